@@ -1,0 +1,29 @@
+//! What can be wrong with a call of an operator; every message names the operator and the offending values.
+
+use crate::view::Shape;
+use openmps_tile::DType;
+
+/// The result of an operator.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A call of an operator that cannot be carried out.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum Error {
+    #[error("{operator}: shapes {left:?} and {right:?} do not broadcast")]
+    Broadcast { operator: &'static str, left: Shape, right: Shape },
+    #[error("{operator}: {what} has shape {got:?}, expected {expected}")]
+    Shape { operator: &'static str, what: &'static str, got: Shape, expected: String },
+    #[error("{operator}: {what} has dtype {got}, expected {expected}")]
+    DType { operator: &'static str, what: &'static str, got: DType, expected: String },
+    #[error("{operator}: attribute {attribute} is {got}, expected {expected}")]
+    Attribute { operator: &'static str, attribute: &'static str, got: String, expected: String },
+    #[error("{operator}: index {index} at position {position} is outside 0..{size}")]
+    Index { operator: &'static str, index: i64, position: usize, size: usize },
+    #[error("a tensor of rank {0} has more than {max} dimensions", max = crate::view::MAX_RANK)]
+    Rank(usize),
+    #[error("{operator}: {source}")]
+    Device { operator: &'static str, source: openmps_runtime::Error },
+    #[error("{operator}: its kernel is refused: {source}")]
+    Kernel { operator: &'static str, source: openmps_host::Error },
+}

@@ -1,0 +1,14 @@
+//! The operators of openmps: what to compute. Each is declared once, with its rules, kernels, reference and edge cases.
+
+pub mod error;
+pub mod operator;
+pub mod operators;
+pub mod reference;
+pub mod view;
+
+pub use error::{Error, Result};
+pub use openmps_runtime::Queue;
+pub use openmps_tile::DType;
+pub use operator::{Meta, Operator};
+pub use reference::Array;
+pub use view::{Shape, Strides, View};

@@ -1,0 +1,32 @@
+//! The trait that every operator implements: rule, execution, reference.
+
+use crate::error::Result;
+use crate::reference::Array;
+use crate::view::{Shape, View};
+use openmps_runtime::Queue;
+use openmps_tile::DType;
+
+/// Shape and element type of a tensor that need not exist yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// The type of its elements.
+    pub dtype: DType,
+    /// Its dimensions.
+    pub shape: Shape,
+}
+
+/// One operator with its attributes, for example `Softmax { axis: -1 }`.
+pub trait Operator: std::fmt::Debug + Send + Sync {
+    /// The name used in every layer, in errors, tests, benches and documents.
+    fn name(&self) -> &'static str;
+
+    /// Shapes and element types of the outputs for these inputs, or what is wrong with the inputs.
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>>;
+
+    /// Computes the outputs on the queue's device. Inputs may have any strides; outputs are dense unless the operator
+    /// says otherwise. Checks what it relies on, so that a wrong call is an error and never a wrong read.
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()>;
+
+    /// The same in float64 on dense arrays, written for clarity: the truth that tests compare every device with.
+    fn reference(&self, inputs: &[Array]) -> Vec<Array>;
+}

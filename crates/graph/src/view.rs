@@ -1,0 +1,90 @@
+//! A tensor as kernels see it: address, element type, shape and strides. Borrows nothing; the front door keeps the memory alive.
+
+use crate::error::{Error, Result};
+use arrayvec::ArrayVec;
+use openmps_tile::DType;
+
+/// The most dimensions a tensor may have.
+pub const MAX_RANK: usize = 10;
+
+/// Sizes of the dimensions, outermost first. A scalar has none.
+pub type Shape = ArrayVec<usize, MAX_RANK>;
+
+/// Distances between neighbours along each dimension, in elements. Zero repeats an element.
+pub type Strides = ArrayVec<isize, MAX_RANK>;
+
+/// A tensor in a device's memory.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The address of element (0, 0, ...), in the device's address space.
+    pub address: usize,
+    /// The type of its elements.
+    pub dtype: DType,
+    /// Its dimensions.
+    pub shape: Shape,
+    /// Its strides, in elements.
+    pub strides: Strides,
+}
+
+impl View {
+    /// A dense, row-major tensor at `address`.
+    pub fn dense(address: usize, dtype: DType, dims: &[usize]) -> Result<View> {
+        let shape = shape_of(dims)?;
+        let strides = dense_strides(&shape);
+        Ok(View { address, dtype, shape, strides })
+    }
+
+    /// A tensor with strides of its own.
+    pub fn strided(address: usize, dtype: DType, dims: &[usize], strides: &[isize]) -> Result<View> {
+        let shape = shape_of(dims)?;
+        let strides = Strides::try_from(strides).map_err(|_| Error::Rank(strides.len()))?;
+        Ok(View { address, dtype, shape, strides })
+    }
+
+    /// How many elements it has.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether it has no element.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.shape.contains(&0)
+    }
+
+    /// Whether its elements lie one after the other in row-major order.
+    #[inline]
+    pub fn is_dense(&self) -> bool {
+        let mut expected = 1;
+        for (&size, &stride) in self.shape.iter().zip(&self.strides).rev() {
+            if size != 1 {
+                if stride != expected {
+                    return false;
+                }
+                expected *= size as isize;
+            }
+        }
+        true
+    }
+
+    /// The number of dimensions.
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+}
+
+/// `dims` as a [`Shape`], or an error when there are more than [`MAX_RANK`].
+pub fn shape_of(dims: &[usize]) -> Result<Shape> {
+    Shape::try_from(dims).map_err(|_| Error::Rank(dims.len()))
+}
+
+/// The strides of a dense, row-major tensor.
+pub fn dense_strides(shape: &[usize]) -> Strides {
+    let mut strides = Strides::new();
+    for dimension in 0..shape.len() {
+        strides.push(shape[dimension + 1..].iter().product::<usize>() as isize);
+    }
+    strides
+}

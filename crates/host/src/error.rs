@@ -1,0 +1,13 @@
+//! What the host refuses.
+
+/// A program or library call that the host cannot execute.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum Error {
+    #[error("{kernel}: {what} is not supported by {by}")]
+    Unsupported { kernel: String, what: String, by: &'static str },
+    #[error("{kernel}: {got} arguments were given, {expected} are declared")]
+    Arguments { kernel: String, got: usize, expected: usize },
+    #[error("{0}")]
+    Invalid(String),
+}

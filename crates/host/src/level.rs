@@ -1,0 +1,57 @@
+//! Which vector instructions this CPU has, decided once; `OPENMPS_HOST_LEVEL=portable|avx2|avx512` lowers it for tests.
+
+use std::sync::OnceLock;
+
+/// A set of vector instructions that kernels are compiled for. Ordered: a higher level includes the lower ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// The target's baseline: SSE2 on x86-64, NEON on aarch64.
+    Portable,
+    /// AVX2 with FMA and F16C.
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL.
+    Avx512,
+}
+
+impl Level {
+    /// The name that `openmps info` and `OPENMPS_HOST_LEVEL` use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Level::Portable if cfg!(target_arch = "aarch64") => "neon",
+            Level::Portable => "portable",
+            Level::Avx2 => "avx2",
+            Level::Avx512 => "avx512",
+        }
+    }
+}
+
+/// The level in use: the highest the CPU has, or the lower one that `OPENMPS_HOST_LEVEL` names.
+pub fn level() -> Level {
+    static LEVEL: OnceLock<Level> = OnceLock::new();
+    *LEVEL.get_or_init(|| {
+        let asked = match std::env::var("OPENMPS_HOST_LEVEL").as_deref() {
+            Ok("portable" | "neon") => Level::Portable,
+            Ok("avx2") => Level::Avx2,
+            _ => Level::Avx512,
+        };
+        asked.min(detected())
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detected() -> Level {
+    use std::arch::is_x86_feature_detected as has;
+    let avx2 = has!("avx2") && has!("fma") && has!("f16c") && has!("bmi2");
+    if avx2 && has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") {
+        Level::Avx512
+    } else if avx2 {
+        Level::Avx2
+    } else {
+        Level::Portable
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detected() -> Level {
+    Level::Portable
+}

@@ -1,0 +1,11 @@
+//! The CPU as an openmps device: vector primitives chosen at run time, tile programs executed through them, and the
+//! library of large kernels (matrix product, convolution, ...). Works on slices and raw addresses; knows no queue and no operator.
+
+pub mod error;
+pub mod level;
+pub mod library;
+pub mod threads;
+
+pub use error::Error;
+pub use level::{Level, level};
+pub use threads::parallel_for;

@@ -1,0 +1,25 @@
+//! What a device can refuse or fail at; every message carries the values concerned.
+
+/// The result of a device's call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A call that a device could not carry out.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum Error {
+    #[error("device {index} does not exist: this machine has {count}")]
+    NoSuchDevice { index: usize, count: usize },
+    #[error(
+        "out of memory on device {device}: {requested} bytes were asked for, {allocated} are allocated, {reserved} reserved, \
+         the limit is {limit}"
+    )]
+    OutOfMemory { device: usize, requested: usize, allocated: usize, reserved: usize, limit: usize },
+    #[error("address {address:#x} with {bytes} bytes lies in no buffer of device {device}")]
+    UnknownAddress { device: usize, address: usize, bytes: usize },
+    #[error("{operation} failed: {source}")]
+    Kernel { operation: &'static str, source: openmps_host::Error },
+    #[error("{operation} is not supported by {device}")]
+    Unsupported { operation: &'static str, device: String },
+    #[error("{what}: {source}")]
+    Io { what: String, source: std::io::Error },
+}

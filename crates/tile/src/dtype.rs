@@ -1,0 +1,82 @@
+//! The element types of tensors, shared by every layer.
+
+use std::fmt;
+
+/// The type of one element in memory. `Bool` is one byte, 0 or 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum DType {
+    Bool,
+    U8,
+    I8,
+    I16,
+    I32,
+    I64,
+    F16,
+    BF16,
+    F32,
+    F64,
+}
+
+use DType::*;
+
+/// Every element type, in the order of [`DType`].
+pub const ALL: &[DType] = &[Bool, U8, I8, I16, I32, I64, F16, BF16, F32, F64];
+/// The floating-point types.
+pub const FLOATS: &[DType] = &[F16, BF16, F32, F64];
+/// The integer types, without `Bool`.
+pub const INTEGERS: &[DType] = &[U8, I8, I16, I32, I64];
+/// The types that have arithmetic: all but `Bool`.
+pub const NUMBERS: &[DType] = &[U8, I8, I16, I32, I64, F16, BF16, F32, F64];
+
+impl DType {
+    /// Bytes of one element.
+    pub const fn size(self) -> usize {
+        match self {
+            Bool | U8 | I8 => 1,
+            I16 | F16 | BF16 => 2,
+            I32 | F32 => 4,
+            I64 | F64 => 8,
+        }
+    }
+
+    /// Whether this is one of [`FLOATS`].
+    pub const fn is_float(self) -> bool {
+        matches!(self, F16 | BF16 | F32 | F64)
+    }
+
+    /// Whether this is one of [`INTEGERS`].
+    pub const fn is_integer(self) -> bool {
+        matches!(self, U8 | I8 | I16 | I32 | I64)
+    }
+
+    /// The type in which arithmetic on this type is done: half precision computes in float32.
+    pub const fn compute(self) -> DType {
+        match self {
+            F16 | BF16 => F32,
+            other => other,
+        }
+    }
+
+    /// The name that Python and error messages use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Bool => "bool",
+            U8 => "uint8",
+            I8 => "int8",
+            I16 => "int16",
+            I32 => "int32",
+            I64 => "int64",
+            F16 => "float16",
+            BF16 => "bfloat16",
+            F32 => "float32",
+            F64 => "float64",
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,2 @@
+//! The task runner of openmps.
+fn main() {}
