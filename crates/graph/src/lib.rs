@@ -1,5 +1,6 @@
 //! The operators of openmps: what to compute. Each is declared once, with its rules, kernels, reference and edge cases.
 
+pub mod entry;
 pub mod error;
 pub mod operator;
 pub mod operators;
