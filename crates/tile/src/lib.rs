@@ -1,6 +1,14 @@
 //! The kernel language of openmps, at Triton's level: programs over tiles of elements. Opens no device, knows no operator.
+//!
+//! A [`Kernel`] is made by a [`Builder`], checked by [`verify`], shown by `Display` and defined by [`interpret`].
 
+pub mod builder;
 pub mod dtype;
+pub mod kernel;
+pub mod types;
 
+pub use builder::Builder;
 pub use dtype::DType;
 pub use half::{bf16, f16};
+pub use kernel::{Binary, Block, Cast, Combine, Compare, Instruction, Kernel, Number, Operation, Unary, Value};
+pub use types::{Dims, Element, Scalar, Type};

@@ -1,0 +1,310 @@
+//! What a kernel is made of: values in static single assignment, instructions, blocks. Operations bear TTIR's names.
+
+use crate::types::{Dims, Type};
+
+/// A value: the result of an instruction, a parameter, or a block's argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Value(pub u32);
+
+/// A kernel: one program, run once for every point of a grid.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// Its name in errors, traces and generated text.
+    pub name: String,
+    /// Its parameters: pointers into device memory and numbers.
+    pub parameters: Vec<Parameter>,
+    /// The type of each [`Value`].
+    pub types: Vec<Type>,
+    /// What it does.
+    pub body: Block,
+}
+
+/// A parameter of a kernel.
+#[derive(Clone, Debug)]
+pub struct Parameter {
+    /// Its name in generated text.
+    pub name: String,
+    /// The value that stands for it.
+    pub value: Value,
+}
+
+/// Instructions in order, with the values that enter.
+#[derive(Clone, Debug, Default)]
+pub struct Block {
+    /// Values defined at entry: a loop's induction variable and carried values.
+    pub arguments: Vec<Value>,
+    /// The instructions.
+    pub instructions: Vec<Instruction>,
+}
+
+/// One operation with its operands and results.
+#[derive(Clone, Debug)]
+pub struct Instruction {
+    /// The operation.
+    pub operation: Operation,
+    /// What it reads.
+    pub operands: Vec<Value>,
+    /// What it defines.
+    pub results: Vec<Value>,
+    /// The blocks it contains: one for a loop.
+    pub blocks: Vec<Block>,
+}
+
+/// What an instruction does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operation {
+    /// `arith.constant`: a number, the same in every element of the result.
+    Constant(Number),
+    /// `tt.get_program_id`: this program's place on the axis of the grid, i32.
+    ProgramId(u8),
+    /// `tt.get_num_programs`: the grid's size on the axis, i32.
+    ProgramCount(u8),
+    /// `tt.make_range`: `start, start + 1, ..` as an i32 tile of one dimension.
+    Range {
+        /// The first element.
+        start: i32,
+    },
+    /// `tt.splat`: a scalar in every element of a tile.
+    Splat,
+    /// `tt.expand_dims`: a new dimension of size 1.
+    ExpandDims {
+        /// Where the new dimension stands.
+        axis: usize,
+    },
+    /// `tt.broadcast`: dimensions of size 1 repeated.
+    Broadcast,
+    /// `tt.reshape`: the same elements in row-major order with other dimensions.
+    Reshape,
+    /// `tt.addptr`: pointers moved by a number of elements.
+    AddPointer,
+    /// `tt.load`: pointers, then optionally a mask, then optionally what masked-off elements are (else undefined).
+    Load,
+    /// `tt.store`: pointers, values, then optionally a mask.
+    Store,
+    /// An operation on one operand, element by element.
+    Unary(Unary),
+    /// An operation on two operands of one type, element by element.
+    Binary(Binary),
+    /// A comparison of two operands of one type; the result is i1.
+    Compare(Compare),
+    /// `arith.select`: condition, value where true, value where false.
+    Select,
+    /// A conversion to the result's number type.
+    Cast(Cast),
+    /// `tt.reduce` with a named combination along an axis; the axis disappears.
+    Reduce {
+        /// The axis that disappears.
+        axis: usize,
+        /// How two elements become one.
+        combine: Combine,
+    },
+    /// `scf.for`: lower, upper, step, then initial carried values; the block gets the induction variable and the carried ones.
+    For,
+    /// `scf.yield`: the carried values of the next iteration; ends a loop's block.
+    Yield,
+}
+
+/// A constant of the kernel language.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// For integer types and truth values.
+    Integer(i64),
+    /// For floating-point types.
+    Float(f64),
+}
+
+macro_rules! named {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$doc])* $variant,)* }
+
+        impl $name {
+            /// Every member.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
+
+            /// The name in printed text.
+            pub const fn text(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+named! {
+    /// Operations on one operand. Those on floats take any float type, `Negate` and `Absolute` integers as well.
+    Unary {
+        /// `-x`
+        Negate = "negate",
+        /// `|x|`
+        Absolute = "abs",
+        /// Bitwise complement, or logical negation of i1.
+        Not = "not",
+        /// `e^x`
+        Exp = "math.exp",
+        /// `2^x`
+        Exp2 = "math.exp2",
+        /// `e^x - 1`
+        Expm1 = "math.expm1",
+        /// Natural logarithm.
+        Log = "math.log",
+        /// Logarithm to base 2.
+        Log2 = "math.log2",
+        /// `log(1 + x)`
+        Log1p = "math.log1p",
+        /// Square root.
+        Sqrt = "math.sqrt",
+        /// `1 / sqrt(x)`
+        Rsqrt = "math.rsqrt",
+        /// Sine, in radians.
+        Sin = "math.sin",
+        /// Cosine, in radians.
+        Cos = "math.cos",
+        /// Tangent, in radians.
+        Tan = "math.tan",
+        /// Inverse sine.
+        Asin = "math.asin",
+        /// Inverse cosine.
+        Acos = "math.acos",
+        /// Inverse tangent.
+        Atan = "math.atan",
+        /// Hyperbolic sine.
+        Sinh = "math.sinh",
+        /// Hyperbolic cosine.
+        Cosh = "math.cosh",
+        /// Hyperbolic tangent.
+        Tanh = "math.tanh",
+        /// The error function.
+        Erf = "math.erf",
+        /// Largest integer not above.
+        Floor = "math.floor",
+        /// Smallest integer not below.
+        Ceil = "math.ceil",
+        /// Nearest integer, halves to even.
+        Round = "math.roundeven",
+        /// Towards zero.
+        Truncate = "math.trunc",
+    }
+}
+
+named! {
+    /// Operations on two operands of one type. Without a sign in the name: floats, or integers of either sign.
+    Binary {
+        /// `x + y`, wrapping for integers.
+        Add = "add",
+        /// `x - y`, wrapping for integers.
+        Subtract = "sub",
+        /// `x * y`, wrapping for integers.
+        Multiply = "mul",
+        /// Float quotient, or signed integer quotient towards zero (0 where the divisor is 0).
+        Divide = "div",
+        /// Unsigned integer quotient.
+        DivideUnsigned = "divui",
+        /// Float or signed integer remainder with the sign of the dividend.
+        Remainder = "rem",
+        /// Unsigned integer remainder.
+        RemainderUnsigned = "remui",
+        /// The smaller; NaN when either is (`arith.minimumf`), signed for integers.
+        Minimum = "minimum",
+        /// The larger; NaN when either is (`arith.maximumf`), signed for integers.
+        Maximum = "maximum",
+        /// The smaller of unsigned integers.
+        MinimumUnsigned = "minui",
+        /// The larger of unsigned integers.
+        MaximumUnsigned = "maxui",
+        /// `x^y` of floats.
+        Power = "math.powf",
+        /// The angle of the point (y, x).
+        Atan2 = "math.atan2",
+        /// Bitwise and.
+        And = "andi",
+        /// Bitwise or.
+        Or = "ori",
+        /// Bitwise exclusive or.
+        Xor = "xori",
+        /// Left shift.
+        ShiftLeft = "shli",
+        /// Right shift that keeps the sign.
+        ShiftRight = "shrsi",
+        /// Right shift that fills with zeros.
+        ShiftRightUnsigned = "shrui",
+    }
+}
+
+named! {
+    /// Comparisons. Ordered for floats (false with NaN) but for `NotEqual`; signed for integers but where said.
+    Compare {
+        /// `x == y`
+        Equal = "eq",
+        /// `x != y`, true with NaN.
+        NotEqual = "ne",
+        /// `x < y`
+        Less = "lt",
+        /// `x <= y`
+        LessEqual = "le",
+        /// `x > y`
+        Greater = "gt",
+        /// `x >= y`
+        GreaterEqual = "ge",
+        /// `x < y` of unsigned integers.
+        LessUnsigned = "ult",
+        /// `x <= y` of unsigned integers.
+        LessEqualUnsigned = "ule",
+        /// `x > y` of unsigned integers.
+        GreaterUnsigned = "ugt",
+        /// `x >= y` of unsigned integers.
+        GreaterEqualUnsigned = "uge",
+    }
+}
+
+named! {
+    /// Conversions between number types.
+    Cast {
+        /// Signed integer to a wider or narrower integer (`extsi`, `trunci`).
+        Signed = "signed",
+        /// Unsigned integer or truth value to a wider integer (`extui`).
+        Unsigned = "extui",
+        /// Signed integer to float (`sitofp`).
+        SignedToFloat = "sitofp",
+        /// Unsigned integer or truth value to float (`uitofp`).
+        UnsignedToFloat = "uitofp",
+        /// Float to signed integer towards zero; saturating, NaN to 0 (`fptosi`).
+        FloatToSigned = "fptosi",
+        /// Float to unsigned integer towards zero; saturating, NaN to 0 (`fptoui`).
+        FloatToUnsigned = "fptoui",
+        /// Float to float, to nearest even (`extf`, `truncf`).
+        Float = "fpcast",
+        /// The same bits as another type of the same size (`tt.bitcast`).
+        Bits = "bitcast",
+    }
+}
+
+named! {
+    /// How a reduction combines two elements.
+    Combine {
+        /// Sum.
+        Sum = "sum",
+        /// Product.
+        Product = "product",
+        /// The smallest; NaN when any is.
+        Minimum = "min",
+        /// The largest; NaN when any is.
+        Maximum = "max",
+        /// Bitwise and; all of truth values.
+        And = "and",
+        /// Bitwise or; any of truth values.
+        Or = "or",
+    }
+}
+
+impl Kernel {
+    /// The type of a value.
+    pub fn type_of(&self, value: Value) -> &Type {
+        &self.types[value.0 as usize]
+    }
+
+    /// The dimensions of a value.
+    pub fn dims_of(&self, value: Value) -> &Dims {
+        &self.type_of(value).dims
+    }
+}
