@@ -5,10 +5,15 @@
 pub mod builder;
 pub mod dtype;
 pub mod kernel;
+pub mod place;
+pub mod print;
 pub mod types;
+pub mod verify;
 
 pub use builder::Builder;
 pub use dtype::DType;
 pub use half::{bf16, f16};
 pub use kernel::{Binary, Block, Cast, Combine, Compare, Instruction, Kernel, Number, Operation, Unary, Value};
+pub use place::Place;
 pub use types::{Dims, Element, Scalar, Type};
+pub use verify::{Verified, VerifyError, verify};
