@@ -8,6 +8,8 @@ pub enum Error {
     Unsupported { kernel: String, what: String, by: &'static str },
     #[error("{kernel}: {got} arguments were given, {expected} are declared")]
     Arguments { kernel: String, got: usize, expected: usize },
+    #[error("index {index} at position {position} is outside -{size}..{size}")]
+    Index { index: i64, position: usize, size: usize },
     #[error("{0}")]
     Invalid(String),
 }

@@ -4,7 +4,9 @@
 pub mod error;
 pub mod level;
 pub mod library;
+pub mod plan;
 pub mod threads;
+pub mod vector;
 
 pub use error::Error;
 pub use level::{Level, level};

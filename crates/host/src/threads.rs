@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Work below this many nanoseconds is not worth waking another thread for.
-const WORTH_WAKING_NS: usize = 20_000;
+pub const WORTH_WAKING_NS: usize = 20_000;
 
 /// Threads that one kernel may use: `OPENMPS_NUM_THREADS`, or rayon's choice (the CPU's cores).
 pub fn count() -> usize {

@@ -1,0 +1,469 @@
+//! From a kernel to steps: scalars, index arithmetic and loops. Tiles are lowered in `lower_tile`, memory in `lower_memory`.
+
+use super::Program;
+use super::registers;
+use super::step::{Extent, Extents, IndexOperation, Operand, Register, Slot, Step, Target, Width};
+use super::value::{Affine, Planned, rows_and_columns, width_of};
+use crate::error::Error;
+use crate::vector::{binary, cast, unary};
+use openmps_tile::{Binary, Block, Instruction, Kernel, Number, Operation, Scalar, Value};
+use std::collections::{HashMap, HashSet};
+
+/// Plans a kernel.
+pub(super) fn lower(kernel: &Kernel) -> Result<Program, Error> {
+    let mut forced = HashSet::new();
+    loop {
+        let mut lowering = Lowering::new(kernel, std::mem::take(&mut forced));
+        match lowering.run() {
+            Ok(()) => return Ok(lowering.finish()),
+            // A carried value turned out to be data although it starts as an index: start again, knowing that.
+            Err(Stop::CarriedAsData(value)) if !lowering.forced.contains(&value) => {
+                forced = lowering.forced;
+                forced.insert(value);
+            }
+            Err(Stop::CarriedAsData(_)) => return Err(unsupported(kernel, "a carried value that changes its form")),
+            Err(Stop::Unsupported(what)) => return Err(unsupported(kernel, &what)),
+        }
+    }
+}
+
+fn unsupported(kernel: &Kernel, what: &str) -> Error {
+    Error::Unsupported { kernel: kernel.name.clone(), what: what.to_owned(), by: "the host's planner" }
+}
+
+/// Why planning stops.
+pub(super) enum Stop {
+    Unsupported(String),
+    CarriedAsData(Value),
+}
+
+/// The result of lowering something.
+pub(super) type Lowered<T> = Result<T, Stop>;
+
+/// Stops with the name of what the plan has no step for.
+pub(super) fn refuse<T>(what: impl Into<String>) -> Lowered<T> {
+    Err(Stop::Unsupported(what.into()))
+}
+
+pub(super) struct Lowering<'k> {
+    pub kernel: &'k Kernel,
+    pub planned: HashMap<Value, Planned>,
+    slots: Vec<u64>,
+    /// Slots whose number is known now.
+    constants: HashMap<Slot, i64>,
+    slot_of_constant: HashMap<i64, Slot>,
+    /// Slots that depend on the arguments only.
+    invariant: HashSet<Slot>,
+    grid_slots: [Slot; 3],
+    program_slots: [Slot; 3],
+    prologue: Vec<Step>,
+    /// Lists under construction, the innermost loop's last.
+    pub open: Vec<Vec<Step>>,
+    /// Bytes of each register.
+    pub registers: Vec<usize>,
+    /// Carried values that must be data.
+    forced: HashSet<Value>,
+    ns: f64,
+    ns_scale: f64,
+}
+
+impl<'k> Lowering<'k> {
+    fn new(kernel: &'k Kernel, forced: HashSet<Value>) -> Lowering<'k> {
+        let parameters = kernel.parameters.len();
+        let mut lowering = Lowering {
+            kernel,
+            planned: HashMap::new(),
+            slots: vec![0; parameters],
+            constants: HashMap::new(),
+            slot_of_constant: HashMap::new(),
+            invariant: (0..parameters).collect(),
+            grid_slots: [0; 3],
+            program_slots: [0; 3],
+            prologue: Vec::new(),
+            open: vec![Vec::new()],
+            registers: Vec::new(),
+            forced,
+            ns: 10.0,
+            ns_scale: 1.0,
+        };
+        for axis in 0..3 {
+            lowering.grid_slots[axis] = lowering.slot();
+            lowering.invariant.insert(lowering.grid_slots[axis]);
+            lowering.program_slots[axis] = lowering.slot();
+        }
+        lowering
+    }
+
+    fn run(&mut self) -> Lowered<()> {
+        for (index, parameter) in self.kernel.parameters.iter().enumerate() {
+            let planned = match self.kernel.type_of(parameter.value).target() {
+                Some(_) => Planned::Pointer { base: index, offset: Affine::uniform(self.constant(0)) },
+                None => Planned::Uniform(index),
+            };
+            self.planned.insert(parameter.value, planned);
+        }
+        self.block(&self.kernel.body)
+    }
+
+    fn finish(mut self) -> Program {
+        let mut body = self.open.pop().unwrap_or_default();
+        let (registers, scratch_bytes) = registers::assign(&mut body, &self.registers);
+        Program {
+            name: self.kernel.name.clone(),
+            parameters: self.kernel.parameters.len(),
+            slots: self.slots,
+            grid_slots: self.grid_slots,
+            program_slots: self.program_slots,
+            prologue: self.prologue,
+            body,
+            registers,
+            scratch_bytes,
+            ns_per_program: self.ns as usize,
+        }
+    }
+
+    fn block(&mut self, block: &Block) -> Lowered<()> {
+        block.instructions.iter().try_for_each(|instruction| self.instruction(instruction))
+    }
+
+    fn instruction(&mut self, instruction: &Instruction) -> Lowered<()> {
+        let operands = &instruction.operands;
+        let planned = match &instruction.operation {
+            Operation::For => return self.for_loop(instruction),
+            Operation::Store => return self.store(operands),
+            Operation::Yield => return Ok(()),
+            Operation::Constant(number) => self.number(*number, instruction.results[0]),
+            Operation::ProgramId(axis) => Planned::Uniform(self.program_slots[usize::from(*axis).min(2)]),
+            Operation::ProgramCount(axis) => Planned::Uniform(self.grid_slots[usize::from(*axis).min(2)]),
+            Operation::Range { start } => {
+                let (base, one) = (self.constant(i64::from(*start)), self.constant(1));
+                Planned::Index(Affine { base, row_stride: None, column_stride: Some(one) })
+            }
+            Operation::Splat => self.get(operands[0])?,
+            Operation::ExpandDims { axis } => self.expand_dims(operands[0], *axis)?,
+            Operation::Broadcast => self.broadcast(operands[0], instruction.results[0])?,
+            Operation::Reshape => return refuse("tt.reshape"),
+            Operation::AddPointer => self.add_pointer(operands)?,
+            Operation::Load => self.load(operands, instruction.results[0])?,
+            Operation::Unary(operation) => self.unary(*operation, operands[0], instruction.results[0])?,
+            Operation::Binary(operation) => self.binary(*operation, operands, instruction.results[0])?,
+            Operation::Compare(comparison) => self.compare(*comparison, operands, instruction.results[0])?,
+            Operation::Select => self.select(operands, instruction.results[0])?,
+            Operation::Cast(cast) => self.cast(*cast, operands[0], instruction.results[0])?,
+            Operation::Reduce { axis, combine } => self.reduce(*combine, operands[0], *axis, instruction.results[0])?,
+        };
+        self.planned.insert(instruction.results[0], planned);
+        Ok(())
+    }
+
+    /// What a value is.
+    pub fn get(&self, value: Value) -> Lowered<Planned> {
+        match self.planned.get(&value) {
+            Some(planned) => Ok(*planned),
+            None => refuse(format!("value %{} before its definition", value.0)),
+        }
+    }
+
+    /// The number type of a value, or of what it points to.
+    pub fn scalar_of(&self, value: Value) -> Scalar {
+        let ty = self.kernel.type_of(value);
+        ty.number().or(ty.target()).unwrap_or(Scalar::I64)
+    }
+
+    /// The full extents of a value.
+    pub fn extents_of(&self, value: Value) -> Lowered<Extents> {
+        let dims = self.kernel.dims_of(value);
+        let Some((rows, columns)) = rows_and_columns(dims) else {
+            return refuse(format!("a tile of {} dimensions", dims.len()));
+        };
+        Ok(Extents { rows: Extent { full: rows, clip: None }, columns: Extent { full: columns, clip: None } })
+    }
+
+    /// A fresh slot.
+    pub fn slot(&mut self) -> Slot {
+        self.slots.push(0);
+        self.slots.len() - 1
+    }
+
+    /// The slot of an integer constant.
+    pub fn constant(&mut self, value: i64) -> Slot {
+        if let Some(&slot) = self.slot_of_constant.get(&value) {
+            return slot;
+        }
+        let slot = self.bits(value as u64);
+        self.constants.insert(slot, value);
+        self.slot_of_constant.insert(value, slot);
+        slot
+    }
+
+    /// A slot that holds these bits from the start.
+    fn bits(&mut self, bits: u64) -> Slot {
+        let slot = self.slot();
+        self.slots[slot] = bits;
+        self.invariant.insert(slot);
+        slot
+    }
+
+    /// The constant in a slot, if it is one.
+    pub fn known(&self, slot: Slot) -> Option<i64> {
+        self.constants.get(&slot).copied()
+    }
+
+    fn number(&mut self, number: Number, result: Value) -> Planned {
+        let scalar = self.scalar_of(result);
+        let slot = match (number, scalar) {
+            (Number::Integer(value), scalar) if !scalar.is_float() => {
+                self.constant(width_of(scalar).extend(value as u64) as i64)
+            }
+            (Number::Integer(value), scalar) => self.bits(float_bits(value as f64, scalar)),
+            (Number::Float(value), scalar) => self.bits(float_bits(value, scalar)),
+        };
+        Planned::Uniform(slot)
+    }
+
+    /// A fresh register for a tile of `bytes`.
+    pub fn register(&mut self, bytes: usize) -> Register {
+        self.registers.push(bytes);
+        self.registers.len() - 1
+    }
+
+    /// A fresh register as target for elements of `size` bytes.
+    pub fn target(&mut self, extents: &Extents, size: usize) -> Target {
+        let register = self.register(extents.rows.full * extents.columns.full * size);
+        Target { register, size, store: None }
+    }
+
+    /// Adds a step on tiles of these extents and accounts for its time.
+    pub fn emit_tile(&mut self, step: Step, extents: &Extents, ns_per_element: f64) {
+        self.ns += self.ns_scale * (8.0 + ns_per_element * (extents.rows.full * extents.columns.full) as f64);
+        self.emit(step);
+    }
+
+    /// Adds a step to the innermost list.
+    pub fn emit(&mut self, step: Step) {
+        if let Some(list) = self.open.last_mut() {
+            list.push(step);
+        }
+    }
+
+    /// Adds a scalar step, to the prologue when all it reads depends on the arguments only.
+    fn emit_scalar(&mut self, reads: &[Slot], make: impl FnOnce(Slot) -> Step) -> Slot {
+        let destination = self.slot();
+        let step = make(destination);
+        if reads.iter().all(|slot| self.invariant.contains(slot)) {
+            self.invariant.insert(destination);
+            self.prologue.push(step);
+        } else {
+            self.ns += self.ns_scale * 2.0;
+            self.emit(step);
+        }
+        destination
+    }
+
+    /// Arithmetic on 64-bit slots, folded where the operands are known.
+    pub fn index(&mut self, operation: IndexOperation, x: Slot, y: Slot, width: Width) -> Slot {
+        use IndexOperation::{Add, Multiply, Subtract};
+        match (operation, self.known(x), self.known(y)) {
+            (operation, Some(x), Some(y)) => {
+                let raw = super::execute::index_operation(operation, x, y);
+                return self.constant(width.extend(raw as u64) as i64);
+            }
+            (Add, Some(0), _) | (Multiply, Some(1), _) => return y,
+            (Add | Subtract, _, Some(0)) | (Multiply, _, Some(1)) => return x,
+            (Multiply, Some(0), _) | (Multiply, _, Some(0)) => return self.constant(0),
+            _ => {}
+        }
+        self.emit_scalar(&[x, y], |destination| Step::Index { operation, destination, x, y, width })
+    }
+
+    /// A primitive on one slot.
+    pub fn scalar_unary(&mut self, function: unary::UnaryFunction, x: Slot, width: Width) -> Slot {
+        self.emit_scalar(&[x], |destination| Step::Unary { function, destination, x, width })
+    }
+
+    /// A primitive on two slots.
+    pub fn scalar_binary(&mut self, function: binary::BinaryFunction, x: Slot, y: Slot, width: Width) -> Slot {
+        self.emit_scalar(&[x, y], |destination| Step::Binary { function, destination, x, y, width })
+    }
+
+    /// A choice between two slots.
+    pub fn scalar_select(&mut self, condition: Slot, x: Slot, y: Slot) -> Slot {
+        self.emit_scalar(&[condition, x, y], |destination| Step::Select { destination, condition, x, y })
+    }
+
+    /// A conversion of a slot. Integers are sign-extended already, so widening them is a copy.
+    pub fn scalar_cast(&mut self, kind: openmps_tile::Cast, from: Scalar, to: Scalar, x: Slot) -> Lowered<Slot> {
+        if let (openmps_tile::Cast::Signed, true) = (kind, to.size() >= from.size() && to != Scalar::I1) {
+            return Ok(x);
+        }
+        if let (Some(value), openmps_tile::Cast::Signed) = (self.known(x), kind) {
+            return Ok(self.constant(width_of(to).extend(value as u64) as i64));
+        }
+        match cast::cast(kind, from, to) {
+            Some(function) => Ok(self.scalar_unary(function, x, width_of(to))),
+            None => refuse(format!("{} from {} to {}", kind.text(), from.name(), to.name())),
+        }
+    }
+
+    fn for_loop(&mut self, instruction: &Instruction) -> Lowered<()> {
+        let [lower, upper, step] = [0, 1, 2].map(|i| self.get(instruction.operands[i]));
+        let (Planned::Uniform(lower), Planned::Uniform(upper), Planned::Uniform(step)) = (lower?, upper?, step?) else {
+            return refuse("a loop whose bounds are not scalars");
+        };
+        let block = &instruction.blocks[0];
+        let initial = &instruction.operands[3..];
+        let index = self.slot();
+        self.planned.insert(block.arguments[0], Planned::Uniform(index));
+        let mut carried = Vec::new();
+        for (&argument, &initial) in block.arguments[1..].iter().zip(initial) {
+            let planned = self.carry(argument, initial)?;
+            self.planned.insert(argument, planned);
+            carried.push(planned);
+        }
+        self.open.push(Vec::new());
+        let scale = self.ns_scale;
+        // The number of iterations is not known here; a loop is assumed to be worth a thread.
+        self.ns_scale *= 8.0;
+        self.block(block)?;
+        self.ns_scale = scale;
+        let next = block.instructions.last().map(|last| last.operands.clone()).unwrap_or_default();
+        self.advance(&block.arguments[1..], &carried, &next)?;
+        let body = self.open.pop().unwrap_or_default();
+        self.emit(Step::Loop { index, lower, upper, step, body });
+        for (&result, planned) in instruction.results.iter().zip(carried) {
+            self.planned.insert(result, planned);
+        }
+        Ok(())
+    }
+
+    /// Makes slots and registers for a carried value and copies the initial one there.
+    fn carry(&mut self, argument: Value, initial: Value) -> Lowered<Planned> {
+        let scalar = self.scalar_of(initial);
+        let is_tile = !self.kernel.type_of(initial).is_scalar();
+        let as_data = is_tile && (scalar.is_float() || scalar == Scalar::I1 || self.forced.contains(&argument));
+        Ok(match self.get(initial)? {
+            Planned::Pointer { base, offset } => {
+                let address = self.byte_address(base, offset.base, scalar.size());
+                let zero = self.constant(0);
+                Planned::Pointer { base: self.carried_slot(address), offset: Affine { base: zero, ..offset } }
+            }
+            Planned::Uniform(slot) if !as_data => Planned::Uniform(self.carried_slot(slot)),
+            Planned::Index(affine) if !as_data => {
+                Planned::Index(Affine { base: self.carried_slot(affine.base), ..affine })
+            }
+            Planned::ScatteredPointer { .. } => return refuse("a carried tile of scattered pointers"),
+            _ => {
+                let (source, extents) = self.data(initial)?;
+                let full = self.extents_of(initial)?;
+                let target = self.target(&full, scalar.size());
+                self.emit_tile(Step::CopyTile { target, source, extents }, &full, 0.1);
+                let operand = Operand::Register { register: target.register, view: super::step::ViewKind::Plain };
+                Planned::Data { operand, extents }
+            }
+        })
+    }
+
+    fn carried_slot(&mut self, source: Slot) -> Slot {
+        let destination = self.slot();
+        self.emit(Step::Copy { destination, source });
+        destination
+    }
+
+    /// Ends a loop's body: the next carried values take the place of the present ones, all at once.
+    fn advance(&mut self, arguments: &[Value], carried: &[Planned], next: &[Value]) -> Lowered<()> {
+        let mut slots = Vec::new();
+        let mut tiles = Vec::new();
+        for ((&argument, carried), &next_value) in arguments.iter().zip(carried).zip(next) {
+            match (*carried, self.get(next_value)?) {
+                (Planned::Uniform(slot), Planned::Uniform(next)) => slots.push((slot, next)),
+                (Planned::Index(now), Planned::Index(next)) if same_strides(&now, &next) => {
+                    slots.push((now.base, next.base));
+                }
+                (Planned::Pointer { base, offset }, Planned::Pointer { base: next_base, offset: next })
+                    if same_strides(&offset, &next) =>
+                {
+                    let size = self.scalar_of(next_value).size();
+                    slots.push((base, self.byte_address(next_base, next.base, size)));
+                }
+                (Planned::Data { operand, extents }, _) => {
+                    let (source, next_extents) = self.data(next_value)?;
+                    if next_extents != extents && next_extents != self.extents_of(next_value)? {
+                        return refuse("a carried tile whose defined part changes");
+                    }
+                    tiles.push((operand, source, extents, self.scalar_of(next_value).size()));
+                }
+                _ => return Err(Stop::CarriedAsData(argument)),
+            }
+        }
+        self.replace_slots(&slots);
+        self.replace_tiles(&tiles);
+        Ok(())
+    }
+
+    fn replace_slots(&mut self, moves: &[(Slot, Slot)]) {
+        let needs_temporary = moves.len() > 1;
+        let staged: Vec<(Slot, Slot)> = moves
+            .iter()
+            .map(|&(destination, source)| (destination, if needs_temporary { self.carried_slot(source) } else { source }))
+            .collect();
+        for (destination, source) in staged {
+            self.emit(Step::Copy { destination, source });
+        }
+    }
+
+    fn replace_tiles(&mut self, moves: &[(Operand, Operand, Extents, usize)]) {
+        let destinations: Vec<Operand> = moves.iter().map(|entry| entry.0).collect();
+        let mut late = Vec::new();
+        for &(destination, source, extents, size) in moves {
+            let Operand::Register { register, .. } = destination else { continue };
+            if source == destination {
+                continue;
+            }
+            let mut source = source;
+            if destinations.contains(&source) {
+                let target = self.target(&extents, size);
+                self.emit_tile(Step::CopyTile { target, source, extents }, &extents, 0.1);
+                source = Operand::Register { register: target.register, view: super::step::ViewKind::Plain };
+            }
+            late.push(Step::CopyTile { target: Target { register, size, store: None }, source, extents });
+        }
+        for step in late {
+            self.emit(step);
+        }
+    }
+
+    /// `base + offset * size`.
+    pub fn byte_address(&mut self, base: Slot, offset: Slot, size: usize) -> Slot {
+        let size = self.constant(size as i64);
+        let bytes = self.index(IndexOperation::Multiply, offset, size, Width::Whole);
+        self.index(IndexOperation::Add, base, bytes, Width::Whole)
+    }
+
+    /// The index operation that a binary operation on integers is, if the plan does it symbolically.
+    pub fn index_operation(operation: Binary) -> Option<IndexOperation> {
+        Some(match operation {
+            Binary::Add => IndexOperation::Add,
+            Binary::Subtract => IndexOperation::Subtract,
+            Binary::Multiply => IndexOperation::Multiply,
+            Binary::Divide => IndexOperation::Divide,
+            Binary::Remainder => IndexOperation::Remainder,
+            Binary::Minimum => IndexOperation::Minimum,
+            Binary::Maximum => IndexOperation::Maximum,
+            _ => return None,
+        })
+    }
+}
+
+fn same_strides(x: &Affine, y: &Affine) -> bool {
+    x.row_stride == y.row_stride && x.column_stride == y.column_stride
+}
+
+/// The bits of a float constant in a slot.
+fn float_bits(value: f64, scalar: Scalar) -> u64 {
+    match scalar {
+        Scalar::F64 => value.to_bits(),
+        Scalar::F16 => u64::from(half::f16::from_f64(value).to_bits()),
+        Scalar::BF16 => u64::from(half::bf16::from_f64(value).to_bits()),
+        _ => u64::from((value as f32).to_bits()),
+    }
+}

@@ -1,0 +1,173 @@
+//! Operations and comparisons on two operands, either of which may be one element repeated.
+
+use super::{CHUNK, leveled};
+use openmps_tile::{Binary, Compare, Scalar};
+
+/// `destination[i] = f(x[i], y[i])` for `i` in `0..count`; an operand that repeats is read at its first element only.
+pub type BinaryFunction = unsafe fn(
+    destination: *mut u8,
+    x: *const u8,
+    x_repeats: bool,
+    y: *const u8,
+    y_repeats: bool,
+    count: usize,
+);
+
+/// One operation on two elements of type `T` with a result of type `U`.
+trait Map<T, U> {
+    fn apply(x: T, y: T) -> U;
+}
+
+#[inline(always)]
+unsafe fn map<F: Map<T, U>, T: Copy, U: Copy + Default>(
+    destination: *mut u8,
+    x: *const u8,
+    x_repeats: bool,
+    y: *const u8,
+    y_repeats: bool,
+    count: usize,
+) {
+    // SAFETY: passed on to the caller; the four instances differ in what is repeated only.
+    unsafe {
+        match (x_repeats, y_repeats) {
+            (false, false) => map_with::<F, T, U, false, false>(destination, x, y, count),
+            (true, false) => map_with::<F, T, U, true, false>(destination, x, y, count),
+            (false, true) => map_with::<F, T, U, false, true>(destination, x, y, count),
+            (true, true) => map_with::<F, T, U, true, true>(destination, x, y, count),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn map_with<F: Map<T, U>, T: Copy, U: Copy + Default, const X: bool, const Y: bool>(
+    destination: *mut u8,
+    x: *const u8,
+    y: *const u8,
+    count: usize,
+) {
+    let (destination, x, y) = (destination.cast::<U>(), x.cast::<T>(), y.cast::<T>());
+    if count == 0 {
+        return;
+    }
+    // SAFETY: at least one element is valid at each address.
+    let (first_x, first_y) = unsafe { (x.read_unaligned(), y.read_unaligned()) };
+    let mut done = 0;
+    while done + CHUNK <= count {
+        // SAFETY: the caller's `count` elements are valid unless repeated; this chunk lies within.
+        unsafe {
+            let xs = if X { [first_x; CHUNK] } else { x.add(done).cast::<[T; CHUNK]>().read_unaligned() };
+            let ys = if Y { [first_y; CHUNK] } else { y.add(done).cast::<[T; CHUNK]>().read_unaligned() };
+            let mut results = [U::default(); CHUNK];
+            for i in 0..CHUNK {
+                results[i] = F::apply(xs[i], ys[i]);
+            }
+            destination.add(done).cast::<[U; CHUNK]>().write_unaligned(results);
+        }
+        done += CHUNK;
+    }
+    while done < count {
+        // SAFETY: as above.
+        unsafe {
+            let a = if X { first_x } else { x.add(done).read_unaligned() };
+            let b = if Y { first_y } else { y.add(done).read_unaligned() };
+            destination.add(done).write_unaligned(F::apply(a, b));
+        }
+        done += 1;
+    }
+}
+
+leveled! {
+    fn leveled_map<F, T, U>(destination: *mut u8, x: *const u8, x_repeats: bool, y: *const u8, y_repeats: bool, count: usize)
+        -> BinaryFunction
+    where { F: Map<T, U>, T: Copy, U: Copy + Default } = map
+}
+
+/// Whether `T` holds elements of the number type; integers of one width share it, their operations differ.
+trait Holds {
+    fn holds(scalar: Scalar) -> bool;
+}
+
+macro_rules! holds {
+    ($($ty:ident: $($scalar:ident)|+;)+) => {
+        $(impl Holds for $ty {
+            fn holds(scalar: Scalar) -> bool { matches!(scalar, $(Scalar::$scalar)|+) }
+        })+
+    };
+}
+holds! {
+    u8: I1 | I8; i8: I1 | I8; u16: I16; i16: I16; u32: I32; i32: I32; u64: I64; i64: I64; f32: F32; f64: F64;
+}
+
+/// Makes a zero-sized type for each operation and the table from (operation, number type) to function.
+macro_rules! table {
+    (@result $ty:ident same) => { $ty };
+    (@result $ty:ident $result:ident) => { $result };
+    ($(#[$doc:meta])* $name:ident($key:ident) -> $result:ident {
+        $($operation:ident { $($($ty:ident)+ : |$x:ident, $y:ident| $f:expr;)+ })+
+    }) => {
+        $(#[$doc])*
+        pub fn $name(operation: $key, scalar: Scalar) -> Option<BinaryFunction> {
+            $(if operation == $key::$operation {
+                struct $operation;
+                $($(impl Map<$ty, table!(@result $ty $result)> for $operation {
+                    #[inline(always)]
+                    fn apply($x: $ty, $y: $ty) -> table!(@result $ty $result) { $f }
+                }
+                if $ty::holds(scalar) {
+                    return Some(leveled_map::<$operation, $ty, table!(@result $ty $result)>());
+                })+)+
+            })+
+            None
+        }
+    };
+}
+
+table! {
+    /// The function for an operation on a number type; none where the type does not have the operation.
+    binary(Binary) -> same {
+        Add { f32 f64: |x, y| x + y; i8 i16 i32 i64: |x, y| x.wrapping_add(y); }
+        Subtract { f32 f64: |x, y| x - y; i8 i16 i32 i64: |x, y| x.wrapping_sub(y); }
+        Multiply { f32 f64: |x, y| x * y; i8 i16 i32 i64: |x, y| x.wrapping_mul(y); }
+        Divide { f32 f64: |x, y| x / y; i8 i16 i32 i64: |x, y| if y == 0 { 0 } else { x.wrapping_div(y) }; }
+        DivideUnsigned { u8 u16 u32 u64: |x, y| if y == 0 { 0 } else { x / y }; }
+        Remainder { f32 f64: |x, y| x % y; i8 i16 i32 i64: |x, y| if y == 0 { 0 } else { x.wrapping_rem(y) }; }
+        RemainderUnsigned { u8 u16 u32 u64: |x, y| if y == 0 { 0 } else { x % y }; }
+        Minimum { f32 f64: |x, y| if x < y || x.is_nan() { x } else { y }; i8 i16 i32 i64: |x, y| x.min(y); }
+        Maximum { f32 f64: |x, y| if x > y || x.is_nan() { x } else { y }; i8 i16 i32 i64: |x, y| x.max(y); }
+        MinimumUnsigned { u8 u16 u32 u64: |x, y| x.min(y); }
+        MaximumUnsigned { u8 u16 u32 u64: |x, y| x.max(y); }
+        Power { f32: |x, y| f64::from(x).powf(f64::from(y)) as f32; f64: |x, y| x.powf(y); }
+        Atan2 { f32: |x, y| f64::from(x).atan2(f64::from(y)) as f32; f64: |x, y| x.atan2(y); }
+        And { u8 u16 u32 u64: |x, y| x & y; }
+        Or { u8 u16 u32 u64: |x, y| x | y; }
+        Xor { u8 u16 u32 u64: |x, y| x ^ y; }
+        ShiftLeft {
+            u8: |x, y| x.checked_shl(y.into()).unwrap_or(0); u16: |x, y| x.checked_shl(y.into()).unwrap_or(0);
+            u32: |x, y| x.checked_shl(y).unwrap_or(0); u64: |x, y| if y < 64 { x << y } else { 0 };
+        }
+        ShiftRight {
+            i8: |x, y| x >> (y as u8).min(7); i16: |x, y| x >> (y as u16).min(15);
+            i32: |x, y| x >> (y as u32).min(31); i64: |x, y| x >> (y as u64).min(63);
+        }
+        ShiftRightUnsigned {
+            u8: |x, y| x.checked_shr(y.into()).unwrap_or(0); u16: |x, y| x.checked_shr(y.into()).unwrap_or(0);
+            u32: |x, y| x.checked_shr(y).unwrap_or(0); u64: |x, y| if y < 64 { x >> y } else { 0 };
+        }
+    }
+}
+
+table! {
+    /// The function for a comparison of a number type; its results are bytes 0 and 1.
+    compare(Compare) -> u8 {
+        Equal { f32 f64 i8 i16 i32 i64: |x, y| u8::from(x == y); }
+        NotEqual { f32 f64 i8 i16 i32 i64: |x, y| u8::from(x != y); }
+        Less { f32 f64 i8 i16 i32 i64: |x, y| u8::from(x < y); }
+        LessEqual { f32 f64 i8 i16 i32 i64: |x, y| u8::from(x <= y); }
+        Greater { f32 f64 i8 i16 i32 i64: |x, y| u8::from(x > y); }
+        GreaterEqual { f32 f64 i8 i16 i32 i64: |x, y| u8::from(x >= y); }
+        LessUnsigned { u8 u16 u32 u64: |x, y| u8::from(x < y); }
+        LessEqualUnsigned { u8 u16 u32 u64: |x, y| u8::from(x <= y); }
+        GreaterUnsigned { u8 u16 u32 u64: |x, y| u8::from(x > y); }
+        GreaterEqualUnsigned { u8 u16 u32 u64: |x, y| u8::from(x >= y); }
+    }
+}

@@ -1,0 +1,148 @@
+//! Conversions between number types.
+
+use super::unary::UnaryFunction;
+use super::{CHUNK, leveled, math};
+use openmps_tile::{Cast, Scalar};
+use std::marker::PhantomData;
+
+/// Converts one element.
+trait Convert<T, U> {
+    fn convert(x: T) -> U;
+}
+
+#[inline(always)]
+unsafe fn map<F: Convert<T, U>, T: Copy, U: Copy + Default>(destination: *mut u8, source: *const u8, count: usize) {
+    let (destination, source) = (destination.cast::<U>(), source.cast::<T>());
+    let mut done = 0;
+    while done + CHUNK <= count {
+        // SAFETY: the caller's `count` elements are valid at both addresses; this chunk lies within.
+        unsafe {
+            let chunk = source.add(done).cast::<[T; CHUNK]>().read_unaligned();
+            let mut results = [U::default(); CHUNK];
+            for i in 0..CHUNK {
+                results[i] = F::convert(chunk[i]);
+            }
+            destination.add(done).cast::<[U; CHUNK]>().write_unaligned(results);
+        }
+        done += CHUNK;
+    }
+    while done < count {
+        // SAFETY: as above.
+        unsafe { destination.add(done).write_unaligned(F::convert(source.add(done).read_unaligned())) };
+        done += 1;
+    }
+}
+
+leveled! {
+    fn leveled_map<F, T, U>(destination: *mut u8, source: *const u8, count: usize) -> UnaryFunction
+    where { F: Convert<T, U>, T: Copy, U: Copy + Default } = map
+}
+
+/// A number type as it lies in memory, and how it converts to and from what arithmetic uses.
+trait Memory: Copy + Default {
+    const SCALAR: Scalar;
+}
+
+/// float16 as bits.
+#[derive(Clone, Copy, Default)]
+struct Half(u16);
+/// bfloat16 as bits.
+#[derive(Clone, Copy, Default)]
+struct Bfloat(u16);
+/// A truth value.
+#[derive(Clone, Copy, Default)]
+struct Truth(u8);
+
+macro_rules! memory {
+    ($($ty:ident = $scalar:ident;)+) => { $(impl Memory for $ty { const SCALAR: Scalar = Scalar::$scalar; })+ };
+}
+memory! {
+    Truth = I1; i8 = I8; i16 = I16; i32 = I32; i64 = I64; u8 = I8; u16 = I16; u32 = I32; u64 = I64;
+    Half = F16; Bfloat = BF16; f32 = F32; f64 = F64;
+}
+
+/// A numeric conversion from `T`; what it means is in the implementations below.
+struct Numeric<T>(PhantomData<T>);
+
+/// Writes `impl Convert` for every pair of source and destination and the look-up over them.
+macro_rules! conversions {
+    ($name:ident: $($from:ident -> $($to:ident)+ = |$x:ident| $f:expr;)+) => {
+        $($(impl Convert<$from, $to> for Numeric<($from, $to)> {
+            #[inline(always)]
+            fn convert($x: $from) -> $to { conversions!(@to $to, $f) }
+        })+)+
+
+        fn $name(from: Scalar, to: Scalar) -> Option<UnaryFunction> {
+            $($(if from == <$from>::SCALAR && to == <$to>::SCALAR {
+                return Some(leveled_map::<Numeric<($from, $to)>, $from, $to>());
+            })+)+
+            None
+        }
+    };
+    (@to Half, $f:expr) => { Half(math::single_to_half($f as f32)) };
+    (@to Bfloat, $f:expr) => { Bfloat(math::single_to_bfloat($f as f32)) };
+    (@to Truth, $f:expr) => { Truth(($f & 1) as u8) };
+    (@to $to:ident, $f:expr) => { $f as $to };
+}
+
+conversions! { signed:
+    i8 -> i16 i32 i64 = |x| x;
+    i16 -> i8 i32 i64 = |x| x;
+    i32 -> i8 i16 i64 = |x| x;
+    i64 -> i8 i16 i32 = |x| x;
+}
+conversions! { truncate_to_truth: i8 -> Truth = |x| x; i16 -> Truth = |x| x; i32 -> Truth = |x| x; i64 -> Truth = |x| x; }
+conversions! { unsigned:
+    Truth -> i8 i16 i32 i64 = |x| x.0;
+    u8 -> u16 u32 u64 = |x| x;
+    u16 -> u32 u64 = |x| x;
+    u32 -> u64 = |x| x;
+}
+conversions! { signed_to_float:
+    i8 -> Half Bfloat f32 f64 = |x| x;
+    i16 -> Half Bfloat f32 f64 = |x| x;
+    i32 -> Half Bfloat f32 f64 = |x| x;
+    i64 -> Half Bfloat f32 f64 = |x| x;
+}
+conversions! { unsigned_to_float:
+    Truth -> Half Bfloat f32 f64 = |x| x.0;
+    u8 -> Half Bfloat f32 f64 = |x| x;
+    u16 -> Half Bfloat f32 f64 = |x| x;
+    u32 -> Half Bfloat f32 f64 = |x| x;
+    u64 -> Half Bfloat f32 f64 = |x| x;
+}
+conversions! { float_to_signed:
+    f32 -> i8 i16 i32 i64 = |x| x;
+    f64 -> i8 i16 i32 i64 = |x| x;
+    Half -> i8 i16 i32 i64 = |x| math::half_to_single(x.0);
+    Bfloat -> i8 i16 i32 i64 = |x| math::bfloat_to_single(x.0);
+}
+conversions! { float_to_unsigned:
+    f32 -> u8 u16 u32 u64 = |x| x;
+    f64 -> u8 u16 u32 u64 = |x| x;
+    Half -> u8 u16 u32 u64 = |x| math::half_to_single(x.0);
+    Bfloat -> u8 u16 u32 u64 = |x| math::bfloat_to_single(x.0);
+}
+conversions! { float:
+    f32 -> Half Bfloat f64 = |x| x;
+    f64 -> Half Bfloat f32 = |x| x;
+    Half -> Bfloat f32 f64 = |x| math::half_to_single(x.0);
+    Bfloat -> Half f32 f64 = |x| math::bfloat_to_single(x.0);
+}
+
+/// The function for a conversion; none where the pair of types is not one of the conversion's.
+///
+/// float64 reaches the half types through float32, so it may round twice.
+pub fn cast(cast: Cast, from: Scalar, to: Scalar) -> Option<UnaryFunction> {
+    match cast {
+        Cast::Signed if to == Scalar::I1 => truncate_to_truth(from, to),
+        Cast::Signed => signed(from, to),
+        Cast::Unsigned => unsigned(from, to),
+        Cast::SignedToFloat => signed_to_float(from, to),
+        Cast::UnsignedToFloat => unsigned_to_float(from, to),
+        Cast::FloatToSigned => float_to_signed(from, to),
+        Cast::FloatToUnsigned => float_to_unsigned(from, to),
+        Cast::Float => float(from, to),
+        Cast::Bits => None,
+    }
+}

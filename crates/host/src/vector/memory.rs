@@ -1,0 +1,161 @@
+//! Moving elements: strided copies, repetition, counting, selection. Sizes are 1, 2, 4 or 8 bytes an element.
+
+use super::{CHUNK, leveled};
+
+/// `destination[i] = condition[i] ? x[i] : y[i]`; an operand that repeats is read at its first element only.
+pub type SelectFunction = unsafe fn(
+    destination: *mut u8,
+    condition: *const u8,
+    condition_repeats: bool,
+    x: *const u8,
+    x_repeats: bool,
+    y: *const u8,
+    y_repeats: bool,
+    count: usize,
+);
+
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+unsafe fn select_body<T: Copy + Default>(
+    destination: *mut u8,
+    condition: *const u8,
+    condition_repeats: bool,
+    x: *const u8,
+    x_repeats: bool,
+    y: *const u8,
+    y_repeats: bool,
+    count: usize,
+) {
+    // SAFETY: the caller's `count` elements are valid at each address that does not repeat, one at those that do.
+    unsafe {
+        let chunk = |from: *const T, repeats: bool, at: usize| {
+            if repeats { [from.read_unaligned(); CHUNK] } else { from.add(at).cast::<[T; CHUNK]>().read_unaligned() }
+        };
+        let mut done = 0;
+        while done + CHUNK <= count {
+            let conditions = if condition_repeats {
+                [condition.read(); CHUNK]
+            } else {
+                condition.add(done).cast::<[u8; CHUNK]>().read_unaligned()
+            };
+            let (xs, ys) = (chunk(x.cast(), x_repeats, done), chunk(y.cast(), y_repeats, done));
+            let mut results = [T::default(); CHUNK];
+            for i in 0..CHUNK {
+                results[i] = if conditions[i] != 0 { xs[i] } else { ys[i] };
+            }
+            destination.cast::<T>().add(done).cast::<[T; CHUNK]>().write_unaligned(results);
+            done += CHUNK;
+        }
+        while done < count {
+            let at = |repeats: bool| if repeats { 0 } else { done };
+            let from = if condition.add(at(condition_repeats)).read() != 0 {
+                x.cast::<T>().add(at(x_repeats))
+            } else {
+                y.cast::<T>().add(at(y_repeats))
+            };
+            destination.cast::<T>().add(done).write_unaligned(from.read_unaligned());
+            done += 1;
+        }
+    }
+}
+
+leveled! {
+    fn leveled_select<T>(destination: *mut u8, condition: *const u8, condition_repeats: bool, x: *const u8, x_repeats: bool,
+        y: *const u8, y_repeats: bool, count: usize) -> SelectFunction
+    where { T: Copy + Default } = select_body
+}
+
+/// The selection for an element of `size` bytes.
+pub fn select(size: usize) -> SelectFunction {
+    match size {
+        1 => leveled_select::<u8>(),
+        2 => leveled_select::<u16>(),
+        4 => leveled_select::<u32>(),
+        _ => leveled_select::<u64>(),
+    }
+}
+
+/// Runs `$body` with `$T` as the unsigned integer of `$size` bytes.
+macro_rules! with_size {
+    ($size:expr, $T:ident => $body:expr) => {
+        match $size {
+            1 => {
+                type $T = u8;
+                $body
+            }
+            2 => {
+                type $T = u16;
+                $body
+            }
+            4 => {
+                type $T = u32;
+                $body
+            }
+            _ => {
+                type $T = u64;
+                $body
+            }
+        }
+    };
+}
+
+/// Copies `count` elements of `size` bytes between strides given in bytes; a source stride of 0 repeats.
+///
+/// # Safety
+/// Every element on either side lies in valid memory, and the two sides do not overlap unless they are the same.
+pub unsafe fn copy_strided(
+    destination: *mut u8,
+    destination_stride: isize,
+    source: *const u8,
+    source_stride: isize,
+    size: usize,
+    count: usize,
+) {
+    // SAFETY: the caller's promise covers each element.
+    unsafe {
+        if source_stride == size as isize && destination_stride == size as isize {
+            std::ptr::copy(source, destination, count * size);
+            return;
+        }
+        if source_stride == 0 && destination_stride == size as isize {
+            fill(destination, source, size, count);
+            return;
+        }
+        with_size!(size, T => for i in 0..count as isize {
+            let element = source.offset(i * source_stride).cast::<T>().read_unaligned();
+            destination.offset(i * destination_stride).cast::<T>().write_unaligned(element);
+        });
+    }
+}
+
+/// Writes one element `count` times.
+///
+/// # Safety
+/// `destination` is valid for `count` elements of `size` bytes, `element` for one.
+pub unsafe fn fill(destination: *mut u8, element: *const u8, size: usize, count: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        with_size!(size, T => {
+            let element = element.cast::<T>().read_unaligned();
+            for i in 0..count {
+                destination.cast::<T>().add(i).write_unaligned(element);
+            }
+        });
+    }
+}
+
+/// Writes `start, start + step, ..` as integers of `size` bytes.
+///
+/// # Safety
+/// `destination` is valid for `count` elements of `size` bytes.
+pub unsafe fn count_up(destination: *mut u8, start: i64, step: i64, size: usize, count: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        with_size!(size, T => for i in 0..count {
+            let value = start.wrapping_add(step.wrapping_mul(i as i64)) as T;
+            destination.cast::<T>().add(i).write_unaligned(value);
+        });
+    }
+}
+
+pub(crate) use with_size;

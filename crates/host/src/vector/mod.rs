@@ -1,0 +1,49 @@
+//! Vector primitives: one operation over a run of elements, compiled for each [`Level`] and chosen at run time.
+//!
+//! A primitive is a plain function pointer over raw addresses, looked up once when a program is planned. Destination and
+//! source may be the same address, but may not overlap otherwise: work goes in chunks that are read whole before they are written.
+
+pub mod binary;
+pub mod cast;
+pub mod math;
+pub mod memory;
+pub mod reduce;
+pub mod unary;
+
+/// Elements that are read before any of them is written.
+pub(crate) const CHUNK: usize = 32;
+
+/// Defines `$name<generics>() -> $pointer`, which picks the instance of `$body` for the level in use.
+macro_rules! leveled {
+    ($(#[$doc:meta])* $vis:vis fn $name:ident<$($generic:ident),*>($($arg:ident: $arg_ty:ty),*) -> $pointer:ty
+     where { $($bounds:tt)* } = $body:ident) => {
+        $(#[$doc])*
+        $vis fn $name<$($generic),*>() -> $pointer where $($bounds)* {
+            // SAFETY (of all instances): the same contract as the body's; the level has been detected.
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2")]
+            unsafe fn avx512<$($generic),*>($($arg: $arg_ty),*) where $($bounds)* {
+                // SAFETY: passed on to the caller.
+                unsafe { $body::<$($generic),*>($($arg),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c,bmi2")]
+            unsafe fn avx2<$($generic),*>($($arg: $arg_ty),*) where $($bounds)* {
+                // SAFETY: passed on to the caller.
+                unsafe { $body::<$($generic),*>($($arg),*) }
+            }
+            unsafe fn portable<$($generic),*>($($arg: $arg_ty),*) where $($bounds)* {
+                // SAFETY: passed on to the caller.
+                unsafe { $body::<$($generic),*>($($arg),*) }
+            }
+            match $crate::level::level() {
+                #[cfg(target_arch = "x86_64")]
+                $crate::Level::Avx512 => avx512::<$($generic),*>,
+                #[cfg(target_arch = "x86_64")]
+                $crate::Level::Avx2 => avx2::<$($generic),*>,
+                _ => portable::<$($generic),*>,
+            }
+        }
+    };
+}
+pub(crate) use leveled;
