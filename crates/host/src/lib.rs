@@ -9,5 +9,9 @@ pub mod threads;
 pub mod vector;
 
 pub use error::Error;
+#[doc(hidden)]
+pub use half;
 pub use level::{Level, level};
+#[doc(hidden)]
+pub use openmps_tile::DType;
 pub use threads::parallel_for;

@@ -1,1 +1,16 @@
 //! Kernels with their own algorithm, the host's counterpart of MPS: one file each, plain slices in and out, threads inside.
+
+pub mod copy;
+pub mod memory;
+mod stream;
+mod transpose;
+pub mod arg_reduce;
+pub mod gather;
+pub mod nonzero;
+pub mod random;
+pub mod scan;
+pub mod scatter;
+pub mod sequence;
+pub mod sort;
+pub mod triangle;
+mod normal_law;

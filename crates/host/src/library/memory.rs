@@ -1,0 +1,225 @@
+//! How library kernels are told where a tensor lies: an address with strides, and element types chosen by size or by type.
+
+use half::{bf16, f16};
+
+/// The most dimensions that a data movement kernel takes.
+pub const MAX_RANK: usize = 16;
+
+/// A tensor's memory without its dimensions: the address of element (0, 0, ...) and the strides in elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory<'a> {
+    /// Address of the first element.
+    pub address: usize,
+    /// Distance between neighbours along each dimension, in elements.
+    pub strides: &'a [isize],
+}
+
+impl<'a> Memory<'a> {
+    /// A tensor at `address` with these strides.
+    pub fn new(address: usize, strides: &'a [isize]) -> Memory<'a> {
+        Memory { address, strides }
+    }
+}
+
+/// The strides of a dense row-major tensor, in elements.
+pub fn dense_strides(dims: &[usize]) -> [isize; MAX_RANK] {
+    let mut strides = [0; MAX_RANK];
+    let mut next = 1;
+    for (stride, &size) in strides[..dims.len()].iter_mut().zip(dims).rev() {
+        *stride = next;
+        next *= size as isize;
+    }
+    strides
+}
+
+/// A dense slice at an address.
+///
+/// # Safety
+/// `len` elements of type `T` at `address` must be initialised, aligned and not written for `'a`.
+#[inline]
+pub unsafe fn slice<'a, T>(address: usize, len: usize) -> &'a [T] {
+    if len == 0 {
+        return &[];
+    }
+    // SAFETY: promised by the caller.
+    unsafe { std::slice::from_raw_parts(address as *const T, len) }
+}
+
+/// A dense slice at an address, to write.
+///
+/// # Safety
+/// `len` elements of type `T` at `address` must be writable, aligned and not used by anyone else for `'a`.
+#[inline]
+pub unsafe fn slice_mut<'a, T>(address: usize, len: usize) -> &'a mut [T] {
+    if len == 0 {
+        return &mut [];
+    }
+    // SAFETY: promised by the caller.
+    unsafe { std::slice::from_raw_parts_mut(address as *mut T, len) }
+}
+
+/// An element type with arithmetic, as data movement kernels need it: `f32` is summed up in `f64`, half precision in `f32`.
+pub trait Element: Copy + Send + Sync + PartialEq + PartialOrd + 'static {
+    /// The type in which sums and products are formed.
+    type Compute: Copy + Send + Sync + std::ops::Add<Output = Self::Compute> + std::ops::Mul<Output = Self::Compute>;
+    /// Zero.
+    const ZERO: Self;
+    /// One.
+    const ONE: Self;
+    /// To the computing type.
+    fn widen(self) -> Self::Compute;
+    /// From the computing type, rounded.
+    fn narrow(value: Self::Compute) -> Self;
+    /// The sum; integers wrap.
+    fn plus(self, other: Self) -> Self;
+    /// The product; integers wrap.
+    fn times(self, other: Self) -> Self;
+    /// From float64, rounded; integers are truncated.
+    fn from_f64(value: f64) -> Self;
+    /// To float64.
+    fn to_f64(self) -> f64;
+    /// From an integer; floats are rounded.
+    fn from_i64(value: i64) -> Self;
+    /// To an integer, truncated.
+    fn to_i64(self) -> i64;
+    /// Whether this is not a number.
+    #[inline]
+    #[allow(clippy::eq_op)]
+    fn is_nan(self) -> bool {
+        self != self
+    }
+}
+
+macro_rules! integers {
+    ($($type:ty),*) => {$(
+        impl Element for $type {
+            type Compute = std::num::Wrapping<$type>;
+            const ZERO: $type = 0;
+            const ONE: $type = 1;
+            #[inline] fn widen(self) -> Self::Compute { std::num::Wrapping(self) }
+            #[inline] fn narrow(value: Self::Compute) -> $type { value.0 }
+            #[inline] fn plus(self, other: $type) -> $type { self.wrapping_add(other) }
+            #[inline] fn times(self, other: $type) -> $type { self.wrapping_mul(other) }
+            #[inline] fn from_f64(value: f64) -> $type { value as $type }
+            #[inline] fn to_f64(self) -> f64 { self as f64 }
+            #[inline] fn from_i64(value: i64) -> $type { value as $type }
+            #[inline] fn to_i64(self) -> i64 { self as i64 }
+        }
+    )*};
+}
+integers!(u8, i8, i16, i32, i64);
+
+macro_rules! floats {
+    ($($type:ty),*) => {$(
+        impl Element for $type {
+            type Compute = f64;
+            const ZERO: $type = 0.0;
+            const ONE: $type = 1.0;
+            #[inline] fn widen(self) -> f64 { self as f64 }
+            #[inline] fn narrow(value: f64) -> $type { value as $type }
+            #[inline] fn plus(self, other: $type) -> $type { self + other }
+            #[inline] fn times(self, other: $type) -> $type { self * other }
+            #[inline] fn from_f64(value: f64) -> $type { value as $type }
+            #[inline] fn to_f64(self) -> f64 { self as f64 }
+            #[inline] fn from_i64(value: i64) -> $type { value as $type }
+            #[inline] fn to_i64(self) -> i64 { self as i64 }
+        }
+    )*};
+}
+floats!(f32, f64);
+
+macro_rules! halves {
+    ($($type:ty),*) => {$(
+        impl Element for $type {
+            type Compute = f32;
+            const ZERO: $type = <$type>::ZERO;
+            const ONE: $type = <$type>::ONE;
+            #[inline] fn widen(self) -> f32 { self.to_f32() }
+            #[inline] fn narrow(value: f32) -> $type { <$type>::from_f32(value) }
+            #[inline] fn plus(self, other: $type) -> $type { Self::narrow(self.to_f32() + other.to_f32()) }
+            #[inline] fn times(self, other: $type) -> $type { Self::narrow(self.to_f32() * other.to_f32()) }
+            #[inline] fn from_f64(value: f64) -> $type { <$type>::from_f64(value) }
+            #[inline] fn to_f64(self) -> f64 { <$type>::to_f64(self) }
+            #[inline] fn from_i64(value: i64) -> $type { <$type>::from_f64(value as f64) }
+            #[inline] fn to_i64(self) -> i64 { self.to_f32() as i64 }
+        }
+    )*};
+}
+halves!(f16, bf16);
+
+/// Runs an expression with `$T` standing for the Rust type of a [`DType`](openmps_tile::DType); booleans are `u8`.
+#[macro_export]
+macro_rules! by_type {
+    ($dtype:expr, $T:ident => $body:expr) => {{
+        use $crate::DType;
+        match $dtype {
+            DType::Bool | DType::U8 => {
+                type $T = u8;
+                $body
+            }
+            DType::I8 => {
+                type $T = i8;
+                $body
+            }
+            DType::I16 => {
+                type $T = i16;
+                $body
+            }
+            DType::I32 => {
+                type $T = i32;
+                $body
+            }
+            DType::I64 => {
+                type $T = i64;
+                $body
+            }
+            DType::F16 => {
+                type $T = $crate::half::f16;
+                $body
+            }
+            DType::BF16 => {
+                type $T = $crate::half::bf16;
+                $body
+            }
+            DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            DType::F64 => {
+                type $T = f64;
+                $body
+            }
+        }
+    }};
+}
+
+/// Runs an expression with `$T` standing for an unsigned integer of that many bytes: enough where elements only move.
+macro_rules! by_size {
+    ($size:expr, $T:ident => $body:expr) => {
+        match $size {
+            1 => {
+                type $T = u8;
+                $body
+            }
+            2 => {
+                type $T = u16;
+                $body
+            }
+            4 => {
+                type $T = u32;
+                $body
+            }
+            8 => {
+                type $T = u64;
+                $body
+            }
+            16 => {
+                type $T = u128;
+                $body
+            }
+            other => unreachable!("no element has {other} bytes"),
+        }
+    };
+}
+
+pub(crate) use by_size;

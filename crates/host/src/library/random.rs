@@ -1,0 +1,347 @@
+//! Random numbers from Philox 4x32-10: element `i` depends on the seed and `i` alone, never on threads or vectors.
+
+use super::memory::{Element, slice_mut};
+use crate::{Level, level, threads};
+
+/// Where a random tensor's numbers come from. Two tensors with the same seed and offset get the same numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The generator's seed.
+    pub seed: u64,
+    /// Which stream of this seed; a generator counts it up with every tensor that it fills.
+    pub offset: u64,
+}
+
+/// Counters that are encrypted side by side; a block of numbers is the four words of as many counters.
+const WIDTH: usize = 16;
+/// 32-bit numbers of one block.
+const BLOCK: usize = 4 * WIDTH;
+
+/// The numbers of one block: word `w` of counter `c` is number `w * WIDTH + c`.
+type Block = [[u32; WIDTH]; 4];
+
+impl Source {
+    /// The block of that number.
+    #[inline(always)]
+    fn block(self, number: u64) -> Block {
+        let mut words: Block = [[0; WIDTH]; 4];
+        for c in 0..WIDTH {
+            let counter = number * WIDTH as u64 + c as u64;
+            words[0][c] = counter as u32;
+            words[1][c] = (counter >> 32) as u32;
+            words[2][c] = self.offset as u32;
+            words[3][c] = (self.offset >> 32) as u32;
+        }
+        let (mut low, mut high) = (self.seed as u32, (self.seed >> 32) as u32);
+        for _ in 0..10 {
+            let [x0, x1, x2, x3] = words;
+            for c in 0..WIDTH {
+                let (a, b) = (x0[c] as u64 * 0xD251_1F53, x2[c] as u64 * 0xCD9E_8D57);
+                words[0][c] = (b >> 32) as u32 ^ x1[c] ^ low;
+                words[1][c] = b as u32;
+                words[2][c] = (a >> 32) as u32 ^ x3[c] ^ high;
+                words[3][c] = a as u32;
+            }
+            low = low.wrapping_add(0x9E37_79B9);
+            high = high.wrapping_add(0xBB67_AE85);
+        }
+        words
+    }
+}
+
+/// Runs a loop compiled for the processor's vector instructions; the numbers are the same at every level.
+#[inline(always)]
+fn at_level(work: impl Fn()) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2,fma,bmi2")]
+        fn avx2(work: impl Fn()) {
+            work();
+        }
+        #[target_feature(enable = "avx2,fma,bmi2,avx512f,avx512bw,avx512dq,avx512vl")]
+        fn avx512(work: impl Fn()) {
+            work();
+        }
+        match level() {
+            // SAFETY: the level says that the processor has these instructions.
+            Level::Avx512 => return unsafe { avx512(work) },
+            // SAFETY: as above.
+            Level::Avx2 => return unsafe { avx2(work) },
+            Level::Portable => {}
+        }
+    }
+    let _ = (level as fn() -> Level, Level::Portable);
+    work();
+}
+
+/// Fills `len` elements, `N` at a time from one block; the last ones come from a block of which the rest is dropped.
+#[inline(always)]
+fn fill<T: Element, const N: usize>(
+    out: usize,
+    len: usize,
+    ns: usize,
+    source: Source,
+    values: impl Fn(&Block, usize, &mut [T; N]) + Sync,
+) {
+    threads::parallel_for(len.div_ceil(N), ns * N, |begin, end| {
+        at_level(
+            #[inline(always)]
+            || {
+                for number in begin..end {
+                    let first = number * N;
+                    let mut made = [T::ZERO; N];
+                    values(&source.block(number as u64), first, &mut made);
+                    let count = N.min(len - first);
+                    // SAFETY: the callers' promise: `len` elements, of which this thread alone has these.
+                    let to = unsafe { slice_mut::<T>(out + first * size_of::<T>(), count) };
+                    if count == N {
+                        to.copy_from_slice(&made);
+                    } else {
+                        to.copy_from_slice(&made[..count]);
+                    }
+                }
+            },
+        );
+    });
+}
+
+/// The flat words of a block.
+#[inline(always)]
+fn words(block: &Block) -> &[u32; BLOCK] {
+    block.as_flattened().try_into().expect("a block has this many words")
+}
+
+/// A number in [0, 1) with 24 random bits, exact in `f32`.
+#[inline(always)]
+fn unit_f32(word: u32) -> f32 {
+    (word >> 8) as i32 as f32 * (1.0 / (1 << 24) as f32)
+}
+
+/// A number in [0, 1) with 53 random bits.
+#[inline(always)]
+fn unit_f64(low: u32, high: u32) -> f64 {
+    (((high as u64) << 32 | low as u64) >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
+}
+
+/// 64 random bits of number `i` of a block that holds half as many of them.
+#[inline(always)]
+fn pair(block: &Block, i: usize) -> (u32, u32) {
+    let words = words(block);
+    (words[i], words[i + BLOCK / 2])
+}
+
+/// Uniform numbers in [low, high).
+///
+/// # Safety
+/// `len` elements of `T` at `out` must be writable.
+pub unsafe fn uniform<T: Element>(out: usize, len: usize, source: Source, low: f64, high: f64) {
+    if size_of::<T>() == 8 {
+        return fill::<T, { BLOCK / 2 }>(out, len, 2, source, |block, _, made| {
+            for (i, value) in made.iter_mut().enumerate() {
+                let (a, b) = pair(block, i);
+                *value = T::from_f64(low + unit_f64(a, b) * (high - low));
+            }
+        });
+    }
+    let (low, span) = (low as f32, (high - low) as f32);
+    fill::<f32, BLOCK>(out, if size_of::<T>() == 4 { len } else { 0 }, 1, source, |block, _, made| {
+        for (value, &word) in made.iter_mut().zip(words(block)) {
+            *value = low + unit_f32(word) * span;
+        }
+    });
+    fill::<T, BLOCK>(out, if size_of::<T>() == 4 { 0 } else { len }, 2, source, |block, _, made| {
+        for (value, &word) in made.iter_mut().zip(words(block)) {
+            // Half precision would round the largest numbers up to the excluded bound: fewer bits prevent it.
+            let unit = if size_of::<T>() == 2 { unit_f32(word & 0xFF00_0000) } else { unit_f32(word) };
+            *value = T::from_f64((low + unit * span) as f64);
+        }
+    });
+}
+
+/// Normal numbers of this mean and standard deviation (Box and Muller's method).
+///
+/// # Safety
+/// `len` elements of `T` at `out` must be writable.
+pub unsafe fn normal<T: Element>(out: usize, len: usize, source: Source, mean: f64, deviation: f64) {
+    if size_of::<T>() == 8 {
+        return fill::<T, { BLOCK / 2 }>(out, len, 20, source, |block, _, made| {
+            for i in 0..BLOCK / 4 {
+                let ((a, b), (c, d)) = (pair(block, i), pair(block, i + BLOCK / 4));
+                let radius = deviation * (-2.0 * (1.0 - unit_f64(a, b)).ln()).sqrt();
+                let (sine, cosine) = (std::f64::consts::TAU * unit_f64(c, d)).sin_cos();
+                made[i] = T::from_f64(mean + radius * cosine);
+                made[i + BLOCK / 4] = T::from_f64(mean + radius * sine);
+            }
+        });
+    }
+    let (mean, deviation) = (mean as f32, deviation as f32);
+    let halves = |block: &Block| {
+        let mut values = [0.0_f32; BLOCK];
+        let words = words(block);
+        for i in 0..BLOCK / 2 {
+            let (cosine, sine) = normal_pair(words[i], words[i + BLOCK / 2]);
+            values[i] = mean + deviation * cosine;
+            values[i + BLOCK / 2] = mean + deviation * sine;
+        }
+        values
+    };
+    if size_of::<T>() == 4 {
+        fill::<f32, BLOCK>(out, len, 2, source, |block, _, made| *made = halves(block));
+    } else {
+        fill::<T, BLOCK>(out, len, 3, source, |block, _, made| {
+            *made = halves(block).map(|value| T::from_f64(value as f64));
+        });
+    }
+}
+
+/// Two independent standard normal numbers of two words, in arithmetic that vectorises.
+#[inline(always)]
+fn normal_pair(first: u32, second: u32) -> (f32, f32) {
+    // 31 bits, never zero: the logarithm is finite and the tail reaches 6.5 deviations.
+    let unit = ((first >> 1) as i32 as f32 + 1.0) * (1.0 / (1_u32 << 31) as f32);
+    let radius = (-2.0 * logarithm(unit)).max(0.0).sqrt();
+    // A quarter turn and which quarter it is.
+    let turn = (second << 2 >> 8) as i32 as f32 * (1.0 / (1 << 24) as f32);
+    let (sine, cosine) = quarter_turn(turn);
+    let swapped = second >> 30 & 1 == 1;
+    let (sine, cosine) = if swapped { (cosine, -sine) } else { (sine, cosine) };
+    let sign = if second >> 31 == 1 { -1.0 } else { 1.0 };
+    (radius * cosine * sign, radius * sine * sign)
+}
+
+/// The natural logarithm of a positive normal number, to about 1e-7.
+#[inline(always)]
+fn logarithm(x: f32) -> f32 {
+    let bits = x.to_bits() as i32 - 0x3f35_04f3;
+    let exponent = (bits >> 23) as f32;
+    let m = f32::from_bits(((bits & 0x007f_ffff) + 0x3f35_04f3) as u32) - 1.0;
+    // Cephes' polynomial for log(1 + m), sqrt(1/2) <= 1 + m < sqrt(2).
+    let terms = [
+        7.037_683_6e-2,
+        -1.151_461e-1,
+        1.167_699_9e-1,
+        -1.242_014_1e-1,
+        1.424_932_3e-1,
+        -1.666_805_8e-1,
+        2.000_071_5e-1,
+        -2.499_999_4e-1,
+        3.333_333e-1_f32,
+    ];
+    let series = terms.into_iter().fold(0.0, |sum, term| sum * m + term);
+    m + m * m * (series * m - 0.5) + exponent * std::f32::consts::LN_2
+}
+
+/// Sine and cosine of `turn` quarter turns, 0 <= turn < 1.
+#[inline(always)]
+fn quarter_turn(turn: f32) -> (f32, f32) {
+    let angle = turn * std::f32::consts::FRAC_PI_2;
+    let square = angle * angle;
+    let sine = [2.755_731_4e-6, -1.984_127e-4, 8.333_333e-3, -1.666_666_7e-1, 1.0_f32];
+    let cosine = [2.480_158_7e-5, -1.388_888_9e-3, 4.166_666_8e-2, -0.5, 1.0_f32];
+    let series = |terms: [f32; 5]| terms.into_iter().fold(0.0, |sum, term| sum * square + term);
+    (angle * series(sine), series(cosine) - square * square * square * square * square * 2.755_731_9e-7)
+}
+
+/// Integers in [low, high), `low < high`.
+///
+/// # Safety
+/// `len` elements of `T` at `out` must be writable.
+pub unsafe fn integers<T: Element>(out: usize, len: usize, source: Source, low: i64, high: i64) {
+    let span = high.wrapping_sub(low) as u64;
+    fill::<T, { BLOCK / 2 }>(out, len, 2, source, |block, _, made| {
+        for (i, value) in made.iter_mut().enumerate() {
+            let (a, b) = pair(block, i);
+            let bits = (b as u64) << 32 | a as u64;
+            let scaled = (bits as u128 * span as u128 >> 64) as u64;
+            *value = T::from_i64(low.wrapping_add(scaled as i64));
+        }
+    });
+}
+
+/// Ones where a uniform number is below the element of `probabilities`, zeros elsewhere.
+///
+/// # Safety
+/// `len` elements of `T` at `out` must be writable and at `probabilities` readable.
+pub unsafe fn bernoulli<T: Element>(out: usize, probabilities: usize, len: usize, source: Source) {
+    // SAFETY: promised by the caller.
+    let probabilities = unsafe { super::memory::slice::<T>(probabilities, len) };
+    fill::<T, BLOCK>(out, len, 2, source, |block, first, made| {
+        for ((value, &word), chance) in made.iter_mut().zip(words(block)).zip(&probabilities[first..]) {
+            *value = if (unit_f32(word) as f64) < chance.to_f64() { T::ONE } else { T::ZERO };
+        }
+    });
+}
+
+/// Bytes that are 0 with probability `drop` and 1 otherwise.
+///
+/// # Safety
+/// `len` bytes at `out` must be writable.
+pub unsafe fn keep_mask(out: usize, len: usize, source: Source, drop: f64) {
+    // In integers: exact for 0 and 1 too.
+    let bound = (drop * (1_u64 << 32) as f64).round() as u64;
+    fill::<u8, BLOCK>(out, len, 1, source, |block, _, made| {
+        for (value, &word) in made.iter_mut().zip(words(block)) {
+            *value = u8::from(word as u64 >= bound);
+        }
+    });
+}
+
+/// Numbers of the exponential distribution of this rate.
+///
+/// # Safety
+/// `len` elements of `T` at `out` must be writable.
+pub unsafe fn exponential<T: Element>(out: usize, len: usize, source: Source, rate: f64) {
+    fill::<T, { BLOCK / 2 }>(out, len, 10, source, |block, _, made| {
+        for (i, value) in made.iter_mut().enumerate() {
+            let (a, b) = pair(block, i);
+            *value = T::from_f64(-(1.0 - unit_f64(a, b)).ln() / rate);
+        }
+    });
+}
+
+/// Normal numbers of this mean and deviation that lie between `low` and `high` deviations from the mean.
+///
+/// # Safety
+/// `len` elements of `T` at `out` must be writable.
+pub unsafe fn truncated_normal<T: Element>(
+    out: usize,
+    len: usize,
+    source: Source,
+    (mean, deviation): (f64, f64),
+    (low, high): (f64, f64),
+) {
+    let (from, to) = (super::normal_law::below(low), super::normal_law::below(high));
+    fill::<T, { BLOCK / 2 }>(out, len, 40, source, |block, _, made| {
+        for (i, value) in made.iter_mut().enumerate() {
+            let (a, b) = pair(block, i);
+            let z = super::normal_law::quantile(from + unit_f64(a, b) * (to - from));
+            *value = T::from_f64(mean + deviation * z.clamp(low, high));
+        }
+    });
+}
+
+/// The numbers 0 to `len - 1` in random order (Fisher and Yates' shuffle).
+///
+/// # Safety
+/// `len` elements of `T` at `out` must be writable.
+pub unsafe fn permutation<T: Element>(out: usize, len: usize, source: Source) {
+    // SAFETY: promised by the caller.
+    let out = unsafe { slice_mut::<T>(out, len) };
+    for (i, value) in out.iter_mut().enumerate() {
+        *value = T::from_i64(i as i64);
+    }
+    let mut block = source.block(0);
+    for last in (1..len).rev() {
+        let step = len - 1 - last;
+        let at = step % (BLOCK / 2);
+        if at == 0 && step > 0 {
+            block = source.block((step / (BLOCK / 2)) as u64);
+        }
+        let (a, b) = pair(&block, at);
+        let bits = (b as u64) << 32 | a as u64;
+        out.swap(last, (bits as u128 * (last as u128 + 1) >> 64) as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! Running sums and products along an axis, forwards or backwards, with or without the element itself.
+
+use super::memory::{Element, slice};
+use super::sort::Lines;
+use crate::threads;
+
+/// Which running value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scan {
+    /// Running sums.
+    Sum,
+    /// Running products.
+    Product,
+}
+
+/// Columns that are scanned side by side, where lines are not contiguous.
+const COLUMNS: usize = 64;
+
+/// Replaces each element by the sum or product of the elements up to it; `exclusive` leaves itself out, `reverse` starts
+/// at the end. `x` and `out` are dense.
+///
+/// # Safety
+/// Both must hold the lines as elements of `T`; they may be the same memory.
+pub unsafe fn scan<T: Element>(kind: Scan, x: usize, out: usize, lines: Lines, exclusive: bool, reverse: bool) {
+    match kind {
+        // SAFETY: promised by the caller.
+        Scan::Sum => unsafe { scan_with::<T>(x, out, lines, (exclusive, reverse), T::ZERO.widen(), |a, b| a + b) },
+        // SAFETY: promised by the caller.
+        Scan::Product => unsafe { scan_with::<T>(x, out, lines, (exclusive, reverse), T::ONE.widen(), |a, b| a * b) },
+    }
+}
+
+#[inline(always)]
+unsafe fn scan_with<T: Element>(
+    x: usize,
+    out: usize,
+    Lines { outer, size, inner }: Lines,
+    (exclusive, reverse): (bool, bool),
+    start: T::Compute,
+    join: impl Fn(T::Compute, T::Compute) -> T::Compute + Sync + Copy,
+) {
+    let blocks = inner.div_ceil(COLUMNS);
+    let ns = size * inner.min(COLUMNS);
+    threads::parallel_for(outer * blocks, ns, |begin, end| {
+        for block in begin..end {
+            let first = block % blocks * COLUMNS;
+            let width = COLUMNS.min(inner - first);
+            let mut sums = [start; COLUMNS];
+            for step in 0..size {
+                let i = if reverse { size - 1 - step } else { step };
+                let offset = ((block / blocks * size + i) * inner + first) * size_of::<T>();
+                // SAFETY: inside the tensors; the row is read before it is written, and no other thread has it.
+                let (from, to) = unsafe { (slice::<T>(x + offset, width), out + offset) };
+                for (column, sum) in sums[..width].iter_mut().enumerate() {
+                    let next = join(*sum, from[column].widen());
+                    let value = T::narrow(if exclusive { *sum } else { next });
+                    // SAFETY: as above.
+                    unsafe { *(to as *mut T).add(column) = value }
+                    *sum = next;
+                }
+            }
+        }
+    });
+}
+
+/// The gradient of a running product `y` of `x`, given the gradient `dy`: `dx[i] = sum over j >= i of dy[j] * y[j] / x[i]`,
+/// written without the division, so that zeros in `x` are exact. Quadratic only from the first zero of a line on.
+///
+/// # Safety
+/// All four must hold the lines as dense elements of `T`; `dx` overlaps none of the others.
+pub unsafe fn product_gradient<T: Element>(x: usize, y: usize, dy: usize, dx: usize, lines: Lines) {
+    let Lines { outer, size, inner } = lines;
+    let len = outer * size * inner;
+    threads::parallel_for(outer * inner, size * 4, |begin, end| {
+        // SAFETY: promised by the caller.
+        let (x, y, dy) = unsafe { (slice::<T>(x, len), slice::<T>(y, len), slice::<T>(dy, len)) };
+        for line in begin..end {
+            let at = |i: usize| (line / inner * size + i) * inner + line % inner;
+            let zero = (0..size).find(|&i| x[at(i)].to_f64() == 0.0).unwrap_or(size);
+            let mut sum = 0.0;
+            let write = |i: usize, value: f64| {
+                // SAFETY: inside `dx`; no other thread has this line.
+                unsafe { *(dx as *mut T).add(at(i)) = T::from_f64(value) }
+            };
+            for i in (0..zero).rev() {
+                sum += dy[at(i)].to_f64() * y[at(i)].to_f64();
+                write(i, sum / x[at(i)].to_f64());
+            }
+            for i in zero..size {
+                // Everything before `i`, then the products from `i + 1` on; another zero ends them.
+                let mut product: f64 = (0..i).map(|j| x[at(j)].to_f64()).product();
+                let mut sum = 0.0;
+                for j in i..size {
+                    if j > i {
+                        product *= x[at(j)].to_f64();
+                    }
+                    if product == 0.0 {
+                        break;
+                    }
+                    sum += dy[at(j)].to_f64() * product;
+                }
+                write(i, sum);
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equals_the_plain_loop() {
+        for (outer, size, inner) in [(1, 1, 1), (2, 7, 1), (3, 5, 4), (1, 30, 100), (500, 40, 3)] {
+            for (exclusive, reverse) in [(false, false), (false, true), (true, false), (true, true)] {
+                let x: Vec<i64> = (0..outer * size * inner).map(|i| (i * 31 % 17) as i64 - 8).collect();
+                let mut out = vec![0_i64; x.len()];
+                let lines = Lines { outer, size, inner };
+                let (from, to) = (x.as_ptr() as usize, out.as_mut_ptr() as usize);
+                // SAFETY: both vectors hold the lines.
+                unsafe { scan::<i64>(Scan::Sum, from, to, lines, exclusive, reverse) };
+                for (flat, &got) in out.iter().enumerate() {
+                    let (o, i, c) = (flat / inner / size, flat / inner % size, flat % inner);
+                    let counts = |j: usize| if reverse { j >= i } else { j <= i } && !(exclusive && j == i);
+                    let expected: i64 = (0..size).filter(|&j| counts(j)).map(|j| x[(o * size + j) * inner + c]).sum();
+                    assert_eq!(got, expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn gradient_of_products_with_zeros() {
+        for x in [[2.0_f64, 3.0, 4.0], [2.0, 0.0, 4.0], [0.0, 0.0, 4.0]] {
+            let (dy, mut dx) = ([1.0_f64, 10.0, 100.0], [0.0_f64; 3]);
+            let y = [x[0], x[0] * x[1], x[0] * x[1] * x[2]];
+            let [a, b, c] = x;
+            let expected = [1.0 + 10.0 * b + 100.0 * b * c, 10.0 * a + 100.0 * a * c, 100.0 * a * b];
+            let address = |values: &[f64; 3]| values.as_ptr() as usize;
+            let lines = Lines { outer: 1, size: 3, inner: 1 };
+            // SAFETY: one line of three elements each.
+            unsafe { product_gradient::<f64>(address(&x), address(&y), address(&dy), dx.as_mut_ptr() as usize, lines) };
+            assert_eq!(dx, expected);
+        }
+    }
+}

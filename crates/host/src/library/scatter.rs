@@ -1,0 +1,187 @@
+//! Writing elements and rows by index, with or without accumulation; duplicates are applied in order, on one thread.
+
+use super::gather::{Along, Indices, Rows};
+use super::memory::{Element, by_size, slice, slice_mut};
+use crate::{Error, threads};
+
+/// What happens where an index names an element that already has a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduce {
+    /// The last value stays.
+    Assign,
+    /// Values are added up.
+    Add,
+    /// Values are multiplied.
+    Multiply,
+    /// The smallest value stays.
+    Minimum,
+    /// The largest value stays.
+    Maximum,
+    /// The average of all values.
+    Mean,
+}
+
+impl Reduce {
+    #[inline(always)]
+    fn apply<T: Element>(self, old: T, new: T) -> T {
+        match self {
+            Reduce::Assign => new,
+            Reduce::Add | Reduce::Mean => old.plus(new),
+            Reduce::Multiply => old.times(new),
+            Reduce::Minimum if new < old || new.is_nan() => new,
+            Reduce::Maximum if new > old || new.is_nan() => new,
+            Reduce::Minimum | Reduce::Maximum => old,
+        }
+    }
+}
+
+/// `out[o][indices[k]][..] += values[o][k][..]` for a dense `out` cut into `rows` (bytes of a row: `rows.row`).
+///
+/// # Safety
+/// `out` and `values` must be dense tensors of `T` with these sizes, without overlap.
+pub unsafe fn add_rows<T: Element>(out: usize, values: usize, rows: Rows, indices: Indices) -> Result<(), Error> {
+    indices.check(rows.size)?;
+    let numbers: Vec<usize> = (0..indices.len()).map(|k| indices.wrapped(k, rows.size)).collect();
+    let inner = rows.row / size_of::<T>();
+    for outer in 0..rows.outer {
+        let (skip_out, skip_values) = (outer * rows.size * rows.row, outer * numbers.len() * rows.row);
+        // SAFETY: promised by the caller.
+        unsafe { add_numbered::<T>(out + skip_out, values + skip_values, inner, &numbers) }
+    }
+    Ok(())
+}
+
+/// Adds a row of `inner` elements to each row of `out` that is named by its number.
+///
+/// # Safety
+/// Every named row must be in `out`, and `values` must hold one row for each, without overlap.
+pub unsafe fn add_numbered<T: Element>(out: usize, values: usize, inner: usize, numbers: &[usize]) {
+    // Threads share columns, never rows: duplicates need no atomics and add up in the same order every time.
+    threads::parallel_for(inner, numbers.len(), |begin, end| {
+        for (k, &number) in numbers.iter().enumerate() {
+            // SAFETY: promised by the caller; no other thread has these columns.
+            let (to, from) = unsafe {
+                let at = |base: usize, row: usize| base + (row * inner + begin) * size_of::<T>();
+                (slice_mut::<T>(at(out, number), end - begin), slice::<T>(at(values, k), end - begin))
+            };
+            for (sum, &value) in to.iter_mut().zip(from) {
+                *sum = sum.plus(value);
+            }
+        }
+    });
+}
+
+/// Copies a row of `row` bytes over each row of `out` that is named by its number; of duplicates the last stays.
+///
+/// # Safety
+/// Every named row must be in `out`, and `values` must hold one row for each (or one for all, when `step` is 0).
+pub unsafe fn assign_numbered(out: usize, values: usize, row: usize, step: usize, numbers: &[usize]) {
+    for (k, &number) in numbers.iter().enumerate() {
+        let (to, from) = (out + number * row, values + k * step);
+        // SAFETY: promised by the caller.
+        unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, row) }
+    }
+}
+
+/// Sets each row of `out` that is named by its number to zero.
+///
+/// # Safety
+/// Every named row must be in `out`.
+pub unsafe fn clear_numbered(out: usize, row: usize, numbers: &[usize]) {
+    for &number in numbers {
+        // SAFETY: promised by the caller.
+        unsafe { std::ptr::write_bytes((out + number * row) as *mut u8, 0, row) }
+    }
+}
+
+/// `out[.., indices[p], ..] = values[p]`, elements of `element` bytes; of duplicates the last stays.
+///
+/// # Safety
+/// `out` and `values` must be dense tensors of the two shapes given to [`Along::new`], without overlap.
+pub unsafe fn put_along(along: &Along, element: usize, out: usize, values: usize) {
+    by_size!(element, T => along.visit(|position, offset| {
+        // SAFETY: inside the tensors; a line is written by one thread.
+        unsafe { *(out as *mut T).add(offset) = *(values as *const T).add(position) }
+    }));
+}
+
+/// As [`put_along`] with a reduction; without `include_self` the old values of named elements do not count.
+///
+/// # Safety
+/// As [`put_along`]; `len` is the number of elements of `out`.
+pub unsafe fn reduce_along<T: Element>(
+    along: &Along,
+    out: usize,
+    len: usize,
+    values: usize,
+    reduce: Reduce,
+    include_self: bool,
+) {
+    // How many values each element has received; lets the first one replace an old value that does not count.
+    let first = u32::from(include_self);
+    let mut counts = vec![first; if include_self && reduce != Reduce::Mean { 0 } else { len }];
+    let counts = counts.as_mut_ptr() as usize;
+    let counted = !(include_self && reduce != Reduce::Mean);
+    along.visit(|position, offset| {
+        // SAFETY: inside the tensors and the counts; a line is written by one thread.
+        unsafe {
+            let (element, value) = ((out as *mut T).add(offset), *(values as *const T).add(position));
+            let fresh = counted && {
+                let count = (counts as *mut u32).add(offset);
+                *count += 1;
+                *count == 1
+            };
+            *element = if fresh { value } else { reduce.apply(*element, value) };
+        }
+    });
+    if reduce == Reduce::Mean {
+        // SAFETY: `out` and the counts have `len` elements; the visits are over.
+        let (out, counts) = unsafe { (slice_mut::<T>(out, len), slice::<u32>(counts, len)) };
+        for (element, &count) in out.iter_mut().zip(counts).filter(|(_, count)| **count > 1) {
+            *element = T::from_f64(element.to_f64() / count as f64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(reduce: Reduce, include_self: bool) -> Vec<f32> {
+        let mut out = vec![10.0_f32, 20.0, 30.0, 40.0, 50.0, 60.0];
+        let (values, indices) = ([1.0_f32, 2.0, 3.0, 4.0], [0_i64, 0, 0, 1]);
+        let along = Along::new(&[2, 3], &[2, 2], 0, Indices::I64(&indices)).unwrap();
+        let (to, from) = (out.as_mut_ptr() as usize, values.as_ptr() as usize);
+        // SAFETY: the arrays have the shapes named.
+        unsafe { reduce_along::<f32>(&along, to, 6, from, reduce, include_self) };
+        out
+    }
+
+    #[test]
+    fn reductions_with_and_without_self() {
+        assert_eq!(put(Reduce::Add, true), [14.0, 22.0, 30.0, 40.0, 54.0, 60.0]);
+        assert_eq!(put(Reduce::Add, false), [4.0, 2.0, 30.0, 40.0, 4.0, 60.0]);
+        assert_eq!(put(Reduce::Multiply, true), [30.0, 40.0, 30.0, 40.0, 200.0, 60.0]);
+        assert_eq!(put(Reduce::Minimum, true), [1.0, 2.0, 30.0, 40.0, 4.0, 60.0]);
+        assert_eq!(put(Reduce::Maximum, false), [3.0, 2.0, 30.0, 40.0, 4.0, 60.0]);
+        assert_eq!(put(Reduce::Mean, false), [2.0, 2.0, 30.0, 40.0, 4.0, 60.0]);
+        assert_eq!(put(Reduce::Mean, true)[1], 11.0);
+    }
+
+    #[test]
+    fn duplicates_add_up_whatever_the_threads() {
+        let (size, inner, count) = (17, 300, 900);
+        let values: Vec<i32> = (0..count * inner).map(|i| (i % 1001) as i32).collect();
+        let indices: Vec<i32> = (0..count).map(|k| (k * k % size) as i32).collect();
+        let mut expected = vec![0; size * inner];
+        for (flat, value) in values.iter().enumerate() {
+            expected[indices[flat / inner] as usize * inner + flat % inner] += value;
+        }
+        let mut out = vec![0; size * inner];
+        let rows = Rows { outer: 1, size, row: inner * 4 };
+        let (to, from) = (out.as_mut_ptr() as usize, values.as_ptr() as usize);
+        // SAFETY: the vectors have the sizes named.
+        unsafe { add_rows::<i32>(to, from, rows, Indices::I32(&indices)).unwrap() };
+        assert_eq!(out, expected);
+    }
+}
