@@ -1,4 +1,7 @@
 //! What a kernel is made of: values in static single assignment, instructions, blocks. Operations bear TTIR's names.
+//!
+//! A tile has at least one dimension and 1 to [`MAX_TILE_ELEMENTS`](crate::verify::MAX_TILE_ELEMENTS) elements. "Integers" below are not
+//! i1, "pointers" never point to i1; both are said where they are meant. Elements may be undefined (see [`Operation::Load`]).
 
 use crate::types::{Dims, Type};
 
@@ -11,11 +14,11 @@ pub struct Value(pub u32);
 pub struct Kernel {
     /// Its name in errors, traces and generated text.
     pub name: String,
-    /// Its parameters: pointers into device memory and numbers.
+    /// Its parameters: pointers into device memory, numbers and truth values; scalars with different names.
     pub parameters: Vec<Parameter>,
     /// The type of each [`Value`].
     pub types: Vec<Type>,
-    /// What it does.
+    /// What it does; a block without arguments.
     pub body: Block,
 }
 
@@ -53,13 +56,14 @@ pub struct Instruction {
 /// What an instruction does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation {
-    /// `arith.constant`: a number, the same in every element of the result.
+    /// `arith.constant`: a number, the same in every element of the result. An integer fits its type with or without a sign (-128 to 255
+    /// for i8, 0 or 1 for i1); a float rounds to its type, beyond its range to infinity.
     Constant(Number),
     /// `tt.get_program_id`: this program's place on the axis of the grid, i32.
     ProgramId(u8),
     /// `tt.get_num_programs`: the grid's size on the axis, i32.
     ProgramCount(u8),
-    /// `tt.make_range`: `start, start + 1, ..` as an i32 tile of one dimension.
+    /// `tt.make_range`: `start, start + 1, ..` as an i32 tile of one dimension, none of it beyond i32.
     Range {
         /// The first element.
         start: i32,
@@ -75,23 +79,29 @@ pub enum Operation {
     Broadcast,
     /// `tt.reshape`: the same elements in row-major order with other dimensions.
     Reshape,
-    /// `tt.addptr`: pointers moved by a number of elements.
+    /// `tt.addptr`: pointers, then as many i32 or i64, signed: by how many elements they move. Addresses wrap.
     AddPointer,
-    /// `tt.load`: pointers, then optionally a mask, then optionally what masked-off elements are (else undefined).
+    /// `tt.load`: pointers, then optionally a mask, then optionally what masked-off elements are (else undefined). Nothing is read where
+    /// the mask is false.
+    ///
+    /// An operation on an undefined element gives an undefined one, but for a select that does not choose it. A kernel is wrong if it
+    /// stores an undefined element, or if one decides an address that is accessed, a mask or a loop's bounds.
     Load,
-    /// `tt.store`: pointers, values, then optionally a mask.
+    /// `tt.store`: pointers, values, then optionally a mask. Nothing is written where the mask is false.
     Store,
     /// An operation on one operand, element by element.
     Unary(Unary),
     /// An operation on two operands of one type, element by element.
     Binary(Binary),
-    /// A comparison of two operands of one type; the result is i1.
+    /// A comparison of two operands of one number type; the result is i1.
     Compare(Compare),
-    /// `arith.select`: condition, value where true, value where false.
+    /// `arith.select`: condition, value where true, value where false; the condition has the dimensions of the values.
     Select,
     /// A conversion to the result's number type.
     Cast(Cast),
-    /// `tt.reduce` with a named combination along an axis; the axis disappears.
+    /// `tt.reduce` with a named combination along an axis of a tile; the axis disappears, and the result of the last one is a scalar.
+    /// The order is not specified, nor is the precision of intermediate sums and products of floats, which is at least the type's.
+    /// The interpreter combines in the order of the axis and rounds to the type each time.
     Reduce {
         /// The axis that disappears.
         axis: usize,
@@ -99,6 +109,9 @@ pub enum Operation {
         combine: Combine,
     },
     /// `scf.for`: lower, upper, step, then initial carried values; the block gets the induction variable and the carried ones.
+    ///
+    /// Bounds, step and induction variable are signed integers of one type, the step at least 1; carried values may have any type. The
+    /// results are the last carried values, the initial ones when the lower bound is not below the upper.
     For,
     /// `scf.yield`: the carried values of the next iteration; ends a loop's block.
     Yield,
@@ -132,11 +145,14 @@ macro_rules! named {
 }
 
 named! {
-    /// Operations on one operand. Those on floats take any float type, `Negate` and `Absolute` integers as well.
+    /// Operations on one operand. Those on floats take any float type, `Negate` and `Absolute` integers as well, `Not` integers and i1.
+    ///
+    /// f16 and bf16 compute in f32 and round after each operation. The interpreter rounds functions correctly; devices may be off by a
+    /// few units in the last place.
     Unary {
-        /// `-x`
+        /// `-x`, wrapping for integers.
         Negate = "negate",
-        /// `|x|`
+        /// `|x|`, wrapping for integers: the smallest integer stays.
         Absolute = "abs",
         /// Bitwise complement, or logical negation of i1.
         Not = "not",
@@ -188,7 +204,7 @@ named! {
 }
 
 named! {
-    /// Operations on two operands of one type. Without a sign in the name: floats, or integers of either sign.
+    /// Operations on two operands of one type, f16 and bf16 as in [`Unary`]. Without a sign in the name: floats, or integers of either sign.
     Binary {
         /// `x + y`, wrapping for integers.
         Add = "add",
@@ -196,17 +212,17 @@ named! {
         Subtract = "sub",
         /// `x * y`, wrapping for integers.
         Multiply = "mul",
-        /// Float quotient, or signed integer quotient towards zero (0 where the divisor is 0).
+        /// Float quotient, or signed integer quotient towards zero (0 where the divisor is 0), wrapping.
         Divide = "div",
-        /// Unsigned integer quotient.
+        /// Unsigned integer quotient (0 where the divisor is 0).
         DivideUnsigned = "divui",
-        /// Float or signed integer remainder with the sign of the dividend.
+        /// Float or signed integer remainder with the sign of the dividend (0 where an integer divisor is 0).
         Remainder = "rem",
-        /// Unsigned integer remainder.
+        /// Unsigned integer remainder (0 where the divisor is 0).
         RemainderUnsigned = "remui",
-        /// The smaller; NaN when either is (`arith.minimumf`), signed for integers.
+        /// The smaller; NaN when either is (`arith.minimumf`), signed for integers. Of two zeros it may be either; the interpreter's is the negative.
         Minimum = "minimum",
-        /// The larger; NaN when either is (`arith.maximumf`), signed for integers.
+        /// The larger; NaN when either is (`arith.maximumf`), signed for integers. Of two zeros it may be either; the interpreter's is the positive.
         Maximum = "maximum",
         /// The smaller of unsigned integers.
         MinimumUnsigned = "minui",
@@ -216,23 +232,23 @@ named! {
         Power = "math.powf",
         /// The angle of the point (y, x).
         Atan2 = "math.atan2",
-        /// Bitwise and.
+        /// Bitwise and, of integers or i1.
         And = "andi",
-        /// Bitwise or.
+        /// Bitwise or, of integers or i1.
         Or = "ori",
-        /// Bitwise exclusive or.
+        /// Bitwise exclusive or, of integers or i1.
         Xor = "xori",
-        /// Left shift.
+        /// Left shift; 0 when the distance, unsigned, is not below the width.
         ShiftLeft = "shli",
-        /// Right shift that keeps the sign.
+        /// Right shift that keeps the sign; only the sign is left when the distance, unsigned, is not below the width.
         ShiftRight = "shrsi",
-        /// Right shift that fills with zeros.
+        /// Right shift that fills with zeros; 0 when the distance, unsigned, is not below the width.
         ShiftRightUnsigned = "shrui",
     }
 }
 
 named! {
-    /// Comparisons. Ordered for floats (false with NaN) but for `NotEqual`; signed for integers but where said.
+    /// Comparisons. Ordered for floats (false with NaN) but for `NotEqual`; signed for integers but where said. i1 has `Equal` and `NotEqual`.
     Compare {
         /// `x == y`
         Equal = "eq",
@@ -258,11 +274,11 @@ named! {
 }
 
 named! {
-    /// Conversions between number types.
+    /// Conversions between different number types. i1 is converted from and to where said.
     Cast {
-        /// Signed integer to a wider or narrower integer (`extsi`, `trunci`).
+        /// Signed integer to a wider or narrower integer, or to i1: the lowest bits (`extsi`, `trunci`).
         Signed = "signed",
-        /// Unsigned integer or truth value to a wider integer (`extui`).
+        /// Unsigned integer to a wider one, or truth value to any integer (`extui`).
         Unsigned = "extui",
         /// Signed integer to float (`sitofp`).
         SignedToFloat = "sitofp",
@@ -272,7 +288,7 @@ named! {
         FloatToSigned = "fptosi",
         /// Float to unsigned integer towards zero; saturating, NaN to 0 (`fptoui`).
         FloatToUnsigned = "fptoui",
-        /// Float to float, to nearest even (`extf`, `truncf`).
+        /// Float to float, to nearest even (`extf`, `truncf`); f64 becomes a half type by way of f32.
         Float = "fpcast",
         /// The same bits as another type of the same size (`tt.bitcast`).
         Bits = "bitcast",
@@ -280,7 +296,7 @@ named! {
 }
 
 named! {
-    /// How a reduction combines two elements.
+    /// How a reduction combines two elements; as the [`Binary`] of the like name.
     Combine {
         /// Sum.
         Sum = "sum",
@@ -290,9 +306,9 @@ named! {
         Minimum = "min",
         /// The largest; NaN when any is.
         Maximum = "max",
-        /// Bitwise and; all of truth values.
+        /// Bitwise and of integers; all of truth values.
         And = "and",
-        /// Bitwise or; any of truth values.
+        /// Bitwise or of integers; any of truth values.
         Or = "or",
     }
 }

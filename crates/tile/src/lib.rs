@@ -4,6 +4,7 @@
 
 pub mod builder;
 pub mod dtype;
+pub mod interpret;
 pub mod kernel;
 pub mod place;
 pub mod print;
@@ -13,6 +14,7 @@ pub mod verify;
 pub use builder::Builder;
 pub use dtype::DType;
 pub use half::{bf16, f16};
+pub use interpret::{HostMemory, InterpretError, Memory, MemoryError, RawMemory, interpret};
 pub use kernel::{Binary, Block, Cast, Combine, Compare, Instruction, Kernel, Number, Operation, Unary, Value};
 pub use place::Place;
 pub use types::{Dims, Element, Scalar, Type};

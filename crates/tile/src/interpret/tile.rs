@@ -1,0 +1,55 @@
+//! Tiles of elements, and the operations that move elements without computing.
+
+use crate::types::Dims;
+use std::rc::Rc;
+
+/// The bits of an element; none when it is undefined.
+pub(super) type Bits = Option<u64>;
+
+/// The elements of a value in row-major order; one for a scalar. Shared, for values are never changed.
+pub(super) type Tile = Rc<[Bits]>;
+
+/// A function of one element over a tile; undefined elements stay so.
+pub(super) fn map(x: &Tile, f: impl Fn(u64) -> u64) -> Tile {
+    x.iter().map(|x| x.map(&f)).collect()
+}
+
+/// A function of two elements over tiles of the same dimensions; undefined where either is.
+pub(super) fn zip(x: &Tile, y: &Tile, f: impl Fn(u64, u64) -> u64) -> Tile {
+    x.iter().zip(y.iter()).map(|(x, y)| Some(f((*x)?, (*y)?))).collect()
+}
+
+/// Elements of `x` where the condition is true, else of `y`; undefined where the condition is.
+pub(super) fn select(condition: &Tile, x: &Tile, y: &Tile) -> Tile {
+    let choose = |(i, condition): (usize, &Bits)| if (*condition)? != 0 { x[i] } else { y[i] };
+    condition.iter().enumerate().map(choose).collect()
+}
+
+/// Repeats dimensions of size 1.
+pub(super) fn broadcast(x: &Tile, from: &Dims, to: &Dims) -> Tile {
+    let mut strides = [0; crate::types::MAX_TILE_RANK];
+    let mut stride = 1;
+    for axis in (0..from.len()).rev() {
+        strides[axis] = if from[axis] == 1 { 0 } else { stride };
+        stride *= from[axis];
+    }
+    let source = |mut index: usize| {
+        let mut offset = 0;
+        for axis in (0..to.len()).rev() {
+            offset += index % to[axis] * strides[axis];
+            index /= to[axis];
+        }
+        offset
+    };
+    (0..to.iter().product()).map(|index| x[source(index)]).collect()
+}
+
+/// Combines along an axis in the order of its elements; undefined where any is.
+pub(super) fn reduce(x: &Tile, dims: &Dims, axis: usize, f: impl Fn(u64, u64) -> u64) -> Tile {
+    let inner: usize = dims[axis + 1..].iter().product();
+    let run = |index: usize| {
+        let first = index / inner * dims[axis] * inner + index % inner;
+        (0..dims[axis]).map(|i| x[first + i * inner]).reduce(|x, y| Some(f(x?, y?))).flatten()
+    };
+    (0..x.len() / dims[axis]).map(run).collect()
+}
