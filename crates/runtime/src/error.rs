@@ -16,10 +16,23 @@ pub enum Error {
     OutOfMemory { device: usize, requested: usize, allocated: usize, reserved: usize, limit: usize },
     #[error("address {address:#x} with {bytes} bytes lies in no buffer of device {device}")]
     UnknownAddress { device: usize, address: usize, bytes: usize },
+    #[error("address {address:#x} cannot be freed on device {device}: {why}")]
+    NotAllocated { device: usize, address: usize, why: &'static str },
     #[error("{operation} failed: {source}")]
     Kernel { operation: &'static str, source: openmps_host::Error },
+    #[error("{operation} panicked: {message}")]
+    Panicked { operation: &'static str, message: String },
+    /// A command's error that was kept and is delivered at a synchronisation. Further ones are only counted.
+    #[error("a command on queue {queue} of device {device} failed: {message} ({further} further errors)")]
+    Deferred { device: usize, queue: u64, message: String, further: usize },
     #[error("{operation} is not supported by {device}")]
     Unsupported { operation: &'static str, device: String },
+    #[error("{operation}: the command buffer is {status}")]
+    CommandBuffer { operation: &'static str, status: &'static str },
+    #[error("elapsed time needs both events recorded: {which} was not")]
+    NotRecorded { which: &'static str },
+    #[error("tracing: {what}")]
+    Tracing { what: String },
     #[error("{what}: {source}")]
     Io { what: String, source: std::io::Error },
 }

@@ -1,20 +1,23 @@
 //! Devices, buffers, queues, events, the allocator, statistics and tracing. Knows no operator.
 
+mod allocator;
+mod buffer;
+mod clock;
+pub mod command_buffer;
+pub mod device;
+mod devices;
 pub mod error;
+pub mod event;
+pub mod properties;
+pub mod queue;
+pub mod trace;
 
+pub use allocator::MemoryStatistics;
+pub use buffer::Buffer;
+pub use command_buffer::{CommandBuffer, Status};
+pub use device::Device;
+pub use devices::recorder::{Recorded, Recorder};
 pub use error::{Error, Result};
-
-/// An ordered stream of work on one device.
-#[derive(Clone, Debug)]
-pub struct Queue;
-
-impl Queue {
-    /// Runs a call of the device's library, in order with the queue's other commands.
-    pub fn library(
-        &self,
-        operation: &'static str,
-        work: impl FnOnce() -> std::result::Result<(), openmps_host::Error>,
-    ) -> Result<()> {
-        work().map_err(|source| Error::Kernel { operation, source })
-    }
-}
+pub use event::Event;
+pub use properties::{Backend, DeviceProperties};
+pub use queue::{CommandCounts, CommandKind, Queue};

@@ -1,0 +1,103 @@
+//! The allocator of a device: a cache of freed blocks, above buddy blocks, inside large heaps.
+//!
+//! A request is served by the first of these that can: a block of its size class that its queue freed (`cache`), a
+//! block of a shared heap (`buddy`), a new heap. A request above half a heap gets a heap of its own. What would
+//! exceed the limit first empties the cache, and only then fails.
+
+mod address_map;
+mod buddy;
+mod cache;
+pub(crate) mod heap;
+pub(crate) mod limit;
+mod state;
+mod statistics;
+#[cfg(test)]
+mod tests;
+
+use crate::error::Result;
+use crate::trace;
+use heap::HeapSource;
+use state::State;
+pub use statistics::MemoryStatistics;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The allocator of one device; every call may come from any thread.
+pub(crate) struct Allocator {
+    device: usize,
+    /// Whether freed blocks belong to their queue; otherwise every queue shares one cache.
+    ordered: bool,
+    state: Mutex<State>,
+}
+
+impl Allocator {
+    /// An allocator that takes heaps from `source` up to `limit` bytes.
+    pub fn new(device: usize, source: Box<dyn HeapSource>, limit: usize) -> Allocator {
+        let ordered = source.ordered_by_queue();
+        Allocator { device, ordered, state: Mutex::new(State::new(device, source, limit)) }
+    }
+
+    /// The address of a new buffer, aligned to 256 bytes, for use on a queue. The contents are undefined.
+    pub fn allocate(&self, bytes: usize, queue: u64) -> Result<usize> {
+        let mut state = self.lock();
+        let address = state.allocate(bytes, self.bin(queue));
+        self.trace_memory(state);
+        address
+    }
+
+    /// Takes a buffer back; commands submitted to the queue before may still use it.
+    pub fn free(&self, address: usize, queue: u64) -> Result<()> {
+        let mut state = self.lock();
+        let freed = state.free(address, self.bin(queue));
+        self.trace_memory(state);
+        freed
+    }
+
+    /// The buffer around `bytes` bytes at an address: (its first address, the offset).
+    pub fn resolve(&self, address: usize, bytes: usize) -> Result<(usize, usize)> {
+        self.lock().resolve(address, bytes)
+    }
+
+    /// The figures of this moment.
+    pub fn statistics(&self) -> MemoryStatistics {
+        self.lock().statistics()
+    }
+
+    /// Applies a change to the counters.
+    pub fn reset(&self, change: impl FnOnce(&mut MemoryStatistics)) {
+        change(self.lock().statistics_mut());
+    }
+
+    /// Gives everything unused back to the system.
+    pub fn empty_cache(&self) {
+        let mut state = self.lock();
+        state.empty_cache();
+        self.trace_memory(state);
+    }
+
+    /// The most bytes that heaps may take together.
+    pub fn limit(&self) -> usize {
+        self.lock().limit()
+    }
+
+    /// Changes the limit; what is allocated already stays.
+    pub fn set_limit(&self, bytes: usize) {
+        self.lock().set_limit(bytes);
+    }
+
+    fn bin(&self, queue: u64) -> u64 {
+        if self.ordered { queue } else { 0 }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No user code runs under the lock, so a poisoned one still holds a whole state.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn trace_memory(&self, state: MutexGuard<'_, State>) {
+        if trace::is_on() {
+            let now = state.statistics();
+            drop(state);
+            trace::memory(self.device, now.allocated, now.reserved);
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Command buffers with Metal's rules: encode, commit once, wait; buffers of one queue run in the order they were
+//! enqueued in, and nothing runs before it is committed.
+
+mod encoded;
+
+use crate::clock;
+use crate::devices::{Command, Launch, LibraryResult};
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::queue::Queue;
+use encoded::Encoded;
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// How far a command buffer has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It takes commands and has no place in the queue.
+    NotEnqueued,
+    /// It takes commands and has a place in the queue.
+    Enqueued,
+    /// It takes no more commands; it runs when its turn comes.
+    Committed,
+    /// It ran to its end.
+    Completed,
+    /// One of its commands failed; the later ones did not run.
+    Error,
+}
+
+impl Status {
+    /// The name in words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Status::NotEnqueued => "not enqueued",
+            Status::Enqueued => "enqueued",
+            Status::Committed => "committed",
+            Status::Completed => "completed",
+            Status::Error => "failed",
+        }
+    }
+}
+
+type Handler = Box<dyn FnOnce(std::result::Result<(), &Error>) + Send>;
+
+struct State {
+    status: Status,
+    commands: Vec<Encoded>,
+    kept: Vec<Box<dyn Any + Send>>,
+    handlers: Vec<Handler>,
+    begin_ns: u64,
+    end_ns: u64,
+    error: Option<Arc<Error>>,
+    /// Set after the handlers have run, which is what `wait_until_completed` waits for.
+    done: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    done: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The command buffers that have a place in a queue and have not run.
+#[derive(Default)]
+pub(crate) struct Order {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    buffers: VecDeque<Arc<Shared>>,
+    /// Some thread is running buffers and will look at the front again before it leaves.
+    running: bool,
+}
+
+impl Order {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The front buffer if it may run now; otherwise the running thread is told to leave.
+    fn next(&self) -> Option<Arc<Shared>> {
+        let mut waiting = self.lock();
+        waiting.running = waiting.buffers.front().is_some_and(|front| front.lock().status == Status::Committed);
+        if waiting.running { waiting.buffers.pop_front() } else { None }
+    }
+
+    /// Runs what may run, in order, unless another thread (or a caller further up) is at it.
+    fn run(&self, queue: &Queue) {
+        if std::mem::replace(&mut self.lock().running, true) {
+            return;
+        }
+        while let Some(buffer) = self.next() {
+            execute(queue, &buffer);
+        }
+    }
+}
+
+/// Commands collected to run together on a queue.
+pub struct CommandBuffer {
+    queue: Queue,
+    shared: Arc<Shared>,
+}
+
+impl CommandBuffer {
+    pub(crate) fn new(queue: Queue) -> CommandBuffer {
+        let state = State {
+            status: Status::NotEnqueued,
+            commands: Vec::new(),
+            kept: Vec::new(),
+            handlers: Vec::new(),
+            begin_ns: 0,
+            end_ns: 0,
+            error: None,
+            done: false,
+        };
+        CommandBuffer { queue, shared: Arc::new(Shared { state: Mutex::new(state), done: Condvar::new() }) }
+    }
+
+    /// The queue that it runs on.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Encodes a call of the device's library.
+    pub fn library(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce() -> std::result::Result<(), openmps_host::Error> + Send + 'static,
+    ) -> Result<()> {
+        let work: Box<dyn FnOnce() -> LibraryResult + Send> = Box::new(work);
+        self.encode(operation, Encoded::Library { operation, work: Some(work) })
+    }
+
+    /// Encodes a program over a grid.
+    ///
+    /// # Safety
+    /// As for `Queue::dispatch`, when it runs.
+    pub(crate) unsafe fn launch(
+        &self,
+        operation: &'static str,
+        program: Arc<dyn Launch>,
+        grid: [usize; 3],
+        arguments: &[u64],
+    ) -> Result<()> {
+        self.encode(operation, Encoded::Dispatch { operation, program, grid, arguments: arguments.to_vec() })
+    }
+
+    /// Encodes a copy between buffers, which are checked when it runs.
+    pub fn copy(&self, destination: usize, source: usize, bytes: usize) -> Result<()> {
+        self.encode("copy", Encoded::Copy { destination, source, bytes })
+    }
+
+    /// Encodes one byte all over a range of a buffer, which is checked when it runs.
+    pub fn fill(&self, address: usize, byte: u8, bytes: usize) -> Result<()> {
+        self.encode("fill", Encoded::Fill { address, byte, bytes })
+    }
+
+    /// Encodes the setting of an event.
+    pub fn record(&self, event: &Event) -> Result<()> {
+        self.encode("record", Encoded::Record(event.clone()))
+    }
+
+    /// Encodes the waiting for an event.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        self.encode("wait", Encoded::Wait(event.clone()))
+    }
+
+    /// Keeps a value (a buffer, a program) alive until the commands have ended.
+    pub fn keep(&self, value: impl Send + 'static) -> Result<()> {
+        self.change("keep", |state| state.kept.push(Box::new(value)))
+    }
+
+    /// Calls a function when the commands have ended, with the error if one failed.
+    pub fn add_completed_handler(
+        &self,
+        handler: impl FnOnce(std::result::Result<(), &Error>) + Send + 'static,
+    ) -> Result<()> {
+        self.change("add_completed_handler", |state| state.handlers.push(Box::new(handler)))
+    }
+
+    /// Takes the next place in the queue's order, before it is committed.
+    pub fn enqueue(&self) -> Result<()> {
+        let mut waiting = self.queue.order().lock();
+        let mut state = self.shared.lock();
+        if state.status != Status::NotEnqueued {
+            return Err(Error::CommandBuffer { operation: "enqueue", status: state.status.name() });
+        }
+        state.status = Status::Enqueued;
+        waiting.buffers.push_back(self.shared.clone());
+        Ok(())
+    }
+
+    /// Ends encoding; the commands run when those of the buffers before it have. On the host that is now, on this
+    /// thread, when no buffer before it is still uncommitted. An error of a command is not returned here but by
+    /// `wait_until_completed`, `error` and the queue's next `synchronize`.
+    pub fn commit(&self) -> Result<()> {
+        self.place("commit")?;
+        self.queue.order().run(&self.queue);
+        Ok(())
+    }
+
+    /// Waits until the commands and the completion handlers have run; the error of a failed command is returned.
+    pub fn wait_until_completed(&self) -> Result<()> {
+        let status = self.status();
+        if matches!(status, Status::NotEnqueued | Status::Enqueued) {
+            return Err(Error::CommandBuffer { operation: "wait_until_completed", status: status.name() });
+        }
+        if let Err(error) = self.queue.device().driver().finish(self.queue.id()) {
+            self.queue.keep(&error);
+        }
+        let mut state = self.shared.lock();
+        while !state.done {
+            state = self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        match &state.error {
+            None => Ok(()),
+            Some(error) => {
+                let (device, queue) = (self.queue.device().index(), self.queue.id());
+                Err(Error::Deferred { device, queue, message: error.to_string(), further: 0 })
+            }
+        }
+    }
+
+    /// How far it has come.
+    pub fn status(&self) -> Status {
+        self.shared.lock().status
+    }
+
+    /// The error of the command that failed.
+    pub fn error(&self) -> Option<Arc<Error>> {
+        self.shared.lock().error.clone()
+    }
+
+    /// When the first command began, in seconds on the runtime's clock; 0 before.
+    pub fn gpu_start_time(&self) -> f64 {
+        self.shared.lock().begin_ns as f64 / 1e9
+    }
+
+    /// When the last command ended, in seconds on the runtime's clock; 0 before.
+    pub fn gpu_end_time(&self) -> f64 {
+        self.shared.lock().end_ns as f64 / 1e9
+    }
+
+    fn encode(&self, operation: &'static str, command: Encoded) -> Result<()> {
+        self.change(operation, |state| state.commands.push(command))
+    }
+
+    fn change(&self, operation: &'static str, change: impl FnOnce(&mut State)) -> Result<()> {
+        let mut state = self.shared.lock();
+        match state.status {
+            Status::NotEnqueued | Status::Enqueued => {
+                change(&mut state);
+                Ok(())
+            }
+            status => Err(Error::CommandBuffer { operation, status: status.name() }),
+        }
+    }
+
+    /// Marks it committed and gives it a place where it has none. Locks go from the queue's order to the buffer.
+    fn place(&self, operation: &'static str) -> Result<()> {
+        let mut waiting = self.queue.order().lock();
+        let mut state = self.shared.lock();
+        match state.status {
+            Status::NotEnqueued => waiting.buffers.push_back(self.shared.clone()),
+            Status::Enqueued => {}
+            status => return Err(Error::CommandBuffer { operation, status: status.name() }),
+        }
+        state.status = Status::Committed;
+        Ok(())
+    }
+}
+
+impl Drop for CommandBuffer {
+    /// Gives up the place of a buffer that was never committed: the ones behind it would wait for ever.
+    fn drop(&mut self) {
+        if self.status() == Status::Enqueued {
+            self.queue.order().lock().buffers.retain(|waiting| !Arc::ptr_eq(waiting, &self.shared));
+            self.queue.order().run(&self.queue);
+        }
+    }
+}
+
+/// Runs a buffer's commands up to the first error, and ends it when the device has done so too.
+fn execute(queue: &Queue, shared: &Arc<Shared>) {
+    let mut commands = {
+        let mut state = shared.lock();
+        state.begin_ns = clock::now_ns();
+        std::mem::take(&mut state.commands)
+    };
+    let failed = commands.iter_mut().find_map(|command| run_command(queue, command).err());
+    let of_end = shared.clone();
+    let end = move || {
+        complete(&of_end, None);
+        // What the commands refer to may go only now.
+        drop(commands);
+    };
+    match failed {
+        Some(error) => complete(shared, Some(error)),
+        None => {
+            if let Err(error) = queue.submit(Command::Callback(Box::new(end))) {
+                complete(shared, Some(error));
+            }
+        }
+    }
+}
+
+/// Runs one command; a panic becomes an error, since the queue has to go on for the other buffers.
+fn run_command(queue: &Queue, command: &mut Encoded) -> Result<()> {
+    let operation = command.operation();
+    catch_unwind(AssertUnwindSafe(|| command.run(queue))).unwrap_or_else(|payload| {
+        let error = Error::Panicked { operation, message: message_of(&*payload) };
+        queue.keep(&error);
+        Err(error)
+    })
+}
+
+fn message_of(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| text.to_string());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_string())
+}
+
+fn complete(shared: &Shared, error: Option<Error>) {
+    let error = error.map(Arc::new);
+    let (handlers, kept) = {
+        let mut state = shared.lock();
+        state.end_ns = clock::now_ns();
+        state.status = if error.is_some() { Status::Error } else { Status::Completed };
+        state.error = error.clone();
+        (std::mem::take(&mut state.handlers), std::mem::take(&mut state.kept))
+    };
+    for handler in handlers {
+        // As for a command: a handler that panics must not keep others waiting. The panic hook has reported it.
+        let _ = catch_unwind(AssertUnwindSafe(|| handler(error.as_deref().map_or(Ok(()), Err))));
+    }
+    drop(kept);
+    shared.lock().done = true;
+    shared.done.notify_all();
+}

@@ -1,0 +1,65 @@
+//! One command as a command buffer holds it until its turn.
+
+use crate::devices::{Command, Launch, LibraryResult};
+use crate::error::Result;
+use crate::event::Event;
+use crate::queue::Queue;
+use std::sync::Arc;
+
+pub(super) enum Encoded {
+    Library {
+        operation: &'static str,
+        /// Taken when it runs; a device that runs nothing leaves it here until the buffer ends.
+        work: Option<Box<dyn FnOnce() -> LibraryResult + Send>>,
+    },
+    /// Whoever encoded it vouches for the addresses among the arguments.
+    Dispatch {
+        operation: &'static str,
+        program: Arc<dyn Launch>,
+        grid: [usize; 3],
+        arguments: Vec<u64>,
+    },
+    Copy {
+        destination: usize,
+        source: usize,
+        bytes: usize,
+    },
+    Fill {
+        address: usize,
+        byte: u8,
+        bytes: usize,
+    },
+    Record(Event),
+    Wait(Event),
+}
+
+impl Encoded {
+    /// The name for errors.
+    pub fn operation(&self) -> &'static str {
+        match self {
+            Encoded::Library { operation, .. } | Encoded::Dispatch { operation, .. } => operation,
+            Encoded::Copy { .. } => "copy",
+            Encoded::Fill { .. } => "fill",
+            Encoded::Record(_) => "record",
+            Encoded::Wait(_) => "wait",
+        }
+    }
+
+    /// Passes the command to the queue.
+    pub fn run(&mut self, queue: &Queue) -> Result<()> {
+        match self {
+            Encoded::Library { operation, work } => {
+                let mut once = || -> LibraryResult { work.take().map_or(Ok(()), |work| work()) };
+                queue.submit(Command::Library { operation, detail: &String::new, work: &mut once })
+            }
+            Encoded::Dispatch { operation, program, grid, arguments } => {
+                // SAFETY: `CommandBuffer::launch` is unsafe, and its caller vouches for the addresses.
+                unsafe { queue.launch(operation, &**program, *grid, arguments) }
+            }
+            Encoded::Copy { destination, source, bytes } => queue.copy(*destination, *source, *bytes),
+            Encoded::Fill { address, byte, bytes } => queue.fill(*address, *byte, *bytes),
+            Encoded::Record(event) => queue.record(event),
+            Encoded::Wait(event) => queue.wait(event),
+        }
+    }
+}

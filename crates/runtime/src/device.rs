@@ -1,0 +1,206 @@
+//! Devices: their list, their memory, their queues.
+
+use crate::allocator::heap::{HeapSource, HostMemory};
+use crate::allocator::{Allocator, MemoryStatistics, limit};
+use crate::buffer::Buffer;
+use crate::devices::recorder::{self, Recorder, RecorderMemory};
+use crate::devices::{Driver, host};
+use crate::error::{Error, Result};
+use crate::properties::DeviceProperties;
+use crate::queue::{Queue, QueueShared};
+use crate::trace;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+/// A device. Clones are the same device.
+#[derive(Clone)]
+pub struct Device {
+    shared: Arc<DeviceShared>,
+}
+
+struct DeviceShared {
+    index: usize,
+    properties: DeviceProperties,
+    driver: Box<dyn Driver>,
+    allocator: Allocator,
+    default_queue: Arc<QueueShared>,
+    /// Every queue that may still have something to deliver.
+    queues: Mutex<Vec<Weak<QueueShared>>>,
+    next_queue: AtomicU64,
+}
+
+/// The number of the default queue.
+const DEFAULT_QUEUE: u64 = 0;
+
+impl Device {
+    /// The devices of this machine: `OPENMPS_HOST_DEVICES` logical ones on the CPU, one when it is not set.
+    pub fn all() -> &'static [Device] {
+        static ALL: OnceLock<Vec<Device>> = OnceLock::new();
+        ALL.get_or_init(|| {
+            trace::start_from_environment();
+            let properties = host::properties();
+            let limit = limit::from_environment(properties.total_memory);
+            let device =
+                |index| Device::new(index, properties.clone(), Box::new(host::Host), Box::new(HostMemory), limit);
+            (0..host_devices()).map(device).collect()
+        })
+    }
+
+    /// The device with this index.
+    pub fn get(index: usize) -> Result<Device> {
+        let all = Device::all();
+        all.get(index).cloned().ok_or(Error::NoSuchDevice { index, count: all.len() })
+    }
+
+    /// A device of its own that runs no command, and the handle to what it was asked to do.
+    pub fn recorder() -> (Device, Recorder) {
+        let (recorder, properties) = (Recorder::default(), recorder::properties());
+        let limit = properties.total_memory;
+        (Device::new(0, properties, Box::new(recorder.clone()), Box::new(RecorderMemory), limit), recorder)
+    }
+
+    fn new(
+        index: usize,
+        properties: DeviceProperties,
+        driver: Box<dyn Driver>,
+        heaps: Box<dyn HeapSource>,
+        limit: usize,
+    ) -> Device {
+        let default_queue = Arc::new(QueueShared::new(DEFAULT_QUEUE));
+        let queues = Mutex::new(vec![Arc::downgrade(&default_queue)]);
+        let allocator = Allocator::new(index, heaps, limit);
+        let next_queue = AtomicU64::new(DEFAULT_QUEUE + 1);
+        Device {
+            shared: Arc::new(DeviceShared { index, properties, driver, allocator, default_queue, queues, next_queue }),
+        }
+    }
+
+    /// The position in `Device::all`.
+    pub fn index(&self) -> usize {
+        self.shared.index
+    }
+
+    /// What the device says about itself.
+    pub fn properties(&self) -> &DeviceProperties {
+        &self.shared.properties
+    }
+
+    /// A new buffer for use on the default queue. Its contents are undefined.
+    pub fn allocate(&self, bytes: usize) -> Result<Buffer> {
+        self.allocate_for(bytes, DEFAULT_QUEUE)
+    }
+
+    /// The address of a new buffer that `free_address` frees: for C interfaces.
+    pub fn allocate_address(&self, bytes: usize) -> Result<usize> {
+        self.allocator().allocate(bytes, DEFAULT_QUEUE)
+    }
+
+    /// Frees what `allocate_address` gave; an address that is no buffer's beginning is an error and changes nothing.
+    pub fn free_address(&self, address: usize) -> Result<()> {
+        self.allocator().free(address, DEFAULT_QUEUE)
+    }
+
+    /// The buffer around `bytes` bytes at any address inside it: (its first address, the offset).
+    pub fn resolve(&self, address: usize, bytes: usize) -> Result<(usize, usize)> {
+        self.allocator().resolve(address, bytes)
+    }
+
+    /// The memory's figures of this moment.
+    pub fn statistics(&self) -> MemoryStatistics {
+        self.allocator().statistics()
+    }
+
+    /// Starts the peak of allocated memory anew from what is allocated now.
+    pub fn reset_peak_allocated(&self) {
+        self.allocator().reset(MemoryStatistics::reset_peak_allocated);
+    }
+
+    /// Starts the peak of reserved memory anew from what is reserved now.
+    pub fn reset_peak_reserved(&self) {
+        self.allocator().reset(MemoryStatistics::reset_peak_reserved);
+    }
+
+    /// Starts every counter (allocations, frees, hits, misses, refusals) anew from zero.
+    pub fn reset_accumulated(&self) {
+        self.allocator().reset(MemoryStatistics::reset_accumulated);
+    }
+
+    /// Gives memory that no buffer uses back to the system.
+    pub fn empty_cache(&self) {
+        self.allocator().empty_cache();
+    }
+
+    /// The most bytes that the device's heaps may take: `OPENMPS_MEMORY_LIMIT`, or the machine's memory.
+    pub fn memory_limit(&self) -> usize {
+        self.allocator().limit()
+    }
+
+    /// Changes the limit. What is allocated already stays, even above it.
+    pub fn set_memory_limit(&self, bytes: usize) {
+        self.allocator().set_limit(bytes);
+    }
+
+    /// The default queue.
+    pub fn queue(&self) -> Queue {
+        Queue::new(self.clone(), self.shared.default_queue.clone())
+    }
+
+    /// A further queue.
+    pub fn new_queue(&self) -> Queue {
+        let id = self.shared.next_queue.fetch_add(1, Ordering::Relaxed);
+        let queue = Arc::new(QueueShared::new(id));
+        let mut queues = self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.retain(|queue| queue.strong_count() > 0);
+        queues.push(Arc::downgrade(&queue));
+        drop(queues);
+        Queue::new(self.clone(), queue)
+    }
+
+    /// Waits for every queue; the first error that one of them kept is delivered.
+    pub fn synchronize(&self) -> Result<()> {
+        let queues = self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let queues = queues.iter().filter_map(Weak::upgrade);
+        // Every queue is waited for, and gives up its error, even when an earlier one failed.
+        let results: Vec<Result<()>> = queues.map(|queue| Queue::new(self.clone(), queue).synchronize()).collect();
+        results.into_iter().collect()
+    }
+
+    pub(crate) fn allocate_for(&self, bytes: usize, queue: u64) -> Result<Buffer> {
+        let address = self.allocator().allocate(bytes, queue)?;
+        Ok(Buffer::new(self.clone(), address, bytes, queue))
+    }
+
+    #[inline]
+    pub(crate) fn allocator(&self) -> &Allocator {
+        &self.shared.allocator
+    }
+
+    #[inline]
+    pub(crate) fn driver(&self) -> &dyn Driver {
+        &*self.shared.driver
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Device({}: {} {})", self.index(), self.properties().backend.name(), self.properties().name)
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Device) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Eq for Device {}
+
+fn host_devices() -> usize {
+    const MOST: usize = 64;
+    let Ok(text) = std::env::var("OPENMPS_HOST_DEVICES") else { return 1 };
+    text.trim().parse().ok().filter(|count| (1..=MOST).contains(count)).unwrap_or_else(|| {
+        tracing::warn!("OPENMPS_HOST_DEVICES={text:?} is no number from 1 to {MOST}; there is one device");
+        1
+    })
+}

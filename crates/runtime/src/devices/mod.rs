@@ -1,0 +1,121 @@
+//! The seam below the devices: what a queue asks of the device that it belongs to. One file for each kind of device.
+
+pub(crate) mod host;
+mod machine;
+pub(crate) mod recorder;
+
+use crate::error::Result;
+use crate::event::Event;
+use crate::queue::CommandKind;
+
+/// What a device must be able to do. A device that works behind the caller's back keeps the order of each queue,
+/// and owes the errors of its commands to the next `finish`.
+pub(crate) trait Driver: Send + Sync {
+    /// Executes a command, or puts it behind the queue's earlier ones.
+    fn submit(&self, queue: u64, command: Command<'_>) -> Result<()>;
+
+    /// Waits until the queue's commands have ended, callbacks included.
+    fn finish(&self, queue: u64) -> Result<()>;
+}
+
+/// The result of a call of the device's library.
+pub(crate) type LibraryResult = std::result::Result<(), openmps_host::Error>;
+
+/// A compiled program as the host runs it.
+pub(crate) trait Launch: Send + Sync {
+    /// Runs the program for each point of the grid.
+    ///
+    /// # Safety
+    /// Every address among the arguments must be valid for what the program does with it.
+    unsafe fn launch(&self, grid: [usize; 3], arguments: &[u64]) -> LibraryResult;
+}
+
+/// One command. Addresses were checked by the queue.
+pub(crate) enum Command<'a> {
+    /// A call that computes (host) or encodes (GPU) when it is called, on the submitting thread.
+    Library {
+        operation: &'static str,
+        detail: &'a dyn Fn() -> String,
+        work: &'a mut dyn FnMut() -> LibraryResult,
+    },
+    /// A program over a grid. Whoever dispatches vouches for the addresses among the arguments.
+    Dispatch {
+        operation: &'static str,
+        program: &'a dyn Launch,
+        grid: [usize; 3],
+        arguments: &'a [u64],
+    },
+    /// Between buffers of this or another device.
+    Copy {
+        destination: usize,
+        source: usize,
+        bytes: usize,
+    },
+    /// From the host; the bytes are the caller's again when `submit` returns.
+    Write {
+        destination: usize,
+        source: &'a [u8],
+    },
+    /// To the host; waits for what is needed.
+    Read {
+        destination: &'a mut [u8],
+        source: usize,
+    },
+    Fill {
+        address: usize,
+        byte: u8,
+        bytes: usize,
+    },
+    Record(&'a Event),
+    Wait(&'a Event),
+    Callback(Box<dyn FnOnce() + Send>),
+}
+
+impl Command<'_> {
+    /// What the command is counted as.
+    #[inline]
+    pub fn kind(&self) -> CommandKind {
+        match self {
+            Command::Library { .. } => CommandKind::Library,
+            Command::Dispatch { .. } => CommandKind::Dispatch,
+            Command::Copy { .. } => CommandKind::Copy,
+            Command::Write { .. } => CommandKind::Write,
+            Command::Read { .. } => CommandKind::Read,
+            Command::Fill { .. } => CommandKind::Fill,
+            Command::Record(_) => CommandKind::Record,
+            Command::Wait(_) => CommandKind::Wait,
+            Command::Callback(_) => CommandKind::Callback,
+        }
+    }
+
+    /// The operation's name for traces and errors.
+    pub fn operation(&self) -> &'static str {
+        match self {
+            Command::Library { operation, .. } | Command::Dispatch { operation, .. } => operation,
+            other => other.kind().name(),
+        }
+    }
+
+    /// What a trace says beyond the name: shapes, sizes, addresses.
+    pub fn detail(&self) -> String {
+        match self {
+            Command::Library { detail, .. } => detail(),
+            Command::Copy { destination, source, bytes } => format!("{bytes} bytes {source:#x} -> {destination:#x}"),
+            Command::Dispatch { grid, arguments, .. } => format!("grid {grid:?}, {} arguments", arguments.len()),
+            Command::Write { destination, source } => format!("{} bytes -> {destination:#x}", source.len()),
+            Command::Read { destination, source } => format!("{} bytes {source:#x} ->", destination.len()),
+            Command::Fill { address, byte, bytes } => format!("{bytes} bytes of {byte:#04x} at {address:#x}"),
+            Command::Record(_) | Command::Wait(_) | Command::Callback(_) => String::new(),
+        }
+    }
+
+    /// The bytes that the command moves, where it says so.
+    pub fn bytes(&self) -> Option<usize> {
+        match self {
+            Command::Copy { bytes, .. } | Command::Fill { bytes, .. } => Some(*bytes),
+            Command::Write { source, .. } => Some(source.len()),
+            Command::Read { destination, .. } => Some(destination.len()),
+            _ => None,
+        }
+    }
+}

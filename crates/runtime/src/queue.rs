@@ -1,0 +1,291 @@
+//! Queues: ordered streams of commands on one device.
+
+use crate::buffer::Buffer;
+use crate::command_buffer::{CommandBuffer, Order};
+use crate::device::Device;
+use crate::devices::{Command, Launch, LibraryResult};
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::trace;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a command is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CommandKind {
+    /// A call of the device's library.
+    Library,
+    /// A compiled program over a grid.
+    Dispatch,
+    /// A copy between buffers.
+    Copy,
+    /// A copy from the host's memory.
+    Write,
+    /// A copy to the host's memory.
+    Read,
+    /// One byte all over a range.
+    Fill,
+    /// An event set.
+    Record,
+    /// An event waited for.
+    Wait,
+    /// A function of the caller's.
+    Callback,
+}
+
+const KINDS: usize = CommandKind::Callback as usize + 1;
+
+impl CommandKind {
+    /// The name in lower case.
+    pub const fn name(self) -> &'static str {
+        const NAMES: [&str; KINDS] =
+            ["library", "dispatch", "copy", "write", "read", "fill", "record", "wait", "callback"];
+        NAMES[self as usize]
+    }
+}
+
+/// How many commands a queue has taken, by kind, and how many of them failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommandCounts {
+    counts: [u64; KINDS],
+    /// Commands that failed.
+    pub errors: u64,
+}
+
+impl CommandCounts {
+    /// The commands of one kind.
+    pub fn of(&self, kind: CommandKind) -> u64 {
+        self.counts[kind as usize]
+    }
+
+    /// The commands of every kind.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
+/// What a queue's clones have in common. It does not hold its device, which holds the default queue's.
+pub(crate) struct QueueShared {
+    id: u64,
+    counts: [AtomicU64; KINDS],
+    errors: AtomicU64,
+    /// The first error since the last synchronisation, and how many followed.
+    failure: Mutex<Option<(String, usize)>>,
+    pub(crate) order: Order,
+}
+
+impl QueueShared {
+    pub fn new(id: u64) -> QueueShared {
+        QueueShared {
+            id,
+            counts: std::array::from_fn(|_| AtomicU64::new(0)),
+            errors: AtomicU64::new(0),
+            failure: Mutex::new(None),
+            order: Order::default(),
+        }
+    }
+}
+
+/// An ordered stream of work on one device. Clones are the same queue; every call may come from any thread.
+///
+/// A command's error is returned at once where the device knows it at once; it is also kept, and the next
+/// `synchronize` delivers it, so that no caller who ignores the first can miss it.
+#[derive(Clone)]
+pub struct Queue {
+    device: Device,
+    shared: Arc<QueueShared>,
+}
+
+impl Queue {
+    pub(crate) fn new(device: Device, shared: Arc<QueueShared>) -> Queue {
+        Queue { device, shared }
+    }
+
+    /// The queue's device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The queue's number on its device; the default queue is 0.
+    pub fn id(&self) -> u64 {
+        self.shared.id
+    }
+
+    /// Runs a call of the device's library, in order with the queue's other commands.
+    #[inline]
+    pub fn library(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce() -> std::result::Result<(), openmps_host::Error>,
+    ) -> Result<()> {
+        self.library_with_detail(operation, String::new, work)
+    }
+
+    /// As `library`, with a text for the trace (shapes, sizes) that is made only when something is tracing.
+    #[inline]
+    pub fn library_with_detail(
+        &self,
+        operation: &'static str,
+        detail: impl Fn() -> String,
+        work: impl FnOnce() -> std::result::Result<(), openmps_host::Error>,
+    ) -> Result<()> {
+        let mut work = Some(work);
+        let mut once = || -> LibraryResult { work.take().map_or(Ok(()), |work| work()) };
+        self.submit(Command::Library { operation, detail: &detail, work: &mut once })
+    }
+
+    /// Runs a program of the caller's own form over a grid.
+    ///
+    /// # Safety
+    /// As for `Launch::launch`, through the command's end.
+    pub(crate) unsafe fn launch(
+        &self,
+        operation: &'static str,
+        program: &dyn Launch,
+        grid: [usize; 3],
+        arguments: &[u64],
+    ) -> Result<()> {
+        self.submit(Command::Dispatch { operation, program, grid, arguments })
+    }
+
+    /// Copies between buffers, which may overlap and may belong to different devices. Both ranges are checked.
+    pub fn copy(&self, destination: usize, source: usize, bytes: usize) -> Result<()> {
+        self.check(destination, bytes)?;
+        self.check(source, bytes)?;
+        self.submit(Command::Copy { destination, source, bytes })
+    }
+
+    /// Copies from the host's memory into a buffer; the source may change when this returns.
+    pub fn write(&self, destination: usize, source: &[u8]) -> Result<()> {
+        self.check(destination, source.len())?;
+        self.submit(Command::Write { destination, source })
+    }
+
+    /// Copies from a buffer into the host's memory, after the queue's commands so far.
+    pub fn read(&self, destination: &mut [u8], source: usize) -> Result<()> {
+        self.check(source, destination.len())?;
+        self.submit(Command::Read { destination, source })
+    }
+
+    /// Writes one byte all over a range of a buffer.
+    pub fn fill(&self, address: usize, byte: u8, bytes: usize) -> Result<()> {
+        self.check(address, bytes)?;
+        self.submit(Command::Fill { address, byte, bytes })
+    }
+
+    /// Sets the event when the queue comes here.
+    pub fn record(&self, event: &Event) -> Result<()> {
+        self.submit(Command::Record(event))
+    }
+
+    /// Holds the queue's later commands until the event is reached; an event that was never recorded holds nothing.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        self.submit(Command::Wait(event))
+    }
+
+    /// Calls a function when the queue comes here.
+    pub fn add_callback(&self, callback: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.submit(Command::Callback(Box::new(callback)))
+    }
+
+    /// Waits for the queue's commands. Delivers, once, the first error since the last call.
+    pub fn synchronize(&self) -> Result<()> {
+        if let Err(error) = self.device.driver().finish(self.id()) {
+            self.keep(&error);
+        }
+        let failure = self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match failure {
+            None => Ok(()),
+            Some((message, further)) => {
+                Err(Error::Deferred { device: self.device.index(), queue: self.id(), message, further })
+            }
+        }
+    }
+
+    /// A buffer for use on this queue: freed, its memory serves this queue again without waiting.
+    pub fn allocate(&self, bytes: usize) -> Result<Buffer> {
+        self.device.allocate_for(bytes, self.id())
+    }
+
+    /// As `Device::allocate_address`, for use on this queue.
+    pub fn allocate_address(&self, bytes: usize) -> Result<usize> {
+        self.device.allocator().allocate(bytes, self.id())
+    }
+
+    /// As `Device::free_address`, where this queue was the last to use the buffer.
+    pub fn free_address(&self, address: usize) -> Result<()> {
+        self.device.allocator().free(address, self.id())
+    }
+
+    /// A new command buffer, which is executed on this queue when it is committed.
+    pub fn command_buffer(&self) -> CommandBuffer {
+        CommandBuffer::new(self.clone())
+    }
+
+    /// How many commands the queue has taken.
+    pub fn counts(&self) -> CommandCounts {
+        let count = |kind: usize| self.shared.counts[kind].load(Ordering::Relaxed);
+        CommandCounts { counts: std::array::from_fn(count), errors: self.shared.errors.load(Ordering::Relaxed) }
+    }
+
+    pub(crate) fn order(&self) -> &Order {
+        &self.shared.order
+    }
+
+    /// Counts a command and passes it to the device. Without tracing this costs an atomic addition, an atomic load
+    /// and an indirect call.
+    #[inline]
+    pub(crate) fn submit(&self, command: Command<'_>) -> Result<()> {
+        self.shared.counts[command.kind() as usize].fetch_add(1, Ordering::Relaxed);
+        let result = if trace::is_on() {
+            self.submit_traced(command)
+        } else {
+            self.device.driver().submit(self.shared.id, command)
+        };
+        if let Err(error) = &result {
+            self.keep(error);
+        }
+        result
+    }
+
+    #[cold]
+    fn submit_traced(&self, command: Command<'_>) -> Result<()> {
+        let mut span = trace::Span::begin(self.device.index(), self.id(), &command);
+        let result = self.device.driver().submit(self.id(), command);
+        span.end(result.as_ref().err());
+        result
+    }
+
+    /// Keeps an error for the next `synchronize`.
+    #[cold]
+    pub(crate) fn keep(&self, error: &Error) {
+        self.shared.errors.fetch_add(1, Ordering::Relaxed);
+        let mut failure = self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *failure {
+            None => *failure = Some((error.to_string(), 0)),
+            Some((_, further)) => *further += 1,
+        }
+    }
+
+    /// Whether a range lies in one buffer: of this device, or of another one of this machine.
+    fn check(&self, address: usize, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let Err(error) = self.device.resolve(address, bytes) else { return Ok(()) };
+        let elsewhere =
+            Device::all().iter().any(|other| *other != self.device && other.resolve(address, bytes).is_ok());
+        if elsewhere {
+            return Ok(());
+        }
+        self.keep(&error);
+        Err(error)
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Queue({} of {:?})", self.id(), self.device)
+    }
+}

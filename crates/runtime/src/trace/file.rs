@@ -1,0 +1,122 @@
+//! The trace's file format: the JSON object form of Chrome's trace events.
+
+use super::Event;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+
+/// Writes the whole trace. A process of the viewer is a device, a thread is a thread of the host.
+pub(super) fn write(file: &File, events: &[Event], dropped: usize, threads: &[String]) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    writeln!(
+        out,
+        "{{\"displayTimeUnit\": \"ns\",\n\"otherData\": {{\"dropped_events\": {dropped}}},\n\"traceEvents\": ["
+    )?;
+    let mut separator = "";
+    for line in names(events, threads) {
+        write!(out, "{separator}{line}")?;
+        separator = ",\n";
+    }
+    for event in events {
+        write!(out, "{separator}{event}")?;
+        separator = ",\n";
+    }
+    writeln!(out, "\n]}}")?;
+    out.flush()
+}
+
+/// The lines that name the devices and threads which occur.
+fn names(events: &[Event], threads: &[String]) -> Vec<String> {
+    let devices: BTreeSet<usize> = events.iter().map(Event::device).collect();
+    let pairs: BTreeSet<(usize, usize)> = events.iter().filter_map(Event::device_and_thread).collect();
+    let device = |device: &usize| {
+        format!(r#"{{"ph":"M","name":"process_name","pid":{device},"args":{{"name":"openmps device {device}"}}}}"#)
+    };
+    let thread = |&(device, thread): &(usize, usize)| {
+        let name = Quoted(threads.get(thread).map_or("thread", String::as_str));
+        format!(r#"{{"ph":"M","name":"thread_name","pid":{device},"tid":{thread},"args":{{"name":{name}}}}}"#)
+    };
+    devices.iter().map(device).chain(pairs.iter().map(thread)).collect()
+}
+
+impl Event {
+    fn device(&self) -> usize {
+        match self {
+            Event::Command { device, .. } | Event::Memory { device, .. } => *device,
+        }
+    }
+
+    fn device_and_thread(&self) -> Option<(usize, usize)> {
+        match self {
+            Event::Command { device, thread, .. } => Some((*device, *thread)),
+            Event::Memory { .. } => None,
+        }
+    }
+}
+
+/// Microseconds with three decimals, as the format wants its times.
+struct Microseconds(u64);
+
+impl fmt::Display for Microseconds {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{:03}", self.0 / 1000, self.0 % 1000)
+    }
+}
+
+/// A JSON string.
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("\"")?;
+        for c in self.0.chars() {
+            match c {
+                '"' => out.write_str("\\\"")?,
+                '\\' => out.write_str("\\\\")?,
+                c if (c as u32) < 0x20 => write!(out, "\\u{:04x}", c as u32)?,
+                c => write!(out, "{c}")?,
+            }
+        }
+        out.write_str("\"")
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Command { name, kind, device, queue, thread, begin, end, bytes, detail, error } => {
+                let (ts, duration) = (Microseconds(*begin), Microseconds(end - begin));
+                write!(out, r#"{{"ph":"X","name":{},"cat":"{kind}","pid":{device},"tid":{thread},"#, Quoted(name))?;
+                write!(out, r#""ts":{ts},"dur":{duration},"args":{{"queue":{queue}"#)?;
+                if let Some(bytes) = bytes {
+                    write!(out, r#","bytes":{bytes}"#)?;
+                }
+                if !detail.is_empty() {
+                    write!(out, r#","detail":{}"#, Quoted(detail))?;
+                }
+                if let Some(error) = error {
+                    write!(out, r#","error":{}"#, Quoted(error))?;
+                }
+                out.write_str("}}")
+            }
+            Event::Memory { device, time, allocated, reserved } => {
+                write!(out, r#"{{"ph":"C","name":"memory","pid":{device},"ts":{},"#, Microseconds(*time))?;
+                write!(out, r#""args":{{"allocated":{allocated},"reserved":{reserved}}}}}"#)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_becomes_one_json_string() {
+        for text in ["plain", "quote \" and \\ and \n\t\u{1}", "行列積 ✓", ""] {
+            let parsed: String = serde_json::from_str(&Quoted(text).to_string()).expect("JSON");
+            assert_eq!(parsed, text);
+        }
+    }
+}
