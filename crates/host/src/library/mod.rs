@@ -14,3 +14,12 @@ pub mod sequence;
 pub mod sort;
 pub mod triangle;
 mod normal_law;
+pub mod convolution;
+pub mod epilogue;
+mod lanes;
+mod microkernel;
+mod scratch;
+mod shared;
+
+pub use epilogue::{Activation, Epilogue};
+pub(crate) use shared::Shared;

@@ -1,0 +1,173 @@
+//! Convolutions in which every filter sees one channel: a stencil over each plane.
+
+use super::shape::Convolution;
+use super::window::{SLACK, Window};
+use crate::library::epilogue::Epilogue;
+use crate::library::lanes::{Lanes, at_level};
+use crate::library::{Shared, scratch};
+use crate::threads::parallel_for;
+
+/// Numbers in a band's copy of the plane, so that it stays in the first-level cache while all taps read it.
+const BAND: usize = 5 << 10;
+
+pub(crate) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &mut [f32], epilogue: &Epilogue) {
+    let [out_height, out_width] = shape.output();
+    let taps = shape.kernel[0] * shape.kernel[1];
+    let per_channel = shape.filters / shape.channels;
+    let reach = (shape.kernel[0] - 1) * shape.dilation[0] / shape.stride[0];
+    let row = Window::new(shape, 1, 8).channel / (1 + reach);
+    let rows = (BAND / row).saturating_sub(reach).next_multiple_of(4).clamp(4, 64);
+    let window = Window::new(shape, rows, 8);
+    let offsets: Vec<usize> =
+        (0..taps).map(|tap| window.offset(shape, tap / shape.kernel[1], tap % shape.kernel[1])).collect();
+    let plane = shape.input[0] * shape.input[1];
+    let output = Shared::new(output);
+    let ns = (out_height * out_width * taps / 16 + plane / 8) * per_channel + 50;
+    parallel_for(shape.batch * shape.channels, ns, |from, to| {
+        scratch::with(window.channel + 8 * window.pitch + SLACK, |copy: &mut [f32]| {
+            for task in from..to {
+                let (image, channel) = (task / shape.channels, task % shape.channels);
+                let plane = &input[task * plane..][..plane];
+                for first in (0..out_height).step_by(rows) {
+                    window.fill(shape, plane, first, &mut copy[..window.channel]);
+                    let copy = &*copy;
+                    for filter in channel * per_channel..(channel + 1) * per_channel {
+                        let at = ((image * shape.filters + filter) * out_height + first) * out_width;
+                        let band = Band {
+                            copy,
+                            pitch: window.pitch,
+                            offsets: &offsets,
+                            weight: &weight[filter * taps..][..taps],
+                            rows: rows.min(out_height - first),
+                            columns: out_width,
+                            output,
+                            at,
+                            epilogue,
+                            channel: filter,
+                        };
+                        let kind = (shape.kernel, shape.stride[0], shape.dilation);
+                        // SAFETY: the offsets plus any pixel stay in the copy and its slack; this task alone writes the plane.
+                        unsafe {
+                            match kind {
+                                ([3, 3], 1, [1, 1]) => at_level!(stencil_3(band: Band)),
+                                ([5, 5], 1, [1, 1]) => at_level!(stencil_5(band: Band)),
+                                _ => at_level!(stencil_any(band: Band)),
+                            }
+                        }
+                    }
+                }
+            }
+        });
+    });
+}
+
+struct Band<'a> {
+    copy: &'a [f32],
+    pitch: usize,
+    offsets: &'a [usize],
+    weight: &'a [f32],
+    rows: usize,
+    columns: usize,
+    output: Shared<f32>,
+    at: usize,
+    epilogue: &'a Epilogue<'a>,
+    channel: usize,
+}
+
+#[inline(always)]
+unsafe fn stencil_3<V: Lanes>(band: Band) {
+    // SAFETY: the caller's promise.
+    unsafe { stencil::<V, 3>(&band) }
+}
+
+#[inline(always)]
+unsafe fn stencil_5<V: Lanes>(band: Band) {
+    // SAFETY: the caller's promise.
+    unsafe { stencil::<V, 5>(&band) }
+}
+
+#[inline(always)]
+unsafe fn stencil_any<V: Lanes>(band: Band) {
+    // SAFETY: the caller's promise.
+    unsafe { stencil::<V, 0>(&band) }
+}
+
+/// `K` is the size of a square kernel whose taps of one column follow each other by rows (stride and dilation 1 vertically), so that
+/// a loaded vector serves several output rows; 0 is any other kernel.
+#[inline(always)]
+unsafe fn stencil<V: Lanes, const K: usize>(band: &Band) {
+    for row in (0..band.rows).step_by(4) {
+        let rows = 4.min(band.rows - row);
+        let mut column = 0;
+        while column < band.columns {
+            let rest = band.columns - column;
+            // SAFETY: rows past the band and columns past the end are computed from the copy's slack and not stored.
+            unsafe {
+                if rest > V::N {
+                    tile::<V, K, 2>(band, row, rows, column);
+                    column += 2 * V::N;
+                } else {
+                    tile::<V, K, 1>(band, row, rows, column);
+                    column += V::N;
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn tile<V: Lanes, const K: usize, const W: usize>(band: &Band, row: usize, rows: usize, column: usize) {
+    // SAFETY: the caller vouches for what the taps read around the tile; stores are cut to the band's rows and columns.
+    unsafe {
+        let mut sums = [[V::splat(0.0); W]; 4];
+        let base = band.copy.as_ptr().add(row * band.pitch + column);
+        if K > 0 {
+            for r in 0..K + 3 {
+                for j in 0..K {
+                    let from = base.add(r * band.pitch + *band.offsets.get_unchecked(j));
+                    let mut values = [V::splat(0.0); W];
+                    for (x, value) in values.iter_mut().enumerate() {
+                        *value = V::load(from.add(x * V::N));
+                    }
+                    for o in 0..4 {
+                        if r >= o && r - o < K {
+                            let w = V::splat(*band.weight.get_unchecked((r - o) * K + j));
+                            for x in 0..W {
+                                sums[o][x] = values[x].fma(w, sums[o][x]);
+                            }
+                        }
+                    }
+                }
+            }
+        } else {
+            for (offset, weight) in band.offsets.iter().zip(band.weight) {
+                let w = V::splat(*weight);
+                for (o, sums) in sums.iter_mut().enumerate() {
+                    for (x, sum) in sums.iter_mut().enumerate() {
+                        *sum = V::load(base.add(offset + o * band.pitch + x * V::N)).fma(w, *sum);
+                    }
+                }
+            }
+        }
+        let identity = band.epilogue.is_identity();
+        for (o, sums) in sums.iter().enumerate().take(rows) {
+            for (x, &sum) in sums.iter().enumerate() {
+                let column = column + x * V::N;
+                if column >= band.columns {
+                    break;
+                }
+                let at = band.at + (row + o) * band.columns + column;
+                if column + V::N <= band.columns {
+                    let value = if identity { sum } else { band.epilogue.apply(sum, band.channel, at) };
+                    value.store(band.output.at(at));
+                } else {
+                    let mut lanes = [0.0f32; 16];
+                    sum.store(lanes.as_mut_ptr());
+                    for (i, &lane) in lanes.iter().enumerate().take(band.columns - column) {
+                        *band.output.at(at + i) = band.epilogue.apply_one(lane, band.channel, at + i);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Two-dimensional convolutions of float32 images in NCHW, and their transposes.
+//!
+//! [`forward`] chooses by shape: 1x1 filters are matrix products in place, depthwise ones a stencil, wide 3x3 ones Winograd's
+//! algorithm, and everything else the micro-kernel over a padded copy of a band.
+
+mod depthwise;
+mod direct;
+mod finish;
+mod pointwise;
+mod shape;
+mod transpose;
+mod window;
+mod winograd;
+
+pub(crate) use pointwise::Product;
+pub use shape::Convolution;
+pub use transpose::{TransposedConvolution, backward_filter, transposed};
+
+use super::epilogue::Epilogue;
+use crate::Error;
+
+/// Convolves `input` (batch, channels, height, width) with `weight` (filters, channels / groups, kernel height, kernel width)
+/// to `output` (batch, filters, output height, output width), all dense float32, and applies the epilogue to every output.
+pub fn forward(
+    shape: &Convolution,
+    input: &[f32],
+    weight: &[f32],
+    output: &mut [f32],
+    epilogue: &Epilogue,
+) -> Result<(), Error> {
+    shape.check([input.len(), weight.len(), output.len()])?;
+    let fits = |channels: Option<&[f32]>| channels.is_none_or(|c| c.len() == shape.filters);
+    if !fits(epilogue.scale) || !fits(epilogue.bias) || epilogue.residual.is_some_and(|r| r.len() != output.len()) {
+        return Err(Error::Invalid(format!("convolution: scale, bias or residual do not fit {shape:?}")));
+    }
+    if output.is_empty() {
+        return Ok(());
+    }
+    if shape.channels == 0 {
+        let [height, width] = shape.output();
+        for (at, value) in output.iter_mut().enumerate() {
+            *value = epilogue.apply_one(0.0, at / (height * width) % shape.filters, at);
+        }
+        return Ok(());
+    }
+    if shape.is_pointwise() {
+        pointwise::run(shape, input, weight, output, epilogue);
+    } else if shape.is_depthwise() {
+        depthwise::run(shape, input, weight, output, epilogue);
+    } else if winograd::suits(shape) {
+        winograd::run(shape, input, weight, output, epilogue);
+    } else {
+        direct::run(shape, input, weight, output, epilogue);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! The sizes of a convolution.
+
+use crate::Error;
+
+/// A two-dimensional convolution of `batch` images of `channels` x `height` x `width` (row-major, NCHW) with `filters` filters of
+/// `channels / groups` x `kernel`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Convolution {
+    /// Images.
+    pub batch: usize,
+    /// Channels of the input.
+    pub channels: usize,
+    /// Height and width of the input.
+    pub input: [usize; 2],
+    /// Channels of the output.
+    pub filters: usize,
+    /// Height and width of a filter.
+    pub kernel: [usize; 2],
+    /// Steps between outputs.
+    pub stride: [usize; 2],
+    /// Zeros around the input: top, bottom, left, right.
+    pub padding: [usize; 4],
+    /// Steps between taps of a filter.
+    pub dilation: [usize; 2],
+    /// Channels and filters are cut into this many independent groups.
+    pub groups: usize,
+}
+
+impl Convolution {
+    /// Height and width of the output.
+    pub fn output(&self) -> [usize; 2] {
+        let size = |axis: usize| {
+            let padded = self.input[axis] + self.padding[2 * axis] + self.padding[2 * axis + 1];
+            let reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1;
+            if padded < reach { 0 } else { (padded - reach) / self.stride[axis] + 1 }
+        };
+        [size(0), size(1)]
+    }
+
+    /// Elements of the input, the weight and the output.
+    pub fn lens(&self) -> [usize; 3] {
+        let [height, width] = self.output();
+        [
+            self.batch * self.channels * self.input[0] * self.input[1],
+            self.filters * (self.channels / self.groups) * self.kernel[0] * self.kernel[1],
+            self.batch * self.filters * height * width,
+        ]
+    }
+
+    pub(crate) fn check(&self, lens: [usize; 3]) -> Result<(), Error> {
+        let fail = |what: String| Err(Error::Invalid(format!("convolution: {what} in {self:?}")));
+        if self.groups == 0 || !self.channels.is_multiple_of(self.groups) || !self.filters.is_multiple_of(self.groups) {
+            return fail("groups do not divide channels and filters".into());
+        }
+        if self.kernel.contains(&0) || self.stride.contains(&0) || self.dilation.contains(&0) {
+            return fail("a kernel size, stride or dilation is zero".into());
+        }
+        if lens != self.lens() {
+            return fail(format!("input, weight and output have {lens:?} elements, expected {:?}", self.lens()));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_pointwise(&self) -> bool {
+        self.kernel == [1, 1] && self.stride == [1, 1] && self.padding == [0; 4]
+    }
+
+    pub(crate) fn is_depthwise(&self) -> bool {
+        self.groups == self.channels && self.groups > 1
+    }
+
+    /// Multiplications of the whole convolution, for estimates of time.
+    pub(crate) fn products(&self) -> usize {
+        let [height, width] = self.output();
+        self.batch * self.filters * height * width * (self.channels / self.groups) * self.kernel[0] * self.kernel[1]
+    }
+}

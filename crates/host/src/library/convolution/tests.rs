@@ -1,0 +1,208 @@
+//! Every path against sums in float64.
+
+use super::*;
+use crate::library::epilogue::Activation;
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() >> 20) as usize % limit
+    }
+
+    fn numbers(&mut self, len: usize, scale: f32) -> Vec<f32> {
+        (0..len).map(|_| ((self.next() >> 40) as f32 / (1 << 23) as f32 - 1.0) * scale).collect()
+    }
+}
+
+fn taps(of: &Convolution, mut each: impl FnMut(usize, usize, usize)) {
+    let [height, width] = of.output();
+    let (own, filters) = (of.channels / of.groups, of.filters / of.groups);
+    for image in 0..of.batch {
+        for filter in 0..of.filters {
+            for y in 0..height {
+                for x in 0..width {
+                    for channel in 0..own {
+                        for i in 0..of.kernel[0] {
+                            for j in 0..of.kernel[1] {
+                                let v = (y * of.stride[0] + i * of.dilation[0]).wrapping_sub(of.padding[0]);
+                                let u = (x * of.stride[1] + j * of.dilation[1]).wrapping_sub(of.padding[2]);
+                                if v < of.input[0] && u < of.input[1] {
+                                    let plane = image * of.channels + filter / filters * own + channel;
+                                    each(
+                                        (plane * of.input[0] + v) * of.input[1] + u,
+                                        ((filter * own + channel) * of.kernel[0] + i) * of.kernel[1] + j,
+                                        ((image * of.filters + filter) * height + y) * width + x,
+                                    );
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn compare(what: &str, shape: &Convolution, got: &[f32], want: &[f64], magnitude: &[f64], limit: f64) {
+    let most = magnitude.iter().fold(1e-30f64, |a, &b| a.max(b));
+    for (i, (&got, &want)) in got.iter().zip(want).enumerate() {
+        let error = (f64::from(got) - want).abs() / most;
+        assert!(error <= limit, "{what} {shape:?}: element {i} is {got}, expected {want} (error {error:e} of {most:e})");
+    }
+}
+
+fn check(shape: &Convolution, scale: f32) {
+    let mut random = Random(shape.products() as u64 * 77 + 12345);
+    let [input_len, weight_len, output_len] = shape.lens();
+    let input = random.numbers(input_len, scale);
+    let weight = random.numbers(weight_len, 1.0);
+    let bias = random.numbers(shape.filters, scale);
+    let residual = random.numbers(output_len, scale);
+    let mut want = vec![0.0f64; output_len];
+    let mut size = vec![0.0f64; output_len];
+    taps(shape, |i, w, o| {
+        want[o] += f64::from(input[i]) * f64::from(weight[w]);
+        size[o] += (f64::from(input[i]) * f64::from(weight[w])).abs();
+    });
+    let mut got = vec![f32::NAN; output_len];
+    forward(shape, &input, &weight, &mut got, &Epilogue::default()).unwrap();
+    compare("forward", shape, &got, &want, &size, 3e-6);
+
+    let epilogue = Epilogue {
+        scale: Some(&bias),
+        bias: Some(&bias),
+        residual: Some(&residual),
+        activation: Activation::LeakyRelu { slope: 0.25 },
+        after: Some((2.0, 1.0)),
+    };
+    let pixels = (output_len / (shape.batch * shape.filters).max(1)).max(1);
+    let finished: Vec<f64> = (0..output_len)
+        .map(|o| {
+            let b = f64::from(bias[o / pixels % shape.filters]);
+            let y = want[o] * b + b + f64::from(residual[o]);
+            2.0 * y.max(0.25 * y) + 1.0
+        })
+        .collect();
+    let sizes: Vec<f64> = size.iter().map(|s| s * f64::from(scale) * 2.0 + 4.0 * f64::from(scale) + 1.0).collect();
+    let mut got = vec![f32::NAN; output_len];
+    forward(shape, &input, &weight, &mut got, &epilogue).unwrap();
+    compare("epilogue", shape, &got, &finished, &sizes, 4e-6);
+
+    let mut back = vec![0.0f64; input_len];
+    let mut back_size = vec![0.0f64; input_len];
+    let mut filter = vec![0.0f64; weight_len];
+    let mut filter_size = vec![0.0f64; weight_len];
+    taps(shape, |i, w, o| {
+        let up = f64::from(residual[o]);
+        back[i] += up * f64::from(weight[w]);
+        back_size[i] += (up * f64::from(weight[w])).abs();
+        filter[w] += up * f64::from(input[i]);
+        filter_size[w] += (up * f64::from(input[i])).abs();
+    });
+    let mut got = vec![f32::NAN; input_len];
+    transposed(&TransposedConvolution { of: *shape }, &residual, &weight, &mut got, &Epilogue::default()).unwrap();
+    compare("transposed", shape, &got, &back, &back_size, 3e-6);
+    let mut got = vec![f32::NAN; weight_len];
+    backward_filter(shape, &input, &residual, &mut got).unwrap();
+    compare("filter gradient", shape, &got, &filter, &filter_size, 3e-6);
+}
+
+fn shape(batch: usize, channels: usize, input: [usize; 2], filters: usize, kernel: [usize; 2]) -> Convolution {
+    Convolution {
+        batch,
+        channels,
+        input,
+        filters,
+        kernel,
+        stride: [1, 1],
+        padding: [0; 4],
+        dilation: [1, 1],
+        groups: 1,
+    }
+}
+
+#[test]
+fn pointwise_sizes() {
+    for (batch, channels, input, filters) in [
+        (1, 1, [1, 1], 1),
+        (3, 5, [1, 1], 7),
+        (2, 33, [1, 3], 19),
+        (2, 7, [5, 5], 11),
+        (1, 16, [13, 17], 32),
+        (2, 24, [23, 23], 25),
+        (1, 1030, [3, 11], 26),
+        (1, 1030, [7, 7], 5),
+        (3, 16, [16, 32], 13),
+        (0, 4, [3, 3], 5),
+    ] {
+        check(&shape(batch, channels, input, filters, [1, 1]), 1.0);
+    }
+    check(&Convolution { groups: 3, ..shape(2, 9, [6, 7], 15, [1, 1]) }, 1000.0);
+    check(&Convolution { groups: 3, ..shape(2, 9, [1, 2], 15, [1, 1]) }, 1.0);
+}
+
+#[test]
+fn winograd_sizes() {
+    for (channels, input, filters) in
+        [(12, [20, 20], 8), (13, [21, 23], 9), (96, [23, 23], 24), (17, [4, 103], 31), (64, [40, 11], 12)]
+    {
+        for padding in [[1; 4], [0; 4], [2, 0, 1, 3]] {
+            let shape = Convolution { padding, ..shape(2, channels, input, filters, [3, 3]) };
+            assert!(winograd::suits(&shape) || input[0] == 4, "{shape:?}");
+            check(&shape, 1.0);
+        }
+    }
+    check(&Convolution { padding: [1; 4], ..shape(1, 16, [24, 24], 16, [3, 3]) }, 1e6);
+}
+
+#[test]
+fn depthwise_sizes() {
+    for kernel in [[3, 3], [5, 5], [1, 5], [4, 2], [7, 7]] {
+        for stride in [[1, 1], [2, 2], [2, 1], [1, 2], [3, 3]] {
+            for input in [[7, 7], [17, 23], [46, 46], [9, 70]] {
+                let p = [kernel[0] / 2, kernel[1] / 2];
+                let base = shape(2, 3, input, 3, kernel);
+                let shape = Convolution { groups: 3, stride, padding: [p[0], p[0], p[1], p[1]], ..base };
+                check(&shape, 1.0);
+            }
+        }
+    }
+    check(&Convolution { groups: 5, dilation: [2, 3], ..shape(1, 5, [19, 31], 10, [3, 3]) }, 1.0);
+    check(&Convolution { groups: 2, padding: [1; 4], ..shape(1, 2, [131, 130], 2, [3, 3]) }, 1.0);
+}
+
+#[test]
+fn random_shapes() {
+    let mut random = Random(99);
+    for _ in 0..400 {
+        let groups = [1, 1, 2, 3][random.below(4)];
+        let channels = groups * (1 + random.below(7));
+        let filters = groups * (1 + random.below(9));
+        let input = [1 + random.below(17), 1 + random.below(17)];
+        let shape = Convolution {
+            batch: 1 + random.below(3),
+            channels,
+            input,
+            filters,
+            kernel: [1 + random.below(5), 1 + random.below(5)],
+            stride: [1 + random.below(3), 1 + random.below(3)],
+            padding: [random.below(4), random.below(4), random.below(4), random.below(4)],
+            dilation: [1 + random.below(3), 1 + random.below(3)],
+            groups,
+        };
+        if !shape.output().contains(&0) {
+            check(&shape, 1.0);
+        }
+    }
+    check(&Convolution { stride: [2, 2], padding: [1; 4], ..shape(2, 3, [61, 95], 16, [3, 3]) }, 1.0);
+    check(&Convolution { padding: [0, 0, 1, 1], ..shape(6, 480, [1, 40], 60, [1, 3]) }, 1.0);
+    check(&Convolution { stride: [2, 2], ..shape(2, 24, [26, 34], 5, [2, 2]) }, 1.0);
+}

@@ -1,0 +1,304 @@
+//! Transposed convolutions (also the gradient of a convolution with respect to its input), and the gradient of the filters.
+
+use super::finish::finish_row;
+use super::pointwise::Product;
+use super::shape::Convolution;
+use crate::Error;
+use crate::library::epilogue::Epilogue;
+use crate::library::lanes::{Lanes, at_level};
+use crate::library::microkernel::{Panels, kernels};
+use crate::library::{Shared, scratch};
+use crate::threads::parallel_for;
+
+/// A transposed convolution: the map from outputs to inputs of the convolution `of`, whose `filters` are this one's input channels
+/// and whose `channels` are its output channels. The weight is laid out as in `of`: (filters, channels / groups, kernel).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransposedConvolution {
+    /// The convolution that this one reverses; `of.input` is this one's output size.
+    pub of: Convolution,
+}
+
+/// Spreads `input` (batch, of.filters, of.output()) over `output` (batch, of.channels, of.input), dense float32.
+pub fn transposed(
+    shape: &TransposedConvolution,
+    input: &[f32],
+    weight: &[f32],
+    output: &mut [f32],
+    epilogue: &Epilogue,
+) -> Result<(), Error> {
+    let of = &shape.of;
+    of.check([output.len(), weight.len(), input.len()])?;
+    let fits = |channels: Option<&[f32]>| channels.is_none_or(|c| c.len() == of.channels);
+    if !fits(epilogue.scale) || !fits(epilogue.bias) || epilogue.residual.is_some_and(|r| r.len() != output.len()) {
+        return Err(Error::Invalid(format!("transposed convolution: scale, bias or residual do not fit {of:?}")));
+    }
+    if output.is_empty() {
+        return Ok(());
+    }
+    let [height, width] = of.output();
+    let disjoint = of.stride == of.kernel && of.padding == [0; 4] && of.dilation == [1, 1];
+    if disjoint && of.input == [height * of.stride[0], width * of.stride[1]] {
+        spread_disjoint(of, input, weight, output, epilogue);
+    } else {
+        spread(of, input, weight, output, epilogue);
+    }
+    Ok(())
+}
+
+/// Packs the transposed weight of `group`: a row for each (channel, tap), a column for each filter.
+fn pack(of: &Convolution, weight: &[f32], group: usize, packed: &mut [f32]) -> Panels {
+    let (channels, filters) = (of.channels / of.groups, of.filters / of.groups);
+    let rows = channels * of.kernel[0] * of.kernel[1];
+    let panels = Panels::new(rows);
+    let from = weight[group * filters * rows..].as_ptr();
+    // SAFETY: the group's weight is `filters` rows of `rows` numbers.
+    unsafe { panels.pack((0, panels.count), from, (1, rows as isize), filters, 1.0, packed) };
+    panels
+}
+
+/// Kernel and stride equal: every input pixel has a block of the output to itself.
+fn spread_disjoint(of: &Convolution, input: &[f32], weight: &[f32], output: &mut [f32], epilogue: &Epilogue) {
+    let [height, width] = of.output();
+    let [kernel_height, kernel_width] = of.kernel;
+    let (channels, filters) = (of.channels / of.groups, of.filters / of.groups);
+    let taps = kernel_height * kernel_width;
+    let pixels = height * width;
+    let panels = Panels::new(channels * taps);
+    let per_group = panels.packed_len(filters);
+    scratch::with(per_group * of.groups, |packed: &mut [f32]| {
+        for group in 0..of.groups {
+            pack(of, weight, group, &mut packed[group * per_group..][..per_group]);
+        }
+        let packed = &*packed;
+        let output = Shared::new(output);
+        // Rows at a time, so that the products stay in the second-level cache.
+        let rows = ((32 << 10) / (width * channels * taps).max(1)).clamp(1, height);
+        let bands = height.div_ceil(rows);
+        let columns = rows * width;
+        let padded = columns.next_multiple_of(kernels().width);
+        let ns = columns * filters * channels * taps / 30 + 100;
+        parallel_for(of.batch * of.groups * bands, ns, |from, to| {
+            let (strip_len, sums_len) = (padded * filters, padded * channels * taps);
+            let line_len = width * kernel_width;
+            scratch::with(strip_len + sums_len + line_len, |memory: &mut [f32]| {
+                let (strip, rest) = memory.split_at_mut(strip_len);
+                let (sums, line) = rest.split_at_mut(sums_len);
+                for task in from..to {
+                    let (image, first) = (task / bands, task % bands * rows);
+                    let (batch, group) = (image / of.groups, image % of.groups);
+                    let rows = rows.min(height - first);
+                    let right = input[(batch * of.filters + group * filters) * pixels + first * width..].as_ptr();
+                    let product = Product {
+                        left: &packed[group * per_group..],
+                        right,
+                        right_stride: pixels,
+                        depth: filters,
+                        columns: rows * width,
+                        output: Shared::new(sums),
+                        at: 0,
+                        out_stride: padded,
+                        accumulate: false,
+                        epilogue: None,
+                        channel: 0,
+                    };
+                    // SAFETY: the rows lie in the input; `sums` belongs to this task.
+                    unsafe { product.run(panels, strip) };
+                    for channel in 0..channels {
+                        let own = group * channels + channel;
+                        for y in 0..rows * kernel_height {
+                            let (row, i) = (y / kernel_height, y % kernel_height);
+                            let at = ((batch * of.channels + own) * of.input[0] + first * kernel_height + y) * line_len;
+                            let tap = |j: usize| {
+                                &sums[((channel * kernel_height + i) * kernel_width + j) * padded + row * width..][..width]
+                            };
+                            interleave(kernel_width, tap, line);
+                            // SAFETY: this task alone writes these rows.
+                            let to = unsafe { output.part(at, line_len) };
+                            finish_row(line, to, epilogue, own, at);
+                        }
+                    }
+                }
+            });
+        });
+    });
+}
+
+/// `line[x * count + j] = row(j)[x]`.
+fn interleave<'a>(count: usize, row: impl Fn(usize) -> &'a [f32], line: &mut [f32]) {
+    if count == 2 {
+        let (a, b) = (row(0), row(1));
+        let len = a.len().min(b.len()).min(line.len() / 2);
+        let (a, b, line) = (a.as_ptr(), b.as_ptr(), line.as_mut_ptr());
+        // SAFETY: both rows have `len` numbers and the line twice as many.
+        return unsafe { at_level!(zip(a: *const f32, b: *const f32, line: *mut f32, len: usize)) };
+    }
+    for j in 0..count {
+        for (to, value) in line[j..].iter_mut().step_by(count).zip(row(j)) {
+            *to = *value;
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn zip<V: Lanes>(a: *const f32, b: *const f32, line: *mut f32, len: usize) {
+    let mut x = 0;
+    // SAFETY: the caller vouches for `len` numbers of both rows and twice as many of the line.
+    unsafe {
+        while x + V::N <= len {
+            V::store_by_2([V::load(a.add(x)), V::load(b.add(x))], line.add(2 * x));
+            x += V::N;
+        }
+        while x < len {
+            *line.add(2 * x) = *a.add(x);
+            *line.add(2 * x + 1) = *b.add(x);
+            x += 1;
+        }
+    }
+}
+
+/// The outputs that tap `tap` of a row reads or writes: `(first output, one past the last, position of the first)`.
+fn reach(of: &Convolution, axis: usize, tap: usize) -> (usize, usize, usize) {
+    let (stride, padding) = (of.stride[axis], of.padding[2 * axis]);
+    let shift = tap * of.dilation[axis];
+    let begin = padding.saturating_sub(shift).div_ceil(stride);
+    let end = (of.input[axis] + padding).saturating_sub(shift).div_ceil(stride).min(of.output()[axis]);
+    let begin = begin.min(end);
+    (begin, end, (begin * stride + shift).saturating_sub(padding))
+}
+
+/// The general case: a product gives every tap's contribution, which is then added where it belongs.
+fn spread(of: &Convolution, input: &[f32], weight: &[f32], output: &mut [f32], epilogue: &Epilogue) {
+    let [height, width] = of.output();
+    let (channels, filters) = (of.channels / of.groups, of.filters / of.groups);
+    let taps = of.kernel[0] * of.kernel[1];
+    let pixels = height * width;
+    let [out_height, out_width] = of.input;
+    let kernels = kernels();
+    // A few channels at a time bound the memory for contributions.
+    let some = ((1 << 18) / (taps * pixels).max(1)).clamp(1, channels);
+    let cuts = channels.div_ceil(some);
+    let output = Shared::new(output);
+    let ns = some * taps * pixels * filters / 30 + 200;
+    parallel_for(of.batch * of.groups * cuts, ns, |from, to| {
+        let padded = pixels.next_multiple_of(kernels.width);
+        let panels_most = Panels::new(some * taps).packed_len(filters);
+        let plane = out_height * out_width;
+        scratch::with(panels_most + (filters + some * taps) * padded + plane, |memory: &mut [f32]| {
+            let (packed, rest) = memory.split_at_mut(panels_most);
+            let (strip, rest) = rest.split_at_mut(filters * padded);
+            let (sums, sum) = rest.split_at_mut(some * taps * padded);
+            for task in from..to {
+                let (image, begin) = (task / cuts, task % cuts * some);
+                let (batch, group) = (image / of.groups, image % of.groups);
+                let count = some.min(channels - begin);
+                let panels = Panels::new(count * taps);
+                if filters > 0 && pixels > 0 {
+                    let left = weight[(group * filters * channels + begin) * taps..].as_ptr();
+                    // SAFETY: columns of the group's weight, `filters` rows of `channels * taps` numbers.
+                    unsafe {
+                        let strides = (1, (channels * taps) as isize);
+                        panels.pack((0, panels.count), left, strides, filters, 1.0, packed);
+                    }
+                    let product = Product {
+                        left: packed,
+                        right: input[(batch * of.filters + group * filters) * pixels..].as_ptr(),
+                        right_stride: pixels,
+                        depth: filters,
+                        columns: pixels,
+                        output: Shared::new(sums),
+                        at: 0,
+                        out_stride: padded,
+                        accumulate: false,
+                        epilogue: None,
+                        channel: 0,
+                    };
+                    // SAFETY: the image's planes lie in the input; `sums` belongs to this task.
+                    unsafe { product.run(panels, strip) };
+                }
+                for channel in 0..count {
+                    sum.fill(0.0);
+                    for tap in 0..taps {
+                        let (i, j) = (tap / of.kernel[1], tap % of.kernel[1]);
+                        let (y_begin, y_end, y_first) = reach(of, 0, i);
+                        let (x_begin, x_end, x_first) = reach(of, 1, j);
+                        for y in y_begin..y_end {
+                            let from = &sums[(channel * taps + tap) * padded + y * width..][x_begin..x_end];
+                            let row = &mut sum[(y_first + (y - y_begin) * of.stride[0]) * out_width..][..out_width];
+                            if from.is_empty() {
+                                continue;
+                            }
+                            if of.stride[1] == 1 {
+                                row[x_first..].iter_mut().zip(from).for_each(|(to, value)| *to += value);
+                            } else {
+                                let to = row[x_first..].iter_mut().step_by(of.stride[1]);
+                                to.zip(from).for_each(|(to, value)| *to += value);
+                            }
+                        }
+                    }
+                    let own = group * channels + begin + channel;
+                    let at = (batch * of.channels + own) * plane;
+                    // SAFETY: this task alone writes this plane.
+                    let to = unsafe { output.part(at, plane) };
+                    finish_row(sum, to, epilogue, own, at);
+                }
+            }
+        });
+    });
+}
+
+/// The gradient of a convolution's weight: `gradient` (filters, channels / groups, kernel) of `input` and the output's gradient
+/// `upstream` (batch, filters, of.output()), dense float32.
+pub fn backward_filter(of: &Convolution, input: &[f32], upstream: &[f32], gradient: &mut [f32]) -> Result<(), Error> {
+    of.check([input.len(), gradient.len(), upstream.len()])?;
+    let [height, width] = of.output();
+    let (channels, filters) = (of.channels / of.groups, of.filters / of.groups);
+    let taps = of.kernel[0] * of.kernel[1];
+    let gradient = Shared::new(gradient);
+    let ns = of.batch * filters * taps * height * width / 10 + 100;
+    parallel_for(of.groups * channels, ns, |from, to| {
+        // Each tap's view of a plane, as a dense plane of the output's size, so that the sums are dot products.
+        scratch::with(taps * height * width, |views: &mut [f32]| {
+            for own in from..to {
+                let (group, channel) = (own / channels, own % channels);
+                let at = |filter: usize, tap: usize| ((group * filters + filter) * channels + channel) * taps + tap;
+                for filter in 0..filters {
+                    // SAFETY: this task alone writes this channel's taps.
+                    unsafe { gradient.part(at(filter, 0), taps) }.fill(0.0);
+                }
+                for image in 0..of.batch {
+                    let plane = of.input[0] * of.input[1];
+                    let plane = &input[(image * of.channels + own) * plane..][..plane];
+                    gather(of, plane, views);
+                    for filter in 0..filters {
+                        let pixels = height * width;
+                        let up = &upstream[(image * of.filters + group * filters + filter) * pixels..][..pixels];
+                        for tap in 0..taps {
+                            let sum = super::pointwise::dot(&views[tap * pixels..][..pixels], up);
+                            // SAFETY: as above.
+                            unsafe { *gradient.at(at(filter, tap)) += sum };
+                        }
+                    }
+                }
+            }
+        });
+    });
+    Ok(())
+}
+
+/// What each tap reads of a plane, for every output.
+fn gather(of: &Convolution, plane: &[f32], views: &mut [f32]) {
+    let [height, width] = of.output();
+    views.fill(0.0);
+    for tap in 0..of.kernel[0] * of.kernel[1] {
+        let (y_begin, y_end, y_first) = reach(of, 0, tap / of.kernel[1]);
+        let (x_begin, x_end, x_first) = reach(of, 1, tap % of.kernel[1]);
+        if x_begin == x_end {
+            continue;
+        }
+        for y in y_begin..y_end {
+            let from = &plane[(y_first + (y - y_begin) * of.stride[0]) * of.input[1]..][..of.input[1]];
+            let to = &mut views[(tap * height + y) * width..][x_begin..x_end];
+            to.iter_mut().zip(from[x_first..].iter().step_by(of.stride[1])).for_each(|(to, value)| *to = *value);
+        }
+    }
+}

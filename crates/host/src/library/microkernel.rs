@@ -1,0 +1,258 @@
+//! The innermost block of every product: up to 6 rows by two vectors of columns, summed in registers.
+//!
+//! The left matrix is packed in panels of up to [`ROWS`] rows ([`Panels`]); rows of the right one are found by a stride or
+//! by a table of offsets, so that convolutions read their input in place.
+
+use super::epilogue::Epilogue;
+use super::lanes::Lanes;
+use crate::level::{Level, level};
+
+/// Rows of a panel: 6 rows of 2 vectors are 12 sums, which hides the latency of fused multiply-add on two pipes and leaves
+/// registers for the operands.
+pub(crate) const ROWS: usize = 6;
+
+/// One call of the micro-kernel.
+#[derive(Clone, Copy)]
+pub(crate) struct Block<'a> {
+    /// Terms of each sum.
+    pub depth: usize,
+    /// The panel: `depth` groups of [`ROWS`] numbers.
+    pub left: *const f32,
+    /// The first row of the right matrix; each has `columns` numbers, and all lanes are readable.
+    pub right: *const f32,
+    /// Where the other rows are.
+    pub rows_at: RowsAt,
+    /// The first element of the result.
+    pub out: *mut f32,
+    /// From one row of the result to the next.
+    pub out_stride: usize,
+    /// Whether the sums are added to what the result holds.
+    pub accumulate: bool,
+    /// Applied before storing; none while more terms are to come.
+    pub epilogue: Option<&'a Epilogue<'a>>,
+    /// The output channel of the block's first row, for the epilogue.
+    pub channel: usize,
+    /// The index of the block's first element in the whole output, for the epilogue's residual.
+    pub index: usize,
+}
+
+/// Where row p of the right matrix starts, in elements from row 0.
+#[derive(Clone, Copy)]
+pub(crate) enum RowsAt {
+    /// At `p * stride`.
+    Stride(usize),
+    /// At `table[p]`.
+    Table(*const usize),
+}
+
+type Kernel = unsafe fn(&Block);
+
+/// The micro-kernels of one level.
+pub(crate) struct Kernels {
+    /// Columns of a block.
+    pub width: usize,
+    strided: [Kernel; ROWS],
+    tabled: [Kernel; ROWS],
+}
+
+#[inline(always)]
+unsafe fn block<V: Lanes, const R: usize, const TABLED: bool>(call: &Block) {
+    // SAFETY: the caller vouches for all lanes of `depth` rows and for R x 2N elements of the result.
+    unsafe {
+        let mut sums = [[V::splat(0.0); 2]; R];
+        let mut left = call.left;
+        let (stride, table) = match call.rows_at {
+            RowsAt::Stride(stride) => (stride, std::ptr::null()),
+            RowsAt::Table(table) => (0, table),
+        };
+        let mut row = call.right;
+        for p in 0..call.depth {
+            if TABLED {
+                row = call.right.add(*table.add(p));
+            }
+            let (b0, b1) = (V::load(row), V::load(row.add(V::N)));
+            for i in 0..R {
+                let a = V::splat(*left.add(i));
+                sums[i] = [a.fma(b0, sums[i][0]), a.fma(b1, sums[i][1])];
+            }
+            left = left.add(ROWS);
+            if !TABLED {
+                row = row.wrapping_add(stride);
+            }
+        }
+        if call.accumulate {
+            for i in 0..R {
+                let out = call.out.add(i * call.out_stride);
+                sums[i] = [sums[i][0].add(V::load(out)), sums[i][1].add(V::load(out.add(V::N)))];
+            }
+        }
+        if let Some(epilogue) = call.epilogue {
+            for i in 0..R {
+                let at = call.index + i * call.out_stride;
+                for (j, sum) in sums[i].iter_mut().enumerate() {
+                    *sum = epilogue.apply(*sum, call.channel + i, at + j * V::N);
+                }
+            }
+        }
+        for i in 0..R {
+            let out = call.out.add(i * call.out_stride);
+            sums[i][0].store(out);
+            sums[i][1].store(out.add(V::N));
+        }
+    }
+}
+
+macro_rules! kernels {
+    ($module:ident, $lanes:ident, $(#[$attribute:meta])*) => {
+        mod $module {
+            use super::*;
+            use crate::library::lanes::$lanes as Register;
+
+            $(#[$attribute])*
+            unsafe fn run<const R: usize, const TABLED: bool>(call: &Block) {
+                // SAFETY: passed on to the caller.
+                unsafe { block::<Register, R, TABLED>(call) }
+            }
+
+            pub(super) static KERNELS: Kernels = Kernels {
+                width: 2 * Register::N,
+                strided: [run::<1, false>, run::<2, false>, run::<3, false>, run::<4, false>, run::<5, false>, run::<6, false>],
+                tabled: [run::<1, true>, run::<2, true>, run::<3, true>, run::<4, true>, run::<5, true>, run::<6, true>],
+            };
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+kernels!(avx512, Avx512, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2")]);
+#[cfg(target_arch = "x86_64")]
+kernels!(avx2, Avx2, #[target_feature(enable = "avx2,fma,f16c,bmi2")]);
+kernels!(portable, Portable,);
+
+/// The micro-kernels of the level in use.
+pub(crate) fn kernels() -> &'static Kernels {
+    match level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => &avx512::KERNELS,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => &avx2::KERNELS,
+        _ => &portable::KERNELS,
+    }
+}
+
+impl Kernels {
+    /// Computes `rows` x `columns` of the result; `columns` may be less than the width.
+    ///
+    /// # Safety
+    /// `left` holds `depth` groups; all lanes of the `depth` rows of `right` are readable; `out` has `columns` writable elements in
+    /// each of `rows` rows, and the epilogue's slices cover them. `self` belongs to the level in use.
+    #[inline]
+    pub(crate) unsafe fn run(&self, call: &Block, rows: usize, columns: usize) {
+        debug_assert!((1..=ROWS).contains(&rows) && columns <= self.width);
+        let kernel = match call.rows_at {
+            RowsAt::Stride(_) => self.strided[rows - 1],
+            RowsAt::Table(_) => self.tabled[rows - 1],
+        };
+        if columns == self.width {
+            // SAFETY: the caller's promise.
+            unsafe { kernel(call) };
+            return;
+        }
+        let mut sums = [0.0f32; ROWS * 32];
+        let part = Block { out: sums.as_mut_ptr(), out_stride: self.width, accumulate: false, epilogue: None, ..*call };
+        // SAFETY: as above; `sums` has room for 6 rows of the widest block.
+        unsafe { kernel(&part) };
+        for i in 0..rows {
+            for j in 0..columns {
+                let at = i * call.out_stride + j;
+                // SAFETY: inside the `columns` elements of row i.
+                let out = unsafe { &mut *call.out.add(at) };
+                let mut sum = sums[i * self.width + j];
+                if call.accumulate {
+                    sum += *out;
+                }
+                *out = call.epilogue.map_or(sum, |e| e.apply_one(sum, call.channel + i, call.index + at));
+            }
+        }
+    }
+}
+
+/// How the rows of a left matrix are cut into panels: evenly, since a panel of one row would waste most of a block.
+#[derive(Clone, Copy)]
+pub(crate) struct Panels {
+    rows: usize,
+    /// How many panels there are.
+    pub count: usize,
+}
+
+impl Panels {
+    pub(crate) fn new(rows: usize) -> Panels {
+        Panels { rows, count: rows.div_ceil(ROWS) }
+    }
+
+    /// The first row of panel `p`, or the number of rows when there is no such panel.
+    #[inline]
+    pub(crate) fn start(&self, p: usize) -> usize {
+        if self.count == 0 { 0 } else { p * self.rows / self.count }
+    }
+
+    /// Elements of the packed matrix with this depth.
+    pub(crate) fn packed_len(&self, depth: usize) -> usize {
+        self.count * ROWS * depth
+    }
+
+    /// Packs panels `first..last` of `depth` columns, multiplied by `factor`, to `packed` (which starts with panel `first`).
+    ///
+    /// # Safety
+    /// `left + row * row_stride + column * column_stride` is readable for every row of these panels and column.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) unsafe fn pack(
+        &self,
+        (first, last): (usize, usize),
+        left: *const f32,
+        (row_stride, column_stride): (isize, isize),
+        depth: usize,
+        factor: f32,
+        packed: &mut [f32],
+    ) {
+        for (p, panel) in (first..last).zip(packed.chunks_exact_mut((ROWS * depth).max(1))) {
+            let (begin, end) = (self.start(p), self.start(p + 1));
+            for i in 0..ROWS {
+                let row = begin + i;
+                for (k, group) in panel.chunks_exact_mut(ROWS).enumerate() {
+                    group[i] = if row < end {
+                        // SAFETY: the caller's promise.
+                        factor * unsafe { *left.offset(row as isize * row_stride + k as isize * column_stride) }
+                    } else {
+                        0.0
+                    };
+                }
+            }
+        }
+    }
+}
+
+/// Copies a `depth` x `columns` part of the right matrix to groups of `width`, the rest of each group zero.
+///
+/// # Safety
+/// `right + row * row_stride + column * column_stride` is readable for these rows and columns; `columns <= width`.
+pub(crate) unsafe fn pack_right(
+    right: *const f32,
+    (row_stride, column_stride): (isize, isize),
+    (depth, columns): (usize, usize),
+    width: usize,
+    packed: &mut [f32],
+) {
+    for (k, group) in packed.chunks_exact_mut(width).take(depth).enumerate() {
+        let row = right.wrapping_offset(k as isize * row_stride);
+        if column_stride == 1 && columns == width {
+            // SAFETY: `columns` numbers of the row are readable, the caller says; `group` has as many.
+            unsafe { std::ptr::copy_nonoverlapping(row, group.as_mut_ptr(), width) };
+        } else {
+            for (j, to) in group.iter_mut().enumerate() {
+                // SAFETY: the caller's promise.
+                *to = if j < columns { unsafe { *row.offset(j as isize * column_stride) } } else { 0.0 };
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Working memory that threads keep between calls, because fresh pages cost more than most kernels that would use them.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::RefCell;
+
+/// Bytes that one thread keeps at most when no kernel is running.
+const KEPT_BYTES: usize = 256 << 20;
+const ALIGN: usize = 64;
+
+struct Buffer {
+    address: *mut u8,
+    bytes: usize,
+}
+
+impl Buffer {
+    fn new(bytes: usize) -> Buffer {
+        let layout = Layout::from_size_align(bytes, ALIGN).expect("a scratch size below isize::MAX");
+        // SAFETY: `with` asks for at least one aligned unit, so the size is not zero.
+        let address = unsafe { alloc(layout) };
+        if address.is_null() {
+            handle_alloc_error(layout);
+        }
+        // Kernels may read lanes that they discard; initialised memory keeps that defined, and free of slow denormals.
+        // SAFETY: the allocation holds `bytes` bytes.
+        unsafe { address.write_bytes(0, bytes) };
+        Buffer { address, bytes }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let layout = Layout::from_size_align(self.bytes, ALIGN).expect("the layout it was made with");
+        // SAFETY: `address` came from `alloc` with this layout and is freed once.
+        unsafe { dealloc(self.address, layout) };
+    }
+}
+
+thread_local! {
+    static FREE: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Calls `work` with `len` elements of initialised memory, 64-byte aligned, whose contents are left from earlier uses.
+///
+/// `T` must be a plain number. Uses may nest; each gets memory of its own.
+pub(crate) fn with<T: Copy, R>(len: usize, work: impl FnOnce(&mut [T]) -> R) -> R {
+    let bytes = (len * size_of::<T>()).next_multiple_of(4096).max(4096);
+    let kept = FREE.with_borrow_mut(|free| {
+        let fits = free.iter().enumerate().filter(|(_, buffer)| buffer.bytes >= bytes);
+        let best = fits.min_by_key(|(_, buffer)| buffer.bytes).map(|(i, _)| i);
+        best.map(|i| free.swap_remove(i))
+    });
+    let buffer = kept.unwrap_or_else(|| {
+        // The largest free buffer is too small: replace it rather than keep both.
+        FREE.with_borrow_mut(|free| {
+            if let Some(i) = (0..free.len()).max_by_key(|&i| free[i].bytes) {
+                free.swap_remove(i);
+            }
+        });
+        Buffer::new(bytes)
+    });
+    // SAFETY: the buffer holds at least `len` initialised elements, is aligned for every number, and belongs to this call until
+    // it is given back below.
+    let result = work(unsafe { std::slice::from_raw_parts_mut(buffer.address.cast::<T>(), len) });
+    FREE.with_borrow_mut(|free| {
+        if free.iter().map(|b| b.bytes).sum::<usize>() + buffer.bytes <= KEPT_BYTES {
+            free.push(buffer);
+        }
+    });
+    result
+}
