@@ -1,7 +1,7 @@
 //! What a kernel is made of: values in static single assignment, instructions, blocks. Operations bear TTIR's names.
 //!
-//! A tile has at least one dimension and 1 to [`MAX_TILE_ELEMENTS`](crate::verify::MAX_TILE_ELEMENTS) elements. "Integers" below are not
-//! i1, "pointers" never point to i1; both are said where they are meant. Elements may be undefined (see [`Operation::Load`]).
+//! A tile has at least one dimension and 1 to [`MAX_TILE_ELEMENTS`](crate::verify::MAX_TILE_ELEMENTS) elements. Integers
+//! do not include i1 unless it is named, and nothing points to i1. Elements may be undefined (see [`Operation::Load`]).
 
 use crate::types::{Dims, Type};
 

@@ -1,6 +1,6 @@
 //! The kernel language of openmps, at Triton's level: programs over tiles of elements. Opens no device, knows no operator.
 //!
-//! A [`Kernel`] is made by a [`Builder`], checked by [`verify`], shown by `Display` and defined by [`interpret`].
+//! A [`Kernel`] is made by a [`Builder`], checked by [`verify()`], shown by `Display` and defined by [`interpret()`].
 
 pub mod builder;
 pub mod dtype;
@@ -8,6 +8,8 @@ pub mod interpret;
 pub mod kernel;
 pub mod place;
 pub mod print;
+#[cfg(test)]
+mod samples;
 pub mod types;
 pub mod verify;
 

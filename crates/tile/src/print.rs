@@ -136,6 +136,7 @@ impl Names<'_> {
         match (operands.is_empty(), results.is_empty()) {
             (_, true) => operands,
             (true, false) => results,
+            (false, false) if matches!(instruction.operation, Operation::Cast(_)) => format!("{operands} to {results}"),
             (false, false) => format!("{operands} -> {results}"),
         }
     }

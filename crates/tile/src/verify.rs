@@ -18,7 +18,7 @@ pub const MAX_TILE_ELEMENTS: usize = 1 << 20;
 /// The most loops in each other.
 pub const MAX_LOOP_DEPTH: usize = 32;
 
-/// A kernel that [`verify`] accepted: the proof that interpreters, executors and generators of code take.
+/// A kernel that [`verify()`] accepted: the proof that interpreters, executors and generators of code take.
 #[derive(Clone, Copy, Debug)]
 pub struct Verified<'a>(&'a Kernel);
 
