@@ -65,6 +65,20 @@ impl Epilogue<'_> {
             && self.after.is_none()
     }
 
+    /// The bias and the bounds, if it is nothing more than `min(max(y + bias, low), high)`.
+    #[inline(always)]
+    pub(crate) fn as_clamp(&self) -> Option<(Option<&[f32]>, f32, f32)> {
+        if self.scale.is_some() || self.residual.is_some() || self.after.is_some() {
+            return None;
+        }
+        match self.activation {
+            Activation::None => Some((self.bias, f32::NEG_INFINITY, f32::INFINITY)),
+            Activation::Relu => Some((self.bias, 0.0, f32::INFINITY)),
+            Activation::Relu6 => Some((self.bias, 0.0, 6.0)),
+            _ => None,
+        }
+    }
+
     /// Applies it to N elements of `channel`; `at` is the first one's index in the output.
     ///
     /// # Safety

@@ -4,7 +4,7 @@
 //! by a table of offsets, so that convolutions read their input in place.
 
 use super::epilogue::Epilogue;
-use super::lanes::Lanes;
+use super::lanes::{Lanes, at_level};
 use crate::level::{Level, level};
 
 /// Rows of a panel: 6 rows of 2 vectors are 12 sums, which hides the latency of fused multiply-add on two pipes and leaves
@@ -51,6 +51,7 @@ type Kernel = unsafe fn(&Block);
 pub(crate) struct Kernels {
     /// Columns of a block.
     pub width: usize,
+    finish: unsafe fn(&Block, &Epilogue, usize),
     strided: [Kernel; ROWS],
     tabled: [Kernel; ROWS],
 }
@@ -86,18 +87,33 @@ unsafe fn block<V: Lanes, const R: usize, const TABLED: bool>(call: &Block) {
                 sums[i] = [sums[i][0].add(V::load(out)), sums[i][1].add(V::load(out.add(V::N)))];
             }
         }
-        if let Some(epilogue) = call.epilogue {
+        if let Some((bias, low, high)) = call.epilogue.and_then(Epilogue::as_clamp) {
+            let (low, high) = (V::splat(low), V::splat(high));
             for i in 0..R {
-                let at = call.index + i * call.out_stride;
-                for (j, sum) in sums[i].iter_mut().enumerate() {
-                    *sum = epilogue.apply(*sum, call.channel + i, at + j * V::N);
-                }
+                let bias = V::splat(bias.map_or(0.0, |bias| bias[call.channel + i]));
+                let [a, b] = sums[i];
+                sums[i] = [a.add(bias).max(low).min(high), b.add(bias).max(low).min(high)];
             }
         }
         for i in 0..R {
             let out = call.out.add(i * call.out_stride);
             sums[i][0].store(out);
             sums[i][1].store(out.add(V::N));
+        }
+    }
+}
+
+/// Applies an epilogue that is more than a bias and a clamp to a block just stored.
+#[inline(always)]
+unsafe fn finish<V: Lanes>(call: &Block, epilogue: &Epilogue, rows: usize) {
+    for i in 0..rows {
+        for j in 0..2 {
+            let at = i * call.out_stride + j * V::N;
+            // SAFETY: the caller vouches for the block's elements and for the epilogue's.
+            unsafe {
+                let out = call.out.add(at);
+                epilogue.apply(V::load(out), call.channel + i, call.index + at).store(out);
+            }
         }
     }
 }
@@ -114,8 +130,15 @@ macro_rules! kernels {
                 unsafe { block::<Register, R, TABLED>(call) }
             }
 
+            $(#[$attribute])*
+            unsafe fn finish_rows(call: &Block, epilogue: &Epilogue, rows: usize) {
+                // SAFETY: passed on to the caller.
+                unsafe { finish::<Register>(call, epilogue, rows) }
+            }
+
             pub(super) static KERNELS: Kernels = Kernels {
                 width: 2 * Register::N,
+                finish: finish_rows,
                 strided: [run::<1, false>, run::<2, false>, run::<3, false>, run::<4, false>, run::<5, false>, run::<6, false>],
                 tabled: [run::<1, true>, run::<2, true>, run::<3, true>, run::<4, true>, run::<5, true>, run::<6, true>],
             };
@@ -155,7 +178,14 @@ impl Kernels {
         };
         if columns == self.width {
             // SAFETY: the caller's promise.
-            unsafe { kernel(call) };
+            unsafe {
+                kernel(call);
+                if let Some(epilogue) = call.epilogue
+                    && epilogue.as_clamp().is_none()
+                {
+                    (self.finish)(call, epilogue, rows);
+                }
+            }
             return;
         }
         let mut sums = [0.0f32; ROWS * 32];
@@ -243,16 +273,29 @@ pub(crate) unsafe fn pack_right(
     width: usize,
     packed: &mut [f32],
 ) {
+    if column_stride == 1 && columns == width {
+        let to = packed[..depth * width].as_mut_ptr();
+        // SAFETY: `to` holds `depth` groups; the caller vouches for as many whole rows.
+        return unsafe { at_level!(copy_rows(right: *const f32, row_stride: isize, depth: usize, to: *mut f32)) };
+    }
     for (k, group) in packed.chunks_exact_mut(width).take(depth).enumerate() {
         let row = right.wrapping_offset(k as isize * row_stride);
-        if column_stride == 1 && columns == width {
-            // SAFETY: `columns` numbers of the row are readable, the caller says; `group` has as many.
-            unsafe { std::ptr::copy_nonoverlapping(row, group.as_mut_ptr(), width) };
-        } else {
-            for (j, to) in group.iter_mut().enumerate() {
-                // SAFETY: the caller's promise.
-                *to = if j < columns { unsafe { *row.offset(j as isize * column_stride) } } else { 0.0 };
-            }
+        for (j, to) in group.iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            *to = if j < columns { unsafe { *row.offset(j as isize * column_stride) } } else { 0.0 };
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn copy_rows<V: Lanes>(right: *const f32, stride: isize, depth: usize, to: *mut f32) {
+    for k in 0..depth {
+        // SAFETY: the caller vouches for two vectors in each row and each group.
+        unsafe {
+            let row = right.offset(k as isize * stride);
+            let group = to.add(2 * k * V::N);
+            V::load(row).store(group);
+            V::load(row.add(V::N)).store(group.add(V::N));
         }
     }
 }

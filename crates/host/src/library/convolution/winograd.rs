@@ -5,7 +5,7 @@
 
 use super::finish::finish_row;
 use super::shape::Convolution;
-use crate::library::epilogue::Epilogue;
+use crate::library::epilogue::{Epilogue, Single};
 use crate::library::lanes::{Lanes, at_level};
 use crate::library::microkernel::{Block, Panels, ROWS, RowsAt, kernels};
 use crate::library::{Shared, scratch};
@@ -98,17 +98,12 @@ impl Job<'_> {
         4 * self.tiles[1] + 96
     }
 
-    /// Runs of consecutive tiles of one tile row: calls `each(tile row, first tile column, count, place in the block)`.
+    /// The run of tiles of one tile row that starts at `place` in a block: (tile row, first tile column, tiles).
     #[inline(always)]
-    fn runs(&self, first: usize, count: usize, mut each: impl FnMut(usize, usize, usize, usize)) {
-        let mut place = 0;
-        while place < count {
-            let tile = first + place;
-            let (row, column) = (tile / self.tiles[1], tile % self.tiles[1]);
-            let run = (self.tiles[1] - column).min(count - place);
-            each(row, column, run, place);
-            place += run;
-        }
+    fn run_at(&self, first: usize, count: usize, place: usize) -> (usize, usize, usize) {
+        let tile = first + place;
+        let (row, column) = (tile / self.tiles[1], tile % self.tiles[1]);
+        (row, column, (self.tiles[1] - column).min(count - place))
     }
 
     /// # Safety
@@ -231,66 +226,42 @@ unsafe fn tiles_in<V: Lanes>(
     let rows = rows.as_mut_ptr();
     for channel in 0..shape.channels {
         let plane = job.input[(image * shape.channels + channel) * height * width..][..height * width].as_ptr();
-        job.runs(first, count, |tile_row, tile_column, run, place| {
+        let mut place = 0;
+        while place < count {
+            let (tile_row, tile_column, run) = job.run_at(first, count, place);
             // Columns of the padded input that these tiles see, and the part of them that exists.
             let start = 4 * tile_column;
             let needed = 4 * run + 2;
             let begin = left.saturating_sub(start).min(needed);
             let end = (width + left).saturating_sub(start).clamp(begin, needed);
-            let source_rows: [Option<usize>; 6] = std::array::from_fn(|i| {
-                let y = (4 * tile_row + i).wrapping_sub(top);
-                (y < height).then_some(y)
-            });
             // SAFETY: `begin..end` of the needed columns lie in the input; each row of `rows` has room for what vectors write
             // past the needed columns; what they read past the existing ones lies in `rows`.
             unsafe {
-                let whole = source_rows.iter().all(Option::is_some);
-                let load = |i: usize, x: usize| -> V {
-                    match source_rows[i] {
-                        Some(y) => V::load(plane.add(y * width + start + x - left)),
-                        None => V::splat(0.0),
+                let mut sources = [std::ptr::null(); 6];
+                for (i, source) in sources.iter_mut().enumerate() {
+                    let y = (4 * tile_row + i).wrapping_sub(top);
+                    if y < height {
+                        *source = plane.add(y * width + start).wrapping_sub(left);
                     }
-                };
-                let one = |i: usize, x: usize| source_rows[i].map_or(0.0, |y| *plane.add(y * width + start + x - left));
-                for i in 0..6 {
                     let row = rows.add(i * length);
-                    for x in (0..begin).chain(end..needed) {
+                    for x in 0..begin {
+                        *row.add(x) = 0.0;
+                    }
+                    for x in end..needed {
                         *row.add(x) = 0.0;
                     }
                 }
-                let vertical = |x: usize, d: [V; 6]| {
-                    let t = input_transform(d);
-                    for i in 0..6 {
-                        t[i].store(rows.add(i * length + x));
-                    }
-                };
                 let mut x = begin;
-                if whole {
-                    let from = plane.add(source_rows[0].unwrap_or(0) * width + start).wrapping_sub(left);
-                    while x + V::N <= end {
-                        let d = [0, 1, 2, 3, 4, 5].map(|i| from.wrapping_add(i * width + x));
-                        vertical(x, [V::load(d[0]), V::load(d[1]), V::load(d[2]), V::load(d[3]), V::load(d[4]), V::load(d[5])]);
-                        x += V::N;
-                    }
-                }
                 while x + V::N <= end {
-                    vertical(x, [load(0, x), load(1, x), load(2, x), load(3, x), load(4, x), load(5, x)]);
+                    vertical::<V>(&sources, x, rows, length);
                     x += V::N;
                 }
                 if x < end && end - begin >= V::N {
                     // The last vector overlaps the one before it.
-                    let x = end - V::N;
-                    vertical(x, [load(0, x), load(1, x), load(2, x), load(3, x), load(4, x), load(5, x)]);
+                    vertical::<V>(&sources, end - V::N, rows, length);
                 } else {
                     while x < end {
-                        let mut lanes = [[0.0f32; 16]; 6];
-                        for (i, lanes) in lanes.iter_mut().enumerate() {
-                            lanes[0] = one(i, x);
-                        }
-                        let t = input_transform(lanes.map(|lanes| crate::library::epilogue::Single(lanes[0])));
-                        for i in 0..6 {
-                            t[i].store(rows.add(i * length + x));
-                        }
+                        vertical::<Single>(&sources, x, rows, length);
                         x += 1;
                     }
                 }
@@ -302,15 +273,34 @@ unsafe fn tiles_in<V: Lanes>(
                         let [d0, d1, d2, d3] = V::load_by_4(row.add(4 * tile));
                         let [d4, d5, _, _] = V::load_by_4(row.add(4 * tile + 4));
                         let t = input_transform([d0, d1, d2, d3, d4, d5]);
-                        for (j, value) in t.into_iter().enumerate() {
+                        for j in 0..6 {
                             // Lanes past the run are overwritten by the next run or channel, or lie in the slack.
-                            value.store(out.add((i * 6 + j) * position + tile));
+                            t[j].store(out.add((i * 6 + j) * position + tile));
                         }
                         tile += V::N;
                     }
                 }
             }
-        });
+            place += run;
+        }
+    }
+}
+
+/// The vertical half of the transform for N columns from `x` on; a source row that does not exist is zero.
+#[inline(always)]
+unsafe fn vertical<V: Lanes>(sources: &[*const f32; 6], x: usize, rows: *mut f32, length: usize) {
+    // SAFETY: the caller vouches for N numbers of each source row and of each of the six rows.
+    unsafe {
+        let mut d = [V::splat(0.0); 6];
+        for i in 0..6 {
+            if !sources[i].is_null() {
+                d[i] = V::load(sources[i].wrapping_add(x));
+            }
+        }
+        let t = input_transform(d);
+        for i in 0..6 {
+            t[i].store(rows.add(i * length + x));
+        }
     }
 }
 
@@ -329,7 +319,9 @@ unsafe fn tiles_out<V: Lanes>(
     let position = job.position(shape.filters);
     let length = line.len() / 4;
     for filter in 0..shape.filters {
-        job.runs(first, count, |tile_row, tile_column, run, place| {
+        let mut place = 0;
+        while place < count {
+            let (tile_row, tile_column, run) = job.run_at(first, count, place);
             let from = sums[filter * job.block + place..].as_ptr();
             let mut tile = 0;
             while tile < run {
@@ -337,8 +329,11 @@ unsafe fn tiles_out<V: Lanes>(
                 unsafe {
                     let mut half = [[V::splat(0.0); 6]; 4];
                     for j in 0..6 {
-                        let at = |i: usize| V::load(from.add((i * 6 + j) * position + tile));
-                        let column = output_transform([at(0), at(1), at(2), at(3), at(4), at(5)]);
+                        let mut m = [V::splat(0.0); 6];
+                        for i in 0..6 {
+                            m[i] = V::load(from.add((i * 6 + j) * position + tile));
+                        }
+                        let column = output_transform(m);
                         for y in 0..4 {
                             half[y][j] = column[y];
                         }
@@ -357,6 +352,7 @@ unsafe fn tiles_out<V: Lanes>(
                 let to = unsafe { job.output.part(at, columns) };
                 finish_row(&line[y * length..][..columns], to, job.epilogue, filter, at);
             }
-        });
+            place += run;
+        }
     }
 }
