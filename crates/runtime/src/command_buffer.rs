@@ -4,11 +4,12 @@
 mod encoded;
 
 use crate::clock;
-use crate::devices::{Command, Launch, LibraryResult};
+use crate::devices::{Command, LibraryResult};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::queue::Queue;
 use encoded::Encoded;
+use openmps_host::plan::Program;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -143,10 +144,10 @@ impl CommandBuffer {
     ///
     /// # Safety
     /// As for `Queue::dispatch`, when it runs.
-    pub(crate) unsafe fn launch(
+    pub unsafe fn dispatch(
         &self,
         operation: &'static str,
-        program: Arc<dyn Launch>,
+        program: Arc<Program>,
         grid: [usize; 3],
         arguments: &[u64],
     ) -> Result<()> {

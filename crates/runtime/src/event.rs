@@ -18,8 +18,7 @@ impl Event {
         Event::default()
     }
 
-    /// Whether the work before the event has ended. An event that was never recorded has no work before it, so it
-    /// answers no only to this question; nothing ever waits for it.
+    /// Whether the event was recorded and the work before it has ended.
     pub fn query(&self) -> bool {
         self.time().is_some()
     }

@@ -3,10 +3,11 @@
 use crate::buffer::Buffer;
 use crate::command_buffer::{CommandBuffer, Order};
 use crate::device::Device;
-use crate::devices::{Command, Launch, LibraryResult};
+use crate::devices::{Command, LibraryResult};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::trace;
+use openmps_host::plan::Program;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -135,14 +136,16 @@ impl Queue {
         self.submit(Command::Library { operation, detail: &detail, work: &mut once })
     }
 
-    /// Runs a program of the caller's own form over a grid.
+    /// Runs a compiled program for each point of a grid. Each argument is 64 bits: an address, an integer
+    /// sign-extended, or a float's bits in the lower half.
     ///
     /// # Safety
-    /// As for `Launch::launch`, through the command's end.
-    pub(crate) unsafe fn launch(
+    /// As for `Program::run`: every address that the program loads from or stores to must be valid for that, until the
+    /// command has ended.
+    pub unsafe fn dispatch(
         &self,
         operation: &'static str,
-        program: &dyn Launch,
+        program: &Program,
         grid: [usize; 3],
         arguments: &[u64],
     ) -> Result<()> {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Events kept in memory; later ones are counted and dropped. About 150 bytes each.
+/// Events kept in memory unless `start_bounded` says otherwise; about 150 bytes each.
 const MOST_EVENTS: usize = 1 << 20;
 
 static ON: AtomicBool = AtomicBool::new(false);
@@ -25,6 +25,7 @@ struct Trace {
     path: PathBuf,
     file: File,
     events: Vec<Event>,
+    most_events: usize,
     dropped: usize,
 }
 
@@ -58,13 +59,18 @@ pub fn is_on() -> bool {
 
 /// Begins a trace that `stop` writes to this file, which is created now.
 pub fn start(path: impl AsRef<Path>) -> Result<()> {
+    start_bounded(path, MOST_EVENTS)
+}
+
+/// As `start`, with room for so many events: later ones are counted and dropped.
+pub fn start_bounded(path: impl AsRef<Path>, most_events: usize) -> Result<()> {
     let path = path.as_ref().to_path_buf();
     let mut trace = lock();
     if let Some(running) = &*trace {
         return Err(Error::Tracing { what: format!("already on, into {}", running.path.display()) });
     }
     let file = File::create(&path).map_err(|source| Error::Io { what: format!("trace {}", path.display()), source })?;
-    *trace = Some(Trace { path, file, events: Vec::new(), dropped: 0 });
+    *trace = Some(Trace { path, file, events: Vec::new(), most_events, dropped: 0 });
     ON.store(true, Ordering::Relaxed);
     Ok(())
 }
@@ -164,7 +170,7 @@ pub(crate) fn memory(device: usize, allocated: usize, reserved: usize) {
 fn add(event: Event) {
     // None when the trace was stopped meanwhile.
     if let Some(trace) = &mut *lock() {
-        if trace.events.len() < MOST_EVENTS {
+        if trace.events.len() < trace.most_events {
             trace.events.push(event);
         } else {
             trace.dropped += 1;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 /// The smallest block, and the alignment of every block.
 pub(crate) const SMALLEST: usize = 256;
-/// A shared heap.
+/// A shared heap, where the limit leaves room for one.
 pub(crate) const HEAP: usize = 64 << 20;
-/// Orders of blocks in a shared heap: order `o` is `SMALLEST << o` bytes.
+/// Orders of blocks in the largest shared heap: order `o` is `SMALLEST << o` bytes.
 pub(crate) const ORDERS: usize = (HEAP / SMALLEST).trailing_zeros() as usize + 1;
 
 /// What a block is to the allocator.
@@ -39,6 +39,8 @@ pub(crate) struct Buddy {
     free: [BTreeSet<u32>; ORDERS],
     /// Bit `o` is set when `free[o]` holds a block.
     orders_free: u32,
+    /// The order of the whole heap.
+    top: usize,
 }
 
 /// The order of the smallest block that holds so many granules.
@@ -70,11 +72,12 @@ fn unpack(word: u32) -> Option<Block> {
 }
 
 impl Buddy {
-    /// A heap with one free block.
-    pub fn new() -> Buddy {
-        let mut buddy =
-            Buddy { table: vec![0; HEAP / SMALLEST], free: std::array::from_fn(|_| BTreeSet::new()), orders_free: 0 };
-        buddy.insert_free(0, ORDERS - 1);
+    /// A heap of `SMALLEST << top` bytes with one free block.
+    pub fn new(top: usize) -> Buddy {
+        let table = vec![0; 1 << top];
+        let free = std::array::from_fn(|_| BTreeSet::new());
+        let mut buddy = Buddy { table, free, orders_free: 0, top };
+        buddy.insert_free(0, top);
         buddy
     }
 
@@ -97,7 +100,7 @@ impl Buddy {
     /// Gives a block back and joins it with its buddies as far as they are free.
     pub fn give(&mut self, first: u32, order: usize) {
         let (mut first, mut order) = (first, order);
-        while order < ORDERS - 1 {
+        while order < self.top {
             let buddy = first ^ (1 << order);
             if !self.free[order].contains(&buddy) {
                 break;
@@ -122,7 +125,7 @@ impl Buddy {
 
     /// The block around this granule and its first granule.
     pub fn around(&self, granule: u32) -> Option<(u32, Block)> {
-        (0..ORDERS).find_map(|order| {
+        (0..=self.top).find_map(|order| {
             let first = granule >> order << order;
             let block = self.at(first)?;
             // A block further left that ends before the granule is no answer.
@@ -132,12 +135,12 @@ impl Buddy {
 
     /// Whether nothing is handed out or cached.
     pub fn is_unused(&self) -> bool {
-        self.orders_free >> (ORDERS - 1) == 1
+        self.orders_free >> self.top == 1
     }
 
     /// The free blocks of an order and above: (first granule, order).
     pub fn free_blocks(&self, from_order: usize) -> impl Iterator<Item = (u32, usize)> {
-        (from_order..ORDERS).flat_map(|order| self.free[order].iter().map(move |&first| (first, order)))
+        (from_order..=self.top).flat_map(|order| self.free[order].iter().map(move |&first| (first, order)))
     }
 
     fn insert_free(&mut self, first: u32, order: usize) {
@@ -161,7 +164,7 @@ mod tests {
 
     #[test]
     fn blocks_split_and_join() {
-        let mut buddy = Buddy::new();
+        let mut buddy = Buddy::new(ORDERS - 1);
         let first = buddy.take(0).expect("a block");
         let second = buddy.take(0).expect("a block");
         let large = buddy.take(ORDERS - 2).expect("half of the heap");
@@ -176,8 +179,18 @@ mod tests {
     }
 
     #[test]
+    fn a_small_heap_gives_all_of_itself_and_no_more() {
+        let mut buddy = Buddy::new(2);
+        let blocks: Vec<_> = std::iter::from_fn(|| buddy.take(0)).collect();
+        assert_eq!(blocks, [0, 1, 2, 3]);
+        blocks.iter().for_each(|&block| buddy.give(block, 0));
+        assert!(buddy.is_unused());
+        assert_eq!((buddy.take(3), buddy.take(2)), (None, Some(0)));
+    }
+
+    #[test]
     fn the_block_around_an_interior_granule_is_found() {
-        let mut buddy = Buddy::new();
+        let mut buddy = Buddy::new(ORDERS - 1);
         let small = buddy.take(0).expect("a block");
         buddy.mark(small, Use::Used, 0, 1);
         let block = buddy.take(3).expect("a block");

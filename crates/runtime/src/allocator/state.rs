@@ -9,6 +9,8 @@ use crate::error::{Error, Result};
 
 /// A request above this would use a shared heap up, so it gets a heap that fits.
 const LARGEST_SHARED: usize = HEAP / 2;
+/// The smallest shared heap, for the last part of the limit.
+const SMALLEST_HEAP: usize = 1 << 20;
 /// Heaps of their own are rounded up to this.
 const OWN_ROUNDING: usize = 64 << 10;
 /// Free blocks of this order and above lose their physical memory when the cache is emptied.
@@ -171,7 +173,7 @@ impl State {
         Some(region.address + place.first as usize * SMALLEST)
     }
 
-    /// A block from the heaps; a new heap when there is none and the limit allows it.
+    /// A block from the heaps; a new heap when there is none and the limit allows it, a small one at the limit's end.
     fn find_block(&mut self, order: usize) -> Option<Place> {
         if let Some(place) = self.take_block(order) {
             return Some(place);
@@ -183,14 +185,17 @@ impl State {
                 return Some(place);
             }
         }
-        if self.reserve_shared() {
+        if self.reserve_shared(HEAP) {
             return self.take_block(order);
         }
         self.empty_cache();
         if let Some(place) = self.take_block(order) {
             return Some(place);
         }
-        if self.reserve_shared() { self.take_block(order) } else { None }
+        let room = self.limit.saturating_sub(self.statistics.reserved).min(HEAP);
+        let heap = room.checked_ilog2().map_or(0, |bits| 1 << bits);
+        let serves = heap >= SMALLEST_HEAP && heap >= SMALLEST << order;
+        if serves && self.reserve_shared(heap) { self.take_block(order) } else { None }
     }
 
     fn take_block(&mut self, order: usize) -> Option<Place> {
@@ -230,9 +235,10 @@ impl State {
         Some(region.address)
     }
 
-    fn reserve_shared(&mut self) -> bool {
-        let Some(region) = self.reserve(HEAP) else { return false };
-        let index = self.add_heap(Heap { region, blocks: Blocks::Shared(Box::new(Buddy::new())) });
+    fn reserve_shared(&mut self, bytes: usize) -> bool {
+        let Some(region) = self.reserve(bytes) else { return false };
+        let buddy = Buddy::new(buddy::order_of(bytes / SMALLEST));
+        let index = self.add_heap(Heap { region, blocks: Blocks::Shared(Box::new(buddy)) });
         self.shared.push(index);
         true
     }

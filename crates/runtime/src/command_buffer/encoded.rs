@@ -1,9 +1,10 @@
 //! One command as a command buffer holds it until its turn.
 
-use crate::devices::{Command, Launch, LibraryResult};
+use crate::devices::{Command, LibraryResult};
 use crate::error::Result;
 use crate::event::Event;
 use crate::queue::Queue;
+use openmps_host::plan::Program;
 use std::sync::Arc;
 
 pub(super) enum Encoded {
@@ -15,7 +16,7 @@ pub(super) enum Encoded {
     /// Whoever encoded it vouches for the addresses among the arguments.
     Dispatch {
         operation: &'static str,
-        program: Arc<dyn Launch>,
+        program: Arc<Program>,
         grid: [usize; 3],
         arguments: Vec<u64>,
     },
@@ -53,8 +54,8 @@ impl Encoded {
                 queue.submit(Command::Library { operation, detail: &String::new, work: &mut once })
             }
             Encoded::Dispatch { operation, program, grid, arguments } => {
-                // SAFETY: `CommandBuffer::launch` is unsafe, and its caller vouches for the addresses.
-                unsafe { queue.launch(operation, &**program, *grid, arguments) }
+                // SAFETY: `CommandBuffer::dispatch` is unsafe, and its caller vouches for the addresses.
+                unsafe { queue.dispatch(operation, program, *grid, arguments) }
             }
             Encoded::Copy { destination, source, bytes } => queue.copy(*destination, *source, *bytes),
             Encoded::Fill { address, byte, bytes } => queue.fill(*address, *byte, *bytes),

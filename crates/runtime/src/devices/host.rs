@@ -16,7 +16,7 @@ impl Driver for Host {
             Command::Library { operation, work, .. } => work().map_err(|source| Error::Kernel { operation, source }),
             Command::Dispatch { operation, program, grid, arguments } => {
                 // SAFETY: `Queue::dispatch` is unsafe, and its caller vouches for the addresses.
-                unsafe { program.launch(grid, arguments) }.map_err(|source| Error::Kernel { operation, source })
+                unsafe { program.run(grid, arguments) }.map_err(|source| Error::Kernel { operation, source })
             }
             Command::Write { destination, source } => {
                 copy(destination, source.as_ptr() as usize, source.len());

@@ -7,6 +7,7 @@ pub(crate) mod recorder;
 use crate::error::Result;
 use crate::event::Event;
 use crate::queue::CommandKind;
+use openmps_host::plan::Program;
 
 /// What a device must be able to do. A device that works behind the caller's back keeps the order of each queue,
 /// and owes the errors of its commands to the next `finish`.
@@ -21,15 +22,6 @@ pub(crate) trait Driver: Send + Sync {
 /// The result of a call of the device's library.
 pub(crate) type LibraryResult = std::result::Result<(), openmps_host::Error>;
 
-/// A compiled program as the host runs it.
-pub(crate) trait Launch: Send + Sync {
-    /// Runs the program for each point of the grid.
-    ///
-    /// # Safety
-    /// Every address among the arguments must be valid for what the program does with it.
-    unsafe fn launch(&self, grid: [usize; 3], arguments: &[u64]) -> LibraryResult;
-}
-
 /// One command. Addresses were checked by the queue.
 pub(crate) enum Command<'a> {
     /// A call that computes (host) or encodes (GPU) when it is called, on the submitting thread.
@@ -41,7 +33,7 @@ pub(crate) enum Command<'a> {
     /// A program over a grid. Whoever dispatches vouches for the addresses among the arguments.
     Dispatch {
         operation: &'static str,
-        program: &'a dyn Launch,
+        program: &'a Program,
         grid: [usize; 3],
         arguments: &'a [u64],
     },
