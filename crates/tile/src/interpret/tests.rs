@@ -1,3 +1,4 @@
+mod conversions;
 mod elements;
 mod errors;
 mod random;

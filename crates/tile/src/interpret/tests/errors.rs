@@ -98,7 +98,7 @@ fn undefined_elements_that_matter() {
     });
     assert_eq!(
         message,
-        "kernel `k`, instruction 10 (tt.store), program [0, 0, 0], element 1: the stored value is undefined"
+        "kernel `k`, instruction 11 (tt.store), program [0, 0, 0], element 1: the stored value is undefined"
     );
     let message = error(|b, p| {
         let x = mostly_undefined(b, p);
