@@ -101,7 +101,8 @@ pub enum Operation {
     Cast(Cast),
     /// `tt.reduce` with a named combination along an axis of a tile; the axis disappears, and the result of the last one is a scalar.
     /// The order is not specified, nor is the precision of intermediate sums and products of floats, which is at least the type's.
-    /// The interpreter combines in the order of the axis and rounds to the type each time.
+    /// The sign of a zero result may differ for the same reason. The interpreter combines in the order of the axis and rounds to the
+    /// type each time.
     Reduce {
         /// The axis that disappears.
         axis: usize,
