@@ -1,1 +1,24 @@
-//! The native module of the wheel.
+//! The native module of the wheel. Python imports it, and Paddle opens it as a plug-in: there is one copy of the runtime either way.
+
+mod paddle;
+
+use openmps_paddle::abi::device_ext::CustomRuntimeParams;
+use pyo3::prelude::*;
+
+/// Paddle's entry point: called when `import paddle` finds this module in `site-packages/paddle_custom_device`.
+///
+/// # Safety
+/// Paddle passes the structure that `device_ext.h` describes.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case)]
+pub unsafe extern "C-unwind" fn InitPlugin(params: *mut CustomRuntimeParams) {
+    // SAFETY: the caller's promise.
+    unsafe { openmps_paddle::init_plugin(params) }
+}
+
+/// The native half of the package `openmps`.
+#[pymodule]
+fn openmps_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    paddle::register(module)
+}

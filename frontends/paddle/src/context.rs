@@ -1,0 +1,83 @@
+//! What a kernel runs in: the queue it submits to, and memory for its results.
+
+use crate::abi::symbols::symbols;
+use crate::abi::types::PdDeviceContext;
+use crate::device::Stream;
+use crate::dtype::DataType;
+use crate::error::{Error, Result};
+use crate::tensor::{Output, double, integer_of};
+use openmps_graph::{DType, View};
+use openmps_runtime::Queue;
+use std::os::raw::c_void;
+
+/// The device context of one kernel.
+pub struct Context {
+    raw: *const PdDeviceContext,
+    stream: *const Stream,
+}
+
+impl Context {
+    /// # Safety
+    /// `raw` is the device context of the kernel that is running, of device `mps`.
+    #[inline]
+    pub(crate) unsafe fn new(raw: *const PdDeviceContext) -> Result<Context> {
+        // SAFETY: the caller's promise.
+        let stream: *const Stream =
+            unsafe { (symbols().device_context_get_stream)(raw, &mut 0) }.cast::<c_void>().cast();
+        if stream.is_null() {
+            return Err(Error::Plugin("Paddle's device context has no stream of device mps".to_owned()));
+        }
+        Ok(Context { raw, stream })
+    }
+
+    /// The queue that the kernel submits its commands to.
+    #[inline]
+    pub fn queue(&self) -> &Queue {
+        // SAFETY: a device context's stream was made by `create_stream` and lives as long as the context.
+        unsafe { &*self.stream }.queue()
+    }
+
+    /// Allocates a dense result of this element type and shows it.
+    #[inline]
+    pub fn allocate(&self, output: &Output, dtype: DType) -> Result<View> {
+        // SAFETY: `raw` is the running kernel's context.
+        let address = unsafe { output.allocate(self.raw, dtype.into()) };
+        Ok(output.dense_view(address as usize, dtype))
+    }
+
+    /// Allocates a result of the type that Paddle's rules have given it.
+    #[inline]
+    pub fn allocate_as_inferred(&self, output: &Output) -> Result<View> {
+        self.allocate(output, output.dtype()?)
+    }
+
+    /// Allocates a result of any type and shows it as integers of the same width, as [`crate::Tensor::bytes_view`] does.
+    pub fn allocate_bytes(&self, output: &Output, data_type: DataType) -> Result<View> {
+        let (dtype, twice) = integer_of(data_type)?;
+        // SAFETY: as in `allocate`.
+        let address = unsafe { output.allocate(self.raw, data_type) };
+        let mut view = output.dense_view(address as usize, dtype);
+        if twice {
+            double(&mut view)?;
+        }
+        Ok(view)
+    }
+
+    /// Allocates a dense result of any type: its address.
+    pub fn allocate_any(&self, output: &Output, data_type: DataType) -> usize {
+        // SAFETY: as in `allocate`.
+        unsafe { output.allocate(self.raw, data_type) as usize }
+    }
+
+    /// 64 random bits from the device's generator, which `paddle.seed` sets.
+    pub fn random(&self) -> u64 {
+        // SAFETY: `raw` is the running kernel's context.
+        unsafe { (symbols().device_context_get_random)(self.raw, &mut 0) }
+    }
+
+    /// Copies bytes to the host and waits for them. `address` may be the device's or the host's.
+    pub fn read(&self, address: usize, bytes: &mut [u8]) -> Result<()> {
+        // SAFETY: `stream` lives as long as the context.
+        unsafe { &*self.stream }.read(address, bytes)
+    }
+}

@@ -1,0 +1,483 @@
+//! Paddle's device interface over the runtime: devices, streams, events, memory, copies. A stream is a queue, an event an event.
+
+use crate::abi::device_ext::{CCallback, CDevice, CEvent, CStream, DeviceInterface};
+use crate::abi::types::{FAILED, INTERNAL_ERROR, SUCCESS, Status};
+use crate::abi::unwind::payload_text;
+use openmps_runtime::{Device, Error, Event, Queue, Result};
+use std::alloc::Layout;
+use std::cell::Cell;
+use std::os::raw::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a `C_Stream` points to.
+pub struct Stream {
+    queue: Queue,
+}
+
+impl Stream {
+    /// The queue that the stream is.
+    #[inline]
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Copies bytes to the host after the stream's commands so far. `address` may be the device's or the host's.
+    pub fn read(&self, address: usize, bytes: &mut [u8]) -> crate::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if self.queue.device().resolve(address, bytes.len()).is_ok() {
+            return Ok(self.queue.read(bytes, address)?);
+        }
+        // SAFETY: the memory is that of a tensor which lives while its kernel runs; what is not the device's is the host's.
+        unsafe { std::ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+}
+
+/// Paddle asks for memory in multiples of this many bytes.
+const MIN_CHUNK: usize = 256;
+/// Alignment of host memory, a cache line.
+const HOST_ALIGNMENT: usize = 64;
+
+thread_local! {
+    /// The device that this thread has chosen, as with CUDA.
+    static CURRENT: Cell<i32> = const { Cell::new(0) };
+}
+
+/// Fills the interface. Members that stay empty have an answer of Paddle's own.
+pub(crate) fn fill(interface: &mut DeviceInterface) {
+    interface.initialize = Some(initialize);
+    interface.finalize = Some(finalize);
+    interface.init_device = Some(init_device);
+    interface.deinit_device = Some(deinit_device);
+    interface.set_device = Some(set_device);
+    interface.get_device = Some(get_device);
+    interface.create_stream = Some(create_stream);
+    interface.destroy_stream = Some(destroy_stream);
+    interface.query_stream = Some(query_stream);
+    interface.stream_add_callback = Some(stream_add_callback);
+    interface.create_event = Some(create_event);
+    interface.destroy_event = Some(destroy_event);
+    interface.record_event = Some(record_event);
+    interface.query_event = Some(query_event);
+    interface.synchronize_device = Some(synchronize_device);
+    interface.synchronize_stream = Some(synchronize_stream);
+    interface.synchronize_event = Some(synchronize_event);
+    interface.stream_wait_event = Some(stream_wait_event);
+    interface.device_memory_allocate = Some(device_memory_allocate);
+    interface.device_memory_deallocate = Some(device_memory_deallocate);
+    interface.device_memory_set = Some(device_memory_set);
+    interface.host_memory_allocate = Some(host_memory_allocate);
+    interface.host_memory_deallocate = Some(host_memory_deallocate);
+    interface.memory_copy_h2d = Some(copy_h2d);
+    interface.memory_copy_d2h = Some(copy_d2h);
+    interface.memory_copy_d2d = Some(copy_d2d);
+    interface.memory_copy_p2p = Some(copy_p2p);
+    interface.async_memory_copy_h2d = Some(async_copy_h2d);
+    interface.async_memory_copy_d2h = Some(async_copy_d2h);
+    interface.async_memory_copy_d2d = Some(async_copy_d2d);
+    interface.async_memory_copy_p2p = Some(async_copy_p2p);
+    interface.get_device_count = Some(get_device_count);
+    interface.get_device_list = Some(get_device_list);
+    interface.device_memory_stats = Some(device_memory_stats);
+    interface.device_min_chunk_size = Some(device_min_chunk_size);
+    interface.get_compute_capability = Some(zero);
+    interface.get_runtime_version = Some(zero);
+    interface.get_driver_version = Some(zero);
+    interface.get_multi_process = Some(get_multi_process);
+    interface.get_max_threads_per_mp = Some(zero);
+    interface.get_max_threads_per_block = Some(zero);
+    interface.get_device_properties = Some(get_device_properties);
+    interface.is_float16_supported = Some(supported);
+    interface.is_bfloat16_supported = Some(supported);
+}
+
+/// Runs one call of the interface. Its error goes to stderr, since the interface has no channel for the text; out of memory does not:
+/// Paddle frees what it has cached and tries again, and reports a failure itself.
+fn call(operation: &'static str, work: impl FnOnce() -> Result<()>) -> Status {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(())) => SUCCESS,
+        Ok(Err(Error::OutOfMemory { .. })) => FAILED,
+        Ok(Err(error)) => {
+            eprintln!("openmps: {operation}: {error}");
+            FAILED
+        }
+        Err(payload) => {
+            eprintln!("openmps: {operation} panicked: {}", payload_text(&payload));
+            INTERNAL_ERROR
+        }
+    }
+}
+
+/// # Safety
+/// `device` is a device that Paddle holds.
+unsafe fn device(device: *const CDevice) -> Result<&'static Device> {
+    // SAFETY: the caller's promise.
+    let index = unsafe { (*device).id } as usize;
+    Device::all().get(index).ok_or(Error::NoSuchDevice { index, count: Device::all().len() })
+}
+
+/// # Safety
+/// `stream` is a stream that `create_stream` made and `destroy_stream` has not taken.
+unsafe fn queue<'a>(stream: CStream) -> &'a Queue {
+    // SAFETY: the caller's promise.
+    unsafe { &(*stream.cast::<Stream>()).queue }
+}
+
+/// # Safety
+/// `event` is an event that `create_event` made and `destroy_event` has not taken.
+unsafe fn event<'a>(event: CEvent) -> &'a Event {
+    // SAFETY: the caller's promise.
+    unsafe { &*event.cast::<Event>() }
+}
+
+/// Milliseconds between two events of Paddle, by their addresses (`raw_event`).
+///
+/// # Safety
+/// Both are addresses of live events of device `mps`.
+pub unsafe fn elapsed_ms(earlier: usize, later: usize) -> Result<f64> {
+    // SAFETY: the caller's promise.
+    unsafe { event(later as CEvent).elapsed_ms(event(earlier as CEvent)) }
+}
+
+unsafe extern "C-unwind" fn initialize() -> Status {
+    call("initialize", || Device::get(0).map(|_| ()))
+}
+
+unsafe extern "C-unwind" fn finalize() -> Status {
+    SUCCESS
+}
+
+unsafe extern "C-unwind" fn init_device(at: *mut CDevice) -> Status {
+    // SAFETY (here and in every function of the interface): the pointers are what `device_ext.h` says they are, valid for the call.
+    call("init_device", || unsafe { device(at) }.map(|_| ()))
+}
+
+unsafe extern "C-unwind" fn deinit_device(_: *mut CDevice) -> Status {
+    SUCCESS
+}
+
+unsafe extern "C-unwind" fn set_device(at: *mut CDevice) -> Status {
+    call("set_device", || {
+        // SAFETY: see `init_device`.
+        let device = unsafe { device(at) }?;
+        CURRENT.set(device.index() as i32);
+        Ok(())
+    })
+}
+
+unsafe extern "C-unwind" fn get_device(at: *mut CDevice) -> Status {
+    // SAFETY: see `init_device`.
+    unsafe { (*at).id = CURRENT.get() };
+    SUCCESS
+}
+
+unsafe extern "C-unwind" fn create_stream(at: *const CDevice, stream: *mut CStream) -> Status {
+    call("create_stream", || {
+        // SAFETY: see `init_device`.
+        unsafe { *stream = Box::into_raw(Box::new(Stream { queue: device(at)?.new_queue() })).cast() };
+        Ok(())
+    })
+}
+
+unsafe extern "C-unwind" fn destroy_stream(_: *const CDevice, stream: CStream) -> Status {
+    // SAFETY: made by `create_stream`, and Paddle gives it up here.
+    call("destroy_stream", || unsafe { Box::from_raw(stream.cast::<Stream>()) }.queue.synchronize())
+}
+
+unsafe extern "C-unwind" fn query_stream(_: *const CDevice, stream: CStream) -> Status {
+    let mut reached = false;
+    let status = call("query_stream", || {
+        let event = Event::new();
+        // SAFETY: see `init_device`.
+        unsafe { queue(stream) }.record(&event)?;
+        reached = event.query();
+        Ok(())
+    });
+    if status == SUCCESS && !reached { FAILED } else { status }
+}
+
+unsafe extern "C-unwind" fn stream_add_callback(
+    at: *const CDevice,
+    stream: CStream,
+    callback: CCallback,
+    data: *mut c_void,
+) -> Status {
+    struct Call(*const CDevice, CStream, CCallback, *mut c_void);
+    // SAFETY: Paddle's callback may run on any thread; its data belongs to it alone.
+    unsafe impl Send for Call {}
+    impl Call {
+        fn run(self) {
+            let mut status = SUCCESS;
+            // SAFETY: Paddle's function with Paddle's arguments, which live until it has run.
+            unsafe { self.2(self.0, self.1, self.3, &mut status) };
+        }
+    }
+    let call_later = Call(at, stream, callback, data);
+    // SAFETY: see `init_device`.
+    call("stream_add_callback", || unsafe { queue(stream) }.add_callback(move || call_later.run()))
+}
+
+unsafe extern "C-unwind" fn create_event(_: *const CDevice, event: *mut CEvent) -> Status {
+    // SAFETY: see `init_device`.
+    unsafe { *event = Box::into_raw(Box::new(Event::new())).cast() };
+    SUCCESS
+}
+
+unsafe extern "C-unwind" fn destroy_event(_: *const CDevice, event: CEvent) -> Status {
+    // SAFETY: made by `create_event`, and Paddle gives it up here.
+    drop(unsafe { Box::from_raw(event.cast::<Event>()) });
+    SUCCESS
+}
+
+unsafe extern "C-unwind" fn record_event(_: *const CDevice, stream: CStream, at: CEvent) -> Status {
+    // SAFETY: see `init_device`.
+    call("record_event", || unsafe { queue(stream).record(event(at)) })
+}
+
+unsafe extern "C-unwind" fn query_event(_: *const CDevice, at: CEvent) -> Status {
+    // SAFETY: see `init_device`.
+    if unsafe { event(at) }.query() { SUCCESS } else { FAILED }
+}
+
+unsafe extern "C-unwind" fn synchronize_device(at: *mut CDevice) -> Status {
+    // SAFETY: see `init_device`.
+    call("synchronize_device", || unsafe { device(at) }?.synchronize())
+}
+
+unsafe extern "C-unwind" fn synchronize_stream(_: *const CDevice, stream: CStream) -> Status {
+    // SAFETY: see `init_device`.
+    call("synchronize_stream", || unsafe { queue(stream) }.synchronize())
+}
+
+unsafe extern "C-unwind" fn synchronize_event(_: *const CDevice, at: CEvent) -> Status {
+    // SAFETY: see `init_device`.
+    call("synchronize_event", || unsafe { event(at) }.synchronize())
+}
+
+unsafe extern "C-unwind" fn stream_wait_event(_: *const CDevice, stream: CStream, at: CEvent) -> Status {
+    // SAFETY: see `init_device`.
+    call("stream_wait_event", || unsafe { queue(stream).wait(event(at)) })
+}
+
+unsafe extern "C-unwind" fn device_memory_allocate(
+    at: *const CDevice,
+    address: *mut *mut c_void,
+    bytes: usize,
+) -> Status {
+    call("device_memory_allocate", || {
+        // SAFETY: see `init_device`.
+        unsafe {
+            *address = std::ptr::null_mut();
+            *address = device(at)?.allocate_address(bytes)? as *mut c_void;
+        }
+        Ok(())
+    })
+}
+
+unsafe extern "C-unwind" fn device_memory_deallocate(at: *const CDevice, address: *mut c_void, _: usize) -> Status {
+    // SAFETY: see `init_device`.
+    call("device_memory_deallocate", || unsafe { device(at) }?.free_address(address as usize))
+}
+
+unsafe extern "C-unwind" fn device_memory_set(
+    at: *const CDevice,
+    address: *mut c_void,
+    byte: u8,
+    bytes: usize,
+) -> Status {
+    call("device_memory_set", || {
+        // SAFETY: see `init_device`.
+        let queue = unsafe { device(at) }?.queue();
+        queue.fill(address as usize, byte, bytes)?;
+        queue.synchronize()
+    })
+}
+
+fn host_layout(bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes.max(1), HOST_ALIGNMENT).ok()
+}
+
+unsafe extern "C-unwind" fn host_memory_allocate(_: *const CDevice, address: *mut *mut c_void, bytes: usize) -> Status {
+    // SAFETY: the layout has at least one byte; the pointer is Paddle's to fill.
+    unsafe { *address = host_layout(bytes).map_or(std::ptr::null_mut(), |layout| std::alloc::alloc(layout).cast()) };
+    // SAFETY: as above.
+    if unsafe { (*address).is_null() } { FAILED } else { SUCCESS }
+}
+
+unsafe extern "C-unwind" fn host_memory_deallocate(_: *const CDevice, address: *mut c_void, bytes: usize) -> Status {
+    if let (Some(layout), false) = (host_layout(bytes), address.is_null()) {
+        // SAFETY: allocated by `host_memory_allocate` with this size.
+        unsafe { std::alloc::dealloc(address.cast(), layout) };
+    }
+    SUCCESS
+}
+
+/// # Safety
+/// Unless there are no bytes, `source` is host memory of this many bytes.
+unsafe fn write(queue: &Queue, destination: *mut c_void, source: *const c_void, bytes: usize) -> Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    // SAFETY: the caller's promise.
+    queue.write(destination as usize, unsafe { std::slice::from_raw_parts(source.cast(), bytes) })
+}
+
+/// # Safety
+/// Unless there are no bytes, `destination` is host memory of this many bytes.
+unsafe fn read(queue: &Queue, destination: *mut c_void, source: *const c_void, bytes: usize) -> Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    // SAFETY: the caller's promise.
+    queue.read(unsafe { std::slice::from_raw_parts_mut(destination.cast(), bytes) }, source as usize)
+}
+
+unsafe extern "C-unwind" fn copy_h2d(at: *const CDevice, to: *mut c_void, from: *const c_void, bytes: usize) -> Status {
+    call("memory_copy_h2d", || {
+        // SAFETY: see `init_device`.
+        unsafe {
+            let queue = device(at)?.queue();
+            write(&queue, to, from, bytes)?;
+            queue.synchronize()
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn copy_d2h(at: *const CDevice, to: *mut c_void, from: *const c_void, bytes: usize) -> Status {
+    call("memory_copy_d2h", || {
+        // SAFETY: see `init_device`.
+        unsafe {
+            let queue = device(at)?.queue();
+            read(&queue, to, from, bytes)?;
+            queue.synchronize()
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn copy_d2d(at: *const CDevice, to: *mut c_void, from: *const c_void, bytes: usize) -> Status {
+    call("memory_copy_d2d", || {
+        // SAFETY: see `init_device`.
+        let queue = unsafe { device(at) }?.queue();
+        queue.copy(to as usize, from as usize, bytes)?;
+        queue.synchronize()
+    })
+}
+
+unsafe extern "C-unwind" fn copy_p2p(
+    _: *const CDevice,
+    at: *const CDevice,
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: usize,
+) -> Status {
+    // SAFETY: see `init_device`; the source's device copies, and addresses of every device resolve.
+    unsafe { copy_d2d(at, to, from, bytes) }
+}
+
+unsafe extern "C-unwind" fn async_copy_h2d(
+    _: *const CDevice,
+    stream: CStream,
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: usize,
+) -> Status {
+    // SAFETY: see `init_device`.
+    call("async_memory_copy_h2d", || unsafe { write(queue(stream), to, from, bytes) })
+}
+
+unsafe extern "C-unwind" fn async_copy_d2h(
+    _: *const CDevice,
+    stream: CStream,
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: usize,
+) -> Status {
+    // SAFETY: see `init_device`.
+    call("async_memory_copy_d2h", || unsafe { read(queue(stream), to, from, bytes) })
+}
+
+unsafe extern "C-unwind" fn async_copy_d2d(
+    _: *const CDevice,
+    stream: CStream,
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: usize,
+) -> Status {
+    // SAFETY: see `init_device`.
+    call("async_memory_copy_d2d", || unsafe { queue(stream) }.copy(to as usize, from as usize, bytes))
+}
+
+unsafe extern "C-unwind" fn async_copy_p2p(
+    _: *const CDevice,
+    at: *const CDevice,
+    stream: CStream,
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: usize,
+) -> Status {
+    // SAFETY: see `init_device`.
+    unsafe { async_copy_d2d(at, stream, to, from, bytes) }
+}
+
+unsafe extern "C-unwind" fn get_device_count(count: *mut usize) -> Status {
+    call("get_device_count", || {
+        // SAFETY: see `init_device`.
+        unsafe { *count = Device::all().len() };
+        Ok(())
+    })
+}
+
+unsafe extern "C-unwind" fn get_device_list(list: *mut usize) -> Status {
+    call("get_device_list", || {
+        for device in Device::all() {
+            // SAFETY: Paddle's array holds as many numbers as `get_device_count` said.
+            unsafe { *list.add(device.index()) = device.index() };
+        }
+        Ok(())
+    })
+}
+
+unsafe extern "C-unwind" fn device_memory_stats(at: *const CDevice, total: *mut usize, free: *mut usize) -> Status {
+    call("device_memory_stats", || {
+        // SAFETY: see `init_device`.
+        unsafe {
+            let device = device(at)?;
+            *total = device.memory_limit();
+            *free = device.memory_limit().saturating_sub(device.statistics().allocated);
+        }
+        Ok(())
+    })
+}
+
+unsafe extern "C-unwind" fn device_min_chunk_size(_: *const CDevice, bytes: *mut usize) -> Status {
+    // SAFETY: see `init_device`.
+    unsafe { *bytes = MIN_CHUNK };
+    SUCCESS
+}
+
+unsafe extern "C-unwind" fn get_multi_process(at: *const CDevice, cores: *mut usize) -> Status {
+    call("get_multi_process", || {
+        // SAFETY: see `init_device`.
+        unsafe { *cores = device(at)?.properties().cores };
+        Ok(())
+    })
+}
+
+unsafe extern "C-unwind" fn zero(_: *const CDevice, number: *mut usize) -> Status {
+    // SAFETY: see `init_device`.
+    unsafe { *number = 0 };
+    SUCCESS
+}
+
+/// The argument is a C++ object with Paddle's defaults, which stay: `paddle.mps.get_device_properties` tells more.
+unsafe extern "C-unwind" fn get_device_properties(_: *const CDevice, _: *mut c_void) -> Status {
+    SUCCESS
+}
+
+unsafe extern "C-unwind" fn supported(_: *const CDevice, answer: *mut bool) -> Status {
+    // SAFETY: see `init_device`.
+    unsafe { *answer = true };
+    SUCCESS
+}

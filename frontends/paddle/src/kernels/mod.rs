@@ -1,0 +1,61 @@
+//! The kernels that Paddle gets, one file per family, named as in `crates/graph/src/operators`.
+//!
+//! # Adding a kernel
+//!
+//! A kernel is a function whose parameters are those of its signature in `paddle/phi/kernels/<name>_kernel.h`, in the same order:
+//!
+//! ```ignore
+//! // void SoftmaxKernel(const Context&, const DenseTensor& x, int axis, DenseTensor* out)
+//! fn softmax(context: &Context, x: Tensor, axis: i32, out: Output) -> Result<()> {
+//!     let (x, out) = (x.view()?, context.allocate(&out, x.dtype()?)?);
+//!     Ok(operators::softmax::run(context.queue(), axis, &x, &out)?)
+//! }
+//! ```
+//!
+//! and one line in its family's `register`:
+//!
+//! ```ignore
+//! table.add("softmax", FLOATS, softmax);
+//! ```
+//!
+//! Both of Paddle's entry points are made from that line. A new family is a file with `pub fn register(table: &mut Table)`, and a line
+//! in [`table`] below. What each C++ parameter becomes ([`crate::argument`]):
+//!
+//! | C++ | Rust |
+//! |---|---|
+//! | `const DenseTensor&` | [`Tensor`](crate::Tensor) |
+//! | `const paddle::optional<DenseTensor>&` | `Option<Tensor>` |
+//! | `const std::vector<const DenseTensor*>&` | `Vec<Tensor>` |
+//! | `const paddle::optional<std::vector<const DenseTensor*>>&` | `Option<Vec<Tensor>>` |
+//! | `DenseTensor*` | [`Output`](crate::Output), or `Option<Output>` where Paddle may pass null |
+//! | `std::vector<DenseTensor*>` | `Vec<Option<Output>>` |
+//! | `bool`, `int`, `int64_t`, `float`, `double` | `bool`, `i32`, `i64`, `f32`, `f64` |
+//! | `const Scalar&`, `const IntArray&` | [`Scalar`](crate::Scalar), [`IntArray`](crate::IntArray) (a `Deref` to `[i64]`) |
+//! | `DataType` | [`DataType`](crate::DataType); `.or(dtype)` where "undefined" means "as the input" |
+//! | `const std::string&`, `const std::vector<int>&`, ... | `String`, `Vec<i32>`, `Vec<i64>`, `Vec<f32>`, `Vec<f64>`, `Vec<bool>`, `Vec<String>`, `Vec<Scalar>` |
+//! | `const Place&`, `DataLayout` | [`Place`](crate::argument::Place), [`DataLayout`](crate::argument::DataLayout) |
+//!
+//! * Inputs arrive dense, unless the row says [`.strided()`](crate::table::Row::strided): then the kernel reads strides, and Paddle makes
+//!   no copy first. Elementwise kernels should say so.
+//! * Paddle's rules have set the shape of each output already; where a shape depends on values, call
+//!   [`Output::set_dims`](crate::Output::set_dims) before allocating.
+//! * An output whose type is not the input's: [`.output(0, DType::Bool)`](crate::table::Row::output).
+//! * In place means that an input and an output are the same memory. Views of both are then the same addresses.
+//! * Errors become Python exceptions, panics as well; the kernel's function name stands before a message that does not begin with it.
+
+mod copy;
+mod creation;
+
+use crate::table::Table;
+
+/// Every kernel.
+pub fn table() -> Table {
+    let mut table = Table::new();
+    for register in FAMILIES {
+        register(&mut table);
+    }
+    table
+}
+
+/// The families; one line each.
+const FAMILIES: &[fn(&mut Table)] = &[copy::register, creation::register];

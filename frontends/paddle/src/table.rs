@@ -1,0 +1,176 @@
+//! The table of kernels: one row per kernel, from which both entry points are registered for each element type.
+
+use crate::abi::strided;
+use crate::abi::symbols::symbols;
+use crate::abi::types::{PdKernel, PdKernelKey};
+use crate::argument::Kind;
+use crate::dtype::DataType;
+use crate::handler::{ContextEntry, Handler};
+use openmps_graph::DType;
+use std::cell::Cell;
+use std::ffi::{CString, c_void};
+
+/// Kernels to register, by their names in Paddle.
+#[derive(Default)]
+pub struct Table {
+    rows: Vec<Row>,
+}
+
+/// One kernel.
+pub struct Row {
+    name: &'static str,
+    data_types: Vec<DataType>,
+    kinds: &'static [Kind],
+    strided: bool,
+    outputs: Vec<(usize, DataType)>,
+    variadic_entry: *const c_void,
+    context_entry: ContextEntry,
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new() -> Table {
+        Table::default()
+    }
+
+    /// Adds the kernel that Paddle calls `name`, for inputs of these types. The handler's parameters are those of the kernel's
+    /// signature in `paddle/phi/kernels`, in the same order.
+    pub fn add<Arguments, H: Handler<Arguments>>(
+        &mut self,
+        name: &'static str,
+        dtypes: &[DType],
+        handler: H,
+    ) -> &mut Row {
+        self.insert(name, dtypes.iter().map(|&dtype| dtype.into()).collect(), handler)
+    }
+
+    /// Adds a kernel for every type that Paddle has, complex numbers included: for kernels that move bytes only.
+    pub fn add_every<Arguments, H: Handler<Arguments>>(&mut self, name: &'static str, handler: H) -> &mut Row {
+        self.insert(name, DataType::every().collect(), handler)
+    }
+
+    fn insert<Arguments, H: Handler<Arguments>>(
+        &mut self,
+        name: &'static str,
+        data_types: Vec<DataType>,
+        _: H,
+    ) -> &mut Row {
+        self.rows.push(Row {
+            name,
+            data_types,
+            kinds: H::KINDS,
+            strided: false,
+            outputs: Vec::new(),
+            variadic_entry: H::variadic_entry(),
+            context_entry: H::context_entry(),
+        });
+        self.rows.last_mut().expect("a row was pushed")
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// Registers every row with Paddle.
+    pub(crate) fn register(&self) {
+        self.rows.iter().for_each(Row::register);
+    }
+}
+
+impl Row {
+    /// The kernel reads strides itself: Paddle then passes strided inputs as they are, instead of copying them first.
+    pub fn strided(&mut self) -> &mut Row {
+        self.strided = true;
+        self
+    }
+
+    /// The type of an output, where it is not that of the inputs (`bool` for comparisons).
+    pub fn output(&mut self, index: usize, dtype: DType) -> &mut Row {
+        self.outputs.push((index, dtype.into()));
+        self
+    }
+
+    /// An output whose type Paddle's rules alone decide.
+    pub fn output_as_inferred(&mut self, index: usize) -> &mut Row {
+        self.outputs.push((index, DataType(0)));
+        self
+    }
+
+    /// The kernel's name in Paddle.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The types it is registered for.
+    pub fn data_types(&self) -> &[DataType] {
+        &self.data_types
+    }
+
+    /// What its parameters are registered as.
+    pub fn kinds(&self) -> &'static [Kind] {
+        self.kinds
+    }
+
+    fn register(&self) {
+        let select = |pick: fn(&Kind) -> Option<i32>| -> Vec<i32> { self.kinds.iter().filter_map(pick).collect() };
+        let inputs = select(|kind| if let Kind::Input(number) = kind { Some(*number) } else { None });
+        let attributes = select(|kind| if let Kind::Attribute(number) = kind { Some(*number) } else { None });
+        let outputs = select(|kind| if let Kind::Output(number) = kind { Some(*number) } else { None });
+        let name = CString::new(self.name).expect("a kernel's name has no zero byte");
+        for &data_type in &self.data_types {
+            CURRENT.set(Some((self, data_type)));
+            // SAFETY: the arrays and strings live until the call returns, which copies what it keeps; the entry points have the
+            // signatures that Paddle calls them with, made from the same parameters as the lists of kinds.
+            unsafe {
+                (symbols().register_phi_kernel)(
+                    name.as_ptr(),
+                    crate::DEVICE_TYPE.as_ptr(),
+                    data_type.c_number(),
+                    ALL_LAYOUT,
+                    inputs.len(),
+                    inputs.as_ptr(),
+                    attributes.len(),
+                    attributes.as_ptr(),
+                    outputs.len(),
+                    outputs.as_ptr(),
+                    define,
+                    self.context_entry,
+                    self.variadic_entry,
+                );
+            }
+        }
+        CURRENT.set(None);
+    }
+}
+
+/// `PD_DataLayout::ALL_LAYOUT`.
+const ALL_LAYOUT: i32 = 0;
+
+thread_local! {
+    /// The row being registered: Paddle's callback carries no word of its caller.
+    static CURRENT: Cell<Option<(*const Row, DataType)>> = const { Cell::new(None) };
+}
+
+/// Paddle's callback before it inserts a kernel: the last chance to say what the lists of kinds cannot.
+unsafe extern "C-unwind" fn define(key: *mut PdKernelKey, kernel: *mut PdKernel) {
+    let Some((row, data_type)) = CURRENT.get() else { return };
+    // SAFETY: the row is borrowed by `register`, which is waiting for this call.
+    let row = unsafe { &*row };
+    if row.strided {
+        // SAFETY: this is that callback's key.
+        unsafe { strided::mark(key, data_type.0) };
+    }
+    for &(index, of_output) in &row.outputs {
+        // SAFETY: the kernel is the one being registered; the list is an array of pointers to the definitions of its outputs, ours to
+        // delete, and holds as many as were registered.
+        unsafe {
+            let definition = (symbols().kernel_get_args_def)(kernel, &mut 0);
+            let definitions = (symbols().kernel_args_def_get_output_arg_defs)(definition, &mut 0);
+            if let Some(&definition) = definitions.as_slice::<*mut c_void>().get(index) {
+                (symbols().tensor_arg_def_set_data_type)(definition, of_output.c_number(), &mut 0);
+            }
+            (symbols().delete_pointer_list)(definitions);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Paddle's tensors as kernels see them: inputs, and outputs that a kernel shapes and allocates.
+//!
+//! These are borrowed from Paddle for the duration of one kernel: a kernel must not keep them.
+
+use crate::abi::symbols::symbols;
+use crate::abi::tensor_layout::{self, RANK_OFFSET};
+use crate::abi::types::PdTensor;
+use crate::dtype::DataType;
+use crate::error::{Error, Result};
+use openmps_graph::view::{MAX_RANK, dense_strides};
+use openmps_graph::{DType, Shape, Strides, View};
+use std::ptr::NonNull;
+
+/// An input.
+#[derive(Clone, Copy)]
+pub struct Tensor(NonNull<PdTensor>);
+
+/// A result: allocate it with [`crate::Context::allocate`] before writing to it.
+#[derive(Clone, Copy)]
+pub struct Output(Tensor);
+
+impl Tensor {
+    /// # Safety
+    /// `raw` is null or a tensor that lives while the kernel runs.
+    #[inline]
+    pub(crate) unsafe fn new(raw: *const PdTensor) -> Option<Tensor> {
+        NonNull::new(raw.cast_mut()).map(Tensor)
+    }
+
+    #[inline]
+    pub(crate) fn raw(&self) -> *mut PdTensor {
+        self.0.as_ptr()
+    }
+
+    /// The type of its elements, as Paddle numbers it.
+    #[inline]
+    pub fn data_type(&self) -> DataType {
+        match tensor_layout::layout() {
+            // SAFETY: the layout was probed on a tensor of this library, and the tensor is alive.
+            Some(layout) => DataType(unsafe { self.field::<i32>(layout.dtype).read() }),
+            // SAFETY: the tensor is alive.
+            None => DataType::from_c(unsafe { (symbols().tensor_get_data_type)(self.raw(), &mut 0) }),
+        }
+    }
+
+    /// The type of its elements, or an error where device mps does not compute in it.
+    #[inline]
+    pub fn dtype(&self) -> Result<DType> {
+        self.data_type().dtype()
+    }
+
+    /// Its dimensions.
+    #[inline]
+    pub fn shape(&self) -> Shape {
+        let mut shape = Shape::new();
+        match tensor_layout::layout() {
+            // SAFETY: as in `data_type`.
+            Some(layout) => shape.extend(unsafe { self.numbers(layout.dims) }.iter().map(|&size| size.max(0) as usize)),
+            None => {
+                // SAFETY: the tensor is alive, and the dimensions asked for are those that it says it has.
+                let get = |index| unsafe { (symbols().tensor_get_dim)(self.raw(), index, &mut 0) };
+                // SAFETY: as above.
+                let rank = unsafe { (symbols().tensor_get_num_dims)(self.raw(), &mut 0) };
+                shape.extend((0..rank.clamp(0, MAX_RANK as i64) as usize).map(|index| get(index).max(0) as usize));
+            }
+        }
+        shape
+    }
+
+    /// Its strides, in elements.
+    #[inline]
+    pub fn strides(&self) -> Strides {
+        let mut strides = Strides::new();
+        match tensor_layout::layout() {
+            // SAFETY: as in `data_type`.
+            Some(layout) => {
+                strides.extend(unsafe { self.numbers(layout.strides) }.iter().map(|&stride| stride as isize))
+            }
+            None => {
+                // SAFETY: the tensor is alive, and the strides asked for are those that it says it has.
+                let get = |index| unsafe { (symbols().tensor_get_stride)(self.raw(), index, &mut 0) };
+                // SAFETY: as above.
+                let rank = unsafe { (symbols().tensor_get_num_strides)(self.raw(), &mut 0) };
+                strides.extend((0..rank.clamp(0, MAX_RANK as i64) as usize).map(|index| get(index) as isize));
+            }
+        }
+        strides
+    }
+
+    /// Address, type, shape and strides: what operators take.
+    #[inline]
+    pub fn view(&self) -> Result<View> {
+        self.view_of(self.dtype()?)
+    }
+
+    /// The same as integers of the same width, for kernels that only move bytes: serves every type. Numbers of 16 bytes get a last
+    /// dimension of two numbers of 8 bytes.
+    pub fn bytes_view(&self) -> Result<View> {
+        let (dtype, twice) = integer_of(self.data_type())?;
+        let mut view = self.view_of(dtype)?;
+        if twice {
+            double(&mut view)?;
+        }
+        Ok(view)
+    }
+
+    #[inline]
+    fn view_of(&self, dtype: DType) -> Result<View> {
+        let shape = self.shape();
+        let mut strides = self.strides();
+        if strides.len() != shape.len() {
+            strides = dense_strides(&shape);
+        }
+        let address = if shape.contains(&0) {
+            0
+        } else {
+            // SAFETY: the tensor is alive. Where it has no memory Paddle throws its own exception, which passes through the kernel.
+            unsafe { (symbols().tensor_get_data_pointer)(self.raw(), &mut 0) as usize }
+        };
+        Ok(View { address, dtype, shape, strides })
+    }
+
+    #[inline]
+    fn field<T>(&self, offset: usize) -> *const T {
+        // SAFETY: offsets come from the probed layout and lie within a tensor.
+        unsafe { self.raw().cast::<u8>().add(offset).cast() }
+    }
+
+    /// The numbers of the `DDim` at `offset`.
+    ///
+    /// # Safety
+    /// `offset` is one of the probed layout.
+    #[inline]
+    unsafe fn numbers(&self, offset: usize) -> &[i64] {
+        // SAFETY: the caller's promise: nine numbers and a rank, which is -1 while nothing is set.
+        unsafe {
+            let rank = self.field::<i32>(offset + RANK_OFFSET).read();
+            std::slice::from_raw_parts(self.field(offset), rank.clamp(0, tensor_layout::MAX_RANK as i32) as usize)
+        }
+    }
+}
+
+impl Output {
+    /// # Safety
+    /// As for [`Tensor::new`].
+    #[inline]
+    pub(crate) unsafe fn new(raw: *mut PdTensor) -> Option<Output> {
+        // SAFETY: the caller's promise.
+        unsafe { Tensor::new(raw) }.map(Output)
+    }
+
+    /// The tensor, to read its shape and type as Paddle's rules have set them.
+    #[inline]
+    pub fn tensor(&self) -> &Tensor {
+        &self.0
+    }
+
+    /// Its dimensions, as set by Paddle's rules or by [`Output::set_dims`].
+    #[inline]
+    pub fn shape(&self) -> Shape {
+        self.0.shape()
+    }
+
+    /// The element type that Paddle's rules have set.
+    #[inline]
+    pub fn data_type(&self) -> DataType {
+        self.0.data_type()
+    }
+
+    /// The element type that Paddle's rules have set, as openmps' type.
+    #[inline]
+    pub fn dtype(&self) -> Result<DType> {
+        self.0.dtype()
+    }
+
+    /// Sets the dimensions, and with them dense strides. Needed only where the shape depends on values.
+    pub fn set_dims(&self, dims: &[usize]) {
+        if self.0.shape().as_slice() == dims {
+            return self.make_dense();
+        }
+        let dims: arrayvec::ArrayVec<i64, MAX_RANK> = dims.iter().map(|&size| size as i64).collect();
+        // Paddle refuses to resize what is not dense.
+        self.make_dense();
+        // SAFETY: the tensor is alive and belongs to this kernel as its output; the array outlives the call.
+        unsafe { (symbols().tensor_set_dims)(self.0.raw(), dims.len() as i64, dims.as_ptr(), &mut 0) };
+        self.make_dense();
+    }
+
+    /// Sets the strides, in elements: for results that share memory with an input.
+    pub fn set_strides(&self, strides: &[isize]) {
+        let strides: arrayvec::ArrayVec<i64, MAX_RANK> = strides.iter().map(|&stride| stride as i64).collect();
+        // SAFETY: as in `set_dims`.
+        unsafe { (symbols().tensor_set_strides)(self.0.raw(), strides.len() as i64, strides.as_ptr(), &mut 0) };
+    }
+
+    /// Sets the strides of a dense tensor, where they are not already.
+    #[inline]
+    pub fn make_dense(&self) {
+        let dense = dense_strides(&self.0.shape());
+        if self.0.strides() != dense {
+            self.set_strides(&dense);
+        }
+    }
+
+    /// Makes the output a view of the memory that it has: dimensions, strides in elements, offset in bytes.
+    pub fn set_view(&self, dims: &[usize], strides: &[isize], offset: i64) {
+        self.set_dims(dims);
+        self.set_strides(strides);
+        // SAFETY: the tensor is alive and belongs to this kernel as its output.
+        unsafe { (symbols().tensor_set_offset)(self.0.raw(), offset, &mut 0) };
+    }
+
+    /// Makes the output share the memory of `source`, dimensions and strides included.
+    pub fn share(&self, source: &Tensor) {
+        // SAFETY: both tensors are alive.
+        unsafe { (symbols().tensor_share_data_with)(self.0.raw(), source.raw(), &mut 0) };
+    }
+
+    /// Allocates memory for a dense result of this type.
+    ///
+    /// # Safety
+    /// `context` is the live device context of the running kernel.
+    #[inline]
+    pub(crate) unsafe fn allocate(
+        &self,
+        context: *const crate::abi::types::PdDeviceContext,
+        data_type: DataType,
+    ) -> *mut u8 {
+        self.make_dense();
+        // SAFETY: the caller's promise. When memory is out Paddle throws, and the exception passes through the kernel.
+        unsafe {
+            (symbols().device_context_allocate_tensor)(context, self.0.raw(), 0, data_type.c_number(), &mut 0).cast()
+        }
+    }
+
+    /// The view of a dense tensor at `address`.
+    #[inline]
+    pub(crate) fn dense_view(&self, address: usize, dtype: DType) -> View {
+        let shape = self.0.shape();
+        let strides = dense_strides(&shape);
+        View { address, dtype, shape, strides }
+    }
+}
+
+/// The integer type as wide as `data_type`, and whether two of them make one element.
+pub(crate) fn integer_of(data_type: DataType) -> Result<(DType, bool)> {
+    Ok(match data_type.size() {
+        1 => (DType::U8, false),
+        2 => (DType::I16, false),
+        4 => (DType::I32, false),
+        8 => (DType::I64, false),
+        16 => (DType::I64, true),
+        _ => return Err(Error::ElementType(data_type)),
+    })
+}
+
+/// Turns elements of 16 bytes into pairs of elements of 8 bytes.
+pub(crate) fn double(view: &mut View) -> Result<()> {
+    view.strides.iter_mut().for_each(|stride| *stride *= 2);
+    view.shape
+        .try_push(2)
+        .and_then(|()| view.strides.try_push(1).map_err(|_| arrayvec::CapacityError::new(0)))
+        .map_err(|_| Error::Graph(openmps_graph::Error::Rank(view.shape.len() + 1)))
+}

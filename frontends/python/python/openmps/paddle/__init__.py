@@ -1,0 +1,28 @@
+"""What openmps adds to PaddlePaddle in Python.
+
+:func:`install` runs once, when ``import paddle`` has ended. The device itself, its memory and its kernels are the plug-in's and need
+none of this.
+"""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["install"]
+
+
+def install(paddle) -> None:
+    """Gives the module ``paddle`` the attributes of device ``mps``; a second call changes nothing."""
+    if getattr(paddle, "mps", None) is not None:
+        return
+    from openmps.paddle import amp, creation, inference, mps
+
+    paddle.mps = mps
+    sys.modules["paddle.mps"] = mps
+    paddle.is_compiled_with_mps = mps.is_compiled_with_mps
+    paddle.MPSPlace = mps.MPSPlace
+    paddle.device.is_compiled_with_mps = mps.is_compiled_with_mps
+    creation.install(paddle)
+    if mps.is_available():
+        amp.install(paddle)
+        inference.install(paddle)

@@ -1,0 +1,36 @@
+"""Random numbers: the generator of each device."""
+
+from __future__ import annotations
+
+import os
+
+from paddle.base import core
+
+from openmps.paddle.devices import MPSPlace, device_count, index_of
+
+
+def _generator(index: int):
+    return core.default_custom_device_generator(MPSPlace(index))
+
+
+def manual_seed(seed: int) -> None:
+    """Seeds the generator of every device of type mps."""
+    for index in range(device_count()):
+        _generator(index).manual_seed(int(seed))
+
+
+def seed() -> int:
+    """Seeds the generators with a number from the system, and returns it."""
+    value = int.from_bytes(os.urandom(8), "little") >> 1
+    manual_seed(value)
+    return value
+
+
+def get_rng_state(device=None):
+    """The state of a device's generator, for :func:`set_rng_state`."""
+    return _generator(index_of(device)).get_state()
+
+
+def set_rng_state(new_state, device=None) -> None:
+    """Sets the state of a device's generator to one that :func:`get_rng_state` gave."""
+    _generator(index_of(device)).set_state(new_state)
