@@ -12,7 +12,6 @@ mod transpose;
 mod window;
 mod winograd;
 
-pub(crate) use pointwise::Product;
 pub use shape::Convolution;
 pub use transpose::{TransposedConvolution, backward_filter, transposed};
 

@@ -1,0 +1,133 @@
+//! Resizing planes: nearest element, or the weighted mean of the four around a point.
+
+use super::lanes::{Lanes, at_level};
+use super::pooling::Pooled;
+use super::{Shared, scratch};
+use crate::Error;
+use crate::threads::parallel_for;
+
+/// Where an output row or column reads: `(1 - weight) * input[low] + weight * input[high]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tap {
+    /// The element at or before the point.
+    pub low: usize,
+    /// The element after it.
+    pub high: usize,
+    /// The share of `high`.
+    pub weight: f32,
+}
+
+/// Copies for every plane of `input` (planes, height, width) the elements at `rows` x `columns`.
+pub fn nearest<T: Copy + Send + Sync>(
+    planes: usize,
+    [height, width]: [usize; 2],
+    rows: &[usize],
+    columns: &[usize],
+    input: &[T],
+    output: &mut [T],
+) -> Result<(), Error> {
+    let size = rows.len() * columns.len();
+    check(planes * height * width, planes * size, input.len(), output.len())?;
+    if rows.iter().any(|&y| y >= height) || columns.iter().any(|&x| x >= width) {
+        return Err(Error::Invalid(format!("nearest: a place lies outside {height} x {width}")));
+    }
+    // Every column once, twice, four times...: the usual case, which needs no table.
+    let times = columns.len().checked_div(width).unwrap_or(0);
+    let repeated = times >= 1 && columns.len() == times * width && columns.iter().enumerate().all(|(i, &x)| x == i / times);
+    let output = Shared::new(output);
+    parallel_for(planes, size / 4 + 20, |from, to| {
+        for plane in from..to {
+            let source = &input[plane * height * width..][..height * width];
+            // SAFETY: this task alone writes this plane.
+            let out = unsafe { output.part(plane * size, size) };
+            for (i, &y) in rows.iter().enumerate() {
+                let (before, line) = out.split_at_mut(i * columns.len());
+                let line = &mut line[..columns.len()];
+                if i > 0 && rows[i - 1] == y {
+                    line.copy_from_slice(&before[(i - 1) * columns.len()..]);
+                    continue;
+                }
+                let row = &source[y * width..][..width];
+                match (repeated, times) {
+                    (true, 1) => line.copy_from_slice(row),
+                    (true, 2) if size_of::<T>() == 4 => {
+                        let (from, to) = (row.as_ptr().cast::<f32>(), line.as_mut_ptr().cast::<f32>());
+                        // SAFETY: the row has `width` elements of four bytes, the line twice as many; they are only moved.
+                        unsafe { at_level!(double(from: *const f32, to: *mut f32, width: usize)) }
+                    }
+                    (true, _) => line.chunks_exact_mut(times).zip(row).for_each(|(to, &value)| to.fill(value)),
+                    _ => line.iter_mut().zip(columns).for_each(|(to, &x)| *to = row[x]),
+                }
+            }
+        }
+    });
+    Ok(())
+}
+
+fn check(input: usize, output: usize, got_input: usize, got_output: usize) -> Result<(), Error> {
+    if (input, output) == (got_input, got_output) {
+        return Ok(());
+    }
+    let got = (got_input, got_output);
+    Err(Error::Invalid(format!("interpolation: input and output have {got:?} elements, expected {:?}", (input, output))))
+}
+
+#[inline(always)]
+unsafe fn double<V: Lanes>(from: *const f32, to: *mut f32, count: usize) {
+    let mut x = 0;
+    // SAFETY: the caller vouches for `count` elements and for twice as many.
+    unsafe {
+        while x + V::N <= count {
+            let value = V::load(from.add(x));
+            V::store_by_2([value, value], to.add(2 * x));
+            x += V::N;
+        }
+        while x < count {
+            *to.add(2 * x) = *from.add(x);
+            *to.add(2 * x + 1) = *from.add(x);
+            x += 1;
+        }
+    }
+}
+
+/// Mixes for every plane of `input` (planes, height, width) the four elements around each point of `rows` x `columns`.
+pub fn bilinear<T>(
+    planes: usize,
+    [height, width]: [usize; 2],
+    rows: &[Tap],
+    columns: &[Tap],
+    input: &[T],
+    output: &mut [T],
+) -> Result<(), Error>
+where
+    T: Pooled,
+    T::Sum: From<f32> + std::ops::Mul<Output = T::Sum> + std::ops::Add<Output = T::Sum>,
+{
+    let size = rows.len() * columns.len();
+    check(planes * height * width, planes * size, input.len(), output.len())?;
+    if rows.iter().any(|t| t.low.max(t.high) >= height) || columns.iter().any(|t| t.low.max(t.high) >= width) {
+        return Err(Error::Invalid(format!("bilinear: a place lies outside {height} x {width}")));
+    }
+    let output = Shared::new(output);
+    parallel_for(planes, size + 20, |from, to| {
+        scratch::with(width, |line: &mut [T::Sum]| {
+            for plane in from..to {
+                let source = &input[plane * height * width..][..height * width];
+                // SAFETY: this task alone writes this plane.
+                let out = unsafe { output.part(plane * size, size) };
+                for (row, out) in rows.iter().zip(out.chunks_exact_mut(columns.len().max(1))) {
+                    let (low, high) = (&source[row.low * width..][..width], &source[row.high * width..][..width]);
+                    let (a, b) = (T::Sum::from(1.0 - row.weight), T::Sum::from(row.weight));
+                    for ((mixed, low), high) in line.iter_mut().zip(low).zip(high) {
+                        *mixed = low.widen() * a + high.widen() * b;
+                    }
+                    for (column, out) in columns.iter().zip(out) {
+                        let (a, b) = (T::Sum::from(1.0 - column.weight), T::Sum::from(column.weight));
+                        *out = T::narrow(line[column.low] * a + line[column.high] * b);
+                    }
+                }
+            }
+        });
+    });
+    Ok(())
+}

@@ -1,0 +1,241 @@
+//! Matrix products of any strides, batched: `out = alpha * left * right + beta * out`.
+//!
+//! float32 and float64 go through the crate `gemm`; half precision is widened to float32 and rounded once at the end; integers
+//! wrap.
+
+mod integer;
+
+use super::scratch;
+use crate::Error;
+use crate::threads::parallel_for;
+use half::{bf16, f16};
+use openmps_tile::DType;
+
+/// The sizes and strides of one product. Strides are in elements: from row to row, and from column to column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MatrixProduct {
+    /// Rows of `left` and `out`.
+    pub rows: usize,
+    /// Columns of `left` and rows of `right`.
+    pub depth: usize,
+    /// Columns of `right` and `out`.
+    pub columns: usize,
+    /// Strides of the left matrix.
+    pub left: [isize; 2],
+    /// Strides of the right matrix.
+    pub right: [isize; 2],
+    /// Strides of the result.
+    pub out: [isize; 2],
+    /// The factor of the product.
+    pub alpha: f64,
+    /// The factor of what `out` holds; 0 ignores it, even NaN.
+    pub beta: f64,
+}
+
+impl MatrixProduct {
+    /// The product of dense row-major matrices.
+    pub fn dense(rows: usize, depth: usize, columns: usize) -> MatrixProduct {
+        let stride = |columns: usize| [columns as isize, 1];
+        let (left, right, out) = (stride(depth), stride(columns), stride(columns));
+        MatrixProduct { rows, depth, columns, left, right, out, alpha: 1.0, beta: 0.0 }
+    }
+
+    /// All batches as one product of more rows, where they share the right matrix and follow each other evenly.
+    fn folded(&self, batches: &[[isize; 3]]) -> Option<MatrixProduct> {
+        let rows = self.rows as isize;
+        let follows = batches.iter().enumerate().all(|(i, at)| {
+            let skipped = i as isize * rows;
+            at[0] == batches[0][0] + skipped * self.left[0]
+                && at[1] == batches[0][1]
+                && at[2] == batches[0][2] + skipped * self.out[0]
+        });
+        (batches.len() > 1 && follows).then(|| MatrixProduct { rows: self.rows * batches.len(), ..*self })
+    }
+}
+
+/// The addresses of the three matrices' element (0, 0) in batch 0; a batch's offsets (left, right, out, in elements) are added.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrices {
+    /// The left matrix.
+    pub left: usize,
+    /// The right matrix.
+    pub right: usize,
+    /// The result.
+    pub out: usize,
+}
+
+/// Computes `product` for every batch on elements of `dtype`.
+///
+/// # Safety
+/// For every batch, all elements that the sizes and strides name are readable (of `left`, `right`) or writable (of `out`), and
+/// results of different elements and batches do not overlap each other or the operands.
+pub unsafe fn matmul(
+    product: &MatrixProduct,
+    dtype: DType,
+    at: Matrices,
+    batches: &[[isize; 3]],
+) -> Result<(), Error> {
+    if product.rows == 0 || product.columns == 0 || batches.is_empty() {
+        return Ok(());
+    }
+    let folded = product.folded(batches);
+    let (product, batches) = folded.as_ref().map_or((product, batches), |folded| (folded, &batches[..1]));
+    // SAFETY: each branch reads and writes the elements that the caller vouches for, as the type that `dtype` names.
+    unsafe {
+        match dtype {
+            DType::F32 => float::<f32>(product, at, batches),
+            DType::F64 => float::<f64>(product, at, batches),
+            DType::F16 => widened::<f16>(product, at, batches, f16::to_f32, f16::from_f32),
+            DType::BF16 => widened::<bf16>(product, at, batches, bf16::to_f32, bf16::from_f32),
+            DType::U8 => integer::run::<u8>(product, at, batches),
+            DType::I8 => integer::run::<i8>(product, at, batches),
+            DType::I16 => integer::run::<i16>(product, at, batches),
+            DType::I32 => integer::run::<i32>(product, at, batches),
+            DType::I64 => integer::run::<i64>(product, at, batches),
+            DType::Bool => {
+                let by = "the matrix product";
+                return Err(Error::Unsupported { kernel: "matmul".into(), what: dtype.name().into(), by });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Multiplications of one batch that are worth a second thread.
+const WORTH_SPLITTING: usize = 300_000;
+
+/// # Safety
+/// As [`matmul`], for elements of type `T`.
+unsafe fn float<T: Float>(product: &MatrixProduct, at: Matrices, batches: &[[isize; 3]]) {
+    let size = product.rows * product.columns * product.depth;
+    let threads = crate::threads::count();
+    // Many batches are dealt out whole; few large ones are split inside.
+    if size <= WORTH_SPLITTING || batches.len() >= 4 * threads && size <= 20 * WORTH_SPLITTING {
+        parallel_for(batches.len(), size / 30 + 200, |from, to| {
+            // SAFETY: the caller's promise, batch by batch.
+            batches[from..to].iter().for_each(|&batch| unsafe { one::<T>(product, at, batch, 1) });
+        });
+    } else {
+        // SAFETY: the caller's promise, batch by batch.
+        batches.iter().for_each(|&batch| unsafe { one::<T>(product, at, batch, threads) });
+    }
+}
+
+/// # Safety
+/// As [`matmul`], for one batch of elements of type `T`.
+unsafe fn one<T: Float>(product: &MatrixProduct, at: Matrices, [left, right, out]: [isize; 3], threads: usize) {
+    let parallelism = if threads > 1 { gemm::Parallelism::Rayon(threads) } else { gemm::Parallelism::None };
+    // SAFETY: the caller's promise.
+    unsafe {
+        gemm::gemm(
+            product.rows,
+            product.columns,
+            product.depth,
+            (at.out as *mut T).offset(out),
+            product.out[1],
+            product.out[0],
+            product.beta != 0.0,
+            (at.left as *const T).offset(left),
+            product.left[1],
+            product.left[0],
+            (at.right as *const T).offset(right),
+            product.right[1],
+            product.right[0],
+            T::of(product.beta),
+            T::of(product.alpha),
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}
+
+/// The types that `gemm` multiplies.
+trait Float: Copy + Send + Sync + 'static {
+    fn of(value: f64) -> Self;
+}
+
+impl Float for f32 {
+    fn of(value: f64) -> f32 {
+        value as f32
+    }
+}
+
+impl Float for f64 {
+    fn of(value: f64) -> f64 {
+        value
+    }
+}
+
+/// Widens both operands to dense float32, multiplies, and rounds.
+///
+/// # Safety
+/// As [`matmul`], for elements of type `T`.
+unsafe fn widened<T: Copy + Send + Sync>(
+    product: &MatrixProduct,
+    at: Matrices,
+    batches: &[[isize; 3]],
+    widen: fn(T) -> f32,
+    narrow: fn(f32) -> T,
+) {
+    let (rows, depth, columns) = (product.rows, product.depth, product.columns);
+    let dense = MatrixProduct { alpha: product.alpha, ..MatrixProduct::dense(rows, depth, columns) };
+    for &[left, right, out] in batches {
+        scratch::with((rows + columns) * depth + rows * columns, |memory: &mut [f32]| {
+            let (a, rest) = memory.split_at_mut(rows * depth);
+            let (b, c) = rest.split_at_mut(depth * columns);
+            // SAFETY: the caller vouches for both operands' elements.
+            unsafe {
+                gather((at.left as *const T).offset(left) as usize, product.left, (rows, depth), widen, a);
+                gather((at.right as *const T).offset(right) as usize, product.right, (depth, columns), widen, b);
+            }
+            let own = Matrices { left: a.as_ptr() as usize, right: b.as_ptr() as usize, out: c.as_mut_ptr() as usize };
+            // SAFETY: three dense matrices in scratch memory.
+            unsafe { float::<f32>(&dense, own, &[[0; 3]]) };
+            let to = (at.out as *mut T).wrapping_offset(out) as usize;
+            let c = &*c;
+            parallel_for(rows, columns, |from, until| {
+                for i in from..until {
+                    for j in 0..columns {
+                        let offset = i as isize * product.out[0] + j as isize * product.out[1];
+                        // SAFETY: an element of the result, written by this task alone.
+                        unsafe {
+                            let to = (to as *mut T).offset(offset);
+                            let mut value = c[i * columns + j];
+                            if product.beta != 0.0 {
+                                value += product.beta as f32 * widen(*to);
+                            }
+                            *to = narrow(value);
+                        }
+                    }
+                }
+            });
+        });
+    }
+}
+
+/// # Safety
+/// `from` is the address of a readable matrix of these strides and sizes.
+unsafe fn gather<T: Copy>(
+    from: usize,
+    [row, column]: [isize; 2],
+    (rows, columns): (usize, usize),
+    widen: fn(T) -> f32,
+    to: &mut [f32],
+) {
+    let to = super::Shared::new(to);
+    parallel_for(rows, columns, |begin, end| {
+        for i in begin..end {
+            // SAFETY: row i of the dense copy, written by this task alone.
+            let line = unsafe { to.part(i * columns, columns) };
+            for (j, value) in line.iter_mut().enumerate() {
+                // SAFETY: the caller's promise.
+                *value = widen(unsafe { *(from as *const T).offset(i as isize * row + j as isize * column) });
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! Every type, stride and size against sums in float64.
+
+use super::*;
+
+fn value(i: usize) -> f64 {
+    ((i * 7919 + 13) % 23) as f64 / 4.0 - 2.5
+}
+
+fn check_f32(rows: usize, depth: usize, columns: usize, layout: usize, alpha: f64, beta: f64, batch: usize) {
+    let strides = |rows: usize, columns: usize, kind: usize| match kind {
+        0 => [columns as isize, 1],
+        1 => [1, rows as isize],
+        _ => [3 * columns as isize + 5, 3],
+    };
+    let product = MatrixProduct {
+        left: strides(rows, depth, layout % 3),
+        right: strides(depth, columns, layout / 3 % 3),
+        out: strides(rows, columns, layout / 9 % 3),
+        alpha,
+        beta,
+        ..MatrixProduct::dense(rows, depth, columns)
+    };
+    let len = |rows: usize, columns: usize| (3 * columns + 6) * (rows + 1) + 9;
+    let a: Vec<f32> = (0..len(rows, depth) * batch).map(|i| value(i) as f32).collect();
+    let b: Vec<f32> = (0..len(depth, columns)).map(|i| value(i + 5) as f32).collect();
+    let mut c: Vec<f32> = (0..len(rows, columns) * batch).map(|i| value(i + 9) as f32).collect();
+    let before = c.clone();
+    let batches: Vec<[isize; 3]> =
+        (0..batch).map(|i| [(i * len(rows, depth)) as isize, 0, (i * len(rows, columns)) as isize]).collect();
+    let at = Matrices { left: a.as_ptr() as usize, right: b.as_ptr() as usize, out: c.as_mut_ptr() as usize };
+    // SAFETY: the vectors are long enough for every stride.
+    unsafe { matmul(&product, DType::F32, at, &batches).unwrap() };
+    for [x, y, z] in batches {
+        for i in 0..rows as isize {
+            for j in 0..columns as isize {
+                let sum: f64 = (0..depth as isize)
+                    .map(|k| {
+                        let left = a[(x + i * product.left[0] + k * product.left[1]) as usize];
+                        let right = b[(y + k * product.right[0] + j * product.right[1]) as usize];
+                        f64::from(left) * f64::from(right)
+                    })
+                    .sum();
+                let o = (z + i * product.out[0] + j * product.out[1]) as usize;
+                let want = alpha * sum + beta * f64::from(before[o]);
+                let error = (f64::from(c[o]) - want).abs();
+                assert!(error <= 2e-5 * (1.0 + depth as f64), "{product:?} at {i},{j}: {} for {want}", c[o]);
+            }
+        }
+    }
+}
+
+#[test]
+fn sizes_and_layouts() {
+    for layout in 0..27 {
+        for (rows, depth, columns) in
+            [(1, 1, 1), (1, 40, 33), (17, 31, 1), (2, 0, 3), (7, 13, 17), (40, 15, 40), (19, 900, 35), (100, 50, 130)]
+        {
+            check_f32(rows, depth, columns, layout, 1.0, 0.0, 1);
+            check_f32(rows, depth, columns, layout, 0.5, 2.0, 3);
+        }
+    }
+    check_f32(6, 20, 512, 0, 1.0, 1.0, 50);
+}
+
+#[test]
+fn other_types() {
+    let (rows, depth, columns) = (9, 21, 18);
+    let product = MatrixProduct::dense(rows, depth, columns);
+    let want: Vec<f64> = (0..rows * columns)
+        .map(|o| (0..depth).map(|k| value(o / columns * depth + k) * value(k * columns + o % columns)).sum())
+        .collect();
+    fn of<T: Copy>(product: &MatrixProduct, dtype: DType, to: impl Fn(f64) -> T, from: impl Fn(T) -> f64) -> Vec<f64> {
+        let a: Vec<T> = (0..product.rows * product.depth).map(|i| to(value(i))).collect();
+        let b: Vec<T> = (0..product.depth * product.columns).map(|i| to(value(i))).collect();
+        let mut c: Vec<T> = vec![to(f64::NAN); product.rows * product.columns];
+        let at = Matrices { left: a.as_ptr() as usize, right: b.as_ptr() as usize, out: c.as_mut_ptr() as usize };
+        // SAFETY: dense matrices.
+        unsafe { matmul(product, dtype, at, &[[0; 3]]).unwrap() };
+        c.into_iter().map(from).collect()
+    }
+    assert_eq!(of::<f64>(&product, DType::F64, |x| x, |x| x), want);
+    let rounded: Vec<f64> = want.iter().map(|&x| f16::from_f64(x).to_f64()).collect();
+    assert_eq!(of(&product, DType::F16, f16::from_f64, f16::to_f64), rounded);
+    let rounded: Vec<f64> = want.iter().map(|&x| bf16::from_f64(x).to_f64()).collect();
+    assert_eq!(of(&product, DType::BF16, bf16::from_f64, bf16::to_f64), rounded);
+    let whole: Vec<f64> = (0..rows * columns)
+        .map(|o| (0..depth).map(|k| value(o / columns * depth + k).trunc() * value(k * columns + o % columns).trunc()).sum())
+        .collect();
+    assert_eq!(of::<i64>(&product, DType::I64, |x| x as i64, |x| x as f64), whole);
+    assert_eq!(of::<i32>(&product, DType::I32, |x| x as i32, f64::from), whole);
+    assert_eq!(of::<i16>(&product, DType::I16, |x| x as i16, f64::from), whole);
+}

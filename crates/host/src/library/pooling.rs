@@ -1,0 +1,320 @@
+//! Two-dimensional pooling of planes: largest element (with its place, if wanted) or average.
+
+use super::lanes::{Lanes, at_level};
+use super::{Shared, scratch};
+use crate::Error;
+use crate::threads::parallel_for;
+use half::{bf16, f16};
+
+/// What a window is reduced to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolingKind {
+    /// The largest element; NaN if there is one.
+    Max,
+    /// The sum divided by the number of elements inside the input.
+    Average,
+    /// The sum divided by the number of elements of the window inside the padded input.
+    AverageWithPadding,
+}
+
+/// The windows of one axis: output i reduces the elements from `begin` to `end`, of `size` with padding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolingWindow {
+    /// The first element.
+    pub begin: usize,
+    /// One past the last element.
+    pub end: usize,
+    /// How many elements there are when padding counts.
+    pub size: usize,
+}
+
+/// The windows of an axis with a kernel: `kernel` elements every `stride`, the input padded by `padding` on both ends.
+pub fn strided_windows(
+    input: usize,
+    output: usize,
+    kernel: usize,
+    stride: usize,
+    padding: [usize; 2],
+) -> Vec<PoolingWindow> {
+    (0..output)
+        .map(|i| {
+            let last = (i * stride + kernel).min(input + padding[0] + padding[1]);
+            let begin = (i * stride).saturating_sub(padding[0]).min(input);
+            let end = last.saturating_sub(padding[0]).clamp(begin, input);
+            PoolingWindow { begin, end, size: last.saturating_sub(i * stride) }
+        })
+        .collect()
+}
+
+/// The windows that cut an axis into `output` parts of nearly equal size, which may overlap by one element.
+pub fn adaptive_windows(input: usize, output: usize) -> Vec<PoolingWindow> {
+    (0..output)
+        .map(|i| {
+            let (begin, end) = (i * input / output, ((i + 1) * input).div_ceil(output));
+            PoolingWindow { begin, end, size: end - begin }
+        })
+        .collect()
+}
+
+/// An element type that can be pooled; sums are made in `Sum`.
+pub trait Pooled: Copy + Send + Sync {
+    /// The type of sums.
+    type Sum: Copy + PartialOrd + std::ops::AddAssign + std::ops::Div<Output = Self::Sum> + From<u16>;
+    /// The smallest finite number, the result of an empty window.
+    const LOWEST: Self::Sum;
+    /// The element as a sum.
+    fn widen(self) -> Self::Sum;
+    /// A sum rounded to an element.
+    fn narrow(sum: Self::Sum) -> Self;
+    /// A number of elements as a sum.
+    fn count(count: usize) -> Self::Sum;
+}
+
+macro_rules! pooled {
+    ($($type:ty, $sum:ty, $lowest:expr, $widen:expr, $narrow:expr;)*) => {$(
+        impl Pooled for $type {
+            type Sum = $sum;
+            const LOWEST: $sum = $lowest;
+            #[inline(always)]
+            fn widen(self) -> $sum {
+                $widen(self)
+            }
+            #[inline(always)]
+            fn narrow(sum: $sum) -> Self {
+                $narrow(sum)
+            }
+            #[inline(always)]
+            fn count(count: usize) -> $sum {
+                count as $sum
+            }
+        }
+    )*};
+}
+
+pooled! {
+    f32, f32, f32::MIN, |x| x, |x| x;
+    f64, f64, f64::MIN, |x| x, |x| x;
+    f16, f32, -65504.0, f16::to_f32, f16::from_f32;
+    bf16, f32, -3.389_531_4e38, bf16::to_f32, bf16::from_f32;
+}
+
+/// Reduces every plane of `input` (planes, height, width) to `output` (planes, rows.len(), columns.len()). `places` receives, for
+/// the largest elements, their index in the plane.
+#[allow(clippy::too_many_arguments)]
+pub fn pool<T: Pooled>(
+    kind: PoolingKind,
+    planes: usize,
+    [height, width]: [usize; 2],
+    rows: &[PoolingWindow],
+    columns: &[PoolingWindow],
+    input: &[T],
+    output: &mut [T],
+    places: Option<&mut [i32]>,
+) -> Result<(), Error> {
+    let lens = (planes * height * width, planes * rows.len() * columns.len());
+    let inside = rows.iter().all(|w| w.end <= height) && columns.iter().all(|w| w.end <= width);
+    if (input.len(), output.len()) != lens || places.as_ref().is_some_and(|p| p.len() != lens.1) || !inside {
+        let lens = (input.len(), output.len(), lens);
+        return Err(Error::Invalid(format!("pooling: input and output have {lens:?} elements or windows leave the input")));
+    }
+    let (out_height, out_width) = (rows.len(), columns.len());
+    let output = Shared::new(output);
+    let places = places.map(Shared::new);
+    let work: usize = rows.iter().map(|w| w.end - w.begin).sum::<usize>() * width;
+    parallel_for(planes, work / 4 + out_height * out_width * 2 + 20, |from, to| {
+        scratch::with(width, |line: &mut [T::Sum]| {
+            for index in from..to {
+                let plane = &input[index * height * width..][..height * width];
+                // SAFETY: this task alone writes this plane.
+                let out = unsafe { output.part(index * out_height * out_width, out_height * out_width) };
+                if let Some(places) = places {
+                    // SAFETY: as above.
+                    let places = unsafe { places.part(index * out_height * out_width, out_height * out_width) };
+                    largest(plane, width, rows, columns, out, places);
+                    continue;
+                }
+                for (row, out) in rows.iter().zip(out.chunks_exact_mut(out_width.max(1))) {
+                    reduce_rows(kind, plane, width, row, line);
+                    for (column, out) in columns.iter().zip(out) {
+                        *out = T::narrow(finish::<T>(kind, row, column, &line[column.begin..column.end]));
+                    }
+                }
+            }
+        });
+    });
+    Ok(())
+}
+
+/// Reduces the rows of a window to one, column by column.
+fn reduce_rows<T: Pooled>(kind: PoolingKind, plane: &[T], width: usize, row: &PoolingWindow, line: &mut [T::Sum]) {
+    line.fill(if kind == PoolingKind::Max { T::LOWEST } else { T::Sum::from(0) });
+    for source in plane[row.begin * width..row.end * width].chunks_exact(width.max(1)) {
+        if kind == PoolingKind::Max {
+            line.iter_mut().zip(source).for_each(|(most, value)| *most = larger::<T>(*most, value.widen()));
+        } else {
+            line.iter_mut().zip(source).for_each(|(sum, value)| *sum += value.widen());
+        }
+    }
+}
+
+#[inline(always)]
+#[allow(clippy::eq_op)]
+fn larger<T: Pooled>(most: T::Sum, value: T::Sum) -> T::Sum {
+    // A value that differs from itself is NaN, which stays.
+    if value > most || value != value { value } else { most }
+}
+
+#[inline(always)]
+fn finish<T: Pooled>(kind: PoolingKind, row: &PoolingWindow, column: &PoolingWindow, line: &[T::Sum]) -> T::Sum {
+    if kind == PoolingKind::Max {
+        let all = row.begin < row.end;
+        return if all { line.iter().fold(T::LOWEST, |most, &value| larger::<T>(most, value)) } else { T::LOWEST };
+    }
+    let count = match kind {
+        PoolingKind::AverageWithPadding => row.size * column.size,
+        _ => (row.end - row.begin) * (column.end - column.begin),
+    };
+    if count == 0 {
+        return T::Sum::from(0);
+    }
+    // Four running sums let long windows (global pooling) overlap their additions, and round less.
+    let mut sums = [T::Sum::from(0); 4];
+    let chunks = line.chunks_exact(4);
+    for &value in chunks.remainder() {
+        sums[0] += value;
+    }
+    for chunk in chunks {
+        for (sum, &value) in sums.iter_mut().zip(chunk) {
+            *sum += value;
+        }
+    }
+    let [mut sum, b, mut c, d] = sums;
+    sum += b;
+    c += d;
+    sum += c;
+    sum / T::count(count)
+}
+
+/// The largest element of every window and its index in the plane; of equal ones the first.
+fn largest<T: Pooled>(
+    plane: &[T],
+    width: usize,
+    rows: &[PoolingWindow],
+    columns: &[PoolingWindow],
+    out: &mut [T],
+    places: &mut [i32],
+) {
+    for (y, row) in rows.iter().enumerate() {
+        for (x, column) in columns.iter().enumerate() {
+            let (mut most, mut place) = (T::LOWEST, -1);
+            for i in row.begin..row.end {
+                for j in column.begin..column.end {
+                    let value = plane[i * width + j].widen();
+                    let next = larger::<T>(most, value);
+                    if place < 0 || next.partial_cmp(&most) != Some(std::cmp::Ordering::Equal) && !is_nan(most) {
+                        place = (i * width + j) as i32;
+                    }
+                    most = next;
+                }
+            }
+            out[y * columns.len() + x] = T::narrow(most);
+            places[y * columns.len() + x] = place;
+        }
+    }
+}
+
+#[allow(clippy::eq_op)]
+fn is_nan<S: PartialOrd + Copy>(value: S) -> bool {
+    value != value
+}
+
+/// The average of every plane of `len` elements: what [`pool`] gives for one window, several times faster.
+pub fn global_average(len: usize, input: &[f32], output: &mut [f32]) -> Result<(), Error> {
+    if len == 0 || input.len() != len * output.len() {
+        let lens = (input.len(), output.len());
+        return Err(Error::Invalid(format!("global average: input and output have {lens:?} elements, planes {len}")));
+    }
+    let planes = output.len();
+    let output = Shared::new(output);
+    parallel_for(planes, len / 10 + 10, |from, to| {
+        for plane in from..to {
+            let values = &input[plane * len..][..len];
+            let mut sum = 0.0f32;
+            let to = &mut sum;
+            // SAFETY: the body reads the slice only; this task alone writes this element.
+            unsafe {
+                at_level!(sum_body(values: &[f32], to: &mut f32));
+                *output.at(plane) = sum / len as f32;
+            }
+        }
+    });
+    Ok(())
+}
+
+#[inline(always)]
+unsafe fn sum_body<V: Lanes>(values: &[f32], to: &mut f32) {
+    let mut chunks = values.chunks_exact(4 * V::N);
+    // SAFETY: each chunk has four vectors; `lanes` has room for the widest.
+    unsafe {
+        let mut sums = [V::splat(0.0); 4];
+        for chunk in &mut chunks {
+            for j in 0..4 {
+                sums[j] = sums[j].add(V::load(chunk.as_ptr().add(j * V::N)));
+            }
+        }
+        let mut lanes = [0.0f32; 16];
+        sums[0].add(sums[1]).add(sums[2].add(sums[3])).store(lanes.as_mut_ptr());
+        *to = lanes.iter().take(V::N).sum::<f32>() + chunks.remainder().iter().sum::<f32>();
+    }
+}
+
+/// The gradient of [`pool`] with respect to its input. `places` are those of the largest elements; without them every window spreads
+/// its average's gradient evenly.
+#[allow(clippy::too_many_arguments)]
+pub fn pool_backward<T: Pooled>(
+    kind: PoolingKind,
+    planes: usize,
+    [height, width]: [usize; 2],
+    rows: &[PoolingWindow],
+    columns: &[PoolingWindow],
+    upstream: &[T],
+    places: Option<&[i32]>,
+    gradient: &mut [T],
+) -> Result<(), Error> {
+    let lens = (planes * rows.len() * columns.len(), planes * height * width);
+    if (upstream.len(), gradient.len()) != lens || places.is_some_and(|p| p.len() != lens.0) {
+        let lens = (upstream.len(), gradient.len(), lens);
+        return Err(Error::Invalid(format!("pooling gradient: upstream and gradient have {lens:?} elements")));
+    }
+    let size = rows.len() * columns.len();
+    let gradient = Shared::new(gradient);
+    parallel_for(planes, height * width + 4 * size, |from, to| {
+        scratch::with(height * width, |sums: &mut [T::Sum]| {
+            for index in from..to {
+                sums.fill(T::Sum::from(0));
+                for (i, up) in upstream[index * size..][..size].iter().enumerate() {
+                    if let Some(places) = places {
+                        let place = places[index * size + i];
+                        if let Some(sum) = usize::try_from(place).ok().and_then(|place| sums.get_mut(place)) {
+                            *sum += up.widen();
+                        }
+                        continue;
+                    }
+                    let (row, column) = (&rows[i / columns.len()], &columns[i % columns.len()]);
+                    let count = match kind {
+                        PoolingKind::AverageWithPadding => row.size * column.size,
+                        _ => (row.end - row.begin) * (column.end - column.begin),
+                    };
+                    let share = up.widen() / T::count(count.max(1));
+                    for y in row.begin..row.end {
+                        sums[y * width + column.begin..y * width + column.end].iter_mut().for_each(|s| *s += share);
+                    }
+                }
+                // SAFETY: this task alone writes this plane.
+                let out = unsafe { gradient.part(index * height * width, height * width) };
+                out.iter_mut().zip(&*sums).for_each(|(to, &sum)| *to = T::narrow(sum));
+            }
+        });
+    });
+    Ok(())
+}
