@@ -2,6 +2,7 @@
 
 pub mod entry;
 pub mod error;
+pub mod layout;
 pub mod operator;
 pub mod operators;
 pub mod reference;

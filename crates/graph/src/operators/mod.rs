@@ -1,6 +1,70 @@
 //! Every operator: one file each, or one table for a family whose members are a single expression.
 
+pub mod arg_reduce;
+pub mod concat;
+pub mod copy;
+pub mod expand;
+pub mod flip;
+pub mod full;
+pub mod gather;
+pub mod nonzero;
+pub mod pad;
+pub mod random;
+pub mod repeat_gradient;
+pub mod roll;
+pub mod scan;
+pub mod scatter;
+pub mod sequence;
+pub mod slice;
+pub mod sort;
+pub mod transpose;
+pub mod triangle;
+
 use crate::entry::Entry;
 
 /// The list of operators, by family. Tests, benches and documents iterate over it.
-pub static ENTRIES: &[&[&Entry]] = &[];
+pub static ENTRIES: &[&[&Entry]] = &[MOVEMENT];
+
+/// Operators that move or choose elements.
+pub static MOVEMENT: &[&Entry] = &[
+    &full::ENTRY,
+    &copy::ENTRY,
+    &transpose::ENTRY,
+    &slice::SLICE,
+    &slice::SET_SLICE,
+    &slice::SLICE_GRADIENT,
+    &concat::CONCAT,
+    &concat::STACK,
+    &concat::SPLIT,
+    &concat::UNSTACK,
+    &expand::EXPAND,
+    &expand::TILE,
+    &repeat_gradient::ENTRY,
+    &pad::PAD,
+    &pad::PAD_GRADIENT,
+    &flip::ENTRY,
+    &roll::ENTRY,
+    &gather::GATHER,
+    &gather::EMBEDDING,
+    &gather::GATHER_ND,
+    &gather::TAKE_ALONG_AXIS,
+    &scatter::SCATTER,
+    &scatter::SCATTER_ND_ADD,
+    &scatter::INDEX_ADD,
+    &scatter::PUT_ALONG_AXIS,
+    &scatter::EMBEDDING_GRADIENT,
+    &sort::SORT,
+    &sort::TOP_K,
+    &sort::KTH_VALUE,
+    &scan::SUM,
+    &scan::PRODUCT,
+    &scan::PRODUCT_GRADIENT,
+    &arg_reduce::ARG_MAX,
+    &arg_reduce::ARG_MIN,
+    &triangle::TRIL,
+    &triangle::TRIU,
+    &sequence::ARANGE,
+    &sequence::LINSPACE,
+    &sequence::EYE,
+    &sequence::ONE_HOT,
+];

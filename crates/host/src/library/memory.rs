@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 
 /// The most dimensions that a data movement kernel takes.
-pub const MAX_RANK: usize = 16;
+pub const MAX_RANK: usize = 20;
 
 /// A tensor's memory without its dimensions: the address of element (0, 0, ...) and the strides in elements.
 #[derive(Clone, Copy, Debug)]

@@ -13,6 +13,7 @@ pub mod scatter;
 pub mod sequence;
 pub mod sort;
 pub mod total;
+pub mod total;
 pub mod triangle;
 mod normal_law;
 pub mod convolution;

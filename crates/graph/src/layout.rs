@@ -1,0 +1,227 @@
+//! What operators on layouts share: axes, views of views, dense copies of strided inputs, calls of the host's library.
+
+use crate::error::{Error, Result};
+use crate::operator::{Meta, Operator};
+use crate::view::{Shape, Strides, View, dense_strides};
+use openmps_host::library::copy;
+use openmps_host::library::memory::Memory;
+use openmps_host::library::sort::Lines;
+use openmps_runtime::Queue;
+use openmps_tile::DType;
+
+/// A number that keeps all 64 bits of an integer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum Number {
+    Int(i64),
+    Float(f64),
+}
+
+impl Number {
+    /// As float64.
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Number::Int(value) => value as f64,
+            Number::Float(value) => value,
+        }
+    }
+
+    /// As an integer, truncated.
+    pub fn to_i64(self) -> i64 {
+        match self {
+            Number::Int(value) => value,
+            Number::Float(value) => value as i64,
+        }
+    }
+
+    /// The element of this type as it lies in memory; the bytes after its size are zero.
+    pub fn element(self, dtype: DType) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        let mut put = |value: &[u8]| bytes[..value.len()].copy_from_slice(value);
+        match dtype {
+            DType::Bool => put(&[u8::from(self.to_f64() != 0.0)]),
+            DType::U8 => put(&(self.to_i64() as u8).to_ne_bytes()),
+            DType::I8 => put(&(self.to_i64() as i8).to_ne_bytes()),
+            DType::I16 => put(&(self.to_i64() as i16).to_ne_bytes()),
+            DType::I32 => put(&(self.to_i64() as i32).to_ne_bytes()),
+            DType::I64 => put(&self.to_i64().to_ne_bytes()),
+            DType::F16 => put(&half::f16::from_f64(self.to_f64()).to_ne_bytes()),
+            DType::BF16 => put(&half::bf16::from_f64(self.to_f64()).to_ne_bytes()),
+            DType::F32 => put(&(self.to_f64() as f32).to_ne_bytes()),
+            DType::F64 => put(&self.to_f64().to_ne_bytes()),
+        }
+        bytes
+    }
+}
+
+/// An axis counted from the end when it is negative, checked against the rank.
+pub fn axis_of(operator: &'static str, axis: i64, rank: usize) -> Result<usize> {
+    let bound = rank as i64;
+    if (-bound..bound).contains(&axis) {
+        return Ok(if axis < 0 { axis + bound } else { axis } as usize);
+    }
+    let expected = format!("-{rank} to {} for rank {rank}", bound - 1);
+    Err(Error::Attribute { operator, attribute: "axis", got: axis.to_string(), expected })
+}
+
+/// Refuses a number of inputs that is not `expected`.
+pub(crate) fn expect_inputs(operator: &'static str, inputs: &[Meta], expected: usize) -> Result<()> {
+    if inputs.len() == expected {
+        return Ok(());
+    }
+    let got = inputs.len().to_string();
+    Err(Error::Attribute { operator, attribute: "number of inputs", got, expected: expected.to_string() })
+}
+
+/// Refuses a shape that is not `expected`.
+pub(crate) fn expect_shape(
+    operator: &'static str,
+    what: &'static str,
+    got: &[usize],
+    expected: &[usize],
+) -> Result<()> {
+    if got == expected {
+        return Ok(());
+    }
+    Err(Error::Shape { operator, what, got: got.iter().copied().collect(), expected: format!("{expected:?}") })
+}
+
+/// Refuses an element type that is not `expected`.
+pub(crate) fn expect_dtype(operator: &'static str, what: &'static str, got: DType, expected: &[DType]) -> Result<()> {
+    if expected.contains(&got) {
+        return Ok(());
+    }
+    let names: Vec<&str> = expected.iter().map(|dtype| dtype.name()).collect();
+    Err(Error::DType { operator, what, got, expected: names.join(" or ") })
+}
+
+/// Checks the views of a call against the operator's rule; outputs must be as inferred.
+pub(crate) fn check(operator: &dyn Operator, inputs: &[View], outputs: &[View]) -> Result<()> {
+    let meta = |view: &View| Meta { dtype: view.dtype, shape: view.shape.clone() };
+    let inputs: arrayvec::ArrayVec<Meta, 4> = inputs.iter().take(4).map(meta).collect();
+    check_outputs(operator.name(), &operator.infer(&inputs)?, outputs)
+}
+
+/// As [`check`] for an operator of any number of inputs.
+pub(crate) fn check_many(operator: &dyn Operator, inputs: &[View], outputs: &[View]) -> Result<()> {
+    let metas: Vec<Meta> = inputs.iter().map(|view| Meta { dtype: view.dtype, shape: view.shape.clone() }).collect();
+    check_outputs(operator.name(), &operator.infer(&metas)?, outputs)
+}
+
+fn check_outputs(operator: &'static str, expected: &[Meta], outputs: &[View]) -> Result<()> {
+    if expected.len() != outputs.len() {
+        let (got, expected) = (outputs.len().to_string(), expected.len().to_string());
+        return Err(Error::Attribute { operator, attribute: "number of outputs", got, expected });
+    }
+    for (meta, view) in expected.iter().zip(outputs) {
+        expect_shape(operator, "output", &view.shape, &meta.shape)?;
+        expect_dtype(operator, "output", view.dtype, &[meta.dtype])?;
+    }
+    Ok(())
+}
+
+/// Refuses an output that is not dense, for kernels that write dense memory only.
+pub(crate) fn expect_dense(operator: &'static str, view: &View) -> Result<()> {
+    if view.is_dense() {
+        return Ok(());
+    }
+    let got = format!("{:?}", view.strides);
+    Err(Error::Attribute { operator, attribute: "output's strides", got, expected: "dense".to_owned() })
+}
+
+/// Calls the device's library.
+pub(crate) fn call(
+    queue: &Queue,
+    operator: &'static str,
+    work: impl FnOnce() -> std::result::Result<(), openmps_host::Error>,
+) -> Result<()> {
+    queue.library(operator, work).map_err(|source| Error::Device { operator, source })
+}
+
+/// Copies between two views of one shape and element size.
+pub(crate) fn copy_view(from: &View, to: &View) {
+    debug_assert_eq!(from.shape, to.shape);
+    let (to, dims, size) = (Memory::new(to.address, &to.strides), &to.shape, to.dtype.size());
+    // SAFETY: views name live memory of their shape and strides; `run`'s callers keep it so and pass distinct outputs.
+    unsafe { copy::copy(size, dims, to, Memory::new(from.address, &from.strides)) }
+}
+
+/// Sets every element of a view.
+pub(crate) fn fill_view(to: &View, value: Number) {
+    let element = value.element(to.dtype);
+    let memory = Memory::new(to.address, &to.strides);
+    // SAFETY: a view names live memory; the element has at least the type's size.
+    unsafe { copy::fill(to.dtype.size(), &to.shape, memory, element.as_ptr() as usize) }
+}
+
+/// A dense form of an input: the input itself, or a copy that lives as long as this.
+pub(crate) struct Dense {
+    /// Where the elements are.
+    pub address: usize,
+    _copy: Option<Vec<u64>>,
+}
+
+impl Dense {
+    /// The input itself where it is dense.
+    pub fn of(view: &View) -> Dense {
+        if view.is_dense() || view.is_empty() {
+            return Dense { address: view.address, _copy: None };
+        }
+        // In words, so that every element type is aligned.
+        let copy = vec![0_u64; (view.len() * view.dtype.size()).div_ceil(8)];
+        let address = copy.as_ptr() as usize;
+        let strides = dense_strides(&view.shape);
+        copy_view(view, &View { address, dtype: view.dtype, shape: view.shape.clone(), strides });
+        Dense { address, _copy: Some(copy) }
+    }
+}
+
+/// A dense shape seen as lines along an axis.
+pub(crate) fn lines(shape: &[usize], axis: usize) -> Lines {
+    let product = |dims: &[usize]| dims.iter().product();
+    Lines { outer: product(&shape[..axis]), size: shape[axis], inner: product(&shape[axis + 1..]) }
+}
+
+impl View {
+    /// Every `step`-th element of one axis, `count` of them from `start` on.
+    pub fn narrowed(&self, axis: usize, start: usize, step: isize, count: usize) -> View {
+        let mut view = self.clone();
+        let skip = start as isize * self.strides[axis] * self.dtype.size() as isize;
+        view.address = self.address.wrapping_add_signed(skip);
+        view.shape[axis] = count;
+        view.strides[axis] = self.strides[axis] * step;
+        view
+    }
+
+    /// The dimensions in another order.
+    pub fn permuted(&self, axes: &[usize]) -> View {
+        let mut view = self.clone();
+        view.shape = axes.iter().map(|&axis| self.shape[axis]).collect();
+        view.strides = axes.iter().map(|&axis| self.strides[axis]).collect();
+        view
+    }
+
+    /// Without one axis of size 1.
+    pub fn without_axis(&self, axis: usize) -> View {
+        let mut view = self.clone();
+        view.shape.remove(axis);
+        view.strides.remove(axis);
+        view
+    }
+
+    /// Repeated along missing dimensions and those of size 1; `None` where the shapes do not fit.
+    pub fn broadcast_to(&self, dims: &[usize]) -> Option<View> {
+        let missing = dims.len().checked_sub(self.rank())?;
+        let mut strides = Strides::new();
+        for (d, &size) in dims.iter().enumerate() {
+            let own = d.checked_sub(missing).map_or(1, |d| self.shape[d]);
+            match own {
+                _ if own == size && d >= missing => strides.push(self.strides[d - missing]),
+                1 => strides.push(0),
+                _ => return None,
+            }
+        }
+        let shape: Shape = dims.iter().copied().collect();
+        Some(View { address: self.address, dtype: self.dtype, shape, strides })
+    }
+}

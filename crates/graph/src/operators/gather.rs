@@ -1,0 +1,309 @@
+//! Reading by index: gather (index_select), embedding, gather_nd, take_along_axis.
+
+use crate::entry::{Case, Entry, Input, Values};
+use crate::error::{Error, Result};
+use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs};
+use crate::operator::{Meta, Operator};
+use crate::reference::Array;
+use crate::view::{View, shape_of};
+use openmps_host::library::gather::{self, Along, Indices, Rows};
+use openmps_runtime::Queue;
+use openmps_tile::DType::{self, I32, I64};
+use openmps_tile::dtype;
+
+/// Slices of the first input along an axis, one for each index in the second: gather, index_select.
+#[derive(Clone, Copy, Debug)]
+pub struct Gather {
+    /// Which axis the indices are of. It is replaced by the dimensions of the index tensor.
+    pub axis: i64,
+}
+
+/// Rows of a table (second input), one for each index in the first.
+#[derive(Clone, Copy, Debug)]
+pub struct Embedding {
+    /// The index whose rows are zeros.
+    pub padding: Option<i64>,
+}
+
+/// Slices of the first input, one for each tuple of indices along the last axis of the second.
+#[derive(Clone, Copy, Debug)]
+pub struct GatherNd;
+
+/// One element for each index: `out[.., p, ..] = x[.., index[.., p, ..], ..]`.
+#[derive(Clone, Copy, Debug)]
+pub struct TakeAlongAxis {
+    /// Which axis the indices are of.
+    pub axis: i64,
+}
+
+pub(super) fn expect_indices(operator: &'static str, meta: &Meta) -> Result<()> {
+    expect_dtype(operator, "index", meta.dtype, &[I32, I64])
+}
+
+/// The index tensor in dense form. It borrows the tensor or the copy: keep `dense` while it is used.
+pub(super) fn indices<'a>(dense: &'a Dense, view: &View) -> Indices<'a> {
+    // SAFETY: a dense index tensor of that many elements; `expect_indices` has passed its type.
+    unsafe { Indices::at(dense.address, view.len(), view.dtype == I64) }
+}
+
+pub(super) fn rows(view: &View, axis: usize) -> Rows {
+    let lines = crate::layout::lines(&view.shape, axis);
+    Rows { outer: lines.outer, size: lines.size, row: lines.inner * view.dtype.size() }
+}
+
+/// A reference's index, counted from the end when negative.
+pub(super) fn wrap(index: f64, size: usize) -> usize {
+    (if index < 0.0 { index + size as f64 } else { index }) as usize
+}
+
+impl Operator for Gather {
+    fn name(&self) -> &'static str {
+        "gather"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 2)?;
+        expect_indices(self.name(), &inputs[1])?;
+        let x = &inputs[0].shape;
+        let axis = axis_of(self.name(), self.axis, x.len())?;
+        let dims = [&x[..axis], &inputs[1].shape, &x[axis + 1..]].concat();
+        Ok(vec![Meta { dtype: inputs[0].dtype, shape: shape_of(&dims)? }])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        expect_dense(self.name(), &outputs[0])?;
+        let axis = axis_of(self.name(), self.axis, inputs[0].rank())?;
+        call(queue, self.name(), || {
+            let (x, index) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
+            // SAFETY: dense tensors of the checked shapes.
+            unsafe {
+                gather::gather(x.address, outputs[0].address, rows(&inputs[0], axis), indices(&index, &inputs[1]))
+            }
+        })
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let (x, index) = (&inputs[0], &inputs[1]);
+        let axis = axis_of(self.name(), self.axis, x.shape.len()).expect("checked by infer");
+        let rank = index.shape.len();
+        let dims = [&x.shape[..axis], &index.shape, &x.shape[axis + 1..]].concat();
+        vec![Array::from_fn(&dims, x.dtype, |at| {
+            let chosen = wrap(index.at(&at[axis..axis + rank]), x.shape[axis]);
+            x.at(&[&at[..axis], &[chosen], &at[axis + rank..]].concat())
+        })]
+    }
+}
+
+impl Operator for Embedding {
+    fn name(&self) -> &'static str {
+        "embedding"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 2)?;
+        expect_indices(self.name(), &inputs[0])?;
+        if inputs[1].shape.len() != 2 {
+            let expected = "two dimensions".to_owned();
+            return Err(Error::Shape { operator: self.name(), what: "table", got: inputs[1].shape.clone(), expected });
+        }
+        let dims = [&inputs[0].shape[..], &inputs[1].shape[1..]].concat();
+        Ok(vec![Meta { dtype: inputs[1].dtype, shape: shape_of(&dims)? }])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        expect_dense(self.name(), &outputs[0])?;
+        call(queue, self.name(), || {
+            let (index, table) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
+            let Rows { size, row, .. } = rows(&inputs[1], 0);
+            let indices = indices(&index, &inputs[0]);
+            // SAFETY: dense tensors of the checked shapes.
+            unsafe { gather::embedding(table.address, outputs[0].address, (size, row), indices, self.padding) }
+        })
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let (index, table) = (&inputs[0], &inputs[1]);
+        let dims = [&index.shape[..], &table.shape[1..]].concat();
+        vec![Array::from_fn(&dims, table.dtype, |at| {
+            let (last, leading) = at.split_last().expect("one dimension at least");
+            let chosen = index.at(leading);
+            let padded = self.padding == Some(chosen as i64);
+            if padded { 0.0 } else { table.at(&[wrap(chosen, table.shape[0]), *last]) }
+        })]
+    }
+}
+
+/// The shape of [`GatherNd`]'s result, and how many axes a tuple names.
+pub(super) fn gather_nd_shape(operator: &'static str, x: &Meta, index: &Meta) -> Result<(Vec<usize>, usize)> {
+    expect_indices(operator, index)?;
+    match index.shape.split_last() {
+        Some((&width, leading)) if width <= x.shape.len() => Ok(([leading, &x.shape[width..]].concat(), width)),
+        _ => {
+            let expected = format!("a last dimension of at most {}", x.shape.len());
+            Err(Error::Shape { operator, what: "index", got: index.shape.clone(), expected })
+        }
+    }
+}
+
+/// The row numbers that the tuples name.
+pub(super) fn numbers(
+    dims: &[usize],
+    index: &Dense,
+    view: &View,
+) -> std::result::Result<Vec<usize>, openmps_host::Error> {
+    if dims.is_empty() {
+        return Ok(vec![0; view.shape[..view.rank() - 1].iter().product()]);
+    }
+    gather::tuples(dims, indices(index, view))
+}
+
+impl Operator for GatherNd {
+    fn name(&self) -> &'static str {
+        "gather_nd"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 2)?;
+        let (dims, _) = gather_nd_shape(self.name(), &inputs[0], &inputs[1])?;
+        Ok(vec![Meta { dtype: inputs[0].dtype, shape: shape_of(&dims)? }])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        expect_dense(self.name(), &outputs[0])?;
+        let width = inputs[1].shape[inputs[1].rank() - 1];
+        call(queue, self.name(), || {
+            let (x, index) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
+            let numbers = numbers(&inputs[0].shape[..width], &index, &inputs[1])?;
+            let row = inputs[0].shape[width..].iter().product::<usize>() * inputs[0].dtype.size();
+            // SAFETY: the numbers are of rows of `x`; the output holds one row for each.
+            unsafe { gather::gather_numbered(x.address, outputs[0].address, row, &numbers) };
+            Ok(())
+        })
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let (x, index) = (&inputs[0], &inputs[1]);
+        let (&width, leading) = index.shape.split_last().expect("checked by infer");
+        let dims = [leading, &x.shape[width..]].concat();
+        vec![Array::from_fn(&dims, x.dtype, |at| {
+            let (tuple, rest) = at.split_at(leading.len());
+            let named = |d| wrap(index.at(&[tuple, &[d]].concat()), x.shape[d]);
+            let chosen: Vec<usize> = (0..width).map(named).collect();
+            x.at(&[&chosen, rest].concat())
+        })]
+    }
+}
+
+impl Operator for TakeAlongAxis {
+    fn name(&self) -> &'static str {
+        "take_along_axis"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 2)?;
+        expect_indices(self.name(), &inputs[1])?;
+        axis_of(self.name(), self.axis, inputs[0].shape.len())?;
+        Ok(vec![Meta { dtype: inputs[0].dtype, shape: inputs[1].shape.clone() }])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        expect_dense(self.name(), &outputs[0])?;
+        let axis = axis_of(self.name(), self.axis, inputs[0].rank())?;
+        call(queue, self.name(), || {
+            let (x, index) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
+            let along = Along::new(&inputs[0].shape, &inputs[1].shape, axis, indices(&index, &inputs[1]))?;
+            // SAFETY: dense tensors of the shapes given to `along`.
+            unsafe { along.take(inputs[0].dtype.size(), x.address, outputs[0].address) };
+            Ok(())
+        })
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let (x, index) = (&inputs[0], &inputs[1]);
+        let axis = axis_of(self.name(), self.axis, x.shape.len()).expect("checked by infer");
+        vec![Array::from_fn(&index.shape, x.dtype, |at| {
+            let mut from = at.to_vec();
+            from[axis] = wrap(index.at(at), x.shape[axis]);
+            x.at(&from)
+        })]
+    }
+}
+
+/// An index input with these values, repeated.
+pub(super) fn index(dims: &[usize], dtype: DType, values: &[i64]) -> Input {
+    Input::of(dims, Values::Given(values.iter().map(|&value| value as f64).collect())).typed(dtype)
+}
+
+/// For the list of operators.
+pub static GATHER: Entry = Entry {
+    name: "gather",
+    summary: "Slices along an axis, one for each index.",
+    dtypes: dtype::ALL,
+    cases: || {
+        let case = |axis, dims: &[usize], index: Input| Case::new(Gather { axis }, vec![Input::new(dims), index]);
+        vec![
+            case(0, &[5], index(&[7], I64, &[0, 4, -1, 2])),
+            case(0, &[5, 3], index(&[], I32, &[3])),
+            case(1, &[3, 5, 4], index(&[6], I32, &[4, -5, 0])),
+            case(-1, &[3, 5, 4], index(&[2, 3], I64, &[3, 1])),
+            case(0, &[5, 3], index(&[0], I64, &[0])),
+        ]
+    },
+    tolerance: 0.0,
+};
+
+/// For the list of operators.
+pub static EMBEDDING: Entry = Entry {
+    name: "embedding",
+    summary: "Rows of a table, one for each index, with zeros for a padding index.",
+    dtypes: dtype::FLOATS,
+    cases: || {
+        let case =
+            |padding, index: Input, table: &[usize]| Case::new(Embedding { padding }, vec![index, Input::new(table)]);
+        vec![
+            case(None, index(&[2, 3], I64, &[0, 6, 3]), &[7, 5]),
+            case(Some(3), index(&[2, 3], I32, &[0, 6, 3]), &[7, 16]),
+            case(None, index(&[0], I64, &[0]), &[7, 1]),
+        ]
+    },
+    tolerance: 0.0,
+};
+
+/// For the list of operators.
+pub static GATHER_ND: Entry = Entry {
+    name: "gather_nd",
+    summary: "Slices, one for each tuple of indices.",
+    dtypes: dtype::ALL,
+    cases: || {
+        let case = |dims: &[usize], index: Input| Case::new(GatherNd, vec![Input::new(dims), index]);
+        vec![
+            case(&[4, 5, 3], index(&[6, 2], I64, &[0, 4, -1, 2, 3, 0])),
+            case(&[4, 5, 3], index(&[2, 2, 3], I32, &[0, 4, 1, 3, 2, -3])),
+            case(&[4, 5], index(&[3, 1], I64, &[2])),
+            case(&[4, 5], index(&[2, 0], I64, &[])),
+        ]
+    },
+    tolerance: 0.0,
+};
+
+/// For the list of operators.
+pub static TAKE_ALONG_AXIS: Entry = Entry {
+    name: "take_along_axis",
+    summary: "One element for each index, along an axis.",
+    dtypes: dtype::ALL,
+    cases: || {
+        let case =
+            |axis, dims: &[usize], index: Input| Case::new(TakeAlongAxis { axis }, vec![Input::new(dims), index]);
+        vec![
+            case(0, &[5], index(&[3], I64, &[4, -5])),
+            case(1, &[3, 5], index(&[3, 7], I32, &[0, 4, 2, -1])),
+            case(-2, &[3, 5, 4], index(&[2, 3, 4], I64, &[1, 4, 0, 2, 3])),
+            case(0, &[3, 5, 4], index(&[9, 2, 3], I64, &[1, 0, 2])),
+        ]
+    },
+    tolerance: 0.0,
+};

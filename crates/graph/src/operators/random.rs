@@ -1,0 +1,251 @@
+//! Random tensors and dropout. The numbers depend on the source alone; they have statistical tests instead of a reference.
+
+use crate::error::{Error, Result};
+use crate::layout::{Dense, Number, call, check, copy_view, expect_dense, expect_inputs, fill_view};
+use crate::operator::{Meta, Operator};
+use crate::reference::Array;
+use crate::view::{Shape, View};
+use openmps_host::by_type;
+use openmps_host::library::memory::{Element, slice, slice_mut};
+use openmps_host::library::random as library;
+pub use openmps_host::library::random::Source;
+use openmps_runtime::Queue;
+use openmps_tile::DType;
+
+/// How the numbers are distributed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum Law {
+    /// Evenly in [low, high).
+    Uniform { low: f64, high: f64 },
+    /// Normally.
+    Normal { mean: f64, deviation: f64 },
+    /// Normally, but only between `low` and `high` deviations from the mean.
+    TruncatedNormal { mean: f64, deviation: f64, low: f64, high: f64 },
+    /// Integers in [low, high).
+    Integers { low: i64, high: i64 },
+    /// Times between events of this rate.
+    Exponential { rate: f64 },
+    /// 0, 1, ... in random order.
+    Permutation,
+}
+
+/// A tensor of random numbers.
+#[derive(Clone, Debug)]
+pub struct Random {
+    /// The distribution.
+    pub law: Law,
+    /// Where the numbers come from.
+    pub source: Source,
+    /// The result's dimensions.
+    pub dims: Shape,
+    /// The result's element type.
+    pub dtype: DType,
+}
+
+/// Ones with the probabilities given by the input, zeros otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Bernoulli {
+    /// Where the numbers come from.
+    pub source: Source,
+}
+
+/// Zeroes elements at random; outputs: the result, and the mask of kept elements as uint8.
+#[derive(Clone, Copy, Debug)]
+pub struct Dropout {
+    /// The probability of zero.
+    pub probability: f64,
+    /// Whether kept elements are divided by their probability.
+    pub upscale: bool,
+    /// Where the numbers come from.
+    pub source: Source,
+}
+
+/// The first input times the mask in the second times a scale: the gradient of [`Dropout`].
+#[derive(Clone, Copy, Debug)]
+pub struct ApplyMask {
+    /// The factor of kept elements.
+    pub scale: f64,
+}
+
+/// Random operators have no reference to compare with.
+fn no_reference(operator: &'static str) -> Vec<Array> {
+    unreachable!("{operator} is random and not in the list that references are used for")
+}
+
+impl Operator for Random {
+    fn name(&self) -> &'static str {
+        match self.law {
+            Law::Uniform { .. } => "uniform",
+            Law::Normal { .. } => "normal",
+            Law::TruncatedNormal { .. } => "truncated_normal",
+            Law::Integers { .. } => "random_integers",
+            Law::Exponential { .. } => "exponential",
+            Law::Permutation => "permutation",
+        }
+    }
+
+    fn infer(&self, _: &[Meta]) -> Result<Vec<Meta>> {
+        if let Law::Integers { low, high } = self.law
+            && low >= high
+        {
+            let (got, expected) = (high.to_string(), format!("more than low, which is {low}"));
+            return Err(Error::Attribute { operator: self.name(), attribute: "high", got, expected });
+        }
+        Ok(vec![Meta { dtype: self.dtype, shape: self.dims.clone() }])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        expect_dense(self.name(), &outputs[0])?;
+        let (out, len) = (outputs[0].address, outputs[0].len());
+        call(queue, self.name(), || {
+            // SAFETY: a dense output of this many elements.
+            by_type!(self.dtype, T => unsafe { fill::<T>(self.law, out, len, self.source) });
+            Ok(())
+        })
+    }
+
+    fn reference(&self, _: &[Array]) -> Vec<Array> {
+        no_reference(self.name())
+    }
+}
+
+/// # Safety
+/// `len` elements of `T` at `out` must be writable.
+unsafe fn fill<T: Element>(law: Law, out: usize, len: usize, source: Source) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        match law {
+            Law::Uniform { low, high } => library::uniform::<T>(out, len, source, low, high),
+            Law::Normal { mean, deviation } => library::normal::<T>(out, len, source, mean, deviation),
+            Law::TruncatedNormal { mean, deviation, low, high } => {
+                library::truncated_normal::<T>(out, len, source, (mean, deviation), (low, high))
+            }
+            Law::Integers { low, high } => library::integers::<T>(out, len, source, low, high),
+            Law::Exponential { rate } => library::exponential::<T>(out, len, source, rate),
+            Law::Permutation => library::permutation::<T>(out, len, source),
+        }
+    }
+}
+
+impl Operator for Bernoulli {
+    fn name(&self) -> &'static str {
+        "bernoulli"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 1)?;
+        Ok(inputs.to_vec())
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        expect_dense(self.name(), &outputs[0])?;
+        call(queue, self.name(), || {
+            let chances = Dense::of(&inputs[0]);
+            // SAFETY: dense tensors of one shape.
+            by_type!(inputs[0].dtype, T => unsafe {
+                library::bernoulli::<T>(outputs[0].address, chances.address, outputs[0].len(), self.source)
+            });
+            Ok(())
+        })
+    }
+
+    fn reference(&self, _: &[Array]) -> Vec<Array> {
+        no_reference(self.name())
+    }
+}
+
+impl Operator for Dropout {
+    fn name(&self) -> &'static str {
+        "dropout"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 1)?;
+        if !(0.0..=1.0).contains(&self.probability) {
+            let (got, expected) = (self.probability.to_string(), "0 to 1".to_owned());
+            return Err(Error::Attribute { operator: self.name(), attribute: "probability", got, expected });
+        }
+        Ok(vec![inputs[0].clone(), Meta { dtype: DType::U8, shape: inputs[0].shape.clone() }])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        outputs.iter().try_for_each(|output| expect_dense(self.name(), output))?;
+        let keep = 1.0 - self.probability;
+        let scale = if self.upscale && keep > 0.0 { 1.0 / keep } else { 1.0 };
+        let (mask, len) = (outputs[1].address, outputs[1].len());
+        call(queue, self.name(), || {
+            // SAFETY: a dense mask of this many bytes.
+            unsafe { library::keep_mask(mask, len, self.source, self.probability) };
+            let x = Dense::of(&inputs[0]);
+            by_type!(inputs[0].dtype, T => apply_mask::<T>(x.address, mask, outputs[0].address, len, scale));
+            Ok(())
+        })
+    }
+
+    fn reference(&self, _: &[Array]) -> Vec<Array> {
+        no_reference(self.name())
+    }
+}
+
+impl Operator for ApplyMask {
+    fn name(&self) -> &'static str {
+        "apply_mask"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 2)?;
+        crate::layout::expect_shape(self.name(), "mask", &inputs[1].shape, &inputs[0].shape)?;
+        crate::layout::expect_dtype(self.name(), "mask", inputs[1].dtype, &[DType::U8, DType::Bool])?;
+        Ok(vec![inputs[0].clone()])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        expect_dense(self.name(), &outputs[0])?;
+        let (out, len) = (outputs[0].address, outputs[0].len());
+        call(queue, self.name(), || {
+            let (x, mask) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
+            by_type!(inputs[0].dtype, T => apply_mask::<T>(x.address, mask.address, out, len, self.scale));
+            Ok(())
+        })
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let pairs = inputs[0].data.iter().zip(&inputs[1].data);
+        let data = pairs.map(|(&x, &keep)| if keep != 0.0 { x * self.scale } else { 0.0 }).collect();
+        vec![Array::new(&inputs[0].shape, data, inputs[0].dtype)]
+    }
+}
+
+/// `out = mask ? x * scale : 0`; a dropped NaN is zero too.
+fn apply_mask<T: Element>(x: usize, mask: usize, out: usize, len: usize, scale: f64) {
+    openmps_host::parallel_for(len, 1, |begin, end| {
+        let (bytes, len) = (begin * size_of::<T>(), end - begin);
+        // SAFETY: three dense tensors of one shape, as `run` has checked; no other thread writes these elements.
+        let (x, mask, out) =
+            unsafe { (slice::<T>(x + bytes, len), slice::<u8>(mask + begin, len), slice_mut::<T>(out + bytes, len)) };
+        for ((out, &x), &keep) in out.iter_mut().zip(x).zip(mask) {
+            *out = if keep != 0 { T::from_f64(x.to_f64() * scale) } else { T::ZERO };
+        }
+    });
+}
+
+/// Dropout at inference: the input, times the probability of keeping where training did not scale up.
+pub fn dropout_inference(queue: &Queue, x: &View, out: &View, probability: f64, upscale: bool) -> Result<()> {
+    call(queue, "dropout", || {
+        match (upscale, probability) {
+            (true, _) => copy_view(x, out),
+            (false, 1.0) => fill_view(out, Number::Int(0)),
+            (false, _) => {
+                let (dense, mask) = (Dense::of(x), vec![1_u8; x.len()]);
+                let mask = mask.as_ptr() as usize;
+                by_type!(x.dtype, T => apply_mask::<T>(dense.address, mask, out.address, x.len(), 1.0 - probability));
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,129 @@
+//! Sums over what was repeated: the gradients of expand and tile.
+
+use crate::entry::{Case, Entry, Input};
+use crate::error::{Error, Result};
+use crate::layout::{Dense, call, check, expect_dense, expect_inputs};
+use crate::operator::{Meta, Operator};
+use crate::reference::{Array, for_each_index};
+use crate::view::{Shape, View, dense_strides};
+use openmps_host::by_type;
+use openmps_host::library::{sort::Lines, total::total};
+use openmps_runtime::Queue;
+use openmps_tile::dtype;
+
+/// The sum over every copy of each element: the gradient of repeating a tensor of dimensions `dims`, whether along
+/// dimensions of size 1 or whole. The input's dimensions are multiples of `dims`, which get leading ones.
+#[derive(Clone, Debug)]
+pub struct RepeatGradient {
+    /// The dimensions before the repetition.
+    pub dims: Shape,
+}
+
+impl RepeatGradient {
+    /// The gradient's dimensions cut into (copies, size) pairs; `None` where they are no multiples.
+    fn pairs(&self, repeated: &[usize]) -> Option<Vec<(usize, usize)>> {
+        let missing = repeated.len().checked_sub(self.dims.len())?;
+        let pair = |(d, &size): (usize, &usize)| {
+            let own = d.checked_sub(missing).map_or(1, |d| self.dims[d]);
+            match (size, own) {
+                (0, own) => Some((0, own)),
+                (size, own) => (own != 0 && size % own == 0).then(|| (size / own, own)),
+            }
+        };
+        repeated.iter().enumerate().map(pair).collect()
+    }
+}
+
+/// Cuts a list of (copies, size) pairs into alternating summed and kept dimensions, neighbours of a kind merged.
+fn alternating(pairs: &[(usize, usize)]) -> Vec<(bool, usize)> {
+    let mut merged: Vec<(bool, usize)> = Vec::new();
+    for (summed, size) in pairs.iter().flat_map(|&(copies, size)| [(true, copies), (false, size)]) {
+        match merged.last_mut() {
+            _ if size == 1 => {}
+            Some((kind, product)) if *kind == summed => *product *= size,
+            _ => merged.push((summed, size)),
+        }
+    }
+    merged
+}
+
+impl Operator for RepeatGradient {
+    fn name(&self) -> &'static str {
+        "repeat_gradient"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 1)?;
+        if self.pairs(&inputs[0].shape).is_none() {
+            let (got, expected) = (inputs[0].shape.clone(), format!("multiples of {:?}", self.dims));
+            return Err(Error::Shape { operator: self.name(), what: "gradient", got, expected });
+        }
+        Ok(vec![Meta { dtype: inputs[0].dtype, shape: self.dims.clone() }])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        expect_dense(self.name(), &outputs[0])?;
+        let mut dims = alternating(&self.pairs(&inputs[0].shape).expect("checked by infer"));
+        let size = inputs[0].dtype.size();
+        call(queue, self.name(), || {
+            let dense = Dense::of(&inputs[0]);
+            // One pass for each summed dimension, innermost first; the last pass writes the output.
+            let (mut from, mut held) = (dense.address, Vec::new());
+            while let Some(at) = dims.iter().rposition(|(summed, _)| *summed) {
+                let product = |part: &[(bool, usize)]| part.iter().map(|(_, size)| size).product::<usize>();
+                let (outer, inner) = (product(&dims[..at]), product(&dims[at + 1..]));
+                let lines = Lines { outer, size: dims.remove(at).1, inner };
+                let last = dims.iter().all(|(summed, _)| !summed);
+                let memory = vec![0_u64; if last { 0 } else { (outer * inner * size).div_ceil(8) }];
+                let to = if last { outputs[0].address } else { memory.as_ptr() as usize };
+                // SAFETY: dense memory of these lines, and of one element for each.
+                by_type!(inputs[0].dtype, T => unsafe { total::<T>(from, to, lines) });
+                (from, held) = (to, memory);
+            }
+            if from == dense.address {
+                let view = View { address: from, strides: dense_strides(&outputs[0].shape), ..outputs[0].clone() };
+                crate::layout::copy_view(&view, &outputs[0]);
+            }
+            drop(held);
+            Ok(())
+        })
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let mut sums = Array::from_fn(&self.dims, inputs[0].dtype, |_| 0.0);
+        let strides = dense_strides(&self.dims);
+        let missing = inputs[0].shape.len() - self.dims.len();
+        let mut flat = 0;
+        for_each_index(&inputs[0].shape, |index| {
+            let at = |d: usize| (index[missing + d] % self.dims[d]) as isize * strides[d];
+            sums.data[(0..self.dims.len()).map(at).sum::<isize>() as usize] += inputs[0].data[flat];
+            flat += 1;
+        });
+        vec![sums]
+    }
+}
+
+/// For the list of operators.
+pub static ENTRY: Entry = Entry {
+    name: "repeat_gradient",
+    summary: "The sum over every copy of each element of a repeated tensor.",
+    dtypes: &[dtype::DType::F32, dtype::DType::F64],
+    cases: || {
+        let case = |dims: &[usize], repeated: &[usize]| {
+            let gradient = Input::of(repeated, crate::entry::Values::Uniform(0.5, 2.0));
+            Case::new(RepeatGradient { dims: dims.iter().copied().collect() }, vec![gradient])
+        };
+        vec![
+            case(&[], &[]),
+            case(&[], &[3, 4]),
+            case(&[7], &[5, 7]),
+            case(&[5, 1], &[5, 7]),
+            case(&[2, 1, 4, 1], &[2, 3, 4, 5]),
+            case(&[3, 2], &[2, 6, 10]),
+            case(&[4, 3], &[4, 3]),
+            case(&[1, 3], &[0, 3]),
+        ]
+    },
+    tolerance: 32.0,
+};
