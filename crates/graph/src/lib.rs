@@ -1,10 +1,13 @@
 //! The operators of openmps: what to compute. Each is declared once, with its rules, kernels, reference and edge cases.
 
+pub mod cache;
 pub mod entry;
 pub mod error;
+pub mod image;
 pub mod layout;
 pub mod operator;
 pub mod operators;
+pub mod program;
 pub mod reference;
 pub mod view;
 

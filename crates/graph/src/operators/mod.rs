@@ -1,14 +1,20 @@
 //! Every operator: one file each, or one table for a family whose members are a single expression.
 
+pub mod elementwise;
 pub mod arg_reduce;
 pub mod concat;
+pub mod convolution;
+pub mod convolution_transpose;
 pub mod copy;
 pub mod expand;
 pub mod flip;
 pub mod full;
 pub mod gather;
+pub mod interpolation;
+pub mod matmul;
 pub mod nonzero;
 pub mod pad;
+pub mod pooling;
 pub mod random;
 pub mod repeat_gradient;
 pub mod roll;
@@ -23,7 +29,7 @@ pub mod triangle;
 use crate::entry::Entry;
 
 /// The list of operators, by family. Tests, benches and documents iterate over it.
-pub static ENTRIES: &[&[&Entry]] = &[MOVEMENT];
+pub static ENTRIES: &[&[&Entry]] = &[MOVEMENT, LIBRARY];
 
 /// Operators that move or choose elements.
 pub static MOVEMENT: &[&Entry] = &[
@@ -67,4 +73,17 @@ pub static MOVEMENT: &[&Entry] = &[
     &sequence::LINSPACE,
     &sequence::EYE,
     &sequence::ONE_HOT,
+];
+
+/// Products of matrices and operators on images.
+pub static LIBRARY: &[&Entry] = &[
+    &matmul::ENTRY,
+    &convolution::ENTRY,
+    &convolution::INPUT_GRADIENT,
+    &convolution::WEIGHT_GRADIENT,
+    &convolution_transpose::ENTRY,
+    &pooling::ENTRY,
+    &pooling::GRADIENT,
+    &interpolation::NEAREST,
+    &interpolation::BILINEAR,
 ];

@@ -9,11 +9,13 @@ mod finish;
 mod pointwise;
 mod shape;
 mod transpose;
+mod wide;
 mod window;
 mod winograd;
 
 pub use shape::Convolution;
 pub use transpose::{TransposedConvolution, backward_filter, transposed};
+pub use wide::{backward_filter_f64, forward_f64, transposed_f64};
 
 use super::epilogue::Epilogue;
 use crate::Error;

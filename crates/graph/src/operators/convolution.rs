@@ -1,0 +1,511 @@
+//! Convolution of images, optionally with what follows it fused in, and its gradients.
+
+use crate::entry::{Case, Entry, Input};
+use crate::error::{Error, Result};
+use crate::image::{
+    ImageLayout, PaddingAlgorithm, Singles, expect_image, expect_positive, paddings, write, write_singles,
+};
+use crate::layout::{Dense, call, check_many, expect_dtype, expect_inputs, expect_shape};
+use crate::operator::{Meta, Operator};
+use crate::reference::Array;
+use crate::view::{Shape, View};
+use openmps_host::library::convolution as library;
+use openmps_host::library::memory::slice;
+use openmps_host::library::{Activation, Epilogue};
+use openmps_runtime::Queue;
+use openmps_tile::{DType, dtype};
+
+/// What is applied to every output element y of channel c: `after.0 * activation(scale[c] * y + bias[c] + residual) + after.1`.
+/// Each part that is present adds an input, in this order: scale, bias (both of shape (channels)), residual (the output's shape).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Fused {
+    /// There is a factor for each channel.
+    pub scale: bool,
+    /// There is an addend for each channel.
+    pub bias: bool,
+    /// A tensor of the output's shape is added.
+    pub residual: bool,
+    /// The activation.
+    pub activation: Activation,
+    /// The last factor and addend.
+    pub after: Option<(f32, f32)>,
+}
+
+impl Fused {
+    /// Only a bias.
+    pub fn bias() -> Fused {
+        Fused { bias: true, ..Fused::default() }
+    }
+
+    fn inputs(&self) -> usize {
+        usize::from(self.scale) + usize::from(self.bias) + usize::from(self.residual)
+    }
+
+    fn is_identity(&self) -> bool {
+        self.inputs() == 0 && self.activation == Activation::None && self.after.is_none()
+    }
+
+    /// Checks the inputs after the first two; `out` is the output's shape.
+    pub(crate) fn check(
+        &self,
+        operator: &'static str,
+        inputs: &[Meta],
+        dtype: DType,
+        channels: usize,
+        out: &Shape,
+    ) -> Result<()> {
+        expect_inputs(operator, inputs, 2 + self.inputs())?;
+        if dtype == DType::F64 && !self.is_identity() {
+            return expect_dtype(operator, "input", dtype, &[DType::F16, DType::BF16, DType::F32]);
+        }
+        let parts = [(self.scale, "scale"), (self.bias, "bias"), (self.residual, "residual")];
+        let present = parts.into_iter().filter(|(there, _)| *there);
+        for ((_, what), meta) in present.zip(&inputs[2..]) {
+            expect_dtype(operator, what, meta.dtype, &[dtype])?;
+            let expected: &[usize] = if what == "residual" { out } else { &[channels] };
+            expect_shape(operator, what, &meta.shape, expected)?;
+        }
+        Ok(())
+    }
+
+    /// The dense float32 forms of the optional inputs, in their order.
+    pub(crate) fn operands(&self, inputs: &[View], layout: ImageLayout) -> Vec<Singles> {
+        let images = |(i, view): (usize, &View)| {
+            let residual = self.residual && i + 1 == self.inputs();
+            if residual { Singles::of(&layout.nchw(view)) } else { Singles::of(view) }
+        };
+        inputs[2..].iter().enumerate().map(images).collect()
+    }
+
+    pub(crate) fn epilogue<'a>(&self, operands: &'a [Singles]) -> Epilogue<'a> {
+        let mut rest = operands.iter().map(Singles::get);
+        let mut take = |there: bool| if there { rest.next() } else { None };
+        Epilogue {
+            scale: take(self.scale),
+            bias: take(self.bias),
+            residual: take(self.residual),
+            activation: self.activation,
+            after: self.after,
+        }
+    }
+
+    /// The reference of it all for element `index` (in NCHW order) of the output.
+    pub(crate) fn reference(&self, y: f64, inputs: &[Array], channel: usize, index: &[usize]) -> f64 {
+        let mut rest = inputs[2..].iter();
+        let mut take = |there: bool| if there { rest.next() } else { None };
+        let scaled = take(self.scale).map_or(y, |scale| y * scale.at(&[channel]));
+        let biased = take(self.bias).map_or(scaled, |bias| scaled + bias.at(&[channel]));
+        let x = take(self.residual).map_or(biased, |residual| biased + residual.at(index));
+        let active = match self.activation {
+            Activation::None => x,
+            Activation::Relu => x.max(0.0),
+            Activation::Relu6 => x.clamp(0.0, 6.0),
+            Activation::LeakyRelu { slope } => x.max(x * f64::from(slope)),
+            Activation::HardSigmoid { slope, offset } => (x * f64::from(slope) + f64::from(offset)).clamp(0.0, 1.0),
+            Activation::HardSwish => x * (x + 3.0).clamp(0.0, 6.0) / 6.0,
+            Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Activation::Swish { beta } => x / (1.0 + (-x * f64::from(beta)).exp()),
+        };
+        self.after.map_or(active, |(factor, addend)| f64::from(factor) * active + f64::from(addend))
+    }
+}
+
+/// Inputs: image (batch, channels, height, width in `layout`), weight (filters, channels / groups, kernel height, kernel width), and
+/// what `fused` asks for. Output: (batch, filters, output height, output width in `layout`), of any strides.
+#[derive(Clone, Debug)]
+pub struct Convolution {
+    /// Steps between outputs, vertically and horizontally.
+    pub strides: [usize; 2],
+    /// (vertical, horizontal) or (top, bottom, left, right).
+    pub paddings: Vec<usize>,
+    /// Whether `paddings` is used or computed.
+    pub padding_algorithm: PaddingAlgorithm,
+    /// Steps between a filter's taps.
+    pub dilations: [usize; 2],
+    /// Independent groups of channels and filters.
+    pub groups: usize,
+    /// The images' layout. The weight's never changes.
+    pub layout: ImageLayout,
+    /// What follows.
+    pub fused: Fused,
+}
+
+impl Default for Convolution {
+    fn default() -> Self {
+        Convolution {
+            strides: [1, 1],
+            paddings: vec![0, 0],
+            padding_algorithm: PaddingAlgorithm::Explicit,
+            dilations: [1, 1],
+            groups: 1,
+            layout: ImageLayout::Nchw,
+            fused: Fused::default(),
+        }
+    }
+}
+
+impl Convolution {
+    fn sizes(&self, operator: &'static str, x: &Shape, weight: &Shape) -> Result<library::Convolution> {
+        expect_image(operator, "input", x)?;
+        expect_image(operator, "weight", weight)?;
+        expect_positive(operator, "strides", &self.strides)?;
+        expect_positive(operator, "dilations", &self.dilations)?;
+        expect_positive(operator, "groups", &[self.groups])?;
+        expect_positive(operator, "kernel", &weight[2..])?;
+        let [batch, channels, height, width] = self.layout.sizes(x);
+        let (input, kernel) = ([height, width], [weight[2], weight[3]]);
+        if channels != weight[1] * self.groups || !weight[0].is_multiple_of(self.groups) {
+            let expected = format!("(a multiple of {0}, {channels} / {0}, height, width)", self.groups);
+            return Err(Error::Shape { operator, what: "weight", got: weight.clone(), expected });
+        }
+        let padding = paddings(operator, self.padding_algorithm, &self.paddings, [input, kernel, self.strides])?;
+        let same = self.padding_algorithm == PaddingAlgorithm::Same;
+        let sizes = library::Convolution {
+            batch,
+            channels,
+            input,
+            filters: weight[0],
+            kernel,
+            stride: self.strides,
+            padding,
+            dilation: if same { [1, 1] } else { self.dilations },
+            groups: self.groups,
+        };
+        if sizes.output().contains(&0) {
+            let expected = format!("at least as large as the kernel {kernel:?} after padding {padding:?}");
+            return Err(Error::Shape { operator, what: "input", got: x.clone(), expected });
+        }
+        Ok(sizes)
+    }
+
+    fn out_shape(&self, sizes: &library::Convolution) -> [usize; 4] {
+        let [height, width] = sizes.output();
+        self.layout.shape([sizes.batch, sizes.filters, height, width])
+    }
+}
+
+impl Operator for Convolution {
+    fn name(&self) -> &'static str {
+        "convolution"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 2 + self.fused.inputs())?;
+        let (x, weight) = (&inputs[0], &inputs[1]);
+        expect_dtype(self.name(), "input", x.dtype, dtype::FLOATS)?;
+        expect_dtype(self.name(), "weight", weight.dtype, &[x.dtype])?;
+        let sizes = self.sizes(self.name(), &x.shape, &weight.shape)?;
+        let shape: Shape = self.out_shape(&sizes).into_iter().collect();
+        self.fused.check(self.name(), inputs, x.dtype, sizes.filters, &shape)?;
+        Ok(vec![Meta { dtype: x.dtype, shape }])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check_many(self, inputs, outputs)?;
+        let sizes = self.sizes(self.name(), &inputs[0].shape, &inputs[1].shape)?;
+        let (x, out) = (self.layout.nchw(&inputs[0]), self.layout.nchw(&outputs[0]));
+        call(queue, self.name(), || {
+            if out.dtype == DType::F64 {
+                let (x, weight, lens) = (Dense::of(&x), Dense::of(&inputs[1]), sizes.lens());
+                // SAFETY: dense float64 tensors of these sizes.
+                let (x, weight) = unsafe { (slice(x.address, lens[0]), slice(weight.address, lens[1])) };
+                return write(&out, |to| library::forward_f64(&sizes, x, weight, to));
+            }
+            let (x, weight) = (Singles::of(&x), Singles::of(&inputs[1]));
+            let operands = self.fused.operands(inputs, self.layout);
+            let epilogue = self.fused.epilogue(&operands);
+            write_singles(&out, |to| library::forward(&sizes, x.get(), weight.get(), to, &epilogue))
+        })
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let (x, weight) = (&inputs[0], &inputs[1]);
+        let sizes = self.sizes(self.name(), &x.shape, &weight.shape).expect("a legal call");
+        vec![Array::from_fn(&self.out_shape(&sizes), x.dtype, |index| {
+            let [n, f, y, w] = self.layout.sizes(index);
+            let mut sum = 0.0;
+            for_taps(&sizes, [f, y, w], |channel, [v, u], tap| {
+                sum += x.at(&self.layout.index([n, channel, v, u])) * weight.at(&tap);
+            });
+            self.fused.reference(sum, inputs, f, index)
+        })]
+    }
+}
+
+/// Calls `each(input channel, input position, weight index)` for every tap of output (filter, row, column) that is inside the input.
+pub(crate) fn for_taps(
+    sizes: &library::Convolution,
+    [f, y, w]: [usize; 3],
+    mut each: impl FnMut(usize, [usize; 2], [usize; 4]),
+) {
+    let own = sizes.channels / sizes.groups;
+    let group = f / (sizes.filters / sizes.groups);
+    for c in 0..own {
+        for i in 0..sizes.kernel[0] {
+            for j in 0..sizes.kernel[1] {
+                let v = (y * sizes.stride[0] + i * sizes.dilation[0]).wrapping_sub(sizes.padding[0]);
+                let u = (w * sizes.stride[1] + j * sizes.dilation[1]).wrapping_sub(sizes.padding[2]);
+                if v < sizes.input[0] && u < sizes.input[1] {
+                    each(group * own + c, [v, u], [f, c, i, j]);
+                }
+            }
+        }
+    }
+}
+
+/// The gradient of a convolution (without anything fused) with respect to its input. Inputs: weight, and the gradient of the output.
+#[derive(Clone, Debug)]
+pub struct ConvolutionInputGradient {
+    /// The convolution.
+    pub of: Convolution,
+    /// Height and width of its input.
+    pub input: [usize; 2],
+}
+
+/// The gradient of a convolution (without anything fused) with respect to its weight. Inputs: its input, and the gradient of the output.
+#[derive(Clone, Debug)]
+pub struct ConvolutionWeightGradient {
+    /// The convolution.
+    pub of: Convolution,
+    /// Height and width of its filters.
+    pub kernel: [usize; 2],
+}
+
+impl ConvolutionInputGradient {
+    fn sizes(&self, weight: &Shape, upstream: &Shape) -> Result<(Shape, library::Convolution)> {
+        expect_image(self.name(), "weight", weight)?;
+        expect_image(self.name(), "upstream", upstream)?;
+        let batch = self.of.layout.sizes(upstream)[0];
+        let [height, width] = self.input;
+        let shape = self.of.layout.shape([batch, weight[1] * self.of.groups, height, width]);
+        let shape: Shape = shape.into_iter().collect();
+        let sizes = self.of.sizes(self.name(), &shape, weight)?;
+        expect_shape(self.name(), "upstream", upstream, &self.of.out_shape(&sizes))?;
+        Ok((shape, sizes))
+    }
+}
+
+impl Operator for ConvolutionInputGradient {
+    fn name(&self) -> &'static str {
+        "convolution_input_gradient"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 2)?;
+        let (weight, upstream) = (&inputs[0], &inputs[1]);
+        expect_dtype(self.name(), "weight", weight.dtype, dtype::FLOATS)?;
+        expect_dtype(self.name(), "upstream", upstream.dtype, &[weight.dtype])?;
+        let (shape, _) = self.sizes(&weight.shape, &upstream.shape)?;
+        Ok(vec![Meta { dtype: weight.dtype, shape }])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check_many(self, inputs, outputs)?;
+        let (_, of) = self.sizes(&inputs[0].shape, &inputs[1].shape)?;
+        let (upstream, out) = (self.of.layout.nchw(&inputs[1]), self.of.layout.nchw(&outputs[0]));
+        call(queue, self.name(), || spread(&of, &upstream, &inputs[0], &out, &Epilogue::default()))
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let (weight, upstream) = (&inputs[0], &inputs[1]);
+        let (shape, sizes) = self.sizes(&weight.shape, &upstream.shape).expect("a legal call");
+        let mut out = Array::from_fn(&shape, weight.dtype, |_| 0.0);
+        let strides = crate::view::dense_strides(&shape);
+        crate::reference::for_each_index(&upstream.shape, |index| {
+            let [n, f, y, w] = self.of.layout.sizes(index);
+            for_taps(&sizes, [f, y, w], |channel, [v, u], tap| {
+                let at = self.of.layout.index([n, channel, v, u]);
+                let at: usize = at.iter().zip(&strides).map(|(&i, &stride)| i * stride as usize).sum();
+                out.data[at] += upstream.at(index) * weight.at(&tap);
+            });
+        });
+        vec![out]
+    }
+}
+
+/// Runs a transposed convolution on views in NCHW order.
+pub(crate) fn spread(
+    of: &library::Convolution,
+    x: &View,
+    weight: &View,
+    out: &View,
+    epilogue: &Epilogue,
+) -> std::result::Result<(), openmps_host::Error> {
+    if out.dtype == DType::F64 {
+        let (x, weight, lens) = (Dense::of(x), Dense::of(weight), of.lens());
+        // SAFETY: dense float64 tensors of these sizes.
+        let (x, weight) = unsafe { (slice(x.address, lens[2]), slice(weight.address, lens[1])) };
+        return write(out, |to| library::transposed_f64(of, x, weight, to));
+    }
+    let (x, weight) = (Singles::of(x), Singles::of(weight));
+    let shape = library::TransposedConvolution { of: *of };
+    write_singles(out, |to| library::transposed(&shape, x.get(), weight.get(), to, epilogue))
+}
+
+impl ConvolutionWeightGradient {
+    fn sizes(&self, x: &Shape, upstream: &Shape) -> Result<(Shape, library::Convolution)> {
+        expect_image(self.name(), "input", x)?;
+        expect_image(self.name(), "upstream", upstream)?;
+        expect_positive(self.name(), "groups", &[self.of.groups])?;
+        let (channels, filters) = (self.of.layout.sizes(x)[1], self.of.layout.sizes(upstream)[1]);
+        let weight = [filters, channels / self.of.groups, self.kernel[0], self.kernel[1]];
+        let weight: Shape = weight.into_iter().collect();
+        let sizes = self.of.sizes(self.name(), x, &weight)?;
+        expect_shape(self.name(), "upstream", upstream, &self.of.out_shape(&sizes))?;
+        Ok((weight, sizes))
+    }
+}
+
+impl Operator for ConvolutionWeightGradient {
+    fn name(&self) -> &'static str {
+        "convolution_weight_gradient"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 2)?;
+        let (x, upstream) = (&inputs[0], &inputs[1]);
+        expect_dtype(self.name(), "input", x.dtype, dtype::FLOATS)?;
+        expect_dtype(self.name(), "upstream", upstream.dtype, &[x.dtype])?;
+        let (shape, _) = self.sizes(&x.shape, &upstream.shape)?;
+        Ok(vec![Meta { dtype: x.dtype, shape }])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check_many(self, inputs, outputs)?;
+        let (_, of) = self.sizes(&inputs[0].shape, &inputs[1].shape)?;
+        let (x, upstream) = (self.of.layout.nchw(&inputs[0]), self.of.layout.nchw(&inputs[1]));
+        call(queue, self.name(), || {
+            if x.dtype == DType::F64 {
+                let (x, upstream, lens) = (Dense::of(&x), Dense::of(&upstream), of.lens());
+                // SAFETY: dense float64 tensors of these sizes.
+                let (x, upstream) = unsafe { (slice(x.address, lens[0]), slice(upstream.address, lens[2])) };
+                return write(&outputs[0], |to| library::backward_filter_f64(&of, x, upstream, to));
+            }
+            let (x, upstream) = (Singles::of(&x), Singles::of(&upstream));
+            write_singles(&outputs[0], |to| library::backward_filter(&of, x.get(), upstream.get(), to))
+        })
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let (x, upstream) = (&inputs[0], &inputs[1]);
+        let (shape, sizes) = self.sizes(&x.shape, &upstream.shape).expect("a legal call");
+        let mut out = Array::from_fn(&shape, x.dtype, |_| 0.0);
+        let strides = crate::view::dense_strides(&shape);
+        crate::reference::for_each_index(&upstream.shape, |index| {
+            let [n, f, y, w] = self.of.layout.sizes(index);
+            for_taps(&sizes, [f, y, w], |channel, [v, u], tap| {
+                let at: usize = tap.iter().zip(&strides).map(|(&i, &stride)| i * stride as usize).sum();
+                out.data[at] += upstream.at(index) * x.at(&self.of.layout.index([n, channel, v, u]));
+            });
+        });
+        vec![out]
+    }
+}
+
+/// Convolutions with the sizes of their inputs, for cases: (operator, NCHW input, weight).
+fn samples() -> Vec<(Convolution, [usize; 4], [usize; 4])> {
+    let with = |strides, paddings: &[usize], dilations, groups| Convolution {
+        strides,
+        paddings: paddings.to_vec(),
+        dilations,
+        groups,
+        ..Convolution::default()
+    };
+    let algorithm = |padding_algorithm, strides| Convolution { padding_algorithm, strides, ..Convolution::default() };
+    vec![
+        (with([1, 1], &[0, 0], [1, 1], 1), [1, 1, 1, 1], [1, 1, 1, 1]),
+        (with([1, 1], &[0, 0], [1, 1], 1), [2, 5, 7, 9], [11, 5, 1, 1]),
+        (with([1, 1], &[0, 0], [1, 1], 1), [2, 17, 1, 1], [13, 17, 1, 1]),
+        (with([1, 1], &[0, 0], [1, 1], 2), [2, 6, 5, 5], [4, 3, 1, 1]),
+        (with([1, 1], &[1, 1], [1, 1], 1), [1, 3, 8, 11], [7, 3, 3, 3]),
+        (with([1, 1], &[1, 1], [1, 1], 1), [2, 13, 21, 23], [9, 13, 3, 3]),
+        (with([2, 2], &[1, 1], [1, 1], 1), [2, 3, 17, 15], [8, 3, 3, 3]),
+        (with([1, 2], &[0, 1, 2, 3], [1, 1], 1), [1, 2, 9, 10], [3, 2, 3, 4]),
+        (with([1, 1], &[2, 2], [2, 3], 1), [1, 4, 13, 14], [5, 4, 3, 3]),
+        (with([3, 2], &[2, 1], [2, 1], 3), [2, 6, 12, 13], [9, 2, 3, 5]),
+        (with([1, 1], &[1, 1], [1, 1], 5), [2, 5, 9, 19], [5, 1, 3, 3]),
+        (with([2, 1], &[2, 2], [1, 1], 4), [1, 4, 11, 21], [4, 1, 5, 5]),
+        (with([2, 2], &[1, 1], [1, 1], 3), [1, 3, 10, 9], [6, 1, 3, 3]),
+        (with([1, 1], &[0, 1], [1, 1], 1), [3, 10, 1, 20], [6, 10, 1, 3]),
+        (with([1, 1], &[1, 1], [1, 1], 1), [0, 3, 5, 5], [2, 3, 3, 3]),
+        (algorithm(PaddingAlgorithm::Same, [2, 2]), [1, 2, 7, 8], [3, 2, 3, 3]),
+        (algorithm(PaddingAlgorithm::Valid, [1, 1]), [1, 2, 7, 8], [3, 2, 4, 2]),
+        (Convolution { layout: ImageLayout::Nhwc, ..with([1, 1], &[1, 1], [1, 1], 1) }, [2, 4, 6, 7], [5, 4, 3, 3]),
+    ]
+}
+
+/// For the list of operators.
+pub static ENTRY: Entry = Entry {
+    name: "convolution",
+    summary: "Two-dimensional convolution: strides, padding, dilation, groups, fused scale, bias, residual and activation.",
+    dtypes: dtype::FLOATS,
+    cases: || {
+        let mut cases: Vec<Case> = samples()
+            .into_iter()
+            .map(|(of, x, weight)| {
+                let x = of.layout.shape(x);
+                Case::new(of, vec![Input::new(&x), Input::new(&weight)])
+            })
+            .collect();
+        let activations = [
+            Activation::Relu,
+            Activation::Relu6,
+            Activation::LeakyRelu { slope: 0.125 },
+            Activation::HardSigmoid { slope: 0.2, offset: 0.5 },
+            Activation::HardSwish,
+            Activation::Sigmoid,
+            Activation::Swish { beta: 1.0 },
+        ];
+        for (i, activation) in activations.into_iter().enumerate() {
+            let after = (i % 2 == 1).then_some((0.5, 0.25));
+            let fused = Fused { scale: i % 3 == 0, bias: true, residual: i > 3, activation, after };
+            let (paddings, kernel) = if i % 2 == 0 { (vec![0, 0], 1) } else { (vec![1, 1], 3) };
+            let of = Convolution { paddings, fused, ..Convolution::default() };
+            let mut inputs = vec![Input::new(&[2, 3, 6, 7]), Input::new(&[5, 3, kernel, kernel])];
+            inputs.extend((0..fused.inputs()).map(|_| Input::new(&[5])));
+            if fused.residual {
+                inputs.pop();
+                inputs.push(Input::new(&[2, 5, 6, 7]));
+            }
+            let typed = |input: Input| input.typed(DType::F32);
+            cases.push(Case::new(of, inputs.into_iter().map(typed).collect()));
+        }
+        cases
+    },
+    tolerance: 16.0,
+};
+
+/// For the list of operators.
+pub static INPUT_GRADIENT: Entry = Entry {
+    name: "convolution_input_gradient",
+    summary: "The gradient of a convolution with respect to its input.",
+    dtypes: dtype::FLOATS,
+    cases: || {
+        let case = |(of, x, weight): (Convolution, [usize; 4], [usize; 4])| {
+            let shape = of.layout.shape(x).into_iter().collect();
+            let sizes = of.sizes("case", &shape, &weight.into_iter().collect()).expect("a legal case");
+            let upstream = Input::new(&of.out_shape(&sizes));
+            let operator = ConvolutionInputGradient { of, input: [x[2], x[3]] };
+            Case::new(operator, vec![Input::new(&weight), upstream])
+        };
+        samples().into_iter().map(case).collect()
+    },
+    tolerance: 16.0,
+};
+
+/// For the list of operators.
+pub static WEIGHT_GRADIENT: Entry = Entry {
+    name: "convolution_weight_gradient",
+    summary: "The gradient of a convolution with respect to its weight.",
+    dtypes: dtype::FLOATS,
+    cases: || {
+        let case = |(of, x, weight): (Convolution, [usize; 4], [usize; 4])| {
+            let shape: Shape = of.layout.shape(x).into_iter().collect();
+            let sizes = of.sizes("case", &shape, &weight.into_iter().collect()).expect("a legal case");
+            let inputs = vec![Input::new(&shape), Input::new(&of.out_shape(&sizes))];
+            Case::new(ConvolutionWeightGradient { of, kernel: [weight[2], weight[3]] }, inputs)
+        };
+        samples().into_iter().map(case).collect()
+    },
+    tolerance: 16.0,
+};

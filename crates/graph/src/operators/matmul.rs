@@ -1,0 +1,213 @@
+//! The product of matrices, vectors, or batches of them, with the shapes of NumPy's and Paddle's `matmul`.
+
+use crate::entry::{Case, Entry, Input};
+use crate::error::{Error, Result};
+use crate::layout::{call, check, expect_dtype, expect_inputs};
+use crate::operator::{Meta, Operator};
+use crate::reference::Array;
+use crate::view::{Shape, View};
+use openmps_host::library::matmul::{MatrixProduct, Matrices, matmul};
+use openmps_runtime::Queue;
+use openmps_tile::{DType, dtype};
+
+/// `left * right` over the last two dimensions; the ones before broadcast. A vector counts as a row on the left and as a column on
+/// the right, and its dimension is absent from the result. Inputs of any strides, output of any strides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Matmul {
+    /// The last two dimensions of the left input are swapped. Ignored for a vector.
+    pub transpose_left: bool,
+    /// The last two dimensions of the right input are swapped. Ignored for a vector.
+    pub transpose_right: bool,
+}
+
+/// The sizes of one call.
+struct Sizes {
+    batch: Shape,
+    rows: usize,
+    depth: usize,
+    columns: usize,
+}
+
+impl Matmul {
+    fn sizes(&self, left: &Shape, right: &Shape) -> Result<Sizes> {
+        let operator = self.name();
+        for (what, shape) in [("left", left), ("right", right)] {
+            if shape.is_empty() {
+                let expected = "at least 1 dimension".to_owned();
+                return Err(Error::Shape { operator, what, got: shape.clone(), expected });
+            }
+        }
+        let ordered = |a: usize, b: usize, swapped: bool| if swapped { (b, a) } else { (a, b) };
+        let (rows, depth) = match **left {
+            [depth] => (1, depth),
+            [.., a, b] => ordered(a, b, self.transpose_left),
+            [] => (1, 1),
+        };
+        let (right_depth, columns) = match **right {
+            [depth] => (depth, 1),
+            [.., a, b] => ordered(a, b, self.transpose_right),
+            [] => (1, 1),
+        };
+        if depth != right_depth {
+            let expected = format!("{depth} rows, as many as left {left:?} has columns");
+            return Err(Error::Shape { operator, what: "right", got: right.clone(), expected });
+        }
+        let (a, b) = (batch_of(left), batch_of(right));
+        let rank = a.len().max(b.len());
+        let mut batch = Shape::new();
+        for d in 0..rank {
+            let size = |dims: &[usize]| (d + dims.len()).checked_sub(rank).map_or(1, |d| dims[d]);
+            batch.push(match (size(a), size(b)) {
+                (a, b) if a == b || b == 1 => a,
+                (1, b) => b,
+                _ => return Err(Error::Broadcast { operator, left: left.clone(), right: right.clone() }),
+            });
+        }
+        Ok(Sizes { batch, rows, depth, columns })
+    }
+}
+
+fn batch_of(shape: &[usize]) -> &[usize] {
+    &shape[..shape.len().saturating_sub(2)]
+}
+
+/// The strides of the last two dimensions, (row, column), as the operand enters the product.
+fn matrix_strides(view: &View, swapped: bool, vector: [isize; 2]) -> [isize; 2] {
+    match *view.strides {
+        [stride] => vector.map(|used| used * stride),
+        [.., row, column] if swapped => [column, row],
+        [.., row, column] => [row, column],
+        [] => [0, 0],
+    }
+}
+
+impl Operator for Matmul {
+    fn name(&self) -> &'static str {
+        "matmul"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 2)?;
+        let (left, right) = (&inputs[0], &inputs[1]);
+        expect_dtype(self.name(), "left", left.dtype, dtype::NUMBERS)?;
+        expect_dtype(self.name(), "right", right.dtype, &[left.dtype])?;
+        let Sizes { batch: mut shape, rows, columns, .. } = self.sizes(&left.shape, &right.shape)?;
+        if left.shape.len() > 1 {
+            shape.push(rows);
+        }
+        if right.shape.len() > 1 {
+            shape.push(columns);
+        }
+        Ok(vec![Meta { dtype: left.dtype, shape }])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        let (left, right, out) = (&inputs[0], &inputs[1], &outputs[0]);
+        let sizes = self.sizes(&left.shape, &right.shape)?;
+        let out_strides = match (left.rank(), right.rank(), &*out.strides) {
+            (1, 1, _) => [1, 1],
+            (1, _, [.., column]) => [0, *column],
+            (_, 1, [.., row]) => [*row, 1],
+            (_, _, [.., row, column]) => [*row, *column],
+            _ => [1, 1],
+        };
+        let product = MatrixProduct {
+            left: matrix_strides(left, self.transpose_left, [0, 1]),
+            right: matrix_strides(right, self.transpose_right, [1, 0]),
+            out: out_strides,
+            ..MatrixProduct::dense(sizes.rows, sizes.depth, sizes.columns)
+        };
+        let offsets = |view: &View, dims: usize, index: &[usize]| -> isize {
+            (0..dims)
+                .map(|d| {
+                    let i = index[d + index.len() - dims];
+                    if view.shape[d] == 1 { 0 } else { i as isize * view.strides[d] }
+                })
+                .sum()
+        };
+        let mut batches = Vec::with_capacity(sizes.batch.iter().product());
+        crate::reference::for_each_index(&sizes.batch, |index| {
+            batches.push([
+                offsets(left, batch_of(&left.shape).len(), index),
+                offsets(right, batch_of(&right.shape).len(), index),
+                offsets(out, index.len(), index),
+            ]);
+        });
+        let at = Matrices { left: left.address, right: right.address, out: out.address };
+        call(queue, self.name(), || {
+            // SAFETY: views name live memory of their shapes and strides; the output is the caller's own.
+            unsafe { matmul(&product, out.dtype, at, &batches) }
+        })
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let (left, right) = (&inputs[0], &inputs[1]);
+        let meta = |array: &Array| Meta { dtype: array.dtype, shape: array.shape.clone() };
+        let out = self.infer(&[meta(left), meta(right)]).expect("a legal call").remove(0);
+        let sizes = self.sizes(&left.shape, &right.shape).expect("a legal call");
+        let at = |array: &Array, batch: &[usize], row: usize, column: usize, swapped: bool| {
+            if array.shape.len() == 1 {
+                return array.at(&[row.max(column)]);
+            }
+            let own = batch_of(&array.shape);
+            let skipped = batch.len() - own.len();
+            let mut index: Vec<usize> =
+                own.iter().zip(&batch[skipped..]).map(|(&size, &i)| if size == 1 { 0 } else { i }).collect();
+            index.extend(if swapped { [column, row] } else { [row, column] });
+            array.at(&index)
+        };
+        vec![Array::from_fn(&out.shape, out.dtype, |index| {
+            let (batch, rest) = index.split_at(sizes.batch.len());
+            let (row, column) = match (left.shape.len(), right.shape.len()) {
+                (1, 1) => (0, 0),
+                (1, _) => (0, rest[0]),
+                (_, 1) => (rest[0], 0),
+                _ => (rest[0], rest[1]),
+            };
+            let row = if left.shape.len() == 1 { 0 } else { row };
+            (0..sizes.depth)
+                .map(|k| {
+                    let column = if right.shape.len() == 1 { 0 } else { column };
+                    at(left, batch, row, k, self.transpose_left) * at(right, batch, k, column, self.transpose_right)
+                })
+                .sum()
+        })]
+    }
+}
+
+/// For the list of operators.
+pub static ENTRY: Entry = Entry {
+    name: "matmul",
+    summary: "The product of two matrices, vectors or batches of matrices, either transposed.",
+    // The narrow integers wrap, which the float64 reference does not.
+    dtypes: &[DType::F16, DType::BF16, DType::F32, DType::F64, DType::I32, DType::I64],
+    cases: || {
+        let shapes: &[(&[usize], &[usize], bool, bool)] = &[
+            (&[1, 1], &[1, 1], false, false),
+            (&[5, 7], &[7, 3], false, false),
+            (&[7, 5], &[7, 3], true, false),
+            (&[5, 7], &[3, 7], false, true),
+            (&[7, 5], &[3, 7], true, true),
+            (&[17, 31], &[31, 33], false, false),
+            (&[64, 100], &[100, 65], false, false),
+            (&[9], &[9], false, false),
+            (&[9], &[9, 4], false, false),
+            (&[4, 9], &[9], false, false),
+            (&[9], &[2, 9, 4], false, false),
+            (&[3, 2, 4, 9], &[9], false, false),
+            (&[6, 4, 5], &[5, 8], false, false),
+            (&[6, 4, 5], &[6, 5, 8], false, false),
+            (&[2, 1, 4, 5], &[3, 5, 2], false, false),
+            (&[4, 5], &[2, 3, 6, 5], false, true),
+            (&[0, 4, 5], &[5, 3], false, false),
+            (&[2, 0], &[0, 3], false, false),
+            (&[0, 3], &[3, 2], false, false),
+        ];
+        let case = |&(left, right, transpose_left, transpose_right): &(&[usize], &[usize], bool, bool)| {
+            Case::new(Matmul { transpose_left, transpose_right }, vec![Input::new(left), Input::new(right)])
+        };
+        shapes.iter().map(case).collect()
+    },
+    tolerance: 16.0,
+};

@@ -1,0 +1,391 @@
+//! Pooling of images: the largest element or the average of windows, and its gradient.
+
+use crate::entry::{Case, Entry, Input};
+use crate::error::{Error, Result};
+use crate::image::{ImageLayout, PaddingAlgorithm, expect_image, expect_positive, paddings, write};
+use crate::layout::{Dense, call, check, expect_dtype, expect_inputs, expect_shape};
+use crate::operator::{Meta, Operator};
+use crate::reference::Array;
+use crate::view::{Shape, View, dense_strides};
+use half::{bf16, f16};
+use openmps_host::library::memory::slice;
+use openmps_host::library::pooling as library;
+use openmps_host::library::pooling::{Pooled, PoolingKind, PoolingWindow};
+use openmps_runtime::Queue;
+use openmps_tile::{DType, dtype};
+
+/// What a window is reduced to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolingType {
+    /// The largest element; NaN if there is one.
+    Max,
+    /// The average.
+    Average,
+}
+
+/// Input: image in `layout`. Outputs: the image of windows' results, and with `indices` the place of each largest element in its
+/// plane (row * width + column) as int32.
+#[derive(Clone, Debug)]
+pub struct Pooling {
+    /// What a window is reduced to.
+    pub kind: PoolingType,
+    /// Height and width of windows; of the output when `adaptive`.
+    pub kernel_size: [usize; 2],
+    /// Steps between windows.
+    pub strides: [usize; 2],
+    /// (vertical, horizontal) or (top, bottom, left, right).
+    pub paddings: Vec<usize>,
+    /// Whether `paddings` is used or computed.
+    pub padding_algorithm: PaddingAlgorithm,
+    /// A last window that is only partly inside counts.
+    pub ceil_mode: bool,
+    /// Averages divide by the elements inside the input only.
+    pub exclusive: bool,
+    /// One window over the whole image.
+    pub global: bool,
+    /// Windows cut the image evenly to the output size `kernel_size`.
+    pub adaptive: bool,
+    /// There is a second output with places; for [`PoolingType::Max`] only.
+    pub indices: bool,
+    /// The images' layout.
+    pub layout: ImageLayout,
+}
+
+impl Pooling {
+    /// Windows of `kernel_size`, one next to the other, without padding.
+    pub fn new(kind: PoolingType, kernel_size: [usize; 2]) -> Pooling {
+        Pooling {
+            kind,
+            kernel_size,
+            strides: kernel_size,
+            paddings: vec![0, 0],
+            padding_algorithm: PaddingAlgorithm::Explicit,
+            ceil_mode: false,
+            exclusive: true,
+            global: false,
+            adaptive: false,
+            indices: false,
+            layout: ImageLayout::Nchw,
+        }
+    }
+
+    fn library_kind(&self) -> PoolingKind {
+        match self.kind {
+            PoolingType::Max => PoolingKind::Max,
+            PoolingType::Average if self.exclusive || self.adaptive => PoolingKind::Average,
+            PoolingType::Average => PoolingKind::AverageWithPadding,
+        }
+    }
+
+    /// The windows' rows and columns for an input of this shape.
+    fn windows(&self, operator: &'static str, x: &Shape) -> Result<[Vec<PoolingWindow>; 2]> {
+        expect_image(operator, "input", x)?;
+        expect_positive(operator, "kernel_size", &self.kernel_size)?;
+        expect_positive(operator, "strides", &self.strides)?;
+        let [_, _, height, width] = self.layout.sizes(x);
+        let input = [height, width];
+        if self.global {
+            return Ok(input.map(|size| library::adaptive_windows(size, usize::from(size > 0))));
+        }
+        if self.adaptive {
+            return Ok([0, 1].map(|axis| library::adaptive_windows(input[axis], self.kernel_size[axis])));
+        }
+        let sizes = [input, self.kernel_size, self.strides];
+        let padding = paddings(operator, self.padding_algorithm, &self.paddings, sizes)?;
+        let mut windows = [Vec::new(), Vec::new()];
+        for axis in 0..2 {
+            let (kernel, stride) = (self.kernel_size[axis], self.strides[axis]);
+            let both = [padding[2 * axis], padding[2 * axis + 1]];
+            let padded = input[axis] + both[0] + both[1];
+            let Some(steps) = padded.checked_sub(kernel) else {
+                let expected = format!("at least as large as the kernel {:?} after padding {padding:?}", self.kernel_size);
+                return Err(Error::Shape { operator, what: "input", got: x.clone(), expected });
+            };
+            let output = if self.ceil_mode { steps.div_ceil(stride) } else { steps / stride } + 1;
+            windows[axis] = library::strided_windows(input[axis], output, kernel, stride, both);
+        }
+        Ok(windows)
+    }
+
+    fn out_shape(&self, x: &Shape, [rows, columns]: &[Vec<PoolingWindow>; 2]) -> Shape {
+        let [batch, channels, ..] = self.layout.sizes(x);
+        self.layout.shape([batch, channels, rows.len(), columns.len()]).into_iter().collect()
+    }
+
+    /// The windows of element `index` of the output, and what its sum is divided by.
+    fn window_of(&self, index: &[usize], [rows, columns]: &[Vec<PoolingWindow>; 2]) -> ([PoolingWindow; 2], f64) {
+        let [_, _, y, x] = self.layout.sizes(index);
+        let (row, column) = (rows[y], columns[x]);
+        let count = match self.library_kind() {
+            PoolingKind::AverageWithPadding => row.size * column.size,
+            _ => (row.end - row.begin) * (column.end - column.begin),
+        };
+        ([row, column], count.max(1) as f64)
+    }
+
+    /// The largest element of a window of the reference's input and its place.
+    fn largest(&self, x: &Array, index: &[usize], [row, column]: [PoolingWindow; 2]) -> (f64, f64) {
+        let [n, c, ..] = self.layout.sizes(index);
+        let width = self.layout.sizes(&x.shape)[3];
+        let mut best: Option<(f64, usize)> = None;
+        for y in row.begin..row.end {
+            for w in column.begin..column.end {
+                let value = x.at(&self.layout.index([n, c, y, w]));
+                if best.is_none_or(|(most, _)| value > most || value.is_nan() && !most.is_nan()) {
+                    best = Some((value, y * width + w));
+                }
+            }
+        }
+        best.map_or((f64::MIN, -1.0), |(value, place)| (value, place as f64))
+    }
+}
+
+impl Operator for Pooling {
+    fn name(&self) -> &'static str {
+        "pooling"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 1)?;
+        let Meta { dtype, shape } = &inputs[0];
+        expect_dtype(self.name(), "input", *dtype, dtype::FLOATS)?;
+        if self.indices && self.kind != PoolingType::Max {
+            let (got, expected) = (format!("{:?}", self.kind), "Max with indices".to_owned());
+            return Err(Error::Attribute { operator: self.name(), attribute: "kind", got, expected });
+        }
+        let windows = self.windows(self.name(), shape)?;
+        let shape = self.out_shape(shape, &windows);
+        let mut metas = vec![Meta { dtype: *dtype, shape: shape.clone() }];
+        if self.indices {
+            metas.push(Meta { dtype: DType::I32, shape });
+        }
+        Ok(metas)
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        let windows = self.windows(self.name(), &inputs[0].shape)?;
+        let (x, out) = (self.layout.nchw(&inputs[0]), self.layout.nchw(&outputs[0]));
+        let places = outputs.get(1).map(|view| self.layout.nchw(view));
+        let whole = windows[0].len() == 1 && windows[1].len() == 1;
+        let average = self.kind == PoolingType::Average && self.padding_is_absent(&x, &windows);
+        call(queue, self.name(), || {
+            if out.is_empty() {
+                return Ok(());
+            }
+            if whole && average && x.dtype == DType::F32 {
+                let (dense, len) = (Dense::of(&x), x.len());
+                // SAFETY: a dense float32 tensor.
+                let from = unsafe { slice::<f32>(dense.address, len) };
+                return write(&out, |to| library::global_average(x.shape[2] * x.shape[3], from, to));
+            }
+            match x.dtype {
+                DType::F16 => self.reduce::<f16>(&x, &out, places.as_ref(), &windows),
+                DType::BF16 => self.reduce::<bf16>(&x, &out, places.as_ref(), &windows),
+                DType::F64 => self.reduce::<f64>(&x, &out, places.as_ref(), &windows),
+                _ => self.reduce::<f32>(&x, &out, places.as_ref(), &windows),
+            }
+        })
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let x = &inputs[0];
+        let windows = self.windows(self.name(), &x.shape).expect("a legal call");
+        let shape = self.out_shape(&x.shape, &windows);
+        let value = Array::from_fn(&shape, x.dtype, |index| {
+            let ([row, column], count) = self.window_of(index, &windows);
+            if self.kind == PoolingType::Max {
+                return self.largest(x, index, [row, column]).0;
+            }
+            let [n, c, ..] = self.layout.sizes(index);
+            let pixels = (row.begin..row.end).flat_map(|y| (column.begin..column.end).map(move |w| (y, w)));
+            pixels.map(|(y, w)| x.at(&self.layout.index([n, c, y, w]))).sum::<f64>() / count
+        });
+        if !self.indices {
+            return vec![value];
+        }
+        let places = Array::from_fn(&shape, DType::I32, |index| {
+            self.largest(x, index, self.window_of(index, &windows).0).1
+        });
+        vec![value, places]
+    }
+}
+
+impl Pooling {
+    /// Whether the one window is the whole plane and nothing else.
+    fn padding_is_absent(&self, x: &View, windows: &[Vec<PoolingWindow>; 2]) -> bool {
+        let whole = |window: Option<&PoolingWindow>, size: usize| {
+            window.is_some_and(|w| *w == PoolingWindow { begin: 0, end: size, size })
+        };
+        whole(windows[0].first(), x.shape[2]) && whole(windows[1].first(), x.shape[3])
+    }
+
+    fn reduce<T: Pooled + Default>(
+        &self,
+        x: &View,
+        out: &View,
+        places: Option<&View>,
+        [rows, columns]: &[Vec<PoolingWindow>; 2],
+    ) -> std::result::Result<(), openmps_host::Error> {
+        let (dense, len) = (Dense::of(x), x.len());
+        // SAFETY: a dense tensor whose type `run` chose `T` by.
+        let from = unsafe { slice::<T>(dense.address, len) };
+        let (planes, size) = (x.shape[0] * x.shape[1], [x.shape[2], x.shape[3]]);
+        let kind = self.library_kind();
+        write::<T>(out, |to| match places {
+            Some(view) => {
+                write::<i32>(view, |places| library::pool(kind, planes, size, rows, columns, from, to, Some(places)))
+            }
+            None => library::pool(kind, planes, size, rows, columns, from, to, None),
+        })
+    }
+}
+
+/// The gradient of [`Pooling`]. Inputs: its input, and the gradient of its first output. Of equal largest elements the first one
+/// receives the gradient.
+#[derive(Clone, Debug)]
+pub struct PoolingGradient {
+    /// The pooling.
+    pub of: Pooling,
+}
+
+impl Operator for PoolingGradient {
+    fn name(&self) -> &'static str {
+        "pooling_gradient"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 2)?;
+        let (x, upstream) = (&inputs[0], &inputs[1]);
+        expect_dtype(self.name(), "input", x.dtype, dtype::FLOATS)?;
+        expect_dtype(self.name(), "upstream", upstream.dtype, &[x.dtype])?;
+        let windows = self.of.windows(self.name(), &x.shape)?;
+        expect_shape(self.name(), "upstream", &upstream.shape, &self.of.out_shape(&x.shape, &windows))?;
+        Ok(vec![x.clone()])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        let windows = self.of.windows(self.name(), &inputs[0].shape)?;
+        let nchw = |view: &View| self.of.layout.nchw(view);
+        let (x, upstream, out) = (nchw(&inputs[0]), nchw(&inputs[1]), nchw(&outputs[0]));
+        call(queue, self.name(), || match x.dtype {
+            DType::F16 => self.spread::<f16>(&x, &upstream, &out, &windows),
+            DType::BF16 => self.spread::<bf16>(&x, &upstream, &out, &windows),
+            DType::F64 => self.spread::<f64>(&x, &upstream, &out, &windows),
+            _ => self.spread::<f32>(&x, &upstream, &out, &windows),
+        })
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let (x, upstream) = (&inputs[0], &inputs[1]);
+        let windows = self.of.windows(self.name(), &x.shape).expect("a legal call");
+        let layout = self.of.layout;
+        let mut out = Array::from_fn(&x.shape, x.dtype, |_| 0.0);
+        let strides = dense_strides(&x.shape);
+        let width = layout.sizes(&x.shape)[3];
+        crate::reference::for_each_index(&upstream.shape, |index| {
+            let ([row, column], count) = self.of.window_of(index, &windows);
+            let [n, c, ..] = layout.sizes(index);
+            let mut add = |y: usize, w: usize, value: f64| {
+                let at = layout.index([n, c, y, w]);
+                let at: usize = at.iter().zip(&strides).map(|(&i, &stride)| i * stride as usize).sum();
+                out.data[at] += value;
+            };
+            if self.of.kind == PoolingType::Max {
+                let place = self.of.largest(x, index, [row, column]).1;
+                if place >= 0.0 {
+                    add(place as usize / width, place as usize % width, upstream.at(index));
+                }
+                return;
+            }
+            for y in row.begin..row.end {
+                for w in column.begin..column.end {
+                    add(y, w, upstream.at(index) / count);
+                }
+            }
+        });
+        vec![out]
+    }
+}
+
+impl PoolingGradient {
+    fn spread<T: Pooled + Default>(
+        &self,
+        x: &View,
+        upstream: &View,
+        out: &View,
+        [rows, columns]: &[Vec<PoolingWindow>; 2],
+    ) -> std::result::Result<(), openmps_host::Error> {
+        let (from, up) = (Dense::of(x), Dense::of(upstream));
+        // SAFETY: dense tensors whose type `run` chose `T` by.
+        let (from, up) =
+            unsafe { (slice::<T>(from.address, x.len()), slice::<T>(up.address, upstream.len())) };
+        let (planes, size) = (x.shape[0] * x.shape[1], [x.shape[2], x.shape[3]]);
+        let kind = self.of.library_kind();
+        let mut places = None;
+        if kind == PoolingKind::Max {
+            let (mut most, mut found) = (vec![T::default(); up.len()], vec![0; up.len()]);
+            library::pool(kind, planes, size, rows, columns, from, &mut most, Some(&mut found))?;
+            places = Some(found);
+        }
+        write::<T>(out, |to| {
+            library::pool_backward(kind, planes, size, rows, columns, up, places.as_deref(), to)
+        })
+    }
+}
+
+fn samples() -> Vec<(Pooling, [usize; 4])> {
+    let mut samples = Vec::new();
+    for kind in [PoolingType::Max, PoolingType::Average] {
+        let of = |kernel: [usize; 2]| Pooling::new(kind, kernel);
+        samples.extend([
+            (of([2, 2]), [2, 3, 8, 10]),
+            (of([3, 2]), [1, 2, 7, 9]),
+            (Pooling { strides: [1, 1], paddings: vec![1, 1], ..of([3, 3]) }, [1, 2, 5, 17]),
+            (Pooling { strides: [2, 2], paddings: vec![1, 1], ceil_mode: true, ..of([3, 3]) }, [1, 2, 6, 8]),
+            (Pooling { strides: [2, 1], paddings: vec![0, 1, 1, 2], exclusive: false, ..of([3, 4]) }, [2, 1, 9, 7]),
+            (Pooling { strides: [2, 2], padding_algorithm: PaddingAlgorithm::Same, ..of([3, 3]) }, [1, 1, 7, 8]),
+            (Pooling { padding_algorithm: PaddingAlgorithm::Valid, ..of([2, 3]) }, [1, 1, 7, 8]),
+            (Pooling { adaptive: true, ..of([1, 1]) }, [2, 3, 7, 11]),
+            (Pooling { adaptive: true, ..of([3, 5]) }, [1, 2, 7, 11]),
+            (Pooling { adaptive: true, ..of([4, 4]) }, [1, 1, 3, 2]),
+            (Pooling { global: true, ..of([2, 2]) }, [2, 5, 6, 7]),
+            (Pooling { layout: ImageLayout::Nhwc, ..of([2, 2]) }, [1, 3, 4, 6]),
+            (of([2, 2]), [0, 3, 4, 4]),
+        ]);
+    }
+    samples
+}
+
+/// For the list of operators.
+pub static ENTRY: Entry = Entry {
+    name: "pooling",
+    summary: "Two-dimensional pooling: maximum (with indices) or average; strided, adaptive or global.",
+    dtypes: dtype::FLOATS,
+    cases: || {
+        let samples = samples().into_iter().flat_map(|(of, x)| {
+            let indexed = (of.kind == PoolingType::Max).then(|| Pooling { indices: true, ..of.clone() });
+            std::iter::once(of).chain(indexed).map(move |of| (of, x))
+        });
+        samples.map(|(of, x)| { let dims = of.layout.shape(x); Case::new(of, vec![Input::new(&dims)]) }).collect()
+    },
+    tolerance: 4.0,
+};
+
+/// For the list of operators.
+pub static GRADIENT: Entry = Entry {
+    name: "pooling_gradient",
+    summary: "The gradient of two-dimensional pooling.",
+    dtypes: dtype::FLOATS,
+    cases: || {
+        let case = |(of, x): (Pooling, [usize; 4])| {
+            let shape: Shape = of.layout.shape(x).into_iter().collect();
+            let windows = of.windows("case", &shape).expect("a legal case");
+            let inputs = vec![Input::new(&shape), Input::new(&of.out_shape(&shape, &windows))];
+            Case::new(PoolingGradient { of }, inputs)
+        };
+        samples().into_iter().map(case).collect()
+    },
+    tolerance: 8.0,
+};

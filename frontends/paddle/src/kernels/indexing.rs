@@ -1,0 +1,287 @@
+//! Kernels that read and write by index: gather, embedding, scatter, put_along_axis, masks, and their gradients.
+
+use super::movement::{many, one};
+use crate::error::{Error, Result};
+use crate::table::Table;
+use crate::{Context, Output, Scalar, Tensor};
+use openmps_graph::layout::{Number, axis_of};
+use openmps_graph::operators::copy::Copy;
+use openmps_graph::operators::full::Full;
+use openmps_graph::operators::gather::{Embedding, Gather, GatherNd, TakeAlongAxis};
+use openmps_graph::operators::nonzero as masks;
+use openmps_graph::operators::scatter::{EmbeddingGradient, IndexAdd, PutAlongAxis, Reduce, Scatter, ScatterNdAdd};
+use openmps_graph::{DType, Operator, View};
+use openmps_tile::dtype::{ALL, FLOATS, NUMBERS};
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add("gather", ALL, gather).strided();
+    table.add("gather_grad", NUMBERS, gather_grad);
+    table.add("gather_nd", ALL, gather_nd).strided();
+    table.add("gather_nd_grad", NUMBERS, gather_nd_grad);
+    table.add("index_select", ALL, index_select).strided();
+    table.add("index_select_grad", NUMBERS, index_select_grad);
+    table.add("index_sample", ALL, index_sample).strided();
+    table.add("index_sample_grad", NUMBERS, index_sample_grad);
+    table.add("index_add", NUMBERS, index_add).strided();
+    table.add("index_add_grad", NUMBERS, index_add_grad).strided();
+    table.add("embedding", FLOATS, embedding).strided();
+    table.add("embedding_grad", FLOATS, embedding_grad).strided();
+    table.add("take_along_axis", ALL, take_along_axis).strided();
+    table.add("take_along_axis_grad", NUMBERS, take_along_axis_grad);
+    table.add("put_along_axis", NUMBERS, put_along_axis).strided();
+    table.add("put_along_axis_grad", NUMBERS, put_along_axis_grad).strided();
+    table.add("scatter", NUMBERS, scatter).strided();
+    table.add("scatter_grad", NUMBERS, scatter_grad).strided();
+    table.add("scatter_nd_add", NUMBERS, scatter_nd_add).strided();
+    table.add("scatter_nd_add_grad", NUMBERS, scatter_nd_add_grad).strided();
+    table.add("nonzero", ALL, nonzero).strided().output(0, DType::I64);
+    table.add("masked_select", ALL, masked_select).strided();
+    table.add("masked_select_grad", NUMBERS, masked_select_grad).strided();
+}
+
+/// An output of zeros, to which a gradient is added.
+pub(super) fn zeros(context: &Context, dtype: DType, dims: &[usize], out: &Output) -> Result<View> {
+    let view = context.allocate(out, dtype)?;
+    let view = View::dense(view.address, dtype, dims)?;
+    let zero = Full { dims: view.shape.clone(), dtype, value: Number::Int(0) };
+    zero.run(context.queue(), &[], std::slice::from_ref(&view))?;
+    Ok(view)
+}
+
+/// Adds to an output of zeros in place.
+fn accumulate(context: &Context, operator: &dyn Operator, x: &Tensor, index: View, gradient: View, out: &Output) -> Result<()> {
+    let sums = zeros(context, gradient.dtype, &x.shape(), out)?;
+    Ok(operator.run(context.queue(), &[sums.clone(), index, gradient], &[sums])?)
+}
+
+/// A dense tensor in another shape.
+fn reshaped(view: View, dims: &[usize]) -> Result<View> {
+    Ok(View::dense(view.address, view.dtype, dims)?)
+}
+
+fn gather(context: &Context, x: Tensor, index: Tensor, axis: Scalar, out: Output) -> Result<()> {
+    many(context, &Gather { axis: axis.i64() }, &[x.view()?, index.view()?], &[Some(&out)])
+}
+
+/// The gradient of slices taken along an axis; everything arrives dense.
+fn gathered_gradient(context: &Context, x: Tensor, index: Tensor, gradient: Tensor, axis: i64, out: &Output) -> Result<()> {
+    let (index, gradient) = (index.view()?, gradient.view()?);
+    let mut dims = x.shape();
+    let at = axis_of("gather_grad", axis, dims.len())?;
+    dims[at] = index.len();
+    let (index, gradient) = (reshaped(index.clone(), &[index.len()])?, reshaped(gradient, &dims)?);
+    accumulate(context, &IndexAdd { axis }, &x, index, gradient, out)
+}
+
+fn gather_grad(context: &Context, x: Tensor, index: Tensor, gradient: Tensor, axis: Scalar, out: Output) -> Result<()> {
+    gathered_gradient(context, x, index, gradient, axis.i64(), &out)
+}
+
+fn gather_nd(context: &Context, x: Tensor, index: Tensor, out: Output) -> Result<()> {
+    many(context, &GatherNd, &[x.view()?, index.view()?], &[Some(&out)])
+}
+
+fn gather_nd_grad(context: &Context, x: Tensor, index: Tensor, gradient: Tensor, out: Output) -> Result<()> {
+    accumulate(context, &ScatterNdAdd, &x, index.view()?, gradient.view()?, &out)
+}
+
+fn index_select(context: &Context, x: Tensor, index: Tensor, axis: i32, out: Output) -> Result<()> {
+    many(context, &Gather { axis: axis.into() }, &[x.view()?, index.view()?], &[Some(&out)])
+}
+
+fn index_select_grad(context: &Context, x: Tensor, index: Tensor, gradient: Tensor, axis: i32, out: Output) -> Result<()> {
+    gathered_gradient(context, x, index, gradient, axis.into(), &out)
+}
+
+fn index_sample(context: &Context, x: Tensor, index: Tensor, out: Output) -> Result<()> {
+    take_along_axis(context, x, index, 1, out)
+}
+
+fn index_sample_grad(context: &Context, x: Tensor, index: Tensor, gradient: Tensor, out: Output) -> Result<()> {
+    take_along_axis_grad(context, x, index, gradient, 1, out)
+}
+
+fn index_add(context: &Context, x: Tensor, index: Tensor, values: Tensor, axis: i32, out: Output) -> Result<()> {
+    many(context, &IndexAdd { axis: axis.into() }, &[x.view()?, index.view()?, values.view()?], &[Some(&out)])
+}
+
+#[allow(clippy::too_many_arguments)]
+fn index_add_grad(
+    context: &Context,
+    index: Tensor,
+    _: Tensor,
+    gradient: Tensor,
+    axis: i32,
+    x_gradient: Option<Output>,
+    values_gradient: Option<Output>,
+) -> Result<()> {
+    if let Some(out) = x_gradient {
+        one(context, &Copy, gradient, &out)?;
+    }
+    if let Some(out) = values_gradient {
+        index_select(context, gradient, index, axis, out)?;
+    }
+    Ok(())
+}
+
+/// Paddle says -1 where no index is padding.
+fn padding(index: i64) -> Option<i64> {
+    (index >= 0).then_some(index)
+}
+
+fn embedding(context: &Context, index: Tensor, table: Tensor, padded: i64, out: Output) -> Result<()> {
+    many(context, &Embedding { padding: padding(padded) }, &[index.view()?, table.view()?], &[Some(&out)])
+}
+
+fn embedding_grad(context: &Context, index: Tensor, table: Tensor, gradient: Tensor, padded: i64, out: Output) -> Result<()> {
+    let rows = table.shape().first().copied().unwrap_or(0);
+    let operator = EmbeddingGradient { rows, padding: padding(padded) };
+    many(context, &operator, &[index.view()?, gradient.view()?], &[Some(&out)])
+}
+
+fn take_along_axis(context: &Context, x: Tensor, index: Tensor, axis: i32, out: Output) -> Result<()> {
+    many(context, &TakeAlongAxis { axis: axis.into() }, &[x.view()?, index.view()?], &[Some(&out)])
+}
+
+fn take_along_axis_grad(context: &Context, x: Tensor, index: Tensor, gradient: Tensor, axis: i32, out: Output) -> Result<()> {
+    let operator = PutAlongAxis { axis: axis.into(), reduce: Reduce::Add, include_self: true };
+    accumulate(context, &operator, &x, index.view()?, gradient.view()?, &out)
+}
+
+fn reduce_of(name: &str) -> Result<Reduce> {
+    Ok(match name {
+        "assign" => Reduce::Assign,
+        "add" => Reduce::Add,
+        "mul" | "multiply" => Reduce::Multiply,
+        "amin" => Reduce::Minimum,
+        "amax" => Reduce::Maximum,
+        "mean" => Reduce::Mean,
+        other => {
+            let expected = "assign, add, mul, multiply, amin, amax or mean".to_owned();
+            return Err(Error::Attribute { attribute: "reduce", got: other.to_owned(), expected });
+        }
+    })
+}
+
+#[allow(clippy::too_many_arguments)]
+fn put_along_axis(
+    context: &Context,
+    x: Tensor,
+    index: Tensor,
+    value: Tensor,
+    axis: i32,
+    reduce: String,
+    include_self: bool,
+    out: Output,
+) -> Result<()> {
+    let (index, value) = (index.view()?, value.view()?);
+    let value = value.broadcast_to(&index.shape).unwrap_or(value);
+    let operator = PutAlongAxis { axis: axis.into(), reduce: reduce_of(&reduce)?, include_self };
+    many(context, &operator, &[x.view()?, index, value], &[Some(&out)])
+}
+
+#[allow(clippy::too_many_arguments)]
+fn put_along_axis_grad(
+    context: &Context,
+    _: Tensor,
+    index: Tensor,
+    _: Tensor,
+    _: Tensor,
+    gradient: Tensor,
+    axis: i32,
+    reduce: String,
+    include_self: bool,
+    x_gradient: Option<Output>,
+    value_gradient: Option<Output>,
+) -> Result<()> {
+    let reduce = reduce_of(&reduce)?;
+    if !matches!(reduce, Reduce::Assign | Reduce::Add) {
+        let expected = "assign or add: other gradients are not written yet".to_owned();
+        return Err(Error::Attribute { attribute: "reduce", got: format!("{reduce:?}"), expected });
+    }
+    if let Some(out) = x_gradient {
+        if reduce == Reduce::Add && include_self {
+            one(context, &Copy, gradient, &out)?;
+        } else {
+            let (index, zero) = (index.view()?, Number::Int(0).element(gradient.dtype()?));
+            let zero = View::dense(zero.as_ptr() as usize, gradient.dtype()?, &[])?.broadcast_to(&index.shape);
+            let operator = PutAlongAxis { axis: axis.into(), reduce: Reduce::Assign, include_self: true };
+            let zero = zero.expect("a scalar fits every shape");
+            many(context, &operator, &[gradient.view()?, index, zero], &[Some(&out)])?;
+        }
+    }
+    if let Some(out) = value_gradient {
+        take_along_axis(context, gradient, index, axis, out)?;
+    }
+    Ok(())
+}
+
+fn scatter(context: &Context, x: Tensor, index: Tensor, updates: Tensor, overwrite: bool, out: Output) -> Result<()> {
+    many(context, &Scatter { overwrite }, &[x.view()?, index.view()?, updates.view()?], &[Some(&out)])
+}
+
+#[allow(clippy::too_many_arguments)]
+fn scatter_grad(
+    context: &Context,
+    index: Tensor,
+    updates: Tensor,
+    gradient: Tensor,
+    _: bool,
+    x_gradient: Option<Output>,
+    updates_gradient: Option<Output>,
+) -> Result<()> {
+    if let Some(out) = x_gradient {
+        let (dtype, shape) = (gradient.dtype()?, updates.shape());
+        let zero = Number::Int(0).element(dtype);
+        let zeros = View::dense(zero.as_ptr() as usize, dtype, &[])?.broadcast_to(&shape);
+        let zeros = zeros.expect("a scalar fits every shape");
+        let inputs = [gradient.view()?, index.view()?, zeros];
+        many(context, &Scatter { overwrite: true }, &inputs, &[Some(&out)])?;
+    }
+    if let Some(out) = updates_gradient {
+        many(context, &Gather { axis: 0 }, &[gradient.view()?, index.view()?], &[Some(&out)])?;
+    }
+    Ok(())
+}
+
+fn scatter_nd_add(context: &Context, x: Tensor, index: Tensor, updates: Tensor, out: Output) -> Result<()> {
+    many(context, &ScatterNdAdd, &[x.view()?, index.view()?, updates.view()?], &[Some(&out)])
+}
+
+#[allow(clippy::too_many_arguments)]
+fn scatter_nd_add_grad(
+    context: &Context,
+    index: Tensor,
+    _: Tensor,
+    gradient: Tensor,
+    x_gradient: Option<Output>,
+    updates_gradient: Option<Output>,
+) -> Result<()> {
+    if let Some(out) = x_gradient {
+        one(context, &Copy, gradient, &out)?;
+    }
+    if let Some(out) = updates_gradient {
+        gather_nd(context, gradient, index, out)?;
+    }
+    Ok(())
+}
+
+fn nonzero(context: &Context, x: Tensor, out: Output) -> Result<()> {
+    let x = x.view()?;
+    out.set_dims(&[masks::count_nonzero(context.queue(), &x)?, x.rank()]);
+    Ok(masks::nonzero(context.queue(), &x, &context.allocate(&out, DType::I64)?)?)
+}
+
+fn masked_select(context: &Context, x: Tensor, mask: Tensor, out: Output) -> Result<()> {
+    let (x, mask) = (x.view()?, mask.view()?);
+    out.set_dims(&[masks::count_masked(context.queue(), &x, &mask)?]);
+    Ok(masks::masked_select(context.queue(), &x, &mask, &context.allocate(&out, x.dtype)?)?)
+}
+
+fn masked_select_grad(context: &Context, x: Tensor, mask: Tensor, gradient: Tensor, out: Output) -> Result<()> {
+    let (dtype, mask) = (x.dtype()?, mask.view()?);
+    let view = context.allocate(&out, dtype)?;
+    let mask = mask.broadcast_to(&view.shape).unwrap_or(mask);
+    Ok(masks::masked_scatter(context.queue(), &gradient.view()?, &mask, &view)?)
+}

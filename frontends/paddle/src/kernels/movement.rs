@@ -1,0 +1,373 @@
+//! Kernels that arrange elements: transpose, slice, concat, split, expand, tile, pad, flip, roll, triangles, and their gradients.
+
+use crate::error::{Error, Result};
+use crate::table::Table;
+use crate::{Context, IntArray, Output, Scalar, Tensor};
+use openmps_graph::layout::Number;
+use openmps_graph::operators::concat::{Concat, Split, Stack, Unstack};
+use openmps_graph::operators::copy::Copy;
+use openmps_graph::operators::expand::{Expand, Tile};
+use openmps_graph::operators::flip::Flip;
+use openmps_graph::operators::pad::{Mode, Pad, PadGradient};
+use openmps_graph::operators::repeat_gradient::RepeatGradient;
+use openmps_graph::operators::roll::Roll;
+use openmps_graph::operators::transpose::Transpose;
+use openmps_graph::operators::triangle::Triangle;
+use openmps_graph::view::{dense_strides, shape_of};
+use openmps_graph::{Meta, Operator, View};
+use openmps_tile::dtype::{ALL, FLOATS, NUMBERS};
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add("transpose", ALL, transpose).strided();
+    table.add("transpose_grad", ALL, transpose_grad).strided();
+    table.add("concat", ALL, concat).strided();
+    table.add("concat_grad", ALL, concat_grad).strided();
+    table.add("stack", ALL, stack).strided();
+    table.add("stack_grad", ALL, stack_grad).strided();
+    table.add("split", ALL, split).strided();
+    table.add("split_with_num", ALL, split_with_num).strided();
+    table.add("unstack", ALL, unstack).strided();
+    table.add("unstack_grad", ALL, unstack_grad).strided();
+    table.add("unbind", ALL, unbind).strided();
+    table.add("expand", ALL, expand).strided();
+    table.add("expand_grad", NUMBERS, expand_grad).strided();
+    table.add("expand_as", ALL, expand_as).strided();
+    table.add("expand_as_grad", NUMBERS, expand_as_grad).strided();
+    table.add("broadcast_tensors", ALL, broadcast_tensors).strided();
+    table.add("broadcast_tensors_grad", NUMBERS, broadcast_tensors_grad).strided();
+    table.add("meshgrid", ALL, meshgrid).strided();
+    table.add("meshgrid_grad", NUMBERS, meshgrid_grad).strided();
+    table.add("tile", ALL, tile).strided();
+    table.add("tile_grad", NUMBERS, tile_grad).strided();
+    table.add("pad", ALL, pad).strided();
+    table.add("pad_grad", ALL, pad_grad).strided();
+    table.add("pad3d", NUMBERS, pad3d).strided();
+    table.add("pad3d_grad", FLOATS, pad3d_grad).strided();
+    table.add("flip", ALL, flip).strided();
+    table.add("reverse", ALL, reverse).strided();
+    table.add("roll", ALL, roll).strided();
+    table.add("roll_grad", ALL, roll_grad).strided();
+    table.add("tril", ALL, tril).strided();
+    table.add("triu", ALL, triu).strided();
+    table.add("tril_grad", ALL, tril).strided();
+    table.add("triu_grad", ALL, triu).strided();
+    table.add("tril_triu", ALL, tril_triu).strided();
+    table.add("tril_triu_grad", ALL, tril_triu).strided();
+    table.add("repeat_interleave", ALL, repeat_interleave).strided();
+    table.add("repeat_interleave_grad", NUMBERS, repeat_interleave_grad).strided();
+}
+
+/// Runs an operator of one input and one output. The output keeps the shape that Paddle's rules have given it where that has as many
+/// elements as the operator's (slices drop axes), and otherwise takes the operator's.
+pub(super) fn one(context: &Context, operator: &dyn Operator, x: Tensor, out: &Output) -> Result<()> {
+    many(context, operator, &[x.view()?], &[Some(out)])
+}
+
+/// As [`one`] for several inputs and outputs; outputs that Paddle does not want are computed into memory of their own.
+pub(super) fn many(
+    context: &Context,
+    operator: &dyn Operator,
+    inputs: &[View],
+    outputs: &[Option<&Output>],
+) -> Result<()> {
+    let metas: Vec<Meta> = inputs.iter().map(|view| Meta { dtype: view.dtype, shape: view.shape.clone() }).collect();
+    let mut scratch: Vec<Vec<u64>> = Vec::new();
+    let mut views = Vec::with_capacity(outputs.len());
+    for (meta, output) in operator.infer(&metas)?.into_iter().zip(outputs) {
+        let elements: usize = meta.shape.iter().product();
+        let address = match output {
+            Some(output) => {
+                if output.shape().iter().product::<usize>() != elements {
+                    output.set_dims(&meta.shape);
+                }
+                context.allocate(output, meta.dtype)?.address
+            }
+            None => {
+                scratch.push(vec![0; (elements * meta.dtype.size()).div_ceil(8)]);
+                scratch.last().map_or(0, |memory| memory.as_ptr() as usize)
+            }
+        };
+        views.push(View { address, dtype: meta.dtype, strides: dense_strides(&meta.shape), shape: meta.shape });
+    }
+    Ok(operator.run(context.queue(), inputs, &views)?)
+}
+
+/// The views of several inputs.
+pub(super) fn views(tensors: &[Tensor]) -> Result<Vec<View>> {
+    tensors.iter().map(Tensor::view).collect()
+}
+
+fn refuse(attribute: &'static str, got: impl std::fmt::Debug, expected: &str) -> Error {
+    Error::Attribute { attribute, got: format!("{got:?}"), expected: expected.to_owned() }
+}
+
+fn wide(numbers: &[i32]) -> Vec<i64> {
+    numbers.iter().map(|&number| i64::from(number)).collect()
+}
+
+fn transpose(context: &Context, x: Tensor, axes: Vec<i32>, out: Output) -> Result<()> {
+    one(context, &Transpose { axes: wide(&axes) }, x, &out)
+}
+
+fn transpose_grad(context: &Context, gradient: Tensor, axes: Vec<i32>, out: Output) -> Result<()> {
+    one(context, &Transpose { axes: wide(&axes) }.inverse()?, gradient, &out)
+}
+
+fn concat(context: &Context, x: Vec<Tensor>, axis: Scalar, out: Output) -> Result<()> {
+    many(context, &Concat { axis: axis.i64() }, &views(&x)?, &[Some(&out)])
+}
+
+/// Cuts a tensor along an axis into parts of the outputs' sizes, of which some may not be wanted.
+fn cut(context: &Context, x: Tensor, axis: i64, sections: Vec<usize>, outputs: &[Option<Output>]) -> Result<()> {
+    let outputs: Vec<Option<&Output>> = outputs.iter().map(Option::as_ref).collect();
+    many(context, &Split { axis, sections }, &[x.view()?], &outputs)
+}
+
+fn concat_grad(context: &Context, x: Vec<Tensor>, gradient: Tensor, axis: Scalar, outputs: Vec<Option<Output>>) -> Result<()> {
+    let rank = gradient.shape().len() as i64;
+    let at = if axis.i64() < 0 { axis.i64() + rank } else { axis.i64() } as usize;
+    let sections = x.iter().map(|x| x.shape().get(at).copied().unwrap_or(1)).collect();
+    cut(context, gradient, axis.i64(), sections, &outputs)
+}
+
+fn stack(context: &Context, x: Vec<Tensor>, axis: i32, out: Output) -> Result<()> {
+    many(context, &Stack { axis: axis.into() }, &views(&x)?, &[Some(&out)])
+}
+
+fn stack_grad(context: &Context, gradient: Tensor, axis: i32, outputs: Vec<Option<Output>>) -> Result<()> {
+    unbind(context, gradient, axis, outputs)
+}
+
+fn split(context: &Context, x: Tensor, sections: IntArray, axis: Scalar, outputs: Vec<Option<Output>>) -> Result<()> {
+    let shape = x.shape();
+    let at = if axis.i64() < 0 { axis.i64() + shape.len() as i64 } else { axis.i64() } as usize;
+    let size = shape.get(at).copied().unwrap_or(0) as i64;
+    // One section may be left open as -1.
+    let known: i64 = sections.iter().filter(|&&section| section >= 0).sum();
+    let sections = sections.iter().map(|&section| if section < 0 { size - known } else { section }.max(0) as usize).collect();
+    cut(context, x, axis.i64(), sections, &outputs)
+}
+
+fn split_with_num(context: &Context, x: Tensor, number: i32, axis: Scalar, outputs: Vec<Option<Output>>) -> Result<()> {
+    let shape = x.shape();
+    let at = if axis.i64() < 0 { axis.i64() + shape.len() as i64 } else { axis.i64() } as usize;
+    let (size, number) = (shape.get(at).copied().unwrap_or(0), number.max(1) as usize);
+    cut(context, x, axis.i64(), vec![size / number; number], &outputs)
+}
+
+fn unstack(context: &Context, x: Tensor, axis: i32, _: i32, outputs: Vec<Option<Output>>) -> Result<()> {
+    unbind(context, x, axis, outputs)
+}
+
+fn unstack_grad(context: &Context, gradients: Vec<Tensor>, axis: i32, out: Output) -> Result<()> {
+    stack(context, gradients, axis, out)
+}
+
+fn unbind(context: &Context, x: Tensor, axis: i32, outputs: Vec<Option<Output>>) -> Result<()> {
+    let outputs: Vec<Option<&Output>> = outputs.iter().map(Option::as_ref).collect();
+    many(context, &Unstack { axis: axis.into() }, &[x.view()?], &outputs)
+}
+
+fn expand(context: &Context, x: Tensor, shape: IntArray, out: Output) -> Result<()> {
+    one(context, &Expand { dims: shape.to_vec() }, x, &out)
+}
+
+fn expand_grad(context: &Context, x: Tensor, gradient: Tensor, _: IntArray, out: Output) -> Result<()> {
+    one(context, &RepeatGradient { dims: x.shape() }, gradient, &out)
+}
+
+fn expand_as(context: &Context, x: Tensor, y: Option<Tensor>, target: Vec<i64>, out: Output) -> Result<()> {
+    let dims = y.map_or(target, |y| y.shape().iter().map(|&size| size as i64).collect());
+    one(context, &Expand { dims }, x, &out)
+}
+
+fn expand_as_grad(context: &Context, x: Tensor, gradient: Tensor, _: Vec<i64>, out: Output) -> Result<()> {
+    one(context, &RepeatGradient { dims: x.shape() }, gradient, &out)
+}
+
+fn broadcast_tensors(context: &Context, x: Vec<Tensor>, outputs: Vec<Option<Output>>) -> Result<()> {
+    for (x, out) in x.into_iter().zip(outputs).filter_map(|(x, out)| Some((x, out?))) {
+        one(context, &Expand { dims: out.shape().iter().map(|&size| size as i64).collect() }, x, &out)?;
+    }
+    Ok(())
+}
+
+fn broadcast_tensors_grad(context: &Context, x: Vec<Tensor>, gradients: Vec<Tensor>, outputs: Vec<Option<Output>>) -> Result<()> {
+    for ((x, gradient), out) in x.into_iter().zip(gradients).zip(outputs) {
+        if let Some(out) = out {
+            one(context, &RepeatGradient { dims: x.shape() }, gradient, &out)?;
+        }
+    }
+    Ok(())
+}
+
+/// A one-dimensional input as one axis of the grid.
+fn grid_axis(x: &Tensor, axis: usize, rank: usize) -> Result<View> {
+    let (view, mut dims) = (x.view()?, vec![1; rank]);
+    dims[axis] = view.len();
+    let mut strides = vec![0; rank];
+    strides[axis] = view.strides.first().copied().unwrap_or(1);
+    Ok(View::strided(view.address, view.dtype, &dims, &strides)?)
+}
+
+fn meshgrid(context: &Context, x: Vec<Tensor>, outputs: Vec<Option<Output>>) -> Result<()> {
+    for (axis, out) in outputs.iter().enumerate() {
+        if let Some(out) = out {
+            let dims = out.shape().iter().map(|&size| size as i64).collect();
+            many(context, &Expand { dims }, &[grid_axis(&x[axis], axis, x.len())?], &[Some(out)])?;
+        }
+    }
+    Ok(())
+}
+
+fn meshgrid_grad(context: &Context, x: Vec<Tensor>, gradients: Vec<Tensor>, outputs: Vec<Option<Output>>) -> Result<()> {
+    for (axis, out) in outputs.iter().enumerate() {
+        if let Some(out) = out {
+            let dims = grid_axis(&x[axis], axis, x.len())?.shape;
+            many(context, &RepeatGradient { dims }, &[gradients[axis].view()?], &[Some(out)])?;
+        }
+    }
+    Ok(())
+}
+
+fn tile(context: &Context, x: Tensor, repeats: IntArray, out: Output) -> Result<()> {
+    let repeats = repeats.iter().map(|&repeat| repeat.max(0) as usize).collect();
+    one(context, &Tile { repeats }, x, &out)
+}
+
+fn tile_grad(context: &Context, x: Tensor, gradient: Tensor, _: IntArray, out: Output) -> Result<()> {
+    one(context, &RepeatGradient { dims: x.shape() }, gradient, &out)
+}
+
+fn constant_pad(paddings: &[i32], value: &Scalar) -> Pad {
+    let pair = |pair: &[i32]| (pair[0].into(), pair[1].into());
+    Pad { paddings: paddings.chunks_exact(2).map(pair).collect(), mode: Mode::Constant, value: Number::Float(value.f64()) }
+}
+
+fn pad(context: &Context, x: Tensor, paddings: Vec<i32>, value: Scalar, out: Output) -> Result<()> {
+    one(context, &constant_pad(&paddings, &value), x, &out)
+}
+
+fn pad_grad(context: &Context, gradient: Tensor, paddings: Vec<i32>, value: Scalar, out: Output) -> Result<()> {
+    one(context, &PadGradient { pad: constant_pad(&paddings, &value) }, gradient, &out)
+}
+
+/// Paddle's pad3d: pairs for width, height and depth in this order, of a tensor in NCDHW or NDHWC.
+fn spatial_pad(rank: usize, paddings: &[i64], mode: &str, value: f64, format: &str) -> Result<Pad> {
+    let modes = [("constant", Mode::Constant), ("reflect", Mode::Reflect), ("replicate", Mode::Replicate)];
+    let mode = match modes.iter().find(|(name, _)| *name == mode) {
+        Some(&(_, mode)) => mode,
+        None if mode == "circular" => Mode::Circular,
+        None => return Err(refuse("mode", mode, "constant, reflect, replicate or circular")),
+    };
+    let last = if format == "NDHWC" { rank.wrapping_sub(2) } else { rank.wrapping_sub(1) };
+    if rank != 5 || paddings.len() != 6 {
+        return Err(refuse("paddings", paddings, "six numbers for a tensor of five dimensions"));
+    }
+    let mut pairs = vec![(0, 0); rank];
+    for (back, pair) in paddings.chunks_exact(2).enumerate() {
+        pairs[last - back] = (pair[0], pair[1]);
+    }
+    Ok(Pad { paddings: pairs, mode, value: Number::Float(value) })
+}
+
+fn pad3d(context: &Context, x: Tensor, paddings: IntArray, mode: String, value: f64, format: String, out: Output) -> Result<()> {
+    one(context, &spatial_pad(x.shape().len(), &paddings, &mode, value, &format)?, x, &out)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn pad3d_grad(
+    context: &Context,
+    x: Tensor,
+    gradient: Tensor,
+    paddings: IntArray,
+    mode: String,
+    value: f64,
+    format: String,
+    out: Output,
+) -> Result<()> {
+    let pad = spatial_pad(x.shape().len(), &paddings, &mode, value, &format)?;
+    one(context, &PadGradient { pad }, gradient, &out)
+}
+
+fn flip(context: &Context, x: Tensor, axes: Vec<i32>, out: Output) -> Result<()> {
+    one(context, &Flip { axes: wide(&axes) }, x, &out)
+}
+
+fn reverse(context: &Context, x: Tensor, axes: IntArray, out: Output) -> Result<()> {
+    one(context, &Flip { axes: axes.to_vec() }, x, &out)
+}
+
+/// Without axes the flattened tensor is rolled.
+fn roll_by(context: &Context, x: Tensor, shifts: Vec<i64>, axes: Vec<i64>, out: &Output) -> Result<()> {
+    if !axes.is_empty() {
+        return one(context, &Roll { shifts, axes }, x, out);
+    }
+    let view = x.view()?;
+    if view.is_dense() {
+        let flat = View::dense(view.address, view.dtype, &[view.len()])?;
+        return many(context, &Roll { shifts, axes: vec![0] }, &[flat], &[Some(out)]);
+    }
+    // A flattened strided tensor is no view: it is copied first.
+    let memory = vec![0_u64; (view.len() * view.dtype.size()).div_ceil(8)];
+    let copy = View::dense(memory.as_ptr() as usize, view.dtype, &view.shape)?;
+    Copy.run(context.queue(), &[view], &[copy.clone()])?;
+    let flat = View::dense(copy.address, copy.dtype, &[copy.len()])?;
+    many(context, &Roll { shifts, axes: vec![0] }, &[flat], &[Some(out)])
+}
+
+fn roll(context: &Context, x: Tensor, shifts: IntArray, axes: Vec<i64>, out: Output) -> Result<()> {
+    roll_by(context, x, shifts.to_vec(), axes, &out)
+}
+
+fn roll_grad(context: &Context, _: Tensor, gradient: Tensor, shifts: IntArray, axes: Vec<i64>, out: Output) -> Result<()> {
+    roll_by(context, gradient, shifts.iter().map(|shift| -shift).collect(), axes, &out)
+}
+
+fn tril(context: &Context, x: Tensor, diagonal: i32, out: Output) -> Result<()> {
+    one(context, &Triangle { diagonal: diagonal.into(), lower: true }, x, &out)
+}
+
+fn triu(context: &Context, x: Tensor, diagonal: i32, out: Output) -> Result<()> {
+    one(context, &Triangle { diagonal: diagonal.into(), lower: false }, x, &out)
+}
+
+fn tril_triu(context: &Context, x: Tensor, diagonal: i32, lower: bool, out: Output) -> Result<()> {
+    one(context, &Triangle { diagonal: diagonal.into(), lower }, x, &out)
+}
+
+/// Each element of an axis several times in a row: a repetition of a new axis behind it.
+fn repeat_interleave(context: &Context, x: Tensor, repeats: i32, axis: i32, _: i64, out: Output) -> Result<()> {
+    let mut view = x.view()?;
+    let at = openmps_graph::layout::axis_of("repeat_interleave", axis.into(), view.rank())?;
+    let rank = view.rank() + 1;
+    view.shape.try_insert(at + 1, 1).map_err(|_| openmps_graph::Error::Rank(rank))?;
+    view.strides.try_insert(at + 1, 0).map_err(|_| openmps_graph::Error::Rank(rank))?;
+    let mut dims: Vec<i64> = view.shape.iter().map(|&size| size as i64).collect();
+    dims[at + 1] = repeats.into();
+    many(context, &Expand { dims }, &[view], &[Some(&out)])
+}
+
+#[allow(clippy::too_many_arguments)]
+fn repeat_interleave_grad(
+    context: &Context,
+    x: Tensor,
+    gradient: Tensor,
+    repeats: i32,
+    axis: i32,
+    _: i64,
+    out: Output,
+) -> Result<()> {
+    let (shape, view) = (x.shape(), gradient.view()?);
+    let at = openmps_graph::layout::axis_of("repeat_interleave_grad", axis.into(), shape.len())?;
+    let mut repeated = shape.to_vec();
+    repeated.insert(at + 1, repeats.max(0) as usize);
+    let mut strides = view.strides.to_vec();
+    strides.insert(at, view.strides[at] * repeats as isize);
+    let view = View::strided(view.address, view.dtype, &repeated, &strides)?;
+    let mut dims = shape.to_vec();
+    dims.insert(at + 1, 1);
+    many(context, &RepeatGradient { dims: shape_of(&dims)? }, &[view], &[Some(&out)])
+}
+

@@ -1,0 +1,188 @@
+//! Kernels that draw random numbers. The seed is the attribute's, or comes from the device's generator, which `paddle.seed` sets.
+
+use super::movement::{many, one};
+use crate::error::Result;
+use crate::table::Table;
+use crate::{Context, DataType, IntArray, Output, Scalar, Tensor};
+use openmps_graph::operators::copy::Copy;
+use openmps_graph::operators::random::{ApplyMask, Bernoulli, Dropout, Law, Random, Source, dropout_inference};
+use openmps_graph::view::shape_of;
+use openmps_graph::{DType, Operator};
+use openmps_tile::dtype::FLOATS;
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add("uniform", FLOATS, uniform).output_as_inferred(0);
+    table.add("uniform_inplace", FLOATS, uniform_inplace);
+    table.add("gaussian", FLOATS, gaussian).output_as_inferred(0);
+    table.add("gaussian_inplace", FLOATS, gaussian_inplace);
+    table.add("truncated_gaussian_random", FLOATS, truncated_gaussian).output_as_inferred(0);
+    table.add("randint", &[DType::I32, DType::I64], randint).output_as_inferred(0);
+    table.add("randperm", &[DType::I32, DType::I64, DType::F32, DType::F64], randperm).output_as_inferred(0);
+    table.add("bernoulli", FLOATS, bernoulli).strided();
+    table.add("exponential", FLOATS, exponential);
+    table.add("dropout", FLOATS, dropout).strided().output(1, DType::U8);
+    table.add("dropout_grad", FLOATS, dropout_grad).strided();
+}
+
+/// Numbers of a seed that is given, or else the next ones.
+fn source(context: &Context, seed: i32) -> Source {
+    Source { seed: if seed == 0 { context.random() } else { seed as u64 }, offset: 0 }
+}
+
+fn draw(context: &Context, law: Law, seed: i32, dims: &[usize], dtype: DType, out: &Output) -> Result<()> {
+    let random = Random { law, source: source(context, seed), dims: shape_of(dims)?, dtype };
+    many(context, &random, &[], &[Some(out)])
+}
+
+fn dims_of(shape: &[i64]) -> Vec<usize> {
+    shape.iter().map(|&size| size.max(0) as usize).collect()
+}
+
+#[allow(clippy::too_many_arguments)]
+fn uniform(
+    context: &Context,
+    shape: IntArray,
+    data_type: DataType,
+    low: Scalar,
+    high: Scalar,
+    seed: i32,
+    out: Output,
+) -> Result<()> {
+    let dims = dims_of(&shape);
+    out.set_dims(&dims);
+    let law = Law::Uniform { low: low.f64(), high: high.f64() };
+    draw(context, law, seed, &dims, data_type.or(DType::F32)?, &out)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn uniform_inplace(
+    context: &Context,
+    x: Tensor,
+    low: f32,
+    high: f32,
+    seed: i32,
+    _: i32,
+    _: i32,
+    _: f32,
+    out: Output,
+) -> Result<()> {
+    draw(context, Law::Uniform { low: low.into(), high: high.into() }, seed, &x.shape(), x.dtype()?, &out)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn gaussian(
+    context: &Context,
+    shape: IntArray,
+    mean: f32,
+    deviation: f32,
+    seed: i32,
+    data_type: DataType,
+    out: Output,
+) -> Result<()> {
+    let dims = dims_of(&shape);
+    out.set_dims(&dims);
+    let law = Law::Normal { mean: mean.into(), deviation: deviation.into() };
+    draw(context, law, seed, &dims, data_type.or(DType::F32)?, &out)
+}
+
+fn gaussian_inplace(context: &Context, x: Tensor, mean: f32, deviation: f32, seed: i32, out: Output) -> Result<()> {
+    let law = Law::Normal { mean: mean.into(), deviation: deviation.into() };
+    draw(context, law, seed, &x.shape(), x.dtype()?, &out)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn truncated_gaussian(
+    context: &Context,
+    shape: Vec<i32>,
+    mean: f32,
+    deviation: f32,
+    seed: i32,
+    low: f32,
+    high: f32,
+    data_type: DataType,
+    out: Output,
+) -> Result<()> {
+    let dims: Vec<usize> = shape.iter().map(|&size| size.max(0) as usize).collect();
+    out.set_dims(&dims);
+    let (mean, deviation, low, high) = (mean.into(), deviation.into(), low.into(), high.into());
+    let law = Law::TruncatedNormal { mean, deviation, low, high };
+    draw(context, law, seed, &dims, data_type.or(DType::F32)?, &out)
+}
+
+fn randint(context: &Context, low: i32, high: i32, shape: IntArray, data_type: DataType, out: Output) -> Result<()> {
+    let dims = dims_of(&shape);
+    out.set_dims(&dims);
+    let law = Law::Integers { low: low.into(), high: high.into() };
+    draw(context, law, 0, &dims, data_type.or(DType::I64)?, &out)
+}
+
+fn randperm(context: &Context, len: i32, data_type: DataType, out: Output) -> Result<()> {
+    let dims = [len.max(0) as usize];
+    out.set_dims(&dims);
+    draw(context, Law::Permutation, 0, &dims, data_type.or(DType::I64)?, &out)
+}
+
+fn bernoulli(context: &Context, x: Tensor, out: Output) -> Result<()> {
+    one(context, &Bernoulli { source: source(context, 0) }, x, &out)
+}
+
+fn exponential(context: &Context, x: Tensor, rate: f32, out: Output) -> Result<()> {
+    draw(context, Law::Exponential { rate: rate.into() }, 0, &x.shape(), x.dtype()?, &out)
+}
+
+/// The seed of a tensor, which pipelines use to repeat a dropout.
+fn seed_of(context: &Context, tensor: Option<Tensor>, seed: i32, fixed: bool) -> Result<i32> {
+    let Some(tensor) = tensor else { return Ok(if fixed { seed.max(1) } else { 0 }) };
+    let mut bytes = [0; 4];
+    context.read(tensor.view()?.address, &mut bytes)?;
+    Ok(i32::from_ne_bytes(bytes))
+}
+
+#[allow(clippy::too_many_arguments)]
+fn dropout(
+    context: &Context,
+    x: Tensor,
+    seed_tensor: Option<Tensor>,
+    probability: Scalar,
+    is_test: bool,
+    mode: String,
+    seed: i32,
+    fixed: bool,
+    out: Output,
+    mask: Option<Output>,
+) -> Result<()> {
+    let (probability, upscale) = (probability.f64(), mode == "upscale_in_train");
+    if is_test {
+        let x = x.view()?;
+        let out = context.allocate(&out, x.dtype)?;
+        return Ok(dropout_inference(context.queue(), &x, &out, probability, upscale)?);
+    }
+    let source = source(context, seed_of(context, seed_tensor, seed, fixed)?);
+    many(context, &Dropout { probability, upscale, source }, &[x.view()?], &[Some(&out), mask.as_ref()])
+}
+
+#[allow(clippy::too_many_arguments)]
+fn dropout_grad(
+    context: &Context,
+    mask: Tensor,
+    gradient: Tensor,
+    probability: Scalar,
+    is_test: bool,
+    mode: String,
+    out: Output,
+) -> Result<()> {
+    let (keep, upscale) = (1.0 - probability.f64(), mode == "upscale_in_train");
+    if is_test && upscale {
+        return one(context, &Copy, gradient, &out);
+    }
+    if is_test {
+        let x = gradient.view()?;
+        let out = context.allocate(&out, x.dtype)?;
+        return Ok(dropout_inference(context.queue(), &x, &out, 1.0 - keep, false)?);
+    }
+    let scale = if upscale && keep > 0.0 { 1.0 / keep } else { 1.0 };
+    let inputs = [gradient.view()?, mask.view()?];
+    let out = context.allocate(&out, inputs[0].dtype)?;
+    Ok(ApplyMask { scale }.run(context.queue(), &inputs, &[out])?)
+}

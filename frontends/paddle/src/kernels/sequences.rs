@@ -1,0 +1,158 @@
+//! Kernels whose results follow from positions and shapes alone: arange, linspace, eye, one_hot, numel, shape.
+
+use super::movement::many;
+use crate::error::{Error, Result};
+use crate::table::Table;
+use crate::{Context, DataType, IntArray, Output, Scalar, Tensor};
+use openmps_graph::layout::Number;
+use openmps_graph::operators::full::Full;
+use openmps_graph::operators::scatter::IndexAdd;
+use openmps_graph::operators::sequence::{Arange, Eye, Linspace, OneHot};
+use openmps_graph::view::shape_of;
+use openmps_graph::{DType, Operator, View};
+use openmps_tile::dtype::{ALL, NUMBERS};
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add("arange", NUMBERS, arange);
+    table.add("arange_tensor", NUMBERS, arange_tensor);
+    table.add("linspace", NUMBERS, linspace).output_as_inferred(0);
+    table.add("eye", ALL, eye).output_as_inferred(0);
+    table.add("one_hot", &[DType::I32, DType::I64], one_hot).output_as_inferred(0);
+    table.add("full_with_tensor", ALL, full_with_tensor).output_as_inferred(0);
+    table.add("full_batch_size_like", ALL, full_batch_size_like).output_as_inferred(0);
+    table.add("increment", NUMBERS, increment);
+    table.add_every("numel", numel).output(0, DType::I64);
+    table.add_every("shape", shape).output(0, DType::I32);
+    table.add_every("shape64", shape64).output(0, DType::I64);
+}
+
+fn number(value: &Scalar, dtype: DType) -> Number {
+    if dtype.is_float() { Number::Float(value.f64()) } else { Number::Int(value.i64()) }
+}
+
+/// The one number of a tensor.
+fn read(context: &Context, tensor: &Tensor) -> Result<Number> {
+    let view = tensor.view()?;
+    let mut bytes = [0; 8];
+    let size = view.dtype.size();
+    context.read(view.address, &mut bytes[..size])?;
+    let address = bytes.as_ptr();
+    Ok(openmps_host::by_type!(view.dtype, T => {
+        use openmps_host::library::memory::Element;
+        // SAFETY: the bytes hold one element of this type.
+        let value = unsafe { address.cast::<T>().read_unaligned() };
+        if view.dtype.is_float() { Number::Float(value.to_f64()) } else { Number::Int(value.to_i64()) }
+    }))
+}
+
+fn arange_of(context: &Context, start: Number, end: Number, step: Number, dtype: DType, out: &Output) -> Result<()> {
+    let len = match (start, end, step) {
+        (Number::Int(start), Number::Int(end), Number::Int(step)) if step != 0 => {
+            let span = if step > 0 { end - start } else { start - end };
+            span.max(0).unsigned_abs().div_ceil(step.unsigned_abs()) as usize
+        }
+        _ => ((end.to_f64() - start.to_f64()) / step.to_f64()).ceil().max(0.0) as usize,
+    };
+    if step.to_f64() == 0.0 {
+        let expected = "a number other than zero".to_owned();
+        return Err(Error::Attribute { attribute: "step", got: "0".to_owned(), expected });
+    }
+    out.set_dims(&[len]);
+    many(context, &Arange { start, step, len, dtype }, &[], &[Some(out)])
+}
+
+fn arange(context: &Context, start: Scalar, end: Scalar, step: Scalar, out: Output) -> Result<()> {
+    let dtype = out.dtype()?;
+    arange_of(context, number(&start, dtype), number(&end, dtype), number(&step, dtype), dtype, &out)
+}
+
+fn arange_tensor(context: &Context, start: Tensor, end: Tensor, step: Tensor, out: Output) -> Result<()> {
+    let numbers = [read(context, &start)?, read(context, &end)?, read(context, &step)?];
+    arange_of(context, numbers[0], numbers[1], numbers[2], start.dtype()?, &out)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn linspace(context: &Context, start: Tensor, stop: Tensor, len: Tensor, data_type: DataType, out: Output) -> Result<()> {
+    let (start, stop) = (read(context, &start)?.to_f64(), read(context, &stop)?.to_f64());
+    let len = read(context, &len)?.to_i64().max(0) as usize;
+    out.set_dims(&[len]);
+    many(context, &Linspace { start, stop, len, dtype: data_type.or(DType::F32)? }, &[], &[Some(&out)])
+}
+
+fn eye(context: &Context, rows: Scalar, columns: Scalar, data_type: DataType, out: Output) -> Result<()> {
+    let rows = rows.i64().max(0) as usize;
+    let columns = if columns.i64() < 0 { rows } else { columns.i64() as usize };
+    out.set_dims(&[rows, columns]);
+    many(context, &Eye { rows, columns, dtype: data_type.or(DType::F32)? }, &[], &[Some(&out)])
+}
+
+fn one_hot(context: &Context, x: Tensor, classes: Scalar, out: Output) -> Result<()> {
+    let operator = OneHot { classes: classes.i64().max(0) as usize, dtype: DType::F32 };
+    many(context, &operator, &[x.view()?], &[Some(&out)])
+}
+
+fn filled(context: &Context, dims: &[usize], value: Number, dtype: DType, out: &Output) -> Result<()> {
+    out.set_dims(dims);
+    many(context, &Full { dims: shape_of(dims)?, dtype, value }, &[], &[Some(out)])
+}
+
+fn full_with_tensor(context: &Context, value: Tensor, shape: IntArray, data_type: DataType, out: Output) -> Result<()> {
+    let dims: Vec<usize> = shape.iter().map(|&size| size.max(0) as usize).collect();
+    filled(context, &dims, read(context, &value)?, data_type.or(value.dtype()?)?, &out)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn full_batch_size_like(
+    context: &Context,
+    x: Tensor,
+    _: Vec<i32>,
+    value: Scalar,
+    data_type: DataType,
+    _: i32,
+    _: i32,
+    out: Output,
+) -> Result<()> {
+    let dtype = data_type.or(x.dtype()?)?;
+    filled(context, &out.shape(), number(&value, dtype), dtype, &out)
+}
+
+/// Adds to a tensor of one element: a counter of loops.
+fn increment(context: &Context, x: Tensor, value: f32, out: Output) -> Result<()> {
+    let (x, step) = (x.view()?, Number::Float(value.into()).element(x.dtype()?));
+    let address = context.allocate(&out, x.dtype)?.address;
+    let one = |address, dtype| View::dense(address, dtype, &[1]);
+    let zero = 0_i64;
+    let inputs =
+        [one(x.address, x.dtype)?, one(&raw const zero as usize, DType::I64)?, one(step.as_ptr() as usize, x.dtype)?];
+    Ok(IndexAdd { axis: 0 }.run(context.queue(), &inputs, &[one(address, x.dtype)?])?)
+}
+
+fn numel(context: &Context, x: Tensor, out: Output) -> Result<()> {
+    let count = x.shape().iter().product::<usize>() as i64;
+    let view = context.allocate(&out, DType::I64)?;
+    Ok(context.queue().write(view.address, &count.to_ne_bytes())?)
+}
+
+fn write_shape(context: &Context, x: &Tensor, dtype: DType, out: &Output) -> Result<()> {
+    let mut bytes = Vec::new();
+    for &size in &x.shape() {
+        match dtype {
+            DType::I32 => bytes.extend_from_slice(&(size as i32).to_ne_bytes()),
+            _ => bytes.extend_from_slice(&(size as i64).to_ne_bytes()),
+        }
+    }
+    let view = context.allocate(out, dtype)?;
+    if !bytes.is_empty() {
+        context.queue().write(view.address, &bytes)?;
+    }
+    Ok(())
+}
+
+fn shape(context: &Context, x: Tensor, out: Output) -> Result<()> {
+    write_shape(context, &x, DType::I32, &out)
+}
+
+fn shape64(context: &Context, x: Tensor, out: Output) -> Result<()> {
+    write_shape(context, &x, DType::I64, &out)
+}

@@ -1,0 +1,190 @@
+//! Kernels that order, search and accumulate along an axis, and their gradients.
+
+use super::indexing::zeros;
+use super::movement::{many, one};
+use crate::error::{Error, Result};
+use crate::table::Table;
+use crate::{Context, DataType, Output, Scalar, Tensor};
+use openmps_graph::layout::axis_of;
+use openmps_graph::operators::arg_reduce::ArgReduce;
+use openmps_graph::operators::scan::{Kind, ProductGradient, Scan};
+use openmps_graph::operators::scatter::{PutAlongAxis, Reduce};
+use openmps_graph::operators::sort::{KthValue, Sort, TopK};
+use openmps_graph::{DType, Operator, View};
+use openmps_tile::dtype::{FLOATS, NUMBERS};
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add("argsort", NUMBERS, argsort).strided().output(1, DType::I64);
+    table.add("argsort_grad", NUMBERS, argsort_grad).strided();
+    table.add("topk", NUMBERS, topk).strided().output(1, DType::I64);
+    table.add("topk_grad", NUMBERS, topk_grad).strided();
+    table.add("kthvalue", NUMBERS, kthvalue).strided().output(1, DType::I64);
+    table.add("kthvalue_grad", NUMBERS, kthvalue_grad).strided();
+    table.add("argmax", NUMBERS, argmax).strided().output_as_inferred(0);
+    table.add("argmin", NUMBERS, argmin).strided().output_as_inferred(0);
+    table.add("cumsum", NUMBERS, cumsum).strided();
+    table.add("cumsum_grad", NUMBERS, cumsum_grad).strided();
+    table.add("cumprod", NUMBERS, cumprod).strided();
+    table.add("cumprod_grad", FLOATS, cumprod_grad).strided();
+}
+
+#[allow(clippy::too_many_arguments)]
+fn argsort(context: &Context, x: Tensor, axis: i32, descending: bool, _: bool, out: Output, indices: Output) -> Result<()> {
+    many(context, &Sort { axis: axis.into(), descending }, &[x.view()?], &[Some(&out), Some(&indices)])
+}
+
+/// Puts a gradient back to where its elements came from; each place occurs once.
+fn put_back(context: &Context, x: &Tensor, indices: View, gradient: View, axis: i64, out: &Output) -> Result<()> {
+    let (shape, dtype) = (x.shape(), gradient.dtype);
+    let result = zeros(context, dtype, &shape, out)?;
+    // A scalar is a line of one element.
+    let line = |view: View| if view.rank() == 0 { View::dense(view.address, view.dtype, &[1]) } else { Ok(view) };
+    let put = PutAlongAxis { axis, reduce: Reduce::Assign, include_self: true };
+    let result = line(result)?;
+    Ok(put.run(context.queue(), &[result.clone(), line(indices)?, line(gradient)?], &[result])?)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn argsort_grad(
+    context: &Context,
+    indices: Tensor,
+    x: Tensor,
+    gradient: Tensor,
+    axis: i32,
+    _: bool,
+    _: bool,
+    out: Output,
+) -> Result<()> {
+    put_back(context, &x, indices.view()?, gradient.view()?, axis.into(), &out)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn topk(
+    context: &Context,
+    x: Tensor,
+    k: Scalar,
+    axis: i32,
+    largest: bool,
+    _: bool,
+    out: Output,
+    indices: Output,
+) -> Result<()> {
+    let operator = TopK { k: k.i64().max(0) as usize, axis: axis.into(), largest };
+    many(context, &operator, &[x.view()?], &[Some(&out), Some(&indices)])
+}
+
+#[allow(clippy::too_many_arguments)]
+fn topk_grad(
+    context: &Context,
+    x: Tensor,
+    indices: Tensor,
+    gradient: Tensor,
+    _: Scalar,
+    axis: i32,
+    _: bool,
+    _: bool,
+    out: Output,
+) -> Result<()> {
+    put_back(context, &x, indices.view()?, gradient.view()?, axis.into(), &out)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn kthvalue(
+    context: &Context,
+    x: Tensor,
+    k: i64,
+    axis: i32,
+    keep_dim: bool,
+    out: Output,
+    indices: Output,
+) -> Result<()> {
+    let operator = KthValue { k: k.max(0) as usize, axis: axis.into(), keep_dim };
+    many(context, &operator, &[x.view()?], &[Some(&out), Some(&indices)])
+}
+
+#[allow(clippy::too_many_arguments)]
+fn kthvalue_grad(
+    context: &Context,
+    x: Tensor,
+    indices: Tensor,
+    gradient: Tensor,
+    _: i64,
+    axis: i32,
+    keep_dim: bool,
+    out: Output,
+) -> Result<()> {
+    let with_axis = |tensor: Tensor| -> Result<View> {
+        let mut view = tensor.view()?;
+        let rank = x.shape().len();
+        if !keep_dim && rank > 0 {
+            let at = axis_of("kthvalue_grad", axis.into(), rank)?;
+            view.shape.insert(at, 1);
+            view.strides.insert(at, 0);
+        }
+        Ok(view)
+    };
+    put_back(context, &x, with_axis(indices)?, with_axis(gradient)?, axis.into(), &out)
+}
+
+/// Arguments of argmax and argmin after the tensor: axis, whether axes stay, whether the tensor is flattened, the result's type.
+type Search = (Scalar, bool, bool, DataType);
+
+fn search(context: &Context, largest: bool, x: Tensor, (axis, keep_dims, flatten, dtype): Search, out: &Output) -> Result<()> {
+    let axis = if flatten { None } else { Some(axis.i64()) };
+    one(context, &ArgReduce { largest, axis, keep_dims, dtype: dtype.or(DType::I64)? }, x, out)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn argmax(context: &Context, x: Tensor, axis: Scalar, keep: bool, flatten: bool, dtype: DataType, out: Output) -> Result<()> {
+    search(context, true, x, (axis, keep, flatten, dtype), &out)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn argmin(context: &Context, x: Tensor, axis: Scalar, keep: bool, flatten: bool, dtype: DataType, out: Output) -> Result<()> {
+    search(context, false, x, (axis, keep, flatten, dtype), &out)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn cumsum(context: &Context, x: Tensor, axis: Scalar, flatten: bool, exclusive: bool, reverse: bool, out: Output) -> Result<()> {
+    let axis = if flatten { None } else { Some(axis.i64()) };
+    one(context, &Scan { kind: Kind::Sum, axis, exclusive, reverse }, x, &out)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn cumsum_grad(
+    context: &Context,
+    _: Tensor,
+    gradient: Tensor,
+    axis: Scalar,
+    flatten: bool,
+    exclusive: bool,
+    reverse: bool,
+    out: Output,
+) -> Result<()> {
+    cumsum(context, gradient, axis, flatten, exclusive, !reverse, out)
+}
+
+fn cumprod(context: &Context, x: Tensor, axis: i32, exclusive: bool, reverse: bool, out: Output) -> Result<()> {
+    one(context, &Scan { kind: Kind::Product, axis: Some(axis.into()), exclusive, reverse }, x, &out)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn cumprod_grad(
+    context: &Context,
+    x: Tensor,
+    products: Tensor,
+    gradient: Tensor,
+    axis: i32,
+    exclusive: bool,
+    reverse: bool,
+    out: Output,
+) -> Result<()> {
+    if exclusive || reverse {
+        let got = format!("exclusive {exclusive}, reverse {reverse}");
+        let expected = "neither: their gradient is not written yet".to_owned();
+        return Err(Error::Attribute { attribute: "exclusive", got, expected });
+    }
+    let inputs = [x.view()?, products.view()?, gradient.view()?];
+    many(context, &ProductGradient { axis: axis.into() }, &inputs, &[Some(&out)])
+}
