@@ -50,7 +50,14 @@ pub(super) fn zeros(context: &Context, dtype: DType, dims: &[usize], out: &Outpu
 }
 
 /// Adds to an output of zeros in place.
-fn accumulate(context: &Context, operator: &dyn Operator, x: &Tensor, index: View, gradient: View, out: &Output) -> Result<()> {
+fn accumulate(
+    context: &Context,
+    operator: &dyn Operator,
+    x: &Tensor,
+    index: View,
+    gradient: View,
+    out: &Output,
+) -> Result<()> {
     let sums = zeros(context, gradient.dtype, &x.shape(), out)?;
     Ok(operator.run(context.queue(), &[sums.clone(), index, gradient], &[sums])?)
 }
@@ -65,7 +72,14 @@ fn gather(context: &Context, x: Tensor, index: Tensor, axis: Scalar, out: Output
 }
 
 /// The gradient of slices taken along an axis; everything arrives dense.
-fn gathered_gradient(context: &Context, x: Tensor, index: Tensor, gradient: Tensor, axis: i64, out: &Output) -> Result<()> {
+fn gathered_gradient(
+    context: &Context,
+    x: Tensor,
+    index: Tensor,
+    gradient: Tensor,
+    axis: i64,
+    out: &Output,
+) -> Result<()> {
     let (index, gradient) = (index.view()?, gradient.view()?);
     let mut dims = x.shape();
     let at = axis_of("gather_grad", axis, dims.len())?;
@@ -90,7 +104,14 @@ fn index_select(context: &Context, x: Tensor, index: Tensor, axis: i32, out: Out
     many(context, &Gather { axis: axis.into() }, &[x.view()?, index.view()?], &[Some(&out)])
 }
 
-fn index_select_grad(context: &Context, x: Tensor, index: Tensor, gradient: Tensor, axis: i32, out: Output) -> Result<()> {
+fn index_select_grad(
+    context: &Context,
+    x: Tensor,
+    index: Tensor,
+    gradient: Tensor,
+    axis: i32,
+    out: Output,
+) -> Result<()> {
     gathered_gradient(context, x, index, gradient, axis.into(), &out)
 }
 
@@ -134,7 +155,14 @@ fn embedding(context: &Context, index: Tensor, table: Tensor, padded: i64, out: 
     many(context, &Embedding { padding: padding(padded) }, &[index.view()?, table.view()?], &[Some(&out)])
 }
 
-fn embedding_grad(context: &Context, index: Tensor, table: Tensor, gradient: Tensor, padded: i64, out: Output) -> Result<()> {
+fn embedding_grad(
+    context: &Context,
+    index: Tensor,
+    table: Tensor,
+    gradient: Tensor,
+    padded: i64,
+    out: Output,
+) -> Result<()> {
     let rows = table.shape().first().copied().unwrap_or(0);
     let operator = EmbeddingGradient { rows, padding: padding(padded) };
     many(context, &operator, &[index.view()?, gradient.view()?], &[Some(&out)])
@@ -144,7 +172,14 @@ fn take_along_axis(context: &Context, x: Tensor, index: Tensor, axis: i32, out: 
     many(context, &TakeAlongAxis { axis: axis.into() }, &[x.view()?, index.view()?], &[Some(&out)])
 }
 
-fn take_along_axis_grad(context: &Context, x: Tensor, index: Tensor, gradient: Tensor, axis: i32, out: Output) -> Result<()> {
+fn take_along_axis_grad(
+    context: &Context,
+    x: Tensor,
+    index: Tensor,
+    gradient: Tensor,
+    axis: i32,
+    out: Output,
+) -> Result<()> {
     let operator = PutAlongAxis { axis: axis.into(), reduce: Reduce::Add, include_self: true };
     accumulate(context, &operator, &x, index.view()?, gradient.view()?, &out)
 }

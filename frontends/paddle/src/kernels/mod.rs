@@ -45,6 +45,12 @@
 
 mod copy;
 mod creation;
+mod sorting;
+mod slicing;
+mod sequences;
+mod random;
+mod movement;
+mod indexing;
 
 use crate::table::Table;
 
@@ -58,4 +64,4 @@ pub fn table() -> Table {
 }
 
 /// The families; one line each.
-const FAMILIES: &[fn(&mut Table)] = &[copy::register, creation::register];
+const FAMILIES: &[fn(&mut Table)] = &[copy::register, creation::register, sorting::register, slicing::register, sequences::register, random::register, movement::register, indexing::register];

@@ -124,7 +124,13 @@ fn cut(context: &Context, x: Tensor, axis: i64, sections: Vec<usize>, outputs: &
     many(context, &Split { axis, sections }, &[x.view()?], &outputs)
 }
 
-fn concat_grad(context: &Context, x: Vec<Tensor>, gradient: Tensor, axis: Scalar, outputs: Vec<Option<Output>>) -> Result<()> {
+fn concat_grad(
+    context: &Context,
+    x: Vec<Tensor>,
+    gradient: Tensor,
+    axis: Scalar,
+    outputs: Vec<Option<Output>>,
+) -> Result<()> {
     let rank = gradient.shape().len() as i64;
     let at = if axis.i64() < 0 { axis.i64() + rank } else { axis.i64() } as usize;
     let sections = x.iter().map(|x| x.shape().get(at).copied().unwrap_or(1)).collect();
@@ -145,7 +151,8 @@ fn split(context: &Context, x: Tensor, sections: IntArray, axis: Scalar, outputs
     let size = shape.get(at).copied().unwrap_or(0) as i64;
     // One section may be left open as -1.
     let known: i64 = sections.iter().filter(|&&section| section >= 0).sum();
-    let sections = sections.iter().map(|&section| if section < 0 { size - known } else { section }.max(0) as usize).collect();
+    let sections =
+        sections.iter().map(|&section| if section < 0 { size - known } else { section }.max(0) as usize).collect();
     cut(context, x, axis.i64(), sections, &outputs)
 }
 
@@ -193,7 +200,12 @@ fn broadcast_tensors(context: &Context, x: Vec<Tensor>, outputs: Vec<Option<Outp
     Ok(())
 }
 
-fn broadcast_tensors_grad(context: &Context, x: Vec<Tensor>, gradients: Vec<Tensor>, outputs: Vec<Option<Output>>) -> Result<()> {
+fn broadcast_tensors_grad(
+    context: &Context,
+    x: Vec<Tensor>,
+    gradients: Vec<Tensor>,
+    outputs: Vec<Option<Output>>,
+) -> Result<()> {
     for ((x, gradient), out) in x.into_iter().zip(gradients).zip(outputs) {
         if let Some(out) = out {
             one(context, &RepeatGradient { dims: x.shape() }, gradient, &out)?;
@@ -221,7 +233,12 @@ fn meshgrid(context: &Context, x: Vec<Tensor>, outputs: Vec<Option<Output>>) -> 
     Ok(())
 }
 
-fn meshgrid_grad(context: &Context, x: Vec<Tensor>, gradients: Vec<Tensor>, outputs: Vec<Option<Output>>) -> Result<()> {
+fn meshgrid_grad(
+    context: &Context,
+    x: Vec<Tensor>,
+    gradients: Vec<Tensor>,
+    outputs: Vec<Option<Output>>,
+) -> Result<()> {
     for (axis, out) in outputs.iter().enumerate() {
         if let Some(out) = out {
             let dims = grid_axis(&x[axis], axis, x.len())?.shape;
@@ -242,7 +259,11 @@ fn tile_grad(context: &Context, x: Tensor, gradient: Tensor, _: IntArray, out: O
 
 fn constant_pad(paddings: &[i32], value: &Scalar) -> Pad {
     let pair = |pair: &[i32]| (pair[0].into(), pair[1].into());
-    Pad { paddings: paddings.chunks_exact(2).map(pair).collect(), mode: Mode::Constant, value: Number::Float(value.f64()) }
+    Pad {
+        paddings: paddings.chunks_exact(2).map(pair).collect(),
+        mode: Mode::Constant,
+        value: Number::Float(value.f64()),
+    }
 }
 
 fn pad(context: &Context, x: Tensor, paddings: Vec<i32>, value: Scalar, out: Output) -> Result<()> {
@@ -272,7 +293,15 @@ fn spatial_pad(rank: usize, paddings: &[i64], mode: &str, value: f64, format: &s
     Ok(Pad { paddings: pairs, mode, value: Number::Float(value) })
 }
 
-fn pad3d(context: &Context, x: Tensor, paddings: IntArray, mode: String, value: f64, format: String, out: Output) -> Result<()> {
+fn pad3d(
+    context: &Context,
+    x: Tensor,
+    paddings: IntArray,
+    mode: String,
+    value: f64,
+    format: String,
+    out: Output,
+) -> Result<()> {
     one(context, &spatial_pad(x.shape().len(), &paddings, &mode, value, &format)?, x, &out)
 }
 
@@ -321,7 +350,14 @@ fn roll(context: &Context, x: Tensor, shifts: IntArray, axes: Vec<i64>, out: Out
     roll_by(context, x, shifts.to_vec(), axes, &out)
 }
 
-fn roll_grad(context: &Context, _: Tensor, gradient: Tensor, shifts: IntArray, axes: Vec<i64>, out: Output) -> Result<()> {
+fn roll_grad(
+    context: &Context,
+    _: Tensor,
+    gradient: Tensor,
+    shifts: IntArray,
+    axes: Vec<i64>,
+    out: Output,
+) -> Result<()> {
     roll_by(context, gradient, shifts.iter().map(|shift| -shift).collect(), axes, &out)
 }
 
@@ -370,4 +406,3 @@ fn repeat_interleave_grad(
     dims.insert(at + 1, 1);
     many(context, &RepeatGradient { dims: shape_of(&dims)? }, &[view], &[Some(&out)])
 }
-

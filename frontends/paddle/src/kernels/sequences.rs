@@ -73,7 +73,14 @@ fn arange_tensor(context: &Context, start: Tensor, end: Tensor, step: Tensor, ou
 }
 
 #[allow(clippy::too_many_arguments)]
-fn linspace(context: &Context, start: Tensor, stop: Tensor, len: Tensor, data_type: DataType, out: Output) -> Result<()> {
+fn linspace(
+    context: &Context,
+    start: Tensor,
+    stop: Tensor,
+    len: Tensor,
+    data_type: DataType,
+    out: Output,
+) -> Result<()> {
     let (start, stop) = (read(context, &start)?.to_f64(), read(context, &stop)?.to_f64());
     let len = read(context, &len)?.to_i64().max(0) as usize;
     out.set_dims(&[len]);

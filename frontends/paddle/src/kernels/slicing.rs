@@ -27,9 +27,14 @@ fn ranges(axes: &[i64], starts: &[i64], ends: &[i64], steps: &[i64]) -> Result<V
     let fits = |list: &[i64]| list.len() == axes.len();
     if !fits(starts) || !fits(ends) || !(steps.is_empty() || fits(steps)) {
         let got = format!("{starts:?} to {ends:?} step {steps:?}");
-        return Err(Error::Attribute { attribute: "starts", got, expected: format!("bounds for each of the axes {axes:?}") });
+        return Err(Error::Attribute {
+            attribute: "starts",
+            got,
+            expected: format!("bounds for each of the axes {axes:?}"),
+        });
     }
-    let range = |i: usize| Range { axis: axes[i], start: starts[i], end: ends[i], step: steps.get(i).copied().unwrap_or(1) };
+    let range =
+        |i: usize| Range { axis: axes[i], start: starts[i], end: ends[i], step: steps.get(i).copied().unwrap_or(1) };
     Ok((0..axes.len()).map(range).collect())
 }
 
@@ -53,7 +58,8 @@ fn slice(
     // Where bounds come from tensors Paddle could not know the shape.
     let mut dims = operator.infer(&[Meta { dtype: view.dtype, shape: view.shape.clone() }])?.remove(0).shape;
     if out.shape().iter().product::<usize>() != dims.iter().product::<usize>() {
-        let drop = |axis: usize| dropped.contains(&(axis as i64)) || dropped.contains(&(axis as i64 - view.rank() as i64));
+        let drop =
+            |axis: usize| dropped.contains(&(axis as i64)) || dropped.contains(&(axis as i64 - view.rank() as i64));
         let kept = dims.iter().enumerate().filter(|(axis, _)| !drop(*axis)).map(|(_, &size)| size).collect();
         dims = kept;
         out.set_dims(&dims);
@@ -187,7 +193,9 @@ fn set_value(
     for (i, value) in values.iter().enumerate() {
         let element = value.element(view.dtype.into())?;
         // SAFETY: the memory holds an element for each value.
-        unsafe { std::ptr::copy_nonoverlapping(element.as_ptr(), memory.as_mut_ptr().cast::<u8>().add(i * size), size) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(element.as_ptr(), memory.as_mut_ptr().cast::<u8>().add(i * size), size)
+        };
     }
     let dims: Vec<usize> = shape.iter().map(|&size| size.max(0) as usize).collect();
     // One value for any shape stands for all of it.

@@ -30,7 +30,15 @@ pub fn register(table: &mut Table) {
 }
 
 #[allow(clippy::too_many_arguments)]
-fn argsort(context: &Context, x: Tensor, axis: i32, descending: bool, _: bool, out: Output, indices: Output) -> Result<()> {
+fn argsort(
+    context: &Context,
+    x: Tensor,
+    axis: i32,
+    descending: bool,
+    _: bool,
+    out: Output,
+    indices: Output,
+) -> Result<()> {
     many(context, &Sort { axis: axis.into(), descending }, &[x.view()?], &[Some(&out), Some(&indices)])
 }
 
@@ -130,23 +138,53 @@ fn kthvalue_grad(
 /// Arguments of argmax and argmin after the tensor: axis, whether axes stay, whether the tensor is flattened, the result's type.
 type Search = (Scalar, bool, bool, DataType);
 
-fn search(context: &Context, largest: bool, x: Tensor, (axis, keep_dims, flatten, dtype): Search, out: &Output) -> Result<()> {
+fn search(
+    context: &Context,
+    largest: bool,
+    x: Tensor,
+    (axis, keep_dims, flatten, dtype): Search,
+    out: &Output,
+) -> Result<()> {
     let axis = if flatten { None } else { Some(axis.i64()) };
     one(context, &ArgReduce { largest, axis, keep_dims, dtype: dtype.or(DType::I64)? }, x, out)
 }
 
 #[allow(clippy::too_many_arguments)]
-fn argmax(context: &Context, x: Tensor, axis: Scalar, keep: bool, flatten: bool, dtype: DataType, out: Output) -> Result<()> {
+fn argmax(
+    context: &Context,
+    x: Tensor,
+    axis: Scalar,
+    keep: bool,
+    flatten: bool,
+    dtype: DataType,
+    out: Output,
+) -> Result<()> {
     search(context, true, x, (axis, keep, flatten, dtype), &out)
 }
 
 #[allow(clippy::too_many_arguments)]
-fn argmin(context: &Context, x: Tensor, axis: Scalar, keep: bool, flatten: bool, dtype: DataType, out: Output) -> Result<()> {
+fn argmin(
+    context: &Context,
+    x: Tensor,
+    axis: Scalar,
+    keep: bool,
+    flatten: bool,
+    dtype: DataType,
+    out: Output,
+) -> Result<()> {
     search(context, false, x, (axis, keep, flatten, dtype), &out)
 }
 
 #[allow(clippy::too_many_arguments)]
-fn cumsum(context: &Context, x: Tensor, axis: Scalar, flatten: bool, exclusive: bool, reverse: bool, out: Output) -> Result<()> {
+fn cumsum(
+    context: &Context,
+    x: Tensor,
+    axis: Scalar,
+    flatten: bool,
+    exclusive: bool,
+    reverse: bool,
+    out: Output,
+) -> Result<()> {
     let axis = if flatten { None } else { Some(axis.i64()) };
     one(context, &Scan { kind: Kind::Sum, axis, exclusive, reverse }, x, &out)
 }
