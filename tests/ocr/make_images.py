@@ -199,8 +199,8 @@ def bookshop() -> Image.Image:
     """The demo: a poster of a bookshop, Chinese and English."""
     page = Page(900, 620, (244, 236, 220))
     page.draw.rectangle((0, 0, 900, 150), (38, 60, 84))
-    page.text(450, 16, "海边书店", "song-bold", 76, (250, 240, 214), "ma")
-    page.text(450, 106, "THE SEASIDE BOOKSHOP", "serif-bold", 28, (232, 196, 120), "ma")
+    page.text(450, 2, "海边书店", "song-bold", 72, (250, 240, 214), "ma")
+    page.text(450, 105, "THE SEASIDE BOOKSHOP", "serif-bold", 28, (232, 196, 120), "ma")
     page.text(60, 184, "十一月新书推荐", "chinese-bold", 40, (160, 48, 40))
     page.text(840, 190, "New in November", "serif", 32, (160, 48, 40), "ra")
     page.draw.line((60, 250, 840, 250), (190, 176, 150), 2)
