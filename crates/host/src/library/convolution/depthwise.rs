@@ -92,8 +92,8 @@ unsafe fn stencil_any<V: Lanes>(band: Band) {
     unsafe { stencil::<V, 0>(&band) }
 }
 
-/// `K` is the size of a square kernel whose taps of one column follow each other by rows (stride and dilation 1 vertically), so that
-/// a loaded vector serves several output rows; 0 is any other kernel.
+/// `K` is the size of a square kernel whose taps of one column follow each other by rows (stride and dilation 1 vertically), known
+/// so that the loops unroll; 0 is any other kernel.
 #[inline(always)]
 unsafe fn stencil<V: Lanes, const K: usize>(band: &Band) {
     for row in (0..band.rows).step_by(4) {
@@ -117,56 +117,69 @@ unsafe fn stencil<V: Lanes, const K: usize>(band: &Band) {
 
 #[inline(always)]
 unsafe fn tile<V: Lanes, const K: usize, const W: usize>(band: &Band, row: usize, rows: usize, column: usize) {
+    // The sums are indexed by constants only, so that they stay in registers.
     // SAFETY: the caller vouches for what the taps read around the tile; stores are cut to the band's rows and columns.
     unsafe {
         let mut sums = [[V::splat(0.0); W]; 4];
-        let base = band.copy.as_ptr().add(row * band.pitch + column);
+        let pitch = band.pitch;
+        let base = band.copy.as_ptr().add(row * pitch + column);
         if K > 0 {
-            for r in 0..K + 3 {
-                for j in 0..K {
-                    let from = base.add(r * band.pitch + *band.offsets.get_unchecked(j));
-                    let mut values = [V::splat(0.0); W];
-                    for (x, value) in values.iter_mut().enumerate() {
-                        *value = V::load(from.add(x * V::N));
-                    }
+            for j in 0..K {
+                let mut from = base.add(*band.offsets.get_unchecked(j));
+                for i in 0..K {
+                    let w = V::splat(*band.weight.get_unchecked(i * K + j));
                     for o in 0..4 {
-                        if r >= o && r - o < K {
-                            let w = V::splat(*band.weight.get_unchecked((r - o) * K + j));
-                            for x in 0..W {
-                                sums[o][x] = values[x].fma(w, sums[o][x]);
-                            }
+                        for x in 0..W {
+                            sums[o][x] = V::load(from.add(o * pitch + x * V::N)).fma(w, sums[o][x]);
                         }
                     }
+                    from = from.add(pitch);
                 }
             }
         } else {
-            for (offset, weight) in band.offsets.iter().zip(band.weight) {
-                let w = V::splat(*weight);
-                for (o, sums) in sums.iter_mut().enumerate() {
-                    for (x, sum) in sums.iter_mut().enumerate() {
-                        *sum = V::load(base.add(offset + o * band.pitch + x * V::N)).fma(w, *sum);
+            for tap in 0..band.weight.len() {
+                let w = V::splat(*band.weight.get_unchecked(tap));
+                let from = base.add(*band.offsets.get_unchecked(tap));
+                for o in 0..4 {
+                    for x in 0..W {
+                        sums[o][x] = V::load(from.add(o * pitch + x * V::N)).fma(w, sums[o][x]);
                     }
                 }
             }
         }
-        let identity = band.epilogue.is_identity();
-        for (o, sums) in sums.iter().enumerate().take(rows) {
-            for (x, &sum) in sums.iter().enumerate() {
-                let column = column + x * V::N;
-                if column >= band.columns {
-                    break;
+        let at = band.at + row * band.columns + column;
+        if let Some((bias, low, high)) = band.epilogue.as_clamp()
+            && rows == 4
+            && column + W * V::N <= band.columns
+        {
+            let bias = V::splat(bias.map_or(0.0, |bias| bias[band.channel]));
+            let (low, high) = (V::splat(low), V::splat(high));
+            for o in 0..4 {
+                for x in 0..W {
+                    let value = sums[o][x].add(bias).max(low).min(high);
+                    value.store(band.output.at(at + o * band.columns + x * V::N));
                 }
-                let at = band.at + (row + o) * band.columns + column;
-                if column + V::N <= band.columns {
-                    let value = if identity { sum } else { band.epilogue.apply(sum, band.channel, at) };
-                    value.store(band.output.at(at));
-                } else {
-                    let mut lanes = [0.0f32; 16];
-                    sum.store(lanes.as_mut_ptr());
-                    for (i, &lane) in lanes.iter().enumerate().take(band.columns - column) {
-                        *band.output.at(at + i) = band.epilogue.apply_one(lane, band.channel, at + i);
-                    }
-                }
+            }
+            return;
+        }
+        let mut lanes = [[0.0f32; 32]; 4];
+        for o in 0..4 {
+            for x in 0..W {
+                sums[o][x].store(lanes[o].as_mut_ptr().add(x * V::N));
+            }
+        }
+        let columns = (W * V::N).min(band.columns - column);
+        for (o, lanes) in lanes.iter().enumerate().take(rows) {
+            let at = at + o * band.columns;
+            let mut x = 0;
+            while x + V::N <= columns {
+                let value = band.epilogue.apply(V::load(lanes.as_ptr().add(x)), band.channel, at + x);
+                value.store(band.output.at(at + x));
+                x += V::N;
+            }
+            while x < columns {
+                *band.output.at(at + x) = band.epilogue.apply_one(lanes[x], band.channel, at + x);
+                x += 1;
             }
         }
     }
