@@ -175,7 +175,8 @@ impl Output {
 
     /// Sets the dimensions, and with them dense strides. Needed only where the shape depends on values.
     pub fn set_dims(&self, dims: &[usize]) {
-        if self.0.shape().as_slice() == dims {
+        let unknown = self.replace_unknown_dims(dims);
+        if unknown || self.0.shape().as_slice() == dims {
             return self.make_dense();
         }
         let dims: arrayvec::ArrayVec<i64, MAX_RANK> = dims.iter().map(|&size| size as i64).collect();
@@ -184,6 +185,24 @@ impl Output {
         // SAFETY: the tensor is alive and belongs to this kernel as its output; the array outlives the call.
         unsafe { (symbols().tensor_set_dims)(self.0.raw(), dims.len() as i64, dims.as_ptr(), &mut 0) };
         self.make_dense();
+    }
+
+    /// Overwrites dimensions that Paddle's rules have left open as -1: Paddle refuses to resize such a tensor.
+    fn replace_unknown_dims(&self, dims: &[usize]) -> bool {
+        let Some(layout) = tensor_layout::layout() else { return false };
+        // SAFETY: the layout was probed on a tensor of this library, and the tensor is alive.
+        if unsafe { self.0.numbers(layout.dims) }.iter().all(|&size| size >= 0) {
+            return false;
+        }
+        let rank = dims.len().min(tensor_layout::MAX_RANK);
+        let first = self.0.field::<i64>(layout.dims).cast_mut();
+        for (i, &size) in dims[..rank].iter().enumerate() {
+            // SAFETY: a `DDim` has room for that many numbers, and this kernel owns its output.
+            unsafe { first.add(i).write(size as i64) };
+        }
+        // SAFETY: as above.
+        unsafe { self.0.field::<i32>(layout.dims + RANK_OFFSET).cast_mut().write(rank as i32) };
+        true
     }
 
     /// Sets the strides, in elements: for results that share memory with an input.

@@ -34,9 +34,13 @@ struct Plan {
 /// Copies a tensor of these dimensions, whose elements have `element` bytes (1, 2, 4, 8 or 16), between two layouts.
 ///
 /// # Safety
-/// Every element that the strides reach must be readable in `from` and writable in `to`, and the two must not overlap.
+/// Every element that the strides reach must be readable in `from` and writable in `to`, and the two must not overlap,
+/// unless they are the same memory with the same strides: then there is nothing to do.
 pub unsafe fn copy(element: usize, dims: &[usize], to: Memory, from: Memory) {
     assert!(dims.len() <= MAX_RANK && dims.len() == to.strides.len() && dims.len() == from.strides.len());
+    if to.address == from.address && to.strides == from.strides {
+        return;
+    }
     if let Some(elements) = dense_in_both(dims, to.strides, from.strides)
         && elements * element <= SMALL
     {

@@ -137,11 +137,12 @@ fn index_add_grad(
     x_gradient: Option<Output>,
     values_gradient: Option<Output>,
 ) -> Result<()> {
-    if let Some(out) = x_gradient {
-        one(context, &Copy, gradient, &out)?;
-    }
+    // Paddle may make this gradient in the memory of the other: it is read first.
     if let Some(out) = values_gradient {
         index_select(context, gradient, index, axis, out)?;
+    }
+    if let Some(out) = x_gradient {
+        one(context, &Copy, gradient, &out)?;
     }
     Ok(())
 }
@@ -235,6 +236,10 @@ fn put_along_axis_grad(
         let expected = "assign or add: other gradients are not written yet".to_owned();
         return Err(Error::Attribute { attribute: "reduce", got: format!("{reduce:?}"), expected });
     }
+    // Paddle may make this gradient in the memory of the other: it is read first.
+    if let Some(out) = value_gradient {
+        take_along_axis(context, gradient, index, axis, out)?;
+    }
     if let Some(out) = x_gradient {
         if reduce == Reduce::Add && include_self {
             one(context, &Copy, gradient, &out)?;
@@ -245,9 +250,6 @@ fn put_along_axis_grad(
             let zero = zero.expect("a scalar fits every shape");
             many(context, &operator, &[gradient.view()?, index, zero], &[Some(&out)])?;
         }
-    }
-    if let Some(out) = value_gradient {
-        take_along_axis(context, gradient, index, axis, out)?;
     }
     Ok(())
 }
@@ -266,6 +268,10 @@ fn scatter_grad(
     x_gradient: Option<Output>,
     updates_gradient: Option<Output>,
 ) -> Result<()> {
+    // Paddle may make this gradient in the memory of the other: it is read first.
+    if let Some(out) = updates_gradient {
+        many(context, &Gather { axis: 0 }, &[gradient.view()?, index.view()?], &[Some(&out)])?;
+    }
     if let Some(out) = x_gradient {
         let (dtype, shape) = (gradient.dtype()?, updates.shape());
         let zero = Number::Int(0).element(dtype);
@@ -273,9 +279,6 @@ fn scatter_grad(
         let zeros = zeros.expect("a scalar fits every shape");
         let inputs = [gradient.view()?, index.view()?, zeros];
         many(context, &Scatter { overwrite: true }, &inputs, &[Some(&out)])?;
-    }
-    if let Some(out) = updates_gradient {
-        many(context, &Gather { axis: 0 }, &[gradient.view()?, index.view()?], &[Some(&out)])?;
     }
     Ok(())
 }
@@ -293,11 +296,12 @@ fn scatter_nd_add_grad(
     x_gradient: Option<Output>,
     updates_gradient: Option<Output>,
 ) -> Result<()> {
-    if let Some(out) = x_gradient {
-        one(context, &Copy, gradient, &out)?;
-    }
+    // Paddle may make this gradient in the memory of the other: it is read first.
     if let Some(out) = updates_gradient {
         gather_nd(context, gradient, index, out)?;
+    }
+    if let Some(out) = x_gradient {
+        one(context, &Copy, gradient, &out)?;
     }
     Ok(())
 }

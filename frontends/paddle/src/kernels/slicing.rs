@@ -227,10 +227,21 @@ fn set_value_grad(
     value_gradient: Option<Output>,
 ) -> Result<()> {
     let ranges = ranges(&axes, &starts, &ends, &steps)?;
-    if let Some(out) = x_gradient {
-        cleared(context, &gradient, ranges.clone(), &out)?;
+    // Paddle may make x's gradient in the memory of the other: it is read first.
+    if let Some(out) = value_gradient {
+        value_part(context, &gradient, ranges.clone(), (&dropped, &added), &out)?;
     }
-    let Some(out) = value_gradient else { return Ok(()) };
+    x_gradient.map_or(Ok(()), |out| cleared(context, &gradient, ranges, &out))
+}
+
+/// The gradient of the value: the part that it was written to, summed up where it was broadcast.
+fn value_part(
+    context: &Context,
+    gradient: &Tensor,
+    ranges: Vec<Range>,
+    (dropped, added): (&[i64], &[i64]),
+    out: &Output,
+) -> Result<()> {
     let view = gradient.view()?;
     let slice = Slice { ranges };
     let part = slice.infer(&[Meta { dtype: view.dtype, shape: view.shape.clone() }])?.remove(0).shape;
@@ -239,8 +250,8 @@ fn set_value_grad(
     let taken = View { address: memory.as_ptr() as usize, dtype: view.dtype, shape: part, strides };
     slice.run(context.queue(), std::slice::from_ref(&view), std::slice::from_ref(&taken))?;
     let shaped = View::dense(0, view.dtype, &out.shape())?;
-    let dims = value_view(&shaped, view.rank(), &dropped, &added)?.shape;
-    many(context, &RepeatGradient { dims }, &[taken], &[Some(&out)])
+    let dims = value_view(&shaped, view.rank(), dropped, added)?.shape;
+    many(context, &RepeatGradient { dims }, &[taken], &[Some(out)])
 }
 
 #[allow(clippy::too_many_arguments)]
