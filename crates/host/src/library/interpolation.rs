@@ -101,7 +101,10 @@ pub fn bilinear<T>(
 ) -> Result<(), Error>
 where
     T: Pooled,
-    T::Sum: From<f32> + std::ops::Mul<Output = T::Sum> + std::ops::Add<Output = T::Sum>,
+    T::Sum: From<f32>
+        + std::ops::Mul<Output = T::Sum>
+        + std::ops::Add<Output = T::Sum>
+        + std::ops::Sub<Output = T::Sum>,
 {
     let size = rows.len() * columns.len();
     check(planes * height * width, planes * size, input.len(), output.len())?;
@@ -117,12 +120,14 @@ where
                 let out = unsafe { output.part(plane * size, size) };
                 for (row, out) in rows.iter().zip(out.chunks_exact_mut(columns.len().max(1))) {
                     let (low, high) = (&source[row.low * width..][..width], &source[row.high * width..][..width]);
-                    let (a, b) = (T::Sum::from(1.0 - row.weight), T::Sum::from(row.weight));
+                    let b = T::Sum::from(row.weight);
+                    let a = T::Sum::from(1.0_f32) - b;
                     for ((mixed, low), high) in line.iter_mut().zip(low).zip(high) {
                         *mixed = low.widen() * a + high.widen() * b;
                     }
                     for (column, out) in columns.iter().zip(out) {
-                        let (a, b) = (T::Sum::from(1.0 - column.weight), T::Sum::from(column.weight));
+                        let b = T::Sum::from(column.weight);
+                        let a = T::Sum::from(1.0_f32) - b;
                         *out = T::narrow(line[column.low] * a + line[column.high] * b);
                     }
                 }
