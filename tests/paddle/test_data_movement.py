@@ -262,7 +262,7 @@ def test_static_program():
     def program(x):
         y = paddle.concat([x[1:3], x.flip([0])[:1]], axis=0).transpose([1, 0])
         y = paddle.nn.functional.pad(y, [1, 1, 0, 2])
-        return paddle.gather(y.tile([1, 2]), paddle.arange(3)), paddle.split(y, 2, axis=1), paddle.topk(y, 2)
+        return paddle.gather(y.tile([1, 2]), paddle.arange(3)), paddle.split(y, [2, 3], axis=1), paddle.topk(y, 2)
 
     x = values((4, 6), "float32").astype("float32")
     got = flat(program(paddle.to_tensor(x)))
