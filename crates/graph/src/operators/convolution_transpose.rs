@@ -168,11 +168,7 @@ pub static ENTRY: Entry = Entry {
             (with([2, 2], &[1, 1], 1), [1, 4, 7, 6], [4, 3, 4, 4]),
             (with([2, 3], &[0, 1, 2, 0], 2), [1, 4, 5, 6], [4, 3, 3, 5]),
             (with([2, 2], &[0, 0], 1), [0, 3, 5, 7], [3, 4, 2, 2]),
-            (
-                ConvolutionTranspose { output_padding: [1, 0], ..with([2, 2], &[1, 1], 1) },
-                [1, 3, 5, 5],
-                [3, 2, 3, 3],
-            ),
+            (ConvolutionTranspose { output_padding: [1, 0], ..with([2, 2], &[1, 1], 1) }, [1, 3, 5, 5], [3, 2, 3, 3]),
             (
                 ConvolutionTranspose { output_size: Some([10, 9]), ..with([2, 2], &[1, 1], 1) },
                 [1, 3, 5, 5],

@@ -6,7 +6,7 @@ use crate::layout::{call, check, expect_dtype, expect_inputs};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::{Shape, View};
-use openmps_host::library::matmul::{MatrixProduct, Matrices, matmul};
+use openmps_host::library::matmul::{Matrices, MatrixProduct, matmul};
 use openmps_runtime::Queue;
 use openmps_tile::{DType, dtype};
 

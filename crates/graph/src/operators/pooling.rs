@@ -98,7 +98,8 @@ impl Pooling {
             let both = [padding[2 * axis], padding[2 * axis + 1]];
             let padded = input[axis] + both[0] + both[1];
             let Some(steps) = padded.checked_sub(kernel) else {
-                let expected = format!("at least as large as the kernel {:?} after padding {padding:?}", self.kernel_size);
+                let expected =
+                    format!("at least as large as the kernel {:?} after padding {padding:?}", self.kernel_size);
                 return Err(Error::Shape { operator, what: "input", got: x.clone(), expected });
             };
             let output = if self.ceil_mode { steps.div_ceil(stride) } else { steps / stride } + 1;
@@ -204,9 +205,8 @@ impl Operator for Pooling {
         if !self.indices {
             return vec![value];
         }
-        let places = Array::from_fn(&shape, DType::I32, |index| {
-            self.largest(x, index, self.window_of(index, &windows).0).1
-        });
+        let places =
+            Array::from_fn(&shape, DType::I32, |index| self.largest(x, index, self.window_of(index, &windows).0).1);
         vec![value, places]
     }
 }
@@ -319,8 +319,7 @@ impl PoolingGradient {
     ) -> std::result::Result<(), openmps_host::Error> {
         let (from, up) = (Dense::of(x), Dense::of(upstream));
         // SAFETY: dense tensors whose type `run` chose `T` by.
-        let (from, up) =
-            unsafe { (slice::<T>(from.address, x.len()), slice::<T>(up.address, upstream.len())) };
+        let (from, up) = unsafe { (slice::<T>(from.address, x.len()), slice::<T>(up.address, upstream.len())) };
         let (planes, size) = (x.shape[0] * x.shape[1], [x.shape[2], x.shape[3]]);
         let kind = self.of.library_kind();
         let mut places = None;
@@ -329,9 +328,7 @@ impl PoolingGradient {
             library::pool(kind, planes, size, rows, columns, from, &mut most, Some(&mut found))?;
             places = Some(found);
         }
-        write::<T>(out, |to| {
-            library::pool_backward(kind, planes, size, rows, columns, up, places.as_deref(), to)
-        })
+        write::<T>(out, |to| library::pool_backward(kind, planes, size, rows, columns, up, places.as_deref(), to))
     }
 }
 
@@ -368,7 +365,12 @@ pub static ENTRY: Entry = Entry {
             let indexed = (of.kind == PoolingType::Max).then(|| Pooling { indices: true, ..of.clone() });
             std::iter::once(of).chain(indexed).map(move |of| (of, x))
         });
-        samples.map(|(of, x)| { let dims = of.layout.shape(x); Case::new(of, vec![Input::new(&dims)]) }).collect()
+        samples
+            .map(|(of, x)| {
+                let dims = of.layout.shape(x);
+                Case::new(of, vec![Input::new(&dims)])
+            })
+            .collect()
     },
     // Averages may cancel: their rounding is relative to the elements.
     tolerance: 128.0,

@@ -33,7 +33,8 @@ pub fn nearest<T: Copy + Send + Sync>(
     }
     // Every column once, twice, four times...: the usual case, which needs no table.
     let times = columns.len().checked_div(width).unwrap_or(0);
-    let repeated = times >= 1 && columns.len() == times * width && columns.iter().enumerate().all(|(i, &x)| x == i / times);
+    let repeated =
+        times >= 1 && columns.len() == times * width && columns.iter().enumerate().all(|(i, &x)| x == i / times);
     let output = Shared::new(output);
     parallel_for(planes, size / 4 + 20, |from, to| {
         for plane in from..to {
@@ -69,7 +70,10 @@ fn check(input: usize, output: usize, got_input: usize, got_output: usize) -> Re
         return Ok(());
     }
     let got = (got_input, got_output);
-    Err(Error::Invalid(format!("interpolation: input and output have {got:?} elements, expected {:?}", (input, output))))
+    Err(Error::Invalid(format!(
+        "interpolation: input and output have {got:?} elements, expected {:?}",
+        (input, output)
+    )))
 }
 
 #[inline(always)]
@@ -101,10 +105,8 @@ pub fn bilinear<T>(
 ) -> Result<(), Error>
 where
     T: Pooled,
-    T::Sum: From<f32>
-        + std::ops::Mul<Output = T::Sum>
-        + std::ops::Add<Output = T::Sum>
-        + std::ops::Sub<Output = T::Sum>,
+    T::Sum:
+        From<f32> + std::ops::Mul<Output = T::Sum> + std::ops::Add<Output = T::Sum> + std::ops::Sub<Output = T::Sum>,
 {
     let size = rows.len() * columns.len();
     check(planes * height * width, planes * size, input.len(), output.len())?;

@@ -337,9 +337,8 @@ mod neon {
         }
         #[inline(always)]
         unsafe fn exp2_integral(self) -> Self {
-            let power = |n| unsafe {
-                vreinterpretq_f32_s32(vshlq_n_s32::<23>(vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127))))
-            };
+            let power =
+                |n| unsafe { vreinterpretq_f32_s32(vshlq_n_s32::<23>(vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127)))) };
             Neon(power(self.0), power(self.1))
         }
     }

@@ -115,7 +115,9 @@ pub fn pool<T: Pooled>(
     let inside = rows.iter().all(|w| w.end <= height) && columns.iter().all(|w| w.end <= width);
     if (input.len(), output.len()) != lens || places.as_ref().is_some_and(|p| p.len() != lens.1) || !inside {
         let lens = (input.len(), output.len(), lens);
-        return Err(Error::Invalid(format!("pooling: input and output have {lens:?} elements or windows leave the input")));
+        return Err(Error::Invalid(format!(
+            "pooling: input and output have {lens:?} elements or windows leave the input"
+        )));
     }
     let (out_height, out_width) = (rows.len(), columns.len());
     let output = Shared::new(output);

@@ -144,14 +144,7 @@ impl Product<'_> {
 }
 
 /// Images of a pixel or three: each output is a dot product of a filter with the channels.
-fn dots(
-    shape: &Convolution,
-    pixels: usize,
-    input: &[f32],
-    weight: &[f32],
-    output: &mut [f32],
-    epilogue: &Epilogue,
-) {
+fn dots(shape: &Convolution, pixels: usize, input: &[f32], weight: &[f32], output: &mut [f32], epilogue: &Epilogue) {
     let (depth, filters) = (shape.channels / shape.groups, shape.filters / shape.groups);
     let total = shape.batch * pixels;
     // One pixel's channels must lie side by side, which they do when an image is one pixel.

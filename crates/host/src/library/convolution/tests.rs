@@ -55,7 +55,10 @@ fn compare(what: &str, shape: &Convolution, got: &[f32], want: &[f64], magnitude
     let most = magnitude.iter().fold(1e-30f64, |a, &b| a.max(b));
     for (i, (&got, &want)) in got.iter().zip(want).enumerate() {
         let error = (f64::from(got) - want).abs() / most;
-        assert!(error <= limit, "{what} {shape:?}: element {i} is {got}, expected {want} (error {error:e} of {most:e})");
+        assert!(
+            error <= limit,
+            "{what} {shape:?}: element {i} is {got}, expected {want} (error {error:e} of {most:e})"
+        );
     }
 }
 

@@ -109,7 +109,8 @@ fn spread_disjoint(of: &Convolution, input: &[f32], weight: &[f32], output: &mut
                             let (row, i) = (y / kernel_height, y % kernel_height);
                             let at = ((batch * of.channels + own) * of.input[0] + first * kernel_height + y) * line_len;
                             let tap = |j: usize| {
-                                &sums[((channel * kernel_height + i) * kernel_width + j) * padded + row * width..][..width]
+                                &sums[((channel * kernel_height + i) * kernel_width + j) * padded + row * width..]
+                                    [..width]
                             };
                             interleave(kernel_width, tap, line);
                             // SAFETY: this task alone writes these rows.

@@ -306,14 +306,7 @@ unsafe fn vertical<V: Lanes>(sources: &[*const f32; 6], x: usize, rows: *mut f32
 
 /// Transforms a block's sums back and writes the outputs.
 #[inline(always)]
-unsafe fn tiles_out<V: Lanes>(
-    job: &Job,
-    image: usize,
-    first: usize,
-    count: usize,
-    line: &mut [f32],
-    sums: &mut [f32],
-) {
+unsafe fn tiles_out<V: Lanes>(job: &Job, image: usize, first: usize, count: usize, line: &mut [f32], sums: &mut [f32]) {
     let shape = job.shape;
     let [height, width] = shape.output();
     let position = job.position(shape.filters);

@@ -69,12 +69,7 @@ pub struct Matrices {
 /// # Safety
 /// For every batch, all elements that the sizes and strides name are readable (of `left`, `right`) or writable (of `out`), and
 /// results of different elements and batches do not overlap each other or the operands.
-pub unsafe fn matmul(
-    product: &MatrixProduct,
-    dtype: DType,
-    at: Matrices,
-    batches: &[[isize; 3]],
-) -> Result<(), Error> {
+pub unsafe fn matmul(product: &MatrixProduct, dtype: DType, at: Matrices, batches: &[[isize; 3]]) -> Result<(), Error> {
     if product.rows == 0 || product.columns == 0 || batches.is_empty() {
         return Ok(());
     }

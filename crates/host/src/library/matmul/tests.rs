@@ -84,7 +84,9 @@ fn other_types() {
     let rounded: Vec<f64> = want.iter().map(|&x| bf16::from_f64(x).to_f64()).collect();
     assert_eq!(of(&product, DType::BF16, bf16::from_f64, bf16::to_f64), rounded);
     let whole: Vec<f64> = (0..rows * columns)
-        .map(|o| (0..depth).map(|k| value(o / columns * depth + k).trunc() * value(k * columns + o % columns).trunc()).sum())
+        .map(|o| {
+            (0..depth).map(|k| value(o / columns * depth + k).trunc() * value(k * columns + o % columns).trunc()).sum()
+        })
         .collect();
     assert_eq!(of::<i64>(&product, DType::I64, |x| x as i64, |x| x as f64), whole);
     assert_eq!(of::<i32>(&product, DType::I32, |x| x as i32, f64::from), whole);
