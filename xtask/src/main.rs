@@ -1,2 +1,70 @@
-//! The task runner of openmps.
-fn main() {}
+//! The task runner of openmps: `cargo xtask <command>`.
+
+mod demo;
+mod fingerprint;
+mod macos;
+mod python;
+mod setup;
+mod shell;
+mod test;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The task runner of openmps", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make .venv, build the wheel and install both PaddlePaddle and it; what is up to date is left alone
+    Setup,
+    /// Set up, then show what openmps does
+    Demo {
+        /// A program of examples/, without .py
+        #[arg(default_value = demo::DEFAULT)]
+        name: String,
+        /// Handed to the program
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Run every test: those in Rust, then those in Python on the installed wheel
+    Test {
+        /// Only the tests in Rust
+        #[arg(long, conflicts_with = "python")]
+        rust: bool,
+        /// Only the tests in Python
+        #[arg(long)]
+        python: bool,
+        /// Handed to pytest
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Measure: the benches in Rust, then the comparisons of benches/*.py
+    Bench {
+        /// Only what has this in its name
+        filter: Option<String>,
+    },
+    /// Type-check everything for Apple Silicon, from Linux too
+    CheckMacos,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Setup => setup::run().map(|_| ()),
+        Command::Demo { name, arguments } => demo::run_example(&name, &arguments),
+        Command::Test { rust, python, arguments } => test::run(!python, !rust, &arguments),
+        Command::Bench { filter } => demo::bench(filter.as_deref()),
+        Command::CheckMacos => macos::check(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nxtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

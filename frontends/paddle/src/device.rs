@@ -93,12 +93,10 @@ pub(crate) fn fill(interface: &mut DeviceInterface) {
     interface.is_bfloat16_supported = Some(supported);
 }
 
-/// Runs one call of the interface. Its error goes to stderr, since the interface has no channel for the text; out of memory does not:
-/// Paddle frees what it has cached and tries again, and reports a failure itself.
+/// Runs one call of the interface. Its error goes to stderr, since the interface has no channel for the text.
 fn call(operation: &'static str, work: impl FnOnce() -> Result<()>) -> Status {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => SUCCESS,
-        Ok(Err(Error::OutOfMemory { .. })) => FAILED,
         Ok(Err(error)) => {
             eprintln!("openmps: {operation}: {error}");
             FAILED
@@ -268,10 +266,15 @@ unsafe extern "C-unwind" fn device_memory_allocate(
 ) -> Status {
     call("device_memory_allocate", || {
         // SAFETY: see `init_device`.
-        unsafe {
-            *address = std::ptr::null_mut();
-            *address = device(at)?.allocate_address(bytes)? as *mut c_void;
-        }
+        let allocated = unsafe { device(at) }?.allocate_address(bytes);
+        // Success with a null pointer is how Paddle is told that memory is out: it then frees what it has cached and tries again, or
+        // raises MemoryError with the figures. A status of failure would be neither.
+        let allocated = match allocated {
+            Err(Error::OutOfMemory { .. }) => 0,
+            other => other?,
+        };
+        // SAFETY: see `init_device`.
+        unsafe { *address = allocated as *mut c_void };
         Ok(())
     })
 }

@@ -7,7 +7,7 @@ use crate::abi::types::{PdDeviceContext, PdKernelContext};
 use crate::abi::unwind::{catch_panic, payload_text};
 use crate::argument::{Argument, Cursor, Kind};
 use crate::context::Context;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::any::type_name;
 use std::os::raw::c_void;
 
@@ -43,6 +43,7 @@ fn item<F: Copy>() -> F {
 unsafe fn guard<F>(work: impl FnOnce() -> Result<()>) {
     let (code, text) = match catch_panic(work) {
         Ok(Ok(())) => return,
+        Ok(Err(error @ Error::Graph(_))) => (error.code(), format!("mps: {error}")),
         Ok(Err(error)) => (error.code(), message::<F>(&error.to_string())),
         Err(payload) => (Code::Fatal, message::<F>(&format!("panicked: {}", payload_text(&payload)))),
     };
@@ -50,12 +51,12 @@ unsafe fn guard<F>(work: impl FnOnce() -> Result<()>) {
     unsafe { exception::throw(code, &text) }
 }
 
-/// The error with the kernel's name before it, unless it begins with that.
+/// The error with the kernel's name before it; an operator's own error names the operator already.
 #[cold]
 fn message<F>(error: &str) -> String {
     let path = type_name::<F>();
     let name = path.rsplit("::").find(|part| !part.starts_with('{')).unwrap_or(path);
-    if error.starts_with(name) { format!("mps: {error}") } else { format!("mps: {name}: {error}") }
+    format!("mps: {name}: {error}")
 }
 
 macro_rules! handler {

@@ -1,0 +1,35 @@
+"""Errors: Python exceptions with facts, and a process that goes on."""
+
+import paddle
+import pytest
+
+
+def test_out_of_memory_is_an_exception():
+    with pytest.raises(MemoryError, match="(?i)out of memory"):
+        paddle.full([1 << 44], 1.0, dtype="float32")
+    assert paddle.full([4], 3.0).numpy().tolist() == [3.0] * 4
+
+
+def test_shapes_that_do_not_broadcast_are_named():
+    with pytest.raises(ValueError, match="(?i)broadcast"):
+        paddle.ones([2, 3]) + paddle.ones([4, 5])
+
+
+def test_a_missing_kernel_says_so():
+    with pytest.raises(RuntimeError, match="not registered"):
+        paddle.linalg.svd(paddle.ones([2, 2]))
+
+
+def test_an_error_of_a_kernel_carries_its_facts():
+    shape = paddle.to_tensor([2, -3], dtype="int32")
+    with pytest.raises((ValueError, RuntimeError), match="-3"):
+        paddle._C_ops.full([2, -3], 1.0, paddle.float32, paddle.MPSPlace(0))
+    assert shape.numpy().tolist() == [2, -3]
+
+
+def test_errors_do_not_leak_into_later_work():
+    for _ in range(50):
+        with pytest.raises(MemoryError):
+            paddle.full([1 << 44], 1.0)
+        assert paddle.zeros([2]).numpy().tolist() == [0.0, 0.0]
+    paddle.mps.synchronize()

@@ -1,0 +1,87 @@
+"""Static programs: to_static and the PIR executor call kernels through their second entry point, from threads of their own."""
+
+import numpy as np
+import paddle
+import pytest
+
+
+@pytest.fixture
+def x():
+    return np.random.rand(3, 4).astype("float32") + 0.5
+
+
+def formula(a, b):
+    return paddle.exp(a) * b - paddle.sqrt(a) / (paddle.abs(b) + 2.0)
+
+
+def test_to_static_gives_what_eager_gives(x):
+    a, b = paddle.to_tensor(x), paddle.to_tensor(x[::-1].copy())
+    static = paddle.jit.to_static(formula, full_graph=True)
+    np.testing.assert_allclose(static(a, b).numpy(), formula(a, b).numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("pir", [True, False])
+def test_the_executor_runs_a_program(program, pir):
+    output = program(
+        """
+        import numpy as np, paddle
+        paddle.enable_static()
+        main, start = paddle.static.Program(), paddle.static.Program()
+        with paddle.static.program_guard(main, start):
+            x = paddle.static.data("x", [3, 4], "float32")
+            y = paddle.full([3, 4], 2.5, dtype="float32")
+            z = paddle.scale(paddle.add(paddle.multiply(x, x), y), scale=2.0, bias=1.0)
+            w = paddle.cast(z, "int32")
+        executor = paddle.static.Executor(paddle.CustomPlace("mps", 0))
+        executor.run(start)
+        array = np.random.rand(3, 4).astype("float32")
+        for _ in range(3):
+            got, integers = executor.run(main, feed={"x": array}, fetch_list=[z, w])
+        np.testing.assert_allclose(got, (array * array + 2.5) * 2 + 1, rtol=1e-5)
+        assert (integers == got.astype("int32")).all()
+        print("all right")
+        """,
+        FLAGS_enable_pir_api="1" if pir else "0",
+    )
+    assert output.strip() == "all right"
+
+
+def test_numbers_given_as_tensors_are_read(program):
+    """PIR hands such attributes over as tensors."""
+    output = program(
+        """
+        import numpy as np, paddle
+        paddle.enable_static()
+        main, start = paddle.static.Program(), paddle.static.Program()
+        with paddle.static.program_guard(main, start):
+            size = paddle.static.data("size", [1], "int64")
+            value = paddle.static.data("value", [], "float32")
+            y = paddle.full(size, value, dtype="float32")
+            z = paddle.scale(y, scale=value, bias=0.5)
+        executor = paddle.static.Executor(paddle.CustomPlace("mps", 0))
+        feed = {"size": np.array([5], "int64"), "value": np.array(3.0, "float32")}
+        y, z = executor.run(main, feed=feed, fetch_list=[y, z])
+        assert y.tolist() == [3.0] * 5 and z.tolist() == [9.5] * 5, (y, z)
+        print("all right")
+        """
+    )
+    assert output.strip() == "all right"
+
+
+def test_an_error_in_a_program_is_an_exception(program):
+    output = program(
+        """
+        import numpy as np, paddle
+        paddle.enable_static()
+        main = paddle.static.Program()
+        with paddle.static.program_guard(main):
+            size = paddle.static.data("size", [2], "int64")
+            y = paddle.full(size, 1.0, dtype="float32")
+        executor = paddle.static.Executor(paddle.CustomPlace("mps", 0))
+        try:
+            executor.run(main, feed={"size": np.array([2, -7], "int64")}, fetch_list=[y])
+        except Exception as error:
+            print(type(error).__name__, error)
+        """
+    )
+    assert "shape" in output and "-7" in output

@@ -1,0 +1,68 @@
+"""Views: pointers into the middle of a tensor, strides, writing through them."""
+
+import numpy as np
+import paddle
+import pytest
+
+
+@pytest.fixture
+def x():
+    return np.arange(4 * 6 * 5, dtype="float32").reshape(4, 6, 5)
+
+
+def test_a_slice_is_read_where_it_lies(x):
+    t = paddle.to_tensor(x)
+    assert (t[1:3, 2:].numpy() == x[1:3, 2:]).all()
+    assert ((t[2] + t[3]).numpy() == x[2] + x[3]).all()
+
+
+def test_a_transposed_input_is_read_by_its_strides(x):
+    t = paddle.to_tensor(x).transpose([2, 0, 1])
+    assert not t.is_contiguous()
+    assert ((t + t).numpy() == 2 * x.transpose(2, 0, 1)).all()
+    np.testing.assert_allclose(paddle.sqrt(t).numpy(), np.sqrt(x.transpose(2, 0, 1)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128"])
+def test_contiguous_moves_every_type(x, dtype):
+    array = (x % 2).astype(dtype) if dtype == "bool" else (x % 100).astype(dtype)
+    t = paddle.to_tensor(array).transpose([1, 2, 0]).contiguous()
+    assert t.is_contiguous()
+    assert (t.numpy() == array.transpose(1, 2, 0)).all()
+
+
+def test_writing_into_a_view_changes_its_base(x):
+    t = paddle.to_tensor(x)
+    view = t[1:3]
+    view.add_(paddle.ones_like(view))
+    expected = x.copy()
+    expected[1:3] += 1
+    assert (t.numpy() == expected).all()
+
+
+def test_in_place_on_a_strided_view(x):
+    t = paddle.to_tensor(x)
+    view = t.transpose([1, 0, 2])
+    view.multiply_(paddle.full([6, 4, 5], 3.0))
+    assert (t.numpy() == 3 * x).all()
+
+
+def test_as_strided_overlaps():
+    t = paddle.as_strided(paddle.to_tensor(np.arange(8, dtype="float32")), [6, 3], [1, 1])
+    assert ((t + t).numpy() == 2 * np.lib.stride_tricks.sliding_window_view(np.arange(8, dtype="float32"), 3)).all()
+
+
+def test_a_broadcast_view_has_stride_zero():
+    t = paddle.to_tensor(np.arange(3, dtype="float32")).expand([4, 3])
+    assert ((t * t).numpy() == np.broadcast_to(np.arange(3.0) ** 2, (4, 3))).all()
+
+
+def test_empty_tensors_pass():
+    t = paddle.zeros([0, 3])
+    assert (t + t).shape == [0, 3]
+    assert paddle.exp(t).numpy().shape == (0, 3)
+
+
+def test_scalars_pass():
+    t = paddle.to_tensor(2.0)
+    assert t.shape == [] and (t * t).numpy() == 4

@@ -1,0 +1,70 @@
+//! `setup`: .venv with pinned packages, and the wheel built from this source in it.
+
+use crate::shell::{self, Result, command, root, say};
+use crate::{fingerprint, python};
+use std::path::PathBuf;
+
+/// Pinned packages.
+const REQUIREMENTS: &str = "requirements.txt";
+/// What the wheel is made from.
+const WHEEL_SOURCES: &[&str] = &["Cargo.toml", "Cargo.lock", ".cargo", "crates", "frontends"];
+
+/// Brings .venv up to date.
+pub fn run() -> Result<()> {
+    let made = make_environment()?;
+    let installed = install_requirements()?;
+    let built = install_wheel()?;
+    if !(made || installed || built) {
+        say(".venv is up to date");
+    }
+    Ok(())
+}
+
+fn make_environment() -> Result<bool> {
+    if python::program("python").exists() && python::program("pip").exists() {
+        return Ok(false);
+    }
+    let interpreter = python::system()?;
+    say(&format!("Making .venv with {}", interpreter.display()));
+    shell::run(command(interpreter).args(["-m", "venv", "--clear"]).arg(python::environment()))?;
+    Ok(true)
+}
+
+fn install_requirements() -> Result<bool> {
+    let (hash, mark) = (fingerprint::of(&[REQUIREMENTS])?, python::environment().join("openmps-requirements"));
+    if fingerprint::is_current(&mark, &hash) {
+        return Ok(false);
+    }
+    say("Installing PaddlePaddle and the tools");
+    let pip = ["-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--requirement", REQUIREMENTS];
+    shell::run(python::venv_python().args(pip))?;
+    fingerprint::keep(&mark, &hash)?;
+    Ok(true)
+}
+
+fn install_wheel() -> Result<bool> {
+    let (hash, mark) = (fingerprint::of(WHEEL_SOURCES)?, python::environment().join("openmps-wheel"));
+    if fingerprint::is_current(&mark, &hash) {
+        return Ok(false);
+    }
+    say("Building the wheel (several minutes the first time)");
+    let out = root().join("target").join("wheels");
+    // Wheels of earlier builds have the same name or an older one; only the new one is to be installed.
+    let _ = std::fs::remove_dir_all(&out);
+    let maturin = ["-m", "maturin", "build", "--release", "--manifest-path", "frontends/python/Cargo.toml", "--out"];
+    shell::run(python::venv_python().args(maturin).arg(&out).arg("--interpreter").arg(python::program("python")))?;
+    let wheel = wheel_in(&out)?;
+    say(&format!("Installing {}", wheel.file_name().unwrap_or_default().to_string_lossy()));
+    let pip = ["-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--force-reinstall", "--no-deps"];
+    shell::run(python::venv_python().args(pip).arg(wheel))?;
+    fingerprint::keep(&mark, &hash)?;
+    Ok(true)
+}
+
+fn wheel_in(folder: &std::path::Path) -> Result<PathBuf> {
+    let entries = std::fs::read_dir(folder).map_err(|error| format!("{} cannot be read: {error}", folder.display()))?;
+    let mut wheels = entries.map_while(std::result::Result::ok).map(|entry| entry.path());
+    wheels
+        .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
+        .ok_or_else(|| format!("maturin left no wheel in {}", folder.display()))
+}

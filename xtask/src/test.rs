@@ -1,0 +1,66 @@
+//! `test`: every test in Rust and in Python, and a summary of what ran.
+
+use crate::shell::{Result, cargo, run_and_keep, say};
+use crate::{python, setup};
+
+/// Runs the tests; `arguments` are for pytest.
+pub fn run(rust: bool, python: bool, arguments: &[String]) -> Result<()> {
+    let mut closing = Vec::new();
+    if rust {
+        closing.extend(run_rust()?);
+    }
+    if python {
+        closing.extend(run_python(arguments)?);
+    }
+    println!("\n==> Every test passed");
+    closing.iter().for_each(|line| println!("    {line}"));
+    Ok(())
+}
+
+fn run_rust() -> Result<Vec<String>> {
+    say("Tests in Rust");
+    // The native module needs a Python interpreter around it: the tests in Python are its tests.
+    let arguments = ["test", "--workspace", "--release", "--exclude", "openmps-python"];
+    let (lines, result) = run_and_keep(cargo().args(arguments), |line| line.starts_with("test result:"));
+    result?;
+    let count = |what: &str| -> u64 { lines.iter().filter_map(|line| number_before(line, what)).sum() };
+    let binaries = lines.len();
+    Ok(vec![format!(
+        "Rust: {} passed, {} failed, {} ignored in {binaries} test binaries",
+        count(" passed"),
+        count(" failed"),
+        count(" ignored")
+    )])
+}
+
+fn run_python(arguments: &[String]) -> Result<Vec<String>> {
+    setup::run()?;
+    say("Tests in Python");
+    let mut pytest = python::venv_python();
+    pytest.args(["-m", "pytest", "-p", "no:cacheprovider", "tests"]).args(arguments);
+    pytest.env("FLAGS_enable_api_kernel_fallback", "0");
+    let (lines, result) = run_and_keep(&mut pytest, |line| {
+        [" passed", " failed", " error", "no tests ran"].iter().any(|word| line.contains(word)) && line.contains(" in ")
+    });
+    result?;
+    Ok(lines.last().map(|line| format!("Python: {}", line.trim_matches(['=', ' ']))).into_iter().collect())
+}
+
+/// The number that stands before `what` in a line such as "test result: ok. 12 passed; 0 failed".
+fn number_before(line: &str, what: &str) -> Option<u64> {
+    let before = &line[..line.find(what)?];
+    before.rsplit(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_cargo_s_closing_line_are_read() {
+        let line = "test result: ok. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+        assert_eq!(number_before(line, " passed"), Some(12));
+        assert_eq!(number_before(line, " failed"), Some(3));
+        assert_eq!(number_before(line, " skipped"), None);
+    }
+}
