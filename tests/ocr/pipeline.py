@@ -39,7 +39,6 @@ class Predictor:
 
         config = inference.Config(*map(str, model_files(name)))
         config.disable_gpu()
-        config.disable_glog_info()
         config.enable_memory_optim()
         kind, _, index = device.partition(":")
         if kind != "cpu":
