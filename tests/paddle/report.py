@@ -32,10 +32,11 @@ class Check:
         return self.name
 
 
-def difference(result, expected: np.ndarray) -> float:
+def difference(result, expected: np.ndarray, magnitude: np.ndarray | float = 0.0) -> float:
     """The largest absolute difference of a tensor from its reference in float64; asserts place, shape and closeness.
 
-    NaN and infinities have to be at the same places.
+    NaN and infinities have to be at the same places. Where numbers are summed, `magnitude` is the sum of their absolute values: what
+    cancels there is lost to rounding.
     """
     assert result.place.is_custom_place(), f"the result is on {result.place}"
     dtype = str(result.dtype).rpartition(".")[2]
@@ -48,7 +49,8 @@ def difference(result, expected: np.ndarray) -> float:
     values, finite = values.astype(np.float64), np.isfinite(expected)
     assert np.array_equal(values[~finite], expected[~finite], equal_nan=True), f"{values[~finite]} instead of {expected[~finite]}"
     distance = np.abs(values[finite] - expected[finite])
-    allowed = TOLERANCES[dtype] * np.maximum(np.abs(expected[finite]), 1.0)
+    scale = np.maximum(np.abs(expected), magnitude)[finite]
+    allowed = TOLERANCES[dtype] * np.maximum(scale, 1.0)
     assert (distance <= allowed).all(), f"max diff: {distance.max():.2e}, allowed {allowed[distance.argmax()]:.2e}"
     return float(distance.max(initial=0.0))
 

@@ -146,7 +146,10 @@ def gradient(name: str, left: tuple[int, ...], right: tuple[int, ...]) -> float:
         "multiply": (w * v, w * u),
         "divide": (w / v, -w * u / v**2),
     }[name]
-    return max(difference(a.grad, summed_to(by_left, left)), difference(b.grad, summed_to(by_right, right)))
+    return max(
+        difference(tensor.grad, summed_to(terms, shape), summed_to(np.abs(terms), shape))
+        for tensor, terms, shape in ((a, by_left, left), (b, by_right, right))
+    )
 
 
 def summed_to(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
