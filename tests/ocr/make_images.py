@@ -200,7 +200,7 @@ def bookshop() -> Image.Image:
     page = Page(900, 620, (244, 236, 220))
     page.draw.rectangle((0, 0, 900, 150), (38, 60, 84))
     page.text(450, 2, "海边书店", "song-bold", 72, (250, 240, 214), "ma")
-    page.text(450, 105, "THE SEASIDE BOOKSHOP", "serif-bold", 28, (232, 196, 120), "ma")
+    page.text(450, 105, "THE  SEASIDE  BOOKSHOP", "serif-bold", 28, (232, 196, 120), "ma")
     page.text(60, 184, "十一月新书推荐", "chinese-bold", 40, (160, 48, 40))
     page.text(840, 190, "New in November", "serif", 32, (160, 48, 40), "ra")
     page.draw.line((60, 250, 840, 250), (190, 176, 150), 2)
@@ -227,7 +227,7 @@ PAGES: dict[str, Callable[[], Image.Image]] = {maker.__name__: maker for maker i
 
 def save(image: Image.Image, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    image.quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
+    image.quantize(64, dither=Image.Dither.NONE).convert("RGB").save(path, optimize=True)  # few colours: a small file
     print(f"{path.name:20} {image.width:4} x {image.height:<4} {path.stat().st_size / 1024:6.1f} KiB")
 
 

@@ -1,0 +1,148 @@
+"""``openmps demo IMAGE``: PP-OCRv4 on device ``mps`` reads a picture, next to Paddle's own CPU kernels in the same process."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from openmps.cli import CommandError, require_device
+from openmps.ocr import reader
+
+_STAGES = ("detection", "angle", "recognition")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of text: its four corners, what it says, how sure the model is."""
+
+    box: list[list[float]]
+    text: str
+    confidence: float
+
+
+@dataclass
+class Timed:
+    """A pipeline on one device, with the duration of each run in milliseconds, whole and by stage."""
+
+    device: str
+    engine: object
+    lines: list[Line]
+    total: list[float]
+    stages: list[list[float]]
+
+    def run(self, image) -> None:
+        start = time.perf_counter()
+        result, seconds = self.engine(image)
+        self.total.append((time.perf_counter() - start) * 1e3)
+        self.stages.append([value * 1e3 for value in seconds or (0.0,) * len(_STAGES)])
+        self.lines = [Line(box, text, float(confidence)) for box, text, confidence in result or []]
+
+    def forget(self) -> None:
+        """Leaves the warm-up out of the figures."""
+        self.total.clear()
+        self.stages.clear()
+
+    def median(self, stage: int | None = None) -> float:
+        return statistics.median(self.total if stage is None else [run[stage] for run in self.stages])
+
+
+def run(image: Path, output: Path | None, device: str, runs: int, console) -> int:
+    """Reads the image on the device and on the CPU, prints text, times and memory, and writes the annotated picture."""
+    require_device(device)
+    picture = _load(image)
+    devices = [device] if device == "cpu" else [device, "cpu"]
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        loading = progress.add_task("Loading the models", total=len(devices))
+        pipelines = []
+        for name in devices:
+            pipelines.append(Timed(name, reader(name), [], [], []))
+            progress.advance(loading)
+        reading = progress.add_task("Reading", total=(runs + 1) * len(devices))
+        for number in range(runs + 1):  # in turn, so that what else the machine does meets both alike
+            for pipeline in pipelines:
+                pipeline.run(picture)
+                progress.advance(reading)
+                if number == 0:
+                    pipeline.forget()
+    ours = pipelines[0]
+    console.print(_text(ours.lines, image))
+    console.print(_times(pipelines, runs))
+    if device != "cpu":
+        console.print(_memory(device), highlight=False)
+        _compare(*pipelines, console)
+    target = output if output is not None else Path(f"{image.stem}.openmps.png")
+    from openmps.annotation import annotate
+
+    annotate(image, ours.lines, target)
+    console.print(f"Annotated picture: [bold]{target}[/]", highlight=False)
+    return 0
+
+
+def _load(image: Path):
+    """The picture as OpenCV has it. OpenCV itself gives no reason where it cannot read one."""
+    if not image.is_file():
+        raise CommandError(f"{image} is not a file")
+    try:
+        import cv2
+        import numpy as np
+    except ImportError as error:
+        raise CommandError(f"the demo needs OpenCV ({error}): pip install 'openmps[ocr]'") from error
+    picture = cv2.imdecode(np.fromfile(image, np.uint8), cv2.IMREAD_COLOR)
+    if picture is None:
+        raise CommandError(f"{image} is no picture that OpenCV reads")
+    return picture
+
+
+def _text(lines: list[Line], image: Path) -> Table:
+    table = Table(title=f"{len(lines)} lines of text in {image.name}", title_justify="left")
+    table.add_column("#", justify="right", style="dim")
+    table.add_column("text", overflow="fold")
+    table.add_column("confidence", justify="right")
+    for number, line in enumerate(lines, 1):
+        colour = "green" if line.confidence >= 0.9 else "yellow"
+        table.add_row(str(number), line.text, f"[{colour}]{line.confidence:.3f}[/]")
+    return table
+
+
+def _times(pipelines: list[Timed], runs: int) -> Table:
+    table = Table(title=f"Milliseconds, median of {runs} after a warm-up", title_justify="left")
+    table.add_column("")
+    for pipeline in pipelines:
+        table.add_column("PaddlePaddle's CPU" if pipeline.device == "cpu" else f"openmps ({pipeline.device})", justify="right")
+    rows = [*((name, index) for index, name in enumerate(_STAGES)), ("whole", None)]
+    if len(pipelines) == 2:
+        table.add_column("times faster", justify="right")
+    for name, stage in rows:
+        medians = [pipeline.median(stage) for pipeline in pipelines]
+        cells = [f"{value:.1f}" for value in medians]
+        if len(medians) == 2:
+            cells.append(f"{medians[1] / medians[0]:.2f}" if medians[0] > 0 else "")
+        table.add_row(name, *cells, style="bold" if stage is None else "", end_section=stage == len(_STAGES) - 1)
+    return table
+
+
+def _memory(device: str) -> str:
+    import paddle
+
+    mebi = 2**20
+    return (
+        f"Memory of {device}: {paddle.mps.memory_allocated(device) / mebi:.1f} MiB allocated, "
+        f"{paddle.mps.max_memory_allocated(device) / mebi:.1f} MiB at the peak, "
+        f"{paddle.mps.memory_reserved(device) / mebi:.1f} MiB reserved ({paddle.mps.get_device_name(device)})"
+    )
+
+
+def _compare(ours: Timed, cpu: Timed, console) -> None:
+    """Says whether both devices read the same."""
+    mine, theirs = ([line.text for line in pipeline.lines] for pipeline in (ours, cpu))
+    if mine == theirs:
+        console.print(f"[green]{ours.device} and PaddlePaddle's CPU read the same text.[/]")
+    else:
+        different = [pair for pair in zip(mine, theirs, strict=False) if pair[0] != pair[1]]
+        console.print(f"[yellow]{ours.device} and PaddlePaddle's CPU differ: {len(mine)} and {len(theirs)} lines, {different}[/]")

@@ -1,0 +1,58 @@
+"""``openmps info``: what is installed, which devices there are, and what stands in the way where there is none."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+from rich.table import Table
+
+_PACKAGES = ("openmps", "paddlepaddle", "numpy", "rapidocr_paddle")
+
+
+def show(console) -> int:
+    """Prints everything; the exit status is 1 where device mps is not available."""
+    table = Table("", "", show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_row("system", f"{platform.system()} {platform.machine()}, Python {platform.python_version()}")
+    for package in _PACKAGES:
+        table.add_row(package, _version(package))
+    for name in sorted(name for name in os.environ if name.startswith("OPENMPS_")):
+        table.add_row(name, os.environ[name])
+    console.print(table)
+    try:
+        import paddle
+    except ImportError as error:
+        console.print(f"\n[yellow]PaddlePaddle cannot be imported ({error}): pip install 'openmps\\[paddle]'[/]")
+        return 1
+    reason = paddle.mps.unavailable_reason()
+    if reason is not None:
+        console.print(f"\n[bold red]device mps is not available:[/] {reason}", highlight=False)
+        return 1
+    console.print()
+    console.print(_devices(paddle))
+    kernels = paddle.mps.kernels()
+    console.print(f"\n{len(kernels)} kernels of PaddlePaddle, {sum(map(len, kernels.values()))} with their element types")
+    return 0
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _devices(paddle) -> Table:
+    table = Table("device", "name", "runs on", "threads", "memory", "in use", title="Devices", title_justify="left")
+    for index in range(paddle.mps.device_count()):
+        properties = paddle.mps.get_device_properties(index)
+        table.add_row(
+            f"mps:{index}",
+            properties.name,
+            f"{properties.backend} ({properties.vector_level})" if properties.backend == "host" else properties.backend,
+            str(properties.threads),
+            f"{properties.total_memory / 2**30:.1f} GiB",
+            f"{paddle.mps.memory_allocated(index) / 2**20:.1f} MiB",
+        )
+    return table
