@@ -26,4 +26,6 @@ pub enum Error {
     Device { operator: &'static str, source: openmps_runtime::Error },
     #[error("{operator}: its kernel is refused: {source}")]
     Kernel { operator: &'static str, source: openmps_host::Error },
+    #[error("{operator}: its kernel is malformed: {source}")]
+    Unverified { operator: &'static str, source: openmps_tile::VerifyError },
 }

@@ -1,6 +1,7 @@
 //! Operators that move elements, against their references: every case, element type and a strided layout of each input.
 
 use openmps_graph::entry::{Input, Values};
+use openmps_graph::operators::advanced_index::{Axis, Selection};
 use openmps_graph::operators::{MOVEMENT, nonzero, random};
 use openmps_graph::view::{dense_strides, shape_of};
 use openmps_graph::{Array, DType, Meta, Operator, Queue, View};
@@ -214,4 +215,35 @@ fn results_whose_size_depends_on_values() {
     assert_eq!(back.read(), [5.0, 0.0, 6.0]);
     let wrong = make(&[2], DType::F32, false);
     assert!(nonzero::masked_select(&queue, &x.view, &mask.view, &wrong.view).is_err());
+}
+
+#[test]
+fn indexing_by_tensors() {
+    // x[1:, j] of a tensor of shape [4, 6].
+    let queue = Device::get(0).unwrap().queue();
+    let (x, index, out) =
+        (make(&[4, 6], DType::F32, false), make(&[1, 3], DType::I64, false), make(&[3, 3], DType::F32, false));
+    let counting: Vec<f64> = (0..24).map(f64::from).collect();
+    x.write(&counting);
+    index.write(&[1.0, 0.0, -1.0]);
+    let selection = Selection {
+        shape: shape_of(&[3, 3]).unwrap(),
+        strides: [6, 0].into_iter().collect(),
+        start: 6,
+        axes: vec![Axis { size: 6, stride: 1 }],
+    };
+    let indices = [index.view.clone()];
+    selection.get(&queue, &x.view, &indices, &out.view).unwrap();
+    assert_eq!(out.read(), [7.0, 6.0, 11.0, 13.0, 12.0, 17.0, 19.0, 18.0, 23.0]);
+    selection.add(&queue, &x.view, &indices, &out.view).unwrap();
+    let mut expected = counting.clone();
+    out.read().iter().for_each(|&value| expected[value as usize] += value);
+    assert_eq!(x.read(), expected);
+    let value = make(&[3], DType::F32, true);
+    value.write(&[-1.0, -2.0, -3.0]);
+    selection.put(&queue, &x.view, &indices, &value.view).unwrap();
+    assert_eq!(x.read()[6..12], [-2.0, -1.0, 8.0, 9.0, 10.0, -3.0]);
+    index.write(&[1.0, 6.0, 0.0]);
+    let error = selection.get(&queue, &x.view, &indices, &out.view).unwrap_err().to_string();
+    assert_eq!(error, "index: index 6 at position 1 is outside 0..6");
 }

@@ -1,6 +1,7 @@
 //! Every operator: one file each, or one table for a family whose members are a single expression.
 
 pub mod elementwise;
+pub mod advanced_index;
 pub mod arg_reduce;
 pub mod concat;
 pub mod convolution;

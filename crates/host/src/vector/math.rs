@@ -118,7 +118,7 @@ pub fn expm1(x: f32) -> f32 {
 pub fn tanh(x: f32) -> f32 {
     let magnitude = x.abs();
     let square = x * x;
-    let p = -5.704_988_7e-3_f32.mul_add(square, 2.063_908_8e-2);
+    let p = (-5.704_988_7e-3_f32).mul_add(square, 2.063_908_8e-2);
     let p = p.mul_add(square, -5.373_971_6e-2);
     let p = p.mul_add(square, 1.333_144_2e-1);
     let p = p.mul_add(square, -3.333_328e-1);
@@ -138,15 +138,15 @@ pub fn sigmoid(x: f32) -> f32 {
 pub fn erf(x: f32) -> f32 {
     let t = x.abs();
     let s = x * x;
-    let r = -1.728_534_7e-5_f32.mul_add(t, 3.831_971_3e-4);
-    let u = -3.883_964_4e-3_f32.mul_add(t, 2.425_462_2e-2);
+    let r = (-1.728_534_7e-5_f32).mul_add(t, 3.831_971_3e-4);
+    let u = (-3.883_964_4e-3_f32).mul_add(t, 2.425_462_2e-2);
     let r = r.mul_add(s, u);
     let r = r.mul_add(t, -1.067_778_8e-1);
     let r = r.mul_add(t, -6.348_467e-1);
     let r = r.mul_add(t, -1.287_175_1e-1);
     let r = r.mul_add(t, -t);
     let far = (1.0 - exp(r)).copysign(x);
-    let p = -5.967_617e-4_f32.mul_add(s, 4.991_194_2e-3);
+    let p = (-5.967_617e-4_f32).mul_add(s, 4.991_194_2e-3);
     let p = p.mul_add(s, -2.676_813_5e-2);
     let p = p.mul_add(s, 1.128_199_3e-1);
     let p = p.mul_add(s, -3.761_253_4e-1);

@@ -1,0 +1,90 @@
+//! Operators of two or three tensors, with broadcasting.
+
+use super::expression::Expr;
+use super::row::*;
+use super::unary::power;
+
+const TRUTHS: &[Operand] = &[Operand::Truth, Operand::Truth];
+const CHOICE: &[Operand] = &[Operand::Truth, Operand::Common, Operand::Common];
+
+/// The quotient rounded down.
+fn floor_divide<'s>(x: Expr<'s>, y: Expr<'s>) -> Expr<'s> {
+    let quotient = x.div(y);
+    if x.scalar().is_float() {
+        return quotient.floor();
+    }
+    // An integer quotient goes towards zero: one too high where signs differ and something remains.
+    let inexact = (quotient * y).ne(x);
+    let opposite = x.lt(0.0).ne(y.lt(0.0));
+    inexact.and(opposite).select(quotient - 1.0, quotient)
+}
+
+/// The remainder with the divisor's sign, as Python's `%`.
+fn modulo<'s>(x: Expr<'s>, y: Expr<'s>) -> Expr<'s> {
+    let remainder = x.rem(y);
+    let opposite = remainder.lt(0.0).ne(y.lt(0.0));
+    remainder.ne(0.0).and(opposite).select(remainder + y, remainder)
+}
+
+fn modulo_f64(x: f64, y: f64) -> f64 {
+    let remainder = x % y;
+    if remainder != 0.0 && (remainder < 0.0) != (y < 0.0) { remainder + y } else { remainder }
+}
+
+/// The larger; NaN counts as missing.
+fn fmax<'s>(x: Expr<'s>, y: Expr<'s>) -> Expr<'s> {
+    x.ge(y).select(x, y.ne(y).select(x, y))
+}
+
+fn fmin<'s>(x: Expr<'s>, y: Expr<'s>) -> Expr<'s> {
+    x.le(y).select(x, y.ne(y).select(x, y))
+}
+
+fn maximum_f64(x: f64, y: f64) -> f64 {
+    if x.is_nan() || y.is_nan() { f64::NAN } else { x.max(y) }
+}
+
+fn minimum_f64(x: f64, y: f64) -> f64 {
+    if x.is_nan() || y.is_nan() { f64::NAN } else { x.min(y) }
+}
+
+fn bits(x: &[f64], combine: fn(i64, i64) -> i64) -> f64 {
+    combine(x[0] as i64, x[1] as i64) as f64
+}
+
+rows! {
+    /// Operators of two or three tensors that are a single formula.
+    Binary {
+        Add "add", "x + y.", TWO, [], NUMBERS => Same, 1.0, |x, _| x[0] + x[1], |x, _| x[0] + x[1];
+        Subtract "subtract", "x - y.", TWO, [], NUMBERS => Same, 1.0, |x, _| x[0] - x[1], |x, _| x[0] - x[1];
+        Multiply "multiply", "x times y.", TWO, [], NUMBERS => Same, 1.0, |x, _| x[0] * x[1], |x, _| x[0] * x[1];
+        Divide "divide", "x over y; towards zero for integers.", TWO, [], NUMBERS => Same, 1.0, |x, _| x[0].div(x[1]),
+            |x, _| x[0] / x[1];
+        FloorDivide "floor_divide", "x over y, rounded down.", TWO, [], NUMBERS => Same, 1.0, |x, _| floor_divide(x[0], x[1]),
+            |x, _| (x[0] / x[1]).floor();
+        Remainder "remainder", "The remainder with the sign of y.", TWO, [], NUMBERS => Same, 2.0, |x, _| modulo(x[0], x[1]), |x, _| modulo_f64(x[0], x[1]);
+        Maximum "maximum", "The larger; NaN when either is.", TWO, [], NUMBERS => Same, 0.0, |x, _| x[0].max(x[1]), |x, _| maximum_f64(x[0], x[1]);
+        Minimum "minimum", "The smaller; NaN when either is.", TWO, [], NUMBERS => Same, 0.0, |x, _| x[0].min(x[1]), |x, _| minimum_f64(x[0], x[1]);
+        Fmax "fmax", "The larger; the number when one is NaN.", TWO, [], NUMBERS => Same, 0.0, |x, _| fmax(x[0], x[1]), |x, _| x[0].max(x[1]);
+        Fmin "fmin", "The smaller; the number when one is NaN.", TWO, [], NUMBERS => Same, 0.0, |x, _| fmin(x[0], x[1]), |x, _| x[0].min(x[1]);
+        Power "elementwise_pow", "x to the power of y.", TWO, [], PROMOTED => Same, 4.0, |x, _| power(x[0], x[1]), |x, _| x[0].powf(x[1]);
+        Atan2 "atan2", "The angle of the point (y, x).", TWO, [], PROMOTED => Float, 4.0, |x, _| x[0].atan2(x[1]), |x, _| x[0].atan2(x[1]);
+        Heaviside "heaviside", "0 below zero, 1 above, y at zero.", TWO, [], NUMBERS => Same, 0.0,
+            |x, _| x[0].eq(0.0).select(x[1], x[0].lt(0.0).select(x[0].number(0.0), x[0].number(1.0))),
+            |x, _| if x[0] == 0.0 { x[1] } else if x[0] < 0.0 { 0.0 } else { 1.0 };
+        Equal "equal", "Whether x is y.", TWO, [], ALL => Bool, 0.0, |x, _| x[0].eq(x[1]), |x, _| f64::from(x[0] == x[1]);
+        NotEqual "not_equal", "Whether x is not y.", TWO, [], ALL => Bool, 0.0, |x, _| x[0].ne(x[1]), |x, _| f64::from(x[0] != x[1]);
+        LessThan "less_than", "Whether x is less than y.", TWO, [], NUMBERS => Bool, 0.0, |x, _| x[0].lt(x[1]), |x, _| f64::from(x[0] < x[1]);
+        LessEqual "less_equal", "Whether x is at most y.", TWO, [], NUMBERS => Bool, 0.0, |x, _| x[0].le(x[1]), |x, _| f64::from(x[0] <= x[1]);
+        GreaterThan "greater_than", "Whether x is more than y.", TWO, [], NUMBERS => Bool, 0.0, |x, _| x[0].gt(x[1]), |x, _| f64::from(x[0] > x[1]);
+        GreaterEqual "greater_equal", "Whether x is at least y.", TWO, [], NUMBERS => Bool, 0.0, |x, _| x[0].ge(x[1]), |x, _| f64::from(x[0] >= x[1]);
+        LogicalAnd "logical_and", "Whether both are not zero.", TRUTHS, [], ALL => Bool, 0.0, |x, _| x[0].and(x[1]), |x, _| f64::from(x[0] != 0.0 && x[1] != 0.0);
+        LogicalOr "logical_or", "Whether one is not zero.", TRUTHS, [], ALL => Bool, 0.0, |x, _| x[0].or(x[1]), |x, _| f64::from(x[0] != 0.0 || x[1] != 0.0);
+        LogicalXor "logical_xor", "Whether just one is not zero.", TRUTHS, [], ALL => Bool, 0.0, |x, _| x[0].xor(x[1]), |x, _| f64::from((x[0] != 0.0) != (x[1] != 0.0));
+        BitwiseAnd "bitwise_and", "Bits set in both.", TWO, [], BITS => Same, 0.0, |x, _| x[0].and(x[1]), |x, _| bits(x, |a, b| a & b);
+        BitwiseOr "bitwise_or", "Bits set in one.", TWO, [], BITS => Same, 0.0, |x, _| x[0].or(x[1]), |x, _| bits(x, |a, b| a | b);
+        BitwiseXor "bitwise_xor", "Bits set in just one.", TWO, [], BITS => Same, 0.0, |x, _| x[0].xor(x[1]), |x, _| bits(x, |a, b| a ^ b);
+        Where "where", "x where the condition holds, else y.", CHOICE, [], ALL => Same, 0.0, |x, _| x[0].select(x[1], x[2]), |x, _| if x[0] != 0.0 { x[1] } else { x[2] };
+        Lerp "lerp", "x + weight (y - x).", THREE, [], FLOATS => Same, 8.0, |x, _| x[0] + x[2] * (x[1] - x[0]), |x, _| x[0] + x[2] * (x[1] - x[0]);
+    }
+}

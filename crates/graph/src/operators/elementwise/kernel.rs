@@ -1,0 +1,163 @@
+//! The tile kernel of an elementwise operator for one layout.
+
+use super::expression::{Expr, Scope};
+use super::row::{Operand, Row};
+use openmps_tile::{Builder, Compare, DType, Kernel, Scalar, Type, Value};
+
+/// What a kernel depends on besides the operator: everything else is an argument.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Layout {
+    /// Dimensions outside the tile, one program each.
+    pub outer: usize,
+    /// Rows of a tile; none for a tile of one dimension.
+    pub rows: Option<usize>,
+    /// Columns of a tile.
+    pub columns: usize,
+}
+
+/// Builds the kernel.
+///
+/// Parameters: a pointer for each input and the output; the operator's scalars; the sizes of the outer dimensions, the
+/// rows (when there are any) and the columns; then for each tensor its strides in the same order, in elements.
+/// Grid: blocks of columns, blocks of rows, outer index.
+pub fn build(row: &Row, inputs: &[DType], output: DType, layout: &Layout) -> Kernel {
+    let mut b = Builder::new(row.name);
+    let compute = row.compute(inputs);
+    let pointers: Vec<Value> = inputs
+        .iter()
+        .chain([&output])
+        .enumerate()
+        .map(|(i, &dtype)| {
+            let name = if i == inputs.len() { "out".to_owned() } else { format!("x{i}") };
+            b.parameter(name, Type::pointer(dtype.into()))
+        })
+        .collect();
+    let scalar_type = if compute.is_float() { Scalar::from(compute) } else { Scalar::I64 };
+    let scalars: Vec<Value> =
+        row.scalars.iter().map(|&name| b.parameter(name, Type::scalar(scalar_type))).collect();
+    let dimensions = layout.outer + usize::from(layout.rows.is_some()) + 1;
+    let index = Type::scalar(Scalar::I64);
+    let sizes: Vec<Value> = (0..dimensions).map(|d| b.parameter(format!("size{d}"), index.clone())).collect();
+    let strides: Vec<Vec<Value>> = (0..pointers.len())
+        .map(|t| (0..dimensions).map(|d| b.parameter(format!("stride{t}_{d}"), index.clone())).collect())
+        .collect();
+
+    let places = Places::new(&mut b, layout, &sizes);
+    let pointers: Vec<Value> =
+        pointers.iter().zip(&strides).map(|(&pointer, strides)| places.pointer(&mut b, pointer, strides)).collect();
+    let loaded: Vec<Value> =
+        pointers[..inputs.len()].iter().map(|&pointer| b.load(pointer, Some(places.mask), None)).collect();
+
+    let dims = places.dims.clone();
+    let scope = Scope::new(b, is_signed(compute));
+    let result = {
+        let operands: Vec<_> = loaded
+            .iter()
+            .zip(inputs)
+            .enumerate()
+            .map(|(i, (&value, &dtype))| {
+                let x = scope.expr(value);
+                match row.operands.get(i) {
+                    Some(Operand::Truth) => x.truth(),
+                    _ if dtype == DType::Bool && compute == DType::Bool => x.truth(),
+                    _ => x.cast(is_signed(dtype), compute.into(), is_signed(compute)),
+                }
+            })
+            .collect();
+        let scalars: Vec<_> = scalars
+            .iter()
+            .map(|&value| {
+                let scalar = scope.expr(value).cast(true, compute.into(), is_signed(compute));
+                scope.splat(scalar, &dims)
+            })
+            .collect();
+        let result = (row.expression)(&operands, &scalars);
+        convert(result, compute, output).value()
+    };
+    let mut b = scope.into_builder();
+    let out = pointers[inputs.len()];
+    b.store(out, result, Some(places.mask));
+    b.finish()
+}
+
+fn is_signed(dtype: DType) -> bool {
+    !matches!(dtype, DType::U8 | DType::Bool)
+}
+
+/// The formula's result in the output's type; as a truth value it is compared with zero.
+fn convert(result: Expr<'_>, compute: DType, output: DType) -> Expr<'_> {
+    let result = if output == DType::Bool { result.truth() } else { result };
+    result.cast(is_signed(compute), output.into(), is_signed(output))
+}
+
+/// Where the elements of one tile are.
+struct Places {
+    /// The tile's dimensions.
+    dims: Vec<usize>,
+    /// Index along each dimension that the kernel walks: scalars, then a column tile, then a row tile.
+    outer: Vec<Value>,
+    rows: Option<Value>,
+    columns: Value,
+    mask: Value,
+}
+
+impl Places {
+    fn new(b: &mut Builder, layout: &Layout, sizes: &[Value]) -> Places {
+        let dims: Vec<usize> = layout.rows.into_iter().chain([layout.columns]).collect();
+        let (column_index, mut mask) = block(b, 0, layout.columns, sizes[sizes.len() - 1]);
+        let mut columns = column_index;
+        let mut rows = None;
+        if let Some(count) = layout.rows {
+            let (row_index, row_mask) = block(b, 1, count, sizes[layout.outer]);
+            let (row_index, row_mask) = (b.expand_dims(row_index, 1), b.expand_dims(row_mask, 1));
+            let row_mask = b.broadcast(row_mask, &dims);
+            rows = Some(b.broadcast(row_index, &dims));
+            let (column_index, column_mask) = (b.expand_dims(columns, 0), b.expand_dims(mask, 0));
+            columns = b.broadcast(column_index, &dims);
+            let column_mask = b.broadcast(column_mask, &dims);
+            mask = b.and(row_mask, column_mask);
+        }
+        let mut outer = vec![];
+        if layout.outer > 0 {
+            let mut rest = b.program_id(2);
+            for &size in sizes[1..layout.outer].iter().rev() {
+                outer.push(b.remainder(rest, size));
+                rest = b.divide(rest, size);
+            }
+            outer.push(rest);
+            outer.reverse();
+        }
+        Places { dims, outer, rows, columns, mask }
+    }
+
+    /// The tile of pointers into a tensor with these strides.
+    fn pointer(&self, b: &mut Builder, pointer: Value, strides: &[Value]) -> Value {
+        let mut pointer = pointer;
+        for (&index, &stride) in self.outer.iter().zip(strides) {
+            let offset = b.multiply(index, stride);
+            pointer = b.add_pointer(pointer, offset);
+        }
+        let inner = &strides[self.outer.len()..];
+        let stride = b.splat(inner[inner.len() - 1], &self.dims);
+        let mut offset = b.multiply(self.columns, stride);
+        if let Some(rows) = self.rows {
+            let stride = b.splat(inner[0], &self.dims);
+            let by_row = b.multiply(rows, stride);
+            offset = b.add(by_row, offset);
+        }
+        b.add_pointer(pointer, offset)
+    }
+}
+
+/// Indices of this program's block on a grid axis, and which of them lie inside.
+fn block(b: &mut Builder, axis: u8, count: usize, size: Value) -> (Value, Value) {
+    let id = b.program_id(axis);
+    let length = b.integer(count as i64, Scalar::I64);
+    let start = b.multiply(id, length);
+    let start = b.splat(start, &[count]);
+    let range = b.range(count);
+    let index = b.add(start, range);
+    let size = b.splat(size, &[count]);
+    let mask = b.compare(Compare::Less, index, size);
+    (index, mask)
+}

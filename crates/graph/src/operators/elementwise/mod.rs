@@ -1,0 +1,326 @@
+//! Elementwise operators: tables of formulas, and the one way in which all of them run.
+
+mod activation;
+mod binary;
+pub mod expression;
+mod gradient;
+mod kernel;
+mod layout;
+mod row;
+mod unary;
+
+pub use activation::Activation;
+pub use binary::Binary;
+pub use gradient::Gradient;
+pub use kernel::Layout;
+pub use layout::broadcast;
+pub use row::Row;
+pub use unary::Unary;
+
+use crate::error::{Error, Result};
+use crate::operator::{Meta, Operator};
+use crate::program::{self, Key};
+use crate::reference::Array;
+use crate::view::{Shape, View};
+use arrayvec::ArrayVec;
+use layout::{Dimension, Dimensions};
+use openmps_host::plan::Program;
+use openmps_runtime::Queue;
+use openmps_tile::{DType, Number};
+use std::sync::{Arc, OnceLock};
+
+/// Element types of an operator's inputs.
+pub type DTypes = ArrayVec<DType, 3>;
+
+/// Elements of a tile: small enough that a few tiles stay in the first-level cache.
+const TILE: usize = 4096;
+
+/// Rows and columns of a tile when no tensor order suits all operands.
+const SQUARE: usize = 64;
+
+/// The most arguments a kernel takes: pointers, scalars, sizes, strides.
+const MAX_ARGUMENTS: usize = 64;
+
+/// One elementwise operator of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Elementwise {
+    /// Mathematics of one tensor.
+    Unary(Unary),
+    /// Activation functions.
+    Activation(Activation),
+    /// Two or three tensors.
+    Binary(Binary),
+    /// Gradients.
+    Gradient(Gradient),
+}
+
+impl Elementwise {
+    /// Its row.
+    #[inline]
+    pub fn row(self) -> &'static Row {
+        match self {
+            Elementwise::Unary(member) => &Unary::ROWS[member as usize],
+            Elementwise::Activation(member) => &Activation::ROWS[member as usize],
+            Elementwise::Binary(member) => &Binary::ROWS[member as usize],
+            Elementwise::Gradient(member) => &Gradient::ROWS[member as usize],
+        }
+    }
+
+    /// Every elementwise operator.
+    pub fn all() -> impl Iterator<Item = Elementwise> {
+        let unary = Unary::ALL.iter().map(|&member| Elementwise::Unary(member));
+        let activations = Activation::ALL.iter().map(|&member| Elementwise::Activation(member));
+        let binary = Binary::ALL.iter().map(|&member| Elementwise::Binary(member));
+        let gradients = Gradient::ALL.iter().map(|&member| Elementwise::Gradient(member));
+        unary.chain(activations).chain(binary).chain(gradients)
+    }
+
+    /// Programs for dense tensors of one shape and type, found without a look-up in the cache.
+    fn dense_program(self, dtype: DType, output: DType) -> Result<&'static Program> {
+        const TYPES: usize = openmps_tile::dtype::ALL.len();
+        static TABLES: [OnceLock<Vec<OnceLock<Arc<Program>>>>; 4] = [const { OnceLock::new() }; 4];
+        let (table, member) = match self {
+            Elementwise::Unary(member) => (0, member as usize),
+            Elementwise::Activation(member) => (1, member as usize),
+            Elementwise::Binary(member) => (2, member as usize),
+            Elementwise::Gradient(member) => (3, member as usize),
+        };
+        let cells = [Unary::ALL.len(), Activation::ALL.len(), Binary::ALL.len(), Gradient::ALL.len()][table] * TYPES;
+        let table = TABLES[table].get_or_init(|| (0..cells).map(|_| OnceLock::new()).collect());
+        let cell = &table[member * TYPES + dtype as usize];
+        if let Some(program) = cell.get() {
+            return Ok(program);
+        }
+        let row = self.row();
+        let inputs: DTypes = row.operands.iter().map(|_| dtype).collect();
+        let layout = Layout { outer: 0, rows: None, columns: TILE };
+        let kernel = kernel::build(row, &inputs, output, &layout);
+        let program = Arc::new(program::compile(row.name, &kernel)?);
+        Ok(cell.get_or_init(|| program))
+    }
+}
+
+/// Computes an elementwise operator. The inputs' shapes must broadcast to the output's; any strides are read as they are.
+#[inline]
+pub fn run(operator: Elementwise, queue: &Queue, inputs: &[&View], scalars: &[Number], output: &View) -> Result<()> {
+    let row = operator.row();
+    check(row, inputs, scalars, output)?;
+    let dtype = inputs[0].dtype;
+    let is_plain = inputs.iter().all(|x| x.dtype == dtype && x.shape == output.shape && x.is_dense())
+        && output.is_dense()
+        && row.output != row::Output::Given;
+    if is_plain {
+        return run_dense(operator, queue, inputs, scalars, output);
+    }
+    run_general(row, queue, inputs, scalars, output)
+}
+
+fn check(row: &'static Row, inputs: &[&View], scalars: &[Number], output: &View) -> Result<()> {
+    let operator = row.name;
+    if inputs.len() != row.operands.len() || scalars.len() != row.scalars.len() {
+        let got = format!("{} tensors and {} numbers", inputs.len(), scalars.len());
+        let expected = format!("{} and {}", row.operands.len(), row.scalars.len());
+        return Err(Error::Attribute { operator, attribute: "operands", got, expected });
+    }
+    let mut common = None;
+    for (x, operand) in inputs.iter().zip(row.operands) {
+        if *operand == row::Operand::Common && *common.get_or_insert(x.dtype) != x.dtype {
+            let expected = format!("{}, the type of the other input", common.unwrap_or(x.dtype));
+            return Err(Error::DType { operator, what: "an input", got: x.dtype, expected });
+        }
+    }
+    let common = common.unwrap_or(inputs[0].dtype);
+    if !row.dtypes.contains(&common) {
+        return Err(Error::DType { operator, what: "the input", got: common, expected: names(row.dtypes) });
+    }
+    let expected = match row.output {
+        row::Output::Same => common,
+        row::Output::Float if !common.is_float() => DType::F32,
+        row::Output::Float => common,
+        row::Output::Bool => DType::Bool,
+        row::Output::Given => output.dtype,
+    };
+    if output.dtype != expected {
+        return Err(Error::DType { operator, what: "the output", got: output.dtype, expected: expected.to_string() });
+    }
+    Ok(())
+}
+
+fn names(dtypes: &[DType]) -> String {
+    let names: Vec<&str> = dtypes.iter().map(|dtype| dtype.name()).collect();
+    format!("one of {}", names.join(", "))
+}
+
+fn run_dense(
+    operator: Elementwise,
+    queue: &Queue,
+    inputs: &[&View],
+    scalars: &[Number],
+    output: &View,
+) -> Result<()> {
+    let count = output.len();
+    if count == 0 {
+        return Ok(());
+    }
+    let row = operator.row();
+    let program = operator.dense_program(inputs[0].dtype, output.dtype)?;
+    let mut arguments = ArrayVec::<u64, MAX_ARGUMENTS>::new();
+    push_operands(&mut arguments, row, inputs, scalars, output);
+    arguments.push(count as u64);
+    arguments.extend(std::iter::repeat_n(1, inputs.len() + 1));
+    submit(row, queue, program, [count.div_ceil(TILE), 1, 1], &arguments)
+}
+
+fn run_general(
+    row: &'static Row,
+    queue: &Queue,
+    inputs: &[&View],
+    scalars: &[Number],
+    output: &View,
+) -> Result<()> {
+    let mut tensors: ArrayVec<&View, { layout::MAX_TENSORS }> = inputs.iter().copied().collect();
+    tensors.push(output);
+    let mut dimensions = layout::dimensions(row.name, &tensors)?;
+    if output.is_empty() {
+        return Ok(());
+    }
+    if dimensions.is_empty() {
+        dimensions.push(Dimension { size: 1, strides: tensors.iter().map(|_| 1).collect() });
+    }
+    let layout = choose(&dimensions);
+    let inner = usize::from(layout.rows.is_some()) + 1;
+    let dtypes: DTypes = inputs.iter().map(|x| x.dtype).collect();
+    let key = Key::Elementwise(row.name, dtypes.clone(), output.dtype, layout.clone());
+    let program = program::get(row.name, &key, || kernel::build(row, &dtypes, output.dtype, &layout))?;
+    let mut arguments = ArrayVec::<u64, MAX_ARGUMENTS>::new();
+    push_operands(&mut arguments, row, inputs, scalars, output);
+    arguments.extend(dimensions.iter().map(|dimension| dimension.size as u64));
+    for tensor in 0..tensors.len() {
+        arguments.extend(dimensions.iter().map(|dimension| dimension.strides[tensor] as u64));
+    }
+    let outer = &dimensions[..dimensions.len() - inner];
+    let columns = dimensions[dimensions.len() - 1].size.div_ceil(layout.columns);
+    let rows = layout.rows.map_or(1, |rows| dimensions[dimensions.len() - 2].size.div_ceil(rows));
+    let grid = [columns, rows, outer.iter().map(|dimension| dimension.size).product()];
+    submit(row, queue, &program, grid, &arguments)
+}
+
+/// The tile for these dimensions: one row where that is long, else several rows; square where some tensor runs across.
+fn choose(dimensions: &Dimensions) -> Layout {
+    let columns = dimensions[dimensions.len() - 1].size;
+    if dimensions.len() == 1 {
+        return Layout { outer: 0, rows: None, columns: TILE };
+    }
+    let outer = dimensions.len() - 2;
+    let last = &dimensions[dimensions.len() - 1];
+    if last.strides.iter().any(|&stride| stride.unsigned_abs() > 1) {
+        return Layout { outer, rows: Some(SQUARE), columns: SQUARE };
+    }
+    let columns = columns.next_power_of_two().clamp(1, TILE);
+    Layout { outer, rows: Some((TILE / columns).max(1)), columns }
+}
+
+fn push_operands(
+    arguments: &mut ArrayVec<u64, MAX_ARGUMENTS>,
+    row: &Row,
+    inputs: &[&View],
+    scalars: &[Number],
+    output: &View,
+) {
+    arguments.extend(inputs.iter().map(|x| x.address as u64));
+    arguments.push(output.address as u64);
+    if !scalars.is_empty() {
+        let dtypes: DTypes = inputs.iter().map(|x| x.dtype).collect();
+        let compute = row.compute(&dtypes);
+        arguments.extend(scalars.iter().map(|&scalar| scalar_bits(scalar, compute)));
+    }
+}
+
+/// A number as a kernel's argument of the compute type; integers travel as 64 bits.
+fn scalar_bits(number: Number, compute: DType) -> u64 {
+    let float = match number {
+        Number::Integer(value) => value as f64,
+        Number::Float(value) => value,
+    };
+    match (compute, number) {
+        (DType::F64, _) => float.to_bits(),
+        (DType::F32, _) => u64::from((float as f32).to_bits()),
+        (_, Number::Integer(value)) => value as u64,
+        (_, Number::Float(value)) => value as i64 as u64,
+    }
+}
+
+fn submit(
+    row: &'static Row,
+    queue: &Queue,
+    program: &Program,
+    grid: [usize; 3],
+    arguments: &[u64],
+) -> Result<()> {
+    let operator = row.name;
+    // SAFETY: the views describe memory that the front door keeps alive; sizes and strides are theirs.
+    let work = || unsafe { program.run(grid, arguments) };
+    queue.library(operator, work).map_err(|source| Error::Device { operator, source })
+}
+
+/// An elementwise operator with its numbers, as a member of the list of operators.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Which operator.
+    pub operator: Elementwise,
+    /// Its numbers.
+    pub scalars: Vec<Number>,
+    /// The output's type, where the inputs leave it open.
+    pub output: Option<DType>,
+}
+
+impl Call {
+    /// A call without numbers.
+    pub fn new(operator: Elementwise) -> Call {
+        Call { operator, scalars: Vec::new(), output: None }
+    }
+}
+
+impl Operator for Call {
+    fn name(&self) -> &'static str {
+        self.operator.row().name
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        let row = self.operator.row();
+        let mut shape = Shape::new();
+        for x in inputs {
+            shape = broadcast(row.name, &shape, &x.shape)?;
+        }
+        let dtypes: Vec<DType> = inputs.iter().map(|x| x.dtype).collect();
+        let dtype = row.output_dtype(&dtypes).or(self.output).unwrap_or(inputs[0].dtype);
+        Ok(vec![Meta { dtype, shape }])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        let inputs: ArrayVec<&View, 3> = inputs.iter().collect();
+        run(self.operator, queue, &inputs, &self.scalars, &outputs[0])
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let row = self.operator.row();
+        let metas: Vec<Meta> =
+            inputs.iter().map(|x| Meta { dtype: x.dtype, shape: x.shape.clone() }).collect();
+        let Ok(outputs) = self.infer(&metas) else { return Vec::new() };
+        let scalars: Vec<f64> = self
+            .scalars
+            .iter()
+            .map(|scalar| match scalar {
+                Number::Integer(value) => *value as f64,
+                Number::Float(value) => *value,
+            })
+            .collect();
+        let output = Array::from_fn(&outputs[0].shape, outputs[0].dtype, |index| {
+            let x: Vec<f64> = inputs.iter().map(|x| x.at_broadcast(index)).collect();
+            let value = (row.reference)(&x, &scalars);
+            // Bits of a truth value: only the lowest exists.
+            if outputs[0].dtype == DType::Bool { value.rem_euclid(2.0) } else { value }
+        });
+        vec![output]
+    }
+}

@@ -1,0 +1,66 @@
+//! Operators of one tensor: mathematics.
+
+use super::row::*;
+
+const LN_10_INVERSE: f64 = std::f64::consts::LOG10_E;
+
+rows! {
+    /// Operators of one tensor that are a single formula.
+    Unary {
+        Abs "abs", "The absolute value.", ONE, [], SIGNED => Same, 0.0, |x, _| x[0].abs(), |x, _| x[0].abs();
+        Negate "negate", "The negative.", ONE, [], SIGNED => Same, 0.0, |x, _| -x[0], |x, _| -x[0];
+        Exp "exp", "e to the power of x.", ONE, [], PROMOTED => Float, 4.0, |x, _| x[0].exp(), |x, _| x[0].exp();
+        Expm1 "expm1", "e to the power of x, less 1.", ONE, [], PROMOTED => Float, 8.0, |x, _| x[0].expm1(), |x, _| x[0].exp_m1();
+        Log "log", "The natural logarithm.", ONE, [], PROMOTED => Float, 4.0, |x, _| x[0].log(), |x, _| x[0].ln();
+        Log2 "log2", "The logarithm to base 2.", ONE, [], PROMOTED => Float, 6.0, |x, _| x[0].log2(), |x, _| x[0].log2();
+        Log10 "log10", "The logarithm to base 10.", ONE, [], PROMOTED => Float, 6.0, |x, _| x[0].log() * LN_10_INVERSE, |x, _| x[0].log10();
+        Log1p "log1p", "The logarithm of 1 + x.", ONE, [], PROMOTED => Float, 8.0, |x, _| x[0].log1p(), |x, _| x[0].ln_1p();
+        Sqrt "sqrt", "The square root.", ONE, [], PROMOTED => Float, 1.0, |x, _| x[0].sqrt(), |x, _| x[0].sqrt();
+        Rsqrt "rsqrt", "1 over the square root.", ONE, [], PROMOTED => Float, 3.0, |x, _| x[0].rsqrt(), |x, _| 1.0 / x[0].sqrt();
+        Square "square", "x times x.", ONE, [], NUMBERS => Same, 1.0, |x, _| x[0] * x[0], |x, _| x[0] * x[0];
+        Reciprocal "reciprocal", "1 over x.", ONE, [], PROMOTED => Float, 1.0, |x, _| 1.0 / x[0], |x, _| 1.0 / x[0];
+        Sin "sin", "The sine of an angle in radians.", ONE, [], PROMOTED => Float, 8.0, |x, _| x[0].sin(), |x, _| x[0].sin();
+        Cos "cos", "The cosine of an angle in radians.", ONE, [], PROMOTED => Float, 8.0, |x, _| x[0].cos(), |x, _| x[0].cos();
+        Tan "tan", "The tangent of an angle in radians.", ONE, [], PROMOTED => Float, 4.0, |x, _| x[0].tan(), |x, _| x[0].tan();
+        Asin "asin", "The inverse sine.", ONE, [], PROMOTED => Float, 4.0, |x, _| x[0].asin(), |x, _| x[0].asin();
+        Acos "acos", "The inverse cosine.", ONE, [], PROMOTED => Float, 4.0, |x, _| x[0].acos(), |x, _| x[0].acos();
+        Atan "atan", "The inverse tangent.", ONE, [], PROMOTED => Float, 4.0, |x, _| x[0].atan(), |x, _| x[0].atan();
+        Sinh "sinh", "The hyperbolic sine.", ONE, [], PROMOTED => Float, 4.0, |x, _| x[0].sinh(), |x, _| x[0].sinh();
+        Cosh "cosh", "The hyperbolic cosine.", ONE, [], PROMOTED => Float, 4.0, |x, _| x[0].cosh(), |x, _| x[0].cosh();
+        Tanh "tanh", "The hyperbolic tangent.", ONE, [], PROMOTED => Float, 6.0, |x, _| x[0].tanh(), |x, _| x[0].tanh();
+        Erf "erf", "The error function.", ONE, [], FLOATS => Same, 6.0, |x, _| x[0].erf(), |x, _| libm::erf(x[0]);
+        Floor "floor", "The largest integer not above x.", ONE, [], FLOATS => Same, 0.0, |x, _| x[0].floor(), |x, _| x[0].floor();
+        Ceil "ceil", "The smallest integer not below x.", ONE, [], FLOATS => Same, 0.0, |x, _| x[0].ceil(), |x, _| x[0].ceil();
+        Round "round", "The nearest integer, halves to even.", ONE, [], FLOATS => Same, 0.0, |x, _| x[0].round(), |x, _| x[0].round_ties_even();
+        Trunc "trunc", "The integer towards zero.", ONE, [], FLOATS => Same, 0.0, |x, _| x[0].trunc(), |x, _| x[0].trunc();
+        Sign "sign", "-1, 0 or 1.", ONE, [], SIGNED => Same, 0.0,
+            |x, _| x[0].gt(0.0).select(x[0].number(1.0), x[0].lt(0.0).select(x[0].number(-1.0), x[0].eq(0.0).select(x[0].number(0.0), x[0]))),
+            |x, _| if x[0] > 0.0 { 1.0 } else if x[0] < 0.0 { -1.0 } else if x[0] == 0.0 { 0.0 } else { x[0] };
+        IsNan "isnan", "Whether x is not a number.", ONE, [], NUMBERS => Bool, 0.0, |x, _| x[0].ne(x[0]), |x, _| f64::from(x[0].is_nan());
+        IsInf "isinf", "Whether x is infinite.", ONE, [], FLOATS => Bool, 0.0, |x, _| x[0].abs().eq(f64::INFINITY), |x, _| f64::from(x[0].is_infinite());
+        IsFinite "isfinite", "Whether x is neither infinite nor NaN.", ONE, [], FLOATS => Bool, 0.0,
+            |x, _| x[0].abs().lt(f64::INFINITY), |x, _| f64::from(x[0].is_finite());
+        LogicalNot "logical_not", "Whether x is zero.", &[Operand::Truth], [], ALL => Bool, 0.0, |x, _| x[0].not(), |x, _| f64::from(x[0] == 0.0);
+        BitwiseNot "bitwise_not", "Every bit inverted.", ONE, [], BITS => Same, 0.0, |x, _| x[0].not(), |x, s| bitwise_not(x[0], s);
+        Cast "cast", "The same numbers in another type.", ONE, [], ALL => Given, 0.0, |x, _| x[0], |x, _| x[0];
+        Scale "scale", "x * scale + bias.", ONE, ["scale" = 2.0, "bias" = 3.0], NUMBERS => Same, 4.0, |x, s| x[0] * s[0] + s[1], |x, s| x[0] * s[0] + s[1];
+        Clip "clip", "x within bounds; NaN stays.", ONE, ["min" = 1.0, "max" = 2.0], NUMBERS => Same, 0.0,
+            |x, s| x[0].lt(s[0]).select(s[0], x[0].gt(s[1]).select(s[1], x[0])),
+            |x, s| if x[0] < s[0] { s[0] } else if x[0] > s[1] { s[1] } else { x[0] };
+        PowScalar "pow", "x to the power of a number.", ONE, ["factor" = 3.0], PROMOTED => Same, 4.0, |x, s| power(x[0], s[0]), |x, s| x[0].powf(s[0]);
+    }
+}
+
+fn bitwise_not(x: f64, _: &[f64]) -> f64 {
+    -x - 1.0
+}
+
+/// A power; of integers through float64, which holds them up to 2^53.
+pub(super) fn power<'s>(x: super::expression::Expr<'s>, y: super::expression::Expr<'s>) -> super::expression::Expr<'s> {
+    use openmps_tile::Scalar;
+    let scalar = x.scalar();
+    if scalar.is_float() {
+        return x.pow(y);
+    }
+    x.cast(true, Scalar::F64, true).pow(y.cast(true, Scalar::F64, true)).cast(true, scalar, true)
+}

@@ -1,0 +1,38 @@
+//! Compiled tile programs of the library's own kernels, kept in one bounded cache.
+
+use crate::cache::{Cache, CacheStatistics};
+use crate::error::{Error, Result};
+use crate::operators::elementwise;
+use openmps_host::plan::Program;
+use openmps_tile::{DType, Kernel};
+use std::sync::{Arc, LazyLock};
+
+/// What a library kernel depends on; everything else is an argument.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// An elementwise operator: name, input types, output type, layout.
+    Elementwise(&'static str, elementwise::DTypes, DType, elementwise::Layout),
+    /// Another operator: name, element types, and the numbers that its builder depends on.
+    Other(&'static str, Vec<DType>, Vec<usize>),
+}
+
+static CACHE: LazyLock<Cache<Key, Program>> = LazyLock::new(|| {
+    let limit = std::env::var("OPENMPS_CACHE_LIMIT").ok().and_then(|text| text.parse().ok());
+    Cache::new(limit.unwrap_or(2048))
+});
+
+/// The program for a key, built and planned when the cache has none.
+pub fn get(operator: &'static str, key: &Key, build: impl FnOnce() -> Kernel) -> Result<Arc<Program>> {
+    CACHE.get_or_make(key, || compile(operator, &build()))
+}
+
+/// Verifies and plans a kernel.
+pub fn compile(operator: &'static str, kernel: &Kernel) -> Result<Program> {
+    let verified = openmps_tile::verify(kernel).map_err(|source| Error::Unverified { operator, source })?;
+    Program::new(verified.kernel()).map_err(|source| Error::Kernel { operator, source })
+}
+
+/// What the cache of compiled programs has done so far.
+pub fn statistics() -> CacheStatistics {
+    CACHE.statistics()
+}
