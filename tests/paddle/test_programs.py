@@ -30,7 +30,7 @@ def test_the_executor_runs_a_program(program, pir):
         with paddle.static.program_guard(main, start):
             x = paddle.static.data("x", [3, 4], "float32")
             y = paddle.full([3, 4], 2.5, dtype="float32")
-            z = paddle.scale(paddle.add(paddle.multiply(x, x), y), scale=2.0, bias=1.0)
+            z = paddle.scale(x * x + y, scale=2.0, bias=1.0)
             w = paddle.cast(z, "int32")
         executor = paddle.static.Executor(paddle.CustomPlace("mps", 0))
         executor.run(start)

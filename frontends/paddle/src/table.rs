@@ -16,6 +16,31 @@ pub struct Table {
     rows: Vec<Row>,
 }
 
+/// What Paddle's own strided kernels do without copying, on every device: a result there shares its input's memory, and programs rely on
+/// it. A kernel of ours by such a name serves static programs, which have no views; eager programs keep Paddle's.
+const VIEWS: &[&str] = &[
+    "as_complex",
+    "as_real",
+    "as_strided",
+    "diagonal",
+    "flatten",
+    "imag",
+    "real",
+    "reshape",
+    "slice",
+    "split_strided",
+    "split_with_num_strided",
+    "squeeze",
+    "strided_slice",
+    "tensor_unfold",
+    "transpose",
+    "transpose_grad",
+    "unbind",
+    "unsqueeze",
+    "view_dtype",
+    "view_shape",
+];
+
 /// One kernel.
 pub struct Row {
     name: &'static str,
@@ -118,8 +143,11 @@ impl Row {
         let attributes = select(|kind| if let Kind::Attribute(number) = kind { Some(*number) } else { None });
         let outputs = select(|kind| if let Kind::Output(number) = kind { Some(*number) } else { None });
         let name = CString::new(self.name).expect("a kernel's name has no zero byte");
-        for &data_type in &self.data_types {
-            CURRENT.set(Some((self, data_type)));
+        let layouts = if self.strided && !VIEWS.contains(&self.name) { &[false, true][..] } else { &[false] };
+        for (&data_type, &strided) in
+            self.data_types.iter().flat_map(|each| layouts.iter().map(move |layout| (each, layout)))
+        {
+            CURRENT.set(Some(Registration { row: self, data_type, strided }));
             // SAFETY: the arrays and strings live until the call returns, which copies what it keeps; the entry points have the
             // signatures that Paddle calls them with, made from the same parameters as the lists of kinds.
             unsafe {
@@ -147,17 +175,26 @@ impl Row {
 /// `PD_DataLayout::ALL_LAYOUT`.
 const ALL_LAYOUT: i32 = 0;
 
+/// A row on its way into Paddle: its kernel for one type, and one layout.
+#[derive(Clone, Copy)]
+struct Registration {
+    row: *const Row,
+    data_type: DataType,
+    /// Static programs look for the ordinary layout, eager ones for the strided layout first.
+    strided: bool,
+}
+
 thread_local! {
-    /// The row being registered: Paddle's callback carries no word of its caller.
-    static CURRENT: Cell<Option<(*const Row, DataType)>> = const { Cell::new(None) };
+    /// What is being registered: Paddle's callback carries no word of its caller.
+    static CURRENT: Cell<Option<Registration>> = const { Cell::new(None) };
 }
 
 /// Paddle's callback before it inserts a kernel: the last chance to say what the lists of kinds cannot.
 unsafe extern "C-unwind" fn define(key: *mut PdKernelKey, kernel: *mut PdKernel) {
-    let Some((row, data_type)) = CURRENT.get() else { return };
+    let Some(Registration { row, data_type, strided }) = CURRENT.get() else { return };
     // SAFETY: the row is borrowed by `register`, which is waiting for this call.
     let row = unsafe { &*row };
-    if row.strided {
+    if strided {
         // SAFETY: this is that callback's key.
         unsafe { strided::mark(key, data_type.0) };
     }
