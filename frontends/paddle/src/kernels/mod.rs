@@ -37,6 +37,8 @@
 //!
 //! * Inputs arrive dense, unless the row says [`.strided()`](crate::table::Row::strided): then the kernel reads strides, and Paddle makes
 //!   no copy first. Elementwise kernels should say so.
+//! * Views (`transpose`, `slice`, `unbind`, ...) stay Paddle's own in eager programs whatever the row says: they share memory. A kernel of
+//!   ours by such a name serves static programs.
 //! * Paddle's rules have set the shape of each output already; where a shape depends on values, call
 //!   [`Output::set_dims`](crate::Output::set_dims) before allocating.
 //! * An output whose type is not the input's: [`.output(0, DType::Bool)`](crate::table::Row::output).
@@ -45,12 +47,13 @@
 
 mod copy;
 mod creation;
-mod sorting;
-mod slicing;
-mod sequences;
-mod random;
-mod movement;
+mod elementwise;
 mod indexing;
+mod movement;
+mod random;
+mod sequences;
+mod slicing;
+mod sorting;
 
 use crate::table::Table;
 
@@ -64,4 +67,14 @@ pub fn table() -> Table {
 }
 
 /// The families; one line each.
-const FAMILIES: &[fn(&mut Table)] = &[copy::register, creation::register, sorting::register, slicing::register, sequences::register, random::register, movement::register, indexing::register];
+const FAMILIES: &[fn(&mut Table)] = &[
+    copy::register,
+    creation::register,
+    sorting::register,
+    slicing::register,
+    sequences::register,
+    random::register,
+    movement::register,
+    indexing::register,
+    elementwise::register,
+];

@@ -1,0 +1,196 @@
+//! Elementwise kernels: mathematics of one and of two tensors, comparisons, logic, cast and scale.
+
+use crate::error::Result;
+use crate::handler::Handler;
+use crate::table::Table;
+use crate::{Context, DataType, Output, Scalar, Tensor};
+use openmps_graph::View;
+use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Unary, run};
+use openmps_tile::{DType, Number};
+
+/// Computes `operator`, whose output has the type that follows from the inputs', into a new tensor.
+pub(super) fn compute(
+    context: &Context,
+    operator: Elementwise,
+    inputs: &[&View],
+    numbers: &[Number],
+    out: &Output,
+) -> Result<()> {
+    let dtypes: arrayvec::ArrayVec<DType, 4> = inputs.iter().map(|view| view.dtype).collect();
+    let dtype = match operator.row().output_dtype(&dtypes) {
+        Some(dtype) => dtype,
+        None => out.dtype()?,
+    };
+    let view = context.allocate(out, dtype)?;
+    run(operator, context.queue(), inputs, numbers, &view)?;
+    Ok(())
+}
+
+/// A kernel without attributes of one, two or three tensors.
+macro_rules! kernel {
+    (one $function:ident $operator:expr) => {
+        fn $function(context: &Context, x: Tensor, out: Output) -> Result<()> {
+            compute(context, $operator, &[&x.view()?], &[], &out)
+        }
+    };
+    (two $function:ident $operator:expr) => {
+        fn $function(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
+            compute(context, $operator, &[&x.view()?, &y.view()?], &[], &out)
+        }
+    };
+    (three $function:ident $operator:expr) => {
+        fn $function(context: &Context, x: Tensor, y: Tensor, z: Tensor, out: Output) -> Result<()> {
+            compute(context, $operator, &[&x.view()?, &y.view()?, &z.view()?], &[], &out)
+        }
+    };
+}
+
+/// Kernels without attributes: a function each, and `register` for all.
+macro_rules! kernels {
+    ($arity:ident $family:ident { $($function:ident $name:literal $member:ident)* }) => {
+        $(kernel! { $arity $function Elementwise::$family($family::$member) })*
+
+        pub(super) fn register(table: &mut Table) {
+            $(insert(table, $name, Elementwise::$family($family::$member), $function);)*
+        }
+    };
+}
+
+/// Adds a kernel that reads strides and whose output's type follows from its operator's row.
+fn insert<Arguments, H: Handler<Arguments>>(table: &mut Table, name: &'static str, operator: Elementwise, handler: H) {
+    let row = table.add(name, operator.row().dtypes, handler).strided();
+    if operator.row().output_dtype(&[DType::I32; 3]) != Some(DType::I32) {
+        row.output_as_inferred(0);
+    }
+}
+
+mod unary {
+    use super::{Context, Elementwise, Output, Result, Table, Tensor, Unary, compute, insert};
+
+    kernels! { one Unary {
+        abs "abs" Abs
+        exp "exp" Exp
+        expm1 "expm1" Expm1
+        log "log" Log
+        log2 "log2" Log2
+        log10 "log10" Log10
+        log1p "log1p" Log1p
+        sqrt "sqrt" Sqrt
+        rsqrt "rsqrt" Rsqrt
+        square "square" Square
+        reciprocal "reciprocal" Reciprocal
+        sin "sin" Sin
+        cos "cos" Cos
+        tan "tan" Tan
+        asin "asin" Asin
+        acos "acos" Acos
+        atan "atan" Atan
+        sinh "sinh" Sinh
+        cosh "cosh" Cosh
+        tanh "tanh" Tanh
+        erf "erf" Erf
+        floor "floor" Floor
+        ceil "ceil" Ceil
+        trunc "trunc" Trunc
+        sign "sign" Sign
+        isnan "isnan" IsNan
+        isinf "isinf" IsInf
+        isfinite "isfinite" IsFinite
+        logical_not "logical_not" LogicalNot
+        bitwise_not "bitwise_not" BitwiseNot
+    } }
+}
+
+mod activation {
+    use super::{Activation, Context, Elementwise, Output, Result, Table, Tensor, compute, insert};
+
+    kernels! { one Activation {
+        relu "relu" Relu
+        sigmoid "sigmoid" Sigmoid
+        logsigmoid "logsigmoid" LogSigmoid
+        silu "silu" Silu
+        softsign "softsign" Softsign
+        tanh_shrink "tanh_shrink" TanhShrink
+    } }
+}
+
+mod binary {
+    use super::{Binary, Context, Elementwise, Output, Result, Table, Tensor, compute, insert};
+
+    kernels! { two Binary {
+        add "add" Add
+        subtract "subtract" Subtract
+        multiply "multiply" Multiply
+        divide "divide" Divide
+        floor_divide "floor_divide" FloorDivide
+        remainder "remainder" Remainder
+        maximum "maximum" Maximum
+        minimum "minimum" Minimum
+        fmax "fmax" Fmax
+        fmin "fmin" Fmin
+        elementwise_pow "elementwise_pow" Power
+        atan2 "atan2" Atan2
+        heaviside "heaviside" Heaviside
+        equal "equal" Equal
+        not_equal "not_equal" NotEqual
+        less_than "less_than" LessThan
+        less_equal "less_equal" LessEqual
+        greater_than "greater_than" GreaterThan
+        greater_equal "greater_equal" GreaterEqual
+        logical_and "logical_and" LogicalAnd
+        logical_or "logical_or" LogicalOr
+        logical_xor "logical_xor" LogicalXor
+        bitwise_and "bitwise_and" BitwiseAnd
+        bitwise_or "bitwise_or" BitwiseOr
+        bitwise_xor "bitwise_xor" BitwiseXor
+    } }
+}
+
+mod ternary {
+    use super::{Binary, Context, Elementwise, Output, Result, Table, Tensor, compute, insert};
+
+    kernels! { three Binary {
+        choose "where" Where
+        lerp "lerp" Lerp
+    } }
+}
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    unary::register(table);
+    activation::register(table);
+    binary::register(table);
+    ternary::register(table);
+    table.add("scale", Elementwise::Unary(Unary::Scale).row().dtypes, scale).strided();
+    table.add("cast", openmps_tile::dtype::ALL, cast).strided().output_as_inferred(0);
+}
+
+/// The number as a kernel computing for `dtype` takes it: exact for integers.
+pub(super) fn number(scalar: &Scalar, dtype: DType) -> Number {
+    if dtype.is_float() { Number::Float(scalar.f64()) } else { Number::Integer(scalar.i64()) }
+}
+
+fn scale(context: &Context, x: Tensor, scale: Scalar, bias: Scalar, bias_after_scale: bool, out: Output) -> Result<()> {
+    let x = x.view()?;
+    let (scale, bias) = (number(&scale, x.dtype), number(&bias, x.dtype));
+    let bias = match (bias_after_scale, bias, scale) {
+        (true, bias, _) => bias,
+        (false, Number::Integer(bias), Number::Integer(scale)) => Number::Integer(bias.wrapping_mul(scale)),
+        (false, bias, scale) => Number::Float(float(bias) * float(scale)),
+    };
+    compute(context, Elementwise::Unary(Unary::Scale), &[&x], &[scale, bias], &out)
+}
+
+fn float(number: Number) -> f64 {
+    match number {
+        Number::Integer(value) => value as f64,
+        Number::Float(value) => value,
+    }
+}
+
+fn cast(context: &Context, x: Tensor, data_type: DataType, out: Output) -> Result<()> {
+    let x = x.view()?;
+    let view = context.allocate(&out, data_type.dtype()?)?;
+    run(Elementwise::Unary(Unary::Cast), context.queue(), &[&x], &[], &view)?;
+    Ok(())
+}
