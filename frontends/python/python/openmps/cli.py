@@ -16,6 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ.setdefault("GLOG_minloglevel", "1")  # Paddle logs how it loads plug-ins
     try:
         from rich.console import Console
+        from rich.markup import escape
     except ImportError:
         print("openmps: the command needs the package rich: pip install rich", file=sys.stderr)
         return 1
@@ -23,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return options.run(options, console)
     except (ImportError, CommandError) as error:
-        console.print(f"[bold red]openmps:[/] {error}", highlight=False)
+        console.print(f"[bold red]openmps:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -74,13 +75,13 @@ def run(image: Path, output: Path | None, device: str, runs: int, console) -> in
     console.print(_text(ours.lines, image))
     console.print(_times(pipelines, runs))
     if device != "cpu":
-        console.print(_memory(device), highlight=False)
+        console.print(escape(_memory(device)), highlight=False, soft_wrap=True)
         _compare(*pipelines, console)
     target = output if output is not None else Path(f"{image.stem}.openmps.png")
     from openmps.annotation import annotate
 
     annotate(image, ours.lines, target)
-    console.print(f"Annotated picture: [bold]{target}[/]", highlight=False)
+    console.print(f"Annotated picture: [bold]{escape(str(target))}[/]", highlight=False, soft_wrap=True)
     return 0
 
 
@@ -100,13 +101,13 @@ def _load(image: Path):
 
 
 def _text(lines: list[Line], image: Path) -> Table:
-    table = Table(title=f"{len(lines)} lines of text in {image.name}", title_justify="left")
+    table = Table(title=f"{len(lines)} lines of text in {escape(image.name)}", title_justify="left")
     table.add_column("#", justify="right", style="dim")
     table.add_column("text", overflow="fold")
     table.add_column("confidence", justify="right")
     for number, line in enumerate(lines, 1):
         colour = "green" if line.confidence >= 0.9 else "yellow"
-        table.add_row(str(number), line.text, f"[{colour}]{line.confidence:.3f}[/]")
+        table.add_row(str(number), escape(line.text), f"[{colour}]{line.confidence:.3f}[/]")
     return table
 
 
@@ -145,4 +146,5 @@ def _compare(ours: Timed, cpu: Timed, console) -> None:
         console.print(f"[green]{ours.device} and PaddlePaddle's CPU read the same text.[/]")
     else:
         different = [pair for pair in zip(mine, theirs, strict=False) if pair[0] != pair[1]]
-        console.print(f"[yellow]{ours.device} and PaddlePaddle's CPU differ: {len(mine)} and {len(theirs)} lines, {different}[/]")
+        counts = f"{len(mine)} and {len(theirs)} lines"
+        console.print(f"[yellow]{ours.device} and PaddlePaddle's CPU differ: {counts}, {escape(str(different))}[/]")

@@ -6,6 +6,7 @@ import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
+from rich.markup import escape
 from rich.table import Table
 
 _PACKAGES = ("openmps", "paddlepaddle", "numpy", "rapidocr_paddle")
@@ -18,16 +19,16 @@ def show(console) -> int:
     for package in _PACKAGES:
         table.add_row(package, _version(package))
     for name in sorted(name for name in os.environ if name.startswith("OPENMPS_")):
-        table.add_row(name, os.environ[name])
+        table.add_row(name, escape(os.environ[name]))
     console.print(table)
     try:
         import paddle
     except ImportError as error:
-        console.print(f"\n[yellow]PaddlePaddle cannot be imported ({error}): pip install 'openmps\\[paddle]'[/]")
+        console.print(f"\n[yellow]PaddlePaddle cannot be imported[/] ({escape(str(error))}): pip install 'openmps\\[paddle]'")
         return 1
     reason = paddle.mps.unavailable_reason()
     if reason is not None:
-        console.print(f"\n[bold red]device mps is not available:[/] {reason}", highlight=False)
+        console.print(f"\n[bold red]device mps is not available:[/] {escape(reason)}", highlight=False, soft_wrap=True)
         return 1
     console.print()
     console.print(_devices(paddle))
