@@ -168,7 +168,9 @@ fn random_tensors_repeat_and_dropout_keeps_its_share() {
         let law = random::Law::Normal { mean: 1.0, deviation: 2.0 };
         let source = random::Source { offset, ..source };
         let out = make(&dims, DType::F32, false);
-        random::Random { law, source, dims, dtype: DType::F32 }.run(&queue, &[], &[out.view.clone()]).unwrap();
+        random::Random { law, source, dims, dtype: DType::F32 }
+            .run(&queue, &[], std::slice::from_ref(&out.view))
+            .unwrap();
         out.read()
     };
     let first = make_normal(1);
@@ -181,7 +183,7 @@ fn random_tensors_repeat_and_dropout_keeps_its_share() {
     x.write(&vec![1.0; 100_000]);
     let (out, mask) = (make(&[100, 1000], DType::F32, false), make(&[100, 1000], DType::U8, false));
     let dropout = random::Dropout { probability: 0.25, upscale: true, source };
-    dropout.run(&queue, &[x.view.clone()], &[out.view.clone(), mask.view.clone()]).unwrap();
+    dropout.run(&queue, std::slice::from_ref(&x.view), &[out.view.clone(), mask.view.clone()]).unwrap();
     let (out, mask) = (out.read(), mask.read());
     assert!(out.iter().zip(&mask).all(|(&out, &mask)| out == mask * (1.0_f32 / 0.75) as f64));
     assert!((mask.iter().sum::<f64>() / 1e5 - 0.75).abs() < 0.01);

@@ -113,12 +113,12 @@ impl Selection {
         let varies = |d: usize| (d + shape.len()).checked_sub(self.shape.len()).is_some_and(|own| shape[own] != 1);
         let (mut dims, mut strides, mut dense) = (Vec::new(), Vec::new(), Vec::new());
         let (mut looped, mut own, mut others) = (Vec::new(), Vec::new(), Vec::new());
-        for d in 0..self.shape.len() {
+        for (d, &stride) in other.iter().enumerate() {
             let (a, b, c) =
                 if varies(d) { (&mut looped, &mut own, &mut others) } else { (&mut dims, &mut strides, &mut dense) };
             a.push(self.shape[d]);
             b.push(self.strides[d]);
-            c.push(other[d]);
+            c.push(stride);
         }
         let mut offsets = vec![(self.start, 0); looped.iter().product()];
         add_multiples(&mut offsets, &looped, &own, &others);

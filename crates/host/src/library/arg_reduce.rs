@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn first_of_equals_and_never_nan() {
         for (outer, size, inner) in [(1, 1, 1), (3, 100, 1), (2, 9, 40), (1, 70, 3)] {
-            let value = |i: usize| if i % 13 == 0 { f32::NAN } else { (i * 37 % 19) as f32 };
+            let value = |i: usize| if i.is_multiple_of(13) { f32::NAN } else { (i * 37 % 19) as f32 };
             let x: Vec<f32> = (0..outer * size * inner).map(value).collect();
             let lines = Lines { outer, size, inner };
             for largest in [true, false] {

@@ -198,10 +198,11 @@ unsafe fn run_part(dimensions: &[Dimension], element: usize, stream: bool, to: i
     let bytes = element as isize;
     if inner.to == bytes && inner.from == bytes {
         let run = inner.size * element;
-        // SAFETY (here and below): every address is inside the tensors, as the caller promised.
         if stream && run >= 1024 {
+            // SAFETY: every address is inside the tensors, as the caller promised.
             return walk(outer, to, from, &mut |to, from| unsafe { stream::run(to, from, run) });
         }
+        // SAFETY: as above.
         return walk(outer, to, from, &mut |to, from| unsafe {
             std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, run)
         });
@@ -212,10 +213,12 @@ unsafe fn run_part(dimensions: &[Dimension], element: usize, stream: bool, to: i
         let mut rest = [Dimension::default(); MAX_RANK];
         rest[..across].copy_from_slice(&outer[..across]);
         rest[across..outer.len() - 1].copy_from_slice(&outer[across + 1..]);
+        // SAFETY: as above.
         return walk(&rest[..outer.len() - 1], to, from, &mut |to, from| unsafe {
             transpose(element, stream, (inner.size, columns.size), (to, columns.to), (from, inner.from))
         });
     }
+    // SAFETY: as above.
     by_size!(element, T => walk(outer, to, from, &mut |to, from| unsafe { move_strided::<T>(inner, to, from) }));
 }
 

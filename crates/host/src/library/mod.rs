@@ -13,7 +13,6 @@ pub mod scatter;
 pub mod sequence;
 pub mod sort;
 pub mod total;
-pub mod total;
 pub mod triangle;
 mod normal_law;
 pub mod convolution;

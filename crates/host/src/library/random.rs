@@ -25,6 +25,7 @@ impl Source {
     #[inline(always)]
     fn block(self, number: u64) -> Block {
         let mut words: Block = [[0; WIDTH]; 4];
+        #[allow(clippy::needless_range_loop)] // Four arrays side by side: this form vectorises.
         for c in 0..WIDTH {
             let counter = number * WIDTH as u64 + c as u64;
             words[0][c] = counter as u32;
@@ -239,7 +240,7 @@ fn quarter_turn(turn: f32) -> (f32, f32) {
     let sine = [2.755_731_4e-6, -1.984_127e-4, 8.333_333e-3, -1.666_666_7e-1, 1.0_f32];
     let cosine = [2.480_158_7e-5, -1.388_888_9e-3, 4.166_666_8e-2, -0.5, 1.0_f32];
     let series = |terms: [f32; 5]| terms.into_iter().fold(0.0, |sum, term| sum * square + term);
-    (angle * series(sine), series(cosine) - square * square * square * square * square * 2.755_731_9e-7)
+    (angle * series(sine), series(cosine) - square * square * square * square * square * 2.755_732e-7)
 }
 
 /// Integers in [low, high), `low < high`.
@@ -252,7 +253,7 @@ pub unsafe fn integers<T: Element>(out: usize, len: usize, source: Source, low: 
         for (i, value) in made.iter_mut().enumerate() {
             let (a, b) = pair(block, i);
             let bits = (b as u64) << 32 | a as u64;
-            let scaled = (bits as u128 * span as u128 >> 64) as u64;
+            let scaled = ((bits as u128 * span as u128) >> 64) as u64;
             *value = T::from_i64(low.wrapping_add(scaled as i64));
         }
     });
@@ -339,7 +340,7 @@ pub unsafe fn permutation<T: Element>(out: usize, len: usize, source: Source) {
         }
         let (a, b) = pair(&block, at);
         let bits = (b as u64) << 32 | a as u64;
-        out.swap(last, (bits as u128 * (last as u128 + 1) >> 64) as usize);
+        out.swap(last, ((bits as u128 * (last as u128 + 1)) >> 64) as usize);
     }
 }
 

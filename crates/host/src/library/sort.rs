@@ -98,7 +98,7 @@ struct Scratch {
 }
 
 /// Lines this long are sorted by digits rather than by comparison.
-const RADIX: usize = 512;
+const RADIX: usize = 4096;
 
 impl Scratch {
     /// The positions of the line's first `keep` elements in order.
@@ -229,7 +229,7 @@ mod tests {
             _ => (i % 97) as f32 - 50.0,
         };
         for descending in [false, true] {
-            for (outer, size, inner) in [(1, 1, 1), (3, 7, 1), (2, 5, 3), (1, 600, 2), (2, 3000, 1)] {
+            for (outer, size, inner) in [(1, 1, 1), (3, 7, 1), (2, 5, 3), (1, 600, 2), (2, 5000, 1)] {
                 let lines = Lines { outer, size, inner };
                 for keep in [0, 1, size.div_ceil(5), size] {
                     check::<f32>(lines, keep, descending, float);

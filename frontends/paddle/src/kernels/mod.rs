@@ -45,6 +45,7 @@
 //! * In place means that an input and an output are the same memory. Views of both are then the same addresses.
 //! * Errors become Python exceptions, panics as well; the kernel's function name stands before a message that does not begin with it.
 
+mod advanced_indexing;
 mod copy;
 mod creation;
 mod elementwise;
@@ -68,6 +69,7 @@ pub fn table() -> Table {
 
 /// The families; one line each.
 const FAMILIES: &[fn(&mut Table)] = &[
+    advanced_indexing::register,
     copy::register,
     creation::register,
     sorting::register,

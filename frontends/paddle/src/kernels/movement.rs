@@ -341,7 +341,7 @@ fn roll_by(context: &Context, x: Tensor, shifts: Vec<i64>, axes: Vec<i64>, out: 
     // A flattened strided tensor is no view: it is copied first.
     let memory = vec![0_u64; (view.len() * view.dtype.size()).div_ceil(8)];
     let copy = View::dense(memory.as_ptr() as usize, view.dtype, &view.shape)?;
-    Copy.run(context.queue(), &[view], &[copy.clone()])?;
+    Copy.run(context.queue(), &[view], std::slice::from_ref(&copy))?;
     let flat = View::dense(copy.address, copy.dtype, &[copy.len()])?;
     many(context, &Roll { shifts, axes: vec![0] }, &[flat], &[Some(out)])
 }

@@ -122,6 +122,7 @@ fn permutations_are_complete_and_differ() {
 #[test]
 fn a_prefix_does_not_depend_on_the_length() {
     // Short tensors stay on one thread, long ones do not; both start with the same numbers.
+    // SAFETY: `make` passes a vector of `f32`.
     let long = make::<f32>(|out, len| unsafe { normal::<f32>(out, len, SOURCE, 0.0, 1.0) });
     for len in [1, 63, 64, 65, 1000] {
         let mut short = vec![0.0_f32; len];
