@@ -50,6 +50,7 @@ class Report:
     seconds: float
     resident: list[int] = field(default_factory=list)
     allocated_before: int = 0
+    allocated_during: int = 0
     allocated_after: int = 0
 
     @property
@@ -65,7 +66,8 @@ class Report:
     def __str__(self) -> str:
         return (
             f"{self.runs} runs in {self.seconds:.1f} s; resident {self.resident[-1] / MEBIBYTE:.1f} MiB, "
-            f"growth {self.growth / MEBIBYTE:+.2f} MiB; allocated on the device {self.allocated_before} -> {self.allocated_after} bytes"
+            f"growth {self.growth / MEBIBYTE:+.2f} MiB; allocated on the device {self.allocated_before} bytes before, "
+            f"{self.allocated_during} during, {self.allocated_after} after"
         )
 
 
@@ -88,6 +90,7 @@ def soak(runs: int, device: str, progress: bool = False) -> Report:
         for name, data in (("det", image), ("cls", crops), ("rec", words)):
             assert np.isfinite(predictors[name](data)).all()
         report.resident.append(resident_bytes())
+        report.allocated_during = max(report.allocated_during, allocated_bytes(device))
         if progress and (run + 1) % max(1, runs // 20) == 0:
             print(f"{run + 1:6} runs, {resident_bytes() / MEBIBYTE:8.1f} MiB resident", flush=True)
     report.seconds = time.perf_counter() - start
