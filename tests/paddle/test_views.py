@@ -57,10 +57,12 @@ def test_a_broadcast_view_has_stride_zero():
     assert ((t * t).numpy() == np.broadcast_to(np.arange(3.0) ** 2, (4, 3))).all()
 
 
-def test_empty_tensors_pass():
-    t = paddle.zeros([0, 3])
-    assert (t + t).shape == [0, 3]
-    assert paddle.exp(t).numpy().shape == (0, 3)
+@pytest.mark.parametrize("shape", [[0], [0, 3], [2, 0], [3, 0, 2]])
+def test_empty_tensors_pass(shape):
+    t = paddle.zeros(shape)
+    assert (t + t).shape == shape and t.is_contiguous()
+    assert paddle.exp(t).numpy().shape == tuple(shape)
+    assert t.contiguous().strides == paddle.zeros(shape, device="cpu").strides
 
 
 def test_scalars_pass():

@@ -81,10 +81,13 @@ pub fn shape_of(dims: &[usize]) -> Result<Shape> {
 }
 
 /// The strides of a dense, row-major tensor.
+#[inline]
 pub fn dense_strides(shape: &[usize]) -> Strides {
-    let mut strides = Strides::new();
-    for dimension in 0..shape.len() {
-        strides.push(shape[dimension + 1..].iter().product::<usize>() as isize);
+    let mut strides: Strides = shape.iter().map(|_| 1).collect();
+    let mut next = 1;
+    for (stride, &size) in strides.iter_mut().zip(shape).rev() {
+        *stride = next;
+        next *= size as isize;
     }
     strides
 }

@@ -41,8 +41,7 @@ impl Context {
     #[inline]
     pub fn allocate(&self, output: &Output, dtype: DType) -> Result<View> {
         // SAFETY: `raw` is the running kernel's context.
-        let address = unsafe { output.allocate(self.raw, dtype.into()) };
-        Ok(output.dense_view(address as usize, dtype))
+        unsafe { output.allocate(self.raw, dtype.into(), dtype) }
     }
 
     /// Allocates a result of the type that Paddle's rules have given it.
@@ -55,18 +54,11 @@ impl Context {
     pub fn allocate_bytes(&self, output: &Output, data_type: DataType) -> Result<View> {
         let (dtype, twice) = integer_of(data_type)?;
         // SAFETY: as in `allocate`.
-        let address = unsafe { output.allocate(self.raw, data_type) };
-        let mut view = output.dense_view(address as usize, dtype);
+        let mut view = unsafe { output.allocate(self.raw, data_type, dtype) }?;
         if twice {
             double(&mut view)?;
         }
         Ok(view)
-    }
-
-    /// Allocates a dense result of any type: its address.
-    pub fn allocate_any(&self, output: &Output, data_type: DataType) -> usize {
-        // SAFETY: as in `allocate`.
-        unsafe { output.allocate(self.raw, data_type) as usize }
     }
 
     /// 64 random bits from the device's generator, which `paddle.seed` sets.

@@ -4,7 +4,7 @@
 
 use crate::abi::symbols::symbols;
 use crate::abi::tensor_layout::{self, RANK_OFFSET};
-use crate::abi::types::PdTensor;
+use crate::abi::types::{PdDeviceContext, PdTensor};
 use crate::dtype::DataType;
 use crate::error::{Error, Result};
 use openmps_graph::view::{MAX_RANK, dense_strides};
@@ -104,19 +104,39 @@ impl Tensor {
         Ok(view)
     }
 
+    /// Its dimensions, or an error where one is negative: what Paddle calls unknown, or computed wrongly.
+    #[inline]
+    fn checked_shape(&self) -> Result<Shape> {
+        let shape = self.shape();
+        // A negative size was read as zero, so that only empty shapes need a second look.
+        if shape.contains(&0) { self.refuse_negative(shape) } else { Ok(shape) }
+    }
+
+    #[cold]
+    fn refuse_negative(&self, shape: Shape) -> Result<Shape> {
+        // SAFETY: the tensor is alive, and the dimensions asked for are those that it has.
+        let sizes: Vec<i64> =
+            (0..shape.len()).map(|index| unsafe { (symbols().tensor_get_dim)(self.raw(), index, &mut 0) }).collect();
+        if sizes.iter().all(|&size| size >= 0) {
+            return Ok(shape);
+        }
+        Err(Error::Attribute { attribute: "shape", got: format!("{sizes:?}"), expected: "no negative size".to_owned() })
+    }
+
     #[inline]
     fn view_of(&self, dtype: DType) -> Result<View> {
-        let shape = self.shape();
+        let shape = self.checked_shape()?;
+        if shape.contains(&0) {
+            // Without elements there may be no memory, and the strides say nothing.
+            let strides = dense_strides(&shape);
+            return Ok(View { address: 0, dtype, shape, strides });
+        }
         let mut strides = self.strides();
         if strides.len() != shape.len() {
             strides = dense_strides(&shape);
         }
-        let address = if shape.contains(&0) {
-            0
-        } else {
-            // SAFETY: the tensor is alive. Where it has no memory Paddle throws its own exception, which passes through the kernel.
-            unsafe { (symbols().tensor_get_data_pointer)(self.raw(), &mut 0) as usize }
-        };
+        // SAFETY: the tensor is alive. Where it has no memory Paddle throws its own exception, which passes through the kernel.
+        let address = unsafe { (symbols().tensor_get_data_pointer)(self.raw(), &mut 0) as usize };
         Ok(View { address, dtype, shape, strides })
     }
 
@@ -215,9 +235,28 @@ impl Output {
     /// Sets the strides of a dense tensor, where they are not already.
     #[inline]
     pub fn make_dense(&self) {
-        let dense = dense_strides(&self.0.shape());
+        self.make_dense_as(&self.0.shape());
+    }
+
+    /// Sets the strides of a dense tensor of this shape, which the tensor has, and returns them.
+    #[inline]
+    fn make_dense_as(&self, shape: &Shape) -> Strides {
+        let dense = dense_strides(shape);
         if self.0.strides() != dense {
-            self.set_strides(&dense);
+            self.set_dense(shape, &dense);
+        }
+        dense
+    }
+
+    #[cold]
+    fn set_dense(&self, shape: &Shape, dense: &Strides) {
+        if !shape.contains(&0) {
+            return self.set_strides(dense);
+        }
+        // What Paddle takes for the strides of a dense tensor without elements.
+        let sizes: Strides = shape.iter().map(|&size| size as isize).collect();
+        if self.0.strides() != sizes {
+            self.set_strides(&sizes);
         }
     }
 
@@ -235,29 +274,24 @@ impl Output {
         unsafe { (symbols().tensor_share_data_with)(self.0.raw(), source.raw(), &mut 0) };
     }
 
-    /// Allocates memory for a dense result of this type.
+    /// Allocates memory for a dense result of `data_type` and shows it as elements of `dtype`, which are as wide.
     ///
     /// # Safety
     /// `context` is the live device context of the running kernel.
     #[inline]
     pub(crate) unsafe fn allocate(
         &self,
-        context: *const crate::abi::types::PdDeviceContext,
+        context: *const PdDeviceContext,
         data_type: DataType,
-    ) -> *mut u8 {
-        self.make_dense();
+        dtype: DType,
+    ) -> Result<View> {
+        let shape = self.0.checked_shape()?;
+        let strides = self.make_dense_as(&shape);
         // SAFETY: the caller's promise. When memory is out Paddle throws, and the exception passes through the kernel.
-        unsafe {
-            (symbols().device_context_allocate_tensor)(context, self.0.raw(), 0, data_type.c_number(), &mut 0).cast()
-        }
-    }
-
-    /// The view of a dense tensor at `address`.
-    #[inline]
-    pub(crate) fn dense_view(&self, address: usize, dtype: DType) -> View {
-        let shape = self.0.shape();
-        let strides = dense_strides(&shape);
-        View { address, dtype, shape, strides }
+        let address = unsafe {
+            (symbols().device_context_allocate_tensor)(context, self.0.raw(), 0, data_type.c_number(), &mut 0) as usize
+        };
+        Ok(View { address, dtype, shape, strides })
     }
 }
 

@@ -1,11 +1,10 @@
-//! Kernels that move elements of every type: contiguous, strided_copy, assign.
+//! Kernels that copy elements of every type: contiguous, strided_copy, assign.
 
 use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
-use openmps_graph::View;
-use openmps_graph::view::dense_strides;
-use openmps_host::library::{copy as library, memory::Memory};
+use openmps_graph::operators::copy::Copy;
+use openmps_graph::{Operator, View};
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
@@ -19,7 +18,7 @@ pub fn register(table: &mut Table) {
 fn contiguous(context: &Context, x: Tensor, out: Output) -> Result<()> {
     let from = x.bytes_view()?;
     let to = context.allocate_bytes(&out, x.data_type())?;
-    copy(context, "contiguous", &from, &to)
+    copy(context, from, to)
 }
 
 fn assign_raw(context: &Context, x: Option<Tensor>, out: Output) -> Result<()> {
@@ -48,40 +47,15 @@ fn strided_copy(
                 expected: format!("{dims:?}"),
             }));
         }
-        from.strides = to.shape.iter().map(|_| 0).collect();
+        from = View { shape: to.shape.clone(), strides: to.shape.iter().map(|_| 0).collect(), ..from };
     }
-    copy(context, "strided_copy", &from, &to)
+    copy(context, from, to)
 }
 
-/// Copies between two views of one shape.
-pub(super) fn copy(context: &Context, operation: &'static str, from: &View, to: &View) -> Result<()> {
-    if from.address == to.address && from.strides == to.strides {
-        return Ok(());
+/// Copies between two views of one shape; a tensor copied onto itself is left alone.
+fn copy(context: &Context, from: View, to: View) -> Result<()> {
+    if from.address != to.address || from.strides != to.strides {
+        Copy.run(context.queue(), &[from], &[to])?;
     }
-    context.queue().library(operation, || {
-        let (size, dims) = (to.dtype.size(), to.shape.as_slice());
-        // SAFETY: both views are of tensors that live while the kernel runs, and their layouts are those that Paddle keeps for them.
-        unsafe {
-            library::copy(size, dims, Memory::new(to.address, &to.strides), Memory::new(from.address, &from.strides))
-        };
-        Ok(())
-    })?;
-    Ok(())
-}
-
-/// Fills a dense tensor with one element's bytes.
-pub(super) fn fill(
-    context: &Context,
-    operation: &'static str,
-    element: &[u8],
-    address: usize,
-    dims: &[usize],
-) -> Result<()> {
-    let strides = dense_strides(dims);
-    context.queue().library(operation, || {
-        // SAFETY: the tensor was allocated for this kernel with elements of this size.
-        unsafe { library::fill(element.len(), dims, Memory::new(address, &strides), element.as_ptr() as usize) };
-        Ok(())
-    })?;
     Ok(())
 }
