@@ -9,6 +9,7 @@ pub mod operator;
 pub mod operators;
 pub mod program;
 pub mod reference;
+pub mod rows;
 pub mod view;
 
 pub use error::{Error, Result};

@@ -1,28 +1,31 @@
 //! Every operator: one file each, or one table for a family whose members are a single expression.
 
-pub mod elementwise;
 pub mod advanced_index;
 pub mod arg_reduce;
 pub mod concat;
 pub mod convolution;
 pub mod convolution_transpose;
 pub mod copy;
+pub mod elementwise;
 pub mod expand;
 pub mod flip;
 pub mod full;
 pub mod gather;
 pub mod interpolation;
+pub mod layer_norm;
 pub mod matmul;
 pub mod nonzero;
 pub mod pad;
 pub mod pooling;
 pub mod random;
+pub mod reduce;
 pub mod repeat_gradient;
 pub mod roll;
 pub mod scan;
 pub mod scatter;
 pub mod sequence;
 pub mod slice;
+pub mod softmax;
 pub mod sort;
 pub mod transpose;
 pub mod triangle;
@@ -30,7 +33,7 @@ pub mod triangle;
 use crate::entry::Entry;
 
 /// The list of operators, by family. Tests, benches and documents iterate over it.
-pub static ENTRIES: &[&[&Entry]] = &[MOVEMENT, LIBRARY];
+pub static ENTRIES: &[&[&Entry]] = &[MOVEMENT, LIBRARY, NORMALISATION, reduce::ENTRIES];
 
 /// Operators that move or choose elements.
 pub static MOVEMENT: &[&Entry] = &[
@@ -88,3 +91,6 @@ pub static LIBRARY: &[&Entry] = &[
     &interpolation::NEAREST,
     &interpolation::BILINEAR,
 ];
+
+/// Softmax and the norms.
+pub static NORMALISATION: &[&Entry] = &[&softmax::ENTRY, &softmax::LOGARITHM, &layer_norm::ENTRY, &layer_norm::RMS];

@@ -32,7 +32,13 @@ fn clamp<'s>(x: Expr<'s>, low: impl Operand_<'s>, high: impl Operand_<'s>) -> Ex
 use super::expression::Operand as Operand_;
 
 fn clamp_f64(x: f64, low: f64, high: f64) -> f64 {
-    if x < low { low } else if x > high { high } else { x }
+    if x < low {
+        low
+    } else if x > high {
+        high
+    } else {
+        x
+    }
 }
 
 rows! {

@@ -33,8 +33,7 @@ pub fn build(row: &Row, inputs: &[DType], output: DType, layout: &Layout) -> Ker
         })
         .collect();
     let scalar_type = if compute.is_float() { Scalar::from(compute) } else { Scalar::I64 };
-    let scalars: Vec<Value> =
-        row.scalars.iter().map(|&name| b.parameter(name, Type::scalar(scalar_type))).collect();
+    let scalars: Vec<Value> = row.scalars.iter().map(|&name| b.parameter(name, Type::scalar(scalar_type))).collect();
     let dimensions = layout.outer + usize::from(layout.rows.is_some()) + 1;
     let index = Type::scalar(Scalar::I64);
     let sizes: Vec<Value> = (0..dimensions).map(|d| b.parameter(format!("size{d}"), index.clone())).collect();

@@ -151,13 +151,7 @@ fn names(dtypes: &[DType]) -> String {
     format!("one of {}", names.join(", "))
 }
 
-fn run_dense(
-    operator: Elementwise,
-    queue: &Queue,
-    inputs: &[&View],
-    scalars: &[Number],
-    output: &View,
-) -> Result<()> {
+fn run_dense(operator: Elementwise, queue: &Queue, inputs: &[&View], scalars: &[Number], output: &View) -> Result<()> {
     let count = output.len();
     if count == 0 {
         return Ok(());
@@ -171,13 +165,7 @@ fn run_dense(
     submit(row, queue, program, [count.div_ceil(TILE), 1, 1], &arguments)
 }
 
-fn run_general(
-    row: &'static Row,
-    queue: &Queue,
-    inputs: &[&View],
-    scalars: &[Number],
-    output: &View,
-) -> Result<()> {
+fn run_general(row: &'static Row, queue: &Queue, inputs: &[&View], scalars: &[Number], output: &View) -> Result<()> {
     let mut tensors: ArrayVec<&View, { layout::MAX_TENSORS }> = inputs.iter().copied().collect();
     tensors.push(output);
     let mut dimensions = layout::dimensions(row.name, &tensors)?;
@@ -250,13 +238,7 @@ fn scalar_bits(number: Number, compute: DType) -> u64 {
     }
 }
 
-fn submit(
-    row: &'static Row,
-    queue: &Queue,
-    program: &Program,
-    grid: [usize; 3],
-    arguments: &[u64],
-) -> Result<()> {
+fn submit(row: &'static Row, queue: &Queue, program: &Program, grid: [usize; 3], arguments: &[u64]) -> Result<()> {
     let operator = row.name;
     // SAFETY: the views describe memory that the front door keeps alive; sizes and strides are theirs.
     let work = || unsafe { program.run(grid, arguments) };
@@ -304,8 +286,7 @@ impl Operator for Call {
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let row = self.operator.row();
-        let metas: Vec<Meta> =
-            inputs.iter().map(|x| Meta { dtype: x.dtype, shape: x.shape.clone() }).collect();
+        let metas: Vec<Meta> = inputs.iter().map(|x| Meta { dtype: x.dtype, shape: x.shape.clone() }).collect();
         let Ok(outputs) = self.infer(&metas) else { return Vec::new() };
         let scalars: Vec<f64> = self
             .scalars
@@ -319,7 +300,11 @@ impl Operator for Call {
             let x: Vec<f64> = inputs.iter().map(|x| x.at_broadcast(index)).collect();
             let value = (row.reference)(&x, &scalars);
             // Bits of a truth value: only the lowest exists.
-            if outputs[0].dtype == DType::Bool { value.rem_euclid(2.0) } else { value }
+            if inputs[0].dtype == DType::Bool && row.output == row::Output::Same {
+                value.rem_euclid(2.0)
+            } else {
+                value
+            }
         });
         vec![output]
     }

@@ -90,24 +90,9 @@ pub(super) const FLOATS: DTypes = dtype::FLOATS;
 pub(super) const NUMBERS: DTypes = dtype::NUMBERS;
 pub(super) const ALL: DTypes = dtype::ALL;
 /// Floats as they are, integers through float32.
-pub(super) const PROMOTED: DTypes = &[
-    DType::I32,
-    DType::I64,
-    DType::F16,
-    DType::BF16,
-    DType::F32,
-    DType::F64,
-];
-pub(super) const SIGNED: DTypes = &[
-    DType::I8,
-    DType::I16,
-    DType::I32,
-    DType::I64,
-    DType::F16,
-    DType::BF16,
-    DType::F32,
-    DType::F64,
-];
+pub(super) const PROMOTED: DTypes = &[DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
+pub(super) const SIGNED: DTypes =
+    &[DType::I8, DType::I16, DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
 pub(super) const BITS: DTypes = &[DType::Bool, DType::U8, DType::I8, DType::I16, DType::I32, DType::I64];
 
 /// Makes an enum with one member a row, and the table of rows in the same order.

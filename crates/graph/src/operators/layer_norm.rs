@@ -1,0 +1,330 @@
+//! Layer norm and RMS norm over the last dimensions. MPS has no class for either: they are own kernels on every device.
+
+use crate::entry::{Case, Entry, Input};
+use crate::error::{Error, Result};
+use crate::layout::axis_of;
+use crate::operator::{Meta, Operator};
+use crate::program::{self, Key};
+use crate::reference::Array;
+use crate::rows::{LONGEST, RowBlock, Rows, convert};
+use crate::view::View;
+use openmps_runtime::Queue;
+use openmps_tile::{Builder, Cast, Combine, DType, Kernel, Scalar, Type, Value, dtype};
+
+/// Each row brought to mean 0 and variance 1 (RMS norm: to mean square 1), times a scale, plus a bias.
+///
+/// Inputs: x, then the scale if there is one, then the bias if there is one, each of the row's size. Outputs: y, then for
+/// layer norm with statistics the rows' means and variances in the compute type.
+#[derive(Clone, Debug)]
+pub struct LayerNorm {
+    /// The first dimension of a row; negative ones count from the end.
+    pub begin: i64,
+    /// Added to the variance.
+    pub epsilon: f64,
+    /// Whether a scale is given.
+    pub scale: bool,
+    /// Whether a bias is given.
+    pub bias: bool,
+    /// Whether the mean is subtracted; RMS norm does not.
+    pub centred: bool,
+    /// Whether means and variances are outputs.
+    pub statistics: bool,
+}
+
+impl LayerNorm {
+    fn begin(&self, rank: usize) -> Result<usize> {
+        axis_of(self.name(), self.begin, rank)
+    }
+}
+
+impl Operator for LayerNorm {
+    fn name(&self) -> &'static str {
+        if self.centred { "layer_norm" } else { "rms_norm" }
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        let (operator, x) = (self.name(), &inputs[0]);
+        let begin = self.begin(x.shape.len())?;
+        let length: usize = x.shape[begin..].iter().product();
+        for (input, what) in inputs[1..].iter().zip(["the scale or bias", "the bias"]) {
+            if input.shape.iter().product::<usize>() != length {
+                let (got, expected) = (input.shape.clone(), format!("{length} elements, those of a row"));
+                return Err(Error::Shape { operator, what, got, expected });
+            }
+        }
+        let mut outputs = vec![x.clone()];
+        if self.statistics {
+            let rows = x.shape[..begin].iter().product();
+            let per_row = Meta { dtype: x.dtype.compute(), shape: [rows].into_iter().collect() };
+            outputs.extend([per_row.clone(), per_row]);
+        }
+        Ok(outputs)
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        crate::layout::check(self, inputs, outputs)?;
+        let (operator, x) = (self.name(), &inputs[0]);
+        if x.is_empty() {
+            return Ok(());
+        }
+        let begin = self.begin(x.rank())?;
+        let rows = Rows::of(operator, queue, x, &(begin..x.rank()).collect::<Vec<_>>())?;
+        let weights: Vec<Rows> = inputs[1..]
+            .iter()
+            .map(|weight| Rows::of(operator, queue, weight, &(0..weight.rank()).collect::<Vec<_>>()))
+            .collect::<Result<_>>()?;
+        let block = if rows.length > LONGEST { 1 } else { RowBlock::rows_for(rows.length) };
+        let dtypes = inputs.iter().map(|input| input.dtype).collect();
+        let flags = usize::from(self.scale) + 2 * usize::from(self.bias) + 4 * usize::from(self.statistics);
+        let key = Key::Other(operator, dtypes, vec![rows.length.min(LONGEST + 1), flags]);
+        let program = program::get(operator, &key, || self.kernel(inputs, rows.length))?;
+        let mut arguments = vec![rows.address as u64, outputs[0].address as u64];
+        arguments.extend(outputs[1..].iter().map(|output| output.address as u64));
+        arguments.extend([rows.count, rows.length].map(|size| size as u64));
+        arguments.extend([rows.row_stride as u64, rows.stride as u64, rows.length as u64]);
+        arguments.push(self.epsilon.to_bits());
+        for weight in &weights {
+            arguments.extend([weight.address as u64, weight.stride as u64]);
+        }
+        // SAFETY: rows and strides are those of the views, which the front door keeps alive.
+        let work = || unsafe { program.run([rows.count.div_ceil(block), 1, 1], &arguments) };
+        queue.library(operator, work).map_err(|source| Error::Device { operator, source })
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let x = &inputs[0];
+        let begin = self.begin.rem_euclid(x.shape.len() as i64) as usize;
+        let length: usize = x.shape[begin..].iter().product();
+        let rows: usize = x.shape[..begin].iter().product();
+        let (mut means, mut variances, mut data) = (vec![], vec![], vec![]);
+        for row in 0..rows {
+            let row = &x.data[row * length..(row + 1) * length];
+            let mean = if self.centred { row.iter().sum::<f64>() / length as f64 } else { 0.0 };
+            let variance = row.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / length as f64;
+            for (i, x) in row.iter().enumerate() {
+                let scale = if self.scale { inputs[1].data[i] } else { 1.0 };
+                let bias = if self.bias { inputs[inputs.len() - 1].data[i] } else { 0.0 };
+                data.push((x - mean) / (variance + self.epsilon).sqrt() * scale + bias);
+            }
+            means.push(mean);
+            variances.push(variance);
+        }
+        let mut outputs = vec![Array::new(&x.shape, data, x.dtype)];
+        if self.statistics {
+            outputs.push(Array::new(&[rows], means, x.dtype.compute()));
+            outputs.push(Array::new(&[rows], variances, x.dtype.compute()));
+        }
+        outputs
+    }
+}
+
+/// The kernel's parameters.
+struct Parameters {
+    x: Value,
+    y: Value,
+    statistics: Vec<Value>,
+    count: Value,
+    length: Value,
+    from: [Value; 2],
+    to: [Value; 2],
+    epsilon: Value,
+    /// Scale and bias: pointer, stride, element type.
+    weights: Vec<(Value, Value, DType)>,
+}
+
+impl LayerNorm {
+    fn parameters(&self, b: &mut Builder, inputs: &[View]) -> Parameters {
+        let dtype = inputs[0].dtype;
+        let x = b.parameter("x", Type::pointer(dtype.into()));
+        let y = b.parameter("y", Type::pointer(dtype.into()));
+        let names: &[&str] = if self.statistics { &["mean", "variance"] } else { &[] };
+        let compute = Scalar::from(dtype.compute());
+        let statistics = names.iter().map(|&name| b.parameter(name, Type::pointer(compute))).collect();
+        let [count, length, from_row, from_column, to_row] = ["rows", "length", "from_row", "from_column", "to_row"]
+            .map(|name| b.parameter(name, Type::scalar(Scalar::I64)));
+        let epsilon = b.parameter("epsilon", Type::scalar(Scalar::F64));
+        let epsilon = b.cast(Cast::Float, epsilon, compute);
+        let weights = inputs[1..]
+            .iter()
+            .enumerate()
+            .map(|(i, weight)| {
+                let pointer = b.parameter(format!("weight{i}"), Type::pointer(weight.dtype.into()));
+                let stride = b.parameter(format!("weight_stride{i}"), Type::scalar(Scalar::I64));
+                (pointer, stride, weight.dtype)
+            })
+            .collect();
+        let one = b.integer(1, Scalar::I64);
+        Parameters {
+            x,
+            y,
+            statistics,
+            count,
+            length,
+            from: [from_row, from_column],
+            to: [to_row, one],
+            epsilon,
+            weights,
+        }
+    }
+
+    fn kernel(&self, inputs: &[View], length: usize) -> Kernel {
+        let mut b = Builder::new(self.name());
+        let p = self.parameters(&mut b, inputs);
+        let dtype = inputs[0].dtype;
+        if length > LONGEST {
+            self.long(&mut b, &p, dtype);
+        } else {
+            self.short(&mut b, &p, dtype, length);
+        }
+        b.finish()
+    }
+
+    fn short(&self, b: &mut Builder, p: &Parameters, dtype: DType, length: usize) {
+        let compute = dtype.compute();
+        let rows = RowBlock::new(b, RowBlock::rows_for(length), length, p.count);
+        let x = rows.load(b, p.x, p.from, dtype, compute);
+        let (mut centred, mut mean) = (x, None);
+        if self.centred {
+            let sum = b.reduce(Combine::Sum, x, 1);
+            let value = over_length(b, sum, p.length);
+            let along = rows.along(b, value);
+            centred = b.subtract(x, along);
+            mean = Some(value);
+        }
+        let squares = b.multiply(centred, centred);
+        let sum = b.reduce(Combine::Sum, squares, 1);
+        let variance = over_length(b, sum, p.length);
+        let inverse = self.inverse_deviation(b, p, variance);
+        let inverse = rows.along(b, inverse);
+        let y = b.multiply(centred, inverse);
+        let y = self.weighted(b, p, &rows, y, None, compute);
+        rows.store(b, p.y, p.to, y, (compute, dtype));
+        self.store_statistics(b, p, &rows, mean, variance, compute);
+    }
+
+    /// A row too long for registers: its sum, its squared distances from the mean, its results, piece by piece.
+    fn long(&self, b: &mut Builder, p: &Parameters, dtype: DType) {
+        const PIECE: usize = 4096;
+        let compute = dtype.compute();
+        let rows = RowBlock::new(b, 1, PIECE, p.count);
+        let (zero, step) = (b.integer(0, Scalar::I64), b.integer(PIECE as i64, Scalar::I64));
+        let bounds = [zero, p.length, step];
+        let initial = b.constant(0.0, &Type::tile(compute.into(), &[1, PIECE]));
+        let mean = self.centred.then(|| {
+            let sum = b.for_loop(bounds, &[initial], |b, at, carried| {
+                let x = rows.load_piece(b, p.x, p.from, (at, p.length), 0.0, (dtype, compute));
+                vec![b.add(carried[0], x)]
+            })[0];
+            let sum = b.reduce(Combine::Sum, sum, 1);
+            over_length(b, sum, p.length)
+        });
+        let mean_along = mean.map(|mean| rows.along(b, mean));
+        let sum = b.for_loop(bounds, &[initial], |b, at, carried| {
+            let x = rows.load_piece(b, p.x, p.from, (at, p.length), 0.0, (dtype, compute));
+            let centred = mean_along.map_or(x, |mean| b.subtract(x, mean));
+            let square = b.multiply(centred, centred);
+            // Beyond the row's end the distance from the mean is not zero, and must not count.
+            let zeros = b.constant_like(0.0, square);
+            let inside = rows.inside(b, at, p.length);
+            let square = b.select(inside, square, zeros);
+            vec![b.add(carried[0], square)]
+        })[0];
+        let sum = b.reduce(Combine::Sum, sum, 1);
+        let variance = over_length(b, sum, p.length);
+        let inverse = self.inverse_deviation(b, p, variance);
+        let inverse = rows.along(b, inverse);
+        b.for_loop(bounds, &[], |b, at, _| {
+            let x = rows.load_piece(b, p.x, p.from, (at, p.length), 0.0, (dtype, compute));
+            let centred = mean_along.map_or(x, |mean| b.subtract(x, mean));
+            let y = b.multiply(centred, inverse);
+            let y = self.weighted(b, p, &rows, y, Some(at), compute);
+            rows.store_piece(b, p.y, p.to, (at, p.length), y, (compute, dtype));
+            vec![]
+        });
+        self.store_statistics(b, p, &rows, mean, variance, compute);
+    }
+
+    fn inverse_deviation(&self, b: &mut Builder, p: &Parameters, variance: Value) -> Value {
+        let epsilon = b.splat_like(p.epsilon, variance);
+        let sum = b.add(variance, epsilon);
+        b.rsqrt(sum)
+    }
+
+    fn weighted(
+        &self,
+        b: &mut Builder,
+        p: &Parameters,
+        rows: &RowBlock,
+        y: Value,
+        at: Option<Value>,
+        compute: DType,
+    ) -> Value {
+        let mut y = y;
+        for (number, &(pointer, stride, dtype)) in p.weights.iter().enumerate() {
+            let weight = rows.load_per_column(b, pointer, stride, at.map(|at| (at, p.length)));
+            let weight = convert(b, weight, dtype, compute);
+            let weight = rows.down(b, weight);
+            y = if number == 0 && self.scale { b.multiply(y, weight) } else { b.add(y, weight) };
+        }
+        y
+    }
+
+    fn store_statistics(
+        &self,
+        b: &mut Builder,
+        p: &Parameters,
+        rows: &RowBlock,
+        mean: Option<Value>,
+        variance: Value,
+        compute: DType,
+    ) {
+        if let [mean_out, variance_out] = p.statistics[..] {
+            let mean = mean.unwrap_or_else(|| b.constant_like(0.0, variance));
+            rows.store_per_row(b, mean_out, mean, (compute, compute));
+            rows.store_per_row(b, variance_out, variance, (compute, compute));
+        }
+    }
+}
+
+fn over_length(b: &mut Builder, sum: Value, length: Value) -> Value {
+    let scalar = b.scalar_of(sum);
+    let length = b.cast(Cast::SignedToFloat, length, scalar);
+    let length = b.splat_like(length, sum);
+    b.divide(sum, length)
+}
+
+fn cases(centred: bool) -> Vec<Case> {
+    let of = |begin: i64, dims: &[usize], row: &[usize], scale: bool, bias: bool| {
+        let operator = LayerNorm { begin, epsilon: 1e-5, scale, bias, centred, statistics: centred };
+        let weights = usize::from(scale) + usize::from(bias);
+        let inputs = std::iter::once(Input::new(dims)).chain(std::iter::repeat_n(Input::new(row), weights));
+        Case::new(operator, inputs.collect())
+    };
+    let bias = centred;
+    vec![
+        of(-1, &[3, 7], &[7], true, bias),
+        of(1, &[4, 3, 5], &[15], true, false),
+        of(-1, &[2, 3, 120], &[120], true, bias),
+        of(-1, &[5, 1024], &[1024], false, false),
+        of(-1, &[2, 9001], &[9001], true, bias),
+        of(-1, &[0, 4], &[4], true, bias),
+    ]
+}
+
+/// Layer norm in the list of operators.
+pub static ENTRY: Entry = Entry {
+    name: "layer_norm",
+    summary: "Rows brought to mean 0 and variance 1, scaled and shifted.",
+    dtypes: dtype::FLOATS,
+    cases: || cases(true),
+    tolerance: 32.0,
+};
+
+/// RMS norm in the list of operators.
+pub static RMS: Entry = Entry {
+    name: "rms_norm",
+    summary: "Rows brought to mean square 1, scaled.",
+    dtypes: dtype::FLOATS,
+    cases: || cases(false),
+    tolerance: 32.0,
+};

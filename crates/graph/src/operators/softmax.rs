@@ -1,0 +1,265 @@
+//! Softmax and its logarithm along an axis: MPSMatrixSoftMax's work, on any axis and stride.
+
+use crate::entry::{Case, Entry, Input, Values};
+use crate::error::{Error, Result};
+use crate::layout::axis_of;
+use crate::operator::{Meta, Operator};
+use crate::program::{self, Key};
+use crate::reference::Array;
+use crate::rows::{LONGEST, RowBlock, Rows};
+use crate::view::View;
+use openmps_runtime::Queue;
+use openmps_tile::{Builder, Combine, DType, Kernel, Scalar, Type, Value, dtype};
+
+/// `e^x / sum(e^x)` along an axis, or its logarithm.
+#[derive(Clone, Debug)]
+pub struct Softmax {
+    /// The axis; negative ones count from the end.
+    pub axis: i64,
+    /// Whether the logarithm is computed.
+    pub logarithm: bool,
+}
+
+impl Operator for Softmax {
+    fn name(&self) -> &'static str {
+        if self.logarithm { "log_softmax" } else { "softmax" }
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        let x = &inputs[0];
+        if !x.dtype.is_float() {
+            return Err(Error::DType {
+                operator: self.name(),
+                what: "x",
+                got: x.dtype,
+                expected: "a float type".into(),
+            });
+        }
+        if !x.shape.is_empty() {
+            axis_of(self.name(), self.axis, x.shape.len())?;
+        }
+        Ok(vec![x.clone()])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        crate::layout::check(self, inputs, outputs)?;
+        let (x, out) = (&inputs[0], &outputs[0]);
+        if x.is_empty() {
+            return Ok(());
+        }
+        let axis = if x.rank() == 0 { vec![] } else { vec![axis_of(self.name(), self.axis, x.rank())?] };
+        let operator = self.name();
+        let from = Rows::of(operator, queue, x, &axis)?;
+        let (outer, inner) = around(out, &axis);
+        // Of the dense output a row is one element of `outer` and one of `inner`; one even stride needs one of them to be 1.
+        if outer != 1 && inner != 1 {
+            return self.in_slices(queue, x, out, outer);
+        }
+        let to_strides = if inner == 1 { [from.length as isize, 1] } else { [1, inner as isize] };
+        let rows = if from.length > LONGEST { 1 } else { RowBlock::rows_for(from.length) };
+        let key = Key::Other(operator, vec![x.dtype], vec![from.length.min(LONGEST + 1), rows]);
+        let program = program::get(operator, &key, || {
+            if from.length > LONGEST {
+                long_kernel(operator, x.dtype, self.logarithm)
+            } else {
+                kernel(operator, x.dtype, from.length, self.logarithm)
+            }
+        })?;
+        let arguments = [
+            from.address as u64,
+            out.address as u64,
+            from.count as u64,
+            from.length as u64,
+            from.row_stride as u64,
+            from.stride as u64,
+            to_strides[0] as u64,
+            to_strides[1] as u64,
+        ];
+        // SAFETY: rows and strides are those of the views, which the front door keeps alive.
+        let work = || unsafe { program.run([from.count.div_ceil(rows), 1, 1], &arguments) };
+        queue.library(operator, work).map_err(|source| Error::Device { operator, source })
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let x = &inputs[0];
+        if x.shape.is_empty() {
+            return vec![Array::new(&[], vec![if self.logarithm { 0.0 } else { 1.0 }], x.dtype)];
+        }
+        let axis = self.axis.rem_euclid(x.shape.len() as i64) as usize;
+        let (outer, inner) = (x.shape[..axis].iter().product::<usize>(), x.shape[axis + 1..].iter().product::<usize>());
+        let length = x.shape[axis];
+        let mut data = x.data.clone();
+        for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
+            let place = |k: usize| (o * length + k) * inner + i;
+            let largest = (0..length).map(|k| x.data[place(k)]).fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = (0..length).map(|k| (x.data[place(k)] - largest).exp()).sum();
+            for k in 0..length {
+                let shifted = x.data[place(k)] - largest;
+                data[place(k)] = if self.logarithm { shifted - sum.ln() } else { shifted.exp() / sum };
+            }
+        }
+        vec![Array::new(&x.shape, data, x.dtype)]
+    }
+}
+
+/// Sizes before and after the axis.
+fn around(x: &View, axis: &[usize]) -> (usize, usize) {
+    match axis {
+        [axis] => (x.shape[..*axis].iter().product(), x.shape[axis + 1..].iter().product()),
+        _ => (1, 1),
+    }
+}
+
+impl Softmax {
+    /// One call for each index of the dimensions before the axis, when neither side of it is of size 1.
+    fn in_slices(&self, queue: &Queue, x: &View, out: &View, outer: usize) -> Result<()> {
+        let axis = axis_of(self.name(), self.axis, x.rank())?;
+        let inner = Softmax { axis: 0, logarithm: self.logarithm };
+        for slice in 0..outer {
+            inner.run(queue, &[before(x, axis, slice)], &[before(out, axis, slice)])?;
+        }
+        Ok(())
+    }
+}
+
+/// The view of everything from `axis` on, at one index of the dimensions before it, counted in row-major order.
+fn before(x: &View, axis: usize, slice: usize) -> View {
+    let (mut rest, mut offset) = (slice, 0);
+    for dimension in (0..axis).rev() {
+        offset += (rest % x.shape[dimension]) as isize * x.strides[dimension];
+        rest /= x.shape[dimension];
+    }
+    View {
+        address: x.address.wrapping_add_signed(offset * x.dtype.size() as isize),
+        dtype: x.dtype,
+        shape: x.shape[axis..].iter().copied().collect(),
+        strides: x.strides[axis..].iter().copied().collect(),
+    }
+}
+
+struct Parameters {
+    x: Value,
+    out: Value,
+    count: Value,
+    length: Value,
+    from: [Value; 2],
+    to: [Value; 2],
+}
+
+fn parameters(b: &mut Builder, dtype: DType) -> Parameters {
+    let pointer = Type::pointer(dtype.into());
+    let (x, out) = (b.parameter("x", pointer.clone()), b.parameter("out", pointer));
+    let [count, length, from_row, from_column, to_row, to_column] =
+        ["rows", "length", "from_row", "from_column", "to_row", "to_column"]
+            .map(|name| b.parameter(name, Type::scalar(Scalar::I64)));
+    Parameters { x, out, count, length, from: [from_row, from_column], to: [to_row, to_column] }
+}
+
+/// Short rows: a tile holds several of them whole.
+fn kernel(name: &str, dtype: DType, length: usize, logarithm: bool) -> Kernel {
+    let mut b = Builder::new(name);
+    let p = parameters(&mut b, dtype);
+    let compute = dtype.compute();
+    let rows = RowBlock::new(&mut b, RowBlock::rows_for(length), length, p.count);
+    let x = rows.load(&mut b, p.x, p.from, dtype, compute);
+    let largest = b.reduce(Combine::Maximum, x, 1);
+    let largest = rows.along(&mut b, largest);
+    let shifted = b.subtract(x, largest);
+    let exponential = b.exp(shifted);
+    let sum = b.reduce(Combine::Sum, exponential, 1);
+    let result = if logarithm {
+        let log = b.log(sum);
+        let log = rows.along(&mut b, log);
+        b.subtract(shifted, log)
+    } else {
+        // One division a row; the product differs from the quotient by half a unit in the last place.
+        let one = b.constant_like(1.0, sum);
+        let inverse = b.divide(one, sum);
+        let inverse = rows.along(&mut b, inverse);
+        b.multiply(exponential, inverse)
+    };
+    rows.store(&mut b, p.out, p.to, result, (compute, dtype));
+    b.finish()
+}
+
+/// Long rows, a program each: the largest, the sum, then the results, piece by piece.
+fn long_kernel(name: &str, dtype: DType, logarithm: bool) -> Kernel {
+    const PIECE: usize = 4096;
+    let mut b = Builder::new(name);
+    let p = parameters(&mut b, dtype);
+    let compute = dtype.compute();
+    let rows = RowBlock::new(&mut b, 1, PIECE, p.count);
+    let (zero, step) = (b.integer(0, Scalar::I64), b.integer(PIECE as i64, Scalar::I64));
+    let bounds = [zero, p.length, step];
+    let tile = Type::tile(compute.into(), &[1, PIECE]);
+
+    let initial = b.constant(f64::NEG_INFINITY, &tile);
+    let largest = b.for_loop(bounds, &[initial], |b, at, carried| {
+        let x = rows.load_piece(b, p.x, p.from, (at, p.length), f64::NEG_INFINITY, (dtype, compute));
+        vec![b.maximum(carried[0], x)]
+    })[0];
+    let largest = b.reduce(Combine::Maximum, largest, 1);
+    let largest = rows.along(&mut b, largest);
+    let initial = b.constant(0.0, &tile);
+    let sum = b.for_loop(bounds, &[initial], |b, at, carried| {
+        let x = rows.load_piece(b, p.x, p.from, (at, p.length), f64::NEG_INFINITY, (dtype, compute));
+        let shifted = b.subtract(x, largest);
+        let exponential = b.exp(shifted);
+        vec![b.add(carried[0], exponential)]
+    })[0];
+    let sum = b.reduce(Combine::Sum, sum, 1);
+    let scale = if logarithm {
+        b.log(sum)
+    } else {
+        let one = b.constant_like(1.0, sum);
+        b.divide(one, sum)
+    };
+    let scale = rows.along(&mut b, scale);
+    b.for_loop(bounds, &[], |b, at, _| {
+        let x = rows.load_piece(b, p.x, p.from, (at, p.length), f64::NEG_INFINITY, (dtype, compute));
+        let shifted = b.subtract(x, largest);
+        let result = if logarithm {
+            b.subtract(shifted, scale)
+        } else {
+            let exponential = b.exp(shifted);
+            b.multiply(exponential, scale)
+        };
+        rows.store_piece(b, p.out, p.to, (at, p.length), result, (compute, dtype));
+        vec![]
+    });
+    b.finish()
+}
+
+fn cases(logarithm: bool) -> Vec<Case> {
+    let of = |axis: i64, dims: &[usize]| Case::new(Softmax { axis, logarithm }, vec![Input::new(dims)]);
+    let mut cases: Vec<Case> = [1, 2, 7, 40, 1000, 1024, 4097, 8193, 20000].map(|n| of(-1, &[3, n])).into();
+    cases.extend([
+        of(0, &[5, 6]),
+        of(1, &[2, 3, 4]),
+        of(0, &[7]),
+        of(-1, &[0, 4]),
+        of(-1, &[]),
+        of(-2, &[1, 2, 9, 33]),
+    ]);
+    let wide = Input::of(&[4, 50], Values::Given(vec![-1e30, 80.0, 100.0, -90.0, 0.0]));
+    cases.push(Case::new(Softmax { axis: -1, logarithm }, vec![wide]));
+    cases
+}
+
+/// Softmax in the list of operators.
+pub static ENTRY: Entry = Entry {
+    name: "softmax",
+    summary: "e to the power of x over the sum of these along an axis (MPSMatrixSoftMax).",
+    dtypes: dtype::FLOATS,
+    cases: || cases(false),
+    tolerance: 16.0,
+};
+
+/// Log-softmax in the list of operators.
+pub static LOGARITHM: Entry = Entry {
+    name: "log_softmax",
+    summary: "The logarithm of softmax (MPSMatrixLogSoftMax).",
+    dtypes: dtype::FLOATS,
+    cases: || cases(true),
+    tolerance: 16.0,
+};

@@ -1,0 +1,274 @@
+//! A tensor seen as rows to reduce: which axes are kept and which go, and the few numbers a row kernel needs.
+
+use crate::error::{Error, Result};
+use crate::layout::{axis_of, copy_view};
+use crate::view::View;
+use openmps_runtime::{Buffer, Queue};
+use openmps_tile::{Builder, Compare, DType, Scalar, Type, Value};
+
+/// The longest row that stays in registers; longer ones are walked in pieces of this length.
+pub const LONGEST: usize = 8192;
+
+/// Elements of a tile of several short rows.
+const TILE: usize = 4096;
+
+/// Rows in device memory: row `i` starts at `address + i * row_stride`, its elements are `stride` apart.
+#[derive(Debug)]
+pub struct Rows {
+    /// The first row's first element.
+    pub address: usize,
+    /// How many rows.
+    pub count: usize,
+    /// Elements from one row to the next.
+    pub row_stride: isize,
+    /// Elements of a row.
+    pub length: usize,
+    /// Elements from one element of a row to the next.
+    pub stride: isize,
+    /// Holds the copy when the tensor's strides did not fit.
+    _copy: Option<Buffer>,
+}
+
+/// The axes that go, each once and in order; none given means all.
+pub fn reduced_axes(operator: &'static str, axes: &[i64], rank: usize) -> Result<Vec<usize>> {
+    if axes.is_empty() {
+        return Ok((0..rank).collect());
+    }
+    let mut reduced: Vec<usize> = axes.iter().map(|&axis| axis_of(operator, axis, rank)).collect::<Result<_>>()?;
+    reduced.sort_unstable();
+    let distinct = reduced.len();
+    reduced.dedup();
+    if reduced.len() != distinct {
+        let (got, expected) = (format!("{axes:?}"), "each axis once".to_owned());
+        return Err(Error::Attribute { operator, attribute: "axis", got, expected });
+    }
+    Ok(reduced)
+}
+
+impl Rows {
+    /// The rows along the `reduced` axes; copied to dense memory when kept or reduced axes do not step evenly.
+    pub fn of(operator: &'static str, queue: &Queue, x: &View, reduced: &[usize]) -> Result<Rows> {
+        let kept: Vec<usize> = (0..x.rank()).filter(|axis| !reduced.contains(axis)).collect();
+        let (count, length) = (size(x, &kept), size(x, reduced));
+        if let (Some(row_stride), Some(stride)) = (even_stride(x, &kept), even_stride(x, reduced)) {
+            return Ok(Rows { address: x.address, count, row_stride, length, stride, _copy: None });
+        }
+        let order: Vec<usize> = kept.iter().chain(reduced).copied().collect();
+        let from = x.permuted(&order);
+        let device = |source| Error::Device { operator, source };
+        let copy = queue.allocate((x.len() * x.dtype.size()).max(1)).map_err(device)?;
+        let to = View::dense(copy.address(), x.dtype, &from.shape)?;
+        queue
+            .library("contiguous", || {
+                copy_view(&from, &to);
+                Ok(())
+            })
+            .map_err(device)?;
+        let (address, row_stride) = (copy.address(), length as isize);
+        Ok(Rows { address, count, row_stride, length, stride: 1, _copy: Some(copy) })
+    }
+}
+
+impl Rows {
+    /// Dense rows one after the other.
+    pub fn dense(address: usize, count: usize, length: usize) -> Rows {
+        Rows { address, count, row_stride: length as isize, length, stride: 1, _copy: None }
+    }
+
+    /// One row from `address` on, cut into `parts` rows of `length`.
+    pub fn part(&self, address: usize, parts: usize, length: usize) -> Rows {
+        let row_stride = self.stride * length as isize;
+        Rows { address, count: parts, row_stride, length, stride: self.stride, _copy: None }
+    }
+}
+
+fn size(x: &View, axes: &[usize]) -> usize {
+    axes.iter().map(|&axis| x.shape[axis]).product()
+}
+
+/// The one stride with which a walk over these axes steps, if there is one.
+fn even_stride(x: &View, axes: &[usize]) -> Option<isize> {
+    let mut walked: Option<(usize, isize)> = None;
+    for &axis in axes.iter().rev().filter(|&&axis| x.shape[axis] != 1) {
+        let (size, stride) = (x.shape[axis], x.strides[axis]);
+        walked = match walked {
+            None => Some((size, stride)),
+            Some((inner, step)) if stride == step * inner as isize => Some((size * inner, step)),
+            Some(_) => return None,
+        };
+    }
+    Some(walked.map_or(1, |(_, stride)| stride))
+}
+
+/// The block of rows that one program of a row kernel handles.
+pub struct RowBlock {
+    /// Rows of the tile.
+    pub rows: usize,
+    /// Elements of a row.
+    pub length: usize,
+    row_index: Value,
+    row_mask: Value,
+}
+
+impl RowBlock {
+    /// How many rows of this length share a tile.
+    pub fn rows_for(length: usize) -> usize {
+        (TILE / length.max(1)).clamp(1, 1024)
+    }
+
+    /// The block of this program, of `count` rows in all.
+    pub fn new(b: &mut Builder, rows: usize, length: usize, count: Value) -> RowBlock {
+        let id = b.program_id(0);
+        let block = b.integer(rows as i64, Scalar::I64);
+        let start = b.multiply(id, block);
+        let start = b.splat(start, &[rows]);
+        let range = b.range(rows);
+        let row_index = b.add(start, range);
+        let count = b.splat(count, &[rows]);
+        let row_mask = b.compare(Compare::Less, row_index, count);
+        RowBlock { rows, length, row_index, row_mask }
+    }
+
+    fn dims(&self) -> [usize; 2] {
+        [self.rows, self.length]
+    }
+
+    /// A value of each row, repeated along it.
+    pub fn along(&self, b: &mut Builder, per_row: Value) -> Value {
+        let column = b.expand_dims(per_row, 1);
+        b.broadcast(column, &self.dims())
+    }
+
+    /// A value of each column, repeated in every row.
+    pub fn down(&self, b: &mut Builder, per_column: Value) -> Value {
+        let row = b.expand_dims(per_column, 0);
+        b.broadcast(row, &self.dims())
+    }
+
+    fn pointers(&self, b: &mut Builder, base: Value, row_stride: Value, stride: Value, from: Option<Value>) -> Value {
+        let row_stride = b.splat(row_stride, &[self.rows]);
+        let by_row = b.multiply(self.row_index, row_stride);
+        let by_row = self.along(b, by_row);
+        let mut column = b.range(self.length);
+        if let Some(from) = from {
+            let from = b.splat(from, &[self.length]);
+            column = b.add(column, from);
+        }
+        let stride = b.splat(stride, &[self.length]);
+        let by_column = b.multiply(column, stride);
+        let by_column = self.down(b, by_column);
+        let offset = b.add(by_row, by_column);
+        b.add_pointer(base, offset)
+    }
+
+    /// Loads the rows, converted to the compute type.
+    pub fn load(&self, b: &mut Builder, base: Value, strides: [Value; 2], dtype: DType, to: DType) -> Value {
+        let pointers = self.pointers(b, base, strides[0], strides[1], None);
+        let column = b.expand_dims(self.row_mask, 1);
+        let mask = b.broadcast(column, &self.dims());
+        let x = b.load(pointers, Some(mask), None);
+        convert(b, x, dtype, to)
+    }
+
+    /// Loads `length` elements from column `from` on; those at `end` and beyond are `other`.
+    pub fn load_piece(
+        &self,
+        b: &mut Builder,
+        base: Value,
+        strides: [Value; 2],
+        (from, end): (Value, Value),
+        other: f64,
+        (dtype, to): (DType, DType),
+    ) -> Value {
+        let pointers = self.pointers(b, base, strides[0], strides[1], Some(from));
+        let mask = self.piece_mask(b, from, end);
+        let ty = Type::tile(dtype.into(), &self.dims());
+        let narrow = b.constant(0.0, &ty);
+        let x = b.load(pointers, Some(mask), Some(narrow));
+        let x = convert(b, x, dtype, to);
+        let other = b.constant_like(other, x);
+        b.select(mask, x, other)
+    }
+
+    /// Which places of a piece from column `from` on lie before `end`.
+    pub fn inside(&self, b: &mut Builder, from: Value, end: Value) -> Value {
+        self.piece_mask(b, from, end)
+    }
+
+    /// Loads one value a column from a vector; of a piece when `(from, end)` is given, 0 beyond its end.
+    pub fn load_per_column(&self, b: &mut Builder, base: Value, stride: Value, piece: Option<(Value, Value)>) -> Value {
+        let mut column = b.range(self.length);
+        let mut mask = None;
+        if let Some((from, end)) = piece {
+            let from = b.splat(from, &[self.length]);
+            column = b.add(column, from);
+            let end = b.splat(end, &[self.length]);
+            mask = Some(b.compare(Compare::Less, column, end));
+        }
+        let stride = b.splat(stride, &[self.length]);
+        let offset = b.multiply(column, stride);
+        let pointers = b.add_pointer(base, offset);
+        let scalar = b.scalar_of(base);
+        let other = mask.map(|_| b.constant(0.0, &Type::tile(scalar, &[self.length])));
+        b.load(pointers, mask, other)
+    }
+
+    fn piece_mask(&self, b: &mut Builder, from: Value, end: Value) -> Value {
+        let range = b.range(self.length);
+        let from = b.splat(from, &[self.length]);
+        let column = b.add(range, from);
+        let end = b.splat(end, &[self.length]);
+        let mask = b.compare(Compare::Less, column, end);
+        let columns = self.down(b, mask);
+        let rows = self.along(b, self.row_mask);
+        b.and(rows, columns)
+    }
+
+    /// Stores the rows, converted from the compute type.
+    pub fn store(&self, b: &mut Builder, base: Value, strides: [Value; 2], x: Value, (from, to): (DType, DType)) {
+        let pointers = self.pointers(b, base, strides[0], strides[1], None);
+        let column = b.expand_dims(self.row_mask, 1);
+        let mask = b.broadcast(column, &self.dims());
+        let x = convert(b, x, from, to);
+        b.store(pointers, x, Some(mask));
+    }
+
+    /// Stores a piece of the rows from column `from` on.
+    pub fn store_piece(
+        &self,
+        b: &mut Builder,
+        base: Value,
+        strides: [Value; 2],
+        (from_column, end): (Value, Value),
+        x: Value,
+        (from, to): (DType, DType),
+    ) {
+        let pointers = self.pointers(b, base, strides[0], strides[1], Some(from_column));
+        let mask = self.piece_mask(b, from_column, end);
+        let x = convert(b, x, from, to);
+        b.store(pointers, x, Some(mask));
+    }
+
+    /// Stores one value a row into a dense vector.
+    pub fn store_per_row(&self, b: &mut Builder, base: Value, x: Value, (from, to): (DType, DType)) {
+        let pointers = b.add_pointer(base, self.row_index);
+        let x = convert(b, x, from, to);
+        b.store(pointers, x, Some(self.row_mask));
+    }
+}
+
+/// A conversion between element types as they lie in memory and as they are computed.
+pub fn convert(b: &mut Builder, x: Value, from: DType, to: DType) -> Value {
+    use openmps_tile::Cast;
+    let (source, target) = (Scalar::from(from), Scalar::from(to));
+    let unsigned = matches!(from, DType::U8 | DType::Bool);
+    let cast = match (from.is_float(), to.is_float()) {
+        (true, true) => Cast::Float,
+        (true, false) => Cast::FloatToSigned,
+        (false, true) if unsigned => Cast::UnsignedToFloat,
+        (false, true) => Cast::SignedToFloat,
+        (false, false) if unsigned && target.size() > source.size() => Cast::Unsigned,
+        (false, false) => Cast::Signed,
+    };
+    b.cast(cast, x, target)
+}
