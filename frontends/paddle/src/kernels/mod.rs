@@ -51,7 +51,9 @@ mod creation;
 mod elementwise;
 mod indexing;
 mod movement;
+mod normalisation;
 mod random;
+mod reduction;
 mod sequences;
 mod slicing;
 mod sorting;
@@ -79,4 +81,6 @@ const FAMILIES: &[fn(&mut Table)] = &[
     movement::register,
     indexing::register,
     elementwise::register,
+    normalisation::register,
+    reduction::register,
 ];

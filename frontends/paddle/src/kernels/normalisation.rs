@@ -1,0 +1,246 @@
+//! Softmax, layer norm and batch norm.
+
+use crate::error::Result;
+use crate::table::Table;
+use crate::{Context, Output, Tensor};
+use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary, run};
+use openmps_graph::operators::{layer_norm::LayerNorm, reduce::Reduce, reduce::Reduction, softmax::Softmax};
+use openmps_graph::{Operator, View};
+use openmps_tile::dtype::FLOATS;
+use openmps_tile::{DType, Number};
+
+/// The types whose batch statistics are float32.
+const SINGLE_STATISTICS: &[DType] = &[DType::F16, DType::BF16, DType::F32];
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add("softmax", FLOATS, softmax).strided();
+    table.add("log_softmax", FLOATS, log_softmax).strided();
+    table.add("layer_norm", FLOATS, layer_norm).strided();
+    table.add("batch_norm_infer", SINGLE_STATISTICS, batch_norm_infer);
+    table.add("batch_norm", SINGLE_STATISTICS, batch_norm);
+}
+
+fn softmax(context: &Context, x: Tensor, axis: i32, out: Output) -> Result<()> {
+    rows(context, Softmax { axis: axis.into(), logarithm: false }, &x, &out)
+}
+
+fn log_softmax(context: &Context, x: Tensor, axis: i32, out: Output) -> Result<()> {
+    rows(context, Softmax { axis: axis.into(), logarithm: true }, &x, &out)
+}
+
+fn rows(context: &Context, operator: Softmax, x: &Tensor, out: &Output) -> Result<()> {
+    let (x, out) = (x.view()?, context.allocate(out, x.dtype()?)?);
+    Ok(operator.run(context.queue(), &[x], &[out])?)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn layer_norm(
+    context: &Context,
+    x: Tensor,
+    scale: Option<Tensor>,
+    bias: Option<Tensor>,
+    epsilon: f32,
+    begin_norm_axis: i32,
+    out: Output,
+    mean: Option<Output>,
+    variance: Option<Output>,
+) -> Result<()> {
+    let statistics = mean.is_some() && variance.is_some();
+    let operator = LayerNorm {
+        begin: begin_norm_axis.into(),
+        epsilon: epsilon.into(),
+        scale: scale.is_some(),
+        bias: bias.is_some(),
+        centred: true,
+        statistics,
+    };
+    let x = x.view()?;
+    let mut outputs = vec![context.allocate(&out, x.dtype)?];
+    for output in [&mean, &variance].into_iter().flatten().filter(|_| statistics) {
+        let view = context.allocate(output, x.dtype.compute())?;
+        outputs.push(View::dense(view.address, view.dtype, &[view.len()])?);
+    }
+    let mut inputs = vec![x];
+    for weight in [scale, bias].into_iter().flatten() {
+        inputs.push(weight.view()?);
+    }
+    Ok(operator.run(context.queue(), &inputs, &outputs)?)
+}
+
+/// A tensor of one number a channel, as it broadcasts against x: `[C, 1, 1]` before the other dimensions of NCHW.
+fn per_channel(view: &View, rank: usize, channels_last: bool) -> Result<View> {
+    let after = if channels_last { 0 } else { rank.saturating_sub(2) };
+    let mut dims = vec![view.len()];
+    dims.resize(1 + after, 1);
+    Ok(View::dense(view.address, view.dtype, &dims)?)
+}
+
+/// A temporary of one number a channel.
+fn temporary(context: &Context, channels: usize) -> Result<(openmps_runtime::Buffer, View)> {
+    let buffer = context.queue().allocate(channels * 4)?;
+    let view = View::dense(buffer.address(), DType::F32, &[channels])?;
+    Ok((buffer, view))
+}
+
+/// `y = x * factor[c] + offset[c]` with `factor = scale / sqrt(variance + epsilon)`, `offset = bias - mean * factor`.
+fn normalise(
+    context: &Context,
+    x: &View,
+    [mean, variance, scale, bias]: [&View; 4],
+    epsilon: f32,
+    channels_last: bool,
+    out: &View,
+) -> Result<()> {
+    let queue = context.queue();
+    let (_factor_memory, factor) = temporary(context, mean.len())?;
+    let (_offset_memory, offset) = temporary(context, mean.len())?;
+    let shift = [Number::Float(1.0), Number::Float(epsilon.into())];
+    run(Elementwise::Unary(Unary::Scale), queue, &[variance], &shift, &factor)?;
+    run(Elementwise::Unary(Unary::Rsqrt), queue, &[&factor], &[], &factor)?;
+    run(Elementwise::Binary(Binary::Multiply), queue, &[&factor, scale], &[], &factor)?;
+    run(Elementwise::Binary(Binary::Multiply), queue, &[&factor, mean], &[], &offset)?;
+    run(Elementwise::Binary(Binary::Subtract), queue, &[bias, &offset], &[], &offset)?;
+    let cast = |view: &View| -> Result<(Option<openmps_runtime::Buffer>, View)> {
+        if x.dtype == view.dtype {
+            return Ok((None, view.clone()));
+        }
+        let memory = queue.allocate(view.len() * x.dtype.size())?;
+        let to = View::dense(memory.address(), x.dtype, &view.shape)?;
+        run(Elementwise::Unary(Unary::Cast), queue, &[view], &[], &to)?;
+        Ok((Some(memory), to))
+    };
+    let ((_m, factor), (_n, offset)) = (cast(&factor)?, cast(&offset)?);
+    let factor = per_channel(&factor, x.rank(), channels_last)?;
+    let offset = per_channel(&offset, x.rank(), channels_last)?;
+    run(Elementwise::Binary(Binary::Multiply), queue, &[x, &factor], &[], out)?;
+    run(Elementwise::Binary(Binary::Add), queue, &[out, &offset], &[], out)?;
+    Ok(())
+}
+
+/// The layout's name ends in C where channels are the last dimension.
+fn is_channels_last(layout: &str) -> bool {
+    layout.len() > 2 && layout.ends_with('C')
+}
+
+#[allow(clippy::too_many_arguments)]
+fn batch_norm_infer(
+    context: &Context,
+    x: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    _momentum: f32,
+    epsilon: f32,
+    data_layout: String,
+    y: Output,
+    _mean_out: Output,
+    _variance_out: Output,
+) -> Result<()> {
+    let x = x.view()?;
+    let out = context.allocate(&y, x.dtype)?;
+    let statistics = [&mean.view()?, &variance.view()?, &scale.view()?, &bias.view()?];
+    normalise(context, &x, statistics, epsilon, is_channels_last(&data_layout), &out)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn batch_norm(
+    context: &Context,
+    x: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    scale: Option<Tensor>,
+    bias: Option<Tensor>,
+    is_test: bool,
+    momentum: f32,
+    epsilon: f32,
+    data_layout: String,
+    use_global_stats: bool,
+    trainable_statistics: bool,
+    y: Output,
+    mean_out: Option<Output>,
+    variance_out: Option<Output>,
+    saved_mean: Option<Output>,
+    saved_variance: Option<Output>,
+    reserve_space: Option<Output>,
+) -> Result<()> {
+    let (x, queue) = (x.view()?, context.queue());
+    let channels_last = is_channels_last(&data_layout);
+    let (running_mean, running_variance) = (mean.view()?, variance.view()?);
+    let channels = running_mean.len();
+    if let Some(reserve) = &reserve_space {
+        reserve.set_dims(&[0]);
+        context.allocate(reserve, x.dtype)?;
+    }
+    let (_one_memory, one) = temporary(context, channels)?;
+    let (_zero_memory, zero) = temporary(context, channels)?;
+    constant(context, &running_mean, 1.0, &one)?;
+    constant(context, &running_mean, 0.0, &zero)?;
+    let scale = scale.map_or(Ok(one), |scale| scale.view())?;
+    let bias = bias.map_or(Ok(zero), |bias| bias.view())?;
+    let out = context.allocate(&y, x.dtype)?;
+    let frozen = use_global_stats || (is_test && !trainable_statistics);
+    if frozen {
+        for (output, running) in [(&mean_out, &running_mean), (&variance_out, &running_variance)] {
+            if let Some(output) = output {
+                let view = context.allocate(output, DType::F32)?;
+                run(Elementwise::Unary(Unary::Cast), queue, &[running], &[], &view)?;
+            }
+        }
+        for output in [&saved_mean, &saved_variance].into_iter().flatten() {
+            context.allocate(output, DType::F32)?;
+        }
+        return normalise(context, &x, [&running_mean, &running_variance, &scale, &bias], epsilon, channels_last, &out);
+    }
+    let (_mean_memory, batch_mean) = temporary(context, channels)?;
+    let (_variance_memory, batch_variance) = temporary(context, channels)?;
+    batch_statistics(context, &x, channels_last, &batch_mean, &batch_variance)?;
+    let momentum = f64::from(momentum);
+    for (output, running, batch) in
+        [(&mean_out, &running_mean, &batch_mean), (&variance_out, &running_variance, &batch_variance)]
+    {
+        if let Some(output) = output {
+            let view = context.allocate(output, DType::F32)?;
+            let (_share_memory, share) = temporary(context, channels)?;
+            let scale = |factor: f64| [Number::Float(factor), Number::Float(0.0)];
+            run(Elementwise::Unary(Unary::Scale), queue, &[batch], &scale(1.0 - momentum), &share)?;
+            run(Elementwise::Unary(Unary::Scale), queue, &[running], &scale(momentum), &view)?;
+            run(Elementwise::Binary(Binary::Add), queue, &[&view, &share], &[], &view)?;
+        }
+    }
+    if let Some(output) = &saved_mean {
+        let view = context.allocate(output, DType::F32)?;
+        run(Elementwise::Unary(Unary::Cast), queue, &[&batch_mean], &[], &view)?;
+    }
+    if let Some(output) = &saved_variance {
+        // Paddle saves the inverse deviation under this name.
+        let view = context.allocate(output, DType::F32)?;
+        let shift = [Number::Float(1.0), Number::Float(epsilon.into())];
+        run(Elementwise::Unary(Unary::Scale), queue, &[&batch_variance], &shift, &view)?;
+        run(Elementwise::Unary(Unary::Rsqrt), queue, &[&view], &[], &view)?;
+    }
+    normalise(context, &x, [&batch_mean, &batch_variance, &scale, &bias], epsilon, channels_last, &out)
+}
+
+fn constant(context: &Context, like: &View, value: f64, out: &View) -> Result<()> {
+    let numbers = [Number::Float(0.0), Number::Float(value)];
+    run(Elementwise::Unary(Unary::Scale), context.queue(), &[like], &numbers, out)?;
+    Ok(())
+}
+
+/// Mean and variance of each channel over all other dimensions.
+fn batch_statistics(context: &Context, x: &View, channels_last: bool, mean: &View, variance: &View) -> Result<()> {
+    let queue = context.queue();
+    let channel_axis = if channels_last { x.rank() - 1 } else { 1 };
+    let axes: Vec<i64> = (0..x.rank()).filter(|&axis| axis != channel_axis).map(|axis| axis as i64).collect();
+    let average = Reduce { reduction: Reduction::Mean, axes, keep_dims: false, output: Some(DType::F32) };
+    average.run(queue, std::slice::from_ref(x), std::slice::from_ref(mean))?;
+    let memory = queue.allocate(x.len().max(1) * 4)?;
+    let distance = View::dense(memory.address(), DType::F32, &x.shape)?;
+    run(Elementwise::Unary(Unary::Cast), queue, &[x], &[], &distance)?;
+    let mean = per_channel(mean, x.rank(), channels_last)?;
+    run(Elementwise::Binary(Binary::Subtract), queue, &[&distance, &mean], &[], &distance)?;
+    run(Elementwise::Unary(Unary::Square), queue, &[&distance], &[], &distance)?;
+    Ok(average.run(queue, &[distance], std::slice::from_ref(variance))?)
+}
