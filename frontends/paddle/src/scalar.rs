@@ -58,6 +58,12 @@ impl Scalar {
         }
     }
 
+    /// The one number of a tensor, read from the device.
+    pub fn of_tensor(context: &Context, tensor: &Tensor) -> Result<Scalar> {
+        // SAFETY: a tensor lives while the kernel runs.
+        unsafe { Scalar::from_tensor(context, tensor.raw(), 0) }
+    }
+
     /// As a floating-point number.
     pub fn f64(&self) -> f64 {
         match self.0 {
@@ -189,6 +195,20 @@ impl IntArray {
         }
         Ok(IntArray(Numbers::Read(numbers)))
     }
+}
+
+impl IntArray {
+    /// The list as a shape, in which no size is negative.
+    pub fn dims(&self) -> Result<Vec<usize>> {
+        dims_of(self)
+    }
+}
+
+/// A list of integers as a shape, in which no size is negative.
+pub fn dims_of(sizes: &[i64]) -> Result<Vec<usize>> {
+    let bad =
+        |_| Error::Attribute { attribute: "shape", got: format!("{sizes:?}"), expected: "no negative size".to_owned() };
+    sizes.iter().map(|&size| usize::try_from(size).map_err(bad)).collect()
 }
 
 impl Deref for IntArray {

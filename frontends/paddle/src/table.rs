@@ -211,3 +211,26 @@ unsafe extern "C-unwind" fn define(key: *mut PdKernelKey, kernel: *mut PdKernel)
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_kernel_is_there_once() {
+        let table = crate::kernels::table();
+        let mut seen = HashSet::new();
+        for row in table.rows() {
+            for data_type in row.data_types() {
+                assert!(seen.insert((row.name(), data_type.0)), "{} for {}", row.name(), data_type.name());
+            }
+        }
+    }
+
+    #[test]
+    fn every_kernel_has_an_output() {
+        for row in crate::kernels::table().rows() {
+            assert!(row.kinds().iter().any(|kind| matches!(kind, crate::argument::Kind::Output(_))), "{}", row.name());
+        }
+    }
+}

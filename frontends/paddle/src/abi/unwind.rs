@@ -32,8 +32,8 @@ mod imp {
     use std::os::raw::{c_int, c_void};
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    /// The exception class of Rust's standard library: "MOZ\0RUST".
-    const RUST_CLASS: u64 = u64::from_be_bytes(*b"MOZ\0RUST");
+    /// The exception class of Rust's standard library, in the byte orders that its releases have used.
+    const RUST_CLASSES: [u64; 2] = [u64::from_ne_bytes(*b"MOZ\0RUST"), u64::from_be_bytes(*b"MOZ\0RUST")];
 
     // Of the Itanium C++ ABI, level I.
     const SEARCH_PHASE: c_int = 1;
@@ -98,7 +98,7 @@ mod imp {
         exception: *mut c_void,
         context: *mut c_void,
     ) -> c_int {
-        if version != 1 || class != RUST_CLASS {
+        if version != 1 || !RUST_CLASSES.contains(&class) {
             return CONTINUE_UNWIND;
         }
         if actions & SEARCH_PHASE != 0 {

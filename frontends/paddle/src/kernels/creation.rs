@@ -1,6 +1,7 @@
 //! Kernels that make tensors of one value or of given values, of every type.
 
 use crate::error::{Error, Result};
+use crate::scalar::dims_of;
 use crate::table::Table;
 use crate::{Context, DataType, IntArray, Output, Scalar, Tensor};
 use openmps_graph::layout::Number;
@@ -21,7 +22,7 @@ pub fn register(table: &mut Table) {
 }
 
 fn full(context: &Context, shape: IntArray, value: Scalar, data_type: DataType, out: Output) -> Result<()> {
-    out.set_dims(&dims_of(&shape)?);
+    out.set_dims(&shape.dims()?);
     fill(context, &value, data_type, &out)
 }
 
@@ -32,7 +33,7 @@ fn full_like(context: &Context, x: Tensor, value: Scalar, data_type: DataType, o
 
 /// A tensor of one value that is itself a tensor.
 fn full_with_tensor(context: &Context, value: Tensor, shape: IntArray, data_type: DataType, out: Output) -> Result<()> {
-    out.set_dims(&dims_of(&shape)?);
+    out.set_dims(&shape.dims()?);
     let from = value.view()?;
     if from.len() != 1 {
         let (got, expected) = (format!("a tensor of shape {:?}", from.shape), "one element".to_owned());
@@ -134,10 +135,4 @@ fn write(context: &Context, bytes: &[u8], data_type: DataType, out: &Output) -> 
         context.queue().write(view.address, bytes)?;
     }
     Ok(())
-}
-
-fn dims_of(shape: &[i64]) -> Result<Vec<usize>> {
-    let bad =
-        |_| Error::Attribute { attribute: "shape", got: format!("{shape:?}"), expected: "no negative size".to_owned() };
-    shape.iter().map(|&size| usize::try_from(size).map_err(bad)).collect()
 }

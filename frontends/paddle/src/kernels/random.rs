@@ -35,10 +35,6 @@ fn draw(context: &Context, law: Law, seed: i32, dims: &[usize], dtype: DType, ou
     many(context, &random, &[], &[Some(out)])
 }
 
-fn dims_of(shape: &[i64]) -> Vec<usize> {
-    shape.iter().map(|&size| size.max(0) as usize).collect()
-}
-
 #[allow(clippy::too_many_arguments)]
 fn uniform(
     context: &Context,
@@ -49,7 +45,7 @@ fn uniform(
     seed: i32,
     out: Output,
 ) -> Result<()> {
-    let dims = dims_of(&shape);
+    let dims = shape.dims()?;
     out.set_dims(&dims);
     let law = Law::Uniform { low: low.f64(), high: high.f64() };
     draw(context, law, seed, &dims, data_type.or(DType::F32)?, &out)
@@ -80,7 +76,7 @@ fn gaussian(
     data_type: DataType,
     out: Output,
 ) -> Result<()> {
-    let dims = dims_of(&shape);
+    let dims = shape.dims()?;
     out.set_dims(&dims);
     let law = Law::Normal { mean: mean.into(), deviation: deviation.into() };
     draw(context, law, seed, &dims, data_type.or(DType::F32)?, &out)
@@ -111,7 +107,7 @@ fn truncated_gaussian(
 }
 
 fn randint(context: &Context, low: i32, high: i32, shape: IntArray, data_type: DataType, out: Output) -> Result<()> {
-    let dims = dims_of(&shape);
+    let dims = shape.dims()?;
     out.set_dims(&dims);
     let law = Law::Integers { low: low.into(), high: high.into() };
     draw(context, law, 0, &dims, data_type.or(DType::I64)?, &out)

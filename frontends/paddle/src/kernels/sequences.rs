@@ -3,7 +3,7 @@
 use super::movement::many;
 use crate::error::{Error, Result};
 use crate::table::Table;
-use crate::{Context, DataType, IntArray, Output, Scalar, Tensor};
+use crate::{Context, DataType, Output, Scalar, Tensor};
 use openmps_graph::layout::Number;
 use openmps_graph::operators::full::Full;
 use openmps_graph::operators::scatter::IndexAdd;
@@ -19,8 +19,6 @@ pub fn register(table: &mut Table) {
     table.add("linspace", NUMBERS, linspace).output_as_inferred(0);
     table.add("eye", ALL, eye).output_as_inferred(0);
     table.add("one_hot", &[DType::I32, DType::I64], one_hot).output_as_inferred(0);
-    table.add("full_with_tensor", ALL, full_with_tensor).output_as_inferred(0);
-    table.add("full_batch_size_like", ALL, full_batch_size_like).output_as_inferred(0);
     table.add("increment", NUMBERS, increment);
     table.add_every("numel", numel).output(0, DType::I64);
     table.add_every("shape", shape).output(0, DType::I32);
@@ -33,17 +31,7 @@ fn number(value: &Scalar, dtype: DType) -> Number {
 
 /// The one number of a tensor.
 fn read(context: &Context, tensor: &Tensor) -> Result<Number> {
-    let view = tensor.view()?;
-    let mut bytes = [0; 8];
-    let size = view.dtype.size();
-    context.read(view.address, &mut bytes[..size])?;
-    let address = bytes.as_ptr();
-    Ok(openmps_host::by_type!(view.dtype, T => {
-        use openmps_host::library::memory::Element;
-        // SAFETY: the bytes hold one element of this type.
-        let value = unsafe { address.cast::<T>().read_unaligned() };
-        if view.dtype.is_float() { Number::Float(value.to_f64()) } else { Number::Int(value.to_i64()) }
-    }))
+    Ok(number(&Scalar::of_tensor(context, tensor)?, tensor.dtype()?))
 }
 
 fn arange_of(context: &Context, start: Number, end: Number, step: Number, dtype: DType, out: &Output) -> Result<()> {
@@ -97,31 +85,6 @@ fn eye(context: &Context, rows: Scalar, columns: Scalar, data_type: DataType, ou
 fn one_hot(context: &Context, x: Tensor, classes: Scalar, out: Output) -> Result<()> {
     let operator = OneHot { classes: classes.i64().max(0) as usize, dtype: DType::F32 };
     many(context, &operator, &[x.view()?], &[Some(&out)])
-}
-
-fn filled(context: &Context, dims: &[usize], value: Number, dtype: DType, out: &Output) -> Result<()> {
-    out.set_dims(dims);
-    many(context, &Full { dims: shape_of(dims)?, dtype, value }, &[], &[Some(out)])
-}
-
-fn full_with_tensor(context: &Context, value: Tensor, shape: IntArray, data_type: DataType, out: Output) -> Result<()> {
-    let dims: Vec<usize> = shape.iter().map(|&size| size.max(0) as usize).collect();
-    filled(context, &dims, read(context, &value)?, data_type.or(value.dtype()?)?, &out)
-}
-
-#[allow(clippy::too_many_arguments)]
-fn full_batch_size_like(
-    context: &Context,
-    x: Tensor,
-    _: Vec<i32>,
-    value: Scalar,
-    data_type: DataType,
-    _: i32,
-    _: i32,
-    out: Output,
-) -> Result<()> {
-    let dtype = data_type.or(x.dtype()?)?;
-    filled(context, &out.shape(), number(&value, dtype), dtype, &out)
 }
 
 /// Adds to a tensor of one element: a counter of loops.
