@@ -1,6 +1,6 @@
 //! Transposed convolution of images: every input pixel spreads a filter over the output.
 
-use super::convolution::{Fused, for_taps, spread};
+use super::convolution::{Convolution, Fused, for_taps, spread};
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::image::{ImageLayout, PaddingAlgorithm, expect_image, expect_positive, paddings};
@@ -94,6 +94,20 @@ impl ConvolutionTranspose {
             return Err(Error::Attribute { operator, attribute: "output size", got: format!("{output:?}"), expected });
         }
         Ok(of)
+    }
+
+    /// The convolution, without anything fused, that maps this one's output back to its input: what gradients are made of.
+    pub fn reversed(&self, x: &Shape, weight: &Shape) -> Result<Convolution> {
+        let of = self.sizes(x, weight)?;
+        Ok(Convolution {
+            strides: of.stride,
+            paddings: of.padding.to_vec(),
+            padding_algorithm: PaddingAlgorithm::Explicit,
+            dilations: of.dilation,
+            groups: of.groups,
+            layout: self.layout,
+            fused: Fused::default(),
+        })
     }
 
     fn out_shape(&self, of: &library::Convolution) -> [usize; 4] {

@@ -65,6 +65,54 @@ impl Matmul {
         }
         Ok(Sizes { batch, rows, depth, columns })
     }
+
+    /// `out = alpha * left * right + beta * out`; a `beta` of 0 ignores what `out` holds, even NaN.
+    pub fn accumulate(
+        &self,
+        queue: &Queue,
+        [left, right]: [&View; 2],
+        out: &View,
+        [alpha, beta]: [f64; 2],
+    ) -> Result<()> {
+        check(self, &[left.clone(), right.clone()], std::slice::from_ref(out))?;
+        let sizes = self.sizes(&left.shape, &right.shape)?;
+        let out_strides = match (left.rank(), right.rank(), &*out.strides) {
+            (1, 1, _) => [1, 1],
+            (1, _, [.., column]) => [0, *column],
+            (_, 1, [.., row]) => [*row, 1],
+            (_, _, [.., row, column]) => [*row, *column],
+            _ => [1, 1],
+        };
+        let product = MatrixProduct {
+            left: matrix_strides(left, self.transpose_left, [0, 1]),
+            right: matrix_strides(right, self.transpose_right, [1, 0]),
+            out: out_strides,
+            alpha,
+            beta,
+            ..MatrixProduct::dense(sizes.rows, sizes.depth, sizes.columns)
+        };
+        let offsets = |view: &View, dims: usize, index: &[usize]| -> isize {
+            (0..dims)
+                .map(|d| {
+                    let i = index[d + index.len() - dims];
+                    if view.shape[d] == 1 { 0 } else { i as isize * view.strides[d] }
+                })
+                .sum()
+        };
+        let mut batches = Vec::with_capacity(sizes.batch.iter().product());
+        crate::reference::for_each_index(&sizes.batch, |index| {
+            batches.push([
+                offsets(left, batch_of(&left.shape).len(), index),
+                offsets(right, batch_of(&right.shape).len(), index),
+                offsets(out, index.len(), index),
+            ]);
+        });
+        let at = Matrices { left: left.address, right: right.address, out: out.address };
+        call(queue, self.name(), || {
+            // SAFETY: views name live memory of their shapes and strides; the output is the caller's own.
+            unsafe { matmul(&product, out.dtype, at, &batches) }
+        })
+    }
 }
 
 fn batch_of(shape: &[usize]) -> &[usize] {
@@ -102,43 +150,8 @@ impl Operator for Matmul {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        let (left, right, out) = (&inputs[0], &inputs[1], &outputs[0]);
-        let sizes = self.sizes(&left.shape, &right.shape)?;
-        let out_strides = match (left.rank(), right.rank(), &*out.strides) {
-            (1, 1, _) => [1, 1],
-            (1, _, [.., column]) => [0, *column],
-            (_, 1, [.., row]) => [*row, 1],
-            (_, _, [.., row, column]) => [*row, *column],
-            _ => [1, 1],
-        };
-        let product = MatrixProduct {
-            left: matrix_strides(left, self.transpose_left, [0, 1]),
-            right: matrix_strides(right, self.transpose_right, [1, 0]),
-            out: out_strides,
-            ..MatrixProduct::dense(sizes.rows, sizes.depth, sizes.columns)
-        };
-        let offsets = |view: &View, dims: usize, index: &[usize]| -> isize {
-            (0..dims)
-                .map(|d| {
-                    let i = index[d + index.len() - dims];
-                    if view.shape[d] == 1 { 0 } else { i as isize * view.strides[d] }
-                })
-                .sum()
-        };
-        let mut batches = Vec::with_capacity(sizes.batch.iter().product());
-        crate::reference::for_each_index(&sizes.batch, |index| {
-            batches.push([
-                offsets(left, batch_of(&left.shape).len(), index),
-                offsets(right, batch_of(&right.shape).len(), index),
-                offsets(out, index.len(), index),
-            ]);
-        });
-        let at = Matrices { left: left.address, right: right.address, out: out.address };
-        call(queue, self.name(), || {
-            // SAFETY: views name live memory of their shapes and strides; the output is the caller's own.
-            unsafe { matmul(&product, out.dtype, at, &batches) }
-        })
+        let ([left, right], [out]) = (inputs, outputs) else { return check(self, inputs, outputs) };
+        self.accumulate(queue, [left, right], out, [1.0, 0.0])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -46,12 +46,17 @@
 //! * Errors become Python exceptions, panics as well; the kernel's function name stands before a message that does not begin with it.
 
 mod advanced_indexing;
+mod convolution;
 mod copy;
 mod creation;
 mod elementwise;
+mod images;
 mod indexing;
+mod interpolation;
+mod matmul;
 mod movement;
 mod normalisation;
+mod pooling;
 mod random;
 mod reduction;
 mod sequences;
@@ -81,6 +86,10 @@ const FAMILIES: &[fn(&mut Table)] = &[
     movement::register,
     indexing::register,
     elementwise::register,
+    convolution::register,
+    pooling::register,
+    interpolation::register,
+    matmul::register,
     normalisation::register,
     reduction::register,
 ];

@@ -1,0 +1,292 @@
+//! Kernels of products of matrices and vectors, their gradients, and products with what is added to them.
+
+use super::images::refuse;
+use super::movement::many;
+use crate::error::Result;
+use crate::table::Table;
+use crate::{Context, Output, Tensor};
+use openmps_graph::operators::copy::Copy;
+use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Unary, run};
+use openmps_graph::operators::matmul::Matmul;
+use openmps_graph::operators::repeat_gradient::RepeatGradient;
+use openmps_graph::{Meta, Operator, View};
+use openmps_tile::Number;
+use openmps_tile::dtype::{FLOATS, NUMBERS};
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add("matmul", NUMBERS, matmul).strided();
+    table.add("matmul_grad", FLOATS, matmul_grad).strided();
+    table.add("bmm", FLOATS, bmm).strided();
+    table.add("bmm_grad", FLOATS, bmm_grad).strided();
+    table.add("mv", FLOATS, bmm).strided();
+    table.add("mv_grad", FLOATS, bmm_grad).strided();
+    table.add("dot", NUMBERS, dot).strided();
+    table.add("dot_grad", FLOATS, dot_grad).strided();
+    table.add("addmm", FLOATS, addmm).strided();
+    table.add("addmm_grad", FLOATS, addmm_grad).strided();
+    // These see tensors as matrices, which strided ones may not allow.
+    table.add("matmul_with_flatten", FLOATS, matmul_with_flatten);
+    table.add("matmul_with_flatten_grad", FLOATS, matmul_with_flatten_grad);
+    table.add("fc", FLOATS, fc);
+}
+
+const PLAIN: Matmul = Matmul { transpose_left: false, transpose_right: false };
+
+fn matmul(
+    context: &Context,
+    x: Tensor,
+    y: Tensor,
+    transpose_left: bool,
+    transpose_right: bool,
+    out: Output,
+) -> Result<()> {
+    many(context, &Matmul { transpose_left, transpose_right }, &[x.view()?, y.view()?], &[Some(&out)])
+}
+
+/// Of batches of matrices, and of a matrix with a vector.
+fn bmm(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
+    many(context, &PLAIN, &[x.view()?, y.view()?], &[Some(&out)])
+}
+
+/// With a dimension of size 1 before `axis`.
+fn with_axis(view: &View, axis: usize) -> Result<View> {
+    let (mut shape, mut strides) = (view.shape.to_vec(), view.strides.to_vec());
+    shape.insert(axis, 1);
+    strides.insert(axis, 0);
+    Ok(View::strided(view.address, view.dtype, &shape, &strides)?)
+}
+
+/// A product summed over what `shape` was repeated along, into a tensor of that many elements.
+fn reduced(context: &Context, of: Matmul, left: &View, right: &View, shape: &[usize], out: &Output) -> Result<()> {
+    let meta = |view: &View| Meta { dtype: view.dtype, shape: view.shape.clone() };
+    let product = of.infer(&[meta(left), meta(right)])?.remove(0);
+    let to = context.allocate(out, product.dtype)?;
+    let to = View::dense(to.address, to.dtype, shape)?;
+    if *product.shape == *shape {
+        return Ok(of.accumulate(context.queue(), [left, right], &to, [1.0, 0.0])?);
+    }
+    let elements: usize = product.shape.iter().product();
+    let memory = vec![0_u64; (elements * product.dtype.size()).div_ceil(8)];
+    let whole = View::dense(memory.as_ptr() as usize, product.dtype, &product.shape)?;
+    of.accumulate(context.queue(), [left, right], &whole, [1.0, 0.0])?;
+    Ok(RepeatGradient { dims: to.shape.clone() }.run(context.queue(), &[whole], &[to])?)
+}
+
+/// Both gradients of a product.
+fn gradients(
+    context: &Context,
+    of: Matmul,
+    [mut x, mut y, mut upstream]: [View; 3],
+    [dx, dy]: [Option<&Output>; 2],
+) -> Result<()> {
+    let Matmul { transpose_left: mut left, transpose_right: mut right } = of;
+    // Vectors as matrices: a row on the left, a column on the right.
+    if y.rank() == 1 {
+        (y, right) = (with_axis(&y, 1)?, false);
+        upstream = with_axis(&upstream, upstream.rank())?;
+    }
+    if x.rank() == 1 {
+        (x, left) = (with_axis(&x, 0)?, false);
+        upstream = with_axis(&upstream, upstream.rank() - 1)?;
+    }
+    // Many rows and one matrix, as in a linear layer: one product instead of one for each batch and a sum.
+    if y.rank() == 2 && x.rank() > 2 && !left && x.is_dense() && upstream.is_dense() {
+        let flat = |view: &View| -> Result<View> {
+            let columns = view.shape[view.rank() - 1];
+            let rows: usize = view.shape[..view.rank() - 1].iter().product();
+            Ok(View::dense(view.address, view.dtype, &[rows, columns])?)
+        };
+        (x, upstream) = (flat(&x)?, flat(&upstream)?);
+    }
+    let product = |transpose_left, transpose_right| Matmul { transpose_left, transpose_right };
+    if let Some(dx) = dx {
+        match left {
+            false => reduced(context, product(false, !right), &upstream, &y, &x.shape, dx)?,
+            true => reduced(context, product(right, true), &y, &upstream, &x.shape, dx)?,
+        }
+    }
+    if let Some(dy) = dy {
+        match right {
+            false => reduced(context, product(!left, false), &x, &upstream, &y.shape, dy)?,
+            true => reduced(context, product(true, left), &upstream, &x, &y.shape, dy)?,
+        }
+    }
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)]
+fn matmul_grad(
+    context: &Context,
+    x: Tensor,
+    y: Tensor,
+    upstream: Tensor,
+    transpose_left: bool,
+    transpose_right: bool,
+    dx: Option<Output>,
+    dy: Option<Output>,
+) -> Result<()> {
+    let inputs = [x.view()?, y.view()?, upstream.view()?];
+    gradients(context, Matmul { transpose_left, transpose_right }, inputs, [dx.as_ref(), dy.as_ref()])
+}
+
+fn bmm_grad(
+    context: &Context,
+    x: Tensor,
+    y: Tensor,
+    upstream: Tensor,
+    dx: Option<Output>,
+    dy: Option<Output>,
+) -> Result<()> {
+    gradients(context, PLAIN, [x.view()?, y.view()?, upstream.view()?], [dx.as_ref(), dy.as_ref()])
+}
+
+/// Of vectors, or of each row of two matrices.
+fn dot(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
+    let (x, y) = (x.view()?, y.view()?);
+    let last = x.rank().saturating_sub(1);
+    if x.rank() < 2 {
+        return many(context, &PLAIN, &[x, y], &[Some(&out)]);
+    }
+    many(context, &PLAIN, &[with_axis(&x, last)?, with_axis(&y, last + 1)?], &[Some(&out)])
+}
+
+fn dot_grad(
+    context: &Context,
+    x: Tensor,
+    y: Tensor,
+    upstream: Tensor,
+    dx: Option<Output>,
+    dy: Option<Output>,
+) -> Result<()> {
+    let (x, y, mut upstream) = (x.view()?, y.view()?, upstream.view()?);
+    if upstream.rank() < x.rank() {
+        upstream = with_axis(&upstream, upstream.rank())?;
+    }
+    for (out, other) in [(dx, &y), (dy, &x)] {
+        if let Some(out) = out {
+            let to = context.allocate(&out, other.dtype)?;
+            run(Elementwise::Binary(Binary::Multiply), context.queue(), &[other, &upstream], &[], &to)?;
+        }
+    }
+    Ok(())
+}
+
+/// `alpha * product + what is added`, where the latter repeats to the product's shape.
+fn added(context: &Context, addend: &View, inputs: [&View; 2], out: &View, factors: [f64; 2]) -> Result<()> {
+    let Some(repeated) = addend.broadcast_to(&out.shape) else {
+        return Err(refuse("shape of the addend", &addend.shape, &format!("one that repeats to {:?}", out.shape)));
+    };
+    // In place the addend is there already.
+    if repeated.address != out.address || repeated.strides != out.strides {
+        Copy.run(context.queue(), &[repeated], std::slice::from_ref(out))?;
+    }
+    Ok(PLAIN.accumulate(context.queue(), inputs, out, factors)?)
+}
+
+fn addmm(context: &Context, input: Tensor, x: Tensor, y: Tensor, beta: f32, alpha: f32, out: Output) -> Result<()> {
+    let (input, x, y) = (input.view()?, x.view()?, y.view()?);
+    let out = context.allocate(&out, x.dtype)?;
+    added(context, &input, [&x, &y], &out, [alpha.into(), beta.into()])
+}
+
+#[allow(clippy::too_many_arguments)]
+fn addmm_grad(
+    context: &Context,
+    input: Tensor,
+    x: Tensor,
+    y: Tensor,
+    upstream: Tensor,
+    alpha: f32,
+    beta: f32,
+    dinput: Option<Output>,
+    dx: Option<Output>,
+    dy: Option<Output>,
+) -> Result<()> {
+    let (x, y, upstream, queue) = (x.view()?, y.view()?, upstream.view()?, context.queue());
+    if let Some(out) = dinput {
+        let to = context.allocate(&out, upstream.dtype)?;
+        RepeatGradient { dims: input.shape() }.run(queue, &[upstream.clone()], std::slice::from_ref(&to))?;
+        let factors = [Number::Float(beta.into()), Number::Float(0.0)];
+        run(Elementwise::Unary(Unary::Scale), queue, &[&to], &factors, &to)?;
+    }
+    let factors = [alpha.into(), 0.0];
+    if let Some(out) = dx {
+        let to = context.allocate(&out, x.dtype)?;
+        Matmul { transpose_right: true, ..PLAIN }.accumulate(queue, [&upstream, &y], &to, factors)?;
+    }
+    if let Some(out) = dy {
+        let to = context.allocate(&out, y.dtype)?;
+        Matmul { transpose_left: true, ..PLAIN }.accumulate(queue, [&x, &upstream], &to, factors)?;
+    }
+    Ok(())
+}
+
+/// A dense tensor as a matrix whose rows are the first `rows` dimensions.
+fn matrix(view: &View, attribute: &'static str, rows: i32) -> Result<View> {
+    let Some(at) = usize::try_from(rows).ok().filter(|&rows| rows <= view.rank()) else {
+        return Err(refuse(attribute, rows, &format!("0 to {}", view.rank())));
+    };
+    let sizes = [view.shape[..at].iter().product(), view.shape[at..].iter().product()];
+    Ok(View::dense(view.address, view.dtype, &sizes)?)
+}
+
+fn matmul_with_flatten(context: &Context, x: Tensor, y: Tensor, x_dims: i32, y_dims: i32, out: Output) -> Result<()> {
+    let x = matrix(&x.view()?, "x_num_col_dims", x_dims)?;
+    let y = matrix(&y.view()?, "y_num_col_dims", y_dims)?;
+    many(context, &PLAIN, &[x, y], &[Some(&out)])
+}
+
+#[allow(clippy::too_many_arguments)]
+fn matmul_with_flatten_grad(
+    context: &Context,
+    x: Tensor,
+    y: Tensor,
+    upstream: Tensor,
+    x_dims: i32,
+    y_dims: i32,
+    dx: Option<Output>,
+    dy: Option<Output>,
+) -> Result<()> {
+    let x = matrix(&x.view()?, "x_num_col_dims", x_dims)?;
+    let y = matrix(&y.view()?, "y_num_col_dims", y_dims)?;
+    let upstream = upstream.view()?;
+    let upstream = View::dense(upstream.address, upstream.dtype, &[x.shape[0], y.shape[1]])?;
+    gradients(context, PLAIN, [x, y, upstream], [dx.as_ref(), dy.as_ref()])
+}
+
+/// A linear layer: a product, a bias, and perhaps ReLU.
+#[allow(clippy::too_many_arguments)]
+fn fc(
+    context: &Context,
+    input: Tensor,
+    weight: Tensor,
+    bias: Option<Tensor>,
+    rows: i32,
+    activation: String,
+    padding_weights: bool,
+    out: Output,
+) -> Result<()> {
+    if padding_weights {
+        return Err(refuse("padding_weights", padding_weights, "false"));
+    }
+    if !matches!(&*activation, "" | "relu") {
+        return Err(refuse("activation_type", activation, "relu or nothing"));
+    }
+    let (input, weight) = (matrix(&input.view()?, "in_num_col_dims", rows)?, weight.view()?);
+    let to = context.allocate(&out, input.dtype)?;
+    let columns = weight.shape.last().copied().unwrap_or(0);
+    let to = View::dense(to.address, to.dtype, &[input.shape[0], columns])?;
+    match bias {
+        Some(bias) => {
+            let bias = bias.view()?;
+            let bias = View::dense(bias.address, bias.dtype, &[bias.len()])?;
+            added(context, &bias, [&input, &weight], &to, [1.0, 1.0])?;
+        }
+        None => PLAIN.accumulate(context.queue(), [&input, &weight], &to, [1.0, 0.0])?,
+    }
+    if activation == "relu" {
+        run(Elementwise::Activation(Activation::Relu), context.queue(), &[&to], &[], &to)?;
+    }
+    Ok(())
+}
