@@ -63,7 +63,8 @@ impl<K: Eq + Hash + Clone, V> Cache<K, V> {
         let made = Arc::new(make()?);
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         if entries.len() >= self.limit && !entries.contains_key(key) {
-            let oldest = entries.iter().min_by_key(|(_, entry)| entry.last_use.load(Relaxed)).map(|(key, _)| key.clone());
+            let oldest =
+                entries.iter().min_by_key(|(_, entry)| entry.last_use.load(Relaxed)).map(|(key, _)| key.clone());
             if let Some(oldest) = oldest {
                 entries.remove(&oldest);
                 self.evictions.fetch_add(1, Relaxed);

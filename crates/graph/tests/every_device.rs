@@ -7,7 +7,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use openmps_graph::entry::{Case, Entry, Input, Values};
 use openmps_graph::operators::elementwise::{Call, Elementwise};
 use openmps_graph::operators::{ENTRIES, elementwise};
-use openmps_graph::{DType, Meta, Operator};
+use openmps_graph::{DType, Meta};
 use openmps_runtime::Device;
 use openmps_tile::Number;
 
@@ -72,7 +72,14 @@ fn elementwise(device: &'static Device, operator: Elementwise) -> Result<(), Fai
     let scalars = row.sample.iter().map(|&value| Number::Float(value)).collect::<Vec<_>>();
     let outputs: &[Option<DType>] = match row.output_dtype(&[DType::F32; 3]) {
         Some(_) => &[None],
-        None => &[Some(DType::F32), Some(DType::F16), Some(DType::I32), Some(DType::Bool), Some(DType::U8), Some(DType::F64)],
+        None => &[
+            Some(DType::F32),
+            Some(DType::F16),
+            Some(DType::I32),
+            Some(DType::Bool),
+            Some(DType::U8),
+            Some(DType::F64),
+        ],
     };
     for &dtype in row.dtypes {
         for (number, shapes) in shapes(row.operands.len()).iter().enumerate() {

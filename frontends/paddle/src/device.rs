@@ -149,6 +149,7 @@ unsafe extern "C-unwind" fn finalize() -> Status {
 
 unsafe extern "C-unwind" fn init_device(at: *mut CDevice) -> Status {
     // SAFETY (here and in every function of the interface): the pointers are what `device_ext.h` says they are, valid for the call.
+    // SAFETY: Paddle passes a live device record.
     call("init_device", || unsafe { device(at) }.map(|_| ()))
 }
 

@@ -32,7 +32,7 @@ fn item<F: Copy>() -> F {
     const { assert!(size_of::<F>() == 0, "a kernel is a function, or a closure that captures nothing") };
     // SAFETY: the type has no bytes, so that there is nothing to be invalid; it is Copy, so that a value of it was handed to
     // `Table::add` and may be had again.
-    unsafe { std::mem::MaybeUninit::uninit().assume_init() }
+    unsafe { std::ptr::NonNull::<F>::dangling().read() }
 }
 
 /// Runs a kernel; its error and its panic become the C++ exception that Paddle turns into a Python one.

@@ -40,6 +40,7 @@ impl Scalar {
             Attribute::Value(raw) => Ok(Scalar(Source::Paddle(raw))),
             // SAFETY: the caller's promise: the tensor lives while the kernel runs.
             Attribute::Tensor(raw) => unsafe { Scalar::from_tensor(context, raw, index) },
+            // SAFETY: Paddle keeps the attribute's tensor alive during the call.
             Attribute::Tensors(&[raw]) => unsafe { Scalar::from_tensor(context, raw, index) },
             Attribute::Tensors(list) => Err(expected("one number", index, format!("{} tensors", list.len()))),
             Attribute::Other(alternative) => Err(Error::AttributeKind { index, alternative, expected: "a Scalar" }),

@@ -72,9 +72,10 @@ impl Tensor {
     pub fn strides(&self) -> Strides {
         let mut strides = Strides::new();
         match tensor_layout::layout() {
-            // SAFETY: as in `data_type`.
             Some(layout) => {
-                strides.extend(unsafe { self.numbers(layout.strides) }.iter().map(|&stride| stride as isize))
+                // SAFETY: as in `data_type`.
+                let numbers = unsafe { self.numbers(layout.strides) };
+                strides.extend(numbers.iter().map(|&stride| stride as isize));
             }
             None => {
                 // SAFETY: the tensor is alive, and the strides asked for are those that it says it has.

@@ -82,7 +82,8 @@ impl Tensor {
         for (place, (&expected, got)) in expected.data.iter().zip(self.read()).enumerate() {
             let rounded = round_to(expected, dtype);
             let scale = if relative_to_largest { largest } else { rounded.abs() };
-            let allowed = tolerance.max(if dtype.is_float() { 0.5 } else { 0.0 }) * epsilon(dtype) * scale + tiny(dtype);
+            let allowed =
+                tolerance.max(if dtype.is_float() { 0.5 } else { 0.0 }) * epsilon(dtype) * scale + tiny(dtype);
             let same = got == rounded || (got.is_nan() && rounded.is_nan()) || (got - rounded).abs() <= allowed;
             if !same {
                 return Err(format!("element {place}: got {got:e}, expected {rounded:e} (allowed error {allowed:e})"));
@@ -108,15 +109,30 @@ fn place(dims: &[usize], layout: Layout) -> (Vec<isize>, usize, usize) {
 
 fn value(values: &Values, place: usize, seed: u64, dtype: DType) -> f64 {
     const SPECIAL: [f64; 16] = [
-        0.0, -0.0, 1.0, -1.0, 0.5, -2.5, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 3.4e38, -3.4e38, 1.2e-38, 1e-44, 88.0,
-        -104.0, 100000.0,
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -2.5,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::NAN,
+        3.4e38,
+        -3.4e38,
+        1.2e-38,
+        1e-44,
+        88.0,
+        -104.0,
+        100000.0,
     ];
     let number = match values {
         Values::Special => return SPECIAL[(place + seed as usize * 5) % SPECIAL.len()],
         Values::Counting => place as f64,
         Values::Given(list) => list[place % list.len()],
         Values::Uniform(low, high) => {
-            let mut state = (place as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ seed.wrapping_mul(0xD1B5_4A32_D192_ED03);
+            let mut state =
+                (place as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ seed.wrapping_mul(0xD1B5_4A32_D192_ED03);
             state = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
             state = (state ^ (state >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
             let unit = ((state ^ (state >> 31)) >> 11) as f64 / (1u64 << 53) as f64;

@@ -87,10 +87,7 @@ impl Epilogue<'_> {
     pub(crate) unsafe fn apply<V: Lanes>(&self, value: V, channel: usize, at: usize) -> V {
         // SAFETY: the caller's promise.
         unsafe {
-            let residual = match self.residual {
-                Some(residual) => Some(V::load(residual.as_ptr().add(at))),
-                None => None,
-            };
+            let residual = self.residual.map(|residual| V::load(residual.as_ptr().add(at)));
             self.apply_with(value, channel, residual)
         }
     }

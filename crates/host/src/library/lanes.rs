@@ -27,6 +27,7 @@ pub(crate) trait Lanes: Copy {
     #[inline(always)]
     unsafe fn load_by_4(from: *const f32) -> [Self; 4] {
         let mut sorted = [[0.0f32; 16]; 4];
+        // SAFETY: the level's instructions are there by this trait's contract.
         let mut result = [unsafe { Self::splat(0.0) }; 4];
         for j in 0..4 {
             for i in 0..Self::N {

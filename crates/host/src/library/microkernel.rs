@@ -223,7 +223,7 @@ impl Panels {
     /// The first row of panel `p`, or the number of rows when there is no such panel.
     #[inline]
     pub(crate) fn start(&self, p: usize) -> usize {
-        if self.count == 0 { 0 } else { p * self.rows / self.count }
+        (p * self.rows).checked_div(self.count).unwrap_or(0)
     }
 
     /// Elements of the packed matrix with this depth.

@@ -1,29 +1,29 @@
 //! Kernels with their own algorithm, the host's counterpart of MPS: one file each, plain slices in and out, threads inside.
 
-pub mod copy;
-pub mod memory;
-mod stream;
-mod transpose;
 pub mod arg_reduce;
+pub mod convolution;
+pub mod copy;
+pub mod epilogue;
 pub mod gather;
+pub mod interpolation;
+mod lanes;
+pub mod matmul;
+pub mod memory;
+mod microkernel;
 pub mod nonzero;
+mod normal_law;
+pub mod pooling;
 pub mod random;
 pub mod scan;
 pub mod scatter;
-pub mod sequence;
-pub mod sort;
-pub mod total;
-pub mod triangle;
-mod normal_law;
-pub mod convolution;
-pub mod epilogue;
-mod lanes;
-pub mod interpolation;
-pub mod matmul;
-pub mod pooling;
-mod microkernel;
 mod scratch;
+pub mod sequence;
 mod shared;
+pub mod sort;
+mod stream;
+pub mod total;
+mod transpose;
+pub mod triangle;
 
 pub use epilogue::{Activation, Epilogue};
 pub(crate) use shared::Shared;

@@ -80,11 +80,29 @@ pub(super) fn index_operation(operation: IndexOperation, x: i64, y: i64) -> i64 
         IndexOperation::Add => x.wrapping_add(y),
         IndexOperation::Subtract => x.wrapping_sub(y),
         IndexOperation::Multiply => x.wrapping_mul(y),
-        IndexOperation::Divide => if y == 0 { 0 } else { x.wrapping_div(y) },
-        IndexOperation::Remainder => if y == 0 { 0 } else { x.wrapping_rem(y) },
+        IndexOperation::Divide => {
+            if y == 0 {
+                0
+            } else {
+                x.wrapping_div(y)
+            }
+        }
+        IndexOperation::Remainder => {
+            if y == 0 {
+                0
+            } else {
+                x.wrapping_rem(y)
+            }
+        }
         IndexOperation::Minimum => x.min(y),
         IndexOperation::Maximum => x.max(y),
-        IndexOperation::DivideUp => if y <= 0 { 0 } else { x.max(0).wrapping_add(y - 1) / y },
+        IndexOperation::DivideUp => {
+            if y <= 0 {
+                0
+            } else {
+                x.max(0).wrapping_add(y - 1) / y
+            }
+        }
     }
 }
 
@@ -178,11 +196,11 @@ impl Machine<'_> {
     /// The address and pitch a step writes to: memory where a store joined it and is contiguous, else the register.
     #[inline(always)]
     fn open(&mut self, target: &Target, extents: &Extents) -> (*mut u8, isize) {
-        if let Some(address) = &target.store {
-            if self.stride(address.column_stride) == 1 || extents.columns.full == 1 {
-                let pitch = self.stride(address.row_stride) * address.size as isize;
-                return (self.get(address.base) as *mut u8, pitch);
-            }
+        if let Some(address) = &target.store
+            && (self.stride(address.column_stride) == 1 || extents.columns.full == 1)
+        {
+            let pitch = self.stride(address.row_stride) * address.size as isize;
+            return (self.get(address.base) as *mut u8, pitch);
         }
         let pitch = (extents.columns.full * target.size) as isize;
         // SAFETY: the register's offset lies within the scratch memory.
@@ -194,12 +212,13 @@ impl Machine<'_> {
     /// Carries out the store that joined a step when its memory was not contiguous.
     #[inline(always)]
     unsafe fn close(&mut self, target: &Target, extents: &Extents) {
-        if let Some(address) = &target.store {
-            if self.stride(address.column_stride) != 1 && extents.columns.full != 1 {
-                let register = Operand::Register { register: target.register, view: ViewKind::Plain };
-                // SAFETY: passed on to the caller.
-                unsafe { self.store(&register, address, extents) };
-            }
+        if let Some(address) = &target.store
+            && self.stride(address.column_stride) != 1
+            && extents.columns.full != 1
+        {
+            let register = Operand::Register { register: target.register, view: ViewKind::Plain };
+            // SAFETY: passed on to the caller.
+            unsafe { self.store(&register, address, extents) };
         }
     }
 
@@ -212,7 +231,7 @@ impl Machine<'_> {
 
     #[inline(always)]
     unsafe fn step(&mut self, step: &Step) {
-        // SAFETY (whole function): registers are as large as their full extents, extents are clamped to them, and device
+        // SAFETY: registers are as large as their full extents, extents are clamped to them, and device
         // addresses are valid by the contract of `Program::run`.
         unsafe {
             match step {

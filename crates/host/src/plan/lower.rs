@@ -404,7 +404,9 @@ impl<'k> Lowering<'k> {
         let needs_temporary = moves.len() > 1;
         let staged: Vec<(Slot, Slot)> = moves
             .iter()
-            .map(|&(destination, source)| (destination, if needs_temporary { self.carried_slot(source) } else { source }))
+            .map(|&(destination, source)| {
+                (destination, if needs_temporary { self.carried_slot(source) } else { source })
+            })
             .collect();
         for (destination, source) in staged {
             self.emit(Step::Copy { destination, source });

@@ -11,7 +11,7 @@ enum Mask {
     /// Everything inside the extents.
     Clip(Extents),
     /// Element by element.
-    Data(Operand, Extents),
+    Data(Operand),
 }
 
 impl Lowering<'_> {
@@ -78,10 +78,7 @@ impl Lowering<'_> {
                 extents.rows.clip = Some(clip);
                 Mask::Clip(extents)
             }
-            _ => {
-                let (operand, extents) = self.data(mask)?;
-                Mask::Data(operand, extents)
-            }
+            _ => Mask::Data(self.data(mask)?.0),
         })
     }
 
@@ -124,7 +121,7 @@ impl Lowering<'_> {
                 let extents = if other.is_some() { full } else { extents };
                 return Ok(Planned::Data { operand: plain(register), extents });
             }
-            (Planned::Pointer { base, offset }, Mask::Data(..)) => {
+            (Planned::Pointer { base, offset }, Mask::Data(_)) => {
                 let base = self.byte_address(base, offset.base, size);
                 (base, self.offsets(offset, full), 8)
             }
@@ -133,7 +130,7 @@ impl Lowering<'_> {
         };
         let (mask, extents) = match mask {
             Mask::Clip(extents) if extents == full => (None, full),
-            Mask::Clip(_) | Mask::Data(..) => {
+            Mask::Clip(_) | Mask::Data(_) => {
                 let (operand, _) = self.data(operands[1])?;
                 (Some(operand), full)
             }
@@ -176,7 +173,7 @@ impl Lowering<'_> {
                 self.emit_tile(Step::StoreTile { value, address, extents }, &full, 0.15);
                 return Ok(());
             }
-            (Planned::Pointer { base, offset }, Mask::Data(..)) => {
+            (Planned::Pointer { base, offset }, Mask::Data(_)) => {
                 let base = self.byte_address(base, offset.base, size);
                 (base, self.offsets(offset, full), 8)
             }
@@ -185,7 +182,7 @@ impl Lowering<'_> {
         };
         let mask = match mask {
             Mask::Clip(extents) if extents == full => None,
-            Mask::Data(operand, _) => Some(operand),
+            Mask::Data(operand) => Some(operand),
             Mask::Clip(_) => Some(self.data(operands[2])?.0),
         };
         let step = Step::Scatter { value, base, offsets, offset_size, mask, size, extents: full };

@@ -9,7 +9,9 @@ use openmps_tile::{Binary, Cast, Combine, Compare, Scalar, Unary, Value};
 /// A guess at nanoseconds an element, to decide whether threads are worth waking.
 fn cost(operation: Unary) -> f64 {
     match operation {
-        Unary::Negate | Unary::Absolute | Unary::Not | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Truncate => 0.1,
+        Unary::Negate | Unary::Absolute | Unary::Not | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Truncate => {
+            0.1
+        }
         Unary::Sqrt | Unary::Rsqrt => 0.4,
         Unary::Exp | Unary::Exp2 | Unary::Log | Unary::Log2 | Unary::Tanh | Unary::Erf => 0.8,
         _ => 2.0,
@@ -145,10 +147,11 @@ impl Lowering<'_> {
     pub(super) fn binary(&mut self, operation: Binary, operands: &[Value], result: Value) -> Lowered<Planned> {
         let scalar = self.scalar_of(operands[0]);
         let (x, y) = (self.get(operands[0])?, self.get(operands[1])?);
-        if !scalar.is_float() && scalar != Scalar::I1 {
-            if let Some(planned) = self.symbolic(operation, scalar, x, y) {
-                return Ok(planned);
-            }
+        if !scalar.is_float()
+            && scalar != Scalar::I1
+            && let Some(planned) = self.symbolic(operation, scalar, x, y)
+        {
+            return Ok(planned);
         }
         if let (Binary::And, Planned::Clip(x), Planned::Clip(y)) = (operation, x, y) {
             return Ok(Planned::Clip(self.intersection(x, y)));
@@ -333,7 +336,8 @@ impl Lowering<'_> {
         axis: usize,
         x: Value,
     ) -> Lowered<Planned> {
-        let (Some(function), Some(identity)) = (reduce::reduce(combine, scalar), reduce::identity(combine, scalar)) else {
+        let (Some(function), Some(identity)) = (reduce::reduce(combine, scalar), reduce::identity(combine, scalar))
+        else {
             return refuse(format!("a {} of {}", combine.text(), scalar.name()));
         };
         let size = scalar.size();

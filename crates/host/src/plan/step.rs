@@ -85,42 +85,171 @@ pub(super) enum IndexOperation {
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     /// Arithmetic on 64-bit slots; `width` is what the result wraps to.
-    Index { operation: IndexOperation, destination: Slot, x: Slot, y: Slot, width: Width },
+    Index {
+        operation: IndexOperation,
+        destination: Slot,
+        x: Slot,
+        y: Slot,
+        width: Width,
+    },
     /// A primitive on one element, or (with `y`) two.
-    Unary { function: UnaryFunction, destination: Slot, x: Slot, width: Width },
-    Binary { function: BinaryFunction, destination: Slot, x: Slot, y: Slot, width: Width },
-    Select { destination: Slot, condition: Slot, x: Slot, y: Slot },
-    Copy { destination: Slot, source: Slot },
+    Unary {
+        function: UnaryFunction,
+        destination: Slot,
+        x: Slot,
+        width: Width,
+    },
+    Binary {
+        function: BinaryFunction,
+        destination: Slot,
+        x: Slot,
+        y: Slot,
+        width: Width,
+    },
+    Select {
+        destination: Slot,
+        condition: Slot,
+        x: Slot,
+        y: Slot,
+    },
+    Copy {
+        destination: Slot,
+        source: Slot,
+    },
     /// One element between device memory and a slot; none is moved where the mask's slot is 0.
-    LoadScalar { destination: Slot, address: Slot, mask: Option<Slot>, other: Option<Slot>, size: usize, width: Width },
-    StoreScalar { address: Slot, value: Slot, mask: Option<Slot>, size: usize },
+    LoadScalar {
+        destination: Slot,
+        address: Slot,
+        mask: Option<Slot>,
+        other: Option<Slot>,
+        size: usize,
+        width: Width,
+    },
+    StoreScalar {
+        address: Slot,
+        value: Slot,
+        mask: Option<Slot>,
+        size: usize,
+    },
 
     /// A tile from device memory. `direct`: the memory may stand for the register.
-    LoadTile { register: Register, address: Address, extents: Extents, full: (usize, usize), other: Option<Operand>, direct: bool },
-    StoreTile { value: Operand, address: Address, extents: Extents },
+    LoadTile {
+        register: Register,
+        address: Address,
+        extents: Extents,
+        full: (usize, usize),
+        other: Option<Operand>,
+        direct: bool,
+    },
+    StoreTile {
+        value: Operand,
+        address: Address,
+        extents: Extents,
+    },
     /// Elements at offsets that are known only element by element.
-    Gather { register: Register, base: Slot, offsets: Operand, offset_size: usize, mask: Option<Operand>, other: Option<Operand>, size: usize, extents: Extents },
-    Scatter { value: Operand, base: Slot, offsets: Operand, offset_size: usize, mask: Option<Operand>, size: usize, extents: Extents },
+    Gather {
+        register: Register,
+        base: Slot,
+        offsets: Operand,
+        offset_size: usize,
+        mask: Option<Operand>,
+        other: Option<Operand>,
+        size: usize,
+        extents: Extents,
+    },
+    Scatter {
+        value: Operand,
+        base: Slot,
+        offsets: Operand,
+        offset_size: usize,
+        mask: Option<Operand>,
+        size: usize,
+        extents: Extents,
+    },
     /// `base + row * row_stride + column * column_stride` as integers.
-    CountUp { target: Target, base: Slot, row_stride: Option<Slot>, column_stride: Option<Slot>, extents: Extents },
+    CountUp {
+        target: Target,
+        base: Slot,
+        row_stride: Option<Slot>,
+        column_stride: Option<Slot>,
+        extents: Extents,
+    },
     /// 1 inside the clipped extents, 0 outside.
-    MaskTile { target: Target, clip: Extents, extents: Extents },
+    MaskTile {
+        target: Target,
+        clip: Extents,
+        extents: Extents,
+    },
 
-    MapUnary { function: UnaryFunction, target: Target, x: Operand, x_size: usize, extents: Extents },
-    MapBinary { function: BinaryFunction, target: Target, x: Operand, y: Operand, size: usize, extents: Extents },
-    MapSelect { function: SelectFunction, target: Target, condition: Operand, x: Operand, y: Operand, extents: Extents },
+    MapUnary {
+        function: UnaryFunction,
+        target: Target,
+        x: Operand,
+        x_size: usize,
+        extents: Extents,
+    },
+    MapBinary {
+        function: BinaryFunction,
+        target: Target,
+        x: Operand,
+        y: Operand,
+        size: usize,
+        extents: Extents,
+    },
+    MapSelect {
+        function: SelectFunction,
+        target: Target,
+        condition: Operand,
+        x: Operand,
+        y: Operand,
+        extents: Extents,
+    },
     /// `inside` within the clip, `outside` beyond it.
-    MapClip { target: Target, clip: Extents, inside: Operand, outside: Operand, extents: Extents },
-    CopyTile { target: Target, source: Operand, extents: Extents },
+    MapClip {
+        target: Target,
+        clip: Extents,
+        inside: Operand,
+        outside: Operand,
+        extents: Extents,
+    },
+    CopyTile {
+        target: Target,
+        source: Operand,
+        extents: Extents,
+    },
 
     /// All elements to one slot.
-    ReduceAll { function: ReduceFunction, destination: Slot, source: Operand, size: usize, width: Width, extents: Extents },
+    ReduceAll {
+        function: ReduceFunction,
+        destination: Slot,
+        source: Operand,
+        size: usize,
+        width: Width,
+        extents: Extents,
+    },
     /// Each row to one element of a row.
-    ReduceRows { function: ReduceFunction, target: Target, source: Operand, extents: Extents },
+    ReduceRows {
+        function: ReduceFunction,
+        target: Target,
+        source: Operand,
+        extents: Extents,
+    },
     /// The rows to one row.
-    ReduceColumns { combine: BinaryFunction, identity: [u8; 8], target: Target, source: Operand, extents: Extents },
+    ReduceColumns {
+        combine: BinaryFunction,
+        identity: [u8; 8],
+        target: Target,
+        source: Operand,
+        extents: Extents,
+    },
 
-    Loop { index: Slot, lower: Slot, upper: Slot, step: Slot, body: Vec<Step> },
+    Loop {
+        index: Slot,
+        lower: Slot,
+        upper: Slot,
+        step: Slot,
+        body: Vec<Step>,
+    },
 }
 
 /// How many bits of a slot are the number; the rest repeats its sign.

@@ -4,14 +4,8 @@ use super::{CHUNK, leveled};
 use openmps_tile::{Binary, Compare, Scalar};
 
 /// `destination[i] = f(x[i], y[i])` for `i` in `0..count`; an operand that repeats is read at its first element only.
-pub type BinaryFunction = unsafe fn(
-    destination: *mut u8,
-    x: *const u8,
-    x_repeats: bool,
-    y: *const u8,
-    y_repeats: bool,
-    count: usize,
-);
+pub type BinaryFunction =
+    unsafe fn(destination: *mut u8, x: *const u8, x_repeats: bool, y: *const u8, y_repeats: bool, count: usize);
 
 /// One operation on two elements of type `T` with a result of type `U`.
 trait Map<T, U> {
@@ -129,9 +123,9 @@ table! {
         Subtract { f32 f64: |x, y| x - y; i8 i16 i32 i64: |x, y| x.wrapping_sub(y); }
         Multiply { f32 f64: |x, y| x * y; i8 i16 i32 i64: |x, y| x.wrapping_mul(y); }
         Divide { f32 f64: |x, y| x / y; i8 i16 i32 i64: |x, y| if y == 0 { 0 } else { x.wrapping_div(y) }; }
-        DivideUnsigned { u8 u16 u32 u64: |x, y| if y == 0 { 0 } else { x / y }; }
+        DivideUnsigned { u8 u16 u32 u64: |x, y| x.checked_div(y).unwrap_or(0); }
         Remainder { f32 f64: |x, y| x % y; i8 i16 i32 i64: |x, y| if y == 0 { 0 } else { x.wrapping_rem(y) }; }
-        RemainderUnsigned { u8 u16 u32 u64: |x, y| if y == 0 { 0 } else { x % y }; }
+        RemainderUnsigned { u8 u16 u32 u64: |x, y| x.checked_rem(y).unwrap_or(0); }
         Minimum { f32 f64: |x, y| if x < y || x.is_nan() { x } else { y }; i8 i16 i32 i64: |x, y| x.min(y); }
         Maximum { f32 f64: |x, y| if x > y || x.is_nan() { x } else { y }; i8 i16 i32 i64: |x, y| x.max(y); }
         MinimumUnsigned { u8 u16 u32 u64: |x, y| x.min(y); }

@@ -153,7 +153,13 @@ pub fn erf(x: f32) -> f32 {
     let p = p.mul_add(s, 1.283_791_7e-1);
     let near = p.mul_add(x, x);
     let far = if t > 4.0 { 1.0_f32.copysign(x) } else { far };
-    if x.is_nan() { x } else if t > 0.927_734_4 { far } else { near }
+    if x.is_nan() {
+        x
+    } else if t > 0.927_734_4 {
+        far
+    } else {
+        near
+    }
 }
 
 /// Beyond this magnitude the three-part reduction of [`sin`] and [`cos`] loses digits.
@@ -164,12 +170,12 @@ pub const TRIGONOMETRIC_LIMIT: f32 = 30_000.0;
 fn reduced(x: f32) -> (f32, f32, i32) {
     let (n, quadrant) = round_to_integer(x * std::f32::consts::FRAC_2_PI);
     let r = n.mul_add(-1.570_312_5, x);
-    let r = n.mul_add(-4.837_512_969_970_703e-4, r);
-    let r = n.mul_add(-7.549_789_948_768_648e-8, r);
+    let r = n.mul_add(-4.837_513e-4, r);
+    let r = n.mul_add(-7.549_79e-8, r);
     let s = r * r;
     let p = 2.608_316e-6_f32.mul_add(s, -1.981_069_2e-4);
-    let p = p.mul_add(s, 8.333_078_6e-3);
-    let p = p.mul_add(s, -1.666_665_9e-1);
+    let p = p.mul_add(s, 8.333_079e-3);
+    let p = p.mul_add(s, -1.666_666e-1);
     let sine = (p * s).mul_add(r, r);
     let p = 2.443_315_7e-5_f32.mul_add(s, -1.388_731_6e-3);
     let p = p.mul_add(s, 4.166_664_6e-2);

@@ -157,5 +157,3 @@ pub unsafe fn count_up(destination: *mut u8, start: i64, step: i64, size: usize,
         });
     }
 }
-
-pub(crate) use with_size;

@@ -64,7 +64,7 @@ macro_rules! table {
             #[inline(always)]
             fn apply(x: $ty) -> $ty { ($f)(x) }
             $(#[inline(always)]
-            fn in_range(x: $ty) -> bool { !(x.abs() > $limit) }
+            fn in_range(x: $ty) -> bool { x.abs() <= $limit || x.is_nan() }
             fn apply_slowly(x: $ty) -> $ty { ($slow)(x) })?
         })+)+
 
@@ -79,13 +79,27 @@ macro_rules! table {
 }
 
 macro_rules! scalar_of {
-    (i8) => { Scalar::I8 };
-    (i16) => { Scalar::I16 };
-    (i32) => { Scalar::I32 };
-    (i64) => { Scalar::I64 };
-    (f32) => { Scalar::F32 };
-    (f64) => { Scalar::F64 };
-    (u8) => { Scalar::I1 };
+    (i8) => {
+        Scalar::I8
+    };
+    (i16) => {
+        Scalar::I16
+    };
+    (i32) => {
+        Scalar::I32
+    };
+    (i64) => {
+        Scalar::I64
+    };
+    (f32) => {
+        Scalar::F32
+    };
+    (f64) => {
+        Scalar::F64
+    };
+    (u8) => {
+        Scalar::I1
+    };
 }
 
 table! {

@@ -43,6 +43,7 @@ unsafe fn tensors<'a, T>(storage: *const u8, number: u64) -> Attribute<'a, T> {
     match number {
         // SAFETY: a TensorRef is one pointer; a vector of them begins with the pointers to its first and past its last.
         TENSOR_REF => Attribute::Tensor(unsafe { storage.cast::<*const PdTensor>().read() }),
+        // SAFETY: the index says which member of the variant is there.
         TENSOR_REFS => unsafe {
             let [first, last] = storage.cast::<[*const *const PdTensor; 2]>().read();
             Attribute::Tensors(if first.is_null() {

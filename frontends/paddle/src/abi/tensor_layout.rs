@@ -71,6 +71,7 @@ unsafe fn find(symbols: &Symbols, tensor: *mut PdTensor, dims: [i64; 3], strides
     // SAFETY: both offsets plus a DDim lie within the probed bytes, checked before the read.
     let rank = |offset: usize| {
         (offset + RANK_OFFSET + 4 <= PROBED_BYTES)
+            // SAFETY: the layout was probed at load; the tensor is live.
             .then(|| unsafe { *tensor.cast::<u8>().add(offset + RANK_OFFSET).cast::<i32>() })
     };
     if rank(dims) != Some(3) || rank(strides) != Some(3) {

@@ -206,7 +206,11 @@ fn addmm_grad(
     let (x, y, upstream, queue) = (x.view()?, y.view()?, upstream.view()?, context.queue());
     if let Some(out) = dinput {
         let to = context.allocate(&out, upstream.dtype)?;
-        RepeatGradient { dims: input.shape() }.run(queue, &[upstream.clone()], std::slice::from_ref(&to))?;
+        RepeatGradient { dims: input.shape() }.run(
+            queue,
+            std::slice::from_ref(&upstream),
+            std::slice::from_ref(&to),
+        )?;
         let factors = [Number::Float(beta.into()), Number::Float(0.0)];
         run(Elementwise::Unary(Unary::Scale), queue, &[&to], &factors, &to)?;
     }

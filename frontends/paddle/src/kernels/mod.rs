@@ -45,6 +45,7 @@
 //! * In place means that an input and an output are the same memory. Views of both are then the same addresses.
 //! * Errors become Python exceptions, panics as well; the kernel's function name stands before a message that does not begin with it.
 
+mod activation;
 mod advanced_indexing;
 mod convolution;
 mod copy;
@@ -86,6 +87,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     movement::register,
     indexing::register,
     elementwise::register,
+    activation::register,
     convolution::register,
     pooling::register,
     interpolation::register,

@@ -5,10 +5,8 @@ use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, DataType, Output, Scalar, Tensor};
 use openmps_graph::layout::Number;
-use openmps_graph::operators::full::Full;
 use openmps_graph::operators::scatter::IndexAdd;
 use openmps_graph::operators::sequence::{Arange, Eye, Linspace, OneHot};
-use openmps_graph::view::shape_of;
 use openmps_graph::{DType, Operator, View};
 use openmps_tile::dtype::{ALL, NUMBERS};
 

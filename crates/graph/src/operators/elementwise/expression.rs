@@ -72,6 +72,7 @@ impl<'s> Operand<'s> for f64 {
     }
 }
 
+#[allow(clippy::should_implement_trait, reason = "the operators of Rust mean something else for integers here")]
 impl<'s> Expr<'s> {
     /// The value in the kernel.
     pub fn value(self) -> Value {

@@ -37,7 +37,7 @@ rows! {
         Cos "cos_grad", "-dy times the sine of x.", TWO, [], FLOATS => Same, 8.0, |x, _| -(x[1] * x[0].sin()), |x, _| -x[1] * x[0].sin();
         Tanh "tanh_grad", "dy (1 - y^2).", TWO, [], FLOATS => Same, 16.0, |x, _| x[1] * (1.0 - x[0] * x[0]), |x, _| x[1] * (1.0 - x[0] * x[0]);
         Erf "erf_grad", "dy times the bell curve of x.", TWO, [], FLOATS => Same, 16.0,
-            |x, _| 1.128_379_167_095_512_6 * x[1] * (-(x[0] * x[0])).exp(), |x, _| 1.128_379_167_095_512_6 * x[1] * (-x[0] * x[0]).exp();
+            |x, _| std::f64::consts::FRAC_2_SQRT_PI * x[1] * (-(x[0] * x[0])).exp(), |x, _| std::f64::consts::FRAC_2_SQRT_PI * x[1] * (-x[0] * x[0]).exp();
         Relu "relu_grad", "dy where y is positive.", TWO, [], FLOATS => Same, 0.0, |x, _| zero_unless(x[0].gt(0.0), x[1]), |x, _| unless_f64(x[0] > 0.0, x[1]);
         Relu6 "relu6_grad", "dy where y is within 0 and 6.", TWO, [], FLOATS => Same, 0.0,
             |x, _| zero_unless(x[0].gt(0.0).and(x[0].lt(6.0)), x[1]), |x, _| unless_f64(x[0] > 0.0 && x[0] < 6.0, x[1]);

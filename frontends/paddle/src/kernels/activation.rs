@@ -1,0 +1,138 @@
+//! Activation functions and powers that have attributes, and sums whose second operand is aligned by an axis.
+
+use super::elementwise::{compute, number};
+use crate::error::Result;
+use crate::table::Table;
+use crate::{Context, Output, Scalar, Tensor};
+use openmps_graph::View;
+use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Unary};
+use openmps_tile::Number;
+use openmps_tile::dtype::{FLOATS, NUMBERS};
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add("hardswish", FLOATS, hardswish).strided();
+    table.add("hardsigmoid", FLOATS, hardsigmoid).strided();
+    table.add("relu6", NUMBERS, relu6).strided();
+    table.add("swish", FLOATS, swish).strided();
+    table.add("gelu", FLOATS, gelu).strided();
+    table.add("softplus", FLOATS, softplus).strided();
+    table.add("mish", FLOATS, mish).strided();
+    table.add("hardtanh", FLOATS, hardtanh).strided();
+    table.add("hard_shrink", FLOATS, hard_shrink).strided();
+    table.add("softshrink", FLOATS, softshrink).strided();
+    table.add("thresholded_relu", FLOATS, thresholded_relu).strided();
+    table.add("leaky_relu", FLOATS, leaky_relu).strided();
+    table.add("elu", FLOATS, elu).strided();
+    table.add("celu", FLOATS, celu).strided();
+    table.add("selu", FLOATS, selu).strided();
+    table.add("stanh", FLOATS, stanh).strided();
+    table.add("clip", NUMBERS, clip).strided();
+    table.add("pow", Elementwise::Unary(Unary::PowScalar).row().dtypes, pow).strided();
+    table.add("add_raw", NUMBERS, add_raw).strided();
+    table.add("subtract_raw", NUMBERS, subtract_raw).strided();
+    table.add("multiply_raw", NUMBERS, multiply_raw).strided();
+    table.add("divide_raw", NUMBERS, divide_raw).strided();
+}
+
+/// Computes an activation function with these numbers.
+fn activate(context: &Context, activation: Activation, x: &Tensor, numbers: &[f32], out: &Output) -> Result<()> {
+    let numbers: Vec<Number> = numbers.iter().map(|&number| Number::Float(number.into())).collect();
+    compute(context, Elementwise::Activation(activation), &[&x.view()?], &numbers, out)
+}
+
+fn hardswish(context: &Context, x: Tensor, out: Output) -> Result<()> {
+    activate(context, Activation::HardSwish, &x, &[6.0, 6.0, 3.0], &out)
+}
+
+fn hardsigmoid(context: &Context, x: Tensor, slope: f32, offset: f32, out: Output) -> Result<()> {
+    activate(context, Activation::HardSigmoid, &x, &[slope, offset], &out)
+}
+
+fn relu6(context: &Context, x: Tensor, out: Output) -> Result<()> {
+    activate(context, Activation::Relu6, &x, &[], &out)
+}
+
+fn swish(context: &Context, x: Tensor, out: Output) -> Result<()> {
+    activate(context, Activation::Silu, &x, &[], &out)
+}
+
+fn gelu(context: &Context, x: Tensor, approximate: bool, out: Output) -> Result<()> {
+    let activation = if approximate { Activation::GeluTanh } else { Activation::Gelu };
+    activate(context, activation, &x, &[], &out)
+}
+
+fn softplus(context: &Context, x: Tensor, beta: f64, threshold: f64, out: Output) -> Result<()> {
+    activate(context, Activation::Softplus, &x, &[beta as f32, threshold as f32], &out)
+}
+
+fn mish(context: &Context, x: Tensor, threshold: f32, out: Output) -> Result<()> {
+    activate(context, Activation::Mish, &x, &[threshold], &out)
+}
+
+fn hardtanh(context: &Context, x: Tensor, low: f32, high: f32, out: Output) -> Result<()> {
+    activate(context, Activation::HardTanh, &x, &[low, high], &out)
+}
+
+fn hard_shrink(context: &Context, x: Tensor, threshold: f32, out: Output) -> Result<()> {
+    activate(context, Activation::HardShrink, &x, &[threshold], &out)
+}
+
+fn softshrink(context: &Context, x: Tensor, lambda: f32, out: Output) -> Result<()> {
+    activate(context, Activation::SoftShrink, &x, &[lambda], &out)
+}
+
+fn thresholded_relu(context: &Context, x: Tensor, threshold: f32, value: f32, out: Output) -> Result<()> {
+    activate(context, Activation::ThresholdedRelu, &x, &[threshold, value], &out)
+}
+
+fn leaky_relu(context: &Context, x: Tensor, slope: f64, out: Output) -> Result<()> {
+    activate(context, Activation::LeakyRelu, &x, &[slope as f32], &out)
+}
+
+fn elu(context: &Context, x: Tensor, alpha: f32, out: Output) -> Result<()> {
+    activate(context, Activation::Elu, &x, &[alpha], &out)
+}
+
+fn celu(context: &Context, x: Tensor, alpha: f32, out: Output) -> Result<()> {
+    activate(context, Activation::Celu, &x, &[alpha], &out)
+}
+
+fn selu(context: &Context, x: Tensor, scale: f32, alpha: f32, out: Output) -> Result<()> {
+    activate(context, Activation::Selu, &x, &[scale, alpha], &out)
+}
+
+fn stanh(context: &Context, x: Tensor, scale_a: f32, scale_b: f32, out: Output) -> Result<()> {
+    activate(context, Activation::Stanh, &x, &[scale_a, scale_b], &out)
+}
+
+fn clip(context: &Context, x: Tensor, min: Scalar, max: Scalar, out: Output) -> Result<()> {
+    let x = x.view()?;
+    let numbers = [number(&min, x.dtype), number(&max, x.dtype)];
+    compute(context, Elementwise::Unary(Unary::Clip), &[&x], &numbers, &out)
+}
+
+fn pow(context: &Context, x: Tensor, factor: Scalar, out: Output) -> Result<()> {
+    let x = x.view()?;
+    let factor = number(&factor, x.dtype);
+    compute(context, Elementwise::Unary(Unary::PowScalar), &[&x], &[factor], &out)
+}
+
+/// `y` with its first dimension at `axis` of a tensor of `rank` dimensions: dimensions of size 1 follow it.
+fn aligned(y: View, rank: usize, axis: i32) -> Result<View> {
+    let after = usize::try_from(axis).ok().and_then(|axis| rank.checked_sub(axis + y.rank())).unwrap_or(0);
+    let dims: Vec<usize> = y.shape.iter().copied().chain(std::iter::repeat_n(1, after)).collect();
+    let strides: Vec<isize> = y.strides.iter().copied().chain(std::iter::repeat_n(1, after)).collect();
+    Ok(View::strided(y.address, y.dtype, &dims, &strides)?)
+}
+
+macro_rules! raw {
+    ($($function:ident $member:ident)+) => { $(
+        fn $function(context: &Context, x: Tensor, y: Tensor, axis: i32, out: Output) -> Result<()> {
+            let x = x.view()?;
+            let y = aligned(y.view()?, x.rank(), axis)?;
+            compute(context, Elementwise::Binary(Binary::$member), &[&x, &y], &[], &out)
+        }
+    )+ };
+}
+raw! { add_raw Add subtract_raw Subtract multiply_raw Multiply divide_raw Divide }
