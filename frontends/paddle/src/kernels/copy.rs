@@ -1,8 +1,8 @@
-//! Kernels that copy elements of every type: contiguous, strided_copy, assign.
+//! Kernels that copy elements of every type: contiguous, strided_copy, assign, squeeze.
 
 use crate::error::{Error, Result};
 use crate::table::Table;
-use crate::{Context, Output, Tensor};
+use crate::{Context, IntArray, Output, Tensor};
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::{Operator, View};
 
@@ -13,12 +13,22 @@ pub fn register(table: &mut Table) {
     table.add_every("strided_copy", strided_copy);
     table.add_every("assign", contiguous).strided();
     table.add_every("assign_raw", assign_raw).strided();
+    // Other shapes of the same elements that Paddle has no view for in inference programs.
+    table.add_every("squeeze_with_xshape", reshaped);
+    table.add_every("unsqueeze_with_xshape", reshaped);
 }
 
 fn contiguous(context: &Context, x: Tensor, out: Output) -> Result<()> {
     let from = x.bytes_view()?;
     let to = context.allocate_bytes(&out, x.data_type())?;
     copy(context, from, to)
+}
+
+fn reshaped(context: &Context, x: Tensor, _axes: IntArray, out: Output, _xshape: Option<Output>) -> Result<()> {
+    let from = x.bytes_view()?;
+    let to = context.allocate_bytes(&out, x.data_type())?;
+    let flat = |view: &View| View::dense(view.address, view.dtype, &[view.len()]);
+    copy(context, flat(&from)?, flat(&to)?)
 }
 
 fn assign_raw(context: &Context, x: Option<Tensor>, out: Output) -> Result<()> {
