@@ -50,7 +50,7 @@ impl Tensor {
     }
 
     /// Its dimensions.
-    #[inline]
+    #[inline(always)]
     pub fn shape(&self) -> Shape {
         let mut shape = Shape::new();
         match tensor_layout::layout() {
@@ -68,7 +68,7 @@ impl Tensor {
     }
 
     /// Its strides, in elements.
-    #[inline]
+    #[inline(always)]
     pub fn strides(&self) -> Strides {
         let mut strides = Strides::new();
         match tensor_layout::layout() {
@@ -89,7 +89,7 @@ impl Tensor {
     }
 
     /// Address, type, shape and strides: what operators take.
-    #[inline]
+    #[inline(always)]
     pub fn view(&self) -> Result<View> {
         self.view_of(self.dtype()?)
     }
@@ -106,7 +106,7 @@ impl Tensor {
     }
 
     /// Its dimensions, or an error where one is negative: what Paddle calls unknown, or computed wrongly.
-    #[inline]
+    #[inline(always)]
     fn checked_shape(&self) -> Result<Shape> {
         let shape = self.shape();
         // A negative size was read as zero, so that only empty shapes need a second look.
@@ -124,7 +124,7 @@ impl Tensor {
         Err(Error::Attribute { attribute: "shape", got: format!("{sizes:?}"), expected: "no negative size".to_owned() })
     }
 
-    #[inline]
+    #[inline(always)]
     fn view_of(&self, dtype: DType) -> Result<View> {
         let shape = self.checked_shape()?;
         if shape.contains(&0) {
@@ -141,7 +141,7 @@ impl Tensor {
         Ok(View { address, dtype, shape, strides })
     }
 
-    #[inline]
+    #[inline(always)]
     fn field<T>(&self, offset: usize) -> *const T {
         // SAFETY: offsets come from the probed layout and lie within a tensor.
         unsafe { self.raw().cast::<u8>().add(offset).cast() }
@@ -151,12 +151,30 @@ impl Tensor {
     ///
     /// # Safety
     /// `offset` is one of the probed layout.
-    #[inline]
+    #[inline(always)]
     unsafe fn numbers(&self, offset: usize) -> &[i64] {
         // SAFETY: the caller's promise: nine numbers and a rank, which is -1 while nothing is set.
         unsafe {
             let rank = self.field::<i32>(offset + RANK_OFFSET).read();
             std::slice::from_raw_parts(self.field(offset), rank.clamp(0, tensor_layout::MAX_RANK as i32) as usize)
+        }
+    }
+}
+
+impl Tensor {
+    /// Writes the `DDim` at `offset`: numbers and rank.
+    ///
+    /// # Safety
+    /// `offset` is one of the probed layout, there are at most nine numbers, and nobody else uses the tensor now.
+    #[inline]
+    unsafe fn write_numbers(&self, offset: usize, numbers: &[isize]) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let place = self.field::<i64>(offset).cast_mut();
+            for (index, &number) in numbers.iter().enumerate() {
+                place.add(index).write(number as i64);
+            }
+            self.field::<i32>(offset + RANK_OFFSET).cast_mut().write(numbers.len() as i32);
         }
     }
 }
@@ -228,6 +246,12 @@ impl Output {
 
     /// Sets the strides, in elements: for results that share memory with an input.
     pub fn set_strides(&self, strides: &[isize]) {
+        if let Some(layout) = tensor_layout::layout()
+            && strides.len() <= tensor_layout::MAX_RANK
+        {
+            // SAFETY: the layout was probed, and a `DDim` there has room for this many numbers; the tensor is this kernel's output.
+            return unsafe { self.0.write_numbers(layout.strides, strides) };
+        }
         let strides: arrayvec::ArrayVec<i64, MAX_RANK> = strides.iter().map(|&stride| stride as i64).collect();
         // SAFETY: as in `set_dims`.
         unsafe { (symbols().tensor_set_strides)(self.0.raw(), strides.len() as i64, strides.as_ptr(), &mut 0) };
@@ -240,7 +264,7 @@ impl Output {
     }
 
     /// Sets the strides of a dense tensor of this shape, which the tensor has, and returns them.
-    #[inline]
+    #[inline(always)]
     fn make_dense_as(&self, shape: &Shape) -> Strides {
         let dense = dense_strides(shape);
         if self.0.strides() != dense {
@@ -249,7 +273,6 @@ impl Output {
         dense
     }
 
-    #[cold]
     fn set_dense(&self, shape: &Shape, dense: &Strides) {
         if !shape.contains(&0) {
             return self.set_strides(dense);
@@ -279,7 +302,7 @@ impl Output {
     ///
     /// # Safety
     /// `context` is the live device context of the running kernel.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn allocate(
         &self,
         context: *const PdDeviceContext,

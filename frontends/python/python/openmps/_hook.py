@@ -29,11 +29,27 @@ class _PaddleFinder:
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not cls]
 
 
+class _quiet:
+    """Paddle logs seven lines about each plug-in that it loads. Unless somebody has asked for logs, only warnings are printed."""
+
+    def __enter__(self):
+        import os
+
+        self.environment = os.environ if not any(name.startswith("GLOG_") for name in os.environ) else None
+        if self.environment is not None:
+            self.environment["GLOG_minloglevel"] = "1"
+
+    def __exit__(self, *_):
+        if self.environment is not None:
+            self.environment.pop("GLOG_minloglevel", None)
+
+
 def _install_behind(loader):
     execute = loader.exec_module
 
     def exec_module(module):
-        execute(module)
+        with _quiet():
+            execute(module)
         try:
             from openmps.paddle import install
 
