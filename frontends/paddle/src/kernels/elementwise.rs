@@ -162,6 +162,8 @@ pub fn register(table: &mut Table) {
     binary::register(table);
     ternary::register(table);
     table.add("scale", Elementwise::Unary(Unary::Scale).row().dtypes, scale).strided();
+    table.add("div_scale", openmps_tile::dtype::FLOATS, div_scale).strided();
+    table.add("masked_fill", openmps_tile::dtype::ALL, masked_fill).strided();
     table.add("cast", openmps_tile::dtype::ALL, cast).strided().output_as_inferred(0);
 }
 
@@ -179,6 +181,16 @@ fn scale(context: &Context, x: Tensor, scale: Scalar, bias: Scalar, bias_after_s
         (false, bias, scale) => Number::Float(float(bias) * float(scale)),
     };
     compute(context, Elementwise::Unary(Unary::Scale), &[&x], &[scale, bias], &out)
+}
+
+fn div_scale(context: &Context, x: Tensor, divisor: Scalar, out: Output) -> Result<()> {
+    let factors = [Number::Float(1.0 / divisor.f64()), Number::Float(0.0)];
+    compute(context, Elementwise::Unary(Unary::Scale), &[&x.view()?], &factors, &out)
+}
+
+fn masked_fill(context: &Context, x: Tensor, mask: Tensor, value: Tensor, out: Output) -> Result<()> {
+    let operands = [&mask.view()?, &value.view()?, &x.view()?];
+    compute(context, Elementwise::Binary(Binary::Where), &operands, &[], &out)
 }
 
 fn float(number: Number) -> f64 {

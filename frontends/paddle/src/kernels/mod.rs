@@ -51,6 +51,7 @@ mod convolution;
 mod copy;
 mod creation;
 mod elementwise;
+mod gradient;
 mod images;
 mod indexing;
 mod interpolation;
@@ -87,6 +88,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     movement::register,
     indexing::register,
     elementwise::register,
+    gradient::register,
     activation::register,
     convolution::register,
     pooling::register,
