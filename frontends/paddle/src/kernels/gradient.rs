@@ -89,7 +89,8 @@ fn add_grad(
     dy: Option<Output>,
 ) -> Result<()> {
     let upstream = upstream.view()?;
-    for output in [dx, dy].into_iter().flatten() {
+    // Paddle may give dx the memory of the upstream gradient: it is written last.
+    for output in [dy, dx].into_iter().flatten() {
         into_repeated(context, &output, COPY, &[&upstream])?;
     }
     Ok(())
@@ -105,11 +106,11 @@ fn subtract_grad(
     dy: Option<Output>,
 ) -> Result<()> {
     let upstream = upstream.view()?;
-    if let Some(dx) = dx {
-        into_repeated(context, &dx, COPY, &[&upstream])?;
-    }
     if let Some(dy) = dy {
         into_repeated(context, &dy, Elementwise::Unary(Unary::Negate), &[&upstream])?;
+    }
+    if let Some(dx) = dx {
+        into_repeated(context, &dx, COPY, &[&upstream])?;
     }
     Ok(())
 }
