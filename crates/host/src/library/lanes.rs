@@ -298,14 +298,18 @@ mod neon {
     pub(crate) struct Neon(float32x4_t, float32x4_t);
 
     macro_rules! both {
-        ($($method:ident($($other:ident),*) = $intrinsic:ident($($arg:ident),*);)*) => {$(
+        // `self` is handed in: one written here would be another than the arguments'.
+        ($me:ident; $($method:ident($($other:ident),*) = $intrinsic:ident($($arg:ident),*);)*) => {
+            $(both! { @one $me $method($($other),*) = $intrinsic($($arg),*) })*
+        };
+        (@one $me:ident $method:ident($($other:ident),*) = $intrinsic:ident($($arg:ident),*)) => {
             #[inline(always)]
-            unsafe fn $method(self, $($other: Self),*) -> Self {
+            unsafe fn $method($me, $($other: Self),*) -> Self {
                 let low = |v: Neon| v.0;
                 let high = |v: Neon| v.1;
                 unsafe { Neon($intrinsic($(low($arg)),*), $intrinsic($(high($arg)),*)) }
             }
-        )*};
+        };
     }
 
     // SAFETY of all methods: NEON belongs to the target's baseline; the caller vouches for N numbers at each address.
@@ -327,7 +331,7 @@ mod neon {
                 vst1q_f32(to.add(4), self.1);
             }
         }
-        both! {
+        both! { self;
             add(other) = vaddq_f32(self, other);
             sub(other) = vsubq_f32(self, other);
             mul(other) = vmulq_f32(self, other);

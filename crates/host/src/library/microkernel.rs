@@ -5,7 +5,9 @@
 
 use super::epilogue::Epilogue;
 use super::lanes::{Lanes, at_level};
-use crate::level::{Level, level};
+#[cfg(target_arch = "x86_64")]
+use crate::level::Level;
+use crate::level::level;
 
 /// Rows of a panel: 6 rows of 2 vectors are 12 sums, which hides the latency of fused multiply-add on two pipes and leaves
 /// registers for the operands.
