@@ -45,6 +45,18 @@ impl Array {
     }
 }
 
+/// The sum of the terms, compensated (Neumaier): a float64 kernel is not to be measured against the rounding of its reference.
+pub fn sum(terms: impl IntoIterator<Item = f64>) -> f64 {
+    let (mut total, mut lost) = (0.0f64, 0.0f64);
+    for term in terms {
+        let next = total + term;
+        lost += if total.abs() >= term.abs() { (total - next) + term } else { (term - next) + total };
+        total = next;
+    }
+    // The compensation of an infinite sum is NaN.
+    if total.is_finite() { total + lost } else { total }
+}
+
 /// Calls `visit` with every index of the shape, in row-major order.
 pub fn for_each_index(dims: &[usize], mut visit: impl FnMut(&[usize])) {
     if dims.contains(&0) {

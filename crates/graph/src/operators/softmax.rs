@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::layout::axis_of;
 use crate::operator::{Meta, Operator};
 use crate::program::{self, Key};
-use crate::reference::Array;
+use crate::reference::{Array, sum};
 use crate::rows::{LONGEST, RowBlock, Rows};
 use crate::view::View;
 use openmps_runtime::Queue;
@@ -92,7 +92,7 @@ impl Operator for Softmax {
         for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
             let place = |k: usize| (o * length + k) * inner + i;
             let largest = (0..length).map(|k| x.data[place(k)]).fold(f64::NEG_INFINITY, f64::max);
-            let sum: f64 = (0..length).map(|k| (x.data[place(k)] - largest).exp()).sum();
+            let sum = sum((0..length).map(|k| (x.data[place(k)] - largest).exp()));
             for k in 0..length {
                 let shifted = x.data[place(k)] - largest;
                 data[place(k)] = if self.logarithm { shifted - sum.ln() } else { shifted.exp() / sum };
