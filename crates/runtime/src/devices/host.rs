@@ -1,4 +1,4 @@
-//! The CPU as a device: every command is executed at submission, on the calling thread and rayon's pool.
+//! The CPU as a device: every command is executed at submission, on the calling thread and its helpers.
 
 use super::{Command, Driver, machine};
 use crate::error::{Error, Result};

@@ -1,16 +1,21 @@
 //! Splitting work over threads: the calling thread takes part, and small work stays on it.
 
+mod pool;
+
+use pool::Pool;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Work below this many nanoseconds is not worth waking another thread for.
-pub const WORTH_WAKING_NS: usize = 20_000;
+static POOL: Pool = Pool::new();
 
-/// Threads that one kernel may use: `OPENMPS_NUM_THREADS`, or rayon's choice (the CPU's cores).
+/// Work below this many nanoseconds is not worth waking another thread for.
+pub const WORTH_WAKING_NS: usize = 6_000;
+
+/// Threads that one kernel may use: `OPENMPS_NUM_THREADS`, or the CPU's cores.
 pub fn count() -> usize {
     static COUNT: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     *COUNT.get_or_init(|| {
         let asked = std::env::var("OPENMPS_NUM_THREADS").ok().and_then(|text| text.parse().ok());
-        asked.filter(|&n| n > 0).unwrap_or_else(rayon::current_num_threads)
+        asked.filter(|&n| n > 0).unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
     })
 }
 
@@ -37,10 +42,5 @@ pub fn parallel_for(items: usize, ns_per_item: usize, work: impl Fn(usize, usize
         }
         work(begin, (begin + piece).min(items));
     };
-    rayon::in_place_scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(|_| take());
-        }
-        take();
-    });
+    POOL.run(threads - 1, count() - 1, &take);
 }
