@@ -10,7 +10,7 @@ use openmps_tile::{Builder, Compare, DType, Scalar, Type, Value};
 pub const LONGEST: usize = 8192;
 
 /// Elements of a tile of several short rows.
-const TILE: usize = 4096;
+const TILE: usize = 2048;
 
 /// Rows in device memory: row `i` starts at `address + i * row_stride`, its elements are `stride` apart.
 #[derive(Debug)]
