@@ -395,7 +395,8 @@ impl Machine<'_> {
         let size = address.size as isize;
         let by_row = self.stride(address.row_stride) * size;
         let by_column = self.stride(address.column_stride) * size;
-        if direct && (by_column == size || by_column == 0 || columns <= 1) {
+        let whole = other.is_none() || (rows, columns) == full;
+        if direct && whole && (by_column == size || by_column == 0 || columns <= 1) {
             let repeats = by_column == 0 && full.1 > 1;
             self.places[register] = Place { address: source, pitch: by_row, repeats };
             return;

@@ -114,9 +114,8 @@ impl Lowering<'_> {
                 let (extents, address) = (*extents, self.address(base, offset, size));
                 let register = self.register(full.rows.full * full.columns.full * size);
                 let other = if extents == full { None } else { other };
-                let direct = other.is_none();
                 let tile = (full.rows.full, full.columns.full);
-                let step = Step::LoadTile { register, address, extents, full: tile, other, direct };
+                let step = Step::LoadTile { register, address, extents, full: tile, other, direct: true };
                 self.emit_tile(step, &full, 0.15);
                 let extents = if other.is_some() { full } else { extents };
                 return Ok(Planned::Data { operand: plain(register), extents });

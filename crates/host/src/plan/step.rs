@@ -132,7 +132,7 @@ pub(super) enum Step {
         size: usize,
     },
 
-    /// A tile from device memory. `direct`: the memory may stand for the register.
+    /// A tile from device memory. `direct`: the memory may stand for the register, unless `other` has to fill a part of it.
     LoadTile {
         register: Register,
         address: Address,
