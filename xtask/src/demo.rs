@@ -17,16 +17,14 @@ pub fn run_example(name: &str, arguments: &[String]) -> Result<()> {
     run(python::venv_python().arg(program).args(arguments))
 }
 
-/// Runs the benches in Rust, then those in Python; with a filter, what has it in its name.
+/// Runs the benches in Rust, then `benches/compare.py`; with a filter, what has it in its name.
 pub fn bench(filter: Option<&str>) -> Result<()> {
     say("Benches in Rust");
     run(cargo().args(["bench", "--workspace", "--exclude", "openmps-python", "--benches"]).args(filter))?;
     setup::run()?;
-    for name in names("benches").iter().filter(|name| filter.is_none_or(|filter| name.contains(filter))) {
-        say(&format!("benches/{name}.py"));
-        run(python::venv_python().arg(root().join("benches").join(format!("{name}.py"))))?;
-    }
-    Ok(())
+    say("benches/compare.py");
+    let compare = root().join("benches").join("compare.py");
+    run(python::venv_python().arg(compare).args(filter.iter().flat_map(|filter| ["--only", *filter])))
 }
 
 /// The Python programs of a folder, without their endings, in order.

@@ -43,7 +43,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Measure: the benches in Rust, then the comparisons of benches/*.py
+    /// Measure: the benches in Rust, then benches/compare.py: openmps beside other libraries
     Bench {
         /// Only what has this in its name
         filter: Option<String>,

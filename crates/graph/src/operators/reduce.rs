@@ -234,8 +234,7 @@ impl Reduce {
             Some(parts) if rows.count < 8 && rows.length >= WORTH_CUTTING => {
                 self.reduce_in_parts(queue, rows, pass, out, parts)
             }
-            _ if rows.length > crate::rows::LONGEST => self.submit(queue, rows, pass, out, Walk::Long),
-            _ => self.submit(queue, rows, pass, out, Walk::Short(rows.length)),
+            _ => self.submit(queue, rows, pass, out, Walk::along(rows.length)),
         }
     }
 
@@ -254,7 +253,13 @@ impl Reduce {
         for row in 0..rows.count {
             let start = rows.row_stride * row as isize * pass.input.size() as isize;
             let cut = rows.part(rows.address.wrapping_add_signed(start), parts, length);
-            first.submit(queue, &cut, to_partial, partial.address() + row * parts * pass.compute.size(), Walk::Long)?;
+            first.submit(
+                queue,
+                &cut,
+                to_partial,
+                partial.address() + row * parts * pass.compute.size(),
+                Walk::along(length),
+            )?;
         }
         let joined = Rows::dense(partial.address(), rows.count, parts);
         let last = Pass { input: pass.compute, ..pass };
@@ -392,6 +397,12 @@ fn loaded(reduction: Reduction, pass: Pass) -> DType {
 
 fn accumulator(reduction: Reduction, pass: Pass) -> Scalar {
     if reduction.is_truth() { Scalar::I1 } else { pass.compute.into() }
+}
+
+impl Walk {
+    fn along(length: usize) -> Walk {
+        if length > crate::rows::LONGEST { Walk::Long } else { Walk::Short(length) }
+    }
 }
 
 /// What is combined, of a loaded element.

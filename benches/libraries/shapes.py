@@ -1,0 +1,27 @@
+"""The shapes that every library is given, so that all of them do the same work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+IMAGE = Path(__file__).resolve().parents[2] / "examples" / "images" / "bookshop.png"
+
+MATMUL = (512, 1024, 2048)
+ROWS = (4096, 1024)
+ELEMENTS = {"64K": 64 << 10, "16M": 16 << 20}
+TINY = 4
+# name: (input, weight, stride, groups); the padding keeps the picture's size.
+CONVOLUTIONS = {
+    "conv 3x3, 64 channels, 56x56": ((1, 64, 56, 56), (64, 64, 3, 3), 1, 1),
+    "conv 3x3, 128 to 256 channels, 28x28, stride 2": ((1, 128, 28, 28), (256, 128, 3, 3), 2, 1),
+    "conv 3x3, 96 to 24 channels, 184x184": ((1, 96, 184, 184), (24, 96, 3, 3), 1, 1),
+    "depthwise 3x3, 96 channels, 56x56": ((1, 96, 56, 56), (96, 1, 3, 3), 1, 96),
+    "depthwise 5x5, 192 channels, 24x160": ((1, 192, 24, 160), (192, 1, 5, 5), 1, 192),
+    "depthwise 3x3, 64 channels, 112x112, stride 2": ((1, 64, 112, 112), (64, 1, 3, 3), 2, 64),
+}
+MODELS = {
+    "det 1x3x736x736": ("ch_PP-OCRv4_det_infer", (1, 3, 736, 736)),
+    "rec 6x3x48x320": ("ch_PP-OCRv4_rec_infer", (6, 3, 48, 320)),
+    "cls 6x3x48x192": ("ch_ppocr_mobile_v2_cls_infer", (6, 3, 48, 192)),
+}
+PIPELINE = f"PP-OCRv4, {IMAGE.name}"

@@ -1,0 +1,56 @@
+"""One library's works, measured in a process of its own on request: so no thread pool disturbs another library's.
+
+Reads lines of JSON (``{"work": NAME, "seconds": S}``) and answers each with the durations of single runs in microseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from importlib import import_module
+
+Work = Callable[[], object]
+
+
+def durations(work: Work, synchronize: Work, seconds: float) -> list[float]:
+    """Microseconds of one run each, over `seconds` and at least five samples; short works are timed in groups."""
+    for _ in range(3):
+        work()
+    synchronize()
+    start = time.perf_counter()
+    work()
+    synchronize()
+    group = max(1, int(200e-6 / max(time.perf_counter() - start, 1e-9)))
+    samples: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(samples) < 5 or time.perf_counter() < end:
+        start = time.perf_counter()
+        for _ in range(group):
+            work()
+        synchronize()
+        samples.append((time.perf_counter() - start) / group * 1e6)
+    return samples
+
+
+def serve(library: str) -> None:
+    """Answers requests until the input ends."""
+    module = import_module(f"libraries.{library}")
+    answers = sys.stdout
+    sys.stdout = sys.stderr  # what libraries print must not be taken for an answer
+    works = module.works()
+    print(json.dumps({"works": list(works), "version": module.version()}), file=answers, flush=True)
+    made: dict[str, Work] = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        name = request["work"]
+        if name not in made:
+            made.clear()  # the last work's tensors must not crowd this one's
+            made[name] = works[name]()
+        samples = durations(made[name], getattr(module, "synchronize", lambda: None), request["seconds"])
+        print(json.dumps(samples), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
