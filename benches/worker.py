@@ -12,17 +12,22 @@ from collections.abc import Callable
 from importlib import import_module
 
 Work = Callable[[], object]
+# Threads of OpenMP spin for 0.2 seconds after their last work: so long the library before this one takes a core.
+QUIET = 0.25
 
 
 def durations(work: Work, synchronize: Work, seconds: float) -> list[float]:
-    """Microseconds of one run each, over `seconds` and at least five samples; short works are timed in groups."""
-    for _ in range(3):
-        work()
-    synchronize()
-    start = time.perf_counter()
-    work()
-    synchronize()
-    group = max(1, int(200e-6 / max(time.perf_counter() - start, 1e-9)))
+    """Microseconds of one run each, over `seconds` and at least five samples; short works are timed in groups of a millisecond."""
+    time.sleep(QUIET)
+    group = 1
+    while True:
+        start = time.perf_counter()
+        for _ in range(group):
+            work()
+        synchronize()
+        if time.perf_counter() - start > 1e-3 or group > 10_000:
+            break
+        group *= 2
     samples: list[float] = []
     end = time.perf_counter() + seconds
     while len(samples) < 5 or time.perf_counter() < end:
