@@ -14,7 +14,7 @@ use std::os::raw::c_void;
 /// The entry point of static programs.
 pub type ContextEntry = unsafe extern "C-unwind" fn(*mut PdKernelContext);
 
-/// A function that can be a kernel; implemented for functions of up to 24 parameters that are [`Argument`]s.
+/// A function that can be a kernel; implemented for functions of up to 30 parameters that are [`Argument`]s.
 pub trait Handler<Arguments>: Copy + 'static {
     /// What its parameters are registered as.
     const KINDS: &'static [Kind];
@@ -118,4 +118,4 @@ macro_rules! handlers {
     ($first:ident $($rest:ident)*) => { handler!($first $($rest)*); handlers!($($rest)*); };
 }
 
-handlers!(A B C D E F G H I J K L M N O P Q R S T U V W X);
+handlers!(A B C D E F G H I J K L M N O P Q R S T U V W X Y Z AA AB AC AD);

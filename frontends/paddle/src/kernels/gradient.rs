@@ -1,79 +1,32 @@
-//! Gradients of elementwise kernels; those of two tensors sum over what broadcasting repeated.
+//! Gradients of elementwise kernels of two tensors: they sum over what broadcasting repeated.
 
-use super::elementwise::compute;
+use super::compose::Compose;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
-use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient, Unary, broadcast, run};
-use openmps_graph::operators::repeat_gradient::RepeatGradient;
-use openmps_graph::{Operator, View};
-use openmps_runtime::Buffer;
+use openmps_graph::View;
+use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient, Unary};
 use openmps_tile::dtype::FLOATS;
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
-    one::register(table);
-    table.add("silu_grad", FLOATS, silu_grad).strided();
     table.add("add_grad", FLOATS, add_grad).strided();
     table.add("subtract_grad", FLOATS, subtract_grad).strided();
     table.add("multiply_grad", FLOATS, multiply_grad).strided();
     table.add("divide_grad", FLOATS, divide_grad).strided();
+    table.add("maximum_grad", FLOATS, maximum_grad).strided();
+    table.add("minimum_grad", FLOATS, minimum_grad).strided();
+    table.add("fmax_grad", FLOATS, fmax_grad).strided();
+    table.add("fmin_grad", FLOATS, fmin_grad).strided();
+    table.add("elementwise_pow_grad", FLOATS, elementwise_pow_grad).strided();
+    table.add("where_grad", FLOATS, where_grad).strided();
+    table.add("masked_fill_grad", FLOATS, masked_fill_grad).strided();
 }
 
-/// Gradients from one tensor (the input or the output, as the row says) and the output's gradient.
-mod one {
-    use super::*;
-
-    macro_rules! kernels {
-        ($($function:ident $member:ident)+) => {
-            $(fn $function(context: &Context, x: Tensor, upstream: Tensor, dx: Output) -> Result<()> {
-                let gradient = Elementwise::Gradient(Gradient::$member);
-                compute(context, gradient, &[&x.view()?, &upstream.view()?], &[], &dx)
-            })+
-
-            pub(super) fn register(table: &mut Table) {
-                $(table.add(stringify!($function), FLOATS, $function).strided();)+
-            }
-        };
-    }
-    kernels! {
-        relu_grad Relu
-        relu6_grad Relu6
-        sigmoid_grad Sigmoid
-        tanh_grad Tanh
-        exp_grad Exp
-        log_grad Log
-        sqrt_grad Sqrt
-        rsqrt_grad Rsqrt
-        square_grad Square
-        reciprocal_grad Reciprocal
-        abs_grad Abs
-        sin_grad Sin
-        cos_grad Cos
-        erf_grad Erf
-    }
-}
-
-fn silu_grad(context: &Context, x: Tensor, _out: Tensor, upstream: Tensor, dx: Output) -> Result<()> {
-    compute(context, Elementwise::Gradient(Gradient::Silu), &[&x.view()?, &upstream.view()?], &[], &dx)
-}
-
-/// Computes into `output`, whose shape is the operands' or a smaller one that was repeated to it.
-fn into_repeated(context: &Context, output: &Output, operator: Elementwise, operands: &[&View]) -> Result<()> {
-    let queue = context.queue();
-    let dtype = operands[0].dtype;
-    let mut shape = openmps_graph::Shape::new();
-    for operand in operands {
-        shape = broadcast(operator.row().name, &shape, &operand.shape)?;
-    }
-    let to = context.allocate(output, dtype)?;
-    if to.shape == shape {
-        return Ok(run(operator, queue, operands, &[], &to)?);
-    }
-    let memory: Buffer = queue.allocate((shape.iter().product::<usize>() * dtype.size()).max(1))?;
-    let whole = View::dense(memory.address(), dtype, &shape)?;
-    run(operator, queue, operands, &[], &whole)?;
-    Ok(RepeatGradient { dims: to.shape.clone() }.run(queue, &[whole], &[to])?)
+/// The operator's result in `output`, whose shape is the operands' or a smaller one that was repeated to it.
+fn into(context: &Context, output: Option<Output>, operator: Elementwise, operands: &[&View]) -> Result<()> {
+    let Some(output) = output else { return Ok(()) };
+    Compose::new(context).store(&output, operands[operands.len() - 1].dtype, operator, operands, &[])
 }
 
 const MULTIPLY: Elementwise = Elementwise::Binary(Binary::Multiply);
@@ -90,10 +43,8 @@ fn add_grad(
 ) -> Result<()> {
     let upstream = upstream.view()?;
     // Paddle may give dx the memory of the upstream gradient: it is written last.
-    for output in [dy, dx].into_iter().flatten() {
-        into_repeated(context, &output, COPY, &[&upstream])?;
-    }
-    Ok(())
+    into(context, dy, COPY, &[&upstream])?;
+    into(context, dx, COPY, &[&upstream])
 }
 
 fn subtract_grad(
@@ -106,13 +57,8 @@ fn subtract_grad(
     dy: Option<Output>,
 ) -> Result<()> {
     let upstream = upstream.view()?;
-    if let Some(dy) = dy {
-        into_repeated(context, &dy, Elementwise::Unary(Unary::Negate), &[&upstream])?;
-    }
-    if let Some(dx) = dx {
-        into_repeated(context, &dx, COPY, &[&upstream])?;
-    }
-    Ok(())
+    into(context, dy, Elementwise::Unary(Unary::Negate), &[&upstream])?;
+    into(context, dx, COPY, &[&upstream])
 }
 
 fn multiply_grad(
@@ -125,13 +71,8 @@ fn multiply_grad(
     dy: Option<Output>,
 ) -> Result<()> {
     let (x, y, upstream) = (x.view()?, y.view()?, upstream.view()?);
-    if let Some(dx) = dx {
-        into_repeated(context, &dx, MULTIPLY, &[&upstream, &y])?;
-    }
-    if let Some(dy) = dy {
-        into_repeated(context, &dy, MULTIPLY, &[&upstream, &x])?;
-    }
-    Ok(())
+    into(context, dy, MULTIPLY, &[&upstream, &x])?;
+    into(context, dx, MULTIPLY, &[&upstream, &y])
 }
 
 fn divide_grad(
@@ -145,11 +86,70 @@ fn divide_grad(
     dy: Option<Output>,
 ) -> Result<()> {
     let (y, out, upstream) = (y.view()?, out.view()?, upstream.view()?);
-    if let Some(dx) = dx {
-        into_repeated(context, &dx, Elementwise::Binary(Binary::Divide), &[&upstream, &y])?;
-    }
-    if let Some(dy) = dy {
-        into_repeated(context, &dy, Elementwise::Gradient(Gradient::DivideY), &[&out, &y, &upstream])?;
-    }
-    Ok(())
+    into(context, dy, Elementwise::Gradient(Gradient::DivideY), &[&out, &y, &upstream])?;
+    into(context, dx, Elementwise::Binary(Binary::Divide), &[&upstream, &y])
+}
+
+/// Gradients of two tensors that are each one formula of x, y and the upstream gradient.
+macro_rules! pair {
+    ($($function:ident $dx:ident $dy:ident)+) => {
+        $(fn $function(
+            context: &Context,
+            x: Tensor,
+            y: Tensor,
+            upstream: Tensor,
+            dx: Option<Output>,
+            dy: Option<Output>,
+        ) -> Result<()> {
+            let (x, y, upstream) = (x.view()?, y.view()?, upstream.view()?);
+            into(context, dy, Elementwise::Gradient(Gradient::$dy), &[&x, &y, &upstream])?;
+            into(context, dx, Elementwise::Gradient(Gradient::$dx), &[&x, &y, &upstream])
+        })+
+    };
+}
+
+pair! {
+    maximum_grad WhereGreater WhereLessEqual
+    minimum_grad WhereLess WhereGreaterEqual
+    fmax_grad WhereGreaterEqual WhereLess
+    fmin_grad WhereLessEqual WhereGreater
+    elementwise_pow_grad PowerX PowerY
+}
+
+fn where_grad(
+    context: &Context,
+    condition: Tensor,
+    _x: Tensor,
+    _y: Tensor,
+    upstream: Tensor,
+    dx: Option<Output>,
+    dy: Option<Output>,
+) -> Result<()> {
+    chosen(context, &condition, &upstream, dx, dy)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn masked_fill_grad(
+    context: &Context,
+    _x: Tensor,
+    mask: Tensor,
+    _value: Tensor,
+    upstream: Tensor,
+    dx: Option<Output>,
+    dvalue: Option<Output>,
+) -> Result<()> {
+    chosen(context, &mask, &upstream, dvalue, dx)
+}
+
+/// The upstream gradient goes to the one or the other, as the condition says.
+fn chosen(
+    context: &Context,
+    condition: &Tensor,
+    upstream: &Tensor,
+    yes: Option<Output>,
+    no: Option<Output>,
+) -> Result<()> {
+    let (condition, upstream) = (condition.view()?, upstream.view()?);
+    into(context, yes, Elementwise::Gradient(Gradient::Chosen), &[&condition, &upstream])?;
+    into(context, no, Elementwise::Gradient(Gradient::NotChosen), &[&condition, &upstream])
 }

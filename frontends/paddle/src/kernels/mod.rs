@@ -46,7 +46,9 @@
 //! * Errors become Python exceptions, panics as well; the kernel's function name stands before a message that does not begin with it.
 
 mod activation;
+mod activation_gradient;
 mod advanced_indexing;
+mod compose;
 mod convolution;
 mod copy;
 mod creation;
@@ -55,12 +57,16 @@ mod gradient;
 mod images;
 mod indexing;
 mod interpolation;
+mod loss;
 mod matmul;
 mod movement;
 mod normalisation;
+mod normalisation_gradient;
+mod optimizer;
 mod pooling;
 mod random;
 mod reduction;
+mod reduction_gradient;
 mod sequences;
 mod slicing;
 mod sorting;
@@ -90,10 +96,15 @@ const FAMILIES: &[fn(&mut Table)] = &[
     elementwise::register,
     gradient::register,
     activation::register,
+    activation_gradient::register,
     convolution::register,
     pooling::register,
     interpolation::register,
     matmul::register,
     normalisation::register,
+    normalisation_gradient::register,
     reduction::register,
+    reduction_gradient::register,
+    loss::register,
+    optimizer::register,
 ];

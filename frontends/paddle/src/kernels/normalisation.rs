@@ -10,7 +10,7 @@ use openmps_tile::dtype::FLOATS;
 use openmps_tile::{DType, Number};
 
 /// The types whose batch statistics are float32.
-const SINGLE_STATISTICS: &[DType] = &[DType::F16, DType::BF16, DType::F32];
+pub(super) const SINGLE_STATISTICS: &[DType] = &[DType::F16, DType::BF16, DType::F32];
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
@@ -119,7 +119,7 @@ fn normalise(
 }
 
 /// The layout's name ends in C where channels are the last dimension.
-fn is_channels_last(layout: &str) -> bool {
+pub(super) fn is_channels_last(layout: &str) -> bool {
     layout.len() > 2 && layout.ends_with('C')
 }
 

@@ -2,8 +2,10 @@
 
 use super::expression::Expr;
 use super::row::*;
+use std::f64::consts::{LN_2, LN_10};
 
 const INVERSE_SQRT_2_PI: f64 = 0.398_942_280_401_432_7;
+const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
 const SQRT_HALF: f64 = std::f64::consts::FRAC_1_SQRT_2;
 
 fn sigmoid(x: Expr<'_>) -> Expr<'_> {
@@ -64,6 +66,68 @@ rows! {
             |x, s| zero_unless(x[0].gt(s[0]).and(x[0].lt(s[1])), x[1]), |x, s| unless_f64(x[0] > s[0] && x[0] < s[1], x[1]);
         DivideY "divide_grad_y", "-dy out / y, the divisor's gradient: out, y, dy.", THREE, [], FLOATS => Same, 8.0,
             |x, _| -(x[2] * x[0] / x[1]), |x, _| -x[2] * x[0] / x[1];
+        GeluTanh "gelu_tanh_grad", "The gradient of GELU approximated by tanh.", TWO, [], FLOATS => Same, 64.0,
+            |x, _| {
+                let t = (SQRT_2_OVER_PI * (x[0] + 0.044715 * x[0] * x[0] * x[0])).tanh();
+                let inner = SQRT_2_OVER_PI * (1.0 + 0.134145 * x[0] * x[0]);
+                x[1] * (0.5 * (1.0 + t) + 0.5 * x[0] * (1.0 - t * t) * inner)
+            },
+            |x, _| {
+                let t = (SQRT_2_OVER_PI * (x[0] + 0.044715 * x[0].powi(3))).tanh();
+                x[1] * (0.5 * (1.0 + t) + 0.5 * x[0] * (1.0 - t * t) * SQRT_2_OVER_PI * (1.0 + 0.134145 * x[0] * x[0]))
+            };
+        Log2 "log2_grad", "dy over x ln 2.", TWO, [], FLOATS => Same, 4.0, |x, _| x[1] / (x[0] * LN_2), |x, _| x[1] / (x[0] * LN_2);
+        Log10 "log10_grad", "dy over x ln 10.", TWO, [], FLOATS => Same, 4.0, |x, _| x[1] / (x[0] * LN_10), |x, _| x[1] / (x[0] * LN_10);
+        Log1p "log1p_grad", "dy over 1 + x.", TWO, [], FLOATS => Same, 4.0, |x, _| x[1] / (1.0 + x[0]), |x, _| x[1] / (1.0 + x[0]);
+        Expm1 "expm1_grad", "dy (y + 1).", TWO, [], FLOATS => Same, 4.0, |x, _| x[1] * (x[0] + 1.0), |x, _| x[1] * (x[0] + 1.0);
+        Tan "tan_grad", "dy over the cosine of x squared.", TWO, [], FLOATS => Same, 16.0,
+            |x, _| { let c = x[0].cos(); x[1] / (c * c) }, |x, _| x[1] / (x[0].cos() * x[0].cos());
+        Asin "asin_grad", "dy over sqrt(1 - x^2).", TWO, [], FLOATS => Same, 64.0, |x, _| x[1] / ((1.0 - x[0]) * (1.0 + x[0])).sqrt(), |x, _| x[1] / (1.0 - x[0] * x[0]).sqrt();
+        Acos "acos_grad", "-dy over sqrt(1 - x^2).", TWO, [], FLOATS => Same, 64.0, |x, _| -(x[1] / ((1.0 - x[0]) * (1.0 + x[0])).sqrt()), |x, _| -x[1] / (1.0 - x[0] * x[0]).sqrt();
+        Atan "atan_grad", "dy over 1 + x^2.", TWO, [], FLOATS => Same, 8.0, |x, _| x[1] / (1.0 + x[0] * x[0]), |x, _| x[1] / (1.0 + x[0] * x[0]);
+        Sinh "sinh_grad", "dy times the hyperbolic cosine of x.", TWO, [], FLOATS => Same, 16.0, |x, _| x[1] * x[0].cosh(), |x, _| x[1] * x[0].cosh();
+        Cosh "cosh_grad", "dy times the hyperbolic sine of x.", TWO, [], FLOATS => Same, 16.0, |x, _| x[1] * x[0].sinh(), |x, _| x[1] * x[0].sinh();
+        Softsign "softsign_grad", "dy over (1 + |x|)^2.", TWO, [], FLOATS => Same, 8.0,
+            |x, _| { let d = 1.0 + x[0].abs(); x[1] / (d * d) }, |x, _| x[1] / ((1.0 + x[0].abs()) * (1.0 + x[0].abs()));
+        LogSigmoid "logsigmoid_grad", "dy times the logistic function of -x.", TWO, [], FLOATS => Same, 16.0,
+            |x, _| x[1] * sigmoid(-x[0]), |x, _| x[1] * sigmoid_f64(-x[0]);
+        TanhShrink "tanh_shrink_grad", "dy tanh(x)^2.", TWO, [], FLOATS => Same, 32.0,
+            |x, _| { let t = x[0].tanh(); x[1] * t * t }, |x, _| x[1] * x[0].tanh() * x[0].tanh();
+        SoftShrink "softshrink_grad", "dy where x is outside of the threshold.", TWO, ["lambda" = 0.5], FLOATS => Same, 0.0,
+            |x, s| zero_unless(x[0].abs().gt(s[0]), x[1]), |x, s| unless_f64(x[0].abs() > s[0], x[1]);
+        HardTanh "hardtanh_grad", "dy where x is strictly within the bounds.", TWO, ["min" = -1.0, "max" = 1.0], FLOATS => Same, 0.0,
+            |x, s| zero_unless(x[0].gt(s[0]).and(x[0].lt(s[1])), x[1]), |x, s| unless_f64(x[0] > s[0] && x[0] < s[1], x[1]);
+        ThresholdedRelu "thresholded_relu_grad", "dy where x is above the threshold.", TWO, ["threshold" = 1.0], FLOATS => Same, 0.0,
+            |x, s| zero_unless(x[0].gt(s[0]), x[1]), |x, s| unless_f64(x[0] > s[0], x[1]);
+        Elu "elu_grad", "dy where x is positive, else dy alpha e^x.", TWO, ["alpha" = 0.75], FLOATS => Same, 8.0,
+            |x, s| x[0].gt(0.0).select(x[1], x[1] * s[0] * x[0].exp()), |x, s| if x[0] > 0.0 { x[1] } else { x[1] * s[0] * x[0].exp() };
+        Celu "celu_grad", "dy where x is positive, else dy e^(x / alpha).", TWO, ["alpha" = 0.75], FLOATS => Same, 16.0,
+            |x, s| x[0].gt(0.0).select(x[1], x[1] * (x[0] / s[0]).exp()), |x, s| if x[0] > 0.0 { x[1] } else { x[1] * (x[0] / s[0]).exp() };
+        Selu "selu_grad", "dy scale where y is positive, else dy (y + scale alpha).", TWO, ["scale" = 1.050_700_987_355_48, "alpha" = 1.673_263_242_354_377_2], FLOATS => Same, 8.0,
+            |x, s| x[0].gt(0.0).select(x[1] * s[0], x[1] * (x[0] + s[0] * s[1])), |x, s| if x[0] > 0.0 { x[1] * s[0] } else { x[1] * (x[0] + s[0] * s[1]) };
+        Stanh "stanh_grad", "dy a b (1 - tanh(a x)^2).", TWO, ["scale_a" = 0.67, "scale_b" = 1.7159], FLOATS => Same, 32.0,
+            |x, s| { let t = (x[0] * s[0]).tanh(); x[1] * s[0] * s[1] * (1.0 - t * t) },
+            |x, s| { let t = (x[0] * s[0]).tanh(); x[1] * s[0] * s[1] * (1.0 - t * t) };
+        Mish "mish_grad", "The gradient of x tanh(softplus(x)).", TWO, [], FLOATS => Same, 64.0,
+            |x, _| {
+                let t = (x[0].max(0.0) + (-x[0].abs()).exp().log1p()).tanh();
+                x[1] * (t + x[0] * (1.0 - t * t) * sigmoid(x[0]))
+            },
+            |x, _| {
+                let t = (x[0].max(0.0) + (-x[0].abs()).exp().ln_1p()).tanh();
+                x[1] * (t + x[0] * (1.0 - t * t) * sigmoid_f64(x[0]))
+            };
+        WhereGreater "where_greater_grad", "dy where x is above y: x, y, dy.", THREE, [], FLOATS => Same, 0.0, |x, _| zero_unless(x[0].gt(x[1]), x[2]), |x, _| unless_f64(x[0] > x[1], x[2]);
+        WhereLess "where_less_grad", "dy where x is below y: x, y, dy.", THREE, [], FLOATS => Same, 0.0, |x, _| zero_unless(x[0].lt(x[1]), x[2]), |x, _| unless_f64(x[0] < x[1], x[2]);
+        WhereGreaterEqual "where_greater_equal_grad", "dy where x is not below y: x, y, dy.", THREE, [], FLOATS => Same, 0.0, |x, _| zero_unless(x[0].ge(x[1]), x[2]), |x, _| unless_f64(x[0] >= x[1], x[2]);
+        WhereLessEqual "where_less_equal_grad", "dy where x is not above y: x, y, dy.", THREE, [], FLOATS => Same, 0.0, |x, _| zero_unless(x[0].le(x[1]), x[2]), |x, _| unless_f64(x[0] <= x[1], x[2]);
+        WhereEqual "where_equal_grad", "dy where x equals y: x, y, dy.", THREE, [], FLOATS => Same, 0.0, |x, _| zero_unless(x[0].eq(x[1]), x[2]), |x, _| unless_f64(x[0] == x[1], x[2]);
+        Chosen "where_grad_x", "dy where the condition holds: condition, dy.", MASKED, [], FLOATS => Same, 0.0, |x, _| zero_unless(x[0], x[1]), |x, _| unless_f64(x[0] != 0.0, x[1]);
+        NotChosen "where_grad_y", "dy where the condition does not hold: condition, dy.", MASKED, [], FLOATS => Same, 0.0,
+            |x, _| x[0].select(x[1].number(0.0), x[1]), |x, _| unless_f64(x[0] == 0.0, x[1]);
+        PowerX "elementwise_pow_grad_x", "dy y x^(y - 1): x, y, dy.", THREE, [], FLOATS => Same, 16.0, |x, _| x[2] * x[1] * x[0].pow(x[1] - 1.0), |x, _| x[2] * x[1] * x[0].powf(x[1] - 1.0);
+        PowerY "elementwise_pow_grad_y", "dy ln(x) x^y: x, y, dy.", THREE, [], FLOATS => Same, 16.0, |x, _| x[2] * x[0].log() * x[0].pow(x[1]), |x, _| x[2] * x[0].ln() * x[0].powf(x[1]);
+        ExpDifference "exp_difference", "dy e^(x - y), the gradient of a logarithm of summed powers: x, y, dy.", THREE, [], FLOATS => Same, 8.0, |x, _| x[2] * (x[0] - x[1]).exp(), |x, _| x[2] * (x[0] - x[1]).exp();
         SoftmaxStep "softmax_grad_step", "(dy - sum) y, the last step of softmax's gradient: y, dy, sum.", THREE, [], FLOATS => Same, 8.0,
             |x, _| (x[1] - x[2]) * x[0], |x, _| (x[1] - x[2]) * x[0];
     }

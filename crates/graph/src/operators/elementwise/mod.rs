@@ -6,6 +6,7 @@ pub mod expression;
 mod gradient;
 mod kernel;
 mod layout;
+mod optimizer;
 mod row;
 mod unary;
 
@@ -14,6 +15,7 @@ pub use binary::Binary;
 pub use gradient::Gradient;
 pub use kernel::Layout;
 pub use layout::broadcast;
+pub use optimizer::Optimizer;
 pub use row::Row;
 pub use unary::Unary;
 
@@ -30,7 +32,7 @@ use openmps_tile::{DType, Number};
 use std::sync::{Arc, OnceLock};
 
 /// Element types of an operator's inputs.
-pub type DTypes = ArrayVec<DType, 3>;
+pub type DTypes = ArrayVec<DType, 5>;
 
 /// Elements of a tile: small enough that a few tiles stay in the first-level cache.
 const TILE: usize = 4096;
@@ -52,6 +54,8 @@ pub enum Elementwise {
     Binary(Binary),
     /// Gradients.
     Gradient(Gradient),
+    /// Steps of optimizers.
+    Optimizer(Optimizer),
 }
 
 impl Elementwise {
@@ -63,6 +67,7 @@ impl Elementwise {
             Elementwise::Activation(member) => &Activation::ROWS[member as usize],
             Elementwise::Binary(member) => &Binary::ROWS[member as usize],
             Elementwise::Gradient(member) => &Gradient::ROWS[member as usize],
+            Elementwise::Optimizer(member) => &Optimizer::ROWS[member as usize],
         }
     }
 
@@ -72,20 +77,24 @@ impl Elementwise {
         let activations = Activation::ALL.iter().map(|&member| Elementwise::Activation(member));
         let binary = Binary::ALL.iter().map(|&member| Elementwise::Binary(member));
         let gradients = Gradient::ALL.iter().map(|&member| Elementwise::Gradient(member));
-        unary.chain(activations).chain(binary).chain(gradients)
+        let optimizers = Optimizer::ALL.iter().map(|&member| Elementwise::Optimizer(member));
+        unary.chain(activations).chain(binary).chain(gradients).chain(optimizers)
     }
 
     /// Programs for dense tensors of one shape and type, found without a look-up in the cache.
     fn dense_program(self, dtype: DType, output: DType) -> Result<&'static Program> {
         const TYPES: usize = openmps_tile::dtype::ALL.len();
-        static TABLES: [OnceLock<Vec<OnceLock<Arc<Program>>>>; 4] = [const { OnceLock::new() }; 4];
+        static TABLES: [OnceLock<Vec<OnceLock<Arc<Program>>>>; 5] = [const { OnceLock::new() }; 5];
         let (table, member) = match self {
             Elementwise::Unary(member) => (0, member as usize),
             Elementwise::Activation(member) => (1, member as usize),
             Elementwise::Binary(member) => (2, member as usize),
             Elementwise::Gradient(member) => (3, member as usize),
+            Elementwise::Optimizer(member) => (4, member as usize),
         };
-        let cells = [Unary::ALL.len(), Activation::ALL.len(), Binary::ALL.len(), Gradient::ALL.len()][table] * TYPES;
+        let members =
+            [Unary::ALL.len(), Activation::ALL.len(), Binary::ALL.len(), Gradient::ALL.len(), Optimizer::ALL.len()];
+        let cells = members[table] * TYPES;
         let table = TABLES[table].get_or_init(|| (0..cells).map(|_| OnceLock::new()).collect());
         let cell = &table[member * TYPES + dtype as usize];
         if let Some(program) = cell.get() {
@@ -280,7 +289,7 @@ impl Operator for Call {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        let inputs: ArrayVec<&View, 3> = inputs.iter().collect();
+        let inputs: ArrayVec<&View, { layout::MAX_TENSORS }> = inputs.iter().collect();
         run(self.operator, queue, &inputs, &self.scalars, &outputs[0])
     }
 

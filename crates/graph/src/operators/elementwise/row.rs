@@ -86,6 +86,9 @@ impl Row {
 pub(super) const ONE: &[Operand] = &[Operand::Common];
 pub(super) const TWO: &[Operand] = &[Operand::Common, Operand::Common];
 pub(super) const THREE: &[Operand] = &[Operand::Common, Operand::Common, Operand::Common];
+pub(super) const MASKED: &[Operand] = &[Operand::Truth, Operand::Common];
+pub(super) const FOUR: &[Operand] = &[Operand::Common; 4];
+pub(super) const FIVE: &[Operand] = &[Operand::Common; 5];
 pub(super) const FLOATS: DTypes = dtype::FLOATS;
 pub(super) const NUMBERS: DTypes = dtype::NUMBERS;
 pub(super) const ALL: DTypes = dtype::ALL;

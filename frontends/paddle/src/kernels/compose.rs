@@ -1,0 +1,151 @@
+//! Kernels written as formulas over whole tensors: temporaries live until the formula's end.
+
+use crate::error::Result;
+use crate::{Context, Output, Tensor};
+use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary, broadcast, run};
+use openmps_graph::operators::reduce::{Reduce, Reduction};
+use openmps_graph::operators::repeat_gradient::RepeatGradient;
+use openmps_graph::{DType, Operator, Shape, View};
+use openmps_runtime::Buffer;
+use openmps_tile::Number;
+use std::cell::RefCell;
+
+/// A formula under evaluation.
+pub(super) struct Compose<'c> {
+    context: &'c Context,
+    temporaries: RefCell<Vec<Buffer>>,
+}
+
+impl<'c> Compose<'c> {
+    pub fn new(context: &'c Context) -> Compose<'c> {
+        Compose { context, temporaries: RefCell::default() }
+    }
+
+    /// Memory for a value on the way.
+    pub fn temporary(&self, dtype: DType, dims: &[usize]) -> Result<View> {
+        let bytes = dims.iter().product::<usize>() * dtype.size();
+        let buffer = self.context.queue().allocate(bytes.max(1))?;
+        let view = View::dense(buffer.address(), dtype, dims)?;
+        self.temporaries.borrow_mut().push(buffer);
+        Ok(view)
+    }
+
+    /// The same elements in this shape; of a dense tensor.
+    pub fn shaped(&self, x: &View, dims: &[usize]) -> Result<View> {
+        Ok(View::dense(x.address, x.dtype, dims)?)
+    }
+
+    /// An input in the type in which it is computed: itself, or float32 of a half.
+    pub fn input(&self, x: &Tensor) -> Result<View> {
+        let view = x.view()?;
+        self.cast(&view, view.dtype.compute())
+    }
+
+    /// As [`Compose::input`], in another number's type.
+    pub fn cast(&self, x: &View, dtype: DType) -> Result<View> {
+        if x.dtype == dtype {
+            return Ok(x.clone());
+        }
+        let to = self.temporary(dtype, &x.shape)?;
+        run(Elementwise::Unary(Unary::Cast), self.context.queue(), &[x], &[], &to)?;
+        Ok(to)
+    }
+
+    /// An elementwise operator of tensors that broadcast.
+    pub fn map(&self, operator: Elementwise, inputs: &[&View], numbers: &[f64]) -> Result<View> {
+        self.map_numbers(operator, inputs, &floats(numbers))
+    }
+
+    /// As [`Compose::map`], with numbers of either kind.
+    pub fn map_numbers(&self, operator: Elementwise, inputs: &[&View], numbers: &[Number]) -> Result<View> {
+        let dtypes: arrayvec::ArrayVec<DType, 6> = inputs.iter().map(|view| view.dtype).collect();
+        let dtype = operator.row().output_dtype(&dtypes).unwrap_or(inputs[0].dtype);
+        let to = self.temporary(dtype, &common_shape(operator, inputs)?)?;
+        run(operator, self.context.queue(), inputs, numbers, &to)?;
+        Ok(to)
+    }
+
+    pub fn multiply(&self, x: &View, y: &View) -> Result<View> {
+        self.map(Elementwise::Binary(Binary::Multiply), &[x, y], &[])
+    }
+
+    pub fn subtract(&self, x: &View, y: &View) -> Result<View> {
+        self.map(Elementwise::Binary(Binary::Subtract), &[x, y], &[])
+    }
+
+    /// `x * scale + offset`.
+    pub fn scale(&self, x: &View, scale: f64, offset: f64) -> Result<View> {
+        self.map(Elementwise::Unary(Unary::Scale), &[x], &[scale, offset])
+    }
+
+    /// The reduction along these axes, which stay as dimensions of size 1.
+    pub fn reduce(&self, reduction: Reduction, x: &View, axes: &[i64]) -> Result<View> {
+        let operator = Reduce { reduction, axes: axes.to_vec(), keep_dims: true, output: None };
+        let meta = openmps_graph::Meta { dtype: x.dtype, shape: x.shape.clone() };
+        let meta = operator.infer(&[meta])?.remove(0);
+        let to = self.temporary(meta.dtype, &meta.shape)?;
+        operator.run(self.context.queue(), std::slice::from_ref(x), std::slice::from_ref(&to))?;
+        Ok(to)
+    }
+
+    /// Runs any operator into one new temporary.
+    pub fn apply(&self, operator: &dyn Operator, inputs: &[View]) -> Result<View> {
+        let metas: Vec<_> =
+            inputs.iter().map(|x| openmps_graph::Meta { dtype: x.dtype, shape: x.shape.clone() }).collect();
+        let meta = operator.infer(&metas)?.remove(0);
+        let to = self.temporary(meta.dtype, &meta.shape)?;
+        operator.run(self.context.queue(), inputs, std::slice::from_ref(&to))?;
+        Ok(to)
+    }
+
+    /// Ends the formula: the operator's result in the output's memory, in type `dtype`. What broadcasting repeated is summed.
+    pub fn store(
+        &self,
+        out: &Output,
+        dtype: DType,
+        operator: Elementwise,
+        inputs: &[&View],
+        numbers: &[f64],
+    ) -> Result<()> {
+        let shape = common_shape(operator, inputs)?;
+        let to = self.context.allocate(out, dtype)?;
+        if to.shape == shape && to.dtype == inputs[0].dtype {
+            return Ok(run(operator, self.context.queue(), inputs, &floats(numbers), &to)?);
+        }
+        let value = self.map(operator, inputs, numbers)?;
+        self.put(&value, &to)
+    }
+
+    /// Ends the formula with a value.
+    pub fn store_value(&self, out: &Output, dtype: DType, value: &View) -> Result<()> {
+        let to = self.context.allocate(out, dtype)?;
+        self.put(value, &to)
+    }
+
+    /// Copies a value: repeated where the target is larger, summed where it is smaller, in the target's type.
+    fn put(&self, value: &View, to: &View) -> Result<()> {
+        let queue = self.context.queue();
+        if value.len() <= to.len() {
+            let value = if value.len() == to.len() { self.shaped(value, &to.shape)? } else { value.clone() };
+            return Ok(run(Elementwise::Unary(Unary::Cast), queue, &[&value], &[], to)?);
+        }
+        let operator = RepeatGradient { dims: to.shape.clone() };
+        if value.dtype == to.dtype {
+            return Ok(operator.run(queue, std::slice::from_ref(value), std::slice::from_ref(to))?);
+        }
+        let sum = self.apply(&operator, std::slice::from_ref(value))?;
+        Ok(run(Elementwise::Unary(Unary::Cast), queue, &[&sum], &[], to)?)
+    }
+}
+
+fn floats(numbers: &[f64]) -> arrayvec::ArrayVec<Number, 4> {
+    numbers.iter().map(|&number| Number::Float(number)).collect()
+}
+
+fn common_shape(operator: Elementwise, inputs: &[&View]) -> Result<Shape> {
+    let mut shape = Shape::new();
+    for input in inputs {
+        shape = broadcast(operator.row().name, &shape, &input.shape)?;
+    }
+    Ok(shape)
+}

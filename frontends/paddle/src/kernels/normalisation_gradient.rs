@@ -1,0 +1,181 @@
+//! Gradients of softmax, layer norm and batch norm.
+
+use super::compose::Compose;
+use super::normalisation::is_channels_last;
+use crate::error::Result;
+use crate::table::Table;
+use crate::{Context, Output, Tensor};
+use openmps_graph::View;
+use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient, Unary};
+use openmps_graph::operators::reduce::Reduction;
+use openmps_tile::DType;
+use openmps_tile::dtype::FLOATS;
+
+const SUBTRACT: Elementwise = Elementwise::Binary(Binary::Subtract);
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add("softmax_grad", FLOATS, softmax_grad);
+    table.add("log_softmax_grad", FLOATS, log_softmax_grad);
+    table.add("layer_norm_grad", FLOATS, layer_norm_grad);
+    table.add("batch_norm_grad", super::normalisation::SINGLE_STATISTICS, batch_norm_grad);
+}
+
+/// `(dy - sum(dy y)) y`
+fn softmax_grad(context: &Context, y: Tensor, upstream: Tensor, axis: i32, dx: Output) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), y.dtype()?);
+    let (y, upstream) = (c.input(&y)?, c.input(&upstream)?);
+    let axes = if y.rank() == 0 { vec![] } else { vec![axis.into()] };
+    let sum = c.reduce(Reduction::Sum, &c.multiply(&y, &upstream)?, &axes)?;
+    c.store(&dx, dtype, Elementwise::Gradient(Gradient::SoftmaxStep), &[&y, &upstream, &sum], &[])
+}
+
+/// `dy - e^y sum(dy)`
+fn log_softmax_grad(context: &Context, y: Tensor, upstream: Tensor, axis: i32, dx: Output) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), y.dtype()?);
+    let (y, upstream) = (c.input(&y)?, c.input(&upstream)?);
+    let axes = if y.rank() == 0 { vec![] } else { vec![axis.into()] };
+    let sum = c.reduce(Reduction::Sum, &upstream, &axes)?;
+    let share = c.multiply(&c.map(Elementwise::Unary(Unary::Exp), &[&y], &[])?, &sum)?;
+    c.store(&dx, dtype, SUBTRACT, &[&upstream, &share], &[])
+}
+
+#[allow(clippy::too_many_arguments)]
+fn layer_norm_grad(
+    context: &Context,
+    x: Tensor,
+    scale: Option<Tensor>,
+    bias: Option<Tensor>,
+    mean: Tensor,
+    variance: Tensor,
+    upstream: Tensor,
+    epsilon: f32,
+    begin_norm_axis: i32,
+    dx: Option<Output>,
+    dscale: Option<Output>,
+    dbias: Option<Output>,
+) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let (x, upstream) = (c.input(&x)?, c.input(&upstream)?);
+    // Weights of half tensors may be float32; their gradients have the weights' type.
+    let weight_dtype = scale.as_ref().or(bias.as_ref()).map_or(Ok(dtype), Tensor::dtype)?;
+    let (rows, columns) = x.shape.split_at(begin_norm_axis as usize);
+    let (rows, columns) = (rows.iter().product(), columns.iter().product());
+    let normal = Normal {
+        x: c.shaped(&x, &[rows, columns])?,
+        upstream: c.shaped(&upstream, &[rows, columns])?,
+        mean: c.shaped(&c.input(&mean)?, &[rows, 1])?,
+        inverse: inverse_deviation(&c, &c.shaped(&c.input(&variance)?, &[rows, 1])?, epsilon)?,
+        averaged: vec![1],
+    };
+    let centred = normal.normalised(&c)?;
+    let scale = scale.as_ref().map(|scale| c.shaped(&c.cast(&scale.view()?, x.dtype)?, &[1, columns])).transpose()?;
+    let own = |output: Option<Output>| output.map(|output| (output, weight_dtype));
+    weights(&c, &normal.upstream, &centred, own(dscale), own(dbias), &[0])?;
+    let Some(dx) = dx else { return Ok(()) };
+    let value = normal.gradient(&c, &centred, scale.as_ref())?;
+    c.store_value(&dx, dtype, &value)
+}
+
+/// Rows (or channels) that were normalised by their mean and deviation.
+struct Normal {
+    x: View,
+    upstream: View,
+    /// These broadcast against x.
+    mean: View,
+    inverse: View,
+    /// The axes over which mean and deviation were taken.
+    averaged: Vec<i64>,
+}
+
+impl Normal {
+    /// `(x - mean) / deviation`
+    fn normalised(&self, c: &Compose) -> Result<View> {
+        c.multiply(&c.subtract(&self.x, &self.mean)?, &self.inverse)
+    }
+
+    /// `(g - mean(g) - n mean(g n)) / deviation` with `g = dy scale` and `n` the normalised x.
+    fn gradient(&self, c: &Compose, normalised: &View, scale: Option<&View>) -> Result<View> {
+        let g = scale.map_or_else(|| Ok(self.upstream.clone()), |scale| c.multiply(&self.upstream, scale))?;
+        let average = c.reduce(Reduction::Mean, &g, &self.averaged)?;
+        let along = c.reduce(Reduction::Mean, &c.multiply(&g, normalised)?, &self.averaged)?;
+        let across = c.subtract(&c.subtract(&g, &average)?, &c.multiply(normalised, &along)?)?;
+        c.multiply(&across, &self.inverse)
+    }
+}
+
+fn inverse_deviation(c: &Compose, variance: &View, epsilon: f32) -> Result<View> {
+    c.map(Elementwise::Unary(Unary::Rsqrt), &[&c.scale(variance, 1.0, epsilon.into())?], &[])
+}
+
+/// Gradients of scale and bias: sums over everything that is not theirs.
+fn weights(
+    c: &Compose,
+    upstream: &View,
+    normalised: &View,
+    dscale: Option<(Output, DType)>,
+    dbias: Option<(Output, DType)>,
+    axes: &[i64],
+) -> Result<()> {
+    if let Some((dscale, dtype)) = dscale {
+        let sum = c.reduce(Reduction::Sum, &c.multiply(upstream, normalised)?, axes)?;
+        c.store_value(&dscale, dtype, &sum)?;
+    }
+    if let Some((dbias, dtype)) = dbias {
+        let sum = c.reduce(Reduction::Sum, upstream, axes)?;
+        c.store_value(&dbias, dtype, &sum)?;
+    }
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)]
+fn batch_norm_grad(
+    context: &Context,
+    x: Tensor,
+    scale: Option<Tensor>,
+    _bias: Option<Tensor>,
+    mean: Option<Tensor>,
+    variance: Option<Tensor>,
+    saved_mean: Tensor,
+    saved_inverse: Tensor,
+    _reserve_space: Option<Tensor>,
+    upstream: Tensor,
+    _momentum: f32,
+    epsilon: f32,
+    data_layout: String,
+    is_test: bool,
+    use_global_stats: bool,
+    _trainable_statistics: bool,
+    dx: Option<Output>,
+    dscale: Option<Output>,
+    dbias: Option<Output>,
+) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let (x, upstream) = (c.input(&x)?, c.input(&upstream)?);
+    let channel = if is_channels_last(&data_layout) { x.rank() - 1 } else { 1 };
+    let mut dims = vec![1; x.rank()];
+    dims[channel] = x.shape[channel];
+    let per_channel = |view: &View| c.shaped(view, &dims);
+    let frozen = is_test || use_global_stats;
+    let (mean, inverse) = match (mean, variance) {
+        (Some(mean), Some(variance)) if frozen => {
+            (per_channel(&mean.view()?)?, inverse_deviation(&c, &per_channel(&variance.view()?)?, epsilon)?)
+        }
+        _ => (per_channel(&saved_mean.view()?)?, per_channel(&saved_inverse.view()?)?),
+    };
+    let averaged: Vec<i64> = (0..x.rank()).filter(|&axis| axis != channel).map(|axis| axis as i64).collect();
+    let normal = Normal { x, upstream, mean, inverse, averaged };
+    let normalised = normal.normalised(&c)?;
+    let scale = scale.as_ref().map(|scale| per_channel(&scale.view()?)).transpose()?;
+    let single = |output: Option<Output>| output.map(|output| (output, DType::F32));
+    weights(&c, &normal.upstream, &normalised, single(dscale), single(dbias), &normal.averaged)?;
+    let Some(dx) = dx else { return Ok(()) };
+    let value = if frozen {
+        // The statistics are constants: only the factor is left.
+        let g = c.multiply(&normal.upstream, &normal.inverse)?;
+        scale.as_ref().map_or(Ok(g.clone()), |scale| c.multiply(&g, scale))?
+    } else {
+        normal.gradient(&c, &normalised, scale.as_ref())?
+    };
+    c.store_value(&dx, dtype, &value)
+}

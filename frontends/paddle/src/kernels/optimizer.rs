@@ -1,0 +1,268 @@
+//! Optimizers: stochastic gradient descent, momentum, Adam and AdamW. With a master copy the step is taken on its float32 numbers.
+
+use super::compose::Compose;
+use crate::error::Result;
+use crate::table::Table;
+use crate::{Context, Output, Scalar, Tensor};
+use openmps_graph::View;
+use openmps_graph::operators::elementwise::{Binary, Elementwise, Optimizer, Unary};
+use openmps_tile::DType;
+use openmps_tile::dtype::FLOATS;
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add("sgd", FLOATS, sgd);
+    table.add("momentum", FLOATS, momentum);
+    table.add("adam", FLOATS, adam);
+    table.add("adamw", FLOATS, adamw);
+}
+
+/// A parameter during a step.
+struct Parameter<'c> {
+    c: Compose<'c>,
+    /// In the type of the step: the master copy's, or the parameter's own (float32 for halves).
+    value: View,
+    gradient: View,
+    /// The learning rate, one element.
+    rate: View,
+    out: Output,
+    dtype: DType,
+    master_out: Option<Output>,
+}
+
+impl<'c> Parameter<'c> {
+    fn new(
+        context: &'c Context,
+        parameter: &Tensor,
+        gradient: &Tensor,
+        rate: &Tensor,
+        master: Option<&Tensor>,
+        (out, master_out): (Output, Option<Output>),
+    ) -> Result<Parameter<'c>> {
+        let c = Compose::new(context);
+        let value = c.input(master.unwrap_or(parameter))?;
+        let gradient = c.cast(&gradient.view()?, value.dtype)?;
+        let rate = c.cast(&rate.view()?, value.dtype)?;
+        let master_out = master_out.filter(|_| master.is_some());
+        Ok(Parameter { c, value, gradient, rate, out, dtype: parameter.dtype()?, master_out })
+    }
+
+    fn step(&self, operator: Optimizer, inputs: &[&View], numbers: &[f64]) -> Result<View> {
+        self.c.map(Elementwise::Optimizer(operator), inputs, numbers)
+    }
+
+    /// A state's next value in its output's memory, in the type of the step.
+    fn state(&self, out: &Output, operator: Optimizer, inputs: &[&View], numbers: &[f64]) -> Result<View> {
+        let next = self.step(operator, inputs, numbers)?;
+        self.c.store_value(out, self.value.dtype, &next)?;
+        Ok(next)
+    }
+
+    fn finish(&self, operator: Optimizer, inputs: &[&View], numbers: &[f64]) -> Result<()> {
+        let Some(master_out) = &self.master_out else {
+            return self.c.store(&self.out, self.dtype, Elementwise::Optimizer(operator), inputs, numbers);
+        };
+        let next = self.step(operator, inputs, numbers)?;
+        self.c.store_value(&self.out, self.dtype, &next)?;
+        self.c.store_value(master_out, next.dtype, &next)
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn sgd(
+    context: &Context,
+    parameter: Tensor,
+    rate: Tensor,
+    gradient: Tensor,
+    master: Option<Tensor>,
+    _multi_precision: bool,
+    out: Output,
+    master_out: Option<Output>,
+) -> Result<()> {
+    let p = Parameter::new(context, &parameter, &gradient, &rate, master.as_ref(), (out, master_out))?;
+    p.finish(Optimizer::Sgd, &[&p.value, &p.gradient, &p.rate], &[])
+}
+
+#[allow(clippy::too_many_arguments)]
+fn momentum(
+    context: &Context,
+    parameter: Tensor,
+    gradient: Tensor,
+    velocity: Tensor,
+    rate: Tensor,
+    master: Option<Tensor>,
+    mu: f32,
+    nesterov: bool,
+    regularization: String,
+    coefficient: f32,
+    _multi_precision: bool,
+    rescale: f32,
+    out: Output,
+    velocity_out: Output,
+    master_out: Option<Output>,
+) -> Result<()> {
+    let p = Parameter::new(context, &parameter, &gradient, &rate, master.as_ref(), (out, master_out))?;
+    let decay = if regularization == "l2_decay" { coefficient } else { 0.0 };
+    let gradient = p.step(Optimizer::Regularized, &[&p.gradient, &p.value], &[rescale.into(), decay.into()])?;
+    let velocity = p.c.cast(&velocity.view()?, p.value.dtype)?;
+    let velocity = p.state(&velocity_out, Optimizer::Velocity, &[&velocity, &gradient], &[mu.into()])?;
+    if nesterov {
+        return p.finish(Optimizer::Nesterov, &[&p.value, &gradient, &velocity, &p.rate], &[mu.into()]);
+    }
+    p.finish(Optimizer::Sgd, &[&p.value, &velocity, &p.rate], &[])
+}
+
+/// Tensors and attributes that Adam and AdamW share.
+struct Adam {
+    moments: [Tensor; 2],
+    largest: Option<Tensor>,
+    powers: [Tensor; 2],
+    betas: [f64; 2],
+    epsilon: f64,
+    moments_out: [Output; 2],
+    largest_out: Option<Output>,
+    powers_out: [Option<Output>; 2],
+    amsgrad: bool,
+    keep_powers: bool,
+}
+
+impl Adam {
+    /// One step of a parameter whose weight decay, if any, is done.
+    fn run(&self, p: &Parameter) -> Result<()> {
+        let [power1, power2] = [&self.powers[0], &self.powers[1]].map(|power| p.c.cast(&power.view()?, p.value.dtype));
+        let (power1, power2) = (power1?, power2?);
+        let moment = p.c.cast(&self.moments[0].view()?, p.value.dtype)?;
+        let square = p.c.cast(&self.moments[1].view()?, p.value.dtype)?;
+        let moment = p.state(&self.moments_out[0], Optimizer::Moment, &[&moment, &p.gradient], &self.betas[..1])?;
+        let mut square =
+            p.state(&self.moments_out[1], Optimizer::SquareMoment, &[&square, &p.gradient], &self.betas[1..])?;
+        if let (true, Some(largest), Some(out)) = (self.amsgrad, &self.largest, &self.largest_out) {
+            let largest = p.c.cast(&largest.view()?, p.value.dtype)?;
+            square = p.c.map(Elementwise::Binary(Binary::Maximum), &[&largest, &square], &[])?;
+            p.c.store_value(out, p.value.dtype, &square)?;
+        }
+        let rate = p.step(Optimizer::AdamRate, &[&p.rate, &power1, &power2], &[])?;
+        let floor = p.step(Optimizer::AdamFloor, &[&power2], &[self.epsilon])?;
+        p.finish(Optimizer::AdamStep, &[&p.value, &moment, &square, &rate, &floor], &[])?;
+        if self.keep_powers {
+            return Ok(());
+        }
+        for ((out, power), beta) in self.powers_out.iter().zip([&power1, &power2]).zip(self.betas) {
+            if let Some(out) = out {
+                p.c.store(out, p.value.dtype, Elementwise::Unary(Unary::Scale), &[power], &[beta, 0.0])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A step that a loss scaler has called off leaves everything as it is.
+fn is_skipped(context: &Context, skip: Option<&Tensor>) -> Result<bool> {
+    let Some(skip) = skip else { return Ok(false) };
+    let mut byte = [0];
+    context.read(skip.view()?.address, &mut byte)?;
+    Ok(byte[0] != 0)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn adam(
+    context: &Context,
+    parameter: Tensor,
+    gradient: Tensor,
+    rate: Tensor,
+    moment1: Tensor,
+    moment2: Tensor,
+    largest: Option<Tensor>,
+    power1: Tensor,
+    power2: Tensor,
+    master: Option<Tensor>,
+    skip: Option<Tensor>,
+    beta1: Scalar,
+    beta2: Scalar,
+    epsilon: Scalar,
+    _lazy_mode: bool,
+    _min_rows: i64,
+    _multi_precision: bool,
+    keep_powers: bool,
+    amsgrad: bool,
+    out: Output,
+    moment1_out: Output,
+    moment2_out: Output,
+    largest_out: Option<Output>,
+    power1_out: Option<Output>,
+    power2_out: Option<Output>,
+    master_out: Option<Output>,
+) -> Result<()> {
+    if is_skipped(context, skip.as_ref())? {
+        return Ok(());
+    }
+    let p = Parameter::new(context, &parameter, &gradient, &rate, master.as_ref(), (out, master_out))?;
+    let adam = Adam {
+        moments: [moment1, moment2],
+        largest,
+        powers: [power1, power2],
+        betas: [beta1.f64(), beta2.f64()],
+        epsilon: epsilon.f64(),
+        moments_out: [moment1_out, moment2_out],
+        largest_out,
+        powers_out: [power1_out, power2_out],
+        amsgrad,
+        keep_powers,
+    };
+    adam.run(&p)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn adamw(
+    context: &Context,
+    parameter: Tensor,
+    gradient: Tensor,
+    rate: Tensor,
+    moment1: Tensor,
+    moment2: Tensor,
+    largest: Option<Tensor>,
+    power1: Tensor,
+    power2: Tensor,
+    master: Option<Tensor>,
+    skip: Option<Tensor>,
+    beta1: Scalar,
+    beta2: Scalar,
+    epsilon: Scalar,
+    rate_ratio: f32,
+    decay: f32,
+    with_decay: bool,
+    _lazy_mode: bool,
+    _min_rows: i64,
+    _multi_precision: bool,
+    keep_powers: bool,
+    amsgrad: bool,
+    out: Output,
+    moment1_out: Output,
+    moment2_out: Output,
+    largest_out: Option<Output>,
+    power1_out: Option<Output>,
+    power2_out: Option<Output>,
+    master_out: Option<Output>,
+) -> Result<()> {
+    if is_skipped(context, skip.as_ref())? {
+        return Ok(());
+    }
+    let mut p = Parameter::new(context, &parameter, &gradient, &rate, master.as_ref(), (out, master_out))?;
+    p.rate = p.c.scale(&p.rate, rate_ratio.into(), 0.0)?;
+    if with_decay {
+        p.value = p.step(Optimizer::Decay, &[&p.value, &p.rate], &[decay.into()])?;
+    }
+    let adam = Adam {
+        moments: [moment1, moment2],
+        largest,
+        powers: [power1, power2],
+        betas: [beta1.f64(), beta2.f64()],
+        epsilon: epsilon.f64(),
+        moments_out: [moment1_out, moment2_out],
+        largest_out,
+        powers_out: [power1_out, power2_out],
+        amsgrad,
+        keep_powers,
+    };
+    adam.run(&p)
+}
