@@ -8,7 +8,7 @@ use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::View;
 use half::{bf16, f16};
-use openmps_host::library::interpolation::{Tap, bilinear, nearest};
+use openmps_host::library::interpolation::{Tap, bilinear, gradient, nearest};
 use openmps_host::library::memory::slice;
 use openmps_runtime::Queue;
 use openmps_tile::{DType, dtype};
@@ -156,6 +156,119 @@ impl Operator for Interpolation {
     }
 }
 
+/// The gradient of [`Interpolation`] by its input, from the gradient of its output; `input` is the input's height and width.
+#[derive(Clone, Copy, Debug)]
+pub struct InterpolationGradient {
+    /// The operator.
+    pub of: Interpolation,
+    /// Height and width before it.
+    pub input: [usize; 2],
+}
+
+impl InterpolationGradient {
+    fn taps(&self, axis: usize) -> Vec<Tap> {
+        let input = self.input[axis];
+        match self.of.mode {
+            InterpolationMode::Bilinear => self.of.taps(axis, input),
+            InterpolationMode::Nearest => {
+                self.of.places(axis, input).into_iter().map(|low| Tap { low, high: low, weight: 0.0 }).collect()
+            }
+        }
+    }
+}
+
+impl Operator for InterpolationGradient {
+    fn name(&self) -> &'static str {
+        match self.of.mode {
+            InterpolationMode::Nearest => "nearest_interpolation_gradient",
+            InterpolationMode::Bilinear => "bilinear_interpolation_gradient",
+        }
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 1)?;
+        let Meta { dtype, shape } = &inputs[0];
+        expect_image(self.name(), "upstream gradient", shape)?;
+        expect_dtype(self.name(), "upstream gradient", *dtype, dtype::FLOATS)?;
+        let [batch, channels, height, width] = self.of.layout.sizes(shape);
+        if [height, width] != self.of.size {
+            let expected = format!("height and width {:?}", self.of.size);
+            return Err(Error::Shape {
+                operator: self.name(),
+                what: "upstream gradient",
+                got: shape.clone(),
+                expected,
+            });
+        }
+        let shape = self.of.layout.shape([batch, channels, self.input[0], self.input[1]]).into_iter().collect();
+        Ok(vec![Meta { dtype: *dtype, shape }])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        let (upstream, out) = (self.of.layout.nchw(&inputs[0]), self.of.layout.nchw(&outputs[0]));
+        let planes = upstream.shape[0] * upstream.shape[1];
+        call(queue, self.name(), || {
+            if out.is_empty() {
+                return Ok(());
+            }
+            let (dense, len) = (Dense::of(&upstream), upstream.len());
+            let (rows, columns) = (self.taps(0), self.taps(1));
+            macro_rules! typed {
+                ($type:ty) => {{
+                    // SAFETY: a dense tensor of this type.
+                    let from = unsafe { slice::<$type>(dense.address, len) };
+                    write::<$type>(&out, |to| gradient(planes, self.input, &rows, &columns, from, to))
+                }};
+            }
+            match out.dtype {
+                DType::F16 => typed!(f16),
+                DType::BF16 => typed!(bf16),
+                DType::F64 => typed!(f64),
+                _ => typed!(f32),
+            }
+        })
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let upstream = &inputs[0];
+        let [batch, channels, ..] = self.of.layout.sizes(&upstream.shape);
+        let share = |taps: &[Tap], out: usize, own: usize| {
+            let tap = &taps[out];
+            let weight = f64::from(tap.weight);
+            (if tap.low == own { 1.0 - weight } else { 0.0 }) + if tap.high == own { weight } else { 0.0 }
+        };
+        let (rows, columns) = (self.taps(0), self.taps(1));
+        let shape = self.of.layout.shape([batch, channels, self.input[0], self.input[1]]);
+        vec![Array::from_fn(&shape, upstream.dtype, |index| {
+            let [n, c, y, x] = self.of.layout.sizes(index);
+            let pixels = (0..rows.len()).flat_map(|i| (0..columns.len()).map(move |j| (i, j)));
+            pixels
+                .map(|(i, j)| {
+                    let weight = share(&rows, i, y) * share(&columns, j, x);
+                    if weight == 0.0 { 0.0 } else { weight * upstream.at(&self.of.layout.index([n, c, i, j])) }
+                })
+                .sum()
+        })]
+    }
+}
+
+fn gradient_cases(mode: InterpolationMode) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (dims, size) in
+        [([2, 3, 5, 7], [10, 14]), ([1, 2, 9, 11], [4, 5]), ([1, 1, 6, 5], [1, 13]), ([0, 2, 3, 3], [6, 6])]
+    {
+        for (align_corners, align_mode) in [(false, 0), (false, 1), (true, 0)] {
+            for layout in [ImageLayout::Nchw, ImageLayout::Nhwc] {
+                let of = Interpolation { mode, size, scale: [0.0; 2], align_corners, align_mode, layout };
+                let upstream = Input::new(&layout.shape([dims[0], dims[1], size[0], size[1]]));
+                cases.push(Case::new(InterpolationGradient { of, input: [dims[2], dims[3]] }, vec![upstream]));
+            }
+        }
+    }
+    cases
+}
+
 fn cases(mode: InterpolationMode) -> Vec<Case> {
     let mut cases = Vec::new();
     for (dims, size, scale) in [
@@ -193,4 +306,22 @@ pub static BILINEAR: Entry = Entry {
     dtypes: dtype::FLOATS,
     cases: || cases(InterpolationMode::Bilinear),
     tolerance: 4.0,
+};
+
+/// For the list of operators.
+pub static NEAREST_GRADIENT: Entry = Entry {
+    name: "nearest_interpolation_gradient",
+    summary: "The gradient of images resized to the nearest pixel.",
+    dtypes: dtype::FLOATS,
+    cases: || gradient_cases(InterpolationMode::Nearest),
+    tolerance: 8.0,
+};
+
+/// For the list of operators.
+pub static BILINEAR_GRADIENT: Entry = Entry {
+    name: "bilinear_interpolation_gradient",
+    summary: "The gradient of images resized bilinearly.",
+    dtypes: dtype::FLOATS,
+    cases: || gradient_cases(InterpolationMode::Bilinear),
+    tolerance: 16.0,
 };

@@ -90,6 +90,8 @@ pub static LIBRARY: &[&Entry] = &[
     &pooling::GRADIENT,
     &interpolation::NEAREST,
     &interpolation::BILINEAR,
+    &interpolation::NEAREST_GRADIENT,
+    &interpolation::BILINEAR_GRADIENT,
 ];
 
 /// Softmax and the norms.

@@ -138,3 +138,54 @@ where
     });
     Ok(())
 }
+
+/// The gradient of a resized plane by its input: each element of `upstream` goes to the four elements that it was mixed of.
+pub fn gradient<T>(
+    planes: usize,
+    [height, width]: [usize; 2],
+    rows: &[Tap],
+    columns: &[Tap],
+    upstream: &[T],
+    output: &mut [T],
+) -> Result<(), Error>
+where
+    T: Pooled,
+    T::Sum:
+        From<f32> + std::ops::Mul<Output = T::Sum> + std::ops::Add<Output = T::Sum> + std::ops::Sub<Output = T::Sum>,
+{
+    let (size, plane_size) = (rows.len() * columns.len(), height * width);
+    check(planes * size, planes * plane_size, upstream.len(), output.len())?;
+    if rows.iter().any(|t| t.low.max(t.high) >= height) || columns.iter().any(|t| t.low.max(t.high) >= width) {
+        return Err(Error::Invalid(format!("interpolation: a place lies outside {height} x {width}")));
+    }
+    let output = Shared::new(output);
+    parallel_for(planes, 4 * size + 20, |from, to| {
+        scratch::with(plane_size, |sums: &mut [T::Sum]| {
+            for plane in from..to {
+                sums.fill(T::Sum::from(0.0_f32));
+                let upstream = &upstream[plane * size..][..size];
+                for (row, line) in rows.iter().zip(upstream.chunks_exact(columns.len().max(1))) {
+                    for (column, &value) in columns.iter().zip(line) {
+                        spread(sums, width, row, column, value.widen());
+                    }
+                }
+                // SAFETY: this task alone writes this plane.
+                let out = unsafe { output.part(plane * plane_size, plane_size) };
+                out.iter_mut().zip(&*sums).for_each(|(out, &sum)| *out = T::narrow(sum));
+            }
+        });
+    });
+    Ok(())
+}
+
+/// Adds one element's gradient to the elements that it was mixed of.
+fn spread<S>(sums: &mut [S], width: usize, row: &Tap, column: &Tap, value: S)
+where
+    S: Copy + From<f32> + std::ops::AddAssign + std::ops::Mul<Output = S>,
+{
+    for (y, share) in [(row.low, 1.0 - row.weight), (row.high, row.weight)] {
+        let part = value * S::from(share);
+        sums[y * width + column.low] += part * S::from(1.0 - column.weight);
+        sums[y * width + column.high] += part * S::from(column.weight);
+    }
+}

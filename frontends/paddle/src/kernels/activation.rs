@@ -1,6 +1,8 @@
 //! Activation functions and powers that have attributes, and sums whose second operand is aligned by an axis.
 
+use super::compose::Compose;
 use super::elementwise::{compute, number};
+use super::normalisation::is_channels_last;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
@@ -29,6 +31,9 @@ pub fn register(table: &mut Table) {
     table.add("stanh", FLOATS, stanh).strided();
     table.add("clip", NUMBERS, clip).strided();
     table.add("pow", Elementwise::Unary(Unary::PowScalar).row().dtypes, pow).strided();
+    table.add("round", FLOATS, round).strided();
+    table.add("logit", FLOATS, logit).strided();
+    table.add("prelu", FLOATS, prelu).strided();
     table.add("add_raw", NUMBERS, add_raw).strided();
     table.add("subtract_raw", NUMBERS, subtract_raw).strided();
     table.add("multiply_raw", NUMBERS, multiply_raw).strided();
@@ -136,3 +141,52 @@ macro_rules! raw {
     )+ };
 }
 raw! { add_raw Add subtract_raw Subtract multiply_raw Multiply divide_raw Divide }
+
+/// Halves to even; after a decimal place where one is given.
+fn round(context: &Context, x: Tensor, decimals: i32, out: Output) -> Result<()> {
+    const ROUND: Elementwise = Elementwise::Unary(Unary::Round);
+    let x = x.view()?;
+    if decimals == 0 {
+        return compute(context, ROUND, &[&x], &[], &out);
+    }
+    let c = Compose::new(context);
+    let factor = 10f64.powi(decimals);
+    let rounded = c.map(ROUND, &[&c.scale(&c.cast(&x, x.dtype.compute())?, factor, 0.0)?], &[])?;
+    c.store(&out, x.dtype, Elementwise::Unary(Unary::Scale), &[&rounded], &[1.0 / factor, 0.0])
+}
+
+fn logit(context: &Context, x: Tensor, epsilon: f64, out: Output) -> Result<()> {
+    const LOGIT: Elementwise = Elementwise::Activation(Activation::Logit);
+    let x = x.view()?;
+    if epsilon <= 0.0 {
+        return compute(context, LOGIT, &[&x], &[], &out);
+    }
+    let bounded = Compose::new(context);
+    let within = bounded.map(Elementwise::Unary(Unary::Clip), &[&x], &[epsilon, 1.0 - epsilon])?;
+    compute(context, LOGIT, &[&within], &[], &out)
+}
+
+/// The slopes of prelu as they broadcast against x: one for all, one a channel, or one an element.
+pub(super) fn prelu_weight(weight: &Tensor, x: &View, data_format: &str, mode: &str) -> Result<View> {
+    let weight = weight.view()?;
+    let mut dims = vec![1; x.rank()];
+    match mode {
+        "all" => {}
+        "channel" => {
+            let channel = if is_channels_last(data_format) { x.rank() - 1 } else { 1 };
+            dims[channel] = weight.len();
+        }
+        _ => dims[1..].copy_from_slice(&x.shape[1..]),
+    }
+    Ok(View::dense(weight.address, weight.dtype, &dims)?)
+}
+
+fn prelu(context: &Context, x: Tensor, weight: Tensor, data_format: String, mode: String, out: Output) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let x = c.input(&x)?;
+    let weight = c.cast(&prelu_weight(&weight, &x, &data_format, &mode)?, x.dtype)?;
+    let zero = c.scale(&weight, 0.0, 0.0)?;
+    let positive = c.map(Elementwise::Binary(Binary::GreaterThan), &[&x, &zero], &[])?;
+    let below = c.multiply(&x, &weight)?;
+    c.store(&out, dtype, Elementwise::Binary(Binary::Where), &[&positive, &x, &below], &[])
+}

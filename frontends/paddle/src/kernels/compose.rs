@@ -3,9 +3,10 @@
 use crate::error::Result;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary, broadcast, run};
+use openmps_graph::operators::full::Full;
 use openmps_graph::operators::reduce::{Reduce, Reduction};
 use openmps_graph::operators::repeat_gradient::RepeatGradient;
-use openmps_graph::{DType, Operator, Shape, View};
+use openmps_graph::{DType, Operator, Shape, View, layout};
 use openmps_runtime::Buffer;
 use openmps_tile::Number;
 use std::cell::RefCell;
@@ -88,6 +89,13 @@ impl<'c> Compose<'c> {
         Ok(to)
     }
 
+    /// Gives every element this value.
+    pub fn fill(&self, to: &View, value: f64) -> Result<()> {
+        let value = layout::Number::Float(value);
+        let operator = Full { dims: to.shape.clone(), dtype: to.dtype, value };
+        Ok(operator.run(self.context.queue(), &[], std::slice::from_ref(to))?)
+    }
+
     /// Runs any operator into one new temporary.
     pub fn apply(&self, operator: &dyn Operator, inputs: &[View]) -> Result<View> {
         let metas: Vec<_> =
@@ -96,6 +104,11 @@ impl<'c> Compose<'c> {
         let to = self.temporary(meta.dtype, &meta.shape)?;
         operator.run(self.context.queue(), inputs, std::slice::from_ref(&to))?;
         Ok(to)
+    }
+
+    /// The sum over everything along which a tensor of `dims` was repeated.
+    pub fn summed_to(&self, x: &View, dims: &Shape) -> Result<View> {
+        self.apply(&RepeatGradient { dims: dims.clone() }, std::slice::from_ref(x))
     }
 
     /// Ends the formula: the operator's result in the output's memory, in type `dtype`. What broadcasting repeated is summed.
@@ -129,11 +142,11 @@ impl<'c> Compose<'c> {
             let value = if value.len() == to.len() { self.shaped(value, &to.shape)? } else { value.clone() };
             return Ok(run(Elementwise::Unary(Unary::Cast), queue, &[&value], &[], to)?);
         }
-        let operator = RepeatGradient { dims: to.shape.clone() };
         if value.dtype == to.dtype {
+            let operator = RepeatGradient { dims: to.shape.clone() };
             return Ok(operator.run(queue, std::slice::from_ref(value), std::slice::from_ref(to))?);
         }
-        let sum = self.apply(&operator, std::slice::from_ref(value))?;
+        let sum = self.summed_to(value, &to.shape)?;
         Ok(run(Elementwise::Unary(Unary::Cast), queue, &[&sum], &[], to)?)
     }
 }

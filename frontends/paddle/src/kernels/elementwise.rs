@@ -1,11 +1,13 @@
 //! Elementwise kernels: mathematics of one and of two tensors, comparisons, logic, cast and scale.
 
+use super::compose::Compose;
 use crate::error::Result;
 use crate::handler::Handler;
 use crate::table::Table;
 use crate::{Context, DataType, Output, Scalar, Tensor};
 use openmps_graph::View;
 use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Unary, run};
+use openmps_tile::dtype::NUMBERS;
 use openmps_tile::{DType, Number};
 
 /// Computes `operator`, whose output has the type that follows from the inputs', into a new tensor.
@@ -157,6 +159,8 @@ mod ternary {
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
+    table.add("add_n", NUMBERS, add_n);
+    table.add("kron", NUMBERS, kron);
     unary::register(table);
     activation::register(table);
     binary::register(table);
@@ -205,4 +209,34 @@ fn cast(context: &Context, x: Tensor, data_type: DataType, out: Output) -> Resul
     let view = context.allocate(&out, data_type.dtype()?)?;
     run(Elementwise::Unary(Unary::Cast), context.queue(), &[&x], &[], &view)?;
     Ok(())
+}
+
+/// The sum of tensors of one shape.
+fn add_n(context: &Context, x: Vec<Tensor>, out: Output) -> Result<()> {
+    const ADD: Elementwise = Elementwise::Binary(Binary::Add);
+    let views = x.iter().map(Tensor::view).collect::<Result<Vec<_>>>()?;
+    let Some((first, rest)) = views.split_first() else { return Ok(()) };
+    let Some((last, middle)) = rest.split_last() else {
+        return compute(context, Elementwise::Unary(Unary::Cast), &[first], &[], &out);
+    };
+    let c = Compose::new(context);
+    let mut sum = first.clone();
+    for view in middle {
+        sum = c.map(ADD, &[&sum, view], &[])?;
+    }
+    // Paddle may give the output the memory of the first input, which is read up to here.
+    c.store(&out, first.dtype, ADD, &[&sum, last], &[])
+}
+
+/// Every element of x times the whole of y: dimensions of the two take turns.
+fn kron(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
+    let (c, x, y) = (Compose::new(context), x.view()?, y.view()?);
+    let rank = x.rank().max(y.rank());
+    let turns = |view: &View, first: bool| -> Vec<usize> {
+        let missing = rank - view.rank();
+        let sizes = (0..rank).map(|axis| axis.checked_sub(missing).map_or(1, |own| view.shape[own]));
+        sizes.flat_map(|size| if first { [size, 1] } else { [1, size] }).collect()
+    };
+    let (x, y) = (c.shaped(&x, &turns(&x, true))?, c.shaped(&y, &turns(&y, false))?);
+    c.store_value(&out, x.dtype, &c.multiply(&x, &y)?)
 }

@@ -19,6 +19,8 @@ pub fn register(table: &mut Table) {
     table.add("fmax_grad", FLOATS, fmax_grad).strided();
     table.add("fmin_grad", FLOATS, fmin_grad).strided();
     table.add("elementwise_pow_grad", FLOATS, elementwise_pow_grad).strided();
+    table.add("atan2_grad", FLOATS, atan2_grad).strided();
+    table.add("lerp_grad", FLOATS, lerp_grad).strided();
     table.add("where_grad", FLOATS, where_grad).strided();
     table.add("masked_fill_grad", FLOATS, masked_fill_grad).strided();
 }
@@ -114,6 +116,7 @@ pair! {
     fmax_grad WhereGreaterEqual WhereLess
     fmin_grad WhereLessEqual WhereGreater
     elementwise_pow_grad PowerX PowerY
+    atan2_grad Atan2X Atan2Y
 }
 
 fn where_grad(
@@ -152,4 +155,20 @@ fn chosen(
     let (condition, upstream) = (condition.view()?, upstream.view()?);
     into(context, yes, Elementwise::Gradient(Gradient::Chosen), &[&condition, &upstream])?;
     into(context, no, Elementwise::Gradient(Gradient::NotChosen), &[&condition, &upstream])
+}
+
+#[allow(clippy::too_many_arguments)]
+fn lerp_grad(
+    context: &Context,
+    _x: Tensor,
+    _y: Tensor,
+    weight: Tensor,
+    _out: Tensor,
+    upstream: Tensor,
+    dx: Option<Output>,
+    dy: Option<Output>,
+) -> Result<()> {
+    let (weight, upstream) = (weight.view()?, upstream.view()?);
+    into(context, dy, MULTIPLY, &[&weight, &upstream])?;
+    into(context, dx, Elementwise::Gradient(Gradient::LerpX), &[&weight, &upstream])
 }

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::copy::Copy;
-use openmps_graph::operators::interpolation::{Interpolation, InterpolationMode};
+use openmps_graph::operators::interpolation::{Interpolation, InterpolationGradient, InterpolationMode};
 use openmps_graph::{Operator, View};
 use openmps_tile::DType;
 use openmps_tile::dtype::{ALL, FLOATS};
@@ -15,6 +15,8 @@ use openmps_tile::dtype::{ALL, FLOATS};
 pub fn register(table: &mut Table) {
     table.add("nearest_interp", ALL, nearest_interp).strided();
     table.add("bilinear_interp", FLOATS, bilinear_interp).strided();
+    table.add("nearest_interp_grad", FLOATS, nearest_interp_grad).strided();
+    table.add("bilinear_interp_grad", FLOATS, bilinear_interp_grad).strided();
     table.add("pixel_shuffle", ALL, pixel_shuffle).strided();
     table.add("pixel_shuffle_grad", ALL, pixel_shuffle_grad).strided();
 }
@@ -81,7 +83,7 @@ impl Sizes<'_> {
 }
 
 macro_rules! interpolation {
-    ($name:ident $mode:ident) => {
+    ($name:ident $gradient:ident $mode:ident) => {
         #[allow(clippy::too_many_arguments)]
         fn $name(
             context: &Context,
@@ -99,23 +101,61 @@ macro_rules! interpolation {
             align_mode: i32,
             out: Output,
         ) -> Result<()> {
-            let (x, layout) = (x.view()?, layout(&format));
-            if x.rank() != 4 {
-                return Err(refuse("rank of x", x.rank(), "4"));
-            }
-            let [.., rows, columns] = layout.sizes(&x.shape);
+            let x = x.view()?;
             let sizes = Sizes { out_size, size_tensor, scale_tensor, size: [height, width], scale: &scale };
-            let (scale, size) = sizes.of(context, [rows, columns])?;
-            let align_mode = align_mode.into();
-            let mode = InterpolationMode::$mode;
-            let of = Interpolation { mode, size, scale, align_corners, align_mode, layout };
+            let aligned = (align_corners, align_mode);
+            let (of, _) = interpolation(context, InterpolationMode::$mode, &x, &sizes, &format, aligned)?;
             many(context, &of, &[x], &[Some(&out)])
+        }
+
+        #[allow(clippy::too_many_arguments)]
+        fn $gradient(
+            context: &Context,
+            x: Tensor,
+            out_size: Option<Tensor>,
+            size_tensor: Option<Vec<Tensor>>,
+            scale_tensor: Option<Tensor>,
+            upstream: Tensor,
+            format: String,
+            _: i32,
+            height: i32,
+            width: i32,
+            scale: Vec<f64>,
+            _: String,
+            align_corners: bool,
+            align_mode: i32,
+            dx: Output,
+        ) -> Result<()> {
+            let x = x.view()?;
+            let sizes = Sizes { out_size, size_tensor, scale_tensor, size: [height, width], scale: &scale };
+            let aligned = (align_corners, align_mode);
+            let (of, input) = interpolation(context, InterpolationMode::$mode, &x, &sizes, &format, aligned)?;
+            many(context, &InterpolationGradient { of, input }, &[upstream.view()?], &[Some(&dx)])
         }
     };
 }
 
-interpolation!(nearest_interp Nearest);
-interpolation!(bilinear_interp Bilinear);
+/// The operator of a kernel's attributes, and the input's height and width.
+fn interpolation(
+    context: &Context,
+    mode: InterpolationMode,
+    x: &View,
+    sizes: &Sizes,
+    format: &str,
+    (align_corners, align_mode): (bool, i32),
+) -> Result<(Interpolation, [usize; 2])> {
+    let layout = layout(format);
+    if x.rank() != 4 {
+        return Err(refuse("rank of x", x.rank(), "4"));
+    }
+    let [.., rows, columns] = layout.sizes(&x.shape);
+    let (scale, size) = sizes.of(context, [rows, columns])?;
+    let align_mode = align_mode.into();
+    Ok((Interpolation { mode, size, scale, align_corners, align_mode, layout }, [rows, columns]))
+}
+
+interpolation!(nearest_interp nearest_interp_grad Nearest);
+interpolation!(bilinear_interp bilinear_interp_grad Bilinear);
 
 /// The small image's channels and the large image's pixels, both as (batch, channels, factor, factor, height, width).
 fn shuffled(small: &View, large: &View, factor: i32, format: &str) -> Result<[View; 2]> {

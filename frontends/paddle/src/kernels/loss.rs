@@ -1,17 +1,13 @@
-//! Losses: cross entropy with softmax, binary cross entropy, negative log-likelihood, Huber.
+//! Losses of numbers and probabilities: binary cross entropy, Huber, divergence, and label smoothing.
 
 use super::compose::Compose;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;
-use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Unary};
-use openmps_graph::operators::gather::TakeAlongAxis;
+use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Gradient, Unary};
 use openmps_graph::operators::reduce::Reduction;
-use openmps_graph::operators::scatter::{PutAlongAxis, Reduce};
-use openmps_graph::operators::softmax::Softmax;
 use openmps_tile::dtype::FLOATS;
-use openmps_tile::{DType, Number};
 
 const ADD: Elementwise = Elementwise::Binary(Binary::Add);
 const MULTIPLY: Elementwise = Elementwise::Binary(Binary::Multiply);
@@ -19,134 +15,16 @@ const DIVIDE: Elementwise = Elementwise::Binary(Binary::Divide);
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
-    table.add("cross_entropy_with_softmax", FLOATS, cross_entropy_with_softmax);
-    table.add("cross_entropy_with_softmax_grad", FLOATS, cross_entropy_with_softmax_grad);
     table.add("sigmoid_cross_entropy_with_logits", FLOATS, sigmoid_cross_entropy);
     table.add("sigmoid_cross_entropy_with_logits_grad", FLOATS, sigmoid_cross_entropy_grad);
     table.add("bce_loss", FLOATS, bce_loss);
     table.add("bce_loss_grad", FLOATS, bce_loss_grad);
     table.add("huber_loss", FLOATS, huber_loss);
     table.add("huber_loss_grad", FLOATS, huber_loss_grad);
-}
-
-/// Class indices as the losses read them: valid ones, and which of them count.
-struct Labels {
-    /// Indices along the class axis; 0 where the label is ignored.
-    index: View,
-    /// 1 where the label counts, 0 where it is ignored.
-    counts: View,
-}
-
-impl Labels {
-    /// Labels of shape x with 1 at `axis`.
-    fn new(c: &Compose, label: &Tensor, x: &View, axis: usize, ignored: i32, dtype: DType) -> Result<Labels> {
-        let mut dims = x.shape.clone();
-        dims[axis] = 1;
-        let label = label.view()?;
-        if !matches!(label.dtype, DType::I32 | DType::I64) {
-            let got = format!("labels of {}", label.dtype);
-            let expected = "int32 or int64, or soft_label=True".to_owned();
-            return Err(Error::Attribute { attribute: "label", got, expected });
-        }
-        let label = c.shaped(&label, &dims)?;
-        let ignored = [Number::Integer(0), Number::Integer(ignored.into())];
-        let ignored = c.map_numbers(Elementwise::Unary(Unary::Scale), &[&label], &ignored)?;
-        let counts = c.map(Elementwise::Binary(Binary::NotEqual), &[&label, &ignored], &[])?;
-        let index = c.map(Elementwise::Binary(Binary::Multiply), &[&label, &c.cast(&counts, label.dtype)?], &[])?;
-        Ok(Labels { index, counts: c.cast(&counts, dtype)? })
-    }
-}
-
-fn axis_of(axis: i32, rank: usize) -> Result<usize> {
-    let place = if axis < 0 { i64::from(axis) + rank as i64 } else { axis.into() };
-    usize::try_from(place).ok().filter(|&place| place < rank).ok_or_else(|| Error::Attribute {
-        attribute: "axis",
-        got: axis.to_string(),
-        expected: format!("an axis of a tensor of {rank} dimensions"),
-    })
-}
-
-/// `-log(softmax(x))` at the label, or its mean weighed by soft labels.
-#[allow(clippy::too_many_arguments)]
-fn cross_entropy_with_softmax(
-    context: &Context,
-    logits: Tensor,
-    label: Tensor,
-    soft_label: bool,
-    use_softmax: bool,
-    _numeric_stable_mode: bool,
-    ignore_index: i32,
-    axis: i32,
-    softmax: Output,
-    loss: Output,
-) -> Result<()> {
-    let (c, dtype) = (Compose::new(context), logits.dtype()?);
-    let x = c.input(&logits)?;
-    let axis = axis_of(axis, x.rank())?;
-    let logarithm = if use_softmax {
-        let operator = Softmax { axis: axis as i64, logarithm: true };
-        c.apply(&operator, std::slice::from_ref(&x))?
-    } else {
-        c.map(Elementwise::Unary(Unary::Log), &[&x], &[])?
-    };
-    let value = if soft_label {
-        let products = c.multiply(&c.cast(&label.view()?, x.dtype)?, &logarithm)?;
-        c.reduce(Reduction::Sum, &products, &[axis as i64])?
-    } else {
-        let labels = Labels::new(&c, &label, &x, axis, ignore_index, x.dtype)?;
-        let picked = c.apply(&TakeAlongAxis { axis: axis as i64 }, &[logarithm.clone(), labels.index])?;
-        c.multiply(&picked, &labels.counts)?
-    };
-    c.store(&loss, dtype, Elementwise::Unary(Unary::Negate), &[&value], &[])?;
-    if use_softmax {
-        return c.store(&softmax, dtype, Elementwise::Unary(Unary::Exp), &[&logarithm], &[]);
-    }
-    c.store_value(&softmax, dtype, &x)
-}
-
-/// `(softmax - label) dloss`; without softmax `-label / probability dloss`.
-#[allow(clippy::too_many_arguments)]
-fn cross_entropy_with_softmax_grad(
-    context: &Context,
-    label: Tensor,
-    softmax: Tensor,
-    upstream: Tensor,
-    soft_label: bool,
-    use_softmax: bool,
-    _numeric_stable_mode: bool,
-    ignore_index: i32,
-    axis: i32,
-    dx: Output,
-) -> Result<()> {
-    let (c, dtype) = (Compose::new(context), softmax.dtype()?);
-    let (softmax, upstream) = (c.input(&softmax)?, c.input(&upstream)?);
-    let axis = axis_of(axis, softmax.rank())?;
-    let mut dims = softmax.shape.clone();
-    dims[axis] = 1;
-    let upstream = c.shaped(&upstream, &dims)?;
-    if soft_label {
-        let label = c.cast(&label.view()?, softmax.dtype)?;
-        let difference = if use_softmax {
-            c.subtract(&softmax, &label)?
-        } else {
-            c.scale(&c.map(DIVIDE, &[&label, &softmax], &[])?, -1.0, 0.0)?
-        };
-        return c.store(&dx, dtype, MULTIPLY, &[&difference, &upstream], &[]);
-    }
-    let labels = Labels::new(&c, &label, &softmax, axis, ignore_index, softmax.dtype)?;
-    let counted = c.multiply(&upstream, &labels.counts)?;
-    let (base, mut subtracted) = if use_softmax {
-        (c.multiply(&softmax, &counted)?, counted)
-    } else {
-        (c.map(Elementwise::Binary(Binary::Subtract), &[&softmax, &softmax], &[])?, counted)
-    };
-    if !use_softmax {
-        let picked = c.apply(&TakeAlongAxis { axis: axis as i64 }, &[softmax.clone(), labels.index.clone()])?;
-        subtracted = c.map(DIVIDE, &[&subtracted, &picked], &[])?;
-    }
-    let put = PutAlongAxis { axis: axis as i64, reduce: Reduce::Add, include_self: true };
-    let value = c.apply(&put, &[base, labels.index, c.scale(&subtracted, -1.0, 0.0)?])?;
-    c.store_value(&dx, dtype, &value)
+    table.add("kldiv_loss", FLOATS, kldiv_loss);
+    table.add("kldiv_loss_grad", FLOATS, kldiv_loss_grad);
+    table.add("label_smooth", FLOATS, label_smooth);
+    table.add("label_smooth_grad", FLOATS, label_smooth_grad);
 }
 
 /// `max(x, 0) - x label + log(1 + e^-|x|)`, with the label's part weighed by `pos_weight`.
@@ -262,4 +140,82 @@ fn huber_loss_grad(
         c.store_value(&dlabel, dtype, &slope)?;
     }
     Ok(())
+}
+
+/// What a sum is divided by: the elements, the batch, or nothing.
+fn divisor(reduction: &str, x: &View) -> f64 {
+    match reduction {
+        "mean" => x.len().max(1) as f64,
+        "batchmean" => x.shape.first().copied().unwrap_or(1).max(1) as f64,
+        _ => 1.0,
+    }
+}
+
+/// `label (log(label) - x)`, 0 where the label is not positive; `e^label (label - x)` of labels that are logarithms.
+fn kldiv_loss(
+    context: &Context,
+    x: Tensor,
+    label: Tensor,
+    reduction: String,
+    log_target: bool,
+    out: Output,
+) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let (x, label) = (c.input(&x)?, c.input(&label)?);
+    let losses = if log_target {
+        let weight = c.map(Elementwise::Unary(Unary::Exp), &[&label], &[])?;
+        c.multiply(&weight, &c.subtract(&label, &x)?)?
+    } else {
+        let logarithm = c.map(Elementwise::Unary(Unary::Log), &[&label], &[])?;
+        let losses = c.multiply(&label, &c.subtract(&logarithm, &x)?)?;
+        let zero = c.scale(&label, 0.0, 0.0)?;
+        c.map(Elementwise::Gradient(Gradient::WhereGreater), &[&label, &zero, &losses], &[])?
+    };
+    if reduction == "none" {
+        return c.store_value(&out, dtype, &losses);
+    }
+    let sum = c.reduce(Reduction::Sum, &losses, &[])?;
+    c.store(&out, dtype, Elementwise::Unary(Unary::Scale), &[&sum], &[1.0 / divisor(&reduction, &x), 0.0])
+}
+
+fn kldiv_loss_grad(
+    context: &Context,
+    x: Tensor,
+    label: Tensor,
+    upstream: Tensor,
+    reduction: String,
+    log_target: bool,
+    dx: Output,
+) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let (label, upstream) = (c.input(&label)?, c.input(&upstream)?);
+    let weight = if log_target {
+        c.map(Elementwise::Unary(Unary::Exp), &[&label], &[])?
+    } else {
+        c.map(Elementwise::Activation(Activation::Relu), &[&label], &[])?
+    };
+    let dims = if upstream.len() == label.len() { label.shape.to_vec() } else { vec![1; label.rank()] };
+    let product = c.multiply(&weight, &c.shaped(&upstream, &dims)?)?;
+    c.store(&dx, dtype, Elementwise::Unary(Unary::Scale), &[&product], &[-1.0 / divisor(&reduction, &label), 0.0])
+}
+
+/// `(1 - epsilon) label + epsilon prior`; the prior is uniform over the last axis where none is given.
+fn label_smooth(context: &Context, label: Tensor, prior: Option<Tensor>, epsilon: f32, out: Output) -> Result<()> {
+    let (c, dtype, epsilon) = (Compose::new(context), label.dtype()?, f64::from(epsilon));
+    let label = c.input(&label)?;
+    let classes = label.shape.last().copied().unwrap_or(1).max(1);
+    let Some(prior) = prior else {
+        let numbers = [1.0 - epsilon, epsilon / classes as f64];
+        return c.store(&out, dtype, Elementwise::Unary(Unary::Scale), &[&label], &numbers);
+    };
+    let prior = c.shaped(&c.input(&prior)?, &[classes])?;
+    let (label, prior) = (c.scale(&label, 1.0 - epsilon, 0.0)?, c.scale(&prior, epsilon, 0.0)?);
+    c.store(&out, dtype, ADD, &[&label, &prior], &[])
+}
+
+fn label_smooth_grad(context: &Context, upstream: Tensor, epsilon: f32, dx: Output) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), upstream.dtype()?);
+    let upstream = c.input(&upstream)?;
+    let numbers = [1.0 - f64::from(epsilon), 0.0];
+    c.store(&dx, dtype, Elementwise::Unary(Unary::Scale), &[&upstream], &numbers)
 }

@@ -48,18 +48,23 @@
 mod activation;
 mod activation_gradient;
 mod advanced_indexing;
+mod closeness;
 mod compose;
 mod convolution;
 mod copy;
 mod creation;
+mod cross_entropy;
+mod diagonal;
 mod elementwise;
 mod gradient;
+mod group_norm;
 mod images;
 mod indexing;
 mod interpolation;
 mod loss;
 mod matmul;
 mod movement;
+mod norm;
 mod normalisation;
 mod normalisation_gradient;
 mod optimizer;
@@ -106,5 +111,10 @@ const FAMILIES: &[fn(&mut Table)] = &[
     reduction::register,
     reduction_gradient::register,
     loss::register,
+    cross_entropy::register,
     optimizer::register,
+    group_norm::register,
+    norm::register,
+    diagonal::register,
+    closeness::register,
 ];

@@ -78,24 +78,24 @@ fn layer_norm_grad(
 }
 
 /// Rows (or channels) that were normalised by their mean and deviation.
-struct Normal {
-    x: View,
-    upstream: View,
-    /// These broadcast against x.
-    mean: View,
-    inverse: View,
+pub(super) struct Normal {
+    pub x: View,
+    pub upstream: View,
+    /// This and the inverse deviation broadcast against x.
+    pub mean: View,
+    pub inverse: View,
     /// The axes over which mean and deviation were taken.
-    averaged: Vec<i64>,
+    pub averaged: Vec<i64>,
 }
 
 impl Normal {
     /// `(x - mean) / deviation`
-    fn normalised(&self, c: &Compose) -> Result<View> {
+    pub fn normalised(&self, c: &Compose) -> Result<View> {
         c.multiply(&c.subtract(&self.x, &self.mean)?, &self.inverse)
     }
 
     /// `(g - mean(g) - n mean(g n)) / deviation` with `g = dy scale` and `n` the normalised x.
-    fn gradient(&self, c: &Compose, normalised: &View, scale: Option<&View>) -> Result<View> {
+    pub fn gradient(&self, c: &Compose, normalised: &View, scale: Option<&View>) -> Result<View> {
         let g = scale.map_or_else(|| Ok(self.upstream.clone()), |scale| c.multiply(&self.upstream, scale))?;
         let average = c.reduce(Reduction::Mean, &g, &self.averaged)?;
         let along = c.reduce(Reduction::Mean, &c.multiply(&g, normalised)?, &self.averaged)?;
@@ -104,12 +104,12 @@ impl Normal {
     }
 }
 
-fn inverse_deviation(c: &Compose, variance: &View, epsilon: f32) -> Result<View> {
+pub(super) fn inverse_deviation(c: &Compose, variance: &View, epsilon: f32) -> Result<View> {
     c.map(Elementwise::Unary(Unary::Rsqrt), &[&c.scale(variance, 1.0, epsilon.into())?], &[])
 }
 
 /// Gradients of scale and bias: sums over everything that is not theirs.
-fn weights(
+pub(super) fn weights(
     c: &Compose,
     upstream: &View,
     normalised: &View,

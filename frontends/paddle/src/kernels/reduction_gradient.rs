@@ -31,7 +31,7 @@ pub fn register(table: &mut Table) {
 }
 
 /// The axes that a reduction of these attributes removes; no axes means all.
-fn axes(rank: usize, dims: &[i64], all: bool) -> Vec<usize> {
+pub(super) fn axes(rank: usize, dims: &[i64], all: bool) -> Vec<usize> {
     if all || dims.is_empty() {
         return (0..rank).collect();
     }
@@ -39,7 +39,7 @@ fn axes(rank: usize, dims: &[i64], all: bool) -> Vec<usize> {
 }
 
 /// A reduced tensor with its lost axes back, as dimensions of size 1.
-fn kept(c: &Compose, reduced: &View, x: &Shape, axes: &[usize]) -> Result<View> {
+pub(super) fn kept(c: &Compose, reduced: &View, x: &Shape, axes: &[usize]) -> Result<View> {
     let dims: Vec<usize> =
         x.iter().enumerate().map(|(axis, &size)| if axes.contains(&axis) { 1 } else { size }).collect();
     c.shaped(reduced, &dims)
@@ -153,10 +153,10 @@ fn prod_grad(
 }
 
 /// `log(sum(e^x))`, shifted by the largest element so that nothing overflows.
-fn logsumexp(context: &Context, x: Tensor, dims: Vec<i64>, _keep: bool, all: bool, out: Output) -> Result<()> {
+fn logsumexp(context: &Context, x: Tensor, dims: Vec<i32>, _keep: bool, all: bool, out: Output) -> Result<()> {
     let (c, dtype) = (Compose::new(context), x.dtype()?);
     let x = c.input(&x)?;
-    let axes: Vec<i64> = axes(x.rank(), &dims, all).iter().map(|&axis| axis as i64).collect();
+    let axes: Vec<i64> = axes(x.rank(), &wide(&dims), all).iter().map(|&axis| axis as i64).collect();
     let largest = c.reduce(Reduction::Maximum, &x, &axes)?;
     // An infinite largest element would make NaN of the difference: such rows are not shifted.
     let finite = c.map(Elementwise::Unary(Unary::IsFinite), &[&largest], &[])?;
@@ -168,6 +168,10 @@ fn logsumexp(context: &Context, x: Tensor, dims: Vec<i64>, _keep: bool, all: boo
     c.store_value(&out, dtype, &sum)
 }
 
+fn wide(dims: &[i32]) -> Vec<i64> {
+    dims.iter().map(|&axis| axis.into()).collect()
+}
+
 /// The finite float32 numbers.
 const BOUNDS: [f64; 2] = [-3.4e38, 3.4e38];
 
@@ -177,14 +181,14 @@ fn logsumexp_grad(
     x: Tensor,
     out: Tensor,
     upstream: Tensor,
-    dims: Vec<i64>,
+    dims: Vec<i32>,
     _keep: bool,
     all: bool,
     dx: Output,
 ) -> Result<()> {
     let (c, dtype) = (Compose::new(context), x.dtype()?);
     let (x, out, upstream) = (c.input(&x)?, c.input(&out)?, c.input(&upstream)?);
-    let axes = axes(x.rank(), &dims, all);
+    let axes = axes(x.rank(), &wide(&dims), all);
     let (out, upstream) = (kept(&c, &out, &x.shape, &axes)?, kept(&c, &upstream, &x.shape, &axes)?);
     c.store(&dx, dtype, Elementwise::Gradient(Gradient::ExpDifference), &[&x, &out, &upstream], &[])
 }

@@ -84,6 +84,7 @@ rows! {
             |x, s| x[0].gt(0.0).select(x[0], s[0] * (x[0] / s[0]).expm1()), |x, s| if x[0] > 0.0 { x[0] } else { s[0] * (x[0] / s[0]).exp_m1() };
         Selu "selu", "ELU times a scale.", ONE, ["scale" = 1.050_700_987_355_48, "alpha" = 1.673_263_242_354_377_2], FLOATS => Same, 8.0,
             |x, s| s[0] * x[0].gt(0.0).select(x[0], s[1] * x[0].expm1()), |x, s| s[0] * if x[0] > 0.0 { x[0] } else { s[1] * x[0].exp_m1() };
+        Logit "logit", "The logarithm of x over 1 - x.", ONE, [], FLOATS => Same, 16.0, |x, _| (x[0] / (1.0 - x[0])).log(), |x, _| (x[0] / (1.0 - x[0])).ln();
         Stanh "stanh", "b tanh(a x).", ONE, ["scale_a" = 0.67, "scale_b" = 1.7159], FLOATS => Same, 8.0,
             |x, s| s[1] * (x[0] * s[0]).tanh(), |x, s| s[1] * (x[0] * s[0]).tanh();
     }

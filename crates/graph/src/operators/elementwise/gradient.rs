@@ -82,8 +82,8 @@ rows! {
         Expm1 "expm1_grad", "dy (y + 1).", TWO, [], FLOATS => Same, 4.0, |x, _| x[1] * (x[0] + 1.0), |x, _| x[1] * (x[0] + 1.0);
         Tan "tan_grad", "dy over the cosine of x squared.", TWO, [], FLOATS => Same, 16.0,
             |x, _| { let c = x[0].cos(); x[1] / (c * c) }, |x, _| x[1] / (x[0].cos() * x[0].cos());
-        Asin "asin_grad", "dy over sqrt(1 - x^2).", TWO, [], FLOATS => Same, 64.0, |x, _| x[1] / ((1.0 - x[0]) * (1.0 + x[0])).sqrt(), |x, _| x[1] / (1.0 - x[0] * x[0]).sqrt();
-        Acos "acos_grad", "-dy over sqrt(1 - x^2).", TWO, [], FLOATS => Same, 64.0, |x, _| -(x[1] / ((1.0 - x[0]) * (1.0 + x[0])).sqrt()), |x, _| -x[1] / (1.0 - x[0] * x[0]).sqrt();
+        Asin "asin_grad", "dy over sqrt(1 - x^2).", TWO, [], FLOATS => Same, 64.0, |x, _| x[1] / ((1.0 - x[0]) * (1.0 + x[0])).sqrt(), |x, _| x[1] / ((1.0 - x[0]) * (1.0 + x[0])).sqrt();
+        Acos "acos_grad", "-dy over sqrt(1 - x^2).", TWO, [], FLOATS => Same, 64.0, |x, _| -(x[1] / ((1.0 - x[0]) * (1.0 + x[0])).sqrt()), |x, _| -x[1] / ((1.0 - x[0]) * (1.0 + x[0])).sqrt();
         Atan "atan_grad", "dy over 1 + x^2.", TWO, [], FLOATS => Same, 8.0, |x, _| x[1] / (1.0 + x[0] * x[0]), |x, _| x[1] / (1.0 + x[0] * x[0]);
         Sinh "sinh_grad", "dy times the hyperbolic cosine of x.", TWO, [], FLOATS => Same, 16.0, |x, _| x[1] * x[0].cosh(), |x, _| x[1] * x[0].cosh();
         Cosh "cosh_grad", "dy times the hyperbolic sine of x.", TWO, [], FLOATS => Same, 16.0, |x, _| x[1] * x[0].sinh(), |x, _| x[1] * x[0].sinh();
@@ -125,6 +125,10 @@ rows! {
         Chosen "where_grad_x", "dy where the condition holds: condition, dy.", MASKED, [], FLOATS => Same, 0.0, |x, _| zero_unless(x[0], x[1]), |x, _| unless_f64(x[0] != 0.0, x[1]);
         NotChosen "where_grad_y", "dy where the condition does not hold: condition, dy.", MASKED, [], FLOATS => Same, 0.0,
             |x, _| x[0].select(x[1].number(0.0), x[1]), |x, _| unless_f64(x[0] == 0.0, x[1]);
+        Atan2X "atan2_grad_x", "dy times y over x^2 + y^2: x, y, dy.", THREE, [], FLOATS => Same, 16.0, |x, _| x[2] * x[1] / (x[0] * x[0] + x[1] * x[1]), |x, _| x[2] * x[1] / (x[0] * x[0] + x[1] * x[1]);
+        Atan2Y "atan2_grad_y", "-dy times x over x^2 + y^2: x, y, dy.", THREE, [], FLOATS => Same, 16.0, |x, _| -(x[2] * x[0] / (x[0] * x[0] + x[1] * x[1])), |x, _| -x[2] * x[0] / (x[0] * x[0] + x[1] * x[1]);
+        LerpX "lerp_grad_x", "dy (1 - weight): weight, dy.", TWO, [], FLOATS => Same, 8.0, |x, _| x[1] * (1.0 - x[0]), |x, _| x[1] * (1.0 - x[0]);
+        Logit "logit_grad", "dy over x (1 - x).", TWO, [], FLOATS => Same, 16.0, |x, _| x[1] / (x[0] * (1.0 - x[0])), |x, _| x[1] / (x[0] * (1.0 - x[0]));
         PowerX "elementwise_pow_grad_x", "dy y x^(y - 1): x, y, dy.", THREE, [], FLOATS => Same, 16.0, |x, _| x[2] * x[1] * x[0].pow(x[1] - 1.0), |x, _| x[2] * x[1] * x[0].powf(x[1] - 1.0);
         PowerY "elementwise_pow_grad_y", "dy ln(x) x^y: x, y, dy.", THREE, [], FLOATS => Same, 16.0, |x, _| x[2] * x[0].log() * x[0].pow(x[1]), |x, _| x[2] * x[0].ln() * x[0].powf(x[1]);
         ExpDifference "exp_difference", "dy e^(x - y), the gradient of a logarithm of summed powers: x, y, dy.", THREE, [], FLOATS => Same, 8.0, |x, _| x[2] * (x[0] - x[1]).exp(), |x, _| x[2] * (x[0] - x[1]).exp();

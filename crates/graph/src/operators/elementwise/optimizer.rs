@@ -19,7 +19,7 @@ rows! {
             |x, _| x[0] * (1.0 - x[2]).sqrt() / (1.0 - x[1]), |x, _| x[0] * (1.0 - x[2]).sqrt() / (1.0 - x[1]);
         AdamFloor "adam_floor", "epsilon sqrt(1 - b2).", ONE, ["epsilon" = 0.001], FLOATS => Same, 8.0,
             |x, s| (1.0 - x[0]).sqrt() * s[0], |x, s| (1.0 - x[0]).sqrt() * s[0];
-        AdamStep "adam_step", "p - rate m / (sqrt(v) + floor): p, m, v, rate, floor (Kingma and Ba, 2015).", FIVE, [], FLOATS => Same, 16.0,
+        AdamStep "adam_step", "p - rate m / (sqrt(v) + floor): p, m, v, rate, floor (Kingma and Ba, 2015).", FIVE, [], FLOATS => Same, 1024.0,
             |x, _| x[0] - x[3] * (x[1] / (x[2].sqrt() + x[4])), |x, _| x[0] - x[3] * (x[1] / (x[2].sqrt() + x[4]));
         Decay "weight_decay", "p (1 - rate decay): p, rate (Loshchilov and Hutter, 2019).", TWO, ["decay" = 0.125], FLOATS => Same, 8.0,
             |x, s| x[0] * (1.0 - x[1] * s[0]), |x, s| x[0] * (1.0 - x[1] * s[0]);

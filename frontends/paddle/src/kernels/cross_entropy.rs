@@ -1,0 +1,210 @@
+//! Losses of class labels: cross entropy with softmax, and negative log-likelihood.
+
+use super::compose::Compose;
+use crate::error::{Error, Result};
+use crate::table::Table;
+use crate::{Context, Output, Tensor};
+use openmps_graph::View;
+use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary};
+use openmps_graph::operators::gather::TakeAlongAxis;
+use openmps_graph::operators::reduce::Reduction;
+use openmps_graph::operators::scatter::{PutAlongAxis, Reduce};
+use openmps_graph::operators::softmax::Softmax;
+use openmps_tile::dtype::FLOATS;
+use openmps_tile::{DType, Number};
+
+const MULTIPLY: Elementwise = Elementwise::Binary(Binary::Multiply);
+const DIVIDE: Elementwise = Elementwise::Binary(Binary::Divide);
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add("cross_entropy_with_softmax", FLOATS, cross_entropy_with_softmax);
+    table.add("cross_entropy_with_softmax_grad", FLOATS, cross_entropy_with_softmax_grad);
+    table.add("nll_loss", FLOATS, nll_loss);
+    table.add("nll_loss_grad", FLOATS, nll_loss_grad);
+}
+
+/// Class indices as the losses read them: valid ones, and which of them count.
+struct Labels {
+    /// Indices along the class axis; 0 where the label is ignored.
+    index: View,
+    /// 1 where the label counts, 0 where it is ignored.
+    counts: View,
+}
+
+impl Labels {
+    /// Labels of shape x with 1 at `axis`.
+    fn new(c: &Compose, label: &Tensor, x: &View, axis: usize, ignored: i64, dtype: DType) -> Result<Labels> {
+        let mut dims = x.shape.clone();
+        dims[axis] = 1;
+        let label = label.view()?;
+        if !matches!(label.dtype, DType::I32 | DType::I64) {
+            let got = format!("labels of {}", label.dtype);
+            let expected = "int32 or int64, or soft_label=True".to_owned();
+            return Err(Error::Attribute { attribute: "label", got, expected });
+        }
+        let label = c.shaped(&label, &dims)?;
+        let ignored = [Number::Integer(0), Number::Integer(ignored)];
+        let ignored = c.map_numbers(Elementwise::Unary(Unary::Scale), &[&label], &ignored)?;
+        let counts = c.map(Elementwise::Binary(Binary::NotEqual), &[&label, &ignored], &[])?;
+        let index = c.map(Elementwise::Binary(Binary::Multiply), &[&label, &c.cast(&counts, label.dtype)?], &[])?;
+        Ok(Labels { index, counts: c.cast(&counts, dtype)? })
+    }
+}
+
+fn axis_of(axis: i32, rank: usize) -> Result<usize> {
+    let place = if axis < 0 { i64::from(axis) + rank as i64 } else { axis.into() };
+    usize::try_from(place).ok().filter(|&place| place < rank).ok_or_else(|| Error::Attribute {
+        attribute: "axis",
+        got: axis.to_string(),
+        expected: format!("an axis of a tensor of {rank} dimensions"),
+    })
+}
+
+/// `-log(softmax(x))` at the label, or its mean weighed by soft labels.
+#[allow(clippy::too_many_arguments)]
+fn cross_entropy_with_softmax(
+    context: &Context,
+    logits: Tensor,
+    label: Tensor,
+    soft_label: bool,
+    use_softmax: bool,
+    _numeric_stable_mode: bool,
+    ignore_index: i32,
+    axis: i32,
+    softmax: Output,
+    loss: Output,
+) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), logits.dtype()?);
+    let x = c.input(&logits)?;
+    let axis = axis_of(axis, x.rank())?;
+    let logarithm = if use_softmax {
+        let operator = Softmax { axis: axis as i64, logarithm: true };
+        c.apply(&operator, std::slice::from_ref(&x))?
+    } else {
+        c.map(Elementwise::Unary(Unary::Log), &[&x], &[])?
+    };
+    let value = if soft_label {
+        let products = c.multiply(&c.cast(&label.view()?, x.dtype)?, &logarithm)?;
+        c.reduce(Reduction::Sum, &products, &[axis as i64])?
+    } else {
+        let labels = Labels::new(&c, &label, &x, axis, ignore_index.into(), x.dtype)?;
+        let picked = c.apply(&TakeAlongAxis { axis: axis as i64 }, &[logarithm.clone(), labels.index])?;
+        c.multiply(&picked, &labels.counts)?
+    };
+    c.store(&loss, dtype, Elementwise::Unary(Unary::Negate), &[&value], &[])?;
+    if use_softmax {
+        return c.store(&softmax, dtype, Elementwise::Unary(Unary::Exp), &[&logarithm], &[]);
+    }
+    c.store_value(&softmax, dtype, &x)
+}
+
+/// `(softmax - label) dloss`; without softmax `-label / probability dloss`.
+#[allow(clippy::too_many_arguments)]
+fn cross_entropy_with_softmax_grad(
+    context: &Context,
+    label: Tensor,
+    softmax: Tensor,
+    upstream: Tensor,
+    soft_label: bool,
+    use_softmax: bool,
+    _numeric_stable_mode: bool,
+    ignore_index: i32,
+    axis: i32,
+    dx: Output,
+) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), softmax.dtype()?);
+    let (softmax, upstream) = (c.input(&softmax)?, c.input(&upstream)?);
+    let axis = axis_of(axis, softmax.rank())?;
+    let mut dims = softmax.shape.clone();
+    dims[axis] = 1;
+    let upstream = c.shaped(&upstream, &dims)?;
+    if soft_label {
+        let label = c.cast(&label.view()?, softmax.dtype)?;
+        let difference = if use_softmax {
+            c.subtract(&softmax, &label)?
+        } else {
+            c.scale(&c.map(DIVIDE, &[&label, &softmax], &[])?, -1.0, 0.0)?
+        };
+        return c.store(&dx, dtype, MULTIPLY, &[&difference, &upstream], &[]);
+    }
+    let labels = Labels::new(&c, &label, &softmax, axis, ignore_index.into(), softmax.dtype)?;
+    let counted = c.multiply(&upstream, &labels.counts)?;
+    let (base, mut subtracted) = if use_softmax {
+        (c.multiply(&softmax, &counted)?, counted)
+    } else {
+        (c.map(Elementwise::Binary(Binary::Subtract), &[&softmax, &softmax], &[])?, counted)
+    };
+    if !use_softmax {
+        let picked = c.apply(&TakeAlongAxis { axis: axis as i64 }, &[softmax.clone(), labels.index.clone()])?;
+        subtracted = c.map(DIVIDE, &[&subtracted, &picked], &[])?;
+    }
+    let put = PutAlongAxis { axis: axis as i64, reduce: Reduce::Add, include_self: true };
+    let value = c.apply(&put, &[base, labels.index, c.scale(&subtracted, -1.0, 0.0)?])?;
+    c.store_value(&dx, dtype, &value)
+}
+
+/// The weight of each label: its class's, and 0 where the label is ignored.
+fn label_weights(c: &Compose, weight: Option<&Tensor>, labels: &Labels) -> Result<View> {
+    let Some(weight) = weight else { return Ok(labels.counts.clone()) };
+    let weight = c.cast(&weight.view()?, labels.counts.dtype)?;
+    let flat = c.shaped(&labels.index, &[labels.index.len()])?;
+    let picked = c.apply(&TakeAlongAxis { axis: 0 }, &[weight, flat])?;
+    c.multiply(&c.shaped(&picked, &labels.counts.shape)?, &labels.counts)
+}
+
+/// `-weight x` at the label, where x holds logarithms of probabilities along axis 1.
+#[allow(clippy::too_many_arguments)]
+fn nll_loss(
+    context: &Context,
+    x: Tensor,
+    label: Tensor,
+    weight: Option<Tensor>,
+    ignore_index: i64,
+    reduction: String,
+    out: Output,
+    total_weight: Output,
+) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let x = c.input(&x)?;
+    let labels = Labels::new(&c, &label, &x, 1, ignore_index, x.dtype)?;
+    let weights = label_weights(&c, weight.as_ref(), &labels)?;
+    let picked = c.apply(&TakeAlongAxis { axis: 1 }, &[x.clone(), labels.index.clone()])?;
+    let losses = c.scale(&c.multiply(&picked, &weights)?, -1.0, 0.0)?;
+    let total = c.reduce(Reduction::Sum, &weights, &[])?;
+    c.store_value(&total_weight, dtype, &total)?;
+    match &*reduction {
+        "none" => c.store_value(&out, dtype, &losses),
+        "sum" => c.store_value(&out, dtype, &c.reduce(Reduction::Sum, &losses, &[])?),
+        _ => c.store(&out, dtype, DIVIDE, &[&c.reduce(Reduction::Sum, &losses, &[])?, &total], &[]),
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn nll_loss_grad(
+    context: &Context,
+    x: Tensor,
+    label: Tensor,
+    weight: Option<Tensor>,
+    total_weight: Tensor,
+    upstream: Tensor,
+    ignore_index: i64,
+    reduction: String,
+    dx: Output,
+) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let (x, upstream) = (c.input(&x)?, c.input(&upstream)?);
+    let labels = Labels::new(&c, &label, &x, 1, ignore_index, x.dtype)?;
+    let weights = label_weights(&c, weight.as_ref(), &labels)?;
+    let dims = if upstream.len() == weights.len() { weights.shape.to_vec() } else { vec![1; x.rank()] };
+    let mut share = c.multiply(&weights, &c.shaped(&upstream, &dims)?)?;
+    if reduction == "mean" {
+        let total = c.shaped(&c.input(&total_weight)?, &vec![1; x.rank()])?;
+        share = c.map(DIVIDE, &[&share, &total], &[])?;
+    }
+    let zero = c.temporary(x.dtype, &x.shape)?;
+    c.fill(&zero, 0.0)?;
+    let put = PutAlongAxis { axis: 1, reduce: Reduce::Add, include_self: true };
+    let value = c.apply(&put, &[zero, labels.index, c.scale(&share, -1.0, 0.0)?])?;
+    c.store_value(&dx, dtype, &value)
+}

@@ -1,0 +1,234 @@
+//! Group norm and instance norm (one channel a group), with gradients. Channels are the second dimension.
+
+use super::compose::Compose;
+use super::normalisation::is_channels_last;
+use super::normalisation_gradient::{Normal, inverse_deviation, weights};
+use crate::error::{Error, Result};
+use crate::table::Table;
+use crate::{Context, Output, Tensor};
+use openmps_graph::View;
+use openmps_graph::operators::elementwise::{Binary, Elementwise};
+use openmps_graph::operators::reduce::Reduction;
+use openmps_tile::DType;
+use openmps_tile::dtype::FLOATS;
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add("group_norm", FLOATS, group_norm);
+    table.add("group_norm_grad", FLOATS, group_norm_grad);
+    table.add("instance_norm", FLOATS, instance_norm);
+    table.add("instance_norm_grad", FLOATS, instance_norm_grad);
+}
+
+/// An image seen as `groups` rows for each of `batch`, or as channels.
+struct Groups {
+    batch: usize,
+    channels: usize,
+    groups: usize,
+    pixels: usize,
+}
+
+impl Groups {
+    fn new(x: &View, groups: usize) -> Result<Groups> {
+        let (batch, channels) = (x.shape[0], x.shape[1]);
+        if groups == 0 || channels % groups != 0 {
+            let expected = format!("a divisor of the {channels} channels");
+            return Err(Error::Attribute { attribute: "groups", got: groups.to_string(), expected });
+        }
+        Ok(Groups { batch, channels, groups, pixels: x.shape[2..].iter().product() })
+    }
+
+    fn rows(&self) -> [usize; 2] {
+        [self.batch * self.groups, self.channels / self.groups * self.pixels]
+    }
+
+    fn by_channel(&self) -> [usize; 3] {
+        [self.batch, self.channels, self.pixels]
+    }
+
+    /// A number a channel, as it broadcasts against [`Groups::by_channel`].
+    fn weight(&self, c: &Compose, weight: Option<&Tensor>, dtype: DType) -> Result<Option<View>> {
+        let shaped = |weight: &Tensor| c.shaped(&c.cast(&weight.view()?, dtype)?, &[1, self.channels, 1]);
+        weight.map(shaped).transpose()
+    }
+
+    /// Mean and variance of each row.
+    fn statistics(&self, c: &Compose, x: &View) -> Result<[View; 2]> {
+        let x = c.shaped(x, &self.rows())?;
+        let mean = c.reduce(Reduction::Mean, &x, &[1])?;
+        let distance = c.subtract(&x, &mean)?;
+        let variance = c.reduce(Reduction::Mean, &c.multiply(&distance, &distance)?, &[1])?;
+        Ok([mean, variance])
+    }
+
+    /// `(x - mean) * inverse * scale + bias`
+    fn normalise(
+        &self,
+        c: &Compose,
+        x: &View,
+        [mean, inverse]: [&View; 2],
+        [scale, bias]: [Option<&Tensor>; 2],
+    ) -> Result<View> {
+        let centred = c.subtract(&c.shaped(x, &self.rows())?, mean)?;
+        let mut y = c.shaped(&c.multiply(&centred, inverse)?, &self.by_channel())?;
+        if let Some(scale) = self.weight(c, scale, x.dtype)? {
+            y = c.multiply(&y, &scale)?;
+        }
+        if let Some(bias) = self.weight(c, bias, x.dtype)? {
+            y = c.map(Elementwise::Binary(Binary::Add), &[&y, &bias], &[])?;
+        }
+        Ok(y)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn gradient(
+        &self,
+        c: &Compose,
+        x: &View,
+        upstream: &View,
+        [mean, inverse]: [View; 2],
+        scale: Option<&Tensor>,
+        [dx, dscale, dbias]: [Option<Output>; 3],
+        dtypes: [DType; 2],
+    ) -> Result<()> {
+        let own_scale = self.weight(c, scale, x.dtype)?;
+        let upstream = c.shaped(upstream, &self.by_channel())?;
+        let weighed = own_scale.as_ref().map_or(Ok(upstream.clone()), |scale| c.multiply(&upstream, scale))?;
+        let normal = Normal {
+            x: c.shaped(x, &self.rows())?,
+            upstream: c.shaped(&weighed, &self.rows())?,
+            mean,
+            inverse,
+            averaged: vec![1],
+        };
+        let normalised = normal.normalised(c)?;
+        let by_channel = c.shaped(&normalised, &self.by_channel())?;
+        let own = |output: Option<Output>| output.map(|output| (output, dtypes[1]));
+        weights(c, &upstream, &by_channel, own(dscale), own(dbias), &[0, 2])?;
+        let Some(dx) = dx else { return Ok(()) };
+        let value = normal.gradient(c, &normalised, None)?;
+        c.store_value(&dx, dtypes[0], &value)
+    }
+}
+
+fn expect_channels_first(layout: &str) -> Result<()> {
+    if is_channels_last(layout) {
+        let expected = "channels as the second dimension".to_owned();
+        return Err(Error::Attribute { attribute: "data_format", got: layout.to_owned(), expected });
+    }
+    Ok(())
+}
+
+/// The type of the weights' gradients: that of the weights.
+fn weight_dtype(weights: [&Option<Tensor>; 2], dtype: DType) -> Result<DType> {
+    weights.into_iter().flatten().next().map_or(Ok(dtype), Tensor::dtype)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn group_norm(
+    context: &Context,
+    x: Tensor,
+    scale: Option<Tensor>,
+    bias: Option<Tensor>,
+    epsilon: f64,
+    groups: i32,
+    data_layout: String,
+    y: Output,
+    mean: Option<Output>,
+    variance: Option<Output>,
+) -> Result<()> {
+    expect_channels_first(&data_layout)?;
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let x = c.input(&x)?;
+    let groups = Groups::new(&x, groups.max(0) as usize)?;
+    let statistics = groups.statistics(&c, &x)?;
+    let inverse = inverse_deviation(&c, &statistics[1], epsilon as f32)?;
+    let value = groups.normalise(&c, &x, [&statistics[0], &inverse], [scale.as_ref(), bias.as_ref()])?;
+    c.store_value(&y, dtype, &value)?;
+    for (output, value) in [mean, variance].into_iter().zip(&statistics) {
+        if let Some(output) = output {
+            c.store_value(&output, x.dtype, value)?;
+        }
+    }
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)]
+fn group_norm_grad(
+    context: &Context,
+    x: Tensor,
+    scale: Option<Tensor>,
+    bias: Option<Tensor>,
+    _y: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    upstream: Tensor,
+    epsilon: f64,
+    groups: i32,
+    data_layout: String,
+    dx: Option<Output>,
+    dscale: Option<Output>,
+    dbias: Option<Output>,
+) -> Result<()> {
+    expect_channels_first(&data_layout)?;
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let (x, upstream) = (c.input(&x)?, c.input(&upstream)?);
+    let groups = Groups::new(&x, groups.max(0) as usize)?;
+    let rows = [groups.rows()[0], 1];
+    let mean = c.shaped(&c.cast(&mean.view()?, x.dtype)?, &rows)?;
+    let variance = c.shaped(&c.cast(&variance.view()?, x.dtype)?, &rows)?;
+    let inverse = inverse_deviation(&c, &variance, epsilon as f32)?;
+    let dtypes = [dtype, weight_dtype([&scale, &bias], dtype)?];
+    groups.gradient(&c, &x, &upstream, [mean, inverse], scale.as_ref(), [dx, dscale, dbias], dtypes)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn instance_norm(
+    context: &Context,
+    x: Tensor,
+    scale: Option<Tensor>,
+    bias: Option<Tensor>,
+    epsilon: f32,
+    y: Output,
+    saved_mean: Option<Output>,
+    saved_inverse: Option<Output>,
+) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let x = c.input(&x)?;
+    let groups = Groups::new(&x, x.shape[1])?;
+    let [mean, variance] = groups.statistics(&c, &x)?;
+    let inverse = inverse_deviation(&c, &variance, epsilon)?;
+    let value = groups.normalise(&c, &x, [&mean, &inverse], [scale.as_ref(), bias.as_ref()])?;
+    c.store_value(&y, dtype, &value)?;
+    // Paddle saves the inverse deviation as the variance.
+    for (output, value) in [(saved_mean, &mean), (saved_inverse, &inverse)] {
+        if let Some(output) = output {
+            c.store_value(&output, x.dtype, value)?;
+        }
+    }
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)]
+fn instance_norm_grad(
+    context: &Context,
+    x: Tensor,
+    scale: Option<Tensor>,
+    bias: Option<Tensor>,
+    saved_mean: Tensor,
+    saved_inverse: Tensor,
+    upstream: Tensor,
+    _epsilon: f32,
+    dx: Option<Output>,
+    dscale: Option<Output>,
+    dbias: Option<Output>,
+) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let (x, upstream) = (c.input(&x)?, c.input(&upstream)?);
+    let groups = Groups::new(&x, x.shape[1])?;
+    let rows = [groups.rows()[0], 1];
+    let mean = c.shaped(&c.cast(&saved_mean.view()?, x.dtype)?, &rows)?;
+    let inverse = c.shaped(&c.cast(&saved_inverse.view()?, x.dtype)?, &rows)?;
+    let dtypes = [dtype, weight_dtype([&scale, &bias], dtype)?];
+    groups.gradient(&c, &x, &upstream, [mean, inverse], scale.as_ref(), [dx, dscale, dbias], dtypes)
+}

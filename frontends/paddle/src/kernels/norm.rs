@@ -1,0 +1,92 @@
+//! Norms of order p along an axis or of all elements, with gradients.
+
+use super::compose::Compose;
+use super::reduction_gradient::{axes, kept};
+use crate::error::Result;
+use crate::table::Table;
+use crate::{Context, Output, Tensor};
+use openmps_graph::View;
+use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient, Unary};
+use openmps_graph::operators::reduce::Reduction;
+use openmps_tile::dtype::FLOATS;
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add("p_norm", FLOATS, p_norm);
+    table.add("p_norm_grad", FLOATS, p_norm_grad);
+}
+
+fn power(c: &Compose, x: &View, exponent: f64) -> Result<View> {
+    c.map(Elementwise::Unary(Unary::PowScalar), &[x], &[exponent])
+}
+
+/// `sum(|x|^p)^(1/p)`; the largest or smallest magnitude for an infinite p, the number of elements that are not 0 for p = 0.
+#[allow(clippy::too_many_arguments)]
+fn p_norm(
+    context: &Context,
+    x: Tensor,
+    order: f32,
+    axis: i32,
+    _epsilon: f32,
+    _keep: bool,
+    all: bool,
+    out: Output,
+) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let x = c.input(&x)?;
+    let along: Vec<i64> = axes(x.rank(), &[axis.into()], all).iter().map(|&axis| axis as i64).collect();
+    let order = f64::from(order);
+    let value = if order == 0.0 {
+        let zero = c.scale(&x, 0.0, 0.0)?;
+        let counts = c.map(Elementwise::Binary(Binary::NotEqual), &[&x, &zero], &[])?;
+        c.reduce(Reduction::Sum, &c.cast(&counts, x.dtype)?, &along)?
+    } else if order.is_infinite() {
+        let magnitude = c.map(Elementwise::Unary(Unary::Abs), &[&x], &[])?;
+        let reduction = if order > 0.0 { Reduction::Maximum } else { Reduction::Minimum };
+        c.reduce(reduction, &magnitude, &along)?
+    } else if order == 2.0 {
+        c.reduce(Reduction::Norm, &x, &along)?
+    } else if order == 1.0 {
+        c.reduce(Reduction::SumOfAbsolutes, &x, &along)?
+    } else {
+        let magnitude = c.map(Elementwise::Unary(Unary::Abs), &[&x], &[])?;
+        power(&c, &c.reduce(Reduction::Sum, &power(&c, &magnitude, order)?, &along)?, 1.0 / order)?
+    };
+    c.store_value(&out, dtype, &value)
+}
+
+/// `sign(x) (|x| / norm)^(p - 1) dy`; where the norm is 0 the gradient is 0.
+#[allow(clippy::too_many_arguments)]
+fn p_norm_grad(
+    context: &Context,
+    x: Tensor,
+    out: Tensor,
+    upstream: Tensor,
+    order: f32,
+    axis: i32,
+    epsilon: f32,
+    _keep: bool,
+    all: bool,
+    dx: Output,
+) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let (x, out, upstream) = (c.input(&x)?, c.input(&out)?, c.input(&upstream)?);
+    let along = axes(x.rank(), &[axis.into()], all);
+    let (out, upstream) = (kept(&c, &out, &x.shape, &along)?, kept(&c, &upstream, &x.shape, &along)?);
+    let sign = c.map(Elementwise::Unary(Unary::Sign), &[&x], &[])?;
+    let signed = c.multiply(&sign, &upstream)?;
+    let order = f64::from(order);
+    if order == 0.0 {
+        return c.store(&dx, dtype, Elementwise::Unary(Unary::Scale), &[&x], &[0.0, 0.0]);
+    }
+    if order == 1.0 {
+        return c.store_value(&dx, dtype, &signed);
+    }
+    let magnitude = c.map(Elementwise::Unary(Unary::Abs), &[&x], &[])?;
+    if order.is_infinite() {
+        return c.store(&dx, dtype, Elementwise::Gradient(Gradient::WhereEqual), &[&magnitude, &out, &signed], &[]);
+    }
+    let share = c.map(Elementwise::Binary(Binary::Divide), &[&magnitude, &c.scale(&out, 1.0, epsilon.into())?], &[])?;
+    let share = if order == 2.0 { share } else { power(&c, &share, order - 1.0)? };
+    c.store(&dx, dtype, Elementwise::Binary(Binary::Multiply), &[&share, &signed], &[])
+}
