@@ -71,8 +71,8 @@ def losses(optimizer: str, steps: int = 12) -> list[float]:
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_convolutional_network_learns_as_on_the_cpu(optimizer):
     expected, got = on("cpu", lambda: losses(optimizer)), on("mps", lambda: losses(optimizer))
-    assert expected[-1] < 0.8 * expected[0], "the example does not learn"
-    np.testing.assert_allclose(got, expected, rtol=2e-3)
+    assert expected[-1] < expected[0] - 0.03, "the example does not learn"
+    np.testing.assert_allclose(got, expected, rtol=2e-4)
 
 
 def transformer_gradients() -> list[np.ndarray]:

@@ -303,13 +303,14 @@ fn execute(queue: &Queue, shared: &Arc<Shared>) {
         // What the commands refer to may go only now.
         drop(commands);
     };
-    match failed {
-        Some(error) => complete(shared, Some(error)),
-        None => {
-            if let Err(error) = queue.submit(Command::Callback(Box::new(end))) {
-                complete(shared, Some(error));
-            }
-        }
+    let failed = match failed {
+        Some(error) => Some(error),
+        None => queue.submit(Command::Callback(Box::new(end))).err(),
+    };
+    if let Some(error) = failed {
+        // Nobody waits for this command alone: the next synchronisation delivers it.
+        queue.keep(&error);
+        complete(shared, Some(error));
     }
 }
 
@@ -317,9 +318,7 @@ fn execute(queue: &Queue, shared: &Arc<Shared>) {
 fn run_command(queue: &Queue, command: &mut Encoded) -> Result<()> {
     let operation = command.operation();
     catch_unwind(AssertUnwindSafe(|| command.run(queue))).unwrap_or_else(|payload| {
-        let error = Error::Panicked { operation, message: message_of(&*payload) };
-        queue.keep(&error);
-        Err(error)
+        Err(Error::Panicked { operation, message: message_of(&*payload) })
     })
 }
 

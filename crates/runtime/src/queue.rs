@@ -90,8 +90,8 @@ impl QueueShared {
 
 /// An ordered stream of work on one device. Clones are the same queue; every call may come from any thread.
 ///
-/// A command's error is returned at once where the device knows it at once; it is also kept, and the next
-/// `synchronize` delivers it, so that no caller who ignores the first can miss it.
+/// Every error is delivered once: to the caller of the command where the device knows it at once, else (of a device that
+/// works on, and of committed command buffers) by the next `synchronize`.
 #[derive(Clone)]
 pub struct Queue {
     device: Device,
@@ -246,8 +246,8 @@ impl Queue {
         } else {
             self.device.driver().submit(self.shared.id, command)
         };
-        if let Err(error) = &result {
-            self.keep(error);
+        if result.is_err() {
+            self.shared.errors.fetch_add(1, Ordering::Relaxed);
         }
         result
     }
@@ -263,7 +263,6 @@ impl Queue {
     /// Keeps an error for the next `synchronize`.
     #[cold]
     pub(crate) fn keep(&self, error: &Error) {
-        self.shared.errors.fetch_add(1, Ordering::Relaxed);
         let mut failure = self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *failure {
             None => *failure = Some((error.to_string(), 0)),
@@ -282,7 +281,7 @@ impl Queue {
         if elsewhere {
             return Ok(());
         }
-        self.keep(&error);
+        self.shared.errors.fetch_add(1, Ordering::Relaxed);
         Err(error)
     }
 }

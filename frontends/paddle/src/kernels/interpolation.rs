@@ -7,7 +7,7 @@ use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::operators::interpolation::{Interpolation, InterpolationGradient, InterpolationMode};
-use openmps_graph::{Operator, View};
+use openmps_graph::{Operator, Shape, View};
 use openmps_tile::DType;
 use openmps_tile::dtype::{ALL, FLOATS};
 
@@ -104,7 +104,7 @@ macro_rules! interpolation {
             let x = x.view()?;
             let sizes = Sizes { out_size, size_tensor, scale_tensor, size: [height, width], scale: &scale };
             let aligned = (align_corners, align_mode);
-            let (of, _) = interpolation(context, InterpolationMode::$mode, &x, &sizes, &format, aligned)?;
+            let (of, _) = interpolation(context, InterpolationMode::$mode, &x.shape, &sizes, &format, aligned)?;
             many(context, &of, &[x], &[Some(&out)])
         }
 
@@ -126,10 +126,10 @@ macro_rules! interpolation {
             align_mode: i32,
             dx: Output,
         ) -> Result<()> {
-            let x = x.view()?;
+            // Of x only the shape is there: Paddle has let go of its memory.
             let sizes = Sizes { out_size, size_tensor, scale_tensor, size: [height, width], scale: &scale };
             let aligned = (align_corners, align_mode);
-            let (of, input) = interpolation(context, InterpolationMode::$mode, &x, &sizes, &format, aligned)?;
+            let (of, input) = interpolation(context, InterpolationMode::$mode, &x.shape(), &sizes, &format, aligned)?;
             many(context, &InterpolationGradient { of, input }, &[upstream.view()?], &[Some(&dx)])
         }
     };
@@ -139,16 +139,16 @@ macro_rules! interpolation {
 fn interpolation(
     context: &Context,
     mode: InterpolationMode,
-    x: &View,
+    x: &Shape,
     sizes: &Sizes,
     format: &str,
     (align_corners, align_mode): (bool, i32),
 ) -> Result<(Interpolation, [usize; 2])> {
     let layout = layout(format);
-    if x.rank() != 4 {
-        return Err(refuse("rank of x", x.rank(), "4"));
+    if x.len() != 4 {
+        return Err(refuse("rank of x", x.len(), "4"));
     }
-    let [.., rows, columns] = layout.sizes(&x.shape);
+    let [.., rows, columns] = layout.sizes(x);
     let (scale, size) = sizes.of(context, [rows, columns])?;
     let align_mode = align_mode.into();
     Ok((Interpolation { mode, size, scale, align_corners, align_mode, layout }, [rows, columns]))
