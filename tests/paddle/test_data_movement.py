@@ -297,8 +297,7 @@ def test_errors_name_the_values():
     paddle.device.set_device("mps")
     with pytest.raises(Exception, match="index 9 at position 1 is outside -4..4"):
         paddle.gather(paddle.ones([4, 2]), paddle.to_tensor([0, 9]))
-    with pytest.raises(Exception, match="expected|External"):
-        paddle.device.synchronize()  # The queue has kept the error for those who do not look at the first.
+    paddle.device.synchronize()  # An error is delivered once.
 
 
 def test_static_program():

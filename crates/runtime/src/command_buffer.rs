@@ -317,9 +317,8 @@ fn execute(queue: &Queue, shared: &Arc<Shared>) {
 /// Runs one command; a panic becomes an error, since the queue has to go on for the other buffers.
 fn run_command(queue: &Queue, command: &mut Encoded) -> Result<()> {
     let operation = command.operation();
-    catch_unwind(AssertUnwindSafe(|| command.run(queue))).unwrap_or_else(|payload| {
-        Err(Error::Panicked { operation, message: message_of(&*payload) })
-    })
+    catch_unwind(AssertUnwindSafe(|| command.run(queue)))
+        .unwrap_or_else(|payload| Err(Error::Panicked { operation, message: message_of(&*payload) }))
 }
 
 fn message_of(payload: &(dyn Any + Send)) -> String {

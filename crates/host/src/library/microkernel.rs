@@ -249,6 +249,18 @@ impl Panels {
     ) {
         for (p, panel) in (first..last).zip(packed.chunks_exact_mut((ROWS * depth).max(1))) {
             let (begin, end) = (self.start(p), self.start(p + 1));
+            if end - begin == ROWS {
+                let first = left.wrapping_offset(begin as isize * row_stride);
+                let rows: [*const f32; ROWS] = std::array::from_fn(|i| first.wrapping_offset(i as isize * row_stride));
+                for (k, group) in panel.chunks_exact_mut(ROWS).enumerate() {
+                    // All rows at once: their reads overlap, and the group is written in order.
+                    for (to, row) in group.iter_mut().zip(&rows) {
+                        // SAFETY: the caller's promise.
+                        *to = factor * unsafe { *row.offset(k as isize * column_stride) };
+                    }
+                }
+                continue;
+            }
             for i in 0..ROWS {
                 let row = begin + i;
                 for (k, group) in panel.chunks_exact_mut(ROWS).enumerate() {

@@ -35,7 +35,7 @@ use std::sync::{Arc, OnceLock};
 pub type DTypes = ArrayVec<DType, 5>;
 
 /// Elements of a tile: small enough that a few tiles stay in the first-level cache.
-const TILE: usize = 4096;
+const TILE: usize = 2048;
 
 /// Rows and columns of a tile when no tensor order suits all operands.
 const SQUARE: usize = 64;

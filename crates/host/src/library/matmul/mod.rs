@@ -4,6 +4,7 @@
 //! wrap.
 
 mod integer;
+mod single;
 
 use super::scratch;
 use crate::Error;
@@ -38,6 +39,13 @@ impl MatrixProduct {
         let stride = |columns: usize| [columns as isize, 1];
         let (left, right, out) = (stride(depth), stride(columns), stride(columns));
         MatrixProduct { rows, depth, columns, left, right, out, alpha: 1.0, beta: 0.0 }
+    }
+
+    /// The product of the transposed matrices in the other order, whose result is the transpose of this one's.
+    fn transposed(&self) -> MatrixProduct {
+        let swap = |[by_row, by_column]: [isize; 2]| [by_column, by_row];
+        let (left, right, out) = (swap(self.right), swap(self.left), swap(self.out));
+        MatrixProduct { rows: self.columns, columns: self.rows, left, right, out, ..*self }
     }
 
     /// All batches as one product of more rows, where they share the right matrix and follow each other evenly.
@@ -111,8 +119,11 @@ unsafe fn float<T: Float>(product: &MatrixProduct, at: Matrices, batches: &[[isi
             batches[from..to].iter().for_each(|&batch| unsafe { one::<T>(product, at, batch, 1) });
         });
     } else {
+        let own = T::IS_SINGLE && single::takes(product);
         // SAFETY: the caller's promise, batch by batch.
-        batches.iter().for_each(|&batch| unsafe { one::<T>(product, at, batch, threads) });
+        batches.iter().for_each(|&batch| unsafe {
+            if own { single::run(product, at, batch) } else { one::<T>(product, at, batch, threads) }
+        });
     }
 }
 
@@ -148,16 +159,20 @@ unsafe fn one<T: Float>(product: &MatrixProduct, at: Matrices, [left, right, out
 
 /// The types that `gemm` multiplies.
 trait Float: Copy + Send + Sync + 'static {
+    /// Whether this is the type of our own micro-kernel.
+    const IS_SINGLE: bool;
     fn of(value: f64) -> Self;
 }
 
 impl Float for f32 {
+    const IS_SINGLE: bool = true;
     fn of(value: f64) -> f32 {
         value as f32
     }
 }
 
 impl Float for f64 {
+    const IS_SINGLE: bool = false;
     fn of(value: f64) -> f64 {
         value
     }

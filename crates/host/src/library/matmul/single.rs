@@ -1,0 +1,167 @@
+//! Large float32 products: both matrices packed in cache-sized parts, the micro-kernel over them (Goto and van de Geijn, 2008).
+
+use super::{Matrices, MatrixProduct};
+use crate::library::microkernel::{Block, Kernels, Panels, ROWS, RowsAt, kernels, pack_right};
+use crate::library::scratch;
+use crate::threads::parallel_for;
+
+/// Terms summed in one pass: a group of the right matrix of this depth stays in the first-level cache.
+const DEPTH: usize = 320;
+/// Columns of the right matrix packed at once: with `DEPTH` 3 MiB, for the last-level cache.
+const COLUMNS: usize = 2048;
+/// Rows of the left matrix packed by one task: a part of the second-level cache, and enough tasks to even out the threads.
+const TASK_ROWS: usize = 8 * ROWS;
+
+/// Whether [`run`] takes this product: its result or its transpose has rows of neighbouring elements, and beta is 0 or 1.
+pub(super) fn takes(product: &MatrixProduct) -> bool {
+    let neighbours = product.out[1] == 1 || product.out[0] == 1;
+    neighbours && (product.beta == 0.0 || product.beta == 1.0) && product.rows.min(product.columns) >= ROWS
+}
+
+/// Computes one batch; offsets are in elements.
+///
+/// # Safety
+/// As `matmul`, for one batch of float32 that [`takes`] has accepted.
+pub(super) unsafe fn run(product: &MatrixProduct, at: Matrices, [left, right, out]: [isize; 3]) {
+    if product.out[1] != 1 {
+        let at = Matrices { left: at.right, right: at.left, out: at.out };
+        // SAFETY: the transposed product: the same elements by other names.
+        return unsafe { run(&product.transposed(), at, [right, left, out]) };
+    }
+    let work = Work {
+        product,
+        kernels: kernels(),
+        panels: Panels::new(product.rows),
+        left: (at.left as *const f32).wrapping_offset(left),
+        right: (at.right as *const f32).wrapping_offset(right),
+        out: (at.out as *mut f32).wrapping_offset(out),
+    };
+    let width = work.kernels.width;
+    scratch::with(DEPTH.min(product.depth) * COLUMNS.min(product.columns).next_multiple_of(width), |packed| {
+        for first in (0..product.columns).step_by(COLUMNS) {
+            for from in (0..product.depth).step_by(DEPTH) {
+                let part = Part {
+                    columns: (first, COLUMNS.min(product.columns - first)),
+                    terms: (from, DEPTH.min(product.depth - from)),
+                };
+                // SAFETY: the part lies inside of the matrices, which the caller vouches for.
+                unsafe {
+                    work.pack(&part, packed);
+                    work.multiply(&part, packed);
+                }
+            }
+        }
+    });
+}
+
+/// A product under way.
+struct Work<'a> {
+    product: &'a MatrixProduct,
+    kernels: &'static Kernels,
+    panels: Panels,
+    left: *const f32,
+    right: *const f32,
+    out: *mut f32,
+}
+
+// SAFETY: tasks read the matrices and write rows of the result that are theirs alone.
+unsafe impl Sync for Work<'_> {}
+
+/// First column and number of columns, first term and number of terms.
+struct Part {
+    columns: (usize, usize),
+    terms: (usize, usize),
+}
+
+/// Memory that tasks fill in places of their own.
+struct Groups(*mut f32);
+
+// SAFETY: each task has groups of its own.
+unsafe impl Sync for Groups {}
+
+impl Groups {
+    /// The group of this index and size.
+    ///
+    /// # Safety
+    /// It lies in the memory, and nobody else has it.
+    unsafe fn group<'g>(&self, index: usize, size: usize) -> &'g mut [f32] {
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.0.add(index * size), size) }
+    }
+}
+
+impl Work<'_> {
+    /// Packs a part of the right matrix in groups of the micro-kernel's width.
+    ///
+    /// # Safety
+    /// The part lies inside of the right matrix.
+    unsafe fn pack(&self, part: &Part, packed: &mut [f32]) {
+        let ((first, count), (from, depth)) = (part.columns, part.terms);
+        let (width, [by_row, by_column]) = (self.kernels.width, self.product.right);
+        let groups = Groups(packed.as_mut_ptr());
+        let groups = &groups;
+        parallel_for(count.div_ceil(width), depth * width / 8, |begin, end| {
+            for group in begin..end {
+                let column = first + group * width;
+                let start = self.right.wrapping_offset(from as isize * by_row + column as isize * by_column);
+                let size = (depth, width.min(count - group * width));
+                // SAFETY: this task alone has the group; the elements lie in the part.
+                unsafe { pack_right(start, (by_row, by_column), size, width, groups.group(group, depth * width)) };
+            }
+        });
+    }
+
+    /// Adds the part's terms to its columns of the result.
+    ///
+    /// # Safety
+    /// `packed` is what [`Work::pack`] made of the part.
+    unsafe fn multiply(&self, part: &Part, packed: &[f32]) {
+        let (_, depth) = part.terms;
+        let task = TASK_ROWS / ROWS;
+        let tasks = self.panels.count.div_ceil(task);
+        let ns = TASK_ROWS * part.columns.1 * depth / 40;
+        parallel_for(tasks, ns, |begin, end| {
+            scratch::with(TASK_ROWS * depth, |left| {
+                for index in begin..end {
+                    let panels = (index * task, ((index + 1) * task).min(self.panels.count));
+                    // SAFETY: the caller's promise; the rows of these panels are this task's.
+                    unsafe { self.rows(part, panels, left, packed) };
+                }
+            });
+        });
+    }
+
+    /// One task: packs its rows of the left matrix, then runs the micro-kernel over groups and panels.
+    ///
+    /// # Safety
+    /// As [`Work::multiply`].
+    unsafe fn rows(&self, part: &Part, (first, last): (usize, usize), left: &mut [f32], packed: &[f32]) {
+        let ((column, count), (from, depth)) = (part.columns, part.terms);
+        let (width, [by_row, by_column]) = (self.kernels.width, self.product.left);
+        let start = self.left.wrapping_offset(from as isize * by_column);
+        let factor = self.product.alpha as f32;
+        // SAFETY: rows of these panels and terms of this part lie in the left matrix.
+        unsafe { self.panels.pack((first, last), start, (by_row, by_column), depth, factor, left) };
+        for group in 0..count.div_ceil(width) {
+            let columns = width.min(count - group * width);
+            for panel in first..last {
+                let row = self.panels.start(panel);
+                let out = row as isize * self.product.out[0] + (column + group * width) as isize;
+                let block = Block {
+                    depth,
+                    left: left[(panel - first) * ROWS * depth..].as_ptr(),
+                    right: packed[group * width * depth..].as_ptr(),
+                    rows_at: RowsAt::Stride(width),
+                    out: self.out.wrapping_offset(out),
+                    out_stride: self.product.out[0] as usize,
+                    accumulate: from > 0 || self.product.beta != 0.0,
+                    epilogue: None,
+                    channel: 0,
+                    index: 0,
+                };
+                // SAFETY: panel and group are packed whole; the block's elements are this task's part of the result.
+                unsafe { self.kernels.run(&block, self.panels.start(panel + 1) - row, columns) };
+            }
+        }
+    }
+}
