@@ -33,3 +33,23 @@ def test_errors_do_not_leak_into_later_work():
             paddle.full([1 << 44], 1.0)
         assert paddle.zeros([2]).numpy().tolist() == [0.0, 0.0]
     paddle.mps.synchronize()
+
+
+def test_a_kernel_s_error_is_delivered_once():
+    with pytest.raises(Exception, match="index 9 at position 1 is outside -4..4"):
+        paddle.gather(paddle.ones([4, 2]), paddle.to_tensor([0, 9]))
+    paddle.mps.synchronize()
+    assert paddle.ones([2]).sum().item() == 2
+
+
+def test_an_unsupported_element_type_is_named():
+    with pytest.raises(Exception, match="cast: device mps has no element type complex64"):
+        paddle.to_tensor([1.0, 2.0]).astype("complex64")
+    with pytest.raises(Exception, match="complex64"):
+        paddle.exp(paddle.to_tensor([1.0 + 2.0j]))
+    assert paddle.ones([2]).sum().item() == 2
+
+
+def test_a_label_of_another_type_is_named():
+    with pytest.raises(Exception, match="labels of float32"):
+        paddle._C_ops.cross_entropy_with_softmax(paddle.ones([2, 3]), paddle.ones([2, 1]), False, True, True, -100, -1)

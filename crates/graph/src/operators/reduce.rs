@@ -343,18 +343,18 @@ fn kernel(reduction: Reduction, pass: Pass, shape: Walk, of_parts: bool) -> Kern
             store(&mut b, &block, out, result, reduction, pass);
         }
         Walk::Long => {
-            const PIECE: usize = 4096;
+            const PIECE: usize = 8192;
             let block = RowBlock::new(&mut b, 1, PIECE, rows);
             let step = b.integer(PIECE as i64, Scalar::I64);
-            let ty = Type::tile(accumulator(reduction, pass), &[1, PIECE]);
-            let initial = b.constant(identity, &ty);
-            let sums = b.for_loop([zero, length, step], &[initial], |b, at, carried| {
+            let initial = b.constant(identity, &Type::tile(accumulator(reduction, pass), &[1]));
+            // Each piece is reduced as it is read: a running tile would be read and written for every element.
+            let reduced = b.for_loop([zero, length, step], &[initial], |b, at, carried| {
                 let types = (pass.input, loaded(reduction, pass));
                 let x = block.load_piece(b, x, strides, (at, length), identity, types);
                 let x = prepare(b, reduction, x, of_parts);
-                vec![combined(b, combine, carried[0], x)]
+                let piece = b.reduce(combine, x, 1);
+                vec![combined(b, combine, carried[0], piece)]
             })[0];
-            let reduced = b.reduce(combine, sums, 1);
             let result = finish(&mut b, reduction, reduced, count);
             store(&mut b, &block, out, result, reduction, pass);
         }

@@ -28,17 +28,21 @@ unsafe fn map<F: Map<T>, T: Copy + Default>(destination: *mut u8, source: *const
     while done + CHUNK <= count {
         // SAFETY: the caller's `count` elements are valid at both addresses; this chunk lies within.
         unsafe {
-            let mut chunk = source.add(done).cast::<[T; CHUNK]>().read_unaligned();
-            if chunk.iter().fold(true, |all, &x| all & F::in_range(x)) {
-                for x in &mut chunk {
-                    *x = F::apply(*x);
-                }
-            } else {
-                chunk = chunk.map(F::apply_slowly);
-            }
-            destination.add(done).cast::<[T; CHUNK]>().write_unaligned(chunk);
+            let chunk = source.add(done).cast::<[T; CHUNK]>().read_unaligned();
+            destination.add(done).cast::<[T; CHUNK]>().write_unaligned(whole::<F, T>(chunk));
         }
         done += CHUNK;
+    }
+    let rest = count - done;
+    if rest >= WORTH_A_CHUNK {
+        // SAFETY: as above, for `rest` elements; the chunk repeats the first of them.
+        unsafe {
+            let mut chunk = [source.add(done).read_unaligned(); CHUNK];
+            std::ptr::copy_nonoverlapping(source.add(done), chunk.as_mut_ptr(), rest);
+            let results = whole::<F, T>(chunk);
+            std::ptr::copy_nonoverlapping(results.as_ptr(), destination.add(done), rest);
+        }
+        return;
     }
     while done < count {
         // SAFETY: as above.
@@ -49,6 +53,20 @@ unsafe fn map<F: Map<T>, T: Copy + Default>(destination: *mut u8, source: *const
         }
         done += 1;
     }
+}
+
+/// From so many elements on a padded chunk is faster than one after the other.
+const WORTH_A_CHUNK: usize = 6;
+
+#[inline(always)]
+fn whole<F: Map<T>, T: Copy>(mut chunk: [T; CHUNK]) -> [T; CHUNK] {
+    if chunk.iter().fold(true, |all, &x| all & F::in_range(x)) {
+        for x in &mut chunk {
+            *x = F::apply(*x);
+        }
+        return chunk;
+    }
+    chunk.map(F::apply_slowly)
 }
 
 leveled! {

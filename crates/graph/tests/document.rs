@@ -1,0 +1,54 @@
+//! docs/operators.md is the list of operators: this test compares them, and writes the file anew with `UPDATE_DOCUMENTS=1`.
+
+use openmps_graph::DType;
+use openmps_graph::operators::ENTRIES;
+use openmps_graph::operators::elementwise::Elementwise;
+use openmps_tile::dtype::{ALL, FLOATS};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+const HEAD: &str = "\
+# Operators
+
+Every operator of openmps, with the element types that it computes in. Each is tested on every device, for each of its types, on dense,
+strided and offset tensors, odd and empty shapes and special values, against a float64 reference (`crates/graph/tests/every_device.rs`).
+Half types are computed in float32 and rounded once.
+
+This file is made from the list of operators: `UPDATE_DOCUMENTS=1 cargo test -p openmps-graph --test document`.
+
+| operator | what it is | element types |
+|---|---|---|
+";
+
+/// A list of types in a reader's words.
+fn types(dtypes: &[DType]) -> String {
+    match dtypes {
+        _ if dtypes.len() == ALL.len() => "all".to_owned(),
+        _ if dtypes == FLOATS => "floats".to_owned(),
+        _ => dtypes.iter().map(|dtype| dtype.name()).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn document() -> String {
+    let rows =
+        Elementwise::all().map(|operator| operator.row()).map(|row| (row.name, (row.summary, types(row.dtypes))));
+    let entries = ENTRIES.iter().copied().flatten().map(|entry| (entry.name, (entry.summary, types(entry.dtypes))));
+    let mut text = HEAD.to_owned();
+    for (name, (summary, types)) in rows.chain(entries).collect::<BTreeMap<_, _>>() {
+        writeln!(text, "| `{name}` | {} | {types} |", summary.replace('|', "\\|")).expect("a string takes everything");
+    }
+    text
+}
+
+#[test]
+fn the_document_is_the_list_of_operators() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operators.md");
+    let expected = document();
+    if std::env::var_os("UPDATE_DOCUMENTS").is_some() {
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("the folder can be made");
+        std::fs::write(&path, &expected).expect("the file can be written");
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == expected, "docs/operators.md is out of date: run this test with UPDATE_DOCUMENTS=1");
+}
