@@ -225,6 +225,10 @@ named! {
         Minimum = "minimum",
         /// The larger; NaN when either is (`arith.maximumf`), signed for integers. Of two zeros it may be either; the interpreter's is the positive.
         Maximum = "maximum",
+        /// The smaller of two floats; the other where one is NaN (`arith.minnumf`). Of two zeros it may be either.
+        MinimumNumber = "minnumf",
+        /// The larger of two floats; the other where one is NaN (`arith.maxnumf`). Of two zeros it may be either.
+        MaximumNumber = "maxnumf",
         /// The smaller of unsigned integers.
         MinimumUnsigned = "minui",
         /// The larger of unsigned integers.
@@ -307,6 +311,10 @@ named! {
         Minimum = "min",
         /// The largest; NaN when any is.
         Maximum = "max",
+        /// The smallest of floats that are not NaN; NaN when all are.
+        MinimumNumber = "minnum",
+        /// The largest of floats that are not NaN; NaN when all are.
+        MaximumNumber = "maxnum",
         /// Bitwise and of integers; all of truth values.
         And = "and",
         /// Bitwise or of integers; any of truth values.

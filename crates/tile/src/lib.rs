@@ -1,11 +1,12 @@
 //! The kernel language of openmps, at Triton's level: programs over tiles of elements. Opens no device, knows no operator.
 //!
-//! A [`Kernel`] is made by a [`Builder`], checked by [`verify()`], shown by `Display` and defined by [`interpret()`].
+//! A [`Kernel`] is made by a [`Builder`] or read from TTIR by [`parse()`], checked by [`verify()`], shown by `Display` and defined by [`interpret()`].
 
 pub mod builder;
 pub mod dtype;
 pub mod interpret;
 pub mod kernel;
+pub mod parse;
 pub mod place;
 pub mod print;
 #[cfg(test)]
@@ -18,6 +19,7 @@ pub use dtype::DType;
 pub use half::{bf16, f16};
 pub use interpret::{HostMemory, InterpretError, Memory, MemoryError, RawMemory, interpret};
 pub use kernel::{Binary, Block, Cast, Combine, Compare, Instruction, Kernel, Number, Operation, Unary, Value};
+pub use parse::{ParseError, parse};
 pub use place::Place;
 pub use types::{Dims, Element, Scalar, Type};
 pub use verify::{Verified, VerifyError, verify};

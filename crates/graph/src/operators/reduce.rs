@@ -8,7 +8,7 @@ use crate::reference::{Array, for_each_index};
 use crate::rows::{RowBlock, Rows, convert, reduced_axes};
 use crate::view::{Shape, View};
 use openmps_runtime::Queue;
-use openmps_tile::{Builder, Combine, Compare, DType, Kernel, Scalar, Type, Value, dtype};
+use openmps_tile::{Binary, Builder, Combine, Compare, DType, Kernel, Scalar, Type, Value, dtype};
 
 /// What is done with the elements of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -424,6 +424,8 @@ fn combined(b: &mut Builder, combine: Combine, x: Value, y: Value) -> Value {
         Combine::Product => b.multiply(x, y),
         Combine::Maximum => b.maximum(x, y),
         Combine::Minimum => b.minimum(x, y),
+        Combine::MinimumNumber => b.binary(Binary::MinimumNumber, x, y),
+        Combine::MaximumNumber => b.binary(Binary::MaximumNumber, x, y),
         Combine::And => b.and(x, y),
         Combine::Or => b.or(x, y),
     }

@@ -181,11 +181,16 @@ where
 /// Adds one element's gradient to the elements that it was mixed of.
 fn spread<S>(sums: &mut [S], width: usize, row: &Tap, column: &Tap, value: S)
 where
-    S: Copy + From<f32> + std::ops::AddAssign + std::ops::Mul<Output = S>,
+    S: Copy + From<f32> + std::ops::AddAssign + std::ops::Mul<Output = S> + std::ops::Sub<Output = S>,
 {
-    for (y, share) in [(row.low, 1.0 - row.weight), (row.high, row.weight)] {
-        let part = value * S::from(share);
-        sums[y * width + column.low] += part * S::from(1.0 - column.weight);
-        sums[y * width + column.high] += part * S::from(column.weight);
+    let shares = |tap: &Tap| {
+        let high = S::from(tap.weight);
+        [(tap.low, S::from(1.0_f32) - high), (tap.high, high)]
+    };
+    for (y, vertical) in shares(row) {
+        let part = value * vertical;
+        for (x, horizontal) in shares(column) {
+            sums[y * width + x] += part * horizontal;
+        }
     }
 }

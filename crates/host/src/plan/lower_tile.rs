@@ -444,6 +444,8 @@ fn combine_function(combine: Combine, scalar: Scalar) -> Option<binary::BinaryFu
         Combine::Product => Binary::Multiply,
         Combine::Minimum => Binary::Minimum,
         Combine::Maximum => Binary::Maximum,
+        Combine::MinimumNumber => Binary::MinimumNumber,
+        Combine::MaximumNumber => Binary::MaximumNumber,
         Combine::And => Binary::And,
         Combine::Or => Binary::Or,
     };

@@ -128,6 +128,8 @@ table! {
         RemainderUnsigned { u8 u16 u32 u64: |x, y| x.checked_rem(y).unwrap_or(0); }
         Minimum { f32 f64: |x, y| if x < y || x.is_nan() { x } else { y }; i8 i16 i32 i64: |x, y| x.min(y); }
         Maximum { f32 f64: |x, y| if x > y || x.is_nan() { x } else { y }; i8 i16 i32 i64: |x, y| x.max(y); }
+        MinimumNumber { f32 f64: |x, y| if y < x || x.is_nan() { y } else { x }; }
+        MaximumNumber { f32 f64: |x, y| if y > x || x.is_nan() { y } else { x }; }
         MinimumUnsigned { u8 u16 u32 u64: |x, y| x.min(y); }
         MaximumUnsigned { u8 u16 u32 u64: |x, y| x.max(y); }
         Power { f32: |x, y| f64::from(x).powf(f64::from(y)) as f32; f64: |x, y| x.powf(y); }

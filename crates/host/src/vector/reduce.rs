@@ -87,6 +87,14 @@ table! {
         i8 I8: i8::MIN, |x, y| x.max(y); i16 I16: i16::MIN, |x, y| x.max(y);
         i32 I32: i32::MIN, |x, y| x.max(y); i64 I64: i64::MIN, |x, y| x.max(y);
     }
+    MinimumNumber {
+        f32 F32: f32::NAN, |x, y| if y < x || x.is_nan() { y } else { x };
+        f64 F64: f64::NAN, |x, y| if y < x || x.is_nan() { y } else { x };
+    }
+    MaximumNumber {
+        f32 F32: f32::NAN, |x, y| if y > x || x.is_nan() { y } else { x };
+        f64 F64: f64::NAN, |x, y| if y > x || x.is_nan() { y } else { x };
+    }
     And {
         u8 I1: 1, |x, y| x & y; i8 I8: -1, |x, y| x & y; i16 I16: -1, |x, y| x & y;
         i32 I32: -1, |x, y| x & y; i64 I64: -1, |x, y| x & y;

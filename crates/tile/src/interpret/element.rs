@@ -120,6 +120,8 @@ fn binary_float(operation: Binary, x: f64, y: f64) -> f64 {
         Binary::Remainder => x % y,
         Binary::Minimum => minimum(x, y),
         Binary::Maximum => -minimum(-x, -y),
+        Binary::MinimumNumber => number(x, y, minimum),
+        Binary::MaximumNumber => number(x, y, |x, y| -minimum(-x, -y)),
         Binary::Power => x.powf(y),
         Binary::Atan2 => x.atan2(y),
         _ => f64::NAN,
@@ -129,6 +131,15 @@ fn binary_float(operation: Binary, x: f64, y: f64) -> f64 {
 /// The smaller; NaN when either is; the negative one of two zeros.
 fn minimum(x: f64, y: f64) -> f64 {
     if x.is_nan() || x < y || x == y && x.is_sign_negative() { x } else { y }
+}
+
+/// The choice between two numbers; the other where one is NaN.
+fn number(x: f64, y: f64, choose: impl Fn(f64, f64) -> f64) -> f64 {
+    match (x.is_nan(), y.is_nan()) {
+        (true, _) => y,
+        (_, true) => x,
+        _ => choose(x, y),
+    }
 }
 
 fn binary_integer(operation: Binary, scalar: Scalar, x: u64, y: u64) -> u64 {
@@ -155,7 +166,7 @@ fn binary_integer(operation: Binary, scalar: Scalar, x: u64, y: u64) -> u64 {
         Binary::ShiftRightUnsigned if in_width => x >> y,
         Binary::ShiftLeft | Binary::ShiftRightUnsigned => 0,
         Binary::ShiftRight => (a >> y.min(63)) as u64,
-        Binary::Power | Binary::Atan2 => 0,
+        Binary::Power | Binary::Atan2 | Binary::MinimumNumber | Binary::MaximumNumber => 0,
     }
 }
 
@@ -215,6 +226,8 @@ pub fn combine(combine: Combine, scalar: Scalar, x: u64, y: u64) -> u64 {
         Combine::Product => Binary::Multiply,
         Combine::Minimum => Binary::Minimum,
         Combine::Maximum => Binary::Maximum,
+        Combine::MinimumNumber => Binary::MinimumNumber,
+        Combine::MaximumNumber => Binary::MaximumNumber,
         Combine::And => Binary::And,
         Combine::Or => Binary::Or,
     };

@@ -237,7 +237,7 @@ fn binary(operation: Binary, x: &Type, y: &Type, result: &Type) -> Result {
         Add | Subtract | Multiply | Divide | Remainder | Minimum | Maximum => Class::Number,
         DivideUnsigned | RemainderUnsigned | MinimumUnsigned | MaximumUnsigned => Class::Integer,
         ShiftLeft | ShiftRight | ShiftRightUnsigned => Class::Integer,
-        Power | Atan2 => Class::Float,
+        Power | Atan2 | MinimumNumber | MaximumNumber => Class::Float,
         And | Or | Xor => Class::IntegerOrTruth,
     };
     class.require("operand 0", x)?;
@@ -289,6 +289,7 @@ fn converts(conversion: Cast, from: Scalar, to: Scalar) -> bool {
 fn reduce(axis: usize, combine: Combine, x: &Type, result: &Type) -> Result {
     let class = match combine {
         Combine::Sum | Combine::Product | Combine::Minimum | Combine::Maximum => Class::Number,
+        Combine::MinimumNumber | Combine::MaximumNumber => Class::Float,
         Combine::And | Combine::Or => Class::IntegerOrTruth,
     };
     class.require("the operand", x)?;

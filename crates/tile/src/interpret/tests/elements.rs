@@ -164,6 +164,13 @@ fn binary_of_floats() {
         (Power, NAN, 0.0, 1.0),
         (Atan2, 0.0, -1.0, std::f64::consts::PI),
         (Atan2, 1.0, 1.0, std::f64::consts::FRAC_PI_4),
+        (MinimumNumber, NAN, 1.0, 1.0),
+        (MinimumNumber, -2.0, NAN, -2.0),
+        (MinimumNumber, NAN, NAN, NAN),
+        (MinimumNumber, 3.0, -1.0, -1.0),
+        (MaximumNumber, NAN, 1.0, 1.0),
+        (MaximumNumber, -2.0, NAN, -2.0),
+        (MaximumNumber, 3.0, -1.0, 3.0),
         (Atan2, NAN, 1.0, NAN),
         (Atan2, -0.0, 1.0, -0.0),
     ];
@@ -245,7 +252,7 @@ fn binary_of_integers() {
             (ShiftRightUnsigned, -1, width, 0),
             (ShiftRightUnsigned, -1, -1, 0),
         ];
-        let floats_only = [Power, Atan2];
+        let floats_only = [Power, Atan2, MinimumNumber, MaximumNumber];
         assert!(Binary::ALL.iter().all(|x| floats_only.contains(x) || table.iter().any(|row| row.0 == *x)));
         for &(operation, x, y, expected) in table {
             let found = element::binary(operation, scalar, integer(scalar, x), integer(scalar, y));

@@ -65,7 +65,8 @@ impl Growing<'_, '_> {
             }
             5 => {
                 let operation = self.choices.of(Binary::ALL)?;
-                let floats = [Binary::Power, Binary::Atan2].contains(&operation);
+                let floats =
+                    [Binary::Power, Binary::Atan2, Binary::MinimumNumber, Binary::MaximumNumber].contains(&operation);
                 let x = self.number(|x| x.is_float() == floats && x != I1)?;
                 if self.b.scalar_of(x).is_float() != floats {
                     return Some(());

@@ -1,0 +1,78 @@
+//! Texts as Triton 3.9 prints them, broken ones, and mutilated ones.
+
+use super::parse;
+use crate::{HostMemory, interpret, verify};
+use proptest::prelude::*;
+
+const VECTOR_ADD: &str = include_str!("../../tests/ttir/vector_add.ttir");
+const SOFTMAX: &str = include_str!("../../tests/ttir/softmax.ttir");
+const DROPOUT: &str = include_str!("../../tests/ttir/dropout.ttir");
+const MATMUL: &str = include_str!("../../tests/ttir/matmul.ttir");
+
+#[test]
+fn tutorial_kernels_are_read_and_verified() {
+    for text in [VECTOR_ADD, SOFTMAX, DROPOUT] {
+        let kernel = parse(text).unwrap_or_else(|error| panic!("{error}"));
+        verify(&kernel).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+#[test]
+fn vector_add_adds() {
+    let kernel = parse(VECTOR_ADD).expect("read");
+    let verified = verify(&kernel).expect("verified");
+    let x: Vec<f32> = (0..1500).map(|i| i as f32).collect();
+    let y: Vec<f32> = (0..1500).map(|i| 0.5 * i as f32).collect();
+    let mut out = vec![-1.0f32; 1600];
+    let mut memory = HostMemory::new();
+    let arguments = [memory.register_read_only(&x), memory.register_read_only(&y), memory.register(&mut out), 1500];
+    interpret(verified, [2, 1, 1], &arguments, &mut memory).expect("runs");
+    drop(memory);
+    assert!((0..1500).all(|i| out[i] == 1.5 * i as f32));
+    assert_eq!(out[1500..], [-1.0; 100], "what the mask leaves out stays");
+}
+
+#[test]
+fn what_is_not_covered_is_refused_by_name_and_source_line() {
+    let error = parse(MATMUL).expect_err("tt.dot is not covered");
+    assert!(error.problem.starts_with("tt.dot: not covered"), "{error}");
+    assert_eq!(error.source_line.as_deref(), Some("k.py:47:15"), "{error}");
+}
+
+#[test]
+fn broken_texts_say_what_and_where() {
+    for (from, to, expected) in [
+        ("%block_start_0 = arith.muli %pid,", "%block_start_0 = arith.muli %pit,", "%pit is not defined before"),
+        ("tensor<1024xf32>", "tensor<1024xf33>", "`f33` is no type"),
+        ("arith.cmpi slt", "arith.cmpi smaller", "the predicate `smaller`"),
+        ("get_program_id x", "get_program_id w", "an axis of the grid is x, y or z"),
+        ("arith.addf", "arith.addq", "arith.addq: not covered"),
+        ("!tt.ptr<f32>", "!tt.ptr<i1>", "a pointer to i1"),
+        ("module {", "", "no `module` in the text"),
+    ] {
+        let error = parse(&VECTOR_ADD.replace(from, to)).expect_err(expected);
+        assert!(error.to_string().contains(expected), "{error}, expected {expected}");
+        assert!(error.line > 0 && error.column > 0);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Whatever is cut out of a text, doubled or replaced: an error or a kernel, never a panic.
+    #[test]
+    fn mutilated_texts_never_panic(
+        which in 0..4usize,
+        at in 0.0..1.0f64,
+        length in 0..60usize,
+        insert in prop::sample::select(vec!["", "%", "{", "}", "(", ")", "tensor<", "999999999999999999999x", "\"", "loc(", "->", "dense<", "é", "\u{0}"]),
+    ) {
+        let text = [VECTOR_ADD, SOFTMAX, DROPOUT, MATMUL][which];
+        let begin = (0..=(at * text.len() as f64) as usize).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
+        let end = (begin + length).min(text.len());
+        let mutilated = format!("{}{insert}{}", &text[..begin], text.get(end..).unwrap_or(""));
+        if let Ok(kernel) = parse(&mutilated) {
+            let _ = verify(&kernel);
+        }
+    }
+}
