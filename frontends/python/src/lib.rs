@@ -1,6 +1,7 @@
 //! The native module of the wheel. Python imports it, and Paddle opens it as a plug-in: there is one copy of the runtime either way.
 
 mod paddle;
+mod triton;
 
 use openmps_paddle::abi::device_ext::CustomRuntimeParams;
 use pyo3::prelude::*;
@@ -20,5 +21,6 @@ pub unsafe extern "C-unwind" fn InitPlugin(params: *mut CustomRuntimeParams) {
 #[pymodule]
 fn openmps_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    paddle::register(module)
+    paddle::register(module)?;
+    triton::register(module)
 }

@@ -1,32 +1,30 @@
-"""Makes ``paddle.mps`` appear after a bare ``import paddle``.
+"""Makes ``paddle.mps`` appear after a bare ``import paddle``, and ``triton.runtime.driver.MPSDriver`` after ``import triton``.
 
-``openmps.pth`` imports this module whenever Python starts. It puts one finder at the front of ``sys.meta_path`` and imports
-nothing else; the finder answers for the name ``paddle`` alone, takes itself out before anything can go wrong, and lets
-:func:`openmps.paddle.install` run when Paddle's own import has ended. Whatever fails there is a warning, never an error of
-``import paddle``.
+``openmps.pth`` imports this module whenever Python starts. It puts finders at the front of ``sys.meta_path`` and imports
+nothing else; a finder answers for one name alone, takes itself out before anything can go wrong, and lets ``install`` of
+:mod:`openmps.paddle` or :mod:`openmps.triton` run when the framework's own import has ended. Whatever fails there is a warning,
+never an error of that import.
 """
 
 import sys
 
 
-class _PaddleFinder:
-    """Finds ``paddle`` as Python would, and runs the installation behind its loader."""
+class _Finder:
+    """Finds a framework as Python would, and runs the installation behind its loader."""
 
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        if name != "paddle":
+    def __init__(self, framework):
+        self.framework = framework
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self.framework:
             return None
-        cls.remove()
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
         from importlib.machinery import PathFinder
 
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
-            _install_behind(spec.loader)
+            _install_behind(spec.loader, name)
         return spec
-
-    @classmethod
-    def remove(cls):
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not cls]
 
 
 class _quiet:
@@ -44,23 +42,25 @@ class _quiet:
             self.environment.pop("GLOG_minloglevel", None)
 
 
-def _install_behind(loader):
+def _install_behind(loader, framework):
     execute = loader.exec_module
 
     def exec_module(module):
         with _quiet():
             execute(module)
         try:
-            from openmps.paddle import install
+            from importlib import import_module
 
-            install(module)
-        except Exception as error:  # never break `import paddle`
+            import_module(f"openmps.{framework}").install(module)
+        except Exception as error:  # never break the framework's import
             import warnings
 
-            warnings.warn(f"openmps: paddle.mps is not available: {error!r}", RuntimeWarning, stacklevel=2)
+            name = {"paddle": "paddle.mps", "triton": "triton.runtime.driver.MPSDriver"}[framework]
+            warnings.warn(f"openmps: {name} is not available: {error!r}", RuntimeWarning, stacklevel=2)
 
     loader.exec_module = exec_module
 
 
-if "paddle" not in sys.modules:
-    sys.meta_path.insert(0, _PaddleFinder)
+for _framework in ("paddle", "triton"):
+    if _framework not in sys.modules:
+        sys.meta_path.insert(0, _Finder(_framework))

@@ -1,0 +1,36 @@
+"""NumPy arrays as arguments of kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class Array:
+    """A NumPy array with what Triton asks of a tensor: ``data_ptr()``, ``dtype``, ``shape`` and ``stride()``."""
+
+    def __init__(self, values: np.ndarray):
+        self.values = values
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.values.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return self.values.ctypes.data
+
+    def stride(self, axis: int) -> int:
+        """Elements from one index of the axis to the next."""
+        return self.values.strides[axis] // self.values.itemsize
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return np.asarray(self.values, dtype=dtype)
+
+
+def array(values) -> Array:
+    """The array itself where it is one of NumPy (kernels write into it), else a new one."""
+    return Array(np.asarray(values))

@@ -1,0 +1,85 @@
+//! Triton's kernels: the text of its IR, planned for the host device and launched.
+
+use openmps_host::plan::Program;
+use openmps_runtime::Device;
+use openmps_tile::{Element, Scalar, Type};
+use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+/// Adds these to the native module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<TritonKernel>()?;
+    module.add_function(wrap_pyfunction!(triton_compile, module)?)
+}
+
+/// A kernel, ready to run.
+#[pyclass(frozen, module = "paddle_custom_device.openmps_native")]
+struct TritonKernel {
+    program: Program,
+    parameters: Vec<(String, Type)>,
+}
+
+/// Reads, verifies and plans the text of a module. What is not covered is a NotImplementedError with the line of the Python source.
+#[pyfunction]
+fn triton_compile(text: &str) -> PyResult<TritonKernel> {
+    let kernel = openmps_tile::parse(text).map_err(|error| PyNotImplementedError::new_err(format!("mps: {error}")))?;
+    let verified = openmps_tile::verify(&kernel).map_err(|error| PyValueError::new_err(format!("mps: {error}")))?;
+    let program =
+        Program::new(verified.kernel()).map_err(|error| PyNotImplementedError::new_err(format!("mps: {error}")))?;
+    let parameters = kernel.parameters.iter().map(|p| (p.name.clone(), kernel.type_of(p.value).clone())).collect();
+    Ok(TritonKernel { program, parameters })
+}
+
+#[pymethods]
+impl TritonKernel {
+    /// Runs every program of the grid. Arguments: addresses as integers, numbers, truth values, in the order of the parameters.
+    fn launch(&self, py: Python<'_>, grid: (usize, usize, usize), arguments: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        if arguments.len() != self.parameters.len() {
+            let (name, expected) = (self.program.name(), self.parameters.len());
+            return Err(PyTypeError::new_err(format!("{name}: {} arguments, expected {expected}", arguments.len())));
+        }
+        let bits: Vec<u64> = self
+            .parameters
+            .iter()
+            .zip(&arguments)
+            .map(|((name, ty), argument)| bits(ty, argument).map_err(|error| named(py, name, &error)))
+            .collect::<PyResult<_>>()?;
+        py.detach(|| {
+            let queue = Device::get(0).map_err(|error| PyRuntimeError::new_err(error.to_string()))?.queue();
+            // SAFETY: Triton's contract with its users: a kernel touches only memory of the tensors that it is given.
+            unsafe { queue.dispatch("triton", &self.program, [grid.0, grid.1, grid.2], &bits) }
+                .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+        })
+    }
+
+    /// The kernel's name.
+    #[getter]
+    fn name(&self) -> &str {
+        self.program.name()
+    }
+}
+
+/// A parameter's value as the device takes it.
+fn bits(ty: &Type, argument: &Bound<'_, PyAny>) -> PyResult<u64> {
+    Ok(match ty.element {
+        Element::Pointer(_) => argument.extract::<u64>()?,
+        Element::Scalar(Scalar::F64) => argument.extract::<f64>()?.to_bits(),
+        Element::Scalar(scalar) if scalar.is_float() => {
+            let number = argument.extract::<f64>()?;
+            match scalar {
+                Scalar::F16 => openmps_tile::f16::from_f64(number).to_bits().into(),
+                Scalar::BF16 => openmps_tile::bf16::from_f64(number).to_bits().into(),
+                _ => (number as f32).to_bits().into(),
+            }
+        }
+        // Unsigned 64-bit integers do not fit in signed ones, and the other way round.
+        Element::Scalar(_) => {
+            argument.extract::<i64>().map(|number| number as u64).or_else(|_| argument.extract::<u64>())?
+        }
+    })
+}
+
+#[cold]
+fn named(py: Python<'_>, name: &str, error: &PyErr) -> PyErr {
+    PyTypeError::new_err(format!("parameter {name}: {}", error.value(py)))
+}

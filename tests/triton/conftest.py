@@ -1,0 +1,13 @@
+"""What the tests of Triton's backend share."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton", reason="Triton is not installed")
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path, monkeypatch):
+    """Kernels compiled by an earlier version must not answer: each test has a cache of its own."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    np.random.seed(7)

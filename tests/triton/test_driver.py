@@ -1,0 +1,72 @@
+"""The driver: Paddle's tensors, settings, memory, timing."""
+
+import numpy as np
+import pytest
+import triton
+import triton.language as tl
+
+from openmps.triton import array
+
+
+@triton.jit
+def double_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2, mask=at < n)
+
+
+def test_tensors_of_paddle_s_device_are_used_where_they_lie():
+    paddle = pytest.importorskip("paddle")
+    paddle.mps.set_device(0)
+    x = paddle.arange(1000, dtype="float32")
+    y = paddle.zeros_like(x)
+    double_kernel[(2,)](x, y, 1000, BLOCK=512)
+    np.testing.assert_array_equal(y.numpy(), 2 * np.arange(1000, dtype="float32"))
+
+
+def test_settings_of_the_next_launches():
+    driver = triton.runtime.driver.MPSDriver()
+    before = dict(type(driver).kernel_config)
+    x, y = np.ones(8, "float32"), np.zeros(8, "float32")
+    try:
+        driver.set_kernel_config(num_warps=8, num_stages=2, max_threads=512, shared_memory=16384)
+        kernel = double_kernel[(1,)](array(x), array(y), 8, BLOCK=8)
+        assert (kernel.metadata.num_warps, kernel.metadata.max_threads, kernel.metadata.shared_memory) == (8, 512, 16384)
+        driver.set_kernel_config(num_warps=2)
+        assert double_kernel[(1,)](array(x), array(y), 8, BLOCK=8).metadata.num_warps == 2
+    finally:
+        type(driver).kernel_config = before
+    assert (y == 2).all()
+
+
+@pytest.mark.parametrize(("settings", "says"), [({"max_threads": 4096}, "4096 is outside 32 to 1024"), ({"warps": 4}, "'warps' is no setting")])
+def test_impossible_settings_are_refused(settings, says):
+    with pytest.raises(ValueError, match=says):
+        triton.runtime.driver.MPSDriver().set_kernel_config(**settings)
+
+
+def test_memory_is_counted():
+    pool = triton.runtime.driver.MPSDriver().memory_pool()
+    assert 0 <= pool["current_allocated"] <= pool["max_allocated"]
+
+
+def test_kernels_are_timed_and_tuned_without_torch():
+    x, y = np.ones(4096, "float32"), np.zeros(4096, "float32")
+    milliseconds = triton.testing.do_bench(lambda: double_kernel[(8,)](array(x), array(y), 4096, BLOCK=512), warmup=1, rep=5)
+    assert 0 < milliseconds < 1000
+    configurations = [triton.Config({"BLOCK": size}) for size in (256, 1024)]
+    tuned = triton.autotune(configurations, key=["n"])(double_kernel)
+    tuned[lambda meta: (triton.cdiv(4096, meta["BLOCK"]),)](array(x), array(y), 4096)
+    assert (y == 2).all()
+
+
+def test_a_wrong_number_is_named():
+    x = np.ones(8, "float32")
+    kernel = double_kernel[(1,)](array(x), array(x.copy()), 8, BLOCK=8)
+    from openmps.triton.driver import Utils
+
+    native = Utils.load_binary("double_kernel", kernel.asm["ttirtext"], 0, 0)[0]
+    assert native.name == "double_kernel"
+    with pytest.raises(TypeError, match="2 arguments, expected 3"):
+        native.launch((1, 1, 1), [x.ctypes.data, 8])
+    with pytest.raises(TypeError, match="parameter n: "):
+        native.launch((1, 1, 1), [x.ctypes.data, x.ctypes.data, "eight"])
