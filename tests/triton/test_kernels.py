@@ -83,11 +83,33 @@ def activation_kernel(x_ptr, y_ptr, n, slope, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def product_kernel(a, b, c, BLOCK: tl.constexpr):
-    i = tl.arange(0, BLOCK)
-    x = tl.load(a + i[:, None] * BLOCK + i[None, :])
-    y = tl.load(b + i[:, None] * BLOCK + i[None, :])
-    tl.store(c + i[:, None] * BLOCK + i[None, :], tl.dot(x, y))
+def matmul_kernel(
+    a, b, c, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, ACTIVATION: tl.constexpr,
+):  # fmt: skip
+    rows = (tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)) % M
+    columns = (tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)) % N
+    depth = tl.arange(0, BLOCK_K)
+    a_tile = a + rows[:, None] * stride_am + depth[None, :] * stride_ak
+    b_tile = b + depth[:, None] * stride_bk + columns[None, :] * stride_bn
+    sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, tl.cdiv(K, BLOCK_K)):
+        x = tl.load(a_tile, mask=depth[None, :] < K - k * BLOCK_K, other=0.0)
+        y = tl.load(b_tile, mask=depth[:, None] < K - k * BLOCK_K, other=0.0)
+        sums = tl.dot(x, y, sums)
+        a_tile += BLOCK_K * stride_ak
+        b_tile += BLOCK_K * stride_bk
+    if ACTIVATION == "leaky_relu":
+        sums = tl.where(sums >= 0, sums, 0.01 * sums)
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask = (rows[:, None] < M) & (columns[None, :] < N)
+    tl.store(c + stride_cm * rows[:, None] + stride_cn * columns[None, :], sums.to(c.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def atomic_kernel(x_ptr):
+    tl.atomic_add(x_ptr, 1.0)
 
 
 @pytest.mark.parametrize("n", [1, 1000, 98432])
@@ -161,7 +183,24 @@ def test_mathematics():
     np.testing.assert_allclose(y, expected, atol=3e-6)
 
 
+@pytest.mark.parametrize("shape", [(64, 64, 64), (100, 37, 70), (1, 130, 33)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float16", 2e-3)])
+@pytest.mark.parametrize("activation", ["", "leaky_relu"])
+def test_matmul(shape, dtype, tolerance, activation):
+    m, n, k = shape
+    x, y = np.random.randn(m, k).astype(dtype), np.random.randn(n, k).astype(dtype).T  # the right one by columns
+    out = np.full((m, n), 7, dtype)
+    strides = [step // x.itemsize for matrix in (x, y, out) for step in matrix.strides]
+    grid = (triton.cdiv(m, 32), triton.cdiv(n, 64))
+    matmul_kernel[grid](array(x), array(y), array(out), m, n, k, *strides, BLOCK_M=32, BLOCK_N=64, BLOCK_K=16, ACTIVATION=activation)
+    expected = x.astype("float64") @ y.astype("float64")
+    if activation:
+        expected = np.where(expected >= 0, expected, 0.01 * expected)
+    np.testing.assert_allclose(out, expected, atol=tolerance * np.abs(expected).max())
+
+
 def test_what_is_not_covered_is_refused_by_name_and_line():
-    x = np.zeros((16, 16), "float32")
-    with pytest.raises(NotImplementedError, match=r"test_kernels.py:\d+:\d+: .*tt.dot: not covered"):
-        product_kernel[(1,)](array(x), array(x), array(x), BLOCK=16)
+    x = np.zeros(4, "float32")
+    with pytest.raises(NotImplementedError, match=r"test_kernels.py:\d+:\d+: .*tt.atomic_rmw: "):
+        atomic_kernel[(1,)](array(x))
+    assert (x == 0).all()

@@ -64,6 +64,12 @@ impl Builder {
         }
     }
 
+    /// The matrix product of two tiles, added to a third.
+    pub fn dot(&mut self, x: Value, y: Value, sum: Value) -> Value {
+        let ty = self.type_of(sum).clone();
+        self.emit(Operation::Dot, &[x, y, sum], ty)
+    }
+
     /// Adds an instruction with one result of type `ty`.
     pub fn emit(&mut self, operation: Operation, operands: &[Value], ty: Type) -> Value {
         let result = self.value(ty);

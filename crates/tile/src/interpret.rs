@@ -200,6 +200,12 @@ impl<'a> Program<'a> {
             (&Operation::Reduce { axis, combine }, [x]) => {
                 tile::reduce(x, &operand_type(0).dims, axis, |x, y| element::combine(combine, scalar, x, y))
             }
+            (Operation::Dot, [x, y, sum]) => {
+                let sizes = (operand_type(0).dims[1], operand_type(1).dims[1]);
+                let product = |x: u64, y: u64| element::float(scalar, x) * element::float(scalar, y);
+                let wide = number(result);
+                tile::dot(x, y, sum, sizes, |sum, x, y| element::round(wide, element::float(wide, sum) + product(x, y)))
+            }
             // Nothing else has a result in a verified kernel.
             _ => vec![None; result.len()].into(),
         }

@@ -109,6 +109,12 @@ pub enum Operation {
         /// How two elements become one.
         combine: Combine,
     },
+    /// `tt.dot`: the matrix product of an m x k and a k x n tile of one float type, added to an m x n tile: f32 for operands of f16, bf16
+    /// and f32, f64 for f64.
+    ///
+    /// Neither the order of the sums is specified nor whether a product is rounded before it is added. The interpreter goes along k and
+    /// rounds each sum once.
+    Dot,
     /// `scf.for`: lower, upper, step, then initial carried values; the block gets the induction variable and the carried ones.
     ///
     /// Bounds, step and induction variable are signed integers of one type, the step at least 1; carried values may have any type. The

@@ -31,6 +31,7 @@ impl Operation {
             Cast(crate::Cast::Bits) => "tt.bitcast",
             Cast(conversion) => return in_dialect(conversion.text()),
             Reduce { .. } => "tt.reduce",
+            Dot => "tt.dot",
             For => "scf.for",
             Yield => "scf.yield",
         })

@@ -1,6 +1,7 @@
 //! Runs the steps of a plan.
 
 use super::Program;
+use super::product;
 use super::step::{Address, Extent, Extents, IndexOperation, Operand, Slot, Step, Target, ViewKind};
 use crate::vector::memory;
 use std::cell::RefCell;
@@ -108,10 +109,10 @@ pub(super) fn index_operation(operation: IndexOperation, x: i64, y: i64) -> i64 
 
 /// What a step reads, resolved: address of the first row, bytes between rows, whether a row is one element repeated.
 #[derive(Clone, Copy)]
-struct Source {
-    address: *const u8,
-    pitch: isize,
-    repeats: bool,
+pub(super) struct Source {
+    pub address: *const u8,
+    pub pitch: isize,
+    pub repeats: bool,
 }
 
 impl Source {
@@ -364,6 +365,7 @@ impl Machine<'_> {
                 Step::MapClip { target, clip, inside, outside, extents } => {
                     self.map_clip(target, clip, inside, outside, extents);
                 }
+                Step::Dot { .. } => self.dot(step),
                 Step::CopyTile { target, source, extents } => {
                     let (rows, columns) = self.extents(extents);
                     let source = self.source(source, target.size);
@@ -436,6 +438,30 @@ impl Machine<'_> {
                 let destination = destination.offset(by_row * row as isize);
                 memory::copy_strided(destination, by_column, source.row(row), stride, address.size, columns);
             }
+        }
+    }
+
+    unsafe fn dot(&mut self, step: &Step) {
+        let Step::Dot { target, x, y, sum, depth, extents } = step else { return };
+        let (rows, columns) = self.extents(extents);
+        let (x, y, sum) = (self.source(x, target.size), self.source(y, target.size), self.source(sum, target.size));
+        let (address, pitch) = self.open(target, extents);
+        let size = target.size as isize;
+        // SAFETY: registers hold their full extents, and the factors are defined everywhere.
+        unsafe {
+            if sum.address != address.cast_const() {
+                let stride = if sum.repeats { 0 } else { size };
+                for row in 0..rows {
+                    let destination = address.offset(pitch * row as isize);
+                    memory::copy_strided(destination, size, sum.row(row), stride, target.size, columns);
+                }
+            }
+            let shape = (rows, columns, *depth);
+            match target.size {
+                8 => product::add::<f64>(shape, (address, pitch), &x, &y),
+                _ => product::add::<f32>(shape, (address, pitch), &x, &y),
+            }
+            self.close(target, extents);
         }
     }
 

@@ -150,6 +150,7 @@ impl<'k> Lowering<'k> {
             Operation::Compare(comparison) => self.compare(*comparison, operands, instruction.results[0])?,
             Operation::Select => self.select(operands, instruction.results[0])?,
             Operation::Cast(cast) => self.cast(*cast, operands[0], instruction.results[0])?,
+            Operation::Dot => self.dot(operands)?,
             Operation::Reduce { axis, combine } => self.reduce(*combine, operands[0], *axis, instruction.results[0])?,
         };
         self.planned.insert(instruction.results[0], planned);
@@ -351,7 +352,9 @@ impl<'k> Lowering<'k> {
             Planned::Index(affine) if !as_data => {
                 Planned::Index(Affine { base: self.carried_slot(affine.base), ..affine })
             }
-            Planned::ScatteredPointer { .. } => return refuse("a carried tile of scattered pointers"),
+            Planned::ScatteredPointer { base, offsets, offset_size } => {
+                Planned::ScatteredPointer { base: self.carried_slot(base), offsets, offset_size }
+            }
             _ => {
                 let (source, extents) = self.data(initial)?;
                 let full = self.extents_of(initial)?;
@@ -384,6 +387,16 @@ impl<'k> Lowering<'k> {
                 {
                     let size = self.scalar_of(next_value).size();
                     slots.push((base, self.byte_address(next_base, next.base, size)));
+                }
+                // The same offsets from another base.
+                (
+                    Planned::ScatteredPointer { base, offsets, .. },
+                    Planned::ScatteredPointer { base: next_base, offsets: next, .. },
+                ) => {
+                    if offsets != next {
+                        return refuse("a carried tile of scattered pointers that move apart");
+                    }
+                    slots.push((base, next_base));
                 }
                 (Planned::Data { operand, extents }, _) => {
                     let (source, next_extents) = self.data(next_value)?;

@@ -50,6 +50,17 @@ impl Lowering<'_> {
                 let base = self.byte_address(base, slot, size);
                 Ok(Planned::ScatteredPointer { base, offsets, offset_size })
             }
+            (Planned::ScatteredPointer { base, offsets, offset_size }, Planned::Index(_) | Planned::Data { .. })
+                if offset_size == offset_scalar.size() =>
+            {
+                let function = crate::vector::binary::binary(openmps_tile::Binary::Add, offset_scalar);
+                let Some(function) = function else { return refuse("these pointer offsets") };
+                let (y, extents) = self.data(operands[1])?;
+                let target = self.target(&extents, offset_size);
+                let (x, size) = (offsets, offset_size);
+                self.emit_tile(Step::MapBinary { function, target, x, y, size, extents }, &extents, 0.15);
+                Ok(Planned::ScatteredPointer { base, offsets: plain(target.register), offset_size })
+            }
             _ => refuse("this sum of pointers and offsets"),
         }
     }

@@ -368,6 +368,28 @@ impl Lowering<'_> {
         Ok(Planned::Data { operand: plain(target.register), extents: result })
     }
 
+    /// Half factors are widened: their products are exact in float32.
+    pub(super) fn dot(&mut self, operands: &[Value]) -> Lowered<Planned> {
+        let (scalar, wide) = (self.scalar_of(operands[0]), self.scalar_of(operands[2]));
+        let mut factors = Vec::new();
+        for &operand in &operands[..2] {
+            let (data, extents) = self.data(operand)?;
+            if extents != self.extents_of(operand)? {
+                return refuse("a tt.dot of elements that a mask leaves undefined (give the load an `other`)");
+            }
+            let data = if scalar == wide { data } else { self.convert((data, extents), Cast::Float, scalar, wide)?.0 };
+            factors.push(data);
+        }
+        let (sum, extents) = self.data(operands[2])?;
+        let depth = self.extents_of(operands[0])?.columns.full;
+        let target = self.target(&extents, wide.size());
+        let (x, y) = (factors[0], factors[1]);
+        // 40 multiplications a nanosecond.
+        let ns = depth as f64 / 40.0;
+        self.emit_tile(Step::Dot { target, x, y, sum, depth, extents }, &extents, ns);
+        Ok(Planned::Data { operand: plain(target.register), extents })
+    }
+
     pub(super) fn expand_dims(&mut self, x: Value, axis: usize) -> Lowered<Planned> {
         let rank = self.kernel.dims_of(x).len();
         if rank == 0 {
@@ -402,18 +424,25 @@ impl Lowering<'_> {
             rows: if repeat_rows { to.rows } else { extents.rows },
             columns: if repeat_columns { to.columns } else { extents.columns },
         };
+        let repeated = |operand: Operand| {
+            let Operand::Register { register, view } = operand else { return Ok(operand) };
+            let mut composed = Some(view);
+            if repeat_rows {
+                composed = composed.and_then(|view| compose(view, ViewKind::RepeatRows));
+            }
+            if repeat_columns {
+                composed = composed.and_then(|view| compose(view, ViewKind::RepeatColumns));
+            }
+            let Some(view) = composed else { return refuse("this chain of views") };
+            Ok(Operand::Register { register, view })
+        };
         Ok(match self.get(x)? {
             Planned::Clip(extents) => Planned::Clip(widened(extents)),
-            Planned::Data { operand: Operand::Register { register, view }, extents } => {
-                let mut composed = Some(view);
-                if repeat_rows {
-                    composed = composed.and_then(|view| compose(view, ViewKind::RepeatRows));
-                }
-                if repeat_columns {
-                    composed = composed.and_then(|view| compose(view, ViewKind::RepeatColumns));
-                }
-                let Some(view) = composed else { return refuse("this chain of views") };
-                Planned::Data { operand: Operand::Register { register, view }, extents: widened(extents) }
+            Planned::Data { operand: operand @ Operand::Register { .. }, extents } => {
+                Planned::Data { operand: repeated(operand)?, extents: widened(extents) }
+            }
+            Planned::ScatteredPointer { base, offsets, offset_size } => {
+                Planned::ScatteredPointer { base, offsets: repeated(offsets)?, offset_size }
             }
             other => other,
         })

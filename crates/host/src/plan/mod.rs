@@ -8,6 +8,7 @@ mod execute;
 mod lower;
 mod lower_memory;
 mod lower_tile;
+mod product;
 mod registers;
 mod step;
 mod value;

@@ -32,6 +32,7 @@ fn operands(step: &Step, mut visit: impl FnMut(&Operand)) {
         Step::MapBinary { x, y, .. } => [x, y].into_iter().for_each(visit),
         Step::MapSelect { condition, x, y, .. } => [condition, x, y].into_iter().for_each(visit),
         Step::MapClip { inside, outside, .. } => [inside, outside].into_iter().for_each(visit),
+        Step::Dot { x, y, sum, .. } => [x, y, sum].into_iter().for_each(visit),
         Step::CopyTile { source, .. }
         | Step::ReduceAll { source, .. }
         | Step::ReduceRows { source, .. }
@@ -50,6 +51,7 @@ fn written(step: &Step) -> Option<Register> {
         | Step::MapBinary { target, .. }
         | Step::MapSelect { target, .. }
         | Step::MapClip { target, .. }
+        | Step::Dot { target, .. }
         | Step::CopyTile { target, .. }
         | Step::ReduceRows { target, .. }
         | Step::ReduceColumns { target, .. } => Some(target.register),
@@ -57,13 +59,14 @@ fn written(step: &Step) -> Option<Register> {
     }
 }
 
-/// Target and extents of a step that computes element by element, and so may write anywhere.
+/// Target and extents of a step that may write anywhere: element by element, or a product.
 fn map_target(step: &mut Step) -> Option<(&mut Target, &mut Extents)> {
     match step {
         Step::MapUnary { target, extents, .. }
         | Step::MapBinary { target, extents, .. }
         | Step::MapSelect { target, extents, .. }
         | Step::MapClip { target, extents, .. }
+        | Step::Dot { target, extents, .. }
         | Step::CountUp { target, extents, .. } => Some((target, extents)),
         _ => None,
     }
@@ -91,6 +94,7 @@ fn writes_memory(step: &Step) -> bool {
         | Step::MapBinary { target, .. }
         | Step::MapSelect { target, .. }
         | Step::MapClip { target, .. }
+        | Step::Dot { target, .. }
         | Step::CountUp { target, .. } => target.store.is_some(),
         _ => false,
     }
@@ -179,6 +183,12 @@ fn retargetable(body: &mut [Step], at: usize, reads: &[usize]) -> Option<usize> 
             in_place &= *register != carried.register || *view == ViewKind::Plain;
         }
     });
+    if let Step::Dot { x, y, .. } = &body[producer] {
+        // Every element of the result needs whole rows and columns of the factors.
+        let carried =
+            |operand: &Operand| matches!(operand, Operand::Register { register, .. } if *register == carried.register);
+        in_place &= !carried(x) && !carried(y);
+    }
     for step in &body[producer + 1..] {
         let is_loop = matches!(step, Step::Loop { .. });
         in_place &= !is_loop;
@@ -220,7 +230,7 @@ impl Lives {
                 self.moment += 2;
                 continue;
             }
-            let elementwise = map_target(&mut step.clone()).is_some();
+            let elementwise = !matches!(step, Step::Dot { .. }) && map_target(&mut step.clone()).is_some();
             operands(step, |operand| {
                 if let Operand::Register { register, view } = operand {
                     // Only an element-by-element step over the same layout may write where it reads.

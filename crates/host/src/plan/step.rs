@@ -212,6 +212,15 @@ pub(super) enum Step {
         outside: Operand,
         extents: Extents,
     },
+    /// The matrix product of two tiles of float32 or float64, added to a third, which may be the target's register.
+    Dot {
+        target: Target,
+        x: Operand,
+        y: Operand,
+        sum: Operand,
+        depth: usize,
+        extents: Extents,
+    },
     CopyTile {
         target: Target,
         source: Operand,

@@ -53,3 +53,18 @@ pub(super) fn reduce(x: &Tile, dims: &Dims, axis: usize, f: impl Fn(u64, u64) ->
     };
     (0..x.len() / dims[axis]).map(run).collect()
 }
+
+/// The product of an m x `depth` and a `depth` x `columns` tile, added to `sum` one term after the other.
+pub(super) fn dot(
+    x: &Tile,
+    y: &Tile,
+    sum: &Tile,
+    (depth, columns): (usize, usize),
+    add: impl Fn(u64, u64, u64) -> u64,
+) -> Tile {
+    let element = |(i, &sum): (usize, &Bits)| {
+        let (row, column) = (i / columns, i % columns);
+        (0..depth).try_fold(sum?, |sum, k| Some(add(sum, x[row * depth + k]?, y[k * columns + column]?)))
+    };
+    sum.iter().enumerate().map(element).collect()
+}

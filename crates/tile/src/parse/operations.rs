@@ -1,7 +1,7 @@
 //! TTIR's operations of the plain form `name operands {attributes} : types`, and what each becomes.
 
 use super::cursor::{Cursor, Read};
-use super::function::{Names, named};
+use super::function::{Names, named, type_list};
 use super::types::ty;
 use crate::builder::Builder;
 use crate::kernel::{Binary, Cast, Combine, Compare, Number, Operation, Unary, Value};
@@ -39,9 +39,13 @@ impl<'t> Simple<'t> {
                 simple.words.push(word);
             }
         }
+        if cursor.looking_at("(") {
+            simple.types.extend(type_list(cursor)?);
+            cursor.expect("->")?;
+        }
         loop {
             simple.types.push(ty(cursor)?);
-            if !(cursor.take(",") || cursor.take("->") || cursor.take("to")) {
+            if !(cursor.take(",") || cursor.take("->") || cursor.take("to") || cursor.take("*")) {
                 break;
             }
         }
@@ -67,8 +71,8 @@ pub fn constant(cursor: &mut Cursor, b: &mut Builder) -> Read<Value> {
     if dense {
         cursor.expect(">")?;
     }
-    cursor.expect(":")?;
-    let ty = ty(cursor)?;
+    // A single truth value is printed without its type.
+    let ty = if cursor.take(":") { ty(cursor)? } else { Type::scalar(Scalar::I1) };
     let Element::Scalar(scalar) = ty.element else {
         return Err(cursor.refuse("arith.constant", "an address"));
     };
@@ -225,6 +229,7 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Option
             let condition = if splat { b.splat(condition, &dims) } else { condition };
             b.select(condition, x, y)
         }
+        ("tt.dot", &[x, y, sum]) => b.dot(x, y, sum),
         ("tt.mulhiui", &[x, y]) => high_product(b, x, y)?,
         // A hint to optimisers.
         ("llvm.intr.assume", _) => return Ok(None),

@@ -26,6 +26,7 @@ pub(super) fn check(operation: &Operation, operands: &[&Type], results: &[&Type]
         (&Operation::Select, &[condition, x, y], &[result]) => select(condition, x, y, result),
         (&Operation::Cast(conversion), &[x], &[result]) => cast(conversion, x, result),
         (&Operation::Reduce { axis, combine }, &[x], &[result]) => reduce(axis, combine, x, result),
+        (&Operation::Dot, &[x, y, sum], &[result]) => dot(x, y, sum, result),
         (&Operation::For, &[lower, upper, step, ref initial @ ..], results) => {
             for_loop([lower, upper, step], initial, results)
         }
@@ -42,7 +43,7 @@ fn counts(operation: &Operation, operands: usize, results: usize) -> Result {
         AddPointer | Binary(_) | Compare(_) => (2, 2, 1),
         Load => (1, 3, 1),
         Store => (2, 3, 0),
-        Select => (3, 3, 1),
+        Select | Dot => (3, 3, 1),
         For => (3, usize::MAX, operands.saturating_sub(3)),
         Yield => (0, usize::MAX, 0),
     };
@@ -261,6 +262,18 @@ fn select(condition: &Type, x: &Type, y: &Type, result: &Type) -> Result {
     same("the condition", condition, &x.with_scalar(Scalar::I1))?;
     same("operand 2", y, x)?;
     same("the result", result, x)
+}
+
+fn dot(x: &Type, y: &Type, sum: &Type, result: &Type) -> Result {
+    Class::Float.require("operand 0", x)?;
+    let matrix =
+        |what: &str, ty: &Type| require(what, ty, ty.dims.len() == 2, || "a tile of two dimensions".to_owned());
+    matrix("operand 0", x)?;
+    matrix("operand 1", y)?;
+    same("operand 1", y, &x.with_dims(&[x.dims[1], y.dims[1]]))?;
+    let wide = if x.number() == Some(Scalar::F64) { Scalar::F64 } else { Scalar::F32 };
+    same("operand 2", sum, &Type::tile(wide, &[x.dims[0], y.dims[1]]))?;
+    same("the result", result, sum)
 }
 
 fn cast(conversion: Cast, x: &Type, result: &Type) -> Result {
