@@ -328,6 +328,22 @@ named! {
     }
 }
 
+impl Combine {
+    /// The operation on two elements.
+    pub const fn operation(self) -> Binary {
+        match self {
+            Combine::Sum => Binary::Add,
+            Combine::Product => Binary::Multiply,
+            Combine::Minimum => Binary::Minimum,
+            Combine::Maximum => Binary::Maximum,
+            Combine::MinimumNumber => Binary::MinimumNumber,
+            Combine::MaximumNumber => Binary::MaximumNumber,
+            Combine::And => Binary::And,
+            Combine::Or => Binary::Or,
+        }
+    }
+}
+
 impl Kernel {
     /// The type of a value.
     pub fn type_of(&self, value: Value) -> &Type {

@@ -221,15 +221,5 @@ fn integer_to_float(to: Scalar, x: i128) -> u64 {
 
 /// How a reduction combines what it has so far with the next element.
 pub fn combine(combine: Combine, scalar: Scalar, x: u64, y: u64) -> u64 {
-    let operation = match combine {
-        Combine::Sum => Binary::Add,
-        Combine::Product => Binary::Multiply,
-        Combine::Minimum => Binary::Minimum,
-        Combine::Maximum => Binary::Maximum,
-        Combine::MinimumNumber => Binary::MinimumNumber,
-        Combine::MaximumNumber => Binary::MaximumNumber,
-        Combine::And => Binary::And,
-        Combine::Or => Binary::Or,
-    };
-    binary(operation, scalar, x, y)
+    binary(combine.operation(), scalar, x, y)
 }
