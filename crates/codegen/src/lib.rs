@@ -17,7 +17,7 @@ pub use error::CodegenError;
 pub use layout::{Layout, Place};
 pub use target::{Limits, Target};
 
-use openmps_tile::Verified;
+use openmps_tile::{Kernel, Type, Verified};
 
 /// The text of one kernel, and how it is launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +55,12 @@ impl Source {
     pub fn buffers(&self) -> usize {
         self.parameters.iter().filter(|parameter| matches!(parameter, Parameter::Buffer(_))).count()
     }
+}
+
+/// How many threads suit a kernel: eight elements of its largest tile each, a simdgroup at least and eight at most.
+pub fn threads_for(kernel: &Kernel) -> usize {
+    let largest = kernel.types.iter().map(Type::len).max().unwrap_or(1);
+    (largest / 8).next_power_of_two().clamp(target::SIMD_WIDTH, 8 * target::SIMD_WIDTH)
 }
 
 /// Writes a kernel for a target.

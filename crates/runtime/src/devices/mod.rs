@@ -1,13 +1,14 @@
 //! The seam below the devices: what a queue asks of the device that it belongs to. One file for each kind of device.
 
+pub(crate) mod cuda;
 pub(crate) mod host;
 mod machine;
 pub(crate) mod recorder;
 
 use crate::error::Result;
 use crate::event::Event;
+use crate::pipeline::Pipeline;
 use crate::queue::CommandKind;
-use openmps_host::plan::Program;
 
 /// What a device must be able to do. A device that works behind the caller's back keeps the order of each queue,
 /// and owes the errors of its commands to the next `finish`.
@@ -30,10 +31,10 @@ pub(crate) enum Command<'a> {
         detail: &'a dyn Fn() -> String,
         work: &'a mut dyn FnMut() -> LibraryResult,
     },
-    /// A program over a grid. Whoever dispatches vouches for the addresses among the arguments.
+    /// A kernel over a grid. Whoever dispatches vouches for the addresses among the arguments.
     Dispatch {
         operation: &'static str,
-        program: &'a Program,
+        pipeline: &'a Pipeline,
         grid: [usize; 3],
         arguments: &'a [u64],
     },
