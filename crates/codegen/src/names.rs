@@ -2,8 +2,45 @@
 
 use openmps_tile::Kernel;
 
-/// Words that a parameter must not be called: keywords of either language, and names that the emitter uses itself.
+/// Words that a parameter must not be called: keywords of either language, and names and functions that the emitter uses itself.
 const RESERVED: &[&str] = &[
+    "acos",
+    "as_type",
+    "asin",
+    "atan",
+    "atan2",
+    "blockIdx",
+    "ceil",
+    "cos",
+    "cosh",
+    "exp",
+    "exp2",
+    "fabs",
+    "floor",
+    "fma",
+    "fmax",
+    "fmin",
+    "fmod",
+    "gridDim",
+    "log",
+    "log2",
+    "moved",
+    "left",
+    "right",
+    "other",
+    "own",
+    "part",
+    "parts",
+    "pow",
+    "rint",
+    "rsqrt",
+    "sin",
+    "sinh",
+    "sqrt",
+    "step",
+    "tan",
+    "tanh",
+    "trunc",
     "alignas",
     "asm",
     "auto",
@@ -81,8 +118,9 @@ const RESERVED: &[&str] = &[
 /// A name made of letters, digits and underscores that means nothing else.
 pub(crate) fn identifier(name: &str) -> String {
     let mut text: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    // `v1` is how values are called, `0x` would be a number.
-    let is_value = text.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    // `v1`, `e1` and so on are how values are called, `0x` would be a number.
+    let letters = text.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_');
+    let is_value = letters.len() < text.len() && ["v", "e", "n", "next", "other"].contains(&letters);
     if text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit() || c == '_') || is_value {
         text.insert(0, 'p');
     }
@@ -90,6 +128,12 @@ pub(crate) fn identifier(name: &str) -> String {
         text.push('_');
     }
     text
+}
+
+/// The name of a kernel's function, which ends in `_kernel`: both languages have functions called `exp` and the like.
+pub(crate) fn entry(name: &str) -> String {
+    let name = identifier(name);
+    if name.ends_with("_kernel") { name } else { format!("{name}_kernel") }
 }
 
 /// The parameters' names, each different from the others.
@@ -117,6 +161,7 @@ mod tests {
             ("v7", "pv7"),
             ("3", "p3"),
             ("a.b", "a_b"),
+            ("exp", "exp_"),
             ("", "p"),
             ("value", "value"),
         ] {

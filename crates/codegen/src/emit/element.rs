@@ -53,7 +53,11 @@ impl<'k> Emitter<'k> {
         let Some(name) = self.array(value, &dense) else {
             return Err(self.unsupported(format!("the layout of %{}", value.0)));
         };
-        Ok(if dense.registers() == 1 { name.to_owned() } else { format!("{name}[{}]", gathered(&kept)) })
+        Ok(match dense.registers() {
+            1 => name.to_owned(),
+            registers if registers == layout.registers() => format!("{name}[k]"),
+            _ => format!("{name}[{}]", gathered(&kept)),
+        })
     }
 
     /// What a view shows, and the layout in which it is read.

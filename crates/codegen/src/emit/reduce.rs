@@ -30,7 +30,8 @@ impl<'k> Emitter<'k> {
             Some(inside) => format!("({inside} ? {element} : {identity})"),
             None => element,
         };
-        let place = at(&gathered(&registers));
+        let whole = target.registers() == layout.registers();
+        let place = if whole { at("k") } else { at(&gathered(&registers)) };
         let sum = self.binary(combine.operation(), scalar, &place, &element)?;
         self.line(format!("{place} = {sum};"));
         self.close();
@@ -71,7 +72,10 @@ impl<'k> Emitter<'k> {
         }
         self.open_registers(target.registers());
         for &lane in lanes {
-            let other = self.shuffle_xor(scalar, place, 1 << lane);
+            // A statement of its own: every thread has to take part, whatever the combination asks first.
+            let (other, register) = (format!("other{}", 1 << lane), self.target.dialect.register(scalar));
+            let theirs = self.shuffle_xor(scalar, place, 1 << lane);
+            self.line(format!("const {register} {other} = {theirs};"));
             let sum = self.binary(combine.operation(), scalar, place, &other)?;
             self.line(format!("{place} = {sum};"));
         }

@@ -48,7 +48,7 @@ impl Emitter<'_> {
     /// The whole text.
     pub(super) fn source(self) -> Result<Source> {
         let dialect = self.target.dialect;
-        let entry = names::identifier(&self.kernel.name);
+        let entry = names::entry(&self.kernel.name);
         let types: Vec<&Type> = self.kernel.parameters.iter().map(|parameter| self.type_of(parameter.value)).collect();
         let (parameters, numbers_size) = places(&types);
         let buffers = parameters.iter().filter(|parameter| matches!(parameter, Parameter::Buffer(_))).count();
