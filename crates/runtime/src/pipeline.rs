@@ -1,6 +1,6 @@
 //! A kernel ready for any device: each compiles it when it is first asked to run it.
 
-use openmps_host::plan::Program;
+use openmps_host::Program;
 use openmps_tile::{Kernel, Verified, VerifyError, verify};
 use std::any::Any;
 use std::fmt;

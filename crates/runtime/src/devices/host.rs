@@ -3,8 +3,8 @@
 use super::{Command, Driver, machine};
 use crate::error::{Error, Result};
 use crate::properties::{Backend, DeviceProperties};
+use openmps_host::Program;
 use openmps_host::level::{Level, level};
-use openmps_host::plan::Program;
 use openmps_host::threads;
 
 /// The host's driver; it has no state of its own.
