@@ -255,6 +255,7 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Va
         ("tt.int_to_ptr", &[x]) => b.emit(Operation::IntegerToPointer, &[x], result.ok_or("no type")?),
         ("tt.ptr_to_int", &[x]) => b.emit(Operation::PointerToInteger, &[x], result.ok_or("no type")?),
         ("math.fma", &[_, _, _]) => b.emit(Operation::MultiplyAdd, of, result.ok_or("no type")?),
+        ("tt.extern_elementwise", _) => external(simple.attributes, of, b)?,
         ("tt.clampf", &[x, low, high]) => clamp(simple, [x, low, high], b)?,
         ("tt.fp_to_fp", &[x]) => {
             if simple.words.contains(&"rtz") {
@@ -283,6 +284,24 @@ fn permute(attributes: &str, x: Value, b: &mut Builder) -> Result<Value, String>
     let permuted = permuted.filter(|_| order.len() == dims.len()).ok_or_else(|| format!("the order {order:?}"))?;
     let ty = b.type_of(x).with_dims(&permuted);
     Ok(b.emit(Operation::Permute { order: order.into_iter().collect() }, &[x], ty))
+}
+
+/// A function of `openmps.triton.libdevice`, named by its symbol.
+fn external(attributes: &str, operands: &[Value], b: &mut Builder) -> Result<Value, String> {
+    let symbol = attributes.split_once("symbol = \"").and_then(|(_, rest)| rest.split_once('"'));
+    let symbol = symbol.map_or("", |(symbol, _)| symbol);
+    let name = match symbol {
+        "fabs" => "math.absf".to_owned(),
+        "rint" => "math.roundeven".to_owned(),
+        "fmod" => "arith.remf".to_owned(),
+        "pow" => "math.powf".to_owned(),
+        other => format!("math.{other}"),
+    };
+    match (unary(&name), binary(&name), operands) {
+        (Some(unary), _, &[x]) => Ok(b.unary(unary, x)),
+        (_, Some(binary), &[x, y]) => Ok(b.binary(binary, x, y)),
+        _ => Err(format!("the function `{symbol}` of {} operands", operands.len())),
+    }
 }
 
 /// `tt.clampf`: NaN passes where the operation says so, else the limits win.
