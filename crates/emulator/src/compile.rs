@@ -22,6 +22,9 @@ const LANGUAGE: &[&str] = &[
     "-Wno-unknown-attributes",
     "-Werror=return-type",
     "-fshow-overloads=best",
+    // Blocks stay in the order of the text: lanes that wait at lower addresses are behind those at higher ones.
+    "-mllvm",
+    "-disable-block-placement",
     "-mrelocation-model",
     "pic",
     "-pic-level",

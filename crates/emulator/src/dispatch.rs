@@ -11,6 +11,7 @@ use crate::threadgroup::Runner;
 use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// What threadgroup memory holds before each threadgroup, as half, bfloat and float alike: a huge number, no number, a huge negative one. A
 /// maximum hides the second, a minimum the first, so it depends on the schedule.
@@ -51,6 +52,24 @@ pub struct Dispatch<'a> {
     pub schedule: Schedule,
     /// Runs one threadgroup after the other on the calling thread, in the schedule's order; else several operating system threads take part.
     pub sequential: bool,
+    /// After this time the dispatch ends with [`Error::Runaway`].
+    pub time_limit: Duration,
+}
+
+impl<'a> Dispatch<'a> {
+    /// A dispatch in ascending order, on all processors, without threadgroup memory arguments, that may take a minute.
+    pub fn new(grid: Grid, threads_per_threadgroup: [u32; 3], arguments: &'a [Argument<'a>]) -> Dispatch<'a> {
+        let (threadgroup_memory, time_limit) = (&[], Duration::from_secs(60));
+        Dispatch {
+            grid,
+            threads_per_threadgroup,
+            arguments,
+            threadgroup_memory,
+            schedule: Schedule::Ascending,
+            sequential: false,
+            time_limit,
+        }
+    }
 }
 
 /// What a dispatch did.
@@ -73,6 +92,7 @@ struct Checked<'a> {
     buffers: [u64; limits::BUFFERS],
     /// Keeps the copies of bytes.
     _copies: Vec<Box<[u128]>>,
+    begun: Instant,
 }
 
 impl Function {
@@ -149,6 +169,7 @@ impl Checked<'_> {
             threads: grid.threads(size),
             buffers,
             _copies: copies,
+            begun: Instant::now(),
         })
     }
 
@@ -175,7 +196,14 @@ impl Checked<'_> {
         // SAFETY: the image is this worker's alone until it is given back.
         let mut runner = unsafe {
             self.fill(&mut *frame, &mut memory);
-            Runner::new(frame, entry, Order::new(self.dispatch.schedule))
+            Runner::new(
+                frame,
+                entry,
+                &self.function.kernel.name,
+                Order::new(self.dispatch.schedule),
+                self.begun,
+                self.dispatch.time_limit,
+            )
         };
         let mut positions = Positions::default();
         while !shared.failed.load(Ordering::Relaxed) {
@@ -188,7 +216,7 @@ impl Checked<'_> {
                 self.poison(image, &mut memory);
                 // SAFETY: as above; no thread of a kernel runs now.
                 unsafe { self.place(&mut *frame, index, &mut positions) };
-                if let Err(error) = runner.run(&self.function.kernel.name, index) {
+                if let Err(error) = runner.run(index) {
                     shared.failed.store(true, Ordering::Relaxed);
                     return Err(error);
                 }

@@ -48,19 +48,16 @@ impl Images {
             }
         }
         let frame_address = frame_address.ok_or_else(|| wrong("it has no frame".to_owned()))?;
-        let images = Images { free: Mutex::new(Vec::new()), variables, frame_address, path: path.clone() };
-        let first = images.open(&path)?;
-        images.give_back(first);
-        Ok(images)
+        Ok(Images { free: Mutex::new(Vec::new()), variables, frame_address, path: path.clone() })
     }
 
-    /// An image that no one uses; made from a copy of the file where there is none.
+    /// An image that no one uses, or a new one. It is loaded from a copy: the loader gives the same memory for the same file.
     pub(crate) fn take(&self) -> Result<Image> {
         let free = self.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop();
         if let Some(image) = free {
             return Ok(image);
         }
-        let copy = std::env::temp_dir().join(format!("openmps-emulator-{}.so", cache::unique()));
+        let copy = self.path.with_extension(format!("{}.so", cache::unique()));
         let wrong =
             |error: std::io::Error| Error::Toolchain { program: copy.display().to_string(), reason: error.to_string() };
         std::fs::copy(&self.path, &copy).map_err(wrong)?;

@@ -14,6 +14,8 @@ mod prelude;
 mod source;
 mod threadgroup;
 mod toolchain;
+mod trap;
+mod watchdog;
 
 pub use dispatch::{Argument, Dispatch, Report};
 pub use error::{Error, Result};

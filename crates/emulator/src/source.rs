@@ -158,7 +158,7 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
         let skipped = match bytes[at] {
             b'/' if bytes.get(at + 1) == Some(&b'/') => until(text, at, "\n"),
             b'/' if bytes.get(at + 1) == Some(&b'*') => until(text, at + 2, "*/") + 2,
-            b'#' => until(text, at, "\n"),
+            b'#' => line_end(text, at),
             b'"' => until(text, at + 1, "\"") + 1,
             byte if byte.is_ascii_whitespace() => at + 1,
             _ => at,
@@ -182,6 +182,15 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
         tokens.push(Token { text: &text[begin..at], line });
     }
     tokens
+}
+
+/// The end of a preprocessor's line, which goes on after a backslash.
+fn line_end(text: &str, from: usize) -> usize {
+    let mut end = until(text, from, "\n");
+    while text[..end].trim_end_matches('\r').ends_with('\\') && end < text.len() {
+        end = until(text, end + 1, "\n");
+    }
+    end
 }
 
 fn until(text: &str, from: usize, end: &str) -> usize {

@@ -6,14 +6,17 @@ use crate::frame::{Frame, Resolve, Stop};
 use crate::grid::Order;
 use crate::image::Entry;
 use crate::limits::{SIMD_WIDTH, THREADS_PER_THREADGROUP};
+use crate::trap::{self, Outcome, Running};
+use crate::watchdog::Watch;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 /// Bytes of a thread's stack: its variables and arrays.
 const STACK: usize = 128 * 1024;
 
-type Thread = Coroutine<(), (), (), DefaultStack>;
+type Thread = Coroutine<(), (), Outcome, DefaultStack>;
 type Suspend = Yielder<(), ()>;
 
 /// Where a waiting thread waits.
@@ -54,6 +57,9 @@ pub(crate) struct Runner {
     stacks: Vec<DefaultStack>,
     /// Whether a thread of this kernel has stopped yet: until then all threads of a threadgroup run in one go.
     stops: bool,
+    kernel: String,
+    limit: Duration,
+    watch: Watch,
     pub(crate) order: Order,
     /// Times that a thread stopped.
     pub(crate) switches: u64,
@@ -67,6 +73,7 @@ thread_local! {
 
 /// Called by the running thread: lets others run.
 extern "C" fn stop(kind: u32, line: u32, site: u64, resolve: Option<Resolve>) {
+    trap::set_in_kernel(false);
     let meeting = MEETING.get();
     // SAFETY: kernels run only inside `Runner::run`, which sets the pointer, and one thread at a time uses what it points to. The yielder is
     // that of the coroutine that runs, which lives as long as it.
@@ -77,12 +84,21 @@ extern "C" fn stop(kind: u32, line: u32, site: u64, resolve: Option<Resolve>) {
         (*yielder).suspend(());
         (*meeting).yielder = yielder;
     }
+    trap::set_in_kernel(true);
 }
 
 impl Runner {
     /// # Safety
     /// The frame is that of the image of `entry`, used by this thread alone while the runner lives.
-    pub(crate) unsafe fn new(frame: *mut Frame, entry: Entry, order: Order) -> Runner {
+    pub(crate) unsafe fn new(
+        frame: *mut Frame,
+        entry: Entry,
+        kernel: &str,
+        order: Order,
+        begun: Instant,
+        limit: Duration,
+    ) -> Runner {
+        trap::install();
         // SAFETY: the caller's promise.
         unsafe { (*frame).stop = Some(stop) };
         let wait = Wait { stop: Stop::Barrier, line: 0, site: 0, resolve: None };
@@ -95,13 +111,16 @@ impl Runner {
             groups: Vec::new(),
             stacks: STACKS.take(),
             stops: false,
+            kernel: kernel.to_owned(),
+            limit,
+            watch: Watch::start(begun + limit),
             order,
             switches: 0,
         }
     }
 
     /// Runs the threadgroup that the frame describes; `mix` tells threadgroups apart for shuffled schedules.
-    pub(crate) fn run(&mut self, kernel: &str, mix: u64) -> Result<()> {
+    pub(crate) fn run(&mut self, mix: u64) -> Result<()> {
         // SAFETY: the frame is this runner's own.
         let threads = unsafe { (*self.frame).threads };
         self.order.renew(threads, mix);
@@ -112,8 +131,9 @@ impl Runner {
             (*self.frame).order = self.order.threads.as_ptr();
             (*self.frame).next = 0;
         }
+        self.check_time()?;
         MEETING.set(self.meeting);
-        let result = self.start_all(threads, kernel).and_then(|()| self.pass_barriers(threads, kernel));
+        let result = self.start_all(threads).and_then(|()| self.pass_barriers(threads));
         MEETING.set(std::ptr::null_mut());
         if result.is_err() {
             self.abandon();
@@ -122,7 +142,7 @@ impl Runner {
     }
 
     /// Starts every thread, one simdgroup after the other.
-    fn start_all(&mut self, threads: u32, kernel: &str) -> Result<()> {
+    fn start_all(&mut self, threads: u32) -> Result<()> {
         let mut begin = 0;
         while begin < threads {
             let group = self.order.threads[begin as usize] / SIMD_WIDTH;
@@ -138,7 +158,7 @@ impl Runner {
                 begin += size;
             }
             let group = self.order.threads[begin as usize - 1] / SIMD_WIDTH;
-            self.settle(group, kernel)?;
+            self.settle(group)?;
         }
         Ok(())
     }
@@ -177,27 +197,61 @@ impl Runner {
         let stack =
             stack.map_err(|error| Error::Toolchain { program: "stacks".to_owned(), reason: error.to_string() })?;
         let (meeting, entry) = (self.meeting, self.entry);
-        let mut thread: Thread = Coroutine::with_stack(stack, move |yielder: &Suspend, ()| {
+        let thread: Thread = Coroutine::with_stack(stack, move |yielder: &Suspend, ()| {
             // SAFETY: the runner, which owns the meeting, waits for this coroutine; the entry is the image's own.
             unsafe {
                 (*meeting).yielder = yielder;
+                trap::set_in_kernel(true);
                 entry();
+                trap::set_in_kernel(false);
             }
+            Outcome::Finished
         });
-        match thread.resume(()) {
-            CoroutineResult::Return(()) => {
+        Ok(self.resume(thread)?.is_none())
+    }
+
+    /// Lets a thread run until it is over or waits; then its index.
+    fn resume(&mut self, mut thread: Thread) -> Result<Option<u32>> {
+        trap::set_running(Some(Running { handler: thread.trap_handler(), in_kernel: false }));
+        let result = thread.resume(());
+        trap::set_running(None);
+        match result {
+            CoroutineResult::Yield(()) => Ok(Some(self.stopped(thread))),
+            CoroutineResult::Return(outcome) => {
                 self.stacks.push(thread.into_stack());
-                Ok(true)
-            }
-            CoroutineResult::Yield(()) => {
-                self.stopped(thread);
-                Ok(false)
+                self.judge(outcome).map(|()| None)
             }
         }
     }
 
+    /// The error of a thread that did not end by returning.
+    fn judge(&self, outcome: Outcome) -> Result<()> {
+        let what = match outcome {
+            Outcome::Finished => return Ok(()),
+            Outcome::Expired => return Err(self.runaway()),
+            Outcome::Memory { address } => format!("there is nothing to read or write at address {address:#x}"),
+            Outcome::Division => "an integer is divided by zero, or its quotient does not fit".to_owned(),
+            Outcome::Undefined => "undefined behaviour: an invalid instruction".to_owned(),
+        };
+        // SAFETY: the frame is this runner's own.
+        let (threadgroup, thread) = unsafe { ((*self.frame).threadgroup_position_in_grid, (*self.frame).running) };
+        Err(Error::Fault { kernel: self.kernel.clone(), threadgroup, thread, what })
+    }
+
+    fn runaway(&self) -> Error {
+        // SAFETY: the frame is this runner's own.
+        let (threadgroup, thread) = unsafe { ((*self.frame).threadgroup_position_in_grid, (*self.frame).running) };
+        let seconds = self.limit.as_secs_f64();
+        Error::Runaway { kernel: self.kernel.clone(), threadgroup, thread, seconds }
+    }
+
+    /// The watchdog ends threads that stay in the kernel; this ends those that meet without end.
+    fn check_time(&self) -> Result<()> {
+        if Instant::now() >= self.watch.deadline { Err(self.runaway()) } else { Ok(()) }
+    }
+
     /// Notes where the running thread waits, and keeps its coroutine.
-    fn stopped(&mut self, thread: Thread) {
+    fn stopped(&mut self, thread: Thread) -> u32 {
         // SAFETY: the frame is this runner's own.
         let index = unsafe { (*self.frame).running } as usize;
         let stop = self.wait(index as u32).stop;
@@ -208,16 +262,18 @@ impl Runner {
         }
         self.threads[index] = Some(thread);
         self.switches += 1;
+        index as u32
     }
 
     /// Lets the lanes of a simdgroup run until all wait at a threadgroup barrier or are over.
-    fn settle(&mut self, group: u32, kernel: &str) -> Result<()> {
+    fn settle(&mut self, group: u32) -> Result<()> {
         loop {
-            self.resume_ready(group);
+            self.resume_ready(group)?;
             let waiting = self.groups[group as usize].waiting;
             if waiting == 0 {
                 return Ok(());
             }
+            self.check_time()?;
             // Lanes at the lowest address of the code go first: those that took a branch come back to those that did not.
             let lanes = || (0..SIMD_WIDTH).filter(|lane| waiting >> lane & 1 == 1);
             let first = lanes()
@@ -231,7 +287,7 @@ impl Runner {
             if first.stop != Stop::Collective && came != all {
                 let state = self.groups[group as usize];
                 let elsewhere = ((waiting | state.barrier) & !came).count_ones();
-                return Err(self.divergent(kernel, first.line, came.count_ones(), elsewhere, all.count_ones()));
+                return Err(self.divergent(first.line, came.count_ones(), elsewhere, all.count_ones()));
             }
             if let Some(resolve) = first.resolve {
                 // SAFETY: the frame is this runner's own; the resolver is the image's, and works on the frame.
@@ -260,10 +316,10 @@ impl Runner {
     }
 
     /// Resumes the lanes that may go on, in the schedule's order.
-    fn resume_ready(&mut self, group: u32) {
+    fn resume_ready(&mut self, group: u32) -> Result<()> {
         let ready = std::mem::take(&mut self.groups[group as usize].ready);
         if ready == 0 {
-            return;
+            return Ok(());
         }
         let begin = self.order.begins[group as usize] as usize;
         let count = self.lanes_of(group).count_ones() as usize;
@@ -272,18 +328,16 @@ impl Runner {
             if ready >> (index % SIMD_WIDTH) & 1 == 0 {
                 continue;
             }
-            let mut thread = self.threads[index as usize].take().expect("a waiting thread has a coroutine");
+            let thread = self.threads[index as usize].take().expect("a waiting thread has a coroutine");
             // SAFETY: the frame is this runner's own.
             unsafe { (*self.frame).running = index };
-            match thread.resume(()) {
-                CoroutineResult::Return(()) => self.stacks.push(thread.into_stack()),
-                CoroutineResult::Yield(()) => self.stopped(thread),
-            }
+            self.resume(thread)?;
         }
+        Ok(())
     }
 
     /// Lets all threads pass barrier after barrier until they are over.
-    fn pass_barriers(&mut self, threads: u32, kernel: &str) -> Result<()> {
+    fn pass_barriers(&mut self, threads: u32) -> Result<()> {
         loop {
             let arrived: u32 = self.groups.iter().map(|group| group.barrier.count_ones()).sum();
             if arrived == 0 {
@@ -293,23 +347,32 @@ impl Runner {
             let line = waits().map(|thread| self.wait(thread).line).min().unwrap_or(0);
             let here = waits().filter(|thread| self.wait(*thread).line == line).count() as u32;
             if here != threads {
-                return Err(self.divergent(kernel, line, here, arrived - here, threads));
+                return Err(self.divergent(line, here, arrived - here, threads));
             }
+            self.check_time()?;
             self.order.renew(threads, self.switches);
             for at in 0..self.order.groups.len() {
                 let group = self.order.groups[at];
                 let state = &mut self.groups[group as usize];
                 state.ready = std::mem::take(&mut state.barrier);
-                self.settle(group, kernel)?;
+                self.settle(group)?;
             }
         }
     }
 
-    fn divergent(&self, kernel: &str, line: u32, arrived: u32, elsewhere: u32, threads: u32) -> Error {
+    fn divergent(&self, line: u32, arrived: u32, elsewhere: u32, threads: u32) -> Error {
         // SAFETY: the frame is this runner's own.
         let threadgroup = unsafe { (*self.frame).threadgroup_position_in_grid };
         let finished = threads - arrived - elsewhere;
-        Error::DivergentBarrier { kernel: kernel.to_owned(), threadgroup, line, arrived, finished, elsewhere, threads }
+        Error::DivergentBarrier {
+            kernel: self.kernel.clone(),
+            threadgroup,
+            line,
+            arrived,
+            finished,
+            elsewhere,
+            threads,
+        }
     }
 
     /// Gives up the threads that wait. Their stacks hold kernel code only, which owns nothing.

@@ -19,7 +19,7 @@ pub fn buffer<T>(slice: &mut [T]) -> Argument<'static> {
 
 /// A dispatch without threadgroup memory arguments.
 pub fn dispatch<'a>(grid: Grid, size: [u32; 3], arguments: &'a [Argument<'a>], schedule: Schedule) -> Dispatch<'a> {
-    Dispatch { grid, threads_per_threadgroup: size, arguments, threadgroup_memory: &[], schedule, sequential: false }
+    Dispatch { schedule, ..Dispatch::new(grid, size, arguments) }
 }
 
 /// Runs a kernel whose buffers are slices of the caller.
