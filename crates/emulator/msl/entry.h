@@ -12,19 +12,19 @@ struct threadgroup_argument {
   template <class T> METAL_FUNC operator threadgroup T*() const { return (threadgroup T*)address; }
   template <class T> METAL_FUNC operator threadgroup T&() const { return *(threadgroup T*)address; }
 };
+// Converts to these types exactly: a parameter of another type has no conversion.
+template <class T, class... A> using one_of = metal::enable_if_t<(metal::is_same_v<T, A> || ...)>;
 struct position {
   uint x, y, z;
-  METAL_FUNC operator uint() const { return x; }
-  METAL_FUNC operator ushort() const { return (ushort)x; }
-  METAL_FUNC operator metal::uint2() const { return metal::uint2(x, y); }
-  METAL_FUNC operator metal::uint3() const { return metal::uint3(x, y, z); }
-  METAL_FUNC operator metal::ushort2() const { return metal::ushort2(x, y); }
-  METAL_FUNC operator metal::ushort3() const { return metal::ushort3(x, y, z); }
+  template <class T, class = one_of<T, uint, ushort>> METAL_FUNC operator T() const { return (T)x; }
+  template <class T, int N, class = one_of<T, uint, ushort>> METAL_FUNC operator metal::vec<T, N>() const {
+    if constexpr (N == 2) return metal::vec<T, N>(x, y);
+    else return metal::vec<T, N>(x, y, z);
+  }
 };
 struct number {
   uint value;
-  METAL_FUNC operator uint() const { return value; }
-  METAL_FUNC operator ushort() const { return (ushort)value; }
+  template <class T, class = one_of<T, uint, ushort>> METAL_FUNC operator T() const { return (T)value; }
 };
 METAL_FUNC position of(__global const uint* three) { return {three[0], three[1], three[2]}; }
 METAL_FUNC position thread_position_in_threadgroup(uint thread_index) { return of(openmps_frame.positions + 4 * thread_index); }

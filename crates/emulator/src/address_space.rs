@@ -25,7 +25,7 @@ pub(crate) fn check(tree: &str) -> Result<()> {
             }
         }
         let declares = ["ParmVarDecl", "VarDecl", "FieldDecl"].iter().any(|kind| text.contains(&format!("-{kind} ")));
-        if declares && !text.contains(" implicit ") && quoted(text).is_some_and(|kind| kind.contains("__generic")) {
+        if declares && !text.contains(" implicit ") && quoted(text).is_some_and(is_bare) {
             // Parameters that the compiler made for its own functions have no name.
             if let Some(name) = declared_name(text) {
                 let kind = spell(quoted(text).unwrap_or_default());
@@ -37,6 +37,14 @@ pub(crate) fn check(tree: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a type points or refers to something without address space. Types that depend on a template's parameters are as they were
+/// written; others have become generic.
+fn is_bare(kind: &str) -> bool {
+    let points = kind.contains('*') || kind.contains('&');
+    let written = ["__", "auto", "&&", "(*"].iter().any(|part| kind.contains(part));
+    kind.contains("__generic") || points && !written
 }
 
 fn refuse(line: u32, what: &str) -> Error {
@@ -64,9 +72,9 @@ impl Place {
         let mut parts = location.rsplitn(3, ':');
         let (Some(_column), Some(line)) = (parts.next(), parts.next()) else { return };
         match parts.next() {
+            Some("line") => {}
             Some(file) => self.inside = file == "program_source",
-            None if line == "col" => return,
-            None => {}
+            None => return,
         }
         if let Ok(line) = line.parse() {
             self.line = line;

@@ -25,6 +25,8 @@ const LANGUAGE: &[&str] = &[
     // Blocks stay in the order of the text: lanes that wait at lower addresses are behind those at higher ones.
     "-mllvm",
     "-disable-block-placement",
+    // An array beyond the stack's end touches the page that guards it.
+    "-fstack-clash-protection",
     "-mrelocation-model",
     "pic",
     "-pic-level",
@@ -110,8 +112,11 @@ fn entries(kernels: &[Kernel]) -> String {
     for kernel in kernels {
         let arguments: Vec<String> = kernel.parameters.iter().map(|parameter| argument(&parameter.binding)).collect();
         let (name, arguments) = (&kernel.name, arguments.join(", "));
-        let _ =
-            writeln!(text, "void {} () {{ uint i; while (openmps::start(i)) {name}({arguments}); }}", entry_name(name));
+        let _ = writeln!(
+            text,
+            "void {} () {{ uint i; while (openmps::start(i)) ::{name}({arguments}); }}",
+            entry_name(name)
+        );
         let sizes: String = kernel.parameters.iter().map(|parameter| sizes(&parameter.binding)).collect();
         let _ = writeln!(
             text,

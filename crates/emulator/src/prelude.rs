@@ -42,9 +42,9 @@ pub(crate) const HEADERS: [&str; 16] = [
 pub(crate) fn text() -> String {
     let mut text = swizzles();
     for (name, part) in PARTS {
-        let _ = writeln!(text, "# 1 \"{name}\"\n{part}");
+        let _ = writeln!(text, "# 1 \"/metal_stdlib/{name}\"\n{part}");
     }
-    let _ = writeln!(text, "# 1 \"entry.h\"\n{ENTRY}");
+    let _ = writeln!(text, "# 1 \"/metal_stdlib/entry.h\"\n{ENTRY}");
     for name in PLAIN_NAMES {
         let _ = writeln!(text, "#define {name} openmps_name_{name}");
     }

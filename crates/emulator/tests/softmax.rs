@@ -1,4 +1,5 @@
 //! Softmax by rows: threadgroup memory, barriers, shuffles and simdgroup reductions, in every schedule; and the same without one barrier.
+#![cfg(target_os = "linux")]
 
 mod harness;
 

@@ -1,5 +1,8 @@
 //! What the tests share: dispatching with slices, schedules, numbers.
 
+// Each test file uses a part.
+#![allow(dead_code)]
+
 use openmps_emulator::{Argument, Dispatch, Grid, Library, Report, Result, Schedule};
 use std::ffi::c_void;
 
