@@ -65,6 +65,7 @@ mod library;
 pub mod limits;
 mod prelude;
 mod source;
+mod stack;
 mod threadgroup;
 mod toolchain;
 mod trap;

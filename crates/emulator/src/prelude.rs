@@ -38,6 +38,9 @@ pub(crate) const HEADERS: [&str; 16] = [
     "simd/simd.h",
 ];
 
+/// A kernel becomes part of its entry function, and no code is made for it elsewhere.
+const KERNEL: &str = "#define kernel __attribute__((always_inline)) inline __kernel";
+
 /// The text that is compiled before every program.
 pub(crate) fn text() -> String {
     let mut text = swizzles();
@@ -48,6 +51,8 @@ pub(crate) fn text() -> String {
     for name in PLAIN_NAMES {
         let _ = writeln!(text, "#define {name} openmps_name_{name}");
     }
+    text.push_str(KERNEL);
+    text.push('\n');
     text
 }
 

@@ -66,6 +66,10 @@ pub(crate) fn kernels(text: &str) -> Result<Vec<Kernel>> {
         let begin = if attribute { at + 5 } else { at + 1 };
         if (attribute || word(0) == "kernel") && tokens.get(begin).is_some_and(|token| token.text == "void") {
             let (kernel, end) = kernel(&tokens, begin)?;
+            if at > 0 && tokens[at - 1].text == ">" {
+                let what = "kernels that are templates are not covered".to_owned();
+                return Err(Error::Signature { kernel: kernel.name, line: kernel.line, what });
+            }
             kernels.push(kernel);
             at = end;
         } else {
@@ -231,6 +235,8 @@ mod tests {
         assert!(of("texture2d<float> t [[texture(0)]]").contains("the attribute texture is not covered"));
         assert!(of("device float* a [[buffer(31)]]").contains("buffer(31) is beyond buffer(30)"));
         assert!(of("uint i").contains("program_source:2: kernel k: `uint i` has no attribute"));
+        let template = kernels("template <typename T>\nkernel void k(device T* a) {}").unwrap_err().to_string();
+        assert_eq!(template, "program_source:2: kernel k: kernels that are templates are not covered");
         assert!(kernels("kernel void k(").unwrap_err().to_string().contains("no end"));
     }
 }

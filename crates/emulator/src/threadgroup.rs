@@ -6,17 +6,14 @@ use crate::frame::{Frame, Resolve, Stop};
 use crate::grid::Order;
 use crate::image::Entry;
 use crate::limits::{SIMD_WIDTH, THREADS_PER_THREADGROUP};
+use crate::stack::Stack;
 use crate::trap::{self, Outcome, Running};
 use crate::watchdog::Watch;
-use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Bytes of a thread's stack: its variables and arrays.
-const STACK: usize = 128 * 1024;
-
-type Thread = Coroutine<(), (), Outcome, DefaultStack>;
+type Thread = Coroutine<(), (), Outcome, Stack>;
 type Suspend = Yielder<(), ()>;
 
 /// Where a waiting thread waits.
@@ -33,6 +30,7 @@ struct Meeting {
     frame: *mut Frame,
     /// The yielder of the coroutine that runs.
     yielder: *const Suspend,
+    running: Running,
     waits: [Wait; THREADS_PER_THREADGROUP as usize],
 }
 
@@ -54,7 +52,9 @@ pub(crate) struct Runner {
     threads: Vec<Option<Thread>>,
     meeting: *mut Meeting,
     groups: Vec<Group>,
-    stacks: Vec<DefaultStack>,
+    stacks: Vec<Stack>,
+    /// Stacks made here.
+    made: usize,
     /// Whether a thread of this kernel has stopped yet: until then all threads of a threadgroup run in one go.
     stops: bool,
     kernel: String,
@@ -68,23 +68,23 @@ pub(crate) struct Runner {
 thread_local! {
     static MEETING: Cell<*mut Meeting> = const { Cell::new(std::ptr::null_mut()) };
     /// Stacks of earlier dispatches.
-    static STACKS: Cell<Vec<DefaultStack>> = const { Cell::new(Vec::new()) };
+    static STACKS: Cell<Vec<Stack>> = const { Cell::new(Vec::new()) };
 }
 
 /// Called by the running thread: lets others run.
 extern "C" fn stop(kind: u32, line: u32, site: u64, resolve: Option<Resolve>) {
-    trap::set_in_kernel(false);
     let meeting = MEETING.get();
     // SAFETY: kernels run only inside `Runner::run`, which sets the pointer, and one thread at a time uses what it points to. The yielder is
     // that of the coroutine that runs, which lives as long as it.
     unsafe {
+        (*meeting).running.in_kernel = false;
         let running = (*(*meeting).frame).running as usize;
         (*meeting).waits[running] = Wait { stop: Stop::from_number(kind), line, site, resolve };
         let yielder = (*meeting).yielder;
         (*yielder).suspend(());
         (*meeting).yielder = yielder;
+        (*meeting).running.in_kernel = true;
     }
-    trap::set_in_kernel(true);
 }
 
 impl Runner {
@@ -102,7 +102,12 @@ impl Runner {
         // SAFETY: the caller's promise.
         unsafe { (*frame).stop = Some(stop) };
         let wait = Wait { stop: Stop::Barrier, line: 0, site: 0, resolve: None };
-        let meeting = Meeting { frame, yielder: std::ptr::null(), waits: [wait; THREADS_PER_THREADGROUP as usize] };
+        let meeting = Meeting {
+            frame,
+            yielder: std::ptr::null(),
+            running: Running { handler: None, in_kernel: false },
+            waits: [wait; THREADS_PER_THREADGROUP as usize],
+        };
         Runner {
             frame,
             entry,
@@ -110,6 +115,7 @@ impl Runner {
             meeting: Box::into_raw(Box::new(meeting)),
             groups: Vec::new(),
             stacks: STACKS.take(),
+            made: 0,
             stops: false,
             kernel: kernel.to_owned(),
             limit,
@@ -133,7 +139,10 @@ impl Runner {
         }
         self.check_time()?;
         MEETING.set(self.meeting);
+        // SAFETY: the meeting is this runner's own and outlives the threads.
+        trap::watch(unsafe { &raw const (*self.meeting).running });
         let result = self.start_all(threads).and_then(|()| self.pass_barriers(threads));
+        trap::watch(std::ptr::null());
         MEETING.set(std::ptr::null_mut());
         if result.is_err() {
             self.abandon();
@@ -193,35 +202,63 @@ impl Runner {
         if frame.next == end {
             return Ok(true);
         }
-        let stack = self.stacks.pop().map_or_else(|| DefaultStack::new(STACK), Ok);
+        let stack = self.stacks.pop().map_or_else(|| self.new_stack(), Ok);
         let stack =
             stack.map_err(|error| Error::Toolchain { program: "stacks".to_owned(), reason: error.to_string() })?;
         let (meeting, entry) = (self.meeting, self.entry);
-        let thread: Thread = Coroutine::with_stack(stack, move |yielder: &Suspend, ()| {
+        let mut thread: Thread = Coroutine::with_stack(stack, move |yielder: &Suspend, ()| {
             // SAFETY: the runner, which owns the meeting, waits for this coroutine; the entry is the image's own.
             unsafe {
                 (*meeting).yielder = yielder;
-                trap::set_in_kernel(true);
+                (*meeting).running.in_kernel = true;
                 entry();
-                trap::set_in_kernel(false);
+                (*meeting).running.in_kernel = false;
             }
             Outcome::Finished
         });
-        Ok(self.resume(thread)?.is_none())
-    }
-
-    /// Lets a thread run until it is over or waits; then its index.
-    fn resume(&mut self, mut thread: Thread) -> Result<Option<u32>> {
-        trap::set_running(Some(Running { handler: thread.trap_handler(), in_kernel: false }));
-        let result = thread.resume(());
-        trap::set_running(None);
-        match result {
-            CoroutineResult::Yield(()) => Ok(Some(self.stopped(thread))),
+        match self.switch_to(&mut thread) {
+            CoroutineResult::Yield(()) => {
+                // SAFETY: the frame is this runner's own.
+                let index = unsafe { (*self.frame).running };
+                self.threads[index as usize] = Some(thread);
+                self.stopped(index);
+                Ok(false)
+            }
             CoroutineResult::Return(outcome) => {
                 self.stacks.push(thread.into_stack());
-                self.judge(outcome).map(|()| None)
+                self.judge(outcome).map(|()| true)
             }
         }
+    }
+
+    fn new_stack(&mut self) -> std::io::Result<Stack> {
+        self.made += 1;
+        Stack::new(self.made)
+    }
+
+    /// Resumes a thread that waited.
+    fn resume(&mut self, index: u32) -> Result<()> {
+        let mut thread = self.threads[index as usize].take().expect("a waiting thread has a coroutine");
+        // SAFETY: the frame is this runner's own.
+        unsafe { (*self.frame).running = index };
+        match self.switch_to(&mut thread) {
+            CoroutineResult::Yield(()) => {
+                self.threads[index as usize] = Some(thread);
+                self.stopped(index);
+                Ok(())
+            }
+            CoroutineResult::Return(outcome) => {
+                self.stacks.push(thread.into_stack());
+                self.judge(outcome)
+            }
+        }
+    }
+
+    /// Runs a coroutine until it waits or is over.
+    fn switch_to(&self, thread: &mut Thread) -> CoroutineResult<(), Outcome> {
+        // SAFETY: the meeting is this runner's own, and no thread runs now.
+        unsafe { (*self.meeting).running.handler = Some(thread.trap_handler()) };
+        thread.resume(())
     }
 
     /// The error of a thread that did not end by returning.
@@ -250,19 +287,15 @@ impl Runner {
         if Instant::now() >= self.watch.deadline { Err(self.runaway()) } else { Ok(()) }
     }
 
-    /// Notes where the running thread waits, and keeps its coroutine.
-    fn stopped(&mut self, thread: Thread) -> u32 {
-        // SAFETY: the frame is this runner's own.
-        let index = unsafe { (*self.frame).running } as usize;
-        let stop = self.wait(index as u32).stop;
-        let (group, lane) = (&mut self.groups[index / 32], 1 << (index % 32));
-        match stop {
+    /// Notes that a thread waits.
+    fn stopped(&mut self, index: u32) {
+        let (group, lane) = (&mut self.groups[(index / SIMD_WIDTH) as usize], 1 << (index % SIMD_WIDTH));
+        // SAFETY: the meeting is this runner's own, and no thread runs now.
+        match unsafe { (&(*self.meeting).waits)[index as usize].stop } {
             Stop::Barrier => group.barrier |= lane,
             _ => group.waiting |= lane,
         }
-        self.threads[index] = Some(thread);
         self.switches += 1;
-        index as u32
     }
 
     /// Lets the lanes of a simdgroup run until all wait at a threadgroup barrier or are over.
@@ -328,10 +361,7 @@ impl Runner {
             if ready >> (index % SIMD_WIDTH) & 1 == 0 {
                 continue;
             }
-            let thread = self.threads[index as usize].take().expect("a waiting thread has a coroutine");
-            // SAFETY: the frame is this runner's own.
-            unsafe { (*self.frame).running = index };
-            self.resume(thread)?;
+            self.resume(index)?;
         }
         Ok(())
     }

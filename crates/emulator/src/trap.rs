@@ -26,30 +26,22 @@ pub(crate) const EXPIRED: c_int = libc::SIGURG;
 const HANDLED: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, EXPIRED];
 
 /// The coroutine that runs on this operating system thread.
-#[derive(Clone, Copy)]
 pub(crate) struct Running {
-    pub handler: CoroutineTrapHandler<Outcome>,
+    pub handler: Option<CoroutineTrapHandler<Outcome>>,
     /// Whether it runs kernel code, which can be left at any instruction, and not the host's.
     pub in_kernel: bool,
 }
 
 thread_local! {
-    static RUNNING: Cell<Option<Running>> = const { Cell::new(None) };
+    static RUNNING: Cell<*const Running> = const { Cell::new(std::ptr::null()) };
     static STACK: Cell<bool> = const { Cell::new(false) };
 }
 
 static EARLIER: OnceLock<[libc::sigaction; 5]> = OnceLock::new();
 
-/// The coroutine about to be resumed, or none.
-pub(crate) fn set_running(running: Option<Running>) {
+/// Where this thread keeps what runs; null while it runs no kernel.
+pub(crate) fn watch(running: *const Running) {
     RUNNING.set(running);
-}
-
-/// The running coroutine enters or leaves kernel code.
-pub(crate) fn set_in_kernel(in_kernel: bool) {
-    if let Some(running) = RUNNING.get() {
-        RUNNING.set(Some(Running { in_kernel, ..running }));
-    }
 }
 
 /// Takes the signals, once a process, and sees that this thread has a stack for their handler: that of the coroutine may be what overflowed.
@@ -90,21 +82,25 @@ extern "C" fn handle(signal: c_int, information: *mut siginfo_t, context: *mut c
     let context = context.cast::<ucontext_t>();
     // SAFETY: the kernel hands valid pointers to a handler of SA_SIGINFO.
     let (stack_pointer, address) = unsafe { (stack_pointer(&*context), (*information).si_addr() as usize) };
-    let running = RUNNING.get().filter(|running| running.handler.stack_ptr_in_bounds(stack_pointer));
-    let outcome = match (signal, running) {
-        // The watchdog asks again.
-        (EXPIRED, Some(running)) if !running.in_kernel => return,
-        (EXPIRED, Some(_)) => Outcome::Expired,
-        (libc::SIGFPE, Some(_)) => Outcome::Division,
-        (libc::SIGILL, Some(_)) => Outcome::Undefined,
-        (_, Some(_)) => Outcome::Memory { address },
-        (_, None) => return pass_on(signal, information, context.cast()),
+    // SAFETY: valid or null; only this thread writes it, and it was interrupted. Volatile, since it was interrupted anywhere.
+    let running = unsafe { RUNNING.get().as_ref().map(|running| std::ptr::read_volatile(running)) };
+    let here = |handler: &CoroutineTrapHandler<Outcome>| handler.stack_ptr_in_bounds(stack_pointer);
+    let Some((handler, in_kernel)) =
+        running.and_then(|running| Some((running.handler.filter(here)?, running.in_kernel)))
+    else {
+        return pass_on(signal, information, context.cast());
     };
-    if let Some(running) = running {
-        // SAFETY: the stack pointer lies in the coroutine, which lives; kernel code keeps nothing that must be dropped. The registers are
-        // set as asked.
-        unsafe { set_registers(&mut *context, running.handler.setup_trap_handler(move || outcome)) };
-    }
+    let outcome = match signal {
+        // The watchdog asks again.
+        EXPIRED if !in_kernel => return,
+        EXPIRED => Outcome::Expired,
+        libc::SIGFPE => Outcome::Division,
+        libc::SIGILL => Outcome::Undefined,
+        _ => Outcome::Memory { address },
+    };
+    // SAFETY: the stack pointer lies in the coroutine, which lives; kernel code keeps nothing that must be dropped. The registers are set as
+    // asked.
+    unsafe { set_registers(&mut *context, handler.setup_trap_handler(move || outcome)) };
 }
 
 /// Calls the earlier handler.

@@ -115,6 +115,14 @@ fn parameters_are_of_the_types_that_their_attributes_allow() {
 }
 
 #[test]
+fn the_attribute_kernel_is_the_keyword() {
+    let library = compile(&format!(
+        "{HEAD}[[kernel]] void k(device float* a [[buffer(0)]]) {{ threadgroup float s[4]; s[0] = a[0]; a[1] = s[0]; }}"
+    ));
+    assert!(library.function_names().eq(["k"]));
+}
+
+#[test]
 fn diagnostics_count_the_lines_of_the_text() {
     let Err(Error::Compile { diagnostics }) = Library::compile(
         "#include <metal_stdlib>\n\n\nkernel void k(device float* a [[buffer(0)]]) {\n  a[0] = nothing;\n}\n",
