@@ -29,16 +29,17 @@ mod linux {
         timed("compile softmax again", &fresh);
         for sequential in [true, false] {
             let name = if sequential { "one thread" } else { "all threads" };
-            let (best, _) = sum(&warm, sequential);
+            let (best, _) = sum(&warm, 1_000_000, sequential);
             println!("{:<40} {:>10.2?}", format!("sum of 1M elements, {name}"), best);
+            let (best, _) = sum(&warm, 32, sequential);
+            println!("{:<40} {:>10.2?}", format!("sum of 32 elements, {name}"), best);
             let (best, switches) = rows(&softmax, sequential);
             let rate = switches as f64 / best.as_secs_f64() / 1e6;
             println!("{:<40} {best:>10.2?}  {rate:.1} M switches/s", format!("softmax 256x1000, {name}"));
         }
     }
 
-    fn sum(library: &Library, sequential: bool) -> (Duration, u64) {
-        let count = 1_000_000_u32;
+    fn sum(library: &Library, count: u32, sequential: bool) -> (Duration, u64) {
         let [mut a, mut b, mut c] = [1.0, 2.0, 3.0].map(|value: f32| vec![value; count as usize]);
         let bytes = count.to_ne_bytes();
         let pointers = [a.as_mut_ptr(), b.as_mut_ptr(), c.as_mut_ptr()].map(|pointer| Argument::Buffer(pointer.cast()));
@@ -69,6 +70,6 @@ mod linux {
             let report = unsafe { function.dispatch(dispatch) }.expect("the kernel runs");
             (begun.elapsed(), report.switches)
         };
-        (0..10).map(|_| one()).min().expect("it ran")
+        (0..30).map(|_| one()).min().expect("it ran")
     }
 }

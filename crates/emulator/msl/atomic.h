@@ -5,15 +5,17 @@ namespace metal {
 enum openmps_memory_order { openmps_memory_order_relaxed };
 template <class T> struct openmps_atomic { T value; };
 namespace detail {
-template <class T> inline constexpr bool atomic_type =
-    is_same_v<T, int> || is_same_v<T, uint> || is_same_v<T, bool> || is_same_v<T, float> || is_same_v<T, ulong>;
+// Float lives in device memory only, and ulong has nothing but min and max.
+template <class T> inline constexpr bool threadgroup_atomic = is_same_v<T, int> || is_same_v<T, uint> || is_same_v<T, bool>;
+template <class T> inline constexpr bool device_atomic = threadgroup_atomic<T> || is_same_v<T, float>;
 template <class T> struct given { typedef T type; };
 template <class T> using given_t = typename given<T>::type;
 template <class T> struct bits_of { typedef T type; };
 template <> struct bits_of<float> { typedef uint type; };
 template <class T> using bits_t = typename bits_of<T>::type;
 }  // namespace detail
-#define OPENMPS_ATOMIC template <class T, class = enable_if_t<detail::atomic_type<T>>> METAL_FUNC
+#define OPENMPS_DEVICE_ATOMIC template <class T, class = enable_if_t<detail::device_atomic<T>>> METAL_FUNC
+#define OPENMPS_THREADGROUP_ATOMIC template <class T, class = enable_if_t<detail::threadgroup_atomic<T>>> METAL_FUNC
 #define OPENMPS_CHANGE(NAME, TYPES, EXPRESSION)                                                                                             \
   template <class T, class = enable_if_t<TYPES>>                                                                                            \
   METAL_FUNC T atomic_fetch_##NAME##_explicit(volatile device openmps_atomic<T>* at, detail::given_t<T> operand, openmps_memory_order) {    \
@@ -26,14 +28,14 @@ template <class T> using bits_t = typename bits_of<T>::type;
     } while (!__atomic_compare_exchange_n(bits, &before, after, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));                                 \
     return old;                                                                                                                             \
   }                                                                                                                                         \
-  template <class T, class = enable_if_t<TYPES>>                                                                                            \
+  template <class T, class = enable_if_t<OPENMPS_WHOLE>>                                                                                    \
   METAL_FUNC T atomic_fetch_##NAME##_explicit(volatile threadgroup openmps_atomic<T>* at, detail::given_t<T> operand, openmps_memory_order) { \
     T old = at->value;                                                                                                                      \
     at->value = (T)(EXPRESSION);                                                                                                            \
     return old;                                                                                                                             \
   }
 #define OPENMPS_WHOLE (is_same_v<T, int> || is_same_v<T, uint>)
-// 64 bits: only min and max, and those without a result, in Metal; float: only add and sub. Others are refused.
+// Of float, in device memory, only add and sub.
 OPENMPS_CHANGE(add, (OPENMPS_WHOLE || is_same_v<T, float>), old + operand)
 OPENMPS_CHANGE(sub, (OPENMPS_WHOLE || is_same_v<T, float>), old - operand)
 OPENMPS_CHANGE(min, OPENMPS_WHOLE, operand < old ? operand : old)
@@ -42,25 +44,25 @@ OPENMPS_CHANGE(and, OPENMPS_WHOLE, old & operand)
 OPENMPS_CHANGE(or, OPENMPS_WHOLE, old | operand)
 OPENMPS_CHANGE(xor, OPENMPS_WHOLE, old ^ operand)
 
-OPENMPS_ATOMIC T atomic_load_explicit(const volatile device openmps_atomic<T>* at, openmps_memory_order) {
+OPENMPS_DEVICE_ATOMIC T atomic_load_explicit(const volatile device openmps_atomic<T>* at, openmps_memory_order) {
   return as_type<T>(__atomic_load_n((const volatile device detail::bits_t<T>*)&at->value, __ATOMIC_RELAXED));
 }
-OPENMPS_ATOMIC T atomic_load_explicit(const volatile threadgroup openmps_atomic<T>* at, openmps_memory_order) { return at->value; }
-OPENMPS_ATOMIC void atomic_store_explicit(volatile device openmps_atomic<T>* at, detail::given_t<T> value, openmps_memory_order) {
+OPENMPS_THREADGROUP_ATOMIC T atomic_load_explicit(const volatile threadgroup openmps_atomic<T>* at, openmps_memory_order) { return at->value; }
+OPENMPS_DEVICE_ATOMIC void atomic_store_explicit(volatile device openmps_atomic<T>* at, detail::given_t<T> value, openmps_memory_order) {
   __atomic_store_n((volatile device detail::bits_t<T>*)&at->value, as_type<detail::bits_t<T>>(value), __ATOMIC_RELAXED);
 }
-OPENMPS_ATOMIC void atomic_store_explicit(volatile threadgroup openmps_atomic<T>* at, detail::given_t<T> value, openmps_memory_order) {
+OPENMPS_THREADGROUP_ATOMIC void atomic_store_explicit(volatile threadgroup openmps_atomic<T>* at, detail::given_t<T> value, openmps_memory_order) {
   at->value = value;
 }
-OPENMPS_ATOMIC T atomic_exchange_explicit(volatile device openmps_atomic<T>* at, detail::given_t<T> value, openmps_memory_order) {
+OPENMPS_DEVICE_ATOMIC T atomic_exchange_explicit(volatile device openmps_atomic<T>* at, detail::given_t<T> value, openmps_memory_order) {
   return as_type<T>(__atomic_exchange_n((volatile device detail::bits_t<T>*)&at->value, as_type<detail::bits_t<T>>(value), __ATOMIC_RELAXED));
 }
-OPENMPS_ATOMIC T atomic_exchange_explicit(volatile threadgroup openmps_atomic<T>* at, detail::given_t<T> value, openmps_memory_order) {
+OPENMPS_THREADGROUP_ATOMIC T atomic_exchange_explicit(volatile threadgroup openmps_atomic<T>* at, detail::given_t<T> value, openmps_memory_order) {
   T old = at->value;
   at->value = value;
   return old;
 }
-OPENMPS_ATOMIC bool atomic_compare_exchange_weak_explicit(volatile device openmps_atomic<T>* at, thread T* expected, detail::given_t<T> desired,
+OPENMPS_DEVICE_ATOMIC bool atomic_compare_exchange_weak_explicit(volatile device openmps_atomic<T>* at, thread T* expected, detail::given_t<T> desired,
                                                           openmps_memory_order, openmps_memory_order) {
   detail::bits_t<T> before = as_type<detail::bits_t<T>>(*expected);
   bool swapped = __atomic_compare_exchange_n((volatile device detail::bits_t<T>*)&at->value, &before, as_type<detail::bits_t<T>>(desired), true,
@@ -68,7 +70,7 @@ OPENMPS_ATOMIC bool atomic_compare_exchange_weak_explicit(volatile device openmp
   *expected = as_type<T>(before);
   return swapped;
 }
-OPENMPS_ATOMIC bool atomic_compare_exchange_weak_explicit(volatile threadgroup openmps_atomic<T>* at, thread T* expected, detail::given_t<T> desired,
+OPENMPS_THREADGROUP_ATOMIC bool atomic_compare_exchange_weak_explicit(volatile threadgroup openmps_atomic<T>* at, thread T* expected, detail::given_t<T> desired,
                                                           openmps_memory_order, openmps_memory_order) {
   T old = at->value;
   bool same = as_type<detail::bits_t<T>>(old) == as_type<detail::bits_t<T>>(*expected);
@@ -76,7 +78,7 @@ OPENMPS_ATOMIC bool atomic_compare_exchange_weak_explicit(volatile threadgroup o
   *expected = old;
   return same;
 }
-// 64-bit atomics without a result.
+// The 64-bit functions, which have no result.
 METAL_FUNC void atomic_max_explicit(volatile device openmps_atomic<ulong>* at, ulong operand, openmps_memory_order) {
   __atomic_fetch_max((volatile device ulong*)&at->value, operand, __ATOMIC_RELAXED);
 }

@@ -160,6 +160,16 @@ using metal::vec;
 using metal::packed_vec;
 OPENMPS_EVERY_NAME
 
+namespace metal {
+// An array that is a value.
+template <class T, size_t N> struct array {
+  T elements[N];
+  METAL_FUNC T& operator[](size_t i) { return elements[i]; }
+  METAL_FUNC const T& operator[](size_t i) const { return elements[i]; }
+  static constexpr METAL_FUNC size_t size() { return N; }
+};
+}  // namespace metal
+
 // The same bits as another type of the same size.
 template <class T, class S> METAL_FUNC T as_type(S from) {
   static_assert(sizeof(T) == sizeof(S), "as_type: the types differ in size");

@@ -24,6 +24,10 @@ pub(crate) fn check(tree: &str) -> Result<()> {
                 conversion = Some((place.line, spell(target)));
             }
         }
+        if text.contains("-VarDecl ") && quoted(text).is_some_and(is_mutable_global) {
+            let name = declared_name(text).unwrap_or_default();
+            return Err(refuse(place.line, &format!("`{name}` lives outside of functions and is not `constant`")));
+        }
         let declares = ["ParmVarDecl", "VarDecl", "FieldDecl"].iter().any(|kind| text.contains(&format!("-{kind} ")));
         if declares && !text.contains(" implicit ") && quoted(text).is_some_and(is_bare) {
             // Parameters that the compiler made for its own functions have no name.
@@ -45,6 +49,12 @@ fn is_bare(kind: &str) -> bool {
     let points = kind.contains('*') || kind.contains('&');
     let written = ["__", "auto", "&&", "(*"].iter().any(|part| kind.contains(part));
     kind.contains("__generic") || points && !written
+}
+
+/// Whether a variable of this type lives outside of functions (or is static in one) and may change.
+fn is_mutable_global(kind: &str) -> bool {
+    let points = kind.contains('*') || kind.contains('&');
+    if points { kind.ends_with("*__global") } else { kind.starts_with("__global ") }
 }
 
 fn refuse(line: u32, what: &str) -> Error {

@@ -303,6 +303,9 @@ fn check_sizes(function: &Function, dispatch: &Dispatch) -> std::result::Result<
     if given > u64::from(limits::THREADS_PER_THREADGROUP) {
         return Err(Limit::Threads { given });
     }
+    if let Some(most) = function.kernel.most_threads.filter(|most| given > u64::from(*most)) {
+        return Err(Limit::DeclaredThreads { given, most });
+    }
     let given = dispatch.arguments.len();
     if given > limits::BUFFERS {
         return Err(Limit::Buffers { given });

@@ -24,6 +24,8 @@ pub const SIMD_WIDTH: u32 = 32;
 pub enum Limit {
     #[error("{given} threads a threadgroup are {} more than the {THREADS_PER_THREADGROUP} there can be", given - u64::from(THREADS_PER_THREADGROUP))]
     Threads { given: u64 },
+    #[error("{given} threads a threadgroup are {} more than the {most} that the kernel declares", given - u64::from(*most))]
+    DeclaredThreads { given: u64, most: u32 },
     #[error("a grid or threadgroup of {given:?} is empty in one dimension")]
     Empty { given: [u32; 3] },
     #[error(

@@ -26,6 +26,8 @@ pub(crate) struct Kernel {
     pub name: String,
     pub line: u32,
     pub parameters: Vec<Parameter>,
+    /// `[[max_total_threads_per_threadgroup(n)]]`.
+    pub most_threads: Option<u32>,
 }
 
 /// Attributes that are positions or sizes.
@@ -61,22 +63,42 @@ pub(crate) fn kernels(text: &str) -> Result<Vec<Kernel>> {
     let mut kernels = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
-        let word = |ahead: usize| tokens.get(at + ahead).map_or("", |token| token.text);
-        let attribute = word(0) == "[" && word(1) == "[" && word(2) == "kernel" && word(3) == "]" && word(4) == "]";
-        let begin = if attribute { at + 5 } else { at + 1 };
-        if (attribute || word(0) == "kernel") && tokens.get(begin).is_some_and(|token| token.text == "void") {
-            let (kernel, end) = kernel(&tokens, begin)?;
-            if at > 0 && tokens[at - 1].text == ">" {
-                let what = "kernels that are templates are not covered".to_owned();
-                return Err(Error::Signature { kernel: kernel.name, line: kernel.line, what });
-            }
-            kernels.push(kernel);
-            at = end;
-        } else {
+        if tokens[at].text != "kernel" {
             at += 1;
+            continue;
         }
+        let begin = attributes_begin(&tokens, at);
+        // The keyword may stand in an attribute, and attributes before and after it.
+        let Some(void) = (at..tokens.len()).find(|&i| tokens[i].text == "void") else { break };
+        let (mut kernel, end) = kernel(&tokens, void)?;
+        if begin > 0 && tokens[begin - 1].text == ">" {
+            let what = "kernels that are templates are not covered".to_owned();
+            return Err(Error::Signature { kernel: kernel.name, line: kernel.line, what });
+        }
+        kernel.most_threads = most_threads(&tokens[begin..void]);
+        kernels.push(kernel);
+        at = end;
     }
     Ok(kernels)
+}
+
+/// Where the attributes begin that stand directly before a token.
+fn attributes_begin(tokens: &[Token], mut at: usize) -> usize {
+    let word = |at: usize| tokens[at].text;
+    if at >= 2 && word(at - 1) == "[" && word(at - 2) == "[" {
+        at -= 2;
+    }
+    while at >= 2 && word(at - 1) == "]" && word(at - 2) == "]" {
+        let Some(opening) = (1..at).rev().find(|&i| word(i) == "[" && word(i - 1) == "[") else { break };
+        at = opening - 1;
+    }
+    at
+}
+
+/// The number of `max_total_threads_per_threadgroup(n)`.
+fn most_threads(tokens: &[Token]) -> Option<u32> {
+    let at = tokens.iter().position(|token| token.text == "max_total_threads_per_threadgroup")?;
+    tokens.get(at + 2)?.text.parse().ok()
 }
 
 /// The kernel whose `void` stands at `begin`, and where its parameters end.
@@ -109,7 +131,7 @@ fn kernel(tokens: &[Token], begin: usize) -> Result<(Kernel, usize)> {
         let free = (0..).find(|&index| !used(index)).unwrap_or(0);
         parameters.push(parameter(part, free).map_err(|what| wrong(&what))?);
     }
-    Ok((Kernel { name: name.clone(), line, parameters }, end))
+    Ok((Kernel { name: name.clone(), line, parameters, most_threads: None }, end))
 }
 
 /// One parameter; a buffer without attribute takes index `free`, as in Metal.
@@ -212,8 +234,9 @@ mod tests {
     fn signatures_are_read() {
         let text = "// kernel void not_this(\n#include <metal_stdlib>\nkernel void add(device const vec<float, 4>* a [[buffer(2)]],\n  \
                     constant Params& p [[ buffer(3) ]], device float* free, threadgroup half *t [[threadgroup(1)]],\n\
-                    uint2 g [[thread_position_in_grid]]) { }\n[[kernel]] void two() {}";
+                    uint2 g [[thread_position_in_grid]]) { }\n[[kernel]] [[max_total_threads_per_threadgroup(64)]] void two() {}";
         let kernels = kernels(text).unwrap();
+        assert_eq!(kernels[1].most_threads, Some(64));
         assert_eq!((kernels[0].name.as_str(), kernels[0].line, kernels.len()), ("add", 3, 2));
         let bindings: Vec<_> = kernels[0].parameters.iter().map(|parameter| parameter.binding.clone()).collect();
         let buffer = |index, pointee: &str, reference, constant| Binding::Buffer {

@@ -15,8 +15,16 @@ struct Watched {
 
 #[derive(Default)]
 struct Watchdog {
-    watched: Mutex<(u64, Vec<Watched>)>,
+    watched: Mutex<List>,
     changed: Condvar,
+}
+
+#[derive(Default)]
+struct List {
+    keys: u64,
+    watched: Vec<Watched>,
+    /// The watchdog waits without end, for a first entry.
+    asleep: bool,
 }
 
 /// While it lives, this thread is reminded by [`trap::EXPIRED`] after the deadline.
@@ -28,40 +36,43 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn start(deadline: Instant) -> Watch {
         let watchdog = watchdog();
-        let mut watched = watchdog.watched();
-        watched.0 += 1;
-        let key = watched.0;
+        let mut list = watchdog.list();
+        list.keys += 1;
+        let key = list.keys;
         // SAFETY: has no condition.
         let thread = unsafe { libc::pthread_self() };
-        watched.1.push(Watched { key, thread, deadline });
-        watchdog.changed.notify_one();
+        list.watched.push(Watched { key, thread, deadline });
+        if std::mem::take(&mut list.asleep) {
+            watchdog.changed.notify_one();
+        }
         Watch { key, deadline }
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        watchdog().watched().1.retain(|watched| watched.key != self.key);
+        watchdog().list().watched.retain(|watched| watched.key != self.key);
     }
 }
 
 impl Watchdog {
-    fn watched(&self) -> MutexGuard<'_, (u64, Vec<Watched>)> {
+    fn list(&self) -> MutexGuard<'_, List> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self) {
-        let mut watched = self.watched();
+        let mut list = self.list();
         loop {
             let now = Instant::now();
-            for late in watched.1.iter().filter(|watched| watched.deadline <= now) {
+            for late in list.watched.iter().filter(|watched| watched.deadline <= now) {
                 // SAFETY: a watched thread lives: it takes itself off the list, under this lock, before it ends.
                 unsafe { libc::pthread_kill(late.thread, trap::EXPIRED) };
             }
-            watched = if watched.1.is_empty() {
-                self.changed.wait(watched).unwrap_or_else(PoisonError::into_inner)
+            list.asleep = list.watched.is_empty();
+            list = if list.asleep {
+                self.changed.wait(list).unwrap_or_else(PoisonError::into_inner)
             } else {
-                self.changed.wait_timeout(watched, PERIOD).unwrap_or_else(PoisonError::into_inner).0
+                self.changed.wait_timeout(list, PERIOD).unwrap_or_else(PoisonError::into_inner).0
             };
         }
     }

@@ -43,6 +43,9 @@ fn each_limit_is_an_error_of_its_own() {
     );
     assert_eq!(of(Grid::Threadgroups([1, 0, 1]), [32, 1, 1]).0, Limit::Empty { given: [1, 0, 1] });
     assert_eq!(of(Grid::Threads([1, 1, 1]), [32, 1, 0]).0, Limit::Empty { given: [32, 1, 0] });
+    let (grid, size) = one(96);
+    let few = limit(run(&library, "few_threads", &Dispatch::new(grid, size, &arguments)));
+    assert_eq!(few.0, Limit::DeclaredThreads { given: 96, most: 64 });
     let memory = |lengths: &[usize]| {
         let (grid, size) = one(32);
         run(

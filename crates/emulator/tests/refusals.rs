@@ -76,6 +76,20 @@ fn threadgroup_memory_is_declared_in_kernels() {
 }
 
 #[test]
+fn variables_outside_of_functions_are_constant() {
+    compile(&format!(
+        "{HEAD}constant float A[2] = {{1, 2}}; constexpr constant int B = 3; constant constexpr float C = 0.5f;\n\
+         struct S {{ static constant constexpr int D = 4; float x; }};\n\
+         kernel void k(device float* a [[buffer(0)]]) {{ array<float, 2> v = {{1, 2}}; a[0] = A[1] + B + C + S::D + v[1]; }}"
+    ));
+    let kernel = "kernel void k(device float* a [[buffer(0)]]) { a[0] = g; }";
+    check(&format!("float g = 1; {kernel}"), "`g` lives outside of functions");
+    check(&format!("device float g; {kernel}"), "program scope");
+    check(&format!("constant float g; {kernel}"), "const");
+    check("kernel void k(device float* a [[buffer(0)]]) { static int calls = 0; a[0] = calls++; }", "`calls`");
+}
+
+#[test]
 fn what_the_language_lacks_is_refused() {
     let kernel = |body: &str| format!("kernel void k(device float* a [[buffer(0)]]) {{ {body} }}");
     check(&kernel("double x = a[0]; a[0] = x;"), "double");
@@ -95,6 +109,11 @@ fn what_the_language_lacks_is_refused() {
     check(
         &kernel("atomic_fetch_max_explicit((device atomic_float*)a, 1.0f, memory_order_relaxed);"),
         "atomic_fetch_max",
+    );
+    check(&kernel("atomic_load_explicit((device atomic_ulong*)a, memory_order_relaxed);"), "atomic_load");
+    check(
+        &kernel("threadgroup atomic_float s; atomic_store_explicit(&s, a[0], memory_order_relaxed);"),
+        "atomic_store",
     );
     check(&kernel("simdgroup_matrix<float, 4, 4> m; simdgroup_store(m, a);"), "simdgroup");
     check("float f(float x) { } kernel void k(device float* a [[buffer(0)]]) { a[0] = f(a[0]); }", "non-void");

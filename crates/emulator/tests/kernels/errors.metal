@@ -4,6 +4,9 @@ using namespace metal;
 
 kernel void fill(device uint* out [[buffer(0)]], uint i [[thread_position_in_grid]]) { out[i] = i; }
 
+[[max_total_threads_per_threadgroup(64)]]
+kernel void few_threads(device uint* out [[buffer(0)]], uint i [[thread_position_in_grid]]) { out[i] = i; }
+
 kernel void given_memory(device uint* out [[buffer(0)]], threadgroup uint* given [[threadgroup(0)]], uint i [[thread_position_in_grid]]) {
     threadgroup uint declared[4096];
     declared[i] = i;
