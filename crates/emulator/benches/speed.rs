@@ -16,6 +16,8 @@ mod linux {
     const ELEMENTWISE: &str = include_str!("../tests/kernels/elementwise.metal");
     const SOFTMAX: &str = include_str!("../tests/kernels/softmax.metal");
 
+    const PRODUCT: &str = include_str!("../tests/kernels/product.metal");
+
     pub fn measure() {
         let fresh = format!("{SOFTMAX}// {:?}\n", std::time::SystemTime::now());
         let warm = Library::compile(ELEMENTWISE).expect("the text compiles");
@@ -27,6 +29,7 @@ mod linux {
         };
         let softmax = timed("compile softmax", &fresh);
         timed("compile softmax again", &fresh);
+        let product = Library::compile(PRODUCT).expect("the text compiles");
         for sequential in [true, false] {
             let name = if sequential { "one thread" } else { "all threads" };
             let (best, _) = sum(&warm, 1_000_000, sequential);
@@ -36,6 +39,9 @@ mod linux {
             let (best, switches) = rows(&softmax, sequential);
             let rate = switches as f64 / best.as_secs_f64() / 1e6;
             println!("{:<40} {best:>10.2?}  {rate:.1} M switches/s", format!("softmax 256x1000, {name}"));
+            let (best, switches) = multiply(&product, sequential);
+            let rate = switches as f64 / best.as_secs_f64() / 1e6;
+            println!("{:<40} {best:>10.2?}  {rate:.1} M switches/s", format!("matrix product of 256, {name}"));
         }
     }
 
@@ -60,6 +66,16 @@ mod linux {
             [Argument::Buffer(x.as_mut_ptr().cast()), Argument::Buffer(y.as_mut_ptr().cast()), Argument::Bytes(&bytes)];
         let grid = Grid::Threadgroups([rows, 1, 1]);
         best(library, "softmax_row", &Dispatch { sequential, ..Dispatch::new(grid, [256, 1, 1], &arguments) })
+    }
+
+    fn multiply(library: &Library, sequential: bool) -> (Duration, u64) {
+        let n = 256_u32;
+        let [mut a, mut b, mut c] = [1.0, 2.0, 3.0].map(|value: f32| vec![value; (n * n) as usize]);
+        let bytes = n.to_ne_bytes();
+        let pointers = [a.as_mut_ptr(), b.as_mut_ptr(), c.as_mut_ptr()].map(|pointer| Argument::Buffer(pointer.cast()));
+        let arguments = [pointers[0], pointers[1], pointers[2], Argument::Bytes(&bytes)];
+        let grid = Grid::Threadgroups([n / 32, n / 32, 1]);
+        best(library, "product", &Dispatch { sequential, ..Dispatch::new(grid, [128, 1, 1], &arguments) })
     }
 
     fn best(library: &Library, kernel: &str, dispatch: &Dispatch) -> (Duration, u64) {

@@ -15,9 +15,11 @@ namespace detail {
 METAL_FUNC uint row(uint lane) { return (lane / 4 & 4) + (lane / 2 & 3); }
 METAL_FUNC uint column(uint lane) { return (lane / 4 & 2) * 2 + (lane & 1) * 2; }
 template <class D, class A, class B, class C> struct product { vec<A, 2> a; vec<B, 2> b; vec<C, 2> c; };
+typedef float float8 __attribute__((ext_vector_type(8)));
 // Sums in float, in the order of k; hardware's order is not known.
 template <class D, class A, class B, class C> void multiply(uint) {
-  float a[8][8], b[8][8], c[8][8];
+  float a[8][8];
+  float8 b[8], c[8];
   for (uint i = 0; i < 32; i++) {
     product<D, A, B, C> from = openmps::deposited<product<D, A, B, C>>(i);
     for (uint k = 0; k < 2; k++) {
@@ -27,8 +29,7 @@ template <class D, class A, class B, class C> void multiply(uint) {
     }
   }
   for (uint i = 0; i < 8; i++)
-    for (uint k = 0; k < 8; k++)
-      for (uint j = 0; j < 8; j++) c[i][j] += a[i][k] * b[k][j];
+    for (uint k = 0; k < 8; k++) c[i] += a[i][k] * b[k];
   for (uint i = 0; i < 32; i++)
     for (uint k = 0; k < 2; k++) openmps::result<vec<D, 2>>(i).data[k] = (D)c[row(i)][column(i) + k];
 }

@@ -216,7 +216,9 @@ impl Runner {
             }
             Outcome::Finished
         });
-        match self.switch_to(&mut thread) {
+        // SAFETY: the meeting is this runner's own, and no thread runs now.
+        unsafe { (*self.meeting).running.handler = Some(thread.trap_handler()) };
+        match thread.resume(()) {
             CoroutineResult::Yield(()) => {
                 // SAFETY: the frame is this runner's own.
                 let index = unsafe { (*self.frame).running };
@@ -238,27 +240,23 @@ impl Runner {
 
     /// Resumes a thread that waited.
     fn resume(&mut self, index: u32) -> Result<()> {
-        let mut thread = self.threads[index as usize].take().expect("a waiting thread has a coroutine");
-        // SAFETY: the frame is this runner's own.
-        unsafe { (*self.frame).running = index };
-        match self.switch_to(&mut thread) {
+        // SAFETY: the frame and the meeting are this runner's own, and no thread runs now.
+        let result = unsafe {
+            (*self.frame).running = index;
+            let thread = self.threads[index as usize].as_mut().expect("a waiting thread has a coroutine");
+            (*self.meeting).running.handler = Some(thread.trap_handler());
+            thread.resume(())
+        };
+        match result {
             CoroutineResult::Yield(()) => {
-                self.threads[index as usize] = Some(thread);
                 self.stopped(index);
                 Ok(())
             }
             CoroutineResult::Return(outcome) => {
-                self.stacks.push(thread.into_stack());
+                self.stacks.extend(self.threads[index as usize].take().map(Thread::into_stack));
                 self.judge(outcome)
             }
         }
-    }
-
-    /// Runs a coroutine until it waits or is over.
-    fn switch_to(&self, thread: &mut Thread) -> CoroutineResult<(), Outcome> {
-        // SAFETY: the meeting is this runner's own, and no thread runs now.
-        unsafe { (*self.meeting).running.handler = Some(thread.trap_handler()) };
-        thread.resume(())
     }
 
     /// The error of a thread that did not end by returning.
@@ -307,15 +305,8 @@ impl Runner {
                 return Ok(());
             }
             self.check_time()?;
-            // Lanes at the lowest address of the code go first: those that took a branch come back to those that did not.
-            let lanes = || (0..SIMD_WIDTH).filter(|lane| waiting >> lane & 1 == 1);
-            let first = lanes()
-                .map(|lane| self.wait(group * SIMD_WIDTH + lane))
-                .min_by_key(|wait| wait.site)
-                .expect("a lane waits");
-            let came = lanes()
-                .filter(|lane| self.wait(group * SIMD_WIDTH + lane).site == first.site)
-                .fold(0, |mask, lane| mask | 1 << lane);
+            let came = self.furthest_behind(group, waiting);
+            let first = self.wait(group * SIMD_WIDTH + came.trailing_zeros());
             let all = self.lanes_of(group);
             if first.stop != Stop::Collective && came != all {
                 let state = self.groups[group as usize];
@@ -333,6 +324,24 @@ impl Runner {
             state.waiting &= !came;
             state.ready |= came;
         }
+    }
+
+    /// Of waiting lanes, those at the lowest address of the code: lanes that took a branch come back to those that did not.
+    fn furthest_behind(&self, group: u32, waiting: u32) -> u32 {
+        let (mut lowest, mut came, mut rest) = (u64::MAX, 0, waiting);
+        while rest != 0 {
+            let lane = rest.trailing_zeros();
+            rest &= rest - 1;
+            // SAFETY: the meeting is this runner's own, and no thread runs now.
+            let site = unsafe { (&(*self.meeting).waits)[(group * SIMD_WIDTH + lane) as usize].site };
+            if site < lowest {
+                (lowest, came) = (site, 0);
+            }
+            if site == lowest {
+                came |= 1 << lane;
+            }
+        }
+        came
     }
 
     fn wait(&self, thread: u32) -> Wait {

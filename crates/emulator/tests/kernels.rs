@@ -294,6 +294,38 @@ fn simdgroup_matrices_multiply() {
     }
 }
 
+/// Largest difference of the staged product from float64; infinite where a result is not a number.
+fn staged_difference(text: &str, schedule: Schedule) -> f64 {
+    let library = compile(text);
+    let n = 96_usize;
+    let (mut a, mut b, mut c) = (numbers(n * n), numbers(n * n + 1).split_off(1), vec![f32::NAN; n * n]);
+    let bytes = (n as u32).to_ne_bytes();
+    let arguments = [buffer(&mut a), buffer(&mut b), buffer(&mut c), Argument::Bytes(&bytes)];
+    run(&library, "product", &dispatch(Grid::Threadgroups([3, 3, 1]), [128, 1, 1], &arguments, schedule)).unwrap();
+    let expected =
+        |index: usize| (0..n).map(|k| f64::from(a[index / n * n + k]) * f64::from(b[k * n + index % n])).sum::<f64>();
+    let differences = c.iter().enumerate().map(|(index, got)| (f64::from(*got) - expected(index)).abs());
+    differences.map(|d| if d.is_nan() { f64::INFINITY } else { d }).fold(0.0, f64::max)
+}
+
+#[test]
+fn staged_products_need_both_barriers() {
+    const TEXT: &str = include_str!("kernels/product.metal");
+    let barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);";
+    for schedule in SCHEDULES {
+        let difference = staged_difference(TEXT, schedule);
+        assert!(difference < 1e-5, "{schedule:?}: {difference:e}");
+    }
+    for (at, _) in TEXT.match_indices(barrier) {
+        let racy = format!("{}{}", &TEXT[..at], &TEXT[at + barrier.len()..]);
+        let differences = SCHEDULES.map(|schedule| staged_difference(&racy, schedule));
+        assert!(
+            differences.iter().any(|difference| *difference > 1e-3),
+            "without the barrier at {at}: {differences:?}"
+        );
+    }
+}
+
 #[test]
 fn simdgroup_matrices_are_transposed_and_touched_by_element() {
     let library = compile(SIMDGROUP);
