@@ -4,7 +4,7 @@
 //! index in whatever layout their reader has. Shape changes are *views*: the same registers, read by another index. Everything else is
 //! *kept* in a layout: that of the first kept operand, so that whole chains share one layout and no element moves between threads.
 
-use crate::layout::{Layout, bits_of, bits_of_all, bits_of_axis};
+use crate::layout::{Layout, Place, bits_of, bits_of_all, bits_of_axis};
 use openmps_tile::{Block, Instruction, Kernel, Operation, Type, Unary, Value};
 
 /// The most operations that a virtual value may stand for.
@@ -83,10 +83,10 @@ impl<'k> Forms<'k> {
         let by_row = (registers - by_column).min(rows);
         let (column_threads, row_threads) = (columns - by_column, rows - by_row);
         let mut bits = Vec::with_capacity(rows + columns);
-        bits.extend((0..column_threads).map(|bit| crate::Place::Thread(bit as u8)));
-        bits.extend((0..by_column).map(|bit| crate::Place::Register(bit as u8)));
-        bits.extend((0..row_threads).map(|bit| crate::Place::Thread((column_threads + bit) as u8)));
-        bits.extend((0..by_row).map(|bit| crate::Place::Register((by_column + bit) as u8)));
+        bits.extend((0..column_threads).map(|bit| Place::Thread(bit as u8)));
+        bits.extend((0..by_column).map(|bit| Place::Register(bit as u8)));
+        bits.extend((0..row_threads).map(|bit| Place::Thread((column_threads + bit) as u8)));
+        bits.extend((0..by_row).map(|bit| Place::Register((by_column + bit) as u8)));
         Layout::new(bits)
     }
 
@@ -99,34 +99,98 @@ impl<'k> Forms<'k> {
     fn instruction(&mut self, instruction: &Instruction) {
         match &instruction.operation {
             Operation::For => return self.for_loop(instruction),
-            Operation::Store | Operation::Yield => return,
+            Operation::If => return self.if_else(instruction),
+            Operation::While => return self.while_loop(instruction),
+            Operation::ReduceBlock { axis } => return self.reduced(instruction, *axis),
+            Operation::Scan { .. } => return self.scanned(instruction),
+            Operation::Split => return self.halves(instruction),
             _ => {}
         }
-        let result = instruction.results[0];
+        let Some(&result) = instruction.results.first() else { return };
         let ty = self.kernel.type_of(result);
         if ty.is_scalar() {
             return self.set(result, Form::Scalar);
         }
         let form = match &instruction.operation {
             Operation::Constant(_) | Operation::Range { .. } | Operation::Splat => Form::Virtual(1),
-            Operation::ExpandDims { .. } | Operation::Broadcast | Operation::Reshape => {
+            Operation::ExpandDims { .. } | Operation::Broadcast | Operation::Reshape | Operation::Permute { .. } => {
                 match self.of(instruction.operands[0]) {
                     Form::Virtual(cost) => Form::Virtual(*cost),
                     _ => Form::View,
                 }
             }
-            Operation::Load => self.elementwise(instruction, ty, None),
-            Operation::Reduce { axis, .. } => {
-                let x = instruction.operands[0];
-                let layout = self.natural(x).0;
-                let gone = bits_of_axis(self.dims(x), *axis);
-                let kept: Vec<usize> = (0..layout.bits().len()).filter(|bit| !gone.contains(bit)).collect();
-                Form::Kept { layout: layout.select(&kept).dense().0, weak: false }
+            Operation::Load | Operation::Atomic(_) | Operation::CompareSwap => self.elementwise(instruction, ty, None),
+            Operation::Join => self.doubled(instruction.operands[0], 0),
+            Operation::Concatenate => {
+                let top = bits_of_all(self.dims(instruction.operands[0]));
+                self.doubled(instruction.operands[0], top)
             }
+            Operation::Gather { .. } => {
+                Form::Kept { layout: self.natural(instruction.operands[1]).0.dense().0, weak: false }
+            }
+            Operation::Histogram => Form::Kept { layout: self.plain(ty), weak: false },
+            Operation::Reduce { axis, .. } => self.without_axis(instruction.operands[0], *axis),
             Operation::Dot => Form::Kept { layout: self.product(self.dims(result)), weak: false },
             operation => self.elementwise(instruction, ty, Some(operation)),
         };
         self.set(result, form);
+    }
+
+    /// What is left of a tile's layout when an axis is reduced.
+    fn without_axis(&self, x: Value, axis: usize) -> Form {
+        let layout = self.natural(x).0;
+        let gone = bits_of_axis(self.dims(x), axis);
+        let kept: Vec<usize> = (0..layout.bits().len()).filter(|bit| !gone.contains(bit)).collect();
+        Form::Kept { layout: layout.select(&kept).dense().0, weak: false }
+    }
+
+    /// The operand whose layout several tiles that are walked together follow: the first that is kept.
+    pub fn leader(&self, operands: &[Value]) -> Value {
+        let kept = |value: &&Value| matches!(self.of(**value), Form::Kept { .. } | Form::View);
+        operands.iter().find(kept).or(operands.first()).copied().unwrap_or(Value(0))
+    }
+
+    fn reduced(&mut self, instruction: &Instruction, axis: usize) {
+        let form = self.without_axis(self.leader(&instruction.operands), axis);
+        for &result in &instruction.results {
+            let scalar = self.kernel.type_of(result).is_scalar();
+            self.set(result, if scalar { Form::Scalar } else { form.clone() });
+        }
+    }
+
+    fn scanned(&mut self, instruction: &Instruction) {
+        let layout = self.natural(self.leader(&instruction.operands)).0.dense().0;
+        for &result in &instruction.results {
+            self.set(result, Form::Kept { layout: layout.clone(), weak: false });
+        }
+    }
+
+    /// A tile's layout with one more bit, kept in a further register.
+    fn doubled(&self, x: Value, at: usize) -> Form {
+        let layout = self.natural(x).0.dense().0;
+        let mut bits = layout.bits().to_vec();
+        bits.insert(at, Place::Register(layout.registers().trailing_zeros() as u8));
+        Form::Kept { layout: Layout::new(bits), weak: false }
+    }
+
+    /// The layout in which a tile is split: neighbours along the last dimension in one thread.
+    pub fn of_pairs(&self, x: Value) -> Layout {
+        let layout = self.natural(x).0.dense().0;
+        if matches!(layout.bits().first(), Some(Place::Register(_))) {
+            return layout;
+        }
+        let rest = Layout::spread(layout.bits().len() - 1, self.thread_bits, 0);
+        let mut bits = rest.bits().to_vec();
+        bits.insert(0, Place::Register(rest.registers().trailing_zeros() as u8));
+        Layout::new(bits)
+    }
+
+    fn halves(&mut self, instruction: &Instruction) {
+        let layout = self.of_pairs(instruction.operands[0]);
+        let rest: Vec<usize> = (1..layout.bits().len()).collect();
+        for &result in &instruction.results {
+            self.set(result, Form::Kept { layout: layout.select(&rest).dense().0, weak: false });
+        }
     }
 
     /// Virtual where it is cheap and all operands are (`cheap` is none for what must be kept); else in the layout of an operand.
@@ -176,6 +240,11 @@ impl<'k> Forms<'k> {
         let (layout, weak) = self.natural(source);
         match instruction.operation {
             Operation::Broadcast => (self.widened(&layout, self.dims(source), self.dims(value)), weak),
+            Operation::Permute { ref order } => {
+                let of = |axis: &usize| bits_of_axis(self.dims(source), *axis);
+                let bits: Vec<usize> = order.iter().rev().flat_map(of).collect();
+                (layout.select(&bits), weak)
+            }
             _ => (layout, weak),
         }
     }
@@ -184,7 +253,7 @@ impl<'k> Forms<'k> {
     fn widened(&self, layout: &Layout, from: &[usize], to: &[usize]) -> Layout {
         let mut free = layout.free_threads(self.thread_bits).into_iter();
         let mut register = layout.registers().trailing_zeros() as u8;
-        let mut bits = vec![crate::Place::Register(0); bits_of_all(to)];
+        let mut bits = vec![Place::Register(0); bits_of_all(to)];
         for axis in 0..to.len() {
             let (source, target) = (bits_of_axis(from, axis), bits_of_axis(to, axis));
             if from[axis] == to[axis] {
@@ -192,9 +261,9 @@ impl<'k> Forms<'k> {
                 continue;
             }
             for bit in target {
-                bits[bit] = free.next().map(crate::Place::Thread).unwrap_or_else(|| {
+                bits[bit] = free.next().map(Place::Thread).unwrap_or_else(|| {
                     register += 1;
-                    crate::Place::Register(register - 1)
+                    Place::Register(register - 1)
                 });
             }
         }
@@ -224,6 +293,40 @@ impl<'k> Forms<'k> {
         }
     }
 
+    /// The results follow the first branch, unless only the second has a layout of its own.
+    fn if_else(&mut self, instruction: &Instruction) {
+        instruction.blocks.iter().for_each(|block| self.block(block));
+        for (i, &result) in instruction.results.iter().enumerate() {
+            let ends =
+                instruction.blocks.iter().filter_map(|block| block.instructions.last()?.operands.get(i).copied());
+            let leader = self.leader(&ends.collect::<Vec<_>>());
+            let form = self.carried(result, Some(self.natural(leader).0));
+            self.set(result, form);
+        }
+    }
+
+    /// As a loop over a range; what the condition passes on follows what it is given.
+    fn while_loop(&mut self, instruction: &Instruction) {
+        let [before, after] = &instruction.blocks[..] else { return };
+        let mut settled: Vec<Option<Layout>> = vec![None; before.arguments.len()];
+        for _ in 0..2 {
+            for (&argument, layout) in before.arguments.iter().zip(settled) {
+                let form = self.carried(argument, layout);
+                self.set(argument, form);
+            }
+            self.block(before);
+            let passed: Vec<Value> = before.instructions.last().map_or(vec![], |end| end.operands[1..].to_vec());
+            for ((&argument, &result), value) in after.arguments.iter().zip(&instruction.results).zip(passed) {
+                let form = self.carried(result, Some(self.natural(value).0));
+                self.set(argument, form.clone());
+                self.set(result, form);
+            }
+            self.block(after);
+            let next = after.instructions.last().map_or(&[][..], |end| &end.operands);
+            settled = next.iter().map(|&value| Some(self.natural(value).0)).collect();
+        }
+    }
+
     fn carried(&self, value: Value, settled: Option<Layout>) -> Form {
         let ty = self.kernel.type_of(value);
         match settled {
@@ -238,7 +341,7 @@ impl<'k> Forms<'k> {
 fn is_cheap(operation: &Operation) -> bool {
     match operation {
         Operation::AddPointer | Operation::Binary(_) | Operation::Compare(_) => true,
-        Operation::Select | Operation::Cast(_) => true,
+        Operation::Select | Operation::Cast(_) | Operation::IntegerToPointer | Operation::PointerToInteger => true,
         Operation::Unary(unary) => matches!(unary, Unary::Negate | Unary::Not | Unary::Absolute),
         _ => false,
     }

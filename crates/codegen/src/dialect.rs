@@ -25,6 +25,8 @@ pub(crate) struct Words {
     pub signed: [&'static str; 4],
     /// Waits for the whole threadgroup, whose memory is consistent then.
     pub barrier: &'static str,
+    /// The same for device memory.
+    pub device_barrier: &'static str,
     /// What stands before mathematical functions that must be exact.
     pub precise: &'static str,
     /// This program's place in the grid, and the grid's size.
@@ -39,6 +41,7 @@ static METAL: Words = Words {
     threadgroup: "threadgroup ",
     signed: ["char", "short", "int", "long"],
     barrier: "threadgroup_barrier(mem_flags::mem_threadgroup);",
+    device_barrier: "threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);",
     precise: "precise::",
     program: "program",
     programs: "programs",
@@ -51,6 +54,7 @@ static CUDA: Words = Words {
     threadgroup: "__shared__ ",
     signed: ["schar", "short", "int", "slong"],
     barrier: "__syncthreads();",
+    device_barrier: "__threadfence(); __syncthreads();",
     precise: "",
     program: "blockIdx",
     programs: "gridDim",

@@ -80,7 +80,7 @@ impl Layout {
         (Layout { bits: self.bits.iter().map(renumbered).collect() }, kept)
     }
 
-    /// The index of an element, or of the bits `from..to` of it, as an expression of `thread` and the register's number `k`.
+    /// The index of an element, or of the bits `from..to` of it, as an expression of `thread_index` and the register's number `k`.
     pub fn index(&self, from: usize, to: usize) -> String {
         expression(&self.bits[from..to])
     }
@@ -112,7 +112,7 @@ fn follows(first: Place, other: Place, distance: u8) -> bool {
 fn term(first: Place, run: usize, to: usize) -> String {
     let (name, from) = match first {
         Place::Register(bit) => ("k", usize::from(bit)),
-        Place::Thread(bit) => ("thread", usize::from(bit)),
+        Place::Thread(bit) => ("thread_index", usize::from(bit)),
     };
     let mut text = if from == 0 { name.to_owned() } else { format!("{name} >> {from}") };
     text = if from == 0 { text } else { format!("({text})") };
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn indices_are_written_in_runs() {
-        assert_eq!(Layout::spread(10, 7, 0).index(0, 10), "(thread & 127) | (k & 7) << 7");
+        assert_eq!(Layout::spread(10, 7, 0).index(0, 10), "(thread_index & 127) | (k & 7) << 7");
         assert_eq!(Layout::spread(0, 5, 0).index(0, 0), "0");
     }
 

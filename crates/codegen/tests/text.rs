@@ -26,3 +26,7 @@ snapshots! {
     dropout = "dropout",
     matmul = "matmul",
 }
+snapshots! {
+    control = "control",
+    sort = "sort",
+}

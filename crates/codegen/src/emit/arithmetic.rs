@@ -18,6 +18,11 @@ impl Emitter<'_> {
                 let signed = self.target.dialect.signed(self.number(instruction.operands[1]));
                 Ok(format!("{pointer} + {signed}({offset})"))
             }
+            (Operation::MultiplyAdd, [x, y, z]) => Ok(self.rounded(scalar, format!("fma({x}, {y}, {z})"))),
+            (Operation::IntegerToPointer, [x]) => {
+                Ok(format!("({}){x}", self.register_type(self.type_of(instruction.results[0]))))
+            }
+            (Operation::PointerToInteger, [x]) => Ok(format!("(ulong){x}")),
             (operation, _) => Err(self.unsupported(operation.name())),
         }
     }
@@ -74,7 +79,7 @@ impl Emitter<'_> {
     }
 
     /// A function of the language, or one of ours where it has none or an inexact one.
-    fn function(&mut self, name: &'static str, arguments: &str) -> String {
+    pub(super) fn function(&mut self, name: &'static str, arguments: &str) -> String {
         if super::helpers::exists(name) {
             self.helpers.insert(name);
             return format!("{name}({arguments})");
@@ -196,6 +201,13 @@ impl Emitter<'_> {
             Binary::Maximum => format!("({a} > {b} ? {x} : {y})"),
             Binary::MinimumUnsigned => format!("({x} < {y} ? {x} : {y})"),
             Binary::MaximumUnsigned => format!("({x} > {y} ? {x} : {y})"),
+            Binary::MultiplyHighUnsigned if width < 64 => {
+                format!("{register}((ulong({x}) * ulong({y})) >> {width})")
+            }
+            Binary::MultiplyHighUnsigned => match self.target.dialect {
+                Dialect::Metal => format!("mulhi({x}, {y})"),
+                Dialect::Cuda => format!("__umul64hi({x}, {y})"),
+            },
             Binary::And => format!("({x} & {y})"),
             Binary::Or => format!("({x} | {y})"),
             Binary::Xor => format!("({x} ^ {y})"),

@@ -111,12 +111,100 @@ impl<'k> Emitter<'k> {
         Ok(())
     }
 
+    /// `scf.if`
+    pub(super) fn if_else(&mut self, instruction: &'k Instruction) -> Result<()> {
+        self.flush()?;
+        let condition = self.scalar_name(instruction.operands[0])?;
+        let targets = self.declare_targets(&instruction.results)?;
+        for (block, head) in instruction.blocks.iter().zip([format!("if ({condition}) {{"), "else {".to_owned()]) {
+            if block.instructions.len() == 1 && targets.is_empty() && head.starts_with("else") {
+                continue;
+            }
+            self.carried.push(targets.clone());
+            self.scope(head, block)?;
+            self.carried.pop();
+        }
+        Ok(())
+    }
+
+    /// `scf.while`
+    pub(super) fn while_loop(&mut self, instruction: &'k Instruction) -> Result<()> {
+        self.flush()?;
+        let [before, after] = &instruction.blocks[..] else { return Err(self.unsupported("scf.while")) };
+        self.enter(&before.arguments, &instruction.operands)?;
+        let passed = self.declare_targets(&instruction.results)?;
+        for (&argument, target) in after.arguments.iter().zip(&passed) {
+            self.name_target(argument, &target.name);
+        }
+        let scope = self.arrays.len();
+        self.scratch_in_use = true;
+        self.open("while (true) {");
+        self.carried.push(passed);
+        self.block(before)?;
+        self.carried.pop();
+        self.block(after)?;
+        self.close();
+        self.arrays.truncate(scope);
+        self.scratch_in_use = true;
+        self.carried.pop();
+        Ok(())
+    }
+
+    /// `scf.condition`: passes its values on, and leaves the loop when the condition does not hold.
+    pub(super) fn condition(&mut self, instruction: &'k Instruction) -> Result<()> {
+        self.yield_values(&instruction.operands[1..])?;
+        let condition = self.scalar_name(instruction.operands[0])?;
+        self.line(format!("if (!{condition}) break;"));
+        Ok(())
+    }
+
+    /// A block in braces, whose tiles are gone behind it.
+    fn scope(&mut self, head: String, block: &'k openmps_tile::Block) -> Result<()> {
+        let scope = self.arrays.len();
+        self.open(head);
+        self.scratch_in_use = true;
+        self.block(block)?;
+        self.flush()?;
+        self.close();
+        self.arrays.truncate(scope);
+        self.scratch_in_use = true;
+        Ok(())
+    }
+
+    /// Declares what blocks put their values into.
+    fn declare_targets(&mut self, results: &[Value]) -> Result<Vec<Carried>> {
+        let mut targets = Vec::with_capacity(results.len());
+        for &result in results {
+            let name = match self.forms.of(result).clone() {
+                Form::Kept { layout, .. } => self.declare(result, &layout.dense().0)?,
+                _ => {
+                    let (name, ty) = (format!("v{}", result.0), self.register_type(self.type_of(result)));
+                    self.line(format!("{ty} {name};"));
+                    self.scalars.insert(result, name.clone());
+                    name
+                }
+            };
+            targets.push(Carried { value: result, name });
+        }
+        Ok(targets)
+    }
+
+    /// Lets a value be known by the name of another one.
+    fn name_target(&mut self, value: Value, name: &str) {
+        match self.forms.of(value).clone() {
+            Form::Kept { layout, .. } => self.arrays.push((value, layout.dense().0, name.to_owned())),
+            _ => {
+                self.scalars.insert(value, name.to_owned());
+            }
+        }
+    }
+
     /// `scf.yield`: what another carried value is still to be read from is kept aside before it is overwritten.
-    pub(super) fn yield_values(&mut self, instruction: &'k Instruction) -> Result<()> {
+    pub(super) fn yield_values(&mut self, operands: &[Value]) -> Result<()> {
         self.flush()?;
         let carried = self.carried.last().cloned().unwrap_or_default();
         let mut aside = Vec::new();
-        for (target, &operand) in carried.iter().zip(&instruction.operands) {
+        for (target, &operand) in carried.iter().zip(operands) {
             if target.value == operand {
                 continue;
             }
@@ -127,7 +215,7 @@ impl<'k> Emitter<'k> {
                 aside.push((target, name));
             }
         }
-        for (target, &operand) in carried.iter().zip(&instruction.operands) {
+        for (target, &operand) in carried.iter().zip(operands) {
             if target.value != operand && !aside.iter().any(|(other, _)| other.value == target.value) {
                 self.assign(target, operand, None)?;
             }
@@ -176,12 +264,7 @@ impl<'k> Emitter<'k> {
     fn leave(&mut self, results: &[Value]) -> Result<()> {
         let carried = self.carried.pop().unwrap_or_default();
         for (Carried { name, .. }, &result) in carried.into_iter().zip(results) {
-            match self.forms.of(result).clone() {
-                Form::Kept { layout, .. } => self.arrays.push((result, layout.dense().0, name)),
-                _ => {
-                    self.scalars.insert(result, name);
-                }
-            }
+            self.name_target(result, &name);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::element::Body;
 use super::{Emitter, Result, element_size};
 use crate::assign::Form;
+use crate::dialect::Dialect;
 use crate::layout::Layout;
 use openmps_tile::{Element, Type, Value};
 
@@ -28,9 +29,14 @@ impl Emitter<'_> {
         }
     }
 
+    /// What stands before a pointer into threadgroup memory.
+    pub(super) fn scratch_space(&self) -> &'static str {
+        if self.target.dialect == Dialect::Metal { self.words().threadgroup } else { "" }
+    }
+
     /// A pointer to threadgroup memory from a byte on.
     pub(super) fn scratch_pointer(&self, element: &str, byte: usize) -> String {
-        let space = if self.words().threadgroup.starts_with("__") { "" } else { self.words().threadgroup };
+        let space = self.scratch_space();
         let base = format!("({space}{element}*)scratch");
         if byte == 0 { base } else { format!("({space}{element}*)(({space}uchar*)scratch + {byte})") }
     }
@@ -48,7 +54,7 @@ impl Emitter<'_> {
         self.take_scratch(elements * element_size(ty));
         let name = self.declare(value, to)?;
         let memory = self.scratch_pointer(&element, 0);
-        let space = if self.words().threadgroup.starts_with("__") { "" } else { self.words().threadgroup };
+        let space = self.scratch_space();
         self.open("{");
         self.line(format!("{space}{element}* moved = {memory};"));
         self.open_registers(from.registers());

@@ -24,7 +24,7 @@ impl<'k> Emitter<'k> {
         self.close();
 
         let storage = self.target.dialect.storage(factor);
-        let space = if self.words().threadgroup.starts_with("__") { "" } else { self.words().threadgroup };
+        let space = self.scratch_space();
         let [rows, depth, columns] = sizes;
         let bytes_of_x = rows * chunk * factor.size();
         for part in 0..depth / chunk {

@@ -67,6 +67,10 @@ impl<'k> Emitter<'k> {
         let (from, to) = (&self.type_of(source).dims, &self.type_of(value).dims);
         let bits: Vec<usize> = match instruction.operation {
             // Dimensions of size 1 have no bits.
+            Operation::Permute { ref order } => {
+                let place = |axis: usize| order.iter().position(|&other| other == axis).unwrap_or(0);
+                (0..from.len()).rev().flat_map(|axis| bits_of_axis(to, place(axis))).collect()
+            }
             Operation::Broadcast => (0..to.len())
                 .rev()
                 .filter(|&axis| from[axis] == to[axis])
@@ -85,7 +89,7 @@ impl<'k> Emitter<'k> {
         let text = match &instruction.operation {
             Operation::Constant(number) => return Ok(self.literal(*number, self.number(value))),
             Operation::Splat => return self.scalar_name(instruction.operands[0]),
-            Operation::ExpandDims { .. } | Operation::Broadcast | Operation::Reshape => {
+            Operation::ExpandDims { .. } | Operation::Broadcast | Operation::Reshape | Operation::Permute { .. } => {
                 let (source, of_source) = self.through_view(value, layout);
                 return self.element(body, source, &of_source);
             }
@@ -131,8 +135,8 @@ impl<'k> Emitter<'k> {
         let mask: usize = free.iter().map(|&bit| 1 << bit).sum();
         match mask {
             0 => None,
-            mask if mask + 1 == self.target.threads => Some("thread == 0".to_owned()),
-            mask => Some(format!("(thread & {mask}) == 0")),
+            mask if mask + 1 == self.target.threads => Some("thread_index == 0".to_owned()),
+            mask => Some(format!("(thread_index & {mask}) == 0")),
         }
     }
 

@@ -75,6 +75,19 @@ INLINE float error_function(float x) {
 ",
     },
     Helper {
+        name: "compare_and_swap",
+        needs: &[],
+        text: "// What was there, whether it was replaced or not.
+inline uint compare_and_swap(device atomic_uint* place, uint expected, uint value) {
+  uint old = expected;
+  while (!atomic_compare_exchange_weak_explicit(place, &old, value, memory_order_relaxed, memory_order_relaxed)) {
+    if (old != expected) return old;
+  }
+  return expected;
+}
+",
+    },
+    Helper {
         name: "simd_shuffle_xor_64",
         needs: &[],
         text: "// Metal exchanges 32 bits at a time.

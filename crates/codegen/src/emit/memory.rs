@@ -57,7 +57,7 @@ impl<'k> Emitter<'k> {
         self.flush()?;
         let operands: Vec<String> =
             instruction.operands.iter().map(|&operand| self.scalar_name(operand)).collect::<Result<_>>()?;
-        self.stored(instruction, &operands, vec!["thread == 0".to_owned()]);
+        self.stored(instruction, &operands, vec!["thread_index == 0".to_owned()]);
         Ok(())
     }
 }

@@ -1,6 +1,8 @@
 //! The emitter: one walk over a kernel that writes statements.
 
 mod arithmetic;
+mod atomic;
+mod block;
 mod control;
 mod convert;
 mod dot;
@@ -9,6 +11,7 @@ mod group;
 mod helpers;
 mod memory;
 mod reduce;
+mod shape;
 mod signature;
 
 use crate::assign::{Form, Forms};
@@ -216,7 +219,26 @@ impl<'k> Emitter<'k> {
     fn instruction(&mut self, instruction: &'k Instruction) -> Result<()> {
         match &instruction.operation {
             Operation::For => return self.for_loop(instruction),
-            Operation::Yield => return self.yield_values(instruction),
+            Operation::If => return self.if_else(instruction),
+            Operation::While => return self.while_loop(instruction),
+            Operation::Yield => return self.yield_values(&instruction.operands),
+            Operation::Condition => return self.condition(instruction),
+            Operation::ReduceBlock { axis } => return self.reduce_block(instruction, *axis),
+            Operation::Scan { axis, reverse } => return self.scan(instruction, *axis, *reverse),
+            Operation::Join => return self.join_tiles(instruction, 0),
+            Operation::Concatenate => return self.concatenate(instruction),
+            Operation::Split => return self.split(instruction),
+            Operation::Gather { axis } => return self.gather(instruction, *axis),
+            Operation::Histogram => return self.histogram(instruction),
+            Operation::Unsplat => return self.unsplat(instruction),
+            Operation::Atomic(_) | Operation::CompareSwap => return self.atomic(instruction),
+            // A GPU has nobody to tell.
+            Operation::Assert { .. } => return Ok(()),
+            Operation::Barrier => {
+                self.flush()?;
+                self.line(self.words().device_barrier);
+                return Ok(());
+            }
             Operation::Reduce { axis, combine } => return self.reduce(instruction, *axis, *combine),
             Operation::Dot => return self.dot(instruction),
             Operation::Store if self.type_of(instruction.operands[0]).is_scalar() => {

@@ -100,7 +100,7 @@ impl<'k> Emitter<'k> {
         let register = self.target.dialect.register(scalar);
         self.take_scratch(elements * parts * element_size(&openmps_tile::Type::scalar(scalar)));
         let memory = self.scratch_pointer(register, 0);
-        let space = if self.words().threadgroup.starts_with("__") { "" } else { self.words().threadgroup };
+        let space = self.scratch_space();
         let part: Layout = Layout::new(groups.iter().map(|&bit| Place::Thread(bit)).collect());
         let index = target.index(0, target.bits().len());
         // One thread of those that hold the same sums writes them: its free bits outside of the parts' are zero.
@@ -112,7 +112,7 @@ impl<'k> Emitter<'k> {
         self.line(format!("{space}{register}* parts = {memory};"));
         self.open_registers(target.registers());
         let write = format!("parts[({index}) * {parts} + ({})] = {place};", part.index(0, groups.len()));
-        self.line(if free == 0 { write } else { format!("if ((thread & {free}) == 0) {write}") });
+        self.line(if free == 0 { write } else { format!("if ((thread_index & {free}) == 0) {write}") });
         self.close();
         self.scratch_written();
         self.open_registers(target.registers());

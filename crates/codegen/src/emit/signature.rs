@@ -112,7 +112,7 @@ impl Emitter<'_> {
         }
         text.push_str("    uint3 program [[threadgroup_position_in_grid]],\n");
         text.push_str("    uint3 programs [[threadgroups_per_grid]],\n");
-        text.push_str("    uint thread [[thread_index_in_threadgroup]]) {\n");
+        text.push_str("    uint thread_index [[thread_index_in_threadgroup]]) {\n");
     }
 
     fn cuda_head(&self, text: &mut String, entry: &str, types: &[&Type]) {
@@ -125,6 +125,6 @@ impl Emitter<'_> {
         let threads = self.target.threads;
         let _ =
             writeln!(text, "extern \"C\" __global__ void __launch_bounds__({threads}) {entry}({}) {{", list.join(", "));
-        text.push_str("  const uint thread = threadIdx.x;\n");
+        text.push_str("  const uint thread_index = threadIdx.x;\n");
     }
 }
