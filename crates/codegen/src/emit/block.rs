@@ -208,7 +208,7 @@ impl<'k> Emitter<'k> {
             .collect();
         self.take_scratch(operands.iter().map(|&operand| self.scratch_bytes(operand)).sum());
         for (&operand, &offset) in operands.iter().zip(&offsets) {
-            self.to_scratch(operand, offset)?;
+            self.stage_in_scratch(operand, offset)?;
         }
         self.scratch_written();
         self.walk_rows(block, operands[0], &offsets, axis, reverse)?;

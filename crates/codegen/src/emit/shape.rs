@@ -71,7 +71,7 @@ impl<'k> Emitter<'k> {
     }
 
     /// Writes a tile to threadgroup memory in row-major order, from a byte on, behind a `moved` pointer of its own block.
-    pub(super) fn to_scratch(&mut self, value: Value, byte: usize) -> Result<()> {
+    pub(super) fn stage_in_scratch(&mut self, value: Value, byte: usize) -> Result<()> {
         let ty = self.type_of(value);
         let layout = self.forms.natural(value).0.dense().0;
         self.bring(value, &layout)?;
@@ -107,7 +107,7 @@ impl<'k> Emitter<'k> {
         self.bring(indices, &layout)?;
         self.bring(source, &self.forms.natural(source).0.dense().0)?;
         self.take_scratch(self.scratch_bytes(source));
-        self.to_scratch(source, 0)?;
+        self.stage_in_scratch(source, 0)?;
         self.scratch_written();
         let name = self.declare(result, &layout)?;
         let dims = &self.type_of(source).dims;
