@@ -4,8 +4,11 @@
 //! index in whatever layout their reader has. Shape changes are *views*: the same registers, read by another index. Everything else is
 //! *kept* in a layout: that of the first kept operand, so that whole chains share one layout and no element moves between threads.
 
+use crate::dialect::Dialect;
+use crate::emit::{Unit, padded};
 use crate::layout::{Layout, Place, bits_of, bits_of_all, bits_of_axis};
-use openmps_tile::{Block, Instruction, Kernel, Operation, Type, Unary, Value};
+use crate::target::Target;
+use openmps_tile::{Block, Instruction, Kernel, Operation, Scalar, Type, Unary, Value};
 
 /// The most operations that a virtual value may stand for.
 const MOST_COST: u32 = 24;
@@ -27,17 +30,19 @@ pub enum Form {
 pub struct Forms<'k> {
     kernel: &'k Kernel,
     thread_bits: usize,
+    dialect: Dialect,
     forms: Vec<Form>,
     definitions: Vec<Option<&'k Instruction>>,
 }
 
 impl<'k> Forms<'k> {
     /// Chooses for a whole kernel.
-    pub fn choose(kernel: &'k Kernel, thread_bits: usize) -> Forms<'k> {
+    pub fn choose(kernel: &'k Kernel, target: &Target) -> Forms<'k> {
         let count = kernel.types.len();
         let mut definitions = vec![None; count];
         define(&kernel.body, &mut definitions);
-        let mut forms = Forms { kernel, thread_bits, forms: vec![Form::Scalar; count], definitions };
+        let (thread_bits, dialect) = (target.thread_bits(), target.dialect);
+        let mut forms = Forms { kernel, thread_bits, dialect, forms: vec![Form::Scalar; count], definitions };
         forms.block(&kernel.body);
         forms
     }
@@ -74,8 +79,19 @@ impl<'k> Forms<'k> {
         Layout::spread(bits_of_all(&ty.dims), self.thread_bits, 0)
     }
 
-    /// Each thread holds a block of the product: columns in neighbouring threads, and registers along both dimensions.
-    fn product(&self, dims: &[usize]) -> Layout {
+    /// The layout of a product: the matrix unit's where there is one, else each thread holds columns next to its neighbours' and registers
+    /// along both dimensions.
+    fn product(&self, instruction: &Instruction) -> Layout {
+        let dims = self.dims(instruction.results[0]);
+        let [x, y] = [0, 1].map(|i| self.kernel.type_of(instruction.operands[i]));
+        // Of other ranks the emitter has no text.
+        if dims.len() != 2 {
+            return self.plain(self.kernel.type_of(instruction.results[0]));
+        }
+        let factor = x.number().unwrap_or(Scalar::F32);
+        if let Some(unit) = Unit::of(self.dialect, factor, padded(&x.dims, &y.dims)) {
+            return unit.layout(dims[0], dims[1], self.thread_bits);
+        }
         let (rows, columns) = (bits_of(dims[0]), bits_of(dims[1]));
         let registers = (rows + columns).saturating_sub(self.thread_bits);
         let by_row = (registers / 2).min(rows);
@@ -130,7 +146,7 @@ impl<'k> Forms<'k> {
             }
             Operation::Histogram => Form::Kept { layout: self.plain(ty), weak: false },
             Operation::Reduce { axis, .. } => self.without_axis(instruction.operands[0], *axis),
-            Operation::Dot => Form::Kept { layout: self.product(self.dims(result)), weak: false },
+            Operation::Dot => Form::Kept { layout: self.product(instruction), weak: false },
             operation => self.elementwise(instruction, ty, Some(operation)),
         };
         self.set(result, form);

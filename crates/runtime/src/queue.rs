@@ -113,6 +113,11 @@ impl Queue {
         self.shared.id
     }
 
+    /// The device's own handle of this queue (a `CUstream`), where it has one: for programs that order their work with ours.
+    pub fn handle(&self) -> Option<usize> {
+        self.device.driver().handle(self.id())
+    }
+
     /// Runs a call of the device's library, in order with the queue's other commands.
     #[inline]
     pub fn library(

@@ -8,7 +8,15 @@ use pyo3::prelude::*;
 /// Adds these to the native module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<TritonKernel>()?;
+    module.add_function(wrap_pyfunction!(cuda_stream, module)?)?;
     module.add_function(wrap_pyfunction!(triton_compile, module)?)
+}
+
+/// The stream of the default queue, as a number, for other users of CUDA; an error where the device has no streams.
+#[pyfunction]
+fn cuda_stream() -> PyResult<usize> {
+    let device = Device::get(0).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+    device.queue().handle().ok_or_else(|| PyRuntimeError::new_err("the device has no streams"))
 }
 
 /// A kernel, ready to run.

@@ -19,6 +19,7 @@ use crate::error::CodegenError;
 use crate::layout::Layout;
 use crate::target::{SIMD_WIDTH, Target};
 use crate::{Source, names};
+pub(crate) use dot::{Unit, padded};
 use group::Group;
 use openmps_tile::{Block, Element, Instruction, Kernel, Operation, Scalar, Type, Value};
 use std::collections::{BTreeSet, HashMap};
@@ -69,7 +70,7 @@ impl<'k> Emitter<'k> {
         Emitter {
             kernel,
             target,
-            forms: Forms::choose(kernel, target.thread_bits()),
+            forms: Forms::choose(kernel, target),
             readers,
             parameters: names::parameters(kernel),
             text: String::new(),

@@ -18,6 +18,11 @@ pub(crate) trait Driver: Send + Sync {
 
     /// Waits until the queue's commands have ended, callbacks included.
     fn finish(&self, queue: u64) -> Result<()>;
+
+    /// The device's own handle of a queue, for programs that order their work with ours.
+    fn handle(&self, _queue: u64) -> Option<usize> {
+        None
+    }
 }
 
 /// The result of a call of the device's library.

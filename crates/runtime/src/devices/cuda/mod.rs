@@ -253,6 +253,10 @@ impl Driver for Cuda {
     fn finish(&self, queue: u64) -> Result<()> {
         self.gpu.finish(queue)
     }
+
+    fn handle(&self, queue: u64) -> Option<usize> {
+        self.gpu.stream(queue).ok().map(|stream| stream as usize)
+    }
 }
 
 impl HeapSource for Cuda {
