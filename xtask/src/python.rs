@@ -27,6 +27,17 @@ pub fn venv_python() -> Command {
     command
 }
 
+/// A shared library that a package of the virtual environment brings, `site-packages/PACKAGE/*/lib/NAME*`.
+pub fn library(package: &str, name: &str) -> Option<PathBuf> {
+    let entries = |folder: PathBuf| -> Vec<PathBuf> {
+        std::fs::read_dir(folder).map_or(Vec::new(), |entries| entries.flatten().map(|entry| entry.path()).collect())
+    };
+    let packages =
+        entries(environment().join("lib")).into_iter().map(|python| python.join("site-packages").join(package));
+    let mut libraries = packages.flat_map(entries).flat_map(|part| entries(part.join("lib")));
+    libraries.find(|path| path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(name)))
+}
+
 /// A Python of this machine that can make the environment: `$PYTHON`, or the first that fits.
 pub fn system() -> Result<PathBuf> {
     let chosen = std::env::var("PYTHON").ok();

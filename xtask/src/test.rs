@@ -22,7 +22,12 @@ fn run_rust() -> Result<Vec<String>> {
     say("Tests in Rust");
     // The native module needs a Python interpreter around it: the tests in Python are its tests.
     let arguments = ["test", "--workspace", "--release", "--exclude", "openmps-python"];
-    let (lines, result) = run_and_keep(cargo().args(arguments), |line| line.starts_with("test result:"));
+    let mut tests = cargo();
+    tests.args(arguments);
+    if let Some(compiler) = python::library("nvidia", "libnvrtc.so") {
+        tests.env("OPENMPS_NVRTC", compiler);
+    }
+    let (lines, result) = run_and_keep(&mut tests, |line| line.starts_with("test result:"));
     result?;
     let count = |what: &str| -> u64 { lines.iter().filter_map(|line| number_before(line, what)).sum() };
     let binaries = lines.len();
