@@ -79,8 +79,7 @@ impl<'k> Forms<'k> {
         Layout::spread(bits_of_all(&ty.dims), self.thread_bits, 0)
     }
 
-    /// The layout of a product: the matrix unit's where there is one, else each thread holds columns next to its neighbours' and registers
-    /// along both dimensions.
+    /// The layout of a product: the matrix unit's where there is one, else a block of rows and columns for each thread.
     fn product(&self, instruction: &Instruction) -> Layout {
         let dims = self.dims(instruction.results[0]);
         let [x, y] = [0, 1].map(|i| self.kernel.type_of(instruction.operands[i]));
@@ -97,12 +96,11 @@ impl<'k> Forms<'k> {
         let by_row = (registers / 2).min(rows);
         let by_column = (registers - by_row).min(columns);
         let by_row = (registers - by_column).min(rows);
-        let (column_threads, row_threads) = (columns - by_column, rows - by_row);
-        let mut bits = Vec::with_capacity(rows + columns);
-        bits.extend((0..column_threads).map(|bit| Place::Thread(bit as u8)));
-        bits.extend((0..by_column).map(|bit| Place::Register(bit as u8)));
-        bits.extend((0..row_threads).map(|bit| Place::Thread((column_threads + bit) as u8)));
-        bits.extend((0..by_row).map(|bit| Place::Register((by_column + bit) as u8)));
+        // Four neighbours in a thread can be read from threadgroup memory at once.
+        let (near_columns, near_rows) = (by_column.min(2), by_row.min(2));
+        let column_threads = columns - by_column;
+        let mut bits = along([columns, by_column, near_columns], [0, 0]);
+        bits.extend(along([rows, by_row, near_rows], [by_column, column_threads]));
         Layout::new(bits)
     }
 
@@ -351,6 +349,21 @@ impl<'k> Forms<'k> {
             None => Form::Kept { layout: self.plain(ty), weak: true },
         }
     }
+}
+
+/// The places of one dimension's bits: first the near ones of its registers, then its threads, then the other registers; registers and
+/// threads are counted on from those that other dimensions took.
+fn along([size, registers, near]: [usize; 3], [register, thread]: [usize; 2]) -> Vec<Place> {
+    let place = |bit: usize| {
+        if bit < near {
+            Place::Register((register + bit) as u8)
+        } else if bit < near + size - registers {
+            Place::Thread((thread + bit - near) as u8)
+        } else {
+            Place::Register((register + bit - (size - registers)) as u8)
+        }
+    };
+    (0..size).map(place).collect()
 }
 
 /// Operations that cost less to repeat than to keep their result.

@@ -233,3 +233,47 @@ fn a_missing_barrier_is_caught() {
         assert!(wrong, "barrier {missing} is not needed, or its absence is not seen");
     }
 }
+
+/// `out = x * y + sum` of whole tiles.
+fn product(narrow: Scalar, [rows, depth, columns]: [usize; 3]) -> Kernel {
+    let mut b = Builder::new("product");
+    let matrix = |b: &mut Builder, name: &str, scalar: Scalar, dims: [usize; 2]| {
+        let base = b.parameter(name, Type::pointer(scalar));
+        let (row, column) = (b.range(dims[0]), b.range(dims[1]));
+        let width = b.constant(dims[1] as f64, &Type::tile(Scalar::I64, &dims[..1]));
+        let row = b.multiply(row, width);
+        let (row, column) = (b.expand_dims(row, 1), b.expand_dims(column, 0));
+        let (row, column) = (b.broadcast(row, &dims), b.broadcast(column, &dims));
+        let offsets = b.add(row, column);
+        b.add_pointer(base, offsets)
+    };
+    let x = matrix(&mut b, "x", narrow, [rows, depth]);
+    let y = matrix(&mut b, "y", narrow, [depth, columns]);
+    let sum = matrix(&mut b, "sum", Scalar::F32, [rows, columns]);
+    let [x, y, initial] = [x, y, sum].map(|pointers| b.load(pointers, None, None));
+    let product = b.dot(x, y, initial);
+    b.store(sum, product, None);
+    b.finish()
+}
+
+#[test]
+fn products_by_threads_and_on_simdgroup_matrices() {
+    for sizes @ [rows, depth, columns] in [[4, 4, 4], [16, 32, 8], [64, 16, 32], [2, 64, 128], [8, 128, 64]] {
+        for narrow in [Scalar::F32, Scalar::F16, Scalar::BF16] {
+            let encode = |values: Vec<f32>| match narrow {
+                Scalar::F32 => singles(values),
+                Scalar::F16 => halves(values),
+                _ => values.into_iter().flat_map(|x| half::bf16::from_f32(x).to_le_bytes()).collect(),
+            };
+            let buffers = [
+                encode(wave(rows * depth).collect()),
+                encode(wave(depth * columns).map(|x| 0.5 - x).collect()),
+                singles(wave(rows * columns)),
+            ];
+            let given = [Buffer(0), Buffer(1), Buffer(2)];
+            compare(&product(narrow, sizes), [1, 1, 1], &buffers, &given, |found, expected| {
+                assert_close(&from_singles(&found[2]), &from_singles(&expected[2]), 1e-4);
+            });
+        }
+    }
+}

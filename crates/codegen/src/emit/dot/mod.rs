@@ -15,8 +15,11 @@ struct Staged {
     columns: usize,
     /// How much of the depth is there.
     depth: usize,
-    /// Elements from one row of the left factor to the next.
+    rows: usize,
+    /// Elements from one row of the left factor to the next; from one step of the depth, where rows are innermost.
     left_pitch: usize,
+    /// Whether the left factor lies with its rows innermost.
+    left_by_depth: bool,
     /// Elements from one row of the right factor to the next; from one column, where the depth is innermost.
     right_pitch: usize,
     /// Whether the right factor lies with its depth innermost.
@@ -24,16 +27,24 @@ struct Staged {
 }
 
 impl Staged {
-    /// Rows are padded by 16 bytes for NVIDIA's matrix unit, whose lanes would otherwise meet in the same banks.
-    fn new(factor: Scalar, columns: usize, depth: usize, dialect: Dialect, unit: Option<&Unit>) -> Staged {
+    /// What is read along the depth is padded by 16 bytes a row, or lanes would meet in the same banks. Threads that multiply one by one
+    /// read several rows and columns for each step, which therefore lie innermost.
+    fn new(factor: Scalar, [rows, depth, columns]: [usize; 3], dialect: Dialect, unit: Option<&Unit>) -> Staged {
         let by_column = unit.is_some() && dialect == Dialect::Cuda;
-        let padding = if by_column { 16 / factor.size() } else { 0 };
+        let padding = 16 / factor.size();
+        let left_by_depth = unit.is_none();
+        let left_pitch = match (left_by_depth, by_column) {
+            (true, _) => rows + padding,
+            (_, true) => depth + padding,
+            _ => depth,
+        };
         let right_pitch = if by_column { depth + padding } else { columns };
-        Staged { factor, columns, depth, left_pitch: depth + padding, right_pitch, right_by_column: by_column }
+        Staged { factor, columns, depth, rows, left_pitch, left_by_depth, right_pitch, right_by_column: by_column }
     }
 
-    fn left_bytes(&self, rows: usize) -> usize {
-        (rows * self.left_pitch * self.factor.size()).next_multiple_of(16)
+    fn left_bytes(&self) -> usize {
+        let lines = if self.left_by_depth { self.depth } else { self.rows };
+        (lines * self.left_pitch * self.factor.size()).next_multiple_of(16)
     }
 
     fn right_bytes(&self) -> usize {
@@ -51,7 +62,7 @@ impl<'k> Emitter<'k> {
             return Err(self.unsupported(format!("tt.dot of {}", self.type_of(x))));
         }
         let layout = self.forms.natural(result).0;
-        let sizes @ [rows, depth, columns] = padded(&self.type_of(x).dims, &self.type_of(y).dims);
+        let sizes @ [_, depth, columns] = padded(&self.type_of(x).dims, &self.type_of(y).dims);
         let unit = Unit::of(self.target.dialect, factor, sizes);
         let staged = self.largest_chunk(factor, sizes, unit)?;
         self.bring(sum, &layout)?;
@@ -66,10 +77,10 @@ impl<'k> Emitter<'k> {
         self.close();
         let (storage, space) = (self.target.dialect.storage(factor), self.scratch_space());
         for part in 0..depth / staged.depth {
-            self.take_scratch(staged.left_bytes(rows) + staged.right_bytes());
+            self.take_scratch(staged.left_bytes() + staged.right_bytes());
             self.open("{");
             self.line(format!("{space}{storage}* left = {};", self.scratch_pointer(storage, 0)));
-            self.line(format!("{space}{storage}* right = {};", self.scratch_pointer(storage, staged.left_bytes(rows))));
+            self.line(format!("{space}{storage}* right = {};", self.scratch_pointer(storage, staged.left_bytes())));
             self.stage(x, "left", 1, &staged, part)?;
             self.stage(y, "right", 0, &staged, part)?;
             self.scratch_written();
@@ -88,8 +99,8 @@ impl<'k> Emitter<'k> {
         let limit = self.target.limits.threadgroup_memory;
         let mut chunk = depth;
         loop {
-            let staged = Staged::new(factor, columns, chunk, self.target.dialect, unit);
-            let needed = staged.left_bytes(rows) + staged.right_bytes();
+            let staged = Staged::new(factor, [rows, chunk, columns], self.target.dialect, unit);
+            let needed = staged.left_bytes() + staged.right_bytes();
             if needed <= limit {
                 return Ok(staged);
             }
@@ -107,7 +118,7 @@ impl<'k> Emitter<'k> {
         let row = layout.index(bits_of(staged.columns), layout.bits().len());
         let column = layout.index(0, bits_of(staged.columns));
         let widen = |text: String| self.target.dialect.widen(staged.factor, &text);
-        let left = widen(format!("left[({row}) * {} + step]", staged.left_pitch));
+        let left = widen(format!("left[step * {} + ({row})]", staged.left_pitch));
         let right = widen(format!("right[step * {} + ({column})]", staged.right_pitch));
         self.each_register(layout.registers(), format!("{place} = fma({left}, {right}, {place});"));
         self.close();
@@ -133,6 +144,7 @@ impl<'k> Emitter<'k> {
         let is_whole = ty.dims[axis].next_power_of_two() == chunk;
         let within = |index: &str| if is_whole { format!("({index})") } else { format!("(({index}) % {chunk})") };
         let place = match (axis, staged.right_by_column) {
+            (1, _) if staged.left_by_depth => format!("{} * {} + ({row})", within(&column), staged.left_pitch),
             (1, _) => format!("({row}) * {} + {}", staged.left_pitch, within(&column)),
             (_, true) => format!("({column}) * {} + {}", staged.right_pitch, within(&row)),
             _ => format!("{} * {} + ({column})", within(&row), staged.right_pitch),
