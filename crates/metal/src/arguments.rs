@@ -128,7 +128,11 @@ pub fn bind<B>(
         Parameter::Buffer { .. } => {
             let address = argument as usize;
             let resolved = resolve(address);
-            resolved.map(Bound::Buffer).ok_or(Error::UnknownAddress { kernel: kernel.name().to_string(), index, address })
+            resolved.map(Bound::Buffer).ok_or(Error::UnknownAddress {
+                kernel: kernel.name().to_string(),
+                index,
+                address,
+            })
         }
     };
     kernel.parameters.iter().zip(arguments).enumerate().map(bind_one).collect()

@@ -118,11 +118,7 @@ const TABLE: &[Row] = &[
 
 /// What each engine can compute at all.
 const ABLE: &[(Engine, &[Family], &[DType])] = &[
-    (
-        Engine::Mps,
-        &[Family::MatrixProduct, Family::MatrixVector, Family::Softmax, Family::TopK],
-        HALF_SINGLE,
-    ),
+    (Engine::Mps, &[Family::MatrixProduct, Family::MatrixVector, Family::Softmax, Family::TopK], HALF_SINGLE),
     (Engine::Mps, &[Family::Decomposition, Family::Random], SINGLE),
     (
         Engine::MpsGraph,

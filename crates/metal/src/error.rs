@@ -15,7 +15,9 @@ pub enum Error {
     NotMade { what: &'static str },
     #[error("Metal has no memory for {bytes} bytes; the largest buffer is {limit}")]
     OutOfMemory { bytes: usize, limit: usize },
-    #[error("host memory at {address:#x} with {bytes} bytes cannot be used without a copy: both must be multiples of {page}")]
+    #[error(
+        "host memory at {address:#x} with {bytes} bytes cannot be used without a copy: both must be multiples of {page}"
+    )]
     NotPageAligned { address: usize, bytes: usize, page: usize },
     #[error("the library of {entry} was not compiled: {message}")]
     Library { entry: String, message: String },

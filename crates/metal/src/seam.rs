@@ -201,12 +201,7 @@ pub trait CommandBuffer<M: Metal>: Send {
     fn fill(&mut self, buffer: &M::Buffer, range: Range<usize>, byte: u8) -> Result<()>;
 
     /// Copies between buffers; the ranges may not overlap.
-    fn copy(
-        &mut self,
-        destination: (&M::Buffer, usize),
-        source: (&M::Buffer, usize),
-        bytes: usize,
-    ) -> Result<()>;
+    fn copy(&mut self, destination: (&M::Buffer, usize), source: (&M::Buffer, usize), bytes: usize) -> Result<()>;
 
     /// A call of MPS, whose operands were checked when it was made.
     fn matrix(&mut self, call: &MatrixCall<M::Buffer>) -> Result<()>;

@@ -157,12 +157,7 @@ impl<M: Metal> Stream<M> {
     }
 
     /// Copies between buffers. Ranges that overlap are copied on the host's side of unified memory by whoever calls this, not here.
-    pub fn copy(
-        &self,
-        destination: &Resolved<M::Buffer>,
-        source: &Resolved<M::Buffer>,
-        bytes: usize,
-    ) -> Result<()> {
+    pub fn copy(&self, destination: &Resolved<M::Buffer>, source: &Resolved<M::Buffer>, bytes: usize) -> Result<()> {
         self.check_range("copy to", destination, bytes)?;
         self.check_range("copy from", source, bytes)?;
         let (to, from) = (self.access(destination, bytes, true), self.access(source, bytes, false));

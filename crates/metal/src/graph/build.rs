@@ -73,7 +73,10 @@ impl Builder {
         let inputs = self.inputs.len();
         let computed = |tensor: &Tensor| (inputs..inputs + self.nodes.len()).contains(&tensor.0);
         if outputs.is_empty() || !outputs.iter().all(computed) {
-            return Err(Error::Shape { operation: "graph", why: "each result must be computed, and there must be one".into() });
+            return Err(Error::Shape {
+                operation: "graph",
+                why: "each result must be computed, and there must be one".into(),
+            });
         }
         Ok(Graph { inputs: self.inputs, nodes: self.nodes, outputs: outputs.to_vec() })
     }

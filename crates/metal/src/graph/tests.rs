@@ -8,7 +8,8 @@ use openmps_tile::DType::{self, *};
 /// The result's shape of one operation on inputs of these types.
 fn infer(operation: Operation, inputs: &[(DType, &[usize])]) -> Result<Vec<usize>> {
     let mut builder = Builder::new();
-    let tensors: Vec<Tensor> = inputs.iter().map(|(dtype, shape)| builder.input(*dtype, shape)).collect::<Result<_>>()?;
+    let tensors: Vec<Tensor> =
+        inputs.iter().map(|(dtype, shape)| builder.input(*dtype, shape)).collect::<Result<_>>()?;
     let result = builder.add(operation, &tensors)?;
     Ok(builder.type_of(result).shape.clone())
 }
@@ -105,6 +106,10 @@ fn pooling_hangs_over_the_edge_only_where_asked() {
     let padded = Window { before: [1, 1], after: [1, 1], ..window };
     let average = Operation::AveragePooling { window: padded, ceil: true, padding_counts: false };
     assert_eq!(infer(average, &[(F32, &[1, 2, 7, 7])]).unwrap(), [1, 2, 4, 4]);
+    let behind = Window { after: [2, 2], strides: [4, 4], ..window };
+    assert!(
+        refused(Operation::MaxPooling { window: behind, ceil: true }, &[(F32, &[1, 2, 4, 4])]).contains("begin in")
+    );
     let wide = Window { before: [3, 0], ..window };
     assert!(refused(Operation::MaxPooling { window: wide, ceil: false }, &[(F32, &[1, 2, 8, 8])]).contains("padding"));
     assert!(refused(max(false), &[(F32, &[1, 2, 2, 8])]).contains("does not fit"));

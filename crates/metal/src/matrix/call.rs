@@ -128,7 +128,11 @@ impl<B: Clone + PartialEq> MatrixCall<B> {
             }
             DecompositionCholesky { source, result, .. } => vec![("source", source, false), ("result", result, true)],
             SolveTriangular { source, right_hand_side, solution, .. } => {
-                vec![("source", source, false), ("right_hand_side", right_hand_side, false), ("solution", solution, true)]
+                vec![
+                    ("source", source, false),
+                    ("right_hand_side", right_hand_side, false),
+                    ("solution", solution, true),
+                ]
             }
             SolveLu { factors, pivots, right_hand_side, solution, .. } => vec![
                 ("factors", factors, false),
@@ -137,7 +141,11 @@ impl<B: Clone + PartialEq> MatrixCall<B> {
                 ("solution", solution, true),
             ],
             SolveCholesky { factor, right_hand_side, solution, .. } => {
-                vec![("factor", factor, false), ("right_hand_side", right_hand_side, false), ("solution", solution, true)]
+                vec![
+                    ("factor", factor, false),
+                    ("right_hand_side", right_hand_side, false),
+                    ("solution", solution, true),
+                ]
             }
         }
     }
@@ -149,15 +157,19 @@ impl<B: Clone + PartialEq> MatrixCall<B> {
         }
     }
 
+    /// Where a decomposition writes whether it succeeded: an int32 (`MPSMatrixDecompositionStatus`) at the beginning of a buffer.
+    fn status(&self) -> Option<&Operand<B>> {
+        match self {
+            DecompositionLu { status, .. } | DecompositionCholesky { status, .. } => status.as_ref(),
+            _ => None,
+        }
+    }
+
     /// The memory that it touches.
     pub fn operands(&self) -> Vec<Operand<B>> {
         let matrices = self.matrices().into_iter().map(|(_, view, written)| view.operand(written));
         let vectors = self.vectors().into_iter().map(|(_, view, written)| view.operand(written));
-        let status = match self {
-            DecompositionLu { status, .. } | DecompositionCholesky { status, .. } => status.clone(),
-            _ => None,
-        };
-        matrices.chain(vectors).chain(status).collect()
+        matrices.chain(vectors).chain(self.status().cloned()).collect()
     }
 
     /// Holds it to MPS's rules: types, shapes, row bytes, alignment, ranges and overlap. `length` tells a buffer's bytes.
@@ -168,6 +180,10 @@ impl<B: Clone + PartialEq> MatrixCall<B> {
         }
         for (operand, view, _) in self.vectors() {
             check::vector(name, operand, view, length(&view.buffer))?;
+        }
+        if let Some(status) = self.status() {
+            check::same(name, "the offset of the status and 0", status.offset, 0)?;
+            check::range(name, 0, size_of::<i32>(), length(&status.buffer))?;
         }
         self.check_shapes(name)?;
         if !self.in_place() { self.check_overlap(name) } else { Ok(()) }
@@ -277,7 +293,10 @@ impl<B: Clone + PartialEq> MatrixCall<B> {
             };
             if operands.iter().enumerate().any(|(other, operand)| other != index && overlaps(operand)) {
                 let range = written.offset..written.offset + written.span;
-                return Err(refuse(name, format!("a result at the bytes {range:?} of its buffer overlaps another operand")));
+                return Err(refuse(
+                    name,
+                    format!("a result at the bytes {range:?} of its buffer overlaps another operand"),
+                ));
             }
         }
         Ok(())

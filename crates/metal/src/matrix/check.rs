@@ -55,14 +55,18 @@ pub fn matrix<B: Clone>(operation: &'static str, name: &str, view: &MatrixView<B
     }
     let row = view.columns * size;
     if view.row_bytes < row {
-        let why = format!("{name} has rows of {} bytes, which {} elements of {} bytes do not fit", view.row_bytes, view.columns, size);
+        let why = format!(
+            "{name} has rows of {} bytes, which {} elements of {} bytes do not fit",
+            view.row_bytes, view.columns, size
+        );
         return Err(refuse(operation, why));
     }
     aligned(operation, &format!("row bytes of {name}"), view.row_bytes, size)?;
     aligned(operation, &format!("the offset of {name}"), view.offset, size)?;
     if view.matrices > 1 {
         if view.matrix_bytes < view.rows * view.row_bytes {
-            let why = format!("{name} has matrices of {} bytes, which {} rows do not fit", view.matrix_bytes, view.rows);
+            let why =
+                format!("{name} has matrices of {} bytes, which {} rows do not fit", view.matrix_bytes, view.rows);
             return Err(refuse(operation, why));
         }
         aligned(operation, &format!("matrix bytes of {name}"), view.matrix_bytes, view.row_bytes)?;
@@ -80,7 +84,8 @@ pub fn vector<B: Clone>(operation: &'static str, name: &str, view: &VectorView<B
     if view.vectors > 1 {
         aligned(operation, &format!("vector bytes of {name}"), view.vector_bytes, size)?;
         if view.vector_bytes < view.length * size {
-            let why = format!("{name} has vectors of {} bytes, which {} elements do not fit", view.vector_bytes, view.length);
+            let why =
+                format!("{name} has vectors of {} bytes, which {} elements do not fit", view.vector_bytes, view.length);
             return Err(refuse(operation, why));
         }
     }

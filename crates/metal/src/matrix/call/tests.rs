@@ -149,7 +149,8 @@ fn sums_softmax_and_random_numbers_are_checked() {
     assert_eq!(text(&sum(Vec::new())), "MPSMatrixSum: there is no source");
     assert_eq!(text(&sum(vec![view(0, F32, 3, 2)])), "MPSMatrixSum: source is 3x2, where 2x3 is needed");
 
-    let softmax = |dtype, logarithm| SoftMax { input: view(0, dtype, 2, 3), result: view(4096, dtype, 2, 3), logarithm };
+    let softmax =
+        |dtype, logarithm| SoftMax { input: view(0, dtype, 2, 3), result: view(4096, dtype, 2, 3), logarithm };
     assert_eq!(text(&softmax(F16, true)), "fine");
     assert_eq!(text(&softmax(F64, false)), "MPSMatrixSoftMax does not compute in float64 on MPS");
     let gradient = SoftMaxGradient {
@@ -174,12 +175,17 @@ fn sums_softmax_and_random_numbers_are_checked() {
 
 #[test]
 fn decompositions_and_solves_are_checked() {
-    let lu = |pivots| DecompositionLu {
+    let lu_with = |pivots, offset| DecompositionLu {
         source: view(0, F32, 4, 6),
         result: view(4096, F32, 4, 6),
         pivots: view(8192, I32, 1, pivots),
-        status: Some(Operand { buffer: LENGTH, offset: 16384, span: 4, written: true }),
+        status: Some(Operand { buffer: LENGTH, offset, span: 4, written: true }),
     };
+    let lu = |pivots| lu_with(pivots, 0);
+    assert_eq!(
+        text(&lu_with(4, 8)),
+        "MPSMatrixDecompositionLU: the offset of the status and 0 are 8 and 0, which must be the same"
+    );
     assert_eq!(text(&lu(4)), "fine");
     assert_eq!(lu(4).operands().len(), 4);
     assert_eq!(text(&lu(6)), "MPSMatrixDecompositionLU: pivots is 1x6, where 1x4 is needed");
