@@ -57,7 +57,7 @@ impl Archive {
             |option| device.newComputePipelineStateWithDescriptor_options_reflection_error(descriptor, option, None);
         let mut open = self.lock();
         let Some(open) = &mut *open else { return compile(MTLPipelineOption::None) };
-        descriptor.setBinaryArchives(Some(&NSArray::from_retained_slice(&[open.archive.clone()])));
+        descriptor.setBinaryArchives(Some(&NSArray::from_retained_slice(std::slice::from_ref(&open.archive))));
         if let Ok(found) = compile(MTLPipelineOption::FailOnBinaryArchiveMiss) {
             return Ok(found);
         }

@@ -50,7 +50,7 @@ pub fn compile(device: &RawDevice, properties: &Properties, graph: &Graph) -> Re
             graph.inputs().iter().enumerate().map(|(index, of)| placeholder(&raw, index, of)).collect();
         let tensors = Lowering::new(&raw, graph, placeholders.clone()).run();
         let results: Vec<RawTensor> = graph.outputs().iter().map(|output| tensors[output.0].clone()).collect();
-        let types: Vec<Retained<MPSGraphShapedType>> = graph.inputs().iter().map(|of| shaped(of)).collect();
+        let types: Vec<Retained<MPSGraphShapedType>> = graph.inputs().iter().map(shaped).collect();
         let (keys, values): (Vec<&MPSGraphTensor>, Vec<&MPSGraphShapedType>) =
             (placeholders.iter().map(|tensor| &**tensor).collect(), types.iter().map(|of| &**of).collect());
         let feeds = NSDictionary::from_slices(&keys, &values);
