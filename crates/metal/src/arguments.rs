@@ -7,18 +7,22 @@ use crate::seam::{PipelineKey, Size};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What a kernel takes at one index of the buffer argument table.
+/// How an argument reaches a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Parameter {
-    /// A pointer to device memory.
+    /// A pointer to device memory, at this index of the buffer argument table.
     Buffer {
+        /// The index.
+        index: usize,
         /// Whether the kernel may write through it.
         written: bool,
     },
-    /// A value of 1, 2, 4 or 8 bytes: the lowest of the argument's 64 bits.
-    Scalar {
-        /// Its size.
-        bytes: usize,
+    /// A number, in the structure of numbers that is bound behind the last buffer: the lowest bytes of the argument's 64 bits.
+    Number {
+        /// Bytes from the structure's beginning.
+        offset: usize,
+        /// Its size: 1, 2, 4 or 8.
+        size: usize,
     },
 }
 
@@ -29,16 +33,23 @@ pub struct Kernel {
     pub pipeline: PipelineKey,
     /// Threads of a threadgroup.
     pub threads: Size,
-    /// Bytes of threadgroup memory at `[[threadgroup(0)]]`; 0 where it takes none.
+    /// Bytes of threadgroup memory at `[[threadgroup(0)]]`; 0 where the text declares what it needs.
     pub threadgroup_memory: usize,
-    /// The buffer argument table, from index 0 on.
+    /// How the arguments are passed, in their order.
     pub parameters: Vec<Parameter>,
+    /// Bytes of the structure of numbers; 0 where there is none.
+    pub numbers: usize,
 }
 
 impl Kernel {
     /// The kernel's name.
     pub fn name(&self) -> &str {
         &self.pipeline.entry
+    }
+
+    /// How many buffers it takes; the structure of numbers has this index.
+    pub fn buffers(&self) -> usize {
+        self.parameters.iter().filter(|parameter| matches!(parameter, Parameter::Buffer { .. })).count()
     }
 }
 
@@ -95,58 +106,52 @@ impl<B: Clone> Addresses<B> {
     }
 }
 
-/// One entry of the argument table, ready to be bound.
+/// The argument table of one dispatch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bound<B> {
-    /// Memory.
-    Buffer(Resolved<B>),
-    /// A pointer that is null: nothing is bound, and the kernel must not follow it.
-    Null,
-    /// Bytes in place, `length` of them.
-    Bytes {
-        /// The value, lowest byte first.
-        value: [u8; 8],
-        /// How many of its bytes count.
-        length: usize,
-    },
+pub struct Table<B> {
+    /// Index, memory and whether it may be written. Null pointers are not bound; the kernel must not follow them.
+    pub buffers: Vec<(usize, Resolved<B>, bool)>,
+    /// The structure of numbers and its index.
+    pub numbers: Option<(usize, Vec<u8>)>,
 }
 
-/// Turns a kernel's arguments into entries of the table. `resolve` is asked for each address that is not null.
-pub fn bind<B>(
-    kernel: &Kernel,
-    arguments: &[u64],
-    resolve: impl Fn(usize) -> Option<Resolved<B>>,
-) -> Result<Vec<Bound<B>>> {
+impl<B> Table<B> {
+    /// The memory that the dispatch may touch.
+    pub fn accesses(&self) -> Vec<Access> {
+        let access = |(_, resolved, written): &(usize, Resolved<B>, bool)| Access {
+            range: resolved.extent.clone(),
+            written: *written,
+        };
+        self.buffers.iter().map(access).collect()
+    }
+}
+
+/// Turns a kernel's arguments into its table. `resolve` is asked for each address that is not null.
+pub fn bind<B>(kernel: &Kernel, arguments: &[u64], resolve: impl Fn(usize) -> Option<Resolved<B>>) -> Result<Table<B>> {
     let (expected, given) = (kernel.parameters.len(), arguments.len());
     if expected != given {
         return Err(Error::ArgumentCount { kernel: kernel.name().to_string(), expected, given });
     }
-    limits::check_arguments(kernel.name(), expected)?;
-    let bind_one = |(index, (parameter, &argument)): (usize, (&Parameter, &u64))| match *parameter {
-        Parameter::Scalar { bytes } => Ok(Bound::Bytes { value: argument.to_le_bytes(), length: bytes.min(8) }),
-        Parameter::Buffer { .. } if argument == 0 => Ok(Bound::Null),
-        Parameter::Buffer { .. } => {
-            let address = argument as usize;
-            let resolved = resolve(address);
-            resolved.map(Bound::Buffer).ok_or(Error::UnknownAddress {
-                kernel: kernel.name().to_string(),
-                index,
-                address,
-            })
+    let last = kernel.buffers();
+    limits::check_arguments(kernel.name(), last + usize::from(kernel.numbers > 0))?;
+    limits::check_bytes(kernel.name(), kernel.numbers)?;
+    let mut buffers = Vec::with_capacity(last);
+    let mut numbers = vec![0; kernel.numbers];
+    for (place, (parameter, &argument)) in kernel.parameters.iter().zip(arguments).enumerate() {
+        match *parameter {
+            Parameter::Number { offset, size } => {
+                numbers[offset..offset + size].copy_from_slice(&argument.to_le_bytes()[..size]);
+            }
+            Parameter::Buffer { .. } if argument == 0 => {}
+            Parameter::Buffer { index, written } => {
+                let address = argument as usize;
+                let unknown = || Error::UnknownAddress { kernel: kernel.name().to_string(), index: place, address };
+                buffers.push((index, resolve(address).ok_or_else(unknown)?, written));
+            }
         }
-    };
-    kernel.parameters.iter().zip(arguments).enumerate().map(bind_one).collect()
-}
-
-/// The memory that bound arguments may touch.
-pub fn accesses<B>(kernel: &Kernel, bound: &[Bound<B>]) -> Vec<Access> {
-    let access = |(parameter, bound): (&Parameter, &Bound<B>)| match (parameter, bound) {
-        (Parameter::Buffer { written }, Bound::Buffer(resolved)) => {
-            Some(Access { range: resolved.extent.clone(), written: *written })
-        }
-        _ => None,
-    };
-    kernel.parameters.iter().zip(bound).filter_map(access).collect()
+    }
+    let numbers = (kernel.numbers > 0).then_some((last, numbers));
+    Ok(Table { buffers, numbers })
 }
 
 #[cfg(test)]
@@ -162,7 +167,12 @@ mod tests {
             language: Language::Metal3_0,
             threads: 256,
         };
-        Kernel { pipeline, threads: [256, 1, 1], threadgroup_memory: 0, parameters }
+        let sizes = parameters.iter().map(|parameter| match parameter {
+            Parameter::Number { offset, size } => offset + size,
+            Parameter::Buffer { .. } => 0,
+        });
+        let numbers = sizes.max().unwrap_or(0);
+        Kernel { pipeline, threads: [256, 1, 1], threadgroup_memory: 0, parameters, numbers }
     }
 
     fn addresses() -> Addresses<char> {
@@ -198,35 +208,43 @@ mod tests {
     }
 
     #[test]
-    fn arguments_become_buffers_bytes_and_nulls() {
+    fn arguments_become_buffers_and_a_structure_of_numbers() {
+        let buffer = |index, written| Parameter::Buffer { index, written };
         let kernel = kernel(vec![
-            Parameter::Buffer { written: false },
-            Parameter::Scalar { bytes: 4 },
-            Parameter::Buffer { written: true },
-            Parameter::Buffer { written: true },
+            buffer(0, false),
+            Parameter::Number { offset: 0, size: 4 },
+            buffer(1, true),
+            buffer(2, true),
+            Parameter::Number { offset: 8, size: 8 },
+            Parameter::Number { offset: 4, size: 2 },
         ]);
         let addresses = addresses();
-        let bound = bind(&kernel, &[0x1010, 0xffff_fffe, 0x1104, 0], |address| addresses.resolve(address, 0)).unwrap();
-        assert!(matches!(&bound[0], Bound::Buffer(found) if found.buffer == 'a' && found.offset == 0x10));
-        assert_eq!(bound[1], Bound::Bytes { value: [0xfe, 0xff, 0xff, 0xff, 0, 0, 0, 0], length: 4 });
-        assert!(matches!(&bound[2], Bound::Buffer(found) if found.buffer == 'b' && found.offset == 4));
-        assert_eq!(bound[3], Bound::Null);
+        let arguments = [0x1010, 0xffff_fffe, 0x1104, 0, 0x0102_0304_0506_0708, 0xaabb_ccdd];
+        let table = bind(&kernel, &arguments, |address| addresses.resolve(address, 0)).unwrap();
+        let places: Vec<_> =
+            table.buffers.iter().map(|(index, found, _)| (*index, found.buffer, found.offset)).collect();
+        assert_eq!(places, [(0, 'a', 0x10), (1, 'b', 4)]);
+        let expected = vec![0xfe, 0xff, 0xff, 0xff, 0xdd, 0xcc, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1];
+        assert_eq!(table.numbers, Some((3, expected)));
         let expected =
             [Access { range: 0x1000..0x1100, written: false }, Access { range: 0x1100..0x1140, written: true }];
-        assert_eq!(accesses(&kernel, &bound), expected);
+        assert_eq!(table.accesses(), expected);
     }
 
     #[test]
     fn wrong_arguments_are_named() {
-        let kernel = kernel(vec![Parameter::Buffer { written: false }]);
+        let buffer = |index| Parameter::Buffer { index, written: false };
+        let one = kernel(vec![buffer(0)]);
         let none = |_: usize| None::<Resolved<char>>;
-        let text = |result: Result<Vec<Bound<char>>>| result.unwrap_err().to_string();
-        assert_eq!(text(bind(&kernel, &[], none)), "k takes 1 arguments, 0 were given");
+        let text = |result: Result<Table<char>>| result.unwrap_err().to_string();
+        assert_eq!(text(bind(&one, &[], none)), "k takes 1 arguments, 0 were given");
         assert_eq!(
-            text(bind(&kernel, &[0x77], none)),
+            text(bind(&one, &[0x77], none)),
             "k: argument 0 is the address 0x77, which lies in no buffer of the device"
         );
-        let many = super::tests::kernel(vec![Parameter::Scalar { bytes: 4 }; 32]);
+        let many = kernel((0..32).map(buffer).collect());
         assert_eq!(text(bind(&many, &[0; 32], none)), "k: bound arguments is 32, 1 more than the limit of 31");
+        let large = kernel(vec![Parameter::Number { offset: 4096, size: 4 }]);
+        assert_eq!(text(bind(&large, &[0], none)), "k: bytes bound in place is 4100, 4 more than the limit of 4096");
     }
 }

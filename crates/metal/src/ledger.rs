@@ -29,6 +29,8 @@ pub struct StreamStatistics {
 
 #[derive(Default)]
 struct Books {
+    /// Command buffers that the GPU is done with; their callbacks may still run.
+    arrived: u64,
     statistics: StreamStatistics,
     failure: Option<Deferred>,
 }
@@ -46,7 +48,13 @@ impl Ledger {
         self.lock().statistics.committed += 1;
     }
 
-    /// One has ended.
+    /// The GPU is done with one.
+    pub fn arrive(&self) {
+        self.lock().arrived += 1;
+        self.ended.notify_all();
+    }
+
+    /// One has ended, its callbacks included.
     pub fn end(&self, completion: Completion) {
         let mut books = self.lock();
         books.statistics.ended += 1;
@@ -70,6 +78,14 @@ impl Ledger {
         }
     }
 
+    /// Waits until the GPU is done with the first `count` command buffers.
+    pub fn wait_arrived(&self, count: u64) {
+        let mut books = self.lock();
+        while books.arrived < count {
+            books = self.ended.wait(books).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// Delivers, once, what failed since the last call.
     pub fn settle(&self) -> Result<(), Deferred> {
         self.lock().failure.take().map_or(Ok(()), Err)
@@ -82,5 +98,31 @@ impl Ledger {
 
     fn lock(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arriving_comes_before_ending() {
+        let ledger = Ledger::default();
+        ledger.commit();
+        // A callback that waits for a lock which is held until the GPU is done.
+        let lock = Mutex::new(());
+        std::thread::scope(|scope| {
+            let held = lock.lock().unwrap();
+            scope.spawn(|| {
+                ledger.arrive();
+                drop(lock.lock().unwrap());
+                ledger.end(Completion::default());
+            });
+            ledger.wait_arrived(1);
+            assert_eq!(ledger.statistics().ended, 0);
+            drop(held);
+            ledger.wait(1);
+        });
+        assert_eq!(ledger.statistics().ended, 1);
     }
 }

@@ -301,6 +301,10 @@ impl Metal for Recorder {
         Ok(RecordedCommands::new(self.clone(), number, label.to_string()))
     }
 
+    fn ends_by_itself(&self) -> bool {
+        false
+    }
+
     /// Ends command buffers up to this one.
     fn wait(&self, committed: &RecordedCommit) {
         self.in_pool("wait");

@@ -154,6 +154,11 @@ pub trait Metal: Send + Sync + Sized + 'static {
     /// A command buffer on a queue.
     fn command_buffer(&self, queue: &Self::Queue, label: &str) -> Result<Self::CommandBuffer>;
 
+    /// Whether committed command buffers end without anybody waiting for them; the recorder's do not.
+    fn ends_by_itself(&self) -> bool {
+        true
+    }
+
     /// Blocks until a committed command buffer has ended and its handler was called.
     fn wait(&self, committed: &Self::Committed);
 

@@ -1,7 +1,7 @@
 //! A queue over the trait: batches commands into command buffers, keeps what they use alive until they have ended, puts barriers where
 //! dispatches depend on each other, and delivers errors at the next synchronisation.
 
-use crate::arguments::{self, Bound, Kernel, Resolved};
+use crate::arguments::{self, Kernel, Resolved};
 use crate::error::{Error, Result};
 use crate::hazards::{Access, Hazards};
 use crate::ledger::{Deferred, Ledger, StreamStatistics};
@@ -119,22 +119,18 @@ impl<M: Metal> Stream<M> {
         let memory = kernel.threadgroup_memory;
         let device = self.metal.properties();
         limits::check_dispatch(kernel.name(), device, &launch.limits, launch.threadgroups, kernel.threads, memory)?;
-        let bound = arguments::bind(kernel, launch.arguments, resolve)?;
+        let table = arguments::bind(kernel, launch.arguments, resolve)?;
         if launch.threadgroups.contains(&0) || kernel.threads.contains(&0) {
             return Ok(());
         }
-        let accesses = arguments::accesses(kernel, &bound);
-        self.encode(kernel.name(), &accesses, Ordering::Concurrent, |commands, kept| {
+        self.encode(kernel.name(), &table.accesses(), Ordering::Concurrent, |commands, kept| {
             commands.set_pipeline(launch.pipeline)?;
-            for (index, entry) in bound.iter().enumerate() {
-                match entry {
-                    Bound::Buffer(found) => {
-                        kept.buffer(&self.metal, &found.buffer);
-                        commands.set_buffer(index, &found.buffer, found.offset)?;
-                    }
-                    Bound::Bytes { value, length } => commands.set_bytes(index, &value[..*length])?,
-                    Bound::Null => {}
-                }
+            for (index, found, _) in &table.buffers {
+                kept.buffer(&self.metal, &found.buffer);
+                commands.set_buffer(*index, &found.buffer, found.offset)?;
+            }
+            if let Some((index, numbers)) = &table.numbers {
+                commands.set_bytes(*index, numbers)?;
             }
             if memory > 0 {
                 commands.set_threadgroup_memory(0, memory.next_multiple_of(limits::THREADGROUP_MEMORY_ALIGNMENT))?;
@@ -248,8 +244,14 @@ impl<M: Metal> Stream<M> {
         Ok(())
     }
 
-    /// Waits for every command so far and delivers, once, the first error since the last call.
+    /// Waits for every command so far and delivers, once, the first error since the last call. Not to be called from a callback of this stream.
     pub fn finish(&self) -> std::result::Result<(), Deferred> {
+        self.wait();
+        self.ledger.settle()
+    }
+
+    /// Waits for every command so far; errors stay for the next `finish`.
+    pub fn wait(&self) {
         self.metal.autorelease_pool(|| {
             let mut state = self.lock();
             self.commit(&mut state);
@@ -260,7 +262,20 @@ impl<M: Metal> Stream<M> {
             }
             self.ledger.wait(count);
         });
-        self.ledger.settle()
+    }
+
+    /// Waits until the GPU is done with every command so far; callbacks may still run, and what is kept may still be there. So the caller may
+    /// hold a lock that a callback wants.
+    pub fn drain(&self) {
+        if !self.metal.ends_by_itself() {
+            return self.wait();
+        }
+        let count = self.metal.autorelease_pool(|| {
+            let mut state = self.lock();
+            self.commit(&mut state);
+            state.number
+        });
+        self.ledger.wait_arrived(count);
     }
 
     /// Command buffers so far, and the GPU's time.
@@ -313,6 +328,7 @@ impl<M: Metal> Stream<M> {
         let ledger = self.ledger.clone();
         let completed = move |completion: Completion| {
             let Kept { buffers, values, callbacks } = kept;
+            ledger.arrive();
             for callback in callbacks {
                 // A panic must not unwind into Metal, nor keep those who wait waiting. The panic hook has reported it.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(callback));

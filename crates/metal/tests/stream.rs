@@ -19,13 +19,14 @@ fn kernel(entry: &str, parameters: Vec<Parameter>) -> Kernel {
         language: Language::Metal3_0,
         threads: 256,
     };
-    Kernel { pipeline, threads: [256, 1, 1], threadgroup_memory: 40, parameters }
+    let numbers = 4 * parameters.iter().filter(|parameter| matches!(parameter, Parameter::Number { .. })).count();
+    Kernel { pipeline, threads: [256, 1, 1], threadgroup_memory: 40, parameters, numbers }
 }
 
 /// `y[i] = f(x[i])` for `n` elements.
 fn unary() -> Kernel {
-    let buffer = |written| Parameter::Buffer { written };
-    kernel("unary", vec![buffer(false), buffer(true), Parameter::Scalar { bytes: 4 }])
+    let buffer = |index, written| Parameter::Buffer { index, written };
+    kernel("unary", vec![buffer(0, false), buffer(1, true), Parameter::Number { offset: 0, size: 4 }])
 }
 
 /// A device with a stream and two buffers of 4096 bytes.
