@@ -9,6 +9,8 @@
 pub mod apple;
 pub mod arguments;
 pub mod cache;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub mod emulated;
 pub mod engine;
 pub mod error;
 pub mod graph;

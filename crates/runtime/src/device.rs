@@ -34,7 +34,7 @@ struct DeviceShared {
 const DEFAULT_QUEUE: u64 = 0;
 
 impl Device {
-    /// The devices of this machine, of the kind that `OPENMPS_DEVICE` names: `host` (where it is not set), `metal` or `cuda`. On the CPU there are
+    /// The devices of this machine, of the kind that `OPENMPS_DEVICE` names: `host` (where it is not set), `metal`, `metal-emulated` (on Linux: Metal's kernels executed on the CPU) or `cuda`. On the CPU there are
     /// `OPENMPS_HOST_DEVICES` logical ones, one when it is not set. Where there are no devices of the kind, the list is empty and
     /// [`Device::get`] says why.
     pub fn all() -> &'static [Device] {
@@ -52,7 +52,9 @@ impl Device {
                 Ok("metal") => Device::all_metal().map_err(|error| error.to_string()),
                 #[cfg(not(target_vendor = "apple"))]
                 Ok("metal") => Err("Metal is there on macOS only".to_string()),
-                Ok(other) => Err(format!("OPENMPS_DEVICE={other:?} is none of: host, metal, cuda")),
+                #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+                Ok("metal-emulated") => Device::emulated().map_err(|error| error.to_string()),
+                Ok(other) => Err(format!("OPENMPS_DEVICE={other:?} is none of: host, metal, metal-emulated, cuda")),
             }
         })
     }
@@ -75,6 +77,11 @@ impl Device {
     #[cfg(target_vendor = "apple")]
     fn all_metal() -> Result<Vec<Device>> {
         Ok(metal::all()?.into_iter().enumerate().map(|(index, gpu)| Device::over(index, gpu)).collect())
+    }
+
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    fn emulated() -> openmps_metal::Result<Vec<Device>> {
+        Ok(vec![Device::over(0, openmps_metal::emulated::Emulated::new()?)])
     }
 
     /// A device of its own over an implementation of `openmps_metal`'s trait: Metal, its emulator, or its recorder. `index` is its position in
