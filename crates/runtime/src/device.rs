@@ -4,7 +4,7 @@ use crate::allocator::heap::{HeapSource, HostMemory};
 use crate::allocator::{Allocator, MemoryStatistics, limit};
 use crate::buffer::Buffer;
 use crate::devices::recorder::{self, Recorder, RecorderMemory};
-use crate::devices::{Driver, cuda, host};
+use crate::devices::{Driver, cuda, host, metal};
 use crate::error::{Error, Result};
 use crate::properties::DeviceProperties;
 use crate::queue::{Queue, QueueShared};
@@ -34,7 +34,7 @@ struct DeviceShared {
 const DEFAULT_QUEUE: u64 = 0;
 
 impl Device {
-    /// The devices of this machine, of the kind that `OPENMPS_DEVICE` names: `host` (where it is not set) or `cuda`. On the CPU there are
+    /// The devices of this machine, of the kind that `OPENMPS_DEVICE` names: `host` (where it is not set), `metal`, `metal-emulated` (on Linux: Metal's kernels executed on the CPU) or `cuda`. On the CPU there are
     /// `OPENMPS_HOST_DEVICES` logical ones, one when it is not set. Where there are no devices of the kind, the list is empty and
     /// [`Device::get`] says why.
     pub fn all() -> &'static [Device] {
@@ -48,7 +48,13 @@ impl Device {
             match std::env::var("OPENMPS_DEVICE").as_deref().map(str::trim) {
                 Err(_) | Ok("" | "host") => Ok(Device::all_host()),
                 Ok("cuda") => Device::all_cuda().map_err(|error| error.to_string()),
-                Ok(other) => Err(format!("OPENMPS_DEVICE={other:?} is none of: host, cuda")),
+                #[cfg(target_vendor = "apple")]
+                Ok("metal") => Device::all_metal().map_err(|error| error.to_string()),
+                #[cfg(not(target_vendor = "apple"))]
+                Ok("metal") => Err("Metal is there on macOS only".to_string()),
+                #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+                Ok("metal-emulated") => Device::emulated().map_err(|error| error.to_string()),
+                Ok(other) => Err(format!("OPENMPS_DEVICE={other:?} is none of: host, metal, metal-emulated, cuda")),
             }
         })
     }
@@ -66,6 +72,24 @@ impl Device {
             Device::new(index, properties, Box::new(gpu.clone()), Box::new(gpu), limit)
         };
         Ok(cuda::all()?.into_iter().enumerate().map(device).collect())
+    }
+
+    #[cfg(target_vendor = "apple")]
+    fn all_metal() -> Result<Vec<Device>> {
+        Ok(metal::all()?.into_iter().enumerate().map(|(index, gpu)| Device::over(index, gpu)).collect())
+    }
+
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    fn emulated() -> openmps_metal::Result<Vec<Device>> {
+        Ok(vec![Device::over(0, openmps_metal::emulated::Emulated::new()?)])
+    }
+
+    /// A device of its own over an implementation of `openmps_metal`'s trait: Metal, its emulator, or its recorder. `index` is its position in
+    /// a list, and part of its errors.
+    pub fn over<M: openmps_metal::Metal>(index: usize, metal: M) -> Device {
+        let (gpu, properties) = metal::MetalDevice::new(index, metal);
+        let limit = limit::from_environment(properties.total_memory);
+        Device::new(index, properties, Box::new(gpu.clone()), Box::new(gpu), limit)
     }
 
     /// The device with this index.

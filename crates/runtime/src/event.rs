@@ -2,14 +2,23 @@
 
 use crate::clock;
 use crate::error::{Error, Result};
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// A point in a queue's order, set by `Queue::record`. Clones are the same event.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Event {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
     /// When the point was reached, on the runtime's clock; 0 before.
-    reached_ns: Arc<AtomicU64>,
+    reached_ns: AtomicU64,
+    /// Points that queues have still to reach: a device that works on its own reaches them later.
+    pending: Mutex<usize>,
+    reached: Condvar,
 }
 
 impl Event {
@@ -20,12 +29,15 @@ impl Event {
 
     /// Whether the event was recorded and the work before it has ended.
     pub fn query(&self) -> bool {
-        self.time().is_some()
+        self.time().is_some() && *self.pending() == 0
     }
 
     /// Waits for the work before the event; returns at once when it was never recorded.
     pub fn synchronize(&self) -> Result<()> {
-        // Every device so far reaches an event at its submission, so whatever was recorded has been reached.
+        let mut pending = self.pending();
+        while *pending > 0 {
+            pending = self.shared.reached.wait(pending).unwrap_or_else(PoisonError::into_inner);
+        }
         Ok(())
     }
 
@@ -36,12 +48,52 @@ impl Event {
         Ok((end as f64 - begin as f64) / 1e6)
     }
 
+    /// Announces a `reach` to come: from now on `synchronize` waits for it.
+    pub(crate) fn announce(&self) {
+        *self.pending() += 1;
+    }
+
     /// Sets the event: the queue has come here.
     pub(crate) fn reach(&self) {
-        self.reached_ns.store(clock::now_ns(), Ordering::Release);
+        let mut pending = self.pending();
+        self.shared.reached_ns.store(clock::now_ns(), Ordering::Release);
+        *pending = pending.saturating_sub(1);
+        self.shared.reached.notify_all();
+    }
+
+    fn pending(&self) -> std::sync::MutexGuard<'_, usize> {
+        self.shared.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn time(&self) -> Option<u64> {
-        Some(self.reached_ns.load(Ordering::Acquire)).filter(|&time| time != 0)
+        Some(self.shared.reached_ns.load(Ordering::Acquire)).filter(|&time| time != 0)
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Event").field("reached_ns", &self.time()).field("pending", &*self.pending()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_announced_event_is_waited_for() {
+        let event = Event::new();
+        event.synchronize().expect("never recorded");
+        event.announce();
+        assert!(!event.query());
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| event.synchronize().map(|()| event.query()));
+            assert!(!event.query());
+            event.reach();
+            assert!(waits.join().expect("no panic").expect("reached"));
+        });
+        // Without an announcement, as on the host.
+        event.reach();
+        assert!(event.query());
     }
 }

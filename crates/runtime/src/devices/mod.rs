@@ -3,6 +3,7 @@
 pub(crate) mod cuda;
 pub(crate) mod host;
 mod machine;
+pub(crate) mod metal;
 pub(crate) mod recorder;
 
 use crate::error::Result;

@@ -207,10 +207,12 @@ impl Gpu {
             event.reach();
         }
         let stream = self.stream(queue)?;
+        event.announce();
         let argument = Box::into_raw(Box::new(event.clone()));
         // SAFETY: the function takes over the box; it calls nothing of CUDA's.
         let status = unsafe { (self.api.host_function)(stream, reach, argument.cast()) };
-        self.api.check("cuLaunchHostFunc", status)
+        // Nobody shall wait for what never comes.
+        self.api.check("cuLaunchHostFunc", status).inspect_err(|_| event.reach())
     }
 }
 

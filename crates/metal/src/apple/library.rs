@@ -1,0 +1,70 @@
+//! Libraries from text, and pipelines of their kernels.
+
+use super::archive::Archive;
+use super::{RawDevice, text};
+use crate::error::{Error, Result};
+use crate::seam::{Language, MathMode, PipelineKey, PipelineLimits};
+use objc2::available;
+use objc2::rc::Retained;
+use objc2::runtime::ProtocolObject;
+use objc2_foundation::NSString;
+use objc2_metal::{
+    MTLCompileOptions, MTLComputePipelineDescriptor, MTLComputePipelineState, MTLDevice, MTLFunction,
+    MTLLanguageVersion, MTLLibrary, MTLMathMode,
+};
+
+/// A compiled kernel.
+#[derive(Clone)]
+pub struct Pipeline {
+    pub(crate) raw: Retained<ProtocolObject<dyn MTLComputePipelineState>>,
+}
+
+impl Pipeline {
+    /// What it allows.
+    pub fn limits(&self) -> PipelineLimits {
+        PipelineLimits {
+            max_threads: self.raw.maxTotalThreadsPerThreadgroup(),
+            simd_width: self.raw.threadExecutionWidth(),
+            static_threadgroup_memory: self.raw.staticThreadgroupMemoryLength(),
+        }
+    }
+}
+
+/// Compiles a library and makes one kernel's pipeline, from the archive where it is in it.
+pub fn compile(device: &RawDevice, archive: &Archive, key: &PipelineKey) -> Result<Pipeline> {
+    let function = function(device, key)?;
+    let descriptor = MTLComputePipelineDescriptor::new();
+    descriptor.setLabel(Some(&NSString::from_str(&key.entry)));
+    descriptor.setComputeFunction(Some(&function));
+    descriptor.setMaxTotalThreadsPerThreadgroup(key.threads);
+    let raw = archive.pipeline(device, &descriptor);
+    let raw = raw.map_err(|error| Error::Pipeline { entry: key.entry.clone(), message: text(&error) })?;
+    Ok(Pipeline { raw })
+}
+
+fn function(device: &RawDevice, key: &PipelineKey) -> Result<Retained<ProtocolObject<dyn MTLFunction>>> {
+    let source = NSString::from_str(&key.source);
+    let library = device
+        .newLibraryWithSource_options_error(&source, Some(&options(key)))
+        .map_err(|error| Error::Library { entry: key.entry.clone(), message: text(&error) })?;
+    let function = library.newFunctionWithName(&NSString::from_str(&key.entry));
+    function.ok_or_else(|| Error::NoSuchKernel { entry: key.entry.clone() })
+}
+
+fn options(key: &PipelineKey) -> Retained<MTLCompileOptions> {
+    let options = MTLCompileOptions::new();
+    options.setLanguageVersion(match key.language {
+        Language::Metal3_0 => MTLLanguageVersion::Version3_0,
+        Language::Metal3_1 => MTLLanguageVersion::Version3_1,
+        Language::Metal3_2 => MTLLanguageVersion::Version3_2,
+    });
+    let fast = key.math == MathMode::Fast;
+    if available!(macos = 15.0) {
+        options.setMathMode(if fast { MTLMathMode::Fast } else { MTLMathMode::Safe });
+    } else {
+        // What `setMathMode` replaced.
+        #[allow(deprecated)]
+        options.setFastMathEnabled(fast);
+    }
+    options
+}

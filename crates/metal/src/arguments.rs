@@ -1,0 +1,250 @@
+//! From 64-bit arguments to Metal's argument table: an address becomes (buffer, offset), a scalar becomes bytes in place.
+
+use crate::error::{Error, Result};
+use crate::hazards::Access;
+use crate::limits;
+use crate::seam::{PipelineKey, Size};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// How an argument reaches a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Parameter {
+    /// A pointer to device memory, at this index of the buffer argument table.
+    Buffer {
+        /// The index.
+        index: usize,
+        /// Whether the kernel may write through it.
+        written: bool,
+    },
+    /// A number, in the structure of numbers that is bound behind the last buffer: the lowest bytes of the argument's 64 bits.
+    Number {
+        /// Bytes from the structure's beginning.
+        offset: usize,
+        /// Its size: 1, 2, 4 or 8.
+        size: usize,
+    },
+}
+
+/// A kernel as the compiler hands it over: its text and how it wants to be launched.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Kernel {
+    /// Text, entry and compiler options.
+    pub pipeline: PipelineKey,
+    /// Threads of a threadgroup.
+    pub threads: Size,
+    /// Bytes of threadgroup memory at `[[threadgroup(0)]]`; 0 where the text declares what it needs.
+    pub threadgroup_memory: usize,
+    /// How the arguments are passed, in their order.
+    pub parameters: Vec<Parameter>,
+    /// Bytes of the structure of numbers; 0 where there is none.
+    pub numbers: usize,
+}
+
+impl Kernel {
+    /// The kernel's name.
+    pub fn name(&self) -> &str {
+        &self.pipeline.entry
+    }
+
+    /// How many buffers it takes; the structure of numbers has this index.
+    pub fn buffers(&self) -> usize {
+        self.parameters.iter().filter(|parameter| matches!(parameter, Parameter::Buffer { .. })).count()
+    }
+}
+
+/// Memory that an address lies in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved<B> {
+    /// The buffer.
+    pub buffer: B,
+    /// Bytes from its beginning to the address.
+    pub offset: usize,
+    /// The addresses that belong together with this one: commands that touch the same ones are kept in order.
+    pub extent: Range<usize>,
+}
+
+/// The buffers of a device by their addresses.
+pub struct Addresses<B> {
+    buffers: BTreeMap<usize, (usize, B)>,
+}
+
+impl<B> Default for Addresses<B> {
+    fn default() -> Addresses<B> {
+        Addresses { buffers: BTreeMap::new() }
+    }
+}
+
+impl<B: Clone> Addresses<B> {
+    /// Adds a buffer of `bytes` bytes at `address`.
+    pub fn insert(&mut self, address: usize, bytes: usize, buffer: B) {
+        self.buffers.insert(address, (bytes, buffer));
+    }
+
+    /// Takes the buffer away that begins at `address`.
+    pub fn remove(&mut self, address: usize) -> Option<B> {
+        self.buffers.remove(&address).map(|(_, buffer)| buffer)
+    }
+
+    /// The buffer that `bytes` bytes at `address` lie in. An empty range may stand at a buffer's very end.
+    pub fn resolve(&self, address: usize, bytes: usize) -> Option<Resolved<B>> {
+        let (&base, (length, buffer)) = self.buffers.range(..=address).next_back()?;
+        let offset = address - base;
+        let fits = offset.checked_add(bytes).is_some_and(|end| end <= *length);
+        let inside = offset < *length || bytes == 0;
+        (fits && inside).then(|| Resolved { buffer: buffer.clone(), offset, extent: base..base + length })
+    }
+
+    /// How many buffers there are.
+    pub fn len(&self) -> usize {
+        self.buffers.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.buffers.is_empty()
+    }
+}
+
+/// The argument table of one dispatch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table<B> {
+    /// Index, memory and whether it may be written. Null pointers are not bound; the kernel must not follow them.
+    pub buffers: Vec<(usize, Resolved<B>, bool)>,
+    /// The structure of numbers and its index.
+    pub numbers: Option<(usize, Vec<u8>)>,
+}
+
+impl<B> Table<B> {
+    /// The memory that the dispatch may touch.
+    pub fn accesses(&self) -> Vec<Access> {
+        let access = |(_, resolved, written): &(usize, Resolved<B>, bool)| Access {
+            range: resolved.extent.clone(),
+            written: *written,
+        };
+        self.buffers.iter().map(access).collect()
+    }
+}
+
+/// Turns a kernel's arguments into its table. `resolve` is asked for each address that is not null.
+pub fn bind<B>(kernel: &Kernel, arguments: &[u64], resolve: impl Fn(usize) -> Option<Resolved<B>>) -> Result<Table<B>> {
+    let (expected, given) = (kernel.parameters.len(), arguments.len());
+    if expected != given {
+        return Err(Error::ArgumentCount { kernel: kernel.name().to_string(), expected, given });
+    }
+    let last = kernel.buffers();
+    limits::check_arguments(kernel.name(), last + usize::from(kernel.numbers > 0))?;
+    limits::check_bytes(kernel.name(), kernel.numbers)?;
+    let mut buffers = Vec::with_capacity(last);
+    let mut numbers = vec![0; kernel.numbers];
+    for (place, (parameter, &argument)) in kernel.parameters.iter().zip(arguments).enumerate() {
+        match *parameter {
+            Parameter::Number { offset, size } => {
+                numbers[offset..offset + size].copy_from_slice(&argument.to_le_bytes()[..size]);
+            }
+            Parameter::Buffer { .. } if argument == 0 => {}
+            Parameter::Buffer { index, written } => {
+                let address = argument as usize;
+                let unknown = || Error::UnknownAddress { kernel: kernel.name().to_string(), index: place, address };
+                buffers.push((index, resolve(address).ok_or_else(unknown)?, written));
+            }
+        }
+    }
+    let numbers = (kernel.numbers > 0).then_some((last, numbers));
+    Ok(Table { buffers, numbers })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seam::{Language, MathMode};
+
+    fn kernel(parameters: Vec<Parameter>) -> Kernel {
+        let pipeline = PipelineKey {
+            source: "kernel void k() {}".into(),
+            entry: "k".to_string(),
+            math: MathMode::Safe,
+            language: Language::Metal3_0,
+            threads: 256,
+        };
+        let sizes = parameters.iter().map(|parameter| match parameter {
+            Parameter::Number { offset, size } => offset + size,
+            Parameter::Buffer { .. } => 0,
+        });
+        let numbers = sizes.max().unwrap_or(0);
+        Kernel { pipeline, threads: [256, 1, 1], threadgroup_memory: 0, parameters, numbers }
+    }
+
+    fn addresses() -> Addresses<char> {
+        let mut addresses = Addresses::default();
+        addresses.insert(0x1000, 0x100, 'a');
+        addresses.insert(0x1100, 0x40, 'b');
+        addresses
+    }
+
+    #[test]
+    fn interior_addresses_resolve_to_buffer_and_offset() {
+        let addresses = addresses();
+        let found = |address, bytes| addresses.resolve(address, bytes).map(|found| (found.buffer, found.offset));
+        assert_eq!(found(0x1000, 0x100), Some(('a', 0)));
+        assert_eq!(found(0x10ff, 1), Some(('a', 0xff)));
+        assert_eq!(found(0x1100, 0x40), Some(('b', 0)));
+        assert_eq!(found(0x1120, 0x20), Some(('b', 0x20)));
+        // Across an end, before the first, behind the last.
+        assert_eq!(found(0x10ff, 2), None);
+        assert_eq!(found(0xfff, 1), None);
+        assert_eq!(found(0x1140, 1), None);
+        assert_eq!(found(0x1140, 0), Some(('b', 0x40)));
+        assert_eq!(found(0x1120, usize::MAX), None);
+    }
+
+    #[test]
+    fn removed_buffers_are_gone() {
+        let mut addresses = addresses();
+        assert_eq!(addresses.remove(0x1000), Some('a'));
+        assert_eq!(addresses.remove(0x1000), None);
+        assert_eq!(addresses.resolve(0x1000, 1), None);
+        assert_eq!(addresses.len(), 1);
+    }
+
+    #[test]
+    fn arguments_become_buffers_and_a_structure_of_numbers() {
+        let buffer = |index, written| Parameter::Buffer { index, written };
+        let kernel = kernel(vec![
+            buffer(0, false),
+            Parameter::Number { offset: 0, size: 4 },
+            buffer(1, true),
+            buffer(2, true),
+            Parameter::Number { offset: 8, size: 8 },
+            Parameter::Number { offset: 4, size: 2 },
+        ]);
+        let addresses = addresses();
+        let arguments = [0x1010, 0xffff_fffe, 0x1104, 0, 0x0102_0304_0506_0708, 0xaabb_ccdd];
+        let table = bind(&kernel, &arguments, |address| addresses.resolve(address, 0)).unwrap();
+        let places: Vec<_> =
+            table.buffers.iter().map(|(index, found, _)| (*index, found.buffer, found.offset)).collect();
+        assert_eq!(places, [(0, 'a', 0x10), (1, 'b', 4)]);
+        let expected = vec![0xfe, 0xff, 0xff, 0xff, 0xdd, 0xcc, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1];
+        assert_eq!(table.numbers, Some((3, expected)));
+        let expected =
+            [Access { range: 0x1000..0x1100, written: false }, Access { range: 0x1100..0x1140, written: true }];
+        assert_eq!(table.accesses(), expected);
+    }
+
+    #[test]
+    fn wrong_arguments_are_named() {
+        let buffer = |index| Parameter::Buffer { index, written: false };
+        let one = kernel(vec![buffer(0)]);
+        let none = |_: usize| None::<Resolved<char>>;
+        let text = |result: Result<Table<char>>| result.unwrap_err().to_string();
+        assert_eq!(text(bind(&one, &[], none)), "k takes 1 arguments, 0 were given");
+        assert_eq!(
+            text(bind(&one, &[0x77], none)),
+            "k: argument 0 is the address 0x77, which lies in no buffer of the device"
+        );
+        let many = kernel((0..32).map(buffer).collect());
+        assert_eq!(text(bind(&many, &[0; 32], none)), "k: bound arguments is 32, 1 more than the limit of 31");
+        let large = kernel(vec![Parameter::Number { offset: 4096, size: 4 }]);
+        assert_eq!(text(bind(&large, &[0], none)), "k: bytes bound in place is 4100, 4 more than the limit of 4096");
+    }
+}

@@ -1,0 +1,171 @@
+//! A Metal that executes the kernels' own text on this machine's CPU, on a thread of its own, as a GPU would: commands run later than they
+//! are said, and dispatches without a barrier between them run in an order that is not theirs. MPS and MPSGraph are not there.
+//!
+//! `OPENMPS_EMULATOR_SCHEDULE` chooses the order of threads and of such dispatches: `ascending`, `descending`, or a number that it is shuffled
+//! by.
+
+mod commands;
+mod memory;
+mod worker;
+
+pub use commands::EmulatedCommands;
+pub use memory::EmulatedBuffer;
+pub use worker::{EmulatedCommit, EmulatedEvent, EmulatedQueue};
+
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::limits;
+use crate::seam::{Metal, PipelineKey, PipelineLimits, Properties};
+use openmps_emulator::{Function, Library, Schedule};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The emulated GPU.
+pub struct Emulated {
+    properties: Properties,
+    schedule: Schedule,
+}
+
+/// A compiled kernel.
+#[derive(Clone)]
+pub struct EmulatedPipeline {
+    pub(crate) function: Arc<Function>,
+    threads: usize,
+}
+
+impl Emulated {
+    /// The GPU, with the schedule of the environment.
+    pub fn new() -> Result<Emulated> {
+        let text = std::env::var("OPENMPS_EMULATOR_SCHEDULE").unwrap_or_default();
+        Ok(Emulated::with_schedule(schedule(text.trim())?))
+    }
+
+    /// The GPU with a schedule.
+    pub fn with_schedule(schedule: Schedule) -> Emulated {
+        Emulated { properties: properties(), schedule }
+    }
+}
+
+fn schedule(text: &str) -> Result<Schedule> {
+    match text {
+        "" | "ascending" => Ok(Schedule::Ascending),
+        "descending" => Ok(Schedule::Descending),
+        number => number.parse().map(Schedule::Shuffled).map_err(|_| {
+            let message = format!("{number:?} is none of ascending, descending and a number");
+            Error::System { what: "OPENMPS_EMULATOR_SCHEDULE", message }
+        }),
+    }
+}
+
+/// The limits of an Apple GPU, the memory of this machine, and no MPS.
+fn properties() -> Properties {
+    Properties {
+        name: "emulated Apple GPU".to_string(),
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        working_set: memory::of_machine(),
+        max_buffer: memory::of_machine(),
+        mps: false,
+        ..crate::recorder::properties()
+    }
+}
+
+impl Metal for Emulated {
+    type Buffer = EmulatedBuffer;
+    type Pipeline = EmulatedPipeline;
+    type Queue = EmulatedQueue;
+    type CommandBuffer = EmulatedCommands;
+    type Committed = EmulatedCommit;
+    type Event = EmulatedEvent;
+    type Executable = ();
+
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn autorelease_pool<R>(&self, work: impl FnOnce() -> R) -> R {
+        work()
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<EmulatedBuffer> {
+        let limit = self.properties.max_buffer;
+        let buffer = if bytes <= limit { EmulatedBuffer::allocate(bytes) } else { None };
+        buffer.ok_or(Error::OutOfMemory { bytes, limit })
+    }
+
+    unsafe fn import(&self, address: NonNull<u8>, bytes: usize) -> Result<EmulatedBuffer> {
+        let page = limits::PAGE;
+        if bytes == 0 || !bytes.is_multiple_of(page) || !address.addr().get().is_multiple_of(page) {
+            return Err(Error::NotPageAligned { address: address.addr().get(), bytes, page });
+        }
+        Ok(EmulatedBuffer::import(address.addr().get(), bytes))
+    }
+
+    fn contents(&self, buffer: &EmulatedBuffer) -> (usize, usize) {
+        buffer.contents()
+    }
+
+    fn pipeline(&self, key: &PipelineKey) -> Result<EmulatedPipeline> {
+        let entry = || key.entry.clone();
+        let library = Library::compile(&key.source);
+        let library = library.map_err(|error| Error::Library { entry: entry(), message: error.to_string() })?;
+        let function = library.function(&key.entry);
+        let function = function.map_err(|error| Error::Pipeline { entry: entry(), message: error.to_string() })?;
+        Ok(EmulatedPipeline { function: Arc::new(function), threads: key.threads })
+    }
+
+    fn pipeline_limits(&self, pipeline: &EmulatedPipeline) -> PipelineLimits {
+        PipelineLimits {
+            max_threads: pipeline.threads,
+            simd_width: limits::SIMD_WIDTH,
+            static_threadgroup_memory: pipeline.function.declared_threadgroup_memory(),
+        }
+    }
+
+    fn executable(&self, _graph: &Graph) -> Result<()> {
+        Err(unsupported("MPSGraph"))
+    }
+
+    fn queue(&self, label: &str, _in_flight: usize) -> Result<EmulatedQueue> {
+        EmulatedQueue::new(label, self.schedule)
+    }
+
+    fn command_buffer(&self, queue: &EmulatedQueue, label: &str) -> Result<EmulatedCommands> {
+        Ok(EmulatedCommands::new(queue.clone(), label))
+    }
+
+    fn wait(&self, committed: &EmulatedCommit) {
+        committed.wait();
+    }
+
+    fn event(&self) -> Result<EmulatedEvent> {
+        Ok(EmulatedEvent::default())
+    }
+
+    fn event_value(&self, event: &EmulatedEvent) -> u64 {
+        event.value()
+    }
+
+    fn wait_event(&self, event: &EmulatedEvent, value: u64, timeout: Duration) -> bool {
+        event.wait(value, timeout)
+    }
+
+    /// The emulator keeps what it compiled on disk by itself.
+    fn save_pipelines(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn begin_capture(&self, _queue: &EmulatedQueue, _file: &Path) -> Result<()> {
+        Err(unsupported("capture"))
+    }
+
+    fn end_capture(&self) {}
+}
+
+fn unsupported(what: &'static str) -> Error {
+    Error::Unsupported { what, device: "the emulated Apple GPU".to_string() }
+}
+
+#[cfg(test)]
+mod tests;

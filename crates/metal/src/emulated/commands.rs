@@ -1,0 +1,203 @@
+//! The emulated GPU's command buffer: commands are noted down, and executed when the queue's thread comes to them.
+
+use super::worker::{EmulatedCommit, EmulatedEvent, EmulatedQueue, Job};
+use super::{Emulated, EmulatedBuffer, EmulatedPipeline, unsupported};
+use crate::error::{Error, Result};
+use crate::matrix::{MatrixCall, TensorView};
+use crate::seam::{CommandBuffer, Completed, Size};
+use openmps_emulator::{Argument, Dispatch, Grid, Schedule};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+/// After this time a wait for an event is a failure, as the GPU's own watchdog has it.
+const EVENT_LIMIT: Duration = Duration::from_secs(60);
+
+/// What is bound to one index.
+#[derive(Clone)]
+enum Bound {
+    Buffer(EmulatedBuffer, usize),
+    Bytes(Vec<u8>),
+}
+
+/// A kernel with its argument table as it was at the dispatch.
+pub(super) struct Run {
+    pipeline: EmulatedPipeline,
+    table: BTreeMap<usize, Bound>,
+    threadgroup_memory: Vec<usize>,
+    threadgroups: Size,
+    threads: Size,
+}
+
+/// One command.
+pub(super) enum Action {
+    Run(Run),
+    Barrier,
+    Fill(EmulatedBuffer, Range<usize>, u8),
+    Copy { destination: (EmulatedBuffer, usize), source: (EmulatedBuffer, usize), bytes: usize },
+    Signal(EmulatedEvent, u64),
+    Wait(EmulatedEvent, u64),
+}
+
+/// A command buffer that takes commands.
+pub struct EmulatedCommands {
+    queue: EmulatedQueue,
+    label: String,
+    actions: Vec<Action>,
+    pipeline: Option<EmulatedPipeline>,
+    table: BTreeMap<usize, Bound>,
+    threadgroup_memory: Vec<usize>,
+}
+
+impl EmulatedCommands {
+    pub(super) fn new(queue: EmulatedQueue, label: &str) -> EmulatedCommands {
+        let (label, table) = (label.to_string(), BTreeMap::new());
+        EmulatedCommands { queue, label, actions: Vec::new(), pipeline: None, table, threadgroup_memory: Vec::new() }
+    }
+}
+
+impl CommandBuffer<Emulated> for EmulatedCommands {
+    fn set_pipeline(&mut self, pipeline: &EmulatedPipeline) -> Result<()> {
+        self.pipeline = Some(pipeline.clone());
+        Ok(())
+    }
+
+    fn set_buffer(&mut self, index: usize, buffer: &EmulatedBuffer, offset: usize) -> Result<()> {
+        self.table.insert(index, Bound::Buffer(buffer.clone(), offset));
+        Ok(())
+    }
+
+    fn set_bytes(&mut self, index: usize, bytes: &[u8]) -> Result<()> {
+        self.table.insert(index, Bound::Bytes(bytes.to_vec()));
+        Ok(())
+    }
+
+    fn set_threadgroup_memory(&mut self, index: usize, bytes: usize) -> Result<()> {
+        self.threadgroup_memory.resize(self.threadgroup_memory.len().max(index + 1), 0);
+        self.threadgroup_memory[index] = bytes;
+        Ok(())
+    }
+
+    fn dispatch(&mut self, threadgroups: Size, threads: Size) -> Result<()> {
+        let pipeline = self.pipeline.clone().ok_or(Error::NotMade { what: "pipeline before a dispatch" })?;
+        let (table, threadgroup_memory) = (self.table.clone(), self.threadgroup_memory.clone());
+        self.actions.push(Action::Run(Run { pipeline, table, threadgroup_memory, threadgroups, threads }));
+        Ok(())
+    }
+
+    fn barrier(&mut self) -> Result<()> {
+        self.actions.push(Action::Barrier);
+        Ok(())
+    }
+
+    fn fill(&mut self, buffer: &EmulatedBuffer, range: Range<usize>, byte: u8) -> Result<()> {
+        self.actions.push(Action::Fill(buffer.clone(), range, byte));
+        Ok(())
+    }
+
+    fn copy(
+        &mut self,
+        destination: (&EmulatedBuffer, usize),
+        source: (&EmulatedBuffer, usize),
+        bytes: usize,
+    ) -> Result<()> {
+        let (destination, source) = ((destination.0.clone(), destination.1), (source.0.clone(), source.1));
+        self.actions.push(Action::Copy { destination, source, bytes });
+        Ok(())
+    }
+
+    fn matrix(&mut self, call: &MatrixCall<EmulatedBuffer>) -> Result<()> {
+        Err(unsupported(call.name()))
+    }
+
+    fn graph(
+        &mut self,
+        _executable: &(),
+        _inputs: &[TensorView<EmulatedBuffer>],
+        _outputs: &[TensorView<EmulatedBuffer>],
+    ) -> Result<()> {
+        Err(unsupported("MPSGraph"))
+    }
+
+    fn signal(&mut self, event: &EmulatedEvent, value: u64) -> Result<()> {
+        self.actions.push(Action::Signal(event.clone(), value));
+        Ok(())
+    }
+
+    fn wait(&mut self, event: &EmulatedEvent, value: u64) -> Result<()> {
+        self.actions.push(Action::Wait(event.clone(), value));
+        Ok(())
+    }
+
+    fn push_group(&mut self, _name: &str) {}
+
+    fn pop_group(&mut self) {}
+
+    fn commit(self, completed: Completed) -> EmulatedCommit {
+        let commit = EmulatedCommit::default();
+        self.queue.send(Job { label: self.label, actions: self.actions, completed, commit: commit.clone() });
+        commit
+    }
+}
+
+/// Executes commands up to the first error. Dispatches without a barrier between them may run in any order on a GPU; here they run backwards
+/// unless the schedule is the ascending one.
+pub(super) fn run(label: &str, actions: &[Action], schedule: Schedule) -> Result<()> {
+    let mut together: Vec<&Run> = Vec::new();
+    for action in actions {
+        if let Action::Run(run) = action {
+            together.push(run);
+            continue;
+        }
+        run_together(label, &mut together, schedule)?;
+        match action {
+            Action::Run(_) | Action::Barrier => {}
+            Action::Fill(buffer, range, byte) => {
+                let address = buffer.contents().0 + range.start;
+                // SAFETY: the range was checked to lie in the buffer, which lives; what else uses it runs before or after.
+                unsafe { std::ptr::write_bytes(address as *mut u8, *byte, range.len()) };
+            }
+            Action::Copy { destination, source, bytes } => {
+                let (to, from) = (destination.0.contents().0 + destination.1, source.0.contents().0 + source.1);
+                // SAFETY: both ranges were checked to lie in their buffers and not to overlap.
+                unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, *bytes) };
+            }
+            Action::Signal(event, value) => event.set(*value),
+            Action::Wait(event, value) => {
+                if !event.wait(*value, EVENT_LIMIT) {
+                    let message = format!("an event did not reach {value}, it is at {}", event.value());
+                    return Err(failed(label, "timeout", message));
+                }
+            }
+        }
+    }
+    run_together(label, &mut together, schedule)
+}
+
+fn run_together(label: &str, runs: &mut Vec<&Run>, schedule: Schedule) -> Result<()> {
+    if !matches!(schedule, Schedule::Ascending) {
+        runs.reverse();
+    }
+    runs.drain(..).try_for_each(|run| dispatch(label, run, schedule))
+}
+
+fn dispatch(label: &str, run: &Run, schedule: Schedule) -> Result<()> {
+    let count = run.table.last_key_value().map_or(0, |(&index, _)| index + 1);
+    let argument = |index: usize| match run.table.get(&index) {
+        Some(Bound::Buffer(buffer, offset)) => Argument::Buffer((buffer.contents().0 + offset) as *mut _),
+        Some(Bound::Bytes(bytes)) => Argument::Bytes(bytes),
+        None => Argument::Unbound,
+    };
+    let arguments: Vec<Argument<'_>> = (0..count).map(argument).collect();
+    let grid = Grid::Threadgroups(run.threadgroups.map(|size| size as u32));
+    let plan = Dispatch::new(grid, run.threads.map(|size| size as u32), &arguments);
+    let plan = Dispatch { threadgroup_memory: &run.threadgroup_memory, schedule, ..plan };
+    // SAFETY: whoever dispatched vouched for the addresses among the arguments; the buffers live until the commands have ended, and commands
+    // that share memory run one after the other.
+    let ran = unsafe { run.pipeline.function.dispatch(&plan) };
+    ran.map(drop).map_err(|error| failed(label, "fault", error.to_string()))
+}
+
+fn failed(label: &str, kind: &'static str, message: String) -> Error {
+    Error::CommandBuffer { label: label.to_string(), kind, message }
+}

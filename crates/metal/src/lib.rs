@@ -1,0 +1,35 @@
+//! Metal, MPS and MPSGraph: what openmps says to an Apple GPU, behind the trait [`Metal`], and the encoder over that trait.
+//!
+//! Three things speak the trait: `apple` (Metal itself, compiled for macOS only), [`recorder`] (runs nothing, notes everything down and
+//! holds the encoder to its promises) and an emulator that executes the kernels' text on a CPU. All that decides something (when to commit,
+//! what to keep alive, which buffer an address lies in, which engine computes an operator, which shapes MPS takes) is plain Rust over the
+//! trait and is tested without a Mac.
+
+#[cfg(target_vendor = "apple")]
+pub mod apple;
+pub mod arguments;
+pub mod cache;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub mod emulated;
+pub mod engine;
+pub mod error;
+pub mod graph;
+pub mod hazards;
+pub mod ledger;
+pub mod limits;
+pub mod matrix;
+pub mod pipelines;
+pub mod recorder;
+pub mod seam;
+pub mod stream;
+
+pub use cache::{Cache, CacheStatistics};
+pub use error::{Error, Result};
+pub use pipelines::Pipelines;
+pub use recorder::Recorder;
+pub use seam::{CommandBuffer, Completion, MathMode, Metal, PipelineKey, PipelineLimits, Properties};
+pub use stream::{CommitPolicy, Launch, Stream};
+
+/// The oldest macOS that openmps is for: the one place where it is stated. What is newer stands behind `objc2::available!`, and
+/// `cargo xtask wheel-macos` holds every Objective-C selector against it.
+pub const MINIMUM_MACOS: (u32, u32) = (13, 0);

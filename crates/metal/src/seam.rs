@@ -1,0 +1,236 @@
+//! The trait [`Metal`]: everything that openmps says to an Apple GPU. Narrow on purpose: what is not here is not used.
+
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::matrix::{MatrixCall, TensorView};
+use std::ops::Range;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+/// Threadgroups or threads along x, y and z.
+pub type Size = [usize; 3];
+
+/// What a device says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Properties {
+    /// The marketing name (`MTLDevice.name`), such as "Apple M2".
+    pub name: String,
+    /// Metal's number of the device, the same for as long as the machine is up (`registryID`).
+    pub registry: u64,
+    /// Whether the CPU and the GPU share memory (`hasUnifiedMemory`). openmps needs it.
+    pub unified_memory: bool,
+    /// Bytes that may be in use without the system paging (`recommendedMaxWorkingSetSize`).
+    pub working_set: usize,
+    /// The longest buffer in bytes (`maxBufferLength`).
+    pub max_buffer: usize,
+    /// Threads of a threadgroup at most (`maxThreadsPerThreadgroup`), per dimension.
+    pub max_threads: Size,
+    /// Threadgroup memory in bytes (`maxThreadgroupMemoryLength`).
+    pub max_threadgroup_memory: usize,
+    /// The GPU's cores, 0 where the system does not tell.
+    pub cores: usize,
+    /// The newest `MTLGPUFamilyApple` number, 0 where none is supported: 7 is the M1, 8 the M2, 9 the M3 and the M4.
+    pub family: u32,
+    /// Whether kernels may use `bfloat`: MSL 3.1, so macOS 14.
+    pub bfloat: bool,
+    /// Whether MPSGraph takes tensors that begin inside a buffer (`MPSNDArray initWithBuffer:offset:descriptor:`), so macOS 15.
+    pub tensor_offsets: bool,
+    /// Whether MPSGraph has scaled dot product attention: macOS 15.
+    pub attention: bool,
+    /// Whether MPS and MPSGraph run on it (`MPSSupportsMTLDevice`).
+    pub mps: bool,
+}
+
+/// How the compiler may treat floating-point arithmetic (`MTLMathMode`; before macOS 15 `fastMathEnabled`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MathMode {
+    /// IEEE 754 without contraction to be relied on; NaN and infinities are kept. What openmps uses.
+    Safe,
+    /// Reassociation, no NaN, no infinities.
+    Fast,
+}
+
+/// The version of the Metal Shading Language (`MTLLanguageVersion`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Language {
+    /// Metal 3.0: macOS 13.
+    Metal3_0,
+    /// Metal 3.1: macOS 14; has `bfloat`.
+    Metal3_1,
+    /// Metal 3.2: macOS 15.
+    Metal3_2,
+}
+
+/// All that a pipeline depends on, compared for equality as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PipelineKey {
+    /// The library's text.
+    pub source: std::sync::Arc<str>,
+    /// The kernel's name in it.
+    pub entry: String,
+    /// How it is compiled.
+    pub math: MathMode,
+    /// The language that it is written in.
+    pub language: Language,
+    /// Threads of its threadgroups at most (`maxTotalThreadsPerThreadgroup` of the descriptor), so that the compiler spares registers.
+    pub threads: usize,
+}
+
+/// What a compiled pipeline allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PipelineLimits {
+    /// Threads a threadgroup (`maxTotalThreadsPerThreadgroup`); fewer than the device's where the kernel needs many registers.
+    pub max_threads: usize,
+    /// Threads of a simdgroup (`threadExecutionWidth`).
+    pub simd_width: usize,
+    /// Threadgroup memory that the kernel declares itself, in bytes (`staticThreadgroupMemoryLength`).
+    pub static_threadgroup_memory: usize,
+}
+
+/// How a command buffer ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Completion {
+    /// What went wrong.
+    pub error: Option<Error>,
+    /// When the GPU began with it, in seconds on the system's clock.
+    pub gpu_start: f64,
+    /// When the GPU was done.
+    pub gpu_end: f64,
+}
+
+/// Called once, on a thread of Metal's, when a command buffer has ended.
+pub type Completed = Box<dyn FnOnce(Completion) + Send>;
+
+/// One GPU, as openmps uses it. Implementations are Metal, the recorder and the emulator.
+pub trait Metal: Send + Sync + Sized + 'static {
+    /// Memory in shared storage (`MTLBuffer`). Clones are the same memory, which goes with the last; equal are those that are the same memory.
+    type Buffer: Clone + PartialEq + Send + Sync + 'static;
+    /// A compiled kernel (`MTLComputePipelineState`).
+    type Pipeline: Clone + Send + Sync + 'static;
+    /// `MTLCommandQueue`.
+    type Queue: Send + Sync + 'static;
+    /// A command buffer that takes commands.
+    type CommandBuffer: CommandBuffer<Self>;
+    /// A command buffer on its way, to be waited for.
+    type Committed: Send + Sync + 'static;
+    /// `MTLSharedEvent`: a number that only grows, set and awaited by any queue and by the host.
+    type Event: Clone + Send + Sync + 'static;
+    /// A compiled graph (`MPSGraphExecutable`).
+    type Executable: Clone + Send + Sync + 'static;
+
+    /// What the device says about itself.
+    fn properties(&self) -> &Properties;
+
+    /// Runs `work` within an autorelease pool: whatever Metal hands out for the moment goes at its end. Every other call of this trait and of
+    /// [`CommandBuffer`] must be made within one.
+    fn autorelease_pool<R>(&self, work: impl FnOnce() -> R) -> R;
+
+    /// New memory in shared storage, in a heap of its own where the device has them. Its contents are undefined.
+    fn allocate(&self, bytes: usize) -> Result<Self::Buffer>;
+
+    /// The host's memory as a buffer, without a copy.
+    ///
+    /// # Safety
+    /// `bytes` bytes at `address` stay valid for reading and writing until the last clone of the buffer has gone and every command that uses
+    /// it has ended.
+    unsafe fn import(&self, address: NonNull<u8>, bytes: usize) -> Result<Self::Buffer>;
+
+    /// The first address of a buffer in the host's memory, and its length in bytes.
+    fn contents(&self, buffer: &Self::Buffer) -> (usize, usize);
+
+    /// Compiles a library and makes the pipeline of one kernel.
+    fn pipeline(&self, key: &PipelineKey) -> Result<Self::Pipeline>;
+
+    /// What a pipeline allows.
+    fn pipeline_limits(&self, pipeline: &Self::Pipeline) -> PipelineLimits;
+
+    /// Compiles a graph.
+    fn executable(&self, graph: &Graph) -> Result<Self::Executable>;
+
+    /// A queue with room for `in_flight` command buffers.
+    fn queue(&self, label: &str, in_flight: usize) -> Result<Self::Queue>;
+
+    /// A command buffer on a queue.
+    fn command_buffer(&self, queue: &Self::Queue, label: &str) -> Result<Self::CommandBuffer>;
+
+    /// Whether committed command buffers end without anybody waiting for them; the recorder's do not.
+    fn ends_by_itself(&self) -> bool {
+        true
+    }
+
+    /// Blocks until a committed command buffer has ended and its handler was called.
+    fn wait(&self, committed: &Self::Committed);
+
+    /// A new event at 0.
+    fn event(&self) -> Result<Self::Event>;
+
+    /// The value that an event has reached.
+    fn event_value(&self, event: &Self::Event) -> u64;
+
+    /// Blocks until an event has reached a value; false when the time was over first.
+    fn wait_event(&self, event: &Self::Event, value: u64, timeout: Duration) -> bool;
+
+    /// Keeps the compiled pipelines of this process on disk for the next one.
+    fn save_pipelines(&self) -> Result<()>;
+
+    /// Begins a capture of the queue's commands into a file for Xcode. The process needs `MTL_CAPTURE_ENABLED=1`.
+    fn begin_capture(&self, queue: &Self::Queue, file: &Path) -> Result<()>;
+
+    /// Ends the capture.
+    fn end_capture(&self);
+}
+
+/// A command buffer that takes commands, which run in this order except that dispatches between two barriers may overlap. One that is dropped
+/// without being committed never runs.
+pub trait CommandBuffer<M: Metal>: Send {
+    /// Chooses the kernel of the next dispatches; what was bound before stays bound.
+    fn set_pipeline(&mut self, pipeline: &M::Pipeline) -> Result<()>;
+
+    /// Binds memory to `[[buffer(index)]]`.
+    fn set_buffer(&mut self, index: usize, buffer: &M::Buffer, offset: usize) -> Result<()>;
+
+    /// Binds a copy of some bytes to `[[buffer(index)]]`, 4096 at most.
+    fn set_bytes(&mut self, index: usize, bytes: &[u8]) -> Result<()>;
+
+    /// Gives `[[threadgroup(index)]]` its length, a multiple of 16.
+    fn set_threadgroup_memory(&mut self, index: usize, bytes: usize) -> Result<()>;
+
+    /// Runs the kernel for whole threadgroups.
+    fn dispatch(&mut self, threadgroups: Size, threads: Size) -> Result<()>;
+
+    /// What was dispatched before is done, and seen, before what is dispatched after begins.
+    fn barrier(&mut self) -> Result<()>;
+
+    /// Writes one byte all over a range.
+    fn fill(&mut self, buffer: &M::Buffer, range: Range<usize>, byte: u8) -> Result<()>;
+
+    /// Copies between buffers; the ranges may not overlap.
+    fn copy(&mut self, destination: (&M::Buffer, usize), source: (&M::Buffer, usize), bytes: usize) -> Result<()>;
+
+    /// A call of MPS, whose operands were checked when it was made.
+    fn matrix(&mut self, call: &MatrixCall<M::Buffer>) -> Result<()>;
+
+    /// Runs a compiled graph; operands in the order of the graph's inputs and outputs, dense.
+    fn graph(
+        &mut self,
+        executable: &M::Executable,
+        inputs: &[TensorView<M::Buffer>],
+        outputs: &[TensorView<M::Buffer>],
+    ) -> Result<()>;
+
+    /// Sets an event when the commands so far have ended.
+    fn signal(&mut self, event: &M::Event, value: u64) -> Result<()>;
+
+    /// Holds the commands that follow until an event has reached a value.
+    fn wait(&mut self, event: &M::Event, value: u64) -> Result<()>;
+
+    /// Begins a group of commands that Xcode and Instruments show under this name.
+    fn push_group(&mut self, name: &str);
+
+    /// Ends it.
+    fn pop_group(&mut self);
+
+    /// Hands the commands to the GPU; `completed` is called when they have ended, in the order in which a queue's buffers were committed.
+    fn commit(self, completed: Completed) -> M::Committed;
+}

@@ -1,0 +1,398 @@
+//! A queue over the trait: batches commands into command buffers, keeps what they use alive until they have ended, puts barriers where
+//! dispatches depend on each other, and delivers errors at the next synchronisation.
+
+use crate::arguments::{self, Kernel, Resolved};
+use crate::error::{Error, Result};
+use crate::hazards::{Access, Hazards};
+use crate::ledger::{Deferred, Ledger, StreamStatistics};
+use crate::limits;
+use crate::matrix::{MatrixCall, Operand, TensorView};
+use crate::seam::{CommandBuffer, Completion, Metal, PipelineLimits, Size};
+use std::any::Any;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// When commands are handed to the GPU without anybody waiting for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommitPolicy {
+    /// Commands of a command buffer.
+    pub commands: usize,
+    /// Bytes that the commands of a command buffer touch, counted once a command.
+    pub bytes: usize,
+    /// Command buffers on their way at once; a further one waits for the oldest.
+    pub in_flight: usize,
+}
+
+impl Default for CommitPolicy {
+    /// A command buffer costs about 10 us and a dispatch under 1 us, so some tens of dispatches hide the cost; large ones go at once.
+    fn default() -> CommitPolicy {
+        CommitPolicy { commands: 48, bytes: 256 << 20, in_flight: 16 }
+    }
+}
+
+/// A kernel with all that one run of it needs.
+pub struct Launch<'a, M: Metal> {
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// Its compiled form.
+    pub pipeline: &'a M::Pipeline,
+    /// What that allows.
+    pub limits: PipelineLimits,
+    /// Threadgroups along x, y and z.
+    pub threadgroups: Size,
+    /// One 64-bit value for each parameter: an address, or a scalar's bits.
+    pub arguments: &'a [u64],
+}
+
+/// What the commands of one command buffer need until they have ended.
+struct Kept<M: Metal> {
+    buffers: HashMap<usize, M::Buffer>,
+    values: Vec<Box<dyn Any + Send>>,
+    callbacks: Vec<Box<dyn FnOnce() + Send>>,
+}
+
+impl<M: Metal> Default for Kept<M> {
+    fn default() -> Kept<M> {
+        Kept { buffers: HashMap::new(), values: Vec::new(), callbacks: Vec::new() }
+    }
+}
+
+impl<M: Metal> Kept<M> {
+    fn buffer(&mut self, metal: &M, buffer: &M::Buffer) {
+        self.buffers.entry(metal.contents(buffer).0).or_insert_with(|| buffer.clone());
+    }
+}
+
+/// The command buffer that takes commands now.
+struct Open<M: Metal> {
+    commands: M::CommandBuffer,
+    kept: Kept<M>,
+    hazards: Hazards,
+    count: usize,
+    bytes: usize,
+}
+
+struct State<M: Metal> {
+    open: Option<Open<M>>,
+    committed: VecDeque<M::Committed>,
+    number: u64,
+}
+
+/// An ordered stream of commands on one queue of Metal's. Every call may come from any thread.
+pub struct Stream<M: Metal> {
+    metal: Arc<M>,
+    queue: M::Queue,
+    label: String,
+    policy: CommitPolicy,
+    ledger: Arc<Ledger>,
+    state: Mutex<State<M>>,
+}
+
+impl<M: Metal> Stream<M> {
+    /// A stream on a queue of its own.
+    pub fn new(metal: Arc<M>, label: &str, policy: CommitPolicy) -> Result<Stream<M>> {
+        let policy = CommitPolicy { in_flight: policy.in_flight.max(1), ..policy };
+        // Room beyond what the policy lets through: callbacks commit, too, and Metal would block them.
+        let queue = metal.autorelease_pool(|| metal.queue(label, (2 * policy.in_flight).max(64)))?;
+        let state = State { open: None, committed: VecDeque::new(), number: 0 };
+        let ledger = Arc::new(Ledger::default());
+        Ok(Stream { metal, queue, label: label.to_string(), policy, ledger, state: Mutex::new(state) })
+    }
+
+    /// The device.
+    pub fn metal(&self) -> &Arc<M> {
+        &self.metal
+    }
+
+    /// The queue itself, for captures.
+    pub fn queue(&self) -> &M::Queue {
+        &self.queue
+    }
+
+    /// Runs a kernel over threadgroups; none at all is no command. `resolve` finds the buffer of an address.
+    pub fn dispatch(
+        &self,
+        launch: &Launch<'_, M>,
+        resolve: impl Fn(usize) -> Option<Resolved<M::Buffer>>,
+    ) -> Result<()> {
+        let kernel = launch.kernel;
+        let memory = kernel.threadgroup_memory;
+        let device = self.metal.properties();
+        limits::check_dispatch(kernel.name(), device, &launch.limits, launch.threadgroups, kernel.threads, memory)?;
+        let table = arguments::bind(kernel, launch.arguments, resolve)?;
+        if launch.threadgroups.contains(&0) || kernel.threads.contains(&0) {
+            return Ok(());
+        }
+        self.encode(kernel.name(), &table.accesses(), Ordering::Concurrent, |commands, kept| {
+            commands.set_pipeline(launch.pipeline)?;
+            for (index, found, _) in &table.buffers {
+                kept.buffer(&self.metal, &found.buffer);
+                commands.set_buffer(*index, &found.buffer, found.offset)?;
+            }
+            if let Some((index, numbers)) = &table.numbers {
+                commands.set_bytes(*index, numbers)?;
+            }
+            if memory > 0 {
+                commands.set_threadgroup_memory(0, memory.next_multiple_of(limits::THREADGROUP_MEMORY_ALIGNMENT))?;
+            }
+            commands.dispatch(launch.threadgroups, kernel.threads)
+        })
+    }
+
+    /// Writes one byte all over a range.
+    pub fn fill(&self, target: &Resolved<M::Buffer>, bytes: usize, byte: u8) -> Result<()> {
+        self.check_range("fill", target, bytes)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let access = self.access(target, bytes, true);
+        self.encode("fill", &[access], Ordering::Encoder, |commands, kept| {
+            kept.buffer(&self.metal, &target.buffer);
+            commands.fill(&target.buffer, target.offset..target.offset + bytes, byte)
+        })
+    }
+
+    /// Copies between buffers. Ranges that overlap are copied on the host's side of unified memory by whoever calls this, not here.
+    pub fn copy(&self, destination: &Resolved<M::Buffer>, source: &Resolved<M::Buffer>, bytes: usize) -> Result<()> {
+        self.check_range("copy to", destination, bytes)?;
+        self.check_range("copy from", source, bytes)?;
+        let (to, from) = (self.access(destination, bytes, true), self.access(source, bytes, false));
+        if to.range.start < from.range.end && from.range.start < to.range.end {
+            let why = format!("the ranges {:#x?} and {:#x?} overlap", to.range, from.range);
+            return Err(Error::Shape { operation: "copy", why });
+        }
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.encode("copy", &[to, from], Ordering::Encoder, |commands, kept| {
+            kept.buffer(&self.metal, &destination.buffer);
+            kept.buffer(&self.metal, &source.buffer);
+            let (to, from) = ((&destination.buffer, destination.offset), (&source.buffer, source.offset));
+            commands.copy(to, from, bytes)
+        })
+    }
+
+    /// A call of MPS.
+    pub fn matrix(&self, call: &MatrixCall<M::Buffer>) -> Result<()> {
+        call.check(|buffer| self.metal.contents(buffer).1)?;
+        let operands = call.operands();
+        self.encode(call.name(), &self.accesses(&operands), Ordering::Encoder, |commands, kept| {
+            operands.iter().for_each(|operand| kept.buffer(&self.metal, &operand.buffer));
+            commands.matrix(call)
+        })
+    }
+
+    /// Runs a compiled graph.
+    pub fn graph(
+        &self,
+        executable: &M::Executable,
+        inputs: &[TensorView<M::Buffer>],
+        outputs: &[TensorView<M::Buffer>],
+    ) -> Result<()> {
+        for view in inputs.iter().chain(outputs) {
+            view.check("graph", self.metal.contents(&view.buffer).1)?;
+        }
+        let reads = inputs.iter().map(|view| view.operand(false));
+        let operands: Vec<Operand<M::Buffer>> = reads.chain(outputs.iter().map(|view| view.operand(true))).collect();
+        self.encode("graph", &self.accesses(&operands), Ordering::Encoder, |commands, kept| {
+            operands.iter().for_each(|operand| kept.buffer(&self.metal, &operand.buffer));
+            kept.values.push(Box::new(executable.clone()));
+            commands.graph(executable, inputs, outputs)
+        })
+    }
+
+    /// Sets an event when the commands so far have ended, and hands them to the GPU: somebody waits for it.
+    pub fn signal(&self, event: &M::Event, value: u64) -> Result<()> {
+        self.encode("signal", &[], Ordering::Encoder, |commands, kept| {
+            kept.values.push(Box::new(event.clone()));
+            commands.signal(event, value)
+        })?;
+        self.flush()
+    }
+
+    /// Holds the commands that follow until an event has reached a value. Commands before it are handed over first: what is to set the
+    /// event may wait for them.
+    pub fn wait_for(&self, event: &M::Event, value: u64) -> Result<()> {
+        self.flush()?;
+        self.encode("wait", &[], Ordering::Encoder, |commands, kept| {
+            kept.values.push(Box::new(event.clone()));
+            commands.wait(event, value)
+        })
+    }
+
+    /// Calls a function, on a thread of Metal's, when the commands so far have ended.
+    pub fn add_callback(&self, callback: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.metal.autorelease_pool(|| {
+            let mut state = self.lock_with_room();
+            self.open(&mut state)?.kept.callbacks.push(Box::new(callback));
+            self.commit(&mut state);
+            Ok(())
+        })
+    }
+
+    /// Keeps a value alive until the commands so far have ended.
+    pub fn keep(&self, value: impl Any + Send) -> Result<()> {
+        self.metal.autorelease_pool(|| {
+            self.open(&mut self.lock_with_room())?.kept.values.push(Box::new(value));
+            Ok(())
+        })
+    }
+
+    /// Hands what is encoded to the GPU.
+    pub fn flush(&self) -> Result<()> {
+        self.metal.autorelease_pool(|| self.commit(&mut self.lock()));
+        Ok(())
+    }
+
+    /// Waits for every command so far and delivers, once, the first error since the last call. Not to be called from a callback of this stream.
+    pub fn finish(&self) -> std::result::Result<(), Deferred> {
+        self.wait();
+        self.ledger.settle()
+    }
+
+    /// Waits for every command so far; errors stay for the next `finish`.
+    pub fn wait(&self) {
+        self.metal.autorelease_pool(|| {
+            let mut state = self.lock();
+            self.commit(&mut state);
+            let (last, count) = (std::mem::take(&mut state.committed), state.number);
+            drop(state);
+            if let Some(last) = last.back() {
+                self.metal.wait(last);
+            }
+            self.ledger.wait(count);
+        });
+    }
+
+    /// Waits until the GPU is done with every command so far; callbacks may still run, and what is kept may still be there. So the caller may
+    /// hold a lock that a callback wants.
+    pub fn drain(&self) {
+        if !self.metal.ends_by_itself() {
+            return self.wait();
+        }
+        let count = self.metal.autorelease_pool(|| {
+            let mut state = self.lock();
+            self.commit(&mut state);
+            state.number
+        });
+        self.ledger.wait_arrived(count);
+    }
+
+    /// Command buffers so far, and the GPU's time.
+    pub fn statistics(&self) -> StreamStatistics {
+        self.ledger.statistics()
+    }
+
+    fn encode(
+        &self,
+        name: &str,
+        accesses: &[Access],
+        ordering: Ordering,
+        encode: impl FnOnce(&mut M::CommandBuffer, &mut Kept<M>) -> Result<()>,
+    ) -> Result<()> {
+        self.metal.autorelease_pool(|| {
+            let mut state = self.lock_with_room();
+            let Open { commands, kept, hazards, count, bytes } = self.open(&mut state)?;
+            match ordering {
+                Ordering::Concurrent if hazards.add(accesses) => commands.barrier()?,
+                Ordering::Concurrent => {}
+                Ordering::Encoder => hazards.clear(),
+            }
+            commands.push_group(name);
+            let result = encode(commands, kept);
+            commands.pop_group();
+            *count += 1;
+            *bytes += accesses.iter().map(|access| access.range.len()).sum::<usize>();
+            let full = *count >= self.policy.commands || *bytes >= self.policy.bytes;
+            if full {
+                self.commit(&mut state);
+            }
+            result
+        })
+    }
+
+    fn open<'a>(&self, state: &'a mut State<M>) -> Result<&'a mut Open<M>> {
+        if state.open.is_none() {
+            let label = format!("{} {}", self.label, state.number);
+            let commands = self.metal.command_buffer(&self.queue, &label)?;
+            let open = Open { commands, kept: Kept::default(), hazards: Hazards::default(), count: 0, bytes: 0 };
+            state.open = Some(open);
+        }
+        state.open.as_mut().ok_or(Error::NotMade { what: "command buffer" })
+    }
+
+    fn commit(&self, state: &mut State<M>) {
+        let Some(Open { commands, kept, .. }) = state.open.take() else { return };
+        self.ledger.commit();
+        state.number += 1;
+        let ledger = self.ledger.clone();
+        let completed = move |completion: Completion| {
+            let Kept { buffers, values, callbacks } = kept;
+            ledger.arrive();
+            for callback in callbacks {
+                // A panic must not unwind into Metal, nor keep those who wait waiting. The panic hook has reported it.
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(callback));
+            }
+            drop((buffers, values));
+            ledger.end(completion);
+        };
+        state.committed.push_back(commands.commit(Box::new(completed)));
+    }
+
+    fn accesses(&self, operands: &[Operand<M::Buffer>]) -> Vec<Access> {
+        let access = |operand: &Operand<M::Buffer>| {
+            let begin = self.metal.contents(&operand.buffer).0 + operand.offset;
+            Access { range: begin..begin + operand.span, written: operand.written }
+        };
+        operands.iter().map(access).collect()
+    }
+
+    fn access(&self, target: &Resolved<M::Buffer>, bytes: usize, written: bool) -> Access {
+        let begin = self.metal.contents(&target.buffer).0 + target.offset;
+        Access { range: begin..begin + bytes, written }
+    }
+
+    fn check_range(&self, what: &'static str, target: &Resolved<M::Buffer>, bytes: usize) -> Result<()> {
+        limits::check_multiple(what, "the offset", target.offset, limits::BLIT_ALIGNMENT)?;
+        limits::check_multiple(what, "the length", bytes, limits::BLIT_ALIGNMENT)?;
+        let (offset, length) = (target.offset, self.metal.contents(&target.buffer).1);
+        if offset.checked_add(bytes).is_some_and(|end| end <= length) {
+            return Ok(());
+        }
+        Err(Error::OutOfRange { what, offset, bytes, length })
+    }
+
+    /// The state, after waiting until a command buffer more may be on its way. Nothing is locked meanwhile: a callback of a command buffer that
+    /// ends may encode commands of its own.
+    fn lock_with_room(&self) -> MutexGuard<'_, State<M>> {
+        loop {
+            let mut state = self.lock();
+            let room = state.open.is_some() || state.committed.len() < self.policy.in_flight;
+            let oldest = if room { None } else { state.committed.pop_front() };
+            let Some(oldest) = oldest else { return state };
+            drop(state);
+            self.metal.wait(&oldest);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<M>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<M: Metal> Drop for Stream<M> {
+    /// Hands over and waits for what is left: the memory that it uses may go next.
+    fn drop(&mut self) {
+        if let Err(error) = self.finish() {
+            tracing::error!("a queue was dropped with an error that nobody asked for: {error}");
+        }
+    }
+}
+
+/// How a command is put in order with the ones before it.
+enum Ordering {
+    /// It may overlap with the dispatches before it, up to a barrier.
+    Concurrent,
+    /// It has an encoder of its own; Metal tracks what buffers encoders share.
+    Encoder,
+}

@@ -1,0 +1,237 @@
+//! Apple GPUs, over the trait of `openmps_metal`: Metal itself, or what stands in for it.
+//!
+//! Memory is unified, so the host's kernels compute on it: an operator that has no kernel yet runs on the host, between the queue's other
+//! commands. Each queue is a stream, which batches commands into command buffers.
+
+use super::{Command, Driver};
+use crate::allocator::heap::{HeapSource, Region};
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::pipeline::Pipeline;
+use crate::properties::{Backend, DeviceProperties};
+use openmps_codegen::{Parameter as Passed, Source, Target, compile, threads_for};
+use openmps_metal::arguments::{Addresses, Kernel, Parameter, Resolved};
+use openmps_metal::seam::{Language, MathMode};
+use openmps_metal::{CommitPolicy, Launch, Metal, PipelineKey, Pipelines, Stream, limits, pipelines};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// One GPU. Clones are the same.
+pub(crate) struct MetalDevice<M: Metal> {
+    gpu: Arc<Gpu<M>>,
+}
+
+impl<M: Metal> Clone for MetalDevice<M> {
+    fn clone(&self) -> Self {
+        MetalDevice { gpu: self.gpu.clone() }
+    }
+}
+
+struct Gpu<M: Metal> {
+    metal: Arc<M>,
+    index: usize,
+    streams: Mutex<HashMap<u64, Arc<Stream<M>>>>,
+    addresses: RwLock<Addresses<M::Buffer>>,
+    pipelines: Pipelines<M>,
+}
+
+/// What `OPENMPS_DEVICE=metal` finds: the GPUs of this Mac.
+#[cfg(target_vendor = "apple")]
+pub(crate) fn all() -> Result<Vec<openmps_metal::apple::AppleMetal>> {
+    let found = openmps_metal::apple::AppleMetal::all();
+    if found.is_empty() { Err(failed(openmps_metal::Error::NoDevice)) } else { Ok(found) }
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::Driver { device: "metal", message: error.to_string() }
+}
+
+impl<M: Metal> MetalDevice<M> {
+    /// The device, and what it says about itself.
+    pub fn new(index: usize, metal: M) -> (MetalDevice<M>, DeviceProperties) {
+        let of = metal.properties();
+        let properties = DeviceProperties {
+            name: of.name.clone(),
+            backend: Backend::Metal,
+            cores: of.cores,
+            threads: limits::THREADS,
+            total_memory: of.working_set,
+            vector_level: "simt",
+            simd_width: limits::SIMD_WIDTH,
+            unified_memory: true,
+            max_buffer_length: of.max_buffer,
+        };
+        let (streams, addresses) = (Mutex::default(), RwLock::default());
+        let pipelines = Pipelines::new(pipeline_limit());
+        (
+            MetalDevice { gpu: Arc::new(Gpu { metal: Arc::new(metal), index, streams, addresses, pipelines }) },
+            properties,
+        )
+    }
+}
+
+/// `OPENMPS_PIPELINE_LIMIT`, or the default.
+fn pipeline_limit() -> usize {
+    let text = std::env::var("OPENMPS_PIPELINE_LIMIT").ok();
+    text.and_then(|text| text.trim().parse().ok()).unwrap_or(pipelines::LIMIT)
+}
+
+impl<M: Metal> Gpu<M> {
+    /// The stream of a queue, made at its first command.
+    fn stream(&self, queue: u64) -> Result<Arc<Stream<M>>> {
+        let mut streams = self.streams();
+        if let Some(stream) = streams.get(&queue) {
+            return Ok(stream.clone());
+        }
+        // What a pointer reaches is a whole heap here, so counting bytes would say nothing.
+        let policy = CommitPolicy { bytes: usize::MAX, ..CommitPolicy::default() };
+        let stream = Arc::new(Stream::new(self.metal.clone(), &format!("queue {queue}"), policy).map_err(failed)?);
+        streams.insert(queue, stream.clone());
+        Ok(stream)
+    }
+
+    /// The stream of a queue, if it had a command.
+    fn existing(&self, queue: u64) -> Option<Arc<Stream<M>>> {
+        self.streams().get(&queue).cloned()
+    }
+
+    fn streams(&self) -> MutexGuard<'_, HashMap<u64, Arc<Stream<M>>>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn resolve(&self, address: usize, bytes: usize) -> Option<Resolved<M::Buffer>> {
+        self.addresses.read().unwrap_or_else(PoisonError::into_inner).resolve(address, bytes)
+    }
+
+    fn compile(&self, pipeline: &Pipeline) -> Result<Kernel> {
+        let verified = pipeline.verified().map_err(failed)?;
+        let source = compile(verified, &Target::metal(threads_for(pipeline.kernel()))).map_err(Error::Codegen)?;
+        let bfloat = self.metal.properties().bfloat;
+        Ok(kernel(source, if bfloat { Language::Metal3_1 } else { Language::Metal3_0 }))
+    }
+
+    fn launch(&self, queue: u64, pipeline: &Pipeline, grid: [usize; 3], arguments: &[u64]) -> Result<()> {
+        let kernel = pipeline.compiled(self.index, || self.compile(pipeline))?;
+        let (compiled, limits) = self.pipelines.get(&self.metal, &kernel.pipeline).map_err(failed)?;
+        let launch = Launch { kernel: &kernel, pipeline: &compiled, limits, threadgroups: grid, arguments };
+        self.stream(queue)?.dispatch(&launch, |address| self.resolve(address, 0)).map_err(failed)
+    }
+
+    /// Copies on the GPU where it can, else on the host when the queue has ended what came before.
+    fn copy(&self, queue: u64, destination: usize, source: usize, bytes: usize) -> Result<()> {
+        let apart = destination.abs_diff(source) >= bytes;
+        let aligned = [destination, source, bytes].iter().all(|value| value.is_multiple_of(limits::BLIT_ALIGNMENT));
+        let stream = self.stream(queue)?;
+        if let (true, true, Some(to), Some(from)) =
+            (apart, aligned, self.resolve(destination, bytes), self.resolve(source, bytes))
+        {
+            return stream.copy(&to, &from, bytes).map_err(failed);
+        }
+        stream.wait();
+        // SAFETY: the queue has checked both ranges, or they are slices of the caller's; `copy` allows overlap.
+        unsafe { std::ptr::copy(source as *const u8, destination as *mut u8, bytes) };
+        Ok(())
+    }
+
+    fn fill(&self, queue: u64, address: usize, byte: u8, bytes: usize) -> Result<()> {
+        let aligned = [address, bytes].iter().all(|value| value.is_multiple_of(limits::BLIT_ALIGNMENT));
+        let stream = self.stream(queue)?;
+        if let (true, Some(target)) = (aligned, self.resolve(address, bytes)) {
+            return stream.fill(&target, bytes, byte).map_err(failed);
+        }
+        stream.wait();
+        // SAFETY: the queue has checked the range.
+        unsafe { std::ptr::write_bytes(address as *mut u8, byte, bytes) };
+        Ok(())
+    }
+
+    /// Sets an event when the stream gets there.
+    fn record(&self, queue: u64, event: &Event) -> Result<()> {
+        event.announce();
+        let reached = event.clone();
+        let added = self.stream(queue).and_then(|stream| stream.add_callback(move || reached.reach()).map_err(failed));
+        // Nobody shall wait for what never comes.
+        added.inspect_err(|_| event.reach())
+    }
+
+    fn finish(&self, queue: u64) -> Result<()> {
+        self.existing(queue).map_or(Ok(()), |stream| stream.finish().map_err(failed))
+    }
+}
+
+/// The compiler's record in the words of the encoder. Every buffer may be written, as far as the record tells.
+fn kernel(source: Source, language: Language) -> Kernel {
+    let pass = |parameter: &Passed| match *parameter {
+        Passed::Buffer(index) => Parameter::Buffer { index, written: true },
+        Passed::Number { offset, size } => Parameter::Number { offset, size },
+    };
+    let parameters = source.parameters.iter().map(pass).collect();
+    let (threads, numbers) = (source.threads, source.numbers_size);
+    let pipeline =
+        PipelineKey { source: source.text.into(), entry: source.entry, math: MathMode::Safe, language, threads };
+    // What the text declares itself is part of the pipeline's own limits.
+    Kernel { pipeline, threads: [threads, 1, 1], threadgroup_memory: 0, parameters, numbers }
+}
+
+impl<M: Metal> Driver for MetalDevice<M> {
+    fn submit(&self, queue: u64, command: Command<'_>) -> Result<()> {
+        let gpu = &self.gpu;
+        match command {
+            // Unified memory: the host's kernel computes on it as soon as the stream has ended what came before. An error of what came before
+            // stays for the next synchronisation.
+            Command::Library { operation, work, .. } => {
+                if let Some(stream) = gpu.existing(queue) {
+                    stream.wait();
+                }
+                work().map_err(|source| Error::Kernel { operation, source })
+            }
+            Command::Dispatch { pipeline, grid, arguments, .. } => gpu.launch(queue, pipeline, grid, arguments),
+            Command::Copy { destination, source, bytes } => gpu.copy(queue, destination, source, bytes),
+            Command::Write { destination, source } => {
+                gpu.copy(queue, destination, source.as_ptr() as usize, source.len())
+            }
+            // The bytes are wanted now, so an error of what made them is, too.
+            Command::Read { destination, source } => {
+                gpu.finish(queue)?;
+                // SAFETY: the queue has checked the source's range, the destination is a slice.
+                unsafe { std::ptr::copy(source as *const u8, destination.as_mut_ptr(), destination.len()) };
+                Ok(())
+            }
+            Command::Fill { address, byte, bytes } => gpu.fill(queue, address, byte, bytes),
+            Command::Record(event) => gpu.record(queue, event),
+            Command::Wait(event) => event.synchronize(),
+            Command::Callback(callback) => gpu.stream(queue)?.add_callback(callback).map_err(failed),
+        }
+    }
+
+    fn finish(&self, queue: u64) -> Result<()> {
+        self.gpu.finish(queue)
+    }
+}
+
+impl<M: Metal> HeapSource for MetalDevice<M> {
+    fn reserve(&self, bytes: usize) -> Option<Region> {
+        let gpu = &self.gpu;
+        let buffer = gpu.metal.autorelease_pool(|| gpu.metal.allocate(bytes)).ok()?;
+        let (address, _) = gpu.metal.contents(&buffer);
+        gpu.addresses.write().unwrap_or_else(PoisonError::into_inner).insert(address, bytes, buffer);
+        Some(Region { address, bytes })
+    }
+
+    fn release(&self, region: Region) {
+        let mut addresses = self.gpu.addresses.write().unwrap_or_else(PoisonError::into_inner);
+        // Command buffers on their way hold what they use.
+        drop(addresses.remove(region.address));
+    }
+
+    fn ordered_by_queue(&self) -> bool {
+        true
+    }
+
+    /// Callbacks may want the allocator, which waits here.
+    fn finish(&self, queue: u64) {
+        if let Some(stream) = self.gpu.existing(queue) {
+            stream.drain();
+        }
+    }
+}
