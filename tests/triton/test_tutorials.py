@@ -200,6 +200,35 @@ def test_grouped_matmul():
 
 
 @triton.jit
+def persistent_matmul_kernel(a, b, c, M, N, K, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, ACTIVATION: tl.constexpr):
+    """A few programs take all tiles of the product in turn."""
+    across = tl.cdiv(N, BLOCK)
+    for tile in tl.range(tl.program_id(0), tl.cdiv(M, BLOCK) * across, PROGRAMS, flatten=True):
+        rows = tile // across * BLOCK + tl.arange(0, BLOCK)
+        columns = tile % across * BLOCK + tl.arange(0, BLOCK)
+        sums = tl.zeros((BLOCK, BLOCK), tl.float32)
+        for k in range(tl.cdiv(K, BLOCK)):
+            depth = k * BLOCK + tl.arange(0, BLOCK)
+            x = tl.load(a + rows[:, None] * K + depth[None, :], mask=(rows[:, None] < M) & (depth[None, :] < K), other=0.0)
+            y = tl.load(b + depth[:, None] * N + columns[None, :], mask=(depth[:, None] < K) & (columns[None, :] < N), other=0.0)
+            sums = tl.dot(x, y, sums)
+        if ACTIVATION:
+            sums = tl.maximum(sums, 0.0)
+        inside = (rows[:, None] < M) & (columns[None, :] < N)
+        tl.store(c + rows[:, None] * N + columns[None, :], sums.to(c.dtype.element_ty), mask=inside)
+
+
+@pytest.mark.parametrize("activation", [False, True])
+def test_persistent_matmul(activation):
+    m, n, k = 70, 90, 50
+    a, b = np.random.randn(m, k).astype("float16"), np.random.randn(k, n).astype("float16")
+    c = np.full((m, n), np.nan, "float16")
+    persistent_matmul_kernel[(3,)](array(a), array(b), array(c), m, n, k, PROGRAMS=3, BLOCK=16, ACTIVATION=activation)
+    expected = a.astype("float64") @ b.astype("float64")
+    np.testing.assert_allclose(c, np.maximum(expected, 0) if activation else expected, atol=2e-2)
+
+
+@triton.jit
 def libdevice_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x, y = tl.load(x_ptr + at, mask=at < n, other=0.5), tl.load(y_ptr + at, mask=at < n, other=0.5)
