@@ -1,0 +1,1 @@
+//! Candle operators with gradients on openmps.
