@@ -1,14 +1,14 @@
 //! Scaled dot product attention of grouped heads, with causal and additive masks.
 
 use crate::composed::{grouped, probabilities};
-use crate::operand::{Operand, queue, view};
+use crate::matmul;
+use crate::operand::{Operand, infer, produce, queue, view};
 use crate::path::{Operation, Path, path};
 use crate::reduce::widened;
 use crate::softmax::softmax_gradient;
-use crate::{matmul, operand};
 use candle_core::{CpuStorage, CustomOp3, Error, Layout, Result, Shape, Storage, Tensor};
-use openmps::operators::Operator as _;
 use openmps::operators::operators::attention::Attention as Operator;
+use openmps::operators::{Operator as _, View};
 
 /// How attention is computed.
 ///
@@ -24,6 +24,8 @@ pub struct AttentionOptions {
     pub causal: bool,
     /// The factor of the scores; one over the root of the depth when there is none.
     pub scale: Option<f64>,
+    /// Whether the result is [batch, rows, heads * columns], as the layer after it wants it, and not [batch, heads, rows, columns].
+    pub merge_heads: bool,
 }
 
 /// `softmax(scale * queries * keys^T + mask) * values`.
@@ -49,7 +51,7 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions)
     }
     let depth = q.dim(candle_core::D::Minus1)?;
     let scale = options.scale.unwrap_or(1.0 / (depth.max(1) as f64).sqrt());
-    let op = Attention { mask: options.mask.clone(), causal: options.causal, scale };
+    let op = Attention { mask: options.mask.clone(), causal: options.causal, scale, merge: options.merge_heads };
     let work = q.elem_count().saturating_mul(k.dims().get(2).copied().unwrap_or(1)).max(1);
     let tensors: Vec<&Tensor> = [q, k, v].into_iter().chain(&options.mask).collect();
     match path(Operation::Attention, &tensors, work) {
@@ -57,7 +59,8 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions)
         Path::Candle => {
             let weights = probabilities(q, k, op.mask.as_ref(), op.causal, scale)?;
             let (batch, heads, rows, _) = q.dims4()?;
-            matmul(&weights, &v.unsqueeze(2)?)?.reshape((batch, heads, rows, v.dim(3)?))
+            let y = matmul(&weights, &v.unsqueeze(2)?)?.reshape((batch, heads, rows, v.dim(3)?))?;
+            if op.merge { y.transpose(1, 2)?.flatten_from(2) } else { Ok(y) }
         }
     }
 }
@@ -66,6 +69,21 @@ struct Attention {
     mask: Option<Tensor>,
     causal: bool,
     scale: f64,
+    merge: bool,
+}
+
+impl Attention {
+    fn compute(&self, operator: &Operator, views: &[View]) -> Result<(CpuStorage, Shape)> {
+        let output = infer(operator, views)?;
+        let [batch, heads, rows, columns] = [0, 1, 2, 3].map(|d| output.shape[d]);
+        let run = |out: &View| operator.run(queue()?, views, std::slice::from_ref(out)).map_err(Error::wrap);
+        if !self.merge {
+            return produce(output.dtype, &output.shape, run);
+        }
+        let (storage, _) =
+            produce(output.dtype, &[batch, rows, heads, columns], |out| run(&out.permuted(&[0, 2, 1, 3])))?;
+        Ok((storage, Shape::from_dims(&[batch, rows, heads * columns])))
+    }
 }
 
 impl CustomOp3 for Attention {
@@ -84,19 +102,12 @@ impl CustomOp3 for Attention {
     ) -> Result<(CpuStorage, Shape)> {
         let operator = Operator { scale: Some(self.scale), causal: self.causal };
         let operands: [Operand; 3] = [(s1, l1), (s2, l2), (s3, l3)];
-        let Some(mask) = &self.mask else { return operand::run(&operator, &operands) };
+        let mut views = operands.into_iter().map(view).collect::<Result<Vec<_>>>()?;
+        let Some(mask) = &self.mask else { return self.compute(&operator, &views) };
         let (storage, layout) = mask.storage_and_layout();
         let Storage::Cpu(storage) = &*storage else { candle_core::bail!("the mask of attention is not on the CPU") };
-        let mut views = operands.into_iter().map(view).collect::<Result<Vec<_>>>()?;
         views.push(view((storage, layout))?);
-        let metas: Vec<_> = views
-            .iter()
-            .map(|view| openmps::operators::Meta { dtype: view.dtype, shape: view.shape.clone() })
-            .collect();
-        let output = operator.infer(&metas).map_err(Error::wrap)?.swap_remove(0);
-        operand::produce(output.dtype, &output.shape, |out| {
-            operator.run(queue()?, &views, std::slice::from_ref(out)).map_err(Error::wrap)
-        })
+        self.compute(&operator, &views)
     }
 
     fn bwd(
@@ -112,7 +123,13 @@ impl CustomOp3 for Attention {
         let [wide_q, wide_k, wide_v] = [widened(q)?, widened(k)?, widened(v)?];
         let mask = self.mask.as_ref().map(widened).transpose()?;
         let weights = probabilities(&wide_q, &wide_k, mask.as_ref(), self.causal, self.scale)?;
-        let gradient = grouped(&widened(gradient)?, key_heads)?;
+        let gradient = if self.merge {
+            let (batch, rows, _) = gradient.dims3()?;
+            gradient.reshape((batch, rows, q.dim(1)?, v.dim(3)?))?.transpose(1, 2)?
+        } else {
+            gradient.clone()
+        };
+        let gradient = grouped(&widened(&gradient)?, key_heads)?;
         let of_v = || matmul(&weights.t()?, &gradient)?.sum(2)?.to_dtype(dtype);
         let of_v = v.track_op().then(of_v).transpose()?;
         if !q.track_op() && !k.track_op() {

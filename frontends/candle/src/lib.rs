@@ -15,6 +15,7 @@
 mod activation;
 mod adapter;
 mod attention;
+mod bert;
 mod composed;
 mod linear;
 mod lora;
@@ -30,7 +31,8 @@ mod softmax;
 pub use activation::gelu;
 pub use adapter::{AdapterError, LoraAdapter, LoraConfig};
 pub use attention::{AttentionOptions, attention};
-pub use linear::{Linear, linear};
+pub use bert::{Bert, BertConfig};
+pub use linear::{Linear, linear, linear_gelu};
 pub use lora::{LoraLinear, lora_linear};
 pub use matmul::matmul;
 pub use matrix::{multiply_matrices, with_matrix};

@@ -1,11 +1,13 @@
 //! Linear layers: `x weight^T + bias`.
 
+use crate::activation::gelu_gradient;
 use crate::matmul;
 use crate::operand::{Operand, produce, queue, view};
 use crate::path::{Operation, Path, path};
 use crate::reduce::{rows, sum_to, widened};
 use candle_core::{CpuStorage, CustomOp2, CustomOp3, D, Error, Layout, Module, Result, Shape, Tensor};
 use openmps::operators::operators::copy::Copy;
+use openmps::operators::operators::elementwise::{self, Activation, Elementwise};
 use openmps::operators::operators::matmul::Matmul;
 use openmps::operators::{Operator, View};
 
@@ -23,12 +25,30 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
     check(x, weight, bias)?;
     let work = x.elem_count().saturating_mul(weight.dim(0)?);
     match (path(Operation::Linear, &[x, weight], work), bias) {
-        (Path::Openmps, Some(bias)) => x.apply_op3(weight, bias, Affine),
-        (Path::Openmps, None) => x.apply_op2(weight, Affine),
+        (Path::Openmps, Some(bias)) => x.apply_op3(weight, bias, Affine { gelu: false }),
+        (Path::Openmps, None) => x.apply_op2(weight, Affine { gelu: false }),
         (Path::Candle, bias) => {
             let y = x.broadcast_matmul(&weight.t()?)?;
             bias.map_or(Ok(y.clone()), |bias| y.broadcast_add(bias))
         }
+    }
+}
+
+/// GELU of [`linear`], in one operator: the activation is applied while the result is in the cache.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// let x = Tensor::new(&[[1.0f32, 2.0]], &Device::Cpu)?;
+/// let weight = Tensor::new(&[[9.0f32, 0.0], [0.0, -9.0]], &Device::Cpu)?;
+/// let bias = Tensor::new(&[1.0f32, 0.0], &Device::Cpu)?;
+/// assert_eq!(openmps_candle::linear_gelu(&x, &weight, &bias)?.to_vec2::<f32>()?, [[10.0, 0.0]]);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn linear_gelu(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor> {
+    check(x, weight, Some(bias))?;
+    match path(Operation::Linear, &[x, weight, bias], x.elem_count().saturating_mul(weight.dim(0)?)) {
+        Path::Openmps => x.apply_op3(weight, bias, Affine { gelu: true }),
+        Path::Candle => x.broadcast_matmul(&weight.t()?)?.broadcast_add(bias)?.gelu_erf(),
     }
 }
 
@@ -121,13 +141,20 @@ pub(crate) fn result_dims(x: &View, weight: &View) -> Vec<usize> {
     dims
 }
 
-struct Affine;
+struct Affine {
+    gelu: bool,
+}
 
 impl Affine {
     fn forward(&self, operands: &[Operand]) -> Result<(CpuStorage, Shape)> {
         let views = operands.iter().map(|&operand| view(operand)).collect::<Result<Vec<_>>>()?;
         produce(views[0].dtype, &result_dims(&views[0], &views[1]), |out| {
-            affine_into(&views[0], &views[1], views.get(2), out)
+            affine_into(&views[0], &views[1], views.get(2), out)?;
+            if self.gelu {
+                let gelu = Elementwise::Activation(Activation::Gelu);
+                elementwise::run(gelu, queue()?, &[out], &[], out).map_err(Error::wrap)?;
+            }
+            Ok(())
         })
     }
 
@@ -183,6 +210,11 @@ impl CustomOp3 for Affine {
         _: &Tensor,
         gradient: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let through = match self.gelu {
+            true => gelu_gradient(&linear(&x.detach(), &weight.detach(), Some(&bias.detach()))?, gradient)?,
+            false => gradient.clone(),
+        };
+        let gradient = &through;
         let (of_x, of_weight) = self.backward(x, weight, gradient)?;
         let of_bias = || sum_to(&widened(gradient)?, bias.dims())?.to_dtype(bias.dtype());
         Ok((of_x, of_weight, bias.track_op().then(of_bias).transpose()?))

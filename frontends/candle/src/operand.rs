@@ -2,7 +2,7 @@
 
 use candle_core::{CpuStorage, DType, Error, Layout, Result, Shape};
 use openmps::DataType;
-use openmps::operators::{Operator, View};
+use openmps::operators::{Meta, Operator, View};
 use openmps::{CommandQueue, Device};
 use std::sync::OnceLock;
 
@@ -85,10 +85,14 @@ pub(crate) fn produce(
 /// Runs an operator of one result.
 pub(crate) fn run(operator: &dyn Operator, inputs: &[Operand]) -> Result<(CpuStorage, Shape)> {
     let views: Vec<View> = inputs.iter().map(|&input| view(input)).collect::<Result<_>>()?;
-    let metas: Vec<_> =
-        views.iter().map(|view| openmps::operators::Meta { dtype: view.dtype, shape: view.shape.clone() }).collect();
-    let output = operator.infer(&metas).map_err(Error::wrap)?.swap_remove(0);
+    let output = infer(operator, &views)?;
     produce(output.dtype, &output.shape, |out| {
         operator.run(queue()?, &views, std::slice::from_ref(out)).map_err(Error::wrap)
     })
+}
+
+/// The one result of an operator, or what its rule says against the inputs.
+pub(crate) fn infer(operator: &dyn Operator, inputs: &[View]) -> Result<Meta> {
+    let metas: Vec<Meta> = inputs.iter().map(|view| Meta { dtype: view.dtype, shape: view.shape.clone() }).collect();
+    Ok(operator.infer(&metas).map_err(Error::wrap)?.swap_remove(0))
 }

@@ -64,13 +64,13 @@ pub struct Threshold {
 /// ```
 pub const THRESHOLDS: &[Threshold] = &[
     Threshold { operation: Operation::Matmul, smallest: 64, integers: true },
-    Threshold { operation: Operation::Softmax, smallest: 1, integers: false },
-    Threshold { operation: Operation::Norm, smallest: 1, integers: false },
-    Threshold { operation: Operation::Rope, smallest: 1, integers: false },
-    Threshold { operation: Operation::Attention, smallest: 1, integers: false },
+    Threshold { operation: Operation::Softmax, smallest: 0, integers: false },
+    Threshold { operation: Operation::Norm, smallest: 0, integers: false },
+    Threshold { operation: Operation::Rope, smallest: 0, integers: false },
+    Threshold { operation: Operation::Attention, smallest: 0, integers: false },
     Threshold { operation: Operation::Linear, smallest: 64, integers: false },
     Threshold { operation: Operation::Lora, smallest: 64, integers: false },
-    Threshold { operation: Operation::Activation, smallest: 1, integers: false },
+    Threshold { operation: Operation::Activation, smallest: 0, integers: false },
 ];
 
 /// The way of a call on these tensors with this much work.

@@ -155,7 +155,7 @@ fn attentions() -> Result<()> {
     let plain = AttentionOptions::default();
     let shapes: [&[usize]; 3] = [&[2, 2, 3, 4], &[2, 2, 5, 4], &[2, 2, 5, 3]];
     check_layouts("attention", &shapes, &|x| attention(&x[0], &x[1], &x[2], &plain))?;
-    let causal = AttentionOptions { causal: true, scale: Some(0.7), ..Default::default() };
+    let causal = AttentionOptions { causal: true, scale: Some(0.7), merge_heads: true, ..Default::default() };
     let grouped: [&[usize]; 3] = [&[1, 4, 3, 4], &[1, 2, 5, 4], &[1, 2, 5, 4]];
     check_layouts("attention, causal, grouped", &grouped, &|x| attention(&x[0], &x[1], &x[2], &causal))?;
     // A query without keys, keys behind minus infinity, and a mask of one row for all.
@@ -163,7 +163,7 @@ fn attentions() -> Result<()> {
     values[1] = f64::NEG_INFINITY;
     values[5..].fill(f64::NEG_INFINITY);
     let mask = Some(Tensor::from_vec(values, (2, 1, 1, 5), &Device::Cpu)?);
-    let masked = AttentionOptions { mask, causal: true, scale: None };
+    let masked = AttentionOptions { mask, causal: true, ..Default::default() };
     check("attention, masked", &shapes, &[Layout::Offset; 3], &|x| attention(&x[0], &x[1], &x[2], &masked))?;
     let short: [&[usize]; 3] = [&[1, 2, 5, 4], &[1, 2, 3, 4], &[1, 2, 3, 4]];
     check("attention, more queries than keys", &short, &[Layout::Transposed; 3], &|x| {
@@ -175,6 +175,7 @@ fn attentions() -> Result<()> {
 fn layers() -> Result<()> {
     check_layouts("linear", &[&[2, 3, 5], &[4, 5]], &|x| linear(&x[0], &x[1], None))?;
     check_layouts("linear, bias", &[&[3, 5], &[4, 5], &[4]], &|x| linear(&x[0], &x[1], Some(&x[2])))?;
+    check_layouts("linear, gelu", &[&[3, 5], &[4, 5], &[4]], &|x| linear_gelu(&x[0], &x[1], &x[2]))?;
     check_layouts("gelu", &[&[4, 5]], &|x| gelu(&x[0]))?;
     let (weight, bias) = (numbers(&[6, 5], 11)?, numbers(&[6], 12)?);
     let shapes: [&[usize]; 3] = [&[2, 3, 5], &[2, 5], &[6, 2]];

@@ -113,10 +113,13 @@ fn attention_of_every_kind() -> Result<()> {
             let v = make(&[2, key_heads, keys, depth], 3)?;
             for causal in [false, true] {
                 for mask in [None, Some(make(&[2, 1, 1, keys], 4)?), Some(make(&[rows, keys], 5)?)] {
-                    let options = AttentionOptions { mask, causal, scale: None };
+                    let options = AttentionOptions { mask, causal, ..Default::default() };
                     for ((q, k), v) in layouts(&q)?.iter().zip(&layouts(&k)?).zip(&layouts(&v)?) {
                         let expected = plain_attention(q, k, v, &options)?;
                         close("attention", &attention(q, k, v, &options)?, &expected, tolerance)?;
+                        let merged = AttentionOptions { merge_heads: true, ..options.clone() };
+                        let expected = expected.transpose(1, 2)?.flatten_from(2)?;
+                        close("attention, merged", &attention(q, k, v, &merged)?, &expected, tolerance)?;
                     }
                 }
             }

@@ -2,7 +2,7 @@
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
-use crate::layout::{call, check, expect_dense, expect_dtype, expect_shape};
+use crate::layout::{call, check, expect_dtype, expect_shape};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::View;
@@ -15,7 +15,8 @@ use openmps_tile::{DType, dtype};
 ///
 /// Inputs: queries [batch, heads, rows, depth], keys [batch, key heads, keys, depth], values [batch, key heads, keys, columns], and a mask
 /// that broadcasts to [batch, heads, rows, keys] if there is one. Each head of keys serves `heads / key heads` neighbouring heads of
-/// queries. A query that sees no key, or only keys masked by minus infinity, gives zeros. The output is dense.
+/// queries. A query that sees no key, or only keys masked by minus infinity, gives zeros. The output may have any
+/// strides but the last, which is 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attention {
     /// The factor of the scores; one over the root of the depth when there is none.
@@ -78,7 +79,11 @@ impl Operator for Attention {
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        let last = outputs[0].strides[3];
+        if last != 1 && outputs[0].shape[3] > 1 {
+            let (got, expected) = (last.to_string(), "1".to_owned());
+            return Err(Error::Attribute { operator: self.name(), attribute: "output's last stride", got, expected });
+        }
         let metas: Vec<Meta> =
             inputs.iter().map(|view| Meta { dtype: view.dtype, shape: view.shape.clone() }).collect();
         let sizes = self.sizes(&metas)?;
@@ -91,7 +96,7 @@ impl Operator for Attention {
             keys: Memory::new(k.0, &k.1),
             values: Memory::new(v.0, &v.1),
             mask: mask.as_ref().map(|mask| Memory::new(mask.address, &mask.strides)),
-            out: outputs[0].address,
+            out: Memory::new(outputs[0].address, &outputs[0].strides),
         };
         call(queue, self.name(), || {
             // SAFETY: views name live memory of the checked shapes; the output is the caller's own and dense.

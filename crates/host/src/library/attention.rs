@@ -55,8 +55,8 @@ pub struct Operands<'a> {
     pub values: Memory<'a>,
     /// What is added to the scores.
     pub mask: Option<Memory<'a>>,
-    /// The result, dense.
-    pub out: usize,
+    /// The result, whose columns are neighbours.
+    pub out: Memory<'a>,
 }
 
 /// Computes attention on float16, bfloat16, float32 or float64; half precision is widened to float32 and rounded once. A query that sees no
@@ -114,21 +114,25 @@ unsafe fn widened<T: Copy + Send + Sync>(
                 gather(mask, [batch, heads, rows, keys], widen, m);
             }
             let strides = [dense(heads, rows, depth), dense(key_heads, keys, depth), dense(key_heads, keys, columns)];
-            let mask_strides = dense(heads, rows, keys);
+            let (mask_strides, out_strides) = (dense(heads, rows, keys), dense(heads, rows, columns));
             let own = Operands {
                 queries: Memory::new(q.as_ptr() as usize, &strides[0]),
                 keys: Memory::new(k.as_ptr() as usize, &strides[1]),
                 values: Memory::new(v.as_ptr() as usize, &strides[2]),
                 mask: operands.mask.map(|_| Memory::new(m.as_ptr() as usize, &mask_strides)),
-                out: out.as_mut_ptr() as usize,
+                out: Memory::new(out.as_mut_ptr() as usize, &out_strides),
             };
             single(sizes, &own);
         }
-        let (to, out) = (operands.out, &*out);
-        parallel_for(out.len(), 1, |begin, end| {
-            // SAFETY: the result is dense and has as many elements; this task alone writes these.
-            let to = unsafe { super::memory::slice_mut::<T>(to + begin * size_of::<T>(), end - begin) };
-            to.iter_mut().zip(&out[begin..end]).for_each(|(to, &x)| *to = narrow(x));
+        let out = &*out;
+        parallel_for(batch * heads * rows, columns, |begin, end| {
+            for row in begin..end {
+                let offset = row_offset(&operands.out, [batch, heads, rows, columns], row) * size_of::<T>() as isize;
+                // SAFETY: the row has as many neighbouring elements; this task alone writes them.
+                let to =
+                    unsafe { super::memory::slice_mut::<T>(operands.out.address.wrapping_add_signed(offset), columns) };
+                to.iter_mut().zip(&out[row * columns..]).for_each(|(to, &x)| *to = narrow(x));
+            }
         });
     });
 }
@@ -233,7 +237,8 @@ unsafe fn single(sizes: &Attention, operands: &Operands) {
                         values,
                         value_stride,
                         mask: operands.mask.map(|mask| (at(&mask, head), mask.strides[2], mask.strides[3])),
-                        out: (operands.out as *mut f32).wrapping_add(set * rows * columns),
+                        out: at(&operands.out, head).cast_mut(),
+                        out_stride: operands.out.strides[2],
                     };
                     // SAFETY: the tile's operands are packed or the caller's; its rows of the result are this task's.
                     unsafe { tile.run(scores) };

@@ -23,7 +23,7 @@ pub(super) unsafe fn attention(sizes: &Attention, operands: &Operands) {
 /// # Safety
 /// As [`attention`], for one row of the result.
 unsafe fn one(sizes: &Attention, operands: &Operands, row: usize, scores: &mut [f64], sums: &mut [f64]) {
-    let Attention { heads, key_heads, rows, depth, columns, scale, .. } = *sizes;
+    let Attention { heads, key_heads, rows, depth, scale, .. } = *sizes;
     let (batch, head, i) = (row / rows / heads, row / rows % heads, row % rows);
     let key_head = head / (heads / key_heads);
     // SAFETY: the indices lie within the shapes, whose elements the caller vouches for.
@@ -51,8 +51,10 @@ unsafe fn one(sizes: &Attention, operands: &Operands, row: usize, scores: &mut [
         }
     }
     let inverse = if total == 0.0 { 0.0 } else { 1.0 / total };
+    let place: isize = [batch, head, i].iter().zip(operands.out.strides).map(|(&i, &stride)| i as isize * stride).sum();
+    let out = (operands.out.address as *mut f64).wrapping_offset(place);
     for (c, sum) in sums.iter().enumerate() {
         // SAFETY: as above.
-        unsafe { *(operands.out as *mut f64).add(row * columns + c) = sum * inverse };
+        unsafe { *out.add(c) = sum * inverse };
     }
 }

@@ -29,14 +29,14 @@ fn every_edge_agrees_with_float64() {
             m.iter_mut().step_by(5).for_each(|x| *x = f32::NEG_INFINITY);
             m[..keys].fill(f32::NEG_INFINITY);
             let strides = [dense(heads, rows, depth), dense(key_heads, keys, depth), dense(key_heads, keys, columns)];
-            let mask_strides = [0, 0, keys as isize, 1];
+            let (mask_strides, out_strides) = ([0, 0, keys as isize, 1], dense(heads, rows, columns));
             let mut out = vec![f32::NAN; batch * heads * rows * columns];
             let operands = |at: [usize; 5]| Operands {
                 queries: Memory::new(at[0], &strides[0]),
                 keys: Memory::new(at[1], &strides[1]),
                 values: Memory::new(at[2], &strides[2]),
                 mask: masked.then(|| Memory::new(at[3], &mask_strides)),
-                out: at[4],
+                out: Memory::new(at[4], &out_strides),
             };
             let address = |x: &[f32]| x.as_ptr() as usize;
             let own = operands([address(&q), address(&k), address(&v), address(&m), out.as_mut_ptr() as usize]);

@@ -120,6 +120,7 @@ pub(super) struct Tile<'a> {
     pub mask: Option<(*const f32, isize, isize)>,
     /// Row 0 of the head's result.
     pub out: *mut f32,
+    pub out_stride: isize,
 }
 
 impl Tile<'_> {
@@ -169,7 +170,7 @@ unsafe fn run<V: Lanes>(tile: &Tile, scores: &mut [f32]) {
                 let values = tile.values.add(column);
                 let left = scores.as_ptr().add(from * padded);
                 let wide = width.min(columns - column);
-                let out = tile.out.add((tile.first + from) * columns + column);
+                let out = tile.out.offset((tile.first + from) as isize * tile.out_stride).add(column);
                 let mut sums = [0.0f32; ROWS * 32];
                 by_rows::<V>(
                     count,
@@ -180,7 +181,7 @@ unsafe fn run<V: Lanes>(tile: &Tile, scores: &mut [f32]) {
                     (sums.as_mut_ptr(), width),
                 );
                 for row in 0..count {
-                    let (sums, out) = (sums.as_ptr().add(row * width), out.add(row * columns));
+                    let (sums, out) = (sums.as_ptr().add(row * width), out.offset(row as isize * tile.out_stride));
                     let factor = V::splat(inverse[from + row]);
                     if wide == width {
                         V::load(sums).mul(factor).store(out);
