@@ -35,49 +35,9 @@ pub(super) unsafe fn pack_keys(
     for (group, to) in to.chunks_exact_mut((depth * width).max(1)).enumerate() {
         let first = group * width;
         let start = from.wrapping_offset(first as isize * strides.1);
+        let size = (depth, width.min(keys.saturating_sub(first)));
         // SAFETY: passed on to the caller.
-        unsafe {
-            if strides.0 == 1 && first + width <= keys {
-                at_level!(transpose(start: *const f32, strides: (isize, isize), depth: usize, width: usize, to: &mut [f32]));
-            } else {
-                microkernel::pack_right(start, strides, (depth, width.min(keys.saturating_sub(first))), width, to);
-            }
-        }
-    }
-}
-
-/// A whole group whose keys are dense: four elements of N keys at a time.
-#[inline(always)]
-unsafe fn transpose<V: Lanes>(
-    from: *const f32,
-    (_, stride): (isize, isize),
-    depth: usize,
-    width: usize,
-    to: &mut [f32],
-) {
-    let whole = depth / 4 * 4;
-    for block in (0..width).step_by(V::N) {
-        let mut rows = [0.0f32; 64];
-        for p in (0..whole).step_by(4) {
-            for j in 0..V::N {
-                // SAFETY: key `block + j` has `depth` elements.
-                let key =
-                    unsafe { from.offset((block + j) as isize * stride).add(p).cast::<[f32; 4]>().read_unaligned() };
-                rows[4 * j..4 * j + 4].copy_from_slice(&key);
-            }
-            // SAFETY: `rows` holds 4 * N numbers; each of the four rows of the group has room for N from `block` on.
-            unsafe {
-                for (i, sorted) in V::load_by_4(rows.as_ptr()).into_iter().enumerate() {
-                    sorted.store(to[(p + i) * width + block..][..V::N].as_mut_ptr());
-                }
-            }
-        }
-        for p in whole..depth {
-            for j in 0..V::N {
-                // SAFETY: as above.
-                to[p * width + block + j] = unsafe { *from.offset((block + j) as isize * stride).add(p) };
-            }
-        }
+        unsafe { microkernel::pack_right(start, strides, size, width, to) };
     }
 }
 
