@@ -1,6 +1,8 @@
 //! BERT encoders for sentence embeddings (MiniLM and its like) from openmps's operators, with LoRA where it is asked for.
 
-use crate::{AttentionOptions, LoraAdapter, LoraConfig, LoraLinear, attention, layer_norm, linear, linear_gelu};
+use crate::{
+    AttentionOptions, LoraAdapter, LoraConfig, LoraLinear, attention, layer_norm, linear, linear_add, linear_gelu,
+};
 use candle_core::{D, DType, Module, ModuleT, Result, Tensor, Var};
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -45,6 +47,13 @@ struct Dense {
 impl Module for Dense {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         linear(x, &self.weight, Some(&self.bias))
+    }
+}
+
+impl Dense {
+    /// The result added to a residual.
+    fn onto(&self, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
+        linear_add(x, &self.weight, &self.bias, residual)
     }
 }
 
@@ -308,9 +317,9 @@ impl Layer {
         };
         let options = AttentionOptions { mask: Some(penalty.clone()), merge_heads: true, ..Default::default() };
         let seen = attention(&q, &k, &v, &options)?;
-        let x = self.attention_norm.forward(&(self.attention_output.forward(&seen)? + x)?)?;
+        let x = self.attention_norm.forward(&self.attention_output.onto(&seen, x)?)?;
         let hidden = linear_gelu(&x, &self.intermediate.weight, &self.intermediate.bias)?;
-        self.output_norm.forward(&(self.output.forward(&hidden)? + x)?)
+        self.output_norm.forward(&self.output.onto(&hidden, &x)?)
     }
 
     /// Gives projections the corrections that `make` returns for (number, layer).

@@ -32,7 +32,7 @@ pub use activation::gelu;
 pub use adapter::{AdapterError, LoraAdapter, LoraConfig};
 pub use attention::{AttentionOptions, attention};
 pub use bert::{Bert, BertConfig};
-pub use linear::{Linear, linear, linear_gelu};
+pub use linear::{Linear, linear, linear_add, linear_gelu};
 pub use lora::{LoraLinear, lora_linear};
 pub use matmul::matmul;
 pub use matrix::{multiply_matrices, with_matrix};

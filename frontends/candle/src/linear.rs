@@ -2,12 +2,12 @@
 
 use crate::activation::gelu_gradient;
 use crate::matmul;
-use crate::operand::{Operand, produce, queue, view};
+use crate::operand::{Operand, borrow, produce, queue, view};
 use crate::path::{Operation, Path, path};
 use crate::reduce::{rows, sum_to, widened};
 use candle_core::{CpuStorage, CustomOp2, CustomOp3, D, Error, Layout, Module, Result, Shape, Tensor};
 use openmps::operators::operators::copy::Copy;
-use openmps::operators::operators::elementwise::{self, Activation, Elementwise};
+use openmps::operators::operators::elementwise::{self, Activation, Binary, Elementwise};
 use openmps::operators::operators::matmul::Matmul;
 use openmps::operators::{Operator, View};
 
@@ -49,6 +49,27 @@ pub fn linear_gelu(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor>
     match path(Operation::Linear, &[x, weight, bias], x.elem_count().saturating_mul(weight.dim(0)?)) {
         Path::Openmps => x.apply_op3(weight, bias, Affine { gelu: true }),
         Path::Candle => x.broadcast_matmul(&weight.t()?)?.broadcast_add(bias)?.gelu_erf(),
+    }
+}
+
+/// `residual + x weight^T + bias`, in one operator for a frozen layer; one whose weight or bias wants a gradient is [`linear`] and an
+/// addition.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// let x = Tensor::new(&[[1.0f32, 2.0]], &Device::Cpu)?;
+/// let weight = Tensor::new(&[[1.0f32, 0.0], [0.0, 1.0]], &Device::Cpu)?;
+/// let bias = Tensor::new(&[0.5f32, 0.5], &Device::Cpu)?;
+/// assert_eq!(openmps_candle::linear_add(&x, &weight, &bias, &x)?.to_vec2::<f32>()?, [[2.5, 4.5]]);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn linear_add(x: &Tensor, weight: &Tensor, bias: &Tensor, residual: &Tensor) -> Result<Tensor> {
+    check(x, weight, Some(bias))?;
+    let work = x.elem_count().saturating_mul(weight.dim(0)?);
+    let frozen = !weight.track_op() && !bias.track_op();
+    match path(Operation::Linear, &[x, weight, bias, residual], work) {
+        Path::Openmps if frozen => x.apply_op2(residual, AffineAdd { weight: weight.clone(), bias: bias.clone() }),
+        _ => linear(x, weight, Some(bias))? + residual,
     }
 }
 
@@ -218,5 +239,42 @@ impl CustomOp3 for Affine {
         let (of_x, of_weight) = self.backward(x, weight, gradient)?;
         let of_bias = || sum_to(&widened(gradient)?, bias.dims())?.to_dtype(bias.dtype());
         Ok((of_x, of_weight, bias.track_op().then(of_bias).transpose()?))
+    }
+}
+
+/// A frozen layer whose result is added to another tensor.
+struct AffineAdd {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl CustomOp2 for AffineAdd {
+    fn name(&self) -> &'static str {
+        "openmps-linear-add"
+    }
+
+    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
+        let (x, residual) = (view((s1, l1))?, view((s2, l2))?);
+        borrow!(self.weight => weight);
+        borrow!(self.bias => bias);
+        produce(x.dtype, &result_dims(&x, &weight), |out| {
+            // The sum of what does not depend on x is where the product begins.
+            let add = Elementwise::Binary(Binary::Add);
+            elementwise::run(add, queue()?, &[&residual, &bias], &[], out).map_err(Error::wrap)?;
+            let matmul = Matmul { transpose_left: false, transpose_right: true };
+            matmul.accumulate(queue()?, [&x, &weight], out, [1.0, 1.0]).map_err(Error::wrap)
+        })
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        residual: &Tensor,
+        _: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let of_x = x.track_op().then(|| matmul(gradient, &self.weight)).transpose()?;
+        let of_residual = residual.track_op().then(|| sum_to(gradient, residual.dims())).transpose()?;
+        Ok((of_x, of_residual))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::linear::{affine_into, check, result_dims};
 use crate::matmul;
-use crate::operand::{Operand, data_type, produce, queue, run, view};
+use crate::operand::{Operand, borrow, data_type, produce, queue, run, view};
 use crate::path::{Operation, Path, path};
 use crate::reduce::rows;
 use candle_core::{CpuStorage, CustomOp1, CustomOp3, D, Error, Layout, ModuleT, Result, Shape, Storage, Tensor, Var};
@@ -133,15 +133,6 @@ impl Lora {
         transposed.accumulate(queue, [seen, a], &hidden.view, [1.0, 0.0]).map_err(Error::wrap)?;
         transposed.accumulate(queue, [&hidden.view, b], out, [self.scaling, 1.0]).map_err(Error::wrap)
     }
-}
-
-/// The view of a tensor on the CPU, while its storage is borrowed.
-macro_rules! borrow {
-    ($tensor:expr => $view:ident) => {
-        let (storage, layout) = $tensor.storage_and_layout();
-        let Storage::Cpu(storage) = &*storage else { candle_core::bail!("a frozen weight is not on the CPU") };
-        let $view = view((storage, layout))?;
-    };
 }
 
 impl CustomOp3 for Lora {

@@ -96,3 +96,15 @@ pub(crate) fn infer(operator: &dyn Operator, inputs: &[View]) -> Result<Meta> {
     let metas: Vec<Meta> = inputs.iter().map(|view| Meta { dtype: view.dtype, shape: view.shape.clone() }).collect();
     Ok(operator.infer(&metas).map_err(Error::wrap)?.swap_remove(0))
 }
+
+/// The view of a tensor that an operator holds, while its storage is borrowed.
+macro_rules! borrow {
+    ($tensor:expr => $view:ident) => {
+        let (storage, layout) = $tensor.storage_and_layout();
+        let candle_core::Storage::Cpu(storage) = &*storage else {
+            candle_core::bail!("a frozen weight is not on the CPU")
+        };
+        let $view = $crate::operand::view((storage, layout))?;
+    };
+}
+pub(crate) use borrow;

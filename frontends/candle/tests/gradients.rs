@@ -177,6 +177,8 @@ fn attentions() -> Result<()> {
 fn layers() -> Result<()> {
     check_layouts("linear", &[&[2, 3, 5], &[4, 5]], &|x| linear(&x[0], &x[1], None))?;
     check_layouts("linear, bias", &[&[3, 5], &[4, 5], &[4]], &|x| linear(&x[0], &x[1], Some(&x[2])))?;
+    let (weight, bias) = (numbers(&[4, 5], 13)?, numbers(&[4], 14)?);
+    check_layouts("linear, residual", &[&[3, 5], &[3, 4]], &|x| linear_add(&x[0], &weight, &bias, &x[1]))?;
     check_layouts("linear, gelu", &[&[3, 5], &[4, 5], &[4]], &|x| linear_gelu(&x[0], &x[1], &x[2]))?;
     check_layouts("gelu", &[&[4, 5]], &|x| gelu(&x[0]))?;
     let (weight, bias) = (numbers(&[6, 5], 11)?, numbers(&[6], 12)?);
