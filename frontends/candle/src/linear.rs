@@ -1,6 +1,6 @@
 //! Linear layers: `x weight^T + bias`.
 
-use crate::activation::gelu_gradient;
+use crate::activation::{gelu, gelu_gradient};
 use crate::matmul;
 use crate::operand::{Operand, borrow, produce, queue, view};
 use crate::path::{Operation, Path, path};
@@ -48,7 +48,7 @@ pub fn linear_gelu(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor>
     check(x, weight, Some(bias))?;
     match path(Operation::Linear, &[x, weight, bias], x.elem_count().saturating_mul(weight.dim(0)?)) {
         Path::Openmps => x.apply_op3(weight, bias, Affine { gelu: true }),
-        Path::Candle => x.broadcast_matmul(&weight.t()?)?.broadcast_add(bias)?.gelu_erf(),
+        Path::Candle => gelu(&x.broadcast_matmul(&weight.t()?)?.broadcast_add(bias)?),
     }
 }
 

@@ -68,7 +68,7 @@ fn check(name: &str, shapes: &[&[usize]], layouts: &[Layout], f: &dyn Fn(&[Tenso
     };
     let tensors: Vec<Tensor> = variables.iter().map(|variable| variable.as_tensor().clone()).collect();
     let gradients = evaluate(&tensors)?.backward()?;
-    const STEP: f64 = 1e-3;
+    const STEP: f64 = 2e-4;
     for (number, variable) in variables.iter().enumerate() {
         let gradient =
             gradients.get(variable.as_tensor()).unwrap_or_else(|| panic!("{name}: input {number} has no gradient"));
@@ -175,11 +175,13 @@ fn attentions() -> Result<()> {
 
 #[test]
 fn layers() -> Result<()> {
+    // Large enough for this library's own way.
+    assert!(path::THRESHOLDS.iter().all(|row| row.smallest <= 4 * 5 * 4));
     check_layouts("linear", &[&[2, 3, 5], &[4, 5]], &|x| linear(&x[0], &x[1], None))?;
-    check_layouts("linear, bias", &[&[3, 5], &[4, 5], &[4]], &|x| linear(&x[0], &x[1], Some(&x[2])))?;
+    check_layouts("linear, bias", &[&[4, 5], &[4, 5], &[4]], &|x| linear(&x[0], &x[1], Some(&x[2])))?;
     let (weight, bias) = (numbers(&[4, 5], 13)?, numbers(&[4], 14)?);
-    check_layouts("linear, residual", &[&[3, 5], &[3, 4]], &|x| linear_add(&x[0], &weight, &bias, &x[1]))?;
-    check_layouts("linear, gelu", &[&[3, 5], &[4, 5], &[4]], &|x| linear_gelu(&x[0], &x[1], &x[2]))?;
+    check_layouts("linear, residual", &[&[4, 5], &[4, 4]], &|x| linear_add(&x[0], &weight, &bias, &x[1]))?;
+    check_layouts("linear, gelu", &[&[4, 5], &[4, 5], &[4]], &|x| linear_gelu(&x[0], &x[1], &x[2]))?;
     check_layouts("gelu", &[&[4, 5]], &|x| gelu(&x[0]))?;
     let (weight, bias) = (numbers(&[6, 5], 11)?, numbers(&[6], 12)?);
     let shapes: [&[usize]; 3] = [&[2, 3, 5], &[2, 5], &[6, 2]];
