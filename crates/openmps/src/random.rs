@@ -79,7 +79,7 @@ impl MatrixRandom {
             })
         };
         let law = match distribution {
-            Distribution::Uniform { minimum, maximum } if !(minimum < maximum) || !(maximum - minimum).is_finite() => {
+            Distribution::Uniform { minimum, maximum } if !(maximum - minimum).is_finite() || minimum >= maximum => {
                 return attribute("maximum", maximum, &format!("a number above the minimum {minimum}"));
             }
             Distribution::Uniform { minimum, maximum } if data_type.is_float() => {
@@ -88,7 +88,7 @@ impl MatrixRandom {
             Distribution::Uniform { minimum, maximum } if data_type.is_integer() => {
                 Law::Integers { low: minimum as i64, high: maximum as i64 }
             }
-            Distribution::Normal { deviation, .. } if !(deviation >= 0.0) => {
+            Distribution::Normal { deviation, .. } if deviation < 0.0 || deviation.is_nan() => {
                 return attribute("deviation", deviation, "a number of at least 0");
             }
             Distribution::Normal { mean, deviation } if data_type.is_float() => Law::Normal { mean, deviation },

@@ -1,6 +1,6 @@
 //! openmps's operators beside Candle's own and, where `benches/torch_operators.py` can run, PyTorch's: `cargo bench -p openmps-candle`.
 //!
-//! Criterion measures; the table at the end has medians in microseconds and ratios. `-- FILTER` chooses, as always.
+//! Criterion measures; the table at the end has the shortest times in microseconds and ratios. `-- FILTER` chooses, as always.
 
 #[path = "../examples/minilm/model.rs"]
 #[allow(dead_code, reason = "the example uses more of it")]
