@@ -226,3 +226,21 @@ fn threads_share_buffers_without_harm() {
         }
     });
 }
+
+#[test]
+fn objects_go_to_other_threads() {
+    fn check<T: Send + Sync>() {}
+    check::<Device>();
+    check::<openmps::CommandQueue>();
+    check::<openmps::CommandBuffer>();
+    check::<Buffer>();
+    check::<Matrix>();
+    check::<Vector>();
+    check::<MatrixMultiplication>();
+    check::<MatrixRandom>();
+    check::<openmps::Kernel>();
+    check::<Graph>();
+    check::<openmps::graph::Executable>();
+    check::<TensorData>();
+    check::<openmps::Error>();
+}
