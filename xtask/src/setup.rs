@@ -12,13 +12,18 @@ const WHEEL_SOURCES: &[&str] =
 
 /// Brings .venv up to date.
 pub fn run() -> Result<()> {
-    let made = make_environment()?;
-    let installed = install_requirements()?;
+    let installed = tools()?;
     let built = install_wheel()?;
-    if !(made || installed || built) {
+    if !(installed || built) {
         say(".venv is up to date");
     }
     Ok(())
+}
+
+/// Brings .venv up to date but for the wheel: the tests in Rust find their clang there. Says whether anything was done.
+pub fn tools() -> Result<bool> {
+    let made = make_environment()?;
+    Ok(install_requirements()? || made)
 }
 
 /// Makes .venv where there is none.

@@ -7,6 +7,7 @@ use crate::{minilm, python, setup};
 pub fn run(rust: bool, python: bool, arguments: &[String]) -> Result<()> {
     let mut closing = Vec::new();
     if rust {
+        setup::tools()?;
         closing.extend(run_rust()?);
     }
     if python {

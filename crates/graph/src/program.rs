@@ -3,7 +3,7 @@
 use crate::cache::{Cache, CacheStatistics};
 use crate::error::{Error, Result};
 use crate::operators::elementwise;
-use openmps_host::plan::Program;
+use openmps_runtime::Pipeline;
 use openmps_tile::{DType, Kernel};
 use std::sync::{Arc, LazyLock};
 
@@ -16,20 +16,19 @@ pub enum Key {
     Other(&'static str, Vec<DType>, Vec<usize>),
 }
 
-static CACHE: LazyLock<Cache<Key, Program>> = LazyLock::new(|| {
+static CACHE: LazyLock<Cache<Key, Pipeline>> = LazyLock::new(|| {
     let limit = std::env::var("OPENMPS_CACHE_LIMIT").ok().and_then(|text| text.parse().ok());
     Cache::new(limit.unwrap_or(2048))
 });
 
-/// The program for a key, built and planned when the cache has none.
-pub fn get(operator: &'static str, key: &Key, build: impl FnOnce() -> Kernel) -> Result<Arc<Program>> {
-    CACHE.get_or_make(key, || compile(operator, &build()))
+/// The pipeline for a key, built when the cache has none.
+pub fn get(operator: &'static str, key: &Key, build: impl FnOnce() -> Kernel) -> Result<Arc<Pipeline>> {
+    CACHE.get_or_make(key, || compile(operator, build()))
 }
 
-/// Verifies and plans a kernel.
-pub fn compile(operator: &'static str, kernel: &Kernel) -> Result<Program> {
-    let verified = openmps_tile::verify(kernel).map_err(|source| Error::Unverified { operator, source })?;
-    Program::new(verified.kernel()).map_err(|source| Error::Kernel { operator, source })
+/// Verifies a kernel; the device compiles it when it first runs it.
+pub fn compile(operator: &'static str, kernel: Kernel) -> Result<Pipeline> {
+    Pipeline::new(kernel).map_err(|source| Error::Unverified { operator, source })
 }
 
 /// What the cache of compiled programs has done so far.

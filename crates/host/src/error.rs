@@ -1,7 +1,7 @@
 //! What the host refuses.
 
 /// A program or library call that the host cannot execute.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum Error {
     #[error("{kernel}: {what} is not supported by {by}")]

@@ -4,9 +4,11 @@
 pub mod error;
 pub mod level;
 pub mod library;
-pub mod plan;
+mod plan;
+pub mod program;
 pub mod threads;
 pub mod vector;
+mod whole;
 
 pub use error::Error;
 #[doc(hidden)]
@@ -14,4 +16,5 @@ pub use half;
 pub use level::{Level, level};
 #[doc(hidden)]
 pub use openmps_tile::DType;
+pub use program::Program;
 pub use threads::parallel_for;

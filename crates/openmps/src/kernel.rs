@@ -4,7 +4,7 @@ use crate::buffer::{Access, Buffer};
 use crate::encode::{Resource, encode};
 use crate::error::{Error, Result};
 use crate::multiplication::check_device;
-use openmps_host::plan::Program;
+use openmps_host::Program;
 use openmps_runtime::{CommandBuffer, Device};
 use openmps_tile::{Builder, HostMemory, Scalar, bf16, f16, interpret, verify};
 use std::sync::Arc;

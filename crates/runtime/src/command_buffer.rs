@@ -7,9 +7,9 @@ use crate::clock;
 use crate::devices::{Command, LibraryResult};
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::pipeline::Pipeline;
 use crate::queue::Queue;
 use encoded::Encoded;
-use openmps_host::plan::Program;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -147,11 +147,11 @@ impl CommandBuffer {
     pub unsafe fn dispatch(
         &self,
         operation: &'static str,
-        program: Arc<Program>,
+        pipeline: Arc<Pipeline>,
         grid: [usize; 3],
         arguments: &[u64],
     ) -> Result<()> {
-        self.encode(operation, Encoded::Dispatch { operation, program, grid, arguments: arguments.to_vec() })
+        self.encode(operation, Encoded::Dispatch { operation, pipeline, grid, arguments: arguments.to_vec() })
     }
 
     /// Encodes a copy between buffers, which are checked when it runs.

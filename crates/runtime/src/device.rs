@@ -4,7 +4,7 @@ use crate::allocator::heap::{HeapSource, HostMemory};
 use crate::allocator::{Allocator, MemoryStatistics, limit};
 use crate::buffer::Buffer;
 use crate::devices::recorder::{self, Recorder, RecorderMemory};
-use crate::devices::{Driver, host};
+use crate::devices::{Driver, cuda, host};
 use crate::error::{Error, Result};
 use crate::properties::DeviceProperties;
 use crate::queue::{Queue, QueueShared};
@@ -34,22 +34,43 @@ struct DeviceShared {
 const DEFAULT_QUEUE: u64 = 0;
 
 impl Device {
-    /// The devices of this machine: `OPENMPS_HOST_DEVICES` logical ones on the CPU, one when it is not set.
+    /// The devices of this machine, of the kind that `OPENMPS_DEVICE` names: `host` (where it is not set) or `cuda`. On the CPU there are
+    /// `OPENMPS_HOST_DEVICES` logical ones, one when it is not set. Where there are no devices of the kind, the list is empty and
+    /// [`Device::get`] says why.
     pub fn all() -> &'static [Device] {
-        static ALL: OnceLock<Vec<Device>> = OnceLock::new();
+        Device::found().as_ref().map_or(&[], Vec::as_slice)
+    }
+
+    fn found() -> &'static std::result::Result<Vec<Device>, String> {
+        static ALL: OnceLock<std::result::Result<Vec<Device>, String>> = OnceLock::new();
         ALL.get_or_init(|| {
             trace::start_from_environment();
-            let properties = host::properties();
-            let limit = limit::from_environment(properties.total_memory);
-            let device =
-                |index| Device::new(index, properties.clone(), Box::new(host::Host), Box::new(HostMemory), limit);
-            (0..host_devices()).map(device).collect()
+            match std::env::var("OPENMPS_DEVICE").as_deref().map(str::trim) {
+                Err(_) | Ok("" | "host") => Ok(Device::all_host()),
+                Ok("cuda") => Device::all_cuda().map_err(|error| error.to_string()),
+                Ok(other) => Err(format!("OPENMPS_DEVICE={other:?} is none of: host, cuda")),
+            }
         })
+    }
+
+    fn all_host() -> Vec<Device> {
+        let properties = host::properties();
+        let limit = limit::from_environment(properties.total_memory);
+        let device = |index| Device::new(index, properties.clone(), Box::new(host::Host), Box::new(HostMemory), limit);
+        (0..host_devices()).map(device).collect()
+    }
+
+    fn all_cuda() -> Result<Vec<Device>> {
+        let device = |(index, (gpu, properties)): (usize, (cuda::Cuda, DeviceProperties))| {
+            let limit = limit::from_environment(properties.total_memory);
+            Device::new(index, properties, Box::new(gpu.clone()), Box::new(gpu), limit)
+        };
+        Ok(cuda::all()?.into_iter().enumerate().map(device).collect())
     }
 
     /// The device with this index.
     pub fn get(index: usize) -> Result<Device> {
-        let all = Device::all();
+        let all = Device::found().as_ref().map_err(|why| Error::NoDevices { why: why.clone() })?;
         all.get(index).cloned().ok_or(Error::NoSuchDevice { index, count: all.len() })
     }
 

@@ -7,6 +7,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum Error {
+    #[error("no device: {why}")]
+    NoDevices { why: String },
     #[error("device {index} does not exist: this machine has {count}")]
     NoSuchDevice { index: usize, count: usize },
     #[error(
@@ -20,6 +22,13 @@ pub enum Error {
     NotAllocated { device: usize, address: usize, why: &'static str },
     #[error("{operation} failed: {source}")]
     Kernel { operation: &'static str, source: openmps_host::Error },
+    /// A driver's or compiler's own refusal, in its words.
+    #[error("{device}: {message}")]
+    Driver { device: &'static str, message: String },
+    #[error("kernel `{kernel}` does not compile: {log}")]
+    Compile { kernel: String, log: String },
+    #[error(transparent)]
+    Codegen(openmps_codegen::CodegenError),
     #[error("{operation} panicked: {message}")]
     Panicked { operation: &'static str, message: String },
     /// A command's error that was kept and is delivered at a synchronisation. Further ones are only counted.

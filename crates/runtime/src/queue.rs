@@ -6,8 +6,8 @@ use crate::device::Device;
 use crate::devices::{Command, LibraryResult};
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::pipeline::Pipeline;
 use crate::trace;
-use openmps_host::plan::Program;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -113,6 +113,11 @@ impl Queue {
         self.shared.id
     }
 
+    /// The device's own handle of this queue (a `CUstream`), where it has one: for programs that order their work with ours.
+    pub fn handle(&self) -> Option<usize> {
+        self.device.driver().handle(self.id())
+    }
+
     /// Runs a call of the device's library, in order with the queue's other commands.
     #[inline]
     pub fn library(
@@ -140,16 +145,16 @@ impl Queue {
     /// sign-extended, or a float's bits in the lower half.
     ///
     /// # Safety
-    /// As for `Program::run`: every address that the program loads from or stores to must be valid for that, until the
+    /// Every address that the kernel loads from or stores to must be valid for that, until the
     /// command has ended.
     pub unsafe fn dispatch(
         &self,
         operation: &'static str,
-        program: &Program,
+        pipeline: &Pipeline,
         grid: [usize; 3],
         arguments: &[u64],
     ) -> Result<()> {
-        self.submit(Command::Dispatch { operation, program, grid, arguments })
+        self.submit(Command::Dispatch { operation, pipeline, grid, arguments })
     }
 
     /// Copies between buffers, which may overlap and may belong to different devices. Both ranges are checked.

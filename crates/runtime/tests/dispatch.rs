@@ -1,7 +1,6 @@
-//! Compiled programs on a queue and in a command buffer.
+//! Pipelines on a queue and in a command buffer.
 
-use openmps_host::plan::Program;
-use openmps_runtime::{Buffer, CommandKind, Device, Error, Queue};
+use openmps_runtime::{Buffer, CommandKind, Device, Error, Pipeline, Queue};
 use openmps_tile::kernel::Compare;
 use openmps_tile::types::{Scalar, Type};
 use openmps_tile::{Builder, Kernel};
@@ -50,27 +49,27 @@ fn arguments(x: &Buffer, out: &Buffer) -> [u64; 3] {
 const GRID: [usize; 3] = [COUNT.div_ceil(128), 1, 1];
 
 #[test]
-fn a_program_runs_over_its_grid() {
+fn a_pipeline_runs_over_its_grid() {
     let queue = Device::get(0).expect("the host").new_queue();
-    let program = Program::new(&double()).expect("planned");
+    let pipeline = Pipeline::new(double()).expect("verified");
     let (x, out) = input(&queue);
     // SAFETY: both buffers hold `COUNT` elements and do not overlap.
-    unsafe { queue.dispatch("double", &program, GRID, &arguments(&x, &out)) }.expect("runs");
+    unsafe { queue.dispatch("double", &pipeline, GRID, &arguments(&x, &out)) }.expect("runs");
     check(&queue, &out);
     assert_eq!(queue.counts().of(CommandKind::Dispatch), 1);
     // SAFETY: refused before anything is touched.
-    let error = unsafe { queue.dispatch("double", &program, GRID, &[]) }.expect_err("arguments are missing");
+    let error = unsafe { queue.dispatch("double", &pipeline, GRID, &[]) }.expect_err("arguments are missing");
     assert!(matches!(error, Error::Kernel { operation: "double", .. }), "{error}");
 }
 
 #[test]
-fn a_program_runs_from_a_command_buffer() {
+fn a_pipeline_runs_from_a_command_buffer() {
     let queue = Device::get(0).expect("the host").new_queue();
-    let program = Arc::new(Program::new(&double()).expect("planned"));
+    let pipeline = Arc::new(Pipeline::new(double()).expect("verified"));
     let (x, out) = input(&queue);
     let commands = queue.command_buffer();
     // SAFETY: both buffers hold `COUNT` elements, do not overlap and live to the end of this function.
-    unsafe { commands.dispatch("double", program, GRID, &arguments(&x, &out)) }.expect("encoded");
+    unsafe { commands.dispatch("double", pipeline, GRID, &arguments(&x, &out)) }.expect("encoded");
     commands.commit().expect("committed");
     commands.wait_until_completed().expect("no error");
     check(&queue, &out);
@@ -79,8 +78,8 @@ fn a_program_runs_from_a_command_buffer() {
 #[test]
 fn a_recorder_notes_grid_and_arguments() {
     let (device, recorder) = Device::recorder();
-    let program = Program::new(&double()).expect("planned");
+    let pipeline = Pipeline::new(double()).expect("verified");
     // SAFETY: the recorder runs nothing, so the addresses are never used.
-    unsafe { device.queue().dispatch("double", &program, GRID, &[1, 2, 3]) }.expect("taken");
+    unsafe { device.queue().dispatch("double", &pipeline, GRID, &[1, 2, 3]) }.expect("taken");
     assert_eq!(recorder.commands()[0].to_string(), "queue 0: double: grid [8, 1, 1], 3 arguments");
 }

@@ -9,6 +9,8 @@ pub struct Builder {
     kernel: Kernel,
     /// Blocks under construction, the innermost last.
     open: Vec<Block>,
+    /// What instructions are made from at present.
+    line: Option<u32>,
 }
 
 macro_rules! unary_methods {
@@ -25,14 +27,32 @@ macro_rules! binary_methods {
 impl Builder {
     /// Starts a kernel of this name.
     pub fn new(name: impl Into<String>) -> Builder {
-        let kernel = Kernel { name: name.into(), parameters: Vec::new(), types: Vec::new(), body: Block::default() };
-        Builder { kernel, open: vec![Block::default()] }
+        let kernel = Kernel {
+            name: name.into(),
+            parameters: Vec::new(),
+            types: Vec::new(),
+            body: Block::default(),
+            lines: Vec::new(),
+        };
+        Builder { kernel, open: vec![Block::default()], line: None }
     }
 
     /// Ends the kernel.
     pub fn finish(mut self) -> Kernel {
         self.kernel.body = self.open.pop().unwrap_or_default();
         self.kernel
+    }
+
+    /// Says which line of a program the next instructions are made from.
+    pub fn at(&mut self, line: Option<String>) {
+        self.line = line.map(|line| {
+            let lines = &mut self.kernel.lines;
+            // Neighbours mostly come from one line.
+            if lines.last() != Some(&line) {
+                lines.push(line);
+            }
+            lines.len() as u32 - 1
+        });
     }
 
     /// Adds a parameter.
@@ -74,7 +94,7 @@ impl Builder {
     pub fn emit(&mut self, operation: Operation, operands: &[Value], ty: Type) -> Value {
         let result = self.value(ty);
         let (operands, results) = (operands.to_vec(), vec![result]);
-        self.push(Instruction { operation, operands, results, blocks: Vec::new() });
+        self.push(Instruction { operation, operands, results, blocks: Vec::new(), line: self.line });
         result
     }
 
@@ -154,7 +174,13 @@ impl Builder {
     /// Stores values at the pointers where the mask is true.
     pub fn store(&mut self, pointer: Value, value: Value, mask: Option<Value>) {
         let operands = [Some(pointer), Some(value), mask].into_iter().flatten().collect();
-        self.push(Instruction { operation: Operation::Store, operands, results: Vec::new(), blocks: Vec::new() });
+        self.push(Instruction {
+            operation: Operation::Store,
+            operands,
+            results: Vec::new(),
+            blocks: Vec::new(),
+            line: self.line,
+        });
     }
 
     /// An operation on one operand.
@@ -206,23 +232,65 @@ impl Builder {
         initial: &[Value],
         body: impl FnOnce(&mut Builder, Value, &[Value]) -> Vec<Value>,
     ) -> Vec<Value> {
-        let index_type = self.type_of(bounds[0]).clone();
-        let index = self.value(index_type);
-        let carried: Vec<Value> = initial.iter().map(|&x| self.value_like(x)).collect();
-        let arguments = std::iter::once(index).chain(carried.iter().copied()).collect();
-        self.open.push(Block { arguments, instructions: Vec::new() });
-        let next = body(self, index, &carried);
-        self.push(Instruction { operation: Operation::Yield, operands: next, results: Vec::new(), blocks: Vec::new() });
-        let block = self.open.pop().unwrap_or_default();
-        let results: Vec<Value> = initial.iter().map(|&x| self.value_like(x)).collect();
-        let operands = bounds.into_iter().chain(initial.iter().copied()).collect();
-        self.push(Instruction { operation: Operation::For, operands, results: results.clone(), blocks: vec![block] });
+        let types = self.types_of(&[&bounds[..1], initial].concat());
+        let arguments = self.begin_block(&types);
+        let next = body(self, arguments[0], &arguments[1..]);
+        let block = self.end_block(Operation::Yield, &next);
+        self.emit_with_blocks(Operation::For, &[&bounds[..], initial].concat(), &types[1..], vec![block])
+    }
+
+    /// Runs one of two blocks; the results are what it returns.
+    pub fn if_else(
+        &mut self,
+        condition: Value,
+        on_true: impl FnOnce(&mut Builder) -> Vec<Value>,
+        on_false: impl FnOnce(&mut Builder) -> Vec<Value>,
+    ) -> Vec<Value> {
+        self.begin_block(&[]);
+        let yielded = on_true(self);
+        let (types, first) = (self.types_of(&yielded), self.end_block(Operation::Yield, &yielded));
+        self.begin_block(&[]);
+        let yielded = on_false(self);
+        let second = self.end_block(Operation::Yield, &yielded);
+        self.emit_with_blocks(Operation::If, &[condition], &types, vec![first, second])
+    }
+
+    /// Begins a block within the next instruction; its arguments.
+    pub fn begin_block(&mut self, types: &[Type]) -> Vec<Value> {
+        let arguments: Vec<Value> = types.iter().map(|ty| self.value(ty.clone())).collect();
+        self.open.push(Block { arguments: arguments.clone(), instructions: Vec::new() });
+        arguments
+    }
+
+    /// Ends the block begun last with a yield or condition.
+    pub fn end_block(&mut self, operation: Operation, operands: &[Value]) -> Block {
+        let (operands, results) = (operands.to_vec(), Vec::new());
+        self.push(Instruction { operation, operands, results, blocks: Vec::new(), line: self.line });
+        // The outermost block is the kernel's.
+        if self.open.len() > 1 { self.open.pop().unwrap_or_default() } else { Block::default() }
+    }
+
+    /// Adds an instruction with any number of results, and blocks within it.
+    pub fn emit_with_blocks(
+        &mut self,
+        operation: Operation,
+        operands: &[Value],
+        types: &[Type],
+        blocks: Vec<Block>,
+    ) -> Vec<Value> {
+        let results: Vec<Value> = types.iter().map(|ty| self.value(ty.clone())).collect();
+        self.push(Instruction {
+            operation,
+            operands: operands.to_vec(),
+            results: results.clone(),
+            blocks,
+            line: self.line,
+        });
         results
     }
 
-    fn value_like(&mut self, like: Value) -> Value {
-        let ty = self.type_of(like).clone();
-        self.value(ty)
+    fn types_of(&self, values: &[Value]) -> Vec<Type> {
+        values.iter().map(|&value| self.type_of(value).clone()).collect()
     }
 
     unary_methods! {

@@ -3,6 +3,8 @@
 //! An element may be undefined: what a load gives where its mask is false and no other value is given. Operations on undefined elements give
 //! undefined ones; storing one, or letting one decide an address, a mask or a loop's bounds, is an error.
 
+mod access;
+mod control;
 pub mod element;
 mod error;
 mod memory;
@@ -17,6 +19,7 @@ use crate::kernel::*;
 use crate::place::Place;
 use crate::types::{Scalar, Type};
 use crate::verify::Verified;
+use access::{at, defined};
 use std::rc::Rc;
 use tile::{Bits, Tile};
 
@@ -98,16 +101,16 @@ impl<'a> Program<'a> {
         Program { kernel, grid, place, memory, values, path: Vec::new() }
     }
 
-    /// Runs a block; returns what it yields.
+    /// Runs a block; returns what it ends with.
     fn block(&mut self, block: &'a Block) -> Result<Vec<Tile>, InterpretError> {
         for (i, instruction) in block.instructions.iter().enumerate() {
             self.path.push(i);
             match instruction.operation {
-                Operation::Yield => {
+                Operation::Yield | Operation::Condition => {
                     self.path.pop();
                     return Ok(self.tiles(&instruction.operands));
                 }
-                Operation::For => self.for_loop(instruction)?,
+                _ if !instruction.blocks.is_empty() => self.control(instruction)?,
                 _ => {
                     let results = self.instruction(instruction).map_err(|failure| self.error(instruction, failure))?;
                     self.define(&instruction.results, results);
@@ -119,7 +122,7 @@ impl<'a> Program<'a> {
     }
 
     fn error(&self, instruction: &Instruction, failure: Failure) -> InterpretError {
-        error(self.kernel, Place::instruction(&self.path, instruction), self.place, failure)
+        error(self.kernel, Place::instruction(self.kernel, &self.path, instruction), self.place, failure)
     }
 
     fn tile(&self, value: Value) -> &Tile {
@@ -136,45 +139,24 @@ impl<'a> Program<'a> {
         }
     }
 
-    fn for_loop(&mut self, instruction: &'a Instruction) -> Result<(), InterpretError> {
-        let mut carried = self.tiles(&instruction.operands[3..]);
-        let bounds = self.bounds(&instruction.operands).map_err(|failure| self.error(instruction, failure))?;
-        let [mut index, upper, step] = bounds;
-        let scalar = self.kernel.type_of(instruction.operands[0]).number().unwrap_or(Scalar::I64);
-        let block = &instruction.blocks[0];
-        while index < upper {
-            let index_tile: Tile = Rc::new([Some(element::wrap(scalar, index as u64))]);
-            self.define(&block.arguments, std::iter::once(index_tile).chain(carried));
-            carried = self.block(block)?;
-            index = index.saturating_add(step);
-        }
-        self.define(&instruction.results, carried);
-        Ok(())
-    }
-
-    fn bounds(&self, operands: &[Value]) -> Result<[i64; 3], Failure> {
-        let bound = |i: usize, what| {
-            let scalar = self.kernel.type_of(operands[i]).number().unwrap_or(Scalar::I64);
-            let bits = self.tile(operands[i])[0].ok_or(InterpretProblem::Undefined(what))?;
-            Ok::<i64, Failure>(element::signed(scalar, bits))
-        };
-        let bounds = [bound(0, "the lower bound")?, bound(1, "the upper bound")?, bound(2, "the step")?];
-        if bounds[2] < 1 { Err(InterpretProblem::Step(bounds[2]).into()) } else { Ok(bounds) }
-    }
-
     /// The result of an instruction without blocks; none of a store.
-    fn instruction(&mut self, instruction: &Instruction) -> Result<Option<Tile>, Failure> {
+    fn instruction(&mut self, instruction: &Instruction) -> Result<Vec<Tile>, Failure> {
         let operands = self.tiles(&instruction.operands);
-        match instruction.operation {
-            Operation::Load => self.load(&operands, self.target(instruction)).map(Some),
-            Operation::Store => self.store(&operands, self.target(instruction)).map(|()| None),
-            _ => Ok(Some(self.pure(instruction, &operands))),
+        let one = |tile: Tile| vec![tile];
+        match &instruction.operation {
+            Operation::Load => self.load(&operands, self.target(instruction)).map(one),
+            Operation::Store => self.store(&operands, self.target(instruction)).map(|()| Vec::new()),
+            Operation::Atomic(atomic) => self.atomic(*atomic, &operands, self.target(instruction)).map(one),
+            Operation::CompareSwap => self.compare_swap(&operands, self.target(instruction)).map(one),
+            Operation::Barrier => Ok(Vec::new()),
+            Operation::Assert { message } => assert(&operands[0], message).map(|()| Vec::new()),
+            Operation::Split => Ok([0, 1].map(|side| tile::every_second(&operands[0], side)).into()),
+            Operation::Gather { axis } => {
+                let [source, indices] = [0, 1].map(|i| self.kernel.type_of(instruction.operands[i]));
+                gather(&operands, source, indices, *axis).map(one)
+            }
+            _ => Ok(one(self.pure(instruction, &operands))),
         }
-    }
-
-    /// What a load's or store's pointers point to.
-    fn target(&self, instruction: &Instruction) -> Scalar {
-        self.kernel.type_of(instruction.operands[0]).target().unwrap_or(Scalar::I8)
     }
 
     /// The result of an instruction that neither touches memory nor fails.
@@ -189,7 +171,17 @@ impl<'a> Program<'a> {
             (&Operation::ProgramCount(axis), _) => fill(self.grid[usize::from(axis)] as u64),
             (&Operation::Range { start }, _) => range(start, result.len()),
             (Operation::Splat, [x]) => vec![x[0]; result.len()].into(),
-            (Operation::ExpandDims { .. } | Operation::Reshape, [x]) => x.clone(),
+            (Operation::ExpandDims { .. } | Operation::Reshape | Operation::Unsplat, [x]) => x.clone(),
+            (Operation::IntegerToPointer | Operation::PointerToInteger, [x]) => x.clone(),
+            (Operation::Permute { order }, [x]) => tile::permute(x, &operand_type(0).dims, order),
+            (Operation::Join, [x, y]) => x.iter().zip(y.iter()).flat_map(|(&x, &y)| [x, y]).collect(),
+            (Operation::Concatenate, [x, y]) => x.iter().chain(y.iter()).copied().collect(),
+            (Operation::Histogram, [x]) => histogram(x, None, result.len()),
+            (Operation::Histogram, [x, mask]) => histogram(x, Some(mask), result.len()),
+            (Operation::MultiplyAdd, [x, y, z]) => {
+                let multiply_add = |x: u64, (y, z): (u64, u64)| element::multiply_add(scalar, x, y, z);
+                tile::zip3(x, y, z, |x, y, z| multiply_add(x, (y, z)))
+            }
             (Operation::Broadcast, [x]) => tile::broadcast(x, &operand_type(0).dims, &result.dims),
             (Operation::AddPointer, [x, y]) => add_pointer(x, y, operand_type(0), operand_type(1)),
             (&Operation::Unary(operation), [x]) => tile::map(x, |x| element::unary(operation, scalar, x)),
@@ -201,52 +193,15 @@ impl<'a> Program<'a> {
                 tile::reduce(x, &operand_type(0).dims, axis, |x, y| element::combine(combine, scalar, x, y))
             }
             (Operation::Dot, [x, y, sum]) => {
-                let sizes = (operand_type(0).dims[1], operand_type(1).dims[1]);
-                let product = |x: u64, y: u64| element::float(scalar, x) * element::float(scalar, y);
+                let (rows, columns) = (&operand_type(0).dims, &operand_type(1).dims);
+                let sizes = [rows[rows.len() - 2], rows[rows.len() - 1], columns[columns.len() - 1]];
                 let wide = number(result);
-                tile::dot(x, y, sum, sizes, |sum, x, y| element::round(wide, element::float(wide, sum) + product(x, y)))
+                tile::dot(x, y, sum, sizes, |sum, x, y| element::product(scalar, wide, sum, x, y))
             }
             // Nothing else has a result in a verified kernel.
             _ => vec![None; result.len()].into(),
         }
     }
-
-    fn load(&mut self, operands: &[Tile], target: Scalar) -> Result<Tile, Failure> {
-        let (pointers, mask, other) = (&operands[0], operands.get(1), operands.get(2));
-        let mut load = |(i, &pointer): (usize, &Bits)| {
-            if !is_on(mask, i)? {
-                return Ok(other.and_then(|other| other[i]));
-            }
-            let address = defined(pointer, "the address", i)?;
-            self.memory.read(address, target.size()).map(Some).map_err(|problem| at(i, problem))
-        };
-        pointers.iter().enumerate().map(&mut load).collect()
-    }
-
-    fn store(&mut self, operands: &[Tile], target: Scalar) -> Result<(), Failure> {
-        let (pointers, values, mask) = (&operands[0], &operands[1], operands.get(2));
-        for (i, &pointer) in pointers.iter().enumerate() {
-            if !is_on(mask, i)? {
-                continue;
-            }
-            let address = defined(pointer, "the address", i)?;
-            let bits = defined(values[i], "the stored value", i)?;
-            self.memory.write(address, target.size(), bits).map_err(|problem| at(i, problem))?;
-        }
-        Ok(())
-    }
-}
-
-fn at(element: usize, problem: impl Into<InterpretProblem>) -> Failure {
-    Failure { element: Some(element), problem: problem.into() }
-}
-
-fn defined(bits: Bits, what: &'static str, element: usize) -> Result<u64, Failure> {
-    bits.ok_or_else(|| at(element, InterpretProblem::Undefined(what)))
-}
-
-fn is_on(mask: Option<&Tile>, element: usize) -> Result<bool, Failure> {
-    mask.map_or(Ok(true), |mask| Ok(defined(mask[element], "the mask", element)? != 0))
 }
 
 /// The number type of a value; of no matter for pointers.
@@ -265,4 +220,37 @@ fn add_pointer(pointers: &Tile, offsets: &Tile, pointer: &Type, offset: &Type) -
     tile::zip(pointers, offsets, |address, offset| {
         address.wrapping_add((element::signed(scalar, offset) as u64).wrapping_mul(size))
     })
+}
+
+/// Fails where a truth value does not hold.
+fn assert(x: &Tile, message: &str) -> Result<(), Failure> {
+    for (i, &bits) in x.iter().enumerate() {
+        if defined(bits, "the asserted value", i)? == 0 {
+            return Err(at(i, InterpretProblem::Assert(message.to_owned())));
+        }
+    }
+    Ok(())
+}
+
+/// Elements by an index along an axis.
+fn gather(operands: &[Tile], source: &Type, indices: &Type, axis: usize) -> Result<Tile, Failure> {
+    let (length, inner): (usize, usize) = (source.dims[axis], source.dims[axis + 1..].iter().product());
+    let outer_step = indices.dims[axis] * inner;
+    let element = |(i, &index): (usize, &Bits)| {
+        let index = element::signed(number(indices), defined(index, "the index", i)?);
+        let place = usize::try_from(index).ok().filter(|&index| index < length);
+        let place = place.ok_or_else(|| at(i, InterpretProblem::Index { index, length }))?;
+        Ok(operands[0][(i / outer_step * length + place) * inner + i % inner])
+    };
+    operands[1].iter().enumerate().map(element).collect()
+}
+
+/// How many elements have each value; undefined where an element that counts is.
+fn histogram(x: &Tile, mask: Option<&Tile>, bins: usize) -> Tile {
+    let counts = |i: usize| mask.is_none_or(|mask| mask[i] != Some(0));
+    if (0..x.len()).any(|i| counts(i) && x[i].is_none()) {
+        return vec![None; bins].into();
+    }
+    let count = |bin: usize| (0..x.len()).filter(|&i| counts(i) && x[i] == Some(bin as u64)).count();
+    (0..bins).map(|bin| Some(count(bin) as u64)).collect()
 }

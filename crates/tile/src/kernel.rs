@@ -20,6 +20,8 @@ pub struct Kernel {
     pub types: Vec<Type>,
     /// What it does; a block without arguments.
     pub body: Block,
+    /// Lines of the program that the kernel was made from, as `file:line:column`; instructions name them by index.
+    pub lines: Vec<String>,
 }
 
 /// A parameter of a kernel.
@@ -34,7 +36,7 @@ pub struct Parameter {
 /// Instructions in order, with the values that enter.
 #[derive(Clone, Debug, Default)]
 pub struct Block {
-    /// Values defined at entry: a loop's induction variable and carried values.
+    /// Values defined at entry: a loop's induction variable and carried values, a combination's two sides.
     pub arguments: Vec<Value>,
     /// The instructions.
     pub instructions: Vec<Instruction>,
@@ -49,8 +51,10 @@ pub struct Instruction {
     pub operands: Vec<Value>,
     /// What it defines.
     pub results: Vec<Value>,
-    /// The blocks it contains: one for a loop.
+    /// The blocks it contains: a loop's, the two of a condition, a reduction's.
     pub blocks: Vec<Block>,
+    /// The line that it was made from, by its index in the kernel's lines.
+    pub line: Option<u32>,
 }
 
 /// What an instruction does.
@@ -79,6 +83,28 @@ pub enum Operation {
     Broadcast,
     /// `tt.reshape`: the same elements in row-major order with other dimensions.
     Reshape,
+    /// `tt.trans`: dimensions in another order; `order[i]` is the operand's dimension that becomes dimension `i`.
+    Permute {
+        /// Each dimension of the operand once.
+        order: Dims,
+    },
+    /// `tt.join`: two tiles of one type, as neighbours along a new last dimension of size 2.
+    Join,
+    /// `tt.split`: the two halves of a tile whose last dimension is 2; the inverse of a join.
+    Split,
+    /// `tt.cat`: the elements of two tiles of one type, along the first dimension.
+    Concatenate,
+    /// `tt.unsplat`: the element of a tile that has only one.
+    Unsplat,
+    /// `tt.gather`: a tile, then i32 or i64 indices along an axis; the result has the dimensions of the indices. An index outside the axis
+    /// gives any element of the tile; the interpreter calls it an error.
+    Gather {
+        /// The axis that the indices are along.
+        axis: usize,
+    },
+    /// `tt.histogram`: how many elements of an i32 tile of one dimension have each value from 0 on, as i32; others are not counted. A mask
+    /// says which elements count.
+    Histogram,
     /// `tt.addptr`: pointers, then as many i32 or i64, signed: by how many elements they move. Addresses wrap.
     AddPointer,
     /// `tt.load`: pointers, then optionally a mask, then optionally what masked-off elements are (else undefined). Nothing is read where
@@ -89,6 +115,27 @@ pub enum Operation {
     Load,
     /// `tt.store`: pointers, values, then optionally a mask. Nothing is written where the mask is false.
     Store,
+    /// `tt.atomic_rmw`: pointers, values, then optionally a mask. Each element in memory is combined with the value at once, whatever
+    /// other programs do; the result is what was there before, undefined where the mask is false. Elements of one tile that share an
+    /// address are combined one after the other.
+    Atomic(Atomic),
+    /// `tt.atomic_cas`: pointers, expected values, new values. Where memory holds the expected bits it gets the new value, at once; the result
+    /// is what was there before.
+    CompareSwap,
+    /// `tt.int_to_ptr`: addresses from i64.
+    IntegerToPointer,
+    /// `tt.ptr_to_int`: addresses as i64.
+    PointerToInteger,
+    /// `math.fma`: `x * y + z` of floats, rounded once.
+    MultiplyAdd,
+    /// `ttg.barrier`: what the program has stored so far is there for its later loads, whichever thread does them. The interpreter and the
+    /// host run a program in order anyway.
+    Barrier,
+    /// `tt.assert`: truth values that must hold. Where one does not, the interpreter and the host stop with the message; a GPU goes on.
+    Assert {
+        /// What is said where it does not hold.
+        message: Box<str>,
+    },
     /// An operation on one operand, element by element.
     Unary(Unary),
     /// An operation on two operands of one type, element by element.
@@ -109,8 +156,23 @@ pub enum Operation {
         /// How two elements become one.
         combine: Combine,
     },
-    /// `tt.dot`: the matrix product of an m x k and a k x n tile of one float type, added to an m x n tile: f32 for operands of f16, bf16
-    /// and f32, f64 for f64.
+    /// `tt.reduce` of one or more tiles of the same dimensions by the operations of a block: its arguments are an element of each tile
+    /// combined so far, then the next element of each; it yields the combined ones. The combination is taken to be associative and
+    /// commutative. The axis disappears.
+    ReduceBlock {
+        /// The axis that disappears.
+        axis: usize,
+    },
+    /// `tt.scan`: as [`Operation::ReduceBlock`], but each place along the axis keeps what is combined up to it. The combination is taken to
+    /// be associative.
+    Scan {
+        /// The axis that is walked.
+        axis: usize,
+        /// From the last element to the first.
+        reverse: bool,
+    },
+    /// `tt.dot`: the matrix product of an m x k and a k x n tile of one type, added to an m x n tile: f32 for operands of f16, bf16
+    /// and f32, f64 for f64, i32 for i8. With a third dimension in front, a batch of products.
     ///
     /// Neither the order of the sums is specified nor whether a product is rounded before it is added. The interpreter goes along k and
     /// rounds each sum once.
@@ -120,7 +182,14 @@ pub enum Operation {
     /// Bounds, step and induction variable are signed integers of one type, the step at least 1; carried values may have any type. The
     /// results are the last carried values, the initial ones when the lower bound is not below the upper.
     For,
-    /// `scf.yield`: the carried values of the next iteration; ends a loop's block.
+    /// `scf.if`: a scalar i1, then two blocks, one for true and one for false; the results are what the block that ran yields.
+    If,
+    /// `scf.while`: initial carried values. The first block gets them and ends in a condition; while that holds, the second block gets what
+    /// it passes on and yields the next carried values. The results are what the condition passed on at last.
+    While,
+    /// `scf.condition`: a scalar i1, then the values to pass on; ends the first block of `scf.while`.
+    Condition,
+    /// `scf.yield`: the carried values of the next iteration, a condition's results, the combined elements; ends such a block.
     Yield,
 }
 
@@ -243,6 +312,8 @@ named! {
         Power = "math.powf",
         /// The angle of the point (y, x).
         Atan2 = "math.atan2",
+        /// The upper half of the product of unsigned integers.
+        MultiplyHighUnsigned = "mulhiui",
         /// Bitwise and, of integers or i1.
         And = "andi",
         /// Bitwise or, of integers or i1.
@@ -255,6 +326,49 @@ named! {
         ShiftRight = "shrsi",
         /// Right shift that fills with zeros; 0 when the distance, unsigned, is not below the width.
         ShiftRightUnsigned = "shrui",
+    }
+}
+
+named! {
+    /// What an atomic operation does with the value in memory and the one given.
+    Atomic {
+        /// Integer sum, wrapping.
+        Add = "add",
+        /// Float sum.
+        AddFloat = "fadd",
+        /// Bitwise and.
+        And = "and",
+        /// Bitwise or.
+        Or = "or",
+        /// Bitwise exclusive or.
+        Xor = "xor",
+        /// The larger signed integer.
+        Maximum = "max",
+        /// The smaller signed integer.
+        Minimum = "min",
+        /// The larger unsigned integer.
+        MaximumUnsigned = "umax",
+        /// The smaller unsigned integer.
+        MinimumUnsigned = "umin",
+        /// The given value.
+        Exchange = "exch",
+    }
+}
+
+impl Atomic {
+    /// The operation on what is in memory and what is given; none for an exchange.
+    pub const fn operation(self) -> Option<Binary> {
+        Some(match self {
+            Atomic::Add | Atomic::AddFloat => Binary::Add,
+            Atomic::And => Binary::And,
+            Atomic::Or => Binary::Or,
+            Atomic::Xor => Binary::Xor,
+            Atomic::Maximum => Binary::Maximum,
+            Atomic::Minimum => Binary::Minimum,
+            Atomic::MaximumUnsigned => Binary::MaximumUnsigned,
+            Atomic::MinimumUnsigned => Binary::MinimumUnsigned,
+            Atomic::Exchange => return None,
+        })
     }
 }
 
@@ -325,6 +439,22 @@ named! {
         And = "and",
         /// Bitwise or of integers; any of truth values.
         Or = "or",
+    }
+}
+
+impl Combine {
+    /// The operation on two elements.
+    pub const fn operation(self) -> Binary {
+        match self {
+            Combine::Sum => Binary::Add,
+            Combine::Product => Binary::Multiply,
+            Combine::Minimum => Binary::Minimum,
+            Combine::Maximum => Binary::Maximum,
+            Combine::MinimumNumber => Binary::MinimumNumber,
+            Combine::MaximumNumber => Binary::MaximumNumber,
+            Combine::And => Binary::And,
+            Combine::Or => Binary::Or,
+        }
     }
 }
 

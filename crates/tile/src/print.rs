@@ -30,7 +30,25 @@ impl Operation {
             Select => "arith.select",
             Cast(crate::Cast::Bits) => "tt.bitcast",
             Cast(conversion) => return in_dialect(conversion.text()),
-            Reduce { .. } => "tt.reduce",
+            Reduce { .. } | ReduceBlock { .. } => "tt.reduce",
+            Scan { .. } => "tt.scan",
+            Permute { .. } => "tt.trans",
+            Join => "tt.join",
+            Split => "tt.split",
+            Concatenate => "tt.cat",
+            Unsplat => "tt.unsplat",
+            Gather { .. } => "tt.gather",
+            Histogram => "tt.histogram",
+            Atomic(_) => "tt.atomic_rmw",
+            CompareSwap => "tt.atomic_cas",
+            IntegerToPointer => "tt.int_to_ptr",
+            PointerToInteger => "tt.ptr_to_int",
+            MultiplyAdd => "math.fma",
+            Assert { .. } => "tt.assert",
+            Barrier => "ttg.barrier",
+            If => "scf.if",
+            While => "scf.while",
+            Condition => "scf.condition",
             Dot => "tt.dot",
             For => "scf.for",
             Yield => "scf.yield",
@@ -98,7 +116,11 @@ impl Names<'_> {
             operation => self.line(f, operation, instruction)?,
         }
         for block in &instruction.blocks {
-            f.write_str(" {\n")?;
+            f.write_str(" {")?;
+            if !block.arguments.is_empty() && instruction.operation != Operation::For {
+                write!(f, " ({}: {})", self.values(&block.arguments), self.types(&block.arguments))?;
+            }
+            f.write_str("\n")?;
             self.block(f, block, depth + 1)?;
             write!(f, "{:indent$}}}", "")?;
         }
@@ -115,6 +137,11 @@ impl Names<'_> {
             Operation::ExpandDims { axis } => Some(format!("axis = {axis}")),
             Operation::Compare(comparison) => Some(comparison.text().to_owned()),
             Operation::Reduce { axis, combine } => Some(format!("{}, axis = {axis}", combine.text())),
+            Operation::ReduceBlock { axis } | Operation::Gather { axis } => Some(format!("axis = {axis}")),
+            Operation::Scan { axis, reverse } => Some(format!("axis = {axis}, reverse = {reverse}")),
+            Operation::Permute { order } => Some(format!("order = {order:?}")),
+            Operation::Atomic(atomic) => Some(atomic.text().to_owned()),
+            Operation::Assert { message } => Some(format!("{message:?}")),
             _ => None,
         };
         let operands = Some(self.values(&instruction.operands)).filter(|x| !x.is_empty());

@@ -4,8 +4,8 @@ use crate::DType;
 use arrayvec::ArrayVec;
 use std::fmt;
 
-/// The most dimensions a tile may have.
-pub const MAX_TILE_RANK: usize = 5;
+/// The most dimensions a tile may have: Triton's sort of 4096 elements takes one for each bit of an index.
+pub const MAX_TILE_RANK: usize = 12;
 
 /// The dimensions of a tile; none for a scalar.
 pub type Dims = ArrayVec<usize, MAX_TILE_RANK>;

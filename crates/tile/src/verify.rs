@@ -10,6 +10,7 @@ pub use error::{Problem, VerifyError};
 use crate::kernel::*;
 use crate::place::Place;
 use crate::types::{Scalar, Type};
+use rules::BlockRule;
 use std::collections::HashSet;
 
 /// The most elements a tile may have, as in Triton.
@@ -30,7 +31,7 @@ impl<'a> Verified<'a> {
 }
 
 /// Checks that a kernel is one of the language: every value defined once and before its use in an enclosing block, every
-/// operation with operands and results of the types its rule asks for, and every loop's block ended by a fitting yield.
+/// operation with operands and results of the types its rule asks for, and every inner block ended by a fitting yield or condition.
 pub fn verify(kernel: &Kernel) -> Result<Verified<'_>, VerifyError> {
     let states = vec![State::Undefined; kernel.types.len()];
     let mut verifier = Verifier { kernel, states, path: Vec::new() };
@@ -83,43 +84,47 @@ impl<'a> Verifier<'a> {
         self.define(value)
     }
 
-    /// Checks a block's instructions; `carried` has the types that a loop's yield must match.
-    fn instructions(&mut self, block: &'a Block, carried: Option<&[&Type]>) -> Result<(), VerifyError> {
+    /// Checks a block's instructions; `rule` says what a block within an instruction must end with.
+    fn instructions(&mut self, block: &'a Block, rule: Option<&BlockRule>) -> Result<(), VerifyError> {
         let last = block.instructions.len().wrapping_sub(1);
         for (i, instruction) in block.instructions.iter().enumerate() {
             self.path.push(i);
-            self.operation(instruction, carried.filter(|_| i == last))
-                .map_err(|problem| self.error(Place::instruction(&self.path, instruction), problem))?;
-            for inner in &instruction.blocks {
-                self.loop_block(instruction, inner)?;
+            self.operation(instruction, rule.filter(|_| i == last))
+                .map_err(|problem| self.error(Place::instruction(self.kernel, &self.path, instruction), problem))?;
+            for index in 0..instruction.blocks.len() {
+                self.inner_block(instruction, index)?;
             }
             self.define_all(&instruction.results)
-                .map_err(|problem| self.error(Place::instruction(&self.path, instruction), problem))?;
+                .map_err(|problem| self.error(Place::instruction(self.kernel, &self.path, instruction), problem))?;
             self.path.pop();
         }
         Ok(())
     }
 
     /// Checks what an instruction reads and the types of what it defines.
-    fn operation(&self, instruction: &'a Instruction, carried: Option<&[&Type]>) -> Result<(), Problem> {
+    fn operation(&self, instruction: &'a Instruction, end: Option<&BlockRule>) -> Result<(), Problem> {
         let operands = self.all(&instruction.operands, |value| self.read(value))?;
         let results = self.all(&instruction.results, |value| self.well_formed(value))?;
-        let is_loop = instruction.operation == Operation::For;
-        rules::count("blocks", instruction.blocks.len(), usize::from(is_loop))?;
+        rules::count("blocks", instruction.blocks.len(), rules::blocks(&instruction.operation))?;
         rules::check(&instruction.operation, &operands, &results)?;
-        match (&instruction.operation, carried) {
-            (Operation::Yield, Some(carried)) => each_same("operands", "carried value", &operands, carried),
-            (Operation::Yield, None) => Err(Problem::MisplacedYield),
-            (_, Some(_)) => Err(Problem::MissingYield),
+        match (&instruction.operation, end) {
+            (Operation::Yield, Some(BlockRule { condition: false, ends_with, .. })) => {
+                each_same("operands", "yielded value", &operands, ends_with)
+            }
+            (Operation::Condition, Some(BlockRule { condition: true, ends_with, .. })) => {
+                each_same("operands", "value passed on", &operands[1..], ends_with)
+            }
+            (Operation::Yield | Operation::Condition, _) => Err(Problem::MisplacedEnd),
+            (_, Some(_)) => Err(Problem::MissingEnd),
             (_, None) => Ok(()),
         }
     }
 
-    /// Checks the block of a loop, whose values go out of scope at its end.
-    fn loop_block(&mut self, instruction: &'a Instruction, block: &'a Block) -> Result<(), VerifyError> {
-        let place = Place::instruction(&self.path, instruction);
-        let carried = self.enter_loop(instruction, block).map_err(|problem| self.error(place, problem))?;
-        self.instructions(block, Some(&carried))?;
+    /// Checks a block within an instruction, whose values go out of scope at its end.
+    fn inner_block(&mut self, instruction: &'a Instruction, index: usize) -> Result<(), VerifyError> {
+        let (place, block) = (Place::instruction(self.kernel, &self.path, instruction), &instruction.blocks[index]);
+        let rule = self.enter(instruction, index).map_err(|problem| self.error(place, problem))?;
+        self.instructions(block, Some(&rule))?;
         let inner = block.instructions.iter().flat_map(|x| &x.results);
         for value in block.arguments.iter().chain(inner) {
             self.states[value.0 as usize] = State::OutOfScope;
@@ -127,21 +132,22 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// Defines the arguments of a loop's block; returns the types of the carried values.
-    fn enter_loop(&mut self, instruction: &'a Instruction, block: &'a Block) -> Result<Vec<&'a Type>, Problem> {
+    /// Defines the arguments of a block; returns what it must end with.
+    fn enter(&mut self, instruction: &'a Instruction, index: usize) -> Result<BlockRule, Problem> {
         if self.path.len() > MAX_LOOP_DEPTH {
             return Err(Problem::Depth { limit: MAX_LOOP_DEPTH });
         }
+        let block = &instruction.blocks[index];
         if block.instructions.is_empty() {
-            return Err(Problem::MissingYield);
+            return Err(Problem::MissingEnd);
         }
         let found = self.all(&block.arguments, |value| self.well_formed(value))?;
-        let bounds_and_initial = self.all(&instruction.operands, |value| self.read(value))?;
-        let carried = bounds_and_initial.get(3..).unwrap_or_default();
-        let expected: Vec<&Type> = bounds_and_initial.first().into_iter().chain(carried).copied().collect();
-        each_same("block arguments", "block argument", &found, &expected)?;
+        let operands = self.all(&instruction.operands, |value| self.read(value))?;
+        let results = self.all(&instruction.results, |value| self.well_formed(value))?;
+        let rule = rules::block(&instruction.operation, index, &operands, &results);
+        each_same("block arguments", "block argument", &found, &rule.arguments)?;
         self.define_all(&block.arguments)?;
-        Ok(carried.to_vec())
+        Ok(rule)
     }
 
     fn all(
@@ -193,7 +199,7 @@ impl<'a> Verifier<'a> {
 }
 
 /// Requires the same types in the same order.
-fn each_same(plural: &'static str, singular: &str, found: &[&Type], expected: &[&Type]) -> Result<(), Problem> {
+fn each_same(plural: &'static str, singular: &str, found: &[&Type], expected: &[Type]) -> Result<(), Problem> {
     rules::count(plural, found.len(), expected.len())?;
     let mut pairs = found.iter().zip(expected).enumerate();
     pairs.try_for_each(|(i, (found, expected))| rules::same(&format!("{singular} {i}"), found, expected))

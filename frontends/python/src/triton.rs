@@ -1,7 +1,6 @@
 //! Triton's kernels: the text of its IR, planned for the host device and launched.
 
-use openmps_host::plan::Program;
-use openmps_runtime::Device;
+use openmps_runtime::{Device, Pipeline};
 use openmps_tile::{Element, Scalar, Type};
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -9,13 +8,21 @@ use pyo3::prelude::*;
 /// Adds these to the native module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<TritonKernel>()?;
+    module.add_function(wrap_pyfunction!(cuda_stream, module)?)?;
     module.add_function(wrap_pyfunction!(triton_compile, module)?)
+}
+
+/// The stream of the default queue, as a number, for other users of CUDA; an error where the device has no streams.
+#[pyfunction]
+fn cuda_stream() -> PyResult<usize> {
+    let device = Device::get(0).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+    device.queue().handle().ok_or_else(|| PyRuntimeError::new_err("the device has no streams"))
 }
 
 /// A kernel, ready to run.
 #[pyclass(frozen, module = "paddle_custom_device.openmps_native")]
 struct TritonKernel {
-    program: Program,
+    pipeline: Pipeline,
     parameters: Vec<(String, Type)>,
 }
 
@@ -23,11 +30,10 @@ struct TritonKernel {
 #[pyfunction]
 fn triton_compile(text: &str) -> PyResult<TritonKernel> {
     let kernel = openmps_tile::parse(text).map_err(|error| PyNotImplementedError::new_err(format!("mps: {error}")))?;
-    let verified = openmps_tile::verify(&kernel).map_err(|error| PyValueError::new_err(format!("mps: {error}")))?;
-    let program =
-        Program::new(verified.kernel()).map_err(|error| PyNotImplementedError::new_err(format!("mps: {error}")))?;
     let parameters = kernel.parameters.iter().map(|p| (p.name.clone(), kernel.type_of(p.value).clone())).collect();
-    Ok(TritonKernel { program, parameters })
+    let pipeline = Pipeline::new(kernel).map_err(|error| PyValueError::new_err(format!("mps: {error}")))?;
+    pipeline.program().map_err(|error| PyNotImplementedError::new_err(format!("mps: {error}")))?;
+    Ok(TritonKernel { pipeline, parameters })
 }
 
 #[pymethods]
@@ -35,7 +41,7 @@ impl TritonKernel {
     /// Runs every program of the grid. Arguments: addresses as integers, numbers, truth values, in the order of the parameters.
     fn launch(&self, py: Python<'_>, grid: (usize, usize, usize), arguments: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         if arguments.len() != self.parameters.len() {
-            let (name, expected) = (self.program.name(), self.parameters.len());
+            let (name, expected) = (self.pipeline.name(), self.parameters.len());
             return Err(PyTypeError::new_err(format!("{name}: {} arguments, expected {expected}", arguments.len())));
         }
         let bits: Vec<u64> = self
@@ -47,7 +53,7 @@ impl TritonKernel {
         py.detach(|| {
             let queue = Device::get(0).map_err(|error| PyRuntimeError::new_err(error.to_string()))?.queue();
             // SAFETY: Triton's contract with its users: a kernel touches only memory of the tensors that it is given.
-            unsafe { queue.dispatch("triton", &self.program, [grid.0, grid.1, grid.2], &bits) }
+            unsafe { queue.dispatch("triton", &self.pipeline, [grid.0, grid.1, grid.2], &bits) }
                 .map_err(|error| PyRuntimeError::new_err(error.to_string()))
         })
     }
@@ -55,7 +61,7 @@ impl TritonKernel {
     /// The kernel's name.
     #[getter]
     fn name(&self) -> &str {
-        self.program.name()
+        self.pipeline.name()
     }
 }
 

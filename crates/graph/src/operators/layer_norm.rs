@@ -77,7 +77,7 @@ impl Operator for LayerNorm {
         let dtypes = inputs.iter().map(|input| input.dtype).collect();
         let flags = usize::from(self.scale) + 2 * usize::from(self.bias) + 4 * usize::from(self.statistics);
         let key = Key::Other(operator, dtypes, vec![rows.length.min(LONGEST + 1), flags]);
-        let program = program::get(operator, &key, || self.kernel(inputs, rows.length))?;
+        let pipeline = program::get(operator, &key, || self.kernel(inputs, rows.length))?;
         let mut arguments = vec![rows.address as u64, outputs[0].address as u64];
         arguments.extend(outputs[1..].iter().map(|output| output.address as u64));
         arguments.extend([rows.count, rows.length].map(|size| size as u64));
@@ -87,8 +87,8 @@ impl Operator for LayerNorm {
             arguments.extend([weight.address as u64, weight.stride as u64]);
         }
         // SAFETY: rows and strides are those of the views, which the front door keeps alive.
-        let work = || unsafe { program.run([rows.count.div_ceil(block), 1, 1], &arguments) };
-        queue.library(operator, work).map_err(|source| Error::Device { operator, source })
+        unsafe { queue.dispatch(operator, &pipeline, [rows.count.div_ceil(block), 1, 1], &arguments) }
+            .map_err(|source| Error::Device { operator, source })
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

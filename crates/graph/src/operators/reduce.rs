@@ -296,7 +296,7 @@ impl Reduce {
         let numbers = vec![kind, length, usize::from(of_parts)];
         let key = Key::Other(operator, vec![pass.input, pass.compute, pass.output], numbers);
         let build = || kernel(self.reduction, pass, shape, of_parts);
-        let program = program::get(operator, &key, build)?;
+        let pipeline = program::get(operator, &key, build)?;
         let arguments = [
             rows.address as u64,
             out as u64,
@@ -307,8 +307,8 @@ impl Reduce {
             count as u64,
         ];
         // SAFETY: rows and strides are those of the views, which the front door keeps alive.
-        let work = || unsafe { program.run([rows.count.div_ceil(block), 1, 1], &arguments) };
-        queue.library(operator, work).map_err(|source| Error::Device { operator, source })
+        unsafe { queue.dispatch(operator, &pipeline, [rows.count.div_ceil(block), 1, 1], &arguments) }
+            .map_err(|source| Error::Device { operator, source })
     }
 }
 

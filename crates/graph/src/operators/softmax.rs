@@ -58,7 +58,7 @@ impl Operator for Softmax {
         let to_strides = if inner == 1 { [from.length as isize, 1] } else { [1, inner as isize] };
         let rows = if from.length > LONGEST { 1 } else { RowBlock::rows_for(from.length) };
         let key = Key::Other(operator, vec![x.dtype], vec![from.length.min(LONGEST + 1), rows]);
-        let program = program::get(operator, &key, || {
+        let pipeline = program::get(operator, &key, || {
             if from.length > LONGEST {
                 long_kernel(operator, x.dtype, self.logarithm)
             } else {
@@ -76,8 +76,8 @@ impl Operator for Softmax {
             to_strides[1] as u64,
         ];
         // SAFETY: rows and strides are those of the views, which the front door keeps alive.
-        let work = || unsafe { program.run([from.count.div_ceil(rows), 1, 1], &arguments) };
-        queue.library(operator, work).map_err(|source| Error::Device { operator, source })
+        unsafe { queue.dispatch(operator, &pipeline, [from.count.div_ceil(rows), 1, 1], &arguments) }
+            .map_err(|source| Error::Device { operator, source })
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -1,7 +1,7 @@
 //! Runs the steps of a plan.
 
-use super::Program;
-use super::product;
+use super::Plan;
+use super::product::{self, Factor};
 use super::step::{Address, Extent, Extents, IndexOperation, Operand, Slot, Step, Target, ViewKind};
 use crate::vector::memory;
 use std::cell::RefCell;
@@ -36,8 +36,8 @@ thread_local! {
 /// Runs the programs `begin..end` of the grid, counted with the first axis fastest.
 ///
 /// # Safety
-/// As for [`Program::run`].
-pub(super) unsafe fn run_programs(program: &Program, grid: [usize; 3], arguments: &[u64], begin: usize, end: usize) {
+/// As for [`Plan::run`].
+pub(super) unsafe fn run_programs(program: &Plan, grid: [usize; 3], arguments: &[u64], begin: usize, end: usize) {
     SCRATCH.with_borrow_mut(|scratch| {
         scratch.slots.clear();
         scratch.slots.extend_from_slice(&program.slots);
@@ -133,7 +133,7 @@ impl Source {
 struct Machine<'a> {
     slots: *mut u64,
     places: &'a mut Vec<Place>,
-    program: &'a Program,
+    program: &'a Plan,
     tiles: *mut u8,
 }
 
@@ -233,7 +233,7 @@ impl Machine<'_> {
     #[inline(always)]
     unsafe fn step(&mut self, step: &Step) {
         // SAFETY: registers are as large as their full extents, extents are clamped to them, and device
-        // addresses are valid by the contract of `Program::run`.
+        // addresses are valid by the contract of `Plan::run`.
         unsafe {
             match step {
                 Step::Index { operation, destination, x, y, width } => {
@@ -457,9 +457,10 @@ impl Machine<'_> {
                 }
             }
             let shape = (rows, columns, *depth);
+            let factors = [x, y].map(|x| Factor { address: x.address, pitch: x.pitch, repeats: x.repeats });
             match target.size {
-                8 => product::add::<f64>(shape, (address, pitch), &x, &y),
-                _ => product::add::<f32>(shape, (address, pitch), &x, &y),
+                8 => product::add::<f64>(shape, (address, pitch), factors),
+                _ => product::add::<f32>(shape, (address, pitch), factors),
             }
             self.close(target, extents);
         }

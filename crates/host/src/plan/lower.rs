@@ -1,6 +1,6 @@
 //! From a kernel to steps: scalars, index arithmetic and loops. Tiles are lowered in `lower_tile`, memory in `lower_memory`.
 
-use super::Program;
+use super::Plan;
 use super::registers;
 use super::step::{Extent, Extents, IndexOperation, Operand, Register, Slot, Step, Target, Width};
 use super::value::{Affine, Planned, rows_and_columns, width_of};
@@ -10,7 +10,7 @@ use openmps_tile::{Binary, Block, Instruction, Kernel, Number, Operation, Scalar
 use std::collections::{HashMap, HashSet};
 
 /// Plans a kernel.
-pub(super) fn lower(kernel: &Kernel) -> Result<Program, Error> {
+pub(super) fn lower(kernel: &Kernel) -> Result<Plan, Error> {
     let mut forced = HashSet::new();
     loop {
         let mut lowering = Lowering::new(kernel, std::mem::take(&mut forced));
@@ -28,7 +28,7 @@ pub(super) fn lower(kernel: &Kernel) -> Result<Program, Error> {
 }
 
 fn unsupported(kernel: &Kernel, what: &str) -> Error {
-    Error::Unsupported { kernel: kernel.name.clone(), what: what.to_owned(), by: "the host's planner" }
+    Error::Unsupported { kernel: kernel.name.clone(), what: what.to_owned(), by: "the planner" }
 }
 
 /// Why planning stops.
@@ -105,10 +105,10 @@ impl<'k> Lowering<'k> {
         self.block(&self.kernel.body)
     }
 
-    fn finish(mut self) -> Program {
+    fn finish(mut self) -> Plan {
         let mut body = self.open.pop().unwrap_or_default();
         let (registers, scratch_bytes) = registers::assign(&mut body, &self.registers);
-        Program {
+        Plan {
             name: self.kernel.name.clone(),
             parameters: self.kernel.parameters.len(),
             slots: self.slots,
@@ -142,7 +142,7 @@ impl<'k> Lowering<'k> {
             Operation::Splat => self.get(operands[0])?,
             Operation::ExpandDims { axis } => self.expand_dims(operands[0], *axis)?,
             Operation::Broadcast => self.broadcast(operands[0], instruction.results[0])?,
-            Operation::Reshape => return refuse("tt.reshape"),
+            Operation::Barrier => return Ok(()),
             Operation::AddPointer => self.add_pointer(operands)?,
             Operation::Load => self.load(operands, instruction.results[0])?,
             Operation::Unary(operation) => self.unary(*operation, operands[0], instruction.results[0])?,
@@ -152,6 +152,7 @@ impl<'k> Lowering<'k> {
             Operation::Cast(cast) => self.cast(*cast, operands[0], instruction.results[0])?,
             Operation::Dot => self.dot(operands)?,
             Operation::Reduce { axis, combine } => self.reduce(*combine, operands[0], *axis, instruction.results[0])?,
+            operation => return refuse(operation.name()),
         };
         self.planned.insert(instruction.results[0], planned);
         Ok(())

@@ -2,13 +2,13 @@
 //!
 //! Planning works every index out symbolically (`base + row * stride + column * stride`), so that contiguous loads and
 //! stores become plain pointers, masks of the form `index < bound` become shorter runs, and only real data moves.
-//! Tiles of more than two dimensions, and what else the plan has no step for, are refused with an error.
+//! Tiles of more than two dimensions, and what else the plan has no step for, are an error: `whole` runs such kernels.
 
 mod execute;
 mod lower;
 mod lower_memory;
 mod lower_tile;
-mod product;
+pub(crate) mod product;
 mod registers;
 mod step;
 mod value;
@@ -20,7 +20,7 @@ use step::Step;
 
 /// A planned kernel, ready to run on this CPU.
 #[derive(Debug)]
-pub struct Program {
+pub struct Plan {
     name: String,
     parameters: usize,
     /// Initial slots: parameters (zero), then constants and temporaries.
@@ -38,29 +38,16 @@ pub struct Program {
     ns_per_program: usize,
 }
 
-impl Program {
+impl Plan {
     /// Plans a kernel. The kernel must have passed the verifier; what the plan cannot express is an error.
-    pub fn new(kernel: &Kernel) -> Result<Program, Error> {
+    pub fn new(kernel: &Kernel) -> Result<Plan, Error> {
         lower::lower(kernel)
-    }
-
-    /// The kernel's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// How many arguments [`Program::run`] takes.
-    pub fn parameters(&self) -> usize {
-        self.parameters
     }
 
     /// Runs the kernel for each point of the grid, on several threads when there is enough to do.
     ///
-    /// Each argument is 64 bits: an address, an integer sign-extended, or a float's bits in the lower half.
-    ///
     /// # Safety
-    /// Every address that the kernel loads from or stores to under these arguments must be valid for that access, and
-    /// stored-to memory must not overlap other operands, except that a tile may be stored where exactly it was loaded.
+    /// As for [`Program::run`](crate::program::Program::run).
     pub unsafe fn run(&self, grid: [usize; 3], arguments: &[u64]) -> Result<(), Error> {
         if arguments.len() != self.parameters {
             let kernel = self.name.clone();

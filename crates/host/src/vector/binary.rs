@@ -134,6 +134,10 @@ table! {
         MaximumUnsigned { u8 u16 u32 u64: |x, y| x.max(y); }
         Power { f32: |x, y| f64::from(x).powf(f64::from(y)) as f32; f64: |x, y| x.powf(y); }
         Atan2 { f32: |x, y| f64::from(x).atan2(f64::from(y)) as f32; f64: |x, y| x.atan2(y); }
+        MultiplyHighUnsigned {
+            u8: |x, y| ((u16::from(x) * u16::from(y)) >> 8) as u8; u16: |x, y| ((u32::from(x) * u32::from(y)) >> 16) as u16;
+            u32: |x, y| ((u64::from(x) * u64::from(y)) >> 32) as u32; u64: |x, y| ((u128::from(x) * u128::from(y)) >> 64) as u64;
+        }
         And { u8 u16 u32 u64: |x, y| x & y; }
         Or { u8 u16 u32 u64: |x, y| x | y; }
         Xor { u8 u16 u32 u64: |x, y| x ^ y; }

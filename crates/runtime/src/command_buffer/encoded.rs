@@ -3,8 +3,8 @@
 use crate::devices::{Command, LibraryResult};
 use crate::error::Result;
 use crate::event::Event;
+use crate::pipeline::Pipeline;
 use crate::queue::Queue;
-use openmps_host::plan::Program;
 use std::sync::Arc;
 
 pub(super) enum Encoded {
@@ -16,7 +16,7 @@ pub(super) enum Encoded {
     /// Whoever encoded it vouches for the addresses among the arguments.
     Dispatch {
         operation: &'static str,
-        program: Arc<Program>,
+        pipeline: Arc<Pipeline>,
         grid: [usize; 3],
         arguments: Vec<u64>,
     },
@@ -53,9 +53,9 @@ impl Encoded {
                 let mut once = || -> LibraryResult { work.take().map_or(Ok(()), |work| work()) };
                 queue.submit(Command::Library { operation, detail: &String::new, work: &mut once })
             }
-            Encoded::Dispatch { operation, program, grid, arguments } => {
+            Encoded::Dispatch { operation, pipeline, grid, arguments } => {
                 // SAFETY: `CommandBuffer::dispatch` is unsafe, and its caller vouches for the addresses.
-                unsafe { queue.dispatch(operation, program, *grid, arguments) }
+                unsafe { queue.dispatch(operation, pipeline, *grid, arguments) }
             }
             Encoded::Copy { destination, source, bytes } => queue.copy(*destination, *source, *bytes),
             Encoded::Fill { address, byte, bytes } => queue.fill(*address, *byte, *bytes),

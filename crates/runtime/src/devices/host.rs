@@ -3,6 +3,7 @@
 use super::{Command, Driver, machine};
 use crate::error::{Error, Result};
 use crate::properties::{Backend, DeviceProperties};
+use openmps_host::Program;
 use openmps_host::level::{Level, level};
 use openmps_host::threads;
 
@@ -14,9 +15,12 @@ impl Driver for Host {
     fn submit(&self, _queue: u64, command: Command<'_>) -> Result<()> {
         match command {
             Command::Library { operation, work, .. } => work().map_err(|source| Error::Kernel { operation, source }),
-            Command::Dispatch { operation, program, grid, arguments } => {
-                // SAFETY: `Queue::dispatch` is unsafe, and its caller vouches for the addresses.
-                unsafe { program.run(grid, arguments) }.map_err(|source| Error::Kernel { operation, source })
+            Command::Dispatch { operation, pipeline, grid, arguments } => {
+                let run = |program: &Program| {
+                    // SAFETY: `Queue::dispatch` is unsafe, and its caller vouches for the addresses.
+                    unsafe { program.run(grid, arguments) }
+                };
+                pipeline.program().and_then(run).map_err(|source| Error::Kernel { operation, source })
             }
             Command::Write { destination, source } => {
                 copy(destination, source.as_ptr() as usize, source.len());

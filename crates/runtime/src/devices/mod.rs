@@ -1,13 +1,14 @@
 //! The seam below the devices: what a queue asks of the device that it belongs to. One file for each kind of device.
 
+pub(crate) mod cuda;
 pub(crate) mod host;
 mod machine;
 pub(crate) mod recorder;
 
 use crate::error::Result;
 use crate::event::Event;
+use crate::pipeline::Pipeline;
 use crate::queue::CommandKind;
-use openmps_host::plan::Program;
 
 /// What a device must be able to do. A device that works behind the caller's back keeps the order of each queue,
 /// and owes the errors of its commands to the next `finish`.
@@ -17,6 +18,11 @@ pub(crate) trait Driver: Send + Sync {
 
     /// Waits until the queue's commands have ended, callbacks included.
     fn finish(&self, queue: u64) -> Result<()>;
+
+    /// The device's own handle of a queue, for programs that order their work with ours.
+    fn handle(&self, _queue: u64) -> Option<usize> {
+        None
+    }
 }
 
 /// The result of a call of the device's library.
@@ -30,10 +36,10 @@ pub(crate) enum Command<'a> {
         detail: &'a dyn Fn() -> String,
         work: &'a mut dyn FnMut() -> LibraryResult,
     },
-    /// A program over a grid. Whoever dispatches vouches for the addresses among the arguments.
+    /// A kernel over a grid. Whoever dispatches vouches for the addresses among the arguments.
     Dispatch {
         operation: &'static str,
-        program: &'a Program,
+        pipeline: &'a Pipeline,
         grid: [usize; 3],
         arguments: &'a [u64],
     },

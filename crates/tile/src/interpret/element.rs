@@ -159,6 +159,7 @@ fn binary_integer(operation: Binary, scalar: Scalar, x: u64, y: u64) -> u64 {
         Binary::Maximum => a.max(b) as u64,
         Binary::MinimumUnsigned => x.min(y),
         Binary::MaximumUnsigned => x.max(y),
+        Binary::MultiplyHighUnsigned => ((u128::from(x) * u128::from(y)) >> width(scalar)) as u64,
         Binary::And => x & y,
         Binary::Or => x | y,
         Binary::Xor => x ^ y,
@@ -168,6 +169,19 @@ fn binary_integer(operation: Binary, scalar: Scalar, x: u64, y: u64) -> u64 {
         Binary::ShiftRight => (a >> y.min(63)) as u64,
         Binary::Power | Binary::Atan2 | Binary::MinimumNumber | Binary::MaximumNumber => 0,
     }
+}
+
+/// `x * y + z` of floats, rounded once as far as float64 can tell.
+pub fn multiply_add(scalar: Scalar, x: u64, y: u64, z: u64) -> u64 {
+    round(scalar, float(scalar, x).mul_add(float(scalar, y), float(scalar, z)))
+}
+
+/// One term of a product of matrices: `sum` is of the wide type, the factors of the narrow one.
+pub fn product(narrow: Scalar, wide: Scalar, sum: u64, x: u64, y: u64) -> u64 {
+    if wide.is_float() {
+        return round(wide, float(wide, sum) + float(narrow, x) * float(narrow, y));
+    }
+    wrap(wide, sum.wrapping_add(signed(narrow, x).wrapping_mul(signed(narrow, y)) as u64))
 }
 
 /// A comparison; 1 where it holds.
@@ -221,15 +235,5 @@ fn integer_to_float(to: Scalar, x: i128) -> u64 {
 
 /// How a reduction combines what it has so far with the next element.
 pub fn combine(combine: Combine, scalar: Scalar, x: u64, y: u64) -> u64 {
-    let operation = match combine {
-        Combine::Sum => Binary::Add,
-        Combine::Product => Binary::Multiply,
-        Combine::Minimum => Binary::Minimum,
-        Combine::Maximum => Binary::Maximum,
-        Combine::MinimumNumber => Binary::MinimumNumber,
-        Combine::MaximumNumber => Binary::MaximumNumber,
-        Combine::And => Binary::And,
-        Combine::Or => Binary::Or,
-    };
-    binary(operation, scalar, x, y)
+    binary(combine.operation(), scalar, x, y)
 }

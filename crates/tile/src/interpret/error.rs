@@ -49,6 +49,17 @@ pub enum InterpretProblem {
     /// An undefined element where its value matters.
     #[error("{0} is undefined")]
     Undefined(&'static str),
+    /// An index outside the axis that is gathered from.
+    #[error("index {index} is outside 0 to {length}")]
+    Index {
+        /// The index.
+        index: i64,
+        /// The axis's length.
+        length: usize,
+    },
+    /// `tt.assert`.
+    #[error("assertion failed: {0}")]
+    Assert(String),
     /// A loop that does not advance.
     #[error("the loop's step is {0}, expected at least 1")]
     Step(i64),

@@ -54,17 +54,46 @@ pub(super) fn reduce(x: &Tile, dims: &Dims, axis: usize, f: impl Fn(u64, u64) ->
     (0..x.len() / dims[axis]).map(run).collect()
 }
 
-/// The product of an m x `depth` and a `depth` x `columns` tile, added to `sum` one term after the other.
+/// A function of three elements; undefined where any is.
+pub(super) fn zip3(x: &Tile, y: &Tile, z: &Tile, f: impl Fn(u64, u64, u64) -> u64) -> Tile {
+    (0..x.len()).map(|i| Some(f(x[i]?, y[i]?, z[i]?))).collect()
+}
+
+/// Dimensions in another order.
+pub(super) fn permute(x: &Tile, dims: &Dims, order: &Dims) -> Tile {
+    let mut steps = [0; crate::types::MAX_TILE_RANK];
+    for (place, &axis) in order.iter().enumerate() {
+        steps[place] = dims[axis + 1..].iter().product();
+    }
+    let source = |mut index: usize| {
+        let mut offset = 0;
+        for (&axis, step) in order.iter().zip(steps).rev() {
+            offset += index % dims[axis] * step;
+            index /= dims[axis];
+        }
+        offset
+    };
+    (0..x.len()).map(|index| x[source(index)]).collect()
+}
+
+/// The elements at even (0) or odd (1) places.
+pub(super) fn every_second(x: &Tile, from: usize) -> Tile {
+    x.iter().skip(from).step_by(2).copied().collect()
+}
+
+/// The products of batches of rows x `depth` and `depth` x columns tiles, added to `sum` one term after the other.
 pub(super) fn dot(
     x: &Tile,
     y: &Tile,
     sum: &Tile,
-    (depth, columns): (usize, usize),
+    [rows, depth, columns]: [usize; 3],
     add: impl Fn(u64, u64, u64) -> u64,
 ) -> Tile {
     let element = |(i, &sum): (usize, &Bits)| {
         let (row, column) = (i / columns, i % columns);
-        (0..depth).try_fold(sum?, |sum, k| Some(add(sum, x[row * depth + k]?, y[k * columns + column]?)))
+        let batch = row / rows;
+        let term = |k: usize| Some((x[row * depth + k]?, y[(batch * depth + k) * columns + column]?));
+        (0..depth).try_fold(sum?, |sum, k| term(k).map(|(x, y)| add(sum, x, y)))
     };
     sum.iter().enumerate().map(element).collect()
 }

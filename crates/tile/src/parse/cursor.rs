@@ -6,6 +6,7 @@ use super::locations::Locations;
 pub type Read<T> = Result<T, ParseError>;
 
 /// A place in a text.
+#[derive(Clone)]
 pub struct Cursor<'t> {
     text: &'t str,
     at: usize,
@@ -48,6 +49,37 @@ impl<'t> Cursor<'t> {
     /// This place, to come back to for an error.
     pub fn mark(&self) -> Mark {
         Mark(self.at)
+    }
+
+    /// The line of the program that this line of the text was made from.
+    pub fn source_line(&self) -> Option<String> {
+        self.next_location()
+    }
+
+    /// Moves from a function's parameters to behind its body.
+    pub fn skip_function(&mut self) -> Read<()> {
+        let (mut depth, mut in_string) = (0_usize, false);
+        let mut in_parentheses = 0_usize;
+        for (i, c) in self.rest().char_indices() {
+            match c {
+                '"' => in_string = !in_string,
+                _ if in_string => {}
+                '(' => in_parentheses += 1,
+                ')' => in_parentheses = in_parentheses.saturating_sub(1),
+                '{' => depth += 1,
+                '}' => {
+                    depth = depth.saturating_sub(1);
+                    // Attributes in braces may stand before the body, on its first line.
+                    let rest = &self.rest()[i + 1..];
+                    if depth == 0 && in_parentheses == 0 && !rest.trim_start_matches(' ').starts_with('{') {
+                        self.at += i + 1;
+                        return self.skip_location();
+                    }
+                }
+                _ => {}
+            }
+        }
+        Err(self.error("a function without end"))
     }
 
     /// The location at the end of this line.
@@ -150,6 +182,15 @@ impl<'t> Cursor<'t> {
             return Ok(());
         }
         Err(self.error(format!("{}, expected `x` after a dimension", self.found())))
+    }
+
+    /// The text between quotes that come next.
+    pub fn string(&mut self) -> Read<&'t str> {
+        self.expect("\"")?;
+        let Some(end) = self.rest().find('"') else { return Err(self.error("a text without end")) };
+        let text = &self.rest()[..end];
+        self.at += end + 1;
+        Ok(text)
     }
 
     /// Moves over an attribute dictionary.

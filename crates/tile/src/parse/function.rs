@@ -1,86 +1,183 @@
-//! The function of a module: parameters, blocks, loops and reductions.
+//! Functions of a module: their parameters, their bodies, and calls, which are inlined.
 
 use super::cursor::{Cursor, Read};
 use super::operations::{self, Simple};
+use super::region;
 use super::types::ty;
 use crate::builder::Builder;
-use crate::kernel::{Combine, Kernel, Value};
-use crate::types::Type;
+use crate::kernel::{Kernel, Value};
 use std::collections::HashMap;
 
-/// Loops inside of loops: more are refused, so that no text exhausts the stack.
+/// Blocks inside of blocks and calls inside of calls: more are refused, so that no text exhausts the stack.
 const DEEPEST: usize = 64;
+
+/// Instructions of a kernel: more are refused, so that functions calling each other do not exhaust the memory.
+const LONGEST: usize = 1 << 20;
+
+/// Operations whose text has a form of its own, and that are not covered.
+const REFUSED: [&str; 5] =
+    ["tt.print", "tt.dot_scaled", "tt.elementwise_inline_asm", "tt.map_elementwise", "cf.cond_br"];
 
 /// Values by name. Names in blocks beside each other may be the same; the later one counts.
 pub type Names = HashMap<String, Value>;
 
-/// Reads `tt.func`.
-pub fn function(cursor: &mut Cursor) -> Read<Kernel> {
-    cursor.expect("tt.func")?;
-    let _ = cursor.take("public") || cursor.take("private");
-    cursor.expect("@")?;
-    let name = cursor.word();
-    let (mut b, mut names) = (Builder::new(name), Names::new());
-    cursor.expect("(")?;
-    while !cursor.take(")") {
-        let name = cursor.value()?;
-        cursor.expect(":")?;
-        let parameter = ty(cursor)?;
-        if cursor.looking_at("{") {
-            cursor.skip_braces()?;
-        }
-        cursor.skip_location()?;
-        names.insert(name.to_owned(), b.parameter(name, parameter));
-        let _ = cursor.take(",");
-    }
-    if cursor.looking_at("->") {
-        return Err(cursor.refuse("tt.func", "a kernel with results"));
-    }
-    if cursor.take("attributes") {
-        cursor.skip_braces()?;
-    }
-    cursor.expect("{")?;
-    block(cursor, &mut b, &mut names, 0)?;
-    cursor.skip_location()?;
-    Ok(b.finish())
+/// A module's functions, and the kernel that is being built.
+pub struct Reader<'t> {
+    pub builder: Builder,
+    /// Functions that may be called: where their parameters begin.
+    functions: HashMap<&'t str, Cursor<'t>>,
+    depth: usize,
+    instructions: usize,
 }
 
-/// Reads up to the closing brace; what the block yields.
-fn block(cursor: &mut Cursor, b: &mut Builder, names: &mut Names, depth: usize) -> Read<Vec<Value>> {
-    let mut yielded = Vec::new();
-    while !cursor.take("}") {
+/// How a block ended.
+#[derive(Default)]
+pub struct End {
+    /// Whether by `scf.condition`.
+    pub condition: bool,
+    /// What it yields, returns or passes on; a condition's truth value first.
+    pub values: Vec<Value>,
+}
+
+/// Reads all functions of a module; the public one is the kernel.
+pub fn module(cursor: &mut Cursor) -> Read<Kernel> {
+    let (mut functions, mut kernel) = (HashMap::new(), None);
+    while cursor.take("tt.func") {
+        let is_private = cursor.take("private");
+        let _ = cursor.take("public");
+        cursor.expect("@")?;
+        let name = cursor.word();
+        if is_private {
+            functions.insert(name, cursor.clone());
+        } else if kernel.replace((name, cursor.clone())).is_some() {
+            return Err(cursor.refuse("tt.func", "a second public function"));
+        }
+        cursor.skip_function()?;
+    }
+    cursor.expect("}")?;
+    let Some((name, mut start)) = kernel else { return Err(cursor.error("no public function in the module")) };
+    let mut reader = Reader { builder: Builder::new(name), functions, depth: 0, instructions: 0 };
+    let parameters = reader.parameters(&mut start)?;
+    let mut names = Names::new();
+    for (name, ty) in parameters {
+        let value = reader.builder.parameter(name, ty);
+        names.insert(name.to_owned(), value);
+    }
+    reader.body(&mut start, &mut names)?;
+    Ok(reader.builder.finish())
+}
+
+impl<'t> Reader<'t> {
+    /// `(%a: type {attributes} loc(..), ..)`
+    fn parameters(&mut self, cursor: &mut Cursor<'t>) -> Read<Vec<(&'t str, crate::types::Type)>> {
+        let mut parameters = Vec::new();
+        cursor.expect("(")?;
+        while !cursor.take(")") {
+            let name = cursor.value()?;
+            cursor.expect(":")?;
+            parameters.push((name, ty(cursor)?));
+            if cursor.looking_at("{") {
+                cursor.skip_braces()?;
+            }
+            cursor.skip_location()?;
+            let _ = cursor.take(",");
+        }
+        Ok(parameters)
+    }
+
+    /// From behind the parameters to behind the closing brace; what the function returns.
+    fn body(&mut self, cursor: &mut Cursor<'t>, names: &mut Names) -> Read<Vec<Value>> {
+        if cursor.take("->") {
+            region::types(cursor)?;
+        }
+        if cursor.take("attributes") {
+            cursor.skip_braces()?;
+        }
+        cursor.expect("{")?;
+        Ok(self.block(cursor, names)?.values)
+    }
+
+    /// `tt.call @name(%a, ..) : (types) -> types`: the function's body in its place.
+    fn call(&mut self, cursor: &mut Cursor<'t>, names: &Names) -> Read<Vec<Value>> {
+        cursor.expect("@")?;
+        let name = cursor.word();
+        let Some(mut function) = self.functions.get(name).cloned() else {
+            return Err(cursor.refuse("tt.call", format!("no private function @{name} in the module")));
+        };
+        cursor.expect("(")?;
+        let mut arguments = Vec::new();
+        while !cursor.take(")") {
+            arguments.push(named(cursor, names)?);
+            let _ = cursor.take(",");
+        }
+        cursor.expect(":")?;
+        region::types(cursor)?;
+        cursor.expect("->")?;
+        region::types(cursor)?;
+        cursor.skip_location()?;
+        let parameters = self.parameters(&mut function)?;
+        if parameters.len() != arguments.len() {
+            return Err(cursor.error(format!("{} arguments for @{name}", arguments.len())));
+        }
+        let mut inner: Names = parameters.iter().map(|(name, _)| (*name).to_owned()).zip(arguments).collect();
+        self.body(&mut function, &mut inner)
+    }
+
+    /// Reads up to the closing brace.
+    pub fn block(&mut self, cursor: &mut Cursor<'t>, names: &mut Names) -> Read<End> {
+        if self.depth >= DEEPEST {
+            return Err(cursor.error(format!("blocks and calls nested more than {DEEPEST} deep")));
+        }
+        self.depth += 1;
+        let mut end = End::default();
+        while !cursor.take("}") {
+            if cursor.looking_at("^") {
+                return Err(cursor.refuse("cf.br", "branches between blocks"));
+            }
+            self.instructions += 1;
+            if self.instructions > LONGEST {
+                return Err(cursor.error(format!("more than {LONGEST} instructions")));
+            }
+            self.operation(cursor, names, &mut end)?;
+        }
+        cursor.skip_location()?;
+        self.depth -= 1;
+        Ok(end)
+    }
+
+    fn operation(&mut self, cursor: &mut Cursor<'t>, names: &mut Names, end: &mut End) -> Read<()> {
         let results = results(cursor)?;
+        self.builder.at(cursor.source_line());
         if cursor.looking_at("\"") {
-            let value = generic(cursor, b, names)?;
-            define(cursor, names, &results, &[value])?;
-            continue;
+            let values = self.generic(cursor, names)?;
+            return define(cursor, names, &results, &values);
         }
         let operation = cursor.word();
-        match operation {
-            "scf.for" => {
-                let values = for_loop(cursor, b, names, depth)?;
-                define(cursor, names, &results, &values)?;
+        let values = match operation {
+            "scf.for" => self.for_loop(cursor, names)?,
+            "scf.if" => self.if_else(cursor, names)?,
+            "scf.while" => self.while_loop(cursor, names)?,
+            "scf.yield" | "tt.return" | "tt.reduce.return" | "tt.scan.return" => {
+                end.values = Simple::read(cursor, names)?.operands;
+                Vec::new()
             }
-            "scf.yield" => yielded = Simple::read(cursor, names)?.operands,
-            "tt.return" => {
-                cursor.skip_location()?;
+            "scf.condition" => {
+                *end = End { condition: true, values: region::condition(cursor, names)? };
+                Vec::new()
             }
-            "arith.constant" => {
-                let value = operations::constant(cursor, b)?;
-                define(cursor, names, &results, &[value])?;
-            }
+            "tt.call" => self.call(cursor, names)?,
+            "arith.constant" => vec![operations::constant(cursor, &mut self.builder)?],
             "" => return Err(cursor.error(format!("{}, expected an operation", cursor.found()))),
+            _ if REFUSED.contains(&operation) => return Err(cursor.refuse(operation, "not covered")),
             _ => {
                 let at = cursor.mark();
                 let simple = Simple::read(cursor, names)?;
-                let value =
-                    operations::lower(operation, &simple, b).map_err(|why| at.refuse(cursor, operation, why))?;
-                define(cursor, names, &results, value.as_slice())?;
+                operations::lower(operation, &simple, &mut self.builder)
+                    .map_err(|why| at.refuse(cursor, operation, why))?
             }
-        }
+        };
+        define(cursor, names, &results, &values)
     }
-    cursor.skip_location()?;
-    Ok(yielded)
 }
 
 /// `%a, %b:2 =`: the names of an operation's results, each with how many values it stands for.
@@ -103,7 +200,7 @@ fn results<'t>(cursor: &mut Cursor<'t>) -> Read<Vec<(&'t str, usize)>> {
 
 /// Gives values their names; the second of `%a:2` is `%a#1`.
 fn define(cursor: &Cursor, names: &mut Names, results: &[(&str, usize)], values: &[Value]) -> Read<()> {
-    let count: usize = results.iter().map(|(_, count)| count).sum();
+    let count = results.iter().fold(0_usize, |sum, (_, count)| sum.saturating_add(*count));
     if count != values.len() {
         return Err(cursor.error(format!("{count} names for {} results", values.len())));
     }
@@ -117,142 +214,8 @@ fn define(cursor: &Cursor, names: &mut Names, results: &[(&str, usize)], values:
     Ok(())
 }
 
-/// `scf.for %i = %lower to %upper step %step iter_args(%a = %b) -> (type) : i32 { .. }`
-fn for_loop(cursor: &mut Cursor, b: &mut Builder, names: &mut Names, depth: usize) -> Read<Vec<Value>> {
-    if depth >= DEEPEST {
-        return Err(cursor.error(format!("loops nested more than {DEEPEST} deep")));
-    }
-    if cursor.take("unsigned") {
-        return Err(cursor.refuse("scf.for", "unsigned bounds"));
-    }
-    let index = cursor.value()?;
-    cursor.expect("=")?;
-    let lower = named(cursor, names)?;
-    cursor.expect("to")?;
-    let upper = named(cursor, names)?;
-    cursor.expect("step")?;
-    let step = named(cursor, names)?;
-    let (mut carried, mut initial) = (Vec::new(), Vec::new());
-    if cursor.take("iter_args") {
-        cursor.expect("(")?;
-        while !cursor.take(")") {
-            carried.push(cursor.value()?);
-            cursor.expect("=")?;
-            initial.push(named(cursor, names)?);
-            let _ = cursor.take(",");
-        }
-        cursor.expect("->")?;
-        type_list(cursor)?;
-    }
-    if cursor.take(":") {
-        ty(cursor)?;
-    }
-    cursor.expect("{")?;
-    let mut failed = None;
-    let values = b.for_loop([lower, upper, step], &initial, |b, at, arguments| {
-        names.insert(index.to_owned(), at);
-        names.extend(carried.iter().map(|name| name.to_string()).zip(arguments.iter().copied()));
-        block(cursor, b, names, depth + 1).unwrap_or_else(|error| {
-            failed = Some(error);
-            arguments.to_vec()
-        })
-    });
-    match failed {
-        Some(error) => Err(error),
-        None => {
-            if cursor.looking_at("{") {
-                cursor.skip_braces()?;
-                cursor.skip_location()?;
-            }
-            Ok(values)
-        }
-    }
-}
-
 /// A value that is there.
 pub fn named(cursor: &mut Cursor, names: &Names) -> Read<Value> {
     let name = cursor.value()?;
     names.get(name).copied().ok_or_else(|| cursor.error(format!("%{name} is not defined before")))
-}
-
-/// `(type, type)`
-pub fn type_list(cursor: &mut Cursor) -> Read<Vec<Type>> {
-    cursor.expect("(")?;
-    let mut types = Vec::new();
-    while !cursor.take(")") {
-        types.push(ty(cursor)?);
-        let _ = cursor.take(",");
-    }
-    Ok(types)
-}
-
-/// An operation in quotes: of these only `tt.reduce` is covered.
-fn generic(cursor: &mut Cursor, b: &mut Builder, names: &Names) -> Read<Value> {
-    cursor.expect("\"")?;
-    let operation = cursor.word();
-    if operation != "tt.reduce" {
-        return Err(cursor.refuse(operation, "not covered"));
-    }
-    cursor.expect("\"(")?;
-    let x = named(cursor, names)?;
-    if cursor.take(",") {
-        return Err(cursor.refuse(operation, "several tiles reduced together"));
-    }
-    cursor.expect(")")?;
-    cursor.expect("<")?;
-    let attributes = cursor.attributes()?;
-    cursor.expect(">")?;
-    let axis = operations::attribute(attributes, "axis")
-        .and_then(|axis| usize::try_from(axis).ok())
-        .ok_or_else(|| cursor.error("tt.reduce without an axis"))?;
-    cursor.expect("(")?;
-    let combine = combination(cursor)?;
-    cursor.expect(")")?;
-    cursor.expect(":")?;
-    type_list(cursor)?;
-    cursor.expect("->")?;
-    ty(cursor)?;
-    cursor.skip_location()?;
-    if axis >= b.type_of(x).dims.len() {
-        return Err(cursor.error(format!("tt.reduce of axis {axis} of {}", b.type_of(x))));
-    }
-    Ok(b.reduce(combine, x, axis))
-}
-
-/// The region of a reduction: one operation on both arguments.
-fn combination(cursor: &mut Cursor) -> Read<Combine> {
-    cursor.expect("{")?;
-    cursor.expect("^")?;
-    cursor.word();
-    cursor.expect("(")?;
-    let mut arguments = Vec::new();
-    while !cursor.take(")") {
-        arguments.push(cursor.value()?);
-        cursor.expect(":")?;
-        ty(cursor)?;
-        cursor.skip_location()?;
-        let _ = cursor.take(",");
-    }
-    cursor.expect(":")?;
-    let result = cursor.value()?;
-    cursor.expect("=")?;
-    let operation = cursor.word();
-    let Some(combine) = operations::combine(operation) else {
-        return Err(cursor.refuse("tt.reduce", format!("a combination by {operation}")));
-    };
-    let first = cursor.value()?;
-    cursor.expect(",")?;
-    let second = cursor.value()?;
-    cursor.expect(":")?;
-    ty(cursor)?;
-    cursor.skip_location()?;
-    let plain = arguments.len() == 2 && [first, second] == arguments[..] || [second, first] == arguments[..];
-    if !cursor.take("tt.reduce.return") || !plain || cursor.value()? != result {
-        return Err(cursor.refuse("tt.reduce", "a combination of more than one operation"));
-    }
-    cursor.expect(":")?;
-    ty(cursor)?;
-    cursor.skip_location()?;
-    cursor.expect("}")?;
-    Ok(combine)
 }

@@ -1,12 +1,13 @@
 //! Reads kernels from TTIR, the text that Triton prints of a module. What is not covered is refused by name and source line.
 //!
-//! Covered are straight-line programs and `scf.for` over the operations of this language; see `docs/triton.md` for the list.
+//! `docs/triton.md` has the list of what is covered. Calls of functions are inlined.
 
 mod cursor;
 mod error;
 mod function;
 mod locations;
 mod operations;
+mod region;
 mod types;
 
 #[cfg(test)]
@@ -21,7 +22,7 @@ use locations::Locations;
 /// The longest text that is read; Triton's largest tutorial kernel has 60 KB.
 const LONGEST: usize = 16 << 20;
 
-/// Reads a module with one public function.
+/// Reads a module with one public function, the kernel, and private ones that it calls.
 pub fn parse(text: &str) -> Result<Kernel, ParseError> {
     if text.len() > LONGEST {
         return Err(ParseError::at(text, 0, format!("a module of {} bytes, the most is {LONGEST}", text.len())));
@@ -34,10 +35,5 @@ pub fn parse(text: &str) -> Result<Kernel, ParseError> {
         cursor.skip_braces()?;
     }
     cursor.expect("{")?;
-    let kernel = function::function(&mut cursor)?;
-    if cursor.looking_at("tt.func") {
-        return Err(cursor.refuse("tt.func", "a second function: run Triton's inliner before"));
-    }
-    cursor.expect("}")?;
-    Ok(kernel)
+    function::module(&mut cursor)
 }

@@ -1,10 +1,11 @@
 //! TTIR's operations of the plain form `name operands {attributes} : types`, and what each becomes.
 
 use super::cursor::{Cursor, Read};
-use super::function::{Names, named, type_list};
+use super::function::{Names, named};
+use super::region;
 use super::types::ty;
 use crate::builder::Builder;
-use crate::kernel::{Binary, Cast, Combine, Compare, Number, Operation, Unary, Value};
+use crate::kernel::{Atomic, Binary, Cast, Compare, Number, Operation, Unary, Value};
 use crate::types::{Element, Scalar, Type};
 
 /// The parts of a plain operation.
@@ -15,6 +16,8 @@ pub struct Simple<'t> {
     pub operands: Vec<Value>,
     /// The text of the attribute dictionary.
     pub attributes: &'t str,
+    /// A text in quotes.
+    pub text: &'t str,
     /// Types after the colon, in order.
     pub types: Vec<Type>,
 }
@@ -22,7 +25,8 @@ pub struct Simple<'t> {
 impl<'t> Simple<'t> {
     /// Reads from behind the name to behind the location.
     pub fn read(cursor: &mut Cursor<'t>, names: &Names) -> Read<Simple<'t>> {
-        let mut simple = Simple { words: Vec::new(), operands: Vec::new(), attributes: "", types: Vec::new() };
+        let mut simple =
+            Simple { words: Vec::new(), operands: Vec::new(), attributes: "", text: "", types: Vec::new() };
         while !cursor.take(":") {
             if cursor.looking_at("%") {
                 simple.operands.push(named(cursor, names)?);
@@ -31,7 +35,9 @@ impl<'t> Simple<'t> {
             } else if cursor.looking_at("loc(") {
                 cursor.skip_location()?;
                 return Ok(simple);
-            } else if !(cursor.take(",") || cursor.take("=")) {
+            } else if cursor.looking_at("\"") {
+                simple.text = cursor.string()?;
+            } else if !(cursor.take(",") || cursor.take("=") || cursor.take("[") || cursor.take("]")) {
                 let word = cursor.word();
                 if word.is_empty() {
                     return Err(cursor.error(format!("{}, expected an operand", cursor.found())));
@@ -40,7 +46,7 @@ impl<'t> Simple<'t> {
             }
         }
         if cursor.looking_at("(") {
-            simple.types.extend(type_list(cursor)?);
+            simple.types.extend(region::types(cursor)?);
             cursor.expect("->")?;
         }
         loop {
@@ -100,21 +106,6 @@ fn literal(text: &str, scalar: Scalar) -> Option<Number> {
     }))
 }
 
-/// The combination that an operation on two numbers makes.
-pub fn combine(operation: &str) -> Option<Combine> {
-    Some(match operation {
-        "arith.addf" | "arith.addi" => Combine::Sum,
-        "arith.mulf" | "arith.muli" => Combine::Product,
-        "arith.maximumf" | "arith.maxsi" => Combine::Maximum,
-        "arith.minimumf" | "arith.minsi" => Combine::Minimum,
-        "arith.maxnumf" => Combine::MaximumNumber,
-        "arith.minnumf" => Combine::MinimumNumber,
-        "arith.andi" => Combine::And,
-        "arith.ori" => Combine::Or,
-        _ => return None,
-    })
-}
-
 fn binary(operation: &str) -> Option<Binary> {
     Some(match operation {
         "arith.addi" | "arith.addf" => Binary::Add,
@@ -136,6 +127,7 @@ fn binary(operation: &str) -> Option<Binary> {
         "arith.shli" => Binary::ShiftLeft,
         "arith.shrsi" => Binary::ShiftRight,
         "arith.shrui" => Binary::ShiftRightUnsigned,
+        "tt.mulhiui" => Binary::MultiplyHighUnsigned,
         "math.powf" => Binary::Power,
         "math.atan2" => Binary::Atan2,
         _ => return None,
@@ -170,8 +162,20 @@ fn cast(operation: &str) -> Option<Cast> {
     })
 }
 
-/// Adds what an operation stands for; its result, or why it is refused.
-pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Option<Value>, String> {
+/// The numbers of `name = array<i32: 1, 0>` in an attribute dictionary.
+fn array(attributes: &str, name: &str) -> Option<Vec<usize>> {
+    let (_, rest) = attributes.split_once(&format!("{name} = array<"))?;
+    let (_, list) = rest.split_once('>')?.0.split_once(':')?;
+    list.split(',').map(|number| number.trim().parse().ok()).collect()
+}
+
+fn atomic(name: Option<&&str>) -> Result<Atomic, String> {
+    let name = name.copied().unwrap_or_default();
+    Atomic::ALL.iter().copied().find(|atomic| atomic.text() == name).ok_or_else(|| format!("the operation `{name}`"))
+}
+
+/// Adds what an operation stands for; its results, or why it is refused.
+pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Value>, String> {
     let of = &simple.operands[..];
     let result = simple.types.last().cloned();
     let axis = |word: Option<&&str>| -> Result<u8, String> {
@@ -180,13 +184,13 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Option
         found.map(|axis| axis as u8).ok_or_else(|| "an axis of the grid is x, y or z".to_owned())
     };
     if let (Some(binary), &[x, y]) = (binary(operation), of) {
-        return Ok(Some(b.binary(binary, x, y)));
+        return Ok(vec![b.binary(binary, x, y)]);
     }
     if let (Some(unary), &[x]) = (unary(operation), of) {
-        return Ok(Some(b.unary(unary, x)));
+        return Ok(vec![b.unary(unary, x)]);
     }
     if let (Some(cast), &[x], Some(to)) = (cast(operation), of, &result) {
-        return convert(b, operation, cast, x, to).map(Some);
+        return convert(b, operation, cast, x, to).map(|value| vec![value]);
     }
     let value = match (operation, of) {
         ("tt.get_program_id", []) => {
@@ -215,11 +219,11 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Option
         ("tt.load", &[pointer, mask, other]) => b.load(pointer, Some(mask), Some(other)),
         ("tt.store", &[pointer, value]) => {
             b.store(pointer, value, None);
-            return Ok(None);
+            return Ok(Vec::new());
         }
         ("tt.store", &[pointer, value, mask]) => {
             b.store(pointer, value, Some(mask));
-            return Ok(None);
+            return Ok(Vec::new());
         }
         ("arith.cmpi", &[x, y]) => b.compare(integer_comparison(simple.words.first())?, x, y),
         ("arith.cmpf", &[x, y]) => float_comparison(b, simple.words.first(), x, y)?,
@@ -230,15 +234,97 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Option
             b.select(condition, x, y)
         }
         ("tt.dot", &[x, y, sum]) => b.dot(x, y, sum),
-        ("tt.mulhiui", &[x, y]) => high_product(b, x, y)?,
+        ("tt.trans", &[x]) => permute(simple.attributes, x, b)?,
+        ("tt.join", &[x, y]) => b.emit(Operation::Join, &[x, y], result.ok_or("no type")?),
+        ("tt.cat", &[x, y]) => b.emit(Operation::Concatenate, &[x, y], result.ok_or("no type")?),
+        ("tt.unsplat", &[x]) => b.emit(Operation::Unsplat, &[x], result.ok_or("no type")?),
+        ("tt.split", &[x]) => {
+            let mut half = b.type_of(x).clone();
+            half.dims.pop();
+            return Ok(b.emit_with_blocks(Operation::Split, &[x], &[half.clone(), half], Vec::new()));
+        }
+        ("tt.gather", &[x, indices]) => {
+            let axis = attribute(simple.attributes, "axis").and_then(|axis| usize::try_from(axis).ok());
+            b.emit(Operation::Gather { axis: axis.ok_or("no axis")? }, &[x, indices], result.ok_or("no type")?)
+        }
+        ("tt.histogram", &[_] | &[_, _]) => b.emit(Operation::Histogram, of, result.ok_or("no type")?),
+        ("tt.atomic_rmw", &[_, _] | &[_, _, _]) => {
+            b.emit(Operation::Atomic(atomic(simple.words.first())?), of, result.ok_or("no type")?)
+        }
+        ("tt.atomic_cas", &[_, _, _]) => b.emit(Operation::CompareSwap, of, result.ok_or("no type")?),
+        ("tt.int_to_ptr", &[x]) => b.emit(Operation::IntegerToPointer, &[x], result.ok_or("no type")?),
+        ("tt.ptr_to_int", &[x]) => b.emit(Operation::PointerToInteger, &[x], result.ok_or("no type")?),
+        ("math.fma", &[_, _, _]) => b.emit(Operation::MultiplyAdd, of, result.ok_or("no type")?),
+        ("tt.extern_elementwise", _) => external(simple.attributes, of, b)?,
+        ("tt.clampf", &[x, low, high]) => clamp(simple, [x, low, high], b)?,
+        ("tt.fp_to_fp", &[x]) => {
+            if simple.words.contains(&"rtz") {
+                return Err("rounding towards zero".to_owned());
+            }
+            convert(b, operation, Cast::Float, x, &result.ok_or("no type")?)?
+        }
+        ("tt.assert", &[x]) => {
+            let message = simple.text.into();
+            return Ok(b.emit_with_blocks(Operation::Assert { message }, &[x], &[], Vec::new()));
+        }
+        ("ttg.barrier", &[]) => return Ok(b.emit_with_blocks(Operation::Barrier, &[], &[], Vec::new())),
+        // Any value will do.
+        ("ub.poison", &[]) => b.constant(0.0, &result.ok_or("no type")?),
         // A hint to optimisers.
-        ("llvm.intr.assume", _) => return Ok(None),
+        ("llvm.intr.assume", _) => return Ok(Vec::new()),
         _ => return Err("not covered".to_owned()),
     };
-    Ok(Some(value))
+    Ok(vec![value])
+}
+
+fn permute(attributes: &str, x: Value, b: &mut Builder) -> Result<Value, String> {
+    let order = array(attributes, "order").ok_or("no order")?;
+    let dims = &b.type_of(x).dims;
+    let permuted: Option<Vec<usize>> = order.iter().map(|&axis| dims.get(axis).copied()).collect();
+    let permuted = permuted.filter(|_| order.len() == dims.len()).ok_or_else(|| format!("the order {order:?}"))?;
+    let ty = b.type_of(x).with_dims(&permuted);
+    Ok(b.emit(Operation::Permute { order: order.into_iter().collect() }, &[x], ty))
+}
+
+/// A function of `openmps.triton.libdevice`, named by its symbol.
+fn external(attributes: &str, operands: &[Value], b: &mut Builder) -> Result<Value, String> {
+    let symbol = attributes.split_once("symbol = \"").and_then(|(_, rest)| rest.split_once('"'));
+    let symbol = symbol.map_or("", |(symbol, _)| symbol);
+    let name = match symbol {
+        "fabs" => "math.absf".to_owned(),
+        "rint" => "math.roundeven".to_owned(),
+        "fmod" => "arith.remf".to_owned(),
+        "pow" => "math.powf".to_owned(),
+        other => format!("math.{other}"),
+    };
+    match (unary(&name), binary(&name), operands) {
+        (Some(unary), _, &[x]) => Ok(b.unary(unary, x)),
+        (_, Some(binary), &[x, y]) => Ok(b.binary(binary, x, y)),
+        _ => Err(format!("the function `{symbol}` of {} operands", operands.len())),
+    }
+}
+
+/// `tt.clampf`: NaN passes where the operation says so, else the limits win.
+fn clamp(simple: &Simple, [x, low, high]: [Value; 3], b: &mut Builder) -> Result<Value, String> {
+    let (largest, smallest) = match simple.words.contains(&"all") {
+        true => (Binary::Maximum, Binary::Minimum),
+        false => (Binary::MaximumNumber, Binary::MinimumNumber),
+    };
+    let raised = b.binary(largest, x, low);
+    Ok(b.binary(smallest, raised, high))
+}
+
+/// A conversion between types of pointers, by way of the address.
+fn convert_pointer(b: &mut Builder, x: Value, to: &Type) -> Value {
+    let address = b.type_of(x).with_scalar(Scalar::I64);
+    let address = b.emit(Operation::PointerToInteger, &[x], address);
+    b.emit(Operation::IntegerToPointer, &[address], to.clone())
 }
 
 fn convert(b: &mut Builder, operation: &str, cast: Cast, x: Value, to: &Type) -> Result<Value, String> {
+    if b.type_of(x).target().is_some() && to.target().is_some() {
+        return Ok(if b.type_of(x) == to { x } else { convert_pointer(b, x, to) });
+    }
     let (Some(from), Some(to)) = (b.type_of(x).number(), to.number()) else {
         return Err("a conversion of addresses".to_owned());
     };
@@ -305,16 +391,4 @@ fn float_comparison(b: &mut Builder, predicate: Option<&&str>, x: Value, y: Valu
         }
         other => return Err(format!("the predicate `{other}`")),
     })
-}
-
-/// The upper half of an unsigned product: of 32 bits, by way of 64.
-fn high_product(b: &mut Builder, x: Value, y: Value) -> Result<Value, String> {
-    if b.type_of(x).number() != Some(Scalar::I32) {
-        return Err(format!("of {}; 32 bits are covered", b.type_of(x)));
-    }
-    let [x, y] = [x, y].map(|value| b.cast(Cast::Unsigned, value, Scalar::I64));
-    let product = b.binary(Binary::Multiply, x, y);
-    let distance = b.constant_like(32.0, product);
-    let high = b.binary(Binary::ShiftRightUnsigned, product, distance);
-    Ok(b.cast(Cast::Signed, high, Scalar::I32))
 }

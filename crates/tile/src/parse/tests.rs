@@ -47,7 +47,6 @@ fn broken_texts_say_what_and_where() {
         ("arith.cmpi slt", "arith.cmpi smaller", "the predicate `smaller`"),
         ("get_program_id x", "get_program_id w", "an axis of the grid is x, y or z"),
         ("arith.addf", "arith.addq", "arith.addq: not covered"),
-        ("!tt.ptr<f32>", "!tt.ptr<i1>", "a pointer to i1"),
         ("module {", "", "no `module` in the text"),
     ] {
         let error = parse(&VECTOR_ADD.replace(from, to)).expect_err(expected);

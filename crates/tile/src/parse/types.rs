@@ -42,10 +42,8 @@ fn element(cursor: &mut Cursor) -> Read<Element> {
         cursor.integer()?;
     }
     cursor.expect(">")?;
-    if target == Scalar::I1 {
-        return Err(cursor.error("a pointer to i1: nothing points to bits"));
-    }
-    Ok(Element::Pointer(target))
+    // A truth value takes a byte of memory; what loads it converts.
+    Ok(Element::Pointer(if target == Scalar::I1 { Scalar::I8 } else { target }))
 }
 
 fn scalar(cursor: &mut Cursor) -> Read<Scalar> {

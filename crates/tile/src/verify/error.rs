@@ -99,12 +99,12 @@ pub enum Problem {
         /// The result's.
         to: Scalar,
     },
-    /// A loop whose block does not end in `scf.yield`.
-    #[error("the loop's block does not end in scf.yield")]
-    MissingYield,
-    /// A yield outside of a loop or before the end of its block.
-    #[error("scf.yield stands elsewhere than at the end of a loop's block")]
-    MisplacedYield,
+    /// A block within an instruction that does not end as it must.
+    #[error("the block does not end in scf.yield, or scf.condition where a loop asks")]
+    MissingEnd,
+    /// A yield or condition elsewhere than at the end of a block that asks for it.
+    #[error("scf.yield or scf.condition stands elsewhere than at the end of a block that asks for it")]
+    MisplacedEnd,
     /// Loops in loops beyond what tools need to handle.
     #[error("more than {limit} loops in each other")]
     Depth {

@@ -17,6 +17,25 @@ pub(super) fn check(operation: &Operation, operands: &[&Type], results: &[&Type]
         (&Operation::ExpandDims { axis }, &[x], &[result]) => expand_dims(axis, x, result),
         (&Operation::Broadcast, &[x], &[result]) => broadcast(x, result),
         (&Operation::Reshape, &[x], &[result]) => reshape(x, result),
+        (Operation::Permute { order }, &[x], &[result]) => permute(order, x, result),
+        (&Operation::Join, &[x, y], &[result]) => join(x, y, result),
+        (&Operation::Split, &[x], &[left, right]) => split(x, left, right),
+        (&Operation::Concatenate, &[x, y], &[result]) => concatenate(x, y, result),
+        (&Operation::Unsplat, &[x], &[result]) => unsplat(x, result),
+        (&Operation::Gather { axis }, &[x, indices], &[result]) => gather(axis, x, indices, result),
+        (&Operation::Histogram, &[x, ref rest @ ..], &[result]) => histogram(x, rest, result),
+        (&Operation::Atomic(operation), &[pointer, x, ref rest @ ..], &[result]) => {
+            atomic(operation, pointer, x, rest, result)
+        }
+        (&Operation::CompareSwap, &[pointer, expected, x], &[result]) => compare_swap(pointer, expected, x, result),
+        (&Operation::IntegerToPointer, &[x], &[result]) => address(x, "the operand", result, "the result"),
+        (&Operation::PointerToInteger, &[x], &[result]) => address(result, "the result", x, "the operand"),
+        (&Operation::MultiplyAdd, &[x, y, z], &[result]) => multiply_add(x, y, z, result),
+        (&Operation::Assert { .. }, &[x], _) => same("the operand", x, &x.with_scalar(Scalar::I1)),
+        (&Operation::ReduceBlock { axis }, tiles, results) => reduce_block(axis, tiles, results),
+        (&Operation::Scan { axis, .. }, tiles, results) => scan(axis, tiles, results),
+        (&Operation::If, &[condition], _) => same("the condition", condition, &Type::scalar(Scalar::I1)),
+        (&Operation::Condition, &[condition, ..], _) => same("the condition", condition, &Type::scalar(Scalar::I1)),
         (&Operation::AddPointer, &[pointer, offset], &[result]) => add_pointer(pointer, offset, result),
         (&Operation::Load, &[pointer, ref rest @ ..], &[result]) => load(pointer, rest, result),
         (&Operation::Store, &[pointer, x, ref rest @ ..], _) => store(pointer, x, rest),
@@ -40,10 +59,20 @@ fn counts(operation: &Operation, operands: usize, results: usize) -> Result {
     let (least, most, expected_results) = match operation {
         Constant(_) | ProgramId(_) | ProgramCount(_) | Range { .. } => (0, 0, 1),
         Splat | ExpandDims { .. } | Broadcast | Reshape | Unary(_) | Cast(_) | Reduce { .. } => (1, 1, 1),
-        AddPointer | Binary(_) | Compare(_) => (2, 2, 1),
+        Permute { .. } | Unsplat | IntegerToPointer | PointerToInteger => (1, 1, 1),
+        Split => (1, 1, 2),
+        AddPointer | Binary(_) | Compare(_) | Join | Concatenate | Gather { .. } => (2, 2, 1),
+        Histogram => (1, 2, 1),
         Load => (1, 3, 1),
         Store => (2, 3, 0),
-        Select | Dot => (3, 3, 1),
+        Atomic(_) => (2, 3, 1),
+        Select | Dot | CompareSwap | MultiplyAdd => (3, 3, 1),
+        Assert { .. } => (1, 1, 0),
+        Barrier => (0, 0, 0),
+        ReduceBlock { .. } | Scan { .. } => (1, usize::MAX, operands),
+        If => (1, 1, results),
+        While => (0, usize::MAX, results),
+        Condition => (1, usize::MAX, 0),
         For => (3, usize::MAX, operands.saturating_sub(3)),
         Yield => (0, usize::MAX, 0),
     };
@@ -236,7 +265,7 @@ fn binary(operation: Binary, x: &Type, y: &Type, result: &Type) -> Result {
     use Binary::*;
     let class = match operation {
         Add | Subtract | Multiply | Divide | Remainder | Minimum | Maximum => Class::Number,
-        DivideUnsigned | RemainderUnsigned | MinimumUnsigned | MaximumUnsigned => Class::Integer,
+        DivideUnsigned | RemainderUnsigned | MinimumUnsigned | MaximumUnsigned | MultiplyHighUnsigned => Class::Integer,
         ShiftLeft | ShiftRight | ShiftRightUnsigned => Class::Integer,
         Power | Atan2 | MinimumNumber | MaximumNumber => Class::Float,
         And | Or | Xor => Class::IntegerOrTruth,
@@ -265,15 +294,179 @@ fn select(condition: &Type, x: &Type, y: &Type, result: &Type) -> Result {
 }
 
 fn dot(x: &Type, y: &Type, sum: &Type, result: &Type) -> Result {
-    Class::Float.require("operand 0", x)?;
-    let matrix =
-        |what: &str, ty: &Type| require(what, ty, ty.dims.len() == 2, || "a tile of two dimensions".to_owned());
+    let wide = match x.number() {
+        Some(Scalar::I8) => Scalar::I32,
+        Some(Scalar::F64) => Scalar::F64,
+        _ => {
+            Class::Float.require("operand 0", x)?;
+            Scalar::F32
+        }
+    };
+    let matrix = |what: &str, ty: &Type| {
+        require(what, ty, matches!(ty.dims.len(), 2 | 3), || "a tile of two or three dimensions".to_owned())
+    };
     matrix("operand 0", x)?;
     matrix("operand 1", y)?;
-    same("operand 1", y, &x.with_dims(&[x.dims[1], y.dims[1]]))?;
-    let wide = if x.number() == Some(Scalar::F64) { Scalar::F64 } else { Scalar::F32 };
-    same("operand 2", sum, &Type::tile(wide, &[x.dims[0], y.dims[1]]))?;
+    let (batch, [.., rows, depth], [.., columns]) = (&x.dims[..x.dims.len() - 2], &x.dims[..], &y.dims[..]) else {
+        return Ok(());
+    };
+    let with = |rows: usize, columns: usize| [batch, &[rows, columns]].concat();
+    same("operand 1", y, &x.with_dims(&with(*depth, *columns)))?;
+    same("operand 2", sum, &Type::tile(wide, &with(*rows, *columns)))?;
     same("the result", result, sum)
+}
+
+fn permute(order: &Dims, x: &Type, result: &Type) -> Result {
+    let mut sorted: Vec<usize> = order.to_vec();
+    sorted.sort_unstable();
+    let whole = sorted.iter().copied().eq(0..x.dims.len());
+    require("the operand", x, whole && !x.is_scalar(), || format!("as many dimensions as the order {order:?}"))?;
+    let dims: Vec<usize> = order.iter().map(|&axis| x.dims[axis]).collect();
+    same("the result", result, &x.with_dims(&dims))
+}
+
+/// The type of two tiles joined along a new last dimension.
+fn joined(x: &Type) -> std::result::Result<Type, Problem> {
+    let fits = x.dims.len() < MAX_TILE_RANK;
+    require("the operand", x, fits, || format!("at most {} dimensions", MAX_TILE_RANK - 1))?;
+    let mut dims = x.dims.clone();
+    dims.push(2);
+    Ok(x.with_dims(&dims))
+}
+
+fn join(x: &Type, y: &Type, result: &Type) -> Result {
+    same("operand 1", y, x)?;
+    same("the result", result, &joined(x)?)
+}
+
+fn split(x: &Type, left: &Type, right: &Type) -> Result {
+    same("the operand", x, &joined(left)?)?;
+    same("the second result", right, left)
+}
+
+fn concatenate(x: &Type, y: &Type, result: &Type) -> Result {
+    tile("operand 0", x)?;
+    same("operand 1", y, x)?;
+    let mut dims = x.dims.clone();
+    dims[0] = dims[0].saturating_mul(2);
+    same("the result", result, &x.with_dims(&dims))
+}
+
+fn unsplat(x: &Type, result: &Type) -> Result {
+    tile("the operand", x)?;
+    require("the operand", x, x.len() == 1, || "one element".to_owned())?;
+    same("the result", result, &x.with_dims(&[]))
+}
+
+fn gather(axis: usize, x: &Type, indices: &Type, result: &Type) -> Result {
+    tile("operand 0", x)?;
+    axis_below(axis, x.dims.len())?;
+    Class::Offset.require("the indices", indices)?;
+    let alike =
+        indices.dims.len() == x.dims.len() && (0..x.dims.len()).all(|d| d == axis || indices.dims[d] == x.dims[d]);
+    require("the indices", indices, alike, || format!("the dimensions of {x} but for axis {axis}"))?;
+    same("the result", result, &x.with_dims(&indices.dims))
+}
+
+fn histogram(x: &Type, rest: &[&Type], result: &Type) -> Result {
+    let fits = |ty: &Type| ty.number() == Some(Scalar::I32) && ty.dims.len() == 1;
+    require("the operand", x, fits(x), || "an i32 tile of one dimension".to_owned())?;
+    require("the result", result, fits(result), || "an i32 tile of one dimension".to_owned())?;
+    rest.first().map_or(Ok(()), |found| mask(found, x))
+}
+
+fn atomic(operation: Atomic, pointers: &Type, x: &Type, rest: &[&Type], result: &Type) -> Result {
+    let class = match operation {
+        Atomic::AddFloat => Class::Float,
+        Atomic::Exchange => Class::Number,
+        _ => Class::Integer,
+    };
+    class.require("the value", x)?;
+    store(pointers, x, rest)?;
+    same("the result", result, x)
+}
+
+fn compare_swap(pointers: &Type, expected: &Type, x: &Type, result: &Type) -> Result {
+    store(pointers, x, &[])?;
+    same("the expected value", expected, x)?;
+    same("the result", result, x)
+}
+
+fn address(integer: &Type, what: &str, of: &Type, pointer_what: &str) -> Result {
+    pointer(pointer_what, of)?;
+    same(what, integer, &of.with_scalar(Scalar::I64))
+}
+
+fn multiply_add(x: &Type, y: &Type, z: &Type, result: &Type) -> Result {
+    Class::Float.require("operand 0", x)?;
+    same("operand 1", y, x)?;
+    same("operand 2", z, x)?;
+    same("the result", result, x)
+}
+
+/// Tiles of the same dimensions, which have the axis.
+fn alike(axis: usize, tiles: &[&Type]) -> Result {
+    let first = tiles[0];
+    tile("operand 0", first)?;
+    axis_below(axis, first.dims.len())?;
+    for (i, found) in tiles.iter().enumerate() {
+        let expected = || format!("the dimensions of {first}");
+        require(&format!("operand {i}"), found, found.dims == first.dims, expected)?;
+    }
+    Ok(())
+}
+
+fn reduce_block(axis: usize, tiles: &[&Type], results: &[&Type]) -> Result {
+    alike(axis, tiles)?;
+    let mut dims = tiles[0].dims.clone();
+    dims.remove(axis);
+    let mut pairs = results.iter().zip(tiles).enumerate();
+    pairs.try_for_each(|(i, (found, x))| same(&format!("result {i}"), found, &x.with_dims(&dims)))
+}
+
+fn scan(axis: usize, tiles: &[&Type], results: &[&Type]) -> Result {
+    alike(axis, tiles)?;
+    let mut pairs = results.iter().zip(tiles).enumerate();
+    pairs.try_for_each(|(i, (found, x))| same(&format!("result {i}"), found, x))
+}
+
+/// What a block of an instruction must look like.
+pub(super) struct BlockRule {
+    /// The types of its arguments.
+    pub arguments: Vec<Type>,
+    /// Whether it ends in `scf.condition`, else in `scf.yield`.
+    pub condition: bool,
+    /// The types of what it ends with, behind a condition's truth value.
+    pub ends_with: Vec<Type>,
+}
+
+/// How many blocks an operation has.
+pub(super) fn blocks(operation: &Operation) -> usize {
+    match operation {
+        Operation::For | Operation::ReduceBlock { .. } | Operation::Scan { .. } => 1,
+        Operation::If | Operation::While => 2,
+        _ => 0,
+    }
+}
+
+/// The rule of a block; `operands` and `results` have been checked.
+pub(super) fn block(operation: &Operation, index: usize, operands: &[&Type], results: &[&Type]) -> BlockRule {
+    let owned = |types: &[&Type]| types.iter().map(|&ty| ty.clone()).collect::<Vec<Type>>();
+    let (arguments, condition, ends_with) = match (operation, index) {
+        (Operation::For, _) => {
+            let carried = &operands[3..];
+            let arguments = operands.iter().take(1).chain(carried).map(|&ty| ty.clone()).collect();
+            (arguments, false, owned(carried))
+        }
+        (Operation::While, 0) => (owned(operands), true, owned(results)),
+        (Operation::While, _) => (owned(results), false, owned(operands)),
+        (Operation::ReduceBlock { .. } | Operation::Scan { .. }, _) => {
+            let elements: Vec<Type> = operands.iter().map(|ty| ty.with_dims(&[])).collect();
+            ([&elements[..], &elements[..]].concat(), false, elements)
+        }
+        _ => (Vec::new(), false, owned(results)),
+    };
+    BlockRule { arguments, condition, ends_with }
 }
 
 fn cast(conversion: Cast, x: &Type, result: &Type) -> Result {

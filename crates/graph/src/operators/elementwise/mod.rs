@@ -26,8 +26,7 @@ use crate::reference::Array;
 use crate::view::{Shape, View};
 use arrayvec::ArrayVec;
 use layout::{Dimension, Dimensions};
-use openmps_host::plan::Program;
-use openmps_runtime::Queue;
+use openmps_runtime::{Pipeline, Queue};
 use openmps_tile::{DType, Number};
 use std::sync::{Arc, OnceLock};
 
@@ -81,10 +80,10 @@ impl Elementwise {
         unary.chain(activations).chain(binary).chain(gradients).chain(optimizers)
     }
 
-    /// Programs for dense tensors of one shape and type, found without a look-up in the cache.
-    fn dense_program(self, dtype: DType, output: DType) -> Result<&'static Program> {
+    /// Pipelines for dense tensors of one shape and type, found without a look-up in the cache.
+    fn dense_pipeline(self, dtype: DType, output: DType) -> Result<&'static Pipeline> {
         const TYPES: usize = openmps_tile::dtype::ALL.len();
-        static TABLES: [OnceLock<Vec<OnceLock<Arc<Program>>>>; 5] = [const { OnceLock::new() }; 5];
+        static TABLES: [OnceLock<Vec<OnceLock<Arc<Pipeline>>>>; 5] = [const { OnceLock::new() }; 5];
         let (table, member) = match self {
             Elementwise::Unary(member) => (0, member as usize),
             Elementwise::Activation(member) => (1, member as usize),
@@ -97,15 +96,15 @@ impl Elementwise {
         let cells = members[table] * TYPES;
         let table = TABLES[table].get_or_init(|| (0..cells).map(|_| OnceLock::new()).collect());
         let cell = &table[member * TYPES + dtype as usize];
-        if let Some(program) = cell.get() {
-            return Ok(program);
+        if let Some(pipeline) = cell.get() {
+            return Ok(pipeline);
         }
         let row = self.row();
         let inputs: DTypes = row.operands.iter().map(|_| dtype).collect();
         let layout = Layout { outer: 0, rows: None, columns: TILE };
         let kernel = kernel::build(row, &inputs, output, &layout);
-        let program = Arc::new(program::compile(row.name, &kernel)?);
-        Ok(cell.get_or_init(|| program))
+        let pipeline = Arc::new(program::compile(row.name, kernel)?);
+        Ok(cell.get_or_init(|| pipeline))
     }
 }
 
@@ -166,12 +165,12 @@ fn run_dense(operator: Elementwise, queue: &Queue, inputs: &[&View], scalars: &[
         return Ok(());
     }
     let row = operator.row();
-    let program = operator.dense_program(inputs[0].dtype, output.dtype)?;
+    let pipeline = operator.dense_pipeline(inputs[0].dtype, output.dtype)?;
     let mut arguments = ArrayVec::<u64, MAX_ARGUMENTS>::new();
     push_operands(&mut arguments, row, inputs, scalars, output);
     arguments.push(count as u64);
     arguments.extend(std::iter::repeat_n(1, inputs.len() + 1));
-    submit(row, queue, program, [count.div_ceil(TILE), 1, 1], &arguments)
+    submit(row, queue, pipeline, [count.div_ceil(TILE), 1, 1], &arguments)
 }
 
 fn run_general(row: &'static Row, queue: &Queue, inputs: &[&View], scalars: &[Number], output: &View) -> Result<()> {
@@ -188,7 +187,7 @@ fn run_general(row: &'static Row, queue: &Queue, inputs: &[&View], scalars: &[Nu
     let inner = usize::from(layout.rows.is_some()) + 1;
     let dtypes: DTypes = inputs.iter().map(|x| x.dtype).collect();
     let key = Key::Elementwise(row.name, dtypes.clone(), output.dtype, layout.clone());
-    let program = program::get(row.name, &key, || kernel::build(row, &dtypes, output.dtype, &layout))?;
+    let pipeline = program::get(row.name, &key, || kernel::build(row, &dtypes, output.dtype, &layout))?;
     let mut arguments = ArrayVec::<u64, MAX_ARGUMENTS>::new();
     push_operands(&mut arguments, row, inputs, scalars, output);
     arguments.extend(dimensions.iter().map(|dimension| dimension.size as u64));
@@ -199,7 +198,7 @@ fn run_general(row: &'static Row, queue: &Queue, inputs: &[&View], scalars: &[Nu
     let columns = dimensions[dimensions.len() - 1].size.div_ceil(layout.columns);
     let rows = layout.rows.map_or(1, |rows| dimensions[dimensions.len() - 2].size.div_ceil(rows));
     let grid = [columns, rows, outer.iter().map(|dimension| dimension.size).product()];
-    submit(row, queue, &program, grid, &arguments)
+    submit(row, queue, &pipeline, grid, &arguments)
 }
 
 /// The tile for these dimensions: one row where that is long, else several rows; square where some tensor runs across.
@@ -247,11 +246,10 @@ fn scalar_bits(number: Number, compute: DType) -> u64 {
     }
 }
 
-fn submit(row: &'static Row, queue: &Queue, program: &Program, grid: [usize; 3], arguments: &[u64]) -> Result<()> {
+fn submit(row: &'static Row, queue: &Queue, pipeline: &Pipeline, grid: [usize; 3], arguments: &[u64]) -> Result<()> {
     let operator = row.name;
     // SAFETY: the views describe memory that the front door keeps alive; sizes and strides are theirs.
-    let work = || unsafe { program.run(grid, arguments) };
-    queue.library(operator, work).map_err(|source| Error::Device { operator, source })
+    unsafe { queue.dispatch(operator, pipeline, grid, arguments) }.map_err(|source| Error::Device { operator, source })
 }
 
 /// An elementwise operator with its numbers, as a member of the list of operators.

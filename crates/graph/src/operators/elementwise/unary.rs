@@ -55,12 +55,12 @@ fn bitwise_not(x: f64, _: &[f64]) -> f64 {
     -x - 1.0
 }
 
-/// A power; of integers through float64, which holds them up to 2^53.
+/// A power; of integers through float64, which holds them up to 2^53, and rounded: a GPU's power may be off by a few units.
 pub(super) fn power<'s>(x: super::expression::Expr<'s>, y: super::expression::Expr<'s>) -> super::expression::Expr<'s> {
     use openmps_tile::Scalar;
     let scalar = x.scalar();
     if scalar.is_float() {
         return x.pow(y);
     }
-    x.cast(true, Scalar::F64, true).pow(y.cast(true, Scalar::F64, true)).cast(true, scalar, true)
+    x.cast(true, Scalar::F64, true).pow(y.cast(true, Scalar::F64, true)).round().cast(true, scalar, true)
 }

@@ -240,6 +240,8 @@ fn binary_of_integers() {
             (Or, 12, 10, 14),
             (Xor, 12, 10, 6),
             (Xor, -1, 0, -1),
+            (MultiplyHighUnsigned, -1, -1, -2),
+            (MultiplyHighUnsigned, least, 2, 1),
             (ShiftLeft, 3, 2, 12),
             (ShiftLeft, 1, width - 1, least),
             (ShiftLeft, 1, width, 0),

@@ -69,7 +69,9 @@ class MPSBackend(BaseBackend):
         return {"min_dot_size": lambda left, right: (1, 1, 1), "convert_custom_types": lambda *_, **__: None}
 
     def get_module_map(self) -> dict[str, ModuleType]:
-        return {}
+        from openmps.triton import libdevice
+
+        return {"triton.language.extra.libdevice": libdevice}
 
     def load_dialects(self, context) -> None:
         """The text needs none."""

@@ -1,8 +1,10 @@
-//! The planner against the interpreter, which is the definition: the same kernel, arguments and memory.
+//! Planned programs, and those executed operation by operation, against the interpreter, which is the definition: the same kernel,
+//! arguments and memory.
 
 use half::f16;
-use openmps_host::plan::Program;
-use openmps_tile::{Builder, Combine, Kernel, RawMemory, Scalar, Type, interpret, parse, verify};
+use openmps_host::Program;
+use openmps_tile::kernel::Atomic;
+use openmps_tile::{Builder, Combine, Kernel, Operation, RawMemory, Scalar, Type, interpret, parse, verify};
 
 /// An argument of a kernel under test.
 #[derive(Clone, Copy)]
@@ -26,21 +28,28 @@ fn run(buffers: &[Vec<u8>], arguments: &[Argument], work: impl FnOnce(&[u64])) -
     copies
 }
 
-/// The buffers after the interpreter and after the planned program.
-fn both(kernel: &Kernel, grid: [usize; 3], buffers: &[Vec<u8>], arguments: &[Argument]) -> [Vec<Vec<u8>>; 2] {
+/// Hands `check` the buffers after the interpreter, and after each way in which the host executes the kernel.
+fn compare(
+    kernel: &Kernel,
+    grid: [usize; 3],
+    buffers: &[Vec<u8>],
+    arguments: &[Argument],
+    check: impl Fn(&[Vec<u8>], &[Vec<u8>]),
+) {
     let verified = verify(kernel).unwrap_or_else(|error| panic!("{error}"));
-    let interpreted = run(buffers, arguments, |bits| {
+    let expected = run(buffers, arguments, |bits| {
         // SAFETY: every kernel here stays inside of its buffers, whose addresses are exposed.
         let mut memory = unsafe { RawMemory::new() };
-        interpret(verify(kernel).expect("verified before"), grid, bits, &mut memory)
-            .unwrap_or_else(|error| panic!("{error}"));
+        interpret(verified, grid, bits, &mut memory).unwrap_or_else(|error| panic!("{error}"));
     });
-    let program = Program::new(verified.kernel()).unwrap_or_else(|error| panic!("{error}"));
-    let planned = run(buffers, arguments, |bits| {
-        // SAFETY: as above.
-        unsafe { program.run(grid, bits) }.unwrap_or_else(|error| panic!("{error}"));
-    });
-    [interpreted, planned]
+    for program in [Program::new(kernel), Program::without_plan(kernel)] {
+        let program = program.unwrap_or_else(|error| panic!("{error}"));
+        let found = run(buffers, arguments, |bits| {
+            // SAFETY: as above.
+            unsafe { program.run(grid, bits) }.unwrap_or_else(|error| panic!("{error}"));
+        });
+        check(&found, &expected);
+    }
 }
 
 fn singles(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
@@ -84,25 +93,28 @@ use Argument::{Buffer, Float, Integer};
 fn vector_add() {
     let buffers = [singles(wave(3000)), singles(wave(3000).map(|x| x * 0.3)), vec![0x11; 3100 * 4]];
     let arguments = [Buffer(0), Buffer(1), Buffer(2), Integer(2999)];
-    let [expected, found] = both(&ttir!("vector_add"), [3, 1, 1], &buffers, &arguments);
-    assert_eq!(found, expected);
-    assert_eq!(found[2][2999 * 4..], [0x11; 101 * 4]);
+    compare(&ttir!("vector_add"), [3, 1, 1], &buffers, &arguments, |found, expected| {
+        assert_eq!(found, expected);
+        assert_eq!(found[2][2999 * 4..], [0x11; 101 * 4]);
+    });
 }
 
 #[test]
 fn softmax() {
     let buffers = [vec![0x11; 9 * 900 * 4], singles(wave(9 * 900))];
     let arguments = [Buffer(0), Buffer(1), Integer(900), Integer(900), Integer(9), Integer(781)];
-    let [expected, found] = both(&ttir!("softmax"), [2, 1, 1], &buffers, &arguments);
-    assert_close(&from_singles(&found[0]), &from_singles(&expected[0]), 2e-6);
+    compare(&ttir!("softmax"), [2, 1, 1], &buffers, &arguments, |found, expected| {
+        assert_close(&from_singles(&found[0]), &from_singles(&expected[0]), 2e-6);
+    });
 }
 
 #[test]
 fn dropout() {
     let buffers = [singles(wave(2000)), vec![0x11; 2048 * 4]];
     let arguments = [Buffer(0), Buffer(1), Integer(2000), Float(0.4), Integer(77)];
-    let [expected, found] = both(&ttir!("dropout"), [2, 1, 1], &buffers, &arguments);
-    assert_close(&from_singles(&found[1]), &from_singles(&expected[1]), 1e-6);
+    compare(&ttir!("dropout"), [2, 1, 1], &buffers, &arguments, |found, expected| {
+        assert_close(&from_singles(&found[1]), &from_singles(&expected[1]), 1e-6);
+    });
 }
 
 #[test]
@@ -111,8 +123,9 @@ fn matrix_product_whose_rows_wrap_around() {
     let buffers = [halves(wave(m * k)), halves(wave(k * n)), vec![0x11; m * n * 2]];
     let sizes = [m, n, k, k, n, n].map(|size| Integer(size as i64));
     let arguments: Vec<Argument> = [Buffer(0), Buffer(1), Buffer(2)].into_iter().chain(sizes).collect();
-    let [expected, found] = both(&ttir!("matmul"), [2, 2, 1], &buffers, &arguments);
-    assert_close(&from_halves(&found[2]), &from_halves(&expected[2]), 2e-3);
+    compare(&ttir!("matmul"), [2, 2, 1], &buffers, &arguments, |found, expected| {
+        assert_close(&from_halves(&found[2]), &from_halves(&expected[2]), 2e-3);
+    });
 }
 
 #[test]
@@ -143,6 +156,50 @@ fn gathered_rows_repeated_over_columns() {
     b.store(to, sums, None);
     let indices: Vec<u8> = [3_i64, 0, 9, 9, 1, 7, 2, 5].into_iter().flat_map(i64::to_le_bytes).collect();
     let buffers = [singles(wave(10 * 16)), indices, vec![0; 8 * 4]];
-    let [expected, found] = both(&b.finish(), [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Buffer(2)]);
-    assert_close(&from_singles(&found[2]), &from_singles(&expected[2]), 1e-6);
+    compare(&b.finish(), [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Buffer(2)], |found, expected| {
+        assert_close(&from_singles(&found[2]), &from_singles(&expected[2]), 1e-6);
+    });
+}
+
+#[test]
+fn control_flow_atomics_and_shapes() {
+    for n in [2, 4, 7] {
+        let buffers = [singles(wave(64)), vec![0; 64 * 4]];
+        let kernel = ttir!("control");
+        assert!(!Program::new(&kernel).expect("executed").is_planned());
+        compare(&kernel, [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Integer(n)], |found, expected| {
+            assert_close(&from_singles(&found[0]), &from_singles(&expected[0]), 1e-5);
+            assert_eq!(found[1], expected[1]);
+        });
+    }
+}
+
+#[test]
+fn sort_flip_and_an_assertion() {
+    let kernel = ttir!("sort");
+    let buffers = [singles(wave(64)), vec![0; 64 * 4]];
+    compare(&kernel, [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Integer(1)], |found, expected| {
+        assert_close(&from_singles(&found[0]), &from_singles(&expected[0]), 1e-5);
+        assert_eq!(found[1], expected[1]);
+    });
+    let program = Program::new(&kernel).expect("executed");
+    run(&buffers, &[Buffer(0), Buffer(1), Integer(0)], |bits| {
+        // SAFETY: as for every kernel here.
+        let error = unsafe { program.run([1, 1, 1], bits) }.expect_err("0 is not above 0").to_string();
+        assert!(error.contains("assertion failed: n must be positive") && error.contains("k.py:"), "{error}");
+    });
+}
+
+#[test]
+fn programs_add_to_one_place_at_once() {
+    let mut b = Builder::new("count");
+    let out = b.parameter("out", Type::pointer(Scalar::F32));
+    let zeros = b.constant(0.0, &Type::tile(Scalar::I32, &[64]));
+    let pointers = b.add_pointer(out, zeros);
+    let ones = b.constant(1.0, &Type::tile(Scalar::F32, &[64]));
+    b.emit(Operation::Atomic(Atomic::AddFloat), &[pointers, ones], Type::tile(Scalar::F32, &[64]));
+    let kernel = b.finish();
+    compare(&kernel, [500, 1, 1], &[vec![0; 4]], &[Buffer(0)], |found, _| {
+        assert_eq!(from_singles(&found[0]), [32_000.0]);
+    });
 }

@@ -1,0 +1,166 @@
+"""Kernels on an NVIDIA GPU: ours (from Triton's IR, through CUDA C++), Triton's own backend and PyTorch, in one run.
+
+    python benches/cuda.py write FOLDER      where Triton 3.9 and openmps are: writes the kernels' IR
+    OPENMPS_DEVICE=cuda python benches/cuda.py run FOLDER      where the GPU, PyTorch and Triton are: checks and times them
+
+The two steps may be on two machines; the second one needs only the native module of openmps, NumPy, PyTorch and Triton.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=mask) + tl.load(y_ptr + at, mask=mask), mask=mask)
+
+
+@triton.jit
+def softmax_kernel(x_ptr, out_ptr, stride, columns, BLOCK: tl.constexpr):
+    at, row = tl.arange(0, BLOCK), tl.program_id(0)
+    x = tl.load(x_ptr + row * stride + at, mask=at < columns, other=-float("inf"))
+    powers = tl.exp(x - tl.max(x, axis=0))
+    tl.store(out_ptr + row * stride + at, powers / tl.sum(powers, axis=0), mask=at < columns)
+
+
+@triton.jit
+def layer_norm_kernel(x_ptr, out_ptr, weight_ptr, bias_ptr, stride, columns, eps, BLOCK: tl.constexpr):
+    at, row = tl.arange(0, BLOCK), tl.program_id(0)
+    mask = at < columns
+    x = tl.load(x_ptr + row * stride + at, mask=mask, other=0.0)
+    centred = tl.where(mask, x - tl.sum(x, axis=0) / columns, 0.0)
+    scale = 1 / tl.sqrt(tl.sum(centred * centred, axis=0) / columns + eps)
+    y = centred * scale * tl.load(weight_ptr + at, mask=mask) + tl.load(bias_ptr + at, mask=mask)
+    tl.store(out_ptr + row * stride + at, y, mask=mask)
+
+
+@triton.jit
+def matmul_kernel(
+    a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_bk, stride_cm,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    depth = tl.arange(0, BLOCK_K)
+    a = a_ptr + rows[:, None] * stride_am + depth[None, :]
+    b = b_ptr + depth[:, None] * stride_bk + columns[None, :]
+    sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for _ in range(0, K, BLOCK_K):
+        sums = tl.dot(tl.load(a), tl.load(b), sums, input_precision="ieee")
+        a += BLOCK_K
+        b += BLOCK_K * stride_bk
+    tl.store(c_ptr + rows[:, None] * stride_cm + columns[None, :], sums.to(c_ptr.dtype.element_ty))
+
+
+#: Name, kernel, types of its parameters, constants; sizes are powers of two, so that every stride is divisible by 16.
+KERNELS = {
+    "add": (add_kernel, ["*fp32", "*fp32", "*fp32", "i32"], {"BLOCK": 1024}),
+    "softmax": (softmax_kernel, ["*fp32", "*fp32", "i32", "i32"], {"BLOCK": 4096}),
+    "layer_norm": (layer_norm_kernel, ["*fp32"] * 4 + ["i32", "i32", "fp32"], {"BLOCK": 4096}),
+    "matmul_f32": (matmul_kernel, ["*fp32"] * 3 + ["i32"] * 6, {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 16}),
+    "matmul_f16": (matmul_kernel, ["*fp16"] * 3 + ["i32"] * 6, {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}),
+}
+
+
+def write(folder: pathlib.Path) -> None:
+    """The IR of every kernel as files."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+    from triton.compiler import compile as compile_kernel
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (kernel, types, constants) in KERNELS.items():
+        names = kernel.arg_names
+        signature = dict(zip(names, types + ["constexpr"] * len(constants)))
+        divisible = {(i,): [["tt.divisibility", 16]] for i, kind in enumerate(types) if kind != "fp32"}
+        source = ASTSource(kernel, signature, {(names.index(key),): value for key, value in constants.items()}, divisible)
+        compiled = compile_kernel(source, target=GPUTarget("mps", "host", 32))
+        (folder / f"{name}.ttir").write_bytes(compiled.asm["ttirtext"])
+
+
+def time_ms(torch, work) -> float:
+    """Median of 20 runs, by the GPU's own clock."""
+    for _ in range(3):
+        work()
+    times = []
+    for _ in range(20):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        work()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
+    return sorted(times)[10]
+
+
+def run(folder: pathlib.Path) -> None:
+    """Checks every kernel against PyTorch in float64, and times it beside its peers."""
+    import torch
+    from paddle_custom_device import openmps_native as native
+
+    stream = torch.cuda.ExternalStream(native.cuda_stream())
+    torch.manual_seed(0)
+    n, rows, columns, size = 1 << 28, 16384, 4096, 4096
+    x, y = (torch.randn(n, device="cuda") for _ in range(2))
+    wide = torch.randn(rows, columns, device="cuda")
+    weight, bias = torch.randn(columns, device="cuda"), torch.randn(columns, device="cuda")
+    results = {}
+
+    def case(name, grid, arguments, out, reference, peer, tolerance, warps):
+        kernel, _, constants = KERNELS[name]
+        ours = native.triton_compile((folder / f"{name}.ttir").read_text())
+        values = [value.data_ptr() if isinstance(value, torch.Tensor) else value for value in arguments]
+        out.fill_(float("nan"))
+        torch.cuda.synchronize()
+        ours.launch(grid, values)
+        native.synchronize(0)
+        error = ((out.double() - reference()).abs().max() / reference().abs().max()).item()
+        with torch.cuda.stream(stream):
+            times = {
+                "ours": time_ms(torch, lambda: ours.launch(grid, values)),
+                "triton": min(time_ms(torch, lambda: kernel[grid](*arguments, **constants, num_warps=w)) for w in warps),
+                "torch": time_ms(torch, peer),
+            }
+        results[name] = {**times, "error": error}
+        ratio = times["triton"] / times["ours"], times["torch"] / times["ours"]
+        verdict = "ok" if error < tolerance else "WRONG"
+        print(
+            f"{name:12} ours {times['ours']:8.3f} ms  triton {times['triton']:8.3f} ({ratio[0]:.2f}x)"
+            f"  torch {times['torch']:8.3f} ({ratio[1]:.2f}x)  error {error:.1e} {verdict}",
+            flush=True,
+        )
+
+    out = torch.empty_like(x)
+    case("add", (n // 1024, 1, 1), (x, y, out, n), out, lambda: x.double() + y, lambda: torch.add(x, y, out=out), 1e-6, (4, 8))
+    out = torch.empty_like(wide)
+    case(
+        "softmax", (rows, 1, 1), (wide, out, columns, columns), out, lambda: torch.softmax(wide.double(), 1),
+        lambda: torch.softmax(wide, 1, out=out), 1e-5, (4, 8, 16),
+    )  # fmt: skip
+    case(
+        "layer_norm", (rows, 1, 1), (wide, out, weight, bias, columns, columns, 1e-5), out,
+        lambda: torch.nn.functional.layer_norm(wide.double(), (columns,), weight.double(), bias.double(), 1e-5),
+        lambda: torch.nn.functional.layer_norm(wide, (columns,), weight, bias, 1e-5), 1e-5, (4, 8, 16),
+    )  # fmt: skip
+    for name, dtype, tolerance in (("matmul_f32", torch.float32, 1e-5), ("matmul_f16", torch.float16, 2e-3)):
+        a, b = (torch.randn(size, size, device="cuda", dtype=dtype) for _ in range(2))
+        out = torch.empty_like(a)
+        case(
+            name, (size // 128, size // 128, 1), (a, b, out, size, size, size, size, size, size), out,
+            lambda a=a, b=b: a.double() @ b.double(), lambda a=a, b=b, out=out: torch.matmul(a, b, out=out), tolerance, (4, 8),
+        )  # fmt: skip
+    (folder / "cuda.json").write_text(json.dumps(results, indent=2))
+    if any(row["error"] > 1e-2 for row in results.values()):
+        sys.exit("a result is wrong")
+
+
+if __name__ == "__main__":
+    {"write": write, "run": run}[sys.argv[1]](pathlib.Path(sys.argv[2]))

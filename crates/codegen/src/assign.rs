@@ -1,0 +1,374 @@
+//! Which values are kept, in which layout, and which are computed anew wherever they are needed.
+//!
+//! Index arithmetic (ranges, splats, sums of them) is cheap and pure: such values are *virtual*, written as expressions of the element's
+//! index in whatever layout their reader has. Shape changes are *views*: the same registers, read by another index. Everything else is
+//! *kept* in a layout: that of the first kept operand, so that whole chains share one layout and no element moves between threads.
+
+use crate::dialect::Dialect;
+use crate::emit::{Unit, padded};
+use crate::layout::{Layout, Place, bits_of, bits_of_all, bits_of_axis};
+use crate::target::Target;
+use openmps_tile::{Block, Instruction, Kernel, Operation, Scalar, Type, Unary, Value};
+
+/// The most operations that a virtual value may stand for.
+const MOST_COST: u32 = 24;
+
+/// How a value is represented.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// One number, the same in every thread.
+    Scalar,
+    /// An expression of the index, of this many operations.
+    Virtual(u32),
+    /// Another value's registers, read by another index.
+    View,
+    /// Registers in a layout. A weak one follows its neighbours when it meets them: a loop's value whose layout is not settled yet.
+    Kept { layout: Layout, weak: bool },
+}
+
+/// The form of every value.
+pub struct Forms<'k> {
+    kernel: &'k Kernel,
+    thread_bits: usize,
+    dialect: Dialect,
+    forms: Vec<Form>,
+    definitions: Vec<Option<&'k Instruction>>,
+}
+
+impl<'k> Forms<'k> {
+    /// Chooses for a whole kernel.
+    pub fn choose(kernel: &'k Kernel, target: &Target) -> Forms<'k> {
+        let count = kernel.types.len();
+        let mut definitions = vec![None; count];
+        define(&kernel.body, &mut definitions);
+        let (thread_bits, dialect) = (target.thread_bits(), target.dialect);
+        let mut forms = Forms { kernel, thread_bits, dialect, forms: vec![Form::Scalar; count], definitions };
+        forms.block(&kernel.body);
+        forms
+    }
+
+    /// The instruction whose result a value is; none for parameters and blocks' arguments.
+    pub fn definition(&self, value: Value) -> Option<&'k Instruction> {
+        self.definitions[value.0 as usize]
+    }
+
+    /// The layout in which an instruction without a result (a store) is written: as if it had one.
+    pub fn of_effect(&self, instruction: &Instruction) -> Layout {
+        let ty = self.kernel.type_of(instruction.operands[0]);
+        match self.elementwise(instruction, ty, None) {
+            Form::Kept { layout, .. } => layout.dense().0,
+            _ => self.plain(ty),
+        }
+    }
+
+    /// The form of a value.
+    pub fn of(&self, value: Value) -> &Form {
+        &self.forms[value.0 as usize]
+    }
+
+    fn set(&mut self, value: Value, form: Form) {
+        self.forms[value.0 as usize] = form;
+    }
+
+    fn dims(&self, value: Value) -> &[usize] {
+        self.kernel.dims_of(value)
+    }
+
+    /// The layout for a tile that has no better one: neighbours in neighbouring threads, so that memory is read in whole lines.
+    pub fn plain(&self, ty: &Type) -> Layout {
+        Layout::spread(bits_of_all(&ty.dims), self.thread_bits, 0)
+    }
+
+    /// The layout of a product: the matrix unit's where there is one, else each thread holds columns next to its neighbours' and registers
+    /// along both dimensions.
+    fn product(&self, instruction: &Instruction) -> Layout {
+        let dims = self.dims(instruction.results[0]);
+        let [x, y] = [0, 1].map(|i| self.kernel.type_of(instruction.operands[i]));
+        // Of other ranks the emitter has no text.
+        if dims.len() != 2 {
+            return self.plain(self.kernel.type_of(instruction.results[0]));
+        }
+        let factor = x.number().unwrap_or(Scalar::F32);
+        if let Some(unit) = Unit::of(self.dialect, factor, padded(&x.dims, &y.dims)) {
+            return unit.layout(dims[0], dims[1], self.thread_bits);
+        }
+        let (rows, columns) = (bits_of(dims[0]), bits_of(dims[1]));
+        let registers = (rows + columns).saturating_sub(self.thread_bits);
+        let by_row = (registers / 2).min(rows);
+        let by_column = (registers - by_row).min(columns);
+        let by_row = (registers - by_column).min(rows);
+        let (column_threads, row_threads) = (columns - by_column, rows - by_row);
+        let mut bits = Vec::with_capacity(rows + columns);
+        bits.extend((0..column_threads).map(|bit| Place::Thread(bit as u8)));
+        bits.extend((0..by_column).map(|bit| Place::Register(bit as u8)));
+        bits.extend((0..row_threads).map(|bit| Place::Thread((column_threads + bit) as u8)));
+        bits.extend((0..by_row).map(|bit| Place::Register((by_column + bit) as u8)));
+        Layout::new(bits)
+    }
+
+    fn block(&mut self, block: &Block) {
+        for instruction in &block.instructions {
+            self.instruction(instruction);
+        }
+    }
+
+    fn instruction(&mut self, instruction: &Instruction) {
+        match &instruction.operation {
+            Operation::For => return self.for_loop(instruction),
+            Operation::If => return self.if_else(instruction),
+            Operation::While => return self.while_loop(instruction),
+            Operation::ReduceBlock { axis } => return self.reduced(instruction, *axis),
+            Operation::Scan { .. } => return self.scanned(instruction),
+            Operation::Split => return self.halves(instruction),
+            _ => {}
+        }
+        let Some(&result) = instruction.results.first() else { return };
+        let ty = self.kernel.type_of(result);
+        if ty.is_scalar() {
+            return self.set(result, Form::Scalar);
+        }
+        let form = match &instruction.operation {
+            Operation::Constant(_) | Operation::Range { .. } | Operation::Splat => Form::Virtual(1),
+            Operation::ExpandDims { .. } | Operation::Broadcast | Operation::Reshape | Operation::Permute { .. } => {
+                match self.of(instruction.operands[0]) {
+                    Form::Virtual(cost) => Form::Virtual(*cost),
+                    _ => Form::View,
+                }
+            }
+            Operation::Load | Operation::Atomic(_) | Operation::CompareSwap => self.elementwise(instruction, ty, None),
+            Operation::Join => self.doubled(instruction.operands[0], 0),
+            Operation::Concatenate => {
+                let top = bits_of_all(self.dims(instruction.operands[0]));
+                self.doubled(instruction.operands[0], top)
+            }
+            Operation::Gather { .. } => {
+                Form::Kept { layout: self.natural(instruction.operands[1]).0.dense().0, weak: false }
+            }
+            Operation::Histogram => Form::Kept { layout: self.plain(ty), weak: false },
+            Operation::Reduce { axis, .. } => self.without_axis(instruction.operands[0], *axis),
+            Operation::Dot => Form::Kept { layout: self.product(instruction), weak: false },
+            operation => self.elementwise(instruction, ty, Some(operation)),
+        };
+        self.set(result, form);
+    }
+
+    /// What is left of a tile's layout when an axis is reduced.
+    fn without_axis(&self, x: Value, axis: usize) -> Form {
+        let layout = self.natural(x).0;
+        let gone = bits_of_axis(self.dims(x), axis);
+        let kept: Vec<usize> = (0..layout.bits().len()).filter(|bit| !gone.contains(bit)).collect();
+        Form::Kept { layout: layout.select(&kept).dense().0, weak: false }
+    }
+
+    /// The operand whose layout several tiles that are walked together follow: the first that is kept.
+    pub fn leader(&self, operands: &[Value]) -> Value {
+        let kept = |value: &&Value| matches!(self.of(**value), Form::Kept { .. } | Form::View);
+        operands.iter().find(kept).or(operands.first()).copied().unwrap_or(Value(0))
+    }
+
+    fn reduced(&mut self, instruction: &Instruction, axis: usize) {
+        let form = self.without_axis(self.leader(&instruction.operands), axis);
+        for &result in &instruction.results {
+            let scalar = self.kernel.type_of(result).is_scalar();
+            self.set(result, if scalar { Form::Scalar } else { form.clone() });
+        }
+    }
+
+    fn scanned(&mut self, instruction: &Instruction) {
+        let layout = self.natural(self.leader(&instruction.operands)).0.dense().0;
+        for &result in &instruction.results {
+            self.set(result, Form::Kept { layout: layout.clone(), weak: false });
+        }
+    }
+
+    /// A tile's layout with one more bit, kept in a further register.
+    fn doubled(&self, x: Value, at: usize) -> Form {
+        let layout = self.natural(x).0.dense().0;
+        let mut bits = layout.bits().to_vec();
+        bits.insert(at, Place::Register(layout.registers().trailing_zeros() as u8));
+        Form::Kept { layout: Layout::new(bits), weak: false }
+    }
+
+    /// The layout in which a tile is split: neighbours along the last dimension in one thread.
+    pub fn of_pairs(&self, x: Value) -> Layout {
+        let layout = self.natural(x).0.dense().0;
+        if matches!(layout.bits().first(), Some(Place::Register(_))) {
+            return layout;
+        }
+        let rest = Layout::spread(layout.bits().len() - 1, self.thread_bits, 0);
+        let mut bits = rest.bits().to_vec();
+        bits.insert(0, Place::Register(rest.registers().trailing_zeros() as u8));
+        Layout::new(bits)
+    }
+
+    fn halves(&mut self, instruction: &Instruction) {
+        let layout = self.of_pairs(instruction.operands[0]);
+        let rest: Vec<usize> = (1..layout.bits().len()).collect();
+        for &result in &instruction.results {
+            self.set(result, Form::Kept { layout: layout.select(&rest).dense().0, weak: false });
+        }
+    }
+
+    /// Virtual where it is cheap and all operands are (`cheap` is none for what must be kept); else in the layout of an operand.
+    fn elementwise(&self, instruction: &Instruction, ty: &Type, cheap: Option<&Operation>) -> Form {
+        if let Some(operation) = cheap.filter(|operation| is_cheap(operation)) {
+            let cost = instruction.operands.iter().try_fold(1_u32, |sum, &operand| match self.of(operand) {
+                Form::Virtual(cost) => Some(sum + cost),
+                _ => None,
+            });
+            if let Some(cost) = cost.filter(|&cost| cost <= MOST_COST || matches!(operation, Operation::AddPointer)) {
+                return Form::Virtual(cost);
+            }
+        }
+        let mut weak_layout = None;
+        for &operand in &instruction.operands {
+            match self.of(operand) {
+                Form::Kept { .. } | Form::View => {
+                    let (layout, weak) = self.natural(operand);
+                    if !weak {
+                        return Form::Kept { layout, weak: false };
+                    }
+                    weak_layout.get_or_insert(layout);
+                }
+                Form::Scalar | Form::Virtual(_) => {}
+            }
+        }
+        match weak_layout {
+            Some(layout) => Form::Kept { layout, weak: true },
+            None => Form::Kept { layout: self.plain(ty), weak: false },
+        }
+    }
+
+    /// The layout in which a tile can be read without moving elements, and whether it is not settled yet.
+    pub fn natural(&self, value: Value) -> (Layout, bool) {
+        match self.of(value) {
+            Form::Kept { layout, weak } => (layout.clone(), *weak),
+            Form::View => self.of_view(value),
+            Form::Scalar | Form::Virtual(_) => (self.plain(self.kernel.type_of(value)), false),
+        }
+    }
+
+    fn of_view(&self, value: Value) -> (Layout, bool) {
+        let Some(instruction) = self.definition(value) else {
+            return (self.plain(self.kernel.type_of(value)), false);
+        };
+        let source = instruction.operands[0];
+        let (layout, weak) = self.natural(source);
+        match instruction.operation {
+            Operation::Broadcast => (self.widened(&layout, self.dims(source), self.dims(value)), weak),
+            Operation::Permute { ref order } => {
+                let of = |axis: &usize| bits_of_axis(self.dims(source), *axis);
+                let bits: Vec<usize> = order.iter().rev().flat_map(of).collect();
+                (layout.select(&bits), weak)
+            }
+            _ => (layout, weak),
+        }
+    }
+
+    /// A layout whose repeated dimensions take free threads first, then further registers.
+    fn widened(&self, layout: &Layout, from: &[usize], to: &[usize]) -> Layout {
+        let mut free = layout.free_threads(self.thread_bits).into_iter();
+        let mut register = layout.registers().trailing_zeros() as u8;
+        let mut bits = vec![Place::Register(0); bits_of_all(to)];
+        for axis in 0..to.len() {
+            let (source, target) = (bits_of_axis(from, axis), bits_of_axis(to, axis));
+            if from[axis] == to[axis] {
+                bits[target].copy_from_slice(&layout.bits()[source]);
+                continue;
+            }
+            for bit in target {
+                bits[bit] = free.next().map(Place::Thread).unwrap_or_else(|| {
+                    register += 1;
+                    Place::Register(register - 1)
+                });
+            }
+        }
+        Layout::new(bits)
+    }
+
+    /// A loop's values keep one layout: what the body gives them, found by a first look at it with unsettled ones.
+    fn for_loop(&mut self, instruction: &Instruction) {
+        let block = &instruction.blocks[0];
+        self.set(block.arguments[0], Form::Scalar);
+        let carried = &block.arguments[1..];
+        for &argument in carried {
+            let form = self.carried(argument, None);
+            self.set(argument, form);
+        }
+        self.block(block);
+        let Some(last) = block.instructions.last() else { return };
+        let settled: Vec<Form> = (carried.iter().zip(&last.operands))
+            .map(|(&argument, &next)| self.carried(argument, Some(self.natural(next).0)))
+            .collect();
+        for (&argument, form) in carried.iter().zip(&settled) {
+            self.set(argument, form.clone());
+        }
+        self.block(block);
+        for (&result, form) in instruction.results.iter().zip(settled) {
+            self.set(result, form);
+        }
+    }
+
+    /// The results follow the first branch, unless only the second has a layout of its own.
+    fn if_else(&mut self, instruction: &Instruction) {
+        instruction.blocks.iter().for_each(|block| self.block(block));
+        for (i, &result) in instruction.results.iter().enumerate() {
+            let ends =
+                instruction.blocks.iter().filter_map(|block| block.instructions.last()?.operands.get(i).copied());
+            let leader = self.leader(&ends.collect::<Vec<_>>());
+            let form = self.carried(result, Some(self.natural(leader).0));
+            self.set(result, form);
+        }
+    }
+
+    /// As a loop over a range; what the condition passes on follows what it is given.
+    fn while_loop(&mut self, instruction: &Instruction) {
+        let [before, after] = &instruction.blocks[..] else { return };
+        let mut settled: Vec<Option<Layout>> = vec![None; before.arguments.len()];
+        for _ in 0..2 {
+            for (&argument, layout) in before.arguments.iter().zip(settled) {
+                let form = self.carried(argument, layout);
+                self.set(argument, form);
+            }
+            self.block(before);
+            let passed: Vec<Value> = before.instructions.last().map_or(vec![], |end| end.operands[1..].to_vec());
+            for ((&argument, &result), value) in after.arguments.iter().zip(&instruction.results).zip(passed) {
+                let form = self.carried(result, Some(self.natural(value).0));
+                self.set(argument, form.clone());
+                self.set(result, form);
+            }
+            self.block(after);
+            let next = after.instructions.last().map_or(&[][..], |end| &end.operands);
+            settled = next.iter().map(|&value| Some(self.natural(value).0)).collect();
+        }
+    }
+
+    fn carried(&self, value: Value, settled: Option<Layout>) -> Form {
+        let ty = self.kernel.type_of(value);
+        match settled {
+            _ if ty.is_scalar() => Form::Scalar,
+            Some(layout) => Form::Kept { layout: layout.dense().0, weak: false },
+            None => Form::Kept { layout: self.plain(ty), weak: true },
+        }
+    }
+}
+
+/// Operations that cost less to repeat than to keep their result.
+fn is_cheap(operation: &Operation) -> bool {
+    match operation {
+        Operation::AddPointer | Operation::Binary(_) | Operation::Compare(_) => true,
+        Operation::Select | Operation::Cast(_) | Operation::IntegerToPointer | Operation::PointerToInteger => true,
+        Operation::Unary(unary) => matches!(unary, Unary::Negate | Unary::Not | Unary::Absolute),
+        _ => false,
+    }
+}
+
+/// Notes for each result which instruction defines it.
+fn define<'k>(block: &'k Block, definitions: &mut [Option<&'k Instruction>]) {
+    for instruction in &block.instructions {
+        for result in &instruction.results {
+            definitions[result.0 as usize] = Some(instruction);
+        }
+        instruction.blocks.iter().for_each(|block| define(block, definitions));
+    }
+}

@@ -1,0 +1,213 @@
+//! Products on the matrix units: Apple's simdgroup matrices of 8 x 8, NVIDIA's `mma` of 16 x 8 x 16 for half types.
+//!
+//! Both spread a block of the product over the 32 lanes of a simdgroup in a fixed way, which is a [`Layout`] like any other: sums stay in
+//! registers from one product to the next, and whatever else a kernel does with them is elementwise in that layout.
+
+use super::Staged;
+use crate::dialect::Dialect;
+use crate::emit::{Emitter, Result};
+use crate::layout::{Layout, Place, bits_of};
+use openmps_tile::Scalar;
+
+/// A matrix unit: its block of the product, and where the bits of a block's index are kept.
+pub(crate) struct Unit {
+    /// Rows, columns and depth of a block, as numbers of bits.
+    rows: usize,
+    columns: usize,
+    depth: usize,
+    of_rows: &'static [Place],
+    of_columns: &'static [Place],
+    /// Registers of a block, as a number of bits.
+    registers: u8,
+}
+
+/// `simdgroup_matrix<T, 8, 8>`: `thread_elements()` are two neighbours along a row.
+static SIMDGROUP: Unit = Unit {
+    rows: 3,
+    columns: 3,
+    depth: 3,
+    of_rows: &[Place::Thread(1), Place::Thread(2), Place::Thread(4)],
+    of_columns: &[Place::Register(0), Place::Thread(0), Place::Thread(3)],
+    registers: 1,
+};
+
+/// `mma.sync.aligned.m16n8k16` with float32 sums.
+static MMA: Unit = Unit {
+    rows: 4,
+    columns: 3,
+    depth: 4,
+    of_rows: &[Place::Thread(2), Place::Thread(3), Place::Thread(4), Place::Register(1)],
+    of_columns: &[Place::Register(0), Place::Thread(0), Place::Thread(1)],
+    registers: 2,
+};
+
+/// Lanes of a simdgroup, as a number of bits.
+const LANES: u8 = 5;
+
+impl Unit {
+    /// The unit for factors of a type in a product of these sizes; none where they are too small, or there is no unit for them.
+    pub fn of(dialect: Dialect, factor: Scalar, [rows, depth, columns]: [usize; 3]) -> Option<&'static Unit> {
+        let unit = match (dialect, factor) {
+            (Dialect::Metal, Scalar::F16 | Scalar::BF16 | Scalar::F32) => &SIMDGROUP,
+            (Dialect::Cuda, Scalar::F16 | Scalar::BF16) => &MMA,
+            _ => return None,
+        };
+        let fits = bits_of(rows) >= unit.rows && bits_of(columns) >= unit.columns && bits_of(depth) >= unit.depth;
+        fits.then_some(unit)
+    }
+
+    /// The depth of a block.
+    pub fn depth(&self) -> usize {
+        1 << self.depth
+    }
+
+    /// The layout of a product: blocks beside each other go to simdgroups, rows and columns in turn, and then to further registers.
+    pub fn layout(&self, rows: usize, columns: usize, thread_bits: usize) -> Layout {
+        let (mut of_rows, mut of_columns) = (self.of_rows.to_vec(), self.of_columns.to_vec());
+        let (rows, columns) = (bits_of(rows), bits_of(columns));
+        let mut group = LANES;
+        while usize::from(group) < thread_bits && (of_rows.len() < rows || of_columns.len() < columns) {
+            let by_row = of_columns.len() == columns
+                || (of_rows.len() < rows && rows - of_rows.len() >= columns - of_columns.len());
+            if by_row { &mut of_rows } else { &mut of_columns }.push(Place::Thread(group));
+            group += 1;
+        }
+        let mut register = self.registers;
+        for (bits, count) in [(&mut of_columns, columns), (&mut of_rows, rows)] {
+            while bits.len() < count {
+                bits.push(Place::Register(register));
+                register += 1;
+            }
+        }
+        of_columns.extend(of_rows);
+        Layout::new(of_columns)
+    }
+}
+
+/// One dimension of the blocks that a simdgroup has: where its first block begins, and the bits of its registers.
+struct Blocks {
+    /// The index of the first element of the simdgroup's first block, as an expression.
+    begin: String,
+    /// Places of the block's number: bits of the index, and of the register.
+    bits: Vec<(usize, u8)>,
+}
+
+impl Blocks {
+    fn of(layout: &Layout, from: usize, to: usize, size: usize) -> Blocks {
+        let places = &layout.bits()[from + size..to];
+        let mut bits = Vec::new();
+        let mut begin = Vec::new();
+        for (i, place) in places.iter().enumerate() {
+            match *place {
+                Place::Register(register) => bits.push((size + i, register)),
+                Place::Thread(thread) => begin.push(format!("(thread_index >> {thread} & 1) << {}", size + i)),
+            }
+        }
+        let begin = if begin.is_empty() { "0".to_owned() } else { begin.join(" | ") };
+        Blocks { begin, bits }
+    }
+
+    fn count(&self) -> usize {
+        1 << self.bits.len()
+    }
+
+    /// How far block `number` lies behind the first one.
+    fn offset(&self, number: usize) -> usize {
+        self.bits.iter().enumerate().map(|(i, (bit, _))| (number >> i & 1) << bit).sum()
+    }
+
+    /// The register that block `number` begins with.
+    fn register(&self, number: usize) -> usize {
+        self.bits.iter().enumerate().map(|(i, (_, register))| (number >> i & 1) << register).sum()
+    }
+}
+
+impl Emitter<'_> {
+    /// Multiplies the staged factors and adds to the registers `name`.
+    pub(super) fn multiply_on_unit(&mut self, unit: &Unit, layout: &Layout, name: &str, staged: &Staged) -> Result<()> {
+        let columns_end = bits_of(staged.columns);
+        let columns = Blocks::of(layout, 0, columns_end, unit.columns);
+        let rows = Blocks::of(layout, columns_end, layout.bits().len(), unit.rows);
+        self.line(format!("const uint first_row = {};", rows.begin));
+        self.line(format!("const uint first_column = {};", columns.begin));
+        let depth = 1 << unit.depth;
+        self.open(format!("for (uint step = 0; step < {}; step += {depth}) {{", staged.depth));
+        match self.target.dialect {
+            Dialect::Metal => self.simdgroup_step(&rows, &columns, name, staged),
+            Dialect::Cuda => self.mma_step(&rows, &columns, name, staged),
+        }
+        self.close();
+        Ok(())
+    }
+
+    fn simdgroup_step(&mut self, rows: &Blocks, columns: &Blocks, name: &str, staged: &Staged) {
+        let storage = self.target.dialect.storage(staged.factor);
+        let matrix = format!("simdgroup_matrix<{storage}, 8, 8>");
+        self.line(format!("{matrix} left_blocks[{}], right_blocks[{}];", rows.count(), columns.count()));
+        for i in 0..rows.count() {
+            let place = format!("(first_row + {}) * {} + step", rows.offset(i), staged.left_pitch);
+            self.line(format!("simdgroup_load(left_blocks[{i}], left + {place}, {});", staged.left_pitch));
+        }
+        for j in 0..columns.count() {
+            let place = format!("step * {} + first_column + {}", staged.right_pitch, columns.offset(j));
+            self.line(format!("simdgroup_load(right_blocks[{j}], right + {place}, {});", staged.right_pitch));
+        }
+        for i in 0..rows.count() {
+            for j in 0..columns.count() {
+                let register = rows.register(i) + columns.register(j);
+                self.open("{");
+                self.line("simdgroup_matrix<float, 8, 8> sums;");
+                for element in 0..2 {
+                    self.line(format!("sums.thread_elements()[{element}] = {name}[{}];", register + element));
+                }
+                self.line(format!("simdgroup_multiply_accumulate(sums, left_blocks[{i}], right_blocks[{j}], sums);"));
+                for element in 0..2 {
+                    self.line(format!("{name}[{}] = sums.thread_elements()[{element}];", register + element));
+                }
+                self.close();
+            }
+        }
+    }
+
+    /// Fragments are pairs of neighbours along the depth, read as 32 bits; the right factor is staged with its depth innermost.
+    fn mma_step(&mut self, rows: &Blocks, columns: &Blocks, name: &str, staged: &Staged) {
+        let ty = if staged.factor == Scalar::BF16 { "bf16" } else { "f16" };
+        self.line(format!("uint left_blocks[{}][4], right_blocks[{}][2];", rows.count(), columns.count()));
+        self.line("const uint row = thread_index >> 2 & 7, pair = (thread_index & 3) * 2;");
+        for i in 0..rows.count() {
+            for (part, (row, depth)) in [(0, 0), (8, 0), (0, 8), (8, 8)].into_iter().enumerate() {
+                let place = format!(
+                    "(first_row + {} + row) * {} + step + pair + {depth}",
+                    rows.offset(i) + row,
+                    staged.left_pitch
+                );
+                self.line(format!("left_blocks[{i}][{part}] = *(const uint*)(left + {place});"));
+            }
+        }
+        for j in 0..columns.count() {
+            for part in 0..2 {
+                let place = format!(
+                    "(first_column + {} + row) * {} + step + pair + {}",
+                    columns.offset(j),
+                    staged.right_pitch,
+                    8 * part
+                );
+                self.line(format!("right_blocks[{j}][{part}] = *(const uint*)(right + {place});"));
+            }
+        }
+        for i in 0..rows.count() {
+            for j in 0..columns.count() {
+                let register = rows.register(i) + columns.register(j);
+                let sums: Vec<String> = (0..4).map(|k| format!("\"+f\"({name}[{}])", register + k)).collect();
+                let left: Vec<String> = (0..4).map(|k| format!("\"r\"(left_blocks[{i}][{k}])")).collect();
+                let right: Vec<String> = (0..2).map(|k| format!("\"r\"(right_blocks[{j}][{k}])")).collect();
+                self.line(format!(
+                    "asm(\"mma.sync.aligned.m16n8k16.row.col.f32.{ty}.{ty}.f32 {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};\" : {} : {}, {});",
+                    sums.join(", "),
+                    left.join(", "),
+                    right.join(", ")
+                ));
+            }
+        }
+    }
+}

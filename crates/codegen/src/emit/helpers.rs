@@ -1,0 +1,114 @@
+//! Functions that neither language, or only one of them, has: written into the text where they are used.
+
+use crate::dialect::Dialect;
+use std::collections::BTreeSet;
+
+/// A function in the C that both languages share.
+pub(super) struct Helper {
+    name: &'static str,
+    /// Those that it calls.
+    needs: &'static [&'static str],
+    text: &'static str,
+}
+
+impl Helper {
+    /// The text in a language.
+    pub fn text(&self, dialect: Dialect) -> String {
+        self.text.replace("INLINE", dialect.words().inline).replace("precise::", dialect.words().precise)
+    }
+}
+
+static HELPERS: &[Helper] = &[
+    Helper {
+        name: "exponential_minus_1",
+        needs: &[],
+        text: "// e^x - 1: a series near zero, where the difference would cancel.
+INLINE float exponential_minus_1(float x) {
+  float p = fma(1.984127e-4f, x, 1.3888889e-3f);
+  p = fma(p, x, 8.333334e-3f);
+  p = fma(p, x, 4.1666668e-2f);
+  p = fma(p, x, 1.6666667e-1f);
+  p = fma(p, x, 0.5f);
+  return fabs(x) < 0.35f ? fma(p, x * x, x) : precise::exp(x) - 1.0f;
+}
+",
+    },
+    Helper {
+        name: "logarithm_of_1_plus",
+        needs: &[],
+        text: "// log(1 + x): the rounding of 1 + x is corrected by the ratio of x to what was really added.
+INLINE float logarithm_of_1_plus(float x) {
+  float sum = 1.0f + x;
+  if (sum == 1.0f) return x;
+  float logarithm = precise::log(sum);
+  return sum - 1.0f == x || x <= -1.0f ? logarithm : logarithm * (x / (sum - 1.0f));
+}
+",
+    },
+    Helper {
+        name: "error_function",
+        needs: &[],
+        text: "// The error function: a polynomial near zero, 1 - e^q(x) beyond.
+INLINE float error_function(float x) {
+  float t = fabs(x);
+  float s = x * x;
+  if (x != x) return x;
+  if (t > 4.0f) return x < 0.0f ? -1.0f : 1.0f;
+  if (t > 0.9277344f) {
+    float r = fma(-1.7285347e-5f, t, 3.8319713e-4f);
+    float u = fma(-3.8839644e-3f, t, 2.4254622e-2f);
+    r = fma(r, s, u);
+    r = fma(r, t, -1.0677788e-1f);
+    r = fma(r, t, -6.348467e-1f);
+    r = fma(r, t, -1.2871751e-1f);
+    r = fma(r, t, -t);
+    float y = 1.0f - precise::exp(r);
+    return x < 0.0f ? -y : y;
+  }
+  float p = fma(-5.967617e-4f, s, 4.9911942e-3f);
+  p = fma(p, s, -2.6768135e-2f);
+  p = fma(p, s, 1.1281993e-1f);
+  p = fma(p, s, -3.7612534e-1f);
+  p = fma(p, s, 1.2837917e-1f);
+  return fma(p, x, x);
+}
+",
+    },
+    Helper {
+        name: "compare_and_swap",
+        needs: &[],
+        text: "// What was there, whether it was replaced or not.
+inline uint compare_and_swap(device atomic_uint* place, uint expected, uint value) {
+  uint old = expected;
+  while (!atomic_compare_exchange_weak_explicit(place, &old, value, memory_order_relaxed, memory_order_relaxed)) {
+    if (old != expected) return old;
+  }
+  return expected;
+}
+",
+    },
+    Helper {
+        name: "simd_shuffle_xor_64",
+        needs: &[],
+        text: "// Metal exchanges 32 bits at a time.
+inline ulong simd_shuffle_xor_64(ulong x, ushort mask) {
+  uint low = simd_shuffle_xor(uint(x), mask);
+  uint high = simd_shuffle_xor(uint(x >> 32), mask);
+  return ulong(high) << 32 | low;
+}
+",
+    },
+];
+
+/// Whether this is one of our functions.
+pub(super) fn exists(name: &str) -> bool {
+    HELPERS.iter().any(|helper| helper.name == name)
+}
+
+/// These functions and those that they call, the latter first.
+pub(super) fn with_dependencies(names: &BTreeSet<&'static str>) -> Vec<&'static Helper> {
+    let needed: BTreeSet<&str> = (HELPERS.iter().filter(|helper| names.contains(helper.name)))
+        .flat_map(|helper| helper.needs.iter().copied().chain([helper.name]))
+        .collect();
+    HELPERS.iter().filter(|helper| needed.contains(helper.name)).collect()
+}

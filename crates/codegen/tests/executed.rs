@@ -1,0 +1,235 @@
+//! The Metal text of kernels, executed on a CPU in three thread schedules, against the interpreter.
+
+use half::f16;
+use openmps_codegen::{Parameter, Target, compile};
+use openmps_emulator::{Argument, Dispatch, Grid, Library, Schedule};
+use openmps_tile::kernel::Atomic;
+use openmps_tile::{Builder, Kernel, Operation, RawMemory, Scalar, Type, interpret, parse, verify};
+
+const SCHEDULES: [Schedule; 3] = [Schedule::Ascending, Schedule::Descending, Schedule::Shuffled(7)];
+
+/// An argument of a kernel under test.
+#[derive(Clone, Copy)]
+enum Given {
+    /// A buffer by its index.
+    Buffer(usize),
+    Integer(i64),
+    Float(f32),
+}
+
+use Given::{Buffer, Float, Integer};
+
+/// Copies of the buffers, and the arguments' bits for them.
+fn prepared(buffers: &[Vec<u8>], given: &[Given]) -> (Vec<Vec<u64>>, Vec<u64>) {
+    let words = |bytes: &Vec<u8>| {
+        let word = |chunk: &[u8]| {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            u64::from_le_bytes(bytes)
+        };
+        bytes.chunks(8).map(word).collect::<Vec<u64>>()
+    };
+    let mut copies: Vec<Vec<u64>> = buffers.iter().map(words).collect();
+    let addresses: Vec<u64> = copies.iter_mut().map(|copy| copy.as_mut_ptr().expose_provenance() as u64).collect();
+    let bits = |given: &Given| match *given {
+        Buffer(index) => addresses[index],
+        Integer(number) => number as u64,
+        Float(number) => number.to_bits().into(),
+    };
+    let arguments = given.iter().map(bits).collect();
+    (copies, arguments)
+}
+
+fn bytes(copies: &[Vec<u64>], buffers: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let of = |(copy, buffer): (&Vec<u64>, &Vec<u8>)| {
+        copy.iter().flat_map(|word| word.to_le_bytes()).take(buffer.len()).collect()
+    };
+    copies.iter().zip(buffers).map(of).collect()
+}
+
+/// Hands `check` the buffers after each schedule and each number of threads, and after the interpreter.
+fn compare(
+    kernel: &Kernel,
+    grid: [usize; 3],
+    buffers: &[Vec<u8>],
+    given: &[Given],
+    check: impl Fn(&[Vec<u8>], &[Vec<u8>]),
+) {
+    let (copies, arguments) = prepared(buffers, given);
+    let verified = verify(kernel).unwrap_or_else(|error| panic!("{error}"));
+    // SAFETY: every kernel here stays inside of its buffers, whose addresses are exposed.
+    interpret(verified, grid, &arguments, &mut unsafe { RawMemory::new() }).unwrap_or_else(|error| panic!("{error}"));
+    let expected = bytes(&copies, buffers);
+    for threads in [32, 128] {
+        let source = compile(verified, &Target::metal(threads)).unwrap_or_else(|error| panic!("{error}"));
+        let library = Library::compile(&source.text).unwrap_or_else(|error| panic!("{error}\n{}", source.text));
+        let function = library.function(&source.entry).unwrap_or_else(|error| panic!("{error}"));
+        for schedule in SCHEDULES {
+            let (copies, arguments) = prepared(buffers, given);
+            let mut numbers = vec![0_u8; source.numbers_size];
+            let mut bound = Vec::new();
+            for (parameter, bits) in source.parameters.iter().zip(arguments) {
+                match *parameter {
+                    Parameter::Buffer(_) => {
+                        bound.push(Argument::Buffer(std::ptr::with_exposed_provenance_mut(bits as usize)))
+                    }
+                    Parameter::Number { offset, size } => {
+                        numbers[offset..offset + size].copy_from_slice(&bits.to_le_bytes()[..size]);
+                    }
+                }
+            }
+            if source.numbers_size > 0 {
+                bound.push(Argument::Bytes(&numbers));
+            }
+            let grid = Grid::Threadgroups(grid.map(|size| size as u32));
+            let dispatch = Dispatch::new(grid, [threads as u32, 1, 1], &bound);
+            // SAFETY: as above.
+            unsafe { function.dispatch(&Dispatch { schedule, ..dispatch }) }
+                .unwrap_or_else(|error| panic!("{error}\n{}", source.text));
+            check(&bytes(&copies, buffers), &expected);
+        }
+    }
+}
+
+fn singles(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
+    values.into_iter().flat_map(f32::to_le_bytes).collect()
+}
+
+fn from_singles(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+fn halves(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
+    values.into_iter().flat_map(|x| f16::from_f32(x).to_le_bytes()).collect()
+}
+
+fn from_halves(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()).collect()
+}
+
+/// Numbers between -2 and 2 that look random.
+fn wave(count: usize) -> impl Iterator<Item = f32> {
+    (0..count).map(|i| 2.0 * (i as f32 * 1.618).sin())
+}
+
+fn assert_close(found: &[f32], expected: &[f32], tolerance: f32) {
+    assert_eq!(found.len(), expected.len());
+    for (i, (&found, &expected)) in found.iter().zip(expected).enumerate() {
+        let same = found == expected || found.is_nan() && expected.is_nan();
+        assert!(same || (found - expected).abs() <= tolerance * expected.abs().max(1.0), "{i}: {found}, {expected}");
+    }
+}
+
+macro_rules! ttir {
+    ($name:literal) => {
+        parse(include_str!(concat!("../../tile/tests/ttir/", $name, ".ttir"))).unwrap_or_else(|error| panic!("{error}"))
+    };
+}
+
+#[test]
+fn vector_add() {
+    let buffers = [singles(wave(3000)), singles(wave(3000).map(|x| x * 0.3)), vec![0x11; 3100 * 4]];
+    let given = [Buffer(0), Buffer(1), Buffer(2), Integer(2999)];
+    compare(&ttir!("vector_add"), [3, 1, 1], &buffers, &given, |found, expected| assert_eq!(found, expected));
+}
+
+#[test]
+fn softmax() {
+    let buffers = [vec![0x11; 9 * 900 * 4], singles(wave(9 * 900))];
+    let given = [Buffer(0), Buffer(1), Integer(900), Integer(900), Integer(9), Integer(781)];
+    compare(&ttir!("softmax"), [2, 1, 1], &buffers, &given, |found, expected| {
+        assert_close(&from_singles(&found[0]), &from_singles(&expected[0]), 2e-6);
+    });
+}
+
+#[test]
+fn dropout() {
+    let buffers = [singles(wave(2000)), vec![0x11; 2048 * 4]];
+    let given = [Buffer(0), Buffer(1), Integer(2000), Float(0.4), Integer(77)];
+    compare(&ttir!("dropout"), [2, 1, 1], &buffers, &given, |found, expected| {
+        assert_close(&from_singles(&found[1]), &from_singles(&expected[1]), 1e-6);
+    });
+}
+
+#[test]
+fn matrix_product_whose_rows_wrap_around() {
+    let (m, n, k) = (45, 50, 37);
+    let buffers = [halves(wave(m * k)), halves(wave(k * n)), vec![0x11; m * n * 2]];
+    let sizes = [m, n, k, k, n, n].map(|size| Integer(size as i64));
+    let given: Vec<Given> = [Buffer(0), Buffer(1), Buffer(2)].into_iter().chain(sizes).collect();
+    compare(&ttir!("matmul"), [2, 2, 1], &buffers, &given, |found, expected| {
+        assert_close(&from_halves(&found[2]), &from_halves(&expected[2]), 2e-3);
+    });
+}
+
+#[test]
+fn control_flow_atomics_and_shapes() {
+    for n in [2, 4, 7] {
+        let buffers = [singles(wave(64)), vec![0; 64 * 4]];
+        compare(&ttir!("control"), [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Integer(n)], |found, expected| {
+            assert_close(&from_singles(&found[0]), &from_singles(&expected[0]), 1e-5);
+            assert_eq!(found[1], expected[1]);
+        });
+    }
+}
+
+#[test]
+fn sort_and_flip() {
+    let buffers = [singles(wave(64)), vec![0; 64 * 4]];
+    compare(&ttir!("sort"), [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Integer(1)], |found, expected| {
+        assert_close(&from_singles(&found[0]), &from_singles(&expected[0]), 1e-5);
+        assert_eq!(found[1], expected[1]);
+    });
+}
+
+#[test]
+fn programs_add_to_one_place_at_once() {
+    let mut b = Builder::new("count");
+    let out = b.parameter("out", Type::pointer(Scalar::I32));
+    let zeros = b.constant(0.0, &Type::tile(Scalar::I32, &[64]));
+    let pointers = b.add_pointer(out, zeros);
+    let ones = b.constant(1.0, &Type::tile(Scalar::I32, &[64]));
+    b.emit(Operation::Atomic(Atomic::Add), &[pointers, ones], Type::tile(Scalar::I32, &[64]));
+    compare(&b.finish(), [50, 1, 1], &[vec![0; 4]], &[Buffer(0)], |found, expected| {
+        assert_eq!(found, expected);
+        assert_eq!(found[0], 3200_i32.to_le_bytes());
+    });
+}
+
+/// What the schedules are for: a text without one of its barriers must fail.
+#[test]
+fn a_missing_barrier_is_caught() {
+    let kernel = ttir!("softmax");
+    let source = compile(verify(&kernel).expect("verified"), &Target::metal(128)).expect("written");
+    let barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);";
+    assert_eq!(source.text.matches(barrier).count(), 4);
+    let expected: Vec<f32> = {
+        let x: Vec<f64> = wave(900).map(f64::from).collect();
+        let sum: f64 = x.iter().map(|x| x.exp()).sum();
+        x.iter().map(|x| (x.exp() / sum) as f32).collect()
+    };
+    for missing in 0..4 {
+        let mut parts: Vec<&str> = source.text.split(barrier).collect();
+        let joined = format!("{}{}", parts[missing], parts[missing + 1]);
+        parts.splice(missing..=missing + 1, [joined.as_str()]);
+        let library = Library::compile(&parts.join(barrier)).expect("compiles");
+        let wrong = SCHEDULES.into_iter().any(|schedule| {
+            let mut x: Vec<f32> = wave(900).chain(wave(900).map(|x| x + 1.0)).collect();
+            let mut out = vec![0.0_f32; 1800];
+            let numbers: Vec<u8> = [900_i32, 900, 2, 900].into_iter().flat_map(i32::to_le_bytes).collect();
+            let bound = [
+                Argument::Buffer(out.as_mut_ptr().cast()),
+                Argument::Buffer(x.as_mut_ptr().cast()),
+                Argument::Bytes(&numbers),
+            ];
+            let dispatch = Dispatch::new(Grid::Threadgroups([1, 1, 1]), [128, 1, 1], &bound);
+            let function = library.function(&source.entry).expect("there");
+            // SAFETY: both buffers hold two rows.
+            let run = unsafe { function.dispatch(&Dispatch { schedule, ..dispatch }) };
+            // Adding a number to a whole row changes nothing.
+            let twice = expected.iter().chain(&expected);
+            run.is_err() || !out.iter().zip(twice).all(|(found, expected)| (found - expected).abs() < 1e-6)
+        });
+        assert!(wrong, "barrier {missing} is not needed, or its absence is not seen");
+    }
+}

@@ -1,0 +1,135 @@
+// The words of the Metal Shading Language on top of clang's "C++ for OpenCL": address spaces and scalar types. `device` is a subset of
+// OpenCL's global space and `constant` the whole of it, so both convert to references of member functions and stay distinct for overloads.
+// device to constant would convert silently; crates/emulator/src/address_space.rs looks for it in the syntax tree.
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+#pragma OPENCL EXTENSION __cl_clang_non_portable_kernel_param_types : enable
+#pragma OPENCL EXTENSION __cl_clang_function_pointers : enable
+#define __METAL_VERSION__ 310
+#define __METAL__ 1
+#define __METAL_MACOS__ 1
+#define OPENMPS_EMULATOR 1
+#define device __attribute__((opencl_global_device))
+#define constant const __global
+#define threadgroup __local
+#define thread __private
+#define METAL_FUNC inline __attribute__((always_inline))
+#define METAL_CONST __attribute__((const))
+
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;
+typedef __bf16 bfloat;
+typedef ulong size_t;
+typedef long ptrdiff_t;
+typedef ulong uintptr_t;
+typedef long intptr_t;
+typedef signed char int8_t;
+typedef uchar uint8_t;
+typedef short int16_t;
+typedef ushort uint16_t;
+typedef int int32_t;
+typedef uint uint32_t;
+typedef long int64_t;
+typedef ulong uint64_t;
+
+namespace metal {
+using ::int8_t; using ::uint8_t; using ::int16_t; using ::uint16_t; using ::int32_t; using ::uint32_t; using ::int64_t; using ::uint64_t;
+using ::size_t; using ::ptrdiff_t;
+
+template <bool, class T = void> struct enable_if {};
+template <class T> struct enable_if<true, T> { typedef T type; };
+template <bool B, class T = void> using enable_if_t = typename enable_if<B, T>::type;
+template <bool, class A, class B> struct conditional { typedef A type; };
+template <class A, class B> struct conditional<false, A, B> { typedef B type; };
+template <bool C, class A, class B> using conditional_t = typename conditional<C, A, B>::type;
+template <class T, T V> struct integral_constant { static const bool value = V; operator T() const { return V; } };
+typedef integral_constant<bool, true> true_type;
+typedef integral_constant<bool, false> false_type;
+// A type without its address space and const: what is deduced for a reference parameter has the argument's.
+template <class T> struct remove_space { typedef T type; };
+template <class T> struct remove_space<const T> : remove_space<T> {};
+template <class T> struct remove_space<volatile T> : remove_space<T> {};
+template <class T> struct remove_space<const volatile T> : remove_space<T> {};
+template <class T> struct remove_space<thread T> : remove_space<T> {};
+template <class T> struct remove_space<threadgroup T> : remove_space<T> {};
+template <class T> struct remove_space<device T> : remove_space<T> {};
+template <class T> struct remove_space<__global T> : remove_space<T> {};
+template <class T> struct remove_space<__generic T> : remove_space<T> {};
+template <class T> using remove_space_t = typename remove_space<T>::type;
+template <class A, class B> struct is_same { enum { value = 0 }; };
+template <class A> struct is_same<A, A> { enum { value = 1 }; };
+template <class A, class B> inline constexpr bool is_same_v = is_same<A, B>::value;
+template <class T> inline constexpr bool is_floating_point_v = is_same_v<T, float> || is_same_v<T, half> || is_same_v<T, bfloat>;
+template <class T> inline constexpr bool is_signed_integer_v =
+    is_same_v<T, char> || is_same_v<T, signed char> || is_same_v<T, short> || is_same_v<T, int> || is_same_v<T, long> || is_same_v<T, long long>;
+template <class T> inline constexpr bool is_unsigned_integer_v = is_same_v<T, uchar> || is_same_v<T, ushort> || is_same_v<T, uint> ||
+    is_same_v<T, ulong> || is_same_v<T, unsigned long long>;
+template <class T> inline constexpr bool is_integral_v = is_signed_integer_v<T> || is_unsigned_integer_v<T> || is_same_v<T, bool>;
+template <class T> inline constexpr bool is_arithmetic_v = is_integral_v<T> || is_floating_point_v<T>;
+template <class T> struct is_floating_point { enum { value = is_floating_point_v<T> }; };
+template <class T> struct is_integral { enum { value = is_integral_v<T> }; };
+template <class T> struct is_arithmetic { enum { value = is_arithmetic_v<T> }; };
+template <class T> struct make_unsigned { typedef T type; };
+template <> struct make_unsigned<char> { typedef uchar type; };
+template <> struct make_unsigned<signed char> { typedef uchar type; };
+template <> struct make_unsigned<short> { typedef ushort type; };
+template <> struct make_unsigned<int> { typedef uint type; };
+template <> struct make_unsigned<long> { typedef ulong type; };
+template <> struct make_unsigned<long long> { typedef unsigned long long type; };
+template <class T> using make_unsigned_t = typename make_unsigned<T>::type;
+
+template <class T> struct numeric_limits;
+#define OPENMPS_INTEGER_LIMITS(T, LOW, HIGH, DIGITS)                                                                                        \
+  template <> struct numeric_limits<T> {                                                                                                    \
+    static constexpr METAL_FUNC T min() { return LOW; }                                                                                     \
+    static constexpr METAL_FUNC T max() { return HIGH; }                                                                                    \
+    static constexpr METAL_FUNC T lowest() { return LOW; }                                                                                  \
+    static constexpr int digits = DIGITS;                                                                                                   \
+  };
+OPENMPS_INTEGER_LIMITS(bool, false, true, 1)
+OPENMPS_INTEGER_LIMITS(char, -128, 127, 7)
+OPENMPS_INTEGER_LIMITS(signed char, -128, 127, 7)
+OPENMPS_INTEGER_LIMITS(uchar, 0, 255, 8)
+OPENMPS_INTEGER_LIMITS(short, -32768, 32767, 15)
+OPENMPS_INTEGER_LIMITS(ushort, 0, 65535, 16)
+OPENMPS_INTEGER_LIMITS(int, -__INT_MAX__ - 1, __INT_MAX__, 31)
+OPENMPS_INTEGER_LIMITS(uint, 0, ~0u, 32)
+OPENMPS_INTEGER_LIMITS(long, -__LONG_MAX__ - 1, __LONG_MAX__, 63)
+OPENMPS_INTEGER_LIMITS(ulong, 0, ~0ul, 64)
+#define OPENMPS_FLOAT_LIMITS(T, MIN, MAX, EPSILON, DIGITS)                                                                                  \
+  template <> struct numeric_limits<T> {                                                                                                    \
+    static constexpr METAL_FUNC T min() { return (T)MIN; }                                                                                  \
+    static constexpr METAL_FUNC T max() { return (T)MAX; }                                                                                  \
+    static constexpr METAL_FUNC T lowest() { return (T)-MAX; }                                                                              \
+    static constexpr METAL_FUNC T epsilon() { return (T)EPSILON; }                                                                          \
+    static constexpr METAL_FUNC T infinity() { return (T)__builtin_inff(); }                                                                \
+    static constexpr METAL_FUNC T quiet_NaN() { return (T)__builtin_nanf(""); }                                                             \
+    static constexpr int digits = DIGITS;                                                                                                   \
+  };
+OPENMPS_FLOAT_LIMITS(float, 0x1p-126f, __FLT_MAX__, 0x1p-23f, 24)
+OPENMPS_FLOAT_LIMITS(half, 0x1p-14f, 65504.0f, 0x1p-10f, 11)
+OPENMPS_FLOAT_LIMITS(bfloat, 0x1p-126f, 0x1.fep127f, 0x1p-7f, 8)
+}  // namespace metal
+
+#define INFINITY __builtin_inff()
+#define HUGE_VALF __builtin_inff()
+#define NAN __builtin_nanf("")
+#define MAXFLOAT __FLT_MAX__
+#define FLT_MAX __FLT_MAX__
+#define FLT_MIN __FLT_MIN__
+#define FLT_EPSILON __FLT_EPSILON__
+#define HALF_MAX 65504.0h
+#define HALF_EPSILON 0x1p-10h
+#define INT_MAX __INT_MAX__
+#define INT_MIN (-__INT_MAX__ - 1)
+#define UINT_MAX (~0u)
+#define M_PI_F 3.14159265358979323846f
+#define M_PI_2_F 1.57079632679489661923f
+#define M_1_PI_F 0.318309886183790671538f
+#define M_2_PI_F 0.636619772367581343076f
+#define M_E_F 2.71828182845904523536f
+#define M_LOG2E_F 1.44269504088896340736f
+#define M_LN2_F 0.693147180559945309417f
+#define M_SQRT2_F 1.41421356237309504880f
+#define M_SQRT1_2_F 0.707106781186547524401f

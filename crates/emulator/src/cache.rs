@@ -1,0 +1,180 @@
+//! Compiled objects on disk, by content: `target/openmps-emulator/<recipe>/<text>.so` with the text beside it. Bounded: the oldest go.
+
+use crate::error::{Error, Result};
+use crate::prelude;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+/// Objects of one recipe that are kept. An object takes some 20 KB.
+const KEPT: usize = 4096;
+
+/// The folder of one recipe: tool chain, flags and stand-in library.
+pub(crate) struct Cache {
+    folder: PathBuf,
+}
+
+/// One text's place.
+pub(crate) struct Entry {
+    stem: PathBuf,
+}
+
+/// A folder for intermediate files, removed at the end.
+pub(crate) struct Workplace {
+    folder: PathBuf,
+}
+
+impl Cache {
+    pub(crate) fn open(recipe: &str) -> Result<Cache> {
+        let folder = root().join(format!("{:016x}", hash(recipe)));
+        std::fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
+        Ok(Cache { folder })
+    }
+
+    pub(crate) fn entry(&self, text: &str) -> Entry {
+        Entry { stem: self.folder.join(format!("{:016x}", hash(text))) }
+    }
+
+    /// The precompiled header.
+    pub(crate) fn header(&self) -> PathBuf {
+        self.folder.join("prelude.pch")
+    }
+
+    /// The folder of the headers that a text may include.
+    pub(crate) fn headers(&self) -> PathBuf {
+        self.folder.join("include")
+    }
+
+    /// Writes the stand-in library and the headers that name it; returns the library's file.
+    pub(crate) fn write_headers(&self, text: &str) -> Result<PathBuf> {
+        for name in prelude::HEADERS {
+            let path = self.headers().join(name);
+            std::fs::create_dir_all(path.parent().unwrap_or(&path)).map_err(|error| failed(&path, &error))?;
+            std::fs::write(&path, "").map_err(|error| failed(&path, &error))?;
+        }
+        let library = self.folder.join("prelude.h");
+        let fresh = self.temporary("prelude.h");
+        std::fs::write(&fresh, text).map_err(|error| failed(&fresh, &error))?;
+        self.take(&fresh, &library)?;
+        Ok(library)
+    }
+
+    /// A name in this folder that no other process or thread uses.
+    pub(crate) fn temporary(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{}-{name}", unique()))
+    }
+
+    /// Gives a finished file its name, in one step.
+    pub(crate) fn take(&self, fresh: &Path, name: &Path) -> Result<()> {
+        std::fs::rename(fresh, name).map_err(|error| failed(name, &error))
+    }
+}
+
+impl Entry {
+    /// The shared object.
+    pub(crate) fn object(&self) -> PathBuf {
+        self.stem.with_extension("so")
+    }
+
+    /// Whether the object was made from this very text.
+    pub(crate) fn is_present(&self, text: &str) -> bool {
+        let same = std::fs::read(self.stem.with_extension("metal")).is_ok_and(|kept| kept == text.as_bytes());
+        same && self.object().is_file()
+    }
+
+    pub(crate) fn workplace(&self) -> Result<Workplace> {
+        let folder = self.stem.with_extension(unique());
+        std::fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
+        Ok(Workplace { folder })
+    }
+
+    /// Takes a finished object in, and lets the oldest go where there are too many.
+    pub(crate) fn keep(&self, text: &str, object: &Path) -> Result<()> {
+        let words = object.with_extension("metal");
+        std::fs::write(&words, text).map_err(|error| failed(&words, &error))?;
+        for (from, to) in [(object, self.object()), (&words, self.stem.with_extension("metal"))] {
+            std::fs::rename(from, &to).map_err(|error| failed(&to, &error))?;
+        }
+        prune(self.stem.parent().unwrap_or(&self.stem), KEPT);
+        Ok(())
+    }
+}
+
+impl Workplace {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    pub(crate) fn write(&self, path: &Path, text: &str) -> Result<()> {
+        std::fs::write(path, text).map_err(|error| failed(path, &error))
+    }
+}
+
+impl Drop for Workplace {
+    fn drop(&mut self) {
+        // What remains is found and removed with the build's own folder.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// `$OPENMPS_EMULATOR_CACHE`, else the build's own folder, else the system's folder for temporary files.
+fn root() -> PathBuf {
+    if let Some(named) = std::env::var_os("OPENMPS_EMULATOR_CACHE") {
+        return named.into();
+    }
+    let here = std::env::current_dir().unwrap_or_default();
+    let built = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target = built.or_else(|| here.ancestors().map(|folder| folder.join("target")).find(|folder| folder.is_dir()));
+    target.unwrap_or_else(std::env::temp_dir).join("openmps-emulator")
+}
+
+fn prune(folder: &Path, kept: usize) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().map_while(std::result::Result::ok);
+    let objects = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "so"));
+    let age = |path: &PathBuf| path.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    let mut objects: Vec<(SystemTime, PathBuf)> = objects.map(|path| (age(&path), path)).collect();
+    objects.sort();
+    for (_, path) in objects.iter().take(objects.len().saturating_sub(kept)) {
+        // Another process may have removed it; loaded objects live on without their file.
+        let _ = std::fs::remove_file(path);
+        let _ = std::fs::remove_file(path.with_extension("metal"));
+    }
+}
+
+/// Part of a file name that occurs once.
+pub(crate) fn unique() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Error {
+    Error::Toolchain { program: path.display().to_string(), reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_objects_go() {
+        let folder = std::env::temp_dir().join(format!("openmps-emulator-{}", unique()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for name in ["a", "b", "c"] {
+            std::fs::write(folder.join(name).with_extension("so"), name).unwrap();
+            std::fs::write(folder.join(name).with_extension("metal"), name).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        prune(&folder, 2);
+        let mut left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["b.metal", "b.so", "c.metal", "c.so"]);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,317 @@
+//! NVIDIA GPUs: CUDA's driver interface and run-time compiler, both found at run time.
+//!
+//! Buffers are managed memory, which the host reads at the same addresses: an operator that has no kernel yet runs on the host, between the
+//! queue's other commands. Each queue is a stream.
+
+mod api;
+mod nvrtc;
+
+use super::{Command, Driver};
+use crate::allocator::heap::{HeapSource, Region};
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::pipeline::Pipeline;
+use crate::properties::{Backend, DeviceProperties};
+use api::{Api, Handle, Pointer};
+use openmps_codegen::{Target, compile};
+use std::collections::HashMap;
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Attributes of `cuDeviceGetAttribute`.
+const MULTIPROCESSORS: c_int = 16;
+const THREADS_PER_MULTIPROCESSOR: c_int = 39;
+const CAPABILITY_MAJOR: c_int = 75;
+const CAPABILITY_MINOR: c_int = 76;
+const CONCURRENT_MANAGED_ACCESS: c_int = 89;
+
+/// Programs on the grid's axes.
+const MOST_PROGRAMS: [usize; 3] = [i32::MAX as usize, u16::MAX as usize, u16::MAX as usize];
+
+/// One GPU.
+#[derive(Clone)]
+pub(crate) struct Cuda {
+    gpu: Arc<Gpu>,
+}
+
+struct Gpu {
+    api: &'static Api,
+    index: usize,
+    ordinal: c_int,
+    context: Handle,
+    capability: (i32, i32),
+    streams: Mutex<HashMap<u64, usize>>,
+}
+
+// SAFETY: the context and the streams may be used from any thread; each call makes the context current first.
+unsafe impl Send for Gpu {}
+// SAFETY: as above; the interface itself is thread safe.
+unsafe impl Sync for Gpu {}
+
+/// A kernel's code on one GPU.
+struct Compiled {
+    gpu: Arc<Gpu>,
+    module: usize,
+    function: usize,
+    threads: u32,
+}
+
+impl Drop for Compiled {
+    fn drop(&mut self) {
+        if self.gpu.enter().is_ok() {
+            // SAFETY: loaded once, unloaded once; the driver waits for launches that use it.
+            unsafe { (self.gpu.api.module_unload)(self.module as Handle) };
+        }
+    }
+}
+
+/// The GPUs of this machine; an error says why there are none.
+pub(crate) fn all() -> Result<Vec<(Cuda, DeviceProperties)>> {
+    let api = Api::get()?;
+    let mut count = 0;
+    // SAFETY: writes one number.
+    api.check("cuDeviceGetCount", unsafe { (api.device_count)(&mut count) })?;
+    (0..count).map(|ordinal| Gpu::open(api, ordinal)).collect()
+}
+
+impl Gpu {
+    fn open(api: &'static Api, ordinal: c_int) -> Result<(Cuda, DeviceProperties)> {
+        let (mut device, mut context, mut total_memory) = (0, std::ptr::null_mut(), 0);
+        let mut name = [0 as c_char; 256];
+        // SAFETY: each call writes what its pointer points to, and no more than the length given.
+        unsafe {
+            api.check("cuDeviceGet", (api.device_get)(&mut device, ordinal))?;
+            api.check("cuDeviceGetName", (api.device_name)(name.as_mut_ptr(), name.len() as c_int - 1, device))?;
+            api.check("cuDeviceTotalMem", (api.device_memory)(&mut total_memory, device))?;
+            api.check("cuDevicePrimaryCtxRetain", (api.context_retain)(&mut context, device))?;
+        }
+        let attribute = |which: c_int| {
+            let mut value = 0;
+            // SAFETY: writes one number.
+            api.check("cuDeviceGetAttribute", unsafe { (api.device_attribute)(&mut value, which, device) })?;
+            Ok(value)
+        };
+        if attribute(CONCURRENT_MANAGED_ACCESS)? == 0 {
+            let message = format!("GPU {ordinal} and the host cannot use managed memory at the same time");
+            return Err(Error::Driver { device: "cuda", message });
+        }
+        let capability = (attribute(CAPABILITY_MAJOR)?, attribute(CAPABILITY_MINOR)?);
+        let name: String = name.iter().take_while(|&&c| c != 0).map(|&c| c as u8 as char).collect();
+        let properties = DeviceProperties {
+            name,
+            backend: Backend::Cuda,
+            cores: attribute(MULTIPROCESSORS)? as usize,
+            threads: attribute(THREADS_PER_MULTIPROCESSOR)? as usize,
+            total_memory,
+            vector_level: "simt",
+            simd_width: 32,
+            unified_memory: true,
+            max_buffer_length: total_memory,
+        };
+        let index = ordinal as usize;
+        let gpu = Gpu { api, index, ordinal: device, context, capability, streams: Mutex::default() };
+        Ok((Cuda { gpu: Arc::new(gpu) }, properties))
+    }
+
+    /// Makes the context current on this thread.
+    fn enter(&self) -> Result<()> {
+        // SAFETY: the context is retained for the process's life.
+        self.api.check("cuCtxSetCurrent", unsafe { (self.api.context_set)(self.context) })
+    }
+
+    /// The stream of a queue, made at its first command.
+    fn stream(&self, queue: u64) -> Result<Handle> {
+        self.enter()?;
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&stream) = streams.get(&queue) {
+            return Ok(stream as Handle);
+        }
+        let mut stream = std::ptr::null_mut();
+        const NON_BLOCKING: u32 = 1;
+        // SAFETY: writes one handle.
+        self.api.check("cuStreamCreate", unsafe { (self.api.stream_create)(&mut stream, NON_BLOCKING) })?;
+        streams.insert(queue, stream as usize);
+        Ok(stream)
+    }
+
+    fn finish(&self, queue: u64) -> Result<()> {
+        let stream = self.stream(queue)?;
+        // SAFETY: a stream of this context.
+        self.api.check("cuStreamSynchronize", unsafe { (self.api.stream_synchronize)(stream) })
+    }
+
+    fn copy(&self, queue: u64, destination: usize, source: usize, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (stream, to, from) = (self.stream(queue)?, destination as Pointer, source as Pointer);
+        // SAFETY: the queue has checked the device's range; the host's is a live slice.
+        self.api.check("cuMemcpyAsync", unsafe { (self.api.copy_async)(to, from, bytes, stream) })
+    }
+
+    fn compile(self: &Arc<Self>, pipeline: &Pipeline) -> Result<Compiled> {
+        let verified = pipeline.verified().map_err(|error| self.failed(error.to_string()))?;
+        let threads = openmps_codegen::threads_for(pipeline.kernel());
+        let source = compile(verified, &Target::cuda(threads)).map_err(Error::Codegen)?;
+        let code = nvrtc::Nvrtc::get()?.compile(pipeline.name(), &source.text, self.capability)?;
+        let entry = CString::new(source.entry).unwrap_or_default();
+        self.enter()?;
+        let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the code is a whole image; handles are written to live places.
+        unsafe {
+            self.api.check("cuModuleLoadData", (self.api.module_load)(&mut module, code.as_ptr().cast()))?;
+            let status = (self.api.module_function)(&mut function, module, entry.as_ptr());
+            self.api.check("cuModuleGetFunction", status)?;
+        }
+        Ok(Compiled {
+            gpu: self.clone(),
+            module: module as usize,
+            function: function as usize,
+            threads: threads as u32,
+        })
+    }
+
+    fn failed(&self, message: String) -> Error {
+        Error::Driver { device: "cuda", message: format!("GPU {}: {message}", self.ordinal) }
+    }
+
+    /// Launches a kernel; arguments are 64 bits each, of which it takes the lower ones.
+    fn launch(self: &Arc<Self>, queue: u64, pipeline: &Pipeline, grid: [usize; 3], arguments: &[u64]) -> Result<()> {
+        let (found, expected) = (arguments.len(), pipeline.kernel().parameters.len());
+        if found != expected {
+            return Err(self.failed(format!("{}: {found} arguments, expected {expected}", pipeline.name())));
+        }
+        if let Some(axis) = (0..3).find(|&axis| grid[axis] > MOST_PROGRAMS[axis]) {
+            let (asked, most) = (grid[axis], MOST_PROGRAMS[axis]);
+            return Err(self.failed(format!("{}: {asked} programs on axis {axis}, at most {most}", pipeline.name())));
+        }
+        if grid.contains(&0) {
+            return Ok(());
+        }
+        let compiled = pipeline.compiled(self.index, || self.compile(pipeline))?;
+        let stream = self.stream(queue)?;
+        let [x, y, z] = grid.map(|size| size as u32);
+        let pointers: Vec<*const c_void> = arguments.iter().map(|argument| (&raw const *argument).cast()).collect();
+        let none = std::ptr::null();
+        let (function, threads) = (compiled.function as Handle, compiled.threads);
+        // SAFETY: as many arguments as the function has parameters, none of them wider than 64 bits.
+        let status = unsafe { (self.api.launch)(function, x, y, z, threads, 1, 1, 0, stream, pointers.as_ptr(), none) };
+        self.api.check("cuLaunchKernel", status)
+    }
+
+    /// Sets an event when the stream gets there.
+    fn record(&self, queue: u64, event: &Event) -> Result<()> {
+        unsafe extern "C" fn reach(event: *mut c_void) {
+            // SAFETY: made by `Box::into_raw` below, and passed on once.
+            let event = unsafe { Box::from_raw(event.cast::<Event>()) };
+            event.reach();
+        }
+        let stream = self.stream(queue)?;
+        let argument = Box::into_raw(Box::new(event.clone()));
+        // SAFETY: the function takes over the box; it calls nothing of CUDA's.
+        let status = unsafe { (self.api.host_function)(stream, reach, argument.cast()) };
+        self.api.check("cuLaunchHostFunc", status)
+    }
+}
+
+impl Driver for Cuda {
+    fn submit(&self, queue: u64, command: Command<'_>) -> Result<()> {
+        let gpu = &self.gpu;
+        match command {
+            // Managed memory: the host's kernel computes on it as soon as the stream has ended what came before.
+            Command::Library { operation, work, .. } => {
+                gpu.finish(queue)?;
+                work().map_err(|source| Error::Kernel { operation, source })
+            }
+            Command::Dispatch { pipeline, grid, arguments, .. } => gpu.launch(queue, pipeline, grid, arguments),
+            Command::Copy { destination, source, bytes } => gpu.copy(queue, destination, source, bytes),
+            Command::Write { destination, source } => {
+                gpu.copy(queue, destination, source.as_ptr() as usize, source.len())?;
+                gpu.finish(queue)
+            }
+            Command::Read { destination, source } => {
+                gpu.copy(queue, destination.as_mut_ptr() as usize, source, destination.len())?;
+                gpu.finish(queue)
+            }
+            Command::Fill { address, byte, bytes } => {
+                let stream = gpu.stream(queue)?;
+                // SAFETY: the queue has checked the range.
+                let status = unsafe { (gpu.api.fill_async)(address as Pointer, byte, bytes, stream) };
+                if bytes == 0 { Ok(()) } else { gpu.api.check("cuMemsetD8Async", status) }
+            }
+            Command::Record(event) => gpu.record(queue, event),
+            Command::Wait(event) => event.synchronize(),
+            // A user's function may call anything, which a function on a stream must not.
+            Command::Callback(callback) => {
+                gpu.finish(queue)?;
+                callback();
+                Ok(())
+            }
+        }
+    }
+
+    fn finish(&self, queue: u64) -> Result<()> {
+        self.gpu.finish(queue)
+    }
+
+    fn handle(&self, queue: u64) -> Option<usize> {
+        self.gpu.stream(queue).ok().map(|stream| stream as usize)
+    }
+}
+
+impl HeapSource for Cuda {
+    fn reserve(&self, bytes: usize) -> Option<Region> {
+        const GLOBAL: u32 = 1;
+        let mut address = 0;
+        self.gpu.enter().ok()?;
+        // SAFETY: writes one address.
+        let status = unsafe { (self.gpu.api.allocate_managed)(&mut address, bytes, GLOBAL) };
+        (status == 0).then_some(Region { address: address as usize, bytes })
+    }
+
+    fn release(&self, region: Region) {
+        if self.gpu.enter().is_ok() {
+            // SAFETY: an address that `reserve` gave; the driver waits for what uses it.
+            unsafe { (self.gpu.api.free)(region.address as Pointer) };
+        }
+    }
+
+    fn ordered_by_queue(&self) -> bool {
+        true
+    }
+
+    fn finish(&self, queue: u64) {
+        // The error, if any, is delivered by the queue's own synchronisation.
+        let _ = self.gpu.finish(queue);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nvrtc::Nvrtc;
+    use openmps_codegen::{Target, compile};
+    use openmps_tile::{parse, verify};
+
+    /// The compiler needs no GPU, so what it takes is tested wherever it is installed; `cargo xtask test` installs it.
+    #[test]
+    fn texts_compile() {
+        let nvrtc = match Nvrtc::get() {
+            Ok(nvrtc) => nvrtc,
+            Err(error) if std::env::var("OPENMPS_NVRTC").is_ok() => panic!("{error}"),
+            Err(error) => return eprintln!("not run: {error}"),
+        };
+        for ttir in [
+            include_str!("../../../../tile/tests/ttir/vector_add.ttir"),
+            include_str!("../../../../tile/tests/ttir/softmax.ttir"),
+            include_str!("../../../../tile/tests/ttir/dropout.ttir"),
+            include_str!("../../../../tile/tests/ttir/matmul.ttir"),
+        ] {
+            let kernel = parse(ttir).expect("read");
+            let source = compile(verify(&kernel).expect("verified"), &Target::cuda(128)).expect("written");
+            let code = nvrtc.compile(&kernel.name, &source.text, (9, 0)).unwrap_or_else(|error| panic!("{error}"));
+            assert!(code.starts_with(b"\x7fELF"), "{}", kernel.name);
+        }
+        let error = nvrtc.compile("broken", "__global__ void k() { x = 1; }", (9, 0)).expect_err("x is unknown");
+        assert!(error.to_string().contains("identifier \"x\" is undefined"), "{error}");
+    }
+}

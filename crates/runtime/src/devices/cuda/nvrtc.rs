@@ -1,0 +1,115 @@
+//! NVIDIA's run-time compiler, found at run time: CUDA C++ to code for one GPU. Needs no GPU itself.
+
+use crate::error::{Error, Result};
+use libloading::Library;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+type Status = c_int;
+type Handle = *mut c_void;
+
+/// The compiler's functions.
+pub struct Nvrtc {
+    create: unsafe extern "C" fn(
+        *mut Handle,
+        *const c_char,
+        *const c_char,
+        c_int,
+        *const *const c_char,
+        *const *const c_char,
+    ) -> Status,
+    compile: unsafe extern "C" fn(Handle, c_int, *const *const c_char) -> Status,
+    log_size: unsafe extern "C" fn(Handle, *mut usize) -> Status,
+    log: unsafe extern "C" fn(Handle, *mut c_char) -> Status,
+    code_size: unsafe extern "C" fn(Handle, *mut usize) -> Status,
+    code: unsafe extern "C" fn(Handle, *mut c_char) -> Status,
+    destroy: unsafe extern "C" fn(*mut Handle) -> Status,
+    error_string: unsafe extern "C" fn(Status) -> *const c_char,
+    _library: Library,
+}
+
+/// Where the library may be: what `OPENMPS_NVRTC` names, then the system's versions.
+const NAMES: [&str; 5] = ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "nvrtc64_120_0.dll"];
+
+impl Nvrtc {
+    /// The compiler, once per process.
+    pub fn get() -> Result<&'static Nvrtc> {
+        static NVRTC: OnceLock<std::result::Result<Nvrtc, String>> = OnceLock::new();
+        let found = NVRTC.get_or_init(|| {
+            let given = std::env::var("OPENMPS_NVRTC").ok();
+            let names: Vec<&str> = given.as_deref().into_iter().chain(NAMES).collect();
+            // SAFETY: the compiler's library has no initialiser that does harm; it is never unloaded.
+            let library = names.iter().find_map(|name| unsafe { Library::new(*name) }.ok());
+            let library = library.ok_or_else(|| format!("none of {} was found", names.join(", ")))?;
+            Nvrtc::load(library).map_err(|error| error.to_string())
+        });
+        found.as_ref().map_err(|message| Error::Driver { device: "nvrtc", message: message.clone() })
+    }
+
+    fn load(library: Library) -> std::result::Result<Nvrtc, libloading::Error> {
+        // SAFETY: the types are those of nvrtc.h for these symbols; the library lives as long as the functions.
+        unsafe {
+            Ok(Nvrtc {
+                create: *library.get(b"nvrtcCreateProgram\0")?,
+                compile: *library.get(b"nvrtcCompileProgram\0")?,
+                log_size: *library.get(b"nvrtcGetProgramLogSize\0")?,
+                log: *library.get(b"nvrtcGetProgramLog\0")?,
+                code_size: *library.get(b"nvrtcGetCUBINSize\0")?,
+                code: *library.get(b"nvrtcGetCUBIN\0")?,
+                destroy: *library.get(b"nvrtcDestroyProgram\0")?,
+                error_string: *library.get(b"nvrtcGetErrorString\0")?,
+                _library: library,
+            })
+        }
+    }
+
+    /// Compiles a text for GPUs of a compute capability such as (9, 0).
+    pub fn compile(&self, name: &str, text: &str, (major, minor): (i32, i32)) -> Result<Vec<u8>> {
+        let broken = |log: String| Error::Compile { kernel: name.to_owned(), log };
+        let source = CString::new(text).map_err(|error| broken(error.to_string()))?;
+        let architecture = CString::new(format!("--gpu-architecture=sm_{major}{minor}")).unwrap_or_default();
+        let options = [architecture.as_ptr(), c"--std=c++17".as_ptr(), c"-default-device".as_ptr()];
+        let mut program = std::ptr::null_mut();
+        // SAFETY: all pointers are to live, terminated strings; the program is destroyed once, below.
+        unsafe {
+            let none = std::ptr::null();
+            let status = (self.create)(&mut program, source.as_ptr(), c"kernel.cu".as_ptr(), 0, none, none);
+            self.check(status).map_err(broken)?;
+            let status = (self.compile)(program, options.len() as c_int, options.as_ptr());
+            let result = match self.check(status) {
+                Ok(()) => self.bytes(program, self.code_size, self.code).map_err(broken),
+                Err(what) => {
+                    let log = self.bytes(program, self.log_size, self.log).unwrap_or_default();
+                    Err(broken(format!("{what}\n{}", String::from_utf8_lossy(&log).trim_end_matches('\0'))))
+                }
+            };
+            (self.destroy)(&mut program);
+            result
+        }
+    }
+
+    /// A result whose size is asked for first.
+    unsafe fn bytes(
+        &self,
+        program: Handle,
+        size: unsafe extern "C" fn(Handle, *mut usize) -> Status,
+        get: unsafe extern "C" fn(Handle, *mut c_char) -> Status,
+    ) -> std::result::Result<Vec<u8>, String> {
+        let mut count = 0;
+        // SAFETY: the buffer is as large as the library says.
+        unsafe {
+            self.check(size(program, &mut count))?;
+            let mut bytes = vec![0_u8; count];
+            self.check(get(program, bytes.as_mut_ptr().cast()))?;
+            Ok(bytes)
+        }
+    }
+
+    fn check(&self, status: Status) -> std::result::Result<(), String> {
+        if status == 0 {
+            return Ok(());
+        }
+        // SAFETY: gives a static string for every number.
+        Err(unsafe { CStr::from_ptr((self.error_string)(status)) }.to_string_lossy().into_owned())
+    }
+}

@@ -1,0 +1,90 @@
+//! A kernel ready for any device: each compiles it when it is first asked to run it.
+
+use openmps_host::Program;
+use openmps_tile::{Kernel, Verified, VerifyError, verify};
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// A verified kernel, with what devices have made of it so far. What they made goes with it.
+pub struct Pipeline {
+    kernel: Kernel,
+    program: OnceLock<Result<Program, openmps_host::Error>>,
+    /// By the device's index and the kind of its compiled form.
+    compiled: Mutex<Vec<(usize, Arc<dyn Any + Send + Sync>)>>,
+}
+
+impl Pipeline {
+    /// Verifies a kernel; nothing is compiled yet.
+    pub fn new(kernel: Kernel) -> Result<Pipeline, VerifyError> {
+        verify(&kernel)?;
+        Ok(Pipeline { kernel, program: OnceLock::new(), compiled: Mutex::default() })
+    }
+
+    /// The kernel's name.
+    pub fn name(&self) -> &str {
+        &self.kernel.name
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// The kernel, with the proof that it is one.
+    pub fn verified(&self) -> Result<Verified<'_>, VerifyError> {
+        verify(&self.kernel)
+    }
+
+    /// The kernel as a program of the host.
+    #[inline]
+    pub fn program(&self) -> Result<&Program, openmps_host::Error> {
+        self.program.get_or_init(|| Program::new(&self.kernel)).as_ref().map_err(Clone::clone)
+    }
+
+    /// What a device has compiled of the kernel, made by `make` when it is asked for first.
+    pub(crate) fn compiled<T: Any + Send + Sync, E>(
+        &self,
+        device: usize,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Arc<T>, E> {
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        let found =
+            compiled.iter().find_map(|(of, made)| (*of == device).then(|| made.clone().downcast::<T>().ok())?);
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let made = Arc::new(make()?);
+        compiled.push((device, made.clone()));
+        Ok(made)
+    }
+}
+
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Pipeline({})", self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openmps_tile::Builder;
+
+    #[test]
+    fn each_device_compiles_once() {
+        let pipeline = Pipeline::new(Builder::new("nothing").finish()).expect("verified");
+        let mut made = 0;
+        for _ in 0..2 {
+            for device in [0, 1] {
+                let compiled = pipeline.compiled(device, || {
+                    made += 1;
+                    Ok::<usize, ()>(device)
+                });
+                assert_eq!(compiled.as_deref(), Ok(&device));
+            }
+        }
+        assert_eq!(made, 2);
+        assert_eq!(pipeline.program().expect("planned").name(), "nothing");
+    }
+}

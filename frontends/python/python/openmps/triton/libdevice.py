@@ -1,0 +1,107 @@
+"""``triton.language.extra.libdevice`` for this backend: functions of one, two or three numbers, by the language's own names."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton.language import core
+
+#: Functions that the kernel language has, by the number of their operands; the text of the module names them as symbols.
+_UNARY = (
+    "acos asin atan ceil cos cosh erf exp exp2 expm1 fabs floor log log1p log2 rint rsqrt sin sinh sqrt tan tanh trunc"
+)
+_BINARY = "atan2 fmod pow"
+
+
+def _external(symbol: str, count: int):
+    signatures = {(core.dtype(name),) * count: (symbol, core.dtype(name)) for name in ("fp32", "fp64", "fp16", "bf16")}
+
+    def call(*operands, _semantic=None):
+        return core.extern_elementwise("", "", list(operands), signatures, is_pure=True, _semantic=_semantic)
+
+    def unary(arg0, _semantic=None):
+        return call(arg0, _semantic=_semantic)
+
+    def binary(arg0, arg1, _semantic=None):
+        return call(arg0, arg1, _semantic=_semantic)
+
+    function = unary if count == 1 else binary
+    function.__name__ = function.__qualname__ = symbol
+    function.__module__ = __name__
+    return core.extern(function)
+
+
+for _name in _UNARY.split():
+    globals()[_name] = _external(_name, 1)
+for _name in _BINARY.split():
+    globals()[_name] = _external(_name, 2)
+nearbyint = globals()["rint"]
+
+
+@core.extern
+def fma(arg0, arg1, arg2, _semantic=None):
+    """``arg0 * arg1 + arg2``, rounded once."""
+    return tl.fma(arg0, arg1, arg2, _semantic=_semantic)
+
+
+@triton.jit
+def log10(x):
+    return tl.log2(x) * 0.30102999566398120
+
+
+@triton.jit
+def exp10(x):
+    return tl.exp2(x * 3.3219280948873623)
+
+
+@triton.jit
+def isnan(x):
+    return x != x
+
+
+@triton.jit
+def isinf(x):
+    return tl.abs(x) == float("inf")
+
+
+@triton.jit
+def isfinited(x):
+    return tl.abs(x) < float("inf")
+
+
+@triton.jit
+def finitef(x):
+    return tl.abs(x) < float("inf")
+
+
+@triton.jit
+def copysign(x, y):
+    """The magnitude of x with the sign of y; that of -0.0 counts."""
+    negative = (y < 0) | ((y == 0) & (1 / y < 0))
+    return tl.where(negative, -tl.abs(x), tl.abs(x))
+
+
+@triton.jit
+def hypot(x, y):
+    """The length of (x, y), without overflow in between."""
+    large, small = tl.maximum(tl.abs(x), tl.abs(y)), tl.minimum(tl.abs(x), tl.abs(y))
+    ratio = tl.where(large == 0, 0.0, small / large)
+    return large * tl.sqrt(1 + ratio * ratio)
+
+
+@triton.jit
+def cbrt(x):
+    """The cube root, with the sign of x."""
+    magnitude = tl.exp2(tl.log2(tl.abs(x)) * 0.33333333333333333)
+    # One step of Newton's method brings the last digits.
+    better = magnitude - (magnitude - tl.abs(x) / (magnitude * magnitude)) * 0.33333333333333333
+    root = tl.where((x == 0) | (tl.abs(x) == float("inf")), tl.abs(x), better)
+    return tl.where(x < 0, -root, root)
+
+
+@triton.jit
+def round(x):
+    """The nearest integer, halves away from zero."""
+    magnitude = tl.floor(tl.abs(x))
+    magnitude = tl.where(tl.abs(x) - magnitude >= 0.5, magnitude + 1, magnitude)
+    return tl.where(x < 0, -magnitude, magnitude)
