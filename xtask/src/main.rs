@@ -3,6 +3,7 @@
 mod demo;
 mod fingerprint;
 mod macos;
+mod minilm;
 mod python;
 mod setup;
 mod shell;
@@ -31,7 +32,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Run every test: those in Rust, then those in Python on the installed wheel
+    /// Run every test: those in Rust, those of Candle's operators, then those in Python on the installed wheel
     Test {
         /// Only the tests in Rust
         #[arg(long, conflicts_with = "python")]
@@ -48,6 +49,12 @@ enum Command {
         /// Only what has this in its name
         filter: Option<String>,
     },
+    /// Fetch MiniLM's weights, embed sentences with Candle and openmps, and fine-tune with LoRA
+    Minilm {
+        /// `embed SENTENCE...` or `train [FOLDER]`; both when nothing is given
+        #[arg(trailing_var_arg = true)]
+        arguments: Vec<String>,
+    },
     /// Type-check everything for Apple Silicon, from Linux too
     CheckMacos,
 }
@@ -58,6 +65,7 @@ fn main() -> ExitCode {
         Command::Demo { name, arguments } => demo::run_example(&name, &arguments),
         Command::Test { rust, python, arguments } => test::run(!python, !rust, &arguments),
         Command::Bench { filter } => demo::bench(filter.as_deref()),
+        Command::Minilm { arguments } => minilm::run_example(&arguments),
         Command::CheckMacos => macos::check(),
     };
     match result {

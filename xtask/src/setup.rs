@@ -7,7 +7,8 @@ use std::path::PathBuf;
 /// Pinned packages.
 const REQUIREMENTS: &str = "requirements.txt";
 /// What the wheel is made from.
-const WHEEL_SOURCES: &[&str] = &["Cargo.toml", "Cargo.lock", ".cargo", "crates", "frontends"];
+const WHEEL_SOURCES: &[&str] =
+    &["Cargo.toml", "Cargo.lock", ".cargo", "crates", "frontends/paddle", "frontends/python"];
 
 /// Brings .venv up to date.
 pub fn run() -> Result<()> {
@@ -25,7 +26,8 @@ pub fn tools() -> Result<bool> {
     Ok(install_requirements()? || made)
 }
 
-fn make_environment() -> Result<bool> {
+/// Makes .venv where there is none.
+pub fn make_environment() -> Result<bool> {
     if python::program("python").exists() && python::program("pip").exists() {
         return Ok(false);
     }

@@ -1,7 +1,7 @@
 //! `test`: every test in Rust and in Python, and a summary of what ran.
 
 use crate::shell::{Result, cargo, run_and_keep, say};
-use crate::{python, setup};
+use crate::{minilm, python, setup};
 
 /// Runs the tests; `arguments` are for pytest.
 pub fn run(rust: bool, python: bool, arguments: &[String]) -> Result<()> {
@@ -20,23 +20,39 @@ pub fn run(rust: bool, python: bool, arguments: &[String]) -> Result<()> {
 
 fn run_rust() -> Result<Vec<String>> {
     say("Tests in Rust");
-    // The native module needs a Python interpreter around it: the tests in Python are its tests.
-    let arguments = ["test", "--workspace", "--release", "--exclude", "openmps-python"];
+    // The native module needs a Python interpreter around it: the tests in Python are its tests. Candle's operators come next.
+    let workspace = ["test", "--workspace", "--release", "--exclude", "openmps-python", "--exclude", "openmps-candle"];
+    Ok(vec![count_tests("Rust", &workspace, "")?, run_candle()?])
+}
+
+/// The public API and Candle's operators, with the tests that need MiniLM's weights.
+fn run_candle() -> Result<String> {
+    let folder = minilm::install()?;
+    say("Tests of the Rust API and Candle's operators");
+    // What is ignored here is what the last step runs.
+    let arguments = ["test", "--release", "-p", "openmps", "-p", "openmps-candle"];
+    let closing = count_tests("Candle", &arguments, "")?;
+    let with_weights =
+        ["test", "--release", "-p", "openmps-candle", "-p", "openmps", "--test", "minilm", "--", "--ignored"];
+    let model = count_tests("MiniLM", &with_weights, &folder.to_string_lossy())?;
+    Ok(format!("{closing}; {model}"))
+}
+
+/// Runs cargo and adds up the closing lines of the test binaries.
+fn count_tests(name: &str, arguments: &[&str], weights: &str) -> Result<String> {
     let mut tests = cargo();
     tests.args(arguments);
     if let Some(compiler) = python::library("nvidia", "libnvrtc.so") {
         tests.env("OPENMPS_NVRTC", compiler);
     }
+    if !weights.is_empty() {
+        tests.env("OPENMPS_MINILM", weights);
+    }
     let (lines, result) = run_and_keep(&mut tests, |line| line.starts_with("test result:"));
     result?;
     let count = |what: &str| -> u64 { lines.iter().filter_map(|line| number_before(line, what)).sum() };
-    let binaries = lines.len();
-    Ok(vec![format!(
-        "Rust: {} passed, {} failed, {} ignored in {binaries} test binaries",
-        count(" passed"),
-        count(" failed"),
-        count(" ignored")
-    )])
+    let (passed, failed, ignored) = (count(" passed"), count(" failed"), count(" ignored"));
+    Ok(format!("{name}: {passed} passed, {failed} failed, {ignored} ignored in {} test binaries", lines.len()))
 }
 
 fn run_python(arguments: &[String]) -> Result<Vec<String>> {

@@ -2,6 +2,7 @@
 
 pub mod advanced_index;
 pub mod arg_reduce;
+pub mod attention;
 pub mod concat;
 pub mod convolution;
 pub mod convolution_transpose;
@@ -21,6 +22,7 @@ pub mod random;
 pub mod reduce;
 pub mod repeat_gradient;
 pub mod roll;
+pub mod rope;
 pub mod scan;
 pub mod scatter;
 pub mod sequence;
@@ -79,9 +81,11 @@ pub static MOVEMENT: &[&Entry] = &[
     &sequence::ONE_HOT,
 ];
 
-/// Products of matrices and operators on images.
+/// Products of matrices, attention and operators on images.
 pub static LIBRARY: &[&Entry] = &[
     &matmul::ENTRY,
+    &attention::ENTRY,
+    &rope::ENTRY,
     &convolution::ENTRY,
     &convolution::INPUT_GRADIENT,
     &convolution::WEIGHT_GRADIENT,

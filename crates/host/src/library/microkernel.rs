@@ -292,6 +292,11 @@ pub(crate) unsafe fn pack_right(
         // SAFETY: `to` holds `depth` groups; the caller vouches for as many whole rows.
         return unsafe { at_level!(copy_rows(right: *const f32, row_stride: isize, depth: usize, to: *mut f32)) };
     }
+    if row_stride == 1 && columns == width {
+        let to = &mut packed[..depth * width];
+        // SAFETY: `to` holds `depth` groups; the caller vouches for `width` columns of `depth` neighbours.
+        return unsafe { at_level!(transpose(right: *const f32, column_stride: isize, depth: usize, to: &mut [f32])) };
+    }
     for (k, group) in packed.chunks_exact_mut(width).take(depth).enumerate() {
         let row = right.wrapping_offset(k as isize * row_stride);
         for (j, to) in group.iter_mut().enumerate() {
@@ -310,6 +315,35 @@ unsafe fn copy_rows<V: Lanes>(right: *const f32, stride: isize, depth: usize, to
             let group = to.add(2 * k * V::N);
             V::load(row).store(group);
             V::load(row.add(V::N)).store(group.add(V::N));
+        }
+    }
+}
+
+/// Columns whose elements are neighbours: four elements of N columns at a time.
+#[inline(always)]
+unsafe fn transpose<V: Lanes>(right: *const f32, stride: isize, depth: usize, to: &mut [f32]) {
+    let (width, whole) = (2 * V::N, depth / 4 * 4);
+    for block in (0..width).step_by(V::N) {
+        let mut rows = [0.0f32; 64];
+        for p in (0..whole).step_by(4) {
+            for j in 0..V::N {
+                // SAFETY: column `block + j` has `depth` elements.
+                let column =
+                    unsafe { right.offset((block + j) as isize * stride).add(p).cast::<[f32; 4]>().read_unaligned() };
+                rows[4 * j..4 * j + 4].copy_from_slice(&column);
+            }
+            // SAFETY: `rows` holds 4 * N numbers; each of the four rows of the group has room for N from `block` on.
+            unsafe {
+                for (i, sorted) in V::load_by_4(rows.as_ptr()).into_iter().enumerate() {
+                    sorted.store(to[(p + i) * width + block..][..V::N].as_mut_ptr());
+                }
+            }
+        }
+        for p in whole..depth {
+            for j in 0..V::N {
+                // SAFETY: as above.
+                to[p * width + block + j] = unsafe { *right.offset((block + j) as isize * stride).add(p) };
+            }
         }
     }
 }

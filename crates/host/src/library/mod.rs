@@ -1,6 +1,7 @@
 //! Kernels with their own algorithm, the host's counterpart of MPS: one file each, plain slices in and out, threads inside.
 
 pub mod arg_reduce;
+pub mod attention;
 pub mod convolution;
 pub mod copy;
 pub mod epilogue;
@@ -14,6 +15,7 @@ pub mod nonzero;
 mod normal_law;
 pub mod pooling;
 pub mod random;
+pub mod rope;
 pub mod scan;
 pub mod scatter;
 mod scratch;

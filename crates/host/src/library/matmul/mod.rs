@@ -4,6 +4,7 @@
 //! wrap.
 
 mod integer;
+mod narrow;
 mod single;
 
 use super::scratch;
@@ -110,6 +111,10 @@ const WORTH_SPLITTING: usize = 300_000;
 /// # Safety
 /// As [`matmul`], for elements of type `T`.
 unsafe fn float<T: Float>(product: &MatrixProduct, at: Matrices, batches: &[[isize; 3]]) {
+    if T::IS_SINGLE && batches.len() == 1 && narrow::takes(product) {
+        // SAFETY: the caller's promise; `T` is float32.
+        return unsafe { narrow::run(product, at, batches[0]) };
+    }
     let size = product.rows * product.columns * product.depth;
     let threads = crate::threads::count();
     // Many batches are dealt out whole; few large ones are split inside.

@@ -52,9 +52,18 @@ fn check_f32(rows: usize, depth: usize, columns: usize, layout: usize, alpha: f6
 #[test]
 fn sizes_and_layouts() {
     for layout in 0..27 {
-        for (rows, depth, columns) in
-            [(1, 1, 1), (1, 40, 33), (17, 31, 1), (2, 0, 3), (7, 13, 17), (40, 15, 40), (19, 900, 35), (100, 50, 130)]
-        {
+        for (rows, depth, columns) in [
+            (1, 1, 1),
+            (1, 40, 33),
+            (17, 31, 1),
+            (2, 0, 3),
+            (7, 13, 17),
+            (5, 53, 7),
+            (32, 64, 9),
+            (40, 15, 40),
+            (19, 900, 35),
+            (100, 50, 130),
+        ] {
             check_f32(rows, depth, columns, layout, 1.0, 0.0, 1);
             check_f32(rows, depth, columns, layout, 0.5, 2.0, 3);
         }

@@ -1,0 +1,166 @@
+//! Scaled dot product attention, `MPSGraph`'s `scaledDotProductAttention`: grouped heads, causal and additive masks.
+
+use crate::entry::{Case, Entry, Input, Values};
+use crate::error::{Error, Result};
+use crate::layout::{call, check, expect_dtype, expect_shape};
+use crate::operator::{Meta, Operator};
+use crate::reference::Array;
+use crate::view::View;
+use openmps_host::library::attention::{self as library, Operands};
+use openmps_host::library::memory::Memory;
+use openmps_runtime::Queue;
+use openmps_tile::{DType, dtype};
+
+/// `softmax(scale * queries * keys^T + mask) * values`.
+///
+/// Inputs: queries [batch, heads, rows, depth], keys [batch, key heads, keys, depth], values [batch, key heads, keys, columns], and a mask
+/// that broadcasts to [batch, heads, rows, keys] if there is one. Each head of keys serves `heads / key heads` neighbouring heads of
+/// queries. A query that sees no key, or only keys masked by minus infinity, gives zeros. The output may have any
+/// strides but the last, which is 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attention {
+    /// The factor of the scores; one over the root of the depth when there is none.
+    pub scale: Option<f64>,
+    /// Query i sees the keys up to i + keys - rows only: the last query sees all.
+    pub causal: bool,
+}
+
+impl Attention {
+    fn sizes(&self, inputs: &[Meta]) -> Result<library::Attention> {
+        let operator = self.name();
+        for (input, what) in inputs.iter().zip(["queries", "keys", "values"]) {
+            if input.shape.len() != 4 {
+                let expected = "4 dimensions".to_owned();
+                return Err(Error::Shape { operator, what, got: input.shape.clone(), expected });
+            }
+            expect_dtype(operator, what, input.dtype, dtype::FLOATS)?;
+            expect_dtype(operator, what, input.dtype, &[inputs[0].dtype])?;
+        }
+        let [batch, heads, rows, depth] = [0, 1, 2, 3].map(|d| inputs[0].shape[d]);
+        let [key_heads, keys] = [1, 2].map(|d| inputs[1].shape[d]);
+        let columns = inputs[2].shape[3];
+        if key_heads == 0 || !heads.is_multiple_of(key_heads) {
+            let expected = format!("a number of heads that divides {heads}");
+            return Err(Error::Shape { operator, what: "keys", got: inputs[1].shape.clone(), expected });
+        }
+        expect_shape(operator, "keys", &inputs[1].shape, &[batch, key_heads, keys, depth])?;
+        expect_shape(operator, "values", &inputs[2].shape, &[batch, key_heads, keys, columns])?;
+        let scale = self.scale.unwrap_or(1.0 / (depth.max(1) as f64).sqrt());
+        Ok(library::Attention { batch, heads, key_heads, rows, keys, depth, columns, scale, causal: self.causal })
+    }
+}
+
+impl Operator for Attention {
+    fn name(&self) -> &'static str {
+        "attention"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        let operator = self.name();
+        if !(3..=4).contains(&inputs.len()) {
+            let (got, expected) = (inputs.len().to_string(), "3 or 4".to_owned());
+            return Err(Error::Attribute { operator, attribute: "number of inputs", got, expected });
+        }
+        let sizes = self.sizes(inputs)?;
+        if let Some(mask) = inputs.get(3) {
+            expect_dtype(operator, "mask", mask.dtype, &[inputs[0].dtype])?;
+            let full = [sizes.batch, sizes.heads, sizes.rows, sizes.keys];
+            let fits = mask.shape.len() <= 4
+                && mask.shape.iter().rev().zip(full.iter().rev()).all(|(&own, &size)| own == size || own == 1);
+            if !fits {
+                let (got, expected) = (mask.shape.clone(), format!("what broadcasts to {full:?}"));
+                return Err(Error::Shape { operator, what: "mask", got, expected });
+            }
+        }
+        let mut output = inputs[0].clone();
+        output.shape[3] = sizes.columns;
+        Ok(vec![output])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        let last = outputs[0].strides[3];
+        if last != 1 && outputs[0].shape[3] > 1 {
+            let (got, expected) = (last.to_string(), "1".to_owned());
+            return Err(Error::Attribute { operator: self.name(), attribute: "output's last stride", got, expected });
+        }
+        let metas: Vec<Meta> =
+            inputs.iter().map(|view| Meta { dtype: view.dtype, shape: view.shape.clone() }).collect();
+        let sizes = self.sizes(&metas)?;
+        let full = [sizes.batch, sizes.heads, sizes.rows, sizes.keys];
+        let mask = inputs.get(3).and_then(|mask| mask.broadcast_to(&full));
+        let memory = |view: &'_ View| -> (usize, crate::view::Strides) { (view.address, view.strides.clone()) };
+        let [q, k, v] = [0, 1, 2].map(|i| memory(&inputs[i]));
+        let operands = Operands {
+            queries: Memory::new(q.0, &q.1),
+            keys: Memory::new(k.0, &k.1),
+            values: Memory::new(v.0, &v.1),
+            mask: mask.as_ref().map(|mask| Memory::new(mask.address, &mask.strides)),
+            out: Memory::new(outputs[0].address, &outputs[0].strides),
+        };
+        call(queue, self.name(), || {
+            // SAFETY: views name live memory of the checked shapes; the output is the caller's own and dense.
+            unsafe { library::attention(&sizes, inputs[0].dtype, &operands) };
+            Ok(())
+        })
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let metas: Vec<Meta> =
+            inputs.iter().map(|array| Meta { dtype: array.dtype, shape: array.shape.clone() }).collect();
+        let sizes = self.sizes(&metas).expect("a legal call");
+        let dims = [sizes.batch, sizes.heads, sizes.rows, sizes.columns];
+        vec![Array::from_fn(&dims, inputs[0].dtype, |at| {
+            let (b, h, i, c) = (at[0], at[1], at[2], at[3]);
+            let key_head = h / (sizes.heads / sizes.key_heads);
+            let sees = |j: usize| !self.causal || j + sizes.rows <= i + sizes.keys;
+            let scores: Vec<(usize, f64)> = (0..sizes.keys)
+                .filter(|&j| sees(j))
+                .map(|j| {
+                    let terms =
+                        (0..sizes.depth).map(|p| inputs[0].at(&[b, h, i, p]) * inputs[1].at(&[b, key_head, j, p]));
+                    let mask = inputs.get(3).map_or(0.0, |mask| mask.at_broadcast(&[b, h, i, j]));
+                    (j, terms.sum::<f64>() * sizes.scale + mask)
+                })
+                .collect();
+            let largest = scores.iter().fold(f64::NEG_INFINITY, |top, &(_, score)| top.max(score));
+            if largest == f64::NEG_INFINITY {
+                return 0.0;
+            }
+            let total: f64 = scores.iter().map(|&(_, score)| (score - largest).exp()).sum();
+            let weighted =
+                scores.iter().map(|&(j, score)| (score - largest).exp() * inputs[2].at(&[b, key_head, j, c]));
+            weighted.sum::<f64>() / total
+        })]
+    }
+}
+
+/// For the list of operators.
+pub static ENTRY: Entry = Entry {
+    name: "attention",
+    summary: "softmax(scale * queries * keys^T + mask) * values, of grouped heads.",
+    dtypes: &[DType::F16, DType::BF16, DType::F32, DType::F64],
+    cases: || {
+        let case = |causal, scale, shapes: &[&[usize]]| {
+            let mut inputs: Vec<Input> =
+                shapes.iter().map(|dims| Input::of(dims, Values::Uniform(-1.0, 1.0))).collect();
+            if let Some(mask) = inputs.get_mut(3) {
+                mask.values = Values::Given(vec![0.0, -1.5, 0.25, f64::NEG_INFINITY, 0.5]);
+            }
+            Case::new(Attention { scale, causal }, inputs)
+        };
+        vec![
+            case(false, None, &[&[1, 1, 1, 1], &[1, 1, 1, 1], &[1, 1, 1, 1]]),
+            case(false, None, &[&[2, 4, 7, 8], &[2, 2, 9, 8], &[2, 2, 9, 16]]),
+            case(true, Some(0.5), &[&[1, 3, 20, 32], &[1, 3, 20, 32], &[1, 3, 20, 32]]),
+            case(true, None, &[&[1, 2, 3, 5], &[1, 1, 11, 5], &[1, 1, 11, 3]]),
+            case(true, None, &[&[1, 1, 5, 4], &[1, 1, 3, 4], &[1, 1, 3, 4]]),
+            case(false, None, &[&[2, 2, 6, 4], &[2, 2, 17, 4], &[2, 2, 17, 4], &[2, 1, 1, 17]]),
+            case(true, None, &[&[2, 2, 6, 4], &[2, 2, 17, 4], &[2, 2, 17, 4], &[6, 17]]),
+            case(false, None, &[&[2, 2, 6, 4], &[2, 2, 17, 4], &[2, 2, 17, 4], &[2, 2, 6, 17]]),
+            case(false, None, &[&[1, 2, 3, 4], &[1, 2, 0, 4], &[1, 2, 0, 4]]),
+            case(false, None, &[&[0, 2, 3, 4], &[0, 2, 5, 4], &[0, 2, 5, 4]]),
+        ]
+    },
+    tolerance: 16.0,
+};

@@ -1,0 +1,123 @@
+//! Rotary position embedding: pairs of elements turned by an angle that depends on their position.
+
+use crate::entry::{Case, Entry, Input};
+use crate::error::{Error, Result};
+use crate::layout::{call, check, expect_dense, expect_dtype, expect_inputs};
+use crate::operator::{Meta, Operator};
+use crate::reference::Array;
+use crate::view::{Strides, View};
+use openmps_host::library::memory::Memory;
+use openmps_host::library::rope as library;
+use openmps_runtime::Queue;
+use openmps_tile::dtype;
+
+/// `(x cos - y sin, x sin + y cos)` for every pair (x, y) of a row.
+///
+/// Inputs: x [batch, heads, rows, size], cosines and sines [rows, size / 2], or [batch, rows, size / 2] where the batches have positions of
+/// their own. The output is dense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rope {
+    /// Whether a pair is two neighbours (GPT-J); otherwise one element of each half of the row (GPT-NeoX, Llama).
+    pub interleaved: bool,
+    /// Whether the angles are turned back, which is also the gradient.
+    pub inverse: bool,
+}
+
+impl Operator for Rope {
+    fn name(&self) -> &'static str {
+        "rope"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        let operator = self.name();
+        expect_inputs(operator, inputs, 3)?;
+        let x = &inputs[0];
+        expect_dtype(operator, "x", x.dtype, dtype::FLOATS)?;
+        if x.shape.len() != 4 || !x.shape[3].is_multiple_of(2) {
+            let expected = "4 dimensions, the last one even".to_owned();
+            return Err(Error::Shape { operator, what: "x", got: x.shape.clone(), expected });
+        }
+        let (shared, own) = ([x.shape[2], x.shape[3] / 2], [x.shape[0], x.shape[2], x.shape[3] / 2]);
+        for (input, what) in inputs[1..].iter().zip(["cosines", "sines"]) {
+            expect_dtype(operator, what, input.dtype, &[x.dtype])?;
+            if *input.shape != shared[..] && *input.shape != own[..] {
+                let expected = format!("{shared:?} or {own:?}");
+                return Err(Error::Shape { operator, what, got: input.shape.clone(), expected });
+            }
+        }
+        Ok(vec![x.clone()])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        expect_dense(self.name(), &outputs[0])?;
+        let x = &inputs[0];
+        if x.is_empty() {
+            return Ok(());
+        }
+        let [batch, heads, rows, size] = [0, 1, 2, 3].map(|d| x.shape[d]);
+        let sizes =
+            library::Rope { batch, heads, rows, pairs: size / 2, interleaved: self.interleaved, inverse: self.inverse };
+        let strides = [1, 2].map(|i| -> Strides {
+            let own = &inputs[i].strides;
+            if own.len() == 3 { own.clone() } else { [0, own[0], own[1]].into_iter().collect() }
+        });
+        let angles = [1, 2].map(|i| Memory::new(inputs[i].address, &strides[i - 1]));
+        let memory = Memory::new(x.address, &x.strides);
+        call(queue, self.name(), || {
+            // SAFETY: views name live memory of the checked shapes; the output is the caller's own and dense.
+            unsafe { library::rope(&sizes, x.dtype, memory, angles, outputs[0].address) };
+            Ok(())
+        })
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let x = &inputs[0];
+        let pairs = x.shape[3] / 2;
+        vec![Array::from_fn(&x.shape, x.dtype, |at| {
+            let (pair, is_first) = match self.interleaved {
+                true => (at[3] / 2, at[3] % 2 == 0),
+                false => (at[3] % pairs, at[3] < pairs),
+            };
+            let place = |first: bool| match (self.interleaved, first) {
+                (true, first) => 2 * pair + usize::from(!first),
+                (false, first) => pair + if first { 0 } else { pairs },
+            };
+            let element = |first: bool| x.at(&[at[0], at[1], at[2], place(first)]);
+            let angle = |table: &Array| match table.shape.len() {
+                2 => table.at(&[at[2], pair]),
+                _ => table.at(&[at[0], at[2], pair]),
+            };
+            let (cos, sin) = (angle(&inputs[1]), angle(&inputs[2]) * if self.inverse { -1.0 } else { 1.0 });
+            if is_first {
+                element(true) * cos - element(false) * sin
+            } else {
+                element(true) * sin + element(false) * cos
+            }
+        })]
+    }
+}
+
+/// For the list of operators.
+pub static ENTRY: Entry = Entry {
+    name: "rope",
+    summary: "Pairs of elements turned by the angles of their positions (rotary embedding).",
+    dtypes: dtype::FLOATS,
+    cases: || {
+        let case = |interleaved, inverse, x: &[usize], angles: &[usize]| {
+            let inputs = vec![Input::new(x), Input::new(angles), Input::new(angles)];
+            Case::new(Rope { interleaved, inverse }, inputs)
+        };
+        let mut cases = Vec::new();
+        for (interleaved, inverse) in [(false, false), (false, true), (true, false), (true, true)] {
+            cases.extend([
+                case(interleaved, inverse, &[1, 1, 1, 2], &[1, 1]),
+                case(interleaved, inverse, &[2, 3, 5, 14], &[5, 7]),
+                case(interleaved, inverse, &[2, 3, 5, 64], &[2, 5, 32]),
+                case(interleaved, inverse, &[0, 3, 5, 4], &[5, 2]),
+            ]);
+        }
+        cases
+    },
+    tolerance: 4.0,
+};

@@ -1,0 +1,109 @@
+//! Tensors that graphs are fed with and give back: `MPSGraphTensorData`.
+
+use super::bytes_in;
+use crate::buffer::Buffer;
+use crate::data_type::Element;
+use crate::error::{Error, Result};
+use openmps_graph::view::shape_of;
+use openmps_graph::{Meta, View};
+use openmps_runtime::Device;
+use openmps_tile::DType;
+
+/// A dense tensor in a buffer: `MPSGraphTensorData`. Clones are the same memory.
+///
+/// ```
+/// use openmps::{Device, TensorData};
+/// let tensor = TensorData::from_slice(&Device::get(0)?, &[2, 2], &[1.0f32, 2.0, 3.0, 4.0])?;
+/// assert_eq!(tensor.shape(), [2, 2]);
+/// # Ok::<(), openmps::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TensorData {
+    pub(super) buffer: Buffer,
+    pub(super) offset: usize,
+    pub(super) meta: Meta,
+}
+
+impl TensorData {
+    /// A tensor from byte `offset` of a buffer on: `initWithMTLBuffer:shape:dataType:`.
+    ///
+    /// ```
+    /// use openmps::{Buffer, DataType, Device, TensorData};
+    /// let buffer = Buffer::from_slice(&Device::get(0)?, &[1i32, 2, 3])?;
+    /// assert_eq!(TensorData::new(&buffer, 4, &[2], DataType::I32)?.read::<i32>()?, [2, 3]);
+    /// assert!(TensorData::new(&buffer, 4, &[3], DataType::I32).is_err());
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn new(buffer: &Buffer, offset: usize, shape: &[usize], data_type: DType) -> Result<TensorData> {
+        let meta = Meta { dtype: data_type, shape: shape_of(shape)? };
+        let size = data_type.size();
+        if !buffer.address(offset).is_multiple_of(size) {
+            return Err(Error::Offset { offset, size });
+        }
+        buffer.check_range(offset, bytes_in(&meta))?;
+        Ok(TensorData { buffer: buffer.clone(), offset, meta })
+    }
+
+    /// A tensor with a copy of the values, in row-major order.
+    ///
+    /// ```
+    /// use openmps::{Device, TensorData};
+    /// assert!(TensorData::from_slice(&Device::get(0)?, &[3], &[1.0f32]).is_err());
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn from_slice<T: Element>(device: &Device, shape: &[usize], values: &[T]) -> Result<TensorData> {
+        TensorData::new(&Buffer::from_slice(device, values)?, 0, shape, T::DATA_TYPE)
+    }
+
+    /// The elements in row-major order.
+    ///
+    /// ```
+    /// use openmps::{Device, TensorData};
+    /// assert_eq!(TensorData::from_slice(&Device::get(0)?, &[1], &[7u8])?.read::<u8>()?, [7]);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn read<T: Element>(&self) -> Result<Vec<T>> {
+        if self.meta.dtype != T::DATA_TYPE {
+            let (got, expected) = (self.meta.dtype, T::DATA_TYPE.to_string());
+            return Err(Error::DataType { operation: "read", what: "the tensor", got, expected });
+        }
+        self.buffer.read(self.offset, self.meta.shape.iter().product())
+    }
+
+    /// The dimensions.
+    ///
+    /// ```
+    /// use openmps::{Device, TensorData};
+    /// assert_eq!(TensorData::from_slice(&Device::get(0)?, &[1], &[7u8])?.shape(), [1]);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn shape(&self) -> &[usize] {
+        &self.meta.shape
+    }
+
+    /// The type of the elements.
+    ///
+    /// ```
+    /// use openmps::{DataType, Device, TensorData};
+    /// assert_eq!(TensorData::from_slice(&Device::get(0)?, &[1], &[7u8])?.data_type(), DataType::U8);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn data_type(&self) -> DType {
+        self.meta.dtype
+    }
+
+    /// The buffer.
+    ///
+    /// ```
+    /// use openmps::{Device, TensorData};
+    /// assert_eq!(TensorData::from_slice(&Device::get(0)?, &[1], &[7u8])?.data().len(), 1);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn data(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    pub(super) fn view(&self) -> Result<View> {
+        Ok(View::dense(self.buffer.address(self.offset), self.meta.dtype, &self.meta.shape)?)
+    }
+}

@@ -1,0 +1,308 @@
+//! Compiled graphs: the steps that the results need, when memory is given back, and the cache that keeps them.
+
+use super::{Graph, Source, Step, TensorData, Value, bytes_in};
+use crate::buffer::{Access, Buffer};
+use crate::encode::{Resource, encode};
+use crate::error::{Error, Result};
+use openmps_graph::cache::{Cache, CacheStatistics};
+use openmps_graph::{Meta, View};
+use openmps_runtime::{CommandBuffer, Device, Queue};
+use std::sync::{Arc, LazyLock};
+
+/// A graph compiled for a device: `MPSGraphExecutable`. It may run on several queues and threads at once.
+///
+/// ```
+/// use openmps::{DataType, Device, Graph, TensorData};
+/// let mut graph = Graph::new();
+/// let x = graph.placeholder("x", &[3], DataType::F32)?;
+/// let y = graph.add(x, x)?;
+/// let device = Device::get(0)?;
+/// let executable = graph.compile(&device, &[y])?;
+/// let feed = TensorData::from_slice(&device, &[3], &[1.0f32, 2.0, 3.0])?;
+/// assert_eq!(executable.run(&device.queue(), &[("x", &feed)])?[0].read::<f32>()?, [2.0, 4.0, 6.0]);
+/// # Ok::<(), openmps::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Executable {
+    device: Device,
+    plan: Arc<Plan>,
+}
+
+#[derive(Debug)]
+struct Plan {
+    values: Vec<Value>,
+    steps: Vec<Step>,
+    results: Vec<usize>,
+    /// By value: the value whose memory it has.
+    roots: Vec<usize>,
+    /// By step: the values whose memory nobody needs after it.
+    released: Vec<Vec<usize>>,
+    constants: Vec<Option<Buffer>>,
+}
+
+/// What a compiled graph is found by, compared whole.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    device: String,
+    /// Operators with their attributes, inputs, shapes and element types.
+    text: String,
+    constants: Vec<Arc<[u8]>>,
+}
+
+/// Compiled graphs that are kept.
+const LIMIT: usize = 128;
+
+static CACHE: LazyLock<Cache<Key, Executable>> = LazyLock::new(|| Cache::new(LIMIT));
+
+/// How many compiled graphs are kept, and how often one was found.
+///
+/// ```
+/// let statistics = openmps::graph::cache_statistics();
+/// assert!(statistics.entries <= statistics.limit);
+/// ```
+pub fn cache_statistics() -> CacheStatistics {
+    CACHE.statistics()
+}
+
+pub(super) fn compile(graph: &Graph, device: &Device, results: Vec<usize>) -> Result<Arc<Executable>> {
+    let steps = needed_steps(graph, &results);
+    let key = key(graph, device, &steps, &results);
+    CACHE.get_or_make(&key, || {
+        let plan = Plan::new(graph, device, steps, results)?;
+        Ok(Executable { device: device.clone(), plan: Arc::new(plan) })
+    })
+}
+
+/// The steps that the results depend on, in order.
+fn needed_steps(graph: &Graph, results: &[usize]) -> Vec<usize> {
+    let mut needed = vec![false; graph.steps.len()];
+    let mut open = results.to_vec();
+    while let Some(value) = open.pop() {
+        match graph.values[value].source {
+            Source::Step(step) if !needed[step] => {
+                needed[step] = true;
+                open.extend(&graph.steps[step].inputs);
+            }
+            Source::Reshape(from) => open.push(from),
+            _ => {}
+        }
+    }
+    (0..needed.len()).filter(|&step| needed[step]).collect()
+}
+
+fn key(graph: &Graph, device: &Device, steps: &[usize], results: &[usize]) -> Key {
+    use std::fmt::Write;
+    let mut text = format!("{results:?}");
+    let mut constants = Vec::new();
+    for (index, value) in graph.values.iter().enumerate() {
+        let source = match &value.source {
+            Source::Constant(bytes) => {
+                constants.push(bytes.clone());
+                "constant".to_owned()
+            }
+            other => format!("{other:?}"),
+        };
+        // Writing to a string cannot fail.
+        let _ = write!(text, ";{index}={:?}{:?} {source}", value.meta.dtype, value.meta.shape);
+    }
+    for &step in steps {
+        let Step { operator, inputs, outputs } = &graph.steps[step];
+        let _ = write!(text, ";{} {operator:?} {inputs:?} {outputs:?}", operator.name());
+    }
+    Key { device: format!("{device:?}"), text, constants }
+}
+
+impl Plan {
+    fn new(graph: &Graph, device: &Device, steps: Vec<usize>, results: Vec<usize>) -> Result<Plan> {
+        let values = graph.values.clone();
+        let mut roots: Vec<usize> = Vec::with_capacity(values.len());
+        for (index, value) in values.iter().enumerate() {
+            // A reshape refers to an earlier value, whose root is known.
+            roots.push(if let Source::Reshape(from) = value.source { roots[from] } else { index });
+        }
+        let steps: Vec<Step> = steps.into_iter().map(|step| graph.steps[step].clone()).collect();
+        let mut last_use = vec![None; values.len()];
+        for (number, step) in steps.iter().enumerate() {
+            step.inputs.iter().chain(&step.outputs).for_each(|&value| last_use[roots[value]] = Some(number));
+        }
+        results.iter().for_each(|&value| last_use[roots[value]] = None);
+        let mut released = vec![Vec::new(); steps.len()];
+        for (value, last) in last_use.into_iter().enumerate() {
+            if let Some(step) = last {
+                released[step].push(value);
+            }
+        }
+        let constant = |value: &Value| match &value.source {
+            Source::Constant(bytes) => Buffer::from_slice(device, bytes).map(Some),
+            _ => Ok(None),
+        };
+        let constants = values.iter().map(constant).collect::<Result<_>>()?;
+        Ok(Plan { values, steps, results, roots, released, constants })
+    }
+
+    /// Runs the steps; views of fed values and results are given.
+    fn run(&self, queue: &Queue, mut views: Vec<Option<View>>) -> Result<()> {
+        let mut memory: Vec<Option<openmps_runtime::Buffer>> = (0..self.values.len()).map(|_| None).collect();
+        for (step, released) in self.steps.iter().zip(&self.released) {
+            for &output in &step.outputs {
+                if views[output].is_none() {
+                    let meta = &self.values[output].meta;
+                    let buffer = queue.allocate(bytes_in(meta).max(1))?;
+                    views[output] = Some(View::dense(buffer.address(), meta.dtype, &meta.shape)?);
+                    memory[output] = Some(buffer);
+                }
+            }
+            let view = |&value: &usize| self.view(&views, value);
+            let inputs: Vec<View> = step.inputs.iter().map(view).collect::<Result<_>>()?;
+            let outputs: Vec<View> = step.outputs.iter().map(view).collect::<Result<_>>()?;
+            step.operator.run(queue, &inputs, &outputs)?;
+            released.iter().for_each(|&value| memory[value] = None);
+        }
+        Ok(())
+    }
+
+    /// A value's view, through reshapes.
+    fn view(&self, views: &[Option<View>], value: usize) -> Result<View> {
+        let meta: &Meta = &self.values[value].meta;
+        let root = views[self.roots[value]].as_ref();
+        let root = root.ok_or_else(|| Error::Feed { name: format!("value {value}"), what: "it has no memory" })?;
+        Ok(View::dense(root.address, meta.dtype, &meta.shape)?)
+    }
+}
+
+impl Executable {
+    /// The device that it was compiled for.
+    ///
+    /// ```
+    /// use openmps::{DataType, Device, Graph};
+    /// let mut graph = Graph::new();
+    /// let x = graph.placeholder("x", &[3], DataType::F32)?;
+    /// let device = Device::get(0)?;
+    /// assert_eq!(graph.compile(&device, &[x])?.device(), &device);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Encodes a run and waits for it: `runWithMTLCommandQueue:inputsArray:...`.
+    ///
+    /// ```
+    /// use openmps::{DataType, Device, Error, Graph};
+    /// let mut graph = Graph::new();
+    /// let x = graph.placeholder("x", &[3], DataType::F32)?;
+    /// let y = graph.softmax(x, 0)?;
+    /// let device = Device::get(0)?;
+    /// let error = graph.compile(&device, &[y])?.run(&device.queue(), &[]).unwrap_err();
+    /// assert!(matches!(error, Error::Feed { .. }));
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn run(&self, queue: &Queue, feeds: &[(&str, &TensorData)]) -> Result<Vec<TensorData>> {
+        let command_buffer = queue.command_buffer();
+        let results = self.encode(&command_buffer, feeds)?;
+        command_buffer.commit()?;
+        command_buffer.wait_until_completed()?;
+        Ok(results)
+    }
+
+    /// Encodes a run: `encodeToCommandBuffer:inputsArray:...`. The results may be read when the command buffer has completed.
+    ///
+    /// ```
+    /// use openmps::{DataType, Device, Graph, TensorData};
+    /// let mut graph = Graph::new();
+    /// let x = graph.placeholder("x", &[2], DataType::F32)?;
+    /// let y = graph.multiply(x, x)?;
+    /// let device = Device::get(0)?;
+    /// let (executable, command_buffer) = (graph.compile(&device, &[y])?, device.queue().command_buffer());
+    /// let feed = TensorData::from_slice(&device, &[2], &[2.0f32, 3.0])?;
+    /// let results = executable.encode(&command_buffer, &[("x", &feed)])?;
+    /// command_buffer.commit()?;
+    /// command_buffer.wait_until_completed()?;
+    /// assert_eq!(results[0].read::<f32>()?, [4.0, 9.0]);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn encode(&self, command_buffer: &CommandBuffer, feeds: &[(&str, &TensorData)]) -> Result<Vec<TensorData>> {
+        const OPERATION: &str = "Executable";
+        let plan = &self.plan;
+        let mut views: Vec<Option<View>> = vec![None; plan.values.len()];
+        let mut resources: Vec<Resource> = Vec::new();
+        let mut use_buffer = |what, buffer: &Buffer, access, range| {
+            resources.push(Resource { what, buffer: buffer.clone(), access, range });
+        };
+        for &(name, _) in feeds {
+            let known = |value: &Value| matches!(&value.source, Source::Placeholder(other) if other == name);
+            if !plan.values.iter().any(known) {
+                return Err(Error::Feed { name: name.to_owned(), what: "no such placeholder" });
+            }
+        }
+        for (index, value) in plan.values.iter().enumerate() {
+            match &value.source {
+                Source::Placeholder(name) => {
+                    let Some((_, feed)) = feeds.iter().find(|(other, _)| other == name) else {
+                        if self.needs(index) {
+                            return Err(Error::Feed { name: name.clone(), what: "no tensor was given" });
+                        }
+                        continue;
+                    };
+                    check_feed(&value.meta, feed)?;
+                    views[index] = Some(feed.view()?);
+                    use_buffer("a feed", &feed.buffer, Access::Read, (feed.offset, bytes_in(&value.meta)));
+                }
+                Source::Constant(bytes) => {
+                    if let Some(buffer) = &plan.constants[index] {
+                        views[index] = Some(View::dense(buffer.address(0), value.meta.dtype, &value.meta.shape)?);
+                        use_buffer("a constant", buffer, Access::Read, (0, bytes.len()));
+                    }
+                }
+                Source::Step(_) | Source::Reshape(_) => {}
+            }
+        }
+        let mut results: Vec<TensorData> = Vec::with_capacity(plan.results.len());
+        let mut copies = Vec::new();
+        for &value in &plan.results {
+            let (root, meta) = (plan.roots[value], &plan.values[value].meta);
+            let buffer = Buffer::new(&self.device, bytes_in(meta))?;
+            let result = TensorData::new(&buffer, 0, &meta.shape, meta.dtype)?;
+            use_buffer("a result", &buffer, Access::Write, (0, buffer.len()));
+            match &views[root] {
+                // Fed, constant, or a result before this one: there is nothing to compute into this buffer.
+                Some(_) => copies.push((value, buffer.address(0), buffer.len())),
+                None => views[root] = Some(View::dense(buffer.address(0), meta.dtype, &plan.values[root].meta.shape)?),
+            }
+            results.push(result);
+        }
+        let plan = plan.clone();
+        encode(command_buffer, OPERATION, resources, move |queue| {
+            plan.run(queue, views.clone())?;
+            for (value, to, bytes) in copies {
+                let meta = &plan.values[value].meta;
+                let from = plan.view(&views, value)?;
+                let to = View::dense(to, meta.dtype, &meta.shape)?;
+                if bytes > 0 {
+                    use openmps_graph::Operator;
+                    openmps_graph::operators::copy::Copy.run(queue, &[from], &[to])?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(results)
+    }
+
+    /// Whether a step or a result reads the value.
+    fn needs(&self, value: usize) -> bool {
+        let reads = |&input: &usize| self.plan.roots[input] == value;
+        self.plan.steps.iter().any(|step| step.inputs.iter().any(reads)) || self.plan.results.iter().any(reads)
+    }
+}
+
+fn check_feed(meta: &Meta, feed: &TensorData) -> Result<()> {
+    let (operation, what) = ("Executable", "a feed");
+    if feed.meta.shape != meta.shape {
+        let (got, expected) = (format!("{:?}", feed.meta.shape), format!("{:?}", meta.shape));
+        return Err(Error::Shape { operation, what, got, expected });
+    }
+    if feed.meta.dtype != meta.dtype {
+        return Err(Error::DataType { operation, what, got: feed.meta.dtype, expected: meta.dtype.to_string() });
+    }
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! Graphs of operators that are built once, compiled once and run often: `MPSGraph`.
+//!
+//! Shapes and element types are checked when an operation is added. [`Graph::compile`] drops what no result needs and plans when
+//! intermediate memory is given back; compiled graphs are kept in a bounded cache whose keys are compared whole.
+//!
+//! ```
+//! use openmps::{DataType, Device, Graph, TensorData};
+//! let mut graph = Graph::new();
+//! let x = graph.placeholder("x", &[2, 3], DataType::F32)?;
+//! let weight = graph.constant(&[3, 2], &[1.0f32, 0.0, 0.0, 1.0, 1.0, 1.0])?;
+//! let y = graph.matmul(x, weight)?;
+//! let y = graph.softmax(y, -1)?;
+//!
+//! let device = Device::get(0)?;
+//! let executable = graph.compile(&device, &[y])?;
+//! let feed = TensorData::from_slice(&device, &[2, 3], &[1.0f32, 1.0, 0.0, 2.0, 0.0, 0.0])?;
+//! let results = executable.run(&device.queue(), &[("x", &feed)])?;
+//! assert_eq!(results[0].read::<f32>()?[..2], [0.5, 0.5]);
+//! # Ok::<(), openmps::Error>(())
+//! ```
+
+mod data;
+mod executable;
+mod methods;
+
+pub use data::TensorData;
+pub use executable::{Executable, cache_statistics};
+
+use crate::data_type::{Element, bytes_of};
+use crate::error::{Error, Result};
+use openmps_graph::view::shape_of;
+use openmps_graph::{Meta, Operator};
+use openmps_runtime::Device;
+use openmps_tile::DType;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A value in a [`Graph`]: `MPSGraphTensor`.
+///
+/// ```
+/// use openmps::{DataType, Graph};
+/// let mut graph = Graph::new();
+/// let x = graph.placeholder("x", &[4], DataType::F32)?;
+/// assert_eq!(graph.shape(x)?, [4]);
+/// # Ok::<(), openmps::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tensor {
+    graph: u64,
+    index: usize,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug)]
+enum Source {
+    Placeholder(String),
+    Constant(Arc<[u8]>),
+    /// An output of a step.
+    Step(usize),
+    /// The elements of another value under another shape.
+    Reshape(usize),
+}
+
+#[derive(Clone, Debug)]
+struct Value {
+    meta: Meta,
+    source: Source,
+}
+
+/// One operator with the values that it reads and writes.
+#[derive(Clone, Debug)]
+struct Step {
+    operator: Arc<dyn Operator>,
+    inputs: Vec<usize>,
+    outputs: Vec<usize>,
+}
+
+/// A graph under construction: `MPSGraph`. See the [module](self).
+///
+/// ```
+/// let graph = openmps::Graph::new();
+/// # let _ = graph;
+/// ```
+#[derive(Debug)]
+pub struct Graph {
+    id: u64,
+    values: Vec<Value>,
+    steps: Vec<Step>,
+}
+
+impl Default for Graph {
+    fn default() -> Self {
+        Graph::new()
+    }
+}
+
+impl Graph {
+    /// An empty graph.
+    ///
+    /// ```
+    /// let graph = openmps::Graph::new();
+    /// # let _ = graph;
+    /// ```
+    pub fn new() -> Graph {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Graph { id: NEXT.fetch_add(1, Ordering::Relaxed), values: Vec::new(), steps: Vec::new() }
+    }
+
+    /// A value that every run is given: `placeholderWithShape:dataType:name:`.
+    ///
+    /// ```
+    /// use openmps::{DataType, Graph};
+    /// let mut graph = Graph::new();
+    /// graph.placeholder("x", &[4, 5], DataType::F16)?;
+    /// assert!(graph.placeholder("x", &[1], DataType::F32).is_err(), "names are unique");
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn placeholder(&mut self, name: &str, shape: &[usize], data_type: DType) -> Result<Tensor> {
+        let taken = |value: &Value| matches!(&value.source, Source::Placeholder(other) if other == name);
+        if self.values.iter().any(taken) {
+            return Err(Error::Feed { name: name.to_owned(), what: "the name is taken" });
+        }
+        let meta = Meta { dtype: data_type, shape: shape_of(shape)? };
+        Ok(self.push(meta, Source::Placeholder(name.to_owned())))
+    }
+
+    /// A value that is the same in every run: `constantWithData:shape:dataType:`.
+    ///
+    /// ```
+    /// use openmps::{Error, Graph};
+    /// let error = Graph::new().constant(&[3], &[1.0f32, 2.0]).unwrap_err();
+    /// assert!(matches!(error, Error::Shape { .. }));
+    /// ```
+    pub fn constant<T: Element>(&mut self, shape: &[usize], values: &[T]) -> Result<Tensor> {
+        let meta = Meta { dtype: T::DATA_TYPE, shape: shape_of(shape)? };
+        if meta.shape.iter().product::<usize>() != values.len() {
+            let (got, expected) = (format!("{} values", values.len()), format!("as many as {shape:?} has"));
+            return Err(Error::Shape { operation: "constant", what: "the slice", got, expected });
+        }
+        Ok(self.push(meta, Source::Constant(bytes_of(values).into())))
+    }
+
+    /// Any operator of [`crate::operators`]: its outputs, or what its rule says against the inputs.
+    ///
+    /// ```
+    /// use openmps::operators::operators::flip::Flip;
+    /// use openmps::{DataType, Graph};
+    /// let mut graph = Graph::new();
+    /// let x = graph.placeholder("x", &[4], DataType::F32)?;
+    /// let y = graph.operator(Flip { axes: vec![0] }, &[x])?[0];
+    /// assert!(graph.operator(Flip { axes: vec![1] }, &[x]).is_err());
+    /// # let _ = y;
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn operator(&mut self, operator: impl Operator + 'static, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let inputs: Vec<usize> = inputs.iter().map(|&tensor| self.index(tensor)).collect::<Result<_>>()?;
+        let metas: Vec<Meta> = inputs.iter().map(|&index| self.values[index].meta.clone()).collect();
+        let outputs = operator.infer(&metas)?;
+        let step = self.steps.len();
+        let tensors: Vec<Tensor> = outputs.into_iter().map(|meta| self.push(meta, Source::Step(step))).collect();
+        let outputs = tensors.iter().map(|tensor| tensor.index).collect();
+        self.steps.push(Step { operator: Arc::new(operator), inputs, outputs });
+        Ok(tensors)
+    }
+
+    /// The elements in the same order under another shape: `reshapeTensor:withShape:`.
+    ///
+    /// ```
+    /// use openmps::{DataType, Graph};
+    /// let mut graph = Graph::new();
+    /// let x = graph.placeholder("x", &[2, 6], DataType::F32)?;
+    /// let y = graph.reshape(x, &[3, 4])?;
+    /// assert_eq!(graph.shape(y)?, [3, 4]);
+    /// assert!(graph.reshape(x, &[5]).is_err());
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn reshape(&mut self, x: Tensor, shape: &[usize]) -> Result<Tensor> {
+        let from = self.index(x)?;
+        let meta = Meta { dtype: self.values[from].meta.dtype, shape: shape_of(shape)? };
+        let old = &self.values[from].meta.shape;
+        if old.iter().product::<usize>() != shape.iter().product::<usize>() {
+            let (got, expected) = (format!("{shape:?}"), format!("as many elements as {old:?}"));
+            return Err(Error::Shape { operation: "reshape", what: "the new shape", got, expected });
+        }
+        Ok(self.push(meta, Source::Reshape(from)))
+    }
+
+    /// The shape of a value.
+    ///
+    /// ```
+    /// use openmps::{DataType, Graph};
+    /// let mut graph = Graph::new();
+    /// let x = graph.placeholder("x", &[2, 6], DataType::F32)?;
+    /// assert!(Graph::new().shape(x).is_err(), "of another graph");
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn shape(&self, x: Tensor) -> Result<&[usize]> {
+        Ok(&self.values[self.index(x)?].meta.shape)
+    }
+
+    /// The element type of a value.
+    ///
+    /// ```
+    /// use openmps::{DataType, Graph};
+    /// let mut graph = Graph::new();
+    /// let x = graph.placeholder("x", &[2], DataType::I32)?;
+    /// assert_eq!(graph.data_type(x)?, DataType::I32);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn data_type(&self, x: Tensor) -> Result<DType> {
+        Ok(self.values[self.index(x)?].meta.dtype)
+    }
+
+    /// The graph compiled for these results, from the cache where an equal one was compiled before: `compileWithDevice:feeds:...`.
+    ///
+    /// ```
+    /// use openmps::{DataType, Device, Graph};
+    /// use std::sync::Arc;
+    /// let mut graph = Graph::new();
+    /// let x = graph.placeholder("x", &[2, 6], DataType::F32)?;
+    /// let y = graph.softmax(x, 1)?;
+    /// let device = Device::get(0)?;
+    /// assert!(Arc::ptr_eq(&graph.compile(&device, &[y])?, &graph.compile(&device, &[y])?));
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn compile(&self, device: &Device, results: &[Tensor]) -> Result<Arc<Executable>> {
+        let results: Vec<usize> = results.iter().map(|&tensor| self.index(tensor)).collect::<Result<_>>()?;
+        executable::compile(self, device, results)
+    }
+
+    fn push(&mut self, meta: Meta, source: Source) -> Tensor {
+        self.values.push(Value { meta, source });
+        Tensor { graph: self.id, index: self.values.len() - 1 }
+    }
+
+    fn index(&self, tensor: Tensor) -> Result<usize> {
+        if tensor.graph == self.id { Ok(tensor.index) } else { Err(Error::ForeignTensor { index: tensor.index }) }
+    }
+
+    fn meta(&self, tensor: Tensor) -> Result<&Meta> {
+        Ok(&self.values[self.index(tensor)?].meta)
+    }
+}
+
+/// Elements of a shape, in bytes.
+fn bytes_in(meta: &Meta) -> usize {
+    meta.shape.iter().product::<usize>() * meta.dtype.size()
+}

@@ -1,0 +1,459 @@
+//! Matrices over buffers, as `MPSMatrix` and `MPSMatrixDescriptor` describe them: rows, columns, row bytes, batches.
+
+use crate::buffer::{Access, Buffer};
+use crate::data_type::Element;
+use crate::encode::Resource;
+use crate::error::{Error, Result};
+use openmps_graph::View;
+use openmps_runtime::Device;
+use openmps_tile::DType;
+
+/// The layout of a matrix, or of a batch of matrices of one shape: `MPSMatrixDescriptor`. Rows may be padded.
+///
+/// ```
+/// use openmps::{DataType, MatrixDescriptor};
+/// let descriptor = MatrixDescriptor::new(2, 3, 16, DataType::F32)?;
+/// assert_eq!((descriptor.rows(), descriptor.columns(), descriptor.row_bytes()), (2, 3, 16));
+/// # Ok::<(), openmps::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MatrixDescriptor {
+    rows: usize,
+    columns: usize,
+    matrices: usize,
+    row_bytes: usize,
+    matrix_bytes: usize,
+    data_type: DType,
+}
+
+/// Builds a [`MatrixDescriptor`] whose rows are padded or which has several matrices.
+///
+/// ```
+/// use openmps::{DataType, MatrixDescriptor};
+/// let descriptor = MatrixDescriptor::builder(2, 3, DataType::F16).row_bytes(8).matrices(4).matrix_bytes(32).build()?;
+/// assert_eq!(descriptor.matrix_bytes(), 32);
+/// # Ok::<(), openmps::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct MatrixDescriptorBuilder {
+    rows: usize,
+    columns: usize,
+    matrices: usize,
+    row_bytes: Option<usize>,
+    matrix_bytes: Option<usize>,
+    data_type: DType,
+}
+
+impl MatrixDescriptorBuilder {
+    /// Bytes from one row to the next; those of the columns when it is not set.
+    ///
+    /// ```
+    /// use openmps::{DataType, MatrixDescriptor};
+    /// assert!(MatrixDescriptor::builder(2, 3, DataType::F32).row_bytes(11).build().is_err());
+    /// ```
+    pub fn row_bytes(mut self, row_bytes: usize) -> Self {
+        self.row_bytes = Some(row_bytes);
+        self
+    }
+
+    /// How many matrices there are; one when it is not set.
+    ///
+    /// ```
+    /// use openmps::{DataType, MatrixDescriptor};
+    /// assert_eq!(MatrixDescriptor::builder(2, 3, DataType::F32).matrices(5).build()?.matrices(), 5);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn matrices(mut self, matrices: usize) -> Self {
+        self.matrices = matrices;
+        self
+    }
+
+    /// Bytes from one matrix to the next; those of the rows when it is not set.
+    ///
+    /// ```
+    /// use openmps::{DataType, MatrixDescriptor};
+    /// assert!(MatrixDescriptor::builder(2, 3, DataType::F32).matrices(2).matrix_bytes(8).build().is_err());
+    /// ```
+    pub fn matrix_bytes(mut self, matrix_bytes: usize) -> Self {
+        self.matrix_bytes = Some(matrix_bytes);
+        self
+    }
+
+    /// Checks the sizes: [`Error::RowBytes`], [`Error::MatrixBytes`], [`Error::Overflow`].
+    ///
+    /// ```
+    /// use openmps::{DataType, MatrixDescriptor};
+    /// assert_eq!(MatrixDescriptor::builder(2, 3, DataType::I32).build()?.row_bytes(), 12);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn build(self) -> Result<MatrixDescriptor> {
+        let MatrixDescriptorBuilder { rows, columns, matrices, data_type, .. } = self;
+        let size = data_type.size();
+        let overflow = || Error::Overflow { what: format!("{matrices} matrices of {rows} x {columns} {data_type}") };
+        let needed = columns.checked_mul(size).ok_or_else(overflow)?;
+        let row_bytes = self.row_bytes.unwrap_or(needed);
+        if row_bytes < needed || !row_bytes.is_multiple_of(size) {
+            return Err(Error::RowBytes { row_bytes, columns, data_type, needed });
+        }
+        let needed = rows.checked_mul(row_bytes).ok_or_else(overflow)?;
+        let matrix_bytes = self.matrix_bytes.unwrap_or(needed);
+        if matrices > 1 && (matrix_bytes < needed || !matrix_bytes.is_multiple_of(size)) {
+            return Err(Error::MatrixBytes { matrix_bytes, rows, row_bytes, needed, size });
+        }
+        matrices.checked_mul(matrix_bytes).filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or_else(overflow)?;
+        Ok(MatrixDescriptor { rows, columns, matrices, row_bytes, matrix_bytes, data_type })
+    }
+}
+
+impl MatrixDescriptor {
+    /// One matrix: `matrixDescriptorWithRows:columns:rowBytes:dataType:`.
+    ///
+    /// ```
+    /// use openmps::{DataType, MatrixDescriptor};
+    /// assert!(MatrixDescriptor::new(4, 4, 16, DataType::F32).is_ok());
+    /// assert!(MatrixDescriptor::new(4, 4, 12, DataType::F32).is_err());
+    /// ```
+    pub fn new(rows: usize, columns: usize, row_bytes: usize, data_type: DType) -> Result<MatrixDescriptor> {
+        MatrixDescriptor::builder(rows, columns, data_type).row_bytes(row_bytes).build()
+    }
+
+    /// One matrix whose rows follow each other without padding.
+    ///
+    /// ```
+    /// use openmps::{DataType, MatrixDescriptor};
+    /// assert_eq!(MatrixDescriptor::dense(4, 5, DataType::BF16)?.row_bytes(), 10);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn dense(rows: usize, columns: usize, data_type: DType) -> Result<MatrixDescriptor> {
+        MatrixDescriptor::builder(rows, columns, data_type).build()
+    }
+
+    /// A builder: `matrixDescriptorWithRows:columns:matrices:rowBytes:matrixBytes:dataType:`.
+    ///
+    /// ```
+    /// use openmps::{DataType, MatrixDescriptor};
+    /// assert_eq!(MatrixDescriptor::builder(1, 1, DataType::U8).build()?.columns(), 1);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn builder(rows: usize, columns: usize, data_type: DType) -> MatrixDescriptorBuilder {
+        MatrixDescriptorBuilder { rows, columns, matrices: 1, row_bytes: None, matrix_bytes: None, data_type }
+    }
+
+    /// Row bytes that begin every row at a multiple of 16 bytes, which kernels like best: `rowBytesForColumns:dataType:`.
+    ///
+    /// ```
+    /// use openmps::{DataType, MatrixDescriptor};
+    /// assert_eq!(MatrixDescriptor::row_bytes_for_columns(5, DataType::F32), 32);
+    /// ```
+    pub fn row_bytes_for_columns(columns: usize, data_type: DType) -> usize {
+        (columns * data_type.size()).next_multiple_of(16)
+    }
+
+    /// Rows of each matrix.
+    ///
+    /// ```
+    /// # use openmps::{DataType, MatrixDescriptor};
+    /// assert_eq!(MatrixDescriptor::dense(4, 5, DataType::F32)?.rows(), 4);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Columns of each matrix.
+    ///
+    /// ```
+    /// # use openmps::{DataType, MatrixDescriptor};
+    /// assert_eq!(MatrixDescriptor::dense(4, 5, DataType::F32)?.columns(), 5);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// How many matrices.
+    ///
+    /// ```
+    /// # use openmps::{DataType, MatrixDescriptor};
+    /// assert_eq!(MatrixDescriptor::dense(4, 5, DataType::F32)?.matrices(), 1);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn matrices(&self) -> usize {
+        self.matrices
+    }
+
+    /// Bytes from one row to the next.
+    ///
+    /// ```
+    /// # use openmps::{DataType, MatrixDescriptor};
+    /// assert_eq!(MatrixDescriptor::dense(4, 5, DataType::F32)?.row_bytes(), 20);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    /// Bytes from one matrix to the next.
+    ///
+    /// ```
+    /// # use openmps::{DataType, MatrixDescriptor};
+    /// assert_eq!(MatrixDescriptor::dense(4, 5, DataType::F32)?.matrix_bytes(), 80);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn matrix_bytes(&self) -> usize {
+        self.matrix_bytes
+    }
+
+    /// The type of the elements.
+    ///
+    /// ```
+    /// # use openmps::{DataType, MatrixDescriptor};
+    /// assert_eq!(MatrixDescriptor::dense(4, 5, DataType::F32)?.data_type(), DataType::F32);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn data_type(&self) -> DType {
+        self.data_type
+    }
+
+    /// Bytes from the first element to the end of the last.
+    ///
+    /// ```
+    /// # use openmps::{DataType, MatrixDescriptor};
+    /// assert_eq!(MatrixDescriptor::new(2, 1, 16, DataType::F32)?.span_bytes(), 20);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn span_bytes(&self) -> usize {
+        if self.rows == 0 || self.columns == 0 || self.matrices == 0 {
+            return 0;
+        }
+        (self.matrices - 1) * self.matrix_bytes
+            + (self.rows - 1) * self.row_bytes
+            + self.columns * self.data_type.size()
+    }
+}
+
+/// A matrix, or a batch of them, in a buffer: `MPSMatrix`. Clones are the same memory.
+///
+/// ```
+/// use openmps::{Buffer, DataType, Device, Matrix, MatrixDescriptor};
+/// let buffer = Buffer::from_slice(&Device::get(0)?, &[1.0f32, 2.0, 3.0, 4.0])?;
+/// let matrix = Matrix::new(&buffer, &MatrixDescriptor::new(2, 2, 8, DataType::F32)?)?;
+/// assert_eq!((matrix.rows(), matrix.columns(), matrix.data().len()), (2, 2, 16));
+/// # Ok::<(), openmps::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Matrix {
+    buffer: Buffer,
+    offset: usize,
+    descriptor: MatrixDescriptor,
+}
+
+impl Matrix {
+    /// A matrix at the beginning of a buffer: `initWithBuffer:descriptor:`. Refuses a buffer that is too small or was freed.
+    ///
+    /// ```
+    /// use openmps::{Buffer, DataType, Device, Error, Matrix, MatrixDescriptor};
+    /// let buffer = Buffer::new(&Device::get(0)?, 15)?;
+    /// let error = Matrix::new(&buffer, &MatrixDescriptor::new(2, 2, 8, DataType::F32)?).unwrap_err();
+    /// assert!(matches!(error, Error::BufferTooSmall { length: 15, needed: 16, .. }));
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn new(buffer: &Buffer, descriptor: &MatrixDescriptor) -> Result<Matrix> {
+        Matrix::with_offset(buffer, 0, descriptor)
+    }
+
+    /// A matrix from byte `offset` of a buffer on: `initWithBuffer:offset:descriptor:`.
+    ///
+    /// ```
+    /// use openmps::{Buffer, DataType, Device, Matrix, MatrixDescriptor};
+    /// let buffer = Buffer::from_slice(&Device::get(0)?, &[1.0f32, 2.0, 3.0])?;
+    /// let matrix = Matrix::with_offset(&buffer, 4, &MatrixDescriptor::dense(1, 2, DataType::F32)?)?;
+    /// assert_eq!(matrix.read::<f32>()?, [2.0, 3.0]);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn with_offset(buffer: &Buffer, offset: usize, descriptor: &MatrixDescriptor) -> Result<Matrix> {
+        let size = descriptor.data_type.size();
+        if !buffer.address(offset).is_multiple_of(size) {
+            return Err(Error::Offset { offset, size });
+        }
+        buffer.check_range(offset, descriptor.span_bytes())?;
+        buffer.check_access("Matrix", "the matrix", Access::Read)?;
+        Ok(Matrix { buffer: buffer.clone(), offset, descriptor: descriptor.clone() })
+    }
+
+    /// A matrix of zeros in a buffer of its own: `initWithDevice:descriptor:`.
+    ///
+    /// ```
+    /// use openmps::{DataType, Device, Matrix, MatrixDescriptor};
+    /// let matrix = Matrix::zeros(&Device::get(0)?, &MatrixDescriptor::dense(1, 3, DataType::I32)?)?;
+    /// assert_eq!(matrix.read::<i32>()?, [0; 3]);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn zeros(device: &Device, descriptor: &MatrixDescriptor) -> Result<Matrix> {
+        Matrix::new(&Buffer::new(device, descriptor.matrices * descriptor.matrix_bytes)?, descriptor)
+    }
+
+    /// A dense matrix with a copy of the values, row after row.
+    ///
+    /// ```
+    /// use openmps::{Device, Matrix};
+    /// assert_eq!(Matrix::from_slice(&Device::get(0)?, 2, 1, &[1u8, 2])?.rows(), 2);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn from_slice<T: Element>(device: &Device, rows: usize, columns: usize, values: &[T]) -> Result<Matrix> {
+        let matrix = Matrix::zeros(device, &MatrixDescriptor::dense(rows, columns, T::DATA_TYPE)?)?;
+        matrix.write(values)?;
+        Ok(matrix)
+    }
+
+    /// Copies values into the matrix, row after row and matrix after matrix; the padding of rows stays as it is.
+    ///
+    /// ```
+    /// use openmps::{DataType, Device, Matrix, MatrixDescriptor};
+    /// let matrix = Matrix::zeros(&Device::get(0)?, &MatrixDescriptor::new(2, 2, 16, DataType::F32)?)?;
+    /// matrix.write(&[1.0f32, 2.0, 3.0, 4.0])?;
+    /// assert_eq!(matrix.data().read::<f32>(0, 6)?, [1.0, 2.0, 0.0, 0.0, 3.0, 4.0]);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn write<T: Element>(&self, values: &[T]) -> Result<()> {
+        self.check_elements::<T>("write", Some(values.len()))?;
+        if self.descriptor.columns == 0 {
+            return Ok(());
+        }
+        let rows = values.chunks_exact(self.descriptor.columns).zip(self.row_offsets());
+        rows.into_iter().try_for_each(|(row, offset)| self.buffer.write(offset, row))
+    }
+
+    /// The elements, row after row and matrix after matrix, without the padding of rows. Commands that were not waited for may not
+    /// have written theirs.
+    ///
+    /// ```
+    /// use openmps::{Device, Matrix};
+    /// assert_eq!(Matrix::from_slice(&Device::get(0)?, 1, 2, &[3i8, 4])?.read::<i8>()?, [3, 4]);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn read<T: Element>(&self) -> Result<Vec<T>> {
+        self.check_elements::<T>("read", None)?;
+        let mut values = Vec::with_capacity(self.descriptor.rows * self.descriptor.columns * self.descriptor.matrices);
+        for offset in self.row_offsets() {
+            values.extend(self.buffer.read::<T>(offset, self.descriptor.columns)?);
+        }
+        Ok(values)
+    }
+
+    fn row_offsets(&self) -> Vec<usize> {
+        let MatrixDescriptor { rows, matrices, row_bytes, matrix_bytes, .. } = self.descriptor;
+        let of = |matrix| (0..rows).map(move |row| matrix * matrix_bytes + row * row_bytes);
+        (0..matrices).flat_map(of).map(|offset| self.offset + offset).collect()
+    }
+
+    fn check_elements<T: Element>(&self, operation: &'static str, count: Option<usize>) -> Result<()> {
+        let MatrixDescriptor { rows, columns, matrices, data_type, .. } = self.descriptor;
+        if data_type != T::DATA_TYPE {
+            let expected = T::DATA_TYPE.to_string();
+            return Err(Error::DataType { operation, what: "the matrix", got: data_type, expected });
+        }
+        match count {
+            Some(count) if count != rows * columns * matrices => {
+                let (got, expected) = (format!("{count} values"), format!("{matrices} matrices of {rows} x {columns}"));
+                Err(Error::Shape { operation, what: "the slice", got, expected })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The buffer: `data`.
+    ///
+    /// ```
+    /// use openmps::{Device, Matrix};
+    /// assert_eq!(Matrix::from_slice(&Device::get(0)?, 1, 2, &[3i8, 4])?.data().len(), 2);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn data(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// The first element's byte in the buffer.
+    ///
+    /// ```
+    /// use openmps::{Device, Matrix};
+    /// assert_eq!(Matrix::from_slice(&Device::get(0)?, 1, 2, &[3i8, 4])?.offset(), 0);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The layout.
+    ///
+    /// ```
+    /// use openmps::{Device, Matrix};
+    /// assert_eq!(Matrix::from_slice(&Device::get(0)?, 1, 2, &[3i8, 4])?.descriptor().row_bytes(), 2);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn descriptor(&self) -> &MatrixDescriptor {
+        &self.descriptor
+    }
+
+    /// Rows of each matrix.
+    ///
+    /// ```
+    /// use openmps::{Device, Matrix};
+    /// assert_eq!(Matrix::from_slice(&Device::get(0)?, 1, 2, &[3i8, 4])?.rows(), 1);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn rows(&self) -> usize {
+        self.descriptor.rows
+    }
+
+    /// Columns of each matrix.
+    ///
+    /// ```
+    /// use openmps::{Device, Matrix};
+    /// assert_eq!(Matrix::from_slice(&Device::get(0)?, 1, 2, &[3i8, 4])?.columns(), 2);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn columns(&self) -> usize {
+        self.descriptor.columns
+    }
+
+    /// How many matrices.
+    ///
+    /// ```
+    /// use openmps::{Device, Matrix};
+    /// assert_eq!(Matrix::from_slice(&Device::get(0)?, 1, 2, &[3i8, 4])?.matrices(), 1);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn matrices(&self) -> usize {
+        self.descriptor.matrices
+    }
+
+    /// The type of the elements.
+    ///
+    /// ```
+    /// use openmps::{DataType, Device, Matrix};
+    /// assert_eq!(Matrix::from_slice(&Device::get(0)?, 1, 2, &[3i8, 4])?.data_type(), DataType::I8);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn data_type(&self) -> DType {
+        self.descriptor.data_type
+    }
+
+    /// All matrices as one tensor of three dimensions.
+    pub(crate) fn view(&self) -> Result<View> {
+        let MatrixDescriptor { rows, columns, matrices, row_bytes, matrix_bytes, data_type } = self.descriptor;
+        let size = data_type.size();
+        let strides = [(matrix_bytes / size) as isize, (row_bytes / size) as isize, 1];
+        Ok(View::strided(self.buffer.address(self.offset), data_type, &[matrices, rows, columns], &strides)?)
+    }
+
+    /// The matrix as a command uses it.
+    pub(crate) fn resource(&self, what: &'static str, access: Access) -> Resource {
+        Resource { what, buffer: self.buffer.clone(), access, range: (self.offset, self.descriptor.span_bytes()) }
+    }
+
+    /// "2 matrices of 3 x 4", for errors.
+    pub(crate) fn shape_text(&self) -> String {
+        format!("{} x {} x {}", self.matrices(), self.rows(), self.columns())
+    }
+}

@@ -1,0 +1,379 @@
+//! Products of matrices and of matrices with vectors: `MPSMatrixMultiplication` and `MPSMatrixVectorMultiplication`.
+
+use crate::buffer::Access;
+use crate::encode::encode;
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::vector::Vector;
+use openmps_graph::View;
+use openmps_graph::operators::matmul::Matmul;
+use openmps_runtime::{CommandBuffer, Device};
+use openmps_tile::dtype;
+
+/// A place in a matrix, from which on a kernel reads or writes it: `MTLOrigin`.
+///
+/// ```
+/// assert_eq!(openmps::Origin::default(), openmps::Origin { row: 0, column: 0 });
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The first row.
+    pub row: usize,
+    /// The first column.
+    pub column: usize,
+}
+
+/// `result = alpha * left * right + beta * result`, either matrix transposed, for every matrix of a batch: `MPSMatrixMultiplication`.
+///
+/// float16, bfloat16, float32, float64 and integers; all three matrices have one element type. Half precision is summed up in float32.
+///
+/// ```
+/// use openmps::{DataType, Device, Matrix, MatrixDescriptor, MatrixMultiplication};
+/// let device = Device::get(0)?;
+/// let left = Matrix::from_slice(&device, 1, 2, &[1.0f32, 2.0])?;
+/// let right = Matrix::from_slice(&device, 1, 2, &[3.0f32, 4.0])?;
+/// let result = Matrix::from_slice(&device, 1, 1, &[100.0f32])?;
+/// let kernel = MatrixMultiplication::builder(1, 1, 2).transpose_right(true).beta(1.0).build(&device)?;
+/// let command_buffer = device.queue().command_buffer();
+/// kernel.encode(&command_buffer, &left, &right, &result)?;
+/// command_buffer.commit()?;
+/// command_buffer.wait_until_completed()?;
+/// assert_eq!(result.read::<f32>()?, [111.0]);
+/// # Ok::<(), openmps::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct MatrixMultiplication {
+    device: Device,
+    settings: MatrixMultiplicationBuilder,
+}
+
+/// Builds a [`MatrixMultiplication`].
+///
+/// ```
+/// use openmps::{Device, MatrixMultiplication};
+/// assert!(MatrixMultiplication::builder(2, 3, 4).alpha(0.5).build(&Device::get(0)?).is_ok());
+/// # Ok::<(), openmps::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct MatrixMultiplicationBuilder {
+    /// Rows and columns of the result, columns of the left matrix.
+    sizes: [usize; 3],
+    transpose: [bool; 2],
+    factors: [f64; 2],
+    origins: [Origin; 3],
+    batch_start: usize,
+    batch_size: Option<usize>,
+}
+
+impl MatrixMultiplicationBuilder {
+    /// Whether the left matrix lies transposed: its rows are the product's interior.
+    ///
+    /// ```
+    /// use openmps::{Device, MatrixMultiplication};
+    /// MatrixMultiplication::builder(2, 3, 4).transpose_left(true).build(&Device::get(0)?)?;
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn transpose_left(mut self, transpose: bool) -> Self {
+        self.transpose[0] = transpose;
+        self
+    }
+
+    /// Whether the right matrix lies transposed: its columns are the product's interior.
+    ///
+    /// ```
+    /// use openmps::{Device, MatrixMultiplication};
+    /// MatrixMultiplication::builder(2, 3, 4).transpose_right(true).build(&Device::get(0)?)?;
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn transpose_right(mut self, transpose: bool) -> Self {
+        self.transpose[1] = transpose;
+        self
+    }
+
+    /// The factor of the product; 1 when it is not set.
+    ///
+    /// ```
+    /// use openmps::{Device, MatrixMultiplication};
+    /// MatrixMultiplication::builder(2, 3, 4).alpha(2.0).build(&Device::get(0)?)?;
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn alpha(mut self, alpha: f64) -> Self {
+        self.factors[0] = alpha;
+        self
+    }
+
+    /// The factor of what the result holds; 0, which ignores even NaN, when it is not set.
+    ///
+    /// ```
+    /// use openmps::{Device, MatrixMultiplication};
+    /// MatrixMultiplication::builder(2, 3, 4).beta(1.0).build(&Device::get(0)?)?;
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn beta(mut self, beta: f64) -> Self {
+        self.factors[1] = beta;
+        self
+    }
+
+    /// Where the kernel begins in the left, the right and the result matrix: `leftMatrixOrigin` and its like.
+    ///
+    /// ```
+    /// use openmps::{Device, MatrixMultiplication, Origin};
+    /// let origins = [Origin { row: 1, column: 0 }, Origin::default(), Origin::default()];
+    /// MatrixMultiplication::builder(2, 3, 4).origins(origins).build(&Device::get(0)?)?;
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn origins(mut self, origins: [Origin; 3]) -> Self {
+        self.origins = origins;
+        self
+    }
+
+    /// The first matrix of the batch and how many: `batchStart` and `batchSize`. All of the result's when it is not set.
+    ///
+    /// ```
+    /// use openmps::{Device, MatrixMultiplication};
+    /// MatrixMultiplication::builder(2, 3, 4).batch(1, 2).build(&Device::get(0)?)?;
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn batch(mut self, start: usize, size: usize) -> Self {
+        (self.batch_start, self.batch_size) = (start, Some(size));
+        self
+    }
+
+    /// The kernel on a device.
+    ///
+    /// ```
+    /// use openmps::{Device, MatrixMultiplication};
+    /// MatrixMultiplication::builder(2, 3, 4).build(&Device::get(0)?)?;
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn build(self, device: &Device) -> Result<MatrixMultiplication> {
+        for (attribute, factor) in ["alpha", "beta"].into_iter().zip(self.factors) {
+            if !factor.is_finite() {
+                let (got, expected) = (factor.to_string(), "a finite number".to_owned());
+                return Err(Error::Attribute { operation: OPERATION, attribute, got, expected });
+            }
+        }
+        Ok(MatrixMultiplication { device: device.clone(), settings: self })
+    }
+}
+
+const OPERATION: &str = "MatrixMultiplication";
+
+impl MatrixMultiplication {
+    /// `initWithDevice:transposeLeft:transposeRight:resultRows:resultColumns:interiorColumns:alpha:beta:`
+    ///
+    /// ```
+    /// use openmps::{Device, MatrixMultiplication};
+    /// MatrixMultiplication::new(&Device::get(0)?, false, true, 2, 3, 4, 1.0, 0.0)?;
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn new(
+        device: &Device,
+        transpose_left: bool,
+        transpose_right: bool,
+        result_rows: usize,
+        result_columns: usize,
+        interior_columns: usize,
+        alpha: f64,
+        beta: f64,
+    ) -> Result<MatrixMultiplication> {
+        let builder = MatrixMultiplication::builder(result_rows, result_columns, interior_columns);
+        builder.transpose_left(transpose_left).transpose_right(transpose_right).alpha(alpha).beta(beta).build(device)
+    }
+
+    /// A builder for these sizes.
+    ///
+    /// ```
+    /// use openmps::{Device, MatrixMultiplication};
+    /// MatrixMultiplication::builder(2, 3, 4).build(&Device::get(0)?)?;
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn builder(result_rows: usize, result_columns: usize, interior_columns: usize) -> MatrixMultiplicationBuilder {
+        MatrixMultiplicationBuilder {
+            sizes: [result_rows, result_columns, interior_columns],
+            transpose: [false; 2],
+            factors: [1.0, 0.0],
+            origins: [Origin::default(); 3],
+            batch_start: 0,
+            batch_size: None,
+        }
+    }
+
+    /// The device that it was made for.
+    ///
+    /// ```
+    /// use openmps::{Device, MatrixMultiplication};
+    /// let device = Device::get(0)?;
+    /// assert_eq!(MatrixMultiplication::builder(2, 3, 4).build(&device)?.device(), &device);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Encodes the product: `encodeToCommandBuffer:leftMatrix:rightMatrix:resultMatrix:`. Matrices may be larger than what the kernel uses
+    /// of them. The result must not share memory with the others.
+    ///
+    /// ```
+    /// use openmps::{Device, Error, Matrix, MatrixMultiplication};
+    /// let device = Device::get(0)?;
+    /// let matrix = Matrix::from_slice(&device, 2, 2, &[0.0f32; 4])?;
+    /// let kernel = MatrixMultiplication::builder(2, 2, 3).build(&device)?;
+    /// let error = kernel.encode(&device.queue().command_buffer(), &matrix, &matrix.clone(), &matrix).unwrap_err();
+    /// assert!(matches!(error, Error::Shape { what: "the left matrix", .. }));
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn encode(&self, command_buffer: &CommandBuffer, left: &Matrix, right: &Matrix, result: &Matrix) -> Result<()> {
+        let settings = &self.settings;
+        let [rows, columns, interior] = settings.sizes;
+        check_device(OPERATION, &self.device, command_buffer)?;
+        check_types(&[("the left matrix", left), ("the right matrix", right), ("the result", result)])?;
+        let count = settings.batch_size.unwrap_or_else(|| result.matrices().saturating_sub(settings.batch_start));
+        let batch = (settings.batch_start, count);
+        let [swap_left, swap_right] = settings.transpose;
+        let ordered = |swapped, size: [usize; 2]| if swapped { [size[1], size[0]] } else { size };
+        let of = |what, matrix: &Matrix, origin: usize, size| part(what, matrix, settings.origins[origin], size, batch);
+        let left_view = of("the left matrix", left, 0, ordered(swap_left, [rows, interior]))?;
+        let right_view = of("the right matrix", right, 1, ordered(swap_right, [interior, columns]))?;
+        let result_view = of("the result", result, 2, [rows, columns])?;
+        let resources = vec![
+            left.resource("the left matrix", Access::Read),
+            right.resource("the right matrix", Access::Read),
+            result.resource("the result", Access::Write),
+        ];
+        let operator = Matmul { transpose_left: swap_left, transpose_right: swap_right };
+        let factors = settings.factors;
+        encode(command_buffer, OPERATION, resources, move |queue| {
+            Ok(operator.accumulate(queue, [&left_view, &right_view], &result_view, factors)?)
+        })
+    }
+}
+
+/// The part of a batch of matrices that a kernel uses.
+fn part(
+    what: &'static str,
+    matrix: &Matrix,
+    origin: Origin,
+    size: [usize; 2],
+    (start, count): (usize, usize),
+) -> Result<View> {
+    let fits = |begin: usize, size: usize, all: usize| begin.checked_add(size).is_some_and(|end| end <= all);
+    let inside = fits(start, count, matrix.matrices())
+        && fits(origin.row, size[0], matrix.rows())
+        && fits(origin.column, size[1], matrix.columns());
+    if !inside {
+        let expected = format!(
+            "at least {count} x {} x {} from matrix {start}, row {}, column {} on",
+            size[0], size[1], origin.row, origin.column
+        );
+        return Err(Error::Shape { operation: OPERATION, what, got: matrix.shape_text(), expected });
+    }
+    let view = matrix.view()?.narrowed(0, start, 1, count);
+    Ok(view.narrowed(1, origin.row, 1, size[0]).narrowed(2, origin.column, 1, size[1]))
+}
+
+fn check_types(matrices: &[(&'static str, &Matrix)]) -> Result<()> {
+    let first = matrices[0].1.data_type();
+    for &(what, matrix) in matrices {
+        let got = matrix.data_type();
+        if !dtype::NUMBERS.contains(&got) || got != first {
+            let expected = if got == first { "number".to_owned() } else { first.to_string() };
+            return Err(Error::DataType { operation: OPERATION, what, got, expected });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a command buffer of another device than the kernel's.
+pub(crate) fn check_device(operation: &'static str, device: &Device, command_buffer: &CommandBuffer) -> Result<()> {
+    let other = command_buffer.queue().device();
+    if other == device {
+        return Ok(());
+    }
+    let (got, expected) = (format!("{device:?}"), format!("{other:?}"));
+    Err(Error::Device { operation, what: "the kernel", got, expected })
+}
+
+/// `result = alpha * matrix * vector + beta * result`: `MPSMatrixVectorMultiplication`.
+///
+/// ```
+/// use openmps::{Device, Matrix, MatrixVectorMultiplication, Vector};
+/// let device = Device::get(0)?;
+/// let matrix = Matrix::from_slice(&device, 2, 2, &[1.0f32, 2.0, 3.0, 4.0])?;
+/// let vector = Vector::from_slice(&device, &[1.0f32, -1.0])?;
+/// let result = Vector::from_slice(&device, &[0.0f32; 2])?;
+/// let command_buffer = device.queue().command_buffer();
+/// MatrixVectorMultiplication::new(&device, false, 2, 2, 1.0, 0.0).encode(&command_buffer, &matrix, &vector, &result)?;
+/// command_buffer.commit()?;
+/// command_buffer.wait_until_completed()?;
+/// assert_eq!(result.read::<f32>()?, [-1.0, -1.0]);
+/// # Ok::<(), openmps::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct MatrixVectorMultiplication {
+    device: Device,
+    transpose: bool,
+    sizes: [usize; 2],
+    factors: [f64; 2],
+}
+
+impl MatrixVectorMultiplication {
+    /// `initWithDevice:transpose:rows:columns:alpha:beta:`; rows and columns of the matrix as it enters the product.
+    ///
+    /// ```
+    /// use openmps::{Device, MatrixVectorMultiplication};
+    /// MatrixVectorMultiplication::new(&Device::get(0)?, true, 2, 3, 1.0, 0.0);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn new(device: &Device, transpose: bool, rows: usize, columns: usize, alpha: f64, beta: f64) -> Self {
+        MatrixVectorMultiplication { device: device.clone(), transpose, sizes: [rows, columns], factors: [alpha, beta] }
+    }
+
+    /// Encodes the product: `encodeToCommandBuffer:inputMatrix:inputVector:resultVector:`.
+    ///
+    /// ```
+    /// use openmps::{Device, Matrix, MatrixVectorMultiplication, Vector};
+    /// let device = Device::get(0)?;
+    /// let matrix = Matrix::from_slice(&device, 1, 2, &[1.0f32, 2.0])?;
+    /// let vector = Vector::from_slice(&device, &[1.0f32; 3])?;
+    /// let kernel = MatrixVectorMultiplication::new(&device, false, 1, 2, 1.0, 0.0);
+    /// assert!(kernel.encode(&device.queue().command_buffer(), &matrix, &vector, &vector.clone()).is_err());
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn encode(
+        &self,
+        command_buffer: &CommandBuffer,
+        matrix: &Matrix,
+        vector: &Vector,
+        result: &Vector,
+    ) -> Result<()> {
+        const OPERATION: &str = "MatrixVectorMultiplication";
+        check_device(OPERATION, &self.device, command_buffer)?;
+        let [rows, columns] = self.sizes;
+        let size = if self.transpose { [columns, rows] } else { [rows, columns] };
+        let view = part("the matrix", matrix, Origin::default(), size, (0, 1))?;
+        let view = view.without_axis(0);
+        for (what, vector, length) in [("the vector", vector, columns), ("the result", result, rows)] {
+            let descriptor = vector.descriptor();
+            if descriptor.data_type() != matrix.data_type() {
+                let (got, expected) = (descriptor.data_type(), matrix.data_type().to_string());
+                return Err(Error::DataType { operation: OPERATION, what, got, expected });
+            }
+            if descriptor.length() != length {
+                let (got, expected) = (descriptor.length().to_string(), length.to_string());
+                return Err(Error::Shape { operation: OPERATION, what, got, expected });
+            }
+        }
+        let (x, y) = (vector.first()?, result.first()?);
+        let resources = vec![
+            matrix.resource("the matrix", Access::Read),
+            vector.resource("the vector", Access::Read),
+            result.resource("the result", Access::Write),
+        ];
+        let operator = Matmul { transpose_left: self.transpose, transpose_right: false };
+        let factors = self.factors;
+        encode(command_buffer, OPERATION, resources, move |queue| {
+            Ok(operator.accumulate(queue, [&view, &x], &y, factors)?)
+        })
+    }
+}

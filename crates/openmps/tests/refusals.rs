@@ -1,0 +1,221 @@
+//! What the objects refuse: wrong shapes, element types, row bytes, devices, freed and overlapping buffers. Each has its typed error.
+
+use openmps::{
+    Argument, Buffer, DataType, Device, Distribution, Error, Graph, Kernel, LayerNorm, Matrix, MatrixDescriptor,
+    MatrixFindTopK, MatrixLogSoftMax, MatrixMultiplication, MatrixRandom, MatrixSoftMax, MatrixVectorMultiplication,
+    RmsNorm, TensorData, Vector, VectorDescriptor,
+};
+
+fn device() -> Device {
+    Device::get(0).expect("there is a device")
+}
+
+fn matrix(rows: usize, columns: usize) -> Matrix {
+    Matrix::from_slice(&device(), rows, columns, &vec![1.0f32; rows * columns]).expect("a matrix")
+}
+
+macro_rules! refused {
+    ($call:expr, $pattern:pat) => {
+        match $call {
+            Err($pattern) => {}
+            other => panic!("expected {}, got {other:?}", stringify!($pattern)),
+        }
+    };
+}
+
+#[test]
+fn descriptors() {
+    refused!(MatrixDescriptor::new(2, 3, 11, DataType::F32), Error::RowBytes { row_bytes: 11, needed: 12, .. });
+    refused!(MatrixDescriptor::new(2, 3, 14, DataType::F32), Error::RowBytes { row_bytes: 14, .. });
+    let short = MatrixDescriptor::builder(2, 3, DataType::F16).matrices(2).matrix_bytes(10).build();
+    refused!(short, Error::MatrixBytes { matrix_bytes: 10, needed: 12, .. });
+    refused!(MatrixDescriptor::dense(usize::MAX, 2, DataType::F32), Error::Overflow { .. });
+    refused!(MatrixDescriptor::dense(2, usize::MAX, DataType::F32), Error::Overflow { .. });
+    let many = MatrixDescriptor::builder(1 << 30, 1 << 20, DataType::F32).matrices(1 << 20).build();
+    refused!(many, Error::Overflow { .. });
+    refused!(VectorDescriptor::with_vectors(3, 2, 11, DataType::F32), Error::RowBytes { .. });
+    refused!(VectorDescriptor::new(usize::MAX, DataType::F32), Error::Overflow { .. });
+}
+
+#[test]
+fn buffers() {
+    let buffer = Buffer::new(&device(), 32).expect("a buffer");
+    let descriptor = MatrixDescriptor::new(2, 3, 16, DataType::F32).expect("a layout");
+    refused!(Matrix::with_offset(&buffer, 2, &descriptor), Error::Offset { offset: 2, size: 4 });
+    refused!(Matrix::with_offset(&buffer, 8, &descriptor), Error::BufferTooSmall { length: 32, offset: 8, needed: 28 });
+    // The padding of the last row need not be there.
+    assert!(Matrix::with_offset(&buffer, 4, &descriptor).is_ok());
+    refused!(buffer.write(30, &[0.0f32]), Error::BufferTooSmall { .. });
+    refused!(buffer.read::<f32>(usize::MAX, 1), Error::BufferTooSmall { .. });
+    refused!(buffer.read::<f32>(0, usize::MAX), Error::Overflow { .. });
+    refused!(matrix(2, 2).write(&[1.0f32; 3]), Error::Shape { .. });
+    refused!(matrix(2, 2).write(&[1i32; 4]), Error::DataType { got: DataType::F32, .. });
+    refused!(matrix(2, 2).read::<f64>(), Error::DataType { .. });
+    let values = vec![1.0f32; 4];
+    let address = values.as_ptr() as usize;
+    // SAFETY: the vector is the owner.
+    let shared = unsafe { Buffer::no_copy(&device(), address, 16, false, values) };
+    refused!(shared.write(0, &[2.0f32]), Error::ReadOnly { .. });
+    assert_eq!(shared.read::<f32>(0, 4).expect("readable"), [1.0; 4]);
+}
+
+#[test]
+fn products() {
+    let command_buffer = device().queue().command_buffer();
+    let kernel = MatrixMultiplication::builder(2, 3, 4).build(&device()).expect("a kernel");
+    let (left, right, result) = (matrix(2, 4), matrix(4, 3), matrix(2, 3));
+    assert!(kernel.encode(&command_buffer, &left, &right, &result).is_ok());
+    let wrong = matrix(4, 2);
+    refused!(kernel.encode(&command_buffer, &wrong, &right, &result), Error::Shape { what: "the left matrix", .. });
+    refused!(
+        kernel.encode(&command_buffer, &left, &matrix(3, 3), &result),
+        Error::Shape { what: "the right matrix", .. }
+    );
+    refused!(kernel.encode(&command_buffer, &left, &right, &wrong), Error::Shape { what: "the result", .. });
+    let halves = Matrix::zeros(&device(), &MatrixDescriptor::dense(4, 3, DataType::F16).unwrap()).unwrap();
+    refused!(kernel.encode(&command_buffer, &left, &halves, &result), Error::DataType { got: DataType::F16, .. });
+    refused!(
+        MatrixMultiplication::builder(1, 1, 1).alpha(f64::NAN).build(&device()),
+        Error::Attribute { attribute: "alpha", .. }
+    );
+    let batch = MatrixMultiplication::builder(2, 3, 4).batch(0, 2).build(&device()).unwrap();
+    refused!(batch.encode(&command_buffer, &left, &right, &result), Error::Shape { .. });
+    let square = matrix(3, 3);
+    let kernel = MatrixMultiplication::builder(3, 3, 3).build(&device()).unwrap();
+    refused!(
+        kernel.encode(&command_buffer, &square, &matrix(3, 3), &square.clone()),
+        Error::Overlap { what: "the left matrix", .. }
+    );
+    let vector = |length| Vector::from_slice(&device(), &vec![0.0f32; length]).unwrap();
+    let kernel = MatrixVectorMultiplication::new(&device(), false, 2, 4, 1.0, 0.0);
+    refused!(kernel.encode(&command_buffer, &left, &vector(3), &vector(2)), Error::Shape { what: "the vector", .. });
+    refused!(kernel.encode(&command_buffer, &left, &vector(4), &vector(4)), Error::Shape { what: "the result", .. });
+}
+
+#[test]
+fn kernels_over_rows() {
+    let command_buffer = device().queue().command_buffer();
+    let integers = Matrix::from_slice(&device(), 2, 2, &[1i32; 4]).unwrap();
+    let other = Matrix::from_slice(&device(), 2, 2, &[1i32; 4]).unwrap();
+    refused!(MatrixSoftMax::new(&device()).encode(&command_buffer, &integers, &other), Error::Operator(_));
+    refused!(
+        MatrixLogSoftMax::new(&device()).encode(&command_buffer, &matrix(2, 2), &matrix(2, 3)),
+        Error::Shape { .. }
+    );
+    refused!(MatrixSoftMax::new(&device()).encode(&command_buffer, &matrix(2, 2), &integers), Error::DataType { .. });
+    refused!(RmsNorm::new(&device(), f64::INFINITY), Error::Attribute { attribute: "epsilon", .. });
+    let norm = LayerNorm::new(&device(), 1e-5).unwrap();
+    let bias = Vector::from_slice(&device(), &[0.0f32; 3]).unwrap();
+    let encoded = norm.encode(&command_buffer, &matrix(2, 2), None, Some(&bias), &matrix(2, 2));
+    refused!(encoded, Error::Shape { what: "the bias", .. });
+    let bias = Vector::from_slice(&device(), &[0.0f64; 2]).unwrap();
+    let encoded = norm.encode(&command_buffer, &matrix(2, 2), None, Some(&bias), &matrix(2, 2));
+    refused!(encoded, Error::DataType { what: "the bias", .. });
+    refused!(norm.encode(&command_buffer, &integers, None, None, &other), Error::DataType { .. });
+    let top = MatrixFindTopK::new(&device(), 3);
+    refused!(
+        top.encode(&command_buffer, &matrix(2, 2), &integers, &matrix(2, 3)),
+        Error::Attribute { attribute: "k", .. }
+    );
+    let top = MatrixFindTopK::new(&device(), 2);
+    refused!(top.encode(&command_buffer, &matrix(2, 2), &matrix(2, 2), &matrix(2, 2)), Error::DataType { .. });
+    refused!(
+        MatrixRandom::new(&device(), DataType::F32, 0, Distribution::Uniform { minimum: 1.0, maximum: 1.0 }),
+        Error::Attribute { attribute: "maximum", .. }
+    );
+    refused!(
+        MatrixRandom::new(&device(), DataType::F32, 0, Distribution::Normal { mean: 1.0, deviation: -1.0 }),
+        Error::Attribute { attribute: "deviation", .. }
+    );
+}
+
+#[test]
+fn other_devices() {
+    let (other, _recorder) = Device::recorder();
+    let kernel = MatrixSoftMax::new(&other);
+    let command_buffer = device().queue().command_buffer();
+    refused!(kernel.encode(&command_buffer, &matrix(1, 1), &matrix(1, 1)), Error::Device { what: "the kernel", .. });
+    let elsewhere = other.queue().command_buffer();
+    refused!(kernel.encode(&elsewhere, &matrix(1, 1), &matrix(1, 1)), Error::Device { what: "the input", .. });
+    let mut graph = Graph::new();
+    let x = graph.placeholder("x", &[2], DataType::F32).unwrap();
+    let y = graph.add(x, x).unwrap();
+    let feed = TensorData::from_slice(&device(), &[2], &[1.0f32; 2]).unwrap();
+    let executable = graph.compile(&other, &[y]).unwrap();
+    refused!(executable.encode(&elsewhere, &[("x", &feed)]), Error::Device { what: "a feed", .. });
+}
+
+#[test]
+fn freed_buffers() {
+    let (input, result) = (matrix(2, 2), matrix(2, 2));
+    let kernel = MatrixSoftMax::new(&device());
+    let encoded_before = device().new_queue().command_buffer();
+    kernel.encode(&encoded_before, &input, &result).expect("alive");
+    input.data().free();
+    refused!(Matrix::new(input.data(), input.descriptor()), Error::Freed { .. });
+    refused!(input.read::<f32>(), Error::Freed { .. });
+    refused!(input.write(&[0.0f32; 4]), Error::Freed { .. });
+    refused!(
+        kernel.encode(&device().queue().command_buffer(), &input, &result),
+        Error::Freed { what: "the input", .. }
+    );
+    // What was encoded while the buffer lived fails when it runs, and says so to who waits.
+    encoded_before.commit().expect("a full buffer");
+    let error = encoded_before.wait_until_completed().expect_err("its input is gone").to_string();
+    assert!(error.contains("the buffer of the input was freed"), "{error}");
+    assert!(encoded_before.queue().synchronize().is_err());
+}
+
+#[test]
+fn graphs() {
+    let mut graph = Graph::new();
+    let x = graph.placeholder("x", &[2, 3], DataType::F32).unwrap();
+    let y = graph.placeholder("y", &[2, 3], DataType::I32).unwrap();
+    refused!(graph.add(x, y), Error::DataType { .. });
+    refused!(graph.matmul(x, x), Error::Operator(_));
+    refused!(graph.transpose(x, &[0, 0]), Error::Operator(_));
+    refused!(graph.reshape(x, &[7]), Error::Shape { .. });
+    refused!(graph.placeholder("x", &[1], DataType::F32), Error::Feed { .. });
+    refused!(graph.placeholder("z", &[1; 11], DataType::F32), Error::Operator(_));
+    let mut other = Graph::new();
+    refused!(other.softmax(x, 0), Error::ForeignTensor { .. });
+    let z = graph.softmax(x, 1).unwrap();
+    let executable = graph.compile(&device(), &[z]).unwrap();
+    let feed = TensorData::from_slice(&device(), &[3, 2], &[0.0f32; 6]).unwrap();
+    let run = |name: &str, feed: &TensorData| executable.run(&device().queue(), &[(name, feed)]);
+    refused!(run("x", &feed), Error::Shape { what: "a feed", .. });
+    let feed = TensorData::from_slice(&device(), &[2, 3], &[0i32; 6]).unwrap();
+    refused!(run("x", &feed), Error::DataType { what: "a feed", .. });
+    refused!(run("w", &feed), Error::Feed { what: "no such placeholder", .. });
+    refused!(executable.run(&device().queue(), &[]), Error::Feed { what: "no tensor was given", .. });
+}
+
+#[test]
+fn kernels_of_tiles() {
+    use openmps::tile::{Scalar, Type};
+    let kernel = Kernel::from_tiles(&device(), "store", |b| {
+        let pointer = b.parameter("x", Type::pointer(Scalar::F32));
+        let value = b.parameter("value", Type::scalar(Scalar::F32));
+        b.store(pointer, value, None);
+    })
+    .unwrap();
+    let buffer = Buffer::new(&device(), 4).unwrap();
+    let command_buffer = device().new_queue().command_buffer();
+    let grid = [1, 1, 1];
+    refused!(kernel.encode(&command_buffer, grid, &[Argument::Write(&buffer, 0)]), Error::Argument { .. });
+    let integer = [Argument::Write(&buffer, 0), Argument::Integer(1)];
+    refused!(kernel.encode(&command_buffer, grid, &integer), Error::Argument { index: 1, .. });
+    let beyond = [Argument::Write(&buffer, 5), Argument::Float(1.0)];
+    refused!(kernel.encode(&command_buffer, grid, &beyond), Error::BufferTooSmall { .. });
+    // Storing to what was given to read.
+    kernel.encode(&command_buffer, grid, &[Argument::Read(&buffer, 0), Argument::Float(1.0)]).unwrap();
+    command_buffer.commit().unwrap();
+    let error = command_buffer.wait_until_completed().expect_err("a store to a read-only argument").to_string();
+    assert!(error.contains("reading only"), "{error}");
+    let malformed = Kernel::from_tiles(&device(), "malformed", |b| {
+        let x = b.parameter("x", Type::scalar(Scalar::F32));
+        let y = b.parameter("y", Type::scalar(Scalar::I32));
+        b.add(x, y);
+    });
+    refused!(malformed, Error::Unverified { .. });
+}

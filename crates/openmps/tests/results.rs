@@ -1,0 +1,246 @@
+//! What the objects compute, against plain loops in float64: paddings of rows, offsets, batches, origins, aliases in graphs.
+
+use openmps::{
+    Buffer, DataType, Device, Distribution, Graph, LayerNorm, Matrix, MatrixDescriptor, MatrixFindTopK,
+    MatrixLogSoftMax, MatrixMultiplication, MatrixRandom, MatrixSoftMax, Origin, RmsNorm, TensorData, Vector, bf16,
+    f16,
+};
+
+fn device() -> Device {
+    Device::get(0).expect("there is a device")
+}
+
+/// Numbers between -2 and 2 that no two places share.
+fn numbers(count: usize, seed: usize) -> Vec<f32> {
+    (0..count).map(|i| (((i * 37 + seed * 101) % 997) as f32 / 997.0 - 0.5) * 4.0).collect()
+}
+
+fn commit(encode: impl FnOnce(&openmps::CommandBuffer) -> openmps::Result<()>) {
+    let command_buffer = device().queue().command_buffer();
+    encode(&command_buffer).expect("a legal call");
+    command_buffer.commit().expect("a full buffer");
+    command_buffer.wait_until_completed().expect("no error");
+}
+
+/// A padded batch at an offset.
+fn padded(rows: usize, columns: usize, matrices: usize, values: &[f32]) -> Matrix {
+    let row_bytes = MatrixDescriptor::row_bytes_for_columns(columns + 1, DataType::F32);
+    let builder = MatrixDescriptor::builder(rows, columns, DataType::F32).row_bytes(row_bytes);
+    let descriptor = builder.matrices(matrices).matrix_bytes(rows * row_bytes + 32).build().expect("a layout");
+    let buffer = Buffer::new(&device(), 12 + matrices * descriptor.matrix_bytes()).expect("memory");
+    // What lies between the rows must not be read.
+    buffer.write(0, &vec![f32::NAN; buffer.len() / 4]).expect("memory");
+    let matrix = Matrix::with_offset(&buffer, 12, &descriptor).expect("it fits");
+    matrix.write(values).expect("as many values");
+    matrix
+}
+
+#[test]
+fn products_of_every_orientation_padding_and_batch() {
+    let (m, n, k, batches) = (5, 7, 9, 3);
+    for (swap_left, swap_right) in [(false, false), (true, false), (false, true), (true, true)] {
+        let (a, b, c) = (numbers(batches * m * k, 1), numbers(batches * k * n, 2), numbers(batches * m * n, 3));
+        let ordered = |swapped, rows, columns| if swapped { (columns, rows) } else { (rows, columns) };
+        let ((ar, ac), (br, bc)) = (ordered(swap_left, m, k), ordered(swap_right, k, n));
+        let (left, right, result) =
+            (padded(ar, ac, batches, &a), padded(br, bc, batches, &b), padded(m, n, batches, &c));
+        let kernel = MatrixMultiplication::builder(m, n, k).transpose_left(swap_left).transpose_right(swap_right);
+        let kernel = kernel.alpha(0.5).beta(-2.0).build(&device()).expect("a kernel");
+        commit(|command_buffer| kernel.encode(command_buffer, &left, &right, &result));
+        let got = result.read::<f32>().expect("float32");
+        for (place, &got) in got.iter().enumerate() {
+            let (batch, i, j) = (place / (m * n), place / n % m, place % n);
+            let sum: f64 = (0..k)
+                .map(|p| {
+                    let (x, y) =
+                        (if swap_left { p * m + i } else { i * k + p }, if swap_right { j * k + p } else { p * n + j });
+                    f64::from(a[batch * m * k + x]) * f64::from(b[batch * k * n + y])
+                })
+                .sum();
+            let expected = 0.5 * sum - 2.0 * f64::from(c[place]);
+            assert!((f64::from(got) - expected).abs() < 1e-5, "{place}: {got} against {expected}");
+        }
+    }
+}
+
+#[test]
+fn origins_and_batch_starts_leave_the_rest_alone() {
+    let (left, right) = (padded(4, 4, 2, &numbers(32, 1)), padded(4, 4, 2, &numbers(32, 2)));
+    let result = padded(4, 4, 2, &[7.0; 32]);
+    let at = |row, column| Origin { row, column };
+    let kernel = MatrixMultiplication::builder(2, 2, 3).origins([at(1, 1), at(0, 2), at(2, 1)]).batch(1, 1);
+    commit(|command_buffer| kernel.build(&device())?.encode(command_buffer, &left, &right, &result));
+    let (a, b, got) = (numbers(32, 1), numbers(32, 2), result.read::<f32>().expect("float32"));
+    for (place, &got) in got.iter().enumerate() {
+        let (batch, i, j) = (place / 16, place / 4 % 4, place % 4);
+        let inside = batch == 1 && i >= 2 && (1..3).contains(&j);
+        let sum =
+            (0..3).map(|p| a[16 + (i.wrapping_sub(1)) % 4 * 4 + 1 + p] * b[16 + p * 4 + (j + 1) % 4]).sum::<f32>();
+        let expected = if inside { sum } else { 7.0 };
+        assert!((got - expected).abs() < 1e-5, "{place}: {got} against {expected}");
+    }
+}
+
+#[test]
+fn integer_and_half_products() {
+    let left = Matrix::from_slice(&device(), 1, 2, &[3i32, 4]).unwrap();
+    let right = Matrix::from_slice(&device(), 2, 1, &[5i32, 6]).unwrap();
+    let result = Matrix::from_slice(&device(), 1, 1, &[0i32]).unwrap();
+    let kernel = MatrixMultiplication::builder(1, 1, 2).build(&device()).unwrap();
+    commit(|command_buffer| kernel.encode(command_buffer, &left, &right, &result));
+    assert_eq!(result.read::<i32>().unwrap(), [39]);
+    let halves = [1.5, -2.0].map(f16::from_f32);
+    let left = Matrix::from_slice(&device(), 1, 2, &halves).unwrap();
+    let right = Matrix::from_slice(&device(), 2, 1, &halves).unwrap();
+    let result = Matrix::from_slice(&device(), 1, 1, &[f16::ZERO]).unwrap();
+    commit(|command_buffer| kernel.encode(command_buffer, &left, &right, &result));
+    assert_eq!(result.read::<f16>().unwrap()[0].to_f32(), 6.25);
+    let descriptor = MatrixDescriptor::dense(1, 2, DataType::BF16).unwrap();
+    let bfloats = Matrix::zeros(&device(), &descriptor).unwrap();
+    bfloats.write(&[1.0, 2.0].map(bf16::from_f32)).unwrap();
+    assert_eq!(bfloats.read::<bf16>().unwrap()[1].to_f32(), 2.0);
+}
+
+#[test]
+fn rows_of_padded_matrices() {
+    let (rows, columns) = (3, 11);
+    let values = numbers(2 * rows * columns, 5);
+    let input = padded(rows, columns, 2, &values);
+    let result = padded(rows, columns, 2, &vec![0.0; values.len()]);
+    let weight = Vector::from_slice(&device(), &numbers(columns, 6)).unwrap();
+    let bias = Vector::from_slice(&device(), &numbers(columns, 7)).unwrap();
+    let (w, b) = (numbers(columns, 6), numbers(columns, 7));
+    let check = |name: &str, expected: &dyn Fn(&[f64], usize) -> f64| {
+        let got = result.read::<f32>().unwrap();
+        for (row, got) in values.chunks_exact(columns).zip(got.chunks_exact(columns)) {
+            let row: Vec<f64> = row.iter().map(|&x| f64::from(x)).collect();
+            for (j, &got) in got.iter().enumerate() {
+                let expected = expected(&row, j);
+                assert!((f64::from(got) - expected).abs() < 2e-6 * expected.abs().max(1.0), "{name}: {got} {expected}");
+            }
+        }
+    };
+    let sum_of_exponentials = |row: &[f64]| row.iter().map(|x| x.exp()).sum::<f64>();
+    commit(|command_buffer| MatrixSoftMax::new(&device()).encode(command_buffer, &input, &result));
+    check("softmax", &|row, j| row[j].exp() / sum_of_exponentials(row));
+    commit(|command_buffer| MatrixLogSoftMax::new(&device()).encode(command_buffer, &input, &result));
+    check("log softmax", &|row, j| row[j] - sum_of_exponentials(row).ln());
+    commit(|command_buffer| RmsNorm::new(&device(), 1e-3)?.encode(command_buffer, &input, Some(&weight), &result));
+    let mean = |row: &[f64], f: &dyn Fn(f64) -> f64| row.iter().map(|&x| f(x)).sum::<f64>() / row.len() as f64;
+    check("rms norm", &|row, j| row[j] / (mean(row, &|x| x * x) + 1e-3).sqrt() * f64::from(w[j]));
+    let norm = LayerNorm::new(&device(), 1e-3).unwrap();
+    commit(|command_buffer| norm.encode(command_buffer, &input, Some(&weight), Some(&bias), &result));
+    check("layer norm", &|row, j| {
+        let centre = mean(row, &|x| x);
+        let variance = mean(row, &|x| (x - centre) * (x - centre));
+        (row[j] - centre) / (variance + 1e-3).sqrt() * f64::from(w[j]) + f64::from(b[j])
+    });
+    let values_out = padded(rows, 4, 2, &vec![0.0; 2 * rows * 4]);
+    let descriptor = MatrixDescriptor::builder(rows, 4, DataType::I32).row_bytes(32).matrices(2).build().unwrap();
+    let indices = Matrix::zeros(&device(), &descriptor).unwrap();
+    commit(|command_buffer| MatrixFindTopK::new(&device(), 4).encode(command_buffer, &input, &indices, &values_out));
+    let (found, places) = (values_out.read::<f32>().unwrap(), indices.read::<i32>().unwrap());
+    for (row, (found, places)) in values.chunks_exact(columns).zip(found.chunks(4).zip(places.chunks(4))) {
+        let mut sorted = row.to_vec();
+        sorted.sort_by(|a, b| b.total_cmp(a));
+        assert_eq!(found, &sorted[..4]);
+        assert!(places.iter().zip(found).all(|(&place, &value)| row[place as usize] == value));
+    }
+}
+
+#[test]
+fn random_streams_repeat_with_their_seed() {
+    let make = || {
+        let random = MatrixRandom::new(&device(), DataType::F32, 9, Distribution::Normal { mean: 1.0, deviation: 2.0 });
+        let random = random.unwrap();
+        let (first, second) = (padded(40, 50, 1, &[0.0; 2000]), padded(40, 50, 1, &[0.0; 2000]));
+        commit(|command_buffer| {
+            random.encode(command_buffer, &first)?;
+            random.encode(command_buffer, &second)
+        });
+        (first.read::<f32>().unwrap(), second.read::<f32>().unwrap())
+    };
+    let ((a, b), (c, d)) = (make(), make());
+    assert_eq!((&a, &b), (&c, &d));
+    assert_ne!(a, b);
+    let mean = a.iter().sum::<f32>() / 2000.0;
+    assert!((mean - 1.0).abs() < 0.2, "{mean}");
+}
+
+#[test]
+fn graphs_alias_drop_and_repeat() {
+    let mut graph = Graph::new();
+    let x = graph.placeholder("x", &[2, 6], DataType::F32).unwrap();
+    let unused = graph.placeholder("unused", &[1], DataType::F32).unwrap();
+    let _never = graph.softmax(unused, 0).unwrap();
+    let flat = graph.reshape(x, &[12]).unwrap();
+    let two = graph.constant(&[1], &[2.0f32]).unwrap();
+    let doubled = graph.multiply(flat, two).unwrap();
+    let back = graph.reshape(doubled, &[3, 4]).unwrap();
+    let sum = graph.reduce(openmps::operators::operators::reduce::Reduction::Sum, back, &[1], false).unwrap();
+    let executable = graph.compile(&device(), &[doubled, back, sum, x, two, doubled]).unwrap();
+    let values: Vec<f32> = (0..12).map(|i| i as f32).collect();
+    let feed = TensorData::from_slice(&device(), &[2, 6], &values).unwrap();
+    let results = executable.run(&device().queue(), &[("x", &feed)]).unwrap();
+    let doubled: Vec<f32> = values.iter().map(|x| 2.0 * x).collect();
+    let read = |i: usize| results[i].read::<f32>().unwrap();
+    assert_eq!((read(0), read(1), read(5)), (doubled.clone(), doubled.clone(), doubled));
+    assert_eq!((read(2), read(3), read(4)), (vec![12.0, 44.0, 76.0], values, vec![2.0]));
+    assert_eq!(results[1].shape(), [3, 4]);
+}
+
+#[test]
+fn the_cache_of_graphs_is_bounded() {
+    let limit = openmps::graph::cache_statistics().limit;
+    for size in 1..limit + 20 {
+        let mut graph = Graph::new();
+        let x = graph.placeholder("x", &[size], DataType::F32).unwrap();
+        let y = graph.add(x, x).unwrap();
+        graph.compile(&device(), &[y]).unwrap();
+    }
+    let statistics = openmps::graph::cache_statistics();
+    assert!(statistics.entries <= limit && statistics.evictions > 0, "{statistics:?}");
+}
+
+#[test]
+fn threads_share_buffers_without_harm() {
+    let matrix = Matrix::from_slice(&device(), 64, 64, &numbers(4096, 1)).unwrap();
+    let result = Matrix::from_slice(&device(), 64, 64, &[0.0f32; 4096]).unwrap();
+    let expected = {
+        let kernel = MatrixSoftMax::new(&device());
+        commit(|command_buffer| kernel.encode(command_buffer, &matrix, &result));
+        result.read::<f32>().unwrap()
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let queue = device().new_queue();
+                for _ in 0..50 {
+                    let command_buffer = queue.command_buffer();
+                    MatrixSoftMax::new(&device()).encode(&command_buffer, &matrix, &result).unwrap();
+                    command_buffer.commit().unwrap();
+                    command_buffer.wait_until_completed().unwrap();
+                    assert_eq!(result.read::<f32>().unwrap(), expected);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn objects_go_to_other_threads() {
+    fn check<T: Send + Sync>() {}
+    check::<Device>();
+    check::<openmps::CommandQueue>();
+    check::<openmps::CommandBuffer>();
+    check::<Buffer>();
+    check::<Matrix>();
+    check::<Vector>();
+    check::<MatrixMultiplication>();
+    check::<MatrixRandom>();
+    check::<openmps::Kernel>();
+    check::<Graph>();
+    check::<openmps::graph::Executable>();
+    check::<TensorData>();
+    check::<openmps::Error>();
+}

@@ -1,0 +1,103 @@
+//! openmps's operators beside Candle's own and, where `benches/torch_operators.py` can run, PyTorch's: `cargo bench -p openmps-candle`.
+//!
+//! Criterion measures; the table at the end has the shortest times in microseconds and ratios. `-- FILTER` chooses, as always.
+
+#[path = "../examples/minilm/model.rs"]
+#[allow(dead_code, reason = "the example uses more of it")]
+mod model;
+#[path = "operators/table.rs"]
+mod table;
+
+use candle_core::{D, DType, Device, Result, Tensor};
+use criterion::{BenchmarkGroup, Criterion, measurement::WallTime};
+use openmps_candle::*;
+use std::hint::black_box;
+use std::time::Duration;
+
+type Call<'a> = &'a dyn Fn() -> Result<Tensor>;
+
+fn random(dims: &[usize]) -> Tensor {
+    Tensor::randn(0f32, 1f32, dims, &Device::Cpu).expect("a random tensor")
+}
+
+/// Measures both; the CPU's operators have ended when they return, so every result is awaited.
+fn compare(criterion: &mut Criterion, name: &str, ours: Call, candle: Call) {
+    let mut group: BenchmarkGroup<WallTime> = criterion.benchmark_group(name);
+    for (who, call) in [("openmps", ours), ("candle", candle)] {
+        group.bench_function(who, |bencher| bencher.iter(|| black_box(call().expect("a legal call"))));
+    }
+    group.finish();
+}
+
+fn products(criterion: &mut Criterion) {
+    for size in [512, 1024, 2048] {
+        let (x, y) = (random(&[size, size]), random(&[size, size]));
+        compare(criterion, &format!("matmul {size}"), &|| matmul(&x, &y), &|| x.matmul(&y));
+    }
+    for size in [512, 1024, 2048] {
+        let (x, weight) = (random(&[size, size]), random(&[size, size]));
+        let (a, b) = (random(&[8, size]), random(&[size, 8]));
+        let unfused = || {
+            let low = (x.matmul(&a.t()?)?.matmul(&b.t()?)? * 2.0)?;
+            x.matmul(&weight.t()?)? + low
+        };
+        compare(criterion, &format!("lora {size} rank 8"), &|| lora_linear(&x, &weight, None, (&a, &b), 2.0), &unfused);
+    }
+}
+
+fn rows(criterion: &mut Criterion) {
+    for (count, length) in [(1024, 1024), (4096, 1024), (128, 4096)] {
+        let x = random(&[count, length]);
+        let (weight, bias) = (random(&[length]), random(&[length]));
+        let size = format!("{count}x{length}");
+        let plain = || candle_nn::ops::softmax_last_dim(&x);
+        compare(criterion, &format!("softmax {size}"), &|| softmax(&x, D::Minus1), &plain);
+        let plain = || candle_nn::ops::rms_norm(&x, &weight, 1e-5);
+        compare(criterion, &format!("rms_norm {size}"), &|| rms_norm(&x, &weight, 1e-5), &plain);
+        let plain = || candle_nn::ops::layer_norm(&x, &weight, &bias, 1e-5);
+        compare(criterion, &format!("layer_norm {size}"), &|| layer_norm(&x, &weight, Some(&bias), 1e-5), &plain);
+    }
+}
+
+fn attentions(criterion: &mut Criterion) {
+    for (batch, heads, length, depth) in [(1, 12, 128, 64), (1, 12, 512, 64), (8, 12, 128, 32)] {
+        let [q, k, v] = [0; 3].map(|_| random(&[batch, heads, length, depth]));
+        let plain = || {
+            let scores = (q.matmul(&k.t()?)? / (depth as f64).sqrt())?;
+            candle_nn::ops::softmax_last_dim(&scores)?.matmul(&v)
+        };
+        let name = format!("attention {batch}x{heads}x{length}x{depth}");
+        compare(criterion, &name, &|| attention(&q, &k, &v, &AttentionOptions::default()), &plain);
+    }
+}
+
+/// MiniLM on sentences of twenty tokens; left out where its weights are not installed.
+fn minilm(criterion: &mut Criterion) {
+    let (Ok(ours), Ok(plain)) = (model::openmps(), model::Plain::load()) else {
+        println!("minilm is left out: its weights are not installed (cargo xtask minilm)");
+        return;
+    };
+    for batch in [1, 32] {
+        let ids = Tensor::from_vec(
+            (0..batch * 20).map(|i| 2000 + i as u32 * 7).collect::<Vec<u32>>(),
+            (batch, 20),
+            &Device::Cpu,
+        );
+        let (ids, mask) = (ids.expect("ids"), Tensor::ones((batch, 20), DType::F32, &Device::Cpu).expect("a mask"));
+        compare(criterion, &format!("minilm batch {batch}"), &|| ours.embed(&ids, &mask), &|| plain.embed(&ids, &mask));
+    }
+}
+
+fn main() {
+    let mut criterion = Criterion::default()
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_millis(1500))
+        .sample_size(20)
+        .output_directory(&table::folder())
+        .configure_from_args();
+    for group in [products, rows, attentions, minilm] {
+        group(&mut criterion);
+    }
+    criterion.final_summary();
+    table::print();
+}

@@ -1,0 +1,94 @@
+//! The table after a run: the shortest of criterion's samples, PyTorch's from the side program, and ratios. The shortest, because on a
+//! machine with other work it is the one that the other work disturbed least.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+/// Estimates older than this are of another run.
+const OF_THIS_RUN: Duration = Duration::from_secs(1800);
+
+/// Microseconds by name, then by library.
+type Times = BTreeMap<String, BTreeMap<String, f64>>;
+
+/// Where criterion writes.
+pub fn folder() -> PathBuf {
+    let target = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(target, PathBuf::from).join("criterion")
+}
+
+pub fn print() {
+    let mut times = Times::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    read_criterion(&folder(), &mut times);
+    if times.is_empty() {
+        return;
+    }
+    if let Err(why) = ask_torch(&root, &mut times) {
+        println!("PyTorch is left out: {why}");
+    }
+    println!(
+        "\n{:32} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        "microseconds", "openmps", "candle", "torch", "x candle", "x torch"
+    );
+    for (name, by_library) in &times {
+        let of = |library: &str| by_library.get(library).copied();
+        let number =
+            |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
+        let over = |library: &str| Some(of(library)? / of("openmps")?);
+        println!(
+            "{name:32} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            number(of("openmps"), 1),
+            number(of("candle"), 1),
+            number(of("torch"), 1),
+            number(over("candle"), 2),
+            number(over("torch"), 2)
+        );
+    }
+}
+
+fn read_criterion(folder: &Path, times: &mut Times) {
+    let entries = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    for group in entries(folder) {
+        for library in entries(&group) {
+            let file = library.join("new/sample.json");
+            let fresh = file
+                .metadata()
+                .and_then(|data| data.modified())
+                .is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age < OF_THIS_RUN));
+            let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+            let shortest = || -> Option<f64> {
+                let text = std::fs::read_to_string(&file).ok().filter(|_| fresh)?;
+                let sample: serde_json::Value = serde_json::from_str(&text).ok()?;
+                let runs = sample["iters"].as_array()?.iter().zip(sample["times"].as_array()?);
+                let each = runs.filter_map(|(count, time)| Some(time.as_f64()? / count.as_f64()?));
+                each.min_by(f64::total_cmp)
+            };
+            if let (Some(group), Some(library), Some(shortest)) = (name(&group), name(&library), shortest()) {
+                times.entry(group).or_default().insert(library, shortest / 1e3);
+            }
+        }
+    }
+}
+
+/// Runs `benches/torch_operators.py` on the names; it answers with lines "name<TAB>microseconds".
+fn ask_torch(root: &Path, times: &mut Times) -> Result<(), String> {
+    let own = root.join(".venv/bin/python");
+    let python = std::env::var_os("OPENMPS_BENCH_PYTHON").map_or(own, PathBuf::from);
+    let names: Vec<&String> = times.keys().collect();
+    let output = Command::new(&python).arg(root.join("benches/torch_operators.py")).args(names).output();
+    let output = output.map_err(|error| format!("{}: {error}", python.display()))?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        return Err(text.lines().last().unwrap_or("it failed").to_owned());
+    }
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        if let Some((name, shortest)) = line.split_once('\t')
+            && let (Some(row), Ok(shortest)) = (times.get_mut(name), shortest.trim().parse())
+        {
+            row.insert("torch".to_owned(), shortest);
+        }
+    }
+    Ok(())
+}

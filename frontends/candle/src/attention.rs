@@ -1,0 +1,144 @@
+//! Scaled dot product attention of grouped heads, with causal and additive masks.
+
+use crate::composed::{grouped, probabilities};
+use crate::matmul;
+use crate::operand::{Operand, infer, produce, queue, view};
+use crate::path::{Operation, Path, path};
+use crate::reduce::widened;
+use crate::softmax::softmax_gradient;
+use candle_core::{CpuStorage, CustomOp3, Error, Layout, Result, Shape, Storage, Tensor};
+use openmps::operators::operators::attention::Attention as Operator;
+use openmps::operators::{Operator as _, View};
+
+/// How attention is computed.
+///
+/// ```
+/// let options = openmps_candle::AttentionOptions { causal: true, ..Default::default() };
+/// assert!(options.mask.is_none() && options.scale.is_none());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct AttentionOptions {
+    /// Added to the scores; broadcasts to [batch, heads, rows, keys]. It gets no gradient, so one that wants it is refused.
+    pub mask: Option<Tensor>,
+    /// Query i sees the keys up to i + keys - rows only: the last query sees all, as a key-value cache wants it.
+    pub causal: bool,
+    /// The factor of the scores; one over the root of the depth when there is none.
+    pub scale: Option<f64>,
+    /// Whether the result is [batch, rows, heads * columns], as the layer after it wants it, and not [batch, heads, rows, columns].
+    pub merge_heads: bool,
+}
+
+/// `softmax(scale * queries * keys^T + mask) * values`.
+///
+/// Queries are [batch, heads, rows, depth], keys [batch, key heads, keys, depth], values [batch, key heads, keys, columns]; each head of keys
+/// serves `heads / key heads` neighbouring heads of queries. float16, bfloat16 (summed up in float32), float32 and float64. A query that
+/// sees no key gives zeros.
+///
+/// ```
+/// use candle_core::{DType, Device, Tensor};
+/// use openmps_candle::{AttentionOptions, attention};
+/// let q = Tensor::ones((1, 4, 3, 8), DType::F32, &Device::Cpu)?;
+/// let k = Tensor::ones((1, 2, 5, 8), DType::F32, &Device::Cpu)?;
+/// let y = attention(&q, &k, &k, &AttentionOptions::default())?;
+/// assert_eq!(y.dims(), [1, 4, 3, 8]);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
+    if options.mask.as_ref().is_some_and(Tensor::track_op) {
+        candle_core::bail!(
+            "attention gives its mask no gradient: detach it, or compose attention from matmul and softmax"
+        );
+    }
+    let depth = q.dim(candle_core::D::Minus1)?;
+    let scale = options.scale.unwrap_or(1.0 / (depth.max(1) as f64).sqrt());
+    let op = Attention { mask: options.mask.clone(), causal: options.causal, scale, merge: options.merge_heads };
+    let work = q.elem_count().saturating_mul(k.dims().get(2).copied().unwrap_or(1)).max(1);
+    let tensors: Vec<&Tensor> = [q, k, v].into_iter().chain(&options.mask).collect();
+    match path(Operation::Attention, &tensors, work) {
+        Path::Openmps => q.apply_op3(k, v, op),
+        Path::Candle => {
+            let weights = probabilities(q, k, op.mask.as_ref(), op.causal, scale)?;
+            let (batch, heads, rows, _) = q.dims4()?;
+            let y = matmul(&weights, &v.unsqueeze(2)?)?.reshape((batch, heads, rows, v.dim(3)?))?;
+            if op.merge { y.transpose(1, 2)?.flatten_from(2) } else { Ok(y) }
+        }
+    }
+}
+
+struct Attention {
+    mask: Option<Tensor>,
+    causal: bool,
+    scale: f64,
+    merge: bool,
+}
+
+impl Attention {
+    fn compute(&self, operator: &Operator, views: &[View]) -> Result<(CpuStorage, Shape)> {
+        let output = infer(operator, views)?;
+        let [batch, heads, rows, columns] = [0, 1, 2, 3].map(|d| output.shape[d]);
+        let run = |out: &View| operator.run(queue()?, views, std::slice::from_ref(out)).map_err(Error::wrap);
+        if !self.merge {
+            return produce(output.dtype, &output.shape, run);
+        }
+        let (storage, _) =
+            produce(output.dtype, &[batch, rows, heads, columns], |out| run(&out.permuted(&[0, 2, 1, 3])))?;
+        Ok((storage, Shape::from_dims(&[batch, rows, heads * columns])))
+    }
+}
+
+impl CustomOp3 for Attention {
+    fn name(&self) -> &'static str {
+        "openmps-attention"
+    }
+
+    fn cpu_fwd(
+        &self,
+        s1: &CpuStorage,
+        l1: &Layout,
+        s2: &CpuStorage,
+        l2: &Layout,
+        s3: &CpuStorage,
+        l3: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let operator = Operator { scale: Some(self.scale), causal: self.causal };
+        let operands: [Operand; 3] = [(s1, l1), (s2, l2), (s3, l3)];
+        let mut views = operands.into_iter().map(view).collect::<Result<Vec<_>>>()?;
+        let Some(mask) = &self.mask else { return self.compute(&operator, &views) };
+        let (storage, layout) = mask.storage_and_layout();
+        let Storage::Cpu(storage) = &*storage else { candle_core::bail!("the mask of attention is not on the CPU") };
+        views.push(view((storage, layout))?);
+        self.compute(&operator, &views)
+    }
+
+    fn bwd(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        _: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let dtype = q.dtype();
+        let key_heads = k.dim(1)?;
+        let [wide_q, wide_k, wide_v] = [widened(q)?, widened(k)?, widened(v)?];
+        let mask = self.mask.as_ref().map(widened).transpose()?;
+        let weights = probabilities(&wide_q, &wide_k, mask.as_ref(), self.causal, self.scale)?;
+        let gradient = if self.merge {
+            let (batch, rows, _) = gradient.dims3()?;
+            gradient.reshape((batch, rows, q.dim(1)?, v.dim(3)?))?.transpose(1, 2)?
+        } else {
+            gradient.clone()
+        };
+        let gradient = grouped(&widened(&gradient)?, key_heads)?;
+        let of_v = || matmul(&weights.t()?, &gradient)?.sum(2)?.to_dtype(dtype);
+        let of_v = v.track_op().then(of_v).transpose()?;
+        if !q.track_op() && !k.track_op() {
+            return Ok((None, None, of_v));
+        }
+        let of_weights = matmul(&gradient, &wide_v.unsqueeze(2)?.t()?)?;
+        let of_scores = (softmax_gradient(&weights, &of_weights, 4)? * self.scale)?;
+        let of_q = || matmul(&of_scores, &wide_k.unsqueeze(2)?)?.reshape(q.shape())?.to_dtype(dtype);
+        let of_k = || matmul(&of_scores.t()?, &grouped(&wide_q, key_heads)?)?.sum(2)?.to_dtype(dtype);
+        Ok((q.track_op().then(of_q).transpose()?, k.track_op().then(of_k).transpose()?, of_v))
+    }
+}

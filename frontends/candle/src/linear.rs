@@ -1,0 +1,280 @@
+//! Linear layers: `x weight^T + bias`.
+
+use crate::activation::{gelu, gelu_gradient};
+use crate::matmul;
+use crate::operand::{Operand, borrow, produce, queue, view};
+use crate::path::{Operation, Path, path};
+use crate::reduce::{rows, sum_to, widened};
+use candle_core::{CpuStorage, CustomOp2, CustomOp3, D, Error, Layout, Module, Result, Shape, Tensor};
+use openmps::operators::operators::copy::Copy;
+use openmps::operators::operators::elementwise::{self, Activation, Binary, Elementwise};
+use openmps::operators::operators::matmul::Matmul;
+use openmps::operators::{Operator, View};
+
+/// `x weight^T + bias`: x is [.., inputs], the weight [outputs, inputs], the bias [outputs].
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// let x = Tensor::new(&[[1.0f32, 2.0]], &Device::Cpu)?;
+/// let weight = Tensor::new(&[[1.0f32, 0.0], [0.0, 1.0], [1.0, 1.0]], &Device::Cpu)?;
+/// let bias = Tensor::new(&[0.5f32, 0.5, 0.5], &Device::Cpu)?;
+/// assert_eq!(openmps_candle::linear(&x, &weight, Some(&bias))?.to_vec2::<f32>()?, [[1.5, 2.5, 3.5]]);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    check(x, weight, bias)?;
+    let work = x.elem_count().saturating_mul(weight.dim(0)?);
+    match (path(Operation::Linear, &[x, weight], work), bias) {
+        (Path::Openmps, Some(bias)) => x.apply_op3(weight, bias, Affine { gelu: false }),
+        (Path::Openmps, None) => x.apply_op2(weight, Affine { gelu: false }),
+        (Path::Candle, bias) => {
+            let y = x.broadcast_matmul(&weight.t()?)?;
+            bias.map_or(Ok(y.clone()), |bias| y.broadcast_add(bias))
+        }
+    }
+}
+
+/// GELU of [`linear`], in one operator: the activation is applied while the result is in the cache.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// let x = Tensor::new(&[[1.0f32, 2.0]], &Device::Cpu)?;
+/// let weight = Tensor::new(&[[9.0f32, 0.0], [0.0, -9.0]], &Device::Cpu)?;
+/// let bias = Tensor::new(&[1.0f32, 0.0], &Device::Cpu)?;
+/// assert_eq!(openmps_candle::linear_gelu(&x, &weight, &bias)?.to_vec2::<f32>()?, [[10.0, 0.0]]);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn linear_gelu(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor> {
+    check(x, weight, Some(bias))?;
+    match path(Operation::Linear, &[x, weight, bias], x.elem_count().saturating_mul(weight.dim(0)?)) {
+        Path::Openmps => x.apply_op3(weight, bias, Affine { gelu: true }),
+        Path::Candle => gelu(&x.broadcast_matmul(&weight.t()?)?.broadcast_add(bias)?),
+    }
+}
+
+/// `residual + x weight^T + bias`, in one operator for a frozen layer; one whose weight or bias wants a gradient is [`linear`] and an
+/// addition.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// let x = Tensor::new(&[[1.0f32, 2.0]], &Device::Cpu)?;
+/// let weight = Tensor::new(&[[1.0f32, 0.0], [0.0, 1.0]], &Device::Cpu)?;
+/// let bias = Tensor::new(&[0.5f32, 0.5], &Device::Cpu)?;
+/// assert_eq!(openmps_candle::linear_add(&x, &weight, &bias, &x)?.to_vec2::<f32>()?, [[2.5, 4.5]]);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn linear_add(x: &Tensor, weight: &Tensor, bias: &Tensor, residual: &Tensor) -> Result<Tensor> {
+    check(x, weight, Some(bias))?;
+    let work = x.elem_count().saturating_mul(weight.dim(0)?);
+    let frozen = !weight.track_op() && !bias.track_op();
+    match path(Operation::Linear, &[x, weight, bias, residual], work) {
+        Path::Openmps if frozen => x.apply_op2(residual, AffineAdd { weight: weight.clone(), bias: bias.clone() }),
+        _ => linear(x, weight, Some(bias))? + residual,
+    }
+}
+
+pub(crate) fn check(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<()> {
+    let (outputs, inputs) = weight.dims2()?;
+    if x.rank() < 2 || x.dim(D::Minus1)? != inputs {
+        candle_core::bail!("a linear layer of {inputs} inputs was given {:?}", x.dims());
+    }
+    if bias.is_some_and(|bias| bias.dims() != [outputs]) {
+        candle_core::bail!("a linear layer of {outputs} outputs has a bias of {:?}", bias.map(Tensor::dims));
+    }
+    Ok(())
+}
+
+/// A linear layer, as `candle_nn::Linear`.
+///
+/// ```
+/// use candle_core::{DType, Device, Module, Tensor};
+/// let layer = openmps_candle::Linear::new(Tensor::zeros((3, 2), DType::F32, &Device::Cpu)?, None);
+/// assert_eq!(layer.forward(&Tensor::zeros((5, 2), DType::F32, &Device::Cpu)?)?.dims(), [5, 3]);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Linear {
+    weight: Tensor,
+    bias: Option<Tensor>,
+}
+
+impl Linear {
+    /// A layer of a weight [outputs, inputs] and a bias [outputs].
+    ///
+    /// ```
+    /// use candle_core::{DType, Device, Tensor};
+    /// openmps_candle::Linear::new(Tensor::zeros((3, 2), DType::F32, &Device::Cpu)?, None);
+    /// # Ok::<(), candle_core::Error>(())
+    /// ```
+    pub fn new(weight: Tensor, bias: Option<Tensor>) -> Linear {
+        Linear { weight, bias }
+    }
+
+    /// The weight.
+    ///
+    /// ```
+    /// use candle_core::{DType, Device, Tensor};
+    /// let layer = openmps_candle::Linear::new(Tensor::zeros((3, 2), DType::F32, &Device::Cpu)?, None);
+    /// assert_eq!(layer.weight().dims(), [3, 2]);
+    /// # Ok::<(), candle_core::Error>(())
+    /// ```
+    pub fn weight(&self) -> &Tensor {
+        &self.weight
+    }
+
+    /// The bias.
+    ///
+    /// ```
+    /// use candle_core::{DType, Device, Tensor};
+    /// assert!(openmps_candle::Linear::new(Tensor::zeros((3, 2), DType::F32, &Device::Cpu)?, None).bias().is_none());
+    /// # Ok::<(), candle_core::Error>(())
+    /// ```
+    pub fn bias(&self) -> Option<&Tensor> {
+        self.bias.as_ref()
+    }
+}
+
+impl Module for Linear {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        linear(x, &self.weight, self.bias.as_ref())
+    }
+}
+
+/// Computes `out = x weight^T + bias` into a dense view of the result's rows.
+pub(crate) fn affine_into(x: &View, weight: &View, bias: Option<&View>, out: &View) -> Result<()> {
+    let queue = queue()?;
+    let matmul = Matmul { transpose_left: false, transpose_right: true };
+    let mut beta = 0.0;
+    if let Some(bias) = bias {
+        let repeated = bias.broadcast_to(&out.shape).ok_or_else(|| Error::msg("the bias does not broadcast"))?;
+        Copy.run(queue, &[repeated], std::slice::from_ref(out)).map_err(Error::wrap)?;
+        beta = 1.0;
+    }
+    matmul.accumulate(queue, [x, weight], out, [1.0, beta]).map_err(Error::wrap)
+}
+
+/// The shape of the result.
+pub(crate) fn result_dims(x: &View, weight: &View) -> Vec<usize> {
+    let mut dims = x.shape.to_vec();
+    if let Some(last) = dims.last_mut() {
+        *last = weight.shape[0];
+    }
+    dims
+}
+
+struct Affine {
+    gelu: bool,
+}
+
+impl Affine {
+    fn forward(&self, operands: &[Operand]) -> Result<(CpuStorage, Shape)> {
+        let views = operands.iter().map(|&operand| view(operand)).collect::<Result<Vec<_>>>()?;
+        produce(views[0].dtype, &result_dims(&views[0], &views[1]), |out| {
+            affine_into(&views[0], &views[1], views.get(2), out)?;
+            if self.gelu {
+                let gelu = Elementwise::Activation(Activation::Gelu);
+                elementwise::run(gelu, queue()?, &[out], &[], out).map_err(Error::wrap)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn backward(&self, x: &Tensor, weight: &Tensor, gradient: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let of_x = x.track_op().then(|| matmul(gradient, weight)).transpose()?;
+        let of_weight = || matmul(&rows(gradient)?.t()?, &rows(x)?);
+        Ok((of_x, weight.track_op().then(of_weight).transpose()?))
+    }
+}
+
+impl CustomOp2 for Affine {
+    fn name(&self) -> &'static str {
+        "openmps-linear"
+    }
+
+    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
+        self.forward(&[(s1, l1), (s2, l2)])
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        weight: &Tensor,
+        _: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        self.backward(x, weight, gradient)
+    }
+}
+
+impl CustomOp3 for Affine {
+    fn name(&self) -> &'static str {
+        "openmps-linear"
+    }
+
+    fn cpu_fwd(
+        &self,
+        s1: &CpuStorage,
+        l1: &Layout,
+        s2: &CpuStorage,
+        l2: &Layout,
+        s3: &CpuStorage,
+        l3: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        self.forward(&[(s1, l1), (s2, l2), (s3, l3)])
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        weight: &Tensor,
+        bias: &Tensor,
+        _: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let through = match self.gelu {
+            true => gelu_gradient(&linear(&x.detach(), &weight.detach(), Some(&bias.detach()))?, gradient)?,
+            false => gradient.clone(),
+        };
+        let gradient = &through;
+        let (of_x, of_weight) = self.backward(x, weight, gradient)?;
+        let of_bias = || sum_to(&widened(gradient)?, bias.dims())?.to_dtype(bias.dtype());
+        Ok((of_x, of_weight, bias.track_op().then(of_bias).transpose()?))
+    }
+}
+
+/// A frozen layer whose result is added to another tensor.
+struct AffineAdd {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl CustomOp2 for AffineAdd {
+    fn name(&self) -> &'static str {
+        "openmps-linear-add"
+    }
+
+    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
+        let (x, residual) = (view((s1, l1))?, view((s2, l2))?);
+        borrow!(self.weight => weight);
+        borrow!(self.bias => bias);
+        produce(x.dtype, &result_dims(&x, &weight), |out| {
+            // The sum of what does not depend on x is where the product begins.
+            let add = Elementwise::Binary(Binary::Add);
+            elementwise::run(add, queue()?, &[&residual, &bias], &[], out).map_err(Error::wrap)?;
+            let matmul = Matmul { transpose_left: false, transpose_right: true };
+            matmul.accumulate(queue()?, [&x, &weight], out, [1.0, 1.0]).map_err(Error::wrap)
+        })
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        residual: &Tensor,
+        _: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let of_x = x.track_op().then(|| matmul(gradient, &self.weight)).transpose()?;
+        let of_residual = residual.track_op().then(|| sum_to(gradient, residual.dims())).transpose()?;
+        Ok((of_x, of_residual))
+    }
+}

@@ -1,0 +1,59 @@
+//! Matrix products of batches that broadcast.
+
+use crate::operand::{Operand, run};
+use crate::path::{Operation, Path, path};
+use crate::reduce::{rows, sum_to};
+use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor};
+use openmps::operators::operators::matmul::Matmul as Operator;
+
+/// The product over the last two dimensions; those before broadcast as in NumPy. Transposed and strided operands are read in place.
+///
+/// float16, bfloat16, float32, float64 and integers. Half precision is summed up in float32.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// let x = Tensor::arange(0f32, 6f32, &Device::Cpu)?.reshape((2, 3))?;
+/// assert_eq!(openmps_candle::matmul(&x, &x.t()?)?.to_vec2::<f32>()?, [[5.0, 14.0], [14.0, 50.0]]);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+    let work = left.elem_count().saturating_mul(right.dims().last().copied().unwrap_or(1));
+    let matrices = left.rank() >= 2 && right.rank() >= 2;
+    match path(Operation::Matmul, &[left, right], work) {
+        Path::Openmps if matrices => left.apply_op2(right, Matmul),
+        _ => left.broadcast_matmul(right),
+    }
+}
+
+struct Matmul;
+
+impl CustomOp2 for Matmul {
+    fn name(&self) -> &'static str {
+        "openmps-matmul"
+    }
+
+    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
+        let operands: [Operand; 2] = [(s1, l1), (s2, l2)];
+        run(&Operator::default(), &operands)
+    }
+
+    fn bwd(
+        &self,
+        left: &Tensor,
+        right: &Tensor,
+        _: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let of_left = left.track_op().then(|| sum_to(&matmul(gradient, &right.t()?)?, left.dims())).transpose()?;
+        let of_right = right.track_op().then(|| right_gradient(left, right, gradient)).transpose()?;
+        Ok((of_left, of_right))
+    }
+}
+
+fn right_gradient(left: &Tensor, right: &Tensor, gradient: &Tensor) -> Result<Tensor> {
+    if right.rank() == 2 {
+        // One product over all batches sums them up.
+        return matmul(&rows(left)?.t()?, &rows(gradient)?);
+    }
+    sum_to(&matmul(&left.t()?, gradient)?, right.dims())
+}

@@ -1,0 +1,88 @@
+//! Candle's tensors as matrices of the Rust API, without a copy.
+
+use crate::operand::{queue, view};
+use candle_core::{Error, Result, Storage, Tensor};
+use openmps::{Buffer, Matrix, MatrixDescriptor, MatrixMultiplication};
+
+/// Calls `work` with the tensor as a matrix, or a batch of matrices, over the tensor's own memory. It may only be read, and only until
+/// `work` returns: later uses of the matrix are [`openmps::Error::Freed`].
+///
+/// The tensor has two or three dimensions; its rows may be padded, its columns must be neighbours.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// let x = Tensor::new(&[[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]], &Device::Cpu)?;
+/// let right = x.narrow(1, 1, 2)?;
+/// let read = openmps_candle::with_matrix(&right, |matrix| matrix.read::<f32>().map_err(candle_core::Error::wrap))?;
+/// assert_eq!(read, [2.0, 3.0, 5.0, 6.0]);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn with_matrix<R>(tensor: &Tensor, work: impl FnOnce(&Matrix) -> Result<R>) -> Result<R> {
+    let (storage, layout) = tensor.storage_and_layout();
+    let Storage::Cpu(storage) = &*storage else {
+        candle_core::bail!("a matrix of the host device needs a tensor on the CPU")
+    };
+    let view = view((storage, layout))?;
+    let refused = || Error::msg(format!("a matrix cannot have shape {:?} and strides {:?}", view.shape, view.strides));
+    let (matrices, between, rows, columns) = match (&view.shape[..], &view.strides[..]) {
+        (&[rows, columns], &[_, _]) => (1, 0, rows, columns),
+        (&[matrices, rows, columns], &[between, _, _]) => (matrices, between, rows, columns),
+        _ => return Err(refused()),
+    };
+    let (row_stride, column_stride) = (view.strides[view.rank() - 2], view.strides[view.rank() - 1]);
+    if column_stride != 1 && columns > 1 {
+        return Err(refused());
+    }
+    let size = view.dtype.size() as isize;
+    let row_bytes = if rows > 1 { row_stride * size } else { columns as isize * size };
+    let matrix_bytes = if matrices > 1 { between * size } else { row_bytes * rows as isize };
+    let builder = MatrixDescriptor::builder(rows, columns, view.dtype).row_bytes(row_bytes as usize);
+    let descriptor = builder.matrices(matrices).matrix_bytes(matrix_bytes as usize).build().map_err(Error::wrap)?;
+    let device = queue()?.device();
+    // SAFETY: the storage is borrowed, and so alive and not written, until this function returns; the buffer is freed before.
+    let buffer = unsafe { Buffer::no_copy(device, view.address, descriptor.span_bytes(), false, ()) };
+    let freed = FreeAtEnd(&buffer);
+    let result = Matrix::new(&buffer, &descriptor).map_err(Error::wrap).and_then(|matrix| work(&matrix));
+    drop(freed);
+    result
+}
+
+/// Takes the memory away from matrices that were cloned out of the closure, also when it panics.
+struct FreeAtEnd<'a>(&'a Buffer);
+
+impl Drop for FreeAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.free();
+    }
+}
+
+/// The product of two matrices through [`MatrixMultiplication`]: operands without a copy, one command buffer, the result a new tensor.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// let x = Tensor::new(&[[1.0f32, 2.0], [3.0, 4.0]], &Device::Cpu)?;
+/// assert_eq!(openmps_candle::multiply_matrices(&x, &x)?.to_vec2::<f32>()?, [[7.0, 10.0], [15.0, 22.0]]);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn multiply_matrices(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+    let ((rows, interior), (_, columns)) = (left.dims2()?, right.dims2()?);
+    let queue = queue()?;
+    let multiply = || -> openmps::Result<_> {
+        let kernel = MatrixMultiplication::new(queue.device(), false, false, rows, columns, interior, 1.0, 0.0)?;
+        let descriptor = MatrixDescriptor::dense(rows, columns, openmps::DataType::F32)?;
+        Ok((kernel, Matrix::zeros(queue.device(), &descriptor)?))
+    };
+    let (kernel, result) = multiply().map_err(Error::wrap)?;
+    with_matrix(left, |left| {
+        with_matrix(right, |right| {
+            let encode = || -> openmps::Result<()> {
+                let command_buffer = queue.command_buffer();
+                kernel.encode(&command_buffer, left, right, &result)?;
+                command_buffer.commit()?;
+                Ok(command_buffer.wait_until_completed()?)
+            };
+            encode().map_err(Error::wrap)
+        })
+    })?;
+    Tensor::from_vec(result.read::<f32>().map_err(Error::wrap)?, (rows, columns), left.device())
+}

@@ -1,0 +1,144 @@
+//! RMS norm and layer norm over the last dimension.
+
+use crate::composed;
+use crate::operand::{Operand, run};
+use crate::path::{Operation, Path, path};
+use crate::reduce::{sum_to, widened};
+use candle_core::{CpuStorage, CustomOp2, CustomOp3, D, Layout, Result, Shape, Tensor};
+use openmps::operators::operators::layer_norm::LayerNorm as Operator;
+
+/// Each row over its root mean square, times a weight for each column.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// let x = Tensor::new(&[[3.0f32, 4.0]], &Device::Cpu)?;
+/// let weight = Tensor::new(&[1.0f32, 2.0], &Device::Cpu)?;
+/// let y = openmps_candle::rms_norm(&x, &weight, 0.0)?.to_vec2::<f32>()?;
+/// assert!((y[0][1] - 8.0 / 12.5f32.sqrt()).abs() < 1e-5);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor> {
+    check(x, weight)?;
+    match path(Operation::Norm, &[x, weight], x.elem_count()) {
+        Path::Openmps => x.apply_op2(weight, Norm { centred: false, epsilon }),
+        Path::Candle => composed::norm(x, weight, None, false, epsilon),
+    }
+}
+
+/// Each row brought to mean 0 and variance 1, times a weight and plus a bias for each column.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// let x = Tensor::new(&[[3.0f32, 5.0]], &Device::Cpu)?;
+/// let (weight, bias) = (Tensor::new(&[1.0f32, 1.0], &Device::Cpu)?, Tensor::new(&[10.0f32, 20.0], &Device::Cpu)?);
+/// assert_eq!(openmps_candle::layer_norm(&x, &weight, Some(&bias), 0.0)?.to_vec2::<f32>()?, [[9.0, 21.0]]);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, epsilon: f64) -> Result<Tensor> {
+    check(x, weight)?;
+    let norm = Norm { centred: true, epsilon };
+    match (path(Operation::Norm, &[x, weight], x.elem_count()), bias) {
+        (Path::Openmps, Some(bias)) => {
+            check(x, bias)?;
+            x.apply_op3(weight, bias, norm)
+        }
+        (Path::Openmps, None) => x.apply_op2(weight, norm),
+        (Path::Candle, bias) => composed::norm(x, weight, bias, true, epsilon),
+    }
+}
+
+fn check(x: &Tensor, weight: &Tensor) -> Result<()> {
+    let length = x.dim(D::Minus1)?;
+    if weight.dims() != [length] {
+        candle_core::bail!("a norm over {length} columns has a weight or bias of shape {:?}", weight.dims());
+    }
+    if weight.dtype() != x.dtype() {
+        candle_core::bail!("a norm of {:?} has a weight or bias of {:?}", x.dtype(), weight.dtype());
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+struct Norm {
+    centred: bool,
+    epsilon: f64,
+}
+
+impl Norm {
+    fn forward(&self, operands: &[Operand]) -> Result<(CpuStorage, Shape)> {
+        let (centred, epsilon, bias) = (self.centred, self.epsilon, operands.len() == 3);
+        run(&Operator { begin: -1, epsilon, scale: true, bias, centred, statistics: false }, operands)
+    }
+
+    /// The gradients of x and the weight.
+    fn backward(&self, x: &Tensor, weight: &Tensor, gradient: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let (wide, gradient) = (widened(x)?, widened(gradient)?);
+        let (y, inverse) = composed::normalised(&wide, self.centred, self.epsilon)?;
+        let of_weight = || sum_to(&(&gradient * &y)?, weight.dims())?.to_dtype(weight.dtype());
+        let of_x = || {
+            let scaled = gradient.broadcast_mul(&widened(weight)?)?;
+            let along = (&scaled * &y)?.mean_keepdim(D::Minus1)?;
+            let mut rest = scaled.sub(&y.broadcast_mul(&along)?)?;
+            if self.centred {
+                rest = rest.broadcast_sub(&scaled.mean_keepdim(D::Minus1)?)?;
+            }
+            rest.broadcast_mul(&inverse)?.to_dtype(x.dtype())
+        };
+        Ok((x.track_op().then(of_x).transpose()?, weight.track_op().then(of_weight).transpose()?))
+    }
+
+    const fn title(&self) -> &'static str {
+        if self.centred { "openmps-layer-norm" } else { "openmps-rms-norm" }
+    }
+}
+
+impl CustomOp2 for Norm {
+    fn name(&self) -> &'static str {
+        self.title()
+    }
+
+    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
+        self.forward(&[(s1, l1), (s2, l2)])
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        weight: &Tensor,
+        _: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        self.backward(x, weight, gradient)
+    }
+}
+
+impl CustomOp3 for Norm {
+    fn name(&self) -> &'static str {
+        self.title()
+    }
+
+    fn cpu_fwd(
+        &self,
+        s1: &CpuStorage,
+        l1: &Layout,
+        s2: &CpuStorage,
+        l2: &Layout,
+        s3: &CpuStorage,
+        l3: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        self.forward(&[(s1, l1), (s2, l2), (s3, l3)])
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        weight: &Tensor,
+        bias: &Tensor,
+        _: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let (of_x, of_weight) = self.backward(x, weight, gradient)?;
+        let of_bias = || sum_to(&widened(gradient)?, bias.dims())?.to_dtype(bias.dtype());
+        Ok((of_x, of_weight, bias.track_op().then(of_bias).transpose()?))
+    }
+}

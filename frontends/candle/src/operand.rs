@@ -1,0 +1,110 @@
+//! Between Candle's tensors and openmps's: views of storages with their strides and offsets, results in fresh storages.
+
+use candle_core::{CpuStorage, DType, Error, Layout, Result, Shape};
+use openmps::DataType;
+use openmps::operators::{Meta, Operator, View};
+use openmps::{CommandQueue, Device};
+use std::sync::OnceLock;
+
+/// A storage with its layout, as Candle hands it to a custom operator.
+pub(crate) type Operand<'a> = (&'a CpuStorage, &'a Layout);
+
+/// The queue of the host device on which every operator runs.
+pub(crate) fn queue() -> Result<&'static CommandQueue> {
+    static QUEUE: OnceLock<CommandQueue> = OnceLock::new();
+    if let Some(queue) = QUEUE.get() {
+        return Ok(queue);
+    }
+    let queue = Device::get(0).map_err(Error::wrap)?.queue();
+    Ok(QUEUE.get_or_init(|| queue))
+}
+
+/// The element type that openmps has for Candle's.
+pub(crate) fn data_type(dtype: DType) -> Option<DataType> {
+    Some(match dtype {
+        DType::U8 => DataType::U8,
+        DType::I16 => DataType::I16,
+        DType::I32 => DataType::I32,
+        DType::I64 => DataType::I64,
+        DType::BF16 => DataType::BF16,
+        DType::F16 => DataType::F16,
+        DType::F32 => DataType::F32,
+        DType::F64 => DataType::F64,
+        _ => return None,
+    })
+}
+
+/// The tensor as openmps sees it. Valid while the storage is borrowed.
+pub(crate) fn view((storage, layout): Operand) -> Result<View> {
+    let (start, dtype) = match storage {
+        CpuStorage::U8(data) => (data.as_ptr() as usize, DataType::U8),
+        CpuStorage::I16(data) => (data.as_ptr() as usize, DataType::I16),
+        CpuStorage::I32(data) => (data.as_ptr() as usize, DataType::I32),
+        CpuStorage::I64(data) => (data.as_ptr() as usize, DataType::I64),
+        CpuStorage::BF16(data) => (data.as_ptr() as usize, DataType::BF16),
+        CpuStorage::F16(data) => (data.as_ptr() as usize, DataType::F16),
+        CpuStorage::F32(data) => (data.as_ptr() as usize, DataType::F32),
+        CpuStorage::F64(data) => (data.as_ptr() as usize, DataType::F64),
+        other => {
+            use candle_core::backend::BackendStorage;
+            candle_core::bail!("openmps has no element type for {:?}", other.dtype())
+        }
+    };
+    let strides: Vec<isize> = layout.stride().iter().map(|&stride| stride as isize).collect();
+    let address = start + layout.start_offset() * dtype.size();
+    View::strided(address, dtype, layout.dims(), &strides).map_err(Error::wrap)
+}
+
+/// A fresh storage of this type and shape that `fill` writes in full.
+pub(crate) fn produce(
+    dtype: DataType,
+    dims: &[usize],
+    fill: impl FnOnce(&View) -> Result<()>,
+) -> Result<(CpuStorage, Shape)> {
+    let count: usize = dims.iter().product();
+    macro_rules! storage {
+        ($($variant:ident: $type:ty),*) => {
+            match dtype {
+                $(DataType::$variant => {
+                    let mut data: Vec<$type> = Vec::with_capacity(count);
+                    fill(&View::dense(data.as_mut_ptr() as usize, dtype, dims).map_err(Error::wrap)?)?;
+                    // SAFETY: every element was written: operators fill their outputs or return an error.
+                    unsafe { data.set_len(count) };
+                    CpuStorage::$variant(data)
+                })*
+                other => candle_core::bail!("Candle has no element type for {other}"),
+            }
+        };
+    }
+    let storage = storage!(
+        U8: u8, I16: i16, I32: i32, I64: i64, BF16: half::bf16, F16: half::f16, F32: f32, F64: f64
+    );
+    Ok((storage, Shape::from_dims(dims)))
+}
+
+/// Runs an operator of one result.
+pub(crate) fn run(operator: &dyn Operator, inputs: &[Operand]) -> Result<(CpuStorage, Shape)> {
+    let views: Vec<View> = inputs.iter().map(|&input| view(input)).collect::<Result<_>>()?;
+    let output = infer(operator, &views)?;
+    produce(output.dtype, &output.shape, |out| {
+        operator.run(queue()?, &views, std::slice::from_ref(out)).map_err(Error::wrap)
+    })
+}
+
+/// The one result of an operator, or what its rule says against the inputs.
+pub(crate) fn infer(operator: &dyn Operator, inputs: &[View]) -> Result<Meta> {
+    let metas: Vec<Meta> = inputs.iter().map(|view| Meta { dtype: view.dtype, shape: view.shape.clone() }).collect();
+    Ok(operator.infer(&metas).map_err(Error::wrap)?.swap_remove(0))
+}
+
+/// The view of a tensor that an operator holds, while its storage is borrowed.
+macro_rules! borrow {
+    ($tensor:expr => $view:ident) => {
+        let (storage, layout) = $tensor.storage_and_layout();
+        let candle_core::Storage::Cpu(storage) = &*storage else {
+            candle_core::bail!("a frozen weight is not on the CPU")
+        };
+        let $view = $crate::operand::view((storage, layout))?;
+    };
+}
+pub(crate) use borrow;

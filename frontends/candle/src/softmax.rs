@@ -1,0 +1,69 @@
+//! Softmax and its logarithm along a dimension.
+
+use crate::composed;
+use crate::operand::run;
+use crate::path::{Operation, Path, path};
+use candle_core::shape::Dim;
+use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor};
+use openmps::operators::operators::softmax::Softmax as Operator;
+
+/// `e^x` over the sum of these along a dimension.
+///
+/// ```
+/// use candle_core::{D, Device, Tensor};
+/// let x = Tensor::new(&[[0.0f32, 0.0]], &Device::Cpu)?;
+/// assert_eq!(openmps_candle::softmax(&x, D::Minus1)?.to_vec2::<f32>()?, [[0.5, 0.5]]);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn softmax(x: &Tensor, dim: impl Dim) -> Result<Tensor> {
+    let dim = dim.to_index(x.shape(), "softmax")?;
+    match path(Operation::Softmax, &[x], x.elem_count()) {
+        Path::Openmps => x.apply_op1(Softmax { dim, logarithm: false }),
+        Path::Candle => composed::softmax(x, dim, false),
+    }
+}
+
+/// The logarithm of softmax along a dimension, without forming it.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// let x = Tensor::new(&[[1e4f32, 0.0]], &Device::Cpu)?;
+/// assert_eq!(openmps_candle::log_softmax(&x, 1)?.to_vec2::<f32>()?, [[0.0, -1e4]]);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn log_softmax(x: &Tensor, dim: impl Dim) -> Result<Tensor> {
+    let dim = dim.to_index(x.shape(), "log_softmax")?;
+    match path(Operation::Softmax, &[x], x.elem_count()) {
+        Path::Openmps => x.apply_op1(Softmax { dim, logarithm: true }),
+        Path::Candle => composed::log_softmax(x, dim),
+    }
+}
+
+struct Softmax {
+    dim: usize,
+    logarithm: bool,
+}
+
+impl CustomOp1 for Softmax {
+    fn name(&self) -> &'static str {
+        if self.logarithm { "openmps-log-softmax" } else { "openmps-softmax" }
+    }
+
+    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        run(&Operator { axis: self.dim as i64, logarithm: self.logarithm }, &[(storage, layout)])
+    }
+
+    fn bwd(&self, _: &Tensor, y: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
+        Ok(Some(if self.logarithm {
+            (gradient - y.exp()?.broadcast_mul(&gradient.sum_keepdim(self.dim)?)?)?
+        } else {
+            softmax_gradient(y, gradient, self.dim)?
+        }))
+    }
+}
+
+/// `y * (gradient - sum(gradient * y))`.
+pub(crate) fn softmax_gradient(y: &Tensor, gradient: &Tensor, dim: usize) -> Result<Tensor> {
+    let weighted = (gradient * y)?;
+    weighted.sub(&y.broadcast_mul(&weighted.sum_keepdim(dim)?)?)
+}

@@ -1,0 +1,197 @@
+//! Values against Candle's own operators: every layout, half precision, special values, and what is refused.
+
+use candle_core::{D, DType, Device, Result, Tensor, Var};
+use openmps_candle::*;
+
+fn numbers(dims: &[usize], seed: usize) -> Result<Tensor> {
+    let count = dims.iter().product();
+    let value = |i: usize| ((i * 2_654_435_761 + seed * 40_503 + 12_345) % 100_003) as f32 / 25_000.0 - 2.0;
+    Tensor::from_vec((0..count).map(value).collect::<Vec<f32>>(), dims, &Device::Cpu)
+}
+
+/// The same elements: dense, with swapped dimensions in memory, inside of a larger tensor.
+fn layouts(x: &Tensor) -> Result<Vec<Tensor>> {
+    let rank = x.rank();
+    let mut list = vec![x.clone()];
+    if rank >= 2 {
+        list.push(x.transpose(rank - 2, rank - 1)?.contiguous()?.transpose(rank - 2, rank - 1)?);
+    }
+    let mut larger = x.clone();
+    for axis in 0..rank {
+        larger = larger.pad_with_zeros(axis, 1, 2)?;
+    }
+    for axis in 0..rank {
+        larger = larger.narrow(axis, 1, x.dim(axis)?)?;
+    }
+    list.push(larger);
+    Ok(list)
+}
+
+fn close(name: &str, got: &Tensor, expected: &Tensor, tolerance: f64) -> Result<()> {
+    assert_eq!(got.dims(), expected.dims(), "{name}");
+    let vector = |x: &Tensor| x.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>();
+    for (place, (got, expected)) in vector(got)?.into_iter().zip(vector(expected)?).enumerate() {
+        let same = (got - expected).abs() <= tolerance * expected.abs().max(1.0) || got == expected;
+        assert!(same || (got.is_nan() && expected.is_nan()), "{name}: element {place} is {got}, expected {expected}");
+    }
+    Ok(())
+}
+
+const FLOATS: [(DType, f64); 4] = [(DType::F64, 1e-12), (DType::F32, 5e-6), (DType::F16, 8e-3), (DType::BF16, 6e-2)];
+
+/// The same call on float64 tensors of the rounded values, by Candle.
+fn exact(x: &Tensor) -> Result<Tensor> {
+    x.to_dtype(DType::F64)?.contiguous()
+}
+
+#[test]
+fn every_type_and_layout() -> Result<()> {
+    for (dtype, tolerance) in FLOATS {
+        let x = numbers(&[2, 3, 17], 1)?.to_dtype(dtype)?;
+        let y = numbers(&[2, 17, 9], 2)?.to_dtype(dtype)?;
+        let (weight, bias) = (numbers(&[17], 3)?.to_dtype(dtype)?, numbers(&[17], 4)?.to_dtype(dtype)?);
+        for (x, y) in layouts(&x)?.iter().zip(&layouts(&y)?) {
+            let name = format!("{dtype:?}, {:?}", x.stride());
+            close(&name, &matmul(x, y)?, &exact(x)?.matmul(&exact(y)?)?, 4.0 * tolerance)?;
+            for dim in 0..3 {
+                close(&name, &softmax(x, dim)?, &candle_nn::ops::softmax(&exact(x)?, dim)?, tolerance)?;
+                close(&name, &log_softmax(x, dim)?, &candle_nn::ops::log_softmax(&exact(x)?, dim)?, tolerance)?;
+            }
+            let expected = candle_nn::ops::rms_norm_slow(&exact(x)?, &exact(&weight)?, 1e-5)?;
+            close(&name, &rms_norm(x, &weight, f64::from(1e-5f32))?, &expected, tolerance)?;
+            let expected = candle_nn::ops::layer_norm_slow(&exact(x)?, &exact(&weight)?, &exact(&bias)?, 1e-5)?;
+            close(&name, &layer_norm(x, &weight, Some(&bias), f64::from(1e-5f32))?, &expected, 2.0 * tolerance)?;
+            close(&name, &gelu(x)?, &exact(x)?.gelu_erf()?, tolerance)?;
+            let layer = numbers(&[5, 17], 5)?.to_dtype(dtype)?;
+            close(
+                &name,
+                &linear(x, &layer, None)?,
+                &exact(x)?.broadcast_matmul(&exact(&layer)?.t()?)?,
+                4.0 * tolerance,
+            )?;
+        }
+        let x = numbers(&[2, 3, 5, 8], 6)?.to_dtype(dtype)?;
+        let (cos, sin) = (numbers(&[5, 4], 7)?.to_dtype(dtype)?, numbers(&[5, 4], 8)?.to_dtype(dtype)?);
+        for x in &layouts(&x)? {
+            let expected = candle_nn::rotary_emb::rope_slow(&exact(x)?, &exact(&cos)?, &exact(&sin)?)?;
+            close("rope", &rope(x, &cos, &sin, false)?, &expected, tolerance)?;
+            let expected = candle_nn::rotary_emb::rope_i_slow(&exact(x)?, &exact(&cos)?, &exact(&sin)?)?;
+            close("rope, interleaved", &rope(x, &cos, &sin, true)?, &expected, tolerance)?;
+        }
+    }
+    Ok(())
+}
+
+/// Attention as Candle's models write it.
+fn plain_attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
+    let group = q.dim(1)? / k.dim(1)?;
+    let repeat = |x: &Tensor| -> Result<Tensor> {
+        let (b, h, l, d) = x.dims4()?;
+        x.unsqueeze(2)?.broadcast_as((b, h, group, l, d))?.reshape((b, h * group, l, d))
+    };
+    let (k, v) = (repeat(&exact(k)?)?, repeat(&exact(v)?)?);
+    let scale = options.scale.unwrap_or(1.0 / (q.dim(3)? as f64).sqrt());
+    let mut scores = (exact(q)?.matmul(&k.t()?)? * scale)?;
+    if let Some(mask) = &options.mask {
+        scores = scores.broadcast_add(&exact(mask)?)?;
+    }
+    if options.causal {
+        let (rows, keys) = (q.dim(2)?, k.dim(2)?);
+        let value = |at: usize| if at % keys + rows > at / keys + keys { f64::NEG_INFINITY } else { 0.0 };
+        let mask = Tensor::from_vec((0..rows * keys).map(value).collect(), (rows, keys), &Device::Cpu)?;
+        scores = scores.broadcast_add(&mask)?;
+    }
+    candle_nn::ops::softmax(&scores, D::Minus1)?.matmul(&v)
+}
+
+#[test]
+fn attention_of_every_kind() -> Result<()> {
+    for (dtype, tolerance) in FLOATS {
+        for (heads, key_heads, rows, keys, depth) in [(4, 2, 7, 19, 32), (3, 3, 30, 30, 12), (8, 1, 1, 50, 64)] {
+            let make = |dims: &[usize], seed| numbers(dims, seed)?.to_dtype(dtype);
+            let (q, k) = (make(&[2, heads, rows, depth], 1)?, make(&[2, key_heads, keys, depth], 2)?);
+            let v = make(&[2, key_heads, keys, depth], 3)?;
+            for causal in [false, true] {
+                for mask in [None, Some(make(&[2, 1, 1, keys], 4)?), Some(make(&[rows, keys], 5)?)] {
+                    let options = AttentionOptions { mask, causal, ..Default::default() };
+                    for ((q, k), v) in layouts(&q)?.iter().zip(&layouts(&k)?).zip(&layouts(&v)?) {
+                        let expected = plain_attention(q, k, v, &options)?;
+                        close("attention", &attention(q, k, v, &options)?, &expected, tolerance)?;
+                        let merged = AttentionOptions { merge_heads: true, ..options.clone() };
+                        let expected = expected.transpose(1, 2)?.flatten_from(2)?;
+                        close("attention, merged", &attention(q, k, v, &merged)?, &expected, tolerance)?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn special_values_travel() -> Result<()> {
+    let (nan, infinite) = (f32::NAN, f32::INFINITY);
+    let x = Tensor::new(
+        &[[1.0f32, nan, 2.0], [infinite, 0.0, -0.0], [-infinite, 1.0, 1.0], [3e38, 3e38, -3e38]],
+        &Device::Cpu,
+    )?;
+    let y = softmax(&x, 1)?.to_vec2::<f32>()?;
+    assert!(y[0].iter().all(|x| x.is_nan()) && y[1][0].is_nan());
+    assert_eq!((y[2][0], y[2][1], y[3][0]), (0.0, 0.5, 0.5));
+    let empty = Tensor::zeros((0, 4), DType::F32, &Device::Cpu)?;
+    assert_eq!(softmax(&empty, 1)?.dims(), [0, 4]);
+    assert_eq!(matmul(&empty.t()?, &empty)?.to_vec2::<f32>()?, vec![vec![0.0; 4]; 4]);
+    Ok(())
+}
+
+#[test]
+fn what_is_refused() -> Result<()> {
+    let x = numbers(&[2, 3], 1)?;
+    assert!(matmul(&x, &x).is_err());
+    assert!(softmax(&x, 2).is_err());
+    assert!(rms_norm(&x, &numbers(&[2], 2)?, 1e-5).is_err());
+    assert!(layer_norm(&x, &numbers(&[3], 2)?.to_dtype(DType::F64)?, None, 1e-5).is_err());
+    assert!(linear(&x, &numbers(&[4, 2], 2)?, None).is_err());
+    assert!(linear(&x, &numbers(&[4, 3], 2)?, Some(&numbers(&[3], 2)?)).is_err());
+    let q = numbers(&[1, 3, 4, 8], 1)?;
+    let k = numbers(&[1, 2, 4, 8], 1)?;
+    assert!(attention(&q, &k, &k, &AttentionOptions::default()).is_err(), "2 does not divide 3");
+    let mask = Some(Var::from_tensor(&numbers(&[4, 4], 1)?)?.as_tensor().clone());
+    let error = attention(&q, &q, &q, &AttentionOptions { mask, ..Default::default() }).unwrap_err();
+    assert!(error.to_string().contains("mask no gradient"), "{error}");
+    let mask = Some(numbers(&[5, 4], 1)?);
+    assert!(attention(&q, &q, &q, &AttentionOptions { mask, ..Default::default() }).is_err());
+    assert!(rope(&q, &numbers(&[4, 3], 1)?, &numbers(&[4, 3], 1)?, false).is_err());
+    assert!(lora_linear(&x, &numbers(&[4, 3], 1)?, None, (&numbers(&[2, 4], 1)?, &numbers(&[4, 2], 1)?), 1.0).is_err());
+    Ok(())
+}
+
+#[test]
+fn integers_and_tiny_products_go_candles_way() -> Result<()> {
+    let x = Tensor::new(&[[1u32, 2], [3, 4]], &Device::Cpu)?;
+    assert!(matmul(&x, &x).is_err() == x.matmul(&x).is_err());
+    let tiny = numbers(&[2, 2], 1)?;
+    close("tiny", &matmul(&tiny, &tiny)?, &tiny.matmul(&tiny)?, 0.0)?;
+    let large = Tensor::arange(0i64, 400, &Device::Cpu)?.reshape((20, 20))?;
+    let product = matmul(&large, &large.t()?)?.to_vec2::<i64>()?;
+    assert_eq!(product[1][2], (20..40).zip(40..60).map(|(x, y)| x * y).sum::<i64>());
+    Ok(())
+}
+
+#[test]
+fn matrices_share_the_tensors_memory_and_end_with_the_call() -> Result<()> {
+    let x = numbers(&[3, 4, 5], 1)?;
+    let part = x.narrow(1, 1, 2)?.narrow(2, 1, 3)?;
+    let mut kept = None;
+    let read = with_matrix(&part, |matrix| {
+        kept = Some(matrix.clone());
+        assert_eq!((matrix.matrices(), matrix.rows(), matrix.columns()), (3, 2, 3));
+        assert_eq!((matrix.descriptor().row_bytes(), matrix.descriptor().matrix_bytes()), (20, 80));
+        matrix.read::<f32>().map_err(candle_core::Error::wrap)
+    })?;
+    assert_eq!(read, part.flatten_all()?.to_vec1::<f32>()?);
+    assert!(matches!(kept.expect("the closure ran").read::<f32>(), Err(openmps::Error::Freed { .. })));
+    assert!(with_matrix(&x.t()?, |_| Ok(())).is_err(), "columns apart");
+    let (a, b) = (numbers(&[6, 4], 1)?, numbers(&[4, 3], 2)?);
+    close("multiply", &multiply_matrices(&a, &b)?, &a.matmul(&b)?, 1e-6)
+}
