@@ -20,22 +20,14 @@ pub fn run(rust: bool, python: bool, arguments: &[String]) -> Result<()> {
 
 fn run_rust() -> Result<Vec<String>> {
     say("Tests in Rust");
-    // The native module needs a Python interpreter around it: the tests in Python are its tests. Candle's operators come next.
-    let workspace = ["test", "--workspace", "--release", "--exclude", "openmps-python", "--exclude", "openmps-candle"];
-    Ok(vec![count_tests("Rust", &workspace, "")?, run_candle()?])
-}
-
-/// The public API and Candle's operators, with the tests that need MiniLM's weights.
-fn run_candle() -> Result<String> {
-    let folder = minilm::install()?;
-    say("Tests of the Rust API and Candle's operators");
-    // What is ignored here is what the last step runs.
-    let arguments = ["test", "--release", "-p", "openmps", "-p", "openmps-candle"];
-    let closing = count_tests("Candle", &arguments, "")?;
-    let with_weights =
-        ["test", "--release", "-p", "openmps-candle", "-p", "openmps", "--test", "minilm", "--", "--ignored"];
-    let model = count_tests("MiniLM", &with_weights, &folder.to_string_lossy())?;
-    Ok(format!("{closing}; {model}"))
+    // The native module needs a Python interpreter around it: the tests in Python are its tests.
+    const PACKAGES: [&str; 5] = ["test", "--workspace", "--release", "--exclude", "openmps-python"];
+    let workspace = count_tests("Rust", &PACKAGES, "")?;
+    let weights = minilm::install()?;
+    say("Tests with MiniLM's weights");
+    // The same packages as above, of which nothing has to be built again; what needs the weights is ignored there.
+    let with_weights = [&PACKAGES[..], &["--test", "minilm", "--", "--ignored"]].concat();
+    Ok(vec![workspace, count_tests("MiniLM", &with_weights, &weights.to_string_lossy())?])
 }
 
 /// Runs cargo and adds up the closing lines of the test binaries.

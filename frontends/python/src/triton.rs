@@ -4,10 +4,12 @@ use openmps_runtime::{Device, Pipeline};
 use openmps_tile::{Element, Scalar, Type};
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyTuple};
 
 /// Adds these to the native module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<TritonKernel>()?;
+    module.add_class::<TritonLauncher>()?;
     module.add_function(wrap_pyfunction!(cuda_stream, module)?)?;
     module.add_function(wrap_pyfunction!(triton_compile, module)?)
 }
@@ -40,22 +42,7 @@ fn triton_compile(text: &str) -> PyResult<TritonKernel> {
 impl TritonKernel {
     /// Runs every program of the grid. Arguments: addresses as integers, numbers, truth values, in the order of the parameters.
     fn launch(&self, py: Python<'_>, grid: (usize, usize, usize), arguments: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
-        if arguments.len() != self.parameters.len() {
-            let (name, expected) = (self.pipeline.name(), self.parameters.len());
-            return Err(PyTypeError::new_err(format!("{name}: {} arguments, expected {expected}", arguments.len())));
-        }
-        let bits: Vec<u64> = self
-            .parameters
-            .iter()
-            .zip(&arguments)
-            .map(|((name, ty), argument)| bits(ty, argument).map_err(|error| named(py, name, &error)))
-            .collect::<PyResult<_>>()?;
-        py.detach(|| {
-            let queue = Device::get(0).map_err(|error| PyRuntimeError::new_err(error.to_string()))?.queue();
-            // SAFETY: Triton's contract with its users: a kernel touches only memory of the tensors that it is given.
-            unsafe { queue.dispatch("triton", &self.pipeline, [grid.0, grid.1, grid.2], &bits) }
-                .map_err(|error| PyRuntimeError::new_err(error.to_string()))
-        })
+        self.run(py, [grid.0, grid.1, grid.2], arguments.into_iter())
     }
 
     /// The kernel's name.
@@ -65,9 +52,82 @@ impl TritonKernel {
     }
 }
 
-/// A parameter's value as the device takes it.
+impl TritonKernel {
+    /// Runs every program of the grid.
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        grid: [usize; 3],
+        arguments: impl ExactSizeIterator<Item = Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        if arguments.len() != self.parameters.len() {
+            let (name, expected) = (self.pipeline.name(), self.parameters.len());
+            return Err(PyTypeError::new_err(format!("{name}: {} arguments, expected {expected}", arguments.len())));
+        }
+        let bits: Vec<u64> = self
+            .parameters
+            .iter()
+            .zip(arguments)
+            .map(|((name, ty), argument)| bits(ty, &argument).map_err(|error| named(py, name, &error)))
+            .collect::<PyResult<_>>()?;
+        py.detach(|| {
+            let queue = Device::get(0).map_err(|error| PyRuntimeError::new_err(error.to_string()))?.queue();
+            // SAFETY: Triton's contract with its users: a kernel touches only memory of the tensors that it is given.
+            unsafe { queue.dispatch("triton", &self.pipeline, grid, &bits) }
+                .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+        })
+    }
+}
+
+/// What Triton calls to launch a kernel: constants are in the kernel already, what is left goes by its place.
+#[pyclass(frozen, module = "paddle_custom_device.openmps_native")]
+struct TritonLauncher {
+    places: Vec<usize>,
+}
+
+#[pymethods]
+impl TritonLauncher {
+    #[new]
+    fn new(places: Vec<usize>) -> TritonLauncher {
+        TritonLauncher { places }
+    }
+
+    /// Triton's convention: the grid, a stream, the kernel, two kinds of metadata, two hooks, then all of the kernel's arguments.
+    #[pyo3(signature = (x, y, z, _stream, kernel, _packed, launch_metadata, enter, leave, *arguments))]
+    fn __call__(
+        &self,
+        py: Python<'_>,
+        x: usize,
+        y: usize,
+        z: usize,
+        _stream: &Bound<'_, PyAny>,
+        kernel: &Bound<'_, TritonKernel>,
+        _packed: &Bound<'_, PyAny>,
+        launch_metadata: &Bound<'_, PyAny>,
+        enter: &Bound<'_, PyAny>,
+        leave: &Bound<'_, PyAny>,
+        arguments: &Bound<'_, PyTuple>,
+    ) -> PyResult<()> {
+        if !enter.is_none() {
+            enter.call1((launch_metadata,))?;
+        }
+        let given: Vec<Bound<'_, PyAny>> =
+            self.places.iter().map(|&place| arguments.get_item(place)).collect::<PyResult<_>>()?;
+        kernel.get().run(py, [x, y, z], given.into_iter())?;
+        if !leave.is_none() {
+            leave.call1((launch_metadata,))?;
+        }
+        Ok(())
+    }
+}
+
+/// A parameter's value as the device takes it. A tensor says its address itself.
 fn bits(ty: &Type, argument: &Bound<'_, PyAny>) -> PyResult<u64> {
     Ok(match ty.element {
+        // Not the other way round: a tensor of one integer passes for that integer.
+        Element::Pointer(_) if !argument.is_exact_instance_of::<PyInt>() => {
+            argument.call_method0(pyo3::intern!(argument.py(), "data_ptr"))?.extract()?
+        }
         Element::Pointer(_) => argument.extract::<u64>()?,
         Element::Scalar(Scalar::F64) => argument.extract::<f64>()?.to_bits(),
         Element::Scalar(scalar) if scalar.is_float() => {

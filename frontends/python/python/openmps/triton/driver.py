@@ -14,23 +14,9 @@ from paddle_custom_device import openmps_native
 _LIMITS = {"num_warps": (1, 32), "num_stages": (1, 16), "max_threads": (32, 1024), "shared_memory": (0, 32768)}
 
 
-class Launcher:
-    """Calls one kernel. Constants are in the kernel already; what is left goes by position."""
-
-    def __init__(self, source, metadata):
-        self.places = [index for index, kind in enumerate(source.signature.values()) if kind != "constexpr"]
-
-    def __call__(self, x, y, z, stream, kernel, packed, launch_metadata, enter, leave, *arguments):
-        if enter is not None:
-            enter(launch_metadata)
-        values = []
-        for place in self.places:
-            value = arguments[place]
-            pointer = getattr(value, "data_ptr", None)
-            values.append(value if pointer is None else pointer())
-        kernel.launch((x, y, z), values)
-        if leave is not None:
-            leave(launch_metadata)
+def launcher(source, metadata):
+    """What calls one kernel: the native module's own, which is told where the arguments are that are no constants."""
+    return openmps_native.TritonLauncher([at for at, kind in enumerate(source.signature.values()) if kind != "constexpr"])
 
 
 class Utils:
@@ -92,7 +78,7 @@ class DeviceInterface:
 class MPSDriver(DriverBase):
     """The driver of target ``mps``. ``OPENMPS_TRITON=0`` keeps it inactive, ``=1`` makes it active beside another one."""
 
-    launcher_cls = Launcher
+    launcher_cls = staticmethod(launcher)
     #: What ``set_kernel_config`` has set; part of each kernel's key.
     kernel_config: ClassVar[dict[str, int]] = {}
 
