@@ -2,6 +2,7 @@
 
 mod demo;
 mod fingerprint;
+mod fuzz;
 mod macos;
 mod minilm;
 mod python;
@@ -55,6 +56,14 @@ enum Command {
         #[arg(trailing_var_arg = true)]
         arguments: Vec<String>,
     },
+    /// Mutate kernels of Triton and look for panics, hangs and memory blow-ups in parser, verifier and code generator
+    Fuzz {
+        /// How long
+        #[arg(default_value_t = 60)]
+        seconds: u32,
+        /// Of the random numbers, to repeat a run
+        seed: Option<u64>,
+    },
     /// Type-check everything for Apple Silicon, from Linux too
     CheckMacos,
 }
@@ -66,6 +75,7 @@ fn main() -> ExitCode {
         Command::Test { rust, python, arguments } => test::run(!python, !rust, &arguments),
         Command::Bench { filter } => demo::bench(filter.as_deref()),
         Command::Minilm { arguments } => minilm::run_example(&arguments),
+        Command::Fuzz { seconds, seed } => fuzz::run_for(seconds, seed),
         Command::CheckMacos => macos::check(),
     };
     match result {

@@ -29,6 +29,9 @@ pub enum Error {
     Compile { kernel: String, log: String },
     #[error(transparent)]
     Codegen(openmps_codegen::CodegenError),
+    /// What `OPENMPS_SANITIZE` found, and what is known of the memory concerned.
+    #[error("OPENMPS_SANITIZE: {found}{hint}")]
+    Sanitizer { found: openmps_tile::InterpretError, hint: String },
     #[error("{operation} panicked: {message}")]
     Panicked { operation: &'static str, message: String },
     /// A command's error that was kept and is delivered at a synchronisation. Further ones are only counted.

@@ -1,7 +1,8 @@
 //! A kernel ready for any device: each compiles it when it is first asked to run it.
 
+use crate::{dump, stage};
 use openmps_host::Program;
-use openmps_tile::{Kernel, Verified, VerifyError, verify};
+use openmps_tile::{Kernel, ParseError, Verified, VerifyError, parse, verify};
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -14,10 +15,32 @@ pub struct Pipeline {
     compiled: Mutex<Vec<(usize, Arc<dyn Any + Send + Sync>)>>,
 }
 
+/// A text that does not become a pipeline.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It is no module of the language, or has an operation that is not covered.
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    /// Its kernel breaks a rule of the language.
+    #[error(transparent)]
+    Verify(#[from] VerifyError),
+}
+
 impl Pipeline {
-    /// Verifies a kernel; nothing is compiled yet.
+    /// Verifies a kernel; nothing is compiled yet. Where `OPENMPS_DUMP` names a folder, the kernel and its texts are written there.
     pub fn new(kernel: Kernel) -> Result<Pipeline, VerifyError> {
-        verify(&kernel)?;
+        Pipeline::verify(kernel, None)
+    }
+
+    /// Reads and verifies the text that Triton prints of a module.
+    pub fn read(ttir: &str) -> Result<Pipeline, ReadError> {
+        let kernel = stage::timed("read", "a module", || parse(ttir))?;
+        Ok(Pipeline::verify(kernel, Some(ttir))?)
+    }
+
+    fn verify(kernel: Kernel, ttir: Option<&str>) -> Result<Pipeline, VerifyError> {
+        let verified = stage::timed("verify", &kernel.name, || verify(&kernel))?;
+        dump::kernel(verified, ttir);
         Ok(Pipeline { kernel, program: OnceLock::new(), compiled: Mutex::default() })
     }
 
@@ -39,7 +62,8 @@ impl Pipeline {
     /// The kernel as a program of the host.
     #[inline]
     pub fn program(&self) -> Result<&Program, openmps_host::Error> {
-        self.program.get_or_init(|| Program::new(&self.kernel)).as_ref().map_err(Clone::clone)
+        let plan = || stage::timed("plan", self.name(), || Program::new(&self.kernel));
+        self.program.get_or_init(plan).as_ref().map_err(Clone::clone)
     }
 
     /// What a device has compiled of the kernel, made by `make` when it is asked for first.

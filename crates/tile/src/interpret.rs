@@ -38,6 +38,7 @@ pub fn interpret(
     for z in 0..grid[2] {
         for y in 0..grid[1] {
             for x in 0..grid[0] {
+                memory.begin_program([x, y, z]);
                 Program::new(kernel, grid, [x, y, z], arguments, memory).block(&kernel.body)?;
             }
         }

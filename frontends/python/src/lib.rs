@@ -1,6 +1,8 @@
 //! The native module of the wheel. Python imports it, and Paddle opens it as a plug-in: there is one copy of the runtime either way.
 
+mod log;
 mod paddle;
+mod tools;
 mod triton;
 
 use openmps_paddle::abi::device_ext::CustomRuntimeParams;
@@ -13,6 +15,7 @@ use pyo3::prelude::*;
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub unsafe extern "C-unwind" fn InitPlugin(params: *mut CustomRuntimeParams) {
+    log::start();
     // SAFETY: the caller's promise.
     unsafe { openmps_paddle::init_plugin(params) }
 }
@@ -20,7 +23,9 @@ pub unsafe extern "C-unwind" fn InitPlugin(params: *mut CustomRuntimeParams) {
 /// The native half of the package `openmps`.
 #[pymodule]
 fn openmps_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    log::start();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     paddle::register(module)?;
+    tools::register(module)?;
     triton::register(module)
 }

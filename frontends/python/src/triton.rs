@@ -1,5 +1,7 @@
 //! Triton's kernels: the text of its IR, planned for the host device and launched.
 
+use crate::tools;
+use openmps_runtime::sanitizer::{self, Region};
 use openmps_runtime::{Device, Pipeline};
 use openmps_tile::{Element, Scalar, Type};
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
@@ -31,9 +33,9 @@ struct TritonKernel {
 /// Reads, verifies and plans the text of a module. What is not covered is a NotImplementedError with the line of the Python source.
 #[pyfunction]
 fn triton_compile(text: &str) -> PyResult<TritonKernel> {
-    let kernel = openmps_tile::parse(text).map_err(|error| PyNotImplementedError::new_err(format!("mps: {error}")))?;
+    let pipeline = tools::read(text)?;
+    let kernel = pipeline.kernel();
     let parameters = kernel.parameters.iter().map(|p| (p.name.clone(), kernel.type_of(p.value).clone())).collect();
-    let pipeline = Pipeline::new(kernel).map_err(|error| PyValueError::new_err(format!("mps: {error}")))?;
     pipeline.program().map_err(|error| PyNotImplementedError::new_err(format!("mps: {error}")))?;
     Ok(TritonKernel { pipeline, parameters })
 }
@@ -42,7 +44,7 @@ fn triton_compile(text: &str) -> PyResult<TritonKernel> {
 impl TritonKernel {
     /// Runs every program of the grid. Arguments: addresses as integers, numbers, truth values, in the order of the parameters.
     fn launch(&self, py: Python<'_>, grid: (usize, usize, usize), arguments: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
-        self.run(py, [grid.0, grid.1, grid.2], arguments.into_iter())
+        self.run(py, [grid.0, grid.1, grid.2], arguments.into_iter(), None)
     }
 
     /// The kernel's name.
@@ -53,12 +55,13 @@ impl TritonKernel {
 }
 
 impl TritonKernel {
-    /// Runs every program of the grid.
+    /// Runs every program of the grid; for the sanitizer within what it may touch, where that is known.
     fn run<'py>(
         &self,
         py: Python<'py>,
         grid: [usize; 3],
         arguments: impl ExactSizeIterator<Item = Bound<'py, PyAny>>,
+        extents: Option<Vec<Extent>>,
     ) -> PyResult<()> {
         if arguments.len() != self.parameters.len() {
             let (name, expected) = (self.pipeline.name(), self.parameters.len());
@@ -72,12 +75,30 @@ impl TritonKernel {
             .collect::<PyResult<_>>()?;
         py.detach(|| {
             let queue = Device::get(0).map_err(|error| PyRuntimeError::new_err(error.to_string()))?.queue();
-            // SAFETY: Triton's contract with its users: a kernel touches only memory of the tensors that it is given.
-            unsafe { queue.dispatch("triton", &self.pipeline, grid, &bits) }
-                .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+            let dispatch = || {
+                // SAFETY: Triton's contract with its users: a kernel touches only memory of the tensors that it is given.
+                unsafe { queue.dispatch("triton", &self.pipeline, grid, &bits) }
+            };
+            let result = match extents {
+                // SAFETY: the extents are those of tensors that live until the launcher returns.
+                Some(extents) => unsafe { sanitizer::within(self.regions(extents), dispatch) },
+                None => dispatch(),
+            };
+            result.map_err(|error| PyRuntimeError::new_err(error.to_string()))
         })
     }
+
+    fn regions(&self, extents: Vec<Extent>) -> Vec<Region> {
+        let name = |place: Option<usize>| match place.and_then(|place| self.parameters.get(place)) {
+            Some((name, _)) => format!("argument {name}"),
+            None => "a reachable tensor".to_owned(),
+        };
+        extents.into_iter().map(|(place, address, bytes)| Region { name: name(place), address, bytes }).collect()
+    }
 }
+
+/// Memory that a launch may touch: the parameter's position, none where it is not one of the parameters; address and bytes.
+type Extent = (Option<usize>, usize, usize);
 
 /// What Triton calls to launch a kernel: constants are in the kernel already, what is left goes by its place.
 #[pyclass(frozen, module = "paddle_custom_device.openmps_native")]
@@ -113,12 +134,19 @@ impl TritonLauncher {
         }
         let given: Vec<Bound<'_, PyAny>> =
             self.places.iter().map(|&place| arguments.get_item(place)).collect::<PyResult<_>>()?;
-        kernel.get().run(py, [x, y, z], given.into_iter())?;
+        let extents = if sanitizer::is_on() { Some(extents(py, &given)?) } else { None };
+        kernel.get().run(py, [x, y, z], given.into_iter(), extents)?;
         if !leave.is_none() {
             leave.call1((launch_metadata,))?;
         }
         Ok(())
     }
+}
+
+/// What the arguments' tensors say of their extents; Python knows how each framework says it.
+#[cold]
+fn extents(py: Python<'_>, arguments: &[Bound<'_, PyAny>]) -> PyResult<Vec<Extent>> {
+    py.import("openmps.triton.sanitizer")?.call_method1("extents", (arguments,))?.extract()
 }
 
 /// A parameter's value as the device takes it. A tensor says its address itself.

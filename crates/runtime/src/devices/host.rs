@@ -3,6 +3,7 @@
 use super::{Command, Driver, machine};
 use crate::error::{Error, Result};
 use crate::properties::{Backend, DeviceProperties};
+use crate::sanitizer;
 use openmps_host::Program;
 use openmps_host::level::{Level, level};
 use openmps_host::threads;
@@ -15,6 +16,10 @@ impl Driver for Host {
     fn submit(&self, _queue: u64, command: Command<'_>) -> Result<()> {
         match command {
             Command::Library { operation, work, .. } => work().map_err(|source| Error::Kernel { operation, source }),
+            Command::Dispatch { pipeline, grid, arguments, .. } if sanitizer::is_on() => {
+                // SAFETY: as below; the sanitizer touches only what it finds in a buffer or a given region.
+                unsafe { sanitizer::run(pipeline, grid, arguments) }
+            }
             Command::Dispatch { operation, pipeline, grid, arguments } => {
                 let run = |program: &Program| {
                     // SAFETY: `Queue::dispatch` is unsafe, and its caller vouches for the addresses.

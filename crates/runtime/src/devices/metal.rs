@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::pipeline::Pipeline;
 use crate::properties::{Backend, DeviceProperties};
+use crate::stage;
 use openmps_codegen::{Parameter as Passed, Source, Target, compile, threads_for};
 use openmps_metal::arguments::{Addresses, Kernel, Parameter, Resolved};
 use openmps_metal::seam::{Language, MathMode};
@@ -105,7 +106,9 @@ impl<M: Metal> Gpu<M> {
 
     fn compile(&self, pipeline: &Pipeline) -> Result<Kernel> {
         let verified = pipeline.verified().map_err(failed)?;
-        let source = compile(verified, &Target::metal(threads_for(pipeline.kernel()))).map_err(Error::Codegen)?;
+        let target = Target::metal(threads_for(pipeline.kernel()));
+        let generate = || compile(verified, &target).map_err(Error::Codegen);
+        let source = stage::timed("generate", pipeline.name(), generate)?;
         let bfloat = self.metal.properties().bfloat;
         Ok(kernel(source, if bfloat { Language::Metal3_1 } else { Language::Metal3_0 }))
     }

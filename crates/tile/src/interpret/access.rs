@@ -66,9 +66,7 @@ impl Program<'_> {
     /// Replaces one element in memory; what was there.
     fn replace(&mut self, i: usize, pointer: Bits, target: Scalar, new: impl Fn(u64) -> u64) -> Result<u64, Failure> {
         let address = defined(pointer, "the address", i)?;
-        let old = self.memory.read(address, target.size()).map_err(|problem| at(i, problem))?;
-        self.memory.write(address, target.size(), new(old)).map_err(|problem| at(i, problem))?;
-        Ok(old)
+        self.memory.replace(address, target.size(), &new).map_err(|problem| at(i, problem))
     }
 }
 

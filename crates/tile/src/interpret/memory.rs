@@ -9,6 +9,16 @@ pub trait Memory {
 
     /// Writes the low `size` bytes of `bits`.
     fn write(&mut self, address: u64, size: usize, bits: u64) -> Result<(), MemoryError>;
+
+    /// Replaces what is at an address, as atomic operations do; returns what was there.
+    fn replace(&mut self, address: u64, size: usize, new: &dyn Fn(u64) -> u64) -> Result<u64, MemoryError> {
+        let old = self.read(address, size)?;
+        self.write(address, size, new(old))?;
+        Ok(old)
+    }
+
+    /// The accesses from here on are those of the program at this place of the grid.
+    fn begin_program(&mut self, _program: [usize; 3]) {}
 }
 
 /// Why memory refused an access.
@@ -29,6 +39,16 @@ pub enum MemoryError {
         address: u64,
         /// How many bytes.
         size: usize,
+    },
+    /// Stored to by two programs, in no order.
+    #[error("{size} bytes at {address:#x} were stored by program {other:?} too, and nothing orders the two")]
+    Race {
+        /// The first byte.
+        address: u64,
+        /// How many bytes.
+        size: usize,
+        /// The program that stored first in the interpreter.
+        other: [usize; 3],
     },
     /// Written although it is for reading.
     #[error("{size} bytes at {address:#x} are for reading only")]

@@ -1,4 +1,4 @@
-"""The command ``openmps``: what is installed, a demonstration, a comparison of speed."""
+"""The command ``openmps``: what is installed, a demonstration, a comparison of speed, the text of a kernel."""
 
 from __future__ import annotations
 
@@ -52,6 +52,12 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--device", default="mps", help="the device to run on (default: %(default)s)")
     bench.add_argument("--seconds", type=float, default=0.5, help="time for each operator on each device (default: %(default)s)")
     bench.set_defaults(run=_bench)
+
+    compiled = commands.add_parser("compile", help="a kernel of Triton as Metal Shading Language, CUDA C++ or openmps's own language")
+    compiled.add_argument("kernel", type=Path, help="the text that Triton prints of a module, NAME.ttir (OPENMPS_DUMP writes it)")
+    compiled.add_argument("--to", choices=["msl", "cuda", "tile"], default="msl", help="the language (default: %(default)s)")
+    compiled.add_argument("--threads", type=_positive, help="threads of a threadgroup (default: as suits the kernel)")
+    compiled.set_defaults(run=_compile)
     return parser
 
 
@@ -79,6 +85,20 @@ def _bench(options: argparse.Namespace, console) -> int:
     from openmps import benchmark
 
     return benchmark.run(options.device, options.seconds, console)
+
+
+def _compile(options: argparse.Namespace, console) -> int:
+    from paddle_custom_device import openmps_native
+
+    del console  # the text goes as it is to a file or another program
+    try:
+        text = options.kernel.read_text(encoding="utf-8")
+        sys.stdout.write(openmps_native.kernel_text(text, options.to, options.threads))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{options.kernel} cannot be read: {error}") from None
+    except (NotImplementedError, ValueError) as error:
+        raise CommandError(f"{options.kernel}: {str(error).removeprefix('mps: ')}") from None
+    return 0
 
 
 def require_device(device: str) -> None:

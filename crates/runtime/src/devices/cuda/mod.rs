@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::pipeline::Pipeline;
 use crate::properties::{Backend, DeviceProperties};
+use crate::stage;
 use api::{Api, Handle, Pointer};
 use openmps_codegen::{Target, compile};
 use std::collections::HashMap;
@@ -152,7 +153,8 @@ impl Gpu {
     fn compile(self: &Arc<Self>, pipeline: &Pipeline) -> Result<Compiled> {
         let verified = pipeline.verified().map_err(|error| self.failed(error.to_string()))?;
         let threads = openmps_codegen::threads_for(pipeline.kernel());
-        let source = compile(verified, &Target::cuda(threads)).map_err(Error::Codegen)?;
+        let generate = || compile(verified, &Target::cuda(threads)).map_err(Error::Codegen);
+        let source = stage::timed("generate", pipeline.name(), generate)?;
         let code = nvrtc::Nvrtc::get()?.compile(pipeline.name(), &source.text, self.capability)?;
         let entry = CString::new(source.entry).unwrap_or_default();
         self.enter()?;

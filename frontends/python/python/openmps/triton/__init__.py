@@ -7,8 +7,9 @@ arrays through :func:`array`, and anything else with ``data_ptr()`` and ``dtype`
 from __future__ import annotations
 
 from openmps.triton.arrays import Array, array
+from openmps.triton.sanitizer import reachable, sanitize
 
-__all__ = ["Array", "activate", "array", "install"]
+__all__ = ["Array", "activate", "array", "install", "reachable", "sanitize"]
 
 
 def activate() -> None:
