@@ -321,14 +321,14 @@ def polynomial(x, n):
 def calling_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at)
-    y = x * 0
+    y, one = x * 0, tl.load(x_ptr) * 0 + 1
     for i in range(n + 1):
-        y = y * x + polynomial(1.0, i) - i
+        y = y * x + polynomial(one, i) - i
     if n > 2:
-        y = tl.join(y, x).reshape(2 * BLOCK)
+        pairs = tl.join(y, x).reshape(2 * BLOCK)
     else:
-        y = tl.interleave(x, y)
-    tl.store(out_ptr + tl.arange(0, 2 * BLOCK), y)
+        pairs = tl.interleave(x, y)
+    tl.store(out_ptr + tl.arange(0, 2 * BLOCK), pairs)
 
 
 @pytest.mark.parametrize("n", [2, 3])

@@ -64,11 +64,20 @@ enum Command {
         /// Of the random numbers, to repeat a run
         seed: Option<u64>,
     },
-    /// Type-check everything for Apple Silicon, from Linux too
+    /// Check types and lints of everything for Apple Silicon, from Linux too
     CheckMacos,
+    /// Link the executable, the dylib and the wheel for Apple Silicon, from Linux too, and look at the result
+    WheelMacos,
+    /// Write docs/metal-calls.md anew
+    MetalCalls,
+    /// On a Mac: run every suite on the GPU and write one report
+    MacSelftest,
 }
 
 fn main() -> ExitCode {
+    if macos::link::called() {
+        return macos::link::hand_on();
+    }
     let result = match Arguments::parse().command {
         Command::Setup => setup::run().map(|_| ()),
         Command::Demo { name, arguments } => demo::run_example(&name, &arguments),
@@ -77,6 +86,9 @@ fn main() -> ExitCode {
         Command::Minilm { arguments } => minilm::run_example(&arguments),
         Command::Fuzz { seconds, seed } => fuzz::run_for(seconds, seed),
         Command::CheckMacos => macos::check(),
+        Command::WheelMacos => macos::link::wheel(),
+        Command::MetalCalls => macos::calls::write(),
+        Command::MacSelftest => macos::selftest::run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,87 @@
+//! What is done for macOS: types and lints, linking, a look at the result, the page of Apple's calls, and the tests on a Mac.
+//!
+//! On a Mac cargo does it. On Debian the packages `rustc-web`, `rust-web-src` and `rust-web-clippy` bring a compiler together with the source
+//! of its standard library, from which the library for macOS is compiled first, once for all steps; the linker is rustup's own `rust-lld`,
+//! over stubs that only list names. Nothing of Apple's is needed.
+
+pub mod calls;
+mod inspect;
+pub mod link;
+pub mod selftest;
+mod stubs;
+
+use crate::shell::{Result, cargo, command, output, root, run, say};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Apple Silicon.
+pub const TARGET: &str = "aarch64-apple-darwin";
+/// Where Debian's packages put the compiler and its lints.
+const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
+const DEBIAN_CLIPPY: &str = "/usr/bin/clippy-driver";
+/// The oldest macOS, as `openmps_metal::MINIMUM_MACOS` has it; the result of linking is held against it.
+pub const MINIMUM: &str = "13.0";
+
+/// Checks types and lints of the workspace, and that the page of Apple's calls is up to date.
+pub fn check() -> Result<()> {
+    say(&format!("Types and lints for {TARGET}"));
+    let clippy = cfg!(target_os = "macos") || Path::new(DEBIAN_CLIPPY).exists();
+    let mut check = cargo();
+    let word = if clippy && cfg!(target_os = "macos") { "clippy" } else { "check" };
+    check.args([word, "--workspace", "--exclude", "xtask", "--all-targets", "--release", "--target", TARGET]);
+    prepare(&mut check)?;
+    if cfg!(target_os = "macos") {
+        check.args(["--", "-D", "warnings"]);
+    } else if clippy {
+        // What `cargo clippy` sets, with the lints that belong to the compiler in use.
+        check.env("RUSTC_WORKSPACE_WRAPPER", DEBIAN_CLIPPY).env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__");
+    } else {
+        println!("    without lints: rust-web-clippy is not installed");
+    }
+    run(&mut check)?;
+    calls::check()?;
+    println!("\n==> Every crate type-checks for {TARGET}; nothing was run there");
+    Ok(())
+}
+
+/// Makes a cargo command compile for macOS: with its standard library, linker and flags, the same for every step.
+fn prepare(command: &mut Command) -> Result<()> {
+    // The native module is made without an interpreter of that system.
+    command
+        .env("PYO3_NO_PYTHON", "1")
+        .env("PYO3_CROSS_PYTHON_VERSION", "3.11")
+        .env("MACOSX_DEPLOYMENT_TARGET", MINIMUM);
+    if cfg!(target_os = "macos") || has_library("rustc") {
+        return Ok(());
+    }
+    let library = library_source().ok_or(
+        "compiling for macOS needs its standard library: `rustup target add aarch64-apple-darwin`, or on Debian \
+         `apt-get install rustc-web rust-web-src rust-web-clippy`",
+    )?;
+    println!("    with {DEBIAN_RUSTC} and {library}");
+    // The library is part of the compiler's own release, which its unstable parts need.
+    command.arg("-Zbuild-std=std,panic_abort").env("RUSTC", DEBIAN_RUSTC).env("RUSTC_BOOTSTRAP", "1");
+    command.env_remove("RUSTC_WRAPPER").env_remove("RUSTUP_TOOLCHAIN");
+    let flags = "-Clinker-flavor=darwin-lld -Zunstable-options";
+    command.env("CARGO_TARGET_AARCH64_APPLE_DARWIN_RUSTFLAGS", flags).env("SDKROOT", folder().join("sdk"));
+    command.env("CARGO_TARGET_AARCH64_APPLE_DARWIN_LINKER", folder().join(link::NAME));
+    Ok(())
+}
+
+/// Where the stubs and the linker's name lie.
+fn folder() -> PathBuf {
+    root().join("target").join("macos")
+}
+
+/// Whether a compiler has the target's compiled library.
+fn has_library(rustc: &str) -> bool {
+    let folder = output(command(rustc).args(["--print", "target-libdir", "--target", TARGET]));
+    folder.is_some_and(|folder| Path::new(&folder).is_dir())
+}
+
+/// Where Debian's compiler has its library's source.
+fn library_source() -> Option<String> {
+    let root = output(command(DEBIAN_RUSTC).args(["--print", "sysroot"]))?;
+    let source = Path::new(&root).join("lib/rustlib/src/rust/library");
+    source.join("std").is_dir().then(|| source.display().to_string())
+}
