@@ -2,6 +2,7 @@
 
 use crate::kernel::*;
 use crate::types::{Scalar, Type};
+use std::collections::HashMap;
 
 /// Builds one [`Kernel`].
 #[derive(Debug)]
@@ -11,6 +12,8 @@ pub struct Builder {
     open: Vec<Block>,
     /// What instructions are made from at present.
     line: Option<u32>,
+    /// Where in the kernel's lines each one is.
+    lines: HashMap<String, u32>,
 }
 
 macro_rules! unary_methods {
@@ -34,7 +37,7 @@ impl Builder {
             body: Block::default(),
             lines: Vec::new(),
         };
-        Builder { kernel, open: vec![Block::default()], line: None }
+        Builder { kernel, open: vec![Block::default()], line: None, lines: HashMap::new() }
     }
 
     /// Ends the kernel.
@@ -46,12 +49,12 @@ impl Builder {
     /// Says which line of a program the next instructions are made from.
     pub fn at(&mut self, line: Option<String>) {
         self.line = line.map(|line| {
+            let next = self.kernel.lines.len() as u32;
             let lines = &mut self.kernel.lines;
-            // Neighbours mostly come from one line.
-            if lines.last() != Some(&line) {
-                lines.push(line);
-            }
-            lines.len() as u32 - 1
+            *self.lines.entry(line).or_insert_with_key(|line| {
+                lines.push(line.clone());
+                next
+            })
         });
     }
 

@@ -3,6 +3,9 @@
 use super::error::ParseError;
 use super::locations::Locations;
 
+/// The end of a line is looked for so far: a line of a location and a long list of types has a few thousand bytes.
+const LONGEST_LINE: usize = 16 << 10;
+
 pub type Read<T> = Result<T, ParseError>;
 
 /// A place in a text.
@@ -56,6 +59,11 @@ impl<'t> Cursor<'t> {
         self.next_location()
     }
 
+    /// How far this place is behind another one.
+    pub fn bytes_since(&self, start: &Cursor) -> usize {
+        self.at.saturating_sub(start.at)
+    }
+
     /// Moves from a function's parameters to behind its body.
     pub fn skip_function(&mut self) -> Read<()> {
         let (mut depth, mut in_string) = (0_usize, false);
@@ -84,7 +92,9 @@ impl<'t> Cursor<'t> {
 
     /// The location at the end of this line.
     fn next_location(&self) -> Option<String> {
-        let line = self.rest().lines().next()?;
+        let rest = self.rest();
+        let end = rest.bytes().take(LONGEST_LINE).position(|byte| byte == b'\n');
+        let line = &rest[..end.or((rest.len() < LONGEST_LINE).then_some(rest.len()))?];
         let inner = line.rsplit_once(" loc(")?.1.trim_end();
         self.locations.resolve(inner.strip_suffix(')')?)
     }

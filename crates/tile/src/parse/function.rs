@@ -14,6 +14,9 @@ const DEEPEST: usize = 64;
 /// Instructions of a kernel: more are refused, so that functions calling each other do not exhaust the memory.
 const LONGEST: usize = 1 << 20;
 
+/// Bytes of functions in the place of calls: more are refused, so that short functions calling each other do not take for ever.
+const MOST_INLINED: usize = 64 << 20;
+
 /// Operations whose text has a form of its own, and that are not covered.
 const REFUSED: [&str; 5] =
     ["tt.print", "tt.dot_scaled", "tt.elementwise_inline_asm", "tt.map_elementwise", "cf.cond_br"];
@@ -24,10 +27,11 @@ pub type Names = HashMap<String, Value>;
 /// A module's functions, and the kernel that is being built.
 pub struct Reader<'t> {
     pub builder: Builder,
-    /// Functions that may be called: where their parameters begin.
-    functions: HashMap<&'t str, Cursor<'t>>,
+    /// Functions that may be called: where their parameters begin, and how many bytes they have from there.
+    functions: HashMap<&'t str, (Cursor<'t>, usize)>,
     depth: usize,
     instructions: usize,
+    inlined: usize,
 }
 
 /// How a block ended.
@@ -47,16 +51,18 @@ pub fn module(cursor: &mut Cursor) -> Read<Kernel> {
         let _ = cursor.take("public");
         cursor.expect("@")?;
         let name = cursor.word();
+        let start = cursor.clone();
+        cursor.skip_function()?;
         if is_private {
-            functions.insert(name, cursor.clone());
-        } else if kernel.replace((name, cursor.clone())).is_some() {
+            let length = cursor.bytes_since(&start);
+            functions.insert(name, (start, length));
+        } else if kernel.replace((name, start)).is_some() {
             return Err(cursor.refuse("tt.func", "a second public function"));
         }
-        cursor.skip_function()?;
     }
     cursor.expect("}")?;
     let Some((name, mut start)) = kernel else { return Err(cursor.error("no public function in the module")) };
-    let mut reader = Reader { builder: Builder::new(name), functions, depth: 0, instructions: 0 };
+    let mut reader = Reader { builder: Builder::new(name), functions, depth: 0, instructions: 0, inlined: 0 };
     let parameters = reader.parameters(&mut start)?;
     let mut names = Names::new();
     for (name, ty) in parameters {
@@ -101,9 +107,13 @@ impl<'t> Reader<'t> {
     fn call(&mut self, cursor: &mut Cursor<'t>, names: &Names) -> Read<Vec<Value>> {
         cursor.expect("@")?;
         let name = cursor.word();
-        let Some(mut function) = self.functions.get(name).cloned() else {
+        let Some((mut function, length)) = self.functions.get(name).cloned() else {
             return Err(cursor.refuse("tt.call", format!("no private function @{name} in the module")));
         };
+        self.inlined = self.inlined.saturating_add(length);
+        if self.inlined > MOST_INLINED {
+            return Err(cursor.refuse("tt.call", format!("calls that stand for more than {MOST_INLINED} bytes")));
+        }
         cursor.expect("(")?;
         let mut arguments = Vec::new();
         while !cursor.take(")") {

@@ -10,11 +10,14 @@ pub struct Locations<'t> {
 /// Aliases refer to each other; a chain longer than this is not followed.
 const DEEPEST: usize = 64;
 
+/// Longer definitions are not followed; a path has at most 4096 bytes.
+const LONGEST: usize = 16 << 10;
+
 impl<'t> Locations<'t> {
     /// Collects the lines that define aliases.
     pub fn of(text: &'t str) -> Locations<'t> {
         let definition = |line: &'t str| line.strip_prefix("#loc")?.split_once(" = ");
-        let aliases = text.lines().filter_map(definition).collect();
+        let aliases = text.lines().filter(|line| line.len() <= LONGEST).filter_map(definition).collect();
         Locations { aliases }
     }
 
