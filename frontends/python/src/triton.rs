@@ -4,7 +4,7 @@ use crate::tools;
 use openmps_runtime::sanitizer::{self, Region};
 use openmps_runtime::{Device, Pipeline};
 use openmps_tile::{Element, Scalar, Type};
-use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyTuple};
 
