@@ -62,8 +62,9 @@ fn prepare(command: &mut Command) -> Result<()> {
     // The library is part of the compiler's own release, which its unstable parts need.
     command.arg("-Zbuild-std=std,panic_abort").env("RUSTC", DEBIAN_RUSTC).env("RUSTC_BOOTSTRAP", "1");
     command.env_remove("RUSTC_WRAPPER").env_remove("RUSTUP_TOOLCHAIN");
-    let flags = "-Clinker-flavor=darwin-lld -Zunstable-options";
-    command.env("CARGO_TARGET_AARCH64_APPLE_DARWIN_RUSTFLAGS", flags).env("SDKROOT", folder().join("sdk"));
+    // In this form maturin hands the flags on as they are, so that its crates are those of the other steps.
+    let flags = "-Clinker-flavor=darwin-lld\u{1f}-Zunstable-options";
+    command.env("CARGO_ENCODED_RUSTFLAGS", flags).env("SDKROOT", folder().join("sdk"));
     command.env("CARGO_TARGET_AARCH64_APPLE_DARWIN_LINKER", folder().join(link::NAME));
     Ok(())
 }
