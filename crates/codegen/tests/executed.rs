@@ -1,4 +1,5 @@
 //! The Metal text of kernels, executed on a CPU in three thread schedules, against the interpreter.
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
 use half::f16;
 use openmps_codegen::{Parameter, Target, compile};
