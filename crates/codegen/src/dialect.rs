@@ -110,6 +110,22 @@ impl Dialect {
         }
     }
 
+    /// A half type as it is in memory, from its bits.
+    pub(crate) fn stored(self, scalar: Scalar, bits: &str) -> String {
+        match self {
+            Dialect::Metal => format!("as_type<{}>({bits})", self.storage(scalar)),
+            Dialect::Cuda => format!("{}{{{bits}}}", self.storage(scalar)),
+        }
+    }
+
+    /// The bits of a half type as it is in memory.
+    pub(crate) fn stored_bits(self, text: &str) -> String {
+        match self {
+            Dialect::Metal => format!("as_type<ushort>({text})"),
+            Dialect::Cuda => format!("{text}.bits"),
+        }
+    }
+
     /// A register's number as it is stored.
     pub(crate) fn narrow(self, scalar: Scalar, text: &str) -> String {
         match (scalar, self) {

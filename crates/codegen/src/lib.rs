@@ -5,11 +5,14 @@
 //! between the two targets. [`compile`] takes what the verifier has passed, and gives text with all that a device needs to launch it.
 
 mod assign;
+mod axis;
 mod dialect;
 mod emit;
 mod error;
+mod factors;
 mod layout;
 mod names;
+mod prefetch;
 mod target;
 
 pub use dialect::Dialect;
@@ -65,5 +68,10 @@ pub fn threads_for(kernel: &Kernel) -> usize {
 
 /// Writes a kernel for a target.
 pub fn compile(kernel: Verified<'_>, target: &Target) -> Result<Source, CodegenError> {
-    emit::kernel(kernel.kernel(), target)
+    if target.stages < 2 {
+        return emit::kernel(kernel.kernel(), target);
+    }
+    let ahead = prefetch::prefetch(kernel.kernel());
+    debug_assert!(openmps_tile::verify(&ahead).is_ok(), "{ahead}");
+    emit::kernel(&ahead, target)
 }

@@ -12,6 +12,8 @@ pub struct Target {
     pub dialect: Dialect,
     /// Threads of a threadgroup: a power of two from 32 on.
     pub threads: usize,
+    /// Iterations of a loop of products whose factors are in flight at once: 1 loads them when they are needed, 2 one iteration ahead.
+    pub stages: usize,
     /// What must not be exceeded.
     pub limits: Limits,
 }
@@ -36,14 +38,14 @@ impl Target {
     pub fn metal(threads: usize) -> Target {
         let limits =
             Limits { threads: 1024, threadgroup_memory: 32 << 10, buffers: 31, numbers: 4 << 10, registers: 1024 };
-        Target { dialect: Dialect::Metal, threads, limits }
+        Target { dialect: Dialect::Metal, threads, stages: 1, limits }
     }
 
     /// NVIDIA's GPUs: 1024 threads, 48 KiB of shared memory without a request, 4 KiB of arguments.
     pub fn cuda(threads: usize) -> Target {
         let limits =
             Limits { threads: 1024, threadgroup_memory: 48 << 10, buffers: 512, numbers: 4 << 10, registers: 1024 };
-        Target { dialect: Dialect::Cuda, threads, limits }
+        Target { dialect: Dialect::Cuda, threads, stages: 2, limits }
     }
 
     /// How many bits a thread's index has.

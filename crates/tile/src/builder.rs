@@ -61,8 +61,15 @@ impl Builder {
     /// Adds a parameter.
     pub fn parameter(&mut self, name: impl Into<String>, ty: Type) -> Value {
         let value = self.value(ty);
-        self.kernel.parameters.push(Parameter { name: name.into(), value });
+        self.kernel.parameters.push(Parameter { name: name.into(), value, divisibility: 1 });
         value
+    }
+
+    /// Promises of the parameter added last that it is divisible by this number in every launch.
+    pub fn divisible(&mut self, divisibility: u32) {
+        if let Some(parameter) = self.kernel.parameters.last_mut() {
+            parameter.divisibility = divisibility.max(1);
+        }
     }
 
     /// The type of a value.

@@ -31,6 +31,9 @@ pub struct Parameter {
     pub name: String,
     /// The value that stands for it.
     pub value: Value,
+    /// What divides the number, or the address in bytes, in every launch (`tt.divisibility`); 1 where nothing is known. Devices refuse
+    /// others.
+    pub divisibility: u32,
 }
 
 /// Instructions in order, with the values that enter.

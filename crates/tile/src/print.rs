@@ -68,6 +68,9 @@ impl fmt::Display for Kernel {
         for (i, parameter) in self.parameters.iter().enumerate() {
             let comma = if i == 0 { "" } else { ", " };
             write!(f, "{comma}%{}: {}", parameter.name, names.ty(parameter.value))?;
+            if parameter.divisibility > 1 {
+                write!(f, " {{tt.divisibility = {} : i32}}", parameter.divisibility)?;
+            }
         }
         f.write_str(") {\n")?;
         names.block(f, &self.body, 1)?;

@@ -81,7 +81,7 @@ fn any(bytes: &mut Unstructured) -> Result<Kernel> {
     let types = (0..values).map(|_| ty(bytes)).collect::<Result<Vec<Type>>>()?;
     let mut parameters = Vec::new();
     for i in 0..bytes.int_in_range(0..=4)? {
-        parameters.push(Parameter { name: format!("p{}", i % 3), value: value(bytes, values)? });
+        parameters.push(Parameter { name: format!("p{}", i % 3), value: value(bytes, values)?, divisibility: 1 });
     }
     let body = block(bytes, values, 0)?;
     Ok(Kernel { name: "any".to_owned(), parameters, types, body, lines: vec!["file.py:1:2".to_owned()] })

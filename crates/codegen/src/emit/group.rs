@@ -41,11 +41,19 @@ impl<'k> Emitter<'k> {
             Some(Form::Kept { layout, .. }) => layout.dense().0,
             _ => self.forms.of_effect(instruction),
         };
-        if !self.group.takes(instruction, &layout) || !self.all_at_hand(instruction, &layout) {
+        let vector = self.vector_of(instruction, &layout);
+        if vector.is_some() || !self.group.takes(instruction, &layout) || !self.all_at_hand(instruction, &layout) {
             self.flush()?;
             for &operand in &instruction.operands {
                 self.bring(operand, &layout)?;
             }
+        }
+        match vector {
+            Some(vector) if instruction.operation == Operation::Store => {
+                return self.store_vectors(instruction, &layout, &vector);
+            }
+            Some(vector) => return self.load_vectors(instruction, &layout, &vector),
+            None => {}
         }
         self.group.layout = Some(layout);
         self.group.instructions.push(instruction);

@@ -88,6 +88,17 @@ inline uint compare_and_swap(device atomic_uint* place, uint expected, uint valu
 ",
     },
     Helper {
+        name: "shared_address",
+        needs: &[],
+        text: "// A place in threadgroup memory, as instructions name it.
+INLINE uint shared_address(const void* place) {
+  uint address;
+  asm(\"{ .reg .u64 shared; cvta.to.shared.u64 shared, %1; cvt.u32.u64 %0, shared; }\" : \"=r\"(address) : \"l\"(place));
+  return address;
+}
+",
+    },
+    Helper {
         name: "simd_shuffle_xor_64",
         needs: &[],
         text: "// Metal exchanges 32 bits at a time.

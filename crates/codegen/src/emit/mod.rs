@@ -13,6 +13,7 @@ mod memory;
 mod reduce;
 mod shape;
 mod signature;
+mod vector;
 
 use crate::assign::{Form, Forms};
 use crate::error::CodegenError;
@@ -22,7 +23,7 @@ use crate::{Source, names};
 pub(crate) use dot::{Unit, padded};
 use group::Group;
 use openmps_tile::{Block, Element, Instruction, Kernel, Operation, Scalar, Type, Value};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
 
 type Result<T> = std::result::Result<T, CodegenError>;
@@ -31,6 +32,7 @@ type Result<T> = std::result::Result<T, CodegenError>;
 pub(crate) fn kernel(kernel: &Kernel, target: &Target) -> Result<Source> {
     let mut emitter = Emitter::new(kernel, target);
     emitter.check_target()?;
+    emitter.find_raw(&kernel.body);
     emitter.scalars_of_parameters();
     emitter.block(&kernel.body)?;
     emitter.finish()
@@ -43,6 +45,8 @@ struct Emitter<'k> {
     forms: Forms<'k>,
     /// How often each value is read, by whom: the addresses of instructions.
     readers: HashMap<Value, Vec<*const Instruction>>,
+    /// Tiles of half types that stay in registers as they are in memory.
+    raw: HashSet<Value>,
     parameters: Vec<String>,
     /// The body so far.
     text: String,
@@ -72,6 +76,7 @@ impl<'k> Emitter<'k> {
             target,
             forms: Forms::choose(kernel, target),
             readers,
+            raw: HashSet::new(),
             parameters: names::parameters(kernel),
             text: String::new(),
             depth: 1,
@@ -186,7 +191,12 @@ impl<'k> Emitter<'k> {
         } else {
             format!("v{}", value.0)
         };
-        self.declare_named(&name, self.type_of(value), layout)?;
+        if self.raw.contains(&value) {
+            let storage = self.target.dialect.storage(self.number(value));
+            self.line(format!("{storage} {name}[{}];", layout.registers()));
+        } else {
+            self.declare_named(&name, self.type_of(value), layout)?;
+        }
         self.arrays.push((value, layout.clone(), name.clone()));
         Ok(name)
     }

@@ -34,6 +34,13 @@ pub struct Reader<'t> {
     inlined: usize,
 }
 
+/// A parameter as a function declares it.
+struct Declared<'t> {
+    name: &'t str,
+    ty: crate::types::Type,
+    divisibility: u32,
+}
+
 /// How a block ended.
 #[derive(Default)]
 pub struct End {
@@ -65,8 +72,9 @@ pub fn module(cursor: &mut Cursor) -> Read<Kernel> {
     let mut reader = Reader { builder: Builder::new(name), functions, depth: 0, instructions: 0, inlined: 0 };
     let parameters = reader.parameters(&mut start)?;
     let mut names = Names::new();
-    for (name, ty) in parameters {
+    for Declared { name, ty, divisibility } in parameters {
         let value = reader.builder.parameter(name, ty);
+        reader.builder.divisible(divisibility);
         names.insert(name.to_owned(), value);
     }
     reader.body(&mut start, &mut names)?;
@@ -75,16 +83,15 @@ pub fn module(cursor: &mut Cursor) -> Read<Kernel> {
 
 impl<'t> Reader<'t> {
     /// `(%a: type {attributes} loc(..), ..)`
-    fn parameters(&mut self, cursor: &mut Cursor<'t>) -> Read<Vec<(&'t str, crate::types::Type)>> {
+    fn parameters(&mut self, cursor: &mut Cursor<'t>) -> Read<Vec<Declared<'t>>> {
         let mut parameters = Vec::new();
         cursor.expect("(")?;
         while !cursor.take(")") {
             let name = cursor.value()?;
             cursor.expect(":")?;
-            parameters.push((name, ty(cursor)?));
-            if cursor.looking_at("{") {
-                cursor.skip_braces()?;
-            }
+            let ty = ty(cursor)?;
+            let attributes = if cursor.looking_at("{") { cursor.attributes()? } else { "" };
+            parameters.push(Declared { name, ty, divisibility: divisibility(attributes) });
             cursor.skip_location()?;
             let _ = cursor.take(",");
         }
@@ -129,7 +136,7 @@ impl<'t> Reader<'t> {
         if parameters.len() != arguments.len() {
             return Err(cursor.error(format!("{} arguments for @{name}", arguments.len())));
         }
-        let mut inner: Names = parameters.iter().map(|(name, _)| (*name).to_owned()).zip(arguments).collect();
+        let mut inner: Names = parameters.iter().map(|parameter| parameter.name.to_owned()).zip(arguments).collect();
         self.body(&mut function, &mut inner)
     }
 
@@ -206,6 +213,14 @@ fn results<'t>(cursor: &mut Cursor<'t>) -> Read<Vec<(&'t str, usize)>> {
     }
     cursor.expect("=")?;
     Ok(results)
+}
+
+/// The number behind `tt.divisibility =`; 1 where there is none that is a power of two.
+fn divisibility(attributes: &str) -> u32 {
+    let after = attributes.split_once("tt.divisibility").map_or("", |(_, after)| after);
+    let digits = after.trim_start_matches([' ', '=']);
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse().ok().filter(|number: &u32| number.is_power_of_two()).unwrap_or(1)
 }
 
 /// Gives values their names; the second of `%a:2` is `%a#1`.

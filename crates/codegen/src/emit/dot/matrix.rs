@@ -131,6 +131,7 @@ impl Emitter<'_> {
         self.line(format!("const uint first_row = {};", rows.begin));
         self.line(format!("const uint first_column = {};", columns.begin));
         let depth = 1 << unit.depth;
+        self.line("#pragma unroll");
         self.open(format!("for (uint step = 0; step < {}; step += {depth}) {{", staged.depth));
         match self.target.dialect {
             Dialect::Metal => self.simdgroup_step(&rows, &columns, name, staged),
@@ -169,31 +170,31 @@ impl Emitter<'_> {
         }
     }
 
-    /// Fragments are pairs of neighbours along the depth, read as 32 bits; the right factor is staged with its depth innermost.
+    /// Fragments are loaded four blocks of 8 x 8 at a time; each lane names a row of one of them.
     fn mma_step(&mut self, rows: &Blocks, columns: &Blocks, name: &str, staged: &Staged) {
         let ty = if staged.factor == Scalar::BF16 { "bf16" } else { "f16" };
+        self.helpers.insert("shared_address");
         self.line(format!("uint left_blocks[{}][4], right_blocks[{}][2];", rows.count(), columns.count()));
-        self.line("const uint row = thread_index >> 2 & 7, pair = (thread_index & 3) * 2;");
+        self.line("const uint lane = thread_index & 31;");
         for i in 0..rows.count() {
-            for (part, (row, depth)) in [(0, 0), (8, 0), (0, 8), (8, 8)].into_iter().enumerate() {
-                let place = format!(
-                    "(first_row + {} + row) * {} + step + pair + {depth}",
-                    rows.offset(i) + row,
-                    staged.left_pitch
-                );
-                self.line(format!("left_blocks[{i}][{part}] = *(const uint*)(left + {place});"));
-            }
+            let row = format!("(first_row + {} + (lane & 15))", rows.offset(i));
+            let place = format!("left + {row} * {} + step + (lane >> 4) * 8", staged.left_pitch);
+            let blocks: Vec<String> = (0..4).map(|part| format!("left_blocks[{i}][{part}]")).collect();
+            self.load_matrices(&blocks, &place, false);
         }
-        for j in 0..columns.count() {
-            for part in 0..2 {
-                let place = format!(
-                    "(first_column + {} + row) * {} + step + pair + {}",
-                    columns.offset(j),
-                    staged.right_pitch,
-                    8 * part
-                );
-                self.line(format!("right_blocks[{j}][{part}] = *(const uint*)(right + {place});"));
-            }
+        let together = columns.count().min(2);
+        for j in (0..columns.count()).step_by(together) {
+            let apart = if together == 2 { columns.offset(j + 1) - columns.offset(j) } else { 0 };
+            let column = format!("first_column + {} + (lane >> 4) * {apart}", columns.offset(j));
+            let pitch = staged.right_pitch;
+            let place = if staged.right_by_column {
+                format!("right + ({column} + (lane & 7)) * {pitch} + step + (lane >> 3 & 1) * 8")
+            } else {
+                format!("right + (step + (lane & 15)) * {pitch} + {column}")
+            };
+            let blocks: Vec<String> =
+                (0..2 * together).map(|part| format!("right_blocks[{}][{}]", j + part / 2, part % 2)).collect();
+            self.load_matrices(&blocks, &place, !staged.right_by_column);
         }
         for i in 0..rows.count() {
             for j in 0..columns.count() {
@@ -209,5 +210,17 @@ impl Emitter<'_> {
                 ));
             }
         }
+    }
+
+    /// `ldmatrix`: two or four blocks of 8 x 8 halves; transposed where they lie with the depth outermost.
+    fn load_matrices(&mut self, blocks: &[String], place: &str, transposed: bool) {
+        let (count, turned) = (blocks.len(), if transposed { ".trans" } else { "" });
+        let outputs: Vec<String> = blocks.iter().map(|block| format!("\"=r\"({block})")).collect();
+        let numbers: Vec<String> = (0..count).map(|i| format!("%{i}")).collect();
+        self.line(format!(
+            "asm volatile(\"ldmatrix.sync.aligned.m8n8.x{count}{turned}.shared.b16 {{{}}}, [%{count}];\" : {} : \"r\"(shared_address({place})));",
+            numbers.join(", "),
+            outputs.join(", ")
+        ));
     }
 }

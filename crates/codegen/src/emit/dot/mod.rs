@@ -3,9 +3,10 @@
 mod matrix;
 
 use super::element::Body;
+use super::vector::{Vector, run_in};
 use super::{Emitter, Result};
 use crate::dialect::Dialect;
-use crate::layout::{Layout, bits_of, bits_of_axis};
+use crate::layout::{Layout, Place, bits_of, bits_of_axis};
 pub(crate) use matrix::Unit;
 use openmps_tile::{Instruction, Operation, Scalar, Value};
 
@@ -26,20 +27,28 @@ struct Staged {
     right_by_column: bool,
 }
 
+/// How a product is computed.
+#[derive(Clone, Copy)]
+struct Way {
+    dialect: Dialect,
+    unit: Option<&'static Unit>,
+    right_by_column: bool,
+}
+
 impl Staged {
     /// What is read along the depth is padded by 16 bytes a row, or lanes would meet in the same banks. Threads that multiply one by one
     /// read several rows and columns for each step, which therefore lie innermost.
-    fn new(factor: Scalar, [rows, depth, columns]: [usize; 3], dialect: Dialect, unit: Option<&Unit>) -> Staged {
-        let by_column = unit.is_some() && dialect == Dialect::Cuda;
+    fn new(factor: Scalar, [rows, depth, columns]: [usize; 3], way: Way) -> Staged {
         let padding = 16 / factor.size();
-        let left_by_depth = unit.is_none();
-        let left_pitch = match (left_by_depth, by_column) {
+        let (left_by_depth, right_by_column) = (way.unit.is_none(), way.right_by_column);
+        let padded = way.unit.is_some() && way.dialect == Dialect::Cuda;
+        let left_pitch = match (left_by_depth, padded) {
             (true, _) => rows + padding,
             (_, true) => depth + padding,
             _ => depth,
         };
-        let right_pitch = if by_column { depth + padding } else { columns };
-        Staged { factor, columns, depth, rows, left_pitch, left_by_depth, right_pitch, right_by_column: by_column }
+        let right_pitch = if right_by_column { depth } else { columns } + if padded { padding } else { 0 };
+        Staged { factor, columns, depth, rows, left_pitch, left_by_depth, right_pitch, right_by_column }
     }
 
     fn left_bytes(&self) -> usize {
@@ -64,7 +73,10 @@ impl<'k> Emitter<'k> {
         let layout = self.forms.natural(result).0;
         let sizes @ [_, depth, columns] = padded(&self.type_of(x).dims, &self.type_of(y).dims);
         let unit = Unit::of(self.target.dialect, factor, sizes);
-        let staged = self.largest_chunk(factor, sizes, unit)?;
+        let dialect = self.target.dialect;
+        // NVIDIA's units read either order, so the right factor lies as it is loaded.
+        let right_by_column = unit.is_some() && dialect == Dialect::Cuda && self.inner_axis(y) == 0;
+        let staged = self.largest_chunk(factor, sizes, Way { dialect, unit, right_by_column })?;
         self.bring(sum, &layout)?;
         for operand in [x, y] {
             let own = self.forms.natural(operand).0.dense().0;
@@ -95,20 +107,28 @@ impl<'k> Emitter<'k> {
     }
 
     /// As much of the depth as fits into threadgroup memory at a time.
-    fn largest_chunk(&self, factor: Scalar, [rows, depth, columns]: [usize; 3], unit: Option<&Unit>) -> Result<Staged> {
+    fn largest_chunk(&self, factor: Scalar, [rows, depth, columns]: [usize; 3], way: Way) -> Result<Staged> {
         let limit = self.target.limits.threadgroup_memory;
         let mut chunk = depth;
         loop {
-            let staged = Staged::new(factor, [rows, chunk, columns], self.target.dialect, unit);
+            let staged = Staged::new(factor, [rows, chunk, columns], way);
             let needed = staged.left_bytes() + staged.right_bytes();
             if needed <= limit {
                 return Ok(staged);
             }
-            if chunk == unit.map_or(1, Unit::depth) {
+            if chunk == way.unit.map_or(1, Unit::depth) {
                 return Err(self.limit("bytes of threadgroup memory", needed, limit));
             }
             chunk /= 2;
         }
+    }
+
+    /// The axis along which neighbours are in neighbouring registers of a thread, or else in neighbouring threads.
+    fn inner_axis(&self, value: Value) -> usize {
+        let (layout, dims) = (self.forms.natural(value).0.dense().0, &self.type_of(value).dims);
+        let lies = |axis: usize, place: Place| layout.bits()[bits_of_axis(dims, axis)].first() == Some(&place);
+        let along = |place: Place| (0..dims.len()).find(|&axis| lies(axis, place));
+        along(Place::Register(0)).or_else(|| along(Place::Thread(0))).unwrap_or(dims.len() - 1)
     }
 
     /// Each thread multiplies and adds for its own elements.
@@ -128,14 +148,6 @@ impl<'k> Emitter<'k> {
     fn stage(&mut self, value: Value, name: &str, axis: usize, staged: &Staged, part: usize) -> Result<()> {
         let (ty, chunk) = (self.type_of(value), staged.depth);
         let layout = self.forms.natural(value).0.dense().0;
-        self.open_registers(layout.registers());
-        let element = self.element(&mut Body::default(), value, &layout)?;
-        let zero = self.target.dialect.register(staged.factor);
-        let element = match self.inside(ty, &layout) {
-            Some(inside) => format!("({inside} ? {element} : {zero}(0))"),
-            None => element,
-        };
-        let element = self.target.dialect.narrow(staged.factor, &element);
         let along = |axis: usize| {
             let bits = bits_of_axis(&ty.dims, axis);
             layout.index(bits.start, bits.end)
@@ -143,20 +155,75 @@ impl<'k> Emitter<'k> {
         let (row, column) = (along(0), along(1));
         let is_whole = ty.dims[axis].next_power_of_two() == chunk;
         let within = |index: &str| if is_whole { format!("({index})") } else { format!("(({index}) % {chunk})") };
-        let place = match (axis, staged.right_by_column) {
-            (1, _) if staged.left_by_depth => format!("{} * {} + ({row})", within(&column), staged.left_pitch),
-            (1, _) => format!("({row}) * {} + {}", staged.left_pitch, within(&column)),
-            (_, true) => format!("({column}) * {} + {}", staged.right_pitch, within(&row)),
-            _ => format!("{} * {} + ({column})", within(&row), staged.right_pitch),
+        let (place, inner, pitch) = match (axis, staged.right_by_column) {
+            (1, _) if staged.left_by_depth => {
+                (format!("{} * {} + ({row})", within(&column), staged.left_pitch), 0, staged.left_pitch)
+            }
+            (1, _) => (format!("({row}) * {} + {}", staged.left_pitch, within(&column)), 1, staged.left_pitch),
+            (_, true) => (format!("({column}) * {} + {}", staged.right_pitch, within(&row)), 0, staged.right_pitch),
+            _ => (format!("{} * {} + ({column})", within(&row), staged.right_pitch), 1, staged.right_pitch),
         };
         let mut conditions: Vec<String> = self.first_of_replicas(&layout).into_iter().collect();
         if !is_whole {
             conditions.push(format!("({}) / {chunk} == {part}", if axis == 1 { &column } else { &row }));
         }
-        let write = format!("{name}[{place}] = {element};");
+        let place = format!("{name} + {place}");
+        let run = run_in(&layout, &ty.dims, inner).min(if inner == axis { chunk } else { usize::MAX });
+        match Vector::new(run, staged.factor).filter(|vector| pitch.is_multiple_of(vector.count())) {
+            Some(vector) => self.stage_vectors(value, &layout, &vector, &place, &conditions),
+            None => self.stage_elements(value, &layout, staged.factor, &place, &conditions),
+        }
+    }
+
+    fn stage_elements(
+        &mut self,
+        value: Value,
+        layout: &Layout,
+        factor: Scalar,
+        place: &str,
+        conditions: &[String],
+    ) -> Result<()> {
+        self.open_registers(layout.registers());
+        let mut element = self.element(&mut Body::default(), value, layout)?;
+        if !self.raw.contains(&value) {
+            element = self.target.dialect.narrow(factor, &self.or_zero(value, layout, element));
+        }
+        let write = format!("*({place}) = {element};");
         self.line(if conditions.is_empty() { write } else { format!("if ({}) {write}", conditions.join(" && ")) });
         self.close();
         Ok(())
+    }
+
+    fn stage_vectors(
+        &mut self,
+        value: Value,
+        layout: &Layout,
+        vector: &Vector,
+        place: &str,
+        conditions: &[String],
+    ) -> Result<()> {
+        let dialect = self.target.dialect;
+        self.open_parts(layout, vector);
+        let element = self.element(&mut Body::default(), value, layout)?;
+        let bits = if self.raw.contains(&value) {
+            dialect.stored_bits(&element)
+        } else {
+            vector.bits(dialect, &self.or_zero(value, layout, element))
+        };
+        self.close_parts(&bits);
+        let write = format!("*({}{}*)({place}) = {};", self.scratch_space(), vector.ty(), vector.joined(dialect));
+        self.line(if conditions.is_empty() { write } else { format!("if ({}) {write}", conditions.join(" && ")) });
+        self.close();
+        Ok(())
+    }
+
+    /// An element of a factor; zero for what pads its sizes. What was loaded in vectors is zero there already.
+    fn or_zero(&self, value: Value, layout: &Layout, element: String) -> String {
+        let zero = self.target.dialect.register(self.number(value));
+        match self.inside(self.type_of(value), layout) {
+            Some(inside) => format!("({inside} ? {element} : {zero}(0))"),
+            None => element,
+        }
     }
 }
 
