@@ -9,9 +9,10 @@ use crate::dialect::Dialect;
 use crate::emit::{Unit, padded};
 use crate::factors::factors;
 use crate::layout::{Layout, Place, bits_of, bits_of_all, bits_of_axis};
+use crate::runs::Runs;
 use crate::target::Target;
 use openmps_tile::{Block, Instruction, Kernel, Number, Operation, Scalar, Type, Unary, Value};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 /// The most operations that a virtual value may stand for.
 const MOST_COST: u32 = 24;
@@ -40,17 +41,7 @@ pub struct Forms<'k> {
     pub facts: Facts<'k>,
     /// Loaded tiles that only products read.
     pub factors: HashSet<Value>,
-    /// For tiles of these dimensions: the axis along which memory is accessed, and how many neighbours a thread takes, as bits.
-    runs: HashMap<&'k [usize], Run>,
-    /// Tiles that only products read, and the pointers to them, need not suit others of their dimensions.
-    own_runs: HashMap<Value, Run>,
-}
-
-/// An axis, and how many neighbours along it a thread takes, as a number of bits.
-#[derive(Clone, Copy, Default)]
-struct Run {
-    axis: usize,
-    bits: usize,
+    runs: Runs<'k>,
 }
 
 impl<'k> Forms<'k> {
@@ -60,68 +51,12 @@ impl<'k> Forms<'k> {
         let mut definitions = vec![None; count];
         define(&kernel.body, &mut definitions);
         let (thread_bits, dialect) = (target.thread_bits(), target.dialect);
-        let mut forms = Forms {
-            kernel,
-            thread_bits,
-            dialect,
-            forms: vec![Form::Scalar; count],
-            definitions,
-            facts: Facts::of(kernel),
-            factors: factors(kernel),
-            runs: HashMap::new(),
-            own_runs: HashMap::new(),
-        };
-        forms.find_runs(&kernel.body);
+        let (facts, factors) = (Facts::of(kernel), factors(kernel));
+        let runs = Runs::of(kernel, thread_bits, &facts, &factors, &definitions);
+        let forms = vec![Form::Scalar; count];
+        let mut forms = Forms { kernel, thread_bits, dialect, forms, definitions, facts, factors, runs };
         forms.block(&kernel.body);
         forms
-    }
-
-    /// Looks at all loads and stores for what can be accessed at once.
-    fn find_runs(&mut self, block: &'k Block) {
-        for instruction in &block.instructions {
-            instruction.blocks.iter().for_each(|block| self.find_runs(block));
-            if instruction.operation == Operation::For {
-                self.carry_runs(&instruction.blocks[0]);
-            }
-            let mask = match instruction.operation {
-                Operation::Load => instruction.operands.get(1),
-                Operation::Store => instruction.operands.get(2),
-                _ => continue,
-            };
-            let pointers = instruction.operands[0];
-            let Some((axis, count)) = self.facts.vector(pointers, mask.copied()) else { continue };
-            let run = Run { axis, bits: count.trailing_zeros() as usize };
-            match instruction.results.first().filter(|result| self.factors.contains(result)) {
-                Some(&result) => {
-                    self.own_runs.insert(result, run);
-                    self.wish(pointers, run);
-                }
-                None => {
-                    let known = self.runs.entry(self.kernel.dims_of(pointers)).or_default();
-                    if run.bits > known.bits {
-                        *known = run;
-                    }
-                }
-            }
-        }
-    }
-
-    /// What is loaded ahead lies as it was loaded.
-    fn carry_runs(&mut self, block: &Block) {
-        let Some(end) = block.instructions.last() else { return };
-        for (&argument, next) in block.arguments[1..].iter().zip(&end.operands) {
-            if let Some(&run) = self.own_runs.get(next).filter(|_| self.factors.contains(&argument)) {
-                self.own_runs.insert(argument, run);
-            }
-        }
-    }
-
-    /// Pointers follow what is loaded through them.
-    fn wish(&mut self, pointers: Value, run: Run) {
-        self.own_runs.insert(pointers, run);
-        if let Some(Instruction { operation: Operation::AddPointer, operands, .. }) = self.definition(pointers) {
-            self.wish(operands[0], run);
-        }
     }
 
     /// The instruction whose result a value is; none for parameters and blocks' arguments.
@@ -162,31 +97,9 @@ impl<'k> Forms<'k> {
         self.kernel.dims_of(value)
     }
 
-    /// The layout for a tile that has no better one: neighbours in neighbouring threads, so that memory is read in whole lines; as many in
-    /// each as are accessed at once.
+    /// The layout for a tile that has no better one.
     pub fn plain(&self, ty: &Type) -> Layout {
-        self.spread(&ty.dims, self.runs.get(&ty.dims[..]).copied().unwrap_or_default())
-    }
-
-    fn spread(&self, dims: &[usize], run: Run) -> Layout {
-        let layout = Layout::spread(bits_of_all(dims), self.thread_bits, run.bits);
-        if run.bits == 0 {
-            return layout;
-        }
-        // The run's axis has the lowest bits.
-        let first = bits_of_axis(dims, run.axis);
-        let place = |bit: usize| match bit {
-            bit if first.contains(&bit) => bit - first.start,
-            bit if bit < first.start => bit + first.len(),
-            bit => bit,
-        };
-        layout.select(&(0..layout.bits().len()).map(place).collect::<Vec<_>>())
-    }
-
-    /// The layout that a tile has of its own, for the memory it is in.
-    fn own(&self, value: Value) -> Option<Layout> {
-        let run = self.own_runs.get(&value)?;
-        Some(self.spread(self.dims(value), *run))
+        self.runs.plain(&ty.dims)
     }
 
     /// The layout of a product: the matrix unit's where there is one, else a block of rows and columns for each thread.
@@ -243,7 +156,7 @@ impl<'k> Forms<'k> {
                     _ => Form::View,
                 }
             }
-            Operation::Load | Operation::Atomic(_) | Operation::CompareSwap => match self.own(result) {
+            Operation::Load | Operation::Atomic(_) | Operation::CompareSwap => match self.runs.own(result) {
                 Some(layout) => Form::Kept { layout, weak: false },
                 None => self.elementwise(instruction, ty, None),
             },
@@ -459,7 +372,7 @@ impl<'k> Forms<'k> {
         match settled {
             _ if ty.is_scalar() => Form::Scalar,
             Some(layout) => Form::Kept { layout: layout.dense().0, weak: false },
-            None => Form::Kept { layout: self.own(value).unwrap_or_else(|| self.plain(ty)), weak: true },
+            None => Form::Kept { layout: self.runs.own(value).unwrap_or_else(|| self.plain(ty)), weak: true },
         }
     }
 }

@@ -302,3 +302,73 @@ fn same_everywhere(divisibility: u64, dims: &[usize]) -> Vec<Axis> {
     let along = |&size: &usize| Axis { contiguity: 1, divisibility, constancy: highest_divisor(size as i64) };
     if dims.is_empty() { vec![Axis { divisibility, ..UNKNOWN }] } else { dims.iter().map(along).collect() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openmps_tile::{Builder, Scalar};
+
+    /// A kernel with a pointer and a number, both divisible by 16, and what is known of what it loads through.
+    fn vector(build: impl FnOnce(&mut Builder, Value, Value) -> (Value, Option<Value>)) -> Option<(usize, usize)> {
+        let mut b = Builder::new("k");
+        let x = b.parameter("x", Type::pointer(Scalar::F16));
+        b.divisible(16);
+        let n = b.parameter("n", Type::scalar(Scalar::I32));
+        b.divisible(16);
+        let (pointers, mask) = build(&mut b, x, n);
+        Facts::of(&b.finish()).vector(pointers, mask)
+    }
+
+    #[test]
+    fn neighbours_from_a_multiple_on_are_accessed_together() {
+        assert_eq!(vector(|b, x, _| (offset(b, x, 0), None)), Some((0, 8)));
+        assert_eq!(vector(|b, x, _| (offset(b, x, 64), None)), Some((0, 8)));
+        assert_eq!(vector(|b, x, _| (offset(b, x, 4), None)), Some((0, 4)));
+        assert_eq!(vector(|b, x, _| (offset(b, x, 1), None)), None);
+    }
+
+    #[test]
+    fn a_mask_splits_them_where_it_may_change() {
+        let below = |bound: i64| {
+            vector(move |b, x, n| {
+                let lanes = b.range(64);
+                let bound = match bound {
+                    0 => n,
+                    bound => b.integer(bound, Scalar::I32),
+                };
+                let bound = b.splat(bound, &[64]);
+                let mask = b.compare(Compare::Less, lanes, bound);
+                (b.add_pointer(x, lanes), Some(mask))
+            })
+        };
+        assert_eq!(below(0), Some((0, 8)));
+        assert_eq!(below(12), Some((0, 4)));
+        assert_eq!(below(13), None);
+    }
+
+    #[test]
+    fn a_loop_knows_what_all_its_iterations_share() {
+        for (step, expected) in [(64, Some((0, 8))), (2, Some((0, 2))), (3, None)] {
+            let found = vector(|b, x, n| {
+                let pointers = offset(b, x, 0);
+                let (zero, one) = (b.integer(0, Scalar::I32), b.integer(1, Scalar::I32));
+                let mut inner = pointers;
+                b.for_loop([zero, n, one], &[pointers], |b, _, carried| {
+                    inner = carried[0];
+                    let step = b.integer(step, Scalar::I32);
+                    let steps = b.splat(step, &[64]);
+                    vec![b.add_pointer(carried[0], steps)]
+                });
+                (inner, None)
+            });
+            assert_eq!(found, expected, "step {step}");
+        }
+    }
+
+    fn offset(b: &mut Builder, x: Value, by: i64) -> Value {
+        let (lanes, by) = (b.range(64), b.integer(by, Scalar::I32));
+        let by = b.splat(by, &[64]);
+        let offsets = b.add(lanes, by);
+        b.add_pointer(x, offsets)
+    }
+}

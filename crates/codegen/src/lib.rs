@@ -13,6 +13,7 @@ mod factors;
 mod layout;
 mod names;
 mod prefetch;
+mod runs;
 mod target;
 
 pub use dialect::Dialect;

@@ -233,12 +233,26 @@ impl<'b> Slices<'b> {
 /// Operations that may be repeated, with one result.
 fn is_pure(operation: &Operation) -> bool {
     use Operation::*;
-    match operation {
-        Constant(_) | ProgramId(_) | ProgramCount(_) | Range { .. } | Splat | ExpandDims { .. } | Broadcast => true,
-        Reshape | Permute { .. } | AddPointer | Unary(_) | Binary(_) | Compare(_) | Select | Cast(_) => true,
-        IntegerToPointer | PointerToInteger => true,
-        _ => false,
-    }
+    matches!(
+        operation,
+        Constant(_)
+            | ProgramId(_)
+            | ProgramCount(_)
+            | Range { .. }
+            | Splat
+            | ExpandDims { .. }
+            | Broadcast
+            | Reshape
+            | Permute { .. }
+            | AddPointer
+            | Unary(_)
+            | Binary(_)
+            | Compare(_)
+            | Select
+            | Cast(_)
+            | IntegerToPointer
+            | PointerToInteger
+    )
 }
 
 fn writes(operation: &Operation) -> bool {

@@ -25,6 +25,13 @@ pub enum Error {
     /// A driver's or compiler's own refusal, in its words.
     #[error("{device}: {message}")]
     Driver { device: &'static str, message: String },
+    #[error("{kernel}: {found} arguments, expected {expected}")]
+    ArgumentCount { kernel: String, found: usize, expected: usize },
+    /// A kernel was made for multiples of a number (`tt.divisibility`) and may read wrongly otherwise.
+    #[error(
+        "{kernel}: argument `{argument}` is {value}, which {divisor} does not divide; the kernel was made for its multiples"
+    )]
+    NotDivisible { kernel: String, argument: String, value: u64, divisor: u32 },
     #[error("kernel `{kernel}` does not compile: {log}")]
     Compile { kernel: String, log: String },
     #[error(transparent)]

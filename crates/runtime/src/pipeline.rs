@@ -1,7 +1,9 @@
 //! A kernel ready for any device: each compiles it when it is first asked to run it.
 
+use crate::error::Error;
 use crate::{dump, stage};
 use openmps_host::Program;
+use openmps_tile::kernel::Parameter;
 use openmps_tile::{Kernel, ParseError, Verified, VerifyError, parse, verify};
 use std::any::Any;
 use std::fmt;
@@ -59,6 +61,24 @@ impl Pipeline {
         verify(&self.kernel)
     }
 
+    /// Checks what a kernel compiled for a GPU relies on: as many arguments as parameters, divisible by what was promised.
+    pub(crate) fn check(&self, arguments: &[u64]) -> Result<(), Error> {
+        let (parameters, kernel) = (&self.kernel.parameters, || self.kernel.name.clone());
+        let (found, expected) = (arguments.len(), parameters.len());
+        if found != expected {
+            return Err(Error::ArgumentCount { kernel: kernel(), found, expected });
+        }
+        let wrong =
+            |(parameter, argument): &(&Parameter, &u64)| !argument.is_multiple_of(parameter.divisibility.into());
+        match parameters.iter().zip(arguments).find(wrong) {
+            None => Ok(()),
+            Some((parameter, &value)) => {
+                let (argument, divisor) = (parameter.name.clone(), parameter.divisibility);
+                Err(Error::NotDivisible { kernel: kernel(), argument, value, divisor })
+            }
+        }
+    }
+
     /// The kernel as a program of the host.
     #[inline]
     pub fn program(&self) -> Result<&Program, openmps_host::Error> {
@@ -93,7 +113,19 @@ impl fmt::Debug for Pipeline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use openmps_tile::Builder;
+    use openmps_tile::{Builder, Scalar, Type};
+
+    #[test]
+    fn arguments_must_be_what_the_kernel_was_made_for() {
+        let mut b = Builder::new("made_for_multiples");
+        b.parameter("x", Type::pointer(Scalar::F32));
+        b.divisible(16);
+        let pipeline = Pipeline::new(b.finish()).expect("verified");
+        assert!(pipeline.check(&[4096]).is_ok());
+        let message = |arguments: &[u64]| pipeline.check(arguments).expect_err("refused").to_string();
+        assert!(message(&[4104]).contains("argument `x` is 4104, which 16 does not divide"), "{}", message(&[4104]));
+        assert!(message(&[]).contains("0 arguments, expected 1"));
+    }
 
     #[test]
     fn each_device_compiles_once() {

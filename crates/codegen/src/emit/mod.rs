@@ -59,6 +59,8 @@ struct Emitter<'k> {
     group: Group<'k>,
     /// Where the loops around this place put what their blocks yield, the innermost last.
     carried: Vec<Vec<control::Carried>>,
+    /// Registers of a thread that the largest product on matrix units keeps: sums, and factors in flight.
+    product_registers: usize,
     /// Bytes of threadgroup memory.
     scratch: usize,
     /// Whether a thread may still be reading it.
@@ -84,6 +86,7 @@ impl<'k> Emitter<'k> {
             arrays: Vec::new(),
             group: Group::default(),
             carried: Vec::new(),
+            product_registers: 0,
             scratch: 0,
             scratch_in_use: false,
             helpers: BTreeSet::new(),

@@ -114,6 +114,7 @@ impl<M: Metal> Gpu<M> {
     }
 
     fn launch(&self, queue: u64, pipeline: &Pipeline, grid: [usize; 3], arguments: &[u64]) -> Result<()> {
+        pipeline.check(arguments)?;
         let kernel = pipeline.compiled(self.index, || self.compile(pipeline))?;
         let (compiled, limits) = self.pipelines.get(&self.metal, &kernel.pipeline).map_err(failed)?;
         let launch = Launch { kernel: &kernel, pipeline: &compiled, limits, threadgroups: grid, arguments };

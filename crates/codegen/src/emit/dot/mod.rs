@@ -78,6 +78,11 @@ impl<'k> Emitter<'k> {
         let right_by_column = unit.is_some() && dialect == Dialect::Cuda && self.inner_axis(y) == 0;
         let staged = self.largest_chunk(factor, sizes, Way { dialect, unit, right_by_column })?;
         self.bring(sum, &layout)?;
+        if unit.is_some() {
+            let factors = self.factor_words(x) + self.factor_words(y);
+            let registers = layout.registers() + self.target.stages * factors;
+            self.product_registers = self.product_registers.max(registers);
+        }
         for operand in [x, y] {
             let own = self.forms.natural(operand).0.dense().0;
             self.bring(operand, &own)?;
@@ -104,6 +109,12 @@ impl<'k> Emitter<'k> {
         }
         debug_assert_eq!(columns, staged.columns);
         Ok(())
+    }
+
+    /// Registers of 32 bits that a thread's part of a factor takes.
+    fn factor_words(&self, value: Value) -> usize {
+        let registers = self.forms.natural(value).0.dense().0.registers();
+        if self.raw.contains(&value) { registers.div_ceil(2) } else { registers }
     }
 
     /// As much of the depth as fits into threadgroup memory at a time.

@@ -179,10 +179,7 @@ impl Gpu {
 
     /// Launches a kernel; arguments are 64 bits each, of which it takes the lower ones.
     fn launch(self: &Arc<Self>, queue: u64, pipeline: &Pipeline, grid: [usize; 3], arguments: &[u64]) -> Result<()> {
-        let (found, expected) = (arguments.len(), pipeline.kernel().parameters.len());
-        if found != expected {
-            return Err(self.failed(format!("{}: {found} arguments, expected {expected}", pipeline.name())));
-        }
+        pipeline.check(arguments)?;
         if let Some(axis) = (0..3).find(|&axis| grid[axis] > MOST_PROGRAMS[axis]) {
             let (asked, most) = (grid[axis], MOST_PROGRAMS[axis]);
             return Err(self.failed(format!("{}: {asked} programs on axis {axis}, at most {most}", pipeline.name())));

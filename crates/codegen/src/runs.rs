@@ -1,0 +1,121 @@
+//! How tiles are spread over threads for the memory they are in: along which axis neighbours lie, and how many of them a thread takes.
+
+use crate::axis::Facts;
+use crate::layout::{Layout, bits_of_all, bits_of_axis};
+use openmps_tile::{Block, Instruction, Kernel, Operation, Value};
+use std::collections::{HashMap, HashSet};
+
+/// An axis, and how many neighbours along it a thread takes, as a number of bits.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    axis: usize,
+    bits: usize,
+}
+
+/// What loads and stores ask for.
+pub struct Runs<'k> {
+    kernel: &'k Kernel,
+    thread_bits: usize,
+    /// For tiles of these dimensions, so that those that meet have one layout.
+    shared: HashMap<&'k [usize], Run>,
+    /// Tiles that only products read, and the pointers to them, need not suit others of their dimensions.
+    own: HashMap<Value, Run>,
+}
+
+/// What a search for runs looks at.
+struct Search<'a, 'k> {
+    facts: &'a Facts<'k>,
+    factors: &'a HashSet<Value>,
+    definitions: &'a [Option<&'k Instruction>],
+}
+
+impl<'k> Runs<'k> {
+    /// Looks at all loads and stores of a kernel for what can be accessed at once.
+    pub fn of(
+        kernel: &'k Kernel,
+        thread_bits: usize,
+        facts: &Facts<'k>,
+        factors: &HashSet<Value>,
+        definitions: &[Option<&'k Instruction>],
+    ) -> Runs<'k> {
+        let mut runs = Runs { kernel, thread_bits, shared: HashMap::new(), own: HashMap::new() };
+        runs.search(&kernel.body, &Search { facts, factors, definitions });
+        runs
+    }
+
+    /// The layout for a tile of these dimensions that has no better one: neighbours in neighbouring threads, so that memory is read in whole
+    /// lines; as many in each as are accessed at once.
+    pub fn plain(&self, dims: &[usize]) -> Layout {
+        self.spread(dims, self.shared.get(dims).copied().unwrap_or_default())
+    }
+
+    /// The layout that a tile has of its own.
+    pub fn own(&self, value: Value) -> Option<Layout> {
+        let run = self.own.get(&value)?;
+        Some(self.spread(self.kernel.dims_of(value), *run))
+    }
+
+    fn spread(&self, dims: &[usize], run: Run) -> Layout {
+        let layout = Layout::spread(bits_of_all(dims), self.thread_bits, run.bits);
+        if run.bits == 0 {
+            return layout;
+        }
+        // The run's axis has the lowest bits.
+        let first = bits_of_axis(dims, run.axis);
+        let place = |bit: usize| match bit {
+            bit if first.contains(&bit) => bit - first.start,
+            bit if bit < first.start => bit + first.len(),
+            bit => bit,
+        };
+        layout.select(&(0..layout.bits().len()).map(place).collect::<Vec<_>>())
+    }
+
+    fn search(&mut self, block: &'k Block, search: &Search<'_, 'k>) {
+        for instruction in &block.instructions {
+            instruction.blocks.iter().for_each(|block| self.search(block, search));
+            let mask = match instruction.operation {
+                Operation::Load => instruction.operands.get(1),
+                Operation::Store => instruction.operands.get(2),
+                Operation::For => {
+                    self.carry(&instruction.blocks[0], search);
+                    continue;
+                }
+                _ => continue,
+            };
+            let pointers = instruction.operands[0];
+            let Some((axis, count)) = search.facts.vector(pointers, mask.copied()) else { continue };
+            let run = Run { axis, bits: count.trailing_zeros() as usize };
+            match instruction.results.first().filter(|result| search.factors.contains(result)) {
+                Some(&result) => {
+                    self.own.insert(result, run);
+                    self.wish(pointers, run, search);
+                }
+                None => {
+                    let known = self.shared.entry(self.kernel.dims_of(pointers)).or_default();
+                    if run.bits > known.bits {
+                        *known = run;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is loaded ahead lies as it was loaded.
+    fn carry(&mut self, block: &Block, search: &Search) {
+        let Some(end) = block.instructions.last() else { return };
+        for (&argument, next) in block.arguments[1..].iter().zip(&end.operands) {
+            if let Some(&run) = self.own.get(next).filter(|_| search.factors.contains(&argument)) {
+                self.own.insert(argument, run);
+            }
+        }
+    }
+
+    /// Pointers follow what is loaded through them.
+    fn wish(&mut self, pointers: Value, run: Run, search: &Search) {
+        self.own.insert(pointers, run);
+        let definition = search.definitions[pointers.0 as usize];
+        if let Some(Instruction { operation: Operation::AddPointer, operands, .. }) = definition {
+            self.wish(operands[0], run, search);
+        }
+    }
+}
