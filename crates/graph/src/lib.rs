@@ -15,6 +15,6 @@ pub mod view;
 pub use error::{Error, Result};
 pub use openmps_runtime::Queue;
 pub use openmps_tile::DType;
-pub use operator::{Meta, Operator};
+pub use operator::{Fusion, Meta, Operator};
 pub use reference::Array;
 pub use view::{Shape, Strides, View};

@@ -1,6 +1,8 @@
 //! The trait that every operator implements: rule, execution, reference.
 
 use crate::error::Result;
+use crate::operators::elementwise::Call;
+use crate::operators::reduce::Reduce;
 use crate::reference::Array;
 use crate::view::{Shape, View};
 use openmps_runtime::Queue;
@@ -29,4 +31,19 @@ pub trait Operator: std::fmt::Debug + Send + Sync {
 
     /// The same in float64 on dense arrays, written for clarity: the truth that tests compare every device with.
     fn reference(&self, inputs: &[Array]) -> Vec<Array>;
+
+    /// How it may become part of a kernel with others.
+    fn fusion(&self) -> Fusion<'_> {
+        Fusion::None
+    }
+}
+
+/// What an operator is to those before and after it in a chain.
+pub enum Fusion<'a> {
+    /// A kernel of its own.
+    None,
+    /// A formula of single elements.
+    Formula(&'a Call),
+    /// A reduction, which a chain may end in.
+    Reduction(&'a Reduce),
 }

@@ -12,6 +12,19 @@ use std::sync::{Arc, LazyLock};
 pub enum Key {
     /// An elementwise operator: name, input types, output type, layout.
     Elementwise(&'static str, elementwise::DTypes, DType, elementwise::Layout),
+    /// Formulas in one kernel: their text, the reduction at the end, element types, the layout, and the numbers that the builder depends on.
+    Chain {
+        /// Operators and what they read.
+        chain: Arc<str>,
+        /// The reduction's name; empty for none.
+        reduction: &'static str,
+        /// Element types.
+        dtypes: Vec<DType>,
+        /// The layout of a chain without a reduction.
+        layout: Option<elementwise::Layout>,
+        /// Whatever else.
+        numbers: Vec<usize>,
+    },
     /// Another operator: name, element types, and the numbers that its builder depends on.
     Other(&'static str, Vec<DType>, Vec<usize>),
 }

@@ -25,6 +25,8 @@ pub struct Rows {
     pub length: usize,
     /// Elements from one element of a row to the next.
     pub stride: isize,
+    /// Bytes of an element.
+    size: usize,
     /// Holds the copy when the tensor's strides did not fit.
     _copy: Option<Buffer>,
 }
@@ -48,11 +50,11 @@ pub fn reduced_axes(operator: &'static str, axes: &[i64], rank: usize) -> Result
 impl Rows {
     /// The rows along the `reduced` axes; copied to dense memory when kept or reduced axes do not step evenly.
     pub fn of(operator: &'static str, queue: &Queue, x: &View, reduced: &[usize]) -> Result<Rows> {
-        let kept: Vec<usize> = (0..x.rank()).filter(|axis| !reduced.contains(axis)).collect();
-        let (count, length) = (size(x, &kept), size(x, reduced));
-        if let (Some(row_stride), Some(stride)) = (even_stride(x, &kept), even_stride(x, reduced)) {
-            return Ok(Rows { address: x.address, count, row_stride, length, stride, _copy: None });
+        if let Some(rows) = Rows::even(x, reduced) {
+            return Ok(rows);
         }
+        let kept = kept_axes(x, reduced);
+        let (count, length) = (size(x, &kept), size(x, reduced));
         let order: Vec<usize> = kept.iter().chain(reduced).copied().collect();
         let from = x.permuted(&order);
         let device = |source| Error::Device { operator, source };
@@ -65,21 +67,32 @@ impl Rows {
             })
             .map_err(device)?;
         let (address, row_stride) = (copy.address(), length as isize);
-        Ok(Rows { address, count, row_stride, length, stride: 1, _copy: Some(copy) })
+        Ok(Rows { address, count, row_stride, length, stride: 1, size: x.dtype.size(), _copy: Some(copy) })
+    }
+
+    /// The rows as they lie, where kept and reduced axes step evenly.
+    pub fn even(x: &View, reduced: &[usize]) -> Option<Rows> {
+        let kept = kept_axes(x, reduced);
+        let (row_stride, stride) = (even_stride(x, &kept)?, even_stride(x, reduced)?);
+        let (count, length) = (size(x, &kept), size(x, reduced));
+        Some(Rows { address: x.address, count, row_stride, length, stride, size: x.dtype.size(), _copy: None })
+    }
+
+    /// Dense rows one after the other.
+    pub fn dense(address: usize, count: usize, length: usize, dtype: DType) -> Rows {
+        Rows { address, count, row_stride: length as isize, length, stride: 1, size: dtype.size(), _copy: None }
+    }
+
+    /// One of the rows, cut into `parts` rows of `length`.
+    pub fn part(&self, row: usize, parts: usize, length: usize) -> Rows {
+        let address = self.address.wrapping_add_signed(self.row_stride * row as isize * self.size as isize);
+        let row_stride = self.stride * length as isize;
+        Rows { address, count: parts, row_stride, length, stride: self.stride, size: self.size, _copy: None }
     }
 }
 
-impl Rows {
-    /// Dense rows one after the other.
-    pub fn dense(address: usize, count: usize, length: usize) -> Rows {
-        Rows { address, count, row_stride: length as isize, length, stride: 1, _copy: None }
-    }
-
-    /// One row from `address` on, cut into `parts` rows of `length`.
-    pub fn part(&self, address: usize, parts: usize, length: usize) -> Rows {
-        let row_stride = self.stride * length as isize;
-        Rows { address, count: parts, row_stride, length, stride: self.stride, _copy: None }
-    }
+fn kept_axes(x: &View, reduced: &[usize]) -> Vec<usize> {
+    (0..x.rank()).filter(|axis| !reduced.contains(axis)).collect()
 }
 
 fn size(x: &View, axes: &[usize]) -> usize {

@@ -37,7 +37,7 @@ mod vector;
 pub use buffer::Buffer;
 pub use data_type::{Element, mps_data_type};
 pub use error::{Error, Result};
-pub use graph::{Graph, TensorData};
+pub use graph::{Graph, OptimizationLevel, TensorData};
 pub use kernel::{Argument, Kernel};
 pub use matrix::{Matrix, MatrixDescriptor, MatrixDescriptorBuilder};
 pub use multiplication::{MatrixMultiplication, MatrixMultiplicationBuilder, MatrixVectorMultiplication, Origin};

@@ -244,3 +244,42 @@ fn objects_go_to_other_threads() {
     check::<TensorData>();
     check::<openmps::Error>();
 }
+
+#[test]
+fn chains_give_what_their_formulas_give_one_by_one() {
+    use openmps::OptimizationLevel::{Level0, Level1};
+    use openmps::operators::operators::elementwise::{Activation, Binary, Unary};
+    use openmps::operators::operators::reduce::Reduction;
+    let mut graph = Graph::new();
+    let x = graph.placeholder("x", &[6, 50], DataType::F32).unwrap();
+    let row = graph.placeholder("row", &[50], DataType::F32).unwrap();
+    let product = graph.multiply(x, row).unwrap();
+    let shifted = graph.add(product, x).unwrap();
+    let kept = graph.activation(Activation::Relu, shifted, &[]).unwrap();
+    // A result between the others, a value that two formulas read, another shape, a reduction, a formula of its result.
+    let root = graph.unary(Unary::Sqrt, kept).unwrap();
+    let difference = graph.binary(Binary::Subtract, root, kept).unwrap();
+    let flat = graph.reshape(difference, &[300]).unwrap();
+    let doubled = graph.add(flat, flat).unwrap();
+    let squared = graph.multiply(difference, difference).unwrap();
+    let mean = graph.reduce(Reduction::Mean, squared, &[1], true).unwrap();
+    let rooted = graph.unary(Unary::Sqrt, mean).unwrap();
+    let scaled = graph.divide(difference, rooted).unwrap();
+    let results = [kept, doubled, mean, scaled];
+    let (x, row) = (numbers(300, 3), numbers(50, 4));
+    let (x, row) = (
+        TensorData::from_slice(&device(), &[6, 50], &x).unwrap(),
+        TensorData::from_slice(&device(), &[50], &row).unwrap(),
+    );
+    let [plain, fused] = [Level0, Level1].map(|level| {
+        let executable = graph.compile_with(&device(), &results, level).unwrap();
+        let found = executable.run(&device().queue(), &[("x", &x), ("row", &row)]).unwrap();
+        found.iter().map(|data| data.read::<f32>().unwrap()).collect::<Vec<_>>()
+    });
+    for (plain, fused) in plain.iter().zip(&fused) {
+        assert_eq!(plain.len(), fused.len());
+        for (plain, fused) in plain.iter().zip(fused) {
+            assert!((plain - fused).abs() <= 1e-6 * plain.abs().max(1.0), "{plain} {fused}");
+        }
+    }
+}

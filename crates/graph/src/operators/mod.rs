@@ -98,5 +98,6 @@ pub static LIBRARY: &[&Entry] = &[
     &interpolation::BILINEAR_GRADIENT,
 ];
 
-/// Softmax and the norms.
-pub static NORMALISATION: &[&Entry] = &[&softmax::ENTRY, &softmax::LOGARITHM, &layer_norm::ENTRY, &layer_norm::RMS];
+/// Chains of formulas, softmax and the norms.
+pub static NORMALISATION: &[&Entry] =
+    &[&elementwise::FUSED, &softmax::ENTRY, &softmax::LOGARITHM, &layer_norm::ENTRY, &layer_norm::RMS];

@@ -1,14 +1,18 @@
 //! Reductions along axes: sum, mean, product, extremes, any, all, logsumexp, norms.
 
+mod kernel;
+
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
-use crate::operator::{Meta, Operator};
+use crate::operator::{Fusion, Meta, Operator};
+use crate::operators::elementwise::Chain;
 use crate::program::{self, Key};
 use crate::reference::{Array, for_each_index};
-use crate::rows::{RowBlock, Rows, convert, reduced_axes};
+use crate::rows::{RowBlock, Rows, reduced_axes};
 use crate::view::{Shape, View};
+use kernel::{Pass, SIDE_BY_SIDE, Source, Walk};
 use openmps_runtime::Queue;
-use openmps_tile::{Binary, Builder, Combine, Compare, DType, Kernel, Scalar, Type, Value, dtype};
+use openmps_tile::{Combine, DType, dtype};
 
 /// What is done with the elements of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +54,6 @@ pub struct Reduce {
 
 /// Elements below which a row is not cut into parts for several threads.
 const WORTH_CUTTING: usize = 1 << 16;
-
-/// Neighbouring rows that are walked side by side when the elements of a row lie apart.
-const SIDE_BY_SIDE: usize = 1024;
 
 impl Reduction {
     /// Its name in every layer.
@@ -175,7 +176,11 @@ impl Operator for Reduce {
             return Ok(());
         }
         let pass = Pass { input: x.dtype, compute: self.compute(x.dtype, out.dtype), output: out.dtype };
-        self.reduce_rows(queue, &rows, pass, out.address)
+        self.reduce_rows(queue, Source::Tensor, &[rows], pass, out.address, &[])
+    }
+
+    fn fusion(&self) -> Fusion<'_> {
+        Fusion::Reduction(self)
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
@@ -201,268 +206,147 @@ impl Operator for Reduce {
 fn reference_row(reduction: Reduction, row: &[f64], identity: f64) -> f64 {
     let any_nan = row.iter().any(|x| x.is_nan());
     match reduction {
-        Reduction::Sum => row.iter().sum(),
-        Reduction::Mean => row.iter().sum::<f64>() / row.len() as f64,
+        Reduction::Sum => total(row.iter().copied()),
+        Reduction::Mean => total(row.iter().copied()) / row.len() as f64,
         Reduction::Product => row.iter().product(),
         Reduction::Maximum | Reduction::Minimum if any_nan => f64::NAN,
         Reduction::Maximum => row.iter().copied().fold(identity, f64::max),
         Reduction::Minimum => row.iter().copied().fold(identity, f64::min),
         Reduction::Any => f64::from(row.iter().any(|&x| x != 0.0)),
         Reduction::All => f64::from(row.iter().all(|&x| x != 0.0)),
-        Reduction::SumOfSquares => row.iter().map(|x| x * x).sum(),
-        Reduction::Norm => row.iter().map(|x| x * x).sum::<f64>().sqrt(),
-        Reduction::SumOfAbsolutes => row.iter().map(|x| x.abs()).sum(),
+        Reduction::SumOfSquares => total(row.iter().map(|x| x * x)),
+        Reduction::Norm => total(row.iter().map(|x| x * x)).sqrt(),
+        Reduction::SumOfAbsolutes => total(row.iter().map(|x| x.abs())),
     }
 }
 
-/// Element types of one pass over the rows.
-#[derive(Clone, Copy)]
-struct Pass {
-    input: DType,
-    compute: DType,
-    output: DType,
-}
-
 impl Reduce {
-    fn reduce_rows(&self, queue: &Queue, rows: &Rows, pass: Pass, out: usize) -> Result<()> {
-        let apart = rows.stride != 1 && rows.row_stride == 1 && rows.count >= 64;
-        if apart {
-            return self.submit(queue, rows, pass, out, Walk::SideBySide);
+    /// Reduces what a chain computes of inputs that broadcast to `shape`, without storing it. False where its rows do not step evenly
+    /// through the inputs: then nothing was done.
+    pub fn run_chain(
+        &self,
+        queue: &Queue,
+        chain: &Chain,
+        (inputs, shape): (&[View], &Shape),
+        output: &View,
+    ) -> Result<bool> {
+        let axes = reduced_axes(self.name(), &self.axes, shape.len())?;
+        let rows = |x: &View| Rows::even(&x.broadcast_to(shape)?, &axes);
+        let Some(rows) = inputs.iter().map(rows).collect::<Option<Vec<Rows>>>() else { return Ok(false) };
+        if rows[0].count == 0 {
+            return Ok(true);
         }
-        let parts = (2..=64).rev().find(|parts| rows.length.is_multiple_of(*parts));
+        let dtypes: Vec<DType> = inputs.iter().map(|x| x.dtype).collect();
+        let input = chain.dtype(&dtypes);
+        let pass = Pass { input, compute: self.compute(input, output.dtype), output: output.dtype };
+        let numbers = chain.numbers(&dtypes);
+        self.reduce_rows(queue, Source::Chain(chain, &dtypes), &rows, pass, output.address, &numbers)?;
+        Ok(true)
+    }
+
+    fn reduce_rows(
+        &self,
+        queue: &Queue,
+        source: Source,
+        rows: &[Rows],
+        pass: Pass,
+        out: usize,
+        numbers: &[u64],
+    ) -> Result<()> {
+        let (first, is_tensor) = (&rows[0], matches!(source, Source::Tensor));
+        let call = Call { source, pass, numbers, walk: Walk::SideBySide, count: first.length, of_parts: false };
+        if is_tensor && first.stride != 1 && first.row_stride == 1 && first.count >= 64 {
+            return self.submit(queue, rows, out, call);
+        }
+        let parts = (2..=64).rev().find(|parts| first.length.is_multiple_of(*parts));
         match parts {
-            Some(parts) if rows.count < 8 && rows.length >= WORTH_CUTTING => {
-                self.reduce_in_parts(queue, rows, pass, out, parts)
+            Some(parts) if first.count < 8 && first.length >= WORTH_CUTTING => {
+                self.reduce_in_parts(queue, rows, out, call, parts)
             }
-            _ => self.submit(queue, rows, pass, out, Walk::along(rows.length)),
+            _ => self.submit(queue, rows, out, Call { walk: Walk::along(first.length), ..call }),
         }
     }
 
     /// Long rows in two passes, so that every thread has work: each part of a row by itself, then the parts' results.
-    fn reduce_in_parts(&self, queue: &Queue, rows: &Rows, pass: Pass, out: usize, parts: usize) -> Result<()> {
+    fn reduce_in_parts(&self, queue: &Queue, rows: &[Rows], out: usize, call: Call, parts: usize) -> Result<()> {
         let device = |source| Error::Device { operator: self.name(), source };
-        let partial = queue.allocate(rows.count * parts * pass.compute.size()).map_err(device)?;
-        let length = rows.length / parts;
+        let (count, length, size) = (rows[0].count, rows[0].length / parts, call.pass.compute.size());
+        let partial = queue.allocate(count * parts * size).map_err(device)?;
         let first = match self.reduction {
             Reduction::Mean => Reduction::Sum,
             Reduction::Norm => Reduction::SumOfSquares,
             other => other,
         };
         let first = Reduce { reduction: first, ..self.clone() };
-        let to_partial = Pass { output: pass.compute, ..pass };
-        for row in 0..rows.count {
-            let start = rows.row_stride * row as isize * pass.input.size() as isize;
-            let cut = rows.part(rows.address.wrapping_add_signed(start), parts, length);
-            first.submit(
-                queue,
-                &cut,
-                to_partial,
-                partial.address() + row * parts * pass.compute.size(),
-                Walk::along(length),
-            )?;
+        let pass = Pass { output: call.pass.compute, ..call.pass };
+        for row in 0..count {
+            let cut: Vec<Rows> = rows.iter().map(|rows| rows.part(row, parts, length)).collect();
+            let to = partial.address() + row * parts * size;
+            first.submit(queue, &cut, to, Call { pass, walk: Walk::along(length), count: length, ..call })?;
         }
-        let joined = Rows::dense(partial.address(), rows.count, parts);
-        let last = Pass { input: pass.compute, ..pass };
+        let joined = Rows::dense(partial.address(), count, parts, call.pass.compute);
+        let pass = Pass { input: call.pass.compute, ..call.pass };
         let second = Reduce { reduction: self.reduction.of_parts(), ..self.clone() };
-        second.submit_scaled(queue, &joined, last, out, Walk::Short(parts), rows.length, true)
+        let (source, walk) = (Source::Tensor, Walk::Short(parts));
+        second.submit(queue, &[joined], out, Call { source, pass, walk, of_parts: true, numbers: &[], ..call })
     }
 
-    fn submit(&self, queue: &Queue, rows: &Rows, pass: Pass, out: usize, shape: Walk) -> Result<()> {
-        self.submit_scaled(queue, rows, pass, out, shape, rows.length, false)
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn submit_scaled(
-        &self,
-        queue: &Queue,
-        rows: &Rows,
-        pass: Pass,
-        out: usize,
-        shape: Walk,
-        count: usize,
-        of_parts: bool,
-    ) -> Result<()> {
-        let operator = self.name();
-        let block = match shape {
-            Walk::Short(length) => RowBlock::rows_for(length),
-            Walk::Long => 1,
-            Walk::SideBySide => SIDE_BY_SIDE,
+    fn submit(&self, queue: &Queue, rows: &[Rows], out: usize, call: Call) -> Result<()> {
+        let (operator, first) = (self.name(), &rows[0]);
+        let (kind, length, block) = match call.walk {
+            Walk::Short(length) => (0, length, RowBlock::rows_for(length)),
+            Walk::Long => (1, 0, 1),
+            Walk::SideBySide => (2, 0, SIDE_BY_SIDE),
         };
-        let (kind, length) = match shape {
-            Walk::Short(length) => (0, length),
-            Walk::Long => (1, 0),
-            Walk::SideBySide => (2, 0),
+        let numbers = vec![kind, length, usize::from(call.of_parts)];
+        let pass = call.pass;
+        let mut dtypes = vec![pass.input, pass.compute, pass.output];
+        let key = match call.source {
+            Source::Tensor => Key::Other(operator, dtypes, numbers),
+            Source::Chain(chain, inputs) => {
+                dtypes.extend(inputs);
+                Key::Chain { chain: chain.text(), reduction: operator, dtypes, layout: None, numbers }
+            }
         };
-        let numbers = vec![kind, length, usize::from(of_parts)];
-        let key = Key::Other(operator, vec![pass.input, pass.compute, pass.output], numbers);
-        let build = || kernel(self.reduction, pass, shape, of_parts);
+        let build = || kernel::kernel(self.reduction, call.source, pass, call.walk, call.of_parts);
         let pipeline = program::get(operator, &key, build)?;
-        let arguments = [
-            rows.address as u64,
-            out as u64,
-            rows.count as u64,
-            rows.length as u64,
-            rows.row_stride as u64,
-            rows.stride as u64,
-            count as u64,
-        ];
+        let mut arguments: Vec<u64> = rows.iter().map(|rows| rows.address as u64).collect();
+        arguments.extend([out, first.count, first.length, call.count].map(|number| number as u64));
+        arguments.extend(rows.iter().flat_map(|rows| [rows.row_stride as u64, rows.stride as u64]));
+        arguments.extend(call.numbers);
         // SAFETY: rows and strides are those of the views, which the front door keeps alive.
-        unsafe { queue.dispatch(operator, &pipeline, [rows.count.div_ceil(block), 1, 1], &arguments) }
+        unsafe { queue.dispatch(operator, &pipeline, [first.count.div_ceil(block), 1, 1], &arguments) }
             .map_err(|source| Error::Device { operator, source })
     }
 }
 
-/// How a kernel walks the rows.
+/// A sum with the rounding errors added back (Neumaier): a plain one of many numbers is further off than a device's.
+fn total(row: impl Iterator<Item = f64>) -> f64 {
+    let (mut sum, mut lost) = (0.0_f64, 0.0_f64);
+    for x in row {
+        let next = sum + x;
+        lost += if sum.abs() >= x.abs() { (sum - next) + x } else { (x - next) + sum };
+        sum = next;
+    }
+    if lost.is_finite() { sum + lost } else { sum }
+}
+
+/// One launch over rows.
 #[derive(Clone, Copy)]
-enum Walk {
-    /// Several whole rows of this length a tile.
-    Short(usize),
-    /// One row a program, piece by piece.
-    Long,
-    /// Many rows side by side, element by element.
-    SideBySide,
-}
-
-fn kernel(reduction: Reduction, pass: Pass, shape: Walk, of_parts: bool) -> Kernel {
-    let mut b = Builder::new(reduction.name());
-    let x = b.parameter("x", Type::pointer(pass.input.into()));
-    let out = b.parameter("out", Type::pointer(pass.output.into()));
-    let [rows, length, row_stride, stride, count] =
-        ["rows", "length", "row_stride", "stride", "count"].map(|name| b.parameter(name, Type::scalar(Scalar::I64)));
-    let strides = [row_stride, stride];
-    let combine = reduction.combine();
-    let identity = reduction.identity(pass.compute);
-    let zero = b.integer(0, Scalar::I64);
-    match shape {
-        Walk::Short(length) => {
-            let block = RowBlock::new(&mut b, RowBlock::rows_for(length), length, rows);
-            let x = block.load(&mut b, x, strides, pass.input, loaded(reduction, pass));
-            let x = prepare(&mut b, reduction, x, of_parts);
-            let reduced = b.reduce(combine, x, 1);
-            let result = finish(&mut b, reduction, reduced, count);
-            store(&mut b, &block, out, result, reduction, pass);
-        }
-        Walk::Long => {
-            const PIECE: usize = 8192;
-            let block = RowBlock::new(&mut b, 1, PIECE, rows);
-            let step = b.integer(PIECE as i64, Scalar::I64);
-            let initial = b.constant(identity, &Type::tile(accumulator(reduction, pass), &[1]));
-            // Each piece is reduced as it is read: a running tile would be read and written for every element.
-            let reduced = b.for_loop([zero, length, step], &[initial], |b, at, carried| {
-                let types = (pass.input, loaded(reduction, pass));
-                let x = block.load_piece(b, x, strides, (at, length), identity, types);
-                let x = prepare(b, reduction, x, of_parts);
-                let piece = b.reduce(combine, x, 1);
-                vec![combined(b, combine, carried[0], piece)]
-            })[0];
-            let result = finish(&mut b, reduction, reduced, count);
-            store(&mut b, &block, out, result, reduction, pass);
-        }
-        Walk::SideBySide => {
-            let id = b.program_id(0);
-            let size = b.integer(SIDE_BY_SIDE as i64, Scalar::I64);
-            let start = b.multiply(id, size);
-            let start = b.splat(start, &[SIDE_BY_SIDE]);
-            let range = b.range(SIDE_BY_SIDE);
-            let index = b.add(start, range);
-            let bound = b.splat(rows, &[SIDE_BY_SIDE]);
-            let mask = b.compare(Compare::Less, index, bound);
-            let ty = Type::tile(accumulator(reduction, pass), &[SIDE_BY_SIDE]);
-            let initial = b.constant(identity, &ty);
-            let step = b.integer(1, Scalar::I64);
-            let pointers = b.add_pointer(x, index);
-            let other = b.constant(0.0, &Type::tile(pass.input.into(), &[SIDE_BY_SIDE]));
-            let reduced = b.for_loop([zero, length, step], &[initial], |b, at, carried| {
-                let offset = b.multiply(at, stride);
-                let offset = b.splat(offset, &[SIDE_BY_SIDE]);
-                let pointers = b.add_pointer(pointers, offset);
-                let x = b.load(pointers, Some(mask), Some(other));
-                let x = convert(b, x, pass.input, loaded(reduction, pass));
-                let x = prepare(b, reduction, x, of_parts);
-                vec![combined(b, combine, carried[0], x)]
-            })[0];
-            let result = finish(&mut b, reduction, reduced, count);
-            let pointers = b.add_pointer(out, index);
-            let result = to_output(&mut b, result, reduction, pass);
-            b.store(pointers, result, Some(mask));
-        }
-    }
-    b.finish()
-}
-
-/// The type in which elements are loaded: their own where they become truth values.
-fn loaded(reduction: Reduction, pass: Pass) -> DType {
-    if reduction.is_truth() { pass.input.compute() } else { pass.compute }
-}
-
-fn accumulator(reduction: Reduction, pass: Pass) -> Scalar {
-    if reduction.is_truth() { Scalar::I1 } else { pass.compute.into() }
-}
-
-impl Walk {
-    fn along(length: usize) -> Walk {
-        if length > crate::rows::LONGEST { Walk::Long } else { Walk::Short(length) }
-    }
-}
-
-/// What is combined, of a loaded element.
-fn prepare(b: &mut Builder, reduction: Reduction, x: Value, of_parts: bool) -> Value {
-    match reduction {
-        Reduction::Any | Reduction::All => {
-            let zero = b.constant_like(0.0, x);
-            b.compare(Compare::NotEqual, x, zero)
-        }
-        Reduction::SumOfSquares | Reduction::Norm if !of_parts => b.multiply(x, x),
-        Reduction::SumOfAbsolutes if !of_parts => b.absolute(x),
-        _ => x,
-    }
-}
-
-fn combined(b: &mut Builder, combine: Combine, x: Value, y: Value) -> Value {
-    match combine {
-        Combine::Sum => b.add(x, y),
-        Combine::Product => b.multiply(x, y),
-        Combine::Maximum => b.maximum(x, y),
-        Combine::Minimum => b.minimum(x, y),
-        Combine::MinimumNumber => b.binary(Binary::MinimumNumber, x, y),
-        Combine::MaximumNumber => b.binary(Binary::MaximumNumber, x, y),
-        Combine::And => b.and(x, y),
-        Combine::Or => b.or(x, y),
-    }
-}
-
-fn finish(b: &mut Builder, reduction: Reduction, x: Value, count: Value) -> Value {
-    match reduction {
-        Reduction::Mean => {
-            let scalar = b.scalar_of(x);
-            let count = if scalar.is_float() {
-                b.cast(openmps_tile::Cast::SignedToFloat, count, scalar)
-            } else {
-                b.cast(openmps_tile::Cast::Signed, count, scalar)
-            };
-            let count = b.splat_like(count, x);
-            b.divide(x, count)
-        }
-        Reduction::Norm => b.sqrt(x),
-        _ => x,
-    }
-}
-
-fn to_output(b: &mut Builder, x: Value, reduction: Reduction, pass: Pass) -> Value {
-    if reduction.is_truth() {
-        b.cast(openmps_tile::Cast::Unsigned, x, Scalar::I8)
-    } else {
-        convert(b, x, pass.compute, pass.output)
-    }
-}
-
-fn store(b: &mut Builder, block: &RowBlock, out: Value, x: Value, reduction: Reduction, pass: Pass) {
-    let x = to_output(b, x, reduction, pass);
-    block.store_per_row(b, out, x, (pass.output, pass.output));
+struct Call<'a> {
+    source: Source<'a>,
+    pass: Pass,
+    /// A chain's numbers, as arguments.
+    numbers: &'a [u64],
+    walk: Walk,
+    /// What a mean is divided by.
+    count: usize,
+    /// Whether the elements are results of parts.
+    of_parts: bool,
 }
 
 fn cases(reduction: Reduction) -> Vec<Case> {
-    let shapes: [(&[i64], &[usize]); 12] = [
+    let shapes: [(&[i64], &[usize]); 13] = [
         (&[], &[3, 5]),
         (&[-1], &[4, 1000]),
         (&[0], &[5, 7]),
@@ -473,6 +357,7 @@ fn cases(reduction: Reduction) -> Vec<Case> {
         (&[1], &[2, 9000]),
         (&[], &[70_000]),
         (&[1], &[0, 3]),
+        (&[0], &[0, 3]),
         (&[], &[]),
         (&[-2, -1], &[1, 1, 33]),
     ];

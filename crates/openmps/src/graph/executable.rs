@@ -1,6 +1,7 @@
 //! Compiled graphs: the steps that the results need, when memory is given back, and the cache that keeps them.
 
-use super::{Graph, Source, Step, TensorData, Value, bytes_in};
+use super::fuse::fuse;
+use super::{Graph, OptimizationLevel, Source, Step, TensorData, Value, bytes_in};
 use crate::buffer::{Access, Buffer};
 use crate::encode::{Resource, encode};
 use crate::error::{Error, Result};
@@ -64,11 +65,16 @@ pub fn cache_statistics() -> CacheStatistics {
     CACHE.statistics()
 }
 
-pub(super) fn compile(graph: &Graph, device: &Device, results: Vec<usize>) -> Result<Arc<Executable>> {
+pub(super) fn compile(
+    graph: &Graph,
+    device: &Device,
+    results: Vec<usize>,
+    level: OptimizationLevel,
+) -> Result<Arc<Executable>> {
     let steps = needed_steps(graph, &results);
-    let key = key(graph, device, &steps, &results);
+    let key = key(graph, device, &steps, &results, level);
     CACHE.get_or_make(&key, || {
-        let plan = Plan::new(graph, device, steps, results)?;
+        let plan = Plan::new(graph, device, steps, results, level)?;
         Ok(Executable { device: device.clone(), plan: Arc::new(plan) })
     })
 }
@@ -90,9 +96,9 @@ fn needed_steps(graph: &Graph, results: &[usize]) -> Vec<usize> {
     (0..needed.len()).filter(|&step| needed[step]).collect()
 }
 
-fn key(graph: &Graph, device: &Device, steps: &[usize], results: &[usize]) -> Key {
+fn key(graph: &Graph, device: &Device, steps: &[usize], results: &[usize], level: OptimizationLevel) -> Key {
     use std::fmt::Write;
-    let mut text = format!("{results:?}");
+    let mut text = format!("{level:?} {results:?}");
     let mut constants = Vec::new();
     for (index, value) in graph.values.iter().enumerate() {
         let source = match &value.source {
@@ -113,14 +119,24 @@ fn key(graph: &Graph, device: &Device, steps: &[usize], results: &[usize]) -> Ke
 }
 
 impl Plan {
-    fn new(graph: &Graph, device: &Device, steps: Vec<usize>, results: Vec<usize>) -> Result<Plan> {
+    fn new(
+        graph: &Graph,
+        device: &Device,
+        steps: Vec<usize>,
+        results: Vec<usize>,
+        level: OptimizationLevel,
+    ) -> Result<Plan> {
         let values = graph.values.clone();
         let mut roots: Vec<usize> = Vec::with_capacity(values.len());
         for (index, value) in values.iter().enumerate() {
             // A reshape refers to an earlier value, whose root is known.
             roots.push(if let Source::Reshape(from) = value.source { roots[from] } else { index });
         }
-        let steps: Vec<Step> = steps.into_iter().map(|step| graph.steps[step].clone()).collect();
+        let steps: Vec<Step> = if level == OptimizationLevel::Level1 {
+            fuse(graph, &steps, &results)
+        } else {
+            steps.into_iter().map(|step| graph.steps[step].clone()).collect()
+        };
         let mut last_use = vec![None; values.len()];
         for (number, step) in steps.iter().enumerate() {
             step.inputs.iter().chain(&step.outputs).for_each(|&value| last_use[roots[value]] = Some(number));

@@ -21,6 +21,7 @@
 
 mod data;
 mod executable;
+mod fuse;
 mod methods;
 
 pub use data::TensorData;
@@ -73,6 +74,20 @@ struct Step {
     operator: Arc<dyn Operator>,
     inputs: Vec<usize>,
     outputs: Vec<usize>,
+}
+
+/// What [`Graph::compile_with`] does to a graph: `MPSGraphOptimizationLevel`.
+///
+/// ```
+/// assert_eq!(openmps::OptimizationLevel::default(), openmps::OptimizationLevel::Level1);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OptimizationLevel {
+    /// One kernel for each operation.
+    Level0,
+    /// Chains of formulas of single elements, with a reduction at the end, are one kernel.
+    #[default]
+    Level1,
 }
 
 /// A graph under construction: `MPSGraph`. See the [module](self).
@@ -224,8 +239,33 @@ impl Graph {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn compile(&self, device: &Device, results: &[Tensor]) -> Result<Arc<Executable>> {
+        self.compile_with(device, results, OptimizationLevel::Level1)
+    }
+
+    /// The same at a level of optimization: `MPSGraphCompilationDescriptor`'s `optimizationLevel`.
+    ///
+    /// ```
+    /// use openmps::{DataType, Device, Graph, OptimizationLevel, TensorData};
+    /// let mut graph = Graph::new();
+    /// let x = graph.placeholder("x", &[2], DataType::F32)?;
+    /// let y = graph.add(x, x)?;
+    /// let y = graph.multiply(y, x)?;
+    /// let device = Device::get(0)?;
+    /// let feed = TensorData::from_slice(&device, &[2], &[2.0f32, 3.0])?;
+    /// for level in [OptimizationLevel::Level0, OptimizationLevel::Level1] {
+    ///     let results = graph.compile_with(&device, &[y], level)?.run(&device.queue(), &[("x", &feed)])?;
+    ///     assert_eq!(results[0].read::<f32>()?, [8.0, 18.0]);
+    /// }
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn compile_with(
+        &self,
+        device: &Device,
+        results: &[Tensor],
+        level: OptimizationLevel,
+    ) -> Result<Arc<Executable>> {
         let results: Vec<usize> = results.iter().map(|&tensor| self.index(tensor)).collect::<Result<_>>()?;
-        executable::compile(self, device, results)
+        executable::compile(self, device, results, level)
     }
 
     fn push(&mut self, meta: Meta, source: Source) -> Tensor {

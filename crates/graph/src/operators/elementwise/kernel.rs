@@ -15,25 +15,51 @@ pub struct Layout {
     pub columns: usize,
 }
 
-/// Builds the kernel.
+/// A kernel of numbers and of tensors that are read element by element.
+pub(super) struct Signature<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Element types of the inputs.
+    pub inputs: &'a [DType],
+    /// The output's element type.
+    pub output: DType,
+    /// Names and types of the numbers.
+    pub scalars: Vec<(String, Scalar)>,
+}
+
+/// Builds the kernel of one operator.
+pub(super) fn build(row: &Row, inputs: &[DType], output: DType, layout: &Layout) -> Kernel {
+    let ty = scalar_type(row.compute(inputs));
+    let scalars = row.scalars.iter().map(|&name| (name.to_owned(), ty)).collect();
+    build_with(Signature { name: row.name, inputs, output, scalars }, layout, |b, loaded, scalars| {
+        let operands: Vec<_> = loaded.iter().copied().zip(inputs.iter().copied()).collect();
+        formula(b, row, &operands, scalars, output)
+    })
+}
+
+/// Builds a kernel whose result `body` makes of the loaded inputs and of the numbers.
 ///
 /// Parameters: a pointer for each input and the output; the operator's scalars; the sizes of the outer dimensions, the
 /// rows (when there are any) and the columns; then for each tensor its strides in the same order, in elements.
 /// Grid: blocks of columns, blocks of rows, outer index.
-pub fn build(row: &Row, inputs: &[DType], output: DType, layout: &Layout) -> Kernel {
-    let mut b = Builder::new(row.name);
-    let compute = row.compute(inputs);
+pub(super) fn build_with(
+    signature: Signature,
+    layout: &Layout,
+    body: impl FnOnce(&mut Builder, &[Value], &[Value]) -> Value,
+) -> Kernel {
+    let mut b = Builder::new(signature.name);
+    let inputs = signature.inputs;
     let pointers: Vec<Value> = inputs
         .iter()
-        .chain([&output])
+        .chain([&signature.output])
         .enumerate()
         .map(|(i, &dtype)| {
             let name = if i == inputs.len() { "out".to_owned() } else { format!("x{i}") };
             b.parameter(name, Type::pointer(dtype.into()))
         })
         .collect();
-    let scalar_type = if compute.is_float() { Scalar::from(compute) } else { Scalar::I64 };
-    let scalars: Vec<Value> = row.scalars.iter().map(|&name| b.parameter(name, Type::scalar(scalar_type))).collect();
+    let scalars: Vec<Value> =
+        signature.scalars.into_iter().map(|(name, ty)| b.parameter(name, Type::scalar(ty))).collect();
     let dimensions = layout.outer + usize::from(layout.rows.is_some()) + 1;
     let index = Type::scalar(Scalar::I64);
     let sizes: Vec<Value> = (0..dimensions).map(|d| b.parameter(format!("size{d}"), index.clone())).collect();
@@ -46,15 +72,29 @@ pub fn build(row: &Row, inputs: &[DType], output: DType, layout: &Layout) -> Ker
         pointers.iter().zip(&strides).map(|(&pointer, strides)| places.pointer(&mut b, pointer, strides)).collect();
     let loaded: Vec<Value> =
         pointers[..inputs.len()].iter().map(|&pointer| b.load(pointer, Some(places.mask), None)).collect();
+    let result = body(&mut b, &loaded, &scalars);
+    b.store(pointers[inputs.len()], result, Some(places.mask));
+    b.finish()
+}
 
-    let dims = places.dims.clone();
-    let scope = Scope::new(b, is_signed(compute));
+/// An operator's formula on tiles as they lie in memory; the result is of the output's type.
+pub(super) fn formula(
+    b: &mut Builder,
+    row: &Row,
+    operands: &[(Value, DType)],
+    scalars: &[Value],
+    output: DType,
+) -> Value {
+    let dtypes: Vec<DType> = operands.iter().map(|(_, dtype)| *dtype).collect();
+    let compute = row.compute(&dtypes);
+    let dims = b.type_of(operands[0].0).dims.clone();
+    // The scope owns the builder while the formula is written.
+    let scope = Scope::new(std::mem::replace(b, Builder::new("")), is_signed(compute));
     let result = {
-        let operands: Vec<_> = loaded
+        let operands: Vec<_> = operands
             .iter()
-            .zip(inputs)
             .enumerate()
-            .map(|(i, (&value, &dtype))| {
+            .map(|(i, &(value, dtype))| {
                 let x = scope.expr(value);
                 match row.operands.get(i) {
                     Some(Operand::Truth) => x.truth(),
@@ -73,10 +113,13 @@ pub fn build(row: &Row, inputs: &[DType], output: DType, layout: &Layout) -> Ker
         let result = (row.expression)(&operands, &scalars);
         convert(result, compute, output).value()
     };
-    let mut b = scope.into_builder();
-    let out = pointers[inputs.len()];
-    b.store(out, result, Some(places.mask));
-    b.finish()
+    *b = scope.into_builder();
+    result
+}
+
+/// The type in which a number is passed to a formula that is computed in `compute`.
+pub(super) fn scalar_type(compute: DType) -> Scalar {
+    if compute.is_float() { Scalar::from(compute) } else { Scalar::I64 }
 }
 
 fn is_signed(dtype: DType) -> bool {

@@ -64,6 +64,24 @@ pub fn dimensions(operator: &'static str, tensors: &[&View]) -> Result<Dimension
     Ok(dimensions)
 }
 
+/// Adds the sizes and the tensors' strides to a kernel's arguments; the grid.
+pub fn push_places(
+    arguments: &mut impl Extend<u64>,
+    dimensions: &Dimensions,
+    tensors: usize,
+    layout: &super::Layout,
+) -> [usize; 3] {
+    arguments.extend(dimensions.iter().map(|dimension| dimension.size as u64));
+    for tensor in 0..tensors {
+        arguments.extend(dimensions.iter().map(|dimension| dimension.strides[tensor] as u64));
+    }
+    let inner = usize::from(layout.rows.is_some()) + 1;
+    let outer = &dimensions[..dimensions.len() - inner];
+    let columns = dimensions[dimensions.len() - 1].size.div_ceil(layout.columns);
+    let rows = layout.rows.map_or(1, |rows| dimensions[dimensions.len() - 2].size.div_ceil(rows));
+    [columns, rows, outer.iter().map(|dimension| dimension.size).product()]
+}
+
 fn stride_at(operator: &'static str, view: &View, output: &View, position: usize) -> Result<isize> {
     let mismatch = || {
         let (left, right) = (view.shape.clone(), output.shape.clone());

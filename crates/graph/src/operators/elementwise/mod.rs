@@ -2,7 +2,9 @@
 
 mod activation;
 mod binary;
+mod chain;
 pub mod expression;
+mod fused;
 mod gradient;
 mod kernel;
 mod layout;
@@ -12,6 +14,8 @@ mod unary;
 
 pub use activation::Activation;
 pub use binary::Binary;
+pub use chain::{Chain, Operand, Stage};
+pub use fused::{ENTRY as FUSED, Fused};
 pub use gradient::Gradient;
 pub use kernel::Layout;
 pub use layout::broadcast;
@@ -20,7 +24,7 @@ pub use row::Row;
 pub use unary::Unary;
 
 use crate::error::{Error, Result};
-use crate::operator::{Meta, Operator};
+use crate::operator::{Fusion, Meta, Operator};
 use crate::program::{self, Key};
 use crate::reference::Array;
 use crate::view::{Shape, View};
@@ -184,20 +188,12 @@ fn run_general(row: &'static Row, queue: &Queue, inputs: &[&View], scalars: &[Nu
         dimensions.push(Dimension { size: 1, strides: tensors.iter().map(|_| 1).collect() });
     }
     let layout = choose(&dimensions);
-    let inner = usize::from(layout.rows.is_some()) + 1;
     let dtypes: DTypes = inputs.iter().map(|x| x.dtype).collect();
     let key = Key::Elementwise(row.name, dtypes.clone(), output.dtype, layout.clone());
     let pipeline = program::get(row.name, &key, || kernel::build(row, &dtypes, output.dtype, &layout))?;
     let mut arguments = ArrayVec::<u64, MAX_ARGUMENTS>::new();
     push_operands(&mut arguments, row, inputs, scalars, output);
-    arguments.extend(dimensions.iter().map(|dimension| dimension.size as u64));
-    for tensor in 0..tensors.len() {
-        arguments.extend(dimensions.iter().map(|dimension| dimension.strides[tensor] as u64));
-    }
-    let outer = &dimensions[..dimensions.len() - inner];
-    let columns = dimensions[dimensions.len() - 1].size.div_ceil(layout.columns);
-    let rows = layout.rows.map_or(1, |rows| dimensions[dimensions.len() - 2].size.div_ceil(rows));
-    let grid = [columns, rows, outer.iter().map(|dimension| dimension.size).product()];
+    let grid = layout::push_places(&mut arguments, &dimensions, tensors.len(), &layout);
     submit(row, queue, &pipeline, grid, &arguments)
 }
 
@@ -314,5 +310,9 @@ impl Operator for Call {
             }
         });
         vec![output]
+    }
+
+    fn fusion(&self) -> Fusion<'_> {
+        Fusion::Formula(self)
     }
 }

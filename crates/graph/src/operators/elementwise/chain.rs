@@ -1,0 +1,143 @@
+//! Formulas one after the other in one kernel: what lies between them is never stored.
+
+use super::layout::MAX_TENSORS;
+use super::{Call, kernel, scalar_bits};
+use crate::error::Result;
+use crate::operator::{Meta, Operator};
+use crate::reference::Array;
+use openmps_tile::{Builder, DType, Scalar, Value};
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// What a formula of a chain reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// An input of the chain.
+    Input(usize),
+    /// The result of an earlier formula.
+    Stage(usize),
+}
+
+/// One formula of a chain.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// The operator with its numbers.
+    pub call: Call,
+    /// One for each of its inputs.
+    pub operands: Vec<Operand>,
+}
+
+/// Formulas one after the other; the last one's result is the chain's. Every result is rounded to its element type, as if it were stored.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    stages: Vec<Stage>,
+    text: Arc<str>,
+}
+
+impl Chain {
+    /// A chain of at least one formula; operands name inputs below [`Chain::MAX_INPUTS`], or earlier formulas.
+    pub fn new(stages: Vec<Stage>) -> Chain {
+        let mut text = String::new();
+        for Stage { call, operands } in &stages {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{:?}{operands:?}{:?};", call.operator, call.output);
+        }
+        Chain { stages, text: text.into() }
+    }
+
+    /// Inputs that a chain has at most.
+    pub const MAX_INPUTS: usize = MAX_TENSORS - 1;
+
+    /// Operators and what they read, without numbers.
+    pub fn text(&self) -> Arc<str> {
+        self.text.clone()
+    }
+
+    /// Shape and element type of every formula's result.
+    pub(super) fn metas(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        let mut metas: Vec<Meta> = Vec::with_capacity(self.stages.len());
+        for Stage { call, operands } in &self.stages {
+            let of = |operand: &Operand| match *operand {
+                Operand::Input(index) => inputs[index].clone(),
+                Operand::Stage(index) => metas[index].clone(),
+            };
+            let operands: Vec<Meta> = operands.iter().map(of).collect();
+            metas.extend(call.infer(&operands)?);
+        }
+        Ok(metas)
+    }
+
+    /// Element types of every formula's result.
+    fn dtypes(&self, inputs: &[DType]) -> Vec<DType> {
+        let meta = |&dtype: &DType| Meta { dtype, shape: Default::default() };
+        let metas = self.metas(&inputs.iter().map(meta).collect::<Vec<_>>());
+        metas.map_or_else(|_| Vec::new(), |metas| metas.into_iter().map(|meta| meta.dtype).collect())
+    }
+
+    /// The element type of the result.
+    pub fn dtype(&self, inputs: &[DType]) -> DType {
+        self.dtypes(inputs).last().copied().unwrap_or(DType::F32)
+    }
+
+    /// The types that each formula reads.
+    fn read(&self, inputs: &[DType]) -> Vec<Vec<DType>> {
+        let results = self.dtypes(inputs);
+        let of = |operand: &Operand| match *operand {
+            Operand::Input(index) => inputs[index],
+            Operand::Stage(index) => results[index],
+        };
+        self.stages.iter().map(|stage| stage.operands.iter().map(of).collect()).collect()
+    }
+
+    /// Names and types of all formulas' numbers.
+    pub(crate) fn scalar_types(&self, inputs: &[DType]) -> Vec<(String, Scalar)> {
+        let of_stage = |(index, (stage, read)): (usize, (&Stage, Vec<DType>))| {
+            let row = stage.call.operator.row();
+            let ty = kernel::scalar_type(row.compute(&read));
+            row.scalars.iter().map(|name| (format!("{name}{index}"), ty)).collect::<Vec<_>>()
+        };
+        self.stages.iter().zip(self.read(inputs)).enumerate().flat_map(of_stage).collect()
+    }
+
+    /// All formulas' numbers as arguments.
+    pub(crate) fn numbers(&self, inputs: &[DType]) -> Vec<u64> {
+        let of_stage = |(stage, read): (&Stage, Vec<DType>)| {
+            let compute = stage.call.operator.row().compute(&read);
+            stage.call.scalars.iter().map(|&scalar| scalar_bits(scalar, compute)).collect::<Vec<_>>()
+        };
+        self.stages.iter().zip(self.read(inputs)).flat_map(of_stage).collect()
+    }
+
+    /// The formulas on loaded tiles; the result as it lies in memory.
+    pub(crate) fn apply(&self, b: &mut Builder, loaded: &[Value], inputs: &[DType], scalars: &[Value]) -> Value {
+        let (results, read) = (self.dtypes(inputs), self.read(inputs));
+        let mut values: Vec<Value> = Vec::with_capacity(self.stages.len());
+        let mut scalars = scalars;
+        for (index, (Stage { call, operands }, read)) in self.stages.iter().zip(read).enumerate() {
+            let row = call.operator.row();
+            let (own, rest) = scalars.split_at(row.scalars.len());
+            scalars = rest;
+            let value = |operand: &Operand| match *operand {
+                Operand::Input(index) => loaded[index],
+                Operand::Stage(index) => values[index],
+            };
+            let operands: Vec<(Value, DType)> = operands.iter().map(value).zip(read).collect();
+            values.push(kernel::formula(b, row, &operands, own, results[index]));
+        }
+        values[values.len() - 1]
+    }
+
+    /// The same in float64.
+    pub(super) fn reference(&self, inputs: &[Array]) -> Option<Array> {
+        let mut results: Vec<Array> = Vec::with_capacity(self.stages.len());
+        for Stage { call, operands } in &self.stages {
+            let of = |operand: &Operand| match *operand {
+                Operand::Input(index) => inputs[index].clone(),
+                Operand::Stage(index) => results[index].clone(),
+            };
+            let operands: Vec<Array> = operands.iter().map(of).collect();
+            results.extend(call.reference(&operands));
+        }
+        results.pop()
+    }
+}

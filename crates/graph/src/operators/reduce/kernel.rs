@@ -1,0 +1,245 @@
+//! The kernels of a reduction: one for each way of walking the rows.
+
+use super::Reduction;
+use crate::operators::elementwise::Chain;
+use crate::rows::{RowBlock, convert};
+use openmps_tile::{Binary, Builder, Combine, Compare, DType, Kernel, Scalar, Type, Value};
+
+/// Neighbouring rows that are walked side by side when the elements of a row lie apart.
+pub(super) const SIDE_BY_SIDE: usize = 1024;
+
+/// Element types of one pass over the rows.
+#[derive(Clone, Copy)]
+pub(super) struct Pass {
+    /// In memory, or of a chain's results.
+    pub input: DType,
+    /// In which elements are combined.
+    pub compute: DType,
+    /// Of the result.
+    pub output: DType,
+}
+
+/// How a kernel walks the rows.
+#[derive(Clone, Copy)]
+pub(super) enum Walk {
+    /// Several whole rows of this length a tile.
+    Short(usize),
+    /// One row a program, piece by piece.
+    Long,
+    /// Many rows side by side, element by element.
+    SideBySide,
+}
+
+impl Walk {
+    /// Rows of this length, one after the other.
+    pub fn along(length: usize) -> Walk {
+        // A loop over nothing leaves what nothing combines to.
+        if length > crate::rows::LONGEST || length == 0 { Walk::Long } else { Walk::Short(length) }
+    }
+}
+
+/// What is reduced.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// The elements of one tensor.
+    Tensor,
+    /// A chain's results, of inputs with these element types.
+    Chain(&'a Chain, &'a [DType]),
+}
+
+/// The tensors that rows are loaded from, in a kernel.
+struct Inputs<'a> {
+    source: Source<'a>,
+    pointers: Vec<Value>,
+    dtypes: Vec<DType>,
+    /// From one row to the next, and from one element to the next.
+    strides: Vec<[Value; 2]>,
+    scalars: Vec<Value>,
+    /// The type of what is reduced, in memory and when it is loaded.
+    types: (DType, DType),
+}
+
+impl Inputs<'_> {
+    /// Elements that are walked at once: a chain keeps several tiles of them.
+    fn piece(&self) -> usize {
+        if matches!(self.source, Source::Tensor) { 8192 } else { 2048 }
+    }
+
+    /// What is reduced, of loaded tiles.
+    fn apply(&self, b: &mut Builder, loaded: &[Value]) -> Value {
+        let x = match self.source {
+            Source::Tensor => loaded[0],
+            Source::Chain(chain, dtypes) => chain.apply(b, loaded, dtypes, &self.scalars),
+        };
+        convert(b, x, self.types.0, self.types.1)
+    }
+
+    fn rows(&self, b: &mut Builder, block: &RowBlock) -> Value {
+        let each = self.pointers.iter().zip(&self.strides).zip(&self.dtypes);
+        let loaded: Vec<Value> =
+            each.map(|((&pointer, &strides), &dtype)| block.load(b, pointer, strides, dtype, dtype)).collect();
+        self.apply(b, &loaded)
+    }
+
+    /// A piece from column `from` on; `other` beyond `end`.
+    fn piece_of(&self, b: &mut Builder, block: &RowBlock, (from, end): (Value, Value), other: f64) -> Value {
+        let each = self.pointers.iter().zip(&self.strides).zip(&self.dtypes);
+        let loaded: Vec<Value> = each
+            .map(|((&pointer, &strides), &dtype)| {
+                block.load_piece(b, pointer, strides, (from, end), 0.0, (dtype, dtype))
+            })
+            .collect();
+        let x = self.apply(b, &loaded);
+        let inside = block.inside(b, from, end);
+        let other = b.constant_like(other, x);
+        b.select(inside, x, other)
+    }
+}
+
+/// Parameters: a pointer for each input and the output; rows, their length and what a mean is divided by; strides of each input; a chain's
+/// numbers.
+pub(super) fn kernel(reduction: Reduction, source: Source, pass: Pass, shape: Walk, of_parts: bool) -> Kernel {
+    let mut b = Builder::new(reduction.name());
+    let dtypes = match source {
+        Source::Tensor => vec![pass.input],
+        Source::Chain(_, dtypes) => dtypes.to_vec(),
+    };
+    let pointer = |(i, &dtype): (usize, &DType)| b.parameter(format!("x{i}"), Type::pointer(dtype.into()));
+    let pointers: Vec<Value> = dtypes.iter().enumerate().map(pointer).collect();
+    let out = b.parameter("out", Type::pointer(pass.output.into()));
+    let number = Type::scalar(Scalar::I64);
+    let [rows, length, count] = ["rows", "length", "count"].map(|name| b.parameter(name, number.clone()));
+    let stride = |i: usize| ["row_stride", "stride"].map(|name| b.parameter(format!("{name}{i}"), number.clone()));
+    let strides: Vec<[Value; 2]> = (0..pointers.len()).map(stride).collect();
+    let scalars = match source {
+        Source::Tensor => Vec::new(),
+        Source::Chain(chain, dtypes) => {
+            let numbers = chain.scalar_types(dtypes);
+            numbers.into_iter().map(|(name, ty)| b.parameter(name, Type::scalar(ty))).collect()
+        }
+    };
+    let types = (pass.input, loaded(reduction, pass));
+    let inputs = Inputs { source, pointers, dtypes, strides, scalars, types };
+    let combine = reduction.combine();
+    let identity = reduction.identity(pass.compute);
+    let zero = b.integer(0, Scalar::I64);
+    match shape {
+        Walk::Short(length) => {
+            let block = RowBlock::new(&mut b, RowBlock::rows_for(length), length, rows);
+            let x = inputs.rows(&mut b, &block);
+            let x = prepare(&mut b, reduction, x, of_parts);
+            let reduced = b.reduce(combine, x, 1);
+            let result = finish(&mut b, reduction, reduced, count);
+            store(&mut b, &block, out, result, reduction, pass);
+        }
+        Walk::Long => {
+            let block = RowBlock::new(&mut b, 1, inputs.piece(), rows);
+            let step = b.integer(inputs.piece() as i64, Scalar::I64);
+            let initial = b.constant(identity, &Type::tile(accumulator(reduction, pass), &[1]));
+            // Each piece is reduced as it is read: a running tile would be read and written for every element.
+            let reduced = b.for_loop([zero, length, step], &[initial], |b, at, carried| {
+                let x = inputs.piece_of(b, &block, (at, length), identity);
+                let x = prepare(b, reduction, x, of_parts);
+                let piece = b.reduce(combine, x, 1);
+                vec![combined(b, combine, carried[0], piece)]
+            })[0];
+            let result = finish(&mut b, reduction, reduced, count);
+            store(&mut b, &block, out, result, reduction, pass);
+        }
+        Walk::SideBySide => {
+            let id = b.program_id(0);
+            let size = b.integer(SIDE_BY_SIDE as i64, Scalar::I64);
+            let start = b.multiply(id, size);
+            let start = b.splat(start, &[SIDE_BY_SIDE]);
+            let range = b.range(SIDE_BY_SIDE);
+            let index = b.add(start, range);
+            let bound = b.splat(rows, &[SIDE_BY_SIDE]);
+            let mask = b.compare(Compare::Less, index, bound);
+            let ty = Type::tile(accumulator(reduction, pass), &[SIDE_BY_SIDE]);
+            let initial = b.constant(identity, &ty);
+            let step = b.integer(1, Scalar::I64);
+            let (x, stride) = (inputs.pointers[0], inputs.strides[0][1]);
+            let pointers = b.add_pointer(x, index);
+            let other = b.constant(0.0, &Type::tile(pass.input.into(), &[SIDE_BY_SIDE]));
+            let reduced = b.for_loop([zero, length, step], &[initial], |b, at, carried| {
+                let offset = b.multiply(at, stride);
+                let offset = b.splat(offset, &[SIDE_BY_SIDE]);
+                let pointers = b.add_pointer(pointers, offset);
+                let x = b.load(pointers, Some(mask), Some(other));
+                let x = convert(b, x, pass.input, loaded(reduction, pass));
+                let x = prepare(b, reduction, x, of_parts);
+                vec![combined(b, combine, carried[0], x)]
+            })[0];
+            let result = finish(&mut b, reduction, reduced, count);
+            let pointers = b.add_pointer(out, index);
+            let result = to_output(&mut b, result, reduction, pass);
+            b.store(pointers, result, Some(mask));
+        }
+    }
+    b.finish()
+}
+
+/// The type in which elements are loaded: their own where they become truth values.
+fn loaded(reduction: Reduction, pass: Pass) -> DType {
+    if reduction.is_truth() { pass.input.compute() } else { pass.compute }
+}
+
+fn accumulator(reduction: Reduction, pass: Pass) -> Scalar {
+    if reduction.is_truth() { Scalar::I1 } else { pass.compute.into() }
+}
+
+/// What is combined, of a loaded element.
+fn prepare(b: &mut Builder, reduction: Reduction, x: Value, of_parts: bool) -> Value {
+    match reduction {
+        Reduction::Any | Reduction::All => {
+            let zero = b.constant_like(0.0, x);
+            b.compare(Compare::NotEqual, x, zero)
+        }
+        Reduction::SumOfSquares | Reduction::Norm if !of_parts => b.multiply(x, x),
+        Reduction::SumOfAbsolutes if !of_parts => b.absolute(x),
+        _ => x,
+    }
+}
+
+fn combined(b: &mut Builder, combine: Combine, x: Value, y: Value) -> Value {
+    match combine {
+        Combine::Sum => b.add(x, y),
+        Combine::Product => b.multiply(x, y),
+        Combine::Maximum => b.maximum(x, y),
+        Combine::Minimum => b.minimum(x, y),
+        Combine::MinimumNumber => b.binary(Binary::MinimumNumber, x, y),
+        Combine::MaximumNumber => b.binary(Binary::MaximumNumber, x, y),
+        Combine::And => b.and(x, y),
+        Combine::Or => b.or(x, y),
+    }
+}
+
+fn finish(b: &mut Builder, reduction: Reduction, x: Value, count: Value) -> Value {
+    match reduction {
+        Reduction::Mean => {
+            let scalar = b.scalar_of(x);
+            let count = if scalar.is_float() {
+                b.cast(openmps_tile::Cast::SignedToFloat, count, scalar)
+            } else {
+                b.cast(openmps_tile::Cast::Signed, count, scalar)
+            };
+            let count = b.splat_like(count, x);
+            b.divide(x, count)
+        }
+        Reduction::Norm => b.sqrt(x),
+        _ => x,
+    }
+}
+
+fn to_output(b: &mut Builder, x: Value, reduction: Reduction, pass: Pass) -> Value {
+    if reduction.is_truth() {
+        b.cast(openmps_tile::Cast::Unsigned, x, Scalar::I8)
+    } else {
+        convert(b, x, pass.compute, pass.output)
+    }
+}
+
+fn store(b: &mut Builder, block: &RowBlock, out: Value, x: Value, reduction: Reduction, pass: Pass) {
+    let x = to_output(b, x, reduction, pass);
+    block.store_per_row(b, out, x, (pass.output, pass.output));
+}
