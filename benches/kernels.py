@@ -1,0 +1,166 @@
+"""Kernels of Triton on the host device beside NumPy and PyTorch, in one run.
+
+    python benches/kernels.py
+
+Medians of calls that take turns; times in milliseconds, the launch in microseconds. A peer that is not installed is left out, and said so.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+
+import numpy as np
+import triton
+import triton.language as tl
+from openmps.triton import array
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=mask) + tl.load(y_ptr + at, mask=mask), mask=mask)
+
+
+@triton.jit
+def softmax_kernel(x_ptr, out_ptr, stride, columns, BLOCK: tl.constexpr):
+    at, row = tl.arange(0, BLOCK), tl.program_id(0)
+    x = tl.load(x_ptr + row * stride + at, mask=at < columns, other=-float("inf"))
+    powers = tl.exp(x - tl.max(x, axis=0))
+    tl.store(out_ptr + row * stride + at, powers / tl.sum(powers, axis=0), mask=at < columns)
+
+
+@triton.jit
+def matmul_kernel(a_ptr, b_ptr, c_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    depth = tl.arange(0, BLOCK_K)
+    a = a_ptr + rows[:, None] * K + depth[None, :]
+    b = b_ptr + depth[:, None] * N + columns[None, :]
+    sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for _ in range(0, K, BLOCK_K):
+        sums = tl.dot(tl.load(a), tl.load(b), sums, input_precision="ieee")
+        a += BLOCK_K
+        b += BLOCK_K * N
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], sums)
+
+
+def medians(works: dict, seconds: float = 2.0) -> dict:
+    """Medians in milliseconds of works that take turns."""
+    times = {name: [] for name in works}
+    for work in works.values():
+        work()
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for name, work in works.items():
+            begin = time.perf_counter()
+            work()
+            times[name].append((time.perf_counter() - begin) * 1e3)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def show(name: str, times: dict, unit: str = "ms", digits: int = 2) -> None:
+    """One line: our time, then each peer's with the ratio."""
+    ours = times.pop("openmps")
+    peers = "".join(f"   {peer} {value:.{digits}f} ({value / ours:.2f}x)" for peer, value in times.items())
+    print(f"{name:28} {ours:8.{digits}f} {unit}{peers}", flush=True)
+
+
+def add(random: np.random.Generator) -> None:
+    """16M elements into a warm output."""
+    n = 16 << 20
+    x, y, out = random.random(n, dtype=np.float32), random.random(n, dtype=np.float32), np.zeros(n, dtype=np.float32)
+    ours = [array(value) for value in (x, y, out)]
+    grid = (triton.cdiv(n, 4096),)
+    works = {"openmps": lambda: add_kernel[grid](*ours, n, BLOCK=4096), "NumPy": lambda: np.add(x, y, out=out)}
+    if torch:
+        tensors = [torch.from_numpy(value) for value in (x, y, out)]
+        works["PyTorch"] = lambda: torch.add(tensors[0], tensors[1], out=tensors[2])
+    show("add, 16M", medians(works))
+
+
+def softmax(random: np.random.Generator) -> None:
+    """4096 rows of 1024."""
+    x = random.random((4096, 1024), dtype=np.float32)
+    ours = [array(value) for value in (x, np.zeros_like(x))]
+    works = {"openmps": lambda: softmax_kernel[(4096,)](*ours, 1024, 1024, BLOCK=1024)}
+    if torch:
+        tensor, out = torch.from_numpy(x), torch.empty(4096, 1024)
+        works["PyTorch"] = lambda: torch.softmax(tensor, 1, out=out)
+    show("softmax, 4096 x 1024", medians(works))
+
+
+def matmul(random: np.random.Generator) -> None:
+    """Square of 1024, float32."""
+    size = 1024
+    x, y = (random.random((size, size), dtype=np.float32) for _ in range(2))
+    out = np.zeros_like(x)
+    ours = [array(value) for value in (x, y, out)]
+    blocks = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 256}
+    grid = (size // blocks["BLOCK_M"], size // blocks["BLOCK_N"])
+    works = {
+        "openmps": lambda: matmul_kernel[grid](*ours, size, size, size, **blocks),
+        "NumPy": lambda: np.matmul(x, y, out=out),
+    }
+    if torch:
+        tensors = [torch.from_numpy(value) for value in (x, y, out)]
+        works["PyTorch"] = lambda: torch.mm(tensors[0], tensors[1], out=tensors[2])
+    show("product, 1024", medians(works))
+
+
+def launch() -> None:
+    """A kernel of one element, compiled long before: what a launch costs, through Triton's own Python and without it."""
+    x, y, out = (array(np.ones(1, dtype=np.float32)) for _ in range(3))
+    calls = 2000
+
+    def many():
+        for _ in range(calls):
+            add_kernel[(1,)](x, y, out, 1, BLOCK=16)
+
+    times = medians({"openmps": many}, 3.0)
+    show("warm launch", {"openmps": times["openmps"] / calls * 1e3}, "us", 1)
+
+
+def compile_times() -> None:
+    """Our part of compiling: from Triton's IR to a program."""
+    from paddle_custom_device import openmps_native as native
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+    from triton.compiler import compile as compile_kernel
+
+    signature = {"a_ptr": "*fp32", "b_ptr": "*fp32", "c_ptr": "*fp32", "M": "i32", "N": "i32", "K": "i32"}
+    blocks = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 32}
+    signature |= {name: "constexpr" for name in blocks}
+    names = matmul_kernel.arg_names
+    constants = {(names.index(name),): value for name, value in blocks.items()}
+    source = ASTSource(matmul_kernel, signature, constants, {})
+    text = compile_kernel(source, target=GPUTarget("mps", "host", 32)).asm["ttirtext"].decode()
+    show("compile, product", medians({"openmps": lambda: native.triton_compile(text)}, 1.0))
+
+
+def main() -> int:
+    """Everything, on the host."""
+    print("NumPy " + np.__version__ + (f", PyTorch {torch.__version__}" if torch else "; PyTorch is not installed"))
+    random = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        # A cache of its own, so that a compile is one.
+        triton.knobs.cache.dir = str(pathlib.Path(folder))
+        add(random)
+        softmax(random)
+        matmul(random)
+        launch()
+        compile_times()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
