@@ -18,8 +18,7 @@ const LONGEST: usize = 1 << 20;
 const MOST_INLINED: usize = 64 << 20;
 
 /// Operations whose text has a form of its own, and that are not covered.
-const REFUSED: [&str; 5] =
-    ["tt.print", "tt.dot_scaled", "tt.elementwise_inline_asm", "tt.map_elementwise", "cf.cond_br"];
+const REFUSED: [&str; 4] = ["tt.print", "tt.elementwise_inline_asm", "tt.map_elementwise", "cf.cond_br"];
 
 /// Values by name. Names in blocks beside each other may be the same; the later one counts.
 pub type Names = HashMap<String, Value>;

@@ -8,6 +8,8 @@ mod function;
 mod locations;
 mod operations;
 mod region;
+mod scaled;
+mod small;
 mod types;
 
 #[cfg(test)]

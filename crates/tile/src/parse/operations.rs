@@ -3,12 +3,14 @@
 use super::cursor::{Cursor, Read};
 use super::function::{Names, named};
 use super::region;
-use super::types::ty;
+use super::small::{self, Small};
+use super::types::form;
 use crate::builder::Builder;
 use crate::kernel::{Atomic, Binary, Cast, Compare, Number, Operation, Unary, Value};
 use crate::types::{Element, Scalar, Type};
 
 /// The parts of a plain operation.
+#[derive(Default)]
 pub struct Simple<'t> {
     /// Words between the name and the types, such as a predicate.
     pub words: Vec<&'t str>,
@@ -20,13 +22,16 @@ pub struct Simple<'t> {
     pub text: &'t str,
     /// Types after the colon, in order.
     pub types: Vec<Type>,
+    /// Which of them are floats of 8 bits.
+    pub smalls: Vec<Option<Small>>,
+    /// How many types stand before a `*`; 0 where there is none.
+    pub before_star: usize,
 }
 
 impl<'t> Simple<'t> {
     /// Reads from behind the name to behind the location.
     pub fn read(cursor: &mut Cursor<'t>, names: &Names) -> Read<Simple<'t>> {
-        let mut simple =
-            Simple { words: Vec::new(), operands: Vec::new(), attributes: "", text: "", types: Vec::new() };
+        let mut simple = Simple::default();
         while !cursor.take(":") {
             if cursor.looking_at("%") {
                 simple.operands.push(named(cursor, names)?);
@@ -47,11 +52,16 @@ impl<'t> Simple<'t> {
         }
         if cursor.looking_at("(") {
             simple.types.extend(region::types(cursor)?);
+            simple.smalls.resize(simple.types.len(), None);
             cursor.expect("->")?;
         }
         loop {
-            simple.types.push(ty(cursor)?);
-            if !(cursor.take(",") || cursor.take("->") || cursor.take("to") || cursor.take("*")) {
+            let (ty, small) = form(cursor)?;
+            simple.types.push(ty);
+            simple.smalls.push(small);
+            if cursor.take("*") {
+                simple.before_star = simple.types.len();
+            } else if !(cursor.take(",") || cursor.take("->") || cursor.take("to")) {
                 break;
             }
         }
@@ -78,11 +88,15 @@ pub fn constant(cursor: &mut Cursor, b: &mut Builder) -> Read<Value> {
         cursor.expect(">")?;
     }
     // A single truth value is printed without its type.
-    let ty = if cursor.take(":") { ty(cursor)? } else { Type::scalar(Scalar::I1) };
+    let (ty, small) = if cursor.take(":") { form(cursor)? } else { (Type::scalar(Scalar::I1), None) };
     let Element::Scalar(scalar) = ty.element else {
         return Err(cursor.refuse("arith.constant", "an address"));
     };
-    let number = literal(text, scalar).ok_or_else(|| cursor.error(format!("`{text}` is no {}", scalar.name())))?;
+    let number = match small {
+        Some(small) => small.literal(text),
+        None => literal(text, scalar),
+    };
+    let number = number.ok_or_else(|| cursor.error(format!("`{text}` is no {}", scalar.name())))?;
     cursor.skip_location()?;
     Ok(b.emit(Operation::Constant(number), &[], ty))
 }
@@ -176,6 +190,9 @@ fn atomic(name: Option<&&str>) -> Result<Atomic, String> {
 
 /// Adds what an operation stands for; its results, or why it is refused.
 pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Value>, String> {
+    if let Some(value) = small::lower(operation, simple, b)? {
+        return Ok(vec![value]);
+    }
     let of = &simple.operands[..];
     let result = simple.types.last().cloned();
     let axis = |word: Option<&&str>| -> Result<u8, String> {

@@ -1,6 +1,7 @@
 //! Types: `i32`, `!tt.ptr<f16>`, `tensor<64x32xf32>`.
 
 use super::cursor::{Cursor, Read};
+use super::small::Small;
 use crate::types::{Dims, Element, MAX_TILE_RANK, Scalar, Type};
 
 const SCALARS: [Scalar; 9] = [
@@ -15,10 +16,16 @@ const SCALARS: [Scalar; 9] = [
     Scalar::F64,
 ];
 
-/// One type.
+/// One type. Floats of 8 bits are bytes.
 pub fn ty(cursor: &mut Cursor) -> Read<Type> {
+    Ok(form(cursor)?.0)
+}
+
+/// One type, and which floats of 8 bits its bytes are.
+pub fn form(cursor: &mut Cursor) -> Read<(Type, Option<Small>)> {
     if !cursor.take("tensor<") {
-        return Ok(Type { element: element(cursor)?, dims: Dims::new() });
+        let (element, small) = element(cursor)?;
+        return Ok((Type { element, dims: Dims::new() }, small));
     }
     let mut dims = Dims::new();
     while cursor.looking_at_digit() {
@@ -28,28 +35,33 @@ pub fn ty(cursor: &mut Cursor) -> Read<Type> {
         }
         cursor.expect_x()?;
     }
-    let element = element(cursor)?;
+    let (element, small) = element(cursor)?;
     cursor.expect(">")?;
-    Ok(Type { element, dims })
+    Ok((Type { element, dims }, small))
 }
 
-fn element(cursor: &mut Cursor) -> Read<Element> {
+fn element(cursor: &mut Cursor) -> Read<(Element, Option<Small>)> {
     if !cursor.take("!tt.ptr<") {
-        return scalar(cursor).map(Element::Scalar);
+        let (scalar, small) = scalar(cursor)?;
+        return Ok((Element::Scalar(scalar), small));
     }
-    let target = scalar(cursor)?;
+    let (target, small) = scalar(cursor)?;
     if cursor.take(",") {
         cursor.integer()?;
     }
     cursor.expect(">")?;
     // A truth value takes a byte of memory; what loads it converts.
-    Ok(Element::Pointer(if target == Scalar::I1 { Scalar::I8 } else { target }))
+    Ok((Element::Pointer(if target == Scalar::I1 { Scalar::I8 } else { target }), small))
 }
 
-fn scalar(cursor: &mut Cursor) -> Read<Scalar> {
+fn scalar(cursor: &mut Cursor) -> Read<(Scalar, Option<Small>)> {
     let name = cursor.word();
-    SCALARS.into_iter().find(|scalar| scalar.name() == name).ok_or_else(|| {
+    if let Some(small) = Small::named(name) {
+        return Ok((Scalar::I8, Some(small)));
+    }
+    let scalar = SCALARS.into_iter().find(|scalar| scalar.name() == name).ok_or_else(|| {
         let name = if name.is_empty() { cursor.found() } else { format!("`{name}`") };
         cursor.error(format!("{name} is no type of this language"))
-    })
+    })?;
+    Ok((scalar, None))
 }

@@ -24,7 +24,7 @@ class MPSOptions:
     debug: bool = False
     sanitize_overflow: bool = False
     enable_fp_fusion: bool = True
-    supported_fp8_dtypes: tuple = ()
+    supported_fp8_dtypes: tuple = ("fp8e4nv", "fp8e5")
     deprecated_fp8_dot_operand_dtypes: tuple = ()
     default_dot_input_precision: str = "ieee"
     allowed_dot_input_precisions: tuple = ("ieee",)
