@@ -1,126 +1,14 @@
 //! The Metal text of kernels, executed on a CPU in three thread schedules, against the interpreter.
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
-use half::f16;
-use openmps_codegen::{Parameter, Target, compile};
-use openmps_emulator::{Argument, Dispatch, Grid, Library, Schedule};
+mod harness;
+
+use harness::Given::{Buffer, Float, Integer};
+use harness::{Given, SCHEDULES, assert_close, compare, from_halves, from_singles, halves, singles, wave};
+use openmps_codegen::{Target, compile};
+use openmps_emulator::{Argument, Dispatch, Grid, Library};
 use openmps_tile::kernel::Atomic;
-use openmps_tile::{Builder, Kernel, Operation, RawMemory, Scalar, Type, interpret, parse, verify};
-
-const SCHEDULES: [Schedule; 3] = [Schedule::Ascending, Schedule::Descending, Schedule::Shuffled(7)];
-
-/// An argument of a kernel under test.
-#[derive(Clone, Copy)]
-enum Given {
-    /// A buffer by its index.
-    Buffer(usize),
-    Integer(i64),
-    Float(f32),
-}
-
-use Given::{Buffer, Float, Integer};
-
-/// Copies of the buffers, and the arguments' bits for them.
-fn prepared(buffers: &[Vec<u8>], given: &[Given]) -> (Vec<Vec<u64>>, Vec<u64>) {
-    let words = |bytes: &Vec<u8>| {
-        let word = |chunk: &[u8]| {
-            let mut bytes = [0; 8];
-            bytes[..chunk.len()].copy_from_slice(chunk);
-            u64::from_le_bytes(bytes)
-        };
-        bytes.chunks(8).map(word).collect::<Vec<u64>>()
-    };
-    let mut copies: Vec<Vec<u64>> = buffers.iter().map(words).collect();
-    let addresses: Vec<u64> = copies.iter_mut().map(|copy| copy.as_mut_ptr().expose_provenance() as u64).collect();
-    let bits = |given: &Given| match *given {
-        Buffer(index) => addresses[index],
-        Integer(number) => number as u64,
-        Float(number) => number.to_bits().into(),
-    };
-    let arguments = given.iter().map(bits).collect();
-    (copies, arguments)
-}
-
-fn bytes(copies: &[Vec<u64>], buffers: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let of = |(copy, buffer): (&Vec<u64>, &Vec<u8>)| {
-        copy.iter().flat_map(|word| word.to_le_bytes()).take(buffer.len()).collect()
-    };
-    copies.iter().zip(buffers).map(of).collect()
-}
-
-/// Hands `check` the buffers after each schedule and each number of threads, and after the interpreter.
-fn compare(
-    kernel: &Kernel,
-    grid: [usize; 3],
-    buffers: &[Vec<u8>],
-    given: &[Given],
-    check: impl Fn(&[Vec<u8>], &[Vec<u8>]),
-) {
-    let (copies, arguments) = prepared(buffers, given);
-    let verified = verify(kernel).unwrap_or_else(|error| panic!("{error}"));
-    // SAFETY: every kernel here stays inside of its buffers, whose addresses are exposed.
-    interpret(verified, grid, &arguments, &mut unsafe { RawMemory::new() }).unwrap_or_else(|error| panic!("{error}"));
-    let expected = bytes(&copies, buffers);
-    for (threads, stages) in [(32, 1), (128, 1), (128, 2)] {
-        let target = Target { stages, ..Target::metal(threads) };
-        let source = compile(verified, &target).unwrap_or_else(|error| panic!("{error}"));
-        let library = Library::compile(&source.text).unwrap_or_else(|error| panic!("{error}\n{}", source.text));
-        let function = library.function(&source.entry).unwrap_or_else(|error| panic!("{error}"));
-        for schedule in SCHEDULES {
-            let (copies, arguments) = prepared(buffers, given);
-            let mut numbers = vec![0_u8; source.numbers_size];
-            let mut bound = Vec::new();
-            for (parameter, bits) in source.parameters.iter().zip(arguments) {
-                match *parameter {
-                    Parameter::Buffer(_) => {
-                        bound.push(Argument::Buffer(std::ptr::with_exposed_provenance_mut(bits as usize)))
-                    }
-                    Parameter::Number { offset, size } => {
-                        numbers[offset..offset + size].copy_from_slice(&bits.to_le_bytes()[..size]);
-                    }
-                }
-            }
-            if source.numbers_size > 0 {
-                bound.push(Argument::Bytes(&numbers));
-            }
-            let grid = Grid::Threadgroups(grid.map(|size| size as u32));
-            let dispatch = Dispatch::new(grid, [threads as u32, 1, 1], &bound);
-            // SAFETY: as above.
-            unsafe { function.dispatch(&Dispatch { schedule, ..dispatch }) }
-                .unwrap_or_else(|error| panic!("{error}\n{}", source.text));
-            check(&bytes(&copies, buffers), &expected);
-        }
-    }
-}
-
-fn singles(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
-    values.into_iter().flat_map(f32::to_le_bytes).collect()
-}
-
-fn from_singles(bytes: &[u8]) -> Vec<f32> {
-    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
-}
-
-fn halves(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
-    values.into_iter().flat_map(|x| f16::from_f32(x).to_le_bytes()).collect()
-}
-
-fn from_halves(bytes: &[u8]) -> Vec<f32> {
-    bytes.chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()).collect()
-}
-
-/// Numbers between -2 and 2 that look random.
-fn wave(count: usize) -> impl Iterator<Item = f32> {
-    (0..count).map(|i| 2.0 * (i as f32 * 1.618).sin())
-}
-
-fn assert_close(found: &[f32], expected: &[f32], tolerance: f32) {
-    assert_eq!(found.len(), expected.len());
-    for (i, (&found, &expected)) in found.iter().zip(expected).enumerate() {
-        let same = found == expected || found.is_nan() && expected.is_nan();
-        assert!(same || (found - expected).abs() <= tolerance * expected.abs().max(1.0), "{i}: {found}, {expected}");
-    }
-}
+use openmps_tile::{Builder, Kernel, Operation, Scalar, Type, parse, verify};
 
 macro_rules! ttir {
     ($name:literal) => {

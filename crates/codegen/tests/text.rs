@@ -29,4 +29,12 @@ snapshots! {
 snapshots! {
     control = "control",
     sort = "sort",
+    layer_norm = "layer_norm",
+    layer_norm_gradient = "layer_norm_gradient",
+    attention = "attention",
+    attention_gradient = "attention_gradient",
+    grouped_matmul = "grouped_matmul",
+    persistent_matmul = "persistent_matmul",
+    block_scaled_matmul = "block_scaled_matmul",
+    libdevice = "libdevice",
 }
