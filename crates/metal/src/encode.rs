@@ -3,7 +3,7 @@
 use crate::arguments::{Kernel, Table};
 use crate::error::Result;
 use crate::limits;
-use crate::seam::{CommandBuffer, Metal, Size};
+use crate::seam::{CommandBuffer, Metal, PipelineLimits, Properties, Size};
 
 /// What a compute command encoder must be able to do so that a kernel can be put onto it.
 pub trait Encoder {
@@ -26,6 +26,21 @@ pub trait Encoder {
 
     /// Runs the kernel for whole threadgroups.
     fn dispatch(&mut self, threadgroups: Size, threads: Size) -> Result<()>;
+}
+
+/// As [`kernel`], after the dispatch was held to the limits of the device and of its pipeline.
+pub fn checked<E: Encoder>(
+    encoder: &mut E,
+    device: &Properties,
+    limits: &PipelineLimits,
+    kernel: &Kernel,
+    pipeline: &E::Pipeline,
+    table: &Table<E::Buffer>,
+    threadgroups: Size,
+) -> Result<()> {
+    let memory = kernel.threadgroup_memory;
+    limits::check_dispatch(kernel.name(), device, limits, threadgroups, kernel.threads, memory)?;
+    self::kernel(encoder, kernel, pipeline, table, threadgroups)
 }
 
 /// Encodes one run of a kernel: its pipeline, its argument table, its threadgroup memory, the dispatch. The caller has held it to the limits.

@@ -17,10 +17,15 @@ mod adapter;
 mod attention;
 mod bert;
 mod composed;
+mod forward;
+#[cfg(any(feature = "metal", test))]
+mod lent;
 mod linear;
 mod lora;
 mod matmul;
 mod matrix;
+#[cfg(feature = "metal")]
+mod metal;
 mod norm;
 mod operand;
 pub mod path;

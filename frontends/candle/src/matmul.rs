@@ -1,9 +1,9 @@
 //! Matrix products of batches that broadcast.
 
-use crate::operand::{Operand, run};
+use crate::forward::{Plain, forwards};
 use crate::path::{Operation, Path, path};
 use crate::reduce::{rows, sum_to};
-use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor};
+use candle_core::{CustomOp2, Result, Tensor};
 use openmps::operators::operators::matmul::Matmul as Operator;
 
 /// The product over the last two dimensions; those before broadcast as in NumPy. Transposed and strided operands are read in place.
@@ -32,10 +32,7 @@ impl CustomOp2 for Matmul {
         "openmps-matmul"
     }
 
-    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
-        let operands: [Operand; 2] = [(s1, l1), (s2, l2)];
-        run(&Operator::default(), &operands)
-    }
+    forwards!(self => [Plain(Operator::default())], s1 l1, s2 l2);
 
     fn bwd(
         &self,

@@ -13,6 +13,9 @@ use openmps_host::library::memory::Memory;
 use openmps_runtime::Queue;
 use openmps_tile::{DType, dtype};
 
+/// The most elements of a query or value where attention is a kernel of tiles: on devices whose memory the CPU does not see.
+pub const LARGEST_ON_TILES: usize = tiles::LARGEST;
+
 /// `softmax(scale * queries * keys^T + mask) * values`.
 ///
 /// Inputs: queries [batch, heads, rows, depth], keys [batch, key heads, keys, depth], values [batch, key heads, keys, columns], and a mask

@@ -17,7 +17,7 @@ const ROWS: usize = 32;
 const KEYS: usize = 32;
 
 /// The most elements of a query or value: their tiles must fit into registers.
-const LARGEST: usize = 256;
+pub(super) const LARGEST: usize = 256;
 
 /// The smallest side of a tile: that of a matrix unit.
 const SMALLEST: usize = 16;
