@@ -44,3 +44,9 @@ impl CustomOp1 for Gelu {
         gelu_gradient(x, gradient).map(Some)
     }
 }
+
+/// Cases of the forward pass for its test on lent GPUs.
+#[cfg(test)]
+pub(crate) fn cases(add: &mut crate::lent::AddCase) {
+    add("gelu", Box::new(Plain(Call::new(Elementwise::Activation(Activation::Gelu)))), &[&[3, 5, 41]]);
+}

@@ -147,3 +147,17 @@ impl CustomOp3 for Attention {
         Ok((q.track_op().then(of_q).transpose()?, k.track_op().then(of_k).transpose()?, of_v))
     }
 }
+
+/// Cases of the forward pass for its test on lent GPUs.
+#[cfg(test)]
+pub(crate) fn cases(add: &mut crate::lent::AddCase, held: &dyn Fn(&[usize], usize) -> Result<Tensor>) -> Result<()> {
+    let masks = [None, Some(held(&[7, 39], 9)?), Some(held(&[2, 1, 1, 39], 9)?)];
+    for (number, mask) in masks.into_iter().enumerate() {
+        let op = Attention { mask, causal: number != 2, scale: 0.3, merge: number == 1 };
+        add("attention", Box::new(op), &[&[2, 4, 7, 24], &[2, 2, 39, 24], &[2, 2, 39, 17]]);
+    }
+    // Queries before the first key see nothing.
+    let op = Attention { mask: None, causal: true, scale: 0.5, merge: true };
+    add("attention", Box::new(op), &[&[1, 2, 40, 64], &[1, 1, 33, 64], &[1, 1, 33, 64]]);
+    Ok(())
+}

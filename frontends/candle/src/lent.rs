@@ -51,5 +51,9 @@ fn view<B>(input: &Given<B>, address: usize) -> Result<View> {
     View::strided(first, dtype, input.layout.dims(), &strides).map_err(Error::wrap)
 }
 
+/// How an operator's file adds its cases to the test: a name, the operator, the shapes of its operands.
+#[cfg(test)]
+pub(crate) type AddCase<'a> = dyn FnMut(&'static str, Box<dyn Forward>, &'static [&'static [usize]]) + 'a;
+
 #[cfg(all(test, target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod tests;

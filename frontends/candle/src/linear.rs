@@ -283,3 +283,14 @@ impl CustomOp2 for AffineAdd {
         Ok((of_x, of_residual))
     }
 }
+
+/// Cases of the forward pass for its test on lent GPUs.
+#[cfg(test)]
+pub(crate) fn cases(add: &mut crate::lent::AddCase, held: &dyn Fn(&[usize], usize) -> Result<Tensor>) -> Result<()> {
+    add("linear", Box::new(Affine { gelu: false }), &[&[2, 5, 20], &[9, 20]]);
+    add("linear", Box::new(Affine { gelu: false }), &[&[2, 5, 20], &[9, 20], &[9]]);
+    add("linear-gelu", Box::new(Affine { gelu: true }), &[&[33, 20], &[9, 20], &[9]]);
+    let op = AffineAdd { weight: held(&[9, 20], 5)?, bias: held(&[9], 6)? };
+    add("linear-add", Box::new(op), &[&[2, 5, 20], &[2, 5, 9]]);
+    Ok(())
+}

@@ -367,3 +367,15 @@ impl ModuleT for LoraLinear {
         forward(x, &self.a, &self.b, Lora { weight, bias, scaling: self.scaling, dropout })
     }
 }
+
+/// Cases of the forward pass for its test on lent GPUs.
+#[cfg(test)]
+pub(crate) fn cases(add: &mut crate::lent::AddCase, held: &dyn Fn(&[usize], usize) -> Result<Tensor>) -> Result<()> {
+    let dropout = Drop { probability: 0.3, source: Source { seed: 7 << 40 | 11, offset: 3 } };
+    add("dropout", Box::new(dropout), &[&[3, 50, 17]]);
+    for (bias, dropout) in [(None, None), (Some(held(&[9], 6)?), None), (Some(held(&[9], 6)?), Some(dropout))] {
+        let op = Lora { weight: held(&[9, 20], 5)?, bias, scaling: 2.0, dropout };
+        add("lora", Box::new(op), &[&[2, 5, 20], &[4, 20], &[9, 4]]);
+    }
+    Ok(())
+}

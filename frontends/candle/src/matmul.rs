@@ -54,3 +54,17 @@ fn right_gradient(left: &Tensor, right: &Tensor, gradient: &Tensor) -> Result<Te
     }
     sum_to(&matmul(&left.t()?, gradient)?, right.dims())
 }
+
+/// Cases of the forward pass for its test on lent GPUs.
+#[cfg(test)]
+pub(crate) fn cases(add: &mut crate::lent::AddCase) {
+    let shapes: [&[&[usize]]; 6] = [
+        &[&[5, 7], &[7, 3]],
+        &[&[70, 100], &[100, 65]],
+        &[&[3, 4, 9], &[9, 8]],
+        &[&[2, 1, 4, 5], &[3, 5, 2]],
+        &[&[2, 3, 2, 4, 9], &[1, 3, 1, 9, 17]],
+        &[&[4, 0], &[0, 3]],
+    ];
+    shapes.into_iter().for_each(|shapes| add("matmul", Box::new(Plain(Operator::default())), shapes));
+}

@@ -130,3 +130,13 @@ impl CustomOp3 for Norm {
         Ok((of_x, of_weight, bias.track_op().then(of_bias).transpose()?))
     }
 }
+
+/// Cases of the forward pass for its test on lent GPUs.
+#[cfg(test)]
+pub(crate) fn cases(add: &mut crate::lent::AddCase) {
+    for centred in [false, true] {
+        let norm = Norm { centred, epsilon: 1e-5 };
+        add(norm.title(), Box::new(norm.operator(false)), &[&[2, 3, 40], &[40]]);
+        add(norm.title(), Box::new(norm.operator(true)), &[&[5, 384], &[384], &[384]]);
+    }
+}

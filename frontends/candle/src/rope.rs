@@ -86,3 +86,13 @@ impl CustomOp3 for Rope {
         Ok((of_x, Some(of_cos), Some(of_sin)))
     }
 }
+
+/// Cases of the forward pass for its test on lent GPUs.
+#[cfg(test)]
+pub(crate) fn cases(add: &mut crate::lent::AddCase) {
+    for (interleaved, inverse) in [(false, false), (true, false), (false, true), (true, true)] {
+        let op = || Box::new(Plain(Operator { interleaved, inverse }));
+        add("rope", op(), &[&[2, 3, 5, 14], &[5, 7], &[5, 7]]);
+        add("rope", op(), &[&[2, 2, 40, 32], &[2, 40, 16], &[2, 40, 16]]);
+    }
+}

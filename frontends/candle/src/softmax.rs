@@ -74,3 +74,16 @@ pub(crate) fn softmax_gradient(y: &Tensor, gradient: &Tensor, dim: usize) -> Res
     let weighted = (gradient * y)?;
     weighted.sub(&y.broadcast_mul(&weighted.sum_keepdim(dim)?)?)
 }
+
+/// Cases of the forward pass for its test on lent GPUs.
+#[cfg(test)]
+pub(crate) fn cases(add: &mut crate::lent::AddCase) {
+    const CASES: [(i64, &[&[usize]]); 4] =
+        [(2, &[&[2, 3, 17]]), (0, &[&[5, 9]]), (1, &[&[3, 700]]), (1, &[&[2, 9001]])];
+    for logarithm in [false, true] {
+        for (dim, shapes) in CASES {
+            let op = Plain(Operator { axis: dim, logarithm });
+            add(if logarithm { "log-softmax" } else { "softmax" }, Box::new(op), shapes);
+        }
+    }
+}
