@@ -15,32 +15,33 @@ pub(crate) struct Given<'a, B> {
     pub layout: &'a Layout,
 }
 
-/// The result: a fresh buffer of the lender's, its elements and their type, and its dimensions.
-pub(crate) struct Made<B> {
-    pub buffer: B,
+/// The result: the handle on a fresh buffer of the lender's, its elements and their type, and its dimensions.
+pub(crate) struct Made<H> {
+    pub handle: H,
     pub count: usize,
     pub dtype: DType,
     pub shape: Shape,
 }
 
-/// Encodes an operator; its held tensors are the last of `inputs`. `make` gives a fresh buffer for so many elements.
-pub(crate) fn forward<L: Lender>(
+/// Encodes an operator; its held tensors are the last of `inputs`. `make` gives a fresh buffer for so many elements, and what
+/// the lender holds it by.
+pub(crate) fn forward<L: Lender, H>(
     guest: &Guest<L>,
     op: &dyn Forward,
     inputs: &[Given<L::Buffer>],
-    make: impl FnOnce(usize, DType) -> Result<L::Buffer>,
-) -> Result<Made<L::Buffer>> {
+    make: impl FnOnce(usize, DType) -> Result<(L::Buffer, H)>,
+) -> Result<Made<H>> {
     let lent: Vec<_> = inputs.iter().map(|input| guest.lend(input.buffer.clone(), input.bytes, false)).collect();
     let views =
         inputs.iter().zip(&lent).map(|(input, lent)| view(input, lent.address())).collect::<Result<Vec<_>>>()?;
     let result = op.result(&views)?;
     let count = result.shape.iter().product();
     let dtype = crate::operand::candle_type(result.dtype)?;
-    let buffer = make(count, dtype)?;
-    let out = guest.lend(buffer.clone(), count * result.dtype.size(), true);
-    let out = View::dense(out.address(), result.dtype, &result.shape).map(|view| (view, out)).map_err(Error::wrap)?;
-    op.submit(&guest.device().queue(), &views, &out.0)?;
-    Ok(Made { buffer, count, dtype, shape: Shape::from_dims(&op.dims(&result)) })
+    let (buffer, handle) = make(count, dtype)?;
+    let fresh = guest.lend(buffer, count * result.dtype.size(), true);
+    let out = View::dense(fresh.address(), result.dtype, &result.shape).map_err(Error::wrap)?;
+    op.submit(&guest.device().queue(), &views, &out)?;
+    Ok(Made { handle, count, dtype, shape: Shape::from_dims(&op.dims(&result)) })
 }
 
 fn view<B>(input: &Given<B>, address: usize) -> Result<View> {

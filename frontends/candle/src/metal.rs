@@ -66,14 +66,12 @@ pub(crate) fn on_metal(op: &dyn Forward, inputs: &[(&MetalStorage, &Layout)]) ->
         };
         given.push(self::given(storage, layout));
     }
-    // The handle that Candle's allocator counts; kernels get the buffer within.
-    let mut counted = None;
     let made = lent::forward(&*guest(device)?, op, &given, |count, dtype| {
-        let buffer = device.new_buffer(count.max(1), dtype, "openmps")?;
-        Ok((**counted.insert(buffer)).clone())
+        // Candle's allocator counts the handles; kernels get the buffer within.
+        let handle = device.new_buffer(count.max(1), dtype, "openmps")?;
+        Ok(((*handle).clone(), handle))
     })?;
-    let Some(buffer) = counted else { candle_core::bail!("the operator made no result") };
-    Ok((MetalStorage::new(buffer, device.clone(), made.count, made.dtype), made.shape))
+    Ok((MetalStorage::new(made.handle, device.clone(), made.count, made.dtype), made.shape))
 }
 
 fn given<'a>(storage: &MetalStorage, layout: &'a Layout) -> Given<'a, Buffer> {

@@ -85,7 +85,7 @@ fn check(guest: &Guest<EmulatedGpu>, case: &Case, inputs: &[Tensor], tolerance: 
         .collect();
     let before: Vec<Vec<u8>> = given.iter().map(|input| gpu.contents(&input.buffer)).collect();
     gpu.begin();
-    let made = forward(guest, &*case.op, &given, |count, dtype| Ok(gpu.fresh(count * dtype.size_in_bytes())))?;
+    let made = forward(guest, &*case.op, &given, |count, dtype| Ok(gpu.fresh_twice(count * dtype.size_in_bytes())))?;
     gpu.end();
     for (input, before) in given.iter().zip(&before) {
         assert!(gpu.bound(&input.buffer), "{}: an operand's own buffer was bound", case.name);
@@ -98,7 +98,7 @@ fn check(guest: &Guest<EmulatedGpu>, case: &Case, inputs: &[Tensor], tolerance: 
     });
     let (expected, shape) = on_host(&*case.op, &operands.collect::<Vec<_>>())?;
     assert_eq!((&made.shape, made.dtype, made.count), (&shape, dtype, shape.elem_count()), "{}", case.name);
-    let (got, expected) = (numbers_of(&gpu.contents(&made.buffer), dtype), numbers_of(&bytes(&expected), dtype));
+    let (got, expected) = (numbers_of(&gpu.contents(&made.handle), dtype), numbers_of(&bytes(&expected), dtype));
     for (place, (got, expected)) in got.iter().zip(&expected).enumerate() {
         let same = (got - expected).abs() <= tolerance * expected.abs().max(1.0) || got == expected;
         assert!(same, "{} ({dtype:?}): element {place} is {got}, on the host {expected}", case.name);
@@ -169,7 +169,7 @@ fn what_has_no_kernel_is_refused_and_says_so() -> Result<()> {
     let buffer = upload(guest.lender(), &x);
     let given = Given { bytes: 36, buffer, dtype: DType::F32, layout: x.layout() };
     let op = Plain(Triangle { diagonal: 0, lower: true });
-    let made = forward(&guest, &op, &[given], |count, _| Ok(guest.lender().fresh(count * 4)));
+    let made = forward(&guest, &op, &[given], |count, _| Ok(guest.lender().fresh_twice(count * 4)));
     let error = made.err().expect("a library's operator cannot run there").to_string();
     assert!(error.contains("is not supported by the lent GPU"), "{error}");
     // float64: Apple's GPUs have none.
@@ -181,7 +181,7 @@ fn what_has_no_kernel_is_refused_and_says_so() -> Result<()> {
             openmps::operators::operators::elementwise::Activation::Gelu,
         ),
     ));
-    let made = forward(&guest, &gelu, &[given], |count, _| Ok(guest.lender().fresh(count * 8)));
+    let made = forward(&guest, &gelu, &[given], |count, _| Ok(guest.lender().fresh_twice(count * 8)));
     let error = made.err().expect("no float64").to_string();
     assert!(error.contains("f64"), "{error}");
     Ok(())

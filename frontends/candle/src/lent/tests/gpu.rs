@@ -48,6 +48,12 @@ impl EmulatedGpu {
         self.metal.allocate(bytes).expect("memory")
     }
 
+    /// A fresh buffer, to be lent and to be kept.
+    pub fn fresh_twice(&self, bytes: usize) -> (EmulatedBuffer, EmulatedBuffer) {
+        let buffer = self.fresh(bytes);
+        (buffer.clone(), buffer)
+    }
+
     pub fn buffer(&self, bytes: &[u8]) -> EmulatedBuffer {
         let buffer = self.fresh(bytes.len());
         // SAFETY: the buffer is as long as the bytes, and fresh.
