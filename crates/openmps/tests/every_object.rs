@@ -195,10 +195,10 @@ fn feeds_of_graphs() {
     let executable = graph.compile(&device(), &[y]).expect("compiled");
     let feed = TensorData::from_slice(&device(), &[2], &[1.0f32; 2]).expect("a feed");
     feed.data().free();
-    let error = executable.run(&device().queue(), &[("x", &feed)]).err().expect("its memory is gone");
+    let error = executable.run(&device().queue(), &[("x", &feed)]).expect_err("its memory is gone");
     assert!(matches!(error, Error::Freed { .. }), "{error}");
     let (other, _recorder) = Device::recorder();
     let feed = TensorData::from_slice(&device(), &[2], &[1.0f32; 2]).expect("a feed");
-    let error = executable.run(&other.queue(), &[("x", &feed)]).err().expect("another device's queue");
+    let error = executable.run(&other.queue(), &[("x", &feed)]).expect_err("another device's queue");
     assert!(matches!(error, Error::Device { .. }), "{error}");
 }
