@@ -6,6 +6,7 @@ mod fuzz;
 mod macos;
 mod minilm;
 mod python;
+mod sanitize;
 mod setup;
 mod shell;
 mod test;
@@ -64,6 +65,8 @@ enum Command {
         /// Of the random numbers, to repeat a run
         seed: Option<u64>,
     },
+    /// Run the tests of the unsafe core under the address sanitizer
+    Sanitize,
     /// Check types and lints of everything for Apple Silicon, from Linux too
     CheckMacos,
     /// Link the executable, the dylib and the wheel for Apple Silicon, from Linux too, and look at the result
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::Bench { filter } => demo::bench(filter.as_deref()),
         Command::Minilm { arguments } => minilm::run_example(&arguments),
         Command::Fuzz { seconds, seed } => fuzz::run_for(seconds, seed),
+        Command::Sanitize => sanitize::tests(),
         Command::CheckMacos => macos::check(),
         Command::WheelMacos => macos::link::wheel(),
         Command::MetalCalls => macos::calls::write(),

@@ -73,6 +73,35 @@ fn sort_and_flip() {
     });
 }
 
+/// A row that every row of a tile meets: with few threads each has registers of several columns, and more of several rows.
+#[test]
+fn a_row_repeated_along_registers() {
+    const ROWS: usize = 8;
+    const COLUMNS: usize = 384;
+    let mut b = Builder::new("scaled");
+    let [x, weight, out] = ["x", "weight", "out"].map(|name| b.parameter(name, Type::pointer(Scalar::F32)));
+    let (column, row) = (b.range(COLUMNS), b.range(ROWS));
+    let pointers = b.add_pointer(weight, column);
+    let weights = b.load(pointers, None, None);
+    let (weights, column) = (b.expand_dims(weights, 0), b.expand_dims(column, 0));
+    let [weights, column] = [weights, column].map(|line| b.broadcast(line, &[ROWS, COLUMNS]));
+    let columns = b.constant_like(COLUMNS as f64, row);
+    let start = b.multiply(row, columns);
+    let start = b.expand_dims(start, 1);
+    let start = b.broadcast(start, &[ROWS, COLUMNS]);
+    let place = b.add(start, column);
+    let pointers = b.add_pointer(x, place);
+    let loaded = b.load(pointers, None, None);
+    let scaled = b.multiply(loaded, weights);
+    let pointers = b.add_pointer(out, place);
+    b.store(pointers, scaled, None);
+    let count = ROWS * COLUMNS;
+    let buffers = [singles(wave(count)), singles(wave(COLUMNS).map(|x| x + 3.0)), vec![0x11; count * 4]];
+    compare(&b.finish(), [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Buffer(2)], |found, expected| {
+        assert_eq!(found[2], expected[2]);
+    });
+}
+
 #[test]
 fn programs_add_to_one_place_at_once() {
     let mut b = Builder::new("count");

@@ -138,6 +138,11 @@ pub(crate) fn call(
     queue.library(operator, work).map_err(|source| Error::Device { operator, source })
 }
 
+/// Whether the CPU sees the device's memory, so that its library may compute there. Where it does not, only kernels of tiles can.
+pub(crate) fn has_library(queue: &Queue) -> bool {
+    queue.device().properties().unified_memory
+}
+
 /// Copies between two views of one shape and element size.
 pub(crate) fn copy_view(from: &View, to: &View) {
     debug_assert_eq!(from.shape, to.shape);

@@ -1,7 +1,9 @@
 //! A tensor seen as rows to reduce: which axes are kept and which go, and the few numbers a row kernel needs.
 
 use crate::error::{Error, Result};
-use crate::layout::{axis_of, copy_view};
+use crate::layout::axis_of;
+use crate::operator::Operator;
+use crate::operators::copy::Copy;
 use crate::view::View;
 use openmps_runtime::{Buffer, Queue};
 use openmps_tile::{Builder, Compare, DType, Scalar, Type, Value};
@@ -60,12 +62,7 @@ impl Rows {
         let device = |source| Error::Device { operator, source };
         let copy = queue.allocate((x.len() * x.dtype.size()).max(1)).map_err(device)?;
         let to = View::dense(copy.address(), x.dtype, &from.shape)?;
-        queue
-            .library("contiguous", || {
-                copy_view(&from, &to);
-                Ok(())
-            })
-            .map_err(device)?;
+        Copy.run(queue, &[from], std::slice::from_ref(&to))?;
         let (address, row_stride) = (copy.address(), length as isize);
         Ok(Rows { address, count, row_stride, length, stride: 1, size: x.dtype.size(), _copy: Some(copy) })
     }

@@ -24,6 +24,13 @@ pub enum Parameter {
         /// Its size: 1, 2, 4 or 8.
         size: usize,
     },
+    /// A number of its own, bound in place at this index of the buffer argument table, as hand-written kernels take it.
+    Value {
+        /// The index.
+        index: usize,
+        /// Its size: 1, 2, 4 or 8.
+        size: usize,
+    },
 }
 
 /// A kernel as the compiler hands it over: its text and how it wants to be launched.
@@ -47,9 +54,9 @@ impl Kernel {
         &self.pipeline.entry
     }
 
-    /// How many buffers it takes; the structure of numbers has this index.
-    pub fn buffers(&self) -> usize {
-        self.parameters.iter().filter(|parameter| matches!(parameter, Parameter::Buffer { .. })).count()
+    /// How many entries of the argument table its parameters take; the structure of numbers has this index.
+    pub fn bound(&self) -> usize {
+        self.parameters.iter().filter(|parameter| !matches!(parameter, Parameter::Number { .. })).count()
     }
 }
 
@@ -111,8 +118,8 @@ impl<B: Clone> Addresses<B> {
 pub struct Table<B> {
     /// Index, memory and whether it may be written. Null pointers are not bound; the kernel must not follow them.
     pub buffers: Vec<(usize, Resolved<B>, bool)>,
-    /// The structure of numbers and its index.
-    pub numbers: Option<(usize, Vec<u8>)>,
+    /// What is bound in place, with its index: numbers of their own, then the structure of numbers.
+    pub bytes: Vec<(usize, Vec<u8>)>,
 }
 
 impl<B> Table<B> {
@@ -132,16 +139,17 @@ pub fn bind<B>(kernel: &Kernel, arguments: &[u64], resolve: impl Fn(usize) -> Op
     if expected != given {
         return Err(Error::ArgumentCount { kernel: kernel.name().to_string(), expected, given });
     }
-    let last = kernel.buffers();
+    let last = kernel.bound();
     limits::check_arguments(kernel.name(), last + usize::from(kernel.numbers > 0))?;
     limits::check_bytes(kernel.name(), kernel.numbers)?;
     let mut buffers = Vec::with_capacity(last);
-    let mut numbers = vec![0; kernel.numbers];
+    let (mut numbers, mut bytes) = (vec![0; kernel.numbers], Vec::new());
     for (place, (parameter, &argument)) in kernel.parameters.iter().zip(arguments).enumerate() {
         match *parameter {
             Parameter::Number { offset, size } => {
                 numbers[offset..offset + size].copy_from_slice(&argument.to_le_bytes()[..size]);
             }
+            Parameter::Value { index, size } => bytes.push((index, argument.to_le_bytes()[..size].to_vec())),
             Parameter::Buffer { .. } if argument == 0 => {}
             Parameter::Buffer { index, written } => {
                 let address = argument as usize;
@@ -150,8 +158,10 @@ pub fn bind<B>(kernel: &Kernel, arguments: &[u64], resolve: impl Fn(usize) -> Op
             }
         }
     }
-    let numbers = (kernel.numbers > 0).then_some((last, numbers));
-    Ok(Table { buffers, numbers })
+    if kernel.numbers > 0 {
+        bytes.push((last, numbers));
+    }
+    Ok(Table { buffers, bytes })
 }
 
 #[cfg(test)]
@@ -169,7 +179,7 @@ mod tests {
         };
         let sizes = parameters.iter().map(|parameter| match parameter {
             Parameter::Number { offset, size } => offset + size,
-            Parameter::Buffer { .. } => 0,
+            Parameter::Buffer { .. } | Parameter::Value { .. } => 0,
         });
         let numbers = sizes.max().unwrap_or(0);
         Kernel { pipeline, threads: [256, 1, 1], threadgroup_memory: 0, parameters, numbers }
@@ -225,10 +235,23 @@ mod tests {
             table.buffers.iter().map(|(index, found, _)| (*index, found.buffer, found.offset)).collect();
         assert_eq!(places, [(0, 'a', 0x10), (1, 'b', 4)]);
         let expected = vec![0xfe, 0xff, 0xff, 0xff, 0xdd, 0xcc, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1];
-        assert_eq!(table.numbers, Some((3, expected)));
+        assert_eq!(table.bytes, [(3, expected)]);
         let expected =
             [Access { range: 0x1000..0x1100, written: false }, Access { range: 0x1100..0x1140, written: true }];
         assert_eq!(table.accesses(), expected);
+    }
+
+    #[test]
+    fn numbers_of_their_own_have_their_own_index() {
+        let kernel = kernel(vec![
+            Parameter::Value { index: 0, size: 4 },
+            Parameter::Buffer { index: 1, written: true },
+            Parameter::Value { index: 2, size: 2 },
+        ]);
+        let addresses = addresses();
+        let table = bind(&kernel, &[0x1122_3344_5566, 0x1000, 7], |address| addresses.resolve(address, 0)).unwrap();
+        assert_eq!(table.bytes, [(0, vec![0x66, 0x55, 0x44, 0x33]), (2, vec![7, 0])]);
+        assert_eq!((table.buffers.len(), table.buffers[0].0), (1, 1));
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod arguments;
 pub mod cache;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub mod emulated;
+pub mod encode;
 pub mod engine;
 pub mod error;
 pub mod graph;

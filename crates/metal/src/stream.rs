@@ -2,6 +2,7 @@
 //! dispatches depend on each other, and delivers errors at the next synchronisation.
 
 use crate::arguments::{self, Kernel, Resolved};
+use crate::encode;
 use crate::error::{Error, Result};
 use crate::hazards::{Access, Hazards};
 use crate::ledger::{Deferred, Ledger, StreamStatistics};
@@ -124,18 +125,8 @@ impl<M: Metal> Stream<M> {
             return Ok(());
         }
         self.encode(kernel.name(), &table.accesses(), Ordering::Concurrent, |commands, kept| {
-            commands.set_pipeline(launch.pipeline)?;
-            for (index, found, _) in &table.buffers {
-                kept.buffer(&self.metal, &found.buffer);
-                commands.set_buffer(*index, &found.buffer, found.offset)?;
-            }
-            if let Some((index, numbers)) = &table.numbers {
-                commands.set_bytes(*index, numbers)?;
-            }
-            if memory > 0 {
-                commands.set_threadgroup_memory(0, memory.next_multiple_of(limits::THREADGROUP_MEMORY_ALIGNMENT))?;
-            }
-            commands.dispatch(launch.threadgroups, kernel.threads)
+            table.buffers.iter().for_each(|(_, found, _)| kept.buffer(&self.metal, &found.buffer));
+            encode::kernel(&mut encode::Seam::<M>(commands), kernel, launch.pipeline, &table, launch.threadgroups)
         })
     }
 

@@ -1,6 +1,7 @@
 //! Buffers: device memory with many handles. Commands lock it while they run, so that no safe program reads what another thread writes.
 
 use crate::data_type::{Element, bytes_of, bytes_of_mut};
+use crate::encode::is_host;
 use crate::error::{Error, Result};
 use openmps_runtime::Device;
 use std::any::Any;
@@ -55,7 +56,12 @@ impl Buffer {
     /// ```
     pub fn new(device: &Device, length: usize) -> Result<Buffer> {
         let memory = device.allocate(length)?;
-        device.queue().fill(memory.address(), 0, length)?;
+        let queue = device.queue();
+        queue.fill(memory.address(), 0, length)?;
+        // The CPU reads and writes the memory past the queue: nothing that a GPU still has to do there may come after.
+        if !is_host(&queue) {
+            queue.synchronize()?;
+        }
         let (device, address) = (device.clone(), memory.address());
         let memory: RwLock<Option<Memory>> = RwLock::new(Some(Box::new(memory)));
         Ok(Buffer { shared: Arc::new(Shared { device, address, length, writable: true, memory }) })

@@ -4,7 +4,7 @@ use crate::buffer::{Access, Buffer, Guard};
 use crate::error::{Error, Result};
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::{Meta, Operator, View};
-use openmps_runtime::{CommandBuffer, Queue};
+use openmps_runtime::{Backend, CommandBuffer, Queue};
 
 /// Memory that a command uses: a range of a buffer, and how.
 pub(crate) struct Resource {
@@ -27,9 +27,17 @@ pub(crate) fn encode(
     let queue = command_buffer.queue().clone();
     let run = move || -> Result<()> {
         let _guards = lock_all(operation, &resources)?;
-        work(&queue)
+        let result = work(&queue);
+        // A GPU works on after its commands were submitted, and the locks must last as long.
+        let ended = if is_host(&queue) { Ok(()) } else { queue.synchronize() };
+        result.and(ended.map_err(Error::from))
     };
     Ok(command_buffer.library(operation, move || run().map_err(openmps_host::Error::from))?)
+}
+
+/// Whether commands have ended when their submission returns.
+pub(crate) fn is_host(queue: &Queue) -> bool {
+    queue.device().properties().backend == Backend::Host
 }
 
 fn check(command_buffer: &CommandBuffer, operation: &'static str, resources: &[Resource]) -> Result<()> {

@@ -57,6 +57,12 @@ pub enum Error {
     Unverified { kernel: String, source: openmps_tile::VerifyError },
     #[error("kernel {kernel} cannot be compiled for this device: {source}")]
     Compile { kernel: String, source: openmps_host::Error },
+    #[error("kernel {kernel} is written in Metal's language, which {device} does not run")]
+    NotMetal { kernel: String, device: String },
+    #[error("kernel {kernel} is refused by Metal's compiler: {message}")]
+    Msl { kernel: String, message: String },
+    #[error("kernel {kernel} is text, whose accesses nobody checks: it is encoded with encode_unchecked")]
+    Unchecked { kernel: String },
     #[error(transparent)]
     Interpret(#[from] openmps_tile::InterpretError),
     #[error("kernel {kernel}: argument {index} ({name}) is {got}, expected {expected}")]

@@ -1,12 +1,12 @@
-//! Kernels of the user's own, written in tiles: what `MTLComputePipelineState` is for Metal's language.
+//! Kernels of the user's own: written in tiles for every device, or in Metal's language for Metal's. `MTLComputePipelineState`.
 
 use crate::buffer::{Access, Buffer};
 use crate::encode::{Resource, encode};
 use crate::error::{Error, Result};
+use crate::kernel_text::Text;
 use crate::multiplication::check_device;
-use openmps_host::Program;
-use openmps_runtime::{CommandBuffer, Device};
-use openmps_tile::{Builder, HostMemory, Scalar, bf16, f16, interpret, verify};
+use openmps_runtime::{CommandBuffer, Device, Pipeline, Queue};
+use openmps_tile::{Builder, DType, HostMemory, Scalar, bf16, f16, interpret, verify};
 use std::sync::Arc;
 
 /// One argument of a kernel.
@@ -54,8 +54,38 @@ pub enum Argument<'a> {
 #[derive(Clone, Debug)]
 pub struct Kernel {
     device: Device,
-    kernel: Arc<openmps_tile::Kernel>,
-    program: Arc<Program>,
+    form: Form,
+}
+
+/// What it is written in.
+#[derive(Clone, Debug)]
+enum Form {
+    Tiles(Arc<Pipeline>),
+    Text(Arc<Text>),
+}
+
+/// What a kernel of Metal's own language takes at one index of its argument table.
+///
+/// ```
+/// use openmps::{DataType, Parameter};
+/// let parameters = [Parameter::Buffer, Parameter::Number(DataType::F32)];
+/// assert_eq!(parameters[1].to_string(), "a number of float32");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parameter {
+    /// `device T* x [[buffer(i)]]`
+    Buffer,
+    /// `constant T& x [[buffer(i)]]`
+    Number(DType),
+}
+
+impl std::fmt::Display for Parameter {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Parameter::Buffer => out.write_str("a buffer"),
+            Parameter::Number(dtype) => write!(out, "a number of {dtype}"),
+        }
+    }
 }
 
 /// The arguments as a kernel takes them, and the memory behind them.
@@ -79,6 +109,33 @@ impl Kernel {
         Kernel::new(device, builder.finish())
     }
 
+    /// Compiles a kernel written in the Metal Shading Language, on Metal's devices: `newLibraryWithSource:options:error:`,
+    /// `newFunctionWithName:`. Argument i of the function has `[[buffer(i)]]`; `threads` are those of a threadgroup. Elsewhere this is
+    /// [`Error::NotMetal`]; a text that Metal's compiler refuses is [`Error::Msl`].
+    ///
+    /// ```
+    /// use openmps::{DataType, Device, Error, Kernel, Parameter};
+    /// let text = "#include <metal_stdlib>
+    /// kernel void scale(device float* x [[buffer(0)]], constant float& by [[buffer(1)]],
+    ///                   uint i [[thread_position_in_grid]]) { x[i] *= by; }";
+    /// let parameters = [Parameter::Buffer, Parameter::Number(DataType::F32)];
+    /// let made = Kernel::from_msl(&Device::get(0)?, text, "scale", [64, 1, 1], &parameters);
+    /// # if Device::get(0)?.properties().backend == openmps::runtime::Backend::Host {
+    /// assert!(matches!(made, Err(Error::NotMetal { .. })), "the host is no Metal device");
+    /// # }
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn from_msl(
+        device: &Device,
+        source: &str,
+        function: &str,
+        threads: [usize; 3],
+        parameters: &[Parameter],
+    ) -> Result<Kernel> {
+        let text = Text::new(device, source, function, threads, parameters)?;
+        Ok(Kernel { device: device.clone(), form: Form::Text(Arc::new(text)) })
+    }
+
     /// Verifies and compiles a kernel: [`Error::Unverified`], [`Error::Compile`].
     ///
     /// ```
@@ -90,10 +147,11 @@ impl Kernel {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn new(device: &Device, kernel: openmps_tile::Kernel) -> Result<Kernel> {
-        let name = || kernel.name.clone();
-        verify(&kernel).map_err(|source| Error::Unverified { kernel: name(), source })?;
-        let program = Program::new(&kernel).map_err(|source| Error::Compile { kernel: name(), source })?;
-        Ok(Kernel { device: device.clone(), kernel: Arc::new(kernel), program: Arc::new(program) })
+        let name = kernel.name.clone();
+        let pipeline = Pipeline::new(kernel).map_err(|source| Error::Unverified { kernel: name.clone(), source })?;
+        // What the interpreter and every device's compiler share is known now; the rest when a device first runs it.
+        pipeline.program().map_err(|source| Error::Compile { kernel: name, source })?;
+        Ok(Kernel { device: device.clone(), form: Form::Tiles(Arc::new(pipeline)) })
     }
 
     /// Its name.
@@ -104,11 +162,15 @@ impl Kernel {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn name(&self) -> &str {
-        &self.kernel.name
+        match &self.form {
+            Form::Tiles(pipeline) => pipeline.name(),
+            Form::Text(text) => text.name(),
+        }
     }
 
     /// Encodes it for each point of a grid, every access checked: one that leaves the argument's buffers, or writes to one given to read,
-    /// is the command buffer's error. Checking means interpreting: for tests and small work.
+    /// is the command buffer's error. Checking means interpreting: for tests and small work. A kernel in Metal's language is
+    /// [`Error::Unchecked`].
     ///
     /// ```
     /// use openmps::tile::{Scalar, Type};
@@ -129,12 +191,15 @@ impl Kernel {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn encode(&self, command_buffer: &CommandBuffer, grid: [usize; 3], arguments: &[Argument]) -> Result<()> {
+        let Form::Tiles(pipeline) = &self.form else {
+            return Err(Error::Unchecked { kernel: self.name().to_owned() });
+        };
         let Bound { bits, resources } = self.bind(command_buffer, arguments)?;
-        let kernel = self.kernel.clone();
+        let pipeline = pipeline.clone();
         let ranges: Vec<_> = resources.iter().map(|one| (one.buffer.clone(), one.access)).collect();
         encode(command_buffer, "Kernel", resources, move |_| {
-            let name = || kernel.name.clone();
-            let verified = verify(&kernel).map_err(|source| Error::Unverified { kernel: name(), source })?;
+            let name = || pipeline.name().to_owned();
+            let verified = verify(pipeline.kernel()).map_err(|source| Error::Unverified { kernel: name(), source })?;
             let mut memory = HostMemory::new();
             let mut seen: Vec<&Buffer> = Vec::new();
             for (buffer, access) in &ranges {
@@ -158,7 +223,7 @@ impl Kernel {
         })
     }
 
-    /// Encodes it as compiled: vectorised, on several threads, nothing checked.
+    /// Encodes it as compiled for the device, nothing checked. The grid counts programs, or threadgroups.
     ///
     /// # Safety
     /// Under these arguments every address that the kernel loads from or stores to lies in the arguments' buffers, those given to read are
@@ -189,29 +254,27 @@ impl Kernel {
         arguments: &[Argument],
     ) -> Result<()> {
         let Bound { bits, resources } = self.bind(command_buffer, arguments)?;
-        let program = self.program.clone();
-        encode(command_buffer, "Kernel", resources, move |_| {
-            // SAFETY: the caller vouches for the addresses, and the command holds the buffers' locks.
-            let ran = unsafe { program.run(grid, &bits) };
-            ran.map_err(|source| Error::Compile { kernel: program.name().to_owned(), source })
+        let form = self.form.clone();
+        encode(command_buffer, "Kernel", resources, move |queue| {
+            // SAFETY: the caller vouches for the addresses, and the command holds the buffers' locks until its work has ended.
+            unsafe { form.dispatch(queue, grid, &bits) }
         })
     }
 
     fn bind(&self, command_buffer: &CommandBuffer, arguments: &[Argument]) -> Result<Bound> {
         check_device("Kernel", &self.device, command_buffer)?;
-        let parameters = &self.kernel.parameters;
+        let parameters = self.form.parameters();
         let refused = |index: usize, got: String, expected: String| {
-            let name = parameters.get(index).map_or_else(String::new, |parameter| parameter.name.clone());
-            Error::Argument { kernel: self.kernel.name.clone(), index, name, got, expected }
+            let name = parameters.get(index).map_or_else(String::new, |(name, _)| name.clone());
+            Error::Argument { kernel: self.name().to_owned(), index, name, got, expected }
         };
         if arguments.len() != parameters.len() {
             let (got, expected) = (format!("one of {}", arguments.len()), format!("{} arguments", parameters.len()));
             return Err(refused(arguments.len().min(parameters.len()), got, expected));
         }
         let mut bound = Bound { bits: Vec::new(), resources: Vec::new() };
-        for (index, (argument, parameter)) in arguments.iter().zip(parameters).enumerate() {
-            let ty = self.kernel.type_of(parameter.value);
-            let bits = match (*argument, ty.number()) {
+        for (index, (argument, (_, number))) in arguments.iter().zip(&parameters).enumerate() {
+            let bits = match (*argument, *number) {
                 (Argument::Read(buffer, offset) | Argument::Write(buffer, offset), None) => {
                     buffer.check_range(offset, 0)?;
                     let access = if matches!(argument, Argument::Read(..)) { Access::Read } else { Access::Write };
@@ -221,11 +284,43 @@ impl Kernel {
                 }
                 (Argument::Integer(value), Some(scalar)) if !scalar.is_float() => value as u64,
                 (Argument::Float(value), Some(scalar)) if scalar.is_float() => float_bits(value, scalar),
-                _ => return Err(refused(index, format!("{argument:?}"), format!("{ty:?}"))),
+                _ => {
+                    let expected =
+                        number.map_or("a buffer".to_owned(), |scalar| format!("a number of {}", scalar.name()));
+                    return Err(refused(index, format!("{argument:?}"), expected));
+                }
             };
             bound.bits.push(bits);
         }
         Ok(bound)
+    }
+}
+
+impl Form {
+    /// Name and number type of each parameter; none for a pointer.
+    fn parameters(&self) -> Vec<(String, Option<Scalar>)> {
+        match self {
+            Form::Tiles(pipeline) => {
+                let kernel = pipeline.kernel();
+                let of = |parameter: &openmps_tile::kernel::Parameter| {
+                    (parameter.name.clone(), kernel.type_of(parameter.value).number())
+                };
+                kernel.parameters.iter().map(of).collect()
+            }
+            Form::Text(text) => text.parameters(),
+        }
+    }
+
+    /// # Safety
+    /// As for [`Kernel::encode_unchecked`].
+    unsafe fn dispatch(&self, queue: &Queue, grid: [usize; 3], bits: &[u64]) -> Result<()> {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            match self {
+                Form::Tiles(pipeline) => Ok(queue.dispatch("Kernel", pipeline, grid, bits)?),
+                Form::Text(text) => text.dispatch(queue, grid, bits),
+            }
+        }
     }
 }
 

@@ -3,8 +3,9 @@
 use crate::allocator::heap::{HeapSource, HostMemory};
 use crate::allocator::{Allocator, MemoryStatistics, limit};
 use crate::buffer::Buffer;
+use crate::devices::guest::{Guest, Lender};
 use crate::devices::recorder::{self, Recorder, RecorderMemory};
-use crate::devices::{Driver, cuda, host, metal};
+use crate::devices::{Driver, cuda, host, metal, no_text};
 use crate::error::{Error, Result};
 use crate::properties::DeviceProperties;
 use crate::queue::{Queue, QueueShared};
@@ -90,6 +91,23 @@ impl Device {
         let (gpu, properties) = metal::MetalDevice::new(index, metal);
         let limit = limit::from_environment(properties.total_memory);
         Device::new(index, properties, Box::new(gpu.clone()), Box::new(gpu), limit)
+    }
+
+    /// A device of its own on somebody else's GPU and encoder, and what lends it their buffers.
+    pub fn guest<L: Lender>(index: usize, lender: L) -> Guest<L> {
+        Guest::new(index, lender, |properties, driver, heaps| {
+            let limit = properties.total_memory;
+            Device::new(index, properties, driver, heaps, limit)
+        })
+    }
+
+    /// Compiles a kernel of Metal's own language for this device: `Error::NotMetal` where it is none of Metal's, `Error::Compile` where the
+    /// text is wrong. The compiled form is kept for its dispatches.
+    pub fn prepare(&self, kernel: &openmps_metal::arguments::Kernel) -> Result<()> {
+        match self.driver().prepare(kernel) {
+            Err(Error::NotMetal { .. }) => Err(no_text(kernel, &format!("{self:?}"))),
+            prepared => prepared,
+        }
     }
 
     /// The device with this index.

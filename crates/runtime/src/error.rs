@@ -34,6 +34,8 @@ pub enum Error {
     NotDivisible { kernel: String, argument: String, value: u64, divisor: u32 },
     #[error("kernel `{kernel}` does not compile: {log}")]
     Compile { kernel: String, log: String },
+    #[error("kernel `{kernel}` is written in Metal's language, which {device} does not run")]
+    NotMetal { kernel: String, device: String },
     #[error(transparent)]
     Codegen(openmps_codegen::CodegenError),
     /// What `OPENMPS_SANITIZE` found, and what is known of the memory concerned.

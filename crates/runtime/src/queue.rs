@@ -157,6 +157,21 @@ impl Queue {
         self.submit(Command::Dispatch { operation, pipeline, grid, arguments })
     }
 
+    /// Runs a kernel of Metal's own language over threadgroups; arguments as for `dispatch`. A device that is not Metal's refuses it with
+    /// `Error::NotMetal`.
+    ///
+    /// # Safety
+    /// As for `dispatch`.
+    pub unsafe fn dispatch_text(
+        &self,
+        operation: &'static str,
+        kernel: &openmps_metal::arguments::Kernel,
+        grid: [usize; 3],
+        arguments: &[u64],
+    ) -> Result<()> {
+        self.submit(Command::Text { operation, kernel, grid, arguments })
+    }
+
     /// Copies between buffers, which may overlap and may belong to different devices. Both ranges are checked.
     pub fn copy(&self, destination: usize, source: usize, bytes: usize) -> Result<()> {
         self.check(destination, bytes)?;

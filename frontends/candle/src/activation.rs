@@ -1,9 +1,9 @@
 //! GELU, by the error function.
 
-use crate::operand::run;
+use crate::forward::{Plain, forwards};
 use crate::path::{Operation, Path, path};
 use crate::reduce::widened;
-use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor};
+use candle_core::{CustomOp1, Result, Tensor};
 use openmps::operators::operators::elementwise::{Activation, Call, Elementwise};
 
 /// x times the normal distribution's integral: `gelu_erf`.
@@ -38,11 +38,15 @@ impl CustomOp1 for Gelu {
         "openmps-gelu"
     }
 
-    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        run(&Call::new(Elementwise::Activation(Activation::Gelu)), &[(storage, layout)])
-    }
+    forwards!(self => [Plain(Call::new(Elementwise::Activation(Activation::Gelu)))], s1 l1);
 
     fn bwd(&self, x: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
         gelu_gradient(x, gradient).map(Some)
     }
+}
+
+/// Cases of the forward pass for its test on lent GPUs.
+#[cfg(test)]
+pub(crate) fn cases(add: &mut crate::lent::AddCase) {
+    add("gelu", Box::new(Plain(Call::new(Elementwise::Activation(Activation::Gelu)))), &[&[3, 5, 41]]);
 }

@@ -1,14 +1,16 @@
 //! Scaled dot product attention of grouped heads, with causal and additive masks.
 
 use crate::composed::{grouped, probabilities};
+use crate::forward::{Forward, forwards};
 use crate::matmul;
-use crate::operand::{Operand, infer, produce, queue, view};
+use crate::operand::infer;
 use crate::path::{Operation, Path, path};
 use crate::reduce::widened;
 use crate::softmax::softmax_gradient;
-use candle_core::{CpuStorage, CustomOp3, Error, Layout, Result, Shape, Storage, Tensor};
-use openmps::operators::operators::attention::Attention as Operator;
-use openmps::operators::{Operator as _, View};
+use candle_core::{CustomOp3, Error, Result, Tensor};
+use openmps::CommandQueue;
+use openmps::operators::operators::attention::{Attention as Operator, LARGEST_ON_TILES};
+use openmps::operators::{Meta, Operator as _, View};
 
 /// How attention is computed.
 ///
@@ -54,9 +56,10 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions)
     let op = Attention { mask: options.mask.clone(), causal: options.causal, scale, merge: options.merge_heads };
     let work = q.elem_count().saturating_mul(k.dims().get(2).copied().unwrap_or(1)).max(1);
     let tensors: Vec<&Tensor> = [q, k, v].into_iter().chain(&options.mask).collect();
+    let fits = q.device().is_cpu() || depth.max(v.dim(candle_core::D::Minus1)?) <= LARGEST_ON_TILES;
     match path(Operation::Attention, &tensors, work) {
-        Path::Openmps => q.apply_op3(k, v, op),
-        Path::Candle => {
+        Path::Openmps if fits => q.apply_op3(k, v, op),
+        _ => {
             let weights = probabilities(q, k, op.mask.as_ref(), op.causal, scale)?;
             let (batch, heads, rows, _) = q.dims4()?;
             let y = matmul(&weights, &v.unsqueeze(2)?)?.reshape((batch, heads, rows, v.dim(3)?))?;
@@ -73,16 +76,35 @@ struct Attention {
 }
 
 impl Attention {
-    fn compute(&self, operator: &Operator, views: &[View]) -> Result<(CpuStorage, Shape)> {
-        let output = infer(operator, views)?;
-        let [batch, heads, rows, columns] = [0, 1, 2, 3].map(|d| output.shape[d]);
-        let run = |out: &View| operator.run(queue()?, views, std::slice::from_ref(out)).map_err(Error::wrap);
-        if !self.merge {
-            return produce(output.dtype, &output.shape, run);
+    fn operator(&self) -> Operator {
+        Operator { scale: Some(self.scale), causal: self.causal }
+    }
+}
+
+impl Forward for Attention {
+    /// With heads to be merged, the result lies as [batch, rows, heads, columns].
+    fn result(&self, inputs: &[View]) -> Result<Meta> {
+        let mut result = infer(&self.operator(), inputs)?;
+        if self.merge {
+            result.shape.swap(1, 2);
         }
-        let (storage, _) =
-            produce(output.dtype, &[batch, rows, heads, columns], |out| run(&out.permuted(&[0, 2, 1, 3])))?;
-        Ok((storage, Shape::from_dims(&[batch, rows, heads * columns])))
+        Ok(result)
+    }
+
+    fn submit(&self, queue: &CommandQueue, inputs: &[View], out: &View) -> Result<()> {
+        let out = if self.merge { out.permuted(&[0, 2, 1, 3]) } else { out.clone() };
+        self.operator().run(queue, inputs, &[out]).map_err(Error::wrap)
+    }
+
+    fn dims(&self, result: &Meta) -> Vec<usize> {
+        match (self.merge, &result.shape[..]) {
+            (true, &[batch, rows, heads, columns]) => vec![batch, rows, heads * columns],
+            (_, dims) => dims.to_vec(),
+        }
+    }
+
+    fn held(&self) -> Vec<&Tensor> {
+        self.mask.iter().collect()
     }
 }
 
@@ -91,24 +113,7 @@ impl CustomOp3 for Attention {
         "openmps-attention"
     }
 
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-        s3: &CpuStorage,
-        l3: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let operator = Operator { scale: Some(self.scale), causal: self.causal };
-        let operands: [Operand; 3] = [(s1, l1), (s2, l2), (s3, l3)];
-        let mut views = operands.into_iter().map(view).collect::<Result<Vec<_>>>()?;
-        let Some(mask) = &self.mask else { return self.compute(&operator, &views) };
-        let (storage, layout) = mask.storage_and_layout();
-        let Storage::Cpu(storage) = &*storage else { candle_core::bail!("the mask of attention is not on the CPU") };
-        views.push(view((storage, layout))?);
-        self.compute(&operator, &views)
-    }
+    forwards!(self => [*self], s1 l1, s2 l2, s3 l3);
 
     fn bwd(
         &self,
@@ -141,4 +146,18 @@ impl CustomOp3 for Attention {
         let of_k = || matmul(&of_scores.t()?, &grouped(&wide_q, key_heads)?)?.sum(2)?.to_dtype(dtype);
         Ok((q.track_op().then(of_q).transpose()?, k.track_op().then(of_k).transpose()?, of_v))
     }
+}
+
+/// Cases of the forward pass for its test on lent GPUs.
+#[cfg(test)]
+pub(crate) fn cases(add: &mut crate::lent::AddCase, held: &dyn Fn(&[usize], usize) -> Result<Tensor>) -> Result<()> {
+    let masks = [None, Some(held(&[7, 39], 9)?), Some(held(&[2, 1, 1, 39], 9)?)];
+    for (number, mask) in masks.into_iter().enumerate() {
+        let op = Attention { mask, causal: number != 2, scale: 0.3, merge: number == 1 };
+        add("attention", Box::new(op), &[&[2, 4, 7, 24], &[2, 2, 39, 24], &[2, 2, 39, 17]]);
+    }
+    // Queries before the first key see nothing.
+    let op = Attention { mask: None, causal: true, scale: 0.5, merge: true };
+    add("attention", Box::new(op), &[&[1, 2, 40, 64], &[1, 1, 33, 64], &[1, 1, 33, 64]]);
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Candle operators with gradients on openmps: matrix products, softmax, norms, rotary embedding, attention, LoRA.
 //!
 //! Every function takes tensors of any strides and offsets, computes the result with openmps's kernels and hands back a tensor that Candle's
-//! backward pass knows. What they do not take (other devices, element types, tiny shapes: see [`path`]) goes Candle's own way.
+//! backward pass knows: on the CPU, and with the feature `metal` on Candle's Metal device, in its own buffers and on its own command encoder. What they do not take (other devices, element types, tiny shapes: see [`path`]) goes Candle's own way.
 //!
 //! ```
 //! use candle_core::{Device, Tensor, Var};
@@ -17,10 +17,15 @@ mod adapter;
 mod attention;
 mod bert;
 mod composed;
+mod forward;
+#[cfg(any(feature = "metal", test))]
+mod lent;
 mod linear;
 mod lora;
 mod matmul;
 mod matrix;
+#[cfg(feature = "metal")]
+mod metal;
 mod norm;
 mod operand;
 pub mod path;

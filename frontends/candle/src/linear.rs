@@ -1,15 +1,16 @@
 //! Linear layers: `x weight^T + bias`.
 
 use crate::activation::{gelu, gelu_gradient};
+use crate::forward::{Forward, forwards};
 use crate::matmul;
-use crate::operand::{Operand, borrow, produce, queue, view};
 use crate::path::{Operation, Path, path};
 use crate::reduce::{rows, sum_to, widened};
-use candle_core::{CpuStorage, CustomOp2, CustomOp3, D, Error, Layout, Module, Result, Shape, Tensor};
+use candle_core::{CustomOp2, CustomOp3, D, Error, Module, Result, Tensor};
+use openmps::CommandQueue;
 use openmps::operators::operators::copy::Copy;
 use openmps::operators::operators::elementwise::{self, Activation, Binary, Elementwise};
 use openmps::operators::operators::matmul::Matmul;
-use openmps::operators::{Operator, View};
+use openmps::operators::{Meta, Operator, View};
 
 /// `x weight^T + bias`: x is [.., inputs], the weight [outputs, inputs], the bias [outputs].
 ///
@@ -141,8 +142,13 @@ impl Module for Linear {
 }
 
 /// Computes `out = x weight^T + bias` into a dense view of the result's rows.
-pub(crate) fn affine_into(x: &View, weight: &View, bias: Option<&View>, out: &View) -> Result<()> {
-    let queue = queue()?;
+pub(crate) fn affine_into(
+    queue: &CommandQueue,
+    x: &View,
+    weight: &View,
+    bias: Option<&View>,
+    out: &View,
+) -> Result<()> {
     let matmul = Matmul { transpose_left: false, transpose_right: true };
     let mut beta = 0.0;
     if let Some(bias) = bias {
@@ -153,32 +159,35 @@ pub(crate) fn affine_into(x: &View, weight: &View, bias: Option<&View>, out: &Vi
     matmul.accumulate(queue, [x, weight], out, [1.0, beta]).map_err(Error::wrap)
 }
 
-/// The shape of the result.
-pub(crate) fn result_dims(x: &View, weight: &View) -> Vec<usize> {
-    let mut dims = x.shape.to_vec();
-    if let Some(last) = dims.last_mut() {
+/// The result of a layer.
+pub(crate) fn result_of(x: &View, weight: &View) -> Meta {
+    let mut shape = x.shape.clone();
+    if let Some(last) = shape.last_mut() {
         *last = weight.shape[0];
     }
-    dims
+    Meta { dtype: x.dtype, shape }
 }
 
 struct Affine {
     gelu: bool,
 }
 
-impl Affine {
-    fn forward(&self, operands: &[Operand]) -> Result<(CpuStorage, Shape)> {
-        let views = operands.iter().map(|&operand| view(operand)).collect::<Result<Vec<_>>>()?;
-        produce(views[0].dtype, &result_dims(&views[0], &views[1]), |out| {
-            affine_into(&views[0], &views[1], views.get(2), out)?;
-            if self.gelu {
-                let gelu = Elementwise::Activation(Activation::Gelu);
-                elementwise::run(gelu, queue()?, &[out], &[], out).map_err(Error::wrap)?;
-            }
-            Ok(())
-        })
+impl Forward for Affine {
+    fn result(&self, inputs: &[View]) -> Result<Meta> {
+        Ok(result_of(&inputs[0], &inputs[1]))
     }
 
+    fn submit(&self, queue: &CommandQueue, inputs: &[View], out: &View) -> Result<()> {
+        affine_into(queue, &inputs[0], &inputs[1], inputs.get(2), out)?;
+        if self.gelu {
+            let gelu = Elementwise::Activation(Activation::Gelu);
+            elementwise::run(gelu, queue, &[out], &[], out).map_err(Error::wrap)?;
+        }
+        Ok(())
+    }
+}
+
+impl Affine {
     fn backward(&self, x: &Tensor, weight: &Tensor, gradient: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
         let of_x = x.track_op().then(|| matmul(gradient, weight)).transpose()?;
         let of_weight = || matmul(&rows(gradient)?.t()?, &rows(x)?);
@@ -191,9 +200,7 @@ impl CustomOp2 for Affine {
         "openmps-linear"
     }
 
-    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
-        self.forward(&[(s1, l1), (s2, l2)])
-    }
+    forwards!(self => [*self], s1 l1, s2 l2);
 
     fn bwd(
         &self,
@@ -211,17 +218,7 @@ impl CustomOp3 for Affine {
         "openmps-linear"
     }
 
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-        s3: &CpuStorage,
-        l3: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        self.forward(&[(s1, l1), (s2, l2), (s3, l3)])
-    }
+    forwards!(self => [*self], s1 l1, s2 l2, s3 l3);
 
     fn bwd(
         &self,
@@ -248,23 +245,31 @@ struct AffineAdd {
     bias: Tensor,
 }
 
+impl Forward for AffineAdd {
+    fn result(&self, inputs: &[View]) -> Result<Meta> {
+        Ok(result_of(&inputs[0], &inputs[2]))
+    }
+
+    fn submit(&self, queue: &CommandQueue, inputs: &[View], out: &View) -> Result<()> {
+        let [x, residual, weight, bias] = inputs else { candle_core::bail!("a layer's weight or bias is missing") };
+        // The sum of what does not depend on x is where the product begins.
+        let add = Elementwise::Binary(Binary::Add);
+        elementwise::run(add, queue, &[residual, bias], &[], out).map_err(Error::wrap)?;
+        let matmul = Matmul { transpose_left: false, transpose_right: true };
+        matmul.accumulate(queue, [x, weight], out, [1.0, 1.0]).map_err(Error::wrap)
+    }
+
+    fn held(&self) -> Vec<&Tensor> {
+        vec![&self.weight, &self.bias]
+    }
+}
+
 impl CustomOp2 for AffineAdd {
     fn name(&self) -> &'static str {
         "openmps-linear-add"
     }
 
-    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
-        let (x, residual) = (view((s1, l1))?, view((s2, l2))?);
-        borrow!(self.weight => weight);
-        borrow!(self.bias => bias);
-        produce(x.dtype, &result_dims(&x, &weight), |out| {
-            // The sum of what does not depend on x is where the product begins.
-            let add = Elementwise::Binary(Binary::Add);
-            elementwise::run(add, queue()?, &[&residual, &bias], &[], out).map_err(Error::wrap)?;
-            let matmul = Matmul { transpose_left: false, transpose_right: true };
-            matmul.accumulate(queue()?, [&x, &weight], out, [1.0, 1.0]).map_err(Error::wrap)
-        })
-    }
+    forwards!(self => [*self], s1 l1, s2 l2);
 
     fn bwd(
         &self,
@@ -277,4 +282,15 @@ impl CustomOp2 for AffineAdd {
         let of_residual = residual.track_op().then(|| sum_to(gradient, residual.dims())).transpose()?;
         Ok((of_x, of_residual))
     }
+}
+
+/// Cases of the forward pass for its test on lent GPUs.
+#[cfg(test)]
+pub(crate) fn cases(add: &mut crate::lent::AddCase, held: &dyn Fn(&[usize], usize) -> Result<Tensor>) -> Result<()> {
+    add("linear", Box::new(Affine { gelu: false }), &[&[2, 5, 20], &[9, 20]]);
+    add("linear", Box::new(Affine { gelu: false }), &[&[2, 5, 20], &[9, 20], &[9]]);
+    add("linear-gelu", Box::new(Affine { gelu: true }), &[&[33, 20], &[9, 20], &[9]]);
+    let op = AffineAdd { weight: held(&[9, 20], 5)?, bias: held(&[9], 6)? };
+    add("linear-add", Box::new(op), &[&[2, 5, 20], &[2, 5, 9]]);
+    Ok(())
 }

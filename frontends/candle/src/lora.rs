@@ -1,14 +1,17 @@
 //! Linear layers with a low-rank correction (LoRA): `x weight^T + bias + scaling * dropout(x) a^T b^T`, in one operator.
 
-use crate::linear::{affine_into, check, result_dims};
+use crate::forward::{Forward, Plain, forwards, on_host};
+use crate::linear::{affine_into, check, result_of};
 use crate::matmul;
-use crate::operand::{Operand, borrow, data_type, produce, queue, run, view};
+use crate::operand::data_type;
 use crate::path::{Operation, Path, path};
 use crate::reduce::rows;
-use candle_core::{CpuStorage, CustomOp1, CustomOp3, D, Error, Layout, ModuleT, Result, Shape, Storage, Tensor, Var};
+use candle_core::{CustomOp1, CustomOp3, D, Error, ModuleT, Result, Storage, Tensor, Var};
 use openmps::operators::operators::matmul::Matmul;
 use openmps::operators::operators::random::{Dropout, Source};
-use openmps::operators::{Operator, View};
+use openmps::operators::{Meta, Operator, View};
+use openmps::runtime::Buffer;
+use openmps::{CommandQueue, DataType};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -63,29 +66,28 @@ struct Drop {
     source: Source,
 }
 
+impl Forward for Drop {
+    fn result(&self, inputs: &[View]) -> Result<Meta> {
+        Ok(Meta { dtype: inputs[0].dtype, shape: inputs[0].shape.clone() })
+    }
+
+    fn submit(&self, queue: &CommandQueue, inputs: &[View], out: &View) -> Result<()> {
+        let operator = Dropout { probability: self.probability, upscale: true, source: self.source };
+        let mask = Temporary::new(queue, DataType::U8, &out.shape)?;
+        operator.run(queue, &inputs[..1], &[out.clone(), mask.view.clone()]).map_err(Error::wrap)
+    }
+}
+
 impl CustomOp1 for Drop {
     fn name(&self) -> &'static str {
         "openmps-dropout"
     }
 
-    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let x = view((storage, layout))?;
-        produce(x.dtype, &x.shape, |out| self.into(&x, out))
-    }
+    forwards!(self => [*self], s1 l1);
 
     fn bwd(&self, _: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
         // Linear, and diagonal: its own transpose.
         gradient.apply_op1_no_bwd(self).map(Some)
-    }
-}
-
-impl Drop {
-    fn into(&self, x: &View, out: &View) -> Result<()> {
-        let operator = Dropout { probability: self.probability, upscale: true, source: self.source };
-        let mask = vec![0u8; x.len()];
-        let mask = View::dense(mask.as_ptr() as usize, openmps::DataType::U8, &x.shape).map(|view| (view, mask));
-        let (mask, _memory) = mask.map_err(Error::wrap)?;
-        operator.run(queue()?, std::slice::from_ref(x), &[out.clone(), mask]).map_err(Error::wrap)
     }
 }
 
@@ -96,42 +98,46 @@ struct Lora {
     dropout: Option<Drop>,
 }
 
-/// A dense tensor that lives as long as this.
+/// A dense tensor of the queue's device that lives as long as this.
 struct Temporary {
     view: View,
-    _memory: Vec<u64>,
+    _memory: Buffer,
 }
 
 impl Temporary {
-    fn new(like: &View, dims: &[usize]) -> Result<Temporary> {
-        let bytes = dims.iter().product::<usize>() * like.dtype.size();
-        let memory = vec![0u64; bytes.div_ceil(8)];
-        let view = View::dense(memory.as_ptr() as usize, like.dtype, dims).map_err(Error::wrap)?;
+    fn new(queue: &CommandQueue, dtype: DataType, dims: &[usize]) -> Result<Temporary> {
+        let bytes = dims.iter().product::<usize>() * dtype.size();
+        let memory = queue.allocate(bytes.max(1)).map_err(Error::wrap)?;
+        let view = View::dense(memory.address(), dtype, dims).map_err(Error::wrap)?;
         Ok(Temporary { view, _memory: memory })
     }
 }
 
-impl Lora {
-    fn compute(&self, x: &View, a: &View, b: &View, weight: &View, bias: Option<&View>, out: &View) -> Result<()> {
+impl Forward for Lora {
+    fn result(&self, inputs: &[View]) -> Result<Meta> {
+        Ok(result_of(&inputs[0], &inputs[3]))
+    }
+
+    fn submit(&self, queue: &CommandQueue, inputs: &[View], out: &View) -> Result<()> {
+        let [x, a, b, weight, bias @ ..] = inputs else { candle_core::bail!("the weight of a LoRA layer is missing") };
         let transposed = Matmul { transpose_left: false, transpose_right: true };
-        affine_into(x, weight, bias, out)?;
+        affine_into(queue, x, weight, bias.first(), out)?;
         let dropped = match &self.dropout {
             Some(dropout) => {
-                let dropped = Temporary::new(x, &x.shape)?;
-                dropout.into(x, &dropped.view)?;
+                let dropped = Temporary::new(queue, x.dtype, &x.shape)?;
+                dropout.submit(queue, std::slice::from_ref(x), &dropped.view)?;
                 Some(dropped)
             }
             None => None,
         };
         let seen = dropped.as_ref().map_or(x, |dropped| &dropped.view);
-        let mut dims = x.shape.to_vec();
-        if let Some(last) = dims.last_mut() {
-            *last = a.shape[0];
-        }
-        let hidden = Temporary::new(x, &dims)?;
-        let queue = queue()?;
+        let hidden = Temporary::new(queue, x.dtype, &result_of(x, a).shape)?;
         transposed.accumulate(queue, [seen, a], &hidden.view, [1.0, 0.0]).map_err(Error::wrap)?;
         transposed.accumulate(queue, [&hidden.view, b], out, [self.scaling, 1.0]).map_err(Error::wrap)
+    }
+
+    fn held(&self) -> Vec<&Tensor> {
+        std::iter::once(&self.weight).chain(&self.bias).collect()
     }
 }
 
@@ -140,26 +146,7 @@ impl CustomOp3 for Lora {
         "openmps-lora"
     }
 
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-        s3: &CpuStorage,
-        l3: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let operands: [Operand; 3] = [(s1, l1), (s2, l2), (s3, l3)];
-        let [x, a, b] = operands.map(view);
-        let (x, a, b) = (x?, a?, b?);
-        borrow!(self.weight => weight);
-        let dims = result_dims(&x, &weight);
-        let Some(bias) = &self.bias else {
-            return produce(x.dtype, &dims, |out| self.compute(&x, &a, &b, &weight, None, out));
-        };
-        borrow!(bias => bias);
-        produce(x.dtype, &dims, |out| self.compute(&x, &a, &b, &weight, Some(&bias), out))
-    }
+    forwards!(self => [*self], s1 l1, s2 l2, s3 l3);
 
     fn bwd(
         &self,
@@ -362,7 +349,7 @@ fn uniform(rank: usize, inputs: usize, seed: u64) -> Result<Tensor> {
         dims: [rank, inputs].into_iter().collect(),
         dtype: openmps::DataType::F32,
     };
-    let (storage, shape) = run(&operator, &[])?;
+    let (storage, shape) = on_host(&Plain(operator), &[])?;
     let none = candle_core::op::BackpropOp::none();
     Ok(Tensor::from_storage(Storage::Cpu(storage), shape, none, false))
 }
@@ -379,4 +366,16 @@ impl ModuleT for LoraLinear {
         let (weight, bias) = (self.weight.clone(), self.bias.clone());
         forward(x, &self.a, &self.b, Lora { weight, bias, scaling: self.scaling, dropout })
     }
+}
+
+/// Cases of the forward pass for its test on lent GPUs.
+#[cfg(test)]
+pub(crate) fn cases(add: &mut crate::lent::AddCase, held: &dyn Fn(&[usize], usize) -> Result<Tensor>) -> Result<()> {
+    let dropout = Drop { probability: 0.3, source: Source { seed: 7 << 40 | 11, offset: 3 } };
+    add("dropout", Box::new(dropout), &[&[3, 50, 17]]);
+    for (bias, dropout) in [(None, None), (Some(held(&[9], 6)?), None), (Some(held(&[9], 6)?), Some(dropout))] {
+        let op = Lora { weight: held(&[9, 20], 5)?, bias, scaling: 2.0, dropout };
+        add("lora", Box::new(op), &[&[2, 5, 20], &[4, 20], &[9, 4]]);
+    }
+    Ok(())
 }

@@ -1,9 +1,9 @@
 //! Matrix products of batches that broadcast.
 
-use crate::operand::{Operand, run};
+use crate::forward::{Plain, forwards};
 use crate::path::{Operation, Path, path};
 use crate::reduce::{rows, sum_to};
-use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor};
+use candle_core::{CustomOp2, Result, Tensor};
 use openmps::operators::operators::matmul::Matmul as Operator;
 
 /// The product over the last two dimensions; those before broadcast as in NumPy. Transposed and strided operands are read in place.
@@ -32,10 +32,7 @@ impl CustomOp2 for Matmul {
         "openmps-matmul"
     }
 
-    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
-        let operands: [Operand; 2] = [(s1, l1), (s2, l2)];
-        run(&Operator::default(), &operands)
-    }
+    forwards!(self => [Plain(Operator::default())], s1 l1, s2 l2);
 
     fn bwd(
         &self,
@@ -56,4 +53,18 @@ fn right_gradient(left: &Tensor, right: &Tensor, gradient: &Tensor) -> Result<Te
         return matmul(&rows(left)?.t()?, &rows(gradient)?);
     }
     sum_to(&matmul(&left.t()?, gradient)?, right.dims())
+}
+
+/// Cases of the forward pass for its test on lent GPUs.
+#[cfg(test)]
+pub(crate) fn cases(add: &mut crate::lent::AddCase) {
+    let shapes: [&[&[usize]]; 6] = [
+        &[&[5, 7], &[7, 3]],
+        &[&[70, 100], &[100, 65]],
+        &[&[3, 4, 9], &[9, 8]],
+        &[&[2, 1, 4, 5], &[3, 5, 2]],
+        &[&[2, 3, 2, 4, 9], &[1, 3, 1, 9, 17]],
+        &[&[4, 0], &[0, 3]],
+    ];
+    shapes.into_iter().for_each(|shapes| add("matmul", Box::new(Plain(Operator::default())), shapes));
 }

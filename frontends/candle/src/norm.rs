@@ -1,10 +1,10 @@
 //! RMS norm and layer norm over the last dimension.
 
 use crate::composed;
-use crate::operand::{Operand, run};
+use crate::forward::{Plain, forwards};
 use crate::path::{Operation, Path, path};
 use crate::reduce::{sum_to, widened};
-use candle_core::{CpuStorage, CustomOp2, CustomOp3, D, Layout, Result, Shape, Tensor};
+use candle_core::{CustomOp2, CustomOp3, D, Result, Tensor};
 use openmps::operators::operators::layer_norm::LayerNorm as Operator;
 
 /// Each row over its root mean square, times a weight for each column.
@@ -65,9 +65,9 @@ struct Norm {
 }
 
 impl Norm {
-    fn forward(&self, operands: &[Operand]) -> Result<(CpuStorage, Shape)> {
-        let (centred, epsilon, bias) = (self.centred, self.epsilon, operands.len() == 3);
-        run(&Operator { begin: -1, epsilon, scale: true, bias, centred, statistics: false }, operands)
+    fn operator(&self, bias: bool) -> Plain<Operator> {
+        let (centred, epsilon) = (self.centred, self.epsilon);
+        Plain(Operator { begin: -1, epsilon, scale: true, bias, centred, statistics: false })
     }
 
     /// The gradients of x and the weight.
@@ -97,9 +97,7 @@ impl CustomOp2 for Norm {
         self.title()
     }
 
-    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
-        self.forward(&[(s1, l1), (s2, l2)])
-    }
+    forwards!(self => [self.operator(false)], s1 l1, s2 l2);
 
     fn bwd(
         &self,
@@ -117,17 +115,7 @@ impl CustomOp3 for Norm {
         self.title()
     }
 
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-        s3: &CpuStorage,
-        l3: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        self.forward(&[(s1, l1), (s2, l2), (s3, l3)])
-    }
+    forwards!(self => [self.operator(true)], s1 l1, s2 l2, s3 l3);
 
     fn bwd(
         &self,
@@ -140,5 +128,15 @@ impl CustomOp3 for Norm {
         let (of_x, of_weight) = self.backward(x, weight, gradient)?;
         let of_bias = || sum_to(&widened(gradient)?, bias.dims())?.to_dtype(bias.dtype());
         Ok((of_x, of_weight, bias.track_op().then(of_bias).transpose()?))
+    }
+}
+
+/// Cases of the forward pass for its test on lent GPUs.
+#[cfg(test)]
+pub(crate) fn cases(add: &mut crate::lent::AddCase) {
+    for centred in [false, true] {
+        let norm = Norm { centred, epsilon: 1e-5 };
+        add(norm.title(), Box::new(norm.operator(false)), &[&[2, 3, 40], &[40]]);
+        add(norm.title(), Box::new(norm.operator(true)), &[&[5, 384], &[384], &[384]]);
     }
 }

@@ -34,6 +34,22 @@ pub(crate) fn data_type(dtype: DType) -> Option<DataType> {
     })
 }
 
+/// Candle's element type for ours.
+#[cfg(any(feature = "metal", test))]
+pub(crate) fn candle_type(dtype: DataType) -> Result<DType> {
+    Ok(match dtype {
+        DataType::U8 => DType::U8,
+        DataType::I16 => DType::I16,
+        DataType::I32 => DType::I32,
+        DataType::I64 => DType::I64,
+        DataType::BF16 => DType::BF16,
+        DataType::F16 => DType::F16,
+        DataType::F32 => DType::F32,
+        DataType::F64 => DType::F64,
+        other => candle_core::bail!("Candle has no element type for {other}"),
+    })
+}
+
 /// The tensor as openmps sees it. Valid while the storage is borrowed.
 pub(crate) fn view((storage, layout): Operand) -> Result<View> {
     let (start, dtype) = match storage {
@@ -82,29 +98,8 @@ pub(crate) fn produce(
     Ok((storage, Shape::from_dims(dims)))
 }
 
-/// Runs an operator of one result.
-pub(crate) fn run(operator: &dyn Operator, inputs: &[Operand]) -> Result<(CpuStorage, Shape)> {
-    let views: Vec<View> = inputs.iter().map(|&input| view(input)).collect::<Result<_>>()?;
-    let output = infer(operator, &views)?;
-    produce(output.dtype, &output.shape, |out| {
-        operator.run(queue()?, &views, std::slice::from_ref(out)).map_err(Error::wrap)
-    })
-}
-
 /// The one result of an operator, or what its rule says against the inputs.
 pub(crate) fn infer(operator: &dyn Operator, inputs: &[View]) -> Result<Meta> {
     let metas: Vec<Meta> = inputs.iter().map(|view| Meta { dtype: view.dtype, shape: view.shape.clone() }).collect();
     Ok(operator.infer(&metas).map_err(Error::wrap)?.swap_remove(0))
 }
-
-/// The view of a tensor that an operator holds, while its storage is borrowed.
-macro_rules! borrow {
-    ($tensor:expr => $view:ident) => {
-        let (storage, layout) = $tensor.storage_and_layout();
-        let candle_core::Storage::Cpu(storage) = &*storage else {
-            candle_core::bail!("a frozen weight is not on the CPU")
-        };
-        let $view = $crate::operand::view((storage, layout))?;
-    };
-}
-pub(crate) use borrow;

@@ -87,7 +87,19 @@ pub fn path(operation: Operation, tensors: &[&Tensor], work: usize) -> Path {
     let taken = |tensor: &&Tensor| {
         let dtype = data_type(tensor.dtype());
         let fits = dtype.is_some_and(|dtype| row.integers || dtype.is_float());
-        fits && tensor.device().is_cpu() && tensor.rank() <= openmps::operators::view::MAX_RANK
+        let fits = (fits && tensor.device().is_cpu()) || on_metal(tensor);
+        fits && tensor.rank() <= openmps::operators::view::MAX_RANK
     };
     if work >= row.smallest && tensors.iter().all(taken) { Path::Openmps } else { Path::Candle }
+}
+
+/// Whether a tensor lies on a Metal device whose kernels take it.
+#[cfg(feature = "metal")]
+fn on_metal(tensor: &Tensor) -> bool {
+    crate::metal::takes(tensor.device(), tensor.dtype())
+}
+
+#[cfg(not(feature = "metal"))]
+fn on_metal(_: &Tensor) -> bool {
+    false
 }

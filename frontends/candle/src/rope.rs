@@ -1,9 +1,9 @@
 //! Rotary position embedding.
 
-use crate::operand::run;
+use crate::forward::{Plain, forwards};
 use crate::path::{Operation, Path, path};
 use crate::reduce::{sum_to, widened};
-use candle_core::{CpuStorage, CustomOp3, D, Layout, Result, Shape, Tensor};
+use candle_core::{CustomOp3, D, Result, Tensor};
 use openmps::operators::operators::rope::Rope as Operator;
 
 /// Turns the pairs of the last dimension by the angles of their positions: `(x cos - y sin, x sin + y cos)`.
@@ -59,18 +59,7 @@ impl CustomOp3 for Rope {
         "openmps-rope"
     }
 
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-        s3: &CpuStorage,
-        l3: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let operator = Operator { interleaved: self.interleaved, inverse: self.inverse };
-        run(&operator, &[(s1, l1), (s2, l2), (s3, l3)])
-    }
+    forwards!(self => [Plain(Operator { interleaved: self.interleaved, inverse: self.inverse })], s1 l1, s2 l2, s3 l3);
 
     fn bwd(
         &self,
@@ -95,5 +84,15 @@ impl CustomOp3 for Rope {
         let of_sin = summed(((&a * &d)? - (&b * &c)?)?, sin)?;
         let of_sin = if self.inverse { of_sin.neg()? } else { of_sin };
         Ok((of_x, Some(of_cos), Some(of_sin)))
+    }
+}
+
+/// Cases of the forward pass for its test on lent GPUs.
+#[cfg(test)]
+pub(crate) fn cases(add: &mut crate::lent::AddCase) {
+    for (interleaved, inverse) in [(false, false), (true, false), (false, true), (true, true)] {
+        let op = || Box::new(Plain(Operator { interleaved, inverse }));
+        add("rope", op(), &[&[2, 3, 5, 14], &[5, 7], &[5, 7]]);
+        add("rope", op(), &[&[2, 2, 40, 32], &[2, 40, 16], &[2, 40, 16]]);
     }
 }

@@ -1,10 +1,10 @@
 //! Softmax and its logarithm along a dimension.
 
 use crate::composed;
-use crate::operand::run;
+use crate::forward::{Plain, forwards};
 use crate::path::{Operation, Path, path};
 use candle_core::shape::Dim;
-use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor};
+use candle_core::{CustomOp1, Result, Tensor};
 use openmps::operators::operators::softmax::Softmax as Operator;
 
 /// `e^x` over the sum of these along a dimension.
@@ -18,7 +18,7 @@ use openmps::operators::operators::softmax::Softmax as Operator;
 pub fn softmax(x: &Tensor, dim: impl Dim) -> Result<Tensor> {
     let dim = dim.to_index(x.shape(), "softmax")?;
     match path(Operation::Softmax, &[x], x.elem_count()) {
-        Path::Openmps => x.apply_op1(Softmax { dim, logarithm: false }),
+        Path::Openmps => rows(x, dim, false),
         Path::Candle => composed::softmax(x, dim, false),
     }
 }
@@ -34,9 +34,18 @@ pub fn softmax(x: &Tensor, dim: impl Dim) -> Result<Tensor> {
 pub fn log_softmax(x: &Tensor, dim: impl Dim) -> Result<Tensor> {
     let dim = dim.to_index(x.shape(), "log_softmax")?;
     match path(Operation::Softmax, &[x], x.elem_count()) {
-        Path::Openmps => x.apply_op1(Softmax { dim, logarithm: true }),
+        Path::Openmps => rows(x, dim, true),
         Path::Candle => composed::log_softmax(x, dim),
     }
+}
+
+/// A GPU wants the rows of one launch to follow each other: a dimension in the middle goes to the end and back, which moves no element.
+fn rows(x: &Tensor, dim: usize, logarithm: bool) -> Result<Tensor> {
+    let last = x.rank().saturating_sub(1);
+    if x.device().is_cpu() || dim == last {
+        return x.apply_op1(Softmax { dim, logarithm });
+    }
+    x.transpose(dim, last)?.apply_op1(Softmax { dim: last, logarithm })?.transpose(dim, last)
 }
 
 struct Softmax {
@@ -49,9 +58,7 @@ impl CustomOp1 for Softmax {
         if self.logarithm { "openmps-log-softmax" } else { "openmps-softmax" }
     }
 
-    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        run(&Operator { axis: self.dim as i64, logarithm: self.logarithm }, &[(storage, layout)])
-    }
+    forwards!(self => [Plain(Operator { axis: self.dim as i64, logarithm: self.logarithm })], s1 l1);
 
     fn bwd(&self, _: &Tensor, y: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
         Ok(Some(if self.logarithm {
@@ -66,4 +73,17 @@ impl CustomOp1 for Softmax {
 pub(crate) fn softmax_gradient(y: &Tensor, gradient: &Tensor, dim: usize) -> Result<Tensor> {
     let weighted = (gradient * y)?;
     weighted.sub(&y.broadcast_mul(&weighted.sum_keepdim(dim)?)?)
+}
+
+/// Cases of the forward pass for its test on lent GPUs.
+#[cfg(test)]
+pub(crate) fn cases(add: &mut crate::lent::AddCase) {
+    const CASES: [(i64, &[&[usize]]); 4] =
+        [(2, &[&[2, 3, 17]]), (0, &[&[5, 9]]), (1, &[&[3, 700]]), (1, &[&[2, 9001]])];
+    for logarithm in [false, true] {
+        for (dim, shapes) in CASES {
+            let op = Plain(Operator { axis: dim, logarithm });
+            add(if logarithm { "log-softmax" } else { "softmax" }, Box::new(op), shapes);
+        }
+    }
 }

@@ -144,25 +144,35 @@ fn special_values_travel() -> Result<()> {
     Ok(())
 }
 
+/// The call is refused with these words in its error.
+fn refused(call: Result<Tensor>, words: &str) {
+    let error = call.expect_err(words).to_string();
+    assert!(error.contains(words), "{error:?} does not say {words:?}");
+}
+
 #[test]
-fn what_is_refused() -> Result<()> {
+fn what_is_refused_and_with_which_words() -> Result<()> {
     let x = numbers(&[2, 3], 1)?;
-    assert!(matmul(&x, &x).is_err());
-    assert!(softmax(&x, 2).is_err());
-    assert!(rms_norm(&x, &numbers(&[2], 2)?, 1e-5).is_err());
-    assert!(layer_norm(&x, &numbers(&[3], 2)?.to_dtype(DType::F64)?, None, 1e-5).is_err());
-    assert!(linear(&x, &numbers(&[4, 2], 2)?, None).is_err());
-    assert!(linear(&x, &numbers(&[4, 3], 2)?, Some(&numbers(&[3], 2)?)).is_err());
+    assert!(matmul(&x, &x).is_err(), "so small that Candle says it");
+    let wide = numbers(&[20, 30], 1)?;
+    refused(matmul(&wide, &wide), "30 rows, as many as left [20, 30] has columns");
+    refused(matmul(&wide, &numbers(&[30, 4], 1)?.to_dtype(DType::F64)?), "has dtype float64, expected float32");
+    refused(softmax(&x, 2), "out of range");
+    refused(rms_norm(&x, &numbers(&[2], 2)?, 1e-5), "a norm over 3 columns has a weight or bias of shape [2]");
+    let double = numbers(&[3], 2)?.to_dtype(DType::F64)?;
+    refused(layer_norm(&x, &double, None, 1e-5), "a norm of F32 has a weight or bias of F64");
+    refused(linear(&x, &numbers(&[4, 2], 2)?, None), "a linear layer of 2 inputs was given [2, 3]");
+    refused(linear(&x, &numbers(&[4, 3], 2)?, Some(&numbers(&[3], 2)?)), "a linear layer of 4 outputs has a bias of");
     let q = numbers(&[1, 3, 4, 8], 1)?;
     let k = numbers(&[1, 2, 4, 8], 1)?;
-    assert!(attention(&q, &k, &k, &AttentionOptions::default()).is_err(), "2 does not divide 3");
+    refused(attention(&q, &k, &k, &AttentionOptions::default()), "a number of heads that divides 3");
     let mask = Some(Var::from_tensor(&numbers(&[4, 4], 1)?)?.as_tensor().clone());
-    let error = attention(&q, &q, &q, &AttentionOptions { mask, ..Default::default() }).unwrap_err();
-    assert!(error.to_string().contains("mask no gradient"), "{error}");
+    refused(attention(&q, &q, &q, &AttentionOptions { mask, ..Default::default() }), "mask no gradient");
     let mask = Some(numbers(&[5, 4], 1)?);
-    assert!(attention(&q, &q, &q, &AttentionOptions { mask, ..Default::default() }).is_err());
-    assert!(rope(&q, &numbers(&[4, 3], 1)?, &numbers(&[4, 3], 1)?, false).is_err());
-    assert!(lora_linear(&x, &numbers(&[4, 3], 1)?, None, (&numbers(&[2, 4], 1)?, &numbers(&[4, 2], 1)?), 1.0).is_err());
+    refused(attention(&q, &q, &q, &AttentionOptions { mask, ..Default::default() }), "what broadcasts to [1, 3, 4, 4]");
+    refused(rope(&q, &numbers(&[4, 3], 1)?, &numbers(&[4, 3], 1)?, false), "cosines has shape [4, 3]");
+    let matrices = (&numbers(&[2, 4], 1)?, &numbers(&[4, 2], 1)?);
+    refused(lora_linear(&x, &numbers(&[4, 3], 1)?, None, matrices, 1.0), "was given LoRA matrices [2, 4] and [4, 2]");
     Ok(())
 }
 

@@ -29,7 +29,8 @@ pub fn check() -> Result<()> {
     // What Candle's tests and benches need beyond the crate itself has parts in C, for which Linux has no compiler.
     let candle = ["--exclude", "openmps-candle"];
     check_packages(clippy, &[&["--workspace", "--exclude", "xtask", "--all-targets"][..], &candle].concat())?;
-    check_packages(clippy, &["--package", "openmps-candle", "--lib"])?;
+    // With Candle's own Metal backend, as on a Mac.
+    check_packages(clippy, &["--package", "openmps-candle", "--lib", "--features", "metal"])?;
     calls::check()?;
     println!("\n==> Every crate type-checks for {TARGET}; nothing was run there");
     Ok(())

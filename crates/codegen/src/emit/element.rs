@@ -55,7 +55,8 @@ impl<'k> Emitter<'k> {
         };
         Ok(match dense.registers() {
             1 => name.to_owned(),
-            registers if registers == layout.registers() => format!("{name}[k]"),
+            // A tile that repeats along the higher registers has fewer than the loop.
+            registers if registers == self.registers && registers == layout.registers() => format!("{name}[k]"),
             _ => format!("{name}[{}]", gathered(&kept)),
         })
     }

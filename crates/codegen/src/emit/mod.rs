@@ -67,6 +67,8 @@ struct Emitter<'k> {
     scratch_in_use: bool,
     helpers: BTreeSet<&'static str>,
     names: usize,
+    /// How many registers the loop that was opened last goes through.
+    registers: usize,
 }
 
 impl<'k> Emitter<'k> {
@@ -91,6 +93,7 @@ impl<'k> Emitter<'k> {
             scratch_in_use: false,
             helpers: BTreeSet::new(),
             names: 0,
+            registers: 1,
         }
     }
 
@@ -164,6 +167,7 @@ impl<'k> Emitter<'k> {
 
     /// Opens a loop over a thread's registers, which the compiler has to unroll for them to be registers; only a block for one.
     fn open_registers(&mut self, registers: usize) {
+        self.registers = registers;
         if registers == 1 {
             return self.open("{");
         }

@@ -1,8 +1,10 @@
 //! Scaled dot product attention, `MPSGraph`'s `scaledDotProductAttention`: grouped heads, causal and additive masks.
 
+mod tiles;
+
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
-use crate::layout::{call, check, expect_dtype, expect_shape};
+use crate::layout::{call, check, expect_dtype, expect_shape, has_library};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::View;
@@ -10,6 +12,9 @@ use openmps_host::library::attention::{self as library, Operands};
 use openmps_host::library::memory::Memory;
 use openmps_runtime::Queue;
 use openmps_tile::{DType, dtype};
+
+/// The most elements of a query or value where attention is a kernel of tiles: on devices whose memory the CPU does not see.
+pub const LARGEST_ON_TILES: usize = tiles::LARGEST;
 
 /// `softmax(scale * queries * keys^T + mask) * values`.
 ///
@@ -89,6 +94,9 @@ impl Operator for Attention {
         let sizes = self.sizes(&metas)?;
         let full = [sizes.batch, sizes.heads, sizes.rows, sizes.keys];
         let mask = inputs.get(3).and_then(|mask| mask.broadcast_to(&full));
+        if !has_library(queue) {
+            return tiles::run(queue, &sizes, [&inputs[0], &inputs[1], &inputs[2]], mask.as_ref(), &outputs[0]);
+        }
         let memory = |view: &'_ View| -> (usize, crate::view::Strides) { (view.address, view.strides.clone()) };
         let [q, k, v] = [0, 1, 2].map(|i| memory(&inputs[i]));
         let operands = Operands {

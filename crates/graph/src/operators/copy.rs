@@ -2,8 +2,9 @@
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::Result;
-use crate::layout::{call, check, copy_view, expect_inputs};
+use crate::layout::{call, check, copy_view, expect_inputs, has_library};
 use crate::operator::{Meta, Operator};
+use crate::operators::elementwise::{self, Elementwise, Unary};
 use crate::reference::Array;
 use crate::view::View;
 use openmps_runtime::Queue;
@@ -25,6 +26,9 @@ impl Operator for Copy {
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
+        if !has_library(queue) {
+            return elementwise::run(Elementwise::Unary(Unary::Cast), queue, &[&inputs[0]], &[], &outputs[0]);
+        }
         call(queue, self.name(), || {
             copy_view(&inputs[0], &outputs[0]);
             Ok(())

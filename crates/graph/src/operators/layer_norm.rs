@@ -82,7 +82,8 @@ impl Operator for LayerNorm {
         arguments.extend(outputs[1..].iter().map(|output| output.address as u64));
         arguments.extend([rows.count, rows.length].map(|size| size as u64));
         arguments.extend([rows.row_stride as u64, rows.stride as u64, rows.length as u64]);
-        arguments.push(self.epsilon.to_bits());
+        let is_double = x.dtype.compute() == DType::F64;
+        arguments.push(if is_double { self.epsilon.to_bits() } else { (self.epsilon as f32).to_bits().into() });
         for weight in &weights {
             arguments.extend([weight.address as u64, weight.stride as u64]);
         }
@@ -142,8 +143,8 @@ impl LayerNorm {
         let statistics = names.iter().map(|&name| b.parameter(name, Type::pointer(compute))).collect();
         let [count, length, from_row, from_column, to_row] = ["rows", "length", "from_row", "from_column", "to_row"]
             .map(|name| b.parameter(name, Type::scalar(Scalar::I64)));
-        let epsilon = b.parameter("epsilon", Type::scalar(Scalar::F64));
-        let epsilon = b.cast(Cast::Float, epsilon, compute);
+        // Not always float64, which Apple's GPUs lack.
+        let epsilon = b.parameter("epsilon", Type::scalar(compute));
         let weights = inputs[1..]
             .iter()
             .enumerate()

@@ -1,11 +1,13 @@
 //! The product of matrices, vectors, or batches of them, with the shapes of NumPy's and Paddle's `matmul`.
 
+pub(crate) mod tiles;
+
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::layout::{call, check, expect_dtype, expect_inputs};
+use crate::layout::{call, check, expect_dtype, expect_inputs, has_library};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
-use crate::view::{Shape, View};
+use crate::view::{Shape, Strides, View};
 use openmps_host::library::matmul::{Matrices, MatrixProduct, matmul};
 use openmps_runtime::Queue;
 use openmps_tile::{DType, dtype};
@@ -91,6 +93,17 @@ impl Matmul {
             beta,
             ..MatrixProduct::dense(sizes.rows, sizes.depth, sizes.columns)
         };
+        if !has_library(queue) {
+            let batch = |view: &View, dims: usize| broadcast_strides(view, dims, sizes.batch.len());
+            let of_inputs = [left, right].map(|view| batch(view, batch_of(&view.shape).len()));
+            let batch = tiles::Batch {
+                sizes: &sizes.batch,
+                left: &of_inputs[0],
+                right: &of_inputs[1],
+                out: &batch(out, sizes.batch.len()),
+            };
+            return tiles::run(queue, &product, [left, right, out], &batch);
+        }
         let offsets = |view: &View, dims: usize, index: &[usize]| -> isize {
             (0..dims)
                 .map(|d| {
@@ -113,6 +126,12 @@ impl Matmul {
             unsafe { matmul(&product, out.dtype, at, &batches) }
         })
     }
+}
+
+/// The strides of the first `dims` dimensions as they broadcast to `rank` of them.
+fn broadcast_strides(view: &View, dims: usize, rank: usize) -> Strides {
+    let missing = std::iter::repeat_n(0, rank - dims);
+    missing.chain((0..dims).map(|d| if view.shape[d] == 1 { 0 } else { view.strides[d] })).collect()
 }
 
 fn batch_of(shape: &[usize]) -> &[usize] {

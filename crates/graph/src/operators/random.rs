@@ -1,7 +1,9 @@
 //! Random tensors and dropout. The numbers depend on the source alone; they have statistical tests instead of a reference.
 
+mod tiles;
+
 use crate::error::{Error, Result};
-use crate::layout::{Dense, Number, call, check, copy_view, expect_dense, expect_inputs, fill_view};
+use crate::layout::{Dense, Number, call, check, copy_view, expect_dense, expect_inputs, fill_view, has_library};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::{Shape, View};
@@ -177,6 +179,9 @@ impl Operator for Dropout {
         let keep = 1.0 - self.probability;
         let scale = if self.upscale && keep > 0.0 { 1.0 / keep } else { 1.0 };
         let (mask, len) = (outputs[1].address, outputs[1].len());
+        if !has_library(queue) {
+            return tiles::dropout(queue, self, scale, &inputs[0], outputs);
+        }
         call(queue, self.name(), || {
             // SAFETY: a dense mask of this many bytes.
             unsafe { library::keep_mask(mask, len, self.source, self.probability) };

@@ -1,8 +1,10 @@
 //! Rotary position embedding: pairs of elements turned by an angle that depends on their position.
 
+mod tiles;
+
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::layout::{call, check, expect_dense, expect_dtype, expect_inputs};
+use crate::layout::{call, check, expect_dense, expect_dtype, expect_inputs, has_library};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::{Strides, View};
@@ -62,6 +64,9 @@ impl Operator for Rope {
             let own = &inputs[i].strides;
             if own.len() == 3 { own.clone() } else { [0, own[0], own[1]].into_iter().collect() }
         });
+        if !has_library(queue) {
+            return tiles::run(queue, &sizes, inputs, &strides, &outputs[0]);
+        }
         let angles = [1, 2].map(|i| Memory::new(inputs[i].address, &strides[i - 1]));
         let memory = Memory::new(x.address, &x.strides);
         call(queue, self.name(), || {

@@ -20,6 +20,11 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
+    /// Metal's own object, for encoders that are not ours.
+    pub fn raw(&self) -> &Retained<ProtocolObject<dyn MTLComputePipelineState>> {
+        &self.raw
+    }
+
     /// What it allows.
     pub fn limits(&self) -> PipelineLimits {
         PipelineLimits {

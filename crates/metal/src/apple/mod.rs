@@ -69,6 +69,14 @@ impl AppleMetal {
         })
     }
 
+    /// The device with this number of Metal's, whoever else uses it.
+    pub fn with_registry(registry: u64) -> Option<AppleMetal> {
+        autoreleasepool(|_| {
+            let device = MTLCopyAllDevices().iter().find(|device| device.registryID() == registry);
+            device.map(AppleMetal::new)
+        })
+    }
+
     fn new(device: Retained<RawDevice>) -> AppleMetal {
         let properties = properties::of(&device);
         let residency = Residency::new(&device).map(Arc::new);

@@ -43,7 +43,7 @@ pub(crate) fn all() -> Result<Vec<openmps_metal::apple::AppleMetal>> {
     if found.is_empty() { Err(failed(openmps_metal::Error::NoDevice)) } else { Ok(found) }
 }
 
-fn failed(error: impl std::fmt::Display) -> Error {
+pub(crate) fn failed(error: impl std::fmt::Display) -> Error {
     Error::Driver { device: "metal", message: error.to_string() }
 }
 
@@ -104,20 +104,16 @@ impl<M: Metal> Gpu<M> {
         self.addresses.read().unwrap_or_else(PoisonError::into_inner).resolve(address, bytes)
     }
 
-    fn compile(&self, pipeline: &Pipeline) -> Result<Kernel> {
-        let verified = pipeline.verified().map_err(failed)?;
-        let target = Target::metal(threads_for(pipeline.kernel()));
-        let generate = || compile(verified, &target).map_err(Error::Codegen);
-        let source = stage::timed("generate", pipeline.name(), generate)?;
-        let bfloat = self.metal.properties().bfloat;
-        Ok(kernel(source, if bfloat { Language::Metal3_1 } else { Language::Metal3_0 }))
-    }
-
     fn launch(&self, queue: u64, pipeline: &Pipeline, grid: [usize; 3], arguments: &[u64]) -> Result<()> {
         pipeline.check(arguments)?;
-        let kernel = pipeline.compiled(self.index, || self.compile(pipeline))?;
+        let bfloat = self.metal.properties().bfloat;
+        let kernel = pipeline.compiled(self.index, || text_of(pipeline, bfloat))?;
+        self.launch_text(queue, &kernel, grid, arguments)
+    }
+
+    fn launch_text(&self, queue: u64, kernel: &Kernel, grid: [usize; 3], arguments: &[u64]) -> Result<()> {
         let (compiled, limits) = self.pipelines.get(&self.metal, &kernel.pipeline).map_err(failed)?;
-        let launch = Launch { kernel: &kernel, pipeline: &compiled, limits, threadgroups: grid, arguments };
+        let launch = Launch { kernel, pipeline: &compiled, limits, threadgroups: grid, arguments };
         self.stream(queue)?.dispatch(&launch, |address| self.resolve(address, 0)).map_err(failed)
     }
 
@@ -163,6 +159,15 @@ impl<M: Metal> Gpu<M> {
     }
 }
 
+/// A tile kernel as Metal Shading Language, and how it is launched.
+pub(crate) fn text_of(pipeline: &Pipeline, bfloat: bool) -> Result<Kernel> {
+    let verified = pipeline.verified().map_err(failed)?;
+    let target = Target::metal(threads_for(pipeline.kernel()));
+    let generate = || compile(verified, &target).map_err(Error::Codegen);
+    let source = stage::timed("generate", pipeline.name(), generate)?;
+    Ok(kernel(source, if bfloat { Language::Metal3_1 } else { Language::Metal3_0 }))
+}
+
 /// The compiler's record in the words of the encoder. Every buffer may be written, as far as the record tells.
 fn kernel(source: Source, language: Language) -> Kernel {
     let pass = |parameter: &Passed| match *parameter {
@@ -190,6 +195,7 @@ impl<M: Metal> Driver for MetalDevice<M> {
                 work().map_err(|source| Error::Kernel { operation, source })
             }
             Command::Dispatch { pipeline, grid, arguments, .. } => gpu.launch(queue, pipeline, grid, arguments),
+            Command::Text { kernel, grid, arguments, .. } => gpu.launch_text(queue, kernel, grid, arguments),
             Command::Copy { destination, source, bytes } => gpu.copy(queue, destination, source, bytes),
             Command::Write { destination, source } => {
                 gpu.copy(queue, destination, source.as_ptr() as usize, source.len())
@@ -210,6 +216,13 @@ impl<M: Metal> Driver for MetalDevice<M> {
 
     fn finish(&self, queue: u64) -> Result<()> {
         self.gpu.finish(queue)
+    }
+
+    fn prepare(&self, kernel: &Kernel) -> Result<()> {
+        let compiled = self.gpu.pipelines.get(&self.gpu.metal, &kernel.pipeline);
+        let refused =
+            |error: openmps_metal::Error| Error::Compile { kernel: kernel.name().to_string(), log: error.to_string() };
+        compiled.map(drop).map_err(refused)
     }
 }
 

@@ -1,15 +1,17 @@
 //! The seam below the devices: what a queue asks of the device that it belongs to. One file for each kind of device.
 
 pub(crate) mod cuda;
+pub mod guest;
 pub(crate) mod host;
 mod machine;
 pub(crate) mod metal;
 pub(crate) mod recorder;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::pipeline::Pipeline;
 use crate::queue::CommandKind;
+use openmps_metal::arguments::Kernel;
 
 /// What a device must be able to do. A device that works behind the caller's back keeps the order of each queue,
 /// and owes the errors of its commands to the next `finish`.
@@ -20,6 +22,11 @@ pub(crate) trait Driver: Send + Sync {
     /// Waits until the queue's commands have ended, callbacks included.
     fn finish(&self, queue: u64) -> Result<()>;
 
+    /// Compiles a kernel of Metal's own language, so that what is wrong with it is known before it runs.
+    fn prepare(&self, kernel: &Kernel) -> Result<()> {
+        Err(no_text(kernel, "this device"))
+    }
+
     /// The device's own handle of a queue, for programs that order their work with ours.
     fn handle(&self, _queue: u64) -> Option<usize> {
         None
@@ -28,6 +35,11 @@ pub(crate) trait Driver: Send + Sync {
 
 /// The result of a call of the device's library.
 pub(crate) type LibraryResult = std::result::Result<(), openmps_host::Error>;
+
+/// A kernel in Metal's language was given to a device that is not Metal's.
+pub(crate) fn no_text(kernel: &Kernel, device: &str) -> Error {
+    Error::NotMetal { kernel: kernel.name().to_string(), device: device.to_string() }
+}
 
 /// One command. Addresses were checked by the queue.
 pub(crate) enum Command<'a> {
@@ -41,6 +53,13 @@ pub(crate) enum Command<'a> {
     Dispatch {
         operation: &'static str,
         pipeline: &'a Pipeline,
+        grid: [usize; 3],
+        arguments: &'a [u64],
+    },
+    /// A kernel in Metal's own language, on a device that has it; otherwise as `Dispatch`.
+    Text {
+        operation: &'static str,
+        kernel: &'a Kernel,
         grid: [usize; 3],
         arguments: &'a [u64],
     },
@@ -76,7 +95,7 @@ impl Command<'_> {
     pub fn kind(&self) -> CommandKind {
         match self {
             Command::Library { .. } => CommandKind::Library,
-            Command::Dispatch { .. } => CommandKind::Dispatch,
+            Command::Dispatch { .. } | Command::Text { .. } => CommandKind::Dispatch,
             Command::Copy { .. } => CommandKind::Copy,
             Command::Write { .. } => CommandKind::Write,
             Command::Read { .. } => CommandKind::Read,
@@ -90,7 +109,9 @@ impl Command<'_> {
     /// The operation's name for traces and errors.
     pub fn operation(&self) -> &'static str {
         match self {
-            Command::Library { operation, .. } | Command::Dispatch { operation, .. } => operation,
+            Command::Library { operation, .. }
+            | Command::Dispatch { operation, .. }
+            | Command::Text { operation, .. } => operation,
             other => other.kind().name(),
         }
     }
@@ -100,7 +121,9 @@ impl Command<'_> {
         match self {
             Command::Library { detail, .. } => detail(),
             Command::Copy { destination, source, bytes } => format!("{bytes} bytes {source:#x} -> {destination:#x}"),
-            Command::Dispatch { grid, arguments, .. } => format!("grid {grid:?}, {} arguments", arguments.len()),
+            Command::Dispatch { grid, arguments, .. } | Command::Text { grid, arguments, .. } => {
+                format!("grid {grid:?}, {} arguments", arguments.len())
+            }
             Command::Write { destination, source } => format!("{} bytes -> {destination:#x}", source.len()),
             Command::Read { destination, source } => format!("{} bytes {source:#x} ->", destination.len()),
             Command::Fill { address, byte, bytes } => format!("{bytes} bytes of {byte:#04x} at {address:#x}"),

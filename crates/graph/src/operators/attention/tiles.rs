@@ -1,0 +1,215 @@
+//! Attention as a kernel of tiles, for devices whose memory the CPU does not see: the keys are walked in blocks, with the largest score and
+//! the sum of each row carried along, so that no scores are stored.
+
+use crate::error::{Error, Result};
+use crate::operators::matmul::tiles::{Matrix, block, first};
+use crate::program::{self, Key};
+use crate::rows::convert;
+use crate::view::View;
+use openmps_host::library::attention::Attention;
+use openmps_runtime::Queue;
+use openmps_tile::{Builder, Combine, Compare, DType, Kernel, Scalar, Type, Value};
+
+const OPERATOR: &str = "attention";
+
+/// Queries and keys of a block.
+const ROWS: usize = 32;
+const KEYS: usize = 32;
+
+/// The most elements of a query or value: their tiles must fit into registers.
+pub(super) const LARGEST: usize = 256;
+
+/// The smallest side of a tile: that of a matrix unit.
+const SMALLEST: usize = 16;
+
+/// What the kernel depends on.
+struct Form {
+    dtype: DType,
+    /// Elements of a tile's queries, and of its values: powers of two.
+    depth: usize,
+    columns: usize,
+    mask: bool,
+    causal: bool,
+}
+
+/// Queries, keys and values, a mask of the scores' shape, and the result.
+pub(super) fn run(queue: &Queue, sizes: &Attention, inputs: [&View; 3], mask: Option<&View>, out: &View) -> Result<()> {
+    if out.is_empty() {
+        return Ok(());
+    }
+    let padded = |size: usize| size.next_power_of_two().max(SMALLEST);
+    let (depth, columns) = (padded(sizes.depth), padded(sizes.columns));
+    if depth.max(columns) > LARGEST {
+        let (got, expected) = (sizes.depth.max(sizes.columns).to_string(), format!("at most {LARGEST}"));
+        return Err(Error::Attribute { operator: OPERATOR, attribute: "elements of a head", got, expected });
+    }
+    let form = Form { dtype: out.dtype, depth, columns, mask: mask.is_some(), causal: sizes.causal };
+    let key = vec![depth, columns, form.mask.into(), form.causal.into()];
+    let pipeline = program::get(OPERATOR, &Key::Other(OPERATOR, vec![out.dtype], key), || kernel(&form))?;
+    let tensors = || inputs.into_iter().chain(mask).chain([out]);
+    let mut arguments: Vec<u64> = tensors().map(|view| view.address as u64).collect();
+    arguments.extend(tensors().flat_map(|view| view.strides.iter().map(|&stride| stride as u64)));
+    let group = sizes.heads / sizes.key_heads;
+    arguments.extend([group, sizes.rows, sizes.keys, sizes.depth, sizes.columns].map(|size| size as u64));
+    let is_double = out.dtype == DType::F64;
+    arguments.push(if is_double { sizes.scale.to_bits() } else { (sizes.scale as f32).to_bits().into() });
+    let grid = [sizes.rows.div_ceil(ROWS), sizes.heads, sizes.batch];
+    // SAFETY: sizes and strides are those of the views, which the front door keeps alive.
+    unsafe { queue.dispatch(OPERATOR, &pipeline, grid, &arguments) }
+        .map_err(|source| Error::Device { operator: OPERATOR, source })
+}
+
+/// The matrices of this program's batch and head, and the sizes.
+struct Parameters {
+    q: Matrix,
+    /// Each column is a key.
+    k: Matrix,
+    v: Matrix,
+    mask: Option<Matrix>,
+    out: Matrix,
+    rows: Value,
+    keys: Value,
+    depth: Value,
+    columns: Value,
+    scale: Value,
+}
+
+fn parameters(b: &mut Builder, form: &Form) -> Parameters {
+    let names = ["q", "k", "v", "mask", "out"].into_iter().filter(|&name| form.mask || name != "mask");
+    let names: Vec<&str> = names.collect();
+    let pointers: Vec<Value> = names.iter().map(|&name| b.parameter(name, Type::pointer(form.dtype.into()))).collect();
+    let index = Type::scalar(Scalar::I64);
+    let strides: Vec<[Value; 4]> = names
+        .iter()
+        .map(|name| [0, 1, 2, 3].map(|d| b.parameter(format!("{name}_stride{d}"), index.clone())))
+        .collect();
+    let [group, rows, keys, depth, columns] =
+        ["group", "rows", "keys", "depth", "columns"].map(|name| b.parameter(name, index.clone()));
+    let scale = b.parameter("scale", Type::scalar(form.dtype.compute().into()));
+    let (head, batch) = (b.program_id(1), b.program_id(2));
+    let key_head = b.divide(head, group);
+    let mut matrix = |i: usize, head: Value| {
+        let [of_batch, of_head, row, column] = strides[i];
+        let (by_batch, by_head) = (b.multiply(batch, of_batch), b.multiply(head, of_head));
+        let pointer = b.add_pointer(pointers[i], by_batch);
+        Matrix { pointer: b.add_pointer(pointer, by_head), strides: [row, column] }
+    };
+    let (q, keys_by_row, v) = (matrix(0, head), matrix(1, key_head), matrix(2, key_head));
+    let [row, column] = keys_by_row.strides;
+    let k = Matrix { strides: [column, row], ..keys_by_row };
+    let mask = form.mask.then(|| matrix(3, head));
+    let out = matrix(names.len() - 1, head);
+    Parameters { q, k, v, mask, out, rows, keys, depth, columns, scale }
+}
+
+/// A value of each row, repeated along it.
+fn along(b: &mut Builder, per_row: Value, columns: usize) -> Value {
+    let column = b.expand_dims(per_row, 1);
+    b.broadcast(column, &[ROWS, columns])
+}
+
+/// Scores of a block of keys; minus infinity where a query does not see a key.
+fn scores(b: &mut Builder, form: &Form, p: &Parameters, row: (Value, Value), key: (Value, Value), q: Value) -> Value {
+    let compute = form.dtype.compute();
+    let along_depth = {
+        let zero = b.integer(0, Scalar::I64);
+        block(b, zero, form.depth, p.depth)
+    };
+    let k = p.k.load(b, along_depth, key);
+    let none = b.constant(0.0, &Type::tile(compute.into(), &[ROWS, KEYS]));
+    let product = b.dot(q, k, none);
+    let scale = b.splat_like(p.scale, product);
+    let mut scores = b.multiply(product, scale);
+    if let Some(mask) = &p.mask {
+        let mask = mask.load(b, row, key);
+        let mask = convert(b, mask, form.dtype, compute);
+        scores = b.add(scores, mask);
+    }
+    let seen = b.expand_dims(key.1, 0);
+    let mut seen = b.broadcast(seen, &[ROWS, KEYS]);
+    if form.causal {
+        let before = b.subtract(p.keys, p.rows);
+        let before = b.splat_like(before, row.0);
+        let last = b.add(row.0, before);
+        let last = along(b, last, KEYS);
+        let keys = b.expand_dims(key.0, 0);
+        let keys = b.broadcast(keys, &[ROWS, KEYS]);
+        let earlier = b.compare(Compare::LessEqual, keys, last);
+        seen = b.and(seen, earlier);
+    }
+    let hidden = b.constant_like(f64::NEG_INFINITY, scores);
+    b.select(seen, scores, hidden)
+}
+
+/// Zero in place of minus infinity, so that differences of a row that sees nothing are numbers.
+fn finite(b: &mut Builder, largest: Value) -> Value {
+    let (lowest, zero) = (b.constant_like(f64::NEG_INFINITY, largest), b.constant_like(0.0, largest));
+    let none = b.compare(Compare::Equal, largest, lowest);
+    b.select(none, zero, largest)
+}
+
+/// One block of keys: from the largest scores, the sums and the weighted values so far to the next ones.
+fn step(
+    b: &mut Builder,
+    form: &Form,
+    p: &Parameters,
+    row: (Value, Value),
+    q: Value,
+    at: Value,
+    so_far: &[Value],
+) -> Vec<Value> {
+    let compute = form.dtype.compute();
+    let [largest, total, weighted] = so_far[..] else { return so_far.to_vec() };
+    let key = block(b, at, KEYS, p.keys);
+    let scores = scores(b, form, p, row, key, q);
+    let of_block = b.reduce(Combine::Maximum, scores, 1);
+    let next = b.maximum(largest, of_block);
+    let base = finite(b, next);
+    let shrunk = b.subtract(largest, base);
+    let shrunk = b.exp(shrunk);
+    let base = along(b, base, KEYS);
+    let shifted = b.subtract(scores, base);
+    let weights = b.exp(shifted);
+    let of_block = b.reduce(Combine::Sum, weights, 1);
+    let total = b.multiply(total, shrunk);
+    let total = b.add(total, of_block);
+    let shrunk = along(b, shrunk, form.columns);
+    let weighted = b.multiply(weighted, shrunk);
+    let column = {
+        let zero = b.integer(0, Scalar::I64);
+        block(b, zero, form.columns, p.columns)
+    };
+    let v = p.v.load(b, key, column);
+    let v = convert(b, v, form.dtype, compute);
+    vec![next, total, b.dot(weights, v, weighted)]
+}
+
+fn kernel(form: &Form) -> Kernel {
+    let mut b = Builder::new(OPERATOR);
+    let p = parameters(&mut b, form);
+    let compute = form.dtype.compute();
+    let scalar = Scalar::from(compute);
+    let from = first(&mut b, 0, ROWS);
+    let row = block(&mut b, from, ROWS, p.rows);
+    let zero = b.integer(0, Scalar::I64);
+    let along_depth = block(&mut b, zero, form.depth, p.depth);
+    let q = p.q.load(&mut b, row, along_depth);
+    let lowest = b.constant(f64::NEG_INFINITY, &Type::tile(scalar, &[ROWS]));
+    let none = b.constant(0.0, &Type::tile(scalar, &[ROWS]));
+    let nothing = b.constant(0.0, &Type::tile(scalar, &[ROWS, form.columns]));
+    let keys = b.integer(KEYS as i64, Scalar::I64);
+    let carried = b.for_loop([zero, p.keys, keys], &[lowest, none, nothing], |b, at, so_far| {
+        step(b, form, &p, row, q, at, so_far)
+    });
+    // A query that sees no key gives zeros.
+    let (total, one) = (carried[1], b.constant(1.0, &Type::tile(scalar, &[ROWS])));
+    let is_empty = b.compare(Compare::Equal, total, none);
+    let total = b.select(is_empty, one, total);
+    let total = along(&mut b, total, form.columns);
+    let result = b.divide(carried[2], total);
+    let result = convert(&mut b, result, compute, form.dtype);
+    let column = block(&mut b, zero, form.columns, p.columns);
+    let (pointers, mask) = p.out.places(&mut b, row, column);
+    b.store(pointers, result, Some(mask));
+    b.finish()
+}

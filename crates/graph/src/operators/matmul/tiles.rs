@@ -1,0 +1,185 @@
+//! The product as a kernel of tiles, for devices whose memory the CPU does not see: blocks of sums in registers, on matrix units where the
+//! device has them.
+
+use crate::error::{Error, Result};
+use crate::program::{self, Key};
+use crate::rows::convert;
+use crate::view::View;
+use openmps_host::library::matmul::MatrixProduct;
+use openmps_runtime::Queue;
+use openmps_tile::{Builder, Compare, DType, Kernel, Scalar, Type, Value};
+
+const OPERATOR: &str = "matmul";
+
+/// The batches of a product: sizes outermost first, and each matrix's strides.
+pub(super) struct Batch<'a> {
+    pub sizes: &'a [usize],
+    pub left: &'a [isize],
+    pub right: &'a [isize],
+    pub out: &'a [isize],
+}
+
+/// Rows and columns of a block at most, and the depth of a step.
+const LARGEST: usize = 64;
+const DEPTH: usize = 32;
+
+/// The smallest sides of a block: those of a matrix unit.
+const SMALLEST: usize = 16;
+
+fn side(size: usize) -> usize {
+    size.next_power_of_two().clamp(SMALLEST, LARGEST)
+}
+
+/// What the kernel depends on.
+struct Form {
+    dtype: DType,
+    /// Rows, columns and depth of a block.
+    block: [usize; 3],
+    batches: usize,
+    /// Whether what the result holds counts.
+    adds: bool,
+}
+
+/// `out = alpha * left * right + beta * out`, [left, right, out], for every batch.
+pub(super) fn run(queue: &Queue, product: &MatrixProduct, views: [&View; 3], batch: &Batch) -> Result<()> {
+    let dtype = views[2].dtype;
+    if !dtype.is_float() {
+        let expected = "a float type, on a device whose memory the CPU does not see".to_owned();
+        return Err(Error::DType { operator: OPERATOR, what: "left", got: dtype, expected });
+    }
+    let batches: usize = batch.sizes.iter().product();
+    if batches * product.rows * product.columns == 0 {
+        return Ok(());
+    }
+    let block = [side(product.rows), side(product.columns), product.depth.next_power_of_two().clamp(SMALLEST, DEPTH)];
+    let form = Form { dtype, block, batches: batch.sizes.len(), adds: product.beta != 0.0 };
+    let key = Key::Other(OPERATOR, vec![dtype], [&block[..], &[form.batches, usize::from(form.adds)]].concat());
+    let pipeline = program::get(OPERATOR, &key, || kernel(&form))?;
+    let mut arguments: Vec<u64> = views.iter().map(|view| view.address as u64).collect();
+    arguments.extend([product.rows, product.columns, product.depth].map(|size| size as u64));
+    let strides = [product.left, product.right, product.out];
+    arguments.extend(strides.as_flattened().iter().map(|&stride| stride as u64));
+    let is_double = dtype == DType::F64;
+    let bits = |number: f64| if is_double { number.to_bits() } else { (number as f32).to_bits().into() };
+    arguments.extend([product.alpha, product.beta].map(bits));
+    arguments.extend(batch.sizes.iter().map(|&size| size as u64));
+    for strides in [batch.left, batch.right, batch.out] {
+        arguments.extend(strides.iter().map(|&stride| stride as u64));
+    }
+    let grid = [product.columns.div_ceil(block[1]), product.rows.div_ceil(block[0]), batches];
+    // SAFETY: sizes and strides are those of the views, which the front door keeps alive.
+    unsafe { queue.dispatch(OPERATOR, &pipeline, grid, &arguments) }
+        .map_err(|source| Error::Device { operator: OPERATOR, source })
+}
+
+/// A side of this program's block: the indices, and which of them lie inside.
+pub(crate) fn block(b: &mut Builder, first: Value, count: usize, size: Value) -> (Value, Value) {
+    let (first, range) = (b.splat(first, &[count]), b.range(count));
+    let index = b.add(first, range);
+    let size = b.splat(size, &[count]);
+    let inside = b.compare(Compare::Less, index, size);
+    (index, inside)
+}
+
+/// The first index of this program's block.
+pub(crate) fn first(b: &mut Builder, axis: u8, count: usize) -> Value {
+    let (id, count) = (b.program_id(axis), b.integer(count as i64, Scalar::I64));
+    b.multiply(id, count)
+}
+
+/// A matrix in memory: its first element, and its strides from row to row and from column to column.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix {
+    pub pointer: Value,
+    pub strides: [Value; 2],
+}
+
+impl Matrix {
+    /// Pointers to rows x columns, and which of them lie inside, from the indices of both and which of these do.
+    pub fn places(&self, b: &mut Builder, rows: (Value, Value), columns: (Value, Value)) -> (Value, Value) {
+        let sides = [rows, columns];
+        let dims: Vec<usize> = sides.iter().map(|side| b.type_of(side.0).dims[0]).collect();
+        let spread = |b: &mut Builder, x: Value, axis: usize| {
+            let expanded = b.expand_dims(x, 1 - axis);
+            b.broadcast(expanded, &dims)
+        };
+        let [by_row, by_column] = [0, 1].map(|axis| {
+            let stride = b.splat_like(self.strides[axis], sides[axis].0);
+            let offset = b.multiply(sides[axis].0, stride);
+            spread(b, offset, axis)
+        });
+        let (row, column) = (spread(b, rows.1, 0), spread(b, columns.1, 1));
+        let (offset, mask) = (b.add(by_row, by_column), b.and(row, column));
+        (b.add_pointer(self.pointer, offset), mask)
+    }
+
+    /// The elements, 0 outside.
+    pub fn load(&self, b: &mut Builder, rows: (Value, Value), columns: (Value, Value)) -> Value {
+        let (pointers, mask) = self.places(b, rows, columns);
+        let ty = b.type_of(mask).with_scalar(b.scalar_of(self.pointer));
+        let zeros = b.constant(0.0, &ty);
+        b.load(pointers, Some(mask), Some(zeros))
+    }
+}
+
+fn kernel(form: &Form) -> Kernel {
+    let mut b = Builder::new(OPERATOR);
+    let compute = form.dtype.compute();
+    let [rows_of_block, columns_of_block, depth_of_block] = form.block;
+    let pointers = ["left", "right", "out"].map(|name| b.parameter(name, Type::pointer(form.dtype.into())));
+    let index = Type::scalar(Scalar::I64);
+    let [rows, columns, depth] = ["rows", "columns", "depth"].map(|name| b.parameter(name, index.clone()));
+    let strides = [0, 1, 2].map(|i| ["row", "column"].map(|of| b.parameter(format!("{of}_stride{i}"), index.clone())));
+    let [alpha, beta] = ["alpha", "beta"].map(|name| b.parameter(name, Type::scalar(compute.into())));
+    let sizes: Vec<Value> = (0..form.batches).map(|d| b.parameter(format!("batch{d}"), index.clone())).collect();
+    let batch_strides = [0, 1, 2].map(|i| {
+        (0..form.batches).map(|d| b.parameter(format!("batch_stride{i}_{d}"), index.clone())).collect::<Vec<_>>()
+    });
+    let places = batch_indices(&mut b, &sizes);
+    let [left, right, out] = [0, 1, 2].map(|i| {
+        let pointer = places.iter().zip(&batch_strides[i]).fold(pointers[i], |pointer, (&place, &stride)| {
+            let offset = b.multiply(place, stride);
+            b.add_pointer(pointer, offset)
+        });
+        Matrix { pointer, strides: strides[i] }
+    });
+
+    let (from_row, from_column) = (first(&mut b, 1, rows_of_block), first(&mut b, 0, columns_of_block));
+    let row = block(&mut b, from_row, rows_of_block, rows);
+    let column = block(&mut b, from_column, columns_of_block, columns);
+    let (zero, step) = (b.integer(0, Scalar::I64), b.integer(depth_of_block as i64, Scalar::I64));
+    let none = b.constant(0.0, &Type::tile(compute.into(), &[rows_of_block, columns_of_block]));
+    let sum = b.for_loop([zero, depth, step], &[none], |b, at, carried| {
+        let along = block(b, at, depth_of_block, depth);
+        let (x, y) = (left.load(b, row, along), right.load(b, along, column));
+        vec![b.dot(x, y, carried[0])]
+    })[0];
+    let alpha = b.splat_like(alpha, sum);
+    let mut result = b.multiply(sum, alpha);
+    if form.adds {
+        let before = out.load(&mut b, row, column);
+        let before = convert(&mut b, before, form.dtype, compute);
+        let beta = b.splat_like(beta, before);
+        let before = b.multiply(before, beta);
+        result = b.add(result, before);
+    }
+    let result = convert(&mut b, result, compute, form.dtype);
+    let (pointers, mask) = out.places(&mut b, row, column);
+    b.store(pointers, result, Some(mask));
+    b.finish()
+}
+
+/// This program's place in each dimension of the batch, outermost first.
+fn batch_indices(b: &mut Builder, sizes: &[Value]) -> Vec<Value> {
+    let mut rest = b.program_id(2);
+    let mut places = Vec::new();
+    for &size in sizes.iter().skip(1).rev() {
+        places.push(b.remainder(rest, size));
+        rest = b.divide(rest, size);
+    }
+    if !sizes.is_empty() {
+        places.push(rest);
+    }
+    places.reverse();
+    places
+}

@@ -1,0 +1,102 @@
+//! Rotary embedding as a kernel of tiles, for devices whose memory the CPU does not see.
+
+use crate::error::{Error, Result};
+use crate::operators::matmul::tiles::{block, first};
+use crate::program::{self, Key};
+use crate::rows::convert;
+use crate::view::{Strides, View};
+use openmps_host::library::rope::Rope;
+use openmps_runtime::Queue;
+use openmps_tile::{Builder, DType, Kernel, Scalar, Type, Value};
+
+const OPERATOR: &str = "rope";
+
+/// Pairs of a tile.
+const TILE: usize = 512;
+
+/// x, cosines and sines, the strides of both tables [batch, row, pair], and a dense output.
+pub(super) fn run(queue: &Queue, sizes: &Rope, inputs: &[View], angles: &[Strides; 2], out: &View) -> Result<()> {
+    let x = &inputs[0];
+    let key = Key::Other(OPERATOR, vec![x.dtype], vec![sizes.interleaved.into(), sizes.inverse.into()]);
+    let pipeline = program::get(OPERATOR, &key, || kernel(x.dtype, sizes.interleaved, sizes.inverse))?;
+    let mut arguments: Vec<u64> = inputs.iter().chain([out]).map(|view| view.address as u64).collect();
+    arguments.extend([sizes.heads, sizes.rows, sizes.pairs].map(|size| size as u64));
+    let strides = x.strides.iter().chain(&angles[0]).chain(&angles[1]);
+    arguments.extend(strides.map(|&stride| stride as u64));
+    let grid = [(sizes.rows * sizes.pairs).div_ceil(TILE), sizes.heads, sizes.batch];
+    // SAFETY: sizes and strides are those of the views, which the front door keeps alive.
+    unsafe { queue.dispatch(OPERATOR, &pipeline, grid, &arguments) }
+        .map_err(|source| Error::Device { operator: OPERATOR, source })
+}
+
+/// A pointer to the table or the row of this program's batch and head.
+fn moved(b: &mut Builder, pointer: Value, steps: &[(Value, Value)]) -> Value {
+    steps.iter().fold(pointer, |pointer, &(place, stride)| {
+        let offset = b.multiply(place, stride);
+        b.add_pointer(pointer, offset)
+    })
+}
+
+/// Pointers to `row * stride + place * step`.
+fn spread(b: &mut Builder, pointer: Value, by: [(Value, Value); 2]) -> Value {
+    let [row, place] = by.map(|(index, stride)| {
+        let stride = b.splat_like(stride, index);
+        b.multiply(index, stride)
+    });
+    let offset = b.add(row, place);
+    b.add_pointer(pointer, offset)
+}
+
+fn kernel(dtype: DType, interleaved: bool, inverse: bool) -> Kernel {
+    let mut b = Builder::new(OPERATOR);
+    let compute = dtype.compute();
+    let [x, cos, sin, out] = ["x", "cos", "sin", "out"].map(|name| b.parameter(name, Type::pointer(dtype.into())));
+    let index = Type::scalar(Scalar::I64);
+    let [heads, rows, pairs] = ["heads", "rows", "pairs"].map(|name| b.parameter(name, index.clone()));
+    let of_x = [0, 1, 2, 3].map(|d| b.parameter(format!("x_stride{d}"), index.clone()));
+    let [of_cos, of_sin] =
+        ["cos", "sin"].map(|name| [0, 1, 2].map(|d| b.parameter(format!("{name}_stride{d}"), index.clone())));
+
+    let (head, batch) = (b.program_id(1), b.program_id(2));
+    let (from, count) = (first(&mut b, 0, TILE), b.multiply(rows, pairs));
+    let (at, inside) = block(&mut b, from, TILE, count);
+    let by = b.splat_like(pairs, at);
+    let (row, pair) = (b.divide(at, by), b.remainder(at, by));
+    // Where both elements of a pair are in their row.
+    let (one, two) = (b.integer(1, Scalar::I64), b.integer(2, Scalar::I64));
+    let size = b.multiply(pairs, two);
+    let places = if interleaved {
+        let (two, one) = (b.splat_like(two, at), b.splat_like(one, at));
+        let first = b.multiply(pair, two);
+        [first, b.add(first, one)]
+    } else {
+        [pair, b.add(pair, by)]
+    };
+
+    let x = moved(&mut b, x, &[(batch, of_x[0]), (head, of_x[1])]);
+    let [first_of_pair, second_of_pair] = places.map(|place| {
+        let pointers = spread(&mut b, x, [(row, of_x[2]), (place, of_x[3])]);
+        let loaded = b.load(pointers, Some(inside), None);
+        convert(&mut b, loaded, dtype, compute)
+    });
+    let [cos, sin] = [(cos, of_cos), (sin, of_sin)].map(|(table, strides)| {
+        let table = moved(&mut b, table, &[(batch, strides[0])]);
+        let pointers = spread(&mut b, table, [(row, strides[1]), (pair, strides[2])]);
+        let loaded = b.load(pointers, Some(inside), None);
+        convert(&mut b, loaded, dtype, compute)
+    });
+    let sin = if inverse { b.negate(sin) } else { sin };
+    let (a, c) = (b.multiply(first_of_pair, cos), b.multiply(second_of_pair, sin));
+    let (d, e) = (b.multiply(first_of_pair, sin), b.multiply(second_of_pair, cos));
+    let turned = [b.subtract(a, c), b.add(d, e)];
+    // The output is dense: [batch, heads, rows, size].
+    let of_head = b.multiply(rows, size);
+    let of_batch = b.multiply(heads, of_head);
+    let out = moved(&mut b, out, &[(batch, of_batch), (head, of_head)]);
+    for (place, value) in places.into_iter().zip(turned) {
+        let pointers = spread(&mut b, out, [(row, size), (place, one)]);
+        let value = convert(&mut b, value, compute, dtype);
+        b.store(pointers, value, Some(inside));
+    }
+    b.finish()
+}

@@ -1,0 +1,151 @@
+//! Kernels in Metal's own language, on the emulated Apple GPU: typed arguments, results, and every refusal.
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+
+use openmps::runtime::metal::emulated::Emulated;
+use openmps::{Argument, Buffer, DataType, Device, Error, Kernel, Parameter};
+
+const TEXT: &str = "
+#include <metal_stdlib>
+using namespace metal;
+kernel void scale(constant uint& count [[buffer(0)]], device const float* x [[buffer(1)]],
+                  device half* y [[buffer(2)]], constant float& by [[buffer(3)]], constant half& plus [[buffer(4)]],
+                  uint i [[thread_position_in_grid]]) {
+    if (i < count) { y[i] = half(x[i] * by) + plus; }
+}
+kernel void wild(device float* x [[buffer(0)]]) { x[1ul << 44] = 1.0f; }
+";
+
+const PARAMETERS: [Parameter; 5] = [
+    Parameter::Number(DataType::I32),
+    Parameter::Buffer,
+    Parameter::Buffer,
+    Parameter::Number(DataType::F32),
+    Parameter::Number(DataType::F16),
+];
+
+fn gpu() -> Device {
+    Device::over(0, Emulated::new().expect("an emulated GPU"))
+}
+
+fn scale(device: &Device) -> Kernel {
+    Kernel::from_msl(device, TEXT, "scale", [64, 1, 1], &PARAMETERS).expect("it compiles")
+}
+
+#[test]
+fn a_kernel_of_metals_language_computes_with_typed_arguments() {
+    let device = gpu();
+    let kernel = scale(&device);
+    assert_eq!(kernel.name(), "scale");
+    let x = Buffer::from_slice(&device, &(0..200).map(|i| i as f32).collect::<Vec<_>>()).unwrap();
+    let y = Buffer::new(&device, 400).unwrap();
+    let command_buffer = device.queue().command_buffer();
+    let arguments = [
+        Argument::Integer(190),
+        Argument::Read(&x, 16),
+        Argument::Write(&y, 0),
+        Argument::Float(0.5),
+        Argument::Float(0.25),
+    ];
+    // SAFETY: 190 elements are loaded from element 4 of 200 on, and as many of 200 stored.
+    unsafe { kernel.encode_unchecked(&command_buffer, [4, 1, 1], &arguments) }.unwrap();
+    command_buffer.commit().unwrap();
+    command_buffer.wait_until_completed().unwrap();
+    let result = y.read::<openmps::f16>(0, 200).unwrap();
+    assert!(result[..190].iter().enumerate().all(|(i, y)| y.to_f32() == 0.5 * (i as f32 + 4.0) + 0.25), "{result:?}");
+    assert!(result[190..].iter().all(|y| y.to_f32() == 0.0), "beyond the count nothing is stored");
+}
+
+#[test]
+fn devices_that_are_not_metals_refuse_the_text() {
+    let host = Device::all().iter().find(|device| device.properties().backend == openmps::runtime::Backend::Host);
+    let (recorder, _) = Device::recorder();
+    for device in host.into_iter().chain([&recorder]) {
+        match Kernel::from_msl(device, TEXT, "scale", [64, 1, 1], &PARAMETERS) {
+            Err(Error::NotMetal { kernel, device }) => assert!(kernel == "scale" && device.starts_with("Device(0")),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn wrong_texts_names_and_threads_are_typed_errors() {
+    let device = gpu();
+    let make = |text: &str, name: &str, threads| Kernel::from_msl(&device, text, name, threads, &PARAMETERS);
+    assert!(
+        matches!(make("kernel void k() { double x; }", "k", [1, 1, 1]), Err(Error::Msl { kernel, .. }) if kernel == "k")
+    );
+    assert!(matches!(make(TEXT, "missing", [1, 1, 1]), Err(Error::Msl { kernel, .. }) if kernel == "missing"));
+    assert!(matches!(make(TEXT, "scale", [0, 1, 1]), Err(Error::Attribute { attribute: "threads", .. })));
+}
+
+#[test]
+fn wrong_arguments_are_typed_errors() {
+    let device = gpu();
+    let kernel = scale(&device);
+    let buffer = Buffer::new(&device, 64).unwrap();
+    let command_buffer = device.queue().command_buffer();
+    let encode = |arguments: &[Argument]| {
+        // SAFETY: refused before anything runs.
+        unsafe { kernel.encode_unchecked(&command_buffer, [1, 1, 1], arguments) }
+    };
+    let good = [
+        Argument::Integer(1),
+        Argument::Read(&buffer, 0),
+        Argument::Write(&buffer, 32),
+        Argument::Float(1.0),
+        Argument::Float(1.0),
+    ];
+    assert!(matches!(encode(&good[..4]), Err(Error::Argument { index: 4, .. })));
+    let with = |place: usize, argument| {
+        let mut arguments = good;
+        arguments[place] = argument;
+        arguments
+    };
+    assert!(matches!(encode(&with(0, Argument::Float(1.0))), Err(Error::Argument { index: 0, .. })));
+    assert!(matches!(encode(&with(3, Argument::Integer(1))), Err(Error::Argument { index: 3, .. })));
+    assert!(matches!(encode(&with(1, Argument::Integer(1))), Err(Error::Argument { index: 1, .. })));
+    assert!(matches!(encode(&with(3, Argument::Read(&buffer, 0))), Err(Error::Argument { index: 3, .. })));
+    assert!(matches!(encode(&with(1, Argument::Read(&buffer, 65))), Err(Error::BufferTooSmall { .. })));
+    assert!(matches!(kernel.encode(&command_buffer, [1, 1, 1], &good), Err(Error::Unchecked { .. })));
+    let elsewhere = Buffer::new(&gpu(), 64).unwrap();
+    assert!(matches!(encode(&with(1, Argument::Read(&elsewhere, 0))), Err(Error::Device { .. })));
+    buffer.free();
+    assert!(matches!(encode(&good), Err(Error::Freed { .. })));
+}
+
+#[test]
+fn a_fault_of_the_gpu_is_the_command_buffers_error() {
+    let device = gpu();
+    let kernel = Kernel::from_msl(&device, TEXT, "wild", [1, 1, 1], &[Parameter::Buffer]).unwrap();
+    let x = Buffer::new(&device, 16).unwrap();
+    let command_buffer = device.queue().command_buffer();
+    // SAFETY: the emulator catches the access, which is what this test is about.
+    unsafe { kernel.encode_unchecked(&command_buffer, [1, 1, 1], &[Argument::Write(&x, 0)]) }.unwrap();
+    command_buffer.commit().unwrap();
+    let error = command_buffer.wait_until_completed().unwrap_err().to_string();
+    assert!(error.contains("fault") && error.contains("wild"), "{error}");
+    assert!(device.queue().synchronize().is_err(), "nobody had waited for the queue");
+}
+
+#[test]
+fn kernels_of_tiles_run_on_the_gpu_too() {
+    use openmps::tile::{Scalar, Type};
+    let device = gpu();
+    let fill = Kernel::from_tiles(&device, "fill", |b| {
+        let pointer = b.parameter("x", Type::pointer(Scalar::I32));
+        let value = b.parameter("value", Type::scalar(Scalar::I32));
+        let places = b.range(8);
+        let pointers = b.add_pointer(pointer, places);
+        let values = b.splat(value, &[8]);
+        b.store(pointers, values, None);
+    })
+    .unwrap();
+    let buffer = Buffer::new(&device, 32).unwrap();
+    let command_buffer = device.queue().command_buffer();
+    // SAFETY: eight elements are stored, and the buffer has eight.
+    unsafe { fill.encode_unchecked(&command_buffer, [1, 1, 1], &[Argument::Write(&buffer, 0), Argument::Integer(-7)]) }
+        .unwrap();
+    command_buffer.commit().unwrap();
+    command_buffer.wait_until_completed().unwrap();
+    assert_eq!(buffer.read::<i32>(0, 8).unwrap(), [-7; 8]);
+}

@@ -1,0 +1,205 @@
+//! A device on somebody else's GPU: a program that has Metal buffers and an encoder of its own lends them, and openmps's kernels are put
+//! onto that encoder, between the program's own dispatches.
+//!
+//! The program's memory need not be visible to the CPU, so an address here is a name: it leads to a buffer and an offset and is never
+//! followed. What computes on the CPU is refused. When commands are committed and waited for is the program's affair.
+
+use super::metal::{failed, text_of};
+use super::{Command, Driver};
+use crate::allocator::heap::{HeapSource, Region};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::properties::{Backend, DeviceProperties};
+use openmps_metal::arguments::{self, Addresses, Kernel, Resolved, Table};
+use openmps_metal::limits;
+use openmps_metal::seam::{Properties, Size};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Whoever lends a GPU.
+pub trait Lender: Send + Sync + 'static {
+    /// Memory of the GPU. Clones are the same memory.
+    type Buffer: Clone + Send + Sync + 'static;
+
+    /// What the GPU says about itself.
+    fn properties(&self) -> &Properties;
+
+    /// Memory for what a kernel needs beside its operands, on the lender's own terms of hazards and storage.
+    fn allocate(&self, bytes: usize) -> openmps_metal::Result<Self::Buffer>;
+
+    /// Compiles a kernel, where that has not been done, and puts one run of it onto the encoder (`openmps_metal::encode::kernel`), ordered
+    /// behind whatever wrote the memory that it reads.
+    fn launch(&self, kernel: &Kernel, table: &Table<Self::Buffer>, threadgroups: Size) -> openmps_metal::Result<()>;
+}
+
+/// The device, and what lends it buffers.
+pub struct Guest<L: Lender> {
+    device: Device,
+    gpu: Arc<Gpu<L>>,
+}
+
+/// A buffer for as long as it is lent; then its address names nothing.
+pub struct Lent<L: Lender> {
+    gpu: Arc<Gpu<L>>,
+    address: usize,
+}
+
+/// A lent buffer, and whether kernels may write it.
+#[derive(Clone)]
+struct Place<B> {
+    buffer: B,
+    written: bool,
+}
+
+/// The driver of one lender. Clones are the same.
+struct Gpu<L: Lender> {
+    lender: L,
+    index: usize,
+    addresses: RwLock<Addresses<Place<L::Buffer>>>,
+    next: AtomicUsize,
+}
+
+/// Where names begin: no program of this system has memory there.
+const FIRST: usize = 1 << 60;
+
+/// Names are this far apart at least, and begin at multiples of it.
+const APART: usize = 64 << 10;
+
+/// What a compiled tile kernel is kept as: another type than that of the devices which have a command queue of their own.
+struct Text(Kernel);
+
+impl<L: Lender> Guest<L> {
+    pub(crate) fn new(
+        index: usize,
+        lender: L,
+        device: impl FnOnce(DeviceProperties, Box<dyn Driver>, Box<dyn HeapSource>) -> Device,
+    ) -> Guest<L> {
+        let properties = properties(lender.properties());
+        let (addresses, next) = (RwLock::default(), AtomicUsize::new(FIRST));
+        let gpu = Arc::new(Gpu { lender, index, addresses, next });
+        let device = device(properties, Box::new(Handle(gpu.clone())), Box::new(Handle(gpu.clone())));
+        Guest { device, gpu }
+    }
+
+    /// The device, for operators that run on its queue.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The lender.
+    pub fn lender(&self) -> &L {
+        &self.gpu.lender
+    }
+
+    /// Names a buffer of `bytes` bytes; `written` says whether kernels may write it.
+    pub fn lend(&self, buffer: L::Buffer, bytes: usize, written: bool) -> Lent<L> {
+        let address = self.gpu.name(buffer, bytes, written);
+        Lent { gpu: self.gpu.clone(), address }
+    }
+}
+
+impl<L: Lender> Lent<L> {
+    /// The name of the buffer's first byte.
+    pub fn address(&self) -> usize {
+        self.address
+    }
+}
+
+impl<L: Lender> Drop for Lent<L> {
+    fn drop(&mut self) {
+        self.gpu.forget(self.address);
+    }
+}
+
+fn properties(of: &Properties) -> DeviceProperties {
+    DeviceProperties {
+        name: of.name.clone(),
+        backend: Backend::Metal,
+        cores: of.cores,
+        threads: limits::THREADS,
+        total_memory: of.working_set,
+        vector_level: "simt",
+        simd_width: limits::SIMD_WIDTH,
+        unified_memory: false,
+        max_buffer_length: of.max_buffer,
+    }
+}
+
+impl<L: Lender> Gpu<L> {
+    fn name(&self, buffer: L::Buffer, bytes: usize, written: bool) -> usize {
+        let length = (bytes + 1).next_multiple_of(APART);
+        let address = self.next.fetch_add(length, Ordering::Relaxed);
+        let mut addresses = self.addresses.write().unwrap_or_else(PoisonError::into_inner);
+        addresses.insert(address, bytes, Place { buffer, written });
+        address
+    }
+
+    fn forget(&self, address: usize) {
+        let removed = self.addresses.write().unwrap_or_else(PoisonError::into_inner).remove(address);
+        // Outside of the lock: the lender's buffer may do anything when it goes.
+        drop(removed);
+    }
+
+    fn resolve(&self, address: usize) -> Option<Resolved<Place<L::Buffer>>> {
+        self.addresses.read().unwrap_or_else(PoisonError::into_inner).resolve(address, 0)
+    }
+
+    fn launch(&self, kernel: &Kernel, grid: Size, arguments: &[u64]) -> Result<()> {
+        let table = arguments::bind(kernel, arguments, |address| self.resolve(address)).map_err(failed)?;
+        if grid.contains(&0) {
+            return Ok(());
+        }
+        let own = |(index, found, written): (usize, Resolved<Place<L::Buffer>>, bool)| {
+            let Place { buffer, written: allowed } = found.buffer;
+            (index, Resolved { buffer, offset: found.offset, extent: found.extent }, written && allowed)
+        };
+        let table = Table { buffers: table.buffers.into_iter().map(own).collect(), bytes: table.bytes };
+        self.lender.launch(kernel, &table, grid).map_err(failed)
+    }
+}
+
+/// One lender's driver and supply of memory.
+struct Handle<L: Lender>(Arc<Gpu<L>>);
+
+impl<L: Lender> Driver for Handle<L> {
+    fn submit(&self, _queue: u64, command: Command<'_>) -> Result<()> {
+        let gpu = &self.0;
+        match command {
+            Command::Dispatch { pipeline, grid, arguments, .. } => {
+                let bfloat = gpu.lender.properties().bfloat;
+                let text = pipeline.compiled(gpu.index, || text_of(pipeline, bfloat).map(Text))?;
+                gpu.launch(&text.0, grid, arguments)
+            }
+            Command::Text { kernel, grid, arguments, .. } => gpu.launch(kernel, grid, arguments),
+            Command::Callback(callback) => {
+                callback();
+                Ok(())
+            }
+            other => {
+                let device = format!("the lent GPU {}", gpu.lender.properties().name);
+                Err(Error::Unsupported { operation: other.operation(), device })
+            }
+        }
+    }
+
+    /// The lender waits for its commands itself.
+    fn finish(&self, _queue: u64) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl<L: Lender> HeapSource for Handle<L> {
+    fn reserve(&self, bytes: usize) -> Option<Region> {
+        let buffer = self.0.lender.allocate(bytes).ok()?;
+        Some(Region { address: self.0.name(buffer, bytes, true), bytes })
+    }
+
+    fn release(&self, region: Region) {
+        self.0.forget(region.address);
+    }
+
+    /// Freed memory may serve the next kernel of the encoder, which the lender orders behind those before it.
+    fn ordered_by_queue(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,60 @@
+//! A custom operator on a GPU that somebody lends: the lender's buffers become views, the operator's kernels go onto the lender's encoder,
+//! and nothing is copied. On a Mac the lender is Candle; tests on Linux have one that executes the kernels' text on the CPU.
+
+use crate::forward::Forward;
+use candle_core::{DType, Error, Layout, Result, Shape};
+use openmps::operators::View;
+use openmps::runtime::guest::{Guest, Lender};
+
+/// A tensor in the lender's memory.
+pub(crate) struct Given<'a, B> {
+    pub buffer: B,
+    /// The buffer's length in bytes.
+    pub bytes: usize,
+    pub dtype: DType,
+    pub layout: &'a Layout,
+}
+
+/// The result: the handle on a fresh buffer of the lender's, its elements and their type, and its dimensions.
+pub(crate) struct Made<H> {
+    pub handle: H,
+    pub count: usize,
+    pub dtype: DType,
+    pub shape: Shape,
+}
+
+/// Encodes an operator; its held tensors are the last of `inputs`. `make` gives a fresh buffer for so many elements, and what
+/// the lender holds it by.
+pub(crate) fn forward<L: Lender, H>(
+    guest: &Guest<L>,
+    op: &dyn Forward,
+    inputs: &[Given<L::Buffer>],
+    make: impl FnOnce(usize, DType) -> Result<(L::Buffer, H)>,
+) -> Result<Made<H>> {
+    let lent: Vec<_> = inputs.iter().map(|input| guest.lend(input.buffer.clone(), input.bytes, false)).collect();
+    let views =
+        inputs.iter().zip(&lent).map(|(input, lent)| view(input, lent.address())).collect::<Result<Vec<_>>>()?;
+    let result = op.result(&views)?;
+    let count = result.shape.iter().product();
+    let dtype = crate::operand::candle_type(result.dtype)?;
+    let (buffer, handle) = make(count, dtype)?;
+    let fresh = guest.lend(buffer, count * result.dtype.size(), true);
+    let out = View::dense(fresh.address(), result.dtype, &result.shape).map_err(Error::wrap)?;
+    op.submit(&guest.device().queue(), &views, &out)?;
+    Ok(Made { handle, count, dtype, shape: Shape::from_dims(&op.dims(&result)) })
+}
+
+fn view<B>(input: &Given<B>, address: usize) -> Result<View> {
+    let dtype = crate::operand::data_type(input.dtype);
+    let dtype = dtype.ok_or_else(|| Error::msg(format!("openmps has no element type for {:?}", input.dtype)))?;
+    let strides: Vec<isize> = input.layout.stride().iter().map(|&stride| stride as isize).collect();
+    let first = address + input.layout.start_offset() * dtype.size();
+    View::strided(first, dtype, input.layout.dims(), &strides).map_err(Error::wrap)
+}
+
+/// How an operator's file adds its cases to the test: a name, the operator, the shapes of its operands.
+#[cfg(test)]
+pub(crate) type AddCase<'a> = dyn FnMut(&'static str, Box<dyn Forward>, &'static [&'static [usize]]) + 'a;
+
+#[cfg(all(test, target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod tests;
