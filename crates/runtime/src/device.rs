@@ -5,6 +5,7 @@ use crate::allocator::{Allocator, MemoryStatistics, limit};
 use crate::buffer::Buffer;
 use crate::devices::recorder::{self, Recorder, RecorderMemory};
 use crate::devices::{Driver, cuda, host, metal};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::properties::DeviceProperties;
 use crate::queue::{Queue, QueueShared};
@@ -87,9 +88,17 @@ impl Device {
     /// A device of its own over an implementation of `openmps_metal`'s trait: Metal, its emulator, or its recorder. `index` is its position in
     /// a list, and part of its errors.
     pub fn over<M: openmps_metal::Metal>(index: usize, metal: M) -> Device {
-        let (gpu, properties) = metal::MetalDevice::new(index, metal);
+        Device::over_with_engine(index, metal, Engine::forced())
+    }
+
+    /// As `over`, with an engine that computes wherever it can, whatever `OPENMPS_METAL_ENGINE` says.
+    pub fn over_with_engine<M: openmps_metal::Metal>(index: usize, metal: M, engine: Option<Engine>) -> Device {
+        let (gpu, properties) = metal::MetalDevice::new(index, metal, engine);
         let limit = limit::from_environment(properties.total_memory);
-        Device::new(index, properties, Box::new(gpu.clone()), Box::new(gpu), limit)
+        let device = Device::new(index, properties, Box::new(gpu.clone()), Box::new(gpu.clone()), limit);
+        let shared = Arc::downgrade(&device.shared);
+        gpu.tell_apart_by(Box::new(move |address| shared.upgrade()?.allocator.block(address)));
+        device
     }
 
     /// The device with this index.

@@ -30,9 +30,8 @@ impl Kernel {
 }
 
 fn any(block: &Block, is: &dyn Fn(&Operation) -> bool) -> bool {
-    let within = |instruction: &Instruction| {
-        is(&instruction.operation) || instruction.blocks.iter().any(|block| any(block, is))
-    };
+    let within =
+        |instruction: &Instruction| is(&instruction.operation) || instruction.blocks.iter().any(|block| any(block, is));
     block.instructions.iter().any(within)
 }
 
@@ -73,7 +72,8 @@ impl Flow {
             Operation::Load => {}
             _ => {
                 let from = operands.iter().fold(0, |bits, operand| bits | self.origins[operand.0 as usize]);
-                let pointers = results.iter().filter(|result| matches!(kernel.type_of(**result).element, Element::Pointer(_)));
+                let pointers =
+                    results.iter().filter(|result| matches!(kernel.type_of(**result).element, Element::Pointer(_)));
                 pointers.for_each(|result| self.add(*result, from));
             }
         }

@@ -1,5 +1,6 @@
 //! Convolution of images, optionally with what follows it fused in, and its gradients.
 
+use crate::engines::{Sketch, offer};
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::image::{
@@ -13,6 +14,8 @@ use openmps_host::library::convolution as library;
 use openmps_host::library::memory::slice;
 use openmps_host::library::{Activation, Epilogue};
 use openmps_runtime::Queue;
+use openmps_runtime::engine::graph::{Binary, Operation, Tensor as Node, Window};
+use openmps_runtime::engine::{Call, Family};
 use openmps_tile::{DType, dtype};
 
 /// What is applied to every output element y of channel c: `after.0 * activation(scale[c] * y + bias[c] + residual) + after.1`.
@@ -77,6 +80,47 @@ impl Fused {
         inputs[2..].iter().enumerate().map(images).collect()
     }
 
+    /// A graph whose nodes are the image, the weight and the optional inputs.
+    pub(crate) fn sketch(&self, x: &View, inputs: &[View], layout: ImageLayout) -> Option<(Sketch, Vec<Node>)> {
+        let rest = inputs[2..].iter().enumerate();
+        let nchw = |(i, view): (usize, &View)| {
+            if self.residual && i + 1 == self.inputs() { layout.nchw(view) } else { view.clone() }
+        };
+        let rest: Vec<View> = rest.map(nchw).collect();
+        let views: Vec<&View> = [x, &inputs[1]].into_iter().chain(&rest).collect();
+        Sketch::new(&views)
+    }
+
+    /// What follows the convolution's result `y`, in float32 and rounded once.
+    pub(crate) fn add(&self, sketch: &mut Sketch, y: Node, rest: &[Node], dtype: DType) -> Option<Node> {
+        if self.is_identity() {
+            return Some(y);
+        }
+        let mut x = sketch.cast(y, DType::F32)?;
+        let mut rest = rest.iter();
+        let per_channel = |sketch: &mut Sketch, node: &Node, binary: Binary, x: Node| {
+            let node = sketch.cast(*node, DType::F32)?;
+            let node = sketch.along_channels(node)?;
+            sketch.add(Operation::Binary(binary), &[x, node])
+        };
+        if self.scale {
+            x = per_channel(sketch, rest.next()?, Binary::Multiplication, x)?;
+        }
+        if self.bias {
+            x = per_channel(sketch, rest.next()?, Binary::Addition, x)?;
+        }
+        if self.residual {
+            let residual = sketch.cast(*rest.next()?, DType::F32)?;
+            x = sketch.add(Operation::Binary(Binary::Addition), &[x, residual])?;
+        }
+        x = activate(sketch, self.activation, x)?;
+        if let Some((factor, addend)) = self.after {
+            x = sketch.with_number(Binary::Multiplication, x, f64::from(factor))?;
+            x = sketch.with_number(Binary::Addition, x, f64::from(addend))?;
+        }
+        sketch.cast(x, dtype)
+    }
+
     pub(crate) fn epilogue<'a>(&self, operands: &'a [Singles]) -> Epilogue<'a> {
         let mut rest = operands.iter().map(Singles::get);
         let mut take = |there: bool| if there { rest.next() } else { None };
@@ -108,6 +152,58 @@ impl Fused {
         };
         self.after.map_or(active, |(factor, addend)| f64::from(factor) * active + f64::from(addend))
     }
+}
+
+/// An activation of operations that MPSGraph has.
+fn activate(sketch: &mut Sketch, activation: Activation, x: Node) -> Option<Node> {
+    use Binary::{Addition, Maximum, Minimum, Multiplication};
+    let clamp = |sketch: &mut Sketch, x: Node, most: f64| {
+        let x = sketch.with_number(Maximum, x, 0.0)?;
+        sketch.with_number(Minimum, x, most)
+    };
+    match activation {
+        Activation::None => Some(x),
+        Activation::Relu => sketch.add(Operation::Relu, &[x]),
+        Activation::Relu6 => clamp(sketch, x, 6.0),
+        Activation::LeakyRelu { slope } => {
+            let scaled = sketch.with_number(Multiplication, x, f64::from(slope))?;
+            sketch.add(Operation::Binary(Maximum), &[x, scaled])
+        }
+        Activation::HardSigmoid { slope, offset } => {
+            let scaled = sketch.with_number(Multiplication, x, f64::from(slope))?;
+            let shifted = sketch.with_number(Addition, scaled, f64::from(offset))?;
+            clamp(sketch, shifted, 1.0)
+        }
+        Activation::HardSwish => {
+            let shifted = sketch.with_number(Addition, x, 3.0)?;
+            let part = clamp(sketch, shifted, 6.0)?;
+            let part = sketch.with_number(Multiplication, part, 1.0 / 6.0)?;
+            sketch.add(Operation::Binary(Multiplication), &[x, part])
+        }
+        Activation::Sigmoid => sketch.add(Operation::Sigmoid, &[x]),
+        Activation::Swish { beta } => {
+            let scaled = sketch.with_number(Multiplication, x, f64::from(beta))?;
+            let part = sketch.add(Operation::Sigmoid, &[scaled])?;
+            sketch.add(Operation::Binary(Multiplication), &[x, part])
+        }
+    }
+}
+
+/// The window of a convolution, as MPSGraph has it.
+pub(crate) fn window(sizes: &library::Convolution) -> Window {
+    let [top, bottom, left, right] = sizes.padding;
+    Window {
+        size: sizes.kernel,
+        strides: sizes.stride,
+        dilations: sizes.dilation,
+        before: [top, left],
+        after: [bottom, right],
+    }
+}
+
+/// Multiplications of a convolution.
+pub(crate) fn work(sizes: &library::Convolution) -> usize {
+    sizes.lens()[2] * (sizes.channels / sizes.groups) * sizes.kernel[0] * sizes.kernel[1]
 }
 
 /// Inputs: image (batch, channels, height, width in `layout`), weight (filters, channels / groups, kernel height, kernel width), and
@@ -178,6 +274,20 @@ impl Convolution {
         Ok(sizes)
     }
 
+    fn in_words(&self, sizes: &library::Convolution, x: &View, inputs: &[View], out: &View) -> Option<Call> {
+        let window = window(sizes);
+        let (mut sketch, nodes) = self.fused.sketch(x, inputs, self.layout)?;
+        let depthwise = sizes.groups > 1 && sizes.groups == sizes.channels;
+        let (family, operation) = if depthwise {
+            (Family::DepthwiseConvolution, Operation::DepthwiseConvolution { window })
+        } else {
+            (Family::Convolution, Operation::Convolution { window, groups: sizes.groups })
+        };
+        let y = sketch.add(operation, &nodes[..2])?;
+        let y = self.fused.add(&mut sketch, y, &nodes[2..], out.dtype)?;
+        sketch.finish(family, 2 * work(sizes), y, out)
+    }
+
     fn out_shape(&self, sizes: &library::Convolution) -> [usize; 4] {
         let [height, width] = sizes.output();
         self.layout.shape([sizes.batch, sizes.filters, height, width])
@@ -204,6 +314,9 @@ impl Operator for Convolution {
         check_many(self, inputs, outputs)?;
         let sizes = self.sizes(self.name(), &inputs[0].shape, &inputs[1].shape)?;
         let (x, out) = (self.layout.nchw(&inputs[0]), self.layout.nchw(&outputs[0]));
+        if offer(queue, self.name(), || self.in_words(&sizes, &x, inputs, &out))? {
+            return Ok(());
+        }
         call(queue, self.name(), || {
             if out.dtype == DType::F64 {
                 let (x, weight, lens) = (Dense::of(&x), Dense::of(&inputs[1]), sizes.lens());

@@ -1,5 +1,6 @@
 //! Reductions along axes: sum, mean, product, extremes, any, all, logsumexp, norms.
 
+use crate::engines::{Sketch, offer};
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::operator::{Meta, Operator};
@@ -8,6 +9,7 @@ use crate::reference::{Array, for_each_index};
 use crate::rows::{RowBlock, Rows, convert, reduced_axes};
 use crate::view::{Shape, View};
 use openmps_runtime::Queue;
+use openmps_runtime::engine::{Call, Family, graph};
 use openmps_tile::{Binary, Builder, Combine, Compare, DType, Kernel, Scalar, Type, Value, dtype};
 
 /// What is done with the elements of a row.
@@ -147,6 +149,25 @@ impl Reduce {
     }
 }
 
+impl Reduce {
+    fn in_words(&self, x: &View, axes: &[usize], out: &View) -> Option<Call> {
+        let reduction = match self.reduction {
+            Reduction::Sum => graph::Reduction::Sum,
+            Reduction::Mean => graph::Reduction::Mean,
+            Reduction::Product => graph::Reduction::Product,
+            Reduction::Maximum => graph::Reduction::Maximum,
+            Reduction::Minimum => graph::Reduction::Minimum,
+            _ => return None,
+        };
+        let (mut sketch, nodes) = Sketch::new(&[x])?;
+        // Half types are combined in float32.
+        let wide = sketch.cast(nodes[0], if x.dtype.is_float() { DType::F32 } else { x.dtype })?;
+        let y = sketch.add(graph::Operation::Reduce(reduction, axes.to_vec()), &[wide])?;
+        let y = sketch.cast(y, x.dtype)?;
+        sketch.finish(Family::Reduction, x.len(), y, out)
+    }
+}
+
 impl Operator for Reduce {
     fn name(&self) -> &'static str {
         self.reduction.name()
@@ -170,6 +191,9 @@ impl Operator for Reduce {
         crate::layout::check(self, inputs, outputs)?;
         let (x, out) = (&inputs[0], &outputs[0]);
         let axes = reduced_axes(self.name(), &self.axes, x.rank())?;
+        if offer(queue, self.name(), || self.in_words(x, &axes, out))? {
+            return Ok(());
+        }
         let rows = Rows::of(self.name(), queue, x, &axes)?;
         if rows.count == 0 {
             return Ok(());

@@ -27,6 +27,7 @@ impl Driver for Host {
                 };
                 pipeline.program().and_then(run).map_err(|source| Error::Kernel { operation, source })
             }
+            Command::Engine { operation, .. } => Err(super::not_taken(operation, "host")),
             Command::Write { destination, source } => {
                 copy(destination, source.as_ptr() as usize, source.len());
                 Ok(())

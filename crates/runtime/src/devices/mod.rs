@@ -6,6 +6,7 @@ mod machine;
 pub(crate) mod metal;
 pub(crate) mod recorder;
 
+use crate::engine::Call;
 use crate::error::Result;
 use crate::event::Event;
 use crate::pipeline::Pipeline;
@@ -19,6 +20,16 @@ pub(crate) trait Driver: Send + Sync {
 
     /// Waits until the queue's commands have ended, callbacks included.
     fn finish(&self, queue: u64) -> Result<()>;
+
+    /// Whether its maker's libraries may take calls of operators.
+    fn has_engines(&self) -> bool {
+        false
+    }
+
+    /// Whether one of them takes this call; only then is it submitted.
+    fn takes(&self, _call: &Call) -> bool {
+        false
+    }
 
     /// The device's own handle of a queue, for programs that order their work with ours.
     fn handle(&self, _queue: u64) -> Option<usize> {
@@ -43,6 +54,11 @@ pub(crate) enum Command<'a> {
         pipeline: &'a Pipeline,
         grid: [usize; 3],
         arguments: &'a [u64],
+    },
+    /// A call of its maker's library, on a device that takes it.
+    Engine {
+        operation: &'static str,
+        call: &'a Call,
     },
     /// Between buffers of this or another device.
     Copy {
@@ -77,6 +93,7 @@ impl Command<'_> {
         match self {
             Command::Library { .. } => CommandKind::Library,
             Command::Dispatch { .. } => CommandKind::Dispatch,
+            Command::Engine { .. } => CommandKind::Engine,
             Command::Copy { .. } => CommandKind::Copy,
             Command::Write { .. } => CommandKind::Write,
             Command::Read { .. } => CommandKind::Read,
@@ -90,7 +107,9 @@ impl Command<'_> {
     /// The operation's name for traces and errors.
     pub fn operation(&self) -> &'static str {
         match self {
-            Command::Library { operation, .. } | Command::Dispatch { operation, .. } => operation,
+            Command::Library { operation, .. }
+            | Command::Dispatch { operation, .. }
+            | Command::Engine { operation, .. } => operation,
             other => other.kind().name(),
         }
     }
@@ -99,6 +118,7 @@ impl Command<'_> {
     pub fn detail(&self) -> String {
         match self {
             Command::Library { detail, .. } => detail(),
+            Command::Engine { call, .. } => call.detail(),
             Command::Copy { destination, source, bytes } => format!("{bytes} bytes {source:#x} -> {destination:#x}"),
             Command::Dispatch { grid, arguments, .. } => format!("grid {grid:?}, {} arguments", arguments.len()),
             Command::Write { destination, source } => format!("{} bytes -> {destination:#x}", source.len()),
@@ -117,4 +137,9 @@ impl Command<'_> {
             _ => None,
         }
     }
+}
+
+/// What a device says to a call of a library that it does not have: the queue asks before.
+pub(crate) fn not_taken(operation: &'static str, device: &str) -> crate::error::Error {
+    crate::error::Error::Unsupported { operation, device: device.to_string() }
 }

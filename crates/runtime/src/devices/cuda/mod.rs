@@ -228,6 +228,7 @@ impl Driver for Cuda {
                 work().map_err(|source| Error::Kernel { operation, source })
             }
             Command::Dispatch { pipeline, grid, arguments, .. } => gpu.launch(queue, pipeline, grid, arguments),
+            Command::Engine { operation, .. } => Err(super::not_taken(operation, "cuda")),
             Command::Copy { destination, source, bytes } => gpu.copy(queue, destination, source, bytes),
             Command::Write { destination, source } => {
                 gpu.copy(queue, destination, source.as_ptr() as usize, source.len())?;
