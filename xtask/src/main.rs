@@ -1,6 +1,7 @@
 //! The task runner of openmps: `cargo xtask <command>`.
 
 mod demo;
+mod emulate;
 mod fingerprint;
 mod fuzz;
 mod macos;
@@ -64,6 +65,12 @@ enum Command {
         /// Of the random numbers, to repeat a run
         seed: Option<u64>,
     },
+    /// Run every suite on the emulated Apple GPU: each operator's Metal text in every shape and layout, in three schedules
+    Emulate {
+        /// Only the tests in Rust
+        #[arg(long)]
+        rust: bool,
+    },
     /// Check types and lints of everything for Apple Silicon, from Linux too
     CheckMacos,
     /// Link the executable, the dylib and the wheel for Apple Silicon, from Linux too, and look at the result
@@ -85,6 +92,7 @@ fn main() -> ExitCode {
         Command::Bench { filter } => demo::bench(filter.as_deref()),
         Command::Minilm { arguments } => minilm::run_example(&arguments),
         Command::Fuzz { seconds, seed } => fuzz::run_for(seconds, seed),
+        Command::Emulate { rust } => emulate::run_all(!rust),
         Command::CheckMacos => macos::check(),
         Command::WheelMacos => macos::link::wheel(),
         Command::MetalCalls => macos::calls::write(),

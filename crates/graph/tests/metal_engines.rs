@@ -52,11 +52,11 @@ fn main() {
     type Run = fn(&Device, &'static str) -> Result<(), Failed>;
     let of_table: Run = |device, name| {
         let operator = Elementwise::all().find(|operator| operator.row().name == name);
-        elementwise(device, operator.ok_or("unknown")?, Breadth::Kernels)
+        elementwise(device, operator.ok_or("unknown")?, Breadth::of_environment())
     };
     let of_list: Run = |device, name| {
         let mut entries = ENTRIES.iter().copied().flatten().copied();
-        listed(device, entries.find(|entry| entry.name == name).ok_or("unknown")?, Breadth::Kernels)
+        listed(device, entries.find(|entry| entry.name == name).ok_or("unknown")?, Breadth::of_environment())
     };
     let tables = Elementwise::all().map(|operator| (operator.row().name, of_table));
     let lists = ENTRIES.iter().copied().flatten().map(|entry| (entry.name, of_list));

@@ -14,10 +14,7 @@ fn main() {
     use openmps_metal::emulated::Emulated;
     use openmps_runtime::Device;
 
-    let breadth = match std::env::var("OPENMPS_TEST_BREADTH").as_deref() {
-        Ok("whole") => Breadth::Whole,
-        _ => Breadth::Kernels,
-    };
+    let breadth = Breadth::of_environment();
     let schedules = [Schedule::Ascending, Schedule::Descending, Schedule::Shuffled(7)];
     let device = |(index, schedule)| (Device::over(index, Emulated::with_schedule(schedule)), schedule);
     let devices: &'static [(Device, Schedule)] =

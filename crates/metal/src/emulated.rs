@@ -172,4 +172,6 @@ fn unsupported(what: &'static str) -> Error {
 }
 
 #[cfg(test)]
+mod matrix_tests;
+#[cfg(test)]
 mod tests;
