@@ -35,9 +35,9 @@ struct DeviceShared {
 const DEFAULT_QUEUE: u64 = 0;
 
 impl Device {
-    /// The devices of this machine, of the kind that `OPENMPS_DEVICE` names: `host` (where it is not set), `metal`, `metal-emulated` (on Linux: Metal's kernels executed on the CPU) or `cuda`. On the CPU there are
-    /// `OPENMPS_HOST_DEVICES` logical ones, one when it is not set. Where there are no devices of the kind, the list is empty and
-    /// [`Device::get`] says why.
+    /// The devices of this machine, of the kind that `OPENMPS_DEVICE` names: `host` (where it is not set), `metal`, `metal-emulated` (on
+    /// Linux: Metal's kernels executed on the CPU) or `cuda`. On the CPU there are `OPENMPS_HOST_DEVICES` logical ones, one when it is not
+    /// set. Where there are no devices of the kind, the list is empty and [`Device::get`] says why.
     pub fn all() -> &'static [Device] {
         Device::found().as_ref().map_or(&[], Vec::as_slice)
     }
@@ -82,7 +82,8 @@ impl Device {
 
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     fn emulated() -> openmps_metal::Result<Vec<Device>> {
-        Ok(vec![Device::over(0, openmps_metal::emulated::Emulated::new()?)])
+        let device = |index| Ok(Device::over(index, openmps_metal::emulated::Emulated::new()?));
+        (0..host_devices()).map(device).collect()
     }
 
     /// A device of its own over an implementation of `openmps_metal`'s trait: Metal, its emulator, or its recorder. `index` is its position in

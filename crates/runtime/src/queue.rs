@@ -229,6 +229,16 @@ impl Queue {
         }
     }
 
+    /// Whether the queue's commands have ended. Waits for none of them.
+    pub fn is_idle(&self) -> Result<bool> {
+        if let Some(idle) = self.device.driver().is_idle(self.id()) {
+            return Ok(idle);
+        }
+        let event = Event::new();
+        self.record(&event)?;
+        Ok(event.query())
+    }
+
     /// A buffer for use on this queue: freed, its memory serves this queue again without waiting.
     pub fn allocate(&self, bytes: usize) -> Result<Buffer> {
         self.device.allocate_for(bytes, self.id())

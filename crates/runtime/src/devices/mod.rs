@@ -21,6 +21,11 @@ pub(crate) trait Driver: Send + Sync {
     /// Waits until the queue's commands have ended, callbacks included.
     fn finish(&self, queue: u64) -> Result<()>;
 
+    /// Whether the queue's commands have ended; none where only a further command can tell.
+    fn is_idle(&self, _queue: u64) -> Option<bool> {
+        None
+    }
+
     /// Whether its maker's libraries may take calls of operators.
     fn has_engines(&self) -> bool {
         false

@@ -286,6 +286,10 @@ impl<M: Metal> Driver for MetalDevice<M> {
         self.gpu.finish(queue)
     }
 
+    fn is_idle(&self, queue: u64) -> Option<bool> {
+        Some(self.gpu.existing(queue).is_none_or(|stream| stream.is_idle()))
+    }
+
     fn has_engines(&self) -> bool {
         self.gpu.metal.properties().mps
     }
