@@ -5,13 +5,15 @@ use crate::shell::{Result, cargo, run, say};
 use crate::{python, setup};
 
 /// Paddle's suites that are run there.
-const SUITES: &[&str] = &["tests/ocr/test_metal_emulated.py", "tests/ocr/test_models.py", "tests/paddle"];
+const SUITES: &[&str] = &["tests/ocr/test_metal_emulated.py", "tests/paddle"];
 
 /// Runs everything; `python` adds PaddlePaddle's tests.
 pub fn run_all(with_python: bool) -> Result<()> {
     setup::tools()?;
     say("The runtime");
-    let tests = ["test", "--release", "--package", "openmps-runtime", "--test", "command_buffer", "--test", "dispatch"];
+    let tests = ["test", "--release", "--package", "openmps-runtime"];
+    let tests =
+        tests.into_iter().chain(["command_buffer", "dispatch", "queue"].into_iter().flat_map(|name| ["--test", name]));
     run(cargo().args(tests).env("OPENMPS_DEVICE", "metal-emulated"))?;
     say("Every operator: every shape and layout, three schedules, each engine");
     let tests =
