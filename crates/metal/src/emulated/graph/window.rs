@@ -85,16 +85,17 @@ pub fn pool(x: &Tensor, window: &Window, shape: &[usize], kind: Kind) -> Vec<f64
 /// Another size: bilinear, or the nearest pixel, halves rounded up.
 pub fn resize(x: &Tensor, resize: &Resize, shape: &[usize]) -> Vec<f64> {
     let [height, width] = [x.of.shape[2], x.of.shape[3]];
+    // Places are float32, as the operator has them.
     let source = |at: usize, from: usize, to: usize| {
-        let (at, from_length, to_length) = (at as f64, from as f64, to as f64);
+        let (at, from_length, to_length) = (at as f32, from as f32, to as f32);
         let place = if resize.align_corners {
-            if to > 1 { at * (from_length - 1.0) / (to_length - 1.0) } else { 0.0 }
+            if to > 1 { at * ((from_length - 1.0) / (to_length - 1.0)) } else { 0.0 }
         } else if resize.center {
-            (at + 0.5) * from_length / to_length - 0.5
+            (at + 0.5) * (from_length / to_length) - 0.5
         } else {
-            at * from_length / to_length
+            at * (from_length / to_length)
         };
-        place.clamp(0.0, from_length - 1.0)
+        f64::from(place.clamp(0.0, from_length - 1.0))
     };
     let mut data = Vec::with_capacity(super::count(shape));
     for plane in x.data.chunks(height * width) {
