@@ -1,6 +1,7 @@
 //! The task runner of openmps: `cargo xtask <command>`.
 
 mod demo;
+mod emulate;
 mod fingerprint;
 mod fuzz;
 mod macos;
@@ -67,6 +68,12 @@ enum Command {
     },
     /// Run the tests of the unsafe core under the address sanitizer
     Sanitize,
+    /// Run every suite on the emulated Apple GPU: each operator's Metal text in every shape and layout, in three schedules
+    Emulate {
+        /// Only the tests in Rust
+        #[arg(long)]
+        rust: bool,
+    },
     /// Check types and lints of everything for Apple Silicon, from Linux too
     CheckMacos,
     /// Link the executable, the dylib and the wheel for Apple Silicon, from Linux too, and look at the result
@@ -89,6 +96,7 @@ fn main() -> ExitCode {
         Command::Minilm { arguments } => minilm::run_example(&arguments),
         Command::Fuzz { seconds, seed } => fuzz::run_for(seconds, seed),
         Command::Sanitize => sanitize::tests(),
+        Command::Emulate { rust } => emulate::run_all(!rust),
         Command::CheckMacos => macos::check(),
         Command::WheelMacos => macos::link::wheel(),
         Command::MetalCalls => macos::calls::write(),

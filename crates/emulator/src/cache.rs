@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-/// Objects of one recipe that are kept. An object takes some 20 KB.
-const KEPT: usize = 4096;
+/// Objects of one recipe that are kept: every operator in every layout makes some six thousand. An object takes some 20 KB.
+const KEPT: usize = 16384;
+/// How many are added before the oldest are looked for: that is a walk over all.
+const ADDED: u64 = 64;
 
 /// The folder of one recipe: tool chain, flags and stand-in library.
 pub(crate) struct Cache {
@@ -96,7 +98,10 @@ impl Entry {
         for (from, to) in [(object, self.object()), (&words, self.stem.with_extension("metal"))] {
             std::fs::rename(from, &to).map_err(|error| failed(&to, &error))?;
         }
-        prune(self.stem.parent().unwrap_or(&self.stem), KEPT);
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        if COUNT.fetch_add(1, Ordering::Relaxed).is_multiple_of(ADDED) {
+            prune(self.stem.parent().unwrap_or(&self.stem), KEPT);
+        }
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! The operators of openmps: what to compute. Each is declared once, with its rules, kernels, reference and edge cases.
 
 pub mod cache;
+mod engines;
 pub mod entry;
 pub mod error;
 pub mod image;

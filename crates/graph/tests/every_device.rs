@@ -2,14 +2,11 @@
 
 mod harness;
 
-use harness::{Layout, Tensor};
-use libtest_mimic::{Arguments, Failed, Trial};
-use openmps_graph::entry::{Case, Entry, Input, Values};
-use openmps_graph::operators::elementwise::{Call, Elementwise};
-use openmps_graph::operators::{ENTRIES, elementwise};
-use openmps_graph::{DType, Meta};
+use harness::suite::{Breadth, elementwise, listed};
+use libtest_mimic::{Arguments, Trial};
+use openmps_graph::operators::ENTRIES;
+use openmps_graph::operators::elementwise::Elementwise;
 use openmps_runtime::Device;
-use openmps_tile::Number;
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -18,139 +15,12 @@ fn main() {
         let backend = device.properties().backend.name();
         for operator in Elementwise::all() {
             let name = format!("{}/{backend}", operator.row().name);
-            trials.push(Trial::test(name, move || elementwise(device, operator)));
+            trials.push(Trial::test(name, move || elementwise(device, operator, Breadth::Whole)));
         }
         for entry in ENTRIES.iter().copied().flatten().copied() {
-            trials.push(Trial::test(format!("{}/{backend}", entry.name), move || listed(device, entry)));
+            trials
+                .push(Trial::test(format!("{}/{backend}", entry.name), move || listed(device, entry, Breadth::Whole)));
         }
     }
     libtest_mimic::run(&arguments, trials).exit();
-}
-
-fn listed(device: &'static Device, entry: &'static Entry) -> Result<(), Failed> {
-    let cases = (entry.cases)();
-    if cases.is_empty() {
-        return Err(format!("{} has no cases", entry.name).into());
-    }
-    for (number, case) in cases.iter().enumerate() {
-        for &dtype in entry.dtypes {
-            for layout in Layout::ALL {
-                check(device, case, dtype, *layout, entry.tolerance, true)
-                    .map_err(|error| format!("case {number} ({dtype}, {layout:?}, {:?}): {error}", case.operator))?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Shapes of the inputs: equal, odd, empty, scalar, and each kind of broadcasting.
-fn shapes(inputs: usize) -> Vec<Vec<&'static [usize]>> {
-    let same: [&[usize]; 8] = [&[4], &[], &[0], &[1], &[1031], &[3, 5, 7], &[2, 0, 3], &[5000]];
-    let mut shapes: Vec<Vec<&[usize]>> = same.iter().map(|&shape| vec![shape; inputs]).collect();
-    if inputs >= 2 {
-        let pairs: [[&[usize]; 2]; 8] = [
-            [&[3, 1, 5], &[4, 1]],
-            [&[7, 33], &[33]],
-            [&[7, 33], &[7, 1]],
-            [&[1], &[2, 3]],
-            [&[2, 3, 4, 5], &[3, 1, 1]],
-            [&[2, 3, 1, 5], &[2, 1, 4, 1]],
-            [&[], &[6]],
-            [&[130, 70], &[1, 70]],
-        ];
-        for pair in pairs {
-            let mut shape = pair.to_vec();
-            shape.resize(inputs, pair[0]);
-            shapes.push(shape);
-        }
-    }
-    shapes
-}
-
-fn elementwise(device: &'static Device, operator: Elementwise) -> Result<(), Failed> {
-    let row = operator.row();
-    let scalars = row.sample.iter().map(|&value| Number::Float(value)).collect::<Vec<_>>();
-    let outputs: &[Option<DType>] = match row.output_dtype(&[DType::F32; 3]) {
-        Some(_) => &[None],
-        None => &[
-            Some(DType::F32),
-            Some(DType::F16),
-            Some(DType::I32),
-            Some(DType::Bool),
-            Some(DType::U8),
-            Some(DType::F64),
-        ],
-    };
-    for &dtype in row.dtypes {
-        for (number, shapes) in shapes(row.operands.len()).iter().enumerate() {
-            for (&output, &layout) in outputs.iter().flat_map(|output| Layout::ALL.iter().map(move |l| (output, l))) {
-                let special = number % 2 == 0 && dtype.is_float() && output.is_none();
-                let values = if special { special_values(operator) } else { Values::Uniform(-3.0, 3.0) };
-                let mut inputs: Vec<Input> = shapes.iter().map(|dims| Input::of(dims, values.clone())).collect();
-                avoid_undefined(row, dtype, &mut inputs);
-                let call = Call { operator, scalars: scalars.clone(), output };
-                let case = Case { operator: Box::new(call), inputs };
-                // A formula that cancels is as exact as its largest terms, not as its result.
-                let cancels = row.tolerance >= 8.0;
-                check(device, &case, dtype, layout, row.tolerance, cancels)
-                    .map_err(|error| format!("{dtype} -> {output:?}, {shapes:?}, {layout:?}: {error}"))?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Every kind of number for the operators that are one instruction; for formulas those at which float64 does not hide
-/// what overflow and cancellation do to the terms; for gradients and optimizers, where infinities have no meaning, ordinary ones.
-fn special_values(operator: Elementwise) -> Values {
-    match operator {
-        Elementwise::Gradient(_) | Elementwise::Optimizer(_) => Values::Uniform(-3.0, 3.0),
-        _ if operator.row().name == "floor_divide" || operator.row().name == "lerp" => Values::Uniform(-3.0, 3.0),
-        Elementwise::Activation(_) => Values::Given(vec![f64::NAN, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 20.0, -15.0, 1e-3]),
-        _ => Values::Special,
-    }
-}
-
-/// Integers have no quotient by zero and no negative powers; unsigned ones no negative numbers.
-fn avoid_undefined(row: &elementwise::Row, dtype: DType, inputs: &mut [Input]) {
-    let divides = matches!(row.name, "divide" | "floor_divide" | "remainder" | "elementwise_pow" | "reciprocal");
-    if divides && !dtype.is_float() {
-        inputs[0].values = Values::Uniform(1.0, 50.0);
-        let last = inputs.len() - 1;
-        inputs[last].values = Values::Uniform(1.0, 4.0);
-    } else if row.name == "cast" {
-        inputs[0].values = Values::Uniform(0.0, 100.0);
-    }
-}
-
-fn check(
-    device: &'static Device,
-    case: &Case,
-    dtype: DType,
-    layout: Layout,
-    tolerance: f64,
-    relative_to_largest: bool,
-) -> Result<(), String> {
-    let queue = device.queue();
-    let inputs: Vec<Tensor> = case
-        .inputs
-        .iter()
-        .enumerate()
-        .map(|(i, input)| Tensor::make(device, input, input.dtype.unwrap_or(dtype), layout, i as u64))
-        .collect();
-    let metas: Vec<Meta> = inputs.iter().map(Tensor::meta).collect();
-    let outputs = case.operator.infer(&metas).map_err(|error| error.to_string())?;
-    let outputs: Vec<Tensor> = outputs.iter().map(|meta| Tensor::empty(device, meta)).collect();
-    let views = |tensors: &[Tensor]| tensors.iter().map(|tensor| tensor.view.clone()).collect::<Vec<_>>();
-    case.operator.run(&queue, &views(&inputs), &views(&outputs)).map_err(|error| error.to_string())?;
-    queue.synchronize().map_err(|error| error.to_string())?;
-    let arrays: Vec<_> = inputs.iter().map(|input| input.array.clone()).collect();
-    let expected = case.operator.reference(&arrays);
-    if expected.len() != outputs.len() {
-        return Err(format!("the reference gives {} outputs, the rule {}", expected.len(), outputs.len()));
-    }
-    for (output, expected) in outputs.iter().zip(&expected) {
-        output.compare(expected, tolerance, relative_to_largest)?;
-    }
-    Ok(())
 }

@@ -55,6 +55,11 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         CacheStatistics { entries: self.entries.len(), ..self.statistics }
     }
 
+    /// Forgets one value.
+    pub fn remove(&mut self, key: &K) {
+        self.entries.remove(key);
+    }
+
     /// Forgets every value.
     pub fn clear(&mut self) {
         self.entries.clear();

@@ -1,11 +1,16 @@
 //! A Metal that executes the kernels' own text on this machine's CPU, on a thread of its own, as a GPU would: commands run later than they
-//! are said, and dispatches without a barrier between them run in an order that is not theirs. MPS and MPSGraph are not there.
+//! are said, and dispatches without a barrier between them run in an order that is not theirs. In place of MPS and MPSGraph their calls are
+//! computed in float64 and by the host's library, operands held to Apple's rules.
 //!
 //! `OPENMPS_EMULATOR_SCHEDULE` chooses the order of threads and of such dispatches: `ascending`, `descending`, or a number that it is shuffled
 //! by.
 
 mod commands;
+mod graph;
+mod linear;
+mod matrix;
 mod memory;
+mod numbers;
 mod worker;
 
 pub use commands::EmulatedCommands;
@@ -59,14 +64,13 @@ fn schedule(text: &str) -> Result<Schedule> {
     }
 }
 
-/// The limits of an Apple GPU, the memory of this machine, and no MPS.
+/// The limits of an Apple GPU, the memory of this machine.
 fn properties() -> Properties {
     Properties {
         name: "emulated Apple GPU".to_string(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         working_set: memory::of_machine(),
         max_buffer: memory::of_machine(),
-        mps: false,
         ..crate::recorder::properties()
     }
 }
@@ -78,7 +82,7 @@ impl Metal for Emulated {
     type CommandBuffer = EmulatedCommands;
     type Committed = EmulatedCommit;
     type Event = EmulatedEvent;
-    type Executable = ();
+    type Executable = Arc<Graph>;
 
     fn properties(&self) -> &Properties {
         &self.properties
@@ -123,8 +127,8 @@ impl Metal for Emulated {
         }
     }
 
-    fn executable(&self, _graph: &Graph) -> Result<()> {
-        Err(unsupported("MPSGraph"))
+    fn executable(&self, graph: &Graph) -> Result<Arc<Graph>> {
+        Ok(Arc::new(graph.clone()))
     }
 
     fn queue(&self, label: &str, _in_flight: usize) -> Result<EmulatedQueue> {
@@ -167,5 +171,7 @@ fn unsupported(what: &'static str) -> Error {
     Error::Unsupported { what, device: "the emulated Apple GPU".to_string() }
 }
 
+#[cfg(test)]
+mod matrix_tests;
 #[cfg(test)]
 mod tests;

@@ -26,7 +26,7 @@ pub mod stream;
 
 pub use cache::{Cache, CacheStatistics};
 pub use error::{Error, Result};
-pub use pipelines::Pipelines;
+pub use pipelines::{Executables, Pipelines};
 pub use recorder::Recorder;
 pub use seam::{CommandBuffer, Completion, MathMode, Metal, PipelineKey, PipelineLimits, Properties};
 pub use stream::{CommitPolicy, Launch, Stream};

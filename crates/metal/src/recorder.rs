@@ -71,6 +71,7 @@ struct Log {
     command_buffers: u64,
     open_command_buffers: u64,
     pipelines: Vec<String>,
+    executables: usize,
     failing_kernels: Vec<String>,
 }
 
@@ -132,6 +133,11 @@ impl Recorder {
     /// Entries of the pipelines that were compiled, in order.
     pub fn pipelines(&self) -> Vec<String> {
         self.lock().pipelines.clone()
+    }
+
+    /// How many graphs were compiled.
+    pub fn executables(&self) -> usize {
+        self.lock().executables
     }
 
     /// Command buffers that take commands, and those that were committed and have not ended.
@@ -283,6 +289,7 @@ impl Metal for Recorder {
 
     fn executable(&self, graph: &Graph) -> Result<Arc<Graph>> {
         self.in_pool("executable");
+        self.lock().executables += 1;
         Ok(Arc::new(graph.clone()))
     }
 

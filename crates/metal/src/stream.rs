@@ -269,6 +269,16 @@ impl<M: Metal> Stream<M> {
         self.ledger.wait_arrived(count);
     }
 
+    /// Whether every command so far has ended. What is encoded is handed over, so that it ends without anybody waiting.
+    pub fn is_idle(&self) -> bool {
+        let count = self.metal.autorelease_pool(|| {
+            let mut state = self.lock();
+            self.commit(&mut state);
+            state.number
+        });
+        self.ledger.statistics().ended >= count
+    }
+
     /// Command buffers so far, and the GPU's time.
     pub fn statistics(&self) -> StreamStatistics {
         self.ledger.statistics()

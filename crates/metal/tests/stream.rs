@@ -6,7 +6,7 @@ use openmps_metal::graph::{Binary, Builder, Operation};
 use openmps_metal::matrix::{MatrixCall, MatrixView, TensorView};
 use openmps_metal::recorder::{RecordedBuffer, Said};
 use openmps_metal::seam::{Language, MathMode};
-use openmps_metal::{CommitPolicy, Error, Launch, Metal, PipelineKey, Pipelines, Recorder, Stream};
+use openmps_metal::{CommitPolicy, Error, Executables, Launch, Metal, PipelineKey, Pipelines, Recorder, Stream};
 use openmps_tile::DType;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -388,6 +388,25 @@ fn pipelines_are_compiled_once_and_bounded() {
     bench.recorder.fail_kernel("k77");
     assert_eq!(compile(77).unwrap_err().to_string(), "the library of k77 was not compiled: it was told to fail");
     bench.settle();
+}
+
+#[test]
+fn graphs_are_compiled_once_and_bounded() {
+    let recorder = Recorder::default();
+    let executables: Executables<Recorder> = Executables::new(4);
+    let graph = |length: usize| {
+        let mut b = Builder::new();
+        let x = b.input(DType::F32, &[length]).unwrap();
+        let y = b.add(Operation::Relu, &[x]).unwrap();
+        b.finish(&[y]).unwrap()
+    };
+    for length in [1, 2, 1, 2, 3, 4, 5, 6, 6, 1] {
+        executables.get(&recorder, &graph(length)).unwrap();
+    }
+    let statistics = executables.statistics();
+    assert_eq!((statistics.entries, statistics.hits, statistics.misses, statistics.evictions), (4, 3, 7, 3));
+    assert_eq!(recorder.executables(), 7);
+    assert_eq!(recorder.violations(), Vec::<String>::new());
 }
 
 #[test]

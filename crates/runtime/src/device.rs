@@ -6,6 +6,7 @@ use crate::buffer::Buffer;
 use crate::devices::guest::{Guest, Lender};
 use crate::devices::recorder::{self, Recorder, RecorderMemory};
 use crate::devices::{Driver, cuda, host, metal, no_text};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::properties::DeviceProperties;
 use crate::queue::{Queue, QueueShared};
@@ -35,9 +36,9 @@ struct DeviceShared {
 const DEFAULT_QUEUE: u64 = 0;
 
 impl Device {
-    /// The devices of this machine, of the kind that `OPENMPS_DEVICE` names: `host` (where it is not set), `metal`, `metal-emulated` (on Linux: Metal's kernels executed on the CPU) or `cuda`. On the CPU there are
-    /// `OPENMPS_HOST_DEVICES` logical ones, one when it is not set. Where there are no devices of the kind, the list is empty and
-    /// [`Device::get`] says why.
+    /// The devices of this machine, of the kind that `OPENMPS_DEVICE` names: `host` (where it is not set), `metal`, `metal-emulated` (on
+    /// Linux: Metal's kernels executed on the CPU) or `cuda`. On the CPU there are `OPENMPS_HOST_DEVICES` logical ones, one when it is not
+    /// set. Where there are no devices of the kind, the list is empty and [`Device::get`] says why.
     pub fn all() -> &'static [Device] {
         Device::found().as_ref().map_or(&[], Vec::as_slice)
     }
@@ -82,15 +83,24 @@ impl Device {
 
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     fn emulated() -> openmps_metal::Result<Vec<Device>> {
-        Ok(vec![Device::over(0, openmps_metal::emulated::Emulated::new()?)])
+        let device = |index| Ok(Device::over(index, openmps_metal::emulated::Emulated::new()?));
+        (0..host_devices()).map(device).collect()
     }
 
     /// A device of its own over an implementation of `openmps_metal`'s trait: Metal, its emulator, or its recorder. `index` is its position in
     /// a list, and part of its errors.
     pub fn over<M: openmps_metal::Metal>(index: usize, metal: M) -> Device {
-        let (gpu, properties) = metal::MetalDevice::new(index, metal);
+        Device::over_with_engine(index, metal, Engine::forced())
+    }
+
+    /// As `over`, with an engine that computes wherever it can, whatever `OPENMPS_METAL_ENGINE` says.
+    pub fn over_with_engine<M: openmps_metal::Metal>(index: usize, metal: M, engine: Option<Engine>) -> Device {
+        let (gpu, properties) = metal::MetalDevice::new(index, metal, engine);
         let limit = limit::from_environment(properties.total_memory);
-        Device::new(index, properties, Box::new(gpu.clone()), Box::new(gpu), limit)
+        let device = Device::new(index, properties, Box::new(gpu.clone()), Box::new(gpu.clone()), limit);
+        let shared = Arc::downgrade(&device.shared);
+        gpu.tell_apart_by(Box::new(move |address| shared.upgrade()?.allocator.block(address)));
+        device
     }
 
     /// A device of its own on somebody else's GPU and encoder, and what lends it their buffers.

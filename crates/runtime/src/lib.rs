@@ -7,6 +7,7 @@ pub mod command_buffer;
 pub mod device;
 mod devices;
 mod dump;
+pub mod engine;
 pub mod error;
 pub mod event;
 pub mod pipeline;

@@ -4,6 +4,7 @@ use crate::buffer::Buffer;
 use crate::command_buffer::{CommandBuffer, Order};
 use crate::device::Device;
 use crate::devices::{Command, LibraryResult};
+use crate::engine::Call;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::pipeline::Pipeline;
@@ -19,6 +20,8 @@ pub enum CommandKind {
     Library,
     /// A compiled program over a grid.
     Dispatch,
+    /// A call of a library of the device's maker.
+    Engine,
     /// A copy between buffers.
     Copy,
     /// A copy from the host's memory.
@@ -41,7 +44,7 @@ impl CommandKind {
     /// The name in lower case.
     pub const fn name(self) -> &'static str {
         const NAMES: [&str; KINDS] =
-            ["library", "dispatch", "copy", "write", "read", "fill", "record", "wait", "callback"];
+            ["library", "dispatch", "engine", "copy", "write", "read", "fill", "record", "wait", "callback"];
         NAMES[self as usize]
     }
 }
@@ -172,6 +175,21 @@ impl Queue {
         self.submit(Command::Text { operation, kernel, grid, arguments })
     }
 
+    /// Offers a call to the libraries of the device's maker (MPS, MPSGraph); true where one of them has taken it. `call` is asked only on a
+    /// device that has such libraries, and says none where the operator is not to be had from them.
+    ///
+    /// # Safety
+    /// The tensors of the call are valid memory, to be read or written until the command has ended.
+    #[inline]
+    pub unsafe fn offer(&self, operation: &'static str, call: impl FnOnce() -> Option<Call>) -> Result<bool> {
+        if !self.device.driver().has_engines() {
+            return Ok(false);
+        }
+        let Some(call) = call().filter(|call| self.device.driver().takes(call)) else { return Ok(false) };
+        self.submit(Command::Engine { operation, call: &call })?;
+        Ok(true)
+    }
+
     /// Copies between buffers, which may overlap and may belong to different devices. Both ranges are checked.
     pub fn copy(&self, destination: usize, source: usize, bytes: usize) -> Result<()> {
         self.check(destination, bytes)?;
@@ -224,6 +242,16 @@ impl Queue {
                 Err(Error::Deferred { device: self.device.index(), queue: self.id(), message, further })
             }
         }
+    }
+
+    /// Whether the queue's commands have ended. Waits for none of them.
+    pub fn is_idle(&self) -> Result<bool> {
+        if let Some(idle) = self.device.driver().is_idle(self.id()) {
+            return Ok(idle);
+        }
+        let event = Event::new();
+        self.record(&event)?;
+        Ok(event.query())
     }
 
     /// A buffer for use on this queue: freed, its memory serves this queue again without waiting.

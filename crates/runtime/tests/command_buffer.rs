@@ -45,6 +45,7 @@ fn nothing_is_taken_after_commit() {
     let queue = queue();
     let commands = queue.command_buffer();
     commands.commit().expect("committed");
+    commands.wait_until_completed().expect("no error");
     for refused in [
         commands.library("late", || Ok(())),
         commands.copy(0, 0, 0),
@@ -92,6 +93,7 @@ fn a_buffer_that_is_dropped_gives_up_its_place() {
     second.commit().expect("committed");
     assert_eq!(second.status(), Status::Committed);
     drop(first);
+    second.wait_until_completed().expect("its turn has come");
     assert_eq!(second.status(), Status::Completed);
 }
 

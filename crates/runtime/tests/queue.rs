@@ -102,6 +102,7 @@ fn events_measure_time_between_them() {
     let queue = queue();
     let (start, end, never) = (Event::new(), Event::new(), Event::new());
     queue.record(&start).expect("recorded");
+    start.synchronize().expect("reached");
     std::thread::sleep(std::time::Duration::from_millis(5));
     queue.record(&end).expect("recorded");
     queue.wait(&start).expect("reached");

@@ -13,6 +13,7 @@ pub mod print;
 mod samples;
 pub mod types;
 pub mod verify;
+mod written;
 
 pub use builder::Builder;
 pub use dtype::DType;

@@ -186,15 +186,13 @@ unsafe extern "C-unwind" fn destroy_stream(_: *const CDevice, stream: CStream) -
 }
 
 unsafe extern "C-unwind" fn query_stream(_: *const CDevice, stream: CStream) -> Status {
-    let mut reached = false;
+    let mut idle = false;
     let status = call("query_stream", || {
-        let event = Event::new();
         // SAFETY: see `init_device`.
-        unsafe { queue(stream) }.record(&event)?;
-        reached = event.query();
+        idle = unsafe { queue(stream) }.is_idle()?;
         Ok(())
     });
-    if status == SUCCESS && !reached { FAILED } else { status }
+    if status == SUCCESS && !idle { FAILED } else { status }
 }
 
 unsafe extern "C-unwind" fn stream_add_callback(

@@ -59,8 +59,8 @@ const CHECKED: &[(&str, &str)] = &[
     ("buffer.rs", "types; lifetimes by the recorder"),
     ("library.rs", "types; the same texts by the emulator"),
     ("event.rs", "types; order by the emulator"),
-    ("mps/", "types; operands by unit tests; results by nothing"),
-    ("graph/", "types; shapes by unit tests; results by nothing"),
+    ("mps/", "types; operands and their use by a stand-in; Apple's results by nothing"),
+    ("graph/", "types; shapes and their use by a stand-in; Apple's results by nothing"),
 ];
 
 struct Call {
@@ -191,7 +191,8 @@ hardware: this page says where to look first.
 * **Selector**: Objective-C's name. Where several stand in a row, the bindings give them one name in Rust.
 * **macOS**: the oldest that has it; 13.0 stands for that and everything older. What is newer is asked for before it is called.
 * **Checked by**: *types*: the compiler, against bindings made from Apple's headers. *recorder*, *emulator*: the code above this call runs in
-  tests with these in Metal's place. *nothing*: the first run on a Mac is the first run.
+  tests with these in Metal's place. *stand-in*: the calls above it are made by operators in tests, held to Apple's rules on operands, and
+  computed on the CPU instead. *nothing*: the first run on a Mac is the first run.
 
 | Selector | macOS | in `crates/metal/src/apple/` | Checked by |
 |---|---|---|---|

@@ -1,5 +1,10 @@
 //! Convolution of images, optionally with what follows it fused in, and its gradients.
 
+mod fused;
+
+pub use fused::Fused;
+
+use crate::engines::offer;
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::image::{
@@ -13,101 +18,25 @@ use openmps_host::library::convolution as library;
 use openmps_host::library::memory::slice;
 use openmps_host::library::{Activation, Epilogue};
 use openmps_runtime::Queue;
+use openmps_runtime::engine::graph::{Operation, Window};
+use openmps_runtime::engine::{Call, Family};
 use openmps_tile::{DType, dtype};
 
-/// What is applied to every output element y of channel c: `after.0 * activation(scale[c] * y + bias[c] + residual) + after.1`.
-/// Each part that is present adds an input, in this order: scale, bias (both of shape (channels)), residual (the output's shape).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Fused {
-    /// There is a factor for each channel.
-    pub scale: bool,
-    /// There is an addend for each channel.
-    pub bias: bool,
-    /// A tensor of the output's shape is added.
-    pub residual: bool,
-    /// The activation.
-    pub activation: Activation,
-    /// The last factor and addend.
-    pub after: Option<(f32, f32)>,
+/// The window of a convolution, as MPSGraph has it.
+pub(crate) fn window(sizes: &library::Convolution) -> Window {
+    let [top, bottom, left, right] = sizes.padding;
+    Window {
+        size: sizes.kernel,
+        strides: sizes.stride,
+        dilations: sizes.dilation,
+        before: [top, left],
+        after: [bottom, right],
+    }
 }
 
-impl Fused {
-    /// Only a bias.
-    pub fn bias() -> Fused {
-        Fused { bias: true, ..Fused::default() }
-    }
-
-    fn inputs(&self) -> usize {
-        usize::from(self.scale) + usize::from(self.bias) + usize::from(self.residual)
-    }
-
-    fn is_identity(&self) -> bool {
-        self.inputs() == 0 && self.activation == Activation::None && self.after.is_none()
-    }
-
-    /// Checks the inputs after the first two; `out` is the output's shape.
-    pub(crate) fn check(
-        &self,
-        operator: &'static str,
-        inputs: &[Meta],
-        dtype: DType,
-        channels: usize,
-        out: &Shape,
-    ) -> Result<()> {
-        expect_inputs(operator, inputs, 2 + self.inputs())?;
-        if dtype == DType::F64 && !self.is_identity() {
-            return expect_dtype(operator, "input", dtype, &[DType::F16, DType::BF16, DType::F32]);
-        }
-        let parts = [(self.scale, "scale"), (self.bias, "bias"), (self.residual, "residual")];
-        let present = parts.into_iter().filter(|(there, _)| *there);
-        for ((_, what), meta) in present.zip(&inputs[2..]) {
-            expect_dtype(operator, what, meta.dtype, &[dtype])?;
-            let expected: &[usize] = if what == "residual" { out } else { &[channels] };
-            expect_shape(operator, what, &meta.shape, expected)?;
-        }
-        Ok(())
-    }
-
-    /// The dense float32 forms of the optional inputs, in their order.
-    pub(crate) fn operands(&self, inputs: &[View], layout: ImageLayout) -> Vec<Singles> {
-        let images = |(i, view): (usize, &View)| {
-            let residual = self.residual && i + 1 == self.inputs();
-            if residual { Singles::of(&layout.nchw(view)) } else { Singles::of(view) }
-        };
-        inputs[2..].iter().enumerate().map(images).collect()
-    }
-
-    pub(crate) fn epilogue<'a>(&self, operands: &'a [Singles]) -> Epilogue<'a> {
-        let mut rest = operands.iter().map(Singles::get);
-        let mut take = |there: bool| if there { rest.next() } else { None };
-        Epilogue {
-            scale: take(self.scale),
-            bias: take(self.bias),
-            residual: take(self.residual),
-            activation: self.activation,
-            after: self.after,
-        }
-    }
-
-    /// The reference of it all for element `index` (in NCHW order) of the output.
-    pub(crate) fn reference(&self, y: f64, inputs: &[Array], channel: usize, index: &[usize]) -> f64 {
-        let mut rest = inputs[2..].iter();
-        let mut take = |there: bool| if there { rest.next() } else { None };
-        let scaled = take(self.scale).map_or(y, |scale| y * scale.at(&[channel]));
-        let biased = take(self.bias).map_or(scaled, |bias| scaled + bias.at(&[channel]));
-        let x = take(self.residual).map_or(biased, |residual| biased + residual.at(index));
-        let active = match self.activation {
-            Activation::None => x,
-            Activation::Relu => x.max(0.0),
-            Activation::Relu6 => x.clamp(0.0, 6.0),
-            Activation::LeakyRelu { slope } => x.max(x * f64::from(slope)),
-            Activation::HardSigmoid { slope, offset } => (x * f64::from(slope) + f64::from(offset)).clamp(0.0, 1.0),
-            Activation::HardSwish => x * (x + 3.0).clamp(0.0, 6.0) / 6.0,
-            Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
-            Activation::Swish { beta } => x / (1.0 + (-x * f64::from(beta)).exp()),
-        };
-        self.after.map_or(active, |(factor, addend)| f64::from(factor) * active + f64::from(addend))
-    }
+/// Multiplications of a convolution.
+pub(crate) fn work(sizes: &library::Convolution) -> usize {
+    sizes.lens()[2] * (sizes.channels / sizes.groups) * sizes.kernel[0] * sizes.kernel[1]
 }
 
 /// Inputs: image (batch, channels, height, width in `layout`), weight (filters, channels / groups, kernel height, kernel width), and
@@ -178,6 +107,20 @@ impl Convolution {
         Ok(sizes)
     }
 
+    fn in_words(&self, sizes: &library::Convolution, x: &View, inputs: &[View], out: &View) -> Option<Call> {
+        let window = window(sizes);
+        let (mut sketch, nodes) = self.fused.sketch(x, inputs, self.layout)?;
+        let depthwise = sizes.groups > 1 && sizes.groups == sizes.channels;
+        let (family, operation) = if depthwise {
+            (Family::DepthwiseConvolution, Operation::DepthwiseConvolution { window })
+        } else {
+            (Family::Convolution, Operation::Convolution { window, groups: sizes.groups })
+        };
+        let y = sketch.add(operation, &nodes[..2])?;
+        let y = self.fused.add(&mut sketch, y, &nodes[2..], out.dtype)?;
+        sketch.finish(family, 2 * work(sizes), y, out)
+    }
+
     fn out_shape(&self, sizes: &library::Convolution) -> [usize; 4] {
         let [height, width] = sizes.output();
         self.layout.shape([sizes.batch, sizes.filters, height, width])
@@ -204,6 +147,9 @@ impl Operator for Convolution {
         check_many(self, inputs, outputs)?;
         let sizes = self.sizes(self.name(), &inputs[0].shape, &inputs[1].shape)?;
         let (x, out) = (self.layout.nchw(&inputs[0]), self.layout.nchw(&outputs[0]));
+        if offer(queue, self.name(), || self.in_words(&sizes, &x, inputs, &out))? {
+            return Ok(());
+        }
         call(queue, self.name(), || {
             if out.dtype == DType::F64 {
                 let (x, weight, lens) = (Dense::of(&x), Dense::of(&inputs[1]), sizes.lens());

@@ -1,6 +1,7 @@
 //! Transposed convolution of images: every input pixel spreads a filter over the output.
 
-use super::convolution::{Convolution, Fused, for_taps, spread};
+use super::convolution::{Convolution, Fused, for_taps, spread, window, work};
+use crate::engines::offer;
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::image::{ImageLayout, PaddingAlgorithm, expect_image, expect_positive, paddings};
@@ -10,6 +11,8 @@ use crate::reference::Array;
 use crate::view::{Shape, View, dense_strides};
 use openmps_host::library::convolution as library;
 use openmps_runtime::Queue;
+use openmps_runtime::engine::graph::Operation;
+use openmps_runtime::engine::{Call, Family};
 use openmps_tile::dtype;
 
 /// Inputs: image (batch, channels, height, width in `layout`), weight (channels, filters / groups, kernel height, kernel width), and
@@ -110,6 +113,21 @@ impl ConvolutionTranspose {
         })
     }
 
+    fn in_words(&self, of: &library::Convolution, x: &View, inputs: &[View], out: &View) -> Option<Call> {
+        let window = window(of);
+        let size = [x.shape[2], x.shape[3]];
+        let full = |axis: usize| {
+            (size[axis] - 1) * of.stride[axis] + (of.kernel[axis] - 1) * of.dilation[axis] + 1
+                - (window.before[axis] + window.after[axis])
+        };
+        let extra = [of.input[0].checked_sub(full(0))?, of.input[1].checked_sub(full(1))?];
+        let (mut sketch, nodes) = self.fused.sketch(x, inputs, self.layout)?;
+        let operation = Operation::ConvolutionTranspose { window, groups: of.groups, extra };
+        let y = sketch.add(operation, &nodes[..2])?;
+        let y = self.fused.add(&mut sketch, y, &nodes[2..], out.dtype)?;
+        sketch.finish(Family::ConvolutionTranspose, 2 * work(of), y, out)
+    }
+
     fn out_shape(&self, of: &library::Convolution) -> [usize; 4] {
         self.layout.shape([of.batch, of.channels, of.input[0], of.input[1]])
     }
@@ -136,6 +154,9 @@ impl Operator for ConvolutionTranspose {
         check_many(self, inputs, outputs)?;
         let of = self.sizes(&inputs[0].shape, &inputs[1].shape)?;
         let (x, out) = (self.layout.nchw(&inputs[0]), self.layout.nchw(&outputs[0]));
+        if offer(queue, self.name(), || self.in_words(&of, &x, inputs, &out))? {
+            return Ok(());
+        }
         call(queue, self.name(), || {
             let operands = self.fused.operands(inputs, self.layout);
             spread(&of, &x, &inputs[1], &out, &self.fused.epilogue(&operands))

@@ -1,5 +1,6 @@
 //! Layer norm and RMS norm over the last dimensions. MPS has no class for either: they are own kernels on every device.
 
+use crate::engines::{Sketch, offer};
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::layout::axis_of;
@@ -9,6 +10,8 @@ use crate::reference::Array;
 use crate::rows::{LONGEST, RowBlock, Rows, convert};
 use crate::view::View;
 use openmps_runtime::Queue;
+use openmps_runtime::engine::graph::{Operation, Reduction};
+use openmps_runtime::engine::{Call, Family};
 use openmps_tile::{Builder, Cast, Combine, DType, Kernel, Scalar, Type, Value, dtype};
 
 /// Each row brought to mean 0 and variance 1 (RMS norm: to mean square 1), times a scale, plus a bias.
@@ -34,6 +37,28 @@ pub struct LayerNorm {
 impl LayerNorm {
     fn begin(&self, rank: usize) -> Result<usize> {
         axis_of(self.name(), self.begin, rank)
+    }
+
+    fn in_words(&self, inputs: &[View], begin: usize, outputs: &[View]) -> Option<Call> {
+        if !(self.centred && self.scale && self.bias) {
+            return None;
+        }
+        let x = &inputs[0];
+        let (mut sketch, mut nodes) = Sketch::new(&inputs.iter().collect::<Vec<_>>())?;
+        for node in &mut nodes {
+            *node = sketch.cast(*node, DType::F32)?;
+        }
+        for weight in &mut nodes[1..] {
+            *weight = sketch.reshaped(*weight, &x.shape[begin..])?;
+        }
+        let axes: Vec<usize> = (begin..x.rank()).collect();
+        let epsilon = (self.epsilon as f32).to_bits();
+        let y = sketch.add(Operation::Normalisation { axes: axes.clone(), epsilon }, &nodes)?;
+        let mut results = vec![(sketch.cast(y, x.dtype)?, &outputs[0])];
+        for (statistic, out) in [Reduction::Mean, Reduction::Variance].into_iter().zip(&outputs[1..]) {
+            results.push((sketch.add(Operation::Reduce(statistic, axes.clone()), &nodes[..1])?, out));
+        }
+        sketch.finish_all(Family::Normalisation, x.len(), &results)
     }
 }
 
@@ -68,6 +93,9 @@ impl Operator for LayerNorm {
             return Ok(());
         }
         let begin = self.begin(x.rank())?;
+        if offer(queue, operator, || self.in_words(inputs, begin, outputs))? {
+            return Ok(());
+        }
         let rows = Rows::of(operator, queue, x, &(begin..x.rank()).collect::<Vec<_>>())?;
         let weights: Vec<Rows> = inputs[1..]
             .iter()
@@ -82,8 +110,11 @@ impl Operator for LayerNorm {
         arguments.extend(outputs[1..].iter().map(|output| output.address as u64));
         arguments.extend([rows.count, rows.length].map(|size| size as u64));
         arguments.extend([rows.row_stride as u64, rows.stride as u64, rows.length as u64]);
-        let is_double = x.dtype.compute() == DType::F64;
-        arguments.push(if is_double { self.epsilon.to_bits() } else { (self.epsilon as f32).to_bits().into() });
+        // In the compute type: Apple's GPUs have no float64.
+        arguments.push(match x.dtype {
+            DType::F64 => self.epsilon.to_bits(),
+            _ => u64::from((self.epsilon as f32).to_bits()),
+        });
         for weight in &weights {
             arguments.extend([weight.address as u64, weight.stride as u64]);
         }

@@ -2,6 +2,7 @@
 
 pub(crate) mod tiles;
 
+use crate::engines::matrices;
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::layout::{call, check, expect_dtype, expect_inputs, has_library};
@@ -10,6 +11,7 @@ use crate::reference::Array;
 use crate::view::{Shape, Strides, View};
 use openmps_host::library::matmul::{Matrices, MatrixProduct, matmul};
 use openmps_runtime::Queue;
+use openmps_runtime::engine::Call;
 use openmps_tile::{DType, dtype};
 
 /// `left * right` over the last two dimensions; the ones before broadcast. A vector counts as a row on the left and as a column on
@@ -120,6 +122,9 @@ impl Matmul {
                 offsets(out, index.len(), index),
             ]);
         });
+        if crate::engines::offer(queue, self.name(), || in_words(&product, [left, right, out], &batches))? {
+            return Ok(());
+        }
         let at = Matrices { left: left.address, right: right.address, out: out.address };
         call(queue, self.name(), || {
             // SAFETY: views name live memory of their shapes and strides; the output is the caller's own.
@@ -136,6 +141,35 @@ fn broadcast_strides(view: &View, dims: usize, rank: usize) -> Strides {
 
 fn batch_of(shape: &[usize]) -> &[usize] {
     &shape[..shape.len().saturating_sub(2)]
+}
+
+/// The product for MPS, whose matrices have rows without gaps and follow each other evenly.
+fn in_words(product: &MatrixProduct, views: [&View; 3], batches: &[[isize; 3]]) -> Option<Call> {
+    if product.rows * product.depth * product.columns == 0 {
+        return None;
+    }
+    let step = |operand: usize| -> Option<isize> {
+        let step = batches.get(1)?[operand] - batches.first()?[operand];
+        batches.windows(2).all(|pair| pair[1][operand] - pair[0][operand] == step).then_some(step)
+    };
+    let (mut count, mut rows) = (batches.len(), product.rows);
+    let mut steps = [0, 1, 2].map(|operand| if count == 1 { Some(0) } else { step(operand) });
+    // One right matrix for all, and rows that follow each other: a single product of more rows.
+    let below = |by_row: isize| Some(by_row * rows as isize);
+    if count > 1 && steps == [below(product.left[0]), Some(0), below(product.out[0])] {
+        (rows, count, steps) = (rows * count, 1, [Some(0); 3]);
+    }
+    let first = batches.first()?;
+    let operand = |which: usize, sizes: [usize; 2], strides: [isize; 2]| {
+        let view = views[which];
+        let address = view.address.wrapping_add_signed(first[which] * view.dtype.size() as isize);
+        matrices((address, view.dtype), [count, sizes[0], sizes[1]], [steps[which]?, strides[0], strides[1]])
+    };
+    let (left, transpose_left) = operand(0, [rows, product.depth], product.left)?;
+    let (right, transpose_right) = operand(1, [product.depth, product.columns], product.right)?;
+    let (out, false) = operand(2, [rows, product.columns], product.out)? else { return None };
+    let (transposed, factors) = ([transpose_left, transpose_right], [product.alpha, product.beta]);
+    Some(Call::Product { left, right, out, transposed, factors })
 }
 
 /// The strides of the last two dimensions, (row, column), as the operand enters the product.

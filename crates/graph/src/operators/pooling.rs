@@ -1,5 +1,6 @@
 //! Pooling of images: the largest element or the average of windows, and its gradient.
 
+use crate::engines::{Sketch, offer};
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::image::{ImageLayout, PaddingAlgorithm, expect_image, expect_positive, paddings, write};
@@ -12,6 +13,8 @@ use openmps_host::library::memory::slice;
 use openmps_host::library::pooling as library;
 use openmps_host::library::pooling::{Pooled, PoolingKind, PoolingWindow};
 use openmps_runtime::Queue;
+use openmps_runtime::engine::graph::{Operation, Window};
+use openmps_runtime::engine::{Call, Family};
 use openmps_tile::{DType, dtype};
 
 /// What a window is reduced to.
@@ -113,6 +116,26 @@ impl Pooling {
         self.layout.shape([batch, channels, rows.len(), columns.len()]).into_iter().collect()
     }
 
+    fn in_words(&self, x: &View, out: &View) -> Option<Call> {
+        // Windows of different sizes, and places of the largest, are not to be had.
+        if self.adaptive || self.global || self.indices {
+            return None;
+        }
+        let sizes = [[x.shape[2], x.shape[3]], self.kernel_size, self.strides];
+        let [top, bottom, left, right] = paddings(self.name(), self.padding_algorithm, &self.paddings, sizes).ok()?;
+        let (before, after) = ([top, left], [bottom, right]);
+        let window =
+            Window { before, after, strides: self.strides, ..Window::of(self.kernel_size[0], self.kernel_size[1]) };
+        let (mut sketch, nodes) = Sketch::new(&[x])?;
+        let (ceil, padding_counts) = (self.ceil_mode, !self.exclusive);
+        let operation = match self.kind {
+            PoolingType::Max => Operation::MaxPooling { window, ceil },
+            PoolingType::Average => Operation::AveragePooling { window, ceil, padding_counts },
+        };
+        let y = sketch.add(operation, &nodes)?;
+        sketch.finish(Family::Pooling, out.len() * self.kernel_size[0] * self.kernel_size[1], y, out)
+    }
+
     /// The windows of element `index` of the output, and what its sum is divided by.
     fn window_of(&self, index: &[usize], [rows, columns]: &[Vec<PoolingWindow>; 2]) -> ([PoolingWindow; 2], f64) {
         let [_, _, y, x] = self.layout.sizes(index);
@@ -169,6 +192,9 @@ impl Operator for Pooling {
         let (x, out) = (self.layout.nchw(&inputs[0]), self.layout.nchw(&outputs[0]));
         let places = outputs.get(1).map(|view| self.layout.nchw(view));
         let whole = windows[0].len() == 1 && windows[1].len() == 1;
+        if offer(queue, self.name(), || self.in_words(&x, &out))? {
+            return Ok(());
+        }
         let average = self.kind == PoolingType::Average && self.padding_is_absent(&x, &windows);
         call(queue, self.name(), || {
             if out.is_empty() {

@@ -2,6 +2,7 @@
 
 mod kernel;
 
+use crate::engines::{Sketch, offer};
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::operator::{Fusion, Meta, Operator};
@@ -12,6 +13,7 @@ use crate::rows::{RowBlock, Rows, reduced_axes};
 use crate::view::{Shape, View};
 use kernel::{Pass, SIDE_BY_SIDE, Source, Walk};
 use openmps_runtime::Queue;
+use openmps_runtime::engine::{Call, Family, graph};
 use openmps_tile::{Combine, DType, dtype};
 
 /// What is done with the elements of a row.
@@ -148,6 +150,25 @@ impl Reduce {
     }
 }
 
+impl Reduce {
+    fn in_words(&self, x: &View, axes: &[usize], out: &View) -> Option<Call> {
+        let reduction = match self.reduction {
+            Reduction::Sum => graph::Reduction::Sum,
+            Reduction::Mean => graph::Reduction::Mean,
+            Reduction::Product => graph::Reduction::Product,
+            Reduction::Maximum => graph::Reduction::Maximum,
+            Reduction::Minimum => graph::Reduction::Minimum,
+            _ => return None,
+        };
+        let (mut sketch, nodes) = Sketch::new(&[x])?;
+        // Half types are combined in float32.
+        let wide = sketch.cast(nodes[0], if x.dtype.is_float() { DType::F32 } else { x.dtype })?;
+        let y = sketch.add(graph::Operation::Reduce(reduction, axes.to_vec()), &[wide])?;
+        let y = sketch.cast(y, x.dtype)?;
+        sketch.finish(Family::Reduction, x.len(), y, out)
+    }
+}
+
 impl Operator for Reduce {
     fn name(&self) -> &'static str {
         self.reduction.name()
@@ -171,6 +192,9 @@ impl Operator for Reduce {
         crate::layout::check(self, inputs, outputs)?;
         let (x, out) = (&inputs[0], &outputs[0]);
         let axes = reduced_axes(self.name(), &self.axes, x.rank())?;
+        if offer(queue, self.name(), || self.in_words(x, &axes, out))? {
+            return Ok(());
+        }
         let rows = Rows::of(self.name(), queue, x, &axes)?;
         if rows.count == 0 {
             return Ok(());
@@ -254,7 +278,7 @@ impl Reduce {
         numbers: &[u64],
     ) -> Result<()> {
         let (first, is_tensor) = (&rows[0], matches!(source, Source::Tensor));
-        let call = Call { source, pass, numbers, walk: Walk::SideBySide, count: first.length, of_parts: false };
+        let call = Launch { source, pass, numbers, walk: Walk::SideBySide, count: first.length, of_parts: false };
         if is_tensor && first.stride != 1 && first.row_stride == 1 && first.count >= 64 {
             return self.submit(queue, rows, out, call);
         }
@@ -263,12 +287,12 @@ impl Reduce {
             Some(parts) if first.count < 8 && first.length >= WORTH_CUTTING => {
                 self.reduce_in_parts(queue, rows, out, call, parts)
             }
-            _ => self.submit(queue, rows, out, Call { walk: Walk::along(first.length), ..call }),
+            _ => self.submit(queue, rows, out, Launch { walk: Walk::along(first.length), ..call }),
         }
     }
 
     /// Long rows in two passes, so that every thread has work: each part of a row by itself, then the parts' results.
-    fn reduce_in_parts(&self, queue: &Queue, rows: &[Rows], out: usize, call: Call, parts: usize) -> Result<()> {
+    fn reduce_in_parts(&self, queue: &Queue, rows: &[Rows], out: usize, call: Launch, parts: usize) -> Result<()> {
         let device = |source| Error::Device { operator: self.name(), source };
         let (count, length, size) = (rows[0].count, rows[0].length / parts, call.pass.compute.size());
         let partial = queue.allocate(count * parts * size).map_err(device)?;
@@ -282,16 +306,16 @@ impl Reduce {
         for row in 0..count {
             let cut: Vec<Rows> = rows.iter().map(|rows| rows.part(row, parts, length)).collect();
             let to = partial.address() + row * parts * size;
-            first.submit(queue, &cut, to, Call { pass, walk: Walk::along(length), count: length, ..call })?;
+            first.submit(queue, &cut, to, Launch { pass, walk: Walk::along(length), count: length, ..call })?;
         }
         let joined = Rows::dense(partial.address(), count, parts, call.pass.compute);
         let pass = Pass { input: call.pass.compute, ..call.pass };
         let second = Reduce { reduction: self.reduction.of_parts(), ..self.clone() };
         let (source, walk) = (Source::Tensor, Walk::Short(parts));
-        second.submit(queue, &[joined], out, Call { source, pass, walk, of_parts: true, numbers: &[], ..call })
+        second.submit(queue, &[joined], out, Launch { source, pass, walk, of_parts: true, numbers: &[], ..call })
     }
 
-    fn submit(&self, queue: &Queue, rows: &[Rows], out: usize, call: Call) -> Result<()> {
+    fn submit(&self, queue: &Queue, rows: &[Rows], out: usize, call: Launch) -> Result<()> {
         let (operator, first) = (self.name(), &rows[0]);
         let (kind, length, block) = match call.walk {
             Walk::Short(length) => (0, length, RowBlock::rows_for(length)),
@@ -333,7 +357,7 @@ fn total(row: impl Iterator<Item = f64>) -> f64 {
 
 /// One launch over rows.
 #[derive(Clone, Copy)]
-struct Call<'a> {
+struct Launch<'a> {
     source: Source<'a>,
     pass: Pass,
     /// A chain's numbers, as arguments.

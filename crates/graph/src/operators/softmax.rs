@@ -1,5 +1,6 @@
 //! Softmax and its logarithm along an axis: MPSMatrixSoftMax's work, on any axis and stride.
 
+use crate::engines::{matrices, offer};
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::layout::axis_of;
@@ -9,6 +10,7 @@ use crate::reference::{Array, sum};
 use crate::rows::{LONGEST, RowBlock, Rows};
 use crate::view::View;
 use openmps_runtime::Queue;
+use openmps_runtime::engine::Call;
 use openmps_tile::{Builder, Combine, DType, Kernel, Scalar, Type, Value, dtype};
 
 /// `e^x / sum(e^x)` along an axis, or its logarithm.
@@ -56,6 +58,17 @@ impl Operator for Softmax {
             return self.in_slices(queue, x, out, outer);
         }
         let to_strides = if inner == 1 { [from.length as isize, 1] } else { [1, inner as isize] };
+        let in_words = || {
+            let rows = |address: usize, step: isize| {
+                matrices((address, x.dtype), [1, from.count, from.length], [0, step, from.stride])
+            };
+            let (input, false) = rows(from.address, from.row_stride)? else { return None };
+            let (out, false) = rows(out.address, from.length as isize)? else { return None };
+            (inner == 1).then_some(Call::Softmax { input, out, logarithm: self.logarithm })
+        };
+        if offer(queue, operator, in_words)? {
+            return Ok(());
+        }
         let rows = if from.length > LONGEST { 1 } else { RowBlock::rows_for(from.length) };
         let key = Key::Other(operator, vec![x.dtype], vec![from.length.min(LONGEST + 1), rows]);
         let pipeline = program::get(operator, &key, || {

@@ -1,5 +1,7 @@
 //! Tensors for tests: made in every element type and layout, read back, compared with float64.
 
+pub mod suite;
+
 use openmps_graph::entry::{Input, Values};
 use openmps_graph::view::{dense_strides, shape_of};
 use openmps_graph::{Array, DType, Meta, View};

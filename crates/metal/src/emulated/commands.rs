@@ -1,13 +1,15 @@
 //! The emulated GPU's command buffer: commands are noted down, and executed when the queue's thread comes to them.
 
 use super::worker::{EmulatedCommit, EmulatedEvent, EmulatedQueue, Job};
-use super::{Emulated, EmulatedBuffer, EmulatedPipeline, unsupported};
+use super::{Emulated, EmulatedBuffer, EmulatedPipeline, graph, matrix};
 use crate::error::{Error, Result};
+use crate::graph::Graph;
 use crate::matrix::{MatrixCall, TensorView};
 use crate::seam::{CommandBuffer, Completed, Size};
 use openmps_emulator::{Argument, Dispatch, Grid, Schedule};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// After this time a wait for an event is a failure, as the GPU's own watchdog has it.
@@ -35,6 +37,8 @@ pub(super) enum Action {
     Barrier,
     Fill(EmulatedBuffer, Range<usize>, u8),
     Copy { destination: (EmulatedBuffer, usize), source: (EmulatedBuffer, usize), bytes: usize },
+    Matrix(MatrixCall<EmulatedBuffer>),
+    Graph { graph: Arc<Graph>, inputs: Vec<TensorView<EmulatedBuffer>>, outputs: Vec<TensorView<EmulatedBuffer>> },
     Signal(EmulatedEvent, u64),
     Wait(EmulatedEvent, u64),
 }
@@ -107,16 +111,20 @@ impl CommandBuffer<Emulated> for EmulatedCommands {
     }
 
     fn matrix(&mut self, call: &MatrixCall<EmulatedBuffer>) -> Result<()> {
-        Err(unsupported(call.name()))
+        self.actions.push(Action::Matrix(call.clone()));
+        Ok(())
     }
 
     fn graph(
         &mut self,
-        _executable: &(),
-        _inputs: &[TensorView<EmulatedBuffer>],
-        _outputs: &[TensorView<EmulatedBuffer>],
+        executable: &Arc<Graph>,
+        inputs: &[TensorView<EmulatedBuffer>],
+        outputs: &[TensorView<EmulatedBuffer>],
     ) -> Result<()> {
-        Err(unsupported("MPSGraph"))
+        graph::check(executable, inputs, outputs)?;
+        let (graph, inputs, outputs) = (executable.clone(), inputs.to_vec(), outputs.to_vec());
+        self.actions.push(Action::Graph { graph, inputs, outputs });
+        Ok(())
     }
 
     fn signal(&mut self, event: &EmulatedEvent, value: u64) -> Result<()> {
@@ -162,6 +170,8 @@ pub(super) fn run(label: &str, actions: &[Action], schedule: Schedule) -> Result
                 // SAFETY: both ranges were checked to lie in their buffers and not to overlap.
                 unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, *bytes) };
             }
+            Action::Matrix(call) => matrix::run(call)?,
+            Action::Graph { graph, inputs, outputs } => graph::run(graph, inputs, outputs)?,
             Action::Signal(event, value) => event.set(*value),
             Action::Wait(event, value) => {
                 if !event.wait(*value, EVENT_LIMIT) {

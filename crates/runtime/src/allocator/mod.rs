@@ -19,6 +19,7 @@ use crate::trace;
 use heap::HeapSource;
 use state::State;
 pub use statistics::MemoryStatistics;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The allocator of one device; every call may come from any thread.
@@ -55,6 +56,11 @@ impl Allocator {
     /// The buffer around `bytes` bytes at an address: (its first address, the offset).
     pub fn resolve(&self, address: usize, bytes: usize) -> Result<(usize, usize)> {
         self.lock().resolve(address, bytes)
+    }
+
+    /// The addresses of the buffer around an address.
+    pub fn block(&self, address: usize) -> Option<Range<usize>> {
+        self.lock().block(address)
     }
 
     /// The figures of this moment.

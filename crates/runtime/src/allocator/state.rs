@@ -6,6 +6,7 @@ use super::cache::{Cache, OwnHeap, Place};
 use super::heap::{HeapSource, Region};
 use super::statistics::MemoryStatistics;
 use crate::error::{Error, Result};
+use std::ops::Range;
 
 /// A request above this would use a shared heap up, so it gets a heap that fits.
 const LARGEST_SHARED: usize = HEAP / 2;
@@ -101,19 +102,23 @@ impl State {
 
     pub fn resolve(&mut self, address: usize, bytes: usize) -> Result<(usize, usize)> {
         let unknown = Error::UnknownAddress { device: self.device, address, bytes };
-        let Some((heap, offset)) = self.map.find(address) else { return Err(unknown) };
-        let (begin, length) = match self.heaps[heap as usize].as_ref().map(|heap| &heap.blocks) {
-            Some(Blocks::Shared(buddy)) => match buddy.around((offset / SMALLEST) as u32) {
-                Some((first, block)) if block.used == Use::Used => {
-                    (first as usize * SMALLEST, block.granules * SMALLEST)
-                }
-                _ => return Err(unknown),
+        let Some(block) = self.block(address) else { return Err(unknown) };
+        if bytes <= block.end - address { Ok((block.start, address - block.start)) } else { Err(unknown) }
+    }
+
+    /// The addresses of the buffer around an address.
+    pub fn block(&mut self, address: usize) -> Option<Range<usize>> {
+        let (heap, offset) = self.map.find(address)?;
+        let (begin, length) = match &self.heaps[heap as usize].as_ref()?.blocks {
+            Blocks::Shared(buddy) => match buddy.around((offset / SMALLEST) as u32)? {
+                (first, block) if block.used == Use::Used => (first as usize * SMALLEST, block.granules * SMALLEST),
+                _ => return None,
             },
-            Some(Blocks::Own { used: Use::Used, bytes }) => (0, *bytes),
-            _ => return Err(unknown),
+            Blocks::Own { used: Use::Used, bytes } => (0, *bytes),
+            Blocks::Own { .. } => return None,
         };
-        let within = offset - begin;
-        if within < length && bytes <= length - within { Ok((address - within, within)) } else { Err(unknown) }
+        let start = address - (offset - begin);
+        (offset - begin < length).then(|| start..start + length)
     }
 
     pub fn statistics(&self) -> MemoryStatistics {

@@ -28,6 +28,7 @@ impl Driver for Host {
                 pipeline.program().and_then(run).map_err(|source| Error::Kernel { operation, source })
             }
             Command::Text { kernel, .. } => Err(super::no_text(kernel, "the host")),
+            Command::Engine { operation, .. } => Err(super::not_taken(operation, "host")),
             Command::Write { destination, source } => {
                 copy(destination, source.as_ptr() as usize, source.len());
                 Ok(())

@@ -7,6 +7,7 @@ mod machine;
 pub(crate) mod metal;
 pub(crate) mod recorder;
 
+use crate::engine::Call;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::pipeline::Pipeline;
@@ -25,6 +26,21 @@ pub(crate) trait Driver: Send + Sync {
     /// Compiles a kernel of Metal's own language, so that what is wrong with it is known before it runs.
     fn prepare(&self, kernel: &Kernel) -> Result<()> {
         Err(no_text(kernel, "this device"))
+    }
+
+    /// Whether the queue's commands have ended; none where only a further command can tell.
+    fn is_idle(&self, _queue: u64) -> Option<bool> {
+        None
+    }
+
+    /// Whether its maker's libraries may take calls of operators.
+    fn has_engines(&self) -> bool {
+        false
+    }
+
+    /// Whether one of them takes this call; only then is it submitted.
+    fn takes(&self, _call: &Call) -> bool {
+        false
     }
 
     /// The device's own handle of a queue, for programs that order their work with ours.
@@ -63,6 +79,11 @@ pub(crate) enum Command<'a> {
         grid: [usize; 3],
         arguments: &'a [u64],
     },
+    /// A call of its maker's library, on a device that takes it.
+    Engine {
+        operation: &'static str,
+        call: &'a Call,
+    },
     /// Between buffers of this or another device.
     Copy {
         destination: usize,
@@ -96,6 +117,7 @@ impl Command<'_> {
         match self {
             Command::Library { .. } => CommandKind::Library,
             Command::Dispatch { .. } | Command::Text { .. } => CommandKind::Dispatch,
+            Command::Engine { .. } => CommandKind::Engine,
             Command::Copy { .. } => CommandKind::Copy,
             Command::Write { .. } => CommandKind::Write,
             Command::Read { .. } => CommandKind::Read,
@@ -111,7 +133,8 @@ impl Command<'_> {
         match self {
             Command::Library { operation, .. }
             | Command::Dispatch { operation, .. }
-            | Command::Text { operation, .. } => operation,
+            | Command::Text { operation, .. }
+            | Command::Engine { operation, .. } => operation,
             other => other.kind().name(),
         }
     }
@@ -120,6 +143,7 @@ impl Command<'_> {
     pub fn detail(&self) -> String {
         match self {
             Command::Library { detail, .. } => detail(),
+            Command::Engine { call, .. } => call.detail(),
             Command::Copy { destination, source, bytes } => format!("{bytes} bytes {source:#x} -> {destination:#x}"),
             Command::Dispatch { grid, arguments, .. } | Command::Text { grid, arguments, .. } => {
                 format!("grid {grid:?}, {} arguments", arguments.len())
@@ -140,4 +164,9 @@ impl Command<'_> {
             _ => None,
         }
     }
+}
+
+/// What a device says to a call of a library that it does not have: the queue asks before.
+pub(crate) fn not_taken(operation: &'static str, device: &str) -> crate::error::Error {
+    crate::error::Error::Unsupported { operation, device: device.to_string() }
 }

@@ -23,6 +23,7 @@ pub use optimizer::Optimizer;
 pub use row::Row;
 pub use unary::Unary;
 
+use crate::engines::{self, Sketch};
 use crate::error::{Error, Result};
 use crate::operator::{Fusion, Meta, Operator};
 use crate::program::{self, Key};
@@ -30,6 +31,8 @@ use crate::reference::Array;
 use crate::view::{Shape, View};
 use arrayvec::ArrayVec;
 use layout::{Dimension, Dimensions};
+use openmps_runtime::engine::graph::{self, Operation};
+use openmps_runtime::engine::{self, Family};
 use openmps_runtime::{Pipeline, Queue};
 use openmps_tile::{DType, Number};
 use std::sync::{Arc, OnceLock};
@@ -117,6 +120,9 @@ impl Elementwise {
 pub fn run(operator: Elementwise, queue: &Queue, inputs: &[&View], scalars: &[Number], output: &View) -> Result<()> {
     let row = operator.row();
     check(row, inputs, scalars, output)?;
+    if engines::offer(queue, row.name, || in_words(row.name, inputs, output))? {
+        return Ok(());
+    }
     let dtype = inputs[0].dtype;
     let is_plain = inputs.iter().all(|x| x.dtype == dtype && x.shape == output.shape && x.is_dense())
         && output.is_dense()
@@ -125,6 +131,44 @@ pub fn run(operator: Elementwise, queue: &Queue, inputs: &[&View], scalars: &[Nu
         return run_dense(operator, queue, inputs, scalars, output);
     }
     run_general(row, queue, inputs, scalars, output)
+}
+
+/// The operators for which MPSGraph has a method of its own.
+fn method(name: &str) -> Option<Operation> {
+    use graph::{Binary, Unary};
+    Some(match name {
+        "abs" => Operation::Unary(Unary::Absolute),
+        "negate" => Operation::Unary(Unary::Negative),
+        "exp" => Operation::Unary(Unary::Exponent),
+        "log" => Operation::Unary(Unary::Logarithm),
+        "sqrt" => Operation::Unary(Unary::SquareRoot),
+        "rsqrt" => Operation::Unary(Unary::ReciprocalSquareRoot),
+        "square" => Operation::Unary(Unary::Square),
+        "reciprocal" => Operation::Unary(Unary::Reciprocal),
+        "sin" => Operation::Unary(Unary::Sine),
+        "cos" => Operation::Unary(Unary::Cosine),
+        "tanh" => Operation::Unary(Unary::Tanh),
+        "erf" => Operation::Unary(Unary::Erf),
+        "floor" => Operation::Unary(Unary::Floor),
+        "ceil" => Operation::Unary(Unary::Ceiling),
+        "relu" => Operation::Relu,
+        "sigmoid" => Operation::Sigmoid,
+        "add" => Operation::Binary(Binary::Addition),
+        "subtract" => Operation::Binary(Binary::Subtraction),
+        "multiply" => Operation::Binary(Binary::Multiplication),
+        "divide" => Operation::Binary(Binary::Division),
+        "maximum" => Operation::Binary(Binary::Maximum),
+        "minimum" => Operation::Binary(Binary::Minimum),
+        "elementwise_pow" => Operation::Binary(Binary::Power),
+        _ => return None,
+    })
+}
+
+fn in_words(name: &str, inputs: &[&View], output: &View) -> Option<engine::Call> {
+    let method = method(name)?;
+    let (mut sketch, nodes) = Sketch::new(inputs)?;
+    let y = sketch.add(method, &nodes)?;
+    sketch.finish(Family::Elementwise, output.len(), y, output)
 }
 
 fn check(row: &'static Row, inputs: &[&View], scalars: &[Number], output: &View) -> Result<()> {

@@ -1,10 +1,13 @@
 //! Apple GPUs, over the trait of `openmps_metal`: Metal itself, or what stands in for it.
 //!
-//! Memory is unified, so the host's kernels compute on it: an operator that has no kernel yet runs on the host, between the queue's other
-//! commands. Each queue is a stream, which batches commands into command buffers.
+//! Memory is unified, so the host's kernels compute on it: an operator that has no kernel, and a kernel with float64, which Apple's GPUs
+//! lack, runs on the host, between the queue's other commands. Each queue is a stream, which batches commands into command buffers.
+
+mod engines;
 
 use super::{Command, Driver};
 use crate::allocator::heap::{HeapSource, Region};
+use crate::engine::{Call, Engine};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::pipeline::Pipeline;
@@ -13,9 +16,11 @@ use crate::stage;
 use openmps_codegen::{Parameter as Passed, Source, Target, compile, threads_for};
 use openmps_metal::arguments::{Addresses, Kernel, Parameter, Resolved};
 use openmps_metal::seam::{Language, MathMode};
-use openmps_metal::{CommitPolicy, Launch, Metal, PipelineKey, Pipelines, Stream, limits, pipelines};
+use openmps_metal::{CommitPolicy, Executables, Launch, Metal, PipelineKey, Pipelines, Stream, limits, pipelines};
+use openmps_tile::{Scalar, Type};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 /// One GPU. Clones are the same.
 pub(crate) struct MetalDevice<M: Metal> {
@@ -33,7 +38,21 @@ struct Gpu<M: Metal> {
     index: usize,
     streams: Mutex<HashMap<u64, Arc<Stream<M>>>>,
     addresses: RwLock<Addresses<M::Buffer>>,
+    /// The block of the allocator's around an address, once there is an allocator.
+    blocks: OnceLock<Blocks>,
     pipelines: Pipelines<M>,
+    executables: Executables<M>,
+    /// The engine that is forced.
+    engine: Option<Engine>,
+}
+
+type Blocks = Box<dyn Fn(usize) -> Option<Range<usize>> + Send + Sync>;
+
+/// What became of a pipeline.
+enum Form {
+    Kernel(Kernel),
+    /// It has float64.
+    Host,
 }
 
 /// What `OPENMPS_DEVICE=metal` finds: the GPUs of this Mac.
@@ -48,8 +67,8 @@ pub(crate) fn failed(error: impl std::fmt::Display) -> Error {
 }
 
 impl<M: Metal> MetalDevice<M> {
-    /// The device, and what it says about itself.
-    pub fn new(index: usize, metal: M) -> (MetalDevice<M>, DeviceProperties) {
+    /// The device, and what it says about itself. `engine` computes wherever it can; without one the table decides.
+    pub fn new(index: usize, metal: M, engine: Option<Engine>) -> (MetalDevice<M>, DeviceProperties) {
         let of = metal.properties();
         let properties = DeviceProperties {
             name: of.name.clone(),
@@ -62,19 +81,35 @@ impl<M: Metal> MetalDevice<M> {
             unified_memory: true,
             max_buffer_length: of.max_buffer,
         };
-        let (streams, addresses) = (Mutex::default(), RwLock::default());
-        let pipelines = Pipelines::new(pipeline_limit());
-        (
-            MetalDevice { gpu: Arc::new(Gpu { metal: Arc::new(metal), index, streams, addresses, pipelines }) },
-            properties,
-        )
+        let gpu = Gpu {
+            metal: Arc::new(metal),
+            index,
+            streams: Mutex::default(),
+            addresses: RwLock::default(),
+            blocks: OnceLock::new(),
+            pipelines: Pipelines::new(limit("OPENMPS_PIPELINE_LIMIT", pipelines::LIMIT)),
+            executables: Executables::new(limit("OPENMPS_GRAPH_LIMIT", pipelines::GRAPH_LIMIT)),
+            engine,
+        };
+        (MetalDevice { gpu: Arc::new(gpu) }, properties)
+    }
+
+    /// Makes the allocator's blocks known: dispatches on different ones may overlap.
+    pub fn tell_apart_by(&self, blocks: Blocks) {
+        // The first one stays.
+        let _ = self.gpu.blocks.set(blocks);
     }
 }
 
-/// `OPENMPS_PIPELINE_LIMIT`, or the default.
-fn pipeline_limit() -> usize {
-    let text = std::env::var("OPENMPS_PIPELINE_LIMIT").ok();
-    text.and_then(|text| text.trim().parse().ok()).unwrap_or(pipelines::LIMIT)
+/// A number of the environment, or the default.
+fn limit(name: &str, default: usize) -> usize {
+    let text = std::env::var(name).ok();
+    text.and_then(|text| text.trim().parse().ok()).unwrap_or(default)
+}
+
+fn has_float64(pipeline: &Pipeline) -> bool {
+    let is = |ty: &Type| ty.number().or(ty.target()) == Some(Scalar::F64);
+    pipeline.kernel().types.iter().any(is)
 }
 
 impl<M: Metal> Gpu<M> {
@@ -104,17 +139,57 @@ impl<M: Metal> Gpu<M> {
         self.addresses.read().unwrap_or_else(PoisonError::into_inner).resolve(address, bytes)
     }
 
-    fn launch(&self, queue: u64, pipeline: &Pipeline, grid: [usize; 3], arguments: &[u64]) -> Result<()> {
+    /// A pointer of a kernel's: it reaches the block that it lies in.
+    fn pointer(&self, address: usize) -> Option<Resolved<M::Buffer>> {
+        let found = self.resolve(address, 0)?;
+        let block = self.blocks.get().and_then(|blocks| blocks(address));
+        Some(Resolved { extent: block.unwrap_or(found.extent), ..found })
+    }
+
+    fn compile(&self, pipeline: &Pipeline) -> Result<Form> {
+        if has_float64(pipeline) {
+            return Ok(Form::Host);
+        }
+        Ok(Form::Kernel(text_of(pipeline, self.metal.properties().bfloat)?))
+    }
+
+    fn launch(
+        &self,
+        queue: u64,
+        operation: &'static str,
+        pipeline: &Pipeline,
+        grid: [usize; 3],
+        arguments: &[u64],
+    ) -> Result<()> {
+        let form = pipeline.compiled(self.index, || self.compile(pipeline))?;
+        let Form::Kernel(kernel) = &*form else { return self.on_host(queue, operation, pipeline, grid, arguments) };
         pipeline.check(arguments)?;
-        let bfloat = self.metal.properties().bfloat;
-        let kernel = pipeline.compiled(self.index, || text_of(pipeline, bfloat))?;
-        self.launch_text(queue, &kernel, grid, arguments)
+        self.launch_text(queue, kernel, grid, arguments)
     }
 
     fn launch_text(&self, queue: u64, kernel: &Kernel, grid: [usize; 3], arguments: &[u64]) -> Result<()> {
         let (compiled, limits) = self.pipelines.get(&self.metal, &kernel.pipeline).map_err(failed)?;
         let launch = Launch { kernel, pipeline: &compiled, limits, threadgroups: grid, arguments };
-        self.stream(queue)?.dispatch(&launch, |address| self.resolve(address, 0)).map_err(failed)
+        self.stream(queue)?.dispatch(&launch, |address| self.pointer(address)).map_err(failed)
+    }
+
+    /// The host's form of a kernel, on the same memory, when the queue has ended what came before.
+    fn on_host(
+        &self,
+        queue: u64,
+        operation: &'static str,
+        pipeline: &Pipeline,
+        grid: [usize; 3],
+        arguments: &[u64],
+    ) -> Result<()> {
+        if let Some(stream) = self.existing(queue) {
+            stream.wait();
+        }
+        let run = |program: &openmps_host::Program| {
+            // SAFETY: `Queue::dispatch` is unsafe, and its caller vouches for the addresses.
+            unsafe { program.run(grid, arguments) }
+        };
+        pipeline.program().and_then(run).map_err(|source| Error::Kernel { operation, source })
     }
 
     /// Copies on the GPU where it can, else on the host when the queue has ended what came before.
@@ -165,16 +240,17 @@ pub(crate) fn text_of(pipeline: &Pipeline, bfloat: bool) -> Result<Kernel> {
     let target = Target::metal(threads_for(pipeline.kernel()));
     let generate = || compile(verified, &target).map_err(Error::Codegen);
     let source = stage::timed("generate", pipeline.name(), generate)?;
-    Ok(kernel(source, if bfloat { Language::Metal3_1 } else { Language::Metal3_0 }))
+    let language = if bfloat { Language::Metal3_1 } else { Language::Metal3_0 };
+    Ok(kernel(source, &pipeline.kernel().written_parameters(), language))
 }
 
-/// The compiler's record in the words of the encoder. Every buffer may be written, as far as the record tells.
-fn kernel(source: Source, language: Language) -> Kernel {
-    let pass = |parameter: &Passed| match *parameter {
-        Passed::Buffer(index) => Parameter::Buffer { index, written: true },
+/// The compiler's record in the words of the encoder.
+fn kernel(source: Source, written: &[bool], language: Language) -> Kernel {
+    let pass = |(parameter, &written): (&Passed, &bool)| match *parameter {
+        Passed::Buffer(index) => Parameter::Buffer { index, written },
         Passed::Number { offset, size } => Parameter::Number { offset, size },
     };
-    let parameters = source.parameters.iter().map(pass).collect();
+    let parameters = source.parameters.iter().zip(written).map(pass).collect();
     let (threads, numbers) = (source.threads, source.numbers_size);
     let pipeline =
         PipelineKey { source: source.text.into(), entry: source.entry, math: MathMode::Safe, language, threads };
@@ -194,8 +270,11 @@ impl<M: Metal> Driver for MetalDevice<M> {
                 }
                 work().map_err(|source| Error::Kernel { operation, source })
             }
-            Command::Dispatch { pipeline, grid, arguments, .. } => gpu.launch(queue, pipeline, grid, arguments),
+            Command::Dispatch { operation, pipeline, grid, arguments } => {
+                gpu.launch(queue, operation, pipeline, grid, arguments)
+            }
             Command::Text { kernel, grid, arguments, .. } => gpu.launch_text(queue, kernel, grid, arguments),
+            Command::Engine { call, .. } => gpu.run_call(queue, call),
             Command::Copy { destination, source, bytes } => gpu.copy(queue, destination, source, bytes),
             Command::Write { destination, source } => {
                 gpu.copy(queue, destination, source.as_ptr() as usize, source.len())
@@ -223,6 +302,18 @@ impl<M: Metal> Driver for MetalDevice<M> {
         let refused =
             |error: openmps_metal::Error| Error::Compile { kernel: kernel.name().to_string(), log: error.to_string() };
         compiled.map(drop).map_err(refused)
+    }
+
+    fn is_idle(&self, queue: u64) -> Option<bool> {
+        Some(self.gpu.existing(queue).is_none_or(|stream| stream.is_idle()))
+    }
+
+    fn has_engines(&self) -> bool {
+        self.gpu.metal.properties().mps
+    }
+
+    fn takes(&self, call: &Call) -> bool {
+        self.gpu.plan(call).is_some()
     }
 }
 

@@ -1,0 +1,183 @@
+//! What may follow a convolution in the same pass: factors and addends of channels, a residual, an activation.
+
+use crate::engines::Sketch;
+use crate::error::Result;
+use crate::image::{ImageLayout, Singles};
+use crate::layout::{expect_dtype, expect_inputs, expect_shape};
+use crate::operator::Meta;
+use crate::reference::Array;
+use crate::view::{Shape, View};
+use openmps_host::library::{Activation, Epilogue};
+use openmps_runtime::engine::graph::{Binary, Operation, Tensor as Node};
+use openmps_tile::DType;
+
+/// What is applied to every output element y of channel c: `after.0 * activation(scale[c] * y + bias[c] + residual) + after.1`.
+/// Each part that is present adds an input, in this order: scale, bias (both of shape (channels)), residual (the output's shape).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Fused {
+    /// There is a factor for each channel.
+    pub scale: bool,
+    /// There is an addend for each channel.
+    pub bias: bool,
+    /// A tensor of the output's shape is added.
+    pub residual: bool,
+    /// The activation.
+    pub activation: Activation,
+    /// The last factor and addend.
+    pub after: Option<(f32, f32)>,
+}
+
+impl Fused {
+    /// Only a bias.
+    pub fn bias() -> Fused {
+        Fused { bias: true, ..Fused::default() }
+    }
+
+    pub(super) fn inputs(&self) -> usize {
+        usize::from(self.scale) + usize::from(self.bias) + usize::from(self.residual)
+    }
+
+    fn is_identity(&self) -> bool {
+        self.inputs() == 0 && self.activation == Activation::None && self.after.is_none()
+    }
+
+    /// Checks the inputs after the first two; `out` is the output's shape.
+    pub(crate) fn check(
+        &self,
+        operator: &'static str,
+        inputs: &[Meta],
+        dtype: DType,
+        channels: usize,
+        out: &Shape,
+    ) -> Result<()> {
+        expect_inputs(operator, inputs, 2 + self.inputs())?;
+        if dtype == DType::F64 && !self.is_identity() {
+            return expect_dtype(operator, "input", dtype, &[DType::F16, DType::BF16, DType::F32]);
+        }
+        let parts = [(self.scale, "scale"), (self.bias, "bias"), (self.residual, "residual")];
+        let present = parts.into_iter().filter(|(there, _)| *there);
+        for ((_, what), meta) in present.zip(&inputs[2..]) {
+            expect_dtype(operator, what, meta.dtype, &[dtype])?;
+            let expected: &[usize] = if what == "residual" { out } else { &[channels] };
+            expect_shape(operator, what, &meta.shape, expected)?;
+        }
+        Ok(())
+    }
+
+    /// The dense float32 forms of the optional inputs, in their order.
+    pub(crate) fn operands(&self, inputs: &[View], layout: ImageLayout) -> Vec<Singles> {
+        let images = |(i, view): (usize, &View)| {
+            let residual = self.residual && i + 1 == self.inputs();
+            if residual { Singles::of(&layout.nchw(view)) } else { Singles::of(view) }
+        };
+        inputs[2..].iter().enumerate().map(images).collect()
+    }
+
+    /// A graph whose nodes are the image, the weight and the optional inputs.
+    pub(crate) fn sketch(&self, x: &View, inputs: &[View], layout: ImageLayout) -> Option<(Sketch, Vec<Node>)> {
+        let rest = inputs[2..].iter().enumerate();
+        let nchw = |(i, view): (usize, &View)| {
+            if self.residual && i + 1 == self.inputs() { layout.nchw(view) } else { view.clone() }
+        };
+        let rest: Vec<View> = rest.map(nchw).collect();
+        let views: Vec<&View> = [x, &inputs[1]].into_iter().chain(&rest).collect();
+        Sketch::new(&views)
+    }
+
+    /// What follows the convolution's result `y`, in float32 and rounded once.
+    pub(crate) fn add(&self, sketch: &mut Sketch, y: Node, rest: &[Node], dtype: DType) -> Option<Node> {
+        if self.is_identity() {
+            return Some(y);
+        }
+        let mut x = sketch.cast(y, DType::F32)?;
+        let mut rest = rest.iter();
+        let per_channel = |sketch: &mut Sketch, node: &Node, binary: Binary, x: Node| {
+            let node = sketch.cast(*node, DType::F32)?;
+            let node = sketch.along_channels(node)?;
+            sketch.add(Operation::Binary(binary), &[x, node])
+        };
+        if self.scale {
+            x = per_channel(sketch, rest.next()?, Binary::Multiplication, x)?;
+        }
+        if self.bias {
+            x = per_channel(sketch, rest.next()?, Binary::Addition, x)?;
+        }
+        if self.residual {
+            let residual = sketch.cast(*rest.next()?, DType::F32)?;
+            x = sketch.add(Operation::Binary(Binary::Addition), &[x, residual])?;
+        }
+        x = activate(sketch, self.activation, x)?;
+        if let Some((factor, addend)) = self.after {
+            x = sketch.with_number(Binary::Multiplication, x, f64::from(factor))?;
+            x = sketch.with_number(Binary::Addition, x, f64::from(addend))?;
+        }
+        sketch.cast(x, dtype)
+    }
+
+    pub(crate) fn epilogue<'a>(&self, operands: &'a [Singles]) -> Epilogue<'a> {
+        let mut rest = operands.iter().map(Singles::get);
+        let mut take = |there: bool| if there { rest.next() } else { None };
+        Epilogue {
+            scale: take(self.scale),
+            bias: take(self.bias),
+            residual: take(self.residual),
+            activation: self.activation,
+            after: self.after,
+        }
+    }
+
+    /// The reference of it all for element `index` (in NCHW order) of the output.
+    pub(crate) fn reference(&self, y: f64, inputs: &[Array], channel: usize, index: &[usize]) -> f64 {
+        let mut rest = inputs[2..].iter();
+        let mut take = |there: bool| if there { rest.next() } else { None };
+        let scaled = take(self.scale).map_or(y, |scale| y * scale.at(&[channel]));
+        let biased = take(self.bias).map_or(scaled, |bias| scaled + bias.at(&[channel]));
+        let x = take(self.residual).map_or(biased, |residual| biased + residual.at(index));
+        let active = match self.activation {
+            Activation::None => x,
+            Activation::Relu => x.max(0.0),
+            Activation::Relu6 => x.clamp(0.0, 6.0),
+            Activation::LeakyRelu { slope } => x.max(x * f64::from(slope)),
+            Activation::HardSigmoid { slope, offset } => (x * f64::from(slope) + f64::from(offset)).clamp(0.0, 1.0),
+            Activation::HardSwish => x * (x + 3.0).clamp(0.0, 6.0) / 6.0,
+            Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Activation::Swish { beta } => x / (1.0 + (-x * f64::from(beta)).exp()),
+        };
+        self.after.map_or(active, |(factor, addend)| f64::from(factor) * active + f64::from(addend))
+    }
+}
+
+/// An activation of operations that MPSGraph has.
+fn activate(sketch: &mut Sketch, activation: Activation, x: Node) -> Option<Node> {
+    use Binary::{Addition, Maximum, Minimum, Multiplication};
+    let clamp = |sketch: &mut Sketch, x: Node, most: f64| {
+        let x = sketch.with_number(Maximum, x, 0.0)?;
+        sketch.with_number(Minimum, x, most)
+    };
+    match activation {
+        Activation::None => Some(x),
+        Activation::Relu => sketch.add(Operation::Relu, &[x]),
+        Activation::Relu6 => clamp(sketch, x, 6.0),
+        Activation::LeakyRelu { slope } => {
+            let scaled = sketch.with_number(Multiplication, x, f64::from(slope))?;
+            sketch.add(Operation::Binary(Maximum), &[x, scaled])
+        }
+        Activation::HardSigmoid { slope, offset } => {
+            let scaled = sketch.with_number(Multiplication, x, f64::from(slope))?;
+            let shifted = sketch.with_number(Addition, scaled, f64::from(offset))?;
+            clamp(sketch, shifted, 1.0)
+        }
+        Activation::HardSwish => {
+            let shifted = sketch.with_number(Addition, x, 3.0)?;
+            let part = clamp(sketch, shifted, 6.0)?;
+            let part = sketch.with_number(Multiplication, part, 1.0 / 6.0)?;
+            sketch.add(Operation::Binary(Multiplication), &[x, part])
+        }
+        Activation::Sigmoid => sketch.add(Operation::Sigmoid, &[x]),
+        Activation::Swish { beta } => {
+            let scaled = sketch.with_number(Multiplication, x, f64::from(beta))?;
+            let part = sketch.add(Operation::Sigmoid, &[scaled])?;
+            sketch.add(Operation::Binary(Multiplication), &[x, part])
+        }
+    }
+}

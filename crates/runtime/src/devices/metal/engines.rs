@@ -1,0 +1,195 @@
+//! Calls of MPS and MPSGraph: which of them takes an operator, by the table of `openmps_metal::engine`, and the operator in its words. What
+//! breaks one of Apple's rules is not taken, and computed as if there were no such library.
+
+use super::{Gpu, failed};
+use crate::engine::{Call, Engine, Family, Matrices, Tensor};
+use crate::error::Result;
+use openmps_metal::Metal;
+use openmps_metal::engine::{Question, choose};
+use openmps_metal::graph::{Builder, Graph, Operation};
+use openmps_metal::matrix::{MatrixCall, MatrixView, TensorView, VectorView};
+use openmps_tile::DType;
+
+/// A call in the words of one engine.
+pub(super) enum Plan<B> {
+    Matrix(MatrixCall<B>),
+    Graph { graph: Graph, inputs: Vec<TensorView<B>>, outputs: Vec<TensorView<B>> },
+}
+
+impl<M: Metal> Gpu<M> {
+    /// How one of Apple's libraries computes a call; none where own kernels, or the host's, are to.
+    pub fn plan(&self, call: &Call) -> Option<Plan<M::Buffer>> {
+        match choose(&self.question(call)?, self.metal.properties(), self.engine) {
+            Engine::Kernels => None,
+            Engine::Mps => {
+                let call = self.matrix_call(call)?;
+                call.check(|buffer| self.metal.contents(buffer).1).ok()?;
+                Some(Plan::Matrix(call))
+            }
+            Engine::MpsGraph => {
+                let (graph, inputs, outputs) = as_graph(call)?;
+                let views =
+                    |tensors: Vec<Tensor>| tensors.iter().map(|tensor| self.tensor(tensor)).collect::<Option<Vec<_>>>();
+                let (inputs, outputs) = (views(inputs)?, views(outputs)?);
+                let apart = outputs.iter().all(|out| inputs.iter().all(|input| !overlap(input, out)));
+                apart.then_some(Plan::Graph { graph, inputs, outputs })
+            }
+        }
+    }
+
+    /// Puts a call behind the queue's commands.
+    pub fn run_call(&self, queue: u64, call: &Call) -> Result<()> {
+        let stream = self.stream(queue)?;
+        match self.plan(call).ok_or_else(|| failed("a call that no engine takes"))? {
+            Plan::Matrix(call) => stream.matrix(&call).map_err(failed),
+            Plan::Graph { graph, inputs, outputs } => {
+                let executable = self.executables.get(&self.metal, &graph).map_err(failed)?;
+                stream.graph(&executable, &inputs, &outputs).map_err(failed)
+            }
+        }
+    }
+
+    fn question(&self, call: &Call) -> Option<Question> {
+        let at_begin = |addresses: &[usize]| -> Option<bool> {
+            let offset = |&address: &usize| self.resolve(address, 0).map(|found| found.offset);
+            addresses
+                .iter()
+                .map(offset)
+                .collect::<Option<Vec<usize>>>()
+                .map(|all| all.iter().all(|&offset| offset == 0))
+        };
+        Some(match call {
+            Call::Product { left, right, out, transposed, .. } => {
+                let depth = if transposed[0] { left.rows } else { left.columns };
+                let family =
+                    if is_vector(right, transposed[1], out) { Family::MatrixVector } else { Family::MatrixProduct };
+                let work = out.matrices * out.rows * out.columns * depth;
+                let at_begin = at_begin(&[left.address, right.address, out.address])?;
+                Question { family, dtype: out.dtype, work: work as u64, columns: out.columns, at_begin }
+            }
+            Call::Softmax { input, out, .. } => {
+                let work = (input.matrices * input.rows * input.columns) as u64;
+                let at_begin = at_begin(&[input.address, out.address])?;
+                Question { family: Family::Softmax, dtype: out.dtype, work, columns: input.columns, at_begin }
+            }
+            Call::Graph { family, work, columns, inputs, outputs, .. } => {
+                let addresses: Vec<usize> = inputs.iter().chain(outputs).map(|tensor| tensor.address).collect();
+                let dtype = outputs.first().map_or(DType::F32, |tensor| tensor.dtype);
+                Question { family: *family, dtype, work: *work, columns: *columns, at_begin: at_begin(&addresses)? }
+            }
+        })
+    }
+
+    fn matrix_call(&self, call: &Call) -> Option<MatrixCall<M::Buffer>> {
+        match call {
+            Call::Product { left, right, out, transposed, factors: [alpha, beta] }
+                if is_vector(right, transposed[1], out) =>
+            {
+                Some(MatrixCall::VectorMultiplication {
+                    matrix: self.matrices(left)?,
+                    vector: self.vector(right)?,
+                    result: self.vector(out)?,
+                    transpose: transposed[0],
+                    alpha: *alpha,
+                    beta: *beta,
+                })
+            }
+            Call::Product { left, right, out, transposed, factors: [alpha, beta] } => {
+                Some(MatrixCall::Multiplication {
+                    left: self.matrices(left)?,
+                    right: self.matrices(right)?,
+                    result: self.matrices(out)?,
+                    transpose_left: transposed[0],
+                    transpose_right: transposed[1],
+                    alpha: *alpha,
+                    beta: *beta,
+                })
+            }
+            Call::Softmax { input, out, logarithm } => Some(MatrixCall::SoftMax {
+                input: self.matrices(input)?,
+                result: self.matrices(out)?,
+                logarithm: *logarithm,
+            }),
+            Call::Graph { .. } => None,
+        }
+    }
+
+    fn matrices(&self, of: &Matrices) -> Option<MatrixView<M::Buffer>> {
+        let size = of.dtype.size();
+        let found = self.resolve(of.address, 0)?;
+        Some(MatrixView {
+            buffer: found.buffer,
+            offset: found.offset,
+            rows: of.rows,
+            columns: of.columns,
+            row_bytes: of.row_step * size,
+            matrices: of.matrices,
+            matrix_bytes: of.matrix_step * size,
+            dtype: of.dtype,
+        })
+    }
+
+    /// One column, or one row, as a vector.
+    fn vector(&self, of: &Matrices) -> Option<VectorView<M::Buffer>> {
+        let found = self.resolve(of.address, 0)?;
+        Some(VectorView::dense(found.buffer, found.offset, of.dtype, of.rows * of.columns))
+    }
+
+    fn tensor(&self, of: &Tensor) -> Option<TensorView<M::Buffer>> {
+        let bytes = of.shape.iter().product::<usize>() * of.dtype.size();
+        let found = self.resolve(of.address, bytes)?;
+        let view = TensorView { buffer: found.buffer, offset: found.offset, shape: of.shape.clone(), dtype: of.dtype };
+        view.check("graph", self.metal.contents(&view.buffer).1).ok()?;
+        Some(view)
+    }
+}
+
+/// Whether two tensors share memory: what MPSGraph does with a result in the place of an operand is not documented.
+fn overlap<B: Clone + PartialEq>(one: &TensorView<B>, other: &TensorView<B>) -> bool {
+    one.buffer == other.buffer && one.offset < other.offset + other.span() && other.offset < one.offset + one.span()
+}
+
+/// Whether a product is one of a matrix and a vector whose elements follow each other.
+fn is_vector(right: &Matrices, transposed: bool, out: &Matrices) -> bool {
+    let column = if transposed { right.rows == 1 } else { right.columns == 1 && right.row_step == 1 };
+    column && out.matrices == 1 && out.columns == 1 && (out.row_step == 1 || out.rows == 1)
+}
+
+type AsGraph = (Graph, Vec<Tensor>, Vec<Tensor>);
+
+/// A call as a graph of MPSGraph's.
+fn as_graph(call: &Call) -> Option<AsGraph> {
+    match call {
+        Call::Graph { graph, inputs, outputs, .. } => Some((graph.clone(), inputs.clone(), outputs.clone())),
+        Call::Product { left, right, out, transposed, factors } => {
+            let dense = [left, right, out].iter().all(|of| of.is_dense());
+            if !dense || *factors != [1.0, 0.0] {
+                return None;
+            }
+            let mut b = Builder::new();
+            let tensors = [left, right, out].map(tensor);
+            let (x, y) = (b.input(left.dtype, &tensors[0].shape).ok()?, b.input(right.dtype, &tensors[1].shape).ok()?);
+            let mut operands = [x, y];
+            for (operand, _) in operands.iter_mut().zip(transposed).filter(|(_, transposed)| **transposed) {
+                *operand = b.add(Operation::Transpose(vec![0, 2, 1]), &[*operand]).ok()?;
+            }
+            let result = b.add(Operation::MatrixMultiplication, &operands).ok()?;
+            let [left, right, out] = tensors;
+            Some((b.finish(&[result]).ok()?, vec![left, right], vec![out]))
+        }
+        Call::Softmax { input, out, logarithm } => {
+            if !input.is_dense() || !out.is_dense() {
+                return None;
+            }
+            let mut b = Builder::new();
+            let x = b.input(input.dtype, &tensor(input).shape).ok()?;
+            let operation = if *logarithm { Operation::LogSoftMax(2) } else { Operation::SoftMax(2) };
+            let result = b.add(operation, &[x]).ok()?;
+            Some((b.finish(&[result]).ok()?, vec![tensor(input)], vec![tensor(out)]))
+        }
+    }
+}
+
+fn tensor(of: &Matrices) -> Tensor {
+    Tensor { address: of.address, dtype: of.dtype, shape: vec![of.matrices, of.rows, of.columns] }
+}

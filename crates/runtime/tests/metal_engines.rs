@@ -1,0 +1,166 @@
+//! What goes to MPS and MPSGraph, over the recorder: which calls are taken, that their memory and their errors are kept as any command's, and
+//! what runs on the host instead.
+
+use openmps_metal::recorder::Said;
+use openmps_metal::{Error, Recorder};
+use openmps_runtime::engine::graph::{Builder, Operation};
+use openmps_runtime::engine::{Call, Engine, Family, Matrices, Tensor};
+use openmps_runtime::{Buffer, CommandKind, Device, Pipeline};
+use openmps_tile::{Builder as Kernel, DType, Scalar, Type, parse};
+
+const ADD: &str = include_str!("../../tile/tests/ttir/vector_add.ttir");
+const SIDE: usize = 256;
+
+fn device(engine: Option<Engine>) -> (Device, Recorder) {
+    let recorder = Recorder::default();
+    (Device::over_with_engine(0, recorder.clone(), engine), recorder)
+}
+
+/// Whatever a test did: no rule of Metal's was broken, no command buffer was left over, every pool is closed.
+fn settle(device: Device, recorder: &Recorder) {
+    drop(device);
+    assert_eq!(recorder.violations(), Vec::<String>::new());
+    assert_eq!(recorder.outstanding(), (0, 0));
+    let (opened, closed) = recorder.pools();
+    assert_eq!(opened, closed);
+}
+
+fn matrices(buffer: &Buffer, dtype: DType, side: usize) -> Matrices {
+    let (address, matrices, rows, columns) = (buffer.address(), 1, side, side);
+    Matrices { address, dtype, matrices, rows, columns, row_step: side, matrix_step: side * side }
+}
+
+/// Three square matrices.
+fn buffers(device: &Device) -> [Buffer; 3] {
+    [0, 1, 2].map(|_| device.allocate(SIDE * SIDE * 4).unwrap())
+}
+
+fn product([left, right, out]: &[Buffer; 3], dtype: DType, side: usize) -> Call {
+    let [left, right, out] = [left, right, out].map(|buffer| matrices(buffer, dtype, side));
+    Call::Product { left, right, out, transposed: [false, true], factors: [1.0, 0.0] }
+}
+
+fn offer(device: &Device, call: Call) -> bool {
+    // SAFETY: nothing runs on the recorder.
+    unsafe { device.queue().offer("product", || Some(call)) }.unwrap()
+}
+
+fn relu(x: &Buffer, out: &Buffer, length: usize) -> Call {
+    let mut b = Builder::new();
+    let node = b.input(DType::F32, &[length]).unwrap();
+    let y = b.add(Operation::Relu, &[node]).unwrap();
+    let tensor = |buffer: &Buffer| Tensor { address: buffer.address(), dtype: DType::F32, shape: vec![length] };
+    let (inputs, outputs) = (vec![tensor(x)], vec![tensor(out)]);
+    let graph = b.finish(&[y]).unwrap();
+    Call::Graph { family: Family::Elementwise, work: length as u64, columns: length, graph, inputs, outputs }
+}
+
+#[test]
+fn the_table_chooses_and_what_no_engine_can_is_left() {
+    let (device, recorder) = device(None);
+    let memory = buffers(&device);
+    assert!(offer(&device, product(&memory, DType::F32, SIDE)));
+    assert!(offer(&device, product(&memory, DType::BF16, SIDE)));
+    assert!(!offer(&device, product(&memory, DType::F32, 8)), "too small to be worth it");
+    assert!(!offer(&device, product(&memory, DType::I32, SIDE)), "no type of MPS");
+    assert!(!offer(&device, relu(&memory[0], &memory[1], 64)), "own kernels are faster");
+    // The result in the place of an operand, an address of nobody's, rows that overlap.
+    let [x, y, _] = &memory;
+    let place = |buffer| matrices(buffer, DType::F32, SIDE);
+    let call = |left: Matrices, out| {
+        let (right, transposed, factors) = (place(y), [false; 2], [1.0, 0.0]);
+        Call::Product { left, right, out, transposed, factors }
+    };
+    assert!(!offer(&device, call(place(x), place(x))));
+    assert!(!offer(&device, call(Matrices { address: 4096, ..place(x) }, place(&memory[2]))));
+    assert!(!offer(&device, call(Matrices { row_step: SIDE - 1, ..place(x) }, place(&memory[2]))));
+    assert_eq!(device.queue().counts().of(CommandKind::Engine), 2);
+    device.synchronize().unwrap();
+    let said = recorder.said();
+    assert!(said.contains(&Said::Matrix("MPSMatrixMultiplication")), "{said:?}");
+    assert!(said.iter().any(|said| matches!(said, Said::Graph { inputs, .. } if inputs.len() == 2)), "{said:?}");
+    drop(memory);
+    settle(device, &recorder);
+}
+
+#[test]
+fn own_kernels_are_forced_too() {
+    let (device, recorder) = device(Some(Engine::Kernels));
+    let memory = buffers(&device);
+    assert!(!offer(&device, product(&memory, DType::F32, SIDE)));
+    drop(memory);
+    settle(device, &recorder);
+}
+
+#[test]
+fn a_graph_is_compiled_once_and_its_memory_outlives_it() {
+    let (device, recorder) = device(Some(Engine::MpsGraph));
+    let memory = buffers(&device);
+    for length in [64, 64, 32] {
+        assert!(offer(&device, relu(&memory[0], &memory[1], length)));
+    }
+    assert!(!offer(&device, relu(&memory[0], &memory[0], 64)), "in place");
+    assert_eq!(recorder.executables(), 2);
+    // Freed while the commands are on their way: the recorder sees whether a heap goes before its commands have ended.
+    drop(memory);
+    device.empty_cache();
+    device.synchronize().unwrap();
+    assert_eq!(recorder.said().iter().filter(|said| matches!(said, Said::Graph { .. })).count(), 3);
+    settle(device, &recorder);
+}
+
+#[test]
+fn an_error_of_an_engine_is_delivered_at_the_next_synchronisation() {
+    let (device, recorder) = device(None);
+    let memory = buffers(&device);
+    let error = Error::CommandBuffer { label: "it".into(), kind: "page fault", message: "out of range".into() };
+    recorder.fail_command_buffer(0, error);
+    assert!(offer(&device, product(&memory, DType::F32, SIDE)));
+    let error = device.synchronize().unwrap_err().to_string();
+    assert!(error.contains("page fault") && error.contains("out of range"), "{error}");
+    device.synchronize().unwrap();
+    drop(memory);
+    settle(device, &recorder);
+}
+
+#[test]
+fn kernels_on_different_buffers_of_one_heap_may_overlap() {
+    let (device, recorder) = device(None);
+    let pipeline = Pipeline::new(parse(ADD).unwrap()).unwrap();
+    let memory: Vec<Buffer> = (0..5).map(|_| device.allocate(4096).unwrap()).collect();
+    let add = |x: usize, y: usize, out: usize| {
+        let [x, y, out] = [x, y, out].map(|place| memory[place].address() as u64);
+        // SAFETY: nothing runs on the recorder.
+        unsafe { device.queue().dispatch("add", &pipeline, [1, 1, 1], &[x, y, out, 1000]) }.unwrap();
+    };
+    let barriers = || recorder.said().iter().filter(|said| **said == Said::Barrier).count();
+    add(0, 1, 2);
+    add(0, 1, 3);
+    assert_eq!(barriers(), 0, "both only read what they share");
+    add(2, 3, 4);
+    assert_eq!(barriers(), 1, "this one reads what they wrote");
+    drop(memory);
+    settle(device, &recorder);
+}
+
+#[test]
+fn a_kernel_with_float64_runs_on_the_host() {
+    let (device, recorder) = device(None);
+    let mut b = Kernel::new("twice");
+    let x = b.parameter("x", Type::pointer(Scalar::F64));
+    let value = b.load(x, None, None);
+    let sum = b.add(value, value);
+    b.store(x, sum, None);
+    let pipeline = Pipeline::new(b.finish()).unwrap();
+    let memory = device.allocate(8).unwrap();
+    let queue = device.queue();
+    queue.write(memory.address(), &1.25_f64.to_ne_bytes()).unwrap();
+    // SAFETY: the kernel reads and writes the buffer's one element.
+    unsafe { queue.dispatch("twice", &pipeline, [1, 1, 1], &[memory.address() as u64]) }.unwrap();
+    let mut result = [0; 8];
+    queue.read(&mut result, memory.address()).unwrap();
+    assert_eq!(f64::from_ne_bytes(result), 2.5);
+    assert!(recorder.pipelines().is_empty());
+    drop(memory);
+    settle(device, &recorder);
+}

@@ -1,0 +1,145 @@
+//! Which pointers among a kernel's parameters it stores through: what a device has to know to run kernels side by side.
+
+use crate::kernel::{Block, Instruction, Kernel, Operation, Value};
+use crate::types::Element;
+
+/// Pointers that are told apart; a kernel with more counts as writing through each.
+const MOST: usize = 128;
+
+impl Kernel {
+    /// For each parameter, whether the kernel may write memory through it. Numbers are never written.
+    pub fn written_parameters(&self) -> Vec<bool> {
+        let is_pointer = |value: Value| matches!(self.type_of(value).element, Element::Pointer(_));
+        let pointers: Vec<bool> = self.parameters.iter().map(|parameter| is_pointer(parameter.value)).collect();
+        // An address that was a number may be anybody's.
+        let opaque = any(&self.body, &|operation| matches!(operation, Operation::IntegerToPointer));
+        if opaque || pointers.len() > MOST {
+            return pointers;
+        }
+        let mut flow = Flow { origins: vec![0; self.types.len()], changed: true };
+        for (place, parameter) in self.parameters.iter().enumerate() {
+            flow.origins[parameter.value.0 as usize] = u128::from(pointers[place]) << place;
+        }
+        // Loops carry pointers round, so once is not enough.
+        while std::mem::take(&mut flow.changed) {
+            flow.block(self, &self.body);
+        }
+        let written = flow.written(&self.body);
+        (0..pointers.len()).map(|place| written >> place & 1 == 1).collect()
+    }
+}
+
+fn any(block: &Block, is: &dyn Fn(&Operation) -> bool) -> bool {
+    let within =
+        |instruction: &Instruction| is(&instruction.operation) || instruction.blocks.iter().any(|block| any(block, is));
+    block.instructions.iter().any(within)
+}
+
+/// The parameters, as bits, that each pointer may come from.
+struct Flow {
+    origins: Vec<u128>,
+    changed: bool,
+}
+
+impl Flow {
+    fn block(&mut self, kernel: &Kernel, block: &Block) {
+        for instruction in &block.instructions {
+            self.instruction(kernel, instruction);
+            instruction.blocks.iter().for_each(|block| self.block(kernel, block));
+        }
+    }
+
+    fn instruction(&mut self, kernel: &Kernel, instruction: &Instruction) {
+        let (operands, results, blocks) = (&instruction.operands, &instruction.results, &instruction.blocks);
+        match &instruction.operation {
+            Operation::For => {
+                let body = &blocks[0];
+                self.pairs(&operands[3..], &body.arguments[1..]);
+                self.pairs(&operands[3..], results);
+                self.pairs(ends(body), &body.arguments[1..]);
+                self.pairs(ends(body), results);
+            }
+            Operation::If => blocks.iter().for_each(|block| self.pairs(ends(block), results)),
+            Operation::While => {
+                let (before, after) = (&blocks[0], &blocks[1]);
+                let passed = ends(before).get(1..).unwrap_or_default();
+                self.pairs(operands, &before.arguments);
+                self.pairs(passed, &after.arguments);
+                self.pairs(passed, results);
+                self.pairs(ends(after), &before.arguments);
+            }
+            // What is loaded is a number.
+            Operation::Load => {}
+            _ => {
+                let from = operands.iter().fold(0, |bits, operand| bits | self.origins[operand.0 as usize]);
+                let pointers =
+                    results.iter().filter(|result| matches!(kernel.type_of(**result).element, Element::Pointer(_)));
+                pointers.for_each(|result| self.add(*result, from));
+            }
+        }
+    }
+
+    fn pairs(&mut self, from: &[Value], to: &[Value]) {
+        from.iter().zip(to).for_each(|(from, to)| self.add(*to, self.origins[from.0 as usize]));
+    }
+
+    fn add(&mut self, to: Value, bits: u128) {
+        let origins = &mut self.origins[to.0 as usize];
+        self.changed |= *origins | bits != *origins;
+        *origins |= bits;
+    }
+
+    fn written(&self, block: &Block) -> u128 {
+        let of = |instruction: &Instruction| {
+            let stores =
+                matches!(instruction.operation, Operation::Store | Operation::Atomic(_) | Operation::CompareSwap);
+            let own = if stores { self.origins[instruction.operands[0].0 as usize] } else { 0 };
+            instruction.blocks.iter().fold(own, |bits, block| bits | self.written(block))
+        };
+        block.instructions.iter().fold(0, |bits, instruction| bits | of(instruction))
+    }
+}
+
+/// What a block's last instruction hands on.
+fn ends(block: &Block) -> &[Value] {
+    block.instructions.last().map_or(&[], |last| &last.operands)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kernel::Atomic;
+    use crate::samples;
+    use crate::{Builder, Operation, Scalar, Type, parse};
+
+    #[test]
+    fn only_the_result_is_written() {
+        assert_eq!(samples::vector_add(64).written_parameters(), [false, false, true, false]);
+        assert_eq!(samples::row_softmax(64).written_parameters(), [false, true, false]);
+    }
+
+    #[test]
+    fn pointers_that_a_loop_carries_keep_their_origin() {
+        // Both operands of Triton's matrix product move along the loop; only the third is stored to.
+        let kernel = parse(include_str!("../tests/ttir/matmul.ttir")).expect("a kernel");
+        let written = kernel.written_parameters();
+        assert_eq!(written[..3], [false, false, true]);
+        assert!(!written[3..].contains(&true));
+    }
+
+    #[test]
+    fn atomic_operations_write_and_numbers_as_addresses_may_write_everywhere() {
+        let mut b = Builder::new("count");
+        let [x, out] = ["x", "out"].map(|name| b.parameter(name, Type::pointer(Scalar::I32)));
+        let one = b.integer(1, Scalar::I32);
+        b.load(x, None, None);
+        b.emit(Operation::Atomic(crate::kernel::Atomic::Add), &[out, one], Type::scalar(Scalar::I32));
+        assert_eq!(b.finish().written_parameters(), [false, true]);
+        let mut b = Builder::new("far");
+        b.parameter("x", Type::pointer(Scalar::I32));
+        let n = b.parameter("n", Type::scalar(Scalar::I64));
+        let one = b.integer(1, Scalar::I32);
+        let far = b.emit(Operation::IntegerToPointer, &[n], Type::pointer(Scalar::I32));
+        b.emit(Operation::Atomic(Atomic::Add), &[far, one], Type::scalar(Scalar::I32));
+        assert_eq!(b.finish().written_parameters(), [true, false]);
+    }
+}

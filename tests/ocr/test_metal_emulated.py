@@ -1,0 +1,38 @@
+"""Text recognition on the emulated Apple GPU: the same text as on Paddle's CPU, through the encoder and the kernels that a Mac would get.
+
+The kernels' Metal text is executed on the CPU; convolutions and products go to the stand-ins of MPSGraph and MPS, unless own kernels are
+forced.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pipeline import IMAGES, Reader
+
+HERE = Path(__file__).resolve().parent
+PAGE = next(path for path in IMAGES if path.stem == "low_contrast")
+
+READ = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from pipeline import Reader
+print("LINES", json.dumps([line.text for line in Reader("mps")(sys.argv[2])]))
+"""
+
+
+@pytest.mark.parametrize("engine", ["", "kernels"], ids=["the table", "own kernels"])
+def test_same_text(program, cpu_reader: Reader, tmp_path: Path, engine: str) -> None:
+    trace = tmp_path / "trace.json"
+    environment = {"OPENMPS_DEVICE": "metal-emulated", "OPENMPS_TRACE": str(trace), "OPENMPS_METAL_ENGINE": engine}
+    printed = program(READ, str(HERE), str(PAGE), **{name: value for name, value in environment.items() if value})
+    lines = json.loads(printed.partition("LINES ")[2].splitlines()[0])
+    assert lines == [line.text for line in cpu_reader(PAGE)]
+    assert lines
+    # Commands by kind: kernels of ours, and calls of the stand-ins.
+    kinds = Counter(event.get("cat") for event in json.loads(trace.read_text())["traceEvents"])
+    assert kinds["dispatch"] > 20, kinds
+    assert (kinds["engine"] > 20) == (engine == ""), kinds
