@@ -1,8 +1,9 @@
 //! Chains of formulas in one kernel beside one kernel for each formula. Prints milliseconds and the ratio, measured in turns.
 
+use openmps::graph::{Executable, Tensor};
 use openmps::operators::operators::elementwise::Activation;
 use openmps::operators::operators::reduce::Reduction;
-use openmps::{DataType, Device, Executable, Graph, OptimizationLevel, Result, Tensor, TensorData};
+use openmps::{DataType, Device, Graph, OptimizationLevel, Result, TensorData};
 use std::sync::Arc;
 use std::time::Instant;
 
