@@ -5,6 +5,7 @@ import pytest
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from openmps.triton import array
 
@@ -353,3 +354,18 @@ def test_descriptors_made_in_the_kernel():
     out = np.zeros_like(x)
     descriptor_kernel[(2, 3)](array(x), array(out), 20, 44, BLOCK=16)
     np.testing.assert_array_equal(out, 2 * x)
+
+
+@triton.jit
+def given_descriptor_kernel(x, out, factor, BLOCK: tl.constexpr):
+    row, column = tl.program_id(0) * BLOCK, tl.program_id(1) * BLOCK
+    out.store([row, column], x.load([row, column]) * factor)
+
+
+def test_descriptors_made_on_the_host():
+    """What lies outside of the tensor is loaded as zero and not stored."""
+    x, out = np.random.rand(48, 52).astype("float32"), np.zeros((48, 52), "float32")
+    descriptors = [TensorDescriptor(array(values), [40, 52], [52, 1], [16, 16]) for values in (x, out)]
+    given_descriptor_kernel[(3, 4)](*descriptors, 3.0, BLOCK=16)
+    np.testing.assert_array_equal(out[:40], x[:40] * np.float32(3))
+    np.testing.assert_array_equal(out[40:], 0)

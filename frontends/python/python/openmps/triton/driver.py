@@ -7,16 +7,41 @@ import time
 from typing import ClassVar
 
 from triton.backends.compiler import GPUTarget
-from triton.backends.driver import DriverBase
+from triton.backends.driver import DriverBase, _parse_descriptor, decompose_descriptor
 
 from paddle_custom_device import openmps_native
 
 _LIMITS = {"num_warps": (1, 32), "num_stages": (1, 16), "max_threads": (32, 1024), "shared_memory": (0, 32768)}
 
 
+#: Arguments of a launch that come before the kernel's own: the grid, the stream, the kernel, two kinds of metadata, two hooks.
+_OWN_ARGUMENTS = 9
+
+
 def launcher(source, metadata):
     """What calls one kernel: the native module's own, which is told where the arguments are that are no constants."""
-    return openmps_native.TritonLauncher([at for at, kind in enumerate(source.signature.values()) if kind != "constexpr"])
+    kinds = list(source.signature.values())
+    places = [at for at, kind in enumerate(kinds) if kind != "constexpr"]
+    descriptors = {at for at in places if str(kinds[at]).startswith("tensordesc")}
+    if not descriptors:
+        return openmps_native.TritonLauncher(places)
+    return _with_descriptors(kinds, places, descriptors)
+
+
+def _with_descriptors(kinds: list, places: list[int], descriptors: set[int]):
+    """As Triton's passes rewrite a descriptor made on the host: its base, shape, strides and flags are parameters of their own."""
+    # A shape and its strides twice, and two flags.
+    count = sum(3 + 4 * _parse_descriptor(kinds[at])[1] if at in descriptors else 1 for at in places)
+    native = openmps_native.TritonLauncher(list(range(count)))
+
+    def launch(*arguments):
+        own, given = arguments[:_OWN_ARGUMENTS], arguments[_OWN_ARGUMENTS:]
+        values = []
+        for at in places:
+            values.extend(decompose_descriptor(given[at]) if at in descriptors else [given[at]])
+        return native(*own, *values)
+
+    return launch
 
 
 class Utils:
