@@ -16,27 +16,13 @@ import time
 import numpy as np
 import triton
 import triton.language as tl
+from cuda import add_kernel, softmax_kernel
 from openmps.triton import array
 
 try:
     import torch
 except ImportError:
     torch = None
-
-
-@triton.jit
-def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = at < n
-    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=mask) + tl.load(y_ptr + at, mask=mask), mask=mask)
-
-
-@triton.jit
-def softmax_kernel(x_ptr, out_ptr, stride, columns, BLOCK: tl.constexpr):
-    at, row = tl.arange(0, BLOCK), tl.program_id(0)
-    x = tl.load(x_ptr + row * stride + at, mask=at < columns, other=-float("inf"))
-    powers = tl.exp(x - tl.max(x, axis=0))
-    tl.store(out_ptr + row * stride + at, powers / tl.sum(powers, axis=0), mask=at < columns)
 
 
 @triton.jit
