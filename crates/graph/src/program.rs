@@ -4,7 +4,7 @@ use crate::cache::{Cache, CacheStatistics};
 use crate::error::{Error, Result};
 use crate::operators::elementwise;
 use openmps_runtime::Pipeline;
-use openmps_tile::{DType, Kernel};
+use openmps_tile::{DType, Kernel, Number};
 use std::sync::{Arc, LazyLock};
 
 /// What a library kernel depends on; everything else is an argument.
@@ -42,6 +42,20 @@ pub fn get(operator: &'static str, key: &Key, build: impl FnOnce() -> Kernel) ->
 /// Verifies a kernel; the device compiles it when it first runs it.
 pub fn compile(operator: &'static str, kernel: Kernel) -> Result<Pipeline> {
     Pipeline::new(kernel).map_err(|source| Error::Unverified { operator, source })
+}
+
+/// A number as a kernel's argument of the compute type; integers travel as 64 bits.
+pub(crate) fn scalar_bits(number: Number, compute: DType) -> u64 {
+    let float = match number {
+        Number::Integer(value) => value as f64,
+        Number::Float(value) => value,
+    };
+    match (compute, number) {
+        (DType::F64, _) => float.to_bits(),
+        (DType::F32, _) => u64::from((float as f32).to_bits()),
+        (_, Number::Integer(value)) => value as u64,
+        (_, Number::Float(value)) => value as i64 as u64,
+    }
 }
 
 /// What the cache of compiled programs has done so far.

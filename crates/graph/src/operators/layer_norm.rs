@@ -5,14 +5,14 @@ use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::layout::axis_of;
 use crate::operator::{Meta, Operator};
-use crate::program::{self, Key};
+use crate::program::{self, Key, scalar_bits};
 use crate::reference::Array;
 use crate::rows::{LONGEST, RowBlock, Rows, convert};
 use crate::view::View;
 use openmps_runtime::Queue;
 use openmps_runtime::engine::graph::{Operation, Reduction};
 use openmps_runtime::engine::{Call, Family};
-use openmps_tile::{Builder, Cast, Combine, DType, Kernel, Scalar, Type, Value, dtype};
+use openmps_tile::{Builder, Cast, Combine, DType, Kernel, Number, Scalar, Type, Value, dtype};
 
 /// Each row brought to mean 0 and variance 1 (RMS norm: to mean square 1), times a scale, plus a bias.
 ///
@@ -111,10 +111,7 @@ impl Operator for LayerNorm {
         arguments.extend([rows.count, rows.length].map(|size| size as u64));
         arguments.extend([rows.row_stride as u64, rows.stride as u64, rows.length as u64]);
         // In the compute type: Apple's GPUs have no float64.
-        arguments.push(match x.dtype {
-            DType::F64 => self.epsilon.to_bits(),
-            _ => u64::from((self.epsilon as f32).to_bits()),
-        });
+        arguments.push(scalar_bits(Number::Float(self.epsilon), x.dtype.compute()));
         for weight in &weights {
             arguments.extend([weight.address as u64, weight.stride as u64]);
         }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::operator::{Fusion, Meta, Operator};
 use crate::operators::elementwise::Chain;
 use crate::program::{self, Key};
-use crate::reference::{Array, for_each_index};
+use crate::reference::{Array, for_each_index, sum};
 use crate::rows::{RowBlock, Rows, reduced_axes};
 use crate::view::{Shape, View};
 use kernel::{Pass, SIDE_BY_SIDE, Source, Walk};
@@ -230,17 +230,17 @@ impl Operator for Reduce {
 fn reference_row(reduction: Reduction, row: &[f64], identity: f64) -> f64 {
     let any_nan = row.iter().any(|x| x.is_nan());
     match reduction {
-        Reduction::Sum => total(row.iter().copied()),
-        Reduction::Mean => total(row.iter().copied()) / row.len() as f64,
+        Reduction::Sum => sum(row.iter().copied()),
+        Reduction::Mean => sum(row.iter().copied()) / row.len() as f64,
         Reduction::Product => row.iter().product(),
         Reduction::Maximum | Reduction::Minimum if any_nan => f64::NAN,
         Reduction::Maximum => row.iter().copied().fold(identity, f64::max),
         Reduction::Minimum => row.iter().copied().fold(identity, f64::min),
         Reduction::Any => f64::from(row.iter().any(|&x| x != 0.0)),
         Reduction::All => f64::from(row.iter().all(|&x| x != 0.0)),
-        Reduction::SumOfSquares => total(row.iter().map(|x| x * x)),
-        Reduction::Norm => total(row.iter().map(|x| x * x)).sqrt(),
-        Reduction::SumOfAbsolutes => total(row.iter().map(|x| x.abs())),
+        Reduction::SumOfSquares => sum(row.iter().map(|x| x * x)),
+        Reduction::Norm => sum(row.iter().map(|x| x * x)).sqrt(),
+        Reduction::SumOfAbsolutes => sum(row.iter().map(|x| x.abs())),
     }
 }
 
@@ -342,17 +342,6 @@ impl Reduce {
         unsafe { queue.dispatch(operator, &pipeline, [first.count.div_ceil(block), 1, 1], &arguments) }
             .map_err(|source| Error::Device { operator, source })
     }
-}
-
-/// A sum with the rounding errors added back (Neumaier): a plain one of many numbers is further off than a device's.
-fn total(row: impl Iterator<Item = f64>) -> f64 {
-    let (mut sum, mut lost) = (0.0_f64, 0.0_f64);
-    for x in row {
-        let next = sum + x;
-        lost += if sum.abs() >= x.abs() { (sum - next) + x } else { (x - next) + sum };
-        sum = next;
-    }
-    if lost.is_finite() { sum + lost } else { sum }
 }
 
 /// One launch over rows.

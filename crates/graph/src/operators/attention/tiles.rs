@@ -3,12 +3,12 @@
 
 use crate::error::{Error, Result};
 use crate::operators::matmul::tiles::{Matrix, block, first};
-use crate::program::{self, Key};
+use crate::program::{self, Key, scalar_bits};
 use crate::rows::convert;
 use crate::view::View;
 use openmps_host::library::attention::Attention;
 use openmps_runtime::Queue;
-use openmps_tile::{Builder, Combine, Compare, DType, Kernel, Scalar, Type, Value};
+use openmps_tile::{Builder, Combine, Compare, DType, Kernel, Number, Scalar, Type, Value};
 
 const OPERATOR: &str = "attention";
 
@@ -51,8 +51,7 @@ pub(super) fn run(queue: &Queue, sizes: &Attention, inputs: [&View; 3], mask: Op
     arguments.extend(tensors().flat_map(|view| view.strides.iter().map(|&stride| stride as u64)));
     let group = sizes.heads / sizes.key_heads;
     arguments.extend([group, sizes.rows, sizes.keys, sizes.depth, sizes.columns].map(|size| size as u64));
-    let is_double = out.dtype == DType::F64;
-    arguments.push(if is_double { sizes.scale.to_bits() } else { (sizes.scale as f32).to_bits().into() });
+    arguments.push(scalar_bits(Number::Float(sizes.scale), out.dtype.compute()));
     let grid = [sizes.rows.div_ceil(ROWS), sizes.heads, sizes.batch];
     // SAFETY: sizes and strides are those of the views, which the front door keeps alive.
     unsafe { queue.dispatch(OPERATOR, &pipeline, grid, &arguments) }

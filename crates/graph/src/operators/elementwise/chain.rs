@@ -1,9 +1,10 @@
 //! Formulas one after the other in one kernel: what lies between them is never stored.
 
 use super::layout::MAX_TENSORS;
-use super::{Call, kernel, scalar_bits};
+use super::{Call, kernel};
 use crate::error::Result;
 use crate::operator::{Meta, Operator};
+use crate::program::scalar_bits;
 use crate::reference::Array;
 use openmps_tile::{Builder, DType, Scalar, Value};
 use std::fmt::Write;

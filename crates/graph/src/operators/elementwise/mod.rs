@@ -26,7 +26,7 @@ pub use unary::Unary;
 use crate::engines::{self, Sketch};
 use crate::error::{Error, Result};
 use crate::operator::{Fusion, Meta, Operator};
-use crate::program::{self, Key};
+use crate::program::{self, Key, scalar_bits};
 use crate::reference::Array;
 use crate::view::{Shape, View};
 use arrayvec::ArrayVec;
@@ -269,20 +269,6 @@ fn push_operands(
         let dtypes: DTypes = inputs.iter().map(|x| x.dtype).collect();
         let compute = row.compute(&dtypes);
         arguments.extend(scalars.iter().map(|&scalar| scalar_bits(scalar, compute)));
-    }
-}
-
-/// A number as a kernel's argument of the compute type; integers travel as 64 bits.
-fn scalar_bits(number: Number, compute: DType) -> u64 {
-    let float = match number {
-        Number::Integer(value) => value as f64,
-        Number::Float(value) => value,
-    };
-    match (compute, number) {
-        (DType::F64, _) => float.to_bits(),
-        (DType::F32, _) => u64::from((float as f32).to_bits()),
-        (_, Number::Integer(value)) => value as u64,
-        (_, Number::Float(value)) => value as i64 as u64,
     }
 }
 

@@ -2,12 +2,12 @@
 //! device has them.
 
 use crate::error::{Error, Result};
-use crate::program::{self, Key};
+use crate::program::{self, Key, scalar_bits};
 use crate::rows::convert;
 use crate::view::View;
 use openmps_host::library::matmul::MatrixProduct;
 use openmps_runtime::Queue;
-use openmps_tile::{Builder, Compare, DType, Kernel, Scalar, Type, Value};
+use openmps_tile::{Builder, Compare, DType, Kernel, Number, Scalar, Type, Value};
 
 const OPERATOR: &str = "matmul";
 
@@ -59,8 +59,7 @@ pub(super) fn run(queue: &Queue, product: &MatrixProduct, views: [&View; 3], bat
     arguments.extend([product.rows, product.columns, product.depth].map(|size| size as u64));
     let strides = [product.left, product.right, product.out];
     arguments.extend(strides.as_flattened().iter().map(|&stride| stride as u64));
-    let is_double = dtype == DType::F64;
-    let bits = |number: f64| if is_double { number.to_bits() } else { (number as f32).to_bits().into() };
+    let bits = |number: f64| scalar_bits(Number::Float(number), dtype.compute());
     arguments.extend([product.alpha, product.beta].map(bits));
     arguments.extend(batch.sizes.iter().map(|&size| size as u64));
     for strides in [batch.left, batch.right, batch.out] {

@@ -5,11 +5,11 @@ use crate::error::{Error, Result};
 use crate::operator::Operator;
 use crate::operators::copy::Copy;
 use crate::operators::matmul::tiles::{block, first};
-use crate::program::{self, Key};
+use crate::program::{self, Key, scalar_bits};
 use crate::rows::convert;
 use crate::view::View;
 use openmps_runtime::Queue;
-use openmps_tile::{Binary, Builder, Cast, Compare, DType, Kernel, Scalar, Type, Value};
+use openmps_tile::{Binary, Builder, Cast, Compare, DType, Kernel, Number, Scalar, Type, Value};
 
 const OPERATOR: &str = "dropout";
 
@@ -30,8 +30,7 @@ pub(super) fn dropout(queue: &Queue, dropout: &Dropout, scale: f64, x: &View, ou
     }
     let pipeline = program::get(OPERATOR, &Key::Other(OPERATOR, vec![x.dtype], Vec::new()), || kernel(x.dtype))?;
     let bound = (dropout.probability * (1_u64 << 32) as f64).round() as u64;
-    let is_double = x.dtype.compute() == DType::F64;
-    let scale = if is_double { scale.to_bits() } else { (scale as f32).to_bits().into() };
+    let scale = scalar_bits(Number::Float(scale), x.dtype.compute());
     let (seed, offset) = (dropout.source.seed, dropout.source.offset);
     let pointers = [from.address, out.address, mask.address].map(|address| address as u64);
     let arguments = [&pointers[..], &[out.len() as u64, seed, offset, bound, scale]].concat();
