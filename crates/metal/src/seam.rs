@@ -63,7 +63,7 @@ pub enum Language {
 }
 
 /// All that a pipeline depends on, compared for equality as a whole.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PipelineKey {
     /// The library's text.
     pub source: std::sync::Arc<str>,
@@ -75,6 +75,13 @@ pub struct PipelineKey {
     pub language: Language,
     /// Threads of its threadgroups at most (`maxTotalThreadsPerThreadgroup` of the descriptor), so that the compiler spares registers.
     pub threads: usize,
+}
+
+impl std::hash::Hash for PipelineKey {
+    /// Without the text: it is long, looked for at every launch, and mostly the same memory when it is compared.
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (self.source.len(), &self.entry, self.math, self.language, self.threads).hash(state);
+    }
 }
 
 /// What a compiled pipeline allows.

@@ -114,10 +114,7 @@ impl Device {
     /// Compiles a kernel of Metal's own language for this device: `Error::NotMetal` where it is none of Metal's, `Error::Compile` where the
     /// text is wrong. The compiled form is kept for its dispatches.
     pub fn prepare(&self, kernel: &openmps_metal::arguments::Kernel) -> Result<()> {
-        match self.driver().prepare(kernel) {
-            Err(Error::NotMetal { .. }) => Err(no_text(kernel, &format!("{self:?}"))),
-            prepared => prepared,
-        }
+        self.driver().prepare(kernel).unwrap_or_else(|| Err(no_text(kernel, &format!("{self:?}"))))
     }
 
     /// The device with this index.

@@ -185,8 +185,9 @@ impl Queue {
         if !self.device.driver().has_engines() {
             return Ok(false);
         }
-        let Some(call) = call().filter(|call| self.device.driver().takes(call)) else { return Ok(false) };
-        self.submit(Command::Engine { operation, call: &call })?;
+        let Some(call) = call() else { return Ok(false) };
+        let Some(plan) = self.device.driver().plan(&call) else { return Ok(false) };
+        self.submit(Command::Engine { operation, call: &call, plan: &*plan })?;
         Ok(true)
     }
 

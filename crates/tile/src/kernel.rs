@@ -3,7 +3,7 @@
 //! A tile has at least one dimension and 1 to [`MAX_TILE_ELEMENTS`](crate::verify::MAX_TILE_ELEMENTS) elements. Integers
 //! do not include i1 unless it is named, and nothing points to i1. Elements may be undefined (see [`Operation::Load`]).
 
-use crate::types::{Dims, Type};
+use crate::types::{Dims, Scalar, Type};
 
 /// A value: the result of an instruction, a parameter, or a block's argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -465,6 +465,11 @@ impl Kernel {
     /// The type of a value.
     pub fn type_of(&self, value: Value) -> &Type {
         &self.types[value.0 as usize]
+    }
+
+    /// Whether any of its values are numbers of this type, or point to some.
+    pub fn has(&self, scalar: Scalar) -> bool {
+        self.types.iter().any(|ty| ty.number().or(ty.target()) == Some(scalar))
     }
 
     /// The dimensions of a value.

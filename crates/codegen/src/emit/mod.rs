@@ -16,6 +16,7 @@ mod signature;
 mod vector;
 
 use crate::assign::{Form, Forms};
+use crate::dialect::Dialect;
 use crate::error::CodegenError;
 use crate::layout::Layout;
 use crate::target::{SIMD_WIDTH, Target};
@@ -102,10 +103,8 @@ impl<'k> Emitter<'k> {
         if threads > limit || threads < SIMD_WIDTH || !threads.is_power_of_two() {
             return Err(self.limit("threads of a threadgroup", threads, limit));
         }
-        for ty in &self.kernel.types {
-            if self.words().name == "Metal" && (ty.number().or(ty.target())) == Some(Scalar::F64) {
-                return Err(self.unsupported("f64 (Apple's GPUs have none)"));
-            }
+        if self.target.dialect == Dialect::Metal && self.kernel.has(Scalar::F64) {
+            return Err(self.unsupported("f64 (Apple's GPUs have none)"));
         }
         Ok(())
     }

@@ -4,14 +4,13 @@
 //! The program's memory need not be visible to the CPU, so an address here is a name: it leads to a buffer and an offset and is never
 //! followed. What computes on the CPU is refused. When commands are committed and waited for is the program's affair.
 
-use super::metal::{failed, text_of};
+use super::metal::{failed, properties, text_of};
 use super::{Command, Driver};
 use crate::allocator::heap::{HeapSource, Region};
 use crate::device::Device;
-use crate::error::{Error, Result};
-use crate::properties::{Backend, DeviceProperties};
+use crate::error::Result;
+use crate::properties::DeviceProperties;
 use openmps_metal::arguments::{self, Addresses, Kernel, Resolved, Table};
-use openmps_metal::limits;
 use openmps_metal::seam::{Properties, Size};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -74,7 +73,7 @@ impl<L: Lender> Guest<L> {
         lender: L,
         device: impl FnOnce(DeviceProperties, Box<dyn Driver>, Box<dyn HeapSource>) -> Device,
     ) -> Guest<L> {
-        let properties = properties(lender.properties());
+        let properties = properties(lender.properties(), false);
         let (addresses, next) = (RwLock::default(), AtomicUsize::new(FIRST));
         let gpu = Arc::new(Gpu { lender, index, addresses, next });
         let device = device(properties, Box::new(Handle(gpu.clone())), Box::new(Handle(gpu.clone())));
@@ -108,20 +107,6 @@ impl<L: Lender> Lent<L> {
 impl<L: Lender> Drop for Lent<L> {
     fn drop(&mut self) {
         self.gpu.forget(self.address);
-    }
-}
-
-fn properties(of: &Properties) -> DeviceProperties {
-    DeviceProperties {
-        name: of.name.clone(),
-        backend: Backend::Metal,
-        cores: of.cores,
-        threads: limits::THREADS,
-        total_memory: of.working_set,
-        vector_level: "simt",
-        simd_width: limits::SIMD_WIDTH,
-        unified_memory: false,
-        max_buffer_length: of.max_buffer,
     }
 }
 
@@ -166,6 +151,7 @@ impl<L: Lender> Driver for Handle<L> {
         let gpu = &self.0;
         match command {
             Command::Dispatch { pipeline, grid, arguments, .. } => {
+                pipeline.check(arguments)?;
                 let bfloat = gpu.lender.properties().bfloat;
                 let text = pipeline.compiled(gpu.index, || text_of(pipeline, bfloat).map(Text))?;
                 gpu.launch(&text.0, grid, arguments)
@@ -177,7 +163,7 @@ impl<L: Lender> Driver for Handle<L> {
             }
             other => {
                 let device = format!("the lent GPU {}", gpu.lender.properties().name);
-                Err(Error::Unsupported { operation: other.operation(), device })
+                Err(super::not_taken(other.operation(), &device))
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{Command, Driver, machine};
 use crate::error::{Error, Result};
+use crate::pipeline::Pipeline;
 use crate::properties::{Backend, DeviceProperties};
 use crate::sanitizer;
 use openmps_host::Program;
@@ -10,6 +11,24 @@ use openmps_host::threads;
 
 /// The host's driver; it has no state of its own.
 pub(crate) struct Host;
+
+/// The host's form of a kernel.
+///
+/// # Safety
+/// As for `Queue::dispatch`.
+#[inline]
+pub(crate) unsafe fn run(
+    operation: &'static str,
+    pipeline: &Pipeline,
+    grid: [usize; 3],
+    arguments: &[u64],
+) -> Result<()> {
+    let run = |program: &Program| {
+        // SAFETY: the caller's promise.
+        unsafe { program.run(grid, arguments) }
+    };
+    pipeline.program().and_then(run).map_err(|source| Error::Kernel { operation, source })
+}
 
 impl Driver for Host {
     #[inline]
@@ -21,11 +40,8 @@ impl Driver for Host {
                 unsafe { sanitizer::run(pipeline, grid, arguments) }
             }
             Command::Dispatch { operation, pipeline, grid, arguments } => {
-                let run = |program: &Program| {
-                    // SAFETY: `Queue::dispatch` is unsafe, and its caller vouches for the addresses.
-                    unsafe { program.run(grid, arguments) }
-                };
-                pipeline.program().and_then(run).map_err(|source| Error::Kernel { operation, source })
+                // SAFETY: `Queue::dispatch` is unsafe, and its caller vouches for the addresses.
+                unsafe { run(operation, pipeline, grid, arguments) }
             }
             Command::Text { kernel, .. } => Err(super::no_text(kernel, "the host")),
             Command::Engine { operation, .. } => Err(super::not_taken(operation, "host")),

@@ -13,6 +13,7 @@ use crate::event::Event;
 use crate::pipeline::Pipeline;
 use crate::queue::CommandKind;
 use openmps_metal::arguments::Kernel;
+use std::any::Any;
 
 /// What a device must be able to do. A device that works behind the caller's back keeps the order of each queue,
 /// and owes the errors of its commands to the next `finish`.
@@ -23,9 +24,9 @@ pub(crate) trait Driver: Send + Sync {
     /// Waits until the queue's commands have ended, callbacks included.
     fn finish(&self, queue: u64) -> Result<()>;
 
-    /// Compiles a kernel of Metal's own language, so that what is wrong with it is known before it runs.
-    fn prepare(&self, kernel: &Kernel) -> Result<()> {
-        Err(no_text(kernel, "this device"))
+    /// Compiles a kernel of Metal's own language, so that what is wrong with it is known before it runs; none on a device that has no such.
+    fn prepare(&self, _kernel: &Kernel) -> Option<Result<()>> {
+        None
     }
 
     /// Whether the queue's commands have ended; none where only a further command can tell.
@@ -38,9 +39,9 @@ pub(crate) trait Driver: Send + Sync {
         false
     }
 
-    /// Whether one of them takes this call; only then is it submitted.
-    fn takes(&self, _call: &Call) -> bool {
-        false
+    /// How one of them computes this call, in the driver's own form; only then is the call submitted, together with it.
+    fn plan(&self, _call: &Call) -> Option<Box<dyn Any>> {
+        None
     }
 
     /// The device's own handle of a queue, for programs that order their work with ours.
@@ -83,6 +84,7 @@ pub(crate) enum Command<'a> {
     Engine {
         operation: &'static str,
         call: &'a Call,
+        plan: &'a dyn Any,
     },
     /// Between buffers of this or another device.
     Copy {
@@ -167,6 +169,6 @@ impl Command<'_> {
 }
 
 /// What a device says to a call of a library that it does not have: the queue asks before.
-pub(crate) fn not_taken(operation: &'static str, device: &str) -> crate::error::Error {
-    crate::error::Error::Unsupported { operation, device: device.to_string() }
+pub(crate) fn not_taken(operation: &'static str, device: &str) -> Error {
+    Error::Unsupported { operation, device: device.to_string() }
 }

@@ -37,26 +37,22 @@ impl<M: Metal> Gpu<M> {
         }
     }
 
-    /// Puts a call behind the queue's commands.
-    pub fn run_call(&self, queue: u64, call: &Call) -> Result<()> {
+    /// Puts a planned call behind the queue's commands.
+    pub fn run_plan(&self, queue: u64, plan: Option<&Plan<M::Buffer>>) -> Result<()> {
         let stream = self.stream(queue)?;
-        match self.plan(call).ok_or_else(|| failed("a call that no engine takes"))? {
-            Plan::Matrix(call) => stream.matrix(&call).map_err(failed),
+        match plan.ok_or_else(|| failed("a call that no engine takes"))? {
+            Plan::Matrix(call) => stream.matrix(call).map_err(failed),
             Plan::Graph { graph, inputs, outputs } => {
-                let executable = self.executables.get(&self.metal, &graph).map_err(failed)?;
-                stream.graph(&executable, &inputs, &outputs).map_err(failed)
+                let executable = self.executables.get(&self.metal, graph).map_err(failed)?;
+                stream.graph(&executable, inputs, outputs).map_err(failed)
             }
         }
     }
 
     fn question(&self, call: &Call) -> Option<Question> {
         let at_begin = |addresses: &[usize]| -> Option<bool> {
-            let offset = |&address: &usize| self.resolve(address, 0).map(|found| found.offset);
-            addresses
-                .iter()
-                .map(offset)
-                .collect::<Option<Vec<usize>>>()
-                .map(|all| all.iter().all(|&offset| offset == 0))
+            // Every address is looked at: one that nothing lies at is an answer of its own.
+            addresses.iter().try_fold(true, |all, &address| Some(all & (self.resolve(address, 0)?.offset == 0)))
         };
         Some(match call {
             Call::Product { left, right, out, transposed, .. } => {

@@ -15,9 +15,10 @@ use crate::properties::{Backend, DeviceProperties};
 use crate::stage;
 use openmps_codegen::{Parameter as Passed, Source, Target, compile, threads_for};
 use openmps_metal::arguments::{Addresses, Kernel, Parameter, Resolved};
-use openmps_metal::seam::{Language, MathMode};
+use openmps_metal::seam::{Language, MathMode, Properties};
 use openmps_metal::{CommitPolicy, Executables, Launch, Metal, PipelineKey, Pipelines, Stream, limits, pipelines};
-use openmps_tile::{Scalar, Type};
+use openmps_tile::Scalar;
+use std::any::Any;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -69,18 +70,7 @@ pub(crate) fn failed(error: impl std::fmt::Display) -> Error {
 impl<M: Metal> MetalDevice<M> {
     /// The device, and what it says about itself. `engine` computes wherever it can; without one the table decides.
     pub fn new(index: usize, metal: M, engine: Option<Engine>) -> (MetalDevice<M>, DeviceProperties) {
-        let of = metal.properties();
-        let properties = DeviceProperties {
-            name: of.name.clone(),
-            backend: Backend::Metal,
-            cores: of.cores,
-            threads: limits::THREADS,
-            total_memory: of.working_set,
-            vector_level: "simt",
-            simd_width: limits::SIMD_WIDTH,
-            unified_memory: true,
-            max_buffer_length: of.max_buffer,
-        };
+        let properties = properties(metal.properties(), true);
         let gpu = Gpu {
             metal: Arc::new(metal),
             index,
@@ -107,9 +97,19 @@ fn limit(name: &str, default: usize) -> usize {
     text.and_then(|text| text.trim().parse().ok()).unwrap_or(default)
 }
 
-fn has_float64(pipeline: &Pipeline) -> bool {
-    let is = |ty: &Type| ty.number().or(ty.target()) == Some(Scalar::F64);
-    pipeline.kernel().types.iter().any(is)
+/// What a GPU of Apple's says about itself. Memory that somebody else lends need not be the CPU's too.
+pub(crate) fn properties(of: &Properties, unified_memory: bool) -> DeviceProperties {
+    DeviceProperties {
+        name: of.name.clone(),
+        backend: Backend::Metal,
+        cores: of.cores,
+        threads: limits::THREADS,
+        total_memory: of.working_set,
+        vector_level: "simt",
+        simd_width: limits::SIMD_WIDTH,
+        unified_memory,
+        max_buffer_length: of.max_buffer,
+    }
 }
 
 impl<M: Metal> Gpu<M> {
@@ -147,7 +147,7 @@ impl<M: Metal> Gpu<M> {
     }
 
     fn compile(&self, pipeline: &Pipeline) -> Result<Form> {
-        if has_float64(pipeline) {
+        if pipeline.kernel().has(Scalar::F64) {
             return Ok(Form::Host);
         }
         Ok(Form::Kernel(text_of(pipeline, self.metal.properties().bfloat)?))
@@ -162,7 +162,11 @@ impl<M: Metal> Gpu<M> {
         arguments: &[u64],
     ) -> Result<()> {
         let form = pipeline.compiled(self.index, || self.compile(pipeline))?;
-        let Form::Kernel(kernel) = &*form else { return self.on_host(queue, operation, pipeline, grid, arguments) };
+        let Form::Kernel(kernel) = &*form else {
+            self.wait(queue);
+            // SAFETY: `Queue::dispatch` is unsafe, and its caller vouches for the addresses, which are the host's too.
+            return unsafe { super::host::run(operation, pipeline, grid, arguments) };
+        };
         pipeline.check(arguments)?;
         self.launch_text(queue, kernel, grid, arguments)
     }
@@ -173,23 +177,11 @@ impl<M: Metal> Gpu<M> {
         self.stream(queue)?.dispatch(&launch, |address| self.pointer(address)).map_err(failed)
     }
 
-    /// The host's form of a kernel, on the same memory, when the queue has ended what came before.
-    fn on_host(
-        &self,
-        queue: u64,
-        operation: &'static str,
-        pipeline: &Pipeline,
-        grid: [usize; 3],
-        arguments: &[u64],
-    ) -> Result<()> {
+    /// Waits until the queue has ended what came before, if it had a command. Errors stay for the next synchronisation.
+    fn wait(&self, queue: u64) {
         if let Some(stream) = self.existing(queue) {
             stream.wait();
         }
-        let run = |program: &openmps_host::Program| {
-            // SAFETY: `Queue::dispatch` is unsafe, and its caller vouches for the addresses.
-            unsafe { program.run(grid, arguments) }
-        };
-        pipeline.program().and_then(run).map_err(|source| Error::Kernel { operation, source })
     }
 
     /// Copies on the GPU where it can, else on the host when the queue has ended what came before.
@@ -265,16 +257,14 @@ impl<M: Metal> Driver for MetalDevice<M> {
             // Unified memory: the host's kernel computes on it as soon as the stream has ended what came before. An error of what came before
             // stays for the next synchronisation.
             Command::Library { operation, work, .. } => {
-                if let Some(stream) = gpu.existing(queue) {
-                    stream.wait();
-                }
+                gpu.wait(queue);
                 work().map_err(|source| Error::Kernel { operation, source })
             }
             Command::Dispatch { operation, pipeline, grid, arguments } => {
                 gpu.launch(queue, operation, pipeline, grid, arguments)
             }
             Command::Text { kernel, grid, arguments, .. } => gpu.launch_text(queue, kernel, grid, arguments),
-            Command::Engine { call, .. } => gpu.run_call(queue, call),
+            Command::Engine { plan, .. } => gpu.run_plan(queue, plan.downcast_ref()),
             Command::Copy { destination, source, bytes } => gpu.copy(queue, destination, source, bytes),
             Command::Write { destination, source } => {
                 gpu.copy(queue, destination, source.as_ptr() as usize, source.len())
@@ -297,11 +287,11 @@ impl<M: Metal> Driver for MetalDevice<M> {
         self.gpu.finish(queue)
     }
 
-    fn prepare(&self, kernel: &Kernel) -> Result<()> {
+    fn prepare(&self, kernel: &Kernel) -> Option<Result<()>> {
         let compiled = self.gpu.pipelines.get(&self.gpu.metal, &kernel.pipeline);
         let refused =
             |error: openmps_metal::Error| Error::Compile { kernel: kernel.name().to_string(), log: error.to_string() };
-        compiled.map(drop).map_err(refused)
+        Some(compiled.map(drop).map_err(refused))
     }
 
     fn is_idle(&self, queue: u64) -> Option<bool> {
@@ -309,11 +299,11 @@ impl<M: Metal> Driver for MetalDevice<M> {
     }
 
     fn has_engines(&self) -> bool {
-        self.gpu.metal.properties().mps
+        self.gpu.metal.properties().mps && self.gpu.engine != Some(Engine::Kernels)
     }
 
-    fn takes(&self, call: &Call) -> bool {
-        self.gpu.plan(call).is_some()
+    fn plan(&self, call: &Call) -> Option<Box<dyn Any>> {
+        Some(Box::new(self.gpu.plan(call)?))
     }
 }
 
