@@ -2,7 +2,8 @@
 
     python benches/kernels.py
 
-Medians of calls that take turns; times in milliseconds, the launch in microseconds. A peer that is not installed is left out, and said so.
+Medians of calls in turns of a twentieth of a second; times in milliseconds, the launch in microseconds. A peer that is not installed is
+left out, and said so.
 """
 
 from __future__ import annotations
@@ -40,17 +41,18 @@ def matmul_kernel(a_ptr, b_ptr, c_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: 
     tl.store(c_ptr + rows[:, None] * N + columns[None, :], sums)
 
 
-def medians(works: dict, seconds: float = 2.0) -> dict:
-    """Medians in milliseconds of works that take turns."""
+def medians(works: dict, seconds: float = 3.0, turn: float = 0.05) -> dict:
+    """Medians in milliseconds of works that take turns. A turn is many calls: after each call the threads of OpenMP and of OpenBLAS wait
+    in a loop for the next one, which the first call of somebody else would have to share the cores with."""
     times = {name: [] for name in works}
-    for work in works.values():
-        work()
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         for name, work in works.items():
-            begin = time.perf_counter()
             work()
-            times[name].append((time.perf_counter() - begin) * 1e3)
+            until = time.perf_counter() + turn
+            while (begin := time.perf_counter()) < until:
+                work()
+                times[name].append((time.perf_counter() - begin) * 1e3)
     return {name: statistics.median(values) for name, values in times.items()}
 
 
@@ -112,7 +114,7 @@ def launch() -> None:
         for _ in range(calls):
             add_kernel[(1,)](x, y, out, 1, BLOCK=16)
 
-    times = medians({"openmps": many}, 3.0)
+    times = medians({"openmps": many})
     show("warm launch", {"openmps": times["openmps"] / calls * 1e3}, "us", 1)
 
 

@@ -1,4 +1,4 @@
-"""Writes the texts of kernels that crates/codegen's tests read: `.venv/bin/python tests/triton/write_ttir.py`.
+"""Writes the texts of kernels that the tests and benches in Rust read: `.venv/bin/python tests/triton/write_ttir.py`.
 
 Types and constants are small, so that what becomes of a kernel can be read.
 """
@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "triton"), str(ROOT / "benches")]
 
 import cuda  # noqa: E402
+import kernels  # noqa: E402
 import test_small_floats as small  # noqa: E402
 import test_tutorials as tutorials  # noqa: E402
 
@@ -51,6 +52,12 @@ KERNELS = {
             "A_FORM": "e4m3", "B_FORM": "e2m1", "A_PACK": 1, "B_PACK": 2, "GROUP": 32, "SCALE": "e8m0",
             "BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 64,
         },
+    ),
+    # With the blocks that benches/kernels.py takes: crates/host's bench times it.
+    "product": (
+        kernels.matmul_kernel,
+        [SINGLE] * 3 + ["i32"] * 3,
+        {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 256},
     ),
     "libdevice": (tutorials.libdevice_kernel, [SINGLE] * 3 + ["i32"], {"BLOCK": 256}),
     "along": (tutorials.along_kernel, [SINGLE] * 2 + ["*i32"], {"N": 16}),

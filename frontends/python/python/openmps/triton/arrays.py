@@ -8,12 +8,12 @@ import numpy as np
 class Array:
     """A NumPy array with what Triton asks of a tensor: ``data_ptr()``, ``dtype``, ``shape`` and ``stride()``."""
 
-    def __init__(self, values: np.ndarray):
-        self.values = values
+    __slots__ = ("_address", "dtype", "values")
 
-    @property
-    def dtype(self) -> np.dtype:
-        return self.values.dtype
+    def __init__(self, values: np.ndarray):
+        # Kept, since each launch asks several times: NumPy moves no memory that somebody else refers to.
+        self.values, self.dtype = values, values.dtype
+        self._address = values.ctypes.data
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -21,7 +21,7 @@ class Array:
 
     def data_ptr(self) -> int:
         """The address of the first element."""
-        return self.values.ctypes.data
+        return self._address
 
     def stride(self, axis: int) -> int:
         """Elements from one index of the axis to the next."""
