@@ -6,7 +6,7 @@ use crate::view::{Shape, Strides, View, dense_strides};
 use openmps_host::library::copy;
 use openmps_host::library::memory::Memory;
 use openmps_host::library::sort::Lines;
-use openmps_runtime::Queue;
+use openmps_runtime::{Backend, Queue};
 use openmps_tile::DType;
 
 /// A number that keeps all 64 bits of an integer.
@@ -141,6 +141,11 @@ pub(crate) fn call(
 /// Whether the CPU sees the device's memory, so that its library may compute there. Where it does not, only kernels of tiles can.
 pub(crate) fn has_library(queue: &Queue) -> bool {
     queue.device().properties().unified_memory
+}
+
+/// Whether the device is the CPU itself: there the library takes the place of a kernel of tiles that a GPU runs faster than it does.
+pub(crate) fn is_host(queue: &Queue) -> bool {
+    queue.device().properties().backend == Backend::Host
 }
 
 /// Copies between two views of one shape and element size.

@@ -3,12 +3,13 @@
 use crate::engines::{Sketch, offer};
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::layout::axis_of;
+use crate::layout::{axis_of, call, is_host};
 use crate::operator::{Meta, Operator};
 use crate::program::{self, Key, scalar_bits};
 use crate::reference::Array;
 use crate::rows::{LONGEST, RowBlock, Rows, convert};
 use crate::view::View;
+use openmps_host::library::layer_norm as library;
 use openmps_runtime::Queue;
 use openmps_runtime::engine::graph::{Operation, Reduction};
 use openmps_runtime::engine::{Call, Family};
@@ -62,6 +63,34 @@ impl LayerNorm {
     }
 }
 
+impl LayerNorm {
+    /// Dense rows of float32 that the CPU's cache holds, as its library takes them.
+    fn in_library(
+        &self,
+        inputs: &[View],
+        rows: &Rows,
+        weights: &[Rows],
+        outputs: &[View],
+    ) -> Option<(library::LayerNorm, library::Operands)> {
+        let dense = |rows: &Rows| rows.stride == 1 || rows.length == 1;
+        let single = inputs.iter().all(|input| input.dtype == DType::F32);
+        if !single || rows.length > LONGEST || !dense(rows) || !weights.iter().all(dense) {
+            return None;
+        }
+        let Rows { count, length, row_stride: stride, .. } = *rows;
+        let sizes = library::LayerNorm { count, length, stride, epsilon: self.epsilon as f32, centred: self.centred };
+        let mut weights = weights.iter().map(|weight| weight.address as *const f32);
+        let operands = library::Operands {
+            x: rows.address as *const f32,
+            scale: self.scale.then(|| weights.next()).flatten(),
+            bias: self.bias.then(|| weights.next()).flatten(),
+            out: outputs[0].address as *mut f32,
+            statistics: self.statistics.then(|| [1, 2].map(|i| outputs[i].address as *mut f32)),
+        };
+        Some((sizes, operands))
+    }
+}
+
 impl Operator for LayerNorm {
     fn name(&self) -> &'static str {
         if self.centred { "layer_norm" } else { "rms_norm" }
@@ -101,6 +130,15 @@ impl Operator for LayerNorm {
             .iter()
             .map(|weight| Rows::of(operator, queue, weight, &(0..weight.rank()).collect::<Vec<_>>()))
             .collect::<Result<_>>()?;
+        if is_host(queue)
+            && let Some((sizes, operands)) = self.in_library(inputs, &rows, &weights, outputs)
+        {
+            return call(queue, operator, || {
+                // SAFETY: rows and weights are those of the views, which the front door keeps alive; outputs are dense.
+                unsafe { library::layer_norm(&sizes, &operands) };
+                Ok(())
+            });
+        }
         let block = if rows.length > LONGEST { 1 } else { RowBlock::rows_for(rows.length) };
         let dtypes = inputs.iter().map(|input| input.dtype).collect();
         let flags = usize::from(self.scale) + 2 * usize::from(self.bias) + 4 * usize::from(self.statistics);

@@ -8,6 +8,7 @@ pub mod epilogue;
 pub mod gather;
 pub mod interpolation;
 mod lanes;
+pub mod layer_norm;
 pub mod matmul;
 pub mod memory;
 mod microkernel;
