@@ -138,14 +138,14 @@ pub(crate) fn call(
     queue.library(operator, work).map_err(|source| Error::Device { operator, source })
 }
 
-/// Whether the CPU sees the device's memory, so that its library may compute there. Where it does not, only kernels of tiles can.
-pub(crate) fn has_library(queue: &Queue) -> bool {
-    queue.device().properties().unified_memory
-}
-
-/// Whether the device is the CPU itself: there the library takes the place of a kernel of tiles that a GPU runs faster than it does.
+/// Whether the device is the CPU itself, where the library is faster than kernels of tiles.
 pub(crate) fn is_host(queue: &Queue) -> bool {
     queue.device().properties().backend == Backend::Host
+}
+
+/// Whether the library computes this: on the CPU always, on a GPU only what no kernel of tiles does, in memory that the CPU sees.
+pub(crate) fn takes_library(queue: &Queue, tiles: bool) -> bool {
+    is_host(queue) || !tiles && queue.device().properties().unified_memory
 }
 
 /// Copies between two views of one shape and element size.

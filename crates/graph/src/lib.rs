@@ -11,6 +11,7 @@ pub mod operators;
 pub mod program;
 pub mod reference;
 pub mod rows;
+mod tiles;
 pub mod view;
 
 pub use error::{Error, Result};

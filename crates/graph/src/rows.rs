@@ -4,9 +4,10 @@ use crate::error::{Error, Result};
 use crate::layout::axis_of;
 use crate::operator::Operator;
 use crate::operators::copy::Copy;
+use crate::tiles;
 use crate::view::View;
 use openmps_runtime::{Buffer, Queue};
-use openmps_tile::{Builder, Compare, DType, Scalar, Type, Value};
+use openmps_tile::{Builder, DType, Scalar, Type, Value};
 
 /// The longest row that stays in registers; longer ones are walked in pieces of this length.
 pub const LONGEST: usize = 8192;
@@ -128,14 +129,7 @@ impl RowBlock {
 
     /// The block of this program, of `count` rows in all.
     pub fn new(b: &mut Builder, rows: usize, length: usize, count: Value) -> RowBlock {
-        let id = b.program_id(0);
-        let block = b.integer(rows as i64, Scalar::I64);
-        let start = b.multiply(id, block);
-        let start = b.splat(start, &[rows]);
-        let range = b.range(rows);
-        let row_index = b.add(start, range);
-        let count = b.splat(count, &[rows]);
-        let row_mask = b.compare(Compare::Less, row_index, count);
+        let (row_index, row_mask) = tiles::of_program(b, 0, rows, count);
         RowBlock { rows, length, row_index, row_mask }
     }
 
@@ -207,14 +201,13 @@ impl RowBlock {
 
     /// Loads one value a column from a vector; of a piece when `(from, end)` is given, 0 beyond its end.
     pub fn load_per_column(&self, b: &mut Builder, base: Value, stride: Value, piece: Option<(Value, Value)>) -> Value {
-        let mut column = b.range(self.length);
-        let mut mask = None;
-        if let Some((from, end)) = piece {
-            let from = b.splat(from, &[self.length]);
-            column = b.add(column, from);
-            let end = b.splat(end, &[self.length]);
-            mask = Some(b.compare(Compare::Less, column, end));
-        }
+        let (column, mask) = match piece {
+            None => (b.range(self.length), None),
+            Some((from, end)) => {
+                let (column, inside) = tiles::block(b, from, self.length, end);
+                (column, Some(inside))
+            }
+        };
         let stride = b.splat(stride, &[self.length]);
         let offset = b.multiply(column, stride);
         let pointers = b.add_pointer(base, offset);
@@ -224,11 +217,7 @@ impl RowBlock {
     }
 
     fn piece_mask(&self, b: &mut Builder, from: Value, end: Value) -> Value {
-        let range = b.range(self.length);
-        let from = b.splat(from, &[self.length]);
-        let column = b.add(range, from);
-        let end = b.splat(end, &[self.length]);
-        let mask = b.compare(Compare::Less, column, end);
+        let (_, mask) = tiles::block(b, from, self.length, end);
         let columns = self.down(b, mask);
         let rows = self.along(b, self.row_mask);
         b.and(rows, columns)

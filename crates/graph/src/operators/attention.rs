@@ -5,7 +5,7 @@ mod tiles;
 use crate::engines::{Sketch, offer};
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
-use crate::layout::{call, check, expect_dtype, expect_shape, has_library};
+use crate::layout::{call, check, expect_dtype, expect_shape, takes_library};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::View;
@@ -114,7 +114,7 @@ impl Operator for Attention {
         }
         let full = [sizes.batch, sizes.heads, sizes.rows, sizes.keys];
         let mask = inputs.get(3).and_then(|mask| mask.broadcast_to(&full));
-        if !has_library(queue) {
+        if !takes_library(queue, tiles::fits(&sizes)) {
             return tiles::run(queue, &sizes, [&inputs[0], &inputs[1], &inputs[2]], mask.as_ref(), &outputs[0]);
         }
         let memory = |view: &'_ View| -> (usize, crate::view::Strides) { (view.address, view.strides.clone()) };

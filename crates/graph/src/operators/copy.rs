@@ -2,7 +2,7 @@
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::Result;
-use crate::layout::{call, check, copy_view, expect_inputs, has_library};
+use crate::layout::{call, check, copy_view, expect_inputs, takes_library};
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::{self, Elementwise, Unary};
 use crate::reference::Array;
@@ -26,7 +26,7 @@ impl Operator for Copy {
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
-        if !has_library(queue) {
+        if !takes_library(queue, true) {
             return elementwise::run(Elementwise::Unary(Unary::Cast), queue, &[&inputs[0]], &[], &outputs[0]);
         }
         call(queue, self.name(), || {

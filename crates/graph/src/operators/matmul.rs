@@ -5,9 +5,9 @@ pub(crate) mod tiles;
 use crate::engines::matrices;
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::layout::{call, check, expect_dtype, expect_inputs, has_library};
+use crate::layout::{call, check, expect_dtype, expect_inputs, takes_library};
 use crate::operator::{Meta, Operator};
-use crate::reference::Array;
+use crate::reference::{Array, for_each_index};
 use crate::view::{Shape, Strides, View};
 use openmps_host::library::matmul::{Matrices, MatrixProduct, matmul};
 use openmps_runtime::Queue;
@@ -95,41 +95,40 @@ impl Matmul {
             beta,
             ..MatrixProduct::dense(sizes.rows, sizes.depth, sizes.columns)
         };
-        if !has_library(queue) {
-            let batch = |view: &View, dims: usize| broadcast_strides(view, dims, sizes.batch.len());
-            let of_inputs = [left, right].map(|view| batch(view, batch_of(&view.shape).len()));
-            let batch = tiles::Batch {
-                sizes: &sizes.batch,
-                left: &of_inputs[0],
-                right: &of_inputs[1],
-                out: &batch(out, sizes.batch.len()),
-            };
-            return tiles::run(queue, &product, [left, right, out], &batch);
-        }
-        let offsets = |view: &View, dims: usize, index: &[usize]| -> isize {
-            (0..dims)
-                .map(|d| {
-                    let i = index[d + index.len() - dims];
-                    if view.shape[d] == 1 { 0 } else { i as isize * view.strides[d] }
-                })
-                .sum()
-        };
-        let mut batches = Vec::with_capacity(sizes.batch.iter().product());
-        crate::reference::for_each_index(&sizes.batch, |index| {
-            batches.push([
-                offsets(left, batch_of(&left.shape).len(), index),
-                offsets(right, batch_of(&right.shape).len(), index),
-                offsets(out, index.len(), index),
-            ]);
-        });
-        if crate::engines::offer(queue, self.name(), || in_words(&product, [left, right, out], &batches))? {
+        let rank = sizes.batch.len();
+        let strides = |view: &View, dims: usize| broadcast_strides(view, dims, rank);
+        let dims = [batch_of(&left.shape).len(), batch_of(&right.shape).len(), rank];
+        let views = [left, right, out];
+        let batch = Batch { sizes: &sizes.batch, strides: [0, 1, 2].map(|i| strides(views[i], dims[i])) };
+        if crate::engines::offer(queue, self.name(), || in_words(&product, views, &batch.offsets()))? {
             return Ok(());
         }
-        let at = Matrices { left: left.address, right: right.address, out: out.address };
+        if !takes_library(queue, out.dtype.is_float()) {
+            return tiles::run(queue, &product, views, &batch);
+        }
+        let (at, offsets) = (Matrices { left: left.address, right: right.address, out: out.address }, batch.offsets());
         call(queue, self.name(), || {
             // SAFETY: views name live memory of their shapes and strides; the output is the caller's own.
-            unsafe { matmul(&product, out.dtype, at, &batches) }
+            unsafe { matmul(&product, out.dtype, at, &offsets) }
         })
+    }
+}
+
+/// The batches of a product: sizes outermost first, and each matrix's strides along them, 0 where it is the same for all.
+struct Batch<'a> {
+    sizes: &'a [usize],
+    strides: [Strides; 3],
+}
+
+impl Batch<'_> {
+    /// Where each batch's matrices begin, in elements.
+    fn offsets(&self) -> Vec<[isize; 3]> {
+        let mut offsets = Vec::with_capacity(self.sizes.iter().product());
+        for_each_index(self.sizes, |index| {
+            let along = |strides: &Strides| index.iter().zip(strides).map(|(&i, stride)| i as isize * stride).sum();
+            offsets.push(self.strides.each_ref().map(along));
+        });
+        offsets
     }
 }
 

@@ -3,7 +3,7 @@
 mod tiles;
 
 use crate::error::{Error, Result};
-use crate::layout::{Dense, Number, call, check, copy_view, expect_dense, expect_inputs, fill_view, has_library};
+use crate::layout::{Dense, Number, call, check, copy_view, expect_dense, expect_inputs, fill_view, takes_library};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::{Shape, View};
@@ -179,7 +179,7 @@ impl Operator for Dropout {
         let keep = 1.0 - self.probability;
         let scale = if self.upscale && keep > 0.0 { 1.0 / keep } else { 1.0 };
         let (mask, len) = (outputs[1].address, outputs[1].len());
-        if !has_library(queue) {
+        if !takes_library(queue, true) {
             return tiles::dropout(queue, self, scale, &inputs[0], outputs);
         }
         call(queue, self.name(), || {

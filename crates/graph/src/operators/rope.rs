@@ -4,7 +4,7 @@ mod tiles;
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::layout::{call, check, expect_dense, expect_dtype, expect_inputs, has_library};
+use crate::layout::{call, check, expect_dense, expect_dtype, expect_inputs, takes_library};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::{Strides, View};
@@ -64,7 +64,7 @@ impl Operator for Rope {
             let own = &inputs[i].strides;
             if own.len() == 3 { own.clone() } else { [0, own[0], own[1]].into_iter().collect() }
         });
-        if !has_library(queue) {
+        if !takes_library(queue, true) {
             return tiles::run(queue, &sizes, inputs, &strides, &outputs[0]);
         }
         let angles = [1, 2].map(|i| Memory::new(inputs[i].address, &strides[i - 1]));

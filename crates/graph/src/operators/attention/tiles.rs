@@ -1,10 +1,10 @@
-//! Attention as a kernel of tiles, for devices whose memory the CPU does not see: the keys are walked in blocks, with the largest score and
-//! the sum of each row carried along, so that no scores are stored.
+//! Attention as a kernel of tiles, for GPUs: the keys are walked in blocks, with the largest score and the sum of each row carried along, so
+//! that no scores are stored.
 
 use crate::error::{Error, Result};
-use crate::operators::matmul::tiles::{Matrix, block, first};
 use crate::program::{self, Key, scalar_bits};
 use crate::rows::convert;
+use crate::tiles::{Matrix, Side, block, moved, of_program};
 use crate::view::View;
 use openmps_host::library::attention::Attention;
 use openmps_runtime::Queue;
@@ -32,14 +32,22 @@ struct Form {
     causal: bool,
 }
 
+fn padded(size: usize) -> usize {
+    size.next_power_of_two().max(SMALLEST)
+}
+
+/// Whether the kernel takes heads of this size.
+pub(super) fn fits(sizes: &Attention) -> bool {
+    padded(sizes.depth.max(sizes.columns)) <= LARGEST
+}
+
 /// Queries, keys and values, a mask of the scores' shape, and the result.
 pub(super) fn run(queue: &Queue, sizes: &Attention, inputs: [&View; 3], mask: Option<&View>, out: &View) -> Result<()> {
     if out.is_empty() {
         return Ok(());
     }
-    let padded = |size: usize| size.next_power_of_two().max(SMALLEST);
     let (depth, columns) = (padded(sizes.depth), padded(sizes.columns));
-    if depth.max(columns) > LARGEST {
+    if !fits(sizes) {
         let (got, expected) = (sizes.depth.max(sizes.columns).to_string(), format!("at most {LARGEST}"));
         return Err(Error::Attribute { operator: OPERATOR, attribute: "elements of a head", got, expected });
     }
@@ -89,9 +97,7 @@ fn parameters(b: &mut Builder, form: &Form) -> Parameters {
     let key_head = b.divide(head, group);
     let mut matrix = |i: usize, head: Value| {
         let [of_batch, of_head, row, column] = strides[i];
-        let (by_batch, by_head) = (b.multiply(batch, of_batch), b.multiply(head, of_head));
-        let pointer = b.add_pointer(pointers[i], by_batch);
-        Matrix { pointer: b.add_pointer(pointer, by_head), strides: [row, column] }
+        Matrix { pointer: moved(b, pointers[i], [(batch, of_batch), (head, of_head)]), strides: [row, column] }
     };
     let (q, keys_by_row, v) = (matrix(0, head), matrix(1, key_head), matrix(2, key_head));
     let [row, column] = keys_by_row.strides;
@@ -108,7 +114,7 @@ fn along(b: &mut Builder, per_row: Value, columns: usize) -> Value {
 }
 
 /// Scores of a block of keys; minus infinity where a query does not see a key.
-fn scores(b: &mut Builder, form: &Form, p: &Parameters, row: (Value, Value), key: (Value, Value), q: Value) -> Value {
+fn scores(b: &mut Builder, form: &Form, p: &Parameters, row: Side, key: Side, q: Value) -> Value {
     let compute = form.dtype.compute();
     let along_depth = {
         let zero = b.integer(0, Scalar::I64);
@@ -148,15 +154,7 @@ fn finite(b: &mut Builder, largest: Value) -> Value {
 }
 
 /// One block of keys: from the largest scores, the sums and the weighted values so far to the next ones.
-fn step(
-    b: &mut Builder,
-    form: &Form,
-    p: &Parameters,
-    row: (Value, Value),
-    q: Value,
-    at: Value,
-    so_far: &[Value],
-) -> Vec<Value> {
+fn step(b: &mut Builder, form: &Form, p: &Parameters, row: Side, q: Value, at: Value, so_far: &[Value]) -> Vec<Value> {
     let compute = form.dtype.compute();
     let [largest, total, weighted] = so_far[..] else { return so_far.to_vec() };
     let key = block(b, at, KEYS, p.keys);
@@ -188,8 +186,7 @@ fn kernel(form: &Form) -> Kernel {
     let p = parameters(&mut b, form);
     let compute = form.dtype.compute();
     let scalar = Scalar::from(compute);
-    let from = first(&mut b, 0, ROWS);
-    let row = block(&mut b, from, ROWS, p.rows);
+    let row = of_program(&mut b, 0, ROWS, p.rows);
     let zero = b.integer(0, Scalar::I64);
     let along_depth = block(&mut b, zero, form.depth, p.depth);
     let q = p.q.load(&mut b, row, along_depth);

@@ -2,7 +2,8 @@
 
 use super::expression::{Expr, Scope};
 use super::row::{Operand, Row};
-use openmps_tile::{Builder, Compare, DType, Kernel, Scalar, Type, Value};
+use crate::tiles;
+use openmps_tile::{Builder, DType, Kernel, Scalar, Type, Value};
 
 /// What a kernel depends on besides the operator: everything else is an argument.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -146,11 +147,11 @@ struct Places {
 impl Places {
     fn new(b: &mut Builder, layout: &Layout, sizes: &[Value]) -> Places {
         let dims: Vec<usize> = layout.rows.into_iter().chain([layout.columns]).collect();
-        let (column_index, mut mask) = block(b, 0, layout.columns, sizes[sizes.len() - 1]);
+        let (column_index, mut mask) = tiles::of_program(b, 0, layout.columns, sizes[sizes.len() - 1]);
         let mut columns = column_index;
         let mut rows = None;
         if let Some(count) = layout.rows {
-            let (row_index, row_mask) = block(b, 1, count, sizes[layout.outer]);
+            let (row_index, row_mask) = tiles::of_program(b, 1, count, sizes[layout.outer]);
             let (row_index, row_mask) = (b.expand_dims(row_index, 1), b.expand_dims(row_mask, 1));
             let row_mask = b.broadcast(row_mask, &dims);
             rows = Some(b.broadcast(row_index, &dims));
@@ -159,26 +160,13 @@ impl Places {
             let column_mask = b.broadcast(column_mask, &dims);
             mask = b.and(row_mask, column_mask);
         }
-        let mut outer = vec![];
-        if layout.outer > 0 {
-            let mut rest = b.program_id(2);
-            for &size in sizes[1..layout.outer].iter().rev() {
-                outer.push(b.remainder(rest, size));
-                rest = b.divide(rest, size);
-            }
-            outer.push(rest);
-            outer.reverse();
-        }
+        let outer = tiles::unravelled(b, 2, &sizes[..layout.outer]);
         Places { dims, outer, rows, columns, mask }
     }
 
     /// The tile of pointers into a tensor with these strides.
     fn pointer(&self, b: &mut Builder, pointer: Value, strides: &[Value]) -> Value {
-        let mut pointer = pointer;
-        for (&index, &stride) in self.outer.iter().zip(strides) {
-            let offset = b.multiply(index, stride);
-            pointer = b.add_pointer(pointer, offset);
-        }
+        let pointer = tiles::moved(b, pointer, self.outer.iter().copied().zip(strides.iter().copied()));
         let inner = &strides[self.outer.len()..];
         let stride = b.splat(inner[inner.len() - 1], &self.dims);
         let mut offset = b.multiply(self.columns, stride);
@@ -189,17 +177,4 @@ impl Places {
         }
         b.add_pointer(pointer, offset)
     }
-}
-
-/// Indices of this program's block on a grid axis, and which of them lie inside.
-fn block(b: &mut Builder, axis: u8, count: usize, size: Value) -> (Value, Value) {
-    let id = b.program_id(axis);
-    let length = b.integer(count as i64, Scalar::I64);
-    let start = b.multiply(id, length);
-    let start = b.splat(start, &[count]);
-    let range = b.range(count);
-    let index = b.add(start, range);
-    let size = b.splat(size, &[count]);
-    let mask = b.compare(Compare::Less, index, size);
-    (index, mask)
 }

@@ -1,23 +1,16 @@
-//! The product as a kernel of tiles, for devices whose memory the CPU does not see: blocks of sums in registers, on matrix units where the
-//! device has them.
+//! The product as a kernel of tiles, for GPUs: blocks of sums in registers, on matrix units where the device has them.
 
+use super::Batch;
 use crate::error::{Error, Result};
 use crate::program::{self, Key, scalar_bits};
 use crate::rows::convert;
+use crate::tiles::{self, Matrix};
 use crate::view::View;
 use openmps_host::library::matmul::MatrixProduct;
 use openmps_runtime::Queue;
-use openmps_tile::{Builder, Compare, DType, Kernel, Number, Scalar, Type, Value};
+use openmps_tile::{Builder, DType, Kernel, Number, Scalar, Type, Value};
 
 const OPERATOR: &str = "matmul";
-
-/// The batches of a product: sizes outermost first, and each matrix's strides.
-pub(super) struct Batch<'a> {
-    pub sizes: &'a [usize],
-    pub left: &'a [isize],
-    pub right: &'a [isize],
-    pub out: &'a [isize],
-}
 
 /// Rows and columns of a block at most, and the depth of a step.
 const LARGEST: usize = 64;
@@ -62,63 +55,13 @@ pub(super) fn run(queue: &Queue, product: &MatrixProduct, views: [&View; 3], bat
     let bits = |number: f64| scalar_bits(Number::Float(number), dtype.compute());
     arguments.extend([product.alpha, product.beta].map(bits));
     arguments.extend(batch.sizes.iter().map(|&size| size as u64));
-    for strides in [batch.left, batch.right, batch.out] {
+    for strides in &batch.strides {
         arguments.extend(strides.iter().map(|&stride| stride as u64));
     }
     let grid = [product.columns.div_ceil(block[1]), product.rows.div_ceil(block[0]), batches];
     // SAFETY: sizes and strides are those of the views, which the front door keeps alive.
     unsafe { queue.dispatch(OPERATOR, &pipeline, grid, &arguments) }
         .map_err(|source| Error::Device { operator: OPERATOR, source })
-}
-
-/// A side of this program's block: the indices, and which of them lie inside.
-pub(crate) fn block(b: &mut Builder, first: Value, count: usize, size: Value) -> (Value, Value) {
-    let (first, range) = (b.splat(first, &[count]), b.range(count));
-    let index = b.add(first, range);
-    let size = b.splat(size, &[count]);
-    let inside = b.compare(Compare::Less, index, size);
-    (index, inside)
-}
-
-/// The first index of this program's block.
-pub(crate) fn first(b: &mut Builder, axis: u8, count: usize) -> Value {
-    let (id, count) = (b.program_id(axis), b.integer(count as i64, Scalar::I64));
-    b.multiply(id, count)
-}
-
-/// A matrix in memory: its first element, and its strides from row to row and from column to column.
-#[derive(Clone, Copy)]
-pub(crate) struct Matrix {
-    pub pointer: Value,
-    pub strides: [Value; 2],
-}
-
-impl Matrix {
-    /// Pointers to rows x columns, and which of them lie inside, from the indices of both and which of these do.
-    pub fn places(&self, b: &mut Builder, rows: (Value, Value), columns: (Value, Value)) -> (Value, Value) {
-        let sides = [rows, columns];
-        let dims: Vec<usize> = sides.iter().map(|side| b.type_of(side.0).dims[0]).collect();
-        let spread = |b: &mut Builder, x: Value, axis: usize| {
-            let expanded = b.expand_dims(x, 1 - axis);
-            b.broadcast(expanded, &dims)
-        };
-        let [by_row, by_column] = [0, 1].map(|axis| {
-            let stride = b.splat_like(self.strides[axis], sides[axis].0);
-            let offset = b.multiply(sides[axis].0, stride);
-            spread(b, offset, axis)
-        });
-        let (row, column) = (spread(b, rows.1, 0), spread(b, columns.1, 1));
-        let (offset, mask) = (b.add(by_row, by_column), b.and(row, column));
-        (b.add_pointer(self.pointer, offset), mask)
-    }
-
-    /// The elements, 0 outside.
-    pub fn load(&self, b: &mut Builder, rows: (Value, Value), columns: (Value, Value)) -> Value {
-        let (pointers, mask) = self.places(b, rows, columns);
-        let ty = b.type_of(mask).with_scalar(b.scalar_of(self.pointer));
-        let zeros = b.constant(0.0, &ty);
-        b.load(pointers, Some(mask), Some(zeros))
-    }
 }
 
 fn kernel(form: &Form) -> Kernel {
@@ -134,22 +77,18 @@ fn kernel(form: &Form) -> Kernel {
     let batch_strides = [0, 1, 2].map(|i| {
         (0..form.batches).map(|d| b.parameter(format!("batch_stride{i}_{d}"), index.clone())).collect::<Vec<_>>()
     });
-    let places = batch_indices(&mut b, &sizes);
+    let places = tiles::unravelled(&mut b, 2, &sizes);
     let [left, right, out] = [0, 1, 2].map(|i| {
-        let pointer = places.iter().zip(&batch_strides[i]).fold(pointers[i], |pointer, (&place, &stride)| {
-            let offset = b.multiply(place, stride);
-            b.add_pointer(pointer, offset)
-        });
-        Matrix { pointer, strides: strides[i] }
+        let by_batch = places.iter().copied().zip(batch_strides[i].iter().copied());
+        Matrix { pointer: tiles::moved(&mut b, pointers[i], by_batch), strides: strides[i] }
     });
 
-    let (from_row, from_column) = (first(&mut b, 1, rows_of_block), first(&mut b, 0, columns_of_block));
-    let row = block(&mut b, from_row, rows_of_block, rows);
-    let column = block(&mut b, from_column, columns_of_block, columns);
+    let row = tiles::of_program(&mut b, 1, rows_of_block, rows);
+    let column = tiles::of_program(&mut b, 0, columns_of_block, columns);
     let (zero, step) = (b.integer(0, Scalar::I64), b.integer(depth_of_block as i64, Scalar::I64));
     let none = b.constant(0.0, &Type::tile(compute.into(), &[rows_of_block, columns_of_block]));
     let sum = b.for_loop([zero, depth, step], &[none], |b, at, carried| {
-        let along = block(b, at, depth_of_block, depth);
+        let along = tiles::block(b, at, depth_of_block, depth);
         let (x, y) = (left.load(b, row, along), right.load(b, along, column));
         vec![b.dot(x, y, carried[0])]
     })[0];
@@ -166,19 +105,4 @@ fn kernel(form: &Form) -> Kernel {
     let (pointers, mask) = out.places(&mut b, row, column);
     b.store(pointers, result, Some(mask));
     b.finish()
-}
-
-/// This program's place in each dimension of the batch, outermost first.
-fn batch_indices(b: &mut Builder, sizes: &[Value]) -> Vec<Value> {
-    let mut rest = b.program_id(2);
-    let mut places = Vec::new();
-    for &size in sizes.iter().skip(1).rev() {
-        places.push(b.remainder(rest, size));
-        rest = b.divide(rest, size);
-    }
-    if !sizes.is_empty() {
-        places.push(rest);
-    }
-    places.reverse();
-    places
 }

@@ -1,12 +1,12 @@
-//! Dropout as a kernel of tiles, for devices whose memory the CPU does not see. It keeps the same elements as the library.
+//! Dropout as a kernel of tiles, for GPUs. It keeps the same elements as the library.
 
 use super::Dropout;
 use crate::error::{Error, Result};
 use crate::operator::Operator;
 use crate::operators::copy::Copy;
-use crate::operators::matmul::tiles::{block, first};
 use crate::program::{self, Key, scalar_bits};
 use crate::rows::convert;
+use crate::tiles;
 use crate::view::View;
 use openmps_runtime::Queue;
 use openmps_tile::{Binary, Builder, Cast, Compare, DType, Kernel, Number, Scalar, Type, Value};
@@ -48,8 +48,7 @@ fn kernel(dtype: DType) -> Kernel {
     let [count, seed, offset, bound] =
         ["count", "seed", "offset", "bound"].map(|name| b.parameter(name, index.clone()));
     let scale = b.parameter("scale", Type::scalar(compute.into()));
-    let from = first(&mut b, 0, TILE);
-    let (at, inside) = block(&mut b, from, TILE, count);
+    let (at, inside) = tiles::of_program(&mut b, 0, TILE, count);
     let random = number(&mut b, at, seed, offset);
     let random = b.cast(Cast::Unsigned, random, Scalar::I64);
     let bound = b.splat_like(bound, random);

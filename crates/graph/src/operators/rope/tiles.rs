@@ -1,9 +1,9 @@
-//! Rotary embedding as a kernel of tiles, for devices whose memory the CPU does not see.
+//! Rotary embedding as a kernel of tiles, for GPUs.
 
 use crate::error::{Error, Result};
-use crate::operators::matmul::tiles::{block, first};
 use crate::program::{self, Key};
 use crate::rows::convert;
+use crate::tiles::{moved, of_program};
 use crate::view::{Strides, View};
 use openmps_host::library::rope::Rope;
 use openmps_runtime::Queue;
@@ -29,14 +29,6 @@ pub(super) fn run(queue: &Queue, sizes: &Rope, inputs: &[View], angles: &[Stride
         .map_err(|source| Error::Device { operator: OPERATOR, source })
 }
 
-/// A pointer to the table or the row of this program's batch and head.
-fn moved(b: &mut Builder, pointer: Value, steps: &[(Value, Value)]) -> Value {
-    steps.iter().fold(pointer, |pointer, &(place, stride)| {
-        let offset = b.multiply(place, stride);
-        b.add_pointer(pointer, offset)
-    })
-}
-
 /// Pointers to `row * stride + place * step`.
 fn spread(b: &mut Builder, pointer: Value, by: [(Value, Value); 2]) -> Value {
     let [row, place] = by.map(|(index, stride)| {
@@ -58,8 +50,8 @@ fn kernel(dtype: DType, interleaved: bool, inverse: bool) -> Kernel {
         ["cos", "sin"].map(|name| [0, 1, 2].map(|d| b.parameter(format!("{name}_stride{d}"), index.clone())));
 
     let (head, batch) = (b.program_id(1), b.program_id(2));
-    let (from, count) = (first(&mut b, 0, TILE), b.multiply(rows, pairs));
-    let (at, inside) = block(&mut b, from, TILE, count);
+    let count = b.multiply(rows, pairs);
+    let (at, inside) = of_program(&mut b, 0, TILE, count);
     let by = b.splat_like(pairs, at);
     let (row, pair) = (b.divide(at, by), b.remainder(at, by));
     // Where both elements of a pair are in their row.
@@ -73,14 +65,14 @@ fn kernel(dtype: DType, interleaved: bool, inverse: bool) -> Kernel {
         [pair, b.add(pair, by)]
     };
 
-    let x = moved(&mut b, x, &[(batch, of_x[0]), (head, of_x[1])]);
+    let x = moved(&mut b, x, [(batch, of_x[0]), (head, of_x[1])]);
     let [first_of_pair, second_of_pair] = places.map(|place| {
         let pointers = spread(&mut b, x, [(row, of_x[2]), (place, of_x[3])]);
         let loaded = b.load(pointers, Some(inside), None);
         convert(&mut b, loaded, dtype, compute)
     });
     let [cos, sin] = [(cos, of_cos), (sin, of_sin)].map(|(table, strides)| {
-        let table = moved(&mut b, table, &[(batch, strides[0])]);
+        let table = moved(&mut b, table, [(batch, strides[0])]);
         let pointers = spread(&mut b, table, [(row, strides[1]), (pair, strides[2])]);
         let loaded = b.load(pointers, Some(inside), None);
         convert(&mut b, loaded, dtype, compute)
@@ -92,7 +84,7 @@ fn kernel(dtype: DType, interleaved: bool, inverse: bool) -> Kernel {
     // The output is dense: [batch, heads, rows, size].
     let of_head = b.multiply(rows, size);
     let of_batch = b.multiply(heads, of_head);
-    let out = moved(&mut b, out, &[(batch, of_batch), (head, of_head)]);
+    let out = moved(&mut b, out, [(batch, of_batch), (head, of_head)]);
     for (place, value) in places.into_iter().zip(turned) {
         let pointers = spread(&mut b, out, [(row, size), (place, one)]);
         let value = convert(&mut b, value, compute, dtype);
