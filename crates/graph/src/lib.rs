@@ -6,6 +6,7 @@ pub mod entry;
 pub mod error;
 pub mod image;
 pub mod layout;
+mod movement;
 pub mod operator;
 pub mod operators;
 pub mod program;

@@ -2,7 +2,8 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::layout::{axis_of, call, check_many, copy_view, expect_dtype, expect_inputs, expect_shape};
+use crate::layout::{axis_of, check_many, expect_dtype, expect_inputs, expect_shape};
+use crate::movement;
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::View;
@@ -71,13 +72,13 @@ impl Operator for Concat {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check_many(self, inputs, outputs)?;
         let axis = axis_of(self.name(), self.axis, outputs[0].rank())?;
-        call(queue, self.name(), || {
-            let mut start = 0;
-            for input in inputs {
-                copy_view(input, &outputs[0].narrowed(axis, start, 1, input.shape[axis]));
+        let mut start = 0;
+        movement::run(queue, self.name(), |mover| {
+            inputs.iter().try_for_each(|input| {
+                let to = outputs[0].narrowed(axis, start, 1, input.shape[axis]);
                 start += input.shape[axis];
-            }
-            Ok(())
+                mover.copy(input, &to)
+            })
         })
     }
 
@@ -113,11 +114,9 @@ impl Operator for Stack {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check_many(self, inputs, outputs)?;
         let axis = axis_of(self.name(), self.axis, outputs[0].rank())?;
-        call(queue, self.name(), || {
-            for (i, input) in inputs.iter().enumerate() {
-                copy_view(input, &outputs[0].narrowed(axis, i, 1, 1).without_axis(axis));
-            }
-            Ok(())
+        let place = |i| outputs[0].narrowed(axis, i, 1, 1).without_axis(axis);
+        movement::run(queue, self.name(), |mover| {
+            inputs.iter().enumerate().try_for_each(|(i, input)| mover.copy(input, &place(i)))
         })
     }
 
@@ -157,13 +156,13 @@ impl Operator for Split {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check_many(self, inputs, outputs)?;
         let axis = axis_of(self.name(), self.axis, inputs[0].rank())?;
-        call(queue, self.name(), || {
-            let mut start = 0;
-            for output in outputs {
-                copy_view(&inputs[0].narrowed(axis, start, 1, output.shape[axis]), output);
+        let mut start = 0;
+        movement::run(queue, self.name(), |mover| {
+            outputs.iter().try_for_each(|output| {
+                let from = inputs[0].narrowed(axis, start, 1, output.shape[axis]);
                 start += output.shape[axis];
-            }
-            Ok(())
+                mover.copy(&from, output)
+            })
         })
     }
 
@@ -202,11 +201,9 @@ impl Operator for Unstack {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check_many(self, inputs, outputs)?;
         let axis = axis_of(self.name(), self.axis, inputs[0].rank())?;
-        call(queue, self.name(), || {
-            for (i, output) in outputs.iter().enumerate() {
-                copy_view(&inputs[0].narrowed(axis, i, 1, 1).without_axis(axis), output);
-            }
-            Ok(())
+        let place = |i| inputs[0].narrowed(axis, i, 1, 1).without_axis(axis);
+        movement::run(queue, self.name(), |mover| {
+            outputs.iter().enumerate().try_for_each(|(i, output)| mover.copy(&place(i), output))
         })
     }
 

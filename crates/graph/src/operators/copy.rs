@@ -2,9 +2,9 @@
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::Result;
-use crate::layout::{call, check, copy_view, expect_inputs, takes_library};
+use crate::layout::{check, expect_inputs};
+use crate::movement;
 use crate::operator::{Meta, Operator};
-use crate::operators::elementwise::{self, Elementwise, Unary};
 use crate::reference::Array;
 use crate::view::View;
 use openmps_runtime::Queue;
@@ -26,13 +26,7 @@ impl Operator for Copy {
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
-        if !takes_library(queue, true) {
-            return elementwise::run(Elementwise::Unary(Unary::Cast), queue, &[&inputs[0]], &[], &outputs[0]);
-        }
-        call(queue, self.name(), || {
-            copy_view(&inputs[0], &outputs[0]);
-            Ok(())
-        })
+        movement::run(queue, self.name(), |mover| mover.copy(&inputs[0], &outputs[0]))
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -2,10 +2,13 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::layout::{call, check, copy_view, expect_inputs};
+use crate::layout::{call, check, expect_inputs};
+use crate::movement;
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
-use crate::view::{Shape, View};
+use crate::view::{MAX_RANK, Shape, View};
+use openmps_host::library::copy::copy;
+use openmps_host::library::memory::Memory;
 use openmps_runtime::Queue;
 use openmps_tile::dtype;
 
@@ -52,10 +55,7 @@ impl Operator for Expand {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         let from = inputs[0].broadcast_to(&outputs[0].shape).expect("checked by infer");
-        call(queue, self.name(), || {
-            copy_view(&from, &outputs[0]);
-            Ok(())
-        })
+        movement::run(queue, self.name(), |mover| mover.copy(&from, &outputs[0]))
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
@@ -94,23 +94,29 @@ impl Operator for Tile {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         let missing = outputs[0].rank() - inputs[0].rank();
-        call(queue, self.name(), || {
-            // Each axis is a repetition with distance zero and the axis itself; the output's axis is cut in two alike.
-            let (mut dims, mut from, mut to) = (Vec::new(), Vec::new(), Vec::new());
-            for (d, (repeat, size)) in self.pairs(&inputs[0].shape).into_iter().enumerate() {
-                let own = d.checked_sub(missing).map_or(0, |d| inputs[0].strides[d]);
-                if repeat != 1 {
-                    dims.push(repeat);
-                    from.push(0);
-                    to.push(outputs[0].strides[d] * size as isize);
-                }
-                if size != 1 {
-                    dims.push(size);
-                    from.push(own);
-                    to.push(outputs[0].strides[d]);
+        // Each axis is a repetition with distance zero and the axis itself; the output's axis is cut in two alike.
+        let (mut dims, mut from, mut to) = (Vec::new(), Vec::new(), Vec::new());
+        for (d, (repeat, size)) in self.pairs(&inputs[0].shape).into_iter().enumerate() {
+            let own = d.checked_sub(missing).map_or(0, |d| inputs[0].strides[d]);
+            let stride = outputs[0].strides[d];
+            for (count, from_stride, to_stride) in [(repeat, 0, stride * size as isize), (size, own, stride)] {
+                if count != 1 {
+                    dims.push(count);
+                    from.push(from_stride);
+                    to.push(to_stride);
                 }
             }
-            use openmps_host::library::{copy::copy, memory::Memory};
+        }
+        if dims.len() <= MAX_RANK {
+            let cut = |view: &View, strides: &[isize]| View {
+                shape: dims.iter().copied().collect(),
+                strides: strides.iter().copied().collect(),
+                ..view.clone()
+            };
+            let (from, to) = (cut(&inputs[0], &from), cut(&outputs[0], &to));
+            return movement::run(queue, self.name(), |mover| mover.copy(&from, &to));
+        }
+        call(queue, self.name(), || {
             let (to, from) = (Memory::new(outputs[0].address, &to), Memory::new(inputs[0].address, &from));
             // SAFETY: the views name live memory, and the doubled axes reach the same elements.
             unsafe { copy(inputs[0].dtype.size(), &dims, to, from) };

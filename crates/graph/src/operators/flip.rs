@@ -2,7 +2,8 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
-use crate::layout::{axis_of, call, check, copy_view, expect_inputs};
+use crate::layout::{axis_of, check, expect_inputs};
+use crate::movement;
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::View;
@@ -43,10 +44,7 @@ impl Operator for Flip {
             let size = from.shape[axis];
             from = from.narrowed(axis, size.saturating_sub(1), -1, size);
         }
-        call(queue, self.name(), || {
-            copy_view(&from, &outputs[0]);
-            Ok(())
-        })
+        movement::run(queue, self.name(), |mover| mover.copy(&from, &outputs[0]))
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

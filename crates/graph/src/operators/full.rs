@@ -2,7 +2,8 @@
 
 use crate::entry::{Case, Entry};
 use crate::error::Result;
-use crate::layout::{Number, call, check, fill_view};
+use crate::layout::{Number, check};
+use crate::movement;
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::{Shape, View, shape_of};
@@ -31,10 +32,7 @@ impl Operator for Full {
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
-        call(queue, self.name(), || {
-            fill_view(&outputs[0], self.value);
-            Ok(())
-        })
+        movement::run(queue, self.name(), |mover| mover.fill(&outputs[0], self.value))
     }
 
     fn reference(&self, _: &[Array]) -> Vec<Array> {

@@ -2,7 +2,8 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::layout::{Number, call, check, copy_view, expect_inputs, fill_view};
+use crate::layout::{Number, call, check, expect_inputs};
+use crate::movement::{self, Mover};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::View;
@@ -97,23 +98,23 @@ impl Operator for Pad {
         check(self, inputs, outputs)?;
         let (x, out) = (&inputs[0], &outputs[0]);
         let overlap = self.overlap(&x.shape, &out.shape);
-        call(queue, self.name(), || {
-            if out.is_empty() {
-                return Ok(());
-            }
+        if out.is_empty() {
+            return Ok(());
+        }
+        movement::run(queue, self.name(), |mover| {
             let (mut from, mut to) = (x.clone(), out.clone());
             for (d, &(skip_from, skip_to, count)) in overlap.iter().enumerate() {
                 from = from.narrowed(d, skip_from, 1, count);
                 to = to.narrowed(d, skip_to, 1, count);
             }
-            copy_view(&from, &to);
+            mover.copy(&from, &to)?;
             // Borders axis by axis: what is outside along an axis lies in the overlap of the axes before it.
             for (d, &(_, start, count)) in overlap.iter().enumerate().rev() {
                 let mut region = out.clone();
                 for (outer, &(_, start, count)) in overlap[..d].iter().enumerate() {
                     region = region.narrowed(outer, start, 1, count);
                 }
-                self.border(&region, d, start, count);
+                self.border(mover, &region, d, start, count)?;
             }
             Ok(())
         })
@@ -137,16 +138,16 @@ impl Operator for Pad {
 
 impl Pad {
     /// Fills what lies before and after `count` elements of one axis of a region; inner axes are complete already.
-    fn border(&self, region: &View, axis: usize, start: usize, count: usize) {
+    fn border(&self, mover: &Mover, region: &View, axis: usize, start: usize, count: usize) -> Result<()> {
         let (size, end) = (region.shape[axis], start + count);
         if self.mode == Mode::Constant {
-            fill_view(&region.narrowed(axis, 0, 1, start), self.value);
-            return fill_view(&region.narrowed(axis, end, 1, size - end), self.value);
+            mover.fill(&region.narrowed(axis, 0, 1, start), self.value)?;
+            return mover.fill(&region.narrowed(axis, end, 1, size - end), self.value);
         }
-        for index in (0..start).chain(end..size) {
+        (0..start).chain(end..size).try_for_each(|index| {
             let source = start + self.source(index, start as i64, count);
-            copy_view(&region.narrowed(axis, source, 1, 1), &region.narrowed(axis, index, 1, 1));
-        }
+            mover.copy(&region.narrowed(axis, source, 1, 1), &region.narrowed(axis, index, 1, 1))
+        })
     }
 }
 
@@ -184,17 +185,18 @@ impl Operator for PadGradient {
         check(self, inputs, outputs)?;
         crate::layout::expect_dense(self.name(), &outputs[0])?;
         let overlap = self.pad.overlap(&outputs[0].shape, &inputs[0].shape);
-        call(queue, self.name(), || {
-            if self.pad.mode == Mode::Constant {
-                let (mut from, mut to) = (inputs[0].clone(), outputs[0].clone());
-                fill_view(&to, Number::Int(0));
-                for (d, &(skip_to, skip_from, count)) in overlap.iter().enumerate() {
-                    from = from.narrowed(d, skip_from, 1, count);
-                    to = to.narrowed(d, skip_to, 1, count);
-                }
-                copy_view(&from, &to);
-                return Ok(());
+        if self.pad.mode == Mode::Constant {
+            let (mut from, mut to) = (inputs[0].clone(), outputs[0].clone());
+            for (d, &(skip_to, skip_from, count)) in overlap.iter().enumerate() {
+                from = from.narrowed(d, skip_from, 1, count);
+                to = to.narrowed(d, skip_to, 1, count);
             }
+            return movement::run(queue, self.name(), |mover| {
+                mover.fill(&outputs[0], Number::Int(0))?;
+                mover.copy(&from, &to)
+            });
+        }
+        call(queue, self.name(), || {
             let gradient = crate::layout::Dense::of(&inputs[0]);
             openmps_host::by_type!(inputs[0].dtype, T => self.sum::<T>(gradient.address, &inputs[0].shape, &outputs[0]));
             Ok(())

@@ -2,10 +2,11 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::layout::{Dense, call, check, expect_dense, expect_inputs};
+use crate::layout::{Dense, call, check, expect_dense, expect_inputs, is_host};
 use crate::operator::{Meta, Operator};
+use crate::operators::reduce::{Reduce, Reduction};
 use crate::reference::{Array, for_each_index};
-use crate::view::{Shape, View, dense_strides};
+use crate::view::{MAX_RANK, Shape, View, dense_strides};
 use openmps_host::by_type;
 use openmps_host::library::{sort::Lines, total::total};
 use openmps_runtime::Queue;
@@ -31,6 +32,21 @@ impl RepeatGradient {
             }
         };
         repeated.iter().enumerate().map(pair).collect()
+    }
+}
+
+impl RepeatGradient {
+    /// The gradient with each dimension cut in two, copies and size, and the axes of copies; none where that is too many dimensions.
+    fn cut(&self, repeated: &View) -> Option<(View, Vec<i64>)> {
+        let pairs = self.pairs(&repeated.shape)?;
+        if repeated.is_empty() || 2 * pairs.len() > MAX_RANK || pairs.is_empty() {
+            return None;
+        }
+        let shape = pairs.iter().flat_map(|&(copies, size)| [copies, size]).collect();
+        let strides =
+            pairs.iter().zip(&repeated.strides).flat_map(|(&(_, size), &stride)| [stride * size as isize, stride]);
+        let axes = (0..pairs.len() as i64).map(|d| 2 * d).collect();
+        Some((View { shape, strides: strides.collect(), ..repeated.clone() }, axes))
     }
 }
 
@@ -64,6 +80,14 @@ impl Operator for RepeatGradient {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         expect_dense(self.name(), &outputs[0])?;
+        if !is_host(queue)
+            && let Some((repeated, axes)) = self.cut(&inputs[0])
+        {
+            let sum = Reduce { output: Some(inputs[0].dtype), ..Reduce::new(Reduction::Sum, &axes, true) };
+            let kept = repeated.shape.iter().enumerate();
+            let dims: Vec<usize> = kept.map(|(d, &size)| if d % 2 == 0 { 1 } else { size }).collect();
+            return sum.run(queue, &[repeated], &[View::dense(outputs[0].address, inputs[0].dtype, &dims)?]);
+        }
         let mut dims = alternating(&self.pairs(&inputs[0].shape).expect("checked by infer"));
         let size = inputs[0].dtype.size();
         call(queue, self.name(), || {

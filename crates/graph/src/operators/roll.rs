@@ -2,7 +2,8 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::layout::{axis_of, call, check, copy_view, expect_inputs};
+use crate::layout::{axis_of, check, expect_inputs};
+use crate::movement::{self, Mover};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::View;
@@ -36,20 +37,20 @@ impl Roll {
 }
 
 /// Copies each of the blocks that the turned axes are cut into.
-fn copy_blocks(from: &View, to: &View, turns: &[usize], axis: usize) {
+fn copy_blocks(mover: &Mover, from: &View, to: &View, turns: &[usize], axis: usize) -> Result<()> {
     if axis == turns.len() {
-        return copy_view(from, to);
+        return mover.copy(from, to);
     }
     let (turn, size) = (turns[axis], from.shape[axis]);
     if turn == 0 {
-        return copy_blocks(from, to, turns, axis + 1);
+        return copy_blocks(mover, from, to, turns, axis + 1);
     }
     let block = |start_from, start_to, count| {
         let (from, to) = (from.narrowed(axis, start_from, 1, count), to.narrowed(axis, start_to, 1, count));
-        copy_blocks(&from, &to, turns, axis + 1);
+        copy_blocks(mover, &from, &to, turns, axis + 1)
     };
-    block(size - turn, 0, turn);
-    block(0, turn, size - turn);
+    block(size - turn, 0, turn)?;
+    block(0, turn, size - turn)
 }
 
 impl Operator for Roll {
@@ -66,12 +67,10 @@ impl Operator for Roll {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         let turns = self.turns(&inputs[0].shape)?;
-        call(queue, self.name(), || {
-            if !inputs[0].is_empty() {
-                copy_blocks(&inputs[0], &outputs[0], &turns, 0);
-            }
-            Ok(())
-        })
+        if inputs[0].is_empty() {
+            return Ok(());
+        }
+        movement::run(queue, self.name(), |mover| copy_blocks(mover, &inputs[0], &outputs[0], &turns, 0))
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -2,7 +2,8 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::layout::{Number, axis_of, call, check, copy_view, expect_dtype, expect_inputs, fill_view};
+use crate::layout::{Number, axis_of, check, expect_dtype, expect_inputs};
+use crate::movement;
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::{Shape, View};
@@ -99,10 +100,7 @@ impl Operator for Slice {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         let from = part(self.name(), &inputs[0], &self.ranges)?;
-        call(queue, self.name(), || {
-            copy_view(&from, &outputs[0]);
-            Ok(())
-        })
+        movement::run(queue, self.name(), |mover| mover.copy(&from, &outputs[0]))
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
@@ -139,13 +137,12 @@ impl Operator for SetSlice {
         check(self, inputs, outputs)?;
         let to = part(self.name(), &outputs[0], &self.ranges)?;
         let value = inputs[1].broadcast_to(&to.shape).expect("checked by infer");
-        call(queue, self.name(), || {
+        movement::run(queue, self.name(), |mover| {
             // In place there is nothing to copy outside the part.
             if inputs[0].address != outputs[0].address {
-                copy_view(&inputs[0], &outputs[0]);
+                mover.copy(&inputs[0], &outputs[0])?;
             }
-            copy_view(&value, &to);
-            Ok(())
+            mover.copy(&value, &to)
         })
     }
 
@@ -182,12 +179,11 @@ impl Operator for SliceGradient {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         let to = part(self.name(), &outputs[0], &self.ranges)?;
-        call(queue, self.name(), || {
+        movement::run(queue, self.name(), |mover| {
             if to.len() != outputs[0].len() {
-                fill_view(&outputs[0], Number::Int(0));
+                mover.fill(&outputs[0], Number::Int(0))?;
             }
-            copy_view(&inputs[0], &to);
-            Ok(())
+            mover.copy(&inputs[0], &to)
         })
     }
 

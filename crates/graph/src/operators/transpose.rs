@@ -2,7 +2,8 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::layout::{axis_of, call, check, copy_view, expect_inputs};
+use crate::layout::{axis_of, check, expect_inputs};
+use crate::movement;
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::View;
@@ -53,10 +54,7 @@ impl Operator for Transpose {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         let from = inputs[0].permuted(&self.axes(inputs[0].rank())?);
-        call(queue, self.name(), || {
-            copy_view(&from, &outputs[0]);
-            Ok(())
-        })
+        movement::run(queue, self.name(), |mover| mover.copy(&from, &outputs[0]))
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

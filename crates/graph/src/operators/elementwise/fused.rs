@@ -1,8 +1,9 @@
 //! A chain of formulas as an operator, with a reduction of its results at the end where there is one.
 
 use super::kernel::Signature;
-use super::layout::{self, Dimension, MAX_TENSORS};
-use super::{Activation, Binary, Call, Chain, Elementwise, Operand, Stage, Unary, choose, kernel};
+use super::layout::MAX_TENSORS;
+use super::walk::Walk;
+use super::{Activation, Binary, Call, Chain, Elementwise, Operand, Stage, Unary, kernel};
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::operator::{Meta, Operator};
@@ -34,31 +35,22 @@ impl Fused {
         let operator = self.name();
         let mut tensors: ArrayVec<&View, MAX_TENSORS> = inputs.iter().collect();
         tensors.push(output);
-        let mut dimensions = layout::dimensions(operator, &tensors)?;
-        if output.is_empty() {
-            return Ok(());
-        }
-        if dimensions.is_empty() {
-            dimensions.push(Dimension { size: 1, strides: tensors.iter().map(|_| 1).collect() });
-        }
-        let layout = choose(&dimensions);
+        let Some(walk) = Walk::over(operator, &tensors)? else { return Ok(()) };
         let dtypes: Vec<DType> = inputs.iter().map(|x| x.dtype).collect();
         let (chain, numbers) = (self.chain.text(), Vec::new());
-        let key = Key::Chain { chain, reduction: "", dtypes: dtypes.clone(), layout: Some(layout.clone()), numbers };
+        let key =
+            Key::Chain { chain, reduction: "", dtypes: dtypes.clone(), layout: Some(walk.layout.clone()), numbers };
         let build = || {
             let scalars = self.chain.scalar_types(&dtypes);
             let signature = Signature { name: operator, inputs: &dtypes, output: output.dtype, scalars };
             let body =
                 |b: &mut Builder, loaded: &[Value], scalars: &[Value]| self.chain.apply(b, loaded, &dtypes, scalars);
-            kernel::build_with(signature, &layout, body)
+            kernel::build_with(signature, &walk.layout, body)
         };
         let pipeline = program::get(operator, &key, build)?;
         let mut arguments: Vec<u64> = tensors.iter().map(|x| x.address as u64).collect();
         arguments.extend(self.chain.numbers(&dtypes));
-        let grid = layout::push_places(&mut arguments, &dimensions, tensors.len(), &layout);
-        // SAFETY: the views describe memory that the front door keeps alive; sizes and strides are theirs.
-        unsafe { queue.dispatch(operator, &pipeline, grid, &arguments) }
-            .map_err(|source| Error::Device { operator, source })
+        walk.launch(operator, queue, &pipeline, arguments)
     }
 }
 

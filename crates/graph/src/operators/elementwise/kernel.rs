@@ -38,6 +38,13 @@ pub(super) fn build(row: &Row, inputs: &[DType], output: DType, layout: &Layout)
     })
 }
 
+/// Builds a kernel that sets every element to a number.
+pub(super) fn fill(name: &str, output: DType, layout: &Layout) -> Kernel {
+    let scalars = vec![("value".to_owned(), Scalar::from(output))];
+    let dims: Vec<usize> = layout.rows.into_iter().chain([layout.columns]).collect();
+    build_with(Signature { name, inputs: &[], output, scalars }, layout, |b, _, scalars| b.splat(scalars[0], &dims))
+}
+
 /// Builds a kernel whose result `body` makes of the loaded inputs and of the numbers.
 ///
 /// Parameters: a pointer for each input and the output; the operator's scalars; the sizes of the outer dimensions, the

@@ -11,6 +11,7 @@ mod layout;
 mod optimizer;
 mod row;
 mod unary;
+mod walk;
 
 pub use activation::Activation;
 pub use binary::Binary;
@@ -30,12 +31,12 @@ use crate::program::{self, Key, scalar_bits};
 use crate::reference::Array;
 use crate::view::{Shape, View};
 use arrayvec::ArrayVec;
-use layout::{Dimension, Dimensions};
 use openmps_runtime::engine::graph::{self, Operation};
 use openmps_runtime::engine::{self, Family};
 use openmps_runtime::{Pipeline, Queue};
 use openmps_tile::{DType, Number};
 use std::sync::{Arc, OnceLock};
+use walk::Walk;
 
 /// Element types of an operator's inputs.
 pub type DTypes = ArrayVec<DType, 5>;
@@ -218,42 +219,28 @@ fn run_dense(operator: Elementwise, queue: &Queue, inputs: &[&View], scalars: &[
     push_operands(&mut arguments, row, inputs, scalars, output);
     arguments.push(count as u64);
     arguments.extend(std::iter::repeat_n(1, inputs.len() + 1));
-    submit(row, queue, pipeline, [count.div_ceil(TILE), 1, 1], &arguments)
+    walk::submit(row.name, queue, pipeline, [count.div_ceil(TILE), 1, 1], &arguments)
 }
 
 fn run_general(row: &'static Row, queue: &Queue, inputs: &[&View], scalars: &[Number], output: &View) -> Result<()> {
     let mut tensors: ArrayVec<&View, { layout::MAX_TENSORS }> = inputs.iter().copied().collect();
     tensors.push(output);
-    let mut dimensions = layout::dimensions(row.name, &tensors)?;
-    if output.is_empty() {
-        return Ok(());
-    }
-    if dimensions.is_empty() {
-        dimensions.push(Dimension { size: 1, strides: tensors.iter().map(|_| 1).collect() });
-    }
-    let layout = choose(&dimensions);
+    let Some(walk) = Walk::over(row.name, &tensors)? else { return Ok(()) };
     let dtypes: DTypes = inputs.iter().map(|x| x.dtype).collect();
-    let key = Key::Elementwise(row.name, dtypes.clone(), output.dtype, layout.clone());
-    let pipeline = program::get(row.name, &key, || kernel::build(row, &dtypes, output.dtype, &layout))?;
+    let key = Key::Elementwise(row.name, dtypes.clone(), output.dtype, walk.layout.clone());
+    let pipeline = program::get(row.name, &key, || kernel::build(row, &dtypes, output.dtype, &walk.layout))?;
     let mut arguments = ArrayVec::<u64, MAX_ARGUMENTS>::new();
     push_operands(&mut arguments, row, inputs, scalars, output);
-    let grid = layout::push_places(&mut arguments, &dimensions, tensors.len(), &layout);
-    submit(row, queue, &pipeline, grid, &arguments)
+    walk.launch(row.name, queue, &pipeline, arguments)
 }
 
-/// The tile for these dimensions: one row where that is long, else several rows; square where some tensor runs across.
-fn choose(dimensions: &Dimensions) -> Layout {
-    let columns = dimensions[dimensions.len() - 1].size;
-    if dimensions.len() == 1 {
-        return Layout { outer: 0, rows: None, columns: TILE };
-    }
-    let outer = dimensions.len() - 2;
-    let last = &dimensions[dimensions.len() - 1];
-    if last.strides.iter().any(|&stride| stride.unsigned_abs() > 1) {
-        return Layout { outer, rows: Some(SQUARE), columns: SQUARE };
-    }
-    let columns = columns.next_power_of_two().clamp(1, TILE);
-    Layout { outer, rows: Some((TILE / columns).max(1)), columns }
+/// Sets every element of a view of integers to these bits.
+pub(crate) fn fill(queue: &Queue, output: &View, bits: u64) -> Result<()> {
+    const NAME: &str = "fill";
+    let Some(walk) = Walk::over(NAME, &[output])? else { return Ok(()) };
+    let key = Key::Elementwise(NAME, DTypes::new(), output.dtype, walk.layout.clone());
+    let pipeline = program::get(NAME, &key, || kernel::fill(NAME, output.dtype, &walk.layout))?;
+    walk.launch(NAME, queue, &pipeline, ArrayVec::<u64, MAX_ARGUMENTS>::from_iter([output.address as u64, bits]))
 }
 
 fn push_operands(
@@ -270,12 +257,6 @@ fn push_operands(
         let compute = row.compute(&dtypes);
         arguments.extend(scalars.iter().map(|&scalar| scalar_bits(scalar, compute)));
     }
-}
-
-fn submit(row: &'static Row, queue: &Queue, pipeline: &Pipeline, grid: [usize; 3], arguments: &[u64]) -> Result<()> {
-    let operator = row.name;
-    // SAFETY: the views describe memory that the front door keeps alive; sizes and strides are theirs.
-    unsafe { queue.dispatch(operator, pipeline, grid, arguments) }.map_err(|source| Error::Device { operator, source })
 }
 
 /// An elementwise operator with its numbers, as a member of the list of operators.
