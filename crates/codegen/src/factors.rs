@@ -24,8 +24,8 @@ pub fn factors(kernel: &Kernel) -> HashSet<Value> {
 struct Search {
     readers: HashMap<Value, Vec<Reader>>,
     loads: Vec<Value>,
-    /// A loop's carried value, its initial one, and what the block yields.
-    carried: Vec<[Value; 3]>,
+    /// A loop's carried value, its initial one, what the block yields, and the loop's result.
+    carried: Vec<[Value; 4]>,
 }
 
 impl Search {
@@ -59,10 +59,10 @@ impl Search {
                 operands[..3].iter().for_each(|&bound| self.read(bound, Reader::Other));
                 let Some(end) = block.instructions.last() else { return };
                 let values = block.arguments[1..].iter().zip(&operands[3..]).zip(&end.operands);
-                for ((&argument, &initial), &next) in values {
+                for (((&argument, &initial), &next), &result) in values.zip(&instruction.results) {
                     self.read(initial, Reader::Carried(argument));
                     self.read(next, Reader::Carried(argument));
-                    self.carried.push([argument, initial, next]);
+                    self.carried.push([argument, initial, next, result]);
                 }
                 return;
             }
@@ -77,15 +77,52 @@ impl Search {
         };
         let is_load = |value: &Value| self.loads.contains(value);
         let mut found = HashSet::new();
-        for &[argument, initial, next] in &self.carried {
+        for &[argument, initial, next, result] in &self.carried {
             let carried = |reader: Reader| reader == Reader::Carried(argument);
             let both = is_load(&initial) && is_load(&next) && only(initial, &carried) && only(next, &carried);
-            if both && only(argument, &|reader| reader == Reader::Factor) {
+            let read_after = self.readers.contains_key(&result);
+            if both && !read_after && only(argument, &|reader| reader == Reader::Factor) {
                 found.extend([argument, initial, next]);
             }
         }
         let single = |&&load: &&Value| only(load, &|reader| reader == Reader::Factor);
         found.extend(self.loads.iter().filter(single));
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openmps_tile::{Builder, Scalar, Type};
+
+    /// A product in a loop whose left factor is loaded one step ahead; whether what was loaded last is stored after the loop.
+    fn ahead(stored: bool) -> (Kernel, Value) {
+        let mut b = Builder::new("ahead");
+        let [x, out] = ["x", "out"].map(|name| b.parameter(name, Type::pointer(Scalar::F16)));
+        let range = b.range(16);
+        let row = b.expand_dims(range, 0);
+        let row = b.broadcast(row, &[16, 16]);
+        let tile = |b: &mut Builder, pointer| b.add_pointer(pointer, row);
+        let (from, to) = (tile(&mut b, x), tile(&mut b, out));
+        let first = b.load(from, None, None);
+        let none = b.constant(0.0, &Type::tile(Scalar::F32, &[16, 16]));
+        let bounds = [0, 4, 1].map(|bound| b.integer(bound, Scalar::I64));
+        let results = b.for_loop(bounds, &[first, none], |b, _, carried| {
+            let next = b.load(from, None, None);
+            vec![next, b.dot(carried[0], carried[0], carried[1])]
+        });
+        if stored {
+            b.store(to, results[0], None);
+        }
+        (b.finish(), first)
+    }
+
+    #[test]
+    fn what_is_loaded_ahead_is_a_factor_unless_somebody_reads_it_after_the_loop() {
+        for stored in [false, true] {
+            let (kernel, first) = ahead(stored);
+            assert_eq!(factors(&kernel).contains(&first), !stored);
+        }
     }
 }
