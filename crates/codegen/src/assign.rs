@@ -320,8 +320,7 @@ impl<'k> Forms<'k> {
             self.set(argument, form);
         }
         self.block(block);
-        let Some(last) = block.instructions.last() else { return };
-        let settled: Vec<Form> = (carried.iter().zip(&last.operands))
+        let settled: Vec<Form> = (carried.iter().zip(block.ends()))
             .map(|(&argument, &next)| self.carried(argument, Some(self.natural(next).0)))
             .collect();
         for (&argument, form) in carried.iter().zip(&settled) {
@@ -337,8 +336,7 @@ impl<'k> Forms<'k> {
     fn if_else(&mut self, instruction: &Instruction) {
         instruction.blocks.iter().for_each(|block| self.block(block));
         for (i, &result) in instruction.results.iter().enumerate() {
-            let ends =
-                instruction.blocks.iter().filter_map(|block| block.instructions.last()?.operands.get(i).copied());
+            let ends = instruction.blocks.iter().filter_map(|block| block.ends().get(i).copied());
             let leader = self.leader(&ends.collect::<Vec<_>>());
             let form = self.carried(result, Some(self.natural(leader).0));
             self.set(result, form);
@@ -355,15 +353,14 @@ impl<'k> Forms<'k> {
                 self.set(argument, form);
             }
             self.block(before);
-            let passed: Vec<Value> = before.instructions.last().map_or(vec![], |end| end.operands[1..].to_vec());
-            for ((&argument, &result), value) in after.arguments.iter().zip(&instruction.results).zip(passed) {
+            let passed = before.ends().get(1..).unwrap_or_default();
+            for ((&argument, &result), &value) in after.arguments.iter().zip(&instruction.results).zip(passed) {
                 let form = self.carried(result, Some(self.natural(value).0));
                 self.set(argument, form.clone());
                 self.set(result, form);
             }
             self.block(after);
-            let next = after.instructions.last().map_or(&[][..], |end| &end.operands);
-            settled = next.iter().map(|&value| Some(self.natural(value).0)).collect();
+            settled = after.ends().iter().map(|&value| Some(self.natural(value).0)).collect();
         }
     }
 

@@ -234,7 +234,7 @@ impl<'k> Facts<'k> {
         for _ in 0..ROUNDS {
             self.block(block);
             settled = true;
-            for (&argument, &next) in carried.iter().zip(end_of(block)) {
+            for (&argument, &next) in carried.iter().zip(block.ends()) {
                 let met = meet(self.get(argument), self.get(next));
                 settled &= met == self.get(argument);
                 self.set(argument, met);
@@ -260,14 +260,10 @@ impl<'k> Facts<'k> {
     fn if_else(&mut self, instruction: &Instruction) {
         instruction.blocks.iter().for_each(|block| self.block(block));
         let [first, second] = &instruction.blocks[..] else { return };
-        for ((&result, &x), &y) in instruction.results.iter().zip(end_of(first)).zip(end_of(second)) {
+        for ((&result, &x), &y) in instruction.results.iter().zip(first.ends()).zip(second.ends()) {
             self.set(result, meet(self.get(x), self.get(y)));
         }
     }
-}
-
-fn end_of(block: &Block) -> &[Value] {
-    block.instructions.last().map_or(&[], |end| &end.operands)
 }
 
 fn meet(x: &[Axis], y: &[Axis]) -> Vec<Axis> {

@@ -1,5 +1,6 @@
 //! Loaded tiles that nothing but products read. They may lie as their memory does, and stay as they are in memory until they are staged.
 
+use openmps_tile::kernel::Carried;
 use openmps_tile::{Instruction, Kernel, Operation, Value};
 use std::collections::{HashMap, HashSet};
 
@@ -24,8 +25,7 @@ pub fn factors(kernel: &Kernel) -> HashSet<Value> {
 struct Search {
     readers: HashMap<Value, Vec<Reader>>,
     loads: Vec<Value>,
-    /// A loop's carried value, its initial one, what the block yields, and the loop's result.
-    carried: Vec<[Value; 4]>,
+    carried: Vec<Carried>,
 }
 
 impl Search {
@@ -55,14 +55,11 @@ impl Search {
                 return self.read(operands[2], Reader::Other);
             }
             Operation::For => {
-                let block = &instruction.blocks[0];
                 operands[..3].iter().for_each(|&bound| self.read(bound, Reader::Other));
-                let Some(end) = block.instructions.last() else { return };
-                let values = block.arguments[1..].iter().zip(&operands[3..]).zip(&end.operands);
-                for (((&argument, &initial), &next), &result) in values.zip(&instruction.results) {
-                    self.read(initial, Reader::Carried(argument));
-                    self.read(next, Reader::Carried(argument));
-                    self.carried.push([argument, initial, next, result]);
+                for carried in instruction.carried() {
+                    self.read(carried.initial, Reader::Carried(carried.argument));
+                    self.read(carried.next, Reader::Carried(carried.argument));
+                    self.carried.push(carried);
                 }
                 return;
             }
@@ -77,7 +74,7 @@ impl Search {
         };
         let is_load = |value: &Value| self.loads.contains(value);
         let mut found = HashSet::new();
-        for &[argument, initial, next, result] in &self.carried {
+        for &Carried { initial, argument, next, result } in &self.carried {
             let carried = |reader: Reader| reader == Reader::Carried(argument);
             let both = is_load(&initial) && is_load(&next) && only(initial, &carried) && only(next, &carried);
             let read_after = self.readers.contains_key(&result);

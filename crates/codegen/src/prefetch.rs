@@ -202,8 +202,7 @@ impl<'b> Slices<'b> {
             instruction.results.iter().map(|&result| (result, at)).collect::<Vec<_>>()
         };
         let defined = block.instructions.iter().enumerate().flat_map(results).collect();
-        let yielded = block.instructions.last().map_or(&[][..], |end| &end.operands[..]);
-        Slices { block, defined, yielded }
+        Slices { block, defined, yielded: block.ends() }
     }
 
     /// Notes what a value is computed from, and which carried values among that; whether all of it may be repeated.

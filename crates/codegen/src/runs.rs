@@ -77,7 +77,7 @@ impl<'k> Runs<'k> {
                 Operation::Load => instruction.operands.get(1),
                 Operation::Store => instruction.operands.get(2),
                 Operation::For => {
-                    self.carry(&instruction.blocks[0], search);
+                    self.carry(instruction, search);
                     continue;
                 }
                 _ => continue,
@@ -101,11 +101,10 @@ impl<'k> Runs<'k> {
     }
 
     /// What is loaded ahead lies as it was loaded.
-    fn carry(&mut self, block: &Block, search: &Search) {
-        let Some(end) = block.instructions.last() else { return };
-        for (&argument, next) in block.arguments[1..].iter().zip(&end.operands) {
-            if let Some(&run) = self.own.get(next).filter(|_| search.factors.contains(&argument)) {
-                self.own.insert(argument, run);
+    fn carry(&mut self, instruction: &Instruction, search: &Search) {
+        for carried in instruction.carried().filter(|carried| search.factors.contains(&carried.argument)) {
+            if let Some(&run) = self.own.get(&carried.next) {
+                self.own.insert(carried.argument, run);
             }
         }
     }

@@ -45,6 +45,13 @@ pub struct Block {
     pub instructions: Vec<Instruction>,
 }
 
+impl Block {
+    /// What the last instruction hands on: what a loop's block yields, a branch's results.
+    pub fn ends(&self) -> &[Value] {
+        self.instructions.last().map_or(&[], |last| &last.operands)
+    }
+}
+
 /// One operation with its operands and results.
 #[derive(Clone, Debug)]
 pub struct Instruction {
@@ -58,6 +65,30 @@ pub struct Instruction {
     pub blocks: Vec<Block>,
     /// The line that it was made from, by its index in the kernel's lines.
     pub line: Option<u32>,
+}
+
+/// A value that a loop carries: its names at entry, in the block, where the block yields it, and as the loop's result.
+#[derive(Clone, Copy, Debug)]
+pub struct Carried {
+    /// What it is before the first iteration.
+    pub initial: Value,
+    /// What the block reads.
+    pub argument: Value,
+    /// What the block hands to the next iteration.
+    pub next: Value,
+    /// What it is after the last iteration.
+    pub result: Value,
+}
+
+impl Instruction {
+    /// The values that a loop over a range carries.
+    pub fn carried(&self) -> impl Iterator<Item = Carried> {
+        let block = self.blocks.first().filter(|_| self.operation == Operation::For);
+        let (arguments, next) = block.map_or((&[][..], &[][..]), |block| (&block.arguments[1..], block.ends()));
+        let initial = self.operands.get(3..).unwrap_or_default();
+        let names = initial.iter().zip(arguments).zip(next.iter().zip(&self.results));
+        names.map(|((&initial, &argument), (&next, &result))| Carried { initial, argument, next, result })
+    }
 }
 
 /// What an instruction does.

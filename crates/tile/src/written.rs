@@ -56,17 +56,17 @@ impl Flow {
                 let body = &blocks[0];
                 self.pairs(&operands[3..], &body.arguments[1..]);
                 self.pairs(&operands[3..], results);
-                self.pairs(ends(body), &body.arguments[1..]);
-                self.pairs(ends(body), results);
+                self.pairs(body.ends(), &body.arguments[1..]);
+                self.pairs(body.ends(), results);
             }
-            Operation::If => blocks.iter().for_each(|block| self.pairs(ends(block), results)),
+            Operation::If => blocks.iter().for_each(|block| self.pairs(block.ends(), results)),
             Operation::While => {
                 let (before, after) = (&blocks[0], &blocks[1]);
-                let passed = ends(before).get(1..).unwrap_or_default();
+                let passed = before.ends().get(1..).unwrap_or_default();
                 self.pairs(operands, &before.arguments);
                 self.pairs(passed, &after.arguments);
                 self.pairs(passed, results);
-                self.pairs(ends(after), &before.arguments);
+                self.pairs(after.ends(), &before.arguments);
             }
             // What is loaded is a number.
             Operation::Load => {}
@@ -98,11 +98,6 @@ impl Flow {
         };
         block.instructions.iter().fold(0, |bits, instruction| bits | of(instruction))
     }
-}
-
-/// What a block's last instruction hands on.
-fn ends(block: &Block) -> &[Value] {
-    block.instructions.last().map_or(&[], |last| &last.operands)
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ impl<'k> Emitter<'k> {
             _ => self.compare_swap(scalar, &operands)?,
         };
         let write = format!("{} = {call};", self.place(&name, &layout));
-        self.line(if conditions.is_empty() { write } else { format!("if ({}) {write}", conditions.join(" && ")) });
+        self.line_where(&conditions, write);
         self.close();
         if is_scalar {
             self.line(self.words().device_barrier);

@@ -41,7 +41,7 @@ impl<'k> Emitter<'k> {
         let value = self.target.dialect.narrow(target, &operands[1]);
         conditions.extend(operands.get(2).cloned());
         let write = format!("*{} = {value};", operands[0]);
-        self.line(if conditions.is_empty() { write } else { format!("if ({}) {write}", conditions.join(" && ")) });
+        self.line_where(&conditions, write);
     }
 
     /// Loads one number, in every thread.

@@ -153,6 +153,11 @@ impl<'k> Emitter<'k> {
         let _ = writeln!(self.text, "{:indent$}{}", "", text.as_ref());
     }
 
+    /// Writes a line of the body that only those threads execute for which all conditions hold.
+    fn line_where(&mut self, conditions: &[String], text: String) {
+        self.line(if conditions.is_empty() { text } else { format!("if ({}) {text}", conditions.join(" && ")) });
+    }
+
     /// Writes the line that opens a block.
     fn open(&mut self, text: impl AsRef<str>) {
         self.line(text);

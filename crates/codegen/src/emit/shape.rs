@@ -160,7 +160,7 @@ impl<'k> Emitter<'k> {
             ),
             Dialect::Cuda => format!("atomicAdd(counts + {value}, 1u)"),
         };
-        self.line(format!("if ({}) {add};", conditions.join(" && ")));
+        self.line_where(&conditions, format!("{add};"));
         self.close();
         self.scratch_written();
         self.each_register(target.registers(), format!("{} = counts[{bin}];", self.place(&name, &target)));

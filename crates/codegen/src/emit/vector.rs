@@ -129,18 +129,12 @@ impl<'k> Emitter<'k> {
 
     /// A carried value is raw where both the initial one and the next one are; where only one is, neither is.
     fn carry_raw(&mut self, instruction: &Instruction) {
-        let block = &instruction.blocks[0];
-        let Some(end) = block.instructions.last() else { return };
-        let values = block.arguments[1..].iter().zip(&instruction.operands[3..]).zip(&end.operands);
-        for (((argument, initial), next), result) in values.zip(&instruction.results) {
-            if !self.forms.factors.contains(argument) {
-                continue;
-            }
-            if self.raw.contains(initial) && self.raw.contains(next) {
-                self.raw.extend([*argument, *result]);
+        for carried in instruction.carried().filter(|carried| self.forms.factors.contains(&carried.argument)) {
+            if self.raw.contains(&carried.initial) && self.raw.contains(&carried.next) {
+                self.raw.extend([carried.argument, carried.result]);
             } else {
-                self.raw.remove(initial);
-                self.raw.remove(next);
+                self.raw.remove(&carried.initial);
+                self.raw.remove(&carried.next);
             }
         }
     }
@@ -205,7 +199,7 @@ impl<'k> Emitter<'k> {
         let inside = self.inside(self.type_of(instruction.operands[0]), layout);
         let conditions: Vec<String> = self.first_of_replicas(layout).into_iter().chain(inside).chain(mask).collect();
         let write = format!("*({}{ty}*)({place}) = {};", self.words().device, vector.joined(dialect));
-        self.line(if conditions.is_empty() { write } else { format!("if ({}) {write}", conditions.join(" && ")) });
+        self.line_where(&conditions, write);
         self.close();
         Ok(())
     }

@@ -200,7 +200,7 @@ impl<'k> Emitter<'k> {
             element = self.target.dialect.narrow(factor, &self.or_zero(value, layout, element));
         }
         let write = format!("*({place}) = {element};");
-        self.line(if conditions.is_empty() { write } else { format!("if ({}) {write}", conditions.join(" && ")) });
+        self.line_where(conditions, write);
         self.close();
         Ok(())
     }
@@ -223,7 +223,7 @@ impl<'k> Emitter<'k> {
         };
         self.close_parts(&bits);
         let write = format!("*({}{}*)({place}) = {};", self.scratch_space(), vector.ty(), vector.joined(dialect));
-        self.line(if conditions.is_empty() { write } else { format!("if ({}) {write}", conditions.join(" && ")) });
+        self.line_where(conditions, write);
         self.close();
         Ok(())
     }
