@@ -3,12 +3,13 @@
 use crate::engines::{matrices, offer};
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
-use crate::layout::axis_of;
+use crate::layout::{axis_of, call, is_host};
 use crate::operator::{Meta, Operator};
 use crate::program::{self, Key};
 use crate::reference::{Array, sum};
 use crate::rows::{LONGEST, RowBlock, Rows};
 use crate::view::View;
+use openmps_host::library::softmax as library;
 use openmps_runtime::Queue;
 use openmps_runtime::engine::Call;
 use openmps_tile::{Builder, Combine, DType, Kernel, Scalar, Type, Value, dtype};
@@ -68,6 +69,16 @@ impl Operator for Softmax {
         };
         if offer(queue, operator, in_words)? {
             return Ok(());
+        }
+        let dense = inner == 1 && (from.stride == 1 || from.length == 1);
+        if is_host(queue) && dense && x.dtype == DType::F32 && from.length <= LONGEST {
+            let Rows { count, length, row_stride: stride, .. } = from;
+            let sizes = library::Softmax { count, length, stride, logarithm: self.logarithm };
+            return call(queue, operator, || {
+                // SAFETY: rows of the view, which the front door keeps alive; the output is dense.
+                unsafe { library::softmax(&sizes, from.address, out.address) };
+                Ok(())
+            });
         }
         let rows = if from.length > LONGEST { 1 } else { RowBlock::rows_for(from.length) };
         let key = Key::Other(operator, vec![x.dtype], vec![from.length.min(LONGEST + 1), rows]);

@@ -3,6 +3,12 @@
 //! Kernels are generic over [`Lanes`], marked `#[inline(always)]`, and instantiated by [`at_level!`] inside functions that enable
 //! the level's instructions; that is what turns each method into one instruction.
 
+/// The most lanes of a register.
+pub(crate) const WIDEST: usize = 16;
+
+/// Registers that are summed side by side: enough to hide an addition's latency, and each sum stays short, so that little is lost.
+pub(crate) const SUMS: usize = 4;
+
 /// A register of float32 numbers. Methods are unsafe because the CPU must have the instructions of the implementing type.
 ///
 /// `max` and `min` return `self` when `self` is NaN, so that NaN travels through activations.
@@ -22,6 +28,15 @@ pub(crate) trait Lanes: Copy {
     unsafe fn min(self, other: Self) -> Self;
     /// Two to the power `self`, which is integral and between -126 and 127.
     unsafe fn exp2_integral(self) -> Self;
+
+    /// The numbers, then zeros.
+    #[inline(always)]
+    unsafe fn lanes(self) -> [f32; WIDEST] {
+        let mut lanes = [0.0; WIDEST];
+        // SAFETY: the caller vouches for the instructions; no register is wider.
+        unsafe { self.store(lanes.as_mut_ptr()) };
+        lanes
+    }
 
     /// `4 * N` numbers, sorted so that `result[j]` holds those at `4 * i + j`.
     #[inline(always)]

@@ -1,12 +1,7 @@
 //! Layer norm and RMS norm of rows of float32: three passes over a row, which the first-level cache holds from the first one on.
 
-use super::lanes::{Lanes, at_level};
+use super::lanes::{Lanes, SUMS, at_level};
 use crate::threads::parallel_for;
-
-/// Vectors that are summed side by side: enough to hide an addition's latency, and the sums stay short, so that little is lost.
-const SUMS: usize = 4;
-/// The most lanes of a vector.
-const WIDEST: usize = 16;
 
 /// One call: each row brought to mean 0 and variance 1 (where not centred: to mean square 1), times a scale, plus a bias.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +80,7 @@ unsafe fn rows<V: Lanes>(sizes: &LayerNorm, operands: &Operands, begin: usize, e
 /// `length` elements, and lanes that the CPU has.
 #[inline(always)]
 unsafe fn sum<V: Lanes, const SQUARES: bool>(x: *const f32, length: usize, mean: f32) -> f32 {
-    // SAFETY: every access lies in the row; the lanes of a vector fit `WIDEST`.
+    // SAFETY: every access lies in the row.
     unsafe {
         let from = V::splat(mean);
         let mut sums = [V::splat(0.0); SUMS];
@@ -100,9 +95,7 @@ unsafe fn sum<V: Lanes, const SQUARES: bool>(x: *const f32, length: usize, mean:
             at += group * V::N;
         }
         let [a, b, c, d] = sums;
-        let mut lanes = [0.0; WIDEST];
-        a.add(b).add(c.add(d)).store(lanes.as_mut_ptr());
-        let mut total: f32 = lanes[..V::N].iter().sum();
+        let mut total: f32 = a.add(b).add(c.add(d)).lanes()[..V::N].iter().sum();
         for i in at..length {
             let distance = *x.add(i) - mean;
             total += if SQUARES { distance * distance } else { *x.add(i) };

@@ -22,6 +22,7 @@ pub mod scatter;
 mod scratch;
 pub mod sequence;
 mod shared;
+pub mod softmax;
 pub mod sort;
 mod stream;
 pub mod total;
