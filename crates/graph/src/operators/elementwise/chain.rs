@@ -28,6 +28,17 @@ pub struct Stage {
     pub operands: Vec<Operand>,
 }
 
+impl Stage {
+    /// What the operands stand for, of the chain's inputs and the results of the formulas before.
+    fn read<T: Clone>(&self, inputs: &[T], results: &[T]) -> Vec<T> {
+        let of = |operand: &Operand| match *operand {
+            Operand::Input(index) => inputs[index].clone(),
+            Operand::Stage(index) => results[index].clone(),
+        };
+        self.operands.iter().map(of).collect()
+    }
+}
+
 /// Formulas one after the other; the last one's result is the chain's. Every result is rounded to its element type, as if it were stored.
 #[derive(Clone, Debug)]
 pub struct Chain {
@@ -57,22 +68,19 @@ impl Chain {
     /// Shape and element type of every formula's result.
     pub(super) fn metas(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
         let mut metas: Vec<Meta> = Vec::with_capacity(self.stages.len());
-        for Stage { call, operands } in &self.stages {
-            let of = |operand: &Operand| match *operand {
-                Operand::Input(index) => inputs[index].clone(),
-                Operand::Stage(index) => metas[index].clone(),
-            };
-            let operands: Vec<Meta> = operands.iter().map(of).collect();
-            metas.extend(call.infer(&operands)?);
+        for stage in &self.stages {
+            metas.extend(stage.call.infer(&stage.read(inputs, &metas))?);
         }
         Ok(metas)
     }
 
     /// Element types of every formula's result.
     fn dtypes(&self, inputs: &[DType]) -> Vec<DType> {
-        let meta = |&dtype: &DType| Meta { dtype, shape: Default::default() };
-        let metas = self.metas(&inputs.iter().map(meta).collect::<Vec<_>>());
-        metas.map_or_else(|_| Vec::new(), |metas| metas.into_iter().map(|meta| meta.dtype).collect())
+        let mut results: Vec<DType> = Vec::with_capacity(self.stages.len());
+        for stage in &self.stages {
+            results.push(stage.call.output_dtype(&stage.read(inputs, &results)));
+        }
+        results
     }
 
     /// The element type of the result.
@@ -83,11 +91,7 @@ impl Chain {
     /// The types that each formula reads.
     fn read(&self, inputs: &[DType]) -> Vec<Vec<DType>> {
         let results = self.dtypes(inputs);
-        let of = |operand: &Operand| match *operand {
-            Operand::Input(index) => inputs[index],
-            Operand::Stage(index) => results[index],
-        };
-        self.stages.iter().map(|stage| stage.operands.iter().map(of).collect()).collect()
+        self.stages.iter().map(|stage| stage.read(inputs, &results)).collect()
     }
 
     /// Names and types of all formulas' numbers.
@@ -114,16 +118,12 @@ impl Chain {
         let (results, read) = (self.dtypes(inputs), self.read(inputs));
         let mut values: Vec<Value> = Vec::with_capacity(self.stages.len());
         let mut scalars = scalars;
-        for (index, (Stage { call, operands }, read)) in self.stages.iter().zip(read).enumerate() {
-            let row = call.operator.row();
+        for ((stage, read), &result) in self.stages.iter().zip(read).zip(&results) {
+            let row = stage.call.operator.row();
             let (own, rest) = scalars.split_at(row.scalars.len());
             scalars = rest;
-            let value = |operand: &Operand| match *operand {
-                Operand::Input(index) => loaded[index],
-                Operand::Stage(index) => values[index],
-            };
-            let operands: Vec<(Value, DType)> = operands.iter().map(value).zip(read).collect();
-            values.push(kernel::formula(b, row, &operands, own, results[index]));
+            let operands: Vec<(Value, DType)> = stage.read(loaded, &values).into_iter().zip(read).collect();
+            values.push(kernel::formula(b, row, &operands, own, result));
         }
         values[values.len() - 1]
     }
@@ -131,13 +131,8 @@ impl Chain {
     /// The same in float64.
     pub(super) fn reference(&self, inputs: &[Array]) -> Option<Array> {
         let mut results: Vec<Array> = Vec::with_capacity(self.stages.len());
-        for Stage { call, operands } in &self.stages {
-            let of = |operand: &Operand| match *operand {
-                Operand::Input(index) => inputs[index].clone(),
-                Operand::Stage(index) => results[index].clone(),
-            };
-            let operands: Vec<Array> = operands.iter().map(of).collect();
-            results.extend(call.reference(&operands));
+        for stage in &self.stages {
+            results.extend(stage.call.reference(&stage.read(inputs, &results)));
         }
         results.pop()
     }

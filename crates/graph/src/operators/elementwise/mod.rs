@@ -275,6 +275,11 @@ impl Call {
     pub fn new(operator: Elementwise) -> Call {
         Call { operator, scalars: Vec::new(), output: None }
     }
+
+    /// The result's element type.
+    fn output_dtype(&self, inputs: &[DType]) -> DType {
+        self.operator.row().output_dtype(inputs).or(self.output).unwrap_or(inputs[0])
+    }
 }
 
 impl Operator for Call {
@@ -289,8 +294,7 @@ impl Operator for Call {
             shape = broadcast(row.name, &shape, &x.shape)?;
         }
         let dtypes: Vec<DType> = inputs.iter().map(|x| x.dtype).collect();
-        let dtype = row.output_dtype(&dtypes).or(self.output).unwrap_or(inputs[0].dtype);
-        Ok(vec![Meta { dtype, shape }])
+        Ok(vec![Meta { dtype: self.output_dtype(&dtypes), shape }])
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
