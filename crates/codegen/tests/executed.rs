@@ -2,75 +2,34 @@
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
 mod harness;
+#[path = "../../tile/tests/launch/mod.rs"]
+mod launch;
 
-use harness::Given::{Buffer, Float, Integer};
-use harness::{Given, SCHEDULES, assert_close, compare, from_halves, from_singles, halves, singles, wave};
+use harness::{SCHEDULES, compare};
+use launch::Given::Buffer;
+use launch::{assert_close, from_singles, halves, singles, wave};
 use openmps_codegen::{Target, compile};
 use openmps_emulator::{Argument, Dispatch, Grid, Library};
 use openmps_tile::kernel::Atomic;
 use openmps_tile::{Builder, Kernel, Operation, Scalar, Type, parse, verify};
 
-macro_rules! ttir {
-    ($name:literal) => {
-        parse(include_str!(concat!("../../tile/tests/ttir/", $name, ".ttir"))).unwrap_or_else(|error| panic!("{error}"))
-    };
-}
-
-#[test]
-fn vector_add() {
-    let buffers = [singles(wave(3000)), singles(wave(3000).map(|x| x * 0.3)), vec![0x11; 3100 * 4]];
-    let given = [Buffer(0), Buffer(1), Buffer(2), Integer(2999)];
-    compare(&ttir!("vector_add"), [3, 1, 1], &buffers, &given, |found, expected| assert_eq!(found, expected));
-}
-
-#[test]
-fn softmax() {
-    let buffers = [vec![0x11; 9 * 900 * 4], singles(wave(9 * 900))];
-    let given = [Buffer(0), Buffer(1), Integer(900), Integer(900), Integer(9), Integer(781)];
-    compare(&ttir!("softmax"), [2, 1, 1], &buffers, &given, |found, expected| {
-        assert_close(&from_singles(&found[0]), &from_singles(&expected[0]), 2e-6);
-    });
-}
-
-#[test]
-fn dropout() {
-    let buffers = [singles(wave(2000)), vec![0x11; 2048 * 4]];
-    let given = [Buffer(0), Buffer(1), Integer(2000), Float(0.4), Integer(77)];
-    compare(&ttir!("dropout"), [2, 1, 1], &buffers, &given, |found, expected| {
-        assert_close(&from_singles(&found[1]), &from_singles(&expected[1]), 1e-6);
-    });
-}
-
-#[test]
-fn matrix_product_whose_rows_wrap_around() {
-    // The kernel was made for sizes that 16 divides.
-    let (m, n, k) = (48, 80, 112);
-    let buffers = [halves(wave(m * k)), halves(wave(k * n)), vec![0x11; m * n * 2]];
-    let sizes = [m, n, k, k, n, n].map(|size| Integer(size as i64));
-    let given: Vec<Given> = [Buffer(0), Buffer(1), Buffer(2)].into_iter().chain(sizes).collect();
-    compare(&ttir!("matmul"), [2, 2, 1], &buffers, &given, |found, expected| {
-        assert_close(&from_halves(&found[2]), &from_halves(&expected[2]), 2e-3);
-    });
-}
-
-#[test]
-fn control_flow_atomics_and_shapes() {
-    for n in [2, 4, 7] {
-        let buffers = [singles(wave(64)), vec![0; 64 * 4]];
-        compare(&ttir!("control"), [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Integer(n)], |found, expected| {
-            assert_close(&from_singles(&found[0]), &from_singles(&expected[0]), 1e-5);
-            assert_eq!(found[1], expected[1]);
-        });
-    }
-}
-
-#[test]
-fn sort_and_flip() {
-    let buffers = [singles(wave(64)), vec![0; 64 * 4]];
-    compare(&ttir!("sort"), [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Integer(1)], |found, expected| {
-        assert_close(&from_singles(&found[0]), &from_singles(&expected[0]), 1e-5);
-        assert_eq!(found[1], expected[1]);
-    });
+launch::cases::tests! {
+    compare:
+    vector_add
+    softmax
+    dropout
+    matrix_product_whose_rows_wrap_around
+    control_flow_atomics_and_shapes
+    sort_and_flip
+    layer_norm
+    layer_norm_gradient_under_locks
+    attention
+    attention_gradient
+    grouped_products
+    persistent_product
+    block_scaled_product
+    functions_of_the_device_library
+    scans_sorts_and_indices
 }
 
 /// A row that every row of a tile meets: with few threads each has registers of several columns, and more of several rows.
@@ -97,7 +56,7 @@ fn a_row_repeated_along_registers() {
     b.store(pointers, scaled, None);
     let count = ROWS * COLUMNS;
     let buffers = [singles(wave(count)), singles(wave(COLUMNS).map(|x| x + 3.0)), vec![0x11; count * 4]];
-    compare(&b.finish(), [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Buffer(2)], |found, expected| {
+    compare(&b.finish(), [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Buffer(2)], &|found, expected| {
         assert_eq!(found[2], expected[2]);
     });
 }
@@ -110,7 +69,7 @@ fn programs_add_to_one_place_at_once() {
     let pointers = b.add_pointer(out, zeros);
     let ones = b.constant(1.0, &Type::tile(Scalar::I32, &[64]));
     b.emit(Operation::Atomic(Atomic::Add), &[pointers, ones], Type::tile(Scalar::I32, &[64]));
-    compare(&b.finish(), [50, 1, 1], &[vec![0; 4]], &[Buffer(0)], |found, expected| {
+    compare(&b.finish(), [50, 1, 1], &[vec![0; 4]], &[Buffer(0)], &|found, expected| {
         assert_eq!(found, expected);
         assert_eq!(found[0], 3200_i32.to_le_bytes());
     });
@@ -119,7 +78,7 @@ fn programs_add_to_one_place_at_once() {
 /// What the schedules are for: a text without one of its barriers must fail.
 #[test]
 fn a_missing_barrier_is_caught() {
-    let kernel = ttir!("softmax");
+    let kernel = parse(include_str!("../../tile/tests/ttir/softmax.ttir")).expect("Triton's text");
     let source = compile(verify(&kernel).expect("verified"), &Target::metal(128)).expect("written");
     let barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);";
     assert_eq!(source.text.matches(barrier).count(), 4);
@@ -191,7 +150,7 @@ fn products_by_threads_and_on_simdgroup_matrices() {
                 singles(wave(rows * columns)),
             ];
             let given = [Buffer(0), Buffer(1), Buffer(2)];
-            compare(&product(narrow, sizes), [1, 1, 1], &buffers, &given, |found, expected| {
+            compare(&product(narrow, sizes), [1, 1, 1], &buffers, &given, &|found, expected| {
                 assert_close(&from_singles(&found[2]), &from_singles(&expected[2]), 1e-4);
             });
         }

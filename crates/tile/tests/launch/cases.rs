@@ -1,0 +1,194 @@
+//! Kernels of Triton with arguments and memory, which every executor must run as the interpreter does.
+
+use super::Given::{self, Buffer, Float, Integer};
+use super::{address_of, assert_close, from_halves, from_singles, halves, singles, wave};
+use openmps_tile::{Kernel, parse};
+
+/// Runs a kernel with arguments on copies of buffers, in every way that is under test; the last argument compares them with the interpreter's.
+pub type Compare = fn(&Kernel, [usize; 3], &[Vec<u8>], &[Given], &dyn Fn(&[Vec<u8>], &[Vec<u8>]));
+
+/// The kernel of a text.
+macro_rules! ttir {
+    ($name:literal) => {
+        parse(include_str!(concat!("../ttir/", $name, ".ttir"))).unwrap_or_else(|error| panic!("{error}"))
+    };
+}
+
+/// A test of each case.
+macro_rules! tests {
+    ($compare:ident: $($case:ident)*) => {$(
+        #[test]
+        fn $case() {
+            launch::cases::$case($compare);
+        }
+    )*};
+}
+pub(crate) use tests;
+
+fn all_close(found: &[Vec<u8>], expected: &[Vec<u8>], tolerance: f32) {
+    for (found, expected) in found.iter().zip(expected) {
+        assert_close(&from_singles(found), &from_singles(expected), tolerance);
+    }
+}
+
+fn empty(elements: usize) -> Vec<u8> {
+    vec![0; elements * 4]
+}
+
+fn integers(values: impl IntoIterator<Item = i32>) -> Vec<u8> {
+    values.into_iter().flat_map(i32::to_le_bytes).collect()
+}
+
+fn words(values: impl IntoIterator<Item = u64>) -> Vec<u8> {
+    values.into_iter().flat_map(u64::to_le_bytes).collect()
+}
+
+pub fn vector_add(compare: Compare) {
+    let buffers = [singles(wave(3000)), singles(wave(3000).map(|x| x * 0.3)), vec![0x11; 3100 * 4]];
+    let given = [Buffer(0), Buffer(1), Buffer(2), Integer(2999)];
+    compare(&ttir!("vector_add"), [3, 1, 1], &buffers, &given, &|found, expected| assert_eq!(found, expected));
+}
+
+pub fn softmax(compare: Compare) {
+    let buffers = [vec![0x11; 9 * 900 * 4], singles(wave(9 * 900))];
+    let given = [Buffer(0), Buffer(1), Integer(900), Integer(900), Integer(9), Integer(781)];
+    compare(&ttir!("softmax"), [2, 1, 1], &buffers, &given, &|found, expected| {
+        assert_close(&from_singles(&found[0]), &from_singles(&expected[0]), 2e-6);
+    });
+}
+
+pub fn dropout(compare: Compare) {
+    let buffers = [singles(wave(2000)), vec![0x11; 2048 * 4]];
+    let given = [Buffer(0), Buffer(1), Integer(2000), Float(0.4), Integer(77)];
+    compare(&ttir!("dropout"), [2, 1, 1], &buffers, &given, &|found, expected| {
+        assert_close(&from_singles(&found[1]), &from_singles(&expected[1]), 1e-6);
+    });
+}
+
+pub fn matrix_product_whose_rows_wrap_around(compare: Compare) {
+    // The kernel was made for sizes that 16 divides.
+    let (m, n, k) = (48, 80, 112);
+    let buffers = [halves(wave(m * k)), halves(wave(k * n)), vec![0x11; m * n * 2]];
+    let sizes = [m, n, k, k, n, n].map(|size| Integer(size as i64));
+    let given: Vec<Given> = [Buffer(0), Buffer(1), Buffer(2)].into_iter().chain(sizes).collect();
+    compare(&ttir!("matmul"), [2, 2, 1], &buffers, &given, &|found, expected| {
+        assert_close(&from_halves(&found[2]), &from_halves(&expected[2]), 2e-3);
+    });
+}
+
+pub fn control_flow_atomics_and_shapes(compare: Compare) {
+    for n in [2, 4, 7] {
+        let buffers = [singles(wave(64)), vec![0; 64 * 4]];
+        compare(&ttir!("control"), [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Integer(n)], &|found, expected| {
+            assert_close(&from_singles(&found[0]), &from_singles(&expected[0]), 1e-5);
+            assert_eq!(found[1], expected[1]);
+        });
+    }
+}
+
+pub fn sort_and_flip(compare: Compare) {
+    let buffers = [singles(wave(64)), vec![0; 64 * 4]];
+    compare(&ttir!("sort"), [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Integer(1)], &|found, expected| {
+        assert_close(&from_singles(&found[0]), &from_singles(&expected[0]), 1e-5);
+        assert_eq!(found[1], expected[1]);
+    });
+}
+
+pub fn layer_norm(compare: Compare) {
+    let buffers = [singles(wave(3 * 200)), empty(3 * 200), singles(wave(200)), singles(wave(200).map(|x| x + 1.0))];
+    let given = [Buffer(0), Buffer(1), Buffer(2), Buffer(3), Integer(200), Integer(200), Float(1e-5)];
+    compare(&ttir!("layer_norm"), [3, 1, 1], &buffers, &given, &|found, expected| all_close(found, expected, 1e-5));
+}
+
+pub fn layer_norm_gradient_under_locks(compare: Compare) {
+    let (rows, n) = (5, 100);
+    let buffers = [
+        empty(rows * n),
+        singles(wave(rows * n)),
+        empty(2 * n),
+        singles(wave(rows * n).map(|x| x * x)),
+        singles(wave(n)),
+        singles(wave(rows)),
+        singles(wave(rows).map(|x| 1.5 + x)),
+        integers([0; 4]),
+    ];
+    let given: Vec<Given> = (0..8).map(Buffer).chain([Integer(n as i64)]).collect();
+    compare(&ttir!("layer_norm_gradient"), [rows, 1, 1], &buffers, &given, &|found, expected| {
+        all_close(&found[..7], &expected[..7], 1e-4);
+        assert_eq!(found[7], expected[7], "locks are open, and both groups have begun");
+    });
+}
+
+pub fn attention(compare: Compare) {
+    let (heads, length, head) = (2, 40, 16);
+    let count = heads * length * head;
+    let factor = |by: f32| halves(wave(count).map(move |x| x * by));
+    let buffers = [factor(0.5), factor(0.7), factor(1.0), vec![0; count * 2], empty(heads * length)];
+    let given: Vec<Given> = (0..5).map(Buffer).chain([Float(0.36), Integer(length as i64)]).collect();
+    compare(&ttir!("attention"), [3, heads, 1], &buffers, &given, &|found, expected| {
+        assert_close(&from_halves(&found[3]), &from_halves(&expected[3]), 4e-3);
+        assert_close(&from_singles(&found[4]), &from_singles(&expected[4]), 4e-3);
+    });
+}
+
+pub fn attention_gradient(compare: Compare) {
+    let (heads, length, head) = (2, 32, 16);
+    let count = heads * length * head;
+    let tensor = |by: f32| singles(wave(count).map(move |x| x * by));
+    let rows = |by: f32| singles(wave(heads * length).map(move |x| x * by + 3.0));
+    let mut buffers = vec![tensor(0.3), tensor(0.4), tensor(0.5), tensor(0.6), rows(0.1), rows(0.2)];
+    buffers.resize(9, empty(count));
+    let given: Vec<Given> = (0..9).map(Buffer).chain([Float(0.25), Integer(length as i64)]).collect();
+    compare(&ttir!("attention_gradient"), [2, heads, 1], &buffers, &given, &|found, expected| {
+        all_close(found, expected, 1e-4);
+    });
+}
+
+pub fn grouped_products(compare: Compare) {
+    let shapes = [[20, 17, 9], [16, 16, 16]];
+    let mut buffers = vec![words((2..8).map(address_of)), integers(shapes.iter().flatten().map(|&size| size as i32))];
+    for [m, n, k] in shapes {
+        buffers.extend([singles(wave(m * k)), singles(wave(k * n)), empty(m * n)]);
+    }
+    let given = [Buffer(0), Buffer(1), Integer(2)];
+    compare(&ttir!("grouped_matmul"), [2, 1, 1], &buffers, &given, &|found, expected| {
+        all_close(&found[2..], &expected[2..], 1e-4);
+    });
+}
+
+pub fn persistent_product(compare: Compare) {
+    let (m, n, k) = (40, 35, 20);
+    let buffers = [halves(wave(m * k)), halves(wave(k * n)), vec![0; m * n * 2]];
+    let sizes = [m, n, k].map(|size| Integer(size as i64));
+    let given: Vec<Given> = (0..3).map(Buffer).chain(sizes).collect();
+    compare(&ttir!("persistent_matmul"), [2, 1, 1], &buffers, &given, &|found, expected| {
+        assert_close(&from_halves(&found[2]), &from_halves(&expected[2]), 1e-2);
+    });
+}
+
+pub fn block_scaled_product(compare: Compare) {
+    let (m, n, k) = (16, 32, 128);
+    let bytes = |count: usize, most: usize| (0..count).map(|i| (i * 37 % most) as u8).collect::<Vec<u8>>();
+    let scales = |rows: usize| bytes(rows * k / 32, 7).into_iter().map(|byte| 124 + byte).collect::<Vec<u8>>();
+    let buffers = [bytes(m * k, 0x7f), scales(m), bytes(n * k / 2, 256), scales(n), empty(m * n)];
+    let sizes = [m, n, k].map(|size| Integer(size as i64));
+    let given: Vec<Given> = (0..5).map(Buffer).chain(sizes).collect();
+    compare(&ttir!("block_scaled_matmul"), [1, 2, 1], &buffers, &given, &|found, expected| {
+        assert_close(&from_singles(&found[4]), &from_singles(&expected[4]), 1e-5);
+    });
+}
+
+pub fn functions_of_the_device_library(compare: Compare) {
+    let buffers = [singles(wave(300).map(|x| x * 0.49)), singles(wave(300).map(|x| x * 0.4 + 1.0)), empty(300)];
+    let given = [Buffer(0), Buffer(1), Buffer(2), Integer(300)];
+    compare(&ttir!("libdevice"), [2, 1, 1], &buffers, &given, &|found, expected| all_close(found, expected, 1e-5));
+}
+
+pub fn scans_sorts_and_indices(compare: Compare) {
+    let x = wave(64).map(|x| x * 0.24 + 0.5);
+    let buffers = [singles(x), empty(5 * 64), integers([0; 16])];
+    compare(&ttir!("along"), [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Buffer(2)], &|found, expected| {
+        all_close(&found[..2], &expected[..2], 1e-5);
+        assert_eq!(found[2], expected[2]);
+    });
+}
