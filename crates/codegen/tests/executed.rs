@@ -13,24 +13,7 @@ use openmps_emulator::{Argument, Dispatch, Grid, Library};
 use openmps_tile::kernel::Atomic;
 use openmps_tile::{Builder, Kernel, Operation, Scalar, Type, parse, verify};
 
-launch::cases::tests! {
-    compare:
-    vector_add
-    softmax
-    dropout
-    matrix_product_whose_rows_wrap_around
-    control_flow_atomics_and_shapes
-    sort_and_flip
-    layer_norm
-    layer_norm_gradient_under_locks
-    attention
-    attention_gradient
-    grouped_products
-    persistent_product
-    block_scaled_product
-    functions_of_the_device_library
-    scans_sorts_and_indices
-}
+launch::cases::tests! { compare }
 
 /// A row that every row of a tile meets: with few threads each has registers of several columns, and more of several rows.
 #[test]

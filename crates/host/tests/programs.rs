@@ -28,24 +28,7 @@ fn compare(
     }
 }
 
-launch::cases::tests! {
-    compare:
-    vector_add
-    softmax
-    dropout
-    matrix_product_whose_rows_wrap_around
-    control_flow_atomics_and_shapes
-    sort_and_flip
-    layer_norm
-    layer_norm_gradient_under_locks
-    attention
-    attention_gradient
-    grouped_products
-    persistent_product
-    block_scaled_product
-    functions_of_the_device_library
-    scans_sorts_and_indices
-}
+launch::cases::tests! { compare }
 
 #[test]
 fn what_the_planner_lacks_is_executed_operation_by_operation_and_an_assertion_has_its_line() {

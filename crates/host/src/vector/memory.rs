@@ -1,6 +1,7 @@
 //! Moving elements: strided copies, repetition, counting, selection. Sizes are 1, 2, 4 or 8 bytes an element.
 
 use super::{CHUNK, leveled};
+use crate::library::memory::by_size;
 
 /// `destination[i] = condition[i] ? x[i] : y[i]`; an operand that repeats is read at its first element only.
 pub type SelectFunction = unsafe fn(
@@ -75,30 +76,6 @@ pub fn select(size: usize) -> SelectFunction {
     }
 }
 
-/// Runs `$body` with `$T` as the unsigned integer of `$size` bytes.
-macro_rules! with_size {
-    ($size:expr, $T:ident => $body:expr) => {
-        match $size {
-            1 => {
-                type $T = u8;
-                $body
-            }
-            2 => {
-                type $T = u16;
-                $body
-            }
-            4 => {
-                type $T = u32;
-                $body
-            }
-            _ => {
-                type $T = u64;
-                $body
-            }
-        }
-    };
-}
-
 /// Copies `count` elements of `size` bytes between strides given in bytes; a source stride of 0 repeats.
 ///
 /// # Safety
@@ -121,7 +98,7 @@ pub unsafe fn copy_strided(
             fill(destination, source, size, count);
             return;
         }
-        with_size!(size, T => for i in 0..count as isize {
+        by_size!(size, T => for i in 0..count as isize {
             let element = source.offset(i * source_stride).cast::<T>().read_unaligned();
             destination.offset(i * destination_stride).cast::<T>().write_unaligned(element);
         });
@@ -135,7 +112,7 @@ pub unsafe fn copy_strided(
 pub unsafe fn fill(destination: *mut u8, element: *const u8, size: usize, count: usize) {
     // SAFETY: the caller's promise.
     unsafe {
-        with_size!(size, T => {
+        by_size!(size, T => {
             let element = element.cast::<T>().read_unaligned();
             for i in 0..count {
                 destination.cast::<T>().add(i).write_unaligned(element);
@@ -151,7 +128,7 @@ pub unsafe fn fill(destination: *mut u8, element: *const u8, size: usize, count:
 pub unsafe fn count_up(destination: *mut u8, start: i64, step: i64, size: usize, count: usize) {
     // SAFETY: the caller's promise.
     unsafe {
-        with_size!(size, T => for i in 0..count {
+        by_size!(size, T => for i in 0..count {
             let value = start.wrapping_add(step.wrapping_mul(i as i64)) as T;
             destination.cast::<T>().add(i).write_unaligned(value);
         });

@@ -14,8 +14,15 @@ macro_rules! ttir {
     };
 }
 
-/// A test of each case.
+/// A test of each case here.
 macro_rules! tests {
+    ($compare:ident) => {
+        launch::cases::tests! {
+            $compare: vector_add softmax dropout matrix_product_whose_rows_wrap_around control_flow_atomics_and_shapes sort_and_flip
+            layer_norm layer_norm_gradient_under_locks attention attention_gradient grouped_products persistent_product
+            block_scaled_product functions_of_the_device_library scans_sorts_and_indices
+        }
+    };
     ($compare:ident: $($case:ident)*) => {$(
         #[test]
         fn $case() {
