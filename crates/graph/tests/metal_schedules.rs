@@ -13,6 +13,12 @@ const ALWAYS_KERNELS: &[&str] = &[
     "convolution_input_gradient",
     "convolution_weight_gradient",
     "convolution_transpose",
+    "pooling",
+    "pooling_gradient",
+    "nearest_interpolation",
+    "bilinear_interpolation",
+    "nearest_interpolation_gradient",
+    "bilinear_interpolation_gradient",
 ];
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
