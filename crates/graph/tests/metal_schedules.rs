@@ -7,7 +7,6 @@ mod harness;
 /// Operators that must run as kernels of tiles on a GPU, whatever the case: none of them may fall back on the CPU's library.
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 const ALWAYS_KERNELS: &[&str] = &[
-    "matmul",
     "rope",
     "convolution",
     "convolution_input_gradient",
