@@ -17,6 +17,10 @@ use std::collections::HashSet;
 /// The most operations that a virtual value may stand for.
 const MOST_COST: u32 = 24;
 
+/// What a division by an unknown integer counts as: a GPU has no instruction for it. A value of several divisions is kept, so that a loop
+/// that reads it does not divide in every iteration.
+const DIVISION_COST: u32 = 12;
+
 /// How a value is represented.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -236,7 +240,8 @@ impl<'k> Forms<'k> {
     /// Virtual where it is cheap and all operands are (`cheap` is none for what must be kept); else in the layout of an operand.
     fn elementwise(&self, instruction: &Instruction, ty: &Type, cheap: Option<&Operation>) -> Form {
         if let Some(operation) = cheap.filter(|operation| is_cheap(operation)) {
-            let cost = instruction.operands.iter().try_fold(1_u32, |sum, &operand| match self.of(operand) {
+            let own = if self.divides(instruction) { DIVISION_COST } else { 1 };
+            let cost = instruction.operands.iter().try_fold(own, |sum, &operand| match self.of(operand) {
                 Form::Virtual(cost) => Some(sum + cost),
                 _ => None,
             });
@@ -261,6 +266,17 @@ impl<'k> Forms<'k> {
             Some(layout) => Form::Kept { layout, weak: true },
             None => Form::Kept { layout: self.plain(ty), weak: false },
         }
+    }
+
+    /// Whether this is a quotient or remainder by an integer that the target's compiler does not know.
+    fn divides(&self, instruction: &Instruction) -> bool {
+        use openmps_tile::Binary::{Divide, DivideUnsigned, Remainder, RemainderUnsigned};
+        let Operation::Binary(Divide | DivideUnsigned | Remainder | RemainderUnsigned) = instruction.operation else {
+            return false;
+        };
+        let divisor = instruction.operands[1];
+        let integers = self.kernel.type_of(divisor).number().is_some_and(|scalar| !scalar.is_float());
+        integers && self.constant(divisor).is_none()
     }
 
     /// The layout in which a tile can be read without moving elements, and whether it is not settled yet.

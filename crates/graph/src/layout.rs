@@ -148,6 +148,11 @@ pub(crate) fn takes_library(queue: &Queue, tiles: bool) -> bool {
     is_host(queue) || !tiles && queue.device().properties().unified_memory
 }
 
+/// Whether the device's kernels compute with this float type: GPUs of Apple's have no float64.
+pub(crate) fn computes(queue: &Queue, dtype: DType) -> bool {
+    dtype.is_float() && (dtype != DType::F64 || queue.device().properties().backend != Backend::Metal)
+}
+
 /// Copies between two views of one shape and element size.
 pub(crate) fn copy_view(from: &View, to: &View) {
     debug_assert_eq!(from.shape, to.shape);

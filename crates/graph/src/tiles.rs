@@ -1,6 +1,8 @@
 //! What kernels of tiles share: the indices that a program handles, pointers moved by index and stride, matrices in memory.
 
-use openmps_tile::{Builder, Compare, Scalar, Value};
+use crate::rows::convert;
+use crate::view::View;
+use openmps_tile::{Builder, Cast, Compare, DType, Scalar, Type, Value};
 
 /// Indices of a tile's side, and which of them lie inside of the tensor.
 pub(crate) type Side = (Value, Value);
@@ -37,6 +39,138 @@ pub(crate) fn unravelled(b: &mut Builder, axis: u8, sizes: &[Value]) -> Vec<Valu
     places
 }
 
+/// The indices of several dimensions, outermost first, of elements that are counted through them. `narrow` is the type in which is
+/// divided: i32 where the count is below 2^31, since a GPU takes several times as long for a division of 64 bits.
+pub(crate) fn dimensions(b: &mut Builder, index: Value, sizes: &[Value], narrow: Scalar) -> Vec<Value> {
+    let mut rest = b.cast(Cast::Signed, index, narrow);
+    let mut places = Vec::new();
+    for &size in sizes.get(1..).unwrap_or(&[]).iter().rev() {
+        let size = b.cast(Cast::Signed, size, narrow);
+        let size = b.splat_like(size, rest);
+        let outer = b.divide(rest, size);
+        let before = b.multiply(outer, size);
+        places.push(b.subtract(rest, before));
+        rest = outer;
+    }
+    places.push(rest);
+    places.reverse();
+    places.into_iter().map(|place| b.cast(Cast::Signed, place, Scalar::I64)).collect()
+}
+
+/// The type in which indices up to this count are divided.
+pub(crate) fn index_type(count: usize) -> Scalar {
+    if i32::try_from(count).is_ok() { Scalar::I32 } else { Scalar::I64 }
+}
+
+/// A number in a kernel's key for such a type.
+pub(crate) fn is_wide(scalar: Scalar) -> usize {
+    usize::from(scalar == Scalar::I64)
+}
+
+/// The sum of `index * stride` of each pair: tiles of indices, scalar strides.
+pub(crate) fn offset(b: &mut Builder, first: (Value, Value), steps: impl IntoIterator<Item = (Value, Value)>) -> Value {
+    let along = |b: &mut Builder, (index, stride): (Value, Value)| {
+        let stride = b.splat_like(stride, index);
+        b.multiply(index, stride)
+    };
+    let first = along(b, first);
+    steps.into_iter().fold(first, |sum, step| {
+        let step = along(b, step);
+        b.add(sum, step)
+    })
+}
+
+/// Whether an index, or what an index would be if it were not negative, lies below a size.
+pub(crate) fn within(b: &mut Builder, index: Value, size: Value) -> Value {
+    let size = b.splat_like(size, index);
+    b.compare(Compare::LessUnsigned, index, size)
+}
+
+/// The part of a mask over rows x columns, or over one tile of rows, where `row + column` lies below a size, and not below 0.
+pub(crate) fn reads_image(b: &mut Builder, mask: Value, row: Value, column: Value, size: Value) -> Value {
+    let place = if b.type_of(column).is_scalar() {
+        let column = b.splat_like(column, row);
+        b.add(row, column)
+    } else {
+        sums(b, row, column)
+    };
+    let exists = within(b, place, size);
+    b.and(mask, exists)
+}
+
+/// A value of each row (axis 0) or column (axis 1), repeated along the other side.
+pub(crate) fn spread(b: &mut Builder, x: Value, axis: usize, dims: [usize; 2]) -> Value {
+    let expanded = b.expand_dims(x, 1 - axis);
+    b.broadcast(expanded, &dims)
+}
+
+/// Pointers to rows x columns, moved by an offset of each row and one of each column.
+pub(crate) fn crossed(b: &mut Builder, pointer: Value, by_row: Value, by_column: Value) -> Value {
+    let offset = sums(b, by_row, by_column);
+    b.add_pointer(pointer, offset)
+}
+
+/// The sum of a value of each row and one of each column, everywhere.
+pub(crate) fn sums(b: &mut Builder, by_row: Value, by_column: Value) -> Value {
+    let dims = [by_row, by_column].map(|side| b.type_of(side).dims[0]);
+    let (by_row, by_column) = (spread(b, by_row, 0, dims), spread(b, by_column, 1, dims));
+    b.add(by_row, by_column)
+}
+
+/// Which of rows x columns lie inside, from which rows and which columns do.
+pub(crate) fn both(b: &mut Builder, row: Value, column: Value) -> Value {
+    let dims = [row, column].map(|side| b.type_of(side).dims[0]);
+    let (row, column) = (spread(b, row, 0, dims), spread(b, column, 1, dims));
+    b.and(row, column)
+}
+
+/// Elements as they lie in memory, 0 outside of the mask.
+pub(crate) fn load(b: &mut Builder, pointers: Value, mask: Value) -> Value {
+    let ty = b.type_of(mask).with_scalar(b.scalar_of(pointers));
+    let zeros = b.constant(0.0, &ty);
+    b.load(pointers, Some(mask), Some(zeros))
+}
+
+/// Elements as they are computed with, 0 outside of the mask.
+pub(crate) fn load_wide(b: &mut Builder, pointers: Value, mask: Value, dtype: DType) -> Value {
+    let loaded = load(b, pointers, mask);
+    convert(b, loaded, dtype, dtype.compute())
+}
+
+/// Images in memory: the first element, and the strides of batch, channel, row and column.
+#[derive(Clone, Copy)]
+pub(crate) struct Images {
+    pub pointer: Value,
+    pub strides: [Value; 4],
+}
+
+impl Images {
+    /// Parameters of the kernel, filled by [`Images::arguments`].
+    pub fn parameter(b: &mut Builder, name: &str, dtype: DType) -> Images {
+        let pointer = b.parameter(name, Type::pointer(dtype.into()));
+        let strides = [0, 1, 2, 3].map(|d| b.parameter(format!("{name}_stride{d}"), Type::scalar(Scalar::I64)));
+        Images { pointer, strides }
+    }
+
+    /// The arguments of a view in NCHW order, or of any other with four dimensions.
+    pub fn arguments(view: &View) -> impl Iterator<Item = u64> + '_ {
+        std::iter::once(view.address as u64).chain(view.strides.iter().map(|&stride| stride as u64))
+    }
+
+    /// Pointers to the elements at these tiles of indices.
+    pub fn at(&self, b: &mut Builder, [batch, channel, row, column]: [Value; 4]) -> Value {
+        let [of_batch, of_channel, of_row, of_column] = self.strides;
+        let rest = [(channel, of_channel), (row, of_row), (column, of_column)];
+        let offset = offset(b, (batch, of_batch), rest);
+        b.add_pointer(self.pointer, offset)
+    }
+}
+
+/// Numbers of i64 among a kernel's parameters.
+pub(crate) fn numbers<const N: usize>(b: &mut Builder, names: [&str; N]) -> [Value; N] {
+    names.map(|name| b.parameter(name, Type::scalar(Scalar::I64)))
+}
+
 /// A pointer moved by `place * stride` for each pair.
 pub(crate) fn moved(b: &mut Builder, pointer: Value, steps: impl IntoIterator<Item = (Value, Value)>) -> Value {
     steps.into_iter().fold(pointer, |pointer, (place, stride)| {
@@ -56,26 +190,16 @@ impl Matrix {
     /// Pointers to rows x columns, and which of them lie inside, from the indices of both and which of these do.
     pub fn places(&self, b: &mut Builder, rows: Side, columns: Side) -> (Value, Value) {
         let sides = [rows, columns];
-        let dims: Vec<usize> = sides.iter().map(|side| b.type_of(side.0).dims[0]).collect();
-        let spread = |b: &mut Builder, x: Value, axis: usize| {
-            let expanded = b.expand_dims(x, 1 - axis);
-            b.broadcast(expanded, &dims)
-        };
         let [by_row, by_column] = [0, 1].map(|axis| {
             let stride = b.splat_like(self.strides[axis], sides[axis].0);
-            let offset = b.multiply(sides[axis].0, stride);
-            spread(b, offset, axis)
+            b.multiply(sides[axis].0, stride)
         });
-        let (row, column) = (spread(b, rows.1, 0), spread(b, columns.1, 1));
-        let (offset, mask) = (b.add(by_row, by_column), b.and(row, column));
-        (b.add_pointer(self.pointer, offset), mask)
+        (crossed(b, self.pointer, by_row, by_column), both(b, rows.1, columns.1))
     }
 
     /// The elements, 0 outside.
     pub fn load(&self, b: &mut Builder, rows: Side, columns: Side) -> Value {
         let (pointers, mask) = self.places(b, rows, columns);
-        let ty = b.type_of(mask).with_scalar(b.scalar_of(self.pointer));
-        let zeros = b.constant(0.0, &ty);
-        b.load(pointers, Some(mask), Some(zeros))
+        load(b, pointers, mask)
     }
 }

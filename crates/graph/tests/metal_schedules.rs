@@ -4,6 +4,22 @@
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod harness;
 
+/// Operators that must run as kernels of tiles on a GPU, whatever the case: none of them may fall back on the CPU's library.
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+const ALWAYS_KERNELS: &[&str] = &[
+    "rope",
+    "convolution",
+    "convolution_input_gradient",
+    "convolution_weight_gradient",
+    "convolution_transpose",
+    "pooling",
+    "pooling_gradient",
+    "nearest_interpolation",
+    "bilinear_interpolation",
+    "nearest_interpolation_gradient",
+    "bilinear_interpolation_gradient",
+];
+
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn main() {
     use harness::suite::{Breadth, elementwise, listed};
@@ -12,7 +28,7 @@ fn main() {
     use openmps_graph::operators::ENTRIES;
     use openmps_graph::operators::elementwise::Elementwise;
     use openmps_metal::emulated::Emulated;
-    use openmps_runtime::Device;
+    use openmps_runtime::{CommandKind, Device};
 
     let breadth = Breadth::of_environment();
     let schedules = [Schedule::Ascending, Schedule::Descending, Schedule::Shuffled(7)];
@@ -34,6 +50,15 @@ fn main() {
     }
     for entry in ENTRIES.iter().copied().flatten().copied() {
         trials.push(Trial::test(entry.name, move || in_each(&|device| listed(device, entry, breadth))));
+    }
+    for &name in ALWAYS_KERNELS {
+        trials.push(Trial::test(format!("{name}/kernels"), move || {
+            let device = Device::over(schedules.len(), Emulated::with_schedule(Schedule::Ascending));
+            let mut entries = ENTRIES.iter().copied().flatten().copied();
+            listed(&device, entries.find(|entry| entry.name == name).ok_or("unknown")?, Breadth::Kernels)?;
+            let calls = device.queue().counts().of(CommandKind::Library);
+            if calls == 0 { Ok(()) } else { Err(format!("{calls} calls of the CPU's library").into()) }
+        }));
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

@@ -1,8 +1,12 @@
 //! Convolution of images, optionally with what follows it fused in, and its gradients.
 
 mod fused;
+mod gradients;
+pub(crate) mod tiles;
 
 pub use fused::Fused;
+pub(crate) use gradients::spread;
+pub use gradients::{ConvolutionInputGradient, ConvolutionWeightGradient, INPUT_GRADIENT, WEIGHT_GRADIENT};
 
 use crate::engines::offer;
 use crate::entry::{Case, Entry, Input};
@@ -10,13 +14,13 @@ use crate::error::{Error, Result};
 use crate::image::{
     ImageLayout, PaddingAlgorithm, Singles, expect_image, expect_positive, paddings, write, write_singles,
 };
-use crate::layout::{Dense, call, check_many, expect_dtype, expect_inputs, expect_shape};
+use crate::layout::{Dense, call, check_many, computes, expect_dtype, expect_inputs, takes_library};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::{Shape, View};
+use openmps_host::library::Activation;
 use openmps_host::library::convolution as library;
 use openmps_host::library::memory::slice;
-use openmps_host::library::{Activation, Epilogue};
 use openmps_runtime::Queue;
 use openmps_runtime::engine::graph::{Operation, Window};
 use openmps_runtime::engine::{Call, Family};
@@ -150,6 +154,10 @@ impl Operator for Convolution {
         if offer(queue, self.name(), || self.in_words(&sizes, &x, inputs, &out))? {
             return Ok(());
         }
+        if !takes_library(queue, computes(queue, out.dtype)) {
+            let call = tiles::Call { operator: self.name(), of: &sizes, transposed: false, fused: &self.fused };
+            return tiles::run(queue, &call, [&x, &inputs[1], &out], &self.fused.views(inputs, self.layout));
+        }
         call(queue, self.name(), || {
             if out.dtype == DType::F64 {
                 let (x, weight, lens) = (Dense::of(&x), Dense::of(&inputs[1]), sizes.lens());
@@ -199,155 +207,6 @@ pub(crate) fn for_taps(
     }
 }
 
-/// The gradient of a convolution (without anything fused) with respect to its input. Inputs: weight, and the gradient of the output.
-#[derive(Clone, Debug)]
-pub struct ConvolutionInputGradient {
-    /// The convolution.
-    pub of: Convolution,
-    /// Height and width of its input.
-    pub input: [usize; 2],
-}
-
-/// The gradient of a convolution (without anything fused) with respect to its weight. Inputs: its input, and the gradient of the output.
-#[derive(Clone, Debug)]
-pub struct ConvolutionWeightGradient {
-    /// The convolution.
-    pub of: Convolution,
-    /// Height and width of its filters.
-    pub kernel: [usize; 2],
-}
-
-impl ConvolutionInputGradient {
-    fn sizes(&self, weight: &Shape, upstream: &Shape) -> Result<(Shape, library::Convolution)> {
-        expect_image(self.name(), "weight", weight)?;
-        expect_image(self.name(), "upstream", upstream)?;
-        let batch = self.of.layout.sizes(upstream)[0];
-        let [height, width] = self.input;
-        let shape = self.of.layout.shape([batch, weight[1] * self.of.groups, height, width]);
-        let shape: Shape = shape.into_iter().collect();
-        let sizes = self.of.sizes(self.name(), &shape, weight)?;
-        expect_shape(self.name(), "upstream", upstream, &self.of.out_shape(&sizes))?;
-        Ok((shape, sizes))
-    }
-}
-
-impl Operator for ConvolutionInputGradient {
-    fn name(&self) -> &'static str {
-        "convolution_input_gradient"
-    }
-
-    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
-        expect_inputs(self.name(), inputs, 2)?;
-        let (weight, upstream) = (&inputs[0], &inputs[1]);
-        expect_dtype(self.name(), "weight", weight.dtype, dtype::FLOATS)?;
-        expect_dtype(self.name(), "upstream", upstream.dtype, &[weight.dtype])?;
-        let (shape, _) = self.sizes(&weight.shape, &upstream.shape)?;
-        Ok(vec![Meta { dtype: weight.dtype, shape }])
-    }
-
-    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_many(self, inputs, outputs)?;
-        let (_, of) = self.sizes(&inputs[0].shape, &inputs[1].shape)?;
-        let (upstream, out) = (self.of.layout.nchw(&inputs[1]), self.of.layout.nchw(&outputs[0]));
-        call(queue, self.name(), || spread(&of, &upstream, &inputs[0], &out, &Epilogue::default()))
-    }
-
-    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
-        let (weight, upstream) = (&inputs[0], &inputs[1]);
-        let (shape, sizes) = self.sizes(&weight.shape, &upstream.shape).expect("a legal call");
-        let mut out = Array::from_fn(&shape, weight.dtype, |_| 0.0);
-        let strides = crate::view::dense_strides(&shape);
-        crate::reference::for_each_index(&upstream.shape, |index| {
-            let [n, f, y, w] = self.of.layout.sizes(index);
-            for_taps(&sizes, [f, y, w], |channel, [v, u], tap| {
-                let at = self.of.layout.index([n, channel, v, u]);
-                let at: usize = at.iter().zip(&strides).map(|(&i, &stride)| i * stride as usize).sum();
-                out.data[at] += upstream.at(index) * weight.at(&tap);
-            });
-        });
-        vec![out]
-    }
-}
-
-/// Runs a transposed convolution on views in NCHW order.
-pub(crate) fn spread(
-    of: &library::Convolution,
-    x: &View,
-    weight: &View,
-    out: &View,
-    epilogue: &Epilogue,
-) -> std::result::Result<(), openmps_host::Error> {
-    if out.dtype == DType::F64 {
-        let (x, weight, lens) = (Dense::of(x), Dense::of(weight), of.lens());
-        // SAFETY: dense float64 tensors of these sizes.
-        let (x, weight) = unsafe { (slice(x.address, lens[2]), slice(weight.address, lens[1])) };
-        return write(out, |to| library::transposed_f64(of, x, weight, to));
-    }
-    let (x, weight) = (Singles::of(x), Singles::of(weight));
-    let shape = library::TransposedConvolution { of: *of };
-    write_singles(out, |to| library::transposed(&shape, x.get(), weight.get(), to, epilogue))
-}
-
-impl ConvolutionWeightGradient {
-    fn sizes(&self, x: &Shape, upstream: &Shape) -> Result<(Shape, library::Convolution)> {
-        expect_image(self.name(), "input", x)?;
-        expect_image(self.name(), "upstream", upstream)?;
-        expect_positive(self.name(), "groups", &[self.of.groups])?;
-        let (channels, filters) = (self.of.layout.sizes(x)[1], self.of.layout.sizes(upstream)[1]);
-        let weight = [filters, channels / self.of.groups, self.kernel[0], self.kernel[1]];
-        let weight: Shape = weight.into_iter().collect();
-        let sizes = self.of.sizes(self.name(), x, &weight)?;
-        expect_shape(self.name(), "upstream", upstream, &self.of.out_shape(&sizes))?;
-        Ok((weight, sizes))
-    }
-}
-
-impl Operator for ConvolutionWeightGradient {
-    fn name(&self) -> &'static str {
-        "convolution_weight_gradient"
-    }
-
-    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
-        expect_inputs(self.name(), inputs, 2)?;
-        let (x, upstream) = (&inputs[0], &inputs[1]);
-        expect_dtype(self.name(), "input", x.dtype, dtype::FLOATS)?;
-        expect_dtype(self.name(), "upstream", upstream.dtype, &[x.dtype])?;
-        let (shape, _) = self.sizes(&x.shape, &upstream.shape)?;
-        Ok(vec![Meta { dtype: x.dtype, shape }])
-    }
-
-    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_many(self, inputs, outputs)?;
-        let (_, of) = self.sizes(&inputs[0].shape, &inputs[1].shape)?;
-        let (x, upstream) = (self.of.layout.nchw(&inputs[0]), self.of.layout.nchw(&inputs[1]));
-        call(queue, self.name(), || {
-            if x.dtype == DType::F64 {
-                let (x, upstream, lens) = (Dense::of(&x), Dense::of(&upstream), of.lens());
-                // SAFETY: dense float64 tensors of these sizes.
-                let (x, upstream) = unsafe { (slice(x.address, lens[0]), slice(upstream.address, lens[2])) };
-                return write(&outputs[0], |to| library::backward_filter_f64(&of, x, upstream, to));
-            }
-            let (x, upstream) = (Singles::of(&x), Singles::of(&upstream));
-            write_singles(&outputs[0], |to| library::backward_filter(&of, x.get(), upstream.get(), to))
-        })
-    }
-
-    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
-        let (x, upstream) = (&inputs[0], &inputs[1]);
-        let (shape, sizes) = self.sizes(&x.shape, &upstream.shape).expect("a legal call");
-        let mut out = Array::from_fn(&shape, x.dtype, |_| 0.0);
-        let strides = crate::view::dense_strides(&shape);
-        crate::reference::for_each_index(&upstream.shape, |index| {
-            let [n, f, y, w] = self.of.layout.sizes(index);
-            for_taps(&sizes, [f, y, w], |channel, [v, u], tap| {
-                let at: usize = tap.iter().zip(&strides).map(|(&i, &stride)| i * stride as usize).sum();
-                out.data[at] += upstream.at(index) * x.at(&self.of.layout.index([n, channel, v, u]));
-            });
-        });
-        vec![out]
-    }
-}
-
 /// Convolutions with the sizes of their inputs, for cases: (operator, NCHW input, weight).
 fn samples() -> Vec<(Convolution, [usize; 4], [usize; 4])> {
     let with = |strides, paddings: &[usize], dilations, groups| Convolution {
@@ -374,6 +233,11 @@ fn samples() -> Vec<(Convolution, [usize; 4], [usize; 4])> {
         (with([2, 2], &[1, 1], [1, 1], 3), [1, 3, 10, 9], [6, 1, 3, 3]),
         (with([1, 1], &[0, 1], [1, 1], 1), [3, 10, 1, 20], [6, 10, 1, 3]),
         (with([1, 1], &[1, 1], [1, 1], 1), [0, 3, 5, 5], [2, 3, 3, 3]),
+        (with([1, 1], &[1, 1], [1, 1], 1), [1, 3, 1, 1], [9, 3, 3, 3]),
+        (with([2, 1], &[1, 0, 2, 1], [1, 2], 2), [2, 40, 7, 9], [24, 20, 3, 2]),
+        (with([3, 3], &[0, 0], [1, 1], 1), [1, 18, 8, 7], [17, 18, 2, 2]),
+        (with([1, 1], &[1, 1], [1, 1], 1), [1, 2, 23, 25], [9, 2, 3, 3]),
+        (with([1, 1], &[1, 1], [1, 1], 2), [1, 2, 24, 27], [2, 1, 3, 3]),
         (algorithm(PaddingAlgorithm::Same, [2, 2]), [1, 2, 7, 8], [3, 2, 3, 3]),
         (algorithm(PaddingAlgorithm::Valid, [1, 1]), [1, 2, 7, 8], [3, 2, 4, 2]),
         (Convolution { layout: ImageLayout::Nhwc, ..with([1, 1], &[1, 1], [1, 1], 1) }, [2, 4, 6, 7], [5, 4, 3, 3]),
@@ -420,39 +284,4 @@ pub static ENTRY: Entry = Entry {
     },
     // Winograd's transforms of 3x3 filters lose three bits.
     tolerance: 64.0,
-};
-
-/// For the list of operators.
-pub static INPUT_GRADIENT: Entry = Entry {
-    name: "convolution_input_gradient",
-    summary: "The gradient of a convolution with respect to its input.",
-    dtypes: dtype::FLOATS,
-    cases: || {
-        let case = |(of, x, weight): (Convolution, [usize; 4], [usize; 4])| {
-            let shape = of.layout.shape(x).into_iter().collect();
-            let sizes = of.sizes("case", &shape, &weight.into_iter().collect()).expect("a legal case");
-            let upstream = Input::new(&of.out_shape(&sizes));
-            let operator = ConvolutionInputGradient { of, input: [x[2], x[3]] };
-            Case::new(operator, vec![Input::new(&weight), upstream])
-        };
-        samples().into_iter().map(case).collect()
-    },
-    tolerance: 16.0,
-};
-
-/// For the list of operators.
-pub static WEIGHT_GRADIENT: Entry = Entry {
-    name: "convolution_weight_gradient",
-    summary: "The gradient of a convolution with respect to its weight.",
-    dtypes: dtype::FLOATS,
-    cases: || {
-        let case = |(of, x, weight): (Convolution, [usize; 4], [usize; 4])| {
-            let shape: Shape = of.layout.shape(x).into_iter().collect();
-            let sizes = of.sizes("case", &shape, &weight.into_iter().collect()).expect("a legal case");
-            let inputs = vec![Input::new(&shape), Input::new(&of.out_shape(&sizes))];
-            Case::new(ConvolutionWeightGradient { of, kernel: [weight[2], weight[3]] }, inputs)
-        };
-        samples().into_iter().map(case).collect()
-    },
-    tolerance: 16.0,
 };

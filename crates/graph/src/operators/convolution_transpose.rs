@@ -1,11 +1,11 @@
 //! Transposed convolution of images: every input pixel spreads a filter over the output.
 
-use super::convolution::{Convolution, Fused, for_taps, spread, window, work};
+use super::convolution::{Convolution, Fused, for_taps, spread, tiles, window, work};
 use crate::engines::offer;
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::image::{ImageLayout, PaddingAlgorithm, expect_image, expect_positive, paddings};
-use crate::layout::{call, check_many, expect_dtype};
+use crate::layout::{call, check_many, computes, expect_dtype, takes_library};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::{Shape, View, dense_strides};
@@ -157,6 +157,10 @@ impl Operator for ConvolutionTranspose {
         if offer(queue, self.name(), || self.in_words(&of, &x, inputs, &out))? {
             return Ok(());
         }
+        if !takes_library(queue, computes(queue, out.dtype)) {
+            let call = tiles::Call { operator: self.name(), of: &of, transposed: true, fused: &self.fused };
+            return tiles::run(queue, &call, [&x, &inputs[1], &out], &self.fused.views(inputs, self.layout));
+        }
         call(queue, self.name(), || {
             let operands = self.fused.operands(inputs, self.layout);
             spread(&of, &x, &inputs[1], &out, &self.fused.epilogue(&operands))
@@ -203,6 +207,8 @@ pub static ENTRY: Entry = Entry {
             (with([2, 2], &[1, 1], 1), [1, 4, 7, 6], [4, 3, 4, 4]),
             (with([2, 3], &[0, 1, 2, 0], 2), [1, 4, 5, 6], [4, 3, 3, 5]),
             (with([2, 2], &[0, 0], 1), [0, 3, 5, 7], [3, 4, 2, 2]),
+            (with([2, 3], &[1, 0], 2), [2, 34, 4, 3], [34, 10, 3, 4]),
+            (with([3, 1], &[0, 0], 1), [1, 5, 1, 1], [5, 9, 2, 1]),
             (ConvolutionTranspose { output_padding: [1, 0], ..with([2, 2], &[1, 1], 1) }, [1, 3, 5, 5], [3, 2, 3, 3]),
             (
                 ConvolutionTranspose { output_size: Some([10, 9]), ..with([2, 2], &[1, 1], 1) },

@@ -1,10 +1,12 @@
 //! Resizing of images: nearest element or bilinear, with Paddle's rules for where a pixel's centre lies.
 
+mod tiles;
+
 use crate::engines::{Sketch, offer};
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::image::{ImageLayout, expect_image, write};
-use crate::layout::{Dense, call, check, expect_dtype, expect_inputs};
+use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, takes_library};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::View;
@@ -125,6 +127,10 @@ impl Operator for Interpolation {
         if offer(queue, self.name(), || self.in_words(&x, &out))? {
             return Ok(());
         }
+        // The nearest is copied as an integer of its size, which every device has.
+        if !takes_library(queue, self.mode == InterpolationMode::Nearest || computes(queue, out.dtype)) {
+            return tiles::run(queue, self, &x, &out);
+        }
         let (planes, size) = (x.shape[0] * x.shape[1], [x.shape[2], x.shape[3]]);
         call(queue, self.name(), || {
             if out.is_empty() {
@@ -229,6 +235,9 @@ impl Operator for InterpolationGradient {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         let (upstream, out) = (self.of.layout.nchw(&inputs[0]), self.of.layout.nchw(&outputs[0]));
+        if !takes_library(queue, computes(queue, out.dtype)) {
+            return tiles::gradient(queue, self.name(), &self.of, &upstream, &out);
+        }
         let planes = upstream.shape[0] * upstream.shape[1];
         call(queue, self.name(), || {
             if out.is_empty() {
@@ -277,12 +286,17 @@ impl Operator for InterpolationGradient {
 
 fn gradient_cases(mode: InterpolationMode) -> Vec<Case> {
     let mut cases = Vec::new();
-    for (dims, size) in
-        [([2, 3, 5, 7], [10, 14]), ([1, 2, 9, 11], [4, 5]), ([1, 1, 6, 5], [1, 13]), ([0, 2, 3, 3], [6, 6])]
-    {
+    for (dims, size, scale) in [
+        ([2, 3, 5, 7], [10, 14], [0.0; 2]),
+        ([1, 2, 9, 11], [4, 5], [0.0; 2]),
+        ([1, 1, 6, 5], [1, 13], [0.0; 2]),
+        ([0, 2, 3, 3], [6, 6], [0.0; 2]),
+        ([1, 1, 1, 1], [5, 3], [0.0; 2]),
+        ([1, 2, 5, 7], [10, 14], [0.5, 3.0]),
+    ] {
         for (align_corners, align_mode) in [(false, 0), (false, 1), (true, 0)] {
             for layout in [ImageLayout::Nchw, ImageLayout::Nhwc] {
-                let of = Interpolation { mode, size, scale: [0.0; 2], align_corners, align_mode, layout };
+                let of = Interpolation { mode, size, scale, align_corners, align_mode, layout };
                 let upstream = Input::new(&layout.shape([dims[0], dims[1], size[0], size[1]]));
                 cases.push(Case::new(InterpolationGradient { of, input: [dims[2], dims[3]] }, vec![upstream]));
             }
@@ -301,6 +315,8 @@ fn cases(mode: InterpolationMode) -> Vec<Case> {
         ([2, 1, 7, 3], [7, 3], [0.0, 0.0]),
         ([1, 1, 6, 5], [1, 13], [0.0, 2.6]),
         ([0, 2, 3, 3], [6, 6], [2.0, 2.0]),
+        ([1, 2, 1, 1], [5, 3], [0.0, 0.0]),
+        ([1, 2, 5, 7], [10, 14], [0.5, 3.0]),
     ] {
         for (align_corners, align_mode) in [(false, 0), (false, 1), (true, 0)] {
             for layout in [ImageLayout::Nchw, ImageLayout::Nhwc] {

@@ -1,13 +1,20 @@
-//! Pooling of images: the largest element or the average of windows, and its gradient.
+//! Pooling of images: the largest element or the average of windows.
+
+mod gradient;
+mod tiles;
+mod windows;
+
+pub use gradient::{GRADIENT, PoolingGradient};
 
 use crate::engines::{Sketch, offer};
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::image::{ImageLayout, PaddingAlgorithm, expect_image, expect_positive, paddings, write};
-use crate::layout::{Dense, call, check, expect_dtype, expect_inputs, expect_shape};
+use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, takes_library};
 use crate::operator::{Meta, Operator};
+use crate::operators::reduce::{Reduce, Reduction};
 use crate::reference::Array;
-use crate::view::{Shape, View, dense_strides};
+use crate::view::{Shape, View};
 use half::{bf16, f16};
 use openmps_host::library::memory::slice;
 use openmps_host::library::pooling as library;
@@ -24,6 +31,16 @@ pub enum PoolingType {
     Max,
     /// The average.
     Average,
+}
+
+/// The smallest finite number, which an empty window gives.
+fn lowest(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => -65504.0,
+        DType::BF16 => -f64::from(half::bf16::MAX.to_f32()),
+        DType::F64 => f64::MIN,
+        _ => f64::from(f32::MIN),
+    }
 }
 
 /// Input: image in `layout`. Outputs: the image of windows' results, and with `indices` the place of each largest element in its
@@ -160,7 +177,7 @@ impl Pooling {
                 }
             }
         }
-        best.map_or((f64::MIN, -1.0), |(value, place)| (value, place as f64))
+        best.map_or((lowest(x.dtype), -1.0), |(value, place)| (value, place as f64))
     }
 }
 
@@ -195,12 +212,19 @@ impl Operator for Pooling {
         if offer(queue, self.name(), || self.in_words(&x, &out))? {
             return Ok(());
         }
-        let average = self.kind == PoolingType::Average && self.padding_is_absent(&x, &windows);
+        let covered = whole && self.padding_is_absent(&x, &windows);
+        if !takes_library(queue, computes(queue, x.dtype)) {
+            return match covered && places.is_none() && out.is_dense() {
+                true => self.reduce_planes(queue, &x, &out),
+                false => tiles::run(queue, self, &x, &out, places.as_ref()),
+            };
+        }
+        let average = self.kind == PoolingType::Average && covered;
         call(queue, self.name(), || {
             if out.is_empty() {
                 return Ok(());
             }
-            if whole && average && x.dtype == DType::F32 {
+            if average && x.dtype == DType::F32 {
                 let (dense, len) = (Dense::of(&x), x.len());
                 // SAFETY: a dense float32 tensor.
                 let from = unsafe { slice::<f32>(dense.address, len) };
@@ -246,6 +270,16 @@ impl Pooling {
         whole(windows[0].first(), x.shape[2]) && whole(windows[1].first(), x.shape[3])
     }
 
+    /// One window that is the whole plane is a reduction, which cuts a plane among threads; a window belongs to one.
+    fn reduce_planes(&self, queue: &Queue, x: &View, out: &View) -> Result<()> {
+        let reduction = match self.kind {
+            PoolingType::Max => Reduction::Maximum,
+            PoolingType::Average => Reduction::Mean,
+        };
+        let reduce = Reduce { reduction, axes: vec![2, 3], keep_dims: true, output: None };
+        reduce.run(queue, std::slice::from_ref(x), std::slice::from_ref(out))
+    }
+
     fn reduce<T: Pooled + Default>(
         &self,
         x: &View,
@@ -267,97 +301,6 @@ impl Pooling {
     }
 }
 
-/// The gradient of [`Pooling`]. Inputs: its input, and the gradient of its first output. Of equal largest elements the first one
-/// receives the gradient.
-#[derive(Clone, Debug)]
-pub struct PoolingGradient {
-    /// The pooling.
-    pub of: Pooling,
-}
-
-impl Operator for PoolingGradient {
-    fn name(&self) -> &'static str {
-        "pooling_gradient"
-    }
-
-    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
-        expect_inputs(self.name(), inputs, 2)?;
-        let (x, upstream) = (&inputs[0], &inputs[1]);
-        expect_dtype(self.name(), "input", x.dtype, dtype::FLOATS)?;
-        expect_dtype(self.name(), "upstream", upstream.dtype, &[x.dtype])?;
-        let windows = self.of.windows(self.name(), &x.shape)?;
-        expect_shape(self.name(), "upstream", &upstream.shape, &self.of.out_shape(&x.shape, &windows))?;
-        Ok(vec![x.clone()])
-    }
-
-    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        let windows = self.of.windows(self.name(), &inputs[0].shape)?;
-        let nchw = |view: &View| self.of.layout.nchw(view);
-        let (x, upstream, out) = (nchw(&inputs[0]), nchw(&inputs[1]), nchw(&outputs[0]));
-        call(queue, self.name(), || match x.dtype {
-            DType::F16 => self.spread::<f16>(&x, &upstream, &out, &windows),
-            DType::BF16 => self.spread::<bf16>(&x, &upstream, &out, &windows),
-            DType::F64 => self.spread::<f64>(&x, &upstream, &out, &windows),
-            _ => self.spread::<f32>(&x, &upstream, &out, &windows),
-        })
-    }
-
-    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
-        let (x, upstream) = (&inputs[0], &inputs[1]);
-        let windows = self.of.windows(self.name(), &x.shape).expect("a legal call");
-        let layout = self.of.layout;
-        let mut out = Array::from_fn(&x.shape, x.dtype, |_| 0.0);
-        let strides = dense_strides(&x.shape);
-        let width = layout.sizes(&x.shape)[3];
-        crate::reference::for_each_index(&upstream.shape, |index| {
-            let ([row, column], count) = self.of.window_of(index, &windows);
-            let [n, c, ..] = layout.sizes(index);
-            let mut add = |y: usize, w: usize, value: f64| {
-                let at = layout.index([n, c, y, w]);
-                let at: usize = at.iter().zip(&strides).map(|(&i, &stride)| i * stride as usize).sum();
-                out.data[at] += value;
-            };
-            if self.of.kind == PoolingType::Max {
-                let place = self.of.largest(x, index, [row, column]).1;
-                if place >= 0.0 {
-                    add(place as usize / width, place as usize % width, upstream.at(index));
-                }
-                return;
-            }
-            for y in row.begin..row.end {
-                for w in column.begin..column.end {
-                    add(y, w, upstream.at(index) / count);
-                }
-            }
-        });
-        vec![out]
-    }
-}
-
-impl PoolingGradient {
-    fn spread<T: Pooled + Default>(
-        &self,
-        x: &View,
-        upstream: &View,
-        out: &View,
-        [rows, columns]: &[Vec<PoolingWindow>; 2],
-    ) -> std::result::Result<(), openmps_host::Error> {
-        let (from, up) = (Dense::of(x), Dense::of(upstream));
-        // SAFETY: dense tensors whose type `run` chose `T` by.
-        let (from, up) = unsafe { (slice::<T>(from.address, x.len()), slice::<T>(up.address, upstream.len())) };
-        let (planes, size) = (x.shape[0] * x.shape[1], [x.shape[2], x.shape[3]]);
-        let kind = self.of.library_kind();
-        let mut places = None;
-        if kind == PoolingKind::Max {
-            let (mut most, mut found) = (vec![T::default(); up.len()], vec![0; up.len()]);
-            library::pool(kind, planes, size, rows, columns, from, &mut most, Some(&mut found))?;
-            places = Some(found);
-        }
-        write::<T>(out, |to| library::pool_backward(kind, planes, size, rows, columns, up, places.as_deref(), to))
-    }
-}
-
 fn samples() -> Vec<(Pooling, [usize; 4])> {
     let mut samples = Vec::new();
     for kind in [PoolingType::Max, PoolingType::Average] {
@@ -376,6 +319,8 @@ fn samples() -> Vec<(Pooling, [usize; 4])> {
             (Pooling { global: true, ..of([2, 2]) }, [2, 5, 6, 7]),
             (Pooling { layout: ImageLayout::Nhwc, ..of([2, 2]) }, [1, 3, 4, 6]),
             (of([2, 2]), [0, 3, 4, 4]),
+            (Pooling { strides: [1, 1], paddings: vec![1, 1], ..of([3, 3]) }, [1, 2, 1, 1]),
+            (Pooling { strides: [3, 4], paddings: vec![2, 0, 1, 2], ceil_mode: true, ..of([3, 3]) }, [1, 2, 19, 23]),
         ]);
     }
     samples
@@ -400,21 +345,4 @@ pub static ENTRY: Entry = Entry {
     },
     // Averages may cancel: their rounding is relative to the elements.
     tolerance: 128.0,
-};
-
-/// For the list of operators.
-pub static GRADIENT: Entry = Entry {
-    name: "pooling_gradient",
-    summary: "The gradient of two-dimensional pooling.",
-    dtypes: dtype::FLOATS,
-    cases: || {
-        let case = |(of, x): (Pooling, [usize; 4])| {
-            let shape: Shape = of.layout.shape(x).into_iter().collect();
-            let windows = of.windows("case", &shape).expect("a legal case");
-            let inputs = vec![Input::new(&shape), Input::new(&of.out_shape(&shape, &windows))];
-            Case::new(PoolingGradient { of }, inputs)
-        };
-        samples().into_iter().map(case).collect()
-    },
-    tolerance: 8.0,
 };

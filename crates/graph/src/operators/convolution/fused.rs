@@ -66,20 +66,20 @@ impl Fused {
 
     /// The dense float32 forms of the optional inputs, in their order.
     pub(crate) fn operands(&self, inputs: &[View], layout: ImageLayout) -> Vec<Singles> {
-        let images = |(i, view): (usize, &View)| {
-            let residual = self.residual && i + 1 == self.inputs();
-            if residual { Singles::of(&layout.nchw(view)) } else { Singles::of(view) }
+        self.views(inputs, layout).iter().map(Singles::of).collect()
+    }
+
+    /// The optional inputs in their order, a residual in NCHW order.
+    pub(crate) fn views(&self, inputs: &[View], layout: ImageLayout) -> Vec<View> {
+        let nchw = |(i, view): (usize, &View)| {
+            if self.residual && i + 1 == self.inputs() { layout.nchw(view) } else { view.clone() }
         };
-        inputs[2..].iter().enumerate().map(images).collect()
+        inputs[2..].iter().enumerate().map(nchw).collect()
     }
 
     /// A graph whose nodes are the image, the weight and the optional inputs.
     pub(crate) fn sketch(&self, x: &View, inputs: &[View], layout: ImageLayout) -> Option<(Sketch, Vec<Node>)> {
-        let rest = inputs[2..].iter().enumerate();
-        let nchw = |(i, view): (usize, &View)| {
-            if self.residual && i + 1 == self.inputs() { layout.nchw(view) } else { view.clone() }
-        };
-        let rest: Vec<View> = rest.map(nchw).collect();
+        let rest = self.views(inputs, layout);
         let views: Vec<&View> = [x, &inputs[1]].into_iter().chain(&rest).collect();
         Sketch::new(&views)
     }
