@@ -1,10 +1,11 @@
 //! Reading by index as a kernel of tiles: one element of the dense result after the other.
 
-use super::{Named, Parameters, Walk, arguments_of, bits, folded};
+use super::{Named, Parameters};
 use crate::error::{Error, Result};
 use crate::program::{self, Key};
 use crate::tiles::of_program;
 use crate::view::View;
+use crate::walk::{Walk, arguments_of, bits, folded};
 use openmps_runtime::Queue;
 use openmps_tile::{Builder, Compare, Kernel, Scalar, Type};
 

@@ -1,10 +1,11 @@
 //! Writing by index as kernels of tiles. Where several values meet, a program walks them in their order, so that the result is the
 //! library's and the same every time; places that share no element go side by side.
 
-use super::{Dimension, Named, Other, Parameters, Walk, arguments_of, bits, folded};
+use super::{Named, Other, Parameters};
 use crate::error::{Error, Result};
 use crate::program::{self, Key};
 use crate::tiles::of_program;
+use crate::walk::{Dimension, Walk, arguments_of, bits, folded};
 use openmps_host::library::scatter::Reduce;
 use openmps_runtime::Queue;
 use openmps_tile::kernel::Atomic;
