@@ -42,6 +42,11 @@ impl Sketch {
         self.builder.add(operation, inputs).ok()
     }
 
+    /// The sum of two tensors, broadcast against each other.
+    pub fn sum(&mut self, x: Node, y: Node) -> Option<Node> {
+        self.add(Operation::Binary(Binary::Addition), &[x, y])
+    }
+
     /// An operation with a number: `x` first.
     pub fn with_number(&mut self, binary: Binary, x: Node, number: f64) -> Option<Node> {
         let dtype = self.builder.type_of(x).dtype;

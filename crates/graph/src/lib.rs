@@ -14,6 +14,7 @@ pub mod reference;
 pub mod rows;
 mod tiles;
 pub mod view;
+mod walk;
 
 pub use error::{Error, Result};
 pub use openmps_runtime::Queue;

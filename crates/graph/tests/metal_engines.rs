@@ -36,6 +36,15 @@ const OF_MPSGRAPH: &[&str] = &[
     "pooling",
     "bilinear_interpolation",
     "attention",
+    "gather",
+    "embedding",
+    "gather_nd",
+    "take_along_axis",
+    "scatter",
+    "scatter_nd_add",
+    "index_add",
+    "put_along_axis",
+    "embedding_gradient",
 ];
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -2,12 +2,14 @@
 //!
 //! The caller describes which elements are meant; tests are in `tests/movement.rs`.
 
+use super::indexed::{self, Named, Other};
 use crate::error::{Error, Result};
-use crate::layout::{Dense, call, expect_dtype, expect_shape};
+use crate::layout::{Dense, call, expect_dtype, expect_shape, is_host};
 use crate::view::{Shape, Strides, View};
 use openmps_host::by_type;
 use openmps_host::library::copy;
 use openmps_host::library::memory::{Element, Memory};
+use openmps_host::library::scatter::Reduce;
 use openmps_runtime::Queue;
 use openmps_tile::DType;
 
@@ -51,6 +53,9 @@ impl Selection {
         expect_shape(NAME, "output", &out.shape, &self.shape)?;
         expect_dtype(NAME, "output", out.dtype, &[x.dtype])?;
         crate::layout::expect_dense(NAME, out)?;
+        if let Some(named) = self.on_device(queue, x, indices)? {
+            return indexed::read(queue, NAME, &named, None, out);
+        }
         let blocks = self.blocks(indices, &out.strides)?;
         let size = x.dtype.size();
         call(queue, NAME, || {
@@ -67,6 +72,11 @@ impl Selection {
     /// `x[selection] = value`, where the value is broadcast; of duplicates the last stays.
     pub fn put(&self, queue: &Queue, x: &View, indices: &[View], value: &View) -> Result<()> {
         let value = self.broadcast(value, x.dtype)?;
+        if let Some(named) = self.on_device(queue, x, indices)?
+            && indexed::takes(queue, &named, x.dtype, Reduce::Assign)
+        {
+            return indexed::put(queue, NAME, &named, Reduce::Assign, &Other::of(&value));
+        }
         let blocks = self.blocks(indices, &value.strides)?;
         let size = x.dtype.size();
         call(queue, NAME, || {
@@ -83,6 +93,11 @@ impl Selection {
     /// `x[selection] += value`, where the value is broadcast; duplicates add up in order.
     pub fn add(&self, queue: &Queue, x: &View, indices: &[View], value: &View) -> Result<()> {
         let value = self.broadcast(value, x.dtype)?;
+        if let Some(named) = self.on_device(queue, x, indices)?
+            && indexed::takes(queue, &named, x.dtype, Reduce::Add)
+        {
+            return indexed::put(queue, NAME, &named, Reduce::Add, &Other::of(&value));
+        }
         let blocks = self.blocks(indices, &value.strides)?;
         call(queue, NAME, || {
             by_type!(x.dtype, T => {
@@ -98,6 +113,31 @@ impl Selection {
             });
             Ok(())
         })
+    }
+
+    /// What is selected, for kernels; the indices are checked as the host does. None on the host.
+    fn on_device(&self, queue: &Queue, x: &View, indices: &[View]) -> Result<Option<Named>> {
+        if is_host(queue) {
+            return Ok(None);
+        }
+        let together = broadcast_shape(indices, self.shape.len())?;
+        let axis = |(axis, index): (&Axis, &View)| {
+            expect_dtype(NAME, "index", index.dtype, &[DType::I32, DType::I64])?;
+            let wrong = || Error::Broadcast { operator: NAME, left: self.shape.clone(), right: index.shape.clone() };
+            let strides = index.broadcast_to(&self.shape).ok_or_else(wrong)?.strides.to_vec();
+            let (address, wide) = (index.address, index.dtype == DType::I64);
+            let extended = index.broadcast_to(&together).ok_or_else(wrong)?;
+            let mut found = Ok(());
+            indexed::check(queue, NAME, || {
+                found = check_axis(&extended, axis.size);
+                Ok(())
+            })?;
+            found?;
+            Ok(indexed::Axis { size: axis.size, stride: axis.stride, address, wide, strides })
+        };
+        let axes = self.axes.iter().zip(indices).map(axis).collect::<Result<_>>()?;
+        let address = at(x.address, self.start, x.dtype.size());
+        Ok(Some(Named { address, dims: self.shape.to_vec(), strides: self.strides.to_vec(), axes }))
     }
 
     fn broadcast(&self, value: &View, dtype: DType) -> Result<View> {
@@ -158,6 +198,17 @@ impl Selection {
             *offset += list.wrapped(position, axis.size) as isize * axis.stride;
         }
         Ok(())
+    }
+}
+
+/// Refuses the first index outside of an axis.
+fn check_axis(index: &View, size: usize) -> Result<()> {
+    let dense = Dense::of(index);
+    let list = super::gather::indices(&dense, index);
+    let outside = |&position: &usize| !(-(size as i64)..size as i64).contains(&list.get(position));
+    match (0..list.len()).find(outside) {
+        Some(position) => Err(Error::Index { operator: NAME, index: list.get(position), position, size }),
+        None => Ok(()),
     }
 }
 

@@ -1,8 +1,10 @@
 //! Where the largest or smallest element is: arg_max, arg_min. The first of equals wins, NaN never does.
 
+mod tiles;
+
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
-use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, lines};
+use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, lines, takes_library};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::View;
@@ -65,6 +67,9 @@ impl Operator for ArgReduce {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         expect_dense(self.name(), &outputs[0])?;
+        if !takes_library(queue, true) {
+            return tiles::run(self, queue, &inputs[0], &outputs[0]);
+        }
         let (lines, out) = (self.lines(&inputs[0].shape)?, outputs[0].address);
         call(queue, self.name(), || {
             let x = Dense::of(&inputs[0]);

@@ -1,8 +1,9 @@
 //! Scaled dot product attention, `MPSGraph`'s `scaledDotProductAttention`: grouped heads, causal and additive masks.
 
 mod tiles;
+mod words;
 
-use crate::engines::{Sketch, offer};
+use crate::engines::offer;
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::layout::{call, check, expect_dtype, expect_shape, takes_library};
@@ -12,8 +13,6 @@ use crate::view::View;
 use openmps_host::library::attention::{self as library, Operands};
 use openmps_host::library::memory::Memory;
 use openmps_runtime::Queue;
-use openmps_runtime::engine::graph::Operation;
-use openmps_runtime::engine::{Call, Family};
 use openmps_tile::{DType, dtype};
 
 /// The most elements of a query or value where attention is a kernel of tiles: on devices whose memory the CPU does not see.
@@ -55,20 +54,6 @@ impl Attention {
         expect_shape(operator, "values", &inputs[2].shape, &[batch, key_heads, keys, columns])?;
         let scale = self.scale.unwrap_or(1.0 / (depth.max(1) as f64).sqrt());
         Ok(library::Attention { batch, heads, key_heads, rows, keys, depth, columns, scale, causal: self.causal })
-    }
-}
-
-impl Attention {
-    /// Without a mask: a row of it that hides every key gives zeros here and NaN there. Heads in groups are not to be had.
-    fn in_words(&self, sizes: &library::Attention, inputs: &[View], out: &View) -> Option<Call> {
-        if self.causal || inputs.len() > 3 || sizes.heads != sizes.key_heads {
-            return None;
-        }
-        let (mut sketch, nodes) = Sketch::new(&inputs.iter().collect::<Vec<_>>())?;
-        let scale = (sizes.scale as f32).to_bits();
-        let y = sketch.add(Operation::Attention { scale, mask: false }, &nodes)?;
-        let work = 2 * sizes.batch * sizes.heads * sizes.rows * sizes.keys * (sizes.depth + sizes.columns);
-        sketch.finish(Family::Attention, work, y, out)
     }
 }
 

@@ -1,8 +1,12 @@
 //! Reading by index: gather (index_select), embedding, gather_nd, take_along_axis.
 
+pub(super) mod words;
+
+use super::indexed::{self, Named};
+use crate::engines::offer;
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
-use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs};
+use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, is_host};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::{View, shape_of};
@@ -46,6 +50,24 @@ pub(super) fn indices<'a>(dense: &'a Dense, view: &View) -> Indices<'a> {
     unsafe { Indices::at(dense.address, view.len(), view.dtype == I64) }
 }
 
+/// Refuses an index outside of an axis of this size.
+pub(super) fn check_all(index: &View, size: usize) -> std::result::Result<(), openmps_host::Error> {
+    indices(&Dense::of(index), index).check(size)
+}
+
+/// Refuses a tuple that names no element of these dimensions.
+pub(super) fn check_tuples(dims: &[usize], index: &View) -> std::result::Result<(), openmps_host::Error> {
+    numbers(dims, &Dense::of(index), index).map(|_| ())
+}
+
+/// As [`indexed::check`], for one index an element along an axis of `x`.
+pub(super) fn check_along(queue: &Queue, operator: &'static str, x: &View, axis: usize, index: &View) -> Result<bool> {
+    let fits = Along::check(&x.shape, &index.shape, axis);
+    fits.map_err(|source| openmps_runtime::Error::Kernel { operation: operator, source })
+        .map_err(|source| Error::Device { operator, source })?;
+    indexed::check(queue, operator, || check_all(index, x.shape[axis]))
+}
+
 pub(super) fn rows(view: &View, axis: usize) -> Rows {
     let lines = crate::layout::lines(&view.shape, axis);
     Rows { outer: lines.outer, size: lines.size, row: lines.inner * view.dtype.size() }
@@ -74,6 +96,14 @@ impl Operator for Gather {
         check(self, inputs, outputs)?;
         expect_dense(self.name(), &outputs[0])?;
         let axis = axis_of(self.name(), self.axis, inputs[0].rank())?;
+        if !is_host(queue) {
+            let (x, index) = (&inputs[0], &inputs[1]);
+            let seen = indexed::check(queue, self.name(), || check_all(index, x.shape[axis]))?;
+            if seen && offer(queue, self.name(), || words::slices(x, axis, index, &outputs[0]))? {
+                return Ok(());
+            }
+            return indexed::read(queue, self.name(), &Named::slices(x, axis, index), None, &outputs[0]);
+        }
         call(queue, self.name(), || {
             let (x, index) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
             // SAFETY: dense tensors of the checked shapes.
@@ -114,6 +144,16 @@ impl Operator for Embedding {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         expect_dense(self.name(), &outputs[0])?;
+        if !is_host(queue) {
+            let (index, table) = (&inputs[0], &inputs[1]);
+            let seen = indexed::check(queue, self.name(), || check_all(index, table.shape[0]))?;
+            // MPSGraph has no padding.
+            let words = || self.padding.is_none().then(|| words::slices(table, 0, index, &outputs[0])).flatten();
+            if seen && offer(queue, self.name(), words)? {
+                return Ok(());
+            }
+            return indexed::read(queue, self.name(), &Named::slices(table, 0, index), self.padding, &outputs[0]);
+        }
         call(queue, self.name(), || {
             let (index, table) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
             let Rows { size, row, .. } = rows(&inputs[1], 0);
@@ -174,6 +214,14 @@ impl Operator for GatherNd {
         check(self, inputs, outputs)?;
         expect_dense(self.name(), &outputs[0])?;
         let width = inputs[1].shape[inputs[1].rank() - 1];
+        if !is_host(queue) {
+            let (x, index) = (&inputs[0], &inputs[1]);
+            let seen = indexed::check(queue, self.name(), || check_tuples(&x.shape[..width], index))?;
+            if seen && offer(queue, self.name(), || words::tuples(x, index, &outputs[0]))? {
+                return Ok(());
+            }
+            return indexed::read(queue, self.name(), &Named::tuples(x, index), None, &outputs[0]);
+        }
         call(queue, self.name(), || {
             let (x, index) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
             let numbers = numbers(&inputs[0].shape[..width], &index, &inputs[1])?;
@@ -213,6 +261,14 @@ impl Operator for TakeAlongAxis {
         check(self, inputs, outputs)?;
         expect_dense(self.name(), &outputs[0])?;
         let axis = axis_of(self.name(), self.axis, inputs[0].rank())?;
+        if !is_host(queue) {
+            let (x, index) = (&inputs[0], &inputs[1]);
+            let seen = check_along(queue, self.name(), x, axis, index)?;
+            if seen && offer(queue, self.name(), || words::elements(x, axis, index, &outputs[0]))? {
+                return Ok(());
+            }
+            return indexed::read(queue, self.name(), &Named::elements(x, axis, index), None, &outputs[0]);
+        }
         call(queue, self.name(), || {
             let (x, index) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
             let along = Along::new(&inputs[0].shape, &inputs[1].shape, axis, indices(&index, &inputs[1]))?;
@@ -246,6 +302,7 @@ pub static GATHER: Entry = Entry {
     cases: || {
         let case = |axis, dims: &[usize], index: Input| Case::new(Gather { axis }, vec![Input::new(dims), index]);
         vec![
+            case(1, &[3, 5], index(&[2, 3], I64, &[0, 4, 1, 2])),
             case(0, &[5], index(&[7], I64, &[0, 4, -1, 2])),
             case(0, &[5, 3], index(&[], I32, &[3])),
             case(1, &[3, 5, 4], index(&[6], I32, &[4, -5, 0])),
@@ -281,6 +338,7 @@ pub static GATHER_ND: Entry = Entry {
     cases: || {
         let case = |dims: &[usize], index: Input| Case::new(GatherNd, vec![Input::new(dims), index]);
         vec![
+            case(&[4, 5, 3], index(&[6, 2], I64, &[0, 4, 1, 2, 3, 0])),
             case(&[4, 5, 3], index(&[6, 2], I64, &[0, 4, -1, 2, 3, 0])),
             case(&[4, 5, 3], index(&[2, 2, 3], I32, &[0, 4, 1, 3, 2, -3])),
             case(&[4, 5], index(&[3, 1], I64, &[2])),
@@ -299,6 +357,7 @@ pub static TAKE_ALONG_AXIS: Entry = Entry {
         let case =
             |axis, dims: &[usize], index: Input| Case::new(TakeAlongAxis { axis }, vec![Input::new(dims), index]);
         vec![
+            case(1, &[2, 5], index(&[2, 3], I64, &[4, 0, 3])),
             case(0, &[5], index(&[3], I64, &[4, -5])),
             case(1, &[3, 5], index(&[3, 7], I32, &[0, 4, 2, -1])),
             case(-2, &[3, 5, 4], index(&[2, 3, 4], I64, &[1, 4, 0, 2, 3])),

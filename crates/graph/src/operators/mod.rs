@@ -12,6 +12,7 @@ pub mod expand;
 pub mod flip;
 pub mod full;
 pub mod gather;
+mod indexed;
 pub mod interpolation;
 pub mod layer_norm;
 pub mod matmul;

@@ -1,8 +1,10 @@
 //! Running sums and products along an axis: cumulative_sum, cumulative_product and the latter's gradient.
 
+mod tiles;
+
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::Result;
-use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_inputs, expect_shape, lines};
+use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_inputs, expect_shape, lines, takes_library};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::{View, shape_of};
@@ -55,6 +57,9 @@ impl Operator for Scan {
         check(self, inputs, outputs)?;
         expect_dense(self.name(), &outputs[0])?;
         let lines = self.lines(&inputs[0].shape)?;
+        if !takes_library(queue, true) {
+            return tiles::run(self, queue, &inputs[0], &outputs[0]);
+        }
         call(queue, self.name(), || {
             let x = Dense::of(&inputs[0]);
             // SAFETY: dense tensors of the checked shapes.
@@ -141,6 +146,7 @@ fn shapes(kind: Kind, values: Values) -> Vec<Case> {
             (Some(0), &[9]),
             (Some(-1), &[3, 7]),
             (Some(0), &[6, 70]),
+            (Some(-1), &[2, 1100]),
             (Some(1), &[2, 5, 3]),
             (Some(1), &[2, 0, 3]),
             (None, &[3, 4]),

@@ -1,20 +1,29 @@
-//! Writing by index: scatter, scatter_nd_add, index_add, put_along_axis, and the gradient of an embedding.
+//! Writing by index: scatter, scatter_nd_add, index_add; one value for each index (put_along_axis), and the gradient of an embedding.
 
-use super::gather::{expect_indices, gather_nd_shape, index, indices, numbers, rows, wrap};
+mod along;
+mod embedding;
+mod words;
+
+pub use along::{PUT_ALONG_AXIS, PutAlongAxis};
+pub use embedding::{EMBEDDING_GRADIENT, EmbeddingGradient};
+
+use super::copy::Copy;
+use super::gather::{check_all, check_tuples, expect_indices, gather_nd_shape, index, indices, numbers, rows, wrap};
+use super::indexed::{self, Named, Other};
+use crate::engines::offer;
 use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
 use crate::layout::{
-    Dense, Number, axis_of, call, check, copy_view, expect_dense, expect_dtype, expect_inputs, expect_shape, fill_view,
+    Dense, axis_of, call, check, copy_view, expect_dense, expect_dtype, expect_inputs, expect_shape, is_host,
 };
 use crate::operator::{Meta, Operator};
 use crate::reference::{Array, for_each_index};
-use crate::view::{View, shape_of};
+use crate::view::{View, dense_strides};
 use openmps_host::by_type;
-use openmps_host::library::gather::{Along, Indices};
 use openmps_host::library::scatter;
 pub use openmps_host::library::scatter::Reduce;
 use openmps_runtime::Queue;
-use openmps_tile::DType::{self, I32, I64};
+use openmps_tile::DType::{I32, I64};
 use openmps_tile::dtype;
 
 /// The first input with rows replaced (or, without `overwrite`, zeroed and then added to); inputs: x, index, updates.
@@ -35,30 +44,67 @@ pub struct IndexAdd {
     pub axis: i64,
 }
 
-/// The first input with one value put for each index along an axis; inputs: x, index, values.
-#[derive(Clone, Copy, Debug)]
-pub struct PutAlongAxis {
-    /// Which axis the indices are of.
-    pub axis: i64,
-    /// What happens where an element already has a value.
-    pub reduce: Reduce,
-    /// Whether the element's own value counts.
-    pub include_self: bool,
-}
-
-/// The gradient of an embedding's table; inputs: index, gradient of the rows.
-#[derive(Clone, Copy, Debug)]
-pub struct EmbeddingGradient {
-    /// How many rows the table has.
-    pub rows: usize,
-    /// The index whose rows do not count.
-    pub padding: Option<i64>,
-}
-
 /// Copies the first input to the output, unless it is the output.
 fn start(inputs: &[View], outputs: &[View]) {
     if inputs[0].address != outputs[0].address {
         copy_view(&inputs[0], &outputs[0]);
+    }
+}
+
+/// [`start`] by the device.
+fn start_on_device(queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+    if inputs[0].address == outputs[0].address {
+        return Ok(());
+    }
+    Copy.run(queue, &inputs[..1], &outputs[..1])
+}
+
+/// Values along an axis whose dimension is all of an index tensor's, or which is missing for a single index: the index's dimensions instead.
+fn unfolded(values: &View, axis: usize, index: &View, rank: usize) -> Other {
+    let mut strides = values.strides.to_vec();
+    if values.rank() == rank {
+        let step = strides[axis];
+        strides.splice(axis..=axis, dense_strides(&index.shape).iter().map(|stride| stride * step));
+    }
+    Other { address: values.address, dtype: values.dtype, strides }
+}
+
+/// Adds values to the first input, if kernels do: whether they have.
+fn add_on_device(
+    queue: &Queue,
+    operator: &'static str,
+    named: &Named,
+    inputs: &[View],
+    outputs: &[View],
+    values: &Other,
+) -> Result<bool> {
+    if !indexed::takes(queue, named, values.dtype, Reduce::Add) {
+        return Ok(false);
+    }
+    start_on_device(queue, inputs, outputs)?;
+    indexed::put(queue, operator, named, Reduce::Add, values)?;
+    Ok(true)
+}
+
+impl Scatter {
+    /// Whether the device has done it.
+    fn on_device(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<bool> {
+        let (x, index) = (&inputs[0], &inputs[1]);
+        let seen = indexed::check(queue, self.name(), || check_all(index, x.shape[0]))?;
+        if seen && offer(queue, self.name(), || words::rows(self.overwrite, inputs, &outputs[0]))? {
+            return Ok(true);
+        }
+        let named = Named::slices(&outputs[0], 0, index);
+        let reduce = if self.overwrite { Reduce::Assign } else { Reduce::Add };
+        if !indexed::takes(queue, &named, x.dtype, reduce) {
+            return Ok(false);
+        }
+        start_on_device(queue, inputs, outputs)?;
+        if !self.overwrite {
+            indexed::fill(queue, self.name(), &named, x.dtype, reduce)?;
+        }
+        indexed::put(queue, self.name(), &named, reduce, &unfolded(&inputs[2], 0, index, x.rank()))?;
+        Ok(true)
     }
 }
 
@@ -83,6 +129,9 @@ impl Operator for Scatter {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         expect_dense(self.name(), &outputs[0])?;
+        if !is_host(queue) && self.on_device(queue, inputs, outputs)? {
+            return Ok(());
+        }
         call(queue, self.name(), || {
             let (index, updates) = (Dense::of(&inputs[1]), Dense::of(&inputs[2]));
             let (rows, indices) = (rows(&inputs[0], 0), indices(&index, &inputs[1]));
@@ -136,6 +185,17 @@ impl Operator for ScatterNdAdd {
         check(self, inputs, outputs)?;
         expect_dense(self.name(), &outputs[0])?;
         let width = inputs[1].shape[inputs[1].rank() - 1];
+        if !is_host(queue) {
+            let (x, index) = (&inputs[0], &inputs[1]);
+            let seen = indexed::check(queue, self.name(), || check_tuples(&x.shape[..width], index))?;
+            if seen && offer(queue, self.name(), || words::tuples(inputs, &outputs[0]))? {
+                return Ok(());
+            }
+            let named = Named::tuples(&outputs[0], index);
+            if add_on_device(queue, self.name(), &named, inputs, outputs, &Other::of(&inputs[2]))? {
+                return Ok(());
+            }
+        }
         call(queue, self.name(), || {
             let (index, updates) = (Dense::of(&inputs[1]), Dense::of(&inputs[2]));
             let numbers = numbers(&inputs[0].shape[..width], &index, &inputs[1])?;
@@ -186,6 +246,18 @@ impl Operator for IndexAdd {
         check(self, inputs, outputs)?;
         expect_dense(self.name(), &outputs[0])?;
         let axis = axis_of(self.name(), self.axis, inputs[0].rank())?;
+        if !is_host(queue) {
+            let (x, index) = (&inputs[0], &inputs[1]);
+            let seen = indexed::check(queue, self.name(), || check_all(index, x.shape[axis]))?;
+            if seen && offer(queue, self.name(), || words::slices(axis, inputs, &outputs[0]))? {
+                return Ok(());
+            }
+            let (named, values) =
+                (Named::slices(&outputs[0], axis, index), unfolded(&inputs[2], axis, index, x.rank()));
+            if add_on_device(queue, self.name(), &named, inputs, outputs, &values)? {
+                return Ok(());
+            }
+        }
         call(queue, self.name(), || {
             let (index, values) = (Dense::of(&inputs[1]), Dense::of(&inputs[2]));
             let (rows, indices) = (rows(&inputs[0], axis), indices(&index, &inputs[1]));
@@ -210,117 +282,6 @@ impl Operator for IndexAdd {
             out.data[offset as usize] += values.data[flat];
             flat += 1;
         });
-        vec![out]
-    }
-}
-
-impl Operator for PutAlongAxis {
-    fn name(&self) -> &'static str {
-        "put_along_axis"
-    }
-
-    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
-        expect_inputs(self.name(), inputs, 3)?;
-        expect_indices(self.name(), &inputs[1])?;
-        expect_dtype(self.name(), "values", inputs[2].dtype, &[inputs[0].dtype])?;
-        expect_shape(self.name(), "values", &inputs[2].shape, &inputs[1].shape)?;
-        axis_of(self.name(), self.axis, inputs[0].shape.len())?;
-        Ok(vec![inputs[0].clone()])
-    }
-
-    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
-        let (x, out) = (&inputs[0], outputs[0].address);
-        let axis = axis_of(self.name(), self.axis, x.rank())?;
-        call(queue, self.name(), || {
-            let (index, values) = (Dense::of(&inputs[1]), Dense::of(&inputs[2]));
-            let along = Along::new(&x.shape, &inputs[1].shape, axis, indices(&index, &inputs[1]))?;
-            start(inputs, outputs);
-            let (len, values, reduce) = (x.len(), values.address, self.reduce);
-            // SAFETY: dense tensors of the shapes given to `along`.
-            unsafe {
-                if reduce == Reduce::Assign {
-                    scatter::put_along(&along, x.dtype.size(), out, values);
-                } else {
-                    by_type!(x.dtype, T => {
-                        scatter::reduce_along::<T>(&along, out, len, values, reduce, self.include_self)
-                    });
-                }
-            }
-            Ok(())
-        })
-    }
-
-    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
-        let (x, index, values) = (&inputs[0], &inputs[1], &inputs[2]);
-        let axis = axis_of(self.name(), self.axis, x.shape.len()).expect("checked by infer");
-        let strides = crate::view::dense_strides(&x.shape);
-        let own = |&value: &f64| if self.include_self { vec![value] } else { vec![] };
-        let mut received: Vec<Vec<f64>> = x.data.iter().map(own).collect();
-        for_each_index(&index.shape, |at| {
-            let mut to = at.to_vec();
-            to[axis] = wrap(index.at(at), x.shape[axis]);
-            let offset: isize = to.iter().zip(&strides).map(|(&i, &stride)| i as isize * stride).sum();
-            received[offset as usize].push(values.at(at));
-        });
-        let combine = |(old, all): (&f64, Vec<f64>)| match (self.reduce, all.as_slice()) {
-            (_, []) => *old,
-            (Reduce::Assign, [.., last]) => *last,
-            (Reduce::Add, all) => all.iter().sum(),
-            (Reduce::Multiply, all) => all.iter().product(),
-            (Reduce::Minimum, all) => all.iter().copied().fold(f64::INFINITY, f64::min),
-            (Reduce::Maximum, all) => all.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            (Reduce::Mean, all) => all.iter().sum::<f64>() / all.len() as f64,
-        };
-        vec![Array::new(&x.shape, x.data.iter().zip(received).map(combine).collect(), x.dtype)]
-    }
-}
-
-impl Operator for EmbeddingGradient {
-    fn name(&self) -> &'static str {
-        "embedding_gradient"
-    }
-
-    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
-        expect_inputs(self.name(), inputs, 2)?;
-        expect_indices(self.name(), &inputs[0])?;
-        let width = inputs[1].shape.last().copied().unwrap_or(1);
-        expect_shape(self.name(), "gradient", &inputs[1].shape, &[&inputs[0].shape[..], &[width]].concat())?;
-        Ok(vec![Meta { dtype: inputs[1].dtype, shape: shape_of(&[self.rows, width])? }])
-    }
-
-    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
-        let padding = self.padding.filter(|padding| (0..self.rows as i64).contains(padding));
-        call(queue, self.name(), || {
-            let (index, gradient) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
-            fill_view(&outputs[0], Number::Int(0));
-            let indices: Indices = indices(&index, &inputs[0]);
-            let rows = rows(&outputs[0], 0);
-            // SAFETY: dense tensors of the checked shapes.
-            unsafe {
-                by_type!(inputs[1].dtype, T => {
-                    scatter::add_rows::<T>(outputs[0].address, gradient.address, rows, indices)?
-                });
-                if let Some(padding) = padding {
-                    scatter::clear_numbered(outputs[0].address, rows.row, &[padding as usize]);
-                }
-            }
-            Ok(())
-        })
-    }
-
-    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
-        let width = *inputs[1].shape.last().expect("checked by infer");
-        let mut out = Array::from_fn(&[self.rows, width], inputs[1].dtype, |_| 0.0);
-        for (flat, value) in inputs[1].data.iter().enumerate() {
-            let row = inputs[0].data[flat / width];
-            if self.padding != Some(row as i64) {
-                out.data[wrap(row, self.rows) * width + flat % width] += value;
-            }
-        }
         vec![out]
     }
 }
@@ -373,46 +334,7 @@ pub static INDEX_ADD: Entry = Entry {
         vec![
             case(0, &[5], index(&[3], I64, &[4, 0, 4]), &[3]),
             case(1, &[2, 5, 3], index(&[4], I32, &[1, 2, 1, -1]), &[2, 4, 3]),
-        ]
-    },
-    tolerance: 4.0,
-};
-
-/// For the list of operators.
-pub static PUT_ALONG_AXIS: Entry = Entry {
-    name: "put_along_axis",
-    summary: "A tensor with one value put for each index along an axis: assigned, added, multiplied, smallest, largest.",
-    // Products of bytes wrap, which the references do not.
-    dtypes: &[DType::I16, DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64],
-    cases: || {
-        let reductions = [Reduce::Assign, Reduce::Add, Reduce::Multiply, Reduce::Minimum, Reduce::Maximum];
-        let both = reductions.into_iter().flat_map(|reduce| [(reduce, true), (reduce, false)]);
-        let case = |(reduce, include_self)| {
-            let put = |axis| PutAlongAxis { axis, reduce, include_self };
-            let (x, at) = (Input::new(&[3, 5]), index(&[3, 4], I64, &[0, 4, 0, 2]));
-            let deep = index(&[2, 2, 3], I32, &[1, 4, 0, 2, 3]);
-            [
-                Case::new(put(1), vec![x, at, Input::new(&[3, 4])]),
-                Case::new(put(-2), vec![Input::new(&[3, 5, 4]), deep, Input::new(&[2, 2, 3])]),
-            ]
-        };
-        both.flat_map(case).collect()
-    },
-    tolerance: 4.0,
-};
-
-/// For the list of operators.
-pub static EMBEDDING_GRADIENT: Entry = Entry {
-    name: "embedding_gradient",
-    summary: "The gradient of an embedding's table.",
-    dtypes: dtype::FLOATS,
-    cases: || {
-        let case = |padding, index: Input, gradient: &[usize]| {
-            Case::new(EmbeddingGradient { rows: 7, padding }, vec![index, Input::new(gradient)])
-        };
-        vec![
-            case(None, index(&[2, 3], I64, &[0, 6, 3]), &[2, 3, 5]),
-            case(Some(3), index(&[4], I32, &[3, 6, 3, 6]), &[4, 16]),
+            case(0, &[5], index(&[7, 30], I64, &[1, 4, 0]), &[210]),
         ]
     },
     tolerance: 4.0,

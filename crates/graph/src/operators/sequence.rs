@@ -1,8 +1,10 @@
 //! Tensors made of nothing but positions: arange, linspace, eye, one_hot.
 
+mod tiles;
+
 use crate::entry::{Case, Entry};
 use crate::error::Result;
-use crate::layout::{Dense, Number, call, check, expect_dense, expect_inputs, fill_view};
+use crate::layout::{Dense, Number, call, check, expect_dense, expect_inputs, fill_view, is_host};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::{View, shape_of};
@@ -70,6 +72,11 @@ impl Operator for Arange {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         expect_dense(self.name(), &outputs[0])?;
+        if !is_host(queue)
+            && let Some(numbers) = tiles::exact(self)
+        {
+            return tiles::arange(self, queue, numbers, &outputs[0]);
+        }
         let both = |number: Number| (number.to_i64(), number.to_f64());
         let whole = self.dtype.is_integer();
         call(queue, self.name(), || {
@@ -129,6 +136,9 @@ impl Operator for Eye {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         let out = &outputs[0];
+        if !is_host(queue) {
+            return tiles::eye(queue, out);
+        }
         call(queue, self.name(), || {
             fill_view(out, Number::Int(0));
             let (one, count) = (Number::Int(1).element(self.dtype), self.rows.min(self.columns));
@@ -159,6 +169,15 @@ impl Operator for OneHot {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         expect_dense(self.name(), &outputs[0])?;
+        if !is_host(queue) {
+            let (index, size) = (&inputs[0], self.classes);
+            // A class that does not fit is an error of this call: as for reading by index, the queue has to be finished first.
+            super::indexed::check(queue, self.name(), || {
+                let dense = Dense::of(index);
+                sequence::check_classes(self.classes, super::gather::indices(&dense, index))
+            })?;
+            return tiles::one_hot(queue, index, size, &outputs[0]);
+        }
         call(queue, self.name(), || {
             let index = Dense::of(&inputs[0]);
             let indices = super::gather::indices(&index, &inputs[0]);

@@ -1,8 +1,10 @@
 //! The lower or upper triangle of matrices: tril, triu.
 
+mod tiles;
+
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
-use crate::layout::{call, check, expect_dense, expect_inputs};
+use crate::layout::{call, check, expect_dense, expect_inputs, takes_library};
 use crate::operator::{Meta, Operator};
 use crate::reference::Array;
 use crate::view::View;
@@ -37,6 +39,9 @@ impl Operator for Triangle {
         check(self, inputs, outputs)?;
         expect_dense(self.name(), &outputs[0])?;
         let x = &inputs[0];
+        if !takes_library(queue, true) {
+            return tiles::run(self, queue, x, &outputs[0]);
+        }
         let leading = x.rank() - 2;
         let (rows, columns) = (x.shape[leading], x.shape[leading + 1]);
         let matrix = |number: usize| {

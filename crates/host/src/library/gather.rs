@@ -188,17 +188,23 @@ pub struct Along<'a> {
 impl<'a> Along<'a> {
     /// Checks indices of dimensions `index_dims` for use along `axis` of a tensor of dimensions `dims`.
     pub fn new(dims: &[usize], index_dims: &[usize], axis: usize, indices: Indices<'a>) -> Result<Self, Error> {
-        let fits = dims.len() == index_dims.len()
-            && dims.iter().zip(index_dims).enumerate().all(|(d, (size, wanted))| d == axis || wanted <= size);
-        if !fits {
-            return Err(Error::Invalid(format!("indices of shape {index_dims:?} do not fit shape {dims:?} at {axis}")));
-        }
+        Along::check(dims, index_dims, axis)?;
         indices.check(dims[axis])?;
         let stride: usize = dims[axis + 1..].iter().product();
         let outer_offsets = offsets(&dims[..axis], &index_dims[..axis], stride * dims[axis]);
         let inner_offsets = offsets(&dims[axis + 1..], &index_dims[axis + 1..], 1);
         let (size, count) = (dims[axis], index_dims[axis]);
         Ok(Along { indices, size, count, outer: outer_offsets.len(), stride, outer_offsets, inner_offsets })
+    }
+
+    /// Refuses index dimensions beyond those of the tensor, but along the axis.
+    pub fn check(dims: &[usize], index_dims: &[usize], axis: usize) -> Result<(), Error> {
+        let fits = dims.len() == index_dims.len()
+            && dims.iter().zip(index_dims).enumerate().all(|(d, (size, wanted))| d == axis || wanted <= size);
+        if fits {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!("indices of shape {index_dims:?} do not fit shape {dims:?} at {axis}")))
     }
 
     /// Calls `visit(position in the indices, offset in x)` for every index; those of one line come in order, on one thread.

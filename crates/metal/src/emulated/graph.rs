@@ -1,12 +1,13 @@
 //! What MPSGraph computes, in place of it: one operation after the other in float64, each result rounded to its type. Convolutions and
 //! products go through the host's library.
 
+mod indexing;
 mod shape;
 mod window;
 
 use super::{EmulatedBuffer, matrix, numbers};
 use crate::error::{Error, Result};
-use crate::graph::{Binary, Graph, Node, Operation, Reduction, ScatterMode, TensorType, Unary};
+use crate::graph::{Binary, Graph, Node, Operation, Reduction, TensorType, Unary};
 use crate::matrix::TensorView;
 use openmps_host::library::matmul::{Matrices, MatrixProduct, matmul};
 use openmps_tile::DType;
@@ -112,8 +113,21 @@ fn evaluate(node: &Node, inputs: &[&Tensor]) -> Result<Vec<f64>> {
         Operation::FixedNormalisation { epsilon } => {
             normalise([inputs[0], inputs[1], inputs[2], inputs[3], inputs[4]], *epsilon)
         }
-        Operation::Gather { axis } => gather(inputs[0], inputs[1], *axis)?,
-        Operation::Scatter { axis, mode } => scatter(inputs, *axis, *mode)?,
+        Operation::Gather { axis } => indexing::gather(inputs[0], inputs[1], *axis)?,
+        Operation::GatherAlong { axis } => indexing::gather_along(inputs[0], inputs[1], *axis)?,
+        Operation::GatherTuples => indexing::gather_tuples(inputs[0], inputs[1])?,
+        Operation::Scatter { axis, mode } => indexing::scatter(inputs, *axis, *mode)?,
+        Operation::ScatterAlong { axis, mode } => indexing::scatter_along(inputs, *axis, *mode)?,
+        Operation::ScatterTuples { mode } => indexing::scatter_tuples(inputs, *mode)?,
+        Operation::Band { above } => band(inputs[0], *above),
+        Operation::Equal => {
+            let (x, y) = (inputs[0].stretched(shape), inputs[1].stretched(shape));
+            x.into_iter().zip(y).map(|(x, y)| f64::from(u8::from(x == y))).collect()
+        }
+        Operation::Select => {
+            let choices = inputs[1].data.iter().zip(&inputs[2].data);
+            inputs[0].data.iter().zip(choices).map(|(&c, (&x, &y))| if c != 0.0 { x } else { y }).collect()
+        }
         Operation::Resize(resize) => window::resize(inputs[0], resize, shape),
         Operation::Attention { scale, .. } => attention(inputs, f64::from(f32::from_bits(*scale))),
         Operation::Concat { axis } => concat(inputs, *axis),
@@ -205,48 +219,6 @@ fn normalise([x, mean, variance, gamma, beta]: [&Tensor; 5], epsilon: u32) -> Ve
     x.data.iter().enumerate().map(one).collect()
 }
 
-/// Where index `number` of a gather or scatter points to.
-fn place(index: f64, length: usize) -> Result<usize> {
-    let place = index as usize;
-    let inside = index >= 0.0 && place < length;
-    let outside =
-        || Error::Shape { operation: "gather or scatter", why: format!("the index {index} is not below {length}") };
-    inside.then_some(place).ok_or_else(outside)
-}
-
-fn gather(x: &Tensor, indices: &Tensor, axis: usize) -> Result<Vec<f64>> {
-    let (length, inner) = (x.of.shape[axis], count(&x.of.shape[axis + 1..]));
-    let mut data = Vec::new();
-    for outer in x.data.chunks(length * inner) {
-        for &index in &indices.data {
-            let at = place(index, length)? * inner;
-            data.extend_from_slice(&outer[at..at + inner]);
-        }
-    }
-    Ok(data)
-}
-
-fn scatter(inputs: &[&Tensor], axis: usize, mode: ScatterMode) -> Result<Vec<f64>> {
-    let [x, indices, updates] = [inputs[0], inputs[1], inputs[2]];
-    let (length, inner) = (x.of.shape[axis], count(&x.of.shape[axis + 1..]));
-    let mut data = x.data.clone();
-    let of_outer = data.chunks_mut(length * inner).zip(updates.data.chunks(indices.data.len() * inner));
-    for (to, from) in of_outer {
-        for (&index, from) in indices.data.iter().zip(from.chunks(inner)) {
-            let at = place(index, length)? * inner;
-            for (old, &new) in to[at..at + inner].iter_mut().zip(from) {
-                *old = match mode {
-                    ScatterMode::Set => new,
-                    ScatterMode::Add => *old + new,
-                    ScatterMode::Maximum => combine(Binary::Maximum, *old, new),
-                    ScatterMode::Minimum => combine(Binary::Minimum, *old, new),
-                };
-            }
-        }
-    }
-    Ok(data)
-}
-
 fn attention(inputs: &[&Tensor], scale: f64) -> Vec<f64> {
     let [query, key, value] = [inputs[0], inputs[1], inputs[2]];
     let (q, k, v) = (&query.of.shape, &key.of.shape, &value.of.shape);
@@ -278,4 +250,11 @@ fn concat(inputs: &[&Tensor], axis: usize) -> Vec<f64> {
         inputs.iter().flat_map(move |tensor| tensor.data[at * part(tensor)..][..part(tensor)].iter().copied())
     };
     (0..outer).flat_map(rows).collect()
+}
+
+/// The two innermost axes up to a diagonal.
+fn band(x: &Tensor, above: usize) -> Vec<f64> {
+    let (_, [rows, columns]) = split(&x.of.shape);
+    let kept = |at: usize| at % columns <= at / columns % rows + above;
+    x.data.iter().enumerate().map(|(at, &value)| if kept(at) { value } else { 0.0 }).collect()
 }

@@ -100,6 +100,8 @@ pub enum ScatterMode {
     Set,
     /// It is added to.
     Add,
+    /// It is multiplied.
+    Multiply,
     /// The larger stays.
     Maximum,
     /// The smaller stays.
@@ -239,6 +241,34 @@ pub enum Operation {
         /// What happens to what was there.
         mode: ScatterMode,
     },
+    /// One element of the first input for each index in the second, along an axis; other axes have the same lengths.
+    GatherAlong {
+        /// The axis.
+        axis: usize,
+    },
+    /// Slices of the first input, one for each tuple of indices along the last axis of the second.
+    GatherTuples,
+    /// One element written for each index along an axis. Inputs: data, indices, updates; the latter two have one shape.
+    ScatterAlong {
+        /// The axis.
+        axis: usize,
+        /// What happens to what was there.
+        mode: ScatterMode,
+    },
+    /// Slices written at tuples of indices. Inputs: data, indices, updates.
+    ScatterTuples {
+        /// What happens to what was there.
+        mode: ScatterMode,
+    },
+    /// The elements up to a diagonal of the two innermost axes, that many above the main one; zeros beyond it.
+    Band {
+        /// Diagonals kept above the main one.
+        above: usize,
+    },
+    /// Which elements of two tensors are equal, as bool.
+    Equal,
+    /// The second input's elements where the first is true, else the third's. All have one shape.
+    Select,
     /// An image in another size.
     Resize(Resize),
     /// Scaled dot product attention. Inputs: query, key, value [batch, heads, length, depth], and a mask that is added where `mask`.
@@ -280,6 +310,13 @@ impl Operation {
             Operation::Normalisation { .. } | Operation::FixedNormalisation { .. } => "normalisation",
             Operation::Gather { .. } => "gather",
             Operation::Scatter { .. } => "scatter",
+            Operation::GatherAlong { .. } => "gather along an axis",
+            Operation::GatherTuples => "gather by tuples",
+            Operation::ScatterAlong { .. } => "scatter along an axis",
+            Operation::ScatterTuples { .. } => "scatter by tuples",
+            Operation::Band { .. } => "band",
+            Operation::Equal => "equal",
+            Operation::Select => "select",
             Operation::Resize(_) => "resize",
             Operation::Attention { .. } => "attention",
             Operation::Concat { .. } => "concat",

@@ -1,5 +1,7 @@
 //! Shape and type rules of the operations: what MPSGraph would end the process for is refused here.
 
+mod indexing;
+
 use super::TensorType;
 use super::operation::{Operation, Reduction, Unary, Window};
 use crate::error::{Error, Result};
@@ -87,11 +89,34 @@ pub fn infer(operation: &Operation, inputs: &[&TensorType]) -> Result<TensorType
         }
         Operation::Gather { axis } => {
             check_axes(name, &[*axis], inputs[0].shape.len())?;
-            check_index(name, inputs[1])?;
+            indexing::check_index(name, inputs[1])?;
             let (before, after) = (&inputs[0].shape[..*axis], &inputs[0].shape[axis + 1..]);
             same([before, &inputs[1].shape, after].concat())
         }
-        Operation::Scatter { axis, .. } => scatter(name, inputs, *axis),
+        Operation::GatherAlong { axis } => {
+            indexing::check_along(name, inputs[0], inputs[1], *axis)?;
+            same(inputs[1].shape.clone())
+        }
+        Operation::GatherTuples => same(indexing::of_tuples(name, inputs[0], inputs[1])?),
+        Operation::Scatter { axis, .. } => indexing::scatter(name, inputs, *axis),
+        Operation::ScatterAlong { axis, .. } => indexing::scatter_along(name, inputs, *axis),
+        Operation::ScatterTuples { .. } => indexing::scatter_tuples(name, inputs),
+        Operation::Band { .. } => {
+            check(inputs[0].shape.len() >= 2, name, || format!("{:?} are no matrices", inputs[0].shape))?;
+            same(inputs[0].shape.clone())
+        }
+        Operation::Equal => {
+            check_same_type(name, inputs)?;
+            let shape = broadcast(name, &inputs[0].shape, &inputs[1].shape)?;
+            Ok(TensorType { dtype: DType::Bool, shape })
+        }
+        Operation::Select => {
+            check(inputs[0].dtype == DType::Bool, name, || format!("the condition is {}", inputs[0].dtype))?;
+            check_same_type(name, &inputs[1..])?;
+            let shapes = inputs.iter().all(|input| input.shape == inputs[0].shape);
+            check(shapes, name, || "condition and choices differ in shape".to_string())?;
+            Ok(inputs[1].clone())
+        }
         Operation::Resize(resize) => {
             check_number(name, inputs[0].dtype, false)?;
             let [batch, channels, ..] = image(name, "the input", inputs[0])?;
@@ -112,8 +137,15 @@ fn check_count(operation: &Operation, given: usize) -> Result<()> {
         | Operation::Convolution { .. }
         | Operation::DepthwiseConvolution { .. }
         | Operation::ConvolutionTranspose { .. }
-        | Operation::Gather { .. } => 2,
-        Operation::Normalisation { .. } | Operation::Scatter { .. } => 3,
+        | Operation::Gather { .. }
+        | Operation::GatherAlong { .. }
+        | Operation::GatherTuples
+        | Operation::Equal => 2,
+        Operation::Normalisation { .. }
+        | Operation::Scatter { .. }
+        | Operation::ScatterAlong { .. }
+        | Operation::ScatterTuples { .. }
+        | Operation::Select => 3,
         Operation::Attention { mask, .. } => 3 + usize::from(*mask),
         Operation::FixedNormalisation { .. } => 5,
         Operation::Concat { .. } => given.max(1),
@@ -129,11 +161,6 @@ fn check(holds: bool, operation: &'static str, why: impl FnOnce() -> String) -> 
 fn check_number(operation: &'static str, dtype: DType, integers: bool) -> Result<()> {
     let fits = dtype.is_float() || (integers && dtype.is_integer());
     if fits { Ok(()) } else { Err(Error::Type { operation, dtype, engine: "MPSGraph" }) }
-}
-
-fn check_index(operation: &'static str, indices: &TensorType) -> Result<()> {
-    let fits = matches!(indices.dtype, DType::I32 | DType::I64);
-    if fits { Ok(()) } else { Err(Error::Type { operation, dtype: indices.dtype, engine: "MPSGraph" }) }
 }
 
 fn check_same_type(operation: &'static str, inputs: &[&TensorType]) -> Result<()> {
@@ -266,19 +293,6 @@ fn transposed(
     };
     let shape = vec![batch, out * groups, length(0, height)?, length(1, width)?];
     Ok(TensorType { dtype: inputs[0].dtype, shape })
-}
-
-fn scatter(name: &'static str, inputs: &[&TensorType], axis: usize) -> Result<TensorType> {
-    let [data, indices, updates] = [inputs[0], inputs[1], inputs[2]];
-    check_axes(name, &[axis], data.shape.len())?;
-    check_index(name, indices)?;
-    check_same_type(name, &[data, updates])?;
-    check(indices.shape.len() == 1, name, || format!("the indices {:?} are not one-dimensional", indices.shape))?;
-    let expected = [&data.shape[..axis], &indices.shape, &data.shape[axis + 1..]].concat();
-    check(updates.shape == expected, name, || {
-        format!("updates are {:?}, where {expected:?} is needed", updates.shape)
-    })?;
-    Ok(data.clone())
 }
 
 fn attention(name: &'static str, inputs: &[&TensorType]) -> Result<TensorType> {

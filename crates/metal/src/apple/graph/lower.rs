@@ -115,6 +115,40 @@ impl<'a> Lowering<'a> {
                         scatter_mode(*mode),
                         None,
                     ),
+                Operation::GatherAlong { axis } => {
+                    raw.gatherAlongAxis_withUpdatesTensor_indicesTensor_name(*axis as isize, input(0), input(1), None)
+                }
+                Operation::GatherTuples => {
+                    raw.gatherNDWithUpdatesTensor_indicesTensor_batchDimensions_name(input(0), input(1), 0, None)
+                }
+                Operation::ScatterAlong { axis, mode } => raw
+                    .scatterAlongAxis_withDataTensor_updatesTensor_indicesTensor_mode_name(
+                        *axis as isize,
+                        input(0),
+                        input(2),
+                        input(1),
+                        scatter_mode(*mode),
+                        None,
+                    ),
+                Operation::ScatterTuples { mode } => raw
+                    .scatterNDWithDataTensor_updatesTensor_indicesTensor_batchDimensions_mode_name(
+                        input(0),
+                        input(2),
+                        input(1),
+                        0,
+                        scatter_mode(*mode),
+                        None,
+                    ),
+                Operation::Band { above } => {
+                    raw.bandPartWithTensor_numLower_numUpper_name(input(0), -1, *above as isize, None)
+                }
+                Operation::Equal => raw.equalWithPrimaryTensor_secondaryTensor_name(input(0), input(1), None),
+                Operation::Select => raw.selectWithPredicateTensor_truePredicateTensor_falsePredicateTensor_name(
+                    input(0),
+                    input(1),
+                    input(2),
+                    None,
+                ),
                 Operation::Resize(resize) => self.resize(input(0), resize),
                 Operation::Attention { scale, mask } => self.attention(node, f32::from_bits(*scale), *mask),
                 Operation::Concat { axis } => {
@@ -261,6 +295,7 @@ fn scatter_mode(mode: ScatterMode) -> MPSGraphScatterMode {
     match mode {
         ScatterMode::Set => MPSGraphScatterMode::Set,
         ScatterMode::Add => MPSGraphScatterMode::Add,
+        ScatterMode::Multiply => MPSGraphScatterMode::Mul,
         ScatterMode::Maximum => MPSGraphScatterMode::Max,
         ScatterMode::Minimum => MPSGraphScatterMode::Min,
     }

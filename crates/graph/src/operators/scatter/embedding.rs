@@ -1,0 +1,120 @@
+//! The gradient of an embedding's table.
+
+use super::{Reduce, words};
+use crate::engines::offer;
+use crate::entry::{Case, Entry, Input};
+use crate::error::{Error, Result};
+use crate::layout::{Dense, Number, call, check, expect_dense, expect_inputs, expect_shape, fill_view, is_host};
+use crate::operator::{Meta, Operator};
+use crate::operators::gather::{check_all, expect_indices, index, indices, rows, wrap};
+use crate::operators::indexed::{self, Named, Other};
+use crate::reference::Array;
+use crate::view::{View, shape_of};
+use openmps_host::by_type;
+use openmps_host::library::gather::Indices;
+use openmps_host::library::scatter;
+use openmps_runtime::Queue;
+use openmps_tile::DType::{I32, I64};
+use openmps_tile::dtype;
+
+/// The gradient of an embedding's table; inputs: index, gradient of the rows.
+#[derive(Clone, Copy, Debug)]
+pub struct EmbeddingGradient {
+    /// How many rows the table has.
+    pub rows: usize,
+    /// The index whose rows do not count.
+    pub padding: Option<i64>,
+}
+
+impl EmbeddingGradient {
+    /// Whether the device has done it.
+    fn on_device(&self, queue: &Queue, inputs: &[View], out: &View, padding: Option<i64>) -> Result<bool> {
+        let (index, gradient) = (&inputs[0], &inputs[1]);
+        let seen = indexed::check(queue, self.name(), || check_all(index, self.rows))?;
+        if seen && offer(queue, self.name(), || words::table(padding, inputs, out))? {
+            return Ok(true);
+        }
+        let named = Named::slices(out, 0, index);
+        if !indexed::takes(queue, &named, out.dtype, Reduce::Add) {
+            return Ok(false);
+        }
+        let clear = |address: usize, elements: usize| {
+            let cleared = queue.fill(address, 0, elements * out.dtype.size());
+            cleared.map_err(|source| Error::Device { operator: self.name(), source })
+        };
+        clear(out.address, out.len())?;
+        indexed::put(queue, self.name(), &named, Reduce::Add, &Other::of(gradient))?;
+        if let Some(padding) = padding {
+            clear(out.address + padding as usize * out.shape[1] * out.dtype.size(), out.shape[1])?;
+        }
+        Ok(true)
+    }
+}
+
+impl Operator for EmbeddingGradient {
+    fn name(&self) -> &'static str {
+        "embedding_gradient"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 2)?;
+        expect_indices(self.name(), &inputs[0])?;
+        let width = inputs[1].shape.last().copied().unwrap_or(1);
+        expect_shape(self.name(), "gradient", &inputs[1].shape, &[&inputs[0].shape[..], &[width]].concat())?;
+        Ok(vec![Meta { dtype: inputs[1].dtype, shape: shape_of(&[self.rows, width])? }])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        expect_dense(self.name(), &outputs[0])?;
+        let padding = self.padding.filter(|padding| (0..self.rows as i64).contains(padding));
+        if !is_host(queue) && self.on_device(queue, inputs, &outputs[0], padding)? {
+            return Ok(());
+        }
+        call(queue, self.name(), || {
+            let (index, gradient) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
+            fill_view(&outputs[0], Number::Int(0));
+            let indices: Indices = indices(&index, &inputs[0]);
+            let rows = rows(&outputs[0], 0);
+            // SAFETY: dense tensors of the checked shapes.
+            unsafe {
+                by_type!(inputs[1].dtype, T => {
+                    scatter::add_rows::<T>(outputs[0].address, gradient.address, rows, indices)?
+                });
+                if let Some(padding) = padding {
+                    scatter::clear_numbered(outputs[0].address, rows.row, &[padding as usize]);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        let width = *inputs[1].shape.last().expect("checked by infer");
+        let mut out = Array::from_fn(&[self.rows, width], inputs[1].dtype, |_| 0.0);
+        for (flat, value) in inputs[1].data.iter().enumerate() {
+            let row = inputs[0].data[flat / width];
+            if self.padding != Some(row as i64) {
+                out.data[wrap(row, self.rows) * width + flat % width] += value;
+            }
+        }
+        vec![out]
+    }
+}
+
+/// For the list of operators.
+pub static EMBEDDING_GRADIENT: Entry = Entry {
+    name: "embedding_gradient",
+    summary: "The gradient of an embedding's table.",
+    dtypes: dtype::FLOATS,
+    cases: || {
+        let case = |padding, index: Input, gradient: &[usize]| {
+            Case::new(EmbeddingGradient { rows: 7, padding }, vec![index, Input::new(gradient)])
+        };
+        vec![
+            case(None, index(&[2, 3], I64, &[0, 6, 3]), &[2, 3, 5]),
+            case(Some(3), index(&[4], I32, &[3, 6, 3, 6]), &[4, 16]),
+        ]
+    },
+    tolerance: 4.0,
+};
