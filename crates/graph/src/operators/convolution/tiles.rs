@@ -1,4 +1,5 @@
-//! Convolutions as kernels of tiles, for GPUs: each result gathers what it is made of, in both directions.
+//! Convolutions as kernels of tiles, for GPUs: each result gathers what it is made of, in both directions, with all that may be fused.
+//! Float64 goes this way only where the device has it; on GPUs of Apple's the library takes it.
 
 mod each;
 mod epilogue;

@@ -9,7 +9,7 @@ use crate::rows::convert;
 use crate::tiles::{Images, dimensions, index_type, is_wide, load, load_wide, numbers, of_program, within};
 use crate::view::View;
 use openmps_host::library::pooling::PoolingKind;
-use openmps_runtime::Queue;
+use openmps_runtime::{Buffer, Queue};
 use openmps_tile::{Builder, Compare, DType, Kernel, Scalar, Type, Value};
 
 /// Results of a tile.
@@ -91,31 +91,28 @@ pub(super) fn run(queue: &Queue, pooling: &Pooling, x: &View, out: &View, places
     dispatch(queue, operator, &form.key(operator), || kernel(operator, &form), out, &arguments)
 }
 
+/// The places of each window's largest pixel, computed once more since a gradient gets none, and the memory that they live in.
+fn find_largest(queue: &Queue, pooling: &Pooling, x: &View, upstream: &View) -> Result<(View, [Buffer; 2])> {
+    let allocate = |dtype: DType| {
+        let bytes = (upstream.len() * dtype.size()).max(1);
+        queue.allocate(bytes).map_err(|source| Error::Device { operator: "pooling_gradient", source })
+    };
+    let room = [allocate(upstream.dtype)?, allocate(DType::I32)?];
+    let values = View::dense(room[0].address(), upstream.dtype, &upstream.shape)?;
+    let places = View::dense(room[1].address(), DType::I32, &upstream.shape)?;
+    run(queue, pooling, x, &values, Some(&places))?;
+    Ok((places, room))
+}
+
 /// The input, the gradient of the results and that of the input, in NCHW order.
 pub(super) fn gradient(queue: &Queue, pooling: &Pooling, x: &View, upstream: &View, out: &View) -> Result<()> {
     let operator = "pooling_gradient";
     if out.is_empty() {
         return Ok(());
     }
-    let device = |source| Error::Device { operator, source };
     let largest = pooling.kind == PoolingType::Max;
-    // Which pixel is the largest of each window is computed once more: a gradient gets no places.
-    let room = match largest {
-        true => Some([upstream.dtype, DType::I32].map(|dtype| queue.allocate((upstream.len() * dtype.size()).max(1)))),
-        false => None,
-    };
-    let mut tensors = vec![upstream.clone(), out.clone()];
-    let _room = match room {
-        None => None,
-        Some([values, places]) => {
-            let (values, places) = (values.map_err(device)?, places.map_err(device)?);
-            let value = View::dense(values.address(), upstream.dtype, &upstream.shape)?;
-            let place = View::dense(places.address(), DType::I32, &upstream.shape)?;
-            run(queue, pooling, x, &value, Some(&place))?;
-            tensors.push(place);
-            Some([values, places])
-        }
-    };
+    let found = if largest { Some(find_largest(queue, pooling, x, upstream)?) } else { None };
+    let places = found.as_ref().map(|(places, _)| places);
     let form = Form::of(pooling, out, largest);
     let geometry = geometry(operator, pooling, sizes_of(x), sizes_of(upstream))?;
     let [input, output, window, stride, ..] = geometry;
@@ -123,7 +120,7 @@ pub(super) fn gradient(queue: &Queue, pooling: &Pooling, x: &View, upstream: &Vi
         true => output[axis].div_ceil(input[axis].max(1)) + 1,
         false => window[axis].div_ceil(stride[axis]),
     };
-    let mut arguments: Vec<u64> = tensors.iter().flat_map(Images::arguments).collect();
+    let mut arguments: Vec<u64> = [upstream, out].into_iter().chain(places).flat_map(Images::arguments).collect();
     let counts = [out.len(), out.shape[1]];
     let sizes = counts.iter().chain(geometry.as_flattened()).copied().chain([most(0), most(1)]);
     arguments.extend(sizes.map(|size| size as u64));
