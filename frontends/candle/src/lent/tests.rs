@@ -163,12 +163,12 @@ fn dense_operands_need_no_memory_beside_them() -> Result<()> {
 #[test]
 fn what_has_no_kernel_is_refused_and_says_so() -> Result<()> {
     use crate::forward::Plain;
-    use openmps::operators::operators::triangle::Triangle;
+    use openmps::operators::operators::sequence::Linspace;
     let guest = openmps::Device::guest(8, EmulatedGpu::new(SCHEDULES[0]));
     let x = numbers(&[3, 3], 1)?;
     let buffer = upload(guest.lender(), &x);
     let given = Given { bytes: 36, buffer, dtype: DType::F32, layout: x.layout() };
-    let op = Plain(Triangle { diagonal: 0, lower: true });
+    let op = Plain(Linspace { start: 0.0, stop: 1.0, len: 9, dtype: openmps::DataType::F32 });
     let made = forward(&guest, &op, &[given], |count, _| Ok(guest.lender().fresh_twice(count * 4)));
     let error = made.err().expect("a library's operator cannot run there").to_string();
     assert!(error.contains("is not supported by the lent GPU"), "{error}");
