@@ -68,7 +68,9 @@ impl Nvrtc {
         let broken = |log: String| Error::Compile { kernel: name.to_owned(), log };
         let source = CString::new(text).map_err(|error| broken(error.to_string()))?;
         let architecture = CString::new(format!("--gpu-architecture=sm_{major}{minor}")).unwrap_or_default();
-        let options = [architecture.as_ptr(), c"--std=c++17".as_ptr(), c"-default-device".as_ptr()];
+        // Every operation is rounded by itself, as the interpreter and Metal do it; products say `fma` where they mean it.
+        let exact = c"--fmad=false".as_ptr();
+        let options = [architecture.as_ptr(), c"--std=c++17".as_ptr(), c"-default-device".as_ptr(), exact];
         let mut program = std::ptr::null_mut();
         // SAFETY: all pointers are to live, terminated strings; the program is destroyed once, below.
         unsafe {
