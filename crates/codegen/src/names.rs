@@ -1,5 +1,6 @@
 //! Names of kernels and parameters as identifiers of both languages.
 
+use crate::emit::is_helper;
 use openmps_tile::Kernel;
 
 /// Words that a parameter must not be called: keywords of either language, and names and functions that the emitter uses itself.
@@ -129,7 +130,7 @@ pub(crate) fn identifier(name: &str) -> String {
     if text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit() || c == '_') || is_value {
         text.insert(0, 'p');
     }
-    if RESERVED.contains(&text.as_str()) {
+    if RESERVED.contains(&text.as_str()) || is_helper(&text) {
         text.push('_');
     }
     text

@@ -192,9 +192,8 @@ impl Emitter<'_> {
             Binary::ShiftLeft if is_below(y, width) => format!("({x} << {y})"),
             Binary::ShiftRightUnsigned if is_below(y, width) => format!("({x} >> {y})"),
             Binary::ShiftRight if is_below(y, width) => format!("{register}({a} >> {y})"),
-            // The smallest number divided by -1 wraps, which is to be said without the division.
-            Binary::Divide => format!("({y} == 0 ? 0 : {b} == -1 ? {register}(0 - {x}) : {register}({a} / {b}))"),
-            Binary::Remainder => format!("({y} == 0 || {b} == -1 ? 0 : {register}({a} % {b}))"),
+            Binary::Divide => format!("{register}({})", self.function("quotient", &format!("{a}, {b}"))),
+            Binary::Remainder => format!("{register}({})", self.function("rest", &format!("{a}, {b}"))),
             Binary::DivideUnsigned => format!("({y} == 0 ? 0 : {x} / {y})"),
             Binary::RemainderUnsigned => format!("({y} == 0 ? 0 : {x} % {y})"),
             Binary::Minimum => format!("({a} < {b} ? {x} : {y})"),

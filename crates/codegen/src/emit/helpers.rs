@@ -75,6 +75,27 @@ INLINE float error_function(float x) {
 ",
     },
     Helper {
+        name: "quotient",
+        needs: &[],
+        text: "// x / y; 0 where y is 0, and what wraps where y is -1. Without branches, of which compilers make trees.
+template <typename T> INLINE T quotient(T x, T y) {
+  T by = y == 0 || y == -1 ? T(1) : y;
+  T whole = x / by;
+  return y == 0 ? T(0) : y == -1 ? T(0 - x) : whole;
+}
+",
+    },
+    Helper {
+        name: "rest",
+        needs: &[],
+        text: "// x % y; 0 where y is 0 or -1. Without branches, of which compilers make trees.
+template <typename T> INLINE T rest(T x, T y) {
+  T by = y == 0 || y == -1 ? T(1) : y;
+  return x % by;
+}
+",
+    },
+    Helper {
         name: "compare_and_swap",
         needs: &[],
         text: "// What was there, whether it was replaced or not.
@@ -112,7 +133,7 @@ inline ulong simd_shuffle_xor_64(ulong x, ushort mask) {
 ];
 
 /// Whether this is one of our functions.
-pub(super) fn exists(name: &str) -> bool {
+pub(crate) fn exists(name: &str) -> bool {
     HELPERS.iter().any(|helper| helper.name == name)
 }
 

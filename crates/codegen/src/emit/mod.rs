@@ -23,6 +23,7 @@ use crate::target::{SIMD_WIDTH, Target};
 use crate::{Source, names};
 pub(crate) use dot::{Unit, padded};
 use group::Group;
+pub(crate) use helpers::exists as is_helper;
 use openmps_tile::{Block, Element, Instruction, Kernel, Operation, Scalar, Type, Value};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
