@@ -5,7 +5,6 @@ use crate::layout::{Number, call, copy_view, fill_view, is_host};
 use crate::operators::elementwise::{self, Elementwise, Unary};
 use crate::view::View;
 use openmps_runtime::Queue;
-use openmps_tile::DType;
 
 /// What an operator of movements tells to copy and to fill.
 pub(crate) struct Mover<'a> {
@@ -50,13 +49,6 @@ impl Mover<'_> {
     }
 }
 
-/// The same memory as integers: GPUs without the element type move it too, and no bit of what is no number is lost.
 fn bits(view: &View) -> View {
-    let dtype = match view.dtype.size() {
-        1 => DType::U8,
-        2 => DType::I16,
-        4 => DType::I32,
-        _ => DType::I64,
-    };
-    View { dtype, ..view.clone() }
+    View { dtype: view.dtype.bits(), ..view.clone() }
 }

@@ -72,13 +72,3 @@ impl Walk {
         terms[1..].iter().fold(terms[0], |sum, &term| b.add(sum, term))
     }
 }
-
-/// The integer type of an element of this many bytes, as which elements are moved.
-pub(crate) fn bits(size: usize) -> Scalar {
-    match size {
-        1 => Scalar::I8,
-        2 => Scalar::I16,
-        4 => Scalar::I32,
-        _ => Scalar::I64,
-    }
-}

@@ -58,6 +58,16 @@ impl DType {
         }
     }
 
+    /// The integer type of this size, as which elements are moved: every device has it, and no bit of what is no number is lost.
+    pub const fn bits(self) -> DType {
+        match self.size() {
+            1 => I8,
+            2 => I16,
+            4 => I32,
+            _ => I64,
+        }
+    }
+
     /// The name that Python and error messages use.
     pub const fn name(self) -> &'static str {
         match self {

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::program::{self, Key};
 use crate::tiles::of_program;
 use crate::view::View;
-use crate::walk::{Walk, arguments_of, bits, folded};
+use crate::walk::{Walk, arguments_of, folded};
 use openmps_runtime::Queue;
 use openmps_tile::{Builder, Compare, Kernel, Scalar, Type};
 
@@ -30,7 +30,8 @@ pub fn read(queue: &Queue, operator: &'static str, named: &Named, padding: Optio
     }
     let size = out.dtype.size();
     let dims = folded(named.dimensions(None), 1 + named.axes.len());
-    let form = Form { element: bits(size), axes: named.key(), dims: dims.len(), padding: padding.is_some() };
+    let form =
+        Form { element: out.dtype.bits().into(), axes: named.key(), dims: dims.len(), padding: padding.is_some() };
     let key = [&[size, dims.len(), usize::from(form.padding)], &form.axes[..]].concat();
     let pipeline = program::get(operator, &Key::Other(NAME, Vec::new(), key), || kernel(&form))?;
     let mut arguments = named.arguments();

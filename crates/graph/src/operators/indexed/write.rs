@@ -5,7 +5,7 @@ use super::{Named, Other, Parameters};
 use crate::error::{Error, Result};
 use crate::program::{self, Key};
 use crate::tiles::of_program;
-use crate::walk::{Dimension, Walk, arguments_of, bits, folded};
+use crate::walk::{Dimension, Walk, arguments_of, folded};
 use openmps_host::library::scatter::Reduce;
 use openmps_runtime::Queue;
 use openmps_tile::kernel::Atomic;
@@ -37,7 +37,7 @@ struct Form {
 impl Form {
     /// What elements are to the kernel: bits where they are only moved.
     fn scalar(&self) -> Scalar {
-        if self.reduce == Reduce::Assign { bits(self.dtype.size()) } else { self.dtype.into() }
+        if self.reduce == Reduce::Assign { self.dtype.bits().into() } else { self.dtype.into() }
     }
 
     fn key(&self, name: &'static str) -> Key {

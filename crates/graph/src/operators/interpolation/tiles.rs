@@ -37,16 +37,6 @@ impl Form {
     }
 }
 
-/// The integer that a pixel is copied as: one that every device has.
-fn copied(dtype: DType) -> DType {
-    match dtype.size() {
-        1 => DType::I8,
-        2 => DType::I16,
-        4 => DType::I32,
-        _ => DType::I64,
-    }
-}
-
 fn dispatch(
     queue: &Queue,
     operator: &'static str,
@@ -75,7 +65,7 @@ pub(super) fn run(queue: &Queue, of: &Interpolation, x: &View, out: &View) -> Re
     if out.is_empty() {
         return Ok(());
     }
-    let dtype = if of.mode == InterpolationMode::Nearest { copied(out.dtype) } else { out.dtype };
+    let dtype = if of.mode == InterpolationMode::Nearest { out.dtype.bits() } else { out.dtype };
     let arguments = arguments(of, [x, out], [x.shape[2], x.shape[3]]);
     dispatch(queue, of.name(), &Form::of(of, dtype, out.len()), kernel, out, &arguments)
 }

@@ -6,7 +6,7 @@ use crate::operator::Operator;
 use crate::program::{self, Key};
 use crate::tiles::of_program;
 use crate::view::View;
-use crate::walk::{Dimension, Walk, arguments_of, bits, folded};
+use crate::walk::{Dimension, Walk, arguments_of, folded};
 use openmps_runtime::Queue;
 use openmps_tile::{Builder, Compare, Kernel, Scalar, Type};
 
@@ -26,7 +26,7 @@ pub(super) fn run(operator: &Triangle, queue: &Queue, x: &View, out: &View) -> R
     dims.extend([leading, leading + 1].map(dimension));
     let size = x.dtype.size();
     let key = Key::Other(NAME, Vec::new(), vec![size, dims.len(), operator.lower.into()]);
-    let pipeline = program::get(operator.name(), &key, || kernel(bits(size), dims.len(), operator.lower))?;
+    let pipeline = program::get(operator.name(), &key, || kernel(x.dtype.bits().into(), dims.len(), operator.lower))?;
     let mut arguments = vec![x.address as u64, out.address as u64, x.len() as u64, operator.diagonal as u64];
     arguments.extend(arguments_of(&dims));
     // SAFETY: strides and sizes are those of the view, which the front door keeps alive; the output is dense.
