@@ -3,7 +3,7 @@
 use crate::cache::{Cache, CacheStatistics};
 use crate::error::{Error, Result};
 use crate::operators::elementwise;
-use openmps_runtime::Pipeline;
+use openmps_runtime::{Pipeline, Queue};
 use openmps_tile::{DType, Kernel, Number};
 use std::sync::{Arc, LazyLock};
 
@@ -42,6 +42,21 @@ pub fn get(operator: &'static str, key: &Key, build: impl FnOnce() -> Kernel) ->
 /// Verifies a kernel; the device compiles it when it first runs it.
 pub fn compile(operator: &'static str, kernel: Kernel) -> Result<Pipeline> {
     Pipeline::new(kernel).map_err(|source| Error::Unverified { operator, source })
+}
+
+/// Launches a kernel.
+///
+/// # Safety
+/// As [`Queue::dispatch`]: what the kernel reads and writes under these arguments lives until the queue's commands have ended.
+pub(crate) unsafe fn launch(
+    queue: &Queue,
+    operator: &'static str,
+    pipeline: &Pipeline,
+    grid: [usize; 3],
+    arguments: &[u64],
+) -> Result<()> {
+    // SAFETY: passed on to the caller.
+    unsafe { queue.dispatch(operator, pipeline, grid, arguments) }.map_err(|source| Error::Device { operator, source })
 }
 
 /// A number as a kernel's argument of the compute type; integers travel as 64 bits.

@@ -154,8 +154,7 @@ impl Operator for LayerNorm {
             arguments.extend([weight.address as u64, weight.stride as u64]);
         }
         // SAFETY: rows and strides are those of the views, which the front door keeps alive.
-        unsafe { queue.dispatch(operator, &pipeline, [rows.count.div_ceil(block), 1, 1], &arguments) }
-            .map_err(|source| Error::Device { operator, source })
+        unsafe { program::launch(queue, operator, &pipeline, [rows.count.div_ceil(block), 1, 1], &arguments) }
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

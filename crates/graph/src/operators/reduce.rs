@@ -339,8 +339,7 @@ impl Reduce {
         arguments.extend(rows.iter().flat_map(|rows| [rows.row_stride as u64, rows.stride as u64]));
         arguments.extend(call.numbers);
         // SAFETY: rows and strides are those of the views, which the front door keeps alive.
-        unsafe { queue.dispatch(operator, &pipeline, [first.count.div_ceil(block), 1, 1], &arguments) }
-            .map_err(|source| Error::Device { operator, source })
+        unsafe { program::launch(queue, operator, &pipeline, [first.count.div_ceil(block), 1, 1], &arguments) }
     }
 }
 

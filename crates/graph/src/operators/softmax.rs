@@ -100,8 +100,7 @@ impl Operator for Softmax {
             to_strides[1] as u64,
         ];
         // SAFETY: rows and strides are those of the views, which the front door keeps alive.
-        unsafe { queue.dispatch(operator, &pipeline, [from.count.div_ceil(rows), 1, 1], &arguments) }
-            .map_err(|source| Error::Device { operator, source })
+        unsafe { program::launch(queue, operator, &pipeline, [from.count.div_ceil(rows), 1, 1], &arguments) }
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

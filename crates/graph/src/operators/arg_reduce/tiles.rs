@@ -1,7 +1,7 @@
 //! Where the largest or smallest element is, as a kernel of tiles: rows are walked in pieces, with the best element so far and its place carried along.
 
 use super::ArgReduce;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layout::axis_of;
 use crate::operator::Operator;
 use crate::program::{self, Key};
@@ -47,8 +47,7 @@ pub(super) fn run(operator: &ArgReduce, queue: &Queue, x: &View, out: &View) -> 
     ];
     let grid = [rows.count.div_ceil(RowBlock::rows_for(piece)), 1, 1];
     // SAFETY: rows are those of the view, which the front door keeps alive; the output has an element for each.
-    unsafe { queue.dispatch(name, &pipeline, grid, &arguments) }
-        .map_err(|source| Error::Device { operator: name, source })
+    unsafe { program::launch(queue, name, &pipeline, grid, &arguments) }
 }
 
 /// What no element is beaten by.

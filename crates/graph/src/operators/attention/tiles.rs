@@ -62,8 +62,7 @@ pub(super) fn run(queue: &Queue, sizes: &Attention, inputs: [&View; 3], mask: Op
     arguments.push(scalar_bits(Number::Float(sizes.scale), out.dtype.compute()));
     let grid = [sizes.rows.div_ceil(ROWS), sizes.heads, sizes.batch];
     // SAFETY: sizes and strides are those of the views, which the front door keeps alive.
-    unsafe { queue.dispatch(OPERATOR, &pipeline, grid, &arguments) }
-        .map_err(|source| Error::Device { operator: OPERATOR, source })
+    unsafe { program::launch(queue, OPERATOR, &pipeline, grid, &arguments) }
 }
 
 /// The matrices of this program's batch and head, and the sizes.

@@ -10,7 +10,7 @@ mod weight;
 pub(crate) use weight::run as weight_gradient;
 
 use super::Fused;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::program::{self, Key};
 use crate::tiles::{Images, index_type, is_wide};
 use crate::view::View;
@@ -128,6 +128,5 @@ pub(crate) fn run(queue: &Queue, call: &Call, [x, weight, out]: [&View; 3], rest
         _ => [count.div_ceil(block[1]), rows.div_ceil(block[0]), of.groups * phases],
     };
     // SAFETY: sizes and strides are those of the views, which the front door keeps alive.
-    unsafe { queue.dispatch(call.operator, &pipeline, grid, &arguments) }
-        .map_err(|source| Error::Device { operator: call.operator, source })
+    unsafe { program::launch(queue, call.operator, &pipeline, grid, &arguments) }
 }

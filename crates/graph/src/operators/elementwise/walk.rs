@@ -2,7 +2,8 @@
 
 use super::layout::{self, Dimension, Dimensions};
 use super::{Layout, SQUARE, TILE};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::program;
 use crate::view::View;
 use openmps_runtime::{Pipeline, Queue};
 
@@ -34,20 +35,9 @@ impl Walk {
         A: Extend<u64> + AsRef<[u64]>,
     {
         let grid = layout::push_places(&mut arguments, &self.dimensions, self.tensors, &self.layout);
-        submit(operator, queue, pipeline, grid, arguments.as_ref())
+        // SAFETY: the views describe memory that the front door keeps alive; sizes and strides are theirs.
+        unsafe { program::launch(queue, operator, pipeline, grid, arguments.as_ref()) }
     }
-}
-
-/// Launches a kernel on views' memory.
-pub(super) fn submit(
-    operator: &'static str,
-    queue: &Queue,
-    pipeline: &Pipeline,
-    grid: [usize; 3],
-    arguments: &[u64],
-) -> Result<()> {
-    // SAFETY: the views describe memory that the front door keeps alive; sizes and strides are theirs.
-    unsafe { queue.dispatch(operator, pipeline, grid, arguments) }.map_err(|source| Error::Device { operator, source })
 }
 
 /// The tile for these dimensions: one row where that is long, else several rows; square where some tensor runs across.

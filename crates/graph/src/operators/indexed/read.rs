@@ -1,7 +1,7 @@
 //! Reading by index as a kernel of tiles: one element of the dense result after the other.
 
 use super::{Named, Parameters};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::program::{self, Key};
 use crate::tiles::of_program;
 use crate::view::View;
@@ -39,8 +39,7 @@ pub fn read(queue: &Queue, operator: &'static str, named: &Named, padding: Optio
     arguments.extend(arguments_of(&dims));
     arguments.extend(padding.map(|padding| padding as u64));
     // SAFETY: strides and sizes are those of the views, which the front door keeps alive; the kernel holds indices to their axes.
-    unsafe { queue.dispatch(operator, &pipeline, [out.len().div_ceil(TILE), 1, 1], &arguments) }
-        .map_err(|source| Error::Device { operator, source })
+    unsafe { program::launch(queue, operator, &pipeline, [out.len().div_ceil(TILE), 1, 1], &arguments) }
 }
 
 fn kernel(form: &Form) -> Kernel {

@@ -2,7 +2,7 @@
 //! library's and the same every time; places that share no element go side by side.
 
 use super::{Named, Other, Parameters};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::program::{self, Key};
 use crate::tiles::of_program;
 use crate::walk::{Dimension, Walk, arguments_of, folded};
@@ -98,8 +98,7 @@ pub fn put(queue: &Queue, operator: &'static str, named: &Named, reduce: Reduce,
     arguments.extend([values.address, count(&own), count(&others)].map(|number| number as u64));
     arguments.extend(arguments_of(&own).chain(arguments_of(&others)));
     // SAFETY: strides and sizes are those of the views, which the front door keeps alive; the kernel holds indices to their axes.
-    unsafe { queue.dispatch(operator, &pipeline, [count(&own).div_ceil(TILE), 1, 1], &arguments) }
-        .map_err(|source| Error::Device { operator, source })
+    unsafe { program::launch(queue, operator, &pipeline, [count(&own).div_ceil(TILE), 1, 1], &arguments) }
 }
 
 /// Sets the named elements to what a reduction of nothing is.
@@ -130,8 +129,7 @@ fn at_once(
     arguments.push(count(&dims) as u64);
     arguments.extend(arguments_of(&dims));
     // SAFETY: as in `put`.
-    unsafe { queue.dispatch(operator, &pipeline, [count(&dims).div_ceil(TILE), 1, 1], &arguments) }
-        .map_err(|source| Error::Device { operator, source })
+    unsafe { program::launch(queue, operator, &pipeline, [count(&dims).div_ceil(TILE), 1, 1], &arguments) }
 }
 
 fn combined(b: &mut Builder, form: &Form, old: Value, new: Value) -> Value {

@@ -1,7 +1,7 @@
 //! Resizing and its gradient as kernels of tiles, for GPUs: a pixel reads its one or four neighbours, a gradient every pixel that read it.
 
 use super::{Interpolation, InterpolationMode};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::operator::Operator;
 use crate::program::{self, Key, scalar_bits};
 use crate::rows::convert;
@@ -47,8 +47,7 @@ fn dispatch(
 ) -> Result<()> {
     let pipeline = program::get(operator, &form.key(operator), || build(operator, form))?;
     // SAFETY: sizes and strides are those of the views, which the front door keeps alive.
-    unsafe { queue.dispatch(operator, &pipeline, [out.len().div_ceil(TILE), 1, 1], arguments) }
-        .map_err(|source| Error::Device { operator, source })
+    unsafe { program::launch(queue, operator, &pipeline, [out.len().div_ceil(TILE), 1, 1], arguments) }
 }
 
 fn arguments(of: &Interpolation, [from, out]: [&View; 2], input: [usize; 2]) -> Vec<u64> {

@@ -60,8 +60,7 @@ pub(super) fn run(queue: &Queue, product: &MatrixProduct, views: [&View; 3], bat
     }
     let grid = [product.columns.div_ceil(block[1]), product.rows.div_ceil(block[0]), batches];
     // SAFETY: sizes and strides are those of the views, which the front door keeps alive.
-    unsafe { queue.dispatch(OPERATOR, &pipeline, grid, &arguments) }
-        .map_err(|source| Error::Device { operator: OPERATOR, source })
+    unsafe { program::launch(queue, OPERATOR, &pipeline, grid, &arguments) }
 }
 
 fn kernel(form: &Form) -> Kernel {

@@ -70,8 +70,7 @@ fn dispatch(
 ) -> Result<()> {
     let pipeline = program::get(operator, key, build)?;
     // SAFETY: sizes and strides are those of the views, which the front door keeps alive.
-    unsafe { queue.dispatch(operator, &pipeline, [out.len().div_ceil(TILE), 1, 1], arguments) }
-        .map_err(|source| Error::Device { operator, source })
+    unsafe { program::launch(queue, operator, &pipeline, [out.len().div_ceil(TILE), 1, 1], arguments) }
 }
 
 fn sizes_of(view: &View) -> [usize; 2] {

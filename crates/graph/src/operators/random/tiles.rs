@@ -1,7 +1,7 @@
 //! Dropout as a kernel of tiles, for GPUs. It keeps the same elements as the library.
 
 use super::Dropout;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::operator::Operator;
 use crate::operators::copy::Copy;
 use crate::program::{self, Key, scalar_bits};
@@ -35,8 +35,7 @@ pub(super) fn dropout(queue: &Queue, dropout: &Dropout, scale: f64, x: &View, ou
     let pointers = [from.address, out.address, mask.address].map(|address| address as u64);
     let arguments = [&pointers[..], &[out.len() as u64, seed, offset, bound, scale]].concat();
     // SAFETY: three dense tensors of one shape, which the front door keeps alive.
-    unsafe { queue.dispatch(OPERATOR, &pipeline, [out.len().div_ceil(TILE), 1, 1], &arguments) }
-        .map_err(|source| Error::Device { operator: OPERATOR, source })
+    unsafe { program::launch(queue, OPERATOR, &pipeline, [out.len().div_ceil(TILE), 1, 1], &arguments) }
 }
 
 fn kernel(dtype: DType) -> Kernel {

@@ -1,6 +1,6 @@
 //! Rotary embedding as a kernel of tiles, for GPUs.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::program::{self, Key};
 use crate::rows::convert;
 use crate::tiles::{moved, of_program};
@@ -25,8 +25,7 @@ pub(super) fn run(queue: &Queue, sizes: &Rope, inputs: &[View], angles: &[Stride
     arguments.extend(strides.map(|&stride| stride as u64));
     let grid = [(sizes.rows * sizes.pairs).div_ceil(TILE), sizes.heads, sizes.batch];
     // SAFETY: sizes and strides are those of the views, which the front door keeps alive.
-    unsafe { queue.dispatch(OPERATOR, &pipeline, grid, &arguments) }
-        .map_err(|source| Error::Device { operator: OPERATOR, source })
+    unsafe { program::launch(queue, OPERATOR, &pipeline, grid, &arguments) }
 }
 
 /// Pointers to `row * stride + place * step`.

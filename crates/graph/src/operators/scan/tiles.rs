@@ -62,8 +62,7 @@ pub(super) fn run(operator: &Scan, queue: &Queue, x: &View, out: &View) -> Resul
     arguments.push(u64::from(operator.exclusive));
     arguments.extend(arguments_of(&dims));
     // SAFETY: strides and sizes are those of the views, which the front door keeps alive.
-    unsafe { queue.dispatch(name, &pipeline, [lines.div_ceil(form.tile[0]), 1, 1], &arguments) }
-        .map_err(|source| Error::Device { operator: name, source })
+    unsafe { program::launch(queue, name, &pipeline, [lines.div_ceil(form.tile[0]), 1, 1], &arguments) }
 }
 
 fn dense(operator: &'static str, queue: &Queue, x: &View) -> Result<(View, Buffer)> {

@@ -1,7 +1,7 @@
 //! Tensors made of nothing but positions as kernels of tiles.
 
 use super::Arange;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::program::{self, Key, scalar_bits};
 use crate::rows::convert;
 use crate::tiles::of_program;
@@ -15,8 +15,7 @@ const TILE: usize = 1024;
 
 fn dispatch(queue: &Queue, name: &'static str, pipeline: &Pipeline, count: usize, arguments: &[u64]) -> Result<()> {
     // SAFETY: sizes and strides are those of the views, which the front door keeps alive.
-    unsafe { queue.dispatch(name, pipeline, [count.div_ceil(TILE), 1, 1], arguments) }
-        .map_err(|source| Error::Device { operator: name, source })
+    unsafe { program::launch(queue, name, pipeline, [count.div_ceil(TILE), 1, 1], arguments) }
 }
 
 /// Start and step as the kernel's arguments, where it computes what the library does: integers, and float32 whose numbers and places are

@@ -1,7 +1,7 @@
 //! Triangles of matrices as a kernel of tiles.
 
 use super::Triangle;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::operator::Operator;
 use crate::program::{self, Key};
 use crate::tiles::of_program;
@@ -30,8 +30,7 @@ pub(super) fn run(operator: &Triangle, queue: &Queue, x: &View, out: &View) -> R
     let mut arguments = vec![x.address as u64, out.address as u64, x.len() as u64, operator.diagonal as u64];
     arguments.extend(arguments_of(&dims));
     // SAFETY: strides and sizes are those of the view, which the front door keeps alive; the output is dense.
-    unsafe { queue.dispatch(operator.name(), &pipeline, [x.len().div_ceil(TILE), 1, 1], &arguments) }
-        .map_err(|source| Error::Device { operator: operator.name(), source })
+    unsafe { program::launch(queue, operator.name(), &pipeline, [x.len().div_ceil(TILE), 1, 1], &arguments) }
 }
 
 fn kernel(element: Scalar, dims: usize, lower: bool) -> Kernel {

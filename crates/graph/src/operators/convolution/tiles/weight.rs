@@ -76,7 +76,7 @@ pub(crate) fn run(queue: &Queue, of: &Convolution, x: &View, upstream: &View, ou
     arguments.extend(sizes.iter().chain(pairs.as_flattened()).map(|&size| size as u64));
     let grid = [blocks[0], blocks[1], blocks[2] * parts];
     // SAFETY: sizes and strides are those of the views, which the front door keeps alive, and of the memory above.
-    unsafe { queue.dispatch(OPERATOR, &pipeline, grid, &arguments) }.map_err(device)?;
+    unsafe { program::launch(queue, OPERATOR, &pipeline, grid, &arguments) }?;
     match partial {
         None => Ok(()),
         Some(_) => add(queue, &to, parts, out),
@@ -264,8 +264,7 @@ fn add(queue: &Queue, parts: &View, count: usize, out: &View) -> Result<()> {
     let sizes = [count, out.len(), out.shape[1], out.shape[2], out.shape[3]];
     arguments.extend(sizes.map(|size| size as u64));
     // SAFETY: the parts are dense and as many; the output is the caller's own.
-    unsafe { queue.dispatch(operator, &pipeline, [out.len().div_ceil(TILE), 1, 1], &arguments) }
-        .map_err(|source| Error::Device { operator, source })
+    unsafe { program::launch(queue, operator, &pipeline, [out.len().div_ceil(TILE), 1, 1], &arguments) }
 }
 
 fn adding(operator: &'static str, [from, to]: [DType; 2], narrow: Scalar) -> Kernel {
