@@ -21,19 +21,24 @@ fn clamp(x: f32, low: f32, high: f32) -> f32 {
     if x < low { low } else { x }
 }
 
+/// `e^r` for `r` within half of ln 2.
+#[inline(always)]
+fn exp_near_zero(r: f32) -> f32 {
+    let p = 1.987_569_1e-4_f32.mul_add(r, 1.398_199_9e-3);
+    let p = p.mul_add(r, 8.333_452e-3);
+    let p = p.mul_add(r, 4.166_579_6e-2);
+    let p = p.mul_add(r, 1.666_666_5e-1);
+    let p = p.mul_add(r, 0.5);
+    p.mul_add(r * r, r) + 1.0
+}
+
 /// `e^x`.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
     let x = clamp(x, -104.0, 89.0);
     let (n, integer) = round_to_integer(x * std::f32::consts::LOG2_E);
     let r = n.mul_add(-0.693_359_4, x);
-    let r = n.mul_add(2.121_944_4e-4, r);
-    let p = 1.987_569_1e-4_f32.mul_add(r, 1.398_199_9e-3);
-    let p = p.mul_add(r, 8.333_452e-3);
-    let p = p.mul_add(r, 4.166_579_6e-2);
-    let p = p.mul_add(r, 1.666_666_5e-1);
-    let p = p.mul_add(r, 0.5);
-    let p = p.mul_add(r * r, r) + 1.0;
+    let p = exp_near_zero(n.mul_add(2.121_944_4e-4, r));
     // Two factors, because 2^n alone leaves the range of normal numbers at both ends.
     let half = integer >> 1;
     p * power_of_two(half) * power_of_two(integer - half)
@@ -44,13 +49,7 @@ pub fn exp(x: f32) -> f32 {
 pub fn exp2(x: f32) -> f32 {
     let x = clamp(x, -151.0, 129.0);
     let (n, integer) = round_to_integer(x);
-    let r = (x - n) * std::f32::consts::LN_2;
-    let p = 1.987_569_1e-4_f32.mul_add(r, 1.398_199_9e-3);
-    let p = p.mul_add(r, 8.333_452e-3);
-    let p = p.mul_add(r, 4.166_579_6e-2);
-    let p = p.mul_add(r, 1.666_666_5e-1);
-    let p = p.mul_add(r, 0.5);
-    let p = p.mul_add(r * r, r) + 1.0;
+    let p = exp_near_zero((x - n) * std::f32::consts::LN_2);
     let half = integer >> 1;
     p * power_of_two(half) * power_of_two(integer - half)
 }
@@ -133,33 +132,35 @@ pub fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
+/// `e^x` for `x` in -126 ln 2..=0, where one power of two is enough.
+#[inline(always)]
+fn exp_of_negative(x: f32) -> f32 {
+    let (n, integer) = round_to_integer(x * std::f32::consts::LOG2_E);
+    let r = n.mul_add(-0.693_359_4, x);
+    exp_near_zero(n.mul_add(2.121_944_4e-4, r)) * power_of_two(integer)
+}
+
 /// The error function: a polynomial near zero, `1 - e^q(x)` beyond.
 #[inline(always)]
 pub fn erf(x: f32) -> f32 {
+    // From 4 on the result is 1; NaN stays.
     let t = x.abs();
-    let s = x * x;
+    let t = if t > 4.0 { 4.0 } else { t };
+    let s = t * t;
     let r = (-1.728_534_7e-5_f32).mul_add(t, 3.831_971_3e-4);
     let u = (-3.883_964_4e-3_f32).mul_add(t, 2.425_462_2e-2);
     let r = r.mul_add(s, u);
     let r = r.mul_add(t, -1.067_778_8e-1);
     let r = r.mul_add(t, -6.348_467e-1);
     let r = r.mul_add(t, -1.287_175_1e-1);
-    let r = r.mul_add(t, -t);
-    let far = (1.0 - exp(r)).copysign(x);
+    let far = 1.0 - exp_of_negative(r.mul_add(t, -t));
     let p = (-5.967_617e-4_f32).mul_add(s, 4.991_194_2e-3);
     let p = p.mul_add(s, -2.676_813_5e-2);
     let p = p.mul_add(s, 1.128_199_3e-1);
     let p = p.mul_add(s, -3.761_253_4e-1);
     let p = p.mul_add(s, 1.283_791_7e-1);
-    let near = p.mul_add(x, x);
-    let far = if t > 4.0 { 1.0_f32.copysign(x) } else { far };
-    if x.is_nan() {
-        x
-    } else if t > 0.927_734_4 {
-        far
-    } else {
-        near
-    }
+    let near = p.mul_add(t, t);
+    (if t > 0.927_734_4 { far } else { near }).copysign(x)
 }
 
 /// Beyond this magnitude the three-part reduction of [`sin`] and [`cos`] loses digits.

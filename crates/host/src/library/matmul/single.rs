@@ -5,9 +5,10 @@ use crate::library::microkernel::{Block, Kernels, Panels, ROWS, RowsAt, kernels,
 use crate::library::scratch;
 use crate::threads::parallel_for;
 
-/// Terms summed in one pass: a group of the right matrix of this depth stays in the first-level cache.
-const DEPTH: usize = 320;
-/// Columns of the right matrix packed at once: with `DEPTH` 3 MiB, for the last-level cache.
+/// Elements of a packed group of the right matrix at most. It comes from the second-level cache while it is summed, and every pass over
+/// the result that it saves is worth more than that.
+const GROUP: usize = 8192;
+/// Columns of the right matrix packed at once: a few MiB, for the last-level cache.
 const COLUMNS: usize = 2048;
 /// Rows of the left matrix packed by one task: a part of the second-level cache, and enough tasks to even out the threads.
 const TASK_ROWS: usize = 8 * ROWS;
@@ -37,12 +38,13 @@ pub(super) unsafe fn run(product: &MatrixProduct, at: Matrices, [left, right, ou
         out: (at.out as *mut f32).wrapping_offset(out),
     };
     let width = work.kernels.width;
-    scratch::with(DEPTH.min(product.depth) * COLUMNS.min(product.columns).next_multiple_of(width), |packed| {
+    let depth = even_part(product.depth, GROUP / width);
+    scratch::with(depth * COLUMNS.min(product.columns).next_multiple_of(width), |packed| {
         for first in (0..product.columns).step_by(COLUMNS) {
-            for from in (0..product.depth).step_by(DEPTH) {
+            for from in (0..product.depth).step_by(depth.max(1)) {
                 let part = Part {
                     columns: (first, COLUMNS.min(product.columns - first)),
-                    terms: (from, DEPTH.min(product.depth - from)),
+                    terms: (from, depth.min(product.depth - from)),
                 };
                 // SAFETY: the part lies inside of the matrices, which the caller vouches for.
                 unsafe {
@@ -52,6 +54,11 @@ pub(super) unsafe fn run(product: &MatrixProduct, at: Matrices, [left, right, ou
             }
         }
     });
+}
+
+/// The size of parts of at most `most` that cut `whole` evenly: a short last part would cost a whole pass over the result.
+fn even_part(whole: usize, most: usize) -> usize {
+    whole.div_ceil(whole.div_ceil(most).max(1))
 }
 
 /// A product under way.
