@@ -6,12 +6,15 @@ use crate::library::lanes::{Lanes, at_level};
 use crate::threads::parallel_for;
 
 /// Up to here reading both matrices in place beats packing the right one.
-const MOST_ROWS: usize = 32;
+const MOST_ROWS: usize = 64;
 /// Shorter sums than this are mostly the adding up of lanes.
 const SHORTEST: usize = 48;
-/// Columns and rows of a register block: 12 sums, 7 loads for 12 multiplications.
-const COLUMNS: usize = 4;
+/// Rows and columns of a register block: 12 sums, a left vector for each row and one right vector are 16 registers.
 const ROWS: usize = 3;
+const COLUMNS: usize = 4;
+/// Columns of a group and terms of a pass: so much of the right matrix stays in the first-level cache while all rows go by.
+const GROUP: usize = 4 * COLUMNS;
+const TERMS: usize = 384;
 
 /// Whether [`run`] takes this product.
 pub(super) fn takes(product: &MatrixProduct) -> bool {
@@ -31,8 +34,8 @@ pub(super) unsafe fn run(product: &MatrixProduct, at: Matrices, [left, right, ou
         out: (at.out as *mut f32).wrapping_offset(out),
     };
     let work = &work;
-    let groups = product.columns.div_ceil(COLUMNS);
-    let ns = COLUMNS * product.depth * product.rows / 25 + 10;
+    let groups = product.columns.div_ceil(GROUP);
+    let ns = GROUP * product.depth * product.rows / 25 + 10;
     parallel_for(groups, ns, |begin, end| {
         // SAFETY: the caller's promise; these columns of the result are this task's.
         unsafe { at_level!(columns(work: &Work, begin: usize, end: usize)) };
@@ -49,41 +52,63 @@ struct Work<'a> {
 // SAFETY: tasks read the matrices and write columns of the result that are theirs alone.
 unsafe impl Sync for Work<'_> {}
 
+/// Sums of a group's columns for every row.
+type Sums = [[f32; GROUP]; MOST_ROWS];
+
 #[inline(always)]
 unsafe fn columns<V: Lanes>(work: &Work, begin: usize, end: usize) {
     let product = work.product;
     for group in begin..end {
-        let first = group * COLUMNS;
-        let count = COLUMNS.min(product.columns - first);
-        // Columns beyond the last repeat it; their sums are dropped.
-        let lines: [*const f32; COLUMNS] =
-            std::array::from_fn(|j| work.right.wrapping_offset((first + j.min(count - 1)) as isize * product.right[1]));
-        let mut row = 0;
-        while row < product.rows {
-            let left = work.left.wrapping_offset(row as isize * product.left[0]);
-            let rows = ROWS.min(product.rows - row);
-            // SAFETY: rows of the left matrix and columns of the right one, which the caller vouches for.
-            unsafe {
-                let sums = match rows {
-                    1 => block::<V, 1>(left, product.left[0], &lines, product.depth),
-                    2 => block::<V, 2>(left, product.left[0], &lines, product.depth),
-                    _ => block::<V, ROWS>(left, product.left[0], &lines, product.depth),
-                };
-                for (i, sums) in sums.iter().enumerate().take(rows) {
-                    for (j, sum) in sums.iter().enumerate().take(count) {
-                        let offset = (row + i) as isize * product.out[0] + (first + j) as isize * product.out[1];
-                        let to = work.out.wrapping_offset(offset);
-                        let value = product.alpha as f32 * sum;
-                        *to = if product.beta == 0.0 { value } else { value + product.beta as f32 * *to };
-                    }
+        let first = group * GROUP;
+        let count = GROUP.min(product.columns - first);
+        let mut sums = [[0.0; GROUP]; MOST_ROWS];
+        for from in (0..product.depth).step_by(TERMS) {
+            let terms = TERMS.min(product.depth - from);
+            // SAFETY: columns and terms inside of the matrices, which the caller vouches for.
+            unsafe { add::<V>(work, (first, count), (from, terms), &mut sums) };
+        }
+        for (i, sums) in sums.iter().enumerate().take(product.rows) {
+            for (j, sum) in sums.iter().enumerate().take(count) {
+                let offset = i as isize * product.out[0] + (first + j) as isize * product.out[1];
+                let value = product.alpha as f32 * sum;
+                // SAFETY: an element of the result, written by this task alone.
+                unsafe {
+                    let to = work.out.wrapping_offset(offset);
+                    *to = if product.beta == 0.0 { value } else { value + product.beta as f32 * *to };
                 }
             }
-            row += rows;
         }
     }
 }
 
-/// R rows times four columns.
+/// Adds `terms` terms from `from` on to the sums of `count` columns from `first` on.
+#[inline(always)]
+unsafe fn add<V: Lanes>(work: &Work, (first, count): (usize, usize), (from, terms): (usize, usize), sums: &mut Sums) {
+    let product = work.product;
+    for row in (0..product.rows).step_by(ROWS) {
+        let left = work.left.wrapping_offset(row as isize * product.left[0]).wrapping_add(from);
+        for column in (0..count).step_by(COLUMNS) {
+            // Columns beyond the last repeat it; their sums are dropped.
+            let lines: [*const f32; COLUMNS] = std::array::from_fn(|j| {
+                let column = (first + (column + j).min(count - 1)) as isize;
+                work.right.wrapping_offset(column * product.right[1]).wrapping_add(from)
+            });
+            // SAFETY: rows of the left matrix and columns of the right one, which the caller vouches for.
+            let block = unsafe {
+                match product.rows - row {
+                    1 => block::<V, 1>(left, product.left[0], &lines, terms),
+                    2 => block::<V, 2>(left, product.left[0], &lines, terms),
+                    _ => block::<V, ROWS>(left, product.left[0], &lines, terms),
+                }
+            };
+            for (sums, block) in sums[row..].iter_mut().zip(block) {
+                sums[column..].iter_mut().zip(block).for_each(|(sum, more)| *sum += more);
+            }
+        }
+    }
+}
+
+/// R rows times four columns; the other rows of the result are zero.
 #[inline(always)]
 unsafe fn block<V: Lanes, const R: usize>(
     left: *const f32,
@@ -94,30 +119,24 @@ unsafe fn block<V: Lanes, const R: usize>(
     let whole = depth / V::N * V::N;
     let rows: [*const f32; R] = std::array::from_fn(|i| left.wrapping_offset(i as isize * stride));
     let mut result = [[0.0; COLUMNS]; ROWS];
-    // SAFETY: every line has `depth` elements; `lanes` holds four vectors of any level.
+    // SAFETY: every line has `depth` elements.
     unsafe {
         let mut sums = [[V::splat(0.0); COLUMNS]; R];
         for p in (0..whole).step_by(V::N) {
-            let right: [V; COLUMNS] = std::array::from_fn(|j| V::load(columns[j].add(p)));
-            for i in 0..R {
-                let x = V::load(rows[i].add(p));
-                for j in 0..COLUMNS {
-                    sums[i][j] = x.fma(right[j], sums[i][j]);
+            let x: [V; R] = std::array::from_fn(|i| V::load(rows[i].add(p)));
+            for j in 0..COLUMNS {
+                let y = V::load(columns[j].add(p));
+                for i in 0..R {
+                    sums[i][j] = x[i].fma(y, sums[i][j]);
                 }
             }
         }
         for i in 0..R {
-            let mut lanes = [0.0f32; 64];
-            for j in 0..COLUMNS {
-                sums[i][j].store(lanes.as_mut_ptr().add(j * V::N));
-            }
-            // Four lanes of a sum come together at once, and N / 4 such groups are the whole sum.
-            let [a, b, c, d] = V::load_by_4(lanes.as_ptr());
-            let mut groups = [0.0f32; 16];
-            a.add(b).add(c.add(d)).store(groups.as_mut_ptr());
-            for j in 0..COLUMNS {
-                let rest: f32 = (whole..depth).map(|p| *rows[i].add(p) * *columns[j].add(p)).sum();
-                result[i][j] = groups[j * V::N / 4..(j + 1) * V::N / 4].iter().sum::<f32>() + rest;
+            result[i] = V::sums(sums[i]);
+            for p in whole..depth {
+                for j in 0..COLUMNS {
+                    result[i][j] += *rows[i].add(p) * *columns[j].add(p);
+                }
             }
         }
     }

@@ -74,6 +74,36 @@ struct Work<'a> {
 // SAFETY: tasks read the matrices and write rows of the result that are theirs alone.
 unsafe impl Sync for Work<'_> {}
 
+/// Tasks over panels of rows; where those are few, each is cut again by groups of columns.
+struct Tasks {
+    panels: usize,
+    groups: usize,
+    by_column: usize,
+}
+
+impl Tasks {
+    /// Groups that are worth packing a task's rows for.
+    const FEWEST_GROUPS: usize = 8;
+
+    fn new(panels: usize, groups: usize) -> Tasks {
+        let by_row = panels.div_ceil(TASK_ROWS / ROWS).max(1);
+        // Four for each thread even out what else the machine does.
+        let wanted = (4 * crate::threads::count()).div_ceil(by_row);
+        Tasks { panels, groups, by_column: wanted.min(groups / Tasks::FEWEST_GROUPS).max(1) }
+    }
+
+    fn count(&self) -> usize {
+        self.panels.div_ceil(TASK_ROWS / ROWS) * self.by_column
+    }
+
+    /// First and last panel, first and last group.
+    fn get(&self, task: usize) -> ((usize, usize), (usize, usize)) {
+        let (row, column) = (task / self.by_column * (TASK_ROWS / ROWS), task % self.by_column);
+        let group = |column: usize| column * self.groups / self.by_column;
+        ((row, (row + TASK_ROWS / ROWS).min(self.panels)), (group(column), group(column + 1)))
+    }
+}
+
 /// First column and number of columns, first term and number of terms.
 struct Part {
     columns: (usize, usize),
@@ -124,15 +154,14 @@ impl Work<'_> {
     /// `packed` is what [`Work::pack`] made of the part.
     unsafe fn multiply(&self, part: &Part, packed: &[f32]) {
         let (_, depth) = part.terms;
-        let task = TASK_ROWS / ROWS;
-        let tasks = self.panels.count.div_ceil(task);
-        let ns = TASK_ROWS * part.columns.1 * depth / 40;
-        parallel_for(tasks, ns, |begin, end| {
+        let tasks = Tasks::new(self.panels.count, part.columns.1.div_ceil(self.kernels.width));
+        let ns = self.product.rows * part.columns.1 * depth / tasks.count() / 40;
+        parallel_for(tasks.count(), ns, |begin, end| {
             scratch::with(TASK_ROWS * depth, |left| {
-                for index in begin..end {
-                    let panels = (index * task, ((index + 1) * task).min(self.panels.count));
-                    // SAFETY: the caller's promise; the rows of these panels are this task's.
-                    unsafe { self.rows(part, panels, left, packed) };
+                for task in begin..end {
+                    let (panels, groups) = tasks.get(task);
+                    // SAFETY: the caller's promise; these panels and groups of the result are this task's.
+                    unsafe { self.block(part, panels, groups, left, packed) };
                 }
             });
         });
@@ -142,14 +171,21 @@ impl Work<'_> {
     ///
     /// # Safety
     /// As [`Work::multiply`].
-    unsafe fn rows(&self, part: &Part, (first, last): (usize, usize), left: &mut [f32], packed: &[f32]) {
+    unsafe fn block(
+        &self,
+        part: &Part,
+        (first, last): (usize, usize),
+        groups: (usize, usize),
+        left: &mut [f32],
+        packed: &[f32],
+    ) {
         let ((column, count), (from, depth)) = (part.columns, part.terms);
         let (width, [by_row, by_column]) = (self.kernels.width, self.product.left);
         let start = self.left.wrapping_offset(from as isize * by_column);
         let factor = self.product.alpha as f32;
         // SAFETY: rows of these panels and terms of this part lie in the left matrix.
         unsafe { self.panels.pack((first, last), start, (by_row, by_column), depth, factor, left) };
-        for group in 0..count.div_ceil(width) {
+        for group in groups.0..groups.1 {
             let columns = width.min(count - group * width);
             for panel in first..last {
                 let row = self.panels.start(panel);

@@ -1,0 +1,63 @@
+//! Lanes of NEON.
+
+use super::Lanes;
+use std::arch::aarch64::*;
+
+/// Two registers, because four of Apple's pipes need more independent sums than six rows of one register give.
+#[derive(Clone, Copy)]
+pub(crate) struct Neon(float32x4_t, float32x4_t);
+
+macro_rules! both {
+    // `self` is handed in: one written here would be another than the arguments'.
+    ($me:ident; $($method:ident($($other:ident),*) = $intrinsic:ident($($arg:ident),*);)*) => {
+        $(both! { @one $me $method($($other),*) = $intrinsic($($arg),*) })*
+    };
+    (@one $me:ident $method:ident($($other:ident),*) = $intrinsic:ident($($arg:ident),*)) => {
+        #[inline(always)]
+        unsafe fn $method($me, $($other: Self),*) -> Self {
+            let low = |v: Neon| v.0;
+            let high = |v: Neon| v.1;
+            unsafe { Neon($intrinsic($(low($arg)),*), $intrinsic($(high($arg)),*)) }
+        }
+    };
+}
+
+// SAFETY of all methods: NEON belongs to the target's baseline; the caller vouches for N numbers at each address.
+#[allow(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
+impl Lanes for Neon {
+    const N: usize = 8;
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> Self {
+        unsafe { Neon(vdupq_n_f32(value), vdupq_n_f32(value)) }
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        unsafe { Neon(vld1q_f32(from), vld1q_f32(from.add(4))) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        unsafe {
+            vst1q_f32(to, self.0);
+            vst1q_f32(to.add(4), self.1);
+        }
+    }
+    both! { self;
+        add(other) = vaddq_f32(self, other);
+        sub(other) = vsubq_f32(self, other);
+        mul(other) = vmulq_f32(self, other);
+        div(other) = vdivq_f32(self, other);
+        fma(factor, addend) = vfmaq_f32(addend, self, factor);
+        max(other) = vmaxq_f32(self, other);
+        min(other) = vminq_f32(self, other);
+    }
+    #[inline(always)]
+    unsafe fn sums(registers: [Self; 4]) -> [f32; 4] {
+        registers.map(|Neon(low, high)| unsafe { vaddvq_f32(vaddq_f32(low, high)) })
+    }
+    #[inline(always)]
+    unsafe fn exp2_integral(self) -> Self {
+        let power =
+            |n| unsafe { vreinterpretq_f32_s32(vshlq_n_s32::<23>(vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127)))) };
+        Neon(power(self.0), power(self.1))
+    }
+}

@@ -1,0 +1,220 @@
+//! Lanes of x86-64: SSE2, AVX2, AVX-512.
+
+use super::Lanes;
+use std::arch::x86_64::*;
+
+macro_rules! lanes {
+    ($name:ident, $n:literal, $register:ident, $($method:ident = $intrinsic:ident),*; $fma:item $exp2:item $($sorted:item)*) => {
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name(pub(crate) $register);
+
+        // SAFETY of all methods: they are called inside functions that enable the type's instructions; `load` and `store`
+        // take any alignment and the caller vouches for N numbers.
+        #[allow(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
+        impl Lanes for $name {
+            const N: usize = $n;
+            lanes!(@methods $name $($method $intrinsic)*);
+            $fma
+            $exp2
+            $($sorted)*
+        }
+    };
+    (@methods $name:ident splat $i:ident load $l:ident store $s:ident add $a:ident sub $u:ident mul $m:ident div $d:ident max $x:ident min $n:ident) => {
+        #[inline(always)]
+        unsafe fn splat(value: f32) -> Self { unsafe { $name($i(value)) } }
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self { unsafe { $name($l(from)) } }
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) { unsafe { $s(to, self.0) } }
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self { unsafe { $name($a(self.0, other.0)) } }
+        #[inline(always)]
+        unsafe fn sub(self, other: Self) -> Self { unsafe { $name($u(self.0, other.0)) } }
+        #[inline(always)]
+        unsafe fn mul(self, other: Self) -> Self { unsafe { $name($m(self.0, other.0)) } }
+        #[inline(always)]
+        unsafe fn div(self, other: Self) -> Self { unsafe { $name($d(self.0, other.0)) } }
+        // The instruction returns its second operand when either is NaN.
+        #[inline(always)]
+        unsafe fn max(self, other: Self) -> Self { unsafe { $name($x(other.0, self.0)) } }
+        #[inline(always)]
+        unsafe fn min(self, other: Self) -> Self { unsafe { $name($n(other.0, self.0)) } }
+    };
+}
+
+lanes!(Sse2, 4, __m128, splat = _mm_set1_ps, load = _mm_loadu_ps, store = _mm_storeu_ps, add = _mm_add_ps,
+    sub = _mm_sub_ps, mul = _mm_mul_ps, div = _mm_div_ps, max = _mm_max_ps, min = _mm_min_ps;
+    #[inline(always)]
+    unsafe fn fma(self, factor: Self, addend: Self) -> Self {
+        unsafe { Sse2(_mm_add_ps(_mm_mul_ps(self.0, factor.0), addend.0)) }
+    }
+    #[inline(always)]
+    unsafe fn exp2_integral(self) -> Self {
+        unsafe {
+            let biased = _mm_add_epi32(_mm_cvtps_epi32(self.0), _mm_set1_epi32(127));
+            Sse2(_mm_castsi128_ps(_mm_slli_epi32::<23>(biased)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn sums(registers: [Self; 4]) -> [f32; 4] {
+        unsafe {
+            let mut rows = registers.map(|register| register.0);
+            let [a, b, c, d] = &mut rows;
+            _MM_TRANSPOSE4_PS(a, b, c, d);
+            four(_mm_add_ps(_mm_add_ps(rows[0], rows[1]), _mm_add_ps(rows[2], rows[3])))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_by_4(from: *const f32) -> [Self; 4] {
+        unsafe {
+            let mut rows = [0, 1, 2, 3].map(|i| _mm_loadu_ps(from.add(4 * i)));
+            let [a, b, c, d] = &mut rows;
+            _MM_TRANSPOSE4_PS(a, b, c, d);
+            rows.map(Sse2)
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_by_4(values: [Self; 4], to: *mut f32) {
+        unsafe {
+            let mut rows = values.map(|v| v.0);
+            let [a, b, c, d] = &mut rows;
+            _MM_TRANSPOSE4_PS(a, b, c, d);
+            for i in 0..4 {
+                _mm_storeu_ps(to.add(4 * i), rows[i]);
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_by_2(from: *const f32) -> [Self; 2] {
+        unsafe {
+            let (a, b) = (_mm_loadu_ps(from), _mm_loadu_ps(from.add(4)));
+            [Sse2(_mm_shuffle_ps::<0b10_00_10_00>(a, b)), Sse2(_mm_shuffle_ps::<0b11_01_11_01>(a, b))]
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_by_2(values: [Self; 2], to: *mut f32) {
+        unsafe {
+            _mm_storeu_ps(to, _mm_unpacklo_ps(values[0].0, values[1].0));
+            _mm_storeu_ps(to.add(4), _mm_unpackhi_ps(values[0].0, values[1].0));
+        }
+    }
+);
+
+lanes!(Avx2, 8, __m256, splat = _mm256_set1_ps, load = _mm256_loadu_ps, store = _mm256_storeu_ps, add = _mm256_add_ps,
+    sub = _mm256_sub_ps, mul = _mm256_mul_ps, div = _mm256_div_ps, max = _mm256_max_ps, min = _mm256_min_ps;
+    #[inline(always)]
+    unsafe fn fma(self, factor: Self, addend: Self) -> Self {
+        unsafe { Avx2(_mm256_fmadd_ps(self.0, factor.0, addend.0)) }
+    }
+    #[inline(always)]
+    unsafe fn exp2_integral(self) -> Self {
+        unsafe {
+            let biased = _mm256_add_epi32(_mm256_cvtps_epi32(self.0), _mm256_set1_epi32(127));
+            Avx2(_mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn sums(registers: [Self; 4]) -> [f32; 4] {
+        unsafe { sums_of_eight(registers.map(|register| register.0)) }
+    }
+    #[inline(always)]
+    unsafe fn load_by_4(from: *const f32) -> [Self; 4] {
+        // Each register takes one group of four from either half, so that a transposition within halves sorts all.
+        unsafe { transposed(
+            _mm256_loadu2_m128(from.add(16), from),
+            _mm256_loadu2_m128(from.add(20), from.add(4)),
+            _mm256_loadu2_m128(from.add(24), from.add(8)),
+            _mm256_loadu2_m128(from.add(28), from.add(12)),
+        ).map(Avx2) }
+    }
+    #[inline(always)]
+    unsafe fn store_by_4(values: [Self; 4], to: *mut f32) {
+        unsafe {
+            let rows = transposed(values[0].0, values[1].0, values[2].0, values[3].0);
+            _mm256_storeu2_m128(to.add(16), to, rows[0]);
+            _mm256_storeu2_m128(to.add(20), to.add(4), rows[1]);
+            _mm256_storeu2_m128(to.add(24), to.add(8), rows[2]);
+            _mm256_storeu2_m128(to.add(28), to.add(12), rows[3]);
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_by_2(from: *const f32) -> [Self; 2] {
+        unsafe {
+            let a = _mm256_loadu2_m128(from.add(8), from);
+            let b = _mm256_loadu2_m128(from.add(12), from.add(4));
+            [Avx2(_mm256_shuffle_ps::<0b10_00_10_00>(a, b)), Avx2(_mm256_shuffle_ps::<0b11_01_11_01>(a, b))]
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_by_2(values: [Self; 2], to: *mut f32) {
+        unsafe {
+            let low = _mm256_unpacklo_ps(values[0].0, values[1].0);
+            let high = _mm256_unpackhi_ps(values[0].0, values[1].0);
+            _mm256_storeu_ps(to, _mm256_permute2f128_ps::<0x20>(low, high));
+            _mm256_storeu_ps(to.add(8), _mm256_permute2f128_ps::<0x31>(low, high));
+        }
+    }
+);
+
+#[inline(always)]
+fn four(register: __m128) -> [f32; 4] {
+    let mut numbers = [0.0; 4];
+    // SAFETY: room for the register's four numbers; SSE belongs to the target's baseline.
+    unsafe { _mm_storeu_ps(numbers.as_mut_ptr(), register) };
+    numbers
+}
+
+/// The sum of each register's numbers.
+///
+/// # Safety
+/// The CPU must have AVX.
+#[inline(always)]
+unsafe fn sums_of_eight([a, b, c, d]: [__m256; 4]) -> [f32; 4] {
+    // SAFETY: only register operations; the caller vouches for AVX.
+    unsafe {
+        let halves = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+        four(_mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps::<1>(halves)))
+    }
+}
+
+/// Transposes the 4x4 block in each half of the registers.
+///
+/// # Safety
+/// The CPU must have AVX.
+#[inline(always)]
+unsafe fn transposed(a: __m256, b: __m256, c: __m256, d: __m256) -> [__m256; 4] {
+    // SAFETY: only register operations; the caller vouches for AVX.
+    unsafe {
+        let (ab_low, ab_high) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+        let (cd_low, cd_high) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+        [
+            _mm256_shuffle_ps::<0b01_00_01_00>(ab_low, cd_low),
+            _mm256_shuffle_ps::<0b11_10_11_10>(ab_low, cd_low),
+            _mm256_shuffle_ps::<0b01_00_01_00>(ab_high, cd_high),
+            _mm256_shuffle_ps::<0b11_10_11_10>(ab_high, cd_high),
+        ]
+    }
+}
+
+lanes!(Avx512, 16, __m512, splat = _mm512_set1_ps, load = _mm512_loadu_ps, store = _mm512_storeu_ps, add = _mm512_add_ps,
+    sub = _mm512_sub_ps, mul = _mm512_mul_ps, div = _mm512_div_ps, max = _mm512_max_ps, min = _mm512_min_ps;
+    #[inline(always)]
+    unsafe fn fma(self, factor: Self, addend: Self) -> Self {
+        unsafe { Avx512(_mm512_fmadd_ps(self.0, factor.0, addend.0)) }
+    }
+    #[inline(always)]
+    unsafe fn exp2_integral(self) -> Self {
+        unsafe {
+            let biased = _mm512_add_epi32(_mm512_cvtps_epi32(self.0), _mm512_set1_epi32(127));
+            Avx512(_mm512_castsi512_ps(_mm512_slli_epi32::<23>(biased)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn sums(registers: [Self; 4]) -> [f32; 4] {
+        unsafe {
+            sums_of_eight(registers.map(|Avx512(numbers)| {
+                _mm256_add_ps(_mm512_castps512_ps256(numbers), _mm512_extractf32x8_ps::<1>(numbers))
+            }))
+        }
+    }
+);
