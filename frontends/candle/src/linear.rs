@@ -7,9 +7,8 @@ use crate::path::{Operation, Path, path};
 use crate::reduce::{rows, sum_to, widened};
 use candle_core::{CustomOp2, CustomOp3, D, Error, Module, Result, Tensor};
 use openmps::CommandQueue;
-use openmps::operators::operators::copy::Copy;
-use openmps::operators::operators::elementwise::{self, Activation, Binary, Elementwise};
-use openmps::operators::operators::matmul::Matmul;
+use openmps::operators::operators::elementwise::Activation;
+use openmps::operators::operators::linear as operators;
 use openmps::operators::{Meta, Operator, View};
 
 /// `x weight^T + bias`: x is [.., inputs], the weight [outputs, inputs], the bias [outputs].
@@ -141,22 +140,9 @@ impl Module for Linear {
     }
 }
 
-/// Computes `out = x weight^T + bias` into a dense view of the result's rows.
-pub(crate) fn affine_into(
-    queue: &CommandQueue,
-    x: &View,
-    weight: &View,
-    bias: Option<&View>,
-    out: &View,
-) -> Result<()> {
-    let matmul = Matmul { transpose_left: false, transpose_right: true };
-    let mut beta = 0.0;
-    if let Some(bias) = bias {
-        let repeated = bias.broadcast_to(&out.shape).ok_or_else(|| Error::msg("the bias does not broadcast"))?;
-        Copy.run(queue, &[repeated], std::slice::from_ref(out)).map_err(Error::wrap)?;
-        beta = 1.0;
-    }
-    matmul.accumulate(queue, [x, weight], out, [1.0, beta]).map_err(Error::wrap)
+/// The layer as openmps's operator, for a weight of [outputs, inputs].
+pub(crate) fn operator(bias: bool) -> operators::Linear {
+    operators::Linear { transpose_weight: true, bias, ..operators::Linear::default() }
 }
 
 /// The result of a layer.
@@ -178,12 +164,9 @@ impl Forward for Affine {
     }
 
     fn submit(&self, queue: &CommandQueue, inputs: &[View], out: &View) -> Result<()> {
-        affine_into(queue, &inputs[0], &inputs[1], inputs.get(2), out)?;
-        if self.gelu {
-            let gelu = Elementwise::Activation(Activation::Gelu);
-            elementwise::run(gelu, queue, &[out], &[], out).map_err(Error::wrap)?;
-        }
-        Ok(())
+        let layer =
+            operators::Linear { activation: self.gelu.then_some(Activation::Gelu), ..operator(inputs.len() > 2) };
+        layer.run(queue, inputs, std::slice::from_ref(out)).map_err(Error::wrap)
     }
 }
 
@@ -252,11 +235,9 @@ impl Forward for AffineAdd {
 
     fn submit(&self, queue: &CommandQueue, inputs: &[View], out: &View) -> Result<()> {
         let [x, residual, weight, bias] = inputs else { candle_core::bail!("a layer's weight or bias is missing") };
-        // The sum of what does not depend on x is where the product begins.
-        let add = Elementwise::Binary(Binary::Add);
-        elementwise::run(add, queue, &[residual, bias], &[], out).map_err(Error::wrap)?;
-        let matmul = Matmul { transpose_left: false, transpose_right: true };
-        matmul.accumulate(queue, [x, weight], out, [1.0, 1.0]).map_err(Error::wrap)
+        let inputs = [x, weight, bias, residual].map(Clone::clone);
+        let layer = operators::Linear { residual: true, ..operator(true) };
+        layer.run(queue, &inputs, std::slice::from_ref(out)).map_err(Error::wrap)
     }
 
     fn held(&self) -> Vec<&Tensor> {

@@ -1,7 +1,7 @@
 //! Linear layers with a low-rank correction (LoRA): `x weight^T + bias + scaling * dropout(x) a^T b^T`, in one operator.
 
 use crate::forward::{Forward, Plain, forwards, on_host};
-use crate::linear::{affine_into, check, result_of};
+use crate::linear::{check, operator, result_of};
 use crate::matmul;
 use crate::operand::data_type;
 use crate::path::{Operation, Path, path};
@@ -121,7 +121,8 @@ impl Forward for Lora {
     fn submit(&self, queue: &CommandQueue, inputs: &[View], out: &View) -> Result<()> {
         let [x, a, b, weight, bias @ ..] = inputs else { candle_core::bail!("the weight of a LoRA layer is missing") };
         let transposed = Matmul { transpose_left: false, transpose_right: true };
-        affine_into(queue, x, weight, bias.first(), out)?;
+        let frozen: Vec<View> = [x, weight].into_iter().chain(bias).cloned().collect();
+        operator(!bias.is_empty()).run(queue, &frozen, std::slice::from_ref(out)).map_err(Error::wrap)?;
         let dropped = match &self.dropout {
             Some(dropout) => {
                 let dropped = Temporary::new(queue, x.dtype, &x.shape)?;

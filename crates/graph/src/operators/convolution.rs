@@ -265,6 +265,8 @@ pub static ENTRY: Entry = Entry {
             Activation::HardSwish,
             Activation::Sigmoid,
             Activation::Swish { beta: 1.0 },
+            Activation::Gelu,
+            Activation::GeluTanh,
         ];
         for (i, activation) in activations.into_iter().enumerate() {
             let after = (i % 2 == 1).then_some((0.5, 0.25));

@@ -70,16 +70,15 @@ impl Matmul {
         Ok(Sizes { batch, rows, depth, columns })
     }
 
-    /// `out = alpha * left * right + beta * out`; a `beta` of 0 ignores what `out` holds, even NaN.
-    pub fn accumulate(
-        &self,
-        queue: &Queue,
-        [left, right]: [&View; 2],
-        out: &View,
-        [alpha, beta]: [f64; 2],
-    ) -> Result<()> {
-        check(self, &[left.clone(), right.clone()], std::slice::from_ref(out))?;
-        let sizes = self.sizes(&left.shape, &right.shape)?;
+    /// The product of legal operands, [left, right, out], with where the batches' matrices begin.
+    pub(crate) fn plan(&self, views: [&View; 3], factors: [f64; 2]) -> (MatrixProduct, Vec<[isize; 3]>, Matrices) {
+        let sizes = self.sizes(&views[0].shape, &views[1].shape).expect("operands that were checked");
+        let product = self.product(&sizes, views, factors);
+        let offsets = Batch::new(&sizes.batch, views).offsets();
+        (product, offsets, Matrices { left: views[0].address, right: views[1].address, out: views[2].address })
+    }
+
+    fn product(&self, sizes: &Sizes, [left, right, out]: [&View; 3], [alpha, beta]: [f64; 2]) -> MatrixProduct {
         let out_strides = match (left.rank(), right.rank(), &*out.strides) {
             (1, 1, _) => [1, 1],
             (1, _, [.., column]) => [0, *column],
@@ -87,19 +86,22 @@ impl Matmul {
             (_, _, [.., row, column]) => [*row, *column],
             _ => [1, 1],
         };
-        let product = MatrixProduct {
+        MatrixProduct {
             left: matrix_strides(left, self.transpose_left, [0, 1]),
             right: matrix_strides(right, self.transpose_right, [1, 0]),
             out: out_strides,
             alpha,
             beta,
             ..MatrixProduct::dense(sizes.rows, sizes.depth, sizes.columns)
-        };
-        let rank = sizes.batch.len();
-        let strides = |view: &View, dims: usize| broadcast_strides(view, dims, rank);
-        let dims = [batch_of(&left.shape).len(), batch_of(&right.shape).len(), rank];
+        }
+    }
+
+    /// `out = alpha * left * right + beta * out`; a `beta` of 0 ignores what `out` holds, even NaN.
+    pub fn accumulate(&self, queue: &Queue, [left, right]: [&View; 2], out: &View, factors: [f64; 2]) -> Result<()> {
+        check(self, &[left.clone(), right.clone()], std::slice::from_ref(out))?;
+        let sizes = self.sizes(&left.shape, &right.shape)?;
         let views = [left, right, out];
-        let batch = Batch { sizes: &sizes.batch, strides: [0, 1, 2].map(|i| strides(views[i], dims[i])) };
+        let (product, batch) = (self.product(&sizes, views, factors), Batch::new(&sizes.batch, views));
         if crate::engines::offer(queue, self.name(), || in_words(&product, views, &batch.offsets()))? {
             return Ok(());
         }
@@ -120,7 +122,14 @@ struct Batch<'a> {
     strides: [Strides; 3],
 }
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
+    /// Of [left, right, out].
+    fn new(sizes: &'a [usize], views: [&View; 3]) -> Batch<'a> {
+        let rank = sizes.len();
+        let dims = [batch_of(&views[0].shape).len(), batch_of(&views[1].shape).len(), rank];
+        Batch { sizes, strides: [0, 1, 2].map(|i| broadcast_strides(views[i], dims[i], rank)) }
+    }
+
     /// Where each batch's matrices begin, in elements.
     fn offsets(&self) -> Vec<[isize; 3]> {
         let mut offsets = Vec::with_capacity(self.sizes.iter().product());

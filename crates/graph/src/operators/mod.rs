@@ -15,6 +15,7 @@ pub mod gather;
 mod indexed;
 pub mod interpolation;
 pub mod layer_norm;
+pub mod linear;
 pub mod matmul;
 pub mod nonzero;
 pub mod pad;
@@ -85,6 +86,7 @@ pub static MOVEMENT: &[&Entry] = &[
 /// Products of matrices, attention and operators on images.
 pub static LIBRARY: &[&Entry] = &[
     &matmul::ENTRY,
+    &linear::ENTRY,
     &attention::ENTRY,
     &rope::ENTRY,
     &convolution::ENTRY,

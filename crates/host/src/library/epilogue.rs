@@ -1,6 +1,6 @@
 //! What a convolution or matrix product does with a result while it is still in a register.
 
-use super::lanes::Lanes;
+use super::lanes::Arithmetic;
 
 /// A function of one number, applied to every element of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
@@ -33,6 +33,10 @@ pub enum Activation {
         /// The steepness; 1 is also called SiLU.
         beta: f32,
     },
+    /// x times the normal distribution's integral
+    Gelu,
+    /// GELU approximated by tanh
+    GeluTanh,
 }
 
 /// Applied to each element y of output channel c: `after.0 * activation(scale[c] * y + bias[c] + residual) + after.1`.
@@ -84,31 +88,49 @@ impl Epilogue<'_> {
     /// # Safety
     /// The CPU has the instructions of `V`; the residual has N elements from `at` on.
     #[inline(always)]
-    pub(crate) unsafe fn apply<V: Lanes>(&self, value: V, channel: usize, at: usize) -> V {
+    pub(crate) unsafe fn apply<V: Arithmetic>(&self, value: V, channel: usize, at: usize) -> V {
         // SAFETY: the caller's promise.
         unsafe {
             let residual = self.residual.map(|residual| V::load(residual.as_ptr().add(at)));
-            self.apply_with(value, channel, residual)
+            let of_channel = |numbers: Option<&[f32]>| numbers.map(|numbers| V::splat(numbers[channel]));
+            self.apply_with(value, [of_channel(self.scale), of_channel(self.bias)], residual)
+        }
+    }
+
+    /// Applies it to N elements, one of each channel from `channel` on, as the columns of a matrix have them; `at` is the first one's
+    /// index in the output.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `V`; scale and bias have N elements from `channel` on, the residual from `at` on.
+    #[inline(always)]
+    pub(crate) unsafe fn apply_along<V: Arithmetic>(&self, value: V, channel: usize, at: usize) -> V {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let from = |numbers: &[f32], first: usize| V::load(numbers.as_ptr().add(first));
+            let [scale, bias] = [self.scale, self.bias].map(|numbers| numbers.map(|numbers| from(numbers, channel)));
+            let residual = self.residual.map(|residual| from(residual, at));
+            self.apply_with(value, [scale, bias], residual)
         }
     }
 
     /// Applies it to one element of `channel`; `at` is its index in the output.
     #[inline(always)]
     pub(crate) fn apply_one(&self, value: f32, channel: usize, at: usize) -> f32 {
-        let residual = self.residual.map(|residual| Single(residual[at]));
+        let [scale, bias, residual] = [(self.scale, channel), (self.bias, channel), (self.residual, at)]
+            .map(|(numbers, index)| numbers.map(|numbers| Single(numbers[index])));
         // SAFETY: `Single` needs no instructions and reads nothing.
-        unsafe { self.apply_with(Single(value), channel, residual) }.0
+        unsafe { self.apply_with(Single(value), [scale, bias], residual) }.0
     }
 
     #[inline(always)]
-    unsafe fn apply_with<V: Lanes>(&self, mut y: V, channel: usize, residual: Option<V>) -> V {
+    unsafe fn apply_with<V: Arithmetic>(&self, mut y: V, [scale, bias]: [Option<V>; 2], residual: Option<V>) -> V {
         // SAFETY: the caller vouches for the instructions of `V`.
         unsafe {
-            if let Some(scale) = self.scale {
-                y = y.mul(V::splat(scale[channel]));
+            if let Some(scale) = scale {
+                y = y.mul(scale);
             }
-            if let Some(bias) = self.bias {
-                y = y.add(V::splat(bias[channel]));
+            if let Some(bias) = bias {
+                y = y.add(bias);
             }
             if let Some(residual) = residual {
                 y = y.add(residual);
@@ -126,7 +148,7 @@ impl Activation {
     /// # Safety
     /// The CPU has the instructions of `V`.
     #[inline(always)]
-    pub(crate) unsafe fn apply<V: Lanes>(self, x: V) -> V {
+    pub(crate) unsafe fn apply<V: Arithmetic>(self, x: V) -> V {
         // SAFETY: the caller vouches for the instructions of `V`.
         unsafe {
             let zero = V::splat(0.0);
@@ -145,8 +167,48 @@ impl Activation {
                 }
                 Activation::Sigmoid => one.div(zero.sub(x).exp().add(one)),
                 Activation::Swish { beta } => x.div(x.mul(V::splat(-beta)).exp().add(one)),
+                Activation::Gelu => gelu(x),
+                Activation::GeluTanh => {
+                    // tanh(u) is 2 sigmoid(2u) - 1, and u is sqrt(2 / pi) (x + 0.044715 x^3).
+                    let u = x
+                        .mul(x)
+                        .fma(V::splat(-2.0 * SQRT_2_OVER_PI * 0.044715), V::splat(-2.0 * SQRT_2_OVER_PI))
+                        .mul(x);
+                    x.div(u.exp().add(one))
+                }
             }
         }
+    }
+}
+
+const SQRT_2_OVER_PI: f32 = std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
+
+/// `log(erfc(a / sqrt 2)) / a` for `a` in 0..=10: the highest power's factor first.
+const LOG_OF_TAIL: [f32; 10] = [
+    -9.093_524e-9,
+    3.363_653_3e-7,
+    -5.087_967_6e-6,
+    3.994_262e-5,
+    -1.540_052e-4,
+    -7.359_059e-5,
+    4.896_161e-3,
+    -3.639_922_7e-2,
+    -0.318_292_86,
+    -0.797_886_1,
+];
+
+/// `max(x, 0) - |x| erfc(|x| / sqrt 2) / 2`: no differences of nearly equal numbers, so small results keep their digits, too.
+#[inline(always)]
+unsafe fn gelu<V: Arithmetic>(x: V) -> V {
+    // SAFETY: the caller vouches for the instructions of `V`.
+    unsafe {
+        let zero = V::splat(0.0);
+        let a = zero.sub(x).max(x).min(V::splat(10.0));
+        let mut p = V::splat(LOG_OF_TAIL[0]);
+        for factor in &LOG_OF_TAIL[1..] {
+            p = p.fma(a, V::splat(*factor));
+        }
+        a.mul(V::splat(-0.5)).fma(p.mul(a).exp(), x.max(zero))
     }
 }
 
@@ -156,7 +218,7 @@ pub(crate) struct Single(pub(crate) f32);
 
 // SAFETY of all methods: plain arithmetic; the caller vouches for one number at each address.
 #[allow(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
-impl Lanes for Single {
+impl Arithmetic for Single {
     const N: usize = 1;
     #[inline(always)]
     unsafe fn splat(value: f32) -> Self {
@@ -201,5 +263,27 @@ impl Lanes for Single {
     #[inline(always)]
     unsafe fn exp2_integral(self) -> Self {
         Single(f32::from_bits(((self.0 as i32 + 127) as u32) << 23))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// GELU in units of the last place where it is positive, and relatively where it is small.
+    #[test]
+    fn gelu_keeps_its_digits() {
+        // SAFETY: `Single` needs no instructions.
+        let gelu = |x: f32| unsafe { Activation::Gelu.apply(Single(x)) }.0;
+        for i in -90_000..=90_000 {
+            let x = i as f32 / 10_000.0;
+            let want = 0.5 * f64::from(x) * libm::erfc(-f64::from(x) / 2f64.sqrt());
+            let bound = if x > -3.0 { 4e-7 } else { 2e-2 } * want.abs() + 1e-30;
+            let bound = if x < 0.0 && x > -3.0 { 5.0 * bound } else { bound };
+            assert!((f64::from(gelu(x)) - want).abs() <= bound, "{x}: {} for {want}", gelu(x));
+        }
+        assert_eq!((gelu(f32::INFINITY), gelu(1e30)), (f32::INFINITY, 1e30));
+        assert!(gelu(f32::NEG_INFINITY).abs() < 1e-20 && gelu(f32::NAN).is_nan());
+        assert!(gelu(-0.0) == 0.0 && gelu(-0.0).is_sign_negative());
     }
 }

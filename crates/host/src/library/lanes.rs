@@ -3,6 +3,7 @@
 //! Kernels are generic over [`Lanes`], marked `#[inline(always)]`, and instantiated by [`at_level!`] inside functions that enable
 //! the level's instructions; that is what turns each method into one instruction.
 
+mod four;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -10,6 +11,7 @@ mod plain;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub(crate) use four::Four;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use neon::Neon as Portable;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -23,11 +25,11 @@ pub(crate) const WIDEST: usize = 16;
 /// Registers that are summed side by side: enough to hide an addition's latency, and each sum stays short, so that little is lost.
 pub(crate) const SUMS: usize = 4;
 
-/// A register of float32 numbers. Methods are unsafe because the CPU must have the instructions of the implementing type.
+/// Float32 numbers that are computed with side by side. Methods are unsafe because the CPU must have the instructions of the implementing type.
 ///
 /// `max` and `min` return `self` when `self` is NaN, so that NaN travels through activations.
 #[allow(clippy::missing_safety_doc, missing_docs)]
-pub(crate) trait Lanes: Copy {
+pub(crate) trait Arithmetic: Copy {
     const N: usize;
     unsafe fn splat(value: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
@@ -43,6 +45,30 @@ pub(crate) trait Lanes: Copy {
     /// Two to the power `self`, which is integral and between -126 and 127.
     unsafe fn exp2_integral(self) -> Self;
 
+    /// e to the power `self`, within two units of rounding; exponents are cut to the range of normal numbers.
+    #[inline(always)]
+    unsafe fn exp(self) -> Self {
+        // SAFETY: the caller vouches for the instructions; nothing is read or written.
+        unsafe {
+            let x = self.max(Self::splat(-87.33)).min(Self::splat(88.37));
+            // Adding 1.5 * 2^23 rounds to an integer in the last bits of the sum.
+            let magic = Self::splat(12_582_912.0);
+            let n = x.fma(Self::splat(std::f32::consts::LOG2_E), magic).sub(magic);
+            let r = n.fma(Self::splat(-0.693_359_4), x);
+            let r = n.fma(Self::splat(2.121_944_4e-4), r);
+            let mut p = Self::splat(1.987_569_1e-4);
+            for c in [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 0.166_666_65, 0.5] {
+                p = p.fma(r, Self::splat(c));
+            }
+            let y = p.fma(r.mul(r), r).add(Self::splat(1.0));
+            y.mul(n.exp2_integral())
+        }
+    }
+}
+
+/// A register of float32 numbers.
+#[allow(clippy::missing_safety_doc, missing_docs)]
+pub(crate) trait Lanes: Arithmetic {
     /// The numbers, then zeros.
     #[inline(always)]
     unsafe fn lanes(self) -> [f32; WIDEST] {
@@ -117,26 +143,6 @@ pub(crate) trait Lanes: Copy {
                     *to.add(2 * i + j) = sorted[j][i];
                 }
             }
-        }
-    }
-
-    /// e to the power `self`, within two units of rounding; exponents are cut to the range of normal numbers.
-    #[inline(always)]
-    unsafe fn exp(self) -> Self {
-        // SAFETY: the caller vouches for the instructions; nothing is read or written.
-        unsafe {
-            let x = self.max(Self::splat(-87.33)).min(Self::splat(88.37));
-            // Adding 1.5 * 2^23 rounds to an integer in the last bits of the sum.
-            let magic = Self::splat(12_582_912.0);
-            let n = x.fma(Self::splat(std::f32::consts::LOG2_E), magic).sub(magic);
-            let r = n.fma(Self::splat(-0.693_359_4), x);
-            let r = n.fma(Self::splat(2.121_944_4e-4), r);
-            let mut p = Self::splat(1.987_569_1e-4);
-            for c in [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 0.166_666_65, 0.5] {
-                p = p.fma(r, Self::splat(c));
-            }
-            let y = p.fma(r.mul(r), r).add(Self::splat(1.0));
-            y.mul(n.exp2_integral())
         }
     }
 }

@@ -4,7 +4,7 @@
 //! by a table of offsets, so that convolutions read their input in place.
 
 use super::epilogue::Epilogue;
-use super::lanes::{Lanes, at_level};
+use super::lanes::{Arithmetic, Lanes, at_level};
 #[cfg(target_arch = "x86_64")]
 use crate::level::Level;
 use crate::level::level;

@@ -7,6 +7,7 @@ use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Unary, run};
+use openmps_graph::operators::linear::Linear;
 use openmps_graph::operators::matmul::Matmul;
 use openmps_graph::operators::repeat_gradient::RepeatGradient;
 use openmps_graph::{Meta, Operator, View};
@@ -281,16 +282,12 @@ fn fc(
     let to = context.allocate(&out, input.dtype)?;
     let columns = weight.shape.last().copied().unwrap_or(0);
     let to = View::dense(to.address, to.dtype, &[input.shape[0], columns])?;
-    match bias {
-        Some(bias) => {
-            let bias = bias.view()?;
-            let bias = View::dense(bias.address, bias.dtype, &[bias.len()])?;
-            added(context, &bias, [&input, &weight], &to, [1.0, 1.0])?;
-        }
-        None => PLAIN.accumulate(context.queue(), [&input, &weight], &to, [1.0, 0.0])?,
+    let activation = (activation == "relu").then_some(Activation::Relu);
+    let layer = Linear { bias: bias.is_some(), activation, ..Linear::default() };
+    let mut inputs = vec![input, weight];
+    if let Some(bias) = bias {
+        let bias = bias.view()?;
+        inputs.push(View::dense(bias.address, bias.dtype, &[bias.len()])?);
     }
-    if activation == "relu" {
-        run(Elementwise::Activation(Activation::Relu), context.queue(), &[&to], &[], &to)?;
-    }
-    Ok(())
+    Ok(layer.run(context.queue(), &inputs, &[to])?)
 }

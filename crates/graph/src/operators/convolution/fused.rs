@@ -8,8 +8,12 @@ use crate::operator::Meta;
 use crate::reference::Array;
 use crate::view::{Shape, View};
 use openmps_host::library::{Activation, Epilogue};
-use openmps_runtime::engine::graph::{Binary, Operation, Tensor as Node};
+use openmps_runtime::engine::graph::{Binary, Operation, Tensor as Node, Unary};
 use openmps_tile::DType;
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+
+/// The factor in GELU's approximation by tanh.
+pub(super) const SQRT_2_OVER_PI: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 
 /// What is applied to every output element y of channel c: `after.0 * activation(scale[c] * y + bias[c] + residual) + after.1`.
 /// Each part that is present adds an input, in this order: scale, bias (both of shape (channels)), residual (the output's shape).
@@ -142,6 +146,8 @@ impl Fused {
             Activation::HardSwish => x * (x + 3.0).clamp(0.0, 6.0) / 6.0,
             Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
             Activation::Swish { beta } => x / (1.0 + (-x * f64::from(beta)).exp()),
+            Activation::Gelu => 0.5 * x * libm::erfc(-x * FRAC_1_SQRT_2),
+            Activation::GeluTanh => 0.5 * x * (1.0 + (SQRT_2_OVER_PI * (x + 0.044715 * x.powi(3))).tanh()),
         };
         self.after.map_or(active, |(factor, addend)| f64::from(factor) * active + f64::from(addend))
     }
@@ -179,5 +185,25 @@ fn activate(sketch: &mut Sketch, activation: Activation, x: Node) -> Option<Node
             let part = sketch.add(Operation::Sigmoid, &[scaled])?;
             sketch.add(Operation::Binary(Multiplication), &[x, part])
         }
+        Activation::Gelu => {
+            let scaled = sketch.with_number(Multiplication, x, FRAC_1_SQRT_2)?;
+            let part = sketch.add(Operation::Unary(Unary::Erf), &[scaled])?;
+            half_of_one_more(sketch, x, part)
+        }
+        Activation::GeluTanh => {
+            let square = sketch.add(Operation::Unary(Unary::Square), &[x])?;
+            let part = sketch.with_number(Multiplication, square, SQRT_2_OVER_PI * 0.044715)?;
+            let part = sketch.with_number(Addition, part, SQRT_2_OVER_PI)?;
+            let part = sketch.add(Operation::Binary(Multiplication), &[x, part])?;
+            let part = sketch.add(Operation::Unary(Unary::Tanh), &[part])?;
+            half_of_one_more(sketch, x, part)
+        }
     }
+}
+
+/// `x (1 + part) / 2`
+fn half_of_one_more(sketch: &mut Sketch, x: Node, part: Node) -> Option<Node> {
+    let part = sketch.with_number(Binary::Addition, part, 1.0)?;
+    let part = sketch.with_number(Binary::Multiplication, part, 0.5)?;
+    sketch.add(Operation::Binary(Binary::Multiplication), &[x, part])
 }

@@ -6,7 +6,7 @@
 use super::finish::finish_row;
 use super::shape::Convolution;
 use crate::library::epilogue::{Epilogue, Single};
-use crate::library::lanes::{Lanes, at_level};
+use crate::library::lanes::{Arithmetic, Lanes, at_level};
 use crate::library::microkernel::{Block, Panels, ROWS, RowsAt, kernels};
 use crate::library::{Shared, scratch};
 use crate::threads::parallel_for;
@@ -173,7 +173,7 @@ fn transform_filters(shape: &Convolution, weight: &[f32], panels: Panels, packed
 
 /// One dimension of B^T d.
 #[inline(always)]
-unsafe fn input_transform<V: Lanes>(d: [V; 6]) -> [V; 6] {
+unsafe fn input_transform<V: Arithmetic>(d: [V; 6]) -> [V; 6] {
     // SAFETY: the caller vouches for the instructions of `V`.
     unsafe {
         let (two, four, minus_four, minus_five) = (V::splat(2.0), V::splat(4.0), V::splat(-4.0), V::splat(-5.0));
@@ -288,7 +288,7 @@ unsafe fn tiles_in<V: Lanes>(
 
 /// The vertical half of the transform for N columns from `x` on; a source row that does not exist is zero.
 #[inline(always)]
-unsafe fn vertical<V: Lanes>(sources: &[*const f32; 6], x: usize, rows: *mut f32, length: usize) {
+unsafe fn vertical<V: Arithmetic>(sources: &[*const f32; 6], x: usize, rows: *mut f32, length: usize) {
     // SAFETY: the caller vouches for N numbers of each source row and of each of the six rows.
     unsafe {
         let mut d = [V::splat(0.0); 6];

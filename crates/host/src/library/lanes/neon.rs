@@ -1,6 +1,6 @@
 //! Lanes of NEON.
 
-use super::Lanes;
+use super::{Arithmetic, Lanes};
 use std::arch::aarch64::*;
 
 /// Two registers, because four of Apple's pipes need more independent sums than six rows of one register give.
@@ -24,7 +24,7 @@ macro_rules! both {
 
 // SAFETY of all methods: NEON belongs to the target's baseline; the caller vouches for N numbers at each address.
 #[allow(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
-impl Lanes for Neon {
+impl Arithmetic for Neon {
     const N: usize = 8;
     #[inline(always)]
     unsafe fn splat(value: f32) -> Self {
@@ -51,13 +51,18 @@ impl Lanes for Neon {
         min(other) = vminq_f32(self, other);
     }
     #[inline(always)]
-    unsafe fn sums(registers: [Self; 4]) -> [f32; 4] {
-        registers.map(|Neon(low, high)| unsafe { vaddvq_f32(vaddq_f32(low, high)) })
-    }
-    #[inline(always)]
     unsafe fn exp2_integral(self) -> Self {
         let power =
             |n| unsafe { vreinterpretq_f32_s32(vshlq_n_s32::<23>(vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127)))) };
         Neon(power(self.0), power(self.1))
+    }
+}
+
+// SAFETY of all methods: as above.
+#[allow(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
+impl Lanes for Neon {
+    #[inline(always)]
+    unsafe fn sums(registers: [Self; 4]) -> [f32; 4] {
+        registers.map(|Neon(low, high)| unsafe { vaddvq_f32(vaddq_f32(low, high)) })
     }
 }

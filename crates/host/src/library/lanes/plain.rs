@@ -1,6 +1,6 @@
 //! Lanes of CPUs whose vector instructions are not known here.
 
-use super::Lanes;
+use super::{Arithmetic, Lanes};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Plain([f32; 4]);
@@ -14,7 +14,7 @@ impl Plain {
 
 // SAFETY of all methods: the caller vouches for N numbers at each address.
 #[allow(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
-impl Lanes for Plain {
+impl Arithmetic for Plain {
     const N: usize = 4;
     #[inline(always)]
     unsafe fn splat(value: f32) -> Self {
@@ -61,3 +61,5 @@ impl Lanes for Plain {
         Plain(self.0.map(|n| f32::from_bits(((n as i32 + 127) as u32) << 23)))
     }
 }
+
+impl Lanes for Plain {}

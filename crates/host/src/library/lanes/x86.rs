@@ -1,6 +1,6 @@
 //! Lanes of x86-64: SSE2, AVX2, AVX-512.
 
-use super::Lanes;
+use super::{Arithmetic, Lanes};
 use std::arch::x86_64::*;
 
 macro_rules! lanes {
@@ -11,11 +11,16 @@ macro_rules! lanes {
         // SAFETY of all methods: they are called inside functions that enable the type's instructions; `load` and `store`
         // take any alignment and the caller vouches for N numbers.
         #[allow(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
-        impl Lanes for $name {
+        impl Arithmetic for $name {
             const N: usize = $n;
             lanes!(@methods $name $($method $intrinsic)*);
             $fma
             $exp2
+        }
+
+        // SAFETY of all methods: as above.
+        #[allow(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
+        impl Lanes for $name {
             $($sorted)*
         }
     };

@@ -6,7 +6,9 @@
 mod integer;
 mod narrow;
 mod single;
+mod then;
 
+use super::epilogue::Epilogue;
 use super::scratch;
 use crate::Error;
 use crate::threads::parallel_for;
@@ -87,8 +89,8 @@ pub unsafe fn matmul(product: &MatrixProduct, dtype: DType, at: Matrices, batche
     // SAFETY: each branch reads and writes the elements that the caller vouches for, as the type that `dtype` names.
     unsafe {
         match dtype {
-            DType::F32 => float::<f32>(product, at, batches),
-            DType::F64 => float::<f64>(product, at, batches),
+            DType::F32 => float::<f32>(product, at, batches, None),
+            DType::F64 => float::<f64>(product, at, batches, None),
             DType::F16 => widened::<f16>(product, at, batches, f16::to_f32, f16::from_f32),
             DType::BF16 => widened::<bf16>(product, at, batches, bf16::to_f32, bf16::from_f32),
             DType::U8 => integer::run::<u8>(product, at, batches),
@@ -105,30 +107,51 @@ pub unsafe fn matmul(product: &MatrixProduct, dtype: DType, at: Matrices, batche
     Ok(())
 }
 
+/// Computes the product of float32 for every batch, and what follows it while it is in the cache. The epilogue's channels are the columns,
+/// its residual has the layout of `out`: dense, batch after batch.
+///
+/// # Safety
+/// As [`matmul`]; the batches' results fill `out` one after the other, row by row, and the epilogue's slices cover them.
+pub unsafe fn linear(product: &MatrixProduct, at: Matrices, batches: &[[isize; 3]], epilogue: &Epilogue) {
+    if product.rows == 0 || product.columns == 0 || batches.is_empty() {
+        return;
+    }
+    let folded = product.folded(batches);
+    let (product, batches) = folded.as_ref().map_or((product, batches), |folded| (folded, &batches[..1]));
+    // SAFETY: the caller's promise.
+    unsafe { float::<f32>(product, at, batches, (!epilogue.is_identity()).then_some(epilogue)) }
+}
+
 /// Multiplications of one batch that are worth a second thread.
 const WORTH_SPLITTING: usize = 300_000;
 
 /// # Safety
-/// As [`matmul`], for elements of type `T`.
-unsafe fn float<T: Float>(product: &MatrixProduct, at: Matrices, batches: &[[isize; 3]]) {
+/// As [`matmul`], for elements of type `T`; with an epilogue as [`linear`], whose elements are float32.
+unsafe fn float<T: Float>(product: &MatrixProduct, at: Matrices, batches: &[[isize; 3]], epilogue: Option<&Epilogue>) {
     if T::IS_SINGLE && batches.len() == 1 && narrow::takes(product) {
         // SAFETY: the caller's promise; `T` is float32.
-        return unsafe { narrow::run(product, at, batches[0]) };
+        return unsafe { narrow::run(product, at, batches[0], epilogue) };
     }
     let size = product.rows * product.columns * product.depth;
     let threads = crate::threads::count();
     // Many batches are dealt out whole; few large ones are split inside.
-    if size <= WORTH_SPLITTING || batches.len() >= 4 * threads && size <= 20 * WORTH_SPLITTING {
+    let whole = size <= WORTH_SPLITTING || batches.len() >= 4 * threads && size <= 20 * WORTH_SPLITTING;
+    if !whole && T::IS_SINGLE && single::takes(product) {
+        // SAFETY: the caller's promise, batch by batch; `T` is float32.
+        return batches.iter().for_each(|&batch| unsafe { single::run(product, at, batch, epilogue) });
+    }
+    if whole {
         parallel_for(batches.len(), size / 30 + 200, |from, to| {
             // SAFETY: the caller's promise, batch by batch.
             batches[from..to].iter().for_each(|&batch| unsafe { one::<T>(product, at, batch, 1) });
         });
     } else {
-        let own = T::IS_SINGLE && single::takes(product);
         // SAFETY: the caller's promise, batch by batch.
-        batches.iter().for_each(|&batch| unsafe {
-            if own { single::run(product, at, batch) } else { one::<T>(product, at, batch, threads) }
-        });
+        batches.iter().for_each(|&batch| unsafe { one::<T>(product, at, batch, threads) });
+    }
+    if let Some(epilogue) = epilogue {
+        // SAFETY: the caller's promise: the batches' rows follow each other from the first batch's on.
+        unsafe { then::all(epilogue, at.out, product.rows * batches.len(), product.columns) };
     }
 }
 
@@ -207,7 +230,7 @@ unsafe fn widened<T: Copy + Send + Sync>(
             }
             let own = Matrices { left: a.as_ptr() as usize, right: b.as_ptr() as usize, out: c.as_mut_ptr() as usize };
             // SAFETY: three dense matrices in scratch memory.
-            unsafe { float::<f32>(&dense, own, &[[0; 3]]) };
+            unsafe { float::<f32>(&dense, own, &[[0; 3]], None) };
             let to = (at.out as *mut T).wrapping_offset(out) as usize;
             let c = &*c;
             parallel_for(rows, columns, |from, until| {

@@ -1,7 +1,8 @@
 //! Products of few rows with a transposed right matrix (`x weight^T`): sums of products along neighbours, nothing packed. The right matrix is
 //! read once, which is what such a product costs.
 
-use super::{Matrices, MatrixProduct};
+use super::{Matrices, MatrixProduct, then};
+use crate::library::epilogue::Epilogue;
 use crate::library::lanes::{Lanes, at_level};
 use crate::threads::parallel_for;
 
@@ -25,10 +26,17 @@ pub(super) fn takes(product: &MatrixProduct) -> bool {
 /// Computes one batch; offsets are in elements.
 ///
 /// # Safety
-/// As `matmul`, for one batch of float32 that [`takes`] has accepted.
-pub(super) unsafe fn run(product: &MatrixProduct, at: Matrices, [left, right, out]: [isize; 3]) {
+/// As `matmul` or, with an epilogue, `linear`, for one batch of float32 that [`takes`] has accepted.
+pub(super) unsafe fn run(
+    product: &MatrixProduct,
+    at: Matrices,
+    [left, right, out]: [isize; 3],
+    epilogue: Option<&Epilogue>,
+) {
     let work = Work {
         product,
+        epilogue,
+        first: out as usize,
         left: (at.left as *const f32).wrapping_offset(left),
         right: (at.right as *const f32).wrapping_offset(right),
         out: (at.out as *mut f32).wrapping_offset(out),
@@ -44,6 +52,9 @@ pub(super) unsafe fn run(product: &MatrixProduct, at: Matrices, [left, right, ou
 
 struct Work<'a> {
     product: &'a MatrixProduct,
+    epilogue: Option<&'a Epilogue<'a>>,
+    /// The index of the result's first element in the whole output.
+    first: usize,
     left: *const f32,
     right: *const f32,
     out: *mut f32,
@@ -77,6 +88,13 @@ unsafe fn columns<V: Lanes>(work: &Work, begin: usize, end: usize) {
                     *to = if product.beta == 0.0 { value } else { value + product.beta as f32 * *to };
                 }
             }
+        }
+        if let Some(epilogue) = work.epilogue {
+            let (out, stride) = (work.out.wrapping_add(first), product.out[0] as usize);
+            let index = work.first + first;
+            let part = then::Part { out, stride, rows: product.rows, columns: (first, count), index };
+            // SAFETY: this task's columns of a dense result.
+            unsafe { then::part(epilogue, part) };
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Large float32 products: both matrices packed in cache-sized parts, the micro-kernel over them (Goto and van de Geijn, 2008).
 
-use super::{Matrices, MatrixProduct};
+use super::{Matrices, MatrixProduct, then};
+use crate::library::epilogue::Epilogue;
 use crate::library::microkernel::{Block, Kernels, Panels, ROWS, RowsAt, kernels, pack_right};
 use crate::library::scratch;
 use crate::threads::parallel_for;
@@ -22,15 +23,23 @@ pub(super) fn takes(product: &MatrixProduct) -> bool {
 /// Computes one batch; offsets are in elements.
 ///
 /// # Safety
-/// As `matmul`, for one batch of float32 that [`takes`] has accepted.
-pub(super) unsafe fn run(product: &MatrixProduct, at: Matrices, [left, right, out]: [isize; 3]) {
+/// As `matmul` or, with an epilogue, `linear`, for one batch of float32 that [`takes`] has accepted.
+pub(super) unsafe fn run(
+    product: &MatrixProduct,
+    at: Matrices,
+    [left, right, out]: [isize; 3],
+    epilogue: Option<&Epilogue>,
+) {
     if product.out[1] != 1 {
+        debug_assert!(epilogue.is_none(), "what follows a product is for dense results");
         let at = Matrices { left: at.right, right: at.left, out: at.out };
         // SAFETY: the transposed product: the same elements by other names.
-        return unsafe { run(&product.transposed(), at, [right, left, out]) };
+        return unsafe { run(&product.transposed(), at, [right, left, out], epilogue) };
     }
     let work = Work {
         product,
+        epilogue,
+        first: out as usize,
         kernels: kernels(),
         panels: Panels::new(product.rows),
         left: (at.left as *const f32).wrapping_offset(left),
@@ -64,6 +73,9 @@ fn even_part(whole: usize, most: usize) -> usize {
 /// A product under way.
 struct Work<'a> {
     product: &'a MatrixProduct,
+    epilogue: Option<&'a Epilogue<'a>>,
+    /// The index of the result's first element in the whole output.
+    first: usize,
     kernels: &'static Kernels,
     panels: Panels,
     left: *const f32,
@@ -179,32 +191,70 @@ impl Work<'_> {
         left: &mut [f32],
         packed: &[f32],
     ) {
-        let ((column, count), (from, depth)) = (part.columns, part.terms);
-        let (width, [by_row, by_column]) = (self.kernels.width, self.product.left);
+        let (from, depth) = part.terms;
+        let [by_row, by_column] = self.product.left;
         let start = self.left.wrapping_offset(from as isize * by_column);
         let factor = self.product.alpha as f32;
         // SAFETY: rows of these panels and terms of this part lie in the left matrix.
         unsafe { self.panels.pack((first, last), start, (by_row, by_column), depth, factor, left) };
         for group in groups.0..groups.1 {
-            let columns = width.min(count - group * width);
-            for panel in first..last {
-                let row = self.panels.start(panel);
-                let out = row as isize * self.product.out[0] + (column + group * width) as isize;
-                let block = Block {
-                    depth,
-                    left: left[(panel - first) * ROWS * depth..].as_ptr(),
-                    right: packed[group * width * depth..].as_ptr(),
-                    rows_at: RowsAt::Stride(width),
-                    out: self.out.wrapping_offset(out),
-                    out_stride: self.product.out[0] as usize,
-                    accumulate: from > 0 || self.product.beta != 0.0,
-                    epilogue: None,
-                    channel: 0,
-                    index: 0,
-                };
-                // SAFETY: panel and group are packed whole; the block's elements are this task's part of the result.
-                unsafe { self.kernels.run(&block, self.panels.start(panel + 1) - row, columns) };
-            }
+            // SAFETY: the panels are packed, and the groups as the caller says.
+            unsafe { self.group(part, (first, last), group, left, packed) };
         }
+        if let Some(epilogue) = self.epilogue
+            && from + depth == self.product.depth
+        {
+            // SAFETY: these panels and groups of the result are this task's.
+            unsafe { self.then(epilogue, part, (first, last), groups) };
+        }
+    }
+
+    /// Packed panels times one packed group of columns.
+    ///
+    /// # Safety
+    /// As [`Work::multiply`].
+    unsafe fn group(&self, part: &Part, (first, last): (usize, usize), group: usize, left: &[f32], packed: &[f32]) {
+        let ((columns, count), (from, depth)) = (part.columns, part.terms);
+        let (width, stride) = (self.kernels.width, self.product.out[0] as usize);
+        let column = columns + group * width;
+        let count = width.min(count - group * width);
+        for panel in first..last {
+            let row = self.panels.start(panel);
+            let block = Block {
+                depth,
+                left: left[(panel - first) * ROWS * depth..].as_ptr(),
+                right: packed[group * width * depth..].as_ptr(),
+                rows_at: RowsAt::Stride(width),
+                out: self.out.wrapping_add(row * stride + column),
+                out_stride: stride,
+                accumulate: from > 0 || self.product.beta != 0.0,
+                epilogue: None,
+                channel: 0,
+                index: 0,
+            };
+            // SAFETY: panel and group are packed whole; the block's elements are this task's part of the result.
+            unsafe { self.kernels.run(&block, self.panels.start(panel + 1) - row, count) };
+        }
+    }
+
+    /// What follows the product, on a task's part of the result: long rows, which the second-level cache still holds.
+    ///
+    /// # Safety
+    /// As [`Work::multiply`].
+    unsafe fn then(&self, epilogue: &Epilogue, part: &Part, panels: (usize, usize), groups: (usize, usize)) {
+        let (columns, count) = part.columns;
+        let (width, stride) = (self.kernels.width, self.product.out[0] as usize);
+        let (row, end) = (self.panels.start(panels.0), self.panels.start(panels.1));
+        let (first, last) = (groups.0 * width, (groups.1 * width).min(count));
+        let offset = row * stride + columns + first;
+        let part = then::Part {
+            out: self.out.wrapping_add(offset),
+            stride,
+            rows: end - row,
+            columns: (columns + first, last - first),
+            index: self.first + offset,
+        };
+        // SAFETY: this task's part of the result.
+        unsafe { then::part(epilogue, part) };
     }
 }

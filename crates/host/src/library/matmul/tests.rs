@@ -1,6 +1,7 @@
 //! Every type, stride and size against sums in float64.
 
 use super::*;
+use crate::library::Activation;
 
 fn value(i: usize) -> f64 {
     ((i * 7919 + 13) % 23) as f64 / 4.0 - 2.5
@@ -102,4 +103,56 @@ fn other_types() {
     assert_eq!(of::<i64>(&product, DType::I64, |x| x as i64, |x| x as f64), whole);
     assert_eq!(of::<i32>(&product, DType::I32, |x| x as i32, f64::from), whole);
     assert_eq!(of::<i16>(&product, DType::I16, |x| x as i16, f64::from), whole);
+}
+
+/// `activation(scale * product + bias + residual)` of two batches, by every path that a product takes.
+#[test]
+fn what_follows_a_product() {
+    let activations =
+        [Activation::None, Activation::Relu, Activation::Gelu, Activation::GeluTanh, Activation::Swish { beta: 1.0 }];
+    let numbers = |count: usize, from: usize| (from..from + count).map(|i| value(i) as f32 / 3.0).collect::<Vec<_>>();
+    for (i, (rows, depth, columns)) in
+        [(1, 1, 1), (3, 9, 5), (7, 60, 19), (40, 401, 35), (70, 90, 130), (65, 530, 64)].into_iter().enumerate()
+    {
+        for (transposed, activation) in activations.iter().enumerate().map(|(j, &it)| ((i + j) % 2 == 1, it)) {
+            let right = if transposed { [1, depth as isize] } else { [columns as isize, 1] };
+            let product = MatrixProduct { right, alpha: 0.25, ..MatrixProduct::dense(rows, depth, columns) };
+            let (x, weight) = (numbers(2 * rows * depth, 1), numbers(depth * columns, 2));
+            let (scale, bias, residual) = (numbers(columns, 3), numbers(columns, 4), numbers(2 * rows * columns, 5));
+            let mut out = vec![f32::NAN; 2 * rows * columns];
+            let at =
+                Matrices { left: x.as_ptr() as usize, right: weight.as_ptr() as usize, out: out.as_mut_ptr() as usize };
+            let batches =
+                [0, 1].map(|batch: isize| [batch * (rows * depth) as isize, 0, batch * (rows * columns) as isize]);
+            let (scale, bias, residual) = (Some(&scale[..]), Some(&bias[..]), Some(&residual[..]));
+            let epilogue = Epilogue { scale, bias, residual, activation, after: Some((0.5, 0.25)) };
+            // SAFETY: matrices of these sizes; the batches of the left one follow each other as those of the result do.
+            unsafe { linear(&product, at, &batches, &epilogue) };
+            for (o, &got) in out.iter().enumerate() {
+                let (row, column) = (o / columns, o % columns);
+                let term = |k: usize| {
+                    let y = if transposed { weight[column * depth + k] } else { weight[k * columns + column] };
+                    f64::from(x[row * depth + k]) * f64::from(y)
+                };
+                let sum = 0.25 * (0..depth).map(term).sum::<f64>();
+                let [scale, bias, residual] =
+                    [(scale, column), (bias, column), (residual, o)].map(|(of, at)| f64::from(of.unwrap()[at]));
+                let want = 0.5 * reference(activation, scale * sum + bias + residual) + 0.25;
+                let bound = 2e-6 * (depth as f64 + want.abs());
+                assert!((f64::from(got) - want).abs() <= bound, "{product:?} {activation:?} {o}: {got} for {want}");
+            }
+        }
+    }
+}
+
+fn reference(activation: Activation, x: f64) -> f64 {
+    match activation {
+        Activation::None => x,
+        Activation::Relu => x.max(0.0),
+        Activation::Gelu => 0.5 * x * libm::erfc(-x / 2f64.sqrt()),
+        Activation::GeluTanh => {
+            0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
+        }
+        _ => x / (1.0 + (-x).exp()),
+    }
 }

@@ -1,6 +1,7 @@
 //! What follows a convolution, while its results are tiles in registers.
 
 use super::super::Fused;
+use super::super::fused::SQRT_2_OVER_PI;
 use crate::program::scalar_bits;
 use crate::rows::convert;
 use crate::tiles::{Images, Side, load_wide};
@@ -19,6 +20,8 @@ pub(super) fn key(fused: &Fused) -> [usize; 5] {
         Activation::HardSwish => 5,
         Activation::Sigmoid => 6,
         Activation::Swish { .. } => 7,
+        Activation::Gelu => 8,
+        Activation::GeluTanh => 9,
     };
     let [scale, bias, residual] = [fused.scale, fused.bias, fused.residual].map(usize::from);
     [scale, bias, residual, activation, fused.after.is_some().into()]
@@ -148,6 +151,22 @@ fn activate(b: &mut Builder, activation: Activation, x: Value, [slope, offset]: 
         Activation::Swish { .. } => {
             let scaled = b.multiply(x, slope);
             logistic(b, x, scaled)
+        }
+        Activation::Gelu => {
+            let scale = b.constant_like(std::f64::consts::FRAC_1_SQRT_2, x);
+            let scaled = b.multiply(x, scale);
+            let (erf, one, half) = (b.erf(scaled), b.constant_like(1.0, x), b.constant_like(0.5, x));
+            let (part, half) = (b.add(one, erf), b.multiply(half, x));
+            b.multiply(half, part)
+        }
+        // `x (1 + tanh u) / 2` is `x / (1 + e^-2u)`.
+        Activation::GeluTanh => {
+            let [linear, cubic] = [1.0, 0.044715].map(|part| b.constant_like(part * 2.0 * SQRT_2_OVER_PI, x));
+            let square = b.multiply(x, x);
+            let part = b.multiply(square, cubic);
+            let part = b.add(part, linear);
+            let u = b.multiply(x, part);
+            logistic(b, x, u)
         }
     }
 }
