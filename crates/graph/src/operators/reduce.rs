@@ -92,10 +92,8 @@ impl Reduction {
     fn identity(self, dtype: DType) -> f64 {
         match self {
             Reduction::Product | Reduction::All => 1.0,
-            Reduction::Maximum | Reduction::Minimum => {
-                let (low, high) = bounds(dtype);
-                if self == Reduction::Maximum { low } else { high }
-            }
+            Reduction::Maximum => dtype.bounds().0,
+            Reduction::Minimum => dtype.bounds().1,
             _ => 0.0,
         }
     }
@@ -106,19 +104,6 @@ impl Reduction {
             Reduction::SumOfSquares | Reduction::SumOfAbsolutes => Reduction::Sum,
             other => other,
         }
-    }
-}
-
-/// The least and the greatest number of a type.
-fn bounds(dtype: DType) -> (f64, f64) {
-    match dtype {
-        DType::Bool => (0.0, 1.0),
-        DType::U8 => (0.0, 255.0),
-        DType::I8 => (-128.0, 127.0),
-        DType::I16 => (f64::from(i16::MIN), f64::from(i16::MAX)),
-        DType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
-        DType::I64 => (i64::MIN as f64, i64::MAX as f64),
-        _ => (f64::NEG_INFINITY, f64::INFINITY),
     }
 }
 

@@ -147,14 +147,7 @@ fn combined(b: &mut Builder, form: &Form, old: Value, new: Value) -> Value {
 
 /// What a reduction of nothing is.
 fn identity(form: &Form) -> f64 {
-    let (smallest, largest) = match form.dtype {
-        DType::U8 | DType::Bool => (0.0, f64::from(u8::MAX)),
-        DType::I8 => (f64::from(i8::MIN), f64::from(i8::MAX)),
-        DType::I16 => (f64::from(i16::MIN), f64::from(i16::MAX)),
-        DType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
-        DType::I64 => (i64::MIN as f64, i64::MAX as f64),
-        _ => (f64::NEG_INFINITY, f64::INFINITY),
-    };
+    let (smallest, largest) = form.dtype.bounds();
     match form.reduce {
         Reduce::Multiply => 1.0,
         Reduce::Minimum => largest,
