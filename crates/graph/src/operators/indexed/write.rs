@@ -213,15 +213,7 @@ fn one_by_one(form: &Form, adds: bool) -> Kernel {
 
     let (at, inside) = of_program(&mut b, 0, TILE, count);
     let places = walk.places(&mut b, at);
-    let mut offset = walk.offset(&mut b, &places, 0);
-    let mut mask = inside;
-    for axis in 0..form.axes.len() {
-        let of_index = walk.offset(&mut b, &places, 1 + axis);
-        let index = parameters.index(&mut b, axis, of_index, Some(inside));
-        let (step, fits) = parameters.step(&mut b, axis, index);
-        offset = b.add(offset, step);
-        mask = b.and(mask, fits);
-    }
+    let (offset, mask) = parameters.element(&mut b, &walk, &places, inside, None);
     let to = b.add_pointer(parameters.x, offset);
     let ty = Type::tile(scalar, &[TILE]);
     match values {
