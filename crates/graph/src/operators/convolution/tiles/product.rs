@@ -2,7 +2,7 @@
 
 use super::gather::{Parameters, Places};
 use super::{Form, Walk};
-use crate::tiles::{Images, Side, block, both, crossed, dimensions, load, moved, of_program, offset, spread};
+use crate::tiles::{Images, Side, block, both, crossed, dimensions, load, moved, of_program, offset, scaled, spread};
 use openmps_tile::{Builder, Cast, Kernel, Scalar, Type, Value};
 
 pub(super) fn kernel(operator: &'static str, form: &Form) -> Kernel {
@@ -87,11 +87,6 @@ fn of_windows(
         let image = load(b, pointers, mask);
         vec![b.dot(weight, image, carried[0])]
     })[0]
-}
-
-fn scaled(b: &mut Builder, index: Value, stride: Value) -> Value {
-    let stride = b.splat_like(stride, index);
-    b.multiply(index, stride)
 }
 
 fn store(b: &mut Builder, p: &Parameters, (row, places): (Side, &Places), sum: Value) {
