@@ -6,6 +6,7 @@
 
 mod execute;
 mod lower;
+mod lower_loop;
 mod lower_memory;
 mod lower_tile;
 pub(crate) mod product;
