@@ -1,4 +1,4 @@
-//! From a kernel to steps: scalars and index arithmetic. Loops are lowered in `lower_loop`, tiles in `lower_tile`, memory in `lower_memory`.
+//! From a kernel to steps: scalars and index arithmetic. The rest is lowered in `lower_loop`, `lower_tile`, `lower_shape` and `lower_memory`.
 
 use super::Plan;
 use super::registers;
