@@ -67,15 +67,17 @@ pub(crate) fn is_wide(scalar: Scalar) -> usize {
     usize::from(scalar == Scalar::I64)
 }
 
+/// `index * stride`: a scalar stride, a tile of indices or a scalar.
+pub(crate) fn scaled(b: &mut Builder, index: Value, stride: Value) -> Value {
+    let stride = b.splat_like(stride, index);
+    b.multiply(index, stride)
+}
+
 /// The sum of `index * stride` of each pair: tiles of indices, scalar strides.
 pub(crate) fn offset(b: &mut Builder, first: (Value, Value), steps: impl IntoIterator<Item = (Value, Value)>) -> Value {
-    let along = |b: &mut Builder, (index, stride): (Value, Value)| {
-        let stride = b.splat_like(stride, index);
-        b.multiply(index, stride)
-    };
-    let first = along(b, first);
-    steps.into_iter().fold(first, |sum, step| {
-        let step = along(b, step);
+    let first = scaled(b, first.0, first.1);
+    steps.into_iter().fold(first, |sum, (index, stride)| {
+        let step = scaled(b, index, stride);
         b.add(sum, step)
     })
 }
@@ -189,11 +191,7 @@ pub(crate) struct Matrix {
 impl Matrix {
     /// Pointers to rows x columns, and which of them lie inside, from the indices of both and which of these do.
     pub fn places(&self, b: &mut Builder, rows: Side, columns: Side) -> (Value, Value) {
-        let sides = [rows, columns];
-        let [by_row, by_column] = [0, 1].map(|axis| {
-            let stride = b.splat_like(self.strides[axis], sides[axis].0);
-            b.multiply(sides[axis].0, stride)
-        });
+        let (by_row, by_column) = (scaled(b, rows.0, self.strides[0]), scaled(b, columns.0, self.strides[1]));
         (crossed(b, self.pointer, by_row, by_column), both(b, rows.1, columns.1))
     }
 

@@ -1,5 +1,6 @@
 //! Walks over tensors of any strides by a flat index: dimensions, folded where neighbours step as one, and what a kernel makes of them.
 
+use crate::tiles::{dimensions, offset};
 use openmps_tile::{Builder, Scalar, Type, Value};
 
 /// A dimension: its size, and how far it moves in each of several tensors.
@@ -49,26 +50,13 @@ impl Walk {
 
     /// The place in each dimension of a flat index, a scalar or a tile.
     pub fn places(&self, b: &mut Builder, at: Value) -> Vec<Value> {
-        let mut rest = at;
-        let mut places = Vec::new();
-        for &size in self.sizes[1..].iter().rev() {
-            let size = b.splat_like(size, at);
-            places.push(b.remainder(rest, size));
-            rest = b.divide(rest, size);
-        }
-        places.push(rest);
-        places.reverse();
-        places
+        dimensions(b, at, &self.sizes, Scalar::I64)
     }
 
     /// How far these places are in one of the tensors.
     pub fn offset(&self, b: &mut Builder, places: &[Value], tensor: usize) -> Value {
-        let terms: Vec<Value> = (places.iter().zip(&self.strides))
-            .map(|(&place, strides)| {
-                let stride = b.splat_like(strides[tensor], place);
-                b.multiply(place, stride)
-            })
-            .collect();
-        terms[1..].iter().fold(terms[0], |sum, &term| b.add(sum, term))
+        let steps: Vec<_> =
+            places.iter().zip(&self.strides).map(|(&place, strides)| (place, strides[tensor])).collect();
+        offset(b, steps[0], steps[1..].iter().copied())
     }
 }

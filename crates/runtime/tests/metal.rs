@@ -1,5 +1,8 @@
 //! The Metal device over the recorder: what a queue's commands say to Metal, and what the runtime owes whoever says them.
 
+mod harness;
+
+use harness::{ADD, settle};
 use openmps_metal::Recorder;
 use openmps_metal::recorder::Said;
 use openmps_runtime::{Backend, Device, Error, Event, Pipeline};
@@ -7,20 +10,9 @@ use openmps_tile::parse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-const ADD: &str = include_str!("../../tile/tests/ttir/vector_add.ttir");
-
 fn device() -> (Device, Recorder) {
     let recorder = Recorder::default();
     (Device::over(0, recorder.clone()), recorder)
-}
-
-/// Whatever a test did: no rule of Metal's was broken, no command buffer was left over, every pool is closed.
-fn settle(device: Device, recorder: &Recorder) {
-    drop(device);
-    assert_eq!(recorder.violations(), Vec::<String>::new());
-    assert_eq!(recorder.outstanding(), (0, 0));
-    let (opened, closed) = recorder.pools();
-    assert_eq!(opened, closed);
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! What goes to MPS and MPSGraph, over the recorder: which calls are taken, that their memory and their errors are kept as any command's, and
 //! what runs on the host instead.
 
+mod harness;
+
+use harness::{ADD, settle};
 use openmps_metal::recorder::Said;
 use openmps_metal::{Error, Recorder};
 use openmps_runtime::engine::graph::{Builder, Operation};
@@ -8,21 +11,11 @@ use openmps_runtime::engine::{Call, Engine, Family, Matrices, Tensor};
 use openmps_runtime::{Buffer, CommandKind, Device, Pipeline};
 use openmps_tile::{Builder as Kernel, DType, Scalar, Type, parse};
 
-const ADD: &str = include_str!("../../tile/tests/ttir/vector_add.ttir");
 const SIDE: usize = 256;
 
 fn device(engine: Option<Engine>) -> (Device, Recorder) {
     let recorder = Recorder::default();
     (Device::over_with_engine(0, recorder.clone(), engine), recorder)
-}
-
-/// Whatever a test did: no rule of Metal's was broken, no command buffer was left over, every pool is closed.
-fn settle(device: Device, recorder: &Recorder) {
-    drop(device);
-    assert_eq!(recorder.violations(), Vec::<String>::new());
-    assert_eq!(recorder.outstanding(), (0, 0));
-    let (opened, closed) = recorder.pools();
-    assert_eq!(opened, closed);
 }
 
 fn matrices(buffer: &Buffer, dtype: DType, side: usize) -> Matrices {

@@ -68,6 +68,19 @@ impl DType {
         }
     }
 
+    /// The least and the greatest number of the type.
+    pub const fn bounds(self) -> (f64, f64) {
+        match self {
+            Bool => (0.0, 1.0),
+            U8 => (0.0, u8::MAX as f64),
+            I8 => (i8::MIN as f64, i8::MAX as f64),
+            I16 => (i16::MIN as f64, i16::MAX as f64),
+            I32 => (i32::MIN as f64, i32::MAX as f64),
+            I64 => (i64::MIN as f64, i64::MAX as f64),
+            F16 | BF16 | F32 | F64 => (f64::NEG_INFINITY, f64::INFINITY),
+        }
+    }
+
     /// The name that Python and error messages use.
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,10 +1,11 @@
-//! Paddle's device interface over the runtime: devices, streams, events, memory, copies. A stream is a queue, an event an event.
+//! Paddle's device interface over the runtime: devices, streams, events; memory and copies are in `memory`. A stream is a queue, an event an event.
+
+mod memory;
 
 use crate::abi::device_ext::{CCallback, CDevice, CEvent, CStream, DeviceInterface};
 use crate::abi::types::{FAILED, INTERNAL_ERROR, SUCCESS, Status};
 use crate::abi::unwind::payload_text;
 use openmps_runtime::{Device, Error, Event, Queue, Result};
-use std::alloc::Layout;
 use std::cell::Cell;
 use std::os::raw::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,11 +36,6 @@ impl Stream {
     }
 }
 
-/// Paddle asks for memory in multiples of this many bytes.
-const MIN_CHUNK: usize = 256;
-/// Alignment of host memory, a cache line.
-const HOST_ALIGNMENT: usize = 64;
-
 thread_local! {
     /// The device that this thread has chosen, as with CUDA.
     static CURRENT: Cell<i32> = const { Cell::new(0) };
@@ -65,23 +61,9 @@ pub(crate) fn fill(interface: &mut DeviceInterface) {
     interface.synchronize_stream = Some(synchronize_stream);
     interface.synchronize_event = Some(synchronize_event);
     interface.stream_wait_event = Some(stream_wait_event);
-    interface.device_memory_allocate = Some(device_memory_allocate);
-    interface.device_memory_deallocate = Some(device_memory_deallocate);
-    interface.device_memory_set = Some(device_memory_set);
-    interface.host_memory_allocate = Some(host_memory_allocate);
-    interface.host_memory_deallocate = Some(host_memory_deallocate);
-    interface.memory_copy_h2d = Some(copy_h2d);
-    interface.memory_copy_d2h = Some(copy_d2h);
-    interface.memory_copy_d2d = Some(copy_d2d);
-    interface.memory_copy_p2p = Some(copy_p2p);
-    interface.async_memory_copy_h2d = Some(async_copy_h2d);
-    interface.async_memory_copy_d2h = Some(async_copy_d2h);
-    interface.async_memory_copy_d2d = Some(async_copy_d2d);
-    interface.async_memory_copy_p2p = Some(async_copy_p2p);
+    memory::fill(interface);
     interface.get_device_count = Some(get_device_count);
     interface.get_device_list = Some(get_device_list);
-    interface.device_memory_stats = Some(device_memory_stats);
-    interface.device_min_chunk_size = Some(device_min_chunk_size);
     interface.get_compute_capability = Some(zero);
     interface.get_runtime_version = Some(zero);
     interface.get_driver_version = Some(zero);
@@ -258,171 +240,6 @@ unsafe extern "C-unwind" fn stream_wait_event(_: *const CDevice, stream: CStream
     call("stream_wait_event", || unsafe { queue(stream).wait(event(at)) })
 }
 
-unsafe extern "C-unwind" fn device_memory_allocate(
-    at: *const CDevice,
-    address: *mut *mut c_void,
-    bytes: usize,
-) -> Status {
-    call("device_memory_allocate", || {
-        // SAFETY: see `init_device`.
-        let allocated = unsafe { device(at) }?.allocate_address(bytes);
-        // Success with a null pointer is how Paddle is told that memory is out: it then frees what it has cached and tries again, or
-        // raises MemoryError with the figures. A status of failure would be neither.
-        let allocated = match allocated {
-            Err(Error::OutOfMemory { .. }) => 0,
-            other => other?,
-        };
-        // SAFETY: see `init_device`.
-        unsafe { *address = allocated as *mut c_void };
-        Ok(())
-    })
-}
-
-unsafe extern "C-unwind" fn device_memory_deallocate(at: *const CDevice, address: *mut c_void, _: usize) -> Status {
-    // SAFETY: see `init_device`.
-    call("device_memory_deallocate", || unsafe { device(at) }?.free_address(address as usize))
-}
-
-unsafe extern "C-unwind" fn device_memory_set(
-    at: *const CDevice,
-    address: *mut c_void,
-    byte: u8,
-    bytes: usize,
-) -> Status {
-    call("device_memory_set", || {
-        // SAFETY: see `init_device`.
-        let queue = unsafe { device(at) }?.queue();
-        queue.fill(address as usize, byte, bytes)?;
-        queue.synchronize()
-    })
-}
-
-fn host_layout(bytes: usize) -> Option<Layout> {
-    Layout::from_size_align(bytes.max(1), HOST_ALIGNMENT).ok()
-}
-
-unsafe extern "C-unwind" fn host_memory_allocate(_: *const CDevice, address: *mut *mut c_void, bytes: usize) -> Status {
-    // SAFETY: the layout has at least one byte; the pointer is Paddle's to fill.
-    unsafe { *address = host_layout(bytes).map_or(std::ptr::null_mut(), |layout| std::alloc::alloc(layout).cast()) };
-    // SAFETY: as above.
-    if unsafe { (*address).is_null() } { FAILED } else { SUCCESS }
-}
-
-unsafe extern "C-unwind" fn host_memory_deallocate(_: *const CDevice, address: *mut c_void, bytes: usize) -> Status {
-    if let (Some(layout), false) = (host_layout(bytes), address.is_null()) {
-        // SAFETY: allocated by `host_memory_allocate` with this size.
-        unsafe { std::alloc::dealloc(address.cast(), layout) };
-    }
-    SUCCESS
-}
-
-/// # Safety
-/// Unless there are no bytes, `source` is host memory of this many bytes.
-unsafe fn write(queue: &Queue, destination: *mut c_void, source: *const c_void, bytes: usize) -> Result<()> {
-    if bytes == 0 {
-        return Ok(());
-    }
-    // SAFETY: the caller's promise.
-    queue.write(destination as usize, unsafe { std::slice::from_raw_parts(source.cast(), bytes) })
-}
-
-/// # Safety
-/// Unless there are no bytes, `destination` is host memory of this many bytes.
-unsafe fn read(queue: &Queue, destination: *mut c_void, source: *const c_void, bytes: usize) -> Result<()> {
-    if bytes == 0 {
-        return Ok(());
-    }
-    // SAFETY: the caller's promise.
-    queue.read(unsafe { std::slice::from_raw_parts_mut(destination.cast(), bytes) }, source as usize)
-}
-
-unsafe extern "C-unwind" fn copy_h2d(at: *const CDevice, to: *mut c_void, from: *const c_void, bytes: usize) -> Status {
-    call("memory_copy_h2d", || {
-        // SAFETY: see `init_device`.
-        unsafe {
-            let queue = device(at)?.queue();
-            write(&queue, to, from, bytes)?;
-            queue.synchronize()
-        }
-    })
-}
-
-unsafe extern "C-unwind" fn copy_d2h(at: *const CDevice, to: *mut c_void, from: *const c_void, bytes: usize) -> Status {
-    call("memory_copy_d2h", || {
-        // SAFETY: see `init_device`.
-        unsafe {
-            let queue = device(at)?.queue();
-            read(&queue, to, from, bytes)?;
-            queue.synchronize()
-        }
-    })
-}
-
-unsafe extern "C-unwind" fn copy_d2d(at: *const CDevice, to: *mut c_void, from: *const c_void, bytes: usize) -> Status {
-    call("memory_copy_d2d", || {
-        // SAFETY: see `init_device`.
-        let queue = unsafe { device(at) }?.queue();
-        queue.copy(to as usize, from as usize, bytes)?;
-        queue.synchronize()
-    })
-}
-
-unsafe extern "C-unwind" fn copy_p2p(
-    _: *const CDevice,
-    at: *const CDevice,
-    to: *mut c_void,
-    from: *const c_void,
-    bytes: usize,
-) -> Status {
-    // SAFETY: see `init_device`; the source's device copies, and addresses of every device resolve.
-    unsafe { copy_d2d(at, to, from, bytes) }
-}
-
-unsafe extern "C-unwind" fn async_copy_h2d(
-    _: *const CDevice,
-    stream: CStream,
-    to: *mut c_void,
-    from: *const c_void,
-    bytes: usize,
-) -> Status {
-    // SAFETY: see `init_device`.
-    call("async_memory_copy_h2d", || unsafe { write(queue(stream), to, from, bytes) })
-}
-
-unsafe extern "C-unwind" fn async_copy_d2h(
-    _: *const CDevice,
-    stream: CStream,
-    to: *mut c_void,
-    from: *const c_void,
-    bytes: usize,
-) -> Status {
-    // SAFETY: see `init_device`.
-    call("async_memory_copy_d2h", || unsafe { read(queue(stream), to, from, bytes) })
-}
-
-unsafe extern "C-unwind" fn async_copy_d2d(
-    _: *const CDevice,
-    stream: CStream,
-    to: *mut c_void,
-    from: *const c_void,
-    bytes: usize,
-) -> Status {
-    // SAFETY: see `init_device`.
-    call("async_memory_copy_d2d", || unsafe { queue(stream) }.copy(to as usize, from as usize, bytes))
-}
-
-unsafe extern "C-unwind" fn async_copy_p2p(
-    _: *const CDevice,
-    at: *const CDevice,
-    stream: CStream,
-    to: *mut c_void,
-    from: *const c_void,
-    bytes: usize,
-) -> Status {
-    // SAFETY: see `init_device`.
-    unsafe { async_copy_d2d(at, stream, to, from, bytes) }
-}
-
 unsafe extern "C-unwind" fn get_device_count(count: *mut usize) -> Status {
     call("get_device_count", || {
         // SAFETY: see `init_device`.
@@ -439,24 +256,6 @@ unsafe extern "C-unwind" fn get_device_list(list: *mut usize) -> Status {
         }
         Ok(())
     })
-}
-
-unsafe extern "C-unwind" fn device_memory_stats(at: *const CDevice, total: *mut usize, free: *mut usize) -> Status {
-    call("device_memory_stats", || {
-        // SAFETY: see `init_device`.
-        unsafe {
-            let device = device(at)?;
-            *total = device.memory_limit();
-            *free = device.memory_limit().saturating_sub(device.statistics().allocated);
-        }
-        Ok(())
-    })
-}
-
-unsafe extern "C-unwind" fn device_min_chunk_size(_: *const CDevice, bytes: *mut usize) -> Status {
-    // SAFETY: see `init_device`.
-    unsafe { *bytes = MIN_CHUNK };
-    SUCCESS
 }
 
 unsafe extern "C-unwind" fn get_multi_process(at: *const CDevice, cores: *mut usize) -> Status {

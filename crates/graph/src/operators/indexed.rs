@@ -9,8 +9,9 @@ pub(super) use write::{fill, put, takes};
 
 use crate::error::Result;
 use crate::layout::call;
+use crate::tiles::within;
 use crate::view::View;
-use crate::walk::Dimension;
+use crate::walk::{Dimension, Walk};
 use openmps_runtime::Queue;
 use openmps_tile::{Builder, Cast, Compare, DType, Scalar, Type, Value};
 
@@ -172,7 +173,32 @@ impl Parameters {
         let zero = b.constant_like(0.0, index);
         let (negative, from_end) = (b.compare(Compare::Less, index, zero), b.add(index, size));
         let index = b.select(negative, from_end, index);
-        let (first, last) = (b.compare(Compare::GreaterEqual, index, zero), b.compare(Compare::Less, index, size));
-        (b.multiply(index, stride), b.and(first, last))
+        (b.multiply(index, stride), within(b, index, size))
+    }
+
+    /// How far the element at these places of the selection lies from the tensor's first, and whether there is one: where all indices are
+    /// of their axes and none is `padding`.
+    fn element(
+        &self,
+        b: &mut Builder,
+        walk: &Walk,
+        places: &[Value],
+        inside: Value,
+        padding: Option<Value>,
+    ) -> (Value, Value) {
+        let (mut offset, mut mask) = (walk.offset(b, places, 0), inside);
+        for axis in 0..self.axes.len() {
+            let of_index = walk.offset(b, places, 1 + axis);
+            let index = self.index(b, axis, of_index, Some(inside));
+            let (step, fits) = self.step(b, axis, index);
+            offset = b.add(offset, step);
+            mask = b.and(mask, fits);
+            if let Some(padding) = padding {
+                let padding = b.splat_like(padding, index);
+                let counts = b.compare(Compare::NotEqual, index, padding);
+                mask = b.and(mask, counts);
+            }
+        }
+        (offset, mask)
     }
 }

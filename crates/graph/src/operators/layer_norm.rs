@@ -79,13 +79,13 @@ impl LayerNorm {
         }
         let Rows { count, length, row_stride: stride, .. } = *rows;
         let sizes = library::LayerNorm { count, length, stride, epsilon: self.epsilon as f32, centred: self.centred };
-        let mut weights = weights.iter().map(|weight| weight.address as *const f32);
+        let mut weights = weights.iter().map(|weight| weight.address);
         let operands = library::Operands {
-            x: rows.address as *const f32,
+            x: rows.address,
             scale: self.scale.then(|| weights.next()).flatten(),
             bias: self.bias.then(|| weights.next()).flatten(),
-            out: outputs[0].address as *mut f32,
-            statistics: self.statistics.then(|| [1, 2].map(|i| outputs[i].address as *mut f32)),
+            out: outputs[0].address,
+            statistics: self.statistics.then(|| [1, 2].map(|i| outputs[i].address)),
         };
         Some((sizes, operands))
     }

@@ -11,7 +11,7 @@ use crate::program::{self, Key};
 use crate::reference::{Array, for_each_index, sum};
 use crate::rows::{RowBlock, Rows, reduced_axes};
 use crate::view::{Shape, View};
-use kernel::{Pass, SIDE_BY_SIDE, Source, Walk};
+use kernel::{Order, Pass, SIDE_BY_SIDE, Source};
 use openmps_runtime::Queue;
 use openmps_runtime::engine::{Call, Family, graph};
 use openmps_tile::{Combine, DType, dtype};
@@ -92,10 +92,8 @@ impl Reduction {
     fn identity(self, dtype: DType) -> f64 {
         match self {
             Reduction::Product | Reduction::All => 1.0,
-            Reduction::Maximum | Reduction::Minimum => {
-                let (low, high) = bounds(dtype);
-                if self == Reduction::Maximum { low } else { high }
-            }
+            Reduction::Maximum => dtype.bounds().0,
+            Reduction::Minimum => dtype.bounds().1,
             _ => 0.0,
         }
     }
@@ -106,19 +104,6 @@ impl Reduction {
             Reduction::SumOfSquares | Reduction::SumOfAbsolutes => Reduction::Sum,
             other => other,
         }
-    }
-}
-
-/// The least and the greatest number of a type.
-fn bounds(dtype: DType) -> (f64, f64) {
-    match dtype {
-        DType::Bool => (0.0, 1.0),
-        DType::U8 => (0.0, 255.0),
-        DType::I8 => (-128.0, 127.0),
-        DType::I16 => (f64::from(i16::MIN), f64::from(i16::MAX)),
-        DType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
-        DType::I64 => (i64::MIN as f64, i64::MAX as f64),
-        _ => (f64::NEG_INFINITY, f64::INFINITY),
     }
 }
 
@@ -278,7 +263,7 @@ impl Reduce {
         numbers: &[u64],
     ) -> Result<()> {
         let (first, is_tensor) = (&rows[0], matches!(source, Source::Tensor));
-        let call = Launch { source, pass, numbers, walk: Walk::SideBySide, count: first.length, of_parts: false };
+        let call = Launch { source, pass, numbers, order: Order::SideBySide, count: first.length, of_parts: false };
         if is_tensor && first.stride != 1 && first.row_stride == 1 && first.count >= 64 {
             return self.submit(queue, rows, out, call);
         }
@@ -287,7 +272,7 @@ impl Reduce {
             Some(parts) if first.count < 8 && first.length >= WORTH_CUTTING => {
                 self.reduce_in_parts(queue, rows, out, call, parts)
             }
-            _ => self.submit(queue, rows, out, Launch { walk: Walk::along(first.length), ..call }),
+            _ => self.submit(queue, rows, out, Launch { order: Order::along(first.length), ..call }),
         }
     }
 
@@ -306,21 +291,21 @@ impl Reduce {
         for row in 0..count {
             let cut: Vec<Rows> = rows.iter().map(|rows| rows.part(row, parts, length)).collect();
             let to = partial.address() + row * parts * size;
-            first.submit(queue, &cut, to, Launch { pass, walk: Walk::along(length), count: length, ..call })?;
+            first.submit(queue, &cut, to, Launch { pass, order: Order::along(length), count: length, ..call })?;
         }
         let joined = Rows::dense(partial.address(), count, parts, call.pass.compute);
         let pass = Pass { input: call.pass.compute, ..call.pass };
         let second = Reduce { reduction: self.reduction.of_parts(), ..self.clone() };
-        let (source, walk) = (Source::Tensor, Walk::Short(parts));
-        second.submit(queue, &[joined], out, Launch { source, pass, walk, of_parts: true, numbers: &[], ..call })
+        let (source, order) = (Source::Tensor, Order::Short(parts));
+        second.submit(queue, &[joined], out, Launch { source, pass, order, of_parts: true, numbers: &[], ..call })
     }
 
     fn submit(&self, queue: &Queue, rows: &[Rows], out: usize, call: Launch) -> Result<()> {
         let (operator, first) = (self.name(), &rows[0]);
-        let (kind, length, block) = match call.walk {
-            Walk::Short(length) => (0, length, RowBlock::rows_for(length)),
-            Walk::Long => (1, 0, 1),
-            Walk::SideBySide => (2, 0, SIDE_BY_SIDE),
+        let (kind, length, block) = match call.order {
+            Order::Short(length) => (0, length, RowBlock::rows_for(length)),
+            Order::Long => (1, 0, 1),
+            Order::SideBySide => (2, 0, SIDE_BY_SIDE),
         };
         let numbers = vec![kind, length, usize::from(call.of_parts)];
         let pass = call.pass;
@@ -332,7 +317,7 @@ impl Reduce {
                 Key::Chain { chain: chain.text(), reduction: operator, dtypes, layout: None, numbers }
             }
         };
-        let build = || kernel::kernel(self.reduction, call.source, pass, call.walk, call.of_parts);
+        let build = || kernel::kernel(self.reduction, call.source, pass, call.order, call.of_parts);
         let pipeline = program::get(operator, &key, build)?;
         let mut arguments: Vec<u64> = rows.iter().map(|rows| rows.address as u64).collect();
         arguments.extend([out, first.count, first.length, call.count].map(|number| number as u64));
@@ -350,7 +335,7 @@ struct Launch<'a> {
     pass: Pass,
     /// A chain's numbers, as arguments.
     numbers: &'a [u64],
-    walk: Walk,
+    order: Order,
     /// What a mean is divided by.
     count: usize,
     /// Whether the elements are results of parts.

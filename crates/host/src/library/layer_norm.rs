@@ -18,23 +18,20 @@ pub struct LayerNorm {
     pub centred: bool,
 }
 
-/// Where a call's operands are; all but x are dense.
+/// The addresses of a call's operands; all but x are dense.
 #[derive(Clone, Copy, Debug)]
 pub struct Operands {
     /// The first row.
-    pub x: *const f32,
+    pub x: usize,
     /// A factor for each element of a row.
-    pub scale: Option<*const f32>,
+    pub scale: Option<usize>,
     /// An addend for each element of a row.
-    pub bias: Option<*const f32>,
+    pub bias: Option<usize>,
     /// The result, which may be x itself where that is dense.
-    pub out: *mut f32,
+    pub out: usize,
     /// A mean and a variance for each row.
-    pub statistics: Option<[*mut f32; 2]>,
+    pub statistics: Option<[usize; 2]>,
 }
-
-// SAFETY: the pointers are those of the call, whose rows the threads share out among them.
-unsafe impl Sync for Operands {}
 
 /// Computes every row.
 ///
@@ -53,21 +50,23 @@ pub unsafe fn layer_norm(sizes: &LayerNorm, operands: &Operands) {
 #[inline(always)]
 unsafe fn rows<V: Lanes>(sizes: &LayerNorm, operands: &Operands, begin: usize, end: usize) {
     let (length, over) = (sizes.length, 1.0 / sizes.length as f32);
+    let [scale, bias] = [operands.scale, operands.bias].map(|weight| weight.map(|address| address as *const f32));
+    let statistics = operands.statistics.map(|both| both.map(|address| address as *mut f32));
     for row in begin..end {
-        let x = operands.x.wrapping_offset(row as isize * sizes.stride);
+        let x = (operands.x as *const f32).wrapping_offset(row as isize * sizes.stride);
         // SAFETY: the row is one of x, of the result and of the statistics.
         unsafe {
             let mean = if sizes.centred { sum::<V, false>(x, length, 0.0) * over } else { 0.0 };
             let variance = sum::<V, true>(x, length, mean) * over;
             let inverse = 1.0 / (variance + sizes.epsilon).sqrt();
-            let out = operands.out.add(row * length);
-            match (operands.scale, operands.bias) {
+            let out = (operands.out as *mut f32).add(row * length);
+            match (scale, bias) {
                 (Some(scale), Some(bias)) => write::<V, true, true>(x, out, length, (mean, inverse), scale, bias),
                 (Some(scale), None) => write::<V, true, false>(x, out, length, (mean, inverse), scale, scale),
                 (None, Some(bias)) => write::<V, false, true>(x, out, length, (mean, inverse), bias, bias),
                 (None, None) => write::<V, false, false>(x, out, length, (mean, inverse), x, x),
             }
-            if let Some([means, variances]) = operands.statistics {
+            if let Some([means, variances]) = statistics {
                 (*means.add(row), *variances.add(row)) = (mean, variance);
             }
         }
@@ -165,11 +164,11 @@ mod tests {
             let mut statistics = [vec![f32::NAN; count], vec![f32::NAN; count]];
             let sizes = LayerNorm { count, length, stride: stride as isize, epsilon: 1e-5, centred };
             let operands = Operands {
-                x: x.as_ptr(),
-                scale: Some(scale.as_ptr()),
-                bias: Some(bias.as_ptr()),
-                out: out.as_mut_ptr(),
-                statistics: Some(statistics.each_mut().map(|all| all.as_mut_ptr())),
+                x: x.as_ptr() as usize,
+                scale: Some(scale.as_ptr() as usize),
+                bias: Some(bias.as_ptr() as usize),
+                out: out.as_mut_ptr() as usize,
+                statistics: Some(statistics.each_mut().map(|all| all.as_mut_ptr() as usize)),
             };
             // SAFETY: the vectors have the sizes named.
             unsafe { layer_norm(&sizes, &operands) };
@@ -189,8 +188,9 @@ mod tests {
         let mut x = [vec![1.0f32; 40], (0..40).map(|i| i as f32).collect()].concat();
         x[3] = f32::NAN;
         let before = x.clone();
+        let address = x.as_mut_ptr() as usize;
         let sizes = LayerNorm { count: 2, length: 40, stride: 40, epsilon: 0.0, centred: true };
-        let operands = Operands { x: x.as_ptr(), scale: None, bias: None, out: x.as_mut_ptr(), statistics: None };
+        let operands = Operands { x: address, scale: None, bias: None, out: address, statistics: None };
         // SAFETY: the vector has the sizes named.
         unsafe { layer_norm(&sizes, &operands) };
         assert!(x[..40].iter().all(|x| x.is_nan()));

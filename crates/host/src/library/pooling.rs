@@ -256,7 +256,7 @@ pub fn global_average(len: usize, input: &[f32], output: &mut [f32]) -> Result<(
 #[inline(always)]
 unsafe fn sum_body<V: Lanes>(values: &[f32], to: &mut f32) {
     let mut chunks = values.chunks_exact(4 * V::N);
-    // SAFETY: each chunk has four vectors; `lanes` has room for the widest.
+    // SAFETY: each chunk has four vectors.
     unsafe {
         let mut sums = [V::splat(0.0); 4];
         for chunk in &mut chunks {
@@ -264,9 +264,8 @@ unsafe fn sum_body<V: Lanes>(values: &[f32], to: &mut f32) {
                 sums[j] = sums[j].add(V::load(chunk.as_ptr().add(j * V::N)));
             }
         }
-        let mut lanes = [0.0f32; 16];
-        sums[0].add(sums[1]).add(sums[2].add(sums[3])).store(lanes.as_mut_ptr());
-        *to = lanes.iter().take(V::N).sum::<f32>() + chunks.remainder().iter().sum::<f32>();
+        let lanes = sums[0].add(sums[1]).add(sums[2].add(sums[3])).lanes();
+        *to = lanes[..V::N].iter().sum::<f32>() + chunks.remainder().iter().sum::<f32>();
     }
 }
 

@@ -1,10 +1,10 @@
-//! Lowers operations on tiles: element by element, reductions, and changes of view.
+//! Lowers operations on tiles, element by element.
 
 use super::lower::{Lowered, Lowering, refuse};
 use super::step::{Extent, Extents, IndexOperation, Operand, Slot, Step, ViewKind, Width};
-use super::value::{Affine, Planned, compose, width_of};
-use crate::vector::{binary, cast, memory, reduce, unary};
-use openmps_tile::{Binary, Cast, Combine, Compare, Scalar, Unary, Value};
+use super::value::{Affine, Planned, width_of};
+use crate::vector::{binary, cast, memory, unary};
+use openmps_tile::{Binary, Cast, Compare, Scalar, Unary, Value};
 
 /// A guess at nanoseconds an element, to decide whether threads are worth waking.
 fn cost(operation: Unary) -> f64 {
@@ -88,7 +88,7 @@ impl Lowering<'_> {
     }
 
     /// Arithmetic of the half types: widen, compute in float32, round.
-    fn through_single(
+    pub(super) fn through_single(
         &mut self,
         result: Value,
         operands: &[Value],
@@ -119,7 +119,13 @@ impl Lowering<'_> {
         })
     }
 
-    fn convert(&mut self, x: (Operand, Extents), kind: Cast, from: Scalar, to: Scalar) -> Lowered<(Operand, Extents)> {
+    pub(super) fn convert(
+        &mut self,
+        x: (Operand, Extents),
+        kind: Cast,
+        from: Scalar,
+        to: Scalar,
+    ) -> Lowered<(Operand, Extents)> {
         if let Operand::Uniform(slot) = x.0 {
             return Ok((Operand::Uniform(self.scalar_cast(kind, from, to, slot)?), x.1));
         }
@@ -315,138 +321,6 @@ impl Lowering<'_> {
         self.emit_tile(Step::MapSelect { function, target, condition, x, y, extents }, &extents, 0.2);
         Ok(Planned::Data { operand: plain(target.register), extents })
     }
-
-    pub(super) fn reduce(&mut self, combine: Combine, x: Value, axis: usize, result: Value) -> Lowered<Planned> {
-        let scalar = self.scalar_of(x);
-        let Some(function) = reduce::reduce(combine, scalar) else {
-            return self.through_single(result, &[x], |lowering, wide| {
-                lowering.reduce_data(combine, wide[0], Scalar::F32, axis, x)
-            });
-        };
-        let _ = function;
-        let operand = self.data(x)?;
-        self.reduce_data(combine, operand, scalar, axis, x)
-    }
-
-    fn reduce_data(
-        &mut self,
-        combine: Combine,
-        (source, extents): (Operand, Extents),
-        scalar: Scalar,
-        axis: usize,
-        x: Value,
-    ) -> Lowered<Planned> {
-        let (Some(function), Some(identity)) = (reduce::reduce(combine, scalar), reduce::identity(combine, scalar))
-        else {
-            return refuse(format!("a {} of {}", combine.text(), scalar.name()));
-        };
-        let size = scalar.size();
-        let rank = self.kernel.dims_of(x).len();
-        let reduced = if axis + 1 == rank { extents.columns } else { extents.rows };
-        if reduced.clip.is_some() {
-            return refuse("a reduction over elements that a mask leaves undefined (give the load an `other`)");
-        }
-        if rank == 1 {
-            let destination = self.slot();
-            let width = width_of(scalar);
-            self.emit_tile(Step::ReduceAll { function, destination, source, size, width, extents }, &extents, 0.15);
-            return Ok(Planned::Uniform(destination));
-        }
-        let one = Extent { full: 1, clip: None };
-        let result = if axis == 1 {
-            Extents { rows: one, columns: extents.rows }
-        } else {
-            Extents { rows: one, columns: extents.columns }
-        };
-        let target = self.target(&result, size);
-        let step = match (axis, combine_function(combine, scalar)) {
-            (1, _) => Step::ReduceRows { function, target, source, extents },
-            (_, Some(combine)) => Step::ReduceColumns { combine, identity, target, source, extents },
-            (_, None) => return refuse(format!("a {} of {} along axis 0", combine.text(), scalar.name())),
-        };
-        self.emit_tile(step, &extents, 0.15);
-        Ok(Planned::Data { operand: plain(target.register), extents: result })
-    }
-
-    /// Half factors are widened: their products are exact in float32.
-    pub(super) fn dot(&mut self, operands: &[Value]) -> Lowered<Planned> {
-        let (scalar, wide) = (self.scalar_of(operands[0]), self.scalar_of(operands[2]));
-        let mut factors = Vec::new();
-        for &operand in &operands[..2] {
-            let (data, extents) = self.data(operand)?;
-            if extents != self.extents_of(operand)? {
-                return refuse("a tt.dot of elements that a mask leaves undefined (give the load an `other`)");
-            }
-            let data = if scalar == wide { data } else { self.convert((data, extents), Cast::Float, scalar, wide)?.0 };
-            factors.push(data);
-        }
-        let (sum, extents) = self.data(operands[2])?;
-        let depth = self.extents_of(operands[0])?.columns.full;
-        let target = self.target(&extents, wide.size());
-        let (x, y) = (factors[0], factors[1]);
-        // 40 multiplications a nanosecond.
-        let ns = depth as f64 / 40.0;
-        self.emit_tile(Step::Dot { target, x, y, sum, depth, extents }, &extents, ns);
-        Ok(Planned::Data { operand: plain(target.register), extents })
-    }
-
-    pub(super) fn expand_dims(&mut self, x: Value, axis: usize) -> Lowered<Planned> {
-        let rank = self.kernel.dims_of(x).len();
-        if rank == 0 {
-            return self.get(x);
-        }
-        if rank != 1 {
-            return refuse("tt.expand_dims to more than two dimensions");
-        }
-        if axis == 0 {
-            return self.get(x);
-        }
-        let one = Extent { full: 1, clip: None };
-        Ok(match self.get(x)? {
-            Planned::Index(affine) => Planned::Index(to_column(affine)),
-            Planned::Pointer { base, offset } => Planned::Pointer { base, offset: to_column(offset) },
-            Planned::Clip(extents) => Planned::Clip(Extents { rows: extents.columns, columns: one }),
-            Planned::Data { operand: Operand::Register { register, view }, extents } => {
-                let Some(view) = compose(view, ViewKind::Column) else { return refuse("this chain of views") };
-                let operand = Operand::Register { register, view };
-                Planned::Data { operand, extents: Extents { rows: extents.columns, columns: one } }
-            }
-            Planned::ScatteredPointer { .. } => return refuse("tt.expand_dims of scattered pointers"),
-            uniform => uniform,
-        })
-    }
-
-    pub(super) fn broadcast(&mut self, x: Value, result: Value) -> Lowered<Planned> {
-        let (from, to) = (self.extents_of(x)?, self.extents_of(result)?);
-        let repeat_rows = from.rows.full == 1 && to.rows.full != 1;
-        let repeat_columns = from.columns.full == 1 && to.columns.full != 1;
-        let widened = |extents: Extents| Extents {
-            rows: if repeat_rows { to.rows } else { extents.rows },
-            columns: if repeat_columns { to.columns } else { extents.columns },
-        };
-        let repeated = |operand: Operand| {
-            let Operand::Register { register, view } = operand else { return Ok(operand) };
-            let mut composed = Some(view);
-            if repeat_rows {
-                composed = composed.and_then(|view| compose(view, ViewKind::RepeatRows));
-            }
-            if repeat_columns {
-                composed = composed.and_then(|view| compose(view, ViewKind::RepeatColumns));
-            }
-            let Some(view) = composed else { return refuse("this chain of views") };
-            Ok(Operand::Register { register, view })
-        };
-        Ok(match self.get(x)? {
-            Planned::Clip(extents) => Planned::Clip(widened(extents)),
-            Planned::Data { operand: operand @ Operand::Register { .. }, extents } => {
-                Planned::Data { operand: repeated(operand)?, extents: widened(extents) }
-            }
-            Planned::ScatteredPointer { base, offsets, offset_size } => {
-                Planned::ScatteredPointer { base, offsets: repeated(offsets)?, offset_size }
-            }
-            other => other,
-        })
-    }
 }
 
 /// A register as it was written.
@@ -460,23 +334,4 @@ fn affine(planned: Planned) -> Option<Affine> {
         Planned::Index(affine) => Some(affine),
         _ => None,
     }
-}
-
-fn to_column(affine: Affine) -> Affine {
-    Affine { base: affine.base, row_stride: affine.column_stride, column_stride: None }
-}
-
-/// The element-by-element form of a combination.
-fn combine_function(combine: Combine, scalar: Scalar) -> Option<binary::BinaryFunction> {
-    let operation = match combine {
-        Combine::Sum => Binary::Add,
-        Combine::Product => Binary::Multiply,
-        Combine::Minimum => Binary::Minimum,
-        Combine::Maximum => Binary::Maximum,
-        Combine::MinimumNumber => Binary::MinimumNumber,
-        Combine::MaximumNumber => Binary::MaximumNumber,
-        Combine::And => Binary::And,
-        Combine::Or => Binary::Or,
-    };
-    binary::binary(operation, scalar)
 }

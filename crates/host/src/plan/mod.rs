@@ -6,7 +6,9 @@
 
 mod execute;
 mod lower;
+mod lower_loop;
 mod lower_memory;
+mod lower_shape;
 mod lower_tile;
 pub(crate) mod product;
 mod registers;

@@ -52,14 +52,9 @@ pub(super) fn run(operator: &ArgReduce, queue: &Queue, x: &View, out: &View) -> 
 
 /// What no element is beaten by.
 fn worst(form: &Form) -> f64 {
-    let (smallest, largest) = match form.dtype {
-        DType::U8 | DType::Bool => (0.0, f64::from(u8::MAX)),
-        DType::I8 => (f64::from(i8::MIN), f64::from(i8::MAX)),
-        DType::I16 => (f64::from(i16::MIN), f64::from(i16::MAX)),
-        DType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
-        DType::I64 => (i64::MIN as f64, i64::MAX as f64),
-        _ => (f64::NEG_INFINITY, f64::INFINITY),
-    };
+    // Truth values are bytes here.
+    let dtype = if form.dtype == DType::Bool { DType::U8 } else { form.dtype };
+    let (smallest, largest) = dtype.bounds();
     if form.largest { smallest } else { largest }
 }
 

@@ -37,9 +37,9 @@ fn is_product(rows: usize) -> bool {
     2 * rows >= SMALLEST
 }
 
-/// How a kernel walks over what its sums are made of.
+/// How a kernel goes through what its sums are made of.
 #[derive(Clone, Copy, PartialEq)]
-enum Walk {
+enum Summation {
     /// Each result by itself: for depthwise convolutions, whose blocks of sums would be empty but for one row.
     Each,
     /// Taps of the filter one after the other, and the channels of each as depth.
@@ -51,7 +51,7 @@ enum Walk {
 /// What a kernel depends on.
 struct Form {
     dtype: DType,
-    walk: Walk,
+    summation: Summation,
     /// Whether the image is spread over the results: a transposed convolution, or the gradient of an input.
     transposed: bool,
     /// Rows, columns and depth of a block.
@@ -63,13 +63,13 @@ struct Form {
 
 impl Form {
     fn key(&self, operator: &'static str) -> Key {
-        let walk = match self.walk {
-            Walk::Each => [0, 0],
-            Walk::Taps => [1, 0],
-            Walk::Window(window) => window.map(|size| size + 1),
+        let summation = match self.summation {
+            Summation::Each => [0, 0],
+            Summation::Taps => [1, 0],
+            Summation::Window(window) => window.map(|size| size + 1),
         };
         let rest = [self.transposed.into(), is_wide(self.narrow)];
-        let numbers = [&walk[..], &rest, &self.block, &epilogue::key(&self.fused)].concat();
+        let numbers = [&summation[..], &rest, &self.block, &epilogue::key(&self.fused)].concat();
         Key::Other(operator, vec![self.dtype], numbers)
     }
 }
@@ -93,22 +93,22 @@ pub(crate) fn run(queue: &Queue, call: &Call, [x, weight, out]: [&View; 3], rest
     // A transposed convolution fills the places between neighbours of its image one phase after the other.
     let phases = if call.transposed { of.stride } else { [1, 1] };
     let places = [0, 1].map(|axis| out.shape[2 + axis].div_ceil(phases[axis]));
-    let walk = match call.transposed {
-        _ if !is_product(rows) => Walk::Each,
-        false if depth < SMALLEST && of.kernel != [1, 1] => Walk::Window(of.kernel),
-        _ => Walk::Taps,
+    let summation = match call.transposed {
+        _ if !is_product(rows) => Summation::Each,
+        false if depth < SMALLEST && of.kernel != [1, 1] => Summation::Window(of.kernel),
+        _ => Summation::Taps,
     };
     let positions = of.batch * places[0] * places[1];
-    let count = if walk == Walk::Each { positions * out.shape[1] } else { positions };
-    let steps = if walk == Walk::Taps { depth } else { depth * of.kernel[0] * of.kernel[1] };
-    let block = match walk {
-        Walk::Each => [1, TILE, 1],
+    let count = if summation == Summation::Each { positions * out.shape[1] } else { positions };
+    let steps = if summation == Summation::Taps { depth } else { depth * of.kernel[0] * of.kernel[1] };
+    let block = match summation {
+        Summation::Each => [1, TILE, 1],
         _ => [side(rows), side(count), steps.next_power_of_two().clamp(SMALLEST, DEPTH)],
     };
     let narrow = index_type(count + TILE);
-    let form = Form { dtype: out.dtype, walk, transposed: call.transposed, block, narrow, fused: *call.fused };
-    let pipeline = program::get(call.operator, &form.key(call.operator), || match walk {
-        Walk::Each => each::kernel(call.operator, &form),
+    let form = Form { dtype: out.dtype, summation, transposed: call.transposed, block, narrow, fused: *call.fused };
+    let pipeline = program::get(call.operator, &form.key(call.operator), || match summation {
+        Summation::Each => each::kernel(call.operator, &form),
         _ => product::kernel(call.operator, &form),
     })?;
     let mut arguments: Vec<u64> = Images::arguments(x).chain(Images::arguments(out)).collect();
@@ -123,8 +123,8 @@ pub(crate) fn run(queue: &Queue, call: &Call, [x, weight, out]: [&View; 3], rest
     arguments.extend([rows, depth, count, out.shape[1]].iter().chain(pairs.as_flattened()).map(|&size| size as u64));
     arguments.extend(epilogue::arguments(call.fused, rest, out.dtype));
     let phases = phases[0] * phases[1];
-    let grid = match walk {
-        Walk::Each => [count.div_ceil(TILE), 1, phases],
+    let grid = match summation {
+        Summation::Each => [count.div_ceil(TILE), 1, phases],
         _ => [count.div_ceil(block[1]), rows.div_ceil(block[0]), of.groups * phases],
     };
     // SAFETY: sizes and strides are those of the views, which the front door keeps alive.

@@ -2,7 +2,7 @@
 
 use super::kernel::Signature;
 use super::layout::MAX_TENSORS;
-use super::walk::Walk;
+use super::tiling::Tiling;
 use super::{Activation, Binary, Call, Chain, Elementwise, Operand, Stage, Unary, kernel};
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
@@ -35,22 +35,22 @@ impl Fused {
         let operator = self.name();
         let mut tensors: ArrayVec<&View, MAX_TENSORS> = inputs.iter().collect();
         tensors.push(output);
-        let Some(walk) = Walk::over(operator, &tensors)? else { return Ok(()) };
+        let Some(tiling) = Tiling::over(operator, &tensors)? else { return Ok(()) };
         let dtypes: Vec<DType> = inputs.iter().map(|x| x.dtype).collect();
         let (chain, numbers) = (self.chain.text(), Vec::new());
         let key =
-            Key::Chain { chain, reduction: "", dtypes: dtypes.clone(), layout: Some(walk.layout.clone()), numbers };
+            Key::Chain { chain, reduction: "", dtypes: dtypes.clone(), layout: Some(tiling.layout.clone()), numbers };
         let build = || {
             let scalars = self.chain.scalar_types(&dtypes);
             let signature = Signature { name: operator, inputs: &dtypes, output: output.dtype, scalars };
             let body =
                 |b: &mut Builder, loaded: &[Value], scalars: &[Value]| self.chain.apply(b, loaded, &dtypes, scalars);
-            kernel::build_with(signature, &walk.layout, body)
+            kernel::build_with(signature, &tiling.layout, body)
         };
         let pipeline = program::get(operator, &key, build)?;
         let mut arguments: Vec<u64> = tensors.iter().map(|x| x.address as u64).collect();
         arguments.extend(self.chain.numbers(&dtypes));
-        walk.launch(operator, queue, &pipeline, arguments)
+        tiling.launch(operator, queue, &pipeline, arguments)
     }
 }
 

@@ -10,8 +10,8 @@ mod kernel;
 mod layout;
 mod optimizer;
 mod row;
+mod tiling;
 mod unary;
-mod walk;
 
 pub use activation::Activation;
 pub use binary::Binary;
@@ -36,7 +36,7 @@ use openmps_runtime::engine::{self, Family};
 use openmps_runtime::{Pipeline, Queue};
 use openmps_tile::{DType, Number};
 use std::sync::{Arc, OnceLock};
-use walk::Walk;
+use tiling::Tiling;
 
 /// Element types of an operator's inputs.
 pub type DTypes = ArrayVec<DType, 5>;
@@ -226,22 +226,22 @@ fn run_dense(operator: Elementwise, queue: &Queue, inputs: &[&View], scalars: &[
 fn run_general(row: &'static Row, queue: &Queue, inputs: &[&View], scalars: &[Number], output: &View) -> Result<()> {
     let mut tensors: ArrayVec<&View, { layout::MAX_TENSORS }> = inputs.iter().copied().collect();
     tensors.push(output);
-    let Some(walk) = Walk::over(row.name, &tensors)? else { return Ok(()) };
+    let Some(tiling) = Tiling::over(row.name, &tensors)? else { return Ok(()) };
     let dtypes: DTypes = inputs.iter().map(|x| x.dtype).collect();
-    let key = Key::Elementwise(row.name, dtypes.clone(), output.dtype, walk.layout.clone());
-    let pipeline = program::get(row.name, &key, || kernel::build(row, &dtypes, output.dtype, &walk.layout))?;
+    let key = Key::Elementwise(row.name, dtypes.clone(), output.dtype, tiling.layout.clone());
+    let pipeline = program::get(row.name, &key, || kernel::build(row, &dtypes, output.dtype, &tiling.layout))?;
     let mut arguments = ArrayVec::<u64, MAX_ARGUMENTS>::new();
     push_operands(&mut arguments, row, inputs, scalars, output);
-    walk.launch(row.name, queue, &pipeline, arguments)
+    tiling.launch(row.name, queue, &pipeline, arguments)
 }
 
 /// Sets every element of a view of integers to these bits.
 pub(crate) fn fill(queue: &Queue, output: &View, bits: u64) -> Result<()> {
     const NAME: &str = "fill";
-    let Some(walk) = Walk::over(NAME, &[output])? else { return Ok(()) };
-    let key = Key::Elementwise(NAME, DTypes::new(), output.dtype, walk.layout.clone());
-    let pipeline = program::get(NAME, &key, || kernel::fill(NAME, output.dtype, &walk.layout))?;
-    walk.launch(NAME, queue, &pipeline, ArrayVec::<u64, MAX_ARGUMENTS>::from_iter([output.address as u64, bits]))
+    let Some(tiling) = Tiling::over(NAME, &[output])? else { return Ok(()) };
+    let key = Key::Elementwise(NAME, DTypes::new(), output.dtype, tiling.layout.clone());
+    let pipeline = program::get(NAME, &key, || kernel::fill(NAME, output.dtype, &tiling.layout))?;
+    tiling.launch(NAME, queue, &pipeline, ArrayVec::<u64, MAX_ARGUMENTS>::from_iter([output.address as u64, bits]))
 }
 
 fn push_operands(

@@ -7,7 +7,7 @@ use crate::tiles::of_program;
 use crate::view::View;
 use crate::walk::{Walk, arguments_of, folded};
 use openmps_runtime::Queue;
-use openmps_tile::{Builder, Compare, Kernel, Scalar, Type};
+use openmps_tile::{Builder, Kernel, Scalar, Type};
 
 const NAME: &str = "read_by_index";
 
@@ -52,20 +52,7 @@ fn kernel(form: &Form) -> Kernel {
 
     let (at, inside) = of_program(&mut b, 0, TILE, count);
     let places = walk.places(&mut b, at);
-    let mut offset = walk.offset(&mut b, &places, 0);
-    let mut mask = inside;
-    for axis in 0..form.axes.len() {
-        let of_index = walk.offset(&mut b, &places, 1 + axis);
-        let index = parameters.index(&mut b, axis, of_index, Some(inside));
-        let (step, fits) = parameters.step(&mut b, axis, index);
-        offset = b.add(offset, step);
-        mask = b.and(mask, fits);
-        if let Some(padding) = padding {
-            let padding = b.splat_like(padding, index);
-            let counts = b.compare(Compare::NotEqual, index, padding);
-            mask = b.and(mask, counts);
-        }
-    }
+    let (offset, mask) = parameters.element(&mut b, &walk, &places, inside, padding);
     let from = b.add_pointer(parameters.x, offset);
     let zeros = b.constant(0.0, &Type::tile(form.element, &[TILE]));
     let elements = b.load(from, Some(mask), Some(zeros));

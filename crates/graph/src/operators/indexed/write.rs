@@ -147,14 +147,7 @@ fn combined(b: &mut Builder, form: &Form, old: Value, new: Value) -> Value {
 
 /// What a reduction of nothing is.
 fn identity(form: &Form) -> f64 {
-    let (smallest, largest) = match form.dtype {
-        DType::U8 | DType::Bool => (0.0, f64::from(u8::MAX)),
-        DType::I8 => (f64::from(i8::MIN), f64::from(i8::MAX)),
-        DType::I16 => (f64::from(i16::MIN), f64::from(i16::MAX)),
-        DType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
-        DType::I64 => (i64::MIN as f64, i64::MAX as f64),
-        _ => (f64::NEG_INFINITY, f64::INFINITY),
-    };
+    let (smallest, largest) = form.dtype.bounds();
     match form.reduce {
         Reduce::Multiply => 1.0,
         Reduce::Minimum => largest,
@@ -220,15 +213,7 @@ fn one_by_one(form: &Form, adds: bool) -> Kernel {
 
     let (at, inside) = of_program(&mut b, 0, TILE, count);
     let places = walk.places(&mut b, at);
-    let mut offset = walk.offset(&mut b, &places, 0);
-    let mut mask = inside;
-    for axis in 0..form.axes.len() {
-        let of_index = walk.offset(&mut b, &places, 1 + axis);
-        let index = parameters.index(&mut b, axis, of_index, Some(inside));
-        let (step, fits) = parameters.step(&mut b, axis, index);
-        offset = b.add(offset, step);
-        mask = b.and(mask, fits);
-    }
+    let (offset, mask) = parameters.element(&mut b, &walk, &places, inside, None);
     let to = b.add_pointer(parameters.x, offset);
     let ty = Type::tile(scalar, &[TILE]);
     match values {

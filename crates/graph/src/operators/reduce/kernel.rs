@@ -1,4 +1,4 @@
-//! The kernels of a reduction: one for each way of walking the rows.
+//! The kernels of a reduction: one for each order in which rows are walked.
 
 use super::Reduction;
 use crate::operators::elementwise::Chain;
@@ -19,9 +19,9 @@ pub(super) struct Pass {
     pub output: DType,
 }
 
-/// How a kernel walks the rows.
+/// In which order a kernel goes through rows.
 #[derive(Clone, Copy)]
-pub(super) enum Walk {
+pub(super) enum Order {
     /// Several whole rows of this length a tile.
     Short(usize),
     /// One row a program, piece by piece.
@@ -30,11 +30,11 @@ pub(super) enum Walk {
     SideBySide,
 }
 
-impl Walk {
+impl Order {
     /// Rows of this length, one after the other.
-    pub fn along(length: usize) -> Walk {
+    pub fn along(length: usize) -> Order {
         // A loop over nothing leaves what nothing combines to.
-        if length > crate::rows::LONGEST || length == 0 { Walk::Long } else { Walk::Short(length) }
+        if length > crate::rows::LONGEST || length == 0 { Order::Long } else { Order::Short(length) }
     }
 }
 
@@ -98,7 +98,7 @@ impl Inputs<'_> {
 
 /// Parameters: a pointer for each input and the output; rows, their length and what a mean is divided by; strides of each input; a chain's
 /// numbers.
-pub(super) fn kernel(reduction: Reduction, source: Source, pass: Pass, shape: Walk, of_parts: bool) -> Kernel {
+pub(super) fn kernel(reduction: Reduction, source: Source, pass: Pass, order: Order, of_parts: bool) -> Kernel {
     let mut b = Builder::new(reduction.name());
     let dtypes = match source {
         Source::Tensor => vec![pass.input],
@@ -123,8 +123,8 @@ pub(super) fn kernel(reduction: Reduction, source: Source, pass: Pass, shape: Wa
     let combine = reduction.combine();
     let identity = reduction.identity(pass.compute);
     let zero = b.integer(0, Scalar::I64);
-    match shape {
-        Walk::Short(length) => {
+    match order {
+        Order::Short(length) => {
             let block = RowBlock::new(&mut b, RowBlock::rows_for(length), length, rows);
             let x = inputs.rows(&mut b, &block);
             let x = prepare(&mut b, reduction, x, of_parts);
@@ -132,7 +132,7 @@ pub(super) fn kernel(reduction: Reduction, source: Source, pass: Pass, shape: Wa
             let result = finish(&mut b, reduction, reduced, count);
             store(&mut b, &block, out, result, reduction, pass);
         }
-        Walk::Long => {
+        Order::Long => {
             let block = RowBlock::new(&mut b, 1, inputs.piece(), rows);
             let step = b.integer(inputs.piece() as i64, Scalar::I64);
             let initial = b.constant(identity, &Type::tile(accumulator(reduction, pass), &[1]));
@@ -146,7 +146,7 @@ pub(super) fn kernel(reduction: Reduction, source: Source, pass: Pass, shape: Wa
             let result = finish(&mut b, reduction, reduced, count);
             store(&mut b, &block, out, result, reduction, pass);
         }
-        Walk::SideBySide => {
+        Order::SideBySide => {
             let id = b.program_id(0);
             let size = b.integer(SIDE_BY_SIDE as i64, Scalar::I64);
             let start = b.multiply(id, size);

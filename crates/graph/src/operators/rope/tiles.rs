@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::program::{self, Key};
 use crate::rows::convert;
-use crate::tiles::{moved, of_program};
+use crate::tiles::{moved, of_program, offset};
 use crate::view::{Strides, View};
 use openmps_host::library::rope::Rope;
 use openmps_runtime::Queue;
@@ -30,11 +30,7 @@ pub(super) fn run(queue: &Queue, sizes: &Rope, inputs: &[View], angles: &[Stride
 
 /// Pointers to `row * stride + place * step`.
 fn spread(b: &mut Builder, pointer: Value, by: [(Value, Value); 2]) -> Value {
-    let [row, place] = by.map(|(index, stride)| {
-        let stride = b.splat_like(stride, index);
-        b.multiply(index, stride)
-    });
-    let offset = b.add(row, place);
+    let offset = offset(b, by[0], [by[1]]);
     b.add_pointer(pointer, offset)
 }
 

@@ -7,7 +7,7 @@ use crate::operator::Operator;
 use crate::operators::copy::Copy;
 use crate::program::{self, Key};
 use crate::rows::convert;
-use crate::tiles::{block, of_program};
+use crate::tiles::{block, of_program, scaled};
 use crate::view::View;
 use crate::walk::{Dimension, Walk, arguments_of, folded};
 use openmps_runtime::{Buffer, Queue};
@@ -123,8 +123,7 @@ fn kernel(form: &Form) -> Kernel {
     b.for_loop([zero, length, step], &[start], |b, at, carried| {
         let (column, before_end) = block(b, at, columns, length);
         let pointers = |b: &mut Builder, base: Value, column: Value, stride: Value| {
-            let stride = b.splat_like(stride, column);
-            let offset = b.multiply(column, stride);
+            let offset = scaled(b, column, stride);
             let (offset, base) = (down(b, offset), along(b, base));
             b.add_pointer(base, offset)
         };

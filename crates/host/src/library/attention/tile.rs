@@ -225,10 +225,8 @@ unsafe fn softmax<V: Lanes>(line: &mut [f32], seen: usize, scale: f32, mask: Opt
             x.store(at.add(i));
             largest = x.max(largest);
         }
-        let mut lanes = [0.0f32; 32];
-        largest.store(lanes.as_mut_ptr());
         let mut top = f32::NEG_INFINITY;
-        for &x in &lanes[..V::N] {
+        for &x in &largest.lanes()[..V::N] {
             top = if x > top || x.is_nan() { x } else { top };
         }
         for i in whole..seen {
@@ -250,7 +248,6 @@ unsafe fn softmax<V: Lanes>(line: &mut [f32], seen: usize, scale: f32, mask: Opt
             x.store(at.add(i));
             sum = sum.add(x);
         }
-        sum.store(lanes.as_mut_ptr());
-        1.0 / lanes[..V::N].iter().sum::<f32>()
+        1.0 / sum.lanes()[..V::N].iter().sum::<f32>()
     }
 }

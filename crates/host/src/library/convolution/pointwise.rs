@@ -198,8 +198,7 @@ unsafe fn dot_body<V: Lanes>(a: *const f32, b: *const f32, len: usize) -> f32 {
             sums[0] = V::load(a.add(i)).fma(V::load(b.add(i)), sums[0]);
             i += V::N;
         }
-        let mut lanes = [0.0f32; 16];
-        sums[0].add(sums[1]).add(sums[2].add(sums[3])).store(lanes.as_mut_ptr());
+        let lanes = sums[0].add(sums[1]).add(sums[2].add(sums[3])).lanes();
         let mut sum: f32 = lanes[..V::N].iter().sum();
         while i < len {
             sum += *a.add(i) * *b.add(i);

@@ -2,7 +2,7 @@
 
 use super::Form;
 use super::gather::{Parameters, Places};
-use crate::tiles::{Images, dimensions, load_wide, moved, of_program, offset};
+use crate::tiles::{Images, dimensions, load_wide, moved, of_program, offset, scaled};
 use openmps_tile::{Builder, Kernel, Operation, Scalar, Type, Value};
 
 pub(super) fn kernel(operator: &'static str, form: &Form) -> Kernel {
@@ -33,8 +33,7 @@ pub(super) fn kernel(operator: &'static str, form: &Form) -> Kernel {
 
 /// An offset, further along by `index * stride`.
 fn along(b: &mut Builder, offset: Value, index: Value, stride: Value) -> Value {
-    let stride = b.splat_like(stride, index);
-    let step = b.multiply(index, stride);
+    let step = scaled(b, index, stride);
     b.add(offset, step)
 }
 

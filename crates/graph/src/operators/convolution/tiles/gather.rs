@@ -5,7 +5,7 @@
 
 use super::Form;
 use super::epilogue::Epilogue;
-use crate::tiles::{Images, Side, moved, numbers, reads_image, unravelled, within};
+use crate::tiles::{Images, Side, moved, numbers, reads_image, scaled, unravelled, within};
 use openmps_tile::{Builder, Compare, Scalar, Type, Value};
 
 /// The parameters of both kernels, in the order of their arguments.
@@ -140,16 +140,13 @@ impl Places {
     /// From the tiles of image, row and column of places, and which of them exist.
     pub fn new(b: &mut Builder, p: &Parameters, batch: Value, place: Side, column: Value) -> Places {
         let ([row, column], mut inside) = ([place.0, column], place.1);
-        let scaled = [(row, p.stride[0]), (column, p.stride[1])].map(|(place, stride)| {
-            let stride = b.splat_like(stride, place);
-            b.multiply(place, stride)
-        });
+        let apart = [scaled(b, row, p.stride[0]), scaled(b, column, p.stride[1])];
         if !p.transposed {
-            return Places { batch, own: [row, column], origin: scaled, inside };
+            return Places { batch, own: [row, column], origin: apart, inside };
         }
         let own = [0, 1].map(|axis| {
             let phase = b.splat_like(p.phase[axis], row);
-            b.add(scaled[axis], phase)
+            b.add(apart[axis], phase)
         });
         for axis in [0, 1] {
             let exists = within(b, own[axis], p.out_size[axis]);

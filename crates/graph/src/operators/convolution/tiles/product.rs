@@ -1,8 +1,8 @@
 //! Convolution as a product of matrices: rows are channels of the result, columns its places, the depth channels and taps.
 
 use super::gather::{Parameters, Places};
-use super::{Form, Walk};
-use crate::tiles::{Images, Side, block, both, crossed, dimensions, load, moved, of_program, offset, spread};
+use super::{Form, Summation};
+use crate::tiles::{Images, Side, block, both, crossed, dimensions, load, moved, of_program, offset, scaled, spread};
 use openmps_tile::{Builder, Cast, Kernel, Scalar, Type, Value};
 
 pub(super) fn kernel(operator: &'static str, form: &Form) -> Kernel {
@@ -22,8 +22,8 @@ pub(super) fn kernel(operator: &'static str, form: &Form) -> Kernel {
     p.weight = moved(&mut b, p.weight, [(p.group, p.weight_strides[0])]);
     let compute = form.dtype.compute();
     let none = b.constant(0.0, &Type::tile(compute.into(), &[rows_of_block, columns_of_block]));
-    let sum = match form.walk {
-        Walk::Window(window) => of_windows(&mut b, &p, form, window, (row, &places), none),
+    let sum = match form.summation {
+        Summation::Window(window) => of_windows(&mut b, &p, form, window, (row, &places), none),
         _ => of_taps(&mut b, &p, form, (row, &places), none),
     };
     store(&mut b, &p, (row, &places), sum);
@@ -87,11 +87,6 @@ fn of_windows(
         let image = load(b, pointers, mask);
         vec![b.dot(weight, image, carried[0])]
     })[0]
-}
-
-fn scaled(b: &mut Builder, index: Value, stride: Value) -> Value {
-    let stride = b.splat_like(stride, index);
-    b.multiply(index, stride)
 }
 
 fn store(b: &mut Builder, p: &Parameters, (row, places): (Side, &Places), sum: Value) {

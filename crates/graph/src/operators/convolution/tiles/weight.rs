@@ -8,7 +8,7 @@ use crate::program::{self, Key};
 use crate::rows::convert;
 use crate::tiles::{
     Images, block, both, crossed, dimensions, index_type, is_wide, load, load_wide, moved, numbers, of_program, offset,
-    reads_image, unravelled,
+    reads_image, scaled, unravelled,
 };
 use crate::view::{View, dense_strides};
 use openmps_host::library::convolution::Convolution;
@@ -143,10 +143,7 @@ impl Parameters {
         let parts = dimensions(b, index, &[self.places, self.size[0], self.size[1]], narrow);
         let [of_batch, _, of_row, of_column] = self.upstream.strides;
         let own = offset(b, (parts[0], of_batch), [(parts[1], of_row), (parts[2], of_column)]);
-        let [row, column] = [0, 1].map(|axis| {
-            let stride = b.splat_like(self.stride[axis], index);
-            b.multiply(parts[1 + axis], stride)
-        });
+        let [row, column] = [0, 1].map(|axis| scaled(b, parts[1 + axis], self.stride[axis]));
         ([parts[0], row, column], own)
     }
 
@@ -183,7 +180,7 @@ fn by_products(b: &mut Builder, form: &Form, p: &Parameters) {
     let shifts = [0, 1].map(|axis| p.shift(b, axis, parts[1 + axis]));
     let [_, of_channel, of_row, of_column] = p.x.strides;
     let by_column = offset(b, (parts[0], of_channel), [(shifts[0], of_row), (shifts[1], of_column)]);
-    let by_row = offset(b, (row.0, p.upstream.strides[1]), []);
+    let by_row = scaled(b, row.0, p.upstream.strides[1]);
     let (first_filter, first_channel) = (b.multiply(p.group, p.filters), b.multiply(p.group, p.channels));
     let upstream = moved(b, p.upstream.pointer, [(first_filter, p.upstream.strides[1])]);
     let x = moved(b, p.x.pointer, [(first_channel, of_channel)]);
@@ -208,7 +205,7 @@ fn by_products(b: &mut Builder, form: &Form, p: &Parameters) {
     let first = b.splat_like(first_filter, row.0);
     let filter = b.add(row.0, first);
     let [of_filter, of_channel, of_row, of_column] = p.out.strides;
-    let by_row = offset(b, (filter, of_filter), []);
+    let by_row = scaled(b, filter, of_filter);
     let by_column = offset(b, (parts[0], of_channel), [(parts[1], of_row), (parts[2], of_column)]);
     let pointers = crossed(b, p.out.pointer, by_row, by_column);
     let mask = both(b, row.1, exists);

@@ -1,4 +1,4 @@
-//! How a kernel walks all elements of its output: the layout that suits the tensors, then the places as arguments and the grid.
+//! How all elements of an output are cut into tiles: the layout that suits the tensors, then the places as arguments and the grid.
 
 use super::layout::{self, Dimension, Dimensions};
 use super::{Layout, SQUARE, TILE};
@@ -7,17 +7,17 @@ use crate::program;
 use crate::view::View;
 use openmps_runtime::{Pipeline, Queue};
 
-/// The walk over some tensors, the output last.
-pub(super) struct Walk {
+/// The tiles of some tensors, the output last.
+pub(super) struct Tiling {
     dimensions: Dimensions,
     tensors: usize,
     /// What the kernel must be built for.
     pub layout: Layout,
 }
 
-impl Walk {
+impl Tiling {
     /// None where the output has no elements.
-    pub fn over(operator: &'static str, tensors: &[&View]) -> Result<Option<Walk>> {
+    pub fn over(operator: &'static str, tensors: &[&View]) -> Result<Option<Tiling>> {
         let mut dimensions = layout::dimensions(operator, tensors)?;
         if tensors.last().is_none_or(|output| output.is_empty()) {
             return Ok(None);
@@ -26,7 +26,7 @@ impl Walk {
             dimensions.push(Dimension { size: 1, strides: tensors.iter().map(|_| 1).collect() });
         }
         let layout = choose(&dimensions);
-        Ok(Some(Walk { dimensions, tensors: tensors.len(), layout }))
+        Ok(Some(Tiling { dimensions, tensors: tensors.len(), layout }))
     }
 
     /// Launches the kernel; the places come after its other arguments.

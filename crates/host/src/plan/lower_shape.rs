@@ -1,0 +1,145 @@
+//! Lowers what gives a tile other dimensions: reductions, products of matrices, changes of view.
+
+use super::lower::{Lowered, Lowering, refuse};
+use super::lower_tile::plain;
+use super::step::{Extent, Extents, Operand, Step, ViewKind};
+use super::value::{Affine, Planned, compose, width_of};
+use crate::vector::{binary, reduce};
+use openmps_tile::{Cast, Combine, Scalar, Value};
+
+impl Lowering<'_> {
+    pub(super) fn reduce(&mut self, combine: Combine, x: Value, axis: usize, result: Value) -> Lowered<Planned> {
+        let scalar = self.scalar_of(x);
+        if reduce::reduce(combine, scalar).is_none() {
+            return self.through_single(result, &[x], |lowering, wide| {
+                lowering.reduce_data(combine, wide[0], Scalar::F32, axis, x)
+            });
+        }
+        let operand = self.data(x)?;
+        self.reduce_data(combine, operand, scalar, axis, x)
+    }
+
+    fn reduce_data(
+        &mut self,
+        combine: Combine,
+        (source, extents): (Operand, Extents),
+        scalar: Scalar,
+        axis: usize,
+        x: Value,
+    ) -> Lowered<Planned> {
+        let (Some(function), Some(identity)) = (reduce::reduce(combine, scalar), reduce::identity(combine, scalar))
+        else {
+            return refuse(format!("a {} of {}", combine.text(), scalar.name()));
+        };
+        let size = scalar.size();
+        let rank = self.kernel.dims_of(x).len();
+        let reduced = if axis + 1 == rank { extents.columns } else { extents.rows };
+        if reduced.clip.is_some() {
+            return refuse("a reduction over elements that a mask leaves undefined (give the load an `other`)");
+        }
+        if rank == 1 {
+            let destination = self.slot();
+            let width = width_of(scalar);
+            self.emit_tile(Step::ReduceAll { function, destination, source, size, width, extents }, &extents, 0.15);
+            return Ok(Planned::Uniform(destination));
+        }
+        let one = Extent { full: 1, clip: None };
+        let result = if axis == 1 {
+            Extents { rows: one, columns: extents.rows }
+        } else {
+            Extents { rows: one, columns: extents.columns }
+        };
+        let target = self.target(&result, size);
+        let step = match (axis, binary::binary(combine.operation(), scalar)) {
+            (1, _) => Step::ReduceRows { function, target, source, extents },
+            (_, Some(combine)) => Step::ReduceColumns { combine, identity, target, source, extents },
+            (_, None) => return refuse(format!("a {} of {} along axis 0", combine.text(), scalar.name())),
+        };
+        self.emit_tile(step, &extents, 0.15);
+        Ok(Planned::Data { operand: plain(target.register), extents: result })
+    }
+
+    /// Half factors are widened: their products are exact in float32.
+    pub(super) fn dot(&mut self, operands: &[Value]) -> Lowered<Planned> {
+        let (scalar, wide) = (self.scalar_of(operands[0]), self.scalar_of(operands[2]));
+        let mut factors = Vec::new();
+        for &operand in &operands[..2] {
+            let (data, extents) = self.data(operand)?;
+            if extents != self.extents_of(operand)? {
+                return refuse("a tt.dot of elements that a mask leaves undefined (give the load an `other`)");
+            }
+            let data = if scalar == wide { data } else { self.convert((data, extents), Cast::Float, scalar, wide)?.0 };
+            factors.push(data);
+        }
+        let (sum, extents) = self.data(operands[2])?;
+        let depth = self.extents_of(operands[0])?.columns.full;
+        let target = self.target(&extents, wide.size());
+        let (x, y) = (factors[0], factors[1]);
+        // 40 multiplications a nanosecond.
+        let ns = depth as f64 / 40.0;
+        self.emit_tile(Step::Dot { target, x, y, sum, depth, extents }, &extents, ns);
+        Ok(Planned::Data { operand: plain(target.register), extents })
+    }
+
+    pub(super) fn expand_dims(&mut self, x: Value, axis: usize) -> Lowered<Planned> {
+        let rank = self.kernel.dims_of(x).len();
+        if rank == 0 {
+            return self.get(x);
+        }
+        if rank != 1 {
+            return refuse("tt.expand_dims to more than two dimensions");
+        }
+        if axis == 0 {
+            return self.get(x);
+        }
+        let one = Extent { full: 1, clip: None };
+        Ok(match self.get(x)? {
+            Planned::Index(affine) => Planned::Index(to_column(affine)),
+            Planned::Pointer { base, offset } => Planned::Pointer { base, offset: to_column(offset) },
+            Planned::Clip(extents) => Planned::Clip(Extents { rows: extents.columns, columns: one }),
+            Planned::Data { operand: Operand::Register { register, view }, extents } => {
+                let Some(view) = compose(view, ViewKind::Column) else { return refuse("this chain of views") };
+                let operand = Operand::Register { register, view };
+                Planned::Data { operand, extents: Extents { rows: extents.columns, columns: one } }
+            }
+            Planned::ScatteredPointer { .. } => return refuse("tt.expand_dims of scattered pointers"),
+            uniform => uniform,
+        })
+    }
+
+    pub(super) fn broadcast(&mut self, x: Value, result: Value) -> Lowered<Planned> {
+        let (from, to) = (self.extents_of(x)?, self.extents_of(result)?);
+        let repeat_rows = from.rows.full == 1 && to.rows.full != 1;
+        let repeat_columns = from.columns.full == 1 && to.columns.full != 1;
+        let widened = |extents: Extents| Extents {
+            rows: if repeat_rows { to.rows } else { extents.rows },
+            columns: if repeat_columns { to.columns } else { extents.columns },
+        };
+        let repeated = |operand: Operand| {
+            let Operand::Register { register, view } = operand else { return Ok(operand) };
+            let mut composed = Some(view);
+            if repeat_rows {
+                composed = composed.and_then(|view| compose(view, ViewKind::RepeatRows));
+            }
+            if repeat_columns {
+                composed = composed.and_then(|view| compose(view, ViewKind::RepeatColumns));
+            }
+            let Some(view) = composed else { return refuse("this chain of views") };
+            Ok(Operand::Register { register, view })
+        };
+        Ok(match self.get(x)? {
+            Planned::Clip(extents) => Planned::Clip(widened(extents)),
+            Planned::Data { operand: operand @ Operand::Register { .. }, extents } => {
+                Planned::Data { operand: repeated(operand)?, extents: widened(extents) }
+            }
+            Planned::ScatteredPointer { base, offsets, offset_size } => {
+                Planned::ScatteredPointer { base, offsets: repeated(offsets)?, offset_size }
+            }
+            other => other,
+        })
+    }
+}
+
+fn to_column(affine: Affine) -> Affine {
+    Affine { base: affine.base, row_stride: affine.column_stride, column_stride: None }
+}
