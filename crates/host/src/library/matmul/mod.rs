@@ -1,7 +1,7 @@
 //! Matrix products of any strides, batched: `out = alpha * left * right + beta * out`.
 //!
-//! float32 and float64 go through the crate `gemm`; half precision is widened to float32 and rounded once at the end; integers
-//! wrap.
+//! float32 has kernels of its own for large products and for those of few rows; the others and float64 go through the crate `gemm`. Half
+//! precision is widened to float32 and rounded once at the end; integers wrap.
 
 mod integer;
 mod narrow;
