@@ -56,7 +56,7 @@ impl Selection {
         if let Some(named) = self.on_device(queue, x, indices)? {
             return indexed::read(queue, NAME, &named, None, out);
         }
-        let blocks = self.blocks(indices, &out.strides)?;
+        let blocks = self.looked_up(queue, indices, &out.strides)?;
         let size = x.dtype.size();
         call(queue, NAME, || {
             for &(from, to) in &blocks.offsets {
@@ -77,7 +77,7 @@ impl Selection {
         {
             return indexed::put(queue, NAME, &named, Reduce::Assign, &Other::of(&value));
         }
-        let blocks = self.blocks(indices, &value.strides)?;
+        let blocks = self.looked_up(queue, indices, &value.strides)?;
         let size = x.dtype.size();
         call(queue, NAME, || {
             for &(to, from) in &blocks.offsets {
@@ -98,7 +98,7 @@ impl Selection {
         {
             return indexed::put(queue, NAME, &named, Reduce::Add, &Other::of(&value));
         }
-        let blocks = self.blocks(indices, &value.strides)?;
+        let blocks = self.looked_up(queue, indices, &value.strides)?;
         call(queue, NAME, || {
             by_type!(x.dtype, T => {
                 for &(to, from) in &blocks.offsets {
@@ -144,6 +144,16 @@ impl Selection {
         expect_dtype(NAME, "value", value.dtype, &[dtype])?;
         let mismatch = || Error::Broadcast { operator: NAME, left: self.shape.clone(), right: value.shape.clone() };
         value.broadcast_to(&self.shape).ok_or_else(mismatch)
+    }
+
+    /// The blocks, looked up by the CPU when what writes the indices is done, or refused where it does not see the memory.
+    fn looked_up(&self, queue: &Queue, indices: &[View], other: &[isize]) -> Result<Blocks> {
+        let mut blocks = None;
+        call(queue, NAME, || {
+            blocks = Some(self.blocks(indices, other));
+            Ok(())
+        })?;
+        blocks.expect("the library has called the function")
     }
 
     /// Looks the indices up. `other` are the strides of the tensor on the other side.
