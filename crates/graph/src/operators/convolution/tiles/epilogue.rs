@@ -4,7 +4,7 @@ use super::super::Fused;
 use super::super::fused::SQRT_2_OVER_PI;
 use crate::program::scalar_bits;
 use crate::rows::convert;
-use crate::tiles::{Images, Side, load_wide};
+use crate::tiles::{Images, Side, load_wide, scaled};
 use crate::view::View;
 use openmps_host::library::Activation;
 use openmps_tile::{Builder, DType, Number, Scalar, Type, Value};
@@ -84,8 +84,7 @@ impl Epilogue {
         places: impl FnOnce(&mut Builder, &Images) -> (Value, Value),
     ) -> Value {
         let per_channel = |b: &mut Builder, (pointer, stride): PerChannel| {
-            let stride = b.splat_like(stride, channel.0);
-            let offset = b.multiply(channel.0, stride);
+            let offset = scaled(b, channel.0, stride);
             let pointers = b.add_pointer(pointer, offset);
             let loaded = load_wide(b, pointers, channel.1, self.dtype);
             spread(b, loaded)
