@@ -8,7 +8,7 @@ use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::{self, Activation, Binary, Chain, Elementwise, Fused, Operand, Stage};
 use crate::operators::matmul::Matmul;
 use crate::reference::Array;
-use crate::view::{Shape, View};
+use crate::view::View;
 use openmps_host::library::matmul::linear;
 use openmps_host::library::{Activation as InPass, Epilogue};
 use openmps_runtime::Queue;
@@ -42,17 +42,16 @@ impl Linear {
 
     /// All in one pass of the host's library, but for activations that it does not have.
     fn in_one_pass(&self, queue: &Queue, inputs: &[View], out: &View) -> Result<()> {
-        let (activation, rest) = match self.activation.map(|activation| (in_pass(activation), activation)) {
-            None => (InPass::None, None),
-            Some((Some(activation), _)) => (activation, None),
-            Some((None, activation)) => (InPass::None, Some(activation)),
-        };
-        let [x, weight] = [0, 1].map(|i| Operand32::of(&inputs[i]));
-        let rest_of_inputs: Vec<Singles> = inputs[2..].iter().map(Singles::of).collect();
-        let mut addends = rest_of_inputs.iter().map(Singles::get);
-        let bias = if self.bias { addends.next() } else { None };
-        let epilogue = Epilogue { bias, residual: addends.next(), activation, ..Epilogue::default() };
+        let activation = self.activation.map_or(Some(InPass::None), in_pass);
+        let missing = self.activation.filter(|_| activation.is_none());
         call(queue, self.name(), || {
+            let [x, weight] = [0, 1].map(|i| Operand32::of(&inputs[i]));
+            let addends: Vec<Singles> = inputs[2..].iter().map(Singles::of).collect();
+            let mut addends = addends.iter().map(Singles::get);
+            let bias = if self.bias { addends.next() } else { None };
+            let residual = addends.next();
+            let activation = activation.unwrap_or_default();
+            let epilogue = Epilogue { bias, residual, activation, ..Epilogue::default() };
             write_singles(out, |to| {
                 let address = to.as_mut_ptr() as usize;
                 let dense = View::dense(address, DType::F32, &out.shape).expect("the shape of a view");
@@ -62,7 +61,10 @@ impl Linear {
                 Ok(())
             })
         })?;
-        rest.map_or(Ok(()), |rest| elementwise::run(Elementwise::Activation(rest), queue, &[out], &[], out))
+        match missing {
+            Some(activation) => elementwise::run(Elementwise::Activation(activation), queue, &[out], &[], out),
+            None => Ok(()),
+        }
     }
 
     /// What follows, as formulas of the product in `out`.
@@ -136,9 +138,9 @@ impl Operator for Linear {
         }
         let result = self.matmul().infer(&inputs[..2])?.remove(0);
         let columns = weight[usize::from(!self.transpose_weight)];
-        let mut expected = vec![(self.bias, "bias", Shape::from_iter([columns]))];
-        expected.push((self.residual, "residual", result.shape.clone()));
-        for ((_, what, shape), meta) in expected.iter().filter(|(there, ..)| *there).zip(&inputs[2..]) {
+        let addends: [(bool, _, &[usize]); 2] =
+            [(self.bias, "bias", &[columns]), (self.residual, "residual", &result.shape)];
+        for ((_, what, shape), meta) in addends.into_iter().filter(|(there, ..)| *there).zip(&inputs[2..]) {
             expect_dtype(operator, what, meta.dtype, &[result.dtype])?;
             expect_shape(operator, what, &meta.shape, shape)?;
         }
