@@ -5,15 +5,13 @@ use crate::error::Result;
 use crate::image::{ImageLayout, Singles};
 use crate::layout::{expect_dtype, expect_inputs, expect_shape};
 use crate::operator::Meta;
+use crate::operators::elementwise::{self, Elementwise, SQRT_2_OVER_PI};
 use crate::reference::Array;
 use crate::view::{Shape, View};
 use openmps_host::library::{Activation, Epilogue};
 use openmps_runtime::engine::graph::{Binary, Operation, Tensor as Node, Unary};
 use openmps_tile::DType;
-use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
-
-/// The factor in GELU's approximation by tanh.
-pub(super) const SQRT_2_OVER_PI: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
+use std::f64::consts::FRAC_1_SQRT_2;
 
 /// What is applied to every output element y of channel c: `after.0 * activation(scale[c] * y + bias[c] + residual) + after.1`.
 /// Each part that is present adds an input, in this order: scale, bias (both of shape (channels)), residual (the output's shape).
@@ -137,6 +135,7 @@ impl Fused {
         let scaled = take(self.scale).map_or(y, |scale| y * scale.at(&[channel]));
         let biased = take(self.bias).map_or(scaled, |bias| scaled + bias.at(&[channel]));
         let x = take(self.residual).map_or(biased, |residual| biased + residual.at(index));
+        let formula = |activation| (Elementwise::Activation(activation).row().reference)(&[x], &[]);
         let active = match self.activation {
             Activation::None => x,
             Activation::Relu => x.max(0.0),
@@ -146,8 +145,8 @@ impl Fused {
             Activation::HardSwish => x * (x + 3.0).clamp(0.0, 6.0) / 6.0,
             Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
             Activation::Swish { beta } => x / (1.0 + (-x * f64::from(beta)).exp()),
-            Activation::Gelu => 0.5 * x * libm::erfc(-x * FRAC_1_SQRT_2),
-            Activation::GeluTanh => 0.5 * x * (1.0 + (SQRT_2_OVER_PI * (x + 0.044715 * x.powi(3))).tanh()),
+            Activation::Gelu => formula(elementwise::Activation::Gelu),
+            Activation::GeluTanh => formula(elementwise::Activation::GeluTanh),
         };
         self.after.map_or(active, |(factor, addend)| f64::from(factor) * active + f64::from(addend))
     }

@@ -4,7 +4,8 @@ use super::expression::Expr;
 use super::row::*;
 
 const SQRT_HALF: f64 = std::f64::consts::FRAC_1_SQRT_2;
-const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
+/// The factor in GELU's approximation by tanh.
+pub(crate) const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
 
 fn sigmoid(x: Expr<'_>) -> Expr<'_> {
     1.0 / (1.0 + (-x).exp())

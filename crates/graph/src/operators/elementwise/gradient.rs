@@ -1,11 +1,11 @@
 //! Gradients of elementwise operators: from the output's gradient (the last input) and the input or output that it needs.
 
+use super::activation::SQRT_2_OVER_PI;
 use super::expression::Expr;
 use super::row::*;
 use std::f64::consts::{LN_2, LN_10};
 
 const INVERSE_SQRT_2_PI: f64 = 0.398_942_280_401_432_7;
-const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
 const SQRT_HALF: f64 = std::f64::consts::FRAC_1_SQRT_2;
 
 fn sigmoid(x: Expr<'_>) -> Expr<'_> {

@@ -14,6 +14,7 @@ mod tiling;
 mod unary;
 
 pub use activation::Activation;
+pub(crate) use activation::SQRT_2_OVER_PI;
 pub use binary::Binary;
 pub use chain::{Chain, Operand, Stage};
 pub use fused::{ENTRY as FUSED, Fused};

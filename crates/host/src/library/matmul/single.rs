@@ -11,8 +11,8 @@ use crate::threads::parallel_for;
 const GROUP: usize = 8192;
 /// Columns of the right matrix packed at once: a few MiB, for the last-level cache.
 const COLUMNS: usize = 2048;
-/// Rows of the left matrix packed by one task: a part of the second-level cache, and enough tasks to even out the threads.
-const TASK_ROWS: usize = 8 * ROWS;
+/// Panels of the left matrix packed by one task: a part of the second-level cache, and enough tasks to even out the threads.
+const TASK_PANELS: usize = 8;
 
 /// Whether [`run`] takes this product: its result or its transpose has rows of neighbouring elements, and beta is 0 or 1.
 pub(super) fn takes(product: &MatrixProduct) -> bool {
@@ -98,21 +98,21 @@ impl Tasks {
     const FEWEST_GROUPS: usize = 8;
 
     fn new(panels: usize, groups: usize) -> Tasks {
-        let by_row = panels.div_ceil(TASK_ROWS / ROWS).max(1);
+        let by_row = panels.div_ceil(TASK_PANELS).max(1);
         // Four for each thread even out what else the machine does.
         let wanted = (4 * crate::threads::count()).div_ceil(by_row);
         Tasks { panels, groups, by_column: wanted.min(groups / Tasks::FEWEST_GROUPS).max(1) }
     }
 
     fn count(&self) -> usize {
-        self.panels.div_ceil(TASK_ROWS / ROWS) * self.by_column
+        self.panels.div_ceil(TASK_PANELS) * self.by_column
     }
 
     /// First and last panel, first and last group.
     fn get(&self, task: usize) -> ((usize, usize), (usize, usize)) {
-        let (row, column) = (task / self.by_column * (TASK_ROWS / ROWS), task % self.by_column);
+        let (row, column) = (task / self.by_column * TASK_PANELS, task % self.by_column);
         let group = |column: usize| column * self.groups / self.by_column;
-        ((row, (row + TASK_ROWS / ROWS).min(self.panels)), (group(column), group(column + 1)))
+        ((row, (row + TASK_PANELS).min(self.panels)), (group(column), group(column + 1)))
     }
 }
 
@@ -169,7 +169,7 @@ impl Work<'_> {
         let tasks = Tasks::new(self.panels.count, part.columns.1.div_ceil(self.kernels.width));
         let ns = self.product.rows * part.columns.1 * depth / tasks.count() / 40;
         parallel_for(tasks.count(), ns, |begin, end| {
-            scratch::with(TASK_ROWS * depth, |left| {
+            scratch::with(TASK_PANELS * ROWS * depth, |left| {
                 for task in begin..end {
                     let (panels, groups) = tasks.get(task);
                     // SAFETY: the caller's promise; these panels and groups of the result are this task's.

@@ -1,7 +1,7 @@
 //! What follows a convolution, while its results are tiles in registers.
 
 use super::super::Fused;
-use super::super::fused::SQRT_2_OVER_PI;
+use crate::operators::elementwise::SQRT_2_OVER_PI;
 use crate::program::scalar_bits;
 use crate::rows::convert;
 use crate::tiles::{Images, Side, load_wide, scaled};
