@@ -1,6 +1,7 @@
 //! The task runner of openmps: `cargo xtask <command>`.
 
 mod demo;
+mod differential;
 mod emulate;
 mod fingerprint;
 mod fuzz;
@@ -66,6 +67,17 @@ enum Command {
         /// Of the random numbers, to repeat a run
         seed: Option<u64>,
     },
+    /// Run random programs on openmps and on what it stands in for, Paddle's CPU device or Triton's interpreter, and compare
+    Differential {
+        /// What is compared
+        suite: differential::Suite,
+        /// How long, for each suite
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+        /// Of the random numbers, to repeat a run
+        #[arg(long)]
+        seed: Option<u64>,
+    },
     /// Run the tests of the unsafe core under the address sanitizer
     Sanitize,
     /// Run every suite on the emulated Apple GPU: each operator's Metal text in every shape and layout, in three schedules
@@ -95,6 +107,7 @@ fn main() -> ExitCode {
         Command::Bench { filter } => demo::bench(filter.as_deref()),
         Command::Minilm { arguments } => minilm::run_example(&arguments),
         Command::Fuzz { seconds, seed } => fuzz::run_for(seconds, seed),
+        Command::Differential { suite, seconds, seed } => differential::compare(suite, seconds, seed),
         Command::Sanitize => sanitize::tests(),
         Command::Emulate { rust } => emulate::run_all(!rust),
         Command::CheckMacos => macos::check(),
