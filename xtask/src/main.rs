@@ -8,6 +8,7 @@ mod fuzz;
 mod macos;
 mod minilm;
 mod python;
+mod release;
 mod sanitize;
 mod setup;
 mod shell;
@@ -92,6 +93,18 @@ enum Command {
     WheelMacos,
     /// Write docs/metal-calls.md anew
     MetalCalls,
+    /// Make and check everything that a release consists of, and stop before publishing
+    Release {
+        /// Said aloud, since nothing is ever uploaded from here
+        #[arg(long, required = true)]
+        dry_run: bool,
+        /// Only the crates
+        #[arg(long, conflicts_with = "wheel")]
+        crates: bool,
+        /// Only the wheel
+        #[arg(long)]
+        wheel: bool,
+    },
     /// On a Mac: run every suite on the GPU and write one report
     MacSelftest,
 }
@@ -113,6 +126,9 @@ fn main() -> ExitCode {
         Command::CheckMacos => macos::check(),
         Command::WheelMacos => macos::link::wheel(),
         Command::MetalCalls => macos::calls::write(),
+        Command::Release { crates: true, .. } => release::dry_run(release::Parts::Crates),
+        Command::Release { wheel: true, .. } => release::dry_run(release::Parts::Wheel),
+        Command::Release { .. } => release::dry_run(release::Parts::Everything),
         Command::MacSelftest => macos::selftest::run(),
     };
     match result {

@@ -68,7 +68,8 @@ fn install_wheel() -> Result<bool> {
     Ok(true)
 }
 
-fn wheel_in(folder: &std::path::Path) -> Result<PathBuf> {
+/// The one wheel in a folder.
+pub fn wheel_in(folder: &std::path::Path) -> Result<PathBuf> {
     let entries = std::fs::read_dir(folder).map_err(|error| format!("{} cannot be read: {error}", folder.display()))?;
     let mut wheels = entries.map_while(std::result::Result::ok).map(|entry| entry.path());
     wheels
