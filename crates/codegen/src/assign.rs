@@ -1,20 +1,20 @@
 //! Which values are kept, in which layout, and which are computed anew wherever they are needed.
 //!
-//! Index arithmetic (ranges, splats, sums of them) is cheap and pure: such values are *virtual*, written as expressions of the element's
+//! Index arithmetic (ranges, splats, sums of them) is cheap and pure: such values are *rematerialized*, written as expressions of the element's
 //! index in whatever layout their reader has. Shape changes are *views*: the same registers, read by another index. Everything else is
-//! *kept* in a layout: that of the first kept operand, so that whole chains share one layout and no element moves between threads.
+//! *materialized* in a layout: that of the first kept operand, so that whole chains share one layout and no element moves between threads.
 
-use crate::axis::Facts;
+use crate::axis::AxisInfo;
+use crate::coalescing::Coalescing;
 use crate::dialect::Dialect;
-use crate::emit::{Unit, padded};
-use crate::factors::factors;
+use crate::dot_operands::dot_operands;
 use crate::layout::{Layout, Place, bits_of, bits_of_all, bits_of_axis};
-use crate::runs::Runs;
+use crate::mma::{MmaShape, padded};
 use crate::target::Target;
 use openmps_tile::{Block, Instruction, Kernel, Number, Operation, Scalar, Type, Unary, Value};
 use std::collections::HashSet;
 
-/// The most operations that a virtual value may stand for.
+/// The most operations that a rematerialized value may stand for.
 const MOST_COST: u32 = 24;
 
 /// What a division by an unknown integer counts as: a GPU has no instruction for it. A value of several divisions is kept, so that a loop
@@ -27,11 +27,11 @@ pub enum Form {
     /// One number, the same in every thread.
     Scalar,
     /// An expression of the index, of this many operations.
-    Virtual(u32),
+    Rematerialized(u32),
     /// Another value's registers, read by another index.
     View,
     /// Registers in a layout. A weak one follows its neighbours when it meets them: a loop's value whose layout is not settled yet.
-    Kept { layout: Layout, weak: bool },
+    Materialized { layout: Layout, weak: bool },
 }
 
 /// The form of every value.
@@ -42,10 +42,10 @@ pub struct Forms<'k> {
     forms: Vec<Form>,
     definitions: Vec<Option<&'k Instruction>>,
     /// What is known of neighbouring elements.
-    pub facts: Facts<'k>,
+    pub axis_info: AxisInfo<'k>,
     /// Loaded tiles that only products read.
-    pub factors: HashSet<Value>,
-    runs: Runs<'k>,
+    pub dot_operands: HashSet<Value>,
+    coalescing: Coalescing<'k>,
 }
 
 impl<'k> Forms<'k> {
@@ -55,10 +55,10 @@ impl<'k> Forms<'k> {
         let mut definitions = vec![None; count];
         define(&kernel.body, &mut definitions);
         let (thread_bits, dialect) = (target.thread_bits(), target.dialect);
-        let (facts, factors) = (Facts::of(kernel), factors(kernel));
-        let runs = Runs::of(kernel, thread_bits, &facts, &factors, &definitions);
+        let (axis_info, dot_operands) = (AxisInfo::of(kernel), dot_operands(kernel));
+        let coalescing = Coalescing::of(kernel, thread_bits, &axis_info, &dot_operands, &definitions);
         let forms = vec![Form::Scalar; count];
-        let mut forms = Forms { kernel, thread_bits, dialect, forms, definitions, facts, factors, runs };
+        let mut forms = Forms { kernel, thread_bits, dialect, forms, definitions, axis_info, dot_operands, coalescing };
         forms.block(&kernel.body);
         forms
     }
@@ -83,7 +83,7 @@ impl<'k> Forms<'k> {
     pub fn of_effect(&self, instruction: &Instruction) -> Layout {
         let ty = self.kernel.type_of(instruction.operands[0]);
         match self.elementwise(instruction, ty, None) {
-            Form::Kept { layout, .. } => layout.dense().0,
+            Form::Materialized { layout, .. } => layout.dense().0,
             _ => self.plain(ty),
         }
     }
@@ -103,7 +103,7 @@ impl<'k> Forms<'k> {
 
     /// The layout for a tile that has no better one.
     pub fn plain(&self, ty: &Type) -> Layout {
-        self.runs.plain(&ty.dims)
+        self.coalescing.plain(&ty.dims)
     }
 
     /// The layout of a product: the matrix unit's where there is one, else a block of rows and columns for each thread.
@@ -115,8 +115,8 @@ impl<'k> Forms<'k> {
             return self.plain(self.kernel.type_of(instruction.results[0]));
         }
         let factor = x.number().unwrap_or(Scalar::F32);
-        if let Some(unit) = Unit::of(self.dialect, factor, padded(&x.dims, &y.dims)) {
-            return unit.layout(dims[0], dims[1], self.thread_bits);
+        if let Some(mma) = MmaShape::of(self.dialect, factor, padded(&x.dims, &y.dims)) {
+            return mma.layout(dims[0], dims[1], self.thread_bits);
         }
         let (rows, columns) = (bits_of(dims[0]), bits_of(dims[1]));
         let registers = (rows + columns).saturating_sub(self.thread_bits);
@@ -153,15 +153,15 @@ impl<'k> Forms<'k> {
             return self.set(result, Form::Scalar);
         }
         let form = match &instruction.operation {
-            Operation::Constant(_) | Operation::Range { .. } | Operation::Splat => Form::Virtual(1),
+            Operation::Constant(_) | Operation::Range { .. } | Operation::Splat => Form::Rematerialized(1),
             Operation::ExpandDims { .. } | Operation::Broadcast | Operation::Reshape | Operation::Permute { .. } => {
                 match self.of(instruction.operands[0]) {
-                    Form::Virtual(cost) => Form::Virtual(*cost),
+                    Form::Rematerialized(cost) => Form::Rematerialized(*cost),
                     _ => Form::View,
                 }
             }
-            Operation::Load | Operation::Atomic(_) | Operation::CompareSwap => match self.runs.own(result) {
-                Some(layout) => Form::Kept { layout, weak: false },
+            Operation::Load | Operation::Atomic(_) | Operation::CompareSwap => match self.coalescing.own(result) {
+                Some(layout) => Form::Materialized { layout, weak: false },
                 None => self.elementwise(instruction, ty, None),
             },
             Operation::Join => self.doubled(instruction.operands[0], 0),
@@ -170,11 +170,11 @@ impl<'k> Forms<'k> {
                 self.doubled(instruction.operands[0], top)
             }
             Operation::Gather { .. } => {
-                Form::Kept { layout: self.natural(instruction.operands[1]).0.dense().0, weak: false }
+                Form::Materialized { layout: self.natural(instruction.operands[1]).0.dense().0, weak: false }
             }
-            Operation::Histogram => Form::Kept { layout: self.plain(ty), weak: false },
+            Operation::Histogram => Form::Materialized { layout: self.plain(ty), weak: false },
             Operation::Reduce { axis, .. } => self.without_axis(instruction.operands[0], *axis),
-            Operation::Dot => Form::Kept { layout: self.product(instruction), weak: false },
+            Operation::Dot => Form::Materialized { layout: self.product(instruction), weak: false },
             operation => self.elementwise(instruction, ty, Some(operation)),
         };
         self.set(result, form);
@@ -185,12 +185,12 @@ impl<'k> Forms<'k> {
         let layout = self.natural(x).0;
         let gone = bits_of_axis(self.dims(x), axis);
         let kept: Vec<usize> = (0..layout.bits().len()).filter(|bit| !gone.contains(bit)).collect();
-        Form::Kept { layout: layout.select(&kept).dense().0, weak: false }
+        Form::Materialized { layout: layout.select(&kept).dense().0, weak: false }
     }
 
     /// The operand whose layout several tiles that are walked together follow: the first that is kept.
     pub fn leader(&self, operands: &[Value]) -> Value {
-        let kept = |value: &&Value| matches!(self.of(**value), Form::Kept { .. } | Form::View);
+        let kept = |value: &&Value| matches!(self.of(**value), Form::Materialized { .. } | Form::View);
         operands.iter().find(kept).or(operands.first()).copied().unwrap_or(Value(0))
     }
 
@@ -205,7 +205,7 @@ impl<'k> Forms<'k> {
     fn scanned(&mut self, instruction: &Instruction) {
         let layout = self.natural(self.leader(&instruction.operands)).0.dense().0;
         for &result in &instruction.results {
-            self.set(result, Form::Kept { layout: layout.clone(), weak: false });
+            self.set(result, Form::Materialized { layout: layout.clone(), weak: false });
         }
     }
 
@@ -214,7 +214,7 @@ impl<'k> Forms<'k> {
         let layout = self.natural(x).0.dense().0;
         let mut bits = layout.bits().to_vec();
         bits.insert(at, Place::Register(layout.registers().trailing_zeros() as u8));
-        Form::Kept { layout: Layout::new(bits), weak: false }
+        Form::Materialized { layout: Layout::new(bits), weak: false }
     }
 
     /// The layout in which a tile is split: neighbours along the last dimension in one thread.
@@ -233,38 +233,38 @@ impl<'k> Forms<'k> {
         let layout = self.of_pairs(instruction.operands[0]);
         let rest: Vec<usize> = (1..layout.bits().len()).collect();
         for &result in &instruction.results {
-            self.set(result, Form::Kept { layout: layout.select(&rest).dense().0, weak: false });
+            self.set(result, Form::Materialized { layout: layout.select(&rest).dense().0, weak: false });
         }
     }
 
-    /// Virtual where it is cheap and all operands are (`cheap` is none for what must be kept); else in the layout of an operand.
+    /// Rematerialized where it is cheap and all operands are (`cheap` is none for what must be kept); else in the layout of an operand.
     fn elementwise(&self, instruction: &Instruction, ty: &Type, cheap: Option<&Operation>) -> Form {
         if let Some(operation) = cheap.filter(|operation| is_cheap(operation)) {
             let own = if self.divides(instruction) { DIVISION_COST } else { 1 };
             let cost = instruction.operands.iter().try_fold(own, |sum, &operand| match self.of(operand) {
-                Form::Virtual(cost) => Some(sum + cost),
+                Form::Rematerialized(cost) => Some(sum + cost),
                 _ => None,
             });
             if let Some(cost) = cost.filter(|&cost| cost <= MOST_COST || matches!(operation, Operation::AddPointer)) {
-                return Form::Virtual(cost);
+                return Form::Rematerialized(cost);
             }
         }
         let mut weak_layout = None;
         for &operand in &instruction.operands {
             match self.of(operand) {
-                Form::Kept { .. } | Form::View => {
+                Form::Materialized { .. } | Form::View => {
                     let (layout, weak) = self.natural(operand);
                     if !weak {
-                        return Form::Kept { layout, weak: false };
+                        return Form::Materialized { layout, weak: false };
                     }
                     weak_layout.get_or_insert(layout);
                 }
-                Form::Scalar | Form::Virtual(_) => {}
+                Form::Scalar | Form::Rematerialized(_) => {}
             }
         }
         match weak_layout {
-            Some(layout) => Form::Kept { layout, weak: true },
-            None => Form::Kept { layout: self.plain(ty), weak: false },
+            Some(layout) => Form::Materialized { layout, weak: true },
+            None => Form::Materialized { layout: self.plain(ty), weak: false },
         }
     }
 
@@ -282,9 +282,9 @@ impl<'k> Forms<'k> {
     /// The layout in which a tile can be read without moving elements, and whether it is not settled yet.
     pub fn natural(&self, value: Value) -> (Layout, bool) {
         match self.of(value) {
-            Form::Kept { layout, weak } => (layout.clone(), *weak),
+            Form::Materialized { layout, weak } => (layout.clone(), *weak),
             Form::View => self.of_view(value),
-            Form::Scalar | Form::Virtual(_) => (self.plain(self.kernel.type_of(value)), false),
+            Form::Scalar | Form::Rematerialized(_) => (self.plain(self.kernel.type_of(value)), false),
         }
     }
 
@@ -384,8 +384,10 @@ impl<'k> Forms<'k> {
         let ty = self.kernel.type_of(value);
         match settled {
             _ if ty.is_scalar() => Form::Scalar,
-            Some(layout) => Form::Kept { layout: layout.dense().0, weak: false },
-            None => Form::Kept { layout: self.runs.own(value).unwrap_or_else(|| self.plain(ty)), weak: true },
+            Some(layout) => Form::Materialized { layout: layout.dense().0, weak: false },
+            None => {
+                Form::Materialized { layout: self.coalescing.own(value).unwrap_or_else(|| self.plain(ty)), weak: true }
+            }
         }
     }
 }

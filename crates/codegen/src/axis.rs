@@ -11,7 +11,7 @@ const ANY: u64 = 1 << 40;
 /// How often a loop is looked at until its facts hold.
 const ROUNDS: usize = 8;
 
-/// What is known along one axis. Runs begin at multiples of their length.
+/// What is known along one axis. Coalescing begin at multiples of their length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Axis {
     /// Elements of a run in which each is the one before plus 1 (pointers: plus one element).
@@ -38,7 +38,7 @@ impl Axis {
 }
 
 /// The facts of every value.
-pub struct Facts<'k> {
+pub struct AxisInfo<'k> {
     kernel: &'k Kernel,
     /// One axis for a scalar.
     facts: Vec<Vec<Axis>>,
@@ -46,11 +46,11 @@ pub struct Facts<'k> {
     constants: Vec<Option<i64>>,
 }
 
-impl<'k> Facts<'k> {
+impl<'k> AxisInfo<'k> {
     /// Looks at a whole kernel.
-    pub fn of(kernel: &'k Kernel) -> Facts<'k> {
+    pub fn of(kernel: &'k Kernel) -> AxisInfo<'k> {
         let facts = kernel.types.iter().map(|ty| vec![UNKNOWN; ty.dims.len().max(1)]).collect();
-        let mut all = Facts { kernel, facts, constants: vec![None; kernel.types.len()] };
+        let mut all = AxisInfo { kernel, facts, constants: vec![None; kernel.types.len()] };
         for parameter in &kernel.parameters {
             let divisibility = highest_divisor(i64::from(parameter.divisibility));
             all.facts[parameter.value.0 as usize] = vec![Axis { divisibility, ..UNKNOWN }];
@@ -221,7 +221,7 @@ impl<'k> Facts<'k> {
         self.pairs(x, y).map(along).collect()
     }
 
-    /// Facts of carried values are those of the first iteration that the others share.
+    /// AxisInfo of carried values are those of the first iteration that the others share.
     fn for_loop(&mut self, instruction: &Instruction) {
         let (block, operands) = (&instruction.blocks[0], &instruction.operands);
         let divisibility = self.divisor(operands[0]).min(self.divisor(operands[2]));
@@ -312,7 +312,7 @@ mod tests {
         let n = b.parameter("n", Type::scalar(Scalar::I32));
         b.divisible(16);
         let (pointers, mask) = build(&mut b, x, n);
-        Facts::of(&b.finish()).vector(pointers, mask)
+        AxisInfo::of(&b.finish()).vector(pointers, mask)
     }
 
     #[test]

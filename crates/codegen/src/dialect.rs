@@ -11,8 +11,8 @@ pub enum Dialect {
     Cuda,
 }
 
-/// The words of a language.
-pub(crate) struct Words {
+/// What a language calls the same things.
+pub(crate) struct Keywords {
     /// Its name in errors.
     pub name: &'static str,
     /// What stands before a helper function.
@@ -34,7 +34,7 @@ pub(crate) struct Words {
     pub programs: &'static str,
 }
 
-static METAL: Words = Words {
+static METAL: Keywords = Keywords {
     name: "Metal",
     inline: "inline",
     device: "device ",
@@ -47,7 +47,7 @@ static METAL: Words = Words {
     programs: "programs",
 };
 
-static CUDA: Words = Words {
+static CUDA: Keywords = Keywords {
     name: "CUDA",
     inline: "__device__ __forceinline__",
     device: "",
@@ -61,7 +61,7 @@ static CUDA: Words = Words {
 };
 
 impl Dialect {
-    pub(crate) fn words(self) -> &'static Words {
+    pub(crate) fn keywords(self) -> &'static Keywords {
         match self {
             Dialect::Metal => &METAL,
             Dialect::Cuda => &CUDA,
@@ -70,7 +70,7 @@ impl Dialect {
 
     /// The target's name.
     pub fn name(self) -> &'static str {
-        self.words().name
+        self.keywords().name
     }
 
     /// The type that holds a number in a register: integers without sign, half types as float.
@@ -98,7 +98,7 @@ impl Dialect {
 
     /// The signed type of an integer's width.
     pub(crate) fn signed(self, scalar: Scalar) -> &'static str {
-        self.words().signed[scalar.size().trailing_zeros() as usize]
+        self.keywords().signed[scalar.size().trailing_zeros() as usize]
     }
 
     /// A number read from memory, as it is held in a register.

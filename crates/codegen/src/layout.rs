@@ -86,7 +86,7 @@ impl Layout {
     }
 }
 
-/// The number whose bits are at these places, as an expression. Runs of neighbouring bits are moved together.
+/// The number whose bits are at these places, as an expression. Coalescing of neighbouring bits are moved together.
 fn expression(places: &[Place]) -> String {
     let mut terms = Vec::new();
     let mut bit = 0;

@@ -6,14 +6,16 @@
 
 mod assign;
 mod axis;
+mod coalescing;
 mod dialect;
+mod dot_operands;
 mod emit;
 mod error;
-mod factors;
+mod helpers;
 mod layout;
+mod mma;
 mod names;
 mod prefetch;
-mod runs;
 mod target;
 
 pub use dialect::Dialect;

@@ -1,9 +1,9 @@
 //! Names of kernels and parameters as identifiers of both languages.
 
-use crate::emit::is_helper;
+use crate::helpers;
 use openmps_tile::Kernel;
 
-/// Words that a parameter must not be called: keywords of either language, and names and functions that the emitter uses itself.
+/// Keywords that a parameter must not be called: keywords of either language, and names and functions that the emitter uses itself.
 const RESERVED: &[&str] = &[
     "acos",
     "as_type",
@@ -130,7 +130,7 @@ pub(crate) fn identifier(name: &str) -> String {
     if text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit() || c == '_') || is_value {
         text.insert(0, 'p');
     }
-    if RESERVED.contains(&text.as_str()) || is_helper(&text) {
+    if RESERVED.contains(&text.as_str()) || helpers::exists(&text) {
         text.push('_');
     }
     text

@@ -80,11 +80,11 @@ impl Emitter<'_> {
 
     /// A function of the language, or one of ours where it has none or an inexact one.
     pub(super) fn function(&mut self, name: &'static str, arguments: &str) -> String {
-        if super::helpers::exists(name) {
+        if crate::helpers::exists(name) {
             self.helpers.insert(name);
             return format!("{name}({arguments})");
         }
-        format!("{}{name}({arguments})", self.words().precise)
+        format!("{}{name}({arguments})", self.keywords().precise)
     }
 
     /// The value of the thread whose index differs by exclusive or with `mask`, in the same simdgroup.

@@ -22,7 +22,7 @@ impl<'k> Emitter<'k> {
     /// A number that is the same in every thread.
     pub(super) fn scalar(&mut self, instruction: &'k Instruction) -> Result<()> {
         let result = instruction.results[0];
-        let words = self.words();
+        let words = self.keywords();
         let axis = |axis: u8| ["x", "y", "z"][usize::from(axis).min(2)];
         let text = match &instruction.operation {
             Operation::Constant(number) => {
@@ -81,7 +81,7 @@ impl<'k> Emitter<'k> {
         for (&argument, &initial) in arguments.iter().zip(initial) {
             let form = self.forms.of(argument).clone();
             let name = match form {
-                Form::Kept { layout, .. } => {
+                Form::Materialized { layout, .. } => {
                     let layout = layout.dense().0;
                     self.bring(initial, &layout)?;
                     let name = self.declare(argument, &layout)?;
@@ -176,7 +176,7 @@ impl<'k> Emitter<'k> {
         let mut targets = Vec::with_capacity(results.len());
         for &result in results {
             let name = match self.forms.of(result).clone() {
-                Form::Kept { layout, .. } => self.declare(result, &layout.dense().0)?,
+                Form::Materialized { layout, .. } => self.declare(result, &layout.dense().0)?,
                 _ => {
                     let (name, ty) = (format!("v{}", result.0), self.register_type(self.type_of(result)));
                     self.line(format!("{ty} {name};"));
@@ -192,7 +192,7 @@ impl<'k> Emitter<'k> {
     /// Lets a value be known by the name of another one.
     fn name_target(&mut self, value: Value, name: &str) {
         match self.forms.of(value).clone() {
-            Form::Kept { layout, .. } => self.arrays.push((value, layout.dense().0, name.to_owned())),
+            Form::Materialized { layout, .. } => self.arrays.push((value, layout.dense().0, name.to_owned())),
             _ => {
                 self.scalars.insert(value, name.to_owned());
             }
@@ -235,18 +235,18 @@ impl<'k> Emitter<'k> {
     /// Whether a value is another one, or a view or an expression of it.
     fn reads(&self, value: Value, other: Value) -> bool {
         value == other
-            || matches!(self.forms.of(value), Form::View | Form::Virtual(_))
+            || matches!(self.forms.of(value), Form::View | Form::Rematerialized(_))
                 && self.forms.definition(value).is_some_and(|from| from.operands.iter().any(|&x| self.reads(x, other)))
     }
 
     fn registers_of(&self, value: Value) -> usize {
-        if let Form::Kept { layout, .. } = self.forms.of(value) { layout.registers() } else { 1 }
+        if let Form::Materialized { layout, .. } = self.forms.of(value) { layout.registers() } else { 1 }
     }
 
     /// Gives a carried value, or new registers like its own, what the block yields.
     fn assign(&mut self, target: &Carried, operand: Value, aside: Option<&str>) -> Result<()> {
         let name = aside.unwrap_or(&target.name);
-        if let Form::Kept { layout, .. } = self.forms.of(target.value).clone() {
+        if let Form::Materialized { layout, .. } = self.forms.of(target.value).clone() {
             let layout = layout.dense().0;
             self.bring(operand, &layout)?;
             if aside.is_some() {

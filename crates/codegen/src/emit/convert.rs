@@ -12,13 +12,13 @@ impl Emitter<'_> {
     pub(super) fn take_scratch(&mut self, bytes: usize) {
         self.scratch = self.scratch.max(bytes);
         if std::mem::replace(&mut self.scratch_in_use, true) {
-            self.line(self.words().barrier);
+            self.line(self.keywords().barrier);
         }
     }
 
     /// Waits until what was written to threadgroup memory can be read.
     pub(super) fn scratch_written(&mut self) {
-        self.line(self.words().barrier);
+        self.line(self.keywords().barrier);
     }
 
     /// The type of a tile's element in threadgroup memory.
@@ -31,7 +31,7 @@ impl Emitter<'_> {
 
     /// What stands before a pointer into threadgroup memory.
     pub(super) fn scratch_space(&self) -> &'static str {
-        if self.target.dialect == Dialect::Metal { self.words().threadgroup } else { "" }
+        if self.target.dialect == Dialect::Metal { self.keywords().threadgroup } else { "" }
     }
 
     /// A pointer to threadgroup memory from a byte on.
@@ -44,7 +44,7 @@ impl Emitter<'_> {
     /// Gives a kept tile registers in another layout.
     pub(super) fn convert(&mut self, value: Value, to: &Layout) -> Result<()> {
         let ty = self.type_of(value);
-        let Form::Kept { layout: from, .. } = self.forms.of(value) else {
+        let Form::Materialized { layout: from, .. } = self.forms.of(value) else {
             return Err(self.unsupported(format!("the layout of %{}", value.0)));
         };
         let from = from.dense().0;

@@ -1,4 +1,4 @@
-//! One element of a tile as an expression: of registers, or of its index for what is virtual.
+//! One element of a tile as an expression: of registers, or of its index for what is rematerialized.
 
 use super::control::constant;
 use super::{Emitter, Result};
@@ -38,7 +38,7 @@ impl<'k> Emitter<'k> {
             return Ok(name.clone());
         }
         match self.forms.of(value) {
-            Form::Kept { .. } => self.register(value, layout),
+            Form::Materialized { .. } => self.register(value, layout),
             Form::View => {
                 let (source, of_source) = self.through_view(value, layout);
                 self.element(body, source, &of_source)

@@ -38,7 +38,7 @@ impl<'k> Emitter<'k> {
     /// Puts an instruction into the group at hand, or begins a new one.
     pub(super) fn join(&mut self, instruction: &'k Instruction) -> Result<()> {
         let layout = match instruction.results.first().map(|&result| self.forms.of(result)) {
-            Some(Form::Kept { layout, .. }) => layout.dense().0,
+            Some(Form::Materialized { layout, .. }) => layout.dense().0,
             _ => self.forms.of_effect(instruction),
         };
         let vector = self.vector_of(instruction, &layout);
@@ -75,12 +75,12 @@ impl<'k> Emitter<'k> {
     /// The kept tile that is read when an operand is read in a layout; none for what needs no registers.
     fn leaf(&self, value: Value, layout: &Layout) -> Option<(Value, Layout)> {
         match self.forms.of(value) {
-            Form::Kept { .. } => Some((value, layout.clone())),
+            Form::Materialized { .. } => Some((value, layout.clone())),
             Form::View => {
                 let (source, of_source) = self.through_view(value, layout);
                 self.leaf(source, &of_source)
             }
-            Form::Scalar | Form::Virtual(_) => None,
+            Form::Scalar | Form::Rematerialized(_) => None,
         }
     }
 

@@ -8,7 +8,6 @@ mod convert;
 mod dot;
 mod element;
 mod group;
-mod helpers;
 mod memory;
 mod reduce;
 mod shape;
@@ -21,9 +20,7 @@ use crate::error::CodegenError;
 use crate::layout::Layout;
 use crate::target::{SIMD_WIDTH, Target};
 use crate::{Source, names};
-pub(crate) use dot::{Unit, padded};
 use group::Group;
-pub(crate) use helpers::exists as is_helper;
 use openmps_tile::{Block, Element, Instruction, Kernel, Operation, Scalar, Type, Value};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
@@ -119,16 +116,16 @@ impl<'k> Emitter<'k> {
         self.source()
     }
 
-    fn words(&self) -> &'static crate::dialect::Words {
-        self.target.dialect.words()
+    fn keywords(&self) -> &'static crate::dialect::Keywords {
+        self.target.dialect.keywords()
     }
 
     fn unsupported(&self, what: impl Into<String>) -> CodegenError {
-        CodegenError::Unsupported { kernel: self.kernel.name.clone(), what: what.into(), target: self.words().name }
+        CodegenError::Unsupported { kernel: self.kernel.name.clone(), what: what.into(), target: self.keywords().name }
     }
 
     fn limit(&self, what: &'static str, needed: usize, limit: usize) -> CodegenError {
-        CodegenError::Limit { kernel: self.kernel.name.clone(), what, needed, limit, target: self.words().name }
+        CodegenError::Limit { kernel: self.kernel.name.clone(), what, needed, limit, target: self.keywords().name }
     }
 
     fn type_of(&self, value: Value) -> &'k Type {
@@ -144,7 +141,7 @@ impl<'k> Emitter<'k> {
     fn register_type(&self, ty: &Type) -> String {
         match ty.element {
             Element::Scalar(scalar) => self.target.dialect.register(scalar).to_owned(),
-            Element::Pointer(to) => format!("{}{}*", self.words().device, self.target.dialect.storage(to)),
+            Element::Pointer(to) => format!("{}{}*", self.keywords().device, self.target.dialect.storage(to)),
         }
     }
 
@@ -259,7 +256,7 @@ impl<'k> Emitter<'k> {
             Operation::Assert { .. } => return Ok(()),
             Operation::Barrier => {
                 self.flush()?;
-                self.line(self.words().device_barrier);
+                self.line(self.keywords().device_barrier);
                 return Ok(());
             }
             Operation::Reduce { axis, combine } => return self.reduce(instruction, *axis, *combine),
@@ -273,8 +270,8 @@ impl<'k> Emitter<'k> {
         let result = instruction.results[0];
         match self.forms.of(result) {
             Form::Scalar => self.scalar(instruction),
-            Form::Kept { .. } => self.join(instruction),
-            Form::Virtual(_) | Form::View => Ok(()),
+            Form::Materialized { .. } => self.join(instruction),
+            Form::Rematerialized(_) | Form::View => Ok(()),
         }
     }
 }

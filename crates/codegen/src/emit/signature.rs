@@ -1,7 +1,8 @@
 //! What stands around the body: helpers, the structure of numbers, the function's parameters, threadgroup memory.
 
-use super::{Emitter, Result, helpers};
+use super::{Emitter, Result};
 use crate::dialect::Dialect;
+use crate::helpers;
 use crate::{Parameter, Source, names};
 use openmps_tile::{Element, Scalar, Type};
 use std::fmt::Write;
@@ -76,7 +77,7 @@ impl Emitter<'_> {
         }
         if self.scratch > 0 {
             let words = self.scratch.div_ceil(16);
-            let _ = writeln!(text, "  {}uint4 scratch[{words}];", self.words().threadgroup);
+            let _ = writeln!(text, "  {}uint4 scratch[{words}];", self.keywords().threadgroup);
         }
         text.push_str(&self.text);
         text.push_str("}\n");

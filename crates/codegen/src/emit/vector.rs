@@ -24,7 +24,7 @@ impl Vector {
         (count > 1 && count * element.size() >= 8).then_some(Vector { count, element })
     }
 
-    fn words(&self) -> usize {
+    fn keywords(&self) -> usize {
         self.count * self.element.size() / 4
     }
 
@@ -40,7 +40,7 @@ impl Vector {
 
     /// Its type in text.
     pub fn ty(&self) -> &'static str {
-        if self.words() == 2 { "uint2" } else { "uint4" }
+        if self.keywords() == 2 { "uint2" } else { "uint4" }
     }
 
     /// The integer that has an element's bits.
@@ -66,7 +66,7 @@ impl Vector {
     /// A vector made of elements' bits: `parts[i]` each.
     pub fn joined(&self, dialect: Dialect) -> String {
         let size = self.element.size();
-        let words: Vec<String> = (0..self.words())
+        let words: Vec<String> = (0..self.keywords())
             .map(|word| match size {
                 8 => format!("uint(parts[{}]{})", word / 2, if word % 2 == 1 { " >> 32" } else { "" }),
                 4 => format!("parts[{word}]"),
@@ -98,11 +98,11 @@ impl<'k> Emitter<'k> {
             _ => return None,
         };
         let pointers = instruction.operands[0];
-        let (axis, most) = self.forms.facts.vector(pointers, mask.copied())?;
+        let (axis, most) = self.forms.axis_info.vector(pointers, mask.copied())?;
         let dims = &self.type_of(pointers).dims;
         // What pads a size to a power of two is in no vector of its own.
         let whole = dims[axis].is_power_of_two() || dims[axis].is_multiple_of(most);
-        let same = |other: &Value| self.forms.facts.axis(*other, axis).constancy as usize;
+        let same = |other: &Value| self.forms.axis_info.axis(*other, axis).constancy as usize;
         let count = most.min(run_in(layout, dims, axis)).min(other.map_or(most, same));
         Vector::new(count, self.type_of(pointers).target()?).filter(|_| whole)
     }
@@ -112,7 +112,7 @@ impl<'k> Emitter<'k> {
         for instruction in &block.instructions {
             let Some(&result) = instruction.results.first() else { continue };
             let is_half = matches!(self.type_of(result).number(), Some(Scalar::F16 | Scalar::BF16));
-            if instruction.operation == Operation::Load && is_half && self.forms.factors.contains(&result) {
+            if instruction.operation == Operation::Load && is_half && self.forms.dot_operands.contains(&result) {
                 let layout = self.forms.natural(result).0.dense().0;
                 let other = instruction.operands.get(2).and_then(|&other| self.forms.constant(other));
                 let is_zero = instruction.operands.len() < 3 || other.is_some_and(|number| number.to_bits() == 0);
@@ -129,7 +129,7 @@ impl<'k> Emitter<'k> {
 
     /// A carried value is raw where both the initial one and the next one are; where only one is, neither is.
     fn carry_raw(&mut self, instruction: &Instruction) {
-        for carried in instruction.carried().filter(|carried| self.forms.factors.contains(&carried.argument)) {
+        for carried in instruction.carried().filter(|carried| self.forms.dot_operands.contains(&carried.argument)) {
             if self.raw.contains(&carried.initial) && self.raw.contains(&carried.next) {
                 self.raw.extend([carried.argument, carried.result]);
             } else {
@@ -157,12 +157,12 @@ impl<'k> Emitter<'k> {
         let inside = self.inside(self.type_of(instruction.operands[0]), layout);
         let conditions: Vec<String> = operands.get(1).cloned().into_iter().chain(inside).collect();
         let (dialect, ty) = (self.target.dialect, vector.ty());
-        let read = format!("*(const {}{ty}*)({})", self.words().device, operands[0]);
+        let read = format!("*(const {}{ty}*)({})", self.keywords().device, operands[0]);
         let condition = conditions.join(" && ");
         if condition.is_empty() {
             self.line(format!("const {ty} words = {read};"));
         } else {
-            self.line(format!("{ty} words = {}{ty}({});", make(dialect), vec!["0"; vector.words()].join(", ")));
+            self.line(format!("{ty} words = {}{ty}({});", make(dialect), vec!["0"; vector.keywords()].join(", ")));
             self.line(format!("if ({condition}) words = {read};"));
         }
         let other = operands.get(2).filter(|other| !is_zero(other));
@@ -198,7 +198,7 @@ impl<'k> Emitter<'k> {
         let mask = instruction.operands.get(2).map(|&mask| self.element(&mut body, mask, layout)).transpose()?;
         let inside = self.inside(self.type_of(instruction.operands[0]), layout);
         let conditions: Vec<String> = self.first_of_replicas(layout).into_iter().chain(inside).chain(mask).collect();
-        let write = format!("*({}{ty}*)({place}) = {};", self.words().device, vector.joined(dialect));
+        let write = format!("*({}{ty}*)({place}) = {};", self.keywords().device, vector.joined(dialect));
         self.line_where(&conditions, write);
         self.close();
         Ok(())

@@ -7,82 +7,8 @@ use super::Staged;
 use crate::dialect::Dialect;
 use crate::emit::{Emitter, Result};
 use crate::layout::{Layout, Place, bits_of};
+use crate::mma::MmaShape;
 use openmps_tile::Scalar;
-
-/// A matrix unit: its block of the product, and where the bits of a block's index are kept.
-pub(crate) struct Unit {
-    /// Rows, columns and depth of a block, as numbers of bits.
-    rows: usize,
-    columns: usize,
-    depth: usize,
-    of_rows: &'static [Place],
-    of_columns: &'static [Place],
-    /// Registers of a block, as a number of bits.
-    registers: u8,
-}
-
-/// `simdgroup_matrix<T, 8, 8>`: `thread_elements()` are two neighbours along a row.
-static SIMDGROUP: Unit = Unit {
-    rows: 3,
-    columns: 3,
-    depth: 3,
-    of_rows: &[Place::Thread(1), Place::Thread(2), Place::Thread(4)],
-    of_columns: &[Place::Register(0), Place::Thread(0), Place::Thread(3)],
-    registers: 1,
-};
-
-/// `mma.sync.aligned.m16n8k16` with float32 sums.
-static MMA: Unit = Unit {
-    rows: 4,
-    columns: 3,
-    depth: 4,
-    of_rows: &[Place::Thread(2), Place::Thread(3), Place::Thread(4), Place::Register(1)],
-    of_columns: &[Place::Register(0), Place::Thread(0), Place::Thread(1)],
-    registers: 2,
-};
-
-/// Lanes of a simdgroup, as a number of bits.
-const LANES: u8 = 5;
-
-impl Unit {
-    /// The unit for factors of a type in a product of these sizes; none where they are too small, or there is no unit for them.
-    pub fn of(dialect: Dialect, factor: Scalar, [rows, depth, columns]: [usize; 3]) -> Option<&'static Unit> {
-        let unit = match (dialect, factor) {
-            (Dialect::Metal, Scalar::F16 | Scalar::BF16 | Scalar::F32) => &SIMDGROUP,
-            (Dialect::Cuda, Scalar::F16 | Scalar::BF16) => &MMA,
-            _ => return None,
-        };
-        let fits = bits_of(rows) >= unit.rows && bits_of(columns) >= unit.columns && bits_of(depth) >= unit.depth;
-        fits.then_some(unit)
-    }
-
-    /// The depth of a block.
-    pub fn depth(&self) -> usize {
-        1 << self.depth
-    }
-
-    /// The layout of a product: blocks beside each other go to simdgroups, rows and columns in turn, and then to further registers.
-    pub fn layout(&self, rows: usize, columns: usize, thread_bits: usize) -> Layout {
-        let (mut of_rows, mut of_columns) = (self.of_rows.to_vec(), self.of_columns.to_vec());
-        let (rows, columns) = (bits_of(rows), bits_of(columns));
-        let mut group = LANES;
-        while usize::from(group) < thread_bits && (of_rows.len() < rows || of_columns.len() < columns) {
-            let by_row = of_columns.len() == columns
-                || (of_rows.len() < rows && rows - of_rows.len() >= columns - of_columns.len());
-            if by_row { &mut of_rows } else { &mut of_columns }.push(Place::Thread(group));
-            group += 1;
-        }
-        let mut register = self.registers;
-        for (bits, count) in [(&mut of_columns, columns), (&mut of_rows, rows)] {
-            while bits.len() < count {
-                bits.push(Place::Register(register));
-                register += 1;
-            }
-        }
-        of_columns.extend(of_rows);
-        Layout::new(of_columns)
-    }
-}
 
 /// One dimension of the blocks that a simdgroup has: where its first block begins, and the bits of its registers.
 struct Blocks {
@@ -124,13 +50,19 @@ impl Blocks {
 
 impl Emitter<'_> {
     /// Multiplies the staged factors and adds to the registers `name`.
-    pub(super) fn multiply_on_unit(&mut self, unit: &Unit, layout: &Layout, name: &str, staged: &Staged) -> Result<()> {
+    pub(super) fn multiply_by_mma(
+        &mut self,
+        mma: &MmaShape,
+        layout: &Layout,
+        name: &str,
+        staged: &Staged,
+    ) -> Result<()> {
         let columns_end = bits_of(staged.columns);
-        let columns = Blocks::of(layout, 0, columns_end, unit.columns);
-        let rows = Blocks::of(layout, columns_end, layout.bits().len(), unit.rows);
+        let columns = Blocks::of(layout, 0, columns_end, mma.columns);
+        let rows = Blocks::of(layout, columns_end, layout.bits().len(), mma.rows);
         self.line(format!("const uint first_row = {};", rows.begin));
         self.line(format!("const uint first_column = {};", columns.begin));
-        let depth = 1 << unit.depth;
+        let depth = 1 << mma.depth;
         self.line("#pragma unroll");
         self.open(format!("for (uint step = 0; step < {}; step += {depth}) {{", staged.depth));
         match self.target.dialect {

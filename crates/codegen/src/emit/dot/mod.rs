@@ -7,7 +7,7 @@ use super::vector::{Vector, run_in};
 use super::{Emitter, Result};
 use crate::dialect::Dialect;
 use crate::layout::{Layout, Place, bits_of, bits_of_axis};
-pub(crate) use matrix::Unit;
+use crate::mma::{MmaShape, padded};
 use openmps_tile::{Instruction, Operation, Scalar, Value};
 
 /// Factors in threadgroup memory.
@@ -31,7 +31,7 @@ struct Staged {
 #[derive(Clone, Copy)]
 struct Way {
     dialect: Dialect,
-    unit: Option<&'static Unit>,
+    mma: Option<&'static MmaShape>,
     right_by_column: bool,
 }
 
@@ -40,8 +40,8 @@ impl Staged {
     /// read several rows and columns for each step, which therefore lie innermost.
     fn new(factor: Scalar, [rows, depth, columns]: [usize; 3], way: Way) -> Staged {
         let padding = 16 / factor.size();
-        let (left_by_depth, right_by_column) = (way.unit.is_none(), way.right_by_column);
-        let padded = way.unit.is_some() && way.dialect == Dialect::Cuda;
+        let (left_by_depth, right_by_column) = (way.mma.is_none(), way.right_by_column);
+        let padded = way.mma.is_some() && way.dialect == Dialect::Cuda;
         let left_pitch = match (left_by_depth, padded) {
             (true, _) => rows + padding,
             (_, true) => depth + padding,
@@ -72,13 +72,13 @@ impl<'k> Emitter<'k> {
         }
         let layout = self.forms.natural(result).0;
         let sizes @ [_, depth, columns] = padded(&self.type_of(x).dims, &self.type_of(y).dims);
-        let unit = Unit::of(self.target.dialect, factor, sizes);
+        let mma = MmaShape::of(self.target.dialect, factor, sizes);
         let dialect = self.target.dialect;
         // NVIDIA's units read either order, so the right factor lies as it is loaded.
-        let right_by_column = unit.is_some() && dialect == Dialect::Cuda && self.inner_axis(y) == 0;
-        let staged = self.largest_chunk(factor, sizes, Way { dialect, unit, right_by_column })?;
+        let right_by_column = mma.is_some() && dialect == Dialect::Cuda && self.inner_axis(y) == 0;
+        let staged = self.largest_chunk(factor, sizes, Way { dialect, mma, right_by_column })?;
         self.bring(sum, &layout)?;
-        if unit.is_some() {
+        if mma.is_some() {
             let factors = self.factor_words(x) + self.factor_words(y);
             let registers = layout.registers() + self.target.stages * factors;
             self.product_registers = self.product_registers.max(registers);
@@ -101,8 +101,8 @@ impl<'k> Emitter<'k> {
             self.stage(x, "left", 1, &staged, part)?;
             self.stage(y, "right", 0, &staged, part)?;
             self.scratch_written();
-            match unit {
-                Some(unit) => self.multiply_on_unit(unit, &layout, &name, &staged)?,
+            match mma {
+                Some(mma) => self.multiply_by_mma(mma, &layout, &name, &staged)?,
                 None => self.multiply_by_thread(&layout, &name, &staged),
             }
             self.close();
@@ -127,7 +127,7 @@ impl<'k> Emitter<'k> {
             if needed <= limit {
                 return Ok(staged);
             }
-            if chunk == way.unit.map_or(1, Unit::depth) {
+            if chunk == way.mma.map_or(1, MmaShape::depth) {
                 return Err(self.limit("bytes of threadgroup memory", needed, limit));
             }
             chunk /= 2;
@@ -236,9 +236,4 @@ impl<'k> Emitter<'k> {
             None => element,
         }
     }
-}
-
-/// Rows, depth and columns, each padded to a power of two.
-pub(crate) fn padded(x: &[usize], y: &[usize]) -> [usize; 3] {
-    [x[0], x[1], y[1]].map(usize::next_power_of_two)
 }

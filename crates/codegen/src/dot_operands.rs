@@ -8,14 +8,14 @@ use std::collections::{HashMap, HashSet};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reader {
     /// A product, as a factor.
-    Factor,
+    DotOperand,
     /// A loop's initial value or what its block yields; the loop's carried value.
     Carried(Value),
     Other,
 }
 
 /// The loads and the carried values that only products read.
-pub fn factors(kernel: &Kernel) -> HashSet<Value> {
+pub fn dot_operands(kernel: &Kernel) -> HashSet<Value> {
     let mut search = Search::default();
     search.instructions(&kernel.body.instructions);
     search.answer()
@@ -50,8 +50,8 @@ impl Search {
         match instruction.operation {
             Operation::Load => self.loads.extend(&instruction.results),
             Operation::Dot => {
-                self.read(operands[0], Reader::Factor);
-                self.read(operands[1], Reader::Factor);
+                self.read(operands[0], Reader::DotOperand);
+                self.read(operands[1], Reader::DotOperand);
                 return self.read(operands[2], Reader::Other);
             }
             Operation::For => {
@@ -78,11 +78,11 @@ impl Search {
             let carried = |reader: Reader| reader == Reader::Carried(argument);
             let both = is_load(&initial) && is_load(&next) && only(initial, &carried) && only(next, &carried);
             let read_after = self.readers.contains_key(&result);
-            if both && !read_after && only(argument, &|reader| reader == Reader::Factor) {
+            if both && !read_after && only(argument, &|reader| reader == Reader::DotOperand) {
                 found.extend([argument, initial, next]);
             }
         }
-        let single = |&&load: &&Value| only(load, &|reader| reader == Reader::Factor);
+        let single = |&&load: &&Value| only(load, &|reader| reader == Reader::DotOperand);
         found.extend(self.loads.iter().filter(single));
         found
     }
@@ -119,7 +119,7 @@ mod tests {
     fn what_is_loaded_ahead_is_a_factor_unless_somebody_reads_it_after_the_loop() {
         for stored in [false, true] {
             let (kernel, first) = ahead(stored);
-            assert_eq!(factors(&kernel).contains(&first), !stored);
+            assert_eq!(dot_operands(&kernel).contains(&first), !stored);
         }
     }
 }

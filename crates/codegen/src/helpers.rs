@@ -4,7 +4,7 @@ use crate::dialect::Dialect;
 use std::collections::BTreeSet;
 
 /// A function in the C that both languages share.
-pub(super) struct Helper {
+pub(crate) struct Helper {
     name: &'static str,
     /// Those that it calls.
     needs: &'static [&'static str],
@@ -14,7 +14,7 @@ pub(super) struct Helper {
 impl Helper {
     /// The text in a language.
     pub fn text(&self, dialect: Dialect) -> String {
-        self.text.replace("INLINE", dialect.words().inline).replace("precise::", dialect.words().precise)
+        self.text.replace("INLINE", dialect.keywords().inline).replace("precise::", dialect.keywords().precise)
     }
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn exists(name: &str) -> bool {
 }
 
 /// These functions and those that they call, the latter first.
-pub(super) fn with_dependencies(names: &BTreeSet<&'static str>) -> Vec<&'static Helper> {
+pub(crate) fn with_dependencies(names: &BTreeSet<&'static str>) -> Vec<&'static Helper> {
     let needed: BTreeSet<&str> = (HELPERS.iter().filter(|helper| names.contains(helper.name)))
         .flat_map(|helper| helper.needs.iter().copied().chain([helper.name]))
         .collect();

@@ -1,6 +1,6 @@
 //! How tiles are spread over threads for the memory they are in: along which axis neighbours lie, and how many of them a thread takes.
 
-use crate::axis::Facts;
+use crate::axis::AxisInfo;
 use crate::layout::{Layout, bits_of_all, bits_of_axis};
 use openmps_tile::{Block, Instruction, Kernel, Operation, Value};
 use std::collections::{HashMap, HashSet};
@@ -13,7 +13,7 @@ struct Run {
 }
 
 /// What loads and stores ask for.
-pub struct Runs<'k> {
+pub struct Coalescing<'k> {
     kernel: &'k Kernel,
     thread_bits: usize,
     /// For tiles of these dimensions, so that those that meet have one layout.
@@ -24,23 +24,23 @@ pub struct Runs<'k> {
 
 /// What a search for runs looks at.
 struct Search<'a, 'k> {
-    facts: &'a Facts<'k>,
-    factors: &'a HashSet<Value>,
+    axis_info: &'a AxisInfo<'k>,
+    dot_operands: &'a HashSet<Value>,
     definitions: &'a [Option<&'k Instruction>],
 }
 
-impl<'k> Runs<'k> {
+impl<'k> Coalescing<'k> {
     /// Looks at all loads and stores of a kernel for what can be accessed at once.
     pub fn of(
         kernel: &'k Kernel,
         thread_bits: usize,
-        facts: &Facts<'k>,
-        factors: &HashSet<Value>,
+        axis_info: &AxisInfo<'k>,
+        dot_operands: &HashSet<Value>,
         definitions: &[Option<&'k Instruction>],
-    ) -> Runs<'k> {
-        let mut runs = Runs { kernel, thread_bits, shared: HashMap::new(), own: HashMap::new() };
-        runs.search(&kernel.body, &Search { facts, factors, definitions });
-        runs
+    ) -> Coalescing<'k> {
+        let mut coalescing = Coalescing { kernel, thread_bits, shared: HashMap::new(), own: HashMap::new() };
+        coalescing.search(&kernel.body, &Search { axis_info, dot_operands, definitions });
+        coalescing
     }
 
     /// The layout for a tile of these dimensions that has no better one: neighbours in neighbouring threads, so that memory is read in whole
@@ -83,9 +83,9 @@ impl<'k> Runs<'k> {
                 _ => continue,
             };
             let pointers = instruction.operands[0];
-            let Some((axis, count)) = search.facts.vector(pointers, mask.copied()) else { continue };
+            let Some((axis, count)) = search.axis_info.vector(pointers, mask.copied()) else { continue };
             let run = Run { axis, bits: count.trailing_zeros() as usize };
-            match instruction.results.first().filter(|result| search.factors.contains(result)) {
+            match instruction.results.first().filter(|result| search.dot_operands.contains(result)) {
                 Some(&result) => {
                     self.own.insert(result, run);
                     self.wish(pointers, run, search);
@@ -102,7 +102,7 @@ impl<'k> Runs<'k> {
 
     /// What is loaded ahead lies as it was loaded.
     fn carry(&mut self, instruction: &Instruction, search: &Search) {
-        for carried in instruction.carried().filter(|carried| search.factors.contains(&carried.argument)) {
+        for carried in instruction.carried().filter(|carried| search.dot_operands.contains(&carried.argument)) {
             if let Some(&run) = self.own.get(&carried.next) {
                 self.own.insert(carried.argument, run);
             }

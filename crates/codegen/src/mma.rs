@@ -1,0 +1,86 @@
+//! The matrix units' shapes: Apple's simdgroup matrices of 8 x 8, NVIDIA's `mma` of 16 x 8 x 16 for half types, and the layouts of products
+//! that are computed on them.
+
+use crate::dialect::Dialect;
+use crate::layout::{Layout, Place, bits_of};
+use openmps_tile::Scalar;
+
+/// The shape of a matrix unit's multiply-accumulate: its block of the product, and where the bits of a block's index are kept.
+pub(crate) struct MmaShape {
+    /// Rows, columns and depth of a block, as numbers of bits.
+    pub rows: usize,
+    pub columns: usize,
+    pub depth: usize,
+    pub of_rows: &'static [Place],
+    pub of_columns: &'static [Place],
+    /// Registers of a block, as a number of bits.
+    pub registers: u8,
+}
+
+/// `simdgroup_matrix<T, 8, 8>`: `thread_elements()` are two neighbours along a row.
+static SIMDGROUP: MmaShape = MmaShape {
+    rows: 3,
+    columns: 3,
+    depth: 3,
+    of_rows: &[Place::Thread(1), Place::Thread(2), Place::Thread(4)],
+    of_columns: &[Place::Register(0), Place::Thread(0), Place::Thread(3)],
+    registers: 1,
+};
+
+/// `mma.sync.aligned.m16n8k16` with float32 sums.
+static MMA: MmaShape = MmaShape {
+    rows: 4,
+    columns: 3,
+    depth: 4,
+    of_rows: &[Place::Thread(2), Place::Thread(3), Place::Thread(4), Place::Register(1)],
+    of_columns: &[Place::Register(0), Place::Thread(0), Place::Thread(1)],
+    registers: 2,
+};
+
+/// Lanes of a simdgroup, as a number of bits.
+const LANES: u8 = 5;
+
+impl MmaShape {
+    /// The unit for factors of a type in a product of these sizes; none where they are too small, or there is no unit for them.
+    pub fn of(dialect: Dialect, factor: Scalar, [rows, depth, columns]: [usize; 3]) -> Option<&'static MmaShape> {
+        let shape = match (dialect, factor) {
+            (Dialect::Metal, Scalar::F16 | Scalar::BF16 | Scalar::F32) => &SIMDGROUP,
+            (Dialect::Cuda, Scalar::F16 | Scalar::BF16) => &MMA,
+            _ => return None,
+        };
+        let fits = bits_of(rows) >= shape.rows && bits_of(columns) >= shape.columns && bits_of(depth) >= shape.depth;
+        fits.then_some(shape)
+    }
+
+    /// The depth of a block.
+    pub fn depth(&self) -> usize {
+        1 << self.depth
+    }
+
+    /// The layout of a product: blocks beside each other go to simdgroups, rows and columns in turn, and then to further registers.
+    pub fn layout(&self, rows: usize, columns: usize, thread_bits: usize) -> Layout {
+        let (mut of_rows, mut of_columns) = (self.of_rows.to_vec(), self.of_columns.to_vec());
+        let (rows, columns) = (bits_of(rows), bits_of(columns));
+        let mut group = LANES;
+        while usize::from(group) < thread_bits && (of_rows.len() < rows || of_columns.len() < columns) {
+            let by_row = of_columns.len() == columns
+                || (of_rows.len() < rows && rows - of_rows.len() >= columns - of_columns.len());
+            if by_row { &mut of_rows } else { &mut of_columns }.push(Place::Thread(group));
+            group += 1;
+        }
+        let mut register = self.registers;
+        for (bits, count) in [(&mut of_columns, columns), (&mut of_rows, rows)] {
+            while bits.len() < count {
+                bits.push(Place::Register(register));
+                register += 1;
+            }
+        }
+        of_columns.extend(of_rows);
+        Layout::new(of_columns)
+    }
+}
+
+/// Rows, depth and columns of a product, each padded to a power of two.
+pub(crate) fn padded(x: &[usize], y: &[usize]) -> [usize; 3] {
+    [x[0], x[1], y[1]].map(usize::next_power_of_two)
+}
