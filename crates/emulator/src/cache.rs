@@ -125,8 +125,8 @@ impl Drop for Workplace {
 
 /// `$OPENMPS_EMULATOR_CACHE`, else the build's own folder, else the system's folder for temporary files.
 fn root() -> PathBuf {
-    if let Some(named) = std::env::var_os("OPENMPS_EMULATOR_CACHE") {
-        return named.into();
+    if let Some(named) = openmps_settings::EMULATOR_CACHE.get() {
+        return named;
     }
     let here = std::env::current_dir().unwrap_or_default();
     let built = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);

@@ -55,8 +55,8 @@ impl Toolchain {
 
 /// Commands of clang and linker to try, in order; places without one are noted.
 fn candidates(looked_at: &mut Vec<String>) -> Vec<(Vec<OsString>, Vec<OsString>)> {
-    if let Some(named) = std::env::var_os("OPENMPS_CLANG") {
-        return vec![with_linker(&named)];
+    if let Some(named) = openmps_settings::CLANG.get() {
+        return vec![with_linker(&named.into_os_string())];
     }
     let mut found = Vec::new();
     for folder in environments() {

@@ -29,10 +29,8 @@ pub enum Key {
     Other(&'static str, Vec<DType>, Vec<usize>),
 }
 
-static CACHE: LazyLock<Cache<Key, Pipeline>> = LazyLock::new(|| {
-    let limit = std::env::var("OPENMPS_CACHE_LIMIT").ok().and_then(|text| text.parse().ok());
-    Cache::new(limit.unwrap_or(2048))
-});
+static CACHE: LazyLock<Cache<Key, Pipeline>> =
+    LazyLock::new(|| Cache::new(openmps_settings::CACHE_LIMIT.get().unwrap_or(2048)));
 
 /// The pipeline for a key, built when the cache has none.
 pub fn get(operator: &'static str, key: &Key, build: impl FnOnce() -> Kernel) -> Result<Arc<Pipeline>> {

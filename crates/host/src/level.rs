@@ -29,9 +29,9 @@ impl Level {
 pub fn level() -> Level {
     static LEVEL: OnceLock<Level> = OnceLock::new();
     *LEVEL.get_or_init(|| {
-        let asked = match std::env::var("OPENMPS_HOST_LEVEL").as_deref() {
-            Ok("portable" | "neon") => Level::Portable,
-            Ok("avx2") => Level::Avx2,
+        let asked = match openmps_settings::HOST_LEVEL.get() {
+            Some("portable" | "neon") => Level::Portable,
+            Some("avx2") => Level::Avx2,
             _ => Level::Avx512,
         };
         asked.min(detected())

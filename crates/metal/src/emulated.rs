@@ -22,6 +22,7 @@ use crate::graph::Graph;
 use crate::limits;
 use crate::seam::{Metal, PipelineKey, PipelineLimits, Properties};
 use openmps_emulator::{Function, Library, Schedule};
+use openmps_settings::Order;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -42,25 +43,17 @@ pub struct EmulatedPipeline {
 
 impl Emulated {
     /// The GPU, with the schedule of the environment.
-    pub fn new() -> Result<Emulated> {
-        let text = std::env::var("OPENMPS_EMULATOR_SCHEDULE").unwrap_or_default();
-        Ok(Emulated::with_schedule(schedule(text.trim())?))
+    pub fn of_environment() -> Emulated {
+        Emulated::with_schedule(match openmps_settings::EMULATOR_SCHEDULE.get() {
+            None | Some(Order::Ascending) => Schedule::Ascending,
+            Some(Order::Descending) => Schedule::Descending,
+            Some(Order::Shuffled(number)) => Schedule::Shuffled(number),
+        })
     }
 
     /// The GPU with a schedule.
     pub fn with_schedule(schedule: Schedule) -> Emulated {
         Emulated { properties: properties(), schedule }
-    }
-}
-
-fn schedule(text: &str) -> Result<Schedule> {
-    match text {
-        "" | "ascending" => Ok(Schedule::Ascending),
-        "descending" => Ok(Schedule::Descending),
-        number => number.parse().map(Schedule::Shuffled).map_err(|_| {
-            let message = format!("{number:?} is none of ascending, descending and a number");
-            Error::System { what: "OPENMPS_EMULATOR_SCHEDULE", message }
-        }),
     }
 }
 

@@ -6,7 +6,6 @@
 
 use crate::seam::Properties;
 use openmps_tile::DType;
-use std::sync::OnceLock;
 
 /// What computes an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,15 +31,7 @@ impl Engine {
 
     /// The one that the environment forces.
     pub fn forced() -> Option<Engine> {
-        static FORCED: OnceLock<Option<Engine>> = OnceLock::new();
-        *FORCED.get_or_init(|| {
-            let name = std::env::var("OPENMPS_METAL_ENGINE").ok()?;
-            let engine = Engine::named(&name);
-            if engine.is_none() {
-                tracing::warn!("OPENMPS_METAL_ENGINE={name:?} is none of kernels, mps and mpsgraph; the table decides");
-            }
-            engine
-        })
+        openmps_settings::METAL_ENGINE.get().and_then(Engine::named)
     }
 }
 

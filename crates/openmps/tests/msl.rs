@@ -24,7 +24,7 @@ const PARAMETERS: [Parameter; 5] = [
 ];
 
 fn gpu() -> Device {
-    Device::over(0, Emulated::new().expect("an emulated GPU"))
+    Device::over(0, Emulated::of_environment())
 }
 
 fn scale(device: &Device) -> Kernel {

@@ -1,7 +1,7 @@
 //! Devices: their list, their memory, their queues.
 
 use crate::allocator::heap::{HeapSource, HostMemory};
-use crate::allocator::{Allocator, MemoryStatistics, limit};
+use crate::allocator::{Allocator, MemoryStatistics};
 use crate::buffer::Buffer;
 use crate::devices::guest::{Guest, Lender};
 use crate::devices::recorder::{self, Recorder, RecorderMemory};
@@ -47,30 +47,30 @@ impl Device {
         static ALL: OnceLock<std::result::Result<Vec<Device>, String>> = OnceLock::new();
         ALL.get_or_init(|| {
             trace::start_from_environment();
-            match std::env::var("OPENMPS_DEVICE").as_deref().map(str::trim) {
-                Err(_) | Ok("" | "host") => Ok(Device::all_host()),
-                Ok("cuda") => Device::all_cuda().map_err(|error| error.to_string()),
+            match openmps_settings::DEVICE.checked()?.unwrap_or("host") {
+                "cuda" => Device::all_cuda().map_err(|error| error.to_string()),
                 #[cfg(target_vendor = "apple")]
-                Ok("metal") => Device::all_metal().map_err(|error| error.to_string()),
+                "metal" => Device::all_metal().map_err(|error| error.to_string()),
                 #[cfg(not(target_vendor = "apple"))]
-                Ok("metal") => Err("Metal is there on macOS only".to_string()),
+                "metal" => Err("OPENMPS_DEVICE=metal: Metal is there on macOS only".to_string()),
                 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-                Ok("metal-emulated") => Device::emulated().map_err(|error| error.to_string()),
-                Ok(other) => Err(format!("OPENMPS_DEVICE={other:?} is none of: host, metal, metal-emulated, cuda")),
+                "metal-emulated" => Ok(Device::emulated()),
+                "host" => Ok(Device::all_host()),
+                other => Err(format!("OPENMPS_DEVICE={other}: this system has none")),
             }
         })
     }
 
     fn all_host() -> Vec<Device> {
         let properties = host::properties();
-        let limit = limit::from_environment(properties.total_memory);
+        let limit = memory_limit(&properties);
         let device = |index| Device::new(index, properties.clone(), Box::new(host::Host), Box::new(HostMemory), limit);
         (0..host_devices()).map(device).collect()
     }
 
     fn all_cuda() -> Result<Vec<Device>> {
         let device = |(index, (gpu, properties)): (usize, (cuda::Cuda, DeviceProperties))| {
-            let limit = limit::from_environment(properties.total_memory);
+            let limit = memory_limit(&properties);
             Device::new(index, properties, Box::new(gpu.clone()), Box::new(gpu), limit)
         };
         Ok(cuda::all()?.into_iter().enumerate().map(device).collect())
@@ -82,8 +82,8 @@ impl Device {
     }
 
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-    fn emulated() -> openmps_metal::Result<Vec<Device>> {
-        let device = |index| Ok(Device::over(index, openmps_metal::emulated::Emulated::new()?));
+    fn emulated() -> Vec<Device> {
+        let device = |index| Device::over(index, openmps_metal::emulated::Emulated::of_environment());
         (0..host_devices()).map(device).collect()
     }
 
@@ -96,7 +96,7 @@ impl Device {
     /// As `over`, with an engine that computes wherever it can, whatever `OPENMPS_METAL_ENGINE` says.
     pub fn over_with_engine<M: openmps_metal::Metal>(index: usize, metal: M, engine: Option<Engine>) -> Device {
         let (gpu, properties) = metal::MetalDevice::new(index, metal, engine);
-        let limit = limit::from_environment(properties.total_memory);
+        let limit = memory_limit(&properties);
         let device = Device::new(index, properties, Box::new(gpu.clone()), Box::new(gpu.clone()), limit);
         let shared = Arc::downgrade(&device.shared);
         gpu.tell_apart_by(Box::new(move |address| shared.upgrade()?.allocator.block(address)));
@@ -267,10 +267,10 @@ impl PartialEq for Device {
 impl Eq for Device {}
 
 fn host_devices() -> usize {
-    const MOST: usize = 64;
-    let Ok(text) = std::env::var("OPENMPS_HOST_DEVICES") else { return 1 };
-    text.trim().parse().ok().filter(|count| (1..=MOST).contains(count)).unwrap_or_else(|| {
-        tracing::warn!("OPENMPS_HOST_DEVICES={text:?} is no number from 1 to {MOST}; there is one device");
-        1
-    })
+    openmps_settings::HOST_DEVICES.get().unwrap_or(1)
+}
+
+/// The limit that the environment asks for, or the machine's memory.
+fn memory_limit(properties: &DeviceProperties) -> usize {
+    openmps_settings::MEMORY_LIMIT.get().unwrap_or(properties.total_memory)
 }

@@ -5,18 +5,15 @@ use openmps_codegen::{Target, compile, threads_for};
 use openmps_tile::Verified;
 use std::fs;
 use std::io::{Error, ErrorKind, Result, Write};
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::path::Path;
 
 /// Longer names are cut; file systems take 255 bytes.
 const LONGEST_NAME: usize = 128;
 
 /// Writes a kernel's files where the environment asks for it. A folder that cannot be written is a warning: the kernel still runs.
 pub(crate) fn kernel(kernel: Verified<'_>, ttir: Option<&str>) {
-    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| std::env::var_os("OPENMPS_DUMP").filter(|x| !x.is_empty()).map(PathBuf::from));
-    let Some(folder) = folder else { return };
-    if let Err(error) = write(folder, kernel, ttir) {
+    let Some(folder) = openmps_settings::DUMP.get() else { return };
+    if let Err(error) = write(&folder, kernel, ttir) {
         tracing::warn!("OPENMPS_DUMP={}: {error}", folder.display());
     }
 }

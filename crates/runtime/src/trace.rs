@@ -109,7 +109,7 @@ impl Drop for Guard {
 
 /// Begins the trace that `OPENMPS_TRACE` asks for; it is written when the process exits.
 pub(crate) fn start_from_environment() {
-    let Some(path) = std::env::var_os("OPENMPS_TRACE").filter(|path| !path.is_empty()) else { return };
+    let Some(path) = openmps_settings::TRACE.get() else { return };
     match start(path) {
         // SAFETY: the function lives as long as this library, takes nothing and does not unwind.
         Ok(()) => match unsafe { libc::atexit(stop_at_exit) } {

@@ -71,8 +71,8 @@ pub unsafe fn init_plugin(params: *mut CustomRuntimeParams) {
 unsafe fn register(params: *mut CustomRuntimeParams) -> std::result::Result<(), String> {
     // SAFETY: the caller's promise.
     unsafe { device_ext::check(params) }?;
-    if let Some(reason) = std::env::var_os("OPENMPS_PADDLE_REFUSE") {
-        return Err(format!("OPENMPS_PADDLE_REFUSE={}", reason.to_string_lossy()));
+    if let Some(reason) = openmps_settings::PADDLE_REFUSE.get() {
+        return Err(format!("OPENMPS_PADDLE_REFUSE={reason}"));
     }
     let symbols = abi::symbols::load().map_err(|error| error.to_string())?;
     abi::tensor_layout::probe(symbols);

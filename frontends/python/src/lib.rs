@@ -2,6 +2,7 @@
 
 mod log;
 mod paddle;
+mod settings;
 mod tools;
 mod triton;
 
@@ -26,6 +27,7 @@ fn openmps_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     log::start();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     paddle::register(module)?;
+    settings::register(module)?;
     tools::register(module)?;
     triton::register(module)
 }

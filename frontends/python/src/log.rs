@@ -8,14 +8,10 @@ use tracing_subscriber::prelude::*;
 pub fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
-        let Ok(wanted) = std::env::var("OPENMPS_LOG") else { return };
-        match wanted.trim().parse::<Targets>() {
-            Ok(targets) => {
-                let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(std::io::stderr);
-                // Another logger that a program has set stays.
-                let _ = tracing_subscriber::registry().with(lines).with(targets).try_init();
-            }
-            Err(error) => eprintln!("openmps: OPENMPS_LOG={wanted:?}: {error}"),
-        }
+        // The setting has been checked: what it lets through are targets.
+        let Some(targets) = openmps_settings::LOG.get().and_then(|text| text.parse::<Targets>().ok()) else { return };
+        let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(std::io::stderr);
+        // Another logger that a program has set stays.
+        let _ = tracing_subscriber::registry().with(lines).with(targets).try_init();
     });
 }

@@ -23,11 +23,7 @@ impl Breadth {
     /// What `OPENMPS_TEST_BREADTH` asks for: `whole`, or what fits into every run.
     #[allow(dead_code, reason = "one of the test binaries runs everything anyway")]
     pub fn of_environment() -> Breadth {
-        if std::env::var("OPENMPS_TEST_BREADTH").is_ok_and(|text| text == "whole") {
-            Breadth::Whole
-        } else {
-            Breadth::Kernels
-        }
+        if openmps_settings::TEST_BREADTH.get() == Some("whole") { Breadth::Whole } else { Breadth::Kernels }
     }
 
     fn dtypes(self, all: &[DType]) -> Vec<DType> {

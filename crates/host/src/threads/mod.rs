@@ -14,8 +14,8 @@ pub const WORTH_WAKING_NS: usize = 6_000;
 pub fn count() -> usize {
     static COUNT: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     *COUNT.get_or_init(|| {
-        let asked = std::env::var("OPENMPS_NUM_THREADS").ok().and_then(|text| text.parse().ok());
-        asked.filter(|&n| n > 0).unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+        let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
+        openmps_settings::NUM_THREADS.get().unwrap_or_else(cpus)
     })
 }
 

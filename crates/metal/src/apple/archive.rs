@@ -98,9 +98,8 @@ fn make(device: &RawDevice, file: Option<&PathBuf>) -> Option<RawArchive> {
 
 /// The device's file; the version of openmps is part of its name, since its kernels change with it.
 fn file(properties: &Properties) -> Option<PathBuf> {
-    let folder = match std::env::var_os("OPENMPS_CACHE_DIR") {
-        Some(folder) if folder.is_empty() => return None,
-        Some(folder) => PathBuf::from(folder),
+    let folder = match openmps_settings::CACHE_DIR.get() {
+        Some(folder) => folder?,
         None => PathBuf::from(std::env::var_os("HOME")?).join("Library/Caches/openmps"),
     };
     let device: String =

@@ -121,11 +121,3 @@ fn copies_fills_and_events_run_in_order_across_queues() {
     assert!(gpu.metal.wait_event(&event, 1, Duration::ZERO));
     assert!(!gpu.metal.wait_event(&event, 2, Duration::from_millis(1)));
 }
-
-#[test]
-fn schedules_have_names() {
-    assert!(matches!(schedule(""), Ok(Schedule::Ascending)));
-    assert!(matches!(schedule("descending"), Ok(Schedule::Descending)));
-    assert!(matches!(schedule("42"), Ok(Schedule::Shuffled(42))));
-    assert!(schedule("sideways").unwrap_err().to_string().contains("sideways"));
-}

@@ -8,7 +8,6 @@ mod address_map;
 mod buddy;
 mod cache;
 pub(crate) mod heap;
-pub(crate) mod limit;
 mod state;
 mod statistics;
 #[cfg(test)]

@@ -17,12 +17,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const UNKNOWN: u8 = 2;
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-/// Whether dispatches are checked: what `set` said last, at first whether `OPENMPS_SANITIZE` is neither unset, empty nor 0.
+/// Whether dispatches are checked: what `set` said last, at first what `OPENMPS_SANITIZE` says.
 #[inline]
 pub fn is_on() -> bool {
     match STATE.load(Ordering::Relaxed) {
         UNKNOWN => {
-            set(std::env::var("OPENMPS_SANITIZE").is_ok_and(|value| !matches!(value.trim(), "" | "0")));
+            set(openmps_settings::SANITIZE.get().unwrap_or(false));
             is_on()
         }
         state => state == 1,

@@ -75,7 +75,7 @@ fn read_criterion(folder: &Path, times: &mut Times) {
 /// Runs `benches/torch_operators.py` on the names; it answers with lines "name<TAB>microseconds".
 fn ask_torch(root: &Path, times: &mut Times) -> Result<(), String> {
     let own = root.join(".venv/bin/python");
-    let python = std::env::var_os("OPENMPS_BENCH_PYTHON").map_or(own, PathBuf::from);
+    let python = openmps_settings::BENCH_PYTHON.get().unwrap_or(own);
     let names: Vec<&String> = times.keys().collect();
     let output = Command::new(&python).arg(root.join("benches/torch_operators.py")).args(names).output();
     let output = output.map_err(|error| format!("{}: {error}", python.display()))?;

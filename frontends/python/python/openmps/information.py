@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
@@ -18,9 +17,12 @@ def show(console) -> int:
     table.add_row("system", f"{platform.system()} {platform.machine()}, Python {platform.python_version()}")
     for package in _PACKAGES:
         table.add_row(package, _version(package))
-    for name in sorted(name for name in os.environ if name.startswith("OPENMPS_")):
-        table.add_row(name, escape(os.environ[name]))
+    settings, problems = _settings()
+    for name, value in settings:
+        table.add_row(name, escape(value))
     console.print(table)
+    for problem in problems:
+        console.print(f"[yellow]{escape(problem)}[/]", highlight=False, soft_wrap=True)
     try:
         import paddle
     except ImportError as error:
@@ -35,6 +37,26 @@ def show(console) -> int:
     kernels = paddle.mps.kernels()
     console.print(f"\n{len(kernels)} kernels of PaddlePaddle, {sum(map(len, kernels.values()))} with their element types")
     return 0
+
+
+def settings(console) -> int:
+    """Prints every setting: what is allowed, what holds here, what it changes."""
+    from openmps import native
+
+    table = Table("variable", "here", "allowed", "default", "meaning", title="Settings", title_justify="left")
+    for name, rule, default, meaning, value in native.settings():
+        table.add_row(name, "" if value is None else escape(value), escape(rule), escape(default), escape(meaning))
+    console.print(table)
+    return 0
+
+
+def _settings() -> tuple[list[tuple[str, str]], list[str]]:
+    """What the environment sets, and what is wrong with it."""
+    try:
+        from openmps import native
+    except ImportError:  # the rest of `info` says so
+        return [], []
+    return [(name, value) for name, *_, value in native.settings() if value is not None], native.setting_problems()
 
 
 def _version(package: str) -> str:

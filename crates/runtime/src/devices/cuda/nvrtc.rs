@@ -36,7 +36,7 @@ impl Nvrtc {
     pub fn get() -> Result<&'static Nvrtc> {
         static NVRTC: OnceLock<std::result::Result<Nvrtc, String>> = OnceLock::new();
         let found = NVRTC.get_or_init(|| {
-            let given = std::env::var("OPENMPS_NVRTC").ok();
+            let given = openmps_settings::NVRTC.get().map(|path| path.to_string_lossy().into_owned());
             let names: Vec<&str> = given.as_deref().into_iter().chain(NAMES).collect();
             // SAFETY: the compiler's library has no initialiser that does harm; it is never unloaded.
             let library = names.iter().find_map(|name| unsafe { Library::new(*name) }.ok());

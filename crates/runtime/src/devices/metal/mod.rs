@@ -16,7 +16,9 @@ use crate::stage;
 use openmps_codegen::{Parameter as Passed, Source, Target, compile, threads_for};
 use openmps_metal::arguments::{Addresses, Kernel, Parameter, Resolved};
 use openmps_metal::seam::{Language, MathMode, Properties};
+
 use openmps_metal::{CommitPolicy, Executables, Launch, Metal, PipelineKey, Pipelines, Stream, limits, pipelines};
+use openmps_settings as settings;
 use openmps_tile::Scalar;
 use std::any::Any;
 use std::collections::HashMap;
@@ -77,8 +79,8 @@ impl<M: Metal> MetalDevice<M> {
             streams: Mutex::default(),
             addresses: RwLock::default(),
             blocks: OnceLock::new(),
-            pipelines: Pipelines::new(limit("OPENMPS_PIPELINE_LIMIT", pipelines::LIMIT)),
-            executables: Executables::new(limit("OPENMPS_GRAPH_LIMIT", pipelines::GRAPH_LIMIT)),
+            pipelines: Pipelines::new(settings::PIPELINE_LIMIT.get().unwrap_or(pipelines::LIMIT)),
+            executables: Executables::new(settings::GRAPH_LIMIT.get().unwrap_or(pipelines::GRAPH_LIMIT)),
             engine,
         };
         (MetalDevice { gpu: Arc::new(gpu) }, properties)
@@ -89,12 +91,6 @@ impl<M: Metal> MetalDevice<M> {
         // The first one stays.
         let _ = self.gpu.blocks.set(blocks);
     }
-}
-
-/// A number of the environment, or the default.
-fn limit(name: &str, default: usize) -> usize {
-    let text = std::env::var(name).ok();
-    text.and_then(|text| text.trim().parse().ok()).unwrap_or(default)
 }
 
 /// What a GPU of Apple's says about itself. Memory that somebody else lends need not be the CPU's too.

@@ -8,7 +8,6 @@ be fused there gets the passes of Paddle that help. ``OPENMPS_FUSION=0`` switche
 from __future__ import annotations
 
 import logging
-import os
 import weakref
 from pathlib import Path
 
@@ -31,10 +30,11 @@ def fused(config):
     """A copy of an ``inference.Config`` whose program is fused, or the same config where its program cannot be."""
     import paddle.inference
 
+    from openmps import native
     from openmps.paddle.fusion import fuse
     from openmps.paddle.program import UnsupportedProgram
 
-    if os.environ.get("OPENMPS_FUSION") == "0" or not _has_fused_kernels() or config.model_from_memory():
+    if native.setting("OPENMPS_FUSION") == "0" or not _has_fused_kernels() or config.model_from_memory():
         return config
     model, parameters = Path(config.prog_file()), Path(config.params_file())
     if not (model.is_file() and parameters.is_file()):

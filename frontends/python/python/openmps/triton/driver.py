@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import ClassVar
 
@@ -114,7 +113,7 @@ class MPSDriver(DriverBase):
     @classmethod
     def is_active(cls) -> bool:
         """Whether Triton should take this driver by itself: where no other one is active."""
-        asked = os.environ.get("OPENMPS_TRITON")
+        asked = openmps_native.setting("OPENMPS_TRITON")
         if asked is not None:
             return asked != "0"
         from triton.backends import backends

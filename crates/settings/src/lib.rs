@@ -1,0 +1,20 @@
+//! Every environment variable that openmps reads, in one table: [`table`]. A variable is read when its value is first asked for, checked, and
+//! keeps that value. When the first of all is asked for, the whole environment is looked through: each wrong value and each `OPENMPS_` name
+//! that is none is said once on standard error, with what is allowed and what is used instead.
+
+mod document;
+mod environment;
+mod kind;
+mod setting;
+mod table;
+
+pub use document::{document, table_for_readme};
+pub use environment::problems;
+pub use kind::Order;
+pub use setting::{Audience, Row, Setting};
+pub use table::*;
+
+/// The row of a name such as `OPENMPS_DEVICE`.
+pub fn named(name: &str) -> Option<&'static dyn Row> {
+    TABLE.iter().copied().find(|row| row.name() == name)
+}

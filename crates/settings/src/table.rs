@@ -1,0 +1,85 @@
+//! The table. A new setting is a row here; README, docs/settings.md and `openmps info` follow.
+
+use crate::kind::{AnOrder, Choice, FolderOrNone, Log, Most, Number, Path, Size, Switch, Text};
+use crate::setting::{Audience, Row, Setting};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+
+macro_rules! settings {
+    ($($name:ident: $type:ty = $kind:expr, $default:literal $(or else $instead:literal)?, $reader:literal, $audience:ident, $meaning:literal;)*) => {
+        $(
+            #[doc = $meaning]
+            pub static $name: Setting<$type> = Setting {
+                name: concat!("OPENMPS_", stringify!($name)),
+                kind: $kind,
+                default: $default,
+                instead: concat!("" $(, $instead)?),
+                reader: $reader,
+                audience: Audience::$audience,
+                meaning: $meaning,
+                value: OnceLock::new(),
+                reported: AtomicBool::new(false),
+            };
+        )*
+        /// All settings.
+        pub static TABLE: &[&'static dyn Row] = &[$(&$name),*];
+    };
+}
+
+// Name and kind, default (and what a wrong value does where that is another thing), who reads it, whom it is for, what it changes.
+settings! {
+    DEVICE: Choice = Choice(&["host", "cuda", "metal", "metal-emulated"]), "host" or else "no device", "crates/runtime", Everyone,
+        "what computes: the CPU, NVIDIA's GPUs, Apple's, or Apple's language on the CPU";
+    HOST_DEVICES: Number = Number(Most::Is(64)), "1", "crates/runtime", Everyone,
+        "how many logical devices the CPU is";
+    NUM_THREADS: Number = Number(Most::ForEachCpu { times: 4, at_least: 16 }), "one for each CPU", "crates/host", Everyone,
+        "threads of one kernel";
+    HOST_LEVEL: Choice = Choice(&["portable", "neon", "avx2", "avx512"]), "what the CPU has", "crates/host", Everyone,
+        "the highest vector level to use";
+    MEMORY_LIMIT: Size = Size, "the device's memory", "crates/runtime", Everyone,
+        "the most memory a device hands out";
+    CACHE_LIMIT: Number = Number(Most::Is(1 << 20)), "2048", "crates/graph", Everyone,
+        "compiled programs kept in memory";
+    TRACE: Path = Path("file.json"), "no trace", "crates/runtime", Everyone,
+        "a Chrome/Perfetto trace of every command";
+    FUSION: Switch = Switch, "1", "frontends/python", Everyone,
+        "whether inference programs of PaddlePaddle are fused";
+    TRITON: Switch = Switch, "1 where no other backend is active", "frontends/python", Everyone,
+        "whether Triton's kernels run here";
+    NVRTC: Path = Path("libnvrtc.so"), "what the library path has", "crates/runtime", Everyone,
+        "CUDA's run-time compiler";
+    SANITIZE: Switch = Switch, "0", "crates/runtime", KernelAuthors,
+        "kernels of the host device run through the interpreter, on a memory that checks every access";
+    DUMP: Path = Path("folder"), "nowhere", "crates/runtime", KernelAuthors,
+        "where each kernel is written in every language";
+    LOG: Log = Log, "off", "frontends/python", KernelAuthors,
+        "what is logged on standard error";
+    METAL_ENGINE: Choice = Choice(&["kernels", "mps", "mpsgraph"]), "as a table decides", "crates/metal", Metal,
+        "what computes wherever it can: own kernels, Metal Performance Shaders, MPSGraph";
+    PIPELINE_LIMIT: Number = Number(Most::Is(1 << 20)), "1024", "crates/runtime", Metal,
+        "compiled kernels kept in memory";
+    GRAPH_LIMIT: Number = Number(Most::Is(1 << 20)), "256", "crates/runtime", Metal,
+        "compiled graphs of MPSGraph kept in memory";
+    CACHE_DIR: FolderOrNone = FolderOrNone, "~/Library/Caches/openmps", "crates/metal", Metal,
+        "where compiled kernels are kept on disk";
+    EMULATOR_SCHEDULE: AnOrder = AnOrder, "ascending", "crates/metal", Metal,
+        "the emulator's order of threads, and of dispatches that no barrier orders; a number shuffles";
+    EMULATOR_CACHE: Path = Path("folder"), "a folder of the user's own", "crates/emulator", Metal,
+        "where the emulator keeps what it has compiled";
+    CLANG: Path = Path("clang"), "the package ziglang of the active environment, or clang on the PATH", "crates/emulator", Metal,
+        "the emulator's compiler, of version 19 or newer";
+    PADDLE_REFUSE: Text = Text, "not set", "frontends/paddle", Tests,
+        "the plug-in refuses to register, for this reason";
+    PADDLE_LAYOUT: Switch = Switch, "1", "frontends/paddle", Tests,
+        "whether tensors are read where they lie, or through the C interface";
+    TEST_BREADTH: Choice = Choice(&["kernels", "whole"]), "kernels", "crates/graph/tests", Tests,
+        "how many cases of each operator are tested";
+    TEST_DEVICE: Choice = Choice(&["cpu", "mps"]), "mps", "tests/ocr", Tests,
+        "the device of the text recognition tests";
+    BENCH_DEVICE: Choice = Choice(&["cpu", "mps"]), "cpu", "benches", Tests,
+        "the device that is measured";
+    BENCH_PYTHON: Path = Path("python"), "that of .venv", "frontends/candle/benches", Tests,
+        "the interpreter that has PyTorch";
+    MINILM: Path = Path("folder"), "that of .venv", "frontends/candle, xtask", Tests,
+        "the folder of MiniLM's weights";
+}
