@@ -15,7 +15,7 @@ def install(paddle) -> None:
     """Gives the module ``paddle`` the attributes of device ``mps``; a second call changes nothing."""
     if getattr(paddle, "mps", None) is not None:
         return
-    from openmps.paddle import amp, creation, inference, mps
+    from openmps.paddle import amp, creation, inference, mps, unavailable
 
     paddle.mps = mps
     sys.modules["paddle.mps"] = mps
@@ -26,3 +26,5 @@ def install(paddle) -> None:
     if mps.is_available():
         amp.install(paddle)
         inference.install(paddle)
+    else:
+        unavailable.install(paddle)

@@ -74,8 +74,16 @@ def device_count() -> int:
     return _native().device_count() if is_available() else 0
 
 
+def require() -> None:
+    """Raises the reason where device mps is not available."""
+    reason = unavailable_reason()
+    if reason is not None:
+        raise RuntimeError(f"device mps is not available: {reason}")
+
+
 def MPSPlace(device_id: int = 0) -> paddle.CustomPlace:
     """The place of a device, as ``paddle.CUDAPlace`` is for GPUs."""
+    require()
     return paddle.CustomPlace(DEVICE_TYPE, device_id)
 
 
@@ -90,6 +98,7 @@ _chosen = 0
 
 def index_of(device) -> int:
     """The number that a *device* argument means."""
+    require()
     if device is None:
         return current_device()
     if isinstance(device, bool):
@@ -105,7 +114,7 @@ def index_of(device) -> int:
         index = device.get_device_id()
     else:
         raise ValueError(f"{device!r} is no device of type mps: expected a number, 'mps', 'mps:0' or a CustomPlace")
-    count = device_count()
+    count = _native().device_count()
     if not 0 <= index < count:
         raise ValueError(f"device mps:{index} does not exist: there are {count}")
     return index

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from paddle.base import core
 
-from openmps.paddle.devices import _native, index_of
+from openmps.paddle.devices import _native, index_of, is_available
 
 
 def memory_allocated(device=None) -> int:
@@ -56,7 +56,9 @@ def memory_stats(device=None) -> dict[str, int]:
 
 
 def empty_cache() -> None:
-    """Gives memory that no tensor uses back to the system, on every device."""
+    """Gives memory that no tensor uses back to the system, on every device; does nothing where there is none."""
+    if not is_available():
+        return
     core.device_empty_cache()
     for index in range(_native().device_count()):
         _native().empty_cache(index)
