@@ -1,30 +1,71 @@
 """Makes ``paddle.mps`` appear after a bare ``import paddle``, and ``triton.runtime.driver.MPSDriver`` after ``import triton``.
 
-``openmps.pth`` imports this module whenever Python starts. It puts finders at the front of ``sys.meta_path`` and imports
-nothing else; a finder answers for one name alone, takes itself out before anything can go wrong, and lets ``install`` of
-:mod:`openmps.paddle` or :mod:`openmps.triton` run when the framework's own import has ended. Whatever fails there is a warning,
-never an error of that import.
+``openmps.pth`` imports this module whenever Python starts. It puts one finder at the front of ``sys.meta_path`` and imports nothing
+else. The finder answers for two names, each time they are looked for (``importlib.util.find_spec``, a first import that fails, a
+reload), and lets ``install`` of :mod:`openmps.paddle` or :mod:`openmps.triton` run when the framework's own import has ended. Whatever
+fails there is a warning, never an error of that import. Modules of these names that are other people's are found as if it were not there.
 """
 
 import sys
+from _thread import get_ident
+
+# A file of the framework by which it is told from other modules of its name, and what the installation adds.
+_FRAMEWORKS = {"paddle": ("base/core.py", "paddle.mps"), "triton": ("runtime/driver.py", "triton.runtime.driver.MPSDriver")}
 
 
 class _Finder:
-    """Finds a framework as Python would, and runs the installation behind its loader."""
+    """Finds a framework as Python would without it, and puts the installation behind its loader."""
 
-    def __init__(self, framework):
-        self.framework = framework
+    def __init__(self):
+        self.asking = set()  # threads that ask the other finders, which may ask everybody again
 
     def find_spec(self, name, path=None, target=None):
-        if name != self.framework:
+        if name not in _FRAMEWORKS or get_ident() in self.asking:
             return None
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
-        from importlib.machinery import PathFinder
-
-        spec = PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
-            _install_behind(spec.loader, name)
+        self.asking.add(get_ident())
+        try:
+            spec = _found_by_others(self, name, path, target)
+        finally:
+            self.asking.discard(get_ident())
+        if spec is None or spec.loader is None or not _is_framework(name, spec.submodule_search_locations):
+            return None
+        spec.loader = _Loader(name, spec.loader)
         return spec
+
+
+def _found_by_others(own, name, path, target):
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        if finder is not own and find is not None:
+            spec = find(name, path, target)
+            if spec is not None:
+                return spec
+    return None
+
+
+def _is_framework(name, folders):
+    from os.path import isfile
+
+    return any(isfile(f"{folder}/{_FRAMEWORKS[name][0]}") for folder in folders or ())
+
+
+class _Loader:
+    """A framework's own loader, which the module gets back before it is executed, and the installation after it."""
+
+    def __init__(self, framework, loader):
+        self.framework, self.loader = framework, loader
+
+    def __getattr__(self, name):
+        return getattr(self.loader, name)
+
+    def create_module(self, spec):
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module):
+        module.__loader__ = module.__spec__.loader = self.loader
+        with _quiet():
+            self.loader.exec_module(module)
+        _install(self.framework, module)
 
 
 class _quiet:
@@ -42,25 +83,15 @@ class _quiet:
             self.environment.pop("GLOG_minloglevel", None)
 
 
-def _install_behind(loader, framework):
-    execute = loader.exec_module
+def _install(framework, module):
+    try:
+        from importlib import import_module
 
-    def exec_module(module):
-        with _quiet():
-            execute(module)
-        try:
-            from importlib import import_module
+        import_module(f"openmps.{framework}").install(module)
+    except Exception as error:  # never break the framework's import
+        import warnings
 
-            import_module(f"openmps.{framework}").install(module)
-        except Exception as error:  # never break the framework's import
-            import warnings
-
-            name = {"paddle": "paddle.mps", "triton": "triton.runtime.driver.MPSDriver"}[framework]
-            warnings.warn(f"openmps: {name} is not available: {error!r}", RuntimeWarning, stacklevel=2)
-
-    loader.exec_module = exec_module
+        warnings.warn(f"openmps: {_FRAMEWORKS[framework][1]} is not available: {error!r}", RuntimeWarning, stacklevel=2)
 
 
-for _framework in ("paddle", "triton"):
-    if _framework not in sys.modules:
-        sys.meta_path.insert(0, _Finder(_framework))
+sys.meta_path.insert(0, _Finder())
