@@ -1,4 +1,5 @@
-//! docs/operators.md is the list of operators: this test compares them, and writes the file anew with `UPDATE_DOCUMENTS=1`.
+//! docs/operators.md begins with the list of operators: this test compares them, and writes the list anew with `UPDATE_DOCUMENTS=1`. The
+//! sections behind it are written by hand and stay.
 
 use openmps_graph::DType;
 use openmps_graph::operators::ENTRIES;
@@ -15,7 +16,7 @@ Every operator of openmps, with the element types that it computes in. Each is t
 strided and offset tensors, odd and empty shapes and special values, against a float64 reference (`crates/graph/tests/every_device.rs`).
 Half types are computed in float32 and rounded once.
 
-This file is made from the list of operators: `UPDATE_DOCUMENTS=1 cargo test -p openmps-graph --test document`.
+This table is made from the list of operators: `UPDATE_DOCUMENTS=1 cargo test -p openmps-graph --test document`.
 
 | operator | what it is | element types |
 |---|---|---|
@@ -44,7 +45,8 @@ fn document() -> String {
 #[test]
 fn the_document_is_the_list_of_operators() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operators.md");
-    let expected = document();
+    let before = std::fs::read_to_string(&path).unwrap_or_default();
+    let expected = document() + before.find("\n## ").map_or("", |start| &before[start..]);
     if std::env::var_os("UPDATE_DOCUMENTS").is_some() {
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("the folder can be made");
         std::fs::write(&path, &expected).expect("the file can be written");

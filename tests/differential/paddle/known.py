@@ -1,0 +1,54 @@
+"""What is known: kernels that the device does not have yet, and where it differs from Paddle's CPU on purpose."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# Names of Paddle's kernels, as its error message gives them. A call that needs one is counted aside, never as right.
+WITHOUT_KERNEL = frozenset(
+    """
+    acosh affine_grid asinh atanh baddbmm bicubic_interp bincount bitwise_left_shift bitwise_right_shift channel_shuffle clip_by_norm conv3d
+    copysign crop cross cummax cummin dist einsum fill_diagonal fused_softmax_mask_upper_triangle grid_sample histogram log_loss logcumsumexp
+    logspace matrix_power maxout median mode multi_dot pixel_unshuffle pool3d remainder_grad renorm searchsorted sequence_mask_scalar svd
+    swiglu temporal_shift tril_indices triu_indices unfold unique unique_consecutive
+    """.split()
+)
+
+# Kernels that lack an element type that Paddle's CPU has.
+WITHOUT_TYPE = frozenset(
+    {("batch_norm", "float64")}
+    | {(kernel, "bool") for kernel in ("greater_equal", "greater_than", "less_equal", "less_than")}
+    | {(kernel, integer) for kernel in ("isfinite", "isinf") for integer in ("int32", "int64")}
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A row of docs/operators.md, section "Where we differ from Paddle's CPU, and why", by its first cell; and the findings that it explains:
+    those whose call and problem these patterns match."""
+
+    title: str
+    call: str
+    problem: str = ""
+
+    def covers(self, call: str, problem: str) -> bool:
+        return bool(re.search(self.call, call) and re.search(self.problem, problem))
+
+
+DIFFERENCES: tuple[Difference, ...] = (
+    Difference("`argmax`, `argmin` of nothing", r"\.arg(max|min)\(", "at least one element"),
+    Difference("`max`, `min`, `amax`, `amin` of nothing", r"\.a?(max|min)\(T\(\[\]", r"value 0: .*(inf|np\.u?int\d+\(-?\d+)\), wanted"),
+    Difference("Integer `matmul` that overflows", r"(matmul\(|@).*int(32|64)", r"value 0: .*np\.int"),
+    Difference("`cast` of floats that the integer type cannot hold", r"paddle\.cast\(|\.astype\(|\.cast_\(|dtype='int", r"value 0: .*np\.u?int"),
+    Difference("`dropout(mode='downscale_in_infer')` of fewer than two dimensions", "downscale_in_infer", "raises nothing, wanted ValueError"),
+    Difference("`cross_entropy` where a score lies 64 or more below the largest", r"cross_entropy\(", r"(value|gradient) \d: .* wrong, at"),
+    Difference("In place into another element type, on a view", r"\.\w+_\(", "raises nothing, wanted ValueError .*(type of data we are trying to retrieve)"),
+    Difference("`equal`, `not_equal` of floats that differ by less than 1e-8", r"(not_)?equal_?\(|[=!]= ", r"np\.(True|False)_"),
+    Difference("`isclose`, `allclose` of infinity and a number", r"(isclose|allclose)\(.*(inf|e\+\d\d)", r"np\.(True|False)_"),
+    Difference("Average pooling's and `interpolate`'s factors in float64", r"F\.(adaptive_)?avg_pool|interpolate|upsample", r"float64"),
+)
+
+
+def difference(call: str, problem: str) -> Difference | None:
+    return next((known for known in DIFFERENCES if known.covers(call, problem)), None)
