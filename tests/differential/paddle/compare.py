@@ -67,7 +67,15 @@ def differs(have, want, truth, spread, tolerance: Tolerance, gradient: bool) -> 
         return None
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
     exact = f", float64: {truth[1][at]!r}" if truth is not None and truth[1].shape == array.shape else ""
-    return f"{int(wrong.sum())} of {wrong.size} wrong, at {list(at)}: {array[at]!r}, wanted {wanted[at]!r}{exact}"
+    return f"{int(wrong.sum())} of {wrong.size} wrong{off_by(array, wanted, wrong)}, at {list(at)}: {array[at]!r}, wanted {wanted[at]!r}{exact}"
+
+
+def off_by(array: np.ndarray, wanted: np.ndarray, wrong: np.ndarray) -> str:
+    """The largest relative difference, where both are numbers."""
+    have, want = array.astype("float64")[wrong], wanted.astype("float64")[wrong]
+    with np.errstate(all="ignore"):
+        relative = np.abs(have - want) / np.maximum(np.abs(have), np.abs(want))
+    return f" by {relative.max():.0e}" if np.isfinite(relative).all() else ""
 
 
 def close(array: np.ndarray, wanted: np.ndarray, truth, spread, dtype: str, tolerance: Tolerance, gradient: bool) -> np.ndarray:
@@ -77,7 +85,8 @@ def close(array: np.ndarray, wanted: np.ndarray, truth, spread, dtype: str, tole
     with np.errstate(all="ignore"):
         same = same_numbers(array, wanted)
         if truth is None or truth[1].shape != array.shape:
-            return same | (np.abs(array - wanted) <= 2 * UNITS[tolerance] * unit * np.abs(wanted) + smallest)
+            scale = np.abs(wanted).max() if tolerance is Tolerance.SUM else np.abs(wanted)
+            return same | (np.abs(array - wanted) <= 2 * UNITS[tolerance] * unit * scale + smallest)
         exact = rounded_to(truth[1].astype("float64"), dtype)
         allowed = UNITS[tolerance] * unit * np.abs(exact) + 4 * smallest
         if tolerance is not Tolerance.EXACT:

@@ -42,11 +42,16 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("Integer `matmul` that overflows", r"(matmul\(|@).*int(32|64)", r"value 0: .*np\.int"),
     Difference("`cast` of floats that the integer type cannot hold", r"paddle\.cast\(|\.astype\(|\.cast_\(|dtype='int", r"value 0: .*np\.u?int"),
     Difference("`dropout(mode='downscale_in_infer')` of fewer than two dimensions", "downscale_in_infer", "raises nothing, wanted ValueError"),
-    Difference("`cross_entropy` where a score lies 64 or more below the largest", r"cross_entropy\(", r"(value|gradient) \d: .* wrong, at"),
+    Difference("`cross_entropy` where a score lies 64 or more below the largest", r"cross_entropy\(T\(\[[^\]]*[^\d.]([4-9]\d|\d{3,})\.", r"(value|gradient) \d: .* wrong"),
     Difference("In place into another element type, on a view", r"\.\w+_\(", "raises nothing, wanted ValueError .*(type of data we are trying to retrieve)"),
     Difference("`equal`, `not_equal` of floats that differ by less than 1e-8", r"(not_)?equal_?\(|[=!]= ", r"np\.(True|False)_"),
     Difference("`isclose`, `allclose` of infinity and a number", r"(isclose|allclose)\(.*(inf|e\+\d\d)", r"np\.(True|False)_"),
-    Difference("Average pooling's and `interpolate`'s factors in float64", r"F\.(adaptive_)?avg_pool|interpolate|upsample", r"float64"),
+    Difference("Gradient of `silu` and `swish` at numbers above 1e7", r"F\.(silu|swish)\(", r"gradient"),
+    Difference("`log_sigmoid` of -inf", r"log_sigmoid\(.*inf", r"-inf\), wanted np\.float\d\d\(nan\)"),
+    Difference("`softshrink` of inf and -inf", r"softshrink\(.*inf", r"inf\), wanted np\.float\d\d\(nan\)"),
+    Difference("`thresholded_relu` of inf and -inf", r"thresholded_relu_?\(.*inf", r"wanted np\.float\d\d\(nan\)"),
+    Difference("`relu_`, `relu` of NaN", r"F\.relu_?\(", r"nan\), wanted np\.float\d\d\(0\.0\)"),
+    Difference("float64 where the CPU rounds a factor to float32", r"F\.(adaptive_)?avg_pool|interpolate|upsample|norm(alize)?\(", r"wrong by \de-(0[6-9]|1\d).*np\.float64"),
 )
 
 

@@ -1,7 +1,7 @@
 """Functions of each element: of one tensor, of two that broadcast, comparisons, bits."""
 
 from ..draw import FLOATS, INTEGERS
-from ..row import BITS, CLOSE, EVERY, EXACT, NO, NUMBERS, SIGNED, WIDE, YES, Row
+from ..row import BITS, CLOSE, EVERY, EXACT, NO, NUMBERS, SIGNED, SUM, WIDE, YES, Row
 
 
 
@@ -57,7 +57,7 @@ ROWS = [
     Row("paddle.pow({x}, {y})", (*FLOATS, "int32", "int64"), NO, CLOSE),
     Row("paddle.atan2({x}, {s})", FLOATS, YES, CLOSE),
     Row("paddle.atan2({x}, {y})", FLOATS, NO, CLOSE),
-    Row("paddle.hypot({x}, {y})", FLOATS, NO, CLOSE),
+    Row("paddle.hypot({x}, {y})", FLOATS, NO, SUM),
     Row("paddle.heaviside({x}, {y})", WIDE, NO, EXACT),
     Row("paddle.copysign({x}, {y})", FLOATS, NO, EXACT),
     Row("paddle.lerp({x}, {s}, {number})", FLOATS, YES, CLOSE),
