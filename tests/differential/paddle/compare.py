@@ -71,11 +71,11 @@ def differs(have, want, truth, spread, tolerance: Tolerance, gradient: bool) -> 
 
 
 def off_by(array: np.ndarray, wanted: np.ndarray, wrong: np.ndarray) -> str:
-    """The largest relative difference, where both are numbers."""
-    have, want = array.astype("float64")[wrong], wanted.astype("float64")[wrong]
+    """The largest difference as part of the largest number, where all are numbers."""
+    have, want = array.astype("float64"), wanted.astype("float64")
     with np.errstate(all="ignore"):
-        relative = np.abs(have - want) / np.maximum(np.abs(have), np.abs(want))
-    return f" by {relative.max():.0e}" if np.isfinite(relative).all() else ""
+        relative = np.abs(have - want)[wrong].max() / np.nanmax(np.abs(want))
+    return f" by {relative:.0e}" if np.isfinite(relative) else ""
 
 
 def close(array: np.ndarray, wanted: np.ndarray, truth, spread, dtype: str, tolerance: Tolerance, gradient: bool) -> np.ndarray:
