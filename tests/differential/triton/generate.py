@@ -18,7 +18,9 @@ _MOST_ELEMENTS = 1024
 class Maker:
     """One kernel in the making."""
 
-    def __init__(self, seed: str):
+    def __init__(self, seed: str, apart: bool):
+        #: Memory is either loaded or stored, by one statement: threads of a GPU do not see each other's stores in order.
+        self.apart = apart
         self.random = random.Random(seed)
         self.statements: list[Statement] = []
         self.visible: list[Value] = []
@@ -32,7 +34,11 @@ class Maker:
         self.allowed: set[int] | None = None
         #: Inside a loop, its variable and the largest value of it.
         self.loop: tuple[str, int] | None = None
+        #: Parameters that masks compare element numbers with, and indices along one axis.
         self.bounds: list[str] = []
+        self.edges: list[str] = []
+        #: Only what is planned as loops over rows and columns on the host; all else is executed tile by tile, which is other code.
+        self.plain = self.random.random() < 0.5
         self.grid = self.random.choice(((1, 1, 1), (2, 1, 1), (3, 1, 1), (4, 1, 1), (2, 2, 1), (1, 2, 2)))
         self.programs = prod(self.grid)
         largest = self.random.choice((16, 32, 64, 128, 128, 256, 512))
@@ -46,7 +52,7 @@ class Maker:
     def shape_of(self, count: int) -> tuple[int, ...]:
         """Some shape of so many elements, a power of two."""
         powers, sizes = count.bit_length() - 1, []
-        for _ in range(self.random.choice((0, 0, 1, 1, 2))):
+        for _ in range(self.random.choice((0, 0, 1, 1, 1 if self.plain else 2))):
             taken = self.random.randint(0, powers)
             sizes.append(1 << taken)
             powers -= taken
@@ -57,9 +63,22 @@ class Maker:
         fitting = [value for value in self.visible if accept(value)]
         return self.random.choice(fitting[-6:] if self.random.random() < 0.6 else fitting) if fitting else None
 
-    def pointer(self, accept) -> memory.Pointer | None:
-        fitting = [pointer for pointer in self.pointers if accept(pointer)]
+    def source(self, accept) -> memory.Pointer | None:
+        """Something to load from."""
+        fitting = [pointer for pointer in self.pointers if accept(pointer) and not (self.apart and pointer.writable)]
         return self.random.choice(fitting) if fitting else None
+
+    def target(self, count: int, accept, element: Element | None = None) -> memory.Pointer | None:
+        """Something to store so many elements to."""
+        fitting = [pointer for pointer in self.pointers if pointer.span >= count and accept(pointer) and pointer.writable and self.may_write(pointer.buffer)]
+        if self.apart and (fitting or element):
+            element = element or self.random.choice(fitting).element
+            return self.new_pointer(element, count * self.random.choice((1, 2)), "small" if element.is_integer else "tame", writable=True)
+        return self.random.choice(fitting) if fitting else None
+
+    def itself(self, pointer: memory.Pointer) -> memory.Pointer | None:
+        """What is stored to, as something to load from."""
+        return None if self.apart else pointer
 
     def may_write(self, buffer: int) -> bool:
         return self.allowed is None or buffer in self.allowed
@@ -150,6 +169,10 @@ class Maker:
             self.bounds.append(self.name("n"))
             self.parameters.append((self.bounds[-1], self.random.choice((total, total - 1, self.random.randint(1, total), self.random.randint(1, total)))))
 
+        for _ in range(2):
+            self.edges.append(self.name("n"))
+            self.parameters.append((self.edges[-1], self.random.choice((0, 1, 2, 7, 16, self.random.randint(1, 70)))))
+
     def _pun(self, pointer: memory.Pointer) -> None:
         """The same memory as integers of the other sign."""
         name = ("int" if pointer.element.kind == "unsigned" else "uint") + str(pointer.element.bits)
@@ -166,7 +189,8 @@ class Maker:
 
     def some(self, count: int, depth: int) -> None:
         """So many statements of any family."""
-        families, weights = zip(*(_FAMILIES + (_CONTROL if depth < 2 else ())), strict=True)
+        families = _PLAIN if self.plain else _FAMILIES
+        families, weights = zip(*((*families, *_CONTROL[: 1 if self.plain else 2]) if depth < 2 else families), strict=True)
         for _ in range(count):
             family = self.random.choices(families, weights)[0]
             family(self, depth) if family in (loop, branch) else family(self)
@@ -244,11 +268,12 @@ def branch(maker: Maker, depth: int) -> None:
     maker.say(f"if {condition}:\n{{body}}" + ("\nelse:\n{body}" if len(bodies) == 2 else ""), bodies=bodies)
 
 
-_FAMILIES = (
+_PLAIN = (
     (memory.load, 10),
     (memory.store, 9),
     (memory.move, 5),
-    (memory.atomic, 2),
+    (memory.chain, 5),
+    (memory.index, 3),
     (operations.integers, 8),
     (operations.floats, 8),
     (operations.comparison, 5),
@@ -256,19 +281,24 @@ _FAMILIES = (
     (operations.choice, 5),
     (operations.mixed, 2),
     (operations.conversion, 5),
-    (operations.bits, 1),
     (operations.function, 2),
+    (shapes.broadcasting, 2),
+    (shapes.reduction, 4),
+    (shapes.product, 2),
+)
+_FAMILIES = (
+    *_PLAIN,
+    (memory.atomic, 2),
+    (operations.bits, 1),
     (shapes.reshaping, 5),
     (shapes.joining, 2),
-    (shapes.broadcasting, 1),
-    (shapes.reduction, 6),
+    (shapes.reduction, 3),
     (shapes.scan, 4),
-    (shapes.product, 2),
     (shapes.arranging, 2),
 )
 _CONTROL = ((loop, 4), (branch, 3))
 
 
-def case(seed: int, number: int) -> Case:
-    """The kernel of this number in the run of this seed."""
-    return Maker(f"{seed} {number}").make(f"Differential test of Triton: seed {seed}, kernel {number}")
+def case(seed: int, number: int, apart: bool = False) -> Case:
+    """The kernel of this number in the run of this seed; `apart` for a GPU, where what a program stored it may not load."""
+    return Maker(f"{seed} {number}", apart).make(f"Differential test of Triton: seed {seed}, kernel {number}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from .elements import BOOL, TAME_BOUND, TAME_STEP, Element
+from .elements import BOOL, I32, TAME_BOUND, TAME_STEP, Element
 
 
 @dataclass
@@ -82,7 +82,7 @@ def access(maker, pointer: Pointer, shape, duplicates: bool) -> tuple[str, str]:
             text, top = f"({index.name}.to(tl.int32) & {size - 1})", size - 1
     moved = maker.random.choice((0, 0, room - 1 - top, maker.random.randint(0, room - 1 - top)))
     local = f"{text} + {moved}" if moved else text
-    if maker.loop is not None and moved + top + maker.loop[1] < room and maker.random.random() < 0.6:
+    if maker.loop is not None and (duplicates or not maker.apart) and moved + top + maker.loop[1] < room and maker.random.random() < 0.6:
         local = f"{local} + {maker.loop[0]}"
     number = f"pid * {pointer.span} + {local}" if pointer.writable or maker.random.random() < 0.7 else local
     return f"{pointer.name} + ({number}" + (f" - {pointer.offset})" if pointer.offset else ")"), number
@@ -91,7 +91,9 @@ def access(maker, pointer: Pointer, shape, duplicates: bool) -> tuple[str, str]:
 def mask(maker, shape, number: str) -> str | None:
     """The text of a mask, or none."""
     random = maker.random
-    kind = random.choice(("none", "none", "bound", "bound", "flag", "both", "both"))
+    kind = random.choice(("none", "none", "bound", "bound", "corner", "flag", "both", "both"))
+    if kind == "corner":
+        return corner(maker, shape)
     bound = f"({number} < {random.choice(maker.bounds)})"
     if kind == "none":
         return None
@@ -103,11 +105,59 @@ def mask(maker, shape, number: str) -> str | None:
     return random.choice((f"{bound} & {flag.name}", f"{bound} & ~{flag.name}", f"{flag.name} & {bound}", f"{bound} | {flag.name}", f"{bound} ^ {flag.name}"))
 
 
+def corner(maker, shape) -> str:
+    """Up to some index along each axis, as matrices are masked at their edges."""
+    terms = []
+    for axis in range(len(shape)):
+        limit = maker.random.choice((*maker.edges, str(shape[axis]), str(shape[axis] - 1)))
+        index = axis_range(shape, axis)
+        terms.append(maker.random.choice((f"({index} < {limit})", f"({index} <= {limit})", f"({limit} > {index})", f"({index} >= {limit})", f"({index} + 1 < {limit})")))
+    # The range of one axis alone is broadcast by the operation that it is used in; a mask must have the tile's shape.
+    whole = f"({places(dense(shape), shape)} >= 0)"
+    return " & ".join(terms if len(terms) == len(shape) > 1 else [*terms, whole])
+
+
+def index(maker):
+    """The numbers of a tile's places as data, with the program's number and without."""
+    shape = maker.shape()
+    text = places(dense(shape), shape)
+    if maker.random.random() < 0.3:
+        text = " + ".join(f"{axis_range(shape, axis)} * {maker.random.choice((0, 1, -1, 3))}" for axis in range(len(shape)))
+    if maker.random.random() < 0.5:
+        text = f"pid * {prod(shape)} + {text}"
+    maker.define(text, I32, shape)
+
+
+def chain(maker):
+    """Loads without `other`, arithmetic and a store under one mask: what lies outside is undefined and must not be seen."""
+    random, shape = maker.random, maker.shape()
+    pointer = maker.target(prod(shape), lambda p: p.element is not BOOL)
+    if pointer is None:
+        return
+    target, number = access(maker, pointer, shape, duplicates=False)
+    flags = maker.define(mask(maker, shape, number) or f"{number} >= 0", BOOL, shape)
+    values = []
+    for _ in range(random.randint(1, 3)):
+        source = maker.source(lambda p: p.element is pointer.element and p.span >= prod(shape)) or maker.itself(pointer)
+        if source is None:
+            return
+        text, _ = access(maker, source, shape, duplicates=True)
+        values.append(maker.define(f"tl.load({text}, mask={flags.name})", pointer.element, shape, visible=False))
+    store(maker)
+    operations = "+-" if pointer.element.is_float else "+-*^"
+    total = values[0].name
+    for value in values[1:]:
+        total = f"({total} {random.choice(operations)} {value.name})"
+    maker.touched.add(pointer.buffer)
+    stricter = flags.name if random.random() < 0.6 else f"{flags.name} & {corner(maker, shape)}"
+    maker.say(f"tl.store({target}, {total}, mask={stricter})")
+
+
 def load(maker, shape=None, element: Element | None = None):
     """A load, masked or not; what a mask leaves out is given by `other` or replaced at once."""
     random = maker.random
     shape = maker.shape() if shape is None else shape
-    pointer = maker.pointer(lambda p: p.span >= prod(shape) and (element is None or p.element is element))
+    pointer = maker.source(lambda p: p.span >= prod(shape) and (element is None or p.element is element))
     if pointer is None:
         return None
     buffer = maker.buffers[pointer.buffer]
@@ -137,8 +187,8 @@ def store(maker):
     value = maker.pick(lambda v: v.shape != ())
     if value is None:
         return
-    fits = lambda p: p.writable and p.span >= prod(value.shape) and maker.may_write(p.buffer)
-    pointer = maker.pointer(lambda p: fits(p) and p.element is value.element) or maker.pointer(fits)
+    count = prod(value.shape)
+    pointer = maker.target(count, lambda p: p.element is value.element, value.element) or maker.target(count, lambda p: True)
     if pointer is None:
         return
     text = value.name
@@ -156,17 +206,17 @@ def store(maker):
 def move(maker):
     """Loads and a store of the same memory in one statement, under one mask and without `other`."""
     shape = maker.shape()
-    pointer = maker.pointer(lambda p: p.writable and p.span >= prod(shape) and maker.may_write(p.buffer))
-    if pointer is None or shape == ():
+    pointer = maker.target(prod(shape), lambda p: True)
+    source = pointer and (maker.source(lambda p: p.element is pointer.element and p.span >= prod(shape)) or maker.itself(pointer))
+    if source is None:
         return
-    source = maker.pointer(lambda p: p.element is pointer.element and p.span >= prod(shape)) or pointer
     maker.touched.add(pointer.buffer)
     pointers, number = access(maker, pointer, shape, duplicates=False)
     masked = mask(maker, shape, number)
     condition = f", mask={masked}" if masked else ""
     sources, _ = access(maker, source, shape, duplicates=True)
     loaded = f"tl.load({sources}{condition})"
-    if pointer.element.kind != "bool" and maker.random.random() < 0.5:
+    if pointer.element.kind != "bool" and not maker.apart and maker.random.random() < 0.5:
         loaded = f"({loaded} + tl.load({pointers}{condition})).to({pointer.element.triton})"
     maker.say(f"tl.store({pointers}, {loaded}{condition})")
 
@@ -190,7 +240,7 @@ def atomic(maker):
         maker.say(f"tl.atomic_{operation}({shared.name} + {places_text}, {value.name}{condition})")
         shared.name = ""  # Nobody else looks at it.
         return
-    pointer = maker.pointer(lambda p: p.writable and p.element is value.element and p.span >= count and maker.may_write(p.buffer))
+    pointer = maker.target(count, lambda p: p.element is value.element, value.element)
     if pointer is None:
         return
     maker.touched.add(pointer.buffer)

@@ -26,7 +26,7 @@ class Worker:
             "PYTHONDONTWRITEBYTECODE": "1",
             **environment,
         }
-        self.messages = (folder / f"messages{len(environment)}.txt").open("wb+")
+        self.messages = (folder / f"messages_{len(environment)}.txt").open("wb+")
         self.process: subprocess.Popen | None = None
 
     def ask(self, path: Path) -> None:

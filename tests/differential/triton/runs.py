@@ -14,8 +14,9 @@ from .generate import case
 from .processes import Worker
 from .shrink import shrink
 
-#: Of the kernels that Triton's interpreter runs, the share that openmps may refuse: more would mean that little is tested.
-MOST_REFUSED = 0.05
+#: The devices, the share of a run's time that each has, and the share of kernels that may be refused: more would mean that little is
+#: tested. Apple's GPUs have no 64-bit atomics and no products of integers.
+DEVICES = {"host": (0.8, 0.05), "metal-emulated": (0.2, 0.2)}
 #: The share of kernels that the generator may make for nothing, because the interpreter does not run them.
 MOST_UNUSABLE = 0.05
 #: Seconds for one kernel on either side.
@@ -24,8 +25,9 @@ LIMIT = 60.0
 
 @dataclass
 class Report:
-    """What became of the kernels of a run."""
+    """What became of the kernels of a run on one device."""
 
+    device: str = "host"
     counts: Counter = field(default_factory=Counter)
     refusals: Counter = field(default_factory=Counter)
     unusable: Counter = field(default_factory=Counter)
@@ -38,8 +40,9 @@ class Report:
     def problems(self) -> list[str]:
         """Why the run is a failure; empty where it is none."""
         found = [f"kernel {number}: {what}" for number, what, _ in self.failures]
-        if self.counts["refused"] > MOST_REFUSED * self.made + 1:
-            found.append(f"{self.counts['refused']} of {self.made} kernels were refused, more than {MOST_REFUSED:.0%}")
+        most = DEVICES[self.device][1]
+        if self.counts["refused"] > most * self.made + 1:
+            found.append(f"{self.counts['refused']} of {self.made} kernels were refused, more than {most:.0%}")
         if self.counts["unusable"] > MOST_UNUSABLE * self.made + 1:
             found.append(f"the interpreter did not run {self.counts['unusable']} of {self.made} kernels, more than {MOST_UNUSABLE:.0%}")
         if self.counts["agreed"] == 0:
@@ -48,11 +51,11 @@ class Report:
 
 
 class Sides:
-    """openmps and the interpreter."""
+    """openmps on a device, and the interpreter."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.ours = Worker(folder, OPENMPS_TRITON="1")
+    def __init__(self, folder: Path, device: str = "host"):
+        self.folder, self.device = folder, device
+        self.ours = Worker(folder, OPENMPS_TRITON="1", OPENMPS_DEVICE=device, GLOG_minloglevel="2")
         self.theirs = Worker(folder, TRITON_INTERPRET="1", OPENMPS_TRITON="0")
 
     def try_file(self, path: Path, buffers: list) -> tuple[str, str]:
@@ -82,9 +85,9 @@ class Sides:
 
 def explore(seconds: float, seed: int, sides: Sides, most: int | None = None, most_failures: int = 10) -> Report:
     """Kernels 0, 1, ... of a seed until the time, the number or the failures are reached."""
-    report, until, number = Report(), time.monotonic() + seconds, 0
+    report, until, number = Report(sides.device), time.monotonic() + seconds, 0
     while time.monotonic() < until and number != most and len(report.failures) < most_failures:
-        kernel = case(seed, number)
+        kernel = case(seed, number, apart=sides.device != "host")
         outcome, what = sides.try_case(kernel, f"kernel_{seed}_{number}")
         report.counts[outcome] += 1
         if outcome == "failed":
@@ -114,20 +117,24 @@ def smallest(sides: Sides, kernel: Case, what: str, seconds: float) -> tuple[Cas
 
 
 def run(seconds: float, seed: int) -> bool:
-    """Prints what was found; true when everything agreed."""
+    """Prints what was found on each device; true when everything agreed."""
+    return all([_run_on(device, seconds * share, seed) for device, (share, _) in DEVICES.items()])
+
+
+def _run_on(device: str, seconds: float, seed: int) -> bool:
     with tempfile.TemporaryDirectory() as folder:
-        sides = Sides(Path(folder))
+        sides = Sides(Path(folder), device)
         try:
             report = explore(seconds, seed, sides)
             for number, what, kernel in report.failures:
                 small, last = smallest(sides, kernel, what, 60)
-                print(f"\nkernel {number} of seed {seed}: {last}\n{'-' * 100}\n{small.text()}{'-' * 100}")
+                print(f"\nkernel {number} of seed {seed} on {device}: {last}\n{'-' * 100}\n{small.text()}{'-' * 100}")
         finally:
             sides.end()
-    print(", ".join(f"{count} {name}" for name, count in sorted(report.counts.items())), f"of {report.made} kernels, seed {seed}")
+    print(f"{device}: " + ", ".join(f"{count} {name}" for name, count in sorted(report.counts.items())), f"of {report.made} kernels, seed {seed}")
     for title, messages in (("refused", report.refusals), ("not run by the interpreter", report.unusable)):
         for message, count in messages.most_common(12):
             print(f"  {title}, {count} times: {message}")
     problems = report.problems()
-    print("\n".join(f"FAILED {problem}" for problem in problems) or "every kernel that ran agreed")
+    print("\n".join(f"FAILED {problem}" for problem in problems) or "every kernel that ran agreed", flush=True)
     return not problems

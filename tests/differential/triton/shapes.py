@@ -97,7 +97,11 @@ def reduction(maker):
     along = f"axis={axis}, keep_dims={keep}"
     count = prod(value.shape) if axis is None else value.shape[axis]
     kinds = ["max", "min"]
-    if element.is_integer:
+    if maker.plain:
+        axis = axis or 0
+        shape, along, count = _reduced(value.shape, axis, keep), f"axis={axis}, keep_dims={keep}", value.shape[axis]
+        kinds += ["sum"] if element.is_integer or value.is_tame else []
+    elif element.is_integer:
         kinds += ["sum", "xor_sum", "argmax", "argmin", "places"]
         kinds += ["custom", "pair"] if prod(value.shape) <= _SLOW else []
     elif value.is_tame:
@@ -118,11 +122,13 @@ def reduction(maker):
         maker.define(f"{best.name}.to({element.triton})" + (" + 0.0" if element.is_float else ""), element, shape, **same(value))
     elif kind == "custom":
         maker.define(f"tl.reduce({name}, {axis}, combine_xor, keep_dims={keep})", element, shape)
-    elif kind == "pair":
+    elif kind == "pair" and axis is not None:  # The interpreter flattens the first of several tiles only.
         other = maker.pick(lambda v: v.element is element and v.shape == value.shape)
         first, second = maker.fresh(element, shape), maker.fresh(element, shape)
         # Reductions may take elements in any order: this one is commutative as well.
         maker.say(f"{first.name}, {second.name} = tl.reduce(({name}, {other.name}), {axis}, combine_both, keep_dims={keep})", first, second)
+    elif kind == "pair":
+        return
     elif element.is_float:
         wide, tame = (name, same(value)) if kind != "sum" else (f"{name}.to(tl.float32)" if element in (F16, BF16) else name, {})
         if kind == "sum":

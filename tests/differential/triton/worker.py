@@ -4,6 +4,7 @@ Reads a path a line; answers with a pickled (outcome, what) each. A crash ends t
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import pickle
@@ -40,9 +41,9 @@ def memory(module) -> list[np.ndarray]:
     return whole
 
 
-def launch(module, wrap) -> list[bytes]:
-    """Every buffer after the kernel, guards included."""
-    buffers, arguments = memory(module), []
+def launch(module, wrap, place=lambda buffer: buffer) -> list[bytes]:
+    """Every buffer after the kernel, guards included; `place` puts a buffer where the device wants it."""
+    buffers, arguments = [place(buffer) for buffer in memory(module)], []
     for given in module.ARGUMENTS:
         if isinstance(given, int):
             arguments.append(given)
@@ -50,7 +51,27 @@ def launch(module, wrap) -> list[bytes]:
         element = BY_NAME[module.BUFFERS[given[0]][0]]
         arguments.append(wrap(buffers[given[0]].ctypes.data + GUARD + given[1] * element.storage.itemsize, element.argument))
     module.kernel[module.GRID](*arguments)
+    if place is unified:
+        import paddle
+
+        paddle.mps.synchronize()
     return [buffer.tobytes() for buffer in buffers]
+
+
+def unified(buffer: np.ndarray) -> np.ndarray:
+    """A copy in memory of the device, which the CPU sees as well; Paddle's allocator is the one at hand."""
+    import paddle
+
+    paddle.set_device("mps")
+    tensor = paddle.zeros([buffer.size + 64], dtype="uint8")
+    paddle.mps.synchronize()
+    start = -tensor.data_ptr() % 64
+    seen = (ctypes.c_uint8 * (buffer.size + start)).from_address(tensor.data_ptr())
+    # The array keeps the view, and the view the tensor.
+    seen.tensor = tensor
+    copy = np.frombuffer(seen, np.uint8)[start:]
+    copy[:] = buffer
+    return copy
 
 
 def main() -> None:
@@ -63,9 +84,10 @@ def main() -> None:
     np.seterr(all="ignore")
     if os.environ.get("TRITON_INTERPRET") == "1":
         mend_bfloat16()
+    place = unified if os.environ.get("OPENMPS_DEVICE", "host") != "host" else lambda buffer: buffer
     for line in sys.stdin:
         try:
-            answer = ("ran", launch(load(line.strip()), Tensor))
+            answer = ("ran", launch(load(line.strip()), Tensor, place))
         except Exception as error:
             inner = error
             while inner.__cause__ is not None:
