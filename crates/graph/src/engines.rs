@@ -2,8 +2,8 @@
 //! nothing, and the operator goes its own way. What a library would read otherwise than the operator says is not offered.
 
 use crate::error::{Error, Result};
+use crate::queue::Queue;
 use crate::view::View;
-use openmps_runtime::Queue;
 use openmps_runtime::engine::graph::{Binary, Builder, Operation, Tensor as Node};
 use openmps_runtime::engine::{Call, Family, Matrices, Tensor};
 use openmps_tile::DType;

@@ -22,6 +22,8 @@ pub enum Error {
     Index { operator: &'static str, index: i64, position: usize, size: usize },
     #[error("a tensor of rank {0} has more than {max} dimensions", max = crate::view::MAX_RANK)]
     Rank(usize),
+    #[error("a tensor of shape {dims:?} has more than {max} elements", max = crate::view::MAX_ELEMENTS)]
+    Elements { dims: Vec<usize> },
     #[error("{operator}: {source}")]
     Device { operator: &'static str, source: openmps_runtime::Error },
     #[error("{operator}: its kernel is refused: {source}")]

@@ -60,6 +60,9 @@ pub enum PaddingAlgorithm {
     Valid,
 }
 
+/// The most that a size of an image, a window, or a distance in one may be: products of two of them and their sums are numbers.
+const MOST: usize = i32::MAX as usize;
+
 /// Padding as (top, bottom, left, right): `given` has these four, or (vertical, horizontal).
 pub(crate) fn paddings(
     operator: &'static str,
@@ -67,6 +70,10 @@ pub(crate) fn paddings(
     given: &[usize],
     [input, kernel, stride]: [[usize; 2]; 3],
 ) -> Result<[usize; 4]> {
+    if given.iter().any(|&size| size > MOST) {
+        let (got, expected) = (format!("{given:?}"), format!("numbers up to {MOST}"));
+        return Err(Error::Attribute { operator, attribute: "paddings", got, expected });
+    }
     match algorithm {
         PaddingAlgorithm::Valid => Ok([0; 4]),
         PaddingAlgorithm::Same => {
@@ -89,20 +96,20 @@ pub(crate) fn paddings(
     }
 }
 
-/// Refuses a shape that has not four dimensions.
+/// Refuses a shape that has not four dimensions of a sensible size.
 pub(crate) fn expect_image(operator: &'static str, what: &'static str, shape: &crate::view::Shape) -> Result<()> {
-    if shape.len() == 4 {
+    if shape.len() == 4 && shape.iter().all(|&size| size <= MOST) {
         return Ok(());
     }
-    Err(Error::Shape { operator, what, got: shape.clone(), expected: "4 dimensions".to_owned() })
+    Err(Error::Shape { operator, what, got: shape.clone(), expected: format!("4 dimensions up to {MOST}") })
 }
 
-/// Refuses a size of zero in a pair of attributes.
+/// Refuses a size of zero, or beyond all images, in a pair of attributes.
 pub(crate) fn expect_positive(operator: &'static str, attribute: &'static str, pair: &[usize]) -> Result<()> {
-    if pair.iter().all(|&size| size > 0) {
+    if pair.iter().all(|&size| (1..=MOST).contains(&size)) {
         return Ok(());
     }
-    let (got, expected) = (format!("{pair:?}"), "numbers above 0".to_owned());
+    let (got, expected) = (format!("{pair:?}"), format!("numbers from 1 to {MOST}"));
     Err(Error::Attribute { operator, attribute, got, expected })
 }
 

@@ -2,11 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::view::{Shape, Strides, View, dense_strides};
 use openmps_host::library::copy;
 use openmps_host::library::memory::Memory;
 use openmps_host::library::sort::Lines;
-use openmps_runtime::{Backend, Queue};
+use openmps_runtime::Backend;
 use openmps_tile::DType;
 
 /// A number that keeps all 64 bits of an integer.
@@ -201,10 +202,11 @@ impl View {
     /// Every `step`-th element of one axis, `count` of them from `start` on.
     pub fn narrowed(&self, axis: usize, start: usize, step: isize, count: usize) -> View {
         let mut view = self.clone();
-        let skip = start as isize * self.strides[axis] * self.dtype.size() as isize;
+        let skip = (start as isize).wrapping_mul(self.strides[axis]).wrapping_mul(self.dtype.size() as isize);
         view.address = self.address.wrapping_add_signed(skip);
         view.shape[axis] = count;
-        view.strides[axis] = self.strides[axis] * step;
+        // With a single element the distance means nothing, and may be anything.
+        view.strides[axis] = self.strides[axis].wrapping_mul(step);
         view
     }
 

@@ -10,6 +10,7 @@ mod movement;
 pub mod operator;
 pub mod operators;
 pub mod program;
+mod queue;
 pub mod reference;
 pub mod rows;
 mod tiles;
@@ -17,8 +18,8 @@ pub mod view;
 mod walk;
 
 pub use error::{Error, Result};
-pub use openmps_runtime::Queue;
 pub use openmps_tile::DType;
 pub use operator::{Fusion, Meta, Operator};
+pub use queue::Queue;
 pub use reference::Array;
 pub use view::{Shape, Strides, View};

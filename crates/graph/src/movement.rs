@@ -3,8 +3,8 @@
 use crate::error::Result;
 use crate::layout::{Number, call, copy_view, fill_view, is_host};
 use crate::operators::elementwise::{self, Elementwise, Unary};
+use crate::queue::Queue;
 use crate::view::View;
-use openmps_runtime::Queue;
 
 /// What an operator of movements tells to copy and to fill.
 pub(crate) struct Mover<'a> {

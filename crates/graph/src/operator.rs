@@ -3,9 +3,10 @@
 use crate::error::Result;
 use crate::operators::elementwise::Call;
 use crate::operators::reduce::Reduce;
+use crate::operators::sealed::Sealed;
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View};
-use openmps_runtime::Queue;
 use openmps_tile::DType;
 
 /// Shape and element type of a tensor that need not exist yet.
@@ -17,8 +18,15 @@ pub struct Meta {
     pub shape: Shape,
 }
 
-/// One operator with its attributes, for example `Softmax { axis: -1 }`.
-pub trait Operator: std::fmt::Debug + Send + Sync {
+impl Meta {
+    /// How many bytes it has as a dense tensor.
+    pub fn bytes(&self) -> Result<usize> {
+        crate::view::bytes(self.dtype, &self.shape)
+    }
+}
+
+/// One operator with its attributes, for example `Softmax { axis: -1 }`. Only this crate makes operators.
+pub trait Operator: Sealed + std::fmt::Debug + Send + Sync {
     /// The name used in every layer, in errors, tests, benches and documents.
     fn name(&self) -> &'static str;
 
@@ -26,7 +34,8 @@ pub trait Operator: std::fmt::Debug + Send + Sync {
     fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>>;
 
     /// Computes the outputs on the queue's device. Inputs may have any strides; outputs are dense unless the operator
-    /// says otherwise. Checks what it relies on, so that a wrong call is an error and never a wrong read.
+    /// says otherwise. Checks what it relies on, so that a wrong call is an error and never a wrong read. That views name live memory is
+    /// promised by whoever made the queue one of operators: [`Queue::vouched`].
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()>;
 
     /// The same in float64 on dense arrays, written for clarity: the truth that tests compare every device with.

@@ -3,7 +3,8 @@
 use crate::cache::{Cache, CacheStatistics};
 use crate::error::{Error, Result};
 use crate::operators::elementwise;
-use openmps_runtime::{Pipeline, Queue};
+use crate::queue::Queue;
+use openmps_runtime::Pipeline;
 use openmps_tile::{DType, Kernel, Number};
 use std::sync::{Arc, LazyLock};
 

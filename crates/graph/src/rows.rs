@@ -4,9 +4,10 @@ use crate::error::{Error, Result};
 use crate::layout::axis_of;
 use crate::operator::Operator;
 use crate::operators::copy::Copy;
+use crate::queue::Queue;
 use crate::tiles;
 use crate::view::View;
-use openmps_runtime::{Buffer, Queue};
+use openmps_runtime::Buffer;
 use openmps_tile::{Builder, DType, Scalar, Type, Value};
 
 /// The longest row that stays in registers; longer ones are walked in pieces of this length.

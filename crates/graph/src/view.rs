@@ -7,6 +7,9 @@ use openmps_tile::DType;
 /// The most dimensions a tensor may have.
 pub const MAX_RANK: usize = 10;
 
+/// The most elements that a tensor may have, sizes of zero left out: then counts of elements and of bytes, and strides, never overflow.
+pub const MAX_ELEMENTS: usize = isize::MAX as usize / 8;
+
 /// Sizes of the dimensions, outermost first. A scalar has none.
 pub type Shape = ArrayVec<usize, MAX_RANK>;
 
@@ -75,9 +78,28 @@ impl View {
     }
 }
 
-/// `dims` as a [`Shape`], or an error when there are more than [`MAX_RANK`].
+/// `dims` as a [`Shape`], or an error when there are more than [`MAX_RANK`] or their product is no number of elements.
+#[inline]
 pub fn shape_of(dims: &[usize]) -> Result<Shape> {
+    elements(dims)?;
     Shape::try_from(dims).map_err(|_| Error::Rank(dims.len()))
+}
+
+/// How many elements a tensor of these dimensions has: the one place where sizes are multiplied that nobody has checked yet. Sums and
+/// products of sizes on the way there saturate, and so are refused here.
+#[inline]
+pub fn elements(dims: &[usize]) -> Result<usize> {
+    let product = dims.iter().try_fold(1_usize, |product, &size| product.checked_mul(size.max(1)));
+    match product {
+        Some(product) if product <= MAX_ELEMENTS => Ok(if dims.contains(&0) { 0 } else { product }),
+        _ => Err(Error::Elements { dims: dims.to_vec() }),
+    }
+}
+
+/// How many bytes a dense tensor of this type and these dimensions has.
+#[inline]
+pub fn bytes(dtype: DType, dims: &[usize]) -> Result<usize> {
+    Ok(elements(dims)? * dtype.size())
 }
 
 /// The strides of a dense, row-major tensor.
@@ -87,7 +109,23 @@ pub fn dense_strides(shape: &[usize]) -> Strides {
     let mut next = 1;
     for (stride, &size) in strides.iter_mut().zip(shape).rev() {
         *stride = next;
-        next *= size as isize;
+        next = next.wrapping_mul(size as isize);
     }
     strides
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_whose_product_is_no_number_are_refused() {
+        assert_eq!(elements(&[]).unwrap(), 1);
+        assert_eq!(elements(&[3, 0, 1 << 20]).unwrap(), 0);
+        assert_eq!(bytes(DType::F64, &[1 << 30, 1 << 29]).unwrap(), 1 << 62);
+        for dims in [&[1 << 31, 1 << 31][..], &[usize::MAX], &[0, 1 << 40, 1 << 40], &[usize::MAX, usize::MAX]] {
+            assert!(matches!(elements(dims), Err(Error::Elements { .. })), "{dims:?}");
+            assert!(View::dense(0x1000, DType::U8, dims).is_err(), "{dims:?}");
+        }
+    }
 }

@@ -15,6 +15,12 @@ struct Tensor {
     _memory: Vec<u64>,
 }
 
+/// The queue for calls of operators.
+fn vouched(queue: &openmps_runtime::Queue) -> &Queue {
+    // SAFETY: views in these tests are of tensors of their own, which live until the device was waited for.
+    unsafe { Queue::vouched(queue) }
+}
+
 /// Rounds to an element type.
 fn round(value: f64, dtype: DType) -> f64 {
     if dtype == DType::Bool {
@@ -104,14 +110,15 @@ fn compare(got: &Tensor, expected: &Array, tolerance: f64, what: &str) {
 }
 
 fn run(operator: &dyn Operator, inputs: &[Array], tolerance: f64, strided: bool, what: &str) {
-    let queue = Device::get(0).unwrap().queue();
+    let queue = &Device::get(0).unwrap().queue();
+    let queue = vouched(queue);
     let metas: Vec<Meta> = inputs.iter().map(|x| Meta { dtype: x.dtype, shape: x.shape.clone() }).collect();
     let outputs: Vec<Tensor> =
         operator.infer(&metas).unwrap().iter().map(|meta| make(&meta.shape, meta.dtype, false)).collect();
     let tensors: Vec<Tensor> = inputs.iter().map(|x| make(&x.shape, x.dtype, strided)).collect();
     tensors.iter().zip(inputs).for_each(|(tensor, x)| tensor.write(&x.data));
     let views = |tensors: &[Tensor]| tensors.iter().map(|tensor| tensor.view.clone()).collect::<Vec<View>>();
-    operator.run(&queue, &views(&tensors), &views(&outputs)).unwrap_or_else(|error| panic!("{what}: {error}"));
+    operator.run(queue, &views(&tensors), &views(&outputs)).unwrap_or_else(|error| panic!("{what}: {error}"));
     let expected = operator.reference(inputs);
     assert_eq!(expected.len(), outputs.len(), "{what}");
     for (output, expected) in outputs.iter().zip(&expected) {
@@ -153,15 +160,17 @@ fn wrong_calls_name_the_values() {
     let (table, index, out) =
         (make(&[4, 2], DType::F32, false), make(&[3], DType::I64, false), make(&[3, 2], DType::F32, false));
     index.write(&[0.0, 7.0, 1.0]);
-    let queue = Device::get(0).unwrap().queue();
-    let error = gather::Gather { axis: 0 }.run(&queue, &[table.view, index.view], &[out.view]).unwrap_err().to_string();
+    let queue = &Device::get(0).unwrap().queue();
+    let queue = vouched(queue);
+    let error = gather::Gather { axis: 0 }.run(queue, &[table.view, index.view], &[out.view]).unwrap_err().to_string();
     assert!(error.contains("index 7 at position 1 is outside -4..4"), "{error}");
     let _ = queue.synchronize();
 }
 
 #[test]
 fn random_tensors_repeat_and_dropout_keeps_its_share() {
-    let queue: Queue = Device::get(0).unwrap().queue();
+    let queue = &Device::get(0).unwrap().queue();
+    let queue = vouched(queue);
     let source = random::Source { seed: 3, offset: 1 };
     let make_normal = |offset| {
         let dims = shape_of(&[100, 1000]).unwrap();
@@ -169,7 +178,7 @@ fn random_tensors_repeat_and_dropout_keeps_its_share() {
         let source = random::Source { offset, ..source };
         let out = make(&dims, DType::F32, false);
         random::Random { law, source, dims, dtype: DType::F32 }
-            .run(&queue, &[], std::slice::from_ref(&out.view))
+            .run(queue, &[], std::slice::from_ref(&out.view))
             .unwrap();
         out.read()
     };
@@ -183,7 +192,7 @@ fn random_tensors_repeat_and_dropout_keeps_its_share() {
     x.write(&vec![1.0; 100_000]);
     let (out, mask) = (make(&[100, 1000], DType::F32, false), make(&[100, 1000], DType::U8, false));
     let dropout = random::Dropout { probability: 0.25, upscale: true, source };
-    dropout.run(&queue, std::slice::from_ref(&x.view), &[out.view.clone(), mask.view.clone()]).unwrap();
+    dropout.run(queue, std::slice::from_ref(&x.view), &[out.view.clone(), mask.view.clone()]).unwrap();
     let (out, mask) = (out.read(), mask.read());
     assert!(out.iter().zip(&mask).all(|(&out, &mask)| out == mask * (1.0_f32 / 0.75) as f64));
     assert!((mask.iter().sum::<f64>() / 1e5 - 0.75).abs() < 0.01);
@@ -198,31 +207,33 @@ fn random_tensors_repeat_and_dropout_keeps_its_share() {
 
 #[test]
 fn results_whose_size_depends_on_values() {
-    let queue = Device::get(0).unwrap().queue();
+    let queue = &Device::get(0).unwrap().queue();
+    let queue = vouched(queue);
     let x = make(&[2, 3], DType::F32, true);
     x.write(&[0.0, 1.0, 0.0, -2.0, 0.0, f64::NAN]);
-    assert_eq!(nonzero::count_nonzero(&queue, &x.view).unwrap(), 3);
+    assert_eq!(nonzero::count_nonzero(queue, &x.view).unwrap(), 3);
     let places = make(&[3, 2], DType::I64, false);
-    nonzero::nonzero(&queue, &x.view, &places.view).unwrap();
+    nonzero::nonzero(queue, &x.view, &places.view).unwrap();
     assert_eq!(places.read(), [0.0, 1.0, 1.0, 0.0, 1.0, 2.0]);
     let mask = make(&[3], DType::Bool, false);
     mask.write(&[1.0, 0.0, 1.0]);
-    assert_eq!(nonzero::count_masked(&queue, &x.view, &mask.view).unwrap(), 4);
+    assert_eq!(nonzero::count_masked(queue, &x.view, &mask.view).unwrap(), 4);
     let chosen = make(&[4], DType::F32, false);
-    nonzero::masked_select(&queue, &x.view, &mask.view, &chosen.view).unwrap();
+    nonzero::masked_select(queue, &x.view, &mask.view, &chosen.view).unwrap();
     assert_eq!(chosen.read()[..3], [0.0, 0.0, -2.0]);
     let (back, values) = (make(&[3], DType::F32, false), make(&[2], DType::F32, true));
     values.write(&[5.0, 6.0]);
-    nonzero::masked_scatter(&queue, &values.view, &mask.view, &back.view).unwrap();
+    nonzero::masked_scatter(queue, &values.view, &mask.view, &back.view).unwrap();
     assert_eq!(back.read(), [5.0, 0.0, 6.0]);
     let wrong = make(&[2], DType::F32, false);
-    assert!(nonzero::masked_select(&queue, &x.view, &mask.view, &wrong.view).is_err());
+    assert!(nonzero::masked_select(queue, &x.view, &mask.view, &wrong.view).is_err());
 }
 
 #[test]
 fn indexing_by_tensors() {
     // x[1:, j] of a tensor of shape [4, 6].
-    let queue = Device::get(0).unwrap().queue();
+    let queue = &Device::get(0).unwrap().queue();
+    let queue = vouched(queue);
     let (x, index, out) =
         (make(&[4, 6], DType::F32, false), make(&[1, 3], DType::I64, false), make(&[3, 3], DType::F32, false));
     let counting: Vec<f64> = (0..24).map(f64::from).collect();
@@ -235,17 +246,17 @@ fn indexing_by_tensors() {
         axes: vec![Axis { size: 6, stride: 1 }],
     };
     let indices = [index.view.clone()];
-    selection.get(&queue, &x.view, &indices, &out.view).unwrap();
+    selection.get(queue, &x.view, &indices, &out.view).unwrap();
     assert_eq!(out.read(), [7.0, 6.0, 11.0, 13.0, 12.0, 17.0, 19.0, 18.0, 23.0]);
-    selection.add(&queue, &x.view, &indices, &out.view).unwrap();
+    selection.add(queue, &x.view, &indices, &out.view).unwrap();
     let mut expected = counting.clone();
     out.read().iter().for_each(|&value| expected[value as usize] += value);
     assert_eq!(x.read(), expected);
     let value = make(&[3], DType::F32, true);
     value.write(&[-1.0, -2.0, -3.0]);
-    selection.put(&queue, &x.view, &indices, &value.view).unwrap();
+    selection.put(queue, &x.view, &indices, &value.view).unwrap();
     assert_eq!(x.read()[6..12], [-2.0, -1.0, 8.0, 9.0, 10.0, -3.0]);
     index.write(&[1.0, 6.0, 0.0]);
-    let error = selection.get(&queue, &x.view, &indices, &out.view).unwrap_err().to_string();
+    let error = selection.get(queue, &x.view, &indices, &out.view).unwrap_err().to_string();
     assert_eq!(error, "index: index 6 at position 1 is outside 0..6");
 }

@@ -1,7 +1,6 @@
 //! Buffers: device memory with many handles. Commands lock it while they run, so that no safe program reads what another thread writes.
 
 use crate::data_type::{Element, bytes_of, bytes_of_mut};
-use crate::encode::is_host;
 use crate::error::{Error, Result};
 use openmps_runtime::Device;
 use std::any::Any;
@@ -57,11 +56,10 @@ impl Buffer {
     pub fn new(device: &Device, length: usize) -> Result<Buffer> {
         let memory = device.allocate(length)?;
         let queue = device.queue();
-        queue.fill(memory.address(), 0, length)?;
+        // SAFETY: nobody else has the memory yet.
+        unsafe { queue.fill(memory.address(), 0, length)? };
         // The CPU reads and writes the memory past the queue: nothing that a GPU still has to do there may come after.
-        if !is_host(&queue) {
-            queue.synchronize()?;
-        }
+        queue.finish()?;
         let (device, address) = (device.clone(), memory.address());
         let memory: RwLock<Option<Memory>> = RwLock::new(Some(Box::new(memory)));
         Ok(Buffer { shared: Arc::new(Shared { device, address, length, writable: true, memory }) })
@@ -166,7 +164,7 @@ impl Buffer {
         drop(memory);
     }
 
-    /// Copies values into the buffer from byte `offset` on.
+    /// Copies values into the buffer from byte `offset` on, which is where an element may begin: [`Error::Offset`].
     ///
     /// ```
     /// let buffer = openmps::Buffer::new(&openmps::Device::get(0)?, 4)?;
@@ -177,6 +175,7 @@ impl Buffer {
     pub fn write<T: Element>(&self, offset: usize, values: &[T]) -> Result<()> {
         let bytes = bytes_of(values);
         self.check_range(offset, bytes.len())?;
+        self.check_alignment(offset, size_of::<T>())?;
         let _guard = self.lock("write", "the buffer", Access::Write)?;
         let to = (self.shared.address + offset) as *mut u8;
         // SAFETY: the range lies in the buffer, whose memory the guard keeps for this call alone.
@@ -184,7 +183,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// `count` values from byte `offset` on.
+    /// `count` values from byte `offset` on, which is where an element may begin: [`Error::Offset`].
     ///
     /// ```
     /// let buffer = openmps::Buffer::from_slice(&openmps::Device::get(0)?, &[1i64, -1])?;
@@ -195,6 +194,7 @@ impl Buffer {
         let needed = count.checked_mul(size_of::<T>());
         let needed = needed.ok_or_else(|| Error::Overflow { what: format!("{count} elements") })?;
         self.check_range(offset, needed)?;
+        self.check_alignment(offset, size_of::<T>())?;
         let mut values = vec![T::default(); count];
         let _guard = self.lock("read", "the buffer", Access::Read)?;
         let to = bytes_of_mut(&mut values);
@@ -225,6 +225,11 @@ impl Buffer {
             return Ok(());
         }
         Err(Error::BufferTooSmall { length: self.len(), offset, needed })
+    }
+
+    /// Refuses an offset, inside the buffer, at which no element of this size may begin.
+    pub(crate) fn check_alignment(&self, offset: usize, size: usize) -> Result<()> {
+        if self.address(offset).is_multiple_of(size) { Ok(()) } else { Err(Error::Offset { offset, size }) }
     }
 
     /// Refuses a use that [`Buffer::lock`] would refuse, without waiting for it.

@@ -3,8 +3,8 @@
 use crate::buffer::{Access, Buffer, Guard};
 use crate::error::{Error, Result};
 use openmps_graph::operators::copy::Copy;
-use openmps_graph::{Meta, Operator, View};
-use openmps_runtime::{Backend, CommandBuffer, Queue};
+use openmps_graph::{Meta, Operator, Queue, View};
+use openmps_runtime::CommandBuffer;
 
 /// Memory that a command uses: a range of a buffer, and how.
 pub(crate) struct Resource {
@@ -27,17 +27,13 @@ pub(crate) fn encode(
     let queue = command_buffer.queue().clone();
     let run = move || -> Result<()> {
         let _guards = lock_all(operation, &resources)?;
-        let result = work(&queue);
-        // A GPU works on after its commands were submitted, and the locks must last as long.
-        let ended = if is_host(&queue) { Ok(()) } else { queue.synchronize() };
+        // SAFETY: views are made of the resources, which are locked until the work has ended, and of memory that the queue allocates.
+        let result = work(unsafe { Queue::vouched(&queue) });
+        // A GPU works on after its commands were submitted, and the locks must last as long. What failed before is not this command's error.
+        let ended = queue.finish();
         result.and(ended.map_err(Error::from))
     };
     Ok(command_buffer.library(operation, move || run().map_err(openmps_host::Error::from))?)
-}
-
-/// Whether commands have ended when their submission returns.
-pub(crate) fn is_host(queue: &Queue) -> bool {
-    queue.device().properties().backend == Backend::Host
 }
 
 fn check(command_buffer: &CommandBuffer, operation: &'static str, resources: &[Resource]) -> Result<()> {
@@ -86,8 +82,8 @@ pub(crate) fn run_strided(
     let device = |source| openmps_graph::Error::Device { operator: operator.name(), source };
     let mut aside = Vec::with_capacity(outputs.len());
     for output in outputs {
-        let bytes = (output.len() * output.dtype.size()).max(1);
-        aside.push(queue.allocate(bytes).map_err(device)?);
+        let bytes = openmps_graph::view::bytes(output.dtype, &output.shape)?;
+        aside.push(queue.allocate(bytes.max(1)).map_err(device)?);
     }
     let dense =
         aside.iter().zip(outputs).map(|(memory, output)| View::dense(memory.address(), output.dtype, &output.shape));

@@ -52,11 +52,8 @@ impl Matrix {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn with_offset(buffer: &Buffer, offset: usize, descriptor: &MatrixDescriptor) -> Result<Matrix> {
-        let size = descriptor.data_type.size();
-        if !buffer.address(offset).is_multiple_of(size) {
-            return Err(Error::Offset { offset, size });
-        }
         buffer.check_range(offset, descriptor.span_bytes())?;
+        buffer.check_alignment(offset, descriptor.data_type.size())?;
         buffer.check_access("Matrix", "the matrix", Access::Read)?;
         Ok(Matrix { buffer: buffer.clone(), offset, descriptor: descriptor.clone() })
     }
@@ -97,10 +94,7 @@ impl Matrix {
     /// ```
     pub fn write<T: Element>(&self, values: &[T]) -> Result<()> {
         self.check_elements::<T>("write", Some(values.len()))?;
-        if self.descriptor.columns == 0 {
-            return Ok(());
-        }
-        let rows = values.chunks_exact(self.descriptor.columns).zip(self.row_offsets());
+        let rows = values.chunks_exact(self.descriptor.columns.max(1)).zip(self.row_offsets());
         rows.into_iter().try_for_each(|(row, offset)| self.buffer.write(offset, row))
     }
 
@@ -122,7 +116,10 @@ impl Matrix {
     }
 
     fn row_offsets(&self) -> Vec<usize> {
-        let MatrixDescriptor { rows, matrices, row_bytes, matrix_bytes, .. } = self.descriptor;
+        let MatrixDescriptor { rows, columns, matrices, row_bytes, matrix_bytes, .. } = self.descriptor;
+        if columns == 0 {
+            return Vec::new();
+        }
         let of = |matrix| (0..rows).map(move |row| matrix * matrix_bytes + row * row_bytes);
         (0..matrices).flat_map(of).map(|offset| self.offset + offset).collect()
     }

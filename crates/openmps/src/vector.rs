@@ -5,6 +5,7 @@ use crate::data_type::Element;
 use crate::encode::Resource;
 use crate::error::{Error, Result};
 use openmps_graph::View;
+use openmps_graph::view::elements;
 use openmps_runtime::Device;
 use openmps_tile::DType;
 
@@ -57,6 +58,7 @@ impl VectorDescriptor {
             return Err(Error::RowBytes { row_bytes: vector_bytes, columns: length, data_type, needed });
         }
         vectors.checked_mul(vector_bytes).filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or_else(overflow)?;
+        elements(&[vectors, length]).map_err(|_| overflow())?;
         Ok(VectorDescriptor { length, vectors, vector_bytes, data_type })
     }
 
@@ -134,11 +136,8 @@ impl Vector {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn new(buffer: &Buffer, offset: usize, descriptor: &VectorDescriptor) -> Result<Vector> {
-        let size = descriptor.data_type.size();
-        if !buffer.address(offset).is_multiple_of(size) {
-            return Err(Error::Offset { offset, size });
-        }
         buffer.check_range(offset, descriptor.span_bytes())?;
+        buffer.check_alignment(offset, descriptor.data_type.size())?;
         buffer.check_access("Vector", "the vector", Access::Read)?;
         Ok(Vector { buffer: buffer.clone(), offset, descriptor: descriptor.clone() })
     }
@@ -181,7 +180,8 @@ impl Vector {
             return Err(Error::DataType { operation, what, got, expected: T::DATA_TYPE.to_string() });
         }
         let mut values = Vec::with_capacity(self.descriptor.length * self.descriptor.vectors);
-        for vector in 0..self.descriptor.vectors {
+        let vectors = if self.descriptor.length == 0 { 0 } else { self.descriptor.vectors };
+        for vector in 0..vectors {
             let offset = self.offset + vector * self.descriptor.vector_bytes;
             values.extend(self.buffer.read::<T>(offset, self.descriptor.length)?);
         }

@@ -24,7 +24,8 @@ fn main() {
         let name = format!("allocate_address + free_address, {bytes} bytes");
         measure(&name, || {
             let address = device.allocate_address(black_box(bytes)).expect("memory");
-            device.free_address(address).expect("live");
+            // SAFETY: allocated above.
+            unsafe { device.free_address(address).expect("live") };
         });
     }
     measure("allocate + drop a Buffer, 4096 bytes", || drop(black_box(device.allocate(4096).expect("memory"))));
@@ -32,7 +33,8 @@ fn main() {
     let mut turn = 0;
     measure("the same among 10000 live ones", || {
         turn = (turn + 7919) % live.len();
-        device.free_address(live[turn]).expect("live");
+        // SAFETY: allocated above, and replaced below.
+        unsafe { device.free_address(live[turn]).expect("live") };
         live[turn] = device.allocate_address(256 + turn % 5000).expect("memory");
     });
     measure("resolve among 10000 live ones", || {
@@ -42,7 +44,10 @@ fn main() {
     measure("library", || queue.library("nothing", || black_box(Ok(()))).expect("done"));
     measure("a plain call, for comparison", || black_box(Ok::<(), ()>(())).expect("done"));
     let address = live[0];
-    measure("fill 256 bytes", || queue.fill(address, 1, 256).expect("done"));
+    measure("fill 256 bytes", || {
+        // SAFETY: the benchmark's own buffer.
+        unsafe { queue.fill(address, 1, 256).expect("done") }
+    });
     let event = Event::new();
     measure("record", || queue.record(&event).expect("done"));
     measure("synchronize the queue", || queue.synchronize().expect("done"));

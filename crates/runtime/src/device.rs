@@ -167,7 +167,11 @@ impl Device {
     }
 
     /// Frees what `allocate_address` gave; an address that is no buffer's beginning is an error and changes nothing.
-    pub fn free_address(&self, address: usize) -> Result<()> {
+    ///
+    /// # Safety
+    /// The address came from `allocate_address` and was not freed since (not from a [`Buffer`], which frees itself), and no command that uses
+    /// the memory is still to come.
+    pub unsafe fn free_address(&self, address: usize) -> Result<()> {
         self.allocator().free(address, DEFAULT_QUEUE)
     }
 

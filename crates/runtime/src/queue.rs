@@ -191,27 +191,39 @@ impl Queue {
         Ok(true)
     }
 
-    /// Copies between buffers, which may overlap and may belong to different devices. Both ranges are checked.
-    pub fn copy(&self, destination: usize, source: usize, bytes: usize) -> Result<()> {
+    /// Copies between buffers, which may overlap and may belong to different devices. Both ranges are checked to lie in one buffer each.
+    ///
+    /// # Safety
+    /// Until the command has ended nobody else writes either range, or reads the destination: an address says nothing of whose buffer it is.
+    pub unsafe fn copy(&self, destination: usize, source: usize, bytes: usize) -> Result<()> {
         self.check(destination, bytes)?;
         self.check(source, bytes)?;
         self.submit(Command::Copy { destination, source, bytes })
     }
 
-    /// Copies from the host's memory into a buffer; the source may change when this returns.
-    pub fn write(&self, destination: usize, source: &[u8]) -> Result<()> {
+    /// Copies from the host's memory into a buffer, where the range is checked to lie; the source may change when this returns.
+    ///
+    /// # Safety
+    /// Until the command has ended nobody else reads or writes the range.
+    pub unsafe fn write(&self, destination: usize, source: &[u8]) -> Result<()> {
         self.check(destination, source.len())?;
         self.submit(Command::Write { destination, source })
     }
 
-    /// Copies from a buffer into the host's memory, after the queue's commands so far.
-    pub fn read(&self, destination: &mut [u8], source: usize) -> Result<()> {
+    /// Copies from a buffer, where the range is checked to lie, into the host's memory, after the queue's commands so far.
+    ///
+    /// # Safety
+    /// The range was written before, and until the command has ended nobody else writes it.
+    pub unsafe fn read(&self, destination: &mut [u8], source: usize) -> Result<()> {
         self.check(source, destination.len())?;
         self.submit(Command::Read { destination, source })
     }
 
-    /// Writes one byte all over a range of a buffer.
-    pub fn fill(&self, address: usize, byte: u8, bytes: usize) -> Result<()> {
+    /// Writes one byte all over a range, which is checked to lie in one buffer.
+    ///
+    /// # Safety
+    /// Until the command has ended nobody else reads or writes the range.
+    pub unsafe fn fill(&self, address: usize, byte: u8, bytes: usize) -> Result<()> {
         self.check(address, bytes)?;
         self.submit(Command::Fill { address, byte, bytes })
     }
@@ -245,6 +257,11 @@ impl Queue {
         }
     }
 
+    /// Waits for the queue's commands, and returns what the device reports of them. Errors that were kept before stay for `synchronize`.
+    pub fn finish(&self) -> Result<()> {
+        self.device.driver().finish(self.id())
+    }
+
     /// Whether the queue's commands have ended. Waits for none of them.
     pub fn is_idle(&self) -> Result<bool> {
         if let Some(idle) = self.device.driver().is_idle(self.id()) {
@@ -266,7 +283,10 @@ impl Queue {
     }
 
     /// As `Device::free_address`, where this queue was the last to use the buffer.
-    pub fn free_address(&self, address: usize) -> Result<()> {
+    ///
+    /// # Safety
+    /// As for `Device::free_address`.
+    pub unsafe fn free_address(&self, address: usize) -> Result<()> {
         self.device.allocator().free(address, self.id())
     }
 

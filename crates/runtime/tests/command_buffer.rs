@@ -1,5 +1,9 @@
 //! Metal's rules for command buffers, on the host.
 
+#[path = "harness/addresses.rs"]
+mod addresses;
+
+use addresses::{ByAddress, Encoded};
 use openmps_runtime::{CommandBuffer, Device, Error, Queue, Status};
 use std::sync::{Arc, Mutex};
 
@@ -28,8 +32,8 @@ fn commands_run_at_commit_in_the_order_of_encoding() {
     let memory = queue.allocate(16).expect("memory");
     let commands = queue.command_buffer();
     note(&commands, &log, "first");
-    commands.fill(memory.address(), 3, 16).expect("encoded");
-    commands.copy(memory.address() + 8, memory.address(), 8).expect("encoded");
+    commands.fill_at(memory.address(), 3, 16).expect("encoded");
+    commands.copy_at(memory.address() + 8, memory.address(), 8).expect("encoded");
     note(&commands, &log, "second");
     assert_eq!((commands.status(), words(&log).len()), (Status::NotEnqueued, 0));
     commands.commit().expect("committed");
@@ -48,8 +52,8 @@ fn nothing_is_taken_after_commit() {
     commands.wait_until_completed().expect("no error");
     for refused in [
         commands.library("late", || Ok(())),
-        commands.copy(0, 0, 0),
-        commands.fill(0, 0, 0),
+        commands.copy_at(0, 0, 0),
+        commands.fill_at(0, 0, 0),
         commands.keep(1),
         commands.add_completed_handler(|_| ()),
         commands.enqueue(),
@@ -173,14 +177,14 @@ fn buffers_committed_by_many_threads_all_run() {
         }
     });
     let mut got = [0; 4];
-    queue.read(&mut got, memory.address()).expect("read");
+    queue.read_at(&mut got, memory.address()).expect("read");
     assert_eq!(u32::from_ne_bytes(got), 1600);
 }
 
 /// Reads, adds and writes without an atomic: only the queue's order makes this right.
 fn add_one(queue: &Queue, memory: &Arc<openmps_runtime::Buffer>) {
     static ZEROED: std::sync::Once = std::sync::Once::new();
-    ZEROED.call_once(|| queue.fill(memory.address(), 0, 4).expect("filled"));
+    ZEROED.call_once(|| queue.fill_at(memory.address(), 0, 4).expect("filled"));
     let commands = queue.command_buffer();
     let number = memory.contents() as usize;
     let work = move || {
@@ -192,4 +196,81 @@ fn add_one(queue: &Queue, memory: &Arc<openmps_runtime::Buffer>) {
     commands.keep(memory.clone()).expect("kept");
     commands.commit().expect("committed");
     commands.wait_until_completed().expect("no error");
+}
+
+/// Runs `work` on a thread, which must end in time.
+fn ends(what: &str, work: impl FnOnce() + Send + 'static) {
+    let (says, hears) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        work();
+        says.send(()).expect("the test listens");
+    });
+    match hears.recv_timeout(std::time::Duration::from_secs(20)) {
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("{what}: hangs"),
+        _ => thread.join().unwrap_or_else(|_| panic!("{what}: panicked")),
+    }
+}
+
+#[test]
+fn handlers_may_wait_for_their_own_buffer_for_another_and_for_the_device() {
+    ends("its own", || {
+        let commands = Arc::new(queue().command_buffer());
+        let (own, log) = (commands.clone(), Log::default());
+        let heard = log.clone();
+        let handler = move |_: Result<(), &Error>| {
+            own.wait_until_completed().expect("the commands have ended");
+            heard.lock().expect("not poisoned").push("told");
+        };
+        commands.add_completed_handler(handler).expect("taken");
+        commands.commit().expect("committed");
+        commands.wait_until_completed().expect("fine");
+        assert_eq!(words(&log), ["told"]);
+    });
+    ends("another, which has a handler too", || {
+        let (queue, log) = (queue(), Log::default());
+        let commands = queue.command_buffer();
+        let heard = log.clone();
+        let handler = move |_: Result<(), &Error>| {
+            let (next, inner) = (queue.command_buffer(), heard.clone());
+            next.add_completed_handler(move |_| inner.lock().expect("not poisoned").push("inner")).expect("taken");
+            next.commit().expect("committed");
+            next.wait_until_completed().expect("its turn has come");
+            queue.device().synchronize().expect("nothing failed");
+            heard.lock().expect("not poisoned").push("outer");
+        };
+        commands.add_completed_handler(handler).expect("taken");
+        commands.commit().expect("committed");
+        commands.wait_until_completed().expect("fine");
+        assert_eq!(words(&log), ["inner", "outer"]);
+    });
+}
+
+#[test]
+fn a_wait_that_cannot_end_is_an_error() {
+    ends("a command that waits for a buffer behind it", || {
+        let queue = queue();
+        let (first, second) = (queue.command_buffer(), Arc::new(queue.command_buffer()));
+        let (behind, log) = (second.clone(), Log::default());
+        let heard = log.clone();
+        let waits = move || {
+            let error = behind.wait_until_completed().expect_err("it is behind this command").to_string();
+            assert!(error.contains("behind a command that waits for it"), "{error}");
+            heard.lock().expect("not poisoned").push("refused");
+            Ok(())
+        };
+        first.library("waits", waits).expect("encoded");
+        first.enqueue().expect("enqueued");
+        second.commit().expect("committed");
+        first.commit().expect("committed");
+        second.wait_until_completed().expect("its turn has come");
+        assert_eq!(words(&log), ["refused"]);
+    });
+    ends("behind one that nobody commits", || {
+        let queue = queue();
+        let (first, second) = (queue.command_buffer(), queue.command_buffer());
+        first.enqueue().expect("enqueued");
+        second.commit().expect("committed");
+        let error = second.wait_until_completed().expect_err("nobody commits the first").to_string();
+        assert!(error.contains("behind one that is enqueued"), "{error}");
+    });
 }

@@ -1,5 +1,9 @@
 //! Pipelines on a queue and in a command buffer.
 
+#[path = "harness/addresses.rs"]
+mod addresses;
+
+use addresses::ByAddress;
 use openmps_runtime::{Buffer, CommandKind, Device, Error, Pipeline, Queue};
 use openmps_tile::kernel::Compare;
 use openmps_tile::types::{Scalar, Type};
@@ -30,13 +34,13 @@ const COUNT: usize = 1000;
 fn input(queue: &Queue) -> (Buffer, Buffer) {
     let (x, out) = (queue.allocate(COUNT * 4).expect("memory"), queue.allocate(COUNT * 4).expect("memory"));
     let bytes: Vec<u8> = (0..COUNT).flat_map(|i| (i as f32).to_ne_bytes()).collect();
-    queue.write(x.address(), &bytes).expect("written");
+    queue.write_at(x.address(), &bytes).expect("written");
     (x, out)
 }
 
 fn check(queue: &Queue, out: &Buffer) {
     let mut bytes = vec![0; COUNT * 4];
-    queue.read(&mut bytes, out.address()).expect("read");
+    queue.read_at(&mut bytes, out.address()).expect("read");
     for (i, value) in bytes.chunks_exact(4).enumerate() {
         assert_eq!(f32::from_ne_bytes(value.try_into().expect("four bytes")), 2.0 * i as f32);
     }

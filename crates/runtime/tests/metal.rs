@@ -1,7 +1,10 @@
 //! The Metal device over the recorder: what a queue's commands say to Metal, and what the runtime owes whoever says them.
 
+#[path = "harness/addresses.rs"]
+mod addresses;
 mod harness;
 
+use addresses::ByAddress;
 use harness::{ADD, settle};
 use openmps_metal::Recorder;
 use openmps_metal::recorder::Said;
@@ -53,22 +56,22 @@ fn memory_moves_on_the_gpu_where_it_can_and_on_the_host_where_not() {
     let (device, recorder) = device();
     let queue = device.queue();
     let (x, y) = (device.allocate(4096).unwrap(), device.allocate(4096).unwrap());
-    queue.write(x.address(), &[1, 2, 3, 4, 5]).unwrap();
+    queue.write_at(x.address(), &[1, 2, 3, 4, 5]).unwrap();
     let mut back = [0; 5];
-    queue.read(&mut back, x.address()).unwrap();
+    queue.read_at(&mut back, x.address()).unwrap();
     assert_eq!(back, [1, 2, 3, 4, 5]);
     // Not a multiple of four, and an overlap: the host copies.
-    queue.copy(y.address() + 1, x.address(), 3).unwrap();
-    queue.copy(x.address() + 1, x.address(), 4).unwrap();
-    queue.fill(y.address() + 4, 9, 3).unwrap();
+    queue.copy_at(y.address() + 1, x.address(), 3).unwrap();
+    queue.copy_at(x.address() + 1, x.address(), 4).unwrap();
+    queue.fill_at(y.address() + 4, 9, 3).unwrap();
     assert!(recorder.said().is_empty());
-    queue.read(&mut back, y.address() + 1).unwrap();
+    queue.read_at(&mut back, y.address() + 1).unwrap();
     assert_eq!(back, [1, 2, 3, 9, 9]);
-    queue.read(&mut back, x.address()).unwrap();
+    queue.read_at(&mut back, x.address()).unwrap();
     assert_eq!(back, [1, 1, 2, 3, 4]);
     // Aligned: the GPU does.
-    queue.copy(y.address(), x.address(), 4096).unwrap();
-    queue.fill(x.address(), 9, 64).unwrap();
+    queue.copy_at(y.address(), x.address(), 4096).unwrap();
+    queue.fill_at(x.address(), 9, 64).unwrap();
     queue.synchronize().unwrap();
     let said = recorder.said();
     assert!(said.iter().any(|said| matches!(said, Said::Copy { bytes: 4096, .. })));
@@ -88,7 +91,7 @@ fn a_failed_command_buffer_is_an_error_at_the_next_synchronisation_only() {
         message: "too long".to_string(),
     };
     recorder.fail_command_buffer(0, broken);
-    queue.fill(x.address(), 0, 64).unwrap();
+    queue.fill_at(x.address(), 0, 64).unwrap();
     // A call of the library waits, and does not take the error away.
     queue.library("on the host", || Ok(())).unwrap();
     let error = queue.synchronize().unwrap_err();
@@ -105,7 +108,7 @@ fn events_and_callbacks_come_when_the_gpu_gets_there() {
     let queue = device.queue();
     let x = device.allocate(64).unwrap();
     let (event, called) = (Event::new(), Arc::new(AtomicUsize::new(0)));
-    queue.fill(x.address(), 1, 64).unwrap();
+    queue.fill_at(x.address(), 1, 64).unwrap();
     queue.record(&event).unwrap();
     assert!(!event.query());
     let count = called.clone();
@@ -146,7 +149,7 @@ fn memory_is_freed_when_the_commands_that_use_it_have_ended() {
     let (device, recorder) = device();
     let queue = device.queue();
     let x = device.allocate(1 << 20).unwrap();
-    queue.fill(x.address(), 1, 1 << 20).unwrap();
+    queue.fill_at(x.address(), 1, 1 << 20).unwrap();
     drop(x);
     queue.synchronize().unwrap();
     device.empty_cache();

@@ -1,8 +1,11 @@
 //! What goes to MPS and MPSGraph, over the recorder: which calls are taken, that their memory and their errors are kept as any command's, and
 //! what runs on the host instead.
 
+#[path = "harness/addresses.rs"]
+mod addresses;
 mod harness;
 
+use addresses::ByAddress;
 use harness::{ADD, settle};
 use openmps_metal::recorder::Said;
 use openmps_metal::{Error, Recorder};
@@ -147,11 +150,11 @@ fn a_kernel_with_float64_runs_on_the_host() {
     let pipeline = Pipeline::new(b.finish()).unwrap();
     let memory = device.allocate(8).unwrap();
     let queue = device.queue();
-    queue.write(memory.address(), &1.25_f64.to_ne_bytes()).unwrap();
+    queue.write_at(memory.address(), &1.25_f64.to_ne_bytes()).unwrap();
     // SAFETY: the kernel reads and writes the buffer's one element.
     unsafe { queue.dispatch("twice", &pipeline, [1, 1, 1], &[memory.address() as u64]) }.unwrap();
     let mut result = [0; 8];
-    queue.read(&mut result, memory.address()).unwrap();
+    queue.read_at(&mut result, memory.address()).unwrap();
     assert_eq!(f64::from_ne_bytes(result), 2.5);
     assert!(recorder.pipelines().is_empty());
     drop(memory);

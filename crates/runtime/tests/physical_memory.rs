@@ -1,6 +1,10 @@
 //! What the system says about the process's memory. One test, so that nothing else of the process allocates.
 #![cfg(target_os = "linux")]
 
+#[path = "harness/addresses.rs"]
+mod addresses;
+
+use addresses::ByAddress;
 use openmps_runtime::Device;
 
 /// Resident bytes of this process.
@@ -21,8 +25,8 @@ fn memory_costs_nothing_until_touched_and_goes_back_when_the_cache_is_emptied() 
     let large = device.allocate(LARGE).expect("memory");
     let small: Vec<_> = (0..100).map(|_| device.allocate(SMALL).expect("memory")).collect();
     assert!(resident() < before + SLACK, "reserving is free");
-    queue.fill(large.address(), 1, LARGE).expect("filled");
-    small.iter().for_each(|buffer| queue.fill(buffer.address(), 1, SMALL).expect("filled"));
+    queue.fill_at(large.address(), 1, LARGE).expect("filled");
+    small.iter().for_each(|buffer| queue.fill_at(buffer.address(), 1, SMALL).expect("filled"));
     let touched = LARGE + 100 * SMALL;
     assert!(resident() > before + touched - SLACK);
     drop((large, small));

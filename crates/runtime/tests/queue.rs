@@ -1,5 +1,9 @@
 //! Queues and events on the host.
 
+#[path = "harness/addresses.rs"]
+mod addresses;
+
+use addresses::{ByAddress, Encoded};
 use openmps_runtime::{CommandKind, Device, Error, Event, Queue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,7 +46,7 @@ fn a_device_delivers_the_errors_of_all_its_command_buffers() {
     let (device, recorder) = Device::recorder();
     for queue in [device.queue(), device.new_queue()] {
         let buffer = queue.command_buffer();
-        buffer.fill(1, 0, 1).expect("encoded");
+        buffer.fill_at(1, 0, 1).expect("encoded");
         buffer.commit().expect("committed");
     }
     assert!(device.synchronize().is_err());
@@ -55,16 +59,16 @@ fn bytes_travel_between_host_and_buffers() {
     let queue = queue();
     let (a, b) = (queue.allocate(3000).expect("memory"), queue.allocate(3000).expect("memory"));
     let sent: Vec<u8> = (0..3000).map(|i| i as u8).collect();
-    queue.fill(b.address(), 9, 3000).expect("filled");
-    queue.write(a.address(), &sent).expect("written");
-    queue.copy(b.address() + 100, a.address(), 1000).expect("copied");
+    queue.fill_at(b.address(), 9, 3000).expect("filled");
+    queue.write_at(a.address(), &sent).expect("written");
+    queue.copy_at(b.address() + 100, a.address(), 1000).expect("copied");
     let mut got = vec![0; 3000];
-    queue.read(&mut got, b.address()).expect("read");
+    queue.read_at(&mut got, b.address()).expect("read");
     assert_eq!(got[..100], [9; 100]);
     assert_eq!(got[100..1100], sent[..1000]);
     assert_eq!(got[1100..], [9; 1900]);
-    queue.copy(a.address() + 1, a.address(), 2999).expect("overlap is allowed");
-    queue.read(&mut got, a.address()).expect("read");
+    queue.copy_at(a.address() + 1, a.address(), 2999).expect("overlap is allowed");
+    queue.read_at(&mut got, a.address()).expect("read");
     assert_eq!(got[1..], sent[..2999]);
 }
 
@@ -74,14 +78,14 @@ fn ranges_outside_of_buffers_are_refused_before_anything_is_touched() {
     let buffer = queue.allocate(256).expect("memory");
     let address = buffer.address();
     for error in [
-        queue.fill(address, 0, 257).expect_err("too long"),
-        queue.copy(address, 0x10, 1).expect_err("no source"),
-        queue.copy(0x10, address, 1).expect_err("no destination"),
-        queue.fill(usize::MAX, 0, 2).expect_err("beyond the end of memory"),
+        queue.fill_at(address, 0, 257).expect_err("too long"),
+        queue.copy_at(address, 0x10, 1).expect_err("no source"),
+        queue.copy_at(0x10, address, 1).expect_err("no destination"),
+        queue.fill_at(usize::MAX, 0, 2).expect_err("beyond the end of memory"),
     ] {
         assert!(matches!(error, Error::UnknownAddress { .. }), "{error}");
     }
-    queue.fill(0, 0, 0).expect("nothing to touch");
+    queue.fill_at(0, 0, 0).expect("nothing to touch");
     queue.synchronize().expect("the callers have their errors");
 }
 
@@ -134,11 +138,11 @@ fn threads_share_a_queue() {
     std::thread::scope(|scope| {
         for thread in 0..8u8 {
             let (queue, address) = (queue.clone(), buffer.address() + thread as usize * 256);
-            scope.spawn(move || (0..500).for_each(|_| queue.fill(address, thread, 256).expect("filled")));
+            scope.spawn(move || (0..500).for_each(|_| queue.fill_at(address, thread, 256).expect("filled")));
         }
     });
     let mut got = vec![0; 8 * 256];
-    queue.read(&mut got, buffer.address()).expect("read");
+    queue.read_at(&mut got, buffer.address()).expect("read");
     assert!(got.chunks(256).enumerate().all(|(thread, bytes)| bytes.iter().all(|&byte| byte == thread as u8)));
     assert_eq!(queue.counts().of(CommandKind::Fill), 4000);
 }

@@ -1,5 +1,9 @@
 //! The recording device: the order of commands, and what lives how long.
 
+#[path = "harness/addresses.rs"]
+mod addresses;
+
+use addresses::ByAddress;
 use openmps_runtime::{Backend, CommandKind, Device, Event};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,9 +14,9 @@ fn commands_are_noted_in_order_and_none_runs() {
     assert_eq!(device.properties().backend, Backend::Recorder);
     let (queue, other) = (device.queue(), device.new_queue());
     let buffer = device.allocate(64).expect("memory");
-    queue.fill(buffer.address(), 0, 64).expect("taken");
+    queue.fill_at(buffer.address(), 0, 64).expect("taken");
     queue.library_with_detail("matmul", || "2x3x4".into(), || panic!("must not run")).expect("taken");
-    other.write(buffer.address(), &[1, 2, 3]).expect("taken");
+    other.write_at(buffer.address(), &[1, 2, 3]).expect("taken");
     queue.record(&Event::new()).expect("taken");
     assert_eq!(recorder.operations(), ["fill", "matmul", "write", "record"]);
     let commands = recorder.commands();

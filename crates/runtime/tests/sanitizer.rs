@@ -1,5 +1,9 @@
 //! The sanitizer: planted mistakes are found, with kernel, line, program and element; right kernels run and give the same results.
 
+#[path = "harness/addresses.rs"]
+mod addresses;
+
+use addresses::ByAddress;
 use openmps_runtime::sanitizer::{self, Region};
 use openmps_runtime::{Device, Error, Pipeline};
 use openmps_tile::kernel::{Atomic, Compare, Operation};
@@ -118,14 +122,14 @@ fn a_racing_store_is_found_and_an_atomic_one_is_none() {
     let queue = Device::get(0).expect("the host").queue();
     let buffer = queue.allocate(8).expect("memory");
     let dispatch = |kernel| {
-        queue.fill(buffer.address(), 0, 8).expect("filled");
+        queue.fill_at(buffer.address(), 0, 8).expect("filled");
         let pipeline = Pipeline::new(kernel).expect("verified");
         // SAFETY: the buffer holds the element that all programs store to.
         unsafe { queue.dispatch("total", &pipeline, [5, 1, 1], &[buffer.address() as u64]) }
     };
     dispatch(total(true)).expect("nothing is found");
     let mut bytes = [0; 8];
-    queue.read(&mut bytes, buffer.address()).expect("read");
+    queue.read_at(&mut bytes, buffer.address()).expect("read");
     assert_eq!(u64::from_ne_bytes(bytes), 10);
     let text = dispatch(total(false)).expect_err("a race").to_string();
     assert!(

@@ -1,5 +1,9 @@
 //! Traces as a viewer reads them. One process-wide trace, so one test at a time holds it.
 
+#[path = "harness/addresses.rs"]
+mod addresses;
+
+use addresses::ByAddress;
 use openmps_runtime::{Device, Error, trace};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -29,7 +33,7 @@ fn commands_and_memory_are_in_the_file() {
     trace::start(path("commands.json")).expect("a trace");
     assert!(trace::is_on());
     let buffer = device.allocate(1 << 20).expect("memory");
-    queue.fill(buffer.address(), 1, 1 << 20).expect("filled");
+    queue.fill_at(buffer.address(), 1, 1 << 20).expect("filled");
     queue.library_with_detail("matmul", || "a \"quoted\" shape".into(), || Ok(())).expect("runs");
     let failed = queue.library("broken", || Err(openmps_host::Error::Invalid("line 1\nline 2".into())));
     assert!(failed.is_err());

@@ -8,9 +8,8 @@ use crate::path::{Operation, Path, path};
 use crate::reduce::widened;
 use crate::softmax::softmax_gradient;
 use candle_core::{CustomOp3, Error, Result, Tensor};
-use openmps::CommandQueue;
 use openmps::operators::operators::attention::{Attention as Operator, LARGEST_ON_TILES};
-use openmps::operators::{Meta, Operator as _, View};
+use openmps::operators::{Meta, Operator as _, Queue, View};
 
 /// How attention is computed.
 ///
@@ -91,7 +90,7 @@ impl Forward for Attention {
         Ok(result)
     }
 
-    fn submit(&self, queue: &CommandQueue, inputs: &[View], out: &View) -> Result<()> {
+    fn submit(&self, queue: &Queue, inputs: &[View], out: &View) -> Result<()> {
         let out = if self.merge { out.permuted(&[0, 2, 1, 3]) } else { out.clone() };
         self.operator().run(queue, inputs, &[out]).map_err(Error::wrap)
     }

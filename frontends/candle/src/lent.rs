@@ -3,7 +3,7 @@
 
 use crate::forward::Forward;
 use candle_core::{DType, Error, Layout, Result, Shape};
-use openmps::operators::View;
+use openmps::operators::{Queue, View};
 use openmps::runtime::guest::{Guest, Lender};
 
 /// A tensor in the lender's memory.
@@ -35,12 +35,14 @@ pub(crate) fn forward<L: Lender, H>(
     let views =
         inputs.iter().zip(&lent).map(|(input, lent)| view(input, lent.address())).collect::<Result<Vec<_>>>()?;
     let result = op.result(&views)?;
-    let count = result.shape.iter().product();
+    let count = openmps::operators::view::elements(&result.shape).map_err(Error::wrap)?;
     let dtype = crate::operand::candle_type(result.dtype)?;
     let (buffer, handle) = make(count, dtype)?;
     let fresh = guest.lend(buffer, count * result.dtype.size(), true);
     let out = View::dense(fresh.address(), result.dtype, &result.shape).map_err(Error::wrap)?;
-    op.submit(&guest.device().queue(), &views, &out)?;
+    // SAFETY: the views are of buffers that are lent until the end of this function; the lender's encoder, on which the kernels are then, keeps
+    // them, and orders the kernels behind whatever wrote them.
+    op.submit(unsafe { Queue::vouched(&guest.device().queue()) }, &views, &out)?;
     Ok(Made { handle, count, dtype, shape: Shape::from_dims(&op.dims(&result)) })
 }
 

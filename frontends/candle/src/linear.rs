@@ -6,10 +6,9 @@ use crate::matmul;
 use crate::path::{Operation, Path, path};
 use crate::reduce::{rows, sum_to, widened};
 use candle_core::{CustomOp2, CustomOp3, D, Error, Module, Result, Tensor};
-use openmps::CommandQueue;
 use openmps::operators::operators::elementwise::Activation;
 use openmps::operators::operators::linear as operators;
-use openmps::operators::{Meta, Operator, View};
+use openmps::operators::{Meta, Operator, Queue, View};
 
 /// `x weight^T + bias`: x is [.., inputs], the weight [outputs, inputs], the bias [outputs].
 ///
@@ -163,7 +162,7 @@ impl Forward for Affine {
         Ok(result_of(&inputs[0], &inputs[1]))
     }
 
-    fn submit(&self, queue: &CommandQueue, inputs: &[View], out: &View) -> Result<()> {
+    fn submit(&self, queue: &Queue, inputs: &[View], out: &View) -> Result<()> {
         let layer =
             operators::Linear { activation: self.gelu.then_some(Activation::Gelu), ..operator(inputs.len() > 2) };
         layer.run(queue, inputs, std::slice::from_ref(out)).map_err(Error::wrap)
@@ -233,7 +232,7 @@ impl Forward for AffineAdd {
         Ok(result_of(&inputs[0], &inputs[2]))
     }
 
-    fn submit(&self, queue: &CommandQueue, inputs: &[View], out: &View) -> Result<()> {
+    fn submit(&self, queue: &Queue, inputs: &[View], out: &View) -> Result<()> {
         let [x, residual, weight, bias] = inputs else { candle_core::bail!("a layer's weight or bias is missing") };
         let inputs = [x, weight, bias, residual].map(Clone::clone);
         let layer = operators::Linear { residual: true, ..operator(true) };

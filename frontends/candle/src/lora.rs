@@ -7,11 +7,12 @@ use crate::operand::data_type;
 use crate::path::{Operation, Path, path};
 use crate::reduce::rows;
 use candle_core::{CustomOp1, CustomOp3, D, Error, ModuleT, Result, Storage, Tensor, Var};
+use openmps::DataType;
 use openmps::operators::operators::matmul::Matmul;
 use openmps::operators::operators::random::{Dropout, Source};
-use openmps::operators::{Meta, Operator, View};
+use openmps::operators::view::bytes;
+use openmps::operators::{Meta, Operator, Queue, View};
 use openmps::runtime::Buffer;
-use openmps::{CommandQueue, DataType};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -71,7 +72,7 @@ impl Forward for Drop {
         Ok(Meta { dtype: inputs[0].dtype, shape: inputs[0].shape.clone() })
     }
 
-    fn submit(&self, queue: &CommandQueue, inputs: &[View], out: &View) -> Result<()> {
+    fn submit(&self, queue: &Queue, inputs: &[View], out: &View) -> Result<()> {
         let operator = Dropout { probability: self.probability, upscale: true, source: self.source };
         let mask = Temporary::new(queue, DataType::U8, &out.shape)?;
         operator.run(queue, &inputs[..1], &[out.clone(), mask.view.clone()]).map_err(Error::wrap)
@@ -105,8 +106,8 @@ struct Temporary {
 }
 
 impl Temporary {
-    fn new(queue: &CommandQueue, dtype: DataType, dims: &[usize]) -> Result<Temporary> {
-        let bytes = dims.iter().product::<usize>() * dtype.size();
+    fn new(queue: &Queue, dtype: DataType, dims: &[usize]) -> Result<Temporary> {
+        let bytes = bytes(dtype, dims).map_err(Error::wrap)?;
         let memory = queue.allocate(bytes.max(1)).map_err(Error::wrap)?;
         let view = View::dense(memory.address(), dtype, dims).map_err(Error::wrap)?;
         Ok(Temporary { view, _memory: memory })
@@ -118,7 +119,7 @@ impl Forward for Lora {
         Ok(result_of(&inputs[0], &inputs[3]))
     }
 
-    fn submit(&self, queue: &CommandQueue, inputs: &[View], out: &View) -> Result<()> {
+    fn submit(&self, queue: &Queue, inputs: &[View], out: &View) -> Result<()> {
         let [x, a, b, weight, bias @ ..] = inputs else { candle_core::bail!("the weight of a LoRA layer is missing") };
         let transposed = Matmul { transpose_left: false, transpose_right: true };
         let frozen: Vec<View> = [x, weight].into_iter().chain(bias).cloned().collect();

@@ -77,7 +77,7 @@ pub(crate) fn produce(
     dims: &[usize],
     fill: impl FnOnce(&View) -> Result<()>,
 ) -> Result<(CpuStorage, Shape)> {
-    let count: usize = dims.iter().product();
+    let count = openmps::operators::view::elements(dims).map_err(Error::wrap)?;
     macro_rules! storage {
         ($($variant:ident: $type:ty),*) => {
             match dtype {

@@ -6,8 +6,7 @@ use crate::device::Stream;
 use crate::dtype::DataType;
 use crate::error::{Error, Result};
 use crate::tensor::{Output, double, integer_of};
-use openmps_graph::{DType, View};
-use openmps_runtime::Queue;
+use openmps_graph::{DType, Queue, View};
 use std::os::raw::c_void;
 
 /// The device context of one kernel.
@@ -33,8 +32,11 @@ impl Context {
     /// The queue that the kernel submits its commands to.
     #[inline]
     pub fn queue(&self) -> &Queue {
-        // SAFETY: a device context's stream was made by `create_stream` and lives as long as the context.
-        unsafe { &*self.stream }.queue()
+        // SAFETY: a device context's stream was made by `create_stream` and lives as long as the context. Views are made of the running
+        // kernel's tensors (`tensor.rs`), which Paddle keeps until the stream's commands have ended and which nobody else uses in the
+        // stream's order; of `allocate` of the same queue, whose memory is reused in its order; or of values on the host, for operators
+        // that have ended when they return.
+        unsafe { Queue::vouched((*self.stream).queue()) }
     }
 
     /// Allocates a dense result of this element type and shows it.

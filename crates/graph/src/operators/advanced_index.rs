@@ -5,12 +5,12 @@
 use super::indexed::{self, Named, Other};
 use crate::error::{Error, Result};
 use crate::layout::{Dense, call, expect_dtype, expect_shape, is_host};
+use crate::queue::Queue;
 use crate::view::{Shape, Strides, View};
 use openmps_host::by_type;
 use openmps_host::library::copy;
 use openmps_host::library::memory::{Element, Memory};
 use openmps_host::library::scatter::Reduce;
-use openmps_runtime::Queue;
 use openmps_tile::DType;
 
 /// One indexed axis of the tensor.

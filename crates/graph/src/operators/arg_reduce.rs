@@ -6,12 +6,12 @@ use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, lines, takes_library};
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
 use openmps_host::by_type;
 use openmps_host::library::arg_reduce::arg_reduce;
 use openmps_host::library::sort::Lines;
-use openmps_runtime::Queue;
 use openmps_tile::DType::{self, I32, I64};
 use openmps_tile::dtype;
 

@@ -8,11 +8,11 @@ use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::layout::{call, check, expect_dtype, expect_shape, takes_library};
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
 use openmps_host::library::attention::{self as library, Operands};
 use openmps_host::library::memory::Memory;
-use openmps_runtime::Queue;
 use openmps_tile::{DType, dtype};
 
 /// The most elements of a query or value where attention is a kernel of tiles: on devices whose memory the CPU does not see.

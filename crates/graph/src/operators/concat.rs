@@ -5,9 +5,9 @@ use crate::error::{Error, Result};
 use crate::layout::{axis_of, check_many, expect_dtype, expect_inputs, expect_shape};
 use crate::movement;
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
-use openmps_runtime::Queue;
 use openmps_tile::dtype;
 
 /// The inputs one after the other along an axis.
@@ -58,7 +58,8 @@ impl Operator for Concat {
         for input in inputs {
             let mut others = input.shape.clone();
             if let Some(size) = others.get_mut(axis) {
-                shape[axis] += std::mem::replace(size, shape[axis]);
+                let before = std::mem::replace(size, shape[axis]);
+                shape[axis] = shape[axis].saturating_add(before);
                 others[axis] = shape[axis];
             }
             if others != shape {
@@ -141,7 +142,7 @@ impl Operator for Split {
         expect_inputs(self.name(), inputs, 1)?;
         let Meta { dtype, shape } = &inputs[0];
         let axis = axis_of(self.name(), self.axis, shape.len())?;
-        if self.sections.iter().sum::<usize>() != shape[axis] {
+        if self.sections.iter().fold(0, |sum: usize, &size| sum.saturating_add(size)) != shape[axis] {
             let (got, expected) = (format!("{:?}", self.sections), format!("a sum of {}", shape[axis]));
             return Err(Error::Attribute { operator: self.name(), attribute: "sections", got, expected });
         }

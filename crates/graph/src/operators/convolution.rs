@@ -16,12 +16,12 @@ use crate::image::{
 };
 use crate::layout::{Dense, call, check_many, computes, expect_dtype, expect_inputs, takes_library};
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View};
 use openmps_host::library::Activation;
 use openmps_host::library::convolution as library;
 use openmps_host::library::memory::slice;
-use openmps_runtime::Queue;
 use openmps_runtime::engine::graph::{Operation, Window};
 use openmps_runtime::engine::{Call, Family};
 use openmps_tile::{DType, dtype};

@@ -7,10 +7,10 @@ use crate::error::{Error, Result};
 use crate::image::{ImageLayout, PaddingAlgorithm, expect_image, expect_positive, paddings};
 use crate::layout::{call, check_many, computes, expect_dtype, takes_library};
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View, dense_strides};
 use openmps_host::library::convolution as library;
-use openmps_runtime::Queue;
 use openmps_runtime::engine::graph::Operation;
 use openmps_runtime::engine::{Call, Family};
 use openmps_tile::dtype;
@@ -78,7 +78,7 @@ impl ConvolutionTranspose {
         for axis in 0..2 {
             let full = (input[axis] - 1) * self.strides[axis] + dilation[axis] * (kernel[axis] - 1) + 1;
             let cut = padding[2 * axis] + padding[2 * axis + 1];
-            let size = (full + self.output_padding[axis]).checked_sub(cut);
+            let size = full.saturating_add(self.output_padding[axis]).checked_sub(cut);
             output[axis] = self.output_size.map_or(size.unwrap_or(0), |size| size[axis]);
         }
         let of = library::Convolution {

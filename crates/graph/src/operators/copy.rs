@@ -5,9 +5,9 @@ use crate::error::Result;
 use crate::layout::{check, expect_inputs};
 use crate::movement;
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
-use openmps_runtime::Queue;
 use openmps_tile::dtype;
 
 /// The same elements. The output may have any strides, so this also writes into views.

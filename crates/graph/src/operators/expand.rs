@@ -5,11 +5,11 @@ use crate::error::{Error, Result};
 use crate::layout::{call, check, expect_inputs};
 use crate::movement;
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{MAX_RANK, Shape, View};
 use openmps_host::library::copy::copy;
 use openmps_host::library::memory::Memory;
-use openmps_runtime::Queue;
 use openmps_tile::dtype;
 
 /// Broadcasts to a shape: expand, expand_as, broadcast_tensors.
@@ -87,7 +87,8 @@ impl Operator for Tile {
 
     fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
         expect_inputs(self.name(), inputs, 1)?;
-        let dims: Vec<usize> = self.pairs(&inputs[0].shape).into_iter().map(|(repeat, size)| repeat * size).collect();
+        let dims: Vec<usize> =
+            self.pairs(&inputs[0].shape).into_iter().map(|(repeat, size)| repeat.saturating_mul(size)).collect();
         Ok(vec![Meta { dtype: inputs[0].dtype, shape: crate::view::shape_of(&dims)? }])
     }
 

@@ -5,9 +5,9 @@ use crate::error::Result;
 use crate::layout::{Number, check};
 use crate::movement;
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View, shape_of};
-use openmps_runtime::Queue;
 use openmps_tile::{DType, dtype};
 
 /// Every element is `value`.

@@ -8,10 +8,10 @@ use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, is_host};
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{View, shape_of};
 use openmps_host::library::gather::{self, Along, Indices, Rows};
-use openmps_runtime::Queue;
 use openmps_tile::DType::{self, I32, I64};
 use openmps_tile::dtype;
 

@@ -9,10 +9,10 @@ pub(super) use write::{fill, put, takes};
 
 use crate::error::Result;
 use crate::layout::call;
+use crate::queue::Queue;
 use crate::tiles::within;
 use crate::view::View;
 use crate::walk::{Dimension, Walk};
-use openmps_runtime::Queue;
 use openmps_tile::{Builder, Cast, Compare, DType, Scalar, Type, Value};
 
 /// The elements that index tensors name.

@@ -7,11 +7,11 @@ use crate::layout::{call, check, expect_dtype, expect_inputs, expect_shape, is_h
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::{self, Activation, Binary, Chain, Elementwise, Fused, Operand, Stage};
 use crate::operators::matmul::Matmul;
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
 use openmps_host::library::matmul::linear;
 use openmps_host::library::{Activation as InPass, Epilogue};
-use openmps_runtime::Queue;
 use openmps_tile::{DType, dtype};
 
 /// `activation(x weight + bias + residual)`. Inputs: x (.., inputs), the weight (inputs, outputs), and where they are asked for, in this

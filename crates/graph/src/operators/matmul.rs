@@ -7,10 +7,10 @@ use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::layout::{call, check, expect_dtype, expect_inputs, takes_library};
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::view::{Shape, Strides, View};
 use openmps_host::library::matmul::{Matrices, MatrixProduct, matmul};
-use openmps_runtime::Queue;
 use openmps_runtime::engine::Call;
 use openmps_tile::{DType, dtype};
 

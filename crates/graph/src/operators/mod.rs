@@ -27,6 +27,7 @@ pub mod roll;
 pub mod rope;
 pub mod scan;
 pub mod scatter;
+pub(crate) mod sealed;
 pub mod sequence;
 pub mod slice;
 pub mod softmax;

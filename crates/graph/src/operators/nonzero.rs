@@ -4,10 +4,10 @@
 
 use crate::error::{Error, Result};
 use crate::layout::{Dense, call, expect_dense, expect_dtype, expect_shape};
+use crate::queue::Queue;
 use crate::view::View;
 use openmps_host::by_type;
 use openmps_host::library::nonzero as library;
-use openmps_runtime::Queue;
 use openmps_tile::DType;
 
 /// How many elements of a tensor are not zero.

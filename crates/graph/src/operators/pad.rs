@@ -5,9 +5,9 @@ use crate::error::{Error, Result};
 use crate::layout::{Number, call, check, expect_inputs};
 use crate::movement::{self, Mover};
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
-use openmps_runtime::Queue;
 use openmps_tile::dtype;
 
 /// What the added elements are.
@@ -63,7 +63,7 @@ impl Pad {
         if self.mode != Mode::Constant && (before < 0 || after < 0 || before > limit || after > limit) {
             return refuse(format!("0 to {limit} for mode {:?} and an axis of size {size}", self.mode));
         }
-        match usize::try_from(size as i64 + before + after) {
+        match usize::try_from((size as i64).saturating_add(before).saturating_add(after)) {
             Ok(padded) => Ok(padded),
             Err(_) => refuse(format!("at least {size} elements are left of an axis of size {size}")),
         }

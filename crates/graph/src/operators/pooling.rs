@@ -13,13 +13,13 @@ use crate::image::{ImageLayout, PaddingAlgorithm, expect_image, expect_positive,
 use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, takes_library};
 use crate::operator::{Meta, Operator};
 use crate::operators::reduce::{Reduce, Reduction};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View};
 use half::{bf16, f16};
 use openmps_host::library::memory::slice;
 use openmps_host::library::pooling as library;
 use openmps_host::library::pooling::{Pooled, PoolingKind, PoolingWindow};
-use openmps_runtime::Queue;
 use openmps_runtime::engine::graph::{Operation, Window};
 use openmps_runtime::engine::{Call, Family};
 use openmps_tile::{DType, dtype};

@@ -5,13 +5,13 @@ mod tiles;
 use crate::error::{Error, Result};
 use crate::layout::{Dense, Number, call, check, copy_view, expect_dense, expect_inputs, fill_view, takes_library};
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View};
 use openmps_host::by_type;
 use openmps_host::library::memory::{Element, slice, slice_mut};
 use openmps_host::library::random as library;
 pub use openmps_host::library::random::Source;
-use openmps_runtime::Queue;
 use openmps_tile::DType;
 
 /// How the numbers are distributed.

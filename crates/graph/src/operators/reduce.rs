@@ -8,11 +8,11 @@ use crate::error::{Error, Result};
 use crate::operator::{Fusion, Meta, Operator};
 use crate::operators::elementwise::Chain;
 use crate::program::{self, Key};
+use crate::queue::Queue;
 use crate::reference::{Array, for_each_index, sum};
 use crate::rows::{RowBlock, Rows, reduced_axes};
 use crate::view::{Shape, View};
 use kernel::{Order, Pass, SIDE_BY_SIDE, Source};
-use openmps_runtime::Queue;
 use openmps_runtime::engine::{Call, Family, graph};
 use openmps_tile::{Combine, DType, dtype};
 

@@ -5,11 +5,11 @@ use crate::error::{Error, Result};
 use crate::layout::{Dense, call, check, expect_dense, expect_inputs, is_host};
 use crate::operator::{Meta, Operator};
 use crate::operators::reduce::{Reduce, Reduction};
+use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::view::{MAX_RANK, Shape, View, dense_strides};
 use openmps_host::by_type;
 use openmps_host::library::{sort::Lines, total::total};
-use openmps_runtime::Queue;
 use openmps_tile::dtype;
 
 /// The sum over every copy of each element: the gradient of repeating a tensor of dimensions `dims`, whether along

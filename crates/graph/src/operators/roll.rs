@@ -5,9 +5,9 @@ use crate::error::{Error, Result};
 use crate::layout::{axis_of, check, expect_inputs};
 use crate::movement::{self, Mover};
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
-use openmps_runtime::Queue;
 use openmps_tile::dtype;
 
 /// Moves every element by `shifts[i]` along `axes[i]`.

@@ -6,11 +6,11 @@ use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::layout::{call, check, expect_dense, expect_dtype, expect_inputs, takes_library};
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Strides, View};
 use openmps_host::library::memory::Memory;
 use openmps_host::library::rope as library;
-use openmps_runtime::Queue;
 use openmps_tile::dtype;
 
 /// `(x cos - y sin, x sin + y cos)` for every pair (x, y) of a row.

@@ -6,13 +6,13 @@ use crate::entry::{Case, Entry, Input, Values};
 use crate::error::Result;
 use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_inputs, expect_shape, lines, takes_library};
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{View, shape_of};
 use openmps_host::by_type;
 use openmps_host::library::scan;
 pub use openmps_host::library::scan::Scan as Kind;
 use openmps_host::library::sort::Lines;
-use openmps_runtime::Queue;
 use openmps_tile::{DType, dtype};
 
 /// The sum or product of the elements up to each element.

@@ -17,12 +17,12 @@ use crate::layout::{
     Dense, axis_of, call, check, copy_view, expect_dense, expect_dtype, expect_inputs, expect_shape, is_host,
 };
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::view::{View, dense_strides};
 use openmps_host::by_type;
 use openmps_host::library::scatter;
 pub use openmps_host::library::scatter::Reduce;
-use openmps_runtime::Queue;
 use openmps_tile::DType::{I32, I64};
 use openmps_tile::dtype;
 

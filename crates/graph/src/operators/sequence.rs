@@ -6,11 +6,11 @@ use crate::entry::{Case, Entry};
 use crate::error::Result;
 use crate::layout::{Dense, Number, call, check, expect_dense, expect_inputs, fill_view, is_host};
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{View, shape_of};
 use openmps_host::by_type;
 use openmps_host::library::{memory::Memory, sequence, triangle};
-use openmps_runtime::Queue;
 use openmps_tile::DType::{self, I32, I64};
 use openmps_tile::dtype;
 

@@ -5,9 +5,9 @@ use crate::error::{Error, Result};
 use crate::layout::{Number, axis_of, check, expect_dtype, expect_inputs};
 use crate::movement;
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View};
-use openmps_runtime::Queue;
 use openmps_tile::dtype;
 
 /// One sliced axis: `start:end:step`. Negative bounds count from the end; bounds beyond it are cut, as Python does.

@@ -6,11 +6,11 @@ use crate::error::{Error, Result};
 use crate::layout::{axis_of, call, is_host};
 use crate::operator::{Meta, Operator};
 use crate::program::{self, Key};
+use crate::queue::Queue;
 use crate::reference::{Array, sum};
 use crate::rows::{LONGEST, RowBlock, Rows};
 use crate::view::View;
 use openmps_host::library::softmax as library;
-use openmps_runtime::Queue;
 use openmps_runtime::engine::Call;
 use openmps_tile::{Builder, Combine, DType, Kernel, Scalar, Type, Value, dtype};
 

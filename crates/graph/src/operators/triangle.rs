@@ -6,10 +6,10 @@ use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::layout::{call, check, expect_dense, expect_inputs, takes_library};
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
 use openmps_host::library::triangle::triangle;
-use openmps_runtime::Queue;
 use openmps_tile::dtype;
 
 /// Zeroes what is on the other side of a diagonal of the last two dimensions.

@@ -1,6 +1,6 @@
 //! The list of operators against their float64 references, on one device.
 
-use super::{Layout, Tensor};
+use super::{Layout, Tensor, vouched};
 use libtest_mimic::Failed;
 use openmps_graph::entry::{Case, Entry, Input, Values};
 use openmps_graph::operators::elementwise;
@@ -161,7 +161,8 @@ pub fn check(
     tolerance: f64,
     relative_to_largest: bool,
 ) -> Result<(), String> {
-    let queue = device.queue();
+    let queue = &device.queue();
+    let queue = vouched(queue);
     let inputs: Vec<Tensor> = case
         .inputs
         .iter()
@@ -172,7 +173,7 @@ pub fn check(
     let outputs = case.operator.infer(&metas).map_err(|error| error.to_string())?;
     let outputs: Vec<Tensor> = outputs.iter().map(|meta| Tensor::empty(device, meta)).collect();
     let views = |tensors: &[Tensor]| tensors.iter().map(|tensor| tensor.view.clone()).collect::<Vec<_>>();
-    case.operator.run(&queue, &views(&inputs), &views(&outputs)).map_err(|error| error.to_string())?;
+    case.operator.run(queue, &views(&inputs), &views(&outputs)).map_err(|error| error.to_string())?;
     queue.synchronize().map_err(|error| error.to_string())?;
     let arrays: Vec<_> = inputs.iter().map(|input| input.array.clone()).collect();
     let expected = case.operator.reference(&arrays);

@@ -1,6 +1,5 @@
 //! Tensors that graphs are fed with and give back: `MPSGraphTensorData`.
 
-use super::bytes_in;
 use crate::buffer::Buffer;
 use crate::data_type::Element;
 use crate::error::{Error, Result};
@@ -36,11 +35,8 @@ impl TensorData {
     /// ```
     pub fn new(buffer: &Buffer, offset: usize, shape: &[usize], data_type: DType) -> Result<TensorData> {
         let meta = Meta { dtype: data_type, shape: shape_of(shape)? };
-        let size = data_type.size();
-        if !buffer.address(offset).is_multiple_of(size) {
-            return Err(Error::Offset { offset, size });
-        }
-        buffer.check_range(offset, bytes_in(&meta))?;
+        buffer.check_range(offset, meta.bytes()?)?;
+        buffer.check_alignment(offset, data_type.size())?;
         Ok(TensorData { buffer: buffer.clone(), offset, meta })
     }
 

@@ -1,13 +1,13 @@
 //! Compiled graphs: the steps that the results need, when memory is given back, and the cache that keeps them.
 
 use super::fuse::fuse;
-use super::{Graph, OptimizationLevel, Source, Step, TensorData, Value, bytes_in};
+use super::{Graph, OptimizationLevel, Source, Step, TensorData, Value};
 use crate::buffer::{Access, Buffer};
 use crate::encode::{Resource, encode};
 use crate::error::{Error, Result};
 use openmps_graph::cache::{Cache, CacheStatistics};
-use openmps_graph::{Meta, View};
-use openmps_runtime::{CommandBuffer, Device, Queue};
+use openmps_graph::{Meta, Queue, View};
+use openmps_runtime::{CommandBuffer, Device, Queue as CommandQueue};
 use std::sync::{Arc, LazyLock};
 
 /// A graph compiled for a device: `MPSGraphExecutable`. It may run on several queues and threads at once.
@@ -163,7 +163,7 @@ impl Plan {
             for &output in &step.outputs {
                 if views[output].is_none() {
                     let meta = &self.values[output].meta;
-                    let buffer = queue.allocate(bytes_in(meta).max(1))?;
+                    let buffer = queue.allocate(meta.bytes()?.max(1))?;
                     views[output] = Some(View::dense(buffer.address(), meta.dtype, &meta.shape)?);
                     memory[output] = Some(buffer);
                 }
@@ -213,7 +213,7 @@ impl Executable {
     /// assert!(matches!(error, Error::Feed { .. }));
     /// # Ok::<(), openmps::Error>(())
     /// ```
-    pub fn run(&self, queue: &Queue, feeds: &[(&str, &TensorData)]) -> Result<Vec<TensorData>> {
+    pub fn run(&self, queue: &CommandQueue, feeds: &[(&str, &TensorData)]) -> Result<Vec<TensorData>> {
         let command_buffer = queue.command_buffer();
         let results = self.encode(&command_buffer, feeds)?;
         command_buffer.commit()?;
@@ -262,7 +262,7 @@ impl Executable {
                     };
                     check_feed(&value.meta, feed)?;
                     views[index] = Some(feed.view()?);
-                    use_buffer("a feed", &feed.buffer, Access::Read, (feed.offset, bytes_in(&value.meta)));
+                    use_buffer("a feed", &feed.buffer, Access::Read, (feed.offset, value.meta.bytes()?));
                 }
                 Source::Constant(bytes) => {
                     if let Some(buffer) = &plan.constants[index] {
@@ -277,7 +277,7 @@ impl Executable {
         let mut copies = Vec::new();
         for &value in &plan.results {
             let (root, meta) = (plan.roots[value], &plan.values[value].meta);
-            let buffer = Buffer::new(&self.device, bytes_in(meta))?;
+            let buffer = Buffer::new(&self.device, meta.bytes()?)?;
             let result = TensorData::new(&buffer, 0, &meta.shape, meta.dtype)?;
             use_buffer("a result", &buffer, Access::Write, (0, buffer.len()));
             match &views[root] {

@@ -171,6 +171,8 @@ impl Graph {
         let inputs: Vec<usize> = inputs.iter().map(|&tensor| self.index(tensor)).collect::<Result<_>>()?;
         let metas: Vec<Meta> = inputs.iter().map(|&index| self.values[index].meta.clone()).collect();
         let outputs = operator.infer(&metas)?;
+        // What no memory could hold is refused now rather than when the graph runs.
+        outputs.iter().try_for_each(|meta| meta.bytes().map(drop))?;
         let step = self.steps.len();
         let tensors: Vec<Tensor> = outputs.into_iter().map(|meta| self.push(meta, Source::Step(step))).collect();
         let outputs = tensors.iter().map(|tensor| tensor.index).collect();
@@ -280,9 +282,4 @@ impl Graph {
     fn meta(&self, tensor: Tensor) -> Result<&Meta> {
         Ok(&self.values[self.index(tensor)?].meta)
     }
-}
-
-/// Elements of a shape, in bytes.
-fn bytes_in(meta: &Meta) -> usize {
-    meta.shape.iter().product::<usize>() * meta.dtype.size()
 }

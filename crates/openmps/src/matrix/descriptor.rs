@@ -1,6 +1,7 @@
 //! The layout of matrices in memory, as `MPSMatrixDescriptor` describes it: rows, columns, row bytes, batches.
 
 use crate::error::{Error, Result};
+use openmps_graph::view::elements;
 use openmps_tile::DType;
 
 /// The layout of a matrix, or of a batch of matrices of one shape: `MPSMatrixDescriptor`. Rows may be padded.
@@ -96,6 +97,7 @@ impl MatrixDescriptorBuilder {
             return Err(Error::MatrixBytes { matrix_bytes, rows, row_bytes, needed, size });
         }
         matrices.checked_mul(matrix_bytes).filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or_else(overflow)?;
+        elements(&[matrices, rows, columns]).map_err(|_| overflow())?;
         Ok(MatrixDescriptor { rows, columns, matrices, row_bytes, matrix_bytes, data_type })
     }
 }
@@ -141,7 +143,7 @@ impl MatrixDescriptor {
     /// assert_eq!(MatrixDescriptor::row_bytes_for_columns(5, DataType::F32), 32);
     /// ```
     pub fn row_bytes_for_columns(columns: usize, data_type: DType) -> usize {
-        (columns * data_type.size()).next_multiple_of(16)
+        (columns.saturating_mul(data_type.size())).checked_next_multiple_of(16).unwrap_or(usize::MAX)
     }
 
     /// Rows of each matrix.

@@ -57,8 +57,10 @@ impl Encoded {
                 // SAFETY: `CommandBuffer::dispatch` is unsafe, and its caller vouches for the addresses.
                 unsafe { queue.dispatch(operation, pipeline, *grid, arguments) }
             }
-            Encoded::Copy { destination, source, bytes } => queue.copy(*destination, *source, *bytes),
-            Encoded::Fill { address, byte, bytes } => queue.fill(*address, *byte, *bytes),
+            // SAFETY: `CommandBuffer::copy` is unsafe, and its caller vouches for the ranges.
+            Encoded::Copy { destination, source, bytes } => unsafe { queue.copy(*destination, *source, *bytes) },
+            // SAFETY: as for a copy.
+            Encoded::Fill { address, byte, bytes } => unsafe { queue.fill(*address, *byte, *bytes) },
             Encoded::Record(event) => queue.record(event),
             Encoded::Wait(event) => queue.wait(event),
         }

@@ -52,8 +52,8 @@ unsafe extern "C-unwind" fn device_memory_allocate(
 }
 
 unsafe extern "C-unwind" fn device_memory_deallocate(at: *const CDevice, address: *mut c_void, _: usize) -> Status {
-    // SAFETY: see `init_device`.
-    call("device_memory_deallocate", || unsafe { device(at) }?.free_address(address as usize))
+    // SAFETY: see `init_device`; Paddle frees what `device_memory_allocate` gave it, once, after its streams' commands.
+    call("device_memory_deallocate", || unsafe { device(at)?.free_address(address as usize) })
 }
 
 unsafe extern "C-unwind" fn device_memory_set(
@@ -65,7 +65,8 @@ unsafe extern "C-unwind" fn device_memory_set(
     call("device_memory_set", || {
         // SAFETY: see `init_device`.
         let queue = unsafe { device(at) }?.queue();
-        queue.fill(address as usize, byte, bytes)?;
+        // SAFETY: Paddle's own memory, which it has set in the order of its streams.
+        unsafe { queue.fill(address as usize, byte, bytes)? };
         queue.synchronize()
     })
 }
@@ -90,23 +91,25 @@ unsafe extern "C-unwind" fn host_memory_deallocate(_: *const CDevice, address: *
 }
 
 /// # Safety
-/// Unless there are no bytes, `source` is host memory of this many bytes.
+/// Unless there are no bytes, `source` is host memory of this many bytes, and `destination` memory of Paddle's own in the order of its
+/// streams.
 unsafe fn write(queue: &Queue, destination: *mut c_void, source: *const c_void, bytes: usize) -> Result<()> {
     if bytes == 0 {
         return Ok(());
     }
     // SAFETY: the caller's promise.
-    queue.write(destination as usize, unsafe { std::slice::from_raw_parts(source.cast(), bytes) })
+    unsafe { queue.write(destination as usize, std::slice::from_raw_parts(source.cast(), bytes)) }
 }
 
 /// # Safety
-/// Unless there are no bytes, `destination` is host memory of this many bytes.
+/// Unless there are no bytes, `destination` is host memory of this many bytes, and `source` memory of Paddle's own in the order of its
+/// streams.
 unsafe fn read(queue: &Queue, destination: *mut c_void, source: *const c_void, bytes: usize) -> Result<()> {
     if bytes == 0 {
         return Ok(());
     }
     // SAFETY: the caller's promise.
-    queue.read(unsafe { std::slice::from_raw_parts_mut(destination.cast(), bytes) }, source as usize)
+    unsafe { queue.read(std::slice::from_raw_parts_mut(destination.cast(), bytes), source as usize) }
 }
 
 unsafe extern "C-unwind" fn copy_h2d(at: *const CDevice, to: *mut c_void, from: *const c_void, bytes: usize) -> Status {
@@ -135,7 +138,8 @@ unsafe extern "C-unwind" fn copy_d2d(at: *const CDevice, to: *mut c_void, from: 
     call("memory_copy_d2d", || {
         // SAFETY: see `init_device`.
         let queue = unsafe { device(at) }?.queue();
-        queue.copy(to as usize, from as usize, bytes)?;
+        // SAFETY: Paddle\'s own memory, in the order of its streams.
+        unsafe { queue.copy(to as usize, from as usize, bytes)? };
         queue.synchronize()
     })
 }
@@ -181,7 +185,7 @@ unsafe extern "C-unwind" fn async_copy_d2d(
     bytes: usize,
 ) -> Status {
     // SAFETY: see `init_device`.
-    call("async_memory_copy_d2d", || unsafe { queue(stream) }.copy(to as usize, from as usize, bytes))
+    call("async_memory_copy_d2d", || unsafe { queue(stream).copy(to as usize, from as usize, bytes) })
 }
 
 unsafe extern "C-unwind" fn async_copy_p2p(

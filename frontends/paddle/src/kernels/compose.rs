@@ -24,7 +24,7 @@ impl<'c> Compose<'c> {
 
     /// Memory for a value on the way.
     pub fn temporary(&self, dtype: DType, dims: &[usize]) -> Result<View> {
-        let bytes = dims.iter().product::<usize>() * dtype.size();
+        let bytes = openmps_graph::view::bytes(dtype, dims)?;
         let buffer = self.context.queue().allocate(bytes.max(1))?;
         let view = View::dense(buffer.address(), dtype, dims)?;
         self.temporaries.borrow_mut().push(buffer);

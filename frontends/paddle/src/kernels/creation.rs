@@ -132,7 +132,7 @@ fn write(context: &Context, bytes: &[u8], data_type: DataType, out: &Output) -> 
         });
     }
     if !bytes.is_empty() {
-        context.queue().write(view.address, bytes)?;
+        context.queue().write(&view, bytes)?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use openmps_graph::operators::repeat_gradient::RepeatGradient;
 use openmps_graph::operators::roll::Roll;
 use openmps_graph::operators::transpose::Transpose;
 use openmps_graph::operators::triangle::Triangle;
-use openmps_graph::view::{dense_strides, shape_of};
+use openmps_graph::view::{dense_strides, elements, shape_of};
 use openmps_graph::{Meta, Operator, View};
 use openmps_tile::dtype::{ALL, FLOATS, NUMBERS};
 
@@ -72,10 +72,11 @@ pub(super) fn many(
     outputs: &[Option<&Output>],
 ) -> Result<()> {
     let metas: Vec<Meta> = inputs.iter().map(|view| Meta { dtype: view.dtype, shape: view.shape.clone() }).collect();
-    let mut scratch: Vec<Vec<u64>> = Vec::new();
+    // Given back when the call is encoded: memory is reused in the queue's order.
+    let mut scratch = Vec::new();
     let mut views = Vec::with_capacity(outputs.len());
     for (meta, output) in operator.infer(&metas)?.into_iter().zip(outputs) {
-        let elements: usize = meta.shape.iter().product();
+        let (elements, bytes) = (elements(&meta.shape)?, meta.bytes()?);
         let address = match output {
             Some(output) => {
                 if output.shape().iter().product::<usize>() != elements {
@@ -84,8 +85,10 @@ pub(super) fn many(
                 context.allocate(output, meta.dtype)?.address
             }
             None => {
-                scratch.push(vec![0; (elements * meta.dtype.size()).div_ceil(8)]);
-                scratch.last().map_or(0, |memory| memory.as_ptr() as usize)
+                let memory = context.queue().allocate(bytes.max(1))?;
+                let address = memory.address();
+                scratch.push(memory);
+                address
             }
         };
         views.push(View { address, dtype: meta.dtype, strides: dense_strides(&meta.shape), shape: meta.shape });

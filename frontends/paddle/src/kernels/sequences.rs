@@ -99,7 +99,7 @@ fn increment(context: &Context, x: Tensor, value: f32, out: Output) -> Result<()
 fn numel(context: &Context, x: Tensor, out: Output) -> Result<()> {
     let count = x.shape().iter().product::<usize>() as i64;
     let view = context.allocate(&out, DType::I64)?;
-    Ok(context.queue().write(view.address, &count.to_ne_bytes())?)
+    Ok(context.queue().write(&view, &count.to_ne_bytes())?)
 }
 
 fn write_shape(context: &Context, x: &Tensor, dtype: DType, out: &Output) -> Result<()> {
@@ -112,7 +112,7 @@ fn write_shape(context: &Context, x: &Tensor, dtype: DType, out: &Output) -> Res
     }
     let view = context.allocate(out, dtype)?;
     if !bytes.is_empty() {
-        context.queue().write(view.address, &bytes)?;
+        context.queue().write(&view, &bytes)?;
     }
     Ok(())
 }

@@ -5,9 +5,9 @@ use crate::error::Result;
 use crate::layout::axis_of;
 use crate::operator::Operator;
 use crate::program::{self, Key};
+use crate::queue::Queue;
 use crate::rows::{RowBlock, Rows};
 use crate::view::View;
-use openmps_runtime::Queue;
 use openmps_tile::{Builder, Cast, Combine, Compare, DType, Kernel, Scalar, Type, Value};
 
 /// Elements of a row that are looked at together.

@@ -3,11 +3,11 @@
 
 use crate::error::{Error, Result};
 use crate::program::{self, Key, scalar_bits};
+use crate::queue::Queue;
 use crate::rows::convert;
 use crate::tiles::{Matrix, Side, block, moved, of_program};
 use crate::view::View;
 use openmps_host::library::attention::Attention;
-use openmps_runtime::Queue;
 use openmps_tile::{Builder, Combine, Compare, DType, Kernel, Number, Scalar, Type, Value};
 
 const OPERATOR: &str = "attention";

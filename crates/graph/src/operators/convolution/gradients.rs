@@ -6,12 +6,12 @@ use crate::error::Result;
 use crate::image::{Singles, expect_image, expect_positive, write, write_singles};
 use crate::layout::{Dense, call, check_many, computes, expect_dtype, expect_inputs, expect_shape, takes_library};
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View};
 use openmps_host::library::Epilogue;
 use openmps_host::library::convolution as library;
 use openmps_host::library::memory::slice;
-use openmps_runtime::Queue;
 use openmps_tile::{DType, dtype};
 
 /// The gradient of a convolution (without anything fused) with respect to its input. Inputs: weight, and the gradient of the output.

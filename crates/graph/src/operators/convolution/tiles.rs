@@ -12,10 +12,10 @@ pub(crate) use weight::run as weight_gradient;
 use super::Fused;
 use crate::error::Result;
 use crate::program::{self, Key};
+use crate::queue::Queue;
 use crate::tiles::{Images, index_type, is_wide};
 use crate::view::View;
 use openmps_host::library::convolution::Convolution;
-use openmps_runtime::Queue;
 use openmps_tile::{DType, Scalar};
 
 /// Rows and columns of a block of sums at most, and the depth of a step.

@@ -9,10 +9,10 @@ use crate::error::{Error, Result};
 use crate::operator::{Meta, Operator};
 use crate::operators::reduce::{Reduce, Reduction};
 use crate::program::{self, Key};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
 use arrayvec::ArrayVec;
-use openmps_runtime::Queue;
 use openmps_tile::{Builder, DType, Value, dtype};
 
 /// A chain, with a reduction of its results where there is one, as one operator.

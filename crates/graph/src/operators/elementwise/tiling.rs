@@ -4,8 +4,9 @@ use super::layout::{self, Dimension, Dimensions};
 use super::{Layout, SQUARE, TILE};
 use crate::error::Result;
 use crate::program;
+use crate::queue::Queue;
 use crate::view::View;
-use openmps_runtime::{Pipeline, Queue};
+use openmps_runtime::Pipeline;
 
 /// The tiles of some tensors, the output last.
 pub(super) struct Tiling {

@@ -3,10 +3,10 @@
 use super::{Named, Parameters};
 use crate::error::Result;
 use crate::program::{self, Key};
+use crate::queue::Queue;
 use crate::tiles::of_program;
 use crate::view::View;
 use crate::walk::{Walk, arguments_of, folded};
-use openmps_runtime::Queue;
 use openmps_tile::{Builder, Kernel, Scalar, Type};
 
 const NAME: &str = "read_by_index";

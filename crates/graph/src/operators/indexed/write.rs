@@ -4,10 +4,10 @@
 use super::{Named, Other, Parameters};
 use crate::error::Result;
 use crate::program::{self, Key};
+use crate::queue::Queue;
 use crate::tiles::of_program;
 use crate::walk::{Dimension, Walk, arguments_of, folded};
 use openmps_host::library::scatter::Reduce;
-use openmps_runtime::Queue;
 use openmps_tile::kernel::Atomic;
 use openmps_tile::{Binary, Builder, DType, Kernel, Operation, Scalar, Type, Value};
 

@@ -4,10 +4,10 @@ use super::{Interpolation, InterpolationMode};
 use crate::error::Result;
 use crate::operator::Operator;
 use crate::program::{self, Key, scalar_bits};
+use crate::queue::Queue;
 use crate::rows::convert;
 use crate::tiles::{Images, dimensions, index_type, is_wide, load, load_wide, numbers, of_program};
 use crate::view::View;
-use openmps_runtime::Queue;
 use openmps_tile::{Builder, Cast, Combine, Compare, DType, Kernel, Number, Scalar, Type, Value};
 
 /// Pixels of a tile.

@@ -3,11 +3,11 @@
 use super::Batch;
 use crate::error::{Error, Result};
 use crate::program::{self, Key, scalar_bits};
+use crate::queue::Queue;
 use crate::rows::convert;
 use crate::tiles::{self, Matrix};
 use crate::view::View;
 use openmps_host::library::matmul::MatrixProduct;
-use openmps_runtime::Queue;
 use openmps_tile::{Builder, DType, Kernel, Number, Scalar, Type, Value};
 
 const OPERATOR: &str = "matmul";

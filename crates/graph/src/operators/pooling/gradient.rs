@@ -6,13 +6,13 @@ use crate::error::Result;
 use crate::image::write;
 use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, expect_shape, takes_library};
 use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View, dense_strides};
 use half::{bf16, f16};
 use openmps_host::library::memory::slice;
 use openmps_host::library::pooling as library;
 use openmps_host::library::pooling::{Pooled, PoolingKind, PoolingWindow};
-use openmps_runtime::Queue;
 use openmps_tile::{DType, dtype};
 
 /// The gradient of [`Pooling`]. Inputs: its input, and the gradient of its first output. Of equal largest elements the first one

@@ -5,11 +5,12 @@ use super::{Pooling, PoolingType, lowest};
 use crate::error::{Error, Result};
 use crate::image::paddings;
 use crate::program::{self, Key};
+use crate::queue::Queue;
 use crate::rows::convert;
 use crate::tiles::{Images, dimensions, index_type, is_wide, load, load_wide, numbers, of_program, within};
 use crate::view::View;
 use openmps_host::library::pooling::PoolingKind;
-use openmps_runtime::{Buffer, Queue};
+use openmps_runtime::Buffer;
 use openmps_tile::{Builder, Compare, DType, Kernel, Scalar, Type, Value};
 
 /// Results of a tile.

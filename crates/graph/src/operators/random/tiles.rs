@@ -5,10 +5,10 @@ use crate::error::Result;
 use crate::operator::Operator;
 use crate::operators::copy::Copy;
 use crate::program::{self, Key, scalar_bits};
+use crate::queue::Queue;
 use crate::rows::convert;
 use crate::tiles;
 use crate::view::View;
-use openmps_runtime::Queue;
 use openmps_tile::{Binary, Builder, Cast, Compare, DType, Kernel, Number, Scalar, Type, Value};
 
 const OPERATOR: &str = "dropout";

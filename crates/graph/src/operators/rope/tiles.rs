@@ -2,11 +2,11 @@
 
 use crate::error::Result;
 use crate::program::{self, Key};
+use crate::queue::Queue;
 use crate::rows::convert;
 use crate::tiles::{moved, of_program, offset};
 use crate::view::{Strides, View};
 use openmps_host::library::rope::Rope;
-use openmps_runtime::Queue;
 use openmps_tile::{Builder, DType, Kernel, Scalar, Type, Value};
 
 const OPERATOR: &str = "rope";

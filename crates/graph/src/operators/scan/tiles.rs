@@ -6,11 +6,12 @@ use crate::layout::axis_of;
 use crate::operator::Operator;
 use crate::operators::copy::Copy;
 use crate::program::{self, Key};
+use crate::queue::Queue;
 use crate::rows::convert;
 use crate::tiles::{block, of_program, scaled};
 use crate::view::View;
 use crate::walk::{Dimension, Walk, arguments_of, folded};
-use openmps_runtime::{Buffer, Queue};
+use openmps_runtime::Buffer;
 use openmps_tile::{Builder, Combine, Compare, DType, Kernel, Operation, Scalar, Type, Value};
 
 /// Elements of a line that are handled at once,

@@ -8,12 +8,12 @@ use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, exp
 use crate::operator::{Meta, Operator};
 use crate::operators::gather::{check_along, expect_indices, index, indices, wrap};
 use crate::operators::indexed::{self, Named, Other};
+use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::view::View;
 use openmps_host::by_type;
 use openmps_host::library::gather::Along;
 use openmps_host::library::scatter;
-use openmps_runtime::Queue;
 use openmps_tile::DType::{self, I32, I64};
 
 /// The first input with one value put for each index along an axis; inputs: x, index, values.

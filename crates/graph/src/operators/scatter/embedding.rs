@@ -3,17 +3,17 @@
 use super::{Reduce, words};
 use crate::engines::offer;
 use crate::entry::{Case, Entry, Input};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layout::{Dense, Number, call, check, expect_dense, expect_inputs, expect_shape, fill_view, is_host};
 use crate::operator::{Meta, Operator};
 use crate::operators::gather::{check_all, expect_indices, index, indices, rows, wrap};
 use crate::operators::indexed::{self, Named, Other};
+use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{View, shape_of};
 use openmps_host::by_type;
 use openmps_host::library::gather::Indices;
 use openmps_host::library::scatter;
-use openmps_runtime::Queue;
 use openmps_tile::DType::{I32, I64};
 use openmps_tile::dtype;
 
@@ -38,14 +38,10 @@ impl EmbeddingGradient {
         if !indexed::takes(queue, &named, out.dtype, Reduce::Add) {
             return Ok(false);
         }
-        let clear = |address: usize, elements: usize| {
-            let cleared = queue.fill(address, 0, elements * out.dtype.size());
-            cleared.map_err(|source| Error::Device { operator: self.name(), source })
-        };
-        clear(out.address, out.len())?;
+        queue.fill(out, 0)?;
         indexed::put(queue, self.name(), &named, Reduce::Add, &Other::of(gradient))?;
         if let Some(padding) = padding {
-            clear(out.address + padding as usize * out.shape[1] * out.dtype.size(), out.shape[1])?;
+            queue.fill(&out.narrowed(0, padding as usize, 1, 1), 0)?;
         }
         Ok(true)
     }

@@ -3,11 +3,12 @@
 use super::Arange;
 use crate::error::Result;
 use crate::program::{self, Key, scalar_bits};
+use crate::queue::Queue;
 use crate::rows::convert;
 use crate::tiles::of_program;
 use crate::view::View;
 use crate::walk::{Walk, arguments_of, folded};
-use openmps_runtime::{Pipeline, Queue};
+use openmps_runtime::Pipeline;
 use openmps_tile::{Builder, Cast, Compare, DType, Kernel, Number, Operation, Scalar, Type};
 
 /// Elements of a tile.

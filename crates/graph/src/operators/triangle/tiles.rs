@@ -4,10 +4,10 @@ use super::Triangle;
 use crate::error::Result;
 use crate::operator::Operator;
 use crate::program::{self, Key};
+use crate::queue::Queue;
 use crate::tiles::of_program;
 use crate::view::View;
 use crate::walk::{Dimension, Walk, arguments_of, folded};
-use openmps_runtime::Queue;
 use openmps_tile::{Builder, Compare, Kernel, Scalar, Type};
 
 const NAME: &str = "triangle";

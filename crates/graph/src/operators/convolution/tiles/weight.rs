@@ -5,6 +5,7 @@
 use super::{TILE, is_product, side};
 use crate::error::{Error, Result};
 use crate::program::{self, Key};
+use crate::queue::Queue;
 use crate::rows::convert;
 use crate::tiles::{
     Images, block, both, crossed, dimensions, index_type, is_wide, load, load_wide, moved, numbers, of_program, offset,
@@ -12,7 +13,6 @@ use crate::tiles::{
 };
 use crate::view::{View, dense_strides};
 use openmps_host::library::convolution::Convolution;
-use openmps_runtime::Queue;
 use openmps_tile::{Builder, Combine, DType, Kernel, Scalar, Type, Value};
 
 const OPERATOR: &str = "convolution_weight_gradient";
