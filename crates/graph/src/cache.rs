@@ -1,5 +1,6 @@
 //! A bounded, counted cache of compiled programs. Keys are compared whole, never by hash alone.
 
+use openmps_runtime::fork;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -53,6 +54,7 @@ impl<K: Eq + Hash + Clone, V> Cache<K, V> {
 
     /// The entry for `key`, made by `make` when there is none. Two threads may both make it; the first one stays.
     pub fn get_or_make<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
+        let _section = fork::section();
         let now = self.clock.fetch_add(1, Relaxed);
         if let Some(entry) = self.entries.read().unwrap_or_else(PoisonError::into_inner).get(key) {
             entry.last_use.store(now, Relaxed);

@@ -10,6 +10,34 @@ use std::ops::Deref;
 /// Views name memory by its address and borrow nothing, so an operator cannot know whether the memory is there. Whoever makes this queue
 /// promises it, once, for every call that is given the queue: see [`Queue::vouched`]. Everything else of an operator's call (shapes, element
 /// types, attributes, indices in the data) is checked by the operator, and wrong values of these are errors.
+///
+/// A program without `unsafe` cannot have one, and so cannot read or write through an address that it made up:
+///
+/// ```compile_fail,E0308
+/// use openmps_graph::{DType, Operator, View, operators::copy::Copy};
+/// let queue = openmps_runtime::Device::get(0).unwrap().queue();
+/// let view = View::dense(16, DType::F32, &[4]).unwrap();
+/// Copy.run(&queue, &[view.clone()], &[view]).unwrap();
+/// ```
+///
+/// ```compile_fail,E0133
+/// let queue = openmps_runtime::Device::get(0).unwrap().queue();
+/// let queue = openmps_graph::Queue::vouched(&queue);
+/// ```
+///
+/// Nor can it be given one, by an operator of its own:
+///
+/// ```compile_fail,E0277
+/// use openmps_graph::{Array, Meta, Operator, Queue, Result, View};
+/// #[derive(Debug)]
+/// struct Mine;
+/// impl Operator for Mine {
+///     fn name(&self) -> &'static str { "mine" }
+///     fn infer(&self, _: &[Meta]) -> Result<Vec<Meta>> { Ok(vec![]) }
+///     fn run(&self, _: &Queue, _: &[View], _: &[View]) -> Result<()> { Ok(()) }
+///     fn reference(&self, _: &[Array]) -> Vec<Array> { vec![] }
+/// }
+/// ```
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Queue(openmps_runtime::Queue);

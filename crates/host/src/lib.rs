@@ -2,6 +2,7 @@
 //! library of large kernels (matrix product, convolution, ...). Works on slices and raw addresses; knows no queue and no operator.
 
 pub mod error;
+pub mod fork;
 pub mod level;
 pub mod library;
 mod plan;

@@ -2,18 +2,20 @@
 //! enqueued in, and nothing runs before it is committed.
 
 mod encoded;
+mod execution;
+mod order;
 
 use crate::clock;
-use crate::devices::{Command, LibraryResult};
+use crate::devices::LibraryResult;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::pipeline::Pipeline;
 use crate::queue::Queue;
 use encoded::Encoded;
+use openmps_host::fork;
+pub(crate) use order::Order;
+use order::Wait;
 use std::any::Any;
-use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -58,6 +60,8 @@ struct State {
     error: Option<Arc<Error>>,
     /// When a command was last encoded, or a place taken.
     touched_ns: u64,
+    /// The device has been given all of its commands.
+    submitted: bool,
     /// The thread that is running the completion handlers.
     telling: Option<ThreadId>,
     /// Set after the handlers have run, which is what `wait_until_completed` waits for.
@@ -72,94 +76,6 @@ struct Shared {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The command buffers that have a place in a queue and have not run.
-#[derive(Default)]
-pub(crate) struct Order {
-    waiting: Mutex<Waiting>,
-}
-
-#[derive(Default)]
-struct Waiting {
-    buffers: VecDeque<Arc<Shared>>,
-    /// The thread that is running buffers, and will look at the front again before it leaves.
-    running: Option<ThreadId>,
-}
-
-/// How long an uncommitted buffer may keep those behind it waiting without being given a command: whoever should commit it may be the one
-/// that waits.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// How a wait goes on.
-enum Wait {
-    /// The buffer may run, or is running.
-    Soon,
-    /// One before it has not been committed; for how much longer that is waited for.
-    Uncommitted(Duration),
-    /// What it waits for cannot come.
-    Never(&'static str),
-}
-
-impl Order {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The front buffer if it may run now; otherwise the running thread leaves.
-    fn next(&self) -> Option<Arc<Shared>> {
-        let mut waiting = self.lock();
-        let ready = waiting.buffers.front().is_some_and(|front| front.lock().status == Status::Committed);
-        if !ready {
-            waiting.running = None;
-            return None;
-        }
-        waiting.buffers.pop_front()
-    }
-
-    /// Runs what may run, in order, unless another thread (or a caller further up) is at it. Completion handlers run outside of the order, so
-    /// that they may commit and wait for other buffers of the queue.
-    fn run(&self, queue: &Queue) {
-        let here = std::thread::current().id();
-        loop {
-            let mut waiting = self.lock();
-            if waiting.running.is_some() {
-                return;
-            }
-            waiting.running = Some(here);
-            drop(waiting);
-            let Some(ended) = std::iter::from_fn(|| self.next()).find_map(|buffer| execute(queue, &buffer)) else {
-                return;
-            };
-            self.leave();
-            tell(&ended);
-        }
-    }
-
-    /// Ends this thread's turn; whoever waits for a buffer that is still there takes the next one.
-    fn leave(&self) {
-        let mut waiting = self.lock();
-        waiting.running = None;
-        waiting.buffers.iter().for_each(|buffer| buffer.done.notify_all());
-    }
-
-    /// What the waiting for a buffer may hope for.
-    fn outlook(&self, shared: &Arc<Shared>) -> Wait {
-        let waiting = self.lock();
-        if !waiting.buffers.iter().any(|buffer| Arc::ptr_eq(buffer, shared)) {
-            return Wait::Soon;
-        }
-        if waiting.running == Some(std::thread::current().id()) {
-            return Wait::Never("behind a command that waits for it");
-        }
-        let before = waiting.buffers.iter().take_while(|buffer| !Arc::ptr_eq(buffer, shared));
-        let touched = before.map(|buffer| buffer.lock()).find(|state| state.status == Status::Enqueued);
-        let Some(touched) = touched.map(|state| state.touched_ns) else { return Wait::Soon };
-        match PATIENCE.checked_sub(Duration::from_nanos(clock::now_ns().saturating_sub(touched))) {
-            Some(left) => Wait::Uncommitted(left),
-            None => Wait::Never("behind one that is enqueued, and that nobody encodes to or commits"),
-        }
     }
 }
 
@@ -180,6 +96,7 @@ impl CommandBuffer {
             end_ns: 0,
             error: None,
             touched_ns: clock::now_ns(),
+            submitted: false,
             telling: None,
             done: false,
         };
@@ -271,6 +188,7 @@ impl CommandBuffer {
     /// thread, when no buffer before it is still uncommitted. An error of a command is not returned here but by
     /// `wait_until_completed`, `error` and the queue's next `synchronize`.
     pub fn commit(&self) -> Result<()> {
+        let _section = fork::section();
         self.place("commit")?;
         self.queue.order().run(&self.queue);
         Ok(())
@@ -375,97 +293,5 @@ impl Drop for CommandBuffer {
             self.queue.order().lock().buffers.retain(|waiting| !Arc::ptr_eq(waiting, &self.shared));
             self.queue.order().run(&self.queue);
         }
-    }
-}
-
-/// Runs a buffer's commands up to the first error, and ends it when the device has done so too. Returns the buffer where that is now, and
-/// its handlers are still to be told.
-fn execute(queue: &Queue, shared: &Arc<Shared>) -> Option<Arc<Shared>> {
-    let mut commands = {
-        let mut state = shared.lock();
-        state.begin_ns = clock::now_ns();
-        std::mem::take(&mut state.commands)
-    };
-    let failed = commands.iter_mut().find_map(|command| run_command(queue, command).err());
-    let (of_end, here) = (shared.clone(), std::thread::current().id());
-    // Whether the submission is still under way, and whether the commands ended within it, on this thread.
-    let (submitting, ended_here) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
-    let (at_once, says) = (submitting.clone(), ended_here.clone());
-    let end = move || {
-        complete(&of_end, None);
-        // What the commands refer to may go only now.
-        drop(commands);
-        if std::thread::current().id() != here {
-            tell_elsewhere(of_end);
-        } else if at_once.load(Ordering::Relaxed) {
-            says.store(true, Ordering::Relaxed);
-        } else {
-            tell(&of_end);
-        }
-    };
-    let failed = match failed {
-        Some(error) => Some(error),
-        None => queue.submit(Command::Callback(Box::new(end))).err(),
-    };
-    submitting.store(false, Ordering::Relaxed);
-    if let Some(error) = failed {
-        // Nobody waits for this command alone: the next synchronisation delivers it.
-        queue.keep(&error);
-        complete(shared, Some(error));
-        ended_here.store(true, Ordering::Relaxed);
-    }
-    ended_here.load(Ordering::Relaxed).then(|| shared.clone()).filter(|shared| !shared.lock().done)
-}
-
-/// Runs one command; a panic becomes an error, since the queue has to go on for the other buffers.
-fn run_command(queue: &Queue, command: &mut Encoded) -> Result<()> {
-    let operation = command.operation();
-    catch_unwind(AssertUnwindSafe(|| command.run(queue)))
-        .unwrap_or_else(|payload| Err(Error::Panicked { operation, message: message_of(&*payload) }))
-}
-
-fn message_of(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| text.to_string());
-    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_string())
-}
-
-/// The commands have ended. So has the buffer, unless it has handlers, which are told outside of the queue's order and of the device's threads.
-fn complete(shared: &Shared, error: Option<Error>) {
-    let kept = {
-        let mut state = shared.lock();
-        state.end_ns = clock::now_ns();
-        state.status = if error.is_some() { Status::Error } else { Status::Completed };
-        state.error = error.map(Arc::new);
-        state.done = state.handlers.is_empty();
-        std::mem::take(&mut state.kept)
-    };
-    drop(kept);
-    shared.done.notify_all();
-}
-
-/// Calls the completion handlers of a buffer whose commands have ended.
-fn tell(shared: &Shared) {
-    let (handlers, error) = {
-        let mut state = shared.lock();
-        state.telling = Some(std::thread::current().id());
-        (std::mem::take(&mut state.handlers), state.error.clone())
-    };
-    for handler in handlers {
-        // As for a command: a handler that panics must not keep others waiting. The panic hook has reported it.
-        let _ = catch_unwind(AssertUnwindSafe(|| handler(error.as_deref().map_or(Ok(()), Err))));
-    }
-    shared.lock().done = true;
-    shared.done.notify_all();
-}
-
-/// As [`tell`], where a device's own thread says that the commands have ended: a handler that waits for the device must not be waited for.
-fn tell_elsewhere(shared: Arc<Shared>) {
-    if shared.lock().done {
-        return;
-    }
-    let thread = std::thread::Builder::new().name("openmps handlers".to_owned());
-    let told = shared.clone();
-    if thread.spawn(move || tell(&told)).is_err() {
-        tell(&shared);
     }
 }

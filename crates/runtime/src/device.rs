@@ -10,7 +10,10 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::properties::DeviceProperties;
 use crate::queue::{Queue, QueueShared};
+use crate::reclaim;
 use crate::trace;
+use openmps_host::fork;
+use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -32,6 +35,15 @@ struct DeviceShared {
     next_queue: AtomicU64,
 }
 
+/// The devices of this machine, once somebody has asked.
+static ALL: OnceLock<std::result::Result<Vec<Device>, String>> = OnceLock::new();
+
+/// The allocators of this machine's devices, for a fork: addresses are allocated and freed at any time.
+fn hold_allocators() -> Box<dyn Any> {
+    let devices = ALL.get().and_then(|found| found.as_deref().ok()).unwrap_or_default();
+    Box::new(devices.iter().map(|device| device.allocator().hold()).collect::<Vec<_>>())
+}
+
 /// The number of the default queue.
 const DEFAULT_QUEUE: u64 = 0;
 
@@ -44,9 +56,9 @@ impl Device {
     }
 
     fn found() -> &'static std::result::Result<Vec<Device>, String> {
-        static ALL: OnceLock<std::result::Result<Vec<Device>, String>> = OnceLock::new();
         ALL.get_or_init(|| {
             trace::start_from_environment();
+            fork::list(hold_allocators);
             match openmps_settings::DEVICE.checked()?.unwrap_or("host") {
                 "cuda" => Device::all_cuda().map_err(|error| error.to_string()),
                 #[cfg(target_vendor = "apple")]
@@ -171,6 +183,12 @@ impl Device {
     /// # Safety
     /// The address came from `allocate_address` and was not freed since (not from a [`Buffer`], which frees itself), and no command that uses
     /// the memory is still to come.
+    ///
+    /// ```compile_fail,E0133
+    /// let device = openmps_runtime::Device::get(0).unwrap();
+    /// let buffer = device.allocate(16).unwrap();
+    /// device.free_address(buffer.address()).unwrap();
+    /// ```
     pub unsafe fn free_address(&self, address: usize) -> Result<()> {
         self.allocator().free(address, DEFAULT_QUEUE)
     }
@@ -241,7 +259,10 @@ impl Device {
     }
 
     pub(crate) fn allocate_for(&self, bytes: usize, queue: u64) -> Result<Buffer> {
-        let address = self.allocator().allocate(bytes, queue)?;
+        let address = match self.allocator().allocate(bytes, queue) {
+            Err(Error::OutOfMemory { .. }) if reclaim::reclaim() => self.allocator().allocate(bytes, queue)?,
+            other => other?,
+        };
         Ok(Buffer::new(self.clone(), address, bytes, queue))
     }
 

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::pipeline::Pipeline;
 use crate::trace;
+use openmps_host::fork;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -205,6 +206,12 @@ impl Queue {
     ///
     /// # Safety
     /// Until the command has ended nobody else reads or writes the range.
+    ///
+    /// ```compile_fail,E0133
+    /// let device = openmps_runtime::Device::get(0).unwrap();
+    /// let buffer = device.allocate(16).unwrap();
+    /// device.queue().write(buffer.address() + 256, &[1]).unwrap();
+    /// ```
     pub unsafe fn write(&self, destination: usize, source: &[u8]) -> Result<()> {
         self.check(destination, source.len())?;
         self.submit(Command::Write { destination, source })
@@ -245,6 +252,7 @@ impl Queue {
 
     /// Waits for the queue's commands. Delivers, once, the first error since the last call.
     pub fn synchronize(&self) -> Result<()> {
+        let _section = fork::section();
         if let Err(error) = self.device.driver().finish(self.id()) {
             self.keep(&error);
         }
@@ -309,6 +317,7 @@ impl Queue {
     /// and an indirect call.
     #[inline]
     pub(crate) fn submit(&self, command: Command<'_>) -> Result<()> {
+        let _section = fork::section();
         self.shared.counts[command.kind() as usize].fetch_add(1, Ordering::Relaxed);
         let result = if trace::is_on() {
             self.submit_traced(command)

@@ -254,7 +254,7 @@ fn a_wait_that_cannot_end_is_an_error() {
         let heard = log.clone();
         let waits = move || {
             let error = behind.wait_until_completed().expect_err("it is behind this command").to_string();
-            assert!(error.contains("behind a command that waits for it"), "{error}");
+            assert!(error.contains("waited for by a command"), "{error}");
             heard.lock().expect("not poisoned").push("refused");
             Ok(())
         };
@@ -264,6 +264,17 @@ fn a_wait_that_cannot_end_is_an_error() {
         first.commit().expect("committed");
         second.wait_until_completed().expect("its turn has come");
         assert_eq!(words(&log), ["refused"]);
+    });
+    ends("a command that waits for its own buffer", || {
+        let commands = Arc::new(queue().command_buffer());
+        let own = commands.clone();
+        let waits = move || {
+            assert!(own.wait_until_completed().is_err());
+            Ok(())
+        };
+        commands.library("waits", waits).expect("encoded");
+        commands.commit().expect("committed");
+        commands.wait_until_completed().expect("fine");
     });
     ends("behind one that nobody commits", || {
         let queue = queue();

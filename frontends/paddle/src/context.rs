@@ -15,6 +15,15 @@ pub struct Context {
     stream: *const Stream,
 }
 
+/// Gives what Paddle caches of a device back to it.
+///
+/// # Safety
+/// `raw` is a live device context, and none of Paddle's allocators is at work on this thread: so it is in a kernel.
+unsafe fn empty_paddles_cache(raw: *const ()) {
+    // SAFETY: the caller's promise.
+    unsafe { (symbols().memory_release)((symbols().device_context_get_place)(raw.cast())) };
+}
+
 impl Context {
     /// # Safety
     /// `raw` is the device context of the kernel that is running, of device `mps`.
@@ -27,6 +36,14 @@ impl Context {
             return Err(Error::Plugin("Paddle's device context has no stream of device mps".to_owned()));
         }
         Ok(Context { raw, stream })
+    }
+
+    /// Runs a kernel. No other thread forks meanwhile, so that no child finds our locks taken, or those that Paddle takes to allocate. Where it finds no memory for what it needs beside its results, what Paddle has cached gives way.
+    #[inline]
+    pub(crate) fn run<R>(&self, kernel: impl FnOnce() -> R) -> R {
+        let _section = openmps_runtime::fork::section();
+        // SAFETY: `raw` is the running kernel's context. Operators call the allocator from no place that Paddle has locked.
+        unsafe { openmps_runtime::reclaim::with(empty_paddles_cache, self.raw.cast(), kernel) }
     }
 
     /// The queue that the kernel submits its commands to.

@@ -83,7 +83,8 @@ macro_rules! handler {
                     unsafe {
                         guard::<Function>(|| {
                             let context = Context::new(context)?;
-                            item::<Function>()(&context, $($name::from_abi($name)?),*)
+                            $(let $name = $name::from_abi($name)?;)*
+                            context.run(|| item::<Function>()(&context, $($name),*))
                         })
                     }
                 }
@@ -103,7 +104,7 @@ macro_rules! handler {
                             let context = Context::new((symbols().context_device_context)(raw))?;
                             let mut cursor = Cursor::new(raw, &context);
                             $(let $name = $name::from_context(&mut cursor)?;)*
-                            item::<Function>()(&context, $($name),*)
+                            context.run(|| item::<Function>()(&context, $($name),*))
                         })
                     }
                 }

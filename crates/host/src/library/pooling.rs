@@ -59,7 +59,12 @@ pub fn adaptive_windows(input: usize, output: usize) -> Vec<PoolingWindow> {
 /// An element type that can be pooled; sums are made in `Sum`.
 pub trait Pooled: Copy + Send + Sync {
     /// The type of sums.
-    type Sum: Copy + PartialOrd + std::ops::AddAssign + std::ops::Div<Output = Self::Sum> + From<u16>;
+    type Sum: super::scratch::Plain
+        + Copy
+        + PartialOrd
+        + std::ops::AddAssign
+        + std::ops::Div<Output = Self::Sum>
+        + From<u16>;
     /// The smallest finite number, the result of an empty window.
     const LOWEST: Self::Sum;
     /// The element as a sum.

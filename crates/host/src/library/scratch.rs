@@ -39,11 +39,22 @@ thread_local! {
     static FREE: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `work` with `len` elements of initialised memory, 64-byte aligned, whose contents are left from earlier uses.
+/// A number that may be made of any bytes.
 ///
-/// `T` must be a plain number. Uses may nest; each gets memory of its own.
-pub(crate) fn with<T: Copy, R>(len: usize, work: impl FnOnce(&mut [T]) -> R) -> R {
-    let bytes = (len * size_of::<T>()).next_multiple_of(4096).max(4096);
+/// # Safety
+/// Every pattern of bytes is a value, and the alignment is at most [`ALIGN`].
+pub unsafe trait Plain: Copy {}
+
+// SAFETY: all bits of a float are a float.
+unsafe impl Plain for f32 {}
+// SAFETY: as above.
+unsafe impl Plain for f64 {}
+
+/// Calls `work` with `len` elements of initialised memory, 64-byte aligned, whose contents are left from earlier uses. Uses may nest; each
+/// gets memory of its own.
+pub(crate) fn with<T: Plain, R>(len: usize, work: impl FnOnce(&mut [T]) -> R) -> R {
+    let bytes = len.checked_mul(size_of::<T>()).and_then(|bytes| bytes.max(1).checked_next_multiple_of(4096));
+    let bytes = bytes.expect("a scratch size below isize::MAX");
     let kept = FREE.with_borrow_mut(|free| {
         let fits = free.iter().enumerate().filter(|(_, buffer)| buffer.bytes >= bytes);
         let best = fits.min_by_key(|(_, buffer)| buffer.bytes).map(|(i, _)| i);

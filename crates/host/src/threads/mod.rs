@@ -7,6 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 static POOL: Pool = Pool::new();
 
+/// For the child of a fork, which has none of the threads.
+pub(crate) fn begin_anew() {
+    // SAFETY: called in a child before the fork returns there, which has one thread.
+    unsafe { POOL.begin_anew() };
+}
+
 /// Work below this many nanoseconds is not worth waking another thread for.
 pub const WORTH_WAKING_NS: usize = 6_000;
 

@@ -2,7 +2,7 @@
 //!
 //! A kernel of a few microseconds ends before a sleeping thread has woken. So the thread that calls a kernel begins at once,
 //! closes the region when no work is left, and waits only for the threads that had entered by then. One region is open at a time:
-//! a second caller, or a region inside a region, works alone, which also keeps a forked child (whose threads are gone) going.
+//! a second caller, or a region inside a region, works alone. A forked child, whose threads are gone, begins with none (`crate::fork`).
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -36,7 +36,8 @@ pub struct Pool {
     work: UnsafeCell<Option<&'static Work<'static>>>,
     /// What the first panicking helper panicked with.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
-    sleepers: OnceLock<Vec<Sleeper>>,
+    /// Replaced in the child of a fork alone.
+    sleepers: UnsafeCell<OnceLock<Vec<Sleeper>>>,
 }
 
 /// A helping thread as those see it who may have to wake it.
@@ -57,8 +58,20 @@ impl Pool {
             busy: AtomicBool::new(false),
             work: UnsafeCell::new(None),
             panic: Mutex::new(None),
-            sleepers: OnceLock::new(),
+            sleepers: UnsafeCell::new(OnceLock::new()),
         }
+    }
+
+    /// Forgets its threads: the next region starts others.
+    ///
+    /// # Safety
+    /// This is the process's only thread, as in the child of a fork, and no region is open on it.
+    pub unsafe fn begin_anew(&'static self) {
+        // SAFETY: nobody else is there to use it. The threads' list is not dropped: it belongs to another process's threads.
+        unsafe { self.sleepers.get().write(OnceLock::new()) };
+        self.state.store(0, Ordering::Relaxed);
+        self.left.store(0, Ordering::Relaxed);
+        self.busy.store(false, Ordering::Release);
     }
 
     /// Runs `work` on the calling thread and at the same time on up to `helpers` others, as many as come in time.
@@ -88,11 +101,13 @@ impl Pool {
 
     /// The helping threads, started by the first call.
     fn start(&'static self, most: usize) -> &'static [Sleeper] {
-        if let Some(sleepers) = self.sleepers.get() {
+        // SAFETY: it is written in the child of a fork only, by its one thread.
+        let list: &'static OnceLock<Vec<Sleeper>> = unsafe { &*self.sleepers.get() };
+        if let Some(sleepers) = list.get() {
             return sleepers;
         }
         let fresh = || Sleeper { asleep: AtomicBool::new(false), thread: OnceLock::new() };
-        let sleepers = self.sleepers.get_or_init(|| (0..most).map(|_| fresh()).collect());
+        let sleepers = list.get_or_init(|| (0..most).map(|_| fresh()).collect());
         for (index, sleeper) in sleepers.iter().enumerate() {
             let builder = std::thread::Builder::new().name(format!("openmps-host-{}", index + 1));
             // A thread that the system refuses is one helper fewer: nobody waits for those that never enter.

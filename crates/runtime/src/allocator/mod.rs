@@ -89,6 +89,11 @@ impl Allocator {
         self.lock().set_limit(bytes);
     }
 
+    /// Keeps everybody out until what this gives is dropped.
+    pub fn hold(&self) -> impl Sized + '_ {
+        self.lock()
+    }
+
     fn bin(&self, queue: u64) -> u64 {
         if self.ordered { queue } else { 0 }
     }

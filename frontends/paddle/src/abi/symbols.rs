@@ -119,6 +119,10 @@ symbols! {
 
     /// `phi::KernelContext::AttrAt(size_t) const`: the attribute as the variant that holds it.
     context_attribute = "_ZNK3phi13KernelContext6AttrAtB5cxx11Em": unsafe extern "C-unwind" fn(*const PdKernelContext, usize) -> *const u8;
+    /// `phi::CustomContext::GetPlace() const`: a reference that lives as long as the context.
+    device_context_get_place = "_ZNK3phi13CustomContext8GetPlaceEv": unsafe extern "C-unwind" fn(*const PdDeviceContext) -> *const c_void;
+    /// `paddle::memory::Release(phi::Place const&)`: gives what Paddle caches of a device back to it.
+    memory_release = "_ZN6paddle6memory7ReleaseERKN3phi5PlaceE": unsafe extern "C-unwind" fn(*const c_void) -> u64;
     /// `common::enforce::EnforceNotMet::EnforceNotMet(ErrorSummary const&, char const*, int)`.
     enforce_construct = "_ZN6common7enforce13EnforceNotMetC1ERKNS_12ErrorSummaryEPKci":
         unsafe extern "C-unwind" fn(*mut c_void, *const c_void, *const c_char, c_int);

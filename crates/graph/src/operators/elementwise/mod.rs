@@ -104,6 +104,8 @@ impl Elementwise {
         let members =
             [Unary::ALL.len(), Activation::ALL.len(), Binary::ALL.len(), Gradient::ALL.len(), Optimizer::ALL.len()];
         let cells = members[table] * TYPES;
+        // A fork meanwhile would leave what is being made once half made.
+        let _section = openmps_runtime::fork::section();
         let table = TABLES[table].get_or_init(|| (0..cells).map(|_| OnceLock::new()).collect());
         let cell = &table[member * TYPES + dtype as usize];
         if let Some(pipeline) = cell.get() {

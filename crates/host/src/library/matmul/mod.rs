@@ -158,7 +158,12 @@ unsafe fn float<T: Float>(product: &MatrixProduct, at: Matrices, batches: &[[isi
 /// # Safety
 /// As [`matmul`], for one batch of elements of type `T`.
 unsafe fn one<T: Float>(product: &MatrixProduct, at: Matrices, [left, right, out]: [isize; 3], threads: usize) {
-    let parallelism = if threads > 1 { gemm::Parallelism::Rayon(threads) } else { gemm::Parallelism::None };
+    // The threads of that library's pool do not follow into the child of a fork, and it would wait for them.
+    let parallelism = if threads > 1 && !crate::fork::is_child() {
+        gemm::Parallelism::Rayon(threads)
+    } else {
+        gemm::Parallelism::None
+    };
     // SAFETY: the caller's promise.
     unsafe {
         gemm::gemm(

@@ -13,12 +13,14 @@ from openmps.paddle.devices import _native, index_of, is_available
 
 def memory_allocated(device=None) -> int:
     """Bytes in live tensors."""
-    return core.device_memory_stat_current_value("Allocated", index_of(device))
+    return _current("Allocated", index_of(device))
 
 
 def max_memory_allocated(device=None) -> int:
     """The highest :func:`memory_allocated` since the start or the last :func:`reset_max_memory_allocated`."""
-    return core.device_memory_stat_peak_value("Allocated", index_of(device))
+    index = index_of(device)
+    current = _current("Allocated", index)
+    return max(core.device_memory_stat_peak_value("Allocated", index) + _forgotten["Allocated", index], current)
 
 
 def reset_max_memory_allocated(device=None) -> None:
@@ -50,7 +52,7 @@ def memory_stats(device=None) -> dict[str, int]:
     stats = dict(_native().memory_statistics(index))
     stats["limit"] = _native().memory_limit(index)
     for name in ("Allocated", "Reserved"):
-        stats[f"paddle.{name.lower()}"] = core.device_memory_stat_current_value(name, index)
+        stats[f"paddle.{name.lower()}"] = _current(name, index)
         stats[f"paddle.peak_{name.lower()}"] = core.device_memory_stat_peak_value(name, index)
     return stats
 
@@ -73,6 +75,18 @@ def recommended_max_memory(device=None) -> int:
 
 
 _recommended: dict[int, int] = {}
+
+
+def _current(name: str, index: int) -> int:
+    """Paddle's figure. It counts by thread and forgets what a thread has allocated when the thread ends, but not what other threads free of
+    that: as soon as the figure is below zero, as much was forgotten and is added from then on."""
+    value = core.device_memory_stat_current_value(name, index)
+    forgotten = max(_forgotten.get((name, index), 0), -value)
+    _forgotten[name, index] = forgotten
+    return value + forgotten
+
+
+_forgotten: dict[tuple[str, int], int] = {}
 
 
 def set_per_process_memory_fraction(fraction: float, device=None) -> None:

@@ -1,0 +1,111 @@
+//! Safe programs that mean harm: sizes that wrap around, offsets between elements, counts without end. Each is an error, and none a panic.
+//! (What reaches memory by its address does not compile: see the examples of `operators::Queue` and `runtime::Device`.)
+#![forbid(unsafe_code)]
+
+use openmps::operators::operators::slice::{Range, Slice};
+use openmps::{
+    Buffer, CommandBuffer, DataType, Device, Error, Graph, Kernel, Matrix, MatrixDescriptor, MatrixFindTopK,
+    MatrixMultiplication, TensorData, Vector, VectorDescriptor,
+};
+
+const HUGE: usize = usize::MAX;
+
+fn device() -> Device {
+    Device::get(0).expect("there is a device")
+}
+
+fn matrix() -> Matrix {
+    Matrix::from_slice(&device(), 2, 2, &[1.0f32, 2.0, 3.0, 4.0]).expect("a matrix")
+}
+
+#[test]
+fn shapes_whose_bytes_wrap_around_are_refused_everywhere() {
+    let small = Buffer::from_slice(&device(), &[1.0f32; 4]).expect("a buffer");
+    for shape in
+        [&[1 << 31, 1 << 31][..], &[1 << 62], &[HUGE, HUGE], &[1 << 32, 1 << 32, 1 << 32], &[0, 1 << 40, 1 << 40]]
+    {
+        assert!(TensorData::new(&small, 0, shape, DataType::F32).is_err(), "{shape:?}");
+        assert!(Graph::new().placeholder("x", shape, DataType::F32).is_err(), "{shape:?}");
+        assert!(Graph::new().constant::<f32>(shape, &[]).is_err(), "{shape:?}");
+    }
+    let mut graph = Graph::new();
+    let column = graph.placeholder("column", &[1 << 32, 1], DataType::F32).expect("a shape");
+    let row = graph.placeholder("row", &[1, 1 << 32], DataType::F32).expect("a shape");
+    assert!(graph.add(column, row).is_err(), "a sum of 2^64 elements");
+    assert!(graph.matmul(column, row).is_err(), "a product of 2^64 elements");
+    assert!(graph.reshape(column, &[1 << 62, 4]).is_err());
+    let far = Range { axis: 0, start: i64::MIN, end: i64::MAX, step: i64::MAX };
+    assert!(graph.operator(Slice { ranges: vec![far] }, &[column]).is_ok(), "one element");
+}
+
+#[test]
+fn buffers_keep_to_their_bytes_and_elements() {
+    for length in [HUGE, 1 << 63, 1 << 62] {
+        assert!(Buffer::new(&device(), length).is_err(), "{length}");
+    }
+    let buffer = Buffer::new(&device(), 16).expect("a buffer");
+    assert!(matches!(buffer.read::<f32>(8, HUGE), Err(Error::Overflow { .. })));
+    assert!(matches!(buffer.read::<f32>(HUGE, 1), Err(Error::BufferTooSmall { .. })));
+    assert!(matches!(buffer.read::<f64>(3, 1), Err(Error::Offset { offset: 3, size: 8 })));
+    assert!(matches!(buffer.write(2, &[1.0f32]), Err(Error::Offset { offset: 2, size: 4 })));
+    assert!(matches!(TensorData::new(&buffer, HUGE, &[1], DataType::F32), Err(Error::BufferTooSmall { .. })));
+    assert!(matches!(TensorData::new(&buffer, 2, &[1], DataType::F32), Err(Error::Offset { .. })));
+}
+
+#[test]
+fn matrices_and_vectors_of_no_sensible_size() {
+    let sizes = [
+        (HUGE, 1, 4),
+        (1, HUGE, 4),
+        (1 << 32, 1 << 32, 1 << 34),
+        (2, 2, 3),
+        (2, 2, HUGE),
+        (HUGE, HUGE, HUGE),
+        (2, 2, 9),
+    ];
+    for (rows, columns, row_bytes) in sizes {
+        assert!(
+            MatrixDescriptor::new(rows, columns, row_bytes, DataType::F32).is_err(),
+            "{rows} {columns} {row_bytes}"
+        );
+    }
+    for (rows, columns, matrices) in [(0, 0, 1), (1 << 40, 0, 1), (0, 1 << 20, 1), (0, 0, 1 << 40)] {
+        let Ok(descriptor) = MatrixDescriptor::builder(rows, columns, DataType::F32).matrices(matrices).build() else {
+            continue;
+        };
+        let empty = Matrix::zeros(&device(), &descriptor).expect("no elements");
+        assert_eq!(empty.read::<f32>().expect("none"), [0.0f32; 0]);
+        empty.write::<f32>(&[]).expect("none");
+    }
+    assert!(MatrixDescriptor::builder(1, 1, DataType::F32).matrices(HUGE).matrix_bytes(HUGE).build().is_err());
+    assert_eq!(MatrixDescriptor::row_bytes_for_columns(HUGE, DataType::F32), HUGE);
+    let narrow = MatrixDescriptor::dense(1, 1, DataType::F32).expect("a layout");
+    assert!(matches!(Matrix::with_offset(matrix().data(), HUGE, &narrow), Err(Error::BufferTooSmall { .. })));
+    assert!(matches!(Matrix::with_offset(matrix().data(), 1, &narrow), Err(Error::Offset { offset: 1, size: 4 })));
+    if let Ok(descriptor) = VectorDescriptor::with_vectors(0, 1 << 40, 0, DataType::F32) {
+        let empty = Vector::zeros(&device(), &descriptor).expect("no elements");
+        assert_eq!(empty.read::<f32>().expect("none"), [0.0f32; 0]);
+    }
+    let one = VectorDescriptor::new(1, DataType::F32).expect("a layout");
+    assert!(Vector::new(matrix().data(), HUGE, &one).is_err());
+}
+
+#[test]
+fn kernels_of_no_sensible_size() {
+    let (a, b, c) = (matrix(), matrix(), matrix());
+    let commands = || -> CommandBuffer { device().queue().command_buffer() };
+    let huge = MatrixMultiplication::new(&device(), false, false, HUGE, HUGE, HUGE, 1.0, 0.0);
+    assert!(huge.and_then(|kernel| kernel.encode(&commands(), &a, &b, &c)).is_err());
+    let beyond = MatrixMultiplication::builder(1, 1, 1).batch(HUGE, HUGE).build(&device());
+    assert!(beyond.and_then(|kernel| kernel.encode(&commands(), &a, &b, &c)).is_err());
+    for k in [0, HUGE] {
+        let indices = Matrix::from_slice(&device(), 2, 2, &[0i32; 4]).expect("a matrix");
+        assert!(MatrixFindTopK::new(&device(), k).encode(&commands(), &a, &indices, &c).is_err(), "{k}");
+    }
+    for range in [3, 1 << 40] {
+        let made = Kernel::from_tiles(&device(), "range", |b| {
+            b.range(range);
+        });
+        assert!(made.is_err(), "{range}");
+    }
+}
