@@ -68,7 +68,8 @@ fn properties() -> Properties {
     }
 }
 
-impl Metal for Emulated {
+// SAFETY: buffers are memory of the host, owned by their handles.
+unsafe impl Metal for Emulated {
     type Buffer = EmulatedBuffer;
     type Pipeline = EmulatedPipeline;
     type Queue = EmulatedQueue;

@@ -222,7 +222,8 @@ pub struct RecordedCommit(pub(crate) u64);
 #[derive(Clone, Default)]
 pub struct RecordedEvent(Arc<AtomicU64>);
 
-impl Metal for Recorder {
+// SAFETY: buffers are memory of the host, owned by their handles.
+unsafe impl Metal for Recorder {
     type Buffer = RecordedBuffer;
     type Pipeline = Arc<PipelineKey>;
     type Queue = String;

@@ -110,7 +110,11 @@ pub struct Completion {
 pub type Completed = Box<dyn FnOnce(Completion) + Send>;
 
 /// One GPU, as openmps uses it. Implementations are Metal, the recorder and the emulator.
-pub trait Metal: Send + Sync + Sized + 'static {
+///
+/// # Safety
+/// What the methods say of memory is true: a buffer has the length that was asked for, and its contents, where there are any, are that many
+/// bytes until the last handle on it goes. Callers follow these addresses.
+pub unsafe trait Metal: Send + Sync + Sized + 'static {
     /// Memory in shared storage (`MTLBuffer`). Clones are the same memory, which goes with the last; equal are those that are the same memory.
     type Buffer: Clone + PartialEq + Send + Sync + 'static;
     /// A compiled kernel (`MTLComputePipelineState`).

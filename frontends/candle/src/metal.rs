@@ -79,7 +79,8 @@ fn given<'a>(storage: &MetalStorage, layout: &'a Layout) -> Given<'a, Buffer> {
     Given { bytes: buffer.length(), buffer, dtype: storage.dtype(), layout }
 }
 
-impl Lender for CandleGpu {
+// SAFETY: buffers are made by Candle for the length; `encode::checked` binds the table.
+unsafe impl Lender for CandleGpu {
     type Buffer = Buffer;
 
     fn properties(&self) -> &Properties {

@@ -95,7 +95,8 @@ pub(crate) fn path_string(path: &Path) -> Retained<NSString> {
     NSString::from_str(&path.to_string_lossy())
 }
 
-impl Metal for AppleMetal {
+// SAFETY: lengths and contents are what Metal says of its buffers, which their handles retain.
+unsafe impl Metal for AppleMetal {
     type Buffer = Buffer;
     type Pipeline = Pipeline;
     type Queue = Queue;

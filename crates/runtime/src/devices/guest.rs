@@ -16,7 +16,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Whoever lends a GPU.
-pub trait Lender: Send + Sync + 'static {
+///
+/// # Safety
+/// A buffer that is allocated has at least the bytes that were asked for, and a launch binds what the table says: kernels read and write there.
+pub unsafe trait Lender: Send + Sync + 'static {
     /// Memory of the GPU. Clones are the same memory.
     type Buffer: Clone + Send + Sync + 'static;
 

@@ -99,7 +99,8 @@ impl EmulatedGpu {
     }
 }
 
-impl Lender for EmulatedGpu {
+// SAFETY: buffers are the emulator's of that length, bound as the table says.
+unsafe impl Lender for EmulatedGpu {
     type Buffer = EmulatedBuffer;
 
     fn properties(&self) -> &Properties {
