@@ -3,31 +3,16 @@
 //! `OPENMPS_TRACE=path` traces a whole process; `start` and `stop` a part of one.
 
 mod file;
+mod state;
+mod text;
 
 use crate::clock;
 use crate::devices::Command;
 use crate::error::{Error, Result};
-use std::cell::Cell;
-use std::fs::File;
+use file::TraceFile;
+use state::{MOST_EVENTS, ON, Running, add, running, thread};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Events kept in memory unless `start_bounded` says otherwise; about 150 bytes each.
-const MOST_EVENTS: usize = 1 << 20;
-
-static ON: AtomicBool = AtomicBool::new(false);
-static TRACE: Mutex<Option<Trace>> = Mutex::new(None);
-/// Names of the threads that appeared in any trace; a thread's number is its place here.
-static THREADS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-struct Trace {
-    path: PathBuf,
-    file: File,
-    events: Vec<Event>,
-    most_events: usize,
-    dropped: usize,
-}
+use std::sync::atomic::Ordering;
 
 /// One event. Times are nanoseconds on the runtime's clock.
 enum Event {
@@ -57,34 +42,36 @@ pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// Begins a trace that `stop` writes to this file, which is created now.
+/// Begins a trace into this file, which `stop` ends.
 pub fn start(path: impl AsRef<Path>) -> Result<()> {
     start_bounded(path, MOST_EVENTS)
 }
 
 /// As `start`, with room for so many events: later ones are counted and dropped.
 pub fn start_bounded(path: impl AsRef<Path>, most_events: usize) -> Result<()> {
-    let path = path.as_ref().to_path_buf();
-    let mut trace = lock();
-    if let Some(running) = &*trace {
-        return Err(Error::Tracing { what: format!("already on, into {}", running.path.display()) });
+    let path = path.as_ref();
+    let mut running = running();
+    if let Running::File(trace) = &*running {
+        return Err(Error::Tracing { what: format!("already on, into {}", trace.path.display()) });
     }
-    let file = File::create(&path).map_err(|source| Error::Io { what: format!("trace {}", path.display()), source })?;
-    *trace = Some(Trace { path, file, events: Vec::new(), most_events, dropped: 0 });
+    *running = Running::File(TraceFile::create(path, most_events).map_err(|source| failed(path, source))?);
+    state::watch_forks();
     ON.store(true, Ordering::Relaxed);
     Ok(())
 }
 
-/// Ends the trace and writes it; the answer is its file.
+/// Ends the trace; the answer is its file.
 pub fn stop() -> Result<PathBuf> {
-    let mut running = lock();
+    let mut running = running();
     ON.store(false, Ordering::Relaxed);
-    let Some(trace) = running.take() else { return Err(Error::Tracing { what: "not on".to_string() }) };
-    drop(running);
-    let threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let written = file::write(&trace.file, &trace.events, trace.dropped, &threads);
-    written.map_err(|source| Error::Io { what: format!("trace {}", trace.path.display()), source })?;
-    Ok(trace.path)
+    match std::mem::replace(&mut *running, Running::None) {
+        Running::File(trace) => trace.finish().map_err(|(path, source)| failed(&path, source)),
+        Running::None | Running::Child => Err(Error::Tracing { what: "not on".to_string() }),
+    }
+}
+
+fn failed(path: &Path, source: std::io::Error) -> Error {
+    Error::Io { what: format!("trace {}", path.display()), source }
 }
 
 /// Begins a trace that ends with the guard.
@@ -107,16 +94,16 @@ impl Drop for Guard {
     }
 }
 
-/// Begins the trace that `OPENMPS_TRACE` asks for; it is written when the process exits.
+/// Begins the trace that `OPENMPS_TRACE` asks for; it ends when the process exits.
 pub(crate) fn start_from_environment() {
     let Some(path) = openmps_settings::TRACE.get() else { return };
-    match start(path) {
+    match state::start_of_environment(&path) {
         // SAFETY: the function lives as long as this library, takes nothing and does not unwind.
         Ok(()) => match unsafe { libc::atexit(stop_at_exit) } {
             0 => {}
-            _ => tracing::warn!("the trace must be stopped by hand: the system refused a function at exit"),
+            _ => tracing::warn!("the trace may lack its last events: the system refused a function at exit"),
         },
-        Err(error) => tracing::warn!("{error}"),
+        Err(error) => openmps_settings::say(&format!("OPENMPS_TRACE={}: {error}; nothing is traced", path.display())),
     }
 }
 
@@ -158,41 +145,11 @@ impl Span {
             *end = now;
             *error = failure.map(Error::to_string);
         }
-        add(event);
+        add(&event);
     }
 }
 
 /// Notes a device's memory.
 pub(crate) fn memory(device: usize, allocated: usize, reserved: usize) {
-    add(Event::Memory { device, time: clock::now_ns(), allocated, reserved });
-}
-
-fn add(event: Event) {
-    // None when the trace was stopped meanwhile.
-    if let Some(trace) = &mut *lock() {
-        if trace.events.len() < trace.most_events {
-            trace.events.push(event);
-        } else {
-            trace.dropped += 1;
-        }
-    }
-}
-
-fn lock() -> MutexGuard<'static, Option<Trace>> {
-    TRACE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// This thread's number.
-fn thread() -> usize {
-    thread_local!(static NUMBER: Cell<Option<usize>> = const { Cell::new(None) });
-    NUMBER.with(|number| {
-        number.get().unwrap_or_else(|| {
-            let mut threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
-            let name =
-                std::thread::current().name().map_or_else(|| format!("thread {}", threads.len()), str::to_string);
-            threads.push(name);
-            number.set(Some(threads.len() - 1));
-            threads.len() - 1
-        })
-    })
+    add(&Event::Memory { device, time: clock::now_ns(), allocated, reserved });
 }

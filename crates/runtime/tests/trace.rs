@@ -81,3 +81,58 @@ fn what_exceeds_the_memory_for_events_is_counted() {
     assert_eq!(parsed(&file)["otherData"]["dropped_events"], 10);
     assert_eq!(named(&parsed(&file), "many").len(), 100);
 }
+
+/// A file that a viewer can open, at every moment: a process may be killed.
+#[test]
+fn the_file_is_valid_while_it_grows() {
+    let _turn = ONE_AT_A_TIME.lock();
+    let queue = Device::get(0).expect("the host").new_queue();
+    let file = path("growing.json");
+    trace::start(&file).expect("a trace");
+    assert_eq!(parsed(&file)["traceEvents"], Value::Array(vec![]));
+    let begun = std::time::Instant::now();
+    let mut sizes = std::collections::BTreeSet::new();
+    while begun.elapsed().as_millis() < 300 {
+        queue.library("growing", || Ok(())).expect("runs");
+        if sizes.insert(std::fs::metadata(&file).expect("the file").len()) {
+            parsed(&file);
+        }
+    }
+    assert!(sizes.len() > 3, "written {} times in 0.3 s", sizes.len());
+    trace::stop().expect("written");
+    parsed(&file);
+}
+
+#[test]
+fn events_of_many_threads_are_all_there() {
+    let _turn = ONE_AT_A_TIME.lock();
+    let device = Device::get(0).expect("the host");
+    let file = path("threads.json");
+    trace::start(&file).expect("a trace");
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let queue = device.new_queue();
+                (0..5000).for_each(|_| queue.library("of a thread", || Ok(())).expect("runs"));
+            });
+        }
+    });
+    trace::stop().expect("written");
+    let trace = parsed(&file);
+    let mut threads: Vec<u64> = named(&trace, "of a thread").iter().filter_map(|event| event["tid"].as_u64()).collect();
+    assert_eq!(threads.len(), 40_000);
+    threads.sort_unstable();
+    threads.dedup();
+    assert_eq!(threads.len(), 8);
+}
+
+#[test]
+fn a_file_of_another_process_is_refused() {
+    let _turn = ONE_AT_A_TIME.lock();
+    let file = path("taken.json");
+    let other = std::fs::File::create(&file).expect("made");
+    other.lock().expect("as another process would");
+    let error = trace::start(&file).expect_err("taken").to_string();
+    assert!(error.contains("taken.json") && error.contains("another process"), "{error}");
+    assert!(!trace::is_on());
+}

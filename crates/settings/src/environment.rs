@@ -51,6 +51,6 @@ fn unknown(name: &str) -> String {
 }
 
 /// One line on standard error. Where that is closed nobody listens, and nothing else can be done.
-pub(crate) fn say(line: &str) {
+pub fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "openmps: {line}");
 }

@@ -9,7 +9,7 @@ mod setting;
 mod table;
 
 pub use document::{document, table_for_readme};
-pub use environment::problems;
+pub use environment::{problems, say};
 pub use kind::Order;
 pub use setting::{Audience, Row, Setting};
 pub use table::*;

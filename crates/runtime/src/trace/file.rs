@@ -1,122 +1,117 @@
-//! The trace's file format: the JSON object form of Chrome's trace events.
+//! The trace's file: valid JSON from its first byte on, whenever and however the process ends. Each piece of events is written over the
+//! closing brackets of the one before, with brackets of its own, in one call of the system.
 
-use super::Event;
+use super::{Event, text};
 use std::collections::BTreeSet;
-use std::fmt;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Seek, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
 
-/// Writes the whole trace. A process of the viewer is a device, a thread is a thread of the host.
-pub(super) fn write(file: &File, events: &[Event], dropped: usize, threads: &[String]) -> io::Result<()> {
-    let mut out = BufWriter::new(file);
-    writeln!(
-        out,
-        "{{\"displayTimeUnit\": \"ns\",\n\"otherData\": {{\"dropped_events\": {dropped}}},\n\"traceEvents\": ["
-    )?;
-    let mut separator = "";
-    for line in names(events, threads) {
-        write!(out, "{separator}{line}")?;
-        separator = ",\n";
-    }
-    for event in events {
-        write!(out, "{separator}{event}")?;
-        separator = ",\n";
-    }
-    writeln!(out, "\n]}}")?;
-    out.flush()
+const HEAD: &str = "{\"displayTimeUnit\": \"ns\",\n\"traceEvents\": [";
+/// Text that is written at once.
+const PIECE: usize = 1 << 18;
+/// Nanoseconds after which an event does not wait for others: what a process that is killed loses.
+const LONGEST_WAIT: u64 = 50_000_000;
+
+/// A trace's file. A process of the viewer is a device, a thread is a thread of the host.
+pub(super) struct TraceFile {
+    pub path: PathBuf,
+    file: File,
+    /// Where the closing brackets begin.
+    end: u64,
+    /// Events that are not written yet.
+    waiting: String,
+    /// When the last piece was written; none before the first event.
+    written_at: Option<u64>,
+    is_first: bool,
+    dropped: usize,
+    most_events: usize,
+    events: usize,
+    named: BTreeSet<(usize, Option<usize>)>,
+    failure: Option<io::Error>,
 }
 
-/// The lines that name the devices and threads which occur.
-fn names(events: &[Event], threads: &[String]) -> Vec<String> {
-    let devices: BTreeSet<usize> = events.iter().map(Event::device).collect();
-    let pairs: BTreeSet<(usize, usize)> = events.iter().filter_map(Event::device_and_thread).collect();
-    let device = |device: &usize| {
-        format!(r#"{{"ph":"M","name":"process_name","pid":{device},"args":{{"name":"openmps device {device}"}}}}"#)
-    };
-    let thread = |&(device, thread): &(usize, usize)| {
-        let name = Quoted(threads.get(thread).map_or("thread", String::as_str));
-        format!(r#"{{"ph":"M","name":"thread_name","pid":{device},"tid":{thread},"args":{{"name":{name}}}}}"#)
-    };
-    devices.iter().map(device).chain(pairs.iter().map(thread)).collect()
-}
+impl TraceFile {
+    /// Begins a file. An error of the kind `WouldBlock` says that another process writes it.
+    pub fn create(path: &Path, most_events: usize) -> io::Result<TraceFile> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        // File systems without locks have no protection.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, "another process writes it"));
+        }
+        file.set_len(0)?;
+        let mut trace = TraceFile {
+            path: path.to_path_buf(),
+            file,
+            end: 0,
+            waiting: HEAD.to_owned(),
+            written_at: None,
+            is_first: true,
+            dropped: 0,
+            most_events,
+            events: 0,
+            named: BTreeSet::new(),
+            failure: None,
+        };
+        trace.write();
+        trace.failure.take().map_or(Ok(trace), Err)
+    }
 
-impl Event {
-    fn device(&self) -> usize {
-        match self {
-            Event::Command { device, .. } | Event::Memory { device, .. } => *device,
+    /// Takes an event that happened now.
+    pub fn add(&mut self, event: &Event, threads: &[String], now: u64) {
+        if self.events == self.most_events {
+            self.dropped += 1;
+        } else {
+            self.events += 1;
+            self.name(event.device(), event.thread(), threads);
+            self.line(|waiting| write!(waiting, "{event}"));
+        }
+        if self.waiting.len() >= PIECE || self.written_at.is_none_or(|at| now.saturating_sub(at) > LONGEST_WAIT) {
+            self.write();
+            self.written_at = Some(now);
         }
     }
 
-    fn device_and_thread(&self) -> Option<(usize, usize)> {
-        match self {
-            Event::Command { device, thread, .. } => Some((*device, *thread)),
-            Event::Memory { .. } => None,
+    /// Writes what waits; the first error of the file, if there was one.
+    pub fn finish(mut self) -> Result<PathBuf, (PathBuf, io::Error)> {
+        self.write();
+        let TraceFile { path, failure, .. } = self;
+        failure.map_or(Ok(path.clone()), |error| Err((path, error)))
+    }
+
+    /// Names the device and the thread of an event where they occur for the first time.
+    fn name(&mut self, device: usize, thread: Option<usize>, threads: &[String]) {
+        if self.named.insert((device, None)) {
+            self.line(|waiting| waiting.write_str(&text::device_name(device)));
+        }
+        if let Some(thread) = thread
+            && self.named.insert((device, Some(thread)))
+        {
+            let name = threads.get(thread).map_or("thread", String::as_str);
+            self.line(|waiting| waiting.write_str(&text::thread_name(device, thread, name)));
         }
     }
-}
 
-/// Microseconds with three decimals, as the format wants its times.
-struct Microseconds(u64);
-
-impl fmt::Display for Microseconds {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}.{:03}", self.0 / 1000, self.0 % 1000)
+    fn line(&mut self, write: impl FnOnce(&mut String) -> std::fmt::Result) {
+        self.waiting.push_str(if self.is_first { "\n" } else { ",\n" });
+        self.is_first = false;
+        // A string takes everything.
+        let _ = write(&mut self.waiting);
     }
-}
 
-/// A JSON string.
-struct Quoted<'a>(&'a str);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("\"")?;
-        for c in self.0.chars() {
-            match c {
-                '"' => out.write_str("\\\"")?,
-                '\\' => out.write_str("\\\\")?,
-                c if (c as u32) < 0x20 => write!(out, "\\u{:04x}", c as u32)?,
-                c => write!(out, "{c}")?,
-            }
+    /// Writes what waits, and the closing brackets. After an error nothing more is written.
+    fn write(&mut self) {
+        if self.failure.is_some() {
+            return self.waiting.clear();
         }
-        out.write_str("\"")
-    }
-}
-
-impl fmt::Display for Event {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Event::Command { name, kind, device, queue, thread, begin, end, bytes, detail, error } => {
-                let (ts, duration) = (Microseconds(*begin), Microseconds(end - begin));
-                write!(out, r#"{{"ph":"X","name":{},"cat":"{kind}","pid":{device},"tid":{thread},"#, Quoted(name))?;
-                write!(out, r#""ts":{ts},"dur":{duration},"args":{{"queue":{queue}"#)?;
-                if let Some(bytes) = bytes {
-                    write!(out, r#","bytes":{bytes}"#)?;
-                }
-                if !detail.is_empty() {
-                    write!(out, r#","detail":{}"#, Quoted(detail))?;
-                }
-                if let Some(error) = error {
-                    write!(out, r#","error":{}"#, Quoted(error))?;
-                }
-                out.write_str("}}")
-            }
-            Event::Memory { device, time, allocated, reserved } => {
-                write!(out, r#"{{"ph":"C","name":"memory","pid":{device},"ts":{},"#, Microseconds(*time))?;
-                write!(out, r#""args":{{"allocated":{allocated},"reserved":{reserved}}}}}"#)
-            }
+        let kept = self.waiting.len() as u64;
+        let _ = write!(self.waiting, "\n],\n\"otherData\": {{\"dropped_events\": {}}}}}\n", self.dropped);
+        let sought = self.file.seek(SeekFrom::Start(self.end));
+        match sought.and_then(|_| self.file.write_all(self.waiting.as_bytes())) {
+            Ok(()) => self.end += kept,
+            Err(error) => self.failure = Some(error),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_text_becomes_one_json_string() {
-        for text in ["plain", "quote \" and \\ and \n\t\u{1}", "行列積 ✓", ""] {
-            let parsed: String = serde_json::from_str(&Quoted(text).to_string()).expect("JSON");
-            assert_eq!(parsed, text);
-        }
+        self.waiting.clear();
     }
 }
