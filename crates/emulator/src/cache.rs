@@ -1,8 +1,9 @@
-//! Compiled objects on disk, by content: `target/openmps-emulator/<recipe>/<text>.so` with the text beside it. Bounded: the oldest go.
+//! Compiled objects on disk, by content: `<recipe>/<text>.so` with the text beside it, in a folder of the user's. Bounded: the oldest go.
 
 use crate::error::{Error, Result};
-use crate::prelude;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use crate::{folder, prelude};
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -29,13 +30,13 @@ pub(crate) struct Workplace {
 
 impl Cache {
     pub(crate) fn open(recipe: &str) -> Result<Cache> {
-        let folder = root().join(format!("{:016x}", hash(recipe)));
-        std::fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
+        let folder = folder::root()?.join(name(recipe));
+        let folder = folder::private(&folder).map_err(|reason| Error::UntrustedCache { reason })?;
         Ok(Cache { folder })
     }
 
     pub(crate) fn entry(&self, text: &str) -> Entry {
-        Entry { stem: self.folder.join(format!("{:016x}", hash(text))) }
+        Entry { stem: self.folder.join(name(text)) }
     }
 
     /// The precompiled header.
@@ -82,7 +83,7 @@ impl Entry {
     /// Whether the object was made from this very text.
     pub(crate) fn is_present(&self, text: &str) -> bool {
         let same = std::fs::read(self.stem.with_extension("metal")).is_ok_and(|kept| kept == text.as_bytes());
-        same && self.object().is_file()
+        same && folder::is_own_file(&self.object())
     }
 
     pub(crate) fn workplace(&self) -> Result<Workplace> {
@@ -123,17 +124,6 @@ impl Drop for Workplace {
     }
 }
 
-/// `$OPENMPS_EMULATOR_CACHE`, else the build's own folder, else the system's folder for temporary files.
-fn root() -> PathBuf {
-    if let Some(named) = openmps_settings::EMULATOR_CACHE.get() {
-        return named;
-    }
-    let here = std::env::current_dir().unwrap_or_default();
-    let built = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let target = built.or_else(|| here.ancestors().map(|folder| folder.join("target")).find(|folder| folder.is_dir()));
-    target.unwrap_or_else(std::env::temp_dir).join("openmps-emulator")
-}
-
 fn prune(folder: &Path, kept: usize) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().map_while(std::result::Result::ok);
     let objects = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "so"));
@@ -153,10 +143,14 @@ pub(crate) fn unique() -> String {
     format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-fn hash(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
+/// The name of a content.
+fn name(content: &str) -> String {
+    let mut name = String::with_capacity(64);
+    for byte in Sha256::digest(content) {
+        // A string takes everything.
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Error {

@@ -23,6 +23,14 @@ pub enum Error {
         /// What it said.
         reason: String,
     },
+    /// The folder for compiled objects is one that others can change: what lies there would be run.
+    #[error(
+        "the emulator keeps what it has compiled in a folder of the user's own, and found none; name one in OPENMPS_EMULATOR_CACHE: {reason}"
+    )]
+    UntrustedCache {
+        /// The folder, and what is wrong with it.
+        reason: String,
+    },
     /// The compiler refused the text. Lines and columns are those of the text.
     #[error("the kernels were not compiled:\n{diagnostics}")]
     Compile {

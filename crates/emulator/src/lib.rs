@@ -22,7 +22,7 @@
 //! clang's "C++ for OpenCL" mode is nearly a front end for the language: `kernel`, address spaces and attributes are there. The headers under
 //! `msl/` are a stand-in for `metal_stdlib`, written here; a text is compiled after them, unchanged, into a shared object, with one entry
 //! function a kernel that runs the kernel for thread after thread. Threads that wait for each other are coroutines. Compiled objects are kept
-//! under `target/openmps-emulator` by content (`OPENMPS_EMULATOR_CACHE` names another folder).
+//! in a folder of the user's by content (`OPENMPS_EMULATOR_CACHE` names another one).
 //!
 //! clang comes from the PyPI package `ziglang`, which `cargo xtask setup` installs into `.venv`; `OPENMPS_CLANG` names another one, 19 or newer.
 //!
@@ -58,6 +58,7 @@ mod cache;
 mod compile;
 mod dispatch;
 mod error;
+mod folder;
 mod frame;
 mod grid;
 mod image;
@@ -75,3 +76,4 @@ pub use dispatch::{Argument, Dispatch, Report};
 pub use error::{Error, Result};
 pub use grid::{Grid, Schedule};
 pub use library::{Function, Library};
+pub use toolchain::interpreter_in;

@@ -20,7 +20,7 @@ const NAMES: [&str; 5] = ["clang-22", "clang-21", "clang-20", "clang-19", "clang
 const OLDEST: u32 = 19;
 
 impl Toolchain {
-    /// The tool chain of this process: `$OPENMPS_CLANG`, else `ziglang` in a `.venv` of a folder above, else a clang on the PATH.
+    /// The tool chain of this process: `OPENMPS_CLANG`, else `ziglang` of an environment that is in use, else a clang on the PATH.
     pub(crate) fn get() -> Result<&'static Toolchain> {
         static FOUND: OnceLock<std::result::Result<Toolchain, String>> = OnceLock::new();
         let found = FOUND.get_or_init(Toolchain::find);
@@ -78,14 +78,23 @@ fn with_linker(clang: &OsString) -> (Vec<OsString>, Vec<OsString>) {
     (vec![clang.clone()], vec!["cc".into(), "-nostdlib".into()])
 }
 
-/// Virtual environments: the active one, and `.venv` in the folders above the current one and above this crate.
+/// The environment of the Python interpreter that runs this process.
+static OF_INTERPRETER: OnceLock<PathBuf> = OnceLock::new();
+
+/// Says in which environment (`sys.prefix`) this process's Python interpreter runs; the package `ziglang` is looked for there.
+pub fn interpreter_in(environment: PathBuf) {
+    // The first word stays: an interpreter does not move.
+    let _ = OF_INTERPRETER.set(environment);
+}
+
+/// Environments that are in use: the active one, that of the interpreter, and `.venv` beside a workspace whose program cargo runs. What
+/// merely lies in the working folder may be anybody's.
 fn environments() -> Vec<PathBuf> {
-    let active = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from);
-    let here = std::env::current_dir().unwrap_or_default();
-    let above = |folder: &Path| folder.ancestors().map(|folder| folder.join(".venv")).collect::<Vec<_>>();
-    let mut folders: Vec<PathBuf> = active.into_iter().collect();
-    folders.extend(above(&here));
-    folders.extend(above(Path::new(env!("CARGO_MANIFEST_DIR"))));
+    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let mut folders: Vec<PathBuf> = variable("VIRTUAL_ENV").into_iter().chain(OF_INTERPRETER.get().cloned()).collect();
+    if let Some(package) = variable("CARGO_MANIFEST_DIR") {
+        folders.extend(package.ancestors().map(|folder| folder.join(".venv")));
+    }
     folders.retain(|folder| folder.is_dir());
     folders.dedup();
     folders

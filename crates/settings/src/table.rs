@@ -64,8 +64,8 @@ settings! {
         "where compiled kernels are kept on disk";
     EMULATOR_SCHEDULE: AnOrder = AnOrder, "ascending", "crates/metal", Metal,
         "the emulator's order of threads, and of dispatches that no barrier orders; a number shuffles";
-    EMULATOR_CACHE: Path = Path("folder"), "a folder of the user's own", "crates/emulator", Metal,
-        "where the emulator keeps what it has compiled";
+    EMULATOR_CACHE: Path = Path("folder"), "~/.cache/openmps/emulator", "crates/emulator", Metal,
+        "where the emulator keeps what it has compiled and loads it from; a folder that others can change is refused";
     CLANG: Path = Path("clang"), "the package ziglang of the active environment, or clang on the PATH", "crates/emulator", Metal,
         "the emulator's compiler, of version 19 or newer";
     PADDLE_REFUSE: Text = Text, "not set", "frontends/paddle", Tests,

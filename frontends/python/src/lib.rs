@@ -25,6 +25,8 @@ pub unsafe extern "C-unwind" fn InitPlugin(params: *mut CustomRuntimeParams) {
 #[pymodule]
 fn openmps_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     log::start();
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    openmps_emulator::interpreter_in(module.py().import("sys")?.getattr("prefix")?.extract()?);
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     paddle::register(module)?;
     settings::register(module)?;
