@@ -70,3 +70,32 @@ def test_a_wrong_number_is_named():
         native.launch((1, 1, 1), [x.ctypes.data, 8])
     with pytest.raises(TypeError, match="parameter n: "):
         native.launch((1, 1, 1), [x.ctypes.data, x.ctypes.data, "eight"])
+
+
+def test_looking_for_triton_before_its_import(program):
+    output = program(
+        """
+        import importlib, importlib.util
+        assert importlib.util.find_spec("triton").origin.endswith("__init__.py")
+        import triton
+        print(triton.runtime.driver.MPSDriver.__name__)
+        importlib.reload(triton)
+        print(triton.runtime.driver.MPSDriver.__name__)
+        """
+    )
+    assert output.split() == ["MPSDriver", "MPSDriver"]
+
+
+def test_a_device_that_is_not_there(program):
+    output = program(
+        """
+        import triton
+        driver = triton.runtime.driver.MPSDriver()
+        try:
+            driver.utils.get_device_properties(0)
+        except RuntimeError as error:
+            print(error)
+        """,
+        OPENMPS_DEVICE="gpu",
+    )
+    assert output.startswith('no device: OPENMPS_DEVICE="gpu" is not allowed: host, cuda, metal, metal-emulated'), output

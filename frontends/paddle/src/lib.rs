@@ -74,6 +74,8 @@ unsafe fn register(params: *mut CustomRuntimeParams) -> std::result::Result<(), 
     if let Some(reason) = openmps_settings::PADDLE_REFUSE.get() {
         return Err(format!("OPENMPS_PADDLE_REFUSE={reason}"));
     }
+    // Paddle ends the process where a registered device has no devices.
+    openmps_runtime::Device::get(0).map_err(|error| error.to_string())?;
     let symbols = abi::symbols::load().map_err(|error| error.to_string())?;
     abi::tensor_layout::probe(symbols);
     // SAFETY: the sizes were checked, so both structures are the ones of `device_ext`.
