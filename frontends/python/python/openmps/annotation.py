@@ -23,13 +23,13 @@ _FONTS = [
 ]
 
 
-def annotate(source: Path, lines, target: Path) -> None:
+def annotate(image: Image.Image, lines, target: Path) -> None:
     """Writes a PNG: the picture with a numbered box around each line, and a page with the text at the same places.
 
     `lines` have `box` (four corners) and `text`. Without a font for Chinese on this machine such lines show their number alone,
     which is the number in the table.
     """
-    picture = Image.open(source).convert("RGB")
+    picture = image.copy()
     page = Image.new("RGB", picture.size, _PAPER)
     boxes, words = ImageDraw.Draw(picture, "RGBA"), ImageDraw.Draw(page)
     for number, line in enumerate(lines, 1):

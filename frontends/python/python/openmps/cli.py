@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from pathlib import Path
@@ -10,32 +11,49 @@ from pathlib import Path
 __all__ = ["main"]
 
 
+class CommandError(Exception):
+    """A command was asked for what it cannot do; the message says why and what helps."""
+
+    status = 2
+
+
+class Unavailable(CommandError):
+    """What a command needs is not there."""
+
+    status = 1
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; returns its exit status."""
-    options = _parser().parse_args(arguments)
+    """Runs the command; returns its exit status. What goes wrong is one line on standard error."""
     os.environ.setdefault("GLOG_minloglevel", "1")  # Paddle logs how it loads plug-ins
     try:
-        from rich.console import Console
-        from rich.markup import escape
-    except ImportError:
-        print("openmps: the command needs the package rich: pip install rich", file=sys.stderr)
-        return 1
-    console = Console()
-    try:
-        return options.run(options, console)
-    except (ImportError, CommandError) as error:
-        console.print(f"[bold red]openmps:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        options = _parser().parse_args(arguments)
+        return options.run(options)
+    except CommandError as error:
+        return _failed(error, error.status)
+    except ImportError as error:
+        return _failed(error, Unavailable.status)
+    except BrokenPipeError:  # whoever read the output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         return 130
 
 
-class CommandError(Exception):
-    """A command cannot do what it was asked; the message says why and what helps."""
+def _failed(error: Exception, status: int) -> int:
+    print("openmps:", " ".join(str(error).split()), file=sys.stderr)
+    return status
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str):
+        raise CommandError(f"{message} (see {self.prog} --help)")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="openmps", description="Deep learning on Metal Performance Shaders, without lock-in.")
+    parser = _Parser(prog="openmps", description="Deep learning on Metal Performance Shaders, without lock-in.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     info = commands.add_parser("info", help="devices, memory and versions")
@@ -45,57 +63,106 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="read the text in an image with PP-OCRv4 on device mps, next to Paddle's CPU")
     demo.add_argument("image", type=Path, help="a picture with Chinese or English text")
     demo.add_argument("--output", type=Path, help="where the annotated picture goes (default: NAME.openmps.png in this folder)")
-    demo.add_argument("--device", default="mps", help="the device to run on (default: %(default)s)")
+    demo.add_argument("--device", type=_device, default="mps", help="the device to run on (default: %(default)s)")
     demo.add_argument("--runs", type=_positive, default=5, help="timed runs on each device; the median counts (default: %(default)s)")
     demo.set_defaults(run=_demo)
 
     bench = commands.add_parser("bench", help="single operators on device mps, next to Paddle's CPU")
-    bench.add_argument("--device", default="mps", help="the device to run on (default: %(default)s)")
-    bench.add_argument("--seconds", type=float, default=0.5, help="time for each operator on each device (default: %(default)s)")
+    bench.add_argument("--device", type=_device, default="mps", help="the device to run on (default: %(default)s)")
+    bench.add_argument("--seconds", type=_seconds, default=0.5, help="time for each operator on each device (default: %(default)s)")
     bench.set_defaults(run=_bench)
 
     compiled = commands.add_parser("compile", help="a kernel of Triton as Metal Shading Language, CUDA C++ or openmps's own language")
     compiled.add_argument("kernel", type=Path, help="the text that Triton prints of a module, NAME.ttir (OPENMPS_DUMP writes it)")
     compiled.add_argument("--to", choices=["msl", "cuda", "tile"], default="msl", help="the language (default: %(default)s)")
-    compiled.add_argument("--threads", type=_positive, help="threads of a threadgroup (default: as suits the kernel)")
+    compiled.add_argument("--threads", type=_threads, help="threads of a threadgroup (default: as suits the kernel)")
     compiled.set_defaults(run=_compile)
     return parser
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not positive")
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds up to 3600")
     return value
 
 
-def _info(options: argparse.Namespace, console) -> int:
+def _threads(text: str) -> int:
+    if text not in ("32", "64", "128", "256", "512", "1024"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a power of two from 32 to 1024")
+    return int(text)
+
+
+def _device(text: str) -> str:
+    kind, separator, index = text.partition(":")
+    if kind not in ("mps", "cpu") or (separator and (kind == "cpu" or not (index.isascii() and index.isdigit()))):
+        raise argparse.ArgumentTypeError(f"{text!r} is no device of this command: write mps, mps:0 or cpu")
+    return text
+
+
+def _console():
+    try:
+        from rich.console import Console
+    except ImportError:
+        raise Unavailable("the command needs the package rich: pip install rich") from None
+    return Console()
+
+
+def _info(options: argparse.Namespace) -> int:
+    console = _console()
     from openmps import information
 
     return information.settings(console) if options.settings else information.show(console)
 
 
-def _demo(options: argparse.Namespace, console) -> int:
+def _demo(options: argparse.Namespace) -> int:
+    from openmps import picture
+
+    output = options.output if options.output is not None else Path(f"{options.image.stem}.openmps.png")
+    picture.check_file(options.image)
+    _check_output(output)
+    image = picture.load(options.image)
+    console = _console()
     from openmps import demo
 
-    return demo.run(options.image, options.output, options.device, options.runs, console)
+    return demo.run(image, options.image.name, output, options.device, options.runs, console)
 
 
-def _bench(options: argparse.Namespace, console) -> int:
+def _check_output(output: Path) -> None:
+    if output.is_dir():
+        raise CommandError(f"{output} is a folder: name a file for the annotated picture")
+    if not output.parent.is_dir():
+        raise CommandError(f"{output.parent} is not a folder: the annotated picture cannot be written there")
+    if not os.access(output if output.exists() else output.parent, os.W_OK):
+        raise CommandError(f"{output} cannot be written: name another file with --output")
+
+
+def _bench(options: argparse.Namespace) -> int:
+    console = _console()
     from openmps import benchmark
 
     return benchmark.run(options.device, options.seconds, console)
 
 
-def _compile(options: argparse.Namespace, console) -> int:
-    from paddle_custom_device import openmps_native
-
-    del console  # the text goes as it is to a file or another program
+def _compile(options: argparse.Namespace) -> int:
     try:
         text = options.kernel.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{options.kernel} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    from paddle_custom_device import openmps_native
+
+    try:  # the text goes as it is to a file or another program
         sys.stdout.write(openmps_native.kernel_text(text, options.to, options.threads))
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"{options.kernel} cannot be read: {error}") from None
+        sys.stdout.flush()
     except (NotImplementedError, ValueError) as error:
         raise CommandError(f"{options.kernel}: {str(error).removeprefix('mps: ')}") from None
     return 0
@@ -103,14 +170,14 @@ def _compile(options: argparse.Namespace, console) -> int:
 
 def require_device(device: str) -> None:
     """Refuses, with the reason, a device that Paddle does not have."""
-    import paddle
-
     kind, _, index = device.partition(":")
     if kind == "cpu":
         return
-    if kind != "mps":
-        raise CommandError(f"{device!r} is no device of this command: write mps, mps:0 or cpu")
+    try:
+        import paddle
+    except ImportError as error:
+        raise Unavailable(f"PaddlePaddle cannot be imported ({error}): pip install 'openmps[paddle]'") from None
     if not paddle.mps.is_available():
-        raise CommandError(f"device mps is not available: {paddle.mps.unavailable_reason()}")
+        raise Unavailable(f"device mps is not available: {paddle.mps.unavailable_reason()}")
     if int(index or 0) >= paddle.mps.device_count():
         raise CommandError(f"device {device} does not exist: there are {paddle.mps.device_count()}")

@@ -52,10 +52,12 @@ class Timed:
         return statistics.median(self.total if stage is None else [run[stage] for run in self.stages])
 
 
-def run(image: Path, output: Path | None, device: str, runs: int, console) -> int:
-    """Reads the image on the device and on the CPU, prints text, times and memory, and writes the annotated picture."""
+def run(image, name: str, output: Path, device: str, runs: int, console) -> int:
+    """Reads a ``PIL.Image`` of mode RGB on the device and on the CPU, prints text, times and memory, and writes the annotated picture."""
     require_device(device)
-    picture = _load(image)
+    import numpy as np
+
+    picture = np.ascontiguousarray(np.asarray(image)[:, :, ::-1])  # OpenCV's order of colours
     devices = [device] if device == "cpu" else [device, "cpu"]
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
@@ -72,36 +74,23 @@ def run(image: Path, output: Path | None, device: str, runs: int, console) -> in
                 if number == 0:
                     pipeline.forget()
     ours = pipelines[0]
-    console.print(_text(ours.lines, image))
+    console.print(_text(ours.lines, name))
     console.print(_times(pipelines, runs))
     if device != "cpu":
         console.print(escape(_memory(device)), highlight=False, soft_wrap=True)
         _compare(*pipelines, console)
-    target = output if output is not None else Path(f"{image.stem}.openmps.png")
     from openmps.annotation import annotate
 
-    annotate(image, ours.lines, target)
-    console.print(f"Annotated picture: [bold]{escape(str(target))}[/]", highlight=False, soft_wrap=True)
+    try:
+        annotate(image, ours.lines, output)
+    except OSError as error:
+        raise CommandError(f"{output} cannot be written: {error}") from None
+    console.print(f"Annotated picture: [bold]{escape(str(output))}[/]", highlight=False, soft_wrap=True)
     return 0
 
 
-def _load(image: Path):
-    """The picture as OpenCV has it. OpenCV itself gives no reason where it cannot read one."""
-    if not image.is_file():
-        raise CommandError(f"{image} is not a file")
-    try:
-        import cv2
-        import numpy as np
-    except ImportError as error:
-        raise CommandError(f"the demo needs OpenCV ({error}): pip install 'openmps[ocr]'") from error
-    picture = cv2.imdecode(np.fromfile(image, np.uint8), cv2.IMREAD_COLOR)
-    if picture is None:
-        raise CommandError(f"{image} is no picture that OpenCV reads")
-    return picture
-
-
-def _text(lines: list[Line], image: Path) -> Table:
-    table = Table(title=f"{len(lines)} lines of text in {escape(image.name)}", title_justify="left")
+def _text(lines: list[Line], name: str) -> Table:
+    table = Table(title=f"{len(lines)} lines of text in {escape(name)}", title_justify="left")
     table.add_column("#", justify="right", style="dim")
     table.add_column("text", overflow="fold")
     table.add_column("confidence", justify="right")
