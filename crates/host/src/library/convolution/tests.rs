@@ -166,6 +166,25 @@ fn winograd_sizes() {
     check(&Convolution { padding: [1; 4], ..shape(1, 16, [24, 24], 16, [3, 3]) }, 1e6);
 }
 
+/// What the transforms add to the error is less than what direct sums of single numbers have anyway.
+#[test]
+fn winograd_is_as_exact_as_direct_sums() {
+    let shape = Convolution { padding: [1; 4], ..shape(1, 64, [24, 24], 8, [3, 3]) };
+    let (mut random, [input, weight, output]) = (Random(4711), shape.lens());
+    let (input, weight) = (random.numbers(input, 1.0), random.numbers(weight, 1.0));
+    let (mut want, mut direct, mut got) = (vec![0.0f64; output], vec![0.0f32; output], vec![f32::NAN; output]);
+    taps(&shape, |i, w, o| {
+        want[o] += f64::from(input[i]) * f64::from(weight[w]);
+        direct[o] += input[i] * weight[w];
+    });
+    forward(&shape, &input, &weight, &mut got, &Epilogue::default()).unwrap();
+    let error = |values: &[f32]| {
+        values.iter().zip(&want).map(|(&value, want)| (f64::from(value) - want).abs()).fold(0.0, f64::max)
+    };
+    let (got, direct) = (error(&got), error(&direct));
+    assert!(winograd::suits(&shape) && got <= 2.0 * direct, "{got:e}, of direct sums {direct:e}");
+}
+
 #[test]
 fn depthwise_sizes() {
     for kernel in [[3, 3], [5, 5], [1, 5], [4, 2], [7, 7]] {
