@@ -135,9 +135,28 @@ impl<'c> Compose<'c> {
         self.put(value, &to)
     }
 
+    /// As [`Compose::store_value`], where the output is written with its axes in another order.
+    pub fn store_as(
+        &self,
+        out: &Output,
+        dtype: DType,
+        value: &View,
+        ordered: impl FnOnce(&View) -> View,
+    ) -> Result<()> {
+        let to = self.context.allocate(out, dtype)?;
+        self.put(value, &ordered(&to))
+    }
+
     /// Copies a value: repeated where the target is larger, summed where it is smaller, in the target's type.
     fn put(&self, value: &View, to: &View) -> Result<()> {
         let queue = self.context.queue();
+        if to.is_empty() {
+            return Ok(());
+        }
+        // The sum of nothing is zero.
+        if value.is_empty() {
+            return self.fill(to, 0.0);
+        }
         if value.len() <= to.len() {
             let value = if value.len() == to.len() { self.shaped(value, &to.shape)? } else { value.clone() };
             return Ok(run(Elementwise::Unary(Unary::Cast), queue, &[&value], &[], to)?);

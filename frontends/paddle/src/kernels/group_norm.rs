@@ -1,4 +1,4 @@
-//! Group norm and instance norm (one channel a group), with gradients. Channels are the second dimension.
+//! Group norm and instance norm (one channel a group), with gradients. They are computed with channels as the second dimension.
 
 use super::compose::Compose;
 use super::normalisation::is_channels_last;
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;
-use openmps_graph::operators::elementwise::{Binary, Elementwise};
+use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary};
 use openmps_graph::operators::reduce::Reduction;
 use openmps_tile::DType;
 use openmps_tile::dtype::FLOATS;
@@ -90,6 +90,7 @@ impl Groups {
         scale: Option<&Tensor>,
         [dx, dscale, dbias]: [Option<Output>; 3],
         dtypes: [DType; 2],
+        channels: Channels,
     ) -> Result<()> {
         let own_scale = self.weight(c, scale, x.dtype)?;
         let upstream = c.shaped(upstream, &self.by_channel())?;
@@ -107,17 +108,44 @@ impl Groups {
         weights(c, &upstream, &by_channel, own(dscale), own(dbias), &[0, 2])?;
         let Some(dx) = dx else { return Ok(()) };
         let value = normal.gradient(c, &normalised, None)?;
-        c.store_value(&dx, dtypes[0], &value)
+        c.store_as(&dx, dtypes[0], &c.shaped(&value, &x.shape)?, |dx| channels.first(dx))
     }
 }
 
-fn expect_channels_first(layout: &str) -> Result<()> {
-    if is_channels_last(layout) {
-        let expected = "channels as the second dimension".to_owned();
-        return Err(Error::Attribute { attribute: "data_format", got: layout.to_owned(), expected });
-    }
-    Ok(())
+/// Where an image's channels are.
+#[derive(Clone, Copy, PartialEq)]
+enum Channels {
+    First,
+    Last,
 }
+
+impl Channels {
+    fn of(layout: &str) -> Channels {
+        if is_channels_last(layout) { Channels::Last } else { Channels::First }
+    }
+
+    /// The image's elements with channels as the second dimension.
+    fn first(self, image: &View) -> View {
+        match self {
+            Channels::First => image.clone(),
+            Channels::Last => {
+                let last = image.rank() - 1;
+                image.permuted(&[0, last].into_iter().chain(1..last).collect::<Vec<_>>())
+            }
+        }
+    }
+
+    /// As [`Channels::first`], dense and in the type of the computation.
+    fn input(self, c: &Compose, image: &Tensor) -> Result<View> {
+        let image = c.input(image)?;
+        match self {
+            Channels::First => Ok(image),
+            Channels::Last => c.map(COPY, &[&self.first(&image)], &[]),
+        }
+    }
+}
+
+const COPY: Elementwise = Elementwise::Unary(Unary::Cast);
 
 /// The type of the weights' gradients: that of the weights.
 fn weight_dtype(weights: [&Option<Tensor>; 2], dtype: DType) -> Result<DType> {
@@ -137,14 +165,14 @@ fn group_norm(
     mean: Option<Output>,
     variance: Option<Output>,
 ) -> Result<()> {
-    expect_channels_first(&data_layout)?;
+    let channels = Channels::of(&data_layout);
     let (c, dtype) = (Compose::new(context), x.dtype()?);
-    let x = c.input(&x)?;
+    let x = channels.input(&c, &x)?;
     let groups = Groups::new(&x, groups.max(0) as usize)?;
     let statistics = groups.statistics(&c, &x)?;
     let inverse = inverse_deviation(&c, &statistics[1], epsilon as f32)?;
     let value = groups.normalise(&c, &x, [&statistics[0], &inverse], [scale.as_ref(), bias.as_ref()])?;
-    c.store_value(&y, dtype, &value)?;
+    c.store_as(&y, dtype, &c.shaped(&value, &x.shape)?, |y| channels.first(y))?;
     for (output, value) in [mean, variance].into_iter().zip(&statistics) {
         if let Some(output) = output {
             c.store_value(&output, x.dtype, value)?;
@@ -170,16 +198,16 @@ fn group_norm_grad(
     dscale: Option<Output>,
     dbias: Option<Output>,
 ) -> Result<()> {
-    expect_channels_first(&data_layout)?;
+    let channels = Channels::of(&data_layout);
     let (c, dtype) = (Compose::new(context), x.dtype()?);
-    let (x, upstream) = (c.input(&x)?, c.input(&upstream)?);
+    let (x, upstream) = (channels.input(&c, &x)?, channels.input(&c, &upstream)?);
     let groups = Groups::new(&x, groups.max(0) as usize)?;
     let rows = [groups.rows()[0], 1];
     let mean = c.shaped(&c.cast(&mean.view()?, x.dtype)?, &rows)?;
     let variance = c.shaped(&c.cast(&variance.view()?, x.dtype)?, &rows)?;
     let inverse = inverse_deviation(&c, &variance, epsilon as f32)?;
     let dtypes = [dtype, weight_dtype([&scale, &bias], dtype)?];
-    groups.gradient(&c, &x, &upstream, [mean, inverse], scale.as_ref(), [dx, dscale, dbias], dtypes)
+    groups.gradient(&c, &x, &upstream, [mean, inverse], scale.as_ref(), [dx, dscale, dbias], dtypes, channels)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -230,5 +258,5 @@ fn instance_norm_grad(
     let mean = c.shaped(&c.cast(&saved_mean.view()?, x.dtype)?, &rows)?;
     let inverse = c.shaped(&c.cast(&saved_inverse.view()?, x.dtype)?, &rows)?;
     let dtypes = [dtype, weight_dtype([&scale, &bias], dtype)?];
-    groups.gradient(&c, &x, &upstream, [mean, inverse], scale.as_ref(), [dx, dscale, dbias], dtypes)
+    groups.gradient(&c, &x, &upstream, [mean, inverse], scale.as_ref(), [dx, dscale, dbias], dtypes, Channels::First)
 }

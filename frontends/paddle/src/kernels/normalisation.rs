@@ -9,16 +9,13 @@ use openmps_graph::{Operator, View};
 use openmps_tile::dtype::FLOATS;
 use openmps_tile::{DType, Number};
 
-/// The types whose batch statistics are float32.
-pub(super) const SINGLE_STATISTICS: &[DType] = &[DType::F16, DType::BF16, DType::F32];
-
 /// Adds this family.
 pub fn register(table: &mut Table) {
     table.add("softmax", FLOATS, softmax).strided();
     table.add("log_softmax", FLOATS, log_softmax).strided();
     table.add("layer_norm", FLOATS, layer_norm).strided();
-    table.add("batch_norm_infer", SINGLE_STATISTICS, batch_norm_infer);
-    table.add("batch_norm", SINGLE_STATISTICS, batch_norm);
+    table.add("batch_norm_infer", FLOATS, batch_norm_infer);
+    table.add("batch_norm", FLOATS, batch_norm);
 }
 
 fn softmax(context: &Context, x: Tensor, axis: i32, out: Output) -> Result<()> {
@@ -77,9 +74,9 @@ fn per_channel(view: &View, rank: usize, channels_last: bool) -> Result<View> {
 }
 
 /// A temporary of one number a channel.
-fn temporary(context: &Context, channels: usize) -> Result<(openmps_runtime::Buffer, View)> {
-    let buffer = context.queue().allocate(channels * 4)?;
-    let view = View::dense(buffer.address(), DType::F32, &[channels])?;
+fn temporary(context: &Context, dtype: DType, channels: usize) -> Result<(openmps_runtime::Buffer, View)> {
+    let buffer = context.queue().allocate((channels * dtype.size()).max(1))?;
+    let view = View::dense(buffer.address(), dtype, &[channels])?;
     Ok((buffer, view))
 }
 
@@ -93,8 +90,8 @@ fn normalise(
     out: &View,
 ) -> Result<()> {
     let queue = context.queue();
-    let (_factor_memory, factor) = temporary(context, mean.len())?;
-    let (_offset_memory, offset) = temporary(context, mean.len())?;
+    let (_factor_memory, factor) = temporary(context, mean.dtype, mean.len())?;
+    let (_offset_memory, offset) = temporary(context, mean.dtype, mean.len())?;
     let shift = [Number::Float(1.0), Number::Float(epsilon.into())];
     run(Elementwise::Unary(Unary::Scale), queue, &[variance], &shift, &factor)?;
     run(Elementwise::Unary(Unary::Rsqrt), queue, &[&factor], &[], &factor)?;
@@ -169,12 +166,14 @@ fn batch_norm(
     let channels_last = is_channels_last(&data_layout);
     let (running_mean, running_variance) = (mean.view()?, variance.view()?);
     let channels = running_mean.len();
+    // The statistics of half types are float32.
+    let statistics = x.dtype.compute();
     if let Some(reserve) = &reserve_space {
         reserve.set_dims(&[0]);
         context.allocate(reserve, x.dtype)?;
     }
-    let (_one_memory, one) = temporary(context, channels)?;
-    let (_zero_memory, zero) = temporary(context, channels)?;
+    let (_one_memory, one) = temporary(context, statistics, channels)?;
+    let (_zero_memory, zero) = temporary(context, statistics, channels)?;
     constant(context, &running_mean, 1.0, &one)?;
     constant(context, &running_mean, 0.0, &zero)?;
     let scale = scale.map_or(Ok(one), |scale| scale.view())?;
@@ -184,25 +183,25 @@ fn batch_norm(
     if frozen {
         for (output, running) in [(&mean_out, &running_mean), (&variance_out, &running_variance)] {
             if let Some(output) = output {
-                let view = context.allocate(output, DType::F32)?;
+                let view = context.allocate(output, statistics)?;
                 run(Elementwise::Unary(Unary::Cast), queue, &[running], &[], &view)?;
             }
         }
         for output in [&saved_mean, &saved_variance].into_iter().flatten() {
-            context.allocate(output, DType::F32)?;
+            context.allocate(output, statistics)?;
         }
         return normalise(context, &x, [&running_mean, &running_variance, &scale, &bias], epsilon, channels_last, &out);
     }
-    let (_mean_memory, batch_mean) = temporary(context, channels)?;
-    let (_variance_memory, batch_variance) = temporary(context, channels)?;
+    let (_mean_memory, batch_mean) = temporary(context, statistics, channels)?;
+    let (_variance_memory, batch_variance) = temporary(context, statistics, channels)?;
     batch_statistics(context, &x, channels_last, &batch_mean, &batch_variance)?;
     let momentum = f64::from(momentum);
     for (output, running, batch) in
         [(&mean_out, &running_mean, &batch_mean), (&variance_out, &running_variance, &batch_variance)]
     {
         if let Some(output) = output {
-            let view = context.allocate(output, DType::F32)?;
-            let (_share_memory, share) = temporary(context, channels)?;
+            let view = context.allocate(output, statistics)?;
+            let (_share_memory, share) = temporary(context, statistics, channels)?;
             let scale = |factor: f64| [Number::Float(factor), Number::Float(0.0)];
             run(Elementwise::Unary(Unary::Scale), queue, &[batch], &scale(1.0 - momentum), &share)?;
             run(Elementwise::Unary(Unary::Scale), queue, &[running], &scale(momentum), &view)?;
@@ -210,12 +209,12 @@ fn batch_norm(
         }
     }
     if let Some(output) = &saved_mean {
-        let view = context.allocate(output, DType::F32)?;
+        let view = context.allocate(output, statistics)?;
         run(Elementwise::Unary(Unary::Cast), queue, &[&batch_mean], &[], &view)?;
     }
     if let Some(output) = &saved_variance {
         // Paddle saves the inverse deviation under this name.
-        let view = context.allocate(output, DType::F32)?;
+        let view = context.allocate(output, statistics)?;
         let shift = [Number::Float(1.0), Number::Float(epsilon.into())];
         run(Elementwise::Unary(Unary::Scale), queue, &[&batch_variance], &shift, &view)?;
         run(Elementwise::Unary(Unary::Rsqrt), queue, &[&view], &[], &view)?;
@@ -234,10 +233,10 @@ fn batch_statistics(context: &Context, x: &View, channels_last: bool, mean: &Vie
     let queue = context.queue();
     let channel_axis = if channels_last { x.rank() - 1 } else { 1 };
     let axes: Vec<i64> = (0..x.rank()).filter(|&axis| axis != channel_axis).map(|axis| axis as i64).collect();
-    let average = Reduce { reduction: Reduction::Mean, axes, keep_dims: false, output: Some(DType::F32) };
+    let average = Reduce { reduction: Reduction::Mean, axes, keep_dims: false, output: Some(mean.dtype) };
     average.run(queue, std::slice::from_ref(x), std::slice::from_ref(mean))?;
-    let memory = queue.allocate(x.len().max(1) * 4)?;
-    let distance = View::dense(memory.address(), DType::F32, &x.shape)?;
+    let memory = queue.allocate(x.len().max(1) * mean.dtype.size())?;
+    let distance = View::dense(memory.address(), mean.dtype, &x.shape)?;
     run(Elementwise::Unary(Unary::Cast), queue, &[x], &[], &distance)?;
     let mean = per_channel(mean, x.rank(), channels_last)?;
     run(Elementwise::Binary(Binary::Subtract), queue, &[&distance, &mean], &[], &distance)?;

@@ -18,7 +18,7 @@ pub fn register(table: &mut Table) {
     table.add("softmax_grad", FLOATS, softmax_grad);
     table.add("log_softmax_grad", FLOATS, log_softmax_grad);
     table.add("layer_norm_grad", FLOATS, layer_norm_grad);
-    table.add("batch_norm_grad", super::normalisation::SINGLE_STATISTICS, batch_norm_grad);
+    table.add("batch_norm_grad", FLOATS, batch_norm_grad);
 }
 
 /// `(dy - sum(dy y)) y`
@@ -167,7 +167,7 @@ fn batch_norm_grad(
     let normal = Normal { x, upstream, mean, inverse, averaged };
     let normalised = normal.normalised(&c)?;
     let scale = scale.as_ref().map(|scale| per_channel(&scale.view()?)).transpose()?;
-    let single = |output: Option<Output>| output.map(|output| (output, DType::F32));
+    let single = |output: Option<Output>| output.map(|output| (output, dtype.compute()));
     weights(&c, &normal.upstream, &normalised, single(dscale), single(dbias), &normal.averaged)?;
     let Some(dx) = dx else { return Ok(()) };
     let value = if frozen {
