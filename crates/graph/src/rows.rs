@@ -35,9 +35,9 @@ pub struct Rows {
     _copy: Option<Buffer>,
 }
 
-/// The axes that go, each once and in order; none given means all.
+/// The axes that go, each once and in order; none given means all. A tensor without axes may be asked for its only one.
 pub fn reduced_axes(operator: &'static str, axes: &[i64], rank: usize) -> Result<Vec<usize>> {
-    if axes.is_empty() {
+    if axes.is_empty() || rank == 0 && axes.iter().all(|axis| (-1..=0).contains(axis)) {
         return Ok((0..rank).collect());
     }
     let mut reduced: Vec<usize> = axes.iter().map(|&axis| axis_of(operator, axis, rank)).collect::<Result<_>>()?;

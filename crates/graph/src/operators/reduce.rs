@@ -389,14 +389,14 @@ macro_rules! entries {
         pub static ENTRIES: &[&Entry] = &[$(&$name,)+];
     };
 }
-const SUMMED: &[DType] = &[DType::Bool, DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
+const MULTIPLIED: &[DType] = &[DType::Bool, DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
 const COMPARED: &[DType] =
     &[DType::U8, DType::I8, DType::I16, DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
 
 entries! {
-    SUM Sum SUMMED, 64.0, "The sum along axes.";
+    SUM Sum dtype::ALL, 64.0, "The sum along axes.";
     MEAN Mean dtype::FLOATS, 64.0, "The mean along axes.";
-    PRODUCT Product SUMMED, 64.0, "The product along axes.";
+    PRODUCT Product MULTIPLIED, 64.0, "The product along axes.";
     MAXIMUM Maximum COMPARED, 0.0, "The largest along axes; NaN when any is.";
     MINIMUM Minimum COMPARED, 0.0, "The smallest along axes; NaN when any is.";
     ANY Any dtype::ALL, 0.0, "Whether any element along the axes is not zero.";

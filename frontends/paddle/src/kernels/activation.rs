@@ -3,11 +3,11 @@
 use super::compose::Compose;
 use super::elementwise::{compute, number};
 use super::normalisation::is_channels_last;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
-use openmps_graph::View;
 use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Unary};
+use openmps_graph::{Shape, View};
 use openmps_tile::Number;
 use openmps_tile::dtype::{FLOATS, NUMBERS};
 
@@ -31,7 +31,7 @@ pub fn register(table: &mut Table) {
     table.add("stanh", FLOATS, stanh).strided();
     table.add("clip", NUMBERS, clip).strided();
     table.add("pow", Elementwise::Unary(Unary::PowScalar).row().dtypes, pow).strided();
-    table.add("round", FLOATS, round).strided();
+    table.add("round", NUMBERS, round).strided();
     table.add("logit", FLOATS, logit).strided();
     table.add("prelu", FLOATS, prelu).strided();
     table.add("add_raw", NUMBERS, add_raw).strided();
@@ -41,8 +41,8 @@ pub fn register(table: &mut Table) {
 }
 
 /// Computes an activation function with these numbers.
-fn activate(context: &Context, activation: Activation, x: &Tensor, numbers: &[f32], out: &Output) -> Result<()> {
-    let numbers: Vec<Number> = numbers.iter().map(|&number| Number::Float(number.into())).collect();
+fn activate(context: &Context, activation: Activation, x: &Tensor, numbers: &[f64], out: &Output) -> Result<()> {
+    let numbers: Vec<Number> = numbers.iter().map(|&number| Number::Float(number)).collect();
     compute(context, Elementwise::Activation(activation), &[&x.view()?], &numbers, out)
 }
 
@@ -51,7 +51,7 @@ fn hardswish(context: &Context, x: Tensor, out: Output) -> Result<()> {
 }
 
 fn hardsigmoid(context: &Context, x: Tensor, slope: f32, offset: f32, out: Output) -> Result<()> {
-    activate(context, Activation::HardSigmoid, &x, &[slope, offset], &out)
+    activate(context, Activation::HardSigmoid, &x, &[slope.into(), offset.into()], &out)
 }
 
 fn relu6(context: &Context, x: Tensor, out: Output) -> Result<()> {
@@ -68,52 +68,56 @@ fn gelu(context: &Context, x: Tensor, approximate: bool, out: Output) -> Result<
 }
 
 fn softplus(context: &Context, x: Tensor, beta: f64, threshold: f64, out: Output) -> Result<()> {
-    activate(context, Activation::Softplus, &x, &[beta as f32, threshold as f32], &out)
+    activate(context, Activation::Softplus, &x, &[beta, threshold], &out)
 }
 
 fn mish(context: &Context, x: Tensor, threshold: f32, out: Output) -> Result<()> {
-    activate(context, Activation::Mish, &x, &[threshold], &out)
+    activate(context, Activation::Mish, &x, &[threshold.into()], &out)
 }
 
 fn hardtanh(context: &Context, x: Tensor, low: f32, high: f32, out: Output) -> Result<()> {
-    activate(context, Activation::HardTanh, &x, &[low, high], &out)
+    activate(context, Activation::HardTanh, &x, &[low.into(), high.into()], &out)
 }
 
 fn hard_shrink(context: &Context, x: Tensor, threshold: f32, out: Output) -> Result<()> {
-    activate(context, Activation::HardShrink, &x, &[threshold], &out)
+    activate(context, Activation::HardShrink, &x, &[threshold.into()], &out)
 }
 
 fn softshrink(context: &Context, x: Tensor, lambda: f32, out: Output) -> Result<()> {
-    activate(context, Activation::SoftShrink, &x, &[lambda], &out)
+    activate(context, Activation::SoftShrink, &x, &[lambda.into()], &out)
 }
 
 fn thresholded_relu(context: &Context, x: Tensor, threshold: f32, value: f32, out: Output) -> Result<()> {
-    activate(context, Activation::ThresholdedRelu, &x, &[threshold, value], &out)
+    activate(context, Activation::ThresholdedRelu, &x, &[threshold.into(), value.into()], &out)
 }
 
 fn leaky_relu(context: &Context, x: Tensor, slope: f64, out: Output) -> Result<()> {
-    activate(context, Activation::LeakyRelu, &x, &[slope as f32], &out)
+    activate(context, Activation::LeakyRelu, &x, &[slope], &out)
 }
 
 fn elu(context: &Context, x: Tensor, alpha: f32, out: Output) -> Result<()> {
-    activate(context, Activation::Elu, &x, &[alpha], &out)
+    activate(context, Activation::Elu, &x, &[alpha.into()], &out)
 }
 
 fn celu(context: &Context, x: Tensor, alpha: f32, out: Output) -> Result<()> {
-    activate(context, Activation::Celu, &x, &[alpha], &out)
+    activate(context, Activation::Celu, &x, &[alpha.into()], &out)
 }
 
 fn selu(context: &Context, x: Tensor, scale: f32, alpha: f32, out: Output) -> Result<()> {
-    activate(context, Activation::Selu, &x, &[scale, alpha], &out)
+    activate(context, Activation::Selu, &x, &[scale.into(), alpha.into()], &out)
 }
 
 fn stanh(context: &Context, x: Tensor, scale_a: f32, scale_b: f32, out: Output) -> Result<()> {
-    activate(context, Activation::Stanh, &x, &[scale_a, scale_b], &out)
+    activate(context, Activation::Stanh, &x, &[scale_a.into(), scale_b.into()], &out)
 }
 
 fn clip(context: &Context, x: Tensor, min: Scalar, max: Scalar, out: Output) -> Result<()> {
     let x = x.view()?;
     let numbers = [number(&min, x.dtype), number(&max, x.dtype)];
+    if min.f64() > max.f64() {
+        let (got, expected) = (min.f64().to_string(), format!("at most max, which is {}", max.f64()));
+        return Err(Error::Attribute { attribute: "min", got, expected });
+    }
     compute(context, Elementwise::Unary(Unary::Clip), &[&x], &numbers, &out)
 }
 
@@ -123,12 +127,17 @@ fn pow(context: &Context, x: Tensor, factor: Scalar, out: Output) -> Result<()> 
     compute(context, Elementwise::Unary(Unary::PowScalar), &[&x], &[factor], &out)
 }
 
-/// `y` with its first dimension at `axis` of a tensor of `rank` dimensions: dimensions of size 1 follow it.
-fn aligned(y: View, rank: usize, axis: i32) -> Result<View> {
-    let after = usize::try_from(axis).ok().and_then(|axis| rank.checked_sub(axis + y.rank())).unwrap_or(0);
-    let dims: Vec<usize> = y.shape.iter().copied().chain(std::iter::repeat_n(1, after)).collect();
-    let strides: Vec<isize> = y.strides.iter().copied().chain(std::iter::repeat_n(1, after)).collect();
-    Ok(View::strided(y.address, y.dtype, &dims, &strides)?)
+/// The dimensions of a second operand whose first one is at `axis` of `rank` dimensions: dimensions of size 1 follow its own.
+pub(super) fn aligned_shape(y: &Shape, rank: usize, axis: i32) -> Shape {
+    let after = usize::try_from(axis).ok().and_then(|axis| rank.checked_sub(axis + y.len())).unwrap_or(0);
+    y.iter().copied().chain(std::iter::repeat_n(1, after)).collect()
+}
+
+/// The second operand in its [`aligned_shape`].
+pub(super) fn aligned(y: View, rank: usize, axis: i32) -> Result<View> {
+    let shape = aligned_shape(&y.shape, rank, axis);
+    let strides: Vec<isize> = y.strides.iter().copied().chain(shape[y.rank()..].iter().map(|_| 1)).collect();
+    Ok(View::strided(y.address, y.dtype, &shape, &strides)?)
 }
 
 macro_rules! raw {
@@ -146,7 +155,7 @@ raw! { add_raw Add subtract_raw Subtract multiply_raw Multiply divide_raw Divide
 fn round(context: &Context, x: Tensor, decimals: i32, out: Output) -> Result<()> {
     const ROUND: Elementwise = Elementwise::Unary(Unary::Round);
     let x = x.view()?;
-    if decimals == 0 {
+    if decimals == 0 || !x.dtype.is_float() {
         return compute(context, ROUND, &[&x], &[], &out);
     }
     let c = Compose::new(context);

@@ -79,7 +79,7 @@ kernels! {
     hardswish_grad HardSwish () [6.0, 6.0, 3.0]
     hardsigmoid_grad HardSigmoid (slope: f32, offset: f32) [slope, offset]
     hardtanh_grad HardTanh (low: f32, high: f32) [low, high]
-    hard_shrink_grad SoftShrink (threshold: f32) [threshold]
+    hard_shrink_grad HardShrink (threshold: f32) [threshold]
     softshrink_grad SoftShrink (lambda: f32) [lambda]
     thresholded_relu_grad ThresholdedRelu (threshold: f32, value: f32) [threshold]
     leaky_relu_grad LeakyRelu (slope: f64) [slope]

@@ -1,12 +1,13 @@
 //! Elementwise kernels: mathematics of one and of two tensors, comparisons, logic, cast and scale.
 
 use super::compose::Compose;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::handler::Handler;
 use crate::table::Table;
 use crate::{Context, DataType, Output, Scalar, Tensor};
 use openmps_graph::View;
 use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Unary, run};
+use openmps_graph::operators::reduce::Reduction;
 use openmps_tile::dtype::NUMBERS;
 use openmps_tile::{DType, Number};
 
@@ -123,9 +124,6 @@ mod binary {
         add "add" Add
         subtract "subtract" Subtract
         multiply "multiply" Multiply
-        divide "divide" Divide
-        floor_divide "floor_divide" FloorDivide
-        remainder "remainder" Remainder
         maximum "maximum" Maximum
         minimum "minimum" Minimum
         fmax "fmax" Fmax
@@ -148,6 +146,45 @@ mod binary {
     } }
 }
 
+/// Quotients: no integer is divided by zero.
+mod quotient {
+    use super::{Binary, Context, Elementwise, Output, Result, Table, Tensor, compute, insert, refuse_zero};
+
+    macro_rules! quotients {
+        ($($function:ident $name:literal $member:ident)*) => {
+            $(fn $function(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
+                let (x, y) = (x.view()?, y.view()?);
+                refuse_zero(context, &x, &y)?;
+                compute(context, Elementwise::Binary(Binary::$member), &[&x, &y], &[], &out)
+            })*
+
+            pub(super) fn register(table: &mut Table) {
+                $(insert(table, $name, Elementwise::Binary(Binary::$member), $function);)*
+            }
+        };
+    }
+    quotients! {
+        divide "divide" Divide
+        floor_divide "floor_divide" FloorDivide
+        remainder "remainder" Remainder
+    }
+}
+
+/// Refuses integers that would be divided by zero: of floats the quotient is infinite or NaN, of integers there is none.
+pub(super) fn refuse_zero(context: &Context, x: &View, y: &View) -> Result<()> {
+    if y.dtype.is_float() || x.is_empty() || y.is_empty() {
+        return Ok(());
+    }
+    let (c, mut all) = (Compose::new(context), [0_u8]);
+    let none_is_zero = c.reduce(Reduction::All, y, &[])?;
+    context.read(none_is_zero.address, &mut all)?;
+    if all == [0] {
+        let expected = "no zero: integers have no quotient by zero".to_owned();
+        return Err(Error::Attribute { attribute: "divisor", got: "a tensor with 0".to_owned(), expected });
+    }
+    Ok(())
+}
+
 mod ternary {
     use super::{Binary, Context, Elementwise, Output, Result, Table, Tensor, compute, insert};
 
@@ -164,8 +201,9 @@ pub fn register(table: &mut Table) {
     unary::register(table);
     activation::register(table);
     binary::register(table);
+    quotient::register(table);
     ternary::register(table);
-    table.add("scale", Elementwise::Unary(Unary::Scale).row().dtypes, scale).strided();
+    table.add("scale", openmps_tile::dtype::ALL, scale).strided();
     table.add("div_scale", openmps_tile::dtype::FLOATS, div_scale).strided();
     table.add("masked_fill", openmps_tile::dtype::ALL, masked_fill).strided();
     table.add("cast", openmps_tile::dtype::ALL, cast).strided().output_as_inferred(0);
@@ -178,6 +216,12 @@ pub(super) fn number(scalar: &Scalar, dtype: DType) -> Number {
 
 fn scale(context: &Context, x: Tensor, scale: Scalar, bias: Scalar, bias_after_scale: bool, out: Output) -> Result<()> {
     let x = x.view()?;
+    if x.dtype == DType::Bool {
+        let c = Compose::new(context);
+        let bias = if bias_after_scale { bias.f64() } else { bias.f64() * scale.f64() };
+        let scaled = c.scale(&c.cast(&x, DType::F32)?, scale.f64(), bias)?;
+        return c.store_value(&out, DType::Bool, &scaled);
+    }
     let (scale, bias) = (number(&scale, x.dtype), number(&bias, x.dtype));
     let bias = match (bias_after_scale, bias, scale) {
         (true, bias, _) => bias,

@@ -1,12 +1,14 @@
 //! Gradients of elementwise kernels of two tensors: they sum over what broadcasting repeated.
 
+use super::activation::{aligned, aligned_shape};
 use super::compose::Compose;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
-use openmps_graph::View;
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient, Unary};
-use openmps_tile::dtype::FLOATS;
+use openmps_graph::view::dense_strides;
+use openmps_graph::{Shape, View};
+use openmps_tile::dtype::{ALL, FLOATS};
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
@@ -21,8 +23,10 @@ pub fn register(table: &mut Table) {
     table.add("elementwise_pow_grad", FLOATS, elementwise_pow_grad).strided();
     table.add("atan2_grad", FLOATS, atan2_grad).strided();
     table.add("lerp_grad", FLOATS, lerp_grad).strided();
-    table.add("where_grad", FLOATS, where_grad).strided();
-    table.add("masked_fill_grad", FLOATS, masked_fill_grad).strided();
+    table.add("remainder_grad", FLOATS, remainder_grad).strided();
+    table.add("heaviside_grad", FLOATS, heaviside_grad).strided();
+    table.add("where_grad", ALL, where_grad).strided();
+    table.add("masked_fill_grad", ALL, masked_fill_grad).strided();
 }
 
 /// The operator's result in `output`, whose shape is the operands' or a smaller one that was repeated to it.
@@ -31,35 +35,50 @@ fn into(context: &Context, output: Option<Output>, operator: Elementwise, operan
     Compose::new(context).store(&output, operands[operands.len() - 1].dtype, operator, operands, &[])
 }
 
+/// As [`into`] for the second operand of a legacy program's operator, whose dimensions began at `axis` of the first's.
+fn into_second(
+    context: &Context,
+    (output, own, axis): (Option<Output>, &Shape, i32),
+    operator: Elementwise,
+    operands: &[&View],
+) -> Result<()> {
+    let upstream = operands.iter().max_by_key(|view| view.rank()).expect("a gradient has operands");
+    let shape = aligned_shape(own, upstream.rank(), axis);
+    let Some(output) = output.filter(|_| shape != *own) else { return into(context, output, operator, operands) };
+    let c = Compose::new(context);
+    let value = c.map(operator, operands, &[])?;
+    c.store_as(&output, value.dtype, &value, |to| View { strides: dense_strides(&shape), shape, ..to.clone() })
+}
+
 const MULTIPLY: Elementwise = Elementwise::Binary(Binary::Multiply);
 const COPY: Elementwise = Elementwise::Unary(Unary::Cast);
 
 fn add_grad(
     context: &Context,
     _x: Tensor,
-    _y: Tensor,
+    y: Tensor,
     upstream: Tensor,
-    _axis: i32,
+    axis: i32,
     dx: Option<Output>,
     dy: Option<Output>,
 ) -> Result<()> {
     let upstream = upstream.view()?;
     // Paddle may give dx the memory of the upstream gradient: it is written last.
-    into(context, dy, COPY, &[&upstream])?;
+    into_second(context, (dy, &y.shape(), axis), COPY, &[&upstream])?;
     into(context, dx, COPY, &[&upstream])
 }
 
 fn subtract_grad(
     context: &Context,
     _x: Tensor,
-    _y: Tensor,
+    y: Tensor,
     upstream: Tensor,
-    _axis: i32,
+    axis: i32,
     dx: Option<Output>,
     dy: Option<Output>,
 ) -> Result<()> {
     let upstream = upstream.view()?;
-    into(context, dy, Elementwise::Unary(Unary::Negate), &[&upstream])?;
+    into_second(context, (dy, &y.shape(), axis), Elementwise::Unary(Unary::Negate), &[&upstream])?;
     into(context, dx, COPY, &[&upstream])
 }
 
@@ -68,12 +87,13 @@ fn multiply_grad(
     x: Tensor,
     y: Tensor,
     upstream: Tensor,
-    _axis: i32,
+    axis: i32,
     dx: Option<Output>,
     dy: Option<Output>,
 ) -> Result<()> {
-    let (x, y, upstream) = (x.view()?, y.view()?, upstream.view()?);
-    into(context, dy, MULTIPLY, &[&upstream, &x])?;
+    let (x, upstream, own) = (x.view()?, upstream.view()?, y.shape());
+    let y = aligned(y.view()?, upstream.rank(), axis)?;
+    into_second(context, (dy, &own, axis), MULTIPLY, &[&upstream, &x])?;
     into(context, dx, MULTIPLY, &[&upstream, &y])
 }
 
@@ -83,12 +103,13 @@ fn divide_grad(
     y: Tensor,
     out: Tensor,
     upstream: Tensor,
-    _axis: i32,
+    axis: i32,
     dx: Option<Output>,
     dy: Option<Output>,
 ) -> Result<()> {
-    let (y, out, upstream) = (y.view()?, out.view()?, upstream.view()?);
-    into(context, dy, Elementwise::Gradient(Gradient::DivideY), &[&out, &y, &upstream])?;
+    let (out, upstream, own) = (out.view()?, upstream.view()?, y.shape());
+    let y = aligned(y.view()?, upstream.rank(), axis)?;
+    into_second(context, (dy, &own, axis), Elementwise::Gradient(Gradient::DivideY), &[&out, &y, &upstream])?;
     into(context, dx, Elementwise::Binary(Binary::Divide), &[&upstream, &y])
 }
 
@@ -111,12 +132,40 @@ macro_rules! pair {
 }
 
 pair! {
-    maximum_grad WhereGreater WhereLessEqual
-    minimum_grad WhereLess WhereGreaterEqual
-    fmax_grad WhereGreaterEqual WhereLess
-    fmin_grad WhereLessEqual WhereGreater
+    maximum_grad WhereGreater WhereLess
+    minimum_grad WhereLess WhereGreater
+    fmax_grad FmaxX FmaxY
+    fmin_grad FminX FminY
     elementwise_pow_grad PowerX PowerY
     atan2_grad Atan2X Atan2Y
+}
+
+fn remainder_grad(
+    context: &Context,
+    x: Tensor,
+    y: Tensor,
+    upstream: Tensor,
+    dx: Option<Output>,
+    dy: Option<Output>,
+) -> Result<()> {
+    let (x, y, upstream) = (x.view()?, y.view()?, upstream.view()?);
+    into(context, dy, Elementwise::Gradient(Gradient::RemainderY), &[&x, &y, &upstream])?;
+    into(context, dx, COPY, &[&upstream])
+}
+
+fn heaviside_grad(
+    context: &Context,
+    x: Tensor,
+    _y: Tensor,
+    upstream: Tensor,
+    dx: Option<Output>,
+    dy: Option<Output>,
+) -> Result<()> {
+    let (x, upstream) = (x.view()?, upstream.view()?);
+    into(context, dy, Elementwise::Gradient(Gradient::Heaviside), &[&x, &upstream])?;
+    let Some(dx) = dx else { return Ok(()) };
+    let to = context.allocate(&dx, upstream.dtype)?;
+    Compose::new(context).fill(&to, 0.0)
 }
 
 fn where_grad(

@@ -1,22 +1,24 @@
 //! Reductions along axes.
 
+use super::compose::Compose;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, DataType, IntArray, Output, Tensor};
 use openmps_graph::Operator;
+use openmps_graph::operators::elementwise::{Binary, Elementwise};
 use openmps_graph::operators::reduce::{Reduce, Reduction};
 use openmps_tile::DType;
 use openmps_tile::dtype::{ALL, FLOATS};
 
-const SUMMED: &[DType] = &[DType::Bool, DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
+const MULTIPLIED: &[DType] = &[DType::Bool, DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
 const COMPARED: &[DType] =
     &[DType::U8, DType::I8, DType::I16, DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
-    table.add("sum", SUMMED, sum).strided().output_as_inferred(0);
-    table.add("prod", SUMMED, prod).strided().output_as_inferred(0);
-    table.add("mean", FLOATS, mean).strided();
+    table.add("sum", ALL, sum).strided().output_as_inferred(0);
+    table.add("prod", MULTIPLIED, prod).strided().output_as_inferred(0);
+    table.add("mean", MULTIPLIED, mean).strided();
     table.add("mean_all", FLOATS, mean_all).strided();
     table.add("max", COMPARED, max).strided();
     table.add("min", COMPARED, min).strided();
@@ -51,21 +53,44 @@ fn axes_of(dims: &[i64], all: bool) -> &[i64] {
 }
 
 fn sum(context: &Context, x: Tensor, dims: IntArray, data_type: DataType, _keep: bool, out: Output) -> Result<()> {
-    let dtype = data_type.or(promoted(x.dtype()?))?;
+    let (own, dtype) = (x.dtype()?, data_type.or(promoted(x.dtype()?))?);
+    if own.is_float() && !dtype.is_float() {
+        // Paddle converts what is summed, not the sum.
+        let c = Compose::new(context);
+        let sum = c.reduce(Reduction::Sum, &c.cast(&x.view()?, dtype)?, &dims)?;
+        return c.store_value(&out, dtype, &sum);
+    }
     reduce(context, Reduction::Sum, &x, &dims, Some(dtype), &out)
 }
 
 fn promoted(dtype: DType) -> DType {
-    if dtype.is_float() { dtype } else { DType::I64 }
+    if matches!(dtype, DType::Bool | DType::I32) { DType::I64 } else { dtype }
 }
 
 fn prod(context: &Context, x: Tensor, dims: IntArray, _keep: bool, all: bool, out: Output) -> Result<()> {
-    let dtype = promoted(x.dtype()?);
+    // Unlike sums, products keep the type of integers.
+    let dtype = Some(x.dtype()?).filter(|&dtype| dtype != DType::Bool).unwrap_or(DType::I64);
     reduce(context, Reduction::Product, &x, axes_of(&dims, all), Some(dtype), &out)
 }
 
 fn mean(context: &Context, x: Tensor, dims: IntArray, _keep: bool, out: Output) -> Result<()> {
-    reduce(context, Reduction::Mean, &x, &dims, None, &out)
+    let dtype = x.dtype()?;
+    match dtype {
+        // The mean of truth values is true where it is not zero.
+        DType::Bool => reduce(context, Reduction::Any, &x, &dims, None, &out),
+        _ if dtype.is_float() => reduce(context, Reduction::Mean, &x, &dims, None, &out),
+        _ => integer_mean(context, &x, &dims, &out),
+    }
+}
+
+/// The mean of integers is one: the quotient towards zero.
+fn integer_mean(context: &Context, x: &Tensor, dims: &[i64], out: &Output) -> Result<()> {
+    let (c, x) = (Compose::new(context), x.view()?);
+    let sum = c.reduce(Reduction::Sum, &x, dims)?;
+    let count = c.temporary(sum.dtype, &[])?;
+    c.fill(&count, (x.len() / sum.len().max(1)) as f64)?;
+    let mean = c.map(Elementwise::Binary(Binary::Divide), &[&sum, &count], &[])?;
+    c.store_value(out, x.dtype, &mean)
 }
 
 fn mean_all(context: &Context, x: Tensor, out: Output) -> Result<()> {

@@ -7,9 +7,11 @@ use crate::{Context, IntArray, Output, Tensor};
 use openmps_graph::View;
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient, Unary};
 use openmps_graph::operators::reduce::Reduction;
+use openmps_graph::operators::scan::{Kind, Scan};
 use openmps_graph::view::Shape;
 use openmps_tile::DType;
 use openmps_tile::dtype::FLOATS;
+use std::slice;
 
 /// Integers as well: Paddle differentiates sums of them inside larger graphs.
 const SUMMED: &[DType] = &[DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
@@ -21,8 +23,8 @@ pub fn register(table: &mut Table) {
     table.add("mean_all_grad", FLOATS, mean_all_grad);
     table.add("max_grad", FLOATS, extremum_grad);
     table.add("min_grad", FLOATS, extremum_grad);
-    table.add("amax_grad", FLOATS, shared_extremum_grad);
-    table.add("amin_grad", FLOATS, shared_extremum_grad);
+    table.add("amax_grad", FLOATS, absolute_extremum_grad);
+    table.add("amin_grad", FLOATS, absolute_extremum_grad);
     table.add("prod_grad", FLOATS, prod_grad);
     table.add("logsumexp", FLOATS, logsumexp);
     table.add("logsumexp_grad", FLOATS, logsumexp_grad);
@@ -32,10 +34,10 @@ pub fn register(table: &mut Table) {
 
 /// The axes that a reduction of these attributes removes; no axes means all.
 pub(super) fn axes(rank: usize, dims: &[i64], all: bool) -> Vec<usize> {
-    if all || dims.is_empty() {
+    if all || dims.is_empty() || rank == 0 {
         return (0..rank).collect();
     }
-    dims.iter().map(|&axis| axis.rem_euclid(rank.max(1) as i64) as usize).collect()
+    dims.iter().map(|&axis| axis.rem_euclid(rank as i64) as usize).collect()
 }
 
 /// A reduced tensor with its lost axes back, as dimensions of size 1.
@@ -83,7 +85,7 @@ fn spread_mean(context: &Context, x: &Tensor, upstream: &Tensor, axes: &[usize],
     c.store_value(dx, x.dtype()?, &share)
 }
 
-/// Every element that is the largest (or smallest) gets the whole gradient, as Paddle's `max` and `min` define it.
+/// The elements that are the largest (or smallest) share the gradient evenly.
 #[allow(clippy::too_many_arguments)]
 fn extremum_grad(
     context: &Context,
@@ -95,12 +97,12 @@ fn extremum_grad(
     all: bool,
     dx: Output,
 ) -> Result<()> {
-    extremum(context, [&x, &out, &upstream], &dims, all, false, &dx)
+    extremum(context, [&x, &out, &upstream], &dims, all, &dx)
 }
 
-/// The elements that are the largest (or smallest) share the gradient evenly: Paddle's `amax` and `amin`.
+/// As [`extremum_grad`], for the signatures of `amax` and `amin`.
 #[allow(clippy::too_many_arguments)]
-fn shared_extremum_grad(
+fn absolute_extremum_grad(
     context: &Context,
     x: Tensor,
     out: Tensor,
@@ -110,28 +112,20 @@ fn shared_extremum_grad(
     all: bool,
     dx: Output,
 ) -> Result<()> {
-    extremum(context, [&x, &out, &upstream], &dims, all, true, &dx)
+    extremum(context, [&x, &out, &upstream], &dims, all, &dx)
 }
 
-fn extremum(
-    context: &Context,
-    [x, out, upstream]: [&Tensor; 3],
-    dims: &[i64],
-    all: bool,
-    shared: bool,
-    dx: &Output,
-) -> Result<()> {
+fn extremum(context: &Context, [x, out, upstream]: [&Tensor; 3], dims: &[i64], all: bool, dx: &Output) -> Result<()> {
     let (c, dtype) = (Compose::new(context), x.dtype()?);
     let (x, out, upstream) = (c.input(x)?, c.input(out)?, c.input(upstream)?);
     let axes = axes(x.rank(), dims, all);
-    let (out, mut upstream) = (kept(&c, &out, &x.shape, &axes)?, kept(&c, &upstream, &x.shape, &axes)?);
-    if shared {
-        let equal = c.map(Elementwise::Binary(Binary::Equal), &[&x, &out], &[])?;
-        let axes: Vec<i64> = axes.iter().map(|&axis| axis as i64).collect();
-        let count = c.reduce(Reduction::Sum, &c.cast(&equal, x.dtype)?, &axes)?;
-        upstream = c.map(Elementwise::Binary(Binary::Divide), &[&upstream, &count], &[])?;
-    }
-    c.store(dx, dtype, Elementwise::Gradient(Gradient::WhereEqual), &[&x, &out, &upstream], &[])
+    let (out, upstream) = (kept(&c, &out, &x.shape, &axes)?, kept(&c, &upstream, &x.shape, &axes)?);
+    let equal = c.cast(&c.map(Elementwise::Binary(Binary::Equal), &[&x, &out], &[])?, x.dtype)?;
+    let axes: Vec<i64> = axes.iter().map(|&axis| axis as i64).collect();
+    let count = c.reduce(Reduction::Sum, &equal, &axes)?;
+    let upstream = c.map(Elementwise::Binary(Binary::Divide), &[&upstream, &count], &[])?;
+    // A row whose extremum is NaN equals it nowhere, and has NaN as its gradient.
+    c.store(dx, dtype, Elementwise::Binary(Binary::Multiply), &[&equal, &upstream], &[])
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -145,11 +139,26 @@ fn prod_grad(
     all: bool,
     dx: Output,
 ) -> Result<()> {
-    let (c, dtype) = (Compose::new(context), x.dtype()?);
-    let (x, out, upstream) = (c.input(&x)?, c.input(&out)?, c.input(&upstream)?);
+    let (c, dtype, _) = (Compose::new(context), x.dtype()?, out);
+    let (x, upstream) = (c.input(&x)?, c.input(&upstream)?);
     let axes = axes(x.rank(), &dims, all);
-    let weighed = c.multiply(&kept(&c, &upstream, &x.shape, &axes)?, &kept(&c, &out, &x.shape, &axes)?)?;
-    c.store(&dx, dtype, Elementwise::Binary(Binary::Divide), &[&weighed, &x], &[])
+    let mut gradient = kept(&c, &upstream, &x.shape, &axes)?;
+    // Of a product along several axes: what is left after each axis, the last one first.
+    let mut products = vec![x];
+    for &axis in axes.iter().rev().take(axes.len().saturating_sub(1)) {
+        products.push(c.reduce(Reduction::Product, &products[products.len() - 1], &[axis as i64])?);
+    }
+    for (&axis, factors) in axes.iter().zip(products.iter().rev()) {
+        gradient = c.multiply(&gradient, &others(&c, factors, axis)?)?;
+    }
+    c.store_value(&dx, dtype, &gradient)
+}
+
+/// The product of all other factors along an axis: a quotient would be wrong where a factor is zero.
+fn others(c: &Compose, x: &View, axis: usize) -> Result<View> {
+    let scan = |reverse| Scan { kind: Kind::Product, axis: Some(axis as i64), exclusive: true, reverse };
+    let (before, after) = (c.apply(&scan(false), slice::from_ref(x))?, c.apply(&scan(true), slice::from_ref(x))?);
+    c.multiply(&before, &after)
 }
 
 /// `log(sum(e^x))`, shifted by the largest element so that nothing overflows.

@@ -70,13 +70,13 @@ rows! {
             |x, s| clamp(x[0] * s[0] + s[1], 0.0, 1.0), |x, s| clamp_f64(x[0] * s[0] + s[1], 0.0, 1.0);
         HardTanh "hardtanh", "x within two bounds.", ONE, ["min" = -1.0, "max" = 1.0], FLOATS => Same, 0.0,
             |x, s| clamp(x[0], s[0], s[1]), |x, s| clamp_f64(x[0], s[0], s[1]);
-        HardShrink "hard_shrink", "x outside of the threshold, else 0.", ONE, ["threshold" = 0.5], FLOATS => Same, 0.0,
-            |x, s| x[0].abs().le(s[0]).select(x[0].number(0.0), x[0]), |x, s| if x[0].abs() <= s[0] { 0.0 } else { x[0] };
+        HardShrink "hard_shrink", "0 within the threshold, else x.", ONE, ["threshold" = 0.5], FLOATS => Same, 0.0,
+            |x, s| x[0].abs().lt(s[0]).select(x[0].number(0.0), x[0]), |x, s| if x[0].abs() < s[0] { 0.0 } else { x[0] };
         SoftShrink "softshrink", "x moved towards 0 by lambda.", ONE, ["lambda" = 0.5], FLOATS => Same, 2.0,
             |x, s| x[0].gt(s[0]).select(x[0] - s[0], x[0].lt(-s[0]).select(x[0] + s[0], x[0] * 0.0)),
             |x, s| if x[0] > s[0] { x[0] - s[0] } else if x[0] < -s[0] { x[0] + s[0] } else { x[0] * 0.0 };
         ThresholdedRelu "thresholded_relu", "x above the threshold, else a value.", ONE, ["threshold" = 1.0, "value" = 0.25], FLOATS => Same, 0.0,
-            |x, s| x[0].gt(s[0]).select(x[0], s[1]), |x, s| if x[0] > s[0] { x[0] } else { s[1] };
+            |x, s| x[0].le(s[0]).select(s[1], x[0]), |x, s| if x[0] <= s[0] { s[1] } else { x[0] };
         LeakyRelu "leaky_relu", "x where positive, else x times a slope.", ONE, ["negative_slope" = 0.02], FLOATS => Same, 2.0,
             |x, s| x[0].gt(0.0).select(x[0], x[0] * s[0]), |x, s| if x[0] > 0.0 { x[0] } else { x[0] * s[0] };
         Elu "elu", "x where positive, else alpha (e^x - 1).", ONE, ["alpha" = 0.75], FLOATS => Same, 8.0,

@@ -3,15 +3,26 @@
 use super::expression::Expr;
 use super::row::*;
 use super::unary::power;
+use openmps_tile::Scalar;
 
 const TRUTHS: &[Operand] = &[Operand::Truth, Operand::Truth];
 const CHOICE: &[Operand] = &[Operand::Truth, Operand::Common, Operand::Common];
 
-/// The quotient rounded down.
-fn floor_divide<'s>(x: Expr<'s>, y: Expr<'s>) -> Expr<'s> {
+/// The quotient rounded down. Of floats it is the one that belongs to the remainder, as in Python: 1.0 // 0.1 is 9, because 0.1 is a
+/// little more than a tenth.
+pub(super) fn floor_divide<'s>(x: Expr<'s>, y: Expr<'s>) -> Expr<'s> {
     let quotient = x.div(y);
     if x.scalar().is_float() {
-        return quotient.floor();
+        // What is left without the remainder is a multiple of y but for rounding.
+        let remainder = x.rem(y);
+        let exact = (x - remainder).div(y);
+        let opposite = remainder.lt(0.0).ne(y.lt(0.0));
+        let exact = remainder.ne(0.0).and(opposite).select(exact - 1.0, exact);
+        let below = exact.floor();
+        let whole = (exact - below).gt(0.5).select(below + 1.0, below);
+        // A quotient of zero has the sign of x / y.
+        let signed = exact.eq(0.0).select(quotient * 0.0, whole);
+        return y.eq(0.0).select(quotient, signed);
     }
     // An integer quotient goes towards zero: one too high where signs differ and something remains.
     let inexact = (quotient * y).ne(x);
@@ -29,6 +40,25 @@ fn modulo<'s>(x: Expr<'s>, y: Expr<'s>) -> Expr<'s> {
 fn modulo_f64(x: f64, y: f64) -> f64 {
     let remainder = x % y;
     if remainder != 0.0 && (remainder < 0.0) != (y < 0.0) { remainder + y } else { remainder }
+}
+
+pub(super) fn floor_divide_f64(x: f64, y: f64) -> f64 {
+    if y == 0.0 {
+        return x / y;
+    }
+    let remainder = x % y;
+    let opposite = remainder != 0.0 && (remainder < 0.0) != (y < 0.0);
+    let exact = (x - remainder) / y - f64::from(opposite);
+    if exact == 0.0 { 0.0_f64.copysign(x / y) } else { exact.round() }
+}
+
+/// Whether x is less than y; false is less than true.
+fn less<'s>(x: Expr<'s>, y: Expr<'s>) -> Expr<'s> {
+    if x.scalar() == Scalar::I1 { y.and(x.not()) } else { x.lt(y) }
+}
+
+fn at_most<'s>(x: Expr<'s>, y: Expr<'s>) -> Expr<'s> {
+    if x.scalar() == Scalar::I1 { y.or(x.not()) } else { x.le(y) }
 }
 
 /// The larger; NaN counts as missing.
@@ -55,13 +85,15 @@ fn bits(x: &[f64], combine: fn(i64, i64) -> i64) -> f64 {
 rows! {
     /// Operators of two or three tensors that are a single formula.
     Binary {
-        Add "add", "x + y.", TWO, [], NUMBERS => Same, 1.0, |x, _| x[0] + x[1], |x, _| x[0] + x[1];
+        Add "add", "x + y; of truth values, whether one is true.", TWO, [], ALL => Same, 1.0, |x, _| if x[0].scalar() == Scalar::I1 { x[0].or(x[1]) } else { x[0] + x[1] },
+            |x, _| x[0] + x[1];
         Subtract "subtract", "x - y.", TWO, [], NUMBERS => Same, 1.0, |x, _| x[0] - x[1], |x, _| x[0] - x[1];
-        Multiply "multiply", "x times y.", TWO, [], NUMBERS => Same, 1.0, |x, _| x[0] * x[1], |x, _| x[0] * x[1];
+        Multiply "multiply", "x times y; of truth values, whether both are true.", TWO, [], ALL => Same, 1.0, |x, _| if x[0].scalar() == Scalar::I1 { x[0].and(x[1]) } else { x[0] * x[1] },
+            |x, _| x[0] * x[1];
         Divide "divide", "x over y; towards zero for integers.", TWO, [], NUMBERS => Same, 1.0, |x, _| x[0].div(x[1]),
             |x, _| x[0] / x[1];
         FloorDivide "floor_divide", "x over y, rounded down.", TWO, [], NUMBERS => Same, 1.0, |x, _| floor_divide(x[0], x[1]),
-            |x, _| (x[0] / x[1]).floor();
+            |x, _| floor_divide_f64(x[0], x[1]);
         Remainder "remainder", "The remainder with the sign of y.", TWO, [], NUMBERS => Same, 2.0, |x, _| modulo(x[0], x[1]), |x, _| modulo_f64(x[0], x[1]);
         Maximum "maximum", "The larger; NaN when either is.", TWO, [], NUMBERS => Same, 0.0, |x, _| x[0].max(x[1]), |x, _| maximum_f64(x[0], x[1]);
         Minimum "minimum", "The smaller; NaN when either is.", TWO, [], NUMBERS => Same, 0.0, |x, _| x[0].min(x[1]), |x, _| minimum_f64(x[0], x[1]);
@@ -70,14 +102,14 @@ rows! {
         Power "elementwise_pow", "x to the power of y.", TWO, [], PROMOTED => Same, 4.0, |x, _| power(x[0], x[1]), |x, _| x[0].powf(x[1]);
         Atan2 "atan2", "The angle of the point (y, x).", TWO, [], PROMOTED => Float, 4.0, |x, _| x[0].atan2(x[1]), |x, _| x[0].atan2(x[1]);
         Heaviside "heaviside", "0 below zero, 1 above, y at zero.", TWO, [], NUMBERS => Same, 0.0,
-            |x, _| x[0].eq(0.0).select(x[1], x[0].lt(0.0).select(x[0].number(0.0), x[0].number(1.0))),
-            |x, _| if x[0] == 0.0 { x[1] } else if x[0] < 0.0 { 0.0 } else { 1.0 };
+            |x, _| x[0].eq(0.0).select(x[1], x[0].gt(0.0).select(x[0].number(1.0), 0.0)),
+            |x, _| if x[0] == 0.0 { x[1] } else { f64::from(x[0] > 0.0) };
         Equal "equal", "Whether x is y.", TWO, [], ALL => Bool, 0.0, |x, _| x[0].eq(x[1]), |x, _| f64::from(x[0] == x[1]);
         NotEqual "not_equal", "Whether x is not y.", TWO, [], ALL => Bool, 0.0, |x, _| x[0].ne(x[1]), |x, _| f64::from(x[0] != x[1]);
-        LessThan "less_than", "Whether x is less than y.", TWO, [], NUMBERS => Bool, 0.0, |x, _| x[0].lt(x[1]), |x, _| f64::from(x[0] < x[1]);
-        LessEqual "less_equal", "Whether x is at most y.", TWO, [], NUMBERS => Bool, 0.0, |x, _| x[0].le(x[1]), |x, _| f64::from(x[0] <= x[1]);
-        GreaterThan "greater_than", "Whether x is more than y.", TWO, [], NUMBERS => Bool, 0.0, |x, _| x[0].gt(x[1]), |x, _| f64::from(x[0] > x[1]);
-        GreaterEqual "greater_equal", "Whether x is at least y.", TWO, [], NUMBERS => Bool, 0.0, |x, _| x[0].ge(x[1]), |x, _| f64::from(x[0] >= x[1]);
+        LessThan "less_than", "Whether x is less than y.", TWO, [], ALL => Bool, 0.0, |x, _| less(x[0], x[1]), |x, _| f64::from(x[0] < x[1]);
+        LessEqual "less_equal", "Whether x is at most y.", TWO, [], ALL => Bool, 0.0, |x, _| at_most(x[0], x[1]), |x, _| f64::from(x[0] <= x[1]);
+        GreaterThan "greater_than", "Whether x is more than y.", TWO, [], ALL => Bool, 0.0, |x, _| less(x[1], x[0]), |x, _| f64::from(x[0] > x[1]);
+        GreaterEqual "greater_equal", "Whether x is at least y.", TWO, [], ALL => Bool, 0.0, |x, _| at_most(x[1], x[0]), |x, _| f64::from(x[0] >= x[1]);
         LogicalAnd "logical_and", "Whether both are not zero.", TRUTHS, [], ALL => Bool, 0.0, |x, _| x[0].and(x[1]), |x, _| f64::from(x[0] != 0.0 && x[1] != 0.0);
         LogicalOr "logical_or", "Whether one is not zero.", TRUTHS, [], ALL => Bool, 0.0, |x, _| x[0].or(x[1]), |x, _| f64::from(x[0] != 0.0 || x[1] != 0.0);
         LogicalXor "logical_xor", "Whether just one is not zero.", TRUTHS, [], ALL => Bool, 0.0, |x, _| x[0].xor(x[1]), |x, _| f64::from((x[0] != 0.0) != (x[1] != 0.0));

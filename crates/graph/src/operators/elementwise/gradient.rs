@@ -1,6 +1,7 @@
 //! Gradients of elementwise operators: from the output's gradient (the last input) and the input or output that it needs.
 
 use super::activation::SQRT_2_OVER_PI;
+use super::binary::{floor_divide, floor_divide_f64};
 use super::expression::Expr;
 use super::row::*;
 use std::f64::consts::{LN_2, LN_10};
@@ -20,6 +21,11 @@ fn zero_unless<'s>(condition: Expr<'s>, value: Expr<'s>) -> Expr<'s> {
     condition.select(value, 0.0)
 }
 
+/// The gradient of an angle; at the origin, which has none, it is 0.
+fn unless_origin<'s>(x: &[Expr<'s>], value: Expr<'s>) -> Expr<'s> {
+    x[0].eq(0.0).and(x[1].eq(0.0)).select(x[0].number(0.0), value)
+}
+
 fn unless_f64(condition: bool, value: f64) -> f64 {
     if condition { value } else { 0.0 }
 }
@@ -28,7 +34,8 @@ rows! {
     /// Gradients that are a single formula. Unless said otherwise the inputs are x (or the output y) and dy.
     Gradient {
         Abs "abs_grad", "dy times the sign of x.", TWO, [], FLOATS => Same, 1.0,
-            |x, _| x[0].gt(0.0).select(x[1], x[0].lt(0.0).select(-x[1], 0.0)), |x, _| if x[0] == 0.0 { 0.0 } else { x[0].signum() * x[1] };
+            |x, _| x[0].gt(0.0).select(x[1], x[0].lt(0.0).select(-x[1], x[0].eq(0.0).select(x[0].number(0.0), x[0]))),
+            |x, _| if x[0] == 0.0 { 0.0 } else { x[0].signum() * x[1] };
         Exp "exp_grad", "dy times y.", TWO, [], FLOATS => Same, 1.0, |x, _| x[0] * x[1], |x, _| x[0] * x[1];
         Log "log_grad", "dy over x.", TWO, [], FLOATS => Same, 1.0, |x, _| x[1] / x[0], |x, _| x[1] / x[0];
         Sqrt "sqrt_grad", "dy over 2 y.", TWO, [], FLOATS => Same, 3.0, |x, _| 0.5 * x[1] / x[0], |x, _| 0.5 * x[1] / x[0];
@@ -45,32 +52,41 @@ rows! {
             |x, _| zero_unless(x[0].gt(0.0).and(x[0].lt(6.0)), x[1]), |x, _| unless_f64(x[0] > 0.0 && x[0] < 6.0, x[1]);
         Sigmoid "sigmoid_grad", "dy y (1 - y).", TWO, [], FLOATS => Same, 16.0, |x, _| x[1] * x[0] * (1.0 - x[0]), |x, _| x[1] * x[0] * (1.0 - x[0]);
         Silu "silu_grad", "The gradient of x times the logistic function.", TWO, [], FLOATS => Same, 32.0,
-            |x, _| { let s = sigmoid(x[0]); x[1] * s * (1.0 + x[0] * (1.0 - s)) },
+            |x, _| {
+                // Where the logistic function is 0 or 1 an infinite x would make NaN of the product.
+                let s = sigmoid(x[0]);
+                let slope = s * (1.0 + x[0] * (1.0 - s));
+                x[1] * s.eq(0.0).or(s.eq(1.0)).select(s, slope)
+            },
             |x, _| { let s = sigmoid_f64(x[0]); x[1] * s * (1.0 + x[0] * (1.0 - s)) };
         Gelu "gelu_grad", "The gradient of GELU.", TWO, [], FLOATS => Same, 32.0,
             |x, _| x[1] * (0.5 * (1.0 + (x[0] * SQRT_HALF).erf()) + INVERSE_SQRT_2_PI * x[0] * (-0.5 * x[0] * x[0]).exp()),
             |x, _| x[1] * (0.5 * (1.0 + libm::erf(x[0] * SQRT_HALF)) + INVERSE_SQRT_2_PI * x[0] * (-0.5 * x[0] * x[0]).exp());
         HardSwish "hardswish_grad", "The gradient of hardswish.", TWO, ["threshold" = 6.0, "scale" = 6.0, "offset" = 3.0], FLOATS => Same, 8.0,
-            |x, s| x[1] * (x[0] + s[2]).le(0.0).select(x[0].number(0.0), (x[0] + s[2]).lt(s[0]).select((2.0 * x[0] + s[2]) / s[1], 1.0)),
-            |x, s| x[1] * if x[0] + s[2] <= 0.0 { 0.0 } else if x[0] + s[2] < s[0] { (2.0 * x[0] + s[2]) / s[1] } else { 1.0 };
+            |x, s| x[1] * (x[0] + s[2]).le(0.0).select(x[0].number(0.0), (x[0] + s[2]).ge(s[0]).select(x[0].number(1.0), (2.0 * x[0] + s[2]) / s[1])),
+            |x, s| x[1] * if x[0] + s[2] <= 0.0 { 0.0 } else if x[0] + s[2] >= s[0] { 1.0 } else { (2.0 * x[0] + s[2]) / s[1] };
         HardSigmoid "hardsigmoid_grad", "slope dy where y is within 0 and 1.", TWO, ["slope" = 0.25, "offset" = 0.5], FLOATS => Same, 2.0,
             |x, s| zero_unless(x[0].gt(0.0).and(x[0].lt(1.0)), x[1] * s[0]), |x, s| unless_f64(x[0] > 0.0 && x[0] < 1.0, x[1] * s[0]);
-        LeakyRelu "leaky_relu_grad", "dy where x is positive, else dy times the slope.", TWO, ["negative_slope" = 0.02], FLOATS => Same, 2.0,
-            |x, s| x[0].gt(0.0).select(x[1], x[1] * s[0]), |x, s| if x[0] > 0.0 { x[1] } else { x[1] * s[0] };
+        LeakyRelu "leaky_relu_grad", "dy where x is not negative, else dy times the slope; 0 for NaN.", TWO, ["negative_slope" = 0.02], FLOATS => Same, 2.0,
+            |x, s| x[0].ge(0.0).select(x[1], zero_unless(x[0].lt(0.0), x[1] * s[0])),
+            |x, s| if x[0] >= 0.0 { x[1] } else { unless_f64(x[0] < 0.0, x[1] * s[0]) };
         Softplus "softplus_grad", "dy times the logistic function of beta x.", TWO, ["beta" = 2.0, "threshold" = 4.0], FLOATS => Same, 16.0,
             |x, s| (x[0] * s[0]).gt(s[1]).select(x[1], x[1] * sigmoid(x[0] * s[0])),
             |x, s| if x[0] * s[0] > s[1] { x[1] } else { x[1] * sigmoid_f64(x[0] * s[0]) };
         Pow "pow_grad", "dy factor x^(factor - 1).", TWO, ["factor" = 3.0], FLOATS => Same, 8.0,
-            |x, s| x[1] * s[0] * x[0].pow(s[0] - 1.0), |x, s| x[1] * s[0] * x[0].powf(s[0] - 1.0);
-        Clip "clip_grad", "dy where x is strictly within the bounds.", TWO, ["min" = -1.0, "max" = 2.0], FLOATS => Same, 0.0,
-            |x, s| zero_unless(x[0].gt(s[0]).and(x[0].lt(s[1])), x[1]), |x, s| unless_f64(x[0] > s[0] && x[0] < s[1], x[1]);
+            |x, s| s[0].eq(0.0).select(x[0].number(0.0), x[1] * s[0] * x[0].pow(s[0] - 1.0)),
+            |x, s| if s[0] == 0.0 { 0.0 } else { x[1] * s[0] * x[0].powf(s[0] - 1.0) };
+        Clip "clip_grad", "dy where x is within the bounds or on one.", TWO, ["min" = -1.0, "max" = 2.0], FLOATS => Same, 0.0,
+            |x, s| zero_unless(x[0].ge(s[0]).and(x[0].le(s[1])), x[1]), |x, s| unless_f64(x[0] >= s[0] && x[0] <= s[1], x[1]);
         DivideY "divide_grad_y", "-dy out / y, the divisor's gradient: out, y, dy.", THREE, [], FLOATS => Same, 8.0,
             |x, _| -(x[2] * x[0] / x[1]), |x, _| -x[2] * x[0] / x[1];
         GeluTanh "gelu_tanh_grad", "The gradient of GELU approximated by tanh.", TWO, [], FLOATS => Same, 64.0,
             |x, _| {
                 let t = (SQRT_2_OVER_PI * (x[0] + 0.044715 * x[0] * x[0] * x[0])).tanh();
                 let inner = SQRT_2_OVER_PI * (1.0 + 0.134145 * x[0] * x[0]);
-                x[1] * (0.5 * (1.0 + t) + 0.5 * x[0] * (1.0 - t * t) * inner)
+                let rest = 1.0 - t * t;
+                let bent = rest.eq(0.0).select(rest, 0.5 * x[0] * rest * inner);
+                x[1] * (0.5 * (1.0 + t) + bent)
             },
             |x, _| {
                 let t = (SQRT_2_OVER_PI * (x[0] + 0.044715 * x[0].powi(3))).tanh();
@@ -93,6 +109,8 @@ rows! {
             |x, _| x[1] * sigmoid(-x[0]), |x, _| x[1] * sigmoid_f64(-x[0]);
         TanhShrink "tanh_shrink_grad", "dy tanh(x)^2.", TWO, [], FLOATS => Same, 32.0,
             |x, _| { let t = x[0].tanh(); x[1] * t * t }, |x, _| x[1] * x[0].tanh() * x[0].tanh();
+        HardShrink "hard_shrink_grad", "dy where x is not within the threshold.", TWO, ["threshold" = 0.5], FLOATS => Same, 0.0,
+            |x, s| x[0].abs().lt(s[0]).select(x[0].number(0.0), x[1]), |x, s| unless_f64(!(x[0].abs() < s[0]), x[1]);
         SoftShrink "softshrink_grad", "dy where x is outside of the threshold.", TWO, ["lambda" = 0.5], FLOATS => Same, 0.0,
             |x, s| zero_unless(x[0].abs().gt(s[0]), x[1]), |x, s| unless_f64(x[0].abs() > s[0], x[1]);
         HardTanh "hardtanh_grad", "dy where x is strictly within the bounds.", TWO, ["min" = -1.0, "max" = 1.0], FLOATS => Same, 0.0,
@@ -117,20 +135,41 @@ rows! {
                 let t = (x[0].max(0.0) + (-x[0].abs()).exp().ln_1p()).tanh();
                 x[1] * (t + x[0] * (1.0 - t * t) * sigmoid_f64(x[0]))
             };
-        WhereGreater "where_greater_grad", "dy where x is above y: x, y, dy.", THREE, [], FLOATS => Same, 0.0, |x, _| zero_unless(x[0].gt(x[1]), x[2]), |x, _| unless_f64(x[0] > x[1], x[2]);
-        WhereLess "where_less_grad", "dy where x is below y: x, y, dy.", THREE, [], FLOATS => Same, 0.0, |x, _| zero_unless(x[0].lt(x[1]), x[2]), |x, _| unless_f64(x[0] < x[1], x[2]);
-        WhereGreaterEqual "where_greater_equal_grad", "dy where x is not below y: x, y, dy.", THREE, [], FLOATS => Same, 0.0, |x, _| zero_unless(x[0].ge(x[1]), x[2]), |x, _| unless_f64(x[0] >= x[1], x[2]);
-        WhereLessEqual "where_less_equal_grad", "dy where x is not above y: x, y, dy.", THREE, [], FLOATS => Same, 0.0, |x, _| zero_unless(x[0].le(x[1]), x[2]), |x, _| unless_f64(x[0] <= x[1], x[2]);
+        WhereGreater "where_greater_grad", "dy where x is above y, half of it where they are equal: x, y, dy.", THREE, [], FLOATS => Same, 1.0,
+            |x, _| x[0].gt(x[1]).select(x[2], zero_unless(x[0].eq(x[1]), 0.5 * x[2])),
+            |x, _| if x[0] == x[1] { 0.5 * x[2] } else { unless_f64(x[0] > x[1], x[2]) };
+        WhereLess "where_less_grad", "dy where x is below y, half of it where they are equal: x, y, dy.", THREE, [], FLOATS => Same, 1.0,
+            |x, _| x[0].lt(x[1]).select(x[2], zero_unless(x[0].eq(x[1]), 0.5 * x[2])),
+            |x, _| if x[0] == x[1] { 0.5 * x[2] } else { unless_f64(x[0] < x[1], x[2]) };
+        FmaxX "fmax_grad_x", "dy where x is not below y, or y is NaN: x, y, dy.", THREE, [], FLOATS => Same, 0.0,
+            |x, _| zero_unless(x[0].ge(x[1]).or(x[1].ne(x[1])), x[2]), |x, _| unless_f64(x[0] >= x[1] || x[1].is_nan(), x[2]);
+        FmaxY "fmax_grad_y", "What is left of dy by fmax_grad_x: x, y, dy.", THREE, [], FLOATS => Same, 0.0,
+            |x, _| x[0].ge(x[1]).or(x[1].ne(x[1])).select(x[2].number(0.0), x[2]), |x, _| unless_f64(!(x[0] >= x[1] || x[1].is_nan()), x[2]);
+        FminX "fmin_grad_x", "dy where x is not above y, or y is NaN: x, y, dy.", THREE, [], FLOATS => Same, 0.0,
+            |x, _| zero_unless(x[0].le(x[1]).or(x[1].ne(x[1])), x[2]), |x, _| unless_f64(x[0] <= x[1] || x[1].is_nan(), x[2]);
+        FminY "fmin_grad_y", "What is left of dy by fmin_grad_x: x, y, dy.", THREE, [], FLOATS => Same, 0.0,
+            |x, _| x[0].le(x[1]).or(x[1].ne(x[1])).select(x[2].number(0.0), x[2]), |x, _| unless_f64(!(x[0] <= x[1] || x[1].is_nan()), x[2]);
         WhereEqual "where_equal_grad", "dy where x equals y: x, y, dy.", THREE, [], FLOATS => Same, 0.0, |x, _| zero_unless(x[0].eq(x[1]), x[2]), |x, _| unless_f64(x[0] == x[1], x[2]);
-        Chosen "where_grad_x", "dy where the condition holds: condition, dy.", MASKED, [], FLOATS => Same, 0.0, |x, _| zero_unless(x[0], x[1]), |x, _| unless_f64(x[0] != 0.0, x[1]);
-        NotChosen "where_grad_y", "dy where the condition does not hold: condition, dy.", MASKED, [], FLOATS => Same, 0.0,
+        Chosen "where_grad_x", "dy where the condition holds: condition, dy.", MASKED, [], ALL => Same, 0.0, |x, _| zero_unless(x[0], x[1]), |x, _| unless_f64(x[0] != 0.0, x[1]);
+        NotChosen "where_grad_y", "dy where the condition does not hold: condition, dy.", MASKED, [], ALL => Same, 0.0,
             |x, _| x[0].select(x[1].number(0.0), x[1]), |x, _| unless_f64(x[0] == 0.0, x[1]);
-        Atan2X "atan2_grad_x", "dy times y over x^2 + y^2: x, y, dy.", THREE, [], FLOATS => Same, 16.0, |x, _| x[2] * x[1] / (x[0] * x[0] + x[1] * x[1]), |x, _| x[2] * x[1] / (x[0] * x[0] + x[1] * x[1]);
-        Atan2Y "atan2_grad_y", "-dy times x over x^2 + y^2: x, y, dy.", THREE, [], FLOATS => Same, 16.0, |x, _| -(x[2] * x[0] / (x[0] * x[0] + x[1] * x[1])), |x, _| -x[2] * x[0] / (x[0] * x[0] + x[1] * x[1]);
+        Atan2X "atan2_grad_x", "dy times y over x^2 + y^2: x, y, dy.", THREE, [], FLOATS => Same, 16.0,
+            |x, _| unless_origin(x, x[2] * x[1] / (x[0] * x[0] + x[1] * x[1])), |x, _| x[2] * x[1] / (x[0] * x[0] + x[1] * x[1]);
+        Atan2Y "atan2_grad_y", "-dy times x over x^2 + y^2: x, y, dy.", THREE, [], FLOATS => Same, 16.0,
+            |x, _| unless_origin(x, -(x[2] * x[0] / (x[0] * x[0] + x[1] * x[1]))), |x, _| -x[2] * x[0] / (x[0] * x[0] + x[1] * x[1]);
         LerpX "lerp_grad_x", "dy (1 - weight): weight, dy.", TWO, [], FLOATS => Same, 8.0, |x, _| x[1] * (1.0 - x[0]), |x, _| x[1] * (1.0 - x[0]);
-        Logit "logit_grad", "dy over x (1 - x).", TWO, [], FLOATS => Same, 16.0, |x, _| x[1] / (x[0] * (1.0 - x[0])), |x, _| x[1] / (x[0] * (1.0 - x[0]));
-        PowerX "elementwise_pow_grad_x", "dy y x^(y - 1): x, y, dy.", THREE, [], FLOATS => Same, 16.0, |x, _| x[2] * x[1] * x[0].pow(x[1] - 1.0), |x, _| x[2] * x[1] * x[0].powf(x[1] - 1.0);
-        PowerY "elementwise_pow_grad_y", "dy ln(x) x^y: x, y, dy.", THREE, [], FLOATS => Same, 16.0, |x, _| x[2] * x[0].log() * x[0].pow(x[1]), |x, _| x[2] * x[0].ln() * x[0].powf(x[1]);
+        Logit "logit_grad", "dy over x (1 - x).", TWO, [], FLOATS => Same, 16.0, |x, _| x[0].lt(0.0).or(x[0].gt(1.0)).select(x[0].number(f64::NAN), x[1] / (x[0] * (1.0 - x[0]))),
+            |x, _| if x[0] < 0.0 || x[0] > 1.0 { f64::NAN } else { x[1] / (x[0] * (1.0 - x[0])) };
+        PowerX "elementwise_pow_grad_x", "dy y x^(y - 1): x, y, dy.", THREE, [], FLOATS => Same, 16.0,
+            |x, _| x[1].eq(0.0).select(x[1].number(0.0), x[2] * (x[1] * x[0].pow(x[1] - 1.0))),
+            |x, _| if x[1] == 0.0 { 0.0 } else { x[2] * (x[1] * x[0].powf(x[1] - 1.0)) };
+        PowerY "elementwise_pow_grad_y", "dy ln(x) x^y: x, y, dy.", THREE, [], FLOATS => Same, 16.0,
+            |x, _| x[0].eq(0.0).and(x[1].ge(0.0)).select(x[0].number(0.0), x[2] * x[0].log() * x[0].pow(x[1])),
+            |x, _| if x[0] == 0.0 && x[1] >= 0.0 { 0.0 } else { x[2] * x[0].ln() * x[0].powf(x[1]) };
+        RemainderY "remainder_grad_y", "-dy times the quotient rounded down: x, y, dy.", THREE, [], FLOATS => Same, 1.0,
+            |x, _| -(x[2] * floor_divide(x[0], x[1])), |x, _| -x[2] * floor_divide_f64(x[0], x[1]);
+        Heaviside "heaviside_grad_y", "dy where x is 0: x, dy.", TWO, [], FLOATS => Same, 0.0,
+            |x, _| zero_unless(x[0].eq(0.0), x[1]), |x, _| unless_f64(x[0] == 0.0, x[1]);
         ExpDifference "exp_difference", "dy e^(x - y), the gradient of a logarithm of summed powers: x, y, dy.", THREE, [], FLOATS => Same, 8.0, |x, _| x[2] * (x[0] - x[1]).exp(), |x, _| x[2] * (x[0] - x[1]).exp();
         SoftmaxStep "softmax_grad_step", "(dy - sum) y, the last step of softmax's gradient: y, dy, sum.", THREE, [], FLOATS => Same, 8.0,
             |x, _| (x[1] - x[2]) * x[0], |x, _| (x[1] - x[2]) * x[0];

@@ -137,6 +137,10 @@ fn is_signed(dtype: DType) -> bool {
 /// The formula's result in the output's type; as a truth value it is compared with zero.
 fn convert(result: Expr<'_>, compute: DType, output: DType) -> Expr<'_> {
     let result = if output == DType::Bool { result.truth() } else { result };
+    // Small integers are the low bits of larger ones, as in C on the machines of today: -1.0 becomes 255.
+    if compute.is_float() && matches!(output, DType::U8 | DType::I8 | DType::I16) {
+        return result.cast(true, Scalar::I32, true).cast(true, output.into(), is_signed(output));
+    }
     result.cast(is_signed(compute), output.into(), is_signed(output))
 }
 

@@ -171,6 +171,11 @@ fn method(name: &str) -> Option<Operation> {
 
 fn in_words(name: &str, inputs: &[&View], output: &View) -> Option<engine::Call> {
     let method = method(name)?;
+    // Sums of truth values, and powers and roundings of integers, mean here what they need not mean there.
+    let dtype = inputs[0].dtype;
+    if dtype == DType::Bool || !dtype.is_float() && matches!(name, "elementwise_pow" | "floor" | "ceil") {
+        return None;
+    }
     let (mut sketch, nodes) = Sketch::new(inputs)?;
     let y = sketch.add(method, &nodes)?;
     sketch.finish(Family::Elementwise, output.len(), y, output)
@@ -322,9 +327,9 @@ impl Operator for Call {
         let output = Array::from_fn(&outputs[0].shape, outputs[0].dtype, |index| {
             let x: Vec<f64> = inputs.iter().map(|x| x.at_broadcast(index)).collect();
             let value = (row.reference)(&x, &scalars);
-            // Bits of a truth value: only the lowest exists.
+            // Bits of a truth value: only the lowest exists. The sum of two that are true is true.
             if inputs[0].dtype == DType::Bool && row.output == row::Output::Same {
-                value.rem_euclid(2.0)
+                value.min(1.0).rem_euclid(2.0)
             } else {
                 value
             }

@@ -1,5 +1,6 @@
 //! Operators of one tensor: mathematics.
 
+use super::expression::Expr;
 use super::row::*;
 
 const LN_10_INVERSE: f64 = std::f64::consts::LOG10_E;
@@ -29,17 +30,20 @@ rows! {
         Cosh "cosh", "The hyperbolic cosine.", ONE, [], PROMOTED => Float, 4.0, |x, _| x[0].cosh(), |x, _| x[0].cosh();
         Tanh "tanh", "The hyperbolic tangent.", ONE, [], PROMOTED => Float, 6.0, |x, _| x[0].tanh(), |x, _| x[0].tanh();
         Erf "erf", "The error function.", ONE, [], FLOATS => Same, 6.0, |x, _| x[0].erf(), |x, _| libm::erf(x[0]);
-        Floor "floor", "The largest integer not above x.", ONE, [], FLOATS => Same, 0.0, |x, _| x[0].floor(), |x, _| x[0].floor();
-        Ceil "ceil", "The smallest integer not below x.", ONE, [], FLOATS => Same, 0.0, |x, _| x[0].ceil(), |x, _| x[0].ceil();
-        Round "round", "The nearest integer, halves to even.", ONE, [], FLOATS => Same, 0.0, |x, _| x[0].round(), |x, _| x[0].round_ties_even();
-        Trunc "trunc", "The integer towards zero.", ONE, [], FLOATS => Same, 0.0, |x, _| x[0].trunc(), |x, _| x[0].trunc();
-        Sign "sign", "-1, 0 or 1.", ONE, [], SIGNED => Same, 0.0,
+        Floor "floor", "The largest integer not above x.", ONE, [], NUMBERS => Same, 0.0, |x, _| whole(x[0], Expr::floor), |x, _| x[0].floor();
+        Ceil "ceil", "The smallest integer not below x.", ONE, [], NUMBERS => Same, 0.0, |x, _| whole(x[0], Expr::ceil), |x, _| x[0].ceil();
+        Round "round", "The nearest integer, halves to even.", ONE, [], NUMBERS => Same, 0.0, |x, _| whole(x[0], Expr::round), |x, _| x[0].round_ties_even();
+        Trunc "trunc", "The integer towards zero.", ONE, [], NUMBERS => Same, 0.0, |x, _| whole(x[0], Expr::trunc), |x, _| x[0].trunc();
+        Sign "sign", "-1, 0 or 1.", ONE, [], NUMBERS => Same, 0.0,
             |x, _| x[0].gt(0.0).select(x[0].number(1.0), x[0].lt(0.0).select(x[0].number(-1.0), x[0].eq(0.0).select(x[0].number(0.0), x[0]))),
             |x, _| if x[0] > 0.0 { 1.0 } else if x[0] < 0.0 { -1.0 } else if x[0] == 0.0 { 0.0 } else { x[0] };
         IsNan "isnan", "Whether x is not a number.", ONE, [], NUMBERS => Bool, 0.0, |x, _| x[0].ne(x[0]), |x, _| f64::from(x[0].is_nan());
-        IsInf "isinf", "Whether x is infinite.", ONE, [], FLOATS => Bool, 0.0, |x, _| x[0].abs().eq(f64::INFINITY), |x, _| f64::from(x[0].is_infinite());
-        IsFinite "isfinite", "Whether x is neither infinite nor NaN.", ONE, [], FLOATS => Bool, 0.0,
-            |x, _| x[0].abs().lt(f64::INFINITY), |x, _| f64::from(x[0].is_finite());
+        IsInf "isinf", "Whether x is infinite.", ONE, [], NUMBERS => Bool, 0.0,
+            |x, _| if x[0].scalar().is_float() { x[0].abs().eq(f64::INFINITY) } else { x[0].ne(x[0]) },
+            |x, _| f64::from(x[0].is_infinite());
+        IsFinite "isfinite", "Whether x is neither infinite nor NaN.", ONE, [], NUMBERS => Bool, 0.0,
+            |x, _| if x[0].scalar().is_float() { x[0].abs().lt(f64::INFINITY) } else { x[0].eq(x[0]) },
+            |x, _| f64::from(x[0].is_finite());
         LogicalNot "logical_not", "Whether x is zero.", &[Operand::Truth], [], ALL => Bool, 0.0, |x, _| x[0].not(), |x, _| f64::from(x[0] == 0.0);
         BitwiseNot "bitwise_not", "Every bit inverted.", ONE, [], BITS => Same, 0.0, |x, _| x[0].not(), |x, s| bitwise_not(x[0], s);
         Cast "cast", "The same numbers in another type.", ONE, [], ALL => Given, 0.0, |x, _| x[0], |x, _| x[0];
@@ -51,16 +55,28 @@ rows! {
     }
 }
 
+/// A rounding to whole numbers; integers are whole.
+fn whole<'s>(x: Expr<'s>, rounded: fn(Expr<'s>) -> Expr<'s>) -> Expr<'s> {
+    if x.scalar().is_float() { rounded(x) } else { x }
+}
+
 fn bitwise_not(x: f64, _: &[f64]) -> f64 {
     -x - 1.0
 }
 
-/// A power; of integers through float64, which holds them up to 2^53, and rounded: a GPU's power may be off by a few units.
-pub(super) fn power<'s>(x: super::expression::Expr<'s>, y: super::expression::Expr<'s>) -> super::expression::Expr<'s> {
-    use openmps_tile::Scalar;
-    let scalar = x.scalar();
-    if scalar.is_float() {
+/// A power. Of integers it is exact and wraps around, as products do; negative exponents leave 1, -1 and, for all other bases, 0.
+pub(super) fn power<'s>(x: Expr<'s>, y: Expr<'s>) -> Expr<'s> {
+    if x.scalar().is_float() {
         return x.pow(y);
     }
-    x.cast(true, Scalar::F64, true).pow(y.cast(true, Scalar::F64, true)).round().cast(true, scalar, true)
+    let bits = x.scalar().size() * 8 - 1;
+    let (mut result, mut square) = (x.number(1.0), x);
+    for bit in 0..bits {
+        let is_set = y.and((1_u64 << bit) as f64).ne(0.0);
+        result = is_set.select(result * square, result);
+        square = square * square;
+    }
+    let of_minus_one = y.and(1.0).ne(0.0).select(x.number(-1.0), 1.0);
+    let inverse = x.eq(-1.0).select(of_minus_one, x.eq(1.0).select(x, 0.0));
+    y.lt(0.0).select(inverse, result)
 }

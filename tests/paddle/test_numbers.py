@@ -1,0 +1,219 @@
+"""Numbers where formulas have corners: values and gradients at ties, zeros, infinities, NaN, of integers, of tensors without elements or axes.
+
+Everything is compared with Paddle's CPU, without fallback. Where Paddle's CPU is wrong or undefined, the expected value stands here, and the
+reason in docs/operators.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+from paddle.nn import functional as F
+
+INF, NAN = np.inf, np.nan
+
+
+def floats(*values: float, dtype: str = "float32") -> np.ndarray:
+    return np.array(values, dtype)
+
+
+def integers(*values: int, dtype: str = "int32") -> np.ndarray:
+    return np.array(values, dtype)
+
+
+def random(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
+
+
+def run(device: str, call, inputs) -> list[np.ndarray]:
+    """Results and the gradients of a weighed sum of the first."""
+    paddle.set_device(device)
+    tensors = [paddle.to_tensor(array.copy()) for array in inputs]
+    for tensor in tensors:
+        tensor.stop_gradient = not paddle.is_floating_point(tensor)
+    results = call(*tensors)
+    results = list(results) if isinstance(results, (list, tuple)) else [results]
+    values = [result.numpy() for result in results]
+    if not results[0].stop_gradient:
+        weights = (1 + np.arange(results[0].size) % 7).reshape(values[0].shape).astype(values[0].dtype)
+        (results[0] * paddle.to_tensor(weights)).sum().backward()
+        values += [tensor.grad.numpy() for tensor in tensors if tensor.grad is not None]
+    return values
+
+
+def expect(got: list[np.ndarray], expected: list[np.ndarray], tolerance: float) -> None:
+    assert len(got) == len(expected)
+    for mine, theirs in zip(got, expected, strict=True):
+        assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
+        np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance if tolerance else 0.0)
+
+
+EDGES = floats(0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, 3.0, -3.0, 6.0, 0.1, 1e30, INF, -INF, NAN)
+PAIRS = [part.ravel() for part in np.meshgrid(EDGES, EDGES)]
+WHOLE = [part.ravel() for part in np.meshgrid(integers(-7, -3, -1, 0, 1, 2, 5, 2**31 - 1, -(2**31)), integers(-7, -3, 1, 2, 3, 2**31 - 1))]
+TIED = np.array([[1, 2, 2], [0, 0, 3], [5, 5, 5]], "float32")
+ZEROS = np.array([[1, 2, 3], [0, 2, 3], [0, 0, 3], [0, 0, 0]], "float32")
+BATCHES = [np.arange(24, dtype="int32").reshape(2, 1, 3, 4), np.arange(24, dtype="int32").reshape(3, 4, 2)]
+# One zero in the first product, two in the second, whose weights are 1 and 2.
+TWO_AXES = np.array([[[2, 0], [0, 3]], [[3, 4], [0, 5]]], "float32")
+TWO_AXES_GRADIENT = np.array([[[0, 24], [0, 0]], [[0, 0], [0, 0]]], "float32")
+IMAGE, WEIGHT = random(2, 4, 5, 6), random(4, seed=1)
+LAST = np.ascontiguousarray(IMAGE.transpose(0, 2, 3, 1))
+
+CASES = {
+    # Quotients.
+    "1.0 // 0.1": (paddle.floor_divide, floats(1.0, 6.0, 7.5, -1.0, 1.0), floats(0.1, 0.2, 0.1, INF, -0.1)),
+    "float64 // ": (paddle.floor_divide, floats(1.0, 6.0, 7.5, -1.0, dtype="float64"), floats(0.1, 0.2, 0.1, INF, dtype="float64")),
+    "floor_divide": (paddle.floor_divide, *PAIRS),
+    "remainder": (paddle.remainder, floats(5, -5, 5, -5, 0, 1, INF), floats(3, 3, -3, -3, 2, 0, 0)),
+    "integers, floor_divide": (paddle.floor_divide, *WHOLE),
+    "integers, remainder": (paddle.remainder, *WHOLE),
+    "integers, power": (lambda x: paddle.pow(x, 3), integers(2, -3, 0, 2**30, 5)),
+    "integers, powers": (paddle.pow, integers(2, -3, 0, 7, 5, 1), integers(10, 3, 4, 0, 13, 2**30)),
+    "int64, powers": (paddle.pow, integers(3, -7, 10, dtype="int64"), integers(30, 11, 15, dtype="int64")),
+    # Gradients at ties, corners, zeros.
+    **{name: (getattr(paddle, name), *PAIRS) for name in ("maximum", "minimum", "fmax", "fmin", "heaviside")},
+    **{f"{name}, axis {axis}": (lambda x, f=getattr(paddle, name), a=axis: f(x, axis=a), TIED) for name in ("max", "min", "amax", "amin") for axis in (None, 0, 1)},
+    "pow": (paddle.pow, floats(0, 0, 0, 0, 2, -2), floats(0, 1, 2, 0.5, 3, 2)),
+    "pow, 0": (lambda x: paddle.pow(x, 0), floats(0, 1, -2, NAN)),
+    "0, pow": (lambda x: 0**x, floats(1, 2, 0.5)),
+    "leaky_relu": (lambda x: F.leaky_relu(x, 0.1), EDGES),
+    "hardshrink": (F.hardshrink, floats(0.5, -0.5, 0.4, 1.0, -2.0)),
+    "clip": (lambda x: paddle.clip(x, -1, 3), EDGES),
+    "clip, below": (lambda x: paddle.clip(x, min=1), EDGES),
+    **{name: (getattr(F, name), floats(0.0, 6.0, -1.0, 1.0, 3.0, -3.0, 0.5)) for name in ("relu6", "hardtanh", "hardswish", "hardsigmoid", "softshrink", "thresholded_relu", "elu")},
+    **{f"cumprod, zeros, axis {axis}": (lambda x, a=axis: paddle.cumprod(x, dim=a), ZEROS) for axis in (None, 0, 1)},
+    "prod, two axes": (lambda x: paddle.prod(x, axis=[0, 2]), random(2, 3, 4)),
+    "prod, int32": (paddle.prod, integers(2, 3)),
+    "logsumexp": (lambda x: paddle.logsumexp(x, axis=1), np.array([[-INF, 1], [1000, 1000]], "float32")),
+    # Element types.
+    "mean, int32": (lambda x: paddle.mean(x, axis=1), integers(1, 2, 5, -1, -1, -3).reshape(2, 3)),
+    "mean, bool": (paddle.mean, np.array([True, False, False])),
+    "sum, uint8": (paddle.sum, integers(200, 100, 3, dtype="uint8")),
+    **{f"{name}, int32": (getattr(paddle, name), integers(3, -2, 0)) for name in ("floor", "ceil", "round", "trunc", "isinf", "isfinite", "sign", "frac")},
+    **{f"{name}, bool": (getattr(paddle, name), np.array([True, True, False, False]), np.array([True, False, True, False])) for name in ("add", "multiply", "less_than", "less_equal", "greater_than", "greater_equal")},
+    "scale, bool": (lambda x: -x, np.array([True, False])),
+    # Without axes.
+    **{f"no axes, {name}": (lambda x, f=getattr(paddle, name): f(x, axis=0) + f(x, axis=-1, keepdim=True) + f(x, axis=[]), floats(3.5)[0]) for name in ("sum", "mean", "max", "min", "amax", "amin", "prod", "logsumexp")},
+    "no axes, softmax": (lambda x: F.softmax(x, axis=0) + F.log_softmax(x, axis=-1), floats(3.5)[0]),
+    "no axes, order": (lambda x: (paddle.sort(x, axis=-1), paddle.argsort(x, axis=0), paddle.argmax(x, axis=0)), floats(3.5)[0]),
+    "no axes, running": (lambda x: paddle.cumsum(x, axis=0) + paddle.cumsum(x, axis=-1) + paddle.cumprod(x, dim=0), floats(3.5)[0]),
+    # Without elements.
+    **{f"empty {shape}, {name}": (lambda x, f=getattr(paddle, name): f(x), np.zeros(shape, "float32")) for shape in ((0,), (2, 0, 3)) for name in ("sum", "mean")},
+    **{f"empty, {name}, axis {axis}": (lambda x, f=getattr(paddle, name), a=axis: f(x, axis=a), np.zeros([2, 0, 3], "float32")) for axis in (0, 2) for name in ("sum", "mean", "max", "prod", "logsumexp")},
+    **{f"empty, {name}, {other}": (getattr(paddle, name), np.zeros([2, 0, 3], "float32"), np.ones(other, "float32")) for name in ("add", "multiply", "divide", "maximum") for other in ((2, 1, 3), (3,), ())},
+    **{f"empty, matmul {x} {y}": (paddle.matmul, np.ones(x, "float32"), np.ones(y, "float32")) for x, y in (((3, 0), (0, 4)), ((0, 3), (3, 4)), ((2, 3, 0), (2, 0, 4)), ((3, 4), (4, 0)))},
+    "empty, softmax": (lambda x: F.softmax(x, -1), np.zeros([2, 0], "float32")),
+    "empty, concat": (lambda x, y: paddle.concat([x, y]), np.zeros([0, 3], "float32"), np.ones([2, 3], "float32")),
+    # Normalisation.
+    **{
+        f"group_norm, {layout}, {'weights' if weights else 'plain'}": (lambda x, *w, d=layout: F.group_norm(x, 2, weight=w[0], bias=w[1], data_format=d), image, *weights)
+        for layout, image in (("NCHW", IMAGE), ("NHWC", LAST))
+        for weights in ((WEIGHT, WEIGHT + 1),)
+    },
+    "batch_norm, float64": (lambda x: F.batch_norm(x, paddle.zeros([4], "float64"), paddle.ones([4], "float64"), training=True), IMAGE.astype("float64")),
+    "batch_norm, no weights": (lambda x: F.batch_norm(x, paddle.zeros([4]), paddle.ones([4]), training=True), IMAGE),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_as_on_the_cpu(name):
+    call, *inputs = CASES[name]
+    expected = run("cpu", call, inputs)
+    expect(run("mps", call, inputs), expected, 0.0 if expected[0].dtype.kind in "biu" else 2e-5)
+
+
+# Where we differ from Paddle's CPU: what it gives there, and why, is in docs/operators.md.
+OWN = {
+    "relu of NaN": (F.relu, [floats(NAN, 1.0)], [floats(NAN, 1.0), floats(0, 2)]),
+    "softshrink of infinity": (F.softshrink, [floats(INF, -INF)], [floats(INF, -INF), floats(1, 2)]),
+    "thresholded_relu of NaN": (F.thresholded_relu, [floats(NAN, -INF)], [floats(NAN, 0), floats(0, 0)]),
+    "sqrt of infinity": (paddle.sqrt, [floats(INF, 1e-40)], [floats(INF, 1e-20), None]),
+    "equal near zero": (paddle.equal, [floats(1e-30, 0), floats(0, -0.0)], [np.array([False, True])]),
+    "negative powers of integers": (paddle.pow, [integers(1, -1, -1, 2, 0), integers(-3, -3, -2, -1, -2)], [integers(1, -1, 1, 0, 0)]),
+    "infinity // 1": (paddle.floor_divide, [floats(INF, -0.0), floats(1.0, 1.0)], [floats(NAN, -0.0)]),
+    "abs at NaN and infinity": (paddle.abs, [floats(INF, -INF, NAN)], [floats(INF, INF, NAN), floats(1, -2, NAN)]),
+    "celu of large numbers": (F.celu, [floats(100.0)], [floats(100.0), floats(1.0)]),
+    "hardswish of large numbers": (F.hardswish, [floats(3e38, NAN)], [None, floats(1, NAN)]),
+    "gradient of prod at zeros": (lambda x: paddle.prod(x, axis=1), [ZEROS], [floats(6, 0, 0, 0), np.array([[6, 3, 2], [12, 0, 0], [0, 0, 0], [0, 0, 0]], "float32")]),
+    "gradient of prod of two axes": (lambda x: paddle.prod(x, axis=[0, 2]), [TWO_AXES], [floats(0, 0), TWO_AXES_GRADIENT]),
+    "logsumexp of minus infinities": (paddle.logsumexp, [floats(-INF, -INF)], [np.array(-INF, "float32"), None]),
+    "batches of integer products": (paddle.matmul, BATCHES, [np.matmul(*BATCHES)]),
+    "logsumexp of infinity": (paddle.logsumexp, [floats(INF, 1.0)], [np.array(INF, "float32"), None]),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_where_we_differ(name):
+    call, inputs, expected = OWN[name]
+    got = run("mps", call, inputs)
+    for mine, value in zip(got, expected, strict=False):
+        if value is not None:
+            np.testing.assert_allclose(mine, value, rtol=1e-5)
+            np.testing.assert_array_equal(np.signbit(mine[mine == 0]), np.signbit(value[value == 0]))
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_group_norm_without_weights_is_that_with_ones(layout):
+    """Paddle's CPU leaves out the mean of the gradient there."""
+    image = IMAGE if layout == "NCHW" else LAST
+    ones = np.ones(4, "float32")
+    plain = run("mps", lambda x: F.group_norm(x, 2, data_format=layout), [image])
+    weighed = run("mps", lambda x, w: F.group_norm(x, 2, weight=w, bias=w - 1, data_format=layout), [image, ones])
+    expect(plain, weighed[:2], 1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
+def test_integers_have_no_quotient_by_zero(dtype):
+    paddle.set_device("mps")
+    x, zero = paddle.to_tensor(integers(5, 7, dtype=dtype)), paddle.to_tensor(integers(1, 0, dtype=dtype))
+    for function in (paddle.floor_divide, paddle.remainder):
+        with pytest.raises(ValueError, match="divisor is a tensor with 0"):
+            function(x, zero)
+    assert (x[:0] // zero[1:]).shape == [0]
+
+
+def test_bounds_that_cross_are_refused():
+    paddle.set_device("mps")
+    with pytest.raises(ValueError, match="attribute min is 2"):
+        paddle.clip(paddle.ones([2]), 2.0, 1.0)
+
+
+@pytest.mark.parametrize("axis", [2, -3, [0, 0]])
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "prod", "logsumexp"])
+def test_wrong_axes_are_refused_as_on_the_cpu(name, axis):
+    raised = []
+    for device in ("cpu", "mps"):
+        paddle.set_device(device)
+        with pytest.raises(Exception) as error:
+            getattr(paddle, name)(paddle.ones([2, 3]), axis=axis)
+        raised.append(error.type)
+    assert raised[0] is raised[1]
+
+
+@pytest.mark.parametrize("operator", ["elementwise_add", "elementwise_sub", "elementwise_mul", "elementwise_div"])
+def test_legacy_operators_align_their_second_operand(operator):
+    """Programs of the old kind say at which axis of x the axes of y begin."""
+    x, y = random(2, 3, 4), random(3, seed=1) + 3
+    found = []
+    paddle.enable_static()
+    old = paddle.base.framework.get_flags("FLAGS_enable_pir_api")
+    try:
+        with paddle.pir_utils.OldIrGuard():
+            for place in (paddle.CPUPlace(), paddle.CustomPlace("mps", 0)):
+                main = paddle.static.Program()
+                with paddle.static.program_guard(main, paddle.static.Program()):
+                    feeds = [paddle.static.data(name, array.shape, "float32") for name, array in (("x", x), ("y", y))]
+                    weights = paddle.static.data("weights", x.shape, "float32")
+                    block = main.global_block()
+                    out = block.create_var(name="out", dtype="float32", shape=x.shape)
+                    for feed in feeds:
+                        feed.stop_gradient = False
+                    block.append_op(type=operator, inputs={"X": feeds[0], "Y": feeds[1]}, outputs={"Out": out}, attrs={"axis": 1})
+                    gradients = paddle.static.gradients([out], feeds, target_gradients=[weights])
+                    found.append(paddle.static.Executor(place).run(main, feed={"x": x, "y": y, "weights": x * 2}, fetch_list=[out, *gradients]))
+    finally:
+        paddle.set_flags(old)
+        paddle.disable_static()
+    expect([np.asarray(value) for value in found[1]], [np.asarray(value) for value in found[0]], 2e-5)
