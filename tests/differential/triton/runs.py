@@ -20,7 +20,9 @@ DEVICES = {"host": (0.8, 0.05), "metal-emulated": (0.2, 0.2)}
 #: The share of kernels that the generator may make for nothing, because the interpreter does not run them.
 MOST_UNUSABLE = 0.05
 #: Seconds for one kernel on either side.
-LIMIT = 60.0
+LIMIT = 120.0
+#: However slow the machine, a run compares so many.
+LEAST = 5
 
 
 @dataclass
@@ -83,10 +85,10 @@ class Sides:
         self.theirs.end()
 
 
-def explore(seconds: float, seed: int, sides: Sides, most: int | None = None, most_failures: int = 10) -> Report:
+def explore(seconds: float, seed: int, sides: Sides, most: int = 1_000_000, most_failures: int = 10) -> Report:
     """Kernels 0, 1, ... of a seed until the time, the number or the failures are reached."""
     report, until, number = Report(sides.device), time.monotonic() + seconds, 0
-    while time.monotonic() < until and number != most and len(report.failures) < most_failures:
+    while number != most and len(report.failures) < most_failures and (time.monotonic() < until or report.counts["agreed"] < LEAST):
         kernel = case(seed, number, apart=sides.device != "host")
         outcome, what = sides.try_case(kernel, f"kernel_{seed}_{number}")
         report.counts[outcome] += 1

@@ -215,7 +215,7 @@ def arranging(maker):
             text = f"tl.gather({value.name}, ({index.name} & {value.shape[axis] - 1}).to(tl.int32), {axis})"
             maker.define(text, value.element, value.shape, **same(value))
     elif kind == "sort":
-        value = maker.pick(lambda v: v.shape != () and prod(v.shape) <= 64 and v.element.is_integer)
+        value = maker.pick(lambda v: v.shape != () and v.shape[-1] > 1 and prod(v.shape) <= 64 and v.element.is_integer)
         if value is not None:
             maker.define(f"tl.sort({value.name}, descending={random.random() < 0.5})", value.element, value.shape)
     else:
