@@ -1,144 +1,19 @@
-//! Names of kernels and parameters as identifiers of both languages.
+//! Names of kernels and parameters as identifiers of both languages. A prefix or an ending of their own keeps them apart from keywords,
+//! functions of the languages, and names that the emitter uses itself; so no list of those is needed.
 
-use crate::helpers;
 use openmps_tile::Kernel;
 
-/// Keywords that a parameter must not be called: keywords of either language, and names and functions that the emitter uses itself.
-const RESERVED: &[&str] = &[
-    "acos",
-    "as_type",
-    "asin",
-    "atan",
-    "atan2",
-    "blockIdx",
-    "ceil",
-    "cos",
-    "cosh",
-    "exp",
-    "exp2",
-    "fabs",
-    "floor",
-    "fma",
-    "fmax",
-    "fmin",
-    "fmod",
-    "gridDim",
-    "log",
-    "log2",
-    "moved",
-    "left",
-    "right",
-    "other",
-    "own",
-    "part",
-    "parts",
-    "pow",
-    "rint",
-    "rsqrt",
-    "sin",
-    "sinh",
-    "sqrt",
-    "step",
-    "tan",
-    "tanh",
-    "trunc",
-    "alignas",
-    "asm",
-    "auto",
-    "bfloat",
-    "bool",
-    "break",
-    "case",
-    "char",
-    "class",
-    "const",
-    "constant",
-    "continue",
-    "default",
-    "delete",
-    "device",
-    "do",
-    "double",
-    "else",
-    "enum",
-    "extern",
-    "false",
-    "float",
-    "for",
-    "fragment",
-    "goto",
-    "half",
-    "if",
-    "inline",
-    "int",
-    "k",
-    "kernel",
-    "long",
-    "main",
-    "metal",
-    "namespace",
-    "new",
-    "numbers",
-    "operator",
-    "precise",
-    "private",
-    "program",
-    "programs",
-    "public",
-    "return",
-    "sampler",
-    "schar",
-    "scratch",
-    "old",
-    "counts",
-    "row",
-    "walked",
-    "short",
-    "signed",
-    "sizeof",
-    "slong",
-    "static",
-    "struct",
-    "switch",
-    "template",
-    "texture",
-    "this",
-    "thread",
-    "thread_index",
-    "threadgroup",
-    "true",
-    "typedef",
-    "uchar",
-    "uint",
-    "ulong",
-    "union",
-    "unsigned",
-    "ushort",
-    "using",
-    "vertex",
-    "void",
-    "volatile",
-    "while",
-];
-
-/// A name made of letters, digits and underscores that means nothing else.
-pub(crate) fn identifier(name: &str) -> String {
-    let mut text: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    // `v1`, `e1` and so on are how values are called, `0x` would be a number.
-    let letters = text.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_');
-    let is_value = letters.len() < text.len() && ["v", "e", "n", "next", "other"].contains(&letters);
-    if text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit() || c == '_') || is_value {
-        text.insert(0, 'p');
-    }
-    if RESERVED.contains(&text.as_str()) || helpers::exists(&text) {
-        text.push('_');
-    }
-    text
+/// The letters, digits and underscores of a name; whatever else it has becomes an underscore.
+fn letters(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
-/// The name of a kernel's function, which ends in `_kernel`: both languages have functions called `exp` and the like.
+/// The name of a kernel's function, which begins with a letter and ends in `_kernel`.
 pub(crate) fn entry(name: &str) -> String {
-    let name = identifier(name);
+    let mut name = letters(name);
+    if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        name.insert(0, 'k');
+    }
     if name.ends_with("_kernel") { name } else { format!("{name}_kernel") }
 }
 
@@ -146,7 +21,7 @@ pub(crate) fn entry(name: &str) -> String {
 pub(crate) fn parameters(kernel: &Kernel) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(kernel.parameters.len());
     for parameter in &kernel.parameters {
-        let mut name = identifier(&parameter.name);
+        let mut name = format!("p_{}", letters(&parameter.name));
         while names.contains(&name) {
             name.push('_');
         }
@@ -157,21 +32,24 @@ pub(crate) fn parameters(kernel: &Kernel) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::identifier;
+    use super::*;
+    use openmps_tile::{Builder, Scalar, Type};
 
     #[test]
-    fn names_become_identifiers() {
-        for (name, expected) in [
-            ("x_ptr", "x_ptr"),
-            ("device", "device_"),
-            ("v7", "pv7"),
-            ("3", "p3"),
-            ("a.b", "a_b"),
-            ("exp", "exp_"),
-            ("", "p"),
-            ("value", "value"),
-        ] {
-            assert_eq!(identifier(name), expected);
+    fn parameters_are_called_as_nothing_else_is() {
+        let mut b = Builder::new("k");
+        for name in ["x_ptr", "register", "a.b", "a_b", "v7", ""] {
+            b.parameter(name, Type::pointer(Scalar::F32));
+        }
+        assert_eq!(parameters(&b.finish()), ["p_x_ptr", "p_register", "p_a_b", "p_a_b_", "p_v7", "p_"]);
+    }
+
+    #[test]
+    fn functions_end_in_kernel() {
+        for (name, expected) in
+            [("exp", "exp_kernel"), ("3x", "k3x_kernel"), ("add_kernel", "add_kernel"), ("", "k_kernel")]
+        {
+            assert_eq!(entry(name), expected);
         }
     }
 }

@@ -168,8 +168,9 @@ impl Emitter<'_> {
             Binary::Remainder => self.function("fmod", &both),
             Binary::Minimum => format!("({x} < {y} || {x} != {x} ? {x} : {y})"),
             Binary::Maximum => format!("({x} > {y} || {x} != {x} ? {x} : {y})"),
-            Binary::MinimumNumber => format!("fmin({both})"),
-            Binary::MaximumNumber => format!("fmax({both})"),
+            // Without the prefix Metal may take the fast ones, which promise nothing about NaN.
+            Binary::MinimumNumber => format!("{}fmin({both})", self.keywords().precise),
+            Binary::MaximumNumber => format!("{}fmax({both})", self.keywords().precise),
             Binary::Power => self.function("pow", &both),
             Binary::Atan2 => self.function("atan2", &both),
             _ => return Err(self.unsupported(format!("{} of floats", binary.text()))),
