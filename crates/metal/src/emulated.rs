@@ -55,6 +55,11 @@ impl Emulated {
     pub fn with_schedule(schedule: Schedule) -> Emulated {
         Emulated { properties: properties(), schedule }
     }
+
+    /// The GPU as one of another family, or under another macOS: it has the defects of that one.
+    pub fn like(change: impl FnOnce(Properties) -> Properties) -> Emulated {
+        Emulated { properties: change(properties()), schedule: Schedule::Ascending }
+    }
 }
 
 /// The limits of an Apple GPU, the memory of this machine.
@@ -126,7 +131,7 @@ unsafe impl Metal for Emulated {
     }
 
     fn queue(&self, label: &str, _in_flight: usize) -> Result<EmulatedQueue> {
-        EmulatedQueue::new(label, self.schedule)
+        EmulatedQueue::new(label, self.schedule, self.properties.clone())
     }
 
     fn command_buffer(&self, queue: &EmulatedQueue, label: &str) -> Result<EmulatedCommands> {

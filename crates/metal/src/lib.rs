@@ -9,6 +9,7 @@
 pub mod apple;
 pub mod arguments;
 pub mod cache;
+pub mod defects;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub mod emulated;
 pub mod encode;

@@ -98,6 +98,7 @@ pub fn properties() -> Properties {
         bfloat: true,
         tensor_offsets: true,
         attention: true,
+        long_convolutions: true,
         mps: true,
     }
 }

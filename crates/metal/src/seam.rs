@@ -38,6 +38,8 @@ pub struct Properties {
     pub tensor_offsets: bool,
     /// Whether MPSGraph has scaled dot product attention: macOS 15.
     pub attention: bool,
+    /// Whether convolutions of MPSGraph take dimensions above 65,536: macOS 15.1.
+    pub long_convolutions: bool,
     /// Whether MPS and MPSGraph run on it (`MPSSupportsMTLDevice`).
     pub mps: bool,
 }

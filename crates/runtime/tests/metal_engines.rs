@@ -8,6 +8,7 @@ mod harness;
 use addresses::ByAddress;
 use harness::{ADD, settle};
 use openmps_metal::recorder::Said;
+use openmps_metal::seam::Properties;
 use openmps_metal::{Error, Recorder};
 use openmps_runtime::engine::graph::{Builder, Operation};
 use openmps_runtime::engine::{Call, Engine, Family, Matrices, Tensor};
@@ -77,6 +78,29 @@ fn the_table_chooses_and_what_no_engine_can_is_left() {
     assert!(said.iter().any(|said| matches!(said, Said::Graph { inputs, .. } if inputs.len() == 2)), "{said:?}");
     drop(memory);
     settle(device, &recorder);
+}
+
+/// A call that Apple's libraries are known to compute wrongly on a machine is left to own kernels there, engine forced or not.
+#[test]
+fn what_a_machine_is_known_to_compute_wrongly_is_not_taken() {
+    for engine in [None, Some(Engine::Mps), Some(Engine::MpsGraph)] {
+        for (family, taken) in [(7, false), (8, false), (9, true)] {
+            let properties = Properties { family, ..openmps_metal::recorder::properties() };
+            let recorder = Recorder::new(properties);
+            let device = Device::over_with_engine(0, recorder.clone(), engine);
+            let [left, right, out] = [(16, 40_000), (40_000, 16), (16, 16)].map(|(rows, columns)| {
+                let buffer = device.allocate(rows * columns * 4).unwrap();
+                let (address, dtype) = (buffer.address(), DType::F32);
+                let (row_step, matrix_step) = (columns, rows * columns);
+                (buffer, Matrices { address, dtype, matrices: 1, rows, columns, row_step, matrix_step })
+            });
+            let factors = [1.0, 0.0];
+            let call = Call::Product { left: left.1, right: right.1, out: out.1, transposed: [false; 2], factors };
+            assert_eq!(offer(&device, call), taken, "family {family}, {engine:?}");
+            drop([left.0, right.0, out.0]);
+            settle(device, &recorder);
+        }
+    }
 }
 
 #[test]

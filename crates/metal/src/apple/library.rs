@@ -66,6 +66,9 @@ fn options(key: &PipelineKey) -> Retained<MTLCompileOptions> {
     let fast = key.math == MathMode::Fast;
     if available!(macos = 15.0) {
         options.setMathMode(if fast { MTLMathMode::Fast } else { MTLMathMode::Safe });
+        // A switch of its own, fast by default: `exp` and `fmax` would be the approximate ones.
+        let functions = if fast { MTLMathFloatingPointFunctions::Fast } else { MTLMathFloatingPointFunctions::Precise };
+        options.setMathFloatingPointFunctions(functions);
     } else {
         // What `setMathMode` replaced.
         #[allow(deprecated)]

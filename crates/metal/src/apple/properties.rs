@@ -29,6 +29,7 @@ pub fn of(device: &RawDevice) -> Properties {
         bfloat: available!(macos = 14.0),
         tensor_offsets: newer,
         attention: newer,
+        long_convolutions: available!(macos = 15.1),
         // SAFETY: the device is alive.
         mps: unsafe { MPSSupportsMTLDevice(Some(device)) },
     }

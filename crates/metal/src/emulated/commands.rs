@@ -2,10 +2,11 @@
 
 use super::worker::{EmulatedCommit, EmulatedEvent, EmulatedQueue, Job};
 use super::{Emulated, EmulatedBuffer, EmulatedPipeline, graph, matrix};
+use crate::defects::{self, Defect, Outcome};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
-use crate::matrix::{MatrixCall, TensorView};
-use crate::seam::{CommandBuffer, Completed, Size};
+use crate::matrix::{MatrixCall, Operand, TensorView};
+use crate::seam::{CommandBuffer, Completed, Properties, Size};
 use openmps_emulator::{Argument, Dispatch, Grid, Schedule};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -150,7 +151,7 @@ impl CommandBuffer<Emulated> for EmulatedCommands {
 
 /// Executes commands up to the first error. Dispatches without a barrier between them may run in any order on a GPU; here they run backwards
 /// unless the schedule is the ascending one.
-pub(super) fn run(label: &str, actions: &[Action], schedule: Schedule) -> Result<()> {
+pub(super) fn run(label: &str, actions: &[Action], schedule: Schedule, device: &Properties) -> Result<()> {
     let mut together: Vec<&Run> = Vec::new();
     for action in actions {
         if let Action::Run(run) = action {
@@ -170,8 +171,15 @@ pub(super) fn run(label: &str, actions: &[Action], schedule: Schedule) -> Result
                 // SAFETY: both ranges were checked to lie in their buffers and not to overlap.
                 unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, *bytes) };
             }
-            Action::Matrix(call) => matrix::run(call)?,
-            Action::Graph { graph, inputs, outputs } => graph::run(graph, inputs, outputs)?,
+            Action::Matrix(call) => {
+                let written = || call.operands().into_iter().filter(|operand| operand.written).collect();
+                with_defect(label, defects::of_matrix_call(call, device), || matrix::run(call), written)?;
+            }
+            Action::Graph { graph, inputs, outputs } => {
+                let written = || outputs.iter().map(|out| out.operand(true)).collect();
+                let run = || graph::run(graph, inputs, outputs);
+                with_defect(label, defects::of_graph(graph, device), run, written)?;
+            }
             Action::Signal(event, value) => event.set(*value),
             Action::Wait(event, value) => {
                 if !event.wait(*value, EVENT_LIMIT) {
@@ -182,6 +190,29 @@ pub(super) fn run(label: &str, actions: &[Action], schedule: Schedule) -> Result
         }
     }
     run_together(label, &mut together, schedule)
+}
+
+/// What Apple's libraries do on a machine with a defect: nothing ends this process, but the command buffer fails; and where numbers would be
+/// wrong, the first ones are.
+fn with_defect(
+    label: &str,
+    defect: Option<&Defect>,
+    run: impl FnOnce() -> Result<()>,
+    written: impl FnOnce() -> Vec<Operand<EmulatedBuffer>>,
+) -> Result<()> {
+    match defect {
+        Some(Defect { outcome: Outcome::Abort, about, .. }) => Err(failed(label, "abort", (*about).to_string())),
+        Some(Defect { outcome: Outcome::Wrong, .. }) => {
+            run()?;
+            for Operand { buffer, offset, span, .. } in written() {
+                let address = (buffer.contents().0 + offset) as *mut u8;
+                // SAFETY: the operand was checked to lie in its buffer, which lives, and `run` has just written it.
+                unsafe { std::ptr::write_bytes(address, 0xFF, span.min(size_of::<u64>())) };
+            }
+            Ok(())
+        }
+        None => run(),
+    }
 }
 
 fn run_together(label: &str, runs: &mut Vec<&Run>, schedule: Schedule) -> Result<()> {

@@ -15,7 +15,11 @@ type View = MatrixView<EmulatedBuffer>;
 
 impl Gpu {
     fn new() -> Gpu {
-        let metal = Arc::new(Emulated::with_schedule(Schedule::Ascending));
+        Gpu::over(Emulated::with_schedule(Schedule::Ascending))
+    }
+
+    fn over(metal: Emulated) -> Gpu {
+        let metal = Arc::new(metal);
         let stream = Stream::new(metal.clone(), "test", CommitPolicy::default()).unwrap();
         Gpu { metal, stream }
     }
@@ -194,4 +198,26 @@ fn random_numbers_keep_to_their_law_and_what_overlaps_is_refused() {
     let place = Resolved { buffer: out.buffer.clone(), offset: 0, extent: 0..0 };
     gpu.stream.fill(&place, 64, 0).unwrap();
     gpu.stream.finish().unwrap();
+}
+
+/// The table of defects is only worth something where the stand-ins have them: without the guard, wrong numbers come out.
+#[test]
+fn the_stand_in_of_an_m1_sums_deep_products_wrongly() {
+    const DEPTH: usize = 32_767;
+    for (family, right) in [(7, false), (9, true)] {
+        let gpu = Gpu::over(Emulated::like(|properties| Properties { family, ..properties }));
+        let (left, other) = (gpu.matrix(&vec![1.0; 16 * DEPTH], DEPTH), gpu.matrix(&vec![1.0; DEPTH * 16], 16));
+        let result = gpu.empty(DType::F32, 16, 16);
+        gpu.run(MatrixCall::Multiplication {
+            left,
+            right: other,
+            result: result.clone(),
+            transpose_left: false,
+            transpose_right: false,
+            alpha: 1.0,
+            beta: 0.0,
+        });
+        let expected = vec![DEPTH as f64; 256];
+        assert_eq!(matrix::read(&result, 0) == expected, right, "family {family}");
+    }
 }

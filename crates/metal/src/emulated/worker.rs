@@ -2,7 +2,7 @@
 
 use super::commands::{Action, run};
 use crate::error::{Error, Result};
-use crate::seam::{Completed, Completion};
+use crate::seam::{Completed, Completion, Properties};
 use openmps_emulator::Schedule;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -23,14 +23,14 @@ pub struct EmulatedQueue {
 }
 
 impl EmulatedQueue {
-    /// A queue with a thread of its own.
-    pub fn new(label: &str, schedule: Schedule) -> Result<EmulatedQueue> {
+    /// A queue with a thread of its own, on a GPU that says this of itself.
+    pub fn new(label: &str, schedule: Schedule, properties: Properties) -> Result<EmulatedQueue> {
         let (jobs, received) = channel::<Job>();
         let began = Instant::now();
         let work = move || {
             for Job { label, actions, completed, commit } in received {
                 let start = began.elapsed().as_secs_f64();
-                let error = run(&label, &actions, schedule).err();
+                let error = run(&label, &actions, schedule, &properties).err();
                 // What the commands used may go now, as on a GPU; the handler keeps what has to stay longer.
                 drop(actions);
                 let completion = Completion { error, gpu_start: start, gpu_end: began.elapsed().as_secs_f64() };

@@ -5,6 +5,7 @@ use super::{Gpu, failed};
 use crate::engine::{Call, Engine, Family, Matrices, Tensor};
 use crate::error::Result;
 use openmps_metal::Metal;
+use openmps_metal::defects::{self, Defect};
 use openmps_metal::engine::{Question, choose};
 use openmps_metal::graph::{Builder, Graph, Operation};
 use openmps_metal::matrix::{MatrixCall, MatrixView, TensorView, VectorView};
@@ -24,10 +25,13 @@ impl<M: Metal> Gpu<M> {
             Engine::Mps => {
                 let call = self.matrix_call(call)?;
                 call.check(|buffer| self.metal.contents(buffer).1).ok()?;
-                Some(Plan::Matrix(call))
+                self.is_sound(defects::of_matrix_call(&call, self.metal.properties())).then_some(Plan::Matrix(call))
             }
             Engine::MpsGraph => {
                 let (graph, inputs, outputs) = as_graph(call)?;
+                if !self.is_sound(defects::of_graph(&graph, self.metal.properties())) {
+                    return None;
+                }
                 let views =
                     |tensors: Vec<Tensor>| tensors.iter().map(|tensor| self.tensor(tensor)).collect::<Option<Vec<_>>>();
                 let (inputs, outputs) = (views(inputs)?, views(outputs)?);
@@ -35,6 +39,14 @@ impl<M: Metal> Gpu<M> {
                 apart.then_some(Plan::Graph { graph, inputs, outputs })
             }
         }
+    }
+
+    /// Whether a call meets no defect that Apple's libraries are known for. Own kernels compute it where it does.
+    fn is_sound(&self, defect: Option<&Defect>) -> bool {
+        if let Some(defect) = defect {
+            tracing::debug!(defect.about, defect.record, "computed by own kernels");
+        }
+        defect.is_none()
     }
 
     /// Puts a planned call behind the queue's commands.
@@ -163,11 +175,14 @@ fn as_graph(call: &Call) -> Option<AsGraph> {
                 return None;
             }
             let mut b = Builder::new();
-            let tensors = [left, right, out].map(tensor);
+            // One product is one of rank 2: products of rank 3 have defects of their own (see `openmps_metal::defects`).
+            let tensors = [left, right, out].map(if out.matrices == 1 { matrix } else { tensor });
             let (x, y) = (b.input(left.dtype, &tensors[0].shape).ok()?, b.input(right.dtype, &tensors[1].shape).ok()?);
             let mut operands = [x, y];
             for (operand, _) in operands.iter_mut().zip(transposed).filter(|(_, transposed)| **transposed) {
-                *operand = b.add(Operation::Transpose(vec![0, 2, 1]), &[*operand]).ok()?;
+                let rank = b.type_of(*operand).shape.len();
+                let exchanged = if rank == 2 { vec![1, 0] } else { vec![0, 2, 1] };
+                *operand = b.add(Operation::Transpose(exchanged), &[*operand]).ok()?;
             }
             let result = b.add(Operation::MatrixMultiplication, &operands).ok()?;
             let [left, right, out] = tensors;
@@ -184,6 +199,10 @@ fn as_graph(call: &Call) -> Option<AsGraph> {
             Some((b.finish(&[result]).ok()?, vec![tensor(input)], vec![tensor(out)]))
         }
     }
+}
+
+fn matrix(of: &Matrices) -> Tensor {
+    Tensor { address: of.address, dtype: of.dtype, shape: vec![of.rows, of.columns] }
 }
 
 fn tensor(of: &Matrices) -> Tensor {

@@ -54,7 +54,7 @@ type Blocks = Box<dyn Fn(usize) -> Option<Range<usize>> + Send + Sync>;
 /// What became of a pipeline.
 enum Form {
     Kernel(Kernel),
-    /// It has float64.
+    /// It has float64, or bfloat16 where this macOS has not.
     Host,
 }
 
@@ -143,10 +143,11 @@ impl<M: Metal> Gpu<M> {
     }
 
     fn compile(&self, pipeline: &Pipeline) -> Result<Form> {
-        if pipeline.kernel().has(Scalar::F64) {
+        let (kernel, bfloat) = (pipeline.kernel(), self.metal.properties().bfloat);
+        if kernel.has(Scalar::F64) || (kernel.has(Scalar::BF16) && !bfloat) {
             return Ok(Form::Host);
         }
-        Ok(Form::Kernel(text_of(pipeline, self.metal.properties().bfloat)?))
+        Ok(Form::Kernel(text_of(pipeline, bfloat)?))
     }
 
     fn launch(

@@ -1,0 +1,243 @@
+//! Calls that Apple's libraries are known to compute wrongly, or to end the process over: public records, each with the machines and the
+//! shapes that it was seen on. Every call of MPS and MPSGraph is held against this table before it is made; what meets a row is computed by
+//! own kernels. The emulated stand-ins have these defects too, so that a test sees the guard work.
+
+use crate::graph::{Graph, Operation, TensorType};
+use crate::matrix::MatrixCall;
+use crate::seam::Properties;
+use openmps_tile::DType;
+
+/// The longest depth of a product that the M1 and M2 sum up rightly, and the shortest side of a result that is affected.
+const LONGEST_DEPTH: usize = 32_766;
+const SHORTEST_SIDE: usize = 16;
+/// The longest side of a convolution's window that comes out right, on every machine.
+const LONGEST_WINDOW: usize = 255;
+/// The longest dimension of a convolution's operand before macOS 15.1.
+const LONGEST_DIMENSION: usize = 65_536;
+/// The most bytes of a tensor of MPSGraph's, intermediate ones included.
+const MOST_BYTES: u128 = 1 << 32;
+/// `MTLGPUFamilyApple` of the M2 and of the M5.
+const M2: u32 = 8;
+const M5: u32 = 10;
+
+/// What becomes of a call that meets a defect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Wrong numbers.
+    Wrong,
+    /// An assertion in Apple's framework ends the process.
+    Abort,
+}
+
+/// A defect of Apple's libraries.
+#[derive(Debug)]
+pub struct Defect {
+    /// What goes wrong.
+    pub about: &'static str,
+    /// Where it is on record.
+    pub record: &'static str,
+    /// What becomes of the call.
+    pub outcome: Outcome,
+    affects: fn(&Properties) -> bool,
+    meets: fn(&Work) -> bool,
+}
+
+/// What a call computes, as far as a defect asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work<'a> {
+    /// A product of matrices.
+    Product { dtype: DType, rank: usize, rows: usize, columns: usize, depth: usize },
+    /// A convolution: its window, and the longest dimension of its operands and result.
+    Convolution { window: [usize; 2], longest: usize },
+    /// A tensor of a graph.
+    Tensor(&'a TensorType),
+    /// Bytes that MPSGraph uses on the way: attention's scores.
+    Scores(u128),
+}
+
+/// The table.
+static DEFECTS: &[Defect] = &[
+    Defect {
+        about: "products of half precision and rank above 2 are not deterministic on the M5",
+        record: "pytorch#180776, pytorch#197796",
+        outcome: Outcome::Wrong,
+        affects: |device| device.family >= M5,
+        meets: |work| matches!(work, Work::Product { dtype: DType::F16 | DType::BF16, rank, .. } if *rank > 2),
+    },
+    Defect {
+        about: "products of a depth of 32,767 and more read beyond their operands on the M1 and M2",
+        record: "pytorch#195163, pytorch#183535",
+        outcome: Outcome::Wrong,
+        affects: |device| device.family <= M2,
+        meets: |work| {
+            let Work::Product { rows, columns, depth, .. } = work else { return false };
+            *depth > LONGEST_DEPTH && *rows >= SHORTEST_SIDE && *columns >= SHORTEST_SIDE
+        },
+    },
+    Defect {
+        about: "convolutions with a window of 256 and more in one direction are wrong",
+        record: "pytorch pull request 188359",
+        outcome: Outcome::Wrong,
+        affects: |_| true,
+        meets: |work| matches!(work, Work::Convolution { window, .. } if window.iter().any(|&side| side > LONGEST_WINDOW)),
+    },
+    Defect {
+        about: "convolutions of dimensions above 65,536 are wrong before macOS 15.1",
+        record: "pytorch#129207, pytorch#142836",
+        outcome: Outcome::Wrong,
+        affects: |device| !device.long_convolutions,
+        meets: |work| matches!(work, Work::Convolution { longest, .. } if *longest > LONGEST_DIMENSION),
+    },
+    Defect {
+        about: "a tensor of more than 2^32 bytes ends the process in an assertion of MPSNDArray",
+        record: "pytorch#149261",
+        outcome: Outcome::Abort,
+        affects: |_| true,
+        meets: |work| match work {
+            Work::Tensor(tensor) => bytes(tensor) > MOST_BYTES,
+            Work::Scores(bytes) => *bytes > MOST_BYTES,
+            _ => false,
+        },
+    },
+];
+
+/// The defect that a call of MPS would meet on a device.
+pub fn of_matrix_call<B: Clone>(call: &MatrixCall<B>, device: &Properties) -> Option<&'static Defect> {
+    let MatrixCall::Multiplication { left, right, result, transpose_left, .. } = call else { return None };
+    let depth = left.shape(*transpose_left).1;
+    // MPS takes batches as matrices one after another; the record is about MPSGraph's tensors of rank 3.
+    let work = Work::Product { dtype: right.dtype, rank: 2, rows: result.rows, columns: result.columns, depth };
+    first(device, &[work])
+}
+
+/// The defect that a graph of MPSGraph's would meet on a device.
+pub fn of_graph(graph: &Graph, device: &Properties) -> Option<&'static Defect> {
+    let inputs = graph.inputs().iter().map(Work::Tensor);
+    let mut work: Vec<Work> = inputs.collect();
+    for node in graph.nodes() {
+        work.push(Work::Tensor(&node.result));
+        let of = |index: usize| graph.type_of(node.inputs[index]);
+        match &node.operation {
+            Operation::MatrixMultiplication => {
+                let [.., rows, columns] = node.result.shape[..] else { continue };
+                let depth = of(0).shape.last().copied().unwrap_or(1);
+                let (dtype, rank) = (of(0).dtype, node.result.shape.len());
+                work.push(Work::Product { dtype, rank, rows, columns, depth });
+            }
+            Operation::Convolution { window, .. }
+            | Operation::DepthwiseConvolution { window }
+            | Operation::ConvolutionTranspose { window, .. } => {
+                let all = [of(0), of(1), &node.result];
+                let longest = all.iter().flat_map(|tensor| &tensor.shape).copied().max().unwrap_or(0);
+                work.push(Work::Convolution { window: window.size, longest });
+            }
+            Operation::Attention { .. } => {
+                let (query, key) = (of(0), of(1));
+                let rows: u128 = query.shape.iter().rev().skip(1).map(|&size| size as u128).product();
+                let keys = key.shape.iter().rev().nth(1).copied().unwrap_or(1) as u128;
+                work.push(Work::Scores(rows * keys * query.dtype.size() as u128));
+            }
+            _ => {}
+        }
+    }
+    first(device, &work)
+}
+
+fn first(device: &Properties, work: &[Work]) -> Option<&'static Defect> {
+    DEFECTS.iter().find(|defect| (defect.affects)(device) && work.iter().any(defect.meets))
+}
+
+fn bytes(tensor: &TensorType) -> u128 {
+    tensor.shape.iter().map(|&size| size as u128).product::<u128>() * tensor.dtype.size() as u128
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Builder, Window};
+    use crate::matrix::MatrixView;
+    use crate::recorder;
+
+    fn device(family: u32) -> Properties {
+        Properties { family, ..recorder::properties() }
+    }
+
+    fn records(of: Option<&'static Defect>) -> &'static str {
+        of.map_or("", |defect| defect.record)
+    }
+
+    fn product(dtype: DType, [matrices, rows, depth, columns]: [usize; 4]) -> Graph {
+        let mut b = Builder::new();
+        let shape = |rows, columns| if matrices == 1 { vec![rows, columns] } else { vec![matrices, rows, columns] };
+        let (x, y) = (b.input(dtype, &shape(rows, depth)).unwrap(), b.input(dtype, &shape(depth, columns)).unwrap());
+        let result = b.add(Operation::MatrixMultiplication, &[x, y]).unwrap();
+        b.finish(&[result]).unwrap()
+    }
+
+    #[test]
+    fn half_products_of_rank_3_stay_off_the_m5() {
+        for dtype in [DType::F16, DType::BF16] {
+            let graph = product(dtype, [2, 64, 64, 64]);
+            assert!(records(of_graph(&graph, &device(10))).contains("180776"));
+            assert!(of_graph(&graph, &device(9)).is_none());
+            assert!(of_graph(&product(dtype, [1, 64, 64, 64]), &device(10)).is_none());
+        }
+        assert!(of_graph(&product(DType::F32, [2, 64, 64, 64]), &device(10)).is_none());
+    }
+
+    #[test]
+    fn deep_products_stay_off_the_m1_and_m2() {
+        let view = |rows, columns| MatrixView::dense((), 0, DType::F32, 1, rows, columns);
+        let call = |depth, rows| MatrixCall::Multiplication {
+            left: view(depth, rows),
+            right: view(depth, 16),
+            result: view(rows, 16),
+            transpose_left: true,
+            transpose_right: false,
+            alpha: 1.0,
+            beta: 0.0,
+        };
+        for family in [7, 8] {
+            assert!(records(of_matrix_call(&call(32_767, 16), &device(family))).contains("195163"));
+            assert!(of_matrix_call(&call(32_766, 16), &device(family)).is_none());
+            assert!(of_matrix_call(&call(40_000, 15), &device(family)).is_none(), "one side is short");
+            assert!(of_graph(&product(DType::F32, [1, 16, 40_000, 16]), &device(family)).is_some());
+        }
+        assert!(of_matrix_call(&call(40_000, 16), &device(9)).is_none());
+    }
+
+    #[test]
+    fn long_windows_and_dimensions_are_kept_from_convolutions() {
+        let graph = |window: usize, width: usize| {
+            let mut b = Builder::new();
+            let image = b.input(DType::F32, &[1, 1, 1, width]).unwrap();
+            let weights = b.input(DType::F32, &[1, 1, 1, window]).unwrap();
+            let window = Window::of(1, window);
+            let result = b.add(Operation::Convolution { window, groups: 1 }, &[image, weights]).unwrap();
+            b.finish(&[result]).unwrap()
+        };
+        assert!(records(of_graph(&graph(256, 300), &device(9))).contains("188359"));
+        assert!(of_graph(&graph(255, 300), &device(9)).is_none());
+        let old = Properties { long_convolutions: false, ..device(9) };
+        assert!(records(of_graph(&graph(3, 65_537), &old)).contains("129207"));
+        assert!(of_graph(&graph(3, 65_537), &device(9)).is_none());
+        assert!(of_graph(&graph(3, 65_536), &old).is_none());
+    }
+
+    #[test]
+    fn tensors_of_more_than_4_gib_stay_out_of_graphs() {
+        let graph = |length: usize| {
+            let mut b = Builder::new();
+            let x = b.input(DType::F32, &[length]).unwrap();
+            let result = b.add(Operation::Relu, &[x]).unwrap();
+            b.finish(&[result]).unwrap()
+        };
+        assert_eq!(of_graph(&graph((1 << 30) + 1), &device(9)).map(|defect| defect.outcome), Some(Outcome::Abort));
+        assert!(of_graph(&graph(1 << 30), &device(9)).is_none());
+        let mut b = Builder::new();
+        let [q, k, v] = [8192, 1 << 17, 1 << 17].map(|rows| b.input(DType::F32, &[1, 4, rows, 8]).unwrap());
+        let attention = Operation::Attention { scale: 1f32.to_bits(), mask: false };
+        let result = b.add(attention, &[q, k, v]).unwrap();
+        assert!(of_graph(&b.finish(&[result]).unwrap(), &device(9)).is_some(), "the scores are 16 GiB");
+    }
+}
