@@ -22,6 +22,7 @@ const NEWER: &[(&str, &str)] = &[
     ("requestResidency", "15.0"),
     ("scaledDotProductAttentionWithQueryTensor:keyTensor:valueTensor:maskTensor:scale:name:", "15.0"),
     ("scaledDotProductAttentionWithQueryTensor:keyTensor:valueTensor:scale:name:", "15.0"),
+    ("setMathFloatingPointFunctions:", "15.0"),
     ("setMathMode:", "15.0"),
     ("setPreferPackedRows:", "15.0"),
 ];
