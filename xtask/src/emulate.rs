@@ -15,6 +15,8 @@ pub fn run_all(with_python: bool) -> Result<()> {
     let tests =
         tests.into_iter().chain(["command_buffer", "dispatch", "queue"].into_iter().flat_map(|name| ["--test", name]));
     run(cargo().args(tests).env("OPENMPS_DEVICE", "metal-emulated"))?;
+    let tests = ["test", "--release", "--package", "openmps", "--test", "hostile"];
+    run(cargo().args(tests).env("OPENMPS_DEVICE", "metal-emulated"))?;
     say("Every operator: every shape and layout, three schedules, each engine");
     let tests =
         ["test", "--release", "--package", "openmps-graph", "--test", "metal_schedules", "--test", "metal_engines"];

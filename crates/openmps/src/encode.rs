@@ -26,6 +26,8 @@ pub(crate) fn encode(
     check(command_buffer, operation, &resources)?;
     let queue = command_buffer.queue().clone();
     let run = move || -> Result<()> {
+        // Callbacks before this command may want the buffers, and a GPU's thread would wait for the locks in one.
+        queue.finish()?;
         let _guards = lock_all(operation, &resources)?;
         // SAFETY: views are made of the resources, which are locked until the work has ended, and of memory that the queue allocates.
         let result = work(unsafe { Queue::vouched(&queue) });

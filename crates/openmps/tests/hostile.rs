@@ -1,12 +1,16 @@
-//! Safe programs that mean harm: sizes that wrap around, offsets between elements, counts without end. Each is an error, and none a panic.
+//! Safe programs that mean harm: sizes that wrap around, offsets between elements, counts without end, handlers
+//! that wait for themselves. Each is an error, and none a panic or a wait without end.
 //! (What reaches memory by its address does not compile: see the examples of `operators::Queue` and `runtime::Device`.)
 #![forbid(unsafe_code)]
 
 use openmps::operators::operators::slice::{Range, Slice};
+use openmps::tile::{Scalar, Type};
 use openmps::{
-    Buffer, CommandBuffer, DataType, Device, Error, Graph, Kernel, Matrix, MatrixDescriptor, MatrixFindTopK,
+    Argument, Buffer, CommandBuffer, DataType, Device, Error, Graph, Kernel, Matrix, MatrixDescriptor, MatrixFindTopK,
     MatrixMultiplication, TensorData, Vector, VectorDescriptor,
 };
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 const HUGE: usize = usize::MAX;
 
@@ -108,4 +112,100 @@ fn kernels_of_no_sensible_size() {
         });
         assert!(made.is_err(), "{range}");
     }
+}
+
+/// Runs `work` on a thread, which must end in time.
+fn ends(what: &str, work: impl FnOnce() + Send + 'static) {
+    let (says, hears) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        work();
+        says.send(()).expect("the test listens");
+    });
+    match hears.recv_timeout(Duration::from_secs(60)) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what}: hangs"),
+        _ => thread.join().unwrap_or_else(|_| panic!("{what}: panicked")),
+    }
+}
+
+/// A command buffer of a queue of its own with one product in it, and the product's result.
+fn product() -> (CommandBuffer, Matrix) {
+    let (a, c) = (matrix(), matrix());
+    let commands = device().new_queue().command_buffer();
+    let kernel = MatrixMultiplication::new(&device(), false, false, 2, 2, 2, 1.0, 0.0).expect("a kernel");
+    kernel.encode(&commands, &a, &a, &c).expect("encoded");
+    (commands, c)
+}
+
+const SQUARE: [f32; 4] = [7.0, 10.0, 15.0, 22.0];
+
+#[test]
+fn handlers_and_callbacks_may_do_what_they_like() {
+    ends("a handler waits for its buffer, reads its result, and for the device", || {
+        let (commands, c) = product();
+        let commands = Arc::new(commands);
+        let (own, seen) = (commands.clone(), Arc::new(Mutex::new(Vec::new())));
+        let heard = seen.clone();
+        let handler = move |_: Result<(), &openmps::runtime::Error>| {
+            own.wait_until_completed().expect("the commands have ended");
+            device().synchronize().expect("nothing failed");
+            *heard.lock().expect("no panic") = c.read::<f32>().expect("readable");
+        };
+        commands.add_completed_handler(handler).expect("taken");
+        commands.commit().expect("committed");
+        commands.wait_until_completed().expect("fine");
+        assert_eq!(*seen.lock().expect("no panic"), SQUARE);
+    });
+    ends("a handler commits another and waits for it", || {
+        let (commands, _) = product();
+        let handler = |_: Result<(), &openmps::runtime::Error>| {
+            let (next, c) = product();
+            next.commit().expect("committed");
+            next.wait_until_completed().expect("fine");
+            assert_eq!(c.read::<f32>().expect("readable"), SQUARE);
+        };
+        commands.add_completed_handler(handler).expect("taken");
+        commands.commit().expect("committed");
+        commands.wait_until_completed().expect("fine");
+    });
+    ends("a handler panics", || {
+        let (commands, c) = product();
+        commands.add_completed_handler(|_| panic!("on purpose")).expect("taken");
+        commands.commit().expect("committed");
+        commands.wait_until_completed().expect("the commands were fine");
+        assert_eq!(c.read::<f32>().expect("readable"), SQUARE);
+        device().synchronize().expect("nothing is poisoned");
+    });
+    ends("a callback writes to the buffer of a command behind it", || {
+        let (commands, c) = product();
+        commands.queue().add_callback(move || c.write(&[1.0f32; 4]).expect("writable")).expect("taken");
+        commands.commit().expect("committed");
+        commands.wait_until_completed().expect("fine");
+    });
+}
+
+#[test]
+fn one_command_buffers_error_is_not_anothers() {
+    let queue = device().new_queue();
+    let wild = Kernel::from_tiles(&device(), "wild", |b| {
+        let pointer = b.parameter("x", Type::pointer(Scalar::I32));
+        let places = b.range(8);
+        let pointers = b.add_pointer(pointer, places);
+        b.load(pointers, None, None);
+    })
+    .expect("a kernel");
+    let small = Buffer::new(&device(), 16).expect("a buffer");
+    let bad = queue.command_buffer();
+    wild.encode(&bad, [1, 1, 1], &[Argument::Read(&small, 0)]).expect("encoded");
+    bad.commit().expect("committed");
+    assert!(bad.wait_until_completed().is_err());
+    for _ in 0..2 {
+        let (a, c, good) = (matrix(), matrix(), queue.command_buffer());
+        let kernel = MatrixMultiplication::new(&device(), false, false, 2, 2, 2, 1.0, 0.0).expect("a kernel");
+        kernel.encode(&good, &a, &a, &c).expect("encoded");
+        good.commit().expect("committed");
+        good.wait_until_completed().expect("this one is fine");
+        assert_eq!(c.read::<f32>().expect("readable"), SQUARE);
+    }
+    assert!(queue.synchronize().expect_err("kept for this").to_string().contains("wild"));
+    queue.synchronize().expect("delivered once");
 }
