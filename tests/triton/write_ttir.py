@@ -16,6 +16,7 @@ sys.path[:0] = [str(ROOT / "tests" / "triton"), str(ROOT / "benches")]
 
 import cuda  # noqa: E402
 import kernels  # noqa: E402
+import test_order as order  # noqa: E402
 import test_small_floats as small  # noqa: E402
 import test_tutorials as tutorials  # noqa: E402
 
@@ -61,6 +62,9 @@ KERNELS = {
     ),
     "libdevice": (tutorials.libdevice_kernel, [SINGLE] * 3 + ["i32"], {"BLOCK": 256}),
     "along": (tutorials.along_kernel, [SINGLE] * 2 + ["*i32"], {"N": 16}),
+    "in_place": (order.in_place_kernel, [SINGLE], {"N": 16}),
+    "flagged": (order.flagged_kernel, [SINGLE, "*i32", "i32"], {"BLOCK": 256}),
+    "combine": (order.combine_kernel, [SINGLE] * 2 + ["*i32"], {"M": 4, "N": 8, "AXIS": 0, "REVERSE": True}),
 }  # fmt: skip
 
 

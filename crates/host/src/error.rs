@@ -10,6 +10,10 @@ pub enum Error {
     Arguments { kernel: String, got: usize, expected: usize },
     #[error("index {index} at position {position} is outside -{size}..{size}")]
     Index { index: i64, position: usize, size: usize },
+    #[error("{kernel}: interrupted")]
+    Interrupted { kernel: String },
+    #[error("{kernel}: a grid of {grid:?} is more than 2^64 programs")]
+    Grid { kernel: String, grid: [usize; 3] },
     #[error("{0}")]
     Invalid(String),
 }

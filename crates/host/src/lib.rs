@@ -3,6 +3,7 @@
 
 pub mod error;
 pub mod fork;
+pub mod interrupt;
 pub mod level;
 pub mod library;
 mod plan;

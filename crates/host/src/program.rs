@@ -49,15 +49,19 @@ impl Program {
     /// Each argument is 64 bits: an address, an integer sign-extended, or a float's bits in the lower half.
     ///
     /// # Safety
-    /// Every address that the kernel loads from or stores to under these arguments must be valid for that access, and
-    /// stored-to memory must not overlap other operands, except that a tile may be stored where exactly it was loaded.
+    /// Every address that the kernel loads from or stores to under these arguments must be valid for that access. Arguments may
+    /// overlap: within a program loads and stores happen in the kernel's order.
     #[inline]
     pub unsafe fn run(&self, grid: [usize; 3], arguments: &[u64]) -> Result<(), Error> {
+        let programs = grid.iter().try_fold(1_usize, |product, &size| product.checked_mul(size));
+        let Some(programs) = programs.or(grid.contains(&0).then_some(0)) else {
+            return Err(Error::Grid { kernel: self.name.clone(), grid });
+        };
         // SAFETY: passed on to the caller.
         unsafe {
             match &self.form {
-                Form::Planned(plan) => plan.run(grid, arguments),
-                Form::Whole(whole) => whole.run(grid, arguments),
+                Form::Planned(plan) => plan.run(grid, programs, arguments),
+                Form::Whole(whole) => whole.run(grid, programs, arguments),
             }
         }
     }

@@ -186,6 +186,8 @@ impl<'a> Program<'a> {
             (Operation::Broadcast, [x]) => tile::broadcast(x, &operand_type(0).dims, &result.dims),
             (Operation::AddPointer, [x, y]) => add_pointer(x, y, operand_type(0), operand_type(1)),
             (&Operation::Unary(operation), [x]) => tile::map(x, |x| element::unary(operation, scalar, x)),
+            (Operation::Binary(Binary::And), [x, y]) if scalar == Scalar::I1 => tile::truths(x, y, 0),
+            (Operation::Binary(Binary::Or), [x, y]) if scalar == Scalar::I1 => tile::truths(x, y, 1),
             (&Operation::Binary(operation), [x, y]) => tile::zip(x, y, |x, y| element::binary(operation, scalar, x, y)),
             (&Operation::Compare(compare), [x, y]) => tile::zip(x, y, |x, y| element::compare(compare, scalar, x, y)),
             (Operation::Select, [condition, x, y]) => tile::select(condition, x, y),

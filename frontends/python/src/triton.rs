@@ -1,12 +1,15 @@
 //! Triton's kernels: the text of its IR, planned for the host device and launched.
 
 use crate::tools;
+use openmps_host::interrupt;
 use openmps_runtime::sanitizer::{self, Region};
-use openmps_runtime::{Device, Pipeline};
+
+use openmps_runtime::{Backend, Device, Pipeline};
 use openmps_tile::{Element, Scalar, Type};
-use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyNotImplementedError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyTuple};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Adds these to the native module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -28,6 +31,8 @@ fn cuda_stream() -> PyResult<usize> {
 struct TritonKernel {
     pipeline: Pipeline,
     parameters: Vec<(String, Type)>,
+    /// By parameter: whether the kernel may store through it.
+    stored: Vec<bool>,
 }
 
 /// Reads, verifies and plans the text of a module. What is not covered is a NotImplementedError with the line of the Python source.
@@ -37,13 +42,14 @@ fn triton_compile(text: &str) -> PyResult<TritonKernel> {
     let kernel = pipeline.kernel();
     let parameters = kernel.parameters.iter().map(|p| (p.name.clone(), kernel.type_of(p.value).clone())).collect();
     pipeline.program().map_err(|error| PyNotImplementedError::new_err(format!("mps: {error}")))?;
-    Ok(TritonKernel { pipeline, parameters })
+    let stored = kernel.written_parameters();
+    Ok(TritonKernel { pipeline, parameters, stored })
 }
 
 #[pymethods]
 impl TritonKernel {
     /// Runs every program of the grid. Arguments: addresses as integers, numbers, truth values, in the order of the parameters.
-    fn launch(&self, py: Python<'_>, grid: (usize, usize, usize), arguments: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+    fn launch(&self, py: Python<'_>, grid: (i64, i64, i64), arguments: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         self.run(py, [grid.0, grid.1, grid.2], arguments.into_iter(), None)
     }
 
@@ -59,7 +65,7 @@ impl TritonKernel {
     fn run<'py>(
         &self,
         py: Python<'py>,
-        grid: [usize; 3],
+        grid: [i64; 3],
         arguments: impl ExactSizeIterator<Item = Bound<'py, PyAny>>,
         extents: Option<Vec<Extent>>,
     ) -> PyResult<()> {
@@ -70,22 +76,45 @@ impl TritonKernel {
         let bits: Vec<u64> = self
             .parameters
             .iter()
+            .zip(&self.stored)
             .zip(arguments)
-            .map(|((name, ty), argument)| bits(ty, &argument).map_err(|error| named(py, name, &error)))
+            .map(|(((name, ty), &stored), argument)| {
+                bits(ty, stored, &argument).map_err(|error| named(py, name, &error))
+            })
             .collect::<PyResult<_>>()?;
-        py.detach(|| {
-            let queue = Device::get(0).map_err(|error| PyRuntimeError::new_err(error.to_string()))?.queue();
-            let dispatch = || {
-                // SAFETY: Triton's contract with its users: a kernel touches only memory of the tensors that it is given.
-                unsafe { queue.dispatch("triton", &self.pipeline, grid, &bits) }
-            };
-            let result = match extents {
-                // SAFETY: the extents are those of tensors that live until the launcher returns.
-                Some(extents) => unsafe { sanitizer::within(self.regions(extents), dispatch) },
-                None => dispatch(),
-            };
-            result.map_err(|error| PyRuntimeError::new_err(error.to_string()))
-        })
+        let Some(grid) = self.grid(grid)? else { return Ok(()) };
+        let raised = Arc::new(Mutex::new(None));
+        let question = {
+            let raised = raised.clone();
+            move || signal(&raised)
+        };
+        let result = py.detach(|| interrupt::within(question, || self.dispatch(grid, &bits, extents)));
+        let raised = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
+        raised.map_or(result, Err)
+    }
+
+    /// The grid's sizes; none where it has no programs. Triton counts programs in 32 bits.
+    fn grid(&self, grid: [i64; 3]) -> PyResult<Option<[usize; 3]>> {
+        if grid.iter().any(|&size| size > i32::MAX.into()) {
+            let name = self.pipeline.name();
+            let message = format!("{name}: grid {grid:?}: an axis has at most {} programs", i32::MAX);
+            return Err(PyOverflowError::new_err(message));
+        }
+        Ok(grid.iter().all(|&size| size > 0).then(|| grid.map(|size| size as usize)))
+    }
+
+    fn dispatch(&self, grid: [usize; 3], bits: &[u64], extents: Option<Vec<Extent>>) -> PyResult<()> {
+        let queue = Device::get(0).map_err(|error| PyRuntimeError::new_err(error.to_string()))?.queue();
+        let dispatch = || {
+            // SAFETY: Triton's contract with its users: a kernel touches only memory of the tensors that it is given.
+            unsafe { queue.dispatch("triton", &self.pipeline, grid, bits) }
+        };
+        let result = match extents {
+            // SAFETY: the extents are those of tensors that live until the launcher returns.
+            Some(extents) => unsafe { sanitizer::within(self.regions(extents), dispatch) },
+            None => dispatch(),
+        };
+        result.map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }
 
     fn regions(&self, extents: Vec<Extent>) -> Vec<Region> {
@@ -118,9 +147,9 @@ impl TritonLauncher {
     fn __call__(
         &self,
         py: Python<'_>,
-        x: usize,
-        y: usize,
-        z: usize,
+        x: i64,
+        y: i64,
+        z: i64,
         _stream: &Bound<'_, PyAny>,
         kernel: &Bound<'_, TritonKernel>,
         _packed: &Bound<'_, PyAny>,
@@ -149,13 +178,22 @@ fn extents(py: Python<'_>, arguments: &[Bound<'_, PyAny>]) -> PyResult<Vec<Exten
     py.import("openmps.triton.sanitizer")?.call_method1("extents", (arguments,))?.extract()
 }
 
+/// Whether a handler of a signal that has come (Ctrl-C) raises something, which is kept.
+fn signal(raised: &Mutex<Option<PyErr>>) -> bool {
+    Python::attach(|py| match py.check_signals() {
+        Ok(()) => false,
+        Err(error) => {
+            raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            true
+        }
+    })
+}
+
 /// A parameter's value as the device takes it. A tensor says its address itself.
-fn bits(ty: &Type, argument: &Bound<'_, PyAny>) -> PyResult<u64> {
+fn bits(ty: &Type, stored: bool, argument: &Bound<'_, PyAny>) -> PyResult<u64> {
     Ok(match ty.element {
         // Not the other way round: a tensor of one integer passes for that integer.
-        Element::Pointer(_) if !argument.is_exact_instance_of::<PyInt>() => {
-            argument.call_method0(pyo3::intern!(argument.py(), "data_ptr"))?.extract()?
-        }
+        Element::Pointer(_) if !argument.is_exact_instance_of::<PyInt>() => address(argument, stored)?,
         Element::Pointer(_) => argument.extract::<u64>()?,
         Element::Scalar(Scalar::F64) => argument.extract::<f64>()?.to_bits(),
         Element::Scalar(scalar) if scalar.is_float() => {
@@ -173,7 +211,55 @@ fn bits(ty: &Type, argument: &Bound<'_, PyAny>) -> PyResult<u64> {
     })
 }
 
+/// The address of a tensor's first element, where the device can reach it and may do what the kernel does.
+fn address(tensor: &Bound<'_, PyAny>, stored: bool) -> PyResult<u64> {
+    let py = tensor.py();
+    match tensor.getattr_opt(pyo3::intern!(py, "is_cpu"))? {
+        Some(is_cpu) if !is_cpu.is_truthy()? => elsewhere(tensor)?,
+        Some(_) => {}
+        None if stored => {
+            let read_only = tensor.getattr_opt(pyo3::intern!(py, "read_only"))?;
+            if read_only.is_some_and(|read_only| read_only.is_truthy().unwrap_or(false)) {
+                return Err(PyValueError::new_err("the array is read-only, and the kernel stores through it"));
+            }
+        }
+        None => {}
+    }
+    let address = tensor.call_method0(pyo3::intern!(py, "data_ptr"))?.extract()?;
+    if address == 0 {
+        without_memory(tensor)?;
+    }
+    Ok(address)
+}
+
+/// A tensor of PyTorch that lies on a device of PyTorch's.
+#[cold]
+fn elsewhere(tensor: &Bound<'_, PyAny>) -> PyResult<()> {
+    let device = Device::get(0).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+    let is_cuda = |tensor: &Bound<'_, PyAny>| tensor.getattr("is_cuda").and_then(|is_cuda| is_cuda.is_truthy());
+    if device.properties().backend == Backend::Cuda && is_cuda(tensor).unwrap_or(false) {
+        return Ok(());
+    }
+    let place = tensor.getattr("device")?.str()?;
+    Err(PyValueError::new_err(format!("the tensor is on device {place}, which this backend cannot reach")))
+}
+
+/// A tensor at address 0, which is one of no elements, or one whose memory has been freed.
+#[cold]
+fn without_memory(tensor: &Bound<'_, PyAny>) -> PyResult<()> {
+    let shape: Vec<u64> = tensor.getattr("shape").and_then(|shape| shape.extract()).unwrap_or_else(|_| vec![1]);
+    if shape.contains(&0) {
+        return Ok(());
+    }
+    Err(PyValueError::new_err(format!("the tensor of shape {shape:?} has no memory")))
+}
+
 #[cold]
 fn named(py: Python<'_>, name: &str, error: &PyErr) -> PyErr {
-    PyTypeError::new_err(format!("parameter {name}: {}", error.value(py)))
+    let message = format!("parameter {name}: {}", error.value(py));
+    if error.is_instance_of::<PyValueError>(py) {
+        PyValueError::new_err(message)
+    } else {
+        PyTypeError::new_err(message)
+    }
 }

@@ -1,10 +1,13 @@
 //! Runs the steps of a plan: scalars and loops; those on tiles are in `tiles`.
 
+mod guard;
 mod tiles;
 
 use super::Plan;
 use super::step::{Extent, Extents, IndexOperation, Operand, Slot, Step, Target, ViewKind};
+use crate::interrupt::Poll;
 use std::cell::RefCell;
+use std::ops::Range;
 
 /// Where a register's elements are: in scratch memory, or in device memory that stands for it.
 #[derive(Clone, Copy)]
@@ -33,11 +36,17 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Runs the programs `begin..end` of the grid, counted with the first axis fastest.
+/// Runs a range of the grid's programs, counted with the first axis fastest.
 ///
 /// # Safety
 /// As for [`Plan::run`].
-pub(super) unsafe fn run_programs(program: &Plan, grid: [usize; 3], arguments: &[u64], begin: usize, end: usize) {
+pub(super) unsafe fn run_programs(
+    program: &Plan,
+    grid: [usize; 3],
+    arguments: &[u64],
+    programs: Range<usize>,
+    poll: Poll<'_>,
+) {
     SCRATCH.with_borrow_mut(|scratch| {
         scratch.slots.clear();
         scratch.slots.extend_from_slice(&program.slots);
@@ -51,19 +60,23 @@ pub(super) unsafe fn run_programs(program: &Plan, grid: [usize; 3], arguments: &
         // SAFETY: each offset lies within the scratch memory.
         let place = |&offset: &usize| Place { address: unsafe { tiles.add(offset) }, pitch: 0, repeats: false };
         scratch.places.extend(program.registers.iter().map(place));
-        let mut machine = Machine { slots: scratch.slots.as_mut_ptr(), places: &mut scratch.places, program, tiles };
+        let mut machine =
+            Machine { slots: scratch.slots.as_mut_ptr(), places: &mut scratch.places, program, tiles, poll };
         for axis in 0..3 {
             machine.set(program.grid_slots[axis], grid[axis] as i64);
         }
         // SAFETY: passed on to the caller.
-        unsafe { machine.run(&program.prologue) };
+        let _ = unsafe { machine.run(&program.prologue) };
+        let begin = programs.start;
         let mut place = [begin % grid[0], begin / grid[0] % grid[1], begin / grid[0] / grid[1]];
-        for _ in begin..end {
+        for _ in programs {
             for axis in 0..3 {
                 machine.set(program.program_slots[axis], place[axis] as i64);
             }
             // SAFETY: passed on to the caller.
-            unsafe { machine.run(&program.body) };
+            if machine.poll.count() || unsafe { machine.run(&program.body) }.is_err() {
+                return;
+            }
             place[0] += 1;
             if place[0] == grid[0] {
                 place = [0, place[1] + 1, place[2]];
@@ -135,7 +148,11 @@ struct Machine<'a> {
     places: &'a mut Vec<Place>,
     program: &'a Plan,
     tiles: *mut u8,
+    poll: Poll<'a>,
 }
+
+/// The launch has been interrupted.
+struct Stopped;
 
 impl Machine<'_> {
     #[inline(always)]
@@ -223,11 +240,27 @@ impl Machine<'_> {
         }
     }
 
-    unsafe fn run(&mut self, steps: &[Step]) {
+    unsafe fn run(&mut self, steps: &[Step]) -> Result<(), Stopped> {
         for step in steps {
             // SAFETY: passed on to the caller: addresses that the kernel computes are valid.
-            unsafe { self.step(step) };
+            unsafe {
+                match step {
+                    Step::Loop { index, lower, upper, step, body } => {
+                        let (mut at, end, by) = (self.get(*lower), self.get(*upper), self.get(*step));
+                        while by > 0 && at < end {
+                            if self.poll.count() {
+                                return Err(Stopped);
+                            }
+                            self.set(*index, at);
+                            self.run(body)?;
+                            at = at.saturating_add(by);
+                        }
+                    }
+                    step => self.step(step),
+                }
+            }
         }
+        Ok(())
     }
 
     #[inline(always)]
@@ -269,14 +302,6 @@ impl Machine<'_> {
                     if mask.is_none_or(|mask| self.get(mask) != 0) {
                         let address = self.get(*address) as *mut u8;
                         std::ptr::copy_nonoverlapping(self.cell(*value).cast_const(), address, *size);
-                    }
-                }
-                Step::Loop { index, lower, upper, step, body } => {
-                    let (mut at, end, by) = (self.get(*lower), self.get(*upper), self.get(*step));
-                    while by > 0 && at < end {
-                        self.set(*index, at);
-                        self.run(body);
-                        at += by;
                     }
                 }
                 tile => self.tile_step(tile),

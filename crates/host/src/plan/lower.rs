@@ -107,7 +107,7 @@ impl<'k> Lowering<'k> {
 
     fn finish(mut self) -> Plan {
         let mut body = self.open.pop().unwrap_or_default();
-        let (registers, scratch_bytes) = registers::assign(&mut body, &self.registers);
+        let (registers, scratch_bytes) = registers::assign(&mut body, &self.registers, self.slots.len());
         Plan {
             name: self.kernel.name.clone(),
             parameters: self.kernel.parameters.len(),

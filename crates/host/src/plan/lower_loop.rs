@@ -57,12 +57,10 @@ impl Lowering<'_> {
                 Planned::ScatteredPointer { base: self.carried_slot(base), offsets, offset_size }
             }
             _ => {
-                let (source, extents) = self.data(initial)?;
-                let full = self.extents_of(initial)?;
-                let target = self.target(&full, scalar.size());
-                self.emit_tile(Step::CopyTile { target, source, extents }, &full, 0.1);
-                let operand = plain(target.register);
-                Planned::Data { operand, extents }
+                let (source, extents) = (self.data(initial)?, self.extents_of(initial)?);
+                let target = self.target(&extents, scalar.size());
+                self.emit_tile(Step::CopyTile { target, source, extents }, &extents, 0.1);
+                Planned::Data(plain(target.register))
             }
         })
     }
@@ -99,11 +97,8 @@ impl Lowering<'_> {
                     }
                     slots.push((base, next_base));
                 }
-                (Planned::Data { operand, extents }, _) => {
-                    let (source, next_extents) = self.data(next_value)?;
-                    if next_extents != extents && next_extents != self.extents_of(next_value)? {
-                        return refuse("a carried tile whose defined part changes");
-                    }
+                (Planned::Data(operand), _) => {
+                    let (source, extents) = (self.data(next_value)?, self.extents_of(next_value)?);
                     tiles.push((operand, source, extents, self.scalar_of(next_value).size()));
                 }
                 _ => return Err(Stop::CarriedAsData(argument)),

@@ -2,7 +2,7 @@
 
 use super::lower::{Lowered, Lowering, refuse};
 use super::lower_tile::plain;
-use super::step::{Address, Extents, IndexOperation, Operand, Slot, Step, Width};
+use super::step::{Address, Extents, IndexOperation, Operand, Rest, Slot, Step, Width};
 use super::value::{Affine, Planned, width_of};
 use openmps_tile::{Scalar, Value};
 
@@ -26,12 +26,13 @@ impl Lowering<'_> {
             (Planned::Pointer { base, offset: x }, Planned::Index(y)) => {
                 Ok(Planned::Pointer { base, offset: self.add_affine(x, y) })
             }
-            (Planned::Pointer { base, offset }, Planned::Data { operand, .. }) if offset.is_uniform() => {
+            (Planned::Pointer { base, offset }, Planned::Data(operand)) if offset.is_uniform() => {
                 let size = self.scalar_of(operands[0]).size();
                 let base = self.byte_address(base, offset.base, size);
                 Ok(Planned::ScatteredPointer { base, offsets: operand, offset_size: offset_scalar.size() })
             }
-            (Planned::Pointer { base, offset }, Planned::Data { operand, extents }) => {
+            (Planned::Pointer { base, offset }, Planned::Data(operand)) => {
+                let extents = self.extents_of(operands[1])?;
                 // Part of the address is affine, part is data: the affine part joins the data.
                 let function = crate::vector::binary::binary(openmps_tile::Binary::Add, offset_scalar);
                 let Some(function) = function else { return refuse("these pointer offsets") };
@@ -50,12 +51,12 @@ impl Lowering<'_> {
                 let base = self.byte_address(base, slot, size);
                 Ok(Planned::ScatteredPointer { base, offsets, offset_size })
             }
-            (Planned::ScatteredPointer { base, offsets, offset_size }, Planned::Index(_) | Planned::Data { .. })
+            (Planned::ScatteredPointer { base, offsets, offset_size }, Planned::Index(_) | Planned::Data(_))
                 if offset_size == offset_scalar.size() =>
             {
                 let function = crate::vector::binary::binary(openmps_tile::Binary::Add, offset_scalar);
                 let Some(function) = function else { return refuse("these pointer offsets") };
-                let (y, extents) = self.data(operands[1])?;
+                let (y, extents) = (self.data(operands[1])?, self.extents_of(operands[1])?);
                 let target = self.target(&extents, offset_size);
                 let (x, size) = (offsets, offset_size);
                 self.emit_tile(Step::MapBinary { function, target, x, y, size, extents }, &extents, 0.15);
@@ -89,7 +90,7 @@ impl Lowering<'_> {
                 extents.rows.clip = Some(clip);
                 Mask::Clip(extents)
             }
-            _ => Mask::Data(self.data(mask)?.0),
+            _ => Mask::Data(self.data(mask)?),
         })
     }
 
@@ -117,19 +118,22 @@ impl Lowering<'_> {
         let full = self.extents_of(result)?;
         let mask = self.mask(operands.get(1), full)?;
         let other = match operands.get(2) {
-            Some(&other) => Some(self.data(other)?.0),
+            Some(&other) => Some(self.data(other)?),
             None => None,
         };
         let (base, offsets, offset_size) = match (pointer, &mask) {
             (Planned::Pointer { base, offset }, Mask::Clip(extents)) => {
                 let (extents, address) = (*extents, self.address(base, offset, size));
                 let register = self.register(full.rows.full * full.columns.full * size);
-                let other = if extents == full { None } else { other };
+                let rest = match other {
+                    _ if extents == full => Rest::Unread,
+                    Some(other) => Rest::Other(other),
+                    None => Rest::Zero,
+                };
                 let tile = (full.rows.full, full.columns.full);
-                let step = Step::LoadTile { register, address, extents, full: tile, other, direct: true };
+                let step = Step::LoadTile { register, address, extents, full: tile, rest, direct: true };
                 self.emit_tile(step, &full, 0.15);
-                let extents = if other.is_some() { full } else { extents };
-                return Ok(Planned::Data { operand: plain(register), extents });
+                return Ok(Planned::Data(plain(register)));
             }
             (Planned::Pointer { base, offset }, Mask::Data(_)) => {
                 let base = self.byte_address(base, offset.base, size);
@@ -138,17 +142,15 @@ impl Lowering<'_> {
             (Planned::ScatteredPointer { base, offsets, offset_size }, _) => (base, offsets, offset_size),
             _ => return refuse("a load from something that is no pointer"),
         };
-        let (mask, extents) = match mask {
-            Mask::Clip(extents) if extents == full => (None, full),
-            Mask::Clip(_) | Mask::Data(_) => {
-                let (operand, _) = self.data(operands[1])?;
-                (Some(operand), full)
-            }
+        let mask = match mask {
+            Mask::Clip(extents) if extents == full => None,
+            Mask::Data(operand) => Some(operand),
+            Mask::Clip(_) => Some(self.data(operands[1])?),
         };
         let register = self.register(full.rows.full * full.columns.full * size);
-        let step = Step::Gather { register, base, offsets, offset_size, mask, other, size, extents };
+        let step = Step::Gather { register, base, offsets, offset_size, mask, other, size, extents: full };
         self.emit_tile(step, &full, 1.0);
-        Ok(Planned::Data { operand: plain(register), extents: full })
+        Ok(Planned::Data(plain(register)))
     }
 
     fn load_scalar(&mut self, pointer: Planned, operands: &[Value], scalar: Scalar) -> Lowered<Planned> {
@@ -175,10 +177,10 @@ impl Lowering<'_> {
         }
         let full = self.extents_of(operands[1])?;
         let mask = self.mask(operands.get(2), full)?;
-        let (value, value_extents) = self.data(operands[1])?;
+        let value = self.data(operands[1])?;
         let (base, offsets, offset_size) = match (pointer, &mask) {
             (Planned::Pointer { base, offset }, Mask::Clip(extents)) => {
-                let extents = self.intersection(*extents, value_extents);
+                let extents = *extents;
                 let address = self.address(base, offset, size);
                 self.emit_tile(Step::StoreTile { value, address, extents }, &full, 0.15);
                 return Ok(());
@@ -193,7 +195,7 @@ impl Lowering<'_> {
         let mask = match mask {
             Mask::Clip(extents) if extents == full => None,
             Mask::Data(operand) => Some(operand),
-            Mask::Clip(_) => Some(self.data(operands[2])?.0),
+            Mask::Clip(_) => Some(self.data(operands[2])?),
         };
         let step = Step::Scatter { value, base, offsets, offset_size, mask, size, extents: full };
         self.emit_tile(step, &full, 1.0);

@@ -22,7 +22,7 @@ impl Lowering<'_> {
     fn reduce_data(
         &mut self,
         combine: Combine,
-        (source, extents): (Operand, Extents),
+        source: Operand,
         scalar: Scalar,
         axis: usize,
         x: Value,
@@ -32,11 +32,7 @@ impl Lowering<'_> {
             return refuse(format!("a {} of {}", combine.text(), scalar.name()));
         };
         let size = scalar.size();
-        let rank = self.kernel.dims_of(x).len();
-        let reduced = if axis + 1 == rank { extents.columns } else { extents.rows };
-        if reduced.clip.is_some() {
-            return refuse("a reduction over elements that a mask leaves undefined (give the load an `other`)");
-        }
+        let (rank, extents) = (self.kernel.dims_of(x).len(), self.extents_of(x)?);
         if rank == 1 {
             let destination = self.slot();
             let width = width_of(scalar);
@@ -56,7 +52,7 @@ impl Lowering<'_> {
             (_, None) => return refuse(format!("a {} of {} along axis 0", combine.text(), scalar.name())),
         };
         self.emit_tile(step, &extents, 0.15);
-        Ok(Planned::Data { operand: plain(target.register), extents: result })
+        Ok(Planned::Data(plain(target.register)))
     }
 
     /// Half factors are widened: their products are exact in float32.
@@ -64,21 +60,17 @@ impl Lowering<'_> {
         let (scalar, wide) = (self.scalar_of(operands[0]), self.scalar_of(operands[2]));
         let mut factors = Vec::new();
         for &operand in &operands[..2] {
-            let (data, extents) = self.data(operand)?;
-            if extents != self.extents_of(operand)? {
-                return refuse("a tt.dot of elements that a mask leaves undefined (give the load an `other`)");
-            }
-            let data = if scalar == wide { data } else { self.convert((data, extents), Cast::Float, scalar, wide)?.0 };
-            factors.push(data);
+            let (data, extents) = (self.data(operand)?, self.extents_of(operand)?);
+            factors.push(if scalar == wide { data } else { self.convert(data, extents, Cast::Float, scalar, wide)? });
         }
-        let (sum, extents) = self.data(operands[2])?;
+        let (sum, extents) = (self.data(operands[2])?, self.extents_of(operands[2])?);
         let depth = self.extents_of(operands[0])?.columns.full;
         let target = self.target(&extents, wide.size());
         let (x, y) = (factors[0], factors[1]);
         // 40 multiplications a nanosecond.
         let ns = depth as f64 / 40.0;
         self.emit_tile(Step::Dot { target, x, y, sum, depth, extents }, &extents, ns);
-        Ok(Planned::Data { operand: plain(target.register), extents })
+        Ok(Planned::Data(plain(target.register)))
     }
 
     pub(super) fn expand_dims(&mut self, x: Value, axis: usize) -> Lowered<Planned> {
@@ -97,10 +89,9 @@ impl Lowering<'_> {
             Planned::Index(affine) => Planned::Index(to_column(affine)),
             Planned::Pointer { base, offset } => Planned::Pointer { base, offset: to_column(offset) },
             Planned::Clip(extents) => Planned::Clip(Extents { rows: extents.columns, columns: one }),
-            Planned::Data { operand: Operand::Register { register, view }, extents } => {
+            Planned::Data(Operand::Register { register, view }) => {
                 let Some(view) = compose(view, ViewKind::Column) else { return refuse("this chain of views") };
-                let operand = Operand::Register { register, view };
-                Planned::Data { operand, extents: Extents { rows: extents.columns, columns: one } }
+                Planned::Data(Operand::Register { register, view })
             }
             Planned::ScatteredPointer { .. } => return refuse("tt.expand_dims of scattered pointers"),
             uniform => uniform,
@@ -129,9 +120,7 @@ impl Lowering<'_> {
         };
         Ok(match self.get(x)? {
             Planned::Clip(extents) => Planned::Clip(widened(extents)),
-            Planned::Data { operand: operand @ Operand::Register { .. }, extents } => {
-                Planned::Data { operand: repeated(operand)?, extents: widened(extents) }
-            }
+            Planned::Data(operand) => Planned::Data(repeated(operand)?),
             Planned::ScatteredPointer { base, offsets, offset_size } => {
                 Planned::ScatteredPointer { base, offsets: repeated(offsets)?, offset_size }
             }

@@ -19,23 +19,23 @@ fn cost(operation: Unary) -> f64 {
 }
 
 impl Lowering<'_> {
-    /// A value as something that steps can read, with the part of it that is defined.
-    pub fn data(&mut self, value: Value) -> Lowered<(Operand, Extents)> {
+    /// A value as something that steps can read.
+    pub fn data(&mut self, value: Value) -> Lowered<Operand> {
         let full = self.extents_of(value)?;
         let size = self.scalar_of(value).size();
         match self.get(value)? {
-            Planned::Data { operand, extents } => Ok((operand, extents)),
-            Planned::Uniform(slot) => Ok((Operand::Uniform(slot), full)),
+            Planned::Data(operand) => Ok(operand),
+            Planned::Uniform(slot) => Ok(Operand::Uniform(slot)),
             Planned::Index(affine) => {
                 let target = self.target(&full, size);
                 let Affine { base, row_stride, column_stride } = affine;
                 self.emit_tile(Step::CountUp { target, base, row_stride, column_stride, extents: full }, &full, 0.2);
-                Ok((plain(target.register), full))
+                Ok(plain(target.register))
             }
             Planned::Clip(clip) => {
                 let target = self.target(&full, 1);
                 self.emit_tile(Step::MaskTile { target, clip, extents: full }, &full, 0.05);
-                Ok((plain(target.register), full))
+                Ok(plain(target.register))
             }
             Planned::Pointer { .. } | Planned::ScatteredPointer { .. } => refuse("arithmetic on pointers as numbers"),
         }
@@ -60,22 +60,23 @@ impl Lowering<'_> {
         let Some(function) = unary::unary(operation, scalar) else {
             return self.through_single(result, &[x], |lowering, operands| {
                 let function = unary::unary(operation, Scalar::F32);
-                lowering.map_unary(function, operands[0], 4, 4, cost(operation))
+                let extents = lowering.extents_of(x)?;
+                lowering.map_unary(function, operands[0], extents, [4, 4], cost(operation))
             });
         };
         if let Planned::Uniform(slot) = self.get(x)? {
             return Ok(Planned::Uniform(self.scalar_unary(function, slot, width_of(scalar))));
         }
-        let operand = self.data(x)?;
-        self.map_unary(Some(function), operand, scalar.size(), scalar.size(), cost(operation))
+        let (operand, extents) = (self.data(x)?, self.extents_of(x)?);
+        self.map_unary(Some(function), operand, extents, [scalar.size(); 2], cost(operation))
     }
 
     fn map_unary(
         &mut self,
         function: Option<unary::UnaryFunction>,
-        (x, extents): (Operand, Extents),
-        x_size: usize,
-        size: usize,
+        x: Operand,
+        extents: Extents,
+        [x_size, size]: [usize; 2],
         ns: f64,
     ) -> Lowered<Planned> {
         let Some(function) = function else { return refuse("an operation on this number type") };
@@ -84,7 +85,7 @@ impl Lowering<'_> {
         }
         let target = self.target(&extents, size);
         self.emit_tile(Step::MapUnary { function, target, x, x_size, extents }, &extents, ns);
-        Ok(Planned::Data { operand: plain(target.register), extents })
+        Ok(Planned::Data(plain(target.register)))
     }
 
     /// Arithmetic of the half types: widen, compute in float32, round.
@@ -92,7 +93,7 @@ impl Lowering<'_> {
         &mut self,
         result: Value,
         operands: &[Value],
-        compute: impl FnOnce(&mut Self, &[(Operand, Extents)]) -> Lowered<Planned>,
+        compute: impl FnOnce(&mut Self, &[Operand]) -> Lowered<Planned>,
     ) -> Lowered<Planned> {
         let scalar = self.scalar_of(operands[0]);
         if !matches!(scalar, Scalar::F16 | Scalar::BF16) {
@@ -100,38 +101,40 @@ impl Lowering<'_> {
         }
         let mut wide = Vec::new();
         for &operand in operands {
-            let data = self.data(operand)?;
-            wide.push(self.convert(data, Cast::Float, scalar, Scalar::F32)?);
+            let (data, extents) = (self.data(operand)?, self.extents_of(operand)?);
+            wide.push(self.convert(data, extents, Cast::Float, scalar, Scalar::F32)?);
         }
         let computed = compute(self, &wide)?;
         let to = self.scalar_of(result);
         if to == Scalar::I1 {
             return Ok(computed);
         }
-        let (operand, extents) = match computed {
-            Planned::Data { operand, extents } => (operand, extents),
-            Planned::Uniform(slot) => (Operand::Uniform(slot), wide[0].1),
+        let operand = match computed {
+            Planned::Data(operand) => operand,
+            Planned::Uniform(slot) => Operand::Uniform(slot),
             other => return Ok(other),
         };
-        Ok(match self.convert((operand, extents), Cast::Float, Scalar::F32, to)? {
-            (Operand::Uniform(slot), _) => Planned::Uniform(slot),
-            (operand, extents) => Planned::Data { operand, extents },
+        let extents = self.extents_of(result)?;
+        Ok(match self.convert(operand, extents, Cast::Float, Scalar::F32, to)? {
+            Operand::Uniform(slot) => Planned::Uniform(slot),
+            operand => Planned::Data(operand),
         })
     }
 
     pub(super) fn convert(
         &mut self,
-        x: (Operand, Extents),
+        x: Operand,
+        extents: Extents,
         kind: Cast,
         from: Scalar,
         to: Scalar,
-    ) -> Lowered<(Operand, Extents)> {
-        if let Operand::Uniform(slot) = x.0 {
-            return Ok((Operand::Uniform(self.scalar_cast(kind, from, to, slot)?), x.1));
+    ) -> Lowered<Operand> {
+        if let Operand::Uniform(slot) = x {
+            return Ok(Operand::Uniform(self.scalar_cast(kind, from, to, slot)?));
         }
         let function = cast::cast(kind, from, to);
-        match self.map_unary(function, x, from.size(), to.size(), 0.2)? {
-            Planned::Data { operand, extents } => Ok((operand, extents)),
+        match self.map_unary(function, x, extents, [from.size(), to.size()], 0.2)? {
+            Planned::Data(operand) => Ok(operand),
             _ => refuse(kind.text()),
         }
     }
@@ -145,9 +148,8 @@ impl Lowering<'_> {
             (Cast::Signed, Planned::Index(affine)) if to.size() >= from.size() => return Ok(Planned::Index(affine)),
             _ => {}
         }
-        let operand = self.data(x)?;
-        let (operand, extents) = self.convert(operand, kind, from, to)?;
-        Ok(Planned::Data { operand, extents })
+        let (operand, extents) = (self.data(x)?, self.extents_of(x)?);
+        Ok(Planned::Data(self.convert(operand, extents, kind, from, to)?))
     }
 
     pub(super) fn binary(&mut self, operation: Binary, operands: &[Value], result: Value) -> Lowered<Planned> {
@@ -165,7 +167,8 @@ impl Lowering<'_> {
         let Some(function) = binary::binary(operation, scalar) else {
             return self.through_single(result, operands, |lowering, wide| {
                 let function = binary::binary(operation, Scalar::F32);
-                lowering.map_binary(function, wide[0], wide[1], 4, 4, 0.15)
+                let extents = lowering.extents_of(result)?;
+                lowering.map_binary(function, wide[0], wide[1], extents, [4, 4], 0.15)
             });
         };
         if let (Planned::Uniform(x), Planned::Uniform(y)) = (x, y) {
@@ -177,26 +180,26 @@ impl Lowering<'_> {
             Binary::Divide => 0.4,
             _ => 0.15,
         };
-        self.map_binary(Some(function), x, y, scalar.size(), scalar.size(), ns)
+        let extents = self.extents_of(result)?;
+        self.map_binary(Some(function), x, y, extents, [scalar.size(); 2], ns)
     }
 
     fn map_binary(
         &mut self,
         function: Option<binary::BinaryFunction>,
-        (x, x_extents): (Operand, Extents),
-        (y, y_extents): (Operand, Extents),
-        size: usize,
-        result_size: usize,
+        x: Operand,
+        y: Operand,
+        extents: Extents,
+        [size, result_size]: [usize; 2],
         ns: f64,
     ) -> Lowered<Planned> {
         let Some(function) = function else { return refuse("an operation on this number type") };
         if let (Operand::Uniform(x), Operand::Uniform(y)) = (x, y) {
             return Ok(Planned::Uniform(self.scalar_binary(function, x, y, Width::Whole)));
         }
-        let extents = self.intersection(x_extents, y_extents);
         let target = self.target(&extents, result_size);
         self.emit_tile(Step::MapBinary { function, target, x, y, size, extents }, &extents, ns);
-        Ok(Planned::Data { operand: plain(target.register), extents })
+        Ok(Planned::Data(plain(target.register)))
     }
 
     /// Index arithmetic that stays affine.
@@ -261,14 +264,16 @@ impl Lowering<'_> {
         }
         let Some(function) = binary::compare(comparison, scalar) else {
             return self.through_single(result, operands, |lowering, wide| {
-                lowering.map_binary(binary::compare(comparison, Scalar::F32), wide[0], wide[1], 4, 1, 0.15)
+                let (function, extents) = (binary::compare(comparison, Scalar::F32), lowering.extents_of(result)?);
+                lowering.map_binary(function, wide[0], wide[1], extents, [4, 1], 0.15)
             });
         };
         if let (Planned::Uniform(x), Planned::Uniform(y)) = (x, y) {
             return Ok(Planned::Uniform(self.scalar_binary(function, x, y, Width::Truth)));
         }
         let (x, y) = (self.data(operands[0])?, self.data(operands[1])?);
-        self.map_binary(Some(function), x, y, scalar.size(), 1, 0.15)
+        let extents = self.extents_of(result)?;
+        self.map_binary(Some(function), x, y, extents, [scalar.size(), 1], 0.15)
     }
 
     /// The extents in which an index that grows along one dimension stays below a bound.
@@ -302,24 +307,17 @@ impl Lowering<'_> {
         if let [Planned::Uniform(condition), Planned::Uniform(x), Planned::Uniform(y)] = planned {
             return Ok(Planned::Uniform(self.scalar_select(condition, x, y)));
         }
-        let (x, x_extents) = self.data(operands[1])?;
-        let (y, y_extents) = self.data(operands[2])?;
-        if let (Planned::Clip(clip), true) = (planned[0], y_extents == full) {
-            // Outside of the clip only `y` counts, so that `x` may be undefined there.
-            if x_extents == full || x_extents == clip {
-                let target = self.target(&full, size);
-                let step = Step::MapClip { target, clip, inside: x, outside: y, extents: full };
-                self.emit_tile(step, &full, 0.15);
-                return Ok(Planned::Data { operand: plain(target.register), extents: full });
-            }
+        let (x, y) = (self.data(operands[1])?, self.data(operands[2])?);
+        let target = self.target(&full, size);
+        if let Planned::Clip(clip) = planned[0] {
+            let step = Step::MapClip { target, clip, inside: x, outside: y, extents: full };
+            self.emit_tile(step, &full, 0.15);
+            return Ok(Planned::Data(plain(target.register)));
         }
-        let (condition, condition_extents) = self.data(operands[0])?;
-        let extents = self.intersection(x_extents, y_extents);
-        let extents = self.intersection(extents, condition_extents);
-        let target = self.target(&extents, size);
+        let condition = self.data(operands[0])?;
         let function = memory::select(size);
-        self.emit_tile(Step::MapSelect { function, target, condition, x, y, extents }, &extents, 0.2);
-        Ok(Planned::Data { operand: plain(target.register), extents })
+        self.emit_tile(Step::MapSelect { function, target, condition, x, y, extents: full }, &full, 0.2);
+        Ok(Planned::Data(plain(target.register)))
     }
 }
 

@@ -10,14 +10,18 @@ mod lower_loop;
 mod lower_memory;
 mod lower_shape;
 mod lower_tile;
+mod narrow;
+mod order;
 pub(crate) mod product;
 mod registers;
 mod step;
 mod value;
 
 use crate::error::Error;
+use crate::interrupt::{self, Poll};
 use crate::threads;
 use openmps_tile::Kernel;
+use std::sync::atomic::Ordering;
 use step::Step;
 
 /// A planned kernel, ready to run on this CPU.
@@ -46,20 +50,23 @@ impl Plan {
         lower::lower(kernel)
     }
 
-    /// Runs the kernel for each point of the grid, on several threads when there is enough to do.
+    /// Runs the kernel for each point of the grid, so many `programs`, on several threads when there is enough to do.
     ///
     /// # Safety
     /// As for [`Program::run`](crate::program::Program::run).
-    pub unsafe fn run(&self, grid: [usize; 3], arguments: &[u64]) -> Result<(), Error> {
+    pub unsafe fn run(&self, grid: [usize; 3], programs: usize, arguments: &[u64]) -> Result<(), Error> {
         if arguments.len() != self.parameters {
             let kernel = self.name.clone();
             return Err(Error::Arguments { kernel, got: arguments.len(), expected: self.parameters });
         }
-        let programs = grid.iter().product();
+        let stop = interrupt::flag();
         threads::parallel_for(programs, self.ns_per_program, |begin, end| {
             // SAFETY: passed on to the caller; programs of a grid are independent of each other.
-            unsafe { execute::run_programs(self, grid, arguments, begin, end) }
+            unsafe { execute::run_programs(self, grid, arguments, begin..end, Poll::new(stop.as_ref())) }
         });
-        Ok(())
+        match stop {
+            Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Interrupted { kernel: self.name.clone() }),
+            _ => Ok(()),
+        }
     }
 }

@@ -1,23 +1,25 @@
-//! After lowering: stores join the step that computes what they store, loads stand for themselves in memory where no
-//! store can come between, and registers share scratch memory when their lives do not overlap.
+//! After lowering: stores join the step that computes what they store, and registers share scratch memory when their lives do
+//! not overlap.
 
-use super::step::{Address, Extents, Operand, Register, Step, Target, ViewKind};
+use super::step::{Address, Extents, Operand, Register, Rest, Step, Target, ViewKind};
+use super::{narrow, order};
 
 /// Finishes the steps and returns each register's offset in the scratch memory, and the memory's size.
-pub(super) fn assign(body: &mut Vec<Step>, sizes: &[usize]) -> (Vec<usize>, usize) {
+pub(super) fn assign(body: &mut Vec<Step>, sizes: &[usize], slots: usize) -> (Vec<usize>, usize) {
     let reads = count_reads(body, sizes.len());
     forward_stores(body, &reads);
+    narrow::narrow(body, sizes.len(), slots);
     retarget_carried(body, &reads);
     let mut lives = Lives::new(sizes.len());
     lives.walk(body);
-    settle_direct_loads(body, &lives);
+    order::settle(body, &lives);
     place(&lives, sizes)
 }
 
 /// Calls `visit` with each operand that a step reads.
-fn operands(step: &Step, mut visit: impl FnMut(&Operand)) {
+pub(super) fn operands(step: &Step, mut visit: impl FnMut(&Operand)) {
     match step {
-        Step::LoadTile { other, .. } => other.iter().for_each(visit),
+        Step::LoadTile { rest: Rest::Other(other), .. } => visit(other),
         Step::StoreTile { value, .. } => visit(value),
         Step::Gather { offsets, mask, other, .. } => {
             visit(offsets);
@@ -42,7 +44,7 @@ fn operands(step: &Step, mut visit: impl FnMut(&Operand)) {
 }
 
 /// The register that a step writes.
-fn written(step: &Step) -> Option<Register> {
+pub(super) fn written(step: &Step) -> Option<Register> {
     match step {
         Step::LoadTile { register, .. } | Step::Gather { register, .. } => Some(*register),
         Step::CountUp { target, .. }
@@ -60,7 +62,7 @@ fn written(step: &Step) -> Option<Register> {
 }
 
 /// Target and extents of a step that may write anywhere: element by element, or a product.
-fn map_target(step: &mut Step) -> Option<(&mut Target, &mut Extents)> {
+pub(super) fn map_target(step: &mut Step) -> Option<(&mut Target, &mut Extents)> {
     match step {
         Step::MapUnary { target, extents, .. }
         | Step::MapBinary { target, extents, .. }
@@ -201,12 +203,12 @@ fn retargetable(body: &mut [Step], at: usize, reads: &[usize]) -> Option<usize> 
 }
 
 /// From where to where each register is in use. Each step has two moments: it reads at the first, writes at the second.
-struct Lives {
+pub(super) struct Lives {
     moment: usize,
-    first: Vec<usize>,
-    last: Vec<usize>,
-    /// The step of each register's last read.
-    stores: Vec<usize>,
+    pub first: Vec<usize>,
+    pub last: Vec<usize>,
+    /// The moments at which steps that store begin.
+    pub stores: Vec<usize>,
 }
 
 impl Lives {
@@ -245,20 +247,6 @@ impl Lives {
             if writes_memory(step) {
                 self.stores.push(reading);
             }
-        }
-    }
-}
-
-/// Forbids a load to stand for its register where a store might change the memory before the last read.
-fn settle_direct_loads(body: &mut [Step], lives: &Lives) {
-    for step in body {
-        match step {
-            Step::Loop { body, .. } => settle_direct_loads(body, lives),
-            Step::LoadTile { register, direct, .. } if *direct => {
-                let (first, last) = (lives.first[*register], lives.last[*register]);
-                *direct = !lives.stores.iter().any(|&store| store > first && store + 1 < last);
-            }
-            _ => {}
         }
     }
 }

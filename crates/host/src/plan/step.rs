@@ -81,6 +81,37 @@ pub(super) enum IndexOperation {
     DivideUp,
 }
 
+/// What a loaded tile holds outside of the extents that are loaded.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Rest {
+    /// There is nothing outside, or nobody reads it.
+    Unread,
+    Zero,
+    Other(Operand),
+}
+
+/// How a step stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writer {
+    /// Each element after it has been computed from the same elements of the operands.
+    Elements,
+    /// Each element needs rows and columns of the operands.
+    Product,
+    /// What is in a register already.
+    Copy,
+}
+
+/// A loaded tile that a storing step reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GuardedLoad {
+    pub register: Register,
+    /// Bytes of one element.
+    pub size: usize,
+    pub extents: Extents,
+    /// Whether the tile may be where the step stores, element for element.
+    pub in_place: bool,
+}
+
 /// One step.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
@@ -132,19 +163,26 @@ pub(super) enum Step {
         size: usize,
     },
 
-    /// A tile from device memory. `direct`: the memory may stand for the register, unless `other` has to fill a part of it.
+    /// A tile from device memory. `direct`: the memory may stand for the register, unless the rest has to be filled.
     LoadTile {
         register: Register,
         address: Address,
         extents: Extents,
         full: (usize, usize),
-        other: Option<Operand>,
+        rest: Rest,
         direct: bool,
     },
     StoreTile {
         value: Operand,
         address: Address,
         extents: Extents,
+    },
+    /// In front of a step that stores: loads that stand in memory are copied where that step would overwrite them too early.
+    Guard {
+        address: Address,
+        extents: Extents,
+        writer: Writer,
+        loads: Vec<GuardedLoad>,
     },
     /// Elements at offsets that are known only element by element.
     Gather {

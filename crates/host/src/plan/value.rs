@@ -36,8 +36,8 @@ pub(super) enum Planned {
     ScatteredPointer { base: Slot, offsets: Operand, offset_size: usize },
     /// True exactly inside the extents.
     Clip(Extents),
-    /// Data.
-    Data { operand: Operand, extents: Extents },
+    /// Data, defined in every element: what a mask leaves out is 0, or the load's `other`.
+    Data(Operand),
 }
 
 /// Rows and columns of a tile's dimensions: a vector is one row.

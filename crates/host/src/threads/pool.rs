@@ -176,7 +176,15 @@ impl Drop for Closing {
         while pool.left.load(Ordering::Acquire) < entered {
             checks += 1;
             // A helper that lost its core to another process needs this one's.
-            if checks % 1_000 == 0 { std::thread::yield_now() } else { std::hint::spin_loop() }
+            if checks % 1_000 == 0 {
+                // The helpers may be in a kernel that never ends.
+                if checks % 100_000 == 0 && !std::thread::panicking() {
+                    crate::interrupt::ask();
+                }
+                std::thread::yield_now()
+            } else {
+                std::hint::spin_loop()
+            }
         }
         let panic = pool.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
         pool.busy.store(false, Ordering::Release);

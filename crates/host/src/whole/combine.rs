@@ -1,12 +1,14 @@
 //! Reductions and scans.
 
-use super::Step;
 use super::compile::{Compiler, element_size};
 use super::shape::copy_element;
+use super::{Step, always};
 use crate::error::Error;
+use crate::vector::memory::fill;
 use crate::vector::{binary, cast, reduce};
 use openmps_tile::kernel::{Combine, Instruction};
-use openmps_tile::{Cast, Scalar};
+use openmps_tile::{Block, Cast, Scalar, Value};
+use std::collections::HashSet;
 
 /// The dimensions of a tile as one axis sees them: those before it, itself, those behind it.
 fn around(dims: &[usize], axis: usize) -> [usize; 3] {
@@ -65,6 +67,24 @@ pub(super) fn reduce<'k>(
     Ok(())
 }
 
+/// Gives the scalars from outside that a block reads a place with one element a lane, as all of its values have; returns where they were.
+fn spread(c: &mut Compiler, block: &Block, lanes: usize) -> Vec<(Value, usize)> {
+    let mut known: HashSet<Value> = block.arguments.iter().copied().collect();
+    known.extend(block.instructions.iter().flat_map(|instruction| &instruction.results));
+    let mut captured = Vec::new();
+    for &value in block.instructions.iter().flat_map(|instruction| &instruction.operands) {
+        if known.insert(value) {
+            let (from, size) = (c.place(value), element_size(c.type_of(value)));
+            let to = c.reserve(lanes * size);
+            // SAFETY: the places hold `lanes` elements and one.
+            c.push(lanes, 0.1, always(move |frame| unsafe { fill(frame.at(to), frame.at(from), size, lanes) }));
+            c.alias(value, to);
+            captured.push((value, from));
+        }
+    }
+    captured
+}
+
 /// One tile of a combination by a block.
 struct Part {
     /// Where the tile is, and where the results go.
@@ -92,6 +112,7 @@ pub(super) fn by_block<'k>(
     let to: Vec<usize> = instruction.results.iter().map(|&result| c.result(result)).collect();
     let around = std::mem::replace(&mut c.lanes, lanes);
     let block = &instruction.blocks[0];
+    let captured = spread(c, block, lanes);
     let arguments: Vec<usize> = block.arguments.iter().map(|&argument| c.result(argument)).collect();
     let mut yielded = Vec::new();
     let body = c.inner(block, length as f64, |c, end| {
@@ -99,6 +120,7 @@ pub(super) fn by_block<'k>(
         Ok(())
     })?;
     c.lanes = around;
+    captured.into_iter().for_each(|(value, place)| c.alias(value, place));
     let parts: Vec<Part> = (0..from.len())
         .map(|i| Part {
             from: from[i],

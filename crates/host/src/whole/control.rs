@@ -94,6 +94,7 @@ pub(super) fn for_loop<'k>(c: &mut Compiler<'k>, instruction: &'k Instruction) -
                 return Err(Error::Invalid(format!("{kernel}: the loop's step is {step}, expected at least 1")));
             }
             while at < upper {
+                frame.count()?;
                 // SAFETY: the index's place has eight bytes.
                 unsafe { frame.at(index).cast::<i64>().write(at) };
                 run(&body, frame)?;
@@ -160,6 +161,7 @@ pub(super) fn while_loop<'k>(c: &mut Compiler<'k>, instruction: &'k Instruction)
         Box::new(move |frame| {
             enter.run(frame);
             loop {
+                frame.count()?;
                 run(&condition, frame)?;
                 pass.run(frame);
                 if !is_true(frame, holds) {

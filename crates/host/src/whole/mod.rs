@@ -12,9 +12,12 @@ mod memory;
 mod shape;
 
 use crate::error::Error;
+use crate::interrupt::{self, Poll};
 use crate::threads;
 use openmps_tile::Kernel;
+use std::cell::RefCell;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 /// One operation over its operands' places.
@@ -47,13 +50,21 @@ impl fmt::Debug for Whole {
 }
 
 /// Where a program's values are, and its place in the grid.
-struct Frame {
+struct Frame<'p> {
     base: *mut u8,
     program: [usize; 3],
     grid: [usize; 3],
+    kernel: &'p str,
+    poll: RefCell<Poll<'p>>,
 }
 
-impl Frame {
+impl Frame<'_> {
+    /// Counts a program or an iteration; an error where the launch has been interrupted.
+    fn count(&self) -> Result<(), Error> {
+        let stop = self.poll.borrow_mut().count();
+        if stop { Err(Error::Interrupted { kernel: self.kernel.to_owned() }) } else { Ok(()) }
+    }
+
     /// The address of a place.
     fn at(&self, offset: usize) -> *mut u8 {
         // SAFETY: every offset was given out within the frame's size.
@@ -67,34 +78,42 @@ impl Whole {
         compile::compile(kernel)
     }
 
-    /// Runs the kernel for each point of the grid; the first error of a program is returned when all have ended.
+    /// Runs the kernel for each point of the grid, so many `programs`; the first error of a program is returned when all have ended.
     ///
     /// # Safety
     /// As for [`Program::run`](crate::program::Program::run).
-    pub unsafe fn run(&self, grid: [usize; 3], arguments: &[u64]) -> Result<(), Error> {
+    pub unsafe fn run(&self, grid: [usize; 3], programs: usize, arguments: &[u64]) -> Result<(), Error> {
         if arguments.len() != self.parameters.len() {
             let (got, expected) = (arguments.len(), self.parameters.len());
             return Err(Error::Arguments { kernel: self.name.clone(), got, expected });
         }
-        let failed = Mutex::new(None);
-        threads::parallel_for(grid.iter().product(), self.ns_per_program, |begin, end| {
-            if let Err(error) = self.programs(grid, arguments, begin, end) {
+        let (failed, stop) = (Mutex::new(None), interrupt::flag());
+        threads::parallel_for(programs, self.ns_per_program, |begin, end| {
+            if let Err(error) = self.programs(grid, arguments, begin..end, Poll::new(stop.as_ref())) {
                 failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             }
         });
         failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 
-    fn programs(&self, grid: [usize; 3], arguments: &[u64], begin: usize, end: usize) -> Result<(), Error> {
+    fn programs(
+        &self,
+        grid: [usize; 3],
+        arguments: &[u64],
+        programs: Range<usize>,
+        poll: Poll<'_>,
+    ) -> Result<(), Error> {
         // Cache lines as the unit, so that every place is aligned for vectors.
         let mut memory = vec![[0_u64; 8]; self.frame_bytes.div_ceil(64)];
-        let mut frame = Frame { base: memory.as_mut_ptr().cast(), program: [0; 3], grid };
+        let (base, poll) = (memory.as_mut_ptr().cast(), RefCell::new(poll));
+        let mut frame = Frame { base, program: [0; 3], grid, kernel: &self.name, poll };
         for (&place, argument) in self.parameters.iter().zip(arguments) {
             // SAFETY: a parameter's place has eight bytes.
             unsafe { frame.at(place).cast::<u64>().write(*argument) };
         }
         self.prologue.iter().try_for_each(|step| step(&frame))?;
-        for index in begin..end {
+        for index in programs {
+            frame.count()?;
             frame.program = [index % grid[0], index / grid[0] % grid[1], index / grid[0] / grid[1]];
             self.body.iter().try_for_each(|step| step(&frame))?;
         }

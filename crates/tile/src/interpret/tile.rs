@@ -19,6 +19,15 @@ pub(super) fn zip(x: &Tile, y: &Tile, f: impl Fn(u64, u64) -> u64) -> Tile {
     x.iter().zip(y.iter()).map(|(x, y)| Some(f((*x)?, (*y)?))).collect()
 }
 
+/// Truth values of which one that is `deciding` decides whatever the other is, even when that is undefined; else the opposite.
+pub(super) fn truths(x: &Tile, y: &Tile, deciding: u64) -> Tile {
+    let combined = |(x, y): (&Bits, &Bits)| match (*x, *y) {
+        (Some(bits), _) | (_, Some(bits)) if bits == deciding => Some(deciding),
+        (x, y) => x.and(y).map(|_| 1 - deciding),
+    };
+    x.iter().zip(y.iter()).map(combined).collect()
+}
+
 /// Elements of `x` where the condition is true, else of `y`; undefined where the condition is.
 pub(super) fn select(condition: &Tile, x: &Tile, y: &Tile) -> Tile {
     let choose = |(i, condition): (usize, &Bits)| if (*condition)? != 0 { x[i] } else { y[i] };

@@ -4,7 +4,7 @@ use super::cursor::{Cursor, Read};
 use super::function::{End, Names, Reader, named};
 use super::operations;
 use super::types::ty;
-use crate::kernel::{Binary, Block, Combine, Operation, Value};
+use crate::kernel::{Binary, Block, Combine, Compare, Instruction, Operation, Value};
 use crate::types::Type;
 
 /// `type`, or `(type, type)`.
@@ -53,6 +53,11 @@ pub fn condition(cursor: &mut Cursor, names: &Names) -> Read<Vec<Value>> {
     }
     cursor.skip_location()?;
     Ok(values)
+}
+
+/// The instruction of a block that defines a value.
+fn defined(block: &Block, value: Value) -> Option<&Instruction> {
+    block.instructions.iter().find(|instruction| instruction.results.contains(&value))
 }
 
 impl<'t> Reader<'t> {
@@ -213,12 +218,61 @@ impl<'t> Reader<'t> {
         if let (&[x], Some(combine)) = (operands, self.named_combination(&block)) {
             return vec![self.builder.reduce(combine, x, axis)];
         }
+        let block = if operands.len() == 2 { self.without_nan(block) } else { block };
         for ty in &mut types {
             if axis < ty.dims.len() {
                 ty.dims.remove(axis);
             }
         }
         self.builder.emit_with_blocks(Operation::ReduceBlock { axis }, operands, &types, vec![block])
+    }
+
+    /// Lets NaN lose in a block that takes the larger or smaller of two floats and what belongs to it: argmax and argmin pass over NaN
+    /// as Triton documents, which a comparison alone does only in some orders of the elements, and the order is ours.
+    fn without_nan(&mut self, mut block: Block) -> Block {
+        let ([x, _, y, _], &[left, right]) = (&block.arguments[..], block.ends()) else { return block };
+        let (x, y) = (*x, *y);
+        let chosen = |by: Value| {
+            let sides = [[block.arguments[0], block.arguments[2]], [block.arguments[1], block.arguments[3]]];
+            [left, right].iter().zip(sides).all(|(&end, [first, second])| {
+                let select = defined(&block, end);
+                select.is_some_and(|select| {
+                    select.operation == Operation::Select && select.operands == [by, first, second]
+                })
+            })
+        };
+        let is_comparison = |value: Value| {
+            let of_both = |comparison: &Instruction| comparison.operands == [x, y];
+            defined(&block, value).is_some_and(|instruction| {
+                matches!(instruction.operation, Operation::Compare(Compare::Greater | Compare::Less))
+                    && of_both(instruction)
+            })
+        };
+        let Some(condition) = defined(&block, left).and_then(|select| select.operands.first().copied()) else {
+            return block;
+        };
+        let is_either = defined(&block, condition).is_some_and(|either| {
+            either.operation == Operation::Binary(Binary::Or) && either.operands.iter().any(|&side| is_comparison(side))
+        });
+        if !self.builder.scalar_of(x).is_float() || !chosen(condition) || !(is_either || is_comparison(condition)) {
+            return block;
+        }
+        self.builder.begin_block(&[]);
+        let is_nan = self.builder.compare(Compare::NotEqual, y, y);
+        let either = self.builder.binary(Binary::Or, condition, is_nan);
+        let mut added = self.builder.end_block(Operation::Yield, &[]).instructions;
+        added.pop();
+        let first = block.instructions.iter().position(|instruction| {
+            instruction.operands.first() == Some(&condition) && instruction.operation == Operation::Select
+        });
+        for instruction in &mut block.instructions {
+            if instruction.operation == Operation::Select && instruction.operands[0] == condition {
+                instruction.operands[0] = either;
+            }
+        }
+        let at = first.unwrap_or(0);
+        block.instructions.splice(at..at, added);
+        block
     }
 
     /// The named combination that a block of one operation on both of its arguments is.

@@ -20,7 +20,8 @@ macro_rules! tests {
         launch::cases::tests! {
             $compare: vector_add softmax dropout matrix_product_whose_rows_wrap_around control_flow_atomics_and_shapes sort_and_flip
             layer_norm layer_norm_gradient_under_locks attention attention_gradient grouped_products persistent_product
-            block_scaled_product functions_of_the_device_library scans_sorts_and_indices
+            block_scaled_product functions_of_the_device_library scans_sorts_and_indices memory_that_is_read_and_written
+            a_mask_with_a_flag_loaded_under_it blocks_with_constants_and_nan
         }
     };
     ($compare:ident: $($case:ident)*) => {$(
@@ -196,6 +197,29 @@ pub fn scans_sorts_and_indices(compare: Compare) {
     let buffers = [singles(x), empty(5 * 64), integers([0; 16])];
     compare(&ttir!("along"), [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Buffer(2)], &|found, expected| {
         all_close(&found[..2], &expected[..2], 1e-5);
+        assert_eq!(found[2], expected[2]);
+    });
+}
+
+pub fn memory_that_is_read_and_written(compare: Compare) {
+    compare(&ttir!("in_place"), [1, 1, 1], &[singles(wave(256))], &[Buffer(0)], &|found, expected| {
+        assert_eq!(found, expected);
+    });
+}
+
+pub fn a_mask_with_a_flag_loaded_under_it(compare: Compare) {
+    let n = 300;
+    let flags = integers((0..1024).map(|i| if i < n { i % 3 } else { 0 }));
+    let buffers = [singles(wave(1024)), flags];
+    let given = [Buffer(0), Buffer(1), Integer(n.into())];
+    compare(&ttir!("flagged"), [2, 1, 1], &buffers, &given, &|found, expected| assert_eq!(found, expected));
+}
+
+pub fn blocks_with_constants_and_nan(compare: Compare) {
+    let x = wave(32).enumerate().map(|(i, x)| if [0, 9, 13, 31].contains(&i) { f32::NAN } else { x });
+    let buffers = [singles(x), empty(32), integers([0; 8])];
+    compare(&ttir!("combine"), [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Buffer(2)], &|found, expected| {
+        assert_close(&from_singles(&found[1]), &from_singles(&expected[1]), 0.0);
         assert_eq!(found[2], expected[2]);
     });
 }

@@ -2,18 +2,22 @@
 
 use super::{Machine, Place, Source};
 use crate::plan::product::{self, Factor};
-use crate::plan::step::{Address, Extent, Extents, Operand, Step, Target};
+use crate::plan::step::{Address, Extent, Extents, Operand, Rest, Step, Target};
 use crate::vector::memory;
+
+/// An element of any size that is 0.
+static ZERO: [u8; 8] = [0; 8];
 
 impl Machine<'_> {
     pub(super) unsafe fn tile_step(&mut self, step: &Step) {
         // SAFETY: as in `step`.
         unsafe {
             match step {
-                Step::LoadTile { register, address, extents, full, other, direct } => {
-                    self.load(*register, address, extents, *full, other.as_ref(), *direct);
+                Step::LoadTile { register, address, extents, full, rest, direct } => {
+                    self.load(*register, address, extents, *full, *rest, *direct);
                 }
                 Step::StoreTile { value, address, extents } => self.store(value, address, extents),
+                Step::Guard { address, extents, writer, loads } => self.guard(address, extents, *writer, loads),
                 Step::Gather { .. } | Step::Scatter { .. } => self.scattered(step),
                 Step::CountUp { target, base, row_stride, column_stride, extents } => {
                     let (rows, columns) = self.extents(extents);
@@ -111,7 +115,7 @@ impl Machine<'_> {
         address: &Address,
         extents: &Extents,
         full: (usize, usize),
-        other: Option<&Operand>,
+        rest: Rest,
         direct: bool,
     ) {
         let (rows, columns) = self.extents(extents);
@@ -119,7 +123,7 @@ impl Machine<'_> {
         let size = address.size as isize;
         let by_row = self.stride(address.row_stride) * size;
         let by_column = self.stride(address.column_stride) * size;
-        let whole = other.is_none() || (rows, columns) == full;
+        let whole = matches!(rest, Rest::Unread) || (rows, columns) == full;
         if direct && whole && (by_column == size || by_column == 0 || columns <= 1) {
             let repeats = by_column == 0 && full.1 > 1;
             self.places[register] = Place { address: source, pitch: by_row, repeats };
@@ -130,7 +134,11 @@ impl Machine<'_> {
         unsafe {
             let scratch = self.tiles.add(self.program.registers[register]);
             self.places[register] = Place { address: scratch, pitch, repeats: false };
-            let other = other.map(|other| self.source(other, address.size));
+            let other = match rest {
+                Rest::Unread => None,
+                Rest::Zero => Some(Source { address: ZERO.as_ptr(), pitch: 0, repeats: true }),
+                Rest::Other(other) => Some(self.source(&other, address.size)),
+            };
             for row in 0..(if other.is_some() { full.0 } else { rows }) {
                 let destination = scratch.offset(pitch * row as isize);
                 let inside = if row < rows { columns } else { 0 };
@@ -284,7 +292,8 @@ impl Machine<'_> {
                     let base = self.get(*base) as *const u8;
                     let offsets = self.source(offsets, *offset_size);
                     let mask = mask.as_ref().map(|mask| self.source(mask, 1));
-                    let other = other.as_ref().map(|other| self.source(other, *size));
+                    let zero = Source { address: ZERO.as_ptr(), pitch: 0, repeats: true };
+                    let other = other.as_ref().map_or(zero, |other| self.source(other, *size));
                     let (rows, columns) = self.extents(extents);
                     for row in 0..rows {
                         for column in 0..columns {
@@ -293,8 +302,8 @@ impl Machine<'_> {
                                 let offset = element_offset(&offsets, row, column, *offset_size);
                                 let from = base.offset(offset * *size as isize);
                                 std::ptr::copy_nonoverlapping(from, destination, *size);
-                            } else if let Some(other) = &other {
-                                let from = element(other, row, column, *size);
+                            } else {
+                                let from = element(&other, row, column, *size);
                                 std::ptr::copy_nonoverlapping(from, destination, *size);
                             }
                         }

@@ -1,0 +1,65 @@
+//! Copies loaded tiles out of the way of the step that is about to overwrite them in memory.
+
+use super::{Machine, Place};
+use crate::plan::step::{Address, Extents, GuardedLoad, Writer};
+use crate::vector::memory;
+
+/// The addresses from the first byte to behind the last one of rows and columns with these strides in bytes.
+#[inline(always)]
+fn span(address: i64, (rows, by_row): (usize, isize), (columns, by_column): (usize, isize), size: isize) -> [i64; 2] {
+    let reach = |count: usize, by: isize| (count as isize - 1).wrapping_mul(by) as i64;
+    let (rows, columns) = (reach(rows, by_row), reach(columns, by_column));
+    [address + rows.min(0) + columns.min(0), address + rows.max(0) + columns.max(0) + size as i64]
+}
+
+impl Machine<'_> {
+    /// Before a step that stores rows and columns at an address.
+    ///
+    /// # Safety
+    /// As for [`Machine::run`].
+    #[inline(always)]
+    pub(super) unsafe fn guard(&mut self, address: &Address, extents: &Extents, writer: Writer, loads: &[GuardedLoad]) {
+        let (rows, columns) = self.extents(extents);
+        let size = address.size as isize;
+        let one = extents.columns.full == 1;
+        let by_column = if one { size } else { self.stride(address.column_stride) * size };
+        // Where columns are not neighbours a step stores only when it has computed everything.
+        if rows == 0 || columns == 0 || (by_column != size && writer != Writer::Copy) {
+            return;
+        }
+        let (to, by_row) = (self.get(address.base), self.stride(address.row_stride) * size);
+        let [begin, end] = span(to, (rows, by_row), (columns, by_column), size);
+        for load in loads {
+            let place = self.places[load.register];
+            let from = place.address as i64;
+            let same = from == to && (rows == 1 || place.pitch == by_row) && (columns == 1 || !place.repeats);
+            if same && load.in_place && by_column == size {
+                continue;
+            }
+            let (rows, columns) = self.extents(&load.extents);
+            let by_column = if place.repeats { 0 } else { load.size as isize };
+            let [first, last] = span(from, (rows, place.pitch), (columns, by_column), load.size as isize);
+            if first < end && begin < last && rows > 0 && columns > 0 {
+                // SAFETY: passed on to the caller.
+                unsafe { self.stage(load, place, (rows, columns)) };
+            }
+        }
+    }
+
+    /// Copies a tile from memory to its register. One that is there already has no part of memory in common with a store.
+    #[cold]
+    unsafe fn stage(&mut self, load: &GuardedLoad, place: Place, (rows, columns): (usize, usize)) {
+        let pitch = (load.extents.columns.full * load.size) as isize;
+        let count = if place.repeats { 1 } else { columns };
+        let size = load.size as isize;
+        // SAFETY: the register is as large as the full tile, and the memory is that which has been loaded.
+        unsafe {
+            let scratch = self.tiles.add(self.program.registers[load.register]);
+            for row in 0..rows {
+                let from = place.address.offset(place.pitch * row as isize);
+                memory::copy_strided(scratch.offset(pitch * row as isize), size, from, size, load.size, count);
+            }
+            self.places[load.register] = Place { address: scratch, pitch, repeats: place.repeats };
+        }
+    }
+}
