@@ -62,7 +62,7 @@ def test_kernels_are_timed_and_tuned_without_torch():
 def test_a_wrong_number_is_named():
     x = np.ones(8, "float32")
     kernel = double_kernel[(1,)](array(x), array(x.copy()), 8, BLOCK=8)
-    from openmps.triton.driver import Utils
+    from openmps.triton.launch import Utils
 
     native = Utils.load_binary("double_kernel", kernel.asm["ttirtext"], 0, 0)[0]
     assert native.name == "double_kernel"

@@ -29,6 +29,7 @@ fn compare(
 }
 
 launch::cases::tests! { compare }
+launch::cases::tests! { compare: memory_that_is_read_and_written }
 
 #[test]
 fn what_the_planner_lacks_is_executed_operation_by_operation_and_an_assertion_has_its_line() {

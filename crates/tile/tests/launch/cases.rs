@@ -20,7 +20,7 @@ macro_rules! tests {
         launch::cases::tests! {
             $compare: vector_add softmax dropout matrix_product_whose_rows_wrap_around control_flow_atomics_and_shapes sort_and_flip
             layer_norm layer_norm_gradient_under_locks attention attention_gradient grouped_products persistent_product
-            block_scaled_product functions_of_the_device_library scans_sorts_and_indices memory_that_is_read_and_written
+            block_scaled_product functions_of_the_device_library scans_sorts_and_indices
             a_mask_with_a_flag_loaded_under_it blocks_with_constants_and_nan
         }
     };
@@ -201,6 +201,7 @@ pub fn scans_sorts_and_indices(compare: Compare) {
     });
 }
 
+/// For devices that run a program's operations one after the other: on a GPU a program's threads meet only at barriers.
 pub fn memory_that_is_read_and_written(compare: Compare) {
     compare(&ttir!("in_place"), [1, 1, 1], &[singles(wave(256))], &[Buffer(0)], &|found, expected| {
         assert_eq!(found, expected);

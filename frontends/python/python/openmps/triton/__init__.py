@@ -7,9 +7,17 @@ arrays through :func:`array`, and anything else with ``data_ptr()`` and ``dtype`
 from __future__ import annotations
 
 from openmps.triton.arrays import Array, array
-from openmps.triton.sanitizer import reachable, sanitize
 
 __all__ = ["Array", "activate", "array", "install", "reachable", "sanitize"]
+
+
+def __getattr__(name: str):
+    # Later, since it needs the native module: what Triton's import meets first must not fail.
+    if name in ("reachable", "sanitize"):
+        from openmps.triton import sanitizer
+
+        return getattr(sanitizer, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def activate() -> None:

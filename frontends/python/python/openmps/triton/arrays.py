@@ -19,6 +19,11 @@ class Array:
     def shape(self) -> tuple[int, ...]:
         return self.values.shape
 
+    @property
+    def read_only(self) -> bool:
+        """Whether kernels may not store into it."""
+        return not self.values.flags.writeable
+
     def data_ptr(self) -> int:
         """The address of the first element."""
         return self._address
