@@ -27,9 +27,14 @@ def count_kernel(count_ptr):
 class Tensor:
     """What a tensor of PyTorch says of itself, and what a kernel asks of it."""
 
+    dtype, is_cuda = "float32", False
+
     def __init__(self, address, shape=(16,), is_cpu=True, device="cpu"):
-        self.address, self.shape, self.is_cpu, self.device, self.dtype = address, shape, is_cpu, device, "float32"
-        self.is_cuda = False
+        self.address, self.shape, self.on_cpu, self.device = address, shape, is_cpu, device
+
+    @property
+    def is_cpu(self):
+        return self.on_cpu
 
     def data_ptr(self):
         return self.address

@@ -8,7 +8,7 @@ use openmps_runtime::{Backend, Device, Pipeline};
 use openmps_tile::{Element, Scalar, Type};
 use pyo3::exceptions::{PyNotImplementedError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyTuple};
+use pyo3::types::{PyInt, PyTuple, PyType};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Adds these to the native module.
@@ -211,19 +211,42 @@ fn bits(ty: &Type, stored: bool, argument: &Bound<'_, PyAny>) -> PyResult<u64> {
     })
 }
 
+/// What a tensor can say of where its elements are.
+#[derive(Clone, Copy)]
+enum Origin {
+    /// As PyTorch's: whether they are in the CPU's memory.
+    Torch,
+    /// As our arrays: whether they may be written.
+    Array,
+    Unknown,
+}
+
+/// The origin of a tensor by its type, each of which is asked once: to ask for an attribute that there is not takes long.
+fn origin(tensor: &Bound<'_, PyAny>) -> PyResult<Origin> {
+    static KNOWN: Mutex<Vec<(Py<PyType>, Origin)>> = Mutex::new(Vec::new());
+    let ty = tensor.get_type();
+    let find = |known: &[(Py<PyType>, Origin)]| known.iter().find(|(of, _)| of.is(&ty)).map(|(_, origin)| *origin);
+    if let Some(origin) = find(&KNOWN.lock().unwrap_or_else(PoisonError::into_inner)) {
+        return Ok(origin);
+    }
+    let origin = match (ty.hasattr("is_cpu")?, ty.hasattr("read_only")?) {
+        (true, _) => Origin::Torch,
+        (_, true) => Origin::Array,
+        _ => Origin::Unknown,
+    };
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).push((ty.unbind(), origin));
+    Ok(origin)
+}
+
 /// The address of a tensor's first element, where the device can reach it and may do what the kernel does.
 fn address(tensor: &Bound<'_, PyAny>, stored: bool) -> PyResult<u64> {
     let py = tensor.py();
-    match tensor.getattr_opt(pyo3::intern!(py, "is_cpu"))? {
-        Some(is_cpu) if !is_cpu.is_truthy()? => elsewhere(tensor)?,
-        Some(_) => {}
-        None if stored => {
-            let read_only = tensor.getattr_opt(pyo3::intern!(py, "read_only"))?;
-            if read_only.is_some_and(|read_only| read_only.is_truthy().unwrap_or(false)) {
-                return Err(PyValueError::new_err("the array is read-only, and the kernel stores through it"));
-            }
+    match origin(tensor)? {
+        Origin::Torch if !tensor.getattr(pyo3::intern!(py, "is_cpu"))?.is_truthy()? => elsewhere(tensor)?,
+        Origin::Array if stored && tensor.getattr(pyo3::intern!(py, "read_only"))?.is_truthy()? => {
+            return Err(PyValueError::new_err("the array is read-only, and the kernel stores through it"));
         }
-        None => {}
+        _ => {}
     }
     let address = tensor.call_method0(pyo3::intern!(py, "data_ptr"))?.extract()?;
     if address == 0 {

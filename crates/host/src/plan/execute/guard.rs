@@ -19,6 +19,30 @@ impl Machine<'_> {
     /// As for [`Machine::run`].
     #[inline(always)]
     pub(super) unsafe fn guard(&mut self, address: &Address, extents: &Extents, writer: Writer, loads: &[GuardedLoad]) {
+        let neighbours = extents.columns.full == 1 || self.stride(address.column_stride) == 1;
+        if extents.rows.full == 1 && neighbours && self.are_apart(self.get(address.base), address, extents, loads) {
+            return;
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.guard_tiles(address, extents, writer, loads) };
+    }
+
+    /// Whether no load shares memory with a row that is stored, but element for element where that is harmless. Looks at whole rows, so
+    /// it may say no of those that are apart.
+    #[inline(always)]
+    fn are_apart(&self, to: i64, address: &Address, extents: &Extents, loads: &[GuardedLoad]) -> bool {
+        let stored = (extents.columns.full * address.size) as i64;
+        loads.iter().all(|load| {
+            let place = self.places[load.register];
+            let distance = place.address as i64 - to;
+            let read = (load.extents.columns.full * load.size) as i64;
+            let in_place = distance == 0 && load.in_place && !place.repeats;
+            load.extents.rows.full == 1 && (in_place || distance >= stored || -distance >= read)
+        })
+    }
+
+    #[inline(never)]
+    unsafe fn guard_tiles(&mut self, address: &Address, extents: &Extents, writer: Writer, loads: &[GuardedLoad]) {
         let (rows, columns) = self.extents(extents);
         let size = address.size as isize;
         let one = extents.columns.full == 1;

@@ -8,21 +8,18 @@ import numpy as np
 class Array:
     """A NumPy array with what Triton asks of a tensor: ``data_ptr()``, ``dtype``, ``shape`` and ``stride()``."""
 
-    __slots__ = ("_address", "dtype", "values")
+    __slots__ = ("_address", "dtype", "read_only", "values")
 
     def __init__(self, values: np.ndarray):
         # Kept, since each launch asks several times: NumPy moves no memory that somebody else refers to.
         self.values, self.dtype = values, values.dtype
         self._address = values.ctypes.data
+        #: Whether kernels may not store into it.
+        self.read_only = not values.flags.writeable
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.values.shape
-
-    @property
-    def read_only(self) -> bool:
-        """Whether kernels may not store into it."""
-        return not self.values.flags.writeable
 
     def data_ptr(self) -> int:
         """The address of the first element."""
