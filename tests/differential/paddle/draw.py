@@ -72,7 +72,7 @@ class Draw:
         if dtype in INTEGERS:
             return self.integer(dtype, domain)
         if self.special and domain == "any" and self.chance(0.3):
-            largest, smallest, denormal = EXTREMES[dtype] if self.huge and dtype in ("float32", "float64") else (96.0, *EXTREMES[dtype][1:])
+            largest, smallest, denormal = EXTREMES[dtype] if self.huge and dtype in ("float32", "float64") else (8.0, *EXTREMES[dtype][1:])
             return self.pick(float("nan"), float("inf"), -float("inf"), 0.0, -0.0, largest, -largest, smallest, -smallest, denormal, largest**0.5)
         if domain == "any" and self.chance(0.25):
             return self.random.choice(TIES)

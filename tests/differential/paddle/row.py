@@ -83,10 +83,12 @@ def argument(draw: Draw, known: dict[str, object], name: str, options: str) -> s
             return draw.tensor(draw.shapes[name], dtype, domain)
         case "y":  # broadcasts with x
             draw.shapes[name] = draw.partner(shape)
-            mixed = draw.random.choice(EVERY) if draw.chance(0.04) else None
+            mixed = draw.random.choice(("bool", *INTEGERS, *SINGLE)) if draw.chance(0.04) and draw.type not in ("float16", "bfloat16") else None
             return draw.tensor(draw.shapes[name], dtype or mixed, domain)
         case "s":  # x's shape
             return draw.tensor(draw.partner(shape) if draw.chance(0.03) else shape, dtype, domain)
+        case "same":  # x's shape for certain
+            return draw.tensor(shape, dtype, domain)
         case "c":  # a condition
             return draw.tensor(shape, "bool")
         case "axis":
