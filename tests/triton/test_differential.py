@@ -1,5 +1,6 @@
 """Random kernels against Triton's interpreter: a bounded part of `cargo xtask differential triton`, and what that command itself must do."""
 
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from differential.triton.case import Buffer, Statement
 from differential.triton.compare import difference
 from differential.triton.elements import SIGNED, bfloat16_bits
 from differential.triton.generate import case
-from differential.triton.runs import Sides, smallest
+from differential.triton.runs import Sides, explore, smallest
 from differential.triton.worker import GUARD
 
 I64 = SIGNED[-1]
@@ -21,6 +22,13 @@ def sides(tmp_path_factory):
     both = Sides(tmp_path_factory.mktemp("kernels"))
     yield both
     both.end()
+
+
+@pytest.mark.parametrize("seed", [20260701, random.SystemRandom().randrange(2**32)], ids=["fixed", "fresh"])
+def test_random_kernels_do_what_the_interpreter_does(sides, seed):
+    report = explore(12.0, seed, sides, most=150, most_failures=1)
+    shown = "\n".join(kernel.text() for _, _, kernel in report.failures)
+    assert not report.problems(), f"seed {seed}: {report.problems()}\n{report.refusals}\n{report.unusable}\n{shown}"
 
 
 def test_a_wrong_kernel_is_found_and_made_small(sides):
