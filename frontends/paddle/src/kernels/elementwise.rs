@@ -24,8 +24,29 @@ pub(super) fn compute(
         Some(dtype) => dtype,
         None => out.dtype()?,
     };
+    compute_as(context, operator, inputs, numbers, (out, dtype))
+}
+
+/// As [`compute`], into a result of this type.
+fn compute_as(
+    context: &Context,
+    operator: Elementwise,
+    inputs: &[&View],
+    numbers: &[Number],
+    (out, dtype): (&Output, DType),
+) -> Result<()> {
     let view = context.allocate(out, dtype)?;
-    run(operator, context.queue(), inputs, numbers, &view)?;
+    // In place into another element type (`cast_`, `less_than_`) the result has the memory of an input, whose elements lie elsewhere in it.
+    let lies_elsewhere = |input: &&View| {
+        input.address == view.address && (input.dtype.size() != dtype.size() || input.strides != view.strides)
+    };
+    if !inputs.iter().any(lies_elsewhere) {
+        run(operator, context.queue(), inputs, numbers, &view)?;
+        return Ok(());
+    }
+    let value = Compose::new(context).temporary(dtype, &view.shape)?;
+    run(operator, context.queue(), inputs, numbers, &value)?;
+    run(Elementwise::Unary(Unary::Cast), context.queue(), &[&value], &[], &view)?;
     Ok(())
 }
 
@@ -249,27 +270,26 @@ fn float(number: Number) -> f64 {
 }
 
 fn cast(context: &Context, x: Tensor, data_type: DataType, out: Output) -> Result<()> {
-    let x = x.view()?;
-    let view = context.allocate(&out, data_type.dtype()?)?;
-    run(Elementwise::Unary(Unary::Cast), context.queue(), &[&x], &[], &view)?;
-    Ok(())
+    compute_as(context, Elementwise::Unary(Unary::Cast), &[&x.view()?], &[], (&out, data_type.dtype()?))
 }
 
-/// The sum of tensors of one shape.
+/// The sum of tensors of one shape. Sums on the way are not rounded to a half type.
 fn add_n(context: &Context, x: Vec<Tensor>, out: Output) -> Result<()> {
     const ADD: Elementwise = Elementwise::Binary(Binary::Add);
-    let views = x.iter().map(Tensor::view).collect::<Result<Vec<_>>>()?;
-    let Some((first, rest)) = views.split_first() else { return Ok(()) };
-    let Some((last, middle)) = rest.split_last() else {
-        return compute(context, Elementwise::Unary(Unary::Cast), &[first], &[], &out);
-    };
     let c = Compose::new(context);
+    let dtype = match &x[..] {
+        [] => return Ok(()),
+        [only] => return compute(context, Elementwise::Unary(Unary::Cast), &[&only.view()?], &[], &out),
+        [first, ..] => first.dtype()?,
+    };
+    let views = x.iter().map(|x| c.input(x)).collect::<Result<Vec<_>>>()?;
+    let [first, middle @ .., last] = &views[..] else { return Ok(()) };
     let mut sum = first.clone();
     for view in middle {
         sum = c.map(ADD, &[&sum, view], &[])?;
     }
     // Paddle may give the output the memory of the first input, which is read up to here.
-    c.store(&out, first.dtype, ADD, &[&sum, last], &[])
+    c.store(&out, dtype, ADD, &[&sum, last], &[])
 }
 
 /// Every element of x times the whole of y: dimensions of the two take turns.

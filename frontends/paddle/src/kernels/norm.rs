@@ -36,7 +36,10 @@ fn p_norm(
     let x = c.input(&x)?;
     let along: Vec<i64> = axes(x.rank(), &[axis.into()], all).iter().map(|&axis| axis as i64).collect();
     let order = f64::from(order);
-    let value = if order == 0.0 {
+    let value = if x.is_empty() {
+        // Whatever the order, the norm of nothing is 0.
+        c.reduce(Reduction::Sum, &x, &along)?
+    } else if order == 0.0 {
         let zero = c.scale(&x, 0.0, 0.0)?;
         let counts = c.map(Elementwise::Binary(Binary::NotEqual), &[&x, &zero], &[])?;
         c.reduce(Reduction::Sum, &c.cast(&counts, x.dtype)?, &along)?
