@@ -106,12 +106,11 @@ fn kernels_of_no_sensible_size() {
         let indices = Matrix::from_slice(&device(), 2, 2, &[0i32; 4]).expect("a matrix");
         assert!(MatrixFindTopK::new(&device(), k).encode(&commands(), &a, &indices, &c).is_err(), "{k}");
     }
-    for range in [3, 1 << 40] {
-        let made = Kernel::from_tiles(&device(), "range", |b| {
-            b.range(range);
-        });
-        assert!(made.is_err(), "{range}");
-    }
+    // 2^40 elements are more than any tile has.
+    let tile = Kernel::from_tiles(&device(), "tile", |b| {
+        b.range(1 << 40);
+    });
+    assert!(tile.is_err());
 }
 
 /// Runs `work` on a thread, which must end in time.
