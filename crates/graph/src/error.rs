@@ -18,8 +18,10 @@ pub enum Error {
     DType { operator: &'static str, what: &'static str, got: DType, expected: String },
     #[error("{operator}: attribute {attribute} is {got}, expected {expected}")]
     Attribute { operator: &'static str, attribute: &'static str, got: String, expected: String },
-    #[error("{operator}: index {index} at position {position} is outside 0..{size}")]
-    Index { operator: &'static str, index: i64, position: usize, size: usize },
+    #[error("{operator}: index {index} at position {position} is outside {lowest}..{size}")]
+    Index { operator: &'static str, index: i64, position: usize, lowest: i64, size: usize },
+    #[error("{operator}: {what} {value} at position {position} is outside 0..=1")]
+    Value { operator: &'static str, what: &'static str, value: f64, position: usize },
     #[error("a tensor of rank {0} has more than {max} dimensions", max = crate::view::MAX_RANK)]
     Rank(usize),
     #[error("a tensor of shape {dims:?} has more than {max} elements", max = crate::view::MAX_ELEMENTS)]
@@ -30,4 +32,21 @@ pub enum Error {
     Kernel { operator: &'static str, source: openmps_host::Error },
     #[error("{operator}: its kernel is malformed: {source}")]
     Unverified { operator: &'static str, source: openmps_tile::VerifyError },
+}
+
+impl Error {
+    /// What a device has said to an operator's command. An index that names nothing and a number without meaning are the
+    /// caller's data, not the device's fault.
+    pub(crate) fn of_device(operator: &'static str, source: openmps_runtime::Error) -> Error {
+        use openmps_host::Error as Host;
+        match source {
+            openmps_runtime::Error::Kernel { source: Host::Index { index, position, lowest, size }, .. } => {
+                Error::Index { operator, index, position, lowest, size }
+            }
+            openmps_runtime::Error::Kernel { source: Host::Value { what, value, position }, .. } => {
+                Error::Value { operator, what, value, position }
+            }
+            source => Error::Device { operator, source },
+        }
+    }
 }

@@ -136,7 +136,7 @@ pub(crate) fn call(
     operator: &'static str,
     work: impl FnOnce() -> std::result::Result<(), openmps_host::Error>,
 ) -> Result<()> {
-    queue.library(operator, work).map_err(|source| Error::Device { operator, source })
+    queue.library(operator, work).map_err(|source| Error::of_device(operator, source))
 }
 
 /// Whether the device is the CPU itself, where the library is faster than kernels of tiles.

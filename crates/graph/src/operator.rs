@@ -41,6 +41,11 @@ pub trait Operator: Sealed + std::fmt::Debug + Send + Sync {
     /// The same in float64 on dense arrays, written for clarity: the truth that tests compare every device with.
     fn reference(&self, inputs: &[Array]) -> Vec<Array>;
 
+    /// Whether the first input may be the output, with the same layout. No other input may share memory with an output.
+    fn works_in_place(&self) -> bool {
+        false
+    }
+
     /// How it may become part of a kernel with others.
     fn fusion(&self) -> Fusion<'_> {
         Fusion::None

@@ -76,6 +76,31 @@ impl View {
     pub fn rank(&self) -> usize {
         self.shape.len()
     }
+
+    /// The addresses from its first byte to behind its last one.
+    fn span(&self) -> std::ops::Range<usize> {
+        let (mut first, mut last) = (self.address, self.address);
+        for (&size, &stride) in self.shape.iter().zip(&self.strides) {
+            let reach = (size as isize - 1).wrapping_mul(stride).wrapping_mul(self.dtype.size() as isize);
+            let end = if reach < 0 { &mut first } else { &mut last };
+            *end = end.wrapping_add_signed(reach);
+        }
+        first..last.wrapping_add(self.dtype.size())
+    }
+
+    /// Whether the two may have bytes in common: whether their spans do.
+    pub fn overlaps(&self, other: &View) -> bool {
+        if self.is_empty() || other.is_empty() {
+            return false;
+        }
+        let (own, others) = (self.span(), other.span());
+        own.start < others.end && others.start < own.end
+    }
+
+    /// Whether the two are the same elements in the same order.
+    pub fn is_same_memory(&self, other: &View) -> bool {
+        self.address == other.address && self.shape == other.shape && self.strides == other.strides
+    }
 }
 
 /// `dims` as a [`Shape`], or an error when there are more than [`MAX_RANK`] or their product is no number of elements.
@@ -127,5 +152,16 @@ mod tests {
             assert!(matches!(elements(dims), Err(Error::Elements { .. })), "{dims:?}");
             assert!(View::dense(0x1000, DType::U8, dims).is_err(), "{dims:?}");
         }
+    }
+
+    #[test]
+    fn views_overlap_where_their_spans_do() {
+        let view =
+            |address, dims: &[usize], strides: &[isize]| View::strided(address, DType::F32, dims, strides).unwrap();
+        let x = view(1000, &[4], &[1]);
+        assert!(x.overlaps(&view(1012, &[3], &[1])) && !x.overlaps(&view(1016, &[3], &[1])));
+        assert!(x.overlaps(&view(1020, &[3], &[-1])) && !x.overlaps(&view(996, &[3], &[-1])));
+        assert!(!x.overlaps(&view(1000, &[0], &[1])));
+        assert!(x.is_same_memory(&x.clone()) && !x.is_same_memory(&view(1012, &[4], &[-1])));
     }
 }

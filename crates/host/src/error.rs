@@ -8,8 +8,10 @@ pub enum Error {
     Unsupported { kernel: String, what: String, by: &'static str },
     #[error("{kernel}: {got} arguments were given, {expected} are declared")]
     Arguments { kernel: String, got: usize, expected: usize },
-    #[error("index {index} at position {position} is outside -{size}..{size}")]
-    Index { index: i64, position: usize, size: usize },
+    #[error("index {index} at position {position} is outside {lowest}..{size}")]
+    Index { index: i64, position: usize, lowest: i64, size: usize },
+    #[error("{what} {value} at position {position} is outside 0..=1")]
+    Value { what: &'static str, value: f64, position: usize },
     #[error("{kernel}: interrupted")]
     Interrupted { kernel: String },
     #[error("{kernel}: a grid of {grid:?} is more than 2^64 programs")]

@@ -6,7 +6,10 @@ use crate::device::Stream;
 use crate::dtype::DataType;
 use crate::error::{Error, Result};
 use crate::tensor::{Output, double, integer_of};
-use openmps_graph::{DType, Queue, View};
+use openmps_graph::operators::copy::Copy;
+use openmps_graph::view::bytes;
+use openmps_graph::{DType, Operator, Queue, View};
+use openmps_runtime::Buffer;
 use std::os::raw::c_void;
 
 /// The device context of one kernel.
@@ -22,6 +25,13 @@ pub struct Context {
 unsafe fn empty_paddles_cache(raw: *const ()) {
     // SAFETY: the caller's promise.
     unsafe { (symbols().memory_release)((symbols().device_context_get_place)(raw.cast())) };
+}
+
+/// Memory of the device that lives as long as this.
+pub struct Temporary {
+    /// The value, dense.
+    pub view: View,
+    _buffer: Buffer,
 }
 
 impl Context {
@@ -78,6 +88,35 @@ impl Context {
             double(&mut view)?;
         }
         Ok(view)
+    }
+
+    /// Memory for a dense value on the way.
+    pub fn temporary(&self, dtype: DType, dims: &[usize]) -> Result<Temporary> {
+        let buffer = self.queue().allocate(bytes(dtype, dims)?.max(1))?;
+        Ok(Temporary { view: View::dense(buffer.address(), dtype, dims)?, _buffer: buffer })
+    }
+
+    /// As [`Context::temporary`], with these elements.
+    pub fn upload(&self, dtype: DType, dims: &[usize], elements: &[u8]) -> Result<Temporary> {
+        let temporary = self.temporary(dtype, dims)?;
+        let expected = bytes(dtype, dims)?;
+        if elements.len() != expected {
+            return Err(Error::Plugin(format!(
+                "{} bytes for {dims:?} of {dtype}, which has {expected}",
+                elements.len()
+            )));
+        }
+        if expected > 0 {
+            self.queue().write(temporary.view.address, elements)?;
+        }
+        Ok(temporary)
+    }
+
+    /// A dense copy of a view.
+    pub fn copy(&self, view: &View) -> Result<Temporary> {
+        let copy = self.temporary(view.dtype, &view.shape)?;
+        Copy.run(self.queue(), std::slice::from_ref(view), std::slice::from_ref(&copy.view))?;
+        Ok(copy)
     }
 
     /// 64 random bits from the device's generator, which `paddle.seed` sets.

@@ -22,6 +22,11 @@ pub enum Error {
     AttributeKind { index: usize, alternative: u64, expected: &'static str },
     #[error("attribute {attribute} is {got}, expected {expected}")]
     Attribute { attribute: &'static str, got: String, expected: String },
+    /// An index that names nothing, as the kernel of Paddle's that was called tells it.
+    #[error("{what} {index} at position {position} is outside {lowest}..{size}")]
+    Index { what: &'static str, index: i64, position: usize, lowest: i64, size: usize, code: Code },
+    #[error("shape {0:?} has a negative size")]
+    NegativeSize(Vec<i64>),
     #[error("{0}")]
     Plugin(String),
 }
@@ -31,11 +36,25 @@ impl Error {
     pub fn code(&self) -> Code {
         use openmps_graph::Error as Graph;
         match self {
-            Error::Graph(Graph::Index { .. }) => Code::OutOfRange,
+            Error::Graph(Graph::Index { .. } | Graph::Value { .. }) => Code::OutOfRange,
+            Error::Graph(Graph::Elements { .. }) => Code::ResourceExhausted,
+            Error::Index { code, .. } => *code,
+            // What Paddle's own kernels say of such a shape when they allocate it.
+            Error::NegativeSize(_) => Code::PreconditionNotMet,
             Error::Graph(Graph::Device { source, .. }) | Error::Device(source) => device_code(source),
             Error::Graph(Graph::Kernel { .. }) | Error::Plugin(_) | Error::AttributeKind { .. } => Code::Fatal,
             Error::Graph(_) | Error::Missing { .. } | Error::Attribute { .. } => Code::InvalidArgument,
             Error::ElementType(_) => Code::Unimplemented,
+        }
+    }
+
+    /// What an operator says of an index, as the kernel tells it: Paddle's CPU raises ValueError here and IndexError there.
+    pub fn with_index_as(self, what: &'static str, code: Code) -> Error {
+        match self {
+            Error::Graph(openmps_graph::Error::Index { index, position, lowest, size, .. }) => {
+                Error::Index { what, index, position, lowest, size, code }
+            }
+            other => other,
         }
     }
 }
@@ -45,6 +64,17 @@ fn device_code(error: &openmps_runtime::Error) -> Code {
     match error {
         Device::OutOfMemory { .. } => Code::ResourceExhausted,
         Device::Unsupported { .. } => Code::Unimplemented,
+        Device::Kernel { source, .. } => host_code(source),
         _ => Code::External,
+    }
+}
+
+fn host_code(error: &openmps_host::Error) -> Code {
+    use openmps_host::Error as Host;
+    match error {
+        Host::Index { .. } | Host::Value { .. } => Code::OutOfRange,
+        Host::Invalid(_) => Code::InvalidArgument,
+        Host::Unsupported { .. } => Code::Unimplemented,
+        Host::Arguments { .. } => Code::Fatal,
     }
 }

@@ -205,11 +205,12 @@ impl IntArray {
     }
 }
 
-/// A list of integers as a shape, in which no size is negative.
+/// A list of integers as a shape, in which no size is negative and whose product is a number of elements.
 pub fn dims_of(sizes: &[i64]) -> Result<Vec<usize>> {
-    let bad =
-        |_| Error::Attribute { attribute: "shape", got: format!("{sizes:?}"), expected: "no negative size".to_owned() };
-    sizes.iter().map(|&size| usize::try_from(size).map_err(bad)).collect()
+    let size = |&size: &i64| usize::try_from(size).map_err(|_| Error::NegativeSize(sizes.to_vec()));
+    let dims = sizes.iter().map(size).collect::<Result<Vec<usize>>>()?;
+    openmps_graph::view::elements(&dims)?;
+    Ok(dims)
 }
 
 impl Deref for IntArray {

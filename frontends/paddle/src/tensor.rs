@@ -7,7 +7,7 @@ use crate::abi::tensor_layout::{self, RANK_OFFSET};
 use crate::abi::types::{PdDeviceContext, PdTensor};
 use crate::dtype::DataType;
 use crate::error::{Error, Result};
-use openmps_graph::view::{MAX_RANK, dense_strides};
+use openmps_graph::view::{MAX_RANK, dense_strides, elements};
 use openmps_graph::{DType, Shape, Strides, View};
 use std::ptr::NonNull;
 
@@ -105,10 +105,12 @@ impl Tensor {
         Ok(view)
     }
 
-    /// Its dimensions, or an error where one is negative: what Paddle calls unknown, or computed wrongly.
+    /// Its dimensions, or an error where one is negative (what Paddle calls unknown, or computed wrongly) or they name more elements than there may be.
     #[inline(always)]
     fn checked_shape(&self) -> Result<Shape> {
         let shape = self.shape();
+        // The product of the sizes is a number that every later product fits in.
+        elements(&shape)?;
         // A negative size was read as zero, so that only empty shapes need a second look.
         if shape.contains(&0) { self.refuse_negative(shape) } else { Ok(shape) }
     }
@@ -121,7 +123,7 @@ impl Tensor {
         if sizes.iter().all(|&size| size >= 0) {
             return Ok(shape);
         }
-        Err(Error::Attribute { attribute: "shape", got: format!("{sizes:?}"), expected: "no negative size".to_owned() })
+        Err(Error::NegativeSize(sizes))
     }
 
     #[inline(always)]

@@ -127,12 +127,7 @@ impl Selection {
             let strides = index.broadcast_to(&self.shape).ok_or_else(wrong)?.strides.to_vec();
             let (address, wide) = (index.address, index.dtype == DType::I64);
             let extended = index.broadcast_to(&together).ok_or_else(wrong)?;
-            let mut found = Ok(());
-            indexed::check(queue, NAME, || {
-                found = check_axis(&extended, axis.size);
-                Ok(())
-            })?;
-            found?;
+            indexed::check(queue, NAME, || check_axis(&extended, axis.size))?;
             Ok(indexed::Axis { size: axis.size, stride: axis.stride, address, wide, strides })
         };
         let axes = self.axes.iter().zip(indices).map(axis).collect::<Result<_>>()?;
@@ -203,7 +198,8 @@ impl Selection {
         for (position, (offset, _)) in offsets.iter_mut().enumerate() {
             let value = list.get(position);
             if !(-(axis.size as i64)..axis.size as i64).contains(&value) {
-                return Err(Error::Index { operator: NAME, index: value, position, size: axis.size });
+                let lowest = -(axis.size as i64);
+                return Err(Error::Index { operator: NAME, index: value, position, lowest, size: axis.size });
             }
             *offset += list.wrapped(position, axis.size) as isize * axis.stride;
         }
@@ -212,14 +208,8 @@ impl Selection {
 }
 
 /// Refuses the first index outside of an axis.
-fn check_axis(index: &View, size: usize) -> Result<()> {
-    let dense = Dense::of(index);
-    let list = super::gather::indices(&dense, index);
-    let outside = |&position: &usize| !(-(size as i64)..size as i64).contains(&list.get(position));
-    match (0..list.len()).find(outside) {
-        Some(position) => Err(Error::Index { operator: NAME, index: list.get(position), position, size }),
-        None => Ok(()),
-    }
+fn check_axis(index: &View, size: usize) -> std::result::Result<(), openmps_host::Error> {
+    super::gather::indices(&Dense::of(index), index).check(size)
 }
 
 /// The address of an element.

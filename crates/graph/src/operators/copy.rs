@@ -29,6 +29,10 @@ impl Operator for Copy {
         movement::run(queue, self.name(), |mover| mover.copy(&inputs[0], &outputs[0]))
     }
 
+    fn works_in_place(&self) -> bool {
+        true
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         inputs.to_vec()
     }

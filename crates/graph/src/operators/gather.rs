@@ -38,6 +38,27 @@ pub struct GatherNd;
 pub struct TakeAlongAxis {
     /// Which axis the indices are of.
     pub axis: i64,
+    /// What an index below zero is.
+    pub negative: Negative,
+}
+
+/// What an index below zero is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Negative {
+    /// It counts from the end of the axis.
+    FromEnd,
+    /// It names nothing: labels of classes.
+    Refused,
+}
+
+impl Negative {
+    /// The lowest index of an axis of this size.
+    pub(super) fn lowest(self, size: usize) -> i64 {
+        match self {
+            Negative::FromEnd => -(size as i64),
+            Negative::Refused => 0,
+        }
+    }
 }
 
 pub(super) fn expect_indices(operator: &'static str, meta: &Meta) -> Result<()> {
@@ -55,17 +76,23 @@ pub(super) fn check_all(index: &View, size: usize) -> std::result::Result<(), op
     indices(&Dense::of(index), index).check(size)
 }
 
+/// As [`check_all`], where no index counts from the end.
+pub(super) fn check_rows(index: &View, size: usize) -> std::result::Result<(), openmps_host::Error> {
+    indices(&Dense::of(index), index).check_from(0, size)
+}
+
+/// Refuses index dimensions beyond those of the tensor, but along the axis.
+pub(super) fn expect_along(operator: &'static str, x: &[usize], index: &[usize], axis: usize) -> Result<()> {
+    if Along::check(x, index, axis).is_ok() {
+        return Ok(());
+    }
+    let expected = format!("at most {x:?} but along axis {axis}");
+    Err(Error::Shape { operator, what: "index", got: shape_of(index)?, expected })
+}
+
 /// Refuses a tuple that names no element of these dimensions.
 pub(super) fn check_tuples(dims: &[usize], index: &View) -> std::result::Result<(), openmps_host::Error> {
     numbers(dims, &Dense::of(index), index).map(|_| ())
-}
-
-/// As [`indexed::check`], for one index an element along an axis of `x`.
-pub(super) fn check_along(queue: &Queue, operator: &'static str, x: &View, axis: usize, index: &View) -> Result<bool> {
-    let fits = Along::check(&x.shape, &index.shape, axis);
-    fits.map_err(|source| openmps_runtime::Error::Kernel { operation: operator, source })
-        .map_err(|source| Error::Device { operator, source })?;
-    indexed::check(queue, operator, || check_all(index, x.shape[axis]))
 }
 
 pub(super) fn rows(view: &View, axis: usize) -> Rows {
@@ -146,7 +173,7 @@ impl Operator for Embedding {
         expect_dense(self.name(), &outputs[0])?;
         if !is_host(queue) {
             let (index, table) = (&inputs[0], &inputs[1]);
-            let seen = indexed::check(queue, self.name(), || check_all(index, table.shape[0]))?;
+            let seen = indexed::check(queue, self.name(), || check_rows(index, table.shape[0]))?;
             // MPSGraph has no padding.
             let words = || self.padding.is_none().then(|| words::slices(table, 0, index, &outputs[0])).flatten();
             if seen && offer(queue, self.name(), words)? {
@@ -253,7 +280,8 @@ impl Operator for TakeAlongAxis {
     fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
         expect_inputs(self.name(), inputs, 2)?;
         expect_indices(self.name(), &inputs[1])?;
-        axis_of(self.name(), self.axis, inputs[0].shape.len())?;
+        let axis = axis_of(self.name(), self.axis, inputs[0].shape.len())?;
+        expect_along(self.name(), &inputs[0].shape, &inputs[1].shape, axis)?;
         Ok(vec![Meta { dtype: inputs[0].dtype, shape: inputs[1].shape.clone() }])
     }
 
@@ -261,9 +289,11 @@ impl Operator for TakeAlongAxis {
         check(self, inputs, outputs)?;
         expect_dense(self.name(), &outputs[0])?;
         let axis = axis_of(self.name(), self.axis, inputs[0].rank())?;
+        let lowest = self.negative.lowest(inputs[0].shape[axis]);
         if !is_host(queue) {
             let (x, index) = (&inputs[0], &inputs[1]);
-            let seen = check_along(queue, self.name(), x, axis, index)?;
+            let check = || indices(&Dense::of(index), index).check_from(lowest, x.shape[axis]);
+            let seen = indexed::check(queue, self.name(), check)?;
             if seen && offer(queue, self.name(), || words::elements(x, axis, index, &outputs[0]))? {
                 return Ok(());
             }
@@ -271,7 +301,8 @@ impl Operator for TakeAlongAxis {
         }
         call(queue, self.name(), || {
             let (x, index) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
-            let along = Along::new(&inputs[0].shape, &inputs[1].shape, axis, indices(&index, &inputs[1]))?;
+            let indices = indices(&index, &inputs[1]);
+            let along = Along::new(&inputs[0].shape, &inputs[1].shape, axis, (indices, lowest))?;
             // SAFETY: dense tensors of the shapes given to `along`.
             unsafe { along.take(inputs[0].dtype.size(), x.address, outputs[0].address) };
             Ok(())
@@ -354,8 +385,9 @@ pub static TAKE_ALONG_AXIS: Entry = Entry {
     summary: "One element for each index, along an axis.",
     dtypes: dtype::ALL,
     cases: || {
-        let case =
-            |axis, dims: &[usize], index: Input| Case::new(TakeAlongAxis { axis }, vec![Input::new(dims), index]);
+        let case = |axis, dims: &[usize], index: Input| {
+            Case::new(TakeAlongAxis { axis, negative: Negative::FromEnd }, vec![Input::new(dims), index])
+        };
         vec![
             case(1, &[2, 5], index(&[2, 3], I64, &[4, 0, 3])),
             case(0, &[5], index(&[3], I64, &[4, -5])),

@@ -149,8 +149,7 @@ impl Operator for Bernoulli {
             // SAFETY: dense tensors of one shape.
             by_type!(inputs[0].dtype, T => unsafe {
                 library::bernoulli::<T>(outputs[0].address, chances.address, outputs[0].len(), self.source)
-            });
-            Ok(())
+            })
         })
     }
 

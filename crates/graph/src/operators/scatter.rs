@@ -153,6 +153,10 @@ impl Operator for Scatter {
         })
     }
 
+    fn works_in_place(&self) -> bool {
+        true
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let mut out = inputs[0].clone();
         let inner: usize = out.shape[1..].iter().product();
@@ -207,6 +211,10 @@ impl Operator for ScatterNdAdd {
             });
             Ok(())
         })
+    }
+
+    fn works_in_place(&self) -> bool {
+        true
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
@@ -268,6 +276,10 @@ impl Operator for IndexAdd {
                 scatter::add_rows::<T>(outputs[0].address, values.address, rows, indices)
             })
         })
+    }
+
+    fn works_in_place(&self) -> bool {
+        true
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

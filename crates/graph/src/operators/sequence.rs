@@ -174,7 +174,7 @@ impl Operator for OneHot {
             // A class that does not fit is an error of this call: as for reading by index, the queue has to be finished first.
             super::indexed::check(queue, self.name(), || {
                 let dense = Dense::of(index);
-                sequence::check_classes(self.classes, super::gather::indices(&dense, index))
+                super::gather::indices(&dense, index).check_from(0, self.classes)
             })?;
             return tiles::one_hot(queue, index, size, &outputs[0]);
         }

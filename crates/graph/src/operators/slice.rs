@@ -146,6 +146,10 @@ impl Operator for SetSlice {
         })
     }
 
+    fn works_in_place(&self) -> bool {
+        true
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let (dims, to) = positions(&inputs[0].shape, &self.ranges);
         let values = Array::from_fn(&dims, inputs[1].dtype, |index| inputs[1].at_broadcast(index));

@@ -53,21 +53,25 @@ impl<'a> Indices<'a> {
 
     /// Refuses the first index outside `-size..size`.
     pub fn check(self, size: usize) -> Result<(), Error> {
-        let bound = size as i64;
+        self.check_from(-(size as i64), size)
+    }
+
+    /// Refuses the first index outside `lowest..size`.
+    pub fn check_from(self, lowest: i64, size: usize) -> Result<(), Error> {
         // No early exit inside a block, so that the comparison vectorises.
-        fn first_bad<T: Copy + Into<i64>>(values: &[T], bound: i64) -> Option<usize> {
-            let bad = |&value: &T| !(-bound..bound).contains(&value.into());
+        fn first_bad<T: Copy + Into<i64>>(values: &[T], range: std::ops::Range<i64>) -> Option<usize> {
+            let bad = |&value: &T| !range.contains(&value.into());
             values
                 .chunks(256)
                 .position(|block| block.iter().fold(false, |any, value| any | bad(value)))
                 .and_then(|block| values[block * 256..].iter().position(bad).map(|at| block * 256 + at))
         }
         let found = match self {
-            Indices::I32(values) => first_bad(values, bound),
-            Indices::I64(values) => first_bad(values, bound),
+            Indices::I32(values) => first_bad(values, lowest..size as i64),
+            Indices::I64(values) => first_bad(values, lowest..size as i64),
         };
         match found {
-            Some(position) => Err(Error::Index { index: self.get(position), position, size }),
+            Some(position) => Err(Error::Index { index: self.get(position), position, lowest, size }),
             None => Ok(()),
         }
     }
@@ -90,20 +94,27 @@ pub struct Rows {
 /// `x` must hold `rows.outer * rows.size` rows, `out` as many as `rows.outer * indices.len()`, without overlap.
 pub unsafe fn gather(x: usize, out: usize, rows: Rows, indices: Indices) -> Result<(), Error> {
     indices.check(rows.size)?;
+    // SAFETY: promised by the caller; the indices were checked.
+    unsafe { gather_checked(x, out, rows, indices) };
+    Ok(())
+}
+
+/// # Safety
+/// As [`gather`], with indices that have passed a check against `rows.size`.
+unsafe fn gather_checked(x: usize, out: usize, rows: Rows, indices: Indices) {
     let Rows { outer, size, row } = rows;
     let count = indices.len();
     if count == 0 {
-        return Ok(());
+        return;
     }
     threads::parallel_for(outer * count, 1 + row / 8, |begin, end| {
         let source = |flat: usize| x + (flat / count * size + indices.wrapped(flat % count, size)) * row;
         // SAFETY: indices were checked; rows lie inside the tensors, as the caller promised.
         unsafe { move_rows(row, begin, end, source, |flat| out + flat * row) }
     });
-    Ok(())
 }
 
-/// Rows of `table` for each index; the row of `padding` is zeros instead.
+/// Rows of `table` for each index, none of which counts from the end; the row of `padding` is zeros instead.
 ///
 /// # Safety
 /// As [`gather`] with one outer index.
@@ -114,8 +125,9 @@ pub unsafe fn embedding(
     indices: Indices,
     padding: Option<i64>,
 ) -> Result<(), Error> {
-    // SAFETY: promised by the caller.
-    unsafe { gather(table, out, Rows { outer: 1, size, row }, indices)? };
+    indices.check_from(0, size)?;
+    // SAFETY: promised by the caller; the indices were checked.
+    unsafe { gather_checked(table, out, Rows { outer: 1, size, row }, indices) };
     if let Some(padding) = padding {
         for position in (0..indices.len()).filter(|&position| indices.get(position) == padding) {
             // SAFETY: one row of `out`.
@@ -134,7 +146,7 @@ pub fn tuples(dims: &[usize], indices: Indices) -> Result<Vec<usize>, Error> {
             let position = tuple * width + d;
             let index = indices.get(position);
             if !(-(size as i64)..size as i64).contains(&index) {
-                return Err(Error::Index { index, position, size });
+                return Err(Error::Index { index, position, lowest: -(size as i64), size });
             }
             *row = *row * size + indices.wrapped(position, size);
         }
@@ -186,10 +198,16 @@ pub struct Along<'a> {
 }
 
 impl<'a> Along<'a> {
-    /// Checks indices of dimensions `index_dims` for use along `axis` of a tensor of dimensions `dims`.
-    pub fn new(dims: &[usize], index_dims: &[usize], axis: usize, indices: Indices<'a>) -> Result<Self, Error> {
+    /// Checks indices of dimensions `index_dims` for use along `axis` of a tensor of dimensions `dims`; none may be below `lowest`, which is
+    /// minus the axis' size where indices count from its end too.
+    pub fn new(
+        dims: &[usize],
+        index_dims: &[usize],
+        axis: usize,
+        (indices, lowest): (Indices<'a>, i64),
+    ) -> Result<Self, Error> {
         Along::check(dims, index_dims, axis)?;
-        indices.check(dims[axis])?;
+        indices.check_from(lowest, dims[axis])?;
         let stride: usize = dims[axis + 1..].iter().product();
         let outer_offsets = offsets(&dims[..axis], &index_dims[..axis], stride * dims[axis]);
         let inner_offsets = offsets(&dims[axis + 1..], &index_dims[axis + 1..], 1);

@@ -1,7 +1,9 @@
 //! Random numbers from Philox 4x32-10: element `i` depends on the seed and `i` alone, never on threads or vectors.
 
 use super::memory::{Element, slice_mut};
+use crate::Error;
 use crate::{Level, level, threads};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Where a random tensor's numbers come from. Two tensors with the same seed and offset get the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,18 +261,27 @@ pub unsafe fn integers<T: Element>(out: usize, len: usize, source: Source, low: 
     });
 }
 
-/// Ones where a uniform number is below the element of `probabilities`, zeros elsewhere.
+/// Ones where a uniform number is below the element of `probabilities`, zeros elsewhere; an error where one is no probability.
 ///
 /// # Safety
 /// `len` elements of `T` at `out` must be writable and at `probabilities` readable.
-pub unsafe fn bernoulli<T: Element>(out: usize, probabilities: usize, len: usize, source: Source) {
+pub unsafe fn bernoulli<T: Element>(out: usize, probabilities: usize, len: usize, source: Source) -> Result<(), Error> {
+    let wrong = AtomicUsize::new(usize::MAX);
     // SAFETY: promised by the caller.
     let probabilities = unsafe { super::memory::slice::<T>(probabilities, len) };
     fill::<T, BLOCK>(out, len, 2, source, |block, first, made| {
         for ((value, &word), chance) in made.iter_mut().zip(words(block)).zip(&probabilities[first..]) {
             *value = if (unit_f32(word) as f64) < chance.to_f64() { T::ONE } else { T::ZERO };
         }
+        let chances = &probabilities[first..first + made.len()];
+        if let Some(at) = chances.iter().position(|chance| !(0.0..=1.0).contains(&chance.to_f64())) {
+            wrong.fetch_min(first + at, Ordering::Relaxed);
+        }
     });
+    match wrong.into_inner() {
+        usize::MAX => Ok(()),
+        position => Err(Error::Value { what: "probability", value: probabilities[position].to_f64(), position }),
+    }
 }
 
 /// Bytes that are 0 with probability `drop` and 1 otherwise.

@@ -153,7 +153,7 @@ mod tests {
     fn put(reduce: Reduce, include_self: bool) -> Vec<f32> {
         let mut out = vec![10.0_f32, 20.0, 30.0, 40.0, 50.0, 60.0];
         let (values, indices) = ([1.0_f32, 2.0, 3.0, 4.0], [0_i64, 0, 0, 1]);
-        let along = Along::new(&[2, 3], &[2, 2], 0, Indices::I64(&indices)).unwrap();
+        let along = Along::new(&[2, 3], &[2, 2], 0, (Indices::I64(&indices), -2)).unwrap();
         let (to, from) = (out.as_mut_ptr() as usize, values.as_ptr() as usize);
         // SAFETY: the arrays have the shapes named.
         unsafe { reduce_along::<f32>(&along, to, 6, from, reduce, include_self) };

@@ -41,23 +41,12 @@ pub unsafe fn linspace<T: Element>(out: usize, len: usize, start: f64, stop: f64
     });
 }
 
-/// Refuses the first index that is no class.
-pub fn check_classes(classes: usize, indices: Indices) -> Result<(), Error> {
-    for position in 0..indices.len() {
-        let index = indices.get(position);
-        if index < 0 || index >= classes as i64 {
-            return Err(Error::Index { index, position, size: classes });
-        }
-    }
-    Ok(())
-}
-
 /// A row of `classes` elements for each index: one at the index, zeros elsewhere.
 ///
 /// # Safety
 /// `indices.len() * classes` elements of `T` at `out` must be writable.
 pub unsafe fn one_hot<T: Element>(out: usize, classes: usize, indices: Indices) -> Result<(), Error> {
-    check_classes(classes, indices)?;
+    indices.check_from(0, classes)?;
     // SAFETY: promised by the caller.
     let out = unsafe { slice_mut::<T>(out, indices.len() * classes) };
     out.fill(T::ZERO);

@@ -13,6 +13,8 @@ pub enum Code {
     OutOfRange = 3,
     /// MemoryError.
     ResourceExhausted = 5,
+    /// RuntimeError.
+    PreconditionNotMet = 6,
     /// NotImplementedError.
     Unimplemented = 9,
     /// SystemError: a defect of the plug-in.

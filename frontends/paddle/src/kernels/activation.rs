@@ -114,8 +114,9 @@ fn stanh(context: &Context, x: Tensor, scale_a: f32, scale_b: f32, out: Output) 
 fn clip(context: &Context, x: Tensor, min: Scalar, max: Scalar, out: Output) -> Result<()> {
     let x = x.view()?;
     let numbers = [number(&min, x.dtype), number(&max, x.dtype)];
-    if min.f64() > max.f64() {
-        let (got, expected) = (min.f64().to_string(), format!("at most max, which is {}", max.f64()));
+    let ordered = if x.dtype.is_float() { min.f64() <= max.f64() } else { min.i64() <= max.i64() };
+    if !ordered {
+        let (got, expected) = (format!("{}", min.f64()), format!("at most max, which is {}", max.f64()));
         return Err(Error::Attribute { attribute: "min", got, expected });
     }
     compute(context, Elementwise::Unary(Unary::Clip), &[&x], &numbers, &out)

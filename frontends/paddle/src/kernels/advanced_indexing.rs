@@ -1,7 +1,8 @@
 //! Python's indexing by index tensors: index_elementwise_get, index_elementwise_put, index_put, and their gradients.
 
 use super::indexing::zeros;
-use super::movement::{many, one};
+use super::movement::{one, summed};
+use crate::context::Temporary;
 use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
@@ -9,19 +10,18 @@ use openmps_graph::layout::Number;
 use openmps_graph::operators::advanced_index::{Axis, Selection, broadcast_shape};
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::operators::nonzero::{count_nonzero, nonzero};
-use openmps_graph::operators::repeat_gradient::RepeatGradient;
 use openmps_graph::view::{dense_strides, shape_of};
-use openmps_graph::{DType, View};
+use openmps_graph::{DType, Shape, Strides, View};
 use openmps_tile::dtype::{ALL, NUMBERS};
 
-/// Adds this family. Inputs arrive dense: the strides that Paddle passes along are those of a dense tensor.
+/// Adds this family. Inputs arrive as they are: the strides that Paddle passes along are those of the tensor that was indexed.
 pub fn register(table: &mut Table) {
-    table.add("index_elementwise_get", ALL, get);
-    table.add("index_elementwise_get_grad", NUMBERS, get_grad);
-    table.add("index_elementwise_put", ALL, put);
-    table.add("index_elementwise_put_grad", NUMBERS, put_grad);
-    table.add("index_elementwise_put_with_tensor", ALL, put_with_tensor);
-    table.add("index_elementwise_put_with_tensor_grad", NUMBERS, put_with_tensor_grad);
+    table.add("index_elementwise_get", ALL, get).strided();
+    table.add("index_elementwise_get_grad", NUMBERS, get_grad).strided();
+    table.add("index_elementwise_put", ALL, put).strided();
+    table.add("index_elementwise_put_grad", NUMBERS, put_grad).strided();
+    table.add("index_elementwise_put_with_tensor", ALL, put_with_tensor).strided();
+    table.add("index_elementwise_put_with_tensor_grad", NUMBERS, put_with_tensor_grad).strided();
     table.add("index_put", ALL, index_put);
     table.add("index_put_grad", NUMBERS, index_put_grad);
 }
@@ -31,13 +31,53 @@ pub fn register(table: &mut Table) {
 struct Described {
     selection: Selection,
     indices: Vec<View>,
-    /// Holds indices that a mask was turned into.
-    _memory: Vec<Vec<u64>>,
+    /// Holds indices that a mask was turned into, and copies.
+    memory: Vec<Temporary>,
 }
 
+/// Strides of the tensor that was indexed as those of a tensor of another layout: a gradient is not laid out as its tensor.
+struct Layouts {
+    indexed: Strides,
+    to: Strides,
+    sizes: Shape,
+    unused: Vec<usize>,
+}
+
+impl Layouts {
+    fn new(x: &Tensor, to: &[isize]) -> Layouts {
+        let (sizes, unused) = (x.shape(), (0..to.len()).collect());
+        // Without elements strides say nothing.
+        let indexed = if sizes.contains(&0) { dense_strides(&sizes) } else { x.strides() };
+        Layouts { indexed, to: to.iter().copied().collect(), sizes, unused }
+    }
+
+    /// The same axis' stride. An axis is known by its stride and size; index tensors extend along axes of stride zero.
+    fn stride(&mut self, size: usize, stride: isize) -> Result<isize> {
+        if self.indexed == self.to || stride == 0 && !self.repeats() {
+            return Ok(stride);
+        }
+        let is = |axis: usize, exact: bool| self.indexed[axis] == stride && (!exact || self.sizes[axis] == size);
+        let find = |exact| self.unused.iter().position(|&axis| is(axis, exact));
+        match find(true).or_else(|| find(false)) {
+            Some(at) if !self.repeats() => Ok(self.to[self.unused.remove(at)]),
+            _ => {
+                let (got, expected) =
+                    (format!("{:?}", self.indexed), "those of a view that repeats no element".to_owned());
+                Err(Error::Attribute { attribute: "strides", got, expected })
+            }
+        }
+    }
+
+    fn repeats(&self) -> bool {
+        self.indexed.iter().zip(&self.sizes).any(|(&stride, &size)| stride == 0 && size > 1)
+    }
+}
+
+/// The indexing of a tensor with the strides `to`, which need not be those of the tensor that was indexed.
 fn described(
     context: &Context,
     x: &Tensor,
+    to: &[isize],
     indices: &[Tensor],
     (dims, strides): (&[i64], &[i64]),
     (sizes, axis_strides): (&[i64], &[i64]),
@@ -45,12 +85,28 @@ fn described(
 ) -> Result<Described> {
     let element = x.dtype()?.size() as isize;
     let shape = shape_of(&dims.iter().map(|&size| size.max(0) as usize).collect::<Vec<_>>())?;
+    let mut layouts = Layouts::new(x, to);
+    let axis = |(&size, &stride): (&i64, &i64)| -> Result<Axis> {
+        let size = size.max(0) as usize;
+        Ok(Axis { size, stride: layouts.stride(size, stride as isize / element)? })
+    };
+    let axes = sizes.iter().take_while(|&&size| size != -1).zip(axis_strides).map(axis).collect::<Result<_>>()?;
     let mut views = indices.iter().map(Tensor::view).collect::<Result<Vec<View>>>()?;
     if let [mask] = &views[..]
         && mask.dtype == DType::Bool
     {
-        return masked(context, &mask.clone(), shape, strides, start as isize / element);
+        let mut layouts = Layouts::new(x, to);
+        let own = shape.iter().zip(strides).map(|(&size, &stride)| layouts.stride(size, stride as isize));
+        return masked(
+            context,
+            &mask.clone(),
+            shape.clone(),
+            &own.collect::<Result<Strides>>()?,
+            start as isize / element,
+        );
     }
+    let own = shape.iter().zip(strides).map(|(&size, &stride)| layouts.stride(size, stride as isize));
+    let strides = own.collect::<Result<Strides>>()?;
     // The indices come in their own shape; the selection's axes that they extend along are told after -1.
     let extended: Vec<usize> =
         sizes.split(|&size| size == -1).nth(1).unwrap_or(&[]).iter().map(|&size| size.max(0) as usize).collect();
@@ -59,35 +115,26 @@ fn described(
             *view = View::dense(view.address, view.dtype, &extended)?;
         }
     }
-    let axis = |(&size, &stride): (&i64, &i64)| Axis { size: size.max(0) as usize, stride: stride as isize / element };
-    let axes = sizes.iter().take_while(|&&size| size != -1).zip(axis_strides).map(axis).collect();
-    let strides = strides.iter().map(|&stride| stride as isize).collect();
     let selection = Selection { shape, strides, start: start as isize / element, axes };
-    Ok(Described { selection, indices: views, _memory: Vec::new() })
+    Ok(Described { selection, indices: views, memory: Vec::new() })
 }
 
 /// A selection by a mask: the elements where it is true, one after the other.
-fn masked(
-    context: &Context,
-    mask: &View,
-    shape: openmps_graph::Shape,
-    strides: &[i64],
-    start: isize,
-) -> Result<Described> {
+fn masked(context: &Context, mask: &View, shape: Shape, strides: &[isize], start: isize) -> Result<Described> {
     let rank = mask.rank().min(strides.len());
     let found = count_nonzero(context.queue(), mask)?;
-    let memory = vec![0_u64; found * mask.rank()];
-    let rows = View::dense(memory.as_ptr() as usize, DType::I64, &[found, mask.rank()])?;
-    nonzero(context.queue(), mask, &rows)?;
-    let axes = (0..rank).map(|d| Axis { size: shape[d], stride: strides[d] as isize }).collect();
+    let memory = context.temporary(DType::I64, &[found, mask.rank()])?;
+    let rows = &memory.view;
+    nonzero(context.queue(), mask, rows)?;
+    let axes = (0..rank).map(|d| Axis { size: shape[d], stride: strides[d] }).collect();
     let rest = shape.len() - rank;
-    let indices = (0..rank).map(|d| column(&rows, d, rest)).collect::<Result<Vec<View>>>()?;
+    let indices = (0..rank).map(|d| column(rows, d, rest)).collect::<Result<Vec<View>>>()?;
     let dims = [&[found], &shape[rank..]].concat();
-    let strides = std::iter::once(0).chain(strides[rank..].iter().map(|&stride| stride as isize)).collect();
+    let strides = std::iter::once(0).chain(strides[rank..].iter().copied()).collect();
     Ok(Described {
         selection: Selection { shape: shape_of(&dims)?, strides, start, axes },
         indices,
-        _memory: vec![memory],
+        memory: vec![memory],
     })
 }
 
@@ -101,8 +148,8 @@ fn column(rows: &View, d: usize, rest: usize) -> Result<View> {
 
 /// What Paddle passes after the tensors: dims, strides, sizes, axis strides, start.
 macro_rules! described {
-    ($context:expr, $x:expr, $indices:expr, $dims:expr, $strides:expr, $sizes:expr, $axis_strides:expr, $start:expr) => {
-        described($context, $x, $indices, (&$dims, &$strides), (&$sizes, &$axis_strides), $start)?
+    ($context:expr, $x:expr, $to:expr, $indices:expr, $dims:expr, $strides:expr, $sizes:expr, $axis_strides:expr, $start:expr) => {
+        described($context, $x, $to, $indices, (&$dims, &$strides), (&$sizes, &$axis_strides), $start)?
     };
 }
 
@@ -120,13 +167,14 @@ fn get(
     _: bool,
     out: Output,
 ) -> Result<()> {
-    let what = described!(context, &x, &indices, dims, strides, sizes, axis_strides, start);
+    let from = x.view()?;
+    let what = described!(context, &x, &from.strides, &indices, dims, strides, sizes, axis_strides, start);
     if out.shape() != what.selection.shape && !out.shape().is_empty() {
         out.set_dims(&what.selection.shape);
     }
     let to = context.allocate(&out, x.dtype()?)?;
     let to = View::dense(to.address, to.dtype, &what.selection.shape)?;
-    Ok(what.selection.get(context.queue(), &x.view()?, &what.indices, &to)?)
+    Ok(what.selection.get(context.queue(), &from, &what.indices, &to)?)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -144,22 +192,47 @@ fn get_grad(
     _: bool,
     out: Output,
 ) -> Result<()> {
-    let what = described!(context, &x, &indices, dims, strides, sizes, axis_strides, start);
+    let dense = dense_strides(&x.shape());
+    let what = described!(context, &x, &dense, &indices, dims, strides, sizes, axis_strides, start);
     let gradient = gradient.view()?;
-    let sums = zeros(context, gradient.dtype, &x.shape(), &out)?;
+    let copy = if gradient.is_dense() { None } else { Some(context.copy(&gradient)?) };
+    let gradient = copy.as_ref().map_or(&gradient, |copy| &copy.view);
     let gradient = View::dense(gradient.address, gradient.dtype, &what.selection.shape)?;
+    let sums = zeros(context, gradient.dtype, &x.shape(), &out)?;
     Ok(what.selection.add(context.queue(), &sums, &what.indices, &gradient)?)
 }
 
-/// A copy of a tensor in the output, which may be the tensor itself.
+/// A copy of a tensor in the output, or the tensor itself in its own layout where Paddle runs the kernel in place.
 fn copied(context: &Context, x: &Tensor, out: &Output) -> Result<View> {
+    if out.tensor().raw() == x.raw() {
+        return x.view();
+    }
     one(context, &Copy, *x, out)?;
     out.tensor().view()
 }
 
+impl Described {
+    /// The value apart from the tensor that is written to, as are the indices: `x[i] = x[j]`.
+    fn apart(&mut self, context: &Context, to: &View, value: View) -> Result<View> {
+        let mut apart = |view: &mut View| -> Result<()> {
+            if view.overlaps(to) {
+                let copy = context.copy(view)?;
+                *view = copy.view.clone();
+                self.memory.push(copy);
+            }
+            Ok(())
+        };
+        self.indices.iter_mut().try_for_each(&mut apart)?;
+        let mut value = value;
+        apart(&mut value)?;
+        Ok(value)
+    }
+}
+
 /// Puts one element all over a selection.
-fn put_element(context: &Context, what: &Described, x: &View, element: &[u8; 8]) -> Result<()> {
-    let value = View::dense(element.as_ptr() as usize, x.dtype, &[])?;
+fn put_element(context: &Context, what: &mut Described, x: &View, element: &[u8; 8]) -> Result<()> {
+    let value = context.upload(x.dtype, &[], &element[..x.dtype.size()])?;
+    let value = what.apart(context, x, value.view.clone())?;
     Ok(what.selection.put(context.queue(), x, &what.indices, &value)?)
 }
 
@@ -176,10 +249,11 @@ fn put(
     start: i64,
     out: Output,
 ) -> Result<()> {
-    let what = described!(context, &x, &indices, dims, strides, sizes, axis_strides, start);
     let mut element = [0; 8];
     element.copy_from_slice(&value.element(x.data_type())?[..8]);
-    put_element(context, &what, &copied(context, &x, &out)?, &element)
+    let to = copied(context, &x, &out)?;
+    let mut what = described!(context, &x, &to.strides, &indices, dims, strides, sizes, axis_strides, start);
+    put_element(context, &mut what, &to, &element)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -195,9 +269,9 @@ fn put_grad(
     start: i64,
     out: Output,
 ) -> Result<()> {
-    let what = described!(context, &x, &indices, dims, strides, sizes, axis_strides, start);
     let copy = copied(context, &gradient, &out)?;
-    put_element(context, &what, &copy, &Number::Int(0).element(copy.dtype))
+    let mut what = described!(context, &x, &copy.strides, &indices, dims, strides, sizes, axis_strides, start);
+    put_element(context, &mut what, &copy, &Number::Int(0).element(copy.dtype))
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -213,9 +287,11 @@ fn put_with_tensor(
     start: i64,
     out: Output,
 ) -> Result<()> {
-    let what = described!(context, &x, &indices, dims, strides, sizes, axis_strides, start);
     let to = copied(context, &x, &out)?;
-    Ok(what.selection.put(context.queue(), &to, &what.indices, &without_leading_ones(value.view()?, &what))?)
+    let mut what = described!(context, &x, &to.strides, &indices, dims, strides, sizes, axis_strides, start);
+    let value = without_leading_ones(value.view()?, &what);
+    let value = what.apart(context, &to, value)?;
+    Ok(what.selection.put(context.queue(), &to, &what.indices, &value)?)
 }
 
 /// A value may have more leading axes of size 1 than the selection has axes.
@@ -229,7 +305,7 @@ fn without_leading_ones(mut value: View, what: &Described) -> View {
 /// The gradients of a tensor that was written to and of the value that was written.
 fn written_gradients(
     context: &Context,
-    what: &Described,
+    what: &mut Described,
     gradient: &Tensor,
     accumulated: bool,
     x_gradient: Option<Output>,
@@ -237,14 +313,15 @@ fn written_gradients(
 ) -> Result<()> {
     // Paddle may make x's gradient in the memory of the other: it is read first.
     if let Some(out) = value_gradient {
-        let from = gradient.view()?;
+        let (mut from, mut copy) = (gradient.view()?, None);
+        if !from.is_dense() {
+            from = copy.insert(context.copy(&from)?).view.clone();
+        }
         let shape = what.selection.shape.clone();
-        let memory = vec![0_u64; (shape.iter().product::<usize>() * from.dtype.size()).div_ceil(8)];
-        let address = memory.as_ptr() as usize;
-        let taken = View { address, dtype: from.dtype, strides: dense_strides(&shape), shape };
-        what.selection.get(context.queue(), &from, &what.indices, &taken)?;
+        let taken = context.temporary(from.dtype, &shape)?;
+        what.selection.get(context.queue(), &from, &what.indices, &taken.view)?;
         let shaped = without_leading_ones(View::dense(0, from.dtype, &out.shape())?, what);
-        many(context, &RepeatGradient { dims: shaped.shape }, &[taken], &[Some(&out)])?;
+        summed(context, &taken.view, shaped.shape, &out)?;
     }
     let Some(out) = x_gradient else { return Ok(()) };
     let copy = copied(context, gradient, &out)?;
@@ -266,15 +343,17 @@ fn put_with_tensor_grad(
     x_gradient: Option<Output>,
     value_gradient: Option<Output>,
 ) -> Result<()> {
-    let what = described!(context, &x, &indices, dims, strides, sizes, axis_strides, start);
-    written_gradients(context, &what, &gradient, false, x_gradient, value_gradient)
+    // Both gradients are made of a dense one.
+    let dense = dense_strides(&x.shape());
+    let mut what = described!(context, &x, &dense, &indices, dims, strides, sizes, axis_strides, start);
+    written_gradients(context, &mut what, &gradient, false, x_gradient, value_gradient)
 }
 
 /// index_put's indexing: the first axes are indexed, one by each tensor; a mask indexes as many axes as it has.
 fn leading(context: &Context, x: &Tensor, indices: &[Tensor]) -> Result<Described> {
     let shape = x.shape();
     let strides = dense_strides(&shape);
-    let (mut views, mut memories) = (Vec::new(), Vec::new());
+    let (mut views, mut memory) = (Vec::new(), Vec::new());
     for index in indices {
         let view = index.view()?;
         if view.dtype != DType::Bool {
@@ -282,13 +361,12 @@ fn leading(context: &Context, x: &Tensor, indices: &[Tensor]) -> Result<Describe
             continue;
         }
         let found = count_nonzero(context.queue(), &view)?;
-        memories.push(vec![0_u64; found * view.rank()]);
-        let address = memories.last().map_or(0, |memory| memory.as_ptr() as usize);
-        let rows = View::dense(address, DType::I64, &[found, view.rank()])?;
-        nonzero(context.queue(), &view, &rows)?;
+        let rows = context.temporary(DType::I64, &[found, view.rank()])?;
+        nonzero(context.queue(), &view, &rows.view)?;
         for d in 0..view.rank() {
-            views.push(column(&rows, d, 0)?);
+            views.push(column(&rows.view, d, 0)?);
         }
+        memory.push(rows);
     }
     if views.len() > shape.len() {
         let (got, expected) = (format!("{} indexed axes", views.len()), format!("at most {}", shape.len()));
@@ -305,7 +383,7 @@ fn leading(context: &Context, x: &Tensor, indices: &[Tensor]) -> Result<Describe
         view.strides.extend(std::iter::repeat_n(0, ones));
     }
     let selection = Selection { shape: shape_of(&dims)?, strides: own, start: 0, axes };
-    Ok(Described { selection, indices: views, _memory: memories })
+    Ok(Described { selection, indices: views, memory })
 }
 
 fn index_put(
@@ -316,8 +394,9 @@ fn index_put(
     accumulate: bool,
     out: Output,
 ) -> Result<()> {
-    let what = leading(context, &x, &indices)?;
+    let mut what = leading(context, &x, &indices)?;
     let (to, value) = (copied(context, &x, &out)?, without_leading_ones(value.view()?, &what));
+    let value = what.apart(context, &to, value)?;
     if accumulate {
         return Ok(what.selection.add(context.queue(), &to, &what.indices, &value)?);
     }
@@ -335,6 +414,6 @@ fn index_put_grad(
     x_gradient: Option<Output>,
     value_gradient: Option<Output>,
 ) -> Result<()> {
-    let what = leading(context, &x, &indices)?;
-    written_gradients(context, &what, &gradient, accumulate, x_gradient, value_gradient)
+    let mut what = leading(context, &x, &indices)?;
+    written_gradients(context, &mut what, &gradient, accumulate, x_gradient, value_gradient)
 }

@@ -6,6 +6,7 @@ use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary, broadcas
 use openmps_graph::operators::full::Full;
 use openmps_graph::operators::reduce::{Reduce, Reduction};
 use openmps_graph::operators::repeat_gradient::RepeatGradient;
+use openmps_graph::view::bytes;
 use openmps_graph::{DType, Operator, Shape, View, layout};
 use openmps_runtime::Buffer;
 use openmps_tile::Number;
@@ -24,8 +25,7 @@ impl<'c> Compose<'c> {
 
     /// Memory for a value on the way.
     pub fn temporary(&self, dtype: DType, dims: &[usize]) -> Result<View> {
-        let bytes = openmps_graph::view::bytes(dtype, dims)?;
-        let buffer = self.context.queue().allocate(bytes.max(1))?;
+        let buffer = self.context.queue().allocate(bytes(dtype, dims)?.max(1))?;
         let view = View::dense(buffer.address(), dtype, dims)?;
         self.temporaries.borrow_mut().push(buffer);
         Ok(view)

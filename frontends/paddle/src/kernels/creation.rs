@@ -28,6 +28,13 @@ fn full(context: &Context, shape: IntArray, value: Scalar, data_type: DataType, 
 
 fn full_like(context: &Context, x: Tensor, value: Scalar, data_type: DataType, out: Output) -> Result<()> {
     let data_type = if data_type.is_undefined() { x.data_type() } else { data_type };
+    if let Ok(dtype) = data_type.dtype() {
+        let (lowest, highest) = dtype.bounds();
+        if value.f64() < lowest || value.f64() > highest {
+            let (got, expected) = (value.f64().to_string(), format!("a number of {dtype}, {lowest} to {highest}"));
+            return Err(Error::Attribute { attribute: "value", got, expected });
+        }
+    }
     fill(context, &value, data_type, &out)
 }
 

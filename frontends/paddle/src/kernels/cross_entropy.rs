@@ -1,12 +1,13 @@
 //! Losses of class labels: cross entropy with softmax, and negative log-likelihood.
 
 use super::compose::Compose;
+use crate::abi::exception::Code;
 use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary};
-use openmps_graph::operators::gather::TakeAlongAxis;
+use openmps_graph::operators::gather::{Negative, TakeAlongAxis};
 use openmps_graph::operators::reduce::Reduction;
 use openmps_graph::operators::scatter::{PutAlongAxis, Reduce};
 use openmps_graph::operators::softmax::Softmax;
@@ -15,6 +16,11 @@ use openmps_tile::{DType, Number};
 
 const MULTIPLY: Elementwise = Elementwise::Binary(Binary::Multiply);
 const DIVIDE: Elementwise = Elementwise::Binary(Binary::Divide);
+
+/// What looks labels up along an axis.
+fn class(axis: usize) -> TakeAlongAxis {
+    TakeAlongAxis { axis: axis as i64, negative: Negative::Refused }
+}
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
@@ -89,7 +95,8 @@ fn cross_entropy_with_softmax(
         c.reduce(Reduction::Sum, &products, &[axis as i64])?
     } else {
         let labels = Labels::new(&c, &label, &x, axis, ignore_index.into(), x.dtype)?;
-        let picked = c.apply(&TakeAlongAxis { axis: axis as i64 }, &[logarithm.clone(), labels.index])?;
+        let picked = c.apply(&class(axis), &[logarithm.clone(), labels.index]);
+        let picked = picked.map_err(|error| error.with_index_as("label", Code::OutOfRange))?;
         c.multiply(&picked, &labels.counts)?
     };
     c.store(&loss, dtype, Elementwise::Unary(Unary::Negate), &[&value], &[])?;
@@ -136,7 +143,8 @@ fn cross_entropy_with_softmax_grad(
         (c.map(Elementwise::Binary(Binary::Subtract), &[&softmax, &softmax], &[])?, counted)
     };
     if !use_softmax {
-        let picked = c.apply(&TakeAlongAxis { axis: axis as i64 }, &[softmax.clone(), labels.index.clone()])?;
+        let picked = c.apply(&class(axis), &[softmax.clone(), labels.index.clone()]);
+        let picked = picked.map_err(|error| error.with_index_as("label", Code::OutOfRange))?;
         subtracted = c.map(DIVIDE, &[&subtracted, &picked], &[])?;
     }
     let put = PutAlongAxis { axis: axis as i64, reduce: Reduce::Add, include_self: true };
@@ -144,12 +152,23 @@ fn cross_entropy_with_softmax_grad(
     c.store_value(&dx, dtype, &value)
 }
 
+/// A label that is no class, as nll_loss tells it.
+fn label_value(error: Error) -> Error {
+    error.with_index_as("label", Code::InvalidArgument)
+}
+
+/// What a mean is divided by: the weights, or 1 where no label counts.
+fn divisor(c: &Compose, total: &View) -> Result<View> {
+    let none = c.map(Elementwise::Binary(Binary::Equal), &[total, &c.scale(total, 0.0, 0.0)?], &[])?;
+    c.map(Elementwise::Binary(Binary::Add), &[total, &c.cast(&none, total.dtype)?], &[])
+}
+
 /// The weight of each label: its class's, and 0 where the label is ignored.
 fn label_weights(c: &Compose, weight: Option<&Tensor>, labels: &Labels) -> Result<View> {
     let Some(weight) = weight else { return Ok(labels.counts.clone()) };
     let weight = c.cast(&weight.view()?, labels.counts.dtype)?;
     let flat = c.shaped(&labels.index, &[labels.index.len()])?;
-    let picked = c.apply(&TakeAlongAxis { axis: 0 }, &[weight, flat])?;
+    let picked = c.apply(&class(0), &[weight, flat]).map_err(label_value)?;
     c.multiply(&c.shaped(&picked, &labels.counts.shape)?, &labels.counts)
 }
 
@@ -169,14 +188,14 @@ fn nll_loss(
     let x = c.input(&x)?;
     let labels = Labels::new(&c, &label, &x, 1, ignore_index, x.dtype)?;
     let weights = label_weights(&c, weight.as_ref(), &labels)?;
-    let picked = c.apply(&TakeAlongAxis { axis: 1 }, &[x.clone(), labels.index.clone()])?;
+    let picked = c.apply(&class(1), &[x.clone(), labels.index.clone()]).map_err(label_value)?;
     let losses = c.scale(&c.multiply(&picked, &weights)?, -1.0, 0.0)?;
     let total = c.reduce(Reduction::Sum, &weights, &[])?;
     c.store_value(&total_weight, dtype, &total)?;
     match &*reduction {
         "none" => c.store_value(&out, dtype, &losses),
         "sum" => c.store_value(&out, dtype, &c.reduce(Reduction::Sum, &losses, &[])?),
-        _ => c.store(&out, dtype, DIVIDE, &[&c.reduce(Reduction::Sum, &losses, &[])?, &total], &[]),
+        _ => c.store(&out, dtype, DIVIDE, &[&c.reduce(Reduction::Sum, &losses, &[])?, &divisor(&c, &total)?], &[]),
     }
 }
 
@@ -199,7 +218,7 @@ fn nll_loss_grad(
     let dims = if upstream.len() == weights.len() { weights.shape.to_vec() } else { vec![1; x.rank()] };
     let mut share = c.multiply(&weights, &c.shaped(&upstream, &dims)?)?;
     if reduction == "mean" {
-        let total = c.shaped(&c.input(&total_weight)?, &vec![1; x.rank()])?;
+        let total = divisor(&c, &c.shaped(&c.input(&total_weight)?, &vec![1; x.rank()])?)?;
         share = c.map(DIVIDE, &[&share, &total], &[])?;
     }
     let zero = c.temporary(x.dtype, &x.shape)?;

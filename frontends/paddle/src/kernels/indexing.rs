@@ -1,13 +1,15 @@
-//! Kernels that read and write by index: gather, embedding, scatter, put_along_axis, masks, and their gradients.
+//! Kernels that read and write by index: gather, embedding, scatter, masks, and their gradients.
 
+use super::compose::Compose;
 use super::movement::{many, one};
+use crate::abi::exception::Code;
 use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
 use openmps_graph::layout::{Number, axis_of};
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::operators::full::Full;
-use openmps_graph::operators::gather::{Embedding, Gather, GatherNd, TakeAlongAxis};
+use openmps_graph::operators::gather::{Embedding, Gather, GatherNd, Negative, TakeAlongAxis};
 use openmps_graph::operators::nonzero as masks;
 use openmps_graph::operators::scatter::{EmbeddingGradient, IndexAdd, PutAlongAxis, Reduce, Scatter, ScatterNdAdd};
 use openmps_graph::{DType, Operator, View};
@@ -29,8 +31,6 @@ pub fn register(table: &mut Table) {
     table.add("embedding_grad", FLOATS, embedding_grad).strided();
     table.add("take_along_axis", ALL, take_along_axis).strided();
     table.add("take_along_axis_grad", NUMBERS, take_along_axis_grad);
-    table.add("put_along_axis", NUMBERS, put_along_axis).strided();
-    table.add("put_along_axis_grad", NUMBERS, put_along_axis_grad).strided();
     table.add("scatter", NUMBERS, scatter).strided();
     table.add("scatter_grad", NUMBERS, scatter_grad).strided();
     table.add("scatter_nd_add", NUMBERS, scatter_nd_add).strided();
@@ -38,6 +38,20 @@ pub fn register(table: &mut Table) {
     table.add("nonzero", ALL, nonzero).strided().output(0, DType::I64);
     table.add("masked_select", ALL, masked_select).strided();
     table.add("masked_select_grad", NUMBERS, masked_select_grad).strided();
+}
+
+/// An index that names nothing as Paddle's kernels tell it that raise ValueError; others raise IndexError.
+pub(super) fn as_value(error: Error) -> Error {
+    error.with_index_as("index", Code::InvalidArgument)
+}
+
+/// The indices of an embedding.
+fn indices_of(index: &Tensor) -> Result<View> {
+    let index = index.view()?;
+    match index.dtype {
+        DType::I32 | DType::I64 => Ok(index),
+        other => Err(Error::ElementType(other.into())),
+    }
 }
 
 /// An output of zeros, to which a gradient is added.
@@ -68,7 +82,14 @@ fn reshaped(view: View, dims: &[usize]) -> Result<View> {
 }
 
 fn gather(context: &Context, x: Tensor, index: Tensor, axis: Scalar, out: Output) -> Result<()> {
-    many(context, &Gather { axis: axis.i64() }, &[x.view()?, index.view()?], &[Some(&out)])
+    let c = Compose::new(context);
+    many(context, &Gather { axis: axis.i64() }, &[x.view()?, wide(&c, &index)?], &[Some(&out)])
+}
+
+/// Indices of 16 bits as ones of 64: gather alone takes them.
+fn wide(c: &Compose, index: &Tensor) -> Result<View> {
+    let index = index.view()?;
+    if index.dtype == DType::I16 { c.cast(&index, DType::I64) } else { Ok(index) }
 }
 
 /// The gradient of slices taken along an axis; everything arrives dense.
@@ -80,7 +101,8 @@ fn gathered_gradient(
     axis: i64,
     out: &Output,
 ) -> Result<()> {
-    let (index, gradient) = (index.view()?, gradient.view()?);
+    let c = Compose::new(context);
+    let (index, gradient) = (wide(&c, &index)?, gradient.view()?);
     let mut dims = x.shape();
     let at = axis_of("gather_grad", axis, dims.len())?;
     dims[at] = index.len();
@@ -93,15 +115,24 @@ fn gather_grad(context: &Context, x: Tensor, index: Tensor, gradient: Tensor, ax
 }
 
 fn gather_nd(context: &Context, x: Tensor, index: Tensor, out: Output) -> Result<()> {
-    many(context, &GatherNd, &[x.view()?, index.view()?], &[Some(&out)])
+    let mut index = index.view()?;
+    if index.is_empty() {
+        // An empty list of Python has no element type of its own.
+        index.dtype = DType::I64;
+    }
+    many(context, &GatherNd, &[x.view()?, index], &[Some(&out)]).map_err(as_value)
 }
 
 fn gather_nd_grad(context: &Context, x: Tensor, index: Tensor, gradient: Tensor, out: Output) -> Result<()> {
-    accumulate(context, &ScatterNdAdd, &x, index.view()?, gradient.view()?, &out)
+    let mut index = index.view()?;
+    if index.is_empty() {
+        index.dtype = DType::I64;
+    }
+    accumulate(context, &ScatterNdAdd, &x, index, gradient.view()?, &out)
 }
 
 fn index_select(context: &Context, x: Tensor, index: Tensor, axis: i32, out: Output) -> Result<()> {
-    many(context, &Gather { axis: axis.into() }, &[x.view()?, index.view()?], &[Some(&out)])
+    many(context, &Gather { axis: axis.into() }, &[x.view()?, index.view()?], &[Some(&out)]).map_err(as_value)
 }
 
 fn index_select_grad(
@@ -116,7 +147,8 @@ fn index_select_grad(
 }
 
 fn index_sample(context: &Context, x: Tensor, index: Tensor, out: Output) -> Result<()> {
-    take_along_axis(context, x, index, 1, out)
+    let operator = TakeAlongAxis { axis: 1, negative: Negative::Refused };
+    many(context, &operator, &[x.view()?, index.view()?], &[Some(&out)]).map_err(as_value)
 }
 
 fn index_sample_grad(context: &Context, x: Tensor, index: Tensor, gradient: Tensor, out: Output) -> Result<()> {
@@ -124,7 +156,8 @@ fn index_sample_grad(context: &Context, x: Tensor, index: Tensor, gradient: Tens
 }
 
 fn index_add(context: &Context, x: Tensor, index: Tensor, values: Tensor, axis: i32, out: Output) -> Result<()> {
-    many(context, &IndexAdd { axis: axis.into() }, &[x.view()?, index.view()?, values.view()?], &[Some(&out)])
+    let inputs = [x.view()?, index.view()?, values.view()?];
+    many(context, &IndexAdd { axis: axis.into() }, &inputs, &[Some(&out)]).map_err(as_value)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -153,7 +186,8 @@ fn padding(index: i64) -> Option<i64> {
 }
 
 fn embedding(context: &Context, index: Tensor, table: Tensor, padded: i64, out: Output) -> Result<()> {
-    many(context, &Embedding { padding: padding(padded) }, &[index.view()?, table.view()?], &[Some(&out)])
+    let inputs = [indices_of(&index)?, table.view()?];
+    many(context, &Embedding { padding: padding(padded) }, &inputs, &[Some(&out)]).map_err(as_value)
 }
 
 fn embedding_grad(
@@ -166,11 +200,16 @@ fn embedding_grad(
 ) -> Result<()> {
     let rows = table.shape().first().copied().unwrap_or(0);
     let operator = EmbeddingGradient { rows, padding: padding(padded) };
-    many(context, &operator, &[index.view()?, gradient.view()?], &[Some(&out)])
+    many(context, &operator, &[indices_of(&index)?, gradient.view()?], &[Some(&out)]).map_err(as_value)
 }
 
 fn take_along_axis(context: &Context, x: Tensor, index: Tensor, axis: i32, out: Output) -> Result<()> {
-    many(context, &TakeAlongAxis { axis: axis.into() }, &[x.view()?, index.view()?], &[Some(&out)])
+    many(
+        context,
+        &TakeAlongAxis { axis: axis.into(), negative: Negative::FromEnd },
+        &[x.view()?, index.view()?],
+        &[Some(&out)],
+    )
 }
 
 fn take_along_axis_grad(
@@ -183,75 +222,6 @@ fn take_along_axis_grad(
 ) -> Result<()> {
     let operator = PutAlongAxis { axis: axis.into(), reduce: Reduce::Add, include_self: true };
     accumulate(context, &operator, &x, index.view()?, gradient.view()?, &out)
-}
-
-fn reduce_of(name: &str) -> Result<Reduce> {
-    Ok(match name {
-        "assign" => Reduce::Assign,
-        "add" => Reduce::Add,
-        "mul" | "multiply" => Reduce::Multiply,
-        "amin" => Reduce::Minimum,
-        "amax" => Reduce::Maximum,
-        "mean" => Reduce::Mean,
-        other => {
-            let expected = "assign, add, mul, multiply, amin, amax or mean".to_owned();
-            return Err(Error::Attribute { attribute: "reduce", got: other.to_owned(), expected });
-        }
-    })
-}
-
-#[allow(clippy::too_many_arguments)]
-fn put_along_axis(
-    context: &Context,
-    x: Tensor,
-    index: Tensor,
-    value: Tensor,
-    axis: i32,
-    reduce: String,
-    include_self: bool,
-    out: Output,
-) -> Result<()> {
-    let (index, value) = (index.view()?, value.view()?);
-    let value = value.broadcast_to(&index.shape).unwrap_or(value);
-    let operator = PutAlongAxis { axis: axis.into(), reduce: reduce_of(&reduce)?, include_self };
-    many(context, &operator, &[x.view()?, index, value], &[Some(&out)])
-}
-
-#[allow(clippy::too_many_arguments)]
-fn put_along_axis_grad(
-    context: &Context,
-    _: Tensor,
-    index: Tensor,
-    _: Tensor,
-    _: Tensor,
-    gradient: Tensor,
-    axis: i32,
-    reduce: String,
-    include_self: bool,
-    x_gradient: Option<Output>,
-    value_gradient: Option<Output>,
-) -> Result<()> {
-    let reduce = reduce_of(&reduce)?;
-    if !matches!(reduce, Reduce::Assign | Reduce::Add) {
-        let expected = "assign or add: other gradients are not written yet".to_owned();
-        return Err(Error::Attribute { attribute: "reduce", got: format!("{reduce:?}"), expected });
-    }
-    // Paddle may make this gradient in the memory of the other: it is read first.
-    if let Some(out) = value_gradient {
-        take_along_axis(context, gradient, index, axis, out)?;
-    }
-    if let Some(out) = x_gradient {
-        if reduce == Reduce::Add && include_self {
-            one(context, &Copy, gradient, &out)?;
-        } else {
-            let (index, zero) = (index.view()?, Number::Int(0).element(gradient.dtype()?));
-            let zero = View::dense(zero.as_ptr() as usize, gradient.dtype()?, &[])?.broadcast_to(&index.shape);
-            let operator = PutAlongAxis { axis: axis.into(), reduce: Reduce::Assign, include_self: true };
-            let zero = zero.expect("a scalar fits every shape");
-            many(context, &operator, &[gradient.view()?, index, zero], &[Some(&out)])?;
-        }
-    }
-    Ok(())
 }
 
 fn scatter(context: &Context, x: Tensor, index: Tensor, updates: Tensor, overwrite: bool, out: Output) -> Result<()> {
@@ -274,9 +244,8 @@ fn scatter_grad(
     }
     if let Some(out) = x_gradient {
         let (dtype, shape) = (gradient.dtype()?, updates.shape());
-        let zero = Number::Int(0).element(dtype);
-        let zeros = View::dense(zero.as_ptr() as usize, dtype, &[])?.broadcast_to(&shape);
-        let zeros = zeros.expect("a scalar fits every shape");
+        let zero = context.upload(dtype, &[], &[0; 8][..dtype.size()])?;
+        let zeros = zero.view.broadcast_to(&shape).expect("a scalar fits every shape");
         let inputs = [gradient.view()?, index.view()?, zeros];
         many(context, &Scatter { overwrite: true }, &inputs, &[Some(&out)])?;
     }

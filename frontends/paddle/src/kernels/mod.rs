@@ -69,6 +69,7 @@ mod normalisation;
 mod normalisation_gradient;
 mod optimizer;
 mod pooling;
+mod put_along_axis;
 mod random;
 mod reduction;
 mod reduction_gradient;
@@ -98,6 +99,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     random::register,
     movement::register,
     indexing::register,
+    put_along_axis::register,
     elementwise::register,
     gradient::register,
     activation::register,

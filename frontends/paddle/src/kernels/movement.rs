@@ -1,11 +1,12 @@
 //! Kernels that arrange elements: transpose, slice, concat, split, expand, tile, pad, flip, roll, triangles, and their gradients.
 
+use super::indexing::zeros;
+use crate::context::Temporary;
 use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Scalar, Tensor};
 use openmps_graph::layout::Number;
 use openmps_graph::operators::concat::{Concat, Split, Stack, Unstack};
-use openmps_graph::operators::copy::Copy;
 use openmps_graph::operators::expand::{Expand, Tile};
 use openmps_graph::operators::flip::Flip;
 use openmps_graph::operators::pad::{Mode, Pad, PadGradient};
@@ -14,8 +15,9 @@ use openmps_graph::operators::roll::Roll;
 use openmps_graph::operators::transpose::Transpose;
 use openmps_graph::operators::triangle::Triangle;
 use openmps_graph::view::{dense_strides, elements, shape_of};
-use openmps_graph::{Meta, Operator, View};
+use openmps_graph::{Meta, Operator, Shape, View};
 use openmps_tile::dtype::{ALL, FLOATS, NUMBERS};
+use std::borrow::Cow;
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
@@ -72,28 +74,54 @@ pub(super) fn many(
     outputs: &[Option<&Output>],
 ) -> Result<()> {
     let metas: Vec<Meta> = inputs.iter().map(|view| Meta { dtype: view.dtype, shape: view.shape.clone() }).collect();
-    // Given back when the call is encoded: memory is reused in the queue's order.
-    let mut scratch = Vec::new();
+    let mut kept: Vec<Temporary> = Vec::new();
     let mut views = Vec::with_capacity(outputs.len());
     for (meta, output) in operator.infer(&metas)?.into_iter().zip(outputs) {
-        let (elements, bytes) = (elements(&meta.shape)?, meta.bytes()?);
         let address = match output {
             Some(output) => {
-                if output.shape().iter().product::<usize>() != elements {
+                if elements(&output.shape()).ok() != Some(elements(&meta.shape)?) {
                     output.set_dims(&meta.shape);
                 }
                 context.allocate(output, meta.dtype)?.address
             }
             None => {
-                let memory = context.queue().allocate(bytes.max(1))?;
-                let address = memory.address();
-                scratch.push(memory);
-                address
+                kept.push(context.temporary(meta.dtype, &meta.shape)?);
+                kept.last().map_or(0, |temporary| temporary.view.address)
             }
         };
         views.push(View { address, dtype: meta.dtype, strides: dense_strides(&meta.shape), shape: meta.shape });
     }
-    Ok(operator.run(context.queue(), inputs, &views)?)
+    let inputs = apart(context, operator, inputs, &views, &mut kept)?;
+    Ok(operator.run(context.queue(), &inputs, &views)?)
+}
+
+/// The inputs, of which those are copied that share memory with an output: `x[1:] = x[:-1]`, and operators that Paddle runs in place.
+fn apart<'a>(
+    context: &Context,
+    operator: &dyn Operator,
+    inputs: &'a [View],
+    outputs: &[View],
+    kept: &mut Vec<Temporary>,
+) -> Result<Cow<'a, [View]>> {
+    let mut inputs = Cow::Borrowed(inputs);
+    for at in 0..inputs.len() {
+        let in_place =
+            |input: &View, output: &View| at == 0 && operator.works_in_place() && input.is_same_memory(output);
+        let shares = |input: &View| outputs.iter().any(|output| input.overlaps(output) && !in_place(input, output));
+        if shares(&inputs[at]) {
+            kept.push(context.copy(&inputs[at])?);
+            inputs.to_mut()[at] = kept.last().map_or_else(|| inputs[at].clone(), |copy| copy.view.clone());
+        }
+    }
+    Ok(inputs)
+}
+
+/// The sum over everything along which a tensor of `dims` was repeated; of nothing it is zero.
+pub(super) fn summed(context: &Context, x: &View, dims: Shape, out: &Output) -> Result<()> {
+    if x.is_empty() {
+        return zeros(context, x.dtype, &out.shape(), out).map(|_| ());
+    }
+    many(context, &RepeatGradient { dims }, std::slice::from_ref(x), &[Some(out)])
 }
 
 /// The views of several inputs.
@@ -252,8 +280,7 @@ fn meshgrid_grad(
 }
 
 fn tile(context: &Context, x: Tensor, repeats: IntArray, out: Output) -> Result<()> {
-    let repeats = repeats.iter().map(|&repeat| repeat.max(0) as usize).collect();
-    one(context, &Tile { repeats }, x, &out)
+    one(context, &Tile { repeats: repeats.dims()? }, x, &out)
 }
 
 fn tile_grad(context: &Context, x: Tensor, gradient: Tensor, _: IntArray, out: Output) -> Result<()> {
@@ -342,10 +369,8 @@ fn roll_by(context: &Context, x: Tensor, shifts: Vec<i64>, axes: Vec<i64>, out: 
         return many(context, &Roll { shifts, axes: vec![0] }, &[flat], &[Some(out)]);
     }
     // A flattened strided tensor is no view: it is copied first.
-    let memory = vec![0_u64; (view.len() * view.dtype.size()).div_ceil(8)];
-    let copy = View::dense(memory.as_ptr() as usize, view.dtype, &view.shape)?;
-    Copy.run(context.queue(), &[view], std::slice::from_ref(&copy))?;
-    let flat = View::dense(copy.address, copy.dtype, &[copy.len()])?;
+    let copy = context.copy(&view)?;
+    let flat = View::dense(copy.view.address, view.dtype, &[view.len()])?;
     many(context, &Roll { shifts, axes: vec![0] }, &[flat], &[Some(out)])
 }
 

@@ -2,6 +2,7 @@
 
 use super::movement::{many, one};
 use crate::error::Result;
+use crate::scalar::dims_of;
 use crate::table::Table;
 use crate::{Context, DataType, IntArray, Output, Scalar, Tensor};
 use openmps_graph::operators::copy::Copy;
@@ -99,7 +100,7 @@ fn truncated_gaussian(
     data_type: DataType,
     out: Output,
 ) -> Result<()> {
-    let dims: Vec<usize> = shape.iter().map(|&size| size.max(0) as usize).collect();
+    let dims = dims_of(&shape.iter().map(|&size| size.into()).collect::<Vec<i64>>())?;
     out.set_dims(&dims);
     let (mean, deviation, low, high) = (mean.into(), deviation.into(), low.into(), high.into());
     let law = Law::TruncatedNormal { mean, deviation, low, high };
@@ -114,7 +115,7 @@ fn randint(context: &Context, low: i32, high: i32, shape: IntArray, data_type: D
 }
 
 fn randperm(context: &Context, len: i32, data_type: DataType, out: Output) -> Result<()> {
-    let dims = [len.max(0) as usize];
+    let dims = dims_of(&[len.into()])?;
     out.set_dims(&dims);
     draw(context, Law::Permutation, 0, &dims, data_type.or(DType::I64)?, &out)
 }

@@ -1,5 +1,6 @@
 //! Kernels whose results follow from positions and shapes alone: arange, linspace, eye, one_hot, numel, shape.
 
+use super::indexing::as_value;
 use super::movement::many;
 use crate::error::{Error, Result};
 use crate::table::Table;
@@ -7,6 +8,7 @@ use crate::{Context, DataType, Output, Scalar, Tensor};
 use openmps_graph::layout::Number;
 use openmps_graph::operators::scatter::IndexAdd;
 use openmps_graph::operators::sequence::{Arange, Eye, Linspace, OneHot};
+use openmps_graph::view::elements;
 use openmps_graph::{DType, Operator, View};
 use openmps_tile::dtype::{ALL, NUMBERS};
 
@@ -35,8 +37,9 @@ fn read(context: &Context, tensor: &Tensor) -> Result<Number> {
 fn arange_of(context: &Context, start: Number, end: Number, step: Number, dtype: DType, out: &Output) -> Result<()> {
     let len = match (start, end, step) {
         (Number::Int(start), Number::Int(end), Number::Int(step)) if step != 0 => {
-            let span = if step > 0 { end - start } else { start - end };
-            span.max(0).unsigned_abs().div_ceil(step.unsigned_abs()) as usize
+            let span = i128::from(end) - i128::from(start);
+            let span = if step > 0 { span } else { -span };
+            usize::try_from(span.max(0).unsigned_abs().div_ceil(step.unsigned_abs().into())).unwrap_or(usize::MAX)
         }
         _ => ((end.to_f64() - start.to_f64()) / step.to_f64()).ceil().max(0.0) as usize,
     };
@@ -44,6 +47,7 @@ fn arange_of(context: &Context, start: Number, end: Number, step: Number, dtype:
         let expected = "a number other than zero".to_owned();
         return Err(Error::Attribute { attribute: "step", got: "0".to_owned(), expected });
     }
+    elements(&[len])?;
     out.set_dims(&[len]);
     many(context, &Arange { start, step, len, dtype }, &[], &[Some(out)])
 }
@@ -68,7 +72,13 @@ fn linspace(
     out: Output,
 ) -> Result<()> {
     let (start, stop) = (read(context, &start)?.to_f64(), read(context, &stop)?.to_f64());
-    let len = read(context, &len)?.to_i64().max(0) as usize;
+    let len = read(context, &len)?.to_i64();
+    let refused = |_| {
+        let (got, expected) = (len.to_string(), "no negative number".to_owned());
+        Error::Attribute { attribute: "num", got, expected }
+    };
+    let len = usize::try_from(len).map_err(refused)?;
+    elements(&[len])?;
     out.set_dims(&[len]);
     many(context, &Linspace { start, stop, len, dtype: data_type.or(DType::F32)? }, &[], &[Some(&out)])
 }
@@ -76,13 +86,14 @@ fn linspace(
 fn eye(context: &Context, rows: Scalar, columns: Scalar, data_type: DataType, out: Output) -> Result<()> {
     let rows = rows.i64().max(0) as usize;
     let columns = if columns.i64() < 0 { rows } else { columns.i64() as usize };
+    elements(&[rows, columns])?;
     out.set_dims(&[rows, columns]);
     many(context, &Eye { rows, columns, dtype: data_type.or(DType::F32)? }, &[], &[Some(&out)])
 }
 
 fn one_hot(context: &Context, x: Tensor, classes: Scalar, out: Output) -> Result<()> {
     let operator = OneHot { classes: classes.i64().max(0) as usize, dtype: DType::F32 };
-    many(context, &operator, &[x.view()?], &[Some(&out)])
+    many(context, &operator, &[x.view()?], &[Some(&out)]).map_err(as_value)
 }
 
 /// Adds to a tensor of one element: a counter of loops.

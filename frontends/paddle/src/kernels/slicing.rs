@@ -1,14 +1,13 @@
 //! Kernels that read and write parts: slice, strided_slice, set_value, and their gradients.
 
-use super::movement::{many, one};
+use super::movement::{many, one, summed};
 use crate::error::{Error, Result};
+use crate::scalar::dims_of;
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Scalar, Tensor};
-use openmps_graph::layout::Number;
-use openmps_graph::operators::repeat_gradient::RepeatGradient;
 use openmps_graph::operators::slice::{Range, SetSlice, Slice, SliceGradient};
-use openmps_graph::view::dense_strides;
-use openmps_graph::{Meta, Operator, View};
+use openmps_graph::view::elements;
+use openmps_graph::{Meta, Operator, Shape, View};
 use openmps_tile::dtype::{ALL, NUMBERS};
 
 /// Adds this family.
@@ -130,29 +129,65 @@ fn strided_slice_grad(
     put_back(context, &x, &gradient, ranges(&wide(&axes), &starts, &ends, &steps)?, &out)
 }
 
-/// The value with the axes that the indexing has dropped put back, and without those that it has added.
-fn value_view(value: &View, rank: usize, dropped: &[i64], added: &[i64]) -> Result<View> {
-    let (mut dims, mut strides) = (value.shape.to_vec(), value.strides.to_vec());
-    for &axis in added.iter().rev() {
-        let at = axis as usize;
-        if dims.len() > at && dims[at] == 1 && dims.len() + dropped.len() > rank {
-            dims.remove(at);
-            strides.remove(at);
+/// The axes of what an indexing names, as `x[1, None, ::2]` has them: each is one of the part's, or a new one of size 1.
+fn indexed_axes(part: &[usize], dropped: &[i64], added: &[i64]) -> Vec<Option<usize>> {
+    let mut axes = Vec::new();
+    let mut added = added.iter().peekable();
+    for axis in 0..part.len() {
+        // A new axis is told by the axis before which it stands.
+        while added.next_if(|&&before| before <= axis as i64).is_some() {
+            axes.push(None);
+        }
+        if !dropped.contains(&(axis as i64)) {
+            axes.push(Some(axis));
         }
     }
-    let mut dropped: Vec<usize> = dropped.iter().map(|&axis| axis as usize).collect();
-    dropped.sort_unstable();
-    let leading = rank.saturating_sub(dims.len() + dropped.len());
-    for axis in dropped {
-        // Axes of the value count from the end: missing leading ones are broadcast.
-        if let Some(at) = axis.checked_sub(leading)
-            && at <= dims.len()
-        {
-            dims.insert(at, 1);
-            strides.insert(at, 0);
-        }
+    axes.extend(added.map(|_| None));
+    axes
+}
+
+/// For each axis of the part the value's axis and the size that it has there: missing ones and those that were dropped have size 1. Leading
+/// axes of size 1 that the value has too many are left out, as Python does.
+fn value_axes(value: &[usize], part: &[usize], dropped: &[i64], added: &[i64]) -> Result<Vec<Option<usize>>> {
+    let axes = indexed_axes(part, dropped, added);
+    let size = |axis: &Option<usize>| axis.map_or(1, |axis| part[axis]);
+    let surplus = value.len().saturating_sub(axes.len());
+    let missing = axes.len().saturating_sub(value.len());
+    let own = |at: usize| at.checked_sub(missing).map(|at| at + surplus);
+    let fits = |(at, axis)| own(at).is_none_or(|own| value[own] == 1 || value[own] == size(axis));
+    if value[..surplus].iter().any(|&size| size != 1) || !axes.iter().enumerate().all(fits) {
+        let (left, right) = (axes.iter().map(size).collect(), value.iter().copied().collect());
+        return Err(openmps_graph::Error::Broadcast { operator: "set_value", left, right }.into());
     }
+    let place = |axis| axes.iter().position(|each| *each == Some(axis)).and_then(own);
+    Ok((0..part.len()).map(place).collect())
+}
+
+/// The value as it is broadcast over the part.
+fn value_view(value: &View, part: &[usize], dropped: &[i64], added: &[i64]) -> Result<View> {
+    let axes = value_axes(&value.shape, part, dropped, added)?;
+    let dims: Vec<usize> = axes.iter().map(|axis| axis.map_or(1, |axis| value.shape[axis])).collect();
+    let strides: Vec<isize> = axes.iter().map(|axis| axis.map_or(0, |axis| value.strides[axis])).collect();
     Ok(View::strided(value.address, value.dtype, &dims, &strides)?)
+}
+
+/// The shape of the part that ranges name.
+fn part_of(view: &View, ranges: &[Range]) -> Result<Shape> {
+    let meta = Meta { dtype: view.dtype, shape: view.shape.clone() };
+    Ok(Slice { ranges: ranges.to_vec() }.infer(&[meta])?.remove(0).shape)
+}
+
+/// A copy of `x` with the value in one part.
+fn assign(
+    context: &Context,
+    x: &View,
+    value: &View,
+    ranges: Vec<Range>,
+    (dropped, added): (&[i64], &[i64]),
+    out: &Output,
+) -> Result<()> {
+    let value = value_view(value, &part_of(x, &ranges)?, dropped, added)?;
+    many(context, &SetSlice { ranges }, &[x.clone(), value], &[Some(out)])
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -168,9 +203,8 @@ fn set_value_with_tensor(
     added: Vec<i64>,
     out: Output,
 ) -> Result<()> {
-    let view = x.view()?;
-    let value = value_view(&value.view()?, view.rank(), &dropped, &added)?;
-    many(context, &SetSlice { ranges: ranges(&axes, &starts, &ends, &steps)? }, &[view, value], &[Some(&out)])
+    let ranges = ranges(&axes, &starts, &ends, &steps)?;
+    assign(context, &x.view()?, &value.view()?, ranges, (&dropped, &added), &out)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -187,30 +221,23 @@ fn set_value(
     values: Vec<Scalar>,
     out: Output,
 ) -> Result<()> {
-    let view = x.view()?;
-    let mut memory = vec![0_u64; (values.len() * view.dtype.size()).div_ceil(8).max(1)];
-    let size = view.dtype.size();
-    for (i, value) in values.iter().enumerate() {
-        let element = value.element(view.dtype.into())?;
-        // SAFETY: the memory holds an element for each value.
-        unsafe {
-            std::ptr::copy_nonoverlapping(element.as_ptr(), memory.as_mut_ptr().cast::<u8>().add(i * size), size)
-        };
+    let x = x.view()?;
+    let mut bytes = Vec::with_capacity(values.len() * x.dtype.size());
+    for value in &values {
+        bytes.extend_from_slice(&value.element(x.dtype.into())?[..x.dtype.size()]);
     }
-    let dims: Vec<usize> = shape.iter().map(|&size| size.max(0) as usize).collect();
     // One value for any shape stands for all of it.
-    let dims = if dims.iter().product::<usize>() == values.len() { dims } else { vec![values.len()] };
-    let given = View::dense(memory.as_ptr() as usize, view.dtype, &dims)?;
-    let value = value_view(&given, view.rank(), &dropped, &added)?;
-    many(context, &SetSlice { ranges: ranges(&axes, &starts, &ends, &steps)? }, &[view, value], &[Some(&out)])
+    let dims = dims_of(&shape)?;
+    let dims = if elements(&dims)? == values.len() { dims } else { vec![values.len()] };
+    let value = context.upload(x.dtype, &dims, &bytes)?;
+    assign(context, &x, &value.view, ranges(&axes, &starts, &ends, &steps)?, (&dropped, &added), &out)
 }
 
 /// The gradient of the tensor that was written to: the part that was replaced does not count.
 fn cleared(context: &Context, gradient: &Tensor, ranges: Vec<Range>, out: &Output) -> Result<()> {
     let view = gradient.view()?;
-    let zero = Number::Int(0).element(view.dtype);
-    let zero = View::dense(zero.as_ptr() as usize, view.dtype, &[])?;
-    many(context, &SetSlice { ranges }, &[view, zero], &[Some(out)])
+    let zero = context.upload(view.dtype, &[], &[0; 8][..view.dtype.size()])?;
+    many(context, &SetSlice { ranges }, &[view, zero.view.clone()], &[Some(out)])
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -243,15 +270,13 @@ fn value_part(
     out: &Output,
 ) -> Result<()> {
     let view = gradient.view()?;
-    let slice = Slice { ranges };
-    let part = slice.infer(&[Meta { dtype: view.dtype, shape: view.shape.clone() }])?.remove(0).shape;
-    let memory = vec![0_u64; (part.iter().product::<usize>() * view.dtype.size()).div_ceil(8)];
-    let strides = dense_strides(&part);
-    let taken = View { address: memory.as_ptr() as usize, dtype: view.dtype, shape: part, strides };
-    slice.run(context.queue(), std::slice::from_ref(&view), std::slice::from_ref(&taken))?;
-    let shaped = View::dense(0, view.dtype, &out.shape())?;
-    let dims = value_view(&shaped, view.rank(), dropped, added)?.shape;
-    many(context, &RepeatGradient { dims }, &[taken], &[Some(out)])
+    let part = part_of(&view, &ranges)?;
+    let taken = context.temporary(view.dtype, &part)?;
+    Slice { ranges }.run(context.queue(), std::slice::from_ref(&view), std::slice::from_ref(&taken.view))?;
+    let value = out.shape();
+    let axes = value_axes(&value, &part, dropped, added)?;
+    let dims = axes.iter().map(|axis| axis.map_or(1, |axis| value[axis])).collect();
+    summed(context, &taken.view, dims, out)
 }
 
 #[allow(clippy::too_many_arguments)]

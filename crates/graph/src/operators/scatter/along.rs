@@ -6,7 +6,7 @@ use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
 use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, expect_shape, is_host};
 use crate::operator::{Meta, Operator};
-use crate::operators::gather::{check_along, expect_indices, index, indices, wrap};
+use crate::operators::gather::{check_all, expect_along, expect_indices, index, indices, wrap};
 use crate::operators::indexed::{self, Named, Other};
 use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
@@ -31,7 +31,7 @@ impl PutAlongAxis {
     /// Whether the device has done it.
     fn on_device(&self, queue: &Queue, inputs: &[View], outputs: &[View], axis: usize) -> Result<bool> {
         let (x, index) = (&inputs[0], &inputs[1]);
-        let seen = check_along(queue, self.name(), x, axis, index)?;
+        let seen = indexed::check(queue, self.name(), || check_all(index, x.shape[axis]))?;
         let offered = self.include_self || self.reduce == Reduce::Assign;
         if seen && offered && offer(queue, self.name(), || words::elements(self.reduce, axis, inputs, &outputs[0]))? {
             return Ok(true);
@@ -59,7 +59,8 @@ impl Operator for PutAlongAxis {
         expect_indices(self.name(), &inputs[1])?;
         expect_dtype(self.name(), "values", inputs[2].dtype, &[inputs[0].dtype])?;
         expect_shape(self.name(), "values", &inputs[2].shape, &inputs[1].shape)?;
-        axis_of(self.name(), self.axis, inputs[0].shape.len())?;
+        let axis = axis_of(self.name(), self.axis, inputs[0].shape.len())?;
+        expect_along(self.name(), &inputs[0].shape, &inputs[1].shape, axis)?;
         Ok(vec![inputs[0].clone()])
     }
 
@@ -73,7 +74,8 @@ impl Operator for PutAlongAxis {
         }
         call(queue, self.name(), || {
             let (index, values) = (Dense::of(&inputs[1]), Dense::of(&inputs[2]));
-            let along = Along::new(&x.shape, &inputs[1].shape, axis, indices(&index, &inputs[1]))?;
+            let indices = (indices(&index, &inputs[1]), -(x.shape[axis] as i64));
+            let along = Along::new(&x.shape, &inputs[1].shape, axis, indices)?;
             start(inputs, outputs);
             let (len, values, reduce) = (x.len(), values.address, self.reduce);
             // SAFETY: dense tensors of the shapes given to `along`.
@@ -88,6 +90,10 @@ impl Operator for PutAlongAxis {
             }
             Ok(())
         })
+    }
+
+    fn works_in_place(&self) -> bool {
+        true
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -6,7 +6,7 @@ use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
 use crate::layout::{Dense, Number, call, check, expect_dense, expect_inputs, expect_shape, fill_view, is_host};
 use crate::operator::{Meta, Operator};
-use crate::operators::gather::{check_all, expect_indices, index, indices, rows, wrap};
+use crate::operators::gather::{check_rows, expect_indices, index, indices, rows, wrap};
 use crate::operators::indexed::{self, Named, Other};
 use crate::queue::Queue;
 use crate::reference::Array;
@@ -30,7 +30,7 @@ impl EmbeddingGradient {
     /// Whether the device has done it.
     fn on_device(&self, queue: &Queue, inputs: &[View], out: &View, padding: Option<i64>) -> Result<bool> {
         let (index, gradient) = (&inputs[0], &inputs[1]);
-        let seen = indexed::check(queue, self.name(), || check_all(index, self.rows))?;
+        let seen = indexed::check(queue, self.name(), || check_rows(index, self.rows))?;
         if seen && offer(queue, self.name(), || words::table(padding, inputs, out))? {
             return Ok(true);
         }
@@ -69,8 +69,9 @@ impl Operator for EmbeddingGradient {
         }
         call(queue, self.name(), || {
             let (index, gradient) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
-            fill_view(&outputs[0], Number::Int(0));
             let indices: Indices = indices(&index, &inputs[0]);
+            indices.check_from(0, self.rows)?;
+            fill_view(&outputs[0], Number::Int(0));
             let rows = rows(&outputs[0], 0);
             // SAFETY: dense tensors of the checked shapes.
             unsafe {
