@@ -273,7 +273,7 @@ pub unsafe fn bernoulli<T: Element>(out: usize, probabilities: usize, len: usize
         for ((value, &word), chance) in made.iter_mut().zip(words(block)).zip(&probabilities[first..]) {
             *value = if (unit_f32(word) as f64) < chance.to_f64() { T::ONE } else { T::ZERO };
         }
-        let chances = &probabilities[first..first + made.len()];
+        let chances = &probabilities[first..len.min(first + made.len())];
         if let Some(at) = chances.iter().position(|chance| !(0.0..=1.0).contains(&chance.to_f64())) {
             wrong.fetch_min(first + at, Ordering::Relaxed);
         }

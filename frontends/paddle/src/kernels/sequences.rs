@@ -92,7 +92,12 @@ fn eye(context: &Context, rows: Scalar, columns: Scalar, data_type: DataType, ou
 }
 
 fn one_hot(context: &Context, x: Tensor, classes: Scalar, out: Output) -> Result<()> {
-    let operator = OneHot { classes: classes.i64().max(0) as usize, dtype: DType::F32 };
+    // Paddle's own rule for the result's shape counts classes in 32 bits.
+    let Ok(count) = i32::try_from(classes.i64()).map(|count| count.max(0) as usize) else {
+        let (got, expected) = (classes.i64().to_string(), "0 to 2147483647".to_owned());
+        return Err(Error::Attribute { attribute: "num_classes", got, expected });
+    };
+    let operator = OneHot { classes: count, dtype: DType::F32 };
     many(context, &operator, &[x.view()?], &[Some(&out)]).map_err(as_value)
 }
 
