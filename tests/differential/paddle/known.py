@@ -70,6 +70,16 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("`group_norm` without weights: the gradient", r"group_norm\(", r"gradient 0"),
     Difference("Gradient of `prod` at zeros", r"prod\(", r"gradient .*nan"),
     Difference("Gradient of `remainder` by the divisor", r"remainder\(|mod\(|%", r"gradient 1"),
+    Difference("`x[i]`, `x[i] = v`, `index_put`, `index_fill` with an index out of range; reading an empty axis by index", r"\[|index_(put|fill)|gather|take", r"raises IndexError \(.*mps: (index|gather|take_along_axis): index .* is outside"),
+    Difference("`embedding` of -1", r"embedding\(", r"raises ValueError \(.*embedding: index -1 at"),
+    Difference("`x[None, i]`, `x[i, None, j]` with index tensors", r"\[(.*, )?None,", r"raises (IndexError|ValueError) \(.*mps: index: "),
+    Difference("`x[i]`, `x[i] = v` with index tensors on a transposed or cut view", r"\.t\(\)\[T\(", r"value \d: .* wrong"),
+    Difference("Gradient of `x[i] = v` for a `v` with new axes or more leading axes than `x[i]`, and of a scalar for a mask", r"\[.*(None|\.\.\.|bool).*\] = ", r"gradient \d: .* wrong"),
+    Difference("Gradient of `index_select` with negative indices", r"index_select\(.*-\d", r"gradient 0: .* wrong"),
+    Difference("Gradient of `put_along_axis`: `amin`, `amax` with `include_self=False`; `mul` at zeros; more values than indices", r"put_along_axis\(.*(amin|amax|mul|broadcast=False)", r"gradient \d: "),
+    Difference("Sizes above 2^31 of `expand` and `one_hot`, negative ones of `expand`; shapes whose number of elements overflows", r"(expand|broadcast_to|one_hot|full|tile)\(.*(\d{10}|-\d)", r"raises (MemoryError|ValueError)"),
+    Difference("`arange` whose ends are more than 2^63 apart", r"arange\(.*\d{18}", r"shape"),
+    Difference("More updates than indices in `scatter`; labels of floats or small integers in `cross_entropy`; index tensors of floats", r"(scatter|cross_entropy|take_along_axis)\(", r"raises ValueError \(.*mps: (scatter: updates|cross_entropy_with_softmax: attribute label|take_along_axis: index has dtype)"),
 )
 
 
