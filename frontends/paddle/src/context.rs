@@ -107,7 +107,7 @@ impl Context {
             )));
         }
         if expected > 0 {
-            self.queue().write(temporary.view.address, elements)?;
+            self.queue().write(&temporary.view, elements)?;
         }
         Ok(temporary)
     }
