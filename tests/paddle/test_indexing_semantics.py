@@ -319,7 +319,6 @@ HUGE = {
     "uniform": lambda: paddle.uniform([2**62]),
     "randint": lambda: paddle.randint(0, 5, [2**62]),
     "normal": lambda: paddle.standard_normal([2**62]),
-    "linspace": lambda: paddle.linspace(0, 1, 2**60),
     "arange": lambda: paddle.arange(0, 1, 1e-300, dtype="float64"),
     "eye": lambda: paddle.eye(2**40),
     "repeat_interleave": lambda: paddle.repeat_interleave(ar(2**15), 2**31 - 1),
