@@ -73,7 +73,8 @@ fn host_code(error: &openmps_host::Error) -> Code {
     use openmps_host::Error as Host;
     match error {
         Host::Index { .. } | Host::Value { .. } => Code::OutOfRange,
-        Host::Invalid(_) => Code::InvalidArgument,
+        Host::Invalid(_) | Host::Grid { .. } => Code::InvalidArgument,
+        Host::Interrupted { .. } => Code::External,
         Host::Unsupported { .. } => Code::Unimplemented,
         Host::Arguments { .. } => Code::Fatal,
     }
