@@ -125,6 +125,11 @@ impl Context {
         unsafe { (symbols().device_context_get_random)(self.raw, &mut 0) }
     }
 
+    /// Whether these bytes are memory of the device.
+    pub fn holds(&self, address: usize, bytes: usize) -> bool {
+        self.queue().device().resolve(address, bytes).is_ok()
+    }
+
     /// Copies bytes to the host and waits for them. `address` may be the device's or the host's.
     pub fn read(&self, address: usize, bytes: &mut [u8]) -> Result<()> {
         // SAFETY: `stream` lives as long as the context.

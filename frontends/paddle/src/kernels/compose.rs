@@ -36,6 +36,20 @@ impl<'c> Compose<'c> {
         Ok(View::dense(x.address, x.dtype, dims)?)
     }
 
+    /// A tensor's elements on the device: Paddle leaves some states of optimizers on the host.
+    pub fn resident(&self, x: &Tensor) -> Result<View> {
+        let view = x.view()?;
+        let bytes = view.len() * view.dtype.size();
+        if bytes == 0 || self.context.holds(view.address, bytes) {
+            return Ok(view);
+        }
+        let mut elements = vec![0; bytes];
+        self.context.read(view.address, &mut elements)?;
+        let copy = self.temporary(view.dtype, &view.shape)?;
+        self.context.queue().write(&copy, &elements)?;
+        Ok(copy)
+    }
+
     /// An input in the type in which it is computed: itself, or float32 of a half.
     pub fn input(&self, x: &Tensor) -> Result<View> {
         let view = x.view()?;
@@ -64,6 +78,10 @@ impl<'c> Compose<'c> {
         let to = self.temporary(dtype, &common_shape(operator, inputs)?)?;
         run(operator, self.context.queue(), inputs, numbers, &to)?;
         Ok(to)
+    }
+
+    pub fn add(&self, x: &View, y: &View) -> Result<View> {
+        self.map(Elementwise::Binary(Binary::Add), &[x, y], &[])
     }
 
     pub fn multiply(&self, x: &View, y: &View) -> Result<View> {

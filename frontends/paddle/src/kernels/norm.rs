@@ -14,6 +14,65 @@ use openmps_tile::dtype::FLOATS;
 pub fn register(table: &mut Table) {
     table.add("p_norm", FLOATS, p_norm);
     table.add("p_norm_grad", FLOATS, p_norm_grad);
+    table.add("clip_by_norm", FLOATS, clip_by_norm);
+    table.add("norm", FLOATS, norm);
+    table.add("norm_grad", FLOATS, norm_grad);
+}
+
+/// `x / sqrt(sum(x^2) + epsilon)` along an axis, and that root.
+fn norm(
+    context: &Context,
+    x: Tensor,
+    axis: i32,
+    epsilon: f32,
+    _is_test: bool,
+    out: Output,
+    norm_out: Option<Output>,
+) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let x = c.input(&x)?;
+    let squares = c.scale(&c.reduce(Reduction::SumOfSquares, &x, &[axis.into()])?, 1.0, epsilon.into())?;
+    let length = c.map(Elementwise::Unary(Unary::Sqrt), &[&squares], &[])?;
+    if let Some(norm_out) = &norm_out {
+        c.store_value(norm_out, dtype, &length)?;
+    }
+    c.store(&out, dtype, Elementwise::Binary(Binary::Divide), &[&x, &length], &[])
+}
+
+/// `(dy - y sum(dy y)) / norm`
+#[allow(clippy::too_many_arguments)]
+fn norm_grad(
+    context: &Context,
+    x: Tensor,
+    length: Tensor,
+    upstream: Tensor,
+    axis: i32,
+    _epsilon: f32,
+    _is_test: bool,
+    dx: Output,
+) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let (x, length, upstream) = (c.input(&x)?, c.input(&length)?, c.input(&upstream)?);
+    let along = axes(x.rank(), &[axis.into()], false);
+    let length = kept(&c, &length, &x.shape, &along)?;
+    let y = c.map(Elementwise::Binary(Binary::Divide), &[&x, &length], &[])?;
+    let share = c.reduce(Reduction::Sum, &c.multiply(&upstream, &y)?, &[axis.into()])?;
+    let rest = c.subtract(&upstream, &c.multiply(&y, &share)?)?;
+    c.store(&dx, dtype, Elementwise::Binary(Binary::Divide), &[&rest, &length], &[])
+}
+
+/// The tensor made shorter where its norm is above the bound.
+fn clip_by_norm(context: &Context, x: Tensor, bound: f32, out: Output) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let x = c.input(&x)?;
+    let axes: Vec<i64> = (0..x.rank() as i64).collect();
+    let norm = c.shaped(&c.reduce(Reduction::Norm, &x, &axes)?, &[1])?;
+    let limit = c.temporary(x.dtype, &[1])?;
+    // A bound and a norm of 0 have no quotient.
+    c.fill(&limit, f64::from(bound).max(1e-30))?;
+    let longest = c.map(Elementwise::Binary(Binary::Maximum), &[&norm, &limit], &[])?;
+    let share = c.map(Elementwise::Binary(Binary::Divide), &[&limit, &longest], &[])?;
+    c.store(&out, dtype, Elementwise::Binary(Binary::Multiply), &[&x, &share], &[])
 }
 
 fn power(c: &Compose, x: &View, exponent: f64) -> Result<View> {

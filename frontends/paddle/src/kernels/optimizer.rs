@@ -1,4 +1,12 @@
 //! Optimizers: stochastic gradient descent, momentum, Adam and AdamW. With a master copy the step is taken on its float32 numbers.
+//!
+//! Paddle gives an output the memory of its input here, and its fallback to the CPU does not: every optimizer needs a kernel.
+
+mod adaptive;
+mod average;
+mod layerwise;
+mod merged;
+mod signs;
 
 use super::compose::Compose;
 use crate::error::Result;
@@ -15,6 +23,11 @@ pub fn register(table: &mut Table) {
     table.add("momentum", FLOATS, momentum);
     table.add("adam", FLOATS, adam);
     table.add("adamw", FLOATS, adamw);
+    adaptive::register(table);
+    layerwise::register(table);
+    signs::register(table);
+    merged::register(table);
+    average::register(table);
 }
 
 /// A parameter during a step.
@@ -42,13 +55,18 @@ impl<'c> Parameter<'c> {
         let c = Compose::new(context);
         let value = c.input(master.unwrap_or(parameter))?;
         let gradient = c.cast(&gradient.view()?, value.dtype)?;
-        let rate = c.cast(&rate.view()?, value.dtype)?;
+        let rate = c.cast(&c.resident(rate)?, value.dtype)?;
         let master_out = master_out.filter(|_| master.is_some());
         Ok(Parameter { c, value, gradient, rate, out, dtype: parameter.dtype()?, master_out })
     }
 
     fn step(&self, operator: Optimizer, inputs: &[&View], numbers: &[f64]) -> Result<View> {
         self.c.map(Elementwise::Optimizer(operator), inputs, numbers)
+    }
+
+    /// A state in the type of the step.
+    fn read(&self, state: &Tensor) -> Result<View> {
+        self.c.cast(&self.c.resident(state)?, self.value.dtype)
     }
 
     /// A state's next value in its output's memory, in the type of the step.
@@ -58,11 +76,20 @@ impl<'c> Parameter<'c> {
         Ok(next)
     }
 
+    /// A new value for a state's output, in the type that the state has.
+    fn keep(&self, out: &Output, state: &Tensor, next: &View) -> Result<()> {
+        self.c.store_value(out, state.dtype()?, next)
+    }
+
     fn finish(&self, operator: Optimizer, inputs: &[&View], numbers: &[f64]) -> Result<()> {
+        self.finish_with(Elementwise::Optimizer(operator), inputs, numbers)
+    }
+
+    fn finish_with(&self, operator: Elementwise, inputs: &[&View], numbers: &[f64]) -> Result<()> {
         let Some(master_out) = &self.master_out else {
-            return self.c.store(&self.out, self.dtype, Elementwise::Optimizer(operator), inputs, numbers);
+            return self.c.store(&self.out, self.dtype, operator, inputs, numbers);
         };
-        let next = self.step(operator, inputs, numbers)?;
+        let next = self.c.map(operator, inputs, numbers)?;
         self.c.store_value(&self.out, self.dtype, &next)?;
         self.c.store_value(master_out, next.dtype, &next)
     }
@@ -103,13 +130,28 @@ fn momentum(
 ) -> Result<()> {
     let p = Parameter::new(context, &parameter, &gradient, &rate, master.as_ref(), (out, master_out))?;
     let decay = if regularization == "l2_decay" { coefficient } else { 0.0 };
-    let gradient = p.step(Optimizer::Regularized, &[&p.gradient, &p.value], &[rescale.into(), decay.into()])?;
-    let velocity = p.c.cast(&velocity.view()?, p.value.dtype)?;
-    let velocity = p.state(&velocity_out, Optimizer::Velocity, &[&velocity, &gradient], &[mu.into()])?;
-    if nesterov {
-        return p.finish(Optimizer::Nesterov, &[&p.value, &gradient, &velocity, &p.rate], &[mu.into()]);
+    Momentum { mu, nesterov, decay, rescale }.run(&p, &velocity, &velocity_out)
+}
+
+/// The attributes of a step with momentum.
+struct Momentum {
+    mu: f32,
+    nesterov: bool,
+    decay: f32,
+    rescale: f32,
+}
+
+impl Momentum {
+    fn run(&self, p: &Parameter, velocity: &Tensor, velocity_out: &Output) -> Result<()> {
+        let numbers = [self.rescale.into(), self.decay.into()];
+        let gradient = p.step(Optimizer::Regularized, &[&p.gradient, &p.value], &numbers)?;
+        let mu = [self.mu.into()];
+        let velocity = p.state(velocity_out, Optimizer::Velocity, &[&p.read(velocity)?, &gradient], &mu)?;
+        if self.nesterov {
+            return p.finish(Optimizer::Nesterov, &[&p.value, &gradient, &velocity, &p.rate], &mu);
+        }
+        p.finish(Optimizer::Sgd, &[&p.value, &velocity, &p.rate], &[])
     }
-    p.finish(Optimizer::Sgd, &[&p.value, &velocity, &p.rate], &[])
 }
 
 /// Tensors and attributes that Adam and AdamW share.
@@ -129,15 +171,13 @@ struct Adam {
 impl Adam {
     /// One step of a parameter whose weight decay, if any, is done.
     fn run(&self, p: &Parameter) -> Result<()> {
-        let [power1, power2] = [&self.powers[0], &self.powers[1]].map(|power| p.c.cast(&power.view()?, p.value.dtype));
-        let (power1, power2) = (power1?, power2?);
-        let moment = p.c.cast(&self.moments[0].view()?, p.value.dtype)?;
-        let square = p.c.cast(&self.moments[1].view()?, p.value.dtype)?;
+        let (power1, power2) = (p.read(&self.powers[0])?, p.read(&self.powers[1])?);
+        let (moment, square) = (p.read(&self.moments[0])?, p.read(&self.moments[1])?);
         let moment = p.state(&self.moments_out[0], Optimizer::Moment, &[&moment, &p.gradient], &self.betas[..1])?;
         let mut square =
             p.state(&self.moments_out[1], Optimizer::SquareMoment, &[&square, &p.gradient], &self.betas[1..])?;
         if let (true, Some(largest), Some(out)) = (self.amsgrad, &self.largest, &self.largest_out) {
-            let largest = p.c.cast(&largest.view()?, p.value.dtype)?;
+            let largest = p.read(largest)?;
             square = p.c.map(Elementwise::Binary(Binary::Maximum), &[&largest, &square], &[])?;
             p.c.store_value(out, p.value.dtype, &square)?;
         }
@@ -156,12 +196,30 @@ impl Adam {
     }
 }
 
-/// A step that a loss scaler has called off leaves everything as it is.
-fn is_skipped(context: &Context, skip: Option<&Tensor>) -> Result<bool> {
-    let Some(skip) = skip else { return Ok(false) };
+/// Whether a step was called off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Skipped {
+    Yes,
+    No,
+}
+
+/// A step that a loss scaler has called off leaves everything as it is: outputs that are not their inputs become copies.
+fn skip(context: &Context, flag: Option<&Tensor>, states: &[(Option<&Tensor>, Option<&Output>)]) -> Result<Skipped> {
+    let Some(flag) = flag else { return Ok(Skipped::No) };
     let mut byte = [0];
-    context.read(skip.view()?.address, &mut byte)?;
-    Ok(byte[0] != 0)
+    context.read(flag.view()?.address, &mut byte)?;
+    if byte[0] == 0 {
+        return Ok(Skipped::No);
+    }
+    let c = Compose::new(context);
+    for (state, out) in states {
+        let (Some(state), Some(out)) = (state, out) else { continue };
+        let from = c.resident(state)?;
+        if context.allocate(out, from.dtype)?.address != from.address {
+            c.store_value(out, from.dtype, &from)?;
+        }
+    }
+    Ok(Skipped::Yes)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -176,7 +234,7 @@ fn adam(
     power1: Tensor,
     power2: Tensor,
     master: Option<Tensor>,
-    skip: Option<Tensor>,
+    skip_update: Option<Tensor>,
     beta1: Scalar,
     beta2: Scalar,
     epsilon: Scalar,
@@ -193,7 +251,16 @@ fn adam(
     power2_out: Option<Output>,
     master_out: Option<Output>,
 ) -> Result<()> {
-    if is_skipped(context, skip.as_ref())? {
+    let states = [
+        (Some(&parameter), Some(&out)),
+        (Some(&moment1), Some(&moment1_out)),
+        (Some(&moment2), Some(&moment2_out)),
+        (largest.as_ref(), largest_out.as_ref()),
+        (Some(&power1), power1_out.as_ref()),
+        (Some(&power2), power2_out.as_ref()),
+        (master.as_ref(), master_out.as_ref()),
+    ];
+    if skip(context, skip_update.as_ref(), &states)? == Skipped::Yes {
         return Ok(());
     }
     let p = Parameter::new(context, &parameter, &gradient, &rate, master.as_ref(), (out, master_out))?;
@@ -224,7 +291,7 @@ fn adamw(
     power1: Tensor,
     power2: Tensor,
     master: Option<Tensor>,
-    skip: Option<Tensor>,
+    skip_update: Option<Tensor>,
     beta1: Scalar,
     beta2: Scalar,
     epsilon: Scalar,
@@ -244,7 +311,16 @@ fn adamw(
     power2_out: Option<Output>,
     master_out: Option<Output>,
 ) -> Result<()> {
-    if is_skipped(context, skip.as_ref())? {
+    let states = [
+        (Some(&parameter), Some(&out)),
+        (Some(&moment1), Some(&moment1_out)),
+        (Some(&moment2), Some(&moment2_out)),
+        (largest.as_ref(), largest_out.as_ref()),
+        (Some(&power1), power1_out.as_ref()),
+        (Some(&power2), power2_out.as_ref()),
+        (master.as_ref(), master_out.as_ref()),
+    ];
+    if skip(context, skip_update.as_ref(), &states)? == Skipped::Yes {
         return Ok(());
     }
     let mut p = Parameter::new(context, &parameter, &gradient, &rate, master.as_ref(), (out, master_out))?;
