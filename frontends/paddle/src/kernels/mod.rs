@@ -48,7 +48,9 @@
 mod activation;
 mod activation_gradient;
 mod advanced_indexing;
+mod amp;
 mod closeness;
+mod coalesce;
 mod compose;
 mod convolution;
 mod copy;
@@ -62,7 +64,9 @@ mod images;
 mod indexing;
 mod interpolation;
 mod loss;
+mod masked_softmax;
 mod matmul;
+mod metric;
 mod movement;
 mod norm;
 mod normalisation;
@@ -70,6 +74,7 @@ mod normalisation_gradient;
 mod optimizer;
 mod pooling;
 mod put_along_axis;
+mod quantization;
 mod random;
 mod reduction;
 mod reduction_gradient;
@@ -119,4 +124,9 @@ const FAMILIES: &[fn(&mut Table)] = &[
     norm::register,
     diagonal::register,
     closeness::register,
+    amp::register,
+    coalesce::register,
+    masked_softmax::register,
+    metric::register,
+    quantization::register,
 ];

@@ -22,7 +22,7 @@ pub fn register(table: &mut Table) {
 }
 
 /// `(dy - sum(dy y)) y`
-fn softmax_grad(context: &Context, y: Tensor, upstream: Tensor, axis: i32, dx: Output) -> Result<()> {
+pub(super) fn softmax_grad(context: &Context, y: Tensor, upstream: Tensor, axis: i32, dx: Output) -> Result<()> {
     let (c, dtype) = (Compose::new(context), y.dtype()?);
     let (y, upstream) = (c.input(&y)?, c.input(&upstream)?);
     let axes = if y.rank() == 0 { vec![] } else { vec![axis.into()] };

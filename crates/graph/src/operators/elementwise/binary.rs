@@ -82,6 +82,22 @@ fn bits(x: &[f64], combine: fn(i64, i64) -> i64) -> f64 {
     combine(x[0] as i64, x[1] as i64) as f64
 }
 
+/// One over a quantisation scale; a scale of nothing is a little more.
+fn inverse_scale(scale: Expr<'_>) -> Expr<'_> {
+    1.0 / scale.le(1e-30).select(scale + 1e-6, scale)
+}
+
+fn inverse_scale_f64(scale: f64) -> f64 {
+    1.0 / if scale <= 1e-30 { scale + 1e-6 } else { scale }
+}
+
+/// The nearest integer; halves go away from zero.
+fn round_away(x: Expr<'_>) -> Expr<'_> {
+    let whole = x.trunc();
+    let rest = x - whole;
+    rest.ge(0.5).select(whole + 1.0, rest.le(-0.5).select(whole - 1.0, whole))
+}
+
 rows! {
     /// Operators of two or three tensors that are a single formula.
     Binary {
@@ -118,5 +134,11 @@ rows! {
         BitwiseXor "bitwise_xor", "Bits set in just one.", TWO, [], BITS => Same, 0.0, |x, _| x[0].xor(x[1]), |x, _| bits(x, |a, b| a ^ b);
         Where "where", "x where the condition holds, else y.", CHOICE, [], ALL => Same, 0.0, |x, _| x[0].select(x[1], x[2]), |x, _| if x[0] != 0.0 { x[1] } else { x[2] };
         Lerp "lerp", "x + weight (y - x).", THREE, [], FLOATS => Same, 8.0, |x, _| x[0] + x[2] * (x[1] - x[0]), |x, _| x[0] + x[2] * (x[1] - x[0]);
+        QuantizeEven "quantize_even", "bins x / scale rounded to the nearest integer, halves to even, and bounded: x, scale.", TWO, ["bins" = 4.0], FLOATS => Same, 0.0,
+            |x, s| { let level = (s[0] * inverse_scale(x[1]) * x[0]).round(); level.gt(s[0]).select(s[0], level.lt(-s[0] - 1.0).select(-s[0] - 1.0, level)) },
+            |x, s| { let level = (s[0] * inverse_scale_f64(x[1]) * x[0]).round_ties_even(); if level > s[0] { s[0] } else if level < -s[0] - 1.0 { -s[0] - 1.0 } else { level } };
+        QuantizeAway "quantize_away", "bins x / scale of x within the scale, rounded to the nearest integer, halves away from zero: x, scale.", TWO, ["bins" = 4.0], FLOATS => Same, 0.0,
+            |x, s| { let bound = x[0].gt(x[1]).select(x[1], x[0].lt(-x[1]).select(-x[1], x[0])); round_away(s[0] * inverse_scale(x[1]) * bound) },
+            |x, s| { let bound = if x[0] > x[1] { x[1] } else if x[0] < -x[1] { -x[1] } else { x[0] }; (s[0] * inverse_scale_f64(x[1]) * bound).round() };
     }
 }

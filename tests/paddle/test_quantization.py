@@ -1,0 +1,70 @@
+"""Training for quantisation on device mps, without fallback: levels, scales and gradients are those of Paddle's CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+from paddle import nn
+
+operators = paddle._C_ops
+ONE = np.ones(1, "float32")
+
+CASES = {
+    "abs_max": lambda x, kind: operators.fake_quantize_dequantize_abs_max(x, 8, kind),
+    "levels, abs_max": lambda x, kind: operators.fake_quantize_abs_max(x, 8, kind),
+    "channel 0": lambda x, kind: operators.fake_channel_wise_quantize_dequantize_abs_max(x, 8, kind, 0),
+    "channel 1": lambda x, kind: operators.fake_channel_wise_quantize_dequantize_abs_max(x, 4, kind, 1),
+    "levels, channel 0": lambda x, kind: operators.fake_channel_wise_quantize_abs_max(x, 8, kind, 0, False),
+    "average": lambda x, kind: operators.fake_quantize_dequantize_moving_average_abs_max(
+        x, *(paddle.to_tensor(ONE * value) for value in (0.5, 0.7, 1.5)), 0.9, 8, False, kind),
+    "levels, average": lambda x, kind: operators.fake_quantize_moving_average_abs_max(
+        x, *(paddle.to_tensor(ONE * value) for value in (0.5, 0.7, 1.5)), 0.9, 8, False, kind),
+    "average, test": lambda x, kind: operators.fake_quantize_dequantize_moving_average_abs_max(
+        x, paddle.to_tensor(ONE), None, None, 0.9, 8, True, kind)[:1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("kind", [0, 1])
+def test_levels_and_gradients_are_those_of_the_cpu(name, kind):
+    def run(device):
+        paddle.set_device(device)
+        values = np.random.default_rng(0).standard_normal((4, 6)).astype("float32")
+        values[0, :4] = [1.5, -1.5, 0.5, 2.0]
+        x = paddle.to_tensor(values, stop_gradient=False)
+        outs = CASES[name](x, kind)
+        if "levels" not in name:
+            (outs[0] * paddle.arange(6, dtype="float32")).sum().backward()
+        return [out.numpy() for out in outs] + ([] if x.grad is None else [x.grad.numpy()])
+
+    for mine, theirs in zip(run("mps"), run("cpu"), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-6)
+
+
+def test_a_quantised_network_trains_as_on_the_cpu():
+    from paddle.quantization import QAT, QuantConfig
+    from paddle.quantization.quanters import FakeQuanterWithAbsMaxObserver
+
+    def run(device):
+        paddle.set_device(device)
+        random = np.random.default_rng(1)
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        for parameter in model.parameters():
+            parameter.set_value(random.standard_normal(parameter.shape).astype("float32"))
+        quanter = FakeQuanterWithAbsMaxObserver(moving_rate=0.9)
+        model = QAT(QuantConfig(activation=quanter, weight=quanter)).quantize(model)
+        model.train()
+        step = paddle.optimizer.SGD(0.05, parameters=model.parameters())
+        history = []
+        for _ in range(6):
+            x = paddle.to_tensor(random.standard_normal((16, 4)).astype("float32"))
+            loss = ((model(x) - x[:, :2]) ** 2).mean()
+            loss.backward()
+            step.step()
+            step.clear_grad()
+            history.append(float(loss))
+        model.eval()
+        return history + [float(model(paddle.ones([1, 4])).sum())]
+
+    np.testing.assert_allclose(run("mps"), run("cpu"), rtol=1e-3)
