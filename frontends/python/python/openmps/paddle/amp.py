@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+
 
 def install(paddle) -> None:
     """Adds device ``mps`` to that list."""
-    from paddle.amp import auto_cast
-
+    # `paddle.amp.auto_cast` is a function; the module behind it has the same name.
+    auto_cast = importlib.import_module("paddle.amp.auto_cast")
     original = getattr(auto_cast, "_is_custom_device_bfloat16_supported", None)
     if original is None:
         return
