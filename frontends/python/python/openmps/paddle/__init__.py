@@ -15,7 +15,7 @@ def install(paddle) -> None:
     """Gives the module ``paddle`` the attributes of device ``mps``; a second call changes nothing."""
     if getattr(paddle, "mps", None) is not None:
         return
-    from openmps.paddle import amp, creation, inference, mps, unavailable
+    from openmps.paddle import amp, creation, embedding, inference, mps, unavailable
 
     paddle.mps = mps
     sys.modules["paddle.mps"] = mps
@@ -25,6 +25,7 @@ def install(paddle) -> None:
     creation.install(paddle)
     if mps.is_available():
         amp.install(paddle)
+        embedding.install(paddle)
         inference.install(paddle)
     else:
         unavailable.install(paddle)
