@@ -8,8 +8,8 @@ from dataclasses import dataclass
 # Names of Paddle's kernels, as its error message gives them. A call that needs one is counted aside, never as right.
 WITHOUT_KERNEL = frozenset(
     """
-    acosh affine_grid asinh atanh baddbmm bicubic_interp bincount bitwise_left_shift bitwise_right_shift channel_shuffle clip_by_norm conv3d
-    copysign crop cross cummax cummin dist einsum fill_diagonal fused_softmax_mask_upper_triangle grid_sample histogram log_loss logcumsumexp
+    acosh affine_grid asinh atanh baddbmm bicubic_interp bincount bitwise_left_shift bitwise_right_shift channel_shuffle conv3d
+    copysign crop cross cummax cummin dist einsum fill_diagonal grid_sample histogram log_loss logcumsumexp
     logspace matrix_power maxout median mode multi_dot pixel_unshuffle pool3d renorm searchsorted sequence_mask_scalar svd
     swiglu temporal_shift tril_indices triu_indices unfold unique unique_consecutive
     """.split()
@@ -80,6 +80,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("Sizes above 2^31 of `expand` and `one_hot`, negative ones of `expand`; shapes whose number of elements overflows", r"(expand|broadcast_to|one_hot|full|tile)\(.*(\d{10}|-\d)", r"raises (MemoryError|ValueError)"),
     Difference("`arange` whose ends are more than 2^63 apart", r"arange\(.*\d{18}", r"shape"),
     Difference("More updates than indices in `scatter`; labels of floats or small integers in `cross_entropy`; index tensors of floats", r"(scatter|cross_entropy|take_along_axis)\(", r"raises ValueError \(.*mps: (scatter: updates|cross_entropy_with_softmax: attribute label|take_along_axis: index has dtype)"),
+    Difference("`embedding(sparse=True)`", r"sparse=True"),
 )
 
 
