@@ -104,7 +104,7 @@ fn indices_that_do_not_fit_are_refused_as_on_the_host() {
     let (x, out) = (floats(&device, &[4, 6], &[0.0; 24]), floats(&device, &[3, 3], &[0.0; 9]));
     let index = indices(&device, &[1, 3], &[1, 6, 0]);
     let error = selection().get(queue, &x.view, std::slice::from_ref(&index.view), &out.view).unwrap_err();
-    assert_eq!(error.to_string(), "index: index 6 at position 1 is outside 0..6");
+    assert_eq!(error.to_string(), "index: index 6 at position 1 is outside -6..6");
     let index = indices(&device, &[3], &[0, 1, -7]);
     let out = floats(&device, &[4, 3], &[0.0; 12]);
     let gather = Gather { axis: 1 };

@@ -258,5 +258,5 @@ fn indexing_by_tensors() {
     assert_eq!(x.read()[6..12], [-2.0, -1.0, 8.0, 9.0, 10.0, -3.0]);
     index.write(&[1.0, 6.0, 0.0]);
     let error = selection.get(queue, &x.view, &indices, &out.view).unwrap_err().to_string();
-    assert_eq!(error, "index: index 6 at position 1 is outside 0..6");
+    assert_eq!(error, "index: index 6 at position 1 is outside -6..6");
 }
