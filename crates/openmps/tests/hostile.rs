@@ -139,14 +139,14 @@ const SQUARE: [f32; 4] = [7.0, 10.0, 15.0, 22.0];
 
 #[test]
 fn handlers_and_callbacks_may_do_what_they_like() {
-    ends("a handler waits for its buffer, reads its result, and for the device", || {
+    ends("a handler waits for its buffer, reads its result, and waits for its queue", || {
         let (commands, c) = product();
         let commands = Arc::new(commands);
         let (own, seen) = (commands.clone(), Arc::new(Mutex::new(Vec::new())));
         let heard = seen.clone();
         let handler = move |_: Result<(), &openmps::runtime::Error>| {
             own.wait_until_completed().expect("the commands have ended");
-            device().synchronize().expect("nothing failed");
+            own.queue().synchronize().expect("nothing failed");
             *heard.lock().expect("no panic") = c.read::<f32>().expect("readable");
         };
         commands.add_completed_handler(handler).expect("taken");
@@ -172,7 +172,7 @@ fn handlers_and_callbacks_may_do_what_they_like() {
         commands.commit().expect("committed");
         commands.wait_until_completed().expect("the commands were fine");
         assert_eq!(c.read::<f32>().expect("readable"), SQUARE);
-        device().synchronize().expect("nothing is poisoned");
+        commands.queue().synchronize().expect("nothing is poisoned");
     });
     ends("a callback writes to the buffer of a command behind it", || {
         let (commands, c) = product();

@@ -212,7 +212,7 @@ fn ends(what: &str, work: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
-fn handlers_may_wait_for_their_own_buffer_for_another_and_for_the_device() {
+fn handlers_may_wait_for_their_own_buffer_for_another_and_for_the_queue() {
     ends("its own", || {
         let commands = Arc::new(queue().command_buffer());
         let (own, log) = (commands.clone(), Log::default());
@@ -235,7 +235,7 @@ fn handlers_may_wait_for_their_own_buffer_for_another_and_for_the_device() {
             next.add_completed_handler(move |_| inner.lock().expect("not poisoned").push("inner")).expect("taken");
             next.commit().expect("committed");
             next.wait_until_completed().expect("its turn has come");
-            queue.device().synchronize().expect("nothing failed");
+            queue.synchronize().expect("nothing failed");
             heard.lock().expect("not poisoned").push("outer");
         };
         commands.add_completed_handler(handler).expect("taken");
