@@ -110,7 +110,7 @@ rows! {
         TanhShrink "tanh_shrink_grad", "dy tanh(x)^2.", TWO, [], FLOATS => Same, 32.0,
             |x, _| { let t = x[0].tanh(); x[1] * t * t }, |x, _| x[1] * x[0].tanh() * x[0].tanh();
         HardShrink "hard_shrink_grad", "dy where x is not within the threshold.", TWO, ["threshold" = 0.5], FLOATS => Same, 0.0,
-            |x, s| x[0].abs().lt(s[0]).select(x[0].number(0.0), x[1]), |x, s| unless_f64(!(x[0].abs() < s[0]), x[1]);
+            |x, s| x[0].abs().lt(s[0]).select(x[0].number(0.0), x[1]), |x, s| unless_f64(x[0].abs() >= s[0] || x[0].is_nan(), x[1]);
         SoftShrink "softshrink_grad", "dy where x is outside of the threshold.", TWO, ["lambda" = 0.5], FLOATS => Same, 0.0,
             |x, s| zero_unless(x[0].abs().gt(s[0]), x[1]), |x, s| unless_f64(x[0].abs() > s[0], x[1]);
         HardTanh "hardtanh_grad", "dy where x is strictly within the bounds.", TWO, ["min" = -1.0, "max" = 1.0], FLOATS => Same, 0.0,
