@@ -40,9 +40,10 @@ pub(crate) fn forward<L: Lender, H>(
     let (buffer, handle) = make(count, dtype)?;
     let fresh = guest.lend(buffer, count * result.dtype.size(), true);
     let out = View::dense(fresh.address(), result.dtype, &result.shape).map_err(Error::wrap)?;
+    let queue = guest.device().queue();
     // SAFETY: the views are of buffers that are lent until the end of this function; the lender's encoder, on which the kernels are then, keeps
     // them, and orders the kernels behind whatever wrote them.
-    op.submit(unsafe { Queue::vouched(&guest.device().queue()) }, &views, &out)?;
+    op.submit(unsafe { Queue::vouched(&queue) }, &views, &out)?;
     Ok(Made { handle, count, dtype, shape: Shape::from_dims(&op.dims(&result)) })
 }
 

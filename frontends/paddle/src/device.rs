@@ -29,7 +29,8 @@ impl Stream {
         }
         if self.queue.device().resolve(address, bytes.len()).is_ok() {
             // SAFETY: a tensor's memory, which lives and is not written while its kernel runs.
-            return Ok(unsafe { self.queue.read(bytes, address)? });
+            unsafe { self.queue.read(bytes, address) }?;
+            return Ok(());
         }
         // SAFETY: the memory is that of a tensor which lives while its kernel runs; what is not the device's is the host's.
         unsafe { std::ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), bytes.len()) };
