@@ -11,21 +11,24 @@ pub trait ByAddress {
     fn fill_at(&self, to: usize, byte: u8, bytes: usize) -> Result<()>;
 }
 
-// SAFETY (all): the ranges are of the test's own buffers, which it uses for one thing at a time.
 impl ByAddress for Queue {
     fn write_at(&self, to: usize, bytes: &[u8]) -> Result<()> {
+        // SAFETY: the ranges are of the test's own buffers, which it uses for one thing at a time.
         unsafe { self.write(to, bytes) }
     }
 
     fn read_at(&self, bytes: &mut [u8], from: usize) -> Result<()> {
+        // SAFETY: the ranges are of the test's own buffers, which it uses for one thing at a time.
         unsafe { self.read(bytes, from) }
     }
 
     fn copy_at(&self, to: usize, from: usize, bytes: usize) -> Result<()> {
+        // SAFETY: the ranges are of the test's own buffers, which it uses for one thing at a time.
         unsafe { self.copy(to, from, bytes) }
     }
 
     fn fill_at(&self, to: usize, byte: u8, bytes: usize) -> Result<()> {
+        // SAFETY: the ranges are of the test's own buffers, which it uses for one thing at a time.
         unsafe { self.fill(to, byte, bytes) }
     }
 }
@@ -35,13 +38,14 @@ pub trait Encoded {
     fn fill_at(&self, to: usize, byte: u8, bytes: usize) -> Result<()>;
 }
 
-// SAFETY (all): as above.
 impl Encoded for CommandBuffer {
     fn copy_at(&self, to: usize, from: usize, bytes: usize) -> Result<()> {
+        // SAFETY: the ranges are of the test's own buffers, which it uses for one thing at a time.
         unsafe { self.copy(to, from, bytes) }
     }
 
     fn fill_at(&self, to: usize, byte: u8, bytes: usize) -> Result<()> {
+        // SAFETY: the ranges are of the test's own buffers, which it uses for one thing at a time.
         unsafe { self.fill(to, byte, bytes) }
     }
 }

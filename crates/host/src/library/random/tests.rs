@@ -101,7 +101,7 @@ fn other_laws() {
         assert!(cut.iter().all(|&v| (-3.0..=5.0).contains(&v)));
         assert!((moments(&cut)[1] - 4.0 * 0.773_741).abs() < 0.03);
         let chances = vec![0.25_f32; LEN];
-        let coins = make::<f32>(|out, len| bernoulli::<f32>(out, chances.as_ptr() as usize, len, SOURCE));
+        let coins = make::<f32>(|out, len| bernoulli::<f32>(out, chances.as_ptr() as usize, len, SOURCE).unwrap());
         assert!((moments(&coins)[0] - 0.25).abs() < 0.005);
     }
 }
