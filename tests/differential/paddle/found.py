@@ -22,6 +22,7 @@ FOUND: tuple[tuple[str, bool, Tolerance], ...] = (
     ('F.cross_entropy(T([0.5, 0.25], [1, 2], "float32"), T([-100], [1], "int64"), label_smoothing=0.1)', False, SUM),
     ('paddle.put_along_axis(T([4], [1], "int64"), T([0], [1], "int64"), T([-5], [1], "int64"), 0, reduce="mean")', False, EXACT),
     ('paddle.full_like(T([1], [1], "uint8"), -2)', False, EXACT),
+    ('changed(T([], [0, 5], "float32"), lambda x: operator.setitem(x, INDEX[...], x[...] + x[...]))', False, EXACT),
     # Dimensions: none, empty.
     *((f'paddle.{name}(T([2.0], [], "float32"), axis=-1, keepdim=True)', False, EXACT) for name in ("sum", "mean", "max", "min", "any", "logsumexp", "std")),
     ('paddle.mean(T([], [5, 0], "float32"))', True, EXACT),
@@ -33,6 +34,8 @@ FOUND: tuple[tuple[str, bool, Tolerance], ...] = (
     ('T([0.0, -0.25, 1.25, 0.5, 7.0], [5], "float32").cast_("float64")', False, EXACT),
     ('T([1, -2, 3, 4, 5, 6, 7], [7], "int32").cast_("int64")', False, EXACT),
     # Numbers.
+    ('F.batch_norm(T([-0.84], [1, 1, 1], "float32"), T([-1.5], [1], "float32").detach(), T([0.7], [1], "float32").detach(), T([3.2], [1], "float32"), T([0.4], [1], "float32"), training=True)', True, CLOSE),
+    ('paddle.scale(T([-0.128, 0.5], [2], "float32"), scale=1.25, bias=0.125, bias_after_scale=False)', True, CLOSE),
     ('paddle.add_n([T([1.5, -0.547], [2], "bfloat16"), T([-2.6042, 0.4815], [2], "bfloat16"), T([1.2161, -0.1475], [2], "bfloat16")])', False, CLOSE),
     ('F.leaky_relu(T([-5.25, 0.0, 1.5], [3], "float64"), 0.998)', True, CLOSE),
     ('F.selu(T([-0.75, 2.0, 0.0], [3], "float64"))', True, CLOSE),

@@ -55,7 +55,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("`sum` of no integers with a dtype of floats", r"paddle\.sum\(T\(\[\]", r"element type float\d\d, wanted int"),
     Difference("`norm` of order inf or -inf of NaN", r"norm\(T.*nan.*p=-?inf", r"(value|gradient) \d: .*nan"),
     Difference("Max pooling in float64 of numbers below -3.4e38", r"max_pool\dd\(.*e\+(39|[4-9]\d|\d{3})", r"value 0: .*np\.float64\(-3\.4028"),
-    Difference("`x[()] = y` of no dimensions", r"setitem\(x, INDEX\[(\(\)|None)?\]", r"raises nothing, wanted ValueError"),
+    Difference("`x[()] = y` of no dimensions", r"setitem\(x, INDEX\[(\(\)|None|\.\.\.|True)?\]", r"raises nothing, wanted ValueError"),
     Difference("`fmax`, `fmin` of large integers", r"paddle\.fm(ax|in)\(", r"value 0: .*np\.int"),
     Difference("`put_along_axis` with amax or amin of NaN", r"put_along_axis\(.*nan.*reduce='(amax|amin)'", r"nan"),
     Difference("`logit` of numbers below the smallest normal one", r"logit\(.*e-(3[89]|4\d|3\d\d)", r"value 0: .* wrong"),
@@ -67,7 +67,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("`hypot` of infinities and of squares beyond float32", r"hypot_?\(", r"nan"),
     Difference("`logsumexp` with an infinity or of -inf alone, gradient of `logaddexp` there", r"log(sum|add)exp\(.*inf", r"nan"),
     Difference("Gradients of `abs`, `celu`, `hardswish` at infinity or far from 0", r"(abs|celu|hardswish)_?\(", r"gradient .*nan"),
-    Difference("`group_norm` without weights: the gradient", r"group_norm\(", r"gradient 0"),
+    Difference("`group_norm` without weights: the gradient", r"group_norm\((?!.*weight)", r"gradient 0"),
     Difference("Gradient of `prod` at zeros", r"prod\(", r"gradient .*nan"),
     Difference("Gradient of `remainder` by the divisor", r"remainder\(|mod\(|%", r"gradient 1"),
     Difference("`x[i]`, `x[i] = v`, `index_put`, `index_fill` with an index out of range; reading an empty axis by index", r"\[|index_(put|fill)|gather|take", r"raises IndexError \(.*mps: (index|gather|take_along_axis): index .* is outside"),
@@ -81,6 +81,11 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("`arange` whose ends are more than 2^63 apart", r"arange\(.*\d{18}", r"shape"),
     Difference("More updates than indices in `scatter`; labels of floats or small integers in `cross_entropy`; index tensors of floats", r"(scatter|cross_entropy|take_along_axis)\(", r"raises ValueError \(.*mps: (scatter: updates|cross_entropy_with_softmax: attribute label|take_along_axis: index has dtype)"),
     Difference("`embedding(sparse=True)`", r"sparse=True"),
+    Difference("Gradient of `group_norm` by a weight of 0", r"group_norm\(.*weight=.*0\.0", r"gradient 1: .*wanted np\.float\d\d\(0\.0\)"),
+    Difference("Gradient in float64 of `norm` with `p='fro'`", r"norm\(T.*float64.*p='fro'", r"gradient 0: .*wanted np\.float64"),
+    Difference("`log_softmax` of -inf, and of scores 64 or more below the largest, in half types", r"log_softmax\(.*(inf|float16)", r"value 0: .*(inf|wanted np\.float\d\d\(-6[45])"),
+    Difference("`softplus` of numbers below -37", r"softplus\(", r"value 0: .*wanted np\.float\d\d\(0\.0\)"),
+    Difference("Gradient of `gelu` at inf", r"gelu\(.*inf", r"gradient 0: .*wanted np\.float\d\d\(nan\)"),
 )
 
 

@@ -243,6 +243,12 @@ fn scale(context: &Context, x: Tensor, scale: Scalar, bias: Scalar, bias_after_s
         let scaled = c.scale(&c.cast(&x, DType::F32)?, scale.f64(), bias)?;
         return c.store_value(&out, DType::Bool, &scaled);
     }
+    if !bias_after_scale && x.dtype.is_float() {
+        // Multiplied out, sums near zero would lose their digits.
+        let c = Compose::new(context);
+        let sum = c.scale(&c.cast(&x, x.dtype.compute())?, 1.0, bias.f64())?;
+        return c.store(&out, x.dtype, Elementwise::Unary(Unary::Scale), &[&sum], &[scale.f64(), 0.0]);
+    }
     let (scale, bias) = (number(&scale, x.dtype), number(&bias, x.dtype));
     let bias = match (bias_after_scale, bias, scale) {
         (true, bias, _) => bias,

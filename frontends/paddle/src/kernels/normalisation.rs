@@ -1,6 +1,7 @@
 //! Softmax, layer norm and batch norm.
 
 use crate::error::Result;
+use crate::kernels::compose::Compose;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary, run};
@@ -174,8 +175,8 @@ fn batch_norm(
     }
     let (_one_memory, one) = temporary(context, statistics, channels)?;
     let (_zero_memory, zero) = temporary(context, statistics, channels)?;
-    constant(context, &running_mean, 1.0, &one)?;
-    constant(context, &running_mean, 0.0, &zero)?;
+    Compose::new(context).fill(&one, 1.0)?;
+    Compose::new(context).fill(&zero, 0.0)?;
     let scale = scale.map_or(Ok(one), |scale| scale.view())?;
     let bias = bias.map_or(Ok(zero), |bias| bias.view())?;
     let out = context.allocate(&y, x.dtype)?;
@@ -191,6 +192,15 @@ fn batch_norm(
             context.allocate(output, statistics)?;
         }
         return normalise(context, &x, [&running_mean, &running_variance, &scale, &bias], epsilon, channels_last, &out);
+    }
+    if x.len() == channels {
+        return keep(
+            context,
+            &x,
+            [(&mean_out, &running_mean), (&variance_out, &running_variance)],
+            [&saved_mean, &saved_variance],
+            &out,
+        );
     }
     let (_mean_memory, batch_mean) = temporary(context, statistics, channels)?;
     let (_variance_memory, batch_variance) = temporary(context, statistics, channels)?;
@@ -222,9 +232,24 @@ fn batch_norm(
     normalise(context, &x, [&batch_mean, &batch_variance, &scale, &bias], epsilon, channels_last, &out)
 }
 
-fn constant(context: &Context, like: &View, value: f64, out: &View) -> Result<()> {
-    let numbers = [Number::Float(0.0), Number::Float(value)];
-    run(Elementwise::Unary(Unary::Scale), context.queue(), &[like], &numbers, out)?;
+/// What Paddle makes of one element a channel, which has no deviation: the element itself, and no change of what runs along.
+fn keep(
+    context: &Context,
+    x: &View,
+    running: [(&Option<Output>, &View); 2],
+    saved: [&Option<Output>; 2],
+    out: &View,
+) -> Result<()> {
+    let cast = |from: &View, to: &View| run(Elementwise::Unary(Unary::Cast), context.queue(), &[from], &[], to);
+    for (output, running) in running {
+        if let Some(output) = output {
+            cast(running, &context.allocate(output, running.dtype)?)?;
+        }
+    }
+    for output in saved.into_iter().flatten() {
+        Compose::new(context).fill(&context.allocate(output, x.dtype.compute())?, 0.0)?;
+    }
+    cast(x, out)?;
     Ok(())
 }
 

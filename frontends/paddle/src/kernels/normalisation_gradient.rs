@@ -128,6 +128,21 @@ pub(super) fn weights(
     Ok(())
 }
 
+/// The gradient where the forward pass kept one element a channel as it was.
+fn passed_on(
+    context: &Context,
+    c: &Compose,
+    dtype: DType,
+    upstream: &View,
+    dx: Option<Output>,
+    weights: [Option<Output>; 2],
+) -> Result<()> {
+    for output in weights.into_iter().flatten() {
+        c.fill(&context.allocate(&output, dtype.compute())?, 0.0)?;
+    }
+    dx.map_or(Ok(()), |dx| c.store_value(&dx, dtype, upstream))
+}
+
 #[allow(clippy::too_many_arguments)]
 fn batch_norm_grad(
     context: &Context,
@@ -157,6 +172,9 @@ fn batch_norm_grad(
     dims[channel] = x.shape[channel];
     let per_channel = |view: &View| c.shaped(view, &dims);
     let frozen = is_test || use_global_stats;
+    if !frozen && x.len() == x.shape[channel] {
+        return passed_on(context, &c, dtype, &upstream, dx, [dscale, dbias]);
+    }
     let (mean, inverse) = match (mean, variance) {
         (Some(mean), Some(variance)) if frozen => {
             (per_channel(&mean.view()?)?, inverse_deviation(&c, &per_channel(&variance.view()?)?, epsilon)?)

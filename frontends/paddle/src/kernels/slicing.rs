@@ -226,11 +226,18 @@ fn set_value(
     for value in &values {
         bytes.extend_from_slice(&value.element(x.dtype.into())?[..x.dtype.size()]);
     }
+    let ranges = ranges(&axes, &starts, &ends, &steps)?;
+    let part = part_of(&x, &ranges)?;
+    if values.is_empty() && part.contains(&0) {
+        // Paddle gives an empty value any shape; nothing is replaced by it.
+        let nothing = View::dense(x.address, x.dtype, &part)?;
+        return many(context, &SetSlice { ranges }, &[x, nothing], &[Some(&out)]);
+    }
     // One value for any shape stands for all of it.
     let dims = dims_of(&shape)?;
     let dims = if elements(&dims)? == values.len() { dims } else { vec![values.len()] };
     let value = context.upload(x.dtype, &dims, &bytes)?;
-    assign(context, &x, &value.view, ranges(&axes, &starts, &ends, &steps)?, (&dropped, &added), &out)
+    assign(context, &x, &value.view, ranges, (&dropped, &added), &out)
 }
 
 /// The gradient of the tensor that was written to: the part that was replaced does not count.
