@@ -33,7 +33,7 @@ rows! {
             |x, _| x[0] - x[3] * (x[1] / (x[2].sqrt() + x[4])), |x, _| x[0] - x[3] * (x[1] / (x[2].sqrt() + x[4]));
         Decay "weight_decay", "p (1 - rate decay): p, rate (Loshchilov and Hutter, 2019).", TWO, ["decay" = 0.125], FLOATS => Same, 8.0,
             |x, s| x[0] * (1.0 - x[1] * s[0]), |x, s| x[0] * (1.0 - x[1] * s[0]);
-        AccumulateSquare "accumulate_square", "v + g^2: v, g.", TWO, [], FLOATS => Same, 4.0, |x, _| x[0] + x[1] * x[1], |x, _| x[0] + x[1] * x[1];
+        AccumulateSquare "accumulate_square", "v + g^2: v, g.", TWO, [], FLOATS => Same, 1024.0, |x, _| x[0] + x[1] * x[1], |x, _| x[0] + x[1] * x[1];
         RootStep "root_step", "p - rate g / (sqrt(v) + epsilon): p, g, v, rate (Duchi et al., 2011).", FOUR, ["epsilon" = 0.001], FLOATS => Same, 1024.0,
             |x, s| x[0] - x[3] * (x[1] / (x[2].sqrt() + s[0])), |x, s| x[0] - x[3] * (x[1] / (x[2].sqrt() + s[0]));
         QuotientStep "quotient_step", "p - rate m / n: p, m, n, rate.", FOUR, [], FLOATS => Same, 1024.0,
@@ -46,7 +46,7 @@ rows! {
         UnbiasedRate "unbiased_rate", "rate / (1 - b): rate, b.", TWO, [], FLOATS => Same, 8.0, |x, _| x[0] / (1.0 - x[1]), |x, _| x[0] / (1.0 - x[1]);
         RootMoment "rmsprop_moment", "mu m + rate g / sqrt(v + epsilon): m, g, v, rate.", FOUR, ["mu" = 0.75, "epsilon" = 0.001], FLOATS => Same, 1024.0,
             |x, s| x[0] * s[0] + x[3] * x[1] / (x[2] + s[1]).sqrt(), |x, s| x[0] * s[0] + x[3] * x[1] / (x[2] + s[1]).sqrt();
-        Variance "centred_square", "v - m^2: v, m.", TWO, [], FLOATS => Same, 4.0, |x, _| x[0] - x[1] * x[1], |x, _| x[0] - x[1] * x[1];
+        Variance "centred_square", "v - m^2: v, m.", TWO, [], FLOATS => Same, 1024.0, |x, _| x[0] - x[1] * x[1], |x, _| x[0] - x[1] * x[1];
         Blend "blend", "a x + b y: x, y, a, b.", FOUR, [], FLOATS => Same, 8.0, |x, _| x[0] * x[2] + x[1] * x[3], |x, _| x[0] * x[2] + x[1] * x[3];
         RectifiedLength "radam_length", "(r (beta - b) + b) / (1 - b), the sum of RAdam's weighted steps: r, b.", TWO, ["beta" = 0.75], FLOATS => Same, 64.0,
             |x, s| (x[0] * (s[0] - x[1]) + x[1]) / (1.0 - x[1]), |x, s| (x[0] * (s[0] - x[1]) + x[1]) / (1.0 - x[1]);
@@ -68,7 +68,7 @@ rows! {
             |x, s| if x[1] > 0.0 && x[2] > 0.0 { x[0] * s[0] * x[1] / (x[2] + x[1] * s[1] + s[2]) } else { x[0] };
         LarsVelocity "lars_velocity", "mu v + rate (g + decay p): v, g, p, rate (You et al., 2017).", FOUR, ["mu" = 0.75, "decay" = 0.125], FLOATS => Same, 16.0,
             |x, s| x[0] * s[0] + x[3] * (x[1] + x[2] * s[1]), |x, s| x[0] * s[0] + x[3] * (x[1] + x[2] * s[1]);
-        AveragedGradient "asgd_sum", "d - y + g, a gradient in place of the one of its last turn: d, y, g.", THREE, [], FLOATS => Same, 4.0,
+        AveragedGradient "asgd_sum", "d - y + g, a gradient in place of the one of its last turn: d, y, g.", THREE, [], FLOATS => Same, 1024.0,
             |x, _| x[0] - x[1] + x[2], |x, _| x[0] - x[1] + x[2];
         SignFactor "rprop_factor", "grow where both gradients have one sign, shrink where the sign has changed, else 1: g, previous, grow, shrink.", FOUR, [], FLOATS => Same, 0.0,
             |x, _| { let both = x[0] * x[1]; both.gt(0.0).select(x[2], both.lt(0.0).select(x[3], 1.0)) },
