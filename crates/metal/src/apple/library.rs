@@ -10,7 +10,7 @@ use objc2::runtime::ProtocolObject;
 use objc2_foundation::NSString;
 use objc2_metal::{
     MTLCompileOptions, MTLComputePipelineDescriptor, MTLComputePipelineState, MTLDevice, MTLFunction,
-    MTLLanguageVersion, MTLLibrary, MTLMathMode,
+    MTLLanguageVersion, MTLLibrary, MTLMathFloatingPointFunctions, MTLMathMode,
 };
 
 /// A compiled kernel.
