@@ -76,6 +76,8 @@ settings! {
         "how many cases of each operator are tested";
     TEST_DEVICE: Choice = Choice(&["cpu", "mps"]), "mps", "tests/ocr", Tests,
         "the device of the text recognition tests";
+    TEST_TRITON_VERSIONS: Path = Path("folder"), "not set", "tests/triton", Tests,
+        "the folder of Triton's versions with which the import is tried; tests/triton/versions.py fills it";
     BENCH_DEVICE: Choice = Choice(&["cpu", "mps"]), "cpu", "benches", Tests,
         "the device that is measured";
     BENCH_PYTHON: Path = Path("python"), "that of .venv", "frontends/candle/benches", Tests,
