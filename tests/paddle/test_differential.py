@@ -27,7 +27,7 @@ def test_random_calls_agree_with_the_cpu_and_none_ends_the_process(seed):
     print(f"seed {seed}\n{done.stdout}")
     assert not re.search("^wrong: (crash|hang):", done.stdout, re.M)
     wrong, all_of_them = map(int, done.stdout.splitlines()[-1].split())
-    assert all_of_them >= 20 and wrong <= max(1, MOST_WRONG * all_of_them)
+    assert all_of_them >= 20 and wrong <= max(3, MOST_WRONG * all_of_them)
 
 
 def test_what_was_wrong_once_is_right():
