@@ -127,7 +127,6 @@ fn logit_grad(context: &Context, x: Tensor, upstream: Tensor, epsilon: f64, dx: 
     c.store(&dx, dtype, Elementwise::Gradient(Gradient::Logit), &[&x, &upstream], &[])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn prelu_grad(
     context: &Context,
     x: Tensor,

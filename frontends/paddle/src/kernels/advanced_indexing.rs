@@ -153,7 +153,6 @@ macro_rules! described {
     };
 }
 
-#[allow(clippy::too_many_arguments)]
 fn get(
     context: &Context,
     x: Tensor,
@@ -177,7 +176,6 @@ fn get(
     Ok(what.selection.get(context.queue(), &from, &what.indices, &to)?)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn get_grad(
     context: &Context,
     x: Tensor,
@@ -236,7 +234,6 @@ fn put_element(context: &Context, what: &mut Described, x: &View, element: &[u8;
     Ok(what.selection.put(context.queue(), x, &what.indices, &value)?)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn put(
     context: &Context,
     x: Tensor,
@@ -256,7 +253,6 @@ fn put(
     put_element(context, &mut what, &to, &element)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn put_grad(
     context: &Context,
     x: Tensor,
@@ -274,7 +270,6 @@ fn put_grad(
     put_element(context, &mut what, &copy, &Number::Int(0).element(copy.dtype))
 }
 
-#[allow(clippy::too_many_arguments)]
 fn put_with_tensor(
     context: &Context,
     x: Tensor,
@@ -328,7 +323,6 @@ fn written_gradients(
     if accumulated { Ok(()) } else { put_element(context, what, &copy, &Number::Int(0).element(copy.dtype)) }
 }
 
-#[allow(clippy::too_many_arguments)]
 fn put_with_tensor_grad(
     context: &Context,
     x: Tensor,
@@ -403,7 +397,6 @@ fn index_put(
     Ok(what.selection.put(context.queue(), &to, &what.indices, &value)?)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn index_put_grad(
     context: &Context,
     x: Tensor,

@@ -48,7 +48,6 @@ fn check_finite_and_unscale(
 }
 
 /// The scale shrinks after so many steps with infinite gradients, which become zeros, and grows after so many without.
-#[allow(clippy::too_many_arguments)]
 fn update_loss_scaling(
     context: &Context,
     xs: Vec<Tensor>,

@@ -35,7 +35,6 @@ fn close(c: &Compose, [x, y]: [&Tensor; 2], [rtol, atol]: [f64; 2], equal_nan: b
     Ok(result)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn isclose(
     context: &Context,
     x: Tensor,
@@ -50,7 +49,6 @@ fn isclose(
     c.store_value(&out, DType::Bool, &result)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn allclose(
     context: &Context,
     x: Tensor,

@@ -16,7 +16,6 @@ pub fn register(table: &mut Table) {
 /// Where each tensor begins, in bytes, when nothing else is asked for.
 const ALIGNMENT: usize = 256;
 
-#[allow(clippy::too_many_arguments)]
 fn coalesce_tensor(
     context: &Context,
     inputs: Vec<Tensor>,

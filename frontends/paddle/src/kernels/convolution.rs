@@ -46,7 +46,6 @@ fn convolution(
     })
 }
 
-#[allow(clippy::too_many_arguments)]
 fn conv2d(
     context: &Context,
     input: Tensor,
@@ -63,7 +62,6 @@ fn conv2d(
     many(context, &of, &[input.view()?, filter.view()?], &[Some(&out)])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn depthwise_conv2d(
     context: &Context,
     input: Tensor,
@@ -98,7 +96,6 @@ fn gradients(
     Ok(())
 }
 
-#[allow(clippy::too_many_arguments)]
 fn conv2d_grad(
     context: &Context,
     input: Tensor,
@@ -118,7 +115,6 @@ fn conv2d_grad(
     gradients(context, of, inputs, [dinput.as_ref(), dfilter.as_ref()])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn depthwise_conv2d_grad(
     context: &Context,
     input: Tensor,
@@ -139,7 +135,6 @@ fn depthwise_conv2d_grad(
 }
 
 /// The attributes of a transposed convolution.
-#[allow(clippy::too_many_arguments)]
 fn transposed(
     strides: &[i32],
     paddings: &[i32],
@@ -165,7 +160,6 @@ fn transposed(
     })
 }
 
-#[allow(clippy::too_many_arguments)]
 fn conv2d_transpose(
     context: &Context,
     x: Tensor,
@@ -185,7 +179,6 @@ fn conv2d_transpose(
 }
 
 /// The upstream gradient convolved, and the gradient of that convolution's filter.
-#[allow(clippy::too_many_arguments)]
 fn conv2d_transpose_grad(
     context: &Context,
     x: Tensor,
@@ -252,7 +245,6 @@ fn vector(view: &View) -> Result<View> {
     Ok(View::strided(view.address, view.dtype, &[view.len()], &[stride])?)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn fused_conv2d_add_act(
     context: &Context,
     input: Tensor,

@@ -61,7 +61,6 @@ fn full_int_array(context: &Context, values: Vec<i64>, data_type: DataType, out:
 }
 
 /// The shape of `shape`, but for one dimension, which is one of `x`.
-#[allow(clippy::too_many_arguments)]
 fn full_batch_size_like(
     context: &Context,
     x: Tensor,

@@ -68,7 +68,6 @@ fn axis_of(axis: i32, rank: usize) -> Result<usize> {
 }
 
 /// `-log(softmax(x))` at the label, or its mean weighed by soft labels.
-#[allow(clippy::too_many_arguments)]
 fn cross_entropy_with_softmax(
     context: &Context,
     logits: Tensor,
@@ -107,7 +106,6 @@ fn cross_entropy_with_softmax(
 }
 
 /// `(softmax - label) dloss`; without softmax `-label / probability dloss`.
-#[allow(clippy::too_many_arguments)]
 fn cross_entropy_with_softmax_grad(
     context: &Context,
     label: Tensor,
@@ -173,7 +171,6 @@ fn label_weights(c: &Compose, weight: Option<&Tensor>, labels: &Labels) -> Resul
 }
 
 /// `-weight x` at the label, where x holds logarithms of probabilities along axis 1.
-#[allow(clippy::too_many_arguments)]
 fn nll_loss(
     context: &Context,
     x: Tensor,
@@ -199,7 +196,6 @@ fn nll_loss(
     }
 }
 
-#[allow(clippy::too_many_arguments)]
 fn nll_loss_grad(
     context: &Context,
     x: Tensor,

@@ -85,7 +85,6 @@ fn trace(context: &Context, x: Tensor, offset: i32, axis1: i32, axis2: i32, out:
     Ok(operator.run(context.queue(), &[diagonal(&x, offset, [axis1, axis2])?], &[to])?)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn trace_grad(
     context: &Context,
     _x: Tensor,

@@ -180,7 +180,6 @@ fn where_grad(
     chosen(context, &condition, &upstream, dx, dy)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn masked_fill_grad(
     context: &Context,
     _x: Tensor,
@@ -206,7 +205,6 @@ fn chosen(
     into(context, no, Elementwise::Gradient(Gradient::NotChosen), &[&condition, &upstream])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn lerp_grad(
     context: &Context,
     _x: Tensor,

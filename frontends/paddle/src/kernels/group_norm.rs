@@ -80,7 +80,6 @@ impl Groups {
         Ok(y)
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn gradient(
         &self,
         c: &Compose,
@@ -152,7 +151,6 @@ fn weight_dtype(weights: [&Option<Tensor>; 2], dtype: DType) -> Result<DType> {
     weights.into_iter().flatten().next().map_or(Ok(dtype), Tensor::dtype)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn group_norm(
     context: &Context,
     x: Tensor,
@@ -181,7 +179,6 @@ fn group_norm(
     Ok(())
 }
 
-#[allow(clippy::too_many_arguments)]
 fn group_norm_grad(
     context: &Context,
     x: Tensor,
@@ -210,7 +207,6 @@ fn group_norm_grad(
     groups.gradient(&c, &x, &upstream, [mean, inverse], scale.as_ref(), [dx, dscale, dbias], dtypes, channels)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn instance_norm(
     context: &Context,
     x: Tensor,
@@ -237,7 +233,6 @@ fn instance_norm(
     Ok(())
 }
 
-#[allow(clippy::too_many_arguments)]
 fn instance_norm_grad(
     context: &Context,
     x: Tensor,

@@ -160,7 +160,6 @@ fn index_add(context: &Context, x: Tensor, index: Tensor, values: Tensor, axis: 
     many(context, &IndexAdd { axis: axis.into() }, &inputs, &[Some(&out)]).map_err(as_value)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn index_add_grad(
     context: &Context,
     index: Tensor,
@@ -228,7 +227,6 @@ fn scatter(context: &Context, x: Tensor, index: Tensor, updates: Tensor, overwri
     many(context, &Scatter { overwrite }, &[x.view()?, index.view()?, updates.view()?], &[Some(&out)])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn scatter_grad(
     context: &Context,
     index: Tensor,
@@ -256,7 +254,6 @@ fn scatter_nd_add(context: &Context, x: Tensor, index: Tensor, updates: Tensor, 
     many(context, &ScatterNdAdd, &[x.view()?, index.view()?, updates.view()?], &[Some(&out)])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn scatter_nd_add_grad(
     context: &Context,
     index: Tensor,

@@ -84,7 +84,6 @@ impl Sizes<'_> {
 
 macro_rules! interpolation {
     ($name:ident $gradient:ident $mode:ident) => {
-        #[allow(clippy::too_many_arguments)]
         fn $name(
             context: &Context,
             x: Tensor,
@@ -108,7 +107,6 @@ macro_rules! interpolation {
             many(context, &of, &[x], &[Some(&out)])
         }
 
-        #[allow(clippy::too_many_arguments)]
         fn $gradient(
             context: &Context,
             x: Tensor,

@@ -63,7 +63,6 @@ fn only_counted(c: &Compose, value: &View, label: &View, ignored: i32, normalize
     c.map(DIVIDE, &[&value, &number], &[])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn sigmoid_cross_entropy_grad(
     context: &Context,
     x: Tensor,

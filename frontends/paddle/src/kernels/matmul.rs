@@ -116,7 +116,6 @@ fn gradients(
     Ok(())
 }
 
-#[allow(clippy::too_many_arguments)]
 fn matmul_grad(
     context: &Context,
     x: Tensor,
@@ -191,7 +190,6 @@ fn addmm(context: &Context, input: Tensor, x: Tensor, y: Tensor, beta: f32, alph
     added(context, &input, [&x, &y], &out, [alpha.into(), beta.into()])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn addmm_grad(
     context: &Context,
     input: Tensor,
@@ -242,7 +240,6 @@ fn matmul_with_flatten(context: &Context, x: Tensor, y: Tensor, x_dims: i32, y_d
     many(context, &PLAIN, &[x, y], &[Some(&out)])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn matmul_with_flatten_grad(
     context: &Context,
     x: Tensor,
@@ -261,7 +258,6 @@ fn matmul_with_flatten_grad(
 }
 
 /// A linear layer: a product, a bias, and perhaps ReLU.
-#[allow(clippy::too_many_arguments)]
 fn fc(
     context: &Context,
     input: Tensor,

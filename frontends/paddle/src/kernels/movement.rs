@@ -335,7 +335,6 @@ fn pad3d(
     one(context, &spatial_pad(x.shape().len(), &paddings, &mode, value, &format)?, x, &out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn pad3d_grad(
     context: &Context,
     x: Tensor,
@@ -413,7 +412,6 @@ fn repeat_interleave(context: &Context, x: Tensor, repeats: i32, axis: i32, _: i
     many(context, &Expand { dims }, &[view], &[Some(&out)])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn repeat_interleave_grad(
     context: &Context,
     x: Tensor,

@@ -40,7 +40,6 @@ fn norm(
 }
 
 /// `(dy - y sum(dy y)) / norm`
-#[allow(clippy::too_many_arguments)]
 fn norm_grad(
     context: &Context,
     x: Tensor,
@@ -80,7 +79,6 @@ fn power(c: &Compose, x: &View, exponent: f64) -> Result<View> {
 }
 
 /// `sum(|x|^p)^(1/p)`; the largest or smallest magnitude for an infinite p, the number of elements that are not 0 for p = 0.
-#[allow(clippy::too_many_arguments)]
 fn p_norm(
     context: &Context,
     x: Tensor,
@@ -118,7 +116,6 @@ fn p_norm(
 }
 
 /// `sign(x) (|x| / norm)^(p - 1) dy`; where the norm is 0 the gradient is 0.
-#[allow(clippy::too_many_arguments)]
 fn p_norm_grad(
     context: &Context,
     x: Tensor,

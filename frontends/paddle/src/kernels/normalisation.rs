@@ -32,7 +32,6 @@ fn rows(context: &Context, operator: Softmax, x: &Tensor, out: &Output) -> Resul
     Ok(operator.run(context.queue(), &[x], &[out])?)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn layer_norm(
     context: &Context,
     x: Tensor,
@@ -121,7 +120,6 @@ pub(super) fn is_channels_last(layout: &str) -> bool {
     layout.len() > 2 && layout.ends_with('C')
 }
 
-#[allow(clippy::too_many_arguments)]
 fn batch_norm_infer(
     context: &Context,
     x: Tensor,
@@ -142,7 +140,6 @@ fn batch_norm_infer(
     normalise(context, &x, statistics, epsilon, is_channels_last(&data_layout), &out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn batch_norm(
     context: &Context,
     x: Tensor,

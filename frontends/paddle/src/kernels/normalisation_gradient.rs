@@ -40,7 +40,6 @@ fn log_softmax_grad(context: &Context, y: Tensor, upstream: Tensor, axis: i32, d
     c.store(&dx, dtype, SUBTRACT, &[&upstream, &share], &[])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn layer_norm_grad(
     context: &Context,
     x: Tensor,
@@ -143,7 +142,6 @@ fn passed_on(
     dx.map_or(Ok(()), |dx| c.store_value(&dx, dtype, upstream))
 }
 
-#[allow(clippy::too_many_arguments)]
 fn batch_norm_grad(
     context: &Context,
     x: Tensor,

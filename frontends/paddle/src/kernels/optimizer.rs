@@ -95,7 +95,6 @@ impl<'c> Parameter<'c> {
     }
 }
 
-#[allow(clippy::too_many_arguments)]
 fn sgd(
     context: &Context,
     parameter: Tensor,
@@ -110,7 +109,6 @@ fn sgd(
     p.finish(Optimizer::Sgd, &[&p.value, &p.gradient, &p.rate], &[])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn momentum(
     context: &Context,
     parameter: Tensor,
@@ -222,7 +220,6 @@ fn skip(context: &Context, flag: Option<&Tensor>, states: &[(Option<&Tensor>, Op
     Ok(Skipped::Yes)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn adam(
     context: &Context,
     parameter: Tensor,
@@ -279,7 +276,6 @@ fn adam(
     adam.run(&p)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn adamw(
     context: &Context,
     parameter: Tensor,

@@ -17,7 +17,6 @@ pub fn register(table: &mut Table) {
 }
 
 /// The attributes of `pool2d`.
-#[allow(clippy::too_many_arguments)]
 fn pooling(
     kernel: &[i64],
     strides: &[i64],
@@ -49,7 +48,6 @@ fn pooling(
     })
 }
 
-#[allow(clippy::too_many_arguments)]
 fn pool2d(
     context: &Context,
     x: Tensor,
@@ -69,7 +67,6 @@ fn pool2d(
     many(context, &of, &[x.view()?], &[Some(&out)])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn pool2d_grad(
     context: &Context,
     x: Tensor,
@@ -105,7 +102,6 @@ fn indexed(
     pooling(&kernel, &strides, &paddings, ceil_mode, true, "NCHW", "max", global, adaptive, "EXPLICIT")
 }
 
-#[allow(clippy::too_many_arguments)]
 fn max_pool2d_with_index(
     context: &Context,
     x: Tensor,
@@ -123,7 +119,6 @@ fn max_pool2d_with_index(
 }
 
 /// The places are found again: they follow from the input.
-#[allow(clippy::too_many_arguments)]
 fn max_pool2d_with_index_grad(
     context: &Context,
     x: Tensor,

@@ -46,7 +46,6 @@ fn fitted(value: View, dims: &[usize]) -> View {
     if covers { (0..dims.len()).fold(value, |value, axis| value.narrowed(axis, 0, 1, dims[axis])) } else { value }
 }
 
-#[allow(clippy::too_many_arguments)]
 fn put_along_axis(
     context: &Context,
     x: Tensor,
@@ -198,7 +197,6 @@ fn store_of_values(
     c.store_value(out, dtype, &whole)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn put_along_axis_grad(
     context: &Context,
     x: Tensor,

@@ -103,7 +103,6 @@ fn fake_quantize_dequantize_abs_max(
 }
 
 /// A scale for each channel; in a test the output holds those of training.
-#[allow(clippy::too_many_arguments)]
 fn fake_channel_wise_quantize_abs_max(
     context: &Context,
     x: Tensor,
@@ -172,7 +171,6 @@ impl Average<'_> {
     }
 }
 
-#[allow(clippy::too_many_arguments)]
 fn by_average(
     context: &Context,
     x: &Tensor,
@@ -187,7 +185,6 @@ fn by_average(
     quantizer.store(&c, x, &scale, out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn fake_quantize_moving_average_abs_max(
     context: &Context,
     x: Tensor,
@@ -215,7 +212,6 @@ fn fake_quantize_moving_average_abs_max(
     by_average(context, &x, &scale, &average, quantizer, is_test, &out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn fake_quantize_dequantize_moving_average_abs_max(
     context: &Context,
     x: Tensor,
@@ -244,7 +240,6 @@ fn fake_quantize_dequantize_moving_average_abs_max(
 }
 
 /// The numbers as they are, and their scale.
-#[allow(clippy::too_many_arguments)]
 fn moving_average_abs_max_scale(
     context: &Context,
     x: Tensor,

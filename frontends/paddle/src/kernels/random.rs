@@ -36,7 +36,6 @@ fn draw(context: &Context, law: Law, seed: i32, dims: &[usize], dtype: DType, ou
     many(context, &random, &[], &[Some(out)])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn uniform(
     context: &Context,
     shape: IntArray,
@@ -52,7 +51,6 @@ fn uniform(
     draw(context, law, seed, &dims, data_type.or(DType::F32)?, &out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn uniform_inplace(
     context: &Context,
     x: Tensor,
@@ -67,7 +65,6 @@ fn uniform_inplace(
     draw(context, Law::Uniform { low: low.into(), high: high.into() }, seed, &x.shape(), x.dtype()?, &out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn gaussian(
     context: &Context,
     shape: IntArray,
@@ -88,7 +85,6 @@ fn gaussian_inplace(context: &Context, x: Tensor, mean: f32, deviation: f32, see
     draw(context, law, seed, &x.shape(), x.dtype()?, &out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn truncated_gaussian(
     context: &Context,
     shape: Vec<i32>,
@@ -136,7 +132,6 @@ fn seed_of(context: &Context, tensor: Option<Tensor>, seed: i32, fixed: bool) ->
     Ok(i32::from_ne_bytes(bytes))
 }
 
-#[allow(clippy::too_many_arguments)]
 fn dropout(
     context: &Context,
     x: Tensor,
@@ -159,7 +154,6 @@ fn dropout(
     many(context, &Dropout { probability, upscale, source }, &[x.view()?], &[Some(&out), mask.as_ref()])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn dropout_grad(
     context: &Context,
     mask: Tensor,

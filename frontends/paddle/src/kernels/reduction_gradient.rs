@@ -86,7 +86,6 @@ fn spread_mean(context: &Context, x: &Tensor, upstream: &Tensor, axes: &[usize],
 }
 
 /// The elements that are the largest (or smallest) share the gradient evenly.
-#[allow(clippy::too_many_arguments)]
 fn extremum_grad(
     context: &Context,
     x: Tensor,
@@ -101,7 +100,6 @@ fn extremum_grad(
 }
 
 /// As [`extremum_grad`], for the signatures of `amax` and `amin`.
-#[allow(clippy::too_many_arguments)]
 fn absolute_extremum_grad(
     context: &Context,
     x: Tensor,
@@ -128,7 +126,6 @@ fn extremum(context: &Context, [x, out, upstream]: [&Tensor; 3], dims: &[i64], a
     c.store(dx, dtype, Elementwise::Binary(Binary::Multiply), &[&equal, &upstream], &[])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn prod_grad(
     context: &Context,
     x: Tensor,
@@ -184,7 +181,6 @@ fn wide(dims: &[i32]) -> Vec<i64> {
 /// The finite float32 numbers.
 const BOUNDS: [f64; 2] = [-3.4e38, 3.4e38];
 
-#[allow(clippy::too_many_arguments)]
 fn logsumexp_grad(
     context: &Context,
     x: Tensor,
@@ -202,7 +198,6 @@ fn logsumexp_grad(
     c.store(&dx, dtype, Elementwise::Gradient(Gradient::ExpDifference), &[&x, &out, &upstream], &[])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn frobenius_norm_grad(
     context: &Context,
     x: Tensor,

@@ -62,7 +62,6 @@ fn arange_tensor(context: &Context, start: Tensor, end: Tensor, step: Tensor, ou
     arange_of(context, numbers[0], numbers[1], numbers[2], start.dtype()?, &out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn linspace(
     context: &Context,
     start: Tensor,

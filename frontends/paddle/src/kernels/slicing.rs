@@ -41,7 +41,6 @@ fn wide(numbers: &[i32]) -> Vec<i64> {
     numbers.iter().map(|&number| i64::from(number)).collect()
 }
 
-#[allow(clippy::too_many_arguments)]
 fn slice(
     context: &Context,
     x: Tensor,
@@ -87,7 +86,6 @@ fn put_back(context: &Context, x: &Tensor, gradient: &Tensor, ranges: Vec<Range>
     many(context, &SliceGradient { dims: x.shape(), ranges }, &[with_dropped_axes(gradient, &part)?], &[Some(out)])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn slice_grad(
     context: &Context,
     x: Tensor,
@@ -102,7 +100,6 @@ fn slice_grad(
     put_back(context, &x, &gradient, ranges(&axes, &starts, &ends, &[])?, &out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn strided_slice(
     context: &Context,
     x: Tensor,
@@ -115,7 +112,6 @@ fn strided_slice(
     one(context, &Slice { ranges: ranges(&wide(&axes), &starts, &ends, &steps)? }, x, &out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn strided_slice_grad(
     context: &Context,
     x: Tensor,
@@ -190,7 +186,6 @@ fn assign(
     many(context, &SetSlice { ranges }, &[x.clone(), value], &[Some(out)])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn set_value_with_tensor(
     context: &Context,
     x: Tensor,
@@ -207,7 +202,6 @@ fn set_value_with_tensor(
     assign(context, &x.view()?, &value.view()?, ranges, (&dropped, &added), &out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn set_value(
     context: &Context,
     x: Tensor,
@@ -247,7 +241,6 @@ fn cleared(context: &Context, gradient: &Tensor, ranges: Vec<Range>, out: &Outpu
     many(context, &SetSlice { ranges }, &[view, zero.view.clone()], &[Some(out)])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn set_value_grad(
     context: &Context,
     gradient: Tensor,
@@ -286,7 +279,6 @@ fn value_part(
     summed(context, &taken.view, dims, out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn set_value_with_scalar_grad(
     context: &Context,
     gradient: Tensor,

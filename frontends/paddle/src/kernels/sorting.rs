@@ -29,7 +29,6 @@ pub fn register(table: &mut Table) {
     table.add("cumprod_grad", FLOATS, cumprod_grad).strided();
 }
 
-#[allow(clippy::too_many_arguments)]
 fn argsort(
     context: &Context,
     x: Tensor,
@@ -53,7 +52,6 @@ fn put_back(context: &Context, x: &Tensor, indices: View, gradient: View, axis: 
     Ok(put.run(context.queue(), &[result.clone(), line(indices)?, line(gradient)?], &[result])?)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn argsort_grad(
     context: &Context,
     indices: Tensor,
@@ -67,7 +65,6 @@ fn argsort_grad(
     put_back(context, &x, indices.view()?, gradient.view()?, axis.into(), &out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn topk(
     context: &Context,
     x: Tensor,
@@ -82,7 +79,6 @@ fn topk(
     many(context, &operator, &[x.view()?], &[Some(&out), Some(&indices)])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn topk_grad(
     context: &Context,
     x: Tensor,
@@ -97,7 +93,6 @@ fn topk_grad(
     put_back(context, &x, indices.view()?, gradient.view()?, axis.into(), &out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn kthvalue(
     context: &Context,
     x: Tensor,
@@ -111,7 +106,6 @@ fn kthvalue(
     many(context, &operator, &[x.view()?], &[Some(&out), Some(&indices)])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn kthvalue_grad(
     context: &Context,
     x: Tensor,
@@ -149,7 +143,6 @@ fn search(
     one(context, &ArgReduce { largest, axis, keep_dims, dtype: dtype.or(DType::I64)? }, x, out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn argmax(
     context: &Context,
     x: Tensor,
@@ -162,7 +155,6 @@ fn argmax(
     search(context, true, x, (axis, keep, flatten, dtype), &out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn argmin(
     context: &Context,
     x: Tensor,
@@ -175,7 +167,6 @@ fn argmin(
     search(context, false, x, (axis, keep, flatten, dtype), &out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn cumsum(
     context: &Context,
     x: Tensor,
@@ -189,7 +180,6 @@ fn cumsum(
     one(context, &Scan { kind: Kind::Sum, axis, exclusive, reverse }, x, &out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn cumsum_grad(
     context: &Context,
     _: Tensor,
@@ -207,7 +197,6 @@ fn cumprod(context: &Context, x: Tensor, axis: i32, exclusive: bool, reverse: bo
     one(context, &Scan { kind: Kind::Product, axis: Some(axis.into()), exclusive, reverse }, x, &out)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn cumprod_grad(
     context: &Context,
     x: Tensor,

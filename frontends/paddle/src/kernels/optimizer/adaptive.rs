@@ -18,7 +18,6 @@ pub fn register(table: &mut Table) {
     table.add("radam", FLOATS, radam);
 }
 
-#[allow(clippy::too_many_arguments)]
 fn adagrad(
     context: &Context,
     parameter: Tensor,
@@ -38,7 +37,6 @@ fn adagrad(
     p.finish(Optimizer::RootStep, &[&p.value, &p.gradient, &next, &p.rate], &[epsilon.into()])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn decayed_adagrad(
     context: &Context,
     parameter: Tensor,
@@ -56,7 +54,6 @@ fn decayed_adagrad(
     p.finish(Optimizer::RootStep, &[&p.value, &p.gradient, &next, &p.rate], &[epsilon.into()])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn adadelta(
     context: &Context,
     parameter: Tensor,
@@ -84,7 +81,6 @@ fn adadelta(
     p.finish(Optimizer::Sgd, &[&p.value, &change, &p.rate], &[])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn rmsprop(
     context: &Context,
     parameter: Tensor,
@@ -120,7 +116,6 @@ fn rmsprop(
     p.finish_with(Elementwise::Binary(Binary::Subtract), &[&p.value, &change], &[])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn adamax(
     context: &Context,
     parameter: Tensor,
@@ -152,7 +147,6 @@ fn adamax(
 /// How much NAdam's momentum loses in each step (Dozat, 2016).
 const NADAM_DECAY: f64 = 0.96;
 
-#[allow(clippy::too_many_arguments)]
 fn nadam(
     context: &Context,
     parameter: Tensor,
@@ -200,7 +194,6 @@ fn nadam(
     p.finish(Optimizer::RootStep, &[&p.value, &direction, &unbiased, &p.rate], &[epsilon.into()])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn radam(
     context: &Context,
     parameter: Tensor,

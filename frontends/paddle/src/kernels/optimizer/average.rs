@@ -19,7 +19,6 @@ pub fn register(table: &mut Table) {
 /// So many steps go into one sum before it is added to the next: float32 loses what is much smaller than the sum.
 const STEPS_PER_SUM: i64 = 16384;
 
-#[allow(clippy::too_many_arguments)]
 fn average_accumulates(
     context: &Context,
     parameter: Tensor,

@@ -21,7 +21,6 @@ fn norm(p: &Parameter, x: &View) -> Result<View> {
     p.c.shaped(&p.c.reduce(Reduction::Norm, x, &axes)?, &[1])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn lamb(
     context: &Context,
     parameter: Tensor,
@@ -79,7 +78,6 @@ fn lamb(
     p.finish(Optimizer::Sgd, &[&p.value, &direction, &rate], &[])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn lars_momentum(
     context: &Context,
     parameters: Vec<Tensor>,

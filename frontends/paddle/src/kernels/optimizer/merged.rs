@@ -19,7 +19,6 @@ fn of<T: Copy>(list: &[T], index: usize) -> Option<T> {
     list.get(index).or(list.first().filter(|_| list.len() == 1)).copied()
 }
 
-#[allow(clippy::too_many_arguments)]
 fn merged_momentum(
     context: &Context,
     parameters: Vec<Tensor>,
@@ -125,7 +124,6 @@ impl Lists {
     }
 }
 
-#[allow(clippy::too_many_arguments)]
 fn merged_adam(
     context: &Context,
     parameters: Vec<Tensor>,
@@ -169,7 +167,6 @@ fn merged_adam(
     lists.run(context, &Attributes { betas, epsilon: epsilon.f64(), decay: 0.0, keep_powers, amsgrad })
 }
 
-#[allow(clippy::too_many_arguments)]
 fn fused_adam(
     context: &Context,
     parameters: Vec<Tensor>,

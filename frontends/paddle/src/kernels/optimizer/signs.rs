@@ -21,7 +21,6 @@ fn number(p: &Parameter, pair: &Tensor, index: usize) -> Result<View> {
 }
 
 /// The rate of each number is a state here: it grows while the gradient keeps its sign, and shrinks when it changes.
-#[allow(clippy::too_many_arguments)]
 fn rprop(
     context: &Context,
     parameter: Tensor,
@@ -52,7 +51,6 @@ fn rprop(
     p.finish(Optimizer::Sgd, &[&p.value, &sign, &next], &[])
 }
 
-#[allow(clippy::too_many_arguments)]
 fn asgd(
     context: &Context,
     parameter: Tensor,
