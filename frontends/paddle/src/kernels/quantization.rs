@@ -11,16 +11,12 @@ use openmps_tile::dtype::FLOATS;
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
-    table.add("fake_quantize_abs_max", FLOATS, fake_quantize_abs_max);
-    table.add("fake_quantize_dequantize_abs_max", FLOATS, fake_quantize_dequantize_abs_max);
+    table.add("fake_quantize_abs_max", FLOATS, by_tensor::<Integers>);
+    table.add("fake_quantize_dequantize_abs_max", FLOATS, by_tensor::<Numbers>);
     table.add("fake_channel_wise_quantize_abs_max", FLOATS, fake_channel_wise_quantize_abs_max);
     table.add("fake_channel_wise_quantize_dequantize_abs_max", FLOATS, fake_channel_wise_quantize_dequantize_abs_max);
-    table.add("fake_quantize_moving_average_abs_max", FLOATS, fake_quantize_moving_average_abs_max);
-    table.add(
-        "fake_quantize_dequantize_moving_average_abs_max",
-        FLOATS,
-        fake_quantize_dequantize_moving_average_abs_max,
-    );
+    table.add("fake_quantize_moving_average_abs_max", FLOATS, by_average::<Integers>);
+    table.add("fake_quantize_dequantize_moving_average_abs_max", FLOATS, by_average::<Numbers>);
     table.add("moving_average_abs_max_scale", FLOATS, moving_average_abs_max_scale);
     table.add("straight_through_estimator_grad", FLOATS, straight_through);
     table.add("fake_quantize_dequantize_abs_max_grad", FLOATS, abs_max_grad);
@@ -35,6 +31,23 @@ enum Levels {
     Integers,
     /// The numbers that the levels stand for.
     Numbers,
+}
+
+/// The levels of a kernel: Paddle has most kernels for both, with the same parameters.
+trait Stored {
+    const LEVELS: Levels;
+}
+
+struct Integers;
+
+impl Stored for Integers {
+    const LEVELS: Levels = Levels::Integers;
+}
+
+struct Numbers;
+
+impl Stored for Numbers {
+    const LEVELS: Levels = Levels::Numbers;
 }
 
 /// The attributes of a quantisation.
@@ -73,33 +86,19 @@ fn largest(c: &Compose, x: &Tensor, kept: Option<usize>) -> Result<View> {
     if kept.is_some() { Ok(largest) } else { c.shaped(&largest, &[1]) }
 }
 
-fn by_tensor(context: &Context, x: &Tensor, quantizer: Quantizer, out: &Output, scale_out: &Output) -> Result<()> {
+/// One scale for the whole tensor.
+fn by_tensor<S: Stored>(
+    context: &Context,
+    x: Tensor,
+    bits: i32,
+    round_type: i32,
+    out: Output,
+    scale_out: Output,
+) -> Result<()> {
     let c = Compose::new(context);
-    let scale = largest(&c, x, None)?;
-    c.store_value(scale_out, x.dtype()?, &scale)?;
-    quantizer.store(&c, x, &scale, out)
-}
-
-fn fake_quantize_abs_max(
-    context: &Context,
-    x: Tensor,
-    bits: i32,
-    round_type: i32,
-    out: Output,
-    scale_out: Output,
-) -> Result<()> {
-    by_tensor(context, &x, Quantizer::new(bits, round_type, Levels::Integers), &out, &scale_out)
-}
-
-fn fake_quantize_dequantize_abs_max(
-    context: &Context,
-    x: Tensor,
-    bits: i32,
-    round_type: i32,
-    out: Output,
-    scale_out: Output,
-) -> Result<()> {
-    by_tensor(context, &x, Quantizer::new(bits, round_type, Levels::Numbers), &out, &scale_out)
+    let scale = largest(&c, &x, None)?;
+    c.store_value(&scale_out, x.dtype()?, &scale)?;
+    Quantizer::new(bits, round_type, S::LEVELS).store(&c, &x, &scale, &out)
 }
 
 /// A scale for each channel; in a test the output holds those of training.
@@ -171,72 +170,33 @@ impl Average<'_> {
     }
 }
 
-fn by_average(
+/// The running average as scale; in a test that of training.
+fn by_average<S: Stored>(
     context: &Context,
-    x: &Tensor,
-    scale: &Tensor,
-    average: &Average,
-    quantizer: Quantizer,
+    x: Tensor,
+    scale: Tensor,
+    accumulated: Option<Tensor>,
+    state: Option<Tensor>,
+    rate: f32,
+    bits: i32,
     is_test: bool,
-    out: &Output,
+    round_type: i32,
+    out: Output,
+    scale_out: Option<Output>,
+    state_out: Option<Output>,
+    accumulated_out: Option<Output>,
 ) -> Result<()> {
+    let average = Average {
+        accumulated: accumulated.as_ref(),
+        state: state.as_ref(),
+        rate: rate.into(),
+        scale_out: &scale_out,
+        state_out: &state_out,
+        accumulated_out: &accumulated_out,
+    };
     let c = Compose::new(context);
-    let scale = if is_test { c.cast(&c.resident(scale)?, x.dtype()?.compute())? } else { average.step(&c, x)? };
-    quantizer.store(&c, x, &scale, out)
-}
-
-fn fake_quantize_moving_average_abs_max(
-    context: &Context,
-    x: Tensor,
-    scale: Tensor,
-    accumulated: Option<Tensor>,
-    state: Option<Tensor>,
-    rate: f32,
-    bits: i32,
-    is_test: bool,
-    round_type: i32,
-    out: Output,
-    scale_out: Option<Output>,
-    state_out: Option<Output>,
-    accumulated_out: Option<Output>,
-) -> Result<()> {
-    let average = Average {
-        accumulated: accumulated.as_ref(),
-        state: state.as_ref(),
-        rate: rate.into(),
-        scale_out: &scale_out,
-        state_out: &state_out,
-        accumulated_out: &accumulated_out,
-    };
-    let quantizer = Quantizer::new(bits, round_type, Levels::Integers);
-    by_average(context, &x, &scale, &average, quantizer, is_test, &out)
-}
-
-fn fake_quantize_dequantize_moving_average_abs_max(
-    context: &Context,
-    x: Tensor,
-    scale: Tensor,
-    accumulated: Option<Tensor>,
-    state: Option<Tensor>,
-    rate: f32,
-    bits: i32,
-    is_test: bool,
-    round_type: i32,
-    out: Output,
-    scale_out: Option<Output>,
-    state_out: Option<Output>,
-    accumulated_out: Option<Output>,
-) -> Result<()> {
-    let average = Average {
-        accumulated: accumulated.as_ref(),
-        state: state.as_ref(),
-        rate: rate.into(),
-        scale_out: &scale_out,
-        state_out: &state_out,
-        accumulated_out: &accumulated_out,
-    };
-    let quantizer = Quantizer::new(bits, round_type, Levels::Numbers);
-    by_average(context, &x, &scale, &average, quantizer, is_test, &out)
+    let scale = if is_test { c.cast(&c.resident(&scale)?, x.dtype()?.compute())? } else { average.step(&c, &x)? };
+    Quantizer::new(bits, round_type, S::LEVELS).store(&c, &x, &scale, &out)
 }
 
 /// The numbers as they are, and their scale.
