@@ -70,7 +70,7 @@ macro_rules! handler {
             const KINDS: &'static [Kind] = &[$($name::KIND),*];
 
             fn variadic_entry() -> *const c_void {
-                #[allow(improper_ctypes_definitions, clippy::too_many_arguments)]
+                #[allow(improper_ctypes_definitions)]
                 unsafe extern "C-unwind" fn entry<Function, $($name),*>(
                     context: *const PdDeviceContext,
                     $($name: <$name as Argument>::Abi),*
