@@ -167,6 +167,22 @@ struct Adam {
 }
 
 impl Adam {
+    /// As [`skip`], for the step's own states and these others.
+    fn skip(&self, context: &Context, flag: Option<&Tensor>, others: [State<'_>; 2]) -> Result<Skipped> {
+        let [moment1, moment2] = &self.moments;
+        let [power1, power2] = &self.powers;
+        let states = [
+            others[0],
+            (Some(moment1), Some(&self.moments_out[0])),
+            (Some(moment2), Some(&self.moments_out[1])),
+            (self.largest.as_ref(), self.largest_out.as_ref()),
+            (Some(power1), self.powers_out[0].as_ref()),
+            (Some(power2), self.powers_out[1].as_ref()),
+            others[1],
+        ];
+        skip(context, flag, &states)
+    }
+
     /// One step of a parameter whose weight decay, if any, is done.
     fn run(&self, p: &Parameter) -> Result<()> {
         let (power1, power2) = (p.read(&self.powers[0])?, p.read(&self.powers[1])?);
@@ -201,8 +217,11 @@ enum Skipped {
     No,
 }
 
+/// What a step reads and where it writes the next, as far as they are there.
+type State<'t> = (Option<&'t Tensor>, Option<&'t Output>);
+
 /// A step that a loss scaler has called off leaves everything as it is: outputs that are not their inputs become copies.
-fn skip(context: &Context, flag: Option<&Tensor>, states: &[(Option<&Tensor>, Option<&Output>)]) -> Result<Skipped> {
+fn skip(context: &Context, flag: Option<&Tensor>, states: &[State<'_>]) -> Result<Skipped> {
     let Some(flag) = flag else { return Ok(Skipped::No) };
     let mut byte = [0];
     context.read(flag.view()?.address, &mut byte)?;
@@ -248,19 +267,6 @@ fn adam(
     power2_out: Option<Output>,
     master_out: Option<Output>,
 ) -> Result<()> {
-    let states = [
-        (Some(&parameter), Some(&out)),
-        (Some(&moment1), Some(&moment1_out)),
-        (Some(&moment2), Some(&moment2_out)),
-        (largest.as_ref(), largest_out.as_ref()),
-        (Some(&power1), power1_out.as_ref()),
-        (Some(&power2), power2_out.as_ref()),
-        (master.as_ref(), master_out.as_ref()),
-    ];
-    if skip(context, skip_update.as_ref(), &states)? == Skipped::Yes {
-        return Ok(());
-    }
-    let p = Parameter::new(context, &parameter, &gradient, &rate, master.as_ref(), (out, master_out))?;
     let adam = Adam {
         moments: [moment1, moment2],
         largest,
@@ -273,6 +279,11 @@ fn adam(
         amsgrad,
         keep_powers,
     };
+    let others = [(Some(&parameter), Some(&out)), (master.as_ref(), master_out.as_ref())];
+    if adam.skip(context, skip_update.as_ref(), others)? == Skipped::Yes {
+        return Ok(());
+    }
+    let p = Parameter::new(context, &parameter, &gradient, &rate, master.as_ref(), (out, master_out))?;
     adam.run(&p)
 }
 
@@ -307,23 +318,6 @@ fn adamw(
     power2_out: Option<Output>,
     master_out: Option<Output>,
 ) -> Result<()> {
-    let states = [
-        (Some(&parameter), Some(&out)),
-        (Some(&moment1), Some(&moment1_out)),
-        (Some(&moment2), Some(&moment2_out)),
-        (largest.as_ref(), largest_out.as_ref()),
-        (Some(&power1), power1_out.as_ref()),
-        (Some(&power2), power2_out.as_ref()),
-        (master.as_ref(), master_out.as_ref()),
-    ];
-    if skip(context, skip_update.as_ref(), &states)? == Skipped::Yes {
-        return Ok(());
-    }
-    let mut p = Parameter::new(context, &parameter, &gradient, &rate, master.as_ref(), (out, master_out))?;
-    p.rate = p.c.scale(&p.rate, rate_ratio.into(), 0.0)?;
-    if with_decay {
-        p.value = p.step(Optimizer::Decay, &[&p.value, &p.rate], &[decay.into()])?;
-    }
     let adam = Adam {
         moments: [moment1, moment2],
         largest,
@@ -336,5 +330,14 @@ fn adamw(
         amsgrad,
         keep_powers,
     };
+    let others = [(Some(&parameter), Some(&out)), (master.as_ref(), master_out.as_ref())];
+    if adam.skip(context, skip_update.as_ref(), others)? == Skipped::Yes {
+        return Ok(());
+    }
+    let mut p = Parameter::new(context, &parameter, &gradient, &rate, master.as_ref(), (out, master_out))?;
+    p.rate = p.c.scale(&p.rate, rate_ratio.into(), 0.0)?;
+    if with_decay {
+        p.value = p.step(Optimizer::Decay, &[&p.value, &p.rate], &[decay.into()])?;
+    }
     adam.run(&p)
 }
