@@ -4,17 +4,20 @@
 //! algorithm, and everything else the micro-kernel over a padded copy of a band.
 
 mod depthwise;
+mod depthwise_gradient;
 mod direct;
 mod finish;
 mod pointwise;
 mod shape;
 mod transpose;
+mod weight_gradient;
 mod wide;
 mod window;
 mod winograd;
 
 pub use shape::Convolution;
-pub use transpose::{TransposedConvolution, backward_filter, transposed};
+pub use transpose::{TransposedConvolution, transposed};
+pub use weight_gradient::backward_filter;
 pub use wide::{backward_filter_f64, forward_f64, transposed_f64};
 
 use super::epilogue::Epilogue;

@@ -228,3 +228,42 @@ fn random_shapes() {
     check(&Convolution { padding: [0, 0, 1, 1], ..shape(6, 480, [1, 40], 60, [1, 3]) }, 1.0);
     check(&Convolution { stride: [2, 2], ..shape(2, 24, [26, 34], 5, [2, 2]) }, 1.0);
 }
+
+/// Images whose padded copies are made in parts: one at a time, and in bands of rows.
+#[test]
+fn weight_gradients_of_large_images() {
+    check(&Convolution { stride: [2, 1], ..shape(3, 20, [332, 331], 2, [1, 1]) }, 1.0);
+    check(&Convolution { stride: [3, 2], padding: [1, 0, 2, 0], ..shape(1, 20, [461, 463], 1, [3, 2]) }, 1.0);
+}
+
+/// What is computed side by side does not reach each other's sums: an infinite number and NaN stay in their channels and filters.
+#[test]
+fn weight_gradients_keep_what_is_not_finite_to_its_channel() {
+    for groups in [1, 37] {
+        let of = Convolution { groups, padding: [1; 4], ..shape(2, 37, [5, 6], 74, [3, 3]) };
+        let (mut random, [input_len, weight_len, output_len]) = (Random(5), of.lens());
+        let (mut input, mut upstream) = (random.numbers(input_len, 1.0), random.numbers(output_len, 1.0));
+        let gradient = |input: &[f32], upstream: &[f32]| {
+            let mut gradient = vec![-1.0f32; weight_len];
+            backward_filter(&of, input, upstream, &mut gradient).unwrap();
+            gradient
+        };
+        let clean = gradient(&input, &upstream);
+        // A pixel in the middle is read by every tap.
+        input[(37 + 33) * 30 + 2 * 6 + 3] = f32::INFINITY;
+        upstream[(74 + 2) * 30 + 2 * 6 + 3] = f32::NAN;
+        let (own, each) = (37 / groups, 74 / groups);
+        for (at, (got, clean)) in gradient(&input, &upstream).into_iter().zip(clean).enumerate() {
+            let filter = at / 9 / own;
+            let (channel, nan) = (filter / each * own + at / 9 % own, filter == 2);
+            let same = if nan {
+                got.is_nan()
+            } else if channel == 33 {
+                !got.is_finite()
+            } else {
+                got == clean
+            };
+            assert!(same, "groups {groups}, filter {filter}, channel {channel}, tap {}: {got}, {clean}", at % 9);
+        }
+    }
+}

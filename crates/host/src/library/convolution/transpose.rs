@@ -1,4 +1,4 @@
-//! Transposed convolutions (also the gradient of a convolution with respect to its input), and the gradient of the filters.
+//! Transposed convolutions: also the gradient of a convolution with respect to its input.
 
 use super::finish::finish_row;
 use super::pointwise::Product;
@@ -245,61 +245,4 @@ fn spread(of: &Convolution, input: &[f32], weight: &[f32], output: &mut [f32], e
             }
         });
     });
-}
-
-/// The gradient of a convolution's weight: `gradient` (filters, channels / groups, kernel) of `input` and the output's gradient
-/// `upstream` (batch, filters, of.output()), dense float32.
-pub fn backward_filter(of: &Convolution, input: &[f32], upstream: &[f32], gradient: &mut [f32]) -> Result<(), Error> {
-    of.check([input.len(), gradient.len(), upstream.len()])?;
-    let [height, width] = of.output();
-    let (channels, filters) = (of.channels / of.groups, of.filters / of.groups);
-    let taps = of.kernel[0] * of.kernel[1];
-    let gradient = Shared::new(gradient);
-    let ns = of.batch * filters * taps * height * width / 10 + 100;
-    parallel_for(of.groups * channels, ns, |from, to| {
-        // Each tap's view of a plane, as a dense plane of the output's size, so that the sums are dot products.
-        scratch::with(taps * height * width, |views: &mut [f32]| {
-            for own in from..to {
-                let (group, channel) = (own / channels, own % channels);
-                let at = |filter: usize, tap: usize| ((group * filters + filter) * channels + channel) * taps + tap;
-                for filter in 0..filters {
-                    // SAFETY: this task alone writes this channel's taps.
-                    unsafe { gradient.part(at(filter, 0), taps) }.fill(0.0);
-                }
-                for image in 0..of.batch {
-                    let plane = of.input[0] * of.input[1];
-                    let plane = &input[(image * of.channels + own) * plane..][..plane];
-                    gather(of, plane, views);
-                    for filter in 0..filters {
-                        let pixels = height * width;
-                        let up = &upstream[(image * of.filters + group * filters + filter) * pixels..][..pixels];
-                        for tap in 0..taps {
-                            let sum = super::pointwise::dot(&views[tap * pixels..][..pixels], up);
-                            // SAFETY: as above.
-                            unsafe { *gradient.at(at(filter, tap)) += sum };
-                        }
-                    }
-                }
-            }
-        });
-    });
-    Ok(())
-}
-
-/// What each tap reads of a plane, for every output.
-fn gather(of: &Convolution, plane: &[f32], views: &mut [f32]) {
-    let [height, width] = of.output();
-    views.fill(0.0);
-    for tap in 0..of.kernel[0] * of.kernel[1] {
-        let (y_begin, y_end, y_first) = reach(of, 0, tap / of.kernel[1]);
-        let (x_begin, x_end, x_first) = reach(of, 1, tap % of.kernel[1]);
-        if x_begin == x_end {
-            continue;
-        }
-        for y in y_begin..y_end {
-            let from = &plane[(y_first + (y - y_begin) * of.stride[0]) * of.input[1]..][..of.input[1]];
-            let to = &mut views[(tap * height + y) * width..][x_begin..x_end];
-            to.iter_mut().zip(from[x_first..].iter().step_by(of.stride[1])).for_each(|(to, value)| *to = *value);
-        }
-    }
 }
