@@ -249,6 +249,16 @@ impl Panels {
     ) {
         for (p, panel) in (first..last).zip(packed.chunks_exact_mut((ROWS * depth).max(1))) {
             let (begin, end) = (self.start(p), self.start(p + 1));
+            if end - begin == ROWS && row_stride == 1 {
+                let mut from = left.wrapping_add(begin);
+                for group in panel.chunks_exact_mut(ROWS) {
+                    // SAFETY: the caller's promise: these rows' elements are neighbours.
+                    let column = unsafe { from.cast::<[f32; ROWS]>().read() };
+                    group.iter_mut().zip(column).for_each(|(to, value)| *to = factor * value);
+                    from = from.wrapping_offset(column_stride);
+                }
+                continue;
+            }
             if end - begin == ROWS {
                 let first = left.wrapping_offset(begin as isize * row_stride);
                 let rows: [*const f32; ROWS] = std::array::from_fn(|i| first.wrapping_offset(i as isize * row_stride));

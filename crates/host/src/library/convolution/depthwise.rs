@@ -10,7 +10,15 @@ use crate::threads::parallel_for;
 /// Numbers in a band's copy of the plane, so that it stays in the first-level cache while all taps read it.
 const BAND: usize = 5 << 10;
 
-pub(crate) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &mut [f32], epilogue: &Epilogue) {
+/// `spacing` is the distance of the input's pixels from each other in `shape.input`, with zeros between them; other than 1 with steps of 1 only.
+pub(crate) fn run(
+    shape: &Convolution,
+    spacing: [usize; 2],
+    input: &[f32],
+    weight: &[f32],
+    output: &mut [f32],
+    epilogue: &Epilogue,
+) {
     let [out_height, out_width] = shape.output();
     let taps = shape.kernel[0] * shape.kernel[1];
     let per_channel = shape.filters / shape.channels;
@@ -20,7 +28,8 @@ pub(crate) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &m
     let window = Window::new(shape, rows, 8);
     let offsets: Vec<usize> =
         (0..taps).map(|tap| window.offset(shape, tap / shape.kernel[1], tap % shape.kernel[1])).collect();
-    let plane = shape.input[0] * shape.input[1];
+    let pixels = [0, 1].map(|axis| (shape.input[axis] - 1) / spacing[axis] + 1);
+    let plane = pixels[0] * pixels[1];
     let output = Shared::new(output);
     let ns = (out_height * out_width * taps / 16 + plane / 8) * per_channel + 50;
     parallel_for(shape.batch * shape.channels, ns, |from, to| {
@@ -29,7 +38,11 @@ pub(crate) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &m
                 let (image, channel) = (task / shape.channels, task % shape.channels);
                 let plane = &input[task * plane..][..plane];
                 for first in (0..out_height).step_by(rows) {
-                    window.fill(shape, plane, first, &mut copy[..window.channel]);
+                    if spacing == [1, 1] {
+                        window.fill(shape, plane, first, &mut copy[..window.channel]);
+                    } else {
+                        window.fill_spaced(shape, spacing, plane, first, &mut copy[..window.channel]);
+                    }
                     let copy = &*copy;
                     for filter in channel * per_channel..(channel + 1) * per_channel {
                         let at = ((image * shape.filters + filter) * out_height + first) * out_width;

@@ -3,6 +3,7 @@
 //! [`forward`] chooses by shape: 1x1 filters are matrix products in place, depthwise ones a stencil, wide 3x3 ones Winograd's
 //! algorithm, and everything else the micro-kernel over a padded copy of a band.
 
+mod adjoint;
 mod depthwise;
 mod depthwise_gradient;
 mod direct;
@@ -47,16 +48,21 @@ pub fn forward(
         }
         return Ok(());
     }
+    forward_by_shape(shape, input, weight, output, epilogue);
+    Ok(())
+}
+
+/// [`forward`] of tensors that fit and are not empty.
+fn forward_by_shape(shape: &Convolution, input: &[f32], weight: &[f32], output: &mut [f32], epilogue: &Epilogue) {
     if shape.is_pointwise() {
         pointwise::run(shape, input, weight, output, epilogue);
     } else if shape.is_depthwise() {
-        depthwise::run(shape, input, weight, output, epilogue);
+        depthwise::run(shape, [1, 1], input, weight, output, epilogue);
     } else if winograd::suits(shape) {
         winograd::run(shape, input, weight, output, epilogue);
     } else {
         direct::run(shape, input, weight, output, epilogue);
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Transposed convolutions: also the gradient of a convolution with respect to its input.
 
+use super::adjoint::Adjoint;
 use super::finish::finish_row;
 use super::pointwise::Product;
 use super::shape::Convolution;
@@ -8,7 +9,7 @@ use crate::library::epilogue::Epilogue;
 use crate::library::lanes::{Lanes, at_level};
 use crate::library::microkernel::{Panels, kernels};
 use crate::library::{Shared, scratch};
-use crate::threads::parallel_for;
+use crate::threads::{self, parallel_for};
 
 /// A transposed convolution: the map from outputs to inputs of the convolution `of`, whose `filters` are this one's input channels
 /// and whose `channels` are its output channels. The weight is laid out as in `of`: (filters, channels / groups, kernel).
@@ -33,6 +34,10 @@ pub fn transposed(
         return Err(Error::Invalid(format!("transposed convolution: scale, bias or residual do not fit {of:?}")));
     }
     if output.is_empty() {
+        return Ok(());
+    }
+    if let Some(adjoint) = Adjoint::of(of) {
+        adjoint.run(input, weight, output, epilogue);
         return Ok(());
     }
     let [height, width] = of.output();
@@ -167,82 +172,132 @@ fn reach(of: &Convolution, axis: usize, tap: usize) -> (usize, usize, usize) {
     (begin, end, (begin * stride + shift).saturating_sub(padding))
 }
 
-/// The general case: a product gives every tap's contribution, which is then added where it belongs.
+/// The general case: a product gives every tap's contribution, which is then added where it belongs. Small images are taken together.
 fn spread(of: &Convolution, input: &[f32], weight: &[f32], output: &mut [f32], epilogue: &Epilogue) {
-    let [height, width] = of.output();
-    let (channels, filters) = (of.channels / of.groups, of.filters / of.groups);
+    let pixels = of.output().iter().product::<usize>();
+    let channels = of.channels / of.groups;
+    let images = (TOGETHER / pixels.max(1)).clamp(1, of.batch);
+    let parts = of.batch.div_ceil(images);
+    // A few channels at a time bound the memory for contributions, and are enough tasks for the threads.
+    let enough = (of.groups * parts * channels).div_ceil(4 * threads::count());
     let taps = of.kernel[0] * of.kernel[1];
-    let pixels = height * width;
-    let [out_height, out_width] = of.input;
-    let kernels = kernels();
-    // A few channels at a time bound the memory for contributions.
-    let some = ((1 << 18) / (taps * pixels).max(1)).clamp(1, channels);
+    let some = (CONTRIBUTIONS / (taps * images * pixels).max(1)).min(enough).clamp(1, channels);
     let cuts = channels.div_ceil(some);
-    let output = Shared::new(output);
-    let ns = some * taps * pixels * filters / 30 + 200;
-    parallel_for(of.batch * of.groups * cuts, ns, |from, to| {
-        let padded = pixels.next_multiple_of(kernels.width);
-        let panels_most = Panels::new(some * taps).packed_len(filters);
-        let plane = out_height * out_width;
-        scratch::with(panels_most + (filters + some * taps) * padded + plane, |memory: &mut [f32]| {
-            let (packed, rest) = memory.split_at_mut(panels_most);
-            let (strip, rest) = rest.split_at_mut(filters * padded);
-            let (sums, sum) = rest.split_at_mut(some * taps * padded);
+    let job = Spread { of, input, weight, output: Shared::new(output), epilogue, images, some };
+    let ns = some * taps * images * pixels * (of.filters / of.groups) / 30 + 200;
+    parallel_for(parts * of.groups * cuts, ns, |from, to| {
+        scratch::with(job.sizes().iter().sum(), |memory: &mut [f32]| {
             for task in from..to {
-                let (image, begin) = (task / cuts, task % cuts * some);
-                let (batch, group) = (image / of.groups, image % of.groups);
-                let count = some.min(channels - begin);
-                let panels = Panels::new(count * taps);
-                if filters > 0 && pixels > 0 {
-                    let left = weight[(group * filters * channels + begin) * taps..].as_ptr();
-                    // SAFETY: columns of the group's weight, `filters` rows of `channels * taps` numbers.
-                    unsafe {
-                        let strides = (1, (channels * taps) as isize);
-                        panels.pack((0, panels.count), left, strides, filters, 1.0, packed);
-                    }
-                    let product = Product {
-                        left: packed,
-                        right: input[(batch * of.filters + group * filters) * pixels..].as_ptr(),
-                        right_stride: pixels,
-                        depth: filters,
-                        columns: pixels,
-                        output: Shared::new(sums),
-                        at: 0,
-                        out_stride: padded,
-                        accumulate: false,
-                        epilogue: None,
-                        channel: 0,
-                    };
-                    // SAFETY: the image's planes lie in the input; `sums` belongs to this task.
-                    unsafe { product.run(panels, strip) };
-                }
-                for channel in 0..count {
-                    sum.fill(0.0);
-                    for tap in 0..taps {
-                        let (i, j) = (tap / of.kernel[1], tap % of.kernel[1]);
-                        let (y_begin, y_end, y_first) = reach(of, 0, i);
-                        let (x_begin, x_end, x_first) = reach(of, 1, j);
-                        for y in y_begin..y_end {
-                            let from = &sums[(channel * taps + tap) * padded + y * width..][x_begin..x_end];
-                            let row = &mut sum[(y_first + (y - y_begin) * of.stride[0]) * out_width..][..out_width];
-                            if from.is_empty() {
-                                continue;
-                            }
-                            if of.stride[1] == 1 {
-                                row[x_first..].iter_mut().zip(from).for_each(|(to, value)| *to += value);
-                            } else {
-                                let to = row[x_first..].iter_mut().step_by(of.stride[1]);
-                                to.zip(from).for_each(|(to, value)| *to += value);
-                            }
-                        }
-                    }
-                    let own = group * channels + begin + channel;
-                    let at = (batch * of.channels + own) * plane;
-                    // SAFETY: this task alone writes this plane.
-                    let to = unsafe { output.part(at, plane) };
-                    finish_row(sum, to, epilogue, own, at);
-                }
+                let (part, begin) = (task / cuts, task % cuts * some);
+                job.run(part / of.groups * images, part % of.groups, begin, memory);
             }
         });
     });
+}
+
+/// Columns of a product at least, if there are so many images: packing the weight is worth it.
+const TOGETHER: usize = 256;
+/// Contributions of one task.
+const CONTRIBUTIONS: usize = 1 << 18;
+
+struct Spread<'a> {
+    of: &'a Convolution,
+    input: &'a [f32],
+    weight: &'a [f32],
+    output: Shared<f32>,
+    epilogue: &'a Epilogue<'a>,
+    /// Images and channels of a task.
+    images: usize,
+    some: usize,
+}
+
+impl Spread<'_> {
+    /// Columns of the product, in whole blocks.
+    fn columns(&self) -> usize {
+        (self.images * self.of.output().iter().product::<usize>()).next_multiple_of(kernels().width)
+    }
+
+    /// Elements of the packed weight, the gathered input, its strip, the contributions, and a plane's sums.
+    fn sizes(&self) -> [usize; 5] {
+        let (of, columns) = (self.of, self.columns());
+        let filters = of.filters / of.groups;
+        let rows = self.some * of.kernel[0] * of.kernel[1];
+        let gathered = if self.images > 1 { filters * columns } else { 0 };
+        [Panels::new(rows).packed_len(filters), gathered, filters * columns, rows * columns, of.input[0] * of.input[1]]
+    }
+
+    /// Some channels from `begin` on of a group, of some images from `image` on.
+    fn run(&self, image: usize, group: usize, begin: usize, memory: &mut [f32]) {
+        let (of, [packed, gathered, strip, sums, _]) = (self.of, self.sizes());
+        let (packed, rest) = memory.split_at_mut(packed);
+        let (gathered, rest) = rest.split_at_mut(gathered);
+        let (strip, rest) = rest.split_at_mut(strip);
+        let (sums, sum) = rest.split_at_mut(sums);
+        let (channels, filters) = (of.channels / of.groups, of.filters / of.groups);
+        let pixels = of.output().iter().product::<usize>();
+        let taps = of.kernel[0] * of.kernel[1];
+        let (count, images) = (self.some.min(channels - begin), self.images.min(of.batch - image));
+        let panels = Panels::new(count * taps);
+        if filters > 0 && pixels > 0 {
+            let left = self.weight[(group * filters * channels + begin) * taps..].as_ptr();
+            // SAFETY: columns of the group's weight, `filters` rows of `channels * taps` numbers.
+            unsafe {
+                let strides = (1, (channels * taps) as isize);
+                panels.pack((0, panels.count), left, strides, filters, 1.0, packed);
+            }
+            let first = |image: usize| &self.input[(image * of.filters + group * filters) * pixels..];
+            for own in (0..images).filter(|_| self.images > 1) {
+                let lines = gathered.chunks_exact_mut(self.columns()).zip(first(image + own).chunks_exact(pixels));
+                lines.take(filters).for_each(|(to, from)| to[own * pixels..][..pixels].copy_from_slice(from));
+            }
+            let (right, right_stride) =
+                if self.images > 1 { (gathered.as_ptr(), self.columns()) } else { (first(image).as_ptr(), pixels) };
+            let product = Product {
+                left: packed,
+                right,
+                right_stride,
+                depth: filters,
+                columns: images * pixels,
+                output: Shared::new(sums),
+                at: 0,
+                out_stride: self.columns(),
+                accumulate: false,
+                epilogue: None,
+                channel: 0,
+            };
+            // SAFETY: the planes lie in the input or its copy; `sums` belongs to this task.
+            unsafe { product.run(panels, strip) };
+        }
+        let plane = of.input[0] * of.input[1];
+        for (own, channel) in (0..images).flat_map(|own| (0..count).map(move |channel| (own, channel))) {
+            let tap = |tap: usize| &sums[(channel * taps + tap) * self.columns() + own * pixels..][..pixels];
+            self.add_up(tap, sum);
+            let channel = group * channels + begin + channel;
+            let at = ((image + own) * of.channels + channel) * plane;
+            // SAFETY: this task alone writes this plane.
+            let to = unsafe { self.output.part(at, plane) };
+            finish_row(sum, to, self.epilogue, channel, at);
+        }
+    }
+
+    /// Adds every tap's contributions to a plane where they belong.
+    fn add_up<'a>(&self, contributions: impl Fn(usize) -> &'a [f32], sum: &mut [f32]) {
+        let (of, width, out_width) = (self.of, self.of.output()[1], self.of.input[1]);
+        sum.fill(0.0);
+        for tap in 0..of.kernel[0] * of.kernel[1] {
+            let (y_begin, y_end, y_first) = reach(of, 0, tap / of.kernel[1]);
+            let (x_begin, x_end, x_first) = reach(of, 1, tap % of.kernel[1]);
+            let from = contributions(tap);
+            for y in (y_begin..y_end).filter(|_| x_begin < x_end) {
+                let from = &from[y * width..][x_begin..x_end];
+                let row = &mut sum[(y_first + (y - y_begin) * of.stride[0]) * out_width..][..out_width];
+                if of.stride[1] == 1 {
+                    row[x_first..].iter_mut().zip(from).for_each(|(to, value)| *to += value);
+                } else {
+                    let to = row[x_first..].iter_mut().step_by(of.stride[1]);
+                    to.zip(from).for_each(|(to, value)| *to += value);
+                }
+            }
+        }
+    }
 }

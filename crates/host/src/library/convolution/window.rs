@@ -77,6 +77,29 @@ impl Window {
         }
     }
 
+    /// [`Window::fill`] with zeros between the pixels of the plane, for steps of 1.
+    pub(crate) fn fill_spaced(
+        &self,
+        shape: &Convolution,
+        [down, right]: [usize; 2],
+        plane: &[f32],
+        first: usize,
+        copy: &mut [f32],
+    ) {
+        debug_assert_eq!(shape.stride, [1, 1], "phases and zeros between pixels exclude each other");
+        let [height, width] = shape.input;
+        let columns = (width - 1) / right + 1;
+        let (top, left) = (shape.padding[0], shape.padding[2]);
+        for (row, line) in copy.chunks_exact_mut(self.pitch).take(self.rows).enumerate() {
+            line.fill(0.0);
+            let y = (first + row).wrapping_sub(top);
+            if y < height && y.is_multiple_of(down) && left < line.len() {
+                let source = &plane[y / down * columns..][..columns];
+                line[left..].iter_mut().step_by(right).zip(source).for_each(|(to, value)| *to = *value);
+            }
+        }
+    }
+
     /// Both column phases of stride 2 in one pass over the input.
     fn fill_pairs(&self, shape: &Convolution, plane: &[f32], first: usize, copy: &mut [f32]) {
         let [height, width] = shape.input;
