@@ -47,6 +47,7 @@ LABELS, MASK = integers(0, 7, 6), truths(3, 4, 5)
 LOGITS = normal(6, 7)
 SQUARE = normal(2, 6, 6)
 IMAGE, KERNEL = normal(2, 4, 9, 11), normal(8, 4, 3, 3)
+POINTS, PLACES = normal(2, 5, 6, 2, seed=3), normal(2, 3, 2, 4, 3, seed=3)
 
 
 def one(*calls: Callable, on: np.ndarray = X, **options) -> dict[str, Case]:
@@ -188,6 +189,15 @@ CASES: dict[str, Case] = {
     "interpolate, corners": Case(lambda x: F.interpolate(x, size=[12, 7], mode="bilinear", align_corners=True), (IMAGE,)),
     "upsample": Case(lambda x: F.upsample(x, scale_factor=3), (IMAGE,)),
     "pixel_shuffle": Case(lambda x: F.pixel_shuffle(x, 2), (IMAGE,)),
+    **{
+        f"grid_sample, {mode}, {beyond}": Case(lambda x, at, mode=mode, beyond=beyond: F.grid_sample(x, at, mode, beyond, False), (IMAGE, POINTS), tolerance=1e-4)
+        for mode in ("bilinear", "nearest")
+        for beyond in ("zeros", "border", "reflection")
+    },
+    "grid_sample, volume": Case(F.grid_sample, (normal(2, 3, 4, 5, 6), PLACES), tolerance=1e-4),
+    "grid_sample, points that are no numbers": Case(
+        lambda x, at: F.grid_sample(x, paddle.where(at > 0.5, paddle.full_like(at, float("nan")), at), "nearest"), (IMAGE, POINTS), False
+    ),
     "dropout, eval": Case(lambda x: F.dropout(x, 0.5, training=False), (X,)),
     "attention": Case(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), (normal(2, 5, 2, 8), normal(2, 5, 2, 8, seed=1), normal(2, 5, 2, 8, seed=2))),
     "attention, causal": Case(
@@ -196,11 +206,14 @@ CASES: dict[str, Case] = {
     "cross_entropy": Case(F.cross_entropy, (LOGITS, LABELS)),
     "cross_entropy, ignored": Case(lambda x, y: F.cross_entropy(x, y, ignore_index=3), (LOGITS, LABELS)),
     "cross_entropy, weighted": Case(lambda x, y, w: F.cross_entropy(x, y, weight=w), (LOGITS, LABELS, positive(7)), False),
+    **{f"cross_entropy, labels of {dtype}": Case(F.softmax_with_cross_entropy, (LOGITS, LABELS[:, None].astype(dtype))) for dtype in ("uint8", "int8", "int16", "int32")},
     "cross_entropy, axis": Case(lambda x, y: F.cross_entropy(x, y, axis=1), (normal(2, 7, 3), integers(0, 7, 2, 3))),
     "cross_entropy, soft": Case(lambda x, y: F.cross_entropy(x, F.softmax(y), soft_label=True), (LOGITS, normal(6, 7, seed=5))),
     "cross_entropy, smoothed": Case(lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1), (LOGITS, LABELS)),
     "cross_entropy, probabilities": Case(lambda x, y: F.cross_entropy(F.softmax(x), y, use_softmax=False), (LOGITS, LABELS)),
     "nll_loss": Case(lambda x, y: F.nll_loss(F.log_softmax(x), y), (LOGITS, LABELS)),
+    "nll_loss, each": Case(lambda x, y: F.nll_loss(F.log_softmax(x), y, reduction="none"), (LOGITS, LABELS)),
+    "nll_loss, each: the total weight": Case(lambda x, y: paddle._C_ops.nll_loss(x, y, None, -100, "none")[1], (LOGITS, LABELS), False),
     "mse_loss": Case(F.mse_loss, (X, Y)),
     "l1_loss": Case(F.l1_loss, (X, Y)),
     "smooth_l1_loss": Case(F.smooth_l1_loss, (X, Y)),
@@ -250,3 +263,24 @@ def test_it_is_as_on_the_cpu(name):
             np.testing.assert_allclose(mine, theirs, rtol=case.tolerance, atol=case.tolerance * scale)
         else:
             np.testing.assert_array_equal(mine, theirs)
+
+
+def test_a_point_on_the_last_element_has_the_slope_beyond_it():
+    """Paddle's CPU takes the derivative as if zeros lay beyond, where the border or the reflected image does."""
+    paddle.set_device("mps")
+    image = paddle.arange(1, 13, dtype="float32").reshape([1, 1, 3, 4])
+    for beyond, expected in ("zeros", [-18.0, -12.0]), ("border", [0.0, 0.0]), ("reflection", [0.0, 0.0]):
+        corner = paddle.ones([1, 1, 1, 2])
+        corner.stop_gradient = False
+        F.grid_sample(image, corner, "bilinear", beyond, True).backward()
+        assert corner.grad.flatten().tolist() == expected
+
+
+def test_adaptive_max_pooling_to_one_element_is_the_largest():
+    """Paddle's CPU takes the first element."""
+    paddle.set_device("mps")
+    image = paddle.arange(12, dtype="float32").reshape([1, 1, 3, 4])
+    image.stop_gradient = False
+    largest = paddle._C_ops.pool2d(image, [1, 1], [1, 1], [0, 0], False, True, "NCHW", "max", False, True, "EXPLICIT")
+    largest.backward()
+    assert largest.item() == 11 and image.grad.flatten().tolist() == [0.0] * 11 + [1.0]

@@ -12,6 +12,7 @@ pub mod expand;
 pub mod flip;
 pub mod full;
 pub mod gather;
+pub mod grid_sample;
 mod indexed;
 pub mod interpolation;
 pub mod layer_norm;
@@ -100,6 +101,9 @@ pub static LIBRARY: &[&Entry] = &[
     &interpolation::BILINEAR,
     &interpolation::NEAREST_GRADIENT,
     &interpolation::BILINEAR_GRADIENT,
+    &grid_sample::ENTRY,
+    &grid_sample::INPUT_GRADIENT,
+    &grid_sample::GRID_GRADIENT,
 ];
 
 /// Chains of formulas, softmax and the norms.

@@ -43,11 +43,15 @@ impl Labels {
     fn new(c: &Compose, label: &Tensor, x: &View, axis: usize, ignored: i64, dtype: DType) -> Result<Labels> {
         let mut dims = x.shape.clone();
         dims[axis] = 1;
-        let label = label.view()?;
-        if !matches!(label.dtype, DType::I32 | DType::I64) {
+        let mut label = label.view()?;
+        if label.dtype.is_float() || label.dtype == DType::Bool {
             let got = format!("labels of {}", label.dtype);
-            let expected = "int32 or int64, or soft_label=True".to_owned();
+            let expected = "integers, or soft_label=True".to_owned();
             return Err(Error::Attribute { attribute: "label", got, expected });
+        }
+        // What looks classes up reads integers of 32 and 64 bits.
+        if label.dtype.size() < DType::I32.size() {
+            label = c.cast(&label, DType::I32)?;
         }
         let label = c.shaped(&label, &dims)?;
         let ignored = [Number::Integer(0), Number::Integer(ignored)];
@@ -187,10 +191,15 @@ fn nll_loss(
     let weights = label_weights(&c, weight.as_ref(), &labels)?;
     let picked = c.apply(&class(1), &[x.clone(), labels.index.clone()]).map_err(label_value)?;
     let losses = c.scale(&c.multiply(&picked, &weights)?, -1.0, 0.0)?;
+    if reduction == "none" {
+        // There is no mean that a total divides.
+        let total = context.allocate(&total_weight, dtype)?;
+        c.fill(&total, 0.0)?;
+        return c.store_value(&out, dtype, &losses);
+    }
     let total = c.reduce(Reduction::Sum, &weights, &[])?;
     c.store_value(&total_weight, dtype, &total)?;
     match &*reduction {
-        "none" => c.store_value(&out, dtype, &losses),
         "sum" => c.store_value(&out, dtype, &c.reduce(Reduction::Sum, &losses, &[])?),
         _ => c.store(&out, dtype, DIVIDE, &[&c.reduce(Reduction::Sum, &losses, &[])?, &divisor(&c, &total)?], &[]),
     }

@@ -59,6 +59,7 @@ mod cross_entropy;
 mod diagonal;
 mod elementwise;
 mod gradient;
+mod grid_sample;
 mod group_norm;
 mod images;
 mod indexing;
@@ -112,6 +113,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     convolution::register,
     pooling::register,
     interpolation::register,
+    grid_sample::register,
     matmul::register,
     normalisation::register,
     normalisation_gradient::register,

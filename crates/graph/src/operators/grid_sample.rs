@@ -1,0 +1,162 @@
+//! Images, or volumes, read at points: grid sampling, and its gradients by the image and by the points.
+
+mod cases;
+mod reference;
+mod tiles;
+
+pub use cases::{ENTRY, GRID_GRADIENT, INPUT_GRADIENT};
+
+use crate::error::{Error, Result};
+use crate::layout::{check, expect_dense, expect_dtype, expect_inputs, expect_shape};
+use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
+use crate::reference::Array;
+use crate::view::{Shape, View};
+use openmps_tile::dtype;
+
+/// How a point is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sampling {
+    /// The weighted mean of the elements around the point: 4 of an image, 8 of a volume.
+    Linear,
+    /// The nearest element; halves go to the even one.
+    Nearest,
+}
+
+/// What lies beyond the border.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Beyond {
+    /// Zeros.
+    Zeros,
+    /// The border's elements.
+    Border,
+    /// The image again, reflected as often as it takes.
+    Reflection,
+}
+
+/// Reads `x` (batch, channels, sizes) at the points of `grid` (batch, sizes of the output, coordinates), the innermost coordinate first; -1
+/// and 1 are the borders. Inputs: x, grid.
+#[derive(Clone, Copy, Debug)]
+pub struct GridSample {
+    /// How a point is read.
+    pub sampling: Sampling,
+    /// What lies beyond the border.
+    pub beyond: Beyond,
+    /// -1 and 1 are the centres of the outermost elements, and otherwise their outer sides.
+    pub align_corners: bool,
+}
+
+/// The gradient of [`GridSample`] by x, whose shape is given. Inputs: grid, the gradient of the output.
+///
+/// On a GPU sums are atomic, so that elements that many points read may differ in the last places from one run to the next.
+#[derive(Clone, Debug)]
+pub struct GridSampleInputGradient {
+    /// The operator.
+    pub of: GridSample,
+    /// The shape of x.
+    pub shape: Shape,
+}
+
+/// The gradient of [`GridSample`] by the grid. Inputs: x, grid, the gradient of the output.
+///
+/// Where the sides differ, it is that towards larger coordinates.
+#[derive(Clone, Copy, Debug)]
+pub struct GridSampleGridGradient {
+    /// The operator.
+    pub of: GridSample,
+}
+
+/// The most that a size may be, so that products of two are numbers.
+const MOST: usize = i32::MAX as usize;
+
+impl GridSample {
+    /// The output's shape.
+    fn shape(&self, operator: &'static str, x: &[usize], grid: &[usize]) -> Result<Shape> {
+        let spatial = x.len().wrapping_sub(2);
+        if !matches!(spatial, 2 | 3) || x.iter().any(|&size| size > MOST) {
+            let (got, expected) = (x.iter().copied().collect(), format!("4 or 5 dimensions up to {MOST}"));
+            return Err(Error::Shape { operator, what: "input", got, expected });
+        }
+        let fits = grid.len() == x.len() && grid[0] == x[0] && grid[spatial + 1] == spatial;
+        if !fits || grid.iter().any(|&size| size > MOST) {
+            let (got, expected) = (grid.iter().copied().collect(), format!("[{}, sizes .., {spatial}]", x[0]));
+            return Err(Error::Shape { operator, what: "grid", got, expected });
+        }
+        Ok([&x[..2], &grid[1..=spatial]].concat().into_iter().collect())
+    }
+}
+
+impl Operator for GridSample {
+    fn name(&self) -> &'static str {
+        "grid_sample"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 2)?;
+        let (x, grid) = (&inputs[0], &inputs[1]);
+        expect_dtype(self.name(), "input", x.dtype, dtype::FLOATS)?;
+        expect_dtype(self.name(), "grid", grid.dtype, &[x.dtype])?;
+        Ok(vec![Meta { dtype: x.dtype, shape: self.shape(self.name(), &x.shape, &grid.shape)? }])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        tiles::sample(queue, self, &inputs[0], &inputs[1], &outputs[0])
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        vec![reference::sample(self, &inputs[0], &inputs[1])]
+    }
+}
+
+impl Operator for GridSampleInputGradient {
+    fn name(&self) -> &'static str {
+        "grid_sample_input_gradient"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 2)?;
+        let (grid, upstream) = (&inputs[0], &inputs[1]);
+        expect_dtype(self.name(), "grid", grid.dtype, dtype::FLOATS)?;
+        expect_dtype(self.name(), "upstream gradient", upstream.dtype, &[grid.dtype])?;
+        let expected = self.of.shape(self.name(), &self.shape, &grid.shape)?;
+        expect_shape(self.name(), "upstream gradient", &upstream.shape, &expected)?;
+        Ok(vec![Meta { dtype: grid.dtype, shape: self.shape.clone() }])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        expect_dense(self.name(), &outputs[0])?;
+        tiles::input_gradient(queue, &self.of, &inputs[0], &inputs[1], &outputs[0])
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        vec![reference::input_gradient(&self.of, &self.shape, &inputs[0], &inputs[1])]
+    }
+}
+
+impl Operator for GridSampleGridGradient {
+    fn name(&self) -> &'static str {
+        "grid_sample_grid_gradient"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 3)?;
+        let (x, grid, upstream) = (&inputs[0], &inputs[1], &inputs[2]);
+        expect_dtype(self.name(), "input", x.dtype, dtype::FLOATS)?;
+        expect_dtype(self.name(), "grid", grid.dtype, &[x.dtype])?;
+        expect_dtype(self.name(), "upstream gradient", upstream.dtype, &[x.dtype])?;
+        let expected = self.of.shape(self.name(), &x.shape, &grid.shape)?;
+        expect_shape(self.name(), "upstream gradient", &upstream.shape, &expected)?;
+        Ok(vec![grid.clone()])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        tiles::grid_gradient(queue, &self.of, &inputs[0], &inputs[1], &inputs[2], &outputs[0])
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        vec![reference::grid_gradient(&self.of, &inputs[0], &inputs[1], &inputs[2])]
+    }
+}
