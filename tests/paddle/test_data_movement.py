@@ -266,18 +266,23 @@ def test_random_numbers():
             paddle.randint(0, 10, [1000, 100]),
             paddle.randperm(1000),
             paddle.bernoulli(paddle.full([1000, 100], 0.3)),
+            paddle.multinomial(paddle.to_tensor([[3.0, 0.0, 1.0], [0.0, 0.0, 2.0]]), 40000, replacement=True),
+            paddle.multinomial(paddle.arange(101, dtype="float32"), 100),
             paddle.nn.functional.dropout(paddle.ones([1000, 100]), 0.25),
         ]
 
     first, second = draw(), draw()
     for a, b in zip(first, second):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
-    uniform, normal, integers, permutation, coins, dropped = [t.numpy().astype("float64") for t in first]
+    uniform, normal, integers, permutation, coins, drawn, distinct, dropped = [t.numpy().astype("float64") for t in first]
     assert abs(uniform.mean() - 1) < 0.02 and -1 <= uniform.min() and uniform.max() < 3
     assert abs(normal.mean()) < 0.02 and abs(normal.std() - 1) < 0.02
     assert set(np.unique(integers)) == set(range(10))
     assert sorted(permutation) == list(range(1000))
     assert abs(coins.mean() - 0.3) < 0.01
+    assert first[5].dtype == paddle.int64 and drawn.shape == (2, 40000) and set(np.unique(drawn[0])) == {0, 2}
+    assert abs((drawn[0] == 0).mean() - 0.75) < 0.01 and (drawn[1] == 2).all()
+    assert sorted(distinct) == list(range(1, 101)) and distinct[:30].mean() > distinct[70:].mean()
     assert abs((dropped == 0).mean() - 0.25) < 0.01 and abs(dropped.max() - 4 / 3) < 1e-6
     assert (paddle.randn([8]).numpy() != first[1].numpy().reshape(-1)[:8]).any()
 

@@ -7,12 +7,14 @@ use crate::layout::{Dense, Number, call, check, copy_view, expect_dense, expect_
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
-use crate::view::{Shape, View};
+use crate::view::{Shape, View, elements};
 use openmps_host::by_type;
 use openmps_host::library::memory::{Element, slice, slice_mut};
+pub use openmps_host::library::multinomial::Draws;
+use openmps_host::library::multinomial::multinomial;
 use openmps_host::library::random as library;
 pub use openmps_host::library::random::Source;
-use openmps_tile::DType;
+use openmps_tile::{DType, dtype};
 
 /// How the numbers are distributed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,6 +50,15 @@ pub struct Random {
 /// Ones with the probabilities given by the input, zeros otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Bernoulli {
+    /// Where the numbers come from.
+    pub source: Source,
+}
+
+/// Numbers of categories, drawn for each row of the input by the weights in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Multinomial {
+    /// How many, and whether one may be drawn twice.
+    pub draws: Draws,
     /// Where the numbers come from.
     pub source: Source,
 }
@@ -149,6 +160,46 @@ impl Operator for Bernoulli {
             // SAFETY: dense tensors of one shape.
             by_type!(inputs[0].dtype, T => unsafe {
                 library::bernoulli::<T>(outputs[0].address, chances.address, outputs[0].len(), self.source)
+            })
+        })
+    }
+
+    fn reference(&self, _: &[Array]) -> Vec<Array> {
+        no_reference(self.name())
+    }
+}
+
+impl Operator for Multinomial {
+    fn name(&self) -> &'static str {
+        "multinomial"
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 1)?;
+        let (Draws::Replaced(count) | Draws::Distinct(count)) = self.draws;
+        let mut shape = inputs[0].shape.clone();
+        crate::layout::expect_dtype(self.name(), "probabilities", inputs[0].dtype, dtype::FLOATS)?;
+        match shape.last_mut() {
+            Some(last) => *last = count,
+            None => {
+                let (got, expected) = (shape, "rows of probabilities".to_owned());
+                return Err(Error::Shape { operator: self.name(), what: "input", got, expected });
+            }
+        }
+        elements(&shape)?;
+        Ok(vec![Meta { dtype: DType::I64, shape }])
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        expect_dense(self.name(), &outputs[0])?;
+        let (leading, categories) = inputs[0].shape.split_at(inputs[0].rank() - 1);
+        let sizes = [leading.iter().product(), categories[0]];
+        call(queue, self.name(), || {
+            let (weights, out) = (Dense::of(&inputs[0]), outputs[0].address);
+            // SAFETY: a dense tensor of these sizes, and a dense output with a number for each row and draw.
+            by_type!(inputs[0].dtype, T => unsafe {
+                multinomial::<T>(out, weights.address, sizes, self.draws, self.source)
             })
         })
     }

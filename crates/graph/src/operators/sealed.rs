@@ -50,6 +50,7 @@ operators! {
     random::ApplyMask,
     random::Bernoulli,
     random::Dropout,
+    random::Multinomial,
     random::Random,
     reduce::Reduce,
     repeat_gradient::RepeatGradient,

@@ -12,6 +12,7 @@ pub mod layer_norm;
 pub mod matmul;
 pub mod memory;
 mod microkernel;
+pub mod multinomial;
 pub mod nonzero;
 mod normal_law;
 pub mod pooling;

@@ -1,12 +1,15 @@
 //! Kernels that draw random numbers. The seed is the attribute's, or comes from the device's generator, which `paddle.seed` sets.
 
+use super::images::sizes;
 use super::movement::{many, one};
 use crate::error::Result;
 use crate::scalar::dims_of;
 use crate::table::Table;
 use crate::{Context, DataType, IntArray, Output, Scalar, Tensor};
 use openmps_graph::operators::copy::Copy;
-use openmps_graph::operators::random::{ApplyMask, Bernoulli, Dropout, Law, Random, Source, dropout_inference};
+use openmps_graph::operators::random::{
+    ApplyMask, Bernoulli, Draws, Dropout, Law, Multinomial, Random, Source, dropout_inference,
+};
 use openmps_graph::view::shape_of;
 use openmps_graph::{DType, Operator};
 use openmps_tile::dtype::FLOATS;
@@ -21,6 +24,7 @@ pub fn register(table: &mut Table) {
     table.add("randint", &[DType::I32, DType::I64], randint).output_as_inferred(0);
     table.add("randperm", &[DType::I32, DType::I64, DType::F32, DType::F64], randperm).output_as_inferred(0);
     table.add("bernoulli", FLOATS, bernoulli).strided();
+    table.add("multinomial", FLOATS, multinomial).strided().output(0, DType::I64);
     table.add("exponential", FLOATS, exponential);
     table.add("dropout", FLOATS, dropout).strided().output(1, DType::U8);
     table.add("dropout_grad", FLOATS, dropout_grad).strided();
@@ -118,6 +122,12 @@ fn randperm(context: &Context, len: i32, data_type: DataType, out: Output) -> Re
 
 fn bernoulli(context: &Context, x: Tensor, out: Output) -> Result<()> {
     one(context, &Bernoulli { source: source(context, 0) }, x, &out)
+}
+
+fn multinomial(context: &Context, x: Tensor, count: Scalar, replacement: bool, out: Output) -> Result<()> {
+    let count = sizes("num_samples", &[count.i64()])?[0];
+    let draws = if replacement { Draws::Replaced(count) } else { Draws::Distinct(count) };
+    many(context, &Multinomial { draws, source: source(context, 0) }, &[x.view()?], &[Some(&out)])
 }
 
 fn exponential(context: &Context, x: Tensor, rate: f32, out: Output) -> Result<()> {
