@@ -13,6 +13,10 @@ use crate::level::level;
 /// registers for the operands.
 pub(crate) const ROWS: usize = 6;
 
+/// Terms that are summed up before they are added to the others: the error of a sum grows with its length. Parts of 32 make that of 256 terms
+/// 2.5 times smaller, and the block 2 % slower.
+const PART: usize = 32;
+
 /// One call of the micro-kernel.
 #[derive(Clone, Copy)]
 pub(crate) struct Block<'a> {
@@ -62,33 +66,41 @@ pub(crate) struct Kernels {
 unsafe fn block<V: Lanes, const R: usize, const TABLED: bool>(call: &Block) {
     // SAFETY: the caller vouches for all lanes of `depth` rows and for R x 2N elements of the result.
     unsafe {
-        let mut sums = [[V::splat(0.0); 2]; R];
-        let mut left = call.left;
+        let (mut left, mut row) = (call.left, call.right);
         let (stride, table) = match call.rows_at {
             RowsAt::Stride(stride) => (stride, std::ptr::null()),
             RowsAt::Table(table) => (0, table),
         };
-        let mut row = call.right;
-        for p in 0..call.depth {
-            if TABLED {
-                row = call.right.add(*table.add(p));
+        let mut done = 0;
+        let mut sums = loop {
+            let mut sums = [[V::splat(0.0); 2]; R];
+            let last = call.depth.min(done + PART);
+            for p in done..last {
+                if TABLED {
+                    row = call.right.add(*table.add(p));
+                }
+                let (b0, b1) = (V::load(row), V::load(row.add(V::N)));
+                for i in 0..R {
+                    let a = V::splat(*left.add(i));
+                    sums[i] = [a.fma(b0, sums[i][0]), a.fma(b1, sums[i][1])];
+                }
+                left = left.add(ROWS);
+                if !TABLED {
+                    row = row.wrapping_add(stride);
+                }
             }
-            let (b0, b1) = (V::load(row), V::load(row.add(V::N)));
-            for i in 0..R {
-                let a = V::splat(*left.add(i));
-                sums[i] = [a.fma(b0, sums[i][0]), a.fma(b1, sums[i][1])];
+            if call.accumulate || done > 0 {
+                for i in 0..R {
+                    let out = call.out.add(i * call.out_stride);
+                    sums[i] = [sums[i][0].add(V::load(out)), sums[i][1].add(V::load(out.add(V::N)))];
+                }
             }
-            left = left.add(ROWS);
-            if !TABLED {
-                row = row.wrapping_add(stride);
+            if last == call.depth {
+                break sums;
             }
-        }
-        if call.accumulate {
-            for i in 0..R {
-                let out = call.out.add(i * call.out_stride);
-                sums[i] = [sums[i][0].add(V::load(out)), sums[i][1].add(V::load(out.add(V::N)))];
-            }
-        }
+            store_rows(&sums, call);
+            done = last;
+        };
         if let Some((bias, low, high)) = call.epilogue.and_then(Epilogue::as_clamp) {
             let (low, high) = (V::splat(low), V::splat(high));
             for i in 0..R {
@@ -97,10 +109,18 @@ unsafe fn block<V: Lanes, const R: usize, const TABLED: bool>(call: &Block) {
                 sums[i] = [a.add(bias).max(low).min(high), b.add(bias).max(low).min(high)];
             }
         }
-        for i in 0..R {
+        store_rows(&sums, call);
+    }
+}
+
+#[inline(always)]
+unsafe fn store_rows<V: Lanes, const R: usize>(sums: &[[V; 2]; R], call: &Block) {
+    for (i, [a, b]) in sums.iter().enumerate() {
+        // SAFETY: the caller vouches for R x 2N elements of the result.
+        unsafe {
             let out = call.out.add(i * call.out_stride);
-            sums[i][0].store(out);
-            sums[i][1].store(out.add(V::N));
+            a.store(out);
+            b.store(out.add(V::N));
         }
     }
 }

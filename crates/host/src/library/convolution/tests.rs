@@ -155,34 +155,41 @@ fn pointwise_sizes() {
 #[test]
 fn winograd_sizes() {
     for (channels, input, filters) in
-        [(12, [20, 20], 8), (13, [21, 23], 9), (96, [23, 23], 24), (17, [4, 103], 31), (64, [40, 11], 12)]
+        [(20, [40, 36], 16), (13, [31, 37], 25), (96, [23, 23], 24), (17, [4, 323], 31), (64, [80, 11], 19)]
     {
         for padding in [[1; 4], [0; 4], [2, 0, 1, 3]] {
             let shape = Convolution { padding, ..shape(2, channels, input, filters, [3, 3]) };
-            assert!(winograd::suits(&shape) || input[0] == 4, "{shape:?}");
             check(&shape, 1.0);
         }
     }
-    check(&Convolution { padding: [1; 4], ..shape(1, 16, [24, 24], 16, [3, 3]) }, 1e6);
+    check(&Convolution { padding: [1; 4], ..shape(1, 16, [40, 40], 16, [3, 3]) }, 1e6);
+    let shape = Convolution { padding: [1; 4], ..shape(2, 20, [40, 36], 16, [3, 3]) };
+    assert!(winograd::suits(&shape), "{shape:?}");
 }
 
-/// What the transforms add to the error is less than what direct sums of single numbers have anyway.
+/// Whatever the way and however many terms: an error of a few roundings of the result, far below that of one sum after the other.
 #[test]
-fn winograd_is_as_exact_as_direct_sums() {
-    let shape = Convolution { padding: [1; 4], ..shape(1, 64, [24, 24], 8, [3, 3]) };
-    let (mut random, [input, weight, output]) = (Random(4711), shape.lens());
-    let (input, weight) = (random.numbers(input, 1.0), random.numbers(weight, 1.0));
-    let (mut want, mut direct, mut got) = (vec![0.0f64; output], vec![0.0f32; output], vec![f32::NAN; output]);
-    taps(&shape, |i, w, o| {
-        want[o] += f64::from(input[i]) * f64::from(weight[w]);
-        direct[o] += input[i] * weight[w];
-    });
-    forward(&shape, &input, &weight, &mut got, &Epilogue::default()).unwrap();
-    let error = |values: &[f32]| {
-        values.iter().zip(&want).map(|(&value, want)| (f64::from(value) - want).abs()).fold(0.0, f64::max)
-    };
-    let (got, direct) = (error(&got), error(&direct));
-    assert!(winograd::suits(&shape) && got <= 2.0 * direct, "{got:e}, of direct sums {direct:e}");
+fn sums_of_many_terms_stay_exact() {
+    for (channels, size, filters, kernel, limit) in
+        [(64, 40, 16, 3, 0.7), (64, 24, 16, 5, 0.4), (512, 14, 12, 1, 0.4), (200, 8, 12, 3, 0.4)]
+    {
+        let shape =
+            Convolution { padding: [kernel / 2; 4], ..shape(1, channels, [size, size], filters, [kernel, kernel]) };
+        let (mut random, [input, weight, output]) = (Random(4711), shape.lens());
+        let (input, weight) = (random.numbers(input, 1.0), random.numbers(weight, 1.0));
+        let (mut want, mut direct, mut got) = (vec![0.0f64; output], vec![0.0f32; output], vec![f32::NAN; output]);
+        taps(&shape, |i, w, o| {
+            want[o] += f64::from(input[i]) * f64::from(weight[w]);
+            direct[o] += input[i] * weight[w];
+        });
+        forward(&shape, &input, &weight, &mut got, &Epilogue::default()).unwrap();
+        let error = |values: &[f32]| {
+            values.iter().zip(&want).map(|(&value, want)| (f64::from(value) - want).abs()).fold(0.0, f64::max)
+        };
+        let (got, direct) = (error(&got), error(&direct));
+        assert_eq!(winograd::suits(&shape), (channels, kernel) == (64, 3));
+        assert!(got <= limit * direct, "{shape:?}: {got:e}, of direct sums {direct:e}");
+    }
 }
 
 #[test]

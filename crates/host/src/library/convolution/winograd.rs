@@ -1,20 +1,40 @@
-//! 3x3 convolutions of stride 1 by Winograd's F(4x4, 3x3): 36 products for 16 outputs instead of 144.
+//! 3x3 convolutions of stride 1 by Winograd's F(2x4, 3x3): 24 products for 8 outputs instead of 72.
 //!
 //! A block of tiles goes through three steps whose intermediate results stay in the second-level cache: the tiles of all
-//! channels are transformed, each of the 36 positions is a matrix product over channels, and the sums are transformed back.
+//! channels are transformed, each of the 24 positions is a matrix product over channels, and the sums are transformed back.
 //!
-//! The transforms evaluate polynomials at 0, ±1/√2, ±√2 and infinity. With the usual points 0, ±1, ±2 and infinity they would have
-//! numbers from 1/24 to 8, and the result five times the error.
+//! The transforms evaluate polynomials down columns at 0, ±1 and infinity, along rows at 0, ±1/√2, ±√2 and infinity. A tile's form is a choice
+//! between products and error; of 128 channels of normal numbers, the largest difference from float64 relative to the largest output, where
+//! direct sums in parts of 16 channels (as in oneDNN) have 2.9e-7:
+//!
+//! | tile | products for an output | error |
+//! |---|---|---|
+//! | 4 x 4, points 0, ±1, ±2 and infinity | 2.25 | 36e-7 |
+//! | 4 x 4, points 0, ±1, 1/2, -2 and infinity | 2.25 | 11e-7 |
+//! | 4 x 4, points 0, ±1/√2, ±√2 and infinity (no others have less) | 2.25 | 9e-7 |
+//! | 3 x 4, rows at ±3/8, ±5/4 and infinity | 2.5 | 5.5e-7 |
+//! | **2 x 4** | 3 | 4.1e-7 |
+//! | 3 x 3, both at ±3/8, ±5/4 and infinity | 2.8 | 3.6e-7 |
+//! | 2 x 2 | 4 | 2.2e-7 |
+//!
+//! 2 x 4 is the fastest within twice the error of direct sums: 3 x 3 has as many products once images are cut into tiles, and vectors are sorted
+//! by four, not by three. It takes 0.9 to 1.25 times the time of 4 x 4.
 
 use super::finish::finish_row;
 use super::shape::Convolution;
 use crate::library::epilogue::{Epilogue, Single};
-use crate::library::lanes::{Arithmetic, Lanes, at_level};
+use crate::library::lanes::{Arithmetic, Lanes, WIDEST, at_level};
 use crate::library::microkernel::{Block, Panels, ROWS, RowsAt, kernels};
 use crate::library::{Shared, scratch};
 use crate::threads::parallel_for;
 
-const POSITIONS: usize = 36;
+/// Outputs of a tile: its height and its width.
+const TALL: usize = 2;
+const WIDE: usize = 4;
+/// Inputs of a tile: the outputs and two more.
+const DOWN: usize = TALL + 2;
+const ALONG: usize = WIDE + 2;
+const POSITIONS: usize = DOWN * ALONG;
 /// The points nearer to 0 than 1, and those further away.
 const NEAR: f32 = std::f32::consts::FRAC_1_SQRT_2;
 const FAR: f32 = std::f32::consts::SQRT_2;
@@ -22,27 +42,29 @@ const FAR: f32 = std::f32::consts::SQRT_2;
 const BLOCK: usize = 112 << 10;
 /// Lanes that a step may write or read past a block's last tile.
 const SLACK: usize = 32;
-/// Channels that are summed up before they are added to the others: short sums have small errors.
-const CHANNELS: usize = 32;
+/// Channels that are summed up before they are added to the others: the transforms make more of a sum's error than direct sums do.
+const CHANNELS: usize = 16;
 
 /// Whether this convolution is one that Winograd's algorithm makes faster.
 pub(crate) fn suits(shape: &Convolution) -> bool {
     let [height, width] = shape.output();
+    let (narrow, pixels) = (shape.channels.min(shape.filters), shape.batch * height * width);
+    let tiles = height.div_ceil(TALL) * width.div_ceil(WIDE);
     shape.kernel == [3, 3]
         && shape.stride == [1, 1]
         && shape.dilation == [1, 1]
         && shape.groups == 1
-        && shape.channels >= 12
-        && shape.filters >= 8
-        && height >= 4
-        && width >= 6
+        && narrow >= 12
         // The transformed filters must be worth their work.
-        && shape.batch * height * width >= 400
+        && pixels >= 250
+        && pixels * narrow >= 20_000
+        // An image fills the columns of the micro-kernel with few left over.
+        && 4 * tiles >= 3 * tiles.next_multiple_of(kernels().width)
 }
 
 pub(crate) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &mut [f32], epilogue: &Epilogue) {
     let [out_height, out_width] = shape.output();
-    let tiles = [out_height.div_ceil(4), out_width.div_ceil(4)];
+    let tiles = [out_height.div_ceil(TALL), out_width.div_ceil(WIDE)];
     let total = tiles[0] * tiles[1];
     let kernels = kernels();
     let panels = Panels::new(shape.filters);
@@ -63,8 +85,8 @@ pub(crate) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &m
             let job = Job { shape, tiles, block, input, output, epilogue };
             let transformed = job.position(shape.channels) * POSITIONS + SLACK;
             let sums = job.position(shape.filters) * POSITIONS + SLACK;
-            let rows = 6 * job.row();
-            let line = 16 * (tiles[1] + 16);
+            let rows = DOWN * job.row();
+            let line = TALL * job.line();
             scratch::with(transformed + sums + rows + line, |memory: &mut [f32]| {
                 let (transformed, rest) = memory.split_at_mut(transformed);
                 let (sums, rest) = rest.split_at_mut(sums);
@@ -96,14 +118,19 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Elements of one of the 36 matrices with `rows` rows; the addend keeps them from falling a page apart.
+    /// Elements of one of the matrices with `rows` rows; the addend keeps them from falling a page apart.
     fn position(&self, rows: usize) -> usize {
         rows * self.block + SLACK + 16
     }
 
     /// Elements of one row of vertically transformed input.
     fn row(&self) -> usize {
-        4 * self.tiles[1] + 96
+        WIDE * self.tiles[1] + 96
+    }
+
+    /// Elements of one row of outputs.
+    fn line(&self) -> usize {
+        WIDE * (self.tiles[1] + 16)
     }
 
     /// The run of tiles of one tile row that starts at `place` in a block: (tile row, first tile column, tiles).
@@ -149,61 +176,118 @@ impl Job<'_> {
     }
 }
 
-/// U = G g G^T for every filter and channel, straight into the panels of the 36 products.
+/// The transform of a filter's column: its polynomial at 0, 1, -1 and infinity.
+#[inline(always)]
+unsafe fn filter_down<V: Arithmetic>([a, b, c]: [V; 3]) -> [V; DOWN] {
+    // SAFETY: the caller vouches for the instructions of `V`.
+    unsafe {
+        let half = V::splat(0.5);
+        let (even, odd) = (a.add(c).mul(half), b.mul(half));
+        [a, even.add(odd), even.sub(odd), c]
+    }
+}
+
+/// The transform of a filter's row: its polynomial at 0, NEAR, -NEAR, FAR, -FAR and infinity.
+#[inline(always)]
+unsafe fn filter_along<V: Arithmetic>([a, b, c]: [V; 3]) -> [V; ALONG] {
+    // SAFETY: the caller vouches for the instructions of `V`.
+    unsafe {
+        let (near, far) = (V::splat(NEAR / 1.5), V::splat(FAR / 6.0));
+        let (near_less, far_less) = (V::splat(-NEAR / 1.5), V::splat(-FAR / 6.0));
+        let even = c.fma(V::splat(0.5), a).mul(V::splat(-1.0 / 1.5));
+        let even2 = c.fma(V::splat(2.0), a).mul(V::splat(1.0 / 6.0));
+        [a, b.fma(near_less, even), b.fma(near, even), b.fma(far, even2), b.fma(far_less, even2), c]
+    }
+}
+
+/// The transformed filters, straight into the panels of the products.
 fn transform_filters(shape: &Convolution, weight: &[f32], panels: Panels, packed: &mut [f32]) {
-    let channels = shape.channels;
-    let per_position = panels.packed_len(channels);
     let packed = Shared::new(packed);
-    let g = |[a, b, c]: [f32; 3]| {
-        let (even, odd) = ((a + 0.5 * c) / -1.5, b * (NEAR / -1.5));
-        let (even2, odd2) = ((a + 2.0 * c) / 6.0, b * (FAR / 6.0));
-        [a, even + odd, even - odd, even2 + odd2, even2 - odd2, c]
-    };
-    parallel_for(panels.count, ROWS * channels * 25, |from, to| {
+    let packed = &packed;
+    parallel_for(panels.count, ROWS * shape.channels * 4, |from, to| {
         for p in from..to {
-            let (begin, end) = (panels.start(p), panels.start(p + 1));
-            for channel in 0..channels {
-                for i in 0..end - begin {
-                    let k = &weight[((begin + i) * channels + channel) * 9..][..9];
-                    let columns = [0, 1, 2].map(|j| g([k[j], k[3 + j], k[6 + j]]));
-                    for y in 0..6 {
-                        let row = g([columns[0][y], columns[1][y], columns[2][y]]);
-                        for (x, value) in row.into_iter().enumerate() {
-                            let at = (y * 6 + x) * per_position + (p * channels + channel) * ROWS + i;
-                            // SAFETY: element i of this panel's group, which this task alone writes.
-                            unsafe { *packed.at(at) = value };
-                        }
-                    }
-                }
-            }
+            // SAFETY: this task alone writes panel `p`.
+            unsafe {
+                at_level!(panel_in(shape: &Convolution, weight: &[f32], panels: Panels, p: usize, packed: &Shared<f32>))
+            };
         }
     });
 }
 
-/// One dimension of B^T d.
+/// Transforms the filters of panel `p`, side by side.
 #[inline(always)]
-unsafe fn input_transform<V: Arithmetic>(d: [V; 6]) -> [V; 6] {
+unsafe fn panel_in<V: Lanes>(shape: &Convolution, weight: &[f32], panels: Panels, p: usize, packed: &Shared<f32>) {
+    let channels = shape.channels;
+    let (begin, end) = (panels.start(p), panels.start(p + 1));
+    let mut taps = [[0.0f32; WIDEST]; 9];
+    let mut lanes = [0.0f32; WIDEST];
+    for channel in 0..channels {
+        for filter in begin..end {
+            let own = &weight[(filter * channels + channel) * 9..][..9];
+            for (to, &tap) in taps.iter_mut().zip(own) {
+                to[filter - begin] = tap;
+            }
+        }
+        for first in (0..end - begin).step_by(V::N) {
+            let count = V::N.min(end - begin - first);
+            // SAFETY: a row of taps holds `first` and a vector more; the caller alone writes this panel's groups, in which there
+            // is room for all its filters.
+            unsafe {
+                let mut columns = [[V::splat(0.0); DOWN]; 3];
+                for (j, column) in columns.iter_mut().enumerate() {
+                    let tap = |i: usize| taps[3 * i + j][first..].as_ptr();
+                    *column = filter_down([V::load(tap(0)), V::load(tap(1)), V::load(tap(2))]);
+                }
+                for y in 0..DOWN {
+                    let row = filter_along([columns[0][y], columns[1][y], columns[2][y]]);
+                    for (x, value) in row.into_iter().enumerate() {
+                        let at =
+                            (y * ALONG + x) * panels.packed_len(channels) + (p * channels + channel) * ROWS + first;
+                        value.store(lanes.as_mut_ptr());
+                        packed.part(at, count).copy_from_slice(&lanes[..count]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The transform of a tile's column of inputs.
+#[inline(always)]
+unsafe fn input_down<V: Arithmetic>(d: [V; DOWN]) -> [V; DOWN] {
+    // SAFETY: the caller vouches for the instructions of `V`.
+    unsafe { [d[0].sub(d[2]), d[1].add(d[2]), d[2].sub(d[1]), d[3].sub(d[1])] }
+}
+
+/// The transform of a tile's row of inputs.
+#[inline(always)]
+unsafe fn input_along<V: Arithmetic>(d: [V; ALONG]) -> [V; ALONG] {
     // SAFETY: the caller vouches for the instructions of `V`.
     unsafe {
         let (both, half, two) = (V::splat(-2.5), V::splat(-0.5), V::splat(-2.0));
-        let even = d[2].fma(two, d[4]);
-        let odd = d[1].fma(two, d[3]).mul(V::splat(NEAR));
-        let even2 = d[2].fma(half, d[4]);
-        let odd2 = d[1].fma(half, d[3]).mul(V::splat(FAR));
+        let (even, odd) = (d[2].fma(two, d[4]), d[1].fma(two, d[3]));
+        let (even2, odd2) = (d[2].fma(half, d[4]), d[1].fma(half, d[3]));
         [
             d[2].fma(both, d[4]).add(d[0]),
-            even.add(odd),
-            even.sub(odd),
-            even2.add(odd2),
-            even2.sub(odd2),
+            odd.fma(V::splat(NEAR), even),
+            odd.fma(V::splat(-NEAR), even),
+            odd2.fma(V::splat(FAR), even2),
+            odd2.fma(V::splat(-FAR), even2),
             d[3].fma(both, d[5]).add(d[1]),
         ]
     }
 }
 
-/// One dimension of A^T m.
+/// A column of outputs from the sums of products.
 #[inline(always)]
-unsafe fn output_transform<V: Lanes>(m: [V; 6]) -> [V; 4] {
+unsafe fn output_down<V: Lanes>(m: [V; DOWN]) -> [V; TALL] {
+    // SAFETY: the caller vouches for the instructions of `V`.
+    unsafe { [m[0].add(m[1].add(m[2])), m[3].add(m[1].sub(m[2]))] }
+}
+
+/// A row of outputs from the sums of products.
+#[inline(always)]
+unsafe fn output_along<V: Lanes>(m: [V; ALONG]) -> [V; WIDE] {
     // SAFETY: the caller vouches for the instructions of `V`.
     unsafe {
         let (sum, difference) = (m[1].add(m[2]), m[1].sub(m[2]));
@@ -239,16 +323,16 @@ unsafe fn tiles_in<V: Lanes>(
         while place < count {
             let (tile_row, tile_column, run) = job.run_at(first, count, place);
             // Columns of the padded input that these tiles see, and the part of them that exists.
-            let start = 4 * tile_column;
-            let needed = 4 * run + 2;
+            let start = WIDE * tile_column;
+            let needed = WIDE * run + 2;
             let begin = left.saturating_sub(start).min(needed);
             let end = (width + left).saturating_sub(start).clamp(begin, needed);
             // SAFETY: `begin..end` of the needed columns lie in the input; each row of `rows` has room for what vectors write
             // past the needed columns; what they read past the existing ones lies in `rows`.
             unsafe {
-                let mut sources = [std::ptr::null(); 6];
+                let mut sources = [std::ptr::null(); DOWN];
                 for (i, source) in sources.iter_mut().enumerate() {
-                    let y = (4 * tile_row + i).wrapping_sub(top);
+                    let y = (TALL * tile_row + i).wrapping_sub(top);
                     if y < height {
                         *source = plane.add(y * width + start).wrapping_sub(left);
                     }
@@ -275,16 +359,16 @@ unsafe fn tiles_in<V: Lanes>(
                     }
                 }
                 let out = transformed.as_mut_ptr().add(channel * job.block + place);
-                for i in 0..6 {
+                for i in 0..DOWN {
                     let row = rows.add(i * length).cast_const();
                     let mut tile = 0;
                     while tile < run {
-                        let [d0, d1, d2, d3] = V::load_by_4(row.add(4 * tile));
-                        let [d4, d5, _, _] = V::load_by_4(row.add(4 * tile + 4));
-                        let t = input_transform([d0, d1, d2, d3, d4, d5]);
-                        for j in 0..6 {
+                        let [d0, d1, d2, d3] = V::load_by_4(row.add(WIDE * tile));
+                        let [d4, d5, _, _] = V::load_by_4(row.add(WIDE * tile + WIDE));
+                        let t = input_along([d0, d1, d2, d3, d4, d5]);
+                        for j in 0..ALONG {
                             // Lanes past the run are overwritten by the next run or channel, or lie in the slack.
-                            t[j].store(out.add((i * 6 + j) * position + tile));
+                            t[j].store(out.add((i * ALONG + j) * position + tile));
                         }
                         tile += V::N;
                     }
@@ -297,17 +381,17 @@ unsafe fn tiles_in<V: Lanes>(
 
 /// The vertical half of the transform for N columns from `x` on; a source row that does not exist is zero.
 #[inline(always)]
-unsafe fn vertical<V: Arithmetic>(sources: &[*const f32; 6], x: usize, rows: *mut f32, length: usize) {
-    // SAFETY: the caller vouches for N numbers of each source row and of each of the six rows.
+unsafe fn vertical<V: Arithmetic>(sources: &[*const f32; DOWN], x: usize, rows: *mut f32, length: usize) {
+    // SAFETY: the caller vouches for N numbers of each source row and of each row of `rows`.
     unsafe {
-        let mut d = [V::splat(0.0); 6];
-        for i in 0..6 {
+        let mut d = [V::splat(0.0); DOWN];
+        for i in 0..DOWN {
             if !sources[i].is_null() {
                 d[i] = V::load(sources[i].wrapping_add(x));
             }
         }
-        let t = input_transform(d);
-        for i in 0..6 {
+        let t = input_down(d);
+        for i in 0..DOWN {
             t[i].store(rows.add(i * length + x));
         }
     }
@@ -319,7 +403,7 @@ unsafe fn tiles_out<V: Lanes>(job: &Job, image: usize, first: usize, count: usiz
     let shape = job.shape;
     let [height, width] = shape.output();
     let position = job.position(shape.filters);
-    let length = line.len() / 4;
+    let length = job.line();
     for filter in 0..shape.filters {
         let mut place = 0;
         while place < count {
@@ -329,27 +413,27 @@ unsafe fn tiles_out<V: Lanes>(job: &Job, image: usize, first: usize, count: usiz
             while tile < run {
                 // SAFETY: lanes past the run read the next row's sums or the slack, and land behind the line's used part.
                 unsafe {
-                    let mut half = [[V::splat(0.0); 6]; 4];
-                    for j in 0..6 {
-                        let mut m = [V::splat(0.0); 6];
-                        for i in 0..6 {
-                            m[i] = V::load(from.add((i * 6 + j) * position + tile));
+                    let mut half = [[V::splat(0.0); ALONG]; TALL];
+                    for j in 0..ALONG {
+                        let mut m = [V::splat(0.0); DOWN];
+                        for i in 0..DOWN {
+                            m[i] = V::load(from.add((i * ALONG + j) * position + tile));
                         }
-                        let column = output_transform(m);
-                        for y in 0..4 {
+                        let column = output_down(m);
+                        for y in 0..TALL {
                             half[y][j] = column[y];
                         }
                     }
-                    for y in 0..4 {
-                        V::store_by_4(output_transform(half[y]), line.as_mut_ptr().add(y * length + 4 * tile));
+                    for y in 0..TALL {
+                        V::store_by_4(output_along(half[y]), line.as_mut_ptr().add(y * length + WIDE * tile));
                     }
                 }
                 tile += V::N;
             }
-            let column = 4 * tile_column;
-            let columns = (4 * run).min(width - column);
-            for y in 0..4.min(height - 4 * tile_row) {
-                let at = ((image * shape.filters + filter) * height + 4 * tile_row + y) * width + column;
+            let column = WIDE * tile_column;
+            let columns = (WIDE * run).min(width - column);
+            for y in 0..TALL.min(height - TALL * tile_row) {
+                let at = ((image * shape.filters + filter) * height + TALL * tile_row + y) * width + column;
                 // SAFETY: this task alone writes these tiles' outputs.
                 let to = unsafe { job.output.part(at, columns) };
                 finish_row(&line[y * length..][..columns], to, job.epilogue, filter, at);
