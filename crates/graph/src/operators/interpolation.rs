@@ -46,6 +46,21 @@ pub struct Interpolation {
     pub layout: ImageLayout,
 }
 
+/// Who asks for the place of a pixel's middle.
+#[derive(Clone, Copy, PartialEq)]
+enum Pass {
+    Forward,
+    Gradient,
+}
+
+impl Pass {
+    /// As Paddle's CPU computes it: forward in float64 for rows, else in float32. The weights are what is left of the place, so that a rounding
+    /// of it is several of theirs.
+    fn rounds_once(self, axis: usize) -> bool {
+        self == Pass::Forward && axis == 0
+    }
+}
+
 impl Interpolation {
     /// The distance in the input between neighbours of the output.
     fn ratio(&self, axis: usize, input: usize) -> f32 {
@@ -67,12 +82,16 @@ impl Interpolation {
         (0..self.size[axis]).map(|i| ((ratio * i as f32 + shift) as usize).min(input.saturating_sub(1))).collect()
     }
 
-    fn taps(&self, axis: usize, input: usize) -> Vec<Tap> {
+    fn taps(&self, axis: usize, input: usize, pass: Pass) -> Vec<Tap> {
         let ratio = self.ratio(axis, input);
         let middle = self.align_mode == 0 && !self.align_corners;
         let last = input.saturating_sub(1);
         let tap = |i: usize| {
-            let point = if middle { ratio * (i as f32 + 0.5) - 0.5 } else { ratio * i as f32 };
+            let point = match (middle, pass.rounds_once(axis)) {
+                (false, _) => ratio * i as f32,
+                (true, true) => ratio.mul_add(i as f32 + 0.5, -0.5),
+                (true, false) => ratio * (i as f32 + 0.5) - 0.5,
+            };
             let point = point.max(0.0);
             let low = (point as usize).min(last);
             Tap { low, high: (low + 1).min(last), weight: (point - low as f32).min(1.0) }
@@ -147,7 +166,7 @@ impl Operator for Interpolation {
             }
             macro_rules! mixed {
                 ($type:ty) => {{
-                    let (rows, columns) = (self.taps(0, size[0]), self.taps(1, size[1]));
+                    let (rows, columns) = (self.taps(0, size[0], Pass::Forward), self.taps(1, size[1], Pass::Forward));
                     // SAFETY: a dense tensor of this type.
                     let from = unsafe { slice::<$type>(dense.address, len) };
                     write::<$type>(&out, |to| bilinear(planes, size, &rows, &columns, from, to))
@@ -176,7 +195,8 @@ impl Operator for Interpolation {
             if self.mode == InterpolationMode::Nearest {
                 return at(n, c, self.places(0, height)[y], self.places(1, width)[w]);
             }
-            let (row, column) = (self.taps(0, height)[y], self.taps(1, width)[w]);
+            let [row, column] =
+                [(0, height, y), (1, width, w)].map(|(axis, size, i)| self.taps(axis, size, Pass::Forward)[i]);
             let (b, d) = (f64::from(row.weight), f64::from(column.weight));
             let line = |y| at(n, c, y, column.low) * (1.0 - d) + at(n, c, y, column.high) * d;
             line(row.low) * (1.0 - b) + line(row.high) * b
@@ -197,7 +217,7 @@ impl InterpolationGradient {
     fn taps(&self, axis: usize) -> Vec<Tap> {
         let input = self.input[axis];
         match self.of.mode {
-            InterpolationMode::Bilinear => self.of.taps(axis, input),
+            InterpolationMode::Bilinear => self.of.taps(axis, input, Pass::Gradient),
             InterpolationMode::Nearest => {
                 self.of.places(axis, input).into_iter().map(|low| Tap { low, high: low, weight: 0.0 }).collect()
             }

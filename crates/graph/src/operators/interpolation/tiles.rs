@@ -1,6 +1,6 @@
 //! Resizing and its gradient as kernels of tiles, for GPUs: a pixel reads its one or four neighbours, a gradient every pixel that read it.
 
-use super::{Interpolation, InterpolationMode};
+use super::{Interpolation, InterpolationMode, Pass};
 use crate::error::Result;
 use crate::operator::Operator;
 use crate::program::{self, Key, scalar_bits};
@@ -8,7 +8,7 @@ use crate::queue::Queue;
 use crate::rows::convert;
 use crate::tiles::{Images, dimensions, index_type, is_wide, load, load_wide, numbers, of_program};
 use crate::view::View;
-use openmps_tile::{Builder, Cast, Combine, Compare, DType, Kernel, Number, Scalar, Type, Value};
+use openmps_tile::{Builder, Cast, Combine, Compare, DType, Kernel, Number, Operation, Scalar, Type, Value};
 
 /// Pixels of a tile.
 const TILE: usize = 256;
@@ -22,14 +22,15 @@ struct Form {
     /// A place is rounded to the nearest instead of down.
     rounded: bool,
     narrow: Scalar,
+    pass: Pass,
 }
 
 impl Form {
-    fn of(of: &Interpolation, dtype: DType, count: usize) -> Form {
+    fn of(of: &Interpolation, dtype: DType, count: usize, pass: Pass) -> Form {
         let bilinear = of.mode == InterpolationMode::Bilinear;
         let middle = bilinear && of.align_mode == 0 && !of.align_corners;
         let rounded = !bilinear && of.align_corners;
-        Form { dtype, mode: of.mode, middle, rounded, narrow: index_type(count + TILE) }
+        Form { dtype, mode: of.mode, middle, rounded, narrow: index_type(count + TILE), pass }
     }
 
     fn key(&self, operator: &'static str) -> Key {
@@ -66,7 +67,7 @@ pub(super) fn run(queue: &Queue, of: &Interpolation, x: &View, out: &View) -> Re
     }
     let dtype = if of.mode == InterpolationMode::Nearest { out.dtype.bits() } else { out.dtype };
     let arguments = arguments(of, [x, out], [x.shape[2], x.shape[3]]);
-    dispatch(queue, of.name(), &Form::of(of, dtype, out.len()), kernel, out, &arguments)
+    dispatch(queue, of.name(), &Form::of(of, dtype, out.len(), Pass::Forward), kernel, out, &arguments)
 }
 
 /// The gradient of the resized images, and that of the images, in NCHW order.
@@ -86,7 +87,7 @@ pub(super) fn gradient(
     let inverse = |ratio: f32| if ratio > 0.0 { f64::from(1.0 / ratio) } else { 0.0 };
     let inverses = [0, 1].map(|axis| inverse(of.ratio(axis, input[axis])));
     arguments.extend(inverses.map(|inverse| scalar_bits(Number::Float(inverse), DType::F32)));
-    dispatch(queue, operator, &Form::of(of, out.dtype, out.len()), gradient_kernel, out, &arguments)
+    dispatch(queue, operator, &Form::of(of, out.dtype, out.len(), Pass::Gradient), gradient_kernel, out, &arguments)
 }
 
 /// What both kernels know: sizes before and after, and how far resized pixels are apart in the image.
@@ -132,13 +133,18 @@ impl Scale {
     fn taps(&self, b: &mut Builder, form: &Form, axis: usize, index: Value) -> Taps {
         let index = float(b, index);
         let (half, ratio) = (b.constant_like(0.5, index), b.splat_like(self.ratio[axis], index));
-        let mut point = if form.middle { b.add(index, half) } else { index };
-        point = b.multiply(ratio, point);
-        if form.middle {
-            point = b.subtract(point, half);
-        } else if form.rounded {
-            point = b.add(point, half);
-        }
+        let place = if form.middle { b.add(index, half) } else { index };
+        let point = if form.middle && form.pass.rounds_once(axis) {
+            let (ty, less_half) = (b.type_of(place).clone(), b.constant_like(-0.5, index));
+            b.emit(Operation::MultiplyAdd, &[ratio, place, less_half], ty)
+        } else {
+            let point = b.multiply(ratio, place);
+            match (form.middle, form.rounded) {
+                (true, _) => b.subtract(point, half),
+                (false, true) => b.add(point, half),
+                (false, false) => point,
+            }
+        };
         let last = self.last(b, axis);
         let last = b.splat_like(last, index);
         let low = whole(b, point);
