@@ -1,7 +1,7 @@
 """Triton's interpreter as the reference: arrays that it takes without PyTorch, and its arithmetic where compiled Triton differs.
 
-The interpreter keeps bfloat16 as its bits: it adds these as integers and truncates where every backend rounds. What it does with every other
-type is left as it is."""
+The interpreter keeps bfloat16 as its bits: it adds these as integers and truncates where every backend rounds. Its least and greatest number of
+a signalling NaN and another is NaN, as C has it; on every GPU it is the other, as of any NaN. What it does otherwise is left as it is."""
 
 from __future__ import annotations
 
@@ -38,6 +38,33 @@ class Tensor:
         return 0
 
     size = stride = storage_offset
+
+
+def mend_signalling() -> None:
+    """A signalling NaN is a NaN like any other to `tl.minimum`, `tl.maximum`, `tl.clamp`, `tl.min` and `tl.max`."""
+    from triton.runtime import interpreter
+
+    builder, reductions, handle = interpreter.InterpreterBuilder, interpreter.ReduceOps, interpreter.TensorHandle
+
+    def quiet(values):
+        return np.where(np.isnan(values), values.dtype.type(np.nan), values) if values.dtype.kind == "f" else values
+
+    def elementwise(original):
+        def operation(self, *operands_and_rest):
+            is_tensor = lambda each: isinstance(each, handle)
+            return original(self, *(handle(quiet(each.data), each.dtype) if is_tensor(each) else each for each in operands_and_rest))
+
+        return operation
+
+    for name in ("create_minnumf", "create_maxnumf", "create_clampf"):
+        setattr(builder, name, elementwise(getattr(builder, name)))
+    over_axis = reductions.min_max
+
+    def min_max(self, input, val_reduce_op, idx_reduce_op=None):
+        values = input[0] if isinstance(input, tuple) else input
+        return over_axis(self, self.to_tensor(quiet(values.handle.data), values.dtype), val_reduce_op, idx_reduce_op)
+
+    reductions.min_max = min_max
 
 
 def mend_bfloat16() -> None:

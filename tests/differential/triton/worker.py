@@ -75,7 +75,7 @@ def unified(buffer: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    from .interpreter import Tensor, mend_bfloat16
+    from .interpreter import Tensor, mend_bfloat16, mend_signalling
 
     # Replies must not mix with what libraries print.
     replies = os.fdopen(os.dup(1), "wb")
@@ -83,6 +83,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
     if os.environ.get("TRITON_INTERPRET") == "1":
+        mend_signalling()
         mend_bfloat16()
     place = unified if os.environ.get("OPENMPS_DEVICE", "host") != "host" else lambda buffer: buffer
     for line in sys.stdin:
