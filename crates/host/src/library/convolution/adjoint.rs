@@ -1,13 +1,11 @@
 //! Transposed convolutions that are convolutions themselves: of the weight turned around, its filters and channels exchanged.
 
+use super::gathered::FEWEST_PIXELS;
 use super::shape::Convolution;
 use super::{depthwise, forward_by_shape};
 use crate::library::epilogue::Epilogue;
 use crate::library::{Shared, scratch};
 use crate::threads::parallel_for;
-
-/// Smaller images than this leave most lanes of a convolution's blocks empty.
-const FEWEST_PIXELS: usize = 25;
 
 /// What a transposed convolution is as a convolution.
 pub(super) struct Adjoint {

@@ -1,6 +1,6 @@
 //! Two-dimensional convolutions of float32 images in NCHW, and their transposes.
 //!
-//! [`forward`] chooses by shape: 1x1 filters are matrix products in place, depthwise ones a stencil, wide 3x3 ones Winograd's
+//! [`forward`] chooses by shape: small images are gathered to one product, 1x1 filters are products in place, depthwise ones a stencil, wide 3x3 ones Winograd's
 //! algorithm, and everything else the micro-kernel over a padded copy of a band.
 
 mod adjoint;
@@ -8,6 +8,7 @@ mod depthwise;
 mod depthwise_gradient;
 mod direct;
 mod finish;
+mod gathered;
 mod pointwise;
 mod shape;
 mod transpose;
@@ -54,7 +55,9 @@ pub fn forward(
 
 /// [`forward`] of tensors that fit and are not empty.
 fn forward_by_shape(shape: &Convolution, input: &[f32], weight: &[f32], output: &mut [f32], epilogue: &Epilogue) {
-    if shape.is_pointwise() {
+    if gathered::suits(shape) {
+        gathered::run(shape, input, weight, output, epilogue);
+    } else if shape.is_pointwise() {
         pointwise::run(shape, input, weight, output, epilogue);
     } else if shape.is_depthwise() {
         depthwise::run(shape, [1, 1], input, weight, output, epilogue);

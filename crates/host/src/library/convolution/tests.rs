@@ -193,6 +193,23 @@ fn sums_of_many_terms_stay_exact() {
 }
 
 #[test]
+fn small_images() {
+    let sizes = [
+        (8, 48, [2, 2], 12, [1, 1]),
+        (3, 64, [4, 4], 40, [1, 1]),
+        (40, 50, [4, 4], 13, [1, 1]),
+        (2, 20, [4, 3], 17, [3, 3]),
+    ];
+    for (batch, channels, input, filters, kernel) in sizes {
+        let shape = shape(batch, channels, input, filters, kernel);
+        assert!(gathered::suits(&shape), "{shape:?}");
+        check(&shape, 1.0);
+    }
+    check(&Convolution { stride: [2, 1], padding: [1, 2, 0, 1], ..shape(5, 9, [7, 4], 16, [3, 2]) }, 1.0);
+    check(&Convolution { padding: [1; 4], dilation: [2, 1], ..shape(9, 7, [5, 3], 12, [3, 3]) }, 1.0);
+}
+
+#[test]
 fn depthwise_sizes() {
     for kernel in [[3, 3], [5, 5], [1, 5], [4, 2], [7, 7]] {
         for stride in [[1, 1], [2, 2], [2, 1], [1, 2], [3, 3]] {
