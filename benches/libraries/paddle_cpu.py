@@ -11,7 +11,7 @@ import paddle
 from paddle import inference
 from paddle.nn import functional as F
 
-from libraries import shapes
+from libraries import shapes, training
 
 DEVICE = os.environ.get("OPENMPS_BENCH_DEVICE", "cpu")
 THREADS = int(os.environ["OMP_NUM_THREADS"])
@@ -45,6 +45,7 @@ def works():
         made[name] = lambda case=case: _convolution(*case)
     for name, (model, shape) in shapes.MODELS.items():
         made[name] = lambda model=model, shape=shape: _model(model, shape)
+    made |= training.works()
     made[shapes.PIPELINE] = _pipeline
     return made
 
