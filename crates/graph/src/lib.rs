@@ -4,6 +4,7 @@ pub mod cache;
 mod engines;
 pub mod entry;
 pub mod error;
+mod formula;
 pub mod image;
 pub mod layout;
 mod movement;

@@ -3,6 +3,7 @@
 pub mod advanced_index;
 pub mod arg_reduce;
 pub mod attention;
+pub mod batch_norm;
 pub mod concat;
 pub mod convolution;
 pub mod convolution_transpose;
@@ -107,5 +108,12 @@ pub static LIBRARY: &[&Entry] = &[
 ];
 
 /// Chains of formulas, softmax and the norms.
-pub static NORMALISATION: &[&Entry] =
-    &[&elementwise::FUSED, &softmax::ENTRY, &softmax::LOGARITHM, &layer_norm::ENTRY, &layer_norm::RMS];
+pub static NORMALISATION: &[&Entry] = &[
+    &elementwise::FUSED,
+    &softmax::ENTRY,
+    &softmax::LOGARITHM,
+    &layer_norm::ENTRY,
+    &layer_norm::RMS,
+    &batch_norm::ENTRY,
+    &batch_norm::GRADIENT,
+];

@@ -16,6 +16,8 @@ macro_rules! operators {
 operators! {
     arg_reduce::ArgReduce,
     attention::Attention,
+    batch_norm::BatchNorm,
+    batch_norm::BatchNormGradient,
     concat::Concat,
     concat::Split,
     concat::Stack,

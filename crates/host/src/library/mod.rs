@@ -2,6 +2,7 @@
 
 pub mod arg_reduce;
 pub mod attention;
+pub mod batch_norm;
 pub mod convolution;
 pub mod copy;
 pub mod epilogue;

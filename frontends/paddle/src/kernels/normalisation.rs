@@ -5,7 +5,7 @@ use crate::kernels::compose::Compose;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary, run};
-use openmps_graph::operators::{layer_norm::LayerNorm, reduce::Reduce, reduce::Reduction, softmax::Softmax};
+use openmps_graph::operators::{batch_norm::BatchNorm, layer_norm::LayerNorm, softmax::Softmax};
 use openmps_graph::{Operator, View};
 use openmps_tile::dtype::FLOATS;
 use openmps_tile::{DType, Number};
@@ -170,12 +170,8 @@ fn batch_norm(
         reserve.set_dims(&[0]);
         context.allocate(reserve, x.dtype)?;
     }
-    let (_one_memory, one) = temporary(context, statistics, channels)?;
-    let (_zero_memory, zero) = temporary(context, statistics, channels)?;
-    Compose::new(context).fill(&one, 1.0)?;
-    Compose::new(context).fill(&zero, 0.0)?;
-    let scale = scale.map_or(Ok(one), |scale| scale.view())?;
-    let bias = bias.map_or(Ok(zero), |bias| bias.view())?;
+    let [scale, bias] = [scale, bias].map(|weight| weight.map(|weight| weight.view()).transpose());
+    let (scale, bias) = (scale?, bias?);
     let out = context.allocate(&y, x.dtype)?;
     let frozen = use_global_stats || (is_test && !trainable_statistics);
     if frozen {
@@ -188,6 +184,14 @@ fn batch_norm(
         for output in [&saved_mean, &saved_variance].into_iter().flatten() {
             context.allocate(output, statistics)?;
         }
+        let c = Compose::new(context);
+        let constant = |value: f64| -> Result<View> {
+            let to = c.temporary(statistics, &[channels])?;
+            c.fill(&to, value)?;
+            Ok(to)
+        };
+        let scale = scale.map_or_else(|| constant(1.0), Ok)?;
+        let bias = bias.map_or_else(|| constant(0.0), Ok)?;
         return normalise(context, &x, [&running_mean, &running_variance, &scale, &bias], epsilon, channels_last, &out);
     }
     if x.len() == channels {
@@ -199,34 +203,34 @@ fn batch_norm(
             &out,
         );
     }
-    let (_mean_memory, batch_mean) = temporary(context, statistics, channels)?;
+    let (_mean_memory, unsaved_mean) = temporary(context, statistics, channels)?;
+    let batch_mean = saved_mean.map_or(Ok(unsaved_mean), |output| context.allocate(&output, statistics))?;
     let (_variance_memory, batch_variance) = temporary(context, statistics, channels)?;
-    batch_statistics(context, &x, channels_last, &batch_mean, &batch_variance)?;
-    let momentum = f64::from(momentum);
+    let operator = BatchNorm {
+        axis: if channels_last { -1 } else { 1 },
+        epsilon: epsilon.into(),
+        scale: scale.is_some(),
+        bias: bias.is_some(),
+    };
+    let mut inputs = vec![x.clone()];
+    inputs.extend([scale, bias].into_iter().flatten());
+    operator.run(queue, &inputs, &[out, batch_mean.clone(), batch_variance.clone()])?;
+    let c = Compose::new(context);
     for (output, running, batch) in
         [(&mean_out, &running_mean, &batch_mean), (&variance_out, &running_variance, &batch_variance)]
     {
         if let Some(output) = output {
-            let view = context.allocate(output, statistics)?;
-            let (_share_memory, share) = temporary(context, statistics, channels)?;
-            let scale = |factor: f64| [Number::Float(factor), Number::Float(0.0)];
-            run(Elementwise::Unary(Unary::Scale), queue, &[batch], &scale(1.0 - momentum), &share)?;
-            run(Elementwise::Unary(Unary::Scale), queue, &[running], &scale(momentum), &view)?;
-            run(Elementwise::Binary(Binary::Add), queue, &[&view, &share], &[], &view)?;
+            let share = c.scale(batch, 1.0 - f64::from(momentum), 0.0)?;
+            let kept = c.scale(running, momentum.into(), 0.0)?;
+            c.store(output, statistics, Elementwise::Binary(Binary::Add), &[&kept, &share], &[])?;
         }
-    }
-    if let Some(output) = &saved_mean {
-        let view = context.allocate(output, statistics)?;
-        run(Elementwise::Unary(Unary::Cast), queue, &[&batch_mean], &[], &view)?;
     }
     if let Some(output) = &saved_variance {
         // Paddle saves the inverse deviation under this name.
-        let view = context.allocate(output, statistics)?;
-        let shift = [Number::Float(1.0), Number::Float(epsilon.into())];
-        run(Elementwise::Unary(Unary::Scale), queue, &[&batch_variance], &shift, &view)?;
-        run(Elementwise::Unary(Unary::Rsqrt), queue, &[&view], &[], &view)?;
+        let shifted = c.scale(&batch_variance, 1.0, epsilon.into())?;
+        c.store(output, statistics, Elementwise::Unary(Unary::Rsqrt), &[&shifted], &[])?;
     }
-    normalise(context, &x, [&batch_mean, &batch_variance, &scale, &bias], epsilon, channels_last, &out)
+    Ok(())
 }
 
 /// What Paddle makes of one element a channel, which has no deviation: the element itself, and no change of what runs along.
@@ -248,20 +252,4 @@ fn keep(
     }
     cast(x, out)?;
     Ok(())
-}
-
-/// Mean and variance of each channel over all other dimensions.
-fn batch_statistics(context: &Context, x: &View, channels_last: bool, mean: &View, variance: &View) -> Result<()> {
-    let queue = context.queue();
-    let channel_axis = if channels_last { x.rank() - 1 } else { 1 };
-    let axes: Vec<i64> = (0..x.rank()).filter(|&axis| axis != channel_axis).map(|axis| axis as i64).collect();
-    let average = Reduce { reduction: Reduction::Mean, axes, keep_dims: false, output: Some(mean.dtype) };
-    average.run(queue, std::slice::from_ref(x), std::slice::from_ref(mean))?;
-    let memory = queue.allocate(x.len().max(1) * mean.dtype.size())?;
-    let distance = View::dense(memory.address(), mean.dtype, &x.shape)?;
-    run(Elementwise::Unary(Unary::Cast), queue, &[x], &[], &distance)?;
-    let mean = per_channel(mean, x.rank(), channels_last)?;
-    run(Elementwise::Binary(Binary::Subtract), queue, &[&distance, &mean], &[], &distance)?;
-    run(Elementwise::Unary(Unary::Square), queue, &[&distance], &[], &distance)?;
-    Ok(average.run(queue, &[distance], std::slice::from_ref(variance))?)
 }

@@ -5,9 +5,10 @@ use super::normalisation::is_channels_last;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
-use openmps_graph::View;
+use openmps_graph::operators::batch_norm::BatchNormGradient;
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient, Unary};
 use openmps_graph::operators::reduce::Reduction;
+use openmps_graph::{Operator, View};
 use openmps_tile::DType;
 use openmps_tile::dtype::FLOATS;
 
@@ -164,7 +165,7 @@ fn batch_norm_grad(
     dbias: Option<Output>,
 ) -> Result<()> {
     let (c, dtype) = (Compose::new(context), x.dtype()?);
-    let (x, upstream) = (c.input(&x)?, c.input(&upstream)?);
+    let (x, upstream) = (x.view()?, upstream.view()?);
     let channel = if is_channels_last(&data_layout) { x.rank() - 1 } else { 1 };
     let mut dims = vec![1; x.rank()];
     dims[channel] = x.shape[channel];
@@ -173,25 +174,38 @@ fn batch_norm_grad(
     if !frozen && x.len() == x.shape[channel] {
         return passed_on(context, &c, dtype, &upstream, dx, [dscale, dbias]);
     }
+    if !frozen {
+        let single = |output: Option<Output>| match output {
+            Some(output) => context.allocate(&output, dtype.compute()),
+            None => c.temporary(dtype.compute(), &[dims[channel]]),
+        };
+        let weights = [single(dscale)?, single(dbias)?];
+        let dx = dx.map_or_else(|| c.temporary(dtype, &x.shape), |dx| context.allocate(&dx, dtype))?;
+        let operator = BatchNormGradient { axis: channel as i64, scale: scale.is_some() };
+        let mut inputs = vec![x, upstream, saved_mean.view()?, saved_inverse.view()?];
+        inputs.extend(scale.map(|scale| scale.view()).transpose()?);
+        let [dscale, dbias] = weights;
+        return Ok(operator.run(context.queue(), &inputs, &[dx, dscale, dbias])?);
+    }
     let (mean, inverse) = match (mean, variance) {
-        (Some(mean), Some(variance)) if frozen => {
+        (Some(mean), Some(variance)) => {
             (per_channel(&mean.view()?)?, inverse_deviation(&c, &per_channel(&variance.view()?)?, epsilon)?)
         }
         _ => (per_channel(&saved_mean.view()?)?, per_channel(&saved_inverse.view()?)?),
     };
+    let (x, upstream) = (c.cast(&x, dtype.compute())?, c.cast(&upstream, dtype.compute())?);
     let averaged: Vec<i64> = (0..x.rank()).filter(|&axis| axis != channel).map(|axis| axis as i64).collect();
-    let normal = Normal { x, upstream, mean, inverse, averaged };
-    let normalised = normal.normalised(&c)?;
-    let scale = scale.as_ref().map(|scale| per_channel(&scale.view()?)).transpose()?;
+    let normalised =
+        Normal { x, upstream: upstream.clone(), mean, inverse: inverse.clone(), averaged: averaged.clone() }
+            .normalised(&c)?;
     let single = |output: Option<Output>| output.map(|output| (output, dtype.compute()));
-    weights(&c, &normal.upstream, &normalised, single(dscale), single(dbias), &normal.averaged)?;
+    weights(&c, &upstream, &normalised, single(dscale), single(dbias), &averaged)?;
     let Some(dx) = dx else { return Ok(()) };
-    let value = if frozen {
-        // The statistics are constants: only the factor is left.
-        let g = c.multiply(&normal.upstream, &normal.inverse)?;
-        scale.as_ref().map_or(Ok(g.clone()), |scale| c.multiply(&g, scale))?
-    } else {
-        normal.gradient(&c, &normalised, scale.as_ref())?
+    // The statistics are constants: only the factor is left.
+    let g = c.multiply(&upstream, &inverse)?;
+    let value = match scale {
+        Some(scale) => c.multiply(&g, &per_channel(&scale.view()?)?)?,
+        None => g,
     };
     c.store_value(&dx, dtype, &value)
 }
