@@ -31,6 +31,14 @@ def test_contiguous_moves_every_type(x, dtype):
     assert (t.numpy() == array.transpose(1, 2, 0)).all()
 
 
+def test_results_without_dimensions_are_dense():
+    """They had no strides at all: asking for them ended the process, and whoever met one copied it first."""
+    one = paddle.to_tensor(np.ones([], "float32"))
+    for result in (one + 1, one.cast("bfloat16"), paddle.ones([3]).sum(), one.reshape([]), paddle.full([], 2.0)):
+        assert result.strides == [] and result.is_contiguous()
+    assert one.cast("bfloat16").cast_("int32").dtype == paddle.int32
+
+
 def test_writing_into_a_view_changes_its_base(x):
     t = paddle.to_tensor(x)
     view = t[1:3]

@@ -88,6 +88,18 @@ impl Tensor {
         strides
     }
 
+    /// Whether it has these strides. A new output has none yet, which is not the same as the none of a tensor without dimensions.
+    #[inline(always)]
+    fn has_strides(&self, wanted: &[isize]) -> bool {
+        let rank = match tensor_layout::layout() {
+            // SAFETY: as in `data_type`.
+            Some(layout) => i64::from(unsafe { self.field::<i32>(layout.strides + RANK_OFFSET).read() }),
+            // SAFETY: the tensor is alive.
+            None => unsafe { (symbols().tensor_get_num_strides)(self.raw(), &mut 0) },
+        };
+        rank == wanted.len() as i64 && self.strides().as_slice() == wanted
+    }
+
     /// Address, type, shape and strides: what operators take.
     #[inline(always)]
     pub fn view(&self) -> Result<View> {
@@ -269,7 +281,7 @@ impl Output {
     #[inline(always)]
     fn make_dense_as(&self, shape: &Shape) -> Strides {
         let dense = dense_strides(shape);
-        if self.0.strides() != dense {
+        if !self.0.has_strides(&dense) {
             self.set_dense(shape, &dense);
         }
         dense
@@ -281,7 +293,7 @@ impl Output {
         }
         // What Paddle takes for the strides of a dense tensor without elements.
         let sizes: Strides = shape.iter().map(|&size| size as isize).collect();
-        if self.0.strides() != sizes {
+        if !self.0.has_strides(&sizes) {
             self.set_strides(&sizes);
         }
     }
@@ -292,6 +304,12 @@ impl Output {
         self.set_strides(strides);
         // SAFETY: the tensor is alive and belongs to this kernel as its output.
         unsafe { (symbols().tensor_set_offset)(self.0.raw(), offset, &mut 0) };
+    }
+
+    /// Changes the element type, where there are no elements.
+    pub fn set_data_type(&self, data_type: DataType) {
+        // SAFETY: the tensor is alive and belongs to this kernel as its output.
+        unsafe { (symbols().tensor_set_data_type)(self.0.raw(), data_type.c_number(), &mut 0) };
     }
 
     /// Makes the output share the memory of `source`, dimensions and strides included.
