@@ -178,6 +178,32 @@ def test_assignments_that_paddle_s_cpu_gets_wrong():
     assert y.grad.numpy()[1].tolist() == [[0, 1, 0, 4], [0, 2, 0, 5], [0, 3, 0, 6]]
 
 
+def test_assignments_beside_a_slice_of_a_permuted_view():
+    """Where the selection begins is told by the strides of the view, and the result is laid out in another way."""
+    order, each = [2, 3, 1, 4, 0], slice(None)
+    base = np.arange(108, dtype="float32").reshape(3, 2, 3, 3, 2)
+    for index in (([-1, 2, 0], each, -1), ([2, 0], each, each, -1), (each, [1], slice(1, 2)), ([1], slice(2, None, -1), each, 1), (each, 2, [0, 1])):
+        expected = base.transpose(order).copy()
+        values = -1 - np.arange(expected[index].size, dtype="float32").reshape(expected[index].shape)
+        for value in (values, -1.0):
+            x = t(base).transpose(order)
+            expected[index] = value
+            x[index] = t(value) if value is values else value
+            assert x.numpy().tolist() == expected.tolist(), index
+
+
+def test_of_an_index_that_comes_twice_the_last_value_has_the_gradient():
+    for values, expected in (([5.0], [10.0]), ([5.0, 6.0], [0.0, 10.0])):
+        y, value = ar(3), t(values)
+        value.stop_gradient = False
+        y[t([1, 1])] = value
+        (y * t([1.0, 10.0, 100.0])).sum().backward()
+        assert value.grad.numpy().tolist() == expected
+    x = ar(3)
+    x[t([], "int64")] = 1.0
+    assert x.numpy().tolist() == ar(3).numpy().tolist()
+
+
 def test_gradients_of_assignments():
     x, y = lambda: ar(5), lambda: ar(2, 3, 4)
     scalar, one = lambda: t(1.0), lambda: ar(1)

@@ -1,5 +1,6 @@
 //! Python's indexing by index tensors: index_elementwise_get, index_elementwise_put, index_put, and their gradients.
 
+use super::compose::Compose;
 use super::indexing::zeros;
 use super::movement::{one, summed};
 use crate::context::Temporary;
@@ -9,7 +10,9 @@ use crate::{Context, Output, Scalar, Tensor};
 use openmps_graph::layout::Number;
 use openmps_graph::operators::advanced_index::{Axis, Selection, broadcast_shape};
 use openmps_graph::operators::copy::Copy;
+use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient, run};
 use openmps_graph::operators::nonzero::{count_nonzero, nonzero};
+use openmps_graph::operators::sequence::Arange;
 use openmps_graph::view::{dense_strides, shape_of};
 use openmps_graph::{DType, Shape, Strides, View};
 use openmps_tile::dtype::{ALL, NUMBERS};
@@ -51,21 +54,54 @@ impl Layouts {
         Layouts { indexed, to: to.iter().copied().collect(), sizes, unused }
     }
 
-    /// The same axis' stride. An axis is known by its stride and size; index tensors extend along axes of stride zero.
+    /// The same axis' stride, or that of the same steps along it. An axis is known by its stride, of which one that is sliced has a multiple;
+    /// index tensors extend along axes of stride zero.
     fn stride(&mut self, size: usize, stride: isize) -> Result<isize> {
         if self.indexed == self.to || stride == 0 && !self.repeats() {
             return Ok(stride);
         }
-        let is = |axis: usize, exact: bool| self.indexed[axis] == stride && (!exact || self.sizes[axis] == size);
-        let find = |exact| self.unused.iter().position(|&axis| is(axis, exact));
-        match find(true).or_else(|| find(false)) {
-            Some(at) if !self.repeats() => Ok(self.to[self.unused.remove(at)]),
-            _ => {
-                let (got, expected) =
-                    (format!("{:?}", self.indexed), "those of a view that repeats no element".to_owned());
-                Err(Error::Attribute { attribute: "strides", got, expected })
-            }
+        if self.repeats() {
+            return Err(self.refuse());
         }
+        if size <= 1 {
+            return Ok(0);
+        }
+        let steps = |axis: usize| match self.indexed[axis] {
+            own if own != 0 && stride % own == 0 => Some(stride / own),
+            _ => None,
+        };
+        let fits = |axis| steps(axis).is_some_and(|steps| steps.unsigned_abs() * (size - 1) < self.sizes[axis]);
+        let candidates = (0..self.unused.len()).filter(|&at| fits(self.unused[at]));
+        let found = candidates.max_by_key(|&at| self.indexed[self.unused[at]].abs()).ok_or_else(|| self.refuse())?;
+        let axis = self.unused.remove(found);
+        Ok(stride / self.indexed[axis] * self.to[axis])
+    }
+
+    /// The same element's offset: what it is made of by the strides, largest first, each times an index within its axis.
+    fn start(&self, start: isize) -> Result<isize> {
+        if self.indexed == self.to || start == 0 {
+            return Ok(start);
+        }
+        let mut axes: Vec<usize> = (0..self.sizes.len()).filter(|&axis| self.sizes[axis] > 1).collect();
+        axes.sort_by_key(|&axis| std::cmp::Reverse(self.indexed[axis].abs()));
+        let last = |axis: usize| self.sizes[axis] as isize - 1;
+        // Along an axis that runs backwards indices are counted from its end.
+        let backwards = |axis: &&usize| self.indexed[**axis] < 0;
+        let mut rest =
+            start - axes.iter().filter(backwards).map(|&axis| last(axis) * self.indexed[axis]).sum::<isize>();
+        let mut found = 0;
+        for &axis in &axes {
+            let stride = self.indexed[axis];
+            let steps = if stride == 0 { 0 } else { (rest / stride.abs()).clamp(0, last(axis)) };
+            rest -= steps * stride.abs();
+            found += self.to[axis] * if stride < 0 { last(axis) - steps } else { steps };
+        }
+        if rest == 0 { Ok(found) } else { Err(self.refuse()) }
+    }
+
+    fn refuse(&self) -> Error {
+        let (got, expected) = (format!("{:?}", self.indexed), "those of a view that repeats no element".to_owned());
+        Error::Attribute { attribute: "strides", got, expected }
     }
 
     fn repeats(&self) -> bool {
@@ -90,6 +126,7 @@ fn described(
         let size = size.max(0) as usize;
         Ok(Axis { size, stride: layouts.stride(size, stride as isize / element)? })
     };
+    let start = Layouts::new(x, to).start(start as isize / element)?;
     let axes = sizes.iter().take_while(|&&size| size != -1).zip(axis_strides).map(axis).collect::<Result<_>>()?;
     let mut views = indices.iter().map(Tensor::view).collect::<Result<Vec<View>>>()?;
     if let [mask] = &views[..]
@@ -97,13 +134,7 @@ fn described(
     {
         let mut layouts = Layouts::new(x, to);
         let own = shape.iter().zip(strides).map(|(&size, &stride)| layouts.stride(size, stride as isize));
-        return masked(
-            context,
-            &mask.clone(),
-            shape.clone(),
-            &own.collect::<Result<Strides>>()?,
-            start as isize / element,
-        );
+        return masked(context, &mask.clone(), shape.clone(), &own.collect::<Result<Strides>>()?, start);
     }
     let own = shape.iter().zip(strides).map(|(&size, &stride)| layouts.stride(size, stride as isize));
     let strides = own.collect::<Result<Strides>>()?;
@@ -115,7 +146,7 @@ fn described(
             *view = View::dense(view.address, view.dtype, &extended)?;
         }
     }
-    let selection = Selection { shape, strides, start: start as isize / element, axes };
+    let selection = Selection { shape, strides, start, axes };
     Ok(Described { selection, indices: views, memory: Vec::new() })
 }
 
@@ -297,12 +328,40 @@ fn without_leading_ones(mut value: View, what: &Described) -> View {
     value
 }
 
+/// Which of the values that are written to one element have its gradient.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    /// All: they were added up.
+    Sum,
+    /// All, though one has stayed: what Paddle has of `index_put`.
+    All,
+    /// The last, which has stayed.
+    Last,
+}
+
+impl Described {
+    /// What is selected of a gradient, with zeros where another value was written to the same element later.
+    fn where_it_stayed(&self, context: &Context, from: &View, taken: Temporary) -> Result<Temporary> {
+        let (c, dims) = (Compose::new(context), &self.selection.shape);
+        let numbers = Arange { start: Number::Int(0), step: Number::Int(1), len: taken.view.len(), dtype: DType::I64 };
+        let numbers = c.shaped(&c.apply(&numbers, &[])?, dims)?;
+        let last = context.temporary(DType::I64, &from.shape)?;
+        self.selection.put(context.queue(), &last.view, &self.indices, &numbers)?;
+        let stayed = context.temporary(DType::I64, dims)?;
+        self.selection.get(context.queue(), &last.view, &self.indices, &stayed.view)?;
+        let stayed = c.map(Elementwise::Binary(Binary::Equal), &[&stayed.view, &numbers], &[])?;
+        let kept = context.temporary(taken.view.dtype, dims)?;
+        run(Elementwise::Gradient(Gradient::Chosen), context.queue(), &[&stayed, &taken.view], &[], &kept.view)?;
+        Ok(kept)
+    }
+}
+
 /// The gradients of a tensor that was written to and of the value that was written.
 fn written_gradients(
     context: &Context,
     what: &mut Described,
     gradient: &Tensor,
-    accumulated: bool,
+    written: Written,
     x_gradient: Option<Output>,
     value_gradient: Option<Output>,
 ) -> Result<()> {
@@ -315,12 +374,21 @@ fn written_gradients(
         let shape = what.selection.shape.clone();
         let taken = context.temporary(from.dtype, &shape)?;
         what.selection.get(context.queue(), &from, &what.indices, &taken.view)?;
+        let taken = if written == Written::Last && !taken.view.is_empty() {
+            what.where_it_stayed(context, &from, taken)?
+        } else {
+            taken
+        };
         let shaped = without_leading_ones(View::dense(0, from.dtype, &out.shape())?, what);
         summed(context, &taken.view, shaped.shape, &out)?;
     }
     let Some(out) = x_gradient else { return Ok(()) };
     let copy = copied(context, gradient, &out)?;
-    if accumulated { Ok(()) } else { put_element(context, what, &copy, &Number::Int(0).element(copy.dtype)) }
+    if written == Written::Sum {
+        Ok(())
+    } else {
+        put_element(context, what, &copy, &Number::Int(0).element(copy.dtype))
+    }
 }
 
 fn put_with_tensor_grad(
@@ -340,7 +408,7 @@ fn put_with_tensor_grad(
     // Both gradients are made of a dense one.
     let dense = dense_strides(&x.shape());
     let mut what = described!(context, &x, &dense, &indices, dims, strides, sizes, axis_strides, start);
-    written_gradients(context, &mut what, &gradient, false, x_gradient, value_gradient)
+    written_gradients(context, &mut what, &gradient, Written::Last, x_gradient, value_gradient)
 }
 
 /// index_put's indexing: the first axes are indexed, one by each tensor; a mask indexes as many axes as it has.
@@ -408,5 +476,6 @@ fn index_put_grad(
     value_gradient: Option<Output>,
 ) -> Result<()> {
     let mut what = leading(context, &x, &indices)?;
-    written_gradients(context, &mut what, &gradient, accumulate, x_gradient, value_gradient)
+    let written = if accumulate { Written::Sum } else { Written::All };
+    written_gradients(context, &mut what, &gradient, written, x_gradient, value_gradient)
 }
