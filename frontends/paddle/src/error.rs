@@ -25,6 +25,9 @@ pub enum Error {
     /// An index that names nothing, as the kernel of Paddle's that was called tells it.
     #[error("{what} {index} at position {position} is outside {lowest}..{size}")]
     Index { what: &'static str, index: i64, position: usize, lowest: i64, size: usize, code: Code },
+    /// What an operator says, under the code that the kernel of Paddle's that was called has for it.
+    #[error("{source}")]
+    Told { source: openmps_graph::Error, code: Code },
     #[error("shape {0:?} has a negative size")]
     NegativeSize(Vec<i64>),
     #[error("{0}")]
@@ -38,7 +41,7 @@ impl Error {
         match self {
             Error::Graph(Graph::Index { .. } | Graph::Value { .. }) => Code::OutOfRange,
             Error::Graph(Graph::Elements { .. }) => Code::ResourceExhausted,
-            Error::Index { code, .. } => *code,
+            Error::Index { code, .. } | Error::Told { code, .. } => *code,
             // What Paddle's own kernels say of such a shape when they allocate it.
             Error::NegativeSize(_) => Code::PreconditionNotMet,
             Error::Graph(Graph::Device { source, .. }) | Error::Device(source) => device_code(source),

@@ -114,7 +114,7 @@ def compared(case: Case, ours: Device, theirs: Device) -> Outcome:
     try:
         peer, *doubles = theirs.answer()
     except Died:
-        return Outcome("wrong", str(died)) if died else Outcome("lost to a crash of Paddle's CPU")
+        return Outcome("wrong", str(died)) if died else Outcome("lost to a crash of Paddle's CPU", case.row.call)
     return Outcome("wrong", str(died)) if died else judge(case, mine, peer, doubles[0] if doubles else None, doubles[1:])
 
 

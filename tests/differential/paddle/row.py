@@ -23,6 +23,7 @@ class Tolerance(enum.Enum):
 
     EXACT = "not at all, after rounding to the type"
     CLOSE = "by a few units of rounding of each element"
+    DIFFERENCE = "as that, and by a few units of rounding of 1: it is what is left of 1 + erf(x)"
     SUM = "by what rounding the inputs does to the result"
 
 
@@ -33,7 +34,7 @@ class Gradient(enum.Enum):
     NO = "none"
 
 
-EXACT, CLOSE, SUM = Tolerance
+EXACT, CLOSE, DIFFERENCE, SUM = Tolerance
 YES, NO = Gradient
 
 
@@ -61,7 +62,7 @@ def source(row: Row, seed: str, gradients: bool) -> str:
     draw.special = draw.chance(SPECIAL)
     # Sums of the largest numbers overflow or not by the order of additions.
     draw.huge = row.tolerance is not Tolerance.SUM
-    draw.overlaps = not gradients and not re.search(r"\w_\(|changed", row.call)
+    draw.overlaps = not gradients and not re.search(r"\w_\(|changed|output=|set_value", row.call)
     known = dict(row.draw(draw)) if row.draw else {}
     # What the others' shapes and axes depend on comes first, wherever it stands.
     if "x" not in known and (found := re.search(r"\{x(?::([^}]*))?\}", row.call)):

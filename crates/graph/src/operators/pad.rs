@@ -19,7 +19,7 @@ pub enum Mode {
     Reflect,
     /// The outermost element again and again.
     Replicate,
-    /// From the other side.
+    /// From the other side, again and again.
     Circular,
 }
 
@@ -56,9 +56,8 @@ impl Pad {
         let limit = match self.mode {
             Mode::Constant => i64::MAX,
             Mode::Reflect => size as i64 - 1,
-            Mode::Circular => size as i64,
-            Mode::Replicate if size == 0 => 0,
-            Mode::Replicate => i64::MAX,
+            Mode::Circular | Mode::Replicate if size == 0 => 0,
+            Mode::Circular | Mode::Replicate => i64::MAX,
         };
         if self.mode != Mode::Constant && (before < 0 || after < 0 || before > limit || after > limit) {
             return refuse(format!("0 to {limit} for mode {:?} and an axis of size {size}", self.mode));
@@ -255,6 +254,7 @@ fn pads() -> Vec<(&'static [usize], Pad)> {
         (&[2, 4, 5], pad(Mode::Reflect, &[(0, 0), (3, 1), (2, 4)])),
         (&[2, 4, 5], pad(Mode::Replicate, &[(1, 0), (3, 7), (2, 0)])),
         (&[2, 4, 5], pad(Mode::Circular, &[(0, 0), (4, 1), (2, 5)])),
+        (&[3, 2], pad(Mode::Circular, &[(7, 5), (1, 6)])),
     ]
 }
 

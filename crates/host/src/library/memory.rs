@@ -74,6 +74,10 @@ pub trait Element: Copy + Send + Sync + PartialEq + PartialOrd + 'static {
     fn plus(self, other: Self) -> Self;
     /// The product; integers wrap.
     fn times(self, other: Self) -> Self;
+    /// One of so many equal parts; integers are rounded down, as Python divides them.
+    fn share(self, parts: u32) -> Self {
+        Self::from_f64(self.to_f64() / f64::from(parts))
+    }
     /// From float64, rounded; integers are truncated.
     fn from_f64(value: f64) -> Self;
     /// To float64.
@@ -100,6 +104,7 @@ macro_rules! integers {
             #[inline] fn narrow(value: Self::Compute) -> $type { value.0 }
             #[inline] fn plus(self, other: $type) -> $type { self.wrapping_add(other) }
             #[inline] fn times(self, other: $type) -> $type { self.wrapping_mul(other) }
+            #[inline] fn share(self, parts: u32) -> $type { i128::from(self).div_euclid(parts.into()) as $type }
             #[inline] fn from_f64(value: f64) -> $type { value as $type }
             #[inline] fn to_f64(self) -> f64 { self as f64 }
             #[inline] fn from_i64(value: i64) -> $type { value as $type }

@@ -137,11 +137,8 @@ pub unsafe fn reduce_along<T: Element>(
     if reduce == Reduce::Mean {
         // SAFETY: `out` and the counts have `len` elements; the visits are over.
         let (out, counts) = unsafe { (slice_mut::<T>(out, len), slice::<u32>(counts, len)) };
-        // A mean of integers is rounded down, as Python divides them.
-        let whole = T::from_f64(0.5) == T::ZERO;
         for (element, &count) in out.iter_mut().zip(counts).filter(|(_, count)| **count > 1) {
-            let mean = element.to_f64() / f64::from(count);
-            *element = T::from_f64(if whole { mean.floor() } else { mean });
+            *element = element.share(count);
         }
     }
 }

@@ -47,6 +47,11 @@ fn strided_copy(
     let dims: Vec<usize> = dims.iter().map(|&size| size.max(0) as usize).collect();
     let strides: Vec<isize> = strides.iter().map(|&stride| stride as isize).collect();
     out.set_view(&dims, &strides, offset);
+    if dims.contains(&0) {
+        // In place into another element type there is nothing to copy, but the type is the result's.
+        out.set_data_type(x.data_type());
+        return Ok(());
+    }
     let (mut from, to) = (x.bytes_view()?, out.tensor().bytes_view()?);
     if from.shape != to.shape {
         if from.len() != 1 {

@@ -280,7 +280,11 @@ fn nonzero(context: &Context, x: Tensor, out: Output) -> Result<()> {
 
 fn masked_select(context: &Context, x: Tensor, mask: Tensor, out: Output) -> Result<()> {
     let (x, mask) = (x.view()?, mask.view()?);
-    out.set_dims(&[masks::count_masked(context.queue(), &x, &mask)?]);
+    let told = |error| match error {
+        source @ openmps_graph::Error::Broadcast { .. } => Error::Told { source, code: Code::PreconditionNotMet },
+        other => other.into(),
+    };
+    out.set_dims(&[masks::count_masked(context.queue(), &x, &mask).map_err(told)?]);
     Ok(masks::masked_select(context.queue(), &x, &mask, &context.allocate(&out, x.dtype)?)?)
 }
 

@@ -136,7 +136,8 @@ fn p_norm_grad(
     let signed = c.multiply(&sign, &upstream)?;
     let order = f64::from(order);
     if order == 0.0 {
-        return c.store(&dx, dtype, Elementwise::Unary(Unary::Scale), &[&x], &[0.0, 0.0]);
+        // A count has no slope, at infinity and NaN either.
+        return c.fill(&context.allocate(&dx, dtype)?, 0.0);
     }
     if order == 1.0 {
         return c.store_value(&dx, dtype, &signed);

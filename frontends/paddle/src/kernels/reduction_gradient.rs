@@ -212,6 +212,8 @@ fn frobenius_norm_grad(
     let (x, out, upstream) = (c.input(&x)?, c.input(&out)?, c.input(&upstream)?);
     let axes = axes(x.rank(), &dims, all);
     let ratio = c.map(Elementwise::Binary(Binary::Divide), &[&upstream, &out], &[])?;
+    // Zeros have a norm of 0, and no slope.
+    let ratio = c.map(Elementwise::Gradient(Gradient::Chosen), &[&out, &ratio], &[])?;
     c.store(&dx, dtype, Elementwise::Binary(Binary::Multiply), &[&x, &kept(&c, &ratio, &x.shape, &axes)?], &[])
 }
 

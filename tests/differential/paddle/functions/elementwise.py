@@ -1,7 +1,7 @@
 """Functions of each element: of one tensor, of two that broadcast, comparisons, bits."""
 
 from ..draw import FLOATS, INTEGERS
-from ..row import BITS, CLOSE, EVERY, EXACT, NO, NUMBERS, SIGNED, SUM, WIDE, YES, Row
+from ..row import BITS, CLOSE, DIFFERENCE, EVERY, EXACT, NO, NUMBERS, SIGNED, SUM, WIDE, YES, Row
 
 
 
@@ -97,9 +97,10 @@ ROWS = [
     Row("(~{x})", BITS, NO, EXACT),
     # Activations.
     *each("relu relu6 elu selu celu silu swish mish softplus softsign tanhshrink hardswish hardsigmoid hardtanh hardshrink softshrink", "F.NAME({x})", FLOATS, YES, CLOSE),
-    *each("log_sigmoid leaky_relu thresholded_relu gelu", "F.NAME({x})", FLOATS, YES, CLOSE),
+    *each("log_sigmoid leaky_relu thresholded_relu", "F.NAME({x})", FLOATS, YES, CLOSE),
+    Row("F.gelu({x})", FLOATS, YES, DIFFERENCE),
     Row("F.relu({x})", ("int32", "int64"), NO, EXACT),
-    Row("F.gelu({x}, approximate=True)", FLOATS, YES, CLOSE),
+    Row("F.gelu({x}, approximate=True)", FLOATS, YES, DIFFERENCE),
     Row("F.elu({x}, alpha={number:0.2 2})", FLOATS, YES, CLOSE),
     Row("F.celu({x}, alpha={number:0.2 2})", FLOATS, YES, CLOSE),
     Row("F.leaky_relu({x}, {number:-0.5 1})", FLOATS, YES, CLOSE),

@@ -1,5 +1,7 @@
 """Functions that read or write by index: gather, scatter, masks, x[i] and x[i] = y."""
 
+import numpy as np
+
 from ..draw import FLOATS, Draw, Shape
 from ..row import EVERY, EXACT, NO, SUM, YES, Row
 from .elementwise import each
@@ -92,6 +94,13 @@ def sampled(draw: Draw) -> dict[str, object]:
     return {"x": draw.tensor((rows, columns)), "i": draw.indices((rows, draw.random.randint(1, 4)), columns)}
 
 
+def once(draw: Draw, shape: Shape, size: int) -> str:
+    """Indices of which none comes twice, in as much of the shape as there are."""
+    count = min(int(np.prod(shape, dtype=np.int64)), size)
+    chosen = [index - size * draw.chance(0.3) for index in draw.random.sample(range(size), count)]
+    return f'T({chosen}, [{count}], "int64")'
+
+
 def part(draw: Draw, size: int, reverses: bool = True) -> str:
     """One entry of an index. Paddle's CPU reads beyond its memory where a list stands beside a negative step."""
     match draw.random.randrange(9):
@@ -106,12 +115,13 @@ def part(draw: Draw, size: int, reverses: bool = True) -> str:
         case 6:
             return "None"
         case 7 if size and not reverses:
-            return repr([draw.random.randint(-size, size - 1) for _ in range(draw.random.randint(1, 3))])
+            chosen = draw.random.sample(range(size), draw.random.randint(1, min(size, 3)))
+            return repr([index - size * draw.chance(0.3) for index in chosen])
     return ":"
 
 
-def index_of(draw: Draw, shape: Shape) -> str:
-    """What stands between the brackets of x[...]."""
+def index_of(draw: Draw, shape: Shape, twice: bool = True) -> str:
+    """What stands between the brackets of x[...], with indices that come twice or without."""
     if not shape:
         return draw.pick("...", "None", "()", "True" if draw.chance(0.2) else "...")
     match draw.random.randrange(8):
@@ -119,8 +129,12 @@ def index_of(draw: Draw, shape: Shape) -> str:
             return draw.dense(shape, "bool", "any")
         case 1:
             return draw.dense(shape[:1], "bool", "any")
+        case 2 if not twice:
+            return once(draw, draw.shape(1, 2), shape[0])
         case 2:
             return draw.indices(draw.shape(0, 2), max(shape[0], 1), "int64", negative=True)
+        case 3 if len(shape) > 1 and not twice:
+            return once(draw, (3,), shape[0]) + ", " + repr(draw.axis(shape[1]))
         case 3 if len(shape) > 1:
             outer = draw.shape(1, 2)
             return ", ".join(draw.indices(outer, max(size, 1), "int64") for size in shape[:2])
@@ -134,11 +148,16 @@ def index_of(draw: Draw, shape: Shape) -> str:
     return ", ".join(entries)
 
 
-def items(draw: Draw) -> dict[str, object]:
+def written_once(draw: Draw) -> dict[str, object]:
+    """As `items`, with no index twice: which of the values has the gradient is not what Paddle's CPU says."""
+    return items(draw, twice=False)
+
+
+def items(draw: Draw, twice: bool = True) -> dict[str, object]:
     shape = draw.shape(0, 5)
     number = repr(draw.number(draw.type, "any")) if draw.chance(0.5) else repr(draw.random.randint(-3, 9) if draw.type != "uint8" else 3)
     # Into nothing the CPU writes without a word.
-    return {"x": draw.tensor(shape), "index": "..." if 0 in shape else index_of(draw, shape), "number": number if draw.type != "bool" else "True", "scalar": draw.tensor((1,))}
+    return {"x": draw.tensor(shape), "index": "..." if 0 in shape else index_of(draw, shape, twice), "number": number if draw.type != "bool" else "True", "scalar": draw.tensor((1,))}
 
 
 def picked(draw: Draw) -> dict[str, object]:
@@ -198,7 +217,7 @@ ROWS = [
     Row("{x}[{index}]", ALL, YES, SUM, items),
     Row("changed({x}, lambda x: operator.setitem(x, INDEX[{index}], {number}))", ALL, NO, EXACT, items),
     Row("changed({x}, lambda x: operator.setitem(x, INDEX[{index}], {scalar}))", ALL, NO, EXACT, items),
-    Row("changed({x} * 1, lambda x: operator.setitem(x, INDEX[{index}], {number}))", FLOATS, YES, SUM, items),
-    Row("changed({x} * 1, lambda x: operator.setitem(x, INDEX[{index}], {scalar}))", FLOATS, YES, SUM, items),
+    Row("changed({x} * 1, lambda x: operator.setitem(x, INDEX[{index}], {number}))", FLOATS, YES, SUM, written_once),
+    Row("changed({x} * 1, lambda x: operator.setitem(x, INDEX[{index}], {scalar}))", FLOATS, YES, SUM, written_once),
     Row("changed({x}, lambda x: operator.setitem(x, INDEX[{index}], x[{index}] + x[{index}]))", TYPES, NO, EXACT, items),
 ]

@@ -4,6 +4,8 @@ from ..draw import FLOATS, Draw
 from ..row import CLOSE, EVERY, EXACT, NO, SUM, YES, Row
 from .elementwise import each
 
+# Bytes of an element.
+SIZES = {"bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 MOST = ("bool", "uint8", "int8", "int16", "int32", "int64", *FLOATS)
 
 
@@ -93,12 +95,12 @@ def rolled(draw: Draw) -> dict[str, object]:
 
 
 def strided(draw: Draw) -> dict[str, object]:
-    """A tensor in one dimension and windows over it."""
+    """A tensor in one dimension and windows over it, from an offset in bytes."""
     shape = draw.shape(0, 4)
     strides = [draw.random.randint(0, 4) for _ in shape]
     offset = draw.random.randint(0, 3)
     length = 1 + offset + sum(max(size - 1, 0) * stride for size, stride in zip(shape, strides))
-    return {"x": draw.dense((length,), draw.type, "any"), "shape": list(shape), "strides": strides, "offset": offset}
+    return {"x": draw.dense((length,), draw.type, "any"), "shape": list(shape), "strides": strides, "offset": offset * SIZES[draw.type]}
 
 
 def blocks(draw: Draw) -> dict[str, object]:

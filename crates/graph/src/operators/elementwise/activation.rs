@@ -24,6 +24,24 @@ fn softplus_f64(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
+/// From here on `tanh(softplus(x))` is 1 in every type.
+const MISH_IS_X: f64 = 20.0;
+
+/// `tanh(log(1 + e^x))` as a quotient of powers, in which nothing cancels: `n / (n + 2)` for `n = e^x (e^x + 2)`.
+pub(super) fn tanh_of_softplus(x: Expr<'_>) -> Expr<'_> {
+    let power = x.min(MISH_IS_X).exp();
+    let n = power * (power + 2.0);
+    n / (n + 2.0)
+}
+
+/// The same in float64.
+pub(super) fn tanh_of_softplus_f64(x: f64) -> f64 {
+    let power = x.min(MISH_IS_X).exp();
+    let n = power * (power + 2.0);
+    // `f64::min` would lose a NaN.
+    if x.is_nan() { x } else { n / (n + 2.0) }
+}
+
 /// `x` within `low..=high`; NaN stays.
 fn clamp<'s>(x: Expr<'s>, low: impl Operand_<'s>, high: impl Operand_<'s>) -> Expr<'s> {
     let (low, high) = (low.like(x), high.like(x));
@@ -62,7 +80,7 @@ rows! {
             |x, s| if x[0] * s[0] > s[1] { x[0] } else { softplus_f64(x[0] * s[0]) / s[0] };
         Softsign "softsign", "x over 1 + |x|.", ONE, [], FLOATS => Same, 4.0, |x, _| x[0] / (1.0 + x[0].abs()), |x, _| x[0] / (1.0 + x[0].abs());
         Mish "mish", "x times tanh of softplus.", ONE, ["threshold" = 20.0], FLOATS => Same, 16.0,
-            |x, s| x[0] * x[0].gt(s[0]).select(x[0], softplus(x[0])).tanh(), |x, _| x[0] * softplus_f64(x[0]).tanh();
+            |x, s| x[0] * x[0].gt(s[0]).select(x[0].tanh(), tanh_of_softplus(x[0])), |x, _| x[0] * tanh_of_softplus_f64(x[0]);
         TanhShrink "tanh_shrink", "x less its tanh.", ONE, [], FLOATS => Same, 64.0, |x, _| x[0] - x[0].tanh(), |x, _| x[0] - x[0].tanh();
         HardSwish "hardswish", "x times the clipped line (x + offset) / scale.", ONE, ["threshold" = 6.0, "scale" = 6.0, "offset" = 3.0], FLOATS => Same, 4.0,
             |x, s| x[0] * clamp(x[0] + s[2], 0.0, s[0]) / s[1], |x, s| x[0] * clamp_f64(x[0] + s[2], 0.0, s[0]) / s[1];

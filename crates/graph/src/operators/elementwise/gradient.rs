@@ -1,6 +1,6 @@
 //! Gradients of elementwise operators: from the output's gradient (the last input) and the input or output that it needs.
 
-use super::activation::SQRT_2_OVER_PI;
+use super::activation::{SQRT_2_OVER_PI, tanh_of_softplus, tanh_of_softplus_f64};
 use super::binary::{floor_divide, floor_divide_f64};
 use super::expression::Expr;
 use super::row::*;
@@ -21,9 +21,11 @@ fn zero_unless<'s>(condition: Expr<'s>, value: Expr<'s>) -> Expr<'s> {
     condition.select(value, 0.0)
 }
 
-/// The gradient of an angle; at the origin, which has none, it is 0.
-fn unless_origin<'s>(x: &[Expr<'s>], value: Expr<'s>) -> Expr<'s> {
-    x[0].eq(0.0).and(x[1].eq(0.0)).select(x[0].number(0.0), value)
+/// `part / (x^2 + y^2)`, where `part` is x or y, without the squares, which overflow and vanish; 0 at the origin, where an angle has no slope.
+fn over_squares<'s>(x: &[Expr<'s>], part: Expr<'s>) -> Expr<'s> {
+    let (large, small) = (x[0].abs().max(x[1].abs()), x[0].abs().min(x[1].abs()));
+    let share = small / large;
+    large.eq(0.0).select(large, part / large / (large * (1.0 + share * share)))
 }
 
 fn unless_f64(condition: bool, value: f64) -> f64 {
@@ -121,18 +123,18 @@ rows! {
             |x, s| x[0].gt(0.0).select(x[1], x[1] * s[0] * x[0].exp()), |x, s| if x[0] > 0.0 { x[1] } else { x[1] * s[0] * x[0].exp() };
         Celu "celu_grad", "dy where x is positive, else dy e^(x / alpha).", TWO, ["alpha" = 0.75], FLOATS => Same, 16.0,
             |x, s| x[0].gt(0.0).select(x[1], x[1] * (x[0] / s[0]).exp()), |x, s| if x[0] > 0.0 { x[1] } else { x[1] * (x[0] / s[0]).exp() };
-        Selu "selu_grad", "dy scale where y is positive, else dy (y + scale alpha).", TWO, ["scale" = 1.050_700_987_355_48, "alpha" = 1.673_263_242_354_377_2], FLOATS => Same, 8.0,
-            |x, s| x[0].gt(0.0).select(x[1] * s[0], x[1] * (x[0] + s[0] * s[1])), |x, s| if x[0] > 0.0 { x[1] * s[0] } else { x[1] * (x[0] + s[0] * s[1]) };
+        Selu "selu_grad", "dy (y + scale alpha) where y is not positive, else dy scale.", TWO, ["scale" = 1.050_700_987_355_48, "alpha" = 1.673_263_242_354_377_2], FLOATS => Same, 8.0,
+            |x, s| x[0].le(0.0).select(x[1] * (x[0] + s[0] * s[1]), x[1] * s[0]), |x, s| if x[0] <= 0.0 { x[1] * (x[0] + s[0] * s[1]) } else { x[1] * s[0] };
         Stanh "stanh_grad", "dy a b (1 - tanh(a x)^2).", TWO, ["scale_a" = 0.67, "scale_b" = 1.7159], FLOATS => Same, 32.0,
             |x, s| { let t = (x[0] * s[0]).tanh(); x[1] * s[0] * s[1] * (1.0 - t * t) },
             |x, s| { let t = (x[0] * s[0]).tanh(); x[1] * s[0] * s[1] * (1.0 - t * t) };
         Mish "mish_grad", "The gradient of x tanh(softplus(x)).", TWO, [], FLOATS => Same, 64.0,
             |x, _| {
-                let t = (x[0].max(0.0) + (-x[0].abs()).exp().log1p()).tanh();
+                let t = tanh_of_softplus(x[0]);
                 x[1] * (t + x[0] * (1.0 - t * t) * sigmoid(x[0]))
             },
             |x, _| {
-                let t = (x[0].max(0.0) + (-x[0].abs()).exp().ln_1p()).tanh();
+                let t = tanh_of_softplus_f64(x[0]);
                 x[1] * (t + x[0] * (1.0 - t * t) * sigmoid_f64(x[0]))
             };
         WhereGreater "where_greater_grad", "dy where x is above y, half of it where they are equal: x, y, dy.", THREE, [], FLOATS => Same, 1.0,
@@ -154,9 +156,9 @@ rows! {
         NotChosen "where_grad_y", "dy where the condition does not hold: condition, dy.", MASKED, [], ALL => Same, 0.0,
             |x, _| x[0].select(x[1].number(0.0), x[1]), |x, _| unless_f64(x[0] == 0.0, x[1]);
         Atan2X "atan2_grad_x", "dy times y over x^2 + y^2: x, y, dy.", THREE, [], FLOATS => Same, 16.0,
-            |x, _| unless_origin(x, x[2] * x[1] / (x[0] * x[0] + x[1] * x[1])), |x, _| x[2] * x[1] / (x[0] * x[0] + x[1] * x[1]);
+            |x, _| x[2] * over_squares(x, x[1]), |x, _| x[2] * x[1] / (x[0] * x[0] + x[1] * x[1]);
         Atan2Y "atan2_grad_y", "-dy times x over x^2 + y^2: x, y, dy.", THREE, [], FLOATS => Same, 16.0,
-            |x, _| unless_origin(x, -(x[2] * x[0] / (x[0] * x[0] + x[1] * x[1]))), |x, _| -x[2] * x[0] / (x[0] * x[0] + x[1] * x[1]);
+            |x, _| -(x[2] * over_squares(x, x[0])), |x, _| -x[2] * x[0] / (x[0] * x[0] + x[1] * x[1]);
         LerpX "lerp_grad_x", "dy (1 - weight): weight, dy.", TWO, [], FLOATS => Same, 8.0, |x, _| x[1] * (1.0 - x[0]), |x, _| x[1] * (1.0 - x[0]);
         Logit "logit_grad", "dy over x (1 - x).", TWO, [], FLOATS => Same, 16.0, |x, _| x[0].lt(0.0).or(x[0].gt(1.0)).select(x[0].number(f64::NAN), x[1] / (x[0] * (1.0 - x[0]))),
             |x, _| if x[0] < 0.0 || x[0] > 1.0 { f64::NAN } else { x[1] / (x[0] * (1.0 - x[0])) };
