@@ -15,19 +15,14 @@ def differential(program: str, timeout: float = 120) -> subprocess.CompletedProc
     return subprocess.run([sys.executable, "-c", program], cwd=ROOT / "tests", capture_output=True, text=True, timeout=timeout)
 
 
-# Of random calls so few may still differ; what they are, and with which seed they come again, is printed. It only ever falls.
-MOST_WRONG = 0.01
-
-
 @pytest.mark.parametrize("seed", [1, random.SystemRandom().randrange(2**32)], ids=["fixed", "fresh"])
 def test_random_calls_agree_with_the_cpu_and_none_ends_the_process(seed):
     program = "from differential.paddle import report_of_random; report = report_of_random(8, {}); print(report.findings, sum(report.kinds.values()))"
     done = differential(program.format(seed))
     assert done.returncode == 0, done.stderr
     print(f"seed {seed}\n{done.stdout}")
-    assert not re.search("^wrong: (crash|hang):", done.stdout, re.M)
     wrong, all_of_them = map(int, done.stdout.splitlines()[-1].split())
-    assert all_of_them >= 20 and wrong <= max(3, MOST_WRONG * all_of_them)
+    assert all_of_them >= 20 and not wrong
 
 
 def test_what_was_wrong_once_is_right():

@@ -96,9 +96,9 @@ ROWS = [
     *each("& | ^", "({x} NAME {y})", BITS, NO, EXACT),
     Row("(~{x})", BITS, NO, EXACT),
     # Activations.
-    *each("relu relu6 elu selu celu silu swish mish softplus softsign tanhshrink hardswish hardsigmoid hardtanh hardshrink softshrink", "F.NAME({x})", FLOATS, YES, CLOSE),
+    *each("relu relu6 elu selu celu silu swish mish softplus softsign hardswish hardsigmoid hardtanh hardshrink softshrink", "F.NAME({x})", FLOATS, YES, CLOSE),
     *each("log_sigmoid leaky_relu thresholded_relu", "F.NAME({x})", FLOATS, YES, CLOSE),
-    Row("F.gelu({x})", FLOATS, YES, DIFFERENCE),
+    *each("gelu tanhshrink", "F.NAME({x})", FLOATS, YES, DIFFERENCE),
     Row("F.relu({x})", ("int32", "int64"), NO, EXACT),
     Row("F.gelu({x}, approximate=True)", FLOATS, YES, DIFFERENCE),
     Row("F.elu({x}, alpha={number:0.2 2})", FLOATS, YES, CLOSE),
