@@ -2,7 +2,7 @@
 
 use super::gathered::FEWEST_PIXELS;
 use super::shape::Convolution;
-use super::{depthwise, forward_by_shape};
+use super::{depthwise, summed};
 use crate::library::epilogue::Epilogue;
 use crate::library::{Shared, scratch};
 use crate::threads::parallel_for;
@@ -42,7 +42,7 @@ impl Adjoint {
             if self.shape.is_depthwise() && self.shape.filters == self.shape.channels {
                 depthwise::run(&self.shape, self.spacing, input, turned, output, epilogue);
             } else {
-                forward_by_shape(&self.shape, input, turned, output, epilogue);
+                summed(&self.shape, input, turned, output, epilogue);
             }
         });
     }
