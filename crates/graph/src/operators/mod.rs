@@ -20,6 +20,7 @@ pub mod layer_norm;
 pub mod linear;
 pub mod matmul;
 pub mod nonzero;
+pub mod optimizer;
 pub mod pad;
 pub mod pooling;
 pub mod random;
@@ -107,7 +108,7 @@ pub static LIBRARY: &[&Entry] = &[
     &grid_sample::GRID_GRADIENT,
 ];
 
-/// Chains of formulas, softmax and the norms.
+/// Chains of formulas, softmax, the norms and steps of optimizers.
 pub static NORMALISATION: &[&Entry] = &[
     &elementwise::FUSED,
     &softmax::ENTRY,
@@ -116,4 +117,6 @@ pub static NORMALISATION: &[&Entry] = &[
     &layer_norm::RMS,
     &batch_norm::ENTRY,
     &batch_norm::GRADIENT,
+    &optimizer::MOMENTUM,
+    &optimizer::ADAM,
 ];

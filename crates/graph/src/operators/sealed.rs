@@ -45,6 +45,8 @@ operators! {
     layer_norm::LayerNorm,
     linear::Linear,
     matmul::Matmul,
+    optimizer::Adam,
+    optimizer::Momentum,
     pad::Pad,
     pad::PadGradient,
     pooling::Pooling,

@@ -261,6 +261,10 @@ impl Arithmetic for Single {
         Single(if other.0 < self.0 { other.0 } else { self.0 })
     }
     #[inline(always)]
+    unsafe fn sqrt(self) -> Self {
+        Single(self.0.sqrt())
+    }
+    #[inline(always)]
     unsafe fn exp2_integral(self) -> Self {
         Single(f32::from_bits(((self.0 as i32 + 127) as u32) << 23))
     }

@@ -42,6 +42,7 @@ pub(crate) trait Arithmetic: Copy {
     unsafe fn fma(self, factor: Self, addend: Self) -> Self;
     unsafe fn max(self, other: Self) -> Self;
     unsafe fn min(self, other: Self) -> Self;
+    unsafe fn sqrt(self) -> Self;
     /// Two to the power `self`, which is integral and between -126 and 127.
     unsafe fn exp2_integral(self) -> Self;
 

@@ -16,6 +16,7 @@ mod microkernel;
 pub mod multinomial;
 pub mod nonzero;
 mod normal_law;
+pub mod optimizer;
 pub mod pooling;
 pub mod random;
 pub mod rope;

@@ -147,6 +147,16 @@ impl<'c> Compose<'c> {
         self.put(&value, &to)
     }
 
+    /// An output's memory, for an operator that writes it itself.
+    pub fn place(&self, out: &Output, dtype: DType) -> Result<View> {
+        self.context.allocate(out, dtype)
+    }
+
+    /// Runs an operator of several outputs.
+    pub fn launch(&self, operator: &dyn Operator, inputs: &[View], outputs: &[View]) -> Result<()> {
+        Ok(operator.run(self.context.queue(), inputs, outputs)?)
+    }
+
     /// Ends the formula with a value.
     pub fn store_value(&self, out: &Output, dtype: DType, value: &View) -> Result<()> {
         let to = self.context.allocate(out, dtype)?;

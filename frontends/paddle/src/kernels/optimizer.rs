@@ -12,8 +12,9 @@ use super::compose::Compose;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
-use openmps_graph::View;
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Optimizer, Unary};
+use openmps_graph::operators::optimizer as steps;
+use openmps_graph::{Operator, View};
 use openmps_tile::DType;
 use openmps_tile::dtype::FLOATS;
 
@@ -81,6 +82,31 @@ impl<'c> Parameter<'c> {
         self.c.store_value(out, state.dtype()?, next)
     }
 
+    /// A step that reads and writes the value and its states: each state with its output, and the numbers that it needs.
+    fn advance(&self, step: &dyn Operator, states: &[(View, &Output)], numbers: &[&View]) -> Result<()> {
+        let (c, dtype) = (&self.c, self.value.dtype);
+        let flat = |view: &View| c.shaped(view, &[self.value.len()]);
+        let mut inputs = vec![flat(&self.value)?, flat(&self.gradient)?];
+        for (state, _) in states {
+            inputs.push(flat(state)?);
+        }
+        inputs.extend(numbers.iter().copied().cloned());
+        let next = match &self.master_out {
+            Some(master_out) => c.place(master_out, dtype)?,
+            None if self.dtype == dtype => c.place(&self.out, dtype)?,
+            None => c.temporary(dtype, &self.value.shape)?,
+        };
+        let mut outputs = vec![flat(&next)?];
+        for (_, out) in states {
+            outputs.push(flat(&c.place(out, dtype)?)?);
+        }
+        c.launch(step, &inputs, &outputs)?;
+        if self.master_out.is_some() || self.dtype != dtype {
+            c.store_value(&self.out, self.dtype, &next)?;
+        }
+        Ok(())
+    }
+
     fn finish(&self, operator: Optimizer, inputs: &[&View], numbers: &[f64]) -> Result<()> {
         self.finish_with(Elementwise::Optimizer(operator), inputs, numbers)
     }
@@ -141,14 +167,13 @@ struct Momentum {
 
 impl Momentum {
     fn run(&self, p: &Parameter, velocity: &Tensor, velocity_out: &Output) -> Result<()> {
-        let numbers = [self.rescale.into(), self.decay.into()];
-        let gradient = p.step(Optimizer::Regularized, &[&p.gradient, &p.value], &numbers)?;
-        let mu = [self.mu.into()];
-        let velocity = p.state(velocity_out, Optimizer::Velocity, &[&p.read(velocity)?, &gradient], &mu)?;
-        if self.nesterov {
-            return p.finish(Optimizer::Nesterov, &[&p.value, &gradient, &velocity, &p.rate], &mu);
-        }
-        p.finish(Optimizer::Sgd, &[&p.value, &velocity, &p.rate], &[])
+        let step = steps::Momentum {
+            mu: self.mu.into(),
+            nesterov: self.nesterov,
+            rescale: self.rescale.into(),
+            decay: self.decay.into(),
+        };
+        p.advance(&step, &[(p.read(velocity)?, velocity_out)], &[&p.rate])
     }
 }
 
@@ -159,6 +184,8 @@ struct Adam {
     powers: [Tensor; 2],
     betas: [f64; 2],
     epsilon: f64,
+    /// AdamW's, 0 for Adam.
+    decay: f64,
     moments_out: [Output; 2],
     largest_out: Option<Output>,
     powers_out: [Option<Output>; 2],
@@ -183,21 +210,21 @@ impl Adam {
         skip(context, flag, &states)
     }
 
-    /// One step of a parameter whose weight decay, if any, is done.
+    /// One step of a parameter.
     fn run(&self, p: &Parameter) -> Result<()> {
         let (power1, power2) = (p.read(&self.powers[0])?, p.read(&self.powers[1])?);
         let (moment, square) = (p.read(&self.moments[0])?, p.read(&self.moments[1])?);
-        let moment = p.state(&self.moments_out[0], Optimizer::Moment, &[&moment, &p.gradient], &self.betas[..1])?;
-        let mut square =
-            p.state(&self.moments_out[1], Optimizer::SquareMoment, &[&square, &p.gradient], &self.betas[1..])?;
-        if let (true, Some(largest), Some(out)) = (self.amsgrad, &self.largest, &self.largest_out) {
-            let largest = p.read(largest)?;
-            square = p.c.map(Elementwise::Binary(Binary::Maximum), &[&largest, &square], &[])?;
-            p.c.store_value(out, p.value.dtype, &square)?;
+        match (self.amsgrad, &self.largest, &self.largest_out) {
+            (true, Some(largest), Some(out)) => {
+                let numbers = [&p.rate, &power1, &power2];
+                self.run_by_largest(p, [&moment, &square, &p.read(largest)?], numbers, out)?;
+            }
+            _ => {
+                let step = steps::Adam { betas: self.betas, epsilon: self.epsilon, decay: self.decay };
+                let states = [(moment, &self.moments_out[0]), (square, &self.moments_out[1])];
+                p.advance(&step, &states, &[&p.rate, &power1, &power2])?;
+            }
         }
-        let rate = p.step(Optimizer::AdamRate, &[&p.rate, &power1, &power2], &[])?;
-        let floor = p.step(Optimizer::AdamFloor, &[&power2], &[self.epsilon])?;
-        p.finish(Optimizer::AdamStep, &[&p.value, &moment, &square, &rate, &floor], &[])?;
         if self.keep_powers {
             return Ok(());
         }
@@ -207,6 +234,28 @@ impl Adam {
             }
         }
         Ok(())
+    }
+
+    /// The step by the largest second moment so far (Reddi, Kale and Kumar, 2018).
+    fn run_by_largest(
+        &self,
+        p: &Parameter,
+        [moment, square, largest]: [&View; 3],
+        [rate, power1, power2]: [&View; 3],
+        out: &Output,
+    ) -> Result<()> {
+        let value = match self.decay {
+            0.0 => p.value.clone(),
+            decay => p.step(Optimizer::Decay, &[&p.value, rate], &[decay])?,
+        };
+        let moment = p.state(&self.moments_out[0], Optimizer::Moment, &[moment, &p.gradient], &self.betas[..1])?;
+        let square =
+            p.state(&self.moments_out[1], Optimizer::SquareMoment, &[square, &p.gradient], &self.betas[1..])?;
+        let square = p.c.map(Elementwise::Binary(Binary::Maximum), &[largest, &square], &[])?;
+        p.c.store_value(out, p.value.dtype, &square)?;
+        let rate = p.step(Optimizer::AdamRate, &[rate, power1, power2], &[])?;
+        let floor = p.step(Optimizer::AdamFloor, &[power2], &[self.epsilon])?;
+        p.finish(Optimizer::AdamStep, &[&value, &moment, &square, &rate, &floor], &[])
     }
 }
 
@@ -273,6 +322,7 @@ fn adam(
         powers: [power1, power2],
         betas: [beta1.f64(), beta2.f64()],
         epsilon: epsilon.f64(),
+        decay: 0.0,
         moments_out: [moment1_out, moment2_out],
         largest_out,
         powers_out: [power1_out, power2_out],
@@ -324,6 +374,7 @@ fn adamw(
         powers: [power1, power2],
         betas: [beta1.f64(), beta2.f64()],
         epsilon: epsilon.f64(),
+        decay: if with_decay { decay.into() } else { 0.0 },
         moments_out: [moment1_out, moment2_out],
         largest_out,
         powers_out: [power1_out, power2_out],
@@ -335,9 +386,8 @@ fn adamw(
         return Ok(());
     }
     let mut p = Parameter::new(context, &parameter, &gradient, &rate, master.as_ref(), (out, master_out))?;
-    p.rate = p.c.scale(&p.rate, rate_ratio.into(), 0.0)?;
-    if with_decay {
-        p.value = p.step(Optimizer::Decay, &[&p.value, &p.rate], &[decay.into()])?;
+    if rate_ratio != 1.0 {
+        p.rate = p.c.scale(&p.rate, rate_ratio.into(), 0.0)?;
     }
     adam.run(&p)
 }

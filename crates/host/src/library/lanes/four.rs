@@ -49,6 +49,11 @@ impl<V: Arithmetic> Arithmetic for Four<V> {
         unsafe { Four([a.fma(e, i), b.fma(f, j), c.fma(g, k), d.fma(h, l)]) }
     }
     #[inline(always)]
+    unsafe fn sqrt(self) -> Self {
+        let [a, b, c, d] = self.0;
+        unsafe { Four([a.sqrt(), b.sqrt(), c.sqrt(), d.sqrt()]) }
+    }
+    #[inline(always)]
     unsafe fn exp2_integral(self) -> Self {
         let [a, b, c, d] = self.0;
         unsafe { Four([a.exp2_integral(), b.exp2_integral(), c.exp2_integral(), d.exp2_integral()]) }

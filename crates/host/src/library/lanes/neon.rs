@@ -49,6 +49,7 @@ impl Arithmetic for Neon {
         fma(factor, addend) = vfmaq_f32(addend, self, factor);
         max(other) = vmaxq_f32(self, other);
         min(other) = vminq_f32(self, other);
+        sqrt() = vsqrtq_f32(self);
     }
     #[inline(always)]
     unsafe fn exp2_integral(self) -> Self {

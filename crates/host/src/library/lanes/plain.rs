@@ -57,6 +57,10 @@ impl Arithmetic for Plain {
         self.zip(other, |a, b| if b < a { b } else { a })
     }
     #[inline(always)]
+    unsafe fn sqrt(self) -> Self {
+        Plain(self.0.map(f32::sqrt))
+    }
+    #[inline(always)]
     unsafe fn exp2_integral(self) -> Self {
         Plain(self.0.map(|n| f32::from_bits(((n as i32 + 127) as u32) << 23)))
     }

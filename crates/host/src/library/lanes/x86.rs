@@ -24,7 +24,7 @@ macro_rules! lanes {
             $($sorted)*
         }
     };
-    (@methods $name:ident splat $i:ident load $l:ident store $s:ident add $a:ident sub $u:ident mul $m:ident div $d:ident max $x:ident min $n:ident) => {
+    (@methods $name:ident splat $i:ident load $l:ident store $s:ident add $a:ident sub $u:ident mul $m:ident div $d:ident max $x:ident min $n:ident sqrt $q:ident) => {
         #[inline(always)]
         unsafe fn splat(value: f32) -> Self { unsafe { $name($i(value)) } }
         #[inline(always)]
@@ -44,11 +44,13 @@ macro_rules! lanes {
         unsafe fn max(self, other: Self) -> Self { unsafe { $name($x(other.0, self.0)) } }
         #[inline(always)]
         unsafe fn min(self, other: Self) -> Self { unsafe { $name($n(other.0, self.0)) } }
+        #[inline(always)]
+        unsafe fn sqrt(self) -> Self { unsafe { $name($q(self.0)) } }
     };
 }
 
 lanes!(Sse2, 4, __m128, splat = _mm_set1_ps, load = _mm_loadu_ps, store = _mm_storeu_ps, add = _mm_add_ps,
-    sub = _mm_sub_ps, mul = _mm_mul_ps, div = _mm_div_ps, max = _mm_max_ps, min = _mm_min_ps;
+    sub = _mm_sub_ps, mul = _mm_mul_ps, div = _mm_div_ps, max = _mm_max_ps, min = _mm_min_ps, sqrt = _mm_sqrt_ps;
     #[inline(always)]
     unsafe fn fma(self, factor: Self, addend: Self) -> Self {
         unsafe { Sse2(_mm_add_ps(_mm_mul_ps(self.0, factor.0), addend.0)) }
@@ -106,7 +108,7 @@ lanes!(Sse2, 4, __m128, splat = _mm_set1_ps, load = _mm_loadu_ps, store = _mm_st
 );
 
 lanes!(Avx2, 8, __m256, splat = _mm256_set1_ps, load = _mm256_loadu_ps, store = _mm256_storeu_ps, add = _mm256_add_ps,
-    sub = _mm256_sub_ps, mul = _mm256_mul_ps, div = _mm256_div_ps, max = _mm256_max_ps, min = _mm256_min_ps;
+    sub = _mm256_sub_ps, mul = _mm256_mul_ps, div = _mm256_div_ps, max = _mm256_max_ps, min = _mm256_min_ps, sqrt = _mm256_sqrt_ps;
     #[inline(always)]
     unsafe fn fma(self, factor: Self, addend: Self) -> Self {
         unsafe { Avx2(_mm256_fmadd_ps(self.0, factor.0, addend.0)) }
@@ -202,7 +204,7 @@ unsafe fn transposed(a: __m256, b: __m256, c: __m256, d: __m256) -> [__m256; 4] 
 }
 
 lanes!(Avx512, 16, __m512, splat = _mm512_set1_ps, load = _mm512_loadu_ps, store = _mm512_storeu_ps, add = _mm512_add_ps,
-    sub = _mm512_sub_ps, mul = _mm512_mul_ps, div = _mm512_div_ps, max = _mm512_max_ps, min = _mm512_min_ps;
+    sub = _mm512_sub_ps, mul = _mm512_mul_ps, div = _mm512_div_ps, max = _mm512_max_ps, min = _mm512_min_ps, sqrt = _mm512_sqrt_ps;
     #[inline(always)]
     unsafe fn fma(self, factor: Self, addend: Self) -> Self {
         unsafe { Avx512(_mm512_fmadd_ps(self.0, factor.0, addend.0)) }

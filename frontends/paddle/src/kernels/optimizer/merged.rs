@@ -4,7 +4,6 @@ use super::{Adam, Momentum, Parameter, Skipped, skip};
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
-use openmps_graph::operators::elementwise::Optimizer;
 use openmps_tile::dtype::FLOATS;
 
 /// Adds these optimizers.
@@ -83,16 +82,14 @@ impl Lists {
             let Some(rate) = of(&self.rates, i) else { continue };
             let master = self.masters.as_ref().and_then(|list| list.get(i));
             let outs = (out, at(&self.master_outs, i));
-            let mut p = Parameter::new(context, parameter, &self.gradients[i], &rate, master, outs)?;
-            if attributes.decay != 0.0 {
-                p.value = p.step(Optimizer::Decay, &[&p.value, &p.rate], &[attributes.decay])?;
-            }
+            let p = Parameter::new(context, parameter, &self.gradients[i], &rate, master, outs)?;
             let adam = Adam {
                 moments: [self.moments[0][i], self.moments[1][i]],
                 largest: self.largest.as_ref().and_then(|list| list.get(i)).copied(),
                 powers: [self.powers[0][i], self.powers[1][i]],
                 betas: attributes.betas,
                 epsilon: attributes.epsilon,
+                decay: attributes.decay,
                 moments_out: [first, second],
                 largest_out: at(&self.largest_outs, i),
                 powers_out: [at(&self.power_outs[0], i), at(&self.power_outs[1], i)],
