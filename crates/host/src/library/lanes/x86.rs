@@ -122,17 +122,21 @@ lanes!(Avx2, 8, __m256, splat = _mm256_set1_ps, load = _mm256_loadu_ps, store = 
     }
     #[inline(always)]
     unsafe fn sums(registers: [Self; 4]) -> [f32; 4] {
-        unsafe { sums_of_eight(registers.map(|register| register.0)) }
+        let [a, b, c, d] = registers;
+        unsafe { sums_of_eight([a.0, b.0, c.0, d.0]) }
     }
     #[inline(always)]
     unsafe fn load_by_4(from: *const f32) -> [Self; 4] {
         // Each register takes one group of four from either half, so that a transposition within halves sorts all.
-        unsafe { transposed(
-            _mm256_loadu2_m128(from.add(16), from),
-            _mm256_loadu2_m128(from.add(20), from.add(4)),
-            _mm256_loadu2_m128(from.add(24), from.add(8)),
-            _mm256_loadu2_m128(from.add(28), from.add(12)),
-        ).map(Avx2) }
+        unsafe {
+            let [a, b, c, d] = transposed(
+                _mm256_loadu2_m128(from.add(16), from),
+                _mm256_loadu2_m128(from.add(20), from.add(4)),
+                _mm256_loadu2_m128(from.add(24), from.add(8)),
+                _mm256_loadu2_m128(from.add(28), from.add(12)),
+            );
+            [Avx2(a), Avx2(b), Avx2(c), Avx2(d)]
+        }
     }
     #[inline(always)]
     unsafe fn store_by_4(values: [Self; 4], to: *mut f32) {
@@ -218,10 +222,100 @@ lanes!(Avx512, 16, __m512, splat = _mm512_set1_ps, load = _mm512_loadu_ps, store
     }
     #[inline(always)]
     unsafe fn sums(registers: [Self; 4]) -> [f32; 4] {
+        let [a, b, c, d] = registers;
+        unsafe { sums_of_eight([folded(a.0), folded(b.0), folded(c.0), folded(d.0)]) }
+    }
+    #[inline(always)]
+    unsafe fn load_by_4(from: *const f32) -> [Self; 4] {
+        // Each register takes one group of four from every quarter, so that a transposition within quarters sorts all.
         unsafe {
-            sums_of_eight(registers.map(|Avx512(numbers)| {
-                _mm256_add_ps(_mm512_castps512_ps256(numbers), _mm512_extractf32x8_ps::<1>(numbers))
-            }))
+            let groups = quarters(
+                _mm512_loadu_ps(from),
+                _mm512_loadu_ps(from.add(16)),
+                _mm512_loadu_ps(from.add(32)),
+                _mm512_loadu_ps(from.add(48)),
+            );
+            let [a, b, c, d] = transposed_quarters(groups);
+            [Avx512(a), Avx512(b), Avx512(c), Avx512(d)]
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_by_4(values: [Self; 4], to: *mut f32) {
+        unsafe {
+            let [a, b, c, d] = transposed_quarters([values[0].0, values[1].0, values[2].0, values[3].0]);
+            let [a, b, c, d] = quarters(a, b, c, d);
+            _mm512_storeu_ps(to, a);
+            _mm512_storeu_ps(to.add(16), b);
+            _mm512_storeu_ps(to.add(32), c);
+            _mm512_storeu_ps(to.add(48), d);
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_by_2(from: *const f32) -> [Self; 2] {
+        unsafe {
+            let (a, b) = (_mm512_loadu_ps(from), _mm512_loadu_ps(from.add(16)));
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+            [Avx512(_mm512_permutex2var_ps(a, even, b)), Avx512(_mm512_permutex2var_ps(a, odd, b))]
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_by_2(values: [Self; 2], to: *mut f32) {
+        unsafe {
+            let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            let high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+            _mm512_storeu_ps(to, _mm512_permutex2var_ps(values[0].0, low, values[1].0));
+            _mm512_storeu_ps(to.add(16), _mm512_permutex2var_ps(values[0].0, high, values[1].0));
         }
     }
 );
+
+/// The sums of a register's halves.
+///
+/// # Safety
+/// The CPU must have AVX-512.
+#[inline(always)]
+unsafe fn folded(register: __m512) -> __m256 {
+    // SAFETY: only register operations; the caller vouches for AVX-512.
+    unsafe { _mm256_add_ps(_mm512_castps512_ps256(register), _mm512_extractf32x8_ps::<1>(register)) }
+}
+
+/// Transposes the 4x4 matrix whose elements are the registers' quarters.
+///
+/// # Safety
+/// The CPU must have AVX-512.
+#[inline(always)]
+unsafe fn quarters(a: __m512, b: __m512, c: __m512, d: __m512) -> [__m512; 4] {
+    // SAFETY: only register operations; the caller vouches for AVX-512.
+    unsafe {
+        let (ab_low, ab_high) =
+            (_mm512_shuffle_f32x4::<0b01_00_01_00>(a, b), _mm512_shuffle_f32x4::<0b11_10_11_10>(a, b));
+        let (cd_low, cd_high) =
+            (_mm512_shuffle_f32x4::<0b01_00_01_00>(c, d), _mm512_shuffle_f32x4::<0b11_10_11_10>(c, d));
+        [
+            _mm512_shuffle_f32x4::<0b10_00_10_00>(ab_low, cd_low),
+            _mm512_shuffle_f32x4::<0b11_01_11_01>(ab_low, cd_low),
+            _mm512_shuffle_f32x4::<0b10_00_10_00>(ab_high, cd_high),
+            _mm512_shuffle_f32x4::<0b11_01_11_01>(ab_high, cd_high),
+        ]
+    }
+}
+
+/// Transposes the 4x4 block in each quarter of the registers.
+///
+/// # Safety
+/// The CPU must have AVX-512.
+#[inline(always)]
+unsafe fn transposed_quarters([a, b, c, d]: [__m512; 4]) -> [__m512; 4] {
+    // SAFETY: only register operations; the caller vouches for AVX-512.
+    unsafe {
+        let (ab_low, ab_high) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+        let (cd_low, cd_high) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+        [
+            _mm512_shuffle_ps::<0b01_00_01_00>(ab_low, cd_low),
+            _mm512_shuffle_ps::<0b11_10_11_10>(ab_low, cd_low),
+            _mm512_shuffle_ps::<0b01_00_01_00>(ab_high, cd_high),
+            _mm512_shuffle_ps::<0b11_10_11_10>(ab_high, cd_high),
+        ]
+    }
+}

@@ -141,7 +141,11 @@ unsafe fn block<V: Lanes, const R: usize>(
     unsafe {
         let mut sums = [[V::splat(0.0); COLUMNS]; R];
         for p in (0..whole).step_by(V::N) {
-            let x: [V; R] = std::array::from_fn(|i| V::load(rows[i].add(p)));
+            // Written out: a closure would not have the instructions of the function that it stands in.
+            let mut x = [V::splat(0.0); R];
+            for i in 0..R {
+                x[i] = V::load(rows[i].add(p));
+            }
             for j in 0..COLUMNS {
                 let y = V::load(columns[j].add(p));
                 for i in 0..R {
