@@ -182,8 +182,13 @@ unsafe fn tile<V: Lanes, const K: usize, const W: usize>(band: &Band, row: usize
             }
         }
         let columns = (W * V::N).min(band.columns - column);
+        let identity = band.epilogue.is_identity();
         for (o, lanes) in lanes.iter().enumerate().take(rows) {
             let at = at + o * band.columns;
+            if identity {
+                band.output.at(at).copy_from_nonoverlapping(lanes.as_ptr(), columns);
+                continue;
+            }
             let mut x = 0;
             while x + V::N <= columns {
                 let value = band.epilogue.apply(V::load(lanes.as_ptr().add(x)), band.channel, at + x);

@@ -1,6 +1,6 @@
 //! Two-dimensional convolutions of float32 images in NCHW, and their transposes.
 //!
-//! [`forward`] chooses by shape: small images are gathered to one product, 1x1 filters are products in place, depthwise ones a stencil, wide 3x3 ones Winograd's
+//! [`forward`] chooses by shape: images of one pixel are rows of a matrix, small images are gathered to one product, 1x1 filters are products in place, depthwise ones a stencil, wide 3x3 ones Winograd's
 //! algorithm, and everything else the micro-kernel over a padded copy of a band.
 
 mod adjoint;
@@ -10,6 +10,7 @@ mod direct;
 mod finish;
 mod gathered;
 mod pointwise;
+mod rows;
 mod shape;
 mod transpose;
 mod weight_gradient;
@@ -60,7 +61,9 @@ pub fn forward(
 /// [`forward`] of tensors that fit and are not empty, by sums of products alone. Gradients are computed so: of gradients that are waves, as those
 /// of a sum that is weighed by one, Winograd's transforms leave up to five times the error of Paddle's CPU.
 fn summed(shape: &Convolution, input: &[f32], weight: &[f32], output: &mut [f32], epilogue: &Epilogue) {
-    if gathered::suits(shape) {
+    if rows::suits(shape) {
+        rows::forward(shape, input, weight, output, epilogue);
+    } else if gathered::suits(shape) {
         gathered::run(shape, input, weight, output, epilogue);
     } else if shape.is_pointwise() {
         pointwise::run(shape, input, weight, output, epilogue);

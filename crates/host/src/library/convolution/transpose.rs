@@ -3,6 +3,7 @@
 use super::adjoint::Adjoint;
 use super::finish::finish_row;
 use super::pointwise::Product;
+use super::rows;
 use super::shape::Convolution;
 use crate::Error;
 use crate::library::epilogue::Epilogue;
@@ -34,6 +35,10 @@ pub fn transposed(
         return Err(Error::Invalid(format!("transposed convolution: scale, bias or residual do not fit {of:?}")));
     }
     if output.is_empty() {
+        return Ok(());
+    }
+    if rows::suits(of) && epilogue.is_identity() {
+        rows::input_gradient(of, input, weight, output);
         return Ok(());
     }
     if let Some(adjoint) = Adjoint::of(of) {

@@ -5,6 +5,7 @@
 //! gradient in panels.
 
 use super::depthwise_gradient;
+use super::rows;
 use super::shape::Convolution;
 use crate::Error;
 use crate::library::microkernel::{Block, Panels, ROWS, RowsAt, kernels};
@@ -25,6 +26,8 @@ pub fn backward_filter(of: &Convolution, input: &[f32], upstream: &[f32], gradie
     of.check([input.len(), gradient.len(), upstream.len()])?;
     if gradient.is_empty() || upstream.is_empty() {
         gradient.fill(0.0);
+    } else if rows::suits(of) {
+        rows::weight_gradient(of, input, upstream, gradient);
     } else if of.is_depthwise() {
         depthwise_gradient::run(of, input, upstream, gradient);
     } else {
@@ -210,20 +213,24 @@ impl Work<'_> {
                     let start = panels.start(first);
                     for row in start..panels.start(last) {
                         let from = &sums[(row - start) * taps * slice.count..][..taps * slice.count];
-                        let line = &mut line[..taps * slice.count];
-                        // SAFETY: both hold a number for each tap and channel.
-                        unsafe {
-                            let to = (line.as_mut_ptr() as isize, 4 * taps as isize);
-                            let from = (from.as_ptr() as isize, 4 * slice.count as isize);
-                            transpose(4, false, (taps, slice.count), to, from);
+                        let mut sorted = from;
+                        if taps > 1 {
+                            let line = &mut line[..taps * slice.count];
+                            // SAFETY: both hold a number for each tap and channel.
+                            unsafe {
+                                let to = (line.as_mut_ptr() as isize, 4 * taps as isize);
+                                let from = (from.as_ptr() as isize, 4 * slice.count as isize);
+                                transpose(4, false, (taps, slice.count), to, from);
+                            }
+                            sorted = line;
                         }
                         let at = ((group * filters + row) * own + slice.channel % own) * taps;
                         // SAFETY: this task alone has these channels of this filter.
-                        let to = unsafe { gradient.part(at, line.len()) };
+                        let to = unsafe { gradient.part(at, sorted.len()) };
                         if accumulate {
-                            to.iter_mut().zip(line).for_each(|(to, more)| *to += *more);
+                            to.iter_mut().zip(sorted).for_each(|(to, more)| *to += *more);
                         } else {
-                            to.copy_from_slice(line);
+                            to.copy_from_slice(sorted);
                         }
                     }
                 }
