@@ -135,6 +135,7 @@ def test_it_is_as_on_the_cpu(name):
 OWN = {
     "mish of far negative numbers": (F.mish, [FAR], [FAR * np.tanh(np.log1p(np.exp(FAR))), None]),
     "atan2 where squares vanish": (paddle.atan2, [floats(0, 1e-30, 1e30), floats(0, 1e-30, 1e30)], [None, floats(0, 1e30, 1.5e-30), floats(-0.0, -1e30, -1.5e-30)]),
+    "sums of halves beyond their largest": (paddle.divide, [floats(400, -199, dtype="float16"), floats(0.05, dtype="float16")], [None, None, floats(-800, dtype="float16")]),
     "average pooling of padding": (lambda x: F.avg_pool1d(x, 2, stride=3, padding=1, ceil_mode=True, exclusive=True), [np.ones((1, 1, 2), "float32")], [np.array([[[1, 0]]], "float32"), None]),
     "max pooling of -inf": (lambda x: F.max_pool2d(x, 1), [np.full((1, 1, 1, 1), -INF, "float32")], [None, np.ones((1, 1, 1, 1), "float32")]),
     "softmax of one NaN": (lambda x: F.softmax(x, axis=0), [floats(NAN)[0]], [floats(NAN)[0], None]),

@@ -143,8 +143,13 @@ impl<'c> Compose<'c> {
         if to.shape == shape && to.dtype == inputs[0].dtype {
             return Ok(run(operator, self.context.queue(), inputs, &floats(numbers), &to)?);
         }
-        let value = self.map(operator, inputs, numbers)?;
-        self.put(&value, &to)
+        if to.len() >= shape.iter().product() || inputs.len() == 1 {
+            return self.put(&self.map(operator, inputs, numbers)?, &to);
+        }
+        // What is summed up is not rounded to a half type before.
+        let wide = |x: &&View| if x.dtype.is_float() { self.cast(x, x.dtype.compute()) } else { Ok((*x).clone()) };
+        let inputs = inputs.iter().map(wide).collect::<Result<Vec<View>>>()?;
+        self.put(&self.map(operator, &inputs.iter().collect::<Vec<_>>(), numbers)?, &to)
     }
 
     /// An output's memory, for an operator that writes it itself.
