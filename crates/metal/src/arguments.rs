@@ -74,11 +74,13 @@ pub struct Resolved<B> {
 /// The buffers of a device by their addresses.
 pub struct Addresses<B> {
     buffers: BTreeMap<usize, (usize, B)>,
+    /// Memory of the host, by a number each; the same bytes may be lent more than once.
+    lent: BTreeMap<u64, (Range<usize>, Resolved<B>)>,
 }
 
 impl<B> Default for Addresses<B> {
     fn default() -> Addresses<B> {
-        Addresses { buffers: BTreeMap::new() }
+        Addresses { buffers: BTreeMap::new(), lent: BTreeMap::new() }
     }
 }
 
@@ -93,8 +95,32 @@ impl<B: Clone> Addresses<B> {
         self.buffers.remove(&address).map(|(_, buffer)| buffer)
     }
 
+    /// Adds `bytes` bytes at `address` of the host's, which begin `offset` bytes inside a buffer, and gives a number to take them away by.
+    pub fn lend(&mut self, address: usize, bytes: usize, buffer: B, offset: usize) -> u64 {
+        let number = self.lent.last_key_value().map_or(0, |(last, _)| last + 1);
+        let extent = address..address + bytes;
+        self.lent.insert(number, (extent.clone(), Resolved { buffer, offset, extent }));
+        number
+    }
+
+    /// Takes lent memory away.
+    pub fn give_back(&mut self, number: u64) -> Option<B> {
+        self.lent.remove(&number).map(|(_, place)| place.buffer)
+    }
+
+    /// The lent memory that `bytes` bytes at `address` lie in: of several, that which reaches furthest.
+    fn resolve_lent(&self, address: usize, bytes: usize) -> Option<Resolved<B>> {
+        let end = address.checked_add(bytes.max(1))?;
+        let around = self.lent.values().filter(|(extent, _)| extent.start <= address && end <= extent.end);
+        let (extent, place) = around.max_by_key(|(extent, _)| extent.end)?;
+        Some(Resolved { offset: place.offset + address - extent.start, ..place.clone() })
+    }
+
     /// The buffer that `bytes` bytes at `address` lie in. An empty range may stand at a buffer's very end.
     pub fn resolve(&self, address: usize, bytes: usize) -> Option<Resolved<B>> {
+        if let Some(lent) = self.resolve_lent(address, bytes) {
+            return Some(lent);
+        }
         let (&base, (length, buffer)) = self.buffers.range(..=address).next_back()?;
         let offset = address - base;
         let fits = offset.checked_add(bytes).is_some_and(|end| end <= *length);
@@ -206,6 +232,25 @@ mod tests {
         assert_eq!(found(0x1140, 1), None);
         assert_eq!(found(0x1140, 0), Some(('b', 0x40)));
         assert_eq!(found(0x1120, usize::MAX), None);
+    }
+
+    #[test]
+    fn lent_memory_is_known_until_it_is_given_back() {
+        let mut addresses = addresses();
+        let found = |addresses: &Addresses<char>, address, bytes| {
+            addresses.resolve(address, bytes).map(|found| (found.buffer, found.offset, found.extent))
+        };
+        // Behind the end of another buffer, and the same bytes twice.
+        let short = addresses.lend(0x1140, 0x10, 'c', 0x140);
+        let long = addresses.lend(0x1140, 0x20, 'd', 0x140);
+        assert_eq!(found(&addresses, 0x1140, 0), Some(('d', 0x140, 0x1140..0x1160)));
+        assert_eq!(found(&addresses, 0x1158, 8), Some(('d', 0x158, 0x1140..0x1160)));
+        assert_eq!(found(&addresses, 0x1158, 9), None);
+        assert_eq!(addresses.give_back(long), Some('d'));
+        assert_eq!(found(&addresses, 0x1144, 4), Some(('c', 0x144, 0x1140..0x1150)));
+        assert_eq!(addresses.give_back(short), Some('c'));
+        assert_eq!(addresses.give_back(short), None);
+        assert_eq!(found(&addresses, 0x1144, 4), None);
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Buffer {
     }
 
     /// A buffer over memory of someone else: `newBufferWithBytesNoCopy:length:options:deallocator:`. `owner` is dropped when the
-    /// last handle goes or the buffer is freed.
+    /// last handle goes or the buffer is freed. An error where the GPU does not see the process's memory.
     ///
     /// # Safety
     /// `length` initialised bytes at `address`, aligned for every element type used on them, stay valid until `owner` is dropped; nobody
@@ -90,7 +90,7 @@ impl Buffer {
     /// let values = vec![1.0f32, 2.0];
     /// let (address, length) = (values.as_ptr() as usize, 8);
     /// // SAFETY: the vector is the owner.
-    /// let buffer = unsafe { Buffer::no_copy(&Device::get(0)?, address, length, false, values) };
+    /// let buffer = unsafe { Buffer::no_copy(&Device::get(0)?, address, length, false, values)? };
     /// assert_eq!(buffer.read::<f32>(0, 2)?, [1.0, 2.0]);
     /// # Ok::<(), openmps::Error>(())
     /// ```
@@ -100,9 +100,11 @@ impl Buffer {
         length: usize,
         writable: bool,
         owner: impl Any + Send + Sync,
-    ) -> Buffer {
-        let memory: RwLock<Option<Memory>> = RwLock::new(Some(Box::new(owner)));
-        Buffer { shared: Arc::new(Shared { device: device.clone(), address, length, writable, memory }) }
+    ) -> Result<Buffer> {
+        // SAFETY: the memory goes with `owner`, after the device has let go of it; commands hold the buffer's lock until they have ended.
+        let lent = unsafe { device.lend(address, length)? };
+        let memory: RwLock<Option<Memory>> = RwLock::new(Some(Box::new((lent, owner))));
+        Ok(Buffer { shared: Arc::new(Shared { device: device.clone(), address, length, writable, memory }) })
     }
 
     /// The length in bytes.

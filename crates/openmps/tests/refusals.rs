@@ -54,7 +54,7 @@ fn buffers() {
     let values = vec![1.0f32; 4];
     let address = values.as_ptr() as usize;
     // SAFETY: the vector is the owner.
-    let shared = unsafe { Buffer::no_copy(&device(), address, 16, false, values) };
+    let shared = unsafe { Buffer::no_copy(&device(), address, 16, false, values) }.expect("memory of the process");
     refused!(shared.write(0, &[2.0f32]), Error::ReadOnly { .. });
     assert_eq!(shared.read::<f32>(0, 4).expect("readable"), [1.0; 4]);
 }

@@ -35,6 +35,48 @@ fn padded(rows: usize, columns: usize, matrices: usize, values: &[f32]) -> Matri
     matrix
 }
 
+/// On the host and on a GPU that knows memory by buffers: places that begin anywhere on a page, the same memory twice, and gone again.
+#[test]
+fn memory_of_the_process_is_used_where_it_lies() {
+    for device in [device(), Device::over(0, openmps::runtime::metal::emulated::Emulated::of_environment())] {
+        let (rows, inner, columns) = (5, 6, 7);
+        let (values, weights) = (numbers(rows * inner + 3, 1), numbers(inner * columns, 2));
+        let want = |i: usize, j: usize| -> f32 {
+            (0..inner).map(|p| values[3 + i * inner + p] * weights[p * columns + j]).sum()
+        };
+        let [left, again] = [0, 1].map(|_| {
+            let (address, bytes) = (values[3..].as_ptr() as usize, 4 * rows * inner);
+            // SAFETY: nobody writes the values, which outlive the buffers.
+            unsafe { Buffer::no_copy(&device, address, bytes, false, ()) }.expect("memory of the process")
+        });
+        let mut result = vec![f32::NAN; rows * columns + 1];
+        let (address, bytes) = (result[1..].as_mut_ptr() as usize, 4 * rows * columns);
+        // SAFETY: nobody else uses the result before the buffer is freed.
+        let out = unsafe { Buffer::no_copy(&device, address, bytes, true, ()) }.expect("memory of the process");
+        let matrix = |buffer: &Buffer, rows, columns| {
+            let descriptor = MatrixDescriptor::dense(rows, columns, DataType::F32).expect("a layout");
+            Matrix::new(buffer, &descriptor).expect("it fits")
+        };
+        let right = Matrix::from_slice(&device, inner, columns, &weights).expect("memory");
+        let kernel = MatrixMultiplication::new(&device, false, false, rows, columns, inner, 1.0, 0.0).expect("sizes");
+        for left in [again, left] {
+            let command_buffer = device.queue().command_buffer();
+            let operands = (matrix(&left, rows, inner), matrix(&out, rows, columns));
+            kernel.encode(&command_buffer, &operands.0, &right, &operands.1).expect("a legal call");
+            command_buffer.commit().expect("a full buffer");
+            command_buffer.wait_until_completed().expect("no error");
+            // Without the first, the second is known still.
+            left.free();
+        }
+        out.free();
+        for (place, got) in result[1..].iter().enumerate() {
+            let expected = want(place / columns, place % columns);
+            assert!((got - expected).abs() < 1e-5, "{place}: {got} against {expected} on {device:?}");
+        }
+        assert!(result[0].is_nan());
+    }
+}
+
 #[test]
 fn products_of_every_orientation_padding_and_batch() {
     let (m, n, k, batches) = (5, 7, 9, 3);

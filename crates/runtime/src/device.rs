@@ -35,6 +35,10 @@ struct DeviceShared {
     next_queue: AtomicU64,
 }
 
+/// Memory of the process that a device knows: [`Device::lend`].
+#[allow(dead_code, reason = "it is held, not read")]
+pub struct Lent(Option<Box<dyn Any + Send + Sync>>);
+
 /// The devices of this machine, once somebody has asked.
 static ALL: OnceLock<std::result::Result<Vec<Device>, String>> = OnceLock::new();
 
@@ -196,6 +200,16 @@ impl Device {
     /// The buffer around `bytes` bytes at any address inside it: (its first address, the offset).
     pub fn resolve(&self, address: usize, bytes: usize) -> Result<(usize, usize)> {
         self.allocator().resolve(address, bytes)
+    }
+
+    /// Makes memory of the process known to the device, so that kernels may be given addresses in it, until what this gives is dropped. Refused
+    /// where the GPU does not see it.
+    ///
+    /// # Safety
+    /// The bytes stay valid until then, and until every command that uses them has ended.
+    pub unsafe fn lend(&self, address: usize, bytes: usize) -> Result<Lent> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.driver().lend(address, bytes) }.map(Lent)
     }
 
     /// The memory's figures of this moment.

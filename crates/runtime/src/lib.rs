@@ -21,7 +21,7 @@ pub mod trace;
 pub use allocator::MemoryStatistics;
 pub use buffer::Buffer;
 pub use command_buffer::{CommandBuffer, Status};
-pub use device::Device;
+pub use device::{Device, Lent};
 pub use devices::guest;
 pub use devices::recorder::{Recorded, Recorder};
 pub use error::{Error, Result};

@@ -41,6 +41,7 @@ pub fn with_matrix<R>(tensor: &Tensor, work: impl FnOnce(&Matrix) -> Result<R>) 
     let device = queue()?.device();
     // SAFETY: the storage is borrowed, and so alive and not written, until this function returns; the buffer is freed before.
     let buffer = unsafe { Buffer::no_copy(device, view.address, descriptor.span_bytes(), false, ()) };
+    let buffer = buffer.map_err(Error::wrap)?;
     let freed = FreeAtEnd(&buffer);
     let result = Matrix::new(&buffer, &descriptor).map_err(Error::wrap).and_then(|matrix| work(&matrix));
     drop(freed);

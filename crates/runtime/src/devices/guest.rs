@@ -8,10 +8,11 @@ use super::metal::{failed, properties, text_of};
 use super::{Command, Driver};
 use crate::allocator::heap::{HeapSource, Region};
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::properties::DeviceProperties;
 use openmps_metal::arguments::{self, Addresses, Kernel, Resolved, Table};
 use openmps_metal::seam::{Properties, Size};
+use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -150,6 +151,11 @@ impl<L: Lender> Gpu<L> {
 struct Handle<L: Lender>(Arc<Gpu<L>>);
 
 impl<L: Lender> Driver for Handle<L> {
+    unsafe fn lend(&self, address: usize, bytes: usize) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+        let message = format!("{bytes} bytes at {address:#x} are in no buffer of the lender's");
+        Err(Error::Driver { device: "guest", message })
+    }
+
     fn submit(&self, _queue: u64, command: Command<'_>) -> Result<()> {
         let gpu = &self.0;
         match command {

@@ -44,6 +44,14 @@ pub(crate) trait Driver: Send + Sync {
         None
     }
 
+    /// Makes memory of the process known until what this gives is dropped; none where every address is known anyway.
+    ///
+    /// # Safety
+    /// As for `Device::lend`.
+    unsafe fn lend(&self, _address: usize, _bytes: usize) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+        Ok(None)
+    }
+
     /// The device's own handle of a queue, for programs that order their work with ours.
     fn handle(&self, _queue: u64) -> Option<usize> {
         None

@@ -15,6 +15,7 @@ use crate::properties::{Backend, DeviceProperties};
 use crate::stage;
 use api::{Api, Handle, Pointer};
 use openmps_codegen::{Target, compile};
+use std::any::Any;
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,6 +26,7 @@ const THREADS_PER_MULTIPROCESSOR: c_int = 39;
 const CAPABILITY_MAJOR: c_int = 75;
 const CAPABILITY_MINOR: c_int = 76;
 const CONCURRENT_MANAGED_ACCESS: c_int = 89;
+const PAGEABLE_MEMORY_ACCESS: c_int = 88;
 
 /// Programs on the grid's axes.
 const MOST_PROGRAMS: [usize; 3] = [i32::MAX as usize, u16::MAX as usize, u16::MAX as usize];
@@ -41,6 +43,8 @@ struct Gpu {
     ordinal: c_int,
     context: Handle,
     capability: (i32, i32),
+    /// Whether kernels may follow every address of the process.
+    pageable: bool,
     streams: Mutex<HashMap<u64, usize>>,
 }
 
@@ -110,7 +114,8 @@ impl Gpu {
             max_buffer_length: total_memory,
         };
         let index = ordinal as usize;
-        let gpu = Gpu { api, index, ordinal: device, context, capability, streams: Mutex::default() };
+        let pageable = attribute(PAGEABLE_MEMORY_ACCESS)? != 0;
+        let gpu = Gpu { api, index, ordinal: device, context, capability, pageable, streams: Mutex::default() };
         Ok((Cuda { gpu: Arc::new(gpu) }, properties))
     }
 
@@ -216,6 +221,14 @@ impl Gpu {
 }
 
 impl Driver for Cuda {
+    unsafe fn lend(&self, address: usize, bytes: usize) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+        if self.gpu.pageable {
+            return Ok(None);
+        }
+        let message = format!("GPU {} does not see the process's own {bytes} bytes at {address:#x}", self.gpu.ordinal);
+        Err(Error::Driver { device: "cuda", message })
+    }
+
     fn submit(&self, queue: u64, command: Command<'_>) -> Result<()> {
         let gpu = &self.gpu;
         match command {

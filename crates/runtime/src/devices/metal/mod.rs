@@ -23,6 +23,7 @@ use openmps_tile::Scalar;
 use std::any::Any;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 /// One GPU. Clones are the same.
@@ -295,12 +296,40 @@ impl<M: Metal> Driver for MetalDevice<M> {
         Some(self.gpu.existing(queue).is_none_or(|stream| stream.is_idle()))
     }
 
+    /// The whole pages around the memory: Metal takes no less. Nobody follows the other addresses on them.
+    unsafe fn lend(&self, address: usize, bytes: usize) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+        let (gpu, bytes) = (&self.gpu, bytes.max(1));
+        let first = address / limits::PAGE * limits::PAGE;
+        let end = address.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(limits::PAGE));
+        let start = NonNull::new(first as *mut u8).zip(end);
+        let (start, end) = start.ok_or(Error::UnknownAddress { device: gpu.index, address, bytes })?;
+        // SAFETY: the caller keeps the bytes; pages are there as a whole.
+        let buffer = gpu.metal.autorelease_pool(|| unsafe { gpu.metal.import(start, end - first) }).map_err(failed)?;
+        let mut addresses = gpu.addresses.write().unwrap_or_else(PoisonError::into_inner);
+        let number = addresses.lend(address, bytes, buffer, address - first);
+        Ok(Some(Box::new(Lent { gpu: gpu.clone(), number })))
+    }
+
     fn has_engines(&self) -> bool {
         self.gpu.metal.properties().mps && self.gpu.engine != Some(Engine::Kernels)
     }
 
     fn plan(&self, call: &Call) -> Option<Box<dyn Any>> {
         Some(Box::new(self.gpu.plan(call)?))
+    }
+}
+
+/// Memory of the process, known to the GPU.
+struct Lent<M: Metal> {
+    gpu: Arc<Gpu<M>>,
+    number: u64,
+}
+
+impl<M: Metal> Drop for Lent<M> {
+    fn drop(&mut self) {
+        let mut addresses = self.gpu.addresses.write().unwrap_or_else(PoisonError::into_inner);
+        // Command buffers on their way hold what they use.
+        drop(addresses.give_back(self.number));
     }
 }
 
