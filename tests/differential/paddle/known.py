@@ -10,7 +10,7 @@ WITHOUT_KERNEL = frozenset(
     """
     acosh affine_grid asinh atanh baddbmm bicubic_interp bincount bitwise_left_shift bitwise_right_shift channel_shuffle conv3d
     copysign crop cross cummax cummin dist einsum fill_diagonal histogram log_loss logcumsumexp
-    logspace matrix_power maxout median mode multi_dot pixel_unshuffle pool3d renorm searchsorted sequence_mask_scalar svd
+    logspace matrix_power maxout median mode multi_dot pixel_unshuffle pool3d renorm searchsorted sequence_mask_scalar
     swiglu temporal_shift tril_indices triu_indices unfold unique unique_consecutive
     """.split()
 )

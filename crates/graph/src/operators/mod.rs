@@ -18,6 +18,7 @@ mod indexed;
 pub mod interpolation;
 pub mod layer_norm;
 pub mod linear;
+pub mod linear_algebra;
 pub mod matmul;
 pub mod nonzero;
 pub mod optimizer;
@@ -41,7 +42,7 @@ pub mod triangle;
 use crate::entry::Entry;
 
 /// The list of operators, by family. Tests, benches and documents iterate over it.
-pub static ENTRIES: &[&[&Entry]] = &[MOVEMENT, LIBRARY, NORMALISATION, reduce::ENTRIES];
+pub static ENTRIES: &[&[&Entry]] = &[MOVEMENT, LIBRARY, NORMALISATION, reduce::ENTRIES, linear_algebra::ENTRIES];
 
 /// Operators that move or choose elements.
 pub static MOVEMENT: &[&Entry] = &[

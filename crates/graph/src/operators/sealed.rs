@@ -44,6 +44,7 @@ operators! {
     interpolation::InterpolationGradient,
     layer_norm::LayerNorm,
     linear::Linear,
+    linear_algebra::LinearAlgebra,
     matmul::Matmul,
     optimizer::Adam,
     optimizer::Momentum,

@@ -10,6 +10,7 @@ pub mod gather;
 pub mod interpolation;
 mod lanes;
 pub mod layer_norm;
+pub mod linear_algebra;
 pub mod matmul;
 pub mod memory;
 mod microkernel;

@@ -64,6 +64,7 @@ mod group_norm;
 mod images;
 mod indexing;
 mod interpolation;
+mod linear_algebra;
 mod loss;
 mod masked_softmax;
 mod matmul;
@@ -115,6 +116,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     interpolation::register,
     grid_sample::register,
     matmul::register,
+    linear_algebra::register,
     normalisation::register,
     normalisation_gradient::register,
     reduction::register,

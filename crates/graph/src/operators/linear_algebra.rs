@@ -1,0 +1,161 @@
+//! Factorisations, inverses, determinants and solutions of stacks of matrices.
+
+mod reference;
+
+use crate::entry::{Case, Entry, Input, Values};
+use crate::error::{Error, Result};
+use crate::layout::{Dense, call, check, expect_dense, expect_dtype, expect_inputs};
+use crate::operator::{Meta, Operator};
+use crate::queue::Queue;
+use crate::reference::Array;
+use crate::view::{View, shape_of};
+pub use openmps_host::library::linear_algebra::Algorithm;
+use openmps_host::library::linear_algebra::{Stack, linear_algebra};
+use openmps_tile::DType;
+
+/// An algorithm for the last two dimensions of its first input; [`Algorithm::Solve`] has as second input the right hand sides, with the
+/// same leading dimensions. Float32 is computed in float64.
+///
+/// Signs of singular vectors, of eigenvectors and of Q's columns are the library's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinearAlgebra(pub Algorithm);
+
+/// The types that the library computes.
+const TYPES: &[DType] = &[DType::F32, DType::F64];
+
+impl LinearAlgebra {
+    /// The results' dimensions after the leading ones, for a matrix of `rows` and `columns`.
+    fn results(self, rows: usize, columns: usize, right: Option<usize>) -> Vec<Vec<usize>> {
+        let rank = rows.min(columns);
+        match self.0 {
+            Algorithm::SingularValueDecomposition { full: true } => {
+                vec![vec![rows, rows], vec![rank], vec![columns, columns]]
+            }
+            Algorithm::SingularValueDecomposition { .. } => vec![vec![rows, rank], vec![rank], vec![rank, columns]],
+            Algorithm::SingularValues => vec![vec![rank]],
+            Algorithm::Qr { complete: true } => vec![vec![rows, rows], vec![rows, columns]],
+            Algorithm::Qr { .. } => vec![vec![rows, rank], vec![rank, columns]],
+            Algorithm::SymmetricEigen { .. } => vec![vec![rows], vec![rows, rows]],
+            Algorithm::Cholesky { .. } | Algorithm::Inverse => vec![vec![rows, rows]],
+            Algorithm::Determinant => vec![vec![]],
+            Algorithm::LogDeterminant => vec![vec![], vec![]],
+            Algorithm::Solve => vec![vec![rows, right.unwrap_or(1)]],
+        }
+    }
+
+    /// Whether rectangles have a result.
+    fn takes_rectangles(self) -> bool {
+        use Algorithm::{Qr, SingularValueDecomposition, SingularValues};
+        matches!(self.0, SingularValueDecomposition { .. } | SingularValues | Qr { .. })
+    }
+}
+
+/// A dense view as a stack of matrices, `leading` of whose dimensions count them.
+fn stack(address: usize, shape: &[usize], leading: usize) -> Stack {
+    let size = |d: usize| shape.get(leading + d).copied().unwrap_or(1);
+    Stack { address, rows: size(0), columns: size(1) }
+}
+
+impl Operator for LinearAlgebra {
+    fn name(&self) -> &'static str {
+        match self.0 {
+            Algorithm::SingularValueDecomposition { .. } => "singular_value_decomposition",
+            Algorithm::SingularValues => "singular_values",
+            Algorithm::Qr { .. } => "qr",
+            Algorithm::SymmetricEigen { .. } => "symmetric_eigen",
+            Algorithm::Cholesky { .. } => "cholesky",
+            Algorithm::Inverse => "inverse",
+            Algorithm::Determinant => "determinant",
+            Algorithm::LogDeterminant => "log_determinant",
+            Algorithm::Solve => "solve",
+        }
+    }
+
+    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        let solves = self.0 == Algorithm::Solve;
+        expect_inputs(self.name(), inputs, if solves { 2 } else { 1 })?;
+        let Meta { dtype, shape } = &inputs[0];
+        expect_dtype(self.name(), "input", *dtype, TYPES)?;
+        let wrong = |what, got, expected: &str| {
+            Err(Error::Shape { operator: self.name(), what, got, expected: expected.to_owned() })
+        };
+        let [leading @ .., rows, columns] = &shape[..] else {
+            return wrong("input", shape.clone(), "at least 2 dimensions");
+        };
+        if rows != columns && !self.takes_rectangles() {
+            return wrong("input", shape.clone(), "square matrices");
+        }
+        let mut right = None;
+        if solves {
+            let Meta { dtype: other, shape: sides } = &inputs[1];
+            expect_dtype(self.name(), "right hand side", *other, &[*dtype])?;
+            if sides.len() != shape.len() || sides[..=leading.len()] != shape[..=leading.len()] {
+                return wrong("right hand side", sides.clone(), &format!("{:?} and columns", &shape[..=leading.len()]));
+            }
+            right = sides.last().copied();
+        }
+        let results = self.results(*rows, *columns, right);
+        results.iter().map(|dims| Ok(Meta { dtype: *dtype, shape: shape_of(&[leading, dims].concat())? })).collect()
+    }
+
+    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        outputs.iter().try_for_each(|output| expect_dense(self.name(), output))?;
+        let leading = inputs[0].rank() - 2;
+        let count = inputs[0].shape[..leading].iter().product();
+        let dtype = inputs[0].dtype;
+        call(queue, self.name(), || {
+            let dense: Vec<Dense> = inputs.iter().map(Dense::of).collect();
+            let from: Vec<Stack> =
+                dense.iter().zip(inputs).map(|(dense, view)| stack(dense.address, &view.shape, leading)).collect();
+            let to: Vec<Stack> = outputs.iter().map(|view| stack(view.address, &view.shape, leading)).collect();
+            // SAFETY: dense tensors of `count` matrices of the checked shapes, of this type.
+            unsafe {
+                match dtype {
+                    DType::F64 => linear_algebra::<f64>(self.0, count, &from, &to),
+                    _ => linear_algebra::<f32>(self.0, count, &from, &to),
+                }
+            }
+        })
+    }
+
+    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
+        reference::of(self.0, inputs)
+    }
+}
+
+/// Two matrices of 3 x 3, far from singular, of which the symmetric part is positive.
+const MATRICES: [f64; 18] =
+    [4.0, 1.0, 0.5, 1.0, 5.0, -1.0, 0.5, -1.0, 6.0, 3.0, -0.5, 0.25, -0.5, 2.0, 1.0, 0.25, 1.0, 3.5];
+
+fn cases(algorithm: Algorithm) -> Vec<Case> {
+    let shapes: [&[usize]; 5] = [&[3, 3], &[2, 3, 3], &[2, 1, 3, 3], &[0, 3, 3], &[2, 0, 0]];
+    let case = |shape: &&[usize]| {
+        let mut inputs = vec![Input::of(shape, Values::Given(MATRICES.to_vec()))];
+        if algorithm == Algorithm::Solve {
+            inputs.push(Input::new(&[&shape[..shape.len() - 1], &[4]].concat()));
+        }
+        Case::new(LinearAlgebra(algorithm), inputs)
+    };
+    shapes.iter().map(case).collect()
+}
+
+macro_rules! entries {
+    ($($entry:ident: $name:literal, $summary:literal, $algorithm:expr;)*) => {
+        $(
+            /// For the list of operators.
+            pub static $entry: Entry =
+                Entry { name: $name, summary: $summary, dtypes: TYPES, cases: || cases($algorithm), tolerance: 16.0 };
+        )*
+        /// Those whose results have no free signs.
+        pub static ENTRIES: &[&Entry] = &[$(&$entry,)*];
+    };
+}
+
+entries! {
+    CHOLESKY: "cholesky", "The triangular factor of symmetric matrices.", Algorithm::Cholesky { upper: false };
+    INVERSE: "inverse", "The inverse of matrices.", Algorithm::Inverse;
+    DETERMINANT: "determinant", "The determinant of matrices.", Algorithm::Determinant;
+    LOG_DETERMINANT: "log_determinant", "The sign and the logarithm of determinants.", Algorithm::LogDeterminant;
+    SOLVE: "solve", "The solution of linear equations.", Algorithm::Solve;
+}

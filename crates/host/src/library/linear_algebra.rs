@@ -1,0 +1,309 @@
+//! Factorisations, inverses, determinants and solutions of stacks of matrices: each matrix by the crate `faer`, in float64.
+
+use super::memory::{Element, slice, slice_mut};
+use crate::Error;
+use crate::threads::parallel_for;
+use faer::linalg::solvers::{DenseSolveCore, PartialPivLu, SelfAdjointEigen, Solve, Svd};
+use faer::{Mat, MatRef, Side};
+use std::sync::{Mutex, PoisonError};
+
+/// What is computed of a matrix A.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// U, the singular values from the largest on, and V transposed; `full` makes U and V square.
+    SingularValueDecomposition {
+        /// U and V have as many columns as rows.
+        full: bool,
+    },
+    /// The singular values alone.
+    SingularValues,
+    /// Q and R; `complete` makes Q square.
+    Qr {
+        /// Q has as many columns as rows.
+        complete: bool,
+    },
+    /// Eigenvalues from the smallest on, and their vectors as columns, of a symmetric matrix of which one triangle is read.
+    SymmetricEigen {
+        /// The upper triangle is read.
+        upper: bool,
+    },
+    /// The triangular L with A = L L', or its transpose.
+    Cholesky {
+        /// The transpose, of the upper triangle of A.
+        upper: bool,
+    },
+    /// The inverse.
+    Inverse,
+    /// The determinant.
+    Determinant,
+    /// The determinant's sign, and the logarithm of its absolute value.
+    LogDeterminant,
+    /// The X with A X = B, where B is the second input.
+    Solve,
+}
+
+/// A dense stack of row-major matrices in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Stack {
+    /// Where the first one begins.
+    pub address: usize,
+    /// Rows of each.
+    pub rows: usize,
+    /// Columns of each.
+    pub columns: usize,
+}
+
+impl Stack {
+    fn place<T>(&self, number: usize) -> (usize, usize) {
+        let len = self.rows * self.columns;
+        (self.address + number * len * size_of::<T>(), len)
+    }
+
+    /// # Safety
+    /// The stack holds more than `number` matrices of `T`, which nobody writes.
+    unsafe fn read<T: Element>(&self, number: usize) -> Mat<f64> {
+        let (address, len) = self.place::<T>(number);
+        // SAFETY: promised by the caller.
+        let elements = unsafe { slice::<T>(address, len) };
+        Mat::from_fn(self.rows, self.columns, |i, j| elements[i * self.columns + j].to_f64())
+    }
+
+    /// # Safety
+    /// The stack has room for more than `number` matrices of `T`, of which nobody else reads or writes this one.
+    unsafe fn write<T: Element>(&self, number: usize, matrix: MatRef<f64>) {
+        let (address, len) = self.place::<T>(number);
+        // SAFETY: promised by the caller.
+        let elements = unsafe { slice_mut::<T>(address, len) };
+        for (at, element) in elements.iter_mut().enumerate() {
+            *element = T::from_f64(matrix[(at / self.columns, at % self.columns)]);
+        }
+    }
+}
+
+/// Computes `count` matrices; vectors are matrices of one column, numbers of one element. The first matrix for which there is no result
+/// is an error.
+///
+/// # Safety
+/// Inputs hold `count` matrices of `T` that nobody writes; outputs have room for as many of the algorithm's results, and are nobody else's.
+pub unsafe fn linear_algebra<T: Element>(
+    algorithm: Algorithm,
+    count: usize,
+    inputs: &[Stack],
+    outputs: &[Stack],
+) -> Result<(), Error> {
+    let first_error = Mutex::new(None::<(usize, String)>);
+    let size = inputs[0].rows.max(inputs[0].columns);
+    parallel_for(count, 100 + 4 * size * size * size, |begin, end| {
+        for number in begin..end {
+            // SAFETY: promised by the caller.
+            let matrices: Vec<Mat<f64>> = inputs.iter().map(|input| unsafe { input.read::<T>(number) }).collect();
+            match compute(algorithm, &matrices) {
+                Ok(results) => {
+                    for (output, result) in outputs.iter().zip(&results) {
+                        // SAFETY: promised by the caller; this task alone has this matrix.
+                        unsafe { output.write::<T>(number, result.as_ref()) };
+                    }
+                }
+                Err(error) => {
+                    let mut first = first_error.lock().unwrap_or_else(PoisonError::into_inner);
+                    if first.as_ref().is_none_or(|(before, _)| number < *before) {
+                        *first = Some((number, error));
+                    }
+                }
+            }
+        }
+    });
+    match first_error.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        None => Ok(()),
+        Some((number, error)) => Err(Error::Invalid(format!("matrix {number} {error}"))),
+    }
+}
+
+fn compute(algorithm: Algorithm, inputs: &[Mat<f64>]) -> Result<Vec<Mat<f64>>, String> {
+    let a = inputs[0].as_ref();
+    let is_finite = (0..a.ncols()).all(|j| a.col(j).iter().all(|x| x.is_finite()));
+    match algorithm {
+        Algorithm::SingularValueDecomposition { .. } | Algorithm::SingularValues if !is_finite => {
+            Err("holds NaN or infinity, and has no singular values".to_owned())
+        }
+        Algorithm::SingularValueDecomposition { full } => {
+            let svd = if full { Svd::new(a) } else { Svd::new_thin(a) }.map_err(|_| DIVERGES.to_owned())?;
+            Ok(vec![svd.U().to_owned(), column(svd.S().column_vector().iter()), svd.V().transpose().to_owned()])
+        }
+        Algorithm::SingularValues => Ok(vec![column(a.singular_values().map_err(|_| DIVERGES.to_owned())?.iter())]),
+        Algorithm::Qr { complete } => {
+            let qr = a.qr();
+            let (q, upper) = (if complete { qr.compute_Q() } else { qr.compute_thin_Q() }, qr.thin_R());
+            // Below the rows that the factorisation keeps there are zeros.
+            let r = |i, j| if i <= j && i < upper.nrows() { upper[(i, j)] } else { 0.0 };
+            let r = Mat::from_fn(q.ncols(), a.ncols(), r);
+            Ok(vec![q, r])
+        }
+        Algorithm::SymmetricEigen { .. } if !is_finite => {
+            Ok([1, a.ncols()].map(|columns| Mat::full(a.nrows(), columns, f64::NAN)).to_vec())
+        }
+        Algorithm::SymmetricEigen { upper } => {
+            let eigen = SelfAdjointEigen::new(a, side(upper)).map_err(|_| DIVERGES.to_owned())?;
+            Ok(vec![column(eigen.S().column_vector().iter()), eigen.U().to_owned()])
+        }
+        Algorithm::Cholesky { upper } => cholesky(a, upper, is_finite).map(|factor| vec![factor]),
+        Algorithm::Inverse => Ok(vec![invertible(a)?.inverse()]),
+        Algorithm::Solve => Ok(vec![invertible(a)?.solve(&inputs[1])]),
+        Algorithm::Determinant => {
+            let (sign, pivots) = pivots(&a.partial_piv_lu());
+            Ok(vec![column([pivots.iter().product::<f64>() * sign].iter())])
+        }
+        Algorithm::LogDeterminant => {
+            let (sign, pivots) = pivots(&a.partial_piv_lu());
+            // The sign of zero and of NaN is 0, as Paddle has it.
+            let signs = pivots.iter().map(|&pivot| if pivot == 0.0 || pivot.is_nan() { 0.0 } else { pivot.signum() });
+            let sign = sign * signs.product::<f64>();
+            let logarithm: f64 = pivots.iter().map(|pivot| pivot.abs().ln()).sum();
+            Ok(vec![column([sign].iter()), column([logarithm].iter())])
+        }
+    }
+}
+
+const DIVERGES: &str = "has no decomposition that the iteration finds";
+
+fn side(upper: bool) -> Side {
+    if upper { Side::Upper } else { Side::Lower }
+}
+
+fn column<'a>(values: impl Iterator<Item = &'a f64>) -> Mat<f64> {
+    let values: Vec<f64> = values.copied().collect();
+    Mat::from_fn(values.len(), 1, |i, _| values[i])
+}
+
+fn cholesky(a: MatRef<f64>, upper: bool, is_finite: bool) -> Result<Mat<f64>, String> {
+    let in_triangle = |i: usize, j: usize| if upper { i <= j } else { i >= j };
+    if !is_finite {
+        // A NaN must be seen.
+        return Ok(Mat::from_fn(a.nrows(), a.ncols(), |i, j| if in_triangle(i, j) { f64::NAN } else { 0.0 }));
+    }
+    let factor = a.llt(side(upper)).map_err(|_| "is not positive definite".to_owned())?;
+    Ok(if upper { factor.L().transpose().to_owned() } else { factor.L().to_owned() })
+}
+
+/// The diagonal of U, and the sign of the permutation.
+fn pivots(lu: &PartialPivLu<f64>) -> (f64, Vec<f64>) {
+    let (forward, _) = lu.P().arrays();
+    let mut seen = vec![false; forward.len()];
+    let mut sign = 1.0;
+    for start in 0..forward.len() {
+        // A cycle of an even length is odd.
+        let (mut at, mut length) = (start, 0);
+        while !std::mem::replace(&mut seen[at], true) {
+            at = forward[at];
+            length += 1;
+        }
+        if length > 0 && length % 2 == 0 {
+            sign = -sign;
+        }
+    }
+    (sign, (0..forward.len()).map(|i| lu.U()[(i, i)]).collect())
+}
+
+fn invertible(a: MatRef<f64>) -> Result<PartialPivLu<f64>, String> {
+    let lu = a.partial_piv_lu();
+    let (_, pivots) = pivots(&lu);
+    match pivots.iter().find(|pivot| pivot.is_nan() || **pivot == 0.0) {
+        None => Ok(lu),
+        Some(pivot) => Err(format!("is singular: a pivot is {pivot}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Algorithm::*;
+    use super::*;
+
+    fn of(rows: usize, columns: usize, values: &[f64]) -> Mat<f64> {
+        Mat::from_fn(rows, columns, |i, j| values[(i * columns + j) % values.len()])
+    }
+
+    fn assert_near(got: MatRef<f64>, expected: MatRef<f64>) {
+        assert_eq!(got.shape(), expected.shape());
+        let error = (got - expected).norm_max();
+        assert!(error < 1e-11, "{got:?}, expected {expected:?}");
+    }
+
+    /// Whether columns are of length 1 and at right angles.
+    fn assert_orthogonal(q: MatRef<f64>) {
+        assert_near((q.transpose() * q).as_ref(), Mat::identity(q.ncols(), q.ncols()).as_ref());
+    }
+
+    const NUMBERS: [f64; 7] = [0.3, -1.2, 2.5, 0.7, -0.4, 1.9, -2.2];
+
+    #[test]
+    fn decompositions_give_the_matrix_back() {
+        for (rows, columns) in [(4, 4), (5, 3), (3, 6), (1, 1), (40, 33)] {
+            let a = Mat::from_fn(rows, columns, |i, j| {
+                NUMBERS[(3 * i + 5 * j + i * j) % 7] + if i == j { 3.0 } else { 0.0 }
+            });
+            for whole in [false, true] {
+                let [u, s, vh] =
+                    <[_; 3]>::try_from(compute(SingularValueDecomposition { full: whole }, &[a.clone()]).unwrap())
+                        .unwrap();
+                let middle = Mat::from_fn(u.ncols(), vh.nrows(), |i, j| if i == j { s[(i, 0)] } else { 0.0 });
+                assert_near((&u * middle * &vh).as_ref(), a.as_ref());
+                assert_orthogonal(u.as_ref());
+                assert_orthogonal(vh.transpose());
+                assert!((1..s.nrows()).all(|i| s[(i - 1, 0)] >= s[(i, 0)] && s[(i, 0)] >= 0.0));
+                assert_near(compute(SingularValues, &[a.clone()]).unwrap()[0].as_ref(), s.as_ref());
+                let [q, r] = <[_; 2]>::try_from(compute(Qr { complete: whole }, &[a.clone()]).unwrap()).unwrap();
+                assert_near((&q * &r).as_ref(), a.as_ref());
+                assert_orthogonal(q.as_ref());
+                assert!((0..r.nrows()).all(|i| (0..r.ncols().min(i)).all(|j| r[(i, j)] == 0.0)));
+            }
+        }
+    }
+
+    #[test]
+    fn of_a_symmetric_matrix_one_triangle_is_read() {
+        let a = of(3, 3, &[4.0, 1.0, 0.5, 1.0, 5.0, -1.0, 0.5, -1.0, 6.0]);
+        for upper in [false, true] {
+            let other = Mat::from_fn(3, 3, |i, j| if i == j || (i < j) == upper { a[(i, j)] } else { 99.0 });
+            let [values, vectors] =
+                <[_; 2]>::try_from(compute(SymmetricEigen { upper }, &[other.clone()]).unwrap()).unwrap();
+            let scaled = Mat::from_fn(3, 3, |i, j| vectors[(i, j)] * values[(j, 0)]);
+            assert_near((&a * &vectors).as_ref(), scaled.as_ref());
+            assert!(values[(0, 0)] < values[(1, 0)] && values[(1, 0)] < values[(2, 0)]);
+            let factor = compute(Cholesky { upper }, &[other]).unwrap().remove(0);
+            let product = if upper { factor.transpose() * &factor } else { &factor * factor.transpose() };
+            assert_near(product.as_ref(), a.as_ref());
+        }
+    }
+
+    #[test]
+    fn inverse_solution_and_determinant_agree() {
+        let a = of(3, 3, &[0.0, 2.0, 1.0, 1.0, 0.0, 3.0, 4.0, -1.0, 0.0]);
+        let b = of(3, 2, &NUMBERS);
+        let inverse = compute(Inverse, &[a.clone()]).unwrap().remove(0);
+        assert_near((&a * &inverse).as_ref(), Mat::identity(3, 3).as_ref());
+        assert_near(compute(Solve, &[a.clone(), b.clone()]).unwrap()[0].as_ref(), (&inverse * &b).as_ref());
+        assert!((compute(Determinant, &[a.clone()]).unwrap()[0][(0, 0)] - 23.0).abs() < 1e-12);
+        let parts = compute(LogDeterminant, &[a]).unwrap();
+        assert!(parts[0][(0, 0)] == 1.0 && (parts[1][(0, 0)] - 23.0_f64.ln()).abs() < 1e-12);
+        let swapped = of(2, 2, &[0.0, 1.0, 1.0, 0.0]);
+        assert_eq!(compute(Determinant, &[swapped]).unwrap()[0][(0, 0)], -1.0);
+    }
+
+    #[test]
+    fn what_has_no_result_is_told() {
+        let (flat, nan) = (of(2, 2, &[1.0, 2.0, 2.0, 4.0]), of(2, 2, &[f64::NAN, 1.0, 1.0, 1.0]));
+        for (algorithm, matrix, text) in [
+            (Inverse, &flat, "singular"),
+            (Inverse, &nan, "singular"),
+            (Cholesky { upper: false }, &flat, "positive definite"),
+            (SingularValues, &nan, "NaN"),
+        ] {
+            assert!(compute(algorithm, &[matrix.clone()]).unwrap_err().contains(text), "{algorithm:?}");
+        }
+        assert_eq!(compute(Determinant, &[flat.clone()]).unwrap()[0][(0, 0)], 0.0);
+        let parts = compute(LogDeterminant, &[flat]).unwrap();
+        assert_eq!([parts[0][(0, 0)], parts[1][(0, 0)]], [0.0, f64::NEG_INFINITY]);
+        assert!(compute(Cholesky { upper: true }, &[nan.clone()]).unwrap()[0][(0, 1)].is_nan());
+        assert!(compute(SymmetricEigen { upper: true }, &[nan]).unwrap()[0][(0, 0)].is_nan());
+    }
+}

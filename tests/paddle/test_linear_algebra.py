@@ -1,0 +1,82 @@
+"""paddle.linalg on device mps: values, gradients and errors of Paddle's CPU where there is one result, and else the properties of a decomposition."""
+
+import numpy as np
+import paddle
+import pytest
+from paddle import linalg
+
+RANDOM = np.random.default_rng(4)
+SQUARE = RANDOM.standard_normal((2, 5, 5)).astype("float32")
+SYMMETRIC = SQUARE @ SQUARE.transpose(0, 2, 1) + np.eye(5, dtype="float32")
+SIDES, SIDE = RANDOM.standard_normal((2, 5, 3)).astype("float32"), RANDOM.standard_normal(5).astype("float32")
+
+# Names, with the call, its inputs, and whether gradients are compared.
+CALLS = {
+    "inv": (linalg.inv, [SQUARE], True),
+    "inv, float64, transposed": (lambda x: linalg.inv(x.transpose([1, 2, 0])[:4, :2].transpose([2, 0, 1])[:, :2]), [SQUARE.astype("float64")], False),
+    "det": (linalg.det, [SQUARE], False),
+    "slogdet": (linalg.slogdet, [SQUARE], False),
+    "slogdet of a singular matrix": (linalg.slogdet, [np.ones((2, 2), "float32")], False),
+    "slogdet, det of NaN": (lambda x: linalg.slogdet(x)[1] + linalg.det(x), [np.full((2, 2), np.nan, "float32")], False),
+    "solve": (linalg.solve, [SQUARE, SIDES], True),
+    "solve, a vector": (linalg.solve, [SQUARE[0], SIDE], True),
+    "solve, repeated matrix": (linalg.solve, [SQUARE[0], SIDES], True),
+    "solve, from the right": (lambda x, y: linalg.solve(x, y.transpose([0, 2, 1]), left=False), [SQUARE, SIDES], True),
+    "cholesky": (linalg.cholesky, [SYMMETRIC], False),
+    "cholesky, upper": (lambda x: linalg.cholesky(x, upper=True), [SYMMETRIC], False),
+    "svdvals": (linalg.svdvals, [SIDES], False),
+    "eigenvalues": (lambda x: linalg.eigh(x, "U")[0], [SYMMETRIC], False),
+    "nuclear norm": (lambda x: linalg.matrix_norm(x, "nuc"), [SIDES], False),
+    "nothing": (lambda x: paddle.concat([linalg.det(x), linalg.inv(x).flatten(), linalg.svd(x)[1].flatten()]), [np.zeros((2, 0, 0), "float32")], False),
+}
+
+
+def run(name: str, device: str) -> list[np.ndarray]:
+    paddle.set_device(device)
+    call, arrays, differentiates = CALLS[name]
+    inputs = [paddle.to_tensor(array, stop_gradient=not differentiates) for array in arrays]
+    result = call(*inputs)
+    if differentiates:
+        (result * paddle.cos(paddle.arange(result.size, dtype="float32")).reshape(result.shape)).sum().backward()
+    return [result.numpy(), *(x.grad.numpy() for x in inputs if differentiates)]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_it_is_as_on_the_cpu(name):
+    for mine, theirs in zip(run(name, "mps"), run(name, "cpu"), strict=True):
+        assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
+        np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-4 * max(1.0, np.abs(theirs, where=np.isfinite(theirs), out=np.ones_like(theirs)).max(initial=0.0)))
+
+
+@pytest.mark.parametrize("shape", [(3, 6, 4), (4, 6), (5, 5)])
+def test_a_decomposition_gives_the_matrix_back(shape):
+    paddle.set_device("mps")
+    x = paddle.to_tensor(RANDOM.standard_normal(shape).astype("float64"))
+    rank = min(shape[-2:])
+    for whole in False, True:
+        u, s, vh = linalg.svd(x, full_matrices=whole)
+        assert u.shape[-1] == (shape[-2] if whole else rank) and vh.shape[-2] == (shape[-1] if whole else rank)
+        assert float((u[..., :rank] * s.unsqueeze(-2) @ vh[..., :rank, :] - x).abs().max()) < 1e-12
+        q, r = linalg.qr(x, "complete" if whole else "reduced")
+        assert q.shape[-1] == (shape[-2] if whole else rank)
+        assert float((q @ r - x).abs().max()) < 1e-12 and float(paddle.tril(r, -1).abs().max()) == 0
+        for columns in u, q, vh.transpose([*range(len(shape) - 2), -1, -2]) if len(shape) == 2 else vh.transpose([0, 2, 1]):
+            unit = paddle.eye(columns.shape[-1], dtype="float64")
+            assert float((paddle.matmul(columns, columns, transpose_x=True) - unit).abs().max()) < 1e-12
+    assert linalg.qr(x, "r").shape == [*shape[:-2], rank, shape[-1]]
+
+
+def test_eigenvectors():
+    paddle.set_device("mps")
+    x = paddle.to_tensor(SYMMETRIC.astype("float64"))
+    values, vectors = linalg.eigh(x)
+    assert float((x @ vectors - vectors * values.unsqueeze(-2)).abs().max()) < 1e-11
+
+
+@pytest.mark.parametrize("device", ["cpu", "mps"])
+def test_what_has_no_result_is_a_value_error(device):
+    paddle.set_device(device)
+    flat, nan = paddle.to_tensor([[1.0, 2.0], [2.0, 4.0]]), paddle.full([2, 2], float("nan"))
+    for call in lambda: linalg.inv(flat), lambda: linalg.cholesky(flat), lambda: linalg.solve(flat, flat), lambda: linalg.svd(nan), lambda: linalg.inv(nan):
+        with pytest.raises(ValueError, match="singular|invertible|pivot|positive|NaN|illegal|decomposition"):
+            call()
