@@ -198,6 +198,8 @@ CASES: dict[str, Case] = {
     "grid_sample, points that are no numbers": Case(
         lambda x, at: F.grid_sample(x, paddle.where(at > 0.5, paddle.full_like(at, float("nan")), at), "nearest"), (IMAGE, POINTS), False
     ),
+    "is_empty": Case(lambda x: paddle.stack([paddle.is_empty(x), paddle.is_empty(x[:, :0])]), (X,), False),
+    "diagflat of a number": Case(paddle.diagflat, (np.float32(2.5),)),
     "dropout, eval": Case(lambda x: F.dropout(x, 0.5, training=False), (X,)),
     "attention": Case(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), (normal(2, 5, 2, 8), normal(2, 5, 2, 8, seed=1), normal(2, 5, 2, 8, seed=2))),
     "attention, causal": Case(

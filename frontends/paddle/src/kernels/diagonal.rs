@@ -50,6 +50,11 @@ fn copy(context: &Context, from: View, to: View) -> Result<()> {
     Ok(Copy.run(context.queue(), &[from], &[to])?)
 }
 
+/// A number as a vector of one.
+fn vector(view: View) -> Result<View> {
+    if view.rank() > 0 { Ok(view) } else { Ok(View::dense(view.address, view.dtype, &[1])?) }
+}
+
 fn diag(context: &Context, x: Tensor, offset: i32, padding: f32, out: Output) -> Result<()> {
     let x = x.view()?;
     let to = context.allocate(&out, x.dtype)?;
@@ -57,14 +62,14 @@ fn diag(context: &Context, x: Tensor, offset: i32, padding: f32, out: Output) ->
         return copy(context, diagonal(&x, offset, [0, 1])?, to);
     }
     Compose::new(context).fill(&to, padding.into())?;
-    copy(context, x, diagonal(&to, offset, [0, 1])?)
+    copy(context, vector(x)?, diagonal(&to, offset, [0, 1])?)
 }
 
 fn diag_grad(context: &Context, x: Tensor, upstream: Tensor, offset: i32, dx: Output) -> Result<()> {
     let upstream = upstream.view()?;
     let to = context.allocate(&dx, upstream.dtype)?;
     if x.shape().len() != 2 {
-        return copy(context, diagonal(&upstream, offset, [0, 1])?, to);
+        return copy(context, diagonal(&upstream, offset, [0, 1])?, vector(to)?);
     }
     Compose::new(context).fill(&to, 0.0)?;
     copy(context, upstream, diagonal(&to, offset, [0, 1])?)

@@ -21,6 +21,7 @@ pub fn register(table: &mut Table) {
     table.add("one_hot", &[DType::I32, DType::I64], one_hot).output_as_inferred(0);
     table.add("increment", NUMBERS, increment);
     table.add_every("numel", numel).output(0, DType::I64);
+    table.add_every("is_empty", is_empty).output(0, DType::Bool);
     table.add_every("shape", shape).output(0, DType::I32);
     table.add_every("shape64", shape64).output(0, DType::I64);
 }
@@ -115,6 +116,11 @@ fn numel(context: &Context, x: Tensor, out: Output) -> Result<()> {
     let count = x.shape().iter().product::<usize>() as i64;
     let view = context.allocate(&out, DType::I64)?;
     Ok(context.queue().write(&view, &count.to_ne_bytes())?)
+}
+
+fn is_empty(context: &Context, x: Tensor, out: Output) -> Result<()> {
+    let view = context.allocate(&out, DType::Bool)?;
+    Ok(context.queue().write(&view, &[u8::from(x.shape().contains(&0))])?)
 }
 
 fn write_shape(context: &Context, x: &Tensor, dtype: DType, out: &Output) -> Result<()> {
