@@ -70,7 +70,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("`group_norm` without weights: the gradient", r"group_norm\((?!.*weight)", r"gradient 0"),
     Difference("Gradient of `prod` at zeros", r"prod\(", r"gradient .*nan"),
     Difference("Gradient of `remainder` by the divisor", r"remainder\(|mod\(|%", r"gradient 1"),
-    Difference("`x[i]`, `x[i] = v`, `index_put`, `index_fill` with an index out of range; reading an empty axis by index", r"\[|index_(put|fill)|gather|take", r"raises IndexError \(.*mps: (index|gather|take_along_axis): index .* is outside"),
+    Difference("`x[i]`, `x[i] = v`, `index_put`, `index_fill` with an index out of range; reading an empty axis by index", r"\[|index_(put|fill)|gather|take", r"raises (IndexError \(.*mps: (index|gather|take_along_axis)|ValueError \(.*mps: gather_nd): index .* is outside"),
     Difference("`embedding` of negative rows", r"embedding\(", r"raises ValueError \(.*embedding: index -\d+ at"),
     Difference("`x[None, i]`, `x[i, None, j]` with index tensors", r"\[(.*, )?None,", r"raises (IndexError|ValueError) \(.*mps: index: "),
     Difference("`x[i]`, `x[i] = v` with index tensors on a transposed or cut view", r"\.t\(\)\[T\(", r"value \d: .* wrong"),
