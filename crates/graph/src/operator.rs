@@ -8,6 +8,7 @@ use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View};
 use openmps_tile::DType;
+use std::any::Any;
 
 /// Shape and element type of a tensor that need not exist yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +26,9 @@ impl Meta {
     }
 }
 
-/// One operator with its attributes, for example `Softmax { axis: -1 }`. Only this crate makes operators.
-pub trait Operator: Sealed + std::fmt::Debug + Send + Sync {
+/// One operator with its attributes, for example `Softmax { axis: -1 }`. Only this crate makes operators; passes over graphs tell them
+/// apart by their type (`Any`).
+pub trait Operator: Sealed + Any + std::fmt::Debug + Send + Sync {
     /// The name used in every layer, in errors, tests, benches and documents.
     fn name(&self) -> &'static str;
 

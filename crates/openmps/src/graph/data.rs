@@ -51,6 +51,38 @@ impl TensorData {
         TensorData::new(&Buffer::from_slice(device, values)?, 0, shape, T::DATA_TYPE)
     }
 
+    /// A tensor of any type with a copy of its bytes, in row-major order and the machine's order of bytes. A boolean is 0 or 1.
+    ///
+    /// ```
+    /// use openmps::{DataType, Device, TensorData};
+    /// let tensor = TensorData::from_bytes(&Device::get(0)?, &[2], DataType::Bool, &[1, 0])?;
+    /// assert_eq!(tensor.bytes()?, [1, 0]);
+    /// assert!(TensorData::from_bytes(&Device::get(0)?, &[2], DataType::Bool, &[1, 2]).is_err(), "2 is no boolean");
+    /// assert!(TensorData::from_bytes(&Device::get(0)?, &[2], DataType::I16, &[1, 2]).is_err(), "too short");
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn from_bytes(device: &Device, shape: &[usize], data_type: DType, bytes: &[u8]) -> Result<TensorData> {
+        let needed = Meta { dtype: data_type, shape: shape_of(shape)? }.bytes()?;
+        let fits = bytes.len() == needed && (data_type != DType::Bool || bytes.iter().all(|&byte| byte < 2));
+        if !fits {
+            let got = format!("{} bytes", bytes.len());
+            let expected = format!("{needed} bytes of {data_type}");
+            return Err(Error::Shape { operation: "from_bytes", what: "the slice", got, expected });
+        }
+        TensorData::new(&Buffer::from_slice(device, bytes)?, 0, shape, data_type)
+    }
+
+    /// A copy of the tensor's bytes.
+    ///
+    /// ```
+    /// use openmps::{Device, TensorData};
+    /// assert_eq!(TensorData::from_slice(&Device::get(0)?, &[1], &[258_i16])?.bytes()?, 258_i16.to_ne_bytes());
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn bytes(&self) -> Result<Vec<u8>> {
+        self.buffer.read(self.offset, self.meta.bytes()?)
+    }
+
     /// The elements in row-major order.
     ///
     /// ```

@@ -1,14 +1,13 @@
-//! Compiled graphs: the steps that the results need, when memory is given back, and the cache that keeps them.
+//! Compiled graphs: the steps that the results need, and when memory is given back.
 
 use super::fuse::fuse;
 use super::{Graph, OptimizationLevel, Source, Step, TensorData, Value};
 use crate::buffer::{Access, Buffer};
 use crate::encode::{Resource, encode};
 use crate::error::{Error, Result};
-use openmps_graph::cache::{Cache, CacheStatistics};
 use openmps_graph::{Meta, Queue, View};
 use openmps_runtime::{CommandBuffer, Device, Queue as CommandQueue};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// A graph compiled for a device: `MPSGraphExecutable`. It may run on several queues and threads at once.
 ///
@@ -38,49 +37,25 @@ struct Plan {
     roots: Vec<usize>,
     /// By step: the values whose memory nobody needs after it.
     released: Vec<Vec<usize>>,
-    constants: Vec<Option<Buffer>>,
+    /// By value: constants that a step or a result reads.
+    constants: Vec<Option<TensorData>>,
 }
 
-/// What a compiled graph is found by, compared whole.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    device: String,
-    /// Operators with their attributes, inputs, shapes and element types.
-    text: String,
-    constants: Vec<Arc<[u8]>>,
-}
-
-/// Compiled graphs that are kept.
-const LIMIT: usize = 128;
-
-static CACHE: LazyLock<Cache<Key, Executable>> = LazyLock::new(|| Cache::new(LIMIT));
-
-/// How many compiled graphs are kept, and how often one was found.
-///
-/// ```
-/// let statistics = openmps::graph::cache_statistics();
-/// assert!(statistics.entries <= statistics.limit);
-/// ```
-pub fn cache_statistics() -> CacheStatistics {
-    CACHE.statistics()
-}
-
-pub(super) fn compile(
-    graph: &Graph,
-    device: &Device,
-    results: Vec<usize>,
-    level: OptimizationLevel,
-) -> Result<Arc<Executable>> {
-    let steps = needed_steps(graph, &results);
-    let key = key(graph, device, &steps, &results, level);
-    CACHE.get_or_make(&key, || {
-        let plan = Plan::new(graph, device, steps, results, level)?;
+impl Executable {
+    /// The steps that the results need, after the passes of this level, for the device.
+    pub(super) fn new(
+        graph: &Graph,
+        device: &Device,
+        results: Vec<usize>,
+        level: OptimizationLevel,
+    ) -> Result<Executable> {
+        let plan = Plan::new(graph, device, results, level)?;
         Ok(Executable { device: device.clone(), plan: Arc::new(plan) })
-    })
+    }
 }
 
 /// The steps that the results depend on, in order.
-fn needed_steps(graph: &Graph, results: &[usize]) -> Vec<usize> {
+pub(super) fn needed_steps(graph: &Graph, results: &[usize]) -> Vec<usize> {
     let mut needed = vec![false; graph.steps.len()];
     let mut open = results.to_vec();
     while let Some(value) = open.pop() {
@@ -96,46 +71,19 @@ fn needed_steps(graph: &Graph, results: &[usize]) -> Vec<usize> {
     (0..needed.len()).filter(|&step| needed[step]).collect()
 }
 
-fn key(graph: &Graph, device: &Device, steps: &[usize], results: &[usize], level: OptimizationLevel) -> Key {
-    use std::fmt::Write;
-    let mut text = format!("{level:?} {results:?}");
-    let mut constants = Vec::new();
-    for (index, value) in graph.values.iter().enumerate() {
-        let source = match &value.source {
-            Source::Constant(bytes) => {
-                constants.push(bytes.clone());
-                "constant".to_owned()
-            }
-            other => format!("{other:?}"),
-        };
-        // Writing to a string cannot fail.
-        let _ = write!(text, ";{index}={:?}{:?} {source}", value.meta.dtype, value.meta.shape);
-    }
-    for &step in steps {
-        let Step { operator, inputs, outputs } = &graph.steps[step];
-        let _ = write!(text, ";{} {operator:?} {inputs:?} {outputs:?}", operator.name());
-    }
-    Key { device: format!("{device:?}"), text, constants }
-}
-
 impl Plan {
-    fn new(
-        graph: &Graph,
-        device: &Device,
-        steps: Vec<usize>,
-        results: Vec<usize>,
-        level: OptimizationLevel,
-    ) -> Result<Plan> {
+    fn new(graph: &Graph, device: &Device, results: Vec<usize>, level: OptimizationLevel) -> Result<Plan> {
         let values = graph.values.clone();
-        let mut roots: Vec<usize> = Vec::with_capacity(values.len());
-        for (index, value) in values.iter().enumerate() {
-            // A reshape refers to an earlier value, whose root is known.
-            roots.push(if let Source::Reshape(from) = value.source { roots[from] } else { index });
-        }
-        let steps: Vec<Step> = if level == OptimizationLevel::Level1 {
-            fuse(graph, &steps, &results)
-        } else {
-            steps.into_iter().map(|step| graph.steps[step].clone()).collect()
+        let mut roots: Vec<usize> = (0..values.len()).collect();
+        let root = |mut index: usize| loop {
+            let Source::Reshape(from) = values[index].source else { return index };
+            index = from;
+        };
+        roots.iter_mut().for_each(|index| *index = root(*index));
+        let needed = needed_steps(graph, &results);
+        let steps: Vec<Step> = match level {
+            OptimizationLevel::Level1 => fuse(graph, &needed, &results),
+            OptimizationLevel::Level0 => needed.into_iter().map(|step| graph.steps[step].clone()).collect(),
         };
         let mut last_use = vec![None; values.len()];
         for (number, step) in steps.iter().enumerate() {
@@ -148,11 +96,18 @@ impl Plan {
                 released[step].push(value);
             }
         }
-        let constant = |value: &Value| match &value.source {
-            Source::Constant(bytes) => Buffer::from_slice(device, bytes).map(Some),
+        let mut is_read = vec![false; values.len()];
+        let read = steps.iter().flat_map(|step| &step.inputs).chain(&results);
+        read.for_each(|&value| is_read[roots[value]] = true);
+        let constant = |(value, &is_read): (&Value, &bool)| match &value.source {
+            Source::Constant(bytes) if is_read => {
+                let buffer = Buffer::from_slice(device, bytes)?;
+                Ok(Some(TensorData { buffer, offset: 0, meta: value.meta.clone() }))
+            }
+            Source::Data(tensor) if is_read => Ok(Some(tensor.clone())),
             _ => Ok(None),
         };
-        let constants = values.iter().map(constant).collect::<Result<_>>()?;
+        let constants = values.iter().zip(&is_read).map(constant).collect::<Result<_>>()?;
         Ok(Plan { values, steps, results, roots, released, constants })
     }
 
@@ -264,10 +219,10 @@ impl Executable {
                     views[index] = Some(feed.view()?);
                     use_buffer("a feed", &feed.buffer, Access::Read, (feed.offset, value.meta.bytes()?));
                 }
-                Source::Constant(bytes) => {
-                    if let Some(buffer) = &plan.constants[index] {
-                        views[index] = Some(View::dense(buffer.address(0), value.meta.dtype, &value.meta.shape)?);
-                        use_buffer("a constant", buffer, Access::Read, (0, bytes.len()));
+                Source::Constant(_) | Source::Data(_) => {
+                    if let Some(tensor) = &plan.constants[index] {
+                        views[index] = Some(tensor.view()?);
+                        use_buffer("a constant", &tensor.buffer, Access::Read, (tensor.offset, value.meta.bytes()?));
                     }
                 }
                 Source::Step(_) | Source::Reshape(_) => {}

@@ -19,13 +19,16 @@
 //! # Ok::<(), openmps::Error>(())
 //! ```
 
+mod cache;
 mod data;
 mod executable;
 mod fuse;
 mod methods;
+mod passes;
 
+pub use cache::{ExecutableCache, cache_statistics};
 pub use data::TensorData;
-pub use executable::{Executable, cache_statistics};
+pub use executable::Executable;
 
 use crate::data_type::{Element, bytes_of};
 use crate::error::{Error, Result};
@@ -56,6 +59,8 @@ pub struct Tensor {
 enum Source {
     Placeholder(String),
     Constant(Arc<[u8]>),
+    /// Memory that is there already and does not change.
+    Data(TensorData),
     /// An output of a step.
     Step(usize),
     /// The elements of another value under another shape.
@@ -85,7 +90,9 @@ struct Step {
 pub enum OptimizationLevel {
     /// One kernel for each operation.
     Level0,
-    /// Chains of formulas of single elements, with a reduction at the end, are one kernel.
+    /// What depends on constants alone is computed once; factors, addends, residuals and activations behind convolutions and products
+    /// with constant weights are part of these; products around a softmax are attention; chains of formulas of single elements, with
+    /// a reduction at the end, are one kernel.
     #[default]
     Level1,
 }
@@ -96,7 +103,7 @@ pub enum OptimizationLevel {
 /// let graph = openmps::Graph::new();
 /// # let _ = graph;
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Graph {
     id: u64,
     values: Vec<Value>,
@@ -155,6 +162,22 @@ impl Graph {
         Ok(self.push(meta, Source::Constant(bytes_of(values).into())))
     }
 
+    /// A value that lies in memory already and that nobody changes from now on: a weight that several graphs share. Unlike
+    /// [`Graph::constant`] it copies nothing, and the graph runs on the device of this memory only.
+    ///
+    /// ```
+    /// use openmps::{Device, Graph, TensorData};
+    /// let (device, mut graph) = (Device::get(0)?, Graph::new());
+    /// let weight = TensorData::from_slice(&device, &[2], &[2.0f32, 3.0])?;
+    /// let x = graph.data(&weight);
+    /// let y = graph.multiply(x, x)?;
+    /// assert_eq!(graph.compile(&device, &[y])?.run(&device.queue(), &[])?[0].read::<f32>()?, [4.0, 9.0]);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn data(&mut self, tensor: &TensorData) -> Tensor {
+        self.push(tensor.meta.clone(), Source::Data(tensor.clone()))
+    }
+
     /// Any operator of [`crate::operators`]: its outputs, or what its rule says against the inputs.
     ///
     /// ```
@@ -168,7 +191,11 @@ impl Graph {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn operator(&mut self, operator: impl Operator + 'static, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let inputs: Vec<usize> = inputs.iter().map(|&tensor| self.index(tensor)).collect::<Result<_>>()?;
+        self.shared_operator(Arc::new(operator), inputs)
+    }
+
+    fn shared_operator(&mut self, operator: Arc<dyn Operator>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let inputs = self.indices(inputs)?;
         let metas: Vec<Meta> = inputs.iter().map(|&index| self.values[index].meta.clone()).collect();
         let outputs = operator.infer(&metas)?;
         // What no memory could hold is refused now rather than when the graph runs.
@@ -176,7 +203,7 @@ impl Graph {
         let step = self.steps.len();
         let tensors: Vec<Tensor> = outputs.into_iter().map(|meta| self.push(meta, Source::Step(step))).collect();
         let outputs = tensors.iter().map(|tensor| tensor.index).collect();
-        self.steps.push(Step { operator: Arc::new(operator), inputs, outputs });
+        self.steps.push(Step { operator, inputs, outputs });
         Ok(tensors)
     }
 
@@ -266,8 +293,11 @@ impl Graph {
         results: &[Tensor],
         level: OptimizationLevel,
     ) -> Result<Arc<Executable>> {
-        let results: Vec<usize> = results.iter().map(|&tensor| self.index(tensor)).collect::<Result<_>>()?;
-        executable::compile(self, device, results, level)
+        cache::SHARED.compile(self, device, results, level)
+    }
+
+    fn indices(&self, tensors: &[Tensor]) -> Result<Vec<usize>> {
+        tensors.iter().map(|&tensor| self.index(tensor)).collect()
     }
 
     fn push(&mut self, meta: Meta, source: Source) -> Tensor {
