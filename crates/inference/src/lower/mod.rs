@@ -1,0 +1,344 @@
+//! A program becomes a graph, for the shapes at hand: one function for each of Paddle's operations, in tables by family.
+//!
+//! Shapes are numbers here, and what is computed of them (`shape`, `slice`, `concat`, ...) is computed at once: a value is a tensor of
+//! the graph, or known. Where the next operation depends on what only a run can say (the condition of an `if`, the number of elements
+//! found), the graph so far is run, and what is alive goes into the next one.
+
+mod arithmetic;
+mod control;
+mod creation;
+mod image;
+mod movement;
+mod normalisation;
+mod product;
+mod recurrent;
+mod reduction;
+mod value;
+
+pub(crate) use value::Value;
+
+use crate::error::{Error, Result};
+use crate::program::{Block, Operation, Program, ValueId};
+use openmps::graph::{ExecutableCache, Tensor};
+use openmps::operators::view::shape_of;
+use openmps::operators::{Array, Meta, Operator};
+use openmps::{DataType, Device, Graph, OptimizationLevel, TensorData};
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// What an operation becomes: its outputs, of which the last ones may be missing where nobody needs them.
+pub(crate) type Lower = fn(&mut Lowering, &Operation) -> Result<Vec<Value>>;
+
+/// Names with their functions.
+type Table = &'static [(&'static str, Lower)];
+
+static TABLE: LazyLock<HashMap<&'static str, Lower>> = LazyLock::new(|| {
+    let families = [
+        arithmetic::TABLE,
+        control::TABLE,
+        creation::TABLE,
+        image::TABLE,
+        movement::TABLE,
+        normalisation::TABLE,
+        product::TABLE,
+        recurrent::TABLE,
+        reduction::TABLE,
+    ];
+    families.into_iter().flatten().copied().collect()
+});
+
+/// Whether there is a function for operations of this name.
+pub(crate) fn is_known(name: &str) -> bool {
+    TABLE.contains_key(name)
+}
+
+/// Every operation that has a function, in alphabetical order.
+pub(crate) fn known() -> Vec<&'static str> {
+    let mut names: Vec<&str> = TABLE.keys().copied().collect();
+    names.sort_unstable();
+    names
+}
+
+/// Steps after which a loop's graph is run, rather than made longer.
+const LONGEST: usize = 4096;
+
+/// A graph on the way.
+pub(crate) struct Lowering<'m> {
+    device: &'m Device,
+    cache: &'m ExecutableCache,
+    weights: &'m [TensorData],
+    pub(crate) graph: Graph,
+    values: Vec<Option<Value>>,
+    /// By parameter: what it is called in this graph.
+    placed: HashMap<usize, Tensor>,
+    feeds: Vec<(String, TensorData)>,
+    /// Operators in this graph.
+    steps: usize,
+    /// How many graphs were run on the way.
+    pub(crate) segments: usize,
+}
+
+/// What a program became.
+pub(crate) struct Lowered {
+    pub(crate) graph: Graph,
+    pub(crate) results: Vec<Tensor>,
+    pub(crate) feeds: Vec<(String, TensorData)>,
+    pub(crate) segments: usize,
+}
+
+/// Lowers a whole program for these inputs.
+pub(crate) fn lower(
+    program: &Program,
+    device: &Device,
+    cache: &ExecutableCache,
+    weights: &[TensorData],
+    inputs: &[TensorData],
+) -> Result<Lowered> {
+    let mut lowering = Lowering {
+        device,
+        cache,
+        weights,
+        graph: Graph::new(),
+        values: vec![None; program.values.len()],
+        placed: HashMap::new(),
+        feeds: Vec::new(),
+        steps: 0,
+        segments: 0,
+    };
+    for (at, port) in program.parameters.iter().enumerate() {
+        lowering.values[port.value] = Some(Value::Weight(at));
+    }
+    for (port, input) in program.inputs.iter().zip(inputs) {
+        let tensor = lowering.place(&port.name, input)?;
+        lowering.values[port.value] = Some(Value::Tensor(tensor));
+    }
+    lowering.block(&program.body)?;
+    let mut results = Vec::with_capacity(program.outputs.len());
+    for port in &program.outputs {
+        let value = lowering.value_of(port.value, "an output")?;
+        results.push(lowering.tensor_of(&value)?);
+    }
+    let Lowering { graph, feeds, segments, .. } = lowering;
+    Ok(Lowered { graph, results, feeds, segments })
+}
+
+impl Lowering<'_> {
+    /// Lowers a block's operations.
+    pub(crate) fn block(&mut self, block: &Block) -> Result<()> {
+        for (operation, released) in block.operations.iter().zip(&block.released) {
+            self.operation(operation)?;
+            released.iter().for_each(|&id| self.values[id] = None);
+        }
+        Ok(())
+    }
+
+    fn operation(&mut self, operation: &Operation) -> Result<()> {
+        let name = &operation.name;
+        let lower = TABLE.get(&name[..]).ok_or_else(|| Error::Unsupported(vec![name.clone()]))?;
+        let outputs = lower(self, operation).map_err(|error| match error {
+            Error::Run(source) => Error::Lowering { operation: name.clone(), source },
+            other => other,
+        })?;
+        for (id, value) in operation.outputs.iter().zip(outputs) {
+            if let Some(id) = id {
+                self.values[*id] = Some(value);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set(&mut self, id: ValueId, value: Value) {
+        self.values[id] = Some(value);
+    }
+
+    pub(crate) fn value_of(&self, id: ValueId, what: &str) -> Result<Value> {
+        let value = self.values.get(id).cloned().flatten();
+        value.ok_or_else(|| Error::program(format!("value {id}, {what}, was never made")))
+    }
+
+    /// An input that must be there.
+    pub(crate) fn input(&self, operation: &Operation, at: usize) -> Result<Value> {
+        self.optional(operation, at)?.ok_or_else(|| wrong(operation, format!("its input {at} is missing")))
+    }
+
+    /// An input that may be missing.
+    pub(crate) fn optional(&self, operation: &Operation, at: usize) -> Result<Option<Value>> {
+        match operation.inputs.get(at).copied().flatten() {
+            Some(id) => self.value_of(id, "an input").map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The members of an input that is a list.
+    pub(crate) fn list(&self, operation: &Operation, at: usize) -> Result<Vec<Value>> {
+        match self.optional(operation, at)? {
+            Some(Value::List(members)) => Ok(members),
+            Some(single) => Ok(vec![single]),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Whole numbers that are an input, or an attribute where that input is missing. A list of tensors is one number each; an
+    /// attribute's negative ones may stand for them.
+    pub(crate) fn integers(&mut self, operation: &Operation, at: usize, attribute: &str) -> Result<Option<Vec<i64>>> {
+        match self.optional(operation, at)? {
+            Some(Value::List(members)) => {
+                let mut numbers = Vec::new();
+                for member in members {
+                    numbers.extend(self.known(&member)?.data.into_iter().map(|number| number as i64));
+                }
+                Ok(Some(numbers))
+            }
+            Some(value) => Ok(Some(self.known(&value)?.data.into_iter().map(|number| number as i64).collect())),
+            None => operation.integers(attribute),
+        }
+    }
+
+    /// A number that is an input, or an attribute where that input is missing.
+    pub(crate) fn number(&mut self, operation: &Operation, at: usize, attribute: &str, default: f64) -> Result<f64> {
+        match self.optional(operation, at)? {
+            Some(value) => {
+                let known = self.known(&value)?;
+                known.data.first().copied().ok_or_else(|| wrong(operation, format!("its {attribute} is empty")))
+            }
+            None => operation.float(attribute, default),
+        }
+    }
+
+    /// Shape and element type of a value.
+    pub(crate) fn meta(&self, value: &Value) -> Result<Meta> {
+        Ok(match value {
+            Value::Tensor(tensor) => {
+                Meta { dtype: self.graph.data_type(*tensor)?, shape: shape_of(self.graph.shape(*tensor)?)? }
+            }
+            Value::Known(array) => Meta { dtype: array.dtype, shape: array.shape.clone() },
+            Value::Weight(at) => meta_of(&self.weights[*at])?,
+            Value::Held(tensor) => meta_of(tensor)?,
+            Value::List(_) => return Err(Error::program("a list of tensors where one tensor is expected")),
+        })
+    }
+
+    pub(crate) fn shape(&self, value: &Value) -> Result<Vec<usize>> {
+        Ok(self.meta(value)?.shape.to_vec())
+    }
+
+    pub(crate) fn data_type(&self, value: &Value) -> Result<DataType> {
+        Ok(self.meta(value)?.dtype)
+    }
+
+    /// The value as a tensor of the graph.
+    pub(crate) fn tensor_of(&mut self, value: &Value) -> Result<Tensor> {
+        Ok(match value {
+            Value::Tensor(tensor) => *tensor,
+            Value::Known(array) => value::constant(&mut self.graph, array)?,
+            Value::Weight(at) => match self.placed.get(at) {
+                Some(&tensor) => tensor,
+                None => {
+                    let tensor = self.graph.data(&self.weights[*at]);
+                    self.placed.insert(*at, tensor);
+                    tensor
+                }
+            },
+            Value::Held(tensor) => {
+                let name = format!("held {}", self.feeds.len());
+                self.place(&name, tensor)?
+            }
+            Value::List(_) => return Err(Error::program("a list of tensors where one tensor is expected")),
+        })
+    }
+
+    fn place(&mut self, name: &str, tensor: &TensorData) -> Result<Tensor> {
+        self.feeds.push((name.to_owned(), tensor.clone()));
+        Ok(self.graph.placeholder(name, tensor.shape(), tensor.data_type())?)
+    }
+
+    /// An operator's outputs: computed at once where all its inputs are known and small, else a step of the graph.
+    pub(crate) fn apply(&mut self, operator: impl Operator, inputs: &[Value]) -> Result<Vec<Value>> {
+        if let Some(known) = value::evaluate(&operator, inputs)? {
+            return Ok(known.into_iter().map(Value::Known).collect());
+        }
+        let tensors = inputs.iter().map(|input| self.tensor_of(input)).collect::<Result<Vec<_>>>()?;
+        self.steps += 1;
+        Ok(self.graph.operator(operator, &tensors)?.into_iter().map(Value::Tensor).collect())
+    }
+
+    /// The only output of an operator.
+    pub(crate) fn one(&mut self, operator: impl Operator, inputs: &[Value]) -> Result<Value> {
+        self.apply(operator, inputs)?.into_iter().next().ok_or_else(|| Error::program("an operator without an output"))
+    }
+
+    /// The same elements under another shape.
+    pub(crate) fn reshape(&mut self, value: &Value, shape: &[usize]) -> Result<Value> {
+        if let Value::Known(array) = value
+            && array.data.len() == shape.iter().product::<usize>()
+        {
+            return Ok(Value::Known(Array { shape: shape_of(shape)?, ..array.clone() }));
+        }
+        let tensor = self.tensor_of(value)?;
+        Ok(Value::Tensor(self.graph.reshape(tensor, shape)?))
+    }
+
+    /// The elements of a value, for which the graph so far is run where they are not known.
+    pub(crate) fn known(&mut self, value: &Value) -> Result<Array> {
+        if let Value::Known(array) = value {
+            return Ok(array.clone());
+        }
+        if let Value::Weight(at) = value {
+            return value::read(&self.weights[*at]);
+        }
+        let mut held = value.clone();
+        self.run(&mut held)?;
+        match &held {
+            Value::Held(tensor) => value::read(tensor),
+            _ => Err(Error::program("a value that cannot be read")),
+        }
+    }
+
+    /// Runs the graph where it has grown long.
+    pub(crate) fn run_if_long(&mut self) -> Result<()> {
+        if self.steps > LONGEST { self.run(&mut Value::List(Vec::new())) } else { Ok(()) }
+    }
+
+    /// Runs the graph so far; every tensor that is alive, and `wanted`, is held in memory afterwards, and the next graph is empty.
+    fn run(&mut self, wanted: &mut Value) -> Result<()> {
+        let mut tensors: Vec<Tensor> = Vec::new();
+        self.values.iter().flatten().chain([&*wanted]).for_each(|value| value.collect(&mut tensors));
+        let executable = self.cache.compile(&self.graph, self.device, &tensors, OptimizationLevel::Level1)?;
+        let feeds: Vec<(&str, &TensorData)> = self.feeds.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
+        let results = executable.run(&self.device.queue(), &feeds)?;
+        let held: HashMap<Tensor, TensorData> = tensors.into_iter().zip(results).collect();
+        self.values.iter_mut().flatten().chain([wanted]).for_each(|value| value.hold(&held));
+        self.graph = Graph::new();
+        self.placed.clear();
+        self.feeds.clear();
+        self.steps = 0;
+        self.segments += 1;
+        Ok(())
+    }
+
+    /// Forgets values that nobody reads any more.
+    pub(crate) fn forget(&mut self, ids: impl IntoIterator<Item = ValueId>) {
+        ids.into_iter().for_each(|id| self.values[id] = None);
+    }
+}
+
+fn meta_of(tensor: &TensorData) -> Result<Meta> {
+    Ok(Meta { dtype: tensor.data_type(), shape: shape_of(tensor.shape())? })
+}
+
+/// An error of an operation.
+pub(crate) fn wrong(operation: &Operation, what: impl Into<String>) -> Error {
+    Error::Operation { operation: operation.name.clone(), what: what.into() }
+}
+
+/// An axis, negative ones counted from the end.
+pub(crate) fn axis_of(operation: &Operation, axis: i64, rank: usize) -> Result<usize> {
+    let resolved = if axis < 0 { axis + rank as i64 } else { axis };
+    let inside = usize::try_from(resolved).ok().filter(|&axis| axis < rank.max(1));
+    inside.ok_or_else(|| wrong(operation, format!("axis {axis} of {rank} dimensions")))
+}
+
+/// A size that is not negative.
+pub(crate) fn size_of(operation: &Operation, size: i64) -> Result<usize> {
+    usize::try_from(size).map_err(|_| wrong(operation, format!("a size of {size}")))
+}

@@ -1,0 +1,183 @@
+//! Recurrent networks: LSTM, GRU and simple cells, in layers and both directions.
+//!
+//! The products with the inputs of all steps are one product; a step is a product with the state and the gates' formulas.
+
+use super::{Lowering, Table, Value, size_of, wrong};
+use crate::error::Result;
+use crate::program::Operation;
+use openmps::operators::operators::concat::Concat;
+use openmps::operators::operators::elementwise::{Activation, Binary, Call, Elementwise, Unary};
+use std::slice::from_ref;
+
+pub(super) const TABLE: Table = &[("rnn", rnn)];
+
+/// What a step does with its gates.
+#[derive(Clone, Copy)]
+enum Cell {
+    Lstm,
+    Gru,
+    Simple(Activation1),
+}
+
+#[derive(Clone, Copy)]
+enum Activation1 {
+    Tanh,
+    Relu,
+}
+
+/// The weights of one layer in one direction: of inputs and states, with their biases.
+struct Weights {
+    input: Value,
+    state: Value,
+    input_bias: Option<Value>,
+    state_bias: Option<Value>,
+}
+
+/// Inputs: x [steps, batch, inputs], states, weights (all weights of all layers and directions, then all biases), lengths. Outputs: y,
+/// the state of dropout, final states.
+fn rnn(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let cell = match operation.text("mode", "LSTM")? {
+        "LSTM" => Cell::Lstm,
+        "GRU" => Cell::Gru,
+        "RNN_TANH" => Cell::Simple(Activation1::Tanh),
+        "RNN_RELU" => Cell::Simple(Activation1::Relu),
+        other => return Err(wrong(operation, format!("cells of kind {other}"))),
+    };
+    if lowering.optional(operation, 3)?.is_some() {
+        return Err(wrong(operation, "sequences of different lengths"));
+    }
+    let mut x = lowering.input(operation, 0)?;
+    let states = lowering.list(operation, 1)?;
+    let weights = lowering.list(operation, 2)?;
+    let layers = size_of(operation, operation.integer("num_layers", 1)?)?;
+    let directions = if operation.flag("is_bidirec", false)? { 2 } else { 1 };
+    let cells = layers * directions;
+    if weights.len() < 2 * cells || states.is_empty() {
+        return Err(wrong(operation, format!("{} weights for {cells} cells", weights.len())));
+    }
+    let mut last: Vec<Vec<Value>> = vec![Vec::new(); states.len()];
+    for layer in 0..layers {
+        let mut outputs = Vec::with_capacity(directions);
+        for direction in 0..directions {
+            let at = layer * directions + direction;
+            let own = Weights {
+                input: weights[2 * at].clone(),
+                state: weights[2 * at + 1].clone(),
+                input_bias: weights.get(2 * (cells + at)).cloned(),
+                state_bias: weights.get(2 * (cells + at) + 1).cloned(),
+            };
+            let mut state = Vec::with_capacity(states.len());
+            for all in &states {
+                state.push(lowering.narrow(all, 0, at, at + 1)?);
+            }
+            let (y, state) = lowering.layer(cell, &x, &own, state, direction == 1)?;
+            outputs.push(y);
+            last.iter_mut().zip(state).for_each(|(all, state)| all.push(state));
+        }
+        x = lowering.concat(&outputs, 2)?;
+    }
+    let mut finals = Vec::with_capacity(last.len());
+    for states in last {
+        finals.push(lowering.concat(&states, 0)?);
+    }
+    let unused = lowering.filled(&[0], openmps::DataType::U8, 0.0)?;
+    Ok(vec![x, unused.clone(), Value::List(finals), unused])
+}
+
+impl Lowering<'_> {
+    fn activation(&mut self, of: Activation, x: &Value) -> Result<Value> {
+        self.one(Call::new(Elementwise::Activation(of)), from_ref(x))
+    }
+
+    /// Weights are [outputs, inputs].
+    fn product(&mut self, x: &Value, weight: &Value, bias: Option<&Value>) -> Result<Value> {
+        let product = self.matmul(x, weight, [false, true])?;
+        match bias {
+            Some(bias) => self.binary(Binary::Add, &product, bias),
+            None => Ok(product),
+        }
+    }
+
+    /// All steps of one layer in one direction: y [steps, batch, hidden], and the last states as [1, batch, hidden].
+    fn layer(
+        &mut self,
+        cell: Cell,
+        x: &Value,
+        weights: &Weights,
+        mut state: Vec<Value>,
+        backwards: bool,
+    ) -> Result<(Value, Vec<Value>)> {
+        let [steps, batch, _] = <[usize; 3]>::try_from(self.shape(x)?).unwrap_or([0; 3]);
+        let hidden = self.shape(&weights.state)?.last().copied().unwrap_or(0);
+        let gates = self.product(x, &weights.input, weights.input_bias.as_ref())?;
+        for state in &mut state {
+            *state = self.reshape(state, &[batch, hidden])?;
+        }
+        let mut outputs = vec![None; steps];
+        for step in 0..steps {
+            let at = if backwards { steps - 1 - step } else { step };
+            let own = self.narrow(&gates, 0, at, at + 1)?;
+            let width = self.shape(&own)?.last().copied().unwrap_or(0);
+            let own = self.reshape(&own, &[batch, width])?;
+            state = match cell {
+                Cell::Lstm => self.lstm(&own, weights, &state, hidden)?,
+                Cell::Gru => self.gru(&own, weights, &state, hidden)?,
+                Cell::Simple(activation) => self.simple(&own, weights, &state, activation)?,
+            };
+            outputs[at] = Some(self.reshape(&state[0], &[1, batch, hidden])?);
+        }
+        let outputs: Vec<Value> = outputs.into_iter().flatten().collect();
+        let y = if outputs.len() == 1 { outputs[0].clone() } else { self.one(Concat { axis: 0 }, &outputs)? };
+        for state in &mut state {
+            *state = self.reshape(state, &[1, batch, hidden])?;
+        }
+        Ok((y, state))
+    }
+
+    /// Gates: input, forget, cell, output.
+    fn lstm(&mut self, own: &Value, weights: &Weights, state: &[Value], hidden: usize) -> Result<Vec<Value>> {
+        let of_state = self.product(&state[0], &weights.state, weights.state_bias.as_ref())?;
+        let gates = self.binary(Binary::Add, own, &of_state)?;
+        let gates = self.split(&gates, 1, &[hidden; 4])?;
+        let input = self.activation(Activation::Sigmoid, &gates[0])?;
+        let forget = self.activation(Activation::Sigmoid, &gates[1])?;
+        let new = self.unary(Unary::Tanh, &gates[2])?;
+        let output = self.activation(Activation::Sigmoid, &gates[3])?;
+        let kept = self.binary(Binary::Multiply, &forget, &state[1])?;
+        let added = self.binary(Binary::Multiply, &input, &new)?;
+        let cell = self.binary(Binary::Add, &kept, &added)?;
+        let shown = self.unary(Unary::Tanh, &cell)?;
+        Ok(vec![self.binary(Binary::Multiply, &output, &shown)?, cell])
+    }
+
+    /// Gates: reset, update, new; `h = (h - n) z + n`.
+    fn gru(&mut self, own: &Value, weights: &Weights, state: &[Value], hidden: usize) -> Result<Vec<Value>> {
+        let of_state = self.product(&state[0], &weights.state, weights.state_bias.as_ref())?;
+        let (own, of_state) = (self.split(own, 1, &[hidden; 3])?, self.split(&of_state, 1, &[hidden; 3])?);
+        let reset = self.binary(Binary::Add, &own[0], &of_state[0])?;
+        let reset = self.activation(Activation::Sigmoid, &reset)?;
+        let update = self.binary(Binary::Add, &own[1], &of_state[1])?;
+        let update = self.activation(Activation::Sigmoid, &update)?;
+        let new = self.binary(Binary::Multiply, &reset, &of_state[2])?;
+        let new = self.binary(Binary::Add, &own[2], &new)?;
+        let new = self.unary(Unary::Tanh, &new)?;
+        let distance = self.binary(Binary::Subtract, &state[0], &new)?;
+        let kept = self.binary(Binary::Multiply, &distance, &update)?;
+        Ok(vec![self.binary(Binary::Add, &kept, &new)?])
+    }
+
+    fn simple(
+        &mut self,
+        own: &Value,
+        weights: &Weights,
+        state: &[Value],
+        activation: Activation1,
+    ) -> Result<Vec<Value>> {
+        let of_state = self.product(&state[0], &weights.state, weights.state_bias.as_ref())?;
+        let sum = self.binary(Binary::Add, own, &of_state)?;
+        Ok(vec![match activation {
+            Activation1::Tanh => self.unary(Unary::Tanh, &sum)?,
+            Activation1::Relu => self.activation(Activation::Relu, &sum)?,
+        }])
+    }
+}

@@ -1,0 +1,138 @@
+//! Values on the way, and what is computed of known ones at once.
+
+use crate::error::Result;
+use openmps::graph::Tensor;
+use openmps::operators::operators::concat::{Concat, Split, Stack};
+use openmps::operators::operators::elementwise::Call;
+use openmps::operators::operators::expand::{Expand, Tile};
+use openmps::operators::operators::reduce::Reduce;
+use openmps::operators::operators::slice::Slice;
+use openmps::operators::operators::transpose::Transpose;
+use openmps::operators::{Array, Meta, Operator};
+use openmps::{DataType, Graph, TensorData, bf16, f16};
+use std::any::Any;
+use std::collections::HashMap;
+
+/// What a value of the program is at this place.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    /// A value of the graph.
+    Tensor(Tensor),
+    /// Small, and known now.
+    Known(Array),
+    /// The parameter of this number.
+    Weight(usize),
+    /// Computed by a graph before this one.
+    Held(TensorData),
+    /// Several values.
+    List(Vec<Value>),
+}
+
+impl Value {
+    /// Adds the tensors of the graph that this is made of.
+    pub(super) fn collect(&self, tensors: &mut Vec<Tensor>) {
+        match self {
+            Value::Tensor(tensor) if !tensors.contains(tensor) => tensors.push(*tensor),
+            Value::List(members) => members.iter().for_each(|member| member.collect(tensors)),
+            _ => {}
+        }
+    }
+
+    /// Replaces tensors of the graph by what they were computed to.
+    pub(super) fn hold(&mut self, held: &HashMap<Tensor, TensorData>) {
+        match self {
+            Value::Tensor(tensor) => {
+                if let Some(data) = held.get(tensor) {
+                    *self = Value::Held(data.clone());
+                }
+            }
+            Value::List(members) => members.iter_mut().for_each(|member| member.hold(held)),
+            _ => {}
+        }
+    }
+}
+
+/// Elements of a known value at most.
+pub(super) const LARGEST: usize = 1024;
+
+/// The outputs of an operator on known inputs, where it is one that shapes are computed with.
+pub(super) fn evaluate(operator: &impl Operator, inputs: &[Value]) -> Result<Option<Vec<Array>>> {
+    let known = |value: &Value| if let Value::Known(array) = value { Some(array.clone()) } else { None };
+    let Some(inputs) = inputs.iter().map(known).collect::<Option<Vec<Array>>>() else { return Ok(None) };
+    if inputs.is_empty() || !is_of_shapes(operator) {
+        return Ok(None);
+    }
+    let metas: Vec<Meta> = inputs.iter().map(|x| Meta { dtype: x.dtype, shape: x.shape.clone() }).collect();
+    let outputs = operator.infer(&metas)?;
+    if outputs.iter().any(|meta| meta.shape.iter().product::<usize>() > LARGEST) {
+        return Ok(None);
+    }
+    Ok(Some(operator.reference(&inputs).into_iter().map(rounded).collect()))
+}
+
+fn is_of_shapes(operator: &dyn Any) -> bool {
+    operator.is::<Call>()
+        || operator.is::<Slice>()
+        || operator.is::<Concat>()
+        || operator.is::<Stack>()
+        || operator.is::<Split>()
+        || operator.is::<Expand>()
+        || operator.is::<Tile>()
+        || operator.is::<Reduce>()
+        || operator.is::<Transpose>()
+}
+
+/// References compute in float64: the numbers as the element type has them.
+pub(super) fn rounded(mut array: Array) -> Array {
+    let round = |value: f64| match array.dtype {
+        DataType::Bool => f64::from(u8::from(value != 0.0)),
+        DataType::F32 => f64::from(value as f32),
+        DataType::F16 => f16::from_f64(value).to_f64(),
+        DataType::BF16 => bf16::from_f64(value).to_f64(),
+        DataType::F64 => value,
+        _ => value.trunc(),
+    };
+    array.data.iter_mut().for_each(|value| *value = round(*value));
+    array
+}
+
+/// A known value as a constant of a graph.
+pub(super) fn constant(graph: &mut Graph, array: &Array) -> Result<Tensor> {
+    macro_rules! of {
+        ($type:ty, $convert:expr) => {{
+            let values: Vec<$type> = array.data.iter().map($convert).collect();
+            graph.constant(&array.shape, &values)?
+        }};
+    }
+    Ok(match array.dtype {
+        DataType::Bool => {
+            let bytes = of!(u8, |&value| u8::from(value != 0.0));
+            graph.cast(bytes, DataType::Bool)?
+        }
+        DataType::U8 => of!(u8, |&value| value as u8),
+        DataType::I8 => of!(i8, |&value| value as i8),
+        DataType::I16 => of!(i16, |&value| value as i16),
+        DataType::I32 => of!(i32, |&value| value as i32),
+        DataType::I64 => of!(i64, |&value| value as i64),
+        DataType::F16 => of!(f16, |&value| f16::from_f64(value)),
+        DataType::BF16 => of!(bf16, |&value| bf16::from_f64(value)),
+        DataType::F32 => of!(f32, |&value| value as f32),
+        DataType::F64 => of!(f64, |&value| value),
+    })
+}
+
+/// A tensor's elements.
+pub(super) fn read(tensor: &TensorData) -> Result<Array> {
+    let data: Vec<f64> = match tensor.data_type() {
+        DataType::Bool | DataType::U8 => tensor.bytes()?.into_iter().map(f64::from).collect(),
+        DataType::I8 => tensor.read::<i8>()?.into_iter().map(f64::from).collect(),
+        DataType::I16 => tensor.read::<i16>()?.into_iter().map(f64::from).collect(),
+        DataType::I32 => tensor.read::<i32>()?.into_iter().map(f64::from).collect(),
+        DataType::I64 => tensor.read::<i64>()?.into_iter().map(|value| value as f64).collect(),
+        DataType::F16 => tensor.read::<f16>()?.into_iter().map(|value| value.to_f64()).collect(),
+        DataType::BF16 => tensor.read::<bf16>()?.into_iter().map(|value| value.to_f64()).collect(),
+        DataType::F32 => tensor.read::<f32>()?.into_iter().map(f64::from).collect(),
+        DataType::F64 => tensor.read::<f64>()?,
+    };
+    Ok(Array::new(tensor.shape(), data, tensor.data_type()))
+}

@@ -1,0 +1,201 @@
+//! A model that is loaded, and its runs.
+
+use crate::error::{Error, Result};
+use crate::lower::{self, Lowered};
+use crate::parameters;
+use crate::program::{Port, Program};
+use crate::{pdmodel, pir};
+use openmps::graph::{Executable, ExecutableCache};
+use openmps::operators::cache::Cache;
+use openmps::{DataType, Device, OptimizationLevel, TensorData};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Compiled shapes that a model keeps; those used last stay.
+const SHAPES: usize = 64;
+
+/// An inference program with its parameters on a device. Clones share both, and what was compiled; they may run in several threads.
+///
+/// ```no_run
+/// use openmps::{Device, TensorData};
+/// use openmps_inference::Model;
+///
+/// let device = Device::get(0)?;
+/// let model = Model::open(&device, "inference.json", "inference.pdiparams")?;
+/// let image = TensorData::from_slice(&device, &[1, 3, 48, 320], &vec![0.0f32; 3 * 48 * 320])?;
+/// let outputs = model.run(&[image])?;
+/// println!("{:?}", outputs[0].shape());
+/// # Ok::<(), openmps_inference::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Model {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    device: Device,
+    program: Program,
+    weights: Vec<TensorData>,
+    /// Graphs that are run on the way, and folded weights.
+    graphs: ExecutableCache,
+    /// Whole programs by the shapes of their inputs.
+    shapes: Cache<Vec<Vec<usize>>, Compiled>,
+}
+
+/// A program for one set of shapes.
+#[derive(Debug)]
+enum Compiled {
+    /// One graph.
+    Whole(Executable),
+    /// It depends on values what is computed: each run finds out anew.
+    ByRun,
+}
+
+/// The program's form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// JSON, Paddle 3's `inference.json`.
+    Pir,
+    /// A protobuf, `.pdmodel`.
+    Legacy,
+}
+
+impl Format {
+    /// The form that a program's bytes have: JSON begins with a brace.
+    pub fn of(program: &[u8]) -> Format {
+        let first = program.iter().find(|byte| !byte.is_ascii_whitespace());
+        if first == Some(&b'{') { Format::Pir } else { Format::Legacy }
+    }
+}
+
+impl Model {
+    /// Reads a program and its parameters from two files; the program's form is told from its content.
+    pub fn open(device: &Device, program: impl AsRef<Path>, parameters: impl AsRef<Path>) -> Result<Model> {
+        let read = |path: &Path| std::fs::read(path).map_err(|source| Error::File { path: path.to_owned(), source });
+        Model::load(device, &read(program.as_ref())?, &read(parameters.as_ref())?)
+    }
+
+    /// The same from memory. Everything that openmps cannot run is named at once, before anything runs.
+    pub fn load(device: &Device, program: &[u8], parameters: &[u8]) -> Result<Model> {
+        let program = read_program(program)?;
+        let unsupported = unsupported(&program);
+        if !unsupported.is_empty() {
+            return Err(Error::Unsupported(unsupported));
+        }
+        let weights = parameters::load(device, &program, parameters)?;
+        let shared = Shared {
+            device: device.clone(),
+            program,
+            weights,
+            graphs: ExecutableCache::new(SHAPES),
+            shapes: Cache::new(SHAPES),
+        };
+        Ok(Model { shared: Arc::new(shared) })
+    }
+
+    /// The device that it runs on.
+    pub fn device(&self) -> &Device {
+        &self.shared.device
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.shared.program
+    }
+
+    /// What a run is given: names with shapes, -1 where a run decides, and element types.
+    pub fn inputs(&self) -> Vec<(&str, &[i64], Option<DataType>)> {
+        self.ports(&self.shared.program.inputs)
+    }
+
+    /// What a run gives back, alike.
+    pub fn outputs(&self) -> Vec<(&str, &[i64], Option<DataType>)> {
+        self.ports(&self.shared.program.outputs)
+    }
+
+    fn ports<'a>(&'a self, ports: &'a [Port]) -> Vec<(&'a str, &'a [i64], Option<DataType>)> {
+        let values = &self.shared.program.values;
+        ports.iter().map(|port| (&port.name[..], &values[port.value].dims[..], values[port.value].data_type)).collect()
+    }
+
+    /// Runs the program. The first run with new shapes compiles it for them.
+    pub fn run(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        self.check(inputs)?;
+        let shared = &*self.shared;
+        let key: Vec<Vec<usize>> = inputs.iter().map(|input| input.shape().to_vec()).collect();
+        let mut lowered = None;
+        let compiled = shared.shapes.get_or_make(&key, || -> Result<Compiled> {
+            let made = self.lower(inputs)?;
+            if made.segments > 0 {
+                lowered = Some(made);
+                return Ok(Compiled::ByRun);
+            }
+            let Lowered { graph, results, .. } = &made;
+            let executable = shared.graphs.compile_anew(graph, &shared.device, results, OptimizationLevel::Level1)?;
+            Ok(Compiled::Whole(executable))
+        })?;
+        let queue = shared.device.queue();
+        if let Compiled::Whole(executable) = &*compiled {
+            let feeds: Vec<(&str, &TensorData)> =
+                shared.program.inputs.iter().zip(inputs).map(|(port, input)| (&port.name[..], input)).collect();
+            return Ok(executable.run(&queue, &feeds)?);
+        }
+        let Lowered { graph, results, feeds, .. } = match lowered {
+            Some(lowered) => lowered,
+            None => self.lower(inputs)?,
+        };
+        let executable = shared.graphs.compile(&graph, &shared.device, &results, OptimizationLevel::Level1)?;
+        let feeds: Vec<(&str, &TensorData)> = feeds.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
+        Ok(executable.run(&queue, &feeds)?)
+    }
+
+    fn lower(&self, inputs: &[TensorData]) -> Result<Lowered> {
+        let Shared { program, device, graphs, weights, .. } = &*self.shared;
+        lower::lower(program, device, graphs, weights, inputs)
+    }
+
+    fn check(&self, inputs: &[TensorData]) -> Result<()> {
+        let declared = self.inputs();
+        if inputs.len() != declared.len() {
+            let what = format!("{} inputs were given, the program has {}", inputs.len(), declared.len());
+            return Err(Error::Input { name: "of the run".to_owned(), what });
+        }
+        for ((name, dims, data_type), input) in declared.into_iter().zip(inputs) {
+            let refuse = |what| Err(Error::Input { name: name.to_owned(), what });
+            if data_type.is_some_and(|data_type| data_type != input.data_type()) {
+                return refuse(format!("it is {}, the program says {data_type:?}", input.data_type()));
+            }
+            let fits = |(&size, &dim): (&usize, &i64)| dim < 0 || size as i64 == dim;
+            if dims.len() != input.shape().len() || !input.shape().iter().zip(dims).all(fits) {
+                return refuse(format!("its shape is {:?}, the program says {dims:?}", input.shape()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a program of either form.
+pub fn read_program(program: &[u8]) -> Result<Program> {
+    match Format::of(program) {
+        Format::Pir => pir::read(program),
+        Format::Legacy => pdmodel::read(program),
+    }
+}
+
+/// The names of the operations that cannot be run, each once.
+pub fn unsupported(program: &Program) -> Vec<String> {
+    let mut names = BTreeSet::new();
+    program.body.visit(&mut |operation| {
+        if !lower::is_known(&operation.name) {
+            names.insert(operation.name.clone());
+        }
+    });
+    names.into_iter().collect()
+}
+
+/// Every operation that can be run, in alphabetical order.
+pub fn supported() -> Vec<&'static str> {
+    lower::known()
+}
