@@ -34,12 +34,12 @@ def resident_bytes() -> int:
 
 
 def allocated_bytes(device: str) -> int:
-    """Memory of the device in use by tensors; 0 on the CPU, which is not under test."""
+    """Memory of the device in use; 0 on the CPU, which is not under test."""
     if device == "cpu":
         return 0
-    import paddle
+    from openmps import native
 
-    return paddle.device.memory_allocated(device if ":" in device else f"{device}:0")
+    return native.memory_statistics(int(device.partition(":")[2] or 0))["allocated"]
 
 
 @dataclass

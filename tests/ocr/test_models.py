@@ -26,8 +26,8 @@ TOLERANCE = 1e-4  # of the largest value
 
 
 @cache
-def predictor(name: str, device: str, new_executor: bool = False) -> Predictor:
-    return Predictor(name, device, new_executor=new_executor)
+def predictor(name: str, device: str) -> Predictor:
+    return Predictor(name, device)
 
 
 def noise(size: tuple[int, int, int]) -> np.ndarray:
@@ -49,17 +49,14 @@ def test_same_numbers_as_the_cpu(name: str, size: tuple[int, int, int], device: 
     assert_close(predictor(name, device)(data), predictor(name, "cpu")(data))
 
 
+@pytest.mark.parametrize("new_executor", [False, True], ids=["legacy", "new"])
 @pytest.mark.parametrize(("name", "size"), FEW)
-def test_same_numbers_with_the_new_executor(name: str, size: tuple[int, int, int], device: str) -> None:
+def test_same_numbers_on_paddles_executors(
+    name: str, size: tuple[int, int, int], new_executor: bool, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("openmps.paddle.inference._ours", lambda *_: None)
     data = noise(size)
-    assert_close(predictor(name, device, new_executor=True)(data), predictor(name, "cpu")(data))
-
-
-@pytest.mark.parametrize(("name", "size"), FEW)
-def test_same_numbers_without_fusion(name: str, size: tuple[int, int, int], device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("openmps.paddle.inference.fused", lambda config: config)
-    data = noise(size)
-    assert_close(Predictor(name, device)(data), predictor(name, "cpu")(data))
+    assert_close(Predictor(name, device, new_executor=new_executor)(data), predictor(name, "cpu")(data))
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -90,14 +87,13 @@ def missing_kernels(name: str, device: str, **environment: str) -> Counter[str]:
     return Counter(re.findall(r"phi missing \w+ kernel: (\w+)", done.stderr))
 
 
-@pytest.mark.parametrize("fusion", ["1", "0"], ids=["fused", "unfused"])
 @pytest.mark.parametrize("name", SIZES)
-def test_no_kernel_of_the_cpu(name: str, fusion: str, device: str) -> None:
-    assert missing_kernels(name, device, OPENMPS_FUSION=fusion) == Counter()
+def test_no_kernel_of_the_cpu_on_paddles_executor(name: str, device: str) -> None:
+    assert missing_kernels(name, device, OPENMPS_EXECUTOR="paddle") == Counter()
 
 
 def test_the_log_tells_of_a_missing_kernel(device: str) -> None:
     """The check above sees what it looks for: Paddle is told to run one operator on the CPU."""
     if device == "cpu":
         pytest.skip("the CPU misses no kernel of its own")
-    assert missing_kernels("cls", device, CUSTOM_DEVICE_BLACK_LIST="softmax")["softmax"] == 1
+    assert missing_kernels("cls", device, OPENMPS_EXECUTOR="paddle", CUSTOM_DEVICE_BLACK_LIST="softmax")["softmax"] == 1

@@ -211,9 +211,8 @@ EPILOGUES = {
     "relu": lambda x: x.clip(0),
     "sigmoid": sigmoid,
     "hardswish": lambda x: x * (x + 3).clip(0, 6) / 6,
-    "hardswish 0.0 0.0 0.5 -0.25": lambda x: 0.5 * x * (x + 3).clip(0, 6) / 6 - 0.25,
-    "hardsigmoid 0.2 0.5 1.0 1.0": lambda x: (0.2 * x + 0.5).clip(0, 1) + 1,
-    "swish 1.0 0.0 1.0 0.0": lambda x: x * sigmoid(x),
+    "hardsigmoid": lambda x: (0.2 * x + 0.5).clip(0, 1),
+    "swish": lambda x: x * sigmoid(x),
 }
 
 

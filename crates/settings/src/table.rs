@@ -42,8 +42,8 @@ settings! {
         "compiled programs kept in memory";
     TRACE: Path = Path("file.json"), "no trace", "crates/runtime", Everyone,
         "a Chrome/Perfetto trace of every command";
-    FUSION: Switch = Switch, "1", "frontends/python", Everyone,
-        "whether inference programs of PaddlePaddle are fused";
+    EXECUTOR: Choice = Choice(&["openmps", "paddle"]), "openmps, and paddle for what it cannot run", "frontends/python", Everyone,
+        "what runs inference programs of PaddlePaddle on device mps";
     TRITON: Switch = Switch, "1 where no other backend is active", "frontends/python", Everyone,
         "whether Triton's kernels run here";
     NVRTC: Path = Path("libnvrtc.so"), "what the library path has", "crates/runtime", Everyone,
@@ -76,6 +76,8 @@ settings! {
         "how many cases of each operator are tested";
     TEST_DEVICE: Choice = Choice(&["cpu", "mps"]), "mps", "tests/ocr", Tests,
         "the device of the text recognition tests";
+    TEST_ALL_ARCHITECTURES: Switch = Switch, "0", "tests/inference", Tests,
+        "whether every architecture of paddle.vision.models is tested, which takes minutes and gigabytes";
     TEST_TRITON_VERSIONS: Path = Path("folder"), "not set", "tests/triton", Tests,
         "the folder of Triton's versions with which the import is tried; tests/triton/versions.py fills it";
     BENCH_DEVICE: Choice = Choice(&["cpu", "mps"]), "cpu", "benches", Tests,

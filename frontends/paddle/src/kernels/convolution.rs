@@ -208,35 +208,22 @@ fn conv2d_transpose_grad(
     Ok(())
 }
 
-/// An activation by Paddle's name, or the epilogue of `openmps.paddle.fusion`: `"<name> <a> <b> <scale> <offset>"`.
-fn epilogue(text: &str, alpha: f32) -> Result<(Activation, Option<(f32, f32)>)> {
-    let wrong = || {
-        let names = "identity, relu, relu6, leaky_relu, sigmoid, hardswish, swish or hardsigmoid";
-        refuse("activation", text, &format!("{names}, alone or with four numbers"))
-    };
-    let mut words = text.split(' ');
-    let name = words.next().unwrap_or_default();
-    let numbers: Vec<f32> = words.map(|word| word.parse().map_err(|_| wrong())).collect::<Result<_>>()?;
-    let given = match *numbers {
-        [] => None,
-        [a, b, scale, offset] => Some((a, b, scale, offset)),
-        _ => return Err(wrong()),
-    };
-    let (a, b) = given.map_or((1.0, 0.0), |(a, b, ..)| (a, b));
-    let activation = match name {
+/// An activation by Paddle's name.
+fn activation_of(name: &str, alpha: f32) -> Result<Activation> {
+    Ok(match name {
         "" | "identity" => Activation::None,
         "relu" => Activation::Relu,
         "relu6" => Activation::Relu6,
-        "leaky_relu" => Activation::LeakyRelu { slope: given.map_or(alpha, |(a, ..)| a) },
+        "leaky_relu" => Activation::LeakyRelu { slope: alpha },
         "sigmoid" => Activation::Sigmoid,
         "hardswish" => Activation::HardSwish,
-        "swish" => Activation::Swish { beta: a },
-        "hardsigmoid" if given.is_none() => Activation::HardSigmoid { slope: 0.2, offset: 0.5 },
-        "hardsigmoid" => Activation::HardSigmoid { slope: a, offset: b },
-        _ => return Err(wrong()),
-    };
-    let after = given.map(|(_, _, scale, offset)| (scale, offset)).filter(|&after| after != (1.0, 0.0));
-    Ok((activation, after))
+        "swish" => Activation::Swish { beta: 1.0 },
+        "hardsigmoid" => Activation::HardSigmoid { slope: 0.2, offset: 0.5 },
+        _ => {
+            let names = "identity, relu, relu6, leaky_relu, sigmoid, hardswish, swish or hardsigmoid";
+            return Err(refuse("activation", name, names));
+        }
+    })
 }
 
 /// A tensor of which at most one dimension is not 1, as a vector.
@@ -268,8 +255,8 @@ fn fused_conv2d_add_act(
     if !split_channels.is_empty() {
         return Err(refuse("split_channels", split_channels, "none"));
     }
-    let (activation, after) = epilogue(&activation, alpha)?;
-    let fused = Fused { scale: false, bias: bias.is_some(), residual: residual.is_some(), activation, after };
+    let activation = activation_of(&activation, alpha)?;
+    let fused = Fused { bias: bias.is_some(), residual: residual.is_some(), activation, ..Fused::default() };
     let of = convolution(&strides, &paddings, &algorithm, &dilations, groups, &format)?;
     let mut inputs = vec![input.view()?, filter.view()?];
     if let Some(bias) = bias {

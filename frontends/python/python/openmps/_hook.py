@@ -1,7 +1,8 @@
-"""Makes ``paddle.mps`` appear after a bare ``import paddle``, and ``triton.runtime.driver.MPSDriver`` after ``import triton``.
+"""Makes ``paddle.mps`` appear after a bare ``import paddle``, ``triton.runtime.driver.MPSDriver`` after ``import triton``, and the
+device ``mps`` in PaddleX.
 
 ``openmps.pth`` imports this module whenever Python starts. It puts one finder at the front of ``sys.meta_path`` and imports nothing
-else. The finder answers for two names, each time they are looked for (``importlib.util.find_spec``, a first import that fails, a
+else. The finder answers for a few names, each time they are looked for (``importlib.util.find_spec``, a first import that fails, a
 reload), and lets ``install`` of :mod:`openmps.paddle` or :mod:`openmps.triton` run when the framework's own import has ended. Whatever
 fails there is a warning, never an error of that import. Modules of these names that are other people's are found as if it were not there.
 """
@@ -9,8 +10,16 @@ fails there is a warning, never an error of that import. Modules of these names 
 import sys
 from _thread import get_ident
 
-# A file of the framework by which it is told from other modules of its name, and what the installation adds.
-_FRAMEWORKS = {"paddle": ("base/core.py", "paddle.mps"), "triton": ("runtime/driver.py", "triton.runtime.driver.MPSDriver")}
+# A file of the framework by which it is told from other modules of its name (none: its own name is enough), the module of openmps
+# whose `install` it is given to, and what that adds.
+_PADDLEX = (None, "paddlex", "device='mps' of PaddleX")
+_FRAMEWORKS = {
+    "paddle": ("base/core.py", "paddle", "paddle.mps"),
+    "triton": ("runtime/driver.py", "triton", "triton.runtime.driver.MPSDriver"),
+    "paddlex.utils.device": _PADDLEX,
+    "paddlex.inference.models.runners.paddle_static.config.pp_option": _PADDLEX,
+    "paddlex.inference.models.runners.paddle_static.runner": _PADDLEX,
+}
 
 
 class _Finder:
@@ -46,7 +55,8 @@ def _found_by_others(own, name, path, target):
 def _is_framework(name, folders):
     from os.path import isfile
 
-    return any(isfile(f"{folder}/{_FRAMEWORKS[name][0]}") for folder in folders or ())
+    file = _FRAMEWORKS[name][0]
+    return file is None or any(isfile(f"{folder}/{file}") for folder in folders or ())
 
 
 class _Loader:
@@ -84,14 +94,15 @@ class _quiet:
 
 
 def _install(framework, module):
+    _, part, what = _FRAMEWORKS[framework]
     try:
         from importlib import import_module
 
-        import_module(f"openmps.{framework}").install(module)
+        import_module(f"openmps.{part}").install(module)
     except Exception as error:  # never break the framework's import
         import warnings
 
-        warnings.warn(f"openmps: {_FRAMEWORKS[framework][1]} is not available: {error!r}", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"openmps: {what} is not available: {error!r}", RuntimeWarning, stacklevel=2)
 
 
 sys.meta_path.insert(0, _Finder())

@@ -26,6 +26,6 @@ def install(paddle) -> None:
     if mps.is_available():
         amp.install(paddle)
         embedding.install(paddle)
-        inference.install(paddle)
     else:
         unavailable.install(paddle)
+    inference.install(paddle, has_device=mps.is_available())

@@ -1,85 +1,83 @@
-"""``paddle.inference`` on device ``mps``.
+"""``paddle.inference`` on device ``mps``: programs run on the executor of openmps.
 
-A plug-in device starts with an empty list of passes: batch normalisation, scalar factors and activations would run as operators of
-their own. So a program that is placed on ``mps`` is fused before its predictor is made (:mod:`openmps.paddle.fusion`); what cannot
-be fused there gets the passes of Paddle that help. ``OPENMPS_FUSION=0`` switches the fusion off.
+``Config.enable_custom_device('mps')`` marks a config, and ``create_predictor`` of a marked one makes a predictor of
+:mod:`openmps.inference`, whether or not this Paddle has plug-ins. A program that the executor cannot run goes Paddle's way, which a
+message says once. ``OPENMPS_EXECUTOR`` is ``openmps``, ``paddle``, or not set for this choice.
 """
 
 from __future__ import annotations
 
 import logging
 import weakref
-from pathlib import Path
 
+_logger = logging.getLogger("openmps")
+
+# Passes of Paddle that help where the program runs on Paddle's executor; a plug-in device starts without any.
 _PASSES = (
     "conv_bn_fuse_pass",
     "conv_eltwiseadd_bn_fuse_pass",
     "conv_transpose_bn_fuse_pass",
     "conv_transpose_eltwiseadd_bn_fuse_pass",
 )
-_FUSED_KERNELS = ("fused_conv2d_add_act", "fc", "pixel_shuffle")
-_logger = logging.getLogger("openmps")
 
 
-def passes() -> tuple[str, ...]:
-    """The passes that run on a program for device ``mps``, in order: each folds operators into others that the device has."""
-    return _PASSES
-
-
-def fused(config):
-    """A copy of an ``inference.Config`` whose program is fused, or the same config where its program cannot be."""
-    import paddle.inference
-
-    from openmps import native
-    from openmps.paddle.fusion import fuse
-    from openmps.paddle.program import UnsupportedProgram
-
-    if native.setting("OPENMPS_FUSION") == "0" or not _has_fused_kernels() or config.model_from_memory():
-        return config
-    model, parameters = Path(config.prog_file()), Path(config.params_file())
-    if not (model.is_file() and parameters.is_file()):
-        return config
-    try:
-        program = fuse(model.read_bytes(), parameters.read_bytes())
-    except UnsupportedProgram as reason:
-        _logger.info("%s runs without fusion: %s", model, reason)
-        return config
-    copy = paddle.inference.Config(config)
-    copy.set_model_buffer(program[0], len(program[0]), program[1], len(program[1]))
-    return copy
-
-
-def _has_fused_kernels() -> bool:
-    """Whether the plug-in has the kernels that a fused program asks for."""
-    from paddle.base import core
-
-    kernels = core._get_all_register_op_kernels("phi")
-    return all(any("Place(mps" in key for key in kernels.get(name, ())) for name in _FUSED_KERNELS)
-
-
-def install(paddle) -> None:
-    """Lets ``Config.enable_custom_device('mps')`` fill the list of passes, to which passes that the program has asked for belong, and
-    ``create_predictor`` fuse the program of such a config."""
+def install(paddle, *, has_device: bool) -> None:
+    """Takes the two functions over; without the device (a Paddle that has no plug-ins) only the executor of openmps can run."""
     import paddle.inference
 
     config, create = paddle.inference.Config, paddle.inference.create_predictor
-    place = config.enable_custom_device
-    placed = weakref.WeakSet()
+    place, set_buffer = config.enable_custom_device, config.set_model_buffer
+    placed: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+    buffers: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
     def enable_custom_device(self, device_type, device_id=0, *args, **kwargs):
-        place(self, device_type, device_id, *args, **kwargs)
-        if device_type == "mps":
-            placed.add(self)
+        if device_type != "mps":
+            return place(self, device_type, device_id, *args, **kwargs)
+        placed[self] = int(device_id)
+        if has_device:
+            place(self, device_type, device_id, *args, **kwargs)
             builder = self.pass_builder()
             present = set(builder.all_passes())
-            for name in passes():
+            for name in _PASSES:
                 if name not in present:
                     builder.append_pass(name)
 
+    def set_model_buffer(self, program, program_size, parameters, parameters_size):
+        set_buffer(self, program, program_size, parameters, parameters_size)
+        buffers[self] = (program, program_size, parameters, parameters_size)
+
     def create_predictor(config):
-        return create(fused(config) if config in placed else config)
+        if config not in placed:
+            return create(config)
+        return _ours(config, placed[config], buffers.get(config), has_device) or create(config)
 
     enable_custom_device.__doc__ = place.__doc__
+    set_model_buffer.__doc__ = set_buffer.__doc__
     create_predictor.__doc__ = create.__doc__
     config.enable_custom_device = enable_custom_device
+    config.set_model_buffer = set_model_buffer
     paddle.inference.create_predictor = create_predictor
+
+
+def _ours(config, device: int, buffers, has_device: bool):
+    """A predictor of openmps, or None where Paddle's executor is to run the program."""
+    from openmps import inference, native
+
+    wanted = native.setting("OPENMPS_EXECUTOR")
+    if wanted == "paddle" and has_device:
+        return None
+    own = inference.Config()
+    own.enable_custom_device("mps", device)
+    if buffers is not None:
+        own.set_model_buffer(*buffers)
+    elif config.model_dir() and not config.prog_file():
+        own.set_model(config.model_dir())
+    else:
+        own.set_model(config.prog_file(), config.params_file())
+    try:
+        return inference.create_predictor(own)
+    except NotImplementedError as reason:
+        if wanted == "openmps" or not has_device:
+            raise
+        _logger.warning("%s runs on Paddle's executor: %s", config.prog_file() or "a program in memory", reason)
+        return None

@@ -1,0 +1,172 @@
+"""Predictors: a model that is loaded, with handles to what goes in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+import openmps
+from openmps.inference.config import Config, DataType
+
+__all__ = ["Predictor", "PredictorPool", "Tensor", "create_predictor", "get_version"]
+
+# NumPy has no bfloat16: its bits.
+_STORED_AS = {"bfloat16": "uint16"}
+
+
+class Tensor:
+    """A handle to an input or an output of a predictor."""
+
+    def __init__(self, name: str, dims: list[int], dtype: str | None):
+        self._name, self._dims, self._dtype = name, dims, dtype
+        self._array: np.ndarray | None = None
+        self._lod: list[list[int]] = []
+
+    def name(self) -> str:
+        """The name that the program gives it."""
+        return self._name
+
+    def shape(self) -> list[int]:
+        """The shape of what it holds; the program's, with -1 where a run decides, while it holds nothing."""
+        return list(self._dims if self._array is None else self._array.shape)
+
+    def type(self) -> DataType | None:
+        """The element type."""
+        return DataType(self._dtype) if self._dtype else None
+
+    def reshape(self, shape: Sequence[int]) -> None:
+        """The shape of what comes next. An array brings its own, so that this only checks it."""
+        if len(shape) != len(self._dims) or any(dim not in (-1, size) for dim, size in zip(self._dims, shape, strict=True)):
+            raise ValueError(f"the input {self._name} has shape {self._dims}, not {list(shape)}")
+
+    def copy_from_cpu(self, data: np.ndarray | list) -> None:
+        """Takes a copy of an array."""
+        array = np.asarray(data)
+        self._array = np.array(array, dtype=self._stored_as(array), order="C")
+
+    def share_external_data(self, data) -> None:
+        """Takes an array, or a tensor of Paddle, without a copy where its memory is in order: it must not change until the run ended."""
+        array = np.asarray(data.numpy() if hasattr(data, "numpy") else data)
+        self._array = np.ascontiguousarray(array, dtype=self._stored_as(array))
+
+    def copy_to_cpu(self) -> np.ndarray:
+        """A copy of what it holds."""
+        if self._array is None:
+            raise RuntimeError(f"{self._name} holds nothing yet: run the predictor first")
+        return self._array.copy()
+
+    def lod(self) -> list[list[int]]:
+        """The levels of detail of an input with sequences, as they were set."""
+        return self._lod
+
+    def set_lod(self, lod: list[list[int]]) -> None:
+        """Levels of detail; programs that openmps runs do not use them."""
+        self._lod = lod
+
+    def _stored_as(self, array: np.ndarray) -> np.dtype:
+        """The element type in memory. Integers of other sizes, which a list or NumPy's default brings, are converted."""
+        expected = np.dtype(_STORED_AS.get(self._dtype, self._dtype)) if self._dtype else array.dtype
+        if array.dtype != expected and not (array.dtype.kind in "iub" and expected.kind == "i"):
+            raise ValueError(f"the input {self._name} is {self._dtype}, the array {array.dtype}")
+        return expected
+
+
+class Predictor:
+    """Runs one model. One thread may use a predictor at a time; a clone shares the weights and what was compiled."""
+
+    def __init__(self, config: Config, model=None):
+        program, parameters = (b"", b"") if model else config.contents()
+        self._config = config
+        self._model = model or openmps.native.InferenceModel(program, parameters, config.custom_device_id())
+        self._inputs = [Tensor(*port) for port in self._model.inputs()]
+        self._outputs = [Tensor(*port) for port in self._model.outputs()]
+
+    def get_input_names(self) -> list[str]:
+        """The inputs' names, in the program's order."""
+        return [tensor.name() for tensor in self._inputs]
+
+    def get_output_names(self) -> list[str]:
+        """The outputs' names, in the program's order."""
+        return [tensor.name() for tensor in self._outputs]
+
+    def get_input_handle(self, name: str) -> Tensor:
+        """The input of this name."""
+        return _named(self._inputs, name, "input")
+
+    def get_output_handle(self, name: str) -> Tensor:
+        """The output of this name."""
+        return _named(self._outputs, name, "output")
+
+    get_input_tensor, get_output_tensor = get_input_handle, get_output_handle
+
+    def get_input_tensor_shape(self) -> dict[str, list[int]]:
+        """The shapes that the program declares for its inputs."""
+        return {name: dims for name, dims, _ in self._model.inputs()}
+
+    def get_input_types(self) -> dict[str, DataType | None]:
+        """The element types that the program declares for its inputs."""
+        return {tensor.name(): tensor.type() for tensor in self._inputs}
+
+    def run(self, inputs: Sequence | None = None) -> bool | list[np.ndarray]:
+        """Computes the outputs of what the input handles hold; with a list of arrays, of these, and returns the results."""
+        if inputs is not None:
+            for tensor, array in zip(self._inputs, inputs, strict=True):
+                tensor.share_external_data(array)
+        results = self._model.run([_given(tensor) for tensor in self._inputs])
+        for tensor, (dtype, shape, data) in zip(self._outputs, results, strict=True):
+            tensor._dtype = dtype
+            tensor._array = np.frombuffer(data, _STORED_AS.get(dtype, dtype)).reshape(shape)
+        return True if inputs is None else [tensor.copy_to_cpu() for tensor in self._outputs]
+
+    def clone(self, *_: object) -> Predictor:
+        """Another predictor of the same model, for another thread."""
+        return Predictor(self._config, self._model)
+
+    def clear_intermediate_tensor(self) -> None:
+        """Does nothing: what lies between inputs and outputs is given back when a run ends."""
+
+    def try_shrink_memory(self) -> int:
+        """Gives the device's unused memory back; how many bytes that were."""
+        device = self._config.custom_device_id()
+        before = openmps.native.memory_statistics(device)["reserved"]
+        openmps.native.empty_cache(device)
+        return before - openmps.native.memory_statistics(device)["reserved"]
+
+
+class PredictorPool:
+    """A number of predictors of one model, one for each thread."""
+
+    def __init__(self, config: Config, size: int = 1):
+        if size < 1:
+            raise ValueError(f"a pool of {size} predictors")
+        first = create_predictor(config)
+        self._predictors = [first, *(first.clone() for _ in range(size - 1))]
+
+    def retrieve(self, index: int) -> Predictor:
+        """The predictor of this number."""
+        return self._predictors[index]
+
+
+def create_predictor(config: Config) -> Predictor:
+    """Loads the model. ``NotImplementedError`` names every operation that openmps cannot run."""
+    return Predictor(config)
+
+
+def get_version() -> str:
+    """The version of openmps."""
+    return f"openmps {openmps.__version__}"
+
+
+def _named(tensors: list[Tensor], name: str, kind: str) -> Tensor:
+    for tensor in tensors:
+        if tensor.name() == name:
+            return tensor
+    raise ValueError(f"the program has no {kind} {name!r}: {[tensor.name() for tensor in tensors]}")
+
+
+def _given(tensor: Tensor) -> tuple[str, list[int], np.ndarray]:
+    array = tensor._array
+    if array is None:
+        raise RuntimeError(f"the input {tensor.name()} was not given: copy_from_cpu")
+    return tensor._dtype or str(array.dtype), list(array.shape), array.reshape(-1).view(np.uint8)

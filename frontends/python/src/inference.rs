@@ -1,0 +1,103 @@
+//! Inference programs on the executor: what `openmps.inference` is made of.
+
+use openmps::{DataType, Device, TensorData};
+use openmps_inference::{Error, Model};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyFileNotFoundError, PyNotImplementedError, PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// Adds this module's class and functions.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<InferenceModel>()?;
+    module.add_function(wrap_pyfunction!(unsupported_operations, module)?)?;
+    module.add_function(wrap_pyfunction!(supported_operations, module)?)
+}
+
+/// A tensor on its way in or out: the name of its element type, its shape, its elements' bytes.
+type Out<'py> = (&'static str, Vec<usize>, Bound<'py, PyBytes>);
+
+/// A program with its parameters on a device. Copies share both and may run in several threads.
+#[pyclass(frozen, module = "openmps.native")]
+struct InferenceModel {
+    model: Model,
+}
+
+#[pymethods]
+impl InferenceModel {
+    /// Reads both files' contents.
+    #[new]
+    fn new(py: Python<'_>, program: PyBuffer<u8>, parameters: PyBuffer<u8>, device: usize) -> PyResult<InferenceModel> {
+        let (program, parameters) = (program.to_vec(py)?, parameters.to_vec(py)?);
+        let model = py.detach(|| Model::load(&Device::get(device)?, &program, &parameters));
+        Ok(InferenceModel { model: model.map_err(raised)? })
+    }
+
+    /// Names, shapes (-1 where a run decides) and element types of what a run is given.
+    fn inputs(&self) -> Vec<(String, Vec<i64>, Option<&'static str>)> {
+        described(self.model.inputs())
+    }
+
+    /// The same of what a run gives back.
+    fn outputs(&self) -> Vec<(String, Vec<i64>, Option<&'static str>)> {
+        described(self.model.outputs())
+    }
+
+    /// The number of each kind of operation.
+    fn operations(&self) -> Vec<(String, usize)> {
+        let mut counts = std::collections::BTreeMap::new();
+        self.model.program().body.visit(&mut |operation| *counts.entry(operation.name.clone()).or_insert(0) += 1);
+        counts.into_iter().collect()
+    }
+
+    /// Runs the program; other threads of Python go on meanwhile.
+    fn run<'py>(&self, py: Python<'py>, inputs: Vec<(String, Vec<usize>, PyBuffer<u8>)>) -> PyResult<Vec<Out<'py>>> {
+        let mut tensors = Vec::with_capacity(inputs.len());
+        for (name, shape, bytes) in inputs {
+            let data_type = openmps_tile::dtype::ALL.iter().copied().find(|data_type| data_type.name() == name);
+            let data_type = data_type.ok_or_else(|| PyValueError::new_err(format!("{name} is no element type")))?;
+            let tensor = TensorData::from_bytes(self.model.device(), &shape, data_type, &bytes.to_vec(py)?);
+            tensors.push(tensor.map_err(|error| raised(error.into()))?);
+        }
+        let read = |tensor: &TensorData| -> Result<_, Error> {
+            Ok((tensor.data_type().name(), tensor.shape().to_vec(), tensor.bytes()?))
+        };
+        let results = py.detach(|| self.model.run(&tensors)?.iter().map(read).collect::<Result<Vec<_>, _>>());
+        let out = |(name, shape, bytes): (&'static str, Vec<usize>, Vec<u8>)| (name, shape, PyBytes::new(py, &bytes));
+        Ok(results.map_err(raised)?.into_iter().map(out).collect())
+    }
+}
+
+/// The operations of a program that cannot be run.
+#[pyfunction]
+fn unsupported_operations(py: Python<'_>, program: PyBuffer<u8>) -> PyResult<Vec<String>> {
+    let program = openmps_inference::read_program(&program.to_vec(py)?).map_err(raised)?;
+    Ok(openmps_inference::unsupported(&program))
+}
+
+/// Every operation that can be run.
+#[pyfunction]
+fn supported_operations() -> Vec<&'static str> {
+    openmps_inference::supported()
+}
+
+fn described(ports: Vec<(&str, &[i64], Option<DataType>)>) -> Vec<(String, Vec<i64>, Option<&'static str>)> {
+    let described = |(name, dims, data_type): (&str, &[i64], Option<DataType>)| {
+        (name.to_owned(), dims.to_vec(), data_type.map(DataType::name))
+    };
+    ports.into_iter().map(described).collect()
+}
+
+/// The exception that an error is.
+fn raised(error: Error) -> PyErr {
+    let text = error.to_string();
+    match error {
+        Error::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            PyFileNotFoundError::new_err(text)
+        }
+        Error::File { .. } => PyOSError::new_err(text),
+        Error::Unsupported(_) => PyNotImplementedError::new_err(text),
+        Error::Run(_) | Error::Lowering { .. } => PyRuntimeError::new_err(text),
+        _ => PyValueError::new_err(text),
+    }
+}
