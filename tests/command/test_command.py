@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
 IMAGES = Path(__file__).resolve().parents[2] / "examples" / "images"
@@ -52,6 +54,29 @@ def test_demo_reads_the_poster(tmp_path: Path) -> None:
         assert annotated.size == (2 * poster.width, poster.height)
 
 
+def test_demo_without_paddle(tmp_path: Path) -> None:
+    """The same text where Paddle is not installed, without the columns of its CPU."""
+    program = """
+        import importlib.util, sys
+        found = importlib.util.find_spec
+        importlib.util.find_spec = lambda name, *rest: None if name == "paddle" else found(name, *rest)
+        class Nowhere:
+            def find_spec(self, name, path=None, target=None):
+                if name.partition(".")[0] == "paddle":
+                    raise ModuleNotFoundError("No module named 'paddle'", name="paddle")
+        sys.meta_path.insert(0, Nowhere())
+        from openmps.cli import main
+        raise SystemExit(main())
+    """
+    done = run("demo", str(POSTER), "--runs", "1", folder=tmp_path, program=textwrap.dedent(program))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for word in ("海边书店", "New in November", "Song of the Compiler", "MiB at the peak"):
+        assert word in done.stdout, done.stdout
+    assert "PaddlePaddle's CPU" not in done.stdout
+    done = run("demo", str(POSTER), "--device", "cpu", folder=tmp_path, program=textwrap.dedent(program))
+    assert done.returncode == 1 and "PaddlePaddle's, which is not installed" in done.stderr
+
+
 def test_demo_of_an_empty_page(tmp_path: Path) -> None:
     page = tmp_path / "page.png"
     Image.new("RGB", (320, 200), "white").save(page)
@@ -89,3 +114,52 @@ def test_bench_has_a_kernel_for_each_operator() -> None:
     done = run("bench", "--seconds", "0.01")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "matmul 1024x1024" in done.stdout and "no kernel" not in done.stdout, done.stdout
+
+
+def saved_program(folder: Path) -> Path:
+    """A small program with its parameters."""
+    text = """
+        import sys, paddle
+        model = paddle.nn.Sequential(paddle.nn.Conv2D(3, 4, 3), paddle.nn.ReLU())
+        model.eval()
+        paddle.jit.save(model, sys.argv[1], input_spec=[paddle.static.InputSpec([None, 3, None, None], "float32", "x")])
+    """
+    done = run(str(folder / "net"), program=textwrap.dedent(text))
+    assert done.returncode == 0, done.stderr
+    return folder / "net.json"
+
+
+def test_inspect_run_and_profile(tmp_path: Path) -> None:
+    model = saved_program(tmp_path)
+    done = run("inspect", str(model))
+    assert done.returncode == 0, done.stderr
+    for word in ("conv2d", "relu", "? x 3 x ? x ?", "float32"):
+        assert word in done.stdout, done.stdout
+
+    np.save(tmp_path / "x.npy", np.ones((2, 3, 8, 9), np.float32))
+    done = run("run", str(model), "--input", str(tmp_path / "x.npy"), "--output", str(tmp_path / "y.npz"))
+    assert done.returncode == 0 and "2 x 4 x 6 x 7" in done.stdout, done.stdout + done.stderr
+    (result,) = np.load(tmp_path / "y.npz").values()
+    assert result.shape == (2, 4, 6, 7) and (result >= 0).all()
+
+    done = run("profile", str(model), "--shape", "1x3x16x16", "--runs", "2", "--trace", str(tmp_path / "trace.json"))
+    assert done.returncode == 0 and "convolution" in done.stdout and "first run" in done.stdout, done.stdout + done.stderr
+    assert (tmp_path / "trace.json").stat().st_size > 0
+
+
+def test_programs_that_are_wrong_are_one_line(tmp_path: Path) -> None:
+    model = saved_program(tmp_path)
+    np.save(tmp_path / "x.npy", np.ones((2, 4, 8, 8), np.float32))
+    (tmp_path / "text.json").write_text("{}")
+    wrong = [
+        (("inspect", str(tmp_path / "nothing.json")), "does not exist"),
+        (("inspect", str(tmp_path / "text.json")), "base_code.magic"),
+        (("run", str(model)), "1 inputs"),
+        (("run", str(model), "--input", str(tmp_path / "x.npy")), "its shape is"),
+        (("run", str(model), "--input", str(tmp_path / "net.json")), "holds no array"),
+        (("profile", str(model)), "one --shape each: x ?x3x?x?"),
+        (("profile", str(model), "--shape", "1xa"), "is no shape"),
+    ]
+    for arguments, expected in wrong:
+        done = run(*arguments)
+        assert done.returncode == 2 and expected in done.stderr and len(done.stderr.splitlines()) == 1, (arguments, done.stderr)

@@ -1,4 +1,4 @@
-"""The command ``openmps``: what is installed, a demonstration, a comparison of speed, the text of a kernel."""
+"""The command ``openmps``: what is installed, a demonstration, inference programs, a comparison of speed, the text of a kernel."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument("--settings", action="store_true", help="every environment variable of openmps, with its meaning")
     info.set_defaults(run=_info)
 
-    demo = commands.add_parser("demo", help="read the text in an image with PP-OCRv4 on device mps, next to Paddle's CPU")
+    demo = commands.add_parser("demo", help="read the text in an image with PP-OCRv4 on device mps, next to Paddle's CPU where Paddle is installed")
     demo.add_argument("image", type=Path, help="a picture with Chinese or English text")
     demo.add_argument("--output", type=Path, help="where the annotated picture goes (default: NAME.openmps.png in this folder)")
     demo.add_argument("--device", type=_device, default="mps", help="the device to run on (default: %(default)s)")
@@ -72,12 +72,40 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--seconds", type=_seconds, default=0.5, help="time for each operator on each device (default: %(default)s)")
     bench.set_defaults(run=_bench)
 
+    inspected = _program_command(commands, "inspect", "what an inference program of PaddlePaddle is made of, and whether openmps runs it")
+    inspected.set_defaults(run=_inspect)
+
+    executed = _program_command(commands, "run", "an inference program of PaddlePaddle on arrays from files")
+    executed.add_argument("--input", type=Path, action="append", default=[], help="an array, NAME.npy, for each input in its order")
+    executed.add_argument("--output", type=Path, help="where the results go, NAME.npz (default: nowhere)")
+    executed.set_defaults(run=_run)
+
+    profiled = _program_command(commands, "profile", "where the time of an inference program goes, step by step")
+    profiled.add_argument("--shape", type=_shape, action="append", default=[], help="such as 1x3x640x640, for each input in its order")
+    profiled.add_argument("--runs", type=_positive, default=10, help="runs that are measured (default: %(default)s)")
+    profiled.add_argument("--trace", type=Path, help="where the timeline goes, for ui.perfetto.dev (default: nowhere)")
+    profiled.set_defaults(run=_profile)
+
     compiled = commands.add_parser("compile", help="a kernel of Triton as Metal Shading Language, CUDA C++ or openmps's own language")
     compiled.add_argument("kernel", type=Path, help="the text that Triton prints of a module, NAME.ttir (OPENMPS_DUMP writes it)")
     compiled.add_argument("--to", choices=["msl", "cuda", "tile"], default="msl", help="the language (default: %(default)s)")
     compiled.add_argument("--threads", type=_threads, help="threads of a threadgroup (default: as suits the kernel)")
     compiled.set_defaults(run=_compile)
     return parser
+
+
+def _program_command(commands, name: str, summary: str) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=summary)
+    parser.add_argument("model", type=Path, help="inference.json, NAME.pdmodel, or the folder that holds one of them")
+    parser.add_argument("--parameters", type=Path, help="NAME.pdiparams (default: beside the program)")
+    return parser
+
+
+def _shape(text: str) -> list[int]:
+    sizes = text.split("x")
+    if not all(size.isascii() and size.isdigit() and len(size) < 10 for size in sizes):
+        raise argparse.ArgumentTypeError(f"{text!r} is no shape: write sizes with x between them, such as 1x3x640x640")
+    return [int(size) for size in sizes]
 
 
 def _positive(text: str) -> int:
@@ -153,6 +181,27 @@ def _bench(options: argparse.Namespace) -> int:
     return benchmark.run(options.device, options.seconds, console)
 
 
+def _inspect(options: argparse.Namespace) -> int:
+    console = _console()
+    from openmps.inference import commands
+
+    return commands.inspect(options.model, options.parameters, console)
+
+
+def _run(options: argparse.Namespace) -> int:
+    console = _console()
+    from openmps.inference import commands
+
+    return commands.run(options.model, options.parameters, options.input, options.output, console)
+
+
+def _profile(options: argparse.Namespace) -> int:
+    console = _console()
+    from openmps.inference import commands
+
+    return commands.profile(options.model, options.parameters, options.shape, options.runs, options.trace, console)
+
+
 def _compile(options: argparse.Namespace) -> int:
     try:
         text = options.kernel.read_text(encoding="utf-8")
@@ -169,7 +218,7 @@ def _compile(options: argparse.Namespace) -> int:
 
 
 def require_device(device: str) -> None:
-    """Refuses, with the reason, a device that Paddle does not have."""
+    """Refuses, with the reason, a device that is not there, to Paddle's operators."""
     kind, _, index = device.partition(":")
     if kind == "cpu":
         return
@@ -181,3 +230,22 @@ def require_device(device: str) -> None:
         raise Unavailable(f"device mps is not available: {paddle.mps.unavailable_reason()}")
     if int(index or 0) >= paddle.mps.device_count():
         raise CommandError(f"device {device} does not exist: there are {paddle.mps.device_count()}")
+
+
+def require_executor(device: str) -> None:
+    """Refuses, with the reason, a device that is not there, to inference programs, which need no Paddle but on its CPU."""
+    kind, _, index = device.partition(":")
+    if kind == "cpu":
+        from importlib.util import find_spec
+
+        if find_spec("paddle") is None:
+            raise Unavailable("device cpu is PaddlePaddle's, which is not installed: pip install 'openmps[paddle]'")
+        return
+    from openmps import native
+
+    try:
+        native.device_properties(0)
+    except RuntimeError as error:
+        raise Unavailable(f"device mps is not available: {error}") from None
+    if int(index or 0) >= native.device_count():
+        raise CommandError(f"device {device} does not exist: there are {native.device_count()}")

@@ -1,4 +1,4 @@
-"""``openmps demo IMAGE``: PP-OCRv4 on device ``mps`` reads a picture, next to Paddle's own CPU kernels in the same process."""
+"""``openmps demo IMAGE``: PP-OCRv4 on device ``mps`` reads a picture, next to Paddle's own CPU kernels where Paddle is installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from openmps.cli import CommandError, require_device
+from openmps.cli import CommandError, require_executor
 from openmps.ocr import reader
 
 _STAGES = ("detection", "angle", "recognition")
@@ -54,11 +54,13 @@ class Timed:
 
 def run(image, name: str, output: Path, device: str, runs: int, console) -> int:
     """Reads a ``PIL.Image`` of mode RGB on the device and on the CPU, prints text, times and memory, and writes the annotated picture."""
-    require_device(device)
+    require_executor(device)
+    from importlib.util import find_spec
+
     import numpy as np
 
     picture = np.ascontiguousarray(np.asarray(image)[:, :, ::-1])  # OpenCV's order of colours
-    devices = [device] if device == "cpu" else [device, "cpu"]
+    devices = [device] if device == "cpu" or find_spec("paddle") is None else [device, "cpu"]
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         loading = progress.add_task("Loading the models", total=len(devices))
@@ -78,6 +80,7 @@ def run(image, name: str, output: Path, device: str, runs: int, console) -> int:
     console.print(_times(pipelines, runs))
     if device != "cpu":
         console.print(escape(_memory(device)), highlight=False, soft_wrap=True)
+    if len(pipelines) == 2:
         _compare(*pipelines, console)
     from openmps.annotation import annotate
 
@@ -118,13 +121,13 @@ def _times(pipelines: list[Timed], runs: int) -> Table:
 
 
 def _memory(device: str) -> str:
-    import paddle
+    from openmps import native
 
-    mebi = 2**20
+    index, mebi = int(device.partition(":")[2] or 0), 2**20
+    used = native.memory_statistics(index)
     return (
-        f"Memory of {device}: {paddle.mps.memory_allocated(device) / mebi:.1f} MiB allocated, "
-        f"{paddle.mps.max_memory_allocated(device) / mebi:.1f} MiB at the peak, "
-        f"{paddle.mps.memory_reserved(device) / mebi:.1f} MiB reserved ({paddle.mps.get_device_name(device)})"
+        f"Memory of {device}: {used['allocated'] / mebi:.1f} MiB allocated, {used['peak_allocated'] / mebi:.1f} MiB at the peak, "
+        f"{used['reserved'] / mebi:.1f} MiB reserved ({native.device_properties(index)['name']})"
     )
 
 
