@@ -1,5 +1,6 @@
 //! The task runner of openmps: `cargo xtask <command>`.
 
+mod architectures;
 mod demo;
 mod differential;
 mod emulate;
@@ -87,6 +88,8 @@ enum Command {
         #[arg(long)]
         rust: bool,
     },
+    /// Test every network of paddle.vision.models as an inference program, in both of Paddle's forms
+    Architectures,
     /// Check types and lints of everything for Apple Silicon, from Linux too
     CheckMacos,
     /// Link the executable, the dylib and the wheel for Apple Silicon, from Linux too, and look at the result
@@ -123,6 +126,7 @@ fn main() -> ExitCode {
         Command::Differential { suite, seconds, seed } => differential::compare(suite, seconds, seed),
         Command::Sanitize => sanitize::tests(),
         Command::Emulate { rust } => emulate::run_all(!rust),
+        Command::Architectures => architectures::test(),
         Command::CheckMacos => macos::check(),
         Command::WheelMacos => macos::link::wheel(),
         Command::MetalCalls => macos::calls::write(),
