@@ -222,6 +222,10 @@ mod tests {
         Mat::from_fn(rows, columns, |i, j| values[(i * columns + j) % values.len()])
     }
 
+    fn alone(algorithm: Algorithm, a: &Mat<f64>) -> Result<Vec<Mat<f64>>, String> {
+        compute(algorithm, std::slice::from_ref(a))
+    }
+
     fn assert_near(got: MatRef<f64>, expected: MatRef<f64>) {
         assert_eq!(got.shape(), expected.shape());
         let error = (got - expected).norm_max();
@@ -243,15 +247,14 @@ mod tests {
             });
             for whole in [false, true] {
                 let [u, s, vh] =
-                    <[_; 3]>::try_from(compute(SingularValueDecomposition { full: whole }, &[a.clone()]).unwrap())
-                        .unwrap();
+                    <[_; 3]>::try_from(alone(SingularValueDecomposition { full: whole }, &a).unwrap()).unwrap();
                 let middle = Mat::from_fn(u.ncols(), vh.nrows(), |i, j| if i == j { s[(i, 0)] } else { 0.0 });
                 assert_near((&u * middle * &vh).as_ref(), a.as_ref());
                 assert_orthogonal(u.as_ref());
                 assert_orthogonal(vh.transpose());
                 assert!((1..s.nrows()).all(|i| s[(i - 1, 0)] >= s[(i, 0)] && s[(i, 0)] >= 0.0));
-                assert_near(compute(SingularValues, &[a.clone()]).unwrap()[0].as_ref(), s.as_ref());
-                let [q, r] = <[_; 2]>::try_from(compute(Qr { complete: whole }, &[a.clone()]).unwrap()).unwrap();
+                assert_near(alone(SingularValues, &a).unwrap()[0].as_ref(), s.as_ref());
+                let [q, r] = <[_; 2]>::try_from(alone(Qr { complete: whole }, &a).unwrap()).unwrap();
                 assert_near((&q * &r).as_ref(), a.as_ref());
                 assert_orthogonal(q.as_ref());
                 assert!((0..r.nrows()).all(|i| (0..r.ncols().min(i)).all(|j| r[(i, j)] == 0.0)));
@@ -264,12 +267,11 @@ mod tests {
         let a = of(3, 3, &[4.0, 1.0, 0.5, 1.0, 5.0, -1.0, 0.5, -1.0, 6.0]);
         for upper in [false, true] {
             let other = Mat::from_fn(3, 3, |i, j| if i == j || (i < j) == upper { a[(i, j)] } else { 99.0 });
-            let [values, vectors] =
-                <[_; 2]>::try_from(compute(SymmetricEigen { upper }, &[other.clone()]).unwrap()).unwrap();
+            let [values, vectors] = <[_; 2]>::try_from(alone(SymmetricEigen { upper }, &other).unwrap()).unwrap();
             let scaled = Mat::from_fn(3, 3, |i, j| vectors[(i, j)] * values[(j, 0)]);
             assert_near((&a * &vectors).as_ref(), scaled.as_ref());
             assert!(values[(0, 0)] < values[(1, 0)] && values[(1, 0)] < values[(2, 0)]);
-            let factor = compute(Cholesky { upper }, &[other]).unwrap().remove(0);
+            let factor = alone(Cholesky { upper }, &other).unwrap().remove(0);
             let product = if upper { factor.transpose() * &factor } else { &factor * factor.transpose() };
             assert_near(product.as_ref(), a.as_ref());
         }
@@ -279,14 +281,14 @@ mod tests {
     fn inverse_solution_and_determinant_agree() {
         let a = of(3, 3, &[0.0, 2.0, 1.0, 1.0, 0.0, 3.0, 4.0, -1.0, 0.0]);
         let b = of(3, 2, &NUMBERS);
-        let inverse = compute(Inverse, &[a.clone()]).unwrap().remove(0);
+        let inverse = alone(Inverse, &a).unwrap().remove(0);
         assert_near((&a * &inverse).as_ref(), Mat::identity(3, 3).as_ref());
         assert_near(compute(Solve, &[a.clone(), b.clone()]).unwrap()[0].as_ref(), (&inverse * &b).as_ref());
-        assert!((compute(Determinant, &[a.clone()]).unwrap()[0][(0, 0)] - 23.0).abs() < 1e-12);
-        let parts = compute(LogDeterminant, &[a]).unwrap();
+        assert!((alone(Determinant, &a).unwrap()[0][(0, 0)] - 23.0).abs() < 1e-12);
+        let parts = alone(LogDeterminant, &a).unwrap();
         assert!(parts[0][(0, 0)] == 1.0 && (parts[1][(0, 0)] - 23.0_f64.ln()).abs() < 1e-12);
         let swapped = of(2, 2, &[0.0, 1.0, 1.0, 0.0]);
-        assert_eq!(compute(Determinant, &[swapped]).unwrap()[0][(0, 0)], -1.0);
+        assert_eq!(alone(Determinant, &swapped).unwrap()[0][(0, 0)], -1.0);
     }
 
     #[test]
@@ -298,12 +300,12 @@ mod tests {
             (Cholesky { upper: false }, &flat, "positive definite"),
             (SingularValues, &nan, "NaN"),
         ] {
-            assert!(compute(algorithm, &[matrix.clone()]).unwrap_err().contains(text), "{algorithm:?}");
+            assert!(alone(algorithm, matrix).unwrap_err().contains(text), "{algorithm:?}");
         }
-        assert_eq!(compute(Determinant, &[flat.clone()]).unwrap()[0][(0, 0)], 0.0);
-        let parts = compute(LogDeterminant, &[flat]).unwrap();
+        assert_eq!(alone(Determinant, &flat).unwrap()[0][(0, 0)], 0.0);
+        let parts = alone(LogDeterminant, &flat).unwrap();
         assert_eq!([parts[0][(0, 0)], parts[1][(0, 0)]], [0.0, f64::NEG_INFINITY]);
-        assert!(compute(Cholesky { upper: true }, &[nan.clone()]).unwrap()[0][(0, 1)].is_nan());
-        assert!(compute(SymmetricEigen { upper: true }, &[nan]).unwrap()[0][(0, 0)].is_nan());
+        assert!(alone(Cholesky { upper: true }, &nan).unwrap()[0][(0, 1)].is_nan());
+        assert!(alone(SymmetricEigen { upper: true }, &nan).unwrap()[0][(0, 0)].is_nan());
     }
 }
