@@ -10,6 +10,17 @@ fn device() -> Device {
     Device::get(0).expect("there is a device")
 }
 
+/// The first device, and the emulated GPU where there is one.
+fn devices() -> Vec<Device> {
+    let devices = vec![device()];
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let devices = {
+        let emulated = Device::over(0, openmps::runtime::metal::emulated::Emulated::of_environment());
+        devices.into_iter().chain([emulated]).collect()
+    };
+    devices
+}
+
 /// Numbers between -2 and 2 that no two places share.
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
     (0..count).map(|i| (((i * 37 + seed * 101) % 997) as f32 / 997.0 - 0.5) * 4.0).collect()
@@ -38,7 +49,7 @@ fn padded(rows: usize, columns: usize, matrices: usize, values: &[f32]) -> Matri
 /// On the host and on a GPU that knows memory by buffers: places that begin anywhere on a page, the same memory twice, and gone again.
 #[test]
 fn memory_of_the_process_is_used_where_it_lies() {
-    for device in [device(), Device::over(0, openmps::runtime::metal::emulated::Emulated::of_environment())] {
+    for device in devices() {
         let (rows, inner, columns) = (5, 6, 7);
         let (values, weights) = (numbers(rows * inner + 3, 1), numbers(inner * columns, 2));
         let want = |i: usize, j: usize| -> f32 {
