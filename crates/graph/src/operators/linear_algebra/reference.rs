@@ -46,12 +46,15 @@ fn eliminated(mut a: Rows, mut right: Rows) -> (f64, Rows) {
         right.swap(k, largest);
         determinant *= if largest == k { a[k][k] } else { -a[k][k] };
         let (pivot, row, side) = (a[k][k], a[k].clone(), right[k].clone());
-        right[k].iter_mut().for_each(|x| *x /= pivot);
         for i in (0..a.len()).filter(|&i| i != k) {
             let factor = a[i][k] / pivot;
             a[i].iter_mut().zip(&row).for_each(|(x, y)| *x -= factor * y);
             right[i].iter_mut().zip(&side).for_each(|(x, y)| *x -= factor * y);
         }
+    }
+    // Rows were left as they are until nothing is subtracted from them any more.
+    for (k, side) in right.iter_mut().enumerate() {
+        side.iter_mut().for_each(|x| *x /= a[k][k]);
     }
     (determinant, right)
 }
