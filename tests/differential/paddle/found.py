@@ -36,6 +36,8 @@ FOUND: tuple[tuple[str, bool, Tolerance], ...] = (
     ('paddle.pow(T([], [4, 0, 7], "float32"), T([0.5, 1.0, 2.0, 3.0, 1.5, 0.25, 2.5], [1, 1, 7], "float32"))', True, EXACT),
     ('paddle.scatter_nd_add(T([0.5, 1.0], [2], "float32"), T([], [0, 1], "int64"), T([], [0], "float32"))', True, EXACT),
     ('paddle.linalg.norm(T([], [2, 0], "float64"), p=inf, axis=1)', False, EXACT),
+    ('paddle.norm(T([inf, 1.0, 2.0, 3.0], [2, 2], "float64"), p=2, axis=[0, 1])', False, EXACT),
+    ('paddle.linalg.svdvals(T([nan, 1.0, 2.0, 3.0], [2, 2], "float32"))', False, EXACT),
     # Products that overflow in one order only.
     ('paddle.square(T([1.2e308, -1.5e308, 1e308, 1.7e308, 1.1e308], [5], "float64"))', True, CLOSE),
     # In place.

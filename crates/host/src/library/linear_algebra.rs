@@ -122,9 +122,15 @@ pub unsafe fn linear_algebra<T: Element>(
 fn compute(algorithm: Algorithm, inputs: &[Mat<f64>]) -> Result<Vec<Mat<f64>>, String> {
     let a = inputs[0].as_ref();
     let is_finite = (0..a.ncols()).all(|j| a.col(j).iter().all(|x| x.is_finite()));
+    let has_nan = || (0..a.ncols()).any(|j| a.col(j).iter().any(|x| x.is_nan()));
     match algorithm {
+        Algorithm::SingularValueDecomposition { .. } | Algorithm::SingularValues if !is_finite && has_nan() => {
+            Err("holds NaN, and has no singular values".to_owned())
+        }
         Algorithm::SingularValueDecomposition { .. } | Algorithm::SingularValues if !is_finite => {
-            Err("holds NaN or infinity, and has no singular values".to_owned())
+            Ok(singular(algorithm, a.nrows(), a.ncols())
+                .map(|[rows, columns]| Mat::full(rows, columns, f64::NAN))
+                .collect())
         }
         Algorithm::SingularValueDecomposition { full } => {
             let svd = if full { Svd::new(a) } else { Svd::new_thin(a) }.map_err(|_| DIVERGES.to_owned())?;
@@ -162,6 +168,18 @@ fn compute(algorithm: Algorithm, inputs: &[Mat<f64>]) -> Result<Vec<Mat<f64>>, S
             Ok(vec![column([sign].iter()), column([logarithm].iter())])
         }
     }
+}
+
+/// Rows and columns of the results of a decomposition into singular values, or of these alone.
+fn singular(algorithm: Algorithm, rows: usize, columns: usize) -> impl Iterator<Item = [usize; 2]> {
+    let rank = rows.min(columns);
+    let values = [rank, 1];
+    let (left, right) = match algorithm {
+        Algorithm::SingularValues => (None, None),
+        Algorithm::SingularValueDecomposition { full: true } => (Some([rows, rows]), Some([columns, columns])),
+        _ => (Some([rows, rank]), Some([rank, columns])),
+    };
+    [left, Some(values), right].into_iter().flatten()
 }
 
 const DIVERGES: &str = "has no decomposition that the iteration finds";
