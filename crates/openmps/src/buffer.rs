@@ -196,15 +196,30 @@ impl Buffer {
         let needed = count.checked_mul(size_of::<T>());
         let needed = needed.ok_or_else(|| Error::Overflow { what: format!("{count} elements") })?;
         self.check_range(offset, needed)?;
-        self.check_alignment(offset, size_of::<T>())?;
         let mut values = vec![T::default(); count];
+        self.read_into(offset, &mut values)?;
+        Ok(values)
+    }
+
+    /// Copies as many values as the slice has, from byte `offset` on, into it.
+    ///
+    /// ```
+    /// let buffer = openmps::Buffer::from_slice(&openmps::Device::get(0)?, &[1i64, -1])?;
+    /// let mut values = [0i64; 1];
+    /// buffer.read_into(8, &mut values)?;
+    /// assert_eq!(values, [-1]);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn read_into<T: Element>(&self, offset: usize, values: &mut [T]) -> Result<()> {
+        let to = bytes_of_mut(values);
+        self.check_range(offset, to.len())?;
+        self.check_alignment(offset, size_of::<T>())?;
         let _guard = self.lock("read", "the buffer", Access::Read)?;
-        let to = bytes_of_mut(&mut values);
         // SAFETY: the range lies in the buffer, which nobody writes while the guard is held.
         unsafe {
             std::ptr::copy_nonoverlapping((self.shared.address + offset) as *const u8, to.as_mut_ptr(), to.len())
         };
-        Ok(values)
+        Ok(())
     }
 
     /// The address of byte `offset`.

@@ -59,12 +59,15 @@ impl InferenceModel {
             let tensor = TensorData::from_bytes(self.model.device(), &shape, data_type, &bytes.to_vec(py)?);
             tensors.push(tensor.map_err(|error| raised(error.into()))?);
         }
-        let read = |tensor: &TensorData| -> Result<_, Error> {
-            Ok((tensor.data_type().name(), tensor.shape().to_vec(), tensor.bytes()?))
+        let results = py.detach(|| self.model.run(&tensors)).map_err(raised)?;
+        let out = |tensor: TensorData| -> PyResult<Out<'py>> {
+            let len = tensor.shape().iter().product::<usize>() * tensor.data_type().size();
+            let bytes = PyBytes::new_with(py, len, |bytes| {
+                tensor.read_bytes_into(bytes).map_err(|error| raised(error.into()))
+            })?;
+            Ok((tensor.data_type().name(), tensor.shape().to_vec(), bytes))
         };
-        let results = py.detach(|| self.model.run(&tensors)?.iter().map(read).collect::<Result<Vec<_>, _>>());
-        let out = |(name, shape, bytes): (&'static str, Vec<usize>, Vec<u8>)| (name, shape, PyBytes::new(py, &bytes));
-        Ok(results.map_err(raised)?.into_iter().map(out).collect())
+        results.into_iter().map(out).collect()
     }
 }
 

@@ -83,6 +83,25 @@ impl TensorData {
         self.buffer.read(self.offset, self.meta.bytes()?)
     }
 
+    /// Copies the tensor's bytes into a slice of just their number.
+    ///
+    /// ```
+    /// use openmps::{Device, TensorData};
+    /// let (tensor, mut bytes) = (TensorData::from_slice(&Device::get(0)?, &[2], &[7u8, 8])?, [0; 2]);
+    /// tensor.read_bytes_into(&mut bytes)?;
+    /// assert_eq!(bytes, [7, 8]);
+    /// assert!(tensor.read_bytes_into(&mut [0; 3]).is_err());
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn read_bytes_into(&self, bytes: &mut [u8]) -> Result<()> {
+        let needed = self.meta.bytes()?;
+        if bytes.len() != needed {
+            let (got, expected) = (format!("{} bytes", bytes.len()), format!("{needed}"));
+            return Err(Error::Shape { operation: "read_bytes_into", what: "the slice", got, expected });
+        }
+        self.buffer.read_into(self.offset, bytes)
+    }
+
     /// The elements in row-major order.
     ///
     /// ```
