@@ -62,7 +62,7 @@ table! {
     activation Mish "mish" &[("threshold", 20.0)];
     activation HardSigmoid "hardsigmoid" &[("slope", 0.2), ("offset", 0.5)];
     activation HardTanh "hardtanh" &[("t_min", -1.0), ("t_max", 1.0)];
-    activation HardShrink "hard_shrink" &[("threshold", 0.5)];
+    activation HardShrink "hardshrink" &[("threshold", 0.5)];
     activation SoftShrink "softshrink" &[("threshold", 0.5)];
     activation ThresholdedRelu "thresholded_relu" &[("threshold", 1.0), ("value", 0.0)];
     activation LeakyRelu "leaky_relu" &[("negative_slope", 0.02)];

@@ -11,7 +11,6 @@ pub(super) const TABLE: Table = &[
     ("if", branch),
     ("while", repeat),
     ("depend", first),
-    ("full_with_combine", combine),
 ];
 
 /// Runs of a loop's body at most.

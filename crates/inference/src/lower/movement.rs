@@ -15,7 +15,6 @@ use std::slice::from_ref;
 
 pub(super) const TABLE: Table = &[
     ("reshape", reshape),
-    ("view_shape", reshape),
     ("transpose", transpose),
     ("squeeze", squeeze),
     ("unsqueeze", unsqueeze),

@@ -11,7 +11,6 @@ pub(super) const TABLE: Table = &[
     ("batch_norm", batch_norm),
     ("sync_batch_norm", batch_norm),
     ("layer_norm", layer_norm),
-    ("rms_norm", rms_norm),
     ("instance_norm", instance_norm),
     ("group_norm", group_norm),
     ("p_norm", p_norm),
@@ -71,19 +70,6 @@ fn layer_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Valu
         statistics: false,
     };
     let inputs: Vec<Value> = [Some(x), scale, bias].into_iter().flatten().collect();
-    Ok(vec![lowering.one(norm, &inputs)?])
-}
-
-fn rms_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
-    let inputs = [lowering.input(operation, 0)?, lowering.input(operation, 1)?];
-    let norm = LayerNorm {
-        begin: -1,
-        epsilon: operation.float("epsilon", 1e-5)?,
-        scale: true,
-        bias: false,
-        centred: false,
-        statistics: false,
-    };
     Ok(vec![lowering.one(norm, &inputs)?])
 }
 

@@ -16,11 +16,12 @@ pub(super) const TABLE: Table = &[("rnn", rnn)];
 enum Cell {
     Lstm,
     Gru,
-    Simple(Activation1),
+    Simple(Nonlinearity),
 }
 
+/// What a simple cell does with its sum.
 #[derive(Clone, Copy)]
-enum Activation1 {
+enum Nonlinearity {
     Tanh,
     Relu,
 }
@@ -39,8 +40,8 @@ fn rnn(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let cell = match operation.text("mode", "LSTM")? {
         "LSTM" => Cell::Lstm,
         "GRU" => Cell::Gru,
-        "RNN_TANH" => Cell::Simple(Activation1::Tanh),
-        "RNN_RELU" => Cell::Simple(Activation1::Relu),
+        "RNN_TANH" => Cell::Simple(Nonlinearity::Tanh),
+        "RNN_RELU" => Cell::Simple(Nonlinearity::Relu),
         other => return Err(wrong(operation, format!("cells of kind {other}"))),
     };
     if lowering.optional(operation, 3)?.is_some() {
@@ -171,13 +172,13 @@ impl Lowering<'_> {
         own: &Value,
         weights: &Weights,
         state: &[Value],
-        activation: Activation1,
+        activation: Nonlinearity,
     ) -> Result<Vec<Value>> {
         let of_state = self.product(&state[0], &weights.state, weights.state_bias.as_ref())?;
         let sum = self.binary(Binary::Add, own, &of_state)?;
         Ok(vec![match activation {
-            Activation1::Tanh => self.unary(Unary::Tanh, &sum)?,
-            Activation1::Relu => self.activation(Activation::Relu, &sum)?,
+            Nonlinearity::Tanh => self.unary(Unary::Tanh, &sum)?,
+            Nonlinearity::Relu => self.activation(Activation::Relu, &sum)?,
         }])
     }
 }
