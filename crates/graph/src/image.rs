@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Dense, copy_view};
 use crate::view::{View, dense_strides};
 use half::{bf16, f16};
-use openmps_host::library::memory::{slice, slice_mut};
+use openmps_host::native::memory::{slice, slice_mut};
 use openmps_tile::DType;
 
 /// The order of an image tensor's dimensions.

@@ -1,12 +1,12 @@
-//! What operators on layouts share: axes, views of views, dense copies of strided inputs, calls of the host's library.
+//! What operators on layouts share: axes, views of views, dense copies of strided inputs, native kernels of the host.
 
 use crate::error::{Error, Result};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::view::{Shape, Strides, View, dense_strides};
-use openmps_host::library::copy;
-use openmps_host::library::memory::Memory;
-use openmps_host::library::sort::Lines;
+use openmps_host::native::copy;
+use openmps_host::native::memory::Memory;
+use openmps_host::native::sort::Lines;
 use openmps_runtime::Backend;
 use openmps_tile::DType;
 
@@ -130,22 +130,22 @@ pub(crate) fn expect_dense(operator: &'static str, view: &View) -> Result<()> {
     Err(Error::Attribute { operator, attribute: "output's strides", got, expected: "dense".to_owned() })
 }
 
-/// Calls the device's library.
+/// Runs a native kernel of the host device.
 pub(crate) fn call(
     queue: &Queue,
     operator: &'static str,
     work: impl FnOnce() -> std::result::Result<(), openmps_host::Error>,
 ) -> Result<()> {
-    queue.library(operator, work).map_err(|source| Error::of_device(operator, source))
+    queue.run_native(operator, work).map_err(|source| Error::of_device(operator, source))
 }
 
-/// Whether the device is the CPU itself, where the library is faster than kernels of tiles.
+/// Whether the device is the CPU itself, where native kernels are faster than kernels of tiles.
 pub(crate) fn is_host(queue: &Queue) -> bool {
     queue.device().properties().backend == Backend::Host
 }
 
-/// Whether the library computes this: on the CPU always, on a GPU only what no kernel of tiles does, in memory that the CPU sees.
-pub(crate) fn takes_library(queue: &Queue, tiles: bool) -> bool {
+/// Whether a native kernel computes this: on the CPU always, on a GPU only what no kernel of tiles does, in memory that the CPU sees.
+pub(crate) fn takes_native(queue: &Queue, tiles: bool) -> bool {
     is_host(queue) || !tiles && queue.device().properties().unified_memory
 }
 

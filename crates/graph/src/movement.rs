@@ -1,4 +1,4 @@
-//! Copies and fills of views: by the CPU's library in one command, by a GPU's kernels one after the other.
+//! Copies and fills of views: by native kernels in one command, by a GPU's kernels one after the other.
 
 use crate::error::Result;
 use crate::layout::{Number, call, copy_view, fill_view, is_host};

@@ -1,4 +1,4 @@
-//! Compiled tile programs of the library's own kernels, kept in one bounded cache.
+//! Compiled tile programs of this crate's own kernels, kept in one bounded cache.
 
 use crate::cache::{Cache, CacheStatistics};
 use crate::error::{Error, Result};
@@ -8,7 +8,7 @@ use openmps_runtime::Pipeline;
 use openmps_tile::{DType, Kernel, Number};
 use std::sync::{Arc, LazyLock};
 
-/// What a library kernel depends on; everything else is an argument.
+/// What a kernel depends on; everything else is an argument.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
     /// An elementwise operator: name, input types, output type, layout.

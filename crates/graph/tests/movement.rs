@@ -6,7 +6,7 @@ use openmps_graph::operators::{MOVEMENT, nonzero, random};
 use openmps_graph::view::{dense_strides, shape_of};
 use openmps_graph::{Array, DType, Meta, Operator, Queue, View};
 use openmps_host::by_type;
-use openmps_host::library::memory::Element;
+use openmps_host::native::memory::Element;
 use openmps_runtime::Device;
 
 /// A tensor in memory of its own.

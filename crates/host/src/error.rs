@@ -1,6 +1,6 @@
 //! What the host refuses.
 
-/// A program or library call that the host cannot execute.
+/// A program or native kernel that the host cannot execute.
 #[derive(Clone, Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum Error {

@@ -1,11 +1,11 @@
-//! The CPU as an openmps device: vector primitives chosen at run time, tile programs executed through them, and the
-//! library of large kernels (matrix product, convolution, ...). Works on slices and raw addresses; knows no queue and no operator.
+//! The CPU as an openmps device: vector primitives chosen at run time, tile programs executed through them, and
+//! native kernels, each with its own algorithm (matrix product, convolution, ...). Works on slices and raw addresses; knows no queue and no operator.
 
 pub mod error;
 pub mod fork;
 pub mod interrupt;
 pub mod level;
-pub mod library;
+pub mod native;
 mod plan;
 pub mod program;
 pub mod threads;

@@ -35,7 +35,7 @@ pub(crate) fn encode(
         let ended = queue.finish();
         result.and(ended.map_err(Error::from))
     };
-    Ok(command_buffer.library(operation, move || run().map_err(openmps_host::Error::from))?)
+    Ok(command_buffer.run_native(operation, move || run().map_err(openmps_host::Error::from))?)
 }
 
 fn check(command_buffer: &CommandBuffer, operation: &'static str, resources: &[Resource]) -> Result<()> {

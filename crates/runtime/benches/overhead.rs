@@ -1,4 +1,4 @@
-//! What the runtime costs around the work: allocation, a library call, an event, a trace. Prints nanoseconds a call.
+//! What the runtime costs around the work: allocation, a native kernel, an event, a trace. Prints nanoseconds a call.
 
 use openmps_runtime::{Device, Event, trace};
 use std::hint::black_box;
@@ -41,7 +41,7 @@ fn main() {
         turn = (turn + 7919) % live.len();
         black_box(device.resolve(live[turn] + 100, 8).expect("live"));
     });
-    measure("library", || queue.library("nothing", || black_box(Ok(()))).expect("done"));
+    measure("native kernel", || queue.run_native("nothing", || black_box(Ok(()))).expect("done"));
     measure("a plain call, for comparison", || black_box(Ok::<(), ()>(())).expect("done"));
     let address = live[0];
     measure("fill 256 bytes", || {
@@ -54,11 +54,11 @@ fn main() {
     measure("device.queue()", || drop(black_box(device.queue())));
     measure("command buffer with one call", || {
         let commands = queue.command_buffer();
-        commands.library("nothing", || Ok(())).expect("encoded");
+        commands.run_native("nothing", || Ok(())).expect("encoded");
         commands.commit().expect("committed");
     });
     let path = std::env::temp_dir().join(format!("openmps-overhead-{}.json", std::process::id()));
     trace::start(&path).expect("a trace");
-    measure("library, traced", || queue.library("nothing", || black_box(Ok(()))).expect("done"));
+    measure("native kernel, traced", || queue.run_native("nothing", || black_box(Ok(()))).expect("done"));
     std::fs::remove_file(trace::stop().expect("written")).expect("removed");
 }

@@ -6,7 +6,7 @@ mod execution;
 mod order;
 
 use crate::clock;
-use crate::devices::LibraryResult;
+use crate::devices::NativeResult;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::pipeline::Pipeline;
@@ -108,14 +108,14 @@ impl CommandBuffer {
         &self.queue
     }
 
-    /// Encodes a call of the device's library.
-    pub fn library(
+    /// Encodes a native kernel.
+    pub fn run_native(
         &self,
         operation: &'static str,
         work: impl FnOnce() -> std::result::Result<(), openmps_host::Error> + Send + 'static,
     ) -> Result<()> {
-        let work: Box<dyn FnOnce() -> LibraryResult + Send> = Box::new(work);
-        self.encode(operation, Encoded::Library { operation, work: Some(work) })
+        let work: Box<dyn FnOnce() -> NativeResult + Send> = Box::new(work);
+        self.encode(operation, Encoded::Native { operation, work: Some(work) })
     }
 
     /// Encodes a program over a grid.

@@ -3,7 +3,7 @@
 use crate::buffer::Buffer;
 use crate::command_buffer::{CommandBuffer, Order};
 use crate::device::Device;
-use crate::devices::{Command, LibraryResult};
+use crate::devices::{Command, NativeResult};
 use crate::engine::Call;
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// What a command is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CommandKind {
-    /// A call of the device's library.
-    Library,
+    /// A native kernel: code of the CPU's own for this operation.
+    Native,
     /// A compiled program over a grid.
     Dispatch,
     /// A call of a library of the device's maker.
@@ -45,7 +45,7 @@ impl CommandKind {
     /// The name in lower case.
     pub const fn name(self) -> &'static str {
         const NAMES: [&str; KINDS] =
-            ["library", "dispatch", "engine", "copy", "write", "read", "fill", "record", "wait", "callback"];
+            ["native", "dispatch", "engine", "copy", "write", "read", "fill", "record", "wait", "callback"];
         NAMES[self as usize]
     }
 }
@@ -122,27 +122,27 @@ impl Queue {
         self.device.driver().handle(self.id())
     }
 
-    /// Runs a call of the device's library, in order with the queue's other commands.
+    /// Runs a native kernel, in order with the queue's other commands.
     #[inline]
-    pub fn library(
+    pub fn run_native(
         &self,
         operation: &'static str,
         work: impl FnOnce() -> std::result::Result<(), openmps_host::Error>,
     ) -> Result<()> {
-        self.library_with_detail(operation, String::new, work)
+        self.run_native_with_detail(operation, String::new, work)
     }
 
-    /// As `library`, with a text for the trace (shapes, sizes) that is made only when something is tracing.
+    /// As `run_native`, with a text for the trace (shapes, sizes) that is made only when something is tracing.
     #[inline]
-    pub fn library_with_detail(
+    pub fn run_native_with_detail(
         &self,
         operation: &'static str,
         detail: impl Fn() -> String,
         work: impl FnOnce() -> std::result::Result<(), openmps_host::Error>,
     ) -> Result<()> {
         let mut work = Some(work);
-        let mut once = || -> LibraryResult { work.take().map_or(Ok(()), |work| work()) };
-        self.submit(Command::Library { operation, detail: &detail, work: &mut once })
+        let mut once = || -> NativeResult { work.take().map_or(Ok(()), |work| work()) };
+        self.submit(Command::Native { operation, detail: &detail, work: &mut once })
     }
 
     /// Runs a compiled program for each point of a grid. Each argument is 64 bits: an address, an integer

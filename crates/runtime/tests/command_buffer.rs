@@ -19,7 +19,7 @@ fn note(buffer: &CommandBuffer, log: &Log, word: &'static str) {
         log.lock().expect("not poisoned").push(word);
         Ok(())
     };
-    buffer.library("note", work).expect("encoded");
+    buffer.run_native("note", work).expect("encoded");
 }
 
 fn words(log: &Log) -> Vec<&'static str> {
@@ -51,7 +51,7 @@ fn nothing_is_taken_after_commit() {
     commands.commit().expect("committed");
     commands.wait_until_completed().expect("no error");
     for refused in [
-        commands.library("late", || Ok(())),
+        commands.run_native("late", || Ok(())),
         commands.copy_at(0, 0, 0),
         commands.fill_at(0, 0, 0),
         commands.keep(1),
@@ -107,7 +107,7 @@ fn an_error_ends_the_buffer_and_reaches_everyone() {
     let commands = queue.command_buffer();
     let heard = Log::default();
     note(&commands, &log, "before");
-    commands.library("broken", || Err(openmps_host::Error::Invalid("no such shape".into()))).expect("encoded");
+    commands.run_native("broken", || Err(openmps_host::Error::Invalid("no such shape".into()))).expect("encoded");
     note(&commands, &log, "after");
     let handler_heard = heard.clone();
     let handler = move |result: Result<(), &Error>| {
@@ -128,7 +128,7 @@ fn an_error_ends_the_buffer_and_reaches_everyone() {
 fn a_panic_is_an_error_and_the_queue_goes_on() {
     let queue = queue();
     let commands = queue.command_buffer();
-    commands.library("panicking", || panic!("out of range")).expect("encoded");
+    commands.run_native("panicking", || panic!("out of range")).expect("encoded");
     commands.commit().expect("committed");
     assert!(
         matches!(&*commands.error().expect("an error"), Error::Panicked { operation: "panicking", message } if message == "out of range")
@@ -146,7 +146,7 @@ fn a_buffer_may_commit_another_and_threads_may_wait() {
     note(&inner, &log, "inner");
     let committed = inner.clone();
     outer
-        .library("commit", move || {
+        .run_native("commit", move || {
             committed.commit().expect("committed");
             assert_eq!(committed.status(), Status::Committed, "its turn comes after this buffer");
             Ok(())
@@ -192,7 +192,7 @@ fn add_one(queue: &Queue, memory: &Arc<openmps_runtime::Buffer>) {
         unsafe { *(number as *mut u32) += 1 };
         Ok(())
     };
-    commands.library("add", work).expect("encoded");
+    commands.run_native("add", work).expect("encoded");
     commands.keep(memory.clone()).expect("kept");
     commands.commit().expect("committed");
     commands.wait_until_completed().expect("no error");
@@ -258,7 +258,7 @@ fn a_wait_that_cannot_end_is_an_error() {
             heard.lock().expect("not poisoned").push("refused");
             Ok(())
         };
-        first.library("waits", waits).expect("encoded");
+        first.run_native("waits", waits).expect("encoded");
         first.enqueue().expect("enqueued");
         second.commit().expect("committed");
         first.commit().expect("committed");
@@ -272,7 +272,7 @@ fn a_wait_that_cannot_end_is_an_error() {
             assert!(own.wait_until_completed().is_err());
             Ok(())
         };
-        commands.library("waits", waits).expect("encoded");
+        commands.run_native("waits", waits).expect("encoded");
         commands.commit().expect("committed");
         commands.wait_until_completed().expect("fine");
     });

@@ -24,12 +24,12 @@ fn report_to_the_parent() {
     }
     let device = Device::get(0).expect("the host");
     println!("devices={} limit={}", Device::all().len(), device.memory_limit());
-    device.queue().library("reporting", || Ok(())).expect("runs");
+    device.queue().run_native("reporting", || Ok(())).expect("runs");
     let last = Device::all().last().expect("a device");
     println!("last={}", last.index());
     if asked("FORK") {
         fork(&device);
-        device.queue().library("after the fork", || Ok(())).expect("runs");
+        device.queue().run_native("after the fork", || Ok(())).expect("runs");
     }
     if asked("END_AT_ONCE") {
         // SAFETY: ends the process without anything that runs at its end.
@@ -43,7 +43,7 @@ fn fork(device: &Device) {
     unsafe {
         match libc::fork() {
             0 => {
-                device.queue().library("of the child", || Ok(())).expect("runs");
+                device.queue().run_native("of the child", || Ok(())).expect("runs");
                 libc::exit(0);
             }
             child => assert_eq!(libc::waitpid(child, std::ptr::null_mut(), 0), child),

@@ -92,8 +92,8 @@ fn a_failed_command_buffer_is_an_error_at_the_next_synchronisation_only() {
     };
     recorder.fail_command_buffer(0, broken);
     queue.fill_at(x.address(), 0, 64).unwrap();
-    // A call of the library waits, and does not take the error away.
-    queue.library("on the host", || Ok(())).unwrap();
+    // A native kernel waits, and does not take the error away.
+    queue.run_native("on the host", || Ok(())).unwrap();
     let error = queue.synchronize().unwrap_err();
     assert!(matches!(&error, Error::Deferred { further: 0, .. }), "{error}");
     assert!(error.to_string().contains("the command buffer it failed (timeout): too long"), "{error}");

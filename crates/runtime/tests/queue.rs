@@ -14,7 +14,7 @@ fn queue() -> Queue {
 
 fn failing(queue: &Queue, text: &str) -> Error {
     let text = text.to_string();
-    queue.library("failing", || Err(openmps_host::Error::Invalid(text))).expect_err("fails")
+    queue.run_native("failing", || Err(openmps_host::Error::Invalid(text))).expect_err("fails")
 }
 
 #[test]
@@ -22,7 +22,7 @@ fn work_runs_at_submission() {
     let queue = queue();
     let mut ran = false;
     queue
-        .library("work", || {
+        .run_native("work", || {
             ran = true;
             Ok(())
         })
@@ -123,11 +123,11 @@ fn events_measure_time_between_them() {
 #[test]
 fn commands_are_counted_by_kind() {
     let queue = queue();
-    queue.library("a", || Ok(())).expect("runs");
-    queue.clone().library("b", || Ok(())).expect("runs");
+    queue.run_native("a", || Ok(())).expect("runs");
+    queue.clone().run_native("b", || Ok(())).expect("runs");
     queue.record(&Event::new()).expect("recorded");
     let counts = queue.counts();
-    assert_eq!((counts.of(CommandKind::Library), counts.of(CommandKind::Record), counts.total()), (2, 1, 3));
+    assert_eq!((counts.of(CommandKind::Native), counts.of(CommandKind::Record), counts.total()), (2, 1, 3));
     assert_eq!(queue.device().new_queue().counts().total(), 0);
 }
 

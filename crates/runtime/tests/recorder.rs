@@ -15,7 +15,7 @@ fn commands_are_noted_in_order_and_none_runs() {
     let (queue, other) = (device.queue(), device.new_queue());
     let buffer = device.allocate(64).expect("memory");
     queue.fill_at(buffer.address(), 0, 64).expect("taken");
-    queue.library_with_detail("matmul", || "2x3x4".into(), || panic!("must not run")).expect("taken");
+    queue.run_native_with_detail("matmul", || "2x3x4".into(), || panic!("must not run")).expect("taken");
     other.write_at(buffer.address(), &[1, 2, 3]).expect("taken");
     queue.record(&Event::new()).expect("taken");
     assert_eq!(recorder.operations(), ["fill", "matmul", "write", "record"]);
@@ -31,7 +31,7 @@ fn commands_are_noted_in_order_and_none_runs() {
 fn a_command_buffer_reaches_the_device_only_when_committed() {
     let (device, recorder) = Device::recorder();
     let commands = device.queue().command_buffer();
-    commands.library("softmax", || Ok(())).expect("encoded");
+    commands.run_native("softmax", || Ok(())).expect("encoded");
     assert!(recorder.commands().is_empty());
     commands.commit().expect("committed");
     assert_eq!(recorder.operations(), ["softmax", "callback"]);
@@ -48,7 +48,7 @@ fn buffers_outlive_the_commands_that_use_them() {
         assert!(!captured.is_empty(), "never called, but it owns the buffer");
         Ok(())
     };
-    commands.library("uses", uses).expect("encoded");
+    commands.run_native("uses", uses).expect("encoded");
     drop(kept);
     commands.commit().expect("committed");
     assert_eq!(device.statistics().allocated, 512, "the device has not come to the end yet");

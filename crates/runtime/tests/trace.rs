@@ -34,12 +34,12 @@ fn commands_and_memory_are_in_the_file() {
     assert!(trace::is_on());
     let buffer = device.allocate(1 << 20).expect("memory");
     queue.fill_at(buffer.address(), 1, 1 << 20).expect("filled");
-    queue.library_with_detail("matmul", || "a \"quoted\" shape".into(), || Ok(())).expect("runs");
-    let failed = queue.library("broken", || Err(openmps_host::Error::Invalid("line 1\nline 2".into())));
+    queue.run_native_with_detail("matmul", || "a \"quoted\" shape".into(), || Ok(())).expect("runs");
+    let failed = queue.run_native("broken", || Err(openmps_host::Error::Invalid("line 1\nline 2".into())));
     assert!(failed.is_err());
     let written = trace::stop().expect("written");
     assert!(!trace::is_on());
-    queue.library("untraced", || Ok(())).expect("runs");
+    queue.run_native("untraced", || Ok(())).expect("runs");
 
     let trace = parsed(&written);
     let fill = named(&trace, "fill")[0];
@@ -75,7 +75,7 @@ fn what_exceeds_the_memory_for_events_is_counted() {
     let file = path("bounded.json");
     trace::start_bounded(&file, 100).expect("a trace");
     for _ in 0..110 {
-        queue.library("many", || Ok(())).expect("runs");
+        queue.run_native("many", || Ok(())).expect("runs");
     }
     trace::stop().expect("written");
     assert_eq!(parsed(&file)["otherData"]["dropped_events"], 10);
@@ -93,7 +93,7 @@ fn the_file_is_valid_while_it_grows() {
     let begun = std::time::Instant::now();
     let mut sizes = std::collections::BTreeSet::new();
     while begun.elapsed().as_millis() < 300 {
-        queue.library("growing", || Ok(())).expect("runs");
+        queue.run_native("growing", || Ok(())).expect("runs");
         if sizes.insert(std::fs::metadata(&file).expect("the file").len()) {
             parsed(&file);
         }
@@ -113,7 +113,7 @@ fn events_of_many_threads_are_all_there() {
         for _ in 0..8 {
             scope.spawn(|| {
                 let queue = device.new_queue();
-                (0..5000).for_each(|_| queue.library("of a thread", || Ok(())).expect("runs"));
+                (0..5000).for_each(|_| queue.run_native("of a thread", || Ok(())).expect("runs"));
             });
         }
     });

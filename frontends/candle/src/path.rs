@@ -34,7 +34,7 @@ pub enum Operation {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Path {
-    /// This library's kernels.
+    /// Our kernels.
     Openmps,
     /// Candle's own operators.
     Candle,

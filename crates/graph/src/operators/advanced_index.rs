@@ -8,9 +8,9 @@ use crate::layout::{Dense, call, expect_dtype, expect_shape, is_host};
 use crate::queue::Queue;
 use crate::view::{Shape, Strides, View};
 use openmps_host::by_type;
-use openmps_host::library::copy;
-use openmps_host::library::memory::{Element, Memory};
-use openmps_host::library::scatter::Reduce;
+use openmps_host::native::copy;
+use openmps_host::native::memory::{Element, Memory};
+use openmps_host::native::scatter::Reduce;
 use openmps_tile::DType;
 
 /// One indexed axis of the tensor.
@@ -148,7 +148,7 @@ impl Selection {
             blocks = Some(self.blocks(indices, other));
             Ok(())
         })?;
-        blocks.expect("the library has called the function")
+        blocks.expect("the native kernel has called the function")
     }
 
     /// Looks the indices up. `other` are the strides of the tensor on the other side.
@@ -193,7 +193,7 @@ impl Selection {
         let dense = Dense::of(&extended.broadcast_to(looped).ok_or_else(wrong)?);
         // SAFETY: a dense index tensor of that many elements.
         let list = unsafe {
-            openmps_host::library::gather::Indices::at(dense.address, offsets.len(), index.dtype == DType::I64)
+            openmps_host::native::gather::Indices::at(dense.address, offsets.len(), index.dtype == DType::I64)
         };
         for (position, (offset, _)) in offsets.iter_mut().enumerate() {
             let value = list.get(position);

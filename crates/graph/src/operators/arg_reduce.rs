@@ -4,14 +4,14 @@ mod tiles;
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
-use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, lines, takes_library};
+use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, lines, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
 use openmps_host::by_type;
-use openmps_host::library::arg_reduce::arg_reduce;
-use openmps_host::library::sort::Lines;
+use openmps_host::native::arg_reduce::arg_reduce;
+use openmps_host::native::sort::Lines;
 use openmps_tile::DType::{self, I32, I64};
 use openmps_tile::dtype;
 
@@ -67,7 +67,7 @@ impl Operator for ArgReduce {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         expect_dense(self.name(), &outputs[0])?;
-        if !takes_library(queue, true) {
+        if !takes_native(queue, true) {
             return tiles::run(self, queue, &inputs[0], &outputs[0]);
         }
         let (lines, out) = (self.lines(&inputs[0].shape)?, outputs[0].address);

@@ -6,13 +6,13 @@ mod words;
 use crate::engines::offer;
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
-use crate::layout::{call, check, expect_dtype, expect_shape, takes_library};
+use crate::layout::{call, check, expect_dtype, expect_shape, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
-use openmps_host::library::attention::{self as library, Operands};
-use openmps_host::library::memory::Memory;
+use openmps_host::native::attention::{self as native, Operands};
+use openmps_host::native::memory::Memory;
 use openmps_tile::{DType, dtype};
 
 /// The most elements of a query or value where attention is a kernel of tiles: on devices whose memory the CPU does not see.
@@ -33,7 +33,7 @@ pub struct Attention {
 }
 
 impl Attention {
-    fn sizes(&self, inputs: &[Meta]) -> Result<library::Attention> {
+    fn sizes(&self, inputs: &[Meta]) -> Result<native::Attention> {
         let operator = self.name();
         for (input, what) in inputs.iter().zip(["queries", "keys", "values"]) {
             if input.shape.len() != 4 {
@@ -53,7 +53,7 @@ impl Attention {
         expect_shape(operator, "keys", &inputs[1].shape, &[batch, key_heads, keys, depth])?;
         expect_shape(operator, "values", &inputs[2].shape, &[batch, key_heads, keys, columns])?;
         let scale = self.scale.unwrap_or(1.0 / (depth.max(1) as f64).sqrt());
-        Ok(library::Attention { batch, heads, key_heads, rows, keys, depth, columns, scale, causal: self.causal })
+        Ok(native::Attention { batch, heads, key_heads, rows, keys, depth, columns, scale, causal: self.causal })
     }
 }
 
@@ -99,7 +99,7 @@ impl Operator for Attention {
         }
         let full = [sizes.batch, sizes.heads, sizes.rows, sizes.keys];
         let mask = inputs.get(3).and_then(|mask| mask.broadcast_to(&full));
-        if !takes_library(queue, tiles::fits(&sizes)) {
+        if !takes_native(queue, tiles::fits(&sizes)) {
             return tiles::run(queue, &sizes, [&inputs[0], &inputs[1], &inputs[2]], mask.as_ref(), &outputs[0]);
         }
         let memory = |view: &'_ View| -> (usize, crate::view::Strides) { (view.address, view.strides.clone()) };
@@ -113,7 +113,7 @@ impl Operator for Attention {
         };
         call(queue, self.name(), || {
             // SAFETY: views name live memory of the checked shapes; the output is the caller's own and dense.
-            unsafe { library::attention(&sizes, inputs[0].dtype, &operands) };
+            unsafe { native::attention(&sizes, inputs[0].dtype, &operands) };
             Ok(())
         })
     }

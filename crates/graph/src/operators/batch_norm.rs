@@ -1,4 +1,4 @@
-//! Batch norm with the batch's own statistics, and its gradient. On the CPU a call of the library, elsewhere a formula of reductions.
+//! Batch norm with the batch's own statistics, and its gradient. On the CPU a native kernel, elsewhere a formula of reductions.
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::Result;
@@ -10,7 +10,7 @@ use crate::operators::reduce::Reduction;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View};
-use openmps_host::library::batch_norm as library;
+use openmps_host::native::batch_norm as native;
 use openmps_tile::{DType, dtype};
 
 /// Each channel brought to mean 0 and variance 1 over everything that is not the channel, times a scale, plus a bias.
@@ -85,10 +85,10 @@ impl Channels {
         Ok(along)
     }
 
-    /// The library's sizes, where it takes dense views of float32.
-    fn in_library(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Option<library::Channels> {
+    /// The native kernel's sizes, where it takes dense views of float32.
+    fn in_library(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Option<native::Channels> {
         let takes = |view: &View| view.dtype == DType::F32 && view.is_dense();
-        let sizes = library::Channels {
+        let sizes = native::Channels {
             outer: self.shape[..self.axis].iter().product(),
             channels: self.count(),
             inner: self.shape[self.axis + 1..].iter().product(),
@@ -126,7 +126,7 @@ impl Operator for BatchNorm {
         let scale = self.scale.then(|| &inputs[1]);
         let bias = self.bias.then(|| &inputs[inputs.len() - 1]);
         if let Some(sizes) = channels.in_library(queue, inputs, outputs) {
-            let operands = library::Forward {
+            let operands = native::Forward {
                 x: x.address,
                 scale: scale.map(|scale| scale.address),
                 bias: bias.map(|bias| bias.address),
@@ -136,7 +136,7 @@ impl Operator for BatchNorm {
             };
             return call(queue, self.name(), || {
                 // SAFETY: dense float32 views of these sizes, which the queue's owner vouches for.
-                unsafe { library::forward(&sizes, &operands) };
+                unsafe { native::forward(&sizes, &operands) };
                 Ok(())
             });
         }
@@ -200,7 +200,7 @@ impl Operator for BatchNormGradient {
         let (x, upstream) = (&inputs[0], &inputs[1]);
         let channels = Channels::of_view(self.name(), x, self.axis)?;
         if let Some(sizes) = channels.in_library(queue, inputs, outputs) {
-            let operands = library::Gradient {
+            let operands = native::Gradient {
                 x: x.address,
                 upstream: upstream.address,
                 statistics: [inputs[2].address, inputs[3].address],
@@ -210,7 +210,7 @@ impl Operator for BatchNormGradient {
             };
             return call(queue, self.name(), || {
                 // SAFETY: as above.
-                unsafe { library::gradient(&sizes, &operands) };
+                unsafe { native::gradient(&sizes, &operands) };
                 Ok(())
             });
         }

@@ -14,20 +14,20 @@ use crate::error::{Error, Result};
 use crate::image::{
     ImageLayout, PaddingAlgorithm, Singles, expect_image, expect_positive, paddings, write, write_singles,
 };
-use crate::layout::{Dense, call, check_many, computes, expect_dtype, expect_inputs, takes_library};
+use crate::layout::{Dense, call, check_many, computes, expect_dtype, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View};
-use openmps_host::library::Activation;
-use openmps_host::library::convolution as library;
-use openmps_host::library::memory::slice;
+use openmps_host::native::Activation;
+use openmps_host::native::convolution as native;
+use openmps_host::native::memory::slice;
 use openmps_runtime::engine::graph::{Operation, Window};
 use openmps_runtime::engine::{Call, Family};
 use openmps_tile::{DType, dtype};
 
 /// The window of a convolution, as MPSGraph has it.
-pub(crate) fn window(sizes: &library::Convolution) -> Window {
+pub(crate) fn window(sizes: &native::Convolution) -> Window {
     let [top, bottom, left, right] = sizes.padding;
     Window {
         size: sizes.kernel,
@@ -39,7 +39,7 @@ pub(crate) fn window(sizes: &library::Convolution) -> Window {
 }
 
 /// Multiplications of a convolution.
-pub(crate) fn work(sizes: &library::Convolution) -> usize {
+pub(crate) fn work(sizes: &native::Convolution) -> usize {
     sizes.lens()[2] * (sizes.channels / sizes.groups) * sizes.kernel[0] * sizes.kernel[1]
 }
 
@@ -78,7 +78,7 @@ impl Default for Convolution {
 }
 
 impl Convolution {
-    fn sizes(&self, operator: &'static str, x: &Shape, weight: &Shape) -> Result<library::Convolution> {
+    fn sizes(&self, operator: &'static str, x: &Shape, weight: &Shape) -> Result<native::Convolution> {
         expect_image(operator, "input", x)?;
         expect_image(operator, "weight", weight)?;
         expect_positive(operator, "strides", &self.strides)?;
@@ -93,7 +93,7 @@ impl Convolution {
         }
         let padding = paddings(operator, self.padding_algorithm, &self.paddings, [input, kernel, self.strides])?;
         let same = self.padding_algorithm == PaddingAlgorithm::Same;
-        let sizes = library::Convolution {
+        let sizes = native::Convolution {
             batch,
             channels,
             input,
@@ -111,7 +111,7 @@ impl Convolution {
         Ok(sizes)
     }
 
-    fn in_words(&self, sizes: &library::Convolution, x: &View, inputs: &[View], out: &View) -> Option<Call> {
+    fn in_words(&self, sizes: &native::Convolution, x: &View, inputs: &[View], out: &View) -> Option<Call> {
         let window = window(sizes);
         let (mut sketch, nodes) = self.fused.sketch(x, inputs, self.layout)?;
         let depthwise = sizes.groups > 1 && sizes.groups == sizes.channels;
@@ -125,7 +125,7 @@ impl Convolution {
         sketch.finish(family, 2 * work(sizes), y, out)
     }
 
-    fn out_shape(&self, sizes: &library::Convolution) -> [usize; 4] {
+    fn out_shape(&self, sizes: &native::Convolution) -> [usize; 4] {
         let [height, width] = sizes.output();
         self.layout.shape([sizes.batch, sizes.filters, height, width])
     }
@@ -154,7 +154,7 @@ impl Operator for Convolution {
         if offer(queue, self.name(), || self.in_words(&sizes, &x, inputs, &out))? {
             return Ok(());
         }
-        if !takes_library(queue, computes(queue, out.dtype)) {
+        if !takes_native(queue, computes(queue, out.dtype)) {
             let call = tiles::Call { operator: self.name(), of: &sizes, transposed: false, fused: &self.fused };
             return tiles::run(queue, &call, [&x, &inputs[1], &out], &self.fused.views(inputs, self.layout));
         }
@@ -163,12 +163,12 @@ impl Operator for Convolution {
                 let (x, weight, lens) = (Dense::of(&x), Dense::of(&inputs[1]), sizes.lens());
                 // SAFETY: dense float64 tensors of these sizes.
                 let (x, weight) = unsafe { (slice(x.address, lens[0]), slice(weight.address, lens[1])) };
-                return write(&out, |to| library::forward_f64(&sizes, x, weight, to));
+                return write(&out, |to| native::forward_f64(&sizes, x, weight, to));
             }
             let (x, weight) = (Singles::of(&x), Singles::of(&inputs[1]));
             let operands = self.fused.operands(inputs, self.layout);
             let epilogue = self.fused.epilogue(&operands);
-            write_singles(&out, |to| library::forward(&sizes, x.get(), weight.get(), to, &epilogue))
+            write_singles(&out, |to| native::forward(&sizes, x.get(), weight.get(), to, &epilogue))
         })
     }
 
@@ -188,7 +188,7 @@ impl Operator for Convolution {
 
 /// Calls `each(input channel, input position, weight index)` for every tap of output (filter, row, column) that is inside the input.
 pub(crate) fn for_taps(
-    sizes: &library::Convolution,
+    sizes: &native::Convolution,
     [f, y, w]: [usize; 3],
     mut each: impl FnMut(usize, [usize; 2], [usize; 4]),
 ) {

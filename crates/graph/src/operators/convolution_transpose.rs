@@ -5,12 +5,12 @@ use crate::engines::offer;
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::image::{ImageLayout, PaddingAlgorithm, expect_image, expect_positive, paddings};
-use crate::layout::{call, check_many, computes, expect_dtype, takes_library};
+use crate::layout::{call, check_many, computes, expect_dtype, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View, dense_strides};
-use openmps_host::library::convolution as library;
+use openmps_host::native::convolution as native;
 use openmps_runtime::engine::graph::Operation;
 use openmps_runtime::engine::{Call, Family};
 use openmps_tile::dtype;
@@ -57,7 +57,7 @@ impl Default for ConvolutionTranspose {
 
 impl ConvolutionTranspose {
     /// The convolution that this one reverses.
-    fn sizes(&self, x: &Shape, weight: &Shape) -> Result<library::Convolution> {
+    fn sizes(&self, x: &Shape, weight: &Shape) -> Result<native::Convolution> {
         let operator = self.name();
         expect_image(operator, "input", x)?;
         expect_image(operator, "weight", weight)?;
@@ -81,7 +81,7 @@ impl ConvolutionTranspose {
             let size = full.saturating_add(self.output_padding[axis]).checked_sub(cut);
             output[axis] = self.output_size.map_or(size.unwrap_or(0), |size| size[axis]);
         }
-        let of = library::Convolution {
+        let of = native::Convolution {
             batch,
             channels: weight[1] * self.groups,
             input: output,
@@ -113,7 +113,7 @@ impl ConvolutionTranspose {
         })
     }
 
-    fn in_words(&self, of: &library::Convolution, x: &View, inputs: &[View], out: &View) -> Option<Call> {
+    fn in_words(&self, of: &native::Convolution, x: &View, inputs: &[View], out: &View) -> Option<Call> {
         let window = window(of);
         let size = [x.shape[2], x.shape[3]];
         let full = |axis: usize| {
@@ -128,7 +128,7 @@ impl ConvolutionTranspose {
         sketch.finish(Family::ConvolutionTranspose, 2 * work(of), y, out)
     }
 
-    fn out_shape(&self, of: &library::Convolution) -> [usize; 4] {
+    fn out_shape(&self, of: &native::Convolution) -> [usize; 4] {
         self.layout.shape([of.batch, of.channels, of.input[0], of.input[1]])
     }
 }
@@ -157,7 +157,7 @@ impl Operator for ConvolutionTranspose {
         if offer(queue, self.name(), || self.in_words(&of, &x, inputs, &out))? {
             return Ok(());
         }
-        if !takes_library(queue, computes(queue, out.dtype)) {
+        if !takes_native(queue, computes(queue, out.dtype)) {
             let call = tiles::Call { operator: self.name(), of: &of, transposed: true, fused: &self.fused };
             return tiles::run(queue, &call, [&x, &inputs[1], &out], &self.fused.views(inputs, self.layout));
         }

@@ -8,8 +8,8 @@ use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{MAX_RANK, Shape, View};
-use openmps_host::library::copy::copy;
-use openmps_host::library::memory::Memory;
+use openmps_host::native::copy::copy;
+use openmps_host::native::memory::Memory;
 use openmps_tile::dtype;
 
 /// Broadcasts to a shape: expand, expand_as, broadcast_tensors.

@@ -11,7 +11,7 @@ use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{View, shape_of};
-use openmps_host::library::gather::{self, Along, Indices, Rows};
+use openmps_host::native::gather::{self, Along, Indices, Rows};
 use openmps_tile::DType::{self, I32, I64};
 use openmps_tile::dtype;
 

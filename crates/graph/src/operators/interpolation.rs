@@ -6,14 +6,14 @@ use crate::engines::{Sketch, offer};
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::image::{ImageLayout, expect_image, write};
-use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, takes_library};
+use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
 use half::{bf16, f16};
-use openmps_host::library::interpolation::{Tap, bilinear, gradient, nearest};
-use openmps_host::library::memory::slice;
+use openmps_host::native::interpolation::{Tap, bilinear, gradient, nearest};
+use openmps_host::native::memory::slice;
 use openmps_runtime::engine::graph::Operation;
 use openmps_runtime::engine::graph::operation::Resize;
 use openmps_runtime::engine::{Call, Family};
@@ -147,7 +147,7 @@ impl Operator for Interpolation {
             return Ok(());
         }
         // The nearest is copied as an integer of its size, which every device has.
-        if !takes_library(queue, self.mode == InterpolationMode::Nearest || computes(queue, out.dtype)) {
+        if !takes_native(queue, self.mode == InterpolationMode::Nearest || computes(queue, out.dtype)) {
             return tiles::run(queue, self, &x, &out);
         }
         let (planes, size) = (x.shape[0] * x.shape[1], [x.shape[2], x.shape[3]]);
@@ -255,7 +255,7 @@ impl Operator for InterpolationGradient {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         let (upstream, out) = (self.of.layout.nchw(&inputs[0]), self.of.layout.nchw(&outputs[0]));
-        if !takes_library(queue, computes(queue, out.dtype)) {
+        if !takes_native(queue, computes(queue, out.dtype)) {
             return tiles::gradient(queue, self.name(), &self.of, &upstream, &out);
         }
         let planes = upstream.shape[0] * upstream.shape[1];

@@ -10,7 +10,7 @@ use crate::queue::Queue;
 use crate::reference::Array;
 use crate::rows::{LONGEST, RowBlock, Rows, convert};
 use crate::view::View;
-use openmps_host::library::layer_norm as library;
+use openmps_host::native::layer_norm as native;
 use openmps_runtime::engine::graph::{Operation, Reduction};
 use openmps_runtime::engine::{Call, Family};
 use openmps_tile::{Builder, Cast, Combine, DType, Kernel, Number, Scalar, Type, Value, dtype};
@@ -64,23 +64,23 @@ impl LayerNorm {
 }
 
 impl LayerNorm {
-    /// Dense rows of float32 that the CPU's cache holds, as its library takes them.
+    /// Dense rows of float32 that the CPU's cache holds, as the native kernel takes them.
     fn in_library(
         &self,
         inputs: &[View],
         rows: &Rows,
         weights: &[Rows],
         outputs: &[View],
-    ) -> Option<(library::LayerNorm, library::Operands)> {
+    ) -> Option<(native::LayerNorm, native::Operands)> {
         let dense = |rows: &Rows| rows.stride == 1 || rows.length == 1;
         let single = inputs.iter().all(|input| input.dtype == DType::F32);
         if !single || rows.length > LONGEST || !dense(rows) || !weights.iter().all(dense) {
             return None;
         }
         let Rows { count, length, row_stride: stride, .. } = *rows;
-        let sizes = library::LayerNorm { count, length, stride, epsilon: self.epsilon as f32, centred: self.centred };
+        let sizes = native::LayerNorm { count, length, stride, epsilon: self.epsilon as f32, centred: self.centred };
         let mut weights = weights.iter().map(|weight| weight.address);
-        let operands = library::Operands {
+        let operands = native::Operands {
             x: rows.address,
             scale: self.scale.then(|| weights.next()).flatten(),
             bias: self.bias.then(|| weights.next()).flatten(),
@@ -135,7 +135,7 @@ impl Operator for LayerNorm {
         {
             return call(queue, operator, || {
                 // SAFETY: rows and weights are those of the views, which the front door keeps alive; outputs are dense.
-                unsafe { library::layer_norm(&sizes, &operands) };
+                unsafe { native::layer_norm(&sizes, &operands) };
                 Ok(())
             });
         }

@@ -10,8 +10,8 @@ use crate::operators::matmul::Matmul;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
-use openmps_host::library::matmul::linear;
-use openmps_host::library::{Activation as InPass, Epilogue};
+use openmps_host::native::matmul::linear;
+use openmps_host::native::{Activation as InPass, Epilogue};
 use openmps_tile::{DType, dtype};
 
 /// `activation(x weight + bias + residual)`. Inputs: x (.., inputs), the weight (inputs, outputs), and where they are asked for, in this
@@ -40,7 +40,7 @@ impl Linear {
         self.bias || self.residual || self.activation.is_some()
     }
 
-    /// All in one pass of the host's library, but for activations that it does not have.
+    /// All in one pass of a native kernel, but for activations that it does not have.
     fn in_one_pass(&self, queue: &Queue, inputs: &[View], out: &View) -> Result<()> {
         let activation = self.activation.map_or(Some(InPass::None), in_pass);
         let missing = self.activation.filter(|_| activation.is_none());
@@ -102,7 +102,7 @@ impl Operand32 {
     }
 }
 
-/// The activation as the host's library applies it to what is still in registers.
+/// The activation as native kernels apply it to what is still in registers.
 fn in_pass(activation: Activation) -> Option<InPass> {
     Some(match activation {
         Activation::Relu => InPass::Relu,

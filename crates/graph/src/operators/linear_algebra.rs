@@ -9,18 +9,18 @@ use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{View, shape_of};
-pub use openmps_host::library::linear_algebra::Algorithm;
-use openmps_host::library::linear_algebra::{Stack, linear_algebra};
+pub use openmps_host::native::linear_algebra::Algorithm;
+use openmps_host::native::linear_algebra::{Stack, linear_algebra};
 use openmps_tile::DType;
 
 /// An algorithm for the last two dimensions of its first input; [`Algorithm::Solve`] has as second input the right hand sides, with the
 /// same leading dimensions. Float32 is computed in float64.
 ///
-/// Signs of singular vectors, of eigenvectors and of Q's columns are the library's.
+/// Signs of singular vectors, of eigenvectors and of Q's columns are faer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinearAlgebra(pub Algorithm);
 
-/// The types that the library computes.
+/// The types that faer computes.
 const TYPES: &[DType] = &[DType::F32, DType::F64];
 
 impl LinearAlgebra {

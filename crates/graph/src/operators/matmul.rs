@@ -5,12 +5,12 @@ pub(crate) mod tiles;
 use crate::engines::matrices;
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::layout::{call, check, expect_dtype, expect_inputs, takes_library};
+use crate::layout::{call, check, expect_dtype, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::view::{Shape, Strides, View};
-use openmps_host::library::matmul::{Matrices, MatrixProduct, matmul};
+use openmps_host::native::matmul::{Matrices, MatrixProduct, matmul};
 use openmps_runtime::engine::Call;
 use openmps_tile::{DType, dtype};
 
@@ -105,7 +105,7 @@ impl Matmul {
         if crate::engines::offer(queue, self.name(), || in_words(&product, views, &batch.offsets()))? {
             return Ok(());
         }
-        if !takes_library(queue, out.dtype.is_float()) {
+        if !takes_native(queue, out.dtype.is_float()) {
             return tiles::run(queue, &product, views, &batch);
         }
         let (at, offsets) = (Matrices { left: left.address, right: right.address, out: out.address }, batch.offsets());

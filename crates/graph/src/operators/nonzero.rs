@@ -7,7 +7,7 @@ use crate::layout::{Dense, call, expect_dense, expect_dtype, expect_shape};
 use crate::queue::Queue;
 use crate::view::View;
 use openmps_host::by_type;
-use openmps_host::library::nonzero as library;
+use openmps_host::native::nonzero as native;
 use openmps_tile::DType;
 
 /// How many elements of a tensor are not zero.
@@ -16,7 +16,7 @@ pub fn count_nonzero(queue: &Queue, x: &View) -> Result<usize> {
     call(queue, "nonzero", || {
         let dense = Dense::of(x);
         // SAFETY: a dense tensor of that many elements.
-        found = by_type!(x.dtype, T => unsafe { library::count::<T>(dense.address, x.len()) });
+        found = by_type!(x.dtype, T => unsafe { native::count::<T>(dense.address, x.len()) });
         Ok(())
     })?;
     Ok(found)
@@ -31,7 +31,7 @@ pub fn nonzero(queue: &Queue, x: &View, out: &View) -> Result<()> {
     call(queue, "nonzero", || {
         let dense = Dense::of(x);
         // SAFETY: a dense tensor of this shape, and a row of the output for each element found.
-        by_type!(x.dtype, T => unsafe { library::coordinates::<T>(dense.address, &x.shape, out.address, found) });
+        by_type!(x.dtype, T => unsafe { native::coordinates::<T>(dense.address, &x.shape, out.address, found) });
         Ok(())
     })
 }
@@ -66,7 +66,7 @@ pub fn masked_select(queue: &Queue, x: &View, mask: &View, out: &View) -> Result
     call(queue, "masked_select", || {
         let (dense, mask) = (Dense::of(&x), Dense::of(&mask));
         // SAFETY: dense tensors of one shape, and as many results as the mask selects.
-        unsafe { library::masked_select(x.dtype.size(), dense.address, mask.address, x.len(), out.address) };
+        unsafe { native::masked_select(x.dtype.size(), dense.address, mask.address, x.len(), out.address) };
         Ok(())
     })
 }
@@ -81,7 +81,7 @@ pub fn masked_scatter(queue: &Queue, values: &View, mask: &View, out: &View) -> 
     call(queue, "masked_select", || {
         let (values, mask) = (Dense::of(values), Dense::of(mask));
         // SAFETY: a mask of the output's shape, and as many values as it selects.
-        unsafe { library::masked_scatter(out.dtype.size(), values.address, mask.address, out.len(), out.address) };
+        unsafe { native::masked_scatter(out.dtype.size(), values.address, mask.address, out.len(), out.address) };
         Ok(())
     })
 }

@@ -9,7 +9,7 @@ use crate::operators::elementwise::{Elementwise, Optimizer};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
-use openmps_host::library::{memory::slice, optimizer as library};
+use openmps_host::native::{memory::slice, optimizer as native};
 use openmps_tile::{DType, dtype};
 
 /// A step with momentum. Inputs: value, gradient, velocity, learning rate (one element). Outputs: value and velocity after it, each of which
@@ -54,7 +54,7 @@ fn expect(operator: &'static str, inputs: &[Meta], states: usize, numbers: usize
     Ok(())
 }
 
-/// Whether the library takes the step.
+/// Whether a native kernel takes the step.
 fn in_library(queue: &Queue, inputs: &[View], outputs: &[View]) -> bool {
     is_host(queue) && inputs.iter().chain(outputs).all(|view| view.dtype == DType::F32 && view.is_dense())
 }
@@ -85,7 +85,7 @@ impl Operator for Momentum {
         let [value, gradient, velocity, rate] = inputs else { unreachable!("checked by infer") };
         if in_library(queue, inputs, outputs) {
             return call(queue, self.name(), || {
-                let step = library::Momentum {
+                let step = native::Momentum {
                     rate: number(rate),
                     mu: self.mu as f32,
                     nesterov: self.nesterov,
@@ -94,7 +94,7 @@ impl Operator for Momentum {
                 };
                 let states = [[value, &outputs[0]], [velocity, &outputs[1]]].map(|pair| pair.map(|view| view.address));
                 // SAFETY: dense float32 views of one shape, which the queue's owner vouches for.
-                unsafe { library::momentum(&step, value.len(), gradient.address, states[0], states[1]) };
+                unsafe { native::momentum(&step, value.len(), gradient.address, states[0], states[1]) };
                 Ok(())
             });
         }
@@ -137,7 +137,7 @@ impl Operator for Adam {
         if in_library(queue, inputs, outputs) {
             return call(queue, self.name(), || {
                 let (rate, correction) = (number(rate), (1.0 - number(power2)).sqrt());
-                let step = library::Adam {
+                let step = native::Adam {
                     rate: rate * correction / (1.0 - number(power1)),
                     floor: correction * self.epsilon as f32,
                     betas: self.betas.map(|beta| beta as f32),
@@ -146,7 +146,7 @@ impl Operator for Adam {
                 let states = [[value, &outputs[0]], [moment, &outputs[1]], [square, &outputs[2]]];
                 let [value, moments @ ..] = states.map(|pair| pair.map(|view| view.address));
                 // SAFETY: as above.
-                unsafe { library::adam(&step, inputs[0].len(), gradient.address, value, moments) };
+                unsafe { native::adam(&step, inputs[0].len(), gradient.address, value, moments) };
                 Ok(())
             });
         }

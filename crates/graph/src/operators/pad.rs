@@ -221,10 +221,10 @@ impl Operator for PadGradient {
 
 impl PadGradient {
     /// Adds up every element of the dense gradient where it came from.
-    fn sum<T: openmps_host::library::memory::Element>(&self, gradient: usize, padded: &[usize], out: &View) {
+    fn sum<T: openmps_host::native::memory::Element>(&self, gradient: usize, padded: &[usize], out: &View) {
         let mut sums = vec![0.0_f64; out.len()];
         // SAFETY: the gradient is a dense tensor of this shape.
-        let gradient = unsafe { openmps_host::library::memory::slice::<T>(gradient, padded.iter().product()) };
+        let gradient = unsafe { openmps_host::native::memory::slice::<T>(gradient, padded.iter().product()) };
         let sources: Vec<Vec<usize>> = (0..padded.len())
             .map(|d| {
                 let source = |i| self.pad.source(i, self.pad.paddings[d].0, out.shape[d]) * out.strides[d] as usize;
@@ -238,7 +238,7 @@ impl PadGradient {
             flat += 1;
         });
         // SAFETY: a dense output of this many elements.
-        let out = unsafe { openmps_host::library::memory::slice_mut::<T>(out.address, out.len()) };
+        let out = unsafe { openmps_host::native::memory::slice_mut::<T>(out.address, out.len()) };
         out.iter_mut().zip(sums).for_each(|(value, sum)| *value = T::from_f64(sum));
     }
 }

@@ -10,16 +10,16 @@ use crate::engines::{Sketch, offer};
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::image::{ImageLayout, PaddingAlgorithm, expect_image, expect_positive, paddings, write};
-use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, takes_library};
+use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::operators::reduce::{Reduce, Reduction};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View};
 use half::{bf16, f16};
-use openmps_host::library::memory::slice;
-use openmps_host::library::pooling as library;
-use openmps_host::library::pooling::{Pooled, PoolingKind, PoolingWindow};
+use openmps_host::native::memory::slice;
+use openmps_host::native::pooling as native;
+use openmps_host::native::pooling::{Pooled, PoolingKind, PoolingWindow};
 use openmps_runtime::engine::graph::{Operation, Window};
 use openmps_runtime::engine::{Call, Family};
 use openmps_tile::{DType, dtype};
@@ -89,7 +89,7 @@ impl Pooling {
         }
     }
 
-    fn library_kind(&self) -> PoolingKind {
+    fn window_kind(&self) -> PoolingKind {
         match self.kind {
             PoolingType::Max => PoolingKind::Max,
             PoolingType::Average if self.exclusive || self.adaptive => PoolingKind::Average,
@@ -105,10 +105,10 @@ impl Pooling {
         let [_, _, height, width] = self.layout.sizes(x);
         let input = [height, width];
         if self.global {
-            return Ok(input.map(|size| library::adaptive_windows(size, usize::from(size > 0))));
+            return Ok(input.map(|size| native::adaptive_windows(size, usize::from(size > 0))));
         }
         if self.adaptive {
-            return Ok([0, 1].map(|axis| library::adaptive_windows(input[axis], self.kernel_size[axis])));
+            return Ok([0, 1].map(|axis| native::adaptive_windows(input[axis], self.kernel_size[axis])));
         }
         let sizes = [input, self.kernel_size, self.strides];
         let padding = paddings(operator, self.padding_algorithm, &self.paddings, sizes)?;
@@ -123,7 +123,7 @@ impl Pooling {
                 return Err(Error::Shape { operator, what: "input", got: x.clone(), expected });
             };
             let output = if self.ceil_mode { steps.div_ceil(stride) } else { steps / stride } + 1;
-            windows[axis] = library::strided_windows(input[axis], output, kernel, stride, both);
+            windows[axis] = native::strided_windows(input[axis], output, kernel, stride, both);
         }
         Ok(windows)
     }
@@ -157,7 +157,7 @@ impl Pooling {
     fn window_of(&self, index: &[usize], [rows, columns]: &[Vec<PoolingWindow>; 2]) -> ([PoolingWindow; 2], f64) {
         let [_, _, y, x] = self.layout.sizes(index);
         let (row, column) = (rows[y], columns[x]);
-        let count = match self.library_kind() {
+        let count = match self.window_kind() {
             PoolingKind::AverageWithPadding => row.size * column.size,
             _ => (row.end - row.begin) * (column.end - column.begin),
         };
@@ -213,7 +213,7 @@ impl Operator for Pooling {
             return Ok(());
         }
         let covered = whole && self.padding_is_absent(&x, &windows);
-        if !takes_library(queue, computes(queue, x.dtype)) {
+        if !takes_native(queue, computes(queue, x.dtype)) {
             return match covered && places.is_none() && out.is_dense() {
                 true => self.reduce_planes(queue, &x, &out),
                 false => tiles::run(queue, self, &x, &out, places.as_ref()),
@@ -228,7 +228,7 @@ impl Operator for Pooling {
                 let (dense, len) = (Dense::of(&x), x.len());
                 // SAFETY: a dense float32 tensor.
                 let from = unsafe { slice::<f32>(dense.address, len) };
-                return write(&out, |to| library::global_average(x.shape[2] * x.shape[3], from, to));
+                return write(&out, |to| native::global_average(x.shape[2] * x.shape[3], from, to));
             }
             match x.dtype {
                 DType::F16 => self.reduce::<f16>(&x, &out, places.as_ref(), &windows),
@@ -291,12 +291,12 @@ impl Pooling {
         // SAFETY: a dense tensor whose type `run` chose `T` by.
         let from = unsafe { slice::<T>(dense.address, len) };
         let (planes, size) = (x.shape[0] * x.shape[1], [x.shape[2], x.shape[3]]);
-        let kind = self.library_kind();
+        let kind = self.window_kind();
         write::<T>(out, |to| match places {
             Some(view) => {
-                write::<i32>(view, |places| library::pool(kind, planes, size, rows, columns, from, to, Some(places)))
+                write::<i32>(view, |places| native::pool(kind, planes, size, rows, columns, from, to, Some(places)))
             }
-            None => library::pool(kind, planes, size, rows, columns, from, to, None),
+            None => native::pool(kind, planes, size, rows, columns, from, to, None),
         })
     }
 }

@@ -3,17 +3,17 @@
 mod tiles;
 
 use crate::error::{Error, Result};
-use crate::layout::{Dense, Number, call, check, copy_view, expect_dense, expect_inputs, fill_view, takes_library};
+use crate::layout::{Dense, Number, call, check, copy_view, expect_dense, expect_inputs, fill_view, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View, elements};
 use openmps_host::by_type;
-use openmps_host::library::memory::{Element, slice, slice_mut};
-pub use openmps_host::library::multinomial::Draws;
-use openmps_host::library::multinomial::multinomial;
-use openmps_host::library::random as library;
-pub use openmps_host::library::random::Source;
+use openmps_host::native::memory::{Element, slice, slice_mut};
+pub use openmps_host::native::multinomial::Draws;
+use openmps_host::native::multinomial::multinomial;
+use openmps_host::native::random as native;
+pub use openmps_host::native::random::Source;
 use openmps_tile::{DType, dtype};
 
 /// How the numbers are distributed.
@@ -130,14 +130,14 @@ unsafe fn fill<T: Element>(law: Law, out: usize, len: usize, source: Source) {
     // SAFETY: promised by the caller.
     unsafe {
         match law {
-            Law::Uniform { low, high } => library::uniform::<T>(out, len, source, low, high),
-            Law::Normal { mean, deviation } => library::normal::<T>(out, len, source, mean, deviation),
+            Law::Uniform { low, high } => native::uniform::<T>(out, len, source, low, high),
+            Law::Normal { mean, deviation } => native::normal::<T>(out, len, source, mean, deviation),
             Law::TruncatedNormal { mean, deviation, low, high } => {
-                library::truncated_normal::<T>(out, len, source, (mean, deviation), (low, high))
+                native::truncated_normal::<T>(out, len, source, (mean, deviation), (low, high))
             }
-            Law::Integers { low, high } => library::integers::<T>(out, len, source, low, high),
-            Law::Exponential { rate } => library::exponential::<T>(out, len, source, rate),
-            Law::Permutation => library::permutation::<T>(out, len, source),
+            Law::Integers { low, high } => native::integers::<T>(out, len, source, low, high),
+            Law::Exponential { rate } => native::exponential::<T>(out, len, source, rate),
+            Law::Permutation => native::permutation::<T>(out, len, source),
         }
     }
 }
@@ -159,7 +159,7 @@ impl Operator for Bernoulli {
             let chances = Dense::of(&inputs[0]);
             // SAFETY: dense tensors of one shape.
             by_type!(inputs[0].dtype, T => unsafe {
-                library::bernoulli::<T>(outputs[0].address, chances.address, outputs[0].len(), self.source)
+                native::bernoulli::<T>(outputs[0].address, chances.address, outputs[0].len(), self.source)
             })
         })
     }
@@ -229,12 +229,12 @@ impl Operator for Dropout {
         let keep = 1.0 - self.probability;
         let scale = if self.upscale && keep > 0.0 { 1.0 / keep } else { 1.0 };
         let (mask, len) = (outputs[1].address, outputs[1].len());
-        if !takes_library(queue, true) {
+        if !takes_native(queue, true) {
             return tiles::dropout(queue, self, scale, &inputs[0], outputs);
         }
         call(queue, self.name(), || {
             // SAFETY: a dense mask of this many bytes.
-            unsafe { library::keep_mask(mask, len, self.source, self.probability) };
+            unsafe { native::keep_mask(mask, len, self.source, self.probability) };
             let x = Dense::of(&inputs[0]);
             by_type!(inputs[0].dtype, T => apply_mask::<T>(x.address, mask, outputs[0].address, len, scale));
             Ok(())

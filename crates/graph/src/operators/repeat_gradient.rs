@@ -9,7 +9,7 @@ use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::view::{MAX_RANK, Shape, View, dense_strides};
 use openmps_host::by_type;
-use openmps_host::library::{sort::Lines, total::total};
+use openmps_host::native::{sort::Lines, total::total};
 use openmps_tile::dtype;
 
 /// The sum over every copy of each element: the gradient of repeating a tensor of dimensions `dims`, whether along

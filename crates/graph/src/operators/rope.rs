@@ -4,13 +4,13 @@ mod tiles;
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::layout::{call, check, expect_dense, expect_dtype, expect_inputs, takes_library};
+use crate::layout::{call, check, expect_dense, expect_dtype, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Strides, View};
-use openmps_host::library::memory::Memory;
-use openmps_host::library::rope as library;
+use openmps_host::native::memory::Memory;
+use openmps_host::native::rope as native;
 use openmps_tile::dtype;
 
 /// `(x cos - y sin, x sin + y cos)` for every pair (x, y) of a row.
@@ -59,19 +59,19 @@ impl Operator for Rope {
         }
         let [batch, heads, rows, size] = [0, 1, 2, 3].map(|d| x.shape[d]);
         let sizes =
-            library::Rope { batch, heads, rows, pairs: size / 2, interleaved: self.interleaved, inverse: self.inverse };
+            native::Rope { batch, heads, rows, pairs: size / 2, interleaved: self.interleaved, inverse: self.inverse };
         let strides = [1, 2].map(|i| -> Strides {
             let own = &inputs[i].strides;
             if own.len() == 3 { own.clone() } else { [0, own[0], own[1]].into_iter().collect() }
         });
-        if !takes_library(queue, true) {
+        if !takes_native(queue, true) {
             return tiles::run(queue, &sizes, inputs, &strides, &outputs[0]);
         }
         let angles = [1, 2].map(|i| Memory::new(inputs[i].address, &strides[i - 1]));
         let memory = Memory::new(x.address, &x.strides);
         call(queue, self.name(), || {
             // SAFETY: views name live memory of the checked shapes; the output is the caller's own and dense.
-            unsafe { library::rope(&sizes, x.dtype, memory, angles, outputs[0].address) };
+            unsafe { native::rope(&sizes, x.dtype, memory, angles, outputs[0].address) };
             Ok(())
         })
     }

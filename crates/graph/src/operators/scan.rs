@@ -4,15 +4,15 @@ mod tiles;
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::Result;
-use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_inputs, expect_shape, lines, takes_library};
+use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_inputs, expect_shape, lines, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{View, shape_of};
 use openmps_host::by_type;
-use openmps_host::library::scan;
-pub use openmps_host::library::scan::Scan as Kind;
-use openmps_host::library::sort::Lines;
+use openmps_host::native::scan;
+pub use openmps_host::native::scan::Scan as Kind;
+use openmps_host::native::sort::Lines;
 use openmps_tile::{DType, dtype};
 
 /// The sum or product of the elements up to each element.
@@ -57,7 +57,7 @@ impl Operator for Scan {
         check(self, inputs, outputs)?;
         expect_dense(self.name(), &outputs[0])?;
         let lines = self.lines(&inputs[0].shape)?;
-        if !takes_library(queue, true) {
+        if !takes_native(queue, true) {
             return tiles::run(self, queue, &inputs[0], &outputs[0]);
         }
         call(queue, self.name(), || {

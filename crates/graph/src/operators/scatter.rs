@@ -21,8 +21,8 @@ use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::view::{View, dense_strides};
 use openmps_host::by_type;
-use openmps_host::library::scatter;
-pub use openmps_host::library::scatter::Reduce;
+use openmps_host::native::scatter;
+pub use openmps_host::native::scatter::Reduce;
 use openmps_tile::DType::{I32, I64};
 use openmps_tile::dtype;
 

@@ -10,7 +10,7 @@ use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{View, shape_of};
 use openmps_host::by_type;
-use openmps_host::library::{memory::Memory, sequence, triangle};
+use openmps_host::native::{memory::Memory, sequence, triangle};
 use openmps_tile::DType::{self, I32, I64};
 use openmps_tile::dtype;
 

@@ -10,7 +10,7 @@ use crate::queue::Queue;
 use crate::reference::{Array, sum};
 use crate::rows::{LONGEST, RowBlock, Rows};
 use crate::view::View;
-use openmps_host::library::softmax as library;
+use openmps_host::native::softmax as native;
 use openmps_runtime::engine::Call;
 use openmps_tile::{Builder, Combine, DType, Kernel, Scalar, Type, Value, dtype};
 
@@ -73,10 +73,10 @@ impl Operator for Softmax {
         let dense = inner == 1 && (from.stride == 1 || from.length == 1);
         if is_host(queue) && dense && x.dtype == DType::F32 && from.length <= LONGEST {
             let Rows { count, length, row_stride: stride, .. } = from;
-            let sizes = library::Softmax { count, length, stride, logarithm: self.logarithm };
+            let sizes = native::Softmax { count, length, stride, logarithm: self.logarithm };
             return call(queue, operator, || {
                 // SAFETY: rows of the view, which the front door keeps alive; the output is dense.
-                unsafe { library::softmax(&sizes, from.address, out.address) };
+                unsafe { native::softmax(&sizes, from.address, out.address) };
                 Ok(())
             });
         }

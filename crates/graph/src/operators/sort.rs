@@ -8,7 +8,7 @@ use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::view::View;
 use openmps_host::by_type;
-use openmps_host::library::sort;
+use openmps_host::native::sort;
 use openmps_tile::DType::I64;
 use openmps_tile::dtype;
 use std::cmp::Ordering;

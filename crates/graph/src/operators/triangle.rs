@@ -4,12 +4,12 @@ mod tiles;
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
-use crate::layout::{call, check, expect_dense, expect_inputs, takes_library};
+use crate::layout::{call, check, expect_dense, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
-use openmps_host::library::triangle::triangle;
+use openmps_host::native::triangle::triangle;
 use openmps_tile::dtype;
 
 /// Zeroes what is on the other side of a diagonal of the last two dimensions.
@@ -39,7 +39,7 @@ impl Operator for Triangle {
         check(self, inputs, outputs)?;
         expect_dense(self.name(), &outputs[0])?;
         let x = &inputs[0];
-        if !takes_library(queue, true) {
+        if !takes_native(queue, true) {
             return tiles::run(self, queue, x, &outputs[0]);
         }
         let leading = x.rank() - 2;

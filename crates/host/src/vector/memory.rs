@@ -1,7 +1,7 @@
 //! Moving elements: strided copies, repetition, counting, selection. Sizes are 1, 2, 4 or 8 bytes an element.
 
 use super::{CHUNK, leveled};
-use crate::library::memory::by_size;
+use crate::native::memory::by_size;
 
 /// `destination[i] = condition[i] ? x[i] : y[i]`; an operand that repeats is read at its first element only.
 pub type SelectFunction = unsafe fn(

@@ -3,7 +3,7 @@
 use super::always;
 use super::compile::Compiler;
 use crate::error::Error;
-use crate::library::memory::MAX_RANK;
+use crate::native::memory::MAX_RANK;
 use crate::plan::product::{self, Factor};
 use crate::vector::cast;
 use openmps_tile::kernel::Instruction;

@@ -9,7 +9,7 @@ use super::{EmulatedBuffer, matrix, numbers};
 use crate::error::{Error, Result};
 use crate::graph::{Binary, Graph, Node, Operation, Reduction, TensorType, Unary};
 use crate::matrix::TensorView;
-use openmps_host::library::matmul::{Matrices, MatrixProduct, matmul};
+use openmps_host::native::matmul::{Matrices, MatrixProduct, matmul};
 use openmps_tile::DType;
 use shape::{Walk, count, split};
 

@@ -3,7 +3,7 @@
 use super::{EmulatedBuffer, linear, numbers};
 use crate::error::{Error, Result};
 use crate::matrix::{Distribution, MatrixCall, MatrixView, VectorView};
-use openmps_host::library::matmul::{Matrices, MatrixProduct, matmul};
+use openmps_host::native::matmul::{Matrices, MatrixProduct, matmul};
 use openmps_tile::DType;
 
 pub(super) type View = MatrixView<EmulatedBuffer>;

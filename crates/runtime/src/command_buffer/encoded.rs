@@ -1,6 +1,6 @@
 //! One command as a command buffer holds it until its turn.
 
-use crate::devices::{Command, LibraryResult};
+use crate::devices::{Command, NativeResult};
 use crate::error::Result;
 use crate::event::Event;
 use crate::pipeline::Pipeline;
@@ -8,10 +8,10 @@ use crate::queue::Queue;
 use std::sync::Arc;
 
 pub(super) enum Encoded {
-    Library {
+    Native {
         operation: &'static str,
         /// Taken when it runs; a device that runs nothing leaves it here until the buffer ends.
-        work: Option<Box<dyn FnOnce() -> LibraryResult + Send>>,
+        work: Option<Box<dyn FnOnce() -> NativeResult + Send>>,
     },
     /// Whoever encoded it vouches for the addresses among the arguments.
     Dispatch {
@@ -38,7 +38,7 @@ impl Encoded {
     /// The name for errors.
     pub fn operation(&self) -> &'static str {
         match self {
-            Encoded::Library { operation, .. } | Encoded::Dispatch { operation, .. } => operation,
+            Encoded::Native { operation, .. } | Encoded::Dispatch { operation, .. } => operation,
             Encoded::Copy { .. } => "copy",
             Encoded::Fill { .. } => "fill",
             Encoded::Record(_) => "record",
@@ -49,9 +49,9 @@ impl Encoded {
     /// Passes the command to the queue.
     pub fn run(&mut self, queue: &Queue) -> Result<()> {
         match self {
-            Encoded::Library { operation, work } => {
-                let mut once = || -> LibraryResult { work.take().map_or(Ok(()), |work| work()) };
-                queue.submit(Command::Library { operation, detail: &String::new, work: &mut once })
+            Encoded::Native { operation, work } => {
+                let mut once = || -> NativeResult { work.take().map_or(Ok(()), |work| work()) };
+                queue.submit(Command::Native { operation, detail: &String::new, work: &mut once })
             }
             Encoded::Dispatch { operation, pipeline, grid, arguments } => {
                 // SAFETY: `CommandBuffer::dispatch` is unsafe, and its caller vouches for the addresses.

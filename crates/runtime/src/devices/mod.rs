@@ -58,8 +58,8 @@ pub(crate) trait Driver: Send + Sync {
     }
 }
 
-/// The result of a call of the device's library.
-pub(crate) type LibraryResult = std::result::Result<(), openmps_host::Error>;
+/// The result of a native kernel.
+pub(crate) type NativeResult = std::result::Result<(), openmps_host::Error>;
 
 /// A kernel in Metal's language was given to a device that is not Metal's.
 pub(crate) fn no_text(kernel: &Kernel, device: &str) -> Error {
@@ -69,10 +69,10 @@ pub(crate) fn no_text(kernel: &Kernel, device: &str) -> Error {
 /// One command. Addresses were checked by the queue.
 pub(crate) enum Command<'a> {
     /// A call that computes (host) or encodes (GPU) when it is called, on the submitting thread.
-    Library {
+    Native {
         operation: &'static str,
         detail: &'a dyn Fn() -> String,
-        work: &'a mut dyn FnMut() -> LibraryResult,
+        work: &'a mut dyn FnMut() -> NativeResult,
     },
     /// A kernel over a grid. Whoever dispatches vouches for the addresses among the arguments.
     Dispatch {
@@ -125,7 +125,7 @@ impl Command<'_> {
     #[inline]
     pub fn kind(&self) -> CommandKind {
         match self {
-            Command::Library { .. } => CommandKind::Library,
+            Command::Native { .. } => CommandKind::Native,
             Command::Dispatch { .. } | Command::Text { .. } => CommandKind::Dispatch,
             Command::Engine { .. } => CommandKind::Engine,
             Command::Copy { .. } => CommandKind::Copy,
@@ -141,7 +141,7 @@ impl Command<'_> {
     /// The operation's name for traces and errors.
     pub fn operation(&self) -> &'static str {
         match self {
-            Command::Library { operation, .. }
+            Command::Native { operation, .. }
             | Command::Dispatch { operation, .. }
             | Command::Text { operation, .. }
             | Command::Engine { operation, .. } => operation,
@@ -152,7 +152,7 @@ impl Command<'_> {
     /// What a trace says beyond the name: shapes, sizes, addresses.
     pub fn detail(&self) -> String {
         match self {
-            Command::Library { detail, .. } => detail(),
+            Command::Native { detail, .. } => detail(),
             Command::Engine { call, .. } => call.detail(),
             Command::Copy { destination, source, bytes } => format!("{bytes} bytes {source:#x} -> {destination:#x}"),
             Command::Dispatch { grid, arguments, .. } | Command::Text { grid, arguments, .. } => {

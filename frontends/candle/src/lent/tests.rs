@@ -170,7 +170,7 @@ fn what_has_no_kernel_is_refused_and_says_so() -> Result<()> {
     let given = Given { bytes: 36, buffer, dtype: DType::F32, layout: x.layout() };
     let op = Plain(Linspace { start: 0.0, stop: 1.0, len: 9, dtype: openmps::DataType::F32 });
     let made = forward(&guest, &op, &[given], |count, _| Ok(guest.lender().fresh_twice(count * 4)));
-    let error = made.err().expect("a library's operator cannot run there").to_string();
+    let error = made.err().expect("a native kernel cannot run there").to_string();
     assert!(error.contains("is not supported by the lent GPU"), "{error}");
     // float64: Apple's GPUs have none.
     let wide = x.to_dtype(DType::F64)?;

@@ -8,7 +8,7 @@ use crate::{Context, IntArray, Output, Tensor};
 use openmps_graph::View;
 use openmps_graph::operators::convolution::{Convolution, ConvolutionInputGradient, ConvolutionWeightGradient, Fused};
 use openmps_graph::operators::convolution_transpose::ConvolutionTranspose;
-use openmps_host::library::Activation;
+use openmps_host::native::Activation;
 use openmps_tile::DType;
 use openmps_tile::dtype::FLOATS;
 

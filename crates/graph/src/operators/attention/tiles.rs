@@ -7,7 +7,7 @@ use crate::queue::Queue;
 use crate::rows::convert;
 use crate::tiles::{Matrix, Side, block, moved, of_program};
 use crate::view::View;
-use openmps_host::library::attention::Attention;
+use openmps_host::native::attention::Attention;
 use openmps_tile::{Builder, Combine, Compare, DType, Kernel, Number, Scalar, Type, Value};
 
 const OPERATOR: &str = "attention";

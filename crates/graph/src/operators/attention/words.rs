@@ -3,7 +3,7 @@
 use super::Attention;
 use crate::engines::Sketch;
 use crate::view::View;
-use openmps_host::library::attention::Attention as Sizes;
+use openmps_host::native::attention::Attention as Sizes;
 use openmps_runtime::engine::graph::{Operation, Reduction, Tensor, Unary};
 use openmps_runtime::engine::{Call, Family};
 use openmps_tile::DType;

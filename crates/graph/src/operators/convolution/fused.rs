@@ -8,7 +8,7 @@ use crate::operator::Meta;
 use crate::operators::elementwise::{self, Elementwise, SQRT_2_OVER_PI};
 use crate::reference::Array;
 use crate::view::{Shape, View};
-use openmps_host::library::{Activation, Epilogue};
+use openmps_host::native::{Activation, Epilogue};
 use openmps_runtime::engine::graph::{Binary, Operation, Tensor as Node, Unary};
 use openmps_tile::DType;
 use std::f64::consts::FRAC_1_SQRT_2;

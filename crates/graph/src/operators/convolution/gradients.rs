@@ -4,14 +4,14 @@ use super::{Convolution, Fused, for_taps, samples, tiles};
 use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
 use crate::image::{Singles, expect_image, expect_positive, write, write_singles};
-use crate::layout::{Dense, call, check_many, computes, expect_dtype, expect_inputs, expect_shape, takes_library};
+use crate::layout::{Dense, call, check_many, computes, expect_dtype, expect_inputs, expect_shape, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View};
-use openmps_host::library::Epilogue;
-use openmps_host::library::convolution as library;
-use openmps_host::library::memory::slice;
+use openmps_host::native::Epilogue;
+use openmps_host::native::convolution as native;
+use openmps_host::native::memory::slice;
 use openmps_tile::{DType, dtype};
 
 /// The gradient of a convolution (without anything fused) with respect to its input. Inputs: weight, and the gradient of the output.
@@ -33,7 +33,7 @@ pub struct ConvolutionWeightGradient {
 }
 
 impl ConvolutionInputGradient {
-    fn sizes(&self, weight: &Shape, upstream: &Shape) -> Result<(Shape, library::Convolution)> {
+    fn sizes(&self, weight: &Shape, upstream: &Shape) -> Result<(Shape, native::Convolution)> {
         expect_image(self.name(), "weight", weight)?;
         expect_image(self.name(), "upstream", upstream)?;
         let batch = self.of.layout.sizes(upstream)[0];
@@ -64,7 +64,7 @@ impl Operator for ConvolutionInputGradient {
         check_many(self, inputs, outputs)?;
         let (_, of) = self.sizes(&inputs[0].shape, &inputs[1].shape)?;
         let (upstream, out) = (self.of.layout.nchw(&inputs[1]), self.of.layout.nchw(&outputs[0]));
-        if !takes_library(queue, computes(queue, out.dtype)) {
+        if !takes_native(queue, computes(queue, out.dtype)) {
             let fused = Fused::default();
             let call = tiles::Call { operator: self.name(), of: &of, transposed: true, fused: &fused };
             return tiles::run(queue, &call, [&upstream, &inputs[0], &out], &[]);
@@ -91,7 +91,7 @@ impl Operator for ConvolutionInputGradient {
 
 /// Runs a transposed convolution on views in NCHW order.
 pub(crate) fn spread(
-    of: &library::Convolution,
+    of: &native::Convolution,
     x: &View,
     weight: &View,
     out: &View,
@@ -101,15 +101,15 @@ pub(crate) fn spread(
         let (x, weight, lens) = (Dense::of(x), Dense::of(weight), of.lens());
         // SAFETY: dense float64 tensors of these sizes.
         let (x, weight) = unsafe { (slice(x.address, lens[2]), slice(weight.address, lens[1])) };
-        return write(out, |to| library::transposed_f64(of, x, weight, to));
+        return write(out, |to| native::transposed_f64(of, x, weight, to));
     }
     let (x, weight) = (Singles::of(x), Singles::of(weight));
-    let shape = library::TransposedConvolution { of: *of };
-    write_singles(out, |to| library::transposed(&shape, x.get(), weight.get(), to, epilogue))
+    let shape = native::TransposedConvolution { of: *of };
+    write_singles(out, |to| native::transposed(&shape, x.get(), weight.get(), to, epilogue))
 }
 
 impl ConvolutionWeightGradient {
-    fn sizes(&self, x: &Shape, upstream: &Shape) -> Result<(Shape, library::Convolution)> {
+    fn sizes(&self, x: &Shape, upstream: &Shape) -> Result<(Shape, native::Convolution)> {
         expect_image(self.name(), "input", x)?;
         expect_image(self.name(), "upstream", upstream)?;
         expect_positive(self.name(), "groups", &[self.of.groups])?;
@@ -140,7 +140,7 @@ impl Operator for ConvolutionWeightGradient {
         check_many(self, inputs, outputs)?;
         let (_, of) = self.sizes(&inputs[0].shape, &inputs[1].shape)?;
         let (x, upstream) = (self.of.layout.nchw(&inputs[0]), self.of.layout.nchw(&inputs[1]));
-        if !takes_library(queue, computes(queue, x.dtype)) {
+        if !takes_native(queue, computes(queue, x.dtype)) {
             return tiles::weight_gradient(queue, &of, &x, &upstream, &outputs[0]);
         }
         call(queue, self.name(), || {
@@ -148,10 +148,10 @@ impl Operator for ConvolutionWeightGradient {
                 let (x, upstream, lens) = (Dense::of(&x), Dense::of(&upstream), of.lens());
                 // SAFETY: dense float64 tensors of these sizes.
                 let (x, upstream) = unsafe { (slice(x.address, lens[0]), slice(upstream.address, lens[2])) };
-                return write(&outputs[0], |to| library::backward_filter_f64(&of, x, upstream, to));
+                return write(&outputs[0], |to| native::backward_filter_f64(&of, x, upstream, to));
             }
             let (x, upstream) = (Singles::of(&x), Singles::of(&upstream));
-            write_singles(&outputs[0], |to| library::backward_filter(&of, x.get(), upstream.get(), to))
+            write_singles(&outputs[0], |to| native::backward_filter(&of, x.get(), upstream.get(), to))
         })
     }
 

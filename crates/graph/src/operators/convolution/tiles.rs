@@ -1,5 +1,5 @@
 //! Convolutions as kernels of tiles, for GPUs: each result gathers what it is made of, in both directions, with all that may be fused.
-//! Float64 goes this way only where the device has it; on GPUs of Apple's the library takes it.
+//! Float64 goes this way only where the device has it; on GPUs of Apple's a native kernel computes it.
 
 mod each;
 mod epilogue;
@@ -15,7 +15,7 @@ use crate::program::{self, Key};
 use crate::queue::Queue;
 use crate::tiles::{Images, index_type, is_wide};
 use crate::view::View;
-use openmps_host::library::convolution::Convolution;
+use openmps_host::native::convolution::Convolution;
 use openmps_tile::{DType, Scalar};
 
 /// Rows and columns of a block of sums at most, and the depth of a step.

@@ -1,5 +1,5 @@
 //! Writing by index as kernels of tiles. Where several values meet, a program walks them in their order, so that the result is the
-//! library's and the same every time; places that share no element go side by side.
+//! native kernel's and the same every time; places that share no element go side by side.
 
 use super::{Named, Other, Parameters};
 use crate::error::Result;
@@ -7,7 +7,7 @@ use crate::program::{self, Key};
 use crate::queue::Queue;
 use crate::tiles::of_program;
 use crate::walk::{Dimension, Walk, arguments_of, folded};
-use openmps_host::library::scatter::Reduce;
+use openmps_host::native::scatter::Reduce;
 use openmps_tile::kernel::Atomic;
 use openmps_tile::{Binary, Builder, DType, Kernel, Operation, Scalar, Type, Value};
 
@@ -73,7 +73,7 @@ fn is_narrow([side_by_side, walked]: [usize; 2]) -> bool {
     side_by_side < NARROW && walked >= LONG
 }
 
-/// Whether kernels write these: not means, and not many values one after the other where the library may do it.
+/// Whether kernels write these: not means, and not many values one after the other where a native kernel may do it.
 pub fn takes(queue: &Queue, named: &Named, dtype: DType, reduce: Reduce) -> bool {
     let sums = dtype != DType::Bool || reduce == Reduce::Assign;
     let visible = queue.device().properties().unified_memory;

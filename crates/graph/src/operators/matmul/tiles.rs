@@ -7,7 +7,7 @@ use crate::queue::Queue;
 use crate::rows::convert;
 use crate::tiles::{self, Matrix};
 use crate::view::View;
-use openmps_host::library::matmul::MatrixProduct;
+use openmps_host::native::matmul::MatrixProduct;
 use openmps_tile::{Builder, DType, Kernel, Number, Scalar, Type, Value};
 
 const OPERATOR: &str = "matmul";

@@ -4,15 +4,15 @@ use super::{Pooling, PoolingType, samples, tiles};
 use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
 use crate::image::write;
-use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, expect_shape, takes_library};
+use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, expect_shape, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View, dense_strides};
 use half::{bf16, f16};
-use openmps_host::library::memory::slice;
-use openmps_host::library::pooling as library;
-use openmps_host::library::pooling::{Pooled, PoolingKind, PoolingWindow};
+use openmps_host::native::memory::slice;
+use openmps_host::native::pooling as native;
+use openmps_host::native::pooling::{Pooled, PoolingKind, PoolingWindow};
 use openmps_tile::{DType, dtype};
 
 /// The gradient of [`Pooling`]. Inputs: its input, and the gradient of its first output. Of equal largest elements the first one
@@ -43,7 +43,7 @@ impl Operator for PoolingGradient {
         let windows = self.of.windows(self.name(), &inputs[0].shape)?;
         let nchw = |view: &View| self.of.layout.nchw(view);
         let (x, upstream, out) = (nchw(&inputs[0]), nchw(&inputs[1]), nchw(&outputs[0]));
-        if !takes_library(queue, computes(queue, x.dtype)) {
+        if !takes_native(queue, computes(queue, x.dtype)) {
             return tiles::gradient(queue, &self.of, &x, &upstream, &out);
         }
         call(queue, self.name(), || match x.dtype {
@@ -98,14 +98,14 @@ impl PoolingGradient {
         // SAFETY: dense tensors whose type `run` chose `T` by.
         let (from, up) = unsafe { (slice::<T>(from.address, x.len()), slice::<T>(up.address, upstream.len())) };
         let (planes, size) = (x.shape[0] * x.shape[1], [x.shape[2], x.shape[3]]);
-        let kind = self.of.library_kind();
+        let kind = self.of.window_kind();
         let mut places = None;
         if kind == PoolingKind::Max {
             let (mut most, mut found) = (vec![T::default(); up.len()], vec![0; up.len()]);
-            library::pool(kind, planes, size, rows, columns, from, &mut most, Some(&mut found))?;
+            native::pool(kind, planes, size, rows, columns, from, &mut most, Some(&mut found))?;
             places = Some(found);
         }
-        write::<T>(out, |to| library::pool_backward(kind, planes, size, rows, columns, up, places.as_deref(), to))
+        write::<T>(out, |to| native::pool_backward(kind, planes, size, rows, columns, up, places.as_deref(), to))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::queue::Queue;
 use crate::rows::convert;
 use crate::tiles::{Images, dimensions, index_type, is_wide, load, load_wide, numbers, of_program, within};
 use crate::view::View;
-use openmps_host::library::pooling::PoolingKind;
+use openmps_host::native::pooling::PoolingKind;
 use openmps_runtime::Buffer;
 use openmps_tile::{Builder, Compare, DType, Kernel, Scalar, Type, Value};
 
@@ -29,7 +29,7 @@ struct Form {
 
 impl Form {
     fn of(pooling: &Pooling, out: &View, places: bool) -> Form {
-        let (kind, adaptive) = (pooling.library_kind(), pooling.adaptive || pooling.global);
+        let (kind, adaptive) = (pooling.window_kind(), pooling.adaptive || pooling.global);
         Form { dtype: out.dtype, kind, adaptive, places, narrow: index_type(out.len() + TILE) }
     }
 

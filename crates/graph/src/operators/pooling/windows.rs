@@ -29,7 +29,7 @@ impl Windows {
         Windows { adaptive, input, output, size, stride, before, after }
     }
 
-    /// The windows of these results, as `strided_windows` and `adaptive_windows` of the library have them.
+    /// The windows of these results, as `strided_windows` and `adaptive_windows` of the native kernels have them.
     pub fn of(&self, b: &mut Builder, axis: usize, result: Value) -> Window {
         let [input, output, size, stride, before, after] =
             [self.input, self.output, self.size, self.stride, self.before, self.after]

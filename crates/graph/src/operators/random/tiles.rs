@@ -1,4 +1,4 @@
-//! Dropout as a kernel of tiles, for GPUs. It keeps the same elements as the library.
+//! Dropout as a kernel of tiles, for GPUs. It keeps the same elements as the native kernel.
 
 use super::Dropout;
 use crate::error::Result;
@@ -68,7 +68,7 @@ fn kernel(dtype: DType) -> Kernel {
     b.finish()
 }
 
-/// Number `at` of a source, as `openmps_host::library::random` has it: 64 of them are the four words of 16 neighbouring counters, all first
+/// Number `at` of a source, as `openmps_host::native::random` has it: 64 of them are the four words of 16 neighbouring counters, all first
 /// words first.
 fn number(b: &mut Builder, at: Value, seed: Value, offset: Value) -> Value {
     let sixteen = b.constant_like(16.0, at);

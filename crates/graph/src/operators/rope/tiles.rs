@@ -6,7 +6,7 @@ use crate::queue::Queue;
 use crate::rows::convert;
 use crate::tiles::{moved, of_program, offset};
 use crate::view::{Strides, View};
-use openmps_host::library::rope::Rope;
+use openmps_host::native::rope::Rope;
 use openmps_tile::{Builder, DType, Kernel, Scalar, Type, Value};
 
 const OPERATOR: &str = "rope";

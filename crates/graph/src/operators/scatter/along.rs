@@ -12,8 +12,8 @@ use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::view::View;
 use openmps_host::by_type;
-use openmps_host::library::gather::Along;
-use openmps_host::library::scatter;
+use openmps_host::native::gather::Along;
+use openmps_host::native::scatter;
 use openmps_tile::DType::{self, I32, I64};
 
 /// The first input with one value put for each index along an axis; inputs: x, index, values.

@@ -12,8 +12,8 @@ use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{View, shape_of};
 use openmps_host::by_type;
-use openmps_host::library::gather::Indices;
-use openmps_host::library::scatter;
+use openmps_host::native::gather::Indices;
+use openmps_host::native::scatter;
 use openmps_tile::DType::{I32, I64};
 use openmps_tile::dtype;
 

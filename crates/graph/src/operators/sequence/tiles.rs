@@ -19,8 +19,8 @@ fn dispatch(queue: &Queue, name: &'static str, pipeline: &Pipeline, count: usize
     unsafe { program::launch(queue, name, pipeline, [count.div_ceil(TILE), 1, 1], arguments) }
 }
 
-/// Start and step as the kernel's arguments, where it computes what the library does: integers, and float32 whose numbers and places are
-/// float32 too, so that one fused operation rounds once. The library computes the others in float64, which Apple's GPUs do not have.
+/// Start and step as the kernel's arguments, where it computes what the native kernel does: integers, and float32 whose numbers and places are
+/// float32 too, so that one fused operation rounds once. The native kernel computes the others in float64, which Apple's GPUs do not have.
 pub(super) fn exact(arange: &Arange) -> Option<[u64; 2]> {
     let both = [arange.start, arange.step];
     if arange.dtype.is_integer() {

@@ -4,8 +4,8 @@ use super::{Tensor, failed};
 use crate::error::Result;
 use crate::graph::Window;
 use crate::graph::operation::Resize;
-use openmps_host::library::Epilogue;
-use openmps_host::library::convolution::{Convolution, TransposedConvolution, forward, transposed as spread};
+use openmps_host::native::Epilogue;
+use openmps_host::native::convolution::{Convolution, TransposedConvolution, forward, transposed as spread};
 
 fn narrow(tensor: &Tensor) -> Vec<f32> {
     tensor.data.iter().map(|&x| x as f32).collect()

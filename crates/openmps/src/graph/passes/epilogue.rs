@@ -12,7 +12,7 @@ use openmps_graph::operators::expand::Expand;
 use openmps_graph::operators::linear::Linear;
 use openmps_graph::operators::matmul::Matmul;
 use openmps_graph::{DType, Meta, Operator, image::ImageLayout};
-use openmps_host::library::Activation;
+use openmps_host::native::Activation;
 use openmps_tile::Number;
 use std::sync::Arc;
 

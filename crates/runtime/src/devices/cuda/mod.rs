@@ -233,7 +233,7 @@ impl Driver for Cuda {
         let gpu = &self.gpu;
         match command {
             // Managed memory: the host's kernel computes on it as soon as the stream has ended what came before.
-            Command::Library { operation, work, .. } => {
+            Command::Native { operation, work, .. } => {
                 gpu.finish(queue)?;
                 work().map_err(|source| Error::Kernel { operation, source })
             }

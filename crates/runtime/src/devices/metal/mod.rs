@@ -254,7 +254,7 @@ impl<M: Metal> Driver for MetalDevice<M> {
         match command {
             // Unified memory: the host's kernel computes on it as soon as the stream has ended what came before. An error of what came before
             // stays for the next synchronisation.
-            Command::Library { operation, work, .. } => {
+            Command::Native { operation, work, .. } => {
                 gpu.wait(queue);
                 work().map_err(|source| Error::Kernel { operation, source })
             }

@@ -6,7 +6,7 @@ use crate::program::scalar_bits;
 use crate::rows::convert;
 use crate::tiles::{Images, Side, load_wide, scaled};
 use crate::view::View;
-use openmps_host::library::Activation;
+use openmps_host::native::Activation;
 use openmps_tile::{Builder, DType, Number, Scalar, Type, Value};
 
 /// What the kernel of an epilogue depends on: which parts there are, and the activation.

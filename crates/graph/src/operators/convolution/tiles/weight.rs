@@ -12,7 +12,7 @@ use crate::tiles::{
     reads_image, scaled, unravelled,
 };
 use crate::view::{View, dense_strides};
-use openmps_host::library::convolution::Convolution;
+use openmps_host::native::convolution::Convolution;
 use openmps_tile::{Builder, Combine, DType, Kernel, Scalar, Type, Value};
 
 const OPERATOR: &str = "convolution_weight_gradient";

@@ -2,10 +2,10 @@
 
 use super::finish::finish_row;
 use super::shape::Convolution;
-use crate::library::epilogue::Epilogue;
-use crate::library::matmul::{Matrices, MatrixProduct, matmul};
-use crate::library::transpose::transpose;
-use crate::library::{Shared, scratch};
+use crate::native::epilogue::Epilogue;
+use crate::native::matmul::{Matrices, MatrixProduct, matmul};
+use crate::native::transpose::transpose;
+use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 use openmps_tile::DType;
 

@@ -1,7 +1,7 @@
 //! Every type, stride and size against sums in float64.
 
 use super::*;
-use crate::library::Activation;
+use crate::native::Activation;
 
 fn value(i: usize) -> f64 {
     ((i * 7919 + 13) % 23) as f64 / 4.0 - 2.5

@@ -2,7 +2,7 @@
 
 use super::shape::Convolution;
 use crate::Error;
-use crate::library::Shared;
+use crate::native::Shared;
 use crate::threads::parallel_for;
 
 /// One row of the input against one row of the output, for one tap.

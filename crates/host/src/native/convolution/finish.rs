@@ -1,7 +1,7 @@
 //! The last step of kernels that sum in a buffer of their own: the epilogue, on the way to the output.
 
-use crate::library::epilogue::Epilogue;
-use crate::library::lanes::{Lanes, at_level};
+use crate::native::epilogue::Epilogue;
+use crate::native::lanes::{Lanes, at_level};
 
 /// Writes a row of sums to the output through the epilogue; `at` is the row's index in the whole output.
 pub(crate) fn finish_row(from: &[f32], to: &mut [f32], epilogue: &Epilogue, channel: usize, at: usize) {

@@ -2,8 +2,8 @@
 //! read once, which is what such a product costs.
 
 use super::{Matrices, MatrixProduct, then};
-use crate::library::epilogue::Epilogue;
-use crate::library::lanes::{Lanes, at_level};
+use crate::native::epilogue::Epilogue;
+use crate::native::lanes::{Lanes, at_level};
 use crate::threads::parallel_for;
 
 /// Up to here reading both matrices in place beats packing the right one.

@@ -1,7 +1,7 @@
 //! Copies of many shapes and layouts against the plain loop, for every element size.
 
 use super::*;
-use crate::library::memory::dense_strides;
+use crate::native::memory::dense_strides;
 
 /// Source bytes, all different from their neighbours.
 fn source(bytes: usize) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! What follows a product, applied to parts of its result while they are in the cache.
 
-use crate::library::epilogue::{Epilogue, Single};
-use crate::library::lanes::{Arithmetic, Four, Lanes, at_level};
+use crate::native::epilogue::{Epilogue, Single};
+use crate::native::lanes::{Arithmetic, Four, Lanes, at_level};
 use crate::threads::parallel_for;
 
 /// Rows of a result and some of their columns: neighbours, the first one at `out`.

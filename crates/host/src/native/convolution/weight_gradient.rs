@@ -8,9 +8,9 @@ use super::depthwise_gradient;
 use super::rows;
 use super::shape::Convolution;
 use crate::Error;
-use crate::library::microkernel::{Block, Panels, ROWS, RowsAt, kernels};
-use crate::library::transpose::transpose;
-use crate::library::{Shared, scratch};
+use crate::native::microkernel::{Block, Panels, ROWS, RowsAt, kernels};
+use crate::native::transpose::transpose;
+use crate::native::{Shared, scratch};
 use crate::threads::{self, parallel_for};
 
 /// Numbers of the input that are copied at a time, so that large images do not double the memory of a training step.

@@ -144,7 +144,7 @@ macro_rules! kernels {
     ($module:ident, $lanes:ident, $(#[$attribute:meta])*) => {
         mod $module {
             use super::*;
-            use crate::library::lanes::$lanes as Register;
+            use crate::native::lanes::$lanes as Register;
 
             $(#[$attribute])*
             unsafe fn run<const R: usize, const TABLED: bool>(call: &Block) {

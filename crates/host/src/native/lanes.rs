@@ -1,4 +1,4 @@
-//! A vector of float32 lanes: the few operations that this library's kernels need, for each level of vector instructions.
+//! A vector of float32 lanes: the few operations that native kernels need, for each level of vector instructions.
 //!
 //! Kernels are generic over [`Lanes`], marked `#[inline(always)]`, and instantiated by [`at_level!`] inside functions that enable
 //! the level's instructions; that is what turns each method into one instruction.
@@ -157,13 +157,13 @@ macro_rules! at_level {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2")]
         unsafe fn avx512($($arg: $type),*) $(-> $result)? {
             // SAFETY: passed on to the caller of the enclosing function.
-            unsafe { $body::<$crate::library::lanes::Avx512>($($arg),*) }
+            unsafe { $body::<$crate::native::lanes::Avx512>($($arg),*) }
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma,f16c,bmi2")]
         unsafe fn avx2($($arg: $type),*) $(-> $result)? {
             // SAFETY: passed on to the caller of the enclosing function.
-            unsafe { $body::<$crate::library::lanes::Avx2>($($arg),*) }
+            unsafe { $body::<$crate::native::lanes::Avx2>($($arg),*) }
         }
         // The caller's `unsafe` covers these: `level` returns only levels that the CPU has.
         match $crate::level() {
@@ -171,7 +171,7 @@ macro_rules! at_level {
             $crate::Level::Avx512 => avx512($($arg),*),
             #[cfg(target_arch = "x86_64")]
             $crate::Level::Avx2 => avx2($($arg),*),
-            _ => $body::<$crate::library::lanes::Portable>($($arg),*),
+            _ => $body::<$crate::native::lanes::Portable>($($arg),*),
         }
     }};
 }

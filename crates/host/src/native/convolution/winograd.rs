@@ -22,10 +22,10 @@
 
 use super::finish::finish_row;
 use super::shape::Convolution;
-use crate::library::epilogue::{Epilogue, Single};
-use crate::library::lanes::{Arithmetic, Lanes, WIDEST, at_level};
-use crate::library::microkernel::{Block, Panels, ROWS, RowsAt, kernels};
-use crate::library::{Shared, scratch};
+use crate::native::epilogue::{Epilogue, Single};
+use crate::native::lanes::{Arithmetic, Lanes, WIDEST, at_level};
+use crate::native::microkernel::{Block, Panels, ROWS, RowsAt, kernels};
+use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 
 /// Outputs of a tile: its height and its width.

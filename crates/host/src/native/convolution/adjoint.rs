@@ -3,8 +3,8 @@
 use super::gathered::FEWEST_PIXELS;
 use super::shape::Convolution;
 use super::{depthwise, summed};
-use crate::library::epilogue::Epilogue;
-use crate::library::{Shared, scratch};
+use crate::native::epilogue::Epilogue;
+use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 
 /// What a transposed convolution is as a convolution.

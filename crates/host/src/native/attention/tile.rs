@@ -1,8 +1,8 @@
 //! One block of query rows against all keys of a head, in float32 registers.
 
 use super::Attention;
-use crate::library::lanes::{Lanes, at_level};
-use crate::library::microkernel;
+use crate::native::lanes::{Lanes, at_level};
+use crate::native::microkernel;
 
 /// Rows of a register block: 6 rows of 2 vectors are 12 sums, which hides the latency of fused multiply-add.
 const ROWS: usize = 6;

@@ -1,8 +1,8 @@
 //! Images of one pixel: a batch of them is a matrix, and a 1x1 convolution and its gradients are products.
 
 use super::shape::Convolution;
-use crate::library::epilogue::Epilogue;
-use crate::library::matmul::{Matrices, MatrixProduct, linear, matmul};
+use crate::native::epilogue::Epilogue;
+use crate::native::matmul::{Matrices, MatrixProduct, linear, matmul};
 use openmps_tile::DType;
 
 /// Whether this convolution is such a product.

@@ -3,9 +3,9 @@
 use super::finish::finish_row;
 use super::shape::Convolution;
 use super::window::{SLACK, Window};
-use crate::library::epilogue::Epilogue;
-use crate::library::microkernel::{Block, Panels, ROWS, RowsAt, kernels};
-use crate::library::{Shared, scratch};
+use crate::native::epilogue::Epilogue;
+use crate::native::microkernel::{Block, Panels, ROWS, RowsAt, kernels};
+use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 
 /// Numbers in a band's copy of the input and in its sums that together fit the second-level cache.

@@ -6,10 +6,10 @@ use super::pointwise::Product;
 use super::rows;
 use super::shape::Convolution;
 use crate::Error;
-use crate::library::epilogue::Epilogue;
-use crate::library::lanes::{Lanes, at_level};
-use crate::library::microkernel::{Panels, kernels};
-use crate::library::{Shared, scratch};
+use crate::native::epilogue::Epilogue;
+use crate::native::lanes::{Lanes, at_level};
+use crate::native::microkernel::{Panels, kernels};
+use crate::native::{Shared, scratch};
 use crate::threads::{self, parallel_for};
 
 /// A transposed convolution: the map from outputs to inputs of the convolution `of`, whose `filters` are this one's input channels

@@ -1,4 +1,4 @@
-//! How library kernels are told where a tensor lies: an address with strides, and element types chosen by size or by type.
+//! How native kernels are told where a tensor lies: an address with strides, and element types chosen by size or by type.
 
 use half::{bf16, f16};
 

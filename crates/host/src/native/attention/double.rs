@@ -1,8 +1,8 @@
 //! Attention in float64: plain loops, for gradient checks and the few who need it.
 
 use super::{Attention, Operands};
-use crate::library::memory::Memory;
-use crate::library::scratch;
+use crate::native::memory::Memory;
+use crate::native::scratch;
 use crate::threads::parallel_for;
 
 /// # Safety

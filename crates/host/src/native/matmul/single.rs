@@ -1,9 +1,9 @@
 //! Large float32 products: both matrices packed in cache-sized parts, the micro-kernel over them (Goto and van de Geijn, 2008).
 
 use super::{Matrices, MatrixProduct, then};
-use crate::library::epilogue::Epilogue;
-use crate::library::microkernel::{Block, Kernels, Panels, ROWS, RowsAt, kernels, pack_right};
-use crate::library::scratch;
+use crate::native::epilogue::Epilogue;
+use crate::native::microkernel::{Block, Kernels, Panels, ROWS, RowsAt, kernels, pack_right};
+use crate::native::scratch;
 use crate::threads::parallel_for;
 
 /// Elements of a packed group of the right matrix at most. It comes from the second-level cache while it is summed, and every pass over

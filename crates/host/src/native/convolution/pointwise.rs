@@ -1,10 +1,10 @@
 //! 1x1 convolutions: for each image a product of the weight with the channels, which already lie as a matrix's rows.
 
 use super::shape::Convolution;
-use crate::library::epilogue::Epilogue;
-use crate::library::lanes::{Lanes, at_level};
-use crate::library::microkernel::{Block, Panels, ROWS, RowsAt, kernels, pack_right};
-use crate::library::{Shared, scratch};
+use crate::native::epilogue::Epilogue;
+use crate::native::lanes::{Lanes, at_level};
+use crate::native::microkernel::{Block, Panels, ROWS, RowsAt, kernels, pack_right};
+use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 
 /// Channels summed in one go: a strip of the input with this depth stays in the first-level cache.

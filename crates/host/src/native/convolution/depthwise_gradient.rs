@@ -1,9 +1,9 @@
 //! The gradient of the weight where every filter sees one channel: a register of channels at a time, so that images of any size fill it.
 
 use super::shape::Convolution;
-use crate::library::lanes::{Lanes, WIDEST, at_level};
-use crate::library::transpose::transpose;
-use crate::library::{Shared, scratch};
+use crate::native::lanes::{Lanes, WIDEST, at_level};
+use crate::native::transpose::transpose;
+use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 
 /// Parts of the batch at most that are summed up apart, for the threads. Not their number, so that the result does not depend on it.

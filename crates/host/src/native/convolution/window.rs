@@ -5,7 +5,7 @@
 //! neighbouring outputs whatever the stride, and runs on from one row to the next.
 
 use super::shape::Convolution;
-use crate::library::lanes::{Lanes, at_level};
+use crate::native::lanes::{Lanes, at_level};
 
 /// The layout of such copies for bands of up to `rows` output rows.
 pub(crate) struct Window {

@@ -2,9 +2,9 @@
 
 use super::shape::Convolution;
 use super::window::{SLACK, Window};
-use crate::library::epilogue::Epilogue;
-use crate::library::lanes::{Lanes, at_level};
-use crate::library::{Shared, scratch};
+use crate::native::epilogue::Epilogue;
+use crate::native::lanes::{Lanes, at_level};
+use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 
 /// Numbers in a band's copy of the plane, so that it stays in the first-level cache while all taps read it.

@@ -1,7 +1,7 @@
 //! Every path against sums in float64.
 
 use super::*;
-use crate::library::epilogue::Activation;
+use crate::native::epilogue::Activation;
 
 struct Random(u64);
 
