@@ -35,4 +35,4 @@ def test_same_text(program, cpu_reader: Reader, tmp_path: Path, engine: str) -> 
     # Commands by kind: kernels of ours, and calls of the stand-ins.
     kinds = Counter(event.get("cat") for event in json.loads(trace.read_text())["traceEvents"])
     assert kinds["dispatch"] > 20, kinds
-    assert (kinds["engine"] > 20) == (engine == ""), kinds
+    assert (kinds["vendor"] > 20) == (engine == ""), kinds

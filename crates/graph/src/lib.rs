@@ -1,7 +1,6 @@
 //! The operators of openmps: what to compute. Each is declared once, with its rules, kernels, reference and edge cases.
 
 pub mod cache;
-mod engines;
 pub mod entry;
 pub mod error;
 mod formula;
@@ -15,6 +14,7 @@ mod queue;
 pub mod reference;
 pub mod rows;
 mod tiles;
+mod vendor;
 pub mod view;
 mod walk;
 

@@ -55,7 +55,7 @@ fn main() {
     use openmps_graph::operators::ENTRIES;
     use openmps_graph::operators::elementwise::Elementwise;
     use openmps_metal::emulated::Emulated;
-    use openmps_runtime::engine::Engine;
+    use openmps_runtime::vendor::Engine;
     use openmps_runtime::{CommandKind, Device};
 
     type Run = fn(&Device, &'static str) -> Result<(), Failed>;
@@ -77,7 +77,7 @@ fn main() {
             trials.push(Trial::test(format!("{name}/{text}"), move || {
                 let device = Device::over_with_engine(0, Emulated::with_schedule(Schedule::Descending), Some(engine));
                 run(&device, name)?;
-                let taken = device.queue().counts().of(CommandKind::Engine);
+                let taken = device.queue().counts().of(CommandKind::Vendor);
                 if taken > 0 { Ok(()) } else { Err(format!("{text} took no call").into()) }
             }));
         }

@@ -8,7 +8,7 @@ use openmps_graph::operators::gather::Gather;
 use openmps_graph::view::shape_of;
 use openmps_graph::{DType, Operator, Queue, View};
 use openmps_metal::emulated::Emulated;
-use openmps_runtime::engine::Engine;
+use openmps_runtime::vendor::Engine;
 use openmps_runtime::{Buffer, CommandKind, Device};
 
 /// A dense tensor of the device.

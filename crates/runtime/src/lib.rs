@@ -7,7 +7,6 @@ pub mod command_buffer;
 pub mod device;
 mod devices;
 mod dump;
-pub mod engine;
 pub mod error;
 pub mod event;
 pub mod pipeline;
@@ -17,6 +16,7 @@ pub mod reclaim;
 pub mod sanitizer;
 mod stage;
 pub mod trace;
+pub mod vendor;
 
 pub use allocator::MemoryStatistics;
 pub use buffer::Buffer;

@@ -4,11 +4,11 @@ use crate::buffer::Buffer;
 use crate::command_buffer::{CommandBuffer, Order};
 use crate::device::Device;
 use crate::devices::{Command, NativeResult};
-use crate::engine::Call;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::pipeline::Pipeline;
 use crate::trace;
+use crate::vendor::Call;
 use openmps_host::fork;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,8 +21,8 @@ pub enum CommandKind {
     Native,
     /// A compiled program over a grid.
     Dispatch,
-    /// A call of a library of the device's maker.
-    Engine,
+    /// A call of the vendor's libraries.
+    Vendor,
     /// A copy between buffers.
     Copy,
     /// A copy from the host's memory.
@@ -45,7 +45,7 @@ impl CommandKind {
     /// The name in lower case.
     pub const fn name(self) -> &'static str {
         const NAMES: [&str; KINDS] =
-            ["native", "dispatch", "engine", "copy", "write", "read", "fill", "record", "wait", "callback"];
+            ["native", "dispatch", "vendor", "copy", "write", "read", "fill", "record", "wait", "callback"];
         NAMES[self as usize]
     }
 }
@@ -176,19 +176,19 @@ impl Queue {
         self.submit(Command::Text { operation, kernel, grid, arguments })
     }
 
-    /// Offers a call to the libraries of the device's maker (MPS, MPSGraph); true where one of them has taken it. `call` is asked only on a
+    /// Hands a call to the vendor's libraries (MPS, MPSGraph); true where one of them has taken it. `call` is asked only on a
     /// device that has such libraries, and says none where the operator is not to be had from them.
     ///
     /// # Safety
     /// The tensors of the call are valid memory, to be read or written until the command has ended.
     #[inline]
-    pub unsafe fn offer(&self, operation: &'static str, call: impl FnOnce() -> Option<Call>) -> Result<bool> {
+    pub unsafe fn try_vendor(&self, operation: &'static str, call: impl FnOnce() -> Option<Call>) -> Result<bool> {
         if !self.device.driver().has_engines() {
             return Ok(false);
         }
         let Some(call) = call() else { return Ok(false) };
         let Some(plan) = self.device.driver().plan(&call) else { return Ok(false) };
-        self.submit(Command::Engine { operation, call: &call, plan: &*plan })?;
+        self.submit(Command::Vendor { operation, call: &call, plan: &*plan })?;
         Ok(true)
     }
 

@@ -10,8 +10,8 @@ use harness::{ADD, settle};
 use openmps_metal::recorder::Said;
 use openmps_metal::seam::Properties;
 use openmps_metal::{Error, Recorder};
-use openmps_runtime::engine::graph::{Builder, Operation};
-use openmps_runtime::engine::{Call, Engine, Family, Matrices, Tensor};
+use openmps_runtime::vendor::graph::{Builder, Operation};
+use openmps_runtime::vendor::{Call, Engine, Family, Matrices, Tensor};
 use openmps_runtime::{Buffer, CommandKind, Device, Pipeline};
 use openmps_tile::{Builder as Kernel, DType, Scalar, Type, parse};
 
@@ -37,9 +37,9 @@ fn product([left, right, out]: &[Buffer; 3], dtype: DType, side: usize) -> Call 
     Call::Product { left, right, out, transposed: [false, true], factors: [1.0, 0.0] }
 }
 
-fn offer(device: &Device, call: Call) -> bool {
+fn try_vendor(device: &Device, call: Call) -> bool {
     // SAFETY: nothing runs on the recorder.
-    unsafe { device.queue().offer("product", || Some(call)) }.unwrap()
+    unsafe { device.queue().try_vendor("product", || Some(call)) }.unwrap()
 }
 
 fn relu(x: &Buffer, out: &Buffer, length: usize) -> Call {
@@ -56,11 +56,11 @@ fn relu(x: &Buffer, out: &Buffer, length: usize) -> Call {
 fn the_table_chooses_and_what_no_engine_can_is_left() {
     let (device, recorder) = device(None);
     let memory = buffers(&device);
-    assert!(offer(&device, product(&memory, DType::F32, SIDE)));
-    assert!(offer(&device, product(&memory, DType::BF16, SIDE)));
-    assert!(!offer(&device, product(&memory, DType::F32, 8)), "too small to be worth it");
-    assert!(!offer(&device, product(&memory, DType::I32, SIDE)), "no type of MPS");
-    assert!(!offer(&device, relu(&memory[0], &memory[1], 64)), "own kernels are faster");
+    assert!(try_vendor(&device, product(&memory, DType::F32, SIDE)));
+    assert!(try_vendor(&device, product(&memory, DType::BF16, SIDE)));
+    assert!(!try_vendor(&device, product(&memory, DType::F32, 8)), "too small to be worth it");
+    assert!(!try_vendor(&device, product(&memory, DType::I32, SIDE)), "no type of MPS");
+    assert!(!try_vendor(&device, relu(&memory[0], &memory[1], 64)), "own kernels are faster");
     // The result in the place of an operand, an address of nobody's, rows that overlap.
     let [x, y, _] = &memory;
     let place = |buffer| matrices(buffer, DType::F32, SIDE);
@@ -68,10 +68,10 @@ fn the_table_chooses_and_what_no_engine_can_is_left() {
         let (right, transposed, factors) = (place(y), [false; 2], [1.0, 0.0]);
         Call::Product { left, right, out, transposed, factors }
     };
-    assert!(!offer(&device, call(place(x), place(x))));
-    assert!(!offer(&device, call(Matrices { address: 4096, ..place(x) }, place(&memory[2]))));
-    assert!(!offer(&device, call(Matrices { row_step: SIDE - 1, ..place(x) }, place(&memory[2]))));
-    assert_eq!(device.queue().counts().of(CommandKind::Engine), 2);
+    assert!(!try_vendor(&device, call(place(x), place(x))));
+    assert!(!try_vendor(&device, call(Matrices { address: 4096, ..place(x) }, place(&memory[2]))));
+    assert!(!try_vendor(&device, call(Matrices { row_step: SIDE - 1, ..place(x) }, place(&memory[2]))));
+    assert_eq!(device.queue().counts().of(CommandKind::Vendor), 2);
     device.synchronize().unwrap();
     let said = recorder.said();
     assert!(said.contains(&Said::Matrix("MPSMatrixMultiplication")), "{said:?}");
@@ -96,7 +96,7 @@ fn what_a_machine_is_known_to_compute_wrongly_is_not_taken() {
             });
             let factors = [1.0, 0.0];
             let call = Call::Product { left: left.1, right: right.1, out: out.1, transposed: [false; 2], factors };
-            assert_eq!(offer(&device, call), taken, "family {family}, {engine:?}");
+            assert_eq!(try_vendor(&device, call), taken, "family {family}, {engine:?}");
             drop([left.0, right.0, out.0]);
             settle(device, &recorder);
         }
@@ -107,7 +107,7 @@ fn what_a_machine_is_known_to_compute_wrongly_is_not_taken() {
 fn own_kernels_are_forced_too() {
     let (device, recorder) = device(Some(Engine::Kernels));
     let memory = buffers(&device);
-    assert!(!offer(&device, product(&memory, DType::F32, SIDE)));
+    assert!(!try_vendor(&device, product(&memory, DType::F32, SIDE)));
     drop(memory);
     settle(device, &recorder);
 }
@@ -117,9 +117,9 @@ fn a_graph_is_compiled_once_and_its_memory_outlives_it() {
     let (device, recorder) = device(Some(Engine::MpsGraph));
     let memory = buffers(&device);
     for length in [64, 64, 32] {
-        assert!(offer(&device, relu(&memory[0], &memory[1], length)));
+        assert!(try_vendor(&device, relu(&memory[0], &memory[1], length)));
     }
-    assert!(!offer(&device, relu(&memory[0], &memory[0], 64)), "in place");
+    assert!(!try_vendor(&device, relu(&memory[0], &memory[0], 64)), "in place");
     assert_eq!(recorder.executables(), 2);
     // Freed while the commands are on their way: the recorder sees whether a heap goes before its commands have ended.
     drop(memory);
@@ -135,7 +135,7 @@ fn an_error_of_an_engine_is_delivered_at_the_next_synchronisation() {
     let memory = buffers(&device);
     let error = Error::CommandBuffer { label: "it".into(), kind: "page fault", message: "out of range".into() };
     recorder.fail_command_buffer(0, error);
-    assert!(offer(&device, product(&memory, DType::F32, SIDE)));
+    assert!(try_vendor(&device, product(&memory, DType::F32, SIDE)));
     let error = device.synchronize().unwrap_err().to_string();
     assert!(error.contains("page fault") && error.contains("out of range"), "{error}");
     device.synchronize().unwrap();

@@ -1,15 +1,15 @@
 //! Scaled dot product attention, `MPSGraph`'s `scaledDotProductAttention`: grouped heads, causal and additive masks.
 
 mod tiles;
-mod words;
+mod vendor;
 
-use crate::engines::offer;
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::layout::{call, check, expect_dtype, expect_shape, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
+use crate::vendor::try_vendor;
 use crate::view::View;
 use openmps_host::native::attention::{self as native, Operands};
 use openmps_host::native::memory::Memory;
@@ -94,7 +94,7 @@ impl Operator for Attention {
         let metas: Vec<Meta> =
             inputs.iter().map(|view| Meta { dtype: view.dtype, shape: view.shape.clone() }).collect();
         let sizes = self.sizes(&metas)?;
-        if offer(queue, self.name(), || self.in_words(&sizes, inputs, &outputs[0]))? {
+        if try_vendor(queue, self.name(), || self.vendor_call(&sizes, inputs, &outputs[0]))? {
             return Ok(());
         }
         let full = [sizes.batch, sizes.heads, sizes.rows, sizes.keys];

@@ -8,7 +8,6 @@ pub use fused::Fused;
 pub(crate) use gradients::spread;
 pub use gradients::{ConvolutionInputGradient, ConvolutionWeightGradient, INPUT_GRADIENT, WEIGHT_GRADIENT};
 
-use crate::engines::offer;
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::image::{
@@ -18,12 +17,13 @@ use crate::layout::{Dense, call, check_many, computes, expect_dtype, expect_inpu
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
+use crate::vendor::try_vendor;
 use crate::view::{Shape, View};
 use openmps_host::native::Activation;
 use openmps_host::native::convolution as native;
 use openmps_host::native::memory::slice;
-use openmps_runtime::engine::graph::{Operation, Window};
-use openmps_runtime::engine::{Call, Family};
+use openmps_runtime::vendor::graph::{Operation, Window};
+use openmps_runtime::vendor::{Call, Family};
 use openmps_tile::{DType, dtype};
 
 /// The window of a convolution, as MPSGraph has it.
@@ -111,18 +111,18 @@ impl Convolution {
         Ok(sizes)
     }
 
-    fn in_words(&self, sizes: &native::Convolution, x: &View, inputs: &[View], out: &View) -> Option<Call> {
+    fn vendor_call(&self, sizes: &native::Convolution, x: &View, inputs: &[View], out: &View) -> Option<Call> {
         let window = window(sizes);
-        let (mut sketch, nodes) = self.fused.sketch(x, inputs, self.layout)?;
+        let (mut graph, nodes) = self.fused.graph(x, inputs, self.layout)?;
         let depthwise = sizes.groups > 1 && sizes.groups == sizes.channels;
         let (family, operation) = if depthwise {
             (Family::DepthwiseConvolution, Operation::DepthwiseConvolution { window })
         } else {
             (Family::Convolution, Operation::Convolution { window, groups: sizes.groups })
         };
-        let y = sketch.add(operation, &nodes[..2])?;
-        let y = self.fused.add(&mut sketch, y, &nodes[2..], out.dtype)?;
-        sketch.finish(family, 2 * work(sizes), y, out)
+        let y = graph.add(operation, &nodes[..2])?;
+        let y = self.fused.add(&mut graph, y, &nodes[2..], out.dtype)?;
+        graph.finish(family, 2 * work(sizes), y, out)
     }
 
     fn out_shape(&self, sizes: &native::Convolution) -> [usize; 4] {
@@ -151,7 +151,7 @@ impl Operator for Convolution {
         check_many(self, inputs, outputs)?;
         let sizes = self.sizes(self.name(), &inputs[0].shape, &inputs[1].shape)?;
         let (x, out) = (self.layout.nchw(&inputs[0]), self.layout.nchw(&outputs[0]));
-        if offer(queue, self.name(), || self.in_words(&sizes, &x, inputs, &out))? {
+        if try_vendor(queue, self.name(), || self.vendor_call(&sizes, &x, inputs, &out))? {
             return Ok(());
         }
         if !takes_native(queue, computes(queue, out.dtype)) {

@@ -1,7 +1,6 @@
 //! Transposed convolution of images: every input pixel spreads a filter over the output.
 
 use super::convolution::{Convolution, Fused, for_taps, spread, tiles, window, work};
-use crate::engines::offer;
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::image::{ImageLayout, PaddingAlgorithm, expect_image, expect_positive, paddings};
@@ -9,10 +8,11 @@ use crate::layout::{call, check_many, computes, expect_dtype, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
+use crate::vendor::try_vendor;
 use crate::view::{Shape, View, dense_strides};
 use openmps_host::native::convolution as native;
-use openmps_runtime::engine::graph::Operation;
-use openmps_runtime::engine::{Call, Family};
+use openmps_runtime::vendor::graph::Operation;
+use openmps_runtime::vendor::{Call, Family};
 use openmps_tile::dtype;
 
 /// Inputs: image (batch, channels, height, width in `layout`), weight (channels, filters / groups, kernel height, kernel width), and
@@ -113,7 +113,7 @@ impl ConvolutionTranspose {
         })
     }
 
-    fn in_words(&self, of: &native::Convolution, x: &View, inputs: &[View], out: &View) -> Option<Call> {
+    fn vendor_call(&self, of: &native::Convolution, x: &View, inputs: &[View], out: &View) -> Option<Call> {
         let window = window(of);
         let size = [x.shape[2], x.shape[3]];
         let full = |axis: usize| {
@@ -121,11 +121,11 @@ impl ConvolutionTranspose {
                 - (window.before[axis] + window.after[axis])
         };
         let extra = [of.input[0].checked_sub(full(0))?, of.input[1].checked_sub(full(1))?];
-        let (mut sketch, nodes) = self.fused.sketch(x, inputs, self.layout)?;
+        let (mut graph, nodes) = self.fused.graph(x, inputs, self.layout)?;
         let operation = Operation::ConvolutionTranspose { window, groups: of.groups, extra };
-        let y = sketch.add(operation, &nodes[..2])?;
-        let y = self.fused.add(&mut sketch, y, &nodes[2..], out.dtype)?;
-        sketch.finish(Family::ConvolutionTranspose, 2 * work(of), y, out)
+        let y = graph.add(operation, &nodes[..2])?;
+        let y = self.fused.add(&mut graph, y, &nodes[2..], out.dtype)?;
+        graph.finish(Family::ConvolutionTranspose, 2 * work(of), y, out)
     }
 
     fn out_shape(&self, of: &native::Convolution) -> [usize; 4] {
@@ -154,7 +154,7 @@ impl Operator for ConvolutionTranspose {
         check_many(self, inputs, outputs)?;
         let of = self.sizes(&inputs[0].shape, &inputs[1].shape)?;
         let (x, out) = (self.layout.nchw(&inputs[0]), self.layout.nchw(&outputs[0]));
-        if offer(queue, self.name(), || self.in_words(&of, &x, inputs, &out))? {
+        if try_vendor(queue, self.name(), || self.vendor_call(&of, &x, inputs, &out))? {
             return Ok(());
         }
         if !takes_native(queue, computes(queue, out.dtype)) {

@@ -1,15 +1,15 @@
 //! Reading by index: gather (index_select), embedding, gather_nd, take_along_axis.
 
-pub(super) mod words;
+pub(super) mod vendor;
 
 use super::indexed::{self, Named};
-use crate::engines::offer;
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, is_host};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
+use crate::vendor::try_vendor;
 use crate::view::{View, shape_of};
 use openmps_host::native::gather::{self, Along, Indices, Rows};
 use openmps_tile::DType::{self, I32, I64};
@@ -126,7 +126,7 @@ impl Operator for Gather {
         if !is_host(queue) {
             let (x, index) = (&inputs[0], &inputs[1]);
             let seen = indexed::check(queue, self.name(), || check_all(index, x.shape[axis]))?;
-            if seen && offer(queue, self.name(), || words::slices(x, axis, index, &outputs[0]))? {
+            if seen && try_vendor(queue, self.name(), || vendor::slices(x, axis, index, &outputs[0]))? {
                 return Ok(());
             }
             return indexed::read(queue, self.name(), &Named::slices(x, axis, index), None, &outputs[0]);
@@ -175,8 +175,8 @@ impl Operator for Embedding {
             let (index, table) = (&inputs[0], &inputs[1]);
             let seen = indexed::check(queue, self.name(), || check_rows(index, table.shape[0]))?;
             // MPSGraph has no padding.
-            let words = || self.padding.is_none().then(|| words::slices(table, 0, index, &outputs[0])).flatten();
-            if seen && offer(queue, self.name(), words)? {
+            let call = || self.padding.is_none().then(|| vendor::slices(table, 0, index, &outputs[0])).flatten();
+            if seen && try_vendor(queue, self.name(), call)? {
                 return Ok(());
             }
             return indexed::read(queue, self.name(), &Named::slices(table, 0, index), self.padding, &outputs[0]);
@@ -244,7 +244,7 @@ impl Operator for GatherNd {
         if !is_host(queue) {
             let (x, index) = (&inputs[0], &inputs[1]);
             let seen = indexed::check(queue, self.name(), || check_tuples(&x.shape[..width], index))?;
-            if seen && offer(queue, self.name(), || words::tuples(x, index, &outputs[0]))? {
+            if seen && try_vendor(queue, self.name(), || vendor::tuples(x, index, &outputs[0]))? {
                 return Ok(());
             }
             return indexed::read(queue, self.name(), &Named::tuples(x, index), None, &outputs[0]);
@@ -294,7 +294,7 @@ impl Operator for TakeAlongAxis {
             let (x, index) = (&inputs[0], &inputs[1]);
             let check = || indices(&Dense::of(index), index).check_from(lowest, x.shape[axis]);
             let seen = indexed::check(queue, self.name(), check)?;
-            if seen && offer(queue, self.name(), || words::elements(x, axis, index, &outputs[0]))? {
+            if seen && try_vendor(queue, self.name(), || vendor::elements(x, axis, index, &outputs[0]))? {
                 return Ok(());
             }
             return indexed::read(queue, self.name(), &Named::elements(x, axis, index), None, &outputs[0]);

@@ -2,7 +2,6 @@
 
 mod tiles;
 
-use crate::engines::{Sketch, offer};
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::image::{ImageLayout, expect_image, write};
@@ -10,13 +9,14 @@ use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, t
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
+use crate::vendor::{VendorGraph, try_vendor};
 use crate::view::View;
 use half::{bf16, f16};
 use openmps_host::native::interpolation::{Tap, bilinear, gradient, nearest};
 use openmps_host::native::memory::slice;
-use openmps_runtime::engine::graph::Operation;
-use openmps_runtime::engine::graph::operation::Resize;
-use openmps_runtime::engine::{Call, Family};
+use openmps_runtime::vendor::graph::Operation;
+use openmps_runtime::vendor::graph::operation::Resize;
+use openmps_runtime::vendor::{Call, Family};
 use openmps_tile::{DType, dtype};
 
 /// How a pixel is made.
@@ -102,16 +102,16 @@ impl Interpolation {
 
 impl Interpolation {
     /// Where the distance between pixels is the lengths' ratio; a scale of the caller's, one pixel and the nearest are rounded otherwise.
-    fn in_words(&self, x: &View, out: &View) -> Option<Call> {
+    fn vendor_call(&self, x: &View, out: &View) -> Option<Call> {
         let given = self.scale.iter().any(|&scale| scale > 0.0) && !self.align_corners;
         if self.mode == InterpolationMode::Nearest || given || self.size.contains(&1) {
             return None;
         }
-        let (mut sketch, nodes) = Sketch::new(&[x])?;
+        let (mut graph, nodes) = VendorGraph::new(&[x])?;
         let center = self.align_mode == 0 && !self.align_corners;
         let resize = Resize { size: self.size, bilinear: true, center, align_corners: self.align_corners };
-        let y = sketch.add(Operation::Resize(resize), &nodes)?;
-        sketch.finish(Family::Resize, out.len(), y, out)
+        let y = graph.add(Operation::Resize(resize), &nodes)?;
+        graph.finish(Family::Resize, out.len(), y, out)
     }
 }
 
@@ -143,7 +143,7 @@ impl Operator for Interpolation {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         let (x, out) = (self.layout.nchw(&inputs[0]), self.layout.nchw(&outputs[0]));
-        if offer(queue, self.name(), || self.in_words(&x, &out))? {
+        if try_vendor(queue, self.name(), || self.vendor_call(&x, &out))? {
             return Ok(());
         }
         // The nearest is copied as an integer of its size, which every device has.

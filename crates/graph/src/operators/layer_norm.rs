@@ -1,6 +1,5 @@
 //! Layer norm and RMS norm over the last dimensions. MPS has no class for either: they are own kernels on every device.
 
-use crate::engines::{Sketch, offer};
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::layout::{axis_of, call, is_host};
@@ -9,10 +8,11 @@ use crate::program::{self, Key, scalar_bits};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::rows::{LONGEST, RowBlock, Rows, convert};
+use crate::vendor::{VendorGraph, try_vendor};
 use crate::view::View;
 use openmps_host::native::layer_norm as native;
-use openmps_runtime::engine::graph::{Operation, Reduction};
-use openmps_runtime::engine::{Call, Family};
+use openmps_runtime::vendor::graph::{Operation, Reduction};
+use openmps_runtime::vendor::{Call, Family};
 use openmps_tile::{Builder, Cast, Combine, DType, Kernel, Number, Scalar, Type, Value, dtype};
 
 /// Each row brought to mean 0 and variance 1 (RMS norm: to mean square 1), times a scale, plus a bias.
@@ -40,26 +40,26 @@ impl LayerNorm {
         axis_of(self.name(), self.begin, rank)
     }
 
-    fn in_words(&self, inputs: &[View], begin: usize, outputs: &[View]) -> Option<Call> {
+    fn vendor_call(&self, inputs: &[View], begin: usize, outputs: &[View]) -> Option<Call> {
         if !(self.centred && self.scale && self.bias) {
             return None;
         }
         let x = &inputs[0];
-        let (mut sketch, mut nodes) = Sketch::new(&inputs.iter().collect::<Vec<_>>())?;
+        let (mut graph, mut nodes) = VendorGraph::new(&inputs.iter().collect::<Vec<_>>())?;
         for node in &mut nodes {
-            *node = sketch.cast(*node, DType::F32)?;
+            *node = graph.cast(*node, DType::F32)?;
         }
         for weight in &mut nodes[1..] {
-            *weight = sketch.reshaped(*weight, &x.shape[begin..])?;
+            *weight = graph.reshaped(*weight, &x.shape[begin..])?;
         }
         let axes: Vec<usize> = (begin..x.rank()).collect();
         let epsilon = (self.epsilon as f32).to_bits();
-        let y = sketch.add(Operation::Normalisation { axes: axes.clone(), epsilon }, &nodes)?;
-        let mut results = vec![(sketch.cast(y, x.dtype)?, &outputs[0])];
+        let y = graph.add(Operation::Normalisation { axes: axes.clone(), epsilon }, &nodes)?;
+        let mut results = vec![(graph.cast(y, x.dtype)?, &outputs[0])];
         for (statistic, out) in [Reduction::Mean, Reduction::Variance].into_iter().zip(&outputs[1..]) {
-            results.push((sketch.add(Operation::Reduce(statistic, axes.clone()), &nodes[..1])?, out));
+            results.push((graph.add(Operation::Reduce(statistic, axes.clone()), &nodes[..1])?, out));
         }
-        sketch.finish_all(Family::Normalisation, x.len(), &results)
+        graph.finish_all(Family::Normalisation, x.len(), &results)
     }
 }
 
@@ -122,7 +122,7 @@ impl Operator for LayerNorm {
             return Ok(());
         }
         let begin = self.begin(x.rank())?;
-        if offer(queue, operator, || self.in_words(inputs, begin, outputs))? {
+        if try_vendor(queue, operator, || self.vendor_call(inputs, begin, outputs))? {
             return Ok(());
         }
         let rows = Rows::of(operator, queue, x, &(begin..x.rank()).collect::<Vec<_>>())?;

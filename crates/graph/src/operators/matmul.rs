@@ -2,16 +2,16 @@
 
 pub(crate) mod tiles;
 
-use crate::engines::matrices;
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::layout::{call, check, expect_dtype, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
+use crate::vendor::matrices;
 use crate::view::{Shape, Strides, View};
 use openmps_host::native::matmul::{Matrices, MatrixProduct, matmul};
-use openmps_runtime::engine::Call;
+use openmps_runtime::vendor::Call;
 use openmps_tile::{DType, dtype};
 
 /// `left * right` over the last two dimensions; the ones before broadcast. A vector counts as a row on the left and as a column on
@@ -102,7 +102,7 @@ impl Matmul {
         let sizes = self.sizes(&left.shape, &right.shape)?;
         let views = [left, right, out];
         let (product, batch) = (self.product(&sizes, views, factors), Batch::new(&sizes.batch, views));
-        if crate::engines::offer(queue, self.name(), || in_words(&product, views, &batch.offsets()))? {
+        if crate::vendor::try_vendor(queue, self.name(), || vendor_call(&product, views, &batch.offsets()))? {
             return Ok(());
         }
         if !takes_native(queue, out.dtype.is_float()) {
@@ -152,7 +152,7 @@ fn batch_of(shape: &[usize]) -> &[usize] {
 }
 
 /// The product for MPS, whose matrices have rows without gaps and follow each other evenly.
-fn in_words(product: &MatrixProduct, views: [&View; 3], batches: &[[isize; 3]]) -> Option<Call> {
+fn vendor_call(product: &MatrixProduct, views: [&View; 3], batches: &[[isize; 3]]) -> Option<Call> {
     if product.rows * product.depth * product.columns == 0 {
         return None;
     }

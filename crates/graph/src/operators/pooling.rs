@@ -6,7 +6,6 @@ mod windows;
 
 pub use gradient::{GRADIENT, PoolingGradient};
 
-use crate::engines::{Sketch, offer};
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::image::{ImageLayout, PaddingAlgorithm, expect_image, expect_positive, paddings, write};
@@ -15,13 +14,14 @@ use crate::operator::{Meta, Operator};
 use crate::operators::reduce::{Reduce, Reduction};
 use crate::queue::Queue;
 use crate::reference::Array;
+use crate::vendor::{VendorGraph, try_vendor};
 use crate::view::{Shape, View};
 use half::{bf16, f16};
 use openmps_host::native::memory::slice;
 use openmps_host::native::pooling as native;
 use openmps_host::native::pooling::{Pooled, PoolingKind, PoolingWindow};
-use openmps_runtime::engine::graph::{Operation, Window};
-use openmps_runtime::engine::{Call, Family};
+use openmps_runtime::vendor::graph::{Operation, Window};
+use openmps_runtime::vendor::{Call, Family};
 use openmps_tile::{DType, dtype};
 
 /// What a window is reduced to.
@@ -133,7 +133,7 @@ impl Pooling {
         self.layout.shape([batch, channels, rows.len(), columns.len()]).into_iter().collect()
     }
 
-    fn in_words(&self, x: &View, out: &View) -> Option<Call> {
+    fn vendor_call(&self, x: &View, out: &View) -> Option<Call> {
         // Windows of different sizes, and places of the largest, are not to be had.
         if self.adaptive || self.global || self.indices {
             return None;
@@ -143,14 +143,14 @@ impl Pooling {
         let (before, after) = ([top, left], [bottom, right]);
         let window =
             Window { before, after, strides: self.strides, ..Window::of(self.kernel_size[0], self.kernel_size[1]) };
-        let (mut sketch, nodes) = Sketch::new(&[x])?;
+        let (mut graph, nodes) = VendorGraph::new(&[x])?;
         let (ceil, padding_counts) = (self.ceil_mode, !self.exclusive);
         let operation = match self.kind {
             PoolingType::Max => Operation::MaxPooling { window, ceil },
             PoolingType::Average => Operation::AveragePooling { window, ceil, padding_counts },
         };
-        let y = sketch.add(operation, &nodes)?;
-        sketch.finish(Family::Pooling, out.len() * self.kernel_size[0] * self.kernel_size[1], y, out)
+        let y = graph.add(operation, &nodes)?;
+        graph.finish(Family::Pooling, out.len() * self.kernel_size[0] * self.kernel_size[1], y, out)
     }
 
     /// The windows of element `index` of the output, and what its sum is divided by.
@@ -209,7 +209,7 @@ impl Operator for Pooling {
         let (x, out) = (self.layout.nchw(&inputs[0]), self.layout.nchw(&outputs[0]));
         let places = outputs.get(1).map(|view| self.layout.nchw(view));
         let whole = windows[0].len() == 1 && windows[1].len() == 1;
-        if offer(queue, self.name(), || self.in_words(&x, &out))? {
+        if try_vendor(queue, self.name(), || self.vendor_call(&x, &out))? {
             return Ok(());
         }
         let covered = whole && self.padding_is_absent(&x, &windows);

@@ -2,7 +2,6 @@
 
 mod kernel;
 
-use crate::engines::{Sketch, offer};
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::operator::{Fusion, Meta, Operator};
@@ -11,9 +10,10 @@ use crate::program::{self, Key};
 use crate::queue::Queue;
 use crate::reference::{Array, for_each_index, sum};
 use crate::rows::{RowBlock, Rows, reduced_axes};
+use crate::vendor::{VendorGraph, try_vendor};
 use crate::view::{Shape, View};
 use kernel::{Order, Pass, SIDE_BY_SIDE, Source};
-use openmps_runtime::engine::{Call, Family, graph};
+use openmps_runtime::vendor::{Call, Family, graph};
 use openmps_tile::{Combine, DType, dtype};
 
 /// What is done with the elements of a row.
@@ -136,7 +136,7 @@ impl Reduce {
 }
 
 impl Reduce {
-    fn in_words(&self, x: &View, axes: &[usize], out: &View) -> Option<Call> {
+    fn vendor_call(&self, x: &View, axes: &[usize], out: &View) -> Option<Call> {
         let reduction = match self.reduction {
             Reduction::Sum => graph::Reduction::Sum,
             Reduction::Mean => graph::Reduction::Mean,
@@ -145,12 +145,12 @@ impl Reduce {
             Reduction::Minimum => graph::Reduction::Minimum,
             _ => return None,
         };
-        let (mut sketch, nodes) = Sketch::new(&[x])?;
+        let (mut graph, nodes) = VendorGraph::new(&[x])?;
         // Half types are combined in float32.
-        let wide = sketch.cast(nodes[0], if x.dtype.is_float() { DType::F32 } else { x.dtype })?;
-        let y = sketch.add(graph::Operation::Reduce(reduction, axes.to_vec()), &[wide])?;
-        let y = sketch.cast(y, x.dtype)?;
-        sketch.finish(Family::Reduction, x.len(), y, out)
+        let wide = graph.cast(nodes[0], if x.dtype.is_float() { DType::F32 } else { x.dtype })?;
+        let y = graph.add(graph::Operation::Reduce(reduction, axes.to_vec()), &[wide])?;
+        let y = graph.cast(y, x.dtype)?;
+        graph.finish(Family::Reduction, x.len(), y, out)
     }
 }
 
@@ -177,7 +177,7 @@ impl Operator for Reduce {
         crate::layout::check(self, inputs, outputs)?;
         let (x, out) = (&inputs[0], &outputs[0]);
         let axes = reduced_axes(self.name(), &self.axes, x.rank())?;
-        if offer(queue, self.name(), || self.in_words(x, &axes, out))? {
+        if try_vendor(queue, self.name(), || self.vendor_call(x, &axes, out))? {
             return Ok(());
         }
         let rows = Rows::of(self.name(), queue, x, &axes)?;

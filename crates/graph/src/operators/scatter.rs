@@ -2,7 +2,7 @@
 
 mod along;
 mod embedding;
-mod words;
+mod vendor;
 
 pub use along::{PUT_ALONG_AXIS, PutAlongAxis};
 pub use embedding::{EMBEDDING_GRADIENT, EmbeddingGradient};
@@ -10,7 +10,6 @@ pub use embedding::{EMBEDDING_GRADIENT, EmbeddingGradient};
 use super::copy::Copy;
 use super::gather::{check_all, check_tuples, expect_indices, gather_nd_shape, index, indices, numbers, rows, wrap};
 use super::indexed::{self, Named, Other};
-use crate::engines::offer;
 use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
 use crate::layout::{
@@ -19,6 +18,7 @@ use crate::layout::{
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
+use crate::vendor::try_vendor;
 use crate::view::{View, dense_strides};
 use openmps_host::by_type;
 use openmps_host::native::scatter;
@@ -91,7 +91,7 @@ impl Scatter {
     fn on_device(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<bool> {
         let (x, index) = (&inputs[0], &inputs[1]);
         let seen = indexed::check(queue, self.name(), || check_all(index, x.shape[0]))?;
-        if seen && offer(queue, self.name(), || words::rows(self.overwrite, inputs, &outputs[0]))? {
+        if seen && try_vendor(queue, self.name(), || vendor::rows(self.overwrite, inputs, &outputs[0]))? {
             return Ok(true);
         }
         let named = Named::slices(&outputs[0], 0, index);
@@ -192,7 +192,7 @@ impl Operator for ScatterNdAdd {
         if !is_host(queue) {
             let (x, index) = (&inputs[0], &inputs[1]);
             let seen = indexed::check(queue, self.name(), || check_tuples(&x.shape[..width], index))?;
-            if seen && offer(queue, self.name(), || words::tuples(inputs, &outputs[0]))? {
+            if seen && try_vendor(queue, self.name(), || vendor::tuples(inputs, &outputs[0]))? {
                 return Ok(());
             }
             let named = Named::tuples(&outputs[0], index);
@@ -257,7 +257,7 @@ impl Operator for IndexAdd {
         if !is_host(queue) {
             let (x, index) = (&inputs[0], &inputs[1]);
             let seen = indexed::check(queue, self.name(), || check_all(index, x.shape[axis]))?;
-            if seen && offer(queue, self.name(), || words::slices(axis, inputs, &outputs[0]))? {
+            if seen && try_vendor(queue, self.name(), || vendor::slices(axis, inputs, &outputs[0]))? {
                 return Ok(());
             }
             let (named, values) =

@@ -1,6 +1,5 @@
 //! Softmax and its logarithm along an axis: MPSMatrixSoftMax's work, on any axis and stride.
 
-use crate::engines::{matrices, offer};
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::layout::{axis_of, call, is_host};
@@ -9,9 +8,10 @@ use crate::program::{self, Key};
 use crate::queue::Queue;
 use crate::reference::{Array, sum};
 use crate::rows::{LONGEST, RowBlock, Rows};
+use crate::vendor::{matrices, try_vendor};
 use crate::view::View;
 use openmps_host::native::softmax as native;
-use openmps_runtime::engine::Call;
+use openmps_runtime::vendor::Call;
 use openmps_tile::{Builder, Combine, DType, Kernel, Scalar, Type, Value, dtype};
 
 /// `e^x / sum(e^x)` along an axis, or its logarithm.
@@ -59,7 +59,7 @@ impl Operator for Softmax {
             return self.in_slices(queue, x, out, outer);
         }
         let to_strides = if inner == 1 { [from.length as isize, 1] } else { [1, inner as isize] };
-        let in_words = || {
+        let vendor_call = || {
             let rows = |address: usize, step: isize| {
                 matrices((address, x.dtype), [1, from.count, from.length], [0, step, from.stride])
             };
@@ -67,7 +67,7 @@ impl Operator for Softmax {
             let (out, false) = rows(out.address, from.length as isize)? else { return None };
             (inner == 1).then_some(Call::Softmax { input, out, logarithm: self.logarithm })
         };
-        if offer(queue, operator, in_words)? {
+        if try_vendor(queue, operator, vendor_call)? {
             return Ok(());
         }
         let dense = inner == 1 && (from.stride == 1 || from.length == 1);

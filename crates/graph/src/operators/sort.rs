@@ -24,7 +24,7 @@ pub struct Sort {
 
 /// The first `k` elements in order; outputs: values and indices.
 ///
-/// It is not offered to MPS (`MPSMatrixFindTopK`) or MPSGraph (`topKWithSourceTensor:axis:k:`): neither says which of equal elements comes
+/// It is not handed to MPS (`MPSMatrixFindTopK`) or MPSGraph (`topKWithSourceTensor:axis:k:`): neither says which of equal elements comes
 /// first or where NaN stands, and here the earlier one comes first and NaN is above every number.
 #[derive(Clone, Copy, Debug)]
 pub struct TopK {

@@ -44,7 +44,7 @@ impl Driver for Host {
                 unsafe { run(operation, pipeline, grid, arguments) }
             }
             Command::Text { kernel, .. } => Err(super::no_text(kernel, "the host")),
-            Command::Engine { operation, .. } => Err(super::not_taken(operation, "host")),
+            Command::Vendor { operation, .. } => Err(super::not_taken(operation, "host")),
             Command::Write { destination, source } => {
                 copy(destination, source.as_ptr() as usize, source.len());
                 Ok(())

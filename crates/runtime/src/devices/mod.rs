@@ -7,11 +7,11 @@ mod machine;
 pub(crate) mod metal;
 pub(crate) mod recorder;
 
-use crate::engine::Call;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::pipeline::Pipeline;
 use crate::queue::CommandKind;
+use crate::vendor::Call;
 use openmps_metal::arguments::Kernel;
 use std::any::Any;
 
@@ -34,7 +34,7 @@ pub(crate) trait Driver: Send + Sync {
         None
     }
 
-    /// Whether its maker's libraries may take calls of operators.
+    /// Whether its vendor's libraries may take calls of operators.
     fn has_engines(&self) -> bool {
         false
     }
@@ -88,8 +88,8 @@ pub(crate) enum Command<'a> {
         grid: [usize; 3],
         arguments: &'a [u64],
     },
-    /// A call of its maker's library, on a device that takes it.
-    Engine {
+    /// A call of its vendor's libraries, on a device that takes it.
+    Vendor {
         operation: &'static str,
         call: &'a Call,
         plan: &'a dyn Any,
@@ -127,7 +127,7 @@ impl Command<'_> {
         match self {
             Command::Native { .. } => CommandKind::Native,
             Command::Dispatch { .. } | Command::Text { .. } => CommandKind::Dispatch,
-            Command::Engine { .. } => CommandKind::Engine,
+            Command::Vendor { .. } => CommandKind::Vendor,
             Command::Copy { .. } => CommandKind::Copy,
             Command::Write { .. } => CommandKind::Write,
             Command::Read { .. } => CommandKind::Read,
@@ -144,7 +144,7 @@ impl Command<'_> {
             Command::Native { operation, .. }
             | Command::Dispatch { operation, .. }
             | Command::Text { operation, .. }
-            | Command::Engine { operation, .. } => operation,
+            | Command::Vendor { operation, .. } => operation,
             other => other.kind().name(),
         }
     }
@@ -153,7 +153,7 @@ impl Command<'_> {
     pub fn detail(&self) -> String {
         match self {
             Command::Native { detail, .. } => detail(),
-            Command::Engine { call, .. } => call.detail(),
+            Command::Vendor { call, .. } => call.detail(),
             Command::Copy { destination, source, bytes } => format!("{bytes} bytes {source:#x} -> {destination:#x}"),
             Command::Dispatch { grid, arguments, .. } | Command::Text { grid, arguments, .. } => {
                 format!("grid {grid:?}, {} arguments", arguments.len())

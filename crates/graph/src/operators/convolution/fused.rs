@@ -1,15 +1,15 @@
 //! What may follow a convolution in the same pass: factors and addends of channels, a residual, an activation.
 
-use crate::engines::Sketch;
 use crate::error::Result;
 use crate::image::{ImageLayout, Singles};
 use crate::layout::{expect_dtype, expect_inputs, expect_shape};
 use crate::operator::Meta;
 use crate::operators::elementwise::{self, Elementwise, SQRT_2_OVER_PI};
 use crate::reference::Array;
+use crate::vendor::VendorGraph;
 use crate::view::{Shape, View};
 use openmps_host::native::{Activation, Epilogue};
-use openmps_runtime::engine::graph::{Binary, Operation, Tensor as Node, Unary};
+use openmps_runtime::vendor::graph::{Binary, Operation, Tensor as Node, Unary};
 use openmps_tile::DType;
 use std::f64::consts::FRAC_1_SQRT_2;
 
@@ -80,40 +80,40 @@ impl Fused {
     }
 
     /// A graph whose nodes are the image, the weight and the optional inputs.
-    pub(crate) fn sketch(&self, x: &View, inputs: &[View], layout: ImageLayout) -> Option<(Sketch, Vec<Node>)> {
+    pub(crate) fn graph(&self, x: &View, inputs: &[View], layout: ImageLayout) -> Option<(VendorGraph, Vec<Node>)> {
         let rest = self.views(inputs, layout);
         let views: Vec<&View> = [x, &inputs[1]].into_iter().chain(&rest).collect();
-        Sketch::new(&views)
+        VendorGraph::new(&views)
     }
 
     /// What follows the convolution's result `y`, in float32 and rounded once.
-    pub(crate) fn add(&self, sketch: &mut Sketch, y: Node, rest: &[Node], dtype: DType) -> Option<Node> {
+    pub(crate) fn add(&self, graph: &mut VendorGraph, y: Node, rest: &[Node], dtype: DType) -> Option<Node> {
         if self.is_identity() {
             return Some(y);
         }
-        let mut x = sketch.cast(y, DType::F32)?;
+        let mut x = graph.cast(y, DType::F32)?;
         let mut rest = rest.iter();
-        let per_channel = |sketch: &mut Sketch, node: &Node, binary: Binary, x: Node| {
-            let node = sketch.cast(*node, DType::F32)?;
-            let node = sketch.along_channels(node)?;
-            sketch.add(Operation::Binary(binary), &[x, node])
+        let per_channel = |graph: &mut VendorGraph, node: &Node, binary: Binary, x: Node| {
+            let node = graph.cast(*node, DType::F32)?;
+            let node = graph.along_channels(node)?;
+            graph.add(Operation::Binary(binary), &[x, node])
         };
         if self.scale {
-            x = per_channel(sketch, rest.next()?, Binary::Multiplication, x)?;
+            x = per_channel(graph, rest.next()?, Binary::Multiplication, x)?;
         }
         if self.bias {
-            x = per_channel(sketch, rest.next()?, Binary::Addition, x)?;
+            x = per_channel(graph, rest.next()?, Binary::Addition, x)?;
         }
         if self.residual {
-            let residual = sketch.cast(*rest.next()?, DType::F32)?;
-            x = sketch.add(Operation::Binary(Binary::Addition), &[x, residual])?;
+            let residual = graph.cast(*rest.next()?, DType::F32)?;
+            x = graph.add(Operation::Binary(Binary::Addition), &[x, residual])?;
         }
-        x = activate(sketch, self.activation, x)?;
+        x = activate(graph, self.activation, x)?;
         if let Some((factor, addend)) = self.after {
-            x = sketch.with_number(Binary::Multiplication, x, f64::from(factor))?;
-            x = sketch.with_number(Binary::Addition, x, f64::from(addend))?;
+            x = graph.with_number(Binary::Multiplication, x, f64::from(factor))?;
+            x = graph.with_number(Binary::Addition, x, f64::from(addend))?;
         }
-        sketch.cast(x, dtype)
+        graph.cast(x, dtype)
     }
 
     pub(crate) fn epilogue<'a>(&self, operands: &'a [Singles]) -> Epilogue<'a> {
@@ -153,56 +153,56 @@ impl Fused {
 }
 
 /// An activation of operations that MPSGraph has.
-fn activate(sketch: &mut Sketch, activation: Activation, x: Node) -> Option<Node> {
+fn activate(graph: &mut VendorGraph, activation: Activation, x: Node) -> Option<Node> {
     use Binary::{Addition, Maximum, Minimum, Multiplication};
-    let clamp = |sketch: &mut Sketch, x: Node, most: f64| {
-        let x = sketch.with_number(Maximum, x, 0.0)?;
-        sketch.with_number(Minimum, x, most)
+    let clamp = |graph: &mut VendorGraph, x: Node, most: f64| {
+        let x = graph.with_number(Maximum, x, 0.0)?;
+        graph.with_number(Minimum, x, most)
     };
     match activation {
         Activation::None => Some(x),
-        Activation::Relu => sketch.add(Operation::Relu, &[x]),
-        Activation::Relu6 => clamp(sketch, x, 6.0),
+        Activation::Relu => graph.add(Operation::Relu, &[x]),
+        Activation::Relu6 => clamp(graph, x, 6.0),
         Activation::LeakyRelu { slope } => {
-            let scaled = sketch.with_number(Multiplication, x, f64::from(slope))?;
-            sketch.add(Operation::Binary(Maximum), &[x, scaled])
+            let scaled = graph.with_number(Multiplication, x, f64::from(slope))?;
+            graph.add(Operation::Binary(Maximum), &[x, scaled])
         }
         Activation::HardSigmoid { slope, offset } => {
-            let scaled = sketch.with_number(Multiplication, x, f64::from(slope))?;
-            let shifted = sketch.with_number(Addition, scaled, f64::from(offset))?;
-            clamp(sketch, shifted, 1.0)
+            let scaled = graph.with_number(Multiplication, x, f64::from(slope))?;
+            let shifted = graph.with_number(Addition, scaled, f64::from(offset))?;
+            clamp(graph, shifted, 1.0)
         }
         Activation::HardSwish => {
-            let shifted = sketch.with_number(Addition, x, 3.0)?;
-            let part = clamp(sketch, shifted, 6.0)?;
-            let part = sketch.with_number(Multiplication, part, 1.0 / 6.0)?;
-            sketch.add(Operation::Binary(Multiplication), &[x, part])
+            let shifted = graph.with_number(Addition, x, 3.0)?;
+            let part = clamp(graph, shifted, 6.0)?;
+            let part = graph.with_number(Multiplication, part, 1.0 / 6.0)?;
+            graph.add(Operation::Binary(Multiplication), &[x, part])
         }
-        Activation::Sigmoid => sketch.add(Operation::Sigmoid, &[x]),
+        Activation::Sigmoid => graph.add(Operation::Sigmoid, &[x]),
         Activation::Swish { beta } => {
-            let scaled = sketch.with_number(Multiplication, x, f64::from(beta))?;
-            let part = sketch.add(Operation::Sigmoid, &[scaled])?;
-            sketch.add(Operation::Binary(Multiplication), &[x, part])
+            let scaled = graph.with_number(Multiplication, x, f64::from(beta))?;
+            let part = graph.add(Operation::Sigmoid, &[scaled])?;
+            graph.add(Operation::Binary(Multiplication), &[x, part])
         }
         Activation::Gelu => {
-            let scaled = sketch.with_number(Multiplication, x, FRAC_1_SQRT_2)?;
-            let part = sketch.add(Operation::Unary(Unary::Erf), &[scaled])?;
-            half_of_one_more(sketch, x, part)
+            let scaled = graph.with_number(Multiplication, x, FRAC_1_SQRT_2)?;
+            let part = graph.add(Operation::Unary(Unary::Erf), &[scaled])?;
+            half_of_one_more(graph, x, part)
         }
         Activation::GeluTanh => {
-            let square = sketch.add(Operation::Unary(Unary::Square), &[x])?;
-            let part = sketch.with_number(Multiplication, square, SQRT_2_OVER_PI * 0.044715)?;
-            let part = sketch.with_number(Addition, part, SQRT_2_OVER_PI)?;
-            let part = sketch.add(Operation::Binary(Multiplication), &[x, part])?;
-            let part = sketch.add(Operation::Unary(Unary::Tanh), &[part])?;
-            half_of_one_more(sketch, x, part)
+            let square = graph.add(Operation::Unary(Unary::Square), &[x])?;
+            let part = graph.with_number(Multiplication, square, SQRT_2_OVER_PI * 0.044715)?;
+            let part = graph.with_number(Addition, part, SQRT_2_OVER_PI)?;
+            let part = graph.add(Operation::Binary(Multiplication), &[x, part])?;
+            let part = graph.add(Operation::Unary(Unary::Tanh), &[part])?;
+            half_of_one_more(graph, x, part)
         }
     }
 }
 
 /// `x (1 + part) / 2`
-fn half_of_one_more(sketch: &mut Sketch, x: Node, part: Node) -> Option<Node> {
-    let part = sketch.with_number(Binary::Addition, part, 1.0)?;
-    let part = sketch.with_number(Binary::Multiplication, part, 0.5)?;
-    sketch.add(Operation::Binary(Binary::Multiplication), &[x, part])
+fn half_of_one_more(graph: &mut VendorGraph, x: Node, part: Node) -> Option<Node> {
+    let part = graph.with_number(Binary::Addition, part, 1.0)?;
+    let part = graph.with_number(Binary::Multiplication, part, 0.5)?;
+    graph.add(Operation::Binary(Binary::Multiplication), &[x, part])
 }

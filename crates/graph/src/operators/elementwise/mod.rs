@@ -25,17 +25,17 @@ pub use optimizer::Optimizer;
 pub use row::Row;
 pub use unary::Unary;
 
-use crate::engines::{self, Sketch};
 use crate::error::{Error, Result};
 use crate::operator::{Fusion, Meta, Operator};
 use crate::program::{self, Key, scalar_bits};
 use crate::queue::Queue;
 use crate::reference::Array;
+use crate::vendor::{self, VendorGraph};
 use crate::view::{Shape, View};
 use arrayvec::ArrayVec;
 use openmps_runtime::Pipeline;
-use openmps_runtime::engine::graph::{self, Operation};
-use openmps_runtime::engine::{self, Family};
+use openmps_runtime::vendor::graph::{self, Operation};
+use openmps_runtime::vendor::{Call, Family};
 use openmps_tile::{DType, Number};
 use std::sync::{Arc, OnceLock};
 use tiling::Tiling;
@@ -125,7 +125,7 @@ impl Elementwise {
 pub fn run(operator: Elementwise, queue: &Queue, inputs: &[&View], scalars: &[Number], output: &View) -> Result<()> {
     let row = operator.row();
     check(row, inputs, scalars, output)?;
-    if engines::offer(queue, row.name, || in_words(row.name, inputs, output))? {
+    if vendor::try_vendor(queue, row.name, || vendor_call(row.name, inputs, output))? {
         return Ok(());
     }
     let dtype = inputs[0].dtype;
@@ -169,16 +169,16 @@ fn method(name: &str) -> Option<Operation> {
     })
 }
 
-fn in_words(name: &str, inputs: &[&View], output: &View) -> Option<engine::Call> {
+fn vendor_call(name: &str, inputs: &[&View], output: &View) -> Option<Call> {
     let method = method(name)?;
     // Sums of truth values, and powers and roundings of integers, mean here what they need not mean there.
     let dtype = inputs[0].dtype;
     if dtype == DType::Bool || !dtype.is_float() && matches!(name, "elementwise_pow" | "floor" | "ceil") {
         return None;
     }
-    let (mut sketch, nodes) = Sketch::new(inputs)?;
-    let y = sketch.add(method, &nodes)?;
-    sketch.finish(Family::Elementwise, output.len(), y, output)
+    let (mut graph, nodes) = VendorGraph::new(inputs)?;
+    let y = graph.add(method, &nodes)?;
+    graph.finish(Family::Elementwise, output.len(), y, output)
 }
 
 fn check(row: &'static Row, inputs: &[&View], scalars: &[Number], output: &View) -> Result<()> {

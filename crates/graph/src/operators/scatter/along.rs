@@ -1,7 +1,6 @@
 //! One value put for each index along an axis: put_along_axis, scatter_reduce.
 
-use super::{Reduce, start, start_on_device, words};
-use crate::engines::offer;
+use super::{Reduce, start, start_on_device, vendor};
 use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
 use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, expect_shape, is_host};
@@ -10,6 +9,7 @@ use crate::operators::gather::{check_all, expect_along, expect_indices, index, i
 use crate::operators::indexed::{self, Named, Other};
 use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
+use crate::vendor::try_vendor;
 use crate::view::View;
 use openmps_host::by_type;
 use openmps_host::native::gather::Along;
@@ -32,8 +32,11 @@ impl PutAlongAxis {
     fn on_device(&self, queue: &Queue, inputs: &[View], outputs: &[View], axis: usize) -> Result<bool> {
         let (x, index) = (&inputs[0], &inputs[1]);
         let seen = indexed::check(queue, self.name(), || check_all(index, x.shape[axis]))?;
-        let offered = self.include_self || self.reduce == Reduce::Assign;
-        if seen && offered && offer(queue, self.name(), || words::elements(self.reduce, axis, inputs, &outputs[0]))? {
+        let direct = self.include_self || self.reduce == Reduce::Assign;
+        if seen
+            && direct
+            && try_vendor(queue, self.name(), || vendor::elements(self.reduce, axis, inputs, &outputs[0]))?
+        {
             return Ok(true);
         }
         let named = Named::elements(&outputs[0], axis, index);
@@ -41,7 +44,7 @@ impl PutAlongAxis {
             return Ok(false);
         }
         start_on_device(queue, inputs, outputs)?;
-        if !offered {
+        if !direct {
             indexed::fill(queue, self.name(), &named, x.dtype, self.reduce)?;
         }
         indexed::put(queue, self.name(), &named, self.reduce, &Other::of(&inputs[2]))?;

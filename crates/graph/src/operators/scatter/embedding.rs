@@ -1,7 +1,6 @@
 //! The gradient of an embedding's table.
 
-use super::{Reduce, words};
-use crate::engines::offer;
+use super::{Reduce, vendor};
 use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
 use crate::layout::{Dense, Number, call, check, expect_dense, expect_inputs, expect_shape, fill_view, is_host};
@@ -10,6 +9,7 @@ use crate::operators::gather::{check_rows, expect_indices, index, indices, rows,
 use crate::operators::indexed::{self, Named, Other};
 use crate::queue::Queue;
 use crate::reference::Array;
+use crate::vendor::try_vendor;
 use crate::view::{View, shape_of};
 use openmps_host::by_type;
 use openmps_host::native::gather::Indices;
@@ -31,7 +31,7 @@ impl EmbeddingGradient {
     fn on_device(&self, queue: &Queue, inputs: &[View], out: &View, padding: Option<i64>) -> Result<bool> {
         let (index, gradient) = (&inputs[0], &inputs[1]);
         let seen = indexed::check(queue, self.name(), || check_rows(index, self.rows))?;
-        if seen && offer(queue, self.name(), || words::table(padding, inputs, out))? {
+        if seen && try_vendor(queue, self.name(), || vendor::table(padding, inputs, out))? {
             return Ok(true);
         }
         let named = Named::slices(out, 0, index);

@@ -239,7 +239,7 @@ impl Driver for Cuda {
             }
             Command::Dispatch { pipeline, grid, arguments, .. } => gpu.launch(queue, pipeline, grid, arguments),
             Command::Text { kernel, .. } => Err(crate::devices::no_text(kernel, "CUDA")),
-            Command::Engine { operation, .. } => Err(super::not_taken(operation, "cuda")),
+            Command::Vendor { operation, .. } => Err(super::not_taken(operation, "cuda")),
             Command::Copy { destination, source, bytes } => gpu.copy(queue, destination, source, bytes),
             Command::Write { destination, source } => {
                 gpu.copy(queue, destination, source.as_ptr() as usize, source.len())?;

@@ -3,16 +3,16 @@
 //! Memory is unified, so the host's kernels compute on it: an operator that has no kernel, and a kernel with float64, which Apple's GPUs
 //! lack, runs on the host, between the queue's other commands. Each queue is a stream, which batches commands into command buffers.
 
-mod engines;
+mod vendor;
 
 use super::{Command, Driver};
 use crate::allocator::heap::{HeapSource, Region};
-use crate::engine::{Call, Engine};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::pipeline::Pipeline;
 use crate::properties::{Backend, DeviceProperties};
 use crate::stage;
+use crate::vendor::{Call, Engine};
 use openmps_codegen::{Parameter as Passed, Source, Target, compile, threads_for};
 use openmps_metal::arguments::{Addresses, Kernel, Parameter, Resolved};
 use openmps_metal::seam::{Language, MathMode, Properties};
@@ -262,7 +262,7 @@ impl<M: Metal> Driver for MetalDevice<M> {
                 gpu.launch(queue, operation, pipeline, grid, arguments)
             }
             Command::Text { kernel, grid, arguments, .. } => gpu.launch_text(queue, kernel, grid, arguments),
-            Command::Engine { plan, .. } => gpu.run_plan(queue, plan.downcast_ref()),
+            Command::Vendor { plan, .. } => gpu.run_plan(queue, plan.downcast_ref()),
             Command::Copy { destination, source, bytes } => gpu.copy(queue, destination, source, bytes),
             Command::Write { destination, source } => {
                 gpu.copy(queue, destination, source.as_ptr() as usize, source.len())

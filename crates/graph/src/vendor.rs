@@ -1,31 +1,31 @@
-//! Operators in the words of a library of the device's maker (MPS, MPSGraph). A device that has none, or whose table says own kernels, takes
-//! nothing, and the operator goes its own way. What a library would read otherwise than the operator says is not offered.
+//! Operators as calls of the vendor's libraries (MPS, MPSGraph). A device that has none, or whose table says own kernels, takes nothing, and
+//! the operator runs its own kernel. What a library would read otherwise than the operator says is not handed over.
 
 use crate::error::{Error, Result};
 use crate::queue::Queue;
 use crate::view::View;
-use openmps_runtime::engine::graph::{Binary, Builder, Operation, Tensor as Node};
-use openmps_runtime::engine::{Call, Family, Matrices, Tensor};
+use openmps_runtime::vendor::graph::{Binary, Builder, Operation, Tensor as Node};
+use openmps_runtime::vendor::{Call, Family, Matrices, Tensor};
 use openmps_tile::DType;
 
-/// Whether the device's library has taken the call.
+/// Whether one of the vendor's libraries has taken the call.
 #[inline]
-pub(crate) fn offer(queue: &Queue, operator: &'static str, call: impl FnOnce() -> Option<Call>) -> Result<bool> {
-    // SAFETY: views name live memory, which front doors keep until the queue's commands have ended.
-    unsafe { queue.offer(operator, call) }.map_err(|source| Error::Device { operator, source })
+pub(crate) fn try_vendor(queue: &Queue, operator: &'static str, call: impl FnOnce() -> Option<Call>) -> Result<bool> {
+    // SAFETY: views name live memory, which frontends keep until the queue's commands have ended.
+    unsafe { queue.try_vendor(operator, call) }.map_err(|source| Error::Device { operator, source })
 }
 
-/// A graph in the making, with the operands' memory. Views may have their axes in any order, as long as nothing lies between elements.
-pub(crate) struct Sketch {
+/// An MPSGraph in the making, with the operands' memory. Views may have their axes in any order, as long as nothing lies between elements.
+pub(crate) struct VendorGraph {
     builder: Builder,
     inputs: Vec<Tensor>,
 }
 
-impl Sketch {
+impl VendorGraph {
     /// A graph with an input for each view, and the nodes that are the views.
-    pub fn new(views: &[&View]) -> Option<(Sketch, Vec<Node>)> {
+    pub fn new(views: &[&View]) -> Option<(VendorGraph, Vec<Node>)> {
         let mut builder = Builder::new();
-        let places: Vec<Place> = views.iter().map(|view| Place::of(view)).collect::<Option<_>>()?;
+        let places: Vec<MemoryOrder> = views.iter().map(|view| MemoryOrder::of(view)).collect::<Option<_>>()?;
         let mut nodes = Vec::with_capacity(views.len());
         for (view, place) in views.iter().zip(&places) {
             nodes.push(builder.input(view.dtype, &place.shape).ok()?);
@@ -34,7 +34,7 @@ impl Sketch {
             *node = builder.add(Operation::Transpose(place.axes_of_view()), &[*node]).ok()?;
         }
         let inputs = views.iter().zip(places).map(|(view, place)| place.tensor(view)).collect();
-        Some((Sketch { builder, inputs }, nodes))
+        Some((VendorGraph { builder, inputs }, nodes))
     }
 
     /// A further operation.
@@ -83,7 +83,7 @@ impl Sketch {
     pub fn finish_all(mut self, family: Family, work: usize, results: &[(Node, &View)]) -> Option<Call> {
         let (mut nodes, mut outputs) = (Vec::new(), Vec::new());
         for (node, view) in results {
-            let place = Place::of(view)?;
+            let place = MemoryOrder::of(view)?;
             let node = self.reshaped(*node, &view.shape)?;
             let ordered = if place.in_order() {
                 Some(node)
@@ -103,14 +103,14 @@ impl Sketch {
 }
 
 /// How a view's elements lie: its axes, the outermost in memory first, and their lengths.
-struct Place {
+struct MemoryOrder {
     order: Vec<usize>,
     shape: Vec<usize>,
 }
 
-impl Place {
+impl MemoryOrder {
     /// None where something lies between elements, where they repeat, or where there are none.
-    fn of(view: &View) -> Option<Place> {
+    fn of(view: &View) -> Option<MemoryOrder> {
         if view.is_empty() || view.rank() == 0 {
             return None;
         }
@@ -126,7 +126,7 @@ impl Place {
             expected *= view.shape[axis] as isize;
         }
         let shape = order.iter().map(|&axis| view.shape[axis]).collect();
-        Some(Place { order, shape })
+        Some(MemoryOrder { order, shape })
     }
 
     fn in_order(&self) -> bool {
@@ -178,15 +178,15 @@ mod tests {
 
     #[test]
     fn axes_in_any_order_are_found_and_gaps_refused() {
-        let place = Place::of(&view(&[2, 3, 4], &[1, 8, 2])).unwrap();
+        let place = MemoryOrder::of(&view(&[2, 3, 4], &[1, 8, 2])).unwrap();
         assert_eq!((place.order.clone(), place.shape.clone()), (vec![1, 2, 0], vec![3, 4, 2]));
         assert_eq!(place.axes_of_view(), [2, 0, 1]);
-        assert!(Place::of(&view(&[2, 3], &[3, 1])).unwrap().in_order());
-        assert!(Place::of(&view(&[1, 3], &[77, 1])).unwrap().in_order());
+        assert!(MemoryOrder::of(&view(&[2, 3], &[3, 1])).unwrap().in_order());
+        assert!(MemoryOrder::of(&view(&[1, 3], &[77, 1])).unwrap().in_order());
         for strides in [[4, 1], [0, 1], [6, 2], [-3, 1]] {
-            assert!(Place::of(&view(&[2, 3], &strides)).is_none(), "{strides:?}");
+            assert!(MemoryOrder::of(&view(&[2, 3], &strides)).is_none(), "{strides:?}");
         }
-        assert!(Place::of(&view(&[0, 3], &[3, 1])).is_none());
+        assert!(MemoryOrder::of(&view(&[0, 3], &[3, 1])).is_none());
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Calls of MPS and MPSGraph: which of them takes an operator, by the table of `openmps_metal::engine`, and the operator in its words. What
+//! Calls of MPS and MPSGraph: which of them takes an operator, by the table of `openmps_metal::engine`, and the operator as its call. What
 //! breaks one of Apple's rules is not taken, and computed as if there were no such library.
 
 use super::{Gpu, failed};
-use crate::engine::{Call, Engine, Family, Matrices, Tensor};
 use crate::error::Result;
+use crate::vendor::{Call, Engine, Family, Matrices, Tensor};
 use openmps_metal::Metal;
 use openmps_metal::defects::{self, Defect};
 use openmps_metal::engine::{Question, choose};
@@ -11,21 +11,22 @@ use openmps_metal::graph::{Builder, Graph, Operation};
 use openmps_metal::matrix::{MatrixCall, MatrixView, TensorView, VectorView};
 use openmps_tile::DType;
 
-/// A call in the words of one engine.
-pub(super) enum Plan<B> {
+/// A call of one engine.
+pub(super) enum EngineCall<B> {
     Matrix(MatrixCall<B>),
     Graph { graph: Graph, inputs: Vec<TensorView<B>>, outputs: Vec<TensorView<B>> },
 }
 
 impl<M: Metal> Gpu<M> {
     /// How one of Apple's libraries computes a call; none where own kernels, or the host's, are to.
-    pub fn plan(&self, call: &Call) -> Option<Plan<M::Buffer>> {
+    pub fn plan(&self, call: &Call) -> Option<EngineCall<M::Buffer>> {
         match choose(&self.question(call)?, self.metal.properties(), self.engine) {
             Engine::Kernels => None,
             Engine::Mps => {
                 let call = self.matrix_call(call)?;
                 call.check(|buffer| self.metal.contents(buffer).1).ok()?;
-                self.is_sound(defects::of_matrix_call(&call, self.metal.properties())).then_some(Plan::Matrix(call))
+                self.is_sound(defects::of_matrix_call(&call, self.metal.properties()))
+                    .then_some(EngineCall::Matrix(call))
             }
             Engine::MpsGraph => {
                 let (graph, inputs, outputs) = as_graph(call)?;
@@ -36,7 +37,7 @@ impl<M: Metal> Gpu<M> {
                     |tensors: Vec<Tensor>| tensors.iter().map(|tensor| self.tensor(tensor)).collect::<Option<Vec<_>>>();
                 let (inputs, outputs) = (views(inputs)?, views(outputs)?);
                 let apart = outputs.iter().all(|out| inputs.iter().all(|input| !overlap(input, out)));
-                apart.then_some(Plan::Graph { graph, inputs, outputs })
+                apart.then_some(EngineCall::Graph { graph, inputs, outputs })
             }
         }
     }
@@ -50,11 +51,11 @@ impl<M: Metal> Gpu<M> {
     }
 
     /// Puts a planned call behind the queue's commands.
-    pub fn run_plan(&self, queue: u64, plan: Option<&Plan<M::Buffer>>) -> Result<()> {
+    pub fn run_plan(&self, queue: u64, plan: Option<&EngineCall<M::Buffer>>) -> Result<()> {
         let stream = self.stream(queue)?;
         match plan.ok_or_else(|| failed("a call that no engine takes"))? {
-            Plan::Matrix(call) => stream.matrix(call).map_err(failed),
-            Plan::Graph { graph, inputs, outputs } => {
+            EngineCall::Matrix(call) => stream.matrix(call).map_err(failed),
+            EngineCall::Graph { graph, inputs, outputs } => {
                 let executable = self.executables.get(&self.metal, graph).map_err(failed)?;
                 stream.graph(&executable, inputs, outputs).map_err(failed)
             }

@@ -1,4 +1,4 @@
-//! Calls that a device may hand to a library of its maker's (MPS, MPSGraph): what is computed, from which addresses. A device without one
+//! Calls that a device may hand to its vendor's libraries (MPS, MPSGraph): what is computed, from which addresses. A device without one
 //! takes none, and the operator computes as it does anywhere.
 
 pub use openmps_metal::engine::{Engine, Family};

@@ -1,12 +1,12 @@
-//! Reading by index in the words of MPSGraph, which counts no index from the end and may not tell one outside from zero: the indices have
-//! been checked, and one that is negative is not offered. Only call these when the CPU has seen the indices.
+//! Reading by index as a call of MPSGraph, which counts no index from the end and may not tell one outside from zero: the indices have
+//! been checked, and one that is negative is not handed over. Only call these when the CPU has seen the indices.
 
 use super::indices;
-use crate::engines::Sketch;
 use crate::layout::Dense;
+use crate::vendor::VendorGraph;
 use crate::view::View;
-use openmps_runtime::engine::graph::Operation;
-use openmps_runtime::engine::{Call, Family};
+use openmps_runtime::vendor::graph::Operation;
+use openmps_runtime::vendor::{Call, Family};
 
 /// Whether no index is counted from the end.
 pub fn from_start(index: &View) -> bool {
@@ -25,9 +25,9 @@ fn read(operation: Operation, x: &View, index: &View, out: &View) -> Option<Call
     if out.is_empty() || !from_start(index) {
         return None;
     }
-    let (mut sketch, nodes) = Sketch::new(&[x, index])?;
-    let y = sketch.add(operation, &nodes)?;
-    sketch.finish(Family::Gather, out.len(), y, out)
+    let (mut graph, nodes) = VendorGraph::new(&[x, index])?;
+    let y = graph.add(operation, &nodes)?;
+    graph.finish(Family::Gather, out.len(), y, out)
 }
 
 pub fn slices(x: &View, axis: usize, index: &View, out: &View) -> Option<Call> {
