@@ -74,13 +74,13 @@ pub struct Resolved<B> {
 /// The buffers of a device by their addresses.
 pub struct Addresses<B> {
     buffers: BTreeMap<usize, (usize, B)>,
-    /// Memory of the host, by a number each; the same bytes may be lent more than once.
-    lent: BTreeMap<u64, (Range<usize>, Resolved<B>)>,
+    /// Memory of the host, by a number each; the same bytes may be borrowed more than once.
+    borrowed: BTreeMap<u64, (Range<usize>, Resolved<B>)>,
 }
 
 impl<B> Default for Addresses<B> {
     fn default() -> Addresses<B> {
-        Addresses { buffers: BTreeMap::new(), lent: BTreeMap::new() }
+        Addresses { buffers: BTreeMap::new(), borrowed: BTreeMap::new() }
     }
 }
 
@@ -96,30 +96,30 @@ impl<B: Clone> Addresses<B> {
     }
 
     /// Adds `bytes` bytes at `address` of the host's, which begin `offset` bytes inside a buffer, and gives a number to take them away by.
-    pub fn lend(&mut self, address: usize, bytes: usize, buffer: B, offset: usize) -> u64 {
-        let number = self.lent.last_key_value().map_or(0, |(last, _)| last + 1);
+    pub fn borrow(&mut self, address: usize, bytes: usize, buffer: B, offset: usize) -> u64 {
+        let number = self.borrowed.last_key_value().map_or(0, |(last, _)| last + 1);
         let extent = address..address + bytes;
-        self.lent.insert(number, (extent.clone(), Resolved { buffer, offset, extent }));
+        self.borrowed.insert(number, (extent.clone(), Resolved { buffer, offset, extent }));
         number
     }
 
-    /// Takes lent memory away.
+    /// Takes borrowed memory away.
     pub fn give_back(&mut self, number: u64) -> Option<B> {
-        self.lent.remove(&number).map(|(_, place)| place.buffer)
+        self.borrowed.remove(&number).map(|(_, place)| place.buffer)
     }
 
-    /// The lent memory that `bytes` bytes at `address` lie in: of several, that which reaches furthest.
-    fn resolve_lent(&self, address: usize, bytes: usize) -> Option<Resolved<B>> {
+    /// The borrowed memory that `bytes` bytes at `address` lie in: of several, that which reaches furthest.
+    fn resolve_borrowed(&self, address: usize, bytes: usize) -> Option<Resolved<B>> {
         let end = address.checked_add(bytes.max(1))?;
-        let around = self.lent.values().filter(|(extent, _)| extent.start <= address && end <= extent.end);
+        let around = self.borrowed.values().filter(|(extent, _)| extent.start <= address && end <= extent.end);
         let (extent, place) = around.max_by_key(|(extent, _)| extent.end)?;
         Some(Resolved { offset: place.offset + address - extent.start, ..place.clone() })
     }
 
     /// The buffer that `bytes` bytes at `address` lie in. An empty range may stand at a buffer's very end.
     pub fn resolve(&self, address: usize, bytes: usize) -> Option<Resolved<B>> {
-        if let Some(lent) = self.resolve_lent(address, bytes) {
-            return Some(lent);
+        if let Some(borrowed) = self.resolve_borrowed(address, bytes) {
+            return Some(borrowed);
         }
         let (&base, (length, buffer)) = self.buffers.range(..=address).next_back()?;
         let offset = address - base;
@@ -241,8 +241,8 @@ mod tests {
             addresses.resolve(address, bytes).map(|found| (found.buffer, found.offset, found.extent))
         };
         // Behind the end of another buffer, and the same bytes twice.
-        let short = addresses.lend(0x1140, 0x10, 'c', 0x140);
-        let long = addresses.lend(0x1140, 0x20, 'd', 0x140);
+        let short = addresses.borrow(0x1140, 0x10, 'c', 0x140);
+        let long = addresses.borrow(0x1140, 0x20, 'd', 0x140);
         assert_eq!(found(&addresses, 0x1140, 0), Some(('d', 0x140, 0x1140..0x1160)));
         assert_eq!(found(&addresses, 0x1158, 8), Some(('d', 0x158, 0x1140..0x1160)));
         assert_eq!(found(&addresses, 0x1158, 9), None);

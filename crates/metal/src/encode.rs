@@ -1,4 +1,4 @@
-//! One kernel onto one encoder, whoever owns it: the encoder of openmps's own command buffers, or that of a program which lends its own.
+//! One kernel onto one encoder, whoever owns it: the encoder of openmps's own command buffers, or that of the program that owns the GPU.
 
 use crate::arguments::{Kernel, Table};
 use crate::error::Result;

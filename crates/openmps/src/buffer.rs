@@ -102,8 +102,8 @@ impl Buffer {
         owner: impl Any + Send + Sync,
     ) -> Result<Buffer> {
         // SAFETY: the memory goes with `owner`, after the device has let go of it; commands hold the buffer's lock until they have ended.
-        let lent = unsafe { device.lend(address, length)? };
-        let memory: RwLock<Option<Memory>> = RwLock::new(Some(Box::new((lent, owner))));
+        let borrowed = unsafe { device.borrow(address, length)? };
+        let memory: RwLock<Option<Memory>> = RwLock::new(Some(Box::new((borrowed, owner))));
         Ok(Buffer { shared: Arc::new(Shared { device: device.clone(), address, length, writable, memory }) })
     }
 

@@ -3,7 +3,7 @@
 use crate::allocator::heap::{HeapSource, HostMemory};
 use crate::allocator::{Allocator, MemoryStatistics};
 use crate::buffer::Buffer;
-use crate::devices::guest::{Guest, Lender};
+use crate::devices::external::{ExternalDevice, ExternalGpu};
 use crate::devices::recorder::{self, Recorder, RecorderMemory};
 use crate::devices::{Driver, cuda, host, metal, no_text};
 use crate::error::{Error, Result};
@@ -35,9 +35,9 @@ struct DeviceShared {
     next_queue: AtomicU64,
 }
 
-/// Memory of the process that a device knows: [`Device::lend`].
+/// Memory of the process that a device knows: [`Device::borrow`].
 #[allow(dead_code, reason = "it is held, not read")]
-pub struct Lent(Option<Box<dyn Any + Send + Sync>>);
+pub struct BorrowedMemory(Option<Box<dyn Any + Send + Sync>>);
 
 /// The devices of this machine, once somebody has asked.
 static ALL: OnceLock<std::result::Result<Vec<Device>, String>> = OnceLock::new();
@@ -119,9 +119,9 @@ impl Device {
         device
     }
 
-    /// A device of its own on somebody else's GPU and encoder, and what lends it their buffers.
-    pub fn guest<L: Lender>(index: usize, lender: L) -> Guest<L> {
-        Guest::new(index, lender, |properties, driver, heaps| {
+    /// A device of its own on somebody else's GPU and encoder, which borrows their buffers.
+    pub fn external<E: ExternalGpu>(index: usize, gpu: E) -> ExternalDevice<E> {
+        ExternalDevice::new(index, gpu, |properties, driver, heaps| {
             let limit = properties.total_memory;
             Device::new(index, properties, driver, heaps, limit)
         })
@@ -207,9 +207,9 @@ impl Device {
     ///
     /// # Safety
     /// The bytes stay valid until then, and until every command that uses them has ended.
-    pub unsafe fn lend(&self, address: usize, bytes: usize) -> Result<Lent> {
+    pub unsafe fn borrow(&self, address: usize, bytes: usize) -> Result<BorrowedMemory> {
         // SAFETY: passed on to the caller.
-        unsafe { self.driver().lend(address, bytes) }.map(Lent)
+        unsafe { self.driver().borrow(address, bytes) }.map(BorrowedMemory)
     }
 
     /// The memory's figures of this moment.

@@ -45,8 +45,8 @@ impl CustomOp1 for Gelu {
     }
 }
 
-/// Cases of the forward pass for its test on lent GPUs.
+/// Cases of the forward pass for its test on external GPUs.
 #[cfg(test)]
-pub(crate) fn cases(add: &mut crate::lent::AddCase) {
+pub(crate) fn cases(add: &mut crate::external::AddCase) {
     add("gelu", Box::new(Plain(Call::new(Elementwise::Activation(Activation::Gelu)))), &[&[3, 5, 41]]);
 }

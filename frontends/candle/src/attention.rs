@@ -147,9 +147,12 @@ impl CustomOp3 for Attention {
     }
 }
 
-/// Cases of the forward pass for its test on lent GPUs.
+/// Cases of the forward pass for its test on external GPUs.
 #[cfg(test)]
-pub(crate) fn cases(add: &mut crate::lent::AddCase, held: &dyn Fn(&[usize], usize) -> Result<Tensor>) -> Result<()> {
+pub(crate) fn cases(
+    add: &mut crate::external::AddCase,
+    held: &dyn Fn(&[usize], usize) -> Result<Tensor>,
+) -> Result<()> {
     let masks = [None, Some(held(&[7, 39], 9)?), Some(held(&[2, 1, 1, 39], 9)?)];
     for (number, mask) in masks.into_iter().enumerate() {
         let op = Attention { mask, causal: number != 2, scale: 0.3, merge: number == 1 };

@@ -17,9 +17,9 @@ mod adapter;
 mod attention;
 mod bert;
 mod composed;
-mod forward;
 #[cfg(any(feature = "metal", test))]
-mod lent;
+mod external;
+mod forward;
 mod linear;
 mod lora;
 mod matmul;

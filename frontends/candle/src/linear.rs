@@ -264,9 +264,12 @@ impl CustomOp2 for AffineAdd {
     }
 }
 
-/// Cases of the forward pass for its test on lent GPUs.
+/// Cases of the forward pass for its test on external GPUs.
 #[cfg(test)]
-pub(crate) fn cases(add: &mut crate::lent::AddCase, held: &dyn Fn(&[usize], usize) -> Result<Tensor>) -> Result<()> {
+pub(crate) fn cases(
+    add: &mut crate::external::AddCase,
+    held: &dyn Fn(&[usize], usize) -> Result<Tensor>,
+) -> Result<()> {
     add("linear", Box::new(Affine { gelu: false }), &[&[2, 5, 20], &[9, 20]]);
     add("linear", Box::new(Affine { gelu: false }), &[&[2, 5, 20], &[9, 20], &[9]]);
     add("linear-gelu", Box::new(Affine { gelu: true }), &[&[33, 20], &[9, 20], &[9]]);

@@ -370,9 +370,12 @@ impl ModuleT for LoraLinear {
     }
 }
 
-/// Cases of the forward pass for its test on lent GPUs.
+/// Cases of the forward pass for its test on external GPUs.
 #[cfg(test)]
-pub(crate) fn cases(add: &mut crate::lent::AddCase, held: &dyn Fn(&[usize], usize) -> Result<Tensor>) -> Result<()> {
+pub(crate) fn cases(
+    add: &mut crate::external::AddCase,
+    held: &dyn Fn(&[usize], usize) -> Result<Tensor>,
+) -> Result<()> {
     let dropout = Drop { probability: 0.3, source: Source { seed: 7 << 40 | 11, offset: 3 } };
     add("dropout", Box::new(dropout), &[&[3, 50, 17]]);
     for (bias, dropout) in [(None, None), (Some(held(&[9], 6)?), None), (Some(held(&[9], 6)?), Some(dropout))] {

@@ -55,9 +55,9 @@ fn right_gradient(left: &Tensor, right: &Tensor, gradient: &Tensor) -> Result<Te
     sum_to(&matmul(&left.t()?, gradient)?, right.dims())
 }
 
-/// Cases of the forward pass for its test on lent GPUs.
+/// Cases of the forward pass for its test on external GPUs.
 #[cfg(test)]
-pub(crate) fn cases(add: &mut crate::lent::AddCase) {
+pub(crate) fn cases(add: &mut crate::external::AddCase) {
     let shapes: [&[&[usize]]; 6] = [
         &[&[5, 7], &[7, 3]],
         &[&[70, 100], &[100, 65]],

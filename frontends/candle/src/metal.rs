@@ -1,15 +1,15 @@
-//! Candle's Metal device as a lender: its buffers without a copy, its command encoder, its order of dispatches. Type-checked for macOS, not
+//! Candle's Metal device as an external GPU: its buffers without a copy, its command encoder, its order of dispatches. Type-checked for macOS, not
 //! yet run on Apple hardware.
 
+use crate::external::{self, Given};
 use crate::forward::Forward;
-use crate::lent::{self, Given};
 use candle_core::backend::BackendStorage;
 use candle_core::metal_backend::DeviceId;
 use candle_core::{DType, Device, Error, Layout, MetalDevice, MetalStorage, Result, Shape, Storage, Tensor};
 use candle_metal_kernels::RESOURCE_OPTIONS;
 use candle_metal_kernels::metal::{Buffer, CommandsGuard, ComputePipeline};
 use objc2_metal::MTLSize;
-use openmps::runtime::guest::{Guest, Lender};
+use openmps::runtime::external::{ExternalDevice, ExternalGpu};
 use openmps_metal::apple::AppleMetal;
 use openmps_metal::arguments::{Kernel, Table};
 use openmps_metal::encode::{self, Encoder};
@@ -25,23 +25,23 @@ struct CandleGpu {
     pipelines: Pipelines<AppleMetal>,
 }
 
-type CandleGuest = Guest<CandleGpu>;
+type CandleDevice = ExternalDevice<CandleGpu>;
 
-/// The guests of this process, by Candle's own number of the device.
-static GUESTS: LazyLock<Mutex<HashMap<DeviceId, Arc<CandleGuest>>>> = LazyLock::new(Mutex::default);
+/// The external devices of this process, by Candle's own number of the device.
+static DEVICES: LazyLock<Mutex<HashMap<DeviceId, Arc<CandleDevice>>>> = LazyLock::new(Mutex::default);
 
-fn guest(device: &MetalDevice) -> Result<Arc<CandleGuest>> {
-    let mut guests = GUESTS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(guest) = guests.get(&device.id()) {
-        return Ok(guest.clone());
+fn external_device(device: &MetalDevice) -> Result<Arc<CandleDevice>> {
+    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = devices.get(&device.id()) {
+        return Ok(known.clone());
     }
     let registry = device.metal_device().registry_id();
     let metal = AppleMetal::with_registry(registry)
         .ok_or_else(|| Error::msg(format!("openmps finds no GPU with the registry number {registry}")))?;
-    let lender = CandleGpu { device: device.clone(), metal, pipelines: Pipelines::new(LIMIT) };
-    let guest = Arc::new(openmps::Device::guest(guests.len(), lender));
-    guests.insert(device.id(), guest.clone());
-    Ok(guest)
+    let gpu = CandleGpu { device: device.clone(), metal, pipelines: Pipelines::new(LIMIT) };
+    let external = Arc::new(openmps::Device::external(devices.len(), gpu));
+    devices.insert(device.id(), external.clone());
+    Ok(external)
 }
 
 /// Whether openmps's kernels take tensors of this type on this device: Metal has no float64, and bfloat16 from macOS 14 on only.
@@ -49,7 +49,7 @@ pub(crate) fn takes(device: &Device, dtype: DType) -> bool {
     let Device::Metal(device) = device else { return false };
     match dtype {
         DType::F32 | DType::F16 => true,
-        DType::BF16 => guest(device).is_ok_and(|guest| guest.lender().metal.properties().bfloat),
+        DType::BF16 => external_device(device).is_ok_and(|external| external.gpu().metal.properties().bfloat),
         _ => false,
     }
 }
@@ -66,7 +66,7 @@ pub(crate) fn on_metal(op: &dyn Forward, inputs: &[(&MetalStorage, &Layout)]) ->
         };
         given.push(self::given(storage, layout));
     }
-    let made = lent::forward(&*guest(device)?, op, &given, |count, dtype| {
+    let made = external::forward(&*external_device(device)?, op, &given, |count, dtype| {
         // Candle's allocator counts the handles; kernels get the buffer within.
         let handle = device.new_buffer(count.max(1), dtype, "openmps")?;
         Ok(((*handle).clone(), handle))
@@ -80,7 +80,7 @@ fn given<'a>(storage: &MetalStorage, layout: &'a Layout) -> Given<'a, Buffer> {
 }
 
 // SAFETY: buffers are made by Candle for the length; `encode::checked` binds the table.
-unsafe impl Lender for CandleGpu {
+unsafe impl ExternalGpu for CandleGpu {
     type Buffer = Buffer;
 
     fn properties(&self) -> &Properties {

@@ -131,9 +131,9 @@ impl CustomOp3 for Norm {
     }
 }
 
-/// Cases of the forward pass for its test on lent GPUs.
+/// Cases of the forward pass for its test on external GPUs.
 #[cfg(test)]
-pub(crate) fn cases(add: &mut crate::lent::AddCase) {
+pub(crate) fn cases(add: &mut crate::external::AddCase) {
     for centred in [false, true] {
         let norm = Norm { centred, epsilon: 1e-5 };
         add(norm.title(), Box::new(norm.operator(false)), &[&[2, 3, 40], &[40]]);

@@ -87,9 +87,9 @@ impl CustomOp3 for Rope {
     }
 }
 
-/// Cases of the forward pass for its test on lent GPUs.
+/// Cases of the forward pass for its test on external GPUs.
 #[cfg(test)]
-pub(crate) fn cases(add: &mut crate::lent::AddCase) {
+pub(crate) fn cases(add: &mut crate::external::AddCase) {
     for (interleaved, inverse) in [(false, false), (true, false), (false, true), (true, true)] {
         let op = || Box::new(Plain(Operator { interleaved, inverse }));
         add("rope", op(), &[&[2, 3, 5, 14], &[5, 7], &[5, 7]]);

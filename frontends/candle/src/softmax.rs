@@ -75,9 +75,9 @@ pub(crate) fn softmax_gradient(y: &Tensor, gradient: &Tensor, dim: usize) -> Res
     weighted.sub(&y.broadcast_mul(&weighted.sum_keepdim(dim)?)?)
 }
 
-/// Cases of the forward pass for its test on lent GPUs.
+/// Cases of the forward pass for its test on external GPUs.
 #[cfg(test)]
-pub(crate) fn cases(add: &mut crate::lent::AddCase) {
+pub(crate) fn cases(add: &mut crate::external::AddCase) {
     const CASES: [(i64, &[&[usize]]); 4] =
         [(2, &[&[2, 3, 17]]), (0, &[&[5, 9]]), (1, &[&[3, 700]]), (1, &[&[2, 9001]])];
     for logarithm in [false, true] {

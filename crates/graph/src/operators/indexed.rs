@@ -121,7 +121,7 @@ impl Named {
 
 /// Checks indices as the host does, with its errors, where the CPU sees them; whether it does.
 ///
-/// An index that does not fit is an error of this call, so the queue has to be finished first. A lender's memory nobody reads: there
+/// An index that does not fit is an error of this call, so the queue has to be finished first. The memory of an external GPU nobody reads: there
 /// an index outside reads zeros and writes nothing.
 pub(super) fn check(
     queue: &Queue,

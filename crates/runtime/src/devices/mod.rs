@@ -1,7 +1,7 @@
 //! The seam below the devices: what a queue asks of the device that it belongs to. One file for each kind of device.
 
 pub(crate) mod cuda;
-pub mod guest;
+pub mod external;
 pub(crate) mod host;
 mod machine;
 pub(crate) mod metal;
@@ -47,8 +47,8 @@ pub(crate) trait Driver: Send + Sync {
     /// Makes memory of the process known until what this gives is dropped; none where every address is known anyway.
     ///
     /// # Safety
-    /// As for `Device::lend`.
-    unsafe fn lend(&self, _address: usize, _bytes: usize) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+    /// As for `Device::borrow`.
+    unsafe fn borrow(&self, _address: usize, _bytes: usize) -> Result<Option<Box<dyn Any + Send + Sync>>> {
         Ok(None)
     }
 

@@ -221,7 +221,7 @@ impl Gpu {
 }
 
 impl Driver for Cuda {
-    unsafe fn lend(&self, address: usize, bytes: usize) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+    unsafe fn borrow(&self, address: usize, bytes: usize) -> Result<Option<Box<dyn Any + Send + Sync>>> {
         if self.gpu.pageable {
             return Ok(None);
         }

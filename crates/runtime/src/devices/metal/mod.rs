@@ -94,7 +94,7 @@ impl<M: Metal> MetalDevice<M> {
     }
 }
 
-/// What a GPU of Apple's says about itself. Memory that somebody else lends need not be the CPU's too.
+/// What a GPU of Apple's says about itself. Memory of an external GPU need not be the CPU's too.
 pub(crate) fn properties(of: &Properties, unified_memory: bool) -> DeviceProperties {
     DeviceProperties {
         name: of.name.clone(),
@@ -297,7 +297,7 @@ impl<M: Metal> Driver for MetalDevice<M> {
     }
 
     /// The whole pages around the memory: Metal takes no less. Nobody follows the other addresses on them.
-    unsafe fn lend(&self, address: usize, bytes: usize) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+    unsafe fn borrow(&self, address: usize, bytes: usize) -> Result<Option<Box<dyn Any + Send + Sync>>> {
         let (gpu, bytes) = (&self.gpu, bytes.max(1));
         let first = address / limits::PAGE * limits::PAGE;
         let end = address.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(limits::PAGE));
@@ -306,8 +306,8 @@ impl<M: Metal> Driver for MetalDevice<M> {
         // SAFETY: the caller keeps the bytes; pages are there as a whole.
         let buffer = gpu.metal.autorelease_pool(|| unsafe { gpu.metal.import(start, end - first) }).map_err(failed)?;
         let mut addresses = gpu.addresses.write().unwrap_or_else(PoisonError::into_inner);
-        let number = addresses.lend(address, bytes, buffer, address - first);
-        Ok(Some(Box::new(Lent { gpu: gpu.clone(), number })))
+        let number = addresses.borrow(address, bytes, buffer, address - first);
+        Ok(Some(Box::new(BorrowedMemory { gpu: gpu.clone(), number })))
     }
 
     fn has_engines(&self) -> bool {
@@ -320,12 +320,12 @@ impl<M: Metal> Driver for MetalDevice<M> {
 }
 
 /// Memory of the process, known to the GPU.
-struct Lent<M: Metal> {
+struct BorrowedMemory<M: Metal> {
     gpu: Arc<Gpu<M>>,
     number: u64,
 }
 
-impl<M: Metal> Drop for Lent<M> {
+impl<M: Metal> Drop for BorrowedMemory<M> {
     fn drop(&mut self) {
         let mut addresses = self.gpu.addresses.write().unwrap_or_else(PoisonError::into_inner);
         // Command buffers on their way hold what they use.

@@ -1,4 +1,4 @@
-//! Every operator's forward pass on a GPU that is lent, its kernels' text executed on this CPU, against the pass on the host: the path of
+//! Every operator's forward pass on an external GPU, its kernels' text executed on this CPU, against the pass on the host: the path of
 //! `metal_fwd` but for Candle's own objects.
 
 mod gpu;
@@ -7,7 +7,7 @@ use super::{Given, forward};
 use crate::forward::{Forward, on_host};
 use candle_core::{CpuStorage, DType, Device, Result, Storage, Tensor};
 use gpu::{EmulatedGpu, SCHEDULES};
-use openmps::runtime::guest::Guest;
+use openmps::runtime::external::ExternalDevice;
 use openmps_metal::emulated::EmulatedBuffer;
 
 /// An operator under test, with the shapes of its operands.
@@ -71,8 +71,8 @@ fn numbers_of(bytes: &[u8], dtype: DType) -> Vec<f32> {
 }
 
 /// Runs the case on tensors of one layout; compares with the host.
-fn check(guest: &Guest<EmulatedGpu>, case: &Case, inputs: &[Tensor], tolerance: f32) -> Result<()> {
-    let gpu = guest.lender();
+fn check(device: &ExternalDevice<EmulatedGpu>, case: &Case, inputs: &[Tensor], tolerance: f32) -> Result<()> {
+    let gpu = device.gpu();
     let dtype = inputs[0].dtype();
     let held: Vec<Tensor> = case.op.held().into_iter().cloned().collect();
     let all: Vec<&Tensor> = inputs.iter().chain(&held).collect();
@@ -85,7 +85,7 @@ fn check(guest: &Guest<EmulatedGpu>, case: &Case, inputs: &[Tensor], tolerance: 
         .collect();
     let before: Vec<Vec<u8>> = given.iter().map(|input| gpu.contents(&input.buffer)).collect();
     gpu.begin();
-    let made = forward(guest, &*case.op, &given, |count, dtype| Ok(gpu.fresh_twice(count * dtype.size_in_bytes())))?;
+    let made = forward(device, &*case.op, &given, |count, dtype| Ok(gpu.fresh_twice(count * dtype.size_in_bytes())))?;
     gpu.end();
     for (input, before) in given.iter().zip(&before) {
         assert!(gpu.bound(&input.buffer), "{}: an operand's own buffer was bound", case.name);
@@ -132,14 +132,14 @@ fn every_operator_on_a_lent_encoder_is_as_on_the_host() -> Result<()> {
         (descending, DType::BF16, 6e-2),
     ];
     for (number, (schedule, dtype, tolerance)) in runs.into_iter().enumerate() {
-        let guest = openmps::Device::guest(number, EmulatedGpu::new(schedule));
+        let device = openmps::Device::external(number, EmulatedGpu::new(schedule));
         for case in cases(dtype)? {
             let seeds = case.shapes.iter().enumerate();
             let tensors: Vec<[Tensor; 3]> =
                 seeds.map(|(seed, dims)| layouts(&numbers(dims, seed + 1)?.to_dtype(dtype)?)).collect::<Result<_>>()?;
             for layout in 0..3 {
                 let inputs: Vec<Tensor> = tensors.iter().map(|tensor| tensor[layout].clone()).collect();
-                check(&guest, &case, &inputs, tolerance)?;
+                check(&device, &case, &inputs, tolerance)?;
             }
         }
     }
@@ -148,14 +148,14 @@ fn every_operator_on_a_lent_encoder_is_as_on_the_host() -> Result<()> {
 
 #[test]
 fn dense_operands_need_no_memory_beside_them() -> Result<()> {
-    let guest = openmps::Device::guest(7, EmulatedGpu::new(SCHEDULES[0]));
+    let device = openmps::Device::external(7, EmulatedGpu::new(SCHEDULES[0]));
     // LoRA has its hidden rows, dropout its mask.
     let has_own = |case: &&Case| ["lora", "dropout"].contains(&case.name);
     for case in cases(DType::F32)?.iter().filter(|case| !has_own(case)) {
         let seeds = case.shapes.iter().enumerate();
         let inputs: Vec<Tensor> = seeds.map(|(seed, dims)| numbers(dims, seed)).collect::<Result<_>>()?;
-        check(&guest, case, &inputs, 1e-5)?;
-        assert_eq!(guest.lender().allocations(), 0, "{}", case.name);
+        check(&device, case, &inputs, 1e-5)?;
+        assert_eq!(device.gpu().allocations(), 0, "{}", case.name);
     }
     Ok(())
 }
@@ -164,24 +164,24 @@ fn dense_operands_need_no_memory_beside_them() -> Result<()> {
 fn what_has_no_kernel_is_refused_and_says_so() -> Result<()> {
     use crate::forward::Plain;
     use openmps::operators::operators::sequence::Linspace;
-    let guest = openmps::Device::guest(8, EmulatedGpu::new(SCHEDULES[0]));
+    let device = openmps::Device::external(8, EmulatedGpu::new(SCHEDULES[0]));
     let x = numbers(&[3, 3], 1)?;
-    let buffer = upload(guest.lender(), &x);
+    let buffer = upload(device.gpu(), &x);
     let given = Given { bytes: 36, buffer, dtype: DType::F32, layout: x.layout() };
     let op = Plain(Linspace { start: 0.0, stop: 1.0, len: 9, dtype: openmps::DataType::F32 });
-    let made = forward(&guest, &op, &[given], |count, _| Ok(guest.lender().fresh_twice(count * 4)));
+    let made = forward(&device, &op, &[given], |count, _| Ok(device.gpu().fresh_twice(count * 4)));
     let error = made.err().expect("a native kernel cannot run there").to_string();
-    assert!(error.contains("is not supported by the lent GPU"), "{error}");
+    assert!(error.contains("is not supported by the external GPU"), "{error}");
     // float64: Apple's GPUs have none.
     let wide = x.to_dtype(DType::F64)?;
-    let buffer = guest.lender().fresh(72);
+    let buffer = device.gpu().fresh(72);
     let given = Given { bytes: 72, buffer, dtype: DType::F64, layout: wide.layout() };
     let gelu = Plain(openmps::operators::operators::elementwise::Call::new(
         openmps::operators::operators::elementwise::Elementwise::Activation(
             openmps::operators::operators::elementwise::Activation::Gelu,
         ),
     ));
-    let made = forward(&guest, &gelu, &[given], |count, _| Ok(guest.lender().fresh_twice(count * 8)));
+    let made = forward(&device, &gelu, &[given], |count, _| Ok(device.gpu().fresh_twice(count * 8)));
     let error = made.err().expect("no float64").to_string();
     assert!(error.contains("f64"), "{error}");
     Ok(())

@@ -1,12 +1,12 @@
-//! A custom operator on a GPU that somebody lends: the lender's buffers become views, the operator's kernels go onto the lender's encoder,
-//! and nothing is copied. On a Mac the lender is Candle; tests on Linux have one that executes the kernels' text on the CPU.
+//! A custom operator on an external GPU: its owner's buffers become views, the operator's kernels go onto the owner's encoder,
+//! and nothing is copied. On a Mac the owner is Candle; tests on Linux have one that executes the kernels' text on the CPU.
 
 use crate::forward::Forward;
 use candle_core::{DType, Error, Layout, Result, Shape};
 use openmps::operators::{Queue, View};
-use openmps::runtime::guest::{Guest, Lender};
+use openmps::runtime::external::{ExternalDevice, ExternalGpu};
 
-/// A tensor in the lender's memory.
+/// A tensor in the external GPU's memory.
 pub(crate) struct Given<'a, B> {
     pub buffer: B,
     /// The buffer's length in bytes.
@@ -15,7 +15,7 @@ pub(crate) struct Given<'a, B> {
     pub layout: &'a Layout,
 }
 
-/// The result: the handle on a fresh buffer of the lender's, its elements and their type, and its dimensions.
+/// The result: the handle on a fresh buffer of the owner's, its elements and their type, and its dimensions.
 pub(crate) struct Made<H> {
     pub handle: H,
     pub count: usize,
@@ -24,24 +24,27 @@ pub(crate) struct Made<H> {
 }
 
 /// Encodes an operator; its held tensors are the last of `inputs`. `make` gives a fresh buffer for so many elements, and what
-/// the lender holds it by.
-pub(crate) fn forward<L: Lender, H>(
-    guest: &Guest<L>,
+/// the owner holds it by.
+pub(crate) fn forward<E: ExternalGpu, H>(
+    device: &ExternalDevice<E>,
     op: &dyn Forward,
-    inputs: &[Given<L::Buffer>],
-    make: impl FnOnce(usize, DType) -> Result<(L::Buffer, H)>,
+    inputs: &[Given<E::Buffer>],
+    make: impl FnOnce(usize, DType) -> Result<(E::Buffer, H)>,
 ) -> Result<Made<H>> {
-    let lent: Vec<_> = inputs.iter().map(|input| guest.lend(input.buffer.clone(), input.bytes, false)).collect();
-    let views =
-        inputs.iter().zip(&lent).map(|(input, lent)| view(input, lent.address())).collect::<Result<Vec<_>>>()?;
+    let borrowed: Vec<_> = inputs.iter().map(|input| device.borrow(input.buffer.clone(), input.bytes, false)).collect();
+    let views = inputs
+        .iter()
+        .zip(&borrowed)
+        .map(|(input, buffer)| view(input, buffer.address()))
+        .collect::<Result<Vec<_>>>()?;
     let result = op.result(&views)?;
     let count = openmps::operators::view::elements(&result.shape).map_err(Error::wrap)?;
     let dtype = crate::operand::candle_type(result.dtype)?;
     let (buffer, handle) = make(count, dtype)?;
-    let fresh = guest.lend(buffer, count * result.dtype.size(), true);
+    let fresh = device.borrow(buffer, count * result.dtype.size(), true);
     let out = View::dense(fresh.address(), result.dtype, &result.shape).map_err(Error::wrap)?;
-    let queue = guest.device().queue();
-    // SAFETY: the views are of buffers that are lent until the end of this function; the lender's encoder, on which the kernels are then, keeps
+    let queue = device.device().queue();
+    // SAFETY: the views are of buffers that are borrowed until the end of this function; the owner's encoder, on which the kernels are then, keeps
     // them, and orders the kernels behind whatever wrote them.
     op.submit(unsafe { Queue::vouched(&queue) }, &views, &out)?;
     Ok(Made { handle, count, dtype, shape: Shape::from_dims(&op.dims(&result)) })

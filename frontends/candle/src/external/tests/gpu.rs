@@ -1,6 +1,6 @@
-//! An emulated Apple GPU that is lent as Candle lends its own: one open encoder, and barriers by what is bound to be read and to be written.
+//! An emulated Apple GPU as Candle's own is: external: one open encoder, and barriers by what is bound to be read and to be written.
 
-use openmps::runtime::guest::Lender;
+use openmps::runtime::external::ExternalGpu;
 use openmps_emulator::Schedule;
 use openmps_metal::Result;
 use openmps_metal::arguments::{Kernel, Table};
@@ -32,7 +32,7 @@ pub struct EmulatedGpu {
 impl EmulatedGpu {
     pub fn new(schedule: Schedule) -> EmulatedGpu {
         let metal = Emulated::with_schedule(schedule);
-        let queue = metal.queue("lent", 4).expect("a queue");
+        let queue = metal.queue("external", 4).expect("a queue");
         let pipelines = Pipelines::new(256);
         EmulatedGpu {
             metal,
@@ -48,7 +48,7 @@ impl EmulatedGpu {
         self.metal.allocate(bytes).expect("memory")
     }
 
-    /// A fresh buffer, to be lent and to be kept.
+    /// A fresh buffer, to be borrowed and to be kept.
     pub fn fresh_twice(&self, bytes: usize) -> (EmulatedBuffer, EmulatedBuffer) {
         let buffer = self.fresh(bytes);
         (buffer.clone(), buffer)
@@ -72,7 +72,7 @@ impl EmulatedGpu {
 
     /// Opens a command buffer, as Candle has one open at all times.
     pub fn begin(&self) {
-        let commands = self.metal.command_buffer(&self.queue, "lent").expect("a command buffer");
+        let commands = self.metal.command_buffer(&self.queue, "external").expect("a command buffer");
         let open = Open { commands, read: HashSet::new(), written: HashSet::new() };
         *self.open.lock().expect("no panic") = Some(open);
         self.bound.lock().expect("no panic").clear();
@@ -100,7 +100,7 @@ impl EmulatedGpu {
 }
 
 // SAFETY: buffers are the emulator's of that length, bound as the table says.
-unsafe impl Lender for EmulatedGpu {
+unsafe impl ExternalGpu for EmulatedGpu {
     type Buffer = EmulatedBuffer;
 
     fn properties(&self) -> &Properties {

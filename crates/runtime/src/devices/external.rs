@@ -1,4 +1,4 @@
-//! A device on somebody else's GPU: a program that has Metal buffers and an encoder of its own lends them, and openmps's kernels are put
+//! A device on somebody else's GPU: a program that has Metal buffers and an encoder of its own lets openmps borrow them, and openmps's kernels are put
 //! onto that encoder, between the program's own dispatches.
 //!
 //! The program's memory need not be visible to the CPU, so an address here is a name: it leads to a buffer and an offset and is never
@@ -16,18 +16,18 @@ use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Whoever lends a GPU.
+/// A GPU that the program owns.
 ///
 /// # Safety
 /// A buffer that is allocated has at least the bytes that were asked for, and a launch binds what the table says: kernels read and write there.
-pub unsafe trait Lender: Send + Sync + 'static {
+pub unsafe trait ExternalGpu: Send + Sync + 'static {
     /// Memory of the GPU. Clones are the same memory.
     type Buffer: Clone + Send + Sync + 'static;
 
     /// What the GPU says about itself.
     fn properties(&self) -> &Properties;
 
-    /// Memory for what a kernel needs beside its operands, on the lender's own terms of hazards and storage.
+    /// Memory for what a kernel needs beside its operands, on the owner's own terms of hazards and storage.
     fn allocate(&self, bytes: usize) -> openmps_metal::Result<Self::Buffer>;
 
     /// Compiles a kernel, where that has not been done, and puts one run of it onto the encoder (`openmps_metal::encode::kernel`), ordered
@@ -35,30 +35,30 @@ pub unsafe trait Lender: Send + Sync + 'static {
     fn launch(&self, kernel: &Kernel, table: &Table<Self::Buffer>, threadgroups: Size) -> openmps_metal::Result<()>;
 }
 
-/// The device, and what lends it buffers.
-pub struct Guest<L: Lender> {
+/// A device over it, which borrows its buffers.
+pub struct ExternalDevice<E: ExternalGpu> {
     device: Device,
-    gpu: Arc<Gpu<L>>,
+    gpu: Arc<Gpu<E>>,
 }
 
-/// A buffer for as long as it is lent; then its address names nothing.
-pub struct Lent<L: Lender> {
-    gpu: Arc<Gpu<L>>,
+/// A buffer for as long as it is borrowed; then its address names nothing.
+pub struct BorrowedBuffer<E: ExternalGpu> {
+    gpu: Arc<Gpu<E>>,
     address: usize,
 }
 
-/// A lent buffer, and whether kernels may write it.
+/// A borrowed buffer, and whether kernels may write it.
 #[derive(Clone)]
-struct Place<B> {
+struct Binding<B> {
     buffer: B,
     written: bool,
 }
 
-/// The driver of one lender. Clones are the same.
-struct Gpu<L: Lender> {
-    lender: L,
+/// The driver of one external GPU. Clones are the same.
+struct Gpu<E: ExternalGpu> {
+    external: E,
     index: usize,
-    addresses: RwLock<Addresses<Place<L::Buffer>>>,
+    addresses: RwLock<Addresses<Binding<E::Buffer>>>,
     next: AtomicUsize,
 }
 
@@ -71,17 +71,17 @@ const APART: usize = 64 << 10;
 /// What a compiled tile kernel is kept as: another type than that of the devices which have a command queue of their own.
 struct Text(Kernel);
 
-impl<L: Lender> Guest<L> {
+impl<E: ExternalGpu> ExternalDevice<E> {
     pub(crate) fn new(
         index: usize,
-        lender: L,
+        external: E,
         device: impl FnOnce(DeviceProperties, Box<dyn Driver>, Box<dyn HeapSource>) -> Device,
-    ) -> Guest<L> {
-        let properties = properties(lender.properties(), false);
+    ) -> ExternalDevice<E> {
+        let properties = properties(external.properties(), false);
         let (addresses, next) = (RwLock::default(), AtomicUsize::new(FIRST));
-        let gpu = Arc::new(Gpu { lender, index, addresses, next });
+        let gpu = Arc::new(Gpu { external, index, addresses, next });
         let device = device(properties, Box::new(Handle(gpu.clone())), Box::new(Handle(gpu.clone())));
-        Guest { device, gpu }
+        ExternalDevice { device, gpu }
     }
 
     /// The device, for operators that run on its queue.
@@ -89,47 +89,47 @@ impl<L: Lender> Guest<L> {
         &self.device
     }
 
-    /// The lender.
-    pub fn lender(&self) -> &L {
-        &self.gpu.lender
+    /// The program's GPU.
+    pub fn gpu(&self) -> &E {
+        &self.gpu.external
     }
 
     /// Names a buffer of `bytes` bytes; `written` says whether kernels may write it.
-    pub fn lend(&self, buffer: L::Buffer, bytes: usize, written: bool) -> Lent<L> {
+    pub fn borrow(&self, buffer: E::Buffer, bytes: usize, written: bool) -> BorrowedBuffer<E> {
         let address = self.gpu.name(buffer, bytes, written);
-        Lent { gpu: self.gpu.clone(), address }
+        BorrowedBuffer { gpu: self.gpu.clone(), address }
     }
 }
 
-impl<L: Lender> Lent<L> {
+impl<E: ExternalGpu> BorrowedBuffer<E> {
     /// The name of the buffer's first byte.
     pub fn address(&self) -> usize {
         self.address
     }
 }
 
-impl<L: Lender> Drop for Lent<L> {
+impl<E: ExternalGpu> Drop for BorrowedBuffer<E> {
     fn drop(&mut self) {
         self.gpu.forget(self.address);
     }
 }
 
-impl<L: Lender> Gpu<L> {
-    fn name(&self, buffer: L::Buffer, bytes: usize, written: bool) -> usize {
+impl<E: ExternalGpu> Gpu<E> {
+    fn name(&self, buffer: E::Buffer, bytes: usize, written: bool) -> usize {
         let length = (bytes + 1).next_multiple_of(APART);
         let address = self.next.fetch_add(length, Ordering::Relaxed);
         let mut addresses = self.addresses.write().unwrap_or_else(PoisonError::into_inner);
-        addresses.insert(address, bytes, Place { buffer, written });
+        addresses.insert(address, bytes, Binding { buffer, written });
         address
     }
 
     fn forget(&self, address: usize) {
         let removed = self.addresses.write().unwrap_or_else(PoisonError::into_inner).remove(address);
-        // Outside of the lock: the lender's buffer may do anything when it goes.
+        // Outside of the lock: the owner's buffer may do anything when it goes.
         drop(removed);
     }
 
-    fn resolve(&self, address: usize) -> Option<Resolved<Place<L::Buffer>>> {
+    fn resolve(&self, address: usize) -> Option<Resolved<Binding<E::Buffer>>> {
         self.addresses.read().unwrap_or_else(PoisonError::into_inner).resolve(address, 0)
     }
 
@@ -138,22 +138,22 @@ impl<L: Lender> Gpu<L> {
         if grid.contains(&0) {
             return Ok(());
         }
-        let own = |(index, found, written): (usize, Resolved<Place<L::Buffer>>, bool)| {
-            let Place { buffer, written: allowed } = found.buffer;
+        let own = |(index, found, written): (usize, Resolved<Binding<E::Buffer>>, bool)| {
+            let Binding { buffer, written: allowed } = found.buffer;
             (index, Resolved { buffer, offset: found.offset, extent: found.extent }, written && allowed)
         };
         let table = Table { buffers: table.buffers.into_iter().map(own).collect(), bytes: table.bytes };
-        self.lender.launch(kernel, &table, grid).map_err(failed)
+        self.external.launch(kernel, &table, grid).map_err(failed)
     }
 }
 
-/// One lender's driver and supply of memory.
-struct Handle<L: Lender>(Arc<Gpu<L>>);
+/// One external GPU's driver and supply of memory.
+struct Handle<E: ExternalGpu>(Arc<Gpu<E>>);
 
-impl<L: Lender> Driver for Handle<L> {
-    unsafe fn lend(&self, address: usize, bytes: usize) -> Result<Option<Box<dyn Any + Send + Sync>>> {
-        let message = format!("{bytes} bytes at {address:#x} are in no buffer of the lender's");
-        Err(Error::Driver { device: "guest", message })
+impl<E: ExternalGpu> Driver for Handle<E> {
+    unsafe fn borrow(&self, address: usize, bytes: usize) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+        let message = format!("{bytes} bytes at {address:#x} are in no borrowed buffer");
+        Err(Error::Driver { device: "external", message })
     }
 
     fn submit(&self, _queue: u64, command: Command<'_>) -> Result<()> {
@@ -161,7 +161,7 @@ impl<L: Lender> Driver for Handle<L> {
         match command {
             Command::Dispatch { pipeline, grid, arguments, .. } => {
                 pipeline.check(arguments)?;
-                let bfloat = gpu.lender.properties().bfloat;
+                let bfloat = gpu.external.properties().bfloat;
                 let text = pipeline.compiled(gpu.index, || text_of(pipeline, bfloat).map(Text))?;
                 gpu.launch(&text.0, grid, arguments)
             }
@@ -171,21 +171,21 @@ impl<L: Lender> Driver for Handle<L> {
                 Ok(())
             }
             other => {
-                let device = format!("the lent GPU {}", gpu.lender.properties().name);
+                let device = format!("the external GPU {}", gpu.external.properties().name);
                 Err(super::not_taken(other.operation(), &device))
             }
         }
     }
 
-    /// The lender waits for its commands itself.
+    /// The owner waits for its commands itself.
     fn finish(&self, _queue: u64) -> Result<()> {
         Ok(())
     }
 }
 
-impl<L: Lender> HeapSource for Handle<L> {
+impl<E: ExternalGpu> HeapSource for Handle<E> {
     fn reserve(&self, bytes: usize) -> Option<Region> {
-        let buffer = self.0.lender.allocate(bytes).ok()?;
+        let buffer = self.0.external.allocate(bytes).ok()?;
         Some(Region { address: self.0.name(buffer, bytes, true), bytes })
     }
 
@@ -193,7 +193,7 @@ impl<L: Lender> HeapSource for Handle<L> {
         self.0.forget(region.address);
     }
 
-    /// Freed memory may serve the next kernel of the encoder, which the lender orders behind those before it.
+    /// Freed memory may serve the next kernel of the encoder, which the owner orders behind those before it.
     fn ordered_by_queue(&self) -> bool {
         true
     }
