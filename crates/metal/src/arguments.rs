@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::hazards::Access;
+use crate::interface::{PipelineKey, Size};
 use crate::limits;
-use crate::seam::{PipelineKey, Size};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -193,7 +193,7 @@ pub fn bind<B>(kernel: &Kernel, arguments: &[u64], resolve: impl Fn(usize) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seam::{Language, MathMode};
+    use crate::interface::{Language, MathMode};
 
     fn kernel(parameters: Vec<Parameter>) -> Kernel {
         let pipeline = PipelineKey {

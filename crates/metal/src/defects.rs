@@ -3,8 +3,8 @@
 //! own kernels. The emulated stand-ins have these defects too, so that a test sees the guard work.
 
 use crate::graph::{Graph, Operation, TensorType};
+use crate::interface::Properties;
 use crate::matrix::MatrixCall;
-use crate::seam::Properties;
 use openmps_tile::DType;
 
 /// The longest depth of a product that the M1 and M2 sum up rightly, and the shortest side of a result that is affected.

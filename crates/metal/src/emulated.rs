@@ -19,8 +19,8 @@ pub use worker::{EmulatedCommit, EmulatedEvent, EmulatedQueue};
 
 use crate::error::{Error, Result};
 use crate::graph::Graph;
+use crate::interface::{Metal, PipelineKey, PipelineLimits, Properties};
 use crate::limits;
-use crate::seam::{Metal, PipelineKey, PipelineLimits, Properties};
 use openmps_emulator::{Function, Library, Schedule};
 use openmps_settings::Order;
 use std::path::Path;

@@ -2,8 +2,8 @@
 
 use crate::arguments::{Kernel, Table};
 use crate::error::Result;
+use crate::interface::{CommandBuffer, Metal, PipelineLimits, Properties, Size};
 use crate::limits;
-use crate::seam::{CommandBuffer, Metal, PipelineLimits, Properties, Size};
 
 /// What a compute command encoder must be able to do so that a kernel can be put onto it.
 pub trait Encoder {
@@ -65,7 +65,7 @@ pub fn kernel<E: Encoder>(
     encoder.dispatch(threadgroups, kernel.threads)
 }
 
-/// A command buffer of the seam as an encoder. The order of its dispatches is kept by whoever puts barriers between them.
+/// A command buffer of this interface as an encoder. The order of its dispatches is kept by whoever puts barriers between them.
 pub struct Seam<'a, M: Metal>(pub &'a mut M::CommandBuffer);
 
 impl<M: Metal> Encoder for Seam<'_, M> {

@@ -4,7 +4,7 @@
 //! The figures behind the table are other people's, measured on Macs: about 1 us for a dispatch of an own kernel, 15 to 20 us for an MPSGraph
 //! run. They are to be measured again on a Mac; only this file changes then.
 
-use crate::seam::Properties;
+use crate::interface::Properties;
 use openmps_tile::DType;
 
 /// What computes an operator.

@@ -9,6 +9,7 @@
 pub mod apple;
 pub mod arguments;
 pub mod cache;
+pub mod completions;
 pub mod defects;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub mod emulated;
@@ -17,19 +18,18 @@ pub mod engine;
 pub mod error;
 pub mod graph;
 pub mod hazards;
-pub mod ledger;
+pub mod interface;
 pub mod limits;
 pub mod matrix;
 pub mod pipelines;
 pub mod recorder;
-pub mod seam;
 pub mod stream;
 
 pub use cache::{Cache, CacheStatistics};
 pub use error::{Error, Result};
+pub use interface::{CommandBuffer, Completion, MathMode, Metal, PipelineKey, PipelineLimits, Properties};
 pub use pipelines::{Executables, Pipelines};
 pub use recorder::Recorder;
-pub use seam::{CommandBuffer, Completion, MathMode, Metal, PipelineKey, PipelineLimits, Properties};
 pub use stream::{CommitPolicy, Launch, Stream};
 
 /// The oldest macOS that openmps is for: the one place where it is stated. What is newer stands behind `objc2::available!`, and

@@ -1,7 +1,7 @@
 //! Apple's limits, checked before a dispatch: on the GPU a violation is an assertion, a silent nothing, or a lost device.
 
 use crate::error::{Error, Result};
-use crate::seam::{PipelineLimits, Properties, Size};
+use crate::interface::{PipelineLimits, Properties, Size};
 
 /// Bytes of threadgroup memory on every GPU since the A11 and the M1.
 pub const THREADGROUP_MEMORY: usize = 32 << 10;

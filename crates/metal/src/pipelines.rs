@@ -3,7 +3,7 @@
 use crate::cache::{Cache, CacheStatistics};
 use crate::error::Result;
 use crate::graph::Graph;
-use crate::seam::{Metal, PipelineKey, PipelineLimits};
+use crate::interface::{Metal, PipelineKey, PipelineLimits};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -9,8 +9,8 @@ pub use said::Said;
 
 use crate::error::{Error, Result};
 use crate::graph::Graph;
+use crate::interface::{Completed, Completion, Metal, PipelineKey, PipelineLimits, Properties};
 use crate::limits;
-use crate::seam::{Completed, Completion, Metal, PipelineKey, PipelineLimits, Properties};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::path::Path;

@@ -2,13 +2,13 @@
 //! dispatches depend on each other, and delivers errors at the next synchronisation.
 
 use crate::arguments::{self, Kernel, Resolved};
+use crate::completions::{CompletionTracker, Deferred, StreamStatistics};
 use crate::encode;
 use crate::error::{Error, Result};
 use crate::hazards::{Access, Hazards};
-use crate::ledger::{Deferred, Ledger, StreamStatistics};
+use crate::interface::{CommandBuffer, Completion, Metal, PipelineLimits, Size};
 use crate::limits;
 use crate::matrix::{MatrixCall, Operand, TensorView};
-use crate::seam::{CommandBuffer, Completion, Metal, PipelineLimits, Size};
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -85,7 +85,7 @@ pub struct Stream<M: Metal> {
     queue: M::Queue,
     label: String,
     policy: CommitPolicy,
-    ledger: Arc<Ledger>,
+    completions: Arc<CompletionTracker>,
     state: Mutex<State<M>>,
 }
 
@@ -96,8 +96,8 @@ impl<M: Metal> Stream<M> {
         // Room beyond what the policy lets through: callbacks commit, too, and Metal would block them.
         let queue = metal.autorelease_pool(|| metal.queue(label, (2 * policy.in_flight).max(64)))?;
         let state = State { open: None, committed: VecDeque::new(), number: 0 };
-        let ledger = Arc::new(Ledger::default());
-        Ok(Stream { metal, queue, label: label.to_string(), policy, ledger, state: Mutex::new(state) })
+        let completions = Arc::new(CompletionTracker::default());
+        Ok(Stream { metal, queue, label: label.to_string(), policy, completions, state: Mutex::new(state) })
     }
 
     /// The device.
@@ -238,7 +238,7 @@ impl<M: Metal> Stream<M> {
     /// Waits for every command so far and delivers, once, the first error since the last call. Not to be called from a callback of this stream.
     pub fn finish(&self) -> std::result::Result<(), Deferred> {
         self.wait();
-        self.ledger.settle()
+        self.completions.settle()
     }
 
     /// Waits for every command so far; errors stay for the next `finish`.
@@ -251,7 +251,7 @@ impl<M: Metal> Stream<M> {
             if let Some(last) = last.back() {
                 self.metal.wait(last);
             }
-            self.ledger.wait(count);
+            self.completions.wait(count);
         });
     }
 
@@ -266,7 +266,7 @@ impl<M: Metal> Stream<M> {
             self.commit(&mut state);
             state.number
         });
-        self.ledger.wait_arrived(count);
+        self.completions.wait_arrived(count);
     }
 
     /// Whether every command so far has ended. What is encoded is handed over, so that it ends without anybody waiting.
@@ -276,12 +276,12 @@ impl<M: Metal> Stream<M> {
             self.commit(&mut state);
             state.number
         });
-        self.ledger.statistics().ended >= count
+        self.completions.statistics().ended >= count
     }
 
     /// Command buffers so far, and the GPU's time.
     pub fn statistics(&self) -> StreamStatistics {
-        self.ledger.statistics()
+        self.completions.statistics()
     }
 
     fn encode(
@@ -324,18 +324,18 @@ impl<M: Metal> Stream<M> {
 
     fn commit(&self, state: &mut State<M>) {
         let Some(Open { commands, kept, .. }) = state.open.take() else { return };
-        self.ledger.commit();
+        self.completions.commit();
         state.number += 1;
-        let ledger = self.ledger.clone();
+        let completions = self.completions.clone();
         let completed = move |completion: Completion| {
             let Kept { buffers, values, callbacks } = kept;
-            ledger.arrive();
+            completions.arrive();
             for callback in callbacks {
                 // A panic must not unwind into Metal, nor keep those who wait waiting. The panic hook has reported it.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(callback));
             }
             drop((buffers, values));
-            ledger.end(completion);
+            completions.end(completion);
         };
         state.committed.push_back(commands.commit(Box::new(completed)));
     }

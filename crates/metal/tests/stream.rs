@@ -3,9 +3,9 @@
 
 use openmps_metal::arguments::{Addresses, Kernel, Parameter};
 use openmps_metal::graph::{Binary, Builder, Operation};
+use openmps_metal::interface::{Language, MathMode};
 use openmps_metal::matrix::{MatrixCall, MatrixView, TensorView};
 use openmps_metal::recorder::{RecordedBuffer, Said};
-use openmps_metal::seam::{Language, MathMode};
 use openmps_metal::{CommitPolicy, Error, Executables, Launch, Metal, PipelineKey, Pipelines, Recorder, Stream};
 use openmps_tile::DType;
 use std::sync::atomic::{AtomicUsize, Ordering};

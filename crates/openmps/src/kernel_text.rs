@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::kernel::Parameter;
 use openmps_runtime::metal::PipelineKey;
 use openmps_runtime::metal::arguments::{Kernel, Parameter as Passed};
-use openmps_runtime::metal::seam::{Language, MathMode};
+use openmps_runtime::metal::interface::{Language, MathMode};
 use openmps_runtime::{Device, Queue};
 use openmps_tile::{DType, Scalar};
 

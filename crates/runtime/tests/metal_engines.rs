@@ -7,8 +7,8 @@ mod harness;
 
 use addresses::ByAddress;
 use harness::{ADD, settle};
+use openmps_metal::interface::Properties;
 use openmps_metal::recorder::Said;
-use openmps_metal::seam::Properties;
 use openmps_metal::{Error, Recorder};
 use openmps_runtime::vendor::graph::{Builder, Operation};
 use openmps_runtime::vendor::{Call, Engine, Family, Matrices, Tensor};

@@ -13,8 +13,8 @@ use openmps::runtime::external::{ExternalDevice, ExternalGpu};
 use openmps_metal::apple::AppleMetal;
 use openmps_metal::arguments::{Kernel, Table};
 use openmps_metal::encode::{self, Encoder};
+use openmps_metal::interface::{Metal, Properties, Size};
 use openmps_metal::pipelines::{LIMIT, Pipelines};
-use openmps_metal::seam::{Metal, Properties, Size};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 

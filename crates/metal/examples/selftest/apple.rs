@@ -3,8 +3,8 @@
 use openmps_metal::apple::{AppleMetal, Buffer};
 use openmps_metal::arguments::{Addresses, Kernel, Parameter};
 use openmps_metal::graph::{Binary, Builder, Operation};
+use openmps_metal::interface::{Language, MathMode};
 use openmps_metal::matrix::{Distribution, MatrixCall, MatrixView, TensorView};
-use openmps_metal::seam::{Language, MathMode};
 use openmps_metal::{CommitPolicy, Launch, Metal, PipelineKey, Pipelines, Stream};
 use openmps_tile::DType;
 use std::process::ExitCode;

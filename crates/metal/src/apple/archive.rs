@@ -3,7 +3,7 @@
 
 use super::{RawDevice, path_string, text};
 use crate::error::{Error, Result};
-use crate::seam::Properties;
+use crate::interface::Properties;
 use objc2::rc::Retained;
 use objc2::runtime::ProtocolObject;
 use objc2_foundation::{NSArray, NSError, NSURL};

@@ -2,8 +2,8 @@
 
 use super::{AppleMetal, Buffer, Event, Executable, Pipeline, RawDevice, graph, mps, text};
 use crate::error::{Error, Result};
+use crate::interface::{CommandBuffer, Completed, Completion, Size};
 use crate::matrix::{MatrixCall, TensorView};
-use crate::seam::{CommandBuffer, Completed, Completion, Size};
 use block2::RcBlock;
 use objc2::rc::{Retained, autoreleasepool};
 use objc2::runtime::ProtocolObject;

@@ -3,7 +3,7 @@
 use super::archive::Archive;
 use super::{RawDevice, text};
 use crate::error::{Error, Result};
-use crate::seam::{Language, MathMode, PipelineKey, PipelineLimits};
+use crate::interface::{Language, MathMode, PipelineKey, PipelineLimits};
 use objc2::available;
 use objc2::rc::Retained;
 use objc2::runtime::ProtocolObject;

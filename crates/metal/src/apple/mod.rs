@@ -21,7 +21,7 @@ pub use library::Pipeline;
 
 use crate::error::{Error, Result};
 use crate::graph::Graph;
-use crate::seam::{Metal, PipelineKey, PipelineLimits, Properties};
+use crate::interface::{Metal, PipelineKey, PipelineLimits, Properties};
 use archive::Archive;
 use objc2::rc::{Retained, autoreleasepool};
 use objc2::runtime::ProtocolObject;

@@ -1,7 +1,7 @@
 //! What a device says about itself.
 
 use super::{RawDevice, cores};
-use crate::seam::Properties;
+use crate::interface::Properties;
 use objc2::available;
 use objc2_metal::{MTLDevice, MTLGPUFamily};
 use objc2_metal_performance_shaders::MPSSupportsMTLDevice;

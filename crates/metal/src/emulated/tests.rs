@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::arguments::{Addresses, Kernel, Parameter};
-use crate::seam::{Language, MathMode};
+use crate::interface::{Language, MathMode};
 use crate::{CommitPolicy, Launch, Pipelines, Stream};
 
 const TEXT: &str = "

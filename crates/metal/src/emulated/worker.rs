@@ -2,7 +2,7 @@
 
 use super::commands::{Action, run};
 use crate::error::{Error, Result};
-use crate::seam::{Completed, Completion, Properties};
+use crate::interface::{Completed, Completion, Properties};
 use openmps_emulator::Schedule;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -3,9 +3,9 @@
 use super::{Memory, RecordedBuffer, RecordedCommit, RecordedEvent, Recorder, Said};
 use crate::error::Result;
 use crate::graph::Graph;
+use crate::interface::{CommandBuffer, Completed, PipelineKey, Size};
 use crate::limits;
 use crate::matrix::{MatrixCall, TensorView};
-use crate::seam::{CommandBuffer, Completed, PipelineKey, Size};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 

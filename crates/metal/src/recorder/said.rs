@@ -1,6 +1,6 @@
 //! What was said, one value a call. Buffers are named by their numbers, in the order in which they were made.
 
-use crate::seam::Size;
+use crate::interface::Size;
 use std::ops::Range;
 
 /// One call of the trait.

@@ -11,7 +11,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::properties::DeviceProperties;
 use openmps_metal::arguments::{self, Addresses, Kernel, Resolved, Table};
-use openmps_metal::seam::{Properties, Size};
+use openmps_metal::interface::{Properties, Size};
 use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};

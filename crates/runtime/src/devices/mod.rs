@@ -1,4 +1,4 @@
-//! The seam below the devices: what a queue asks of the device that it belongs to. One file for each kind of device.
+//! The interface below the devices: what a queue asks of the device that it belongs to. One file for each kind of device.
 
 pub(crate) mod cuda;
 pub mod external;

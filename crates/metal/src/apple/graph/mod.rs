@@ -11,7 +11,7 @@ use super::RawDevice;
 use super::mps::data_type;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, TensorType};
-use crate::seam::Properties;
+use crate::interface::Properties;
 use lower::Lowering;
 use objc2::AnyThread;
 use objc2::rc::Retained;

@@ -15,7 +15,7 @@ use crate::stage;
 use crate::vendor::{Call, Engine};
 use openmps_codegen::{Parameter as Passed, Source, Target, compile, threads_for};
 use openmps_metal::arguments::{Addresses, Kernel, Parameter, Resolved};
-use openmps_metal::seam::{Language, MathMode, Properties};
+use openmps_metal::interface::{Language, MathMode, Properties};
 
 use openmps_metal::{CommitPolicy, Executables, Launch, Metal, PipelineKey, Pipelines, Stream, limits, pipelines};
 use openmps_settings as settings;

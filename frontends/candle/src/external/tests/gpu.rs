@@ -6,8 +6,8 @@ use openmps_metal::Result;
 use openmps_metal::arguments::{Kernel, Table};
 use openmps_metal::emulated::{Emulated, EmulatedBuffer, EmulatedCommands, EmulatedQueue};
 use openmps_metal::encode::{self, Seam};
+use openmps_metal::interface::{CommandBuffer, Completion, Metal, Properties, Size};
 use openmps_metal::pipelines::Pipelines;
-use openmps_metal::seam::{CommandBuffer, Completion, Metal, Properties, Size};
 use std::collections::HashSet;
 use std::sync::{Mutex, mpsc};
 

@@ -1,7 +1,7 @@
-//! What a queue owes: command buffers on their way, and the errors of those that ended, for the next synchronisation.
+//! Completions of a queue: command buffers on their way, and the errors of those that ended, for the next synchronisation.
 
 use crate::error::Error;
-use crate::seam::Completion;
+use crate::interface::Completion;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The first error since the last synchronisation, and how many followed it.
@@ -37,12 +37,12 @@ struct Books {
 
 /// The books of one queue. The completion handlers, on Metal's threads, write into them.
 #[derive(Default)]
-pub struct Ledger {
+pub struct CompletionTracker {
     books: Mutex<Books>,
     ended: Condvar,
 }
 
-impl Ledger {
+impl CompletionTracker {
     /// One more is on its way. Called before it is committed, since its end may come first.
     pub fn commit(&self) {
         self.lock().statistics.committed += 1;
@@ -107,22 +107,22 @@ mod tests {
 
     #[test]
     fn arriving_comes_before_ending() {
-        let ledger = Ledger::default();
-        ledger.commit();
+        let completions = CompletionTracker::default();
+        completions.commit();
         // A callback that waits for a lock which is held until the GPU is done.
         let lock = Mutex::new(());
         std::thread::scope(|scope| {
             let held = lock.lock().unwrap();
             scope.spawn(|| {
-                ledger.arrive();
+                completions.arrive();
                 drop(lock.lock().unwrap());
-                ledger.end(Completion::default());
+                completions.end(Completion::default());
             });
-            ledger.wait_arrived(1);
-            assert_eq!(ledger.statistics().ended, 0);
+            completions.wait_arrived(1);
+            assert_eq!(completions.statistics().ended, 0);
             drop(held);
-            ledger.wait(1);
+            completions.wait(1);
         });
-        assert_eq!(ledger.statistics().ended, 1);
+        assert_eq!(completions.statistics().ended, 1);
     }
 }
