@@ -8,7 +8,7 @@ use crate::axis::AxisInfo;
 use crate::coalescing::Coalescing;
 use crate::dialect::Dialect;
 use crate::dot_operands::dot_operands;
-use crate::layout::{Layout, Place, bits_of, bits_of_all, bits_of_axis};
+use crate::layout::{IndexBit, Layout, bits_of, bits_of_all, bits_of_axis};
 use crate::mma::{MmaShape, padded};
 use crate::target::Target;
 use openmps_tile::{Block, Instruction, Kernel, Number, Operation, Scalar, Type, Unary, Value};
@@ -213,19 +213,19 @@ impl<'k> Forms<'k> {
     fn doubled(&self, x: Value, at: usize) -> Form {
         let layout = self.natural(x).0.dense().0;
         let mut bits = layout.bits().to_vec();
-        bits.insert(at, Place::Register(layout.registers().trailing_zeros() as u8));
+        bits.insert(at, IndexBit::Register(layout.registers().trailing_zeros() as u8));
         Form::Materialized { layout: Layout::new(bits), weak: false }
     }
 
     /// The layout in which a tile is split: neighbours along the last dimension in one thread.
     pub fn of_pairs(&self, x: Value) -> Layout {
         let layout = self.natural(x).0.dense().0;
-        if matches!(layout.bits().first(), Some(Place::Register(_))) {
+        if matches!(layout.bits().first(), Some(IndexBit::Register(_))) {
             return layout;
         }
-        let rest = Layout::spread(layout.bits().len() - 1, self.thread_bits, 0);
+        let rest = Layout::distributed(layout.bits().len() - 1, self.thread_bits, 0);
         let mut bits = rest.bits().to_vec();
-        bits.insert(0, Place::Register(rest.registers().trailing_zeros() as u8));
+        bits.insert(0, IndexBit::Register(rest.registers().trailing_zeros() as u8));
         Layout::new(bits)
     }
 
@@ -309,7 +309,7 @@ impl<'k> Forms<'k> {
     fn widened(&self, layout: &Layout, from: &[usize], to: &[usize]) -> Layout {
         let mut free = layout.free_threads(self.thread_bits).into_iter();
         let mut register = layout.registers().trailing_zeros() as u8;
-        let mut bits = vec![Place::Register(0); bits_of_all(to)];
+        let mut bits = vec![IndexBit::Register(0); bits_of_all(to)];
         for axis in 0..to.len() {
             let (source, target) = (bits_of_axis(from, axis), bits_of_axis(to, axis));
             if from[axis] == to[axis] {
@@ -317,9 +317,9 @@ impl<'k> Forms<'k> {
                 continue;
             }
             for bit in target {
-                bits[bit] = free.next().map(Place::Thread).unwrap_or_else(|| {
+                bits[bit] = free.next().map(IndexBit::Thread).unwrap_or_else(|| {
                     register += 1;
-                    Place::Register(register - 1)
+                    IndexBit::Register(register - 1)
                 });
             }
         }
@@ -394,14 +394,14 @@ impl<'k> Forms<'k> {
 
 /// The places of one dimension's bits: first the near ones of its registers, then its threads, then the other registers; registers and
 /// threads are counted on from those that other dimensions took.
-fn along([size, registers, near]: [usize; 3], [register, thread]: [usize; 2]) -> Vec<Place> {
+fn along([size, registers, near]: [usize; 3], [register, thread]: [usize; 2]) -> Vec<IndexBit> {
     let place = |bit: usize| {
         if bit < near {
-            Place::Register((register + bit) as u8)
+            IndexBit::Register((register + bit) as u8)
         } else if bit < near + size - registers {
-            Place::Thread((thread + bit - near) as u8)
+            IndexBit::Thread((thread + bit - near) as u8)
         } else {
-            Place::Register((register + bit - (size - registers)) as u8)
+            IndexBit::Register((register + bit - (size - registers)) as u8)
         }
     };
     (0..size).map(place).collect()

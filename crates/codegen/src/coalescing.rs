@@ -46,17 +46,17 @@ impl<'k> Coalescing<'k> {
     /// The layout for a tile of these dimensions that has no better one: neighbours in neighbouring threads, so that memory is read in whole
     /// lines; as many in each as are accessed at once.
     pub fn plain(&self, dims: &[usize]) -> Layout {
-        self.spread(dims, self.shared.get(dims).copied().unwrap_or_default())
+        self.distribute(dims, self.shared.get(dims).copied().unwrap_or_default())
     }
 
     /// The layout that a tile has of its own.
     pub fn own(&self, value: Value) -> Option<Layout> {
         let run = self.own.get(&value)?;
-        Some(self.spread(self.kernel.dims_of(value), *run))
+        Some(self.distribute(self.kernel.dims_of(value), *run))
     }
 
-    fn spread(&self, dims: &[usize], run: Run) -> Layout {
-        let layout = Layout::spread(bits_of_all(dims), self.thread_bits, run.bits);
+    fn distribute(&self, dims: &[usize], run: Run) -> Layout {
+        let layout = Layout::distributed(bits_of_all(dims), self.thread_bits, run.bits);
         if run.bits == 0 {
             return layout;
         }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 /// Where a bit of an element's index is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
+pub enum IndexBit {
     /// This bit of the register's number.
     Register(u8),
     /// This bit of the thread's number.
@@ -18,32 +18,32 @@ pub enum Place {
 /// Where each bit of an element's row-major index is kept, the lowest first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
-    bits: Vec<Place>,
+    bits: Vec<IndexBit>,
 }
 
 impl Layout {
     /// A layout from the places of its bits.
-    pub fn new(bits: Vec<Place>) -> Layout {
+    pub fn new(bits: Vec<IndexBit>) -> Layout {
         Layout { bits }
     }
 
     /// Neighbouring elements in runs of `1 << run` registers, the runs in neighbouring threads, what is left in further registers.
-    pub fn spread(bits: usize, thread_bits: usize, run: usize) -> Layout {
+    pub fn distributed(bits: usize, thread_bits: usize, run: usize) -> Layout {
         let run = run.min(bits.saturating_sub(thread_bits));
         let place = |bit: usize| {
             if bit < run {
-                Place::Register(bit as u8)
+                IndexBit::Register(bit as u8)
             } else if bit < run + thread_bits {
-                Place::Thread((bit - run) as u8)
+                IndexBit::Thread((bit - run) as u8)
             } else {
-                Place::Register((bit - thread_bits) as u8)
+                IndexBit::Register((bit - thread_bits) as u8)
             }
         };
         Layout { bits: (0..bits).map(place).collect() }
     }
 
     /// The places, the lowest bit's first.
-    pub fn bits(&self) -> &[Place] {
+    pub fn bits(&self) -> &[IndexBit] {
         &self.bits
     }
 
@@ -53,13 +53,13 @@ impl Layout {
     }
 
     fn register_bits(&self) -> usize {
-        let of = |place: &Place| if let Place::Register(bit) = place { usize::from(*bit) + 1 } else { 0 };
+        let of = |place: &IndexBit| if let IndexBit::Register(bit) = place { usize::from(*bit) + 1 } else { 0 };
         self.bits.iter().map(of).max().unwrap_or(0)
     }
 
     /// The bits of a thread's number that make no difference.
     pub fn free_threads(&self, thread_bits: usize) -> Vec<u8> {
-        (0..thread_bits as u8).filter(|&bit| !self.bits.contains(&Place::Thread(bit))).collect()
+        (0..thread_bits as u8).filter(|&bit| !self.bits.contains(&IndexBit::Thread(bit))).collect()
     }
 
     /// The layout of what is left of an index when only these of its bits are kept, in this order. Registers keep their numbers.
@@ -70,11 +70,11 @@ impl Layout {
     /// Registers numbered without gaps, in the same order; and which bit of the old number each bit of the new one is.
     pub fn dense(&self) -> (Layout, Vec<u8>) {
         let mut kept: Vec<u8> = (self.bits.iter())
-            .filter_map(|place| if let Place::Register(bit) = place { Some(*bit) } else { None })
+            .filter_map(|place| if let IndexBit::Register(bit) = place { Some(*bit) } else { None })
             .collect();
         kept.sort_unstable();
-        let renumbered = |place: &Place| match *place {
-            Place::Register(bit) => Place::Register(kept.iter().position(|&old| old == bit).unwrap_or(0) as u8),
+        let renumbered = |place: &IndexBit| match *place {
+            IndexBit::Register(bit) => IndexBit::Register(kept.iter().position(|&old| old == bit).unwrap_or(0) as u8),
             thread => thread,
         };
         (Layout { bits: self.bits.iter().map(renumbered).collect() }, kept)
@@ -87,7 +87,7 @@ impl Layout {
 }
 
 /// The number whose bits are at these places, as an expression. Coalescing of neighbouring bits are moved together.
-fn expression(places: &[Place]) -> String {
+fn expression(places: &[IndexBit]) -> String {
     let mut terms = Vec::new();
     let mut bit = 0;
     while bit < places.len() {
@@ -101,18 +101,20 @@ fn expression(places: &[Place]) -> String {
     if terms.is_empty() { "0".to_owned() } else { terms.join(" | ") }
 }
 
-fn follows(first: Place, other: Place, distance: u8) -> bool {
+fn follows(first: IndexBit, other: IndexBit, distance: u8) -> bool {
     match (first, other) {
-        (Place::Register(a), Place::Register(b)) | (Place::Thread(a), Place::Thread(b)) => a + distance == b,
+        (IndexBit::Register(a), IndexBit::Register(b)) | (IndexBit::Thread(a), IndexBit::Thread(b)) => {
+            a + distance == b
+        }
         _ => false,
     }
 }
 
 /// `run` bits of a number from a bit on, moved to bit `to`.
-fn term(first: Place, run: usize, to: usize) -> String {
+fn term(first: IndexBit, run: usize, to: usize) -> String {
     let (name, from) = match first {
-        Place::Register(bit) => ("k", usize::from(bit)),
-        Place::Thread(bit) => ("thread_index", usize::from(bit)),
+        IndexBit::Register(bit) => ("k", usize::from(bit)),
+        IndexBit::Thread(bit) => ("thread_index", usize::from(bit)),
     };
     let mut text = if from == 0 { name.to_owned() } else { format!("{name} >> {from}") };
     text = if from == 0 { text } else { format!("({text})") };
@@ -122,7 +124,7 @@ fn term(first: Place, run: usize, to: usize) -> String {
 
 /// A register's number made of the bits of another's: bit `i` is bit `kept[i]` of `k`.
 pub(crate) fn gathered(kept: &[u8]) -> String {
-    let places: Vec<Place> = kept.iter().map(|&bit| Place::Register(bit)).collect();
+    let places: Vec<IndexBit> = kept.iter().map(|&bit| IndexBit::Register(bit)).collect();
     if kept.is_empty() { "0".to_owned() } else { expression(&places) }
 }
 
@@ -149,7 +151,7 @@ mod tests {
     #[test]
     fn spread_layouts_hold_each_element_once() {
         for (bits, threads, run) in [(10, 7, 0), (10, 7, 2), (5, 7, 2), (0, 5, 0), (13, 5, 3)] {
-            let layout = Layout::spread(bits, threads, run);
+            let layout = Layout::distributed(bits, threads, run);
             let mut places = layout.bits().to_vec();
             places.sort_unstable();
             places.dedup();
@@ -161,20 +163,20 @@ mod tests {
 
     #[test]
     fn selected_bits_keep_their_places_and_dense_ones_lose_the_gaps() {
-        let layout = Layout::spread(6, 2, 2);
-        assert_eq!(layout.bits()[4..], [Place::Register(2), Place::Register(3)]);
+        let layout = Layout::distributed(6, 2, 2);
+        assert_eq!(layout.bits()[4..], [IndexBit::Register(2), IndexBit::Register(3)]);
         let slice = layout.select(&[1, 2, 5]);
-        assert_eq!(slice.bits(), [Place::Register(1), Place::Thread(0), Place::Register(3)]);
+        assert_eq!(slice.bits(), [IndexBit::Register(1), IndexBit::Thread(0), IndexBit::Register(3)]);
         let (dense, kept) = slice.dense();
-        assert_eq!(dense.bits(), [Place::Register(0), Place::Thread(0), Place::Register(1)]);
+        assert_eq!(dense.bits(), [IndexBit::Register(0), IndexBit::Thread(0), IndexBit::Register(1)]);
         assert_eq!(kept, [1, 3]);
         assert_eq!(gathered(&kept), "((k >> 1) & 1) | ((k >> 3) & 1) << 1");
     }
 
     #[test]
     fn indices_are_written_in_runs() {
-        assert_eq!(Layout::spread(10, 7, 0).index(0, 10), "(thread_index & 127) | (k & 7) << 7");
-        assert_eq!(Layout::spread(0, 5, 0).index(0, 0), "0");
+        assert_eq!(Layout::distributed(10, 7, 0).index(0, 10), "(thread_index & 127) | (k & 7) << 7");
+        assert_eq!(Layout::distributed(0, 5, 0).index(0, 0), "0");
     }
 
     #[test]

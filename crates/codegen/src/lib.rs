@@ -20,7 +20,7 @@ mod target;
 
 pub use dialect::Dialect;
 pub use error::CodegenError;
-pub use layout::{Layout, Place};
+pub use layout::{IndexBit, Layout};
 pub use target::{Limits, Target};
 
 use openmps_tile::{Kernel, Type, Verified};

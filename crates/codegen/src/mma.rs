@@ -2,7 +2,7 @@
 //! that are computed on them.
 
 use crate::dialect::Dialect;
-use crate::layout::{Layout, Place, bits_of};
+use crate::layout::{IndexBit, Layout, bits_of};
 use openmps_tile::Scalar;
 
 /// The shape of a matrix unit's multiply-accumulate: its block of the product, and where the bits of a block's index are kept.
@@ -11,8 +11,8 @@ pub(crate) struct MmaShape {
     pub rows: usize,
     pub columns: usize,
     pub depth: usize,
-    pub of_rows: &'static [Place],
-    pub of_columns: &'static [Place],
+    pub of_rows: &'static [IndexBit],
+    pub of_columns: &'static [IndexBit],
     /// Registers of a block, as a number of bits.
     pub registers: u8,
 }
@@ -22,8 +22,8 @@ static SIMDGROUP: MmaShape = MmaShape {
     rows: 3,
     columns: 3,
     depth: 3,
-    of_rows: &[Place::Thread(1), Place::Thread(2), Place::Thread(4)],
-    of_columns: &[Place::Register(0), Place::Thread(0), Place::Thread(3)],
+    of_rows: &[IndexBit::Thread(1), IndexBit::Thread(2), IndexBit::Thread(4)],
+    of_columns: &[IndexBit::Register(0), IndexBit::Thread(0), IndexBit::Thread(3)],
     registers: 1,
 };
 
@@ -32,8 +32,8 @@ static MMA: MmaShape = MmaShape {
     rows: 4,
     columns: 3,
     depth: 4,
-    of_rows: &[Place::Thread(2), Place::Thread(3), Place::Thread(4), Place::Register(1)],
-    of_columns: &[Place::Register(0), Place::Thread(0), Place::Thread(1)],
+    of_rows: &[IndexBit::Thread(2), IndexBit::Thread(3), IndexBit::Thread(4), IndexBit::Register(1)],
+    of_columns: &[IndexBit::Register(0), IndexBit::Thread(0), IndexBit::Thread(1)],
     registers: 2,
 };
 
@@ -65,13 +65,13 @@ impl MmaShape {
         while usize::from(group) < thread_bits && (of_rows.len() < rows || of_columns.len() < columns) {
             let by_row = of_columns.len() == columns
                 || (of_rows.len() < rows && rows - of_rows.len() >= columns - of_columns.len());
-            if by_row { &mut of_rows } else { &mut of_columns }.push(Place::Thread(group));
+            if by_row { &mut of_rows } else { &mut of_columns }.push(IndexBit::Thread(group));
             group += 1;
         }
         let mut register = self.registers;
         for (bits, count) in [(&mut of_columns, columns), (&mut of_rows, rows)] {
             while bits.len() < count {
-                bits.push(Place::Register(register));
+                bits.push(IndexBit::Register(register));
                 register += 1;
             }
         }

@@ -22,7 +22,7 @@ struct Rewriter<'k> {
 }
 
 /// What is to be loaded ahead in a loop.
-struct Plan {
+struct Prefetch {
     /// The loads' places in the block.
     loads: Vec<usize>,
     /// What they are computed from, as places in the block, in order.
@@ -40,7 +40,7 @@ impl Rewriter<'_> {
             for inner in &mut block.instructions[at].blocks {
                 self.block(inner);
             }
-            if let Some(plan) = Plan::of(&block.instructions[at]) {
+            if let Some(plan) = Prefetch::of(&block.instructions[at]) {
                 let mut before = Vec::new();
                 self.line = block.instructions[at].line;
                 self.rotate(&mut block.instructions[at], &plan, &mut before);
@@ -53,7 +53,7 @@ impl Rewriter<'_> {
     }
 
     /// Loads for the first iteration before the loop, for the next one at its beginning.
-    fn rotate(&mut self, instruction: &mut Instruction, plan: &Plan, before: &mut Vec<Instruction>) {
+    fn rotate(&mut self, instruction: &mut Instruction, plan: &Prefetch, before: &mut Vec<Instruction>) {
         let [lower, upper, step] = [0, 1, 2].map(|i| instruction.operands[i]);
         let mut block = std::mem::take(&mut instruction.blocks[0]);
         let index = block.arguments[0];
@@ -95,7 +95,12 @@ impl Rewriter<'_> {
     }
 
     /// What the needed carried values will be in the next iteration, computed at the beginning of this one; the block yields these.
-    fn next_carried(&mut self, block: &mut Block, plan: &Plan, out: &mut Vec<Instruction>) -> HashMap<Value, Value> {
+    fn next_carried(
+        &mut self,
+        block: &mut Block,
+        plan: &Prefetch,
+        out: &mut Vec<Instruction>,
+    ) -> HashMap<Value, Value> {
         let mut same = HashMap::new();
         for &at in &plan.steps {
             self.copy(&block.instructions[at], &mut same, out);
@@ -115,7 +120,7 @@ impl Rewriter<'_> {
     fn clone_loads(
         &mut self,
         block: &Block,
-        plan: &Plan,
+        plan: &Prefetch,
         values: &mut HashMap<Value, Value>,
         runs: Value,
         out: &mut Vec<Instruction>,
@@ -161,9 +166,9 @@ impl Rewriter<'_> {
     }
 }
 
-impl Plan {
+impl Prefetch {
     /// What can be loaded ahead in an instruction; none where it is no loop of products, or one that writes.
-    fn of(instruction: &Instruction) -> Option<Plan> {
+    fn of(instruction: &Instruction) -> Option<Prefetch> {
         if instruction.operation != Operation::For {
             return None;
         }
@@ -184,7 +189,12 @@ impl Plan {
             }
         }
         let list = |set: BTreeSet<usize>| set.into_iter().collect();
-        (!loads.is_empty()).then(|| Plan { loads, needed: list(needed), carried: list(carried), steps: list(steps) })
+        (!loads.is_empty()).then(|| Prefetch {
+            loads,
+            needed: list(needed),
+            carried: list(carried),
+            steps: list(steps),
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What threadgroup memory holds before each threadgroup, as half, bfloat and float alike: a huge number, no number, a huge negative one. A
+/// What threadgroup memory holds before each threadgroup, as half, bfloat and float alike: a huge number, NaN, a huge negative one. A
 /// maximum hides the second, a minimum the first, so it depends on the schedule.
 const POISONS: [u16; 3] = [0x7bff, 0x7fff, 0xfbff];
 /// Threadgroups that a worker takes at a time.

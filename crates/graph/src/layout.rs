@@ -8,52 +8,7 @@ use openmps_host::native::copy;
 use openmps_host::native::memory::Memory;
 use openmps_host::native::sort::Lines;
 use openmps_runtime::Backend;
-use openmps_tile::DType;
-
-/// A number that keeps all 64 bits of an integer.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(missing_docs)]
-pub enum Number {
-    Int(i64),
-    Float(f64),
-}
-
-impl Number {
-    /// As float64.
-    pub fn to_f64(self) -> f64 {
-        match self {
-            Number::Int(value) => value as f64,
-            Number::Float(value) => value,
-        }
-    }
-
-    /// As an integer, truncated.
-    pub fn to_i64(self) -> i64 {
-        match self {
-            Number::Int(value) => value,
-            Number::Float(value) => value as i64,
-        }
-    }
-
-    /// The element of this type as it lies in memory; the bytes after its size are zero.
-    pub fn element(self, dtype: DType) -> [u8; 8] {
-        let mut bytes = [0; 8];
-        let mut put = |value: &[u8]| bytes[..value.len()].copy_from_slice(value);
-        match dtype {
-            DType::Bool => put(&[u8::from(self.to_f64() != 0.0)]),
-            DType::U8 => put(&(self.to_i64() as u8).to_ne_bytes()),
-            DType::I8 => put(&(self.to_i64() as i8).to_ne_bytes()),
-            DType::I16 => put(&(self.to_i64() as i16).to_ne_bytes()),
-            DType::I32 => put(&(self.to_i64() as i32).to_ne_bytes()),
-            DType::I64 => put(&self.to_i64().to_ne_bytes()),
-            DType::F16 => put(&half::f16::from_f64(self.to_f64()).to_ne_bytes()),
-            DType::BF16 => put(&half::bf16::from_f64(self.to_f64()).to_ne_bytes()),
-            DType::F32 => put(&(self.to_f64() as f32).to_ne_bytes()),
-            DType::F64 => put(&self.to_f64().to_ne_bytes()),
-        }
-        bytes
-    }
-}
+use openmps_tile::{DType, Number};
 
 /// An axis counted from the end when it is negative, checked against the rank.
 pub fn axis_of(operator: &'static str, axis: i64, rank: usize) -> Result<usize> {

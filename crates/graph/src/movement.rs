@@ -1,10 +1,11 @@
 //! Copies and fills of views: by native kernels in one command, by a GPU's kernels one after the other.
 
 use crate::error::Result;
-use crate::layout::{Number, call, copy_view, fill_view, is_host};
+use crate::layout::{call, copy_view, fill_view, is_host};
 use crate::operators::elementwise::{self, Elementwise, Unary};
 use crate::queue::Queue;
 use crate::view::View;
+use openmps_tile::Number;
 
 /// What an operator of movements tells to copy and to fill.
 pub(crate) struct Mover<'a> {

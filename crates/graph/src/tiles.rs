@@ -101,7 +101,7 @@ pub(crate) fn reads_image(b: &mut Builder, mask: Value, row: Value, column: Valu
 }
 
 /// A value of each row (axis 0) or column (axis 1), repeated along the other side.
-pub(crate) fn spread(b: &mut Builder, x: Value, axis: usize, dims: [usize; 2]) -> Value {
+pub(crate) fn broadcast_along(b: &mut Builder, x: Value, axis: usize, dims: [usize; 2]) -> Value {
     let expanded = b.expand_dims(x, 1 - axis);
     b.broadcast(expanded, &dims)
 }
@@ -115,14 +115,14 @@ pub(crate) fn crossed(b: &mut Builder, pointer: Value, by_row: Value, by_column:
 /// The sum of a value of each row and one of each column, everywhere.
 pub(crate) fn sums(b: &mut Builder, by_row: Value, by_column: Value) -> Value {
     let dims = [by_row, by_column].map(|side| b.type_of(side).dims[0]);
-    let (by_row, by_column) = (spread(b, by_row, 0, dims), spread(b, by_column, 1, dims));
+    let (by_row, by_column) = (broadcast_along(b, by_row, 0, dims), broadcast_along(b, by_column, 1, dims));
     b.add(by_row, by_column)
 }
 
 /// Which of rows x columns lie inside, from which rows and which columns do.
 pub(crate) fn both(b: &mut Builder, row: Value, column: Value) -> Value {
     let dims = [row, column].map(|side| b.type_of(side).dims[0]);
-    let (row, column) = (spread(b, row, 0, dims), spread(b, column, 1, dims));
+    let (row, column) = (broadcast_along(b, row, 0, dims), broadcast_along(b, column, 1, dims));
     b.and(row, column)
 }
 

@@ -5,12 +5,16 @@ use crate::error::{Error, Result};
 use crate::queue::Queue;
 use crate::view::View;
 use openmps_runtime::vendor::graph::{Binary, Builder, Operation, Tensor as Node};
-use openmps_runtime::vendor::{Call, Family, Matrices, Tensor};
+use openmps_runtime::vendor::{Family, Matrices, Tensor, VendorCall};
 use openmps_tile::DType;
 
 /// Whether one of the vendor's libraries has taken the call.
 #[inline]
-pub(crate) fn try_vendor(queue: &Queue, operator: &'static str, call: impl FnOnce() -> Option<Call>) -> Result<bool> {
+pub(crate) fn try_vendor(
+    queue: &Queue,
+    operator: &'static str,
+    call: impl FnOnce() -> Option<VendorCall>,
+) -> Result<bool> {
     // SAFETY: views name live memory, which frontends keep until the queue's commands have ended.
     unsafe { queue.try_vendor(operator, call) }.map_err(|source| Error::Device { operator, source })
 }
@@ -75,12 +79,12 @@ impl VendorGraph {
     }
 
     /// The call with one result. `work` counts multiplications and additions, or elements.
-    pub fn finish(self, family: Family, work: usize, result: Node, out: &View) -> Option<Call> {
+    pub fn finish(self, family: Family, work: usize, result: Node, out: &View) -> Option<VendorCall> {
         self.finish_all(family, work, &[(result, out)])
     }
 
     /// The call with its results in views.
-    pub fn finish_all(mut self, family: Family, work: usize, results: &[(Node, &View)]) -> Option<Call> {
+    pub fn finish_all(mut self, family: Family, work: usize, results: &[(Node, &View)]) -> Option<VendorCall> {
         let (mut nodes, mut outputs) = (Vec::new(), Vec::new());
         for (node, view) in results {
             let place = MemoryOrder::of(view)?;
@@ -98,7 +102,7 @@ impl VendorGraph {
         }
         let graph = self.builder.finish(&nodes).ok()?;
         let columns = outputs.first()?.shape.last().copied().unwrap_or(1);
-        Some(Call::Graph { family, work: work as u64, columns, graph, inputs: self.inputs, outputs })
+        Some(VendorCall::Graph { family, work: work as u64, columns, graph, inputs: self.inputs, outputs })
     }
 }
 

@@ -1,4 +1,4 @@
-//! A tensor as kernels see it: address, element type, shape and strides. Borrows nothing; the front door keeps the memory alive.
+//! A tensor as kernels see it: address, element type, shape and strides. Borrows nothing; the frontend keeps the memory alive.
 
 use crate::error::{Error, Result};
 use arrayvec::ArrayVec;

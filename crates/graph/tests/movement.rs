@@ -155,7 +155,7 @@ fn wrong_calls_name_the_values() {
     let error = message(&sort::TopK { k: 9, axis: -1, largest: true }, &[meta(&[2, 3])]);
     assert_eq!(error, "top_k: attribute k is 9, expected at most 3, the size of axis 1");
     let reflect =
-        pad::Pad { paddings: vec![(3, 0)], mode: pad::Mode::Reflect, value: openmps_graph::layout::Number::Int(0) };
+        pad::Pad { paddings: vec![(3, 0)], mode: pad::Mode::Reflect, value: openmps_tile::Number::Integer(0) };
     assert!(message(&reflect, &[meta(&[3])]).contains("(3, 0), expected 0 to 2"));
     let (table, index, out) =
         (make(&[4, 2], DType::F32, false), make(&[3], DType::I64, false), make(&[3, 2], DType::F32, false));

@@ -117,7 +117,7 @@ pub use openmps_runtime::Event;
 /// ```
 pub use half::{bf16, f16};
 
-/// The operators below the objects of this crate, for those who write a front door.
+/// The operators below the objects of this crate, for those who write a frontend.
 ///
 /// ```
 /// assert!(openmps::operators::operators::ENTRIES.iter().flat_map(|family| family.iter()).any(|entry| entry.name == "matmul"));

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::pipeline::Pipeline;
 use crate::trace;
-use crate::vendor::Call;
+use crate::vendor::VendorCall;
 use openmps_host::fork;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -182,7 +182,11 @@ impl Queue {
     /// # Safety
     /// The tensors of the call are valid memory, to be read or written until the command has ended.
     #[inline]
-    pub unsafe fn try_vendor(&self, operation: &'static str, call: impl FnOnce() -> Option<Call>) -> Result<bool> {
+    pub unsafe fn try_vendor(
+        &self,
+        operation: &'static str,
+        call: impl FnOnce() -> Option<VendorCall>,
+    ) -> Result<bool> {
         if !self.device.driver().has_engines() {
             return Ok(false);
         }

@@ -45,7 +45,7 @@ pub struct Tensor {
 
 /// A call.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Call {
+pub enum VendorCall {
     /// `out = alpha * left * right + beta * out`, for each matrix of a batch.
     Product {
         /// The left matrices.
@@ -85,14 +85,14 @@ pub enum Call {
     },
 }
 
-impl Call {
+impl VendorCall {
     /// Shapes, for traces.
     pub(crate) fn detail(&self) -> String {
         let matrices = |of: &Matrices| format!("{}x{}x{}", of.matrices, of.rows, of.columns);
         match self {
-            Call::Product { left, right, .. } => format!("{} by {}", matrices(left), matrices(right)),
-            Call::Softmax { input, .. } => matrices(input),
-            Call::Graph { inputs, .. } => {
+            VendorCall::Product { left, right, .. } => format!("{} by {}", matrices(left), matrices(right)),
+            VendorCall::Softmax { input, .. } => matrices(input),
+            VendorCall::Graph { inputs, .. } => {
                 let shapes: Vec<String> = inputs.iter().map(|tensor| format!("{:?}", tensor.shape)).collect();
                 shapes.join(", ")
             }

@@ -11,7 +11,7 @@ use openmps_metal::interface::Properties;
 use openmps_metal::recorder::Said;
 use openmps_metal::{Error, Recorder};
 use openmps_runtime::vendor::graph::{Builder, Operation};
-use openmps_runtime::vendor::{Call, Engine, Family, Matrices, Tensor};
+use openmps_runtime::vendor::{Engine, Family, Matrices, Tensor, VendorCall};
 use openmps_runtime::{Buffer, CommandKind, Device, Pipeline};
 use openmps_tile::{Builder as Kernel, DType, Scalar, Type, parse};
 
@@ -32,24 +32,24 @@ fn buffers(device: &Device) -> [Buffer; 3] {
     [0, 1, 2].map(|_| device.allocate(SIDE * SIDE * 4).unwrap())
 }
 
-fn product([left, right, out]: &[Buffer; 3], dtype: DType, side: usize) -> Call {
+fn product([left, right, out]: &[Buffer; 3], dtype: DType, side: usize) -> VendorCall {
     let [left, right, out] = [left, right, out].map(|buffer| matrices(buffer, dtype, side));
-    Call::Product { left, right, out, transposed: [false, true], factors: [1.0, 0.0] }
+    VendorCall::Product { left, right, out, transposed: [false, true], factors: [1.0, 0.0] }
 }
 
-fn try_vendor(device: &Device, call: Call) -> bool {
+fn try_vendor(device: &Device, call: VendorCall) -> bool {
     // SAFETY: nothing runs on the recorder.
     unsafe { device.queue().try_vendor("product", || Some(call)) }.unwrap()
 }
 
-fn relu(x: &Buffer, out: &Buffer, length: usize) -> Call {
+fn relu(x: &Buffer, out: &Buffer, length: usize) -> VendorCall {
     let mut b = Builder::new();
     let node = b.input(DType::F32, &[length]).unwrap();
     let y = b.add(Operation::Relu, &[node]).unwrap();
     let tensor = |buffer: &Buffer| Tensor { address: buffer.address(), dtype: DType::F32, shape: vec![length] };
     let (inputs, outputs) = (vec![tensor(x)], vec![tensor(out)]);
     let graph = b.finish(&[y]).unwrap();
-    Call::Graph { family: Family::Elementwise, work: length as u64, columns: length, graph, inputs, outputs }
+    VendorCall::Graph { family: Family::Elementwise, work: length as u64, columns: length, graph, inputs, outputs }
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn the_table_chooses_and_what_no_engine_can_is_left() {
     let place = |buffer| matrices(buffer, DType::F32, SIDE);
     let call = |left: Matrices, out| {
         let (right, transposed, factors) = (place(y), [false; 2], [1.0, 0.0]);
-        Call::Product { left, right, out, transposed, factors }
+        VendorCall::Product { left, right, out, transposed, factors }
     };
     assert!(!try_vendor(&device, call(place(x), place(x))));
     assert!(!try_vendor(&device, call(Matrices { address: 4096, ..place(x) }, place(&memory[2]))));
@@ -95,7 +95,8 @@ fn what_a_machine_is_known_to_compute_wrongly_is_not_taken() {
                 (buffer, Matrices { address, dtype, matrices: 1, rows, columns, row_step, matrix_step })
             });
             let factors = [1.0, 0.0];
-            let call = Call::Product { left: left.1, right: right.1, out: out.1, transposed: [false; 2], factors };
+            let call =
+                VendorCall::Product { left: left.1, right: right.1, out: out.1, transposed: [false; 2], factors };
             assert_eq!(try_vendor(&device, call), taken, "family {family}, {engine:?}");
             drop([left.0, right.0, out.0]);
             settle(device, &recorder);

@@ -58,7 +58,7 @@ impl DType {
         }
     }
 
-    /// The integer type of this size, as which elements are moved: every device has it, and no bit of what is no number is lost.
+    /// The integer type of this size, as which elements are moved: every device has it, and no bit of a NaN is lost.
     pub const fn bits(self) -> DType {
         match self.size() {
             1 => I8,

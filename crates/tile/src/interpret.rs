@@ -16,7 +16,7 @@ pub use error::{InterpretError, InterpretProblem};
 pub use memory::{HostMemory, Memory, MemoryError, Plain, RawMemory};
 
 use crate::kernel::*;
-use crate::place::Place;
+use crate::location::Location;
 use crate::types::{Scalar, Type};
 use crate::verify::Verified;
 use access::{at, defined};
@@ -34,7 +34,7 @@ pub fn interpret(
 ) -> Result<(), InterpretError> {
     let kernel = kernel.kernel();
     check_launch(kernel, grid, arguments)
-        .map_err(|problem| error(kernel, Place::Kernel, [0; 3], Failure { element: None, problem }))?;
+        .map_err(|problem| error(kernel, Location::Kernel, [0; 3], Failure { element: None, problem }))?;
     for z in 0..grid[2] {
         for y in 0..grid[1] {
             for x in 0..grid[0] {
@@ -57,7 +57,7 @@ fn check_launch(kernel: &Kernel, grid: [usize; 3], arguments: &[u64]) -> Result<
     }
 }
 
-fn error(kernel: &Kernel, place: Place, program: [usize; 3], failure: Failure) -> InterpretError {
+fn error(kernel: &Kernel, place: Location, program: [usize; 3], failure: Failure) -> InterpretError {
     let Failure { element, problem } = failure;
     InterpretError { kernel: kernel.name.clone(), place, program, element, problem: Box::new(problem) }
 }
@@ -123,7 +123,7 @@ impl<'a> Program<'a> {
     }
 
     fn error(&self, instruction: &Instruction, failure: Failure) -> InterpretError {
-        error(self.kernel, Place::instruction(self.kernel, &self.path, instruction), self.place, failure)
+        error(self.kernel, Location::instruction(self.kernel, &self.path, instruction), self.place, failure)
     }
 
     fn tile(&self, value: Value) -> &Tile {
@@ -225,7 +225,7 @@ fn add_pointer(pointers: &Tile, offsets: &Tile, pointer: &Type, offset: &Type) -
     })
 }
 
-/// Fails where a truth value does not hold.
+/// Fails where a boolean does not hold.
 fn assert(x: &Tile, message: &str) -> Result<(), Failure> {
     for (i, &bits) in x.iter().enumerate() {
         if defined(bits, "the asserted value", i)? == 0 {

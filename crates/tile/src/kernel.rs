@@ -6,8 +6,9 @@
 mod element;
 mod operation;
 
+pub use crate::number::Number;
 pub use element::{Atomic, Binary, Cast, Combine, Compare, Unary};
-pub use operation::{Number, Operation};
+pub use operation::Operation;
 
 use crate::types::{Dims, Scalar, Type};
 
@@ -20,7 +21,7 @@ pub struct Value(pub u32);
 pub struct Kernel {
     /// Its name in errors, traces and generated text.
     pub name: String,
-    /// Its parameters: pointers into device memory, numbers and truth values; scalars with different names.
+    /// Its parameters: pointers into device memory, numbers and booleans; scalars with different names.
     pub parameters: Vec<Parameter>,
     /// The type of each [`Value`].
     pub types: Vec<Type>,

@@ -6,21 +6,22 @@ pub mod builder;
 pub mod dtype;
 pub mod interpret;
 pub mod kernel;
+pub mod location;
+mod memory_effects;
+mod number;
 pub mod parse;
-pub mod place;
 pub mod print;
 #[cfg(test)]
 mod samples;
 pub mod types;
 pub mod verify;
-mod written;
 
 pub use builder::Builder;
 pub use dtype::DType;
 pub use half::{bf16, f16};
 pub use interpret::{HostMemory, InterpretError, Memory, MemoryError, RawMemory, interpret};
 pub use kernel::{Binary, Block, Cast, Combine, Compare, Instruction, Kernel, Number, Operation, Unary, Value};
+pub use location::Location;
 pub use parse::{ParseError, parse};
-pub use place::Place;
 pub use types::{Dims, Element, Scalar, Type};
 pub use verify::{Verified, VerifyError, verify};

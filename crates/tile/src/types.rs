@@ -26,7 +26,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// Bytes of one element in memory; a truth value takes one.
+    /// Bytes of one element in memory; a boolean takes one.
     pub const fn size(self) -> usize {
         match self {
             Scalar::I1 | Scalar::I8 => 1,
@@ -76,7 +76,7 @@ impl From<DType> for Scalar {
 /// What one element of a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
-    /// A number or truth value.
+    /// A number or boolean.
     Scalar(Scalar),
     /// The address of a number in device memory.
     Pointer(Scalar),

@@ -8,7 +8,7 @@ mod tests;
 pub use error::{Problem, VerifyError};
 
 use crate::kernel::*;
-use crate::place::Place;
+use crate::location::Location;
 use crate::types::{Scalar, Type};
 use rules::BlockRule;
 use std::collections::HashSet;
@@ -37,7 +37,7 @@ pub fn verify(kernel: &Kernel) -> Result<Verified<'_>, VerifyError> {
     let mut verifier = Verifier { kernel, states, path: Vec::new() };
     verifier.parameters()?;
     if let Err(problem) = rules::count("block arguments", kernel.body.arguments.len(), 0) {
-        return Err(verifier.error(Place::Kernel, problem));
+        return Err(verifier.error(Location::Kernel, problem));
     }
     verifier.instructions(&kernel.body, None)?;
     Ok(Verified(kernel))
@@ -61,7 +61,7 @@ struct Verifier<'a> {
 }
 
 impl<'a> Verifier<'a> {
-    fn error(&self, place: Place, problem: Problem) -> VerifyError {
+    fn error(&self, place: Location, problem: Problem) -> VerifyError {
         VerifyError { kernel: self.kernel.name.clone(), place, problem: Box::new(problem) }
     }
 
@@ -70,7 +70,7 @@ impl<'a> Verifier<'a> {
         for parameter in &self.kernel.parameters {
             let unique = names.insert(parameter.name.as_str());
             let result = if unique { self.parameter(parameter.value) } else { Err(Problem::DuplicateName) };
-            result.map_err(|problem| self.error(Place::Parameter(parameter.name.clone()), problem))?;
+            result.map_err(|problem| self.error(Location::Parameter(parameter.name.clone()), problem))?;
         }
         Ok(())
     }
@@ -90,12 +90,12 @@ impl<'a> Verifier<'a> {
         for (i, instruction) in block.instructions.iter().enumerate() {
             self.path.push(i);
             self.operation(instruction, rule.filter(|_| i == last))
-                .map_err(|problem| self.error(Place::instruction(self.kernel, &self.path, instruction), problem))?;
+                .map_err(|problem| self.error(Location::instruction(self.kernel, &self.path, instruction), problem))?;
             for index in 0..instruction.blocks.len() {
                 self.inner_block(instruction, index)?;
             }
             self.define_all(&instruction.results)
-                .map_err(|problem| self.error(Place::instruction(self.kernel, &self.path, instruction), problem))?;
+                .map_err(|problem| self.error(Location::instruction(self.kernel, &self.path, instruction), problem))?;
             self.path.pop();
         }
         Ok(())
@@ -122,7 +122,7 @@ impl<'a> Verifier<'a> {
 
     /// Checks a block within an instruction, whose values go out of scope at its end.
     fn inner_block(&mut self, instruction: &'a Instruction, index: usize) -> Result<(), VerifyError> {
-        let (place, block) = (Place::instruction(self.kernel, &self.path, instruction), &instruction.blocks[index]);
+        let (place, block) = (Location::instruction(self.kernel, &self.path, instruction), &instruction.blocks[index]);
         let rule = self.enter(instruction, index).map_err(|problem| self.error(place, problem))?;
         self.instructions(block, Some(&rule))?;
         let inner = block.instructions.iter().flat_map(|x| &x.results);

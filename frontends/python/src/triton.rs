@@ -48,7 +48,7 @@ fn triton_compile(text: &str) -> PyResult<TritonKernel> {
 
 #[pymethods]
 impl TritonKernel {
-    /// Runs every program of the grid. Arguments: addresses as integers, numbers, truth values, in the order of the parameters.
+    /// Runs every program of the grid. Arguments: addresses as integers, numbers, booleans, in the order of the parameters.
     fn launch(&self, py: Python<'_>, grid: (i64, i64, i64), arguments: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         self.run(py, [grid.0, grid.1, grid.2], arguments.into_iter(), None)
     }

@@ -2,7 +2,7 @@
 
 use super::element::Body;
 use super::{Emitter, Result};
-use crate::layout::{Layout, Place, bits_of_axis, gathered};
+use crate::layout::{IndexBit, Layout, bits_of_axis, gathered};
 use openmps_tile::{Block, Instruction, Operation, Value};
 
 /// Bits of a thread's number within its simdgroup.
@@ -76,7 +76,7 @@ impl<'k> Emitter<'k> {
             .collect::<Result<_>>()?;
         self.reduce_registers(instruction, &layout, gone.clone(), &target, &names, &registers)?;
         let threads = |lanes: bool| -> Vec<u8> {
-            let of = |place: &Place| if let Place::Thread(bit) = place { Some(*bit) } else { None };
+            let of = |place: &IndexBit| if let IndexBit::Thread(bit) = place { Some(*bit) } else { None };
             layout.bits()[gone.clone()].iter().filter_map(of).filter(|&bit| (bit < LANE_BITS) == lanes).collect()
         };
         let places: Vec<String> = names.iter().map(|name| self.place(name, &target)).collect();
@@ -112,7 +112,7 @@ impl<'k> Emitter<'k> {
         registers: &[u8],
     ) -> Result<()> {
         let mask: usize = (layout.bits()[gone].iter())
-            .filter_map(|place| if let Place::Register(bit) = place { Some(1 << bit) } else { None })
+            .filter_map(|place| if let IndexBit::Register(bit) = place { Some(1 << bit) } else { None })
             .sum();
         let index = gathered(registers);
         let places: Vec<String> = (names.iter())
@@ -156,7 +156,7 @@ impl<'k> Emitter<'k> {
         let parts = 1 << groups.len();
         let bytes = (8 * parts) << target.bits().len();
         self.take_scratch(bytes * places.len());
-        let part = Layout::new(groups.iter().map(|&bit| Place::Thread(bit)).collect());
+        let part = Layout::new(groups.iter().map(|&bit| IndexBit::Thread(bit)).collect());
         let index = target.index(0, target.bits().len());
         let free: usize = (target.free_threads(self.target.thread_bits()).iter())
             .filter(|bit| !groups.contains(bit))

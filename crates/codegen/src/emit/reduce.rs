@@ -2,7 +2,7 @@
 
 use super::element::Body;
 use super::{Emitter, Result, element_size};
-use crate::layout::{Layout, Place, bits_of_axis, gathered};
+use crate::layout::{IndexBit, Layout, bits_of_axis, gathered};
 use openmps_tile::{Combine, Instruction, Number, Scalar};
 
 /// Bits of a thread's number within its simdgroup.
@@ -37,7 +37,7 @@ impl<'k> Emitter<'k> {
         self.close();
 
         let threads: Vec<u8> = (layout.bits()[gone].iter())
-            .filter_map(|place| if let Place::Thread(bit) = place { Some(*bit) } else { None })
+            .filter_map(|place| if let IndexBit::Thread(bit) = place { Some(*bit) } else { None })
             .collect();
         let (lanes, groups): (Vec<u8>, Vec<u8>) = threads.into_iter().partition(|&bit| bit < LANE_BITS);
         self.reduce_lanes(&target, &at("k"), combine, scalar, &lanes)?;
@@ -101,7 +101,7 @@ impl<'k> Emitter<'k> {
         self.take_scratch(elements * parts * element_size(&openmps_tile::Type::scalar(scalar)));
         let memory = self.scratch_pointer(register, 0);
         let space = self.scratch_space();
-        let part: Layout = Layout::new(groups.iter().map(|&bit| Place::Thread(bit)).collect());
+        let part: Layout = Layout::new(groups.iter().map(|&bit| IndexBit::Thread(bit)).collect());
         let index = target.index(0, target.bits().len());
         // One thread of those that hold the same sums writes them: its free bits outside of the parts' are zero.
         let free: usize = (target.free_threads(self.target.thread_bits()).iter())

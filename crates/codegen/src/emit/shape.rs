@@ -3,7 +3,7 @@
 use super::element::Body;
 use super::{Emitter, Result, element_size};
 use crate::dialect::Dialect;
-use crate::layout::{Layout, Place, bits_of_all, bits_of_axis};
+use crate::layout::{IndexBit, Layout, bits_of_all, bits_of_axis};
 use openmps_tile::{Instruction, Value};
 
 impl<'k> Emitter<'k> {
@@ -43,7 +43,7 @@ impl<'k> Emitter<'k> {
         self.bring(x, &layout)?;
         let rest: Vec<usize> = (1..layout.bits().len()).collect();
         let half = layout.select(&rest).dense().0;
-        let Some(&Place::Register(bit)) = layout.bits().first() else { return Err(self.unsupported("tt.split")) };
+        let Some(&IndexBit::Register(bit)) = layout.bits().first() else { return Err(self.unsupported("tt.split")) };
         let names: Vec<String> =
             instruction.results.iter().map(|&result| self.declare(result, &half)).collect::<Result<_>>()?;
         self.open_registers(layout.registers());

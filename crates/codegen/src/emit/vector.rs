@@ -3,7 +3,7 @@
 use super::element::Body;
 use super::{Emitter, Result};
 use crate::dialect::Dialect;
-use crate::layout::{Layout, Place, bits_of_axis};
+use crate::layout::{IndexBit, Layout, bits_of_axis};
 use openmps_tile::{Block, Instruction, Operation, Scalar, Value};
 
 /// The names of a vector's words.
@@ -86,7 +86,7 @@ impl Vector {
 /// How many neighbours along an axis are in neighbouring registers of a thread.
 pub(super) fn run_in(layout: &Layout, dims: &[usize], axis: usize) -> usize {
     let bits = &layout.bits()[bits_of_axis(dims, axis)];
-    1 << bits.iter().enumerate().take_while(|&(i, place)| *place == Place::Register(i as u8)).count()
+    1 << bits.iter().enumerate().take_while(|&(i, place)| *place == IndexBit::Register(i as u8)).count()
 }
 
 impl<'k> Emitter<'k> {

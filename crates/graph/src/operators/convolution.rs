@@ -5,7 +5,7 @@ mod gradients;
 pub(crate) mod tiles;
 
 pub use fused::Fused;
-pub(crate) use gradients::spread;
+pub(crate) use gradients::transposed;
 pub use gradients::{ConvolutionInputGradient, ConvolutionWeightGradient, INPUT_GRADIENT, WEIGHT_GRADIENT};
 
 use crate::entry::{Case, Entry, Input};
@@ -23,7 +23,7 @@ use openmps_host::native::Activation;
 use openmps_host::native::convolution as native;
 use openmps_host::native::memory::slice;
 use openmps_runtime::vendor::graph::{Operation, Window};
-use openmps_runtime::vendor::{Call, Family};
+use openmps_runtime::vendor::{Family, VendorCall};
 use openmps_tile::{DType, dtype};
 
 /// The window of a convolution, as MPSGraph has it.
@@ -111,7 +111,7 @@ impl Convolution {
         Ok(sizes)
     }
 
-    fn vendor_call(&self, sizes: &native::Convolution, x: &View, inputs: &[View], out: &View) -> Option<Call> {
+    fn vendor_call(&self, sizes: &native::Convolution, x: &View, inputs: &[View], out: &View) -> Option<VendorCall> {
         let window = window(sizes);
         let (mut graph, nodes) = self.fused.graph(x, inputs, self.layout)?;
         let depthwise = sizes.groups > 1 && sizes.groups == sizes.channels;
@@ -155,7 +155,8 @@ impl Operator for Convolution {
             return Ok(());
         }
         if !takes_native(queue, computes(queue, out.dtype)) {
-            let call = tiles::Call { operator: self.name(), of: &sizes, transposed: false, fused: &self.fused };
+            let call =
+                tiles::TiledConvolution { operator: self.name(), of: &sizes, transposed: false, fused: &self.fused };
             return tiles::run(queue, &call, [&x, &inputs[1], &out], &self.fused.views(inputs, self.layout));
         }
         call(queue, self.name(), || {

@@ -1,6 +1,6 @@
 //! Transposed convolution of images: every input pixel spreads a filter over the output.
 
-use super::convolution::{Convolution, Fused, for_taps, spread, tiles, window, work};
+use super::convolution::{Convolution, Fused, for_taps, tiles, transposed, window, work};
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::image::{ImageLayout, PaddingAlgorithm, expect_image, expect_positive, paddings};
@@ -12,7 +12,7 @@ use crate::vendor::try_vendor;
 use crate::view::{Shape, View, dense_strides};
 use openmps_host::native::convolution as native;
 use openmps_runtime::vendor::graph::Operation;
-use openmps_runtime::vendor::{Call, Family};
+use openmps_runtime::vendor::{Family, VendorCall};
 use openmps_tile::dtype;
 
 /// Inputs: image (batch, channels, height, width in `layout`), weight (channels, filters / groups, kernel height, kernel width), and
@@ -113,7 +113,7 @@ impl ConvolutionTranspose {
         })
     }
 
-    fn vendor_call(&self, of: &native::Convolution, x: &View, inputs: &[View], out: &View) -> Option<Call> {
+    fn vendor_call(&self, of: &native::Convolution, x: &View, inputs: &[View], out: &View) -> Option<VendorCall> {
         let window = window(of);
         let size = [x.shape[2], x.shape[3]];
         let full = |axis: usize| {
@@ -158,12 +158,12 @@ impl Operator for ConvolutionTranspose {
             return Ok(());
         }
         if !takes_native(queue, computes(queue, out.dtype)) {
-            let call = tiles::Call { operator: self.name(), of: &of, transposed: true, fused: &self.fused };
+            let call = tiles::TiledConvolution { operator: self.name(), of: &of, transposed: true, fused: &self.fused };
             return tiles::run(queue, &call, [&x, &inputs[1], &out], &self.fused.views(inputs, self.layout));
         }
         call(queue, self.name(), || {
             let operands = self.fused.operands(inputs, self.layout);
-            spread(&of, &x, &inputs[1], &out, &self.fused.epilogue(&operands))
+            transposed(&of, &x, &inputs[1], &out, &self.fused.epilogue(&operands))
         })
     }
 

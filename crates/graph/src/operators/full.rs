@@ -2,13 +2,13 @@
 
 use crate::entry::{Case, Entry};
 use crate::error::Result;
-use crate::layout::{Number, check};
+use crate::layout::check;
 use crate::movement;
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View, shape_of};
-use openmps_tile::{DType, dtype};
+use openmps_tile::{DType, Number, dtype};
 
 /// Every element is `value`.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for dims in [&[][..], &[0, 3], &[7], &[3, 5, 2]] {
         for &dtype in dtype::ALL {
-            let value = if dtype == DType::Bool { Number::Int(1) } else { Number::Float(3.0) };
+            let value = if dtype == DType::Bool { Number::Integer(1) } else { Number::Float(3.0) };
             cases.push(Case::new(Full { dims: shape_of(dims).expect("a small rank"), dtype, value }, vec![]));
         }
     }

@@ -11,7 +11,7 @@ use crate::queue::Queue;
 use crate::reference::Array;
 use crate::vendor::try_vendor;
 use crate::view::{View, shape_of};
-use openmps_host::native::gather::{self, Along, Indices, Rows};
+use openmps_host::native::gather::{self, Along, AxisSplit, Indices};
 use openmps_tile::DType::{self, I32, I64};
 use openmps_tile::dtype;
 
@@ -22,7 +22,7 @@ pub struct Gather {
     pub axis: i64,
 }
 
-/// Rows of a table (second input), one for each index in the first.
+/// AxisSplit of a table (second input), one for each index in the first.
 #[derive(Clone, Copy, Debug)]
 pub struct Embedding {
     /// The index whose rows are zeros.
@@ -95,9 +95,9 @@ pub(super) fn check_tuples(dims: &[usize], index: &View) -> std::result::Result<
     numbers(dims, &Dense::of(index), index).map(|_| ())
 }
 
-pub(super) fn rows(view: &View, axis: usize) -> Rows {
+pub(super) fn rows(view: &View, axis: usize) -> AxisSplit {
     let lines = crate::layout::lines(&view.shape, axis);
-    Rows { outer: lines.outer, size: lines.size, row: lines.inner * view.dtype.size() }
+    AxisSplit { outer: lines.outer, size: lines.size, row: lines.inner * view.dtype.size() }
 }
 
 /// A reference's index, counted from the end when negative.
@@ -183,7 +183,7 @@ impl Operator for Embedding {
         }
         call(queue, self.name(), || {
             let (index, table) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
-            let Rows { size, row, .. } = rows(&inputs[1], 0);
+            let AxisSplit { size, row, .. } = rows(&inputs[1], 0);
             let indices = indices(&index, &inputs[0]);
             // SAFETY: dense tensors of the checked shapes.
             unsafe { gather::embedding(table.address, outputs[0].address, (size, row), indices, self.padding) }
@@ -347,7 +347,7 @@ pub static GATHER: Entry = Entry {
 /// For the list of operators.
 pub static EMBEDDING: Entry = Entry {
     name: "embedding",
-    summary: "Rows of a table, one for each index, with zeros for a padding index.",
+    summary: "AxisSplit of a table, one for each index, with zeros for a padding index.",
     dtypes: dtype::FLOATS,
     cases: || {
         let case =

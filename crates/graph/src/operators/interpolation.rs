@@ -16,7 +16,7 @@ use openmps_host::native::interpolation::{Tap, bilinear, gradient, nearest};
 use openmps_host::native::memory::slice;
 use openmps_runtime::vendor::graph::Operation;
 use openmps_runtime::vendor::graph::operation::Resize;
-use openmps_runtime::vendor::{Call, Family};
+use openmps_runtime::vendor::{Family, VendorCall};
 use openmps_tile::{DType, dtype};
 
 /// How a pixel is made.
@@ -102,7 +102,7 @@ impl Interpolation {
 
 impl Interpolation {
     /// Where the distance between pixels is the lengths' ratio; a scale of the caller's, one pixel and the nearest are rounded otherwise.
-    fn vendor_call(&self, x: &View, out: &View) -> Option<Call> {
+    fn vendor_call(&self, x: &View, out: &View) -> Option<VendorCall> {
         let given = self.scale.iter().any(|&scale| scale > 0.0) && !self.align_corners;
         if self.mode == InterpolationMode::Nearest || given || self.size.contains(&1) {
             return None;

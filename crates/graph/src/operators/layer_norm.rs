@@ -12,7 +12,7 @@ use crate::vendor::{VendorGraph, try_vendor};
 use crate::view::View;
 use openmps_host::native::layer_norm as native;
 use openmps_runtime::vendor::graph::{Operation, Reduction};
-use openmps_runtime::vendor::{Call, Family};
+use openmps_runtime::vendor::{Family, VendorCall};
 use openmps_tile::{Builder, Cast, Combine, DType, Kernel, Number, Scalar, Type, Value, dtype};
 
 /// Each row brought to mean 0 and variance 1 (RMS norm: to mean square 1), times a scale, plus a bias.
@@ -40,7 +40,7 @@ impl LayerNorm {
         axis_of(self.name(), self.begin, rank)
     }
 
-    fn vendor_call(&self, inputs: &[View], begin: usize, outputs: &[View]) -> Option<Call> {
+    fn vendor_call(&self, inputs: &[View], begin: usize, outputs: &[View]) -> Option<VendorCall> {
         if !(self.centred && self.scale && self.bias) {
             return None;
         }
@@ -134,7 +134,7 @@ impl Operator for LayerNorm {
             && let Some((sizes, operands)) = self.in_library(inputs, &rows, &weights, outputs)
         {
             return call(queue, operator, || {
-                // SAFETY: rows and weights are those of the views, which the front door keeps alive; outputs are dense.
+                // SAFETY: rows and weights are those of the views, which the frontend keeps alive; outputs are dense.
                 unsafe { native::layer_norm(&sizes, &operands) };
                 Ok(())
             });
@@ -153,7 +153,7 @@ impl Operator for LayerNorm {
         for weight in &weights {
             arguments.extend([weight.address as u64, weight.stride as u64]);
         }
-        // SAFETY: rows and strides are those of the views, which the front door keeps alive.
+        // SAFETY: rows and strides are those of the views, which the frontend keeps alive.
         unsafe { program::launch(queue, operator, &pipeline, [rows.count.div_ceil(block), 1, 1], &arguments) }
     }
 

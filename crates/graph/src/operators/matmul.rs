@@ -11,7 +11,7 @@ use crate::reference::{Array, for_each_index};
 use crate::vendor::matrices;
 use crate::view::{Shape, Strides, View};
 use openmps_host::native::matmul::{Matrices, MatrixProduct, matmul};
-use openmps_runtime::vendor::Call;
+use openmps_runtime::vendor::VendorCall;
 use openmps_tile::{DType, dtype};
 
 /// `left * right` over the last two dimensions; the ones before broadcast. A vector counts as a row on the left and as a column on
@@ -152,7 +152,7 @@ fn batch_of(shape: &[usize]) -> &[usize] {
 }
 
 /// The product for MPS, whose matrices have rows without gaps and follow each other evenly.
-fn vendor_call(product: &MatrixProduct, views: [&View; 3], batches: &[[isize; 3]]) -> Option<Call> {
+fn vendor_call(product: &MatrixProduct, views: [&View; 3], batches: &[[isize; 3]]) -> Option<VendorCall> {
     if product.rows * product.depth * product.columns == 0 {
         return None;
     }
@@ -177,7 +177,7 @@ fn vendor_call(product: &MatrixProduct, views: [&View; 3], batches: &[[isize; 3]
     let (right, transpose_right) = operand(1, [product.depth, product.columns], product.right)?;
     let (out, false) = operand(2, [rows, product.columns], product.out)? else { return None };
     let (transposed, factors) = ([transpose_left, transpose_right], [product.alpha, product.beta]);
-    Some(Call::Product { left, right, out, transposed, factors })
+    Some(VendorCall::Product { left, right, out, transposed, factors })
 }
 
 /// The strides of the last two dimensions, (row, column), as the operand enters the product.

@@ -2,13 +2,13 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::layout::{Number, call, check, expect_inputs};
+use crate::layout::{call, check, expect_inputs};
 use crate::movement::{self, Mover};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
-use openmps_tile::dtype;
+use openmps_tile::{Number, dtype};
 
 /// What the added elements are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,7 +191,7 @@ impl Operator for PadGradient {
                 to = to.narrowed(d, skip_to, 1, count);
             }
             return movement::run(queue, self.name(), |mover| {
-                mover.fill(&outputs[0], Number::Int(0))?;
+                mover.fill(&outputs[0], Number::Integer(0))?;
                 mover.copy(&from, &to)
             });
         }
@@ -244,7 +244,7 @@ impl PadGradient {
 }
 
 fn pads() -> Vec<(&'static [usize], Pad)> {
-    let pad = |mode, paddings: &[(i64, i64)]| Pad { paddings: paddings.to_vec(), mode, value: Number::Int(1) };
+    let pad = |mode, paddings: &[(i64, i64)]| Pad { paddings: paddings.to_vec(), mode, value: Number::Integer(1) };
     vec![
         (&[4], pad(Mode::Constant, &[(2, 3)])),
         (&[3, 5], pad(Mode::Constant, &[(0, 0), (1, 0)])),

@@ -21,7 +21,7 @@ use openmps_host::native::memory::slice;
 use openmps_host::native::pooling as native;
 use openmps_host::native::pooling::{Pooled, PoolingKind, PoolingWindow};
 use openmps_runtime::vendor::graph::{Operation, Window};
-use openmps_runtime::vendor::{Call, Family};
+use openmps_runtime::vendor::{Family, VendorCall};
 use openmps_tile::{DType, dtype};
 
 /// What a window is reduced to.
@@ -133,7 +133,7 @@ impl Pooling {
         self.layout.shape([batch, channels, rows.len(), columns.len()]).into_iter().collect()
     }
 
-    fn vendor_call(&self, x: &View, out: &View) -> Option<Call> {
+    fn vendor_call(&self, x: &View, out: &View) -> Option<VendorCall> {
         // Windows of different sizes, and places of the largest, are not to be had.
         if self.adaptive || self.global || self.indices {
             return None;

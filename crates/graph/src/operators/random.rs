@@ -3,7 +3,7 @@
 mod tiles;
 
 use crate::error::{Error, Result};
-use crate::layout::{Dense, Number, call, check, copy_view, expect_dense, expect_inputs, fill_view, takes_native};
+use crate::layout::{Dense, call, check, copy_view, expect_dense, expect_inputs, fill_view, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
@@ -14,7 +14,7 @@ pub use openmps_host::native::multinomial::Draws;
 use openmps_host::native::multinomial::multinomial;
 use openmps_host::native::random as native;
 pub use openmps_host::native::random::Source;
-use openmps_tile::{DType, dtype};
+use openmps_tile::{DType, Number, dtype};
 
 /// How the numbers are distributed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -294,7 +294,7 @@ pub fn dropout_inference(queue: &Queue, x: &View, out: &View, probability: f64, 
     call(queue, "dropout", || {
         match (upscale, probability) {
             (true, _) => copy_view(x, out),
-            (false, 1.0) => fill_view(out, Number::Int(0)),
+            (false, 1.0) => fill_view(out, Number::Integer(0)),
             (false, _) => {
                 let (dense, mask) = (Dense::of(x), vec![1_u8; x.len()]);
                 let mask = mask.as_ptr() as usize;

@@ -13,13 +13,13 @@ use crate::rows::{RowBlock, Rows, reduced_axes};
 use crate::vendor::{VendorGraph, try_vendor};
 use crate::view::{Shape, View};
 use kernel::{Order, Pass, SIDE_BY_SIDE, Source};
-use openmps_runtime::vendor::{Call, Family, graph};
+use openmps_runtime::vendor::{Family, VendorCall, graph};
 use openmps_tile::{Combine, DType, dtype};
 
 /// What is done with the elements of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
-    /// The sum; integers and truth values sum to int64 unless the output says otherwise.
+    /// The sum; integers and booleans sum to int64 unless the output says otherwise.
     Sum,
     /// The sum over the count.
     Mean,
@@ -136,7 +136,7 @@ impl Reduce {
 }
 
 impl Reduce {
-    fn vendor_call(&self, x: &View, axes: &[usize], out: &View) -> Option<Call> {
+    fn vendor_call(&self, x: &View, axes: &[usize], out: &View) -> Option<VendorCall> {
         let reduction = match self.reduction {
             Reduction::Sum => graph::Reduction::Sum,
             Reduction::Mean => graph::Reduction::Mean,
@@ -323,7 +323,7 @@ impl Reduce {
         arguments.extend([out, first.count, first.length, call.count].map(|number| number as u64));
         arguments.extend(rows.iter().flat_map(|rows| [rows.row_stride as u64, rows.stride as u64]));
         arguments.extend(call.numbers);
-        // SAFETY: rows and strides are those of the views, which the front door keeps alive.
+        // SAFETY: rows and strides are those of the views, which the frontend keeps alive.
         unsafe { program::launch(queue, operator, &pipeline, [first.count.div_ceil(block), 1, 1], &arguments) }
     }
 }

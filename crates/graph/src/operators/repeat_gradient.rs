@@ -9,7 +9,7 @@ use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::view::{MAX_RANK, Shape, View, dense_strides};
 use openmps_host::by_type;
-use openmps_host::native::{sort::Lines, total::total};
+use openmps_host::native::{axis_sum::axis_sum, sort::Lines};
 use openmps_tile::dtype;
 
 /// The sum over every copy of each element: the gradient of repeating a tensor of dimensions `dims`, whether along
@@ -102,7 +102,7 @@ impl Operator for RepeatGradient {
                 let memory = vec![0_u64; if last { 0 } else { (outer * inner * size).div_ceil(8) }];
                 let to = if last { outputs[0].address } else { memory.as_ptr() as usize };
                 // SAFETY: dense memory of these lines, and of one element for each.
-                by_type!(inputs[0].dtype, T => unsafe { total::<T>(from, to, lines) });
+                by_type!(inputs[0].dtype, T => unsafe { axis_sum::<T>(from, to, lines) });
                 (from, held) = (to, memory);
             }
             if from == dense.address {

@@ -4,7 +4,7 @@ mod tiles;
 
 use crate::entry::{Case, Entry};
 use crate::error::Result;
-use crate::layout::{Dense, Number, call, check, expect_dense, expect_inputs, fill_view, is_host};
+use crate::layout::{Dense, call, check, expect_dense, expect_inputs, fill_view, is_host};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
@@ -12,7 +12,7 @@ use crate::view::{View, shape_of};
 use openmps_host::by_type;
 use openmps_host::native::{memory::Memory, sequence, triangle};
 use openmps_tile::DType::{self, I32, I64};
-use openmps_tile::dtype;
+use openmps_tile::{Number, dtype};
 
 /// `start + i * step`.
 #[derive(Clone, Copy, Debug)]
@@ -140,8 +140,8 @@ impl Operator for Eye {
             return tiles::eye(queue, out);
         }
         call(queue, self.name(), || {
-            fill_view(out, Number::Int(0));
-            let (one, count) = (Number::Int(1).element(self.dtype), self.rows.min(self.columns));
+            fill_view(out, Number::Integer(0));
+            let (one, count) = (Number::Integer(1).element(self.dtype), self.rows.min(self.columns));
             let memory = Memory::new(out.address, &out.strides);
             // SAFETY: the diagonal of a live matrix; one element of its type.
             unsafe { triangle::fill_diagonal(self.dtype.size(), memory, (0, 0), count, one.as_ptr() as usize) };
@@ -202,7 +202,7 @@ pub static ARANGE: Entry = Entry {
     dtypes: &[DType::F32],
     cases: || {
         let case = |start, step, len, dtype| Case::new(Arange { start, step, len, dtype }, vec![]);
-        let (int, float) = (Number::Int, Number::Float);
+        let (int, float) = (Number::Integer, Number::Float);
         let mut cases: Vec<Case> = [I32, I64, DType::I16].map(|dtype| case(int(-7), int(3), 20, dtype)).into();
         cases.extend(dtype::FLOATS.iter().map(|&dtype| case(float(0.5), float(-0.25), 33, dtype)));
         cases.push(case(int(0), int(1), 0, I64));

@@ -2,13 +2,13 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::layout::{Number, axis_of, check, expect_dtype, expect_inputs};
+use crate::layout::{axis_of, check, expect_dtype, expect_inputs};
 use crate::movement;
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View};
-use openmps_tile::dtype;
+use openmps_tile::{Number, dtype};
 
 /// One sliced axis: `start:end:step`. Negative bounds count from the end; bounds beyond it are cut, as Python does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +185,7 @@ impl Operator for SliceGradient {
         let to = part(self.name(), &outputs[0], &self.ranges)?;
         movement::run(queue, self.name(), |mover| {
             if to.len() != outputs[0].len() {
-                mover.fill(&outputs[0], Number::Int(0))?;
+                mover.fill(&outputs[0], Number::Integer(0))?;
             }
             mover.copy(&inputs[0], &to)
         })

@@ -11,7 +11,7 @@ use crate::rows::{LONGEST, RowBlock, Rows};
 use crate::vendor::{matrices, try_vendor};
 use crate::view::View;
 use openmps_host::native::softmax as native;
-use openmps_runtime::vendor::Call;
+use openmps_runtime::vendor::VendorCall;
 use openmps_tile::{Builder, Combine, DType, Kernel, Scalar, Type, Value, dtype};
 
 /// `e^x / sum(e^x)` along an axis, or its logarithm.
@@ -53,7 +53,7 @@ impl Operator for Softmax {
         let axis = if x.rank() == 0 { vec![] } else { vec![axis_of(self.name(), self.axis, x.rank())?] };
         let operator = self.name();
         let from = Rows::of(operator, queue, x, &axis)?;
-        let (outer, inner) = around(out, &axis);
+        let (outer, inner) = sizes_around(out, &axis);
         // Of the dense output a row is one element of `outer` and one of `inner`; one even stride needs one of them to be 1.
         if outer != 1 && inner != 1 {
             return self.in_slices(queue, x, out, outer);
@@ -65,7 +65,7 @@ impl Operator for Softmax {
             };
             let (input, false) = rows(from.address, from.row_stride)? else { return None };
             let (out, false) = rows(out.address, from.length as isize)? else { return None };
-            (inner == 1).then_some(Call::Softmax { input, out, logarithm: self.logarithm })
+            (inner == 1).then_some(VendorCall::Softmax { input, out, logarithm: self.logarithm })
         };
         if try_vendor(queue, operator, vendor_call)? {
             return Ok(());
@@ -75,7 +75,7 @@ impl Operator for Softmax {
             let Rows { count, length, row_stride: stride, .. } = from;
             let sizes = native::Softmax { count, length, stride, logarithm: self.logarithm };
             return call(queue, operator, || {
-                // SAFETY: rows of the view, which the front door keeps alive; the output is dense.
+                // SAFETY: rows of the view, which the frontend keeps alive; the output is dense.
                 unsafe { native::softmax(&sizes, from.address, out.address) };
                 Ok(())
             });
@@ -99,7 +99,7 @@ impl Operator for Softmax {
             to_strides[0] as u64,
             to_strides[1] as u64,
         ];
-        // SAFETY: rows and strides are those of the views, which the front door keeps alive.
+        // SAFETY: rows and strides are those of the views, which the frontend keeps alive.
         unsafe { program::launch(queue, operator, &pipeline, [from.count.div_ceil(rows), 1, 1], &arguments) }
     }
 
@@ -126,7 +126,7 @@ impl Operator for Softmax {
 }
 
 /// Sizes before and after the axis.
-fn around(x: &View, axis: &[usize]) -> (usize, usize) {
+fn sizes_around(x: &View, axis: &[usize]) -> (usize, usize) {
     match axis {
         [axis] => (x.shape[..*axis].iter().product(), x.shape[axis + 1..].iter().product()),
         _ => (1, 1),
@@ -139,14 +139,14 @@ impl Softmax {
         let axis = axis_of(self.name(), self.axis, x.rank())?;
         let inner = Softmax { axis: 0, logarithm: self.logarithm };
         for slice in 0..outer {
-            inner.run(queue, &[before(x, axis, slice)], &[before(out, axis, slice)])?;
+            inner.run(queue, &[at_outer_index(x, axis, slice)], &[at_outer_index(out, axis, slice)])?;
         }
         Ok(())
     }
 }
 
 /// The view of everything from `axis` on, at one index of the dimensions before it, counted in row-major order.
-fn before(x: &View, axis: usize, slice: usize) -> View {
+fn at_outer_index(x: &View, axis: usize, slice: usize) -> View {
     let (mut rest, mut offset) = (slice, 0);
     for dimension in (0..axis).rev() {
         offset += (rest % x.shape[dimension]) as isize * x.strides[dimension];

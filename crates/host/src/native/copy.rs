@@ -1,7 +1,7 @@
 //! Copies between any two layouts: dimensions are merged, runs go by `memcpy`, transposes by tiles, large work by threads.
 
 use super::memory::{MAX_RANK, Memory, by_size};
-use super::stream;
+use super::non_temporal;
 use super::transpose::transpose;
 use crate::threads;
 
@@ -9,7 +9,7 @@ use crate::threads;
 const SMALL: usize = 64 << 10;
 
 /// Copies of at least this many bytes write around the caches, which they would only flush.
-const STREAM: usize = 48 << 20;
+const NON_TEMPORAL: usize = 48 << 20;
 
 /// One dimension of a copy; strides in bytes.
 #[derive(Clone, Copy, Default)]
@@ -20,7 +20,7 @@ struct Dimension {
 }
 
 /// A copy after merging: few dimensions, outermost first, ordered by how far apart they lie in the destination.
-struct Plan {
+struct CopyPlan {
     dimensions: [Dimension; MAX_RANK],
     rank: usize,
     /// Bytes moved at once.
@@ -28,7 +28,7 @@ struct Plan {
     to: isize,
     from: isize,
     /// Whether to write around the caches.
-    stream: bool,
+    non_temporal: bool,
 }
 
 /// Copies a tensor of these dimensions, whose elements have `element` bytes (1, 2, 4, 8 or 16), between two layouts.
@@ -49,7 +49,7 @@ pub unsafe fn copy(element: usize, dims: &[usize], to: Memory, from: Memory) {
             std::ptr::copy_nonoverlapping(from.address as *const u8, to.address as *mut u8, elements * element)
         };
     }
-    if let Some(plan) = Plan::new(element, dims, to, from) {
+    if let Some(plan) = CopyPlan::new(element, dims, to, from) {
         // SAFETY: promised by the caller; the plan reaches the same elements.
         unsafe { plan.run() }
     }
@@ -79,16 +79,16 @@ pub unsafe fn fill(element: usize, dims: &[usize], to: Memory, value: usize) {
     unsafe { copy(element, dims, to, Memory::new(value, &strides[..dims.len()])) }
 }
 
-impl Plan {
+impl CopyPlan {
     /// Drops dimensions of one element, orders the others and merges neighbours; `None` when nothing is to be copied.
-    fn new(element: usize, dims: &[usize], to: Memory, from: Memory) -> Option<Plan> {
-        let mut plan = Plan {
+    fn new(element: usize, dims: &[usize], to: Memory, from: Memory) -> Option<CopyPlan> {
+        let mut plan = CopyPlan {
             dimensions: [Dimension::default(); MAX_RANK],
             rank: 0,
             element,
             to: to.address as isize,
             from: from.address as isize,
-            stream: dims.iter().product::<usize>() * element >= STREAM,
+            non_temporal: dims.iter().product::<usize>() * element >= NON_TEMPORAL,
         };
         let bytes = element as isize;
         for (d, &size) in dims.iter().enumerate() {
@@ -166,7 +166,7 @@ impl Plan {
         let total_ns = total * self.element / 8 + if self.inner_is_run() { 0 } else { total };
         if total_ns < 2 * threads::WORTH_WAKING_NS {
             // SAFETY: as above.
-            return unsafe { run_part(dimensions, self.element, self.stream, self.to, self.from) };
+            return unsafe { run_part(dimensions, self.element, self.non_temporal, self.to, self.from) };
         }
         let cut = self.dimension_to_cut();
         let cut_dimension = dimensions[cut];
@@ -176,7 +176,7 @@ impl Plan {
             let skip = begin as isize;
             let (to, from) = (self.to + skip * cut_dimension.to, self.from + skip * cut_dimension.from);
             // SAFETY: a part of the whole; parts write different elements.
-            unsafe { run_part(&part[..self.rank], self.element, self.stream, to, from) }
+            unsafe { run_part(&part[..self.rank], self.element, self.non_temporal, to, from) }
         });
     }
 
@@ -193,14 +193,14 @@ impl Plan {
 ///
 /// # Safety
 /// As [`copy`]; strides in bytes.
-unsafe fn run_part(dimensions: &[Dimension], element: usize, stream: bool, to: isize, from: isize) {
+unsafe fn run_part(dimensions: &[Dimension], element: usize, non_temporal: bool, to: isize, from: isize) {
     let (&inner, outer) = dimensions.split_last().expect("a part has a dimension");
     let bytes = element as isize;
     if inner.to == bytes && inner.from == bytes {
         let run = inner.size * element;
-        if stream && run >= 1024 {
+        if non_temporal && run >= 1024 {
             // SAFETY: every address is inside the tensors, as the caller promised.
-            return walk(outer, to, from, &mut |to, from| unsafe { stream::run(to, from, run) });
+            return walk(outer, to, from, &mut |to, from| unsafe { non_temporal::run(to, from, run) });
         }
         // SAFETY: as above.
         return walk(outer, to, from, &mut |to, from| unsafe {
@@ -215,7 +215,7 @@ unsafe fn run_part(dimensions: &[Dimension], element: usize, stream: bool, to: i
         rest[across..outer.len() - 1].copy_from_slice(&outer[across + 1..]);
         // SAFETY: as above.
         return walk(&rest[..outer.len() - 1], to, from, &mut |to, from| unsafe {
-            transpose(element, stream, (inner.size, columns.size), (to, columns.to), (from, inner.from))
+            transpose(element, non_temporal, (inner.size, columns.size), (to, columns.to), (from, inner.from))
         });
     }
     // SAFETY: as above.

@@ -79,7 +79,7 @@ impl<'a> Indices<'a> {
 
 /// How a dense tensor is cut at an axis: `outer` x `size` x `inner`, where an inner row has `row` bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows {
+pub struct AxisSplit {
     /// Product of the dimensions before the axis.
     pub outer: usize,
     /// The axis' own size.
@@ -92,7 +92,7 @@ pub struct Rows {
 ///
 /// # Safety
 /// `x` must hold `rows.outer * rows.size` rows, `out` as many as `rows.outer * indices.len()`, without overlap.
-pub unsafe fn gather(x: usize, out: usize, rows: Rows, indices: Indices) -> Result<(), Error> {
+pub unsafe fn gather(x: usize, out: usize, rows: AxisSplit, indices: Indices) -> Result<(), Error> {
     indices.check(rows.size)?;
     // SAFETY: promised by the caller; the indices were checked.
     unsafe { gather_checked(x, out, rows, indices) };
@@ -101,8 +101,8 @@ pub unsafe fn gather(x: usize, out: usize, rows: Rows, indices: Indices) -> Resu
 
 /// # Safety
 /// As [`gather`], with indices that have passed a check against `rows.size`.
-unsafe fn gather_checked(x: usize, out: usize, rows: Rows, indices: Indices) {
-    let Rows { outer, size, row } = rows;
+unsafe fn gather_checked(x: usize, out: usize, rows: AxisSplit, indices: Indices) {
+    let AxisSplit { outer, size, row } = rows;
     let count = indices.len();
     if count == 0 {
         return;
@@ -114,7 +114,7 @@ unsafe fn gather_checked(x: usize, out: usize, rows: Rows, indices: Indices) {
     });
 }
 
-/// Rows of `table` for each index, none of which counts from the end; the row of `padding` is zeros instead.
+/// AxisSplit of `table` for each index, none of which counts from the end; the row of `padding` is zeros instead.
 ///
 /// # Safety
 /// As [`gather`] with one outer index.
@@ -127,7 +127,7 @@ pub unsafe fn embedding(
 ) -> Result<(), Error> {
     indices.check_from(0, size)?;
     // SAFETY: promised by the caller; the indices were checked.
-    unsafe { gather_checked(table, out, Rows { outer: 1, size, row }, indices) };
+    unsafe { gather_checked(table, out, AxisSplit { outer: 1, size, row }, indices) };
     if let Some(padding) = padding {
         for position in (0..indices.len()).filter(|&position| indices.get(position) == padding) {
             // SAFETY: one row of `out`.
@@ -291,7 +291,7 @@ mod tests {
             let x: Vec<i32> = (0..outer * size * inner).map(|i| i as i32).collect();
             let indices: Vec<i32> = (0..count).map(|k| (k * 7 % (2 * size)) as i32 - size as i32).collect();
             let mut out = vec![0; outer * count * inner];
-            let rows = Rows { outer, size, row: inner * 4 };
+            let rows = AxisSplit { outer, size, row: inner * 4 };
             // SAFETY: the vectors have the sizes named.
             unsafe { gather(x.as_ptr() as usize, out.as_mut_ptr() as usize, rows, Indices::I32(&indices)).unwrap() };
             for (flat, &got) in out.iter().enumerate() {

@@ -166,7 +166,7 @@ where
                 let upstream = &upstream[plane * size..][..size];
                 for (row, line) in rows.iter().zip(upstream.chunks_exact(columns.len().max(1))) {
                     for (column, &value) in columns.iter().zip(line) {
-                        spread(sums, width, row, column, value.widen());
+                        add_share(sums, width, row, column, value.widen());
                     }
                 }
                 // SAFETY: this task alone writes this plane.
@@ -179,7 +179,7 @@ where
 }
 
 /// Adds one element's gradient to the elements that it was mixed of.
-fn spread<S>(sums: &mut [S], width: usize, row: &Tap, column: &Tap, value: S)
+fn add_share<S>(sums: &mut [S], width: usize, row: &Tap, column: &Tap, value: S)
 where
     S: Copy + From<f32> + std::ops::AddAssign + std::ops::Mul<Output = S> + std::ops::Sub<Output = S>,
 {

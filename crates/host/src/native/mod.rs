@@ -2,6 +2,7 @@
 
 pub mod arg_reduce;
 pub mod attention;
+pub mod axis_sum;
 pub mod batch_norm;
 pub mod convolution;
 pub mod copy;
@@ -15,8 +16,9 @@ pub mod matmul;
 pub mod memory;
 mod microkernel;
 pub mod multinomial;
+mod non_temporal;
 pub mod nonzero;
-mod normal_law;
+mod normal_distribution;
 pub mod optimizer;
 pub mod pooling;
 pub mod random;
@@ -28,8 +30,6 @@ pub mod sequence;
 mod shared;
 pub mod softmax;
 pub mod sort;
-mod stream;
-pub mod total;
 mod transpose;
 pub mod triangle;
 

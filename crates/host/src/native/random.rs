@@ -322,11 +322,11 @@ pub unsafe fn truncated_normal<T: Element>(
     (mean, deviation): (f64, f64),
     (low, high): (f64, f64),
 ) {
-    let (from, to) = (super::normal_law::below(low), super::normal_law::below(high));
+    let (from, to) = (super::normal_distribution::below(low), super::normal_distribution::below(high));
     fill::<T, { BLOCK / 2 }>(out, len, 40, source, |block, _, made| {
         for (i, value) in made.iter_mut().enumerate() {
             let (a, b) = pair(block, i);
-            let z = super::normal_law::quantile(from + unit_f64(a, b) * (to - from));
+            let z = super::normal_distribution::quantile(from + unit_f64(a, b) * (to - from));
             *value = T::from_f64(mean + deviation * z.clamp(low, high));
         }
     });

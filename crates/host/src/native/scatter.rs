@@ -1,6 +1,6 @@
 //! Writing elements and rows by index, with or without accumulation; duplicates are applied in order, on one thread.
 
-use super::gather::{Along, Indices, Rows};
+use super::gather::{Along, AxisSplit, Indices};
 use super::memory::{Element, by_size, slice, slice_mut};
 use crate::{Error, threads};
 
@@ -39,7 +39,7 @@ impl Reduce {
 ///
 /// # Safety
 /// `out` and `values` must be dense tensors of `T` with these sizes, without overlap.
-pub unsafe fn add_rows<T: Element>(out: usize, values: usize, rows: Rows, indices: Indices) -> Result<(), Error> {
+pub unsafe fn add_rows<T: Element>(out: usize, values: usize, rows: AxisSplit, indices: Indices) -> Result<(), Error> {
     indices.check(rows.size)?;
     let numbers: Vec<usize> = (0..indices.len()).map(|k| indices.wrapped(k, rows.size)).collect();
     let inner = rows.row / size_of::<T>();
@@ -178,7 +178,7 @@ mod tests {
             expected[indices[flat / inner] as usize * inner + flat % inner] += value;
         }
         let mut out = vec![0; size * inner];
-        let rows = Rows { outer: 1, size, row: inner * 4 };
+        let rows = AxisSplit { outer: 1, size, row: inner * 4 };
         let (to, from) = (out.as_mut_ptr() as usize, values.as_ptr() as usize);
         // SAFETY: the vectors have the sizes named.
         unsafe { add_rows::<i32>(to, from, rows, Indices::I32(&indices)).unwrap() };

@@ -1,4 +1,4 @@
-//! Softmax of rows of float32: the largest element, the powers and their sum, the results; the first-level cache holds the row from the first
+//! Softmax of rows of float32: the largest element, the exponentials and their sum, the results; the first-level cache holds the row from the first
 //! pass on.
 
 use super::lanes::{Lanes, SUMS, at_level};
@@ -37,8 +37,8 @@ unsafe fn rows<V: Lanes>(sizes: &Softmax, x: usize, out: usize, begin: usize, en
         let to = (out as *mut f32).wrapping_add(row * sizes.length);
         // SAFETY: rows of x and of the result.
         unsafe {
-            let largest = largest::<V>(from, sizes.length);
-            let sum = powers::<V>(from, to, sizes.length, largest, !sizes.logarithm);
+            let largest = maximum::<V>(from, sizes.length);
+            let sum = exponentials::<V>(from, to, sizes.length, largest, !sizes.logarithm);
             if sizes.logarithm {
                 shifted::<V>(from, to, sizes.length, largest, sum.ln());
             } else {
@@ -48,12 +48,12 @@ unsafe fn rows<V: Lanes>(sizes: &Softmax, x: usize, out: usize, begin: usize, en
     }
 }
 
-/// The largest element; what is no number counts as nothing, since the sum of powers will tell.
+/// The largest element; NaN counts as nothing, since the sum of exponentials will tell.
 ///
 /// # Safety
 /// `length` elements, and lanes that the CPU has.
 #[inline(always)]
-unsafe fn largest<V: Lanes>(x: *const f32, length: usize) -> f32 {
+unsafe fn maximum<V: Lanes>(x: *const f32, length: usize) -> f32 {
     // SAFETY: every access lies in the row.
     unsafe {
         let mut most = [V::splat(f32::NEG_INFINITY); SUMS];
@@ -72,12 +72,12 @@ unsafe fn largest<V: Lanes>(x: *const f32, length: usize) -> f32 {
     }
 }
 
-/// The sum of `e^(x - largest)`; the powers are stored where that is asked for.
+/// The sum of `e^(x - largest)`; the exponentials are stored where that is asked for.
 ///
 /// # Safety
 /// `length` elements of both, and lanes that the CPU has.
 #[inline(always)]
-unsafe fn powers<V: Lanes>(x: *const f32, to: *mut f32, length: usize, largest: f32, stores: bool) -> f32 {
+unsafe fn exponentials<V: Lanes>(x: *const f32, to: *mut f32, length: usize, largest: f32, stores: bool) -> f32 {
     // SAFETY: every access lies in a row.
     unsafe {
         let top = V::splat(largest);
@@ -106,7 +106,7 @@ unsafe fn powers<V: Lanes>(x: *const f32, to: *mut f32, length: usize, largest: 
     }
 }
 
-/// `e^x`. `exp` stops near the smallest normal number; less than that is nothing. What is no number stays.
+/// `e^x`. `exp` stops near the smallest normal number; less than that is nothing. NaN stays.
 ///
 /// # Safety
 /// Lanes that the CPU has. A function, not a closure: closures do not have their surroundings' instructions.

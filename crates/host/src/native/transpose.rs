@@ -1,31 +1,31 @@
 //! Two-dimensional transposes by tiles: whole cache lines are read and written, vectors are interleaved in registers.
 
 use super::memory::by_size;
-use super::stream;
+use super::non_temporal;
 
 /// Bytes of a tile's row: one cache line, so that a line is read once and written once.
-const LINE: usize = stream::LINE;
+const LINE: usize = non_temporal::LINE;
 
 /// Moves `from[i][j]` to `to[j][i]`, where `(rows, columns)` is the size of `from`; `i` is contiguous in `to`, `j` in `from`.
-/// A side is its address and the distance of its rows in bytes. `stream` writes around the caches.
+/// A side is its address and the distance of its rows in bytes. `non_temporal` writes around the caches.
 ///
 /// # Safety
 /// Every element reached must be readable in `from` and writable in `to`.
 pub(super) unsafe fn transpose(
     element: usize,
-    stream: bool,
+    non_temporal: bool,
     size: (usize, usize),
     to: (isize, isize),
     from: (isize, isize),
 ) {
-    let stream = stream && stream::line_aligned(to.0) && stream::line_aligned(to.1);
+    let non_temporal = non_temporal && non_temporal::line_aligned(to.0) && non_temporal::line_aligned(to.1);
     // SAFETY: promised by the caller.
     unsafe {
         match element {
-            1 => tiles::<u8, 16>(stream, size, to, from, vector::transpose_u8),
-            2 => tiles::<u16, 8>(stream, size, to, from, vector::transpose_u16),
-            4 => tiles::<u32, 4>(stream, size, to, from, vector::transpose_u32),
-            8 => tiles::<u64, 2>(stream, size, to, from, vector::transpose_u64),
+            1 => tiles::<u8, 16>(non_temporal, size, to, from, vector::transpose_u8),
+            2 => tiles::<u16, 8>(non_temporal, size, to, from, vector::transpose_u16),
+            4 => tiles::<u32, 4>(non_temporal, size, to, from, vector::transpose_u32),
+            8 => tiles::<u64, 2>(non_temporal, size, to, from, vector::transpose_u64),
             other => by_size!(other, T => scalar::<T>(size.0, size.1, to, from)),
         }
     }
@@ -41,7 +41,7 @@ struct Lines([[u8; LINE]; LINE]);
 /// Goes over the matrix in tiles of a cache line by a cache line, each made of `N` x `N` squares.
 #[inline(always)]
 unsafe fn tiles<T: Copy, const N: usize>(
-    stream: bool,
+    non_temporal: bool,
     (rows, columns): (usize, usize),
     to: (isize, isize),
     from: (isize, isize),
@@ -60,9 +60,9 @@ unsafe fn tiles<T: Copy, const N: usize>(
             let from = (from.0 + row * from.1 + column * bytes, from.1);
             // SAFETY: the tile lies inside the matrix, and no tile is larger than the buffer.
             unsafe {
-                if stream && height == tile {
+                if non_temporal && height == tile {
                     one_tile::<T, N>(height, width, buffer, from, square);
-                    stream::lines(to, buffer.0, width);
+                    non_temporal::lines(to, buffer.0, width);
                 } else {
                     one_tile::<T, N>(height, width, to, from, square);
                 }

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// Where a register's elements are: in scratch memory, or in device memory that stands for it.
 #[derive(Clone, Copy)]
-struct Place {
+struct RegisterMemory {
     address: *mut u8,
     /// Bytes from one row to the next.
     pitch: isize,
@@ -25,7 +25,7 @@ struct Scratch {
     slots: Vec<u64>,
     /// In units of 64 bytes, for alignment.
     tiles: Vec<Line>,
-    places: Vec<Place>,
+    places: Vec<RegisterMemory>,
 }
 
 #[derive(Clone, Copy)]
@@ -58,7 +58,8 @@ pub(super) unsafe fn run_programs(
         let tiles = scratch.tiles.as_mut_ptr().cast::<u8>();
         scratch.places.clear();
         // SAFETY: each offset lies within the scratch memory.
-        let place = |&offset: &usize| Place { address: unsafe { tiles.add(offset) }, pitch: 0, repeats: false };
+        let place =
+            |&offset: &usize| RegisterMemory { address: unsafe { tiles.add(offset) }, pitch: 0, repeats: false };
         scratch.places.extend(program.registers.iter().map(place));
         let mut machine =
             Machine { slots: scratch.slots.as_mut_ptr(), places: &mut scratch.places, program, tiles, poll };
@@ -145,7 +146,7 @@ impl Source {
 
 struct Machine<'a> {
     slots: *mut u64,
-    places: &'a mut Vec<Place>,
+    places: &'a mut Vec<RegisterMemory>,
     program: &'a Plan,
     tiles: *mut u8,
     poll: Poll<'a>,
@@ -223,7 +224,7 @@ impl Machine<'_> {
         let pitch = (extents.columns.full * target.size) as isize;
         // SAFETY: the register's offset lies within the scratch memory.
         let address = unsafe { self.tiles.add(self.program.registers[target.register]) };
-        self.places[target.register] = Place { address, pitch, repeats: false };
+        self.places[target.register] = RegisterMemory { address, pitch, repeats: false };
         (address, pitch)
     }
 

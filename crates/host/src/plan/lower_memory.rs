@@ -83,7 +83,7 @@ impl Lowering<'_> {
         Ok(match self.get(mask)? {
             Planned::Clip(extents) => Mask::Clip(extents),
             Planned::Uniform(slot) => {
-                // All or nothing: as many rows as there are, times the truth value.
+                // All or nothing: as many rows as there are, times the boolean.
                 let rows = self.constant(full.rows.full as i64);
                 let clip = self.index(IndexOperation::Multiply, slot, rows, Width::Whole);
                 let mut extents = full;

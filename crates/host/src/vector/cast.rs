@@ -49,7 +49,7 @@ struct Half(u16);
 /// bfloat16 as bits.
 #[derive(Clone, Copy, Default)]
 struct Bfloat(u16);
-/// A truth value.
+/// A boolean.
 #[derive(Clone, Copy, Default)]
 struct Truth(u8);
 

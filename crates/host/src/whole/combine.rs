@@ -11,7 +11,7 @@ use openmps_tile::{Block, Cast, Scalar, Value};
 use std::collections::HashSet;
 
 /// The dimensions of a tile as one axis sees them: those before it, itself, those behind it.
-fn around(dims: &[usize], axis: usize) -> [usize; 3] {
+fn split_at(dims: &[usize], axis: usize) -> [usize; 3] {
     [dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product()]
 }
 
@@ -32,7 +32,7 @@ pub(super) fn reduce<'k>(
     let of_row = if wide == Scalar::I1 { Scalar::I8 } else { wide };
     let rows = reduce::reduce(combine, of_row).ok_or_else(|| refused(c))?;
     let columns = binary::binary(combine.operation(), of_row).ok_or_else(|| refused(c))?;
-    let [outer, length, inner] = around(&c.type_of(x).dims, axis);
+    let [outer, length, inner] = split_at(&c.type_of(x).dims, axis);
     let casts = (wide != scalar)
         .then(|| Some((cast::cast(Cast::Float, scalar, wide)?, cast::cast(Cast::Float, wide, scalar)?)))
         .flatten();
@@ -68,7 +68,7 @@ pub(super) fn reduce<'k>(
 }
 
 /// Gives the scalars from outside that a block reads a place with one element a lane, as all of its values have; returns where they were.
-fn spread(c: &mut Compiler, block: &Block, lanes: usize) -> Vec<(Value, usize)> {
+fn broadcast_captures(c: &mut Compiler, block: &Block, lanes: usize) -> Vec<(Value, usize)> {
     let mut known: HashSet<Value> = block.arguments.iter().copied().collect();
     known.extend(block.instructions.iter().flat_map(|instruction| &instruction.results));
     let mut captured = Vec::new();
@@ -106,13 +106,13 @@ pub(super) fn by_block<'k>(
     axis: usize,
     scan: Option<bool>,
 ) -> Result<(), Error> {
-    let [outer, length, inner] = around(&c.type_of(instruction.operands[0]).dims, axis);
+    let [outer, length, inner] = split_at(&c.type_of(instruction.operands[0]).dims, axis);
     let lanes = outer * inner;
     let from: Vec<usize> = instruction.operands.iter().map(|&x| c.place(x)).collect();
     let to: Vec<usize> = instruction.results.iter().map(|&result| c.result(result)).collect();
     let around = std::mem::replace(&mut c.lanes, lanes);
     let block = &instruction.blocks[0];
-    let captured = spread(c, block, lanes);
+    let captured = broadcast_captures(c, block, lanes);
     let arguments: Vec<usize> = block.arguments.iter().map(|&argument| c.result(argument)).collect();
     let mut yielded = Vec::new();
     let body = c.inner(block, length as f64, |c, end| {

@@ -64,7 +64,7 @@ fn integer(frame: &Frame, place: usize, scalar: Scalar) -> i64 {
 }
 
 fn is_true(frame: &Frame, place: usize) -> bool {
-    // SAFETY: the place holds a truth value.
+    // SAFETY: the place holds a boolean.
     unsafe { frame.at(place).read() != 0 }
 }
 

@@ -74,7 +74,7 @@ fn combined(operation: Atomic, scalar: Scalar, old: u64, given: u64) -> u64 {
 }
 
 fn is_on(frame: &Frame, mask: Option<usize>, i: usize) -> bool {
-    // SAFETY: a mask holds as many truth values as there are pointers.
+    // SAFETY: a mask holds as many booleans as there are pointers.
     mask.is_none_or(|mask| unsafe { frame.at(mask).add(i).read() } != 0)
 }
 

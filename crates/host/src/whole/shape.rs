@@ -225,7 +225,7 @@ fn histogram<'k>(c: &mut Compiler<'k>, instruction: &'k Instruction) {
             };
             counts.fill(0);
             for (i, &value) in values.iter().enumerate() {
-                // SAFETY: a mask holds as many truth values.
+                // SAFETY: a mask holds as many booleans.
                 let counts_here = mask.is_none_or(|mask| unsafe { frame.at(mask).add(i).read() } != 0);
                 if let Some(bin) = counts.get_mut(value as usize).filter(|_| counts_here && value >= 0) {
                     *bin += 1;

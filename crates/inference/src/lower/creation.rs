@@ -5,10 +5,10 @@ use crate::error::Result;
 use crate::program::{Attribute, Operation};
 use openmps::DataType;
 use openmps::operators::Array;
-use openmps::operators::layout::Number;
 use openmps::operators::operators::full::Full;
 use openmps::operators::operators::sequence::{Arange, OneHot};
 use openmps::operators::view::shape_of;
+use openmps::tile::Number;
 
 pub(super) const TABLE: Table = &[
     ("full", full),
@@ -38,7 +38,7 @@ impl Lowering<'_> {
 }
 
 fn number_of(dtype: DataType, value: f64) -> Number {
-    if dtype.is_float() { Number::Float(value) } else { Number::Int(value as i64) }
+    if dtype.is_float() { Number::Float(value) } else { Number::Integer(value as i64) }
 }
 
 fn sizes(operation: &Operation, dims: &[i64]) -> Result<Vec<usize>> {

@@ -4,12 +4,12 @@ use super::{Lowering, Table, Value, size_of, wrong};
 use crate::error::Result;
 use crate::program::Operation;
 use openmps::operators::image::{ImageLayout, PaddingAlgorithm};
-use openmps::operators::layout::Number;
 use openmps::operators::operators::convolution::{Convolution, Fused};
 use openmps::operators::operators::convolution_transpose::ConvolutionTranspose;
 use openmps::operators::operators::interpolation::{Interpolation, InterpolationMode};
 use openmps::operators::operators::pad::{Mode, Pad};
 use openmps::operators::operators::pooling::{Pooling, PoolingType};
+use openmps::tile::Number;
 
 pub(super) const TABLE: Table = &[
     ("conv2d", convolution),

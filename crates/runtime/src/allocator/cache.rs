@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 /// A cached block of a shared heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct CachedBlock {
     pub heap: u32,
     pub first: u32,
 }
@@ -21,7 +21,7 @@ pub(crate) struct OwnHeap {
 /// What one queue has freed.
 struct Bins {
     queue: u64,
-    blocks: [Vec<Place>; ORDERS],
+    blocks: [Vec<CachedBlock>; ORDERS],
     /// Oldest first.
     own: VecDeque<OwnHeap>,
     own_bytes: usize,
@@ -43,7 +43,7 @@ fn serves(heap: usize, bytes: usize) -> bool {
 impl Cache {
     /// A block of the order that this queue freed, the youngest first (its memory is still in the CPU's caches).
     #[inline]
-    pub fn pop(&mut self, queue: u64, order: usize) -> Option<Place> {
+    pub fn pop(&mut self, queue: u64, order: usize) -> Option<CachedBlock> {
         let bins = self.queues.iter_mut().find(|bins| bins.queue == queue)?;
         let place = bins.blocks[order].pop()?;
         self.block_bytes -= SMALLEST << order;
@@ -52,7 +52,7 @@ impl Cache {
 
     /// Keeps a freed block.
     #[inline]
-    pub fn push(&mut self, queue: u64, order: usize, place: Place) {
+    pub fn push(&mut self, queue: u64, order: usize, place: CachedBlock) {
         self.bins(queue).blocks[order].push(place);
         self.block_bytes += SMALLEST << order;
     }
@@ -99,7 +99,7 @@ impl Cache {
     }
 
     /// Takes out every cached block of a shared heap: (place, order).
-    pub fn drain_blocks(&mut self) -> Vec<(Place, usize)> {
+    pub fn drain_blocks(&mut self) -> Vec<(CachedBlock, usize)> {
         self.block_bytes = 0;
         let bins = self.queues.iter_mut().flat_map(|bins| bins.blocks.iter_mut().enumerate());
         bins.flat_map(|(order, blocks)| blocks.drain(..).map(move |place| (place, order))).collect()
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_queue_gets_back_only_what_it_freed() {
         let mut cache = Cache::default();
-        let place = Place { heap: 0, first: 8 };
+        let place = CachedBlock { heap: 0, first: 8 };
         cache.push(1, 3, place);
         assert_eq!(cache.pop(2, 3), None);
         assert_eq!(cache.pop(1, 2), None);

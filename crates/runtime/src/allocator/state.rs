@@ -2,7 +2,7 @@
 
 use super::address_map::AddressMap;
 use super::buddy::{self, Buddy, HEAP, ORDERS, SMALLEST, Use};
-use super::cache::{Cache, OwnHeap, Place};
+use super::cache::{Cache, CachedBlock, OwnHeap};
 use super::heap::{HeapSource, Region};
 use super::statistics::MemoryStatistics;
 use crate::error::{Error, Result};
@@ -76,7 +76,7 @@ impl State {
                 match buddy.at(first) {
                     Some(block) if block.used == Use::Used && offset % SMALLEST == 0 => {
                         buddy.mark(first, Use::Cached, block.order, 0);
-                        self.cache.push(queue, block.order, Place { heap, first });
+                        self.cache.push(queue, block.order, CachedBlock { heap, first });
                         self.statistics.count_free(block.granules * SMALLEST);
                         Ok(())
                     }
@@ -179,7 +179,7 @@ impl State {
     }
 
     /// A block from the heaps; a new heap when there is none and the limit allows it, a small one at the limit's end.
-    fn find_block(&mut self, order: usize) -> Option<Place> {
+    fn find_block(&mut self, order: usize) -> Option<CachedBlock> {
         if let Some(place) = self.take_block(order) {
             return Some(place);
         }
@@ -203,11 +203,11 @@ impl State {
         if serves && self.reserve_shared(heap) { self.take_block(order) } else { None }
     }
 
-    fn take_block(&mut self, order: usize) -> Option<Place> {
+    fn take_block(&mut self, order: usize) -> Option<CachedBlock> {
         debug_assert!(order < ORDERS);
         self.shared.iter().find_map(|&index| match &mut self.heaps[index as usize] {
             Some(Heap { blocks: Blocks::Shared(buddy), .. }) => {
-                buddy.take(order).map(|first| Place { heap: index, first })
+                buddy.take(order).map(|first| CachedBlock { heap: index, first })
             }
             _ => None,
         })

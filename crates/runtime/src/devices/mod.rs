@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::pipeline::Pipeline;
 use crate::queue::CommandKind;
-use crate::vendor::Call;
+use crate::vendor::VendorCall;
 use openmps_metal::arguments::Kernel;
 use std::any::Any;
 
@@ -40,7 +40,7 @@ pub(crate) trait Driver: Send + Sync {
     }
 
     /// How one of them computes this call, in the driver's own form; only then is the call submitted, together with it.
-    fn plan(&self, _call: &Call) -> Option<Box<dyn Any>> {
+    fn plan(&self, _call: &VendorCall) -> Option<Box<dyn Any>> {
         None
     }
 
@@ -91,7 +91,7 @@ pub(crate) enum Command<'a> {
     /// A call of its vendor's libraries, on a device that takes it.
     Vendor {
         operation: &'static str,
-        call: &'a Call,
+        call: &'a VendorCall,
         plan: &'a dyn Any,
     },
     /// Between buffers of this or another device.

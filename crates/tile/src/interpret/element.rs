@@ -4,7 +4,7 @@ use crate::kernel::{Binary, Cast, Combine, Compare, Number, Unary};
 use crate::types::Scalar;
 use crate::{bf16, f16};
 
-/// Bits of one element; a truth value has one.
+/// Bits of one element; a boolean has one.
 fn width(scalar: Scalar) -> u32 {
     if scalar == Scalar::I1 { 1 } else { 8 * scalar.size() as u32 }
 }

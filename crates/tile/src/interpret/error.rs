@@ -1,7 +1,7 @@
 //! What can go wrong while a kernel runs.
 
 use super::memory::MemoryError;
-use crate::place::Place;
+use crate::location::Location;
 use thiserror::Error;
 
 /// A run of a kernel that has no defined result.
@@ -11,7 +11,7 @@ pub struct InterpretError {
     /// The kernel's name.
     pub kernel: String,
     /// The instruction, or the kernel when the run could not begin.
-    pub place: Place,
+    pub place: Location,
     /// The program's place on the grid.
     pub program: [usize; 3],
     /// The index of the tile's element, in row-major order.

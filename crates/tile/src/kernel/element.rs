@@ -201,11 +201,11 @@ named! {
     Cast {
         /// Signed integer to a wider or narrower integer, or to i1: the lowest bits (`extsi`, `trunci`).
         Signed = "signed",
-        /// Unsigned integer to a wider one, or truth value to any integer (`extui`).
+        /// Unsigned integer to a wider one, or boolean to any integer (`extui`).
         Unsigned = "extui",
         /// Signed integer to float (`sitofp`).
         SignedToFloat = "sitofp",
-        /// Unsigned integer or truth value to float (`uitofp`).
+        /// Unsigned integer or boolean to float (`uitofp`).
         UnsignedToFloat = "uitofp",
         /// Float to signed integer towards zero; saturating, NaN to 0 (`fptosi`).
         FloatToSigned = "fptosi",
@@ -233,9 +233,9 @@ named! {
         MinimumNumber = "minnum",
         /// The largest of floats that are not NaN; NaN when all are.
         MaximumNumber = "maxnum",
-        /// Bitwise and of integers; all of truth values.
+        /// Bitwise and of integers; all of booleans.
         And = "and",
-        /// Bitwise or of integers; any of truth values.
+        /// Bitwise or of integers; any of booleans.
         Or = "or",
     }
 }

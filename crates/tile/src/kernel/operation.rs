@@ -1,6 +1,7 @@
 //! What instructions do. Operations bear TTIR's names.
 
 use super::{Atomic, Binary, Cast, Combine, Compare, Unary};
+use crate::number::Number;
 use crate::types::Dims;
 
 /// What an instruction does.
@@ -77,7 +78,7 @@ pub enum Operation {
     /// `ttg.barrier`: what the program has stored so far is there for its later loads, whichever thread does them. The interpreter and the
     /// host run a program in order anyway.
     Barrier,
-    /// `tt.assert`: truth values that must hold. Where one does not, the interpreter and the host stop with the message; a GPU goes on.
+    /// `tt.assert`: booleans that must hold. Where one does not, the interpreter and the host stop with the message; a GPU goes on.
     Assert {
         /// What is said where it does not hold.
         message: Box<str>,
@@ -137,13 +138,4 @@ pub enum Operation {
     Condition,
     /// `scf.yield`: the carried values of the next iteration, a condition's results, the combined elements; ends such a block.
     Yield,
-}
-
-/// A constant of the kernel language.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Number {
-    /// For integer types and truth values.
-    Integer(i64),
-    /// For floating-point types.
-    Float(f64),
 }

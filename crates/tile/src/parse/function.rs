@@ -45,7 +45,7 @@ struct Declared<'t> {
 pub struct End {
     /// Whether by `scf.condition`.
     pub condition: bool,
-    /// What it yields, returns or passes on; a condition's truth value first.
+    /// What it yields, returns or passes on; a condition's boolean first.
     pub values: Vec<Value>,
 }
 

@@ -77,7 +77,7 @@ pub fn attribute(attributes: &str, name: &str) -> Option<i64> {
     entry.split(':').next()?.trim().parse().ok()
 }
 
-/// `arith.constant`: a number or truth value, alone or in every element.
+/// `arith.constant`: a number or boolean, alone or in every element.
 pub fn constant(cursor: &mut Cursor, b: &mut Builder) -> Read<Value> {
     let dense = cursor.take("dense<");
     if cursor.looking_at("[") {
@@ -87,7 +87,7 @@ pub fn constant(cursor: &mut Cursor, b: &mut Builder) -> Read<Value> {
     if dense {
         cursor.expect(">")?;
     }
-    // A single truth value is printed without its type.
+    // A single boolean is printed without its type.
     let (ty, small) = if cursor.take(":") { form(cursor)? } else { (Type::scalar(Scalar::I1), None) };
     let Element::Scalar(scalar) = ty.element else {
         return Err(cursor.refuse("arith.constant", "an address"));

@@ -34,7 +34,7 @@ fn assignments<'t>(cursor: &mut Cursor<'t>, names: &Names) -> Read<(Vec<&'t str>
     Ok((carried, initial))
 }
 
-/// `scf.condition(%c) %a, %b : types`: the truth value, then what is passed on.
+/// `scf.condition(%c) %a, %b : types`: the boolean, then what is passed on.
 pub fn condition(cursor: &mut Cursor, names: &Names) -> Read<Vec<Value>> {
     cursor.expect("(")?;
     let mut values = vec![named(cursor, names)?];

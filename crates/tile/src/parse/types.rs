@@ -50,7 +50,7 @@ fn element(cursor: &mut Cursor) -> Read<(Element, Option<Small>)> {
         cursor.integer()?;
     }
     cursor.expect(">")?;
-    // A truth value takes a byte of memory; what loads it converts.
+    // A boolean takes a byte of memory; what loads it converts.
     Ok((Element::Pointer(if target == Scalar::I1 { Scalar::I8 } else { target }), small))
 }
 

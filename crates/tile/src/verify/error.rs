@@ -1,7 +1,7 @@
 //! What the verifier finds wrong.
 
 use crate::kernel::Value;
-use crate::place::Place;
+use crate::location::Location;
 use crate::types::{Scalar, Type};
 use thiserror::Error;
 
@@ -12,7 +12,7 @@ pub struct VerifyError {
     /// The kernel's name.
     pub kernel: String,
     /// Where the problem is.
-    pub place: Place,
+    pub place: Location,
     /// What it is.
     pub problem: Box<Problem>,
 }

@@ -173,7 +173,7 @@ pub(super) struct BlockRule {
     pub arguments: Vec<Type>,
     /// Whether it ends in `scf.condition`, else in `scf.yield`.
     pub condition: bool,
-    /// The types of what it ends with, behind a condition's truth value.
+    /// The types of what it ends with, behind a condition's boolean.
     pub ends_with: Vec<Type>,
 }
 

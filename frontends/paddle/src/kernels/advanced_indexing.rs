@@ -7,7 +7,6 @@ use crate::context::Temporary;
 use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
-use openmps_graph::layout::Number;
 use openmps_graph::operators::advanced_index::{Axis, Selection, broadcast_shape};
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient, run};
@@ -15,6 +14,7 @@ use openmps_graph::operators::nonzero::{count_nonzero, nonzero};
 use openmps_graph::operators::sequence::Arange;
 use openmps_graph::view::{dense_strides, shape_of};
 use openmps_graph::{DType, Shape, Strides, View};
+use openmps_tile::Number;
 use openmps_tile::dtype::{ALL, NUMBERS};
 
 /// Adds this family. Inputs arrive as they are: the strides that Paddle passes along are those of the tensor that was indexed.
@@ -298,7 +298,7 @@ fn put_grad(
 ) -> Result<()> {
     let copy = copied(context, &gradient, &out)?;
     let mut what = described!(context, &x, &copy.strides, &indices, dims, strides, sizes, axis_strides, start);
-    put_element(context, &mut what, &copy, &Number::Int(0).element(copy.dtype))
+    put_element(context, &mut what, &copy, &Number::Integer(0).element(copy.dtype))
 }
 
 fn put_with_tensor(
@@ -343,7 +343,8 @@ impl Described {
     /// What is selected of a gradient, with zeros where another value was written to the same element later.
     fn where_it_stayed(&self, context: &Context, from: &View, taken: Temporary) -> Result<Temporary> {
         let (c, dims) = (Compose::new(context), &self.selection.shape);
-        let numbers = Arange { start: Number::Int(0), step: Number::Int(1), len: taken.view.len(), dtype: DType::I64 };
+        let numbers =
+            Arange { start: Number::Integer(0), step: Number::Integer(1), len: taken.view.len(), dtype: DType::I64 };
         let numbers = c.shaped(&c.apply(&numbers, &[])?, dims)?;
         let last = context.temporary(DType::I64, &from.shape)?;
         self.selection.put(context.queue(), &last.view, &self.indices, &numbers)?;
@@ -387,7 +388,7 @@ fn written_gradients(
     if written == Written::Sum {
         Ok(())
     } else {
-        put_element(context, what, &copy, &Number::Int(0).element(copy.dtype))
+        put_element(context, what, &copy, &Number::Integer(0).element(copy.dtype))
     }
 }
 

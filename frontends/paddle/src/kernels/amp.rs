@@ -7,7 +7,8 @@ use crate::{Context, Output, Scalar, Tensor};
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary};
 use openmps_graph::operators::full::Full;
 use openmps_graph::operators::reduce::Reduction;
-use openmps_graph::{DType, Operator, layout};
+use openmps_graph::{DType, Operator};
+use openmps_tile::Number;
 use openmps_tile::dtype::FLOATS;
 
 /// Adds this family.
@@ -89,9 +90,9 @@ fn update_loss_scaling(
         Change::Grow if !is_finite(scale * f64::from(growth), dtype) => scale,
         Change::Grow => scale * f64::from(growth),
     };
-    set(context, &scale_out, dtype, layout::Number::Float(next))?;
-    set(context, &good_out, DType::I32, layout::Number::Int(count.good))?;
-    set(context, &bad_out, DType::I32, layout::Number::Int(count.bad))
+    set(context, &scale_out, dtype, Number::Float(next))?;
+    set(context, &good_out, DType::I32, Number::Integer(count.good))?;
+    set(context, &bad_out, DType::I32, Number::Integer(count.bad))
 }
 
 /// Steps in a row with finite gradients, and with others.
@@ -128,7 +129,7 @@ fn of(context: &Context, tensor: &Tensor) -> Result<Scalar> {
     Scalar::of_tensor(context, tensor)
 }
 
-fn set(context: &Context, out: &Output, dtype: DType, value: layout::Number) -> Result<()> {
+fn set(context: &Context, out: &Output, dtype: DType, value: Number) -> Result<()> {
     let to = context.allocate(out, dtype)?;
     let operator = Full { dims: to.shape.clone(), dtype, value };
     Ok(operator.run(context.queue(), &[], std::slice::from_ref(&to))?)

@@ -7,7 +7,7 @@ use openmps_graph::operators::full::Full;
 use openmps_graph::operators::reduce::{Reduce, Reduction};
 use openmps_graph::operators::repeat_gradient::RepeatGradient;
 use openmps_graph::view::bytes;
-use openmps_graph::{DType, Operator, Shape, View, layout};
+use openmps_graph::{DType, Operator, Shape, View};
 use openmps_runtime::Buffer;
 use openmps_tile::Number;
 use std::cell::RefCell;
@@ -109,7 +109,7 @@ impl<'c> Compose<'c> {
 
     /// Gives every element this value.
     pub fn fill(&self, to: &View, value: f64) -> Result<()> {
-        let value = layout::Number::Float(value);
+        let value = Number::Float(value);
         let operator = Full { dims: to.shape.clone(), dtype: to.dtype, value };
         Ok(operator.run(self.context.queue(), &[], std::slice::from_ref(to))?)
     }

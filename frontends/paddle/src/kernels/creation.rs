@@ -4,10 +4,10 @@ use crate::error::{Error, Result};
 use crate::scalar::dims_of;
 use crate::table::Table;
 use crate::{Context, DataType, IntArray, Output, Scalar, Tensor};
-use openmps_graph::layout::Number;
 use openmps_graph::operators::elementwise::{Elementwise, Unary, run};
 use openmps_graph::operators::full::Full;
 use openmps_graph::{Operator, View};
+use openmps_tile::Number;
 use openmps_tile::dtype;
 
 /// Adds this family.
@@ -102,7 +102,7 @@ fn fill(context: &Context, value: &Scalar, data_type: DataType, out: &Output) ->
 }
 
 fn fill_with(context: &Context, value: i64, view: View) -> Result<()> {
-    let full = Full { dims: view.shape.clone(), dtype: view.dtype, value: Number::Int(value) };
+    let full = Full { dims: view.shape.clone(), dtype: view.dtype, value: Number::Integer(value) };
     full.run(context.queue(), &[], &[view])?;
     Ok(())
 }

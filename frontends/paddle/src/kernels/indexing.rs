@@ -6,13 +6,14 @@ use crate::abi::exception::Code;
 use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
-use openmps_graph::layout::{Number, axis_of};
+use openmps_graph::layout::axis_of;
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::operators::full::Full;
 use openmps_graph::operators::gather::{Embedding, Gather, GatherNd, Negative, TakeAlongAxis};
 use openmps_graph::operators::nonzero as masks;
 use openmps_graph::operators::scatter::{EmbeddingGradient, IndexAdd, PutAlongAxis, Reduce, Scatter, ScatterNdAdd};
 use openmps_graph::{DType, Operator, View};
+use openmps_tile::Number;
 use openmps_tile::dtype::{ALL, FLOATS, NUMBERS};
 
 /// Adds this family.
@@ -58,7 +59,7 @@ fn indices_of(index: &Tensor) -> Result<View> {
 pub(super) fn zeros(context: &Context, dtype: DType, dims: &[usize], out: &Output) -> Result<View> {
     let view = context.allocate(out, dtype)?;
     let view = View::dense(view.address, dtype, dims)?;
-    let zero = Full { dims: view.shape.clone(), dtype, value: Number::Int(0) };
+    let zero = Full { dims: view.shape.clone(), dtype, value: Number::Integer(0) };
     zero.run(context.queue(), &[], std::slice::from_ref(&view))?;
     Ok(view)
 }

@@ -5,7 +5,6 @@ use crate::context::Temporary;
 use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Scalar, Tensor};
-use openmps_graph::layout::Number;
 use openmps_graph::operators::concat::{Concat, Split, Stack, Unstack};
 use openmps_graph::operators::expand::{Expand, Tile};
 use openmps_graph::operators::flip::Flip;
@@ -16,6 +15,7 @@ use openmps_graph::operators::transpose::Transpose;
 use openmps_graph::operators::triangle::Triangle;
 use openmps_graph::view::{dense_strides, elements, shape_of};
 use openmps_graph::{Meta, Operator, Shape, View};
+use openmps_tile::Number;
 use openmps_tile::dtype::{ALL, FLOATS, NUMBERS};
 use std::borrow::Cow;
 

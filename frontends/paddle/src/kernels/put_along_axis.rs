@@ -5,12 +5,12 @@ use super::movement::many;
 use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
-use openmps_graph::layout::Number;
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary, run};
 use openmps_graph::operators::gather::{Negative, TakeAlongAxis};
 use openmps_graph::operators::scatter::{PutAlongAxis, Reduce};
 use openmps_graph::operators::sequence::Arange;
 use openmps_graph::{DType, View};
+use openmps_tile::Number;
 use openmps_tile::dtype::NUMBERS;
 
 const DIVIDE: Elementwise = Elementwise::Binary(Binary::Divide);
@@ -130,7 +130,7 @@ impl Gradients<'_> {
     /// Of several values for one element the last has stayed, and has the gradient.
     fn assign(&self) -> Result<Pair> {
         let len = self.index.len();
-        let numbers = Arange { start: Number::Int(0), step: Number::Int(1), len, dtype: DType::I64 };
+        let numbers = Arange { start: Number::Integer(0), step: Number::Integer(1), len, dtype: DType::I64 };
         let numbers = self.c.shaped(&self.c.apply(&numbers, &[])?, &self.index.shape)?;
         let last = self.put(Reduce::Assign, true, &self.all(0.0, &self.x, DType::I64)?, &numbers)?;
         let stayed = self.equal(&self.take(&last)?, &numbers)?;

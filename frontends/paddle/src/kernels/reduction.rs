@@ -76,7 +76,7 @@ fn prod(context: &Context, x: Tensor, dims: IntArray, _keep: bool, all: bool, ou
 fn mean(context: &Context, x: Tensor, dims: IntArray, _keep: bool, out: Output) -> Result<()> {
     let dtype = x.dtype()?;
     match dtype {
-        // The mean of truth values is true where it is not zero.
+        // The mean of booleans is true where it is not zero.
         DType::Bool => reduce(context, Reduction::Any, &x, &dims, None, &out),
         _ if dtype.is_float() => reduce(context, Reduction::Mean, &x, &dims, None, &out),
         _ => integer_mean(context, &x, &dims, &out),

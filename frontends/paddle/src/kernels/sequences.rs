@@ -5,11 +5,11 @@ use super::movement::many;
 use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, DataType, Output, Scalar, Tensor};
-use openmps_graph::layout::Number;
 use openmps_graph::operators::scatter::IndexAdd;
 use openmps_graph::operators::sequence::{Arange, Eye, Linspace, OneHot};
 use openmps_graph::view::elements;
 use openmps_graph::{DType, Operator, View};
+use openmps_tile::Number;
 use openmps_tile::dtype::{ALL, NUMBERS};
 
 /// Adds this family.
@@ -27,7 +27,7 @@ pub fn register(table: &mut Table) {
 }
 
 fn number(value: &Scalar, dtype: DType) -> Number {
-    if dtype.is_float() { Number::Float(value.f64()) } else { Number::Int(value.i64()) }
+    if dtype.is_float() { Number::Float(value.f64()) } else { Number::Integer(value.i64()) }
 }
 
 /// The one number of a tensor.
@@ -37,7 +37,7 @@ fn read(context: &Context, tensor: &Tensor) -> Result<Number> {
 
 fn arange_of(context: &Context, start: Number, end: Number, step: Number, dtype: DType, out: &Output) -> Result<()> {
     let len = match (start, end, step) {
-        (Number::Int(start), Number::Int(end), Number::Int(step)) if step != 0 => {
+        (Number::Integer(start), Number::Integer(end), Number::Integer(step)) if step != 0 => {
             let span = i128::from(end) - i128::from(start);
             let span = if step > 0 { span } else { -span };
             usize::try_from(span.max(0).unsigned_abs().div_ceil(step.unsigned_abs().into())).unwrap_or(usize::MAX)

@@ -6,7 +6,7 @@
 use super::Staged;
 use crate::dialect::Dialect;
 use crate::emit::{Emitter, Result};
-use crate::layout::{Layout, Place, bits_of};
+use crate::layout::{IndexBit, Layout, bits_of};
 use crate::mma::MmaShape;
 use openmps_tile::Scalar;
 
@@ -25,8 +25,8 @@ impl Blocks {
         let mut begin = Vec::new();
         for (i, place) in places.iter().enumerate() {
             match *place {
-                Place::Register(register) => bits.push((size + i, register)),
-                Place::Thread(thread) => begin.push(format!("(thread_index >> {thread} & 1) << {}", size + i)),
+                IndexBit::Register(register) => bits.push((size + i, register)),
+                IndexBit::Thread(thread) => begin.push(format!("(thread_index >> {thread} & 1) << {}", size + i)),
             }
         }
         let begin = if begin.is_empty() { "0".to_owned() } else { begin.join(" | ") };

@@ -6,7 +6,7 @@ use super::element::Body;
 use super::vector::{Vector, run_in};
 use super::{Emitter, Result};
 use crate::dialect::Dialect;
-use crate::layout::{Layout, Place, bits_of, bits_of_axis};
+use crate::layout::{IndexBit, Layout, bits_of, bits_of_axis};
 use crate::mma::{MmaShape, padded};
 use openmps_tile::{Instruction, Operation, Scalar, Value};
 
@@ -137,9 +137,9 @@ impl<'k> Emitter<'k> {
     /// The axis along which neighbours are in neighbouring registers of a thread, or else in neighbouring threads.
     fn inner_axis(&self, value: Value) -> usize {
         let (layout, dims) = (self.forms.natural(value).0.dense().0, &self.type_of(value).dims);
-        let lies = |axis: usize, place: Place| layout.bits()[bits_of_axis(dims, axis)].first() == Some(&place);
-        let along = |place: Place| (0..dims.len()).find(|&axis| lies(axis, place));
-        along(Place::Register(0)).or_else(|| along(Place::Thread(0))).unwrap_or(dims.len() - 1)
+        let lies = |axis: usize, place: IndexBit| layout.bits()[bits_of_axis(dims, axis)].first() == Some(&place);
+        let along = |place: IndexBit| (0..dims.len()).find(|&axis| lies(axis, place));
+        along(IndexBit::Register(0)).or_else(|| along(IndexBit::Thread(0))).unwrap_or(dims.len() - 1)
     }
 
     /// Each thread multiplies and adds for its own elements.

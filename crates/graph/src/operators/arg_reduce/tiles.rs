@@ -46,7 +46,7 @@ pub(super) fn run(operator: &ArgReduce, queue: &Queue, x: &View, out: &View) -> 
         rows.stride as u64,
     ];
     let grid = [rows.count.div_ceil(RowBlock::rows_for(piece)), 1, 1];
-    // SAFETY: rows are those of the view, which the front door keeps alive; the output has an element for each.
+    // SAFETY: rows are those of the view, which the frontend keeps alive; the output has an element for each.
     unsafe { program::launch(queue, name, &pipeline, grid, &arguments) }
 }
 
@@ -63,7 +63,7 @@ fn compared(dtype: DType) -> DType {
     if matches!(dtype, DType::U8 | DType::Bool) { DType::I32 } else { dtype.compute() }
 }
 
-/// The best of a piece in each row and its column, `none` where there is no number.
+/// The best of a piece in each row and its column, `none` where all are NaN.
 fn best_of(b: &mut Builder, form: &Form, block: &RowBlock, x: Value, inside: Value, none: Value) -> [Value; 2] {
     let counts = if form.dtype.is_float() {
         let number = b.compare(Compare::Equal, x, x);
@@ -115,7 +115,7 @@ fn kernel(form: &Form) -> Kernel {
         let place = b.add(place, at);
         vec![b.select(better, best, carried[0]), b.select(better, place, carried[1])]
     });
-    // Where there is no number at all the first place is said.
+    // Where all are NaN the first place is said.
     let start = b.constant_like(0.0, found[1]);
     let place = b.maximum(found[1], start);
     block.store_per_row(&mut b, out, place, (DType::I64, form.result));

@@ -61,7 +61,7 @@ pub(super) fn run(queue: &Queue, sizes: &Attention, inputs: [&View; 3], mask: Op
     arguments.extend([group, sizes.rows, sizes.keys, sizes.depth, sizes.columns].map(|size| size as u64));
     arguments.push(scalar_bits(Number::Float(sizes.scale), out.dtype.compute()));
     let grid = [sizes.rows.div_ceil(ROWS), sizes.heads, sizes.batch];
-    // SAFETY: sizes and strides are those of the views, which the front door keeps alive.
+    // SAFETY: sizes and strides are those of the views, which the frontend keeps alive.
     unsafe { program::launch(queue, OPERATOR, &pipeline, grid, &arguments) }
 }
 

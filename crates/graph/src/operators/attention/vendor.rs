@@ -5,12 +5,12 @@ use crate::vendor::VendorGraph;
 use crate::view::View;
 use openmps_host::native::attention::Attention as Sizes;
 use openmps_runtime::vendor::graph::{Operation, Reduction, Tensor, Unary};
-use openmps_runtime::vendor::{Call, Family};
+use openmps_runtime::vendor::{Family, VendorCall};
 use openmps_tile::DType;
 
 impl Attention {
     /// Heads in groups are not to be had, nor queries before the first key: a diagonal below the main one is not.
-    pub(super) fn vendor_call(&self, sizes: &Sizes, inputs: &[View], out: &View) -> Option<Call> {
+    pub(super) fn vendor_call(&self, sizes: &Sizes, inputs: &[View], out: &View) -> Option<VendorCall> {
         if sizes.heads != sizes.key_heads || self.causal && sizes.rows > sizes.keys {
             return None;
         }

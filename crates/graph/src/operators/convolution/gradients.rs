@@ -66,10 +66,10 @@ impl Operator for ConvolutionInputGradient {
         let (upstream, out) = (self.of.layout.nchw(&inputs[1]), self.of.layout.nchw(&outputs[0]));
         if !takes_native(queue, computes(queue, out.dtype)) {
             let fused = Fused::default();
-            let call = tiles::Call { operator: self.name(), of: &of, transposed: true, fused: &fused };
+            let call = tiles::TiledConvolution { operator: self.name(), of: &of, transposed: true, fused: &fused };
             return tiles::run(queue, &call, [&upstream, &inputs[0], &out], &[]);
         }
-        call(queue, self.name(), || spread(&of, &upstream, &inputs[0], &out, &Epilogue::default()))
+        call(queue, self.name(), || transposed(&of, &upstream, &inputs[0], &out, &Epilogue::default()))
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
@@ -90,7 +90,7 @@ impl Operator for ConvolutionInputGradient {
 }
 
 /// Runs a transposed convolution on views in NCHW order.
-pub(crate) fn spread(
+pub(crate) fn transposed(
     of: &native::Convolution,
     x: &View,
     weight: &View,

@@ -75,7 +75,7 @@ impl Form {
 }
 
 /// A convolution or, from its output's side to its input's, a transposed one.
-pub(crate) struct Call<'a> {
+pub(crate) struct TiledConvolution<'a> {
     pub operator: &'static str,
     pub of: &'a Convolution,
     pub transposed: bool,
@@ -83,7 +83,7 @@ pub(crate) struct Call<'a> {
 }
 
 /// The image, the weight and the output, images in NCHW order, with what follows the weight among the operator's inputs.
-pub(crate) fn run(queue: &Queue, call: &Call, [x, weight, out]: [&View; 3], rest: &[View]) -> Result<()> {
+pub(crate) fn run(queue: &Queue, call: &TiledConvolution, [x, weight, out]: [&View; 3], rest: &[View]) -> Result<()> {
     if out.is_empty() {
         return Ok(());
     }
@@ -127,6 +127,6 @@ pub(crate) fn run(queue: &Queue, call: &Call, [x, weight, out]: [&View; 3], rest
         Summation::Each => [count.div_ceil(TILE), 1, phases],
         _ => [count.div_ceil(block[1]), rows.div_ceil(block[0]), of.groups * phases],
     };
-    // SAFETY: sizes and strides are those of the views, which the front door keeps alive.
+    // SAFETY: sizes and strides are those of the views, which the frontend keeps alive.
     unsafe { program::launch(queue, call.operator, &pipeline, grid, &arguments) }
 }

@@ -101,10 +101,10 @@ fn round_away(x: Expr<'_>) -> Expr<'_> {
 rows! {
     /// Operators of two or three tensors that are a single formula.
     Binary {
-        Add "add", "x + y; of truth values, whether one is true.", TWO, [], ALL => Same, 1.0, |x, _| if x[0].scalar() == Scalar::I1 { x[0].or(x[1]) } else { x[0] + x[1] },
+        Add "add", "x + y; of booleans, whether one is true.", TWO, [], ALL => Same, 1.0, |x, _| if x[0].scalar() == Scalar::I1 { x[0].or(x[1]) } else { x[0] + x[1] },
             |x, _| x[0] + x[1];
         Subtract "subtract", "x - y.", TWO, [], NUMBERS => Same, 1.0, |x, _| x[0] - x[1], |x, _| x[0] - x[1];
-        Multiply "multiply", "x times y; of truth values, whether both are true.", TWO, [], ALL => Same, 1.0, |x, _| if x[0].scalar() == Scalar::I1 { x[0].and(x[1]) } else { x[0] * x[1] },
+        Multiply "multiply", "x times y; of booleans, whether both are true.", TWO, [], ALL => Same, 1.0, |x, _| if x[0].scalar() == Scalar::I1 { x[0].and(x[1]) } else { x[0] * x[1] },
             |x, _| x[0] * x[1];
         Divide "divide", "x over y; towards zero for integers.", TWO, [], NUMBERS => Same, 1.0, |x, _| x[0].div(x[1]),
             |x, _| x[0] / x[1];

@@ -134,7 +134,7 @@ fn is_signed(dtype: DType) -> bool {
     !matches!(dtype, DType::U8 | DType::Bool)
 }
 
-/// The formula's result in the output's type; as a truth value it is compared with zero.
+/// The formula's result in the output's type; as a boolean it is compared with zero.
 fn convert(result: Expr<'_>, compute: DType, output: DType) -> Expr<'_> {
     let result = if output == DType::Bool { result.truth() } else { result };
     // Small integers are the low bits of larger ones, as in C on the machines of today: -1.0 becomes 255.

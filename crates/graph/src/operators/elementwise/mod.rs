@@ -35,7 +35,7 @@ use crate::view::{Shape, View};
 use arrayvec::ArrayVec;
 use openmps_runtime::Pipeline;
 use openmps_runtime::vendor::graph::{self, Operation};
-use openmps_runtime::vendor::{Call, Family};
+use openmps_runtime::vendor::{Family, VendorCall};
 use openmps_tile::{DType, Number};
 use std::sync::{Arc, OnceLock};
 use tiling::Tiling;
@@ -169,9 +169,9 @@ fn method(name: &str) -> Option<Operation> {
     })
 }
 
-fn vendor_call(name: &str, inputs: &[&View], output: &View) -> Option<Call> {
+fn vendor_call(name: &str, inputs: &[&View], output: &View) -> Option<VendorCall> {
     let method = method(name)?;
-    // Sums of truth values, and powers and roundings of integers, mean here what they need not mean there.
+    // Sums of booleans, and powers and roundings of integers, mean here what they need not mean there.
     let dtype = inputs[0].dtype;
     if dtype == DType::Bool || !dtype.is_float() && matches!(name, "elementwise_pow" | "floor" | "ceil") {
         return None;
@@ -228,7 +228,7 @@ fn run_dense(operator: Elementwise, queue: &Queue, inputs: &[&View], scalars: &[
     push_operands(&mut arguments, row, inputs, scalars, output);
     arguments.push(count as u64);
     arguments.extend(std::iter::repeat_n(1, inputs.len() + 1));
-    // SAFETY: the views describe memory that the front door keeps alive, dense and of this many elements.
+    // SAFETY: the views describe memory that the frontend keeps alive, dense and of this many elements.
     unsafe { program::launch(queue, row.name, pipeline, [count.div_ceil(TILE), 1, 1], &arguments) }
 }
 
@@ -327,7 +327,7 @@ impl Operator for Call {
         let output = Array::from_fn(&outputs[0].shape, outputs[0].dtype, |index| {
             let x: Vec<f64> = inputs.iter().map(|x| x.at_broadcast(index)).collect();
             let value = (row.reference)(&x, &scalars);
-            // Bits of a truth value: only the lowest exists. The sum of two that are true is true.
+            // Bits of a boolean: only the lowest exists. The sum of two that are true is true.
             if inputs[0].dtype == DType::Bool && row.output == row::Output::Same {
                 value.min(1.0).rem_euclid(2.0)
             } else {

@@ -11,7 +11,7 @@ pub type DTypes = &'static [DType];
 pub enum Operand {
     /// The common type of the inputs.
     Common,
-    /// A truth value: any type, compared with zero.
+    /// A boolean: any type, compared with zero.
     Truth,
 }
 
@@ -22,7 +22,7 @@ pub enum Output {
     Same,
     /// The inputs' common type where it is a float, else float32.
     Float,
-    /// Truth values.
+    /// Booleans.
     Bool,
     /// Whatever the caller's output tensor has.
     Given,

@@ -36,7 +36,7 @@ impl Tiling {
         A: Extend<u64> + AsRef<[u64]>,
     {
         let grid = layout::push_places(&mut arguments, &self.dimensions, self.tensors, &self.layout);
-        // SAFETY: the views describe memory that the front door keeps alive; sizes and strides are theirs.
+        // SAFETY: the views describe memory that the frontend keeps alive; sizes and strides are theirs.
         unsafe { program::launch(queue, operator, pipeline, grid, arguments.as_ref()) }
     }
 }

@@ -6,7 +6,7 @@ use crate::layout::Dense;
 use crate::vendor::VendorGraph;
 use crate::view::View;
 use openmps_runtime::vendor::graph::Operation;
-use openmps_runtime::vendor::{Call, Family};
+use openmps_runtime::vendor::{Family, VendorCall};
 
 /// Whether no index is counted from the end.
 pub fn from_start(index: &View) -> bool {
@@ -21,7 +21,7 @@ pub fn differ_along(x: &View, index: &View, axis: usize) -> bool {
     x.rank() == index.rank() && others(x) == others(index)
 }
 
-fn read(operation: Operation, x: &View, index: &View, out: &View) -> Option<Call> {
+fn read(operation: Operation, x: &View, index: &View, out: &View) -> Option<VendorCall> {
     if out.is_empty() || !from_start(index) {
         return None;
     }
@@ -30,14 +30,14 @@ fn read(operation: Operation, x: &View, index: &View, out: &View) -> Option<Call
     graph.finish(Family::Gather, out.len(), y, out)
 }
 
-pub fn slices(x: &View, axis: usize, index: &View, out: &View) -> Option<Call> {
+pub fn slices(x: &View, axis: usize, index: &View, out: &View) -> Option<VendorCall> {
     read(Operation::Gather { axis }, x, index, out)
 }
 
-pub fn elements(x: &View, axis: usize, index: &View, out: &View) -> Option<Call> {
+pub fn elements(x: &View, axis: usize, index: &View, out: &View) -> Option<VendorCall> {
     differ_along(x, index, axis).then(|| read(Operation::GatherAlong { axis }, x, index, out)).flatten()
 }
 
-pub fn tuples(x: &View, index: &View, out: &View) -> Option<Call> {
+pub fn tuples(x: &View, index: &View, out: &View) -> Option<VendorCall> {
     read(Operation::GatherTuples, x, index, out)
 }

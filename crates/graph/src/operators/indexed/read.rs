@@ -38,7 +38,7 @@ pub fn read(queue: &Queue, operator: &'static str, named: &Named, padding: Optio
     arguments.extend([out.address as u64, out.len() as u64]);
     arguments.extend(arguments_of(&dims));
     arguments.extend(padding.map(|padding| padding as u64));
-    // SAFETY: strides and sizes are those of the views, which the front door keeps alive; the kernel holds indices to their axes.
+    // SAFETY: strides and sizes are those of the views, which the frontend keeps alive; the kernel holds indices to their axes.
     unsafe { program::launch(queue, operator, &pipeline, [out.len().div_ceil(TILE), 1, 1], &arguments) }
 }
 

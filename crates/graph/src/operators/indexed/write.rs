@@ -97,7 +97,7 @@ pub fn put(queue: &Queue, operator: &'static str, named: &Named, reduce: Reduce,
     let mut arguments = named.arguments();
     arguments.extend([values.address, count(&own), count(&others)].map(|number| number as u64));
     arguments.extend(arguments_of(&own).chain(arguments_of(&others)));
-    // SAFETY: strides and sizes are those of the views, which the front door keeps alive; the kernel holds indices to their axes.
+    // SAFETY: strides and sizes are those of the views, which the frontend keeps alive; the kernel holds indices to their axes.
     unsafe { program::launch(queue, operator, &pipeline, [count(&own).div_ceil(TILE), 1, 1], &arguments) }
 }
 

@@ -47,7 +47,7 @@ fn dispatch(
     arguments: &[u64],
 ) -> Result<()> {
     let pipeline = program::get(operator, &form.key(operator), || build(operator, form))?;
-    // SAFETY: sizes and strides are those of the views, which the front door keeps alive.
+    // SAFETY: sizes and strides are those of the views, which the frontend keeps alive.
     unsafe { program::launch(queue, operator, &pipeline, [out.len().div_ceil(TILE), 1, 1], arguments) }
 }
 

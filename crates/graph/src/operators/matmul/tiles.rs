@@ -59,7 +59,7 @@ pub(super) fn run(queue: &Queue, product: &MatrixProduct, views: [&View; 3], bat
         arguments.extend(strides.iter().map(|&stride| stride as u64));
     }
     let grid = [product.columns.div_ceil(block[1]), product.rows.div_ceil(block[0]), batches];
-    // SAFETY: sizes and strides are those of the views, which the front door keeps alive.
+    // SAFETY: sizes and strides are those of the views, which the frontend keeps alive.
     unsafe { program::launch(queue, OPERATOR, &pipeline, grid, &arguments) }
 }
 

@@ -47,10 +47,10 @@ impl Operator for PoolingGradient {
             return tiles::gradient(queue, &self.of, &x, &upstream, &out);
         }
         call(queue, self.name(), || match x.dtype {
-            DType::F16 => self.spread::<f16>(&x, &upstream, &out, &windows),
-            DType::BF16 => self.spread::<bf16>(&x, &upstream, &out, &windows),
-            DType::F64 => self.spread::<f64>(&x, &upstream, &out, &windows),
-            _ => self.spread::<f32>(&x, &upstream, &out, &windows),
+            DType::F16 => self.scatter::<f16>(&x, &upstream, &out, &windows),
+            DType::BF16 => self.scatter::<bf16>(&x, &upstream, &out, &windows),
+            DType::F64 => self.scatter::<f64>(&x, &upstream, &out, &windows),
+            _ => self.scatter::<f32>(&x, &upstream, &out, &windows),
         })
     }
 
@@ -87,7 +87,7 @@ impl Operator for PoolingGradient {
 }
 
 impl PoolingGradient {
-    fn spread<T: Pooled + Default>(
+    fn scatter<T: Pooled + Default>(
         &self,
         x: &View,
         upstream: &View,

@@ -34,7 +34,7 @@ pub(super) fn dropout(queue: &Queue, dropout: &Dropout, scale: f64, x: &View, ou
     let (seed, offset) = (dropout.source.seed, dropout.source.offset);
     let pointers = [from.address, out.address, mask.address].map(|address| address as u64);
     let arguments = [&pointers[..], &[out.len() as u64, seed, offset, bound, scale]].concat();
-    // SAFETY: three dense tensors of one shape, which the front door keeps alive.
+    // SAFETY: three dense tensors of one shape, which the frontend keeps alive.
     unsafe { program::launch(queue, OPERATOR, &pipeline, [out.len().div_ceil(TILE), 1, 1], &arguments) }
 }
 

@@ -179,7 +179,7 @@ pub(super) fn kernel(reduction: Reduction, source: Source, pass: Pass, order: Or
     b.finish()
 }
 
-/// The type in which elements are loaded: their own where they become truth values.
+/// The type in which elements are loaded: their own where they become booleans.
 fn loaded(reduction: Reduction, pass: Pass) -> DType {
     if reduction.is_truth() { pass.input.compute() } else { pass.compute }
 }

@@ -24,12 +24,12 @@ pub(super) fn run(queue: &Queue, sizes: &Rope, inputs: &[View], angles: &[Stride
     let strides = x.strides.iter().chain(&angles[0]).chain(&angles[1]);
     arguments.extend(strides.map(|&stride| stride as u64));
     let grid = [(sizes.rows * sizes.pairs).div_ceil(TILE), sizes.heads, sizes.batch];
-    // SAFETY: sizes and strides are those of the views, which the front door keeps alive.
+    // SAFETY: sizes and strides are those of the views, which the frontend keeps alive.
     unsafe { program::launch(queue, OPERATOR, &pipeline, grid, &arguments) }
 }
 
 /// Pointers to `row * stride + place * step`.
-fn spread(b: &mut Builder, pointer: Value, by: [(Value, Value); 2]) -> Value {
+fn pointers_to(b: &mut Builder, pointer: Value, by: [(Value, Value); 2]) -> Value {
     let offset = offset(b, by[0], [by[1]]);
     b.add_pointer(pointer, offset)
 }
@@ -62,13 +62,13 @@ fn kernel(dtype: DType, interleaved: bool, inverse: bool) -> Kernel {
 
     let x = moved(&mut b, x, [(batch, of_x[0]), (head, of_x[1])]);
     let [first_of_pair, second_of_pair] = places.map(|place| {
-        let pointers = spread(&mut b, x, [(row, of_x[2]), (place, of_x[3])]);
+        let pointers = pointers_to(&mut b, x, [(row, of_x[2]), (place, of_x[3])]);
         let loaded = b.load(pointers, Some(inside), None);
         convert(&mut b, loaded, dtype, compute)
     });
     let [cos, sin] = [(cos, of_cos), (sin, of_sin)].map(|(table, strides)| {
         let table = moved(&mut b, table, [(batch, strides[0])]);
-        let pointers = spread(&mut b, table, [(row, strides[1]), (pair, strides[2])]);
+        let pointers = pointers_to(&mut b, table, [(row, strides[1]), (pair, strides[2])]);
         let loaded = b.load(pointers, Some(inside), None);
         convert(&mut b, loaded, dtype, compute)
     });
@@ -81,7 +81,7 @@ fn kernel(dtype: DType, interleaved: bool, inverse: bool) -> Kernel {
     let of_batch = b.multiply(heads, of_head);
     let out = moved(&mut b, out, [(batch, of_batch), (head, of_head)]);
     for (place, value) in places.into_iter().zip(turned) {
-        let pointers = spread(&mut b, out, [(row, size), (place, one)]);
+        let pointers = pointers_to(&mut b, out, [(row, size), (place, one)]);
         let value = convert(&mut b, value, compute, dtype);
         b.store(pointers, value, Some(inside));
     }

@@ -62,7 +62,7 @@ pub(super) fn run(operator: &Scan, queue: &Queue, x: &View, out: &View) -> Resul
     arguments.extend([x.strides[axis], out.strides[axis]].map(|stride| stride as u64));
     arguments.push(u64::from(operator.exclusive));
     arguments.extend(arguments_of(&dims));
-    // SAFETY: strides and sizes are those of the views, which the front door keeps alive.
+    // SAFETY: strides and sizes are those of the views, which the frontend keeps alive.
     unsafe { program::launch(queue, name, &pipeline, [lines.div_ceil(form.tile[0]), 1, 1], &arguments) }
 }
 

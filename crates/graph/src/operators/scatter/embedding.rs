@@ -3,7 +3,7 @@
 use super::{Reduce, vendor};
 use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
-use crate::layout::{Dense, Number, call, check, expect_dense, expect_inputs, expect_shape, fill_view, is_host};
+use crate::layout::{Dense, call, check, expect_dense, expect_inputs, expect_shape, fill_view, is_host};
 use crate::operator::{Meta, Operator};
 use crate::operators::gather::{check_rows, expect_indices, index, indices, rows, wrap};
 use crate::operators::indexed::{self, Named, Other};
@@ -15,7 +15,7 @@ use openmps_host::by_type;
 use openmps_host::native::gather::Indices;
 use openmps_host::native::scatter;
 use openmps_tile::DType::{I32, I64};
-use openmps_tile::dtype;
+use openmps_tile::{Number, dtype};
 
 /// The gradient of an embedding's table; inputs: index, gradient of the rows.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ impl Operator for EmbeddingGradient {
             let (index, gradient) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
             let indices: Indices = indices(&index, &inputs[0]);
             indices.check_from(0, self.rows)?;
-            fill_view(&outputs[0], Number::Int(0));
+            fill_view(&outputs[0], Number::Integer(0));
             let rows = rows(&outputs[0], 0);
             // SAFETY: dense tensors of the checked shapes.
             unsafe {

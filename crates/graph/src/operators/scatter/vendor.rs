@@ -9,7 +9,7 @@ use crate::operators::gather::vendor::{differ_along, from_start};
 use crate::vendor::VendorGraph;
 use crate::view::View;
 use openmps_runtime::vendor::graph::{Operation, ScatterMode, Tensor};
-use openmps_runtime::vendor::{Call, Family};
+use openmps_runtime::vendor::{Family, VendorCall};
 use openmps_tile::DType;
 
 /// Whether every index of an axis comes once at most. They have been checked.
@@ -34,7 +34,7 @@ fn along(axis: usize, inputs: &[View]) -> Option<(VendorGraph, [Tensor; 3])> {
 }
 
 /// Rows replaced, or zeroed and added to.
-pub(super) fn rows(overwrite: bool, inputs: &[View], out: &View) -> Option<Call> {
+pub(super) fn rows(overwrite: bool, inputs: &[View], out: &View) -> Option<VendorCall> {
     if !from_start(&inputs[1]) || overwrite && !distinct(&inputs[1], out.shape[0]) {
         return None;
     }
@@ -52,7 +52,7 @@ pub(super) fn rows(overwrite: bool, inputs: &[View], out: &View) -> Option<Call>
 }
 
 /// Slices added along an axis.
-pub(super) fn slices(axis: usize, inputs: &[View], out: &View) -> Option<Call> {
+pub(super) fn slices(axis: usize, inputs: &[View], out: &View) -> Option<VendorCall> {
     if !from_start(&inputs[1]) {
         return None;
     }
@@ -62,7 +62,7 @@ pub(super) fn slices(axis: usize, inputs: &[View], out: &View) -> Option<Call> {
 }
 
 /// Slices added at tuples of indices.
-pub(super) fn tuples(inputs: &[View], out: &View) -> Option<Call> {
+pub(super) fn tuples(inputs: &[View], out: &View) -> Option<VendorCall> {
     if !from_start(&inputs[1]) {
         return None;
     }
@@ -72,7 +72,7 @@ pub(super) fn tuples(inputs: &[View], out: &View) -> Option<Call> {
 }
 
 /// One value for each index along an axis.
-pub(super) fn elements(reduce: Reduce, axis: usize, inputs: &[View], out: &View) -> Option<Call> {
+pub(super) fn elements(reduce: Reduce, axis: usize, inputs: &[View], out: &View) -> Option<VendorCall> {
     let mode = match reduce {
         Reduce::Add => ScatterMode::Add,
         Reduce::Multiply => ScatterMode::Multiply,
@@ -87,7 +87,7 @@ pub(super) fn elements(reduce: Reduce, axis: usize, inputs: &[View], out: &View)
 }
 
 /// Rows added to a table of zeros, and the padding's row cleared.
-pub(super) fn table(padding: Option<i64>, inputs: &[View], out: &View) -> Option<Call> {
+pub(super) fn table(padding: Option<i64>, inputs: &[View], out: &View) -> Option<VendorCall> {
     if out.is_empty() || !from_start(&inputs[0]) {
         return None;
     }

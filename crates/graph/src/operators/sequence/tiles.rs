@@ -15,7 +15,7 @@ use openmps_tile::{Builder, Cast, Compare, DType, Kernel, Number, Operation, Sca
 const TILE: usize = 1024;
 
 fn dispatch(queue: &Queue, name: &'static str, pipeline: &Pipeline, count: usize, arguments: &[u64]) -> Result<()> {
-    // SAFETY: sizes and strides are those of the views, which the front door keeps alive.
+    // SAFETY: sizes and strides are those of the views, which the frontend keeps alive.
     unsafe { program::launch(queue, name, pipeline, [count.div_ceil(TILE), 1, 1], arguments) }
 }
 

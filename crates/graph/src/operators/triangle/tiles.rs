@@ -29,7 +29,7 @@ pub(super) fn run(operator: &Triangle, queue: &Queue, x: &View, out: &View) -> R
     let pipeline = program::get(operator.name(), &key, || kernel(x.dtype.bits().into(), dims.len(), operator.lower))?;
     let mut arguments = vec![x.address as u64, out.address as u64, x.len() as u64, operator.diagonal as u64];
     arguments.extend(arguments_of(&dims));
-    // SAFETY: strides and sizes are those of the view, which the front door keeps alive; the output is dense.
+    // SAFETY: strides and sizes are those of the view, which the frontend keeps alive; the output is dense.
     unsafe { program::launch(queue, operator.name(), &pipeline, [x.len().div_ceil(TILE), 1, 1], &arguments) }
 }
 

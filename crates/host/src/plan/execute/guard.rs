@@ -1,6 +1,6 @@
 //! Copies loaded tiles out of the way of the step that is about to overwrite them in memory.
 
-use super::{Machine, Place};
+use super::{Machine, RegisterMemory};
 use crate::plan::step::{Address, Extents, GuardedLoad, Writer};
 use crate::vector::memory;
 
@@ -72,7 +72,7 @@ impl Machine<'_> {
 
     /// Copies a tile from memory to its register. One that is there already has no part of memory in common with a store.
     #[cold]
-    unsafe fn stage(&mut self, load: &GuardedLoad, place: Place, (rows, columns): (usize, usize)) {
+    unsafe fn stage(&mut self, load: &GuardedLoad, place: RegisterMemory, (rows, columns): (usize, usize)) {
         let pitch = (load.extents.columns.full * load.size) as isize;
         let count = if place.repeats { 1 } else { columns };
         let size = load.size as isize;
@@ -83,7 +83,7 @@ impl Machine<'_> {
                 let from = place.address.offset(place.pitch * row as isize);
                 memory::copy_strided(scratch.offset(pitch * row as isize), size, from, size, load.size, count);
             }
-            self.places[load.register] = Place { address: scratch, pitch, repeats: place.repeats };
+            self.places[load.register] = RegisterMemory { address: scratch, pitch, repeats: place.repeats };
         }
     }
 }

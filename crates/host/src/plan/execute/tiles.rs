@@ -1,6 +1,6 @@
 //! Runs the steps on tiles: row by row, or all rows as one run where they follow each other.
 
-use super::{Machine, Place, Source};
+use super::{Machine, RegisterMemory, Source};
 use crate::plan::product::{self, Factor};
 use crate::plan::step::{Address, Extent, Extents, Operand, Rest, Step, Target};
 use crate::vector::memory;
@@ -126,14 +126,14 @@ impl Machine<'_> {
         let whole = matches!(rest, Rest::Unread) || (rows, columns) == full;
         if direct && whole && (by_column == size || by_column == 0 || columns <= 1) {
             let repeats = by_column == 0 && full.1 > 1;
-            self.places[register] = Place { address: source, pitch: by_row, repeats };
+            self.places[register] = RegisterMemory { address: source, pitch: by_row, repeats };
             return;
         }
         let pitch = (full.1 * address.size) as isize;
         // SAFETY: the register is as large as the full tile; device memory is valid inside the extents.
         unsafe {
             let scratch = self.tiles.add(self.program.registers[register]);
-            self.places[register] = Place { address: scratch, pitch, repeats: false };
+            self.places[register] = RegisterMemory { address: scratch, pitch, repeats: false };
             let other = match rest {
                 Rest::Unread => None,
                 Rest::Zero => Some(Source { address: ZERO.as_ptr(), pitch: 0, repeats: true }),

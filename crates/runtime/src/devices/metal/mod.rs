@@ -12,7 +12,7 @@ use crate::event::Event;
 use crate::pipeline::Pipeline;
 use crate::properties::{Backend, DeviceProperties};
 use crate::stage;
-use crate::vendor::{Call, Engine};
+use crate::vendor::{Engine, VendorCall};
 use openmps_codegen::{Parameter as Passed, Source, Target, compile, threads_for};
 use openmps_metal::arguments::{Addresses, Kernel, Parameter, Resolved};
 use openmps_metal::interface::{Language, MathMode, Properties};
@@ -314,7 +314,7 @@ impl<M: Metal> Driver for MetalDevice<M> {
         self.gpu.metal.properties().mps && self.gpu.engine != Some(Engine::Kernels)
     }
 
-    fn plan(&self, call: &Call) -> Option<Box<dyn Any>> {
+    fn plan(&self, call: &VendorCall) -> Option<Box<dyn Any>> {
         Some(Box::new(self.gpu.plan(call)?))
     }
 }

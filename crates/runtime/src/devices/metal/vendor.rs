@@ -3,7 +3,7 @@
 
 use super::{Gpu, failed};
 use crate::error::Result;
-use crate::vendor::{Call, Engine, Family, Matrices, Tensor};
+use crate::vendor::{Engine, Family, Matrices, Tensor, VendorCall};
 use openmps_metal::Metal;
 use openmps_metal::defects::{self, Defect};
 use openmps_metal::engine::{Question, choose};
@@ -19,7 +19,7 @@ pub(super) enum EngineCall<B> {
 
 impl<M: Metal> Gpu<M> {
     /// How one of Apple's libraries computes a call; none where own kernels, or the host's, are to.
-    pub fn plan(&self, call: &Call) -> Option<EngineCall<M::Buffer>> {
+    pub fn plan(&self, call: &VendorCall) -> Option<EngineCall<M::Buffer>> {
         match choose(&self.question(call)?, self.metal.properties(), self.engine) {
             Engine::Kernels => None,
             Engine::Mps => {
@@ -62,13 +62,13 @@ impl<M: Metal> Gpu<M> {
         }
     }
 
-    fn question(&self, call: &Call) -> Option<Question> {
+    fn question(&self, call: &VendorCall) -> Option<Question> {
         let at_begin = |addresses: &[usize]| -> Option<bool> {
             // Every address is looked at: one that nothing lies at is an answer of its own.
             addresses.iter().try_fold(true, |all, &address| Some(all & (self.resolve(address, 0)?.offset == 0)))
         };
         Some(match call {
-            Call::Product { left, right, out, transposed, .. } => {
+            VendorCall::Product { left, right, out, transposed, .. } => {
                 let depth = if transposed[0] { left.rows } else { left.columns };
                 let family =
                     if is_vector(right, transposed[1], out) { Family::MatrixVector } else { Family::MatrixProduct };
@@ -76,12 +76,12 @@ impl<M: Metal> Gpu<M> {
                 let at_begin = at_begin(&[left.address, right.address, out.address])?;
                 Question { family, dtype: out.dtype, work: work as u64, columns: out.columns, at_begin }
             }
-            Call::Softmax { input, out, .. } => {
+            VendorCall::Softmax { input, out, .. } => {
                 let work = (input.matrices * input.rows * input.columns) as u64;
                 let at_begin = at_begin(&[input.address, out.address])?;
                 Question { family: Family::Softmax, dtype: out.dtype, work, columns: input.columns, at_begin }
             }
-            Call::Graph { family, work, columns, inputs, outputs, .. } => {
+            VendorCall::Graph { family, work, columns, inputs, outputs, .. } => {
                 let addresses: Vec<usize> = inputs.iter().chain(outputs).map(|tensor| tensor.address).collect();
                 let dtype = outputs.first().map_or(DType::F32, |tensor| tensor.dtype);
                 Question { family: *family, dtype, work: *work, columns: *columns, at_begin: at_begin(&addresses)? }
@@ -89,9 +89,9 @@ impl<M: Metal> Gpu<M> {
         })
     }
 
-    fn matrix_call(&self, call: &Call) -> Option<MatrixCall<M::Buffer>> {
+    fn matrix_call(&self, call: &VendorCall) -> Option<MatrixCall<M::Buffer>> {
         match call {
-            Call::Product { left, right, out, transposed, factors: [alpha, beta] }
+            VendorCall::Product { left, right, out, transposed, factors: [alpha, beta] }
                 if is_vector(right, transposed[1], out) =>
             {
                 Some(MatrixCall::VectorMultiplication {
@@ -103,7 +103,7 @@ impl<M: Metal> Gpu<M> {
                     beta: *beta,
                 })
             }
-            Call::Product { left, right, out, transposed, factors: [alpha, beta] } => {
+            VendorCall::Product { left, right, out, transposed, factors: [alpha, beta] } => {
                 Some(MatrixCall::Multiplication {
                     left: self.matrices(left)?,
                     right: self.matrices(right)?,
@@ -114,12 +114,12 @@ impl<M: Metal> Gpu<M> {
                     beta: *beta,
                 })
             }
-            Call::Softmax { input, out, logarithm } => Some(MatrixCall::SoftMax {
+            VendorCall::Softmax { input, out, logarithm } => Some(MatrixCall::SoftMax {
                 input: self.matrices(input)?,
                 result: self.matrices(out)?,
                 logarithm: *logarithm,
             }),
-            Call::Graph { .. } => None,
+            VendorCall::Graph { .. } => None,
         }
     }
 
@@ -167,10 +167,10 @@ fn is_vector(right: &Matrices, transposed: bool, out: &Matrices) -> bool {
 type AsGraph = (Graph, Vec<Tensor>, Vec<Tensor>);
 
 /// A call as a graph of MPSGraph's.
-fn as_graph(call: &Call) -> Option<AsGraph> {
+fn as_graph(call: &VendorCall) -> Option<AsGraph> {
     match call {
-        Call::Graph { graph, inputs, outputs, .. } => Some((graph.clone(), inputs.clone(), outputs.clone())),
-        Call::Product { left, right, out, transposed, factors } => {
+        VendorCall::Graph { graph, inputs, outputs, .. } => Some((graph.clone(), inputs.clone(), outputs.clone())),
+        VendorCall::Product { left, right, out, transposed, factors } => {
             let dense = [left, right, out].iter().all(|of| of.is_dense());
             if !dense || *factors != [1.0, 0.0] {
                 return None;
@@ -189,7 +189,7 @@ fn as_graph(call: &Call) -> Option<AsGraph> {
             let [left, right, out] = tensors;
             Some((b.finish(&[result]).ok()?, vec![left, right], vec![out]))
         }
-        Call::Softmax { input, out, logarithm } => {
+        VendorCall::Softmax { input, out, logarithm } => {
             if !input.is_dense() || !out.is_dense() {
                 return None;
             }

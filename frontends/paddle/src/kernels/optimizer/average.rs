@@ -5,7 +5,8 @@ use crate::kernels::compose::Compose;
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
 use openmps_graph::operators::full::Full;
-use openmps_graph::{Operator, View, layout};
+use openmps_graph::{Operator, View};
+use openmps_tile::Number;
 use openmps_tile::dtype::FLOATS;
 
 /// Adds the kernel.
@@ -82,6 +83,6 @@ fn average_accumulates(
 /// Gives a counter its value.
 fn set(context: &Context, out: &Output, value: i64) -> Result<()> {
     let to = context.allocate(out, openmps_tile::DType::I64)?;
-    let operator = Full { dims: to.shape.clone(), dtype: to.dtype, value: layout::Number::Int(value) };
+    let operator = Full { dims: to.shape.clone(), dtype: to.dtype, value: Number::Integer(value) };
     Ok(operator.run(context.queue(), &[], std::slice::from_ref(&to))?)
 }

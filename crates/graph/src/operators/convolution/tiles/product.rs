@@ -2,7 +2,9 @@
 
 use super::gather::{Parameters, Places};
 use super::{Form, Summation};
-use crate::tiles::{Images, Side, block, both, crossed, dimensions, load, moved, of_program, offset, scaled, spread};
+use crate::tiles::{
+    Images, Side, block, both, broadcast_along, crossed, dimensions, load, moved, of_program, offset, scaled,
+};
 use openmps_tile::{Builder, Cast, Kernel, Scalar, Type, Value};
 
 pub(super) fn kernel(operator: &'static str, form: &Form) -> Kernel {
@@ -98,7 +100,7 @@ fn store(b: &mut Builder, p: &Parameters, (row, places): (Side, &Places), sum: V
         let (by_row, by_column) = (scaled(b, channel, images.strides[1]), places.of_result(b, images));
         (crossed(b, images.pointer, by_row, by_column), both(b, row.1, places.inside))
     };
-    let along = |b: &mut Builder, x: Value| spread(b, x, 0, dims);
+    let along = |b: &mut Builder, x: Value| broadcast_along(b, x, 0, dims);
     let result = p.epilogue.apply(b, sum, (channel, row.1), along, at);
     let (pointers, mask) = at(b, &p.out);
     b.store(pointers, result, Some(mask));

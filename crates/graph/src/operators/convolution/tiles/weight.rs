@@ -75,7 +75,7 @@ pub(crate) fn run(queue: &Queue, of: &Convolution, x: &View, upstream: &View, ou
     let pairs = [of.kernel, [height, width], of.input, of.stride, of.dilation, [of.padding[0], of.padding[2]]];
     arguments.extend(sizes.iter().chain(pairs.as_flattened()).map(|&size| size as u64));
     let grid = [blocks[0], blocks[1], blocks[2] * parts];
-    // SAFETY: sizes and strides are those of the views, which the front door keeps alive, and of the memory above.
+    // SAFETY: sizes and strides are those of the views, which the frontend keeps alive, and of the memory above.
     unsafe { program::launch(queue, OPERATOR, &pipeline, grid, &arguments) }?;
     match partial {
         None => Ok(()),

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// A place in a kernel, named in errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// The kernel as a whole.
     Kernel,
     /// A parameter, by name.
@@ -21,21 +21,21 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl Location {
     /// The place of an instruction.
-    pub(crate) fn instruction(kernel: &Kernel, path: &[usize], instruction: &Instruction) -> Place {
+    pub(crate) fn instruction(kernel: &Kernel, path: &[usize], instruction: &Instruction) -> Location {
         let line = instruction.line.and_then(|line| kernel.lines.get(line as usize).cloned());
-        Place::Instruction { path: path.to_vec(), operation: instruction.operation.name().into_owned(), line }
+        Location::Instruction { path: path.to_vec(), operation: instruction.operation.name().into_owned(), line }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Kernel => f.write_str("the kernel"),
-            Place::Parameter(name) => write!(f, "parameter `{name}`"),
-            Place::Instruction { operation, line: Some(line), .. } => write!(f, "{line} ({operation})"),
-            Place::Instruction { path, operation, line: None } => {
+            Location::Kernel => f.write_str("the kernel"),
+            Location::Parameter(name) => write!(f, "parameter `{name}`"),
+            Location::Instruction { operation, line: Some(line), .. } => write!(f, "{line} ({operation})"),
+            Location::Instruction { path, operation, line: None } => {
                 let path: Vec<String> = path.iter().map(usize::to_string).collect();
                 write!(f, "instruction {} ({operation})", path.join("/"))
             }

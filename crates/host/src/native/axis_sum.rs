@@ -11,7 +11,7 @@ const COLUMNS: usize = 32;
 ///
 /// # Safety
 /// `x` must hold the lines and `out` one element for each, both of type `T`, without overlap.
-pub unsafe fn total<T: Element>(x: usize, out: usize, Lines { outer, size, inner }: Lines) {
+pub unsafe fn axis_sum<T: Element>(x: usize, out: usize, Lines { outer, size, inner }: Lines) {
     let blocks = inner.div_ceil(COLUMNS);
     threads::parallel_for(outer * blocks, 1 + size * inner.min(COLUMNS) / 2, |begin, end| {
         for block in begin..end {
@@ -44,7 +44,7 @@ mod tests {
             let x: Vec<f32> = (0..outer * size * inner).map(|i| (i % 23) as f32).collect();
             let mut out = vec![-1.0_f32; outer * inner];
             // SAFETY: the vectors have the sizes named.
-            unsafe { total::<f32>(x.as_ptr() as usize, out.as_mut_ptr() as usize, Lines { outer, size, inner }) };
+            unsafe { axis_sum::<f32>(x.as_ptr() as usize, out.as_mut_ptr() as usize, Lines { outer, size, inner }) };
             for (line, &got) in out.iter().enumerate() {
                 let at = |i: usize| x[(line / inner * size + i) * inner + line % inner];
                 assert_eq!(got, (0..size).map(at).sum::<f32>());
