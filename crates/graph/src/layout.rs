@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
+pub(crate) use crate::view::expect_dense;
 use crate::view::{Shape, Strides, View, dense_strides};
 use openmps_host::native::copy;
 use openmps_host::native::memory::Memory;
@@ -74,15 +75,6 @@ fn check_outputs(operator: &'static str, expected: &[Meta], outputs: &[View]) ->
         expect_dtype(operator, "output", view.dtype, &[meta.dtype])?;
     }
     Ok(())
-}
-
-/// Refuses an output that is not dense, for kernels that write dense memory only.
-pub(crate) fn expect_dense(operator: &'static str, view: &View) -> Result<()> {
-    if view.is_dense() {
-        return Ok(());
-    }
-    let got = format!("{:?}", view.strides);
-    Err(Error::Attribute { operator, attribute: "output's strides", got, expected: "dense".to_owned() })
 }
 
 /// Runs a native kernel of the host device.

@@ -13,6 +13,7 @@ pub mod program;
 mod queue;
 pub mod reference;
 pub mod rows;
+mod sealed;
 mod tiles;
 mod vendor;
 pub mod view;
@@ -20,7 +21,7 @@ mod walk;
 
 pub use error::{Error, Result};
 pub use openmps_tile::DType;
-pub use operator::{Fusion, Meta, Operator};
+pub use operator::{Meta, Operator};
 pub use queue::Queue;
 pub use reference::Array;
 pub use view::{Shape, Strides, View};

@@ -1,11 +1,9 @@
 //! The trait that every operator implements: rule, execution, reference.
 
 use crate::error::Result;
-use crate::operators::elementwise::Call;
-use crate::operators::reduce::Reduce;
-use crate::operators::sealed::Sealed;
 use crate::queue::Queue;
 use crate::reference::Array;
+use crate::sealed::Sealed;
 use crate::view::{Shape, View};
 use openmps_tile::DType;
 use std::any::Any;
@@ -47,19 +45,4 @@ pub trait Operator: Sealed + Any + std::fmt::Debug + Send + Sync {
     fn works_in_place(&self) -> bool {
         false
     }
-
-    /// How it may become part of a kernel with others.
-    fn fusion(&self) -> Fusion<'_> {
-        Fusion::None
-    }
-}
-
-/// What an operator is to those before and after it in a chain.
-pub enum Fusion<'a> {
-    /// A kernel of its own.
-    None,
-    /// A formula of single elements.
-    Formula(&'a Call),
-    /// A reduction, which a chain may end in.
-    Reduction(&'a Reduce),
 }

@@ -2,7 +2,7 @@
 
 use crate::cache::{Cache, CacheStatistics};
 use crate::error::{Error, Result};
-use crate::operators::elementwise;
+use crate::operators::elementwise::form::{DTypes, Layout};
 use crate::queue::Queue;
 use openmps_runtime::Pipeline;
 use openmps_tile::{DType, Kernel, Number};
@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
     /// An elementwise operator: name, input types, output type, layout.
-    Elementwise(&'static str, elementwise::DTypes, DType, elementwise::Layout),
+    Elementwise(&'static str, DTypes, DType, Layout),
     /// Formulas in one kernel: their text, the reduction at the end, element types, the layout, and the numbers that the builder depends on.
     Chain {
         /// Operators and what they read.
@@ -22,7 +22,7 @@ pub enum Key {
         /// Element types.
         dtypes: Vec<DType>,
         /// The layout of a chain without a reduction.
-        layout: Option<elementwise::Layout>,
+        layout: Option<Layout>,
         /// Whatever else.
         numbers: Vec<usize>,
     },

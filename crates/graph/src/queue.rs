@@ -1,8 +1,7 @@
 //! The queue that operators run on: the runtime's, in the hands of someone who vouches for every view.
 
 use crate::error::{Error, Result};
-use crate::layout::expect_dense;
-use crate::view::View;
+use crate::view::{View, expect_dense};
 use std::ops::Deref;
 
 /// A queue that operators may be run on.

@@ -2,8 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::layout::axis_of;
-use crate::operator::Operator;
-use crate::operators::copy::Copy;
+use crate::movement;
 use crate::queue::Queue;
 use crate::tiles;
 use crate::view::View;
@@ -64,7 +63,7 @@ impl Rows {
         let device = |source| Error::Device { operator, source };
         let copy = queue.allocate((x.len() * x.dtype.size()).max(1)).map_err(device)?;
         let to = View::dense(copy.address(), x.dtype, &from.shape)?;
-        Copy.run(queue, &[from], std::slice::from_ref(&to))?;
+        movement::run(queue, operator, |mover| mover.copy(&from, &to))?;
         let (address, row_stride) = (copy.address(), length as isize);
         Ok(Rows { address, count, row_stride, length, stride: 1, size: x.dtype.size(), _copy: Some(copy) })
     }

@@ -139,6 +139,15 @@ pub fn dense_strides(shape: &[usize]) -> Strides {
     strides
 }
 
+/// Refuses an output that is not dense, for kernels that write dense memory only.
+pub(crate) fn expect_dense(operator: &'static str, view: &View) -> Result<()> {
+    if view.is_dense() {
+        return Ok(());
+    }
+    let got = format!("{:?}", view.strides);
+    Err(Error::Attribute { operator, attribute: "output's strides", got, expected: "dense".to_owned() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ mod kernel;
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
-use crate::operator::{Fusion, Meta, Operator};
+use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::Chain;
 use crate::program::{self, Key};
 use crate::queue::Queue;
@@ -186,10 +186,6 @@ impl Operator for Reduce {
         }
         let pass = Pass { input: x.dtype, compute: self.compute(x.dtype, out.dtype), output: out.dtype };
         self.reduce_rows(queue, Source::Tensor, &[rows], pass, out.address, &[])
-    }
-
-    fn fusion(&self) -> Fusion<'_> {
-        Fusion::Reduction(self)
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -1,13 +1,7 @@
 //! The list of types that are operators: no other crate adds one, for an operator is given a queue whose owner vouches for views.
 
 use super::*;
-
-/// Implemented by what is listed below.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is no operator of this crate",
-    note = "a new operator gets its line in `crates/graph/src/operators/sealed.rs`"
-)]
-pub trait Sealed {}
+use crate::sealed::Sealed;
 
 macro_rules! operators {
     ($($operator:ty,)*) => { $(impl Sealed for $operator {})* };

@@ -1,13 +1,33 @@
 //! Chains of single-element formulas, with a reduction at the end, become one step: what lies between them is never stored.
 
 use super::{Graph, Source, Step};
-use openmps_graph::operators::elementwise::{Chain, Fused, Operand, Stage};
-use openmps_graph::{Fusion, Operator};
+use openmps_graph::Operator;
+use openmps_graph::operators::elementwise::{Call, Chain, Fused, Operand, Stage};
+use openmps_graph::operators::reduce::Reduce;
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Formulas of a chain at most: their tiles are all in the first-level cache.
 const MAX_FORMULAS: usize = 16;
+
+/// What a step is to those before and after it in a chain.
+enum Part<'s> {
+    /// A kernel of its own.
+    Alone,
+    /// A formula of single elements.
+    Formula(&'s Call),
+    /// A reduction, which a chain may end in.
+    Reduction(&'s Reduce),
+}
+
+impl Part<'_> {
+    fn of(step: &Step) -> Part<'_> {
+        let operator: &dyn Any = &*step.operator;
+        let reduction = || operator.downcast_ref().map(Part::Reduction);
+        operator.downcast_ref().map(Part::Formula).or_else(reduction).unwrap_or(Part::Alone)
+    }
+}
 
 /// Steps that become one: places in the list of needed steps, in order.
 type Group = Vec<usize>;
@@ -69,7 +89,7 @@ fn group_to_join(
     group_of: &[Option<usize>],
     groups: &[Group],
 ) -> Option<usize> {
-    let Fusion::Formula(_) = steps[at].operator.fusion() else { return None };
+    let Part::Formula(_) = Part::of(steps[at]) else { return None };
     let output = steps[at].outputs[0];
     let readers = readers[output].as_ref()?;
     let group = group_of[*readers.first()?]?;
@@ -78,10 +98,10 @@ fn group_to_join(
     }
     let members = &groups[group];
     let last = steps[*members.last()?];
-    let walked = match last.operator.fusion() {
-        Fusion::Formula(_) => last.outputs[0],
-        Fusion::Reduction(_) => last.inputs[0],
-        Fusion::None => return None,
+    let walked = match Part::of(last) {
+        Part::Formula(_) => last.outputs[0],
+        Part::Reduction(_) => last.inputs[0],
+        Part::Alone => return None,
     };
     let same_shape = graph.values[output].meta.shape == graph.values[walked].meta.shape;
     let with_it: Group = std::iter::once(at).chain(members.iter().copied()).collect();
@@ -109,8 +129,8 @@ fn joined(steps: &[&Step], group: &[usize]) -> Step {
     let mut reduction = None;
     for &at in group {
         let step = steps[at];
-        match step.operator.fusion() {
-            Fusion::Formula(call) => {
+        match Part::of(step) {
+            Part::Formula(call) => {
                 let operand = |value: &usize| match made.get(value) {
                     Some(&stage) => Operand::Stage(stage),
                     None => Operand::Input(inputs.iter().position(|input| input == value).unwrap_or(0)),
@@ -118,8 +138,8 @@ fn joined(steps: &[&Step], group: &[usize]) -> Step {
                 stages.push(Stage { call: call.clone(), operands: step.inputs.iter().map(operand).collect() });
                 made.insert(step.outputs[0], stages.len() - 1);
             }
-            Fusion::Reduction(reduce) => reduction = Some(reduce.clone()),
-            Fusion::None => {}
+            Part::Reduction(reduce) => reduction = Some(reduce.clone()),
+            Part::Alone => {}
         }
     }
     let outputs = group.last().map_or_else(Vec::new, |&last| steps[last].outputs.clone());

@@ -1,20 +1,10 @@
 //! The tile kernel of an elementwise operator for one layout.
 
 use super::expression::{Expr, Scope};
+use super::form::Layout;
 use super::row::{Operand, Row};
 use crate::tiles;
 use openmps_tile::{Builder, DType, Kernel, Scalar, Type, Value};
-
-/// What a kernel depends on besides the operator: everything else is an argument.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Layout {
-    /// Dimensions outside the tile, one program each.
-    pub outer: usize,
-    /// Rows of a tile; none for a tile of one dimension.
-    pub rows: Option<usize>,
-    /// Columns of a tile.
-    pub columns: usize,
-}
 
 /// A kernel of numbers and of tensors that are read element by element.
 pub(super) struct Signature<'a> {

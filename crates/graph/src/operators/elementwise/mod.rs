@@ -4,6 +4,7 @@ mod activation;
 mod binary;
 mod chain;
 pub mod expression;
+pub(crate) mod form;
 mod fused;
 mod gradient;
 mod kernel;
@@ -17,16 +18,16 @@ pub use activation::Activation;
 pub(crate) use activation::SQRT_2_OVER_PI;
 pub use binary::Binary;
 pub use chain::{Chain, Operand, Stage};
+pub use form::{DTypes, Layout};
 pub use fused::{ENTRY as FUSED, Fused};
 pub use gradient::Gradient;
-pub use kernel::Layout;
 pub use layout::broadcast;
 pub use optimizer::Optimizer;
 pub use row::Row;
 pub use unary::Unary;
 
 use crate::error::{Error, Result};
-use crate::operator::{Fusion, Meta, Operator};
+use crate::operator::{Meta, Operator};
 use crate::program::{self, Key, scalar_bits};
 use crate::queue::Queue;
 use crate::reference::Array;
@@ -39,9 +40,6 @@ use openmps_runtime::vendor::{Family, VendorCall};
 use openmps_tile::{DType, Number};
 use std::sync::{Arc, OnceLock};
 use tiling::Tiling;
-
-/// Element types of an operator's inputs.
-pub type DTypes = ArrayVec<DType, 5>;
 
 /// Elements of a tile: small enough that a few tiles stay in the first-level cache.
 const TILE: usize = 2048;
@@ -335,9 +333,5 @@ impl Operator for Call {
             }
         });
         vec![output]
-    }
-
-    fn fusion(&self) -> Fusion<'_> {
-        Fusion::Formula(self)
     }
 }
