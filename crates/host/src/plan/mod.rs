@@ -4,7 +4,9 @@
 //! stores become plain pointers, masks of the form `index < bound` become shorter runs, and only real data moves.
 //! Tiles of more than two dimensions, and what else the plan has no step for, are an error: `whole` runs such kernels.
 
+mod effects;
 mod execute;
+mod lives;
 mod lower;
 mod lower_loop;
 mod lower_memory;

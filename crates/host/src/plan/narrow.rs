@@ -3,7 +3,7 @@
 //! A mask `index < bound` of a store or a selection so saves the work outside of it, and a load under the same mask need not
 //! fill what nobody reads. What a value is never depends on this: only how much of it is computed.
 
-use super::registers::{map_target, operands, written};
+use super::effects::{map_target, operands, written};
 use super::step::{Extent, Extents, Operand, Register, Rest, Slot, Step, ViewKind};
 
 /// Narrows the steps of a body that uses so many registers and slots.

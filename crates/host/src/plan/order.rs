@@ -4,7 +4,8 @@
 //! the load copies. Where the store's own step reads the loaded tile, a guard before it compares addresses at run time, and copies
 //! what that step would otherwise overwrite before it has read it.
 
-use super::registers::{Lives, map_target, operands};
+use super::effects::{map_target, operands};
+use super::lives::Lives;
 use super::step::{Address, Extents, GuardedLoad, Operand, Register, Step, ViewKind, Writer};
 use std::collections::HashMap;
 

@@ -1,7 +1,9 @@
 //! After lowering: stores join the step that computes what they store, and registers share scratch memory when their lives do
 //! not overlap.
 
-use super::step::{Address, Extents, Operand, Register, Rest, Step, Target, ViewKind};
+use super::effects::{map_target, operands, touches_memory, written};
+use super::lives::Lives;
+use super::step::{Address, Extents, Operand, Register, Step, ViewKind};
 use super::{narrow, order};
 
 /// Finishes the steps and returns each register's offset in the scratch memory, and the memory's size.
@@ -14,92 +16,6 @@ pub(super) fn assign(body: &mut Vec<Step>, sizes: &[usize], slots: usize) -> (Ve
     lives.walk(body);
     order::settle(body, &lives);
     place(&lives, sizes)
-}
-
-/// Calls `visit` with each operand that a step reads.
-pub(super) fn operands(step: &Step, mut visit: impl FnMut(&Operand)) {
-    match step {
-        Step::LoadTile { rest: Rest::Other(other), .. } => visit(other),
-        Step::StoreTile { value, .. } => visit(value),
-        Step::Gather { offsets, mask, other, .. } => {
-            visit(offsets);
-            mask.iter().chain(other).for_each(visit);
-        }
-        Step::Scatter { value, offsets, mask, .. } => {
-            visit(value);
-            visit(offsets);
-            mask.iter().for_each(visit);
-        }
-        Step::MapUnary { x, .. } => visit(x),
-        Step::MapBinary { x, y, .. } => [x, y].into_iter().for_each(visit),
-        Step::MapSelect { condition, x, y, .. } => [condition, x, y].into_iter().for_each(visit),
-        Step::MapClip { inside, outside, .. } => [inside, outside].into_iter().for_each(visit),
-        Step::Dot { x, y, sum, .. } => [x, y, sum].into_iter().for_each(visit),
-        Step::CopyTile { source, .. }
-        | Step::ReduceAll { source, .. }
-        | Step::ReduceRows { source, .. }
-        | Step::ReduceColumns { source, .. } => visit(source),
-        _ => {}
-    }
-}
-
-/// The register that a step writes.
-pub(super) fn written(step: &Step) -> Option<Register> {
-    match step {
-        Step::LoadTile { register, .. } | Step::Gather { register, .. } => Some(*register),
-        Step::CountUp { target, .. }
-        | Step::MaskTile { target, .. }
-        | Step::MapUnary { target, .. }
-        | Step::MapBinary { target, .. }
-        | Step::MapSelect { target, .. }
-        | Step::MapClip { target, .. }
-        | Step::Dot { target, .. }
-        | Step::CopyTile { target, .. }
-        | Step::ReduceRows { target, .. }
-        | Step::ReduceColumns { target, .. } => Some(target.register),
-        _ => None,
-    }
-}
-
-/// Target and extents of a step that may write anywhere: element by element, or a product.
-pub(super) fn map_target(step: &mut Step) -> Option<(&mut Target, &mut Extents)> {
-    match step {
-        Step::MapUnary { target, extents, .. }
-        | Step::MapBinary { target, extents, .. }
-        | Step::MapSelect { target, extents, .. }
-        | Step::MapClip { target, extents, .. }
-        | Step::Dot { target, extents, .. }
-        | Step::CountUp { target, extents, .. } => Some((target, extents)),
-        _ => None,
-    }
-}
-
-/// Whether a step touches device memory.
-fn touches_memory(step: &Step) -> bool {
-    match step {
-        Step::LoadTile { .. }
-        | Step::StoreTile { .. }
-        | Step::Gather { .. }
-        | Step::Scatter { .. }
-        | Step::LoadScalar { .. }
-        | Step::StoreScalar { .. }
-        | Step::Loop { .. } => true,
-        other => writes_memory(other),
-    }
-}
-
-/// Whether a step stores to device memory.
-fn writes_memory(step: &Step) -> bool {
-    match step {
-        Step::StoreTile { .. } | Step::Scatter { .. } | Step::StoreScalar { .. } => true,
-        Step::MapUnary { target, .. }
-        | Step::MapBinary { target, .. }
-        | Step::MapSelect { target, .. }
-        | Step::MapClip { target, .. }
-        | Step::Dot { target, .. }
-        | Step::CountUp { target, .. } => target.store.is_some(),
-        _ => false,
-    }
 }
 
 fn count_reads(body: &[Step], registers: usize) -> Vec<usize> {
@@ -200,55 +116,6 @@ fn retargetable(body: &mut [Step], at: usize, reads: &[usize]) -> Option<usize> 
     }
     let (_, produced) = map_target(&mut body[producer])?;
     (in_place && *produced == extents && reads[register] == 1).then_some(producer)
-}
-
-/// From where to where each register is in use. Each step has two moments: it reads at the first, writes at the second.
-pub(super) struct Lives {
-    moment: usize,
-    pub first: Vec<usize>,
-    pub last: Vec<usize>,
-    /// The moments at which steps that store begin.
-    pub stores: Vec<usize>,
-}
-
-impl Lives {
-    fn new(registers: usize) -> Lives {
-        Lives { moment: 0, first: vec![usize::MAX; registers], last: vec![0; registers], stores: Vec::new() }
-    }
-
-    fn walk(&mut self, body: &[Step]) {
-        for step in body {
-            let (reading, writing) = (self.moment, self.moment + 1);
-            self.moment += 2;
-            if let Step::Loop { body, .. } = step {
-                self.walk(body);
-                // What comes from before the loop is needed again in its next iteration.
-                let end = self.moment;
-                for register in 0..self.first.len() {
-                    if self.first[register] < reading && self.last[register] > reading {
-                        self.last[register] = end;
-                    }
-                }
-                self.moment += 2;
-                continue;
-            }
-            let elementwise = !matches!(step, Step::Dot { .. }) && map_target(&mut step.clone()).is_some();
-            operands(step, |operand| {
-                if let Operand::Register { register, view } = operand {
-                    // Only an element-by-element step over the same layout may write where it reads.
-                    let moment = if elementwise && *view == ViewKind::Plain { reading } else { writing };
-                    self.last[*register] = self.last[*register].max(moment);
-                }
-            });
-            if let Some(register) = written(step) {
-                self.first[register] = self.first[register].min(writing);
-                self.last[register] = self.last[register].max(writing);
-            }
-            if writes_memory(step) {
-                self.stores.push(reading);
-            }
-        }
-    }
 }
 
 /// Gives each register a place such that registers alive at the same moment do not overlap.

@@ -1,6 +1,6 @@
 //! Reductions and scans.
 
-use super::compile::{Compiler, element_size};
+use super::compiler::{Compiler, element_size};
 use super::shape::copy_element;
 use super::{Step, always};
 use crate::error::Error;

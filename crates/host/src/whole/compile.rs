@@ -1,175 +1,51 @@
-//! From a kernel to steps: a place in the frame for every value, a step for every operation.
+//! From a kernel to steps: which file makes those of each operation.
 
-use super::{Step, Whole, combine, control, dot, elementwise, memory, shape};
+use super::compiler::Compiler;
+use super::{Whole, combine, control, dot, elementwise, memory, shape};
 use crate::error::Error;
 use openmps_tile::kernel::Instruction;
-use openmps_tile::{Block, Element, Kernel, Operation, Scalar, Type, Value};
+use openmps_tile::{Kernel, Operation};
 
-/// Bytes of one element in a frame.
-pub(super) fn element_size(ty: &Type) -> usize {
-    match ty.element {
-        Element::Scalar(scalar) => scalar.size(),
-        Element::Pointer(_) => 8,
-    }
-}
-
-/// The state of the walk over a kernel.
-pub(super) struct Compiler<'k> {
-    pub kernel: &'k Kernel,
-    /// By value; none yet where it has not been defined.
-    places: Vec<Option<usize>>,
-    frame_bytes: usize,
-    prologue: Vec<Step>,
-    /// Steps under construction, the innermost block's last.
-    open: Vec<Vec<Step>>,
-    /// Elements that each scalar of a combination's block stands for; one elsewhere.
-    pub lanes: usize,
-    ns: f64,
-    ns_scale: f64,
-}
-
+/// The kernel as steps.
 pub(super) fn compile(kernel: &Kernel) -> Result<Whole, Error> {
-    let mut compiler = Compiler {
-        kernel,
-        places: vec![None; kernel.types.len()],
-        frame_bytes: 0,
-        prologue: Vec::new(),
-        open: vec![Vec::new()],
-        lanes: 1,
-        ns: 50.0,
-        ns_scale: 1.0,
-    };
-    let parameters = kernel.parameters.iter().map(|parameter| compiler.define(parameter.value, 8)).collect();
-    compiler.block(&kernel.body)?;
-    Ok(Whole {
-        name: kernel.name.clone(),
-        parameters,
-        prologue: compiler.prologue,
-        body: compiler.open.pop().unwrap_or_default(),
-        frame_bytes: compiler.frame_bytes,
-        ns_per_program: compiler.ns as usize,
-    })
+    Compiler::compile(kernel, make_steps)
 }
 
-impl<'k> Compiler<'k> {
-    pub fn type_of(&self, value: Value) -> &'k Type {
-        self.kernel.type_of(value)
+/// The steps of one instruction.
+fn make_steps<'k>(c: &mut Compiler<'k>, instruction: &'k Instruction) -> Result<(), Error> {
+    use Operation::*;
+    if c.lanes > 1 && !is_elementwise(&instruction.operation) {
+        let name = instruction.operation.name();
+        return Err(c.unsupported(format!("{name} in the block of a reduction or scan")));
     }
-
-    /// The number type of a value; i64 for addresses.
-    pub fn number(&self, value: Value) -> Scalar {
-        self.type_of(value).number().unwrap_or(Scalar::I64)
-    }
-
-    /// How many elements a value has here.
-    pub fn len(&self, value: Value) -> usize {
-        self.type_of(value).len() * self.lanes
-    }
-
-    pub fn bytes(&self, value: Value) -> usize {
-        self.len(value) * element_size(self.type_of(value))
-    }
-
-    /// A place of this size, aligned for vectors.
-    pub fn reserve(&mut self, bytes: usize) -> usize {
-        let place = self.frame_bytes;
-        self.frame_bytes += bytes.next_multiple_of(64);
-        place
-    }
-
-    fn define(&mut self, value: Value, least: usize) -> usize {
-        let place = self.reserve(self.bytes(value).max(least));
-        self.places[value.0 as usize] = Some(place);
-        place
-    }
-
-    /// A place for an instruction's result.
-    pub fn result(&mut self, value: Value) -> usize {
-        self.define(value, 8)
-    }
-
-    /// Lets a value be where another one is.
-    pub fn alias(&mut self, value: Value, place: usize) {
-        self.places[value.0 as usize] = Some(place);
-    }
-
-    /// Where a value is. Verified kernels define before they read.
-    pub fn place(&self, value: Value) -> usize {
-        self.places[value.0 as usize].unwrap_or(0)
-    }
-
-    pub fn push(&mut self, elements: usize, ns_per_element: f64, step: Step) {
-        self.ns += (10.0 + elements as f64 * ns_per_element) * self.ns_scale;
-        if let Some(open) = self.open.last_mut() {
-            open.push(step);
+    match &instruction.operation {
+        Constant(_) | ProgramId(_) | ProgramCount(_) | Range { .. } => shape::source(c, instruction),
+        Splat
+        | ExpandDims { .. }
+        | Broadcast
+        | Reshape
+        | Permute { .. }
+        | Unsplat
+        | IntegerToPointer
+        | PointerToInteger
+        | Join
+        | Split
+        | Concatenate
+        | Gather { .. }
+        | Histogram => shape::moved(c, instruction),
+        Load | Store | Atomic(_) | CompareSwap => memory::access(c, instruction),
+        AddPointer | Unary(_) | Binary(_) | Compare(_) | Select | Cast(_) | MultiplyAdd => {
+            elementwise::elementwise(c, instruction)
         }
-    }
-
-    /// A step whose result is the same in every program.
-    pub fn push_once(&mut self, step: Step) {
-        self.prologue.push(step);
-    }
-
-    /// The steps of a block, without its end, which `end` handles.
-    pub fn inner(
-        &mut self,
-        block: &'k Block,
-        repeats: f64,
-        end: impl FnOnce(&mut Self, &'k Instruction) -> Result<(), Error>,
-    ) -> Result<Vec<Step>, Error> {
-        self.open.push(Vec::new());
-        let scale = self.ns_scale;
-        self.ns_scale *= repeats;
-        let (last, rest) = block.instructions.split_last().ok_or_else(|| self.unsupported("an empty block"))?;
-        rest.iter().try_for_each(|instruction| self.instruction(instruction))?;
-        end(self, last)?;
-        self.ns_scale = scale;
-        Ok(self.open.pop().unwrap_or_default())
-    }
-
-    fn block(&mut self, block: &'k Block) -> Result<(), Error> {
-        block.instructions.iter().try_for_each(|instruction| self.instruction(instruction))
-    }
-
-    pub fn unsupported(&self, what: impl Into<String>) -> Error {
-        Error::Unsupported { kernel: self.kernel.name.clone(), what: what.into(), by: "the host" }
-    }
-
-    fn instruction(&mut self, instruction: &'k Instruction) -> Result<(), Error> {
-        use Operation::*;
-        if self.lanes > 1 && !is_elementwise(&instruction.operation) {
-            let name = instruction.operation.name();
-            return Err(self.unsupported(format!("{name} in the block of a reduction or scan")));
-        }
-        match &instruction.operation {
-            Constant(_) | ProgramId(_) | ProgramCount(_) | Range { .. } => shape::source(self, instruction),
-            Splat
-            | ExpandDims { .. }
-            | Broadcast
-            | Reshape
-            | Permute { .. }
-            | Unsplat
-            | IntegerToPointer
-            | PointerToInteger
-            | Join
-            | Split
-            | Concatenate
-            | Gather { .. }
-            | Histogram => shape::moved(self, instruction),
-            Load | Store | Atomic(_) | CompareSwap => memory::access(self, instruction),
-            AddPointer | Unary(_) | Binary(_) | Compare(_) | Select | Cast(_) | MultiplyAdd => {
-                elementwise::elementwise(self, instruction)
-            }
-            Reduce { axis, combine } => combine::reduce(self, instruction, *axis, *combine),
-            ReduceBlock { axis } => combine::by_block(self, instruction, *axis, None),
-            Scan { axis, reverse } => combine::by_block(self, instruction, *axis, Some(*reverse)),
-            Dot => dot::dot(self, instruction),
-            For => control::for_loop(self, instruction),
-            If => control::if_else(self, instruction),
-            While => control::while_loop(self, instruction),
-            Assert { message } => control::assert(self, instruction, message),
-            Barrier | Yield | Condition => Ok(()),
-        }
+        Reduce { axis, combine } => combine::reduce(c, instruction, *axis, *combine),
+        ReduceBlock { axis } => combine::by_block(c, instruction, *axis, None),
+        Scan { axis, reverse } => combine::by_block(c, instruction, *axis, Some(*reverse)),
+        Dot => dot::dot(c, instruction),
+        For => control::for_loop(c, instruction),
+        If => control::if_else(c, instruction),
+        While => control::while_loop(c, instruction),
+        Assert { message } => control::assert(c, instruction, message),
+        Barrier | Yield | Condition => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Loops, conditions and assertions.
 
-use super::compile::Compiler;
+use super::compiler::Compiler;
 use super::{Frame, Step};
 use crate::error::Error;
 use openmps_tile::Scalar;

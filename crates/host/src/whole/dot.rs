@@ -1,7 +1,7 @@
 //! Products of matrices, by the crate `gemm`; of integers by plain loops.
 
 use super::always;
-use super::compile::Compiler;
+use super::compiler::Compiler;
 use crate::error::Error;
 use crate::native::memory::MAX_RANK;
 use crate::plan::product::{self, Factor};

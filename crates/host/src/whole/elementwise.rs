@@ -1,6 +1,6 @@
 //! Operations element by element, through the vector primitives. Half types compute in float32 and round after each operation.
 
-use super::compile::Compiler;
+use super::compiler::Compiler;
 use super::{Frame, Step, always};
 use crate::error::Error;
 use crate::vector::memory::select;
@@ -23,7 +23,7 @@ pub(super) fn elementwise<'k>(c: &mut Compiler<'k>, instruction: &'k Instruction
         }
         Operation::Select => {
             let (function, [condition, a, b]) =
-                (select(super::compile::element_size(c.type_of(result))), [x[0], x[1], x[2]]);
+                (select(super::compiler::element_size(c.type_of(result))), [x[0], x[1], x[2]]);
             always(move |frame| {
                 // SAFETY: every place holds `count` elements of its type.
                 unsafe {

@@ -1,6 +1,6 @@
 //! Loads, stores and atomic operations, address by address.
 
-use super::compile::Compiler;
+use super::compiler::Compiler;
 use super::shape::copy_element;
 use super::{Frame, always};
 use crate::error::Error;

@@ -5,6 +5,7 @@
 
 mod combine;
 mod compile;
+mod compiler;
 mod control;
 mod dot;
 mod elementwise;

@@ -1,7 +1,7 @@
 //! Constants and ranges, and operations that move elements without computing.
 
 use super::always;
-use super::compile::{Compiler, element_size};
+use super::compiler::{Compiler, element_size};
 use crate::error::Error;
 use crate::vector::memory::fill;
 use openmps_tile::interpret::element;
