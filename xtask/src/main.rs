@@ -13,6 +13,7 @@ mod release;
 mod sanitize;
 mod setup;
 mod shell;
+mod structure;
 mod test;
 
 use clap::{Parser, Subcommand};
@@ -108,6 +109,14 @@ enum Command {
         #[arg(long)]
         wheel: bool,
     },
+    /// Show which crates and files depend on which, circles of files, and repeated lines
+    Structure {
+        /// Only this crate
+        only: Option<String>,
+        /// Draw the crates, or the crate's files, as SVG into this file
+        #[arg(long)]
+        picture: Option<std::path::PathBuf>,
+    },
     /// On a Mac: run every suite on the GPU and write one report
     MacSelftest,
 }
@@ -133,6 +142,7 @@ fn main() -> ExitCode {
         Command::Release { crates: true, .. } => release::dry_run(release::Parts::Crates),
         Command::Release { wheel: true, .. } => release::dry_run(release::Parts::Wheel),
         Command::Release { .. } => release::dry_run(release::Parts::Everything),
+        Command::Structure { only, picture } => structure::show(only.as_deref(), picture.as_deref()),
         Command::MacSelftest => macos::selftest::run(),
     };
     match result {
