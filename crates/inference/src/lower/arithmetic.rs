@@ -10,7 +10,7 @@ use std::slice::from_ref;
 
 macro_rules! table {
     ($(unary $unary:ident $unary_name:literal;)* $(activation $activation:ident $activation_name:literal $numbers:expr;)* $(binary $binary:ident $binary_name:literal;)*) => {
-        const FORMULAS: Table = &[
+        pub(super) const FORMULAS: Table = &[
             $(($unary_name, |lowering, operation| unary(lowering, operation, Unary::$unary)),)*
             $(($activation_name, |lowering, operation| activation(lowering, operation, Activation::$activation, $numbers)),)*
             $(($binary_name, |lowering, operation| binary(lowering, operation, Binary::$binary)),)*
@@ -97,7 +97,7 @@ table! {
     binary BitwiseXor "bitwise_xor";
 }
 
-const OTHERS: Table = &[
+pub(super) const OTHERS: Table = &[
     ("gelu", gelu),
     ("swish", swish),
     ("scale", scale),
@@ -117,16 +117,6 @@ const OTHERS: Table = &[
     ("prelu", prelu),
     ("swiglu", swiglu),
 ];
-
-pub(super) const TABLE: Table = &{
-    let mut all: [(&str, super::Lower); FORMULAS.len() + OTHERS.len()] = [OTHERS[0]; FORMULAS.len() + OTHERS.len()];
-    let mut at = 0;
-    while at < all.len() {
-        all[at] = if at < FORMULAS.len() { FORMULAS[at] } else { OTHERS[at - FORMULAS.len()] };
-        at += 1;
-    }
-    all
-};
 
 impl Lowering<'_> {
     pub(super) fn unary(&mut self, of: Unary, x: &Value) -> Result<Value> {

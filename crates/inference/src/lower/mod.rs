@@ -34,7 +34,8 @@ type Table = &'static [(&'static str, Lower)];
 
 static TABLE: LazyLock<HashMap<&'static str, Lower>> = LazyLock::new(|| {
     let families = [
-        arithmetic::TABLE,
+        arithmetic::FORMULAS,
+        arithmetic::OTHERS,
         control::TABLE,
         creation::TABLE,
         image::TABLE,
