@@ -1,6 +1,6 @@
 //! Values that are made rather than computed: constants, shapes, ranges.
 
-use super::{Lowering, Table, Value, size_of, value, wrong};
+use super::{Lowering, Table, Value, size_of, sizes_of, value, wrong};
 use crate::error::Result;
 use crate::program::{Attribute, Operation};
 use openmps::DataType;
@@ -41,10 +41,6 @@ fn number_of(dtype: DataType, value: f64) -> Number {
     if dtype.is_float() { Number::Float(value) } else { Number::Integer(value as i64) }
 }
 
-fn sizes(operation: &Operation, dims: &[i64]) -> Result<Vec<usize>> {
-    dims.iter().map(|&size| size_of(operation, size)).collect()
-}
-
 /// Today's form has the shape as an attribute, the legacy one as an input or an attribute, and its value perhaps as a text.
 fn full(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let dims = lowering.integers(operation, 0, "shape")?.unwrap_or_default();
@@ -54,7 +50,7 @@ fn full(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
         Ok(number) if lowering.optional(operation, 1)?.is_none() => number,
         _ => lowering.number(operation, 1, "value", 0.0)?,
     };
-    Ok(vec![lowering.filled(&sizes(operation, &dims)?, dtype, number)?])
+    Ok(vec![lowering.filled(&sizes_of(operation, dims)?, dtype, number)?])
 }
 
 fn full_int_array(_: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
@@ -84,7 +80,7 @@ fn full_with_tensor(lowering: &mut Lowering, operation: &Operation) -> Result<Ve
     let number = lowering.number(operation, 0, "value", 0.0)?;
     let dims = lowering.integers(operation, 1, "shape")?.unwrap_or_default();
     let dtype = operation.data_type("dtype")?.unwrap_or(DataType::F32);
-    Ok(vec![lowering.filled(&sizes(operation, &dims)?, dtype, number)?])
+    Ok(vec![lowering.filled(&sizes_of(operation, dims)?, dtype, number)?])
 }
 
 fn full_batch_size_like(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
@@ -98,11 +94,11 @@ fn full_batch_size_like(lowering: &mut Lowering, operation: &Operation) -> Resul
     }
     let dtype = operation.data_type("dtype")?.unwrap_or(DataType::F32);
     let number = operation.float("value", 0.0)?;
-    Ok(vec![lowering.filled(&sizes(operation, &dims)?, dtype, number)?])
+    Ok(vec![lowering.filled(&sizes_of(operation, dims)?, dtype, number)?])
 }
 
 fn assign_value(_: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
-    let dims = sizes(operation, &operation.integers("shape")?.unwrap_or_default())?;
+    let dims = sizes_of(operation, operation.integers("shape")?.unwrap_or_default())?;
     let dtype = operation.data_type("dtype")?.unwrap_or(DataType::F32);
     let filled = |name: &str| match operation.attributes.get(name) {
         Some(Attribute::Integers(values)) if !values.is_empty() => {

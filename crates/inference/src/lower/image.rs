@@ -1,6 +1,6 @@
 //! Operations on images: convolutions, pooling, resizing, padding.
 
-use super::{Lowering, Table, Value, size_of, wrong};
+use super::{Lowering, Table, Value, size_of, sizes_of, wrong};
 use crate::error::Result;
 use crate::program::Operation;
 use openmps::operators::image::{ImageLayout, PaddingAlgorithm};
@@ -35,10 +35,7 @@ fn layout(operation: &Operation) -> Result<ImageLayout> {
 }
 
 fn sizes(operation: &Operation, name: &str) -> Result<Option<Vec<usize>>> {
-    match operation.integers(name)? {
-        Some(numbers) => numbers.into_iter().map(|size| size_of(operation, size)).collect::<Result<_>>().map(Some),
-        None => Ok(None),
-    }
+    operation.integers(name)?.map(|numbers| sizes_of(operation, numbers)).transpose()
 }
 
 /// Two numbers, or one for both; ones where there are none.

@@ -343,3 +343,8 @@ pub(crate) fn axis_of(operation: &Operation, axis: i64, rank: usize) -> Result<u
 pub(crate) fn size_of(operation: &Operation, size: i64) -> Result<usize> {
     usize::try_from(size).map_err(|_| wrong(operation, format!("a size of {size}")))
 }
+
+/// Sizes of which none is negative.
+pub(crate) fn sizes_of(operation: &Operation, sizes: impl IntoIterator<Item = i64>) -> Result<Vec<usize>> {
+    sizes.into_iter().map(|size| size_of(operation, size)).collect()
+}

@@ -1,6 +1,6 @@
 //! Operations that move or choose elements.
 
-use super::{Lowering, Table, Value, axis_of, size_of, wrong};
+use super::{Lowering, Table, Value, axis_of, size_of, sizes_of, wrong};
 use crate::error::Result;
 use crate::program::Operation;
 use openmps::operators::operators::concat::{Concat, Split, Stack};
@@ -210,7 +210,7 @@ fn sections(
 ) -> Result<Vec<usize>> {
     let size = *lowering.shape(x)?.get(axis).unwrap_or(&0) as i64;
     let named: i64 = asked.iter().filter(|&&section| section >= 0).sum();
-    asked.iter().map(|&section| size_of(operation, if section < 0 { size - named } else { section })).collect()
+    sizes_of(operation, asked.iter().map(|&section| if section < 0 { size - named } else { section }))
 }
 
 fn split(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
@@ -351,8 +351,7 @@ fn expand_as(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value
 fn tile(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
     let repeats = lowering.integers(operation, 1, "repeat_times")?.unwrap_or_default();
-    let repeats = repeats.into_iter().map(|times| size_of(operation, times)).collect::<Result<_>>()?;
-    Ok(vec![lowering.one(Tile { repeats }, &[x])?])
+    Ok(vec![lowering.one(Tile { repeats: sizes_of(operation, repeats)? }, &[x])?])
 }
 
 fn flip(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
