@@ -132,10 +132,8 @@ impl Lowering<'_> {
         if (factor, addend) == (1.0, 0.0) {
             return Ok(x.clone());
         }
-        let number =
-            |value: f64, is_float: bool| if is_float { Number::Float(value) } else { Number::Integer(value as i64) };
-        let is_float = self.data_type(x)?.is_float();
-        let scalars = vec![number(factor, is_float), number(addend, is_float)];
+        let dtype = self.data_type(x)?;
+        let scalars = vec![scalar_of(dtype, factor), scalar_of(dtype, addend)];
         self.one(Call { operator: Elementwise::Unary(Unary::Scale), scalars, output: None }, from_ref(x))
     }
 
@@ -159,6 +157,11 @@ impl Lowering<'_> {
         };
         Ok([self.cast(x, common)?, self.cast(y, common)?])
     }
+}
+
+/// A formula's number in the kind that it has for elements of this type.
+fn scalar_of(dtype: DataType, value: f64) -> Number {
+    if dtype.is_float() { Number::Float(value) } else { Number::Integer(value as i64) }
 }
 
 fn unary(lowering: &mut Lowering, operation: &Operation, of: Unary) -> Result<Vec<Value>> {
@@ -225,10 +228,10 @@ fn scale(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
 
 fn clip(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
-    let is_float = lowering.data_type(&x)?.is_float();
+    let dtype = lowering.data_type(&x)?;
     let bounds = [lowering.number(operation, 1, "min", f64::MIN)?, lowering.number(operation, 2, "max", f64::MAX)?];
-    let scalars = bounds.map(|value| if is_float { Number::Float(value) } else { Number::Integer(value as i64) });
-    let call = Call { operator: Elementwise::Unary(Unary::Clip), scalars: scalars.to_vec(), output: None };
+    let scalars = bounds.map(|bound| scalar_of(dtype, bound)).to_vec();
+    let call = Call { operator: Elementwise::Unary(Unary::Clip), scalars, output: None };
     Ok(vec![lowering.one(call, &[x])?])
 }
 
