@@ -128,7 +128,7 @@ impl Lowering<'_> {
     pub(crate) fn block(&mut self, block: &Block) -> Result<()> {
         for (operation, released) in block.operations.iter().zip(&block.released) {
             self.operation(operation)?;
-            released.iter().for_each(|&id| self.values[id] = None);
+            self.forget(released.iter().copied());
         }
         Ok(())
     }
