@@ -25,8 +25,9 @@ pub(super) fn run(
     results: &[usize],
     folded: &Cache<FoldedKey, Folded>,
 ) -> Result<(Graph, Vec<usize>)> {
-    let mut rewriter = Rewriter::new(graph, device, results, folded);
-    for step in needed_steps(graph, results) {
+    let needed = needed_steps(graph, results);
+    let mut rewriter = Rewriter::new(graph, device, &needed, results, folded);
+    for step in needed {
         rewriter.step(&graph.steps[step])?;
     }
     let results = results.iter().map(|&result| rewriter.translate(result)).collect();
@@ -50,10 +51,16 @@ struct Rewriter<'a> {
 }
 
 impl<'a> Rewriter<'a> {
-    fn new(old: &'a Graph, device: &'a Device, results: &[usize], folded: &'a Cache<FoldedKey, Folded>) -> Self {
+    fn new(
+        old: &'a Graph,
+        device: &'a Device,
+        needed: &[usize],
+        results: &[usize],
+        folded: &'a Cache<FoldedKey, Folded>,
+    ) -> Self {
         let mut readers = vec![0; old.values.len()];
         results.iter().for_each(|&result| readers[result] += 1);
-        for step in needed_steps(old, results) {
+        for &step in needed {
             old.steps[step].inputs.iter().for_each(|&input| readers[input] += 1);
         }
         // From the last on: a reshape that nobody reads reads nothing.
