@@ -80,9 +80,11 @@ impl Rewriter<'_> {
         if self.values[value].meta.dtype != DType::F32 {
             return None;
         }
-        let convolution = || self.producer(value).map(|(step, of)| (step, Root::Convolution(of)));
-        let transposed = || self.producer(value).map(|(step, of)| (step, Root::Transposed(of)));
-        let linear = || self.producer(value).map(|(step, of)| (step, Root::Linear(of)));
+        let convolution =
+            || self.producer::<Convolution>(value).map(|(step, of)| (step, Root::Convolution(of.clone())));
+        let transposed =
+            || self.producer::<ConvolutionTranspose>(value).map(|(step, of)| (step, Root::Transposed(of.clone())));
+        let linear = || self.producer::<Linear>(value).map(|(step, of)| (step, Root::Linear(of.clone())));
         convolution().or_else(transposed).or_else(linear)
     }
 

@@ -178,10 +178,10 @@ impl<'a> Rewriter<'a> {
     }
 
     /// The step that makes a value which is read once, where its operator is of this type.
-    fn producer<T: Operator + Clone>(&self, value: usize) -> Option<(usize, T)> {
+    fn producer<T: Operator>(&self, value: usize) -> Option<(usize, &T)> {
         let Source::Step(step) = self.values[value].source else { return None };
-        let operator = self.steps[step].as_ref().filter(|_| self.uses[value] == 1)?;
-        Some((step, downcast::<T>(&operator.operator)?.clone()))
+        let made_by = self.steps[step].as_ref().filter(|_| self.uses[value] == 1)?;
+        Some((step, downcast::<T>(&made_by.operator)?))
     }
 
     /// Takes a step away whose only output's only reader does its work from now on; its inputs.
