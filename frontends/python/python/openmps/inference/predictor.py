@@ -75,10 +75,9 @@ class Tensor:
 class Predictor:
     """Runs one model. One thread may use a predictor at a time; a clone shares the weights and what was compiled."""
 
-    def __init__(self, config: Config, model=None):
-        program, parameters = (b"", b"") if model else config.contents()
+    def __init__(self, config: Config, model: openmps.native.InferenceModel | None = None):
         self._config = config
-        self._model = model or openmps.native.InferenceModel(program, parameters, config.custom_device_id())
+        self._model = model or openmps.native.InferenceModel(*config.contents(), config.custom_device_id())
         self._inputs = [Tensor(*port) for port in self._model.inputs()]
         self._outputs = [Tensor(*port) for port in self._model.outputs()]
 
