@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from networks import NETWORKS, VISION, save
+from networks import LEGACY, NETWORKS, VISION, save
 
 
 @pytest.fixture(scope="session")
@@ -16,7 +16,8 @@ def programs(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def legacy_programs(tmp_path_factory) -> Path:
-    """A folder with those networks in the legacy form that this Paddle can still save so."""
+    """A folder with programs in the legacy form: the networks that this Paddle can still save so, and programs written down for it."""
     folder = tmp_path_factory.mktemp("legacy")
     save(folder, VISION, FLAGS_enable_pir_api="0")
+    save(folder, LEGACY, "save_legacy.py", FLAGS_enable_pir_api="0")
     return folder

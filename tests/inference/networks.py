@@ -14,15 +14,17 @@ ALL_VISION = [
     "resnet18", "resnet50", "resnext50_32x4d", "shufflenet_v2_swish", "shufflenet_v2_x0_25", "squeezenet1_0", "squeezenet1_1", "vgg11",
     "wide_resnet50_2",
 ]  # fmt: skip
-NETWORKS = ["encoder", "recogniser", "recogniser_gru", "decoder", "detector"]
+NETWORKS = ["encoder", "recogniser", "recogniser_gru", "decoder", "detector", "yolo", "yolo_iou", "chooser"]
+# Programs of the legacy form with operations that this Paddle no longer saves of a network.
+LEGACY = ["loop", "lists", "yolo"]
 
 if os.environ.get("OPENMPS_TEST_ALL_ARCHITECTURES") == "1":
     VISION = ALL_VISION
 
 
-def save(folder: Path, names: list[str], **environment: str) -> None:
+def save(folder: Path, names: list[str], script: str = "save_models.py", **environment: str) -> None:
     """Saves networks in a process of its own: the form is chosen when Paddle is imported."""
-    script = Path(__file__).parent / "save_models.py"
+    script = Path(__file__).parent / script
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(script), str(folder), *names],
         env={**os.environ, **environment},

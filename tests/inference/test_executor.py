@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from networks import NETWORKS, VISION, feed, files, on_cpu, ours, results
+from networks import LEGACY, NETWORKS, VISION, feed, files, on_cpu, ours, results
 
 import openmps
 
@@ -31,7 +31,7 @@ def test_same_numbers_as_the_cpu(name: str, programs) -> None:
     check(programs, name)
 
 
-@pytest.mark.parametrize("name", VISION)
+@pytest.mark.parametrize("name", [*LEGACY, *VISION])
 def test_same_numbers_of_a_legacy_program(name: str, legacy_programs) -> None:
     check(legacy_programs, name)
 

@@ -1,8 +1,11 @@
 //! Lists, branches and loops.
 
-use super::{Lowering, Table, Value, wrong};
+use super::{Lowering, Table, Value, axis_of, size_of, wrong};
 use crate::error::{Error, Result};
 use crate::program::{Block, Operation, ValueId};
+use openmps::DataType;
+use openmps::operators::Array;
+use openmps::operators::operators::concat::{Concat, Stack};
 
 pub(super) const TABLE: Table = &[
     ("combine", combine),
@@ -11,6 +14,12 @@ pub(super) const TABLE: Table = &[
     ("if", branch),
     ("while", repeat),
     ("depend", first),
+    ("select_input", select_input),
+    ("create_array", create_array),
+    ("array_write", array_write),
+    ("array_read", array_read),
+    ("array_length", array_length),
+    ("array_to_tensor", array_to_tensor),
 ];
 
 /// Runs of a loop's body at most.
@@ -30,6 +39,68 @@ fn member(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> 
     let at = operation.integer("index", 0)?;
     let found = usize::try_from(at).ok().and_then(|at| members.into_iter().nth(at));
     Ok(vec![found.ok_or_else(|| wrong(operation, format!("no member {at}")))?])
+}
+
+/// The member that a mask chooses: what one of two branches made.
+fn select_input(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let at = size_of(operation, lowering.number(operation, 0, "Mask", 0.0)? as i64)?;
+    let found = lowering.list(operation, 1)?.into_iter().nth(at);
+    Ok(vec![found.ok_or_else(|| wrong(operation, format!("no member {at}")))?])
+}
+
+fn create_array(_: &mut Lowering, _: &Operation) -> Result<Vec<Value>> {
+    Ok(vec![Value::List(Vec::new())])
+}
+
+/// Members of an array of tensors at most: their places are numbers that a run computes.
+const LONGEST_ARRAY: usize = 1 << 20;
+
+/// Inputs: array, member, place. The array is written in place: whoever reads it after this sees the member.
+fn array_write(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let at = place_in_array(lowering, operation, 2)?;
+    let (mut members, member) = (lowering.list(operation, 0)?, lowering.input(operation, 1)?);
+    if at >= members.len() {
+        members.resize(at + 1, Value::List(Vec::new()));
+    }
+    members[at] = member;
+    let written = Value::List(members);
+    if let Some(array) = operation.inputs.first().copied().flatten() {
+        lowering.set(array, written.clone());
+    }
+    Ok(vec![written])
+}
+
+fn array_read(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let at = place_in_array(lowering, operation, 1)?;
+    let found = lowering.list(operation, 0)?.into_iter().nth(at);
+    Ok(vec![found.ok_or_else(|| wrong(operation, format!("no member {at}")))?])
+}
+
+fn place_in_array(lowering: &mut Lowering, operation: &Operation, input: usize) -> Result<usize> {
+    let at = size_of(operation, lowering.number(operation, input, "i", 0.0)? as i64)?;
+    if at < LONGEST_ARRAY { Ok(at) } else { Err(wrong(operation, format!("place {at} of an array of tensors"))) }
+}
+
+fn array_length(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let length = lowering.list(operation, 0)?.len() as f64;
+    Ok(vec![Value::Known(Array::new(&[1], vec![length], DataType::I64))])
+}
+
+/// The members along an axis or as a new one, and the size of each along it.
+fn array_to_tensor(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let members = lowering.list(operation, 0)?;
+    let (axis, stacked) = (operation.integer("axis", 0)?, operation.flag("use_stack", false)?);
+    let mut sizes = Vec::with_capacity(members.len());
+    for member in &members {
+        let shape = lowering.shape(member)?;
+        let along = if stacked { 1 } else { *shape.get(axis_of(operation, axis, shape.len())?).unwrap_or(&0) };
+        sizes.push(along as f64);
+    }
+    let whole = match stacked {
+        true => lowering.one(Stack { axis }, &members)?,
+        false => lowering.one(Concat { axis }, &members)?,
+    };
+    Ok(vec![whole, Value::Known(Array::new(&[sizes.len()], sizes, DataType::I32))])
 }
 
 fn first(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {

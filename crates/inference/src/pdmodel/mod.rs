@@ -1,13 +1,15 @@
 //! Paddle's legacy format, `.pdmodel`: a protobuf whose operations have named slots and whose variables may be written again.
 //!
-//! It becomes what the new representation is: each write makes a value of its own, slots stand in the order of the signature, and
-//! operations and attributes have today's names (`names.rs`).
+//! It becomes what the new representation is: each write makes a value of its own, slots stand in the order of the signature,
+//! operations and attributes have today's names (`names.rs`), and what a branch or a loop writes of variables outside is handed back
+//! (`control.rs`).
 
+mod control;
 pub(crate) mod format;
 mod names;
 
 use crate::error::{Error, Result};
-use crate::program::{Attribute, Operation, Port, Program, ValueId, ValueType};
+use crate::program::{Attribute, Block, Operation, Port, Program, ValueId, ValueType};
 use format::{Attr, BlockDesc, OpDesc, ProgramDesc, Scalar, VarDesc};
 use openmps::DataType;
 use prost::Message;
@@ -20,7 +22,7 @@ const DENSE_TENSOR: i32 = 7;
 const NEWEST: i64 = 3_999_999;
 
 /// The element type of this number in `VarType.Type`.
-pub(crate) fn data_type(code: i64) -> Option<DataType> {
+pub fn data_type(code: i64) -> Option<DataType> {
     Some(match code {
         0 => DataType::Bool,
         1 => DataType::I16,
@@ -44,11 +46,10 @@ pub fn read(file: &[u8]) -> Result<Program> {
         return Err(Error::Version { got: version, known: "those of Paddle up to 3" });
     }
     let Some(block) = program.blocks.first() else { return Err(Error::program("no block")) };
-    let mut reader = Reader::default();
-    reader.variables(block);
-    for operation in &block.ops {
-        reader.operation(operation)?;
-    }
+    control::check(&program.blocks)?;
+    let mut reader = Reader { blocks: &program.blocks, ..Reader::default() };
+    reader.parameters(block);
+    reader.program.body.operations = reader.operations(block)?;
     reader.outputs.sort_by_key(|(column, _)| *column);
     reader.program.outputs = reader.outputs.into_iter().map(|(_, port)| port).collect();
     reader.program.plan_releases();
@@ -57,7 +58,10 @@ pub fn read(file: &[u8]) -> Result<Program> {
 
 #[derive(Default)]
 struct Reader<'a> {
+    blocks: &'a [BlockDesc],
     program: Program,
+    /// Of the block that is being read.
+    operations: Vec<Operation>,
     declared: HashMap<&'a str, &'a VarDesc>,
     /// What each variable holds at this place.
     current: HashMap<&'a str, ValueId>,
@@ -65,9 +69,9 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn variables(&mut self, block: &'a BlockDesc) {
+    fn parameters(&mut self, block: &'a BlockDesc) {
+        self.declare(block);
         for variable in &block.vars {
-            self.declared.insert(&variable.name, variable);
             let is_tensor = variable.kind.kind == DENSE_TENSOR;
             if variable.persistable == Some(true) && is_tensor {
                 let value = self.write(&variable.name);
@@ -75,6 +79,18 @@ impl<'a> Reader<'a> {
             }
         }
         self.program.parameters.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+
+    fn declare(&mut self, block: &'a BlockDesc) {
+        self.declared.extend(block.vars.iter().map(|variable| (&variable.name[..], variable)));
+    }
+
+    /// What a block does.
+    fn operations(&mut self, block: &'a BlockDesc) -> Result<Vec<Operation>> {
+        self.declare(block);
+        let outer = std::mem::take(&mut self.operations);
+        block.ops.iter().try_for_each(|operation| self.operation(operation))?;
+        Ok(std::mem::replace(&mut self.operations, outer))
     }
 
     /// A new value in a variable.
@@ -116,6 +132,8 @@ impl<'a> Reader<'a> {
                 self.outputs.push((column, Port { name: name.clone(), value: self.read(name)? }));
                 return Ok(());
             }
+            "while" => return self.repeat(operation),
+            "conditional_block" => return self.branch(operation),
             _ => {}
         }
         let row = names::find(&operation.kind);
@@ -139,13 +157,17 @@ impl<'a> Reader<'a> {
                 made.push(names.first().map(|name| self.write(name)));
             }
         }
-        let blocks = Vec::new();
-        self.program.body.operations.push(Operation { name, inputs, outputs: made, attributes, blocks });
+        self.operations.push(Operation { name, inputs, outputs: made, attributes, blocks: Vec::new() });
         Ok(())
     }
 
-    /// The value of a slot, or of the first one that there is where the slot is `A|B`. A list (`A*`) becomes a value by `combine`.
+    /// The value of a slot, or of the first one that there is where the slot is `A|B`. A list (`A*`) becomes a value by `combine`. What
+    /// an output's variable holds before the operation is `=A`.
     fn slot_value(&mut self, operation: &'a OpDesc, slots: &str) -> Result<Option<ValueId>> {
+        if let Some(output) = slots.strip_prefix('=') {
+            let name = slot(&operation.outputs, output).first();
+            return Ok(name.and_then(|name| self.current.get(&name[..]).copied()));
+        }
         for name in slots.split('|') {
             let names = slot(&operation.inputs, name.trim_end_matches('*'));
             if names.is_empty() {
@@ -155,14 +177,19 @@ impl<'a> Reader<'a> {
                 return self.read(&names[0]).map(Some);
             }
             let inputs = names.iter().map(|name| self.read(name).map(Some)).collect::<Result<_>>()?;
-            self.program.values.push(ValueType::default());
-            let list = self.program.values.len() - 1;
-            let combine =
-                Operation { name: "combine".to_owned(), inputs, outputs: vec![Some(list)], ..Operation::default() };
-            self.program.body.operations.push(combine);
-            return Ok(Some(list));
+            return Ok(Some(self.combine(inputs)));
         }
         Ok(None)
+    }
+
+    /// A list of values, as a value.
+    fn combine(&mut self, inputs: Vec<Option<ValueId>>) -> ValueId {
+        self.program.values.push(ValueType::default());
+        let list = self.program.values.len() - 1;
+        let combine =
+            Operation { name: "combine".to_owned(), inputs, outputs: vec![Some(list)], ..Operation::default() };
+        self.operations.push(combine);
+        list
     }
 }
 

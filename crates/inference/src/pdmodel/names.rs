@@ -1,6 +1,6 @@
 //! What operations of the legacy format are called today: name, slots in the order of today's signature, attributes.
 //!
-//! A slot `A|B` is the first of the two that is filled, `A*` a list of values.
+//! A slot `A|B` is the first of the two that is filled, `A*` a list of values, `=A` what the output's variable held before.
 
 /// One operation of the legacy format.
 pub(super) struct Row {
@@ -164,6 +164,17 @@ rows! {
     "flip" => "flip", *X => *OUT;
     "roll" => "roll", *X => *OUT;
     "tril_triu" => "tril_triu", *X => *OUT;
+    // Branches and lists of tensors.
+    "select_input" => "select_input", ["Mask", "X*"] => *OUT;
+    "write_to_array" => "array_write", ["=Out", "X", "I"] => *OUT;
+    "read_from_array" => "array_read", ["X", "I"] => *OUT;
+    "lod_array_length" => "array_length", *X => *OUT;
+    "tensor_array_to_tensor" => "array_to_tensor", *X => ["Out", "OutIndex"];
+    // Detectors.
+    "yolo_box" => "yolo_box", ["X", "ImgSize"] => ["Boxes", "Scores"];
+    "multiclass_nms3" => "multiclass_nms3", ["BBoxes", "Scores", "RoisNum"] => ["Out", "Index", "NmsRoisNum"];
+    "where_index" => "nonzero", ["Condition"] => *OUT;
+    "masked_select" => "masked_select", ["X", "Mask"] => ["Y"];
     // Making values.
     "shape" => "shape", ["Input"] => *OUT;
     "fill_constant" => "full", ["ShapeTensor|ShapeTensorList*", "ValueTensor"] => *OUT;
