@@ -107,6 +107,51 @@ class Detector(nn.Layer):
         return z, best, chosen, paddle.where(chosen > 0.5, chosen, paddle.zeros_like(chosen)).cumsum(1)
 
 
+class Yolo(nn.Layer):
+    """A head of YOLOv3 in two sizes, and the boxes that stay, with their scores doubled: what follows them has their number."""
+
+    anchors, classes = [[10, 13, 16, 30], [33, 23, 30, 61, 59, 119]], 4
+
+    def __init__(self, iou_aware: bool = False):
+        super().__init__()
+        self.body = nn.Conv2D(3, 8, 3, stride=8, padding=1)
+        each = self.classes + (6 if iou_aware else 5)
+        self.heads = nn.LayerList(nn.Conv2D(8, len(sizes) // 2 * each, 1) for sizes in self.anchors)
+        self.iou_aware = iou_aware
+
+    def forward(self, x):
+        sizes = paddle.shape(x)[2:].astype("int32").unsqueeze(0).expand([paddle.shape(x)[0], 2])
+        features, boxes, scores = 3 * self.body(x), [], []
+        for level, head in enumerate(self.heads):
+            of_level = paddle.vision.ops.yolo_box(
+                head(features if level == 0 else F.avg_pool2d(features, 2)), sizes, self.anchors[level], self.classes, 0.3, 8 << level,
+                clip_bbox=level == 0, scale_x_y=1.0 + 0.05 * level, iou_aware=self.iou_aware, iou_aware_factor=0.4,
+            )  # fmt: skip
+            boxes.append(of_level[0])
+            scores.append(of_level[1].transpose([0, 2, 1]))
+        found, places, numbers = paddle._C_ops.multiclass_nms3(
+            paddle.concat(boxes, 1), paddle.concat(scores, 2), None, 0.05, 60, 30, 0.45, False, 1.0, -1
+        )
+        return found, places, numbers, found[:, 1:2] * 2
+
+
+class Chooser(nn.Layer):
+    """Sizes that only a run can say: elements that are not zero, masked elements, a slice and a number of best ones by a computed bound."""
+
+    def __init__(self):
+        super().__init__()
+        self.score = nn.Conv2D(3, 1, 3, stride=4, padding=1)
+
+    def forward(self, x):
+        score = self.score(x).flatten(1)
+        mask = score > 0.2
+        chosen = paddle.masked_select(score, mask)
+        count = mask.sum().reshape([1]) // 3 + 1
+        part = paddle.slice(score, [1], [0], [count.astype("int32")])
+        best, _ = paddle.topk(score + 1, count, axis=1)
+        return paddle.nonzero(mask), chosen * 2, part - best, paddle.where(mask)[1]
+
+
 IMAGE = [Spec([None, 3, None, None], "float32", "x")]
 NETWORKS = {
     "encoder": (Encoder, [Spec([None, None], "int64", "ids")]),
@@ -114,6 +159,9 @@ NETWORKS = {
     "recogniser_gru": (lambda: Recogniser("GRU"), IMAGE),
     "decoder": (Decoder, IMAGE),
     "detector": (Detector, IMAGE),
+    "yolo": (Yolo, IMAGE),
+    "yolo_iou": (lambda: Yolo(iou_aware=True), IMAGE),
+    "chooser": (Chooser, IMAGE),
 }
 
 

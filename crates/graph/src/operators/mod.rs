@@ -8,6 +8,7 @@ pub mod concat;
 pub mod convolution;
 pub mod convolution_transpose;
 pub mod copy;
+pub mod detection;
 pub mod elementwise;
 pub mod expand;
 pub mod flip;
@@ -80,6 +81,8 @@ pub static MOVEMENT: &[&Entry] = &[
     &scan::PRODUCT_GRADIENT,
     &arg_reduce::ARG_MAX,
     &arg_reduce::ARG_MIN,
+    &nonzero::ENTRY,
+    &detection::ENTRY,
     &triangle::TRIL,
     &triangle::TRIU,
     &sequence::ARANGE,

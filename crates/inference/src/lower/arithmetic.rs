@@ -291,6 +291,7 @@ fn dropout(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>>
     Ok(vec![lowering.scaled(&x, 1.0 - dropped, 0.0)?])
 }
 
+/// The same tensor. That of `print` too: nothing is printed, which docs/inference.md and `openmps inspect` say.
 fn assign(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     Ok(vec![lowering.input(operation, 0)?])
 }

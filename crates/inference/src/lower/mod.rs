@@ -7,6 +7,7 @@
 mod arithmetic;
 mod control;
 mod creation;
+mod detection;
 mod image;
 mod movement;
 mod normalisation;
@@ -38,6 +39,7 @@ static TABLE: LazyLock<HashMap<&'static str, Lower>> = LazyLock::new(|| {
         arithmetic::OTHERS,
         control::TABLE,
         creation::TABLE,
+        detection::TABLE,
         image::TABLE,
         movement::TABLE,
         normalisation::TABLE,
@@ -73,6 +75,8 @@ pub(crate) struct Lowering<'m> {
     /// By parameter: what it is called in this graph.
     placed: HashMap<usize, Tensor>,
     feeds: Vec<(String, TensorData)>,
+    /// What tensors of graphs that were run during this operation were computed to: the operation may have them in its hands.
+    moved: HashMap<Tensor, TensorData>,
     /// Operators in this graph.
     steps: usize,
     /// How many graphs were run on the way.
@@ -103,6 +107,7 @@ pub(crate) fn lower(
         values: vec![None; program.values.len()],
         placed: HashMap::new(),
         feeds: Vec::new(),
+        moved: HashMap::new(),
         steps: 0,
         segments: 0,
     };
@@ -142,9 +147,10 @@ impl Lowering<'_> {
         })?;
         for (id, value) in operation.outputs.iter().zip(outputs) {
             if let Some(id) = id {
-                self.values[*id] = Some(value);
+                self.values[*id] = Some(value.now(&self.moved));
             }
         }
+        self.moved.clear();
         Ok(())
     }
 
@@ -209,6 +215,7 @@ impl Lowering<'_> {
     /// Shape and element type of a value.
     pub(crate) fn meta(&self, value: &Value) -> Result<Meta> {
         Ok(match value {
+            Value::Tensor(tensor) if self.moved.contains_key(tensor) => meta_of(&self.moved[tensor])?,
             Value::Tensor(tensor) => {
                 Meta { dtype: self.graph.data_type(*tensor)?, shape: shape_of(self.graph.shape(*tensor)?)? }
             }
@@ -229,20 +236,20 @@ impl Lowering<'_> {
 
     /// The value as a tensor of the graph.
     pub(crate) fn tensor_of(&mut self, value: &Value) -> Result<Tensor> {
-        Ok(match value {
-            Value::Tensor(tensor) => *tensor,
-            Value::Known(array) => value::constant(&mut self.graph, array)?,
-            Value::Weight(at) => match self.placed.get(at) {
+        Ok(match value.clone().now(&self.moved) {
+            Value::Tensor(tensor) => tensor,
+            Value::Known(array) => value::constant(&mut self.graph, &array)?,
+            Value::Weight(at) => match self.placed.get(&at) {
                 Some(&tensor) => tensor,
                 None => {
-                    let tensor = self.graph.data(&self.weights[*at]);
-                    self.placed.insert(*at, tensor);
+                    let tensor = self.graph.data(&self.weights[at]);
+                    self.placed.insert(at, tensor);
                     tensor
                 }
             },
             Value::Held(tensor) => {
                 let name = format!("held {}", self.feeds.len());
-                self.place(&name, tensor)?
+                self.place(&name, &tensor)?
             }
             Value::List(_) => return Err(Error::program("a list of tensors where one tensor is expected")),
         })
@@ -287,8 +294,10 @@ impl Lowering<'_> {
         if let Value::Weight(at) = value {
             return value::read(&self.weights[*at]);
         }
-        let mut held = value.clone();
-        self.run(&mut held)?;
+        let mut held = value.clone().now(&self.moved);
+        if !matches!(held, Value::Held(_)) {
+            self.run(&mut held)?;
+        }
         match &held {
             Value::Held(tensor) => value::read(tensor),
             _ => Err(Error::program("a value that cannot be read")),
@@ -301,7 +310,7 @@ impl Lowering<'_> {
     }
 
     /// Runs the graph so far; every tensor that is alive, and `wanted`, is held in memory afterwards, and the next graph is empty.
-    fn run(&mut self, wanted: &mut Value) -> Result<()> {
+    pub(crate) fn run(&mut self, wanted: &mut Value) -> Result<()> {
         let mut tensors: Vec<Tensor> = Vec::new();
         self.values.iter().flatten().chain([&*wanted]).for_each(|value| value.collect(&mut tensors));
         let executable = self.cache.compile(&self.graph, self.device, &tensors, OptimizationLevel::Level1)?;
@@ -309,6 +318,7 @@ impl Lowering<'_> {
         let results = executable.run(&self.device.queue(), &feeds)?;
         let held: HashMap<Tensor, TensorData> = tensors.into_iter().zip(results).collect();
         self.values.iter_mut().flatten().chain([wanted]).for_each(|value| value.hold(&held));
+        self.moved.extend(held);
         self.graph = Graph::new();
         self.placed.clear();
         self.feeds.clear();

@@ -38,6 +38,12 @@ impl Value {
         }
     }
 
+    /// The value after these tensors were computed.
+    pub(super) fn now(mut self, held: &HashMap<Tensor, TensorData>) -> Value {
+        self.hold(held);
+        self
+    }
+
     /// Replaces tensors of the graph by what they were computed to.
     pub(super) fn hold(&mut self, held: &HashMap<Tensor, TensorData>) {
         match self {
