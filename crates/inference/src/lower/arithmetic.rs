@@ -1,6 +1,6 @@
 //! Formulas of single elements: mathematics, activations, comparisons, conversions.
 
-use super::{Lowering, Table, Value, wrong};
+use super::{Lowering, Table, Value, number_of, wrong};
 use crate::error::Result;
 use crate::program::Operation;
 use openmps::DataType;
@@ -133,7 +133,7 @@ impl Lowering<'_> {
             return Ok(x.clone());
         }
         let dtype = self.data_type(x)?;
-        let scalars = vec![scalar_of(dtype, factor), scalar_of(dtype, addend)];
+        let scalars = vec![number_of(dtype, factor), number_of(dtype, addend)];
         self.one(Call { operator: Elementwise::Unary(Unary::Scale), scalars, output: None }, from_ref(x))
     }
 
@@ -157,11 +157,6 @@ impl Lowering<'_> {
         };
         Ok([self.cast(x, common)?, self.cast(y, common)?])
     }
-}
-
-/// A formula's number in the kind that it has for elements of this type.
-fn scalar_of(dtype: DataType, value: f64) -> Number {
-    if dtype.is_float() { Number::Float(value) } else { Number::Integer(value as i64) }
 }
 
 fn unary(lowering: &mut Lowering, operation: &Operation, of: Unary) -> Result<Vec<Value>> {
@@ -230,7 +225,7 @@ fn clip(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
     let dtype = lowering.data_type(&x)?;
     let bounds = [lowering.number(operation, 1, "min", f64::MIN)?, lowering.number(operation, 2, "max", f64::MAX)?];
-    let scalars = bounds.map(|bound| scalar_of(dtype, bound)).to_vec();
+    let scalars = bounds.map(|bound| number_of(dtype, bound)).to_vec();
     let call = Call { operator: Elementwise::Unary(Unary::Clip), scalars, output: None };
     Ok(vec![lowering.one(call, &[x])?])
 }

@@ -1,6 +1,6 @@
 //! Values that are made rather than computed: constants, shapes, ranges.
 
-use super::{Lowering, Table, Value, size_of, sizes_of, value, wrong};
+use super::{Lowering, Table, Value, number_of, size_of, sizes_of, value, wrong};
 use crate::error::Result;
 use crate::program::{Attribute, Operation};
 use openmps::DataType;
@@ -8,7 +8,6 @@ use openmps::operators::Array;
 use openmps::operators::operators::full::Full;
 use openmps::operators::operators::sequence::{Arange, OneHot};
 use openmps::operators::view::shape_of;
-use openmps::tile::Number;
 
 pub(super) const TABLE: Table = &[
     ("full", full),
@@ -35,10 +34,6 @@ impl Lowering<'_> {
         }
         self.one(Full { dims: shape_of(shape)?, dtype, value: number_of(dtype, number) }, &[])
     }
-}
-
-fn number_of(dtype: DataType, value: f64) -> Number {
-    if dtype.is_float() { Number::Float(value) } else { Number::Integer(value as i64) }
 }
 
 /// Today's form has the shape as an attribute, the legacy one as an input or an attribute, and its value perhaps as a text.

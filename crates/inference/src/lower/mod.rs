@@ -23,6 +23,7 @@ use crate::program::{Block, Operation, Program, ValueId};
 use openmps::graph::{ExecutableCache, Tensor};
 use openmps::operators::view::shape_of;
 use openmps::operators::{Array, Meta, Operator};
+use openmps::tile::Number;
 use openmps::{DataType, Device, Graph, OptimizationLevel, TensorData};
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -347,6 +348,11 @@ pub(crate) fn axis_of(operation: &Operation, axis: i64, rank: usize) -> Result<u
     let resolved = if axis < 0 { axis + rank as i64 } else { axis };
     let inside = usize::try_from(resolved).ok().filter(|&axis| axis < rank.max(1));
     inside.ok_or_else(|| wrong(operation, format!("axis {axis} of {rank} dimensions")))
+}
+
+/// A number in the kind that it has for elements of this type.
+pub(crate) fn number_of(dtype: DataType, value: f64) -> Number {
+    if dtype.is_float() { Number::Float(value) } else { Number::Integer(value as i64) }
 }
 
 /// A size that is not negative.
