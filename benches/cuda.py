@@ -104,6 +104,7 @@ def time_ms(torch, work) -> float:
 def run(folder: pathlib.Path) -> None:
     """Checks every kernel against PyTorch in float64, and times it beside its peers."""
     import torch
+
     from paddle_custom_device import openmps_native as native
 
     stream = torch.cuda.ExternalStream(native.cuda_stream())

@@ -17,6 +17,7 @@ import time
 import numpy as np
 import triton
 import triton.language as tl
+
 from cuda import add_kernel, softmax_kernel
 from openmps.triton import array
 
@@ -120,14 +121,15 @@ def launch() -> None:
 
 def compile_times() -> None:
     """Our part of compiling: from Triton's IR to a program."""
-    from paddle_custom_device import openmps_native as native
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
     from triton.compiler import compile as compile_kernel
 
+    from paddle_custom_device import openmps_native as native
+
     signature = {"a_ptr": "*fp32", "b_ptr": "*fp32", "c_ptr": "*fp32", "M": "i32", "N": "i32", "K": "i32"}
     blocks = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 32}
-    signature |= {name: "constexpr" for name in blocks}
+    signature |= dict.fromkeys(blocks, "constexpr")
     names = matmul_kernel.arg_names
     constants = {(names.index(name),): value for name, value in blocks.items()}
     source = ASTSource(matmul_kernel, signature, constants, {})

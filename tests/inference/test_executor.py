@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -131,4 +132,4 @@ def test_all_names_of_operations_are_listed(programs) -> None:
 
     supported = native.supported_operations()
     assert supported == sorted(set(supported)) and len(supported) > 150
-    assert native.unsupported_operations(open(files(programs, "decoder")[0], "rb").read()) == []
+    assert native.unsupported_operations(Path(files(programs, "decoder")[0]).read_bytes()) == []

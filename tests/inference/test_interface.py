@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from networks import feed, files, ours, results
 
+from networks import feed, files, ours, results
 from openmps import inference
 
 

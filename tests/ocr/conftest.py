@@ -11,6 +11,7 @@ import os
 os.environ.setdefault("FLAGS_enable_api_kernel_fallback", "0")
 
 import pytest
+
 from pipeline import IMAGES, Reader, test_device
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from pipeline import IMAGES, Reader
 
 HERE = Path(__file__).resolve().parent

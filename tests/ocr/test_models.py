@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from pipeline import Predictor
 
 # Detection takes multiples of 32, recognition any width of height 48, the angle classifier 48 x 192: batch, height, width.

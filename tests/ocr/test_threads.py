@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+
 from pipeline import IMAGES, Line, Predictor, Reader
 
 THREADS = 8

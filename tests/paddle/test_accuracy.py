@@ -16,6 +16,7 @@ import numpy as np
 import paddle
 import pytest
 from paddle.nn import functional as F
+
 from test_everyday import CASES as EVERYDAY
 from test_everyday import Case, normal, positive
 

@@ -114,4 +114,4 @@ def test_a_device_that_this_machine_lacks(device: str, program):
         """,
         OPENMPS_DEVICE=device,
     )
-    assert "there is one" in output or output.startswith("no device: ") and "False True" in output, output
+    assert "there is one" in output or (output.startswith("no device: ") and "False True" in output), output

@@ -298,7 +298,7 @@ def test_gradients_of_put_along_axis(reduce):
     def case(index, value, include_self):
         def run():
             index_tensor = t(index)
-            function = lambda x, v: paddle.put_along_axis(x, index_tensor, v, 0, reduce, include_self)  # noqa: E731
+            function = lambda x, v: paddle.put_along_axis(x, index_tensor, v, 0, reduce, include_self)
             return gradients(function, lambda: ar(4, 2), value)
 
         return run
@@ -328,7 +328,7 @@ def test_a_product_s_gradient_at_zeros():
 
 
 def test_more_values_than_indices():
-    function = lambda x, v: paddle.put_along_axis(x, t([[1]]), v, 0, "add", True, False)  # noqa: E731
+    function = lambda x, v: paddle.put_along_axis(x, t([[1]]), v, 0, "add", True, False)
     out, dx, dv = gradients(function, lambda: ar(4, 2), lambda: ar(2, 2))
     assert out.numpy()[1, 0] == 4 and dx.numpy()[1, 0] == 3
     assert dv.numpy().tolist() == [[3, 0], [0, 0]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import unittest
 
 import numpy as np
+
 from report import difference, tensors
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+
 from report import Check, difference, parametrize, print_report, tensors
 
 REFERENCES: dict[str, Callable] = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide}

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
+
 from report import Check, difference, parametrize, print_report, tensors
 
 OPERATORS: dict[str, Callable] = {"Add": np.add, "Multiply": np.multiply, "Subtract": np.subtract, "Divide": np.divide}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+
 from report import Check, difference, parametrize, print_report, tensors
 
 

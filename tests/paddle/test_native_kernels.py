@@ -79,7 +79,7 @@ def test_matmul(x, y, transpose_x, transpose_y, dtype):
 
 def test_matmul_of_batches_that_both_repeat():
     # The gradient of this on Paddle's CPU throws, unless it is told of the repetition.
-    repeated = lambda x, y: paddle.matmul(x.expand([2, 3, 4, 5]), y.expand([2, 3, 5, 2]))  # noqa: E731
+    repeated = lambda x, y: paddle.matmul(x.expand([2, 3, 4, 5]), y.expand([2, 3, 5, 2]))
     check(paddle.matmul, values(2, 1, 4, 5), values(3, 5, 2), peer=repeated)
 
 
@@ -250,7 +250,7 @@ def test_pool2d(name, dtype):
     check(lambda x: F.max_pool2d(x, **POOLS[name]), image, dtype=dtype)
     check(lambda x: F.max_pool2d(x, return_mask=True, **POOLS[name]), image, dtype=dtype)
     for exclusive in (True, False):
-        pool = lambda x: F.avg_pool2d(x, exclusive=exclusive, **POOLS[name])  # noqa: E731, B023
+        pool = lambda x: F.avg_pool2d(x, exclusive=exclusive, **POOLS[name])
         check(pool, image, dtype=dtype, gradient=False)
         # The gradient on Paddle's CPU divides by a float32, whatever the type.
         check(pool, image, dtype=dtype, tolerance=1e-6)

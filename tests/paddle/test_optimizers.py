@@ -7,34 +7,32 @@ import functools
 import numpy as np
 import paddle
 import pytest
-from paddle import nn
+from paddle import nn, optimizer
 from paddle.optimizer import lr
 from paddle.regularizer import L1Decay, L2Decay
 
-O = paddle.optimizer
-
 CASES = {
-    "sgd": lambda p, **k: O.SGD(0.1, parameters=p, **k),
-    "momentum": lambda p, **k: O.Momentum(0.1, 0.9, parameters=p, **k),
-    "nesterov": lambda p, **k: O.Momentum(0.1, 0.9, parameters=p, use_nesterov=True, **k),
-    "momentum, many tensors": lambda p, **k: O.Momentum(0.1, 0.9, parameters=p, use_multi_tensor=True, **k),
-    "adam": lambda p, **k: O.Adam(0.1, parameters=p, **k),
-    "adam, amsgrad": lambda p, **k: O.Adam(0.1, parameters=p, amsgrad=True, **k),
-    "adam, many tensors": lambda p, **k: O.Adam(0.1, parameters=p, use_multi_tensor=True, **k),
-    "adam, beta tensors": lambda p, **k: O.Adam(0.1, beta1=paddle.to_tensor([0.8]), beta2=paddle.to_tensor([0.95]), parameters=p, **k),
-    "adamw": lambda p, **k: O.AdamW(0.1, parameters=p, **k),
-    "adamw, amsgrad": lambda p, **k: O.AdamW(0.1, parameters=p, amsgrad=True, apply_decay_param_fun=lambda name: "w" in name, **k),
-    "adamax": lambda p, **k: O.Adamax(0.1, parameters=p, **k),
-    "adagrad": lambda p, **k: O.Adagrad(0.1, parameters=p, initial_accumulator_value=0.1, **k),
-    "adadelta": lambda p, **k: O.Adadelta(0.5, parameters=p, **k),
-    "rmsprop": lambda p, **k: O.RMSProp(0.1, parameters=p, **k),
-    "rmsprop, centered": lambda p, **k: O.RMSProp(0.1, momentum=0.9, centered=True, parameters=p, **k),
-    "lamb": lambda p, **k: O.Lamb(0.1, parameters=p, **k),
-    "lamb, always": lambda p, **k: O.Lamb(0.1, lamb_weight_decay=0.0, always_adapt=True, parameters=p, **k),
-    "nadam": lambda p, **k: O.NAdam(0.1, parameters=p, **k),
-    "radam": lambda p, **k: O.RAdam(0.1, beta2=0.7, parameters=p, **k),
-    "asgd": lambda p, **k: O.ASGD(0.1, batch_num=2, parameters=p, **k),
-    "rprop": lambda p, **k: O.Rprop(0.1, learning_rate_range=(0.05, 0.15), parameters=p, **k),
+    "sgd": lambda p, **k: optimizer.SGD(0.1, parameters=p, **k),
+    "momentum": lambda p, **k: optimizer.Momentum(0.1, 0.9, parameters=p, **k),
+    "nesterov": lambda p, **k: optimizer.Momentum(0.1, 0.9, parameters=p, use_nesterov=True, **k),
+    "momentum, many tensors": lambda p, **k: optimizer.Momentum(0.1, 0.9, parameters=p, use_multi_tensor=True, **k),
+    "adam": lambda p, **k: optimizer.Adam(0.1, parameters=p, **k),
+    "adam, amsgrad": lambda p, **k: optimizer.Adam(0.1, parameters=p, amsgrad=True, **k),
+    "adam, many tensors": lambda p, **k: optimizer.Adam(0.1, parameters=p, use_multi_tensor=True, **k),
+    "adam, beta tensors": lambda p, **k: optimizer.Adam(0.1, beta1=paddle.to_tensor([0.8]), beta2=paddle.to_tensor([0.95]), parameters=p, **k),
+    "adamw": lambda p, **k: optimizer.AdamW(0.1, parameters=p, **k),
+    "adamw, amsgrad": lambda p, **k: optimizer.AdamW(0.1, parameters=p, amsgrad=True, apply_decay_param_fun=lambda name: "w" in name, **k),
+    "adamax": lambda p, **k: optimizer.Adamax(0.1, parameters=p, **k),
+    "adagrad": lambda p, **k: optimizer.Adagrad(0.1, parameters=p, initial_accumulator_value=0.1, **k),
+    "adadelta": lambda p, **k: optimizer.Adadelta(0.5, parameters=p, **k),
+    "rmsprop": lambda p, **k: optimizer.RMSProp(0.1, parameters=p, **k),
+    "rmsprop, centered": lambda p, **k: optimizer.RMSProp(0.1, momentum=0.9, centered=True, parameters=p, **k),
+    "lamb": lambda p, **k: optimizer.Lamb(0.1, parameters=p, **k),
+    "lamb, always": lambda p, **k: optimizer.Lamb(0.1, lamb_weight_decay=0.0, always_adapt=True, parameters=p, **k),
+    "nadam": lambda p, **k: optimizer.NAdam(0.1, parameters=p, **k),
+    "radam": lambda p, **k: optimizer.RAdam(0.1, beta2=0.7, parameters=p, **k),
+    "asgd": lambda p, **k: optimizer.ASGD(0.1, batch_num=2, parameters=p, **k),
+    "rprop": lambda p, **k: optimizer.Rprop(0.1, learning_rate_range=(0.05, 0.15), parameters=p, **k),
 }
 NO_DECAY = {"lamb", "lamb, always", "rprop"}
 VARIANTS = {
@@ -68,7 +66,7 @@ def weights(device: str, optimizer, options: dict, steps: int = 8) -> list[np.nd
 @pytest.mark.parametrize("name", CASES)
 def test_eight_steps_give_the_weights_of_the_cpu(name):
     for variant, options in VARIANTS.items():
-        if "weight_decay" in options and (name in NO_DECAY or "adamw" in name and not isinstance(options["weight_decay"], float)):
+        if "weight_decay" in options and (name in NO_DECAY or ("adamw" in name and not isinstance(options["weight_decay"], float))):
             continue
         expected, got = (weights(device, CASES[name], options) for device in ("cpu", "mps"))
         for mine, theirs in zip(got, expected, strict=True):
@@ -87,10 +85,10 @@ SCHEDULERS = {
 @pytest.mark.parametrize("name", ["adagrad", "rmsprop", "adamw", "asgd"])
 def test_schedulers_change_the_rate(name):
     makers = {
-        "adagrad": lambda rate, p: O.Adagrad(rate, parameters=p),
-        "rmsprop": lambda rate, p: O.RMSProp(rate, parameters=p),
-        "adamw": lambda rate, p: O.AdamW(rate, parameters=p),
-        "asgd": lambda rate, p: O.ASGD(rate, parameters=p),
+        "adagrad": lambda rate, p: optimizer.Adagrad(rate, parameters=p),
+        "rmsprop": lambda rate, p: optimizer.RMSProp(rate, parameters=p),
+        "adamw": lambda rate, p: optimizer.AdamW(rate, parameters=p),
+        "asgd": lambda rate, p: optimizer.ASGD(rate, parameters=p),
     }
     for kind, scheduler in SCHEDULERS.items():
 
@@ -116,7 +114,7 @@ def test_the_rates_of_adamw_may_differ_by_parameter():
     """Paddle's CPU does not take `lr_ratio`: half of the rate for all is the same as half of the ratio."""
 
     def halved(p, **options):
-        return O.AdamW(0.2, parameters=p, lr_ratio=lambda parameter: 0.5, **options)
+        return optimizer.AdamW(0.2, parameters=p, lr_ratio=lambda parameter: 0.5, **options)
 
     for mine, theirs in zip(weights("mps", halved, {}), weights("cpu", CASES["adamw"], {}), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=2e-4, atol=2e-5)
@@ -126,7 +124,7 @@ def test_lbfgs_finds_the_same_minimum():
     def run(device):
         paddle.set_device(device)
         x = paddle.create_parameter([4], "float32", default_initializer=nn.initializer.Constant(2.0))
-        step = O.LBFGS(0.5, max_iter=8, line_search_fn="strong_wolfe", parameters=[x])
+        step = optimizer.LBFGS(0.5, max_iter=8, line_search_fn="strong_wolfe", parameters=[x])
 
         def closure():
             step.clear_grad()

@@ -1,7 +1,7 @@
 """The plug-in itself: refused with a reason where Paddle is another one, silent where Paddle is absent, gone where it is not wanted."""
 
-import os
 import sys
+from pathlib import Path
 
 
 def test_a_refused_plugin_says_why(failing_program):
@@ -119,5 +119,5 @@ def test_slow_reads_give_the_same(program):
 def test_the_plugin_lies_where_paddle_looks():
     import paddle_custom_device.openmps_native as native
 
-    assert os.path.basename(os.path.dirname(native.__file__)) == "paddle_custom_device"
+    assert Path(native.__file__).parent.name == "paddle_custom_device"
     assert "paddle_custom_device" in sys.modules

@@ -65,6 +65,6 @@ def test_a_quantised_network_trains_as_on_the_cpu():
             step.clear_grad()
             history.append(float(loss))
         model.eval()
-        return history + [float(model(paddle.ones([1, 4])).sum())]
+        return [*history, float(model(paddle.ones([1, 4])).sum())]
 
     np.testing.assert_allclose(run("mps"), run("cpu"), rtol=1e-3)

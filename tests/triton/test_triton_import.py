@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 import versions
 
 #: Changes Triton while a module of ours is executed.

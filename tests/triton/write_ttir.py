@@ -14,11 +14,11 @@ from triton.compiler import ASTSource
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "triton"), str(ROOT / "benches")]
 
-import cuda  # noqa: E402
-import kernels  # noqa: E402
-import test_order as order  # noqa: E402
-import test_small_floats as small  # noqa: E402
-import test_tutorials as tutorials  # noqa: E402
+import cuda
+import kernels
+import test_order as order
+import test_small_floats as small
+import test_tutorials as tutorials
 
 SINGLE, HALF, BYTE = "*fp32", "*fp16", "*u8"
 
@@ -70,7 +70,7 @@ KERNELS = {
 
 def text_of(kernel, types, constants) -> str:
     names = kernel.arg_names
-    signature = dict(zip(names, types)) | {name: "constexpr" for name in constants}
+    signature = dict(zip(names, types)) | dict.fromkeys(constants, "constexpr")
     source = ASTSource(kernel, signature, {(names.index(name),): value for name, value in constants.items()}, {})
     text = triton.compile(source, target=GPUTarget("mps", "host", 32)).asm["ttirtext"].decode()
     # Of a file only its name: where it lies is nobody's business.

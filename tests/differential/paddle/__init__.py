@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import multiprocessing
 import pathlib
@@ -40,10 +41,8 @@ class Device:
             self.process = context.Process(target=serve, args=(other, self.name, str(self.log)), daemon=True)
             self.process.start()
             other.close()
-        try:
+        with contextlib.suppress(OSError):  # the answer says why
             self.connection.send((case.text, case.gradients, noisy))
-        except OSError:
-            pass  # the answer says why
 
     def answer(self) -> list[Result]:
         try:

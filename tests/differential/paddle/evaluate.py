@@ -63,7 +63,7 @@ def evaluate(text: str, device: str, gradients: bool, double: bool = False, pert
     evaluation, result = Evaluation(device, double, perturbed), Result()
     evaluation.differentiates = gradients
     try:
-        outputs = eval(text, evaluation.names())  # noqa: S307: the source is made by this package
+        outputs = eval(text, evaluation.names())  # the text is made by this package
         outputs = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
         result.values = [as_array(output) for output in outputs]
         if gradients:

@@ -120,7 +120,8 @@ def smallest(sides: Sides, kernel: Case, what: str, seconds: float) -> tuple[Cas
 
 def run(seconds: float, seed: int) -> bool:
     """Prints what was found on each device; true when everything agreed."""
-    return all([_run_on(device, seconds * share, seed) for device, (share, _) in DEVICES.items()])
+    agreed = [_run_on(device, seconds * share, seed) for device, (share, _) in DEVICES.items()]
+    return all(agreed)
 
 
 def _run_on(device: str, seconds: float, seed: int) -> bool:

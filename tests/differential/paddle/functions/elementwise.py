@@ -4,7 +4,6 @@ from ..draw import FLOATS, INTEGERS
 from ..row import BITS, CLOSE, DIFFERENCE, EVERY, EXACT, NO, NUMBERS, SIGNED, SUM, WIDE, YES, Row
 
 
-
 def each(names: str, template: str, *rest) -> list[Row]:
     """A row for each name, at the place of `NAME`."""
     return [Row(template.replace("NAME", name), *rest) for name in names.split()]

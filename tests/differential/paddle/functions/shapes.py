@@ -1,7 +1,7 @@
 """Functions that move elements: reshapes, transposes, joins, repeats, padding, and tensors from nothing."""
 
 from ..draw import FLOATS, Draw
-from ..row import CLOSE, EVERY, EXACT, NO, SUM, YES, Row
+from ..row import CLOSE, EXACT, NO, SUM, YES, Row
 from .elementwise import each
 
 # Bytes of an element.

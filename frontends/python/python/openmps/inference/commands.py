@@ -22,7 +22,6 @@ except ImportError:
 from openmps import native
 from openmps.inference import Config, Predictor, create_predictor
 
-
 # Events of the timeline that hold others.
 _AROUND = ("Executable", "callback")
 

@@ -21,17 +21,17 @@ class Stream:
         """Paddle's own object."""
         return self._base
 
-    def record_event(self, event: "Event | None" = None) -> "Event":
+    def record_event(self, event: Event | None = None) -> Event:
         """Sets an event, or a new one, when the stream comes here; returns it."""
         event = event if event is not None else Event(device=self.device)
         event.record(self)
         return event
 
-    def wait_event(self, event: "Event") -> None:
+    def wait_event(self, event: Event) -> None:
         """Holds the stream's later commands until the event is reached."""
         self._base.wait_event(event._base)
 
-    def wait_stream(self, stream: "Stream") -> None:
+    def wait_stream(self, stream: Stream) -> None:
         """Holds the stream's later commands until another stream has come as far as it is now."""
         self._base.wait_stream(stream._base)
 
@@ -73,7 +73,7 @@ class Event:
         """Waits for the work before the event."""
         self._base.synchronize()
 
-    def elapsed_time(self, end_event: "Event") -> float:
+    def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds from this event to ``end_event``, both recorded with timing."""
         if not (self.enable_timing and end_event.enable_timing):
             raise ValueError("elapsed_time needs two events made with enable_timing=True")

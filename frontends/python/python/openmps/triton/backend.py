@@ -11,9 +11,10 @@ from openmps.triton import entry
 
 entry.before_triton(__name__)
 
-from openmps.triton.cache import text_hash
 from triton._C.libtriton import ir, passes
 from triton.backends.compiler import BaseBackend, GPUTarget, Language
+
+from openmps.triton.cache import text_hash
 
 
 @dataclass(frozen=True)

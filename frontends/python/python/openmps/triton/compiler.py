@@ -4,6 +4,6 @@ from openmps.triton import entry
 
 entry.before_triton(__name__)
 
-from triton.backends.compiler import BaseBackend  # noqa: E402
+from triton.backends.compiler import BaseBackend
 
 MPSBackend = entry.part(BaseBackend, "openmps.triton.backend", "MPSBackend")

@@ -4,6 +4,6 @@ from openmps.triton import entry
 
 entry.before_triton(__name__)
 
-from triton.backends.driver import DriverBase  # noqa: E402
+from triton.backends.driver import DriverBase
 
 MPSDriver = entry.part(DriverBase, "openmps.triton.launch", "MPSDriver")

@@ -11,11 +11,11 @@ from openmps.triton import entry
 
 entry.before_triton(__name__)
 
-from openmps.triton import cache
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from openmps.triton import cache
 from paddle_custom_device import openmps_native
 
 _LIMITS = {"num_warps": (1, 32), "num_stages": (1, 16), "max_threads": (32, 1024), "shared_memory": (0, 32768)}
