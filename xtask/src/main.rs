@@ -6,6 +6,7 @@ mod differential;
 mod emulate;
 mod fingerprint;
 mod fuzz;
+mod lint;
 mod macos;
 mod minilm;
 mod python;
@@ -109,6 +110,8 @@ enum Command {
         #[arg(long)]
         wheel: bool,
     },
+    /// Check the formatting, and run the lints of Rust and Python
+    Lint,
     /// Show which crates and files depend on which, circles of files, and repeated lines
     Structure {
         /// Only this crate
@@ -142,6 +145,7 @@ fn main() -> ExitCode {
         Command::Release { crates: true, .. } => release::dry_run(release::Parts::Crates),
         Command::Release { wheel: true, .. } => release::dry_run(release::Parts::Wheel),
         Command::Release { .. } => release::dry_run(release::Parts::Everything),
+        Command::Lint => lint::run_all(),
         Command::Structure { only, picture } => structure::show(only.as_deref(), picture.as_deref()),
         Command::MacSelftest => macos::selftest::run(),
     };

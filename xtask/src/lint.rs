@@ -1,0 +1,15 @@
+//! `lint`: formatting, and the lints of Rust and Python, as they have to be before a change is taken.
+
+use crate::shell::{Result, cargo, command, run, say};
+use crate::{python, setup};
+
+/// Runs all of them, and stops at the first that finds something.
+pub fn run_all() -> Result<()> {
+    say("Formatting");
+    run(cargo().args(["fmt", "--all", "--check"]))?;
+    say("Lints of the Python code");
+    setup::tools()?;
+    run(command(python::program("ruff")).arg("check"))?;
+    say("Lints of the Rust code");
+    run(cargo().args(["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"]))
+}
