@@ -63,8 +63,8 @@ def lists(x):
     """A list of tensors that a loop writes, read by number, counted, and made one tensor."""
     block = paddle.static.default_main_program().current_block()
     array = block.create_var(name="array", type=VarDesc.VarType.DENSE_TENSOR_ARRAY, dtype=FLOAT)
-    write = lambda value, at: block_now().append_op(type="write_to_array", inputs={"X": value, "I": at}, outputs={"Out": array})  # noqa: E731
-    block_now = lambda: paddle.static.default_main_program().current_block()  # noqa: E731
+    write = lambda value, at: block_now().append_op(type="write_to_array", inputs={"X": value, "I": at}, outputs={"Out": array})
+    block_now = lambda: paddle.static.default_main_program().current_block()
     write(x, number(0, "int64"))
 
     def body(step, y):

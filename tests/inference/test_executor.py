@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from networks import LEGACY, NETWORKS, VISION, feed, files, on_cpu, ours, results
 
 import openmps
+from networks import LEGACY, NETWORKS, VISION, feed, files, on_cpu, ours, results
 
 SHAPES = [(1, 64, 64), (4, 64, 96), (1, 96, 64)]
 # Its classifiers are made for one size only; its pooling for no smaller one.
