@@ -74,10 +74,10 @@ def lists(x):
 
     rounds = op("cast", {"X": op("reduce_max", {"X": x}, dim=[0], reduce_all=True, keep_dim=False)}, INT64, in_dtype=FLOAT, out_dtype=INT64)
     rounds = op("elementwise_add", {"X": rounds, "Y": number(3, "int64")})
-    step, y = paddle.static.nn.while_loop(lambda step, y: less(step, rounds), body, [number(1, "int64"), x])
+    paddle.static.nn.while_loop(lambda step, y: less(step, rounds), body, [number(1, "int64"), x])
     count = op("lod_array_length", {"X": array}, INT64)
     second = op("read_from_array", {"X": array, "I": number(1, "int64")}, FLOAT)
-    whole, sizes = op("tensor_array_to_tensor", {"X": array}, FLOAT, "Out OutIndex", axis=1, use_stack=False)
+    whole, _ = op("tensor_array_to_tensor", {"X": array}, FLOAT, "Out OutIndex", axis=1, use_stack=False)
     return [second, count, whole]
 
 
