@@ -65,8 +65,8 @@ def run(image, name: str, output: Path, device: str, runs: int, console) -> int:
     with Progress(*columns, console=console, transient=True) as progress:
         loading = progress.add_task("Loading the models", total=len(devices))
         pipelines = []
-        for name in devices:
-            pipelines.append(Timed(name, reader(name), [], [], []))
+        for place in devices:
+            pipelines.append(Timed(place, reader(place), [], [], []))
             progress.advance(loading)
         reading = progress.add_task("Reading", total=(runs + 1) * len(devices))
         for number in range(runs + 1):  # in turn, so that what else the machine does meets both alike
