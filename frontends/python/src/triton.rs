@@ -1,5 +1,8 @@
 //! Triton's kernels: the text of its IR, planned for the host device and launched.
 
+mod ir;
+mod specialize;
+
 use crate::tools;
 use openmps_host::interrupt;
 use openmps_runtime::sanitizer::{self, Region};
@@ -16,7 +19,22 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<TritonKernel>()?;
     module.add_class::<TritonLauncher>()?;
     module.add_function(wrap_pyfunction!(cuda_stream, module)?)?;
-    module.add_function(wrap_pyfunction!(triton_compile, module)?)
+    module.add_function(wrap_pyfunction!(triton_compile, module)?)?;
+    module.add("libtriton", libtriton(module.py())?)
+}
+
+/// What stands for Triton's own native library where there is none; `openmps.triton.libtriton` adds the names that nobody here uses.
+fn libtriton(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    let module = PyModule::new(py, "libtriton")?;
+    module.add_function(wrap_pyfunction!(specialize::native_specialize_impl, &module)?)?;
+    module.add_function(wrap_pyfunction!(specialize::getenv, &module)?)?;
+    module.add_function(wrap_pyfunction!(specialize::getenv_bool, &module)?)?;
+    module.add_function(wrap_pyfunction!(specialize::get_cache_invalidating_env_vars, &module)?)?;
+    let (ir, passes) = (PyModule::new(py, "ir")?, PyModule::new(py, "passes")?);
+    ir::register(&ir, &passes)?;
+    module.add("ir", ir)?;
+    module.add("passes", passes)?;
+    Ok(module)
 }
 
 /// The stream of the default queue, as a number, for other users of CUDA; an error where the device has no streams.

@@ -1,8 +1,10 @@
 """The native module of openmps, which is also PaddlePaddle's plug-in. Use the package ``openmps``."""
 
 import os
+from types import ModuleType
 
 __version__: str
+libtriton: ModuleType
 
 def plugin_state() -> tuple[str, str | None]: ...
 def plugin_kernels() -> list[tuple[str, list[str]]]: ...
