@@ -1,5 +1,6 @@
 """``import triton`` with the backend installed, in the orders and with the versions that there are."""
 
+import importlib.metadata
 import os
 import pathlib
 import subprocess
@@ -67,11 +68,17 @@ CASES = {
 }
 
 
+#: A Triton that was installed without its own native library needs ours.
+NEED_NO_MODULE_OF_OURS = ("no native module", "warnings are errors")
+
+
 def test_nothing_of_ours_breaks_the_import(tmp_path):
+    ours = (importlib.metadata.distribution("triton").read_text("INSTALLER") or "").strip() == "openmps"
     environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "PYTHONWARNINGS": "ignore"}
     started = {
         name: subprocess.Popen([sys.executable, "-c", case], stderr=subprocess.PIPE, text=True, env=environment)
         for name, case in CASES.items()
+        if not (ours and name in NEED_NO_MODULE_OF_OURS)
     }
     failed = {name: error for name, process in started.items() if (error := process.communicate()[1], process.returncode)[1]}
     assert not failed, "\n".join(f"{name}: {error}" for name, error in failed.items())

@@ -91,6 +91,14 @@ def _parser() -> argparse.ArgumentParser:
     compiled.add_argument("--to", choices=["msl", "cuda", "tile"], default="msl", help="the language (default: %(default)s)")
     compiled.add_argument("--threads", type=_threads, help="threads of a threadgroup (default: as suits the kernel)")
     compiled.set_defaults(run=_compile)
+
+    triton = commands.add_parser("triton", help="Triton without its native library, for machines that PyPI has no wheel for")
+    steps = triton.add_subparsers(required=True, metavar="STEP")
+    installed = steps.add_parser("install", help="install Triton's Python files, with openmps's native module in place of Triton's own")
+    installed.add_argument("--version", default="3.9.0", help="which Triton (default: %(default)s, the one that is tested)")
+    installed.add_argument("--target", type=Path, help="a folder for PYTHONPATH (default: this environment)")
+    installed.add_argument("--wheel", type=Path, help="the wheel for Linux, where it is on disk already (default: pip downloads it)")
+    installed.set_defaults(run=_install_triton)
     return parser
 
 
@@ -200,6 +208,16 @@ def _profile(options: argparse.Namespace) -> int:
     from openmps.inference import commands
 
     return commands.profile(options.model, options.parameters, options.shape, options.runs, options.trace, console)
+
+
+def _install_triton(options: argparse.Namespace) -> int:
+    from openmps.triton import installation
+
+    if options.version not in installation.VERSIONS:
+        raise CommandError(f"Triton {options.version} is not tested without its native library; tested: {', '.join(installation.VERSIONS)}")
+    folder = installation.install(options.version, options.target, options.wheel)
+    print(f"Triton {options.version} is in {folder}")
+    return 0
 
 
 def _compile(options: argparse.Namespace) -> int:
