@@ -6,6 +6,7 @@ pub mod axis_sum;
 pub mod batch_norm;
 pub mod convolution;
 pub mod copy;
+pub mod detection;
 pub mod epilogue;
 pub mod gather;
 pub mod interpolation;
