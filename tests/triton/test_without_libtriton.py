@@ -16,6 +16,7 @@ import zipfile
 import numpy as np
 import pytest
 import triton
+
 from openmps.triton import installation, interpreter
 from paddle_custom_device import openmps_native
 
@@ -24,7 +25,7 @@ OURS = openmps_native.libtriton
 KERNELS = ["tests/triton/test_kernels.py", "tests/triton/test_small_floats.py", "tests/triton/test_tutorials.py"]
 
 pytestmark = pytest.mark.skipif(
-    triton.__version__ not in installation.VERSIONS or "libtriton.so" not in os.listdir(pathlib.Path(triton.__file__).parent / "_C"),
+    triton.__version__ not in installation.VERSIONS or not pathlib.Path(triton.__file__).with_name("_C").joinpath("libtriton.so").exists(),
     reason="compares with a Triton that has its own native library, of a version that openmps installs",
 )
 
@@ -147,7 +148,14 @@ def test_arguments_are_specialized_alike():
     base = Address(4096, np.dtype("float16"))
     base.shape = base.stride = lambda *_: (8, 8)
     arguments = [0, 1, 16, 17, -16, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**63 - 1, 2**63, 2**64 - 16, True, False, None, 0.0, 1.0]
-    arguments += [Address(4096, np.dtype("float32")), Address(4097, "torch.bfloat16"), (), (1, 2.0, 32), Pair(16, (None, 1)), triton.language.constexpr(3)]
+    arguments += [
+        Address(4096, np.dtype("float32")),
+        Address(4097, "torch.bfloat16"),
+        (),
+        (1, 2.0, 32),
+        Pair(16, (None, 1)),
+        triton.language.constexpr(3),
+    ]
     arguments += [function, TensorDescriptor(base, [8, 8], [8, 1], [4, 8])]
     theirs = triton._C.libtriton.native_specialize_impl
     for argument in arguments:
@@ -192,12 +200,14 @@ def test_the_interpreters_parts_agree():
         x, y, z = (random.standard_normal((3, 4000)) * 10.0 ** random.integers(-12, 12, (3, 4000))).astype(dtype)
         z[::2] = (-x * y)[::2]
         z[:4], x[2:6] = [np.inf, -np.inf, np.nan, 0], [0, -0.0, np.inf, np.nan]
-        np.testing.assert_array_equal(getattr(interpreter, name)(x, y, z).view(f"u{x.itemsize}"), getattr(theirs, name)(x, y, z).view(f"u{x.itemsize}"))
+        np.testing.assert_array_equal(
+            getattr(interpreter, name)(x, y, z).view(f"u{x.itemsize}"), getattr(theirs, name)(x, y, z).view(f"u{x.itemsize}")
+        )
 
 
 def plain(text: str) -> str:
     """A module's text without places, with values and blocks named by the order in which they are defined, and numbers written alike."""
-    text = re.sub(r'^#(loc|loop).*\n', "", text, flags=re.MULTILINE)
+    text = re.sub(r"^#(loc|loop).*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r' loc\((?:[^()"]|"[^"]*"|\([^()]*\))*\)', "", text)
     text = re.sub(r"  // .*", "", text)
     text = re.sub(r"attributes \{llvm\.loop_annotation = .*\}", "attributes {}", text)
