@@ -45,6 +45,22 @@ fn products(criterion: &mut Criterion) {
     }
 }
 
+/// What a step of generation is made of: few rows times a weight, as a linear layer has it ("w^T") and as a product has it.
+fn few_rows(criterion: &mut Criterion) {
+    let size = 2048;
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let cast = |x: Tensor| x.to_dtype(dtype).expect("a float");
+        let weight = cast(random(&[size, size]));
+        let transposed = weight.t().expect("a matrix");
+        for rows in [1, 4, 16, 64] {
+            let x = cast(random(&[rows, size]));
+            let name = format!("{} {rows} x {size}", dtype.as_str());
+            compare(criterion, &format!("{name} w^T"), &|| linear(&x, &weight, None), &|| x.matmul(&transposed));
+            compare(criterion, &format!("{name} w"), &|| matmul(&x, &weight), &|| x.matmul(&weight));
+        }
+    }
+}
+
 fn rows(criterion: &mut Criterion) {
     for (count, length) in [(1024, 1024), (4096, 1024), (128, 4096)] {
         let x = random(&[count, length]);
@@ -95,7 +111,7 @@ fn main() {
         .sample_size(20)
         .output_directory(&table::folder())
         .configure_from_args();
-    for group in [products, rows, attentions, minilm] {
+    for group in [products, few_rows, rows, attentions, minilm] {
         group(&mut criterion);
     }
     criterion.final_summary();

@@ -45,7 +45,7 @@ impl Linear {
         let activation = self.activation.map_or(Some(InPass::None), in_pass);
         let missing = self.activation.filter(|_| activation.is_none());
         call(queue, self.name(), || {
-            let [x, weight] = [0, 1].map(|i| Operand32::of(&inputs[i]));
+            let (x, weight) = (Operand32::of(&inputs[0]), &inputs[1]);
             let addends: Vec<Singles> = inputs[2..].iter().map(Singles::of).collect();
             let mut addends = addends.iter().map(Singles::get);
             let bias = if self.bias { addends.next() } else { None };
@@ -55,9 +55,9 @@ impl Linear {
             write_singles(out, |to| {
                 let address = to.as_mut_ptr() as usize;
                 let dense = View::dense(address, DType::F32, &out.shape).expect("the shape of a view");
-                let (product, batches, at) = self.matmul().plan([&x.view, &weight.view, &dense], [1.0, 0.0]);
+                let (product, batches, at) = self.matmul().plan([&x.view, weight, &dense], [1.0, 0.0]);
                 // SAFETY: views of live memory; the result is dense, the addends are of its shape or one for each column.
-                unsafe { linear(&product, at, &batches, &epilogue) };
+                unsafe { linear(&product, weight.dtype, at, &batches, &epilogue) };
                 Ok(())
             })
         })?;

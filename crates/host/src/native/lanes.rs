@@ -19,6 +19,9 @@ pub(crate) use plain::Plain as Portable;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{Avx2, Avx512, Sse2 as Portable};
 
+use crate::vector::math::{bfloat_to_single, half_to_single};
+use half::{bf16, f16};
+
 /// The most lanes of a register.
 pub(crate) const WIDEST: usize = 16;
 
@@ -77,6 +80,30 @@ pub(crate) trait Lanes: Arithmetic {
         // SAFETY: the caller vouches for the instructions; no register is wider.
         unsafe { self.store(lanes.as_mut_ptr()) };
         lanes
+    }
+
+    /// N numbers of float16, converted.
+    #[inline(always)]
+    unsafe fn load_half(from: *const f16) -> Self {
+        let mut singles = [0.0; WIDEST];
+        for (i, single) in singles.iter_mut().enumerate().take(Self::N) {
+            // SAFETY: the caller vouches for N numbers.
+            *single = half_to_single(unsafe { *from.add(i) }.to_bits());
+        }
+        // SAFETY: the level's instructions are there by this trait's contract; no register is wider.
+        unsafe { Self::load(singles.as_ptr()) }
+    }
+
+    /// N numbers of bfloat16, converted.
+    #[inline(always)]
+    unsafe fn load_bfloat(from: *const bf16) -> Self {
+        let mut singles = [0.0; WIDEST];
+        for (i, single) in singles.iter_mut().enumerate().take(Self::N) {
+            // SAFETY: the caller vouches for N numbers.
+            *single = bfloat_to_single(unsafe { *from.add(i) }.to_bits());
+        }
+        // SAFETY: as above.
+        unsafe { Self::load(singles.as_ptr()) }
     }
 
     /// The sum of each register's numbers.

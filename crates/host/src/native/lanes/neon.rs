@@ -1,6 +1,7 @@
 //! Lanes of NEON.
 
 use super::{Arithmetic, Lanes};
+use half::{bf16, f16};
 use std::arch::aarch64::*;
 
 /// Two registers, because four of Apple's pipes need more independent sums than six rows of one register give.
@@ -62,6 +63,29 @@ impl Arithmetic for Neon {
 // SAFETY of all methods: as above.
 #[allow(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
 impl Lanes for Neon {
+    // The conversion's intrinsics ask for arithmetic of float16; the instruction itself belongs to the baseline.
+    #[inline(always)]
+    unsafe fn load_half(from: *const f16) -> Self {
+        unsafe {
+            let halves = vld1q_u16(from.cast());
+            let (low, high): (float32x4_t, float32x4_t);
+            std::arch::asm!(
+                "fcvtl {low:v}.4s, {halves:v}.4h",
+                "fcvtl2 {high:v}.4s, {halves:v}.8h",
+                halves = in(vreg) halves, low = out(vreg) low, high = lateout(vreg) high,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+            Neon(low, high)
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_bfloat(from: *const bf16) -> Self {
+        unsafe {
+            let halves = vld1q_u16(from.cast());
+            let wide = |half| vreinterpretq_f32_u32(vshll_n_u16::<16>(half));
+            Neon(wide(vget_low_u16(halves)), wide(vget_high_u16(halves)))
+        }
+    }
     #[inline(always)]
     unsafe fn sums(registers: [Self; 4]) -> [f32; 4] {
         registers.map(|Neon(low, high)| unsafe { vaddvq_f32(vaddq_f32(low, high)) })

@@ -1,6 +1,7 @@
 //! Lanes of x86-64: SSE2, AVX2, AVX-512.
 
 use super::{Arithmetic, Lanes};
+use half::{bf16, f16};
 use std::arch::x86_64::*;
 
 macro_rules! lanes {
@@ -63,6 +64,10 @@ lanes!(Sse2, 4, __m128, splat = _mm_set1_ps, load = _mm_loadu_ps, store = _mm_st
         }
     }
     #[inline(always)]
+    unsafe fn load_bfloat(from: *const bf16) -> Self {
+        unsafe { Sse2(_mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), _mm_loadl_epi64(from.cast())))) }
+    }
+    #[inline(always)]
     unsafe fn sums(registers: [Self; 4]) -> [f32; 4] {
         unsafe {
             let mut rows = registers.map(|register| register.0);
@@ -118,6 +123,17 @@ lanes!(Avx2, 8, __m256, splat = _mm256_set1_ps, load = _mm256_loadu_ps, store = 
         unsafe {
             let biased = _mm256_add_epi32(_mm256_cvtps_epi32(self.0), _mm256_set1_epi32(127));
             Avx2(_mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_half(from: *const f16) -> Self {
+        unsafe { Avx2(_mm256_cvtph_ps(_mm_loadu_si128(from.cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn load_bfloat(from: *const bf16) -> Self {
+        unsafe {
+            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+            Avx2(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide)))
         }
     }
     #[inline(always)]
@@ -218,6 +234,17 @@ lanes!(Avx512, 16, __m512, splat = _mm512_set1_ps, load = _mm512_loadu_ps, store
         unsafe {
             let biased = _mm512_add_epi32(_mm512_cvtps_epi32(self.0), _mm512_set1_epi32(127));
             Avx512(_mm512_castsi512_ps(_mm512_slli_epi32::<23>(biased)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_half(from: *const f16) -> Self {
+        unsafe { Avx512(_mm512_cvtph_ps(_mm256_loadu_si256(from.cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn load_bfloat(from: *const bf16) -> Self {
+        unsafe {
+            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+            Avx512(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide)))
         }
     }
     #[inline(always)]

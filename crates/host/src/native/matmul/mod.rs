@@ -1,18 +1,18 @@
 //! Matrix products of any strides, batched: `out = alpha * left * right + beta * out`.
 //!
 //! float32 has kernels of its own for large products and for those of few rows; the others and float64 go through the crate `gemm`. Half
-//! precision is widened to float32 and rounded once at the end; integers wrap.
+//! precision is computed in float32 and rounded once at the end; integers wrap.
 
+mod half;
 mod integer;
-mod narrow;
 mod single;
+mod skinny;
 mod then;
 
 use super::epilogue::Epilogue;
-use super::scratch;
 use crate::Error;
 use crate::threads::parallel_for;
-use half::{bf16, f16};
+use ::half::{bf16, f16};
 use openmps_tile::DType;
 
 /// The sizes and strides of one product. Strides are in elements: from row to row, and from column to column.
@@ -91,8 +91,8 @@ pub unsafe fn matmul(product: &MatrixProduct, dtype: DType, at: Matrices, batche
         match dtype {
             DType::F32 => float::<f32>(product, at, batches, None),
             DType::F64 => float::<f64>(product, at, batches, None),
-            DType::F16 => widened::<f16>(product, at, batches, f16::to_f32, f16::from_f32),
-            DType::BF16 => widened::<bf16>(product, at, batches, bf16::to_f32, bf16::from_f32),
+            DType::F16 => half::run::<f16>(product, at, batches),
+            DType::BF16 => half::run::<bf16>(product, at, batches),
             DType::U8 => integer::run::<u8>(product, at, batches),
             DType::I8 => integer::run::<i8>(product, at, batches),
             DType::I16 => integer::run::<i16>(product, at, batches),
@@ -107,19 +107,26 @@ pub unsafe fn matmul(product: &MatrixProduct, dtype: DType, at: Matrices, batche
     Ok(())
 }
 
-/// Computes the product of float32 for every batch, and what follows it while it is in the cache. The epilogue's channels are the columns,
-/// its residual has the layout of `out`: dense, batch after batch.
+/// Computes the product of a float32 left matrix with a right one of float32, float16 or bfloat16 for every batch, and what follows it while
+/// it is in the cache. The result is float32. The epilogue's channels are the columns, its residual has the layout of `out`: dense, batch
+/// after batch.
 ///
 /// # Safety
-/// As [`matmul`]; the batches' results fill `out` one after the other, row by row, and the epilogue's slices cover them.
-pub unsafe fn linear(product: &MatrixProduct, at: Matrices, batches: &[[isize; 3]], epilogue: &Epilogue) {
+/// As [`matmul`], for matrices of these types; the batches' results fill `out` one after the other, row by row, and the epilogue's slices cover them.
+pub unsafe fn linear(product: &MatrixProduct, right: DType, at: Matrices, batches: &[[isize; 3]], epilogue: &Epilogue) {
     if product.rows == 0 || product.columns == 0 || batches.is_empty() {
         return;
     }
     let folded = product.folded(batches);
     let (product, batches) = folded.as_ref().map_or((product, batches), |folded| (folded, &batches[..1]));
+    let epilogue = (!epilogue.is_identity()).then_some(epilogue);
     // SAFETY: the caller's promise.
-    unsafe { float::<f32>(product, at, batches, (!epilogue.is_identity()).then_some(epilogue)) }
+    unsafe {
+        match right {
+            DType::F16 | DType::BF16 => half::mixed(product, right, at, batches, epilogue),
+            _ => float::<f32>(product, at, batches, epilogue),
+        }
+    }
 }
 
 /// Multiplications of one batch that are worth a second thread.
@@ -128,9 +135,9 @@ const WORTH_SPLITTING: usize = 300_000;
 /// # Safety
 /// As [`matmul`], for elements of type `T`; with an epilogue as [`linear`], whose elements are float32.
 unsafe fn float<T: Float>(product: &MatrixProduct, at: Matrices, batches: &[[isize; 3]], epilogue: Option<&Epilogue>) {
-    if T::IS_SINGLE && batches.len() == 1 && narrow::takes(product) {
+    if T::IS_SINGLE && batches.len() == 1 && skinny::takes(product, DType::F32) {
         // SAFETY: the caller's promise; `T` is float32.
-        return unsafe { narrow::run(product, at, batches[0], epilogue) };
+        return unsafe { skinny::run(product, DType::F32, at, batches[0], epilogue) };
     }
     let size = product.rows * product.columns * product.depth;
     let threads = crate::threads::count();
@@ -209,75 +216,6 @@ impl Float for f64 {
     fn of(value: f64) -> f64 {
         value
     }
-}
-
-/// Widens both operands to dense float32, multiplies, and rounds.
-///
-/// # Safety
-/// As [`matmul`], for elements of type `T`.
-unsafe fn widened<T: Copy + Send + Sync>(
-    product: &MatrixProduct,
-    at: Matrices,
-    batches: &[[isize; 3]],
-    widen: fn(T) -> f32,
-    narrow: fn(f32) -> T,
-) {
-    let (rows, depth, columns) = (product.rows, product.depth, product.columns);
-    let dense = MatrixProduct { alpha: product.alpha, ..MatrixProduct::dense(rows, depth, columns) };
-    for &[left, right, out] in batches {
-        scratch::with((rows + columns) * depth + rows * columns, |memory: &mut [f32]| {
-            let (a, rest) = memory.split_at_mut(rows * depth);
-            let (b, c) = rest.split_at_mut(depth * columns);
-            // SAFETY: the caller vouches for both operands' elements.
-            unsafe {
-                gather((at.left as *const T).offset(left) as usize, product.left, (rows, depth), widen, a);
-                gather((at.right as *const T).offset(right) as usize, product.right, (depth, columns), widen, b);
-            }
-            let own = Matrices { left: a.as_ptr() as usize, right: b.as_ptr() as usize, out: c.as_mut_ptr() as usize };
-            // SAFETY: three dense matrices in scratch memory.
-            unsafe { float::<f32>(&dense, own, &[[0; 3]], None) };
-            let to = (at.out as *mut T).wrapping_offset(out) as usize;
-            let c = &*c;
-            parallel_for(rows, columns, |from, until| {
-                for i in from..until {
-                    for j in 0..columns {
-                        let offset = i as isize * product.out[0] + j as isize * product.out[1];
-                        // SAFETY: an element of the result, written by this task alone.
-                        unsafe {
-                            let to = (to as *mut T).offset(offset);
-                            let mut value = c[i * columns + j];
-                            if product.beta != 0.0 {
-                                value += product.beta as f32 * widen(*to);
-                            }
-                            *to = narrow(value);
-                        }
-                    }
-                }
-            });
-        });
-    }
-}
-
-/// # Safety
-/// `from` is the address of a readable matrix of these strides and sizes.
-unsafe fn gather<T: Copy>(
-    from: usize,
-    [row, column]: [isize; 2],
-    (rows, columns): (usize, usize),
-    widen: fn(T) -> f32,
-    to: &mut [f32],
-) {
-    let to = super::Shared::new(to);
-    parallel_for(rows, columns, |begin, end| {
-        for i in begin..end {
-            // SAFETY: row i of the dense copy, written by this task alone.
-            let line = unsafe { to.part(i * columns, columns) };
-            for (j, value) in line.iter_mut().enumerate() {
-                // SAFETY: the caller's promise.
-                *value = widen(unsafe { *(from as *const T).offset(i as isize * row + j as isize * column) });
-            }
-        }
-    });
 }
 
 #[cfg(test)]

@@ -105,6 +105,106 @@ fn other_types() {
     assert_eq!(of::<i16>(&product, DType::I16, |x| x as i16, f64::from), whole);
 }
 
+/// Half precision of every layout, and as many rows as each kernel takes: each result is the float32 sum, rounded once.
+#[test]
+fn halves_of_few_rows_and_of_many() {
+    fn check<T: half::Half>(sizes: (usize, usize, usize), layout: usize, [alpha, beta]: [f64; 2], batch: usize) {
+        let (rows, depth, columns) = sizes;
+        let strides = |rows: usize, columns: usize, kind: usize| match kind {
+            0 => [columns as isize, 1],
+            1 => [1, rows as isize],
+            _ => [3 * columns as isize + 5, 3],
+        };
+        let product = MatrixProduct {
+            left: strides(rows, depth, layout % 3),
+            right: strides(depth, columns, layout / 3 % 3),
+            out: strides(rows, columns, layout / 9),
+            alpha,
+            beta,
+            ..MatrixProduct::dense(rows, depth, columns)
+        };
+        let len = |rows: usize, columns: usize| (3 * columns + 6) * (rows + 1);
+        let numbers =
+            |len: usize, from: usize| (0..len).map(|i| T::rounded(value(i + from) as f32)).collect::<Vec<T>>();
+        let (a, b) = (numbers(len(rows, depth) * batch, 0), numbers(len(depth, columns) * batch, 5));
+        let mut c = numbers(len(rows, columns) * batch, 9);
+        let before = c.clone();
+        let step = [len(rows, depth), len(depth, columns), len(rows, columns)];
+        let batches: Vec<_> = (0..batch).map(|i| step.map(|step| (i * step) as isize)).collect();
+        let at = Matrices { left: a.as_ptr() as usize, right: b.as_ptr() as usize, out: c.as_mut_ptr() as usize };
+        // SAFETY: the vectors are long enough for every stride.
+        unsafe { matmul(&product, T::DTYPE, at, &batches).unwrap() };
+        for &[x, y, z] in &batches {
+            for (i, j) in (0..rows as isize).flat_map(|i| (0..columns as isize).map(move |j| (i, j))) {
+                let term = |k: isize| {
+                    let left = a[(x + i * product.left[0] + k * product.left[1]) as usize];
+                    let right = b[(y + k * product.right[0] + j * product.right[1]) as usize];
+                    f64::from(left.single()) * f64::from(right.single())
+                };
+                let o = (z + i * product.out[0] + j * product.out[1]) as usize;
+                // Quarters: the sums are exact in float32, so that nothing but the last rounding is left.
+                let want = alpha * (0..depth as isize).map(term).sum::<f64>() + beta * f64::from(before[o].single());
+                let (got, want) = (c[o].single(), T::rounded(want as f32).single());
+                assert_eq!(got, want, "{product:?} at {i},{j}");
+            }
+        }
+    }
+    for layout in 0..27 {
+        for (i, sizes) in [
+            (1, 1, 1),
+            (1, 70, 33),
+            (2, 0, 3),
+            (3, 49, 130),
+            (7, 400, 19),
+            (12, 65, 70),
+            (64, 50, 35),
+            (70, 50, 3),
+            (66, 48, 67),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let (factors, batch) = if i % 2 == 0 { ([1.0, 0.0], 1) } else { ([0.5, 2.0], 2) };
+            check::<::half::f16>(sizes, layout, factors, batch);
+            check::<::half::bf16>(sizes, layout, factors, batch);
+        }
+    }
+}
+
+/// Every float16 and bfloat16, converted on its way into a register, at every level.
+#[test]
+fn every_half_is_the_same_number_in_a_register() {
+    fn same<T: skinny::Stored>(of: fn(u16) -> T, want: fn(T) -> f32) {
+        let all: Vec<T> = (0..=u16::MAX).map(of).collect();
+        let mut found = vec![0.0f32; all.len()];
+        #[inline(always)]
+        unsafe fn convert<V: crate::native::lanes::Lanes, T: skinny::Stored>(from: &[T], to: &mut [f32]) {
+            // SAFETY: as many numbers as there is room for.
+            unsafe { skinny::widened::<V, T>(from.as_ptr(), to) };
+        }
+        // SAFETY: the baseline's instructions.
+        unsafe { convert::<crate::native::lanes::Portable, T>(&all, &mut found) };
+        for (&half, &single) in all.iter().zip(&found) {
+            assert!(single.to_bits() == want(half).to_bits() || single.is_nan() && want(half).is_nan());
+        }
+    }
+    same(::half::f16::from_bits, ::half::f16::to_f32);
+    same(::half::bf16::from_bits, ::half::bf16::to_f32);
+    for dtype in [DType::F16, DType::BF16] {
+        let all: Vec<u16> = (0..=u16::MAX).collect();
+        let mut found = vec![0.0f32; all.len()];
+        // SAFETY: a dense row of as many numbers.
+        unsafe { half::widen(dtype, all.as_ptr() as usize, [0, 1], &mut found, all.len()) };
+        for (&bits, &single) in all.iter().zip(&found) {
+            let want = match dtype {
+                DType::F16 => ::half::f16::from_bits(bits).to_f32(),
+                _ => ::half::bf16::from_bits(bits).to_f32(),
+            };
+            assert!(single.to_bits() == want.to_bits() || single.is_nan() && want.is_nan(), "{dtype:?} {bits:#x}");
+        }
+    }
+}
+
 /// `activation(scale * product + bias + residual)` of two batches, by every path that a product takes.
 #[test]
 fn what_follows_a_product() {
@@ -115,19 +215,32 @@ fn what_follows_a_product() {
         [(1, 1, 1), (3, 9, 5), (7, 60, 19), (40, 401, 35), (70, 90, 130), (65, 530, 64)].into_iter().enumerate()
     {
         for (transposed, activation) in activations.iter().enumerate().map(|(j, &it)| ((i + j) % 2 == 1, it)) {
-            let right = if transposed { [1, depth as isize] } else { [columns as isize, 1] };
-            let product = MatrixProduct { right, alpha: 0.25, ..MatrixProduct::dense(rows, depth, columns) };
-            let (x, weight) = (numbers(2 * rows * depth, 1), numbers(depth * columns, 2));
+            let strides = if transposed { [1, depth as isize] } else { [columns as isize, 1] };
+            let product = MatrixProduct { right: strides, alpha: 0.25, ..MatrixProduct::dense(rows, depth, columns) };
+            let (x, mut weight) = (numbers(2 * rows * depth, 1), numbers(depth * columns, 2));
+            let right_type = [DType::F32, DType::F16, DType::BF16][i % 3];
             let (scale, bias, residual) = (numbers(columns, 3), numbers(columns, 4), numbers(2 * rows * columns, 5));
+            let halves: Vec<u16> = match right_type {
+                DType::F16 => weight.iter().map(|&x| f16::from_f32(x).to_bits()).collect(),
+                _ => weight.iter().map(|&x| bf16::from_f32(x).to_bits()).collect(),
+            };
+            let right = match right_type {
+                DType::F32 => weight.as_ptr() as usize,
+                _ => halves.as_ptr() as usize,
+            };
+            match right_type {
+                DType::F32 => {}
+                DType::F16 => weight.iter_mut().for_each(|x| *x = f16::from_f32(*x).to_f32()),
+                _ => weight.iter_mut().for_each(|x| *x = bf16::from_f32(*x).to_f32()),
+            }
             let mut out = vec![f32::NAN; 2 * rows * columns];
-            let at =
-                Matrices { left: x.as_ptr() as usize, right: weight.as_ptr() as usize, out: out.as_mut_ptr() as usize };
+            let at = Matrices { left: x.as_ptr() as usize, right, out: out.as_mut_ptr() as usize };
             let batches =
                 [0, 1].map(|batch: isize| [batch * (rows * depth) as isize, 0, batch * (rows * columns) as isize]);
             let (scale, bias, residual) = (Some(&scale[..]), Some(&bias[..]), Some(&residual[..]));
             let epilogue = Epilogue { scale, bias, residual, activation, after: Some((0.5, 0.25)) };
             // SAFETY: matrices of these sizes; the batches of the left one follow each other as those of the result do.
-            unsafe { linear(&product, at, &batches, &epilogue) };
+            unsafe { linear(&product, right_type, at, &batches, &epilogue) };
             for (o, &got) in out.iter().enumerate() {
                 let (row, column) = (o / columns, o % columns);
                 let term = |k: usize| {

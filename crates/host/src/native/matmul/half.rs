@@ -1,0 +1,182 @@
+//! Products of half precision: computed in float32 and rounded once. A right matrix of a product of few rows is read as it is; what else is
+//! copied is widened in the order in which it lies.
+
+use super::skinny::{self, Stored};
+use super::{Matrices, MatrixProduct, float};
+use crate::native::epilogue::Epilogue;
+use crate::native::lanes::{Lanes, at_level};
+use crate::native::{Shared, scratch};
+use crate::threads::parallel_for;
+use crate::vector::math;
+use half::{bf16, f16};
+use openmps_tile::DType;
+
+/// A type of half precision.
+pub(super) trait Half: Stored + Send + Sync {
+    const DTYPE: DType;
+    fn rounded(value: f32) -> Self;
+}
+
+impl Half for f16 {
+    const DTYPE: DType = DType::F16;
+    #[inline(always)]
+    fn rounded(value: f32) -> f16 {
+        f16::from_bits(math::single_to_half(value))
+    }
+}
+
+impl Half for bf16 {
+    const DTYPE: DType = DType::BF16;
+    #[inline(always)]
+    fn rounded(value: f32) -> bf16 {
+        bf16::from_bits(math::single_to_bfloat(value))
+    }
+}
+
+/// # Safety
+/// As [`super::matmul`], for elements of type `T`.
+pub(super) unsafe fn run<T: Half>(product: &MatrixProduct, at: Matrices, batches: &[[isize; 3]]) {
+    if product.columns < product.rows {
+        let transposed = product.transposed();
+        if skinny::takes(&dense(&transposed), T::DTYPE) {
+            let at = Matrices { left: at.right, right: at.left, out: at.out };
+            let batches: Vec<_> = batches.iter().map(|&[left, right, out]| [right, left, out]).collect();
+            // SAFETY: the same elements by other names.
+            return unsafe { in_order::<T>(&transposed, at, &batches) };
+        }
+    }
+    // SAFETY: passed on to the caller.
+    unsafe { in_order::<T>(product, at, batches) }
+}
+
+/// The product with its left matrix and its result dense, as they are in float32.
+fn dense(product: &MatrixProduct) -> MatrixProduct {
+    let whole = MatrixProduct::dense(product.rows, product.depth, product.columns);
+    MatrixProduct { right: product.right, alpha: product.alpha, ..whole }
+}
+
+/// # Safety
+/// As [`run`].
+unsafe fn in_order<T: Half>(product: &MatrixProduct, at: Matrices, batches: &[[isize; 3]]) {
+    let (rows, depth, columns) = (product.rows, product.depth, product.columns);
+    let own = dense(product);
+    for &[left, right, out] in batches {
+        scratch::with(rows * (depth + columns), |memory: &mut [f32]| {
+            let (x, sums) = memory.split_at_mut(rows * depth);
+            let from = at.left.wrapping_add_signed(left * size_of::<T>() as isize);
+            // SAFETY: the caller vouches for the operands' elements; `x` and `sums` are dense.
+            unsafe {
+                widen(T::DTYPE, from, product.left, x, depth);
+                let own_at = Matrices { left: x.as_ptr() as usize, right: at.right, out: sums.as_mut_ptr() as usize };
+                mixed(&own, T::DTYPE, own_at, &[[0, right, 0]], None);
+                let to = at.out.wrapping_add_signed(out * size_of::<T>() as isize);
+                round::<T>(sums, product, to);
+            }
+        });
+    }
+}
+
+/// The product of a float32 left matrix with a right one of half precision; the result is float32.
+///
+/// # Safety
+/// As [`super::linear`], for such matrices.
+pub(super) unsafe fn mixed(
+    product: &MatrixProduct,
+    dtype: DType,
+    at: Matrices,
+    batches: &[[isize; 3]],
+    epilogue: Option<&Epilogue>,
+) {
+    let (depth, columns) = (product.depth, product.columns);
+    for &[left, right, out] in batches {
+        if skinny::takes(product, dtype) {
+            // SAFETY: the caller's promise.
+            unsafe { skinny::run(product, dtype, at, [left, right, out], epilogue) };
+            continue;
+        }
+        scratch::with(depth * columns, |weight: &mut [f32]| {
+            let from = at.right.wrapping_add_signed(right * dtype.size() as isize);
+            let [by_row, by_column] = product.right;
+            let transposed = by_row == 1;
+            // SAFETY: the caller vouches for the right matrix's elements; its copy is dense in the same order.
+            unsafe {
+                match transposed {
+                    true => widen(dtype, from, [by_column, by_row], weight, depth),
+                    false => widen(dtype, from, product.right, weight, columns),
+                }
+                let strides = if transposed { [1, depth as isize] } else { [columns as isize, 1] };
+                let at = Matrices { right: weight.as_ptr() as usize, ..at };
+                float::<f32>(&MatrixProduct { right: strides, ..*product }, at, &[[left, 0, out]], epilogue);
+            }
+        });
+    }
+}
+
+/// Copies a matrix of half precision, of any strides, to a dense one of float32 with this many columns.
+///
+/// # Safety
+/// The matrix's elements are readable.
+pub(super) unsafe fn widen(dtype: DType, from: usize, strides: [isize; 2], to: &mut [f32], columns: usize) {
+    let rows = to.len().checked_div(columns).unwrap_or(0);
+    let to = Shared::new(to);
+    parallel_for(rows, columns / 4, |begin, end| {
+        // SAFETY: these rows of the copy are this task's.
+        let to = unsafe { to.part(begin * columns, (end - begin) * columns) };
+        let from = from.wrapping_add_signed(begin as isize * strides[0] * dtype.size() as isize);
+        // SAFETY: the caller's promise.
+        unsafe { at_level!(lines(dtype: DType, from: usize, strides: [isize; 2], to: &mut [f32], columns: usize)) };
+    });
+}
+
+#[inline(always)]
+unsafe fn lines<V: Lanes>(dtype: DType, from: usize, strides: [isize; 2], to: &mut [f32], columns: usize) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        match dtype {
+            DType::F16 => lines_of::<V, f16>(from as *const f16, strides, to, columns),
+            _ => lines_of::<V, bf16>(from as *const bf16, strides, to, columns),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn lines_of<V: Lanes, T: Stored>(
+    from: *const T,
+    [by_row, by_column]: [isize; 2],
+    to: &mut [f32],
+    columns: usize,
+) {
+    for (i, line) in to.chunks_exact_mut(columns).enumerate() {
+        let from = from.wrapping_offset(i as isize * by_row);
+        // SAFETY: a row of the matrix, which the caller vouches for.
+        unsafe {
+            if by_column == 1 {
+                skinny::widened::<V, T>(from, line);
+            } else {
+                for (j, to) in line.iter_mut().enumerate() {
+                    *to = (*from.offset(j as isize * by_column)).single();
+                }
+            }
+        }
+    }
+}
+
+/// Rounds dense results to where they belong, and adds what `beta` keeps.
+///
+/// # Safety
+/// The product's result is at `to`, of type `T` and writable.
+unsafe fn round<T: Half>(sums: &[f32], product: &MatrixProduct, to: usize) {
+    let ([by_row, by_column], columns) = (product.out, product.columns);
+    parallel_for(product.rows, columns, |from, until| {
+        for i in from..until {
+            for (j, &sum) in sums[i * columns..][..columns].iter().enumerate() {
+                // SAFETY: an element of the result, written by this task alone.
+                unsafe {
+                    let to = (to as *mut T).offset(i as isize * by_row + j as isize * by_column);
+                    let kept = if product.beta == 0.0 { 0.0 } else { product.beta as f32 * (*to).single() };
+                    *to = T::rounded(sum + kept);
+                }
+            }
+        }
+    });
+}

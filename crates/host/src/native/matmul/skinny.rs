@@ -1,0 +1,175 @@
+//! Products of few rows, which cost what reading the right matrix costs: it is read once, where it lies, and converted in registers.
+
+mod across;
+mod dots;
+
+use super::{Matrices, MatrixProduct, then};
+use crate::native::epilogue::Epilogue;
+use crate::native::lanes::Lanes;
+use crate::vector::math;
+use half::{bf16, f16};
+use openmps_tile::DType;
+
+/// Up to here reading both matrices in place beats packing the right one.
+const MOST_ROWS: usize = 64;
+
+/// Which kernel computes a product of few rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kernel {
+    /// Sums along the neighbours of both matrices: `x weight^T`.
+    Dots,
+    /// Rows of the right matrix, each multiplied by a number of the left one.
+    Across,
+}
+
+/// The kernel of a product whose left matrix and result are float32, and whose right matrix has elements of `right`.
+fn kernel(product: &MatrixProduct, right: DType) -> Option<Kernel> {
+    if product.rows > MOST_ROWS || !matches!(right, DType::F32 | DType::F16 | DType::BF16) {
+        return None;
+    }
+    if dots::takes(product) {
+        return Some(Kernel::Dots);
+    }
+    across::takes(product, right).then_some(Kernel::Across)
+}
+
+/// Whether [`run`] takes this product.
+pub(super) fn takes(product: &MatrixProduct, right: DType) -> bool {
+    kernel(product, right).is_some()
+}
+
+/// Computes one batch; offsets are in elements.
+///
+/// # Safety
+/// As `matmul` or, with an epilogue, `linear`, for one batch of a float32 left matrix, a right one of `right` and a float32 result, which
+/// [`takes`] has accepted.
+pub(super) unsafe fn run(
+    product: &MatrixProduct,
+    right: DType,
+    at: Matrices,
+    offsets: [isize; 3],
+    epilogue: Option<&Epilogue>,
+) {
+    let work = Work {
+        product,
+        epilogue,
+        dtype: right,
+        first: offsets[2] as usize,
+        left: (at.left as *const f32).wrapping_offset(offsets[0]),
+        right: at.right.wrapping_add_signed(offsets[1] * right.size() as isize),
+        out: (at.out as *mut f32).wrapping_offset(offsets[2]),
+    };
+    // SAFETY: passed on to the caller.
+    unsafe {
+        match kernel(product, right) {
+            Some(Kernel::Dots) => dots::run(&work),
+            Some(Kernel::Across) => across::run(&work),
+            None => unreachable!("a product that was not accepted"),
+        }
+    }
+}
+
+struct Work<'a> {
+    product: &'a MatrixProduct,
+    epilogue: Option<&'a Epilogue<'a>>,
+    /// The element type of the right matrix.
+    dtype: DType,
+    /// The index of the result's first element in the whole output.
+    first: usize,
+    left: *const f32,
+    right: usize,
+    out: *mut f32,
+}
+
+// SAFETY: tasks read the matrices and write columns of the result that are theirs alone.
+unsafe impl Sync for Work<'_> {}
+
+impl Work<'_> {
+    /// Writes finished columns of the result, and what follows them: `sums[row * stride + j]` is column `first + j`.
+    ///
+    /// # Safety
+    /// The columns are in the result and this task's alone.
+    unsafe fn finish(&self, (first, count): (usize, usize), sums: &[f32], stride: usize) {
+        let product = self.product;
+        for (i, sums) in sums.chunks_exact(stride).enumerate().take(product.rows) {
+            for (j, sum) in sums.iter().enumerate().take(count) {
+                let offset = i as isize * product.out[0] + (first + j) as isize * product.out[1];
+                let value = product.alpha as f32 * sum;
+                // SAFETY: an element of the result, written by this task alone.
+                unsafe {
+                    let to = self.out.wrapping_offset(offset);
+                    *to = if product.beta == 0.0 { value } else { value + product.beta as f32 * *to };
+                }
+            }
+        }
+        if let Some(epilogue) = self.epilogue {
+            let (out, stride) = (self.out.wrapping_add(first), product.out[0] as usize);
+            let index = self.first + first;
+            let part = then::Part { out, stride, rows: product.rows, columns: (first, count), index };
+            // SAFETY: this task's columns of a dense result.
+            unsafe { then::part(epilogue, part) };
+        }
+    }
+}
+
+/// An element type that becomes float32 on its way into a register.
+pub(super) trait Stored: Copy {
+    fn single(self) -> f32;
+
+    /// N elements.
+    ///
+    /// # Safety
+    /// They are readable, and the CPU has the instructions of `V`.
+    unsafe fn load<V: Lanes>(from: *const Self) -> V;
+}
+
+impl Stored for f32 {
+    #[inline(always)]
+    fn single(self) -> f32 {
+        self
+    }
+    #[inline(always)]
+    unsafe fn load<V: Lanes>(from: *const f32) -> V {
+        // SAFETY: the caller's promise.
+        unsafe { V::load(from) }
+    }
+}
+
+impl Stored for f16 {
+    #[inline(always)]
+    fn single(self) -> f32 {
+        math::half_to_single(self.to_bits())
+    }
+    #[inline(always)]
+    unsafe fn load<V: Lanes>(from: *const f16) -> V {
+        // SAFETY: the caller's promise.
+        unsafe { V::load_half(from) }
+    }
+}
+
+impl Stored for bf16 {
+    #[inline(always)]
+    fn single(self) -> f32 {
+        math::bfloat_to_single(self.to_bits())
+    }
+    #[inline(always)]
+    unsafe fn load<V: Lanes>(from: *const bf16) -> V {
+        // SAFETY: the caller's promise.
+        unsafe { V::load_bfloat(from) }
+    }
+}
+
+/// A line of elements as float32.
+#[inline(always)]
+pub(super) unsafe fn widened<V: Lanes, W: Stored>(from: *const W, to: &mut [f32]) {
+    let whole = to.len() / V::N * V::N;
+    // SAFETY: the caller vouches for as many elements as `to` has.
+    unsafe {
+        for i in (0..whole).step_by(V::N) {
+            W::load::<V>(from.add(i)).store(to.as_mut_ptr().add(i));
+        }
+        for (i, to) in to.iter_mut().enumerate().skip(whole) {
+            *to = (*from.add(i)).single();
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! A transposed right matrix (`x weight^T`): sums of products along neighbours, nothing packed.
+
+use super::{MOST_ROWS, Stored, Work, widened};
+use crate::native::lanes::{Lanes, at_level};
+use crate::native::matmul::MatrixProduct;
+use crate::threads::parallel_for;
+use half::{bf16, f16};
+use openmps_tile::DType;
+
+/// Shorter sums than this are mostly the adding up of lanes.
+const SHORTEST: usize = 48;
+/// Rows and columns of a register block: 12 sums, a left vector for each row and one right vector are 16 registers.
+const ROWS: usize = 3;
+const COLUMNS: usize = 4;
+/// Columns of a group and terms of a pass: so much of the right matrix stays in the first-level cache while all rows go by.
+const GROUP: usize = 4 * COLUMNS;
+const TERMS: usize = 384;
+/// From so many rows on, elements of half precision are converted once for all of them, not once for each block.
+const WORTH_WIDENING: usize = 3 * ROWS;
+
+/// Whether [`run`] takes this product.
+pub(super) fn takes(product: &MatrixProduct) -> bool {
+    let neighbours = product.left[1] == 1 && product.right[0] == 1;
+    neighbours && product.depth >= SHORTEST && product.columns >= COLUMNS
+}
+
+/// # Safety
+/// As `skinny::run`, for a product that [`takes`] has accepted.
+pub(super) unsafe fn run(work: &Work) {
+    let product = work.product;
+    let groups = product.columns.div_ceil(GROUP);
+    let ns = GROUP * product.depth * product.rows / 25 + 10;
+    parallel_for(groups, ns, |begin, end| {
+        // SAFETY: the caller's promise; these columns of the result are this task's.
+        unsafe { at_level!(columns(work: &Work, begin: usize, end: usize)) };
+    });
+}
+
+/// Sums of a group's columns for every row.
+type Sums = [[f32; GROUP]; MOST_ROWS];
+
+#[inline(always)]
+unsafe fn columns<V: Lanes>(work: &Work, begin: usize, end: usize) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        match work.dtype {
+            DType::F16 => columns_of::<V, f16>(work, begin, end),
+            DType::BF16 => columns_of::<V, bf16>(work, begin, end),
+            _ => columns_of::<V, f32>(work, begin, end),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn columns_of<V: Lanes, W: Stored>(work: &Work, begin: usize, end: usize) {
+    let product = work.product;
+    let widen = size_of::<W>() < 4 && product.rows >= WORTH_WIDENING;
+    let mut wide = [[0.0f32; TERMS]; GROUP];
+    for group in begin..end {
+        let first = group * GROUP;
+        let count = GROUP.min(product.columns - first);
+        let mut sums = [[0.0; GROUP]; MOST_ROWS];
+        for from in (0..product.depth).step_by(TERMS) {
+            let terms = (from, TERMS.min(product.depth - from));
+            // Columns beyond the last repeat it; their sums are dropped.
+            let lines: [*const W; GROUP] = std::array::from_fn(|j| {
+                let column = (first + j.min(count - 1)) as isize;
+                (work.right as *const W).wrapping_offset(column * product.right[1]).wrapping_add(from)
+            });
+            // SAFETY: columns and terms inside of the matrices, which the caller vouches for.
+            unsafe {
+                if widen {
+                    for (line, wide) in lines.iter().zip(&mut wide).take(count) {
+                        widened::<V, W>(*line, &mut wide[..terms.1]);
+                    }
+                    let lines = std::array::from_fn(|j| wide[j.min(count - 1)].as_ptr());
+                    add::<V, f32>(work, &lines, count, terms, &mut sums);
+                } else {
+                    add::<V, W>(work, &lines, count, terms, &mut sums);
+                }
+            }
+        }
+        // SAFETY: these columns of the result are this task's.
+        unsafe { work.finish((first, count), sums.as_flattened(), GROUP) };
+    }
+}
+
+/// Adds `terms` terms from `from` on to the sums of `count` columns, whose elements from there on are at `lines`.
+#[inline(always)]
+unsafe fn add<V: Lanes, W: Stored>(
+    work: &Work,
+    lines: &[*const W; GROUP],
+    count: usize,
+    (from, terms): (usize, usize),
+    sums: &mut Sums,
+) {
+    let product = work.product;
+    for row in (0..product.rows).step_by(ROWS) {
+        let left = work.left.wrapping_offset(row as isize * product.left[0]).wrapping_add(from);
+        for column in (0..count).step_by(COLUMNS) {
+            let lines = std::array::from_fn(|j| lines[column + j]);
+            // SAFETY: rows of the left matrix and columns of the right one, which the caller vouches for.
+            let block = unsafe {
+                match product.rows - row {
+                    1 => block::<V, W, 1>(left, product.left[0], &lines, terms),
+                    2 => block::<V, W, 2>(left, product.left[0], &lines, terms),
+                    _ => block::<V, W, ROWS>(left, product.left[0], &lines, terms),
+                }
+            };
+            for (sums, block) in sums[row..].iter_mut().zip(block) {
+                sums[column..].iter_mut().zip(block).for_each(|(sum, more)| *sum += more);
+            }
+        }
+    }
+}
+
+/// R rows times four columns; the other rows of the result are zero.
+#[inline(always)]
+unsafe fn block<V: Lanes, W: Stored, const R: usize>(
+    left: *const f32,
+    stride: isize,
+    columns: &[*const W; COLUMNS],
+    depth: usize,
+) -> [[f32; COLUMNS]; ROWS] {
+    let whole = depth / V::N * V::N;
+    let rows: [*const f32; R] = std::array::from_fn(|i| left.wrapping_offset(i as isize * stride));
+    let mut result = [[0.0; COLUMNS]; ROWS];
+    // SAFETY: every line has `depth` elements.
+    unsafe {
+        let mut sums = [[V::splat(0.0); COLUMNS]; R];
+        for p in (0..whole).step_by(V::N) {
+            // Written out: a closure would not have the instructions of the function that it stands in.
+            let mut x = [V::splat(0.0); R];
+            for i in 0..R {
+                x[i] = V::load(rows[i].add(p));
+            }
+            for j in 0..COLUMNS {
+                let y: V = W::load(columns[j].add(p));
+                for i in 0..R {
+                    sums[i][j] = x[i].fma(y, sums[i][j]);
+                }
+            }
+        }
+        for i in 0..R {
+            result[i] = V::sums(sums[i]);
+            for p in whole..depth {
+                for j in 0..COLUMNS {
+                    result[i][j] += *rows[i].add(p) * (*columns[j].add(p)).single();
+                }
+            }
+        }
+    }
+    result
+}
