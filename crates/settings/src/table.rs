@@ -46,6 +46,16 @@ settings! {
         "what runs inference programs of PaddlePaddle on device mps";
     TRITON: Switch = Switch, "1 where no other backend is active", "frontends/python", Everyone,
         "whether Triton's kernels run here";
+    TRANSPORT: Choice = Choice(&["auto", "shared", "tcp", "mpi", "nccl", "jaccl"]), "auto", "crates/collective", Everyone,
+        "how the processes of a job reach each other; auto is shared memory within a host and TCP between hosts";
+    COLLECTIVE_TIMEOUT: Number = Number(Most::Is(86_400)), "600", "crates/collective", Everyone,
+        "seconds that a collective operation waits without any progress before it names the rank that is to blame";
+    COLLECTIVE_ADDRESS: Text = Text, "the address of Paddle's endpoint, else 127.0.0.1", "frontends/paddle", Everyone,
+        "the address of this machine at which the first rank of a communicator listens";
+    COLLECTIVE_SOCKETS: Number = Number(Most::Is(16)), "1", "crates/collective", Everyone,
+        "TCP connections between two ranks; the same for all";
+    COLLECTIVE_ALGORITHM: Choice = Choice(&["gathered", "doubling", "direct", "ring"]), "by size and ranks", "crates/collective", Everyone,
+        "how all-reduce is done; the same for all";
     NVRTC: Path = Path("libnvrtc.so"), "what the library path has", "crates/runtime", Everyone,
         "CUDA's run-time compiler";
     SANITIZE: Switch = Switch, "0", "crates/runtime", KernelAuthors,

@@ -1,5 +1,7 @@
-//! Paddle's device interface over the runtime: devices, streams, events; memory and copies are in `memory`. A stream is a queue, an event an event.
+//! Paddle's device interface over the runtime: devices, streams, events. A stream is a queue, an event an event. Memory and copies are in
+//! `memory`, communication between processes in `collective`.
 
+mod collective;
 mod memory;
 
 use crate::abi::device_ext::{CCallback, CDevice, CEvent, CStream, DeviceInterface};
@@ -64,6 +66,7 @@ pub(crate) fn fill(interface: &mut DeviceInterface) {
     interface.synchronize_event = Some(synchronize_event);
     interface.stream_wait_event = Some(stream_wait_event);
     memory::fill(interface);
+    collective::fill(interface);
     interface.get_device_count = Some(get_device_count);
     interface.get_device_list = Some(get_device_list);
     interface.get_compute_capability = Some(zero);

@@ -31,6 +31,58 @@ type AsyncCopyMemory =
 type Size = Option<unsafe extern "C-unwind" fn(*const CDevice, *mut usize) -> Status>;
 type Flag = Option<unsafe extern "C-unwind" fn(*const CDevice, *mut bool) -> Status>;
 
+/// `C_CCLRootId`: memory of Paddle's for a unique id.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct CRootId {
+    pub bytes: usize,
+    pub data: *mut c_void,
+}
+
+/// `C_CCLComm`: ours to define.
+pub type CComm = *mut c_void;
+
+type Gather = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, usize, c_int, CComm, CStream) -> Status;
+type Reduce = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, usize, c_int, c_int, CComm, CStream) -> Status;
+type ToOrFrom = unsafe extern "C-unwind" fn(*mut c_void, usize, c_int, usize, CComm, CStream) -> Status;
+
+/// The members `xccl_*`: collective communication. Element types and reductions are numbers of `C_DataType` and `C_CCLReduceOp`.
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Collectives {
+    pub get_comm_name: Option<unsafe extern "C-unwind" fn(CComm, *mut c_char) -> Status>,
+    pub get_unique_id_size: Option<unsafe extern "C-unwind" fn(*mut usize) -> Status>,
+    pub get_unique_id: Option<unsafe extern "C-unwind" fn(*mut CRootId) -> Status>,
+    pub comm_init_rank: Option<unsafe extern "C-unwind" fn(usize, *mut CRootId, usize, *mut CComm) -> Status>,
+    pub destroy_comm: Option<unsafe extern "C-unwind" fn(CComm) -> Status>,
+    pub all_reduce: Option<Reduce>,
+    pub broadcast: Option<ToOrFrom>,
+    pub reduce: Option<
+        unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, usize, c_int, c_int, usize, CComm, CStream) -> Status,
+    >,
+    pub all_gather: Option<Gather>,
+    pub reduce_scatter: Option<Reduce>,
+    pub group_start: Option<unsafe extern "C-unwind" fn() -> Status>,
+    pub group_end: Option<unsafe extern "C-unwind" fn() -> Status>,
+    pub send: Option<ToOrFrom>,
+    pub recv: Option<ToOrFrom>,
+    pub all_to_all: Option<
+        unsafe extern "C-unwind" fn(
+            *mut *const c_void,
+            *const usize,
+            *const c_int,
+            *mut *mut c_void,
+            *const usize,
+            *const c_int,
+            usize,
+            usize,
+            CComm,
+            CStream,
+        ) -> Status,
+    >,
+}
+
 /// `C_DeviceInterface`.
 #[repr(C)]
 #[allow(missing_docs)]
@@ -106,9 +158,8 @@ pub struct DeviceInterface {
     pub init_eigen_device: Unused,
     pub destroy_eigen_device: Unused,
     pub reserved_information: [Unused; 8],
-    /// Collective communication, 15 members.
-    pub xccl: [Unused; 15],
-    pub reserved_xccl: [Unused; 8],
+    pub collectives: Collectives,
+    pub reserved_collectives: [Unused; 8],
     /// Paddle's own profiler, 6 members.
     pub profiler: [Unused; 6],
     pub reserved_profiler: [Unused; 8],

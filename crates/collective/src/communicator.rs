@@ -1,0 +1,518 @@
+//! A communicator: ranks that do the same operations in the same order. This file has them over plain addresses; `typed` over slices.
+
+use crate::algorithm::{self, Algorithm, Member};
+use crate::element::{ElementType, Reduction};
+use crate::engine::{Engine, Memory};
+use crate::error::{Error, Result};
+use crate::fold::Form;
+use crate::identity::{UNIQUE_ID_BYTES, UniqueId};
+use crate::program::{FIRST_FREE, FoldStep, Kind, Operation, Place, Program, Send, Source};
+use crate::rendezvous::{Meeting, Pair};
+use crate::transport::shared::{End, Shared};
+use crate::transport::tcp::Tcp;
+use crate::transport::{Transport, TransportKind};
+use crate::watch::Watcher;
+use std::fmt;
+use std::net::TcpStream;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Bytes of shared memory that all of a rank's rings together may have, and the most and fewest of one.
+const RINGS: usize = 32 << 20;
+const MOST_RING: usize = 1 << 20;
+const LEAST_RING: usize = 64 << 10;
+
+/// What all ranks of a communicator must have alike, but for the limit of time.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How ranks reach each other.
+    pub transport: TransportKind,
+    /// How long an operation may wait without any progress, and how long ranks wait for each other at the start.
+    pub limit: Duration,
+    /// TCP connections for each pair.
+    pub sockets: usize,
+    /// How all-reduce is done; by size and ranks, if not given.
+    pub algorithm: Option<Algorithm>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { transport: TransportKind::Automatic, limit: Duration::from_secs(600), sockets: 1, algorithm: None }
+    }
+}
+
+impl Options {
+    /// As the settings say: the transport, the limit of time, the sockets and the algorithm.
+    pub fn from_settings() -> Result<Options> {
+        let default = Options::default();
+        let seconds = |seconds| Duration::from_secs(seconds as u64);
+        Ok(Options {
+            transport: TransportKind::from_setting()?,
+            limit: openmps_settings::COLLECTIVE_TIMEOUT.get().map_or(default.limit, seconds),
+            sockets: openmps_settings::COLLECTIVE_SOCKETS.get().unwrap_or(default.sockets),
+            algorithm: openmps_settings::COLLECTIVE_ALGORITHM.get().and_then(Algorithm::from_name),
+        })
+    }
+}
+
+/// One rank of a communicator.
+///
+/// All ranks call the same operations in the same order, each with its own data. An operation returns when this rank's part is done. Calls of
+/// several threads come one after the other. After an error the communicator does nothing more.
+pub struct Communicator {
+    member: Member,
+    identity: [u8; UNIQUE_ID_BYTES],
+    name: String,
+    algorithm: Option<Algorithm>,
+    process: u32,
+    state: Mutex<State>,
+}
+
+struct State {
+    engine: Engine,
+    watcher: Watcher,
+    sequence: u64,
+}
+
+// SAFETY: the engine's scratch memory and streams are used under the lock only.
+unsafe impl std::marker::Send for Communicator {}
+// SAFETY: as above.
+unsafe impl Sync for Communicator {}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.name)
+    }
+}
+
+/// Elements by their address.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct Part {
+    pub address: *mut u8,
+    pub count: usize,
+    pub element: ElementType,
+}
+
+/// Elements that go to a rank or come from one.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub enum Message {
+    Send { to: usize, part: Part },
+    Receive { from: usize, part: Part },
+}
+
+impl Communicator {
+    /// Comes together with the other ranks of this id.
+    pub fn new(id: &UniqueId, rank: usize, ranks: usize, options: &Options) -> Result<Communicator> {
+        if rank >= ranks {
+            return Err(Error::Argument(format!("rank {rank} of {ranks} ranks")));
+        }
+        let member = Member { rank, ranks };
+        let pairs = Meeting::new(id, member, options.sockets.max(1), options.limit).meet()?;
+        let (mut peers, mut controls) = (Vec::new(), Vec::new());
+        for (other, pair) in pairs.into_iter().enumerate() {
+            let Some(Pair { control, data }) = pair else {
+                peers.push(None);
+                controls.push(None);
+                continue;
+            };
+            peers.push(Some(transport(member, other, data, options)?));
+            controls.push(Some(control));
+        }
+        let watcher = Watcher::start(member, controls, options.limit)?;
+        let engine = Engine::new(member, peers, watcher.watch.clone(), options.limit);
+        Ok(Communicator {
+            member,
+            identity: id.to_bytes(),
+            name: format!("openmps {} rank {rank} of {ranks}", id.address()),
+            algorithm: options.algorithm,
+            process: std::process::id(),
+            state: Mutex::new(State { engine, watcher, sequence: 0 }),
+        })
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> usize {
+        self.member.rank
+    }
+
+    /// How many ranks there are.
+    pub fn ranks(&self) -> usize {
+        self.member.ranks
+    }
+
+    /// Orders communicators in the same way on all of their ranks.
+    pub fn identity(&self) -> impl Ord + use<> {
+        self.identity
+    }
+
+    /// A name for people.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The transport to each of the other ranks.
+    pub fn transports(&self) -> Vec<&'static str> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).engine.transports().collect()
+    }
+
+    /// Runs a program, which is made for the operation's number.
+    ///
+    /// # Safety
+    /// As for [`Engine::run`], for the program's places in this input and output and in the buffers that come with it.
+    unsafe fn run<T: Into<Task>>(&self, make: impl FnOnce(u64) -> Result<T>, input: Span, output: Span) -> Result<()> {
+        if std::process::id() != self.process {
+            return Err(Error::Forked);
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Task { program, buffers } = make(state.sequence + 1)?.into();
+        let Some(operation) = program.operations.first() else { return Ok(()) };
+        state.sequence = state.sequence.max(operation.sequence);
+        let copied;
+        let mut begin = input.address;
+        if input.overlaps(output) && (program.keeps_input || input.address != output.address) {
+            // SAFETY: the caller's promise.
+            copied = unsafe { std::slice::from_raw_parts(input.address, input.bytes) }.to_vec();
+            begin = copied.as_ptr().cast_mut();
+        }
+        let scratch = state.engine.scratch(program.scratch * operation.element.partial().size());
+        let buffers = [begin, output.address, scratch].into_iter().chain(buffers).collect();
+        // SAFETY: the caller's promise; the scratch memory has the size that the program asks for.
+        unsafe { state.engine.run(&program, &Memory { buffers }) }
+    }
+
+    fn check_root(&self, root: usize) -> Result<()> {
+        if root < self.member.ranks {
+            return Ok(());
+        }
+        Err(Error::Argument(format!("rank {root} of a communicator of {} ranks", self.member.ranks)))
+    }
+
+    /// The reduction of `input` over all ranks goes to every rank's `output`, which may be the input.
+    ///
+    /// # Safety
+    /// `count` elements are readable at `input` and writable at `output`, and nobody else touches them during the call.
+    pub unsafe fn all_reduce_raw(
+        &self,
+        input: *const u8,
+        output: *mut u8,
+        count: usize,
+        element: ElementType,
+        reduction: Reduction,
+    ) -> Result<()> {
+        let bytes = size(count, element)?;
+        let algorithm = self.algorithm.unwrap_or_else(|| Algorithm::suited(bytes, self.member.ranks));
+        let make = |sequence| {
+            let operation =
+                Operation { kind: Kind::AllReduce, element, reduction: Some(reduction), root: None, count, sequence };
+            Ok(algorithm::all_reduce(operation, self.member, algorithm))
+        };
+        // SAFETY: the caller's promise, for programs of this input and output.
+        unsafe { self.run(make, Span { address: input.cast_mut(), bytes }, Span { address: output, bytes }) }
+    }
+
+    /// The root's elements go to all.
+    ///
+    /// # Safety
+    /// `count` elements are readable and writable at `address`, and nobody else touches them during the call.
+    pub unsafe fn broadcast_raw(
+        &self,
+        address: *mut u8,
+        count: usize,
+        element: ElementType,
+        root: usize,
+    ) -> Result<()> {
+        self.check_root(root)?;
+        let span = Span { address, bytes: size(count, element)? };
+        let make = |sequence| {
+            let operation =
+                Operation { kind: Kind::Broadcast, element, reduction: None, root: Some(root), count, sequence };
+            Ok(algorithm::broadcast(operation, self.member, root))
+        };
+        // SAFETY: the caller's promise, for programs of this output; they read no input.
+        unsafe { self.run(make, Span::NONE, span) }
+    }
+
+    /// The reduction of `input` over all ranks goes to the root's `output`, which may be its input; other outputs are not touched.
+    ///
+    /// # Safety
+    /// `count` elements are readable at `input` and, at the root, writable at `output`, and nobody else touches them during the call.
+    pub unsafe fn reduce_raw(
+        &self,
+        input: *const u8,
+        output: *mut u8,
+        count: usize,
+        element: ElementType,
+        reduction: Reduction,
+        root: usize,
+    ) -> Result<()> {
+        self.check_root(root)?;
+        let bytes = size(count, element)?;
+        let make = |sequence| {
+            let operation = Operation {
+                kind: Kind::Reduce,
+                element,
+                reduction: Some(reduction),
+                root: Some(root),
+                count,
+                sequence,
+            };
+            Ok(algorithm::reduce(operation, self.member, root))
+        };
+        let written = if self.member.rank == root { bytes } else { 0 };
+        // SAFETY: the caller's promise, for programs of this input and output.
+        unsafe { self.run(make, Span { address: input.cast_mut(), bytes }, Span { address: output, bytes: written }) }
+    }
+
+    /// The inputs of all ranks go to every rank's `output`, in the order of the ranks. The input may be this rank's part of the output.
+    ///
+    /// # Safety
+    /// `count` elements are readable at `input` and `count` times the ranks writable at `output`, and nobody else touches them during the call.
+    pub unsafe fn all_gather_raw(
+        &self,
+        input: *const u8,
+        output: *mut u8,
+        count: usize,
+        element: ElementType,
+    ) -> Result<()> {
+        let (bytes, all) = (size(count, element)?, size(count.saturating_mul(self.member.ranks), element)?);
+        let make = |sequence| {
+            let operation = Operation { kind: Kind::AllGather, element, reduction: None, root: None, count, sequence };
+            Ok(algorithm::all_gather(operation, self.member))
+        };
+        let own = Span { address: output.wrapping_add(self.member.rank * bytes), bytes };
+        let input = Span { address: input.cast_mut(), bytes };
+        // Where the input is its own part of the output, nothing that is still sent is written.
+        let output = if own.address == input.address {
+            Span { address: output, bytes: 0 }
+        } else {
+            Span { address: output, bytes: all }
+        };
+        // SAFETY: the caller's promise, for programs of this input and output.
+        unsafe { self.run(make, input, output) }
+    }
+
+    /// The reduction of part r of `input` over all ranks goes to rank r's `output`, which may be that part. `count` is of one part.
+    ///
+    /// # Safety
+    /// `count` times the ranks elements are readable at `input` and `count` writable at `output`, and nobody else touches them during the call.
+    pub unsafe fn reduce_scatter_raw(
+        &self,
+        input: *const u8,
+        output: *mut u8,
+        count: usize,
+        element: ElementType,
+        reduction: Reduction,
+    ) -> Result<()> {
+        let (bytes, all) = (size(count, element)?, size(count.saturating_mul(self.member.ranks), element)?);
+        let make = |sequence| {
+            let operation = Operation {
+                kind: Kind::ReduceScatter,
+                element,
+                reduction: Some(reduction),
+                root: None,
+                count,
+                sequence,
+            };
+            Ok(algorithm::reduce_scatter(operation, self.member))
+        };
+        let own = input.wrapping_add(self.member.rank * bytes).cast_mut();
+        let output = if own == output { Span { address: output, bytes: 0 } } else { Span { address: output, bytes } };
+        // SAFETY: the caller's promise, for programs of this input and output.
+        unsafe { self.run(make, Span { address: input.cast_mut(), bytes: all }, output) }
+    }
+
+    /// Part r of `sends` goes to rank r, and part r of `receives` comes from it. Each has an entry for every rank.
+    ///
+    /// # Safety
+    /// The elements of `sends` are readable and those of `receives` writable, none of these overlaps another, and nobody else touches them
+    /// during the call.
+    pub unsafe fn all_to_all_raw(&self, sends: &[Part], receives: &[Part]) -> Result<()> {
+        let Member { rank, ranks } = self.member;
+        if sends.len() != ranks || receives.len() != ranks {
+            let (sends, receives) = (sends.len(), receives.len());
+            return Err(Error::Argument(format!("all_to_all of {sends} and {receives} parts on {ranks} ranks")));
+        }
+        let make = |sequence| {
+            let mut task = Task::default();
+            for other in (0..ranks).map(|distance| (rank + distance) % ranks) {
+                task.to_and_from(Kind::AllToAll, sequence, self.member, other, (sends[other], receives[other]))?;
+            }
+            Ok(task)
+        };
+        // SAFETY: the caller's promise, for a program of these parts.
+        unsafe { self.run(make, Span::NONE, Span::NONE) }
+    }
+
+    /// Sends and receives at once: in any order among ranks, in the order of the list between two.
+    ///
+    /// # Safety
+    /// The elements of what is sent are readable and those of what is received writable, none of these overlaps another, and nobody else
+    /// touches them during the call.
+    pub unsafe fn messages_raw(&self, messages: &[Message]) -> Result<()> {
+        let mut to_self = Vec::new();
+        for message in messages {
+            let (Message::Send { to: other, part } | Message::Receive { from: other, part }) = message;
+            self.check_root(*other)?;
+            size(part.count, part.element)?;
+        }
+        let make = |_| {
+            let mut task = Task::default();
+            for &message in messages {
+                match message {
+                    Message::Send { to, part } if to == self.member.rank => to_self.push(part),
+                    Message::Send { to, part } => task.send(operation_of(Kind::Message, part, 0), to, part),
+                    Message::Receive { .. } => {}
+                }
+            }
+            let mut to_self = to_self.into_iter();
+            for &message in messages {
+                let Message::Receive { from, part } = message else { continue };
+                if from == self.member.rank {
+                    let sent =
+                        to_self.next().ok_or_else(|| Error::Argument("a receive of what no rank sends".into()))?;
+                    task.copy(operation_of(Kind::Message, part, 0), sent, part)?;
+                } else {
+                    task.receive(operation_of(Kind::Message, part, 0), from, part);
+                }
+            }
+            match to_self.next() {
+                Some(_) => Err(Error::Argument("a rank sends to itself what it does not receive".into())),
+                None => Ok(task),
+            }
+        };
+        // SAFETY: the caller's promise, for a program of these parts.
+        unsafe { self.run(make, Span::NONE, Span::NONE) }
+    }
+}
+
+/// A program, and the buffers that it has beside the first three.
+#[derive(Default)]
+struct Task {
+    program: Program,
+    buffers: Vec<*mut u8>,
+}
+
+impl From<Program> for Task {
+    fn from(program: Program) -> Task {
+        Task { program, buffers: Vec::new() }
+    }
+}
+
+impl Task {
+    /// The place of a part, which is a buffer of its own, and the index of its operation.
+    fn part(&mut self, operation: Operation, part: Part) -> (usize, Place) {
+        self.program.operations.push(operation);
+        self.buffers.push(part.address);
+        let buffer = FIRST_FREE + self.buffers.len() - 1;
+        (self.program.operations.len() - 1, Place { buffer, begin: 0 })
+    }
+
+    fn send(&mut self, operation: Operation, to: usize, part: Part) {
+        let (operation, from) = self.part(operation, part);
+        self.program.sends.push(Send { operation, to, from, count: part.count, after: None });
+    }
+
+    fn receive(&mut self, operation: Operation, from: usize, part: Part) {
+        let (operation, to) = self.part(operation, part);
+        let sources = vec![Source::Rank { rank: from, form: Form::Whole }];
+        self.program.folds.push(FoldStep { operation, sources, to, count: part.count, finish: false, after: None });
+    }
+
+    fn copy(&mut self, operation: Operation, from: Part, to: Part) -> Result<()> {
+        if (from.count, from.element) != (to.count, to.element) {
+            return Err(Error::Argument(format!(
+                "a rank sends itself {} {} and receives {} {}",
+                from.count, from.element, to.count, to.element
+            )));
+        }
+        let (_, from) = self.part(operation, from);
+        let (operation, place) = self.part(operation, to);
+        let sources = vec![Source::Own(from)];
+        self.program.folds.push(FoldStep {
+            operation,
+            sources,
+            to: place,
+            count: to.count,
+            finish: false,
+            after: None,
+        });
+        Ok(())
+    }
+
+    /// One rank's share of an all-to-all.
+    fn to_and_from(
+        &mut self,
+        kind: Kind,
+        sequence: u64,
+        member: Member,
+        other: usize,
+        parts: (Part, Part),
+    ) -> Result<()> {
+        let (sent, received) = parts;
+        size(sent.count, sent.element)?;
+        size(received.count, received.element)?;
+        if other == member.rank {
+            return self.copy(operation_of(kind, sent, sequence), sent, received);
+        }
+        self.send(operation_of(kind, sent, sequence), other, sent);
+        self.receive(operation_of(kind, received, sequence), other, received);
+        Ok(())
+    }
+}
+
+/// The caller's memory, by address and length.
+#[derive(Clone, Copy)]
+struct Span {
+    address: *mut u8,
+    bytes: usize,
+}
+
+impl Span {
+    const NONE: Span = Span { address: std::ptr::null_mut(), bytes: 0 };
+
+    fn overlaps(self, other: Span) -> bool {
+        let (own, others) = (self.address as usize, other.address as usize);
+        own < others + other.bytes && others < own + self.bytes
+    }
+}
+
+/// Elements in bytes; an error where no memory has so many.
+fn size(count: usize, element: ElementType) -> Result<usize> {
+    let bytes = count.checked_mul(element.size()).filter(|&bytes| bytes <= isize::MAX as usize);
+    bytes.ok_or_else(|| Error::Argument(format!("{count} {element} are more than there is memory")))
+}
+
+fn operation_of(kind: Kind, part: Part, sequence: u64) -> Operation {
+    Operation { kind, element: part.element, reduction: None, root: None, count: part.count, sequence }
+}
+
+/// The transport to a rank.
+fn transport(member: Member, other: usize, mut data: Vec<TcpStream>, options: &Options) -> Result<Box<dyn Transport>> {
+    let end = if member.rank < other { End::Lower } else { End::Higher };
+    let capacity = match options.transport {
+        TransportKind::Tcp => 0,
+        TransportKind::Automatic | TransportKind::Shared => {
+            (RINGS / 2 / (member.ranks - 1)).clamp(LEAST_RING, MOST_RING).next_multiple_of(4096)
+        }
+    };
+    match Shared::agree(data.remove(0), end, capacity, options.limit)? {
+        Ok(shared) => Ok(Box::new(shared)),
+        Err(_) if options.transport == TransportKind::Shared => Err(Error::Transport {
+            name: "shared",
+            reason: "a rank of the communicator can map no memory with this one",
+        }),
+        Err(stream) => {
+            data.insert(0, stream);
+            Ok(Box::new(Tcp::new(data)?))
+        }
+    }
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if std::process::id() == self.process { state.watcher.end() } else { state.watcher.forget() }
+    }
+}

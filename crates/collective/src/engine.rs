@@ -1,0 +1,486 @@
+//! Carries programs out: sends and folds advance as far as bytes and room allow, in any order that the program leaves open.
+
+use crate::algorithm::Member;
+use crate::error::{Error, Result};
+use crate::fold::{Fold, Form, Operand, PIECE};
+use crate::message::{HEADER, Header, padded};
+use crate::peer::Peer;
+use crate::program::{FoldStep, Kind, Program, Send, Source};
+use crate::transport::{Interest, Transport};
+use crate::watch::{Watch, drain, wait};
+use rustix::event::{PollFd, PollFlags};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often everything is looked at again before this thread sleeps.
+const LOOKS: u32 = 200;
+/// Bytes that are written before what came in is looked at.
+const TURN: usize = 256 << 10;
+/// How long a sleep is at most, since a rank that fails may do so silently.
+const NAP: Duration = Duration::from_millis(500);
+
+/// Where the program's buffers lie.
+pub(crate) struct Memory {
+    pub buffers: Vec<*mut u8>,
+}
+
+/// A rank's streams to all others, and what it needs to use them.
+pub(crate) struct Engine {
+    member: Member,
+    peers: Vec<Option<Peer>>,
+    watch: Arc<Watch>,
+    limit: Duration,
+    scratch: Vec<u128>,
+}
+
+/// How far a send is, in bytes of header, elements and padding.
+#[derive(Clone, Copy, Default)]
+struct Sent {
+    bytes: usize,
+    done: bool,
+}
+
+/// How far a fold is.
+#[derive(Clone, Default)]
+struct Folded {
+    /// Sources whose header has been read and was right.
+    headers: usize,
+    /// Elements that are folded; bytes where they go straight to their place.
+    elements: usize,
+    /// Sources whose padding has been taken away.
+    ends: usize,
+    done: bool,
+}
+
+/// One program that runs.
+struct Run<'a> {
+    program: &'a Program,
+    memory: &'a Memory,
+    kernels: Vec<Fold>,
+    sent: Vec<Sent>,
+    folded: Vec<Folded>,
+    /// The first send and fold that are not done.
+    first_send: usize,
+    first_fold: usize,
+    /// What is waited for, by rank, after a look at everything without any progress.
+    interests: Vec<Interest>,
+    /// Bytes that have come from a rank and are too few.
+    unread: Vec<usize>,
+}
+
+impl Engine {
+    pub fn new(
+        member: Member,
+        transports: Vec<Option<Box<dyn Transport>>>,
+        watch: Arc<Watch>,
+        limit: Duration,
+    ) -> Engine {
+        let peers = transports.into_iter().map(|transport| transport.map(Peer::new)).collect();
+        Engine { member, peers, watch, limit, scratch: Vec::new() }
+    }
+
+    /// The transport to each other rank.
+    pub fn transports(&self) -> impl Iterator<Item = &'static str> {
+        self.peers.iter().flatten().map(|peer| peer.transport.name())
+    }
+
+    /// Room for partial results.
+    pub fn scratch(&mut self, bytes: usize) -> *mut u8 {
+        let needed = bytes.div_ceil(16);
+        if self.scratch.len() < needed {
+            self.scratch = vec![0; needed];
+        }
+        self.scratch.as_mut_ptr().cast()
+    }
+
+    /// Carries a program out.
+    ///
+    /// # Safety
+    /// Every place of the program lies in a buffer of `memory` and is readable, or writable where it is the target of a fold, until this
+    /// returns.
+    pub unsafe fn run(&mut self, program: &Program, memory: &Memory) -> Result<()> {
+        let kernels = program.operations.iter().map(|it| Fold::new(it.element, it.reduction, self.member.ranks));
+        let mut run = Run {
+            program,
+            memory,
+            kernels: kernels.collect::<Result<_>>()?,
+            sent: vec![Sent::default(); program.sends.len()],
+            folded: vec![Folded::default(); program.folds.len()],
+            first_send: 0,
+            first_fold: 0,
+            interests: vec![Interest::default(); self.member.ranks],
+            unread: vec![0; self.member.ranks],
+        };
+        if let Some(failure) = self.watch.failure() {
+            return Err(failure);
+        }
+        if let Some(operation) = program.operations.first() {
+            self.watch.enter(operation);
+        }
+        let result = self.go_on(&mut run);
+        match result {
+            Ok(()) => self.watch.leave(),
+            Err(error) => return Err(self.watch.fail(error)),
+        }
+        Ok(())
+    }
+
+    fn go_on(&mut self, run: &mut Run<'_>) -> Result<()> {
+        let (mut looks, mut progress) = (0, Instant::now());
+        loop {
+            run.interests.fill(Interest::default());
+            let moved = self.send(run)? | self.fold(run)? | self.absorb(run)?;
+            if run.first_send == run.sent.len() && run.first_fold == run.folded.len() {
+                return Ok(());
+            }
+            if moved {
+                looks = 0;
+                continue;
+            }
+            if looks == 0 {
+                progress = Instant::now();
+            }
+            looks += 1;
+            if let Some(failure) = self.watch.failure() {
+                return Err(failure);
+            }
+            if looks < LOOKS {
+                std::hint::spin_loop();
+                continue;
+            }
+            self.sleep(run, progress)?;
+        }
+    }
+
+    /// Writes what there is room for; whether anything was.
+    fn send(&mut self, run: &mut Run<'_>) -> Result<bool> {
+        let mut moved = false;
+        let mut busy = Busy::default();
+        let end = (run.first_send + self.window()).min(run.sent.len());
+        for index in run.first_send..end {
+            let send = &run.program.sends[index];
+            if run.sent[index].done {
+                continue;
+            }
+            if busy.is(send.to) {
+                continue;
+            }
+            busy.set(send.to);
+            if send.after.is_some_and(|fold| !run.folded[fold].done) {
+                continue;
+            }
+            let before = run.sent[index].bytes;
+            let peer = peer(&mut self.peers, send.to);
+            let result = advance_send(run, index, send, &mut *peer.transport);
+            result.map_err(|error| self.watch.explain(send.to, &error))?;
+            moved |= run.sent[index].bytes > before;
+            if !run.sent[index].done {
+                run.interests[send.to].to_write = true;
+            }
+        }
+        while run.sent.get(run.first_send).is_some_and(|sent| sent.done) {
+            run.first_send += 1;
+        }
+        Ok(moved)
+    }
+
+    /// Where messages wait for room, takes in what the other rank sends before it receives; whether anything was.
+    fn absorb(&mut self, run: &mut Run<'_>) -> Result<bool> {
+        if run.program.operations[0].kind != Kind::Message {
+            return Ok(false);
+        }
+        let mut moved = false;
+        for rank in 0..self.member.ranks {
+            if !run.interests[rank].to_write {
+                continue;
+            }
+            let absorbed = peer(&mut self.peers, rank).absorb();
+            moved |= absorbed.map_err(|error| self.watch.explain(rank, &error))?;
+            run.interests[rank].to_read = true;
+            run.unread[rank] = 0;
+        }
+        Ok(moved)
+    }
+
+    /// Folds what has come; whether anything was.
+    fn fold(&mut self, run: &mut Run<'_>) -> Result<bool> {
+        let mut moved = false;
+        let mut busy = Busy::default();
+        let end = (run.first_fold + self.window()).min(run.folded.len());
+        for index in run.first_fold..end {
+            let step = &run.program.folds[index];
+            if run.folded[index].done {
+                continue;
+            }
+            let held = step.after.is_some_and(|fold| !run.folded[fold].done);
+            let behind =
+                step.sources.iter().any(|source| matches!(source, Source::Rank { rank, .. } if busy.is(*rank)));
+            for source in &step.sources {
+                if let Source::Rank { rank, .. } = source {
+                    busy.set(*rank);
+                }
+            }
+            if !held && !behind {
+                moved |= self.advance_fold(run, index, step)?;
+            }
+        }
+        while run.folded.get(run.first_fold).is_some_and(|folded| folded.done) {
+            run.first_fold += 1;
+        }
+        Ok(moved)
+    }
+
+    /// How many items of a list are looked at: more than can be at work at once.
+    fn window(&self) -> usize {
+        4 * self.member.ranks + 8
+    }
+
+    fn advance_fold(&mut self, run: &mut Run<'_>, index: usize, step: &FoldStep) -> Result<bool> {
+        let mut moved = self.read_headers(run, index, step)?;
+        if run.folded[index].headers < step.sources.len() {
+            return Ok(moved);
+        }
+        let kernel = &mut run.kernels[step.operation];
+        let out = (run.memory.buffers[step.to.buffer], step.to.form());
+        let total = if let Some(rank) = straight(step) {
+            moved |= self.read_straight(run, index, step, rank)?;
+            run.program.bytes(step.operation, out.1, step.count)
+        } else {
+            while run.folded[index].elements < step.count {
+                let done = run.folded[index].elements;
+                let mut count = (step.count - done).min(PIECE);
+                for source in &step.sources {
+                    if let &Source::Rank { rank, form } = source {
+                        let size = kernel.size(form);
+                        let there = look(&mut self.peers, &self.watch, rank, count * size)?.len();
+                        if there < size {
+                            run.interests[rank].to_read = true;
+                            run.unread[rank] = there;
+                        }
+                        count = count.min(there / size);
+                    }
+                }
+                if count == 0 {
+                    break;
+                }
+                let mut operands = Vec::with_capacity(step.sources.len());
+                for source in &step.sources {
+                    operands.push(match *source {
+                        Source::Own(place) => Operand {
+                            address: address(
+                                run.memory,
+                                place.buffer,
+                                (place.begin + done) * kernel.size(place.form()),
+                            ),
+                            form: place.form(),
+                        },
+                        // Nothing is wanted, so that nothing moves: these bytes have been seen.
+                        Source::Rank { rank, form } => {
+                            Operand { address: look(&mut self.peers, &self.watch, rank, 0)?.as_ptr(), form }
+                        }
+                    });
+                }
+                let to = address(run.memory, step.to.buffer, (step.to.begin + done) * kernel.size(out.1)).cast_mut();
+                // SAFETY: by the promise of `run` for own memory; what a transport shows stays until it is consumed. Programs give a fold a
+                // target that is one of its operands or overlaps none.
+                unsafe { kernel.run((to, out.1), step.finish, &operands, count) };
+                for source in &step.sources {
+                    if let &Source::Rank { rank, form } = source {
+                        peer(&mut self.peers, rank).consume(count * kernel.size(form));
+                    }
+                }
+                run.folded[index].elements += count;
+                moved = true;
+            }
+            step.count
+        };
+        if run.folded[index].elements == total {
+            moved |= self.take_padding(run, index, step)?;
+        }
+        Ok(moved)
+    }
+
+    /// Elements that stay as they are go to their place without a stop.
+    fn read_straight(&mut self, run: &mut Run<'_>, index: usize, step: &FoldStep, rank: usize) -> Result<bool> {
+        let size = run.kernels[step.operation].size(step.to.form());
+        let total = step.count * size;
+        let begin = address(run.memory, step.to.buffer, step.to.begin * size).cast_mut();
+        let mut moved = false;
+        while run.folded[index].elements < total {
+            let bytes = run.folded[index].elements;
+            let most = (total - bytes).min(TURN);
+            // SAFETY: by the promise of `run`: the target of the fold, which nobody else touches.
+            let place = unsafe { std::slice::from_raw_parts_mut(begin.add(bytes), most) };
+            let came = peer(&mut self.peers, rank).read(place).map_err(|error| self.watch.explain(rank, &error))?;
+            if came == 0 {
+                run.interests[rank].to_read = true;
+                run.unread[rank] = 0;
+                break;
+            }
+            run.folded[index].elements += came;
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Reads the headers of a fold's messages, as far as they have come, and compares them with what must come.
+    fn read_headers(&mut self, run: &mut Run<'_>, index: usize, step: &FoldStep) -> Result<bool> {
+        let mut moved = false;
+        while run.folded[index].headers < step.sources.len() {
+            if let Source::Rank { rank, form } = step.sources[run.folded[index].headers] {
+                let there = look(&mut self.peers, &self.watch, rank, HEADER)?;
+                let Some(bytes) = there.first_chunk::<HEADER>() else {
+                    run.unread[rank] = there.len();
+                    run.interests[rank].to_read = true;
+                    break;
+                };
+                let expected = Header { operation: run.program.operations[step.operation], elements: step.count, form };
+                if *bytes != expected.encode() {
+                    return Err(difference(rank, bytes, &expected));
+                }
+                peer(&mut self.peers, rank).consume(HEADER);
+                moved = true;
+            }
+            run.folded[index].headers += 1;
+        }
+        Ok(moved)
+    }
+
+    fn take_padding(&mut self, run: &mut Run<'_>, index: usize, step: &FoldStep) -> Result<bool> {
+        let mut moved = false;
+        while run.folded[index].ends < step.sources.len() {
+            if let Source::Rank { rank, form } = step.sources[run.folded[index].ends] {
+                let bytes = step.count * run.kernels[step.operation].size(form);
+                let padding = padded(bytes) - bytes;
+                let there = look(&mut self.peers, &self.watch, rank, padding)?.len();
+                if there < padding {
+                    run.interests[rank].to_read = true;
+                    run.unread[rank] = there;
+                    return Ok(moved);
+                }
+                peer(&mut self.peers, rank).consume(padding);
+            }
+            run.folded[index].ends += 1;
+            moved = true;
+        }
+        run.folded[index].done = true;
+        Ok(true)
+    }
+
+    /// Sleeps until a rank that is waited for has done something.
+    fn sleep(&mut self, run: &Run<'_>, progress: Instant) -> Result<()> {
+        let waits: Vec<usize> = (0..self.member.ranks).filter(|&it| run.interests[it] != Interest::default()).collect();
+        let Some(&first) = waits.first() else {
+            return Err(Error::System { what: "a program", reason: "it waits for nothing".to_owned() });
+        };
+        let waited = progress.elapsed();
+        self.watch.wait_for(first);
+        if waited > self.limit {
+            let operation = run.program.operations[0];
+            return Err(self.watch.blame(&operation, first, waited));
+        }
+        let mut ready = false;
+        for &rank in &waits {
+            ready |= peer(&mut self.peers, rank).before_sleep(run.interests[rank], run.unread[rank]);
+        }
+        if !ready {
+            let mut descriptors = vec![PollFd::new(&self.watch.wake.0, PollFlags::IN)];
+            for &rank in &waits {
+                let Some(Peer { transport, .. }) = &self.peers[rank] else { continue };
+                let [to_read, to_write] = transport.descriptors(run.interests[rank]);
+                descriptors.extend(to_read.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)));
+                descriptors.extend(to_write.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::OUT)));
+            }
+            let most = NAP.min(self.limit.saturating_sub(waited)).max(Duration::from_millis(1));
+            wait(&mut descriptors, most);
+            drain(&self.watch.wake.0);
+        }
+        for &rank in &waits {
+            peer(&mut self.peers, rank).transport.after_sleep().map_err(|error| self.watch.explain(rank, &error))?;
+        }
+        Ok(())
+    }
+}
+
+/// The rank whose elements a fold stores as they come.
+fn straight(step: &FoldStep) -> Option<usize> {
+    match step.sources[..] {
+        [Source::Rank { rank, form }] if !step.finish && form == step.to.form() => Some(rank),
+        _ => None,
+    }
+}
+
+/// Ranks whose stream an earlier item of a list uses.
+#[derive(Default)]
+struct Busy {
+    few: u64,
+    many: Vec<usize>,
+}
+
+impl Busy {
+    fn is(&self, rank: usize) -> bool {
+        if rank < 64 { self.few >> rank & 1 == 1 } else { self.many.contains(&rank) }
+    }
+
+    fn set(&mut self, rank: usize) {
+        if rank < 64 { self.few |= 1 << rank } else { self.many.push(rank) }
+    }
+}
+
+/// Programs name other ranks only.
+fn peer(peers: &mut [Option<Peer>], rank: usize) -> &mut Peer {
+    peers[rank].as_mut().expect("a program sends to other ranks, not to its own")
+}
+
+fn look<'a>(peers: &'a mut [Option<Peer>], watch: &Watch, rank: usize, wanted: usize) -> Result<&'a [u8]> {
+    peer(peers, rank).peek(wanted).map_err(|error| watch.explain(rank, &error))
+}
+
+fn address(memory: &Memory, buffer: usize, bytes: usize) -> *const u8 {
+    memory.buffers[buffer].wrapping_add(bytes)
+}
+
+fn advance_send(run: &mut Run<'_>, index: usize, send: &Send, peer: &mut dyn Transport) -> std::io::Result<()> {
+    let form = send.from.form();
+    let size = run.kernels[send.operation].size(form);
+    let elements = send.count * size;
+    let total = HEADER + padded(elements);
+    let state = &mut run.sent[index];
+    let mut turn = TURN;
+    while state.bytes < total && turn > 0 {
+        let wrote = if state.bytes < HEADER {
+            let operation = run.program.operations[send.operation];
+            let header = Header { operation, elements: send.count, form }.encode();
+            peer.write(&header[state.bytes..])?
+        } else if state.bytes < HEADER + elements {
+            let at = state.bytes - HEADER;
+            let begin = address(run.memory, send.from.buffer, send.from.begin * size + at);
+            // SAFETY: by the promise of `Engine::run`: the place of a send is readable, and its fold, if it has one, has been done.
+            peer.write(unsafe { std::slice::from_raw_parts(begin, (elements - at).min(turn)) })?
+        } else {
+            peer.write(&[0; HEADER][..total - state.bytes])?
+        };
+        if wrote == 0 {
+            return Ok(());
+        }
+        state.bytes += wrote;
+        turn = turn.saturating_sub(wrote);
+    }
+    state.done = state.bytes == total;
+    Ok(())
+}
+
+/// What it means that another header came than must come.
+fn difference(rank: usize, bytes: &[u8; HEADER], expected: &Header) -> Error {
+    let describe = |header: &Header| match header.form {
+        Form::Whole => format!("{}, {} elements in a message", header.operation, header.elements),
+        Form::Partial => format!("{}, {} partial results in a message", header.operation, header.elements),
+    };
+    match Header::decode(bytes) {
+        Ok(theirs) if theirs.operation != expected.operation => {
+            Error::Mismatch { rank, theirs: theirs.operation.to_string(), ours: expected.operation.to_string() }
+        }
+        Ok(theirs) => Error::Mismatch { rank, theirs: describe(&theirs), ours: describe(expected) },
+        Err(what) => Error::Malformed { rank, what: what.to_owned() },
+    }
+}

@@ -1,0 +1,466 @@
+//! What ranks know of each other beside the data: a thread that listens to every other rank's words, and says this one's.
+//!
+//! Each rank says now and then what it is in and whom it waits for. So whoever has waited too long can follow the chain of ranks that wait for
+//! each other to the one that does not, and name that one. A rank that fails says so to all, with the name; a connection that ends without a
+//! farewell is a rank that died.
+
+use crate::algorithm::Member;
+use crate::error::{Error, Result};
+use crate::program::{Kind, Operation};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Bytes of a word.
+const WORD: usize = 512;
+/// Bytes of the text in it.
+const TEXT: usize = WORD - 24;
+/// How long a broken connection of elements waits for the word that says why.
+const EXPLANATION: Duration = Duration::from_millis(500);
+/// How long a farewell may take.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// What a rank is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Doing {
+    /// The kind of the operation; none between two.
+    pub kind: Option<Kind>,
+    /// Its number, or that of the last one.
+    pub sequence: u64,
+    /// The rank that it waits for.
+    pub waits_for: Option<usize>,
+}
+
+impl Doing {
+    fn describe(self) -> String {
+        match self.kind {
+            None if self.sequence == 0 => "no operation yet".to_owned(),
+            None => format!("no operation since number {}", self.sequence),
+            Some(kind) if self.sequence == 0 => kind.name().to_owned(),
+            Some(kind) => format!("{} (operation {})", kind.name(), self.sequence),
+        }
+    }
+}
+
+/// One word from rank to rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// A sign of life.
+    Doing(Doing),
+    /// This rank leaves.
+    Farewell,
+    /// This rank has failed because of a rank.
+    Failed { rank: usize, text: String },
+}
+
+impl Word {
+    /// As bytes.
+    pub fn encode(&self) -> [u8; WORD] {
+        let mut bytes = [0; WORD];
+        let number = |rank: Option<usize>| rank.map_or(u64::MAX, |rank| rank as u64).to_le_bytes();
+        match self {
+            Word::Doing(doing) => {
+                bytes[0] = 1;
+                bytes[1] = doing.kind.map_or(0, |kind| kind as u8);
+                bytes[8..16].copy_from_slice(&doing.sequence.to_le_bytes());
+                bytes[16..24].copy_from_slice(&number(doing.waits_for));
+            }
+            Word::Farewell => bytes[0] = 2,
+            Word::Failed { rank, text } => {
+                let text = &text.as_bytes()[..text.floor_char_boundary(TEXT)];
+                bytes[0] = 3;
+                bytes[8..16].copy_from_slice(&(text.len() as u64).to_le_bytes());
+                bytes[16..24].copy_from_slice(&number(Some(*rank)));
+                bytes[24..24 + text.len()].copy_from_slice(text);
+            }
+        }
+        bytes
+    }
+
+    /// From bytes of a rank among so many; none where they are no word.
+    pub fn decode(bytes: &[u8; WORD], ranks: usize) -> Option<Word> {
+        let number = |begin: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[begin + byte]));
+        let rank = usize::try_from(number(16)).ok().filter(|&rank| rank < ranks);
+        match bytes[0] {
+            1 => {
+                let kind = if bytes[1] == 0 { None } else { Some(Kind::from_number(bytes[1])?) };
+                Some(Word::Doing(Doing { kind, sequence: number(8), waits_for: rank }))
+            }
+            2 => Some(Word::Farewell),
+            3 => {
+                let length = usize::try_from(number(8)).ok().filter(|&length| length <= TEXT)?;
+                let text = String::from_utf8_lossy(&bytes[24..24 + length]).into_owned();
+                Some(Word::Failed { rank: rank?, text })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What is known of another rank.
+#[derive(Clone, Debug)]
+struct Known {
+    heard: Instant,
+    doing: Doing,
+    left: bool,
+    /// Why its connection ended.
+    gone: Option<String>,
+}
+
+struct State {
+    own: Doing,
+    known: Vec<Known>,
+    failure: Option<Error>,
+    /// Words for all.
+    outgoing: Vec<Word>,
+    ends: bool,
+}
+
+/// Shared by the thread that does operations and the one that listens.
+pub(crate) struct Watch {
+    member: Member,
+    interval: Duration,
+    failed: AtomicBool,
+    state: Mutex<State>,
+    /// Wakes who waits for elements.
+    pub wake: (OwnedFd, OwnedFd),
+    /// Wakes the thread that listens.
+    stir: (OwnedFd, OwnedFd),
+}
+
+/// The thread, which ends when this is dropped.
+pub(crate) struct Watcher {
+    pub watch: Arc<Watch>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    let make = || {
+        let (reader, writer) = rustix::pipe::pipe()?;
+        for end in [&reader, &writer] {
+            rustix::io::ioctl_fionbio(end, true)?;
+            rustix::io::fcntl_setfd(end, rustix::io::FdFlags::CLOEXEC)?;
+        }
+        Ok((reader, writer))
+    };
+    make().map_err(|error: rustix::io::Errno| Error::system("a pipe")(error.into()))
+}
+
+/// Waits for one of these for some time. It says nothing: whoever waits looks at everything then.
+pub(crate) fn wait(descriptors: &mut [PollFd<'_>], most: Duration) {
+    let _ = poll(descriptors, Timespec::try_from(most).ok().as_ref());
+}
+
+/// Empties a pipe that was written to wake somebody.
+pub(crate) fn drain(pipe: &OwnedFd) {
+    while matches!(rustix::io::read(pipe, &mut [0; 64]), Ok(64)) {}
+}
+
+fn ring(pipe: &OwnedFd) {
+    // A full pipe wakes too.
+    let _ = rustix::io::write(pipe, &[1]);
+}
+
+impl Watcher {
+    /// Listens to these connections, by rank.
+    pub fn start(member: Member, lanes: Vec<Option<TcpStream>>, limit: Duration) -> Result<Watcher> {
+        let known = Known { heard: Instant::now(), doing: Doing::default(), left: false, gone: None };
+        let state = State {
+            own: Doing::default(),
+            known: vec![known; member.ranks],
+            failure: None,
+            outgoing: Vec::new(),
+            ends: false,
+        };
+        let watch = Arc::new(Watch {
+            member,
+            interval: (limit / 8).clamp(Duration::from_millis(20), Duration::from_secs(1)),
+            failed: AtomicBool::new(false),
+            state: Mutex::new(state),
+            wake: pipe()?,
+            stir: pipe()?,
+        });
+        let lanes: Vec<Lane> =
+            lanes.into_iter().enumerate().filter_map(|(rank, lane)| Lane::new(rank, lane?)).collect();
+        for lane in &lanes {
+            lane.stream.set_nonblocking(true).map_err(Error::system("the options of a connection"))?;
+        }
+        let of_thread = watch.clone();
+        let name = format!("openmps-watch-{}", member.rank);
+        let thread = std::thread::Builder::new().name(name).spawn(move || of_thread.run(lanes));
+        Ok(Watcher { watch, thread: Some(thread.map_err(Error::system("a thread"))?) })
+    }
+
+    /// Says farewell and ends the thread; a fork leaves both to its parent.
+    pub fn end(&mut self) {
+        let mut state = self.watch.lock();
+        state.ends = true;
+        if state.failure.is_none() {
+            state.outgoing.push(Word::Farewell);
+        }
+        drop(state);
+        ring(&self.watch.stir.1);
+        if let Some(thread) = self.thread.take() {
+            // It catches what it can; a panic of it was said already.
+            let _ = thread.join();
+        }
+    }
+
+    /// Leaves the thread alone, which this process does not have.
+    pub fn forget(&mut self) {
+        std::mem::forget(self.thread.take());
+    }
+}
+
+impl Watch {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says what this rank is in from now on.
+    pub fn enter(&self, operation: &Operation) {
+        self.lock().own = Doing { kind: Some(operation.kind), sequence: operation.sequence, waits_for: None };
+    }
+
+    /// Says whom this rank waits for.
+    pub fn wait_for(&self, rank: usize) {
+        self.lock().own.waits_for = Some(rank);
+    }
+
+    /// Says that the operation has ended.
+    pub fn leave(&self) {
+        let mut state = self.lock();
+        state.own = Doing { kind: None, waits_for: None, ..state.own };
+    }
+
+    /// Why nothing more can be done, where that is so.
+    pub fn failure(&self) -> Option<Error> {
+        if self.failed.load(Ordering::Acquire) { self.lock().failure.clone() } else { None }
+    }
+
+    /// Makes the communicator fail, and says so to all. The first failure stays.
+    pub fn fail(&self, error: Error) -> Error {
+        let mut state = self.lock();
+        let error = state.failure.get_or_insert(error).clone();
+        if !self.failed.swap(true, Ordering::AcqRel) {
+            // A report is passed on: else who sees this rank leave before it hears the report would blame this rank.
+            state.outgoing.push(match &error {
+                Error::Reported { rank, text, .. } => Word::Failed { rank: *rank, text: text.clone() },
+                other => Word::Failed { rank: other.rank().unwrap_or(self.member.rank), text: other.to_string() },
+            });
+        }
+        drop(state);
+        ring(&self.stir.1);
+        ring(&self.wake.1);
+        error
+    }
+
+    /// What a broken connection of elements to a rank means. The word of the rank itself, or of another, says more than the system does.
+    pub fn explain(&self, rank: usize, reason: &std::io::Error) -> Error {
+        let begin = Instant::now();
+        while begin.elapsed() < EXPLANATION {
+            let state = self.lock();
+            if let Some(failure) = &state.failure {
+                return failure.clone();
+            }
+            if state.known[rank].left {
+                return Error::Left { rank };
+            }
+            if state.known[rank].gone.is_some() {
+                break;
+            }
+            drop(state);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Error::Gone { rank, reason: reason.to_string() }
+    }
+
+    /// Whom to name after an operation has waited for a rank for too long.
+    pub fn blame(&self, operation: &Operation, waits_for: usize, waited: Duration) -> Error {
+        let state = self.lock();
+        let operation = operation.to_string();
+        let mut rank = waits_for;
+        for _ in 0..self.member.ranks {
+            let known = &state.known[rank];
+            let silent = known.heard.elapsed();
+            if silent > self.interval * 3 {
+                return Error::Silent { rank, silent, operation, waited };
+            }
+            // A rank that is in the same operation and waits for another one is not to blame, but the last of the chain.
+            let next = known.doing.waits_for.filter(|&next| next != self.member.rank && next != waits_for);
+            match next.filter(|_| known.doing.sequence >= state.own.sequence) {
+                Some(next) => rank = next,
+                None => break,
+            }
+        }
+        Error::Late { rank, doing: state.known[rank].doing.describe(), operation, waited }
+    }
+
+    fn run(&self, mut lanes: Vec<Lane>) {
+        let mut said = Instant::now();
+        loop {
+            let (words, ends) = {
+                let mut state = self.lock();
+                let mut words = std::mem::take(&mut state.outgoing);
+                if said.elapsed() >= self.interval {
+                    words.push(Word::Doing(state.own));
+                    said = Instant::now();
+                }
+                (words, state.ends)
+            };
+            let patience = if ends { FAREWELL } else { Duration::ZERO };
+            for word in &words {
+                for lane in &mut lanes {
+                    lane.say(word, patience);
+                }
+            }
+            if ends {
+                return;
+            }
+            self.sleep(&lanes, self.interval.saturating_sub(said.elapsed()));
+            drain(&self.stir.0);
+            for lane in &mut lanes {
+                self.hear(lane);
+            }
+            lanes.retain(|lane| lane.open);
+        }
+    }
+
+    fn sleep(&self, lanes: &[Lane], most: Duration) {
+        let mut descriptors = vec![PollFd::new(&self.stir.0, PollFlags::IN)];
+        for lane in lanes {
+            let waits = if lane.unsent.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
+            descriptors.push(PollFd::new(&lane.stream, waits));
+        }
+        wait(&mut descriptors, most);
+    }
+
+    fn hear(&self, lane: &mut Lane) {
+        lane.flush();
+        loop {
+            match lane.read() {
+                Ok(None) => return,
+                Ok(Some(bytes)) => match Word::decode(&bytes, self.member.ranks) {
+                    Some(word) => self.take(lane.rank, word),
+                    None => {
+                        let what = "a word about its state".to_owned();
+                        self.fail(Error::Malformed { rank: lane.rank, what });
+                    }
+                },
+                Err(error) => {
+                    lane.open = false;
+                    let mut state = self.lock();
+                    state.known[lane.rank].gone = Some(error.to_string());
+                    let left = state.known[lane.rank].left;
+                    drop(state);
+                    if !left {
+                        self.fail(Error::Gone { rank: lane.rank, reason: error.to_string() });
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn take(&self, from: usize, word: Word) {
+        let mut state = self.lock();
+        let known = &mut state.known[from];
+        known.heard = Instant::now();
+        match word {
+            Word::Doing(doing) => known.doing = doing,
+            Word::Farewell => known.left = true,
+            Word::Failed { rank, text } => {
+                drop(state);
+                // Where two differ, each names the other.
+                let rank = if rank == self.member.rank { from } else { rank };
+                self.fail(Error::Reported { rank, by: from, text });
+            }
+        }
+    }
+}
+
+/// A connection for words.
+struct Lane {
+    rank: usize,
+    stream: TcpStream,
+    open: bool,
+    unsent: Vec<u8>,
+    coming: [u8; WORD],
+    filled: usize,
+}
+
+impl Lane {
+    fn new(rank: usize, stream: TcpStream) -> Option<Lane> {
+        Some(Lane { rank, stream, open: true, unsent: Vec::new(), coming: [0; WORD], filled: 0 })
+    }
+
+    /// A rank that takes no words gets no more signs of life: what waits for it stays small.
+    fn say(&mut self, word: &Word, patience: Duration) {
+        if !self.unsent.is_empty() && matches!(word, Word::Doing(_)) {
+            return;
+        }
+        self.unsent.extend_from_slice(&word.encode());
+        let begin = Instant::now();
+        self.flush();
+        while !self.unsent.is_empty() && begin.elapsed() < patience {
+            std::thread::sleep(Duration::from_millis(2));
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        while !self.unsent.is_empty() {
+            match self.stream.write(&self.unsent) {
+                Ok(bytes) => drop(self.unsent.drain(..bytes)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // Reading says what is wrong with the connection.
+                Err(_) => self.unsent.clear(),
+            }
+        }
+    }
+
+    /// The next whole word; none where no more of it is there.
+    fn read(&mut self) -> std::io::Result<Option<[u8; WORD]>> {
+        while self.filled < WORD {
+            match self.stream.read(&mut self.coming[self.filled..]) {
+                Ok(0) => return Err(std::io::Error::new(ErrorKind::UnexpectedEof, "the connection ended")),
+                Ok(bytes) => self.filled += bytes,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.filled = 0;
+        Ok(Some(self.coming))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_their_bytes_and_others_are_refused() {
+        let doing = Doing { kind: Some(Kind::Reduce), sequence: 9, waits_for: Some(1) };
+        let long = "ü".repeat(400);
+        for word in [Word::Doing(doing), Word::Farewell, Word::Failed { rank: 1, text: "it broke".to_owned() }] {
+            assert_eq!(Word::decode(&word.encode(), 2), Some(word));
+        }
+        let Some(Word::Failed { text, .. }) = Word::decode(&Word::Failed { rank: 0, text: long.clone() }.encode(), 1)
+        else {
+            panic!("it is a word");
+        };
+        assert!(long.starts_with(&text) && text.len() > TEXT - 4, "{}", text.len());
+        // A rank that there is not.
+        assert_eq!(Word::decode(&Word::Failed { rank: 5, text: String::new() }.encode(), 2), None);
+        let mut random = fastrand::Rng::with_seed(1);
+        let refused = (0..5_000).filter(|_| Word::decode(&std::array::from_fn(|_| random.u8(..)), 4).is_none()).count();
+        assert!(refused > 4_900, "{refused}");
+    }
+}

@@ -1,0 +1,402 @@
+//! The part of Paddle's device interface that is communication: the fifteen `xccl` functions over `openmps_collective`.
+//!
+//! Each runs in the order of the stream that it is given: on the host device at once, elsewhere after the stream's commands so far, on the
+//! memory that the CPU shares with the device. Errors are thrown at Paddle with their text, which a status has no room for.
+
+use super::{call, queue};
+use crate::abi::device_ext::{CComm, CRootId, CStream, Collectives, DeviceInterface};
+use crate::abi::exception::{self, Code};
+use crate::abi::types::{FAILED, SUCCESS, Status};
+use crate::abi::unwind::{catch_panic, payload_text};
+use openmps_collective::{
+    Communicator, ElementType, Error, Message, Options, Part, Reduction, Result, UNIQUE_ID_BYTES, UniqueId,
+};
+use openmps_runtime::Queue;
+use std::cell::RefCell;
+use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
+use std::os::raw::{c_char, c_int, c_void};
+use std::sync::Arc;
+
+/// Bytes that Paddle has for a communicator's name.
+const NAME_BYTES: usize = 128;
+
+/// Fills these members of the interface.
+pub(super) fn fill(interface: &mut DeviceInterface) {
+    interface.collectives = Collectives {
+        get_comm_name: Some(get_comm_name),
+        get_unique_id_size: Some(get_unique_id_size),
+        get_unique_id: Some(get_unique_id),
+        comm_init_rank: Some(comm_init_rank),
+        destroy_comm: Some(destroy_comm),
+        all_reduce: Some(all_reduce),
+        broadcast: Some(broadcast),
+        reduce: Some(reduce),
+        all_gather: Some(all_gather),
+        reduce_scatter: Some(reduce_scatter),
+        group_start: Some(group_start),
+        group_end: Some(group_end),
+        send: Some(send),
+        recv: Some(recv),
+        all_to_all: Some(all_to_all),
+    };
+}
+
+/// Runs one call of the interface; its error and its panic become the C++ exception that Paddle turns into a Python one.
+///
+/// # Safety
+/// Called from C++ by way of `extern "C-unwind"`.
+unsafe fn guard(operation: &'static str, work: impl FnOnce() -> Result<()>) -> Status {
+    let (code, text) = match catch_panic(work) {
+        Ok(Ok(())) => return SUCCESS,
+        Ok(Err(error @ Error::Argument(_))) => (Code::InvalidArgument, error.to_string()),
+        Ok(Err(error)) => (Code::External, error.to_string()),
+        Err(payload) => (Code::Fatal, format!("panicked: {}", payload_text(&payload))),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { exception::throw(code, &format!("mps: {operation}: {text}")) }
+}
+
+/// # Safety
+/// `comm` is a communicator that `comm_init_rank` made and `destroy_comm` has not taken.
+unsafe fn communicator<'a>(comm: CComm) -> Result<&'a Arc<Communicator>> {
+    // SAFETY: the caller's promise.
+    unsafe { comm.cast::<Arc<Communicator>>().as_ref() }.ok_or_else(|| Error::Argument("no communicator".to_owned()))
+}
+
+fn element(number: c_int) -> Result<ElementType> {
+    let element = usize::try_from(number).ok().and_then(ElementType::from_number);
+    element.ok_or_else(|| Error::Argument(format!("no element type has number {number}")))
+}
+
+fn reduction(number: c_int) -> Result<Reduction> {
+    let reduction = usize::try_from(number).ok().and_then(Reduction::from_number);
+    reduction.ok_or_else(|| Error::Argument(format!("no reduction has number {number}")))
+}
+
+/// Runs an operation where the stream's order has it.
+fn in_order(queue: &Queue, operation: &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    let mut result = Ok(());
+    let ran = queue.run_native(operation, || {
+        result = work();
+        Ok(())
+    });
+    result.and(ran.map_err(|error| Error::System { what: "the stream", reason: error.to_string() }))
+}
+
+/// The address at which the first rank of a communicator listens: as set, else that of Paddle's endpoint, else this machine for itself.
+fn address() -> Result<IpAddr> {
+    let endpoint = || std::env::var("PADDLE_CURRENT_ENDPOINT").ok().filter(|endpoint| !endpoint.is_empty());
+    let (host, from) = match (openmps_settings::COLLECTIVE_ADDRESS.get(), endpoint()) {
+        (Some(host), _) => (host, "OPENMPS_COLLECTIVE_ADDRESS"),
+        (None, Some(endpoint)) => {
+            (endpoint.rsplit_once(':').map_or(endpoint.clone(), |(host, _)| host.to_owned()), "PADDLE_CURRENT_ENDPOINT")
+        }
+        (None, None) => return Ok(Ipv4Addr::LOCALHOST.into()),
+    };
+    let host = host.trim_matches(['[', ']']);
+    let found = (host, 0).to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
+    found.map(|address| address.ip()).ok_or_else(|| Error::Argument(format!("{from} has no address: {host:?}")))
+}
+
+/// What is called between `group_start` and `group_end` waits here, by communicator.
+struct Grouped {
+    communicator: Arc<Communicator>,
+    queue: *const Queue,
+    message: Message,
+}
+
+#[derive(Default)]
+struct Group {
+    depth: usize,
+    waiting: Vec<Grouped>,
+}
+
+thread_local! {
+    static GROUP: RefCell<Group> = RefCell::default();
+}
+
+/// Sends or receives, now or at the group's end.
+///
+/// # Safety
+/// `comm` and `stream` are live, and the part is memory of the stream's order.
+unsafe fn message(operation: &'static str, comm: CComm, stream: CStream, message: Message) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let (communicator, queue) = unsafe { (communicator(comm)?, queue(stream)) };
+    let waits = GROUP.with_borrow_mut(|group| {
+        if group.depth > 0 {
+            group.waiting.push(Grouped { communicator: communicator.clone(), queue, message });
+        }
+        group.depth > 0
+    });
+    if waits {
+        return Ok(());
+    }
+    // SAFETY: the caller's promise.
+    in_order(queue, operation, || unsafe { communicator.messages_raw(&[message]) })
+}
+
+/// Does what waits, one communicator after the other, in the same order on all ranks.
+fn end_group(mut waiting: Vec<Grouped>) -> Result<()> {
+    waiting.sort_by(|one, other| one.communicator.identity().cmp(&other.communicator.identity()));
+    for of_one in waiting.chunk_by(|one, other| Arc::ptr_eq(&one.communicator, &other.communicator)) {
+        for grouped in &of_one[1..] {
+            // SAFETY: Paddle keeps a stream until what was called on it between the group's ends has been done.
+            unsafe { (*grouped.queue).finish() }
+                .map_err(|error| Error::System { what: "the stream", reason: error.to_string() })?;
+        }
+        let messages: Vec<Message> = of_one.iter().map(|grouped| grouped.message).collect();
+        // SAFETY: as above.
+        let queue = unsafe { &*of_one[0].queue };
+        // SAFETY: Paddle keeps the memory of grouped messages until the group's end, in the order of their streams.
+        in_order(queue, "group", || unsafe { of_one[0].communicator.messages_raw(&messages) })?;
+    }
+    Ok(())
+}
+
+unsafe extern "C-unwind" fn get_comm_name(comm: CComm, name: *mut c_char) -> Status {
+    // SAFETY (here and in every function below): the pointers are what `device_ext.h` says they are, valid for the call.
+    // SAFETY: see above; Paddle has 128 bytes for the name.
+    unsafe {
+        guard("get_comm_name", || {
+            let communicator = communicator(comm)?;
+            let text = communicator.name().as_bytes();
+            let length = text.len().min(NAME_BYTES - 1);
+            std::ptr::copy_nonoverlapping(text.as_ptr(), name.cast(), length);
+            *name.add(length) = 0;
+            Ok(())
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn get_unique_id_size(size: *mut usize) -> Status {
+    // SAFETY: see `get_comm_name`.
+    unsafe { *size = UNIQUE_ID_BYTES };
+    SUCCESS
+}
+
+unsafe extern "C-unwind" fn get_unique_id(id: *mut CRootId) -> Status {
+    // SAFETY: see `get_comm_name`; Paddle's memory has the size that it says.
+    unsafe {
+        guard("get_unique_id", || {
+            let CRootId { bytes, data } = *id;
+            if bytes < UNIQUE_ID_BYTES {
+                return Err(Error::Argument(format!("{bytes} bytes have no room for a unique id")));
+            }
+            let made = UniqueId::listen(address()?)?.to_bytes();
+            std::ptr::copy_nonoverlapping(made.as_ptr(), data.cast(), made.len());
+            Ok(())
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn comm_init_rank(ranks: usize, id: *mut CRootId, rank: usize, comm: *mut CComm) -> Status {
+    // SAFETY: see `get_comm_name`; the id has the size that it says.
+    unsafe {
+        guard("comm_init_rank", || {
+            let bytes = std::slice::from_raw_parts((*id).data.cast::<u8>(), (*id).bytes);
+            let id = UniqueId::from_bytes(bytes.get(..UNIQUE_ID_BYTES).unwrap_or(bytes))?;
+            let communicator = Communicator::new(&id, rank, ranks, &Options::from_settings()?)?;
+            *comm = Box::into_raw(Box::new(Arc::new(communicator))).cast();
+            Ok(())
+        })
+    }
+}
+
+/// Called where Paddle takes itself down, so its errors are a status.
+unsafe extern "C-unwind" fn destroy_comm(comm: CComm) -> Status {
+    if comm.is_null() {
+        return FAILED;
+    }
+    call("destroy_comm", || {
+        // SAFETY: made by `comm_init_rank`, and Paddle gives it up here.
+        drop(unsafe { Box::from_raw(comm.cast::<Arc<Communicator>>()) });
+        Ok(())
+    })
+}
+
+unsafe extern "C-unwind" fn all_reduce(
+    input: *mut c_void,
+    output: *mut c_void,
+    count: usize,
+    data_type: c_int,
+    operation: c_int,
+    comm: CComm,
+    stream: CStream,
+) -> Status {
+    // SAFETY: see `get_comm_name`; the memory is of the stream's order.
+    unsafe {
+        guard("all_reduce", || {
+            let (element, reduction) = (element(data_type)?, reduction(operation)?);
+            let communicator = communicator(comm)?;
+            in_order(queue(stream), "all_reduce", || {
+                communicator.all_reduce_raw(input.cast(), output.cast(), count, element, reduction)
+            })
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn broadcast(
+    memory: *mut c_void,
+    count: usize,
+    data_type: c_int,
+    root: usize,
+    comm: CComm,
+    stream: CStream,
+) -> Status {
+    // SAFETY: see `all_reduce`.
+    unsafe {
+        guard("broadcast", || {
+            let (element, communicator) = (element(data_type)?, communicator(comm)?);
+            in_order(queue(stream), "broadcast", || communicator.broadcast_raw(memory.cast(), count, element, root))
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn reduce(
+    input: *mut c_void,
+    output: *mut c_void,
+    count: usize,
+    data_type: c_int,
+    operation: c_int,
+    root: usize,
+    comm: CComm,
+    stream: CStream,
+) -> Status {
+    // SAFETY: see `all_reduce`.
+    unsafe {
+        guard("reduce", || {
+            let (element, reduction) = (element(data_type)?, reduction(operation)?);
+            let communicator = communicator(comm)?;
+            in_order(queue(stream), "reduce", || {
+                communicator.reduce_raw(input.cast(), output.cast(), count, element, reduction, root)
+            })
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn all_gather(
+    input: *mut c_void,
+    output: *mut c_void,
+    count: usize,
+    data_type: c_int,
+    comm: CComm,
+    stream: CStream,
+) -> Status {
+    // SAFETY: see `all_reduce`.
+    unsafe {
+        guard("all_gather", || {
+            let (element, communicator) = (element(data_type)?, communicator(comm)?);
+            in_order(queue(stream), "all_gather", || {
+                communicator.all_gather_raw(input.cast(), output.cast(), count, element)
+            })
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn reduce_scatter(
+    input: *mut c_void,
+    output: *mut c_void,
+    count: usize,
+    data_type: c_int,
+    operation: c_int,
+    comm: CComm,
+    stream: CStream,
+) -> Status {
+    // SAFETY: see `all_reduce`.
+    unsafe {
+        guard("reduce_scatter", || {
+            let (element, reduction) = (element(data_type)?, reduction(operation)?);
+            let communicator = communicator(comm)?;
+            in_order(queue(stream), "reduce_scatter", || {
+                communicator.reduce_scatter_raw(input.cast(), output.cast(), count, element, reduction)
+            })
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn group_start() -> Status {
+    GROUP.with_borrow_mut(|group| group.depth += 1);
+    SUCCESS
+}
+
+unsafe extern "C-unwind" fn group_end() -> Status {
+    let waiting = GROUP.with_borrow_mut(|group| {
+        group.depth = group.depth.saturating_sub(1);
+        if group.depth == 0 { std::mem::take(&mut group.waiting) } else { Vec::new() }
+    });
+    // SAFETY: called from C++ by way of `extern "C-unwind"`.
+    unsafe { guard("group_end", || end_group(waiting)) }
+}
+
+unsafe extern "C-unwind" fn send(
+    memory: *mut c_void,
+    count: usize,
+    data_type: c_int,
+    to: usize,
+    comm: CComm,
+    stream: CStream,
+) -> Status {
+    // SAFETY: see `all_reduce`.
+    unsafe {
+        guard("send", || {
+            let part = Part { address: memory.cast(), count, element: element(data_type)? };
+            message("send", comm, stream, Message::Send { to, part })
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn recv(
+    memory: *mut c_void,
+    count: usize,
+    data_type: c_int,
+    from: usize,
+    comm: CComm,
+    stream: CStream,
+) -> Status {
+    // SAFETY: see `all_reduce`.
+    unsafe {
+        guard("recv", || {
+            let part = Part { address: memory.cast(), count, element: element(data_type)? };
+            message("recv", comm, stream, Message::Receive { from, part })
+        })
+    }
+}
+
+/// # Safety
+/// Each list has an entry for each of the ranks.
+unsafe fn parts(
+    ranks: usize,
+    addresses: *const *mut c_void,
+    counts: *const usize,
+    data_types: *const c_int,
+) -> Result<Vec<Part>> {
+    // SAFETY: the caller's promise.
+    let part = |rank| unsafe {
+        let element = element(*data_types.add(rank))?;
+        Ok(Part { address: (*addresses.add(rank)).cast(), count: *counts.add(rank), element })
+    };
+    (0..ranks).map(part).collect()
+}
+
+unsafe extern "C-unwind" fn all_to_all(
+    send_addresses: *mut *const c_void,
+    send_counts: *const usize,
+    send_types: *const c_int,
+    receive_addresses: *mut *mut c_void,
+    receive_counts: *const usize,
+    receive_types: *const c_int,
+    _rank: usize,
+    ranks: usize,
+    comm: CComm,
+    stream: CStream,
+) -> Status {
+    // SAFETY: see `all_reduce`; the lists have an entry for each rank.
+    unsafe {
+        guard("all_to_all", || {
+            let sends = parts(ranks, send_addresses.cast_const().cast(), send_counts, send_types)?;
+            let receives = parts(ranks, receive_addresses.cast_const(), receive_counts, receive_types)?;
+            let communicator = communicator(comm)?;
+            in_order(queue(stream), "all_to_all", || communicator.all_to_all_raw(&sends, &receives))
+        })
+    }
+}
