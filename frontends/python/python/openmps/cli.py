@@ -72,6 +72,12 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--seconds", type=_seconds, default=0.5, help="time for each operator on each device (default: %(default)s)")
     bench.set_defaults(run=_bench)
 
+    collective = commands.add_parser("collective", help="communication between processes").add_subparsers(required=True, metavar="COMMAND")
+    between = collective.add_parser("bench", help="all-reduce between processes of this machine, next to Paddle's CPU (Gloo)")
+    between.add_argument("--ranks", type=_positive, default=2, help="processes (default: %(default)s)")
+    between.add_argument("--seconds", type=_seconds, default=2.0, help="time for each size (default: %(default)s)")
+    between.set_defaults(run=_collective_bench)
+
     inspected = _program_command(commands, "inspect", "what an inference program of PaddlePaddle is made of, and whether openmps runs it")
     inspected.set_defaults(run=_inspect)
 
@@ -187,6 +193,12 @@ def _bench(options: argparse.Namespace) -> int:
     from openmps import benchmark
 
     return benchmark.run(options.device, options.seconds, console)
+
+
+def _collective_bench(options: argparse.Namespace) -> int:
+    from openmps import collective
+
+    return collective.run(options.ranks, options.seconds, _console())
 
 
 def _inspect(options: argparse.Namespace) -> int:

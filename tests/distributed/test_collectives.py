@@ -1,0 +1,34 @@
+"""`paddle.distributed` on two ranks of device `mps`, started by `paddle.distributed.launch`."""
+
+import os
+import re
+import signal
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(__file__))
+from launch import Job, run  # noqa: E402
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_every_collective(transport):
+    for said in run("collectives.py", OPENMPS_TRANSPORT=transport):
+        for part in ("reductions", "movements", "messages", "groups"):
+            assert f"{part} passed" in said
+
+
+def test_a_transport_that_is_not_built_in_is_refused():
+    job = Job("collectives.py", OPENMPS_TRANSPORT="jaccl")
+    assert job.wait() != 0
+    assert "mps: comm_init_rank: transport jaccl: RDMA over Thunderbolt is not built in" in job.log(0), job.log(0)[-4000:]
+
+
+def test_a_killed_rank_is_reported():
+    job = Job("endless.py")
+    job.wait_for(0, "step 20")
+    job.wait_for(1, "step 20")
+    pid = int(re.search(r"process (\d+)", job.log(1)).group(1))
+    os.kill(pid, signal.SIGKILL)
+    assert job.wait(60) != 0
+    assert re.search(r"OSError: .*mps: all_reduce: rank 1 is gone", job.log(0)), job.log(0)[-4000:]
