@@ -22,6 +22,11 @@ impl Meta {
     pub fn bytes(&self) -> Result<usize> {
         crate::view::bytes(self.dtype, &self.shape)
     }
+
+    /// How many elements it has.
+    pub fn count(&self) -> u64 {
+        self.shape.iter().fold(1, |count, &size| count.saturating_mul(size as u64))
+    }
 }
 
 /// One operator with its attributes, for example `Softmax { axis: -1 }`. Only this crate makes operators; passes over graphs tell them
@@ -44,5 +49,17 @@ pub trait Operator: Sealed + Any + std::fmt::Debug + Send + Sync {
     /// Whether the first input may be the output, with the same layout. No other input may share memory with an output.
     fn works_in_place(&self) -> bool {
         false
+    }
+
+    /// Additions, multiplications and other formulas of single numbers in one run, where inputs and outputs are these. Tools show it
+    /// beside the time; nothing else depends on it.
+    fn arithmetic(&self, inputs: &[Meta], outputs: &[Meta]) -> u64 {
+        let _ = inputs;
+        outputs.iter().map(Meta::count).sum()
+    }
+
+    /// What it does the work of besides, in order: for tools, as [`Operator::arithmetic`].
+    fn includes(&self) -> Vec<&'static str> {
+        Vec::new()
     }
 }

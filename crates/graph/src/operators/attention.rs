@@ -84,6 +84,11 @@ impl Operator for Attention {
         Ok(vec![output])
     }
 
+    fn arithmetic(&self, inputs: &[Meta], _: &[Meta]) -> u64 {
+        let of = |of: native::Attention| of.batch * of.heads * of.rows * of.keys * (of.depth + of.columns);
+        2 * self.sizes(inputs).map_or(0, |sizes| of(sizes) as u64)
+    }
+
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         let last = outputs[0].strides[3];

@@ -147,6 +147,15 @@ impl Operator for Convolution {
         Ok(vec![Meta { dtype: x.dtype, shape }])
     }
 
+    fn arithmetic(&self, inputs: &[Meta], _: &[Meta]) -> u64 {
+        let sizes = self.sizes(self.name(), &inputs[0].shape, &inputs[1].shape);
+        2 * sizes.map_or(0, |sizes| work(&sizes) as u64)
+    }
+
+    fn includes(&self) -> Vec<&'static str> {
+        self.fused.includes()
+    }
+
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check_many(self, inputs, outputs)?;
         let sizes = self.sizes(self.name(), &inputs[0].shape, &inputs[1].shape)?;

@@ -150,6 +150,16 @@ impl Operator for ConvolutionTranspose {
         Ok(vec![Meta { dtype: x.dtype, shape }])
     }
 
+    fn arithmetic(&self, inputs: &[Meta], _: &[Meta]) -> u64 {
+        // A product and a sum for each of the places that an element is spread to.
+        let taps: usize = inputs[1].shape.iter().skip(1).product();
+        2 * taps as u64 * inputs[0].count()
+    }
+
+    fn includes(&self) -> Vec<&'static str> {
+        self.fused.includes()
+    }
+
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check_many(self, inputs, outputs)?;
         let of = self.sizes(&inputs[0].shape, &inputs[1].shape)?;

@@ -147,6 +147,16 @@ impl Operator for Linear {
         Ok(vec![result])
     }
 
+    fn arithmetic(&self, inputs: &[Meta], outputs: &[Meta]) -> u64 {
+        self.matmul().arithmetic(inputs, outputs)
+    }
+
+    fn includes(&self) -> Vec<&'static str> {
+        let activation = self.activation.map(|activation| Elementwise::Activation(activation).row().name);
+        let addends = [(self.bias, "bias"), (self.residual, "residual")];
+        addends.into_iter().filter(|(there, _)| *there).map(|(_, name)| name).chain(activation).collect()
+    }
+
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         let out = &outputs[0];

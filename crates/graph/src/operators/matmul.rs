@@ -210,6 +210,11 @@ impl Operator for Matmul {
         Ok(vec![Meta { dtype: left.dtype, shape }])
     }
 
+    fn arithmetic(&self, inputs: &[Meta], outputs: &[Meta]) -> u64 {
+        let depth = self.sizes(&inputs[0].shape, &inputs[1].shape).map_or(0, |sizes| sizes.depth as u64);
+        2 * depth * outputs[0].count()
+    }
+
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         let ([left, right], [out]) = (inputs, outputs) else { return check(self, inputs, outputs) };
         self.accumulate(queue, [left, right], out, [1.0, 0.0])

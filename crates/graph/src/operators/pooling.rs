@@ -203,6 +203,12 @@ impl Operator for Pooling {
         Ok(metas)
     }
 
+    fn arithmetic(&self, inputs: &[Meta], outputs: &[Meta]) -> u64 {
+        let all = self.global || self.adaptive;
+        let taps = self.kernel_size.iter().product::<usize>() as u64;
+        if all { inputs[0].count() } else { taps * outputs[0].count() }
+    }
+
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         let windows = self.windows(self.name(), &inputs[0].shape)?;

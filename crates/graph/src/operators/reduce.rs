@@ -173,6 +173,10 @@ impl Operator for Reduce {
         Ok(vec![Meta { dtype: self.output_dtype(x.dtype), shape }])
     }
 
+    fn arithmetic(&self, inputs: &[Meta], _: &[Meta]) -> u64 {
+        inputs[0].count()
+    }
+
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         crate::layout::check(self, inputs, outputs)?;
         let (x, out) = (&inputs[0], &outputs[0]);

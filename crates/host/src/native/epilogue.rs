@@ -39,6 +39,24 @@ pub enum Activation {
     GeluTanh,
 }
 
+impl Activation {
+    /// What it is called; nothing where it is none.
+    pub fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Activation::None => return None,
+            Activation::Relu => "relu",
+            Activation::Relu6 => "relu6",
+            Activation::LeakyRelu { .. } => "leaky_relu",
+            Activation::HardSigmoid { .. } => "hard_sigmoid",
+            Activation::HardSwish => "hard_swish",
+            Activation::Sigmoid => "sigmoid",
+            Activation::Swish { .. } => "swish",
+            Activation::Gelu => "gelu",
+            Activation::GeluTanh => "gelu_tanh",
+        })
+    }
+}
+
 /// Applied to each element y of output channel c: `after.0 * activation(scale[c] * y + bias[c] + residual) + after.1`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Epilogue<'a> {

@@ -4,6 +4,7 @@ pub mod arg_reduce;
 pub mod attention;
 pub mod axis_sum;
 pub mod batch_norm;
+pub mod ceiling;
 pub mod convolution;
 pub mod copy;
 pub mod detection;

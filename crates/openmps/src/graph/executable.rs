@@ -7,7 +7,8 @@ use crate::encode::{Resource, encode};
 use crate::error::{Error, Result};
 use openmps_graph::{Meta, Queue, View};
 use openmps_runtime::{CommandBuffer, Device, Queue as CommandQueue};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A graph compiled for a device: `MPSGraphExecutable`. It may run on several queues and threads at once.
 ///
@@ -25,20 +26,41 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Executable {
     device: Device,
-    plan: Arc<Plan>,
+    pub(super) plan: Arc<Plan>,
 }
 
 #[derive(Debug)]
-struct Plan {
-    values: Vec<Value>,
-    steps: Vec<Step>,
-    results: Vec<usize>,
+pub(super) struct Plan {
+    pub values: Vec<Value>,
+    pub steps: Vec<Step>,
+    pub results: Vec<usize>,
     /// By value: the value whose memory it has.
-    roots: Vec<usize>,
+    pub roots: Vec<usize>,
     /// By step: the values whose memory nobody needs after it.
-    released: Vec<Vec<usize>>,
+    pub released: Vec<Vec<usize>>,
     /// By value: constants that a step or a result reads.
-    constants: Vec<Option<TensorData>>,
+    pub constants: Vec<Option<TensorData>>,
+}
+
+/// Who watches a run.
+pub(super) enum Observer {
+    /// Nobody.
+    None,
+    /// Notes how long each step takes, which is waited for.
+    Clock(Arc<Mutex<Vec<Duration>>>),
+}
+
+impl Observer {
+    /// Runs a step.
+    fn watch(&self, queue: &Queue, step: impl FnOnce() -> Result<()>) -> Result<()> {
+        let Observer::Clock(durations) = self else { return step() };
+        queue.finish()?;
+        let begin = Instant::now();
+        step()?;
+        queue.finish()?;
+        durations.lock().unwrap_or_else(PoisonError::into_inner).push(begin.elapsed());
+        Ok(())
+    }
 }
 
 impl Executable {
@@ -112,7 +134,7 @@ impl Plan {
     }
 
     /// Runs the steps; views of fed values and results are given.
-    fn run(&self, queue: &Queue, mut views: Vec<Option<View>>) -> Result<()> {
+    fn run(&self, queue: &Queue, mut views: Vec<Option<View>>, observer: &Observer) -> Result<()> {
         let mut memory: Vec<Option<openmps_runtime::Buffer>> = (0..self.values.len()).map(|_| None).collect();
         for (step, released) in self.steps.iter().zip(&self.released) {
             for &output in &step.outputs {
@@ -126,7 +148,7 @@ impl Plan {
             let view = |&value: &usize| self.view(&views, value);
             let inputs: Vec<View> = step.inputs.iter().map(view).collect::<Result<_>>()?;
             let outputs: Vec<View> = step.outputs.iter().map(view).collect::<Result<_>>()?;
-            step.operator.run(queue, &inputs, &outputs)?;
+            observer.watch(queue, || Ok(step.operator.run(queue, &inputs, &outputs)?))?;
             released.iter().for_each(|&value| memory[value] = None);
         }
         Ok(())
@@ -193,6 +215,15 @@ impl Executable {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn encode(&self, command_buffer: &CommandBuffer, feeds: &[(&str, &TensorData)]) -> Result<Vec<TensorData>> {
+        self.encode_with(command_buffer, feeds, Observer::None)
+    }
+
+    pub(super) fn encode_with(
+        &self,
+        command_buffer: &CommandBuffer,
+        feeds: &[(&str, &TensorData)],
+        observer: Observer,
+    ) -> Result<Vec<TensorData>> {
         const OPERATION: &str = "Executable";
         let plan = &self.plan;
         let mut views: Vec<Option<View>> = vec![None; plan.values.len()];
@@ -244,7 +275,7 @@ impl Executable {
         }
         let plan = plan.clone();
         encode(command_buffer, OPERATION, resources, move |queue| {
-            plan.run(queue, views.clone())?;
+            plan.run(queue, views.clone(), &observer)?;
             for (value, to, bytes) in copies {
                 let meta = &plan.values[value].meta;
                 let from = plan.view(&views, value)?;

@@ -25,10 +25,12 @@ mod executable;
 mod fuse;
 mod methods;
 mod passes;
+mod profile;
 
 pub use cache::{ExecutableCache, cache_statistics};
 pub use data::TensorData;
 pub use executable::Executable;
+pub use profile::{Ceilings, MemorySummary, StepSummary};
 
 use crate::data_type::{Element, bytes_of};
 use crate::error::{Error, Result};

@@ -35,6 +35,13 @@ impl Fused {
         Fused { bias: true, ..Fused::default() }
     }
 
+    /// What follows, by name.
+    pub(crate) fn includes(&self) -> Vec<&'static str> {
+        let before = [(self.scale, "scale"), (self.bias, "bias"), (self.residual, "residual")];
+        let before = before.into_iter().filter(|(there, _)| *there).map(|(_, name)| name);
+        before.chain(self.activation.name()).chain(self.after.map(|_| "affine")).collect()
+    }
+
     pub(super) fn inputs(&self) -> usize {
         usize::from(self.scale) + usize::from(self.bias) + usize::from(self.residual)
     }

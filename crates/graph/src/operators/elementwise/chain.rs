@@ -57,6 +57,11 @@ impl Chain {
         Chain { stages, text: text.into() }
     }
 
+    /// The formulas' operators.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.stages.iter().map(|stage| stage.call.operator.row().name)
+    }
+
     /// Inputs that a chain has at most.
     pub const MAX_INPUTS: usize = MAX_TENSORS - 1;
 

@@ -67,6 +67,16 @@ impl Operator for Fused {
         }
     }
 
+    fn arithmetic(&self, inputs: &[Meta], _: &[Meta]) -> u64 {
+        let formulas = self.chain.names().count() + usize::from(self.reduction.is_some());
+        formulas as u64 * self.meta(inputs).map_or(0, |meta| meta.count())
+    }
+
+    fn includes(&self) -> Vec<&'static str> {
+        let reduction = self.reduction.as_ref().map(|reduction| reduction.name());
+        self.chain.names().chain(reduction).collect()
+    }
+
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         let Some(reduction) = &self.reduction else { return self.run_chain(queue, inputs, &outputs[0]) };
         let metas: Vec<Meta> = inputs.iter().map(|x| Meta { dtype: x.dtype, shape: x.shape.clone() }).collect();
