@@ -37,3 +37,29 @@ def test_same_text(program, cpu_reader: Reader, tmp_path: Path, engine: str) -> 
     kinds = Counter(event.get("cat") for event in json.loads(trace.read_text())["traceEvents"])
     assert kinds["dispatch"] > 20, kinds
     assert (kinds["vendor"] > 20) == (engine == ""), kinds
+
+
+COUNT = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from openmps import native
+from openmps.inference import Config, create_predictor
+from pipeline import model_files
+found = {}
+for name, shape in (("det", (1, 3, 64, 64)), ("rec", (1, 3, 48, 64)), ("cls", (1, 3, 48, 192))):
+    predictor = create_predictor(Config(*map(str, model_files(name))))
+    data = [np.zeros(shape, np.float32)]
+    predictor.run(data)
+    before = native.command_buffers(0)
+    predictor.run(data)
+    found[name] = native.command_buffers(0) - before
+print("FOUND", json.dumps(found))
+"""
+
+
+def test_a_run_is_few_command_buffers(program) -> None:
+    """The executor hands a whole program over: the feed, the steps, and what the caller waits for."""
+    printed = program(COUNT, str(HERE), OPENMPS_DEVICE="metal-emulated")
+    found = json.loads(printed.partition("FOUND ")[2].splitlines()[0])
+    assert all(1 <= count <= 4 for count in found.values()), found

@@ -122,6 +122,11 @@ impl Queue {
         self.device.driver().handle(self.id())
     }
 
+    /// How many command buffers the device was handed of this queue so far; none on a device that has no such.
+    pub fn command_buffers(&self) -> Option<u64> {
+        self.device.driver().command_buffers(self.id())
+    }
+
     /// Runs a native kernel, in order with the queue's other commands.
     #[inline]
     pub fn run_native(

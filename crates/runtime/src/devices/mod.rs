@@ -52,6 +52,11 @@ pub(crate) trait Driver: Send + Sync {
         Ok(None)
     }
 
+    /// How many command buffers of a queue the device was handed; none where it has no such.
+    fn command_buffers(&self, _queue: u64) -> Option<u64> {
+        None
+    }
+
     /// The device's own handle of a queue, for programs that order their work with ours.
     fn handle(&self, _queue: u64) -> Option<usize> {
         None

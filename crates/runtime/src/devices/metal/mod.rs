@@ -296,6 +296,10 @@ impl<M: Metal> Driver for MetalDevice<M> {
         Some(self.gpu.existing(queue).is_none_or(|stream| stream.is_idle()))
     }
 
+    fn command_buffers(&self, queue: u64) -> Option<u64> {
+        Some(self.gpu.existing(queue).map_or(0, |stream| stream.statistics().committed))
+    }
+
     /// The whole pages around the memory: Metal takes no less. Nobody follows the other addresses on them.
     unsafe fn borrow(&self, address: usize, bytes: usize) -> Result<Option<Box<dyn Any + Send + Sync>>> {
         let (gpu, bytes) = (&self.gpu, bytes.max(1));
