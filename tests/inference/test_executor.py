@@ -67,6 +67,22 @@ def test_memory_stays_flat_over_many_shapes(programs) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(results(predictor, data), expected, strict=True))
 
 
+@pytest.mark.parametrize("name", ["detector", "encoder", "resnet18"])
+def test_a_run_needs_no_more_memory_than_what_is_alive_at_once(name: str, programs) -> None:
+    """The allocator's peak is that of the plan, which no arrangement in one arena could be below."""
+    from openmps.inference.commands import _given
+
+    predictor, data = ours(programs, name), feed(name, 2, 64, 96)
+    results(predictor, data)
+    _, memory = predictor._model.plan(_given(predictor, [data]))
+    idle = openmps.native.memory_statistics(0)["allocated"]
+    openmps.native.reset_peak_allocated(0)
+    results(predictor, data)
+    between = openmps.native.memory_statistics(0)["peak_allocated"] - idle - data.nbytes - memory["results"]
+    assert 0 < memory["peak"] < memory["sum"]
+    assert abs(between - memory["peak"]) <= 4096, (between, memory)
+
+
 def test_a_loop_over_what_is_computed_is_run_anew_each_time(programs) -> None:
     predictor, cpu = ours(programs, "decoder"), on_cpu(programs, "decoder")
     rounds = set()

@@ -48,7 +48,7 @@ struct Shared {
 #[derive(Debug)]
 enum Compiled {
     /// One graph.
-    Whole(Executable),
+    Whole(Arc<Executable>),
     /// It depends on values what is computed: each run finds out anew.
     ByRun,
 }
@@ -122,25 +122,12 @@ impl Model {
 
     /// Runs the program. The first run with new shapes compiles it for them.
     pub fn run(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        self.check(inputs)?;
-        let shared = &*self.shared;
-        let key: Vec<Vec<usize>> = inputs.iter().map(|input| input.shape().to_vec()).collect();
         let mut lowered = None;
-        let compiled = shared.shapes.get_or_make(&key, || -> Result<Compiled> {
-            let made = self.lower(inputs)?;
-            if made.segments > 0 {
-                lowered = Some(made);
-                return Ok(Compiled::ByRun);
-            }
-            let Lowered { graph, results, .. } = &made;
-            let executable = shared.graphs.compile_anew(graph, &shared.device, results, OptimizationLevel::Level1)?;
-            Ok(Compiled::Whole(executable))
-        })?;
+        let compiled = self.compiled(inputs, &mut lowered)?;
+        let shared = &*self.shared;
         let queue = shared.device.queue();
         if let Compiled::Whole(executable) = &*compiled {
-            let feeds: Vec<(&str, &TensorData)> =
-                shared.program.inputs.iter().zip(inputs).map(|(port, input)| (&port.name[..], input)).collect();
-            return Ok(executable.run(&queue, &feeds)?);
+            return Ok(executable.run(&queue, &self.feeds(inputs))?);
         }
         let Lowered { graph, results, feeds, .. } = match lowered {
             Some(lowered) => lowered,
@@ -149,6 +136,37 @@ impl Model {
         let executable = shared.graphs.compile(&graph, &shared.device, &results, OptimizationLevel::Level1)?;
         let feeds: Vec<(&str, &TensorData)> = feeds.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
         Ok(executable.run(&queue, &feeds)?)
+    }
+
+    /// The program compiled for the shapes of these inputs, which it is fed by [`Model::feeds`]: to see its steps, its memory and where
+    /// its time goes. None where each run finds out anew what it does.
+    pub fn executable(&self, inputs: &[TensorData]) -> Result<Option<Arc<Executable>>> {
+        Ok(match &*self.compiled(inputs, &mut None)? {
+            Compiled::Whole(executable) => Some(Arc::clone(executable)),
+            Compiled::ByRun => None,
+        })
+    }
+
+    /// Inputs with their names, as an executable takes them.
+    pub fn feeds<'a>(&'a self, inputs: &'a [TensorData]) -> Vec<(&'a str, &'a TensorData)> {
+        self.shared.program.inputs.iter().zip(inputs).map(|(port, input)| (&port.name[..], input)).collect()
+    }
+
+    /// What the program is for these inputs. Where a run finds out, and this was the first to ask, `lowered` is what is left of the run.
+    fn compiled(&self, inputs: &[TensorData], lowered: &mut Option<Lowered>) -> Result<Arc<Compiled>> {
+        self.check(inputs)?;
+        let shared = &*self.shared;
+        let key: Vec<Vec<usize>> = inputs.iter().map(|input| input.shape().to_vec()).collect();
+        shared.shapes.get_or_make(&key, || -> Result<Compiled> {
+            let made = self.lower(inputs)?;
+            if made.segments > 0 {
+                *lowered = Some(made);
+                return Ok(Compiled::ByRun);
+            }
+            let Lowered { graph, results, .. } = &made;
+            let executable = shared.graphs.compile_anew(graph, &shared.device, results, OptimizationLevel::Level1)?;
+            Ok(Compiled::Whole(Arc::new(executable)))
+        })
     }
 
     fn lower(&self, inputs: &[TensorData]) -> Result<Lowered> {

@@ -1,21 +1,35 @@
 //! Inference programs on the executor: what `openmps.inference` is made of.
 
+use openmps::graph::{Ceilings, MemorySummary, StepSummary};
 use openmps::{DataType, Device, TensorData};
 use openmps_inference::{Error, Model};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyFileNotFoundError, PyNotImplementedError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Adds this module's class and functions.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<InferenceModel>()?;
+    module.add_function(wrap_pyfunction!(ceilings, module)?)?;
+    module.add_function(wrap_pyfunction!(command_buffers, module)?)?;
     module.add_function(wrap_pyfunction!(unsupported_operations, module)?)?;
     module.add_function(wrap_pyfunction!(supported_operations, module)?)
 }
 
-/// A tensor on its way in or out: the name of its element type, its shape, its elements' bytes.
+/// A tensor on its way in: the name of its element type, its shape, its elements' bytes.
+type In = (String, Vec<usize>, PyBuffer<u8>);
+
+/// The same on its way out.
 type Out<'py> = (&'static str, Vec<usize>, Bound<'py, PyBytes>);
+
+/// A step: its operator, what was fused into it, its first output's shape, bytes that it reads and writes, its arithmetic.
+type Step = (&'static str, Vec<&'static str>, Vec<usize>, u64, u64);
+
+/// Bytes by what they are for.
+type Memory = BTreeMap<&'static str, u64>;
 
 /// A program with its parameters on a device. Copies share both and may run in several threads.
 #[pyclass(frozen, module = "openmps.native")]
@@ -45,20 +59,14 @@ impl InferenceModel {
 
     /// The number of each kind of operation.
     fn operations(&self) -> Vec<(String, usize)> {
-        let mut counts = std::collections::BTreeMap::new();
+        let mut counts = BTreeMap::new();
         self.model.program().body.visit(&mut |operation| *counts.entry(operation.name.clone()).or_insert(0) += 1);
         counts.into_iter().collect()
     }
 
     /// Runs the program; other threads of Python go on meanwhile.
-    fn run<'py>(&self, py: Python<'py>, inputs: Vec<(String, Vec<usize>, PyBuffer<u8>)>) -> PyResult<Vec<Out<'py>>> {
-        let mut tensors = Vec::with_capacity(inputs.len());
-        for (name, shape, bytes) in inputs {
-            let data_type = openmps_tile::dtype::ALL.iter().copied().find(|data_type| data_type.name() == name);
-            let data_type = data_type.ok_or_else(|| PyValueError::new_err(format!("{name} is no element type")))?;
-            let tensor = TensorData::from_bytes(self.model.device(), &shape, data_type, &bytes.to_vec(py)?);
-            tensors.push(tensor.map_err(|error| raised(error.into()))?);
-        }
+    fn run<'py>(&self, py: Python<'py>, inputs: Vec<In>) -> PyResult<Vec<Out<'py>>> {
+        let tensors = self.tensors(py, inputs)?;
         let results = py.detach(|| self.model.run(&tensors)).map_err(raised)?;
         let out = |tensor: TensorData| -> PyResult<Out<'py>> {
             let len = tensor.shape().iter().product::<usize>() * tensor.data_type().size();
@@ -69,6 +77,58 @@ impl InferenceModel {
         };
         results.into_iter().map(out).collect()
     }
+
+    /// The steps and the memory of the program compiled for these inputs; None where each run finds out anew what it does.
+    fn plan(&self, py: Python<'_>, inputs: Vec<In>) -> PyResult<Option<(Vec<Step>, Memory)>> {
+        let tensors = self.tensors(py, inputs)?;
+        let executable = py.detach(|| self.model.executable(&tensors)).map_err(raised)?;
+        let described = |step: StepSummary| {
+            let shape = step.outputs.first().map_or_else(Vec::new, |output| output.shape.to_vec());
+            (step.operator, step.includes, shape, step.bytes, step.arithmetic)
+        };
+        Ok(executable.map(|executable| {
+            let MemorySummary { constants, results, peak, sum, .. } = executable.memory();
+            let steps = executable.steps().into_iter().map(described).collect();
+            (steps, [("constants", constants), ("results", results), ("peak", peak), ("sum", sum)].into())
+        }))
+    }
+
+    /// Seconds of each step in a run that waits for every one; None where each run finds out anew what it does.
+    fn time_steps(&self, py: Python<'_>, inputs: Vec<In>) -> PyResult<Option<Vec<f64>>> {
+        let tensors = self.tensors(py, inputs)?;
+        let durations = py.detach(|| -> Result<_, Error> {
+            let Some(executable) = self.model.executable(&tensors)? else { return Ok(None) };
+            Ok(Some(executable.time_steps(&self.model.device().queue(), &self.model.feeds(&tensors))?))
+        });
+        Ok(durations.map_err(raised)?.map(|steps| steps.iter().map(Duration::as_secs_f64).collect()))
+    }
+}
+
+impl InferenceModel {
+    fn tensors(&self, py: Python<'_>, inputs: Vec<In>) -> PyResult<Vec<TensorData>> {
+        let tensor = |(name, shape, bytes): In| {
+            let data_type = openmps_tile::dtype::ALL.iter().copied().find(|data_type| data_type.name() == name);
+            let data_type = data_type.ok_or_else(|| PyValueError::new_err(format!("{name} is no element type")))?;
+            let tensor = TensorData::from_bytes(self.model.device(), &shape, data_type, &bytes.to_vec(py)?);
+            tensor.map_err(|error| raised(error.into()))
+        };
+        inputs.into_iter().map(tensor).collect()
+    }
+}
+
+/// Command buffers that a GPU was handed of its default queue so far; None on other devices.
+#[pyfunction]
+fn command_buffers(device: usize) -> PyResult<Option<u64>> {
+    let device = Device::get(device).map_err(|error| raised(error.into()))?;
+    Ok(device.queue().command_buffers())
+}
+
+/// Bytes a second of a large copy on a device, and its arithmetic of float32 a second, as measured.
+#[pyfunction]
+fn ceilings(py: Python<'_>, device: usize) -> PyResult<(f64, f64)> {
+    let measured = py.detach(|| Ceilings::measure(&Device::get(device)?));
+    let Ceilings { bytes_per_second, operations_per_second, .. } = measured.map_err(|error| raised(error.into()))?;
+    Ok((bytes_per_second, operations_per_second))
 }
 
 /// The operations of a program that cannot be run.

@@ -79,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     between.set_defaults(run=_collective_bench)
 
     inspected = _program_command(commands, "inspect", "what an inference program of PaddlePaddle is made of, and whether openmps runs it")
+    _shapes(inspected)
     inspected.set_defaults(run=_inspect)
 
     executed = _program_command(commands, "run", "an inference program of PaddlePaddle on arrays from files")
@@ -87,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     executed.set_defaults(run=_run)
 
     profiled = _program_command(commands, "profile", "where the time of an inference program goes, step by step")
-    profiled.add_argument("--shape", type=_shape, action="append", default=[], help="such as 1x3x640x640, for each input in its order")
+    _shapes(profiled)
     profiled.add_argument("--runs", type=_positive, default=10, help="runs that are measured (default: %(default)s)")
     profiled.add_argument("--trace", type=Path, help="where the timeline goes, for ui.perfetto.dev (default: nowhere)")
     profiled.set_defaults(run=_profile)
@@ -113,6 +114,10 @@ def _program_command(commands, name: str, summary: str) -> argparse.ArgumentPars
     parser.add_argument("model", type=Path, help="inference.json, NAME.pdmodel, or the folder that holds one of them")
     parser.add_argument("--parameters", type=Path, help="NAME.pdiparams (default: beside the program)")
     return parser
+
+
+def _shapes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--shape", type=_shape, action="append", default=[], help="such as 1x3x640x640, for each input in its order")
 
 
 def _shape(text: str) -> list[int]:
@@ -205,7 +210,7 @@ def _inspect(options: argparse.Namespace) -> int:
     console = _console()
     from openmps.inference import commands
 
-    return commands.inspect(options.model, options.parameters, console)
+    return commands.inspect(options.model, options.parameters, options.shape, console)
 
 
 def _run(options: argparse.Namespace) -> int:
