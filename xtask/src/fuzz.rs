@@ -1,12 +1,26 @@
-//! `fuzz`: mutated kernels through the parser, the verifier and the code generator, on a stable toolchain.
+//! `fuzz`: damaged kernels and inference programs through all that reads them, on a stable toolchain.
 
 use crate::shell::{Result, cargo, run, say};
+use clap::ValueEnum;
+
+/// What is damaged.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Subject {
+    /// Kernels of Triton, through the parser, the verifier and the code generator
+    Kernels,
+    /// Inference programs of Paddle, through the reader and the executor
+    Programs,
+}
 
 /// Fuzzes for so many seconds; the seed makes the same cases again.
-pub fn run_for(seconds: u32, seed: Option<u64>) -> Result<()> {
+pub fn run_for(subject: Subject, seconds: u32, seed: Option<u64>) -> Result<()> {
     say(&format!("Fuzzing for {seconds} seconds"));
+    let package = match subject {
+        Subject::Kernels => "openmps-codegen",
+        Subject::Programs => "openmps-inference",
+    };
     let mut fuzz = cargo();
-    fuzz.args(["run", "--release", "-p", "openmps-codegen", "--example", "fuzz", "--", &seconds.to_string()]);
+    fuzz.args(["run", "--release", "-p", package, "--example", "fuzz", "--", &seconds.to_string()]);
     fuzz.args(seed.map(|seed| seed.to_string()));
     run(&mut fuzz)
 }

@@ -9,6 +9,7 @@ mod fuzz;
 mod lint;
 mod macos;
 mod minilm;
+mod paddleocr;
 mod python;
 mod release;
 mod sanitize;
@@ -63,8 +64,11 @@ enum Command {
         #[arg(trailing_var_arg = true)]
         arguments: Vec<String>,
     },
-    /// Mutate kernels of Triton and look for panics, hangs and memory blow-ups in parser, verifier and code generator
+    /// Damage kernels of Triton or inference programs and look for panics, hangs and memory blow-ups in all that reads them
     Fuzz {
+        /// What is damaged
+        #[arg(long, value_enum, default_value = "kernels")]
+        subject: fuzz::Subject,
         /// How long
         #[arg(default_value_t = 60)]
         seconds: u32,
@@ -92,6 +96,8 @@ enum Command {
     },
     /// Test every network of paddle.vision.models as an inference program, in both of Paddle's forms
     Architectures,
+    /// Read the committed pages with PaddleOCR from PyPI, in an environment of its own, on device mps and on Paddle's CPU
+    Paddleocr,
     /// Check types and lints of everything for Apple Silicon, from Linux too
     CheckMacos,
     /// Link the executable, the dylib and the wheel for Apple Silicon, from Linux too, and look at the result
@@ -134,11 +140,12 @@ fn main() -> ExitCode {
         Command::Test { rust, python, arguments } => test::run(!python, !rust, &arguments),
         Command::Bench { filter } => demo::bench(filter.as_deref()),
         Command::Minilm { arguments } => minilm::run_example(&arguments),
-        Command::Fuzz { seconds, seed } => fuzz::run_for(seconds, seed),
+        Command::Fuzz { subject, seconds, seed } => fuzz::run_for(subject, seconds, seed),
         Command::Differential { suite, seconds, seed } => differential::compare(suite, seconds, seed),
         Command::Sanitize => sanitize::tests(),
         Command::Emulate { rust } => emulate::run_all(!rust),
         Command::Architectures => architectures::test(),
+        Command::Paddleocr => paddleocr::compare(),
         Command::CheckMacos => macos::check(),
         Command::WheelMacos => macos::link::wheel(),
         Command::MetalCalls => macos::calls::write(),

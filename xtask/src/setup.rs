@@ -49,6 +49,14 @@ fn install_requirements() -> Result<bool> {
     Ok(true)
 }
 
+/// The pinned PaddlePaddle, as pip takes it.
+pub fn paddlepaddle() -> Result<String> {
+    let pins =
+        std::fs::read_to_string(root().join(REQUIREMENTS)).map_err(|error| format!("{REQUIREMENTS}: {error}"))?;
+    let pin = pins.lines().find(|line| line.starts_with("paddlepaddle=="));
+    pin.map(str::to_owned).ok_or_else(|| format!("{REQUIREMENTS} pins no paddlepaddle"))
+}
+
 fn install_wheel() -> Result<bool> {
     let (hash, mark) = (fingerprint::of(WHEEL_SOURCES)?, python::environment().join("openmps-wheel"));
     if fingerprint::is_current(&mark, &hash) {

@@ -52,14 +52,14 @@ fn texts_in(folder: &Path) -> std::io::Result<Vec<String>> {
 /// Runs cases until the time is over; how many findings there were.
 fn fuzz(time: Duration, seed: u64, mut texts: Vec<String>, findings: &Path) -> usize {
     let (begin, mut random, seeds) = (Instant::now(), fastrand::Rng::with_seed(seed), texts.len());
-    let watch = Watch::start(findings);
+    let watch = Watch::start(findings, "ttir");
     let (mut cases, mut found, mut stages) = (0_usize, 0, [0_usize; 4]);
     while begin.elapsed() < time {
         let case = match random.u8(..4) {
             0 => Case::Kernel { text: texts[random.usize(..texts.len())].clone(), bytes: mutate::bytes(&mut random) },
             _ => Case::Text(mutate::text(&texts, &mut random)),
         };
-        watch.begin(&case);
+        watch.begin(case.file());
         let result = catch_unwind(AssertUnwindSafe(|| case.run()));
         watch.end();
         cases += 1;
@@ -78,7 +78,7 @@ fn fuzz(time: Duration, seed: u64, mut texts: Vec<String>, findings: &Path) -> u
             }
             Err(_) => {
                 found += 1;
-                watch.keep(&case, "panic");
+                watch.keep(&case.file(), "panic");
             }
         }
     }

