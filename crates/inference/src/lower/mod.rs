@@ -11,6 +11,7 @@ mod detection;
 mod image;
 mod movement;
 mod normalisation;
+mod part;
 mod product;
 mod recurrent;
 mod reduction;
@@ -44,6 +45,7 @@ static TABLE: LazyLock<HashMap<&'static str, Lower>> = LazyLock::new(|| {
         image::TABLE,
         movement::TABLE,
         normalisation::TABLE,
+        part::TABLE,
         product::TABLE,
         recurrent::TABLE,
         reduction::TABLE,

@@ -28,8 +28,6 @@ pub(super) const TABLE: Table = &[
     ("split", split),
     ("split_with_num", split_with_num),
     ("split_all", split_all),
-    ("slice", slice),
-    ("strided_slice", strided_slice),
     ("gather", gather),
     ("index_select", index_select),
     ("gather_nd", gather_nd),
@@ -71,7 +69,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn without(&mut self, x: &Value, axes: &[usize]) -> Result<Value> {
+    pub(super) fn without(&mut self, x: &Value, axes: &[usize]) -> Result<Value> {
         let shape = self.shape(x)?;
         let kept: Vec<usize> = (0..shape.len()).filter(|axis| !axes.contains(axis)).map(|axis| shape[axis]).collect();
         self.reshape(x, &kept)
@@ -255,44 +253,6 @@ fn split_all(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value
     }
     let sections = sections(lowering, operation, &x, axis, &asked)?;
     lowering.split(&x, axis, &sections)
-}
-
-fn slice(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
-    let x = lowering.input(operation, 0)?;
-    let rank = lowering.shape(&x)?.len();
-    let axes = operation.integers("axes")?.unwrap_or_default();
-    let starts = lowering.integers(operation, 1, "starts")?.unwrap_or_default();
-    let ends = lowering.integers(operation, 2, "ends")?.unwrap_or_default();
-    let ranges = ranges(operation, &axes, &starts, &ends, &vec![1; axes.len()])?;
-    let part = lowering.one(Slice { ranges }, &[x])?;
-    let mut gone = Vec::new();
-    for axis in operation.integers("decrease_axis")?.unwrap_or_default() {
-        gone.push(axis_of(operation, axis, rank)?);
-    }
-    Ok(vec![lowering.without(&part, &gone)?])
-}
-
-fn ranges(operation: &Operation, axes: &[i64], starts: &[i64], ends: &[i64], steps: &[i64]) -> Result<Vec<Range>> {
-    if [starts.len(), ends.len(), steps.len()] != [axes.len(); 3] {
-        return Err(wrong(operation, format!("axes {axes:?} from {starts:?} to {ends:?} in steps of {steps:?}")));
-    }
-    let range = |at: usize| Range { axis: axes[at], start: starts[at], end: ends[at], step: steps[at] };
-    Ok((0..axes.len()).map(range).collect())
-}
-
-fn strided_slice(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
-    let x = lowering.input(operation, 0)?;
-    let axes = operation.integers("axes")?.unwrap_or_default();
-    let [starts, ends, steps] =
-        [(1, "starts"), (2, "ends"), (3, "strides")].map(|(at, name)| lowering.integers(operation, at, name));
-    let ranges = ranges(
-        operation,
-        &axes,
-        &starts?.unwrap_or_default(),
-        &ends?.unwrap_or_default(),
-        &steps?.unwrap_or_default(),
-    )?;
-    Ok(vec![lowering.one(Slice { ranges }, &[x])?])
 }
 
 fn gather(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {

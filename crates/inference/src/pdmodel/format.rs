@@ -115,6 +115,8 @@ pub(crate) struct Attr {
     pub float64: Option<f64>,
     #[prost(message, optional, tag = "20")]
     pub scalar: Option<Scalar>,
+    #[prost(message, repeated, tag = "21")]
+    pub scalars: Vec<Scalar>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -219,8 +219,18 @@ fn content(attribute: &Attr) -> Option<Attribute> {
         12 => Attribute::Floats(attribute.float64s.clone()),
         15 => Attribute::Float(attribute.float64?),
         16 => scalar(attribute.scalar.as_ref()?)?,
+        17 => Attribute::Floats(attribute.scalars.iter().map(number).collect::<Option<_>>()?),
         _ => return None,
     })
+}
+
+fn number(value: &Scalar) -> Option<f64> {
+    match scalar(value)? {
+        Attribute::Flag(flag) => Some(f64::from(u8::from(flag))),
+        Attribute::Integer(whole) => Some(whole as f64),
+        Attribute::Float(value) => Some(value),
+        _ => None,
+    }
 }
 
 fn scalar(scalar: &Scalar) -> Option<Attribute> {

@@ -154,6 +154,7 @@ rows! {
     "split" => "split_all", ["X", "SectionsTensorList*", "AxisTensor"] => ["Out*"];
     "slice" => "slice", ["Input", "StartsTensor|StartsTensorList*", "EndsTensor|EndsTensorList*"] => *OUT;
     "strided_slice" => "strided_slice", ["Input", "StartsTensor|StartsTensorList*", "EndsTensor|EndsTensorList*", "StridesTensor|StridesTensorList*"] => *OUT;
+    "set_value" => "legacy_set_value", ["Input", "ValueTensor", "StartsTensorList*", "EndsTensorList*", "StepsTensorList*"] => *OUT;
     "gather" => "gather", ["X", "Index", "Axis"] => *OUT;
     "gather_nd" => "gather_nd", ["X", "Index"] => *OUT;
     "index_select" => "index_select", ["X", "Index"] => *OUT, &[("dim", "axis")];

@@ -1,0 +1,115 @@
+//! Parts of tensors along some axes: read, and written.
+
+use super::{Lowering, Table, Value, axis_of, wrong};
+use crate::error::Result;
+use crate::program::Operation;
+use openmps::operators::Array;
+use openmps::operators::operators::slice::{Range, SetSlice, Slice};
+
+pub(super) const TABLE: Table = &[
+    ("slice", slice),
+    ("strided_slice", strided_slice),
+    ("set_value", |lowering, operation| set_value(lowering, operation, None, 1)),
+    ("set_value_with_tensor", |lowering, operation| set_value(lowering, operation, Some(1), 2)),
+    ("legacy_set_value", legacy_set_value),
+];
+
+fn slice(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let x = lowering.input(operation, 0)?;
+    let rank = lowering.shape(&x)?.len();
+    let axes = operation.integers("axes")?.unwrap_or_default();
+    let starts = lowering.integers(operation, 1, "starts")?.unwrap_or_default();
+    let ends = lowering.integers(operation, 2, "ends")?.unwrap_or_default();
+    let ranges = ranges(operation, &axes, &starts, &ends, &vec![1; axes.len()])?;
+    let part = lowering.one(Slice { ranges }, &[x])?;
+    let mut gone = Vec::new();
+    for axis in operation.integers("decrease_axis")?.unwrap_or_default() {
+        gone.push(axis_of(operation, axis, rank)?);
+    }
+    Ok(vec![lowering.without(&part, &gone)?])
+}
+
+fn ranges(operation: &Operation, axes: &[i64], starts: &[i64], ends: &[i64], steps: &[i64]) -> Result<Vec<Range>> {
+    if [starts.len(), ends.len(), steps.len()] != [axes.len(); 3] {
+        return Err(wrong(operation, format!("axes {axes:?} from {starts:?} to {ends:?} in steps of {steps:?}")));
+    }
+    let range = |at: usize| Range { axis: axes[at], start: starts[at], end: ends[at], step: steps[at] };
+    Ok((0..axes.len()).map(range).collect())
+}
+
+fn strided_slice(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let x = lowering.input(operation, 0)?;
+    let axes = operation.integers("axes")?.unwrap_or_default();
+    let [starts, ends, steps] =
+        [(1, "starts"), (2, "ends"), (3, "strides")].map(|(at, name)| lowering.integers(operation, at, name));
+    let ranges = ranges(
+        operation,
+        &axes,
+        &starts?.unwrap_or_default(),
+        &ends?.unwrap_or_default(),
+        &steps?.unwrap_or_default(),
+    )?;
+    Ok(vec![lowering.one(Slice { ranges }, &[x])?])
+}
+
+/// The legacy form has the value as an input or as attributes.
+fn legacy_set_value(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let value_at = lowering.optional(operation, 1)?.map(|_| 1);
+    set_value(lowering, operation, value_at, 2)
+}
+
+/// `x[starts:ends:steps, ..] = value`. The value is an input, or numbers in attributes; the bounds are inputs from `bounds_at` on.
+fn set_value(
+    lowering: &mut Lowering,
+    operation: &Operation,
+    value_at: Option<usize>,
+    bounds_at: usize,
+) -> Result<Vec<Value>> {
+    if operation.integers("none_axes")?.is_some_and(|axes| !axes.is_empty()) {
+        return Err(wrong(operation, "new axes among the indices"));
+    }
+    let axes = operation.integers("axes")?.unwrap_or_default();
+    let mut bounds = Vec::with_capacity(3);
+    for (at, name) in ["starts", "ends", "steps"].into_iter().enumerate() {
+        bounds.push(lowering.integers(operation, bounds_at + at, name)?.unwrap_or_default());
+    }
+    let ranges = ranges(operation, &axes, &bounds[0], &bounds[1], &bounds[2])?;
+    let x = lowering.input(operation, 0)?;
+    let dtype = lowering.data_type(&x)?;
+    let value = match value_at {
+        Some(at) => lowering.input(operation, at)?,
+        None => {
+            let numbers = operation.floats("values")?.unwrap_or_default();
+            let dims = super::sizes_of(operation, operation.integers("shape")?.unwrap_or_default())?;
+            if openmps::operators::view::elements(&dims)? != numbers.len() {
+                return Err(wrong(operation, format!("{} values for a shape of {dims:?}", numbers.len())));
+            }
+            Value::Known(Array::new(&dims, numbers, dtype))
+        }
+    };
+    let value = lowering.cast(&value, dtype)?;
+    let value = lowering.with_axes(operation, &value, &x)?;
+    Ok(vec![lowering.one(SetSlice { ranges }, &[x, value])?])
+}
+
+impl Lowering<'_> {
+    /// A value for a part of `x` without its `decrease_axes`, with these axes of size 1.
+    fn with_axes(&mut self, operation: &Operation, value: &Value, x: &Value) -> Result<Value> {
+        let rank = self.shape(x)?.len();
+        let mut gone = Vec::new();
+        for axis in operation.integers("decrease_axes")?.unwrap_or_default() {
+            gone.push(axis_of(operation, axis, rank)?);
+        }
+        gone.sort_unstable();
+        let mut shape = self.shape(value)?;
+        while shape.len() + gone.len() < rank {
+            shape.insert(0, 1);
+        }
+        for axis in gone {
+            if shape.len() < rank {
+                shape.insert(axis.min(shape.len()), 1);
+            }
+        }
+        self.reshape(value, &shape)
+    }
+}
