@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,12 @@ def test_same_text(image: Path, reader: Reader, cpu_reader: Reader) -> None:
     for line, wanted in zip(result, expected, strict=True):
         assert np.abs(line.box - wanted.box).max() <= 2.0, line.text  # pixels: a border of a box may round to the next one
         assert abs(line.confidence - wanted.confidence) <= 2e-3, line.text
+
+
+def test_the_text_is_the_committed_one(cpu_reader: Reader) -> None:
+    """What the example in Rust is compared with."""
+    expected = json.loads((IMAGES[0].parent / "text.json").read_text(encoding="utf-8"))
+    assert {path.stem: [line.text for line in cpu_reader(path)] for path in IMAGES} == expected
 
 
 def test_the_cpu_reads_the_images(cpu_reader: Reader) -> None:

@@ -24,10 +24,10 @@ fn run_rust() -> Result<Vec<String>> {
     const PACKAGES: [&str; 5] = ["test", "--workspace", "--release", "--exclude", "openmps-python"];
     let workspace = count_tests("Rust", &PACKAGES, "")?;
     let weights = minilm::install()?;
-    say("Tests with MiniLM's weights");
-    // The same packages as above, of which nothing has to be built again; what needs the weights is ignored there.
-    let with_weights = [&PACKAGES[..], &["--test", "minilm", "--", "--ignored"]].concat();
-    Ok(vec![workspace, count_tests("MiniLM", &with_weights, &weights.to_string_lossy())?])
+    say("Tests with the weights of MiniLM and PP-OCRv4");
+    // The same packages as above, of which nothing has to be built again; what needs weights is ignored there.
+    let with_weights = [&PACKAGES[..], &["--test", "minilm", "--test", "read_text", "--", "--ignored"]].concat();
+    Ok(vec![workspace, count_tests("Weights", &with_weights, &weights.to_string_lossy())?])
 }
 
 /// Runs cargo and adds up the closing lines of the test binaries.

