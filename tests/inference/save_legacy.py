@@ -63,8 +63,8 @@ def lists(x):
     """A list of tensors that a loop writes, read by number, counted, and made one tensor."""
     block = paddle.static.default_main_program().current_block()
     array = block.create_var(name="array", type=VarDesc.VarType.DENSE_TENSOR_ARRAY, dtype=FLOAT)
-    write = lambda value, at: block_now().append_op(type="write_to_array", inputs={"X": value, "I": at}, outputs={"Out": array})  # noqa: E731
-    block_now = lambda: paddle.static.default_main_program().current_block()  # noqa: E731
+    write = lambda value, at: block_now().append_op(type="write_to_array", inputs={"X": value, "I": at}, outputs={"Out": array})
+    block_now = lambda: paddle.static.default_main_program().current_block()
     write(x, number(0, "int64"))
 
     def body(step, y):
@@ -74,10 +74,10 @@ def lists(x):
 
     rounds = op("cast", {"X": op("reduce_max", {"X": x}, dim=[0], reduce_all=True, keep_dim=False)}, INT64, in_dtype=FLOAT, out_dtype=INT64)
     rounds = op("elementwise_add", {"X": rounds, "Y": number(3, "int64")})
-    step, y = paddle.static.nn.while_loop(lambda step, y: less(step, rounds), body, [number(1, "int64"), x])
+    paddle.static.nn.while_loop(lambda step, y: less(step, rounds), body, [number(1, "int64"), x])
     count = op("lod_array_length", {"X": array}, INT64)
     second = op("read_from_array", {"X": array, "I": number(1, "int64")}, FLOAT)
-    whole, sizes = op("tensor_array_to_tensor", {"X": array}, FLOAT, "Out OutIndex", axis=1, use_stack=False)
+    whole, _ = op("tensor_array_to_tensor", {"X": array}, FLOAT, "Out OutIndex", axis=1, use_stack=False)
     row = op("slice", {"Input": second}, axes=[1], starts=[2], ends=[3], decrease_axis=[1])
     written = op("set_value", {"Input": whole, "ValueTensor": row, "StartsTensorList": [rounds], "EndsTensorList": [op("increment", {"X": rounds}, step=1.0)]}, axes=[1], steps=[1], decrease_axes=[1], none_axes=[], dtype=5)  # fmt: skip
     written = op("set_value", {"Input": written}, axes=[1, 2], starts=[0, 1], ends=[1, 9], steps=[1, 2], decrease_axes=[], none_axes=[], dtype=5, shape=[1], values=[2.5])  # fmt: skip
