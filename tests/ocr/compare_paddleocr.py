@@ -36,6 +36,7 @@ def reader(device: str) -> PaddleOCR:
         use_doc_unwarping=False,
         use_textline_orientation=False,
         device=device,
+        enable_mkldnn=False,  # Paddle 3.3.1's own path through oneDNN refuses these models
     )
 
 
