@@ -20,6 +20,7 @@ def test_handles(programs) -> None:
     assert (handle.shape(), handle.type()) == ([-1, -1], inference.DataType.INT64)
     data = feed("encoder", 2, 32, 0)
     by_list = predictor.run([data])
+    assert all(result.flags.writeable and result.base is not None for result in by_list), "handed over, not copied"
     handle.share_external_data(data)
     assert handle.shape() == [2, 16] and predictor.run() is True
     for name, expected in zip(predictor.get_output_names(), by_list, strict=True):

@@ -6,7 +6,8 @@ use openmps_inference::{Error, Model};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyFileNotFoundError, PyNotImplementedError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyByteArray;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 type In = (String, Vec<usize>, PyBuffer<u8>);
 
 /// The same on its way out.
-type Out<'py> = (&'static str, Vec<usize>, Bound<'py, PyBytes>);
+type Out<'py> = (&'static str, Vec<usize>, Bound<'py, PyByteArray>);
 
 /// A step: its operator, what was fused into it, its first output's shape, bytes that it reads and writes, its arithmetic.
 type Step = (&'static str, Vec<&'static str>, Vec<usize>, u64, u64);
@@ -41,8 +42,12 @@ struct InferenceModel {
 impl InferenceModel {
     /// Reads both files' contents.
     #[new]
-    fn new(py: Python<'_>, program: PyBuffer<u8>, parameters: PyBuffer<u8>, device: usize) -> PyResult<InferenceModel> {
-        let (program, parameters) = (program.to_vec(py)?, parameters.to_vec(py)?);
+    fn new(
+        py: Python<'_>,
+        program: PyBackedBytes,
+        parameters: PyBackedBytes,
+        device: usize,
+    ) -> PyResult<InferenceModel> {
         let model = py.detach(|| Model::load(&Device::get(device)?, &program, &parameters));
         Ok(InferenceModel { model: model.map_err(raised)? })
     }
@@ -70,7 +75,7 @@ impl InferenceModel {
         let results = py.detach(|| self.model.run(&tensors)).map_err(raised)?;
         let out = |tensor: TensorData| -> PyResult<Out<'py>> {
             let len = tensor.shape().iter().product::<usize>() * tensor.data_type().size();
-            let bytes = PyBytes::new_with(py, len, |bytes| {
+            let bytes = PyByteArray::new_with(py, len, |bytes| {
                 tensor.read_bytes_into(bytes).map_err(|error| raised(error.into()))
             })?;
             Ok((tensor.data_type().name(), tensor.shape().to_vec(), bytes))

@@ -108,7 +108,10 @@ class Predictor:
         return {tensor.name(): tensor.type() for tensor in self._inputs}
 
     def run(self, inputs: Sequence | None = None) -> bool | list[np.ndarray]:
-        """Computes the outputs of what the input handles hold; with a list of arrays, of these, and returns the results."""
+        """Computes the outputs of what the input handles hold; with a list of arrays, of these, and returns the results.
+
+        The output handles hold the same memory as these results.
+        """
         if inputs is not None:
             for tensor, array in zip(self._inputs, inputs, strict=True):
                 tensor.share_external_data(array)
@@ -116,7 +119,7 @@ class Predictor:
         for tensor, (dtype, shape, data) in zip(self._outputs, results, strict=True):
             tensor._dtype = dtype
             tensor._array = np.frombuffer(data, _STORED_AS.get(dtype, dtype)).reshape(shape)
-        return True if inputs is None else [tensor.copy_to_cpu() for tensor in self._outputs]
+        return True if inputs is None else [tensor._array for tensor in self._outputs]
 
     def clone(self, *_: object) -> Predictor:
         """Another predictor of the same model, for another thread."""
