@@ -12,6 +12,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Rounds of a loop at most, unless the caller says otherwise.
+const LONGEST_LOOP: usize = 1 << 20;
+
 /// Compiled shapes that a model keeps; those used last stay.
 const SHAPES: usize = 64;
 
@@ -31,6 +34,7 @@ const SHAPES: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Model {
     shared: Arc<Shared>,
+    longest_loop: usize,
 }
 
 #[derive(Debug)]
@@ -92,7 +96,12 @@ impl Model {
             graphs: ExecutableCache::new(SHAPES),
             shapes: Cache::new(SHAPES),
         };
-        Ok(Model { shared: Arc::new(shared) })
+        Ok(Model { shared: Arc::new(shared), longest_loop: LONGEST_LOOP })
+    }
+
+    /// The same model, whose runs are an error where a loop goes on for more rounds than this: a program may loop for ever.
+    pub fn with_longest_loop(self, rounds: usize) -> Model {
+        Model { longest_loop: rounds, ..self }
     }
 
     /// The device that it runs on.
@@ -171,7 +180,7 @@ impl Model {
 
     fn lower(&self, inputs: &[TensorData]) -> Result<Lowered> {
         let Shared { program, device, graphs, weights, .. } = &*self.shared;
-        lower::lower(program, device, graphs, weights, inputs)
+        lower::lower(program, device, graphs, weights, inputs, self.longest_loop)
     }
 
     fn check(&self, inputs: &[TensorData]) -> Result<()> {

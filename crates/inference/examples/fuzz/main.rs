@@ -25,6 +25,9 @@ const MOST_PROGRAMS: usize = 64;
 /// Elements of an input at most: what is run is to be small.
 const LARGEST: usize = 1 << 12;
 
+/// Rounds of a loop at most: damage makes loops that never end.
+const LONGEST_LOOP: usize = 64;
+
 /// How far a program came.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Reached {
@@ -111,6 +114,7 @@ fn run(device: &Device, bytes: &[u8]) -> Reached {
         parameters.extend(stored(dtype, &dims));
     }
     let Ok(model) = Model::load(device, bytes, &parameters) else { return Reached::Read };
+    let model = model.with_longest_loop(LONGEST_LOOP);
     let mut inputs = Vec::new();
     for (_, dims, dtype) in model.inputs() {
         let open: Vec<i64> =

@@ -22,9 +22,6 @@ pub(super) const TABLE: Table = &[
     ("array_to_tensor", array_to_tensor),
 ];
 
-/// Runs of a loop's body at most.
-const LONGEST_LOOP: usize = 1 << 20;
-
 fn combine(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let members = (0..operation.inputs.len()).filter_map(|at| lowering.optional(operation, at).transpose());
     Ok(vec![Value::List(members.collect::<Result<_>>()?)])
@@ -144,6 +141,9 @@ fn branch(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> 
 /// The body hands back the next condition and the values that go round.
 fn repeat(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let body = operation.blocks.first().ok_or_else(|| wrong(operation, "no body"))?;
+    if body.yields.first().is_none_or(|condition| !made_in(body).contains(condition)) {
+        return Err(wrong(operation, "a body that does not change the condition"));
+    }
     let mut condition = lowering.input(operation, 0)?;
     let mut round: Vec<Value> =
         (1..operation.inputs.len()).map(|at| lowering.input(operation, at)).collect::<Result<_>>()?;
@@ -155,7 +155,8 @@ fn repeat(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> 
             }
         });
     };
-    for _ in 0..LONGEST_LOOP {
+    let longest = lowering.longest_loop;
+    for _ in 0..longest {
         keep(lowering, &round);
         let go_on = lowering.condition(operation, &condition)?;
         lowering.run_if_long()?;
@@ -171,5 +172,5 @@ fn repeat(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> 
         condition = handed_back.next().ok_or_else(|| wrong(operation, "a body that hands back no condition"))?;
         round = handed_back.collect();
     }
-    Err(Error::Operation { operation: operation.name.clone(), what: format!("more than {LONGEST_LOOP} rounds") })
+    Err(Error::Operation { operation: operation.name.clone(), what: format!("more than {longest} rounds") })
 }

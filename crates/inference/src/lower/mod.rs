@@ -84,6 +84,8 @@ pub(crate) struct Lowering<'m> {
     steps: usize,
     /// How many graphs were run on the way.
     pub(crate) segments: usize,
+    /// Rounds of a loop at most.
+    longest_loop: usize,
 }
 
 /// What a program became.
@@ -101,6 +103,7 @@ pub(crate) fn lower(
     cache: &ExecutableCache,
     weights: &[TensorData],
     inputs: &[TensorData],
+    longest_loop: usize,
 ) -> Result<Lowered> {
     let mut lowering = Lowering {
         device,
@@ -113,6 +116,7 @@ pub(crate) fn lower(
         moved: HashMap::new(),
         steps: 0,
         segments: 0,
+        longest_loop,
     };
     for (at, port) in program.parameters.iter().enumerate() {
         lowering.values[port.value] = Some(Value::Weight(at));
