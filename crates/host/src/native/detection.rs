@@ -112,7 +112,8 @@ mod tests {
         // Half of a box is not more than half of it.
         assert_eq!(indices(&[0.9, 0.2, 0.3, 0.5], &ALL), [(0, 0), (0, 3), (0, 2)]);
         assert_eq!(indices(&scores, &Suppression { candidates: Some(1), ..ALL }), [(0, 1)]);
-        assert_eq!(indices(&scores, &Suppression { overlap: 0.95, eta: 0.5, ..ALL }), [(0, 1), (0, 0), (0, 2)]);
+        assert_eq!(indices(&scores, &Suppression { overlap: 0.95, ..ALL }), [(0, 1), (0, 0), (0, 2)]);
+        assert_eq!(indices(&scores, &Suppression { overlap: 0.95, eta: 0.5, ..ALL }), [(0, 1), (0, 2)]);
     }
 
     #[test]
