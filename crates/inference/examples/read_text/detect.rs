@@ -32,7 +32,8 @@ pub fn boxes(map: &[f32], width: usize, height: usize, to_width: u32, to_height:
         if shorter_side(&region) < SHORTEST[0] || mean(map, width, height, &region) < BOX {
             continue;
         }
-        let region = grow(&region);
+        // Whole pixels, as the library that grows polygons in Python takes them.
+        let region = grow(&region.map(|(x, y)| (x.trunc(), y.trunc())));
         if shorter_side(&region) >= SHORTEST[1] {
             let scale = |at: f32, from: usize, to: u32| (at / from as f32 * to as f32).round().clamp(0.0, to as f32);
             boxes.push(region.map(|(x, y)| (scale(x, width, to_width), scale(y, height, to_height))));

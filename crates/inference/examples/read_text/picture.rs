@@ -29,7 +29,7 @@ fn padded_to(picture: &RgbImage, width: usize) -> Vec<f32> {
 fn resized(picture: &RgbImage, width: usize, height: usize) -> RgbImage {
     let (across, down) = (picture.width() as f32 / width as f32, picture.height() as f32 / height as f32);
     RgbImage::from_fn(width as u32, height as u32, |x, y| {
-        sample(picture, (x as f32 + 0.5) * across - 0.5, (y as f32 + 0.5) * down - 0.5)
+        sample(picture, (x as f32 + 0.5) * across - 0.5, (y as f32 + 0.5) * down - 0.5, linear)
     })
 }
 
@@ -44,23 +44,42 @@ pub fn cut(picture: &RgbImage, corners: &Corners) -> RgbImage {
         let (x, y) = (x as f32 / width, y as f32 / height);
         let along =
             |of: fn((f32, f32)) -> f32| of(origin) + (of(right) - of(origin)) * x + (of(below) - of(origin)) * y;
-        sample(picture, along(|point| point.0), along(|point| point.1))
+        sample(picture, along(|point| point.0), along(|point| point.1), cubic)
     });
     if height / width >= 1.5 { rotate270(&cut) } else { cut }
 }
 
+/// The weights of the four pixels around a place that lies `at` behind the second.
+type Kernel = fn(f32) -> [f32; 4];
+
+fn linear(at: f32) -> [f32; 4] {
+    [0.0, 1.0 - at, at, 0.0]
+}
+
+/// Cubic convolution (Keys, 1981) with a slope of -0.75.
+fn cubic(at: f32) -> [f32; 4] {
+    const SLOPE: f32 = -0.75;
+    let near = |x: f32| ((SLOPE + 2.0) * x - (SLOPE + 3.0)) * x * x + 1.0;
+    let far = |x: f32| ((SLOPE * x - 5.0 * SLOPE) * x + 8.0 * SLOPE) * x - 4.0 * SLOPE;
+    [far(1.0 + at), near(at), near(1.0 - at), far(2.0 - at)]
+}
+
 /// The colour at a place between pixels; beyond the edge it is the edge's.
-fn sample(picture: &RgbImage, x: f32, y: f32) -> Rgb<u8> {
+fn sample(picture: &RgbImage, x: f32, y: f32, kernel: Kernel) -> Rgb<u8> {
     let pixel = |x: f32, y: f32| {
         let at = |at: f32, size: u32| (at.max(0.0) as u32).min(size - 1);
-        picture.get_pixel(at(x, picture.width()), at(y, picture.height())).0.map(f32::from)
+        picture.get_pixel(at(x, picture.width()), at(y, picture.height())).0
     };
     let (left, top) = (x.floor(), y.floor());
-    let (right, below) = (x - left, y - top);
-    let between = |a: f32, b: f32, at: f32| a + (b - a) * at;
-    let corners = [pixel(left, top), pixel(left + 1.0, top), pixel(left, top + 1.0), pixel(left + 1.0, top + 1.0)];
-    Rgb(std::array::from_fn(|channel| {
-        let [a, b, c, d] = corners.map(|corner| corner[channel]);
-        between(between(a, b, right), between(c, d, right), below).round() as u8
-    }))
+    let (across, down) = (kernel(x - left), kernel(y - top));
+    let mut sums = [0.0; 3];
+    for (row, down) in down.into_iter().enumerate().filter(|(_, weight)| *weight != 0.0) {
+        for (column, across) in across.into_iter().enumerate().filter(|(_, weight)| *weight != 0.0) {
+            let colour = pixel(left + column as f32 - 1.0, top + row as f32 - 1.0);
+            for (sum, value) in sums.iter_mut().zip(colour) {
+                *sum += across * down * f32::from(value);
+            }
+        }
+    }
+    Rgb(sums.map(|sum| sum.round().clamp(0.0, 255.0) as u8))
 }

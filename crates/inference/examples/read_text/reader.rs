@@ -28,8 +28,8 @@ const LEAST_RATIO: f32 = 320.0 / 48.0;
 const SHORTER_SIDE: f32 = 736.0;
 
 /// A line of text.
+#[allow(dead_code, reason = "a program prints some of it")]
 pub struct Line {
-    #[allow(dead_code, reason = "where the line is, for who draws it")]
     pub corners: Corners,
     pub text: String,
     pub confidence: f32,
