@@ -8,7 +8,7 @@ import sys
 import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
-from launch import Job, run  # noqa: E402
+from launch import Job, run
 
 
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
