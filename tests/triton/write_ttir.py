@@ -17,6 +17,7 @@ sys.path[:0] = [str(ROOT / "tests" / "triton"), str(ROOT / "benches")]
 import cuda
 import kernels
 import test_order as order
+import test_returns as returns
 import test_small_floats as small
 import test_tutorials as tutorials
 
@@ -64,6 +65,7 @@ KERNELS = {
     "along": (tutorials.along_kernel, [SINGLE] * 2 + ["*i32"], {"N": 16}),
     "in_place": (order.in_place_kernel, [SINGLE], {"N": 16}),
     "flagged": (order.flagged_kernel, [SINGLE, "*i32", "i32"], {"BLOCK": 256}),
+    "returns": (returns.tile_kernel, [SINGLE] * 2 + ["fp32"], {"BLOCK": 32}),
     "combine": (order.combine_kernel, [SINGLE] * 2 + ["*i32"], {"M": 4, "N": 8, "AXIS": 0, "REVERSE": True}),
 }  # fmt: skip
 

@@ -20,7 +20,7 @@ pub use build::{Builder, Point};
 pub use context::{BlockId, Context, Operation, OperationId, RegionId, ValueId};
 pub use location::Location;
 pub use print::print;
-pub use types::{Float, Sign, Type};
+pub use types::{Float, Sign, Space, Type};
 pub use verify::verify;
 
 /// What cannot be built, with the reason.

@@ -49,6 +49,15 @@ impl Float {
     }
 }
 
+/// What kind of memory a pointer points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// Any memory.
+    Global,
+    /// Memory that the kernel only reads: `tl.const`.
+    Constant,
+}
+
 /// Whether the integers of a described tensor have a sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sign {
@@ -68,7 +77,7 @@ pub enum Type {
     /// A floating-point number.
     Float(Float),
     /// An address of elements of a type, in an address space.
-    Pointer(Box<Type>, u32),
+    Pointer(Box<Type>, Space),
     /// Elements of one type in a shape.
     Tensor(Vec<i64>, Box<Type>),
     /// A description of a tensor in memory that is read and written by blocks of this type, whose integers have a sign or none.
@@ -132,8 +141,8 @@ impl Display for Type {
             Type::None => f.write_str("none"),
             Type::Integer(bits) => write!(f, "i{bits}"),
             Type::Float(float) => f.write_str(float.name()),
-            Type::Pointer(target, 1) => write!(f, "!tt.ptr<{target}>"),
-            Type::Pointer(target, space) => write!(f, "!tt.ptr<{target}, {space}>"),
+            Type::Pointer(target, Space::Global) => write!(f, "!tt.ptr<{target}>"),
+            Type::Pointer(target, Space::Constant) => write!(f, "!tt.ptr<{target}, \"constant\">"),
             Type::Tensor(shape, element) => {
                 f.write_str("tensor<")?;
                 sizes(f, shape)?;
@@ -159,12 +168,13 @@ mod tests {
 
     #[test]
     fn types_are_written_as_in_mlir() {
-        let pointer = Type::Pointer(Box::new(Type::Float(Float::F16)), 1);
+        let pointer = Type::Pointer(Box::new(Type::Float(Float::F16)), Space::Global);
         let block = Type::shaped(vec![16, 32], Type::Float(Float::BF16));
         for (ty, expected) in [
             (Type::TRUTH, "i1"),
             (pointer.clone(), "!tt.ptr<f16>"),
-            (Type::Pointer(Box::new(pointer.clone()), 1), "!tt.ptr<!tt.ptr<f16>>"),
+            (Type::Pointer(Box::new(pointer.clone()), Space::Global), "!tt.ptr<!tt.ptr<f16>>"),
+            (Type::Pointer(Box::new(Type::I32), Space::Constant), "!tt.ptr<i32, \"constant\">"),
             (Type::shaped(vec![64], pointer.clone()), "tensor<64x!tt.ptr<f16>>"),
             (block.clone(), "tensor<16x32xbf16>"),
             (Type::Descriptor(Box::new(block), Sign::Signed), "!tt.tensordesc<16x32xbf16>"),

@@ -3,7 +3,7 @@
 use openmps_tile::{HostMemory, interpret, verify};
 use openmps_triton_ir::attribute::Number;
 use openmps_triton_ir::print::{Origins, print};
-use openmps_triton_ir::{Attribute, Builder, Context, Float, OperationId, Sign, Type, ValueId, passes};
+use openmps_triton_ir::{Attribute, Builder, Context, Float, OperationId, Sign, Space, Type, ValueId, passes};
 
 /// A module with one kernel whose body is being written.
 struct Draft {
@@ -64,7 +64,7 @@ impl Draft {
 }
 
 fn pointer(to: Type) -> Type {
-    Type::Pointer(Box::new(to), 1)
+    Type::Pointer(Box::new(to), Space::Global)
 }
 
 #[test]

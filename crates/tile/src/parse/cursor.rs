@@ -90,6 +90,30 @@ impl<'t> Cursor<'t> {
         Err(self.error("a function without end"))
     }
 
+    /// The lines from here to the closing brace that stand in no braces of their own, each with the place where it begins.
+    pub fn own_lines(&self) -> Vec<(Cursor<'t>, &'t str)> {
+        let (mut depth, mut at, mut lines) = (0_i64, self.at, Vec::new());
+        for line in self.rest().split_inclusive('\n') {
+            if depth == 0 {
+                lines.push((Cursor { text: self.text, at, locations: self.locations }, line));
+            }
+            let mut in_string = false;
+            for byte in line.bytes() {
+                match byte {
+                    b'"' => in_string = !in_string,
+                    b'{' if !in_string => depth += 1,
+                    b'}' if !in_string => depth -= 1,
+                    _ => {}
+                }
+            }
+            if depth < 0 {
+                break;
+            }
+            at += line.len();
+        }
+        lines
+    }
+
     /// The location at the end of this line.
     fn next_location(&self) -> Option<String> {
         let rest = self.rest();

@@ -1,5 +1,6 @@
 //! Functions of a module: their parameters, their bodies, and calls, which are inlined.
 
+use super::branches::Flows;
 use super::cursor::{Cursor, Read};
 use super::operations::{self, Simple};
 use super::region;
@@ -18,7 +19,7 @@ const LONGEST: usize = 1 << 20;
 const MOST_INLINED: usize = 64 << 20;
 
 /// Operations whose text has a form of its own, and that are not covered.
-const REFUSED: [&str; 4] = ["tt.print", "tt.elementwise_inline_asm", "tt.map_elementwise", "cf.cond_br"];
+const REFUSED: [&str; 3] = ["tt.print", "tt.elementwise_inline_asm", "tt.map_elementwise"];
 
 /// Values by name. Names in blocks beside each other may be the same; the later one counts.
 pub type Names = HashMap<String, Value>;
@@ -106,7 +107,12 @@ impl<'t> Reader<'t> {
             cursor.skip_braces()?;
         }
         cursor.expect("{")?;
-        Ok(self.block(cursor, names)?.values)
+        let flows = Flows::of(cursor);
+        if flows.is_empty() {
+            Ok(self.block(cursor, names)?.values)
+        } else {
+            self.branches(cursor.clone(), names, &flows)
+        }
     }
 
     /// `tt.call @name(%a, ..) : (types) -> types`: the function's body in its place.
@@ -141,24 +147,46 @@ impl<'t> Reader<'t> {
 
     /// Reads up to the closing brace.
     pub fn block(&mut self, cursor: &mut Cursor<'t>, names: &mut Names) -> Read<End> {
+        self.enter(cursor)?;
+        let mut end = End::default();
+        while !cursor.take("}") {
+            if cursor.looking_at("^") {
+                return Err(cursor.refuse("cf.br", "branches between blocks of a loop or a condition"));
+            }
+            self.count(cursor)?;
+            self.operation(cursor, names, &mut end)?;
+        }
+        cursor.skip_location()?;
+        self.leave();
+        Ok(end)
+    }
+
+    /// One level deeper.
+    pub fn enter(&mut self, cursor: &Cursor) -> Read<()> {
         if self.depth >= DEEPEST {
             return Err(cursor.error(format!("blocks and calls nested more than {DEEPEST} deep")));
         }
         self.depth += 1;
-        let mut end = End::default();
-        while !cursor.take("}") {
-            if cursor.looking_at("^") {
-                return Err(cursor.refuse("cf.br", "branches between blocks"));
-            }
-            self.instructions += 1;
-            if self.instructions > LONGEST {
-                return Err(cursor.error(format!("more than {LONGEST} instructions")));
-            }
-            self.operation(cursor, names, &mut end)?;
-        }
-        cursor.skip_location()?;
+        Ok(())
+    }
+
+    /// One level less deep.
+    pub fn leave(&mut self) {
         self.depth -= 1;
-        Ok(end)
+    }
+
+    /// One more instruction.
+    pub fn count(&mut self, cursor: &Cursor) -> Read<()> {
+        self.instructions += 1;
+        if self.instructions > LONGEST {
+            return Err(cursor.error(format!("more than {LONGEST} instructions")));
+        }
+        Ok(())
+    }
+
+    /// Reads one operation that ends no block.
+    pub fn one(&mut self, cursor: &mut Cursor<'t>, names: &mut Names) -> Read<()> {
+        self.operation(cursor, names, &mut End::default())
     }
 
     fn operation(&mut self, cursor: &mut Cursor<'t>, names: &mut Names, end: &mut End) -> Read<()> {

@@ -125,7 +125,7 @@ fn binary(operation: &str) -> Option<Binary> {
         "arith.addi" | "arith.addf" => Binary::Add,
         "arith.subi" | "arith.subf" => Binary::Subtract,
         "arith.muli" | "arith.mulf" => Binary::Multiply,
-        "arith.divsi" | "arith.divf" | "tt.precise_divf" => Binary::Divide,
+        "arith.divsi" | "arith.divf" | "tt.precise_divf" | "tt.approx_divf" => Binary::Divide,
         "arith.divui" => Binary::DivideUnsigned,
         "arith.remsi" | "arith.remf" => Binary::Remainder,
         "arith.remui" => Binary::RemainderUnsigned,
@@ -230,9 +230,13 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Va
             let axis = attribute(simple.attributes, "axis").and_then(|axis| usize::try_from(axis).ok());
             b.emit(Operation::ExpandDims { axis: axis.ok_or("no axis")? }, &[x], result.ok_or("no type")?)
         }
-        ("tt.addptr", &[pointer, offset]) => b.add_pointer(pointer, offset),
+        ("tt.addptr", &[pointer, offset]) => {
+            let is_narrow = matches!(b.type_of(offset).number(), Some(Scalar::I8 | Scalar::I16));
+            let offset = if is_narrow { b.cast(Cast::Signed, offset, Scalar::I32) } else { offset };
+            b.add_pointer(pointer, offset)
+        }
         ("tt.load", &[pointer]) => b.load(pointer, None, None),
-        ("tt.load", &[pointer, mask]) => b.load(pointer, Some(mask), None),
+        ("tt.load" | "tt.atomic_load", &[pointer, mask]) => b.load(pointer, Some(mask), None),
         ("tt.load", &[pointer, mask, other]) => b.load(pointer, Some(mask), Some(other)),
         ("tt.store", &[pointer, value]) => {
             b.store(pointer, value, None);
@@ -250,11 +254,15 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Va
             let condition = if splat { b.splat(condition, &dims) } else { condition };
             b.select(condition, x, y)
         }
-        ("tt.dot", &[x, y, sum]) => b.dot(x, y, sum),
+        ("tt.dot", &[x, y, sum]) => product(b, [x, y, sum]),
         ("tt.trans", &[x]) => permute(simple.attributes, x, b)?,
         ("tt.join", &[x, y]) => b.emit(Operation::Join, &[x, y], result.ok_or("no type")?),
         ("tt.cat", &[x, y]) => b.emit(Operation::Concatenate, &[x, y], result.ok_or("no type")?),
-        ("tt.unsplat", &[x]) => b.emit(Operation::Unsplat, &[x], result.ok_or("no type")?),
+        // Only the operand's type is written.
+        ("tt.unsplat", &[x]) => {
+            let element = b.type_of(x).with_dims(&[]);
+            b.emit(Operation::Unsplat, &[x], element)
+        }
         ("tt.split", &[x]) => {
             let mut half = b.type_of(x).clone();
             half.dims.pop();
@@ -292,6 +300,18 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Va
         _ => return Err("not covered".to_owned()),
     };
     Ok(vec![value])
+}
+
+/// A product with a sum, which is rounded once where its type is narrower than float32.
+fn product(b: &mut Builder, [x, y, sum]: [Value; 3]) -> Value {
+    match b.type_of(sum).number() {
+        Some(narrow @ (Scalar::F16 | Scalar::BF16)) => {
+            let wide = b.cast(Cast::Float, sum, Scalar::F32);
+            let result = b.dot(x, y, wide);
+            b.cast(Cast::Float, result, narrow)
+        }
+        _ => b.dot(x, y, sum),
+    }
 }
 
 fn permute(attributes: &str, x: Value, b: &mut Builder) -> Result<Value, String> {

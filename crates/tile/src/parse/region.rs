@@ -21,6 +21,15 @@ pub fn types(cursor: &mut Cursor) -> Read<Vec<Type>> {
     Ok(types)
 }
 
+/// `type, type`
+pub fn list(cursor: &mut Cursor) -> Read<()> {
+    ty(cursor)?;
+    while cursor.take(",") {
+        ty(cursor)?;
+    }
+    Ok(())
+}
+
 /// `(%a = %b, ..)`: names of a block's arguments, and their initial values.
 fn assignments<'t>(cursor: &mut Cursor<'t>, names: &Names) -> Read<(Vec<&'t str>, Vec<Value>)> {
     let (mut carried, mut initial) = (Vec::new(), Vec::new());
@@ -44,12 +53,7 @@ pub fn condition(cursor: &mut Cursor, names: &Names) -> Read<Vec<Value>> {
         let _ = cursor.take(",");
     }
     if cursor.take(":") {
-        loop {
-            ty(cursor)?;
-            if !cursor.take(",") {
-                break;
-            }
-        }
+        list(cursor)?;
     }
     cursor.skip_location()?;
     Ok(values)
@@ -69,7 +73,7 @@ impl<'t> Reader<'t> {
         Ok(self.builder.end_block(if condition { Operation::Condition } else { Operation::Yield }, &values))
     }
 
-    fn types_of(&self, values: &[Value]) -> Vec<Type> {
+    pub fn types_of(&self, values: &[Value]) -> Vec<Type> {
         values.iter().map(|&value| self.builder.type_of(value).clone()).collect()
     }
 
@@ -141,21 +145,21 @@ impl<'t> Reader<'t> {
         let before = self.inner(cursor, names, &arguments, &carried)?;
         cursor.expect("do")?;
         cursor.expect("{")?;
-        let passed: Vec<&str> = self.block_arguments(cursor)?.into_iter().map(|(name, _)| name).collect();
+        let passed: Vec<&str> = self.labelled(cursor)?.into_iter().map(|(name, _)| name).collect();
         let after = self.inner(cursor, names, &passed, &results)?;
         self.tail(cursor)?;
         Ok(self.builder.emit_with_blocks(Operation::While, &initial, &results, vec![before, after]))
     }
 
-    /// `^bb0(%a: type, ..):`, if it comes next.
-    fn block_arguments(&mut self, cursor: &mut Cursor<'t>) -> Read<Vec<(&'t str, Type)>> {
+    /// `^bb0(%a: type, ..):`, if it comes next; without arguments `^bb0:`.
+    pub fn labelled(&mut self, cursor: &mut Cursor<'t>) -> Read<Vec<(&'t str, Type)>> {
         let mut arguments = Vec::new();
         if !cursor.take("^") {
             return Ok(arguments);
         }
         cursor.word();
-        cursor.expect("(")?;
-        while !cursor.take(")") {
+        let has_arguments = cursor.take("(");
+        while has_arguments && !cursor.take(")") {
             let name = cursor.value()?;
             cursor.expect(":")?;
             arguments.push((name, ty(cursor)?));
@@ -189,7 +193,7 @@ impl<'t> Reader<'t> {
         };
         cursor.expect("(")?;
         cursor.expect("{")?;
-        let arguments = self.block_arguments(cursor)?;
+        let arguments = self.labelled(cursor)?;
         let (arguments, of_arguments): (Vec<&str>, Vec<Type>) = arguments.into_iter().unzip();
         let block = self.inner(cursor, names, &arguments, &of_arguments)?;
         cursor.expect(")")?;

@@ -8,10 +8,11 @@ const VECTOR_ADD: &str = include_str!("../../tests/ttir/vector_add.ttir");
 const SOFTMAX: &str = include_str!("../../tests/ttir/softmax.ttir");
 const DROPOUT: &str = include_str!("../../tests/ttir/dropout.ttir");
 const MATMUL: &str = include_str!("../../tests/ttir/matmul.ttir");
+const RETURNS: &str = include_str!("../../tests/ttir/returns.ttir");
 
 #[test]
 fn tutorial_kernels_are_read_and_verified() {
-    for text in [VECTOR_ADD, SOFTMAX, DROPOUT, MATMUL] {
+    for text in [VECTOR_ADD, SOFTMAX, DROPOUT, MATMUL, RETURNS] {
         let kernel = parse(text).unwrap_or_else(|error| panic!("{error}"));
         verify(&kernel).unwrap_or_else(|error| panic!("{error}"));
     }
@@ -55,18 +56,41 @@ fn broken_texts_say_what_and_where() {
     }
 }
 
+#[test]
+fn branches_lead_to_blocks_that_are_there_and_end() {
+    let function = |body: &str| {
+        format!(
+            "module {{\n  tt.func public @f(%c: i1, %p: !tt.ptr<i32>) attributes {{noinline = false}} {{\n{body}  }}\n}}\n"
+        )
+    };
+    for (body, expected) in [
+        ("cf.br ^bb7\n^bb1:\ntt.return\n", "no block ^bb7"),
+        ("cf.br ^bb1(%c : i1)\n^bb1:\ntt.return\n", "1 values for ^bb1, expected 0"),
+        ("cf.br ^bb1\n^bb1:\ncf.br ^bb1\n", "more than 1048576 instructions"),
+        ("cf.cond_br %c, ^bb1, ^bb2\n^bb1:\ncf.cond_br %c, ^bb1, ^bb2\n^bb2:\ntt.return\n", "64 deep"),
+    ] {
+        let error = parse(&function(body)).expect_err(expected);
+        assert!(error.to_string().contains(expected), "{error}, expected {expected}");
+    }
+    // Many conditions behind each other without a return are no deeper than one, and each is read once.
+    let chain: String = (0..60)
+        .map(|i| format!("cf.cond_br %c, ^bb{}, ^bb{}\n^bb{0}:\ncf.br ^bb{1}\n^bb{1}:\n", 2 * i + 1, 2 * i + 2))
+        .collect();
+    parse(&function(&format!("{chain}tt.return loc(unknown)\n"))).unwrap_or_else(|error| panic!("{error}"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     /// Whatever is cut out of a text, doubled or replaced: an error or a kernel, never a panic.
     #[test]
     fn mutilated_texts_never_panic(
-        which in 0..4usize,
+        which in 0..5usize,
         at in 0.0..1.0f64,
         length in 0..60usize,
         insert in prop::sample::select(vec!["", "%", "{", "}", "(", ")", "tensor<", "999999999999999999999x", "\"", "loc(", "->", "dense<", "é", "\u{0}"]),
     ) {
-        let text = [VECTOR_ADD, SOFTMAX, DROPOUT, MATMUL][which];
+        let text = [VECTOR_ADD, SOFTMAX, DROPOUT, MATMUL, RETURNS][which];
         let begin = (0..=(at * text.len() as f64) as usize).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
         let end = (begin + length).min(text.len());
         let mutilated = format!("{}{insert}{}", &text[..begin], text.get(end..).unwrap_or(""));

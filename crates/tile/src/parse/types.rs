@@ -46,8 +46,13 @@ fn element(cursor: &mut Cursor) -> Read<(Element, Option<Small>)> {
         return Ok((Element::Scalar(scalar), small));
     }
     let (target, small) = scalar(cursor)?;
+    // An address space, a number or a name: all memory is one here.
     if cursor.take(",") {
-        cursor.integer()?;
+        if cursor.looking_at("\"") {
+            cursor.string()?;
+        } else {
+            cursor.integer()?;
+        }
     }
     cursor.expect(">")?;
     // A boolean takes a byte of memory; what loads it converts.

@@ -7,7 +7,7 @@
 use crate::attribute::{Attribute, Number};
 use crate::build::{Builder, function_type};
 use crate::context::{BlockId, Context, OperationId, ValueId};
-use crate::types::{Sign, Type};
+use crate::types::{Sign, Space, Type};
 use crate::{Built, Refused};
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ fn parts_of(types: &[Type]) -> Vec<Type> {
             all.push(ty.clone());
             continue;
         };
-        all.push(Type::Pointer(Box::new(block.element().clone()), 1));
+        all.push(Type::Pointer(Box::new(block.element().clone()), Space::Global));
         all.extend(std::iter::repeat_n(I64, 2 * block.shape().len()));
         all.extend([Type::TRUTH, Type::TRUTH]);
     }

@@ -33,7 +33,8 @@ class MPSOptions:
     supported_fp8_dtypes: tuple = ("fp8e4nv", "fp8e5")
     deprecated_fp8_dot_operand_dtypes: tuple = ()
     default_dot_input_precision: str = "ieee"
-    allowed_dot_input_precisions: tuple = ("ieee",)
+    # Each of them is computed in float32, which none is more exact than.
+    allowed_dot_input_precisions: tuple = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")
     max_num_imprecise_acc_default: int = 0
     extern_libs: dict | None = field(default=None, hash=False)
     # Passed by Triton whatever the backend is.
@@ -77,7 +78,7 @@ class MPSBackend(BaseBackend):
     def get_module_map(self) -> dict[str, ModuleType]:
         from openmps.triton import libdevice
 
-        return {"triton.language.extra.libdevice": libdevice}
+        return {"triton.language.extra.libdevice": libdevice, "triton.language.extra.cuda.libdevice": libdevice}
 
     def load_dialects(self, context) -> None:
         """The text needs none."""

@@ -28,11 +28,9 @@ _OWN_ARGUMENTS = 9
 def launcher(source, metadata):
     """What calls one kernel: the native module's own, which is told where the arguments are that are no constants."""
     kinds = list(source.signature.values())
-    places = [at for at, kind in enumerate(kinds) if kind != "constexpr"]
-    descriptors = {at for at in places if str(kinds[at]).startswith("tensordesc")}
-    if not descriptors:
-        return openmps_native.TritonLauncher(places)
-    return _with_descriptors(kinds, places, descriptors)
+    if any(isinstance(kind, tuple) or str(kind).startswith("tensordesc") for kind in kinds):
+        return _of_parts(kinds)
+    return openmps_native.TritonLauncher([at for at, kind in enumerate(kinds) if kind != "constexpr"])
 
 
 #: What this version of Triton says of a descriptor besides base, shape and strides, and what it passes for it.
@@ -55,18 +53,34 @@ def _decomposed(descriptor) -> list:
     return [descriptor.base, *descriptor.shape, *descriptor.strides, *flags, *descriptor.shape, *descriptor.strides]
 
 
-def _with_descriptors(kinds: list, places: list[int], descriptors: set[int]):
-    """As Triton's passes rewrite a descriptor made on the host: its base, shape, strides and flags are parameters of their own."""
-    # A shape and its strides twice.
-    count = sum(1 + len(_FLAGS) + 4 * _rank(kinds[at]) if at in descriptors else 1 for at in places)
-    native = openmps_native.TritonLauncher(list(range(count)))
+def _count(kind) -> int:
+    """How many parameters of the kernel an argument becomes."""
+    if isinstance(kind, tuple):
+        return sum(map(_count, kind))
+    if kind == "constexpr":
+        return 0
+    # Of a descriptor shape and strides come twice.
+    return 1 + len(_FLAGS) + 4 * _rank(kind) if kind.startswith("tensordesc") else 1
+
+
+def _parts(kind, argument):
+    """The kernel's arguments that an argument is made of."""
+    if isinstance(kind, tuple):
+        for inner, part in zip(kind, argument, strict=True):
+            yield from _parts(inner, part)
+    elif kind.startswith("tensordesc"):
+        yield from _decomposed(argument)
+    elif kind != "constexpr":
+        yield argument
+
+
+def _of_parts(kinds: list):
+    """As Triton compiles them, elements of a tuple are parameters of their own, and so are a descriptor's base, shape, strides and flags."""
+    native = openmps_native.TritonLauncher(list(range(sum(map(_count, kinds)))))
 
     def launch(*arguments):
         own, given = arguments[:_OWN_ARGUMENTS], arguments[_OWN_ARGUMENTS:]
-        values = []
-        for at in places:
-            values.extend(_decomposed(given[at]) if at in descriptors else [given[at]])
-        return native(*own, *values)
+        return native(*own, *_parts(tuple(kinds), given))
 
     return launch
 

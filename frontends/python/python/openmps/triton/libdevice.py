@@ -7,10 +7,8 @@ import triton.language as tl
 from triton.language import core
 
 #: Functions that the kernel language has, by the number of their operands; the text of the module names them as symbols.
-_UNARY = (
-    "acos asin atan ceil cos cosh erf exp exp2 expm1 fabs floor log log1p log2 rint rsqrt sin sinh sqrt tan tanh trunc"
-)
-_BINARY = "atan2 fmod pow"
+_UNARY = "acos asin atan ceil cos cosh erf exp exp2 expm1 fabs floor log log1p log2 rint rsqrt sin sinh sqrt tan tanh trunc"
+_BINARY = "atan2 fmod"
 
 
 def _external(symbol: str, count: int):
@@ -36,6 +34,24 @@ for _name in _UNARY.split():
 for _name in _BINARY.split():
     globals()[_name] = _external(_name, 2)
 nearbyint = globals()["rint"]
+abs = globals()["fabs"]
+#: CUDA's names for functions that may be less exact.
+_FAST = "cos exp log log2 sin tan tanh"
+for _name in _FAST.split():
+    globals()[f"fast_{_name}f"] = globals()[_name]
+_pow = _external("pow", 2)
+
+
+@core.extern
+def pow(arg0, arg1, _semantic=None):
+    """``arg0`` to the power of ``arg1``, which may be an integer."""
+    exponent = _semantic.to_tensor(arg1)
+    if exponent.dtype.is_int():
+        exponent = _semantic.cast(exponent, arg0.dtype)
+    return _pow(arg0, exponent, _semantic=_semantic)
+
+
+fast_powf = pow
 
 
 @core.extern
@@ -105,3 +121,54 @@ def round(x):
     magnitude = tl.floor(tl.abs(x))
     magnitude = tl.where(tl.abs(x) - magnitude >= 0.5, magnitude + 1, magnitude)
     return tl.where(x < 0, -magnitude, magnitude)
+
+
+@triton.jit
+def llrint(x):
+    """The nearest integer, halves to the even one."""
+    return rint(x).to(tl.int64)  # noqa: F821
+
+
+@triton.jit
+def llround(x):
+    """The nearest integer, halves away from zero."""
+    return round(x).to(tl.int64)
+
+
+@triton.jit
+def fast_log10f(x):
+    return log10(x)
+
+
+@triton.jit
+def fast_exp10f(x):
+    return exp10(x)
+
+
+@triton.jit
+def fast_dividef(x, y):
+    return x / y
+
+
+@triton.jit
+def div_rn(x, y):
+    """The quotient, rounded to the nearest number."""
+    return tl.div_rn(x, y)
+
+
+@triton.jit
+def sqrt_rn(x):
+    """The square root, rounded to the nearest number."""
+    return tl.sqrt_rn(x)
+
+
+@triton.jit
+def saturatef(x):
+    """Between 0 and 1; NaN is 0."""
+    return tl.where(x != x, 0.0, tl.minimum(tl.maximum(x, 0.0), 1.0))
+
+
+@triton.jit
+def fdim(x, y):
+    """How much larger x is; 0 where it is not."""
+    return tl.where(x <= y, 0.0, x - y)

@@ -6,7 +6,7 @@ use super::words::{CacheModifier, EvictionPolicy, ScaledForm};
 use super::{Shared, locked, refused};
 use openmps_triton_ir::attribute::Number;
 use openmps_triton_ir::build::all_ones;
-use openmps_triton_ir::{Attribute, Builder, Context, Location, OperationId, Point, Sign, Type, ValueId};
+use openmps_triton_ir::{Attribute, Builder, Context, Location, OperationId, Point, Sign, Space, Type, ValueId};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
@@ -239,9 +239,13 @@ impl PyBuilder {
         PyBlock(self.shared.clone(), locked(&self.shared).new_block())
     }
 
-    /// Global memory is the only one that there is, whatever its space is called.
-    fn get_ptr_ty(&self, target: PyType, _space: &str) -> PyType {
-        PyType(Type::Pointer(Box::new(target.0), 1))
+    fn get_ptr_ty(&self, target: PyType, space: &str) -> PyResult<PyType> {
+        let space = match space {
+            "global" => Space::Global,
+            "constant" => Space::Constant,
+            other => return Err(PyValueError::new_err(format!("invalid pointer address space '{other}'"))),
+        };
+        Ok(PyType(Type::Pointer(Box::new(target.0), space)))
     }
 
     fn get_block_ty(&self, element: PyType, shape: Vec<i64>) -> PyType {
