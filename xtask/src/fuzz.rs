@@ -1,4 +1,4 @@
-//! `fuzz`: damaged kernels and inference programs through all that reads them, on a stable toolchain.
+//! `fuzz`: damaged kernels, inference programs and conversations between processes through all that reads them, on a stable toolchain.
 
 use crate::shell::{Result, cargo, run, say};
 use clap::ValueEnum;
@@ -10,6 +10,8 @@ pub enum Subject {
     Kernels,
     /// Inference programs of Paddle, through the reader and the executor
     Programs,
+    /// What two processes of a job say to each other, through the rendezvous and the collective operations
+    Conversations,
 }
 
 /// Fuzzes for so many seconds; the seed makes the same cases again.
@@ -18,6 +20,7 @@ pub fn run_for(subject: Subject, seconds: u32, seed: Option<u64>) -> Result<()> 
     let package = match subject {
         Subject::Kernels => "openmps-codegen",
         Subject::Programs => "openmps-inference",
+        Subject::Conversations => "openmps-collective",
     };
     let mut fuzz = cargo();
     fuzz.args(["run", "--release", "-p", package, "--example", "fuzz", "--", &seconds.to_string()]);

@@ -48,6 +48,9 @@ pub use softmax::{MatrixLogSoftMax, MatrixSoftMax};
 pub use top_k::MatrixFindTopK;
 pub use vector::{Vector, VectorDescriptor};
 
+/// Many processes, one job: communicators, and what goes between their ranks.
+pub use openmps_collective as collective;
+
 /// The type of an element: `MPSDataType`.
 ///
 /// ```

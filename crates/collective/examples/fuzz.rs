@@ -1,4 +1,4 @@
-//! Bytes that no rank would send, for so many seconds: `hostile SECONDS [SEED]`. Ends with an error where memory grows.
+//! Bytes that no rank would send, for so many seconds: `fuzz SECONDS [SEED]`. Ends with an error where memory grows.
 
 #[path = "../tests/support/hostile.rs"]
 mod hostile;
