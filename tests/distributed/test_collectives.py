@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -32,3 +33,12 @@ def test_a_killed_rank_is_reported():
     os.kill(pid, signal.SIGKILL)
     assert job.wait(60) != 0
     assert re.search(r"OSError: .*mps: all_reduce: rank 1 is gone", job.log(0)), job.log(0)[-4000:]
+
+
+def test_the_bench_has_a_row_for_each_size():
+    command = [sys.executable, "-W", "ignore", "-m", "openmps", "collective", "bench", "--seconds", "0.01"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-4000:]
+    for size in ("4,096", "65,536", "1,048,576", "16,777,216", "67,108,864"):
+        assert size in done.stdout, done.stdout
+    assert "GB/s in copies" in done.stdout

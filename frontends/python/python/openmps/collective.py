@@ -52,12 +52,12 @@ def _table(figures: dict, ranks: int):
     from rich.table import Table
 
     table = Table(title=f"all-reduce of float32, {ranks} processes")
-    for column in ("bytes", "mps", "GB/s", "share of memory", "Gloo", "mps / Gloo"):
+    for column in ("bytes", "mps", "GB/s", "share of memory", "Gloo", "Gloo / mps"):
         table.add_column(column, justify="right")
     for row in figures["rows"]:
         share = traffic(row["bytes"], ranks) / row["mps"] / figures["memory"]
         cells = [f"{row['bytes']:,}", _time(row["mps"]), f"{row['bytes'] / row['mps'] / 1e9:.2f}", f"{share:.2f}"]
-        table.add_row(*cells, _time(row["gloo"]), f"{row['gloo'] / row['mps']:.1f} times as fast")
+        table.add_row(*cells, _time(row["gloo"]), f"{row['gloo'] / row['mps']:.1f}")
     return table
 
 
@@ -80,7 +80,7 @@ def rank(result: str, seconds: float):
         on_cpu = paddle.ones([size // 4], dtype="float32").cpu()
         ways = {"mps": lambda: dist.all_reduce(on_device), "gloo": lambda: dist.all_reduce(on_cpu, group=gloo)}
         best = dict.fromkeys(ways, float("inf"))
-        rounds = paddle.to_tensor([_rounds(ways, seconds)])
+        rounds = paddle.to_tensor(_rounds(ways, seconds))
         dist.all_reduce(rounds, op=dist.ReduceOp.MIN)
         for _ in range(int(rounds)):
             for name, work in ways.items():
