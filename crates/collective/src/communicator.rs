@@ -337,7 +337,7 @@ impl Communicator {
         let make = |sequence| {
             let mut task = Task::default();
             for other in (0..ranks).map(|distance| (rank + distance) % ranks) {
-                task.to_and_from(Kind::AllToAll, sequence, self.member, other, (sends[other], receives[other]))?;
+                task.part_of_all_to_all(Kind::AllToAll, sequence, self.member, other, (sends[other], receives[other]))?;
             }
             Ok(task)
         };
@@ -442,7 +442,7 @@ impl Task {
     }
 
     /// One rank's share of an all-to-all.
-    fn to_and_from(
+    fn part_of_all_to_all(
         &mut self,
         kind: Kind,
         sequence: u64,

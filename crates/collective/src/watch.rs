@@ -72,7 +72,8 @@ impl Word {
             }
             Word::Farewell => bytes[0] = 2,
             Word::Failed { rank, text } => {
-                let text = &text.as_bytes()[..text.floor_char_boundary(TEXT)];
+                let end = (0..=text.len().min(TEXT)).rfind(|&end| text.is_char_boundary(end)).unwrap_or(0);
+                let text = &text.as_bytes()[..end];
                 bytes[0] = 3;
                 bytes[8..16].copy_from_slice(&(text.len() as u64).to_le_bytes());
                 bytes[16..24].copy_from_slice(&number(Some(*rank)));

@@ -1,4 +1,4 @@
-//! Bytes that no rank would send: neither a panic nor a hang. `cargo xtask fuzz conversations` does the same for longer.
+//! Bytes that no rank would send: neither a panic nor a hang. `cargo xtask fuzz SECONDS --subject conversations` does the same for longer.
 
 #[path = "support/hostile.rs"]
 mod hostile;

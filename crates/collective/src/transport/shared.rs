@@ -222,7 +222,8 @@ fn take(mut bell: &TcpStream, most: usize) -> io::Result<Option<MmapRaw>> {
 /// The memory of this name, if it is there and is the one.
 fn open(name: &[u8], capacity: usize) -> Option<MmapRaw> {
     let name = std::str::from_utf8(name).ok()?.trim_end_matches('\0');
-    if !name.starts_with("/openmps-") || name[1..].contains('/') || capacity > 1 << 30 || capacity % LINE != 0 {
+    if !name.starts_with("/openmps-") || name[1..].contains('/') || capacity > 1 << 30 || !capacity.is_multiple_of(LINE)
+    {
         return None;
     }
     let descriptor = rustix::shm::open(name, OFlags::RDWR, Mode::empty()).ok()?;
