@@ -3,9 +3,9 @@
 //! One thread unless `OPENMPS_NUM_THREADS` says otherwise. One thread is timed by the processor time that it takes, so that what else the machine
 //! does counts little; more threads by the clock. Each shape's figure is that of the best twentieth of many runs. Words of a shape's line may be given to run only those.
 
-use openmps_host::library::convolution::{Convolution, forward};
-use openmps_host::library::matmul::{Matrices, MatrixProduct, linear, matmul};
-use openmps_host::library::{Activation, Epilogue};
+use openmps_host::native::convolution::{Convolution, forward};
+use openmps_host::native::matmul::{Matrices, MatrixProduct, linear, matmul};
+use openmps_host::native::{Activation, Epilogue};
 use openmps_host::{DType, Level, level};
 use std::time::{Duration, Instant};
 

@@ -109,9 +109,8 @@ impl Epilogue<'_> {
     pub(crate) unsafe fn apply<V: Arithmetic>(&self, value: V, channel: usize, at: usize) -> V {
         // SAFETY: the caller's promise.
         unsafe {
-            let residual = self.residual.map(|residual| V::load(residual.as_ptr().add(at)));
-            let of_channel = |numbers: Option<&[f32]>| numbers.map(|numbers| V::splat(numbers[channel]));
-            self.apply_with(value, [of_channel(self.scale), of_channel(self.bias)], residual)
+            let of_channel = [splat_at(self.scale, channel), splat_at(self.bias, channel)];
+            self.apply_with(value, of_channel, load_at(self.residual, at))
         }
     }
 
@@ -124,10 +123,8 @@ impl Epilogue<'_> {
     pub(crate) unsafe fn apply_along<V: Arithmetic>(&self, value: V, channel: usize, at: usize) -> V {
         // SAFETY: the caller's promise.
         unsafe {
-            let from = |numbers: &[f32], first: usize| V::load(numbers.as_ptr().add(first));
-            let [scale, bias] = [self.scale, self.bias].map(|numbers| numbers.map(|numbers| from(numbers, channel)));
-            let residual = self.residual.map(|residual| from(residual, at));
-            self.apply_with(value, [scale, bias], residual)
+            let of_channels = [load_at(self.scale, channel), load_at(self.bias, channel)];
+            self.apply_with(value, of_channels, load_at(self.residual, at))
         }
     }
 
@@ -159,6 +156,30 @@ impl Epilogue<'_> {
             }
             y
         }
+    }
+}
+
+// Written out: closures would not have the instructions of the functions that they stand in.
+
+/// Number `at`, where there are any, in all lanes.
+#[inline(always)]
+#[allow(clippy::manual_map)]
+unsafe fn splat_at<V: Arithmetic>(numbers: Option<&[f32]>, at: usize) -> Option<V> {
+    match numbers {
+        // SAFETY: the caller vouches for the instructions of `V`.
+        Some(numbers) => Some(unsafe { V::splat(numbers[at]) }),
+        None => None,
+    }
+}
+
+/// N numbers from `at` on, where there are any.
+#[inline(always)]
+#[allow(clippy::manual_map)]
+unsafe fn load_at<V: Arithmetic>(numbers: Option<&[f32]>, at: usize) -> Option<V> {
+    match numbers {
+        // SAFETY: the caller vouches for N numbers from `at` on.
+        Some(numbers) => Some(unsafe { V::load(numbers.as_ptr().add(at)) }),
+        None => None,
     }
 }
 

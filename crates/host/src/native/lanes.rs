@@ -106,6 +106,14 @@ pub(crate) trait Lanes: Arithmetic {
         unsafe { Self::load(singles.as_ptr()) }
     }
 
+    /// Asks for the cache line at an address, which need not be one.
+    #[inline(always)]
+    unsafe fn prefetch(_: *const f32) {}
+
+    /// The same, for the second-level cache.
+    #[inline(always)]
+    unsafe fn prefetch_to_second(_: *const f32) {}
+
     /// The sum of each register's numbers.
     #[inline(always)]
     unsafe fn sums(registers: [Self; 4]) -> [f32; 4] {

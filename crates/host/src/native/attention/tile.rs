@@ -3,6 +3,7 @@
 use super::Attention;
 use crate::native::lanes::{Lanes, at_level};
 use crate::native::microkernel;
+use crate::native::panels::pack_right;
 
 /// Rows of a register block: 6 rows of 2 vectors are 12 sums, which hides the latency of fused multiply-add.
 const ROWS: usize = 6;
@@ -37,7 +38,7 @@ pub(super) unsafe fn pack_keys(
         let start = from.wrapping_offset(first as isize * strides.1);
         let size = (depth, width.min(keys.saturating_sub(first)));
         // SAFETY: passed on to the caller.
-        unsafe { microkernel::pack_right(start, strides, size, width, to) };
+        unsafe { pack_right(start, strides, size, width, to) };
     }
 }
 

@@ -4,7 +4,8 @@ use super::finish::finish_row;
 use super::shape::Convolution;
 use super::window::{SLACK, Window};
 use crate::native::epilogue::Epilogue;
-use crate::native::microkernel::{Block, Panels, ROWS, RowsAt, kernels};
+use crate::native::microkernel::{Block, Channels, RowsAt, kernels};
+use crate::native::panels::Panels;
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 
@@ -49,7 +50,7 @@ pub(crate) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &m
         for group in 0..shape.groups {
             for i in 0..channel_cuts {
                 let (begin, end) = (cut(i) * taps, cut(i + 1) * taps);
-                let to = &mut packed[group * per_group + begin * panels.count * ROWS..];
+                let to = &mut packed[group * per_group + begin * panels.count * panels.height..];
                 let from = weight[group * filters * depth + begin..].as_ptr();
                 // SAFETY: `from` is the first of `filters` rows of `depth` numbers, of which columns begin..end are read.
                 unsafe { panels.pack((0, panels.count), from, (depth as isize, 1), end - begin, 1.0, to) };
@@ -76,7 +77,7 @@ pub(crate) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &m
                                 let to = &mut copy[(channel - begin) * window.channel..][..window.channel];
                                 window.fill(shape, plane, first, to);
                             }
-                            let left = &packed[group * per_group + begin * taps * panels.count * ROWS..];
+                            let left = &packed[group * per_group + begin * taps * panels.count * panels.height..];
                             let depth = (end - begin) * taps;
                             for column in (0..columns).step_by(kernels.width) {
                                 for p in 0..panels.count {
@@ -86,15 +87,16 @@ pub(crate) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &m
                                     unsafe {
                                         let block = Block {
                                             depth,
-                                            left: left.as_ptr().add(p * ROWS * depth),
+                                            left: left.as_ptr().add(p * panels.height * depth),
                                             right: copy.as_ptr().add(column),
                                             rows_at: RowsAt::Table(table.as_ptr()),
                                             out: sums.as_mut_ptr().add(row * out_stride + column),
                                             out_stride,
                                             accumulate: i > 0,
                                             epilogue: None,
-                                            channel: 0,
+                                            channels: Channels::Rows(0),
                                             index: 0,
+                                            ahead: Block::NOTHING,
                                         };
                                         kernels.run(&block, last - row, kernels.width);
                                     }

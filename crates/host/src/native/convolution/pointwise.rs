@@ -3,14 +3,11 @@
 use super::shape::Convolution;
 use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{Lanes, at_level};
-use crate::native::microkernel::{Block, Panels, ROWS, RowsAt, kernels, pack_right};
+use crate::native::microkernel::Channels;
+use crate::native::product::{self, Operand, Product};
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 
-/// Channels summed in one go: a strip of the input with this depth stays in the first-level cache.
-const DEPTH: usize = 512;
-/// Below this many filters the input is read in place, because packing would cost more than it saves.
-const PACK_FROM_FILTERS: usize = 24;
 /// Below this many pixels a column of dot products wastes less than a block with mostly empty lanes.
 const DOT_BELOW_PIXELS: usize = 4;
 
@@ -20,127 +17,36 @@ pub(crate) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &m
     if pixels < DOT_BELOW_PIXELS {
         return dots(shape, pixels, input, weight, output, epilogue);
     }
-    let panels = Panels::new(filters);
-    let per_group = panels.packed_len(depth);
+    let per_group = product::left_len(filters, depth);
     scratch::with(per_group * shape.groups, |packed: &mut [f32]| {
-        let cuts = depth.div_ceil(DEPTH);
-        let cut = |i: usize| i * depth / cuts;
         for group in 0..shape.groups {
-            for i in 0..cuts {
-                let (begin, end) = (cut(i), cut(i + 1));
-                let to = &mut packed[group * per_group + begin * panels.count * ROWS..];
-                let from = weight[group * filters * depth + begin..].as_ptr();
-                // SAFETY: `from` is the first of `filters` rows of `depth` numbers, of which columns begin..end are read.
-                unsafe { panels.pack((0, panels.count), from, (depth as isize, 1), end - begin, 1.0, to) };
-            }
+            let (from, to) = (&weight[group * filters * depth..], &mut packed[group * per_group..][..per_group]);
+            // SAFETY: `from` begins with `filters` rows of `depth` numbers.
+            unsafe { product::pack_left((filters, depth), from.as_ptr(), [depth as isize, 1], 1.0, to) };
         }
-        let output = Shared::new(output);
-        let packed = &*packed;
-        let kernels = kernels();
-        // Wide columns read whole lines of the input; narrow ones even out the threads' shares.
-        let strips = pixels.div_ceil(kernels.width);
-        let tasks_of = |block: usize| shape.batch * shape.groups * strips.div_ceil(block);
-        let block = [8, 4, 2].into_iter().find(|&b| tasks_of(b) >= 8 * crate::threads::count()).unwrap_or(1);
-        let blocks = strips.div_ceil(block);
-        let columns = block * kernels.width;
-        let ns = columns * depth * filters / 40;
-        parallel_for(shape.batch * shape.groups * blocks, ns, |from, to| {
-            scratch::with(columns * depth.min(DEPTH), |strip: &mut [f32]| {
-                for task in from..to {
-                    let (image, first) = (task / blocks, task % blocks * columns);
-                    let (batch, group) = (image / shape.groups, image % shape.groups);
-                    let columns = columns.min(pixels - first);
-                    let plane = |channels: usize, own: usize| (batch * channels + group * own) * pixels + first;
-                    for i in 0..cuts {
-                        let (begin, end) = (cut(i), cut(i + 1));
-                        let left = &packed[group * per_group + begin * panels.count * ROWS..];
-                        let right = input[plane(shape.channels, depth) + begin * pixels..].as_ptr();
-                        let product = Product {
-                            left,
-                            right,
-                            right_stride: pixels,
-                            depth: end - begin,
-                            columns,
-                            output,
-                            at: plane(shape.filters, filters),
-                            out_stride: pixels,
-                            accumulate: i > 0,
-                            epilogue: (i + 1 == cuts && !epilogue.is_identity()).then_some(epilogue),
-                            channel: group * filters,
-                        };
-                        // SAFETY: `right` has `depth` rows of `columns` numbers, `at` as many columns of `filters` rows, which
-                        // no other task writes.
-                        unsafe { product.run(panels, strip) };
-                    }
-                }
-            });
-        });
+        let (output, packed) = (Shared::new(output), &*packed);
+        let image = |task: usize| {
+            let (batch, group) = (task / shape.groups, task % shape.groups);
+            let plane = |channels: usize, own: usize| (batch * channels + group * own) * pixels;
+            let index = plane(shape.filters, filters);
+            Product {
+                rows: filters,
+                depth,
+                columns: pixels,
+                left: Operand::Packed(&packed[group * per_group..][..per_group]),
+                right: Operand::Strided(input[plane(shape.channels, depth)..].as_ptr(), [pixels as isize, 1]),
+                factor: 1.0,
+                out: output.at(index),
+                out_stride: pixels,
+                accumulate: false,
+                epilogue: (!epilogue.is_identity()).then_some(epilogue),
+                channels: Channels::Rows(group * filters),
+                index,
+            }
+        };
+        // SAFETY: each product reads the planes of its group's channels and alone writes those of its filters.
+        unsafe { product::run_all(shape.batch * shape.groups, image) };
     });
-}
-
-/// A product of packed panels with rows that lie at a stride.
-pub(crate) struct Product<'a> {
-    pub left: &'a [f32],
-    pub right: *const f32,
-    pub right_stride: usize,
-    pub depth: usize,
-    pub columns: usize,
-    pub output: Shared<f32>,
-    pub at: usize,
-    pub out_stride: usize,
-    pub accumulate: bool,
-    pub epilogue: Option<&'a Epilogue<'a>>,
-    pub channel: usize,
-}
-
-impl Product<'_> {
-    /// # Safety
-    /// `right` has `depth` rows of `columns` readable numbers; `output` from `at` on has as many columns in each of the panels' rows,
-    /// which nobody else touches. `strip` has `depth` x `columns` elements, rounded up to whole blocks.
-    pub(crate) unsafe fn run(&self, panels: Panels, strip: &mut [f32]) {
-        let kernels = kernels();
-        let width = kernels.width;
-        // Rows that are a multiple of a page apart fall into one set of the first-level cache.
-        let in_place = panels.start(panels.count) < PACK_FROM_FILTERS && !self.right_stride.is_multiple_of(512);
-        let whole = if in_place { self.columns / width * width } else { 0 };
-        for column in (whole..self.columns).step_by(width) {
-            let columns = width.min(self.columns - column);
-            let to = &mut strip[column * self.depth..];
-            // SAFETY: the caller's promise about `right`.
-            unsafe {
-                let from = self.right.add(column);
-                pack_right(from, (self.right_stride as isize, 1), (self.depth, columns), width, to);
-            }
-        }
-        for column in (0..self.columns).step_by(width) {
-            let columns = width.min(self.columns - column);
-            let (right, stride) = if column < whole {
-                (self.right.wrapping_add(column), self.right_stride)
-            } else {
-                (strip[column * self.depth..].as_ptr(), width)
-            };
-            for p in 0..panels.count {
-                let (begin, end) = (panels.start(p), panels.start(p + 1));
-                let index = self.at + begin * self.out_stride + column;
-                // SAFETY: the packed strip has whole blocks, rows in place have `width` columns; the output's part is ours.
-                unsafe {
-                    let block = Block {
-                        depth: self.depth,
-                        left: self.left.as_ptr().add(p * ROWS * self.depth),
-                        right,
-                        rows_at: RowsAt::Stride(stride),
-                        out: self.output.at(index),
-                        out_stride: self.out_stride,
-                        accumulate: self.accumulate,
-                        epilogue: self.epilogue,
-                        channel: self.channel + begin,
-                        index,
-                    };
-                    kernels.run(&block, end - begin, columns);
-                }
-            }
-        }
-    }
 }
 
 /// Images of a pixel or three: each output is a dot product of a filter with the channels.

@@ -2,13 +2,13 @@
 
 use super::adjoint::Adjoint;
 use super::finish::finish_row;
-use super::pointwise::Product;
 use super::rows;
 use super::shape::Convolution;
 use crate::Error;
 use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{Lanes, at_level};
-use crate::native::microkernel::{Panels, kernels};
+use crate::native::microkernel::{Channels, kernels};
+use crate::native::product::{self, Operand, Product};
 use crate::native::{Shared, scratch};
 use crate::threads::{self, parallel_for};
 
@@ -56,14 +56,12 @@ pub fn transposed(
 }
 
 /// Packs the transposed weight of `group`: a row for each (channel, tap), a column for each filter.
-fn pack(of: &Convolution, weight: &[f32], group: usize, packed: &mut [f32]) -> Panels {
+fn pack(of: &Convolution, weight: &[f32], group: usize, packed: &mut [f32]) {
     let (channels, filters) = (of.channels / of.groups, of.filters / of.groups);
     let rows = channels * of.kernel[0] * of.kernel[1];
-    let panels = Panels::new(rows);
     let from = weight[group * filters * rows..].as_ptr();
     // SAFETY: the group's weight is `filters` rows of `rows` numbers.
-    unsafe { panels.pack((0, panels.count), from, (1, rows as isize), filters, 1.0, packed) };
-    panels
+    unsafe { product::pack_left((rows, filters), from, [1, rows as isize], 1.0, packed) };
 }
 
 /// Kernel and stride equal: every input pixel has a block of the output to itself.
@@ -73,8 +71,7 @@ fn spread_disjoint(of: &Convolution, input: &[f32], weight: &[f32], output: &mut
     let (channels, filters) = (of.channels / of.groups, of.filters / of.groups);
     let taps = kernel_height * kernel_width;
     let pixels = height * width;
-    let panels = Panels::new(channels * taps);
-    let per_group = panels.packed_len(filters);
+    let per_group = product::left_len(channels * taps, filters);
     scratch::with(per_group * of.groups, |packed: &mut [f32]| {
         for group in 0..of.groups {
             pack(of, weight, group, &mut packed[group * per_group..][..per_group]);
@@ -88,31 +85,31 @@ fn spread_disjoint(of: &Convolution, input: &[f32], weight: &[f32], output: &mut
         let padded = columns.next_multiple_of(kernels().width);
         let ns = columns * filters * channels * taps / 30 + 100;
         parallel_for(of.batch * of.groups * bands, ns, |from, to| {
-            let (strip_len, sums_len) = (padded * filters, padded * channels * taps);
+            let sums_len = padded * channels * taps;
             let line_len = width * kernel_width;
-            scratch::with(strip_len + sums_len + line_len, |memory: &mut [f32]| {
-                let (strip, rest) = memory.split_at_mut(strip_len);
-                let (sums, line) = rest.split_at_mut(sums_len);
+            scratch::with(sums_len + line_len, |memory: &mut [f32]| {
+                let (sums, line) = memory.split_at_mut(sums_len);
                 for task in from..to {
                     let (image, first) = (task / bands, task % bands * rows);
                     let (batch, group) = (image / of.groups, image % of.groups);
                     let rows = rows.min(height - first);
                     let right = input[(batch * of.filters + group * filters) * pixels + first * width..].as_ptr();
                     let product = Product {
-                        left: &packed[group * per_group..],
-                        right,
-                        right_stride: pixels,
+                        rows: channels * taps,
                         depth: filters,
                         columns: rows * width,
-                        output: Shared::new(sums),
-                        at: 0,
+                        left: Operand::Packed(&packed[group * per_group..][..per_group]),
+                        right: Operand::Strided(right, [pixels as isize, 1]),
+                        factor: 1.0,
+                        out: sums.as_mut_ptr(),
                         out_stride: padded,
                         accumulate: false,
                         epilogue: None,
-                        channel: 0,
+                        channels: Channels::Rows(0),
+                        index: 0,
                     };
                     // SAFETY: the rows lie in the input; `sums` belongs to this task.
-                    unsafe { product.run(panels, strip) };
+                    unsafe { product.run() };
                     for channel in 0..channels {
                         let own = group * channels + channel;
                         for y in 0..rows * kernel_height {
@@ -222,56 +219,55 @@ impl Spread<'_> {
         (self.images * self.of.output().iter().product::<usize>()).next_multiple_of(kernels().width)
     }
 
-    /// Elements of the packed weight, the gathered input, its strip, the contributions, and a plane's sums.
-    fn sizes(&self) -> [usize; 5] {
+    /// Elements of the packed weight, the gathered input, the contributions, and a plane's sums.
+    fn sizes(&self) -> [usize; 4] {
         let (of, columns) = (self.of, self.columns());
         let filters = of.filters / of.groups;
         let rows = self.some * of.kernel[0] * of.kernel[1];
         let gathered = if self.images > 1 { filters * columns } else { 0 };
-        [Panels::new(rows).packed_len(filters), gathered, filters * columns, rows * columns, of.input[0] * of.input[1]]
+        [product::left_len(rows, filters), gathered, rows * columns, of.input[0] * of.input[1]]
     }
 
     /// Some channels from `begin` on of a group, of some images from `image` on.
     fn run(&self, image: usize, group: usize, begin: usize, memory: &mut [f32]) {
-        let (of, [packed, gathered, strip, sums, _]) = (self.of, self.sizes());
+        let (of, [packed, gathered, sums, _]) = (self.of, self.sizes());
         let (packed, rest) = memory.split_at_mut(packed);
         let (gathered, rest) = rest.split_at_mut(gathered);
-        let (strip, rest) = rest.split_at_mut(strip);
         let (sums, sum) = rest.split_at_mut(sums);
         let (channels, filters) = (of.channels / of.groups, of.filters / of.groups);
         let pixels = of.output().iter().product::<usize>();
         let taps = of.kernel[0] * of.kernel[1];
         let (count, images) = (self.some.min(channels - begin), self.images.min(of.batch - image));
-        let panels = Panels::new(count * taps);
         if filters > 0 && pixels > 0 {
             let left = self.weight[(group * filters * channels + begin) * taps..].as_ptr();
             // SAFETY: columns of the group's weight, `filters` rows of `channels * taps` numbers.
             unsafe {
-                let strides = (1, (channels * taps) as isize);
-                panels.pack((0, panels.count), left, strides, filters, 1.0, packed);
+                let strides = [1, (channels * taps) as isize];
+                product::pack_left((count * taps, filters), left, strides, 1.0, packed);
             }
             let first = |image: usize| &self.input[(image * of.filters + group * filters) * pixels..];
             for own in (0..images).filter(|_| self.images > 1) {
                 let lines = gathered.chunks_exact_mut(self.columns()).zip(first(image + own).chunks_exact(pixels));
                 lines.take(filters).for_each(|(to, from)| to[own * pixels..][..pixels].copy_from_slice(from));
             }
-            let (right, right_stride) =
+            let (right, stride) =
                 if self.images > 1 { (gathered.as_ptr(), self.columns()) } else { (first(image).as_ptr(), pixels) };
             let product = Product {
-                left: packed,
-                right,
-                right_stride,
+                rows: count * taps,
                 depth: filters,
                 columns: images * pixels,
-                output: Shared::new(sums),
-                at: 0,
+                left: Operand::Packed(packed),
+                right: Operand::Strided(right, [stride as isize, 1]),
+                factor: 1.0,
+                out: sums.as_mut_ptr(),
                 out_stride: self.columns(),
                 accumulate: false,
                 epilogue: None,
-                channel: 0,
+                channels: Channels::Rows(0),
+                index: 0,
             };
             // SAFETY: the planes lie in the input or its copy; `sums` belongs to this task.
-            unsafe { product.run(panels, strip) };
+            unsafe { product.run() };
         }
         let plane = of.input[0] * of.input[1];
         for (own, channel) in (0..images).flat_map(|own| (0..count).map(move |channel| (own, channel))) {

@@ -8,7 +8,8 @@ use super::depthwise_gradient;
 use super::rows;
 use super::shape::Convolution;
 use crate::Error;
-use crate::native::microkernel::{Block, Panels, ROWS, RowsAt, kernels};
+use crate::native::microkernel::{Block, Channels, RowsAt, kernels};
+use crate::native::panels::Panels;
 use crate::native::transpose::transpose;
 use crate::native::{Shared, scratch};
 use crate::threads::{self, parallel_for};
@@ -167,11 +168,11 @@ impl Work<'_> {
         let ([height, width], filters) = (of.output(), of.filters / of.groups);
         let (pixels, terms) = (height * width, self.chunk.rows * width);
         let packed = Shared::new(packed);
-        parallel_for(of.groups * panels.count * self.chunk.images, terms * ROWS, |from, to| {
+        parallel_for(of.groups * panels.count * self.chunk.images, terms * panels.height, |from, to| {
             for task in from..to {
                 let (panel, image) = (task / self.chunk.images, task % self.chunk.images);
                 // SAFETY: this task alone writes this image's terms of the panel.
-                let to = unsafe { packed.part((panel * depth + image * terms) * ROWS, terms * ROWS) };
+                let to = unsafe { packed.part((panel * depth + image * terms) * panels.height, terms * panels.height) };
                 let (group, panel) = (panel / panels.count, panel % panels.count);
                 let first = (self.chunk.image + image) * of.filters + group * filters;
                 let from = upstream[first * pixels + self.chunk.row * width..].as_ptr();
@@ -197,16 +198,16 @@ impl Work<'_> {
         let all = self.slices.len() * panels.count;
         let most = (all / (4 * threads::count())).clamp(1, TASK_PANELS);
         let cuts = panels.count.div_ceil(most);
-        let ns = most * ROWS * depth * taps * own.min(width) / 30 + 100;
+        let ns = most * panels.height * depth * taps * own.min(width) / 30 + 100;
         parallel_for(self.slices.len() * cuts, ns, |from, to| {
             let line = taps * width;
-            scratch::with((TASK_PANELS * ROWS + 1) * line, |memory: &mut [f32]| {
-                let (sums, line) = memory.split_at_mut(TASK_PANELS * ROWS * line);
+            scratch::with((TASK_PANELS * panels.height + 1) * line, |memory: &mut [f32]| {
+                let (sums, line) = memory.split_at_mut(TASK_PANELS * panels.height * line);
                 for task in from..to {
                     let (slice, cut) = (self.slices[task / cuts], task % cuts);
                     let (first, last) = (cut * panels.count / cuts, (cut + 1) * panels.count / cuts);
                     let group = slice.channel / own;
-                    let left = &packed[(group * panels.count + first) * depth * ROWS..];
+                    let left = &packed[(group * panels.count + first) * depth * panels.height..];
                     let right = &copy[slice.channel * self.pixels()..];
                     let table = if slice.count == own.min(width) { &whole } else { &rest };
                     self.product(slice, (first, last), left, right, table, sums);
@@ -265,15 +266,16 @@ impl Work<'_> {
                         let at = row * taps * slice.count + tap * run + column;
                         let block = Block {
                             depth: terms.min(depth - from),
-                            left: left[((panel - first) * depth + from) * ROWS..].as_ptr(),
+                            left: left[((panel - first) * depth + from) * self.panels.height..].as_ptr(),
                             right: right[offset + column..].as_ptr(),
                             rows_at: RowsAt::Table(table[from..].as_ptr()),
                             out: sums[at..].as_mut_ptr(),
                             out_stride: taps * slice.count,
                             accumulate: from > 0,
                             epilogue: None,
-                            channel: 0,
+                            channels: Channels::Rows(0),
                             index: 0,
+                            ahead: Block::NOTHING,
                         };
                         // SAFETY: the panel holds the terms; a tap's offset and a pixel's lead to a pixel of the slice, and what lies
                         // behind the last one is a block's width more; the sums have a place for each tap and channel of the rows.

@@ -24,7 +24,8 @@ use super::finish::finish_row;
 use super::shape::Convolution;
 use crate::native::epilogue::{Epilogue, Single};
 use crate::native::lanes::{Arithmetic, Lanes, WIDEST, at_level};
-use crate::native::microkernel::{Block, Panels, ROWS, RowsAt, kernels};
+use crate::native::microkernel::{Block, Channels, RowsAt, kernels};
+use crate::native::panels::Panels;
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 
@@ -158,15 +159,16 @@ impl Job<'_> {
                     unsafe {
                         let block = Block {
                             depth: CHANNELS.min(depth - channel),
-                            left: left.as_ptr().add((p * depth + channel) * ROWS),
+                            left: left.as_ptr().add((p * depth + channel) * panels.height),
                             right: right.as_ptr().add(channel * self.block + column),
                             rows_at: RowsAt::Stride(self.block),
                             out: out.as_mut_ptr().add(begin * self.block + column),
                             out_stride: self.block,
                             accumulate: channel > 0,
                             epilogue: None,
-                            channel: 0,
+                            channels: Channels::Rows(0),
                             index: 0,
+                            ahead: Block::NOTHING,
                         };
                         kernels.run(&block, end - begin, kernels.width);
                     }
@@ -204,7 +206,7 @@ unsafe fn filter_along<V: Arithmetic>([a, b, c]: [V; 3]) -> [V; ALONG] {
 fn transform_filters(shape: &Convolution, weight: &[f32], panels: Panels, packed: &mut [f32]) {
     let packed = Shared::new(packed);
     let packed = &packed;
-    parallel_for(panels.count, ROWS * shape.channels * 4, |from, to| {
+    parallel_for(panels.count, panels.height * shape.channels * 4, |from, to| {
         for p in from..to {
             // SAFETY: this task alone writes panel `p`.
             unsafe {
@@ -241,8 +243,9 @@ unsafe fn panel_in<V: Lanes>(shape: &Convolution, weight: &[f32], panels: Panels
                 for y in 0..DOWN {
                     let row = filter_along([columns[0][y], columns[1][y], columns[2][y]]);
                     for (x, value) in row.into_iter().enumerate() {
-                        let at =
-                            (y * ALONG + x) * panels.packed_len(channels) + (p * channels + channel) * ROWS + first;
+                        let at = (y * ALONG + x) * panels.packed_len(channels)
+                            + (p * channels + channel) * panels.height
+                            + first;
                         value.store(lanes.as_mut_ptr());
                         packed.part(at, count).copy_from_slice(&lanes[..count]);
                     }

@@ -22,6 +22,14 @@ macro_rules! lanes {
         // SAFETY of all methods: as above.
         #[allow(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
         impl Lanes for $name {
+            #[inline(always)]
+            unsafe fn prefetch(address: *const f32) {
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+            }
+            #[inline(always)]
+            unsafe fn prefetch_to_second(address: *const f32) {
+                unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
+            }
             $($sorted)*
         }
     };

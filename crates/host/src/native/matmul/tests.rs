@@ -269,3 +269,50 @@ fn reference(activation: Activation, x: f64) -> f64 {
         _ => x / (1.0 + (-x).exp()),
     }
 }
+
+/// Sizes around those of tiles, panels and groups, of every level; numbers that are not finite stay in their row and column.
+#[test]
+fn edges_of_tiles() {
+    let sizes = [1, 2, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 100];
+    for (i, &rows) in sizes.iter().enumerate() {
+        for (j, &columns) in sizes.iter().enumerate() {
+            let depth = [1, 3, 64, 65, 130, 17, 40][(i + 3 * j) % 7];
+            check_f32(rows, depth, columns, (i * 5 + j) % 9, 1.0, ((i + j) % 2) as f64, 1 + (i + j) % 2);
+        }
+    }
+    // Sums in several parts, and strips and rows that several tasks share.
+    for (rows, depth, columns) in [(33, 1100, 70), (300, 520, 41), (41, 520, 300), (9, 1025, 520), (520, 513, 9)] {
+        for layout in 0..9 {
+            check_f32(rows, depth, columns, layout, 1.0, 0.0, 1);
+        }
+    }
+}
+
+#[test]
+fn numbers_that_are_not_finite_stay_in_their_row_and_column() {
+    let (rows, depth, columns) = (19, 70, 45);
+    let product = MatrixProduct::dense(rows, depth, columns);
+    let mut a: Vec<f32> = (0..rows * depth).map(|i| value(i) as f32).collect();
+    let mut b: Vec<f32> = (0..depth * columns).map(|i| value(i) as f32).collect();
+    (a[4 * depth + 66], b[3 * columns + 40]) = (f32::NAN, f32::INFINITY);
+    let mut c = vec![f32::NAN; rows * columns];
+    let at = Matrices { left: a.as_ptr() as usize, right: b.as_ptr() as usize, out: c.as_mut_ptr() as usize };
+    // SAFETY: dense matrices.
+    unsafe { matmul(&product, DType::F32, at, &[[0; 3]]).unwrap() };
+    for (o, got) in c.into_iter().enumerate() {
+        let (row, column) = (o / columns, o % columns);
+        assert_eq!(got.is_nan(), row == 4 || column == 40 && a[row * depth + 3] == 0.0, "{row},{column}: {got}");
+        assert_eq!(got.is_infinite(), row != 4 && column == 40 && a[row * depth + 3] != 0.0, "{row},{column}: {got}");
+    }
+}
+
+/// The tests of products and convolutions at the levels below this CPU's own, each in a process of its own: the level is chosen once.
+#[test]
+fn lower_levels() {
+    for lower in ["portable", "avx2"].into_iter().filter(|name| *name != crate::level().name()) {
+        let mut tests = std::process::Command::new(std::env::current_exe().unwrap());
+        tests.args(["native::matmul::", "native::convolution::", "--skip", "lower_levels"]);
+        let output = tests.env("OPENMPS_HOST_LEVEL", lower).output().unwrap();
+        assert!(output.status.success(), "{lower}: {}", String::from_utf8_lossy(&output.stdout));
+    }
+}

@@ -1,0 +1,417 @@
+//! Products of float32 matrices from packed parts (Goto and van de Geijn, 2008), shared out over the threads in two dimensions.
+//!
+//! One operand is packed as a whole, by all threads, unless the caller has kept it so; the other one is packed by each task in strips that stay
+//! in the second-level cache while the first goes by.
+
+use super::epilogue::Epilogue;
+use super::microkernel::{Block, Channels, Kernels, RowsAt, kernels};
+use super::panels::{Panels, pack_right};
+use super::{Shared, scratch};
+use crate::threads::{self, parallel_for};
+
+/// Terms of a sum in one go: a panel of so many is 16 KiB, half of the first-level cache of every CPU here, and every pass over the result that
+/// is saved is worth more than a group in that cache.
+const DEPTH: usize = 384;
+/// Numbers of a strip: 384 KiB, less than half of the second-level cache.
+const STRIP: usize = 128 << 10;
+/// Groups of a strip at most.
+const MOST_GROUPS: usize = 64;
+/// Bytes of a right matrix that stays in the first-level cache as it lies.
+const SMALL: usize = 16 << 10;
+/// Multiplications of a product that are worth a second thread.
+const WORTH_SPLITTING: usize = 300_000;
+/// Panels or groups that are worth packing a strip for.
+const FEWEST_ACROSS: usize = 4;
+
+/// An operand: its first element and its strides (from row to row, from column to column), or what [`pack_left`] or [`pack_right_whole`] made of it.
+#[derive(Clone, Copy)]
+pub(crate) enum Operand<'a> {
+    Strided(*const f32, [isize; 2]),
+    Packed(&'a [f32]),
+}
+
+/// `out = factor * left * right`, or that much more, and what follows.
+#[derive(Clone, Copy)]
+pub(crate) struct Product<'a> {
+    pub rows: usize,
+    pub depth: usize,
+    pub columns: usize,
+    pub left: Operand<'a>,
+    pub right: Operand<'a>,
+    /// 1 where the left operand is packed.
+    pub factor: f32,
+    /// The first element; columns are neighbours.
+    pub out: *mut f32,
+    /// From one row of the result to the next.
+    pub out_stride: usize,
+    /// Whether the product is added to what the result holds.
+    pub accumulate: bool,
+    pub epilogue: Option<&'a Epilogue<'a>>,
+    /// The epilogue's channels of the first row or column.
+    pub channels: Channels,
+    /// The index of the result's first element in the whole output, for the epilogue's residual.
+    pub index: usize,
+}
+
+// SAFETY: tasks read the operands and write elements of the result that are theirs alone.
+unsafe impl Sync for Product<'_> {}
+
+/// The parts that a sum is cut into: equal ones, since a short last one would cost a whole pass over the result.
+#[derive(Clone, Copy)]
+struct Parts {
+    depth: usize,
+    count: usize,
+}
+
+impl Parts {
+    fn new(depth: usize) -> Parts {
+        Parts { depth, count: depth.div_ceil(DEPTH).max(1) }
+    }
+
+    /// The first term of part `i` and their number.
+    fn get(self, i: usize) -> (usize, usize) {
+        let start = |i: usize| i * self.depth / self.count;
+        (start(i), start(i + 1) - start(i))
+    }
+
+    fn longest(self) -> usize {
+        self.depth.div_ceil(self.count)
+    }
+}
+
+/// Numbers of a packed left matrix.
+pub(crate) fn left_len(rows: usize, depth: usize) -> usize {
+    Panels::new(rows).packed_len(depth)
+}
+
+/// Numbers of a packed right matrix.
+pub(crate) fn right_len(depth: usize, columns: usize) -> usize {
+    columns.next_multiple_of(kernels().width) * depth
+}
+
+/// Packs a left matrix as a whole: part by part, panel by panel.
+///
+/// # Safety
+/// The matrix's elements are readable.
+pub(crate) unsafe fn pack_left(
+    (rows, depth): (usize, usize),
+    left: *const f32,
+    [by_row, by_column]: [isize; 2],
+    factor: f32,
+    packed: &mut [f32],
+) {
+    let (panels, parts) = (Panels::new(rows), Parts::new(depth));
+    let (packed, left) = (Shared::new(packed), left.expose_provenance());
+    parallel_for(parts.count * panels.count, panels.height * parts.longest() / 8, |begin, end| {
+        for task in begin..end {
+            let (panel, (from, terms)) = (task % panels.count, parts.get(task / panels.count));
+            let start = std::ptr::with_exposed_provenance::<f32>(left).wrapping_offset(from as isize * by_column);
+            // SAFETY: this task alone has the panel; its elements lie in the matrix.
+            unsafe {
+                let to = packed.part((from * panels.count + panel * terms) * panels.height, terms * panels.height);
+                panels.pack((panel, panel + 1), start, (by_row, by_column), terms, factor, to);
+            }
+        }
+    });
+}
+
+/// Packs a right matrix as a whole: part by part, group by group.
+///
+/// # Safety
+/// The matrix's elements are readable.
+pub(crate) unsafe fn pack_right_whole(
+    (depth, columns): (usize, usize),
+    right: *const f32,
+    [by_row, by_column]: [isize; 2],
+    packed: &mut [f32],
+) {
+    let (width, parts) = (kernels().width, Parts::new(depth));
+    let groups = columns.div_ceil(width);
+    let (packed, right) = (Shared::new(packed), right.expose_provenance());
+    parallel_for(parts.count * groups, width * parts.longest() / 8, |begin, end| {
+        let mut task = begin;
+        while task < end {
+            let (group, (from, terms)) = (task % groups, parts.get(task / groups));
+            let count = (groups - group).min(end - task);
+            task += count;
+            let offset = from as isize * by_row + (group * width) as isize * by_column;
+            let start = std::ptr::with_exposed_provenance::<f32>(right).wrapping_offset(offset);
+            // SAFETY: this task alone has the groups; their elements lie in the matrix.
+            unsafe {
+                let to = packed.part((from * groups + group * terms) * width, count * terms * width);
+                let columns = (count * width).min(columns - group * width);
+                pack_right(start, (by_row, by_column), (terms, columns), width, to);
+            }
+        }
+    });
+}
+
+impl Product<'_> {
+    /// Computes the product with as many threads as it is worth.
+    ///
+    /// # Safety
+    /// The operands have the product's sizes; the result's elements are writable, nobody else's, and apart from the operands; the epilogue's
+    /// slices cover them.
+    pub(crate) unsafe fn run(&self) {
+        let (rows, depth, columns) = (self.rows, self.depth, self.columns);
+        if rows == 0 || columns == 0 {
+            return;
+        }
+        // SAFETY: the caller's promise, which covers packing, too.
+        unsafe {
+            match (self.left, self.right) {
+                (Operand::Strided(left, strides), Operand::Strided(..)) if rows <= columns => {
+                    scratch::with(left_len(rows, depth), |packed| {
+                        pack_left((rows, depth), left, strides, self.factor, packed);
+                        Product { left: Operand::Packed(packed), factor: 1.0, ..*self }.multiply();
+                    });
+                }
+                (Operand::Strided(..), Operand::Strided(right, strides)) => {
+                    scratch::with(right_len(depth, columns), |packed| {
+                        pack_right_whole((depth, columns), right, strides, packed);
+                        Product { right: Operand::Packed(packed), ..*self }.multiply();
+                    });
+                }
+                _ => self.multiply(),
+            }
+        }
+    }
+
+    /// Multiplications.
+    fn size(&self) -> usize {
+        self.rows.saturating_mul(self.columns).saturating_mul(self.depth)
+    }
+
+    /// Shares the product out: by groups of columns where the left operand is packed, else by panels of rows.
+    ///
+    /// # Safety
+    /// As [`Product::run`]; at least one operand is packed.
+    unsafe fn multiply(&self) {
+        let tiles = Tiles::new(self);
+        let (panels, groups) = (tiles.panels.count, tiles.groups);
+        let by_columns = matches!(self.left, Operand::Packed(_));
+        let (along, across) = if by_columns { (groups, panels) } else { (panels, groups) };
+        // Some tasks for each thread even out what else the machine does.
+        let cuts = (8 * threads::count()).div_ceil(along).min(across / FEWEST_ACROSS).max(1);
+        let cut = |i: usize| i * across / cuts;
+        let ns = self.rows * self.columns / (along * cuts) * self.depth / 40 + 20;
+        parallel_for(along * cuts, ns, |from, to| {
+            let mut from = from;
+            while from < to {
+                let (i, first) = (from / along, from % along);
+                let last = along.min(first + to - from);
+                // SAFETY: the caller's promise; these tiles are this task's.
+                unsafe {
+                    if by_columns {
+                        tiles.columns((cut(i), cut(i + 1)), (first, last));
+                    } else {
+                        tiles.rows((first, last), (cut(i), cut(i + 1)));
+                    }
+                }
+                from += last - first;
+            }
+        });
+    }
+}
+
+/// Computes `count` products of one size: each by all threads, or, where they are small, each by one.
+///
+/// # Safety
+/// As [`Product::run`] for each; their results do not overlap.
+pub(crate) unsafe fn run_all<'a>(count: usize, product: impl Fn(usize) -> Product<'a> + Sync) {
+    let size = if count > 0 { product(0).size() } else { 0 };
+    // SAFETY: the caller's promise; a product that is computed inside of a task stays on its thread.
+    let run = |from: usize, to: usize| (from..to).for_each(|i| unsafe { product(i).run() });
+    if size <= WORTH_SPLITTING || count >= 4 * threads::count() && size <= 20 * WORTH_SPLITTING {
+        parallel_for(count, size / 30 + 200, run);
+    } else {
+        run(0, count);
+    }
+}
+
+/// A product under way.
+struct Tiles<'a> {
+    product: &'a Product<'a>,
+    kernels: &'static Kernels,
+    panels: Panels,
+    groups: usize,
+    parts: Parts,
+}
+
+/// Where a tile's rows of the right matrix are.
+#[derive(Clone, Copy)]
+struct Group {
+    first: *const f32,
+    stride: usize,
+}
+
+impl Tiles<'_> {
+    fn new<'a>(product: &'a Product<'a>) -> Tiles<'a> {
+        let kernels = kernels();
+        let (panels, groups) = (Panels::new(product.rows), product.columns.div_ceil(kernels.width));
+        Tiles { product, kernels, panels, groups, parts: Parts::new(product.depth) }
+    }
+
+    /// The columns of a group.
+    fn width(&self, group: usize) -> usize {
+        self.kernels.width.min(self.product.columns - group * self.kernels.width)
+    }
+
+    /// Panels of a packed left operand times groups of columns, which are packed here or read in place.
+    ///
+    /// # Safety
+    /// As [`Product::run`]; these tiles are the caller's.
+    unsafe fn columns(&self, panels: (usize, usize), (first, last): (usize, usize)) {
+        let Operand::Packed(left) = self.product.left else { unreachable!("the caller has packed it") };
+        let (width, height) = (self.kernels.width, self.panels.height);
+        let most = (STRIP / (self.parts.longest().max(1) * width)).clamp(1, last - first);
+        let mut strip = [Group { first: std::ptr::null(), stride: width }; MOST_GROUPS];
+        let most = most.min(MOST_GROUPS);
+        let in_place = self.in_place(panels);
+        let memory =
+            if matches!(self.product.right, Operand::Strided(..)) { most * width * self.parts.longest() } else { 0 };
+        scratch::with(memory, |packed: &mut [f32]| {
+            for begin in (first..last).step_by(most) {
+                let end = last.min(begin + most);
+                for part in 0..self.parts.count {
+                    let (from, terms) = self.parts.get(part);
+                    // SAFETY: the caller's promise about the right operand.
+                    unsafe { self.strip((begin, end), in_place, (from, terms), packed, &mut strip) };
+                    for panel in panels.0..panels.1 {
+                        let left = left[(from * self.panels.count + panel * terms) * height..].as_ptr();
+                        // The next panel comes from a farther cache while this one's tiles are computed.
+                        let step = height.div_ceil(end - begin);
+                        for (own, group) in strip.iter().zip(begin..end) {
+                            let ahead = (left.wrapping_add(terms * (height + step * (group - begin))), step);
+                            // SAFETY: both are packed, or readable in place; the tile is the caller's.
+                            unsafe { self.tile((panel, group), part, left, *own, ahead) };
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    /// Whether whole groups of columns are best read where they lie: they are read once, or stay in the first-level cache. Of rows that are a multiple
+    /// of a page apart few do.
+    fn in_place(&self, panels: (usize, usize)) -> bool {
+        let Operand::Strided(_, [by_row, by_column]) = self.product.right else { return false };
+        let bytes = by_row.unsigned_abs() * size_of::<f32>();
+        let once = panels.1 - panels.0 == 1 && !bytes.is_multiple_of(2048);
+        by_column == 1 && by_row >= 0 && (once || bytes.saturating_mul(self.product.depth) <= SMALL)
+    }
+
+    /// Where some terms of a strip's groups are: in the packed operand, in place, or in `to`, where this packs them.
+    ///
+    /// # Safety
+    /// The right operand's elements are readable; `to` has room for the groups.
+    unsafe fn strip(
+        &self,
+        (begin, end): (usize, usize),
+        in_place: bool,
+        (from, terms): (usize, usize),
+        to: &mut [f32],
+        strip: &mut [Group; MOST_GROUPS],
+    ) {
+        let width = self.kernels.width;
+        let (right, [by_row, by_column]) = match self.product.right {
+            Operand::Packed(right) => {
+                for (own, group) in strip.iter_mut().zip(begin..end) {
+                    *own =
+                        Group { first: right[(from * self.groups + group * terms) * width..].as_ptr(), stride: width };
+                }
+                return;
+            }
+            Operand::Strided(right, strides) => (right, strides),
+        };
+        let at = |group: usize| right.wrapping_offset(from as isize * by_row + (group * width) as isize * by_column);
+        let mut packed_from = begin;
+        if in_place {
+            while packed_from < end && matches!(self.width(packed_from), count if count == width || 2 * count == width)
+            {
+                strip[packed_from - begin] = Group { first: at(packed_from), stride: by_row as usize };
+                packed_from += 1;
+            }
+        }
+        if packed_from == end {
+            return;
+        }
+        let columns = (end * width).min(self.product.columns) - packed_from * width;
+        // SAFETY: the caller's promise.
+        unsafe { pack_right(at(packed_from), (by_row, by_column), (terms, columns), width, to) };
+        for group in packed_from..end {
+            strip[group - begin] = Group { first: to[(group - packed_from) * terms * width..].as_ptr(), stride: width };
+        }
+    }
+
+    /// Panels of rows, which are packed here, times groups of a packed right operand.
+    ///
+    /// # Safety
+    /// As [`Product::run`]; these tiles are the caller's.
+    unsafe fn rows(&self, (first, last): (usize, usize), groups: (usize, usize)) {
+        let Operand::Packed(right) = self.product.right else { unreachable!("the caller has packed it") };
+        let Operand::Strided(left, [by_row, by_column]) = self.product.left else {
+            unreachable!("products with a packed left operand are cut by columns")
+        };
+        let (width, height) = (self.kernels.width, self.panels.height);
+        let most = (STRIP / (self.parts.longest().max(1) * height)).clamp(1, last - first);
+        scratch::with(most * height * self.parts.longest(), |packed: &mut [f32]| {
+            for begin in (first..last).step_by(most) {
+                let end = last.min(begin + most);
+                for part in 0..self.parts.count {
+                    let (from, terms) = self.parts.get(part);
+                    let start = left.wrapping_offset(from as isize * by_column);
+                    // SAFETY: the caller's promise about the left operand.
+                    unsafe {
+                        self.panels.pack((begin, end), start, (by_row, by_column), terms, self.product.factor, packed);
+                    }
+                    for group in groups.0..groups.1 {
+                        let right = right[(from * self.groups + group * terms) * width..].as_ptr();
+                        let step = width.div_ceil(end - begin);
+                        for panel in begin..end {
+                            let ahead = (right.wrapping_add(terms * (width + step * (panel - begin))), step);
+                            let left = packed[(panel - begin) * terms * height..].as_ptr();
+                            // SAFETY: both are packed; the tile is the caller's.
+                            unsafe {
+                                self.tile((panel, group), part, left, Group { first: right, stride: width }, ahead)
+                            };
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    /// One call of the micro-kernel.
+    ///
+    /// # Safety
+    /// Panel and group hold the part's terms; the tile of the result is the caller's.
+    #[inline]
+    unsafe fn tile(
+        &self,
+        (panel, group): (usize, usize),
+        part: usize,
+        left: *const f32,
+        right: Group,
+        ahead: (*const f32, usize),
+    ) {
+        let product = self.product;
+        let (row, column) = (self.panels.start(panel), group * self.kernels.width);
+        let at = row * product.out_stride + column;
+        let block = Block {
+            depth: self.parts.get(part).1,
+            left,
+            right: right.first,
+            rows_at: RowsAt::Stride(right.stride),
+            out: product.out.wrapping_add(at),
+            out_stride: product.out_stride,
+            accumulate: product.accumulate || part > 0,
+            epilogue: product.epilogue.filter(|_| part + 1 == self.parts.count),
+            channels: product.channels.at(row, column),
+            index: product.index + at,
+            ahead,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.kernels.run(&block, self.panels.start(panel + 1) - row, self.width(group)) };
+    }
+}
