@@ -24,6 +24,7 @@ pub use weight_gradient::backward_filter;
 pub use wide::{backward_filter_f64, forward_f64, transposed_f64};
 
 use super::epilogue::Epilogue;
+use super::matmul::{PackedMatrix, Side};
 use crate::Error;
 
 /// Convolves `input` (batch, channels, height, width) with `weight` (filters, channels / groups, kernel height, kernel width)
@@ -35,11 +36,7 @@ pub fn forward(
     output: &mut [f32],
     epilogue: &Epilogue,
 ) -> Result<(), Error> {
-    shape.check([input.len(), weight.len(), output.len()])?;
-    let fits = |channels: Option<&[f32]>| channels.is_none_or(|c| c.len() == shape.filters);
-    if !fits(epilogue.scale) || !fits(epilogue.bias) || epilogue.residual.is_some_and(|r| r.len() != output.len()) {
-        return Err(Error::Invalid(format!("convolution: scale, bias or residual do not fit {shape:?}")));
-    }
+    check(shape, [input.len(), weight.len(), output.len()], epilogue)?;
     if output.is_empty() {
         return Ok(());
     }
@@ -54,6 +51,41 @@ pub fn forward(
         winograd::run(shape, input, weight, output, epilogue);
     } else {
         summed(shape, input, weight, output, epilogue);
+    }
+    Ok(())
+}
+
+/// Whether [`forward_packed`] takes this convolution, and is the faster way.
+pub fn packs(shape: &Convolution) -> bool {
+    shape.is_pointwise() && shape.groups == 1 && !rows::suits(shape) && !gathered::suits(shape)
+}
+
+/// [`forward`] with filters that were packed before, as the left operand (filters, channels). Only of convolutions that [`packs`] names.
+pub fn forward_packed(
+    shape: &Convolution,
+    input: &[f32],
+    weight: &PackedMatrix,
+    output: &mut [f32],
+    epilogue: &Epilogue,
+) -> Result<(), Error> {
+    let [filters, channels] = [shape.filters, shape.channels];
+    if !packs(shape) || weight.side() != Side::Left || weight.size() != [filters, channels] {
+        let (side, size) = (weight.side(), weight.size());
+        return Err(Error::Invalid(format!("convolution: {shape:?} does not take packed weights {side:?} {size:?}")));
+    }
+    check(shape, [input.len(), filters * channels, output.len()], epilogue)?;
+    if !output.is_empty() {
+        pointwise::run_packed(shape, input, weight.numbers(), output, epilogue);
+    }
+    Ok(())
+}
+
+/// Whether tensors of so many elements and what follows fit the convolution.
+fn check(shape: &Convolution, lens: [usize; 3], epilogue: &Epilogue) -> Result<(), Error> {
+    shape.check(lens)?;
+    let fits = |channels: Option<&[f32]>| channels.is_none_or(|c| c.len() == shape.filters);
+    if !fits(epilogue.scale) || !fits(epilogue.bias) || epilogue.residual.is_some_and(|r| r.len() != lens[2]) {
+        return Err(Error::Invalid(format!("convolution: scale, bias or residual do not fit {shape:?}")));
     }
     Ok(())
 }

@@ -24,29 +24,37 @@ pub(crate) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &m
             // SAFETY: `from` begins with `filters` rows of `depth` numbers.
             unsafe { product::pack_left((filters, depth), from.as_ptr(), [depth as isize, 1], 1.0, to) };
         }
-        let (output, packed) = (Shared::new(output), &*packed);
-        let image = |task: usize| {
-            let (batch, group) = (task / shape.groups, task % shape.groups);
-            let plane = |channels: usize, own: usize| (batch * channels + group * own) * pixels;
-            let index = plane(shape.filters, filters);
-            Product {
-                rows: filters,
-                depth,
-                columns: pixels,
-                left: Operand::Packed(&packed[group * per_group..][..per_group]),
-                right: Operand::Strided(input[plane(shape.channels, depth)..].as_ptr(), [pixels as isize, 1]),
-                factor: 1.0,
-                out: output.at(index),
-                out_stride: pixels,
-                accumulate: false,
-                epilogue: (!epilogue.is_identity()).then_some(epilogue),
-                channels: Channels::Rows(group * filters),
-                index,
-            }
-        };
-        // SAFETY: each product reads the planes of its group's channels and alone writes those of its filters.
-        unsafe { product::run_all(shape.batch * shape.groups, image) };
+        run_packed(shape, input, packed, output, epilogue);
     });
+}
+
+/// The convolution with filters that are packed, group by group, as the left operand.
+pub(super) fn run_packed(shape: &Convolution, input: &[f32], packed: &[f32], output: &mut [f32], epilogue: &Epilogue) {
+    let pixels = shape.input[0] * shape.input[1];
+    let (depth, filters) = (shape.channels / shape.groups, shape.filters / shape.groups);
+    let per_group = packed.len() / shape.groups;
+    let output = Shared::new(output);
+    let image = |task: usize| {
+        let (batch, group) = (task / shape.groups, task % shape.groups);
+        let plane = |channels: usize, own: usize| (batch * channels + group * own) * pixels;
+        let index = plane(shape.filters, filters);
+        Product {
+            rows: filters,
+            depth,
+            columns: pixels,
+            left: Operand::Packed(&packed[group * per_group..][..per_group]),
+            right: Operand::Strided(input[plane(shape.channels, depth)..].as_ptr(), [pixels as isize, 1]),
+            factor: 1.0,
+            out: output.at(index),
+            out_stride: pixels,
+            accumulate: false,
+            epilogue: (!epilogue.is_identity()).then_some(epilogue),
+            channels: Channels::Rows(group * filters),
+            index,
+        }
+    };
+    // SAFETY: each product reads the planes of its group's channels and alone writes those of its filters.
+    unsafe { product::run_all(shape.batch * shape.groups, image) };
 }
 
 /// Images of a pixel or three: each output is a dot product of a filter with the channels.

@@ -152,6 +152,31 @@ fn pointwise_sizes() {
     check(&Convolution { groups: 3, ..shape(2, 9, [1, 2], 15, [1, 1]) }, 1.0);
 }
 
+/// Packed weights give the bits that the others give, and what does not fit is refused.
+#[test]
+fn packed_weights() {
+    let mut random = Random(8);
+    for (batch, channels, input, filters) in
+        [(1, 5, [5, 5], 3), (2, 70, [9, 30], 41), (1, 600, [6, 7], 50), (0, 4, [8, 8], 5)]
+    {
+        let shape = shape(batch, channels, input, filters, [1, 1]);
+        let [input, weight, output] = shape.lens();
+        let (input, weight) = (random.numbers(input, 1.0), random.numbers(weight, 1.0));
+        let bias = random.numbers(filters, 1.0);
+        let epilogue = Epilogue { activation: Activation::HardSwish, ..Epilogue::bias(Some(&bias)) };
+        let packed = PackedMatrix::new(Side::Left, [filters, channels], [channels, 1], &weight).unwrap();
+        let (mut got, mut want) = (vec![f32::NAN; output], vec![f32::NAN; output]);
+        forward(&shape, &input, &weight, &mut want, &epilogue).unwrap();
+        forward_packed(&shape, &input, &packed, &mut got, &epilogue).unwrap();
+        assert_eq!(got, want, "{shape:?}");
+        let other = PackedMatrix::new(Side::Right, [filters, channels], [channels, 1], &weight).unwrap();
+        assert!(forward_packed(&shape, &input, &other, &mut got, &epilogue).is_err());
+        assert!(
+            forward_packed(&Convolution { kernel: [3, 3], ..shape }, &input, &packed, &mut got, &epilogue).is_err()
+        );
+    }
+}
+
 #[test]
 fn winograd_sizes() {
     for (channels, input, filters) in

@@ -5,9 +5,12 @@
 
 mod half;
 mod integer;
+mod packed;
 mod single;
 mod skinny;
 mod then;
+
+pub use packed::{PackedMatrix, Side, linear_packed};
 
 use super::epilogue::Epilogue;
 use crate::Error;

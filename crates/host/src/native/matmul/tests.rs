@@ -270,6 +270,32 @@ fn reference(activation: Activation, x: f64) -> f64 {
     }
 }
 
+/// Packed weights, of both layouts, give the bits of products that pack for themselves; what does not fit is refused.
+#[test]
+fn packed_weights() {
+    for (rows, depth, columns) in [(1, 7, 5), (5, 530, 70), (90, 64, 33), (70, 600, 100), (0, 3, 4), (3, 0, 4)] {
+        let x: Vec<f32> = (0..rows * depth).map(|i| value(i) as f32).collect();
+        let weight: Vec<f32> = (0..depth * columns).map(|i| value(i + 5) as f32).collect();
+        let bias: Vec<f32> = (0..columns).map(|i| value(i + 9) as f32).collect();
+        let epilogue = Epilogue { activation: Activation::Relu, ..Epilogue::bias(Some(&bias)) };
+        for strides in [[columns, 1], [1, depth]] {
+            let packed = PackedMatrix::new(Side::Right, [depth, columns], strides, &weight).unwrap();
+            let mut got = vec![f32::NAN; rows * columns];
+            linear_packed(&x, &packed, &mut got, &epilogue).unwrap();
+            for (o, got) in got.iter().enumerate() {
+                let (i, j) = (o / columns, o % columns);
+                let terms = (0..depth)
+                    .map(|k| f64::from(x[i * depth + k]) * f64::from(weight[k * strides[0] + j * strides[1]]));
+                let want = (terms.sum::<f64>() + f64::from(bias[j])).max(0.0);
+                assert!((f64::from(*got) - want).abs() <= 2e-5 * (1.0 + depth as f64), "{i},{j}: {got} for {want}");
+            }
+        }
+    }
+    let packed = PackedMatrix::new(Side::Left, [2, 3], [3, 1], &[0.0; 6]).unwrap();
+    assert!(linear_packed(&[0.0; 2], &packed, &mut [0.0; 3], &Epilogue::default()).is_err());
+    assert!(PackedMatrix::new(Side::Right, [2, 3], [3, 1], &[0.0; 5]).is_err());
+}
+
 /// Sizes around those of tiles, panels and groups, of every level; numbers that are not finite stay in their row and column.
 #[test]
 fn edges_of_tiles() {
