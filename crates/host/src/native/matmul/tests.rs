@@ -332,12 +332,14 @@ fn numbers_that_are_not_finite_stay_in_their_row_and_column() {
     }
 }
 
-/// The tests of products and convolutions at the levels below this CPU's own, each in a process of its own: the level is chosen once.
+/// The tests of products, and of convolutions by products, at the levels below this CPU's own, each in a process of its own: the level is chosen once.
 #[test]
 fn lower_levels() {
     for lower in ["portable", "avx2"].into_iter().filter(|name| *name != crate::level().name()) {
         let mut tests = std::process::Command::new(std::env::current_exe().unwrap());
-        tests.args(["native::matmul::", "native::convolution::", "--skip", "lower_levels"]);
+        let convolutions =
+            ["convolution::tests::pointwise", "convolution::tests::packed", "convolution::tests::random"];
+        tests.arg("native::matmul::").args(convolutions).args(["--skip", "lower_levels"]);
         let output = tests.env("OPENMPS_HOST_LEVEL", lower).output().unwrap();
         assert!(output.status.success(), "{lower}: {}", String::from_utf8_lossy(&output.stdout));
     }
