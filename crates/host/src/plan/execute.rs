@@ -57,9 +57,11 @@ pub(super) unsafe fn run_programs(
         }
         let tiles = scratch.tiles.as_mut_ptr().cast::<u8>();
         scratch.places.clear();
-        // SAFETY: each offset lies within the scratch memory.
-        let place =
-            |&offset: &usize| RegisterMemory { address: unsafe { tiles.add(offset) }, pitch: 0, repeats: false };
+        let place = |&offset: &usize| {
+            // SAFETY: each offset lies within the scratch memory.
+            let address = unsafe { tiles.add(offset) };
+            RegisterMemory { address, pitch: 0, repeats: false }
+        };
         scratch.places.extend(program.registers.iter().map(place));
         let mut machine =
             Machine { slots: scratch.slots.as_mut_ptr(), places: &mut scratch.places, program, tiles, poll };
