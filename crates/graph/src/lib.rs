@@ -3,7 +3,7 @@
 pub mod cache;
 pub mod entry;
 pub mod error;
-mod formula;
+pub mod formula;
 pub mod image;
 pub mod layout;
 mod movement;

@@ -2,33 +2,28 @@
 
 use crate::error::Result;
 use crate::{Context, Output, Tensor};
-use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary, broadcast, run};
+use openmps_graph::formula::{Formula, common_shape, floats};
+use openmps_graph::operators::elementwise::{Elementwise, Unary, run};
 use openmps_graph::operators::full::Full;
-use openmps_graph::operators::reduce::{Reduce, Reduction};
+use openmps_graph::operators::reduce::Reduction;
 use openmps_graph::operators::repeat_gradient::RepeatGradient;
-use openmps_graph::view::bytes;
 use openmps_graph::{DType, Operator, Shape, View};
-use openmps_runtime::Buffer;
 use openmps_tile::Number;
-use std::cell::RefCell;
 
-/// A formula under evaluation.
+/// A formula over Paddle's tensors.
 pub(super) struct Compose<'c> {
     context: &'c Context,
-    temporaries: RefCell<Vec<Buffer>>,
+    formula: Formula<'c>,
 }
 
 impl<'c> Compose<'c> {
     pub fn new(context: &'c Context) -> Compose<'c> {
-        Compose { context, temporaries: RefCell::default() }
+        Compose { context, formula: Formula::new("a composed kernel", context.queue()) }
     }
 
     /// Memory for a value on the way.
     pub fn temporary(&self, dtype: DType, dims: &[usize]) -> Result<View> {
-        let buffer = self.context.queue().allocate(bytes(dtype, dims)?.max(1))?;
-        let view = View::dense(buffer.address(), dtype, dims)?;
-        self.temporaries.borrow_mut().push(buffer);
-        Ok(view)
+        Ok(self.formula.temporary(dtype, dims)?)
     }
 
     /// The same elements in this shape; of a dense tensor.
@@ -58,38 +53,29 @@ impl<'c> Compose<'c> {
 
     /// As [`Compose::input`], in another number's type.
     pub fn cast(&self, x: &View, dtype: DType) -> Result<View> {
-        if x.dtype == dtype {
-            return Ok(x.clone());
-        }
-        let to = self.temporary(dtype, &x.shape)?;
-        run(Elementwise::Unary(Unary::Cast), self.context.queue(), &[x], &[], &to)?;
-        Ok(to)
+        Ok(self.formula.cast(x, dtype)?)
     }
 
     /// An elementwise operator of tensors that broadcast.
     pub fn map(&self, operator: Elementwise, inputs: &[&View], numbers: &[f64]) -> Result<View> {
-        self.map_numbers(operator, inputs, &floats(numbers))
+        Ok(self.formula.map(operator, inputs, numbers)?)
     }
 
     /// As [`Compose::map`], with numbers of either kind.
     pub fn map_numbers(&self, operator: Elementwise, inputs: &[&View], numbers: &[Number]) -> Result<View> {
-        let dtypes: arrayvec::ArrayVec<DType, 6> = inputs.iter().map(|view| view.dtype).collect();
-        let dtype = operator.row().output_dtype(&dtypes).unwrap_or(inputs[0].dtype);
-        let to = self.temporary(dtype, &common_shape(operator, inputs)?)?;
-        run(operator, self.context.queue(), inputs, numbers, &to)?;
-        Ok(to)
+        Ok(self.formula.map_numbers(operator, inputs, numbers)?)
     }
 
     pub fn add(&self, x: &View, y: &View) -> Result<View> {
-        self.map(Elementwise::Binary(Binary::Add), &[x, y], &[])
+        Ok(self.formula.add(x, y)?)
     }
 
     pub fn multiply(&self, x: &View, y: &View) -> Result<View> {
-        self.map(Elementwise::Binary(Binary::Multiply), &[x, y], &[])
+        Ok(self.formula.multiply(x, y)?)
     }
 
     pub fn subtract(&self, x: &View, y: &View) -> Result<View> {
-        self.map(Elementwise::Binary(Binary::Subtract), &[x, y], &[])
+        Ok(self.formula.subtract(x, y)?)
     }
 
     /// `x * scale + offset`.
@@ -99,12 +85,7 @@ impl<'c> Compose<'c> {
 
     /// The reduction along these axes, which stay as dimensions of size 1.
     pub fn reduce(&self, reduction: Reduction, x: &View, axes: &[i64]) -> Result<View> {
-        let operator = Reduce { reduction, axes: axes.to_vec(), keep_dims: true, output: None };
-        let meta = openmps_graph::Meta { dtype: x.dtype, shape: x.shape.clone() };
-        let meta = operator.infer(&[meta])?.remove(0);
-        let to = self.temporary(meta.dtype, &meta.shape)?;
-        operator.run(self.context.queue(), std::slice::from_ref(x), std::slice::from_ref(&to))?;
-        Ok(to)
+        Ok(self.formula.reduce(reduction, x, axes)?)
     }
 
     /// Gives every element this value.
@@ -116,12 +97,7 @@ impl<'c> Compose<'c> {
 
     /// Runs any operator into one new temporary.
     pub fn apply(&self, operator: &dyn Operator, inputs: &[View]) -> Result<View> {
-        let metas: Vec<_> =
-            inputs.iter().map(|x| openmps_graph::Meta { dtype: x.dtype, shape: x.shape.clone() }).collect();
-        let meta = operator.infer(&metas)?.remove(0);
-        let to = self.temporary(meta.dtype, &meta.shape)?;
-        operator.run(self.context.queue(), inputs, std::slice::from_ref(&to))?;
-        Ok(to)
+        Ok(self.formula.apply(operator, inputs)?)
     }
 
     /// The sum over everything along which a tensor of `dims` was repeated.
@@ -201,16 +177,4 @@ impl<'c> Compose<'c> {
         let sum = self.summed_to(value, &to.shape)?;
         Ok(run(Elementwise::Unary(Unary::Cast), queue, &[&sum], &[], to)?)
     }
-}
-
-fn floats(numbers: &[f64]) -> arrayvec::ArrayVec<Number, 4> {
-    numbers.iter().map(|&number| Number::Float(number)).collect()
-}
-
-fn common_shape(operator: Elementwise, inputs: &[&View]) -> Result<Shape> {
-    let mut shape = Shape::new();
-    for input in inputs {
-        shape = broadcast(operator.row().name, &shape, &input.shape)?;
-    }
-    Ok(shape)
 }

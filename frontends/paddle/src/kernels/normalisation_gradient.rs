@@ -91,7 +91,7 @@ pub(super) struct Normal {
 impl Normal {
     /// `(x - mean) / deviation`
     pub fn normalised(&self, c: &Compose) -> Result<View> {
-        c.multiply(&c.subtract(&self.x, &self.mean)?, &self.inverse)
+        normalised(c, &self.x, [&self.mean, &self.inverse])
     }
 
     /// `(g - mean(g) - n mean(g n)) / deviation` with `g = dy scale` and `n` the normalised x.
@@ -102,6 +102,10 @@ impl Normal {
         let across = c.subtract(&c.subtract(&g, &average)?, &c.multiply(normalised, &along)?)?;
         c.multiply(&across, &self.inverse)
     }
+}
+
+fn normalised(c: &Compose, x: &View, [mean, inverse]: [&View; 2]) -> Result<View> {
+    c.multiply(&c.subtract(x, mean)?, inverse)
 }
 
 pub(super) fn inverse_deviation(c: &Compose, variance: &View, epsilon: f32) -> Result<View> {
@@ -195,9 +199,7 @@ fn batch_norm_grad(
     };
     let (x, upstream) = (c.cast(&x, dtype.compute())?, c.cast(&upstream, dtype.compute())?);
     let averaged: Vec<i64> = (0..x.rank()).filter(|&axis| axis != channel).map(|axis| axis as i64).collect();
-    let normalised =
-        Normal { x, upstream: upstream.clone(), mean, inverse: inverse.clone(), averaged: averaged.clone() }
-            .normalised(&c)?;
+    let normalised = normalised(&c, &x, [&mean, &inverse])?;
     let single = |output: Option<Output>| output.map(|output| (output, dtype.compute()));
     weights(&c, &upstream, &normalised, single(dscale), single(dbias), &averaged)?;
     let Some(dx) = dx else { return Ok(()) };
