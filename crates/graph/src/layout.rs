@@ -86,6 +86,11 @@ pub(crate) fn call(
     queue.run_native(operator, work).map_err(|source| Error::of_device(operator, source))
 }
 
+/// Whether native kernels of dense float32 take the call.
+pub(crate) fn takes_singles(queue: &Queue, inputs: &[View], outputs: &[View]) -> bool {
+    is_host(queue) && inputs.iter().chain(outputs).all(|view| view.dtype == DType::F32 && view.is_dense())
+}
+
 /// Whether the device is the CPU itself, where native kernels are faster than kernels of tiles.
 pub(crate) fn is_host(queue: &Queue) -> bool {
     queue.device().properties().backend == Backend::Host

@@ -3,14 +3,14 @@
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::Result;
 use crate::formula::Formula;
-use crate::layout::{call, check_many, expect_dtype, expect_inputs, expect_shape, is_host};
+use crate::layout::{call, check_many, expect_dtype, expect_inputs, expect_shape, takes_singles};
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::{Elementwise, Optimizer};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
 use openmps_host::native::{memory::slice, optimizer as native};
-use openmps_tile::{DType, dtype};
+use openmps_tile::dtype;
 
 /// A step with momentum. Inputs: value, gradient, velocity, learning rate (one element). Outputs: value and velocity after it, each of which
 /// may be its input.
@@ -54,11 +54,6 @@ fn expect(operator: &'static str, inputs: &[Meta], states: usize, numbers: usize
     Ok(())
 }
 
-/// Whether a native kernel takes the step.
-fn in_library(queue: &Queue, inputs: &[View], outputs: &[View]) -> bool {
-    is_host(queue) && inputs.iter().chain(outputs).all(|view| view.dtype == DType::F32 && view.is_dense())
-}
-
 /// The number that a view of one float32 holds.
 fn number(view: &View) -> f32 {
     // SAFETY: a view of one element, which the queue's owner vouches for, read when the command runs.
@@ -83,7 +78,7 @@ impl Operator for Momentum {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check_many(self, inputs, outputs)?;
         let [value, gradient, velocity, rate] = inputs else { unreachable!("checked by infer") };
-        if in_library(queue, inputs, outputs) {
+        if takes_singles(queue, inputs, outputs) {
             return call(queue, self.name(), || {
                 let step = native::Momentum {
                     rate: number(rate),
@@ -134,7 +129,7 @@ impl Operator for Adam {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check_many(self, inputs, outputs)?;
         let [value, gradient, moment, square, rate, power1, power2] = inputs else { unreachable!("checked by infer") };
-        if in_library(queue, inputs, outputs) {
+        if takes_singles(queue, inputs, outputs) {
             return call(queue, self.name(), || {
                 let (rate, correction) = (number(rate), (1.0 - number(power2)).sqrt());
                 let step = native::Adam {
