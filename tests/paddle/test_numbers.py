@@ -182,6 +182,42 @@ def test_group_norm_without_weights_is_that_with_ones(layout):
     expect(plain, weighed[:2], 1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_does_not_vary_is_normalised_to_zero(dtype):
+    """Also where the sum of equal numbers is rounded: a mean that is off by one place is 1e-4 off where the deviation is the epsilon's root."""
+    paddle.set_device("mps")
+    for value in (0.3, -7.1, 1234.567):
+        for shape in ((3, 4, 7), (2, 4, 5, 11), (2, 4, 9001)):
+            x = paddle.full(shape, value, dtype)
+            weights = {"weight": paddle.full([4], 2.0, dtype), "bias": paddle.full([4], 0.25, dtype)}
+            statistics = [paddle.zeros([4], dtype), paddle.ones([4], dtype)]
+            found = {
+                "layer_norm": F.layer_norm(x, x.shape[1:]),
+                "layer_norm of the last axis": F.layer_norm(x, x.shape[-1:]),
+                "group_norm": F.group_norm(x, 2, **weights) - 0.25,
+                "instance_norm": F.instance_norm(x, **weights) - 0.25,
+                "batch_norm": F.batch_norm(x, *statistics, **weights, training=True) - 0.25,
+            }
+            allowed = 0.0 if dtype == "float32" else 1e-9
+            wrong = {name: float(y.abs().max()) for name, y in found.items() if not (y.abs() <= allowed).all()}
+            assert not wrong, f"{shape} of {value}: {wrong}"
+
+
+def test_what_does_not_vary_is_normalised_to_zero_on_a_gpu(program):
+    output = program(
+        """
+        import paddle
+        from paddle.nn import functional as F
+        paddle.set_device("mps")
+        x = paddle.full([3, 2, 7], 0.3)
+        found = [F.layer_norm(x, 7), F.batch_norm(x, paddle.zeros([2]), paddle.ones([2]), training=True)]
+        print([float(y.abs().max()) for y in found])
+        """,
+        OPENMPS_DEVICE="metal-emulated",
+    )
+    assert output.splitlines()[-1] == "[0.0, 0.0]"
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
 def test_integers_have_no_quotient_by_zero(dtype):
     paddle.set_device("mps")

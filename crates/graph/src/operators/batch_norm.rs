@@ -3,7 +3,7 @@
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::Result;
 use crate::formula::Formula;
-use crate::layout::{axis_of, call, check_many, expect_dtype, expect_inputs, expect_shape, is_host};
+use crate::layout::{axis_of, call, check_many, expect_dtype, expect_inputs, expect_shape, takes_singles};
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::{Elementwise, Unary};
 use crate::operators::reduce::Reduction;
@@ -85,16 +85,15 @@ impl Channels {
         Ok(along)
     }
 
-    /// The native kernel's sizes, where it takes dense views of float32.
-    fn in_library(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Option<native::Channels> {
-        let takes = |view: &View| view.dtype == DType::F32 && view.is_dense();
+    /// The native kernel's sizes, where it takes the call.
+    fn native_sizes(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Option<native::Channels> {
         let sizes = native::Channels {
             outer: self.shape[..self.axis].iter().product(),
             channels: self.count(),
             inner: self.shape[self.axis + 1..].iter().product(),
         };
         let some = sizes.outer * sizes.inner > 0;
-        (is_host(queue) && some && inputs.iter().chain(outputs).all(takes)).then_some(sizes)
+        (some && takes_singles(queue, inputs, outputs)).then_some(sizes)
     }
 
     /// Calls `each` with every channel and the indices of its elements.
@@ -125,7 +124,7 @@ impl Operator for BatchNorm {
         let (x, channels) = (&inputs[0], Channels::of_view(self.name(), &inputs[0], self.axis)?);
         let scale = self.scale.then(|| &inputs[1]);
         let bias = self.bias.then(|| &inputs[inputs.len() - 1]);
-        if let Some(sizes) = channels.in_library(queue, inputs, outputs) {
+        if let Some(sizes) = channels.native_sizes(queue, inputs, outputs) {
             let operands = native::Forward {
                 x: x.address,
                 scale: scale.map(|scale| scale.address),
@@ -141,8 +140,7 @@ impl Operator for BatchNorm {
             });
         }
         let (f, compute) = (Formula::new(self.name(), queue), x.dtype.compute());
-        let mean = f.reduce(Reduction::Mean, &f.cast(x, compute)?, &channels.others())?;
-        let distance = f.subtract(&f.cast(x, compute)?, &mean)?;
+        let [mean, distance] = f.centred(x, &channels.others())?;
         let square = f.map(Elementwise::Unary(Unary::Square), &[&distance], &[])?;
         let variance = f.reduce(Reduction::Mean, &square, &channels.others())?;
         let shifted = f.map(Elementwise::Unary(Unary::Scale), &[&variance], &[1.0, self.epsilon])?;
@@ -199,7 +197,7 @@ impl Operator for BatchNormGradient {
         check_many(self, inputs, outputs)?;
         let (x, upstream) = (&inputs[0], &inputs[1]);
         let channels = Channels::of_view(self.name(), x, self.axis)?;
-        if let Some(sizes) = channels.in_library(queue, inputs, outputs) {
+        if let Some(sizes) = channels.native_sizes(queue, inputs, outputs) {
             let operands = native::Gradient {
                 x: x.address,
                 upstream: upstream.address,

@@ -1,9 +1,10 @@
 //! Layer norm and RMS norm over the last dimensions. MPS has no class for either: they are own kernels on every device.
 
-use crate::entry::{Case, Entry, Input};
+use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::layout::{axis_of, call, is_host};
 use crate::operator::{Meta, Operator};
+use crate::operators::full::Full;
 use crate::program::{self, Key, scalar_bits};
 use crate::queue::Queue;
 use crate::reference::Array;
@@ -13,7 +14,7 @@ use crate::view::View;
 use openmps_host::native::layer_norm as native;
 use openmps_runtime::vendor::graph::{Operation, Reduction};
 use openmps_runtime::vendor::{Family, VendorCall};
-use openmps_tile::{Builder, Cast, Combine, DType, Kernel, Number, Scalar, Type, Value, dtype};
+use openmps_tile::{Builder, Cast, Combine, Compare, DType, Kernel, Number, Scalar, Type, Value, dtype};
 
 /// Each row brought to mean 0 and variance 1 (RMS norm: to mean square 1), times a scale, plus a bias.
 ///
@@ -34,6 +35,9 @@ pub struct LayerNorm {
     /// Whether means and variances are outputs.
     pub statistics: bool,
 }
+
+/// Mean and variance of rows of nothing.
+const NOTHING: Number = Number::Float(f64::NAN);
 
 impl LayerNorm {
     fn begin(&self, rank: usize) -> Result<usize> {
@@ -64,7 +68,7 @@ impl LayerNorm {
 }
 
 impl LayerNorm {
-    /// Dense rows of float32 that the CPU's cache holds, as the native kernel takes them.
+    /// Dense rows of float32, as the native kernel takes them.
     fn in_library(
         &self,
         inputs: &[View],
@@ -74,7 +78,7 @@ impl LayerNorm {
     ) -> Option<(native::LayerNorm, native::Operands)> {
         let dense = |rows: &Rows| rows.stride == 1 || rows.length == 1;
         let single = inputs.iter().all(|input| input.dtype == DType::F32);
-        if !single || rows.length > LONGEST || !dense(rows) || !weights.iter().all(dense) {
+        if !single || !dense(rows) || !weights.iter().all(dense) {
             return None;
         }
         let Rows { count, length, row_stride: stride, .. } = *rows;
@@ -119,7 +123,11 @@ impl Operator for LayerNorm {
         crate::layout::check(self, inputs, outputs)?;
         let (operator, x) = (self.name(), &inputs[0]);
         if x.is_empty() {
-            return Ok(());
+            // Rows of nothing have no mean.
+            return outputs[1..].iter().try_for_each(|statistic| {
+                let operator = Full { dims: statistic.shape.clone(), dtype: statistic.dtype, value: NOTHING };
+                operator.run(queue, &[], std::slice::from_ref(statistic))
+            });
         }
         let begin = self.begin(x.rank())?;
         if try_vendor(queue, operator, || self.vendor_call(inputs, begin, outputs))? {
@@ -165,7 +173,9 @@ impl Operator for LayerNorm {
         let (mut means, mut variances, mut data) = (vec![], vec![], vec![]);
         for row in 0..rows {
             let row = &x.data[row * length..(row + 1) * length];
-            let mean = if self.centred { row.iter().sum::<f64>() / length as f64 } else { 0.0 };
+            let average = |from: f64| row.iter().map(|x| x - from).sum::<f64>() / length as f64;
+            let first = if self.centred { average(0.0) } else { 0.0 };
+            let mean = if self.centred { first + average(first) } else { 0.0 };
             let variance = row.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / length as f64;
             for (i, x) in row.iter().enumerate() {
                 let scale = if self.scale { inputs[1].data[i] } else { 1.0 };
@@ -251,8 +261,17 @@ impl LayerNorm {
         let x = rows.load(b, p.x, p.from, dtype, compute);
         let (mut centred, mut mean) = (x, None);
         if self.centred {
-            let sum = b.reduce(Combine::Sum, x, 1);
-            let value = over_length(b, sum, p.length);
+            let average = |b: &mut Builder, x: Value| {
+                let sum = b.reduce(Combine::Sum, x, 1);
+                over_length(b, sum, p.length)
+            };
+            let mut value = average(b, x);
+            if has_rounded_sums(dtype) {
+                let along = rows.along(b, value);
+                let distance = b.subtract(x, along);
+                let shift = average(b, distance);
+                value = b.add(value, shift);
+            }
             let along = rows.along(b, value);
             centred = b.subtract(x, along);
             mean = Some(value);
@@ -276,7 +295,7 @@ impl LayerNorm {
         let (zero, step) = (b.integer(0, Scalar::I64), b.integer(PIECE as i64, Scalar::I64));
         let bounds = [zero, p.length, step];
         let initial = b.constant(0.0, &Type::tile(compute.into(), &[1, PIECE]));
-        let mean = self.centred.then(|| {
+        let mut mean = self.centred.then(|| {
             let sum = b.for_loop(bounds, &[initial], |b, at, carried| {
                 let x = rows.load_piece(b, p.x, p.from, (at, p.length), 0.0, (dtype, compute));
                 vec![b.add(carried[0], x)]
@@ -284,19 +303,27 @@ impl LayerNorm {
             let sum = b.reduce(Combine::Sum, sum, 1);
             over_length(b, sum, p.length)
         });
-        let mean_along = mean.map(|mean| rows.along(b, mean));
-        let sum = b.for_loop(bounds, &[initial], |b, at, carried| {
+        let first = mean.map(|mean| rows.along(b, mean));
+        let is_moved = self.centred && has_rounded_sums(dtype);
+        let sums = b.for_loop(bounds, &vec![initial; 1 + usize::from(is_moved)], |b, at, carried| {
             let x = rows.load_piece(b, p.x, p.from, (at, p.length), 0.0, (dtype, compute));
-            let centred = mean_along.map_or(x, |mean| b.subtract(x, mean));
-            let square = b.multiply(centred, centred);
+            let distance = first.map_or(x, |mean| b.subtract(x, mean));
             // Beyond the row's end the distance from the mean is not zero, and must not count.
-            let zeros = b.constant_like(0.0, square);
+            let zeros = b.constant_like(0.0, distance);
             let inside = rows.inside(b, at, p.length);
-            let square = b.select(inside, square, zeros);
-            vec![b.add(carried[0], square)]
-        })[0];
-        let sum = b.reduce(Combine::Sum, sum, 1);
-        let variance = over_length(b, sum, p.length);
+            let distance = b.select(inside, distance, zeros);
+            let square = b.multiply(distance, distance);
+            carried.iter().zip([square, distance]).map(|(&sum, term)| b.add(sum, term)).collect()
+        });
+        let sum = b.reduce(Combine::Sum, sums[0], 1);
+        let mut variance = over_length(b, sum, p.length);
+        if let (Some(first), Some(&distances)) = (mean, sums.get(1)) {
+            let sum = b.reduce(Combine::Sum, distances, 1);
+            let shift = over_length(b, sum, p.length);
+            mean = Some(b.add(first, shift));
+            variance = from_moved_mean(b, variance, shift);
+        }
+        let mean_along = mean.map(|mean| rows.along(b, mean));
         let inverse = self.inverse_deviation(b, p, variance);
         let inverse = rows.along(b, inverse);
         b.for_loop(bounds, &[], |b, at, _| {
@@ -352,6 +379,24 @@ impl LayerNorm {
     }
 }
 
+/// Whether sums of rows are rounded so that the mean of equal elements may not be that element. It is then moved by the mean of the distances
+/// from it: by how much rounding has moved it. (Sums of a half's equal elements fit float32.)
+fn has_rounded_sums(dtype: DType) -> bool {
+    dtype.compute() == dtype
+}
+
+/// The variance of what has this mean square around a mean that was moved since.
+fn from_moved_mean(b: &mut Builder, square: Value, shift: Value) -> Value {
+    let moved = b.multiply(shift, shift);
+    let variance = b.subtract(square, moved);
+    let zero = b.constant_like(0.0, variance);
+    let variance = b.maximum(variance, zero);
+    // Where squares overflow there may be no difference.
+    let infinity = b.constant_like(f64::INFINITY, square);
+    let is_infinite = b.compare(Compare::Equal, square, infinity);
+    b.select(is_infinite, square, variance)
+}
+
 fn over_length(b: &mut Builder, sum: Value, length: Value) -> Value {
     let scalar = b.scalar_of(sum);
     let length = b.cast(Cast::SignedToFloat, length, scalar);
@@ -374,7 +419,14 @@ fn cases(centred: bool) -> Vec<Case> {
         of(-1, &[5, 1024], &[1024], false, false),
         of(-1, &[2, 9001], &[9001], true, bias),
         of(-1, &[0, 4], &[4], true, bias),
+        of(-1, &[3, 0], &[0], true, bias),
     ]
+}
+
+/// Rows of equal elements, whose distances from the mean are 0.
+fn equal(dims: &[usize]) -> Case {
+    let operator = LayerNorm { begin: -1, epsilon: 1e-5, scale: false, bias: false, centred: true, statistics: false };
+    Case::new(operator, vec![Input::of(dims, Values::Given(vec![1.7]))])
 }
 
 /// Layer norm in the list of operators.
@@ -382,7 +434,7 @@ pub static ENTRY: Entry = Entry {
     name: "layer_norm",
     summary: "Rows brought to mean 0 and variance 1, scaled and shifted.",
     dtypes: dtype::FLOATS,
-    cases: || cases(true),
+    cases: || cases(true).into_iter().chain([&[3, 7][..], &[2, 1000], &[2, 9001]].map(equal)).collect(),
     tolerance: 32.0,
 };
 

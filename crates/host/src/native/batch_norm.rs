@@ -1,6 +1,7 @@
 //! Batch norm of float32 with the batch's own statistics, and its gradient: a channel at a time, or a register of channels where they are neighbours.
 
 use super::lanes::{Arithmetic, Lanes, SUMS, at_level};
+use super::moments;
 use crate::threads::parallel_for;
 
 /// The sizes of a dense tensor of `outer` x `channels` x `inner`. Each channel has at least one element.
@@ -201,14 +202,21 @@ unsafe fn normalise_planes<V: Lanes>(sizes: &Channels, operands: &Forward, chann
     // SAFETY: offsets are those of the channel's elements; the caller vouches for them.
     unsafe {
         let [sum] = plane_sums::<V, 1>(sizes, channel, |at| [V::load(x.add(at))], |at| [*x.add(at)]);
-        let mean = (sum * over) as f32;
-        let means = V::splat(mean);
+        let first = (sum * over) as f32;
+        let from = V::splat(first);
         let vector = |at: usize| {
-            let distance = V::load(x.add(at)).sub(means);
+            let distance = V::load(x.add(at)).sub(from);
             [distance.mul(distance)]
         };
-        let [squares] = plane_sums::<V, 1>(sizes, channel, vector, |at| [(*x.add(at) - mean) * (*x.add(at) - mean)]);
-        let variance = (squares * over) as f32;
+        let single = |at: usize| [(*x.add(at) - first) * (*x.add(at) - first)];
+        let [squares] = plane_sums::<V, 1>(sizes, channel, vector, single);
+        let distance = || {
+            let vector = |at: usize| [V::load(x.add(at)).sub(from)];
+            let [sum] = plane_sums::<V, 1>(sizes, channel, vector, |at| [*x.add(at) - first]);
+            sum * over
+        };
+        let [mean, variance] = moments::centred(first, (squares * over) as f32, distance);
+        let means = V::splat(mean);
         for (to, value) in operands.statistics.into_iter().zip([mean, variance]) {
             *(to as *mut f32).add(channel) = value;
         }
@@ -304,17 +312,28 @@ unsafe fn normalise_columns<V: Arithmetic>(sizes: &Channels, operands: &Forward,
     // SAFETY: offsets are those of the elements of V::N channels; the caller vouches for them.
     unsafe {
         let [sums] = column_sums::<V, 1>(sizes, channel, |at| [V::load(x.add(at))]);
-        let mean: V = register(sums.map(|sum| sum * over));
+        let firsts = sums.map(|sum| (sum * over) as f32);
+        let from = V::load(firsts.as_ptr());
         let [squares] = column_sums::<V, 1>(sizes, channel, |at| {
-            let distance = V::load(x.add(at)).sub(mean);
+            let distance = V::load(x.add(at)).sub(from);
             [distance.mul(distance)]
         });
-        let variances = squares.map(|sum| sum * over);
-        let variance: V = register(variances);
+        // Of all channels where the first of them asks.
+        let mut distances = None;
+        let mut statistics = [[0.0f32; 2]; SIDE_BY_SIDE];
+        for (i, statistic) in statistics.iter_mut().enumerate() {
+            let distance = || {
+                let each = |at: usize| [V::load(x.add(at)).sub(from)];
+                distances.get_or_insert_with(|| column_sums::<V, 1>(sizes, channel, each)[0])[i] * over
+            };
+            *statistic = moments::centred(firsts[i], (squares[i] * over) as f32, distance);
+        }
+        let variances = statistics.map(|[_, variance]| f64::from(variance));
+        let [mean, variance]: [V; 2] = [register(statistics.map(|[mean, _]| f64::from(mean))), register(variances)];
         for (to, value) in operands.statistics.into_iter().zip([mean, variance]) {
             value.store((to as *mut f32).add(channel));
         }
-        let inverse: V = register(variances.map(|v| 1.0 / (f64::from(v as f32) + f64::from(operands.epsilon)).sqrt()));
+        let inverse: V = register(variances.map(|v| 1.0 / (v + f64::from(operands.epsilon)).sqrt()));
         let factor = operands.scale.map_or(inverse, |scale| inverse.mul(of_channel(scale, channel)));
         let bias = operands.bias.map_or(V::splat(0.0), |bias| of_channel(bias, channel));
         for row in 0..sizes.outer {
@@ -356,6 +375,30 @@ unsafe fn derive_columns<V: Arithmetic>(sizes: &Channels, operands: &Gradient, c
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn channels_of_equal_elements_are_the_bias() {
+        for (outer, channels, inner) in [(3, 2, 7), (5, 3, 131), (300, 37, 1), (77, 16, 1)] {
+            for value in [0.3f32, -7.1, 1234.567] {
+                let (x, bias) = (vec![value; outer * channels * inner], vec![0.25f32; channels]);
+                let mut y = vec![f32::NAN; x.len()];
+                let mut statistics = [vec![f32::NAN; channels], vec![f32::NAN; channels]];
+                let sizes = Channels { outer, channels, inner };
+                let operands = Forward {
+                    x: x.as_ptr() as usize,
+                    scale: None,
+                    bias: Some(bias.as_ptr() as usize),
+                    y: y.as_mut_ptr() as usize,
+                    statistics: statistics.each_mut().map(|all| all.as_mut_ptr() as usize),
+                    epsilon: 1e-5,
+                };
+                // SAFETY: the vectors have the sizes named.
+                unsafe { forward(&sizes, &operands) };
+                assert!(y.iter().all(|&y| y == 0.25), "{value} in {sizes:?}: {y:?}");
+                assert!(statistics[0].iter().all(|&mean| mean == value));
+            }
+        }
+    }
 
     /// A few shapes of both kinds, against float64, far from zero.
     #[test]

@@ -1,6 +1,7 @@
-//! Layer norm and RMS norm of rows of float32: three passes over a row, which the first-level cache holds from the first one on.
+//! Layer norm and RMS norm of rows of float32: three passes over a row, which a cache holds from the first one on.
 
 use super::lanes::{Lanes, SUMS, at_level};
+use super::moments;
 use crate::threads::parallel_for;
 
 /// One call: each row brought to mean 0 and variance 1 (where not centred: to mean square 1), times a scale, plus a bias.
@@ -56,8 +57,10 @@ unsafe fn rows<V: Lanes>(sizes: &LayerNorm, operands: &Operands, begin: usize, e
         let x = (operands.x as *const f32).wrapping_offset(row as isize * sizes.stride);
         // SAFETY: the row is one of x, of the result and of the statistics.
         unsafe {
-            let mean = if sizes.centred { sum::<V, false>(x, length, 0.0) * over } else { 0.0 };
-            let variance = sum::<V, true>(x, length, mean) * over;
+            let [mean, variance] = match sizes.centred {
+                true => centred::<V>(x, length, over),
+                false => [0.0, squares::<V>(x, length, 0.0) * over],
+            };
             let inverse = 1.0 / (variance + sizes.epsilon).sqrt();
             let out = (operands.out as *mut f32).add(row * length);
             match (scale, bias) {
@@ -73,31 +76,64 @@ unsafe fn rows<V: Lanes>(sizes: &LayerNorm, operands: &Operands, begin: usize, e
     }
 }
 
-/// The sum of a row, or of its squared distances from the mean.
+/// A row's mean and variance; `over` is 1 over its length.
 ///
 /// # Safety
 /// `length` elements, and lanes that the CPU has.
 #[inline(always)]
-unsafe fn sum<V: Lanes, const SQUARES: bool>(x: *const f32, length: usize, mean: f32) -> f32 {
+unsafe fn centred<V: Lanes>(x: *const f32, length: usize, over: f32) -> [f32; 2] {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let sum = sum::<V>(x, length, |value, sum| sum.add(value), |value| value);
+        let first = sum * over;
+        let square = squares::<V>(x, length, first) * over;
+        let distance = || {
+            let from = V::splat(first);
+            let sum = self::sum::<V>(x, length, |value, sum| sum.add(value.sub(from)), |value| value - first);
+            f64::from(sum * over)
+        };
+        moments::centred(first, square, distance)
+    }
+}
+
+/// The sum of a row's squared distances from a number.
+///
+/// # Safety
+/// As [`centred`].
+#[inline(always)]
+unsafe fn squares<V: Lanes>(x: *const f32, length: usize, from: f32) -> f32 {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let all = V::splat(from);
+        let add = |value: V, sum| {
+            let distance = value.sub(all);
+            distance.fma(distance, sum)
+        };
+        sum::<V>(x, length, add, |value| (value - from) * (value - from))
+    }
+}
+
+/// A sum over a row: of what `add` adds to it for a register of elements, and of what `single` makes of one at the row's end.
+///
+/// # Safety
+/// As [`centred`].
+#[inline(always)]
+unsafe fn sum<V: Lanes>(x: *const f32, length: usize, add: impl Fn(V, V) -> V, single: impl Fn(f32) -> f32) -> f32 {
     // SAFETY: every access lies in the row.
     unsafe {
-        let from = V::splat(mean);
         let mut sums = [V::splat(0.0); SUMS];
         let mut at = 0;
         while at + V::N <= length {
             let group = ((length - at) / V::N).min(SUMS);
             for (i, sum) in sums.iter_mut().enumerate().take(group) {
-                let value = V::load(x.add(at + i * V::N));
-                let distance = value.sub(from);
-                *sum = if SQUARES { distance.fma(distance, *sum) } else { sum.add(value) };
+                *sum = add(V::load(x.add(at + i * V::N)), *sum);
             }
             at += group * V::N;
         }
         let [a, b, c, d] = sums;
         let mut total: f32 = a.add(b).add(c.add(d)).lanes()[..V::N].iter().sum();
         for i in at..length {
-            let distance = *x.add(i) - mean;
-            total += if SQUARES { distance * distance } else { *x.add(i) };
+            total += single(*x.add(i));
         }
         total
     }
@@ -181,6 +217,45 @@ mod tests {
             }
             assert!(statistics.iter().flatten().all(|number| number.is_finite()));
         }
+    }
+
+    #[test]
+    fn rows_of_equal_elements_are_zero() {
+        for (length, value) in
+            (1..70).chain([1000, 8191]).flat_map(|n| [0.3, -7.1, 1234.567, 1e-30].map(|value| (n, value)))
+        {
+            let x = vec![value; length];
+            let mut out = vec![f32::NAN; length];
+            let (mut mean, mut variance) = (f32::NAN, f32::NAN);
+            let sizes = LayerNorm { count: 1, length, stride: length as isize, epsilon: 1e-5, centred: true };
+            let operands = Operands {
+                x: x.as_ptr() as usize,
+                scale: None,
+                bias: None,
+                out: out.as_mut_ptr() as usize,
+                statistics: Some([&raw mut mean as usize, &raw mut variance as usize]),
+            };
+            // SAFETY: the vectors have the sizes named.
+            unsafe { layer_norm(&sizes, &operands) };
+            assert!(out.iter().all(|&y| y == 0.0), "{length} of {value}: {out:?}");
+            assert_eq!(mean, value);
+            assert!(
+                (0.0..1e-9 * value * value + f32::MIN_POSITIVE).contains(&variance),
+                "{length} of {value}: {variance}"
+            );
+        }
+    }
+
+    #[test]
+    fn distances_whose_squares_overflow_are_zero() {
+        let x = [3e30f32, -3e30, 1e30, 0.0, 2e30];
+        let mut out = [f32::NAN; 5];
+        let sizes = LayerNorm { count: 1, length: 5, stride: 5, epsilon: 1e-5, centred: true };
+        let (x, out_address) = (x.as_ptr() as usize, out.as_mut_ptr() as usize);
+        let operands = Operands { x, scale: None, bias: None, out: out_address, statistics: None };
+        // SAFETY: the arrays have the sizes named.
+        unsafe { layer_norm(&sizes, &operands) };
+        assert_eq!(out, [0.0; 5]);
     }
 
     #[test]

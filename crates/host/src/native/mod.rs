@@ -17,6 +17,7 @@ pub mod linear_algebra;
 pub mod matmul;
 pub mod memory;
 mod microkernel;
+mod moments;
 pub mod multinomial;
 mod non_temporal;
 pub mod nonzero;

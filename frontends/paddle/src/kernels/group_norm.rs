@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;
-use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary};
-use openmps_graph::operators::reduce::Reduction;
+use openmps_graph::operators::elementwise::{Elementwise, Unary};
+use openmps_graph::operators::layer_norm::LayerNorm;
 use openmps_tile::DType;
 use openmps_tile::dtype::FLOATS;
 
@@ -52,30 +52,25 @@ impl Groups {
         weight.map(shaped).transpose()
     }
 
-    /// Mean and variance of each row.
-    fn statistics(&self, c: &Compose, x: &View) -> Result<[View; 2]> {
-        let x = c.shaped(x, &self.rows())?;
-        let mean = c.reduce(Reduction::Mean, &x, &[1])?;
-        let distance = c.subtract(&x, &mean)?;
-        let variance = c.reduce(Reduction::Mean, &c.multiply(&distance, &distance)?, &[1])?;
-        Ok([mean, variance])
+    /// Each row brought to mean 0 and variance 1, and its mean and variance.
+    fn normalised(&self, c: &Compose, x: &View, epsilon: f64) -> Result<[View; 3]> {
+        let [rows, columns] = self.rows();
+        let y = c.temporary(x.dtype, &[rows, columns])?;
+        let [mean, variance] = [c.temporary(x.dtype, &[rows])?, c.temporary(x.dtype, &[rows])?];
+        let operator = LayerNorm { begin: 1, epsilon, scale: false, bias: false, centred: true, statistics: true };
+        let outputs = [y, mean, variance];
+        c.launch(&operator, &[c.shaped(x, &[rows, columns])?], &outputs)?;
+        Ok(outputs)
     }
 
-    /// `(x - mean) * inverse * scale + bias`
-    fn normalise(
-        &self,
-        c: &Compose,
-        x: &View,
-        [mean, inverse]: [&View; 2],
-        [scale, bias]: [Option<&Tensor>; 2],
-    ) -> Result<View> {
-        let centred = c.subtract(&c.shaped(x, &self.rows())?, mean)?;
-        let mut y = c.shaped(&c.multiply(&centred, inverse)?, &self.by_channel())?;
-        if let Some(scale) = self.weight(c, scale, x.dtype)? {
+    /// `normalised * scale + bias`
+    fn weighed(&self, c: &Compose, normalised: &View, [scale, bias]: [Option<&Tensor>; 2]) -> Result<View> {
+        let mut y = c.shaped(normalised, &self.by_channel())?;
+        if let Some(scale) = self.weight(c, scale, y.dtype)? {
             y = c.multiply(&y, &scale)?;
         }
-        if let Some(bias) = self.weight(c, bias, x.dtype)? {
-            y = c.map(Elementwise::Binary(Binary::Add), &[&y, &bias], &[])?;
+        if let Some(bias) = self.weight(c, bias, y.dtype)? {
+            y = c.add(&y, &bias)?;
         }
         Ok(y)
     }
@@ -167,13 +162,12 @@ fn group_norm(
     let (c, dtype) = (Compose::new(context), x.dtype()?);
     let x = channels.input(&c, &x)?;
     let groups = Groups::new(&x, groups.max(0) as usize)?;
-    let statistics = groups.statistics(&c, &x)?;
-    let inverse = inverse_deviation(&c, &statistics[1], epsilon as f32)?;
-    let value = groups.normalise(&c, &x, [&statistics[0], &inverse], [scale.as_ref(), bias.as_ref()])?;
+    let [normalised, mean_value, variance_value] = groups.normalised(&c, &x, epsilon)?;
+    let value = groups.weighed(&c, &normalised, [scale.as_ref(), bias.as_ref()])?;
     c.store_as(&y, dtype, &c.shaped(&value, &x.shape)?, |y| channels.first(y))?;
-    for (output, value) in [mean, variance].into_iter().zip(&statistics) {
+    for (output, value) in [(mean, mean_value), (variance, variance_value)] {
         if let Some(output) = output {
-            c.store_value(&output, x.dtype, value)?;
+            c.store_value(&output, x.dtype, &value)?;
         }
     }
     Ok(())
@@ -220,9 +214,9 @@ fn instance_norm(
     let (c, dtype) = (Compose::new(context), x.dtype()?);
     let x = c.input(&x)?;
     let groups = Groups::new(&x, x.shape[1])?;
-    let [mean, variance] = groups.statistics(&c, &x)?;
+    let [normalised, mean, variance] = groups.normalised(&c, &x, epsilon.into())?;
     let inverse = inverse_deviation(&c, &variance, epsilon)?;
-    let value = groups.normalise(&c, &x, [&mean, &inverse], [scale.as_ref(), bias.as_ref()])?;
+    let value = groups.weighed(&c, &normalised, [scale.as_ref(), bias.as_ref()])?;
     c.store_value(&y, dtype, &value)?;
     // Paddle saves the inverse deviation as the variance.
     for (output, value) in [(saved_mean, &mean), (saved_inverse, &inverse)] {
