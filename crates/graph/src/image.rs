@@ -61,7 +61,7 @@ pub enum PaddingAlgorithm {
 }
 
 /// The most that a size of an image, a window, or a distance in one may be: products of two of them and their sums are numbers.
-const MOST: usize = i32::MAX as usize;
+pub(crate) const MOST: usize = i32::MAX as usize;
 
 /// Padding as (top, bottom, left, right): `given` has these four, or (vertical, horizontal).
 pub(crate) fn paddings(

@@ -7,6 +7,7 @@ mod tiles;
 pub use cases::{ENTRY, GRID_GRADIENT, INPUT_GRADIENT};
 
 use crate::error::{Error, Result};
+use crate::image::MOST;
 use crate::layout::{check, expect_dense, expect_dtype, expect_inputs, expect_shape};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
@@ -65,9 +66,6 @@ pub struct GridSampleGridGradient {
     /// The operator.
     pub of: GridSample,
 }
-
-/// The most that a size may be, so that products of two are numbers.
-const MOST: usize = i32::MAX as usize;
 
 impl GridSample {
     /// The output's shape.

@@ -148,6 +148,14 @@ impl Strided {
         offset(b, steps[0], steps[1..].iter().copied())
     }
 
+    /// Pointers to coordinate `d` of an image's points, which lie at these offsets; the innermost coordinate is the first one.
+    fn of_coordinate(&self, b: &mut Builder, image: Value, d: usize, offset: Value) -> Value {
+        let last = self.strides.len() - 1;
+        let number = b.integer((last - 2 - d) as i64, Scalar::I64);
+        let first = moved(b, self.pointer, [(image, self.strides[0]), (number, self.strides[last])]);
+        b.add_pointer(first, offset)
+    }
+
     /// Pointers to elements of one image and channel, that lie at these offsets.
     fn of_channel(&self, b: &mut Builder, image: Value, channel: Value, offset: Value) -> Value {
         let first = moved(b, self.pointer, [(image, self.strides[0]), (channel, self.strides[1])]);
@@ -223,127 +231,123 @@ fn kernel(form: &Form) -> Kernel {
         let places = dimensions(b, index, &p.sizes, form.narrow);
         let taps = taps(b, form, &p, image, &places, inside);
         let corners = corners(b, form, &p, &taps, inside);
-        let of_samples = p.samples.offset(b, 2, &places);
+        let samples = p.samples.offset(b, 2, &places);
         let walk = [first_channel, channels, of_channels];
+        let points = Points { form, p: &p, image, walk, inside, samples, taps, corners };
         match form.kind {
-            Kind::Sample => read(b, form, &p, walk, image, (of_samples, inside), (&taps, &corners)),
-            Kind::InputGradient => spread(b, form, &p, walk, image, (of_samples, inside), (&taps, &corners)),
-            Kind::GridGradient => {
-                let sums = products(b, form, &p, walk, image, (of_samples, inside), &corners);
-                store_slopes(b, form, &p, image, (&places, inside), (&taps, &corners, &sums));
-            }
+            Kind::Sample => points.read(b),
+            Kind::InputGradient => points.spread(b),
+            Kind::GridGradient => points.store_slopes(b, &places),
         }
         Vec::new()
     });
     b.finish()
 }
 
-/// The product of the weights of a corner along all dimensions but one.
-fn weight(b: &mut Builder, taps: &[Tap], corner: &Corner, without: Option<usize>) -> Option<Value> {
-    let weights = (0..taps.len()).filter(|&d| Some(d) != without).filter_map(|d| taps[d].weights.get(corner.sides[d]));
-    weights.copied().reduce(|product, weight| b.multiply(product, weight))
-}
-
-/// Reads every channel at the corners.
-fn read(
-    b: &mut Builder,
-    form: &Form,
-    p: &Parameters,
+/// A tile of an image's points, and the channels that a program walks for it.
+struct Points<'a> {
+    form: &'a Form,
+    p: &'a Parameters,
+    image: Value,
+    /// The first channel, their number, from one to the next.
     walk: [Value; 3],
-    image: Value,
-    (to, inside): (Value, Value),
-    (taps, corners): (&[Tap], &[Corner]),
-) {
-    let weights: Vec<_> = corners.iter().map(|corner| weight(b, taps, corner, None)).collect();
-    b.for_loop(walk, &[], |b, channel, _| {
-        let mut terms = Vec::new();
-        for (corner, weight) in corners.iter().zip(&weights) {
-            let from = p.x.of_channel(b, image, channel, corner.offset);
-            let element = load_wide(b, from, corner.exists, form.dtype);
-            terms.push(weight.map_or(element, |weight| b.multiply(element, weight)));
-        }
-        if let Some(sum) = terms.into_iter().reduce(|sum, term| b.add(sum, term)) {
-            let sum = convert(b, sum, form.dtype.compute(), form.dtype);
-            let to = p.samples.of_channel(b, image, channel, to);
-            b.store(to, sum, Some(inside));
-        }
-        Vec::new()
-    });
+    /// Which of the tile's points there are.
+    inside: Value,
+    /// How far the points' samples are from their channel's first.
+    samples: Value,
+    taps: Vec<Tap>,
+    corners: Vec<Corner>,
 }
 
-/// Adds the gradient of every channel to the corners.
-fn spread(
-    b: &mut Builder,
-    form: &Form,
-    p: &Parameters,
-    walk: [Value; 3],
-    image: Value,
-    (from, inside): (Value, Value),
-    (taps, corners): (&[Tap], &[Corner]),
-) {
-    let weights: Vec<_> = corners.iter().map(|corner| weight(b, taps, corner, None)).collect();
-    b.for_loop(walk, &[], |b, channel, _| {
-        let from = p.samples.of_channel(b, image, channel, from);
-        let upstream = load_wide(b, from, inside, form.dtype);
-        for (corner, weight) in corners.iter().zip(&weights) {
-            let share = weight.map_or(upstream, |weight| b.multiply(upstream, weight));
-            let to = p.x.of_channel(b, image, channel, corner.offset);
-            let ty = b.type_of(share).clone();
-            b.emit(Operation::Atomic(Atomic::AddFloat), &[to, share, corner.exists], ty);
-        }
-        Vec::new()
-    });
-}
+impl Points<'_> {
+    /// The product of the weights of a corner along all dimensions but one.
+    fn weight(&self, b: &mut Builder, corner: &Corner, without: Option<usize>) -> Option<Value> {
+        let others = (0..self.taps.len()).filter(|&d| Some(d) != without);
+        let weights = others.filter_map(|d| self.taps[d].weights.get(corner.sides[d]));
+        weights.copied().reduce(|product, weight| b.multiply(product, weight))
+    }
 
-/// For each corner the sum over channels of element times gradient.
-fn products(
-    b: &mut Builder,
-    form: &Form,
-    p: &Parameters,
-    walk: [Value; 3],
-    image: Value,
-    (from, inside): (Value, Value),
-    corners: &[Corner],
-) -> Vec<Value> {
-    let zero = b.constant(0.0, &Type::tile(form.compute(), &[TILE]));
-    b.for_loop(walk, &vec![zero; corners.len()], |b, channel, sums| {
-        let from = p.samples.of_channel(b, image, channel, from);
-        let upstream = load_wide(b, from, inside, form.dtype);
-        let mut next = Vec::new();
-        for (corner, &sum) in corners.iter().zip(sums) {
-            let from = p.x.of_channel(b, image, channel, corner.offset);
-            let element = load_wide(b, from, corner.exists, form.dtype);
-            let product = b.multiply(element, upstream);
-            next.push(b.add(sum, product));
-        }
-        next
-    })
-}
+    /// Each corner with its weight.
+    fn weighed(&self, b: &mut Builder) -> Vec<(&Corner, Option<Value>)> {
+        self.corners.iter().map(|corner| (corner, self.weight(b, corner, None))).collect()
+    }
 
-/// The grid's gradient: along each dimension the corners behind less those before, weighed by the other dimensions.
-fn store_slopes(
-    b: &mut Builder,
-    form: &Form,
-    p: &Parameters,
-    image: Value,
-    (places, inside): (&[Value], Value),
-    (taps, corners, sums): (&[Tap], &[Corner], &[Value]),
-) {
-    let Some(gradient) = &p.gradient else { return };
-    let of_point = gradient.offset(b, 1, places);
-    for (d, tap) in taps.iter().enumerate() {
-        let mut total = b.constant_like(0.0, tap.slope);
-        for (corner, &sum) in corners.iter().zip(sums) {
-            let term = weight(b, taps, corner, Some(d)).map_or(sum, |weight| b.multiply(sum, weight));
-            total = if corner.sides[d] == 1 { b.add(total, term) } else { b.subtract(total, term) };
+    /// The element of x at a corner.
+    fn element(&self, b: &mut Builder, channel: Value, corner: &Corner) -> Value {
+        let from = self.p.x.of_channel(b, self.image, channel, corner.offset);
+        load_wide(b, from, corner.exists, self.form.dtype)
+    }
+
+    /// The gradient of a channel's samples.
+    fn upstream(&self, b: &mut Builder, channel: Value) -> Value {
+        let from = self.p.samples.of_channel(b, self.image, channel, self.samples);
+        load_wide(b, from, self.inside, self.form.dtype)
+    }
+
+    /// Reads every channel at the corners.
+    fn read(&self, b: &mut Builder) {
+        let weighed = self.weighed(b);
+        b.for_loop(self.walk, &[], |b, channel, _| {
+            let mut terms = Vec::new();
+            for &(corner, weight) in &weighed {
+                let element = self.element(b, channel, corner);
+                terms.push(weight.map_or(element, |weight| b.multiply(element, weight)));
+            }
+            if let Some(sum) = terms.into_iter().reduce(|sum, term| b.add(sum, term)) {
+                let sum = convert(b, sum, self.form.dtype.compute(), self.form.dtype);
+                let to = self.p.samples.of_channel(b, self.image, channel, self.samples);
+                b.store(to, sum, Some(self.inside));
+            }
+            Vec::new()
+        });
+    }
+
+    /// Adds the gradient of every channel to the corners.
+    fn spread(&self, b: &mut Builder) {
+        let weighed = self.weighed(b);
+        b.for_loop(self.walk, &[], |b, channel, _| {
+            let upstream = self.upstream(b, channel);
+            for &(corner, weight) in &weighed {
+                let share = weight.map_or(upstream, |weight| b.multiply(upstream, weight));
+                let to = self.p.x.of_channel(b, self.image, channel, corner.offset);
+                let ty = b.type_of(share).clone();
+                b.emit(Operation::Atomic(Atomic::AddFloat), &[to, share, corner.exists], ty);
+            }
+            Vec::new()
+        });
+    }
+
+    /// For each corner the sum over channels of element times gradient.
+    fn products(&self, b: &mut Builder) -> Vec<Value> {
+        let zero = b.constant(0.0, &Type::tile(self.form.compute(), &[TILE]));
+        b.for_loop(self.walk, &vec![zero; self.corners.len()], |b, channel, sums| {
+            let upstream = self.upstream(b, channel);
+            let mut next = Vec::new();
+            for (corner, &sum) in self.corners.iter().zip(sums) {
+                let element = self.element(b, channel, corner);
+                let product = b.multiply(element, upstream);
+                next.push(b.add(sum, product));
+            }
+            next
+        })
+    }
+
+    /// The grid's gradient: along each dimension the corners behind less those before, weighed by the other dimensions.
+    fn store_slopes(&self, b: &mut Builder, places: &[Value]) {
+        let sums = self.products(b);
+        let Some(gradient) = &self.p.gradient else { return };
+        let of_point = gradient.offset(b, 1, places);
+        for (d, tap) in self.taps.iter().enumerate() {
+            let mut total = b.constant_like(0.0, tap.slope);
+            for (corner, &sum) in self.corners.iter().zip(&sums) {
+                let term = self.weight(b, corner, Some(d)).map_or(sum, |weight| b.multiply(sum, weight));
+                total = if corner.sides[d] == 1 { b.add(total, term) } else { b.subtract(total, term) };
+            }
+            let total = b.multiply(total, tap.slope);
+            let total = convert(b, total, self.form.dtype.compute(), self.form.dtype);
+            let to = gradient.of_coordinate(b, self.image, d, of_point);
+            b.store(to, total, Some(self.inside));
         }
-        let total = b.multiply(total, tap.slope);
-        let total = convert(b, total, form.dtype.compute(), form.dtype);
-        let number = b.integer((form.spatial - 1 - d) as i64, Scalar::I64);
-        let first =
-            moved(b, gradient.pointer, [(image, gradient.strides[0]), (number, gradient.strides[form.spatial + 1])]);
-        let to = b.add_pointer(first, of_point);
-        b.store(to, total, Some(inside));
     }
 }
 
@@ -351,9 +355,7 @@ fn taps(b: &mut Builder, form: &Form, p: &Parameters, image: Value, places: &[Va
     let of_point = p.grid.offset(b, 1, places);
     let mut taps = Vec::new();
     for d in 0..form.spatial {
-        let number = b.integer((form.spatial - 1 - d) as i64, Scalar::I64);
-        let first = moved(b, p.grid.pointer, [(image, p.grid.strides[0]), (number, p.grid.strides[form.spatial + 1])]);
-        let pointers = b.add_pointer(first, of_point);
+        let pointers = p.grid.of_coordinate(b, image, d, of_point);
         let coordinate = load_wide(b, pointers, inside, form.dtype);
         taps.push(tap(b, form, coordinate, p.input[d], p.factors[d]));
     }
