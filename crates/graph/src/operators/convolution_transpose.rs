@@ -116,10 +116,7 @@ impl ConvolutionTranspose {
     fn vendor_call(&self, of: &native::Convolution, x: &View, inputs: &[View], out: &View) -> Option<VendorCall> {
         let window = window(of);
         let size = [x.shape[2], x.shape[3]];
-        let full = |axis: usize| {
-            (size[axis] - 1) * of.stride[axis] + (of.kernel[axis] - 1) * of.dilation[axis] + 1
-                - (window.before[axis] + window.after[axis])
-        };
+        let full = |axis: usize| of.padded(axis, size[axis]) - (window.before[axis] + window.after[axis]);
         let extra = [of.input[0].checked_sub(full(0))?, of.input[1].checked_sub(full(1))?];
         let (mut graph, nodes) = self.fused.graph(x, inputs, self.layout)?;
         let operation = Operation::ConvolutionTranspose { window, groups: of.groups, extra };

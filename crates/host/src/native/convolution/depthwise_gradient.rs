@@ -1,8 +1,8 @@
 //! The gradient of the weight where every filter sees one channel: a register of channels at a time, so that images of any size fill it.
 
 use super::shape::Convolution;
+use super::side_by_side::{Pixels, side_by_side};
 use crate::native::lanes::{Lanes, WIDEST, at_level};
-use crate::native::transpose::transpose;
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 
@@ -59,8 +59,7 @@ struct Job<'a> {
 impl<'a> Job<'a> {
     fn new(of: &'a Convolution, input: &'a [f32], upstream: &'a [f32]) -> Job<'a> {
         let output = of.output();
-        let size = |axis: usize| (output[axis] - 1) * of.stride[axis] + (of.kernel[axis] - 1) * of.dilation[axis] + 1;
-        Job { of, input, upstream, output, padded: [size(0), size(1)] }
+        Job { of, input, upstream, output, padded: [0, 1].map(|axis| of.padded(axis, output[axis])) }
     }
 
     /// Numbers of the padded copy of a block of channels.
@@ -70,31 +69,10 @@ impl<'a> Job<'a> {
 
     /// Copies `count` channels of an image, side by side, with the zeros around them.
     fn copy(&self, image: usize, channel: usize, count: usize, copy: &mut [f32]) {
-        let (of, [height, width], columns) = (self.of, self.of.input, self.padded[1]);
-        let (begin, end) = (of.padding[2].min(columns), (of.padding[2] + width).min(columns));
-        for (row, line) in copy.chunks_exact_mut(columns * WIDEST).enumerate() {
-            let y = row.wrapping_sub(of.padding[0]);
-            if y >= height || begin == end {
-                line.fill(0.0);
-                continue;
-            }
-            line[..begin * WIDEST].fill(0.0);
-            line[end * WIDEST..].fill(0.0);
-            let from = &self.input[((image * of.channels + channel) * height + y) * width..];
-            side_by_side(from, height * width, count, &mut line[begin * WIDEST..end * WIDEST]);
+        let pixels = Pixels { image, channel, count, lanes: WIDEST };
+        for (row, line) in copy.chunks_exact_mut(self.padded[1] * WIDEST).enumerate() {
+            pixels.padded_row(self.of, self.input, row, line);
         }
-    }
-}
-
-/// `to[x][c] = from[c * plane + x]` for `count` channels; the other lanes keep what they hold.
-fn side_by_side(from: &[f32], plane: usize, count: usize, to: &mut [f32]) {
-    let columns = to.len() / WIDEST;
-    assert!(count <= WIDEST && from.len() >= (count - 1) * plane + columns);
-    // SAFETY: both sides hold these channels and columns.
-    unsafe {
-        let from = (from.as_ptr() as isize, 4 * plane as isize);
-        let to = (to.as_mut_ptr() as isize, 4 * WIDEST as isize);
-        transpose(4, false, (count, columns), to, from);
     }
 }
 
@@ -111,7 +89,12 @@ unsafe fn add<V: Lanes>(job: &Job, block: usize, images: (usize, usize), memory:
         job.copy(image, channel, count, copy);
         for filter in 0..filters {
             let first = image * of.filters + channel * filters + filter;
-            side_by_side(&job.upstream[first * pixels..], filters * pixels, count, &mut upstream[..pixels * WIDEST]);
+            side_by_side(
+                &job.upstream[first * pixels..],
+                filters * pixels,
+                (count, WIDEST),
+                &mut upstream[..pixels * WIDEST],
+            );
             let sums = &mut sums[filter * taps * WIDEST..][..taps * WIDEST];
             for lane in (0..count).step_by(V::N) {
                 for row in (0..of.kernel[0]).step_by(2) {

@@ -12,6 +12,7 @@ mod gathered;
 mod pointwise;
 mod rows;
 mod shape;
+mod side_by_side;
 mod transpose;
 mod weight_gradient;
 mod wide;

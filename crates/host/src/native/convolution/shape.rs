@@ -31,10 +31,20 @@ impl Convolution {
     pub fn output(&self) -> [usize; 2] {
         let size = |axis: usize| {
             let padded = self.input[axis] + self.padding[2 * axis] + self.padding[2 * axis + 1];
-            let reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1;
+            let reach = self.reach(axis);
             if padded < reach { 0 } else { (padded - reach) / self.stride[axis] + 1 }
         };
         [size(0), size(1)]
+    }
+
+    /// How far a filter reaches.
+    pub(crate) fn reach(&self, axis: usize) -> usize {
+        self.dilation[axis] * (self.kernel[axis] - 1) + 1
+    }
+
+    /// How far so many outputs reach, in the input with the zeros around it; at least one.
+    pub fn padded(&self, axis: usize, outputs: usize) -> usize {
+        (outputs - 1) * self.stride[axis] + self.reach(axis)
     }
 
     /// Elements of the input, the weight and the output.

@@ -7,6 +7,7 @@
 use super::depthwise_gradient;
 use super::rows;
 use super::shape::Convolution;
+use super::side_by_side::Pixels;
 use crate::Error;
 use crate::native::microkernel::{Block, Channels, RowsAt, kernels};
 use crate::native::panels::Panels;
@@ -63,15 +64,14 @@ struct Chunk {
 /// The work in parts whose copies are bounded: several images each, or a band of one.
 fn chunks(of: &Convolution) -> Vec<Chunk> {
     let [height, width] = of.output();
-    let reach = [0, 1].map(|axis| (of.kernel[axis] - 1) * of.dilation[axis] + 1);
-    let line = of.channels * ((width - 1) * of.stride[1] + reach[1]);
-    let whole = line * ((height - 1) * of.stride[0] + reach[0]);
+    let line = of.channels * of.padded(1, width);
+    let whole = line * of.padded(0, height);
     if whole <= COPIED {
         let images = COPIED / whole;
         let part = |image: usize| Chunk { image, images: images.min(of.batch - image), row: 0, rows: height };
         return (0..of.batch).step_by(images).map(part).collect();
     }
-    let rows = ((COPIED / line).saturating_sub(reach[0]) / of.stride[0] + 1).min(height);
+    let rows = ((COPIED / line).saturating_sub(of.reach(0)) / of.stride[0] + 1).min(height);
     let bands = (0..of.batch).flat_map(|image| (0..height).step_by(rows).map(move |row| (image, row)));
     bands.map(|(image, row)| Chunk { image, images: 1, row, rows: rows.min(height - row) }).collect()
 }
@@ -97,9 +97,6 @@ struct Work<'a> {
 impl Work<'_> {
     fn new(of: &Convolution, chunk: Chunk) -> Work<'_> {
         let (own, width) = (of.channels / of.groups, kernels().width);
-        let size = |axis: usize, outputs: usize| {
-            (outputs - 1) * of.stride[axis] + (of.kernel[axis] - 1) * of.dilation[axis] + 1
-        };
         let group = |group: usize| {
             let slice = move |first: usize| Slice { channel: group * own + first, count: width.min(own - first) };
             (0..own).step_by(width).map(slice)
@@ -107,7 +104,7 @@ impl Work<'_> {
         Work {
             of,
             chunk,
-            padded: [size(0, chunk.rows), size(1, of.output()[1])],
+            padded: [of.padded(0, chunk.rows), of.padded(1, of.output()[1])],
             panels: Panels::new(of.filters / of.groups),
             slices: (0..of.groups).flat_map(group).collect(),
         }
@@ -131,8 +128,6 @@ impl Work<'_> {
     /// Copies the input: slice by slice, image by image, row by row, pixel by pixel.
     fn copy(&self, input: &[f32], copy: &mut [f32]) {
         let (of, [rows, columns]) = (self.of, self.padded);
-        let [height, width] = of.input;
-        let (begin, end) = (of.padding[2].min(columns), (of.padding[2] + width).min(columns));
         let lines = self.chunk.images * rows;
         let copy = Shared::new(copy);
         parallel_for(self.slices.len() * lines, columns * kernels().width / 3, |from, to| {
@@ -142,22 +137,8 @@ impl Work<'_> {
                 let at = slice.channel * self.pixels() + line * columns * slice.count;
                 // SAFETY: this task alone writes this line of the slice.
                 let to = unsafe { copy.part(at, columns * slice.count) };
-                let y = (self.chunk.row * of.stride[0] + row).wrapping_sub(of.padding[0]);
-                if y >= height || begin == end {
-                    to.fill(0.0);
-                    continue;
-                }
-                to[..begin * slice.count].fill(0.0);
-                to[end * slice.count..].fill(0.0);
-                let source = &input[((image * of.channels + slice.channel) * height + y) * width..];
-                assert!(source.len() >= (slice.count - 1) * height * width + end - begin);
-                let to = &mut to[begin * slice.count..end * slice.count];
-                // SAFETY: the source holds this part of a row of each of the slice's channels, `to` a number of each for each column.
-                unsafe {
-                    let from = (source.as_ptr() as isize, (4 * height * width) as isize);
-                    let to = (to.as_mut_ptr() as isize, 4 * slice.count as isize);
-                    transpose(4, false, (slice.count, end - begin), to, from);
-                }
+                let pixels = Pixels { image, channel: slice.channel, count: slice.count, lanes: slice.count };
+                pixels.padded_row(of, input, self.chunk.row * of.stride[0] + row, to);
             }
         });
     }
