@@ -27,6 +27,8 @@ FOUND: tuple[tuple[str, bool, Tolerance], ...] = (
     ('paddle.put_along_axis(T([5], [1], "int64"), T([0], [1], "int64"), T([9223372036854775807], [1], "int64"), 0, reduce="mean")', False, EXACT),
     ('F.pad(T([1.0, 2.0], [1, 1, 2], "float32"), [3, 3], mode="circular", data_format="NCL")', True, EXACT),
     ('changed(T(np.arange(24), [2, 3, 4], "float32").transpose([2, 0, 1]), lambda x: operator.setitem(x, INDEX[[-1, 0], :, -1], -5.0))', False, EXACT),
+    ('paddle.arange(0.485, 7.735, 0.25)', False, SUM),
+    ('paddle.arange(-0.32, 1.08, 0.1)', False, SUM),
     # Dimensions: none, empty.
     ('T([0.4236], [], "bfloat16").cast_("float16")', False, EXACT),
     ('T([1.0, 2.0], [2], "float32")[2:].logical_and_(T([], [0], "float32"))', False, EXACT),

@@ -42,6 +42,11 @@ fn arange_of(context: &Context, start: Number, end: Number, step: Number, dtype:
             let span = if step > 0 { span } else { -span };
             usize::try_from(span.max(0).unsigned_abs().div_ceil(step.unsigned_abs().into())).unwrap_or(usize::MAX)
         }
+        // In the result's type: a difference or a quotient that it rounds to a whole number is one.
+        _ if dtype == DType::F32 => {
+            let [start, end, step] = [start, end, step].map(|number| number.to_f64() as f32);
+            ((end - start) / step).ceil().max(0.0) as usize
+        }
         _ => ((end.to_f64() - start.to_f64()) / step.to_f64()).ceil().max(0.0) as usize,
     };
     if step.to_f64() == 0.0 {
