@@ -25,6 +25,7 @@ pub mod nonzero;
 pub mod optimizer;
 pub mod pad;
 pub mod pooling;
+pub mod quantized;
 pub mod random;
 pub mod reduce;
 pub mod repeat_gradient;
@@ -95,6 +96,8 @@ pub static MOVEMENT: &[&Entry] = &[
 pub static LIBRARY: &[&Entry] = &[
     &matmul::ENTRY,
     &linear::ENTRY,
+    &quantized::LINEAR,
+    &quantized::DEQUANTIZE,
     &attention::ENTRY,
     &rope::ENTRY,
     &convolution::ENTRY,

@@ -48,6 +48,8 @@ operators! {
     pad::PadGradient,
     pooling::Pooling,
     pooling::PoolingGradient,
+    quantized::Dequantize,
+    quantized::QuantizedLinear,
     random::ApplyMask,
     random::Bernoulli,
     random::Dropout,

@@ -26,6 +26,7 @@ pub mod optimizer;
 mod panels;
 pub mod pooling;
 mod product;
+pub mod quantized;
 pub mod random;
 pub mod rope;
 pub mod scan;
