@@ -1,6 +1,7 @@
 //! The task runner of openmps: `cargo xtask <command>`.
 
 mod architectures;
+mod chat;
 mod demo;
 mod differential;
 mod emulate;
@@ -17,6 +18,7 @@ mod setup;
 mod shell;
 mod structure;
 mod test;
+mod weights;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -62,6 +64,12 @@ enum Command {
     Minilm {
         /// `embed SENTENCE...` or `train [FOLDER]`; both when nothing is given
         #[arg(trailing_var_arg = true)]
+        arguments: Vec<String>,
+    },
+    /// Fetch a small language model in 4 bits and talk with it
+    Chat {
+        /// `--prompt TEXT`, `--finetune TEXT.txt`, `--temperature 0.8`, ...; without any, a conversation
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
     /// Damage kernels of Triton or inference programs and look for panics, hangs and memory blow-ups in all that reads them
@@ -139,6 +147,7 @@ fn main() -> ExitCode {
         Command::Demo { name, arguments } => demo::run_example(&name, &arguments),
         Command::Test { rust, python, arguments } => test::run(!python, !rust, &arguments),
         Command::Bench { filter } => demo::bench(filter.as_deref()),
+        Command::Chat { arguments } => chat::run_example(&arguments),
         Command::Minilm { arguments } => minilm::run_example(&arguments),
         Command::Fuzz { subject, seconds, seed } => fuzz::run_for(subject, seconds, seed),
         Command::Differential { suite, seconds, seed } => differential::compare(suite, seconds, seed),

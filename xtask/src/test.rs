@@ -1,7 +1,7 @@
 //! `test`: every test in Rust and in Python, and a summary of what ran.
 
 use crate::shell::{Result, cargo, run_and_keep, say};
-use crate::{minilm, python, setup};
+use crate::{chat, minilm, python, setup};
 
 /// Runs the tests; `arguments` are for pytest.
 pub fn run(rust: bool, python: bool, arguments: &[String]) -> Result<()> {
@@ -24,9 +24,11 @@ fn run_rust() -> Result<Vec<String>> {
     const PACKAGES: [&str; 5] = ["test", "--workspace", "--release", "--exclude", "openmps-python"];
     let workspace = count_tests("Rust", &PACKAGES, "")?;
     let weights = minilm::install()?;
-    say("Tests with the weights of MiniLM and PP-OCRv4");
+    chat::install()?;
+    say("Tests with the weights of MiniLM, SmolLM2 and PP-OCRv4");
     // The same packages as above, of which nothing has to be built again; what needs weights is ignored there.
-    let with_weights = [&PACKAGES[..], &["--test", "minilm", "--test", "read_text", "--", "--ignored"]].concat();
+    let with_weights =
+        [&PACKAGES[..], &["--test", "minilm", "--test", "language", "--test", "read_text", "--", "--ignored"]].concat();
     Ok(vec![workspace, count_tests("Weights", &with_weights, &weights.to_string_lossy())?])
 }
 

@@ -5,6 +5,8 @@
 #[path = "../examples/minilm/model.rs"]
 #[allow(dead_code, reason = "the example uses more of it")]
 mod model;
+#[path = "../examples/shared/smollm.rs"]
+mod smollm;
 #[path = "operators/table.rs"]
 mod table;
 
@@ -104,6 +106,45 @@ fn minilm(criterion: &mut Criterion) {
     }
 }
 
+/// A step of generation and the reading of a prompt, by SmolLM2 in 4 bits beside Candle's quantised Llama; left out where it is not installed.
+fn language(criterion: &mut Criterion) {
+    use candle_core::quantized::gguf_file::Content;
+    use candle_transformers::models::quantized_llama::ModelWeights;
+    let Some(path) = smollm::file() else {
+        println!("SmolLM2 is left out: its weights are not installed (cargo xtask chat)");
+        return;
+    };
+    let model = Llama::load(&Gguf::open(&path).expect("a GGUF file"), |_, _| ()).expect("a Llama");
+    let mut file = std::fs::File::open(&path).expect("a file");
+    let content = Content::read(&mut file).expect("a GGUF file");
+    let plain = ModelWeights::from_gguf(content, &mut file, &Device::Cpu).expect("a Llama");
+    let plain = std::cell::RefCell::new(plain);
+    let prompt: Vec<u32> = (0..64).map(|i| 1000 + i * 37).collect();
+    let read = |tokens: &[u32], place: usize| {
+        let tokens = Tensor::new(tokens, &Device::Cpu)?.unsqueeze(0)?;
+        plain.borrow_mut().forward(&tokens, place)
+    };
+    let all = || model.forward(&prompt, &mut model.cache());
+    compare(criterion, "smollm2 64 tokens read", &all, &|| read(&prompt, 0));
+    // A cache of Candle's cannot be cut, so both read the prompt and then write.
+    let ours = || {
+        let mut cache = model.cache();
+        let mut scores = model.forward(&prompt, &mut cache)?;
+        for &token in &prompt {
+            scores = model.forward(&[token], &mut cache)?;
+        }
+        Ok(scores)
+    };
+    let theirs = || {
+        let mut scores = read(&prompt, 0)?;
+        for (i, &token) in prompt.iter().enumerate() {
+            scores = read(&[token], prompt.len() + i)?;
+        }
+        Ok(scores)
+    };
+    compare(criterion, "smollm2 64 tokens read, 64 written", &ours, &theirs);
+}
+
 fn main() {
     let mut criterion = Criterion::default()
         .warm_up_time(Duration::from_millis(300))
@@ -111,7 +152,7 @@ fn main() {
         .sample_size(20)
         .output_directory(&table::folder())
         .configure_from_args();
-    for group in [products, few_rows, rows, attentions, minilm] {
+    for group in [products, few_rows, rows, attentions, minilm, language] {
         group(&mut criterion);
     }
     criterion.final_summary();

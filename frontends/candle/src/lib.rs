@@ -20,6 +20,7 @@ mod composed;
 #[cfg(any(feature = "metal", test))]
 mod external;
 mod forward;
+mod language;
 mod linear;
 mod lora;
 mod matmul;
@@ -37,6 +38,7 @@ pub use activation::gelu;
 pub use adapter::{AdapterError, LoraAdapter, LoraConfig};
 pub use attention::{AttentionOptions, attention};
 pub use bert::{Bert, BertConfig};
+pub use language::{Cache, Gguf, Llama, LlamaConfig, QuantizedWeight, Sampler, Sampling, tokenizer};
 pub use linear::{Linear, linear, linear_add, linear_gelu};
 pub use lora::{LoraLinear, lora_linear};
 pub use matmul::matmul;

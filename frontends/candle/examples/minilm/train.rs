@@ -1,13 +1,13 @@
 //! The fine-tune: corrections of rank 8 on queries and values, and a linear classifier, trained on the opinions; the curve as a picture,
 //! the corrections as a PEFT adapter.
 
+use crate::curve;
 use crate::model::{self, Tokens};
 use crate::opinions::{Remarks, remarks};
 use candle_core::{Device, Error, Result, Tensor, Var};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW};
 use indicatif::{ProgressBar, ProgressStyle};
 use openmps_candle::{Bert, LoraAdapter, LoraConfig, linear, log_softmax};
-use plotters::prelude::*;
 use std::path::Path;
 
 const RANK: usize = 8;
@@ -83,7 +83,8 @@ pub fn run(folder: &str) -> Result<()> {
 
     let folder = Path::new(folder);
     std::fs::create_dir_all(folder)?;
-    draw(&losses, &folder.join("loss.svg")).map_err(|error| Error::msg(error.to_string()))?;
+    curve::draw("LoRA on MiniLM: cross entropy by step", &losses, &folder.join("loss.svg"))
+        .map_err(|error| Error::msg(error.to_string()))?;
     save(&classifier.bert, &folder.join("adapter"))?;
     let mean = |losses: &[f32]| losses.iter().sum::<f32>() / losses.len() as f32;
     println!(
@@ -110,26 +111,4 @@ fn save(bert: &Bert, folder: &Path) -> Result<()> {
         adapter.insert(&name, a.detach(), b.detach()).map_err(Error::wrap)?;
     }
     adapter.save(folder).map_err(Error::wrap)
-}
-
-/// The loss of every step, and its mean over the last eight.
-fn draw(losses: &[f32], path: &Path) -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let root = SVGBackend::new(path, (800, 450)).into_drawing_area();
-    root.fill(&WHITE)?;
-    let top = losses.iter().copied().fold(0.0f32, f32::max) * 1.05;
-    let mut chart = ChartBuilder::on(&root)
-        .caption("LoRA on MiniLM: cross entropy by step", ("sans-serif", 20))
-        .margin(12)
-        .x_label_area_size(30)
-        .y_label_area_size(45)
-        .build_cartesian_2d(0..losses.len(), 0f32..top)?;
-    chart.configure_mesh().x_desc("step").y_desc("loss").draw()?;
-    chart.draw_series(LineSeries::new(losses.iter().copied().enumerate(), BLUE.mix(0.35)))?;
-    let smooth = (0..losses.len()).map(|i| {
-        let window = &losses[i.saturating_sub(7)..=i];
-        (i, window.iter().sum::<f32>() / window.len() as f32)
-    });
-    chart.draw_series(LineSeries::new(smooth, BLUE.stroke_width(2)))?;
-    root.present()?;
-    Ok(())
 }
