@@ -223,11 +223,10 @@ pub static LINEAR: Entry = Entry {
         };
         let mut cases = Vec::new();
         for format in BlockFormat::ALL {
-            cases.push(case(format, Product::Forward, &[1], 6, 1));
-            cases.push(case(format, Product::Forward, &[2, 3], 37, 3));
-            cases.push(case(format, Product::Backward, &[5], 70, 1));
+            cases.push(case(format, Product::Forward, &[2, 3], 6, 1));
+            cases.push(case(format, Product::Backward, &[2], 35, 1));
         }
-        cases.push(case(BlockFormat::Q4_1, Product::Forward, &[33], 130, 9));
+        cases.push(case(BlockFormat::Q4_1, Product::Forward, &[17], 35, 9));
         cases.push(case(BlockFormat::Q4_1, Product::Forward, &[], 5, 1));
         cases.push(case(BlockFormat::Q8_0, Product::Forward, &[0], 5, 1));
         cases.push(case(BlockFormat::Q8_0, Product::Backward, &[3], 0, 1));
