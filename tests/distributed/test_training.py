@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
-from launch import FOLDER, run  # noqa: E402
+from launch import FOLDER, run
 
 
 def losses(said: str, way: str) -> list[float]:

@@ -84,7 +84,7 @@ impl Rewriter<'_> {
             || self.producer::<Convolution>(value).map(|(step, of)| (step, Root::Convolution(of.clone())));
         let transposed =
             || self.producer::<ConvolutionTranspose>(value).map(|(step, of)| (step, Root::Transposed(of.clone())));
-        let linear = || self.producer::<Linear>(value).map(|(step, of)| (step, Root::Linear(of.clone())));
+        let linear = || self.producer::<Linear>(value).map(|(step, of)| (step, Root::Linear(*of)));
         convolution().or_else(transposed).or_else(linear)
     }
 
