@@ -137,7 +137,7 @@ unsafe fn message(operation: &'static str, comm: CComm, stream: CStream, message
 
 /// Does what waits, one communicator after the other, in the same order on all ranks.
 fn end_group(mut waiting: Vec<Grouped>) -> Result<()> {
-    waiting.sort_by(|one, other| one.communicator.identity().cmp(&other.communicator.identity()));
+    waiting.sort_by_key(|grouped| grouped.communicator.identity());
     for of_one in waiting.chunk_by(|one, other| Arc::ptr_eq(&one.communicator, &other.communicator)) {
         for grouped in &of_one[1..] {
             // SAFETY: Paddle keeps a stream until what was called on it between the group's ends has been done.
