@@ -6,7 +6,7 @@
 use openmps_host::native::convolution::{Convolution, forward};
 use openmps_host::native::matmul::{Matrices, MatrixProduct, linear, matmul};
 use openmps_host::native::{Activation, Epilogue};
-use openmps_host::{DType, Level, level};
+use openmps_host::{DType, level};
 use std::time::{Duration, Instant};
 
 /// How long one shape is run.
@@ -55,6 +55,7 @@ fn multiply_adds() -> f64 {
     }
     #[cfg(target_arch = "x86_64")]
     {
+        use openmps_host::Level;
         use std::arch::x86_64::*;
         #[target_feature(enable = "avx512f")]
         fn avx512() -> f64 {
