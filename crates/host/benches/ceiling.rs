@@ -194,9 +194,12 @@ fn numbers(count: usize) -> Vec<f32> {
 fn main() {
     // Cargo's own argument is no word.
     let words = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    if std::env::var_os("OPENMPS_NUM_THREADS").is_none() {
-        // SAFETY: no other thread has been started.
-        unsafe { std::env::set_var("OPENMPS_NUM_THREADS", "1") };
+    if openmps_settings::NUM_THREADS.get().is_none() {
+        // Settings are read once: the same program, with one thread.
+        let program = std::env::current_exe().expect("the program has a name");
+        let again =
+            std::process::Command::new(program).args(std::env::args().skip(1)).env("OPENMPS_NUM_THREADS", "1").status();
+        std::process::exit(again.expect("it starts").code().unwrap_or(1));
     }
     let report = Report { words, threads: openmps_host::threads::count() };
     println!(

@@ -108,6 +108,7 @@ mod tests {
         (
             "openmps-tile",
             &[
+                "parse/branches.rs",
                 "parse/function.rs",
                 "parse/operations.rs",
                 "parse/region.rs",

@@ -7,8 +7,9 @@
 #[inline(always)]
 pub(super) fn centred(first: f32, square: f32, distance: impl FnOnce() -> f64) -> [f32; 2] {
     /// Beyond so many deviations from 0, squared.
-    const FAR: f32 = 64.0;
-    if first * first > FAR * square {
+    const FAR: f64 = 64.0;
+    // In float64, where the square of no float32 is 0 or infinite.
+    if f64::from(first) * f64::from(first) > FAR * f64::from(square) {
         let distance = distance();
         let variance = f64::from(square) - distance * distance;
         [(f64::from(first) + distance) as f32, variance.max(0.0) as f32]

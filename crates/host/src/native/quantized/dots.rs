@@ -23,20 +23,19 @@ pub(super) fn at_every_level(
     weights: &[Planes; SIDE_BY_SIDE],
     x: &Row,
 ) -> Vec<[f32; SIDE_BY_SIDE]> {
-    let mut found = vec![dots(format, weights, x)];
+    // SAFETY: the baseline's instructions.
+    let found = vec![dots(format, weights, x), unsafe { of_format::<Portable>(format, weights, x) }];
     #[cfg(target_arch = "x86_64")]
-    {
+    let mut found = found;
+    #[cfg(target_arch = "x86_64")]
+    if crate::level() >= crate::Level::Avx2 {
         #[target_feature(enable = "avx2,fma")]
         unsafe fn avx2(format: BlockFormat, weights: &[Planes; SIDE_BY_SIDE], x: &Row) -> [f32; SIDE_BY_SIDE] {
             // SAFETY: passed on to the caller.
             unsafe { of_format::<x86::Avx2<false>>(format, weights, x) }
         }
-        if crate::level() >= crate::Level::Avx2 {
-            // SAFETY: the CPU has it.
-            found.push(unsafe { avx2(format, weights, x) });
-        }
-        // SAFETY: the baseline's instructions.
-        found.push(unsafe { of_format::<Portable>(format, weights, x) });
+        // SAFETY: the CPU has it.
+        found.push(unsafe { avx2(format, weights, x) });
     }
     found
 }
@@ -146,11 +145,11 @@ unsafe fn sums<P: Products, const SIGNED: bool, const HALVES: bool>(
 }
 
 /// For CPUs whose instructions are not known here, and the baseline of x86-64.
-#[cfg(not(target_arch = "aarch64"))]
+#[cfg(any(test, not(target_arch = "aarch64")))]
 #[derive(Clone, Copy)]
 struct Portable(f32);
 
-#[cfg(not(target_arch = "aarch64"))]
+#[cfg(any(test, not(target_arch = "aarch64")))]
 // SAFETY of all methods: the caller vouches for 32 bytes at each address.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Products for Portable {
