@@ -22,7 +22,7 @@ pub struct Gather {
     pub axis: i64,
 }
 
-/// AxisSplit of a table (second input), one for each index in the first.
+/// Rows of a table (second input), one for each index in the first.
 #[derive(Clone, Copy, Debug)]
 pub struct Embedding {
     /// The index whose rows are zeros.
@@ -347,7 +347,7 @@ pub static GATHER: Entry = Entry {
 /// For the list of operators.
 pub static EMBEDDING: Entry = Entry {
     name: "embedding",
-    summary: "AxisSplit of a table, one for each index, with zeros for a padding index.",
+    summary: "Rows of a table, one for each index, with zeros for a padding index.",
     dtypes: dtype::FLOATS,
     cases: || {
         let case =

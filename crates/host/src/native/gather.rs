@@ -114,7 +114,7 @@ unsafe fn gather_checked(x: usize, out: usize, rows: AxisSplit, indices: Indices
     });
 }
 
-/// AxisSplit of `table` for each index, none of which counts from the end; the row of `padding` is zeros instead.
+/// Rows of `table` for each index, none of which counts from the end; the row of `padding` is zeros instead.
 ///
 /// # Safety
 /// As [`gather`] with one outer index.
