@@ -91,9 +91,10 @@ def _model(model: shapes.Model):
     config = inference.Config(*map(str, model.paddle_files()))
     config.disable_gpu()
     if config.prog_file().endswith(".json"):
-        config.disable_mkldnn()  # Paddle 3.3.1 cannot run these models with it
+        config.disable_mkldnn()  # Paddle 3.3.1 can run these models neither with it nor with its memory plan
+    else:
+        config.enable_memory_optim()
     config.disable_glog_info()
-    config.enable_memory_optim()
     config.set_cpu_math_library_num_threads(THREADS)
     if DEVICE != "cpu":
         config.enable_custom_device(DEVICE, 0)
