@@ -3,6 +3,7 @@
 //! One thread unless `OPENMPS_NUM_THREADS` says otherwise. One thread is timed by the processor time that it takes, so that what else the machine
 //! does counts little; more threads by the clock. Each shape's figure is that of the best twentieth of many runs. Words of a shape's line may be given to run only those.
 
+use openmps_host::native::ceiling::multiply_adds;
 use openmps_host::native::convolution::{Convolution, forward};
 use openmps_host::native::matmul::{Matrices, MatrixProduct, linear, matmul};
 use openmps_host::native::{Activation, Epilogue};
@@ -37,69 +38,11 @@ fn best(threads: usize, mut work: impl FnMut()) -> f64 {
     runs[runs.len() / 20]
 }
 
-/// Multiply-adds on registers alone, as the level in use has them; the operations that were done.
-fn multiply_adds() -> f64 {
-    const ROUNDS: usize = 2_000;
-    macro_rules! rounds {
-        ($count:literal, $splat:ident, |$sum:ident, $factor:ident| $step:expr) => {{
-            let mut sums = [$splat(0.0); $count];
-            let $factor = $splat(std::hint::black_box(0.5));
-            for _ in 0..ROUNDS {
-                for $sum in &mut sums {
-                    *$sum = $step;
-                }
-            }
-            std::hint::black_box(&sums);
-            (2 * ROUNDS * $count * size_of_val(&$factor) / size_of::<f32>()) as f64
-        }};
-    }
-    #[cfg(target_arch = "x86_64")]
-    {
-        use openmps_host::Level;
-        use std::arch::x86_64::*;
-        #[target_feature(enable = "avx512f")]
-        fn avx512() -> f64 {
-            rounds!(24, _mm512_set1_ps, |sum, x| _mm512_fmadd_ps(*sum, x, x))
-        }
-        #[target_feature(enable = "avx2,fma")]
-        fn avx2() -> f64 {
-            rounds!(12, _mm256_set1_ps, |sum, x| _mm256_fmadd_ps(*sum, x, x))
-        }
-        #[target_feature(enable = "sse2")]
-        fn sse2() -> f64 {
-            rounds!(12, _mm_set1_ps, |sum, x| _mm_add_ps(_mm_mul_ps(*sum, x), x))
-        }
-        // SAFETY: the level in use is one that the CPU has.
-        unsafe {
-            match level() {
-                Level::Avx512 => avx512(),
-                Level::Avx2 => avx2(),
-                Level::Portable => sse2(),
-            }
-        }
-    }
-    #[cfg(target_arch = "aarch64")]
-    {
-        use std::arch::aarch64::*;
-        #[target_feature(enable = "neon")]
-        fn neon() -> f64 {
-            rounds!(24, vdupq_n_f32, |sum, x| vfmaq_f32(*sum, x, x))
-        }
-        // SAFETY: NEON belongs to the target's baseline.
-        unsafe { neon() }
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    {
-        let splat = |value: f32| [value; 4];
-        rounds!(6, splat, |sum, x| std::array::from_fn(|i| sum[i] * x[i] + x[i]))
-    }
-}
-
 /// Operations a second of one thread at most.
 fn ceiling() -> f64 {
-    let mut operations = 0.0;
+    let mut operations = 0;
     let seconds = best(1, || operations = multiply_adds());
-    operations / seconds
+    operations as f64 / seconds
 }
 
 /// The lines that are printed: those with one of the words that the caller gave.

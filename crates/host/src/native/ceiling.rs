@@ -12,9 +12,8 @@ const SUMS: usize = 12;
 /// Rounds between two looks at the clock.
 const ROUNDS: usize = 20_000;
 
-/// Multiply-adds on registers alone; how many operations that were.
 #[inline(always)]
-unsafe fn multiply_adds<V: Lanes>() -> usize {
+unsafe fn of_level<V: Lanes>() -> usize {
     // SAFETY: the caller vouches for the instructions; nothing is read or written.
     unsafe {
         let (factor, addend) = (V::splat(black_box(0.5)), V::splat(black_box(1.0)));
@@ -29,6 +28,12 @@ unsafe fn multiply_adds<V: Lanes>() -> usize {
     2 * ROUNDS * SUMS * V::N
 }
 
+/// Multiply-adds of this thread on registers alone, as the level in use has them; how many operations that were.
+pub fn multiply_adds() -> usize {
+    // SAFETY: the level is one that the CPU has.
+    unsafe { at_level!(of_level() -> usize) }
+}
+
 /// Additions and multiplications of float32 a second, of all threads together, in the fastest of the rounds that fit into this time.
 pub fn operations_per_second(time: Duration) -> f64 {
     let (begin, pieces, mut best) = (Instant::now(), 8 * threads::count(), 0.0_f64);
@@ -36,8 +41,7 @@ pub fn operations_per_second(time: Duration) -> f64 {
         let (round, operations) = (Instant::now(), AtomicUsize::new(0));
         threads::parallel_for(pieces, threads::WORTH_WAKING_NS * pieces, |begin, end| {
             for _ in begin..end {
-                // SAFETY: the level is one that the CPU has.
-                operations.fetch_add(unsafe { at_level!(multiply_adds() -> usize) }, Ordering::Relaxed);
+                operations.fetch_add(multiply_adds(), Ordering::Relaxed);
             }
         });
         best = best.max(operations.into_inner() as f64 / round.elapsed().as_secs_f64());
