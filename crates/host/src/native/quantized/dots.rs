@@ -24,20 +24,20 @@ pub(super) fn at_every_level(
     x: &Row,
 ) -> Vec<[f32; SIDE_BY_SIDE]> {
     // SAFETY: the baseline's instructions.
-    let found = vec![dots(format, weights, x), unsafe { of_format::<Portable>(format, weights, x) }];
-    #[cfg(target_arch = "x86_64")]
-    let mut found = found;
+    let portable = unsafe { of_format::<Portable>(format, weights, x) };
     #[cfg(target_arch = "x86_64")]
     if crate::level() >= crate::Level::Avx2 {
-        #[target_feature(enable = "avx2,fma")]
-        unsafe fn avx2(format: BlockFormat, weights: &[Planes; SIDE_BY_SIDE], x: &Row) -> [f32; SIDE_BY_SIDE] {
-            // SAFETY: passed on to the caller.
-            unsafe { of_format::<x86::Avx2<false>>(format, weights, x) }
-        }
         // SAFETY: the CPU has it.
-        found.push(unsafe { avx2(format, weights, x) });
+        return vec![dots(format, weights, x), portable, unsafe { avx2(format, weights, x) }];
     }
-    found
+    vec![dots(format, weights, x), portable]
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn avx2(format: BlockFormat, weights: &[Planes; SIDE_BY_SIDE], x: &Row) -> [f32; SIDE_BY_SIDE] {
+    // SAFETY: passed on to the caller.
+    unsafe { of_format::<x86::Avx2<false>>(format, weights, x) }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -46,11 +46,6 @@ unsafe fn at_instructions(format: BlockFormat, weights: &[Planes; SIDE_BY_SIDE],
     unsafe fn vnni(format: BlockFormat, weights: &[Planes; SIDE_BY_SIDE], x: &Row) -> [f32; SIDE_BY_SIDE] {
         // SAFETY: passed on to the caller.
         unsafe { of_format::<x86::Avx2<true>>(format, weights, x) }
-    }
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn avx2(format: BlockFormat, weights: &[Planes; SIDE_BY_SIDE], x: &Row) -> [f32; SIDE_BY_SIDE] {
-        // SAFETY: passed on to the caller.
-        unsafe { of_format::<x86::Avx2<false>>(format, weights, x) }
     }
     use crate::Level;
     // SAFETY: levels that the CPU has.
