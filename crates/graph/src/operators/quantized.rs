@@ -49,7 +49,7 @@ pub struct Dequantize {
 fn columns(operator: &'static str, format: BlockFormat, weight: &Meta) -> Result<usize> {
     expect_dtype(operator, "weight", weight.dtype, &[DType::U8])?;
     match weight.shape.last() {
-        Some(bytes) if bytes % format.bytes() == 0 => Ok(bytes / format.bytes() * format.elements()),
+        Some(bytes) if bytes % format.bytes() == 0 => Ok(format.columns(*bytes)),
         _ => {
             let expected = format!("rows of blocks of {} bytes, as {} has them", format.bytes(), format.name());
             Err(Error::Shape { operator, what: "weight", got: weight.shape.clone(), expected })
@@ -105,7 +105,7 @@ impl Operator for QuantizedLinear {
             return Ok(());
         }
         let rows = inputs[1].shape[0];
-        let columns = inputs[1].shape[1] / self.format.bytes() * self.format.elements();
+        let columns = self.format.columns(inputs[1].shape[1]);
         if !is_host(queue) {
             return tiles::linear(queue, self, self.sides(rows, columns).0, [x, &inputs[1], out]);
         }
@@ -192,7 +192,7 @@ fn whole_numbers(dims: &[usize]) -> Input {
 
 /// Blocks of bytes of every kind, whose scales are numbers of ordinary size.
 fn blocks(format: BlockFormat, dims: &[usize]) -> Input {
-    let per_row = dims[dims.len() - 1] / format.elements() * format.bytes();
+    let per_row = format.row_bytes(dims[dims.len() - 1]);
     let scales: &[usize] = match format {
         BlockFormat::Q4_0 | BlockFormat::Q8_0 => &[0],
         BlockFormat::Q4_1 | BlockFormat::Q4K | BlockFormat::Q5K => &[0, 2],

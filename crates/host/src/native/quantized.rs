@@ -35,7 +35,7 @@ pub struct Weight {
 
 impl Weight {
     fn row_bytes(&self) -> usize {
-        self.columns / self.format.elements() * self.format.bytes()
+        self.format.row_bytes(self.columns)
     }
 
     /// # Safety

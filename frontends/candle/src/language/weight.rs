@@ -60,9 +60,7 @@ impl QuantizedWeight {
     }
 
     fn at(format: BlockFormat, bytes: Bytes, offset: usize, [rows, columns]: [usize; 2]) -> Result<QuantizedWeight> {
-        let size = (columns % format.elements() == 0)
-            .then(|| (columns / format.elements() * format.bytes()).checked_mul(rows))
-            .flatten();
+        let size = (columns % format.elements() == 0).then(|| format.row_bytes(columns).checked_mul(rows)).flatten();
         let there = bytes.get().len().saturating_sub(offset);
         match size {
             Some(size) if size <= there => Ok(QuantizedWeight { format, rows, columns, bytes, offset }),
@@ -127,9 +125,8 @@ impl QuantizedWeight {
     }
 
     fn view(&self) -> Result<View> {
-        let row = self.columns / self.format.elements() * self.format.bytes();
         let address = self.bytes.get().as_ptr() as usize + self.offset;
-        View::dense(address, DataType::U8, &[self.rows, row]).map_err(Error::wrap)
+        View::dense(address, DataType::U8, &[self.rows, self.format.row_bytes(self.columns)]).map_err(Error::wrap)
     }
 }
 

@@ -8,7 +8,7 @@ use openmps_tile::DType;
 pub(super) fn widened(format: BlockFormat, bytes: &Array) -> Array {
     let rank = bytes.shape.len();
     let mut shape = bytes.shape.to_vec();
-    shape[rank - 1] = shape[rank - 1] / format.bytes() * format.elements();
+    shape[rank - 1] = format.columns(shape[rank - 1]);
     Array::from_fn(&shape, DType::F32, |index| {
         let mut at = index.to_vec();
         let (block, element) = (index[rank - 1] / format.elements(), index[rank - 1] % format.elements());

@@ -56,6 +56,16 @@ impl BlockFormat {
         }
     }
 
+    /// Bytes of the whole blocks of a row of so many elements.
+    pub const fn row_bytes(self, columns: usize) -> usize {
+        columns / self.elements() * self.bytes()
+    }
+
+    /// Elements of the whole blocks of a row of so many bytes.
+    pub const fn columns(self, row_bytes: usize) -> usize {
+        row_bytes / self.bytes() * self.elements()
+    }
+
     /// Whether q is signed; it fills 7 bits otherwise.
     pub(super) const fn is_signed(self) -> bool {
         matches!(self, BlockFormat::Q8_0 | BlockFormat::Q6K)
