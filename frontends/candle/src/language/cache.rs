@@ -61,17 +61,15 @@ impl Cache {
     pub(super) fn extend(&mut self, layer: usize, keys: &Tensor, values: &Tensor) -> Result<(Tensor, Tensor)> {
         let (seen, new) = (self.tokens, keys.dim(2)?);
         let slot = &mut self.layers[layer];
-        let (mut stored_keys, mut stored_values) = match slot.take() {
+        let (stored_keys, stored_values) = match slot {
             Some(stores) => stores,
-            None => (Store::like(keys)?, Store::like(values)?),
+            None => slot.insert((Store::like(keys)?, Store::like(values)?)),
         };
         stored_keys.put(keys, seen)?;
         stored_values.put(values, seen)?;
         let count = self.window.map_or(seen + new, |window| (seen + new).min(window + new - 1));
         let part = |store: &Store| store.memory.narrow(2, seen + new - count, count);
-        let parts = (part(&stored_keys)?, part(&stored_values)?);
-        *slot = Some((stored_keys, stored_values));
-        Ok(parts)
+        Ok((part(stored_keys)?, part(stored_values)?))
     }
 
     /// Counts tokens that every layer has been given.

@@ -348,12 +348,10 @@ fn layer(file: &Gguf, number: usize) -> Result<Layer> {
 /// Cosines and sines [positions, pairs] of the rotary embedding.
 fn angles(config: &LlamaConfig) -> Result<(Tensor, Tensor)> {
     let pairs = config.rope_size / 2;
-    let angle = |i: usize| {
-        let frequency = config.rope_base.powf(-((i % pairs) as f64) / pairs as f64);
-        (i / pairs) as f64 * frequency
-    };
+    let frequencies: Vec<f64> = (0..pairs).map(|i| config.rope_base.powf(-(i as f64) / pairs as f64)).collect();
     let table = |of: fn(f64) -> f64| {
-        let numbers: Vec<f32> = (0..config.context * pairs).map(|i| of(angle(i)) as f32).collect();
+        let at = |position: usize| frequencies.iter().map(move |frequency| of(position as f64 * frequency) as f32);
+        let numbers: Vec<f32> = (0..config.context).flat_map(at).collect();
         Tensor::from_vec(numbers, (config.context, pairs), &Device::Cpu)
     };
     Ok((table(f64::cos)?, table(f64::sin)?))
