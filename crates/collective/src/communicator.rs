@@ -4,10 +4,10 @@ use crate::algorithm::{self, Algorithm, Member};
 use crate::element::{ElementType, Reduction};
 use crate::engine::{Engine, Memory};
 use crate::error::{Error, Result};
-use crate::fold::Form;
 use crate::identity::{UNIQUE_ID_BYTES, UniqueId};
-use crate::program::{FIRST_FREE, FoldStep, Kind, Operation, Place, Program, Send, Source};
+use crate::program::{Kind, Operation, Program};
 use crate::rendezvous::{Meeting, Pair};
+use crate::task::{Part, Task, size};
 use crate::transport::shared::{End, Shared};
 use crate::transport::tcp::Tcp;
 use crate::transport::{Transport, TransportKind};
@@ -85,15 +85,6 @@ impl fmt::Debug for Communicator {
     }
 }
 
-/// Elements by their address.
-#[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)]
-pub struct Part {
-    pub address: *mut u8,
-    pub count: usize,
-    pub element: ElementType,
-}
-
 /// Elements that go to a rank or come from one.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
@@ -157,16 +148,21 @@ impl Communicator {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).engine.transports().collect()
     }
 
-    /// Runs a program, which is made for the operation's number.
+    /// Runs a program, which is made for the operation's number and may bring buffers beside the first three.
     ///
     /// # Safety
     /// As for [`Engine::run`], for the program's places in this input and output and in the buffers that come with it.
-    unsafe fn run<T: Into<Task>>(&self, make: impl FnOnce(u64) -> Result<T>, input: Span, output: Span) -> Result<()> {
+    unsafe fn run(
+        &self,
+        make: impl FnOnce(u64) -> Result<(Program, Vec<*mut u8>)>,
+        input: Span,
+        output: Span,
+    ) -> Result<()> {
         if std::process::id() != self.process {
             return Err(Error::Forked);
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Task { program, buffers } = make(state.sequence + 1)?.into();
+        let (program, buffers) = make(state.sequence + 1)?;
         let Some(operation) = program.operations.first() else { return Ok(()) };
         state.sequence = state.sequence.max(operation.sequence);
         let copied;
@@ -180,6 +176,22 @@ impl Communicator {
         let buffers = [begin, output.address, scratch].into_iter().chain(buffers).collect();
         // SAFETY: the caller's promise; the scratch memory has the size that the program asks for.
         unsafe { state.engine.run(&program, &Memory { buffers }) }
+    }
+
+    /// Runs the program of an operation, which gets its number here.
+    ///
+    /// # Safety
+    /// As for [`Communicator::run`].
+    unsafe fn run_operation(
+        &self,
+        operation: Operation,
+        program: impl FnOnce(Operation) -> Program,
+        input: Span,
+        output: Span,
+    ) -> Result<()> {
+        let make = |sequence| Ok((program(Operation { sequence, ..operation }), Vec::new()));
+        // SAFETY: the caller's promise.
+        unsafe { self.run(make, input, output) }
     }
 
     fn check_root(&self, root: usize) -> Result<()> {
@@ -203,13 +215,11 @@ impl Communicator {
     ) -> Result<()> {
         let bytes = size(count, element)?;
         let algorithm = self.algorithm.unwrap_or_else(|| Algorithm::suited(bytes, self.member.ranks));
-        let make = |sequence| {
-            let operation =
-                Operation { kind: Kind::AllReduce, element, reduction: Some(reduction), root: None, count, sequence };
-            Ok(algorithm::all_reduce(operation, self.member, algorithm))
-        };
+        let operation = Operation::new(Kind::AllReduce, element, count).with_reduction(reduction);
+        let program = |operation| algorithm::all_reduce(operation, self.member, algorithm);
+        let (input, output) = (Span { address: input.cast_mut(), bytes }, Span { address: output, bytes });
         // SAFETY: the caller's promise, for programs of this input and output.
-        unsafe { self.run(make, Span { address: input.cast_mut(), bytes }, Span { address: output, bytes }) }
+        unsafe { self.run_operation(operation, program, input, output) }
     }
 
     /// The root's elements go to all.
@@ -225,13 +235,10 @@ impl Communicator {
     ) -> Result<()> {
         self.check_root(root)?;
         let span = Span { address, bytes: size(count, element)? };
-        let make = |sequence| {
-            let operation =
-                Operation { kind: Kind::Broadcast, element, reduction: None, root: Some(root), count, sequence };
-            Ok(algorithm::broadcast(operation, self.member, root))
-        };
+        let operation = Operation::new(Kind::Broadcast, element, count).with_root(root);
+        let program = |operation| algorithm::broadcast(operation, self.member, root);
         // SAFETY: the caller's promise, for programs of this output; they read no input.
-        unsafe { self.run(make, Span::NONE, span) }
+        unsafe { self.run_operation(operation, program, Span::NONE, span) }
     }
 
     /// The reduction of `input` over all ranks goes to the root's `output`, which may be its input; other outputs are not touched.
@@ -249,20 +256,12 @@ impl Communicator {
     ) -> Result<()> {
         self.check_root(root)?;
         let bytes = size(count, element)?;
-        let make = |sequence| {
-            let operation = Operation {
-                kind: Kind::Reduce,
-                element,
-                reduction: Some(reduction),
-                root: Some(root),
-                count,
-                sequence,
-            };
-            Ok(algorithm::reduce(operation, self.member, root))
-        };
+        let operation = Operation::new(Kind::Reduce, element, count).with_reduction(reduction).with_root(root);
+        let program = |operation| algorithm::reduce(operation, self.member, root);
         let written = if self.member.rank == root { bytes } else { 0 };
+        let (input, output) = (Span { address: input.cast_mut(), bytes }, Span { address: output, bytes: written });
         // SAFETY: the caller's promise, for programs of this input and output.
-        unsafe { self.run(make, Span { address: input.cast_mut(), bytes }, Span { address: output, bytes: written }) }
+        unsafe { self.run_operation(operation, program, input, output) }
     }
 
     /// The inputs of all ranks go to every rank's `output`, in the order of the ranks. The input may be this rank's part of the output.
@@ -277,20 +276,13 @@ impl Communicator {
         element: ElementType,
     ) -> Result<()> {
         let (bytes, all) = (size(count, element)?, size(count.saturating_mul(self.member.ranks), element)?);
-        let make = |sequence| {
-            let operation = Operation { kind: Kind::AllGather, element, reduction: None, root: None, count, sequence };
-            Ok(algorithm::all_gather(operation, self.member))
-        };
-        let own = Span { address: output.wrapping_add(self.member.rank * bytes), bytes };
-        let input = Span { address: input.cast_mut(), bytes };
+        let operation = Operation::new(Kind::AllGather, element, count);
+        let program = |operation| algorithm::all_gather(operation, self.member);
+        let in_place = output.wrapping_add(self.member.rank * bytes).cast_const() == input;
         // Where the input is its own part of the output, nothing that is still sent is written.
-        let output = if own.address == input.address {
-            Span { address: output, bytes: 0 }
-        } else {
-            Span { address: output, bytes: all }
-        };
+        let output = Span { address: output, bytes: if in_place { 0 } else { all } };
         // SAFETY: the caller's promise, for programs of this input and output.
-        unsafe { self.run(make, input, output) }
+        unsafe { self.run_operation(operation, program, Span { address: input.cast_mut(), bytes }, output) }
     }
 
     /// The reduction of part r of `input` over all ranks goes to rank r's `output`, which may be that part. `count` is of one part.
@@ -306,21 +298,12 @@ impl Communicator {
         reduction: Reduction,
     ) -> Result<()> {
         let (bytes, all) = (size(count, element)?, size(count.saturating_mul(self.member.ranks), element)?);
-        let make = |sequence| {
-            let operation = Operation {
-                kind: Kind::ReduceScatter,
-                element,
-                reduction: Some(reduction),
-                root: None,
-                count,
-                sequence,
-            };
-            Ok(algorithm::reduce_scatter(operation, self.member))
-        };
-        let own = input.wrapping_add(self.member.rank * bytes).cast_mut();
-        let output = if own == output { Span { address: output, bytes: 0 } } else { Span { address: output, bytes } };
+        let operation = Operation::new(Kind::ReduceScatter, element, count).with_reduction(reduction);
+        let program = |operation| algorithm::reduce_scatter(operation, self.member);
+        let in_place = input.wrapping_add(self.member.rank * bytes) == output.cast_const();
+        let output = Span { address: output, bytes: if in_place { 0 } else { bytes } };
         // SAFETY: the caller's promise, for programs of this input and output.
-        unsafe { self.run(make, Span { address: input.cast_mut(), bytes: all }, output) }
+        unsafe { self.run_operation(operation, program, Span { address: input.cast_mut(), bytes: all }, output) }
     }
 
     /// Part r of `sends` goes to rank r, and part r of `receives` comes from it. Each has an entry for every rank.
@@ -334,12 +317,20 @@ impl Communicator {
             let (sends, receives) = (sends.len(), receives.len());
             return Err(Error::Argument(format!("all_to_all of {sends} and {receives} parts on {ranks} ranks")));
         }
+        for part in sends.iter().chain(receives) {
+            size(part.count, part.element)?;
+        }
         let make = |sequence| {
-            let mut task = Task::default();
+            let mut task = Task::new(Kind::AllToAll, sequence);
             for other in (0..ranks).map(|distance| (rank + distance) % ranks) {
-                task.part_of_all_to_all(Kind::AllToAll, sequence, self.member, other, (sends[other], receives[other]))?;
+                if other == rank {
+                    task.copy(sends[other], receives[other])?;
+                } else {
+                    task.send(other, sends[other]);
+                    task.receive(other, receives[other]);
+                }
             }
-            Ok(task)
+            Ok((task.program, task.buffers))
         };
         // SAFETY: the caller's promise, for a program of these parts.
         unsafe { self.run(make, Span::NONE, Span::NONE) }
@@ -358,11 +349,11 @@ impl Communicator {
             size(part.count, part.element)?;
         }
         let make = |_| {
-            let mut task = Task::default();
+            let mut task = Task::new(Kind::Message, 0);
             for &message in messages {
                 match message {
                     Message::Send { to, part } if to == self.member.rank => to_self.push(part),
-                    Message::Send { to, part } => task.send(operation_of(Kind::Message, part, 0), to, part),
+                    Message::Send { to, part } => task.send(to, part),
                     Message::Receive { .. } => {}
                 }
             }
@@ -372,93 +363,18 @@ impl Communicator {
                 if from == self.member.rank {
                     let sent =
                         to_self.next().ok_or_else(|| Error::Argument("a receive of what no rank sends".into()))?;
-                    task.copy(operation_of(Kind::Message, part, 0), sent, part)?;
+                    task.copy(sent, part)?;
                 } else {
-                    task.receive(operation_of(Kind::Message, part, 0), from, part);
+                    task.receive(from, part);
                 }
             }
             match to_self.next() {
                 Some(_) => Err(Error::Argument("a rank sends to itself what it does not receive".into())),
-                None => Ok(task),
+                None => Ok((task.program, task.buffers)),
             }
         };
         // SAFETY: the caller's promise, for a program of these parts.
         unsafe { self.run(make, Span::NONE, Span::NONE) }
-    }
-}
-
-/// A program, and the buffers that it has beside the first three.
-#[derive(Default)]
-struct Task {
-    program: Program,
-    buffers: Vec<*mut u8>,
-}
-
-impl From<Program> for Task {
-    fn from(program: Program) -> Task {
-        Task { program, buffers: Vec::new() }
-    }
-}
-
-impl Task {
-    /// The place of a part, which is a buffer of its own, and the index of its operation.
-    fn part(&mut self, operation: Operation, part: Part) -> (usize, Place) {
-        self.program.operations.push(operation);
-        self.buffers.push(part.address);
-        let buffer = FIRST_FREE + self.buffers.len() - 1;
-        (self.program.operations.len() - 1, Place { buffer, begin: 0 })
-    }
-
-    fn send(&mut self, operation: Operation, to: usize, part: Part) {
-        let (operation, from) = self.part(operation, part);
-        self.program.sends.push(Send { operation, to, from, count: part.count, after: None });
-    }
-
-    fn receive(&mut self, operation: Operation, from: usize, part: Part) {
-        let (operation, to) = self.part(operation, part);
-        let sources = vec![Source::Rank { rank: from, form: Form::Whole }];
-        self.program.folds.push(FoldStep { operation, sources, to, count: part.count, finish: false, after: None });
-    }
-
-    fn copy(&mut self, operation: Operation, from: Part, to: Part) -> Result<()> {
-        if (from.count, from.element) != (to.count, to.element) {
-            return Err(Error::Argument(format!(
-                "a rank sends itself {} {} and receives {} {}",
-                from.count, from.element, to.count, to.element
-            )));
-        }
-        let (_, from) = self.part(operation, from);
-        let (operation, place) = self.part(operation, to);
-        let sources = vec![Source::Own(from)];
-        self.program.folds.push(FoldStep {
-            operation,
-            sources,
-            to: place,
-            count: to.count,
-            finish: false,
-            after: None,
-        });
-        Ok(())
-    }
-
-    /// One rank's share of an all-to-all.
-    fn part_of_all_to_all(
-        &mut self,
-        kind: Kind,
-        sequence: u64,
-        member: Member,
-        other: usize,
-        parts: (Part, Part),
-    ) -> Result<()> {
-        let (sent, received) = parts;
-        size(sent.count, sent.element)?;
-        size(received.count, received.element)?;
-        if other == member.rank {
-            return self.copy(operation_of(kind, sent, sequence), sent, received);
-        }
-        self.send(operation_of(kind, sent, sequence), other, sent);
-        self.receive(operation_of(kind, received, sequence), other, received);
-        Ok(())
     }
 }
 
@@ -476,16 +392,6 @@ impl Span {
         let (own, others) = (self.address as usize, other.address as usize);
         own < others + other.bytes && others < own + self.bytes
     }
-}
-
-/// Elements in bytes; an error where no memory has so many.
-fn size(count: usize, element: ElementType) -> Result<usize> {
-    let bytes = count.checked_mul(element.size()).filter(|&bytes| bytes <= isize::MAX as usize);
-    bytes.ok_or_else(|| Error::Argument(format!("{count} {element} are more than there is memory")))
-}
-
-fn operation_of(kind: Kind, part: Part, sequence: u64) -> Operation {
-    Operation { kind, element: part.element, reduction: None, root: None, count: part.count, sequence }
 }
 
 /// The transport to a rank.

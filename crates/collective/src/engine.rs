@@ -68,6 +68,14 @@ struct Run<'a> {
     unread: Vec<usize>,
 }
 
+impl Run<'_> {
+    /// Nothing more can be done before this rank has sent more than the bytes that are there.
+    fn wait_to_read(&mut self, rank: usize, there: usize) {
+        self.interests[rank].to_read = true;
+        self.unread[rank] = there;
+    }
+}
+
 impl Engine {
     pub fn new(
         member: Member,
@@ -196,8 +204,7 @@ impl Engine {
             }
             let absorbed = peer(&mut self.peers, rank).absorb();
             moved |= absorbed.map_err(|error| self.watch.explain(rank, &error))?;
-            run.interests[rank].to_read = true;
-            run.unread[rank] = 0;
+            run.wait_to_read(rank, 0);
         }
         Ok(moved)
     }
@@ -240,64 +247,78 @@ impl Engine {
         if run.folded[index].headers < step.sources.len() {
             return Ok(moved);
         }
-        let kernel = &mut run.kernels[step.operation];
-        let out = (run.memory.buffers[step.to.buffer], step.to.form());
         let total = if let Some(rank) = straight(step) {
             moved |= self.read_straight(run, index, step, rank)?;
-            run.program.bytes(step.operation, out.1, step.count)
+            run.program.bytes(step.operation, step.to.form(), step.count)
         } else {
-            while run.folded[index].elements < step.count {
-                let done = run.folded[index].elements;
-                let mut count = (step.count - done).min(PIECE);
-                for source in &step.sources {
-                    if let &Source::Rank { rank, form } = source {
-                        let size = kernel.size(form);
-                        let there = look(&mut self.peers, &self.watch, rank, count * size)?.len();
-                        if there < size {
-                            run.interests[rank].to_read = true;
-                            run.unread[rank] = there;
-                        }
-                        count = count.min(there / size);
-                    }
-                }
-                if count == 0 {
-                    break;
-                }
-                let mut operands = Vec::with_capacity(step.sources.len());
-                for source in &step.sources {
-                    operands.push(match *source {
-                        Source::Own(place) => Operand {
-                            address: address(
-                                run.memory,
-                                place.buffer,
-                                (place.begin + done) * kernel.size(place.form()),
-                            ),
-                            form: place.form(),
-                        },
-                        // Nothing is wanted, so that nothing moves: these bytes have been seen.
-                        Source::Rank { rank, form } => {
-                            Operand { address: look(&mut self.peers, &self.watch, rank, 0)?.as_ptr(), form }
-                        }
-                    });
-                }
-                let to = address(run.memory, step.to.buffer, (step.to.begin + done) * kernel.size(out.1)).cast_mut();
-                // SAFETY: by the promise of `run` for own memory; what a transport shows stays until it is consumed. Programs give a fold a
-                // target that is one of its operands or overlaps none.
-                unsafe { kernel.run((to, out.1), step.finish, &operands, count) };
-                for source in &step.sources {
-                    if let &Source::Rank { rank, form } = source {
-                        peer(&mut self.peers, rank).consume(count * kernel.size(form));
-                    }
-                }
-                run.folded[index].elements += count;
-                moved = true;
-            }
+            moved |= self.fold_pieces(run, index, step)?;
             step.count
         };
         if run.folded[index].elements == total {
             moved |= self.take_padding(run, index, step)?;
         }
         Ok(moved)
+    }
+
+    /// Folds pieces of which every source has come.
+    fn fold_pieces(&mut self, run: &mut Run<'_>, index: usize, step: &FoldStep) -> Result<bool> {
+        let form = step.to.form();
+        let mut moved = false;
+        while run.folded[index].elements < step.count {
+            let done = run.folded[index].elements;
+            let count = self.elements_there(run, step, (step.count - done).min(PIECE))?;
+            if count == 0 {
+                break;
+            }
+            let operands = self.operands(run, step, done)?;
+            let kernel = &mut run.kernels[step.operation];
+            let to = address(run.memory, step.to.buffer, (step.to.begin + done) * kernel.size(form)).cast_mut();
+            // SAFETY: by the promise of `run` for own memory; what a transport shows stays until it is consumed. Programs give a fold a
+            // target that is one of its operands or overlaps none.
+            unsafe { kernel.run((to, form), step.finish, &operands, count) };
+            for source in &step.sources {
+                if let &Source::Rank { rank, form } = source {
+                    peer(&mut self.peers, rank).consume(count * kernel.size(form));
+                }
+            }
+            run.folded[index].elements += count;
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// How many elements, at most so many, have come from every source of a fold.
+    fn elements_there(&mut self, run: &mut Run<'_>, step: &FoldStep, most: usize) -> Result<usize> {
+        let mut count = most;
+        for source in &step.sources {
+            let &Source::Rank { rank, form } = source else { continue };
+            let size = run.kernels[step.operation].size(form);
+            let there = look(&mut self.peers, &self.watch, rank, count * size)?.len();
+            if there < size {
+                run.wait_to_read(rank, there);
+            }
+            count = count.min(there / size);
+        }
+        Ok(count)
+    }
+
+    /// The sources of a fold behind the elements that are done.
+    fn operands(&mut self, run: &Run<'_>, step: &FoldStep, done: usize) -> Result<Vec<Operand>> {
+        let kernel = &run.kernels[step.operation];
+        let operand = |source: &Source| match *source {
+            Source::Own(place) => {
+                let form = place.form();
+                Ok(Operand {
+                    address: address(run.memory, place.buffer, (place.begin + done) * kernel.size(form)),
+                    form,
+                })
+            }
+            // Nothing is wanted, so that nothing moves: these bytes have been seen.
+            Source::Rank { rank, form } => {
+                Ok(Operand { address: look(&mut self.peers, &self.watch, rank, 0)?.as_ptr(), form })
+            }
+        };
+        step.sources.iter().map(operand).collect()
     }
 
     /// Elements that stay as they are go to their place without a stop.
@@ -313,8 +334,7 @@ impl Engine {
             let place = unsafe { std::slice::from_raw_parts_mut(begin.add(bytes), most) };
             let came = peer(&mut self.peers, rank).read(place).map_err(|error| self.watch.explain(rank, &error))?;
             if came == 0 {
-                run.interests[rank].to_read = true;
-                run.unread[rank] = 0;
+                run.wait_to_read(rank, 0);
                 break;
             }
             run.folded[index].elements += came;
@@ -330,8 +350,7 @@ impl Engine {
             if let Source::Rank { rank, form } = step.sources[run.folded[index].headers] {
                 let there = look(&mut self.peers, &self.watch, rank, HEADER)?;
                 let Some(bytes) = there.first_chunk::<HEADER>() else {
-                    run.unread[rank] = there.len();
-                    run.interests[rank].to_read = true;
+                    run.wait_to_read(rank, there.len());
                     break;
                 };
                 let expected = Header { operation: run.program.operations[step.operation], elements: step.count, form };
@@ -354,8 +373,7 @@ impl Engine {
                 let padding = padded(bytes) - bytes;
                 let there = look(&mut self.peers, &self.watch, rank, padding)?.len();
                 if there < padding {
-                    run.interests[rank].to_read = true;
-                    run.unread[rank] = there;
+                    run.wait_to_read(rank, there);
                     return Ok(moved);
                 }
                 peer(&mut self.peers, rank).consume(padding);

@@ -40,14 +40,16 @@ mod message;
 mod peer;
 mod program;
 mod rendezvous;
+mod task;
 mod transport;
 mod typed;
 mod watch;
 
 pub use algorithm::Algorithm;
-pub use communicator::{Communicator, Message, Options, Part};
+pub use communicator::{Communicator, Message, Options};
 pub use element::{Element, ElementType, Reduction};
 pub use error::{Error, Result};
 pub use identity::{UNIQUE_ID_BYTES, UniqueId};
+pub use task::Part;
 pub use transport::TransportKind;
 pub use typed::Transfer;

@@ -68,6 +68,21 @@ pub(crate) struct Operation {
     pub sequence: u64,
 }
 
+impl Operation {
+    /// Without a reduction, a root and a number.
+    pub fn new(kind: Kind, element: ElementType, count: usize) -> Operation {
+        Operation { kind, element, reduction: None, root: None, count, sequence: 0 }
+    }
+
+    pub fn with_reduction(self, reduction: Reduction) -> Operation {
+        Operation { reduction: Some(reduction), ..self }
+    }
+
+    pub fn with_root(self, root: usize) -> Operation {
+        Operation { root: Some(root), ..self }
+    }
+}
+
 impl fmt::Display for Operation {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "{} of {} {}", self.kind.name(), self.count, self.element)?;

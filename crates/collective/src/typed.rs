@@ -1,8 +1,9 @@
 //! The operations over slices.
 
-use crate::communicator::{Communicator, Message, Part};
+use crate::communicator::{Communicator, Message};
 use crate::element::{Element, Reduction};
 use crate::error::{Error, Result};
+use crate::task::Part;
 
 /// One of several sends and receives that happen at once.
 #[derive(Debug)]

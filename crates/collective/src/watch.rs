@@ -187,7 +187,7 @@ impl Watcher {
             stir: pipe()?,
         });
         let lanes: Vec<Lane> =
-            lanes.into_iter().enumerate().filter_map(|(rank, lane)| Lane::new(rank, lane?)).collect();
+            lanes.into_iter().enumerate().filter_map(|(rank, lane)| Some(Lane::new(rank, lane?))).collect();
         for lane in &lanes {
             lane.stream.set_nonblocking(true).map_err(Error::system("the options of a connection"))?;
         }
@@ -396,8 +396,8 @@ struct Lane {
 }
 
 impl Lane {
-    fn new(rank: usize, stream: TcpStream) -> Option<Lane> {
-        Some(Lane { rank, stream, open: true, unsent: Vec::new(), coming: [0; WORD], filled: 0 })
+    fn new(rank: usize, stream: TcpStream) -> Lane {
+        Lane { rank, stream, open: true, unsent: Vec::new(), coming: [0; WORD], filled: 0 }
     }
 
     /// A rank that takes no words gets no more signs of life: what waits for it stays small.
