@@ -125,6 +125,11 @@ fn best(executable: &Executable, device: &Device, feeds: &[(&str, &TensorData)])
     Ok((step.bytes as f64 / seconds, step.arithmetic as f64 / seconds))
 }
 
+/// Bytes of a dense tensor.
+fn bytes(meta: &Meta) -> u64 {
+    meta.count() * meta.dtype.size() as u64
+}
+
 impl Executable {
     /// The steps in the order in which they run.
     ///
@@ -143,7 +148,7 @@ impl Executable {
             StepSummary {
                 operator: step.operator.name(),
                 includes: step.operator.includes(),
-                bytes: inputs.iter().chain(&outputs).map(|meta| meta.count() * meta.dtype.size() as u64).sum(),
+                bytes: inputs.iter().chain(&outputs).map(bytes).sum(),
                 arithmetic: step.operator.arithmetic(&inputs, &outputs),
                 inputs,
                 outputs,
@@ -163,23 +168,23 @@ impl Executable {
     /// ```
     pub fn memory(&self) -> MemorySummary {
         let plan = &self.plan;
-        let bytes = |value: usize| plan.values[value].meta.count() * plan.values[value].meta.dtype.size() as u64;
+        let bytes_of = |value: usize| bytes(&plan.values[value].meta);
         let is_result = |value: usize| plan.results.iter().any(|&result| plan.roots[result] == value);
         let constants = plan.constants.iter().flatten();
         let mut summary = MemorySummary {
-            constants: constants.map(|tensor| tensor.meta.count() * tensor.meta.dtype.size() as u64).sum(),
-            results: plan.results.iter().map(|&value| bytes(value)).sum(),
+            constants: constants.map(|tensor| bytes(&tensor.meta)).sum(),
+            results: plan.results.iter().map(|&value| bytes_of(value)).sum(),
             ..MemorySummary::default()
         };
         let mut alive = 0;
         for (step, released) in plan.steps.iter().zip(&plan.released) {
             let made: u64 =
-                step.outputs.iter().filter(|&&output| !is_result(output)).map(|&output| bytes(output)).sum();
+                step.outputs.iter().filter(|&&output| !is_result(output)).map(|&output| bytes_of(output)).sum();
             summary.sum += made;
             alive += made;
             summary.peak = summary.peak.max(alive);
             let made_by_a_step = |value: &&usize| matches!(plan.values[**value].source, super::Source::Step(_));
-            alive -= released.iter().filter(made_by_a_step).map(|&value| bytes(value)).sum::<u64>();
+            alive -= released.iter().filter(made_by_a_step).map(|&value| bytes_of(value)).sum::<u64>();
         }
         summary
     }
