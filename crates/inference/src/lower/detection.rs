@@ -6,7 +6,7 @@ use crate::program::Operation;
 use openmps::operators::Array;
 use openmps::operators::operators::concat::Concat;
 use openmps::operators::operators::detection::{MulticlassNms, Suppression};
-use openmps::operators::operators::elementwise::{Activation, Binary, Call, Elementwise, Unary};
+use openmps::operators::operators::elementwise::{Activation, Binary, Call, Elementwise, Unary, broadcast};
 use openmps::operators::operators::expand::Expand;
 use openmps::operators::operators::gather::Gather;
 use openmps::operators::operators::nonzero::Nonzero;
@@ -199,10 +199,7 @@ impl Lowering<'_> {
 fn masked_select(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let (x, mask) = (lowering.input(operation, 0)?, lowering.input(operation, 1)?);
     let (own, other) = (lowering.shape(&x)?, lowering.shape(&mask)?);
-    let rank = own.len().max(other.len());
-    let size = |shape: &[usize], at: usize| (at + shape.len()).checked_sub(rank).map_or(1, |at| shape[at]);
-    let dims: Vec<usize> =
-        (0..rank).map(|at| if size(&own, at) == 1 { size(&other, at) } else { size(&own, at) }).collect();
+    let dims = broadcast("masked_select", &own, &other)?;
     let mask = lowering.flat(&mask, &dims)?;
     let places = lowering.places(&mask)?;
     let count = lowering.shape(&places)?[0];

@@ -356,6 +356,11 @@ pub(crate) fn axis_of(operation: &Operation, axis: i64, rank: usize) -> Result<u
     inside.ok_or_else(|| wrong(operation, format!("axis {axis} of {rank} dimensions")))
 }
 
+/// Axes that may not be named at all.
+pub(crate) fn axes_of(operation: &Operation, axes: Option<Vec<i64>>, rank: usize) -> Result<Vec<usize>> {
+    axes.unwrap_or_default().into_iter().map(|axis| axis_of(operation, axis, rank)).collect()
+}
+
 /// A number in the kind that it has for elements of this type.
 pub(crate) fn number_of(dtype: DataType, value: f64) -> Number {
     if dtype.is_float() { Number::Float(value) } else { Number::Integer(value as i64) }

@@ -1,6 +1,6 @@
 //! Operations that move or choose elements.
 
-use super::{Lowering, Table, Value, axis_of, size_of, sizes_of, wrong};
+use super::{Lowering, Table, Value, axes_of, axis_of, size_of, sizes_of, wrong};
 use crate::error::Result;
 use crate::program::Operation;
 use openmps::operators::operators::concat::{Concat, Split, Stack};
@@ -109,11 +109,7 @@ fn transpose(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value
 fn squeeze(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
     let shape = lowering.shape(&x)?;
-    let named = lowering.integers(operation, 1, "axis")?.unwrap_or_default();
-    let mut axes: Vec<usize> = Vec::new();
-    for axis in named {
-        axes.push(axis_of(operation, axis, shape.len())?);
-    }
+    let axes = axes_of(operation, lowering.integers(operation, 1, "axis")?, shape.len())?;
     let all = axes.is_empty();
     let gone: Vec<usize> = (0..shape.len()).filter(|axis| shape[*axis] == 1 && (all || axes.contains(axis))).collect();
     Ok(vec![lowering.without(&x, &gone)?])

@@ -1,6 +1,6 @@
 //! Parts of tensors along some axes: read, and written.
 
-use super::{Lowering, Table, Value, axis_of, wrong};
+use super::{Lowering, Table, Value, axes_of, wrong};
 use crate::error::Result;
 use crate::program::Operation;
 use openmps::operators::Array;
@@ -22,10 +22,7 @@ fn slice(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let ends = lowering.integers(operation, 2, "ends")?.unwrap_or_default();
     let ranges = ranges(operation, &axes, &starts, &ends, &vec![1; axes.len()])?;
     let part = lowering.one(Slice { ranges }, &[x])?;
-    let mut gone = Vec::new();
-    for axis in operation.integers("decrease_axis")?.unwrap_or_default() {
-        gone.push(axis_of(operation, axis, rank)?);
-    }
+    let gone = axes_of(operation, operation.integers("decrease_axis")?, rank)?;
     Ok(vec![lowering.without(&part, &gone)?])
 }
 
@@ -37,18 +34,17 @@ fn ranges(operation: &Operation, axes: &[i64], starts: &[i64], ends: &[i64], ste
     Ok((0..axes.len()).map(range).collect())
 }
 
+/// Ranges whose starts, ends and steps are inputs from `at` on, or attributes.
+fn stepped(lowering: &mut Lowering, operation: &Operation, at: usize, steps: &str) -> Result<Vec<Range>> {
+    let axes = operation.integers("axes")?.unwrap_or_default();
+    let mut bound = |at, name| Ok::<_, crate::Error>(lowering.integers(operation, at, name)?.unwrap_or_default());
+    let (starts, ends, steps) = (bound(at, "starts")?, bound(at + 1, "ends")?, bound(at + 2, steps)?);
+    ranges(operation, &axes, &starts, &ends, &steps)
+}
+
 fn strided_slice(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
-    let axes = operation.integers("axes")?.unwrap_or_default();
-    let [starts, ends, steps] =
-        [(1, "starts"), (2, "ends"), (3, "strides")].map(|(at, name)| lowering.integers(operation, at, name));
-    let ranges = ranges(
-        operation,
-        &axes,
-        &starts?.unwrap_or_default(),
-        &ends?.unwrap_or_default(),
-        &steps?.unwrap_or_default(),
-    )?;
+    let ranges = stepped(lowering, operation, 1, "strides")?;
     Ok(vec![lowering.one(Slice { ranges }, &[x])?])
 }
 
@@ -68,12 +64,7 @@ fn set_value(
     if operation.integers("none_axes")?.is_some_and(|axes| !axes.is_empty()) {
         return Err(wrong(operation, "new axes among the indices"));
     }
-    let axes = operation.integers("axes")?.unwrap_or_default();
-    let mut bounds = Vec::with_capacity(3);
-    for (at, name) in ["starts", "ends", "steps"].into_iter().enumerate() {
-        bounds.push(lowering.integers(operation, bounds_at + at, name)?.unwrap_or_default());
-    }
-    let ranges = ranges(operation, &axes, &bounds[0], &bounds[1], &bounds[2])?;
+    let ranges = stepped(lowering, operation, bounds_at, "steps")?;
     let x = lowering.input(operation, 0)?;
     let dtype = lowering.data_type(&x)?;
     let value = match value_at {
@@ -96,10 +87,7 @@ impl Lowering<'_> {
     /// A value for a part of `x` without its `decrease_axes`, with these axes of size 1.
     fn with_axes(&mut self, operation: &Operation, value: &Value, x: &Value) -> Result<Value> {
         let rank = self.shape(x)?.len();
-        let mut gone = Vec::new();
-        for axis in operation.integers("decrease_axes")?.unwrap_or_default() {
-            gone.push(axis_of(operation, axis, rank)?);
-        }
+        let mut gone = axes_of(operation, operation.integers("decrease_axes")?, rank)?;
         gone.sort_unstable();
         let mut shape = self.shape(value)?;
         while shape.len() + gone.len() < rank {
