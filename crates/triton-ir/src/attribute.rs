@@ -144,6 +144,11 @@ impl Display for Attribute {
     }
 }
 
+/// An attribute with its name.
+pub fn named(name: &str, value: Attribute) -> (String, Attribute) {
+    (name.to_owned(), value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! Appending operations: each method infers the types of the results from its operands, as Triton's operations define them.
 
-use crate::attribute::{Attribute, Number};
+use crate::attribute::{Attribute, Number, named};
 use crate::context::{BlockId, Context, OperationId, ValueId};
 use crate::location::Location;
 use crate::types::{Float, Type, list};
@@ -25,10 +25,6 @@ pub struct Builder {
 }
 
 type Attributes = Vec<(String, Attribute)>;
-
-fn named(name: &str, value: Attribute) -> (String, Attribute) {
-    (name.to_owned(), value)
-}
 
 fn axis_attribute(axis: usize) -> Attributes {
     vec![named("axis", Attribute::Integer(axis as i64))]

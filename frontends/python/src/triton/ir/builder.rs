@@ -4,7 +4,7 @@ use super::handles::{PyAttribute, PyBlock, PyContext, PyLocation, PyRegion, PyTy
 use super::operations::{PyFunction, PyModuleOperation, PyOperation};
 use super::words::{CacheModifier, EvictionPolicy, ScaledForm};
 use super::{Shared, locked, refused};
-use openmps_triton_ir::attribute::Number;
+use openmps_triton_ir::attribute::{Number, named};
 use openmps_triton_ir::build::all_ones;
 use openmps_triton_ir::{Attribute, Builder, Context, Location, OperationId, Point, Sign, Space, Type, ValueId};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -62,10 +62,6 @@ fn deduce_scale_factor(
             Err(PyValueError::new_err(format!("a scale for {factor} elements; there are scales for 32 and for 16")))
         }
     }
-}
-
-pub fn named(name: &str, value: Attribute) -> (String, Attribute) {
-    (name.to_owned(), value)
 }
 
 pub fn word(name: &str, word: &'static str) -> (String, Attribute) {

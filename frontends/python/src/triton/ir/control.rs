@@ -1,10 +1,11 @@
 //! Builder methods for branches, loops, and operations with blocks of their own.
 
-use super::builder::{PyBuilder, ids, named, types};
+use super::builder::{PyBuilder, ids, types};
 use super::handles::{PyBlock, PyType, PyValue};
 use super::operations::PyOperation;
 use super::{locked, refused};
 use openmps_triton_ir::Attribute;
+use openmps_triton_ir::attribute::named;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 

@@ -1,10 +1,11 @@
 //! Builder methods for descriptors of tensors in memory, foreign functions, and what is for the user's sake: assertions, printing.
 
-use super::builder::{PyBuilder, ids, named, sign, types, word};
+use super::builder::{PyBuilder, ids, sign, types, word};
 use super::handles::{PyAttribute, PyType, PyValue};
 use super::memory::written_policy;
 use super::operations::PyOperation;
 use super::words::{DescriptorReduction, PaddingOption};
+use openmps_triton_ir::attribute::named;
 use openmps_triton_ir::{Attribute, Type};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

@@ -1,9 +1,10 @@
 //! Builder methods for memory, products and atomic operations.
 
-use super::builder::{PyBuilder, named, word};
+use super::builder::{PyBuilder, word};
 use super::handles::{PyAttribute, PyValue};
 use super::refused;
 use super::words::{AtomicOperation, InputPrecision, MemorySemantic, ScaledForm, SyncScope};
+use openmps_triton_ir::attribute::named;
 use openmps_triton_ir::{Attribute, Refused, Type, ValueId};
 use pyo3::prelude::*;
 
