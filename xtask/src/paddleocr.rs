@@ -17,11 +17,7 @@ pub fn compare() -> Result<()> {
         say("Making target/paddleocr");
         run(command(python::system()?).args(["-m", "venv", "--clear"]).arg(&environment))?;
     }
-    let pip = || {
-        let mut pip = command(&interpreter);
-        pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet"]);
-        pip
-    };
+    let pip = || python::pip_install(command(&interpreter));
     say(&format!("Installing {PADDLEOCR}, {MODELS} and openmps"));
     run(pip().args([setup::paddlepaddle()?.as_str(), PADDLEOCR]))?;
     run(pip().args(["--no-deps", MODELS]))?;

@@ -27,6 +27,12 @@ pub fn venv_python() -> Command {
     command
 }
 
+/// `pip install` of this interpreter, without questions and news of its own.
+pub fn pip_install(mut interpreter: Command) -> Command {
+    interpreter.args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet"]);
+    interpreter
+}
+
 /// A shared library that a package of the virtual environment brings, `site-packages/PACKAGE/*/lib/NAME*`.
 pub fn library(package: &str, name: &str) -> Option<PathBuf> {
     let entries = |folder: PathBuf| -> Vec<PathBuf> {

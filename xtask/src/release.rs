@@ -70,7 +70,6 @@ fn try_wheel(wheel: &std::path::Path) -> Result<()> {
     let environment = root().join("target").join("release-environment");
     run(python::venv_python().args(["-m", "venv", "--clear"]).arg(&environment))?;
     let bin = environment.join("bin");
-    let install = ["-m", "pip", "install", "--disable-pip-version-check", "--quiet"];
-    run(command(bin.join("python")).args(install).arg(wheel))?;
+    run(python::pip_install(command(bin.join("python"))).arg(wheel))?;
     run(command(bin.join("openmps")).arg("info"))
 }

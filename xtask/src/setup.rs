@@ -43,8 +43,7 @@ fn install_requirements() -> Result<bool> {
         return Ok(false);
     }
     say("Installing PaddlePaddle and the tools");
-    let pip = ["-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--requirement", REQUIREMENTS];
-    shell::run(python::venv_python().args(pip))?;
+    shell::run(python::pip_install(python::venv_python()).args(["--requirement", REQUIREMENTS]))?;
     fingerprint::keep(&mark, &hash)?;
     Ok(true)
 }
@@ -70,8 +69,7 @@ fn install_wheel() -> Result<bool> {
     shell::run(python::venv_python().args(maturin).arg(&out).arg("--interpreter").arg(python::program("python")))?;
     let wheel = wheel_in(&out)?;
     say(&format!("Installing {}", wheel.file_name().unwrap_or_default().to_string_lossy()));
-    let pip = ["-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--force-reinstall", "--no-deps"];
-    shell::run(python::venv_python().args(pip).arg(wheel))?;
+    shell::run(python::pip_install(python::venv_python()).args(["--force-reinstall", "--no-deps"]).arg(wheel))?;
     fingerprint::keep(&mark, &hash)?;
     Ok(true)
 }

