@@ -41,6 +41,20 @@ def test_every_byte_is_widened():
 
 
 @triton.jit
+def absolute_kernel(x_ptr, four_ptr, five_ptr):
+    at = tl.arange(0, 256)
+    x = tl.load(x_ptr + at)
+    tl.store(four_ptr + at, tl.abs(x.to(tl.float8e4nv, bitcast=True)).to(tl.uint8, bitcast=True))
+    tl.store(five_ptr + at, tl.abs(x.to(tl.float8e5, bitcast=True)).to(tl.uint8, bitcast=True))
+
+
+def test_absolute_values_lose_the_sign():
+    four, five = np.empty((2, 256), "uint8")
+    absolute_kernel[(1,)](array(np.arange(256, dtype="uint8")), array(four), array(five))
+    np.testing.assert_array_equal([four, five], [np.arange(256) % 128] * 2)
+
+
+@triton.jit
 def narrow_kernel(x_ptr, four_ptr, five_ptr, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at)

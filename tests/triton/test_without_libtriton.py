@@ -22,7 +22,7 @@ from paddle_custom_device import openmps_native
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OURS = openmps_native.libtriton
-KERNELS = [f"tests/triton/test_{name}.py" for name in ("kernels", "returns", "small_floats", "tutorials", "written_by_others")]
+KERNELS = [f"tests/triton/test_{name}.py" for name in ("kernels", "returns", "single_elements", "small_floats", "tutorials", "written_by_others")]
 
 pytestmark = pytest.mark.skipif(
     triton.__version__ not in installation.VERSIONS or not pathlib.Path(triton.__file__).with_name("_C").joinpath("libtriton.so").exists(),

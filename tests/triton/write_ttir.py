@@ -18,6 +18,7 @@ import cuda
 import kernels
 import test_order as order
 import test_returns as returns
+import test_single_elements as single
 import test_small_floats as small
 import test_tutorials as tutorials
 
@@ -65,6 +66,7 @@ KERNELS = {
     "along": (tutorials.along_kernel, [SINGLE] * 2 + ["*i32"], {"N": 16}),
     "in_place": (order.in_place_kernel, [SINGLE], {"N": 16}),
     "flagged": (order.flagged_kernel, [SINGLE, "*i32", "i32"], {"BLOCK": 256}),
+    "single_elements": (single.mapping_kernel, ["*i32"] * 3, {"N": 32}),
     "returns": (returns.tile_kernel, [SINGLE] * 2 + ["fp32"], {"BLOCK": 32}),
     "combine": (order.combine_kernel, [SINGLE] * 2 + ["*i32"], {"M": 4, "N": 8, "AXIS": 0, "REVERSE": True}),
 }  # fmt: skip

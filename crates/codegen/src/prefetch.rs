@@ -266,7 +266,7 @@ fn is_pure(operation: &Operation) -> bool {
 
 fn writes(operation: &Operation) -> bool {
     use Operation::*;
-    matches!(operation, Store | Atomic(_) | CompareSwap | Barrier | Assert { .. })
+    matches!(operation, Store | Atomic(_) | CompareSwap | Barrier | Assert { .. } | Print(_))
 }
 
 /// Drops pure instructions whose results nothing reads.

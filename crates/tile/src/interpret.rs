@@ -151,6 +151,14 @@ impl<'a> Program<'a> {
             Operation::CompareSwap => self.compare_swap(&operands, self.target(instruction)).map(one),
             Operation::Barrier => Ok(Vec::new()),
             Operation::Assert { message } => assert(&operands[0], message).map(|()| Vec::new()),
+            Operation::Print(print) => {
+                let types = instruction.operands.iter().map(|&operand| self.kernel.type_of(operand));
+                let bits: Vec<_> = operands.iter().map(|tile| move |i: usize| tile[i]).collect();
+                let elements = bits.iter().map(|bits| bits as &dyn Fn(usize) -> Option<u64>);
+                let operands: Vec<_> = types.zip(elements).collect();
+                std::print!("{}", print.lines(self.place, &operands));
+                Ok(Vec::new())
+            }
             Operation::Split => Ok([0, 1].map(|side| tile::every_second(&operands[0], side)).into()),
             Operation::Gather { axis } => {
                 let [source, indices] = [0, 1].map(|i| self.kernel.type_of(instruction.operands[i]));

@@ -5,10 +5,11 @@
 
 mod element;
 mod operation;
+mod printed;
 
 pub use crate::number::Number;
 pub use element::{Atomic, Binary, Cast, Combine, Compare, Unary};
-pub use operation::Operation;
+pub use operation::{Operation, Print};
 
 use crate::types::{Dims, Scalar, Type};
 

@@ -45,6 +45,7 @@ impl Operation {
             PointerToInteger => "tt.ptr_to_int",
             MultiplyAdd => "math.fma",
             Assert { .. } => "tt.assert",
+            Print(_) => "tt.print",
             Barrier => "ttg.barrier",
             If => "scf.if",
             While => "scf.while",
@@ -145,6 +146,7 @@ impl Names<'_> {
             Operation::Permute { order } => Some(format!("order = {order:?}")),
             Operation::Atomic(atomic) => Some(atomic.text().to_owned()),
             Operation::Assert { message } => Some(format!("{message:?}")),
+            Operation::Print(print) => Some(format!("{:?}", print.prefix)),
             _ => None,
         };
         let operands = Some(self.values(&instruction.operands)).filter(|x| !x.is_empty());

@@ -252,6 +252,7 @@ impl<'k> Emitter<'k> {
             Operation::Histogram => return self.histogram(instruction),
             Operation::Unsplat => return self.unsplat(instruction),
             Operation::Atomic(_) | Operation::CompareSwap => return self.atomic(instruction),
+            Operation::Print(_) => return Err(self.unsupported("tt.print, whose lines would have no order on a GPU")),
             // A GPU has nobody to tell.
             Operation::Assert { .. } => return Ok(()),
             Operation::Barrier => {

@@ -1,7 +1,7 @@
 //! From a kernel to steps: which file makes those of each operation.
 
 use super::compiler::Compiler;
-use super::{Whole, combine, control, dot, elementwise, memory, shape};
+use super::{Whole, combine, control, dot, elementwise, memory, printing, shape};
 use crate::error::Error;
 use openmps_tile::kernel::Instruction;
 use openmps_tile::{Kernel, Operation};
@@ -45,6 +45,10 @@ fn make_steps<'k>(c: &mut Compiler<'k>, instruction: &'k Instruction) -> Result<
         If => control::if_else(c, instruction),
         While => control::while_loop(c, instruction),
         Assert { message } => control::assert(c, instruction, message),
+        Print(print) => {
+            printing::print(c, instruction, print);
+            Ok(())
+        }
         Barrier | Yield | Condition => Ok(()),
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct Compiler<'k> {
     pub lanes: usize,
     ns: f64,
     ns_scale: f64,
+    /// Whether programs must run one after the other.
+    pub is_ordered: bool,
 }
 
 impl<'k> Compiler<'k> {
@@ -45,6 +47,7 @@ impl<'k> Compiler<'k> {
             lanes: 1,
             ns: 50.0,
             ns_scale: 1.0,
+            is_ordered: false,
         };
         let parameters = kernel.parameters.iter().map(|parameter| compiler.define(parameter.value, 8)).collect();
         compiler.block(&kernel.body)?;
@@ -55,6 +58,7 @@ impl<'k> Compiler<'k> {
             body: compiler.open.pop().unwrap_or_default(),
             frame_bytes: compiler.frame_bytes,
             ns_per_program: compiler.ns as usize,
+            is_ordered: compiler.is_ordered,
         })
     }
 

@@ -83,7 +83,7 @@ fn address(frame: &Frame, pointers: usize, i: usize) -> *mut u8 {
     unsafe { frame.at(pointers).cast::<u64>().add(i).read() as *mut u8 }
 }
 
-fn read(frame: &Frame, place: usize, i: usize, size: usize) -> u64 {
+pub(super) fn read(frame: &Frame, place: usize, i: usize, size: usize) -> u64 {
     let mut bits = 0_u64;
     // SAFETY: the place holds more than `i` elements of this size.
     unsafe { copy_element((&raw mut bits).cast(), frame.at(place).add(i * size), size) };

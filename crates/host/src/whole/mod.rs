@@ -10,6 +10,7 @@ mod control;
 mod dot;
 mod elementwise;
 mod memory;
+mod printing;
 mod shape;
 
 use crate::error::Error;
@@ -42,6 +43,8 @@ pub(crate) struct Whole {
     body: Vec<Step>,
     frame_bytes: usize,
     ns_per_program: usize,
+    /// Programs run one after the other, as their lines are to be read.
+    is_ordered: bool,
 }
 
 impl fmt::Debug for Whole {
@@ -89,6 +92,9 @@ impl Whole {
             return Err(Error::Arguments { kernel: self.name.clone(), got, expected });
         }
         let (failed, stop) = (Mutex::new(None), interrupt::flag());
+        if self.is_ordered {
+            return self.programs(grid, arguments, 0..programs, Poll::new(stop.as_ref()));
+        }
         threads::parallel_for(programs, self.ns_per_program, |begin, end| {
             if let Err(error) = self.programs(grid, arguments, begin..end, Poll::new(stop.as_ref())) {
                 failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);

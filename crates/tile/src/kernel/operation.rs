@@ -83,6 +83,9 @@ pub enum Operation {
         /// What is said where it does not hold.
         message: Box<str>,
     },
+    /// `tt.print`: writes the elements of its operands, a line each. The interpreter and the host write to standard output, programs in
+    /// the order of the grid.
+    Print(Print),
     /// An operation on one operand, element by element.
     Unary(Unary),
     /// An operation on two operands of one type, element by element.
@@ -138,4 +141,15 @@ pub enum Operation {
     Condition,
     /// `scf.yield`: the carried values of the next iteration, a condition's results, the combined elements; ends such a block.
     Yield,
+}
+
+/// How `tt.print` writes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Print {
+    /// What stands before each element.
+    pub prefix: Box<str>,
+    /// Whether elements are written as the digits of their bits to base 16.
+    pub is_hexadecimal: bool,
+    /// Of each operand, whether it is an integer with a sign.
+    pub signed: Box<[bool]>,
 }

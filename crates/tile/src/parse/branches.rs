@@ -10,6 +10,9 @@ use super::region;
 use crate::kernel::{Operation, Value};
 use std::collections::{HashMap, HashSet};
 
+/// What ends a function, and a block that says something of single elements.
+const RETURNS: [&str; 2] = ["tt.return", "tt.map_elementwise.return"];
+
 /// A block of a function.
 struct Flow<'t> {
     /// Where its arguments begin, or its operations.
@@ -48,7 +51,7 @@ impl<'t> Flows<'t> {
                 if line.starts_with("cf.") {
                     block.successors.extend(labels(line));
                 }
-                block.returns |= line.starts_with("tt.return");
+                block.returns |= RETURNS.iter().any(|word| line.starts_with(word));
             }
         }
         flows
@@ -141,7 +144,7 @@ impl<'t> Reader<'t> {
                     (Ending::Joined(_), None) => break Ending::Joined(results),
                     (Ending::Returned(_), _) => break Ending::Returned(results),
                 }
-            } else if cursor.take("tt.return") {
+            } else if RETURNS.iter().any(|word| cursor.take(word)) {
                 break Ending::Returned(Simple::read(&mut cursor, names)?.operands);
             } else {
                 self.one(&mut cursor, names)?;

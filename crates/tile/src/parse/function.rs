@@ -19,7 +19,7 @@ const LONGEST: usize = 1 << 20;
 const MOST_INLINED: usize = 64 << 20;
 
 /// Operations whose text has a form of its own, and that are not covered.
-const REFUSED: [&str; 3] = ["tt.print", "tt.elementwise_inline_asm", "tt.map_elementwise"];
+const REFUSED: [&str; 1] = ["tt.elementwise_inline_asm"];
 
 /// Values by name. Names in blocks beside each other may be the same; the later one counts.
 pub type Names = HashMap<String, Value>;
@@ -201,7 +201,7 @@ impl<'t> Reader<'t> {
             "scf.for" => self.for_loop(cursor, names)?,
             "scf.if" => self.if_else(cursor, names)?,
             "scf.while" => self.while_loop(cursor, names)?,
-            "scf.yield" | "tt.return" | "tt.reduce.return" | "tt.scan.return" => {
+            "scf.yield" | "tt.return" | "tt.reduce.return" | "tt.scan.return" | "tt.map_elementwise.return" => {
                 end.values = Simple::read(cursor, names)?.operands;
                 Vec::new()
             }

@@ -3,15 +3,19 @@
 //! `docs/triton.md` has the list of what is covered. Calls of functions are inlined.
 
 mod branches;
+mod combination;
 mod cursor;
+mod elementwise;
 mod error;
 mod function;
 mod locations;
 mod operations;
 mod region;
+mod rounding;
 mod scaled;
 mod small;
 mod types;
+mod waiting;
 
 #[cfg(test)]
 mod tests;

@@ -3,10 +3,12 @@
 use super::cursor::{Cursor, Read};
 use super::function::{Names, named};
 use super::region;
+use super::rounding;
 use super::small::{self, Small};
 use super::types::form;
+use super::waiting;
 use crate::builder::Builder;
-use crate::kernel::{Atomic, Binary, Cast, Compare, Number, Operation, Unary, Value};
+use crate::kernel::{Atomic, Binary, Cast, Compare, Number, Operation, Print, Unary, Value};
 use crate::types::{Element, Scalar, Type};
 
 /// The parts of a plain operation.
@@ -32,7 +34,8 @@ impl<'t> Simple<'t> {
     /// Reads from behind the name to behind the location.
     pub fn read(cursor: &mut Cursor<'t>, names: &Names) -> Read<Simple<'t>> {
         let mut simple = Simple::default();
-        while !cursor.take(":") {
+        // `tt.print` has a colon before its operands too.
+        while !(cursor.take(":") && !cursor.looking_at("%")) {
             if cursor.looking_at("%") {
                 simple.operands.push(named(cursor, names)?);
             } else if cursor.looking_at("{") {
@@ -276,6 +279,13 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Va
         ("tt.atomic_rmw", &[_, _] | &[_, _, _]) => {
             b.emit(Operation::Atomic(atomic(simple.words.first())?), of, result.ok_or("no type")?)
         }
+        ("tt.atomic_store", &[_, _, _]) => {
+            let ty = b.type_of(of[1]).clone();
+            b.emit(Operation::Atomic(Atomic::Exchange), of, ty);
+            return Ok(Vec::new());
+        }
+        ("tt.atomic_poll", &[pointer, expected]) => waiting::poll(b, pointer, expected),
+        ("tt.atomic_poll", _) => return Err("a limit of time: a kernel knows no clock".to_owned()),
         ("tt.atomic_cas", &[_, _, _]) => b.emit(Operation::CompareSwap, of, result.ok_or("no type")?),
         ("tt.int_to_ptr", &[x]) => b.emit(Operation::IntegerToPointer, &[x], result.ok_or("no type")?),
         ("tt.ptr_to_int", &[x]) => b.emit(Operation::PointerToInteger, &[x], result.ok_or("no type")?),
@@ -283,14 +293,20 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Va
         ("tt.extern_elementwise", _) => external(simple.attributes, of, b)?,
         ("tt.clampf", &[x, low, high]) => clamp(simple, [x, low, high], b)?,
         ("tt.fp_to_fp", &[x]) => {
-            if simple.words.contains(&"rtz") {
-                return Err("rounding towards zero".to_owned());
-            }
-            convert(b, operation, Cast::Float, x, &result.ok_or("no type")?)?
+            let rounded = convert(b, operation, Cast::Float, x, &result.ok_or("no type")?)?;
+            if simple.words.contains(&"rtz") { rounding::towards_zero(b, x, rounded) } else { rounded }
         }
         ("tt.assert", &[x]) => {
             let message = simple.text.into();
             return Ok(b.emit_with_blocks(Operation::Assert { message }, &[x], &[], Vec::new()));
+        }
+        ("tt.print", _) => {
+            let prefix = simple.text.into();
+            let is_hexadecimal = simple.attributes.contains("hex = true");
+            let signed = array(simple.attributes, "isSigned").unwrap_or_default();
+            let signed = signed.into_iter().map(|is_signed| is_signed != 0).collect();
+            let print = Operation::Print(Print { prefix, is_hexadecimal, signed });
+            return Ok(b.emit_with_blocks(print, of, &[], Vec::new()));
         }
         ("ttg.barrier", &[]) => return Ok(b.emit_with_blocks(Operation::Barrier, &[], &[], Vec::new())),
         // Any value will do.

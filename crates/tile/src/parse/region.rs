@@ -1,10 +1,11 @@
 //! Operations with blocks of their own: loops, conditions, reductions and scans.
 
+use super::branches::Flows;
 use super::cursor::{Cursor, Read};
 use super::function::{End, Names, Reader, named};
-use super::operations;
 use super::types::ty;
-use crate::kernel::{Binary, Block, Combine, Compare, Instruction, Operation, Value};
+use super::{combination, elementwise, operations};
+use crate::kernel::{Block, Operation, Value};
 use crate::types::Type;
 
 /// `type`, or `(type, type)`.
@@ -57,11 +58,6 @@ pub fn condition(cursor: &mut Cursor, names: &Names) -> Read<Vec<Value>> {
     }
     cursor.skip_location()?;
     Ok(values)
-}
-
-/// The instruction of a block that defines a value.
-fn defined(block: &Block, value: Value) -> Option<&Instruction> {
-    block.instructions.iter().find(|instruction| instruction.results.contains(&value))
 }
 
 impl<'t> Reader<'t> {
@@ -172,9 +168,10 @@ impl<'t> Reader<'t> {
 
     /// An operation in quotes: `"tt.reduce"(%a, %b) <{axis = 0 : i32}> ({ .. }) : (types) -> types`.
     pub fn generic(&mut self, cursor: &mut Cursor<'t>, names: &mut Names) -> Read<Vec<Value>> {
+        let at = cursor.mark();
         cursor.expect("\"")?;
         let operation = cursor.word();
-        if !matches!(operation, "tt.reduce" | "tt.scan") {
+        if !matches!(operation, "tt.reduce" | "tt.scan" | "tt.map_elementwise") {
             return Err(cursor.refuse(operation, "not covered"));
         }
         cursor.expect("\"(")?;
@@ -186,106 +183,46 @@ impl<'t> Reader<'t> {
         cursor.expect("<")?;
         let attributes = cursor.attributes()?;
         cursor.expect(">")?;
-        let axis = operations::attribute(attributes, "axis").and_then(|axis| usize::try_from(axis).ok());
-        let rank = operands.first().map_or(0, |&x| self.builder.type_of(x).dims.len());
-        let Some(axis) = axis.filter(|&axis| axis < rank) else {
-            return Err(cursor.error(format!("{operation} along no axis of its operand")));
-        };
         cursor.expect("(")?;
-        cursor.expect("{")?;
-        let arguments = self.labelled(cursor)?;
-        let (arguments, of_arguments): (Vec<&str>, Vec<Type>) = arguments.into_iter().unzip();
-        let block = self.inner(cursor, names, &arguments, &of_arguments)?;
+        let block = self.of_elements(cursor, names)?;
         cursor.expect(")")?;
         cursor.expect(":")?;
         types(cursor)?;
         cursor.expect("->")?;
         types(cursor)?;
         cursor.skip_location()?;
-        let reverse = attributes.contains("reverse = true");
-        Ok(self.combination(operation, axis, reverse, &operands, block))
-    }
-
-    /// A reduction by one named operation where the block is that, else one with the block; or a scan.
-    fn combination(
-        &mut self,
-        operation: &str,
-        axis: usize,
-        reverse: bool,
-        operands: &[Value],
-        block: Block,
-    ) -> Vec<Value> {
-        let mut types = self.types_of(operands);
-        if operation == "tt.scan" {
-            return self.builder.emit_with_blocks(Operation::Scan { axis, reverse }, operands, &types, vec![block]);
-        }
-        if let (&[x], Some(combine)) = (operands, self.named_combination(&block)) {
-            return vec![self.builder.reduce(combine, x, axis)];
-        }
-        let block = if operands.len() == 2 { self.without_nan(block) } else { block };
-        for ty in &mut types {
-            if axis < ty.dims.len() {
-                ty.dims.remove(axis);
+        match operation {
+            "tt.map_elementwise" => {
+                let pack = operations::attribute(attributes, "pack").and_then(|pack| usize::try_from(pack).ok());
+                let lowered = elementwise::lower(&mut self.builder, &operands, pack.unwrap_or(1), &block);
+                lowered.map_err(|why| at.refuse(cursor, operation, why))
+            }
+            _ => {
+                let axis = operations::attribute(attributes, "axis").and_then(|axis| usize::try_from(axis).ok());
+                let rank = operands.first().map_or(0, |&x| self.builder.type_of(x).dims.len());
+                let Some(axis) = axis.filter(|&axis| axis < rank) else {
+                    return Err(cursor.error(format!("{operation} along no axis of its operand")));
+                };
+                let reverse = (operation == "tt.scan").then(|| attributes.contains("reverse = true"));
+                Ok(combination::lower(&mut self.builder, &operands, axis, reverse, block))
             }
         }
-        self.builder.emit_with_blocks(Operation::ReduceBlock { axis }, operands, &types, vec![block])
     }
 
-    /// Lets NaN lose in a block that takes the larger or smaller of two floats and what belongs to it: argmax and argmin pass over NaN
-    /// as Triton documents, which a comparison alone does only in some orders of the elements, and the order is ours.
-    fn without_nan(&mut self, mut block: Block) -> Block {
-        let ([x, _, y, _], &[left, right]) = (&block.arguments[..], block.ends()) else { return block };
-        let (x, y) = (*x, *y);
-        let chosen = |by: Value| {
-            let sides = [[block.arguments[0], block.arguments[2]], [block.arguments[1], block.arguments[3]]];
-            [left, right].iter().zip(sides).all(|(&end, [first, second])| {
-                let select = defined(&block, end);
-                select.is_some_and(|select| {
-                    select.operation == Operation::Select && select.operands == [by, first, second]
-                })
-            })
-        };
-        let is_comparison = |value: Value| {
-            let of_both = |comparison: &Instruction| comparison.operands == [x, y];
-            defined(&block, value).is_some_and(|instruction| {
-                matches!(instruction.operation, Operation::Compare(Compare::Greater | Compare::Less))
-                    && of_both(instruction)
-            })
-        };
-        let Some(condition) = defined(&block, left).and_then(|select| select.operands.first().copied()) else {
-            return block;
-        };
-        let is_either = defined(&block, condition).is_some_and(|either| {
-            either.operation == Operation::Binary(Binary::Or) && either.operands.iter().any(|&side| is_comparison(side))
-        });
-        if !self.builder.scalar_of(x).is_float() || !chosen(condition) || !(is_either || is_comparison(condition)) {
-            return block;
+    /// A block that says something of single elements, which may return in the middle.
+    fn of_elements(&mut self, cursor: &mut Cursor<'t>, names: &mut Names) -> Read<Block> {
+        let mut behind = cursor.clone();
+        cursor.expect("{")?;
+        let (arguments, types): (Vec<&str>, Vec<Type>) = self.labelled(cursor)?.into_iter().unzip();
+        let flows = Flows::of(cursor);
+        if flows.is_empty() {
+            return self.inner(cursor, names, &arguments, &types);
         }
-        self.builder.begin_block(&[]);
-        let is_nan = self.builder.compare(Compare::NotEqual, y, y);
-        let either = self.builder.binary(Binary::Or, condition, is_nan);
-        let mut added = self.builder.end_block(Operation::Yield, &[]).instructions;
-        added.pop();
-        let first = block.instructions.iter().position(|instruction| {
-            instruction.operands.first() == Some(&condition) && instruction.operation == Operation::Select
-        });
-        for instruction in &mut block.instructions {
-            if instruction.operation == Operation::Select && instruction.operands[0] == condition {
-                instruction.operands[0] = either;
-            }
-        }
-        let at = first.unwrap_or(0);
-        block.instructions.splice(at..at, added);
-        block
-    }
-
-    /// The named combination that a block of one operation on both of its arguments is.
-    fn named_combination(&self, block: &Block) -> Option<Combine> {
-        let ([x, y], [first, end]) = (&block.arguments[..], &block.instructions[..]) else { return None };
-        let Operation::Binary(binary) = first.operation else { return None };
-        let both = first.operands == [*x, *y] || first.operands == [*y, *x];
-        // The difference is not among the combinations, so the order does not matter.
-        let is_plain = both && end.operands == first.results && !matches!(binary, Binary::Subtract);
-        Combine::ALL.iter().copied().find(|combine| is_plain && combine.operation() == binary)
+        behind.skip_braces()?;
+        let values = self.builder.begin_block(&types);
+        names.extend(arguments.iter().map(|name| (*name).to_owned()).zip(values));
+        let values = self.branches(cursor.clone(), names, &flows)?;
+        *cursor = behind;
+        Ok(self.builder.end_block(Operation::Yield, &values))
     }
 }

@@ -2,6 +2,7 @@
 //! 8 bits: to nearest even, with everything too large as the largest finite number.
 
 use super::operations::Simple;
+use super::rounding;
 use super::scaled;
 use crate::builder::Builder;
 use crate::kernel::{Binary, Cast, Compare, Number, Value};
@@ -155,10 +156,22 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Option
         ("tt.dot_scaled", _) => scaled::dot_scaled(b, simple).map(Some),
         _ if !has_small => Ok(None),
         ("tt.dot", &[x, y, sum]) => Ok(Some(dot(b, [x, y, sum], [small(0), small(1)]))),
-        ("tt.fp_to_fp", &[x]) if !simple.words.contains(&"rtz") => {
+        ("tt.fp_to_fp", &[x]) => {
             let to = simple.types.last().ok_or("no type")?;
-            convert(b, x, small(0), small(1), to).map(Some)
+            let rounded = convert(b, x, small(0), small(1), to)?;
+            // A float of 8 bits is exact in each of the other types, and rounded on its way to another one of 8 bits.
+            match (small(0), small(1)) {
+                (None, Some(small)) if simple.words.contains(&"rtz") => {
+                    let again = small.widened(b, rounded);
+                    Ok(Some(rounding::nearer_to_zero(b, x, again, rounded)))
+                }
+                (Some(_), Some(_)) if simple.words.contains(&"rtz") => {
+                    Err("rounding towards zero of 8 bits".to_owned())
+                }
+                _ => Ok(Some(rounded)),
+            }
         }
+        ("math.absf", &[x]) => Ok(Some(masked(b, x, 0x7f))),
         _ if MOVING.contains(&operation) => Ok(None),
         _ => Err("not covered for floats of 8 bits".to_owned()),
     }

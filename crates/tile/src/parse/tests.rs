@@ -35,8 +35,8 @@ fn vector_add_adds() {
 
 #[test]
 fn what_is_not_covered_is_refused_by_name_and_source_line() {
-    let error = parse(&MATMUL.replace("tt.dot ", "tt.print ")).expect_err("not covered");
-    assert!(error.problem.starts_with("tt.print: not covered"), "{error}");
+    let error = parse(&MATMUL.replace("tt.dot ", "tt.elementwise_inline_asm ")).expect_err("not covered");
+    assert!(error.problem.starts_with("tt.elementwise_inline_asm: not covered"), "{error}");
     assert_eq!(error.source_line.as_deref(), Some("k.py:47:15"), "{error}");
 }
 

@@ -79,6 +79,7 @@ fn counts(operation: &Operation, operands: usize, results: usize) -> Result {
         Atomic(_) => (2, 3, 1),
         Select | Dot | CompareSwap | MultiplyAdd => (3, 3, 1),
         Assert { .. } => (1, 1, 0),
+        Print(_) => (0, usize::MAX, 0),
         Barrier => (0, 0, 0),
         ReduceBlock { .. } | Scan { .. } => (1, usize::MAX, operands),
         If => (1, 1, results),

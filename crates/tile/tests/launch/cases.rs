@@ -20,7 +20,7 @@ macro_rules! tests {
         launch::cases::tests! {
             $compare: vector_add softmax dropout matrix_product_whose_rows_wrap_around control_flow_atomics_and_shapes sort_and_flip
             layer_norm layer_norm_gradient_under_locks attention attention_gradient grouped_products persistent_product
-            block_scaled_product functions_of_the_device_library scans_sorts_and_indices
+            block_scaled_product functions_of_the_device_library functions_of_single_elements scans_sorts_and_indices
             a_mask_with_a_flag_loaded_under_it blocks_with_constants_and_nan
         }
     };
@@ -190,6 +190,14 @@ pub fn functions_of_the_device_library(compare: Compare) {
     let buffers = [singles(wave(300).map(|x| x * 0.49)), singles(wave(300).map(|x| x * 0.4 + 1.0)), empty(300)];
     let given = [Buffer(0), Buffer(1), Buffer(2), Integer(300)];
     compare(&ttir!("libdevice"), [2, 1, 1], &buffers, &given, &|found, expected| all_close(found, expected, 1e-5));
+}
+
+pub fn functions_of_single_elements(compare: Compare) {
+    let (x, y) = ((0..32).map(|i| i * 7 % 5), (0..32).map(|i| i % 4));
+    let buffers = [integers(x), integers(y), empty(4 * 32)];
+    compare(&ttir!("single_elements"), [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Buffer(2)], &|found, expected| {
+        assert_eq!(found, expected);
+    });
 }
 
 pub fn scans_sorts_and_indices(compare: Compare) {

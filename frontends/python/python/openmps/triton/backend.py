@@ -30,7 +30,7 @@ class MPSOptions:
     debug: bool = False
     sanitize_overflow: bool = False
     enable_fp_fusion: bool = True
-    supported_fp8_dtypes: tuple = ("fp8e4nv", "fp8e5")
+    supported_fp8_dtypes: tuple = ("fp8e4b15", "fp8e4nv", "fp8e5")
     deprecated_fp8_dot_operand_dtypes: tuple = ()
     default_dot_input_precision: str = "ieee"
     # Each of them is computed in float32, which none is more exact than.
@@ -73,7 +73,9 @@ class MPSBackend(BaseBackend):
         return metadata.num_warps, metadata.num_ctas, metadata.shared
 
     def get_codegen_implementation(self, options: MPSOptions) -> dict:
-        return {"min_dot_size": lambda left, right: (1, 1, 1), "convert_custom_types": lambda *_, **__: None}
+        from openmps.triton import float8
+
+        return {"min_dot_size": lambda left, right: (1, 1, 1), "convert_custom_types": float8.convert}
 
     def get_module_map(self) -> dict[str, ModuleType]:
         from openmps.triton import libdevice

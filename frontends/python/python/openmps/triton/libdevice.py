@@ -5,6 +5,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 from triton.language import core
+from triton.language.extra import libdevice as _declared
+
+from openmps.triton import libdevice_bits, libdevice_rounding
 
 #: Functions that the kernel language has, by the number of their operands; the text of the module names them as symbols.
 _UNARY = "acos asin atan ceil cos cosh erf exp exp2 expm1 fabs floor log log1p log2 rint rsqrt sin sinh sqrt tan tanh trunc"
@@ -52,6 +55,12 @@ def pow(arg0, arg1, _semantic=None):
 
 
 fast_powf = pow
+
+for _function in vars(libdevice_bits).values():
+    if isinstance(_function, triton.JITFunction) and not _function.__name__.startswith("_"):
+        globals()[_function.__name__] = _function
+_WHOLE = {"rn": "rint", "rz": "trunc", "rd": "floor", "ru": "ceil"}
+globals().update(libdevice_rounding.functions({way: globals()[name] for way, name in _WHOLE.items()}))
 
 
 @core.extern
@@ -172,3 +181,94 @@ def saturatef(x):
 def fdim(x, y):
     """How much larger x is; 0 where it is not."""
     return tl.where(x <= y, 0.0, x - y)
+
+
+@triton.jit
+def asinh(x):
+    magnitude = tl.abs(x)
+    # Squares of what is large would overflow; there the sum of x and its root is 2 x.
+    is_large = magnitude > 1e10
+    bounded = tl.where(is_large, 0.0, magnitude)
+    value = log1p(bounded + bounded * bounded / (1 + tl.sqrt(bounded * bounded + 1)))  # noqa: F821
+    value = tl.where(is_large, tl.log(magnitude) + 0.69314718055994531, value)
+    return copysign(value, x)
+
+
+@triton.jit
+def acosh(x):
+    above_one = x - 1
+    is_large = x > 1e10
+    bounded = tl.where(is_large, 0.0, above_one)
+    value = log1p(bounded + tl.sqrt(2 * bounded + bounded * bounded))  # noqa: F821
+    return tl.where(is_large, tl.log(x) + 0.69314718055994531, value)
+
+
+@triton.jit
+def atanh(x):
+    return 0.5 * log1p(2 * x / (1 - x))  # noqa: F821
+
+
+@triton.jit
+def rhypot(x, y):
+    return 1 / hypot(x, y)
+
+
+@triton.jit
+def norm3d(x, y, z):
+    return hypot(hypot(x, y), z)
+
+
+@triton.jit
+def norm4d(x, y, z, w):
+    return hypot(hypot(x, y), hypot(z, w))
+
+
+@triton.jit
+def rnorm3d(x, y, z):
+    return 1 / norm3d(x, y, z)
+
+
+@triton.jit
+def rnorm4d(x, y, z, w):
+    return 1 / norm4d(x, y, z, w)
+
+
+@triton.jit
+def rcbrt(x):
+    return 1 / cbrt(x)
+
+
+@triton.jit
+def add_rn(x, y):
+    return x + y
+
+
+@triton.jit
+def sub_rn(x, y):
+    return x - y
+
+
+@triton.jit
+def mul_rn(x, y):
+    return x * y
+
+
+@triton.jit
+def rcp_rn(x):
+    return 1 / x
+
+
+fma_rn = fma
+
+
+def _refused(name):
+    def call(*_, _semantic=None):
+        raise NotImplementedError(f"mps: libdevice.{name}: not covered")
+
+    return core.builtin(call)
+
+
+# A kernel's module may name what the kernel does not call.
+for _name in dir(_declared):
+    if not _name.startswith("_") and callable(getattr(_declared, _name)) and _name not in globals():
+        globals()[_name] = _refused(_name)

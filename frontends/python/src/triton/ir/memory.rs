@@ -159,7 +159,8 @@ impl PyBuilder {
     ) -> PyResult<PyValue> {
         let mut operands = vec![pointer.id()?, expected.id()?];
         operands.extend(timeout.id().ok());
-        self.one("tt.atomic_poll", &operands, Type::TRUTH, ordering(semantic, scope).to_vec())
+        let truth = self.type_of(operands[1]).with_element(Type::TRUTH);
+        self.one("tt.atomic_poll", &operands, truth, ordering(semantic, scope).to_vec())
     }
 }
 

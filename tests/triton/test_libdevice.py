@@ -1,0 +1,256 @@
+"""Functions of ``libdevice``: those that say how they round, those on bits, and names that a kernel's module only mentions."""
+
+import math
+
+import numpy as np
+import pytest
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+from triton.language.extra.libdevice import erfinv
+
+from openmps.triton import array
+
+N = 1024
+
+
+@triton.jit
+def one_kernel(x_ptr, out_ptr, FUNCTION: tl.constexpr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out_ptr + at, FUNCTION(tl.load(x_ptr + at)))
+
+
+@triton.jit
+def two_kernel(x_ptr, y_ptr, out_ptr, FUNCTION: tl.constexpr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out_ptr + at, FUNCTION(tl.load(x_ptr + at), tl.load(y_ptr + at)))
+
+
+@triton.jit
+def inverting_kernel(x_ptr, out_ptr):
+    tl.store(out_ptr, erfinv(tl.load(x_ptr)))
+
+
+def given(kernel, name, inputs, dtype):
+    """A function of libdevice over arrays, through a function of Triton that calls it, as kernels do."""
+    out = np.zeros(N, dtype)
+    kernel[(1,)](*map(array, inputs), array(out), WRAPPED[name], N)
+    return out
+
+
+@triton.jit
+def _add_rz(x, y):
+    return libdevice.add_rz(x, y)
+
+
+@triton.jit
+def _add_rd(x, y):
+    return libdevice.add_rd(x, y)
+
+
+@triton.jit
+def _sub_ru(x, y):
+    return libdevice.sub_ru(x, y)
+
+
+@triton.jit
+def _mul_rz(x, y):
+    return libdevice.mul_rz(x, y)
+
+
+@triton.jit
+def _mul_ru(x, y):
+    return libdevice.mul_ru(x, y)
+
+
+@triton.jit
+def _div_rz(x, y):
+    return libdevice.div_rz(x, y)
+
+
+@triton.jit
+def _div_rd(x, y):
+    return libdevice.div_rd(x, y)
+
+
+@triton.jit
+def _div_ru(x, y):
+    return libdevice.div_ru(x, y)
+
+
+@triton.jit
+def _remainder(x, y):
+    return libdevice.remainder(x, y)
+
+
+@triton.jit
+def _nextafter(x, y):
+    return libdevice.nextafter(x, y)
+
+
+@triton.jit
+def _ldexp(x, y):
+    return libdevice.ldexp(x, y)
+
+
+@triton.jit
+def _sqrt_rz(x):
+    return libdevice.sqrt_rz(tl.abs(x))
+
+
+@triton.jit
+def _asinh(x):
+    return libdevice.asinh(x)
+
+
+@triton.jit
+def _acosh(x):
+    return libdevice.acosh(1 + tl.abs(x))
+
+
+@triton.jit
+def _atanh(x):
+    return libdevice.atanh(x / (tl.abs(x) + 1))
+
+
+@triton.jit
+def _sinpi(x):
+    return libdevice.sinpi(x)
+
+
+@triton.jit
+def _logb(x):
+    return libdevice.logb(x)
+
+
+@triton.jit
+def _signbit(x):
+    return libdevice.signbit(x)
+
+
+@triton.jit
+def _rounded_up(x):
+    return libdevice.float2int_ru(x)
+
+
+@triton.jit
+def _bits(x):
+    return libdevice.float_as_int(x)
+
+
+@triton.jit
+def _popc(x):
+    return libdevice.popc(x)
+
+
+@triton.jit
+def _clz(x):
+    return libdevice.clz(x)
+
+
+@triton.jit
+def _ffs(x):
+    return libdevice.ffs(x)
+
+
+@triton.jit
+def _brev(x):
+    return libdevice.brev(x)
+
+
+WRAPPED = {name: function for name, function in list(globals().items()) if isinstance(function, triton.JITFunction)}
+
+
+def numbers(dtype="float32"):
+    x, y = np.random.standard_normal((2, N)) * 10.0 ** np.random.randint(-6, 7, (2, N))
+    return x.astype(dtype), y.astype(dtype)
+
+
+def directed(exact, way):
+    """Numbers of more than float32's digits, rounded down, up or towards zero."""
+    near = exact.astype("float32")
+    down = np.where(near > exact, np.nextafter(near, np.float32(-np.inf)), near)
+    up = np.where(near < exact, np.nextafter(near, np.float32(np.inf)), near)
+    return {"rd": down, "ru": up, "rz": np.where(exact > 0, down, up)}[way]
+
+
+@pytest.mark.parametrize("name", ["add_rz", "add_rd", "sub_ru", "mul_rz", "mul_ru", "div_rz", "div_rd", "div_ru", "sqrt_rz"])
+def test_results_are_rounded_as_the_name_says(name):
+    operation, way = name.split("_")
+    x, y = numbers()
+    exact = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
+    a, b = x.astype("longdouble"), y.astype("longdouble")
+    if operation == "sqrt":
+        found, expected = given(one_kernel, f"_{name}", [x], "float32"), directed(np.sqrt(np.abs(a)), way)
+    else:
+        found, expected = given(two_kernel, f"_{name}", [x, y], "float32"), directed(exact[operation](a, b), way)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_what_overflows_is_the_largest_number_when_rounded_towards_zero():
+    x = np.full(N, 3e38, "float32")
+    largest = np.finfo("float32").max
+    assert (given(two_kernel, "_add_rz", [x, x], "float32") == largest).all()
+    assert (given(two_kernel, "_mul_ru", [x, x], "float32") == np.inf).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_exponents_neighbours_and_remainders(dtype):
+    x, y = numbers(dtype)
+    x[:6] = [0, -0.0, np.finfo(dtype).smallest_subnormal, np.finfo(dtype).tiny / 2, np.inf, -np.inf]
+    np.testing.assert_array_equal(given(two_kernel, "_nextafter", [x, y], dtype), np.nextafter(x, y))
+    np.testing.assert_array_equal(given(one_kernel, "_signbit", [x], "int32"), np.signbit(x))
+    with np.errstate(divide="ignore"):
+        np.testing.assert_array_equal(given(one_kernel, "_logb", [x], dtype)[2:4], np.log2(x[2:4]))
+    finite = slice(6, None)
+    np.testing.assert_array_equal(given(one_kernel, "_logb", [x], dtype)[finite], np.frexp(x[finite])[1] - 1)
+    remainders = [math.remainder(a, b) for a, b in zip(x[finite].tolist(), y[finite].tolist())]
+    np.testing.assert_array_equal(given(two_kernel, "_remainder", [x, y], dtype)[finite], np.array(remainders, dtype))
+    powers = np.random.randint(-170, 150, N).astype("int32") * (1 if dtype == "float32" else 8)
+    with np.errstate(over="ignore", under="ignore"):
+        np.testing.assert_array_equal(given(two_kernel, "_ldexp", [x, powers], dtype), np.ldexp(x, powers))
+
+
+@pytest.mark.parametrize(
+    "name, exact, ulps", [("asinh", np.arcsinh, 4), ("acosh", lambda x: np.arccosh(1 + np.abs(x)), 6), ("atanh", lambda x: np.arctanh(x / (np.abs(x) + 1)), 4), ("sinpi", None, 4)]
+)
+def test_inverse_hyperbolic_functions_and_turns(name, exact, ulps):
+    x = numbers("float32")[0]
+    x = x[np.random.randint(0, N, N)] if name != "atanh" else np.random.standard_normal(N).astype("float32")
+    if name == "sinpi":
+        x = (np.random.standard_normal(N) * 3).astype("float32")
+        exact = lambda x: np.sin(np.pi * (x - 2 * np.round(x / 2)))
+    found = given(one_kernel, f"_{name}", [x], "float32")
+    wide = x.astype("float64")
+    if name == "atanh":
+        wide = (x / (np.abs(x) + np.float32(1))).astype("float64")
+        exact = np.arctanh
+    elif name == "acosh":
+        wide = (np.float32(1) + np.abs(x)).astype("float64")
+        exact = np.arccosh
+    expected = exact(wide)
+    assert (np.abs(found - expected) <= ulps * np.spacing(np.abs(expected).astype("float32"))).all()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_bits_are_counted_and_turned_round(dtype):
+    limits = np.iinfo(dtype)
+    x = np.random.randint(limits.min, limits.max, N, dtype) >> np.random.randint(0, limits.bits, N).astype(dtype)
+    x[:3] = [0, -1, limits.min]
+    texts = [format(int(number) % 2**limits.bits, f"0{limits.bits}b") for number in x]
+    np.testing.assert_array_equal(given(one_kernel, "_popc", [x], "int32"), [text.count("1") for text in texts])
+    np.testing.assert_array_equal(given(one_kernel, "_clz", [x], "int32"), [(text + "1").index("1") for text in texts])
+    np.testing.assert_array_equal(given(one_kernel, "_ffs", [x], "int32"), [text[::-1].find("1") + 1 for text in texts])
+    turned = np.array([int(text[::-1], 2) for text in texts], f"u{dtype}").astype(dtype)
+    np.testing.assert_array_equal(given(one_kernel, "_brev", [x], dtype), turned)
+
+
+def test_floats_as_integers():
+    x = np.random.standard_normal(N).astype("float32") * 100
+    np.testing.assert_array_equal(given(one_kernel, "_rounded_up", [x], "int32"), np.ceil(x))
+    np.testing.assert_array_equal(given(one_kernel, "_bits", [x], "int32"), x.view("int32"))
+
+
+def test_a_function_that_is_not_covered_is_refused_where_it_is_called():
+    with pytest.raises(triton.CompilationError, match="libdevice.erfinv: not covered"):
+        inverting_kernel[(1,)](array(np.zeros(1, "float32")), array(np.zeros(1, "float32")))
