@@ -22,6 +22,10 @@ pub enum Error {
     Index { operator: &'static str, index: i64, position: usize, lowest: i64, size: usize },
     #[error("{operator}: {what} {value} at position {position} is outside 0..=1")]
     Value { operator: &'static str, what: &'static str, value: f64, position: usize },
+    #[error("{operator} has no gradient")]
+    NoGradient { operator: &'static str },
+    #[error("a gradient cannot be recorded: {0}")]
+    Recorder(Box<dyn std::error::Error + Send + Sync>),
     #[error("a tensor of rank {0} has more than {max} dimensions", max = crate::view::MAX_RANK)]
     Rank(usize),
     #[error("a tensor of shape {dims:?} has more than {max} elements", max = crate::view::MAX_ELEMENTS)]

@@ -4,6 +4,7 @@ pub mod cache;
 pub mod entry;
 pub mod error;
 pub mod formula;
+pub mod gradient;
 pub mod image;
 pub mod layout;
 mod movement;

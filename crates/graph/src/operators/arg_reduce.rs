@@ -4,6 +4,7 @@ mod tiles;
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, lines, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
@@ -84,6 +85,10 @@ impl Operator for ArgReduce {
             by_type!(inputs[0].dtype, T => unsafe { arg_reduce::<T>(x.address, lines, self.largest, write) });
             Ok(())
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        Ok(b.nothing())
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -1,10 +1,12 @@
 //! Scaled dot product attention, `MPSGraph`'s `scaledDotProductAttention`: grouped heads, causal and additive masks.
 
+mod gradient;
 mod tiles;
 mod vendor;
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{call, check, expect_dtype, expect_shape, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
@@ -121,6 +123,10 @@ impl Operator for Attention {
             unsafe { native::attention(&sizes, inputs[0].dtype, &operands) };
             Ok(())
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        gradient::gradient(self, b)
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

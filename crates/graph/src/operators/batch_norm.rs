@@ -1,8 +1,9 @@
 //! Batch norm with the batch's own statistics, and its gradient. On the CPU a native kernel, elsewhere a formula of reductions.
 
 use crate::entry::{Case, Entry, Input, Values};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::formula::Formula;
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{axis_of, call, check_many, expect_dtype, expect_inputs, expect_shape, takes_singles};
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::{Elementwise, Unary};
@@ -155,6 +156,25 @@ impl Operator for BatchNorm {
         f.store(&y, &outputs[0])?;
         f.store(&mean, &outputs[1])?;
         f.store(&variance, &outputs[2])
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        if b.upstream[1..].iter().any(Option::is_some) {
+            return Err(Error::NoGradient { operator: "a batch's statistics" });
+        }
+        let (x, dy) = (b.inputs[0], b.dy()?);
+        let shifted = b.affine(b.outputs[2], 1.0, self.epsilon)?;
+        let inverse = b.unary(Unary::Rsqrt, shifted)?;
+        let scale = self.scale.then(|| b.inputs[1]);
+        let inputs: Vec<_> = [x, dy, b.outputs[1], inverse].into_iter().chain(scale).collect();
+        let found = b.many(BatchNormGradient { axis: self.axis, scale: self.scale }, &inputs)?;
+        let given = [self.scale, self.bias].into_iter().zip(&found[1..]).filter(|(given, _)| *given);
+        let weights: Vec<_> = given.map(|(_, &gradient)| gradient).collect();
+        let mut gradients = vec![Some(found[0])];
+        for (gradient, &weight) in weights.into_iter().zip(&b.inputs[1..]) {
+            gradients.push(Some(b.cast(gradient, b.dtype(weight))?));
+        }
+        Ok(gradients)
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

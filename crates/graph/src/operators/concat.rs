@@ -2,6 +2,7 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{axis_of, check_many, expect_dtype, expect_inputs, expect_shape};
 use crate::movement;
 use crate::operator::{Meta, Operator};
@@ -83,6 +84,13 @@ impl Operator for Concat {
         })
     }
 
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let axis = b.axis(self, self.axis, b.outputs[0])?;
+        let sections = b.inputs.iter().map(|&input| b.shape(input)[axis]).collect();
+        let dy = b.dy()?;
+        Ok(b.many(Split { axis: self.axis, sections }, &[dy])?.into_iter().map(Some).collect())
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let axis = axis_of(self.name(), self.axis, inputs[0].shape.len()).expect("checked by infer");
         let mut dims = inputs[0].shape.clone();
@@ -119,6 +127,11 @@ impl Operator for Stack {
         movement::run(queue, self.name(), |mover| {
             inputs.iter().enumerate().try_for_each(|(i, input)| mover.copy(input, &place(i)))
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let dy = b.dy()?;
+        Ok(b.many(Unstack { axis: self.axis }, &[dy])?.into_iter().map(Some).collect())
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
@@ -167,6 +180,11 @@ impl Operator for Split {
         })
     }
 
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let parts = (0..b.outputs.len()).map(|part| b.of_output(part)).collect::<Result<Vec<_>>>()?;
+        Ok(vec![Some(b.one(Concat { axis: self.axis }, &parts)?)])
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let x = &inputs[0];
         let axis = axis_of(self.name(), self.axis, x.shape.len()).expect("checked by infer");
@@ -206,6 +224,11 @@ impl Operator for Unstack {
         movement::run(queue, self.name(), |mover| {
             outputs.iter().enumerate().try_for_each(|(i, output)| mover.copy(&place(i), output))
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let parts = (0..b.outputs.len()).map(|part| b.of_output(part)).collect::<Result<Vec<_>>>()?;
+        Ok(vec![Some(b.one(Stack { axis: self.axis }, &parts)?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -10,6 +10,7 @@ pub use gradients::{ConvolutionInputGradient, ConvolutionWeightGradient, INPUT_G
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::image::{
     ImageLayout, PaddingAlgorithm, Singles, expect_image, expect_positive, paddings, write, write_singles,
 };
@@ -180,6 +181,18 @@ impl Operator for Convolution {
             let epilogue = self.fused.epilogue(&operands);
             write_singles(&out, |to| native::forward(&sizes, x.get(), weight.get(), to, &epilogue))
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        if self.fused != Fused::default() {
+            return Err(Error::NoGradient { operator: "a convolution with an epilogue" });
+        }
+        let (x, weight, dy) = (b.inputs[0], b.inputs[1], b.dy()?);
+        let [_, _, height, width] = self.layout.sizes(&b.shape(x));
+        let (input, kernel) = ([height, width], [b.shape(weight)[2], b.shape(weight)[3]]);
+        b.each([&|b| b.one(ConvolutionInputGradient { of: self.clone(), input }, &[weight, dy]), &|b| {
+            b.one(ConvolutionWeightGradient { of: self.clone(), kernel }, &[x, dy])
+        }])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -3,9 +3,11 @@
 use super::convolution::{Convolution, Fused, for_taps, tiles, transposed, window, work};
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::image::{ImageLayout, PaddingAlgorithm, expect_image, expect_positive, paddings};
 use crate::layout::{call, check_many, computes, expect_dtype, takes_native};
 use crate::operator::{Meta, Operator};
+use crate::operators::convolution::ConvolutionWeightGradient;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::vendor::try_vendor;
@@ -172,6 +174,18 @@ impl Operator for ConvolutionTranspose {
             let operands = self.fused.operands(inputs, self.layout);
             transposed(&of, &x, &inputs[1], &out, &self.fused.epilogue(&operands))
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        if self.fused != Fused::default() {
+            return Err(Error::NoGradient { operator: "a transposed convolution with an epilogue" });
+        }
+        let (x, weight, dy) = (b.inputs[0], b.inputs[1], b.dy()?);
+        let kernel = [b.shape(weight)[2], b.shape(weight)[3]];
+        let of = self.reversed(&b.shape(x), &b.shape(weight))?;
+        b.each([&|b| b.one(of.clone(), &[dy, weight]), &|b| {
+            b.one(ConvolutionWeightGradient { of: of.clone(), kernel }, &[dy, x])
+        }])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

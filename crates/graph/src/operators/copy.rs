@@ -2,6 +2,7 @@
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::Result;
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{check, expect_inputs};
 use crate::movement;
 use crate::operator::{Meta, Operator};
@@ -31,6 +32,11 @@ impl Operator for Copy {
 
     fn works_in_place(&self) -> bool {
         true
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let dy = b.dy()?;
+        Ok(vec![Some(dy)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -2,9 +2,11 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{call, check, expect_inputs};
 use crate::movement;
 use crate::operator::{Meta, Operator};
+use crate::operators::repeat_gradient::RepeatGradient;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{MAX_RANK, Shape, View};
@@ -56,6 +58,11 @@ impl Operator for Expand {
         check(self, inputs, outputs)?;
         let from = inputs[0].broadcast_to(&outputs[0].shape).expect("checked by infer");
         movement::run(queue, self.name(), |mover| mover.copy(&from, &outputs[0]))
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (dy, dims) = (b.dy()?, b.shape(b.inputs[0]));
+        Ok(vec![Some(b.sum_to(dy, &dims)?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
@@ -123,6 +130,11 @@ impl Operator for Tile {
             unsafe { copy(inputs[0].dtype.size(), &dims, to, from) };
             Ok(())
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (dy, dims) = (b.dy()?, b.shape(b.inputs[0]));
+        Ok(vec![Some(b.one(RepeatGradient { dims }, &[dy])?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

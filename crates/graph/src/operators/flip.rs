@@ -2,6 +2,7 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{axis_of, check, expect_inputs};
 use crate::movement;
 use crate::operator::{Meta, Operator};
@@ -45,6 +46,11 @@ impl Operator for Flip {
             from = from.narrowed(axis, size.saturating_sub(1), -1, size);
         }
         movement::run(queue, self.name(), |mover| mover.copy(&from, &outputs[0]))
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let dy = b.dy()?;
+        Ok(vec![Some(b.one(self.clone(), &[dy])?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

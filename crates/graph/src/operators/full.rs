@@ -2,6 +2,7 @@
 
 use crate::entry::{Case, Entry};
 use crate::error::Result;
+use crate::gradient::{Backward, Gradients};
 use crate::layout::check;
 use crate::movement;
 use crate::operator::{Meta, Operator};
@@ -33,6 +34,10 @@ impl Operator for Full {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         movement::run(queue, self.name(), |mover| mover.fill(&outputs[0], self.value))
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        Ok(b.nothing())
     }
 
     fn reference(&self, _: &[Array]) -> Vec<Array> {

@@ -5,8 +5,13 @@ pub(super) mod vendor;
 use super::indexed::{self, Named};
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, is_host};
 use crate::operator::{Meta, Operator};
+use crate::operators::scatter::EmbeddingGradient;
+use crate::operators::scatter::IndexAdd;
+use crate::operators::scatter::PutAlongAxis;
+use crate::operators::scatter::ScatterNdAdd;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::vendor::try_vendor;
@@ -140,6 +145,15 @@ impl Operator for Gather {
         })
     }
 
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (x, index, dy) = (b.inputs[0], b.inputs[1], b.dy()?);
+        let axis = b.axis(self, self.axis, x)?;
+        let mut dims = b.shape(x);
+        dims[axis] = b.shape(index).iter().product();
+        let (zeros, values) = (b.zeros_like(x)?, b.reshape(dy, &dims)?);
+        Ok(vec![Some(b.one(IndexAdd { axis: self.axis }, &[zeros, index, values])?), None])
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let (x, index) = (&inputs[0], &inputs[1]);
         let axis = axis_of(self.name(), self.axis, x.shape.len()).expect("checked by infer");
@@ -188,6 +202,11 @@ impl Operator for Embedding {
             // SAFETY: dense tensors of the checked shapes.
             unsafe { gather::embedding(table.address, outputs[0].address, (size, row), indices, self.padding) }
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (index, rows, dy) = (b.inputs[0], b.shape(b.inputs[1])[0], b.dy()?);
+        Ok(vec![None, Some(b.one(EmbeddingGradient { rows, padding: self.padding }, &[index, dy])?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
@@ -259,6 +278,12 @@ impl Operator for GatherNd {
         })
     }
 
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (x, index, dy) = (b.inputs[0], b.inputs[1], b.dy()?);
+        let zeros = b.zeros_like(x)?;
+        Ok(vec![Some(b.one(ScatterNdAdd, &[zeros, index, dy])?), None])
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let (x, index) = (&inputs[0], &inputs[1]);
         let (&width, leading) = index.shape.split_last().expect("checked by infer");
@@ -307,6 +332,12 @@ impl Operator for TakeAlongAxis {
             unsafe { along.take(inputs[0].dtype.size(), x.address, outputs[0].address) };
             Ok(())
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (index, dy) = (b.inputs[1], b.dy()?);
+        let zeros = b.zeros_like(b.inputs[0])?;
+        Ok(vec![Some(b.one(PutAlongAxis::sum(self.axis), &[zeros, index, dy])?), None])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -7,6 +7,7 @@ mod tiles;
 pub use cases::{ENTRY, GRID_GRADIENT, INPUT_GRADIENT};
 
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::image::MOST;
 use crate::layout::{check, expect_dense, expect_dtype, expect_inputs, expect_shape};
 use crate::operator::{Meta, Operator};
@@ -100,6 +101,13 @@ impl Operator for GridSample {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         tiles::sample(queue, self, &inputs[0], &inputs[1], &outputs[0])
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (x, grid, dy) = (b.inputs[0], b.inputs[1], b.dy()?);
+        b.each([&|b| b.one(GridSampleInputGradient { of: *self, shape: b.shape(x) }, &[grid, dy]), &|b| {
+            b.one(GridSampleGridGradient { of: *self }, &[x, grid, dy])
+        }])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -4,6 +4,7 @@ mod tiles;
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::image::{ImageLayout, expect_image, write};
 use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
@@ -185,6 +186,12 @@ impl Operator for Interpolation {
         })
     }
 
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let [_, _, height, width] = self.layout.sizes(&b.shape(b.inputs[0]));
+        let dy = b.dy()?;
+        Ok(vec![Some(b.one(InterpolationGradient { of: *self, input: [height, width] }, &[dy])?)])
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let x = &inputs[0];
         let [batch, channels, height, width] = self.layout.sizes(&x.shape);
@@ -279,6 +286,11 @@ impl Operator for InterpolationGradient {
                 _ => typed!(f32),
             }
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let dy = b.dy()?;
+        Ok(vec![Some(b.one(self.of, &[dy])?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -1,7 +1,10 @@
 //! Layer norm and RMS norm over the last dimensions. MPS has no class for either: they are own kernels on every device.
 
+mod gradient;
+
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{axis_of, call, is_host};
 use crate::operator::{Meta, Operator};
 use crate::operators::full::Full;
@@ -163,6 +166,10 @@ impl Operator for LayerNorm {
         }
         // SAFETY: rows and strides are those of the views, which the frontend keeps alive.
         unsafe { program::launch(queue, operator, &pipeline, [rows.count.div_ceil(block), 1, 1], &arguments) }
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        gradient::gradient(self, b)
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -2,6 +2,7 @@
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::image::{Singles, write_singles};
 use crate::layout::{call, check, expect_dtype, expect_inputs, expect_shape, is_host};
 use crate::operator::{Meta, Operator};
@@ -165,6 +166,27 @@ impl Operator for Linear {
         }
         self.matmul().run(queue, &inputs[..2], outputs)?;
         if self.is_more() { self.then(queue, &inputs[2..], out) } else { Ok(()) }
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (x, weight, dy) = (b.inputs[0], b.inputs[1], b.dy()?);
+        let dy = match self.activation {
+            None => dy,
+            Some(activation) => {
+                let before = b.one(Linear { activation: None, ..*self }, b.inputs)?;
+                let call = elementwise::Call::new(Elementwise::Activation(activation));
+                b.through(&call, before, b.outputs[0], dy)?
+            }
+        };
+        let mut gradients = crate::operators::matmul::gradient::of_operands(&self.matmul(), b, [x, weight], dy)?;
+        if self.bias {
+            let dims = b.shape(b.inputs[2]);
+            gradients.push(Some(b.sum_to(dy, &dims)?));
+        }
+        if self.residual {
+            gradients.push(Some(dy));
+        }
+        Ok(gradients)
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

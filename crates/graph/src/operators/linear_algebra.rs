@@ -1,9 +1,11 @@
 //! Factorisations, inverses, determinants and solutions of stacks of matrices.
 
+mod gradient;
 mod reference;
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{Dense, call, check, expect_dense, expect_dtype, expect_inputs};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
@@ -117,6 +119,10 @@ impl Operator for LinearAlgebra {
                 }
             }
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        gradient::gradient(self, b)
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

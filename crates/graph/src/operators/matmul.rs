@@ -1,9 +1,11 @@
 //! The product of matrices, vectors, or batches of them, with the shapes of NumPy's and Paddle's `matmul`.
 
+pub(in crate::operators) mod gradient;
 pub(crate) mod tiles;
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{call, check, expect_dtype, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
@@ -218,6 +220,10 @@ impl Operator for Matmul {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         let ([left, right], [out]) = (inputs, outputs) else { return check(self, inputs, outputs) };
         self.accumulate(queue, [left, right], out, [1.0, 0.0])
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        gradient::gradient(self, b)
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

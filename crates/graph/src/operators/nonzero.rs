@@ -5,6 +5,7 @@
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{Dense, call, check, expect_dense, expect_dtype, expect_inputs, expect_shape};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
@@ -46,6 +47,10 @@ impl Operator for Nonzero {
             }
             Ok(())
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        Ok(b.nothing())
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -2,6 +2,7 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{call, check, expect_inputs};
 use crate::movement::{self, Mover};
 use crate::operator::{Meta, Operator};
@@ -117,6 +118,11 @@ impl Operator for Pad {
             }
             Ok(())
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let dy = b.dy()?;
+        Ok(vec![Some(b.one(PadGradient { pad: self.clone() }, &[dy])?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -8,6 +8,7 @@ pub use gradient::{GRADIENT, PoolingGradient};
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::image::{ImageLayout, PaddingAlgorithm, expect_image, expect_positive, paddings, write};
 use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
@@ -243,6 +244,12 @@ impl Operator for Pooling {
                 _ => self.reduce::<f32>(&x, &out, places.as_ref(), &windows),
             }
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (x, dy) = (b.inputs[0], b.dy()?);
+        let of = Pooling { indices: false, ..self.clone() };
+        Ok(vec![Some(b.one(PoolingGradient { of }, &[x, dy])?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

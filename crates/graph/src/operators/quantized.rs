@@ -5,6 +5,7 @@ mod tiles;
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::image::{Singles, write_singles};
 use crate::layout::{Dense, call, check, expect_dtype, expect_inputs, is_host};
 use crate::operator::{Meta, Operator};
@@ -125,6 +126,15 @@ impl Operator for QuantizedLinear {
         })
     }
 
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (dy, weight) = (b.dy()?, b.inputs[1]);
+        let product = match self.product {
+            Product::Forward => Product::Backward,
+            Product::Backward => Product::Forward,
+        };
+        Ok(vec![Some(b.one(QuantizedLinear { product, ..*self }, &[dy, weight])?), None])
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let (x, weight) = (&inputs[0], reference::widened(self.format, &inputs[1]));
         let (inner, outputs) = self.sides(weight.shape[0], weight.shape[1]);
@@ -174,6 +184,10 @@ impl Operator for Dequantize {
                 Ok(())
             })
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        Ok(b.nothing())
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -3,6 +3,7 @@
 mod tiles;
 
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{Dense, call, check, copy_view, expect_dense, expect_inputs, fill_view, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
@@ -119,6 +120,10 @@ impl Operator for Random {
         })
     }
 
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        Ok(b.nothing())
+    }
+
     fn reference(&self, _: &[Array]) -> Vec<Array> {
         no_reference(self.name())
     }
@@ -164,6 +169,10 @@ impl Operator for Bernoulli {
         })
     }
 
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        Ok(b.nothing())
+    }
+
     fn reference(&self, _: &[Array]) -> Vec<Array> {
         no_reference(self.name())
     }
@@ -204,6 +213,10 @@ impl Operator for Multinomial {
         })
     }
 
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        Ok(b.nothing())
+    }
+
     fn reference(&self, _: &[Array]) -> Vec<Array> {
         no_reference(self.name())
     }
@@ -241,6 +254,12 @@ impl Operator for Dropout {
         })
     }
 
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (dy, mask) = (b.dy()?, b.outputs[1]);
+        let scale = if self.upscale && self.probability < 1.0 { 1.0 / (1.0 - self.probability) } else { 1.0 };
+        Ok(vec![Some(b.one(ApplyMask { scale }, &[dy, mask])?)])
+    }
+
     fn reference(&self, _: &[Array]) -> Vec<Array> {
         no_reference(self.name())
     }
@@ -267,6 +286,11 @@ impl Operator for ApplyMask {
             by_type!(inputs[0].dtype, T => apply_mask::<T>(x.address, mask.address, out, len, self.scale));
             Ok(())
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (dy, mask) = (b.dy()?, b.inputs[1]);
+        Ok(vec![Some(b.one(*self, &[dy, mask])?), None])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -1,9 +1,11 @@
 //! Reductions along axes: sum, mean, product, extremes, any, all, logsumexp, norms.
 
+mod gradient;
 mod kernel;
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::Chain;
 use crate::program::{self, Key};
@@ -190,6 +192,10 @@ impl Operator for Reduce {
         }
         let pass = Pass { input: x.dtype, compute: self.compute(x.dtype, out.dtype), output: out.dtype };
         self.reduce_rows(queue, Source::Tensor, &[rows], pass, out.address, &[])
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        gradient::gradient(self, b)
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

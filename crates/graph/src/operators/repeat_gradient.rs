@@ -2,8 +2,10 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{Dense, call, check, expect_dense, expect_inputs, is_host};
 use crate::operator::{Meta, Operator};
+use crate::operators::expand::Tile;
 use crate::operators::reduce::{Reduce, Reduction};
 use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
@@ -112,6 +114,14 @@ impl Operator for RepeatGradient {
             drop(held);
             Ok(())
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (dy, repeated) = (b.dy()?, b.shape(b.inputs[0]));
+        let missing = repeated.len() - self.dims.len();
+        let size = |d: usize| d.checked_sub(missing).map_or(1, |d| self.dims[d].max(1));
+        let repeats = repeated.iter().enumerate().map(|(d, &repeated)| repeated / size(d)).collect();
+        Ok(vec![Some(b.one(Tile { repeats }, &[dy])?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -2,6 +2,7 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{axis_of, check, expect_inputs};
 use crate::movement::{self, Mover};
 use crate::operator::{Meta, Operator};
@@ -71,6 +72,12 @@ impl Operator for Roll {
             return Ok(());
         }
         movement::run(queue, self.name(), |mover| copy_blocks(mover, &inputs[0], &outputs[0], &turns, 0))
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let dy = b.dy()?;
+        let back = Roll { shifts: self.shifts.iter().map(|shift| -shift).collect(), axes: self.axes.clone() };
+        Ok(vec![Some(b.one(back, &[dy])?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -4,8 +4,10 @@ mod tiles;
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients, Node};
 use crate::layout::{call, check, expect_dense, expect_dtype, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
+use crate::operators::slice::{Range, Slice};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Strides, View};
@@ -23,6 +25,28 @@ pub struct Rope {
     pub interleaved: bool,
     /// Whether the angles are turned back, which is also the gradient.
     pub inverse: bool,
+}
+
+impl Rope {
+    /// The first and the second elements of all pairs.
+    fn sides(&self, b: &mut Backward<'_>, x: Node) -> Result<[Node; 2]> {
+        let size = b.shape(x)[3] as i64;
+        let (starts, ends, step) = match self.interleaved {
+            true => ([0, 1], [size, size], 2),
+            false => ([0, size / 2], [size / 2, size], 1),
+        };
+        let part = |b: &mut Backward<'_>, side: usize| {
+            let range = Range { axis: 3, start: starts[side], end: ends[side], step };
+            b.one(Slice { ranges: vec![range] }, &[x])
+        };
+        Ok([part(b, 0)?, part(b, 1)?])
+    }
+}
+
+/// The sum over the heads, and over the batch where the angles are shared by it.
+fn over_heads(b: &mut Backward<'_>, x: Node, angles: Node) -> Result<Node> {
+    let (sum, dims) = (b.sum(x, &[1], false)?, b.shape(angles));
+    b.sum_to(sum, &dims)
 }
 
 impl Operator for Rope {
@@ -74,6 +98,26 @@ impl Operator for Rope {
             unsafe { native::rope(&sizes, x.dtype, memory, angles, outputs[0].address) };
             Ok(())
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let ([x, cosines, sines], dy) = ([b.inputs[0], b.inputs[1], b.inputs[2]], b.dy()?);
+        b.each([
+            &|b| b.one(Rope { inverse: !self.inverse, ..*self }, &[dy, cosines, sines]),
+            &|b| {
+                let ([x, other_x], [dy, other_dy]) = (self.sides(b, x)?, self.sides(b, dy)?);
+                let (products, others) = (b.multiply(dy, x)?, b.multiply(other_dy, other_x)?);
+                let both = b.add(products, others)?;
+                over_heads(b, both, cosines)
+            },
+            &|b| {
+                let ([x, other_x], [dy, other_dy]) = (self.sides(b, x)?, self.sides(b, dy)?);
+                let (products, others) = (b.multiply(other_dy, x)?, b.multiply(dy, other_x)?);
+                let (from, less) = if self.inverse { (others, products) } else { (products, others) };
+                let both = b.subtract(from, less)?;
+                over_heads(b, both, sines)
+            },
+        ])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -3,9 +3,11 @@
 mod tiles;
 
 use crate::entry::{Case, Entry, Input, Values};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_inputs, expect_shape, lines, takes_native};
 use crate::operator::{Meta, Operator};
+use crate::operators::flip::Flip;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{View, shape_of};
@@ -68,6 +70,30 @@ impl Operator for Scan {
             });
             Ok(())
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (x, y, dy) = (b.inputs[0], b.outputs[0], b.dy()?);
+        let dims = b.shape(x);
+        let gradient = match self.kind {
+            Kind::Sum => b.one(Scan { reverse: !self.reverse, ..*self }, &[dy])?,
+            Kind::Product if self.exclusive => {
+                return Err(Error::NoGradient { operator: "an exclusive running product" });
+            }
+            Kind::Product => {
+                let axis = self.axis.unwrap_or(0);
+                let turned = |b: &mut Backward<'_>, x| match self.reverse {
+                    true => b.one(Flip { axes: vec![axis] }, &[x]),
+                    false => Ok(x),
+                };
+                let lines = if dims.is_empty() { [1].into_iter().collect() } else { b.shape(y) };
+                let operands = [b.reshape(x, &lines)?, b.reshape(y, &lines)?, b.reshape(dy, &lines)?];
+                let operands = [turned(b, operands[0])?, turned(b, operands[1])?, turned(b, operands[2])?];
+                let gradient = b.one(ProductGradient { axis }, &operands)?;
+                turned(b, gradient)?
+            }
+        };
+        Ok(vec![Some(b.reshape(gradient, &dims)?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -12,10 +12,13 @@ use super::gather::{check_all, check_tuples, expect_indices, gather_nd_shape, in
 use super::indexed::{self, Named, Other};
 use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{
     Dense, axis_of, call, check, copy_view, expect_dense, expect_dtype, expect_inputs, expect_shape, is_host,
 };
 use crate::operator::{Meta, Operator};
+use crate::operators::gather::Gather;
+use crate::operators::gather::GatherNd;
 use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::vendor::try_vendor;
@@ -157,6 +160,22 @@ impl Operator for Scatter {
         true
     }
 
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (index, updates, dy) = (b.inputs[1], b.inputs[2], b.dy()?);
+        let dims = b.shape(updates);
+        b.each([
+            &|b| {
+                let zeros = b.zeros_like(updates)?;
+                b.one(Scatter { overwrite: true }, &[dy, index, zeros])
+            },
+            &|b| b.zeros_like(dy),
+            &|b| {
+                let rows = b.one(Gather { axis: 0 }, &[dy, index])?;
+                b.reshape(rows, &dims)
+            },
+        ])
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let mut out = inputs[0].clone();
         let inner: usize = out.shape[1..].iter().product();
@@ -215,6 +234,11 @@ impl Operator for ScatterNdAdd {
 
     fn works_in_place(&self) -> bool {
         true
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (index, dy) = (b.inputs[1], b.dy()?);
+        Ok(vec![Some(dy), None, Some(b.one(GatherNd, &[dy, index])?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
@@ -280,6 +304,12 @@ impl Operator for IndexAdd {
 
     fn works_in_place(&self) -> bool {
         true
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (index, dims, dy) = (b.inputs[1], b.shape(b.inputs[2]), b.dy()?);
+        let slices = b.one(Gather { axis: self.axis }, &[dy, index])?;
+        Ok(vec![Some(dy), None, Some(b.reshape(slices, &dims)?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -4,6 +4,7 @@ mod tiles;
 
 use crate::entry::{Case, Entry};
 use crate::error::Result;
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{Dense, call, check, expect_dense, expect_inputs, fill_view, is_host};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
@@ -88,6 +89,10 @@ impl Operator for Arange {
         })
     }
 
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        Ok(b.nothing())
+    }
+
     fn reference(&self, _: &[Array]) -> Vec<Array> {
         let value = |index: &[usize]| self.start.to_f64() + self.step.to_f64() * index[0] as f64;
         vec![Array::from_fn(&[self.len], self.dtype, value)]
@@ -113,6 +118,10 @@ impl Operator for Linspace {
             });
             Ok(())
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        Ok(b.nothing())
     }
 
     fn reference(&self, _: &[Array]) -> Vec<Array> {
@@ -147,6 +156,10 @@ impl Operator for Eye {
             unsafe { triangle::fill_diagonal(self.dtype.size(), memory, (0, 0), count, one.as_ptr() as usize) };
             Ok(())
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        Ok(b.nothing())
     }
 
     fn reference(&self, _: &[Array]) -> Vec<Array> {
@@ -184,6 +197,10 @@ impl Operator for OneHot {
             // SAFETY: a dense output with a row for each index.
             by_type!(self.dtype, T => unsafe { sequence::one_hot::<T>(outputs[0].address, self.classes, indices) })
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        Ok(b.nothing())
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

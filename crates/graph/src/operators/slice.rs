@@ -2,6 +2,7 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{axis_of, check, expect_dtype, expect_inputs};
 use crate::movement;
 use crate::operator::{Meta, Operator};
@@ -103,6 +104,11 @@ impl Operator for Slice {
         movement::run(queue, self.name(), |mover| mover.copy(&from, &outputs[0]))
     }
 
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (dy, dims) = (b.dy()?, b.shape(b.inputs[0]));
+        Ok(vec![Some(b.one(SliceGradient { dims, ranges: self.ranges.clone() }, &[dy])?)])
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let (dims, from) = positions(&inputs[0].shape, &self.ranges);
         vec![Array::new(&dims, from.into_iter().map(|i| inputs[0].data[i]).collect(), inputs[0].dtype)]
@@ -150,6 +156,21 @@ impl Operator for SetSlice {
         true
     }
 
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (dy, value) = (b.dy()?, b.inputs[1]);
+        b.each([
+            &|b| {
+                let zeros = b.zeros_like(value)?;
+                b.one(self.clone(), &[dy, zeros])
+            },
+            &|b| {
+                let part = b.one(Slice { ranges: self.ranges.clone() }, &[dy])?;
+                let dims = b.shape(value);
+                b.sum_to(part, &dims)
+            },
+        ])
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let (dims, to) = positions(&inputs[0].shape, &self.ranges);
         let values = Array::from_fn(&dims, inputs[1].dtype, |index| inputs[1].at_broadcast(index));
@@ -189,6 +210,11 @@ impl Operator for SliceGradient {
             }
             mover.copy(&inputs[0], &to)
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let dy = b.dy()?;
+        Ok(vec![Some(b.one(Slice { ranges: self.ranges.clone() }, &[dy])?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

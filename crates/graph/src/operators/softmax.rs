@@ -2,8 +2,10 @@
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients, Node};
 use crate::layout::{axis_of, call, is_host};
 use crate::operator::{Meta, Operator};
+use crate::operators::elementwise;
 use crate::program::{self, Key};
 use crate::queue::Queue;
 use crate::reference::{Array, sum};
@@ -21,6 +23,14 @@ pub struct Softmax {
     pub axis: i64,
     /// Whether the logarithm is computed.
     pub logarithm: bool,
+}
+
+/// `y (dy - sum(y dy))`, the gradient of softmax along an axis.
+pub(super) fn gradient_of_rows(b: &mut Backward<'_>, y: Node, dy: Node, axis: usize) -> Result<Node> {
+    let weighted = b.multiply(y, dy)?;
+    let sum = b.sum(weighted, &[axis], true)?;
+    let rest = b.subtract(dy, sum)?;
+    b.multiply(y, rest)
 }
 
 impl Operator for Softmax {
@@ -101,6 +111,20 @@ impl Operator for Softmax {
         ];
         // SAFETY: rows and strides are those of the views, which the frontend keeps alive.
         unsafe { program::launch(queue, operator, &pipeline, [from.count.div_ceil(rows), 1, 1], &arguments) }
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (y, dy) = (b.outputs[0], b.dy()?);
+        if b.shape(y).is_empty() {
+            return Ok(vec![Some(b.zeros_like(y)?)]);
+        }
+        let axis = b.axis(self, self.axis, y)?;
+        if !self.logarithm {
+            return Ok(vec![Some(gradient_of_rows(b, y, dy, axis)?)]);
+        }
+        let (probabilities, sum) = (b.unary(elementwise::Unary::Exp, y)?, b.sum(dy, &[axis], true)?);
+        let shared = b.multiply(probabilities, sum)?;
+        Ok(vec![Some(b.subtract(dy, shared)?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

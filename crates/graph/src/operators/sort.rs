@@ -2,8 +2,10 @@
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_inputs, lines};
 use crate::operator::{Meta, Operator};
+use crate::operators::scatter::PutAlongAxis;
 use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::view::View;
@@ -111,6 +113,20 @@ fn reference_sort(x: &Array, axis: i64, keep: usize, descending: bool) -> Vec<Ar
     vec![Array::new(&dims, values, x.dtype), Array::new(&dims, indices, I64)]
 }
 
+/// The gradient of elements that were chosen along an axis, at the places that they came from.
+fn back_to_places(operator: &dyn Operator, axis: i64, b: &mut Backward<'_>) -> Result<Gradients> {
+    let (x, dy) = (b.inputs[0], b.dy()?);
+    let mut dims = b.shape(x);
+    if dims.is_empty() {
+        return Ok(vec![Some(dy)]);
+    }
+    let axis = b.axis(operator, axis, x)?;
+    dims[axis] = b.shape(dy).iter().product::<usize>() * dims[axis] / dims.iter().product::<usize>().max(1);
+    let (values, index) = (b.reshape(dy, &dims)?, b.reshape(b.outputs[1], &dims)?);
+    let zeros = b.zeros_like(x)?;
+    Ok(vec![Some(b.one(PutAlongAxis::sum(axis as i64), &[zeros, index, values])?)])
+}
+
 impl Operator for Sort {
     fn name(&self) -> &'static str {
         "sort"
@@ -126,6 +142,10 @@ impl Operator for Sort {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         run_sort(queue, self.name(), &inputs[0], outputs, self.axis, self.descending)
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        back_to_places(self, self.axis, b)
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
@@ -148,6 +168,10 @@ impl Operator for TopK {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         run_sort(queue, self.name(), &inputs[0], outputs, self.axis, self.largest)
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        back_to_places(self, self.axis, b)
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
@@ -196,6 +220,10 @@ impl Operator for KthValue {
             });
             Ok(())
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        back_to_places(self, self.axis, b)
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -2,6 +2,7 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{axis_of, check, expect_inputs};
 use crate::movement;
 use crate::operator::{Meta, Operator};
@@ -55,6 +56,15 @@ impl Operator for Transpose {
         check(self, inputs, outputs)?;
         let from = inputs[0].permuted(&self.axes(inputs[0].rank())?);
         movement::run(queue, self.name(), |mover| mover.copy(&from, &outputs[0]))
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let dy = b.dy()?;
+        let mut axes = vec![0; self.axes.len()];
+        for (to, &from) in self.axes.iter().enumerate() {
+            axes[axis_of(self.name(), from, self.axes.len())?] = to as i64;
+        }
+        Ok(vec![Some(b.one(Transpose { axes }, &[dy])?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -4,6 +4,7 @@ mod tiles;
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{call, check, expect_dense, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
@@ -62,6 +63,11 @@ impl Operator for Triangle {
             unsafe { triangle(x.dtype.size(), size, matrix, strides, outputs[0].address, side) };
             Ok(())
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let dy = b.dy()?;
+        Ok(vec![Some(b.one(*self, &[dy])?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

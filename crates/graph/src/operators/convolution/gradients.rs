@@ -3,6 +3,7 @@
 use super::{Convolution, Fused, for_taps, samples, tiles};
 use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
+use crate::gradient::{Backward, Gradients};
 use crate::image::{Singles, expect_image, expect_positive, write, write_singles};
 use crate::layout::{Dense, call, check_many, computes, expect_dtype, expect_inputs, expect_shape, takes_native};
 use crate::operator::{Meta, Operator};
@@ -70,6 +71,14 @@ impl Operator for ConvolutionInputGradient {
             return tiles::run(queue, &call, [&upstream, &inputs[0], &out], &[]);
         }
         call(queue, self.name(), || transposed(&of, &upstream, &inputs[0], &out, &Epilogue::default()))
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (weight, upstream, dy) = (b.inputs[0], b.inputs[1], b.dy()?);
+        let kernel = [b.shape(weight)[2], b.shape(weight)[3]];
+        b.each([&|b| b.one(ConvolutionWeightGradient { of: self.of.clone(), kernel }, &[dy, upstream]), &|b| {
+            b.one(self.of.clone(), &[dy, weight])
+        }])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
@@ -153,6 +162,15 @@ impl Operator for ConvolutionWeightGradient {
             let (x, upstream) = (Singles::of(&x), Singles::of(&upstream));
             write_singles(&outputs[0], |to| native::backward_filter(&of, x.get(), upstream.get(), to))
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (x, upstream, dy) = (b.inputs[0], b.inputs[1], b.dy()?);
+        let [_, _, height, width] = self.of.layout.sizes(&b.shape(x));
+        b.each([
+            &|b| b.one(ConvolutionInputGradient { of: self.of.clone(), input: [height, width] }, &[dy, upstream]),
+            &|b| b.one(self.of.clone(), &[x, dy]),
+        ])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -3,6 +3,7 @@
 mod activation;
 mod binary;
 mod chain;
+mod differentiate;
 pub mod expression;
 pub(crate) mod form;
 mod fused;
@@ -27,6 +28,7 @@ pub use row::Row;
 pub use unary::Unary;
 
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 use crate::operator::{Meta, Operator};
 use crate::program::{self, Key, scalar_bits};
 use crate::queue::Queue;
@@ -310,6 +312,10 @@ impl Operator for Call {
         run(self.operator, queue, &inputs, &self.scalars, &outputs[0])
     }
 
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        self.differentiate(b)
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let row = self.operator.row();
         let metas: Vec<Meta> = inputs.iter().map(|x| Meta { dtype: x.dtype, shape: x.shape.clone() }).collect();
@@ -326,7 +332,7 @@ impl Operator for Call {
             let x: Vec<f64> = inputs.iter().map(|x| x.at_broadcast(index)).collect();
             let value = (row.reference)(&x, &scalars);
             // Bits of a boolean: only the lowest exists. The sum of two that are true is true.
-            if inputs[0].dtype == DType::Bool && row.output == row::Output::Same {
+            if outputs[0].dtype == DType::Bool && row.output == row::Output::Same {
                 value.min(1.0).rem_euclid(2.0)
             } else {
                 value

@@ -3,8 +3,10 @@
 use super::{Reduce, start, start_on_device, vendor};
 use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, expect_shape, is_host};
 use crate::operator::{Meta, Operator};
+use crate::operators::gather::{Negative, TakeAlongAxis};
 use crate::operators::gather::{check_all, expect_along, expect_indices, index, indices, wrap};
 use crate::operators::indexed::{self, Named, Other};
 use crate::queue::Queue;
@@ -28,6 +30,11 @@ pub struct PutAlongAxis {
 }
 
 impl PutAlongAxis {
+    /// Adds the values to what is there.
+    pub fn sum(axis: i64) -> PutAlongAxis {
+        PutAlongAxis { axis, reduce: Reduce::Add, include_self: true }
+    }
+
     /// Whether the device has done it.
     fn on_device(&self, queue: &Queue, inputs: &[View], outputs: &[View], axis: usize) -> Result<bool> {
         let (x, index) = (&inputs[0], &inputs[1]);
@@ -97,6 +104,21 @@ impl Operator for PutAlongAxis {
 
     fn works_in_place(&self) -> bool {
         true
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (index, values, dy) = (b.inputs[1], b.inputs[2], b.dy()?);
+        let own = match self.reduce {
+            Reduce::Add if self.include_self => dy,
+            Reduce::Add | Reduce::Assign => {
+                let zeros = b.zeros_like(values)?;
+                let assign = PutAlongAxis { reduce: Reduce::Assign, ..*self };
+                b.one(assign, &[dy, index, zeros])?
+            }
+            _ => return Err(crate::Error::NoGradient { operator: self.name() }),
+        };
+        let taken = b.one(TakeAlongAxis { axis: self.axis, negative: Negative::FromEnd }, &[dy, index])?;
+        Ok(vec![Some(own), None, Some(taken)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -3,8 +3,10 @@
 use super::{Reduce, vendor};
 use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{Dense, call, check, expect_dense, expect_inputs, expect_shape, fill_view, is_host};
 use crate::operator::{Meta, Operator};
+use crate::operators::gather::Embedding;
 use crate::operators::gather::{check_rows, expect_indices, index, indices, rows, wrap};
 use crate::operators::indexed::{self, Named, Other};
 use crate::queue::Queue;
@@ -84,6 +86,11 @@ impl Operator for EmbeddingGradient {
             }
             Ok(())
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (index, dy) = (b.inputs[0], b.dy()?);
+        Ok(vec![None, Some(b.one(Embedding { padding: self.padding }, &[index, dy])?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -1,0 +1,289 @@
+//! Gradients of elementwise operators: which formula of the table of gradients belongs to which operator, and those of several tensors.
+
+use super::{Activation, Binary, Call, Elementwise, Gradient, Unary};
+use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients, Node};
+use crate::operator::Operator;
+use openmps_tile::Number;
+
+/// From what a formula of one tensor computes its gradient, besides dy.
+enum Rule {
+    /// Steps of constants: the gradient is zero.
+    Zero,
+    /// The tensor.
+    Input(Gradient),
+    /// The result.
+    Output(Gradient),
+}
+
+fn of_unary(operator: Unary) -> Option<Rule> {
+    use Rule::{Input, Output, Zero};
+    Some(match operator {
+        Unary::Abs => Input(Gradient::Abs),
+        Unary::Exp => Output(Gradient::Exp),
+        Unary::Expm1 => Output(Gradient::Expm1),
+        Unary::Log => Input(Gradient::Log),
+        Unary::Log2 => Input(Gradient::Log2),
+        Unary::Log10 => Input(Gradient::Log10),
+        Unary::Log1p => Input(Gradient::Log1p),
+        Unary::Sqrt => Output(Gradient::Sqrt),
+        Unary::Rsqrt => Output(Gradient::Rsqrt),
+        Unary::Square => Input(Gradient::Square),
+        Unary::Reciprocal => Output(Gradient::Reciprocal),
+        Unary::Sin => Input(Gradient::Sin),
+        Unary::Cos => Input(Gradient::Cos),
+        Unary::Tan => Input(Gradient::Tan),
+        Unary::Asin => Input(Gradient::Asin),
+        Unary::Acos => Input(Gradient::Acos),
+        Unary::Atan => Input(Gradient::Atan),
+        Unary::Sinh => Input(Gradient::Sinh),
+        Unary::Cosh => Input(Gradient::Cosh),
+        Unary::Tanh => Output(Gradient::Tanh),
+        Unary::Erf => Input(Gradient::Erf),
+        Unary::Clip => Input(Gradient::Clip),
+        Unary::PowScalar => Input(Gradient::Pow),
+        Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc | Unary::Sign => Zero,
+        Unary::IsNan | Unary::IsInf | Unary::IsFinite | Unary::LogicalNot | Unary::BitwiseNot => Zero,
+        _ => return None,
+    })
+}
+
+fn of_activation(operator: Activation) -> Option<Rule> {
+    use Rule::{Input, Output};
+    Some(match operator {
+        Activation::Relu => Output(Gradient::Relu),
+        Activation::Relu6 => Output(Gradient::Relu6),
+        Activation::Sigmoid => Output(Gradient::Sigmoid),
+        Activation::LogSigmoid => Input(Gradient::LogSigmoid),
+        Activation::Silu => Input(Gradient::Silu),
+        Activation::Gelu => Input(Gradient::Gelu),
+        Activation::GeluTanh => Input(Gradient::GeluTanh),
+        Activation::Softplus => Input(Gradient::Softplus),
+        Activation::Softsign => Input(Gradient::Softsign),
+        Activation::Mish => Input(Gradient::Mish),
+        Activation::TanhShrink => Input(Gradient::TanhShrink),
+        Activation::HardSwish => Input(Gradient::HardSwish),
+        Activation::HardSigmoid => Output(Gradient::HardSigmoid),
+        Activation::HardTanh => Input(Gradient::HardTanh),
+        Activation::HardShrink => Input(Gradient::HardShrink),
+        Activation::SoftShrink => Input(Gradient::SoftShrink),
+        Activation::ThresholdedRelu => Input(Gradient::ThresholdedRelu),
+        Activation::LeakyRelu => Input(Gradient::LeakyRelu),
+        Activation::Elu => Input(Gradient::Elu),
+        Activation::Celu => Input(Gradient::Celu),
+        Activation::Selu => Output(Gradient::Selu),
+        Activation::Logit => Input(Gradient::Logit),
+        Activation::Stanh => Input(Gradient::Stanh),
+        Activation::Swish => return None,
+    })
+}
+
+impl Call {
+    pub(super) fn differentiate(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        match self.operator {
+            Elementwise::Unary(Unary::Cast) => self.cast_back(b),
+            Elementwise::Unary(Unary::Negate) => one(b, |b, dy| b.unary(Unary::Negate, dy)),
+            Elementwise::Unary(Unary::Scale) => {
+                let factor = self.scalars[0];
+                let zero = match factor {
+                    Number::Integer(_) => Number::Integer(0),
+                    Number::Float(_) => Number::Float(0.0),
+                };
+                one(b, |b, dy| b.map(Elementwise::Unary(Unary::Scale), &[dy], &[factor, zero]))
+            }
+            Elementwise::Activation(Activation::Swish) => self.swish_back(b),
+            Elementwise::Unary(operator) => self.by_formula(of_unary(operator), b),
+            Elementwise::Activation(operator) => self.by_formula(of_activation(operator), b),
+            Elementwise::Binary(operator) => self.of_several(operator, b),
+            Elementwise::Gradient(gradient) => self.of_gradient(gradient, b),
+            Elementwise::Optimizer(_) => Err(self.without_gradient()),
+        }
+    }
+
+    fn without_gradient(&self) -> Error {
+        Error::NoGradient { operator: self.name() }
+    }
+
+    fn cast_back(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let from = b.dtype(b.inputs[0]);
+        if !from.is_float() || !b.dtype(b.outputs[0]).is_float() {
+            return Ok(b.nothing());
+        }
+        one(b, |b, dy| b.cast(dy, from))
+    }
+
+    /// `x sigmoid(beta x)` is silu of `beta x`, over beta.
+    fn swish_back(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (scale, x) = (Elementwise::Unary(Unary::Scale), b.inputs[0]);
+        let scaled = b.map(scale, &[x], &[self.scalars[0], Number::Float(0.0)])?;
+        one(b, |b, dy| b.formula(Gradient::Silu, &[scaled, dy]))
+    }
+
+    fn by_formula(&self, rule: Option<Rule>, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (gradient, of) = match rule {
+            None => return Err(self.without_gradient()),
+            Some(Rule::Zero) => return Ok(b.nothing()),
+            Some(Rule::Input(gradient)) => (gradient, b.inputs[0]),
+            Some(Rule::Output(gradient)) => (gradient, b.outputs[0]),
+        };
+        if !b.dtype(b.inputs[0]).is_float() {
+            return Ok(b.nothing());
+        }
+        let numbers = self.numbers_of(gradient);
+        one(b, |b, dy| b.map(Elementwise::Gradient(gradient), &[of, dy], &numbers))
+    }
+
+    /// This operator's numbers that its gradient has, too, by their names.
+    fn numbers_of(&self, gradient: Gradient) -> Vec<Number> {
+        let (own, other) = (self.operator.row().scalars, Elementwise::Gradient(gradient).row().scalars);
+        let position = |name: &&str| own.iter().position(|own| own == name);
+        other.iter().filter_map(position).map(|position| self.scalars[position]).collect()
+    }
+
+    fn of_several(&self, operator: Binary, b: &mut Backward<'_>) -> Result<Gradients> {
+        if !b.dtype(b.outputs[0]).is_float() {
+            return Ok(b.nothing());
+        }
+        let dy = b.dy()?;
+        let mut gradients = b.nothing();
+        for index in 0..b.inputs.len() {
+            if !b.wanted[index] {
+                continue;
+            }
+            let Some(whole) = self.by_operand(operator, index, dy, b)? else { continue };
+            let dims = b.shape(b.inputs[index]);
+            gradients[index] = Some(b.sum_to(whole, &dims)?);
+        }
+        Ok(gradients)
+    }
+
+    /// The gradient by one operand before it is summed over what was broadcast.
+    fn by_operand(&self, operator: Binary, index: usize, dy: Node, b: &mut Backward<'_>) -> Result<Option<Node>> {
+        let (x, y) = (b.inputs[0], b.inputs[1]);
+        let gradient = match (operator, index) {
+            (Binary::Add, _) | (Binary::Subtract | Binary::Remainder, 0) => dy,
+            (Binary::Subtract, _) => b.unary(Unary::Negate, dy)?,
+            (Binary::Multiply, _) => b.multiply(dy, b.inputs[1 - index])?,
+            (Binary::Divide, 0) => b.binary(Binary::Divide, dy, y)?,
+            (Binary::Divide, _) => {
+                let scaled = b.binary(Binary::Divide, dy, y)?;
+                let product = b.multiply(scaled, b.outputs[0])?;
+                b.unary(Unary::Negate, product)?
+            }
+            (Binary::Remainder, _) => b.formula(Gradient::RemainderY, &[x, y, dy])?,
+            (Binary::Maximum, _) => b.formula(Gradient::WhereGreater, &[b.inputs[index], b.inputs[1 - index], dy])?,
+            (Binary::Minimum, _) => b.formula(Gradient::WhereLess, &[b.inputs[index], b.inputs[1 - index], dy])?,
+            (Binary::Fmax, 0) => b.formula(Gradient::FmaxX, &[x, y, dy])?,
+            (Binary::Fmax, _) => b.formula(Gradient::FmaxY, &[x, y, dy])?,
+            (Binary::Fmin, 0) => b.formula(Gradient::FminX, &[x, y, dy])?,
+            (Binary::Fmin, _) => b.formula(Gradient::FminY, &[x, y, dy])?,
+            (Binary::Power, 0) => b.formula(Gradient::PowerX, &[x, y, dy])?,
+            (Binary::Power, _) => b.formula(Gradient::PowerY, &[x, y, dy])?,
+            (Binary::Atan2, 0) => b.formula(Gradient::Atan2X, &[x, y, dy])?,
+            (Binary::Atan2, _) => b.formula(Gradient::Atan2Y, &[x, y, dy])?,
+            (Binary::Heaviside, 1) => b.formula(Gradient::Heaviside, &[x, dy])?,
+            (Binary::Where, 1) => b.formula(Gradient::Chosen, &[x, dy])?,
+            (Binary::Where, 2) => b.formula(Gradient::NotChosen, &[x, dy])?,
+            (Binary::Lerp, 0) => b.formula(Gradient::LerpX, &[b.inputs[2], dy])?,
+            (Binary::Lerp, 1) => b.multiply(dy, b.inputs[2])?,
+            (Binary::Lerp, _) => {
+                let difference = b.subtract(y, x)?;
+                b.multiply(dy, difference)?
+            }
+            (Binary::Heaviside | Binary::Where, 0) | (Binary::FloorDivide, _) => return Ok(None),
+            _ => return Err(self.without_gradient()),
+        };
+        Ok(Some(gradient))
+    }
+
+    /// A gradient's own gradient: every formula is linear in its last tensor, dy; by the first it is the second derivative times dy.
+    fn of_gradient(&self, gradient: Gradient, b: &mut Backward<'_>) -> Result<Gradients> {
+        let ([z, dy], upstream) = match *b.inputs {
+            [z, dy] => ([z, dy], b.dy()?),
+            _ => return Err(self.without_gradient()),
+        };
+        let mut gradients = b.nothing();
+        if b.wanted[1] {
+            let whole = b.map(self.operator, &[z, upstream], &self.scalars)?;
+            let dims = b.shape(dy);
+            gradients[1] = Some(b.sum_to(whole, &dims)?);
+        }
+        if b.wanted[0]
+            && let Some(curvature) = self.curvature(gradient, z, b)?
+        {
+            let weighted = b.multiply(upstream, dy)?;
+            let whole = b.multiply(weighted, curvature)?;
+            let dims = b.shape(z);
+            gradients[0] = Some(b.sum_to(whole, &dims)?);
+        }
+        Ok(gradients)
+    }
+
+    /// The derivative of a gradient's factor of dy by what it is computed from; `None` where it is zero.
+    fn curvature(&self, gradient: Gradient, z: Node, b: &mut Backward<'_>) -> Result<Option<Node>> {
+        use Gradient as G;
+        let value = match gradient {
+            G::Relu | G::Relu6 | G::Abs | G::Clip | G::LeakyRelu | G::HardTanh | G::HardSigmoid => return Ok(None),
+            G::HardShrink | G::SoftShrink | G::ThresholdedRelu | G::Chosen | G::NotChosen => return Ok(None),
+            G::Exp | G::Expm1 => b.full_like(z, 1.0)?,
+            G::Square => b.full_like(z, 2.0)?,
+            G::Log => {
+                let inverse = b.unary(Unary::Reciprocal, z)?;
+                let square = b.unary(Unary::Square, inverse)?;
+                b.unary(Unary::Negate, square)?
+            }
+            G::Sqrt => {
+                let inverse = b.unary(Unary::Reciprocal, z)?;
+                let square = b.unary(Unary::Square, inverse)?;
+                b.affine(square, -0.5, 0.0)?
+            }
+            G::Rsqrt => {
+                let square = b.unary(Unary::Square, z)?;
+                b.affine(square, -1.5, 0.0)?
+            }
+            G::Reciprocal | G::Tanh => b.affine(z, -2.0, 0.0)?,
+            G::Sigmoid => b.affine(z, -2.0, 1.0)?,
+            G::Sin => {
+                let sine = b.unary(Unary::Sin, z)?;
+                b.unary(Unary::Negate, sine)?
+            }
+            G::Cos => {
+                let cosine = b.unary(Unary::Cos, z)?;
+                b.unary(Unary::Negate, cosine)?
+            }
+            G::Erf => {
+                let factor = b.affine(z, -2.0, 0.0)?;
+                b.formula(G::Erf, &[z, factor])?
+            }
+            G::Silu => {
+                // s (1 - s) (2 + x (1 - 2 s))
+                let sigmoid = b.map(Elementwise::Activation(Activation::Sigmoid), &[z], &[])?;
+                let slope = b.affine(sigmoid, -2.0, 1.0)?;
+                let bent = b.multiply(z, slope)?;
+                let bent = b.affine(bent, 1.0, 2.0)?;
+                b.formula(G::Sigmoid, &[sigmoid, bent])?
+            }
+            G::Gelu => {
+                // (2 - x^2) times the density, which is the slope of erf(x / sqrt 2) / 2.
+                let square = b.unary(Unary::Square, z)?;
+                let factor =
+                    b.affine(square, -0.5 * std::f64::consts::FRAC_1_SQRT_2, std::f64::consts::FRAC_1_SQRT_2)?;
+                let scaled = b.affine(z, std::f64::consts::FRAC_1_SQRT_2, 0.0)?;
+                b.formula(G::Erf, &[scaled, factor])?
+            }
+            G::Pow => {
+                let Number::Float(factor) = self.scalars[0] else { return Err(self.without_gradient()) };
+                let power = b.map(Elementwise::Unary(Unary::PowScalar), &[z], &[Number::Float(factor - 2.0)])?;
+                b.affine(power, factor * (factor - 1.0), 0.0)?
+            }
+            _ => return Err(self.without_gradient()),
+        };
+        Ok(Some(value))
+    }
+}
+
+/// The gradient of an operator of one tensor.
+fn one(b: &mut Backward<'_>, rule: impl FnOnce(&mut Backward<'_>, Node) -> Result<Node>) -> Result<Gradients> {
+    let dy = b.dy()?;
+    Ok(vec![Some(rule(b, dy)?)])
+}
