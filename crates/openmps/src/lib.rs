@@ -38,7 +38,7 @@ mod vector;
 pub use buffer::Buffer;
 pub use data_type::{Element, mps_data_type};
 pub use error::{Error, Result};
-pub use graph::{Graph, OptimizationLevel, TensorData};
+pub use graph::{Graph, GraphOptimizer, OptimizationLevel, TensorData};
 pub use kernel::{Argument, Kernel, Parameter};
 pub use matrix::{Matrix, MatrixDescriptor, MatrixDescriptorBuilder};
 pub use multiplication::{MatrixMultiplication, MatrixMultiplicationBuilder, MatrixVectorMultiplication, Origin};

@@ -1,8 +1,8 @@
 //! The caches of compiled graphs, with what their constants were folded to.
 
-use super::executable::{Executable, needed_steps};
+use super::executable::{Executable, Goals, needed_steps};
 use super::passes::{self, Folded, FoldedKey};
-use super::{Graph, OptimizationLevel, Source, Step, Tensor};
+use super::{Assignment, Graph, OptimizationLevel, Source, Step, Tensor};
 use crate::error::Result;
 use openmps_graph::cache::{Cache, CacheStatistics};
 use openmps_runtime::Device;
@@ -85,9 +85,21 @@ impl ExecutableCache {
         results: &[Tensor],
         level: OptimizationLevel,
     ) -> Result<Arc<Executable>> {
-        let results = graph.indices(results)?;
-        let key = key(graph, device, &results, level);
-        self.executables.get_or_make(&key, || self.make(graph, device, results, level))
+        self.compile_training(graph, device, results, &[], level)
+    }
+
+    /// The same with assignments at the end of each run.
+    pub(super) fn compile_training(
+        &self,
+        graph: &Graph,
+        device: &Device,
+        results: &[Tensor],
+        assignments: &[Assignment],
+        level: OptimizationLevel,
+    ) -> Result<Arc<Executable>> {
+        let goals = Goals::of(graph, results, assignments)?;
+        let key = key(graph, device, &goals, level);
+        self.executables.get_or_make(&key, || self.make(graph, device, goals, level))
     }
 
     /// The graph compiled for these results and kept by nobody but the caller; what its constants are folded to is kept here.
@@ -108,21 +120,15 @@ impl ExecutableCache {
         results: &[Tensor],
         level: OptimizationLevel,
     ) -> Result<Executable> {
-        self.make(graph, device, graph.indices(results)?, level)
+        self.make(graph, device, Goals::of(graph, results, &[])?, level)
     }
 
-    fn make(
-        &self,
-        graph: &Graph,
-        device: &Device,
-        results: Vec<usize>,
-        level: OptimizationLevel,
-    ) -> Result<Executable> {
+    fn make(&self, graph: &Graph, device: &Device, goals: Goals, level: OptimizationLevel) -> Result<Executable> {
         match level {
-            OptimizationLevel::Level0 => Executable::new(graph, device, results, level),
+            OptimizationLevel::Level0 => Executable::new(graph, device, goals, level),
             OptimizationLevel::Level1 => {
-                let (graph, results) = passes::run(graph, device, &results, &self.folded)?;
-                Executable::new(&graph, device, results, level)
+                let (graph, values) = passes::run(graph, device, &goals.values, &self.folded)?;
+                Executable::new(&graph, device, goals.renamed(values), level)
             }
         }
     }
@@ -137,21 +143,25 @@ impl ExecutableCache {
     }
 }
 
-fn key(graph: &Graph, device: &Device, results: &[usize], level: OptimizationLevel) -> Key {
+fn key(graph: &Graph, device: &Device, goals: &Goals, level: OptimizationLevel) -> Key {
     use std::fmt::Write;
-    let mut text = format!("{level:?} {results:?}");
+    let mut text = format!("{level:?} {goals:?}");
     let mut constants = Vec::new();
     for (index, value) in graph.values.iter().enumerate() {
         // Writing to a string cannot fail.
         let _ = write!(text, ";{index}={:?}{:?}", value.meta.dtype, value.meta.shape);
         match &value.source {
             Source::Constant(_) | Source::Data(_) => constants.extend(passes::Constant::of(value)),
+            Source::Variable(tensor) => {
+                text.push_str(" variable");
+                constants.push(passes::Constant::of_memory(tensor));
+            }
             Source::Placeholder(name) => drop(write!(text, " {name:?}")),
             Source::Step(step) => drop(write!(text, " step {step}")),
             Source::Reshape(from) => drop(write!(text, " of {from}")),
         }
     }
-    for step in needed_steps(graph, results) {
+    for step in needed_steps(graph, &goals.values) {
         let Step { operator, inputs, outputs } = &graph.steps[step];
         let _ = write!(text, ";{} {operator:?} {inputs:?} {outputs:?}", operator.name());
     }

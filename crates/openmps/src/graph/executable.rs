@@ -1,11 +1,12 @@
 //! Compiled graphs: the steps that the results need, and when memory is given back.
 
 use super::fuse::fuse;
-use super::{Graph, OptimizationLevel, Source, Step, TensorData, Value};
+use super::{Assignment, Graph, OptimizationLevel, Source, Step, Tensor, TensorData, Value};
 use crate::buffer::{Access, Buffer};
 use crate::encode::{Resource, encode};
 use crate::error::{Error, Result};
-use openmps_graph::{Meta, Queue, View};
+use openmps_graph::operators::copy::Copy;
+use openmps_graph::{Meta, Operator, Queue, View};
 use openmps_runtime::{CommandBuffer, Device, Queue as CommandQueue};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,11 +30,42 @@ pub struct Executable {
     pub(super) plan: Arc<Plan>,
 }
 
+/// What a compiled graph is for: first its results, then for each assignment the value and the variable.
+#[derive(Clone, Debug)]
+pub(super) struct Goals {
+    pub values: Vec<usize>,
+    results: usize,
+}
+
+impl Goals {
+    pub fn of(graph: &Graph, results: &[Tensor], assignments: &[Assignment]) -> Result<Goals> {
+        let pairs = assignments.iter().flat_map(|assignment| [assignment.value, assignment.variable]);
+        let all: Vec<Tensor> = results.iter().copied().chain(pairs).collect();
+        Ok(Goals { values: graph.indices(&all)?, results: results.len() })
+    }
+
+    /// The same of a graph in which the values have other numbers.
+    pub fn renamed(self, values: Vec<usize>) -> Goals {
+        Goals { values, ..self }
+    }
+
+    fn results(&self) -> &[usize] {
+        &self.values[..self.results]
+    }
+
+    /// Pairs of a value and the variable that it goes to.
+    fn assignments(&self) -> impl Iterator<Item = [usize; 2]> {
+        self.values[self.results..].chunks_exact(2).map(|pair| [pair[0], pair[1]])
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Plan {
     pub values: Vec<Value>,
     pub steps: Vec<Step>,
     pub results: Vec<usize>,
+    /// Pairs of a value and the variable that it goes to when all steps have run.
+    pub assignments: Vec<[usize; 2]>,
     /// By value: the value whose memory it has.
     pub roots: Vec<usize>,
     /// By step: the values whose memory nobody needs after it.
@@ -65,13 +97,8 @@ impl Observer {
 
 impl Executable {
     /// The steps that the results need, after the passes of this level, for the device.
-    pub(super) fn new(
-        graph: &Graph,
-        device: &Device,
-        results: Vec<usize>,
-        level: OptimizationLevel,
-    ) -> Result<Executable> {
-        let plan = Plan::new(graph, device, results, level)?;
+    pub(super) fn new(graph: &Graph, device: &Device, goals: Goals, level: OptimizationLevel) -> Result<Executable> {
+        let plan = Plan::new(graph, device, &goals, level)?;
         Ok(Executable { device: device.clone(), plan: Arc::new(plan) })
     }
 }
@@ -94,7 +121,7 @@ pub(super) fn needed_steps(graph: &Graph, results: &[usize]) -> Vec<usize> {
 }
 
 impl Plan {
-    fn new(graph: &Graph, device: &Device, results: Vec<usize>, level: OptimizationLevel) -> Result<Plan> {
+    fn new(graph: &Graph, device: &Device, goals: &Goals, level: OptimizationLevel) -> Result<Plan> {
         let values = graph.values.clone();
         let mut roots: Vec<usize> = (0..values.len()).collect();
         let root = |mut index: usize| loop {
@@ -102,16 +129,16 @@ impl Plan {
             index = from;
         };
         roots.iter_mut().for_each(|index| *index = root(*index));
-        let needed = needed_steps(graph, &results);
+        let needed = needed_steps(graph, &goals.values);
         let steps: Vec<Step> = match level {
-            OptimizationLevel::Level1 => fuse(graph, &needed, &results),
+            OptimizationLevel::Level1 => fuse(graph, &needed, &goals.values),
             OptimizationLevel::Level0 => needed.into_iter().map(|step| graph.steps[step].clone()).collect(),
         };
         let mut last_use = vec![None; values.len()];
         for (number, step) in steps.iter().enumerate() {
             step.inputs.iter().chain(&step.outputs).for_each(|&value| last_use[roots[value]] = Some(number));
         }
-        results.iter().for_each(|&value| last_use[roots[value]] = None);
+        goals.values.iter().for_each(|&value| last_use[roots[value]] = None);
         let mut released = vec![Vec::new(); steps.len()];
         for (value, last) in last_use.into_iter().enumerate() {
             if let Some(step) = last {
@@ -119,18 +146,19 @@ impl Plan {
             }
         }
         let mut is_read = vec![false; values.len()];
-        let read = steps.iter().flat_map(|step| &step.inputs).chain(&results);
+        let read = steps.iter().flat_map(|step| &step.inputs).chain(&goals.values);
         read.for_each(|&value| is_read[roots[value]] = true);
         let constant = |(value, &is_read): (&Value, &bool)| match &value.source {
             Source::Constant(bytes) if is_read => {
                 let buffer = Buffer::from_slice(device, bytes)?;
                 Ok(Some(TensorData { buffer, offset: 0, meta: value.meta.clone() }))
             }
-            Source::Data(tensor) if is_read => Ok(Some(tensor.clone())),
+            Source::Data(tensor) | Source::Variable(tensor) if is_read => Ok(Some(tensor.clone())),
             _ => Ok(None),
         };
         let constants = values.iter().zip(&is_read).map(constant).collect::<Result<_>>()?;
-        Ok(Plan { values, steps, results, roots, released, constants })
+        let (results, assignments) = (goals.results().to_vec(), goals.assignments().collect());
+        Ok(Plan { values, steps, results, assignments, roots, released, constants })
     }
 
     /// Runs the steps; views of fed values and results are given.
@@ -154,11 +182,33 @@ impl Plan {
         Ok(())
     }
 
+    /// Sets the variables. What goes from variable to variable is copied aside first: one may be overwritten before the other is read.
+    fn assign(&self, queue: &Queue, views: &[Option<View>]) -> Result<()> {
+        let mut aside = Vec::new();
+        let mut pairs = Vec::new();
+        for &[value, variable] in &self.assignments {
+            let (mut from, to) = (self.view(views, value)?, self.view(views, variable)?);
+            if matches!(self.values[self.roots[value]].source, Source::Variable(_)) {
+                let buffer = queue.allocate(self.values[value].meta.bytes()?.max(1))?;
+                let copied = View::dense(buffer.address(), from.dtype, &from.shape)?;
+                copy(queue, &from, &copied)?;
+                from = copied;
+                aside.push(buffer);
+            }
+            pairs.push((from, to));
+        }
+        pairs.iter().try_for_each(|(from, to)| copy(queue, from, to))
+    }
+
+    fn without_memory(&self, value: usize) -> Error {
+        Error::Feed { name: format!("value {value}"), what: "it has no memory" }
+    }
+
     /// A value's view, through reshapes.
     fn view(&self, views: &[Option<View>], value: usize) -> Result<View> {
         let meta: &Meta = &self.values[value].meta;
         let root = views[self.roots[value]].as_ref();
-        let root = root.ok_or_else(|| Error::Feed { name: format!("value {value}"), what: "it has no memory" })?;
+        let root = root.ok_or_else(|| self.without_memory(value))?;
         Ok(View::dense(root.address, meta.dtype, &meta.shape)?)
     }
 }
@@ -250,10 +300,13 @@ impl Executable {
                     views[index] = Some(feed.view()?);
                     use_buffer("a feed", &feed.buffer, Access::Read, (feed.offset, value.meta.bytes()?));
                 }
-                Source::Constant(_) | Source::Data(_) => {
+                Source::Constant(_) | Source::Data(_) | Source::Variable(_) => {
                     if let Some(tensor) = &plan.constants[index] {
                         views[index] = Some(tensor.view()?);
-                        use_buffer("a constant", &tensor.buffer, Access::Read, (tensor.offset, value.meta.bytes()?));
+                        let is_set = plan.assignments.iter().any(|&[_, variable]| variable == index);
+                        let (what, access) =
+                            if is_set { ("a variable", Access::Write) } else { ("a constant", Access::Read) };
+                        use_buffer(what, &tensor.buffer, access, (tensor.offset, value.meta.bytes()?));
                     }
                 }
                 Source::Step(_) | Source::Reshape(_) => {}
@@ -268,24 +321,27 @@ impl Executable {
             use_buffer("a result", &buffer, Access::Write, (0, buffer.len()));
             match &views[root] {
                 // Fed, constant, or a result before this one: there is nothing to compute into this buffer.
-                Some(_) => copies.push((value, buffer.address(0), buffer.len())),
+                Some(_) => copies.push((value, buffer.address(0))),
                 None => views[root] = Some(View::dense(buffer.address(0), meta.dtype, &plan.values[root].meta.shape)?),
             }
             results.push(result);
         }
+        for &[value, _] in &plan.assignments {
+            let (root, meta) = (plan.roots[value], &plan.values[plan.roots[value]].meta);
+            if views[root].is_none() {
+                let buffer = Buffer::new(&self.device, meta.bytes()?)?;
+                use_buffer("a variable's new value", &buffer, Access::Write, (0, buffer.len()));
+                views[root] = Some(View::dense(buffer.address(0), meta.dtype, &meta.shape)?);
+            }
+        }
         let plan = plan.clone();
         encode(command_buffer, OPERATION, resources, move |queue| {
             plan.run(queue, views.clone(), &observer)?;
-            for (value, to, bytes) in copies {
+            for (value, to) in copies {
                 let meta = &plan.values[value].meta;
-                let from = plan.view(&views, value)?;
-                let to = View::dense(to, meta.dtype, &meta.shape)?;
-                if bytes > 0 {
-                    use openmps_graph::Operator;
-                    openmps_graph::operators::copy::Copy.run(queue, &[from], &[to])?;
-                }
+                copy(queue, &plan.view(&views, value)?, &View::dense(to, meta.dtype, &meta.shape)?)?;
             }
-            Ok(())
+            plan.assign(queue, &views)
         })?;
         Ok(results)
     }
@@ -293,8 +349,17 @@ impl Executable {
     /// Whether a step or a result reads the value.
     fn needs(&self, value: usize) -> bool {
         let reads = |&input: &usize| self.plan.roots[input] == value;
-        self.plan.steps.iter().any(|step| step.inputs.iter().any(reads)) || self.plan.results.iter().any(reads)
+        let plan = &self.plan;
+        let goals = || plan.results.iter().chain(plan.assignments.iter().map(|[value, _]| value));
+        plan.steps.iter().any(|step| step.inputs.iter().any(reads)) || goals().any(reads)
     }
+}
+
+fn copy(queue: &Queue, from: &View, to: &View) -> Result<()> {
+    if from.is_empty() {
+        return Ok(());
+    }
+    Ok(Copy.run(queue, std::slice::from_ref(from), std::slice::from_ref(to))?)
 }
 
 fn check_feed(meta: &Meta, feed: &TensorData) -> Result<()> {

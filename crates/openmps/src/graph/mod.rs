@@ -23,14 +23,17 @@ mod cache;
 mod data;
 mod executable;
 mod fuse;
+mod gradients;
 mod methods;
 mod passes;
 mod profile;
+mod training;
 
 pub use cache::{ExecutableCache, cache_statistics};
 pub use data::TensorData;
 pub use executable::Executable;
 pub use profile::{Ceilings, MemorySummary, StepSummary};
+pub use training::{Assignment, GraphOptimizer};
 
 use crate::data_type::{Element, bytes_of};
 use crate::error::{Error, Result};
@@ -63,6 +66,8 @@ enum Source {
     Constant(Arc<[u8]>),
     /// Memory that is there already and does not change.
     Data(TensorData),
+    /// Memory that is there already and that runs change.
+    Variable(TensorData),
     /// An output of a step.
     Step(usize),
     /// The elements of another value under another shape.
@@ -197,16 +202,20 @@ impl Graph {
     }
 
     fn shared_operator(&mut self, operator: Arc<dyn Operator>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let inputs = self.indices(inputs)?;
+        let outputs = self.push_step(operator, self.indices(inputs)?)?;
+        Ok(outputs.into_iter().map(|index| Tensor { graph: self.id, index }).collect())
+    }
+
+    /// Adds a step; the values that it computes.
+    fn push_step(&mut self, operator: Arc<dyn Operator>, inputs: Vec<usize>) -> openmps_graph::Result<Vec<usize>> {
         let metas: Vec<Meta> = inputs.iter().map(|&index| self.values[index].meta.clone()).collect();
         let outputs = operator.infer(&metas)?;
         // What no memory could hold is refused now rather than when the graph runs.
         outputs.iter().try_for_each(|meta| meta.bytes().map(drop))?;
         let step = self.steps.len();
-        let tensors: Vec<Tensor> = outputs.into_iter().map(|meta| self.push(meta, Source::Step(step))).collect();
-        let outputs = tensors.iter().map(|tensor| tensor.index).collect();
-        self.steps.push(Step { operator, inputs, outputs });
-        Ok(tensors)
+        let outputs: Vec<usize> = outputs.into_iter().map(|meta| self.push(meta, Source::Step(step)).index).collect();
+        self.steps.push(Step { operator, inputs, outputs: outputs.clone() });
+        Ok(outputs)
     }
 
     /// The elements in the same order under another shape: `reshapeTensor:withShape:`.

@@ -2,7 +2,7 @@
 
 use super::Rewriter;
 use crate::error::Result;
-use crate::graph::executable::Executable;
+use crate::graph::executable::{Executable, Goals};
 use crate::graph::{Graph, OptimizationLevel, Source, TensorData, Value};
 use openmps_graph::{DType, Meta, Operator};
 use std::hash::{Hash, Hasher};
@@ -40,6 +40,11 @@ impl Constant {
             _ => return None,
         };
         Some(Constant(content, value.meta.dtype, value.meta.shape.to_vec()))
+    }
+
+    /// Memory that does not change its place.
+    pub(in crate::graph) fn of_memory(tensor: &TensorData) -> Constant {
+        Constant(TensorOrBytes::Tensor(tensor.clone()), tensor.meta.dtype, tensor.meta.shape.to_vec())
     }
 }
 
@@ -105,7 +110,8 @@ impl Rewriter<'_> {
         let copy = |&input: &usize| graph.push(self.values[input].meta.clone(), self.values[input].source.clone());
         let inputs: Vec<_> = inputs.iter().map(copy).collect();
         let results = graph.shared_operator(Arc::clone(operator), &inputs)?;
-        let executable = Executable::new(&graph, self.device, graph.indices(&results)?, OptimizationLevel::Level0)?;
+        let executable =
+            Executable::new(&graph, self.device, Goals::of(&graph, &results, &[])?, OptimizationLevel::Level0)?;
         executable.run(&self.device.queue(), &[])
     }
 

@@ -107,7 +107,7 @@ impl<'a> Rewriter<'a> {
                 self.uses[root] += 1;
                 Source::Reshape(root)
             }
-            Source::Placeholder(_) | Source::Step(_) => Source::Reshape(from),
+            Source::Placeholder(_) | Source::Variable(_) | Source::Step(_) => Source::Reshape(from),
         };
         self.push(Value { meta, source }, uses)
     }
