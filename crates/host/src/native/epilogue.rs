@@ -87,18 +87,18 @@ impl Epilogue<'_> {
             && self.after.is_none()
     }
 
-    /// The bias and the bounds, if it is nothing more than `min(max(y + bias, low), high)`.
+    /// It as what is done to sums that are still in registers, where that is little.
     #[inline(always)]
-    pub(crate) fn as_clamp(&self) -> Option<(Option<&[f32]>, f32, f32)> {
-        if self.scale.is_some() || self.residual.is_some() || self.after.is_some() {
-            return None;
-        }
-        match self.activation {
-            Activation::None => Some((self.bias, f32::NEG_INFINITY, f32::INFINITY)),
-            Activation::Relu => Some((self.bias, 0.0, f32::INFINITY)),
-            Activation::Relu6 => Some((self.bias, 0.0, 6.0)),
-            _ => None,
-        }
+    pub(crate) fn quick(&self) -> Option<Quick<'_>> {
+        let end = match self.activation {
+            Activation::None => End::Clamp(f32::NEG_INFINITY, f32::INFINITY),
+            Activation::Relu => End::Clamp(0.0, f32::INFINITY),
+            Activation::Relu6 => End::Clamp(0.0, 6.0),
+            Activation::HardSwish => End::HardSwish,
+            _ => return None,
+        };
+        let quick = Quick { bias: self.bias, residual: self.residual, end, after: self.after };
+        self.scale.is_none().then_some(quick)
     }
 
     /// Applies it to N elements of `channel`; `at` is the first one's index in the output.
@@ -156,6 +156,74 @@ impl Epilogue<'_> {
             }
             y
         }
+    }
+}
+
+/// An epilogue of few instructions.
+#[derive(Clone, Copy)]
+pub(crate) struct Quick<'a> {
+    /// An addend for each output channel, which the caller adds: where the channels are depends on the tile.
+    pub bias: Option<&'a [f32]>,
+    residual: Option<&'a [f32]>,
+    end: End,
+    after: Option<(f32, f32)>,
+}
+
+/// An activation of few instructions.
+#[derive(Clone, Copy)]
+enum End {
+    Clamp(f32, f32),
+    HardSwish,
+}
+
+impl Quick<'_> {
+    /// All but the bias, applied to R rows of W vectors, whose first element has index `at` in the output and whose rows are `stride` apart there.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `V`; the residual has these elements.
+    #[inline(always)]
+    pub(crate) unsafe fn apply<V: Arithmetic, const R: usize, const W: usize>(
+        self,
+        mut sums: [[V; W]; R],
+        at: usize,
+        stride: usize,
+    ) -> [[V; W]; R] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if let Some(residual) = self.residual {
+                for i in 0..R {
+                    for j in 0..W {
+                        sums[i][j] = sums[i][j].add(V::load(residual.as_ptr().add(at + i * stride + j * V::N)));
+                    }
+                }
+            }
+            match self.end {
+                End::Clamp(low, high) => {
+                    let (low, high) = (V::splat(low), V::splat(high));
+                    for row in &mut sums {
+                        for j in 0..W {
+                            row[j] = row[j].max(low).min(high);
+                        }
+                    }
+                }
+                End::HardSwish => {
+                    for row in &mut sums {
+                        for j in 0..W {
+                            row[j] = Activation::HardSwish.apply(row[j]);
+                        }
+                    }
+                }
+            }
+            if let Some((factor, addend)) = self.after {
+                let (factor, addend) = (V::splat(factor), V::splat(addend));
+                for row in &mut sums {
+                    for j in 0..W {
+                        row[j] = row[j].fma(factor, addend);
+                    }
+                }
+            }
+        }
+        sums
     }
 }
 

@@ -162,18 +162,19 @@ unsafe fn block<V: Lanes, const H: usize, const R: usize, const W: usize, const 
                 }
             }
         }
-        if let Some((bias, low, high)) = call.epilogue.and_then(Epilogue::as_clamp) {
-            let (low, high) = (V::splat(low), V::splat(high));
-            for i in 0..R {
-                for j in 0..W {
-                    let bias = match (bias, call.channels) {
-                        (None, _) => V::splat(0.0),
-                        (Some(bias), Channels::Rows(first)) => V::splat(bias[first + i]),
-                        (Some(bias), Channels::Columns(first)) => V::load(bias.as_ptr().add(first + j * V::N)),
-                    };
-                    sums[i][j] = sums[i][j].add(bias).max(low).min(high);
+        if let Some(quick) = call.epilogue.and_then(Epilogue::quick) {
+            if let Some(bias) = quick.bias {
+                for i in 0..R {
+                    for j in 0..W {
+                        let bias = match call.channels {
+                            Channels::Rows(first) => V::splat(bias[first + i]),
+                            Channels::Columns(first) => V::load(bias.as_ptr().add(first + j * V::N)),
+                        };
+                        sums[i][j] = sums[i][j].add(bias);
+                    }
                 }
             }
+            sums = quick.apply(sums, call.index, call.out_stride);
         }
         for i in 0..R {
             for j in 0..W {
@@ -319,7 +320,7 @@ impl Kernels {
                 (self.add_part)(call, &spare, [rows, columns]);
             }
             if let Some(epilogue) = call.epilogue
-                && !(whole && epilogue.as_clamp().is_some())
+                && !(whole && epilogue.quick().is_some())
             {
                 (self.finish)(call, epilogue, [rows, columns]);
             }

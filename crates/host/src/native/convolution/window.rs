@@ -21,7 +21,8 @@ pub(crate) struct Window {
 /// Numbers behind the last channel that kernels may read (and discard).
 pub(crate) const SLACK: usize = 64;
 
-fn phases(kernel: usize, dilation: usize, stride: usize) -> Vec<usize> {
+/// The remainders modulo the step that a filter's taps have.
+pub(super) fn phases(kernel: usize, dilation: usize, stride: usize) -> Vec<usize> {
     (0..stride).filter(|&phase| (0..kernel).any(|tap| tap * dilation % stride == phase)).collect()
 }
 
@@ -77,29 +78,6 @@ impl Window {
         }
     }
 
-    /// [`Window::fill`] with zeros between the pixels of the plane, for steps of 1.
-    pub(crate) fn fill_spaced(
-        &self,
-        shape: &Convolution,
-        [down, right]: [usize; 2],
-        plane: &[f32],
-        first: usize,
-        copy: &mut [f32],
-    ) {
-        debug_assert_eq!(shape.stride, [1, 1], "phases and zeros between pixels exclude each other");
-        let [height, width] = shape.input;
-        let columns = (width - 1) / right + 1;
-        let (top, left) = (shape.padding[0], shape.padding[2]);
-        for (row, line) in copy.chunks_exact_mut(self.pitch).take(self.rows).enumerate() {
-            line.fill(0.0);
-            let y = (first + row).wrapping_sub(top);
-            if y < height && y.is_multiple_of(down) && left < line.len() {
-                let source = &plane[y / down * columns..][..columns];
-                line[left..].iter_mut().step_by(right).zip(source).for_each(|(to, value)| *to = *value);
-            }
-        }
-    }
-
     /// Both column phases of stride 2 in one pass over the input.
     fn fill_pairs(&self, shape: &Convolution, plane: &[f32], first: usize, copy: &mut [f32]) {
         let [height, width] = shape.input;
@@ -119,7 +97,7 @@ impl Window {
 }
 
 /// `line[x] = source[x * stride + phase - padding]`, zero outside the source.
-fn every(source: &[f32], line: &mut [f32], stride: usize, phase: usize, padding: usize) {
+pub(super) fn every(source: &[f32], line: &mut [f32], stride: usize, phase: usize, padding: usize) {
     // The first x whose source index is not negative, and the first whose index is past the end.
     let begin = padding.saturating_sub(phase).div_ceil(stride).min(line.len());
     let end = (source.len() + padding).saturating_sub(phase).div_ceil(stride).clamp(begin, line.len());
@@ -139,7 +117,7 @@ fn every(source: &[f32], line: &mut [f32], stride: usize, phase: usize, padding:
 }
 
 /// Both phases of [`every`] for stride 2.
-fn pairs(source: &[f32], even: &mut [f32], odd: &mut [f32], padding: usize) {
+pub(super) fn pairs(source: &[f32], even: &mut [f32], odd: &mut [f32], padding: usize) {
     // Up to `begin`, and from `end` on, a pair has an element outside the source.
     let begin = padding.div_ceil(2).min(even.len());
     let end = ((source.len() + padding) / 2).clamp(begin, even.len());
