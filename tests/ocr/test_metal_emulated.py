@@ -10,9 +10,10 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from pipeline import IMAGES, Reader
+from pipeline import IMAGES, Predictor, Reader
 
 HERE = Path(__file__).resolve().parent
 PAGE = next(path for path in IMAGES if path.stem == "low_contrast")
@@ -39,27 +40,35 @@ def test_same_text(program, cpu_reader: Reader, tmp_path: Path, engine: str) -> 
     assert (kinds["vendor"] > 20) == (engine == ""), kinds
 
 
-COUNT = """
+RUN = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np
 from openmps import native
 from openmps.inference import Config, create_predictor
 from pipeline import model_files
-found = {}
-for name, shape in (("det", (1, 3, 64, 64)), ("rec", (1, 3, 48, 64)), ("cls", (1, 3, 48, 192))):
+counts, inputs = {}, np.load(sys.argv[2])
+for name in inputs:
     predictor = create_predictor(Config(*map(str, model_files(name))))
-    data = [np.zeros(shape, np.float32)]
-    predictor.run(data)
+    predictor.run([inputs[name]])
     before = native.command_buffers(0)
-    predictor.run(data)
-    found[name] = native.command_buffers(0) - before
-print("FOUND", json.dumps(found))
+    (result,) = predictor.run([inputs[name]])
+    counts[name] = native.command_buffers(0) - before
+    np.save(f"{sys.argv[3]}/{name}.npy", result)
+print("COUNTS", json.dumps(counts))
 """
 
 
-def test_a_run_is_few_command_buffers(program) -> None:
+def test_a_run_is_few_command_buffers_and_the_cpus_numbers(program, tmp_path: Path) -> None:
     """The executor hands a whole program over: the feed, the steps, and what the caller waits for."""
-    printed = program(COUNT, str(HERE), OPENMPS_DEVICE="metal-emulated")
-    found = json.loads(printed.partition("FOUND ")[2].splitlines()[0])
-    assert all(1 <= count <= 6 for count in found.values()), found
+    shapes = {"det": (1, 3, 64, 64), "rec": (1, 3, 48, 64), "cls": (1, 3, 48, 192), "det v5": (1, 3, 64, 96), "rec v5": (2, 3, 48, 64)}
+    numbers = np.random.default_rng(0)
+    inputs = {name: numbers.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
+    np.savez(tmp_path / "inputs.npz", **inputs)
+    printed = program(RUN, str(HERE), str(tmp_path / "inputs.npz"), str(tmp_path), OPENMPS_DEVICE="metal-emulated")
+    counts = json.loads(printed.partition("COUNTS ")[2].splitlines()[0])
+    assert counts.keys() == inputs.keys() and all(1 <= count <= 6 for count in counts.values()), counts
+    for name, data in inputs.items():
+        result, expected = np.load(tmp_path / f"{name}.npy"), Predictor(name, "cpu")(data)
+        assert result.shape == expected.shape
+        assert np.abs(result - expected).max() <= 1e-4 * np.abs(expected).max(), name

