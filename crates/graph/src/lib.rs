@@ -10,6 +10,7 @@ pub mod layout;
 mod movement;
 pub mod operator;
 pub mod operators;
+pub mod prepared;
 pub mod program;
 mod queue;
 pub mod reference;

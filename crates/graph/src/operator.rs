@@ -2,10 +2,12 @@
 
 use crate::error::Result;
 use crate::gradient::{self, Backward, Gradients};
+use crate::prepared::{Preparation, Prepared};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::sealed::Sealed;
 use crate::view::{Shape, View};
+use openmps_runtime::Device;
 use openmps_tile::DType;
 use std::any::Any;
 
@@ -43,6 +45,20 @@ pub trait Operator: Sealed + Any + std::fmt::Debug + Send + Sync {
     /// says otherwise. Checks what it relies on, so that a wrong call is an error and never a wrong read. That views name live memory is
     /// promised by whoever made the queue one of operators: [`Queue::vouched`].
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()>;
+
+    /// The input that a run on this device would rather read in another form, should it be a constant: then a caller makes that once, and calls
+    /// [`Operator::run_prepared`] from then on.
+    fn prepares(&self, device: &Device, inputs: &[Meta]) -> Option<Preparation> {
+        let _ = (device, inputs);
+        None
+    }
+
+    /// [`Operator::run`] with one input in the form that [`Operator::prepares`] asked for, to the same bits. That input's view has its element type and its
+    /// shape, and need not name memory.
+    fn run_prepared(&self, queue: &Queue, prepared: &Prepared, inputs: &[View], outputs: &[View]) -> Result<()> {
+        let _ = (queue, inputs, outputs);
+        Err(prepared.unfit(self.name(), "none"))
+    }
 
     /// The same in float64 on dense arrays, written for clarity: the truth that tests compare every device with.
     fn reference(&self, inputs: &[Array]) -> Vec<Array>;

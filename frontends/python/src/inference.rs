@@ -92,9 +92,11 @@ impl InferenceModel {
             (step.operator, step.includes, shape, step.bytes, step.arithmetic)
         };
         Ok(executable.map(|executable| {
-            let MemorySummary { constants, results, peak, sum, .. } = executable.memory();
+            let MemorySummary { constants, packed, results, peak, sum, .. } = executable.memory();
             let steps = executable.steps().into_iter().map(described).collect();
-            (steps, [("constants", constants), ("results", results), ("peak", peak), ("sum", sum)].into())
+            let memory =
+                [("constants", constants), ("packed", packed), ("results", results), ("peak", peak), ("sum", sum)];
+            (steps, memory.into())
         }))
     }
 

@@ -14,8 +14,9 @@ use crate::gradient::{Backward, Gradients};
 use crate::image::{
     ImageLayout, PaddingAlgorithm, Singles, expect_image, expect_positive, paddings, write, write_singles,
 };
-use crate::layout::{Dense, call, check_many, computes, expect_dtype, expect_inputs, takes_native};
+use crate::layout::{Dense, call, check_many, computes, expect_dtype, expect_inputs, is_host_device, takes_native};
 use crate::operator::{Meta, Operator};
+use crate::prepared::{Form, Preparation, Prepared, may_prepare};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::vendor::try_vendor;
@@ -23,6 +24,7 @@ use crate::view::{Shape, View};
 use openmps_host::native::Activation;
 use openmps_host::native::convolution as native;
 use openmps_host::native::memory::slice;
+use openmps_runtime::Device;
 use openmps_runtime::vendor::graph::{Operation, Window};
 use openmps_runtime::vendor::{Family, VendorCall};
 use openmps_tile::{DType, dtype};
@@ -193,6 +195,24 @@ impl Operator for Convolution {
         b.each([&|b| b.one(ConvolutionInputGradient { of: self.clone(), input }, &[weight, dy]), &|b| {
             b.one(ConvolutionWeightGradient { of: self.clone(), kernel }, &[x, dy])
         }])
+    }
+
+    fn prepares(&self, device: &Device, inputs: &[Meta]) -> Option<Preparation> {
+        let sizes = self.sizes(self.name(), &inputs.first()?.shape, &inputs.get(1)?.shape).ok()?;
+        let order = native::FilterOrder::of(&sizes).filter(|_| is_host_device(device) && may_prepare(inputs))?;
+        Some(Preparation { input: 1, form: Form::Filters { order, groups: sizes.groups } })
+    }
+
+    fn run_prepared(&self, queue: &Queue, prepared: &Prepared, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check_many(self, inputs, outputs)?;
+        let filters = prepared.filters(self.name(), queue)?;
+        let sizes = self.sizes(self.name(), &inputs[0].shape, &inputs[1].shape)?;
+        call(queue, self.name(), || {
+            let x = Singles::of(&self.layout.nchw(&inputs[0]));
+            let operands = self.fused.operands(inputs, self.layout);
+            let (epilogue, out) = (self.fused.epilogue(&operands), self.layout.nchw(&outputs[0]));
+            write_singles(&out, |to| native::forward_packed(&sizes, x.get(), filters, to, &epilogue))
+        })
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -4,15 +4,17 @@ use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
 use crate::image::{Singles, write_singles};
-use crate::layout::{call, check, expect_dtype, expect_inputs, expect_shape, is_host};
+use crate::layout::{call, check, expect_dtype, expect_inputs, expect_shape, is_host, is_host_device};
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::{self, Activation, Binary, Chain, Elementwise, Fused, Operand, Stage};
 use crate::operators::matmul::Matmul;
+use crate::prepared::{Form, Preparation, Prepared, may_prepare};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
-use openmps_host::native::matmul::linear;
+use openmps_host::native::matmul::{MatrixProduct, PackedMatrix, linear, linear_packed, packs};
 use openmps_host::native::{Activation as InPass, Epilogue};
+use openmps_runtime::Device;
 use openmps_tile::{DType, dtype};
 
 /// `activation(x weight + bias + residual)`. Inputs: x (.., inputs), the weight (inputs, outputs), and where they are asked for, in this
@@ -41,18 +43,22 @@ impl Linear {
         self.bias || self.residual || self.activation.is_some()
     }
 
-    /// All in one pass of a native kernel, but for activations that it does not have.
-    fn in_one_pass(&self, queue: &Queue, inputs: &[View], out: &View) -> Result<()> {
+    /// All in one pass of a native kernel, but for activations that it does not have; with the weight as it lies, or packed.
+    fn in_one_pass(&self, queue: &Queue, packed: Option<&PackedMatrix>, inputs: &[View], out: &View) -> Result<()> {
         let activation = self.activation.map_or(Some(InPass::None), in_pass);
         let missing = self.activation.filter(|_| activation.is_none());
         call(queue, self.name(), || {
-            let (x, weight) = (Operand32::of(&inputs[0]), &inputs[1]);
             let addends: Vec<Singles> = inputs[2..].iter().map(Singles::of).collect();
             let mut addends = addends.iter().map(Singles::get);
             let bias = if self.bias { addends.next() } else { None };
             let residual = addends.next();
             let activation = activation.unwrap_or_default();
             let epilogue = Epilogue { bias, residual, activation, ..Epilogue::default() };
+            if let Some(weight) = packed {
+                let x = Singles::of(&inputs[0]);
+                return write_singles(out, |to| linear_packed(x.get(), weight, to, &epilogue));
+            }
+            let (x, weight) = (Operand32::of(&inputs[0]), &inputs[1]);
             write_singles(out, |to| {
                 let address = to.as_mut_ptr() as usize;
                 let dense = View::dense(address, DType::F32, &out.shape).expect("the shape of a view");
@@ -162,7 +168,7 @@ impl Operator for Linear {
         check(self, inputs, outputs)?;
         let out = &outputs[0];
         if is_host(queue) && out.dtype != DType::F64 {
-            return self.in_one_pass(queue, inputs, out);
+            return self.in_one_pass(queue, None, inputs, out);
         }
         self.matmul().run(queue, &inputs[..2], outputs)?;
         if self.is_more() { self.then(queue, &inputs[2..], out) } else { Ok(()) }
@@ -187,6 +193,24 @@ impl Operator for Linear {
             gradients.push(Some(dy));
         }
         Ok(gradients)
+    }
+
+    fn prepares(&self, device: &Device, inputs: &[Meta]) -> Option<Preparation> {
+        let [x, weight, ..] = inputs else { return None };
+        if !is_host_device(device) || !may_prepare(inputs) || weight.shape.len() != 2 {
+            return None;
+        }
+        let (transposed, depth) = (self.transpose_weight, *x.shape.last()?);
+        let (rows, columns) = (x.shape.iter().product::<usize>() / depth, weight.shape[usize::from(!transposed)]);
+        let product = MatrixProduct::dense(rows, depth, columns);
+        let right = if transposed { [1, depth as isize] } else { product.right };
+        packs(&MatrixProduct { right, ..product })
+            .then_some(Preparation { input: 1, form: Form::RightMatrix { transposed } })
+    }
+
+    fn run_prepared(&self, queue: &Queue, prepared: &Prepared, inputs: &[View], outputs: &[View]) -> Result<()> {
+        check(self, inputs, outputs)?;
+        self.in_one_pass(queue, Some(prepared.matrix(self.name(), queue)?), inputs, &outputs[0])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -14,6 +14,7 @@ pub mod interpolation;
 mod lanes;
 pub mod layer_norm;
 pub mod linear_algebra;
+mod lines;
 pub mod matmul;
 pub mod memory;
 mod microkernel;

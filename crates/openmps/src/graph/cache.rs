@@ -1,24 +1,25 @@
 //! The caches of compiled graphs, with what their constants were folded to.
 
-use super::executable::{Executable, Goals, needed_steps};
+use super::executable::{Executable, Goals, PreparedKey, needed_steps};
 use super::passes::{self, Folded, FoldedKey};
 use super::{Assignment, Graph, OptimizationLevel, Source, Step, Tensor};
 use crate::error::Result;
 use openmps_graph::cache::{Cache, CacheStatistics};
+use openmps_graph::prepared::Prepared;
 use openmps_runtime::Device;
 use std::sync::{Arc, LazyLock};
 
 /// Compiled graphs that the shared cache keeps.
 const LIMIT: usize = 128;
 
-/// Folded constants for each compiled graph that a cache may keep.
+/// Folded constants, and those in a form of their own, for each compiled graph that a cache may keep.
 const FOLDED: usize = 64;
 
 /// The cache of [`Graph::compile`].
 pub(super) static SHARED: LazyLock<ExecutableCache> = LazyLock::new(|| ExecutableCache::new(LIMIT));
 
 /// Compiled graphs by what they compute, at most as many as it was made for; those used last stay. What was computed of constants alone
-/// is kept beside them, so that graphs of one network for several shapes share one copy of their folded weights.
+/// is kept beside them, and so is the form in which kernels read weights: graphs of one network for several shapes share one copy of both.
 ///
 /// ```
 /// use openmps::graph::ExecutableCache;
@@ -36,6 +37,7 @@ pub(super) static SHARED: LazyLock<ExecutableCache> = LazyLock::new(|| Executabl
 pub struct ExecutableCache {
     executables: Cache<Key, Executable>,
     folded: Cache<FoldedKey, Folded>,
+    prepared: Cache<PreparedKey, Prepared>,
 }
 
 /// What a compiled graph is found by, compared whole.
@@ -64,7 +66,12 @@ impl ExecutableCache {
     /// assert_eq!(openmps::graph::ExecutableCache::new(8).statistics().limit, 8);
     /// ```
     pub fn new(limit: usize) -> ExecutableCache {
-        ExecutableCache { executables: Cache::new(limit), folded: Cache::new(limit.saturating_mul(FOLDED)) }
+        let constants = limit.saturating_mul(FOLDED);
+        ExecutableCache {
+            executables: Cache::new(limit),
+            folded: Cache::new(constants),
+            prepared: Cache::new(constants),
+        }
     }
 
     /// The graph compiled for these results, from this cache where an equal one was compiled before.
@@ -125,10 +132,10 @@ impl ExecutableCache {
 
     fn make(&self, graph: &Graph, device: &Device, goals: Goals, level: OptimizationLevel) -> Result<Executable> {
         match level {
-            OptimizationLevel::Level0 => Executable::new(graph, device, goals, level),
+            OptimizationLevel::Level0 => Executable::new(graph, device, goals, level, None),
             OptimizationLevel::Level1 => {
                 let (graph, values) = passes::run(graph, device, &goals.values, &self.folded)?;
-                Executable::new(&graph, device, goals.renamed(values), level)
+                Executable::new(&graph, device, goals.renamed(values), level, Some(&self.prepared))
             }
         }
     }
@@ -151,7 +158,7 @@ fn key(graph: &Graph, device: &Device, goals: &Goals, level: OptimizationLevel) 
         // Writing to a string cannot fail.
         let _ = write!(text, ";{index}={:?}{:?}", value.meta.dtype, value.meta.shape);
         match &value.source {
-            Source::Constant(_) | Source::Data(_) => constants.extend(passes::Constant::of(value)),
+            Source::Constant(_) | Source::Data(_) | Source::Folded(..) => constants.extend(passes::Constant::of(value)),
             Source::Variable(tensor) => {
                 text.push_str(" variable");
                 constants.push(passes::Constant::of_memory(tensor));
@@ -166,4 +173,86 @@ fn key(graph: &Graph, device: &Device, goals: &Goals, level: OptimizationLevel) 
         let _ = write!(text, ";{} {operator:?} {inputs:?} {outputs:?}", operator.name());
     }
     Key { device: format!("{device:?}"), text, constants }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TensorData;
+    use openmps_graph::operators::convolution::Convolution;
+    use openmps_graph::operators::linear::Linear;
+    use openmps_tile::DType;
+
+    fn numbers(count: usize) -> Vec<f32> {
+        (0..count).map(|i| ((i * 7919 + 13) % 1021) as f32 / 512.0 - 1.0).collect()
+    }
+
+    /// The weights of [`network`]: of a 1x1, a 3x3 and a strided convolution, of a layer and of a transposed one.
+    const WEIGHTS: [&[usize]; 5] = [&[24, 20, 1, 1], &[20, 24, 3, 3], &[30, 20, 3, 3], &[360, 70], &[50, 70]];
+    const NAMES: [&str; 5] = ["w0", "w1", "w2", "w3", "w4"];
+
+    /// Convolutions and linear layers; a factor for each channel follows the first one where it is not in the weight.
+    fn network(graph: &mut Graph, batch: usize, weights: &[Tensor], factors: Option<&[f32]>) -> Tensor {
+        let step = |graph: &mut Graph, operator: Convolution, x, i: usize| {
+            graph.operator(operator, &[x, weights[i]]).unwrap()[0]
+        };
+        let x = graph.placeholder("x", &[batch, 20, 24, 64], DType::F32).unwrap();
+        let mut y = step(graph, Convolution::default(), x, 0);
+        if let Some(factors) = factors {
+            let factors = graph.constant(&[1, 24, 1, 1], factors).unwrap();
+            y = graph.multiply(y, factors).unwrap();
+        }
+        let padded = Convolution { paddings: vec![1, 1], ..Convolution::default() };
+        let y = step(graph, padded.clone(), y, 1);
+        let y = step(graph, Convolution { strides: [2, 2], ..padded }, y, 2);
+        let y = graph.reshape(y, &[batch * 32, 360]).unwrap();
+        let y = graph.operator(Linear::default(), &[y, weights[3]]).unwrap()[0];
+        graph.operator(Linear { transpose_weight: true, ..Linear::default() }, &[y, weights[4]]).unwrap()[0]
+    }
+
+    /// Weights that are the same in every run go once into the order in which kernels read them, to the same bits: one copy for all shapes, and none of
+    /// what they were folded to beside it.
+    #[test]
+    fn constant_weights_are_packed_once() {
+        let (device, cache) = (Device::get(0).unwrap(), ExecutableCache::new(4));
+        let factors = numbers(24);
+        let given = WEIGHTS.map(|shape| numbers(shape.iter().product()));
+        let tensors = [0, 1, 2, 3, 4].map(|i| TensorData::from_slice(&device, WEIGHTS[i], &given[i]).unwrap());
+        let folded: Vec<f32> = given[0].iter().enumerate().map(|(i, weight)| weight * factors[i / 20]).collect();
+        let folded = TensorData::from_slice(&device, WEIGHTS[0], &folded).unwrap();
+        let compiled = [3, 5].map(|batch| {
+            let mut graph = Graph::new();
+            let weights = tensors.each_ref().map(|tensor| graph.data(tensor));
+            let result = network(&mut graph, batch, &weights, Some(&factors));
+            let packed = cache.compile_anew(&graph, &device, &[result], OptimizationLevel::Level1).unwrap();
+            let feed = TensorData::from_slice(&device, &[batch, 20, 24, 64], &numbers(batch * 20 * 24 * 64)).unwrap();
+            let got = packed.run(&device.queue(), &[("x", &feed)]).unwrap()[0].read::<f32>().unwrap();
+
+            let mut graph = Graph::new();
+            let weights = [0, 1, 2, 3, 4].map(|i| graph.placeholder(NAMES[i], WEIGHTS[i], DType::F32).unwrap());
+            let result = network(&mut graph, batch, &weights, None);
+            let fed = cache.compile_anew(&graph, &device, &[result], OptimizationLevel::Level1).unwrap();
+            let mut feeds: Vec<(&str, &TensorData)> = NAMES.into_iter().zip(&tensors).collect();
+            feeds[0].1 = &folded;
+            feeds.push(("x", &feed));
+            let want = fed.run(&device.queue(), &feeds).unwrap()[0].read::<f32>().unwrap();
+            assert!(fed.plan.packed().is_empty());
+            assert_eq!(got, want);
+            packed
+        });
+        let [packed, others] = [0, 1].map(|i| compiled[i].plan.packed());
+        assert_eq!(packed.len(), WEIGHTS.len());
+        assert!(packed.iter().zip(&others).all(|(a, b)| Arc::ptr_eq(a, b)), "shapes share them");
+        let plan = &compiled[0].plan;
+        assert!(plan.constants.iter().all(Option::is_none), "nobody reads them as they were");
+        let was_kept = |value: &super::super::Value| match &value.source {
+            Source::Folded(of, _) => of.kept.get().is_some(),
+            _ => false,
+        };
+        assert!(!plan.values.iter().any(was_kept), "what was folded is not kept beside");
+        let memory = compiled[0].memory();
+        let bytes: u64 = packed.iter().map(|packed| packed.bytes() as u64).sum();
+        assert_eq!((memory.packed, memory.constants), (bytes, bytes));
+        assert!(bytes >= 4 * given.iter().map(Vec::len).sum::<usize>() as u64);
+    }
 }

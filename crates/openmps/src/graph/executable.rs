@@ -1,11 +1,14 @@
 //! Compiled graphs: the steps that the results need, and when memory is given back.
 
 use super::fuse::fuse;
+use super::passes::{Constant, numbers};
 use super::{Assignment, Graph, OptimizationLevel, Source, Step, Tensor, TensorData, Value};
 use crate::buffer::{Access, Buffer};
 use crate::encode::{Resource, encode};
 use crate::error::{Error, Result};
+use openmps_graph::cache::Cache;
 use openmps_graph::operators::copy::Copy;
+use openmps_graph::prepared::{Form, Preparation, Prepared};
 use openmps_graph::{Meta, Operator, Queue, View};
 use openmps_runtime::{CommandBuffer, Device, Queue as CommandQueue};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,8 +73,17 @@ pub(super) struct Plan {
     pub roots: Vec<usize>,
     /// By step: the values whose memory nobody needs after it.
     pub released: Vec<Vec<usize>>,
-    /// By value: constants that a step or a result reads.
+    /// By step: a constant input in the form that its operator reads.
+    pub prepared: Vec<Option<(usize, Arc<Prepared>)>>,
+    /// By value: constants that a step or a result reads as they are.
     pub constants: Vec<Option<TensorData>>,
+}
+
+/// What a constant in a form of its own is found by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PreparedKey {
+    form: Form,
+    constant: Constant,
 }
 
 /// Who watches a run.
@@ -96,9 +108,16 @@ impl Observer {
 }
 
 impl Executable {
-    /// The steps that the results need, after the passes of this level, for the device.
-    pub(super) fn new(graph: &Graph, device: &Device, goals: Goals, level: OptimizationLevel) -> Result<Executable> {
-        let plan = Plan::new(graph, device, &goals, level)?;
+    /// The steps that the results need, after the passes of this level, for the device. Constants go into the forms that operators ask for where there is
+    /// a cache for them.
+    pub(super) fn new(
+        graph: &Graph,
+        device: &Device,
+        goals: Goals,
+        level: OptimizationLevel,
+        prepared: Option<&Cache<PreparedKey, Prepared>>,
+    ) -> Result<Executable> {
+        let plan = Plan::new(graph, device, &goals, level, prepared)?;
         Ok(Executable { device: device.clone(), plan: Arc::new(plan) })
     }
 }
@@ -121,7 +140,13 @@ pub(super) fn needed_steps(graph: &Graph, results: &[usize]) -> Vec<usize> {
 }
 
 impl Plan {
-    fn new(graph: &Graph, device: &Device, goals: &Goals, level: OptimizationLevel) -> Result<Plan> {
+    fn new(
+        graph: &Graph,
+        device: &Device,
+        goals: &Goals,
+        level: OptimizationLevel,
+        cache: Option<&Cache<PreparedKey, Prepared>>,
+    ) -> Result<Plan> {
         let values = graph.values.clone();
         let mut roots: Vec<usize> = (0..values.len()).collect();
         let root = |mut index: usize| loop {
@@ -145,26 +170,35 @@ impl Plan {
                 released[step].push(value);
             }
         }
+        let prepare = |step| cache.map_or(Ok(None), |cache| prepared(&values, step, device, cache));
+        let prepared = steps.iter().map(prepare).collect::<Result<Vec<_>>>()?;
         let mut is_read = vec![false; values.len()];
-        let read = steps.iter().flat_map(|step| &step.inputs).chain(&goals.values);
-        read.for_each(|&value| is_read[roots[value]] = true);
+        for (step, prepared) in steps.iter().zip(&prepared) {
+            let own = prepared.as_ref().map(|(input, _)| *input);
+            let read = step.inputs.iter().enumerate().filter(|(input, _)| Some(*input) != own);
+            read.for_each(|(_, &value)| is_read[roots[value]] = true);
+        }
+        goals.values.iter().for_each(|&value| is_read[roots[value]] = true);
         let constant = |(value, &is_read): (&Value, &bool)| match &value.source {
             Source::Constant(bytes) if is_read => {
                 let buffer = Buffer::from_slice(device, bytes)?;
                 Ok(Some(TensorData { buffer, offset: 0, meta: value.meta.clone() }))
             }
             Source::Data(tensor) | Source::Variable(tensor) if is_read => Ok(Some(tensor.clone())),
+            Source::Folded(of, output) if is_read => {
+                Ok(Some(TensorData { meta: value.meta.clone(), ..of.tensors()?[*output].clone() }))
+            }
             _ => Ok(None),
         };
         let constants = values.iter().zip(&is_read).map(constant).collect::<Result<_>>()?;
         let (results, assignments) = (goals.results().to_vec(), goals.assignments().collect());
-        Ok(Plan { values, steps, results, assignments, roots, released, constants })
+        Ok(Plan { values, steps, results, assignments, roots, released, prepared, constants })
     }
 
     /// Runs the steps; views of fed values and results are given.
     fn run(&self, queue: &Queue, mut views: Vec<Option<View>>, observer: &Observer) -> Result<()> {
         let mut memory: Vec<Option<openmps_runtime::Buffer>> = (0..self.values.len()).map(|_| None).collect();
-        for (step, released) in self.steps.iter().zip(&self.released) {
+        for ((step, prepared), released) in self.steps.iter().zip(&self.prepared).zip(&self.released) {
             for &output in &step.outputs {
                 if views[output].is_none() {
                     let meta = &self.values[output].meta;
@@ -173,10 +207,19 @@ impl Plan {
                     memory[output] = Some(buffer);
                 }
             }
-            let view = |&value: &usize| self.view(&views, value);
-            let inputs: Vec<View> = step.inputs.iter().map(view).collect::<Result<_>>()?;
-            let outputs: Vec<View> = step.outputs.iter().map(view).collect::<Result<_>>()?;
-            observer.watch(queue, || Ok(step.operator.run(queue, &inputs, &outputs)?))?;
+            let view = |(input, &value): (usize, &usize)| match prepared {
+                Some((own, _)) if *own == input => self.unread(value),
+                _ => self.view(&views, value),
+            };
+            let inputs: Vec<View> = step.inputs.iter().enumerate().map(view).collect::<Result<_>>()?;
+            let outputs: Vec<View> =
+                step.outputs.iter().map(|&value| self.view(&views, value)).collect::<Result<_>>()?;
+            observer.watch(queue, || {
+                Ok(match prepared {
+                    Some((_, prepared)) => step.operator.run_prepared(queue, prepared, &inputs, &outputs)?,
+                    None => step.operator.run(queue, &inputs, &outputs)?,
+                })
+            })?;
             released.iter().for_each(|&value| memory[value] = None);
         }
         Ok(())
@@ -210,6 +253,20 @@ impl Plan {
         let root = views[self.roots[value]].as_ref();
         let root = root.ok_or_else(|| self.without_memory(value))?;
         Ok(View::dense(root.address, meta.dtype, &meta.shape)?)
+    }
+
+    /// Constants in forms of their own, each once.
+    pub(super) fn packed(&self) -> Vec<&Arc<Prepared>> {
+        let mut packed: Vec<&Arc<Prepared>> = self.prepared.iter().flatten().map(|(_, prepared)| prepared).collect();
+        packed.sort_by_key(|prepared| Arc::as_ptr(prepared));
+        packed.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        packed
+    }
+
+    /// A view of a value that no kernel reads.
+    fn unread(&self, value: usize) -> Result<View> {
+        let meta = &self.values[value].meta;
+        Ok(View::dense(0, meta.dtype, &meta.shape)?)
     }
 }
 
@@ -300,7 +357,7 @@ impl Executable {
                     views[index] = Some(feed.view()?);
                     use_buffer("a feed", &feed.buffer, Access::Read, (feed.offset, value.meta.bytes()?));
                 }
-                Source::Constant(_) | Source::Data(_) | Source::Variable(_) => {
+                Source::Constant(_) | Source::Data(_) | Source::Folded(..) | Source::Variable(_) => {
                     if let Some(tensor) = &plan.constants[index] {
                         views[index] = Some(tensor.view()?);
                         let is_set = plan.assignments.iter().any(|&[_, variable]| variable == index);
@@ -360,6 +417,21 @@ fn copy(queue: &Queue, from: &View, to: &View) -> Result<()> {
         return Ok(());
     }
     Ok(Copy.run(queue, std::slice::from_ref(from), std::slice::from_ref(to))?)
+}
+
+/// The constant that a step's operator would rather read in another form, in that form.
+fn prepared(
+    values: &[Value],
+    step: &Step,
+    device: &Device,
+    cache: &Cache<PreparedKey, Prepared>,
+) -> Result<Option<(usize, Arc<Prepared>)>> {
+    let metas: Vec<Meta> = step.inputs.iter().map(|&input| values[input].meta.clone()).collect();
+    let Some(Preparation { input, form }) = step.operator.prepares(device, &metas) else { return Ok(None) };
+    let value = &values[step.inputs[input]];
+    let Some(constant) = Constant::of(value) else { return Ok(None) };
+    let make = || -> Result<Prepared> { Ok(form.prepare(step.operator.name(), &value.meta, &numbers(value)?)?) };
+    Ok(Some((input, cache.get_or_make(&PreparedKey { form, constant }, make)?)))
 }
 
 fn check_feed(meta: &Meta, feed: &TensorData) -> Result<()> {

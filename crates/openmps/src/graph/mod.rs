@@ -68,6 +68,8 @@ enum Source {
     Data(TensorData),
     /// Memory that is there already and that runs change.
     Variable(TensorData),
+    /// What an operator makes of constants: one of its outputs.
+    Folded(Arc<passes::Folded>, usize),
     /// An output of a step.
     Step(usize),
     /// The elements of another value under another shape.
@@ -78,6 +80,13 @@ enum Source {
 struct Value {
     meta: Meta,
     source: Source,
+}
+
+impl Value {
+    /// Whether it is the same in every run.
+    fn is_constant(&self) -> bool {
+        matches!(self.source, Source::Constant(_) | Source::Data(_) | Source::Folded(..))
+    }
 }
 
 /// One operator with the values that it reads and writes.

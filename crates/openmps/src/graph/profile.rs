@@ -51,8 +51,10 @@ pub struct StepSummary {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemorySummary {
-    /// Constants that steps read: weights, folded or not.
+    /// Constants that steps read: weights, folded or not, and packed.
     pub constants: u64,
+    /// Of these, weights in the order in which a kernel of the host reads them. Executables of one network share them.
+    pub packed: u64,
     /// What is handed back.
     pub results: u64,
     /// Between inputs and results: the most that is alive at once.
@@ -171,8 +173,10 @@ impl Executable {
         let bytes_of = |value: usize| bytes(&plan.values[value].meta);
         let is_result = |value: usize| plan.results.iter().any(|&result| plan.roots[result] == value);
         let constants = plan.constants.iter().flatten();
+        let packed = plan.packed().iter().map(|prepared| prepared.bytes() as u64).sum();
         let mut summary = MemorySummary {
-            constants: constants.map(|tensor| bytes(&tensor.meta)).sum(),
+            constants: constants.map(|tensor| bytes(&tensor.meta)).sum::<u64>() + packed,
+            packed,
             results: plan.results.iter().map(|&value| bytes_of(value)).sum(),
             ..MemorySummary::default()
         };

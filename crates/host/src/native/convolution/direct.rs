@@ -14,17 +14,59 @@ const BAND: usize = 64 << 10;
 /// Terms of a sum in one go, so that what a strip reads stays in the first-level cache.
 const DEPTH: usize = 640;
 
-pub(crate) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &mut [f32], epilogue: &Epilogue) {
+/// A group's channels, cut to as many at a time as keep the depth in bounds, evenly.
+#[derive(Clone, Copy)]
+struct Cuts {
+    channels: usize,
+    count: usize,
+}
+
+impl Cuts {
+    fn of(shape: &Convolution) -> Cuts {
+        let channels = shape.channels / shape.groups;
+        Cuts { channels, count: (channels * shape.kernel[0] * shape.kernel[1]).div_ceil(DEPTH).min(channels) }
+    }
+
+    /// The first channel of cut `i`, or their number when there is no such cut.
+    fn start(self, i: usize) -> usize {
+        i * self.channels / self.count
+    }
+
+    fn longest(self) -> usize {
+        self.channels.div_ceil(self.count)
+    }
+}
+
+/// Numbers of the packed filters.
+pub(super) fn packed_len(shape: &Convolution) -> usize {
+    let depth = shape.channels / shape.groups * shape.kernel[0] * shape.kernel[1];
+    shape.groups * Panels::new(shape.filters / shape.groups).packed_len(depth)
+}
+
+/// Packs the filters: group by group, cut by cut, panel by panel.
+pub(super) fn pack(shape: &Convolution, weight: &[f32], packed: &mut [f32]) {
+    let (filters, taps, cuts) = (shape.filters / shape.groups, shape.kernel[0] * shape.kernel[1], Cuts::of(shape));
+    let (panels, depth) = (Panels::new(filters), cuts.channels * taps);
+    let per_group = panels.packed_len(depth);
+    for group in 0..shape.groups {
+        for i in 0..cuts.count {
+            let (begin, end) = (cuts.start(i) * taps, cuts.start(i + 1) * taps);
+            let to = &mut packed[group * per_group + begin * panels.count * panels.height..];
+            let from = weight[group * filters * depth + begin..].as_ptr();
+            // SAFETY: `from` is the first of `filters` rows of `depth` numbers, of which columns begin..end are read.
+            unsafe { panels.pack((0, panels.count), from, (depth as isize, 1), end - begin, 1.0, to) };
+        }
+    }
+}
+
+/// The convolution with filters from [`pack`].
+pub(super) fn run(shape: &Convolution, input: &[f32], packed: &[f32], output: &mut [f32], epilogue: &Epilogue) {
     let [out_height, out_width] = shape.output();
     let (own, filters) = (shape.channels / shape.groups, shape.filters / shape.groups);
     let taps = shape.kernel[0] * shape.kernel[1];
     let kernels = kernels();
-    let panels = Panels::new(filters);
-
-    // As many channels at a time as keep the depth in bounds, evenly.
-    let channel_cuts = (own * taps).div_ceil(DEPTH).min(own);
-    let cut = |i: usize| i * own / channel_cuts;
-    let most_channels = own.div_ceil(channel_cuts);
+    let (panels, cuts) = (Panels::new(filters), Cuts::of(shape));
+    let most_channels = cuts.longest();
 
     let single = Window::new(shape, 1, 1);
     let row_cost = most_channels * single.channel / (1 + (shape.kernel[0] - 1) * shape.dilation[0] / shape.stride[0])
@@ -45,77 +87,64 @@ pub(crate) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &m
     let per_group = panels.packed_len(own * taps);
     let [height, width] = shape.input;
 
-    scratch::with(per_group * shape.groups, |packed: &mut [f32]| {
-        let depth = own * taps;
-        for group in 0..shape.groups {
-            for i in 0..channel_cuts {
-                let (begin, end) = (cut(i) * taps, cut(i + 1) * taps);
-                let to = &mut packed[group * per_group + begin * panels.count * panels.height..];
-                let from = weight[group * filters * depth + begin..].as_ptr();
-                // SAFETY: `from` is the first of `filters` rows of `depth` numbers, of which columns begin..end are read.
-                unsafe { panels.pack((0, panels.count), from, (depth as isize, 1), end - begin, 1.0, to) };
-            }
-        }
-        let packed = &*packed;
-        let output = Shared::new(output);
-        let table = &table;
-        let ns = shape.products() / (shape.batch * bands) / 30;
-        parallel_for(shape.batch * bands, ns, |from, to| {
-            let copied = most_channels * window.channel + SLACK + kernels.width;
-            scratch::with(copied + filters * out_stride, |memory: &mut [f32]| {
-                let (copy, sums) = memory.split_at_mut(copied);
-                for task in from..to {
-                    let (image, first) = (task / bands, task % bands * rows);
-                    let rows = rows.min(out_height - first);
-                    let columns = rows * window.pitch;
-                    for group in 0..shape.groups {
-                        for i in 0..channel_cuts {
-                            let (begin, end) = (cut(i), cut(i + 1));
-                            for channel in begin..end {
-                                let plane = image * shape.channels + group * own + channel;
-                                let plane = &input[plane * height * width..][..height * width];
-                                let to = &mut copy[(channel - begin) * window.channel..][..window.channel];
-                                window.fill(shape, plane, first, to);
-                            }
-                            let left = &packed[group * per_group + begin * taps * panels.count * panels.height..];
-                            let depth = (end - begin) * taps;
-                            for column in (0..columns).step_by(kernels.width) {
-                                for p in 0..panels.count {
-                                    let (row, last) = (panels.start(p), panels.start(p + 1));
-                                    // SAFETY: the table's offsets plus any column stay in the copy, whose slack covers the last
-                                    // block's unused lanes; the sums have whole blocks.
-                                    unsafe {
-                                        let block = Block {
-                                            depth,
-                                            left: left.as_ptr().add(p * panels.height * depth),
-                                            right: copy.as_ptr().add(column),
-                                            rows_at: RowsAt::Table(table.as_ptr()),
-                                            out: sums.as_mut_ptr().add(row * out_stride + column),
-                                            out_stride,
-                                            accumulate: i > 0,
-                                            epilogue: None,
-                                            channels: Channels::Rows(0),
-                                            index: 0,
-                                            ahead: Block::NOTHING,
-                                        };
-                                        kernels.run(&block, last - row, kernels.width);
-                                    }
+    let output = Shared::new(output);
+    let table = &table;
+    let ns = shape.products() / (shape.batch * bands) / 30;
+    parallel_for(shape.batch * bands, ns, |from, to| {
+        let copied = most_channels * window.channel + SLACK + kernels.width;
+        scratch::with(copied + filters * out_stride, |memory: &mut [f32]| {
+            let (copy, sums) = memory.split_at_mut(copied);
+            for task in from..to {
+                let (image, first) = (task / bands, task % bands * rows);
+                let rows = rows.min(out_height - first);
+                let columns = rows * window.pitch;
+                for group in 0..shape.groups {
+                    for i in 0..cuts.count {
+                        let (begin, end) = (cuts.start(i), cuts.start(i + 1));
+                        for channel in begin..end {
+                            let plane = image * shape.channels + group * own + channel;
+                            let plane = &input[plane * height * width..][..height * width];
+                            let to = &mut copy[(channel - begin) * window.channel..][..window.channel];
+                            window.fill(shape, plane, first, to);
+                        }
+                        let left = &packed[group * per_group + begin * taps * panels.count * panels.height..];
+                        let depth = (end - begin) * taps;
+                        for column in (0..columns).step_by(kernels.width) {
+                            for p in 0..panels.count {
+                                let (row, last) = (panels.start(p), panels.start(p + 1));
+                                // SAFETY: the table's offsets plus any column stay in the copy, whose slack covers the last
+                                // block's unused lanes; the sums have whole blocks.
+                                unsafe {
+                                    let block = Block {
+                                        depth,
+                                        left: left.as_ptr().add(p * panels.height * depth),
+                                        right: copy.as_ptr().add(column),
+                                        rows_at: RowsAt::Table(table.as_ptr()),
+                                        out: sums.as_mut_ptr().add(row * out_stride + column),
+                                        out_stride,
+                                        accumulate: i > 0,
+                                        epilogue: None,
+                                        channels: Channels::Rows(0),
+                                        index: 0,
+                                        ahead: Block::NOTHING,
+                                    };
+                                    kernels.run(&block, last - row, kernels.width);
                                 }
                             }
                         }
-                        for filter in 0..filters {
-                            let channel = group * filters + filter;
-                            for row in 0..rows {
-                                let at = ((image * shape.filters + channel) * out_height + first + row) * out_width;
-                                let from = &sums[filter * out_stride + row * window.pitch..][..out_width];
-                                // SAFETY: this task alone writes these rows.
-                                let to = unsafe { output.part(at, out_width) };
-                                finish_row(from, to, epilogue, channel, at);
-                            }
+                    }
+                    for filter in 0..filters {
+                        let channel = group * filters + filter;
+                        for row in 0..rows {
+                            let at = ((image * shape.filters + channel) * out_height + first + row) * out_width;
+                            let from = &sums[filter * out_stride + row * window.pitch..][..out_width];
+                            // SAFETY: this task alone writes these rows.
+                            let to = unsafe { output.part(at, out_width) };
+                            finish_row(from, to, epilogue, channel, at);
                         }
                     }
                 }
-            });
+            }
         });
     });
 }

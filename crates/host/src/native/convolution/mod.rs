@@ -7,6 +7,7 @@ mod adjoint;
 mod depthwise;
 mod depthwise_gradient;
 mod direct;
+mod filters;
 mod finish;
 mod gathered;
 mod pointwise;
@@ -19,13 +20,13 @@ mod wide;
 mod window;
 mod winograd;
 
+pub use filters::{FilterOrder, PackedFilters, forward_packed};
 pub use shape::Convolution;
 pub use transpose::{TransposedConvolution, transposed};
 pub use weight_gradient::backward_filter;
 pub use wide::{backward_filter_f64, forward_f64, transposed_f64};
 
 use super::epilogue::Epilogue;
-use super::matmul::{PackedMatrix, Side};
 use crate::Error;
 
 /// Convolves `input` (batch, channels, height, width) with `weight` (filters, channels / groups, kernel height, kernel width)
@@ -48,36 +49,7 @@ pub fn forward(
         }
         return Ok(());
     }
-    if !gathered::suits(shape) && winograd::suits(shape) {
-        winograd::run(shape, input, weight, output, epilogue);
-    } else {
-        summed(shape, input, weight, output, epilogue);
-    }
-    Ok(())
-}
-
-/// Whether [`forward_packed`] takes this convolution, and is the faster way.
-pub fn packs(shape: &Convolution) -> bool {
-    shape.is_pointwise() && shape.groups == 1 && !rows::suits(shape) && !gathered::suits(shape)
-}
-
-/// [`forward`] with filters that were packed before, as the left operand (filters, channels). Only of convolutions that [`packs`] names.
-pub fn forward_packed(
-    shape: &Convolution,
-    input: &[f32],
-    weight: &PackedMatrix,
-    output: &mut [f32],
-    epilogue: &Epilogue,
-) -> Result<(), Error> {
-    let [filters, channels] = [shape.filters, shape.channels];
-    if !packs(shape) || weight.side() != Side::Left || weight.size() != [filters, channels] {
-        let (side, size) = (weight.side(), weight.size());
-        return Err(Error::Invalid(format!("convolution: {shape:?} does not take packed weights {side:?} {size:?}")));
-    }
-    check(shape, [input.len(), filters * channels, output.len()], epilogue)?;
-    if !output.is_empty() {
-        pointwise::run_packed(shape, input, weight.numbers(), output, epilogue);
-    }
+    computed(FilterOrder::of(shape), shape, input, weight, output, epilogue);
     Ok(())
 }
 
@@ -94,16 +66,28 @@ fn check(shape: &Convolution, lens: [usize; 3], epilogue: &Epilogue) -> Result<(
 /// [`forward`] of tensors that fit and are not empty, by sums of products alone. Gradients are computed so: of gradients that are waves, as those
 /// of a sum that is weighed by one, Winograd's transforms leave up to five times the error of Paddle's CPU.
 fn summed(shape: &Convolution, input: &[f32], weight: &[f32], output: &mut [f32], epilogue: &Epilogue) {
-    if rows::suits(shape) {
+    computed(FilterOrder::of_sums(shape), shape, input, weight, output, epilogue);
+}
+
+/// With packed filters where they have an order, else by the kernels that read them as they lie.
+fn computed(
+    order: Option<FilterOrder>,
+    shape: &Convolution,
+    input: &[f32],
+    weight: &[f32],
+    output: &mut [f32],
+    epilogue: &Epilogue,
+) {
+    if let Some(order) = order {
+        order.once(shape, input, weight, output, epilogue);
+    } else if rows::suits(shape) {
         rows::forward(shape, input, weight, output, epilogue);
     } else if gathered::suits(shape) {
         gathered::run(shape, input, weight, output, epilogue);
     } else if shape.is_pointwise() {
-        pointwise::run(shape, input, weight, output, epilogue);
-    } else if shape.is_depthwise() {
-        depthwise::run(shape, [1, 1], input, weight, output, epilogue);
+        pointwise::dots(shape, input, weight, output, epilogue);
     } else {
-        direct::run(shape, input, weight, output, epilogue);
+        depthwise::run(shape, [1, 1], input, weight, output, epilogue);
     }
 }
 

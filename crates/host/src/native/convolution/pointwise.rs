@@ -11,25 +11,29 @@ use crate::threads::parallel_for;
 /// Below this many pixels a column of dot products wastes less than a block with mostly empty lanes.
 const DOT_BELOW_PIXELS: usize = 4;
 
-pub(crate) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &mut [f32], epilogue: &Epilogue) {
-    let pixels = shape.input[0] * shape.input[1];
-    let (depth, filters) = (shape.channels / shape.groups, shape.filters / shape.groups);
-    if pixels < DOT_BELOW_PIXELS {
-        return dots(shape, pixels, input, weight, output, epilogue);
-    }
-    let per_group = product::left_len(filters, depth);
-    scratch::with(per_group * shape.groups, |packed: &mut [f32]| {
-        for group in 0..shape.groups {
-            let (from, to) = (&weight[group * filters * depth..], &mut packed[group * per_group..][..per_group]);
-            // SAFETY: `from` begins with `filters` rows of `depth` numbers.
-            unsafe { product::pack_left((filters, depth), from.as_ptr(), [depth as isize, 1], 1.0, to) };
-        }
-        run_packed(shape, input, packed, output, epilogue);
-    });
+/// Whether [`run`] takes this 1x1 convolution.
+pub(super) fn is_product(shape: &Convolution) -> bool {
+    shape.input[0] * shape.input[1] >= DOT_BELOW_PIXELS
 }
 
-/// The convolution with filters that are packed, group by group, as the left operand.
-pub(super) fn run_packed(shape: &Convolution, input: &[f32], packed: &[f32], output: &mut [f32], epilogue: &Epilogue) {
+/// Numbers of the filters packed as the left operand, group by group.
+pub(super) fn packed_len(shape: &Convolution) -> usize {
+    shape.groups * product::left_len(shape.filters / shape.groups, shape.channels / shape.groups)
+}
+
+/// Packs the filters.
+pub(super) fn pack(shape: &Convolution, weight: &[f32], packed: &mut [f32]) {
+    let (depth, filters) = (shape.channels / shape.groups, shape.filters / shape.groups);
+    let per_group = packed.len() / shape.groups;
+    for group in 0..shape.groups {
+        let (from, to) = (&weight[group * filters * depth..], &mut packed[group * per_group..][..per_group]);
+        // SAFETY: `from` begins with `filters` rows of `depth` numbers.
+        unsafe { product::pack_left((filters, depth), from.as_ptr(), [depth as isize, 1], 1.0, to) };
+    }
+}
+
+/// The convolution with packed filters.
+pub(super) fn run(shape: &Convolution, input: &[f32], packed: &[f32], output: &mut [f32], epilogue: &Epilogue) {
     let pixels = shape.input[0] * shape.input[1];
     let (depth, filters) = (shape.channels / shape.groups, shape.filters / shape.groups);
     let per_group = packed.len() / shape.groups;
@@ -58,7 +62,8 @@ pub(super) fn run_packed(shape: &Convolution, input: &[f32], packed: &[f32], out
 }
 
 /// Images of a pixel or three: each output is a dot product of a filter with the channels.
-fn dots(shape: &Convolution, pixels: usize, input: &[f32], weight: &[f32], output: &mut [f32], epilogue: &Epilogue) {
+pub(super) fn dots(shape: &Convolution, input: &[f32], weight: &[f32], output: &mut [f32], epilogue: &Epilogue) {
+    let pixels = shape.input[0] * shape.input[1];
     let (depth, filters) = (shape.channels / shape.groups, shape.filters / shape.groups);
     let total = shape.batch * pixels;
     // One pixel's channels must lie side by side, which they do when an image is one pixel.

@@ -27,6 +27,21 @@ pub struct Convolution {
 }
 
 impl Convolution {
+    /// A convolution with filters of these sizes (filters, channels of a group, height, width), of which no more is known.
+    pub(crate) fn filters([filters, channels, height, width]: [usize; 4], groups: usize) -> Convolution {
+        Convolution {
+            batch: 0,
+            channels: channels.saturating_mul(groups),
+            input: [0; 2],
+            filters,
+            kernel: [height, width],
+            stride: [1; 2],
+            padding: [0; 4],
+            dilation: [1; 2],
+            groups,
+        }
+    }
+
     /// Height and width of the output.
     pub fn output(&self) -> [usize; 2] {
         let size = |axis: usize| {

@@ -152,28 +152,44 @@ fn pointwise_sizes() {
     check(&Convolution { groups: 3, ..shape(2, 9, [1, 2], 15, [1, 1]) }, 1.0);
 }
 
-/// Packed weights give the bits that the others give, and what does not fit is refused.
+/// Packed filters, in each of the orders, give the bits that the others give, and what does not fit is refused.
 #[test]
-fn packed_weights() {
-    let mut random = Random(8);
-    for (batch, channels, input, filters) in
-        [(1, 5, [5, 5], 3), (2, 70, [9, 30], 41), (1, 600, [6, 7], 50), (0, 4, [8, 8], 5)]
-    {
-        let shape = shape(batch, channels, input, filters, [1, 1]);
-        let [input, weight, output] = shape.lens();
+fn packed_filters() {
+    use FilterOrder::{Bands, Product, Winograd};
+    let (mut random, wide) = (Random(8), [1, 1]);
+    for (of, want) in [
+        (shape(1, 5, [5, 5], 3, wide), Some(Product)),
+        (shape(2, 70, [9, 30], 41, wide), Some(Product)),
+        (shape(1, 600, [6, 7], 50, wide), Some(Product)),
+        (Convolution { groups: 3, ..shape(2, 9, [6, 7], 15, wide) }, Some(Product)),
+        (Convolution { padding: [1; 4], ..shape(2, 20, [40, 36], 16, [3, 3]) }, Some(Winograd)),
+        (Convolution { stride: [2; 2], ..shape(2, 90, [19, 21], 23, [3, 3]) }, Some(Bands)),
+        (Convolution { groups: 2, ..shape(1, 6, [11, 9], 10, [5, 3]) }, Some(Bands)),
+        (Convolution { groups: 8, ..shape(1, 8, [11, 9], 8, [3, 3]) }, None),
+        (shape(4, 64, [1, 1], 32, wide), None),
+        (shape(4, 64, [3, 3], 32, wide), None),
+        (shape(0, 4, [8, 8], 5, wide), None),
+    ] {
+        assert_eq!(FilterOrder::of(&of), want, "{of:?}");
+        let [input, weight, output] = of.lens();
         let (input, weight) = (random.numbers(input, 1.0), random.numbers(weight, 1.0));
-        let bias = random.numbers(filters, 1.0);
-        let epilogue = Epilogue { activation: Activation::HardSwish, ..Epilogue::bias(Some(&bias)) };
-        let packed = PackedMatrix::new(Side::Left, [filters, channels], [channels, 1], &weight).unwrap();
-        let (mut got, mut want) = (vec![f32::NAN; output], vec![f32::NAN; output]);
-        forward(&shape, &input, &weight, &mut want, &epilogue).unwrap();
-        forward_packed(&shape, &input, &packed, &mut got, &epilogue).unwrap();
-        assert_eq!(got, want, "{shape:?}");
-        let other = PackedMatrix::new(Side::Right, [filters, channels], [channels, 1], &weight).unwrap();
-        assert!(forward_packed(&shape, &input, &other, &mut got, &epilogue).is_err());
+        let Some(order) = want else { continue };
+        let size = [of.filters, of.channels / of.groups, of.kernel[0], of.kernel[1]];
+        let packed = PackedFilters::new(order, size, of.groups, &weight).unwrap();
         assert!(
-            forward_packed(&Convolution { kernel: [3, 3], ..shape }, &input, &packed, &mut got, &epilogue).is_err()
+            packed.bytes() >= 4 * weight.len() && PackedFilters::new(order, size, of.groups, &weight[1..]).is_err()
         );
+        let unlike = if of.kernel == [3, 3] { Product } else { Winograd };
+        assert!(PackedFilters::new(unlike, size, of.groups, &weight).is_err());
+        let bias = random.numbers(of.filters, 1.0);
+        let epilogue = Epilogue { activation: Activation::HardSwish, ..Epilogue::bias(Some(&bias)) };
+        let (mut got, mut want) = (vec![f32::NAN; output], vec![f32::NAN; output]);
+        forward(&of, &input, &weight, &mut want, &epilogue).unwrap();
+        forward_packed(&of, &input, &packed, &mut got, &epilogue).unwrap();
+        assert_eq!(got, want, "{of:?}");
+        let other = Convolution { kernel: [2, 2], ..of };
+        assert!(forward_packed(&other, &input, &packed, &mut got, &epilogue).is_err());
+        assert!(forward_packed(&of, &input[1..], &packed, &mut got, &epilogue).is_err());
     }
 }
 

@@ -63,13 +63,18 @@ pub(crate) fn suits(shape: &Convolution) -> bool {
         && 4 * tiles >= 3 * tiles.next_multiple_of(kernels().width)
 }
 
-pub(crate) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &mut [f32], epilogue: &Epilogue) {
+/// Numbers of the transformed filters.
+pub(super) fn packed_len(shape: &Convolution) -> usize {
+    POSITIONS * Panels::new(shape.filters).packed_len(shape.channels)
+}
+
+/// The convolution with filters from [`pack`].
+pub(super) fn run(shape: &Convolution, input: &[f32], packed: &[f32], output: &mut [f32], epilogue: &Epilogue) {
     let [out_height, out_width] = shape.output();
     let tiles = [out_height.div_ceil(TALL), out_width.div_ceil(WIDE)];
     let total = tiles[0] * tiles[1];
     let kernels = kernels();
     let panels = Panels::new(shape.filters);
-    let per_position = panels.packed_len(shape.channels);
 
     // Whole blocks of the micro-kernel, few enough to stay in the cache and to feed every thread.
     let fitting = BLOCK / (POSITIONS * (shape.channels + shape.filters));
@@ -77,34 +82,30 @@ pub(crate) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &m
     let block = (fitting.min(shared) / kernels.width).clamp(1, 8) * kernels.width;
     let blocks = total.div_ceil(block);
 
-    scratch::with(POSITIONS * per_position, |packed: &mut [f32]| {
-        transform_filters(shape, weight, panels, packed);
-        let packed = &*packed;
-        let output = Shared::new(output);
-        let ns = block * shape.channels * (shape.filters + 12) * POSITIONS / 40;
-        parallel_for(shape.batch * blocks, ns, |from, to| {
-            let job = Job { shape, tiles, block, input, output, epilogue };
-            let transformed = job.position(shape.channels) * POSITIONS + SLACK;
-            let sums = job.position(shape.filters) * POSITIONS + SLACK;
-            let rows = DOWN * job.row();
-            let line = TALL * job.line();
-            scratch::with(transformed + sums + rows + line, |memory: &mut [f32]| {
-                let (transformed, rest) = memory.split_at_mut(transformed);
-                let (sums, rest) = rest.split_at_mut(sums);
-                for task in from..to {
-                    let (image, first) = (task / blocks, task % blocks * block);
-                    let count = block.min(total - first);
-                    let (rows, line) = rest.split_at_mut(rows);
-                    // SAFETY: the buffers have the sizes that the steps expect; this task alone writes these tiles.
-                    unsafe {
-                        let (job, own) = (&job, &mut *transformed);
-                        at_level!(tiles_in(job: &Job, image: usize, first: usize, count: usize, rows: &mut [f32], own: &mut [f32]));
-                        job.products(packed, panels, count, transformed, sums);
-                        let own = &mut *sums;
-                        at_level!(tiles_out(job: &Job, image: usize, first: usize, count: usize, line: &mut [f32], own: &mut [f32]));
-                    }
+    let output = Shared::new(output);
+    let ns = block * shape.channels * (shape.filters + 12) * POSITIONS / 40;
+    parallel_for(shape.batch * blocks, ns, |from, to| {
+        let job = Job { shape, tiles, block, input, output, epilogue };
+        let transformed = job.position(shape.channels) * POSITIONS + SLACK;
+        let sums = job.position(shape.filters) * POSITIONS + SLACK;
+        let rows = DOWN * job.row();
+        let line = TALL * job.line();
+        scratch::with(transformed + sums + rows + line, |memory: &mut [f32]| {
+            let (transformed, rest) = memory.split_at_mut(transformed);
+            let (sums, rest) = rest.split_at_mut(sums);
+            for task in from..to {
+                let (image, first) = (task / blocks, task % blocks * block);
+                let count = block.min(total - first);
+                let (rows, line) = rest.split_at_mut(rows);
+                // SAFETY: the buffers have the sizes that the steps expect; this task alone writes these tiles.
+                unsafe {
+                    let (job, own) = (&job, &mut *transformed);
+                    at_level!(tiles_in(job: &Job, image: usize, first: usize, count: usize, rows: &mut [f32], own: &mut [f32]));
+                    job.products(packed, panels, count, transformed, sums);
+                    let own = &mut *sums;
+                    at_level!(tiles_out(job: &Job, image: usize, first: usize, count: usize, line: &mut [f32], own: &mut [f32]));
                 }
-            });
+            }
         });
     });
 }
@@ -202,9 +203,9 @@ unsafe fn filter_along<V: Arithmetic>([a, b, c]: [V; 3]) -> [V; ALONG] {
     }
 }
 
-/// The transformed filters, straight into the panels of the products.
-fn transform_filters(shape: &Convolution, weight: &[f32], panels: Panels, packed: &mut [f32]) {
-    let packed = Shared::new(packed);
+/// Transforms the filters, straight into the panels of the products.
+pub(super) fn pack(shape: &Convolution, weight: &[f32], packed: &mut [f32]) {
+    let (panels, packed) = (Panels::new(shape.filters), Shared::new(packed));
     let packed = &packed;
     parallel_for(panels.count, panels.height * shape.channels * 4, |from, to| {
         for p in from..to {

@@ -132,6 +132,13 @@ pub unsafe fn linear(product: &MatrixProduct, right: DType, at: Matrices, batche
     }
 }
 
+/// Whether [`linear`] packs the right matrix of a product of float32, of one batch: then a caller who has it for long packs it once.
+pub fn packs(product: &MatrixProduct) -> bool {
+    product.rows * product.columns * product.depth > WORTH_SPLITTING
+        && !skinny::takes(product, DType::F32)
+        && single::takes(product)
+}
+
 /// Multiplications of one batch that are worth a second thread.
 const WORTH_SPLITTING: usize = 300_000;
 

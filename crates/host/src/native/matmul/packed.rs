@@ -1,6 +1,7 @@
 //! Matrices packed once for many products.
 
 use super::super::epilogue::Epilogue;
+use super::super::lines::Lines;
 use super::super::microkernel::Channels;
 use super::super::product::{Operand, Product, left_len, pack_left, pack_right_whole, right_len};
 use crate::Error;
@@ -14,8 +15,7 @@ pub struct PackedMatrix {
     side: Side,
     /// Rows and columns of the matrix.
     size: [usize; 2],
-    len: usize,
-    lines: Vec<Line>,
+    numbers: Lines,
 }
 
 /// Which operand of a product a packed matrix is.
@@ -26,11 +26,6 @@ pub enum Side {
     /// The right one, as the weight of a linear layer is: (inputs, outputs).
     Right,
 }
-
-/// A cache line, so that panels begin with one.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([f32; 16]);
 
 impl PackedMatrix {
     /// Packs a matrix of `size` rows and columns whose element (i, j) is `matrix[i * strides[0] + j * strides[1]]`.
@@ -46,13 +41,13 @@ impl PackedMatrix {
             Side::Left => left_len(size[0], size[1]),
             Side::Right => right_len(size[0], size[1]),
         };
-        let mut packed = PackedMatrix { side, size, len, lines: vec![Line([0.0; 16]); len.div_ceil(16)] };
+        let mut packed = PackedMatrix { side, size, numbers: Lines::zeros(len) };
         let (from, strides) = (matrix.as_ptr(), strides.map(|stride| stride as isize));
         // SAFETY: the last element, and so every one, lies in the slice.
         unsafe {
             match side {
-                Side::Left => pack_left((size[0], size[1]), from, strides, 1.0, packed.numbers_mut()),
-                Side::Right => pack_right_whole((size[0], size[1]), from, strides, packed.numbers_mut()),
+                Side::Left => pack_left((size[0], size[1]), from, strides, 1.0, packed.numbers.numbers_mut()),
+                Side::Right => pack_right_whole((size[0], size[1]), from, strides, packed.numbers.numbers_mut()),
             }
         }
         Ok(packed)
@@ -68,14 +63,9 @@ impl PackedMatrix {
         self.size
     }
 
-    pub(crate) fn numbers(&self) -> &[f32] {
-        // SAFETY: lines are 16 numbers each, one after the other, and there are enough for `len`.
-        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
-    }
-
-    fn numbers_mut(&mut self) -> &mut [f32] {
-        // SAFETY: as above.
-        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
+    /// The memory that it takes.
+    pub fn bytes(&self) -> usize {
+        self.numbers.bytes()
     }
 }
 
@@ -98,7 +88,7 @@ pub fn linear_packed(left: &[f32], weight: &PackedMatrix, out: &mut [f32], epilo
         depth,
         columns,
         left: Operand::Strided(left.as_ptr(), [depth as isize, 1]),
-        right: Operand::Packed(weight.numbers()),
+        right: Operand::Packed(weight.numbers.numbers()),
         factor: 1.0,
         out: out.as_mut_ptr(),
         out_stride: columns,

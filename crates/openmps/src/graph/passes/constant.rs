@@ -1,17 +1,26 @@
-//! What depends on constants alone is computed once.
+//! What depends on constants alone is computed once, and not before somebody reads it: a weight that goes into another form is never kept as it was.
 
 use super::Rewriter;
 use crate::error::Result;
 use crate::graph::executable::{Executable, Goals};
-use crate::graph::{Graph, OptimizationLevel, Source, TensorData, Value};
+use crate::graph::{Graph, OptimizationLevel, Source, Tensor, TensorData, Value};
 use openmps_graph::{DType, Meta, Operator};
+use openmps_runtime::Device;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-/// The results of an operator whose inputs were constants.
-pub(in crate::graph) type Folded = Vec<TensorData>;
+/// An operator whose inputs are constants.
+#[derive(Debug)]
+pub(in crate::graph) struct Folded {
+    key: FoldedKey,
+    device: Device,
+    operator: Arc<dyn Operator>,
+    inputs: Vec<Value>,
+    /// Its results, once somebody has wanted to keep them.
+    pub(in crate::graph) kept: OnceLock<Vec<TensorData>>,
+}
 
-/// What they are found by.
+/// What it is found by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::graph) struct FoldedKey {
     device: String,
@@ -20,23 +29,75 @@ pub(in crate::graph) struct FoldedKey {
     inputs: Vec<Constant>,
 }
 
+impl Folded {
+    /// The results, computed by the first who asks and kept from then on.
+    pub(in crate::graph) fn tensors(&self) -> Result<&[TensorData]> {
+        if self.kept.get().is_none() {
+            let tensors = self.computed()?;
+            // Two threads may both have computed them; the first one's stay.
+            let _ = self.kept.set(tensors);
+        }
+        Ok(self.kept.get().map_or(&[], |tensors| &tensors[..]))
+    }
+
+    /// The results, for the caller alone.
+    fn computed(&self) -> Result<Vec<TensorData>> {
+        let mut graph = Graph::new();
+        let results = self.build(&mut graph)?;
+        let (goals, level) = (Goals::of(&graph, &results, &[])?, OptimizationLevel::Level0);
+        Executable::new(&graph, &self.device, goals, level, None)?.run(&self.device.queue(), &[])
+    }
+
+    /// Adds the operator to a graph, and all that its inputs are made of and nobody has kept.
+    fn build(&self, graph: &mut Graph) -> Result<Vec<Tensor>> {
+        let mut inputs = Vec::with_capacity(self.inputs.len());
+        for Value { meta, source } in &self.inputs {
+            inputs.push(match source {
+                Source::Folded(of, output) if of.kept.get().is_none() => {
+                    let result = of.build(graph)?[*output];
+                    graph.reshape(result, &meta.shape)?
+                }
+                _ => graph.push(meta.clone(), source.clone()),
+            });
+        }
+        graph.shared_operator(Arc::clone(&self.operator), &inputs)
+    }
+}
+
+/// The numbers of a float32 constant, which need not be kept.
+pub(in crate::graph) fn numbers(value: &Value) -> Result<Vec<f32>> {
+    match &value.source {
+        Source::Constant(bytes) => {
+            Ok(bytes.chunks_exact(4).map(|four| f32::from_ne_bytes([four[0], four[1], four[2], four[3]])).collect())
+        }
+        Source::Data(tensor) => tensor.read(),
+        Source::Folded(of, output) => match of.kept.get() {
+            Some(tensors) => tensors[*output].read(),
+            None => of.computed()?[*output].read(),
+        },
+        Source::Placeholder(_) | Source::Variable(_) | Source::Step(_) | Source::Reshape(_) => Ok(Vec::new()),
+    }
+}
+
 /// A constant as part of a key: bytes are compared, memory is the same or another. A key keeps its memory alive, so that no other
-/// constant can come to lie there.
+/// constant can come to lie there; of what was folded, that of the constants that it is made of.
 #[derive(Clone, Debug)]
-pub(in crate::graph) struct Constant(TensorOrBytes, DType, Vec<usize>);
+pub(in crate::graph) struct Constant(Content, DType, Vec<usize>);
 
 #[derive(Clone, Debug)]
-enum TensorOrBytes {
+enum Content {
     Bytes(Arc<[u8]>),
     Tensor(TensorData),
+    Folded(FoldedKey, usize),
 }
 
 impl Constant {
     /// The constant that a value is.
     pub(in crate::graph) fn of(value: &Value) -> Option<Constant> {
         let content = match &value.source {
-            Source::Constant(bytes) => TensorOrBytes::Bytes(Arc::clone(bytes)),
-            Source::Data(tensor) => TensorOrBytes::Tensor(tensor.clone()),
+            Source::Constant(bytes) => Content::Bytes(Arc::clone(bytes)),
+            Source::Data(tensor) => Content::Tensor(tensor.clone()),
+            Source::Folded(of, output) => Content::Folded(of.key.clone(), *output),
             _ => return None,
         };
         Some(Constant(content, value.meta.dtype, value.meta.shape.to_vec()))
@@ -44,15 +105,16 @@ impl Constant {
 
     /// Memory that does not change its place.
     pub(in crate::graph) fn of_memory(tensor: &TensorData) -> Constant {
-        Constant(TensorOrBytes::Tensor(tensor.clone()), tensor.meta.dtype, tensor.meta.shape.to_vec())
+        Constant(Content::Tensor(tensor.clone()), tensor.meta.dtype, tensor.meta.shape.to_vec())
     }
 }
 
 impl PartialEq for Constant {
     fn eq(&self, other: &Constant) -> bool {
         let same = match (&self.0, &other.0) {
-            (TensorOrBytes::Bytes(a), TensorOrBytes::Bytes(b)) => a == b,
-            (TensorOrBytes::Tensor(a), TensorOrBytes::Tensor(b)) => a.buffer.is_same(&b.buffer) && a.offset == b.offset,
+            (Content::Bytes(a), Content::Bytes(b)) => a == b,
+            (Content::Tensor(a), Content::Tensor(b)) => a.buffer.is_same(&b.buffer) && a.offset == b.offset,
+            (Content::Folded(a, i), Content::Folded(b, j)) => i == j && a == b,
             _ => false,
         };
         same && (self.1, &self.2) == (other.1, &other.2)
@@ -64,8 +126,9 @@ impl Eq for Constant {}
 impl Hash for Constant {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match &self.0 {
-            TensorOrBytes::Bytes(bytes) => bytes.hash(state),
-            TensorOrBytes::Tensor(tensor) => (tensor.buffer.order(), tensor.offset).hash(state),
+            Content::Bytes(bytes) => bytes.hash(state),
+            Content::Tensor(tensor) => (tensor.buffer.order(), tensor.offset).hash(state),
+            Content::Folded(key, output) => (key, output).hash(state),
         }
         self.2.hash(state);
     }
@@ -89,34 +152,28 @@ impl Rewriter<'_> {
         let constants: Option<Vec<Constant>> = inputs.iter().map(|&input| Constant::of(&self.values[input])).collect();
         let Some(constants) = constants.filter(|_| !RANDOM.contains(&operator.name())) else { return Ok(None) };
         let metas: Vec<Meta> = inputs.iter().map(|&input| self.values[input].meta.clone()).collect();
-        let bytes = |metas: &[Meta]| metas.iter().try_fold(0, |sum: usize, meta| Ok(sum.saturating_add(meta.bytes()?)));
-        let made: openmps_graph::Result<usize> = bytes(&operator.infer(&metas)?);
-        let given: openmps_graph::Result<usize> = bytes(&metas);
-        if made? > given?.max(LARGEST) {
+        let bytes = |metas: &[Meta]| -> Result<usize> {
+            metas.iter().try_fold(0, |sum: usize, meta| Ok(sum.saturating_add(meta.bytes()?)))
+        };
+        let made = operator.infer(&metas)?;
+        if bytes(&made)? > bytes(&metas)?.max(LARGEST) {
             return Ok(None);
         }
         let text = format!("{} {operator:?}", operator.name());
         let key = FoldedKey { device: format!("{:?}", self.device), text, inputs: constants };
-        let folded = self.folded.get_or_make(&key, || self.evaluate(operator, inputs))?;
-        let outputs = folded.iter().zip(uses).map(|(tensor, &uses)| {
-            let value = Value { meta: tensor.meta.clone(), source: Source::Data(tensor.clone()) };
-            self.push(value, uses)
+        let folded = self.folded.get_or_make(&key, || {
+            let (key, device, operator) = (key.clone(), self.device.clone(), Arc::clone(operator));
+            let inputs = inputs.iter().map(|&input| self.values[input].clone()).collect();
+            Ok::<_, crate::Error>(Folded { key, device, operator, inputs, kept: OnceLock::new() })
+        })?;
+        let outputs = made.into_iter().zip(uses).enumerate().map(|(output, (meta, &uses))| {
+            self.push(Value { meta, source: Source::Folded(Arc::clone(&folded), output) }, uses)
         });
         Ok(Some(outputs.collect()))
     }
 
-    fn evaluate(&self, operator: &Arc<dyn Operator>, inputs: &[usize]) -> Result<Folded> {
-        let mut graph = Graph::new();
-        let copy = |&input: &usize| graph.push(self.values[input].meta.clone(), self.values[input].source.clone());
-        let inputs: Vec<_> = inputs.iter().map(copy).collect();
-        let results = graph.shared_operator(Arc::clone(operator), &inputs)?;
-        let executable =
-            Executable::new(&graph, self.device, Goals::of(&graph, &results, &[])?, OptimizationLevel::Level0)?;
-        executable.run(&self.device.queue(), &[])
-    }
-
     pub(super) fn is_constant(&self, value: usize) -> bool {
-        matches!(self.values[value].source, Source::Constant(_) | Source::Data(_))
+        self.values[value].is_constant()
     }
 
     /// The number that a float32 constant of one element is.
@@ -128,6 +185,7 @@ impl Rewriter<'_> {
         Ok(match source {
             Source::Constant(bytes) => <[u8; 4]>::try_from(&bytes[..]).ok().map(f32::from_ne_bytes),
             Source::Data(tensor) => tensor.read::<f32>()?.first().copied(),
+            Source::Folded(of, output) => of.tensors()?[*output].read::<f32>()?.first().copied(),
             _ => None,
         })
     }

@@ -7,7 +7,7 @@ mod attention;
 mod constant;
 mod epilogue;
 
-pub(super) use constant::{Constant, Folded, FoldedKey};
+pub(super) use constant::{Constant, Folded, FoldedKey, numbers};
 
 use super::executable::needed_steps;
 use super::{Graph, Source, Step, Value};
@@ -102,6 +102,7 @@ impl<'a> Rewriter<'a> {
         let source = match &self.values[from].source {
             Source::Constant(bytes) => Source::Constant(Arc::clone(bytes)),
             Source::Data(tensor) => Source::Data(super::TensorData { meta: meta.clone(), ..tensor.clone() }),
+            Source::Folded(of, output) => Source::Folded(Arc::clone(of), *output),
             Source::Reshape(root) => {
                 let root = *root;
                 self.uses[root] += 1;

@@ -81,9 +81,9 @@ def _compiled(predictor: Predictor, arrays: list[np.ndarray], operations: int, c
     for (operator, *included), count in counts.most_common():
         table.add_row(operator, ", ".join(f"{name} x {times}" if times > 1 else name for name, times in Counter(included).items()), str(count))
     console.print(table)
-    constants, results, peak, everything = (memory[name] / 2**20 for name in ("constants", "results", "peak", "sum"))
+    constants, packed, results, peak, everything = (memory[name] / 2**20 for name in ("constants", "packed", "results", "peak", "sum"))
     console.print(
-        f"memory in MiB: weights {constants:.1f}, between inputs and results {peak:.1f} at most at once "
+        f"memory in MiB: weights {constants:.1f}, {packed:.1f} of them packed for kernels, between inputs and results {peak:.1f} at most at once "
         f"({everything:.1f} if nothing were given back), results {results:.2f}",
         highlight=False,
         soft_wrap=True,
