@@ -27,6 +27,22 @@ CALLS = {
     "svdvals": (linalg.svdvals, [SIDES], False),
     "eigenvalues": (lambda x: linalg.eigh(x, "U")[0], [SYMMETRIC], False),
     "nuclear norm": (lambda x: linalg.matrix_norm(x, "nuc"), [SIDES], False),
+    "det, gradient": (linalg.det, [SQUARE], True),
+    "slogdet, gradient": (lambda x: linalg.slogdet(x)[1], [SQUARE], True),
+    "cholesky, gradient": (lambda x: linalg.cholesky(x @ x.transpose([0, 2, 1]) + paddle.eye(5)), [SQUARE], True),
+    "cholesky, upper, gradient": (lambda x: linalg.cholesky(x @ x.transpose([0, 2, 1]) + paddle.eye(5), upper=True), [SQUARE], True),
+    "eigvalsh": (linalg.eigvalsh, [SYMMETRIC], False),
+    "eigh, gradient": (lambda x: linalg.eigh(x @ x.transpose([0, 2, 1]))[1].abs(), [SQUARE], True),
+    "svdvals, gradient": (linalg.svdvals, [SIDES], True),
+    "svd, gradient": (lambda x: linalg.svd(x)[0].abs() @ linalg.svd(x)[2].abs() * linalg.svd(x)[1].unsqueeze(-2), [SIDES], True),
+    "svd of a wide matrix, gradient": (lambda x: linalg.svd(x.transpose([0, 2, 1]))[0].abs() @ linalg.svd(x.transpose([0, 2, 1]))[2].abs(), [SIDES], True),
+    "qr, gradient": (lambda x: (lambda q, r: q.abs() @ r.abs())(*linalg.qr(x)), [SIDES], True),
+    "qr of a wide matrix, gradient": (lambda x: (lambda q, r: q.abs() @ r.abs())(*linalg.qr(x.transpose([0, 2, 1]))), [SIDES], True),
+    "triangular_solve": (lambda x, y: linalg.triangular_solve(x + 3 * paddle.eye(5), y), [SQUARE, SIDES], True),
+    "triangular_solve, lower, transposed": (lambda x, y: linalg.triangular_solve(x + 3 * paddle.eye(5), y, upper=False, transpose=True), [SQUARE, SIDES], True),
+    "triangular_solve, unit, repeated": (lambda x, y: linalg.triangular_solve(x, y, unitriangular=True), [SQUARE[0] / 3, SIDES], True),
+    "cholesky_solve": (linalg.cholesky_solve, [SIDES, SQUARE + 3 * np.eye(5, dtype="float32")], False),
+    "cholesky_solve, upper": (lambda y, x: linalg.cholesky_solve(y, x, upper=True), [SIDES, SQUARE + 3 * np.eye(5, dtype="float32")], False),
     "nothing": (lambda x: paddle.concat([linalg.det(x), linalg.inv(x).flatten(), linalg.svd(x)[1].flatten()]), [np.zeros((2, 0, 0), "float32")], False),
 }
 
@@ -80,3 +96,26 @@ def test_what_has_no_result_is_a_value_error(device):
     for call in lambda: linalg.inv(flat), lambda: linalg.cholesky(flat), lambda: linalg.solve(flat, flat), lambda: linalg.svd(nan), lambda: linalg.inv(nan):
         with pytest.raises(ValueError, match="singular|invertible|pivot|positive|NaN|illegal|decomposition"):
             call()
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: linalg.eigvalsh(x @ x.transpose([1, 0])),
+    lambda x: linalg.cholesky_solve(x[:, :3], x + 3 * paddle.eye(5, dtype="float64")),
+    lambda x: linalg.cholesky_solve(x[:, :3], x + 3 * paddle.eye(5, dtype="float64"), upper=True),
+])  # fmt: skip
+def test_gradients_that_the_cpu_has_wrong_are_those_of_finite_differences(call):
+    paddle.set_device("mps")
+    numbers = SQUARE[0].astype("float64")
+
+    def weighed(x: paddle.Tensor) -> paddle.Tensor:
+        result = call(x)
+        return (result * paddle.cos(paddle.arange(result.size, dtype="float64")).reshape(result.shape)).sum()
+
+    x = paddle.to_tensor(numbers, stop_gradient=False)
+    weighed(x).backward()
+    step = 1e-5
+    for at in np.ndindex(5, 5):
+        moved = np.zeros((5, 5))
+        moved[at] = step
+        slope = (float(weighed(paddle.to_tensor(numbers + moved))) - float(weighed(paddle.to_tensor(numbers - moved)))) / (2 * step)
+        assert abs(slope - float(x.grad[at])) < 1e-6 * max(1.0, abs(slope))

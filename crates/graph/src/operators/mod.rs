@@ -38,13 +38,15 @@ pub mod sequence;
 pub mod slice;
 pub mod softmax;
 pub mod sort;
+pub mod special;
 pub mod transpose;
 pub mod triangle;
 
 use crate::entry::Entry;
 
 /// The list of operators, by family. Tests, benches and documents iterate over it.
-pub static ENTRIES: &[&[&Entry]] = &[MOVEMENT, LIBRARY, NORMALISATION, reduce::ENTRIES, linear_algebra::ENTRIES];
+pub static ENTRIES: &[&[&Entry]] =
+    &[MOVEMENT, LIBRARY, NORMALISATION, reduce::ENTRIES, linear_algebra::ENTRIES, special::ENTRIES];
 
 /// Operators that move or choose elements.
 pub static MOVEMENT: &[&Entry] = &[

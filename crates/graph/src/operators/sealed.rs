@@ -77,6 +77,7 @@ operators! {
     sort::KthValue,
     sort::Sort,
     sort::TopK,
+    special::Special,
     transpose::Transpose,
     triangle::Triangle,
 }

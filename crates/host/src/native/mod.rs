@@ -37,6 +37,7 @@ pub mod sequence;
 mod shared;
 pub mod softmax;
 pub mod sort;
+pub mod special;
 mod transpose;
 pub mod triangle;
 

@@ -88,6 +88,21 @@ impl<'c> Compose<'c> {
         Ok(self.formula.reduce(reduction, x, axes)?)
     }
 
+    /// A tensor of one value.
+    pub fn constant(&self, dtype: DType, dims: &[usize], value: f64) -> Result<View> {
+        let view = self.temporary(dtype, dims)?;
+        self.fill(&view, value)?;
+        Ok(view)
+    }
+
+    /// A tensor that may be missing, as zeros: the upstream of a result that nobody has used.
+    pub fn or_zeros(&self, given: Option<&Tensor>, like: &View) -> Result<View> {
+        match given {
+            Some(given) => self.cast(&given.view()?, like.dtype),
+            None => self.constant(like.dtype, &like.shape, 0.0),
+        }
+    }
+
     /// Gives every element this value.
     pub fn fill(&self, to: &View, value: f64) -> Result<()> {
         let value = Number::Float(value);

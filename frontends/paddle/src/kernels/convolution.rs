@@ -1,5 +1,6 @@
 //! Kernels of convolution, transposed convolution, their gradients, and convolution with what follows it.
 
+use super::compose::Compose;
 use super::images::{layout, padding_algorithm, pair, refuse, sizes};
 use super::movement::many;
 use crate::error::Result;
@@ -16,6 +17,7 @@ use openmps_tile::dtype::FLOATS;
 pub fn register(table: &mut Table) {
     table.add("conv2d", FLOATS, conv2d).strided();
     table.add("conv2d_grad", FLOATS, conv2d_grad).strided();
+    table.add("conv2d_double_grad", &[DType::F32, DType::F64], conv2d_double_grad);
     table.add("depthwise_conv2d", FLOATS, depthwise_conv2d).strided();
     table.add("depthwise_conv2d_grad", FLOATS, depthwise_conv2d_grad).strided();
     table.add("conv2d_transpose", FLOATS, conv2d_transpose).strided();
@@ -113,6 +115,35 @@ fn conv2d_grad(
     let of = convolution(&strides, &paddings, &algorithm, &dilations, groups, &format)?;
     let inputs = [&input.view()?, &filter.view()?, &upstream.view()?];
     gradients(context, of, inputs, [dinput.as_ref(), dfilter.as_ref()])
+}
+
+/// A convolution is linear in both: its gradients' gradients are gradients and convolutions of what comes in.
+fn conv2d_double_grad(
+    context: &Context,
+    input: Tensor,
+    filter: Tensor,
+    upstream: Tensor,
+    ddinput: Option<Tensor>,
+    ddfilter: Option<Tensor>,
+    strides: Vec<i32>,
+    paddings: Vec<i32>,
+    algorithm: String,
+    dilations: Vec<i32>,
+    groups: i32,
+    format: String,
+    dinput: Option<Output>,
+    dfilter: Option<Output>,
+    ddout: Option<Output>,
+) -> Result<()> {
+    let of = convolution(&strides, &paddings, &algorithm, &dilations, groups, &format)?;
+    let c = Compose::new(context);
+    let (x, filter, upstream) = (input.view()?, filter.view()?, upstream.view()?);
+    let (ddx, ddfilter) = (c.or_zeros(ddinput.as_ref(), &x)?, c.or_zeros(ddfilter.as_ref(), &filter)?);
+    gradients(context, of.clone(), [&x, &ddfilter, &upstream], [dinput.as_ref(), None])?;
+    gradients(context, of.clone(), [&ddx, &filter, &upstream], [None, dfilter.as_ref()])?;
+    let Some(ddout) = ddout else { return Ok(()) };
+    let sum = c.add(&c.apply(&of, &[ddx, filter])?, &c.apply(&of, &[x, ddfilter])?)?;
+    c.store_value(&ddout, sum.dtype, &sum)
 }
 
 fn depthwise_conv2d_grad(

@@ -27,7 +27,7 @@ fn axis(axis: i32, rank: usize) -> Result<usize> {
 }
 
 /// The diagonal of two axes, which become one, the last. `offset` is above the main diagonal where positive.
-fn diagonal(x: &View, offset: i32, axes: [i32; 2]) -> Result<View> {
+pub(super) fn diagonal(x: &View, offset: i32, axes: [i32; 2]) -> Result<View> {
     let [first, second] = [axis(axes[0], x.rank())?, axis(axes[1], x.rank())?];
     if first == second {
         let (got, expected) = (format!("{axes:?}"), "two different axes".to_owned());

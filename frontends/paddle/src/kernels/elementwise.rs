@@ -112,6 +112,9 @@ mod unary {
         sinh "sinh" Sinh
         cosh "cosh" Cosh
         tanh "tanh" Tanh
+        asinh "asinh" Asinh
+        acosh "acosh" Acosh
+        atanh "atanh" Atanh
         erf "erf" Erf
         floor "floor" Floor
         ceil "ceil" Ceil
@@ -152,6 +155,7 @@ mod binary {
         elementwise_pow "elementwise_pow" Power
         atan2 "atan2" Atan2
         heaviside "heaviside" Heaviside
+        copysign "copysign" CopySign
         equal "equal" Equal
         not_equal "not_equal" NotEqual
         less_than "less_than" LessThan

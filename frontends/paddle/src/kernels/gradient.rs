@@ -25,6 +25,7 @@ pub fn register(table: &mut Table) {
     table.add("lerp_grad", FLOATS, lerp_grad).strided();
     table.add("remainder_grad", FLOATS, remainder_grad).strided();
     table.add("heaviside_grad", FLOATS, heaviside_grad).strided();
+    table.add("copysign_grad", FLOATS, copysign_grad).strided();
     table.add("where_grad", ALL, where_grad).strided();
     table.add("masked_fill_grad", ALL, masked_fill_grad).strided();
 }
@@ -166,6 +167,22 @@ fn heaviside_grad(
     let Some(dx) = dx else { return Ok(()) };
     let to = context.allocate(&dx, upstream.dtype)?;
     Compose::new(context).fill(&to, 0.0)
+}
+
+/// The second number has no gradient: its sign alone counts.
+fn copysign_grad(
+    context: &Context,
+    x: Tensor,
+    y: Tensor,
+    upstream: Tensor,
+    dx: Option<Output>,
+    dy: Option<Output>,
+) -> Result<()> {
+    let (c, x, y, upstream) = (Compose::new(context), x.view()?, y.view()?, upstream.view()?);
+    let out = c.map(Elementwise::Binary(Binary::CopySign), &[&x, &y], &[])?;
+    into(context, dx, Elementwise::Gradient(Gradient::CopySign), &[&x, &out, &upstream])?;
+    let Some(dy) = dy else { return Ok(()) };
+    c.fill(&context.allocate(&dy, upstream.dtype)?, 0.0)
 }
 
 fn where_grad(

@@ -1,19 +1,26 @@
-//! Kernels that read images at points: grid_sample and its gradients.
+//! Kernels that read images at points, grid_sample, and that make the points, affine_grid, with gradients.
 
+use super::compose::Compose;
 use super::images::refuse;
+use super::linear_algebra::product;
 use super::movement::many;
 use crate::error::Result;
 use crate::table::Table;
-use crate::{Context, Output, Tensor};
+use crate::{Context, IntArray, Output, Tensor};
 use openmps_graph::operators::grid_sample::{
     Beyond, GridSample, GridSampleGridGradient, GridSampleInputGradient, Sampling,
 };
+use openmps_graph::{DType, View};
 use openmps_tile::dtype::FLOATS;
+
+const SINGLE: &[DType] = &[DType::F32, DType::F64];
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
     table.add("grid_sample", FLOATS, grid_sample).strided();
     table.add("grid_sample_grad", FLOATS, grid_sample_grad).strided();
+    table.add("affine_grid", SINGLE, affine_grid);
+    table.add("affine_grid_grad", SINGLE, affine_grid_grad);
 }
 
 fn operator(mode: &str, padding: &str, align_corners: bool) -> Result<GridSample> {
@@ -64,4 +71,59 @@ fn grid_sample_grad(
         many(context, &GridSampleGridGradient { of }, &[x, grid, upstream], &[Some(dgrid)])?;
     }
     Ok(())
+}
+
+/// The points of an image of these sizes, from -1 to 1 along each axis, the last axis first, each followed by a 1: (points, rank + 1).
+fn points(context: &Context, c: &Compose, sizes: &[usize], align_corners: bool, dtype: DType) -> Result<View> {
+    let along = |at: usize, size: usize| {
+        let step = if align_corners { 2.0 / (size.max(2) - 1) as f64 } else { 2.0 / size as f64 };
+        at as f64 * step - if align_corners { 1.0 } else { 1.0 - step / 2.0 }
+    };
+    let count = openmps_graph::view::elements(sizes)?;
+    let mut numbers = Vec::with_capacity(count * (sizes.len() + 1));
+    for point in 0..count {
+        let mut rest = point;
+        for &size in sizes.iter().rev() {
+            numbers.push(along(rest % size, size));
+            rest /= size;
+        }
+        numbers.push(1.0);
+    }
+    let wide = c.temporary(DType::F64, &[count, sizes.len() + 1])?;
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+    if !bytes.is_empty() {
+        context.queue().write(&wide, &bytes)?;
+    }
+    c.cast(&wide, dtype)
+}
+
+/// The sizes after batch and channels.
+fn image_sizes(shape: &IntArray) -> Result<Vec<usize>> {
+    match &shape.dims()?[..] {
+        [_, _, sizes @ ..] if matches!(sizes.len(), 2 | 3) => Ok(sizes.to_vec()),
+        _ => Err(refuse("out_shape", &shape[..], "4 or 5 numbers")),
+    }
+}
+
+/// Points moved by a matrix for each image.
+fn affine_grid(context: &Context, theta: Tensor, shape: IntArray, align_corners: bool, out: Output) -> Result<()> {
+    let (c, theta, sizes) = (Compose::new(context), theta.view()?, image_sizes(&shape)?);
+    let points = points(context, &c, &sizes, align_corners, theta.dtype)?;
+    let single = c.shaped(&points, &[1, points.shape[0], points.shape[1]])?;
+    out.set_dims(&[&theta.shape[..1], &sizes[..], &[sizes.len()]].concat());
+    c.store_value(&out, theta.dtype, &product(&c, (&single, false), (&theta, true))?)
+}
+
+fn affine_grid_grad(
+    context: &Context,
+    upstream: Tensor,
+    shape: IntArray,
+    align_corners: bool,
+    dtheta: Output,
+) -> Result<()> {
+    let (c, upstream, sizes) = (Compose::new(context), upstream.view()?, image_sizes(&shape)?);
+    let points = points(context, &c, &sizes, align_corners, upstream.dtype)?;
+    let single = c.shaped(&points, &[1, points.shape[0], points.shape[1]])?;
+    let upstream = c.shaped(&upstream, &[upstream.shape[0], points.shape[0], sizes.len()])?;
+    c.store_value(&dtheta, upstream.dtype, &product(&c, (&upstream, true), (&single, false))?)
 }

@@ -22,7 +22,7 @@ pub fn register(table: &mut Table) {
 }
 
 /// The numbers of a small tensor, wherever it is.
-fn numbers(context: &Context, x: &Tensor) -> Result<Vec<f64>> {
+pub(super) fn numbers(context: &Context, x: &Tensor) -> Result<Vec<f64>> {
     let view = x.view()?;
     let (size, stride) = (view.dtype.size(), view.strides.last().copied().unwrap_or(1));
     let number = |i: usize| {
@@ -156,7 +156,7 @@ interpolation!(nearest_interp nearest_interp_grad Nearest);
 interpolation!(bilinear_interp bilinear_interp_grad Bilinear);
 
 /// The small image's channels and the large image's pixels, both as (batch, channels, factor, factor, height, width).
-fn shuffled(small: &View, large: &View, factor: i32, format: &str) -> Result<[View; 2]> {
+pub(super) fn shuffled(small: &View, large: &View, factor: i32, format: &str) -> Result<[View; 2]> {
     if small.rank() != 4 || large.rank() != 4 {
         return Err(refuse("rank of x", small.rank(), "4"));
     }

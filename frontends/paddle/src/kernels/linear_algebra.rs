@@ -27,7 +27,7 @@ pub fn register(table: &mut Table) {
 }
 
 /// `left * right`, of which one or the other is transposed.
-fn product(c: &Compose, left: (&View, bool), right: (&View, bool)) -> Result<View> {
+pub(super) fn product(c: &Compose, left: (&View, bool), right: (&View, bool)) -> Result<View> {
     let operator = Matmul { transpose_left: left.1, transpose_right: right.1 };
     c.apply(&operator, &[left.0.clone(), right.0.clone()])
 }

@@ -1,5 +1,6 @@
 //! Kernels of products of matrices and vectors, their gradients, and products with what is added to them.
 
+use super::compose::Compose;
 use super::images::refuse;
 use super::movement::many;
 use crate::error::Result;
@@ -17,6 +18,7 @@ use openmps_tile::dtype::{FLOATS, NUMBERS};
 /// Adds this family.
 pub fn register(table: &mut Table) {
     table.add("matmul", NUMBERS, matmul).strided();
+    table.add("matmul_double_grad", FLOATS, matmul_double_grad);
     table.add("matmul_grad", FLOATS, matmul_grad).strided();
     table.add("bmm", FLOATS, bmm).strided();
     table.add("bmm_grad", FLOATS, bmm_grad).strided();
@@ -128,6 +130,31 @@ fn matmul_grad(
 ) -> Result<()> {
     let inputs = [x.view()?, y.view()?, upstream.view()?];
     gradients(context, Matmul { transpose_left, transpose_right }, inputs, [dx.as_ref(), dy.as_ref()])
+}
+
+/// A product is linear in both: its gradients' gradients are gradients and products of what comes in.
+fn matmul_double_grad(
+    context: &Context,
+    x: Tensor,
+    y: Tensor,
+    upstream: Tensor,
+    ddx: Option<Tensor>,
+    ddy: Option<Tensor>,
+    transpose_left: bool,
+    transpose_right: bool,
+    dx: Option<Output>,
+    dy: Option<Output>,
+    ddout: Option<Output>,
+) -> Result<()> {
+    let of = Matmul { transpose_left, transpose_right };
+    let c = Compose::new(context);
+    let (x, y, upstream) = (x.view()?, y.view()?, upstream.view()?);
+    let (ddx, ddy) = (c.or_zeros(ddx.as_ref(), &x)?, c.or_zeros(ddy.as_ref(), &y)?);
+    gradients(context, of, [x.clone(), ddy.clone(), upstream.clone()], [dx.as_ref(), None])?;
+    gradients(context, of, [ddx.clone(), y.clone(), upstream], [None, dy.as_ref()])?;
+    let Some(ddout) = ddout else { return Ok(()) };
+    let sum = c.add(&c.apply(&of, &[ddx, y])?, &c.apply(&of, &[x, ddy])?)?;
+    c.store_value(&ddout, sum.dtype, &sum)
 }
 
 fn bmm_grad(

@@ -48,16 +48,20 @@
 mod activation;
 mod activation_gradient;
 mod advanced_indexing;
+mod algebra_gradient;
 mod amp;
 mod closeness;
 mod coalesce;
+mod complex;
 mod compose;
 mod convolution;
 mod copy;
 mod creation;
 mod cross_entropy;
 mod diagonal;
+mod double_gradient;
 mod elementwise;
+mod everyday;
 mod gradient;
 mod grid_sample;
 mod group_norm;
@@ -68,6 +72,7 @@ mod linear_algebra;
 mod loss;
 mod masked_softmax;
 mod matmul;
+mod messages;
 mod metric;
 mod movement;
 mod norm;
@@ -75,14 +80,21 @@ mod normalisation;
 mod normalisation_gradient;
 mod optimizer;
 mod pooling;
+mod products;
 mod put_along_axis;
 mod quantization;
 mod random;
+mod rearrangement;
+mod recurrent;
 mod reduction;
 mod reduction_gradient;
 mod sequences;
+mod shift;
 mod slicing;
 mod sorting;
+mod special;
+mod statistics;
+mod volume;
 
 use crate::table::Table;
 
@@ -132,5 +144,17 @@ const FAMILIES: &[fn(&mut Table)] = &[
     coalesce::register,
     masked_softmax::register,
     metric::register,
+    recurrent::register,
+    special::register,
+    shift::register,
+    complex::register,
+    volume::register,
+    messages::register,
+    algebra_gradient::register,
+    everyday::register,
+    products::register,
+    rearrangement::register,
+    statistics::register,
+    double_gradient::register,
     quantization::register,
 ];

@@ -92,27 +92,30 @@ fn p_norm(
     let (c, dtype) = (Compose::new(context), x.dtype()?);
     let x = c.input(&x)?;
     let along: Vec<i64> = axes(x.rank(), &[axis.into()], all).iter().map(|&axis| axis as i64).collect();
-    let order = f64::from(order);
-    let value = if x.is_empty() {
+    c.store_value(&out, dtype, &length(&c, &x, &along, order.into())?)
+}
+
+/// The norm along axes, which stay with size 1.
+pub(super) fn length(c: &Compose, x: &View, along: &[i64], order: f64) -> Result<View> {
+    if x.is_empty() {
         // Whatever the order, the norm of nothing is 0.
-        c.reduce(Reduction::Sum, &x, &along)?
+        c.reduce(Reduction::Sum, x, along)
     } else if order == 0.0 {
-        let zero = c.scale(&x, 0.0, 0.0)?;
-        let counts = c.map(Elementwise::Binary(Binary::NotEqual), &[&x, &zero], &[])?;
-        c.reduce(Reduction::Sum, &c.cast(&counts, x.dtype)?, &along)?
+        let zero = c.scale(x, 0.0, 0.0)?;
+        let counts = c.map(Elementwise::Binary(Binary::NotEqual), &[x, &zero], &[])?;
+        c.reduce(Reduction::Sum, &c.cast(&counts, x.dtype)?, along)
     } else if order.is_infinite() {
-        let magnitude = c.map(Elementwise::Unary(Unary::Abs), &[&x], &[])?;
+        let magnitude = c.map(Elementwise::Unary(Unary::Abs), &[x], &[])?;
         let reduction = if order > 0.0 { Reduction::Maximum } else { Reduction::Minimum };
-        c.reduce(reduction, &magnitude, &along)?
+        c.reduce(reduction, &magnitude, along)
     } else if order == 2.0 {
-        c.reduce(Reduction::Norm, &x, &along)?
+        c.reduce(Reduction::Norm, x, along)
     } else if order == 1.0 {
-        c.reduce(Reduction::SumOfAbsolutes, &x, &along)?
+        c.reduce(Reduction::SumOfAbsolutes, x, along)
     } else {
-        let magnitude = c.map(Elementwise::Unary(Unary::Abs), &[&x], &[])?;
-        power(&c, &c.reduce(Reduction::Sum, &power(&c, &magnitude, order)?, &along)?, 1.0 / order)?
-    };
-    c.store_value(&out, dtype, &value)
+        let magnitude = c.map(Elementwise::Unary(Unary::Abs), &[x], &[])?;
+        power(c, &c.reduce(Reduction::Sum, &power(c, &magnitude, order)?, along)?, 1.0 / order)
+    }
 }
 
 /// `sign(x) (|x| / norm)^(p - 1) dy`; where the norm is 0 the gradient is 0.
@@ -132,21 +135,25 @@ fn p_norm_grad(
     let (x, out, upstream) = (c.input(&x)?, c.input(&out)?, c.input(&upstream)?);
     let along = axes(x.rank(), &[axis.into()], all);
     let (out, upstream) = (kept(&c, &out, &x.shape, &along)?, kept(&c, &upstream, &x.shape, &along)?);
-    let sign = c.map(Elementwise::Unary(Unary::Sign), &[&x], &[])?;
-    let signed = c.multiply(&sign, &upstream)?;
-    let order = f64::from(order);
+    c.store_value(&dx, dtype, &slope(&c, [&x, &out, &upstream], order.into(), epsilon.into())?)
+}
+
+/// The gradient of [`length`], from the elements, their norm and its gradient.
+pub(super) fn slope(c: &Compose, [x, length, upstream]: [&View; 3], order: f64, epsilon: f64) -> Result<View> {
+    let sign = c.map(Elementwise::Unary(Unary::Sign), &[x], &[])?;
+    let signed = c.multiply(&sign, upstream)?;
     if order == 0.0 {
         // A count has no slope, at infinity and NaN either.
-        return c.fill(&context.allocate(&dx, dtype)?, 0.0);
+        return c.constant(x.dtype, &x.shape, 0.0);
     }
     if order == 1.0 {
-        return c.store_value(&dx, dtype, &signed);
+        return Ok(signed);
     }
-    let magnitude = c.map(Elementwise::Unary(Unary::Abs), &[&x], &[])?;
+    let magnitude = c.map(Elementwise::Unary(Unary::Abs), &[x], &[])?;
     if order.is_infinite() {
-        return c.store(&dx, dtype, Elementwise::Gradient(Gradient::WhereEqual), &[&magnitude, &out, &signed], &[]);
+        return c.map(Elementwise::Gradient(Gradient::WhereEqual), &[&magnitude, length, &signed], &[]);
     }
-    let share = c.map(Elementwise::Binary(Binary::Divide), &[&magnitude, &c.scale(&out, 1.0, epsilon.into())?], &[])?;
-    let share = if order == 2.0 { share } else { power(&c, &share, order - 1.0)? };
-    c.store(&dx, dtype, Elementwise::Binary(Binary::Multiply), &[&share, &signed], &[])
+    let share = c.map(Elementwise::Binary(Binary::Divide), &[&magnitude, &c.scale(length, 1.0, epsilon)?], &[])?;
+    let share = if order == 2.0 { share } else { power(c, &share, order - 1.0)? };
+    c.multiply(&share, &signed)
 }

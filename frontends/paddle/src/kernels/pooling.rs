@@ -17,7 +17,7 @@ pub fn register(table: &mut Table) {
 }
 
 /// The attributes of `pool2d`.
-fn pooling(
+pub(super) fn pooling(
     kernel: &[i64],
     strides: &[i64],
     paddings: &[i64],

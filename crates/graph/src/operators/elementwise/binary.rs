@@ -82,6 +82,16 @@ fn bits(x: &[f64], combine: fn(i64, i64) -> i64) -> f64 {
     combine(x[0] as i64, x[1] as i64) as f64
 }
 
+/// Of integers, where the distance is one of a machine word.
+fn shifted(x: &[f64], shift: fn(i64, u32) -> i64) -> Option<f64> {
+    (0.0..64.0).contains(&x[1]).then(|| shift(x[0] as i64, x[1] as u32) as f64)
+}
+
+/// Whether the number has a minus sign; zeros have one or not.
+fn is_negative(x: Expr<'_>) -> Expr<'_> {
+    if x.scalar().is_float() { x.lt(0.0).or(x.eq(0.0).and((1.0 / x).lt(0.0))) } else { x.lt(0.0) }
+}
+
 /// One over a quantisation scale; a scale of nothing is a little more.
 fn inverse_scale(scale: Expr<'_>) -> Expr<'_> {
     1.0 / scale.le(1e-30).select(scale + 1e-6, scale)
@@ -132,6 +142,13 @@ rows! {
         BitwiseAnd "bitwise_and", "Bits set in both.", TWO, [], BITS => Same, 0.0, |x, _| x[0].and(x[1]), |x, _| bits(x, |a, b| a & b);
         BitwiseOr "bitwise_or", "Bits set in one.", TWO, [], BITS => Same, 0.0, |x, _| x[0].or(x[1]), |x, _| bits(x, |a, b| a | b);
         BitwiseXor "bitwise_xor", "Bits set in just one.", TWO, [], BITS => Same, 0.0, |x, _| x[0].xor(x[1]), |x, _| bits(x, |a, b| a ^ b);
+        LeftShift "bitwise_left_shift", "Bits moved y places to the left; 0 where y is negative or not below the width.", TWO, [], INTEGERS => Same, 0.0,
+            |x, _| x[0].shift_left(x[1]), |x, _| shifted(x, |a, b| a.wrapping_shl(b)).unwrap_or(0.0);
+        RightShift "bitwise_right_shift", "Bits moved y places to the right, with copies of the sign; the sign alone where y is negative or not below the width.", TWO, [], INTEGERS => Same, 0.0,
+            |x, _| x[0].shift_right(x[1]), |x, _| shifted(x, |a, b| a >> b).unwrap_or(if x[0] < 0.0 { -1.0 } else { 0.0 });
+        CopySign "copysign", "The magnitude of x with the sign of y; a NaN has none.", TWO, [], SIGNED => Same, 0.0,
+            |x, _| { let size = x[0].abs(); is_negative(x[1]).select(-size, size) },
+            |x, _| x[0].copysign(if x[1].is_nan() { 1.0 } else { x[1] });
         Where "where", "x where the condition holds, else y.", CHOICE, [], ALL => Same, 0.0, |x, _| x[0].select(x[1], x[2]), |x, _| if x[0] != 0.0 { x[1] } else { x[2] };
         Lerp "lerp", "x + weight (y - x).", THREE, [], FLOATS => Same, 8.0, |x, _| x[0] + x[2] * (x[1] - x[0]), |x, _| x[0] + x[2] * (x[1] - x[0]);
         QuantizeEven "quantize_even", "bins x / scale rounded to the nearest integer, halves to even, and bounded: x, scale.", TWO, ["bins" = 4.0], FLOATS => Same, 0.0,

@@ -172,6 +172,10 @@ impl<'s> Expr<'s> {
         or = Or / Or,
         /// Bitwise exclusive or.
         xor = Xor / Xor,
+        /// Left shift; 0 when the distance is negative or not below the width.
+        shift_left = ShiftLeft / ShiftLeft,
+        /// Right shift that keeps the sign of signed integers; only the sign is left when the distance is negative or not below the width.
+        shift_right = ShiftRight / ShiftRightUnsigned,
     }
 
     compare! {

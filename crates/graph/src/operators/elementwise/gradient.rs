@@ -105,6 +105,12 @@ rows! {
         Atan "atan_grad", "dy over 1 + x^2.", TWO, [], FLOATS => Same, 8.0, |x, _| x[1] / (1.0 + x[0] * x[0]), |x, _| x[1] / (1.0 + x[0] * x[0]);
         Sinh "sinh_grad", "dy times the hyperbolic cosine of x.", TWO, [], FLOATS => Same, 16.0, |x, _| x[1] * x[0].cosh(), |x, _| x[1] * x[0].cosh();
         Cosh "cosh_grad", "dy times the hyperbolic sine of x.", TWO, [], FLOATS => Same, 16.0, |x, _| x[1] * x[0].sinh(), |x, _| x[1] * x[0].sinh();
+        Asinh "asinh_grad", "dy over sqrt(x^2 + 1).", TWO, [], FLOATS => Same, 8.0, |x, _| x[1] / (x[0] * x[0] + 1.0).sqrt(), |x, _| x[1] / (x[0] * x[0] + 1.0).sqrt();
+        Acosh "acosh_grad", "dy over sqrt(x^2 - 1).", TWO, [], FLOATS => Same, 64.0, |x, _| x[1] / ((x[0] - 1.0) * (x[0] + 1.0)).sqrt(), |x, _| x[1] / ((x[0] - 1.0) * (x[0] + 1.0)).sqrt();
+        Atanh "atanh_grad", "dy over 1 - x^2.", TWO, [], FLOATS => Same, 64.0, |x, _| x[1] / ((1.0 - x[0]) * (1.0 + x[0])), |x, _| x[1] / ((1.0 - x[0]) * (1.0 + x[0]));
+        CopySign "copysign_grad", "dy where x has the sign of y, -dy where it has not, 0 where x is 0: x, out, dy.", THREE, [], FLOATS => Same, 0.0,
+            |x, _| x[0].eq(0.0).select(x[0].number(0.0), x[0].eq(x[1]).select(x[2], -x[2])),
+            |x, _| if x[0] == 0.0 { 0.0 } else if x[0] == x[1] { x[2] } else { -x[2] };
         Softsign "softsign_grad", "dy over (1 + |x|)^2.", TWO, [], FLOATS => Same, 8.0,
             |x, _| { let d = 1.0 + x[0].abs(); x[1] / (d * d) }, |x, _| x[1] / ((1.0 + x[0].abs()) * (1.0 + x[0].abs()));
         LogSigmoid "logsigmoid_grad", "dy times the logistic function of -x.", TWO, [], FLOATS => Same, 16.0,

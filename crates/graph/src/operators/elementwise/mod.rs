@@ -11,6 +11,7 @@ mod gradient;
 mod kernel;
 mod layout;
 mod optimizer;
+mod recurrent;
 mod row;
 mod tiling;
 mod unary;
@@ -24,6 +25,7 @@ pub use fused::{ENTRY as FUSED, Fused};
 pub use gradient::Gradient;
 pub use layout::broadcast;
 pub use optimizer::Optimizer;
+pub use recurrent::Recurrent;
 pub use row::Row;
 pub use unary::Unary;
 
@@ -65,6 +67,8 @@ pub enum Elementwise {
     Gradient(Gradient),
     /// Steps of optimizers.
     Optimizer(Optimizer),
+    /// Steps of recurrent networks.
+    Recurrent(Recurrent),
 }
 
 impl Elementwise {
@@ -77,6 +81,7 @@ impl Elementwise {
             Elementwise::Binary(member) => &Binary::ROWS[member as usize],
             Elementwise::Gradient(member) => &Gradient::ROWS[member as usize],
             Elementwise::Optimizer(member) => &Optimizer::ROWS[member as usize],
+            Elementwise::Recurrent(member) => &Recurrent::ROWS[member as usize],
         }
     }
 
@@ -87,22 +92,30 @@ impl Elementwise {
         let binary = Binary::ALL.iter().map(|&member| Elementwise::Binary(member));
         let gradients = Gradient::ALL.iter().map(|&member| Elementwise::Gradient(member));
         let optimizers = Optimizer::ALL.iter().map(|&member| Elementwise::Optimizer(member));
-        unary.chain(activations).chain(binary).chain(gradients).chain(optimizers)
+        let recurrent = Recurrent::ALL.iter().map(|&member| Elementwise::Recurrent(member));
+        unary.chain(activations).chain(binary).chain(gradients).chain(optimizers).chain(recurrent)
     }
 
     /// Pipelines for dense tensors of one shape and type, found without a look-up in the cache.
     fn dense_pipeline(self, dtype: DType, output: DType) -> Result<&'static Pipeline> {
         const TYPES: usize = openmps_tile::dtype::ALL.len();
-        static TABLES: [OnceLock<Vec<OnceLock<Arc<Pipeline>>>>; 5] = [const { OnceLock::new() }; 5];
+        static TABLES: [OnceLock<Vec<OnceLock<Arc<Pipeline>>>>; 6] = [const { OnceLock::new() }; 6];
         let (table, member) = match self {
             Elementwise::Unary(member) => (0, member as usize),
             Elementwise::Activation(member) => (1, member as usize),
             Elementwise::Binary(member) => (2, member as usize),
             Elementwise::Gradient(member) => (3, member as usize),
             Elementwise::Optimizer(member) => (4, member as usize),
+            Elementwise::Recurrent(member) => (5, member as usize),
         };
-        let members =
-            [Unary::ALL.len(), Activation::ALL.len(), Binary::ALL.len(), Gradient::ALL.len(), Optimizer::ALL.len()];
+        let members = [
+            Unary::ALL.len(),
+            Activation::ALL.len(),
+            Binary::ALL.len(),
+            Gradient::ALL.len(),
+            Optimizer::ALL.len(),
+            Recurrent::ALL.len(),
+        ];
         let cells = members[table] * TYPES;
         // A fork meanwhile would leave what is being made once half made.
         let _section = openmps_runtime::fork::section();

@@ -98,6 +98,8 @@ pub(super) const SIGNED: DTypes =
     &[DType::I8, DType::I16, DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
 pub(super) const BITS: DTypes = &[DType::Bool, DType::U8, DType::I8, DType::I16, DType::I32, DType::I64];
 
+pub(super) const INTEGERS: DTypes = &[DType::U8, DType::I8, DType::I16, DType::I32, DType::I64];
+
 /// Makes an enum with one member a row, and the table of rows in the same order.
 macro_rules! rows {
     ($(#[$meta:meta])* $name:ident {

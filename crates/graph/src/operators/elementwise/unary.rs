@@ -29,6 +29,9 @@ rows! {
         Sinh "sinh", "The hyperbolic sine.", ONE, [], PROMOTED => Float, 4.0, |x, _| x[0].sinh(), |x, _| x[0].sinh();
         Cosh "cosh", "The hyperbolic cosine.", ONE, [], PROMOTED => Float, 4.0, |x, _| x[0].cosh(), |x, _| x[0].cosh();
         Tanh "tanh", "The hyperbolic tangent.", ONE, [], PROMOTED => Float, 6.0, |x, _| x[0].tanh(), |x, _| x[0].tanh();
+        Asinh "asinh", "The inverse hyperbolic sine.", ONE, [], PROMOTED => Float, 8.0, |x, _| asinh(x[0]), |x, _| x[0].asinh();
+        Acosh "acosh", "The inverse hyperbolic cosine.", ONE, [], PROMOTED => Float, 8.0, |x, _| acosh(x[0]), |x, _| x[0].acosh();
+        Atanh "atanh", "The inverse hyperbolic tangent.", ONE, [], PROMOTED => Float, 8.0, |x, _| atanh(x[0]), |x, _| atanh_f64(x[0]);
         Erf "erf", "The error function.", ONE, [], FLOATS => Same, 6.0, |x, _| x[0].erf(), |x, _| libm::erf(x[0]);
         Floor "floor", "The largest integer not above x.", ONE, [], NUMBERS => Same, 0.0, |x, _| whole(x[0], Expr::floor), |x, _| x[0].floor();
         Ceil "ceil", "The smallest integer not below x.", ONE, [], NUMBERS => Same, 0.0, |x, _| whole(x[0], Expr::ceil), |x, _| x[0].ceil();
@@ -53,6 +56,46 @@ rows! {
             |x, s| if x[0] < s[0] { s[0] } else if x[0] > s[1] { s[1] } else { x[0] };
         PowScalar "pow", "x to the power of a number.", ONE, ["factor" = 3.0], PROMOTED => Same, 4.0, |x, s| power(x[0], s[0]), |x, s| x[0].powf(s[0]);
     }
+}
+
+/// From here on the square of x is all that is seen of x^2 + 1 and of x^2 - 1: the inverse hyperbolic sine and cosine are log(2 x).
+const LARGE: f64 = (1_u64 << 28) as f64;
+
+/// `log(2 x)` of a large x, whose double may overflow.
+fn log_of_double(x: Expr<'_>) -> Expr<'_> {
+    x.log() + std::f64::consts::LN_2
+}
+
+/// The result of an odd function of the magnitude of x, with the sign of x.
+fn odd<'s>(x: Expr<'s>, of_magnitude: Expr<'s>) -> Expr<'s> {
+    x.lt(0.0).select(-of_magnitude, of_magnitude)
+}
+
+/// `log(x + sqrt(x^2 + 1))`, without the cancellation near zero.
+fn asinh(x: Expr<'_>) -> Expr<'_> {
+    let size = x.abs();
+    let square = size * size;
+    let near = (size + square / (1.0 + (square + 1.0).sqrt())).log1p();
+    odd(x, size.gt(LARGE).select(log_of_double(size), near))
+}
+
+/// `log(x + sqrt(x^2 - 1))`, without the cancellation near one.
+fn acosh(x: Expr<'_>) -> Expr<'_> {
+    let above = x - 1.0;
+    let near = (above + (above * (above + 2.0)).sqrt()).log1p();
+    let value = x.gt(LARGE).select(log_of_double(x), near);
+    x.lt(1.0).select(x.number(f64::NAN), value)
+}
+
+/// `log((1 + x) / (1 - x)) / 2`, without the cancellation near zero.
+fn atanh(x: Expr<'_>) -> Expr<'_> {
+    let size = x.abs();
+    odd(x, 0.5 * (2.0 * size / (1.0 - size)).log1p())
+}
+
+/// The standard library's loses digits where x is small.
+fn atanh_f64(x: f64) -> f64 {
+    (0.5 * (2.0 * x.abs() / (1.0 - x.abs())).ln_1p()).copysign(x)
 }
 
 /// A rounding to whole numbers; integers are whole.

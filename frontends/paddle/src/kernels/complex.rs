@@ -1,0 +1,64 @@
+//! Complex numbers, which have no arithmetic here: pairs of floats, made, taken apart and conjugated.
+
+use crate::dtype::DataType;
+use crate::error::Result;
+use crate::table::Table;
+use crate::{Context, Output, Tensor};
+use openmps_graph::operators::copy::Copy;
+use openmps_graph::operators::elementwise::{Elementwise, Unary, broadcast, run};
+use openmps_graph::{DType, Operator, View};
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add_every("conj", conjugate).strided();
+    table.add("complex", &[DType::F32, DType::F64], complex).strided().output_as_inferred(0);
+}
+
+/// The float type of the parts of complex numbers of this type.
+fn part(data_type: DataType) -> DType {
+    if data_type.size() == 8 { DType::F32 } else { DType::F64 }
+}
+
+/// The numbers' real and imaginary parts, where pairs of floats lie in memory with these strides, counted in pairs.
+fn parts(pairs: &View, dtype: DType) -> Result<[View; 2]> {
+    let dims = &pairs.shape;
+    let strides: Vec<isize> = pairs.strides.iter().map(|stride| 2 * stride).collect();
+    let real = View::strided(pairs.address, dtype, dims, &strides)?;
+    let imaginary = View::strided(pairs.address + dtype.size(), dtype, dims, &strides)?;
+    Ok([real, imaginary])
+}
+
+/// A view in steps of whole numbers: of 16 bytes it is shown as two numbers of 8.
+fn whole(mut view: View, data_type: DataType) -> View {
+    if data_type.size() == 16 {
+        view.shape.pop();
+        view.strides.pop();
+        view.strides.iter_mut().for_each(|stride| *stride /= 2);
+    }
+    view
+}
+
+fn conjugate(context: &Context, x: Tensor, out: Output) -> Result<()> {
+    let data_type = x.data_type();
+    let (from, to) = (x.bytes_view()?, context.allocate_bytes(&out, data_type)?);
+    if !data_type.is_complex() {
+        return Ok(Copy.run(context.queue(), &[from], &[to])?);
+    }
+    let dtype = part(data_type);
+    let [real, imaginary] = parts(&whole(from, data_type), dtype)?;
+    let [to_real, to_imaginary] = parts(&whole(to, data_type), dtype)?;
+    Copy.run(context.queue(), &[real], &[to_real])?;
+    Ok(run(Elementwise::Unary(Unary::Negate), context.queue(), &[&imaginary], &[], &to_imaginary)?)
+}
+
+/// Of two tensors that broadcast.
+fn complex(context: &Context, real: Tensor, imaginary: Tensor, out: Output) -> Result<()> {
+    let (real, imaginary) = (real.view()?, imaginary.view()?);
+    let dims = broadcast("complex", &real.shape, &imaginary.shape)?;
+    let repeated = |view: View| view.broadcast_to(&dims).unwrap_or(view);
+    let data_type = DataType(if real.dtype == DType::F32 { 12 } else { 13 });
+    let to = context.allocate_bytes(&out, data_type)?;
+    let [to_real, to_imaginary] = parts(&whole(to, data_type), real.dtype)?;
+    Copy.run(context.queue(), &[repeated(real)], &[to_real])?;
+    Ok(Copy.run(context.queue(), &[repeated(imaginary)], &[to_imaginary])?)
+}

@@ -1,0 +1,83 @@
+//! What the backward pass of a recurrent network needs of the forward one, in one tensor of bytes.
+
+use super::{Cell, Network, Way};
+use crate::error::Result;
+use openmps_graph::{DType, View};
+
+/// Parts begin at multiples of this many bytes.
+const ALIGNMENT: usize = 64;
+
+/// What one way leaves behind.
+#[derive(Clone, Debug)]
+pub(super) struct Trace {
+    /// Gates before their functions, steps x batch x gates; of GRU the last one with the reset gate's share of the hidden state.
+    pub gates: View,
+    /// GRU's products of the hidden state, of which the last third is needed.
+    pub products: Option<View>,
+    /// The hidden state after each step.
+    pub hidden: View,
+    /// LSTM's cells after each step.
+    pub cells: Option<View>,
+}
+
+/// The tensor's parts.
+#[derive(Clone, Debug)]
+pub(super) struct Reserve {
+    traces: Vec<Trace>,
+    /// The inputs of the layers above the first, and which of their numbers dropout has kept.
+    inputs: Vec<(View, View)>,
+    /// How many bytes they have.
+    pub bytes: usize,
+    directions: usize,
+}
+
+/// Hands out memory from an address on.
+struct Arena {
+    address: usize,
+    used: usize,
+}
+
+impl Arena {
+    fn take(&mut self, dtype: DType, dims: &[usize]) -> Result<View> {
+        let view = View::dense(self.address + self.used, dtype, dims)?;
+        self.used += (view.len() * dtype.size()).next_multiple_of(ALIGNMENT);
+        Ok(view)
+    }
+}
+
+impl Reserve {
+    /// The parts of a tensor at this address.
+    pub fn at(address: usize, network: Network) -> Result<Reserve> {
+        let Network { cell, dtype, steps, batch, hidden, .. } = network;
+        let mut arena = Arena { address, used: 0 };
+        let mut traces = Vec::new();
+        for _ in network.ways() {
+            let gates = arena.take(dtype, &[steps, batch, cell.gates() * hidden])?;
+            let mut only = |of: Cell, width: usize| {
+                (cell == of).then(|| arena.take(dtype, &[steps, batch, width * hidden])).transpose()
+            };
+            let (products, cells) = (only(Cell::Gru, 3)?, only(Cell::Lstm, 1)?);
+            traces.push(Trace { gates, products, hidden: arena.take(dtype, &[steps, batch, hidden])?, cells });
+        }
+        let mut inputs = Vec::new();
+        for layer in 1..network.layers {
+            let dims = [steps, batch, network.width(layer)];
+            inputs.push((arena.take(dtype, &dims)?, arena.take(DType::U8, &dims)?));
+        }
+        Ok(Reserve { traces, inputs, bytes: arena.used, directions: network.directions })
+    }
+
+    pub fn trace(&self, way: Way) -> &Trace {
+        &self.traces[way.layer * self.directions + way.direction]
+    }
+
+    /// The input of a layer above the first.
+    pub fn input(&self, layer: usize) -> &View {
+        &self.inputs[layer - 1].0
+    }
+
+    /// Which of its numbers dropout has kept.
+    pub fn kept(&self, layer: usize) -> &View {
+        &self.inputs[layer - 1].1
+    }
+}

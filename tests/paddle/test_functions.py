@@ -1,0 +1,156 @@
+"""Functions that are formulas of other operators, by family: values, gradients and element types of Paddle's CPU, without fallback."""
+
+import numpy as np
+import paddle
+import pytest
+from paddle.nn import functional as F
+from test_everyday import Case, fraction, integers, normal, positive, run
+
+X, Y, IMAGE = normal(3, 4, 5), normal(3, 4, 5, seed=1), normal(4, 8, 6, 6)
+COLUMNS, SQUARE, VECTORS = normal(2, 12, 20), normal(2, 5, 5), normal(4, 3, 2)
+WAVE = normal(2, 40)
+
+REARRANGED = {
+    "channel_shuffle": Case(lambda x: F.channel_shuffle(x, 2), (IMAGE,)),
+    "channel_shuffle, channels last": Case(lambda x: F.channel_shuffle(x, 3, "NHWC"), (IMAGE,)),
+    "pixel_unshuffle": Case(lambda x: F.pixel_unshuffle(x, 2), (IMAGE,)),
+    "pixel_unshuffle, channels last": Case(lambda x: F.pixel_unshuffle(x, 2, "NHWC"), (normal(2, 4, 6, 3),)),
+    "temporal_shift": Case(lambda x: F.temporal_shift(x, 2, 0.25), (IMAGE,)),
+    "temporal_shift, channels last": Case(lambda x: F.temporal_shift(x, 4, 0.3, data_format="NHWC"), (IMAGE,)),
+    "maxout": Case(lambda x: F.maxout(x, 2), (IMAGE,)),
+    "maxout, last axis": Case(lambda x: F.maxout(x, 3, -1), (IMAGE,)),
+    "crop": Case(lambda x: paddle.crop(x, [2, -1, 3], [1, 1, 0]), (X,)),
+    "fill_diagonal": Case(lambda x: (x * 1).fill_diagonal_(2.5), (normal(5, 4),)),
+    "fill_diagonal, offset": Case(lambda x: (x * 1).fill_diagonal_(2.5, 1), (normal(5, 6),)),
+    "fill_diagonal, wrapped": Case(lambda x: (x * 1).fill_diagonal_(2.5, wrap=True), (normal(9, 3),)),
+    "fill_diagonal, cube": Case(lambda x: (x * 1).fill_diagonal_(2.5), (normal(3, 3, 3),)),
+    "fill_diagonal_tensor": Case(lambda x, y: paddle.Tensor.fill_diagonal_tensor(x, y, 1, 0, 2), (X, normal(4, 3))),
+    "unfold": Case(lambda x: F.unfold(x, [3, 2], 2, [1, 0, 2, 1], [1, 2]), (IMAGE,)),
+    "fold": Case(lambda x: F.fold(x, [5, 6], [2, 2], 1), (COLUMNS,)),
+    "fold, strides": Case(lambda x: F.fold(x, [9, 10], [2, 3], 2, 1), (normal(2, 12, 25),)),
+    "frame": Case(lambda x: paddle.signal.frame(x, 7, 3), (WAVE,)),
+    "frame, first axis": Case(lambda x: paddle.signal.frame(x, 7, 3, 0), (normal(40, 2),)),
+    "overlap_add": Case(lambda x: paddle.signal.overlap_add(x, 3), (normal(2, 7, 12),)),
+    "overlap_add, first axis": Case(lambda x: paddle.signal.overlap_add(x, 3, 0), (normal(12, 7, 2),)),
+    "multiplex": Case(lambda x, y, i: paddle.multiplex([x, y], i), (X, Y, integers(0, 2, 3, 1, dtype="int32"))),
+    "tril_indices": Case(lambda x: paddle.tril_indices(4, 6, 1) + paddle.triu_indices(3, 6, -1)[:, :1] * x, (integers(1, 3, 1),), False),
+    "repeat_interleave": Case(lambda x, i: paddle.repeat_interleave(x, i, 1), (X, integers(0, 4, 4))),
+    "sequence_mask": Case(lambda x: F.sequence_mask(x, 5, "int32") + F.sequence_mask(x, dtype="int32").sum(), (integers(0, 5, 2, 3),), False),
+    "shard_index": Case(lambda x: paddle.shard_index(x, 20, 2, 1), (integers(0, 20, 6, 1),), False),
+    "diagonal of half": Case(lambda x: (x.astype("float16") * 1).fill_diagonal_(2.5).astype("float32"), (normal(5, 4),)),
+}
+
+STATISTICS = {
+    "nansum": Case(lambda x: paddle.nansum(paddle.where(x > 1, paddle.full_like(x, float("nan")), x), 1), (X,)),
+    **{f"dist, {p}": Case(lambda x, y, p=p: paddle.dist(x, y, p), (X, normal(4, 1, seed=4))) for p in (0, 1, 2, 3.5, float("inf"), -float("inf"))},
+    "dist of equal tensors": Case(lambda x: paddle.dist(x, x.detach()), (X,)),
+    **{f"renorm, {p}": Case(lambda x, p=p: paddle.renorm(x, p, 1, 3.0), (X,)) for p in (1.0, 2.0, 3.0)},
+    "std, var": Case(lambda x: paddle._C_ops.std(x, [1], False, True, 1.0) + paddle._C_ops.var(x, [1], False, False, 0.0), (X,)),
+    "median": Case(lambda x: paddle.median(x, 1), (X,)),
+    "median of all": Case(lambda x: paddle.median(x), (normal(5, 3),)),
+    "median, lower": Case(lambda x: paddle.median(x, 1, mode="min")[0], (X,)),
+    "median, axis kept": Case(lambda x: paddle.median(x, 0, keepdim=True), (X,)),
+    "median with NaN": Case(lambda x: paddle.median(paddle.where(x > 1.5, paddle.full_like(x, float("nan")), x), 2), (X,), False),
+    "nanmedian": Case(lambda x: paddle.nanmedian(paddle.where(x > 1, paddle.full_like(x, float("nan")), x), 2), (X,)),
+    "nanmedian, axes": Case(lambda x: paddle.nanmedian(paddle.where(x > 1, paddle.full_like(x, float("nan")), x), [0, 1], keepdim=True), (X,)),
+    "histogram": Case(lambda x: paddle.histogram(x, 7, -2, 2), (X,), False),
+    "histogram of all": Case(lambda x: paddle.histogram(x, 10), (X,), False),
+    "histogram, one value": Case(lambda x: paddle.histogram(x, 4), (np.full(6, 3.0, "float32"),), False),
+    "histogram, density, weights": Case(lambda x, w: paddle.histogram(x, 6, -1, 3, weight=w, density=True), (X, positive(3, 4, 5)), False),
+    "histogram of integers": Case(lambda x: paddle.histogram(x, 5, 0, 20), (integers(-3, 22, 40),), False),
+    "bincount": Case(lambda x: paddle.bincount(x, minlength=4), (integers(0, 9, 30),), False),
+    "bincount, weights": Case(lambda x, w: paddle.bincount(x, w), (integers(0, 9, 30), normal(30)), False),
+    "bincount of nothing": Case(lambda x: paddle.bincount(x, minlength=3), (integers(0, 9, 0),), False),
+}
+
+FORMULAS = {
+    "log_loss": Case(lambda x, y: F.log_loss(x, y), (fraction(6, 1), fraction(6, 1, seed=1))),
+    "swiglu": Case(lambda x, y: paddle.incubate.nn.functional.swiglu(x, y), (X, Y)),
+    "swiglu of one": Case(lambda x: paddle.incubate.nn.functional.swiglu(x), (normal(3, 8),)),
+    "reduce_as": Case(lambda x, y: paddle.reduce_as(x, y.detach()), (X, normal(4, 1))),
+    "logspace": Case(lambda x: paddle.logspace(0, 3, 7) + paddle.logspace(1, 2, 7, base=3.0) * x, (positive(7),)),
+    "trunc_divide": Case(lambda x, y: paddle._C_ops.trunc_divide(x, y), (normal(12) * 9, positive(12)), False),
+    "rrelu": Case(lambda x: F.rrelu(x, 0.25, 0.25), (X,)),
+    "conj": Case(paddle.conj, (X,)),
+    "cross": Case(lambda x, y: paddle.cross(x, y), (VECTORS, normal(4, 3, 2, seed=5))),
+    "cross, axis": Case(lambda x, y: paddle.cross(x, y, axis=-2), (VECTORS, normal(4, 3, 2, seed=5))),
+    "baddbmm": Case(lambda i, x, y: paddle.baddbmm(i, x, y, 0.5, 2.0), (normal(2, 3, 5), normal(2, 3, 4), normal(2, 4, 5))),
+    "baddbmm, repeated": Case(lambda i, x, y: paddle.baddbmm(i, x, y), (normal(1, 3, 5), normal(2, 3, 4), normal(2, 4, 5))),
+    "multi_dot": Case(lambda *x: paddle.linalg.multi_dot(x), (normal(3, 4), normal(4, 5), normal(5, 2), normal(2, 6))),
+    "multi_dot, vectors": Case(lambda *x: paddle.linalg.multi_dot(x), (normal(4), normal(4, 5), normal(5, seed=1))),
+    **{f"matrix_power, {n}": Case(lambda x, n=n: paddle.linalg.matrix_power(x, n), (SQUARE + 3 * np.eye(5, dtype="float32"),), tolerance=2e-4) for n in (0, 1, 3, 6, -1, -3)},
+    "kron": Case(paddle.kron, (normal(2, 3), normal(4, 3, 2))),
+    "bilinear": Case(F.bilinear, (normal(5, 3), normal(5, 4), normal(2, 3, 4), normal(1, 2))),
+}
+
+
+VOLUME = normal(2, 4, 6, 5, 7)
+
+VOLUMES = {
+    "conv3d": Case(lambda x, w: F.conv3d(x, w), (VOLUME, normal(3, 4, 2, 3, 2)), tolerance=1e-4),
+    "conv3d, strides, padding, dilation": Case(lambda x, w, b: F.conv3d(x, w, b, [2, 1, 2], [1, 2, 0], [2, 1, 1]), (VOLUME, normal(3, 4, 3, 3, 2), normal(3)), tolerance=1e-4),
+    "conv3d, groups, same": Case(lambda x, w: F.conv3d(x, w, stride=2, padding="SAME", groups=2), (VOLUME, normal(6, 2, 3, 2, 3)), tolerance=1e-4),
+    "conv3d, channels last": Case(lambda x, w: F.conv3d(x, w, padding=1, data_format="NDHWC"), (normal(2, 6, 5, 7, 4), normal(3, 4, 3, 3, 3)), tolerance=1e-4),
+    "conv3d_transpose": Case(lambda x, w: F.conv3d_transpose(x, w, stride=2, padding=1), (VOLUME, normal(4, 3, 3, 2, 3)), tolerance=1e-4),
+    "conv3d_transpose, output padding, groups": Case(lambda x, w: F.conv3d_transpose(x, w, stride=[2, 1, 3], output_padding=[1, 0, 2], groups=2), (VOLUME, normal(4, 3, 3, 2, 3)), tolerance=1e-4),
+    "max_pool3d": Case(lambda x: F.max_pool3d(x, 2), (VOLUME,)),
+    "max_pool3d, padding, ceil": Case(lambda x: F.max_pool3d(x, [3, 2, 3], [2, 2, 1], [1, 0, 1], ceil_mode=True), (VOLUME,)),
+    "max_pool3d, places": Case(lambda x: F.max_pool3d(x, [2, 2, 3], [2, 1, 2], [1, 0, 1], return_mask=True)[1], (VOLUME,), False),
+    "max_pool3d, with places": Case(lambda x: F.max_pool3d(x, [2, 2, 3], [2, 1, 2], return_mask=True)[0], (VOLUME,)),
+    "avg_pool3d": Case(lambda x: F.avg_pool3d(x, [2, 3, 2], 2, 1), (VOLUME,)),
+    "avg_pool3d, with borders": Case(lambda x: F.avg_pool3d(x, 3, 2, 1, exclusive=False), (VOLUME,)),
+    "avg_pool3d, channels last": Case(lambda x: F.avg_pool3d(x, 2, data_format="NDHWC"), (normal(2, 6, 5, 7, 4),)),
+    "adaptive_avg_pool3d": Case(lambda x: F.adaptive_avg_pool3d(x, [3, 2, 4]), (VOLUME,)),
+    "adaptive_max_pool3d": Case(lambda x: F.adaptive_max_pool3d(x, [3, 2, 4]), (VOLUME,)),
+}
+
+LINE, PICTURE = normal(2, 3, 7), normal(2, 3, 6, 5)
+
+RESIZED = {
+    "affine_grid": Case(lambda x: F.affine_grid(x, [2, 3, 4, 5]), (normal(2, 2, 3),)),
+    "affine_grid, corners apart": Case(lambda x: F.affine_grid(x, [2, 3, 4, 5], align_corners=False), (normal(2, 2, 3),)),
+    "affine_grid of volumes": Case(lambda x: F.affine_grid(x, [2, 3, 4, 5, 2]), (normal(2, 3, 4),)),
+}
+
+EDGES = (integers(0, 6, 9), integers(0, 6, 9, seed=1))
+ROWS = normal(6, 4)
+
+GRAPHS = {
+    **{f"send_u_recv, {pool}": Case(lambda x, s, d, pool=pool: paddle.geometric.send_u_recv(x, s, d, pool), (ROWS, *EDGES)) for pool in ("sum", "mean", "max", "min")},
+    "send_u_recv, size": Case(lambda x, s, d: paddle.geometric.send_u_recv(x, s, d, "max", 8), (ROWS, *EDGES)),
+    **{
+        f"send_ue_recv, {message}, {pool}": Case(lambda x, y, s, d, message=message, pool=pool: paddle.geometric.send_ue_recv(x, y, s, d, message, pool), (ROWS, normal(9, 1), *EDGES))
+        for message in ("add", "sub", "mul", "div")
+        for pool in ("sum", "mean", "max", "min")
+    },
+    **{f"send_uv, {message}": Case(lambda x, y, s, d, message=message: paddle.geometric.send_uv(x, y, s, d, message), (ROWS, normal(6, 4, seed=2), *EDGES)) for message in ("add", "sub", "mul", "div")},
+    **{f"segment_{pool}": Case(lambda x, i, pool=pool: getattr(paddle.geometric, f"segment_{pool}")(x, i), (ROWS, np.array([0, 0, 1, 3, 3, 3]))) for pool in ("sum", "mean", "max", "min")},
+}
+
+
+@pytest.mark.parametrize("name, case", [*REARRANGED.items(), *STATISTICS.items(), *FORMULAS.items(), *VOLUMES.items(), *RESIZED.items(), *GRAPHS.items()])
+def test_it_is_as_on_the_cpu(name, case):
+    expected, got = run(case, "cpu"), run(case, "mps")
+    assert len(got) == len(expected)
+    for mine, theirs in zip(got, expected, strict=True):
+        assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
+        np.testing.assert_allclose(mine, theirs, rtol=case.tolerance, atol=case.tolerance * max(1.0, np.abs(np.nan_to_num(theirs)).max(initial=0.0)))
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_numbers(dtype):
+    numbers = (normal(3, 4) + 1j * normal(3, 4, seed=1)).astype(dtype)
+    np.testing.assert_array_equal(paddle.conj(paddle.to_tensor(numbers)).numpy(), numbers.conj())
+    real, imaginary = paddle.to_tensor(numbers.real), paddle.to_tensor(numbers.imag[:1])
+    np.testing.assert_array_equal(paddle.complex(real, imaginary).numpy(), numbers.real + 1j * numbers.imag[:1])
+
+
+@pytest.mark.parametrize("call", [
+    lambda: paddle.bincount(paddle.to_tensor([1, -1])),
+    lambda: paddle.crop(paddle.ones([3]), [2], [2]),
+    lambda: paddle.cross(paddle.ones([2, 4]), paddle.ones([2, 4])),
+    lambda: F.channel_shuffle(paddle.ones([1, 5, 2, 2]), 2),
+])  # fmt: skip
+def test_what_is_wrong_is_a_value_error(call):
+    with pytest.raises(ValueError):
+        call()
