@@ -77,6 +77,30 @@ def b15_kernel(x_ptr, byte_ptr, back_ptr, N: tl.constexpr):
     tl.store(back_ptr + at, every.to(tl.float32))
 
 
+@triton.jit
+def truth_kernel(x_ptr, y_ptr, out_ptr, product_ptr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    x, y = tl.load(x_ptr + at) != 0, tl.load(y_ptr + at) != 0
+    bits = (x * y).to(tl.int32) + (x + y).to(tl.int32) * 2 + (x - y).to(tl.int32) * 4 + (x < y).to(tl.int32) * 8
+    bits += (x >= y).to(tl.int32) * 16 + tl.maximum(x, y).to(tl.int32) * 32 + tl.minimum(x, y).to(tl.int32) * 64 + (x << y).to(tl.int32) * 128
+    tl.store(out_ptr + at, bits)
+    tl.store(product_ptr, tl.reduce(x, 0, times).to(tl.int32) + 2 * tl.sum(x, 0).to(tl.int32))
+
+
+@triton.jit
+def times(x, y):
+    return x * y
+
+
+def test_booleans_are_integers_of_one_bit():
+    x, y = np.array([[0, 0, 1, 1], [0, 1, 0, 1]], "int32")
+    out, product = np.zeros(4, "int32"), np.zeros(1, "int32")
+    truth_kernel[(1,)](array(x), array(y), array(out), array(product), 4)
+    sums = (x & y) + (x ^ y) * 6 + (x < y) * 8 + (x >= y) * 16 + (x | y) * 32 + (x & y) * 64 + (x & ~y & 1) * 128
+    np.testing.assert_array_equal(out, sums)
+    assert product[0] == 4
+
+
 def test_a_function_is_mapped_over_the_elements_of_tiles():
     x, y = np.random.randint(0, 4, (2, 32)).astype("int32")
     out = np.zeros((4, 32), "int32")

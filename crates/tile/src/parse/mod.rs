@@ -14,6 +14,7 @@ mod region;
 mod rounding;
 mod scaled;
 mod small;
+mod truth;
 mod types;
 mod waiting;
 

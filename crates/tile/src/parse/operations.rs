@@ -5,6 +5,7 @@ use super::function::{Names, named};
 use super::region;
 use super::rounding;
 use super::small::{self, Small};
+use super::truth;
 use super::types::form;
 use super::waiting;
 use crate::builder::Builder;
@@ -204,7 +205,7 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Va
         found.map(|axis| axis as u8).ok_or_else(|| "an axis of the grid is x, y or z".to_owned())
     };
     if let (Some(binary), &[x, y]) = (binary(operation), of) {
-        return Ok(vec![b.binary(binary, x, y)]);
+        return Ok(vec![truth::binary(b, binary, x, y)]);
     }
     if let (Some(unary), &[x]) = (unary(operation), of) {
         return Ok(vec![b.unary(unary, x)]);
@@ -249,7 +250,7 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Va
             b.store(pointer, value, Some(mask));
             return Ok(Vec::new());
         }
-        ("arith.cmpi", &[x, y]) => b.compare(integer_comparison(simple.words.first())?, x, y),
+        ("arith.cmpi", &[x, y]) => truth::compare(b, integer_comparison(simple.words.first())?, x, y),
         ("arith.cmpf", &[x, y]) => float_comparison(b, simple.words.first(), x, y)?,
         ("arith.select", &[condition, x, y]) => {
             let dims = b.type_of(x).dims.clone();
