@@ -39,6 +39,9 @@ fn of_unary(operator: Unary) -> Option<Rule> {
         Unary::Sinh => Input(Gradient::Sinh),
         Unary::Cosh => Input(Gradient::Cosh),
         Unary::Tanh => Output(Gradient::Tanh),
+        Unary::Asinh => Input(Gradient::Asinh),
+        Unary::Acosh => Input(Gradient::Acosh),
+        Unary::Atanh => Input(Gradient::Atanh),
         Unary::Erf => Input(Gradient::Erf),
         Unary::Clip => Input(Gradient::Clip),
         Unary::PowScalar => Input(Gradient::Pow),
@@ -96,7 +99,7 @@ impl Call {
             Elementwise::Activation(operator) => self.by_formula(of_activation(operator), b),
             Elementwise::Binary(operator) => self.of_several(operator, b),
             Elementwise::Gradient(gradient) => self.of_gradient(gradient, b),
-            Elementwise::Optimizer(_) => Err(self.without_gradient()),
+            Elementwise::Optimizer(_) | Elementwise::Recurrent(_) => Err(self.without_gradient()),
         }
     }
 
