@@ -4,6 +4,7 @@ import numpy as np
 import paddle
 import pytest
 from paddle.nn import functional as F
+
 from test_everyday import Case, fraction, integers, normal, positive, run
 
 X, Y, IMAGE = normal(3, 4, 5), normal(3, 4, 5, seed=1), normal(4, 8, 6, 6)

@@ -10,6 +10,12 @@ pub fn run_all() -> Result<()> {
     say("Lints of the Python code");
     setup::tools()?;
     run(command(python::program("ruff")).arg("check"))?;
+    if cfg!(target_arch = "x86_64") {
+        say("Types of the Python code");
+        run(command(python::program("basedpyright")).arg("--warnings"))?;
+    } else {
+        say("No types of the Python code: PaddlePaddle, whose types they are, has no wheel here");
+    }
     say("Lints of the Rust code");
     run(cargo().args(["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"]))
 }

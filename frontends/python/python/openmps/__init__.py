@@ -4,10 +4,18 @@ Importing this package does next to nothing: Python imports it at every start, t
 (see :mod:`openmps._hook`). Parts are loaded when they are used.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from openmps import paddle
+    from paddle_custom_device import openmps_native as native
+
+    __version__: str
+
 __all__ = ["__version__", "native", "paddle"]
 
 
-def __getattr__(name):
+def __getattr__(name: str):
     if name == "native":
         from paddle_custom_device import openmps_native
 

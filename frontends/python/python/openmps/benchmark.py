@@ -63,11 +63,13 @@ def _measure(work: Work, device: str, seconds: float) -> float | None:
     """The smallest duration of a work in milliseconds; None where the device has no kernel for it."""
     import paddle
 
+    from openmps.paddle import mps
+
     def synchronize() -> None:
         if device != "cpu":
-            paddle.mps.synchronize(device)
+            mps.synchronize(device)
 
-    paddle.set_device(device)
+    paddle.device.set_device(device)
     try:
         for _ in range(3):
             work()
@@ -100,6 +102,7 @@ def _table(figures: dict[str, dict[str, float | None]]) -> Table:
         times = [column[work] for column in columns]
         cells = ["no kernel" if value is None else f"{value:.4g}" for value in times]
         if len(times) == 2:
-            cells.append(f"{times[1] / times[0]:.2f}" if None not in times else "")
+            ours, theirs = times
+            cells.append("" if ours is None or theirs is None else f"{theirs / ours:.2f}")
         table.add_row(work, *cells)
     return table

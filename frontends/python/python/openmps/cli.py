@@ -258,13 +258,13 @@ def require_device(device: str) -> None:
     if kind == "cpu":
         return
     try:
-        import paddle
+        from openmps.paddle import mps
     except ImportError as error:
         raise Unavailable(f"PaddlePaddle cannot be imported ({error}): pip install 'openmps[paddle]'") from None
-    if not paddle.mps.is_available():
-        raise Unavailable(f"device mps is not available: {paddle.mps.unavailable_reason()}")
-    if int(index or 0) >= paddle.mps.device_count():
-        raise CommandError(f"device {device} does not exist: there are {paddle.mps.device_count()}")
+    if not mps.is_available():
+        raise Unavailable(f"device mps is not available: {mps.unavailable_reason()}")
+    if int(index or 0) >= mps.device_count():
+        raise CommandError(f"device {device} does not exist: there are {mps.device_count()}")
 
 
 def require_executor(device: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +32,7 @@ class Timed:
     """A pipeline on one device, with the duration of each run in milliseconds, whole and by stage."""
 
     device: str
-    engine: object
+    engine: Callable
     lines: list[Line]
     total: list[float]
     stages: list[list[float]]
@@ -81,7 +82,7 @@ def run(image, name: str, output: Path, device: str, runs: int, console) -> int:
     if device != "cpu":
         console.print(escape(_memory(device)), highlight=False, soft_wrap=True)
     if len(pipelines) == 2:
-        _compare(*pipelines, console)
+        _compare(ours, pipelines[1], console)
     from openmps.annotation import annotate
 
     try:

@@ -25,16 +25,18 @@ def show(console) -> int:
         console.print(f"[yellow]{escape(problem)}[/]", highlight=False, soft_wrap=True)
     try:
         import paddle
+
+        from openmps.paddle import mps
     except ImportError as error:
         console.print(f"\n[yellow]PaddlePaddle cannot be imported[/] ({escape(str(error))}): pip install 'openmps\\[paddle]'")
         return 1
-    reason = paddle.mps.unavailable_reason()
+    reason = mps.unavailable_reason()
     if reason is not None:
         console.print(f"\n[bold red]device mps is not available:[/] {escape(reason)}", highlight=False, soft_wrap=True)
         return 1
     console.print()
     console.print(_devices(paddle))
-    kernels = paddle.mps.kernels()
+    kernels = mps.kernels()
     console.print(f"\n{len(kernels)} kernels of PaddlePaddle, {sum(map(len, kernels.values()))} with their element types")
     return 0
 

@@ -10,6 +10,7 @@ import sys
 from contextlib import contextmanager
 from importlib.util import find_spec
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 __all__ = ["MissingPackage", "reader"]
 
@@ -33,7 +34,7 @@ def reader(device: str = "mps", threads: int | None = None):
             f"text recognition needs rapidocr_paddle and opencv ({error}); install them with: pip install 'openmps[ocr]'"
         ) from error
 
-    options = {} if threads is None else {f"{part}_cpu_math_library_num_threads": threads for part in ("det", "cls", "rec")}
+    options: dict[str, Any] = {} if threads is None else {f"{part}_cpu_math_library_num_threads": threads for part in ("det", "cls", "rec")}
     original = infer_engine.inference
     infer_engine.inference = _inference_on(device)
     try:
@@ -49,7 +50,7 @@ def _stand_in_for_paddle():
         yield
         return
     stand_in = ModuleType("paddle")
-    stand_in.inference = None
+    vars(stand_in)["inference"] = None
     sys.modules["paddle"] = stand_in
     try:
         yield

@@ -28,14 +28,14 @@ def _parse(module) -> None:
 def _allow(module) -> None:
     option = getattr(module, "PaddlePredictorOption", None)
     kinds = getattr(option, "SUPPORT_DEVICE", None)
-    if isinstance(kinds, tuple) and "mps" not in kinds:
+    if option is not None and isinstance(kinds, tuple) and "mps" not in kinds:
         option.SUPPORT_DEVICE = (*kinds, "mps")
 
 
 def _run(module) -> None:
     runner, paths = getattr(module, "PaddleStaticRunner", None), getattr(module, "get_model_paths", None)
     create = getattr(runner, "_create", None)
-    if create is None or paths is None:
+    if runner is None or create is None or paths is None:
         return
 
     def _create(self):

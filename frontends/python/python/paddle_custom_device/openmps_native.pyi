@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
+from numpy import ndarray
 from typing_extensions import Buffer
 
 __version__: str
@@ -60,7 +61,8 @@ class TritonLauncher:
     ) -> None: ...
 
 _Port = tuple[str, list[int], str | None]
-_In = tuple[str, Sequence[int], Buffer]
+# NumPy says only from Python 3.12 on that its arrays are buffers.
+_In = tuple[str, Sequence[int], Buffer | ndarray]
 _Out = tuple[str, list[int], bytearray]
 _Step = tuple[str, list[str], list[int], int, int]
 

@@ -101,7 +101,7 @@ def run(model: Path, parameters: Path | None, inputs: list[Path], output: Path |
     console.print(table)
     if output is not None:
         try:
-            np.savez(output, **results)
+            np.savez(output, **results)  # pyright: ignore[reportArgumentType]  (names are the program's)
         except OSError as error:
             raise CommandError(f"{output} cannot be written: {error}") from None
     return 0
@@ -119,6 +119,7 @@ def profile(model: Path, parameters: Path | None, shapes: list[list[int]], runs:
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("Running", total=(runs if plan is None else 2 * runs) + 1)
         durations, events = _timeline(predictor, arrays, runs, trace, lambda: progress.advance(task))
+        ceilings = None
         if plan is None:
             table = _by_kind([event for event in events if event.get("ph") == "X" and event["name"] not in _AROUND], runs)
         else:
@@ -128,8 +129,8 @@ def profile(model: Path, parameters: Path | None, shapes: list[list[int]], runs:
                 progress.advance(task)
             bandwidth, arithmetic = (ceiling / 1e9 for ceiling in native.ceilings(predictor._config.custom_device_id()))
             table = _by_step(plan[0], np.median(np.array(times).reshape(runs, -1), axis=0), (bandwidth, arithmetic))
-    if plan is not None:
-        ceilings = f"ceilings of this machine: {bandwidth:.1f} GB/s (copy), {arithmetic:.1f} GFLOP/s (multiply-add of float32)"
+            ceilings = f"ceilings of this machine: {bandwidth:.1f} GB/s (copy), {arithmetic:.1f} GFLOP/s (multiply-add of float32)"
+    if ceilings is not None:
         console.print(f"{ceilings}; each step is waited for", highlight=False, soft_wrap=True)
     console.print(table)
     median = statistics.median(durations) * 1e3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import overload
 
 import numpy as np
 
@@ -107,6 +108,12 @@ class Predictor:
         """The element types that the program declares for its inputs."""
         return {tensor.name(): tensor.type() for tensor in self._inputs}
 
+    @overload
+    def run(self, inputs: None = None) -> bool: ...
+
+    @overload
+    def run(self, inputs: Sequence) -> list[np.ndarray]: ...
+
     def run(self, inputs: Sequence | None = None) -> bool | list[np.ndarray]:
         """Computes the outputs of what the input handles hold; with a list of arrays, of these, and returns the results.
 
@@ -116,10 +123,10 @@ class Predictor:
             for tensor, array in zip(self._inputs, inputs, strict=True):
                 tensor.share_external_data(array)
         results = self._model.run([_given(tensor) for tensor in self._inputs])
-        for tensor, (dtype, shape, data) in zip(self._outputs, results, strict=True):
-            tensor._dtype = dtype
-            tensor._array = np.frombuffer(data, _STORED_AS.get(dtype, dtype)).reshape(shape)
-        return True if inputs is None else [tensor._array for tensor in self._outputs]
+        arrays = [np.frombuffer(data, _STORED_AS.get(dtype, dtype)).reshape(shape) for dtype, shape, data in results]
+        for tensor, (dtype, *_), array in zip(self._outputs, results, arrays, strict=True):
+            tensor._dtype, tensor._array = dtype, array
+        return True if inputs is None else arrays
 
     def clone(self, *_: object) -> Predictor:
         """Another predictor of the same model, for another thread."""

@@ -17,4 +17,4 @@ def install(paddle) -> None:
         place = auto_cast._current_expected_place()
         return (place.is_custom_place() and place.get_device_type() == "mps") or original()
 
-    auto_cast._is_custom_device_bfloat16_supported = supported
+    vars(auto_cast)["_is_custom_device_bfloat16_supported"] = supported

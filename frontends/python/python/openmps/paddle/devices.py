@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import paddle
 from paddle.base import core
@@ -81,10 +82,10 @@ def require() -> None:
         raise RuntimeError(f"device mps is not available: {reason}")
 
 
-def MPSPlace(device_id: int = 0) -> paddle.CustomPlace:
+def MPSPlace(device_id: int = 0) -> core.CustomPlace:
     """The place of a device, as ``paddle.CUDAPlace`` is for GPUs."""
     require()
-    return paddle.CustomPlace(DEVICE_TYPE, device_id)
+    return core.CustomPlace(DEVICE_TYPE, device_id)
 
 
 def _is_mps(place) -> bool:
@@ -130,13 +131,14 @@ def set_device(device=0) -> None:
 
 def current_device() -> int:
     """The number of the current device. Where Paddle's current device is of another type: the one chosen last."""
-    place = paddle.framework._current_expected_place_()
+    place = paddle.framework._current_expected_place_()  # pyright: ignore[reportPrivateImportUsage]
     return place.get_device_id() if isinstance(place, core.CustomPlace) and place.get_device_type() == DEVICE_TYPE else _chosen
 
 
 def get_device_properties(device=None) -> DeviceProperties:
     """What a device says about itself."""
-    return DeviceProperties(**_native().device_properties(index_of(device)))
+    properties: dict[str, Any] = _native().device_properties(index_of(device))
+    return DeviceProperties(**properties)
 
 
 def get_device_name(device=None) -> str:
@@ -147,7 +149,7 @@ def get_device_name(device=None) -> str:
 def synchronize(device=None) -> None:
     """Waits for everything that was submitted to a device; an error of a command is raised here."""
     index = index_of(device)
-    core._synchronize_custom_device(DEVICE_TYPE, index)
+    core._synchronize_custom_device(DEVICE_TYPE, index)  # pyright: ignore[reportAttributeAccessIssue]
     _native().synchronize(index)
 
 

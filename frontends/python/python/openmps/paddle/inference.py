@@ -55,7 +55,7 @@ def install(paddle, *, has_device: bool) -> None:
     set_model_buffer.__doc__ = set_buffer.__doc__
     create_predictor.__doc__ = create.__doc__
     config.enable_custom_device = enable_custom_device
-    config.set_model_buffer = set_model_buffer
+    config.set_model_buffer = set_model_buffer  # pyright: ignore[reportAttributeAccessIssue]  (Paddle has no type for it)
     paddle.inference.create_predictor = create_predictor
 
 

@@ -87,15 +87,15 @@ class Event:
 def current_stream(device=None) -> Stream:
     """The stream to which a device's kernels are submitted."""
     index = index_of(device)
-    return Stream(index, _base=core._get_current_custom_device_stream(DEVICE_TYPE, index))
+    return Stream(index, _base=core._get_current_custom_device_stream(DEVICE_TYPE, index))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @contextmanager
 def stream_guard(stream: Stream):
     """Makes a stream the current one of its device inside a ``with`` block."""
-    previous = core._get_current_custom_device_stream(DEVICE_TYPE, stream.device)
-    core._set_current_custom_device_stream(DEVICE_TYPE, stream.device, stream._base)
+    previous = core._get_current_custom_device_stream(DEVICE_TYPE, stream.device)  # pyright: ignore[reportAttributeAccessIssue]
+    core._set_current_custom_device_stream(DEVICE_TYPE, stream.device, stream._base)  # pyright: ignore[reportAttributeAccessIssue]
     try:
         yield stream
     finally:
-        core._set_current_custom_device_stream(DEVICE_TYPE, stream.device, previous)
+        core._set_current_custom_device_stream(DEVICE_TYPE, stream.device, previous)  # pyright: ignore[reportAttributeAccessIssue]

@@ -6,7 +6,12 @@ arrays through :func:`array`, and anything else with ``data_ptr()`` and ``dtype`
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from openmps.triton.arrays import Array, array
+
+if TYPE_CHECKING:
+    from openmps.triton.sanitizer import reachable, sanitize
 
 __all__ = ["Array", "activate", "array", "install", "reachable", "sanitize"]
 

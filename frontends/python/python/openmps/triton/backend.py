@@ -119,7 +119,7 @@ class MPSBackend(BaseBackend):
         metadata["text_hash"] = text_hash(text.encode())
         return text.encode()
 
-    def add_stages(self, stages: dict, options: MPSOptions, language: Language) -> None:
+    def add_stages(self, stages: dict, options: MPSOptions, language: Language) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         if language != Language.TRITON:
             raise NotImplementedError("mps: Gluon writes a GPU's layouts out, which are openmps's to choose")
         stages["ttir"] = lambda module, metadata: self.make_ttir(module, metadata, options)

@@ -45,7 +45,7 @@ def _refusing(base: type, name: str, reason: Exception) -> type:
     def refuse(*_, **__):
         raise RuntimeError(f"mps: this backend is not available: {reason!r}") from reason
 
-    members = dict.fromkeys([*base.__abstractmethods__, "__init__"], refuse)
+    members: dict[str, object] = dict.fromkeys([*base.__abstractmethods__, "__init__"], refuse)
     members["is_active"] = classmethod(lambda cls: False)
     members["supports_target"] = staticmethod(lambda target: False)
     return type(name, (base,), members)

@@ -71,7 +71,7 @@ def atomic_rmw(operation, addresses: np.ndarray, value: np.ndarray, mask: np.nda
     def change(memory, index) -> bool:
         if chosen[index]:
             memory[0] = combine(memory[0], values[index])
-        return chosen[index]
+        return bool(chosen[index])
 
     return _one_by_one(addresses, values.dtype, np.zeros_like(values), change)
 

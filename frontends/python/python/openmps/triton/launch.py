@@ -1,5 +1,8 @@
 """Launches: Triton's arguments become the native module's."""
 
+# Triton's abstract methods say nothing of what they return.
+# pyright: reportIncompatibleMethodOverride=false
+
 from __future__ import annotations
 
 import dataclasses
@@ -45,7 +48,7 @@ def _rank(kind: str) -> int:
     """Dimensions of the tensor that a descriptor's type, such as ``tensordesc<fp16[16, 32]>``, is of."""
     if of_tensor := re.search(r",input_rank=(\d+)", kind):
         return int(of_tensor.group(1))
-    return re.search(r"\[([^\]]*)\]", kind).group(1).count(",") + 1
+    return kind[kind.index("[") : kind.index("]")].count(",") + 1
 
 
 def _decomposed(descriptor) -> list:
@@ -180,8 +183,8 @@ class MPSDriver(DriverBase):
         statistics = openmps_native.memory_statistics(0)
         return {"current_allocated": statistics["allocated"], "max_allocated": statistics["peak_allocated"]}
 
-    def map_python_to_cpp_type(self, kind: str) -> str:
-        return "void*" if kind.startswith("*") else kind
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        return "void*" if ty.startswith("*") else ty
 
     def get_current_target(self) -> GPUTarget:
         return GPUTarget("mps", "host", 32)
@@ -197,7 +200,7 @@ class MPSDriver(DriverBase):
         return 0
 
     def get_active_torch_device(self):
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]  (whoever asks for it has it)
 
         return torch.device("cpu")
 

@@ -48,7 +48,7 @@ def fill(name: str) -> None:
     """Makes the module of this name, ``triton._C.libtriton``, what Triton's Python files take it for."""
     module = sys.modules[name]
     vars(module).update({key: value for key, value in vars(native).items() if not key.startswith("__")})
-    module.make_tensordesc_args = make_tensordesc_args
+    vars(module)["make_tensordesc_args"] = make_tensordesc_args
     native.ir.parse_mlir_module = parse_mlir_module
     parts = {"ir": native.ir, "passes": native.passes, "interpreter": interpreter}
     parts |= {part: _Absent(f"{name}.{part}") for part in _ABSENT}
