@@ -93,7 +93,7 @@ pub(crate) fn takes_singles(queue: &Queue, inputs: &[View], outputs: &[View]) ->
 
 /// Whether the device is the CPU itself, where native kernels are faster than kernels of tiles.
 pub(crate) fn is_host(queue: &Queue) -> bool {
-    is_host_device(queue.device())
+    queue.is_host()
 }
 
 /// The same of a device.

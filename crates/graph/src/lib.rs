@@ -7,6 +7,7 @@ pub mod formula;
 pub mod gradient;
 pub mod image;
 pub mod layout;
+mod meta;
 mod movement;
 pub mod operator;
 pub mod operators;

@@ -2,35 +2,14 @@
 
 use crate::error::Result;
 use crate::gradient::{self, Backward, Gradients};
+pub use crate::meta::Meta;
 use crate::prepared::{Preparation, Prepared};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::sealed::Sealed;
-use crate::view::{Shape, View};
+use crate::view::View;
 use openmps_runtime::Device;
-use openmps_tile::DType;
 use std::any::Any;
-
-/// Shape and element type of a tensor that need not exist yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meta {
-    /// The type of its elements.
-    pub dtype: DType,
-    /// Its dimensions.
-    pub shape: Shape,
-}
-
-impl Meta {
-    /// How many bytes it has as a dense tensor.
-    pub fn bytes(&self) -> Result<usize> {
-        crate::view::bytes(self.dtype, &self.shape)
-    }
-
-    /// How many elements it has.
-    pub fn count(&self) -> u64 {
-        self.shape.iter().fold(1, |count, &size| count.saturating_mul(size as u64))
-    }
-}
 
 /// One operator with its attributes, for example `Softmax { axis: -1 }`. Only this crate makes operators; passes over graphs tell them
 /// apart by their type (`Any`).

@@ -1,8 +1,7 @@
 //! Constant inputs in the form in which a native kernel of the host reads them: made once, read in every run.
 
 use crate::error::{Error, Result};
-use crate::layout::is_host;
-use crate::operator::Meta;
+use crate::meta::Meta;
 use crate::queue::Queue;
 use openmps_host::native::convolution::{FilterOrder, PackedFilters};
 use openmps_host::native::matmul::{PackedMatrix, Side};
@@ -81,7 +80,7 @@ impl Prepared {
     /// It as a matrix, for a native kernel on this queue.
     pub(crate) fn matrix(&self, operator: &'static str, queue: &Queue) -> Result<&PackedMatrix> {
         match &self.content {
-            Content::Matrix(matrix) if is_host(queue) => Ok(matrix),
+            Content::Matrix(matrix) if queue.is_host() => Ok(matrix),
             _ => Err(self.unfit(operator, "a matrix on the host device")),
         }
     }
@@ -89,7 +88,7 @@ impl Prepared {
     /// It as filters, for a native kernel on this queue.
     pub(crate) fn filters(&self, operator: &'static str, queue: &Queue) -> Result<&PackedFilters> {
         match &self.content {
-            Content::Filters(filters) if is_host(queue) => Ok(filters),
+            Content::Filters(filters) if queue.is_host() => Ok(filters),
             _ => Err(self.unfit(operator, "filters on the host device")),
         }
     }

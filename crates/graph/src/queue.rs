@@ -42,6 +42,11 @@ use std::ops::Deref;
 pub struct Queue(openmps_runtime::Queue);
 
 impl Queue {
+    /// Whether its device is the CPU itself, which native kernels are for.
+    pub(crate) fn is_host(&self) -> bool {
+        self.device().properties().backend == openmps_runtime::Backend::Host
+    }
+
     /// The queue, for calls of operators.
     ///
     /// # Safety

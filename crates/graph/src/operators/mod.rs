@@ -3,6 +3,7 @@
 pub mod advanced_index;
 pub mod arg_reduce;
 pub mod attention;
+mod backward;
 pub mod batch_norm;
 pub mod concat;
 pub mod convolution;

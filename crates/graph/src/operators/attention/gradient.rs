@@ -2,9 +2,9 @@
 
 use super::Attention;
 use crate::error::Result;
-use crate::gradient::Transposed::{No, Yes};
 use crate::gradient::{Backward, Gradients, Node};
 use crate::operator::Meta;
+use crate::operators::backward::Transposed::{No, Yes};
 use crate::operators::elementwise::{Binary, Elementwise};
 use crate::operators::full::Full;
 use crate::operators::reduce::Reduction;

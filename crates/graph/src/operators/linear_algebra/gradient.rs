@@ -2,9 +2,9 @@
 
 use super::{Algorithm, LinearAlgebra};
 use crate::error::{Error, Result};
-use crate::gradient::Transposed::{No, Yes};
 use crate::gradient::{Backward, Gradients, Node};
 use crate::operator::Operator;
+use crate::operators::backward::Transposed::{No, Yes};
 use crate::operators::elementwise::Unary;
 
 pub(super) fn gradient(operator: &LinearAlgebra, b: &mut Backward<'_>) -> Result<Gradients> {

@@ -2,7 +2,8 @@
 
 use super::Matmul;
 use crate::error::Result;
-use crate::gradient::{Backward, Gradients, Node, Transposed};
+use crate::gradient::{Backward, Gradients, Node};
+use crate::operators::backward::Transposed;
 
 pub(super) fn gradient(operator: &Matmul, b: &mut Backward<'_>) -> Result<Gradients> {
     let (operands, dy) = ([b.inputs[0], b.inputs[1]], b.dy()?);
