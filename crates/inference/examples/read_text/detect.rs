@@ -11,10 +11,13 @@ const PIXEL: f32 = 0.3;
 const BOX: f32 = 0.5;
 
 /// How far a box grows: this times its area over its circumference.
-const GROWTH: f32 = 1.6;
+const GROWTH: f64 = 1.6;
 
 /// The shorter side of a region, and of a grown box, at least.
 const SHORTEST: [f32; 2] = [3.0, 5.0];
+
+/// Whole pixels of either side of a box in the picture: more than these.
+const SMALLEST: f32 = 3.0;
 
 /// Boxes whose tops differ by less stand on one line.
 const SAME_LINE: f32 = 10.0;
@@ -32,11 +35,15 @@ pub fn boxes(map: &[f32], width: usize, height: usize, to_width: u32, to_height:
         if shorter_side(&region) < SHORTEST[0] || mean(map, width, height, &region) < BOX {
             continue;
         }
-        // Whole pixels, as the library that grows polygons in Python takes them.
-        let region = grow(&region.map(|(x, y)| (x.trunc(), y.trunc())));
+        let region = smallest_rectangle(grow(&region));
         if shorter_side(&region) >= SHORTEST[1] {
-            let scale = |at: f32, from: usize, to: u32| (at / from as f32 * to as f32).round().clamp(0.0, to as f32);
-            boxes.push(region.map(|(x, y)| (scale(x, width, to_width), scale(y, height, to_height))));
+            let scale = |at: f32, from: usize, to: u32| {
+                (at / from as f32 * to as f32).round_ties_even().clamp(0.0, to.saturating_sub(1) as f32)
+            };
+            let region = region.map(|(x, y)| (scale(x, width, to_width), scale(y, height, to_height)));
+            if length(region[0], region[1]).min(length(region[0], region[3])).floor() > SMALLEST {
+                boxes.push(region);
+            }
         }
     }
     in_reading_order(boxes)
@@ -151,22 +158,42 @@ fn mean(map: &[f32], width: usize, height: usize, corners: &Corners) -> f32 {
     if count == 0 { 0.0 } else { sum / count as f32 }
 }
 
-/// Every side moved out.
-fn grow(of: &Corners) -> Corners {
-    let (across, down) = (length(of[0], of[1]), length(of[1], of[2]));
-    let distance = across * down * GROWTH / (2.0 * (across + down));
-    let unit = |from: (f32, f32), to: (f32, f32)| {
-        let side = length(from, to);
-        ((to.0 - from.0) / side * distance, (to.1 - from.1) / side * distance)
-    };
-    let (right, below) = (unit(of[0], of[1]), unit(of[0], of[3]));
-    let signs = [(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)];
-    let mut grown = *of;
-    for ((x, y), (a, b)) in grown.iter_mut().zip(signs) {
-        *x += a * right.0 + b * below.0;
-        *y += a * right.1 + b * below.1;
+/// How far an arc may be from its chords, in pixels.
+const ARC: f64 = 0.25;
+
+/// The outline of a box with every side moved out and the corners round, on whole pixels, as the library that grows polygons in Python has it (Clipper,
+/// after Chen and McMains, 2005).
+fn grow(of: &Corners) -> Vec<(f32, f32)> {
+    use std::f64::consts::PI;
+    let corners = of.map(|(x, y)| [f64::from(x), f64::from(y)]);
+    let sides = [0, 1, 2, 3].map(|i| (corners[i], corners[(i + 1) % 4]));
+    let area = sides.iter().map(|(a, b)| a[0] * b[1] - b[0] * a[1]).sum::<f64>().abs() / 2.0;
+    let around: f64 = sides.iter().map(|(a, b)| (b[0] - a[0]).hypot(b[1] - a[1])).sum();
+    let distance = area * GROWTH / around;
+    let steps = (PI / (1.0 - ARC / distance).acos()).min(distance * PI);
+    let (sine, cosine) = (2.0 * PI / steps).sin_cos();
+    // From here on the box has whole pixels, too.
+    let corners = corners.map(|corner| corner.map(f64::trunc));
+    let outward = [0, 1, 2, 3].map(|i| {
+        let [x, y] = [0, 1].map(|axis| corners[(i + 1) % 4][axis] - corners[i][axis]);
+        [y / x.hypot(y), -x / x.hypot(y)]
+    });
+    let mut outline = Vec::new();
+    for (i, corner) in corners.iter().enumerate() {
+        let mut push = |[x, y]: [f64; 2]| {
+            let at = |axis: usize, by: f64| (corner[axis] + by * distance).round() as f32;
+            outline.push((at(0, x), at(1, y)));
+        };
+        let (from, to) = (outward[(i + 3) % 4], outward[i]);
+        let turn = (from[0] * to[1] - to[0] * from[1]).atan2(from[0] * to[0] + from[1] * to[1]);
+        let mut arm = from;
+        for _ in 0..((steps / (2.0 * PI) * turn.abs()).round() as usize).max(1) {
+            push(arm);
+            arm = [arm[0] * cosine - sine * arm[1], arm[0] * sine + arm[1] * cosine];
+        }
+        push(to);
     }
-    grown
+    outline
 }
 
 /// Lines from the top to the bottom, on each from left to right.

@@ -22,7 +22,7 @@ const HEIGHT: usize = 48;
 const CLASSIFIED_WIDTH: usize = 192;
 
 /// Width over height of the recogniser's image at least.
-const LEAST_RATIO: f32 = 320.0 / 48.0;
+const LEAST_RATIO: f64 = 320.0 / 48.0;
 
 /// A picture's shorter side for the detector at least.
 const SHORTER_SIDE: f32 = 736.0;
@@ -99,8 +99,8 @@ impl Reader {
     fn recognise(&self, pieces: &[RgbImage]) -> Result<Vec<Recognition>> {
         let mut found: Vec<Recognition> = pieces.iter().map(|_| Recognition::default()).collect();
         for batch in batches(pieces) {
-            let widest = batch.iter().map(|&at| ratio(&pieces[at])).fold(LEAST_RATIO, f32::max);
-            let width = (HEIGHT as f32 * widest) as usize;
+            let widest = batch.iter().map(|&at| ratio(&pieces[at])).fold(LEAST_RATIO, f64::max);
+            let width = (HEIGHT as f64 * widest) as usize;
             let images: Vec<f32> = batch.iter().flat_map(|&at| picture::padded(&pieces[at], width, HEIGHT)).collect();
             let scores = self.run(&self.recogniser, [batch.len(), 3, HEIGHT, width], &images)?;
             for (&at, scores) in batch.iter().zip(scores.chunks_exact(scores.len() / batch.len())) {
@@ -116,8 +116,8 @@ impl Reader {
     }
 }
 
-fn ratio(piece: &RgbImage) -> f32 {
-    piece.width() as f32 / piece.height() as f32
+fn ratio(piece: &RgbImage) -> f64 {
+    f64::from(piece.width()) / f64::from(piece.height())
 }
 
 /// The numbers of the pieces, those of like width together: less of a batch is padding.
