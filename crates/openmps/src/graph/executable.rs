@@ -215,10 +215,11 @@ impl Plan {
             let outputs: Vec<View> =
                 step.outputs.iter().map(|&value| self.view(&views, value)).collect::<Result<_>>()?;
             observer.watch(queue, || {
-                Ok(match prepared {
+                match prepared {
                     Some((_, prepared)) => step.operator.run_prepared(queue, prepared, &inputs, &outputs)?,
                     None => step.operator.run(queue, &inputs, &outputs)?,
-                })
+                }
+                Ok(())
             })?;
             released.iter().for_each(|&value| memory[value] = None);
         }
