@@ -108,9 +108,47 @@ VOLUMES = {
 LINE, PICTURE = normal(2, 3, 7), normal(2, 3, 6, 5)
 
 RESIZED = {
+    **{
+        f"interpolate, {mode}, {options}": Case(lambda x, mode=mode, options=options: F.interpolate(x, mode=mode, **options), (image,), tolerance=1e-4)
+        for mode, image, sizes in (("linear", LINE, [11]), ("linear", LINE, [3]), ("bicubic", PICTURE, [9, 4]), ("trilinear", VOLUME, [4, 8, 9]))
+        for options in ({"size": sizes}, {"size": sizes, "align_corners": True}, {"scale_factor": 1.5 if mode != "linear" else [2]}, *([{"size": sizes, "align_mode": 1}] if mode != "bicubic" else []))
+    },
+    "interpolate, channels last": Case(lambda x: F.interpolate(x, [9, 4], mode="bicubic", data_format="NHWC"), (PICTURE,), tolerance=1e-4),
     "affine_grid": Case(lambda x: F.affine_grid(x, [2, 3, 4, 5]), (normal(2, 2, 3),)),
     "affine_grid, corners apart": Case(lambda x: F.affine_grid(x, [2, 3, 4, 5], align_corners=False), (normal(2, 2, 3),)),
     "affine_grid of volumes": Case(lambda x: F.affine_grid(x, [2, 3, 4, 5, 2]), (normal(2, 3, 4),)),
+}
+
+TIED = integers(0, 4, 3, 4, 9).astype("float32")
+
+RUNNING = {
+    **{f"cummax, {axis}": Case(lambda x, axis=axis: paddle.cummax(x, axis)[0], (TIED,)) for axis in (0, 1, -1)},
+    "cummin": Case(lambda x: paddle.cummin(x, 1)[0], (TIED,)),
+    "cummin of all": Case(lambda x: paddle.cummin(x)[0], (TIED,)),
+    "cummax, places": Case(lambda x: paddle.cummax(x, -1, dtype="int32")[1], (TIED,), False),
+    "cummax of NaN": Case(lambda x: paddle.cummax(x, 0)[1], (np.array([1, np.nan, 3, np.nan, 5], "float32"),), False),
+    "logcumsumexp": Case(lambda x: paddle.logcumsumexp(x, 1), (X,)),
+    "logcumsumexp of all": Case(lambda x: paddle.logcumsumexp(x), (X * 5,), tolerance=1e-4),
+    "searchsorted": Case(lambda x, y: paddle.searchsorted(x, y) + paddle.searchsorted(x, y, right=True) * 10, (np.sort(integers(0, 9, 12)), integers(-2, 12, 3, 5)), False),
+    "searchsorted, lines": Case(lambda x, y: paddle.searchsorted(x, y, out_int32=True), (np.sort(normal(3, 7)), normal(3, 4)), False),
+    "bucketize": Case(lambda x: paddle.bucketize(x, paddle.to_tensor([-1.0, 0.0, 0.5])), (X,), False),
+    "mode": Case(lambda x: paddle.mode(x, -1)[0], (TIED,), False),
+    "mode, axis": Case(lambda x: paddle.mode(x, 1, keepdim=True)[0], (TIED,), False),
+    "mode without ties": Case(lambda x: paddle.mode(x, 0)[0], (normal(4, 3),)),
+}
+
+FEW = integers(0, 4, 3, 4)
+
+UNIQUE = {
+    **{f"unique, {i}": Case(lambda x, i=i: paddle.unique(x, True, True, True)[i], (FEW,), False) for i in range(4)},
+    **{f"unique rows, {i}": Case(lambda x, i=i: paddle.unique(x, True, True, True, axis=0)[i], (integers(0, 2, 9, 2, 2),), False) for i in range(4)},
+    "unique columns": Case(lambda x: paddle.unique(x, axis=1), (integers(0, 2, 2, 9),), False),
+    "unique of floats": Case(lambda x: paddle.unique(x), (TIED,), False),
+    **{f"unique_consecutive, {i}": Case(lambda x, i=i: paddle.unique_consecutive(x, True, True)[i], (FEW,), False) for i in range(3)},
+    "unique_consecutive rows": Case(lambda x: paddle.unique_consecutive(x, axis=0), (integers(0, 2, 9, 1),), False),
+    "matrix_rank": Case(lambda x: paddle.linalg.matrix_rank(x @ x.T) + paddle.linalg.matrix_rank(x, 1.5), (normal(6, 3),), False),
+    "matrix_rank, symmetric, bounds": Case(lambda x: paddle.linalg.matrix_rank(x @ x.T, hermitian=True) + paddle.linalg.matrix_rank(x, atol=0.1, rtol=0.5), (normal(6, 3),), False),
+    "spectral_norm": Case(lambda w, u, v: paddle._C_ops.spectral_norm(w, u.detach(), v.detach(), 1, 2, 1e-12), (normal(3, 4, 2), normal(4, seed=1), normal(6, seed=2)), False),
 }
 
 EDGES = (integers(0, 6, 9), integers(0, 6, 9, seed=1))
@@ -129,13 +167,42 @@ GRAPHS = {
 }
 
 
-@pytest.mark.parametrize("name, case", [*REARRANGED.items(), *STATISTICS.items(), *FORMULAS.items(), *VOLUMES.items(), *RESIZED.items(), *GRAPHS.items()])
+@pytest.mark.parametrize("name, case", [*REARRANGED.items(), *STATISTICS.items(), *FORMULAS.items(), *VOLUMES.items(), *RESIZED.items(), *RUNNING.items(), *UNIQUE.items(), *GRAPHS.items()])
 def test_it_is_as_on_the_cpu(name, case):
     expected, got = run(case, "cpu"), run(case, "mps")
     assert len(got) == len(expected)
     for mine, theirs in zip(got, expected, strict=True):
         assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
         np.testing.assert_allclose(mine, theirs, rtol=case.tolerance, atol=case.tolerance * max(1.0, np.abs(np.nan_to_num(theirs)).max(initial=0.0)))
+
+
+def test_the_slope_of_spectral_norm_is_that_of_finite_differences():
+    """Once the vectors have come to rest they count as constants; Paddle's CPU has other numbers."""
+    paddle.set_device("mps")
+    numbers, vectors = normal(3, 4, 2).astype("float64"), [paddle.to_tensor(normal(size, seed=1).astype("float64")) for size in (4, 6)]
+
+    def weighed(w: paddle.Tensor) -> paddle.Tensor:
+        return (paddle._C_ops.spectral_norm(w, *vectors, 1, 300, 1e-12) * paddle.cos(paddle.arange(24, dtype="float64")).reshape(w.shape)).sum()
+
+    w = paddle.to_tensor(numbers, stop_gradient=False)
+    weighed(w).backward()
+    for at in [(0, 0, 0), (1, 2, 1), (2, 3, 0)]:
+        moved = np.zeros_like(numbers)
+        moved[at] = 1e-5
+        slope = (float(weighed(paddle.to_tensor(numbers + moved))) - float(weighed(paddle.to_tensor(numbers - moved)))) / 2e-5
+        assert abs(slope - float(w.grad[at])) < 1e-6
+
+
+def test_gumbel_softmax():
+    """Rows sum to 1, a hard one has a single 1, and scores are drawn by their softmax."""
+    paddle.set_device("mps")
+    x = paddle.to_tensor(np.tile(np.log([[0.1, 0.2, 0.7]]), (20000, 1)).astype("float32"), stop_gradient=False)
+    soft, hard = F.gumbel_softmax(x, 0.5), F.gumbel_softmax(x, hard=True)
+    np.testing.assert_allclose(soft.sum(-1).numpy(), 1, rtol=1e-5)
+    np.testing.assert_array_equal(hard.sum(-1).numpy(), 1)
+    np.testing.assert_allclose(hard.mean(0).numpy(), [0.1, 0.2, 0.7], atol=5 * 0.5 / np.sqrt(20000))
+    (soft * soft).sum().backward()
+    assert float(x.grad.sum(-1).abs().max()) < 1e-5 and float(x.grad.abs().max()) > 0
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])

@@ -32,6 +32,7 @@ pub mod reduce;
 pub mod repeat_gradient;
 pub mod roll;
 pub mod rope;
+pub mod running;
 pub mod scan;
 pub mod scatter;
 pub(crate) mod sealed;
@@ -83,6 +84,10 @@ pub static MOVEMENT: &[&Entry] = &[
     &scan::SUM,
     &scan::PRODUCT,
     &scan::PRODUCT_GRADIENT,
+    &running::MAXIMUM,
+    &running::MINIMUM,
+    &running::LOG_SUM,
+    &running::SEARCH,
     &arg_reduce::ARG_MAX,
     &arg_reduce::ARG_MIN,
     &nonzero::ENTRY,

@@ -30,6 +30,7 @@ mod product;
 pub mod quantized;
 pub mod random;
 pub mod rope;
+pub mod running;
 pub mod scan;
 pub mod scatter;
 mod scratch;

@@ -15,6 +15,7 @@ use openmps_graph::operators::random::{Law, Random, Source};
 use openmps_graph::operators::reduce::Reduction;
 use openmps_graph::operators::scatter::{IndexAdd, PutAlongAxis, Reduce};
 use openmps_graph::operators::sequence::{Arange, Linspace};
+use openmps_graph::operators::softmax::Softmax;
 use openmps_tile::dtype::{ALL, FLOATS, NUMBERS};
 use openmps_tile::{DType, Number};
 
@@ -30,6 +31,11 @@ pub fn register(table: &mut Table) {
     table.add("rint", NUMBERS, round).strided();
     table.add("rint_grad", FLOATS, flat).strided();
     table.add("poisson_grad", FLOATS, flat).strided();
+    table.add("uniform_inplace_grad", FLOATS, uniform_inplace_grad).strided();
+    table.add("gaussian_inplace_grad", FLOATS, gaussian_inplace_grad).strided();
+    table.add("fill_grad", FLOATS, fill_grad).strided();
+    table.add("gumbel_softmax", FLOATS, gumbel_softmax);
+    table.add("gumbel_softmax_grad", FLOATS, super::normalisation_gradient::softmax_grad);
     table.add("grad_add", NUMBERS, sum).strided();
     table.add("trunc_divide", NUMBERS, quotient).strided();
     table.add("log_loss", FLOATS, log_loss).strided();
@@ -71,6 +77,57 @@ fn round(context: &Context, x: Tensor, out: Output) -> Result<()> {
 /// The gradient of what has no slope.
 fn flat(context: &Context, upstream: Tensor, dx: Output) -> Result<()> {
     Compose::new(context).fill(&context.allocate(&dx, upstream.dtype()?)?, 0.0)
+}
+
+/// What was overwritten has no gradient.
+fn uniform_inplace_grad(
+    context: &Context,
+    upstream: Tensor,
+    _low: f32,
+    _high: f32,
+    _seed: i32,
+    _diagonals: i32,
+    _step: i32,
+    _value: f32,
+    dx: Output,
+) -> Result<()> {
+    flat(context, upstream, dx)
+}
+
+fn gaussian_inplace_grad(
+    context: &Context,
+    upstream: Tensor,
+    _mean: f32,
+    _deviation: f32,
+    _seed: i32,
+    dx: Output,
+) -> Result<()> {
+    flat(context, upstream, dx)
+}
+
+fn fill_grad(context: &Context, upstream: Tensor, _value: Scalar, dx: Output) -> Result<()> {
+    flat(context, upstream, dx)
+}
+
+/// Softmax of scores with Gumbel's noise, the logarithms of times between events; or a one where it is largest (Jang et al., 2017).
+fn gumbel_softmax(context: &Context, x: Tensor, temperature: f32, hard: bool, axis: i32, out: Output) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let x = c.input(&x)?;
+    let source = Source { seed: context.random(), offset: 0 };
+    let times = Random { law: Law::Exponential { rate: 1.0 }, source, dims: x.shape.clone(), dtype: x.dtype };
+    let noise = c.map(Elementwise::Unary(Unary::Log), &[&c.apply(&times, &[])?], &[])?;
+    let scores = c.scale(&c.subtract(&x, &noise)?, 1.0 / f64::from(temperature), 0.0)?;
+    let softmax = Softmax { axis: axis.into(), logarithm: false };
+    if !hard {
+        return c.store_value(&out, dtype, &c.apply(&softmax, &[scores])?);
+    }
+    let largest = ArgReduce { largest: true, axis: Some(axis.into()), keep_dims: true, dtype: DType::I64 };
+    let at = c.apply(&largest, &[scores])?;
+    let chosen = c.constant(x.dtype, &x.shape, 0.0)?;
+    let one = c.constant(x.dtype, &at.shape, 1.0)?;
+    let put = PutAlongAxis { axis: axis.into(), reduce: Reduce::Assign, include_self: true };
+    c.launch(&put, &[chosen.clone(), at, one], std::slice::from_ref(&chosen))?;
+    c.store_value(&out, dtype, &chosen)
 }
 
 fn sum(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {

@@ -72,6 +72,7 @@ mod linear_algebra;
 mod loss;
 mod masked_softmax;
 mod matmul;
+mod matrix_rank;
 mod messages;
 mod metric;
 mod movement;
@@ -88,12 +89,15 @@ mod rearrangement;
 mod recurrent;
 mod reduction;
 mod reduction_gradient;
+mod resampling;
+mod running;
 mod sequences;
 mod shift;
 mod slicing;
 mod sorting;
 mod special;
 mod statistics;
+mod unique;
 mod volume;
 
 use crate::table::Table;
@@ -148,6 +152,10 @@ const FAMILIES: &[fn(&mut Table)] = &[
     special::register,
     shift::register,
     complex::register,
+    resampling::register,
+    running::register,
+    unique::register,
+    matrix_rank::register,
     volume::register,
     messages::register,
     algebra_gradient::register,

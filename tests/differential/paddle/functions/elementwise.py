@@ -12,6 +12,9 @@ def each(names: str, template: str, *rest) -> list[Row]:
 ROWS = [
     # One tensor, anything in it.
     *each("exp expm1 sin cos tan sinh cosh tanh atan asinh erf sigmoid", "paddle.NAME({x})", FLOATS, YES, CLOSE),
+    *each("lgamma erfinv i0e i1e", "paddle.NAME({x:unit})", FLOATS, NO, CLOSE),
+    *each("lgamma digamma", "paddle.NAME({x:positive})", ("float32", "float64"), NO, SUM),
+    Row("paddle.trunc({x})", FLOATS, YES, EXACT),
     *each("log log2 log10 log1p sqrt rsqrt acosh asin acos atanh logit reciprocal", "paddle.NAME({x})", FLOATS, NO, CLOSE),
     *each("log log2 log10 log1p sqrt rsqrt reciprocal", "paddle.NAME({x:positive})", FLOATS, YES, CLOSE),
     *each("asin acos atanh", "paddle.NAME({x:bounded})", FLOATS, YES, CLOSE),
@@ -77,6 +80,8 @@ ROWS = [
     *each("bitwise_and bitwise_or bitwise_xor", "paddle.NAME({x}, {y})", BITS, NO, EXACT),
     Row("paddle.bitwise_not({x})", BITS, NO, EXACT),
     *each("bitwise_left_shift bitwise_right_shift", "paddle.NAME({x}, {y:unit})", INTEGERS, NO, EXACT),
+    *each("bitwise_left_shift bitwise_right_shift", "paddle.NAME({x}, {y:unit}, is_arithmetic=False)", INTEGERS, NO, EXACT),
+    *each("isreal", "paddle.NAME({x})", FLOATS, NO, EXACT),
     # Operators of Python.
     *each("+ - * /", "({x} NAME {number})", NUMBERS, YES, CLOSE),
     *each("+ - *", "({number} NAME {x})", NUMBERS, YES, CLOSE),

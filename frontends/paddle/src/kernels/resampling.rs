@@ -1,0 +1,227 @@
+//! Kernels that resize lines and volumes linearly and images by cubic pieces: along each axis a product with a small matrix of weights.
+
+use super::compose::Compose;
+use super::images::refuse;
+use super::interpolation::numbers;
+use crate::error::Result;
+use crate::table::Table;
+use crate::{Context, Output, Tensor};
+use openmps_graph::View;
+use openmps_graph::operators::copy::Copy;
+use openmps_graph::operators::matmul::Matmul;
+use openmps_tile::DType;
+use openmps_tile::dtype::FLOATS;
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add("linear_interp", FLOATS, linear_interp);
+    table.add("linear_interp_grad", FLOATS, linear_interp_grad);
+    table.add("trilinear_interp", FLOATS, trilinear_interp);
+    table.add("trilinear_interp_grad", FLOATS, trilinear_interp_grad);
+    table.add("bicubic_interp", FLOATS, bicubic_interp);
+    table.add("bicubic_interp_grad", FLOATS, bicubic_interp_grad);
+}
+
+/// What lies between two elements.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Curve {
+    Linear,
+    Cubic,
+}
+
+/// Paddle's attributes, and how many axes are resized.
+struct Attributes<'a> {
+    curve: Curve,
+    axes: usize,
+    out_size: Option<Tensor>,
+    size_tensor: Option<Vec<Tensor>>,
+    scale_tensor: Option<Tensor>,
+    format: &'a str,
+    size: [i32; 3],
+    scale: &'a [f64],
+    align_corners: bool,
+    align_mode: i32,
+}
+
+/// One axis: its sizes before and after, and the distance of two new elements in old ones.
+struct Axis {
+    input: usize,
+    output: usize,
+    step: f64,
+}
+
+impl Attributes<'_> {
+    /// The axes that are resized, first one first.
+    fn axes(&self, context: &Context, input: &[usize]) -> Result<Vec<Axis>> {
+        let all = |numbers: Vec<f64>| match numbers.len() {
+            1 => vec![numbers[0]; self.axes],
+            _ => numbers,
+        };
+        let list = self.size_tensor.iter().flatten().map(|x| numbers(context, x)).collect::<Result<Vec<_>>>()?.concat();
+        let scale = match &self.scale_tensor {
+            Some(tensor) => all(numbers(context, tensor)?),
+            None => all(self.scale.to_vec()),
+        };
+        let scaled = list.is_empty() && scale.len() >= self.axes && scale.iter().all(|&scale| scale > 0.0);
+        let mut sizes: Vec<f64> = self.size[3 - self.axes..].iter().map(|&size| size.into()).collect();
+        if scaled {
+            sizes = input.iter().zip(&scale).map(|(&size, &scale)| (size as f64 * scale).floor()).collect();
+        }
+        if let Some(tensor) = &self.out_size {
+            sizes = all(numbers(context, tensor)?);
+        }
+        if !list.is_empty() {
+            sizes = list;
+        }
+        if sizes.len() < self.axes || sizes.iter().any(|&size| size < 1.0) {
+            return Err(refuse("output size", sizes, "sizes above 0"));
+        }
+        let axis = |at: usize| {
+            let (input, output) = (input[at], sizes[at] as usize);
+            let step = match self.align_corners {
+                true if output > 1 => (input as f64 - 1.0) / (output as f64 - 1.0),
+                true => 0.0,
+                false if scaled => 1.0 / scale[at],
+                false => input as f64 / output as f64,
+            };
+            Axis { input, output, step }
+        };
+        Ok((0..self.axes).map(axis).collect())
+    }
+
+    /// The weights of the old elements for each new one, as rows.
+    fn weights(&self, axis: &Axis) -> Vec<f64> {
+        let mut weights = vec![0.0; axis.output * axis.input];
+        let last = axis.input as isize - 1;
+        for (at, row) in weights.chunks_exact_mut(axis.input).enumerate() {
+            let mut add = |place: isize, weight: f64| row[place.clamp(0, last) as usize] += weight;
+            let centred = !self.align_corners && (self.curve == Curve::Cubic || self.align_mode == 0);
+            let place = if centred { axis.step * (at as f64 + 0.5) - 0.5 } else { axis.step * at as f64 };
+            match self.curve {
+                Curve::Linear => {
+                    let place = place.max(0.0);
+                    let first = place.floor().min(last as f64);
+                    add(first as isize, 1.0 - (place - first));
+                    add(first as isize + 1, place - first);
+                }
+                Curve::Cubic => {
+                    let first = place.floor();
+                    for offset in -1..=2 {
+                        add(first as isize + offset, cubic(place - first - offset as f64));
+                    }
+                }
+            }
+        }
+        weights
+    }
+
+    /// Channels first, and the axes that are resized.
+    fn channels_first(&self, x: &View) -> View {
+        if !matches!(self.format, "NWC" | "NHWC" | "NDHWC") {
+            return x.clone();
+        }
+        let last = x.rank() - 1;
+        x.permuted(&[0, last].into_iter().chain(1..last).collect::<Vec<_>>())
+    }
+
+    /// Products with the weights of each axis, or with their transposes, which is the gradient.
+    fn resize(&self, context: &Context, x: &View, shape: &[usize], is_gradient: bool, out: &Output) -> Result<()> {
+        if x.rank() != self.axes + 2 || shape.len() != x.rank() {
+            return Err(refuse("rank of x", x.rank(), &(self.axes + 2).to_string()));
+        }
+        let c = Compose::new(context);
+        let first = self.channels_first(x);
+        // The sizes before resizing: of a gradient those of its result.
+        let before = self.channels_first(&View::dense(0, x.dtype, shape)?).shape;
+        let mut value = c.temporary(x.dtype, &first.shape)?;
+        c.launch(&Copy, &[first], std::slice::from_ref(&value))?;
+        value = c.cast(&value, x.dtype.compute())?;
+        for (at, axis) in self.axes(context, &before[2..])?.iter().enumerate() {
+            let wide = c.temporary(DType::F64, &[axis.output, axis.input])?;
+            let bytes: Vec<u8> = self.weights(axis).iter().flat_map(|weight| weight.to_ne_bytes()).collect();
+            context.queue().write(&wide, &bytes)?;
+            let weights = c.cast(&wide, value.dtype)?;
+            let (leading, rest) = value.shape.split_at(at + 2);
+            let (outer, inner) = (leading.iter().product(), rest[1..].iter().product());
+            let size = if is_gradient { axis.input } else { axis.output };
+            let dims = [leading, &[size], &rest[1..]].concat();
+            let lines = c.shaped(&value, &[outer, rest[0], inner])?;
+            let product = Matmul { transpose_left: is_gradient, transpose_right: false };
+            let weights = c.shaped(&weights, &[1, axis.output, axis.input])?;
+            value = c.shaped(&c.apply(&product, &[weights, lines])?, &dims)?;
+        }
+        c.store_as(out, x.dtype, &value, |to| self.channels_first(to))
+    }
+}
+
+/// Keys' cubic convolution kernel with a = -3/4 (Keys, 1981).
+fn cubic(distance: f64) -> f64 {
+    const A: f64 = -0.75;
+    let x = distance.abs();
+    if x <= 1.0 {
+        ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0
+    } else if x < 2.0 {
+        A * (((x - 5.0) * x + 8.0) * x - 4.0)
+    } else {
+        0.0
+    }
+}
+
+macro_rules! resampled {
+    ($($name:ident $gradient:ident $curve:ident $axes:literal;)*) => { $(
+        fn $name(
+            context: &Context,
+            x: Tensor,
+            out_size: Option<Tensor>,
+            size_tensor: Option<Vec<Tensor>>,
+            scale_tensor: Option<Tensor>,
+            format: String,
+            depth: i32,
+            height: i32,
+            width: i32,
+            scale: Vec<f64>,
+            _method: String,
+            align_corners: bool,
+            align_mode: i32,
+            out: Output,
+        ) -> Result<()> {
+            let (size, scale) = ([depth, height, width], &scale[..]);
+            let of = Attributes {
+                curve: Curve::$curve, axes: $axes, out_size, size_tensor, scale_tensor, format: &format, size, scale,
+                align_corners, align_mode,
+            };
+            of.resize(context, &x.view()?, &x.shape(), false, &out)
+        }
+
+        fn $gradient(
+            context: &Context,
+            x: Tensor,
+            out_size: Option<Tensor>,
+            size_tensor: Option<Vec<Tensor>>,
+            scale_tensor: Option<Tensor>,
+            upstream: Tensor,
+            format: String,
+            depth: i32,
+            height: i32,
+            width: i32,
+            scale: Vec<f64>,
+            _method: String,
+            align_corners: bool,
+            align_mode: i32,
+            dx: Output,
+        ) -> Result<()> {
+            let (size, scale) = ([depth, height, width], &scale[..]);
+            let of = Attributes {
+                curve: Curve::$curve, axes: $axes, out_size, size_tensor, scale_tensor, format: &format, size, scale,
+                align_corners, align_mode,
+            };
+            of.resize(context, &upstream.view()?, &x.shape(), true, &dx)
+        }
+    )* };
+}
+
+resampled! {
+    linear_interp linear_interp_grad Linear 1;
+    trilinear_interp trilinear_interp_grad Linear 3;
+    bicubic_interp bicubic_interp_grad Cubic 2;
+}

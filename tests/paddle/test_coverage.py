@@ -1,0 +1,72 @@
+"""Which of the kernels that Paddle's CPU has device mps has, and why the others are missing: docs/paddle-kernels.md.
+
+`UPDATE_DOCUMENTS=1 pytest tests/paddle/test_coverage.py` writes the document again.
+"""
+
+import os
+import re
+from pathlib import Path
+
+from paddle.base import core
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "paddle-kernels.md"
+
+# Kernels of other things than dense tensors, which the C interface has no kernels for, and of communication, which docs/distributed.md is about.
+ELSEWHERE = re.compile(
+    r"_(coo|csr|sr)(_|$)|^(coo|csr)_to|^dense_to|sparse|_array$|^array_|_array_|^create_array|^tensor_to_array|^strings_|onednn|^(c|p)_|^partial_|"
+    r"^(broadcast|reduce_scatter|recv_v2|send_v2|all_reduce|all_gather|all_to_all|reduce|barrier|global_(gather|scatter)|mp_allreduce_sum)$|_raw$|^multi_gru$|selected_rows"
+)
+
+# Why kernels are missing, the first row whose pattern fits.
+REASONS = {
+    r"fft|^stft|^eig(_grad|vals)?$|^angle|^complex_grad": "complex arithmetic: device mps makes, conjugates and moves complex numbers, and computes with none",
+    r"^fused|^fusion|_fc_|self_dp_attention|^fc_|^skip_": "made by passes over inference programs, which our own passes take the place of",
+    r"quant": "quantisation in forms of older programs",
+    r"nms|^box|^yolo|prior_box|anchor|roi|proposals|^bipartite|^psroi|^deformable|correlation": "detection heads: algorithms of their own, not written yet",
+    r"^warp|^ctc|^crf|viterbi|edit_distance|beam_search|gather_tree|chunk_eval": "sequences by dynamic programming, not written yet",
+    r"^unique|^lu|^lstsq|matrix_rank|^einsum": "not written yet; `einsum` in Python is made of operators that are there",
+    r"^unpool|fractional|^lp_pool|^lrn|antialias|spectral": "images, not written yet",
+    r"poisson|gamma|binomial|dirichlet|gumbel|^random|randint|shuffle_batch|uniform|gaussian|class_center|sampler": "random numbers of laws that are not written yet",
+    r"^graph_|^weighted_sample": "sampling of graphs, which goes by the host's memory",
+    r"^(gru|lstm|gru_unit|attention_lstm|cudnn_lstm|sequence|im2sequence|lod|row_conv|match_matrix|rank_attention|cvm|pyramid_hash|tdm|nce|hierarchical|hash|batch_fc|lookup_table|"
+    r"add_position|crop_tensor|expand|flatten2|matmul|top_k|bilinear_interp|nearest_interp|cross_entropy|slogdet_v2|shuffle_channel|auc|accuracy_check|dgc|dpsgd|ftrl|"
+    r"distributed_fused|pow2_decay|range_tensor|trans|coalesce|seed|soft_relu|std|var)": "an older form of a kernel that is there, or a program's operation of older versions",
+    r"^(data|depend|fetch|feed|load|save|share_data|shadow|nop|npu_identity|set|assert|print|read_file|decode_jpeg|faster_tokenizer|check_|get_tensor|prod_infer|shape_broadcast|transfer)": "Paddle's own work on the host",
+    r"(double|triple|_grad)_grad|_triple|_double|grad_grad|_grad2|_infer": "gradients of gradients, not written yet",
+    r"": "not written yet",
+}
+
+
+def kernels(place: str) -> set[str]:
+    listed = core._get_all_register_op_kernels("phi")
+    return {name for name, kernels in listed.items() if any(f"Place({place}" in kernel for kernel in kernels)}
+
+
+def text() -> str:
+    dense = {name for name in kernels("cpu") if not ELSEWHERE.search(name)}
+    missing = sorted(dense - kernels("mps"))
+    reasons: dict[str, list[str]] = {}
+    for name in missing:
+        reason = next(reason for pattern, reason in REASONS.items() if re.search(pattern, name))
+        reasons.setdefault(reason, []).append(f"`{name}`")
+    rows = [f"| {reason} | {len(reasons[reason])} | {', '.join(reasons[reason])} |" for reason in REASONS.values() if reason in reasons]
+    return "\n".join([
+        "# Paddle's kernels",
+        "",
+        f"Of the {len(dense)} kernels of dense tensors that Paddle's CPU has, forward and backward, device `mps` has {len(dense) - len(missing)}. The others are",
+        "computed by Paddle's fallback on the CPU, where `FLAGS_enable_api_kernel_fallback` is on.",
+        "",
+        "This table is made from what is registered with Paddle: `UPDATE_DOCUMENTS=1 pytest tests/paddle/test_coverage.py`.",
+        "",
+        "| why it is missing | kernels | which |",
+        "|---|---|---|",
+        *rows,
+        "",
+    ])  # fmt: skip
+
+
+def test_the_document_tells_what_is_missing():
+    expected = text()
+    if os.environ.get("UPDATE_DOCUMENTS"):
+        DOCUMENT.write_text(expected)
+    assert DOCUMENT.read_text() == expected, "UPDATE_DOCUMENTS=1 pytest tests/paddle/test_coverage.py writes the document again"
