@@ -38,6 +38,12 @@ def test_settings_of_the_next_launches():
     assert (y == 2).all()
 
 
+def test_warps_are_a_power_of_two():
+    x, y = np.arange(8, dtype="float32"), np.zeros(8, "float32")
+    with pytest.raises(AssertionError, match="num_warps must be a power of 2, not 3"):
+        double_kernel[(1,)](array(x), array(y), 8, BLOCK=8, num_warps=3)
+
+
 @pytest.mark.parametrize(("settings", "says"), [({"max_threads": 4096}, "4096 is outside 32 to 1024"), ({"warps": 4}, "'warps' is no setting")])
 def test_impossible_settings_are_refused(settings, says):
     with pytest.raises(ValueError, match=says):

@@ -111,6 +111,31 @@ def test_a_function_is_mapped_over_the_elements_of_tiles():
     np.testing.assert_array_equal(out, [first, second, x // (y + 1), x % (y + 1)])
 
 
+def test_functions_of_functions_are_called():
+    """A function with several returns is not inlined by Triton in a loop or condition; its name has `<locals>` in it."""
+
+    @triton.jit
+    def sign(x):
+        if x < 0:
+            return -1
+        elif x == 0:
+            return 0
+        return 1
+
+    @triton.jit
+    def kernel(x_ptr, out_ptr, n, N: tl.constexpr):
+        at = tl.arange(0, N)
+        tl.store(out_ptr + at, tl.map_elementwise(sign, tl.load(x_ptr + at)))
+        i = 0
+        while tl.condition(i < n, disable_licm=True):
+            tl.store(out_ptr + N + i, sign(tl.load(x_ptr + i)))
+            i += 1
+
+    x, out = np.array([3, -1, 0, -7], "int32"), np.zeros((2, 4), "int32")
+    kernel[(1,)](array(x), array(out), 4, 4)
+    np.testing.assert_array_equal(out, [np.sign(x)] * 2)
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_running_sums_of_half_types_are_rounded_once(reverse):
     # Rounded at each step, the sum of ones would stop at 2048.

@@ -119,6 +119,13 @@ pub fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
+/// A function's name as MLIR writes it: in quotes where it has other signs than a word, as that of a function within a function.
+pub fn symbol(name: &str) -> String {
+    let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '.'));
+    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    if is_word && begins { format!("@{name}") } else { format!("@{}", quoted(name)) }
+}
+
 impl Display for Attribute {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let list = |numbers: &[i64]| numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
@@ -128,7 +135,7 @@ impl Display for Attribute {
             Attribute::Integer(integer) => write!(f, "{integer} : i32"),
             Attribute::Text(text) => f.write_str(&quoted(text)),
             Attribute::Word(word) => f.write_str(word),
-            Attribute::Symbol(name) => write!(f, "@{name}"),
+            Attribute::Symbol(name) => f.write_str(&symbol(name)),
             Attribute::Array(numbers) if numbers.is_empty() => f.write_str("array<i32>"),
             Attribute::Array(numbers) => write!(f, "array<i32: {}>", list(numbers)),
             Attribute::Dense(numbers) if numbers.iter().all(|number| *number == numbers[0]) => {

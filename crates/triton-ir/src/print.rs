@@ -4,7 +4,7 @@ mod form;
 mod names;
 mod regions;
 
-use crate::attribute::{Attribute, quoted};
+use crate::attribute::{Attribute, quoted, symbol};
 use crate::build::function_type;
 use crate::context::{BlockId, Context, OperationId, RegionId, ValueId};
 use crate::location::Location;
@@ -79,7 +79,7 @@ impl<'c> Printer<'c> {
         let operation = context.operation(function);
         let visibility = operation.attribute("sym_visibility").map(Attribute::to_string).unwrap_or_default();
         let name = operation.symbol("sym_name").unwrap_or_default();
-        let _ = write!(self.text, "  tt.func {visibility} @{name}(");
+        let _ = write!(self.text, "  tt.func {visibility} {}(", symbol(name));
         let region = operation.regions[0];
         let entry = context.region(region).blocks[0];
         for (index, &argument) in context.block(entry).arguments.iter().enumerate() {

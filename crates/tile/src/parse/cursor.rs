@@ -186,6 +186,12 @@ impl<'t> Cursor<'t> {
         if name.is_empty() { Err(self.error(format!("{}, expected a value's name", self.found()))) } else { Ok(name) }
     }
 
+    /// A function's name after `@`, in quotes where it has signs that a word has not.
+    pub fn symbol(&mut self) -> Read<&'t str> {
+        self.expect("@")?;
+        if self.looking_at("\"") { self.string() } else { Ok(self.word()) }
+    }
+
     /// Digits, and what else a number has.
     pub fn number(&mut self) -> &'t str {
         self.run(|c| c.is_alphanumeric() || matches!(c, '-' | '+' | '.'))

@@ -56,8 +56,7 @@ pub fn module(cursor: &mut Cursor) -> Read<Kernel> {
     while cursor.take("tt.func") {
         let is_private = cursor.take("private");
         let _ = cursor.take("public");
-        cursor.expect("@")?;
-        let name = cursor.word();
+        let name = cursor.symbol()?;
         let start = cursor.clone();
         cursor.skip_function()?;
         if is_private {
@@ -117,8 +116,7 @@ impl<'t> Reader<'t> {
 
     /// `tt.call @name(%a, ..) : (types) -> types`: the function's body in its place.
     fn call(&mut self, cursor: &mut Cursor<'t>, names: &Names) -> Read<Vec<Value>> {
-        cursor.expect("@")?;
-        let name = cursor.word();
+        let name = cursor.symbol()?;
         let Some((mut function, length)) = self.functions.get(name).cloned() else {
             return Err(cursor.refuse("tt.call", format!("no private function @{name} in the module")));
         };

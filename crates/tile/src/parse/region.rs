@@ -75,7 +75,7 @@ impl<'t> Reader<'t> {
 
     /// Attributes and location behind a region.
     fn tail(&mut self, cursor: &mut Cursor<'t>) -> Read<()> {
-        if cursor.looking_at("{") {
+        if cursor.take("attributes") || cursor.looking_at("{") {
             cursor.skip_braces()?;
         }
         cursor.skip_location()

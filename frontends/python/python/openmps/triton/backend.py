@@ -46,6 +46,9 @@ class MPSOptions:
     max_threads: int = 1024
     shared_memory: int = 32768
 
+    def __post_init__(self) -> None:
+        assert self.num_warps > 0 and self.num_warps & (self.num_warps - 1) == 0, f"num_warps must be a power of 2, not {self.num_warps}"
+
     def hash(self) -> str:
         return hashlib.sha256(repr(sorted(self.__dict__.items(), key=lambda item: item[0])).encode()).hexdigest()
 
