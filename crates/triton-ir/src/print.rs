@@ -181,6 +181,10 @@ impl<'c> Printer<'c> {
             }
             Types::Descriptor => parts.push(form::descriptor_operands(operation, &operands)),
             Types::Print | Types::Assembly => {}
+            Types::Poll => parts.push(match &operands[..] {
+                [pointer, expected, limit] => format!("{pointer}, {expected} timeout {limit}"),
+                _ => operands.join(", "),
+            }),
             _ => parts.extend(operands.clone()),
         }
         for (name, label) in form.trailing {
@@ -235,8 +239,8 @@ impl<'c> Printer<'c> {
             Types::Call | Types::Functional | Types::Indexed => {
                 format!("({}) -> {}", list(&operands), parenthesized(&results))
             }
-            Types::OperandsArrow => format!("{} -> {}", list(&operands), list(&results)),
             Types::Assembly => format!("{} -> {}", list(&operands), list(&results)),
+            Types::Poll => format!("{} -> {}", list(&operands[..operands.len().min(2)]), list(&results)),
             Types::Select => match operands.as_slice() {
                 [Type::Integer(1), value, _] => value.to_string(),
                 [condition, value, ..] => format!("{condition}, {value}"),

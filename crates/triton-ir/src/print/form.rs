@@ -13,8 +13,6 @@ pub enum Types {
     First,
     /// `operand -> result`
     Arrow,
-    /// `operands -> results`
-    OperandsArrow,
     /// `operand to result`
     To,
     /// The operands', or nothing.
@@ -31,6 +29,8 @@ pub enum Types {
     Dot,
     /// The same with scales.
     Scaled,
+    /// `operands -> results`, with the third operand, a limit of time, behind a word and without its type.
+    Poll,
     /// The operands stand behind the attributes and a colon.
     Print,
     /// The operands stand behind the attributes.
@@ -62,7 +62,7 @@ impl Form {
             "tt.atomic_rmw" => (&["atomic_rmw_op", "sem", "scope"], &[], Types::Functional),
             "tt.atomic_cas" | "tt.atomic_load" => (&["sem", "scope"], &[], Types::Functional),
             "tt.atomic_store" => (&["sem", "scope"], &[], Types::First),
-            "tt.atomic_poll" => (&["sem", "scope"], &[], Types::OperandsArrow),
+            "tt.atomic_poll" => (&["sem", "scope"], &[], Types::Poll),
             "tt.assert" => (&[], &[("message", "")], Types::Operands),
             "tt.print" => (&["prefix"], &[], Types::Print),
             "tt.elementwise_inline_asm" => (&["asm_string"], &[], Types::Assembly),
