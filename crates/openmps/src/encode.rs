@@ -1,10 +1,11 @@
-//! How every object of this crate comes into a command buffer: checks now, locks and the operator when the command runs.
+//! How every object of this crate comes into a command buffer: checks now, locks and the operator when the commands run.
 
-use crate::buffer::{Access, Buffer, Guard};
+use crate::buffer::{Access, Buffer};
 use crate::error::{Error, Result};
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::{Meta, Operator, Queue, View};
 use openmps_runtime::CommandBuffer;
+use openmps_runtime::command_buffer::{Guard, Resource as Lock};
 
 /// Memory that a command uses: a range of a buffer, and how.
 pub(crate) struct Resource {
@@ -16,7 +17,7 @@ pub(crate) struct Resource {
     pub range: (usize, usize),
 }
 
-/// Encodes `work`, which may use the resources' memory while it runs.
+/// Encodes `work`, which submits commands that may use the resources' memory. What computes on the CPU is a native command of the queue's.
 pub(crate) fn encode(
     command_buffer: &CommandBuffer,
     operation: &'static str,
@@ -25,17 +26,33 @@ pub(crate) fn encode(
 ) -> Result<()> {
     check(command_buffer, operation, &resources)?;
     let queue = command_buffer.queue().clone();
-    let run = move || -> Result<()> {
-        // Callbacks before this command may want the buffers, and a GPU's thread would wait for the locks in one.
-        queue.finish()?;
-        let _guards = lock_all(operation, &resources)?;
+    let run = move || {
         // SAFETY: views are made of the resources, which are locked until the work has ended, and of memory that the queue allocates.
-        let result = work(unsafe { Queue::vouched(&queue) });
-        // A GPU works on after its commands were submitted, and the locks must last as long. What failed before is not this command's error.
-        let ended = queue.finish();
-        result.and(ended.map_err(Error::from))
+        work(unsafe { Queue::vouched(&queue) }).map_err(openmps_host::Error::from)
     };
-    Ok(command_buffer.run_native(operation, move || run().map_err(openmps_host::Error::from))?)
+    let lock = |resource| -> Box<dyn Lock> { Box::new(Used { operation, resource }) };
+    Ok(command_buffer.submit(operation, resources.into_iter().map(lock).collect(), run)?)
+}
+
+/// A resource of one command.
+struct Used {
+    operation: &'static str,
+    resource: Resource,
+}
+
+impl Lock for Used {
+    fn order(&self) -> usize {
+        self.resource.buffer.order()
+    }
+
+    fn is_written(&self) -> bool {
+        self.resource.access == Access::Write
+    }
+
+    fn lock(&self) -> std::result::Result<Box<dyn Guard + '_>, openmps_host::Error> {
+        let Resource { what, buffer, access, .. } = &self.resource;
+        Ok(Box::new(buffer.lock(self.operation, what, *access)?))
+    }
 }
 
 fn check(command_buffer: &CommandBuffer, operation: &'static str, resources: &[Resource]) -> Result<()> {
@@ -61,14 +78,6 @@ fn check(command_buffer: &CommandBuffer, operation: &'static str, resources: &[R
 fn overlap(a: &Resource, b: &Resource) -> bool {
     let ((a_begin, a_bytes), (b_begin, b_bytes)) = (a.range, b.range);
     a.buffer.is_same(&b.buffer) && a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes
-}
-
-/// Locks each buffer once, in one order for all threads, so that commands on several queues cannot wait for each other.
-fn lock_all<'r>(operation: &'static str, resources: &'r [Resource]) -> Result<Vec<Guard<'r>>> {
-    let mut ordered: Vec<&Resource> = resources.iter().collect();
-    ordered.sort_by_key(|resource| (resource.buffer.order(), std::cmp::Reverse(resource.access)));
-    ordered.dedup_by_key(|resource| resource.buffer.order());
-    ordered.into_iter().map(|resource| resource.buffer.lock(operation, resource.what, resource.access)).collect()
 }
 
 /// Runs an operator whose outputs may have any strides: those that are not dense are computed aside and copied.

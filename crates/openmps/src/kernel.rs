@@ -197,7 +197,7 @@ impl Kernel {
         let Bound { bits, resources } = self.bind(command_buffer, arguments)?;
         let pipeline = pipeline.clone();
         let ranges: Vec<_> = resources.iter().map(|one| (one.buffer.clone(), one.access)).collect();
-        encode(command_buffer, "Kernel", resources, move |_| {
+        let run = move || -> Result<()> {
             let name = || pipeline.name().to_owned();
             let verified = verify(pipeline.kernel()).map_err(|source| Error::Unverified { kernel: name(), source })?;
             let mut memory = HostMemory::new();
@@ -220,6 +220,10 @@ impl Kernel {
                 }
             }
             Ok(interpret(verified, grid, &bits, &mut memory)?)
+        };
+        encode(command_buffer, "Kernel", resources, move |queue| {
+            // The CPU interprets it, when the device has ended what came before.
+            Ok(queue.run_native("Kernel", || run().map_err(openmps_host::Error::from))?)
         })
     }
 

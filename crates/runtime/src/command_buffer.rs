@@ -4,6 +4,7 @@
 mod encoded;
 mod execution;
 mod order;
+mod resources;
 
 use crate::clock;
 use crate::devices::NativeResult;
@@ -15,6 +16,7 @@ use encoded::Encoded;
 use openmps_host::fork;
 pub(crate) use order::Order;
 use order::Wait;
+pub use resources::{Guard, Resource};
 use std::any::Any;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
@@ -116,6 +118,18 @@ impl CommandBuffer {
     ) -> Result<()> {
         let work: Box<dyn FnOnce() -> NativeResult + Send> = Box::new(work);
         self.encode(operation, Encoded::Native { operation, work: Some(work) })
+    }
+
+    /// Encodes work that submits commands of its own to the queue, and computes nothing itself. The resources are locked from before it runs
+    /// until the device has ended what it submitted; for work encoded in a row that is waited for once.
+    pub fn submit(
+        &self,
+        operation: &'static str,
+        resources: Vec<Box<dyn Resource>>,
+        work: impl FnOnce() -> std::result::Result<(), openmps_host::Error> + Send + 'static,
+    ) -> Result<()> {
+        let work: Box<dyn FnOnce() -> NativeResult + Send> = Box::new(work);
+        self.encode(operation, Encoded::Submit { operation, resources, work: Some(work) })
     }
 
     /// Encodes a program over a grid.

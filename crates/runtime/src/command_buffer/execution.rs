@@ -1,6 +1,7 @@
 //! Running a command buffer: its commands, its end, its completion handlers.
 
 use super::encoded::Encoded;
+use super::resources::run_locked;
 use super::{Shared, Status};
 use crate::clock;
 use crate::devices::Command;
@@ -19,7 +20,7 @@ pub(super) fn execute(queue: &Queue, shared: &Arc<Shared>) -> Option<Arc<Shared>
         state.begin_ns = clock::now_ns();
         std::mem::take(&mut state.commands)
     };
-    let failed = commands.iter_mut().find_map(|command| run_command(queue, command).err());
+    let failed = run_all(queue, &mut commands).err();
     let (of_end, here) = (shared.clone(), std::thread::current().id());
     // Whether the submission is still under way, and whether the commands ended within it, on this thread.
     let (submitting, ended_here) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
@@ -51,8 +52,16 @@ pub(super) fn execute(queue: &Queue, shared: &Arc<Shared>) -> Option<Arc<Shared>
     ended_here.load(Ordering::Relaxed).then(|| shared.clone()).filter(|shared| !shared.lock().done)
 }
 
+/// Runs commands up to the first error; those that lock memory together with their neighbours that do so, too.
+fn run_all(queue: &Queue, commands: &mut [Encoded]) -> Result<()> {
+    commands.chunk_by_mut(|one, next| one.is_locked() && next.is_locked()).try_for_each(|together| match together {
+        [one] if !one.is_locked() => run_command(queue, one),
+        locked => run_locked(queue, locked),
+    })
+}
+
 /// Runs one command; a panic becomes an error, since the queue has to go on for the other buffers.
-fn run_command(queue: &Queue, command: &mut Encoded) -> Result<()> {
+pub(super) fn run_command(queue: &Queue, command: &mut Encoded) -> Result<()> {
     let operation = command.operation();
     catch_unwind(AssertUnwindSafe(|| command.run(queue)))
         .unwrap_or_else(|payload| Err(Error::Panicked { operation, message: message_of(&*payload) }))

@@ -34,7 +34,9 @@ impl Driver for Host {
     #[inline]
     fn submit(&self, _queue: u64, command: Command<'_>) -> Result<()> {
         match command {
-            Command::Native { operation, work, .. } => work().map_err(|source| Error::Kernel { operation, source }),
+            Command::Native { operation, work, .. } | Command::Submit { operation, work } => {
+                work().map_err(|source| Error::Kernel { operation, source })
+            }
             Command::Dispatch { pipeline, grid, arguments, .. } if sanitizer::is_on() => {
                 // SAFETY: as below; the sanitizer touches only what it finds in a buffer or a given region.
                 unsafe { sanitizer::run(pipeline, grid, arguments) }

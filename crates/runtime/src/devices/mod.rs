@@ -79,6 +79,11 @@ pub(crate) enum Command<'a> {
         detail: &'a dyn Fn() -> String,
         work: &'a mut dyn FnMut() -> NativeResult,
     },
+    /// A call that submits commands of its own and computes nothing: it waits for none.
+    Submit {
+        operation: &'static str,
+        work: &'a mut dyn FnMut() -> NativeResult,
+    },
     /// A kernel over a grid. Whoever dispatches vouches for the addresses among the arguments.
     Dispatch {
         operation: &'static str,
@@ -130,7 +135,7 @@ impl Command<'_> {
     #[inline]
     pub fn kind(&self) -> CommandKind {
         match self {
-            Command::Native { .. } => CommandKind::Native,
+            Command::Native { .. } | Command::Submit { .. } => CommandKind::Native,
             Command::Dispatch { .. } | Command::Text { .. } => CommandKind::Dispatch,
             Command::Vendor { .. } => CommandKind::Vendor,
             Command::Copy { .. } => CommandKind::Copy,
@@ -147,6 +152,7 @@ impl Command<'_> {
     pub fn operation(&self) -> &'static str {
         match self {
             Command::Native { operation, .. }
+            | Command::Submit { operation, .. }
             | Command::Dispatch { operation, .. }
             | Command::Text { operation, .. }
             | Command::Vendor { operation, .. } => operation,
@@ -166,7 +172,7 @@ impl Command<'_> {
             Command::Write { destination, source } => format!("{} bytes -> {destination:#x}", source.len()),
             Command::Read { destination, source } => format!("{} bytes {source:#x} ->", destination.len()),
             Command::Fill { address, byte, bytes } => format!("{bytes} bytes of {byte:#04x} at {address:#x}"),
-            Command::Record(_) | Command::Wait(_) | Command::Callback(_) => String::new(),
+            Command::Submit { .. } | Command::Record(_) | Command::Wait(_) | Command::Callback(_) => String::new(),
         }
     }
 

@@ -237,6 +237,7 @@ impl Driver for Cuda {
                 gpu.finish(queue)?;
                 work().map_err(|source| Error::Kernel { operation, source })
             }
+            Command::Submit { operation, work } => work().map_err(|source| Error::Kernel { operation, source }),
             Command::Dispatch { pipeline, grid, arguments, .. } => gpu.launch(queue, pipeline, grid, arguments),
             Command::Text { kernel, .. } => Err(crate::devices::no_text(kernel, "CUDA")),
             Command::Vendor { operation, .. } => Err(super::not_taken(operation, "cuda")),

@@ -258,6 +258,7 @@ impl<M: Metal> Driver for MetalDevice<M> {
                 gpu.wait(queue);
                 work().map_err(|source| Error::Kernel { operation, source })
             }
+            Command::Submit { operation, work } => work().map_err(|source| Error::Kernel { operation, source }),
             Command::Dispatch { operation, pipeline, grid, arguments } => {
                 gpu.launch(queue, operation, pipeline, grid, arguments)
             }

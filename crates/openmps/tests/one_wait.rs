@@ -1,0 +1,79 @@
+//! Objects in a command buffer, over the recorder of a Metal device: the CPU waits once for all of them, and whose error is whose.
+
+use openmps::runtime::metal::recorder::Said;
+use openmps::runtime::metal::{Error, Recorder};
+use openmps::{CommandBuffer, DataType, Device, Matrix, MatrixDescriptor, MatrixMultiplication, MatrixSoftMax};
+
+struct Bench {
+    recorder: Recorder,
+    device: Device,
+    matrices: [Matrix; 3],
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let recorder = Recorder::default();
+        let device = Device::over(0, recorder.clone());
+        let matrices = [0; 3].map(|_| {
+            let descriptor = MatrixDescriptor::dense(8, 8, DataType::F32).expect("a layout");
+            Matrix::zeros(&device, &descriptor).expect("a matrix")
+        });
+        Bench { recorder, device, matrices }
+    }
+
+    fn multiply(&self, commands: &CommandBuffer) {
+        let kernel = MatrixMultiplication::builder(8, 8, 8).build(&self.device).expect("a kernel");
+        let [left, right, result] = &self.matrices;
+        kernel.encode(commands, left, right, result).expect("encoded");
+        MatrixSoftMax::new(&self.device).encode(commands, result, left).expect("encoded");
+    }
+
+    /// Lets the command buffer of Metal's that comes next fail.
+    fn fail_next(&self) {
+        let made = self.recorder.said().iter().filter(|said| matches!(said, Said::CommandBuffer(_))).count();
+        let (label, message) = ("it".to_owned(), "too long".to_owned());
+        self.recorder.fail_command_buffer(made as u64, Error::CommandBuffer { label, kind: "timeout", message });
+    }
+}
+
+#[test]
+fn two_hundred_products_in_one_command_buffer_wait_once() {
+    let bench = Bench::new();
+    let commands = bench.device.queue().command_buffer();
+    (0..200).for_each(|_| bench.multiply(&commands));
+    let before = bench.recorder.said().len();
+    commands.commit().expect("committed");
+    commands.wait_until_completed().expect("fine");
+    let said = &bench.recorder.said()[before..];
+    let dispatches = said.iter().filter(|said| matches!(said, Said::Dispatch { .. })).count();
+    assert!(dispatches >= 400, "{dispatches}");
+    // The recorder ends command buffers only when somebody waits.
+    let first_wait = said.iter().position(|said| matches!(said, Said::Ended(_))).expect("they have ended");
+    let behind = said[first_wait..].iter().filter(|said| matches!(said, Said::Dispatch { .. })).count();
+    assert_eq!(behind, 0, "somebody waited before the last product");
+    assert_eq!(bench.recorder.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn a_command_buffer_that_failed_leaves_the_later_ones_alone() {
+    let bench = Bench::new();
+    let queue = bench.device.queue();
+    let run = || {
+        let commands = queue.command_buffer();
+        bench.multiply(&commands);
+        commands.commit().expect("committed");
+        commands.wait_until_completed()
+    };
+    bench.fail_next();
+    assert!(run().expect_err("its own").to_string().contains("timeout"));
+    run().expect("not its own");
+    assert!(queue.synchronize().expect_err("kept for this").to_string().contains("timeout"));
+    // What failed outside of every command buffer is nobody's, and told by the synchronisation only.
+    bench.fail_next();
+    let memory = bench.device.allocate(64).expect("memory");
+    // SAFETY: nobody else has the memory.
+    unsafe { queue.fill(memory.address(), 0, 64) }.expect("encoded");
+    run().expect("not its own either");
+    assert!(queue.synchronize().expect_err("of the fill").to_string().contains("timeout"));
+    queue.synchronize().expect("told once");
+}
