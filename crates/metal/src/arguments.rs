@@ -142,7 +142,8 @@ impl<B: Clone> Addresses<B> {
 /// The argument table of one dispatch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table<B> {
-    /// Index, memory and whether it may be written. Null pointers are not bound; the kernel must not follow them.
+    /// Index, memory and whether it may be written. A buffer for nothing stands for pointers that lead nowhere: Metal's validation ends the
+    /// process over an index without a buffer, and over an offset at a buffer's end.
     pub buffers: Vec<(usize, Resolved<B>, bool)>,
     /// What is bound in place, with its index: numbers of their own, then the structure of numbers.
     pub bytes: Vec<(usize, Vec<u8>)>,
@@ -159,8 +160,14 @@ impl<B> Table<B> {
     }
 }
 
-/// Turns a kernel's arguments into its table. `resolve` is asked for each address that is not null.
-pub fn bind<B>(kernel: &Kernel, arguments: &[u64], resolve: impl Fn(usize) -> Option<Resolved<B>>) -> Result<Table<B>> {
+/// Turns a kernel's arguments into its table. `resolve` is asked for each address that is not null, `nothing` gives the buffer that is bound
+/// for a null pointer and for one at the very end of its memory.
+pub fn bind<B>(
+    kernel: &Kernel,
+    arguments: &[u64],
+    resolve: impl Fn(usize) -> Option<Resolved<B>>,
+    nothing: impl Fn() -> Result<B>,
+) -> Result<Table<B>> {
     let (expected, given) = (kernel.parameters.len(), arguments.len());
     if expected != given {
         return Err(Error::ArgumentCount { kernel: kernel.name().to_string(), expected, given });
@@ -176,11 +183,14 @@ pub fn bind<B>(kernel: &Kernel, arguments: &[u64], resolve: impl Fn(usize) -> Op
                 numbers[offset..offset + size].copy_from_slice(&argument.to_le_bytes()[..size]);
             }
             Parameter::Value { index, size } => bytes.push((index, argument.to_le_bytes()[..size].to_vec())),
-            Parameter::Buffer { .. } if argument == 0 => {}
             Parameter::Buffer { index, written } => {
                 let address = argument as usize;
                 let unknown = || Error::UnknownAddress { kernel: kernel.name().to_string(), index: place, address };
-                buffers.push((index, resolve(address).ok_or_else(unknown)?, written));
+                let found = if address == 0 { None } else { Some(resolve(address).ok_or_else(unknown)?) };
+                buffers.push(match found.filter(|found| found.extent.end != address) {
+                    Some(found) => (index, found, written),
+                    None => (index, Resolved { buffer: nothing()?, offset: 0, extent: 0..0 }, false),
+                });
             }
         }
     }
@@ -275,15 +285,27 @@ mod tests {
         ]);
         let addresses = addresses();
         let arguments = [0x1010, 0xffff_fffe, 0x1104, 0, 0x0102_0304_0506_0708, 0xaabb_ccdd];
-        let table = bind(&kernel, &arguments, |address| addresses.resolve(address, 0)).unwrap();
+        let table = bind(&kernel, &arguments, |address| addresses.resolve(address, 0), || Ok('n')).unwrap();
         let places: Vec<_> =
             table.buffers.iter().map(|(index, found, _)| (*index, found.buffer, found.offset)).collect();
-        assert_eq!(places, [(0, 'a', 0x10), (1, 'b', 4)]);
+        assert_eq!(places, [(0, 'a', 0x10), (1, 'b', 4), (2, 'n', 0)]);
         let expected = vec![0xfe, 0xff, 0xff, 0xff, 0xdd, 0xcc, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1];
         assert_eq!(table.bytes, [(3, expected)]);
-        let expected =
-            [Access { range: 0x1000..0x1100, written: false }, Access { range: 0x1100..0x1140, written: true }];
+        let expected = [(0x1000..0x1100, false), (0x1100..0x1140, true), (0..0, false)]
+            .map(|(range, written)| Access { range, written });
         assert_eq!(table.accesses(), expected);
+    }
+
+    #[test]
+    fn pointers_that_lead_nowhere_are_bound_to_nothing() {
+        let kernel = kernel([0, 1, 2].map(|index| Parameter::Buffer { index, written: true }).to_vec());
+        let addresses = addresses();
+        // Null, the end of the last buffer, and the end of one where another begins.
+        let arguments = [0, 0x1140, 0x1100];
+        let table = bind(&kernel, &arguments, |address| addresses.resolve(address, 0), || Ok('n')).unwrap();
+        let bound: Vec<_> =
+            table.buffers.iter().map(|(index, found, _)| (*index, found.buffer, found.offset)).collect();
+        assert_eq!(bound, [(0, 'n', 0), (1, 'n', 0), (2, 'b', 0)]);
     }
 
     #[test]
@@ -294,7 +316,8 @@ mod tests {
             Parameter::Value { index: 2, size: 2 },
         ]);
         let addresses = addresses();
-        let table = bind(&kernel, &[0x1122_3344_5566, 0x1000, 7], |address| addresses.resolve(address, 0)).unwrap();
+        let table =
+            bind(&kernel, &[0x1122_3344_5566, 0x1000, 7], |address| addresses.resolve(address, 0), || Ok('n')).unwrap();
         assert_eq!(table.bytes, [(0, vec![0x66, 0x55, 0x44, 0x33]), (2, vec![7, 0])]);
         assert_eq!((table.buffers.len(), table.buffers[0].0), (1, 1));
     }
@@ -303,6 +326,9 @@ mod tests {
     fn wrong_arguments_are_named() {
         let buffer = |index| Parameter::Buffer { index, written: false };
         let one = kernel(vec![buffer(0)]);
+        let bind = |kernel: &Kernel, arguments: &[u64], resolve: fn(usize) -> Option<Resolved<char>>| {
+            super::bind(kernel, arguments, resolve, || Ok('n'))
+        };
         let none = |_: usize| None::<Resolved<char>>;
         let text = |result: Result<Table<char>>| result.unwrap_err().to_string();
         assert_eq!(text(bind(&one, &[], none)), "k takes 1 arguments, 0 were given");

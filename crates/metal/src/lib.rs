@@ -8,6 +8,7 @@
 #[cfg(target_vendor = "apple")]
 pub mod apple;
 pub mod arguments;
+pub mod bytes;
 pub mod cache;
 pub mod completions;
 pub mod defects;

@@ -17,6 +17,8 @@ pub const SIMD_WIDTH: usize = 32;
 pub const THREADGROUP_MEMORY_ALIGNMENT: usize = 16;
 /// `fillBuffer` and `copyFromBuffer` take offsets and lengths that are multiples of this on macOS.
 pub const BLIT_ALIGNMENT: usize = 4;
+/// Bytes that one command moves at most: copies of 4 GiB and more did nothing on some versions of macOS (pytorch#124335).
+pub const PIECE: usize = 1 << 30;
 /// Pages of Apple Silicon: no-copy buffers begin and end at multiples of it.
 pub const PAGE: usize = 16 << 10;
 

@@ -12,7 +12,7 @@ use crate::graph::Graph;
 use crate::interface::{Completed, Completion, Metal, PipelineKey, PipelineLimits, Properties};
 use crate::limits;
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,6 +73,23 @@ struct Log {
     pipelines: Vec<String>,
     executables: usize,
     failing_kernels: Vec<String>,
+    /// What was compiled since the pipelines were saved last.
+    unsaved: Vec<PipelineKey>,
+}
+
+/// Pipelines on a disk that the recorders of a test share, as processes do.
+#[derive(Clone, Default)]
+pub struct Disk(Arc<Mutex<HashSet<PipelineKey>>>);
+
+impl Disk {
+    /// How many pipelines are on it.
+    pub fn pipelines(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<PipelineKey>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The recorder, which is at the same time the test's handle: clones are the same.
@@ -81,6 +98,7 @@ pub struct Recorder {
     properties: Arc<Properties>,
     log: Arc<Mutex<Log>>,
     memory: Arc<AtomicU64>,
+    disk: Disk,
 }
 
 /// The properties of an M2 under macOS 15.
@@ -112,7 +130,17 @@ impl Default for Recorder {
 impl Recorder {
     /// A recorder with these properties.
     pub fn new(properties: Properties) -> Recorder {
-        Recorder { properties: Arc::new(properties), log: Arc::default(), memory: Arc::default() }
+        Recorder {
+            properties: Arc::new(properties),
+            log: Arc::default(),
+            memory: Arc::default(),
+            disk: Disk::default(),
+        }
+    }
+
+    /// A recorder that finds on a disk what others have saved there.
+    pub fn with_disk(disk: &Disk) -> Recorder {
+        Recorder { disk: disk.clone(), ..Recorder::default() }
     }
 
     /// Everything said so far, in order.
@@ -281,7 +309,10 @@ unsafe impl Metal for Recorder {
         if log.failing_kernels.contains(&key.entry) {
             return Err(Error::Library { entry: key.entry.clone(), message: "it was told to fail".to_string() });
         }
-        log.pipelines.push(key.entry.clone());
+        if !self.disk.lock().contains(key) {
+            log.pipelines.push(key.entry.clone());
+            log.unsaved.push(key.clone());
+        }
         Ok(Arc::new(key.clone()))
     }
 
@@ -337,6 +368,13 @@ unsafe impl Metal for Recorder {
     }
 
     fn save_pipelines(&self) -> Result<()> {
+        self.in_pool("save_pipelines");
+        let unsaved = std::mem::take(&mut self.lock().unsaved);
+        if unsaved.is_empty() {
+            return Ok(());
+        }
+        self.say(Said::Save(unsaved.len()));
+        self.disk.lock().extend(unsaved);
         Ok(())
     }
 

@@ -1,6 +1,13 @@
 //! A queue over the trait: batches commands into command buffers, keeps what they use alive until they have ended, puts barriers where
 //! dispatches depend on each other, and delivers errors at the next synchronisation.
 
+mod events;
+mod staging;
+mod transfers;
+
+pub use staging::Staged;
+pub use transfers::pieces;
+
 use crate::arguments::{self, Kernel, Resolved};
 use crate::completions::{CompletionTracker, Deferred, StreamStatistics};
 use crate::encode;
@@ -9,9 +16,10 @@ use crate::hazards::{Access, Hazards};
 use crate::interface::{CommandBuffer, Completion, Metal, PipelineLimits, Size};
 use crate::limits;
 use crate::matrix::{MatrixCall, Operand, TensorView};
+use staging::Staging;
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// When commands are handed to the GPU without anybody waiting for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +85,8 @@ struct State<M: Metal> {
     open: Option<Open<M>>,
     committed: VecDeque<M::Committed>,
     number: u64,
+    /// How often the stream was recorded.
+    records: u64,
 }
 
 /// An ordered stream of commands on one queue of Metal's. Every call may come from any thread.
@@ -87,6 +97,11 @@ pub struct Stream<M: Metal> {
     policy: CommitPolicy,
     completions: Arc<CompletionTracker>,
     state: Mutex<State<M>>,
+    staging: Mutex<Staging<M>>,
+    /// Bound in the place of pointers behind which there is nothing.
+    nothing: OnceLock<M::Buffer>,
+    /// Set when the commands of a `record` have ended: to its number.
+    timeline: OnceLock<M::Event>,
 }
 
 impl<M: Metal> Stream<M> {
@@ -95,9 +110,10 @@ impl<M: Metal> Stream<M> {
         let policy = CommitPolicy { in_flight: policy.in_flight.max(1), ..policy };
         // Room beyond what the policy lets through: callbacks commit, too, and Metal would block them.
         let queue = metal.autorelease_pool(|| metal.queue(label, (2 * policy.in_flight).max(64)))?;
-        let state = State { open: None, committed: VecDeque::new(), number: 0 };
-        let completions = Arc::new(CompletionTracker::default());
-        Ok(Stream { metal, queue, label: label.to_string(), policy, completions, state: Mutex::new(state) })
+        let state = Mutex::new(State { open: None, committed: VecDeque::new(), number: 0, records: 0 });
+        let (completions, label) = (Arc::new(CompletionTracker::default()), label.to_string());
+        let (staging, nothing, timeline) = (Mutex::default(), OnceLock::new(), OnceLock::new());
+        Ok(Stream { metal, queue, label, policy, completions, state, staging, nothing, timeline })
     }
 
     /// The device.
@@ -120,46 +136,13 @@ impl<M: Metal> Stream<M> {
         let memory = kernel.threadgroup_memory;
         let device = self.metal.properties();
         limits::check_dispatch(kernel.name(), device, &launch.limits, launch.threadgroups, kernel.threads, memory)?;
-        let table = arguments::bind(kernel, launch.arguments, resolve)?;
+        let table = arguments::bind(kernel, launch.arguments, resolve, || self.nothing())?;
         if launch.threadgroups.contains(&0) || kernel.threads.contains(&0) {
             return Ok(());
         }
         self.encode(kernel.name(), &table.accesses(), Ordering::Concurrent, |commands, kept| {
             table.buffers.iter().for_each(|(_, found, _)| kept.buffer(&self.metal, &found.buffer));
             encode::kernel(&mut encode::Seam::<M>(commands), kernel, launch.pipeline, &table, launch.threadgroups)
-        })
-    }
-
-    /// Writes one byte all over a range.
-    pub fn fill(&self, target: &Resolved<M::Buffer>, bytes: usize, byte: u8) -> Result<()> {
-        self.check_range("fill", target, bytes)?;
-        if bytes == 0 {
-            return Ok(());
-        }
-        let access = self.access(target, bytes, true);
-        self.encode("fill", &[access], Ordering::Encoder, |commands, kept| {
-            kept.buffer(&self.metal, &target.buffer);
-            commands.fill(&target.buffer, target.offset..target.offset + bytes, byte)
-        })
-    }
-
-    /// Copies between buffers. Ranges that overlap are copied on the host's side of unified memory by whoever calls this, not here.
-    pub fn copy(&self, destination: &Resolved<M::Buffer>, source: &Resolved<M::Buffer>, bytes: usize) -> Result<()> {
-        self.check_range("copy to", destination, bytes)?;
-        self.check_range("copy from", source, bytes)?;
-        let (to, from) = (self.access(destination, bytes, true), self.access(source, bytes, false));
-        if to.range.start < from.range.end && from.range.start < to.range.end {
-            let why = format!("the ranges {:#x?} and {:#x?} overlap", to.range, from.range);
-            return Err(Error::Shape { operation: "copy", why });
-        }
-        if bytes == 0 {
-            return Ok(());
-        }
-        self.encode("copy", &[to, from], Ordering::Encoder, |commands, kept| {
-            kept.buffer(&self.metal, &destination.buffer);
-            kept.buffer(&self.metal, &source.buffer);
-            let (to, from) = ((&destination.buffer, destination.offset), (&source.buffer, source.offset));
-            commands.copy(to, from, bytes)
         })
     }
 
@@ -189,25 +172,6 @@ impl<M: Metal> Stream<M> {
             operands.iter().for_each(|operand| kept.buffer(&self.metal, &operand.buffer));
             kept.values.push(Box::new(executable.clone()));
             commands.graph(executable, inputs, outputs)
-        })
-    }
-
-    /// Sets an event when the commands so far have ended, and hands them to the GPU: somebody waits for it.
-    pub fn signal(&self, event: &M::Event, value: u64) -> Result<()> {
-        self.encode("signal", &[], Ordering::Encoder, |commands, kept| {
-            kept.values.push(Box::new(event.clone()));
-            commands.signal(event, value)
-        })?;
-        self.flush()
-    }
-
-    /// Holds the commands that follow until an event has reached a value. Commands before it are handed over first: what is to set the
-    /// event may wait for them.
-    pub fn wait_for(&self, event: &M::Event, value: u64) -> Result<()> {
-        self.flush()?;
-        self.encode("wait", &[], Ordering::Encoder, |commands, kept| {
-            kept.values.push(Box::new(event.clone()));
-            commands.wait(event, value)
         })
     }
 
@@ -284,6 +248,16 @@ impl<M: Metal> Stream<M> {
         self.completions.statistics()
     }
 
+    /// Whether there is nothing that the GPU has still to do, or to be told. Hands nothing over.
+    pub fn is_empty(&self) -> bool {
+        let state = self.lock();
+        state.open.is_none() && self.completions.statistics().ended >= state.number
+    }
+
+    fn nothing(&self) -> Result<M::Buffer> {
+        get_or_make(&self.nothing, || self.metal.autorelease_pool(|| self.metal.allocate(NOTHING)))
+    }
+
     fn encode(
         &self,
         name: &str,
@@ -348,21 +322,6 @@ impl<M: Metal> Stream<M> {
         operands.iter().map(access).collect()
     }
 
-    fn access(&self, target: &Resolved<M::Buffer>, bytes: usize, written: bool) -> Access {
-        let begin = self.metal.contents(&target.buffer).0 + target.offset;
-        Access { range: begin..begin + bytes, written }
-    }
-
-    fn check_range(&self, what: &'static str, target: &Resolved<M::Buffer>, bytes: usize) -> Result<()> {
-        limits::check_multiple(what, "the offset", target.offset, limits::BLIT_ALIGNMENT)?;
-        limits::check_multiple(what, "the length", bytes, limits::BLIT_ALIGNMENT)?;
-        let (offset, length) = (target.offset, self.metal.contents(&target.buffer).1);
-        if offset.checked_add(bytes).is_some_and(|end| end <= length) {
-            return Ok(());
-        }
-        Err(Error::OutOfRange { what, offset, bytes, length })
-    }
-
     /// The state, after waiting until a command buffer more may be on its way. Nothing is locked meanwhile: a callback of a command buffer that
     /// ends may encode commands of its own.
     fn lock_with_room(&self) -> MutexGuard<'_, State<M>> {
@@ -387,6 +346,16 @@ impl<M: Metal> Drop for Stream<M> {
         if let Err(error) = self.finish() {
             tracing::error!("a queue was dropped with an error that nobody asked for: {error}");
         }
+    }
+}
+
+/// Bytes of the buffer that is bound for nothing.
+const NOTHING: usize = 16;
+
+fn get_or_make<T: Clone>(place: &OnceLock<T>, make: impl FnOnce() -> Result<T>) -> Result<T> {
+    match place.get() {
+        Some(value) => Ok(value.clone()),
+        None => make().map(|value| place.get_or_init(|| value).clone()),
     }
 }
 

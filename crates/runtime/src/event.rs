@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::error::{Error, Result};
+use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -16,10 +17,20 @@ pub struct Event {
 struct Shared {
     /// When the point was reached, on the runtime's clock; 0 before.
     reached_ns: AtomicU64,
-    /// Points that queues have still to reach: a device that works on its own reaches them later.
-    pending: Mutex<usize>,
+    pending: Mutex<Pending>,
     reached: Condvar,
 }
+
+/// Points that queues have still to reach: a device that works on its own reaches them later.
+#[derive(Default)]
+struct Pending {
+    count: usize,
+    /// The same points in the devices' own terms, as far as they have such.
+    points: Vec<Point>,
+}
+
+/// A point as the device knows it that is to reach it.
+type Point = Arc<dyn Any + Send + Sync>;
 
 impl Event {
     /// An event that no queue has recorded yet.
@@ -29,13 +40,13 @@ impl Event {
 
     /// Whether the event was recorded and the work before it has ended.
     pub fn query(&self) -> bool {
-        self.time().is_some() && *self.pending() == 0
+        self.time().is_some() && self.pending().count == 0
     }
 
     /// Waits for the work before the event; returns at once when it was never recorded.
     pub fn synchronize(&self) -> Result<()> {
         let mut pending = self.pending();
-        while *pending > 0 {
+        while pending.count > 0 {
             pending = self.shared.reached.wait(pending).unwrap_or_else(PoisonError::into_inner);
         }
         Ok(())
@@ -50,18 +61,36 @@ impl Event {
 
     /// Announces a `reach` to come: from now on `synchronize` waits for it.
     pub(crate) fn announce(&self) {
-        *self.pending() += 1;
+        self.pending().count += 1;
+    }
+
+    /// Adds what the device that announced a point waits for it by.
+    pub(crate) fn add_point(&self, point: Point) {
+        let mut pending = self.pending();
+        // It may have been reached by now.
+        if pending.count > 0 {
+            pending.points.push(point);
+        }
+    }
+
+    /// What is still to be reached, in the devices' terms; none where one of the devices has none.
+    pub(crate) fn points(&self) -> Option<Vec<Point>> {
+        let pending = self.pending();
+        (pending.points.len() >= pending.count).then(|| pending.points.clone())
     }
 
     /// Sets the event: the queue has come here.
     pub(crate) fn reach(&self) {
         let mut pending = self.pending();
         self.shared.reached_ns.store(clock::now_ns(), Ordering::Release);
-        *pending = pending.saturating_sub(1);
+        pending.count = pending.count.saturating_sub(1);
+        if pending.count == 0 {
+            pending.points.clear();
+        }
         self.shared.reached.notify_all();
     }
 
-    fn pending(&self) -> std::sync::MutexGuard<'_, usize> {
+    fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
         self.shared.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -72,7 +101,7 @@ impl Event {
 
 impl fmt::Debug for Event {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Event").field("reached_ns", &self.time()).field("pending", &*self.pending()).finish()
+        out.debug_struct("Event").field("reached_ns", &self.time()).field("pending", &self.pending().count).finish()
     }
 }
 

@@ -60,16 +60,12 @@ fn memory_moves_on_the_gpu_where_it_can_and_on_the_host_where_not() {
     let mut back = [0; 5];
     queue.read_at(&mut back, x.address()).unwrap();
     assert_eq!(back, [1, 2, 3, 4, 5]);
-    // Not a multiple of four, and an overlap: the host copies.
-    queue.copy_at(y.address() + 1, x.address(), 3).unwrap();
+    // An overlap: the host copies.
     queue.copy_at(x.address() + 1, x.address(), 4).unwrap();
-    queue.fill_at(y.address() + 4, 9, 3).unwrap();
     assert!(recorder.said().is_empty());
-    queue.read_at(&mut back, y.address() + 1).unwrap();
-    assert_eq!(back, [1, 2, 3, 9, 9]);
     queue.read_at(&mut back, x.address()).unwrap();
     assert_eq!(back, [1, 1, 2, 3, 4]);
-    // Aligned: the GPU does.
+    // Apart: the GPU does.
     queue.copy_at(y.address(), x.address(), 4096).unwrap();
     queue.fill_at(x.address(), 9, 64).unwrap();
     queue.synchronize().unwrap();

@@ -57,6 +57,8 @@ fn the_table_chooses_and_what_no_engine_can_is_left() {
     let (device, recorder) = device(None);
     let memory = buffers(&device);
     assert!(try_vendor(&device, product(&memory, DType::F32, SIDE)));
+    assert!(!try_vendor(&device, product(&memory, DType::BF16, SIDE)), "a graph that has not come before");
+    device.synchronize().unwrap();
     assert!(try_vendor(&device, product(&memory, DType::BF16, SIDE)));
     assert!(!try_vendor(&device, product(&memory, DType::F32, 8)), "too small to be worth it");
     assert!(!try_vendor(&device, product(&memory, DType::I32, SIDE)), "no type of MPS");
@@ -102,6 +104,22 @@ fn what_a_machine_is_known_to_compute_wrongly_is_not_taken() {
             settle(device, &recorder);
         }
     }
+}
+
+/// Attention over keys that grow by one a token, text of another width in each line: nothing is compiled for a shape that does not come again.
+#[test]
+fn a_graph_is_compiled_when_its_shape_comes_in_a_second_run() {
+    let (device, recorder) = device(None);
+    let memory = buffers(&device);
+    for (side, again) in [(192, false), (200, false), (208, false), (192, true)] {
+        // Three layers of one shape are one run.
+        let taken = [0; 3].map(|_| try_vendor(&device, product(&memory, DType::BF16, side)));
+        assert_eq!(taken, [again; 3], "{side}");
+        device.synchronize().unwrap();
+    }
+    assert_eq!(recorder.executables(), 1);
+    drop(memory);
+    settle(device, &recorder);
 }
 
 #[test]

@@ -61,15 +61,15 @@ impl Archive {
         if let Ok(found) = compile(MTLPipelineOption::FailOnBinaryArchiveMiss) {
             return Ok(found);
         }
-        let compiled = compile(MTLPipelineOption::None)?;
+        // Adding compiles, and what was added is found: so it is compiled once.
         match open.archive.addComputePipelineFunctionsWithDescriptor_error(descriptor) {
             Ok(()) => open.changed = true,
             Err(error) => tracing::debug!("a pipeline is not kept on disk: {}", text(&error)),
         }
-        Ok(compiled)
+        compile(MTLPipelineOption::None)
     }
 
-    /// Writes the archive where something was added.
+    /// Writes the archive where something was added: beside the old one, which Metal has mapped, and then in its place.
     pub fn save(&self) -> Result<()> {
         let mut open = self.lock();
         let Some(open) = open.as_mut().filter(|open| open.changed) else { return Ok(()) };
@@ -77,8 +77,10 @@ impl Archive {
         if let Some(folder) = open.file.parent() {
             std::fs::create_dir_all(folder).map_err(|error| failed(error.to_string()))?;
         }
-        let written = open.archive.serializeToURL_error(&NSURL::fileURLWithPath(&path_string(&open.file)));
+        let beside = open.file.with_extension(format!("{}.metalarchive", std::process::id()));
+        let written = open.archive.serializeToURL_error(&NSURL::fileURLWithPath(&path_string(&beside)));
         written.map_err(|error| failed(text(&error)))?;
+        std::fs::rename(&beside, &open.file).map_err(|error| failed(error.to_string()))?;
         open.changed = false;
         Ok(())
     }

@@ -6,6 +6,7 @@ use crate::graph::Graph;
 use crate::interface::{CommandBuffer, Completed, PipelineKey, Size};
 use crate::limits;
 use crate::matrix::{MatrixCall, TensorView};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
@@ -16,6 +17,8 @@ pub struct RecordedCommands {
     label: String,
     buffers: Vec<Weak<Memory>>,
     pipeline: Option<Arc<PipelineKey>>,
+    /// Indices of the argument table that were bound since the pipeline was set.
+    bound: BTreeSet<usize>,
     groups: usize,
     signals: Vec<(RecordedEvent, u64)>,
     committed: bool,
@@ -23,8 +26,18 @@ pub struct RecordedCommands {
 
 impl RecordedCommands {
     pub(super) fn new(recorder: Recorder, number: u64, label: String) -> RecordedCommands {
-        let (buffers, signals) = (Vec::new(), Vec::new());
-        RecordedCommands { recorder, number, label, buffers, pipeline: None, groups: 0, signals, committed: false }
+        let (buffers, bound, signals) = (Vec::new(), BTreeSet::new(), Vec::new());
+        RecordedCommands {
+            recorder,
+            number,
+            label,
+            buffers,
+            pipeline: None,
+            bound,
+            groups: 0,
+            signals,
+            committed: false,
+        }
     }
 
     fn say(&self, call: &str, said: Said) {
@@ -55,12 +68,15 @@ impl RecordedCommands {
 impl CommandBuffer<Recorder> for RecordedCommands {
     fn set_pipeline(&mut self, pipeline: &Arc<PipelineKey>) -> Result<()> {
         self.pipeline = Some(pipeline.clone());
+        self.bound.clear();
         self.say("set_pipeline", Said::Pipeline(pipeline.entry.clone()));
         Ok(())
     }
 
     fn set_buffer(&mut self, index: usize, buffer: &RecordedBuffer, offset: usize) -> Result<()> {
         self.demand(index < limits::BUFFERS, || format!("a buffer at index {index}"));
+        self.demand(offset < buffer.0.bytes, || format!("{buffer:?} bound at its end"));
+        self.bound.insert(index);
         let buffer = self.uses(buffer, offset, 0);
         self.say("set_buffer", Said::Buffer { index, buffer, offset });
         Ok(())
@@ -70,6 +86,7 @@ impl CommandBuffer<Recorder> for RecordedCommands {
         let length = bytes.len();
         self.demand(index < limits::BUFFERS, || format!("bytes at index {index}"));
         self.demand((1..=limits::BYTES).contains(&length), || format!("{length} bytes in place"));
+        self.bound.insert(index);
         self.say("set_bytes", Said::Bytes { index, bytes: bytes.to_vec() });
         Ok(())
     }
@@ -85,6 +102,8 @@ impl CommandBuffer<Recorder> for RecordedCommands {
         self.demand(self.pipeline.is_some(), || "a dispatch without a pipeline".to_string());
         let empty = threadgroups.contains(&0) || threads.contains(&0);
         self.demand(!empty, || format!("a dispatch of {threadgroups:?} threadgroups of {threads:?}"));
+        let gap = (0..self.bound.len()).find(|index| !self.bound.contains(index));
+        self.demand(gap.is_none(), || format!("a dispatch with nothing at index {gap:?}"));
         let most = self.pipeline.as_ref().map_or(0, |pipeline| pipeline.threads);
         let count: usize = threads.iter().product();
         self.demand(count <= most, || format!("{count} threads, where the pipeline allows {most}"));
@@ -111,6 +130,7 @@ impl CommandBuffer<Recorder> for RecordedCommands {
         bytes: usize,
     ) -> Result<()> {
         self.blit("copy", &[destination.1, source.1, bytes]);
+        self.demand(bytes <= limits::PIECE, || format!("a copy of {bytes} bytes"));
         let (to, from) = (self.uses(destination.0, destination.1, bytes), self.uses(source.0, source.1, bytes));
         self.say("copy", Said::Copy { destination: (to, destination.1), source: (from, source.1), bytes });
         Ok(())

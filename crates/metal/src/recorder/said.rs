@@ -24,6 +24,7 @@ pub enum Said {
     EndGroup,
     Commit(String),
     Ended(String),
+    Save(usize),
     Capture(String),
     EndCapture,
 }

@@ -14,7 +14,7 @@ use openmps_metal::arguments::{self, Addresses, Kernel, Resolved, Table};
 use openmps_metal::interface::{Properties, Size};
 use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// A GPU that the program owns.
 ///
@@ -59,6 +59,8 @@ struct Gpu<E: ExternalGpu> {
     external: E,
     index: usize,
     addresses: RwLock<Addresses<Binding<E::Buffer>>>,
+    /// Bound in the place of pointers behind which there is nothing.
+    nothing: OnceLock<E::Buffer>,
     next: AtomicUsize,
 }
 
@@ -67,6 +69,9 @@ const FIRST: usize = 1 << 60;
 
 /// Names are this far apart at least, and begin at multiples of it.
 const APART: usize = 64 << 10;
+
+/// Bytes of the buffer that is bound for nothing.
+const NOTHING: usize = 16;
 
 /// What a compiled tile kernel is kept as: another type than that of the devices which have a command queue of their own.
 struct Text(Kernel);
@@ -78,8 +83,8 @@ impl<E: ExternalGpu> ExternalDevice<E> {
         device: impl FnOnce(DeviceProperties, Box<dyn Driver>, Box<dyn HeapSource>) -> Device,
     ) -> ExternalDevice<E> {
         let properties = properties(external.properties(), false);
-        let (addresses, next) = (RwLock::default(), AtomicUsize::new(FIRST));
-        let gpu = Arc::new(Gpu { external, index, addresses, next });
+        let (addresses, nothing, next) = (RwLock::default(), OnceLock::new(), AtomicUsize::new(FIRST));
+        let gpu = Arc::new(Gpu { external, index, addresses, nothing, next });
         let device = device(properties, Box::new(Handle(gpu.clone())), Box::new(Handle(gpu.clone())));
         ExternalDevice { device, gpu }
     }
@@ -133,8 +138,17 @@ impl<E: ExternalGpu> Gpu<E> {
         self.addresses.read().unwrap_or_else(PoisonError::into_inner).resolve(address, 0)
     }
 
+    fn nothing(&self) -> openmps_metal::Result<Binding<E::Buffer>> {
+        let buffer = match self.nothing.get() {
+            Some(buffer) => buffer.clone(),
+            None => self.external.allocate(NOTHING).map(|made| self.nothing.get_or_init(|| made).clone())?,
+        };
+        Ok(Binding { buffer, written: false })
+    }
+
     fn launch(&self, kernel: &Kernel, grid: Size, arguments: &[u64]) -> Result<()> {
-        let table = arguments::bind(kernel, arguments, |address| self.resolve(address)).map_err(failed)?;
+        let table = arguments::bind(kernel, arguments, |address| self.resolve(address), || self.nothing());
+        let table = table.map_err(failed)?;
         if grid.contains(&0) {
             return Ok(());
         }

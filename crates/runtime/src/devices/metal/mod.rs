@@ -3,12 +3,13 @@
 //! Memory is unified, so the host's kernels compute on it: an operator that has no kernel, and a kernel with float64, which Apple's GPUs
 //! lack, runs on the host, between the queue's other commands. Each queue is a stream, which batches commands into command buffers.
 
+mod events;
+mod transfers;
 mod vendor;
 
 use super::{Command, Driver};
 use crate::allocator::heap::{HeapSource, Region};
 use crate::error::{Error, Result};
-use crate::event::Event;
 use crate::pipeline::Pipeline;
 use crate::properties::{Backend, DeviceProperties};
 use crate::stage;
@@ -24,6 +25,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 /// One GPU. Clones are the same.
@@ -46,6 +48,8 @@ struct Gpu<M: Metal> {
     blocks: OnceLock<Blocks>,
     pipelines: Pipelines<M>,
     executables: Executables<M>,
+    /// How often somebody has waited.
+    runs: AtomicU64,
     /// The engine that is forced.
     engine: Option<Engine>,
 }
@@ -82,6 +86,7 @@ impl<M: Metal> MetalDevice<M> {
             blocks: OnceLock::new(),
             pipelines: Pipelines::new(settings::PIPELINE_LIMIT.get().unwrap_or(pipelines::LIMIT)),
             executables: Executables::new(settings::GRAPH_LIMIT.get().unwrap_or(pipelines::GRAPH_LIMIT)),
+            runs: AtomicU64::new(0),
             engine,
         };
         (MetalDevice { gpu: Arc::new(gpu) }, properties)
@@ -116,9 +121,8 @@ impl<M: Metal> Gpu<M> {
         if let Some(stream) = streams.get(&queue) {
             return Ok(stream.clone());
         }
-        // What a pointer reaches is a whole heap here, so counting bytes would say nothing.
-        let policy = CommitPolicy { bytes: usize::MAX, ..CommitPolicy::default() };
-        let stream = Arc::new(Stream::new(self.metal.clone(), &format!("queue {queue}"), policy).map_err(failed)?);
+        let (label, policy) = (format!("queue {queue}"), CommitPolicy::default());
+        let stream = Arc::new(Stream::new(self.metal.clone(), &label, policy).map_err(failed)?);
         streams.insert(queue, stream.clone());
         Ok(stream)
     }
@@ -182,45 +186,11 @@ impl<M: Metal> Gpu<M> {
         }
     }
 
-    /// Copies on the GPU where it can, else on the host when the queue has ended what came before.
-    fn copy(&self, queue: u64, destination: usize, source: usize, bytes: usize) -> Result<()> {
-        let apart = destination.abs_diff(source) >= bytes;
-        let aligned = [destination, source, bytes].iter().all(|value| value.is_multiple_of(limits::BLIT_ALIGNMENT));
-        let stream = self.stream(queue)?;
-        if let (true, true, Some(to), Some(from)) =
-            (apart, aligned, self.resolve(destination, bytes), self.resolve(source, bytes))
-        {
-            return stream.copy(&to, &from, bytes).map_err(failed);
-        }
-        stream.wait();
-        // SAFETY: the queue has checked both ranges, or they are slices of the caller's; `copy` allows overlap.
-        unsafe { std::ptr::copy(source as *const u8, destination as *mut u8, bytes) };
-        Ok(())
-    }
-
-    fn fill(&self, queue: u64, address: usize, byte: u8, bytes: usize) -> Result<()> {
-        let aligned = [address, bytes].iter().all(|value| value.is_multiple_of(limits::BLIT_ALIGNMENT));
-        let stream = self.stream(queue)?;
-        if let (true, Some(target)) = (aligned, self.resolve(address, bytes)) {
-            return stream.fill(&target, bytes, byte).map_err(failed);
-        }
-        stream.wait();
-        // SAFETY: the queue has checked the range.
-        unsafe { std::ptr::write_bytes(address as *mut u8, byte, bytes) };
-        Ok(())
-    }
-
-    /// Sets an event when the stream gets there.
-    fn record(&self, queue: u64, event: &Event) -> Result<()> {
-        event.announce();
-        let reached = event.clone();
-        let added = self.stream(queue).and_then(|stream| stream.add_callback(move || reached.reach()).map_err(failed));
-        // Nobody shall wait for what never comes.
-        added.inspect_err(|_| event.reach())
-    }
-
     fn finish(&self, queue: u64) -> Result<()> {
-        self.existing(queue).map_or(Ok(()), |stream| stream.finish().map_err(failed))
+        let finished = self.existing(queue).map_or(Ok(()), |stream| stream.finish().map_err(failed));
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        self.pipelines.save_if_due(&self.metal);
+        finished
     }
 }
 
@@ -265,9 +235,7 @@ impl<M: Metal> Driver for MetalDevice<M> {
             Command::Text { kernel, grid, arguments, .. } => gpu.launch_text(queue, kernel, grid, arguments),
             Command::Vendor { plan, .. } => gpu.run_plan(queue, plan.downcast_ref()),
             Command::Copy { destination, source, bytes } => gpu.copy(queue, destination, source, bytes),
-            Command::Write { destination, source } => {
-                gpu.copy(queue, destination, source.as_ptr() as usize, source.len())
-            }
+            Command::Write { destination, source } => gpu.write(queue, destination, source),
             // The bytes are wanted now, so an error of what made them is, too.
             Command::Read { destination, source } => {
                 gpu.finish(queue)?;
@@ -277,7 +245,7 @@ impl<M: Metal> Driver for MetalDevice<M> {
             }
             Command::Fill { address, byte, bytes } => gpu.fill(queue, address, byte, bytes),
             Command::Record(event) => gpu.record(queue, event),
-            Command::Wait(event) => event.synchronize(),
+            Command::Wait(event) => gpu.wait_event(queue, event),
             Command::Callback(callback) => gpu.stream(queue)?.add_callback(callback).map_err(failed),
         }
     }

@@ -10,6 +10,7 @@ use openmps_metal::engine::{Question, choose};
 use openmps_metal::graph::{Builder, Graph, Operation};
 use openmps_metal::matrix::{MatrixCall, MatrixView, TensorView, VectorView};
 use openmps_tile::DType;
+use std::sync::atomic::Ordering;
 
 /// A call of one engine.
 pub(super) enum EngineCall<B> {
@@ -30,7 +31,9 @@ impl<M: Metal> Gpu<M> {
             }
             Engine::MpsGraph => {
                 let (graph, inputs, outputs) = as_graph(call)?;
-                if !self.is_sound(defects::of_graph(&graph, self.metal.properties())) {
+                if !self.is_sound(defects::of_graph(&graph, self.metal.properties()))
+                    || !self.is_worth_compiling(&graph)
+                {
                     return None;
                 }
                 let views =
@@ -48,6 +51,12 @@ impl<M: Metal> Gpu<M> {
             tracing::debug!(defect.about, defect.record, "computed by own kernels");
         }
         defect.is_none()
+    }
+
+    /// Own kernels compute a graph until it has come in two runs, unless MPSGraph is forced.
+    fn is_worth_compiling(&self, graph: &Graph) -> bool {
+        let run = self.runs.load(Ordering::Relaxed);
+        self.engine.is_some() || self.executables.is_worth_compiling(graph, run)
     }
 
     /// Puts a planned call behind the queue's commands.
