@@ -19,6 +19,8 @@ pub(crate) struct Keywords {
     pub inline: &'static str,
     /// What stands before a pointer into device memory.
     pub device: &'static str,
+    /// The same where threadgroups pass this memory to each other.
+    pub coherent_device: &'static str,
     /// What stands before memory of a threadgroup.
     pub threadgroup: &'static str,
     /// Signed types of 8, 16, 32 and 64 bits.
@@ -27,6 +29,8 @@ pub(crate) struct Keywords {
     pub barrier: &'static str,
     /// The same for device memory.
     pub device_barrier: &'static str,
+    /// The same where other threadgroups are to see it, too: Metal's barrier orders memory within a threadgroup only.
+    pub coherent_barrier: &'static str,
     /// What stands before mathematical functions that must be exact.
     pub precise: &'static str,
     /// This program's place in the grid, and the grid's size.
@@ -38,10 +42,12 @@ static METAL: Keywords = Keywords {
     name: "Metal",
     inline: "inline",
     device: "device ",
+    coherent_device: "coherent(device) device ",
     threadgroup: "threadgroup ",
     signed: ["char", "short", "int", "long"],
     barrier: "threadgroup_barrier(mem_flags::mem_threadgroup);",
     device_barrier: "threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);",
+    coherent_barrier: "device_fence(); threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup); device_fence();",
     precise: "precise::",
     program: "program",
     programs: "programs",
@@ -51,10 +57,12 @@ static CUDA: Keywords = Keywords {
     name: "CUDA",
     inline: "__device__ __forceinline__",
     device: "",
+    coherent_device: "",
     threadgroup: "__shared__ ",
     signed: ["schar", "short", "int", "slong"],
     barrier: "__syncthreads();",
     device_barrier: "__threadfence(); __syncthreads();",
+    coherent_barrier: "__threadfence(); __syncthreads();",
     precise: "",
     program: "blockIdx",
     programs: "gridDim",

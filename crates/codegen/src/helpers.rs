@@ -109,6 +109,13 @@ inline uint compare_and_swap(device atomic_uint* place, uint expected, uint valu
 ",
     },
     Helper {
+        name: "device_fence",
+        needs: &[],
+        text: "// Orders this thread's memory operations for all threads of the device: MSL 3.2.
+inline void device_fence() { atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device); }
+",
+    },
+    Helper {
         name: "shared_address",
         needs: &[],
         text: "// A place in threadgroup memory, as instructions name it.

@@ -7,6 +7,7 @@
 mod assign;
 mod axis;
 mod coalescing;
+mod coherence;
 mod dialect;
 mod dot_operands;
 mod emit;
@@ -18,6 +19,7 @@ mod names;
 mod prefetch;
 mod target;
 
+pub use coherence::passes_memory;
 pub use dialect::Dialect;
 pub use error::CodegenError;
 pub use layout::{IndexBit, Layout};
@@ -40,6 +42,8 @@ pub struct Source {
     pub parameters: Vec<Parameter>,
     /// Bytes of the structure of numbers, which follows the buffers; 0 when there is none.
     pub numbers_size: usize,
+    /// Whether threadgroups pass memory to each other: Metal's text is MSL 3.2 then.
+    pub coherent: bool,
 }
 
 /// How a parameter reaches the function.

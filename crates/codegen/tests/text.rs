@@ -1,7 +1,8 @@
 //! The text of tutorial kernels, kept as snapshots that a person can read.
 
-use openmps_codegen::{Target, compile};
-use openmps_tile::{Builder, Kernel, Scalar, Type, parse, verify};
+use openmps_codegen::{Target, compile, passes_memory};
+use openmps_tile::kernel::Atomic;
+use openmps_tile::{Builder, Kernel, Operation, Scalar, Type, parse, verify};
 
 fn text(ttir: &str, target: &Target) -> String {
     let kernel = parse(ttir).unwrap_or_else(|error| panic!("{error}"));
@@ -72,5 +73,33 @@ fn a_loop_does_not_repeat_divisions_by_unknown_sizes() {
         let body = text.split("for (ulong").nth(1).unwrap_or_else(|| panic!("no loop in {text}"));
         assert!(!body.contains(" % "), "{text}");
         assert!(text.contains(" % "), "{text}");
+    }
+}
+
+/// A kernel whose programs add to one place; the last of them, or all, read what was there.
+fn counting(reads: bool) -> Kernel {
+    let mut b = Builder::new("counting");
+    let [place, out] = ["place", "out"].map(|name| b.parameter(name, Type::pointer(Scalar::I32)));
+    let one = b.integer(1, Scalar::I32);
+    let old = b.emit(Operation::Atomic(Atomic::Add), &[place, one], Type::scalar(Scalar::I32));
+    if reads {
+        b.store(out, old, None);
+    }
+    b.finish()
+}
+
+/// Barriers of Metal's order memory within a threadgroup only: what others are to see is coherent, and fenced for the device.
+#[test]
+fn memory_that_is_passed_between_threadgroups_is_coherent() {
+    for reads in [true, false] {
+        let kernel = counting(reads);
+        assert_eq!(passes_memory(&kernel), reads);
+        let verified = verify(&kernel).unwrap_or_else(|error| panic!("{error}"));
+        let source = compile(verified, &Target::metal(32)).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(source.coherent, reads);
+        let text = source.text;
+        assert_eq!(text.contains("coherent(device) device uint* p_out"), reads, "{text}");
+        assert_eq!(text.contains("memory_order_seq_cst, thread_scope_device"), reads, "{text}");
+        assert_eq!(text.matches("device_fence();").count(), if reads { 4 } else { 0 }, "{text}");
     }
 }

@@ -3,6 +3,8 @@
 namespace metal {
 // Only the relaxed order exists for most of Metal's atomic functions; it is the only one here.
 enum openmps_memory_order { openmps_memory_order_relaxed };
+// The other one that fences have, from MSL 3.2 on.
+enum openmps_fence_order { openmps_memory_order_seq_cst };
 template <class T> struct openmps_atomic { T value; };
 namespace detail {
 // Float lives in device memory only, and ulong has nothing but min and max.
@@ -90,11 +92,16 @@ typedef openmps_atomic<uint> openmps_atomic_uint;
 typedef openmps_atomic<bool> openmps_atomic_bool;
 typedef openmps_atomic<float> openmps_atomic_float;
 typedef openmps_atomic<ulong> openmps_atomic_ulong;
-METAL_FUNC void atomic_thread_fence(mem_flags, openmps_memory_order) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+enum thread_scope { thread_scope_thread, thread_scope_simdgroup, thread_scope_threadgroup, thread_scope_device };
+METAL_FUNC void atomic_thread_fence(mem_flags, openmps_memory_order) {}
+METAL_FUNC void atomic_thread_fence(mem_flags, openmps_fence_order, thread_scope = thread_scope_device) {
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
 }  // namespace metal
 // OpenCL owns these names.
 #define memory_order openmps_memory_order
 #define memory_order_relaxed openmps_memory_order_relaxed
+#define memory_order_seq_cst openmps_memory_order_seq_cst
 #define atomic openmps_atomic
 #define atomic_int openmps_atomic_int
 #define atomic_uint openmps_atomic_uint

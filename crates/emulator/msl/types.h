@@ -9,6 +9,8 @@
 #define __METAL_MACOS__ 1
 #define OPENMPS_EMULATOR 1
 #define device __attribute__((opencl_global_device))
+// MSL 3.2. Every thread here sees device memory at once.
+#define coherent(scope)
 #define constant const __global
 #define threadgroup __local
 #define thread __private

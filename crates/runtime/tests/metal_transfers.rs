@@ -11,7 +11,8 @@ use openmps_metal::Recorder;
 use openmps_metal::interface::Properties;
 use openmps_metal::recorder::{Disk, Said};
 use openmps_runtime::{Device, Event, Pipeline, Queue};
-use openmps_tile::{Builder as Kernel, Scalar, Type, parse};
+use openmps_tile::kernel::Atomic;
+use openmps_tile::{Builder as Kernel, Operation, Scalar, Type, parse};
 
 fn device() -> (Device, Recorder) {
     let recorder = Recorder::default();
@@ -143,26 +144,48 @@ fn pipeline_name() -> &'static str {
     "add_kernel"
 }
 
-/// macOS 13 has no `bfloat`: such a kernel runs on the host, in its place among the other commands.
+/// A kernel for whose needs this macOS is too old runs on the host, in its place among the other commands: macOS 13 has no `bfloat`, macOS 14
+/// nothing for memory that threadgroups pass to each other.
 #[test]
-fn a_kernel_with_bfloat16_runs_on_the_host_where_metal_has_not_the_type() {
-    let mut b = Kernel::new("twice");
-    let x = b.parameter("x", Type::pointer(Scalar::BF16));
-    let value = b.load(x, None, None);
-    let sum = b.add(value, value);
-    b.store(x, sum, None);
-    let pipeline = Pipeline::new(b.finish()).unwrap();
-    let recorder = Recorder::new(Properties { bfloat: false, ..openmps_metal::recorder::properties() });
-    let device = Device::over(0, recorder.clone());
-    let (memory, queue) = (device.allocate(2).unwrap(), device.queue());
-    // 1.25 and 2.5.
-    queue.write_at(memory.address(), &0x3FA0_u16.to_ne_bytes()).unwrap();
-    // SAFETY: the kernel reads and writes the buffer's one element.
-    unsafe { queue.dispatch("twice", &pipeline, [1, 1, 1], &[memory.address() as u64]) }.unwrap();
-    let mut result = [0; 2];
-    queue.read_at(&mut result, memory.address()).unwrap();
-    assert_eq!(u16::from_ne_bytes(result), 0x4020);
-    assert!(recorder.pipelines().is_empty());
-    drop(memory);
-    settle(device, &recorder);
+fn a_kernel_that_this_macos_has_no_text_for_runs_on_the_host() {
+    let twice = |scalar| {
+        let mut b = Kernel::new("twice");
+        let x = b.parameter("x", Type::pointer(scalar));
+        let value = b.load(x, None, None);
+        let sum = b.add(value, value);
+        b.store(x, sum, None);
+        b.finish()
+    };
+    let count = || {
+        let mut b = Kernel::new("count");
+        let x = b.parameter("x", Type::pointer(Scalar::I32));
+        let three = b.integer(3, Scalar::I32);
+        let old = b.emit(Operation::Atomic(Atomic::Add), &[x, three], Type::scalar(Scalar::I32));
+        let sum = b.add(old, three);
+        b.store(x, sum, None);
+        b.finish()
+    };
+    let all = openmps_metal::recorder::properties();
+    // 1.25 and 2.5 in bfloat16.
+    let cases: [(&dyn Fn() -> openmps_tile::Kernel, _, _, _); 2] = [
+        (&|| twice(Scalar::BF16), Properties { bfloat: false, ..all.clone() }, 0x3FA0_u32, 0x4020_u32),
+        (&count, Properties { coherence: false, ..all.clone() }, 4, 7),
+    ];
+    for (kernel, properties, before, after) in cases {
+        for (properties, on_host) in [(properties, true), (all.clone(), false)] {
+            let pipeline = Pipeline::new(kernel()).unwrap();
+            let recorder = Recorder::new(properties);
+            let device = Device::over(0, recorder.clone());
+            let (memory, queue) = (device.allocate(4).unwrap(), device.queue());
+            queue.write_at(memory.address(), &before.to_ne_bytes()).unwrap();
+            // SAFETY: the kernel reads and writes the buffer's first element.
+            unsafe { queue.dispatch("it", &pipeline, [1, 1, 1], &[memory.address() as u64]) }.unwrap();
+            let mut result = [0; 4];
+            queue.read_at(&mut result, memory.address()).unwrap();
+            assert_eq!(u32::from_ne_bytes(result), if on_host { after } else { before });
+            assert_eq!(recorder.pipelines().is_empty(), on_host);
+            drop(memory);
+            settle(device, &recorder);
+        }
+    }
 }

@@ -21,7 +21,7 @@ impl<'k> Emitter<'k> {
         let name = self.declare_old(instruction, &layout)?;
         // A single place mostly guards others: what was stored before must be seen before, what is loaded behind it behind.
         if is_scalar {
-            self.line(self.keywords().device_barrier);
+            self.device_barrier();
         }
         self.open_registers(layout.registers());
         let mut body = Body::default();
@@ -41,7 +41,7 @@ impl<'k> Emitter<'k> {
         self.line_where(&conditions, write);
         self.close();
         if is_scalar {
-            self.line(self.keywords().device_barrier);
+            self.device_barrier();
         }
         self.tell_replicas(instruction, &layout, &name)
     }

@@ -15,6 +15,7 @@ mod signature;
 mod vector;
 
 use crate::assign::{Form, Forms};
+use crate::coherence::passes_memory;
 use crate::dialect::Dialect;
 use crate::error::CodegenError;
 use crate::layout::Layout;
@@ -42,6 +43,8 @@ struct Emitter<'k> {
     kernel: &'k Kernel,
     target: &'k Target,
     forms: Forms<'k>,
+    /// Whether programs pass memory to each other.
+    coherent: bool,
     /// How often each value is read, by whom: the addresses of instructions.
     readers: HashMap<Value, Vec<*const Instruction>>,
     /// Tiles of half types that stay in registers as they are in memory.
@@ -78,6 +81,7 @@ impl<'k> Emitter<'k> {
             kernel,
             target,
             forms: Forms::choose(kernel, target),
+            coherent: passes_memory(kernel),
             readers,
             raw: HashSet::new(),
             parameters: names::parameters(kernel),
@@ -141,7 +145,7 @@ impl<'k> Emitter<'k> {
     fn register_type(&self, ty: &Type) -> String {
         match ty.element {
             Element::Scalar(scalar) => self.target.dialect.register(scalar).to_owned(),
-            Element::Pointer(to) => format!("{}{}*", self.keywords().device, self.target.dialect.storage(to)),
+            Element::Pointer(to) => format!("{}{}*", self.device(), self.target.dialect.storage(to)),
         }
     }
 
@@ -232,6 +236,22 @@ impl<'k> Emitter<'k> {
         found.map(|(_, _, name)| name.as_str())
     }
 
+    /// What stands before a pointer into device memory.
+    fn device(&self) -> &'static str {
+        if self.coherent { self.keywords().coherent_device } else { self.keywords().device }
+    }
+
+    /// Waits for the threadgroup; device memory is as all of its threads, and other threadgroups where such things are passed, have left it.
+    fn device_barrier(&mut self) {
+        if !self.coherent {
+            return self.line(self.keywords().device_barrier);
+        }
+        if self.target.dialect == Dialect::Metal {
+            self.helpers.insert("device_fence");
+        }
+        self.line(self.keywords().coherent_barrier);
+    }
+
     fn block(&mut self, block: &'k Block) -> Result<()> {
         block.instructions.iter().try_for_each(|instruction| self.instruction(instruction))
     }
@@ -257,7 +277,7 @@ impl<'k> Emitter<'k> {
             Operation::Assert { .. } => return Ok(()),
             Operation::Barrier => {
                 self.flush()?;
-                self.line(self.keywords().device_barrier);
+                self.device_barrier();
                 return Ok(());
             }
             Operation::Reduce { axis, combine } => return self.reduce(instruction, *axis, *combine),

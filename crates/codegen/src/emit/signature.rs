@@ -83,7 +83,8 @@ impl Emitter<'_> {
         text.push_str("}\n");
         let threadgroup_memory = self.scratch.next_multiple_of(16);
         let threads = self.target.threads;
-        Ok(Source { text, entry, threads, threadgroup_memory, parameters, numbers_size })
+        let coherent = self.coherent;
+        Ok(Source { text, entry, threads, threadgroup_memory, parameters, numbers_size, coherent })
     }
 
     fn metal_head(
@@ -109,7 +110,7 @@ impl Emitter<'_> {
         let mut buffers = 0;
         for ((name, ty), parameter) in named() {
             if let (Parameter::Buffer(index), Some(target)) = (parameter, ty.target()) {
-                let _ = writeln!(text, "    device {}* {name} [[buffer({index})]],", dialect.storage(target));
+                let _ = writeln!(text, "    {}{}* {name} [[buffer({index})]],", self.device(), dialect.storage(target));
                 buffers += 1;
             }
         }

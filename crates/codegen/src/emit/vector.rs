@@ -157,7 +157,7 @@ impl<'k> Emitter<'k> {
         let inside = self.inside(self.type_of(instruction.operands[0]), layout);
         let conditions: Vec<String> = operands.get(1).cloned().into_iter().chain(inside).collect();
         let (dialect, ty) = (self.target.dialect, vector.ty());
-        let read = format!("*(const {}{ty}*)({})", self.keywords().device, operands[0]);
+        let read = format!("*(const {}{ty}*)({})", self.device(), operands[0]);
         let condition = conditions.join(" && ");
         if condition.is_empty() {
             self.line(format!("const {ty} words = {read};"));
@@ -198,7 +198,7 @@ impl<'k> Emitter<'k> {
         let mask = instruction.operands.get(2).map(|&mask| self.element(&mut body, mask, layout)).transpose()?;
         let inside = self.inside(self.type_of(instruction.operands[0]), layout);
         let conditions: Vec<String> = self.first_of_replicas(layout).into_iter().chain(inside).chain(mask).collect();
-        let write = format!("*({}{ty}*)({place}) = {};", self.keywords().device, vector.joined(dialect));
+        let write = format!("*({}{ty}*)({place}) = {};", self.device(), vector.joined(dialect));
         self.line_where(&conditions, write);
         self.close();
         Ok(())
