@@ -17,6 +17,7 @@ pub use commands::EmulatedCommands;
 pub use memory::EmulatedBuffer;
 pub use worker::{EmulatedCommit, EmulatedEvent, EmulatedQueue};
 
+use crate::answers::Class;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::interface::{Metal, PipelineKey, PipelineLimits, Properties};
@@ -32,6 +33,16 @@ use std::time::Duration;
 pub struct Emulated {
     properties: Properties,
     schedule: Schedule,
+    fault: Option<Fault>,
+}
+
+/// A fault of the stand-ins for MPS and MPSGraph that is on no record: some elements of large results are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Whose results.
+    pub class: Class,
+    /// From this many bytes of a result on.
+    pub bytes: usize,
 }
 
 /// A compiled kernel.
@@ -53,12 +64,17 @@ impl Emulated {
 
     /// The GPU with a schedule.
     pub fn with_schedule(schedule: Schedule) -> Emulated {
-        Emulated { properties: properties(), schedule }
+        Emulated { properties: properties(), schedule, fault: None }
     }
 
     /// The GPU as one of another family, or under another macOS: it has the defects of that one.
     pub fn like(change: impl FnOnce(Properties) -> Properties) -> Emulated {
-        Emulated { properties: change(properties()), schedule: Schedule::Ascending }
+        Emulated { properties: change(properties()), schedule: Schedule::Ascending, fault: None }
+    }
+
+    /// The same GPU with a fault.
+    pub fn with_fault(self, fault: Fault) -> Emulated {
+        Emulated { fault: Some(fault), ..self }
     }
 }
 
@@ -131,7 +147,7 @@ unsafe impl Metal for Emulated {
     }
 
     fn queue(&self, label: &str, _in_flight: usize) -> Result<EmulatedQueue> {
-        EmulatedQueue::new(label, self.schedule, self.properties.clone())
+        EmulatedQueue::new(label, self.schedule, self.properties.clone(), self.fault)
     }
 
     fn command_buffer(&self, queue: &EmulatedQueue, label: &str) -> Result<EmulatedCommands> {
@@ -170,6 +186,8 @@ fn unsupported(what: &'static str) -> Error {
     Error::Unsupported { what, device: "the emulated Apple GPU".to_string() }
 }
 
+#[cfg(test)]
+mod answer_tests;
 #[cfg(test)]
 mod matrix_tests;
 #[cfg(test)]

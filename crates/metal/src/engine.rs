@@ -29,6 +29,15 @@ impl Engine {
         }
     }
 
+    /// The name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Engine::Kernels => "kernels",
+            Engine::Mps => "mps",
+            Engine::MpsGraph => "mpsgraph",
+        }
+    }
+
     /// The one that the environment forces.
     pub fn forced() -> Option<Engine> {
         openmps_settings::METAL_ENGINE.get().and_then(Engine::named)

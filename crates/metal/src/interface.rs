@@ -34,12 +34,16 @@ pub struct Properties {
     pub family: u32,
     /// Whether kernels may use `bfloat`: MSL 3.1, so macOS 14.
     pub bfloat: bool,
+    /// Whether kernels may pass memory between threadgroups (`coherent(device)`): MSL 3.2, so macOS 15.
+    pub coherence: bool,
     /// Whether MPSGraph takes tensors that begin inside a buffer (`MPSNDArray initWithBuffer:offset:descriptor:`), so macOS 15.
     pub tensor_offsets: bool,
     /// Whether MPSGraph has scaled dot product attention: macOS 15.
     pub attention: bool,
     /// Whether convolutions of MPSGraph take dimensions above 65,536: macOS 15.1.
     pub long_convolutions: bool,
+    /// The build of macOS, such as 24B83 (`kern.osversion`); empty where there is none.
+    pub os_build: String,
     /// Whether MPS and MPSGraph run on it (`MPSSupportsMTLDevice`).
     pub mps: bool,
 }

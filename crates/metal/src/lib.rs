@@ -5,6 +5,7 @@
 //! what to keep alive, which buffer an address lies in, which engine computes an operator, which shapes MPS takes) is plain Rust over the
 //! trait and is tested without a Mac.
 
+pub mod answers;
 #[cfg(target_vendor = "apple")]
 pub mod apple;
 pub mod arguments;
@@ -17,11 +18,13 @@ pub mod emulated;
 pub mod encode;
 pub mod engine;
 pub mod error;
+mod folder;
 pub mod graph;
 pub mod hazards;
 pub mod interface;
 pub mod limits;
 pub mod matrix;
+mod numbers;
 pub mod pipelines;
 pub mod recorder;
 pub mod stream;

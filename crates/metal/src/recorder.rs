@@ -114,9 +114,11 @@ pub fn properties() -> Properties {
         cores: 10,
         family: 8,
         bfloat: true,
+        coherence: true,
         tensor_offsets: true,
         attention: true,
         long_convolutions: true,
+        os_build: String::new(),
         mps: true,
     }
 }

@@ -172,6 +172,12 @@ impl Device {
         &self.shared.properties
     }
 
+    /// What its vendor's libraries were asked and have answered wrongly, on this machine and this system: a line each, for people. Own kernels
+    /// compute that.
+    pub fn wrong_answers(&self) -> Vec<String> {
+        self.driver().wrong_answers()
+    }
+
     /// A new buffer for use on the default queue. Its contents are undefined.
     pub fn allocate(&self, bytes: usize) -> Result<Buffer> {
         self.allocate_for(bytes, DEFAULT_QUEUE)

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(setting, module)?)?;
     module.add_function(wrap_pyfunction!(settings, module)?)?;
+    module.add_function(wrap_pyfunction!(wrong_answers, module)?)?;
     module.add_function(wrap_pyfunction!(setting_problems, module)?)
 }
 
@@ -23,6 +24,12 @@ fn setting(name: &str) -> PyResult<Option<String>> {
 fn settings() -> Vec<(&'static str, String, &'static str, &'static str, Option<String>)> {
     let row = |row: &&'static dyn Row| (row.name(), row.rule(), row.default(), row.meaning(), row.text());
     TABLE.iter().map(row).collect()
+}
+
+/// What Apple's libraries have answered wrongly on this machine.
+#[pyfunction]
+fn wrong_answers() -> Vec<String> {
+    openmps_runtime::Device::all().iter().flat_map(openmps_runtime::Device::wrong_answers).collect()
 }
 
 /// What is wrong with the settings in the environment.

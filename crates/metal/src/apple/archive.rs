@@ -3,6 +3,7 @@
 
 use super::{RawDevice, path_string, text};
 use crate::error::{Error, Result};
+use crate::folder;
 use crate::interface::Properties;
 use objc2::rc::Retained;
 use objc2::runtime::ProtocolObject;
@@ -38,7 +39,7 @@ pub struct Archive {
 impl Archive {
     /// Reads the archive of a device, or begins one.
     pub fn open(device: &RawDevice, properties: &Properties) -> Archive {
-        let open = file(properties).and_then(|file| {
+        let open = folder::file(properties, ".metalarchive").and_then(|file| {
             let small = std::fs::metadata(&file).is_ok_and(|metadata| metadata.len() <= LARGEST);
             let read = if small { make(device, Some(&file)) } else { None };
             let archive = read.or_else(|| make(device, None))?;
@@ -96,15 +97,4 @@ fn make(device: &RawDevice, file: Option<&PathBuf>) -> Option<RawArchive> {
     descriptor.setUrl(url.as_deref());
     let archive = device.newBinaryArchiveWithDescriptor_error(&descriptor);
     archive.inspect_err(|error| tracing::debug!("an archive of pipelines is not used: {}", text(error))).ok()
-}
-
-/// The device's file; the version of openmps is part of its name, since its kernels change with it.
-fn file(properties: &Properties) -> Option<PathBuf> {
-    let folder = match openmps_settings::CACHE_DIR.get() {
-        Some(folder) => folder?,
-        None => PathBuf::from(std::env::var_os("HOME")?).join("Library/Caches/openmps"),
-    };
-    let device: String =
-        properties.name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
-    Some(folder.join(format!("{device}-{}.metalarchive", env!("CARGO_PKG_VERSION"))))
 }

@@ -5,6 +5,7 @@ use crate::interface::Properties;
 use objc2::available;
 use objc2_metal::{MTLDevice, MTLGPUFamily};
 use objc2_metal_performance_shaders::MPSSupportsMTLDevice;
+use std::ffi::{c_char, c_int, c_void};
 
 /// The families from the newest on; their numbers are consecutive from `Apple1` = 1001 on.
 const FAMILIES: [MTLGPUFamily; 4] =
@@ -14,7 +15,7 @@ const FAMILIES: [MTLGPUFamily; 4] =
 pub fn of(device: &RawDevice) -> Properties {
     let threads = device.maxThreadsPerThreadgroup();
     let family = FAMILIES.iter().find(|&&family| device.supportsFamily(family));
-    // macOS 15 brought both; the graph's classes are the same on every device.
+    // macOS 15 brought these; the graph's classes are the same on every device.
     let newer = available!(macos = 15.0);
     Properties {
         name: device.name().to_string(),
@@ -27,10 +28,33 @@ pub fn of(device: &RawDevice) -> Properties {
         cores: cores::count(),
         family: family.map_or(0, |family| (family.0 - MTLGPUFamily::Apple1.0 + 1) as u32),
         bfloat: available!(macos = 14.0),
+        coherence: newer,
         tensor_offsets: newer,
         attention: newer,
         long_convolutions: available!(macos = 15.1),
+        os_build: os_build(),
         // SAFETY: the device is alive.
         mps: unsafe { MPSSupportsMTLDevice(Some(device)) },
     }
+}
+
+/// What `sysctl kern.osversion` says.
+fn os_build() -> String {
+    let mut text = [0_u8; 64];
+    let mut length = text.len();
+    let (name, value) = (c"kern.osversion".as_ptr(), text.as_mut_ptr().cast());
+    // SAFETY: the name is a string that ends, the value has room for `length` bytes, and nothing is set.
+    let status = unsafe { sysctlbyname(name, value, &mut length, std::ptr::null_mut(), 0) };
+    let text = if status == 0 { &text[..length.min(text.len())] } else { &[] };
+    text.iter().take_while(|&&letter| letter.is_ascii_alphanumeric()).map(|&letter| char::from(letter)).collect()
+}
+
+unsafe extern "C" {
+    fn sysctlbyname(
+        name: *const c_char,
+        value: *mut c_void,
+        length: *mut usize,
+        new: *mut c_void,
+        bytes: usize,
+    ) -> c_int;
 }

@@ -1,10 +1,11 @@
 //! The emulated GPU's command buffer: commands are noted down, and executed when the queue's thread comes to them.
 
 use super::worker::{EmulatedCommit, EmulatedEvent, EmulatedQueue, Job};
-use super::{Emulated, EmulatedBuffer, EmulatedPipeline, graph, matrix};
+use super::{Emulated, EmulatedBuffer, EmulatedPipeline, Fault, graph, matrix};
+use crate::answers::Class;
 use crate::defects::{self, Defect, Outcome};
 use crate::error::{Error, Result};
-use crate::graph::Graph;
+use crate::graph::{Graph, Operation};
 use crate::interface::{CommandBuffer, Completed, Properties, Size};
 use crate::matrix::{MatrixCall, Operand, TensorView};
 use openmps_emulator::{Argument, Dispatch, Grid, Schedule};
@@ -151,7 +152,12 @@ impl CommandBuffer<Emulated> for EmulatedCommands {
 
 /// Executes commands up to the first error. Dispatches without a barrier between them may run in any order on a GPU; here they run backwards
 /// unless the schedule is the ascending one.
-pub(super) fn run(label: &str, actions: &[Action], schedule: Schedule, device: &Properties) -> Result<()> {
+pub(super) fn run(
+    label: &str,
+    actions: &[Action],
+    schedule: Schedule,
+    (device, fault): (&Properties, Option<Fault>),
+) -> Result<()> {
     let mut together: Vec<&Run> = Vec::new();
     for action in actions {
         if let Action::Run(run) = action {
@@ -172,13 +178,15 @@ pub(super) fn run(label: &str, actions: &[Action], schedule: Schedule, device: &
                 unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, *bytes) };
             }
             Action::Matrix(call) => {
-                let written = || call.operands().into_iter().filter(|operand| operand.written).collect();
+                let written = || -> Vec<_> { call.operands().into_iter().filter(|operand| operand.written).collect() };
                 with_defect(label, defects::of_matrix_call(call, device), || matrix::run(call), written)?;
+                spoil(fault, matches!(call, MatrixCall::Multiplication { .. }).then_some(Class::Product), &written());
             }
             Action::Graph { graph, inputs, outputs } => {
-                let written = || outputs.iter().map(|out| out.operand(true)).collect();
+                let written = || -> Vec<_> { outputs.iter().map(|out| out.operand(true)).collect() };
                 let run = || graph::run(graph, inputs, outputs);
                 with_defect(label, defects::of_graph(graph, device), run, written)?;
+                spoil(fault, class_of(graph), &written());
             }
             Action::Signal(event, value) => event.set(*value),
             Action::Wait(event, value) => {
@@ -212,6 +220,29 @@ fn with_defect(
             Ok(())
         }
         None => run(),
+    }
+}
+
+/// What a graph is asked for as, where it is one operation of a class.
+fn class_of(graph: &Graph) -> Option<Class> {
+    graph.nodes().iter().find_map(|node| match node.operation {
+        Operation::MatrixMultiplication => Some(Class::Product),
+        Operation::Convolution { .. } => Some(Class::Convolution),
+        Operation::Attention { .. } => Some(Class::Attention),
+        _ => None,
+    })
+}
+
+/// Bytes that a fault makes zero, in the middle of a result.
+const SPOILT: usize = 64;
+
+fn spoil(fault: Option<Fault>, class: Option<Class>, written: &[Operand<EmulatedBuffer>]) {
+    let Some(fault) = fault.filter(|fault| class == Some(fault.class)) else { return };
+    for Operand { buffer, offset, span, .. } in written.iter().filter(|operand| operand.span >= fault.bytes.max(SPOILT))
+    {
+        let address = buffer.contents().0 + offset + (span - SPOILT) / 2;
+        // SAFETY: the operand was checked to lie in its buffer, which lives, and its command has just written it.
+        unsafe { std::ptr::write_bytes(address as *mut u8, 0, SPOILT) };
     }
 }
 

@@ -1,5 +1,6 @@
 //! The emulated GPU's own thread: one a queue, which runs command buffers in the order in which they were committed.
 
+use super::Fault;
 use super::commands::{Action, run};
 use crate::error::{Error, Result};
 use crate::interface::{Completed, Completion, Properties};
@@ -24,13 +25,13 @@ pub struct EmulatedQueue {
 
 impl EmulatedQueue {
     /// A queue with a thread of its own, on a GPU that says this of itself.
-    pub fn new(label: &str, schedule: Schedule, properties: Properties) -> Result<EmulatedQueue> {
+    pub fn new(label: &str, schedule: Schedule, properties: Properties, fault: Option<Fault>) -> Result<EmulatedQueue> {
         let (jobs, received) = channel::<Job>();
         let began = Instant::now();
         let work = move || {
             for Job { label, actions, completed, commit } in received {
                 let start = began.elapsed().as_secs_f64();
-                let error = run(&label, &actions, schedule, &properties).err();
+                let error = run(&label, &actions, schedule, (&properties, fault)).err();
                 // What the commands used may go now, as on a GPU; the handler keeps what has to stay longer.
                 drop(actions);
                 let completion = Completion { error, gpu_start: start, gpu_end: began.elapsed().as_secs_f64() };

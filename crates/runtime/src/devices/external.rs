@@ -175,8 +175,7 @@ impl<E: ExternalGpu> Driver for Handle<E> {
         match command {
             Command::Dispatch { pipeline, grid, arguments, .. } => {
                 pipeline.check(arguments)?;
-                let bfloat = gpu.external.properties().bfloat;
-                let text = pipeline.compiled(gpu.index, || text_of(pipeline, bfloat).map(Text))?;
+                let text = pipeline.compiled(gpu.index, || text_of(pipeline, gpu.external.properties()).map(Text))?;
                 gpu.launch(&text.0, grid, arguments)
             }
             Command::Text { kernel, grid, arguments, .. } => gpu.launch(kernel, grid, arguments),

@@ -52,6 +52,11 @@ pub(crate) trait Driver: Send + Sync {
         Ok(None)
     }
 
+    /// What its vendor's libraries are known to answer wrongly on this machine, a line each.
+    fn wrong_answers(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// How many command buffers of a queue the device was handed; none where it has no such.
     fn command_buffers(&self, _queue: u64) -> Option<u64> {
         None

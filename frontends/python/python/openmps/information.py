@@ -53,12 +53,13 @@ def settings(console) -> int:
 
 
 def _settings() -> tuple[list[tuple[str, str]], list[str]]:
-    """What the environment sets, and what is wrong with it."""
+    """What the environment sets, what is wrong with it, and what Apple's libraries have answered wrongly here."""
     try:
         from openmps import native
     except ImportError:  # the rest of `info` says so
         return [], []
-    return [(name, value) for name, *_, value in native.settings() if value is not None], native.setting_problems()
+    problems = native.setting_problems() + native.wrong_answers()
+    return [(name, value) for name, *_, value in native.settings() if value is not None], problems
 
 
 def _version(package: str) -> str:

@@ -14,7 +14,8 @@ use crate::pipeline::Pipeline;
 use crate::properties::{Backend, DeviceProperties};
 use crate::stage;
 use crate::vendor::{Engine, VendorCall};
-use openmps_codegen::{Parameter as Passed, Source, Target, compile, threads_for};
+use openmps_codegen::{Parameter as Passed, Source, Target, compile, passes_memory, threads_for};
+use openmps_metal::answers::Answers;
 use openmps_metal::arguments::{Addresses, Kernel, Parameter, Resolved};
 use openmps_metal::interface::{Language, MathMode, Properties};
 
@@ -48,6 +49,7 @@ struct Gpu<M: Metal> {
     blocks: OnceLock<Blocks>,
     pipelines: Pipelines<M>,
     executables: Executables<M>,
+    answers: Answers,
     /// How often somebody has waited.
     runs: AtomicU64,
     /// The engine that is forced.
@@ -59,7 +61,7 @@ type Blocks = Box<dyn Fn(usize) -> Option<Range<usize>> + Send + Sync>;
 /// What became of a pipeline.
 enum Form {
     Kernel(Kernel),
-    /// It has float64, or bfloat16 where this macOS has not.
+    /// It needs what Metal, or this macOS, has not.
     Host,
 }
 
@@ -78,6 +80,7 @@ impl<M: Metal> MetalDevice<M> {
     /// The device, and what it says about itself. `engine` computes wherever it can; without one the table decides.
     pub fn new(index: usize, metal: M, engine: Option<Engine>) -> (MetalDevice<M>, DeviceProperties) {
         let properties = properties(metal.properties(), true);
+        let answers = Answers::new(metal.properties());
         let gpu = Gpu {
             metal: Arc::new(metal),
             index,
@@ -86,6 +89,7 @@ impl<M: Metal> MetalDevice<M> {
             blocks: OnceLock::new(),
             pipelines: Pipelines::new(settings::PIPELINE_LIMIT.get().unwrap_or(pipelines::LIMIT)),
             executables: Executables::new(settings::GRAPH_LIMIT.get().unwrap_or(pipelines::GRAPH_LIMIT)),
+            answers,
             runs: AtomicU64::new(0),
             engine,
         };
@@ -148,11 +152,12 @@ impl<M: Metal> Gpu<M> {
     }
 
     fn compile(&self, pipeline: &Pipeline) -> Result<Form> {
-        let (kernel, bfloat) = (pipeline.kernel(), self.metal.properties().bfloat);
-        if kernel.has(Scalar::F64) || (kernel.has(Scalar::BF16) && !bfloat) {
-            return Ok(Form::Host);
+        let properties = self.metal.properties();
+        if refused(pipeline, properties).is_some() {
+            Ok(Form::Host)
+        } else {
+            Ok(Form::Kernel(text_of(pipeline, properties)?))
         }
-        Ok(Form::Kernel(text_of(pipeline, bfloat)?))
     }
 
     fn launch(
@@ -194,13 +199,31 @@ impl<M: Metal> Gpu<M> {
     }
 }
 
+/// What a kernel needs that Metal has not on this device.
+pub(crate) fn refused(pipeline: &Pipeline, device: &Properties) -> Option<&'static str> {
+    let kernel = pipeline.kernel();
+    let needs = [
+        (kernel.has(Scalar::F64), "float64, which Apple's GPUs have not"),
+        (kernel.has(Scalar::BF16) && !device.bfloat, "bfloat16, which needs macOS 14"),
+        (!device.coherence && passes_memory(kernel), "memory passed between threadgroups, which needs macOS 15"),
+    ];
+    needs.into_iter().find_map(|(needs, what)| needs.then_some(what))
+}
+
 /// A tile kernel as Metal Shading Language, and how it is launched.
-pub(crate) fn text_of(pipeline: &Pipeline, bfloat: bool) -> Result<Kernel> {
+pub(crate) fn text_of(pipeline: &Pipeline, device: &Properties) -> Result<Kernel> {
+    if let Some(what) = refused(pipeline, device) {
+        return Err(failed(format!("{} needs {what}", pipeline.name())));
+    }
     let verified = pipeline.verified().map_err(failed)?;
     let target = Target::metal(threads_for(pipeline.kernel()));
     let generate = || compile(verified, &target).map_err(Error::Codegen);
     let source = stage::timed("generate", pipeline.name(), generate)?;
-    let language = if bfloat { Language::Metal3_1 } else { Language::Metal3_0 };
+    let language = match (source.coherent, device.bfloat) {
+        (true, _) => Language::Metal3_2,
+        (false, true) => Language::Metal3_1,
+        (false, false) => Language::Metal3_0,
+    };
     Ok(kernel(source, &pipeline.kernel().written_parameters(), language))
 }
 
@@ -263,6 +286,10 @@ impl<M: Metal> Driver for MetalDevice<M> {
 
     fn is_idle(&self, queue: u64) -> Option<bool> {
         Some(self.gpu.existing(queue).is_none_or(|stream| stream.is_idle()))
+    }
+
+    fn wrong_answers(&self) -> Vec<String> {
+        self.gpu.answers.wrong()
     }
 
     fn command_buffers(&self, queue: u64) -> Option<u64> {

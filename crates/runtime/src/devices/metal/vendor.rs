@@ -5,6 +5,7 @@ use super::{Gpu, failed};
 use crate::error::Result;
 use crate::vendor::{Engine, Family, Matrices, Tensor, VendorCall};
 use openmps_metal::Metal;
+use openmps_metal::answers::{self, Class};
 use openmps_metal::defects::{self, Defect};
 use openmps_metal::engine::{Question, choose};
 use openmps_metal::graph::{Builder, Graph, Operation};
@@ -21,8 +22,10 @@ pub(super) enum EngineCall<B> {
 impl<M: Metal> Gpu<M> {
     /// How one of Apple's libraries computes a call; none where own kernels, or the host's, are to.
     pub fn plan(&self, call: &VendorCall) -> Option<EngineCall<M::Buffer>> {
-        match choose(&self.question(call)?, self.metal.properties(), self.engine) {
+        let question = self.question(call)?;
+        match choose(&question, self.metal.properties(), self.engine) {
             Engine::Kernels => None,
+            engine if !self.answers_rightly(&question, engine) => None,
             Engine::Mps => {
                 let call = self.matrix_call(call)?;
                 call.check(|buffer| self.metal.contents(buffer).1).ok()?;
@@ -51,6 +54,14 @@ impl<M: Metal> Gpu<M> {
             tracing::debug!(defect.about, defect.record, "computed by own kernels");
         }
         defect.is_none()
+    }
+
+    /// Whether an engine has answered what is known for this class of work. One that is forced is not asked.
+    fn answers_rightly(&self, question: &Question, engine: Engine) -> bool {
+        let class = Class::of(question.family).filter(|_| self.engine.is_none());
+        class.is_none_or(|class| {
+            self.answers.is_right(&self.metal, answers::Question { class, engine, dtype: question.dtype })
+        })
     }
 
     /// Own kernels compute a graph until it has come in two runs, unless MPSGraph is forced.

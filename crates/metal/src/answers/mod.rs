@@ -1,0 +1,137 @@
+//! Known answers: before one of Apple's libraries computes a class of work on a machine, it computes one problem of a model's size whose answer is
+//! checked in float64. What it answered is kept in the cache folder for this GPU, this build of macOS and this version of openmps; a class that
+//! was answered wrongly is computed by own kernels.
+//!
+//! Small problems miss faults: products of 64 x 512 that were right where 1024 x 2048 was wrong are on record.
+
+mod book;
+mod check;
+mod probe;
+
+use crate::engine::{Engine, Family};
+use crate::interface::{Metal, Properties};
+use book::Book;
+use openmps_tile::DType;
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A class of work that is asked for as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Products of matrices.
+    Product,
+    /// Convolutions of any kind.
+    Convolution,
+    /// Attention.
+    Attention,
+}
+
+impl Class {
+    /// The class of a family of operators; none for those that are not asked for.
+    pub fn of(family: Family) -> Option<Class> {
+        match family {
+            Family::MatrixProduct | Family::MatrixVector => Some(Class::Product),
+            Family::Convolution | Family::DepthwiseConvolution | Family::ConvolutionTranspose => {
+                Some(Class::Convolution)
+            }
+            Family::Attention => Some(Class::Attention),
+            _ => None,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Class::Product => "product",
+            Class::Convolution => "convolution",
+            Class::Attention => "attention",
+        }
+    }
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Question {
+    /// The class of work.
+    pub class: Class,
+    /// Who is asked.
+    pub engine: Engine,
+    /// The element type.
+    pub dtype: DType,
+}
+
+impl fmt::Display for Question {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} {} {}", self.class.name(), self.engine.name(), self.dtype)
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// The answer is right.
+    Right,
+    /// It is not, and how.
+    Wrong(String),
+}
+
+/// The answers of one GPU.
+pub struct Answers {
+    known: Mutex<HashMap<Question, Answer>>,
+    book: Book,
+    /// Which GPU and which macOS, for reports.
+    machine: String,
+}
+
+impl Answers {
+    /// The answers that are on record for a device.
+    pub fn new(device: &Properties) -> Answers {
+        Answers::of(Book::of(device), device)
+    }
+
+    /// The answers that are on record in a file.
+    pub fn in_file(file: PathBuf, device: &Properties) -> Answers {
+        Answers::of(Book::at(file), device)
+    }
+
+    fn of(book: Book, device: &Properties) -> Answers {
+        let machine = format!("{}, macOS {}", device.name, device.os_build);
+        Answers { known: Mutex::new(book.read()), book, machine }
+    }
+
+    /// Whether what was asked is answered rightly; asked now, where that is not known. A device without a build of macOS is none of Apple's, and
+    /// is asked nothing.
+    pub fn is_right<M: Metal>(&self, metal: &Arc<M>, question: Question) -> bool {
+        if metal.properties().os_build.is_empty() {
+            return true;
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = known.entry(question).or_insert_with(|| {
+            // Written first: should the library end the process, the next one knows.
+            self.book.write(&question, None);
+            let answer = match probe::ask(metal, question) {
+                Ok(()) => Answer::Right,
+                Err(error) => Answer::Wrong(error.to_string()),
+            };
+            self.book.write(&question, Some(&answer));
+            if let Answer::Wrong(how) = &answer {
+                tracing::warn!("{question} on {}: {how}; own kernels compute it from now on", self.machine);
+            }
+            answer
+        });
+        *answer == Answer::Right
+    }
+
+    /// What was answered wrongly, a line each.
+    pub fn wrong(&self) -> Vec<String> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = |(question, answer): (&Question, &Answer)| match answer {
+            Answer::Right => None,
+            Answer::Wrong(how) => Some(format!("{question} on {}: {how}; own kernels compute it", self.machine)),
+        };
+        let mut lines: Vec<String> = known.iter().filter_map(line).collect();
+        lines.sort();
+        lines
+    }
+}
