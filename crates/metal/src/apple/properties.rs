@@ -45,7 +45,7 @@ fn os_build() -> String {
     let (name, value) = (c"kern.osversion".as_ptr(), text.as_mut_ptr().cast());
     // SAFETY: the name is a string that ends, the value has room for `length` bytes, and nothing is set.
     let status = unsafe { sysctlbyname(name, value, &mut length, std::ptr::null_mut(), 0) };
-    let text = if status == 0 { &text[..length.min(text.len())] } else { &[] };
+    let text = text.get(..length).filter(|_| status == 0).unwrap_or_default();
     text.iter().take_while(|&&letter| letter.is_ascii_alphanumeric()).map(|&letter| char::from(letter)).collect()
 }
 

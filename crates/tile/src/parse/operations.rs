@@ -36,7 +36,7 @@ impl<'t> Simple<'t> {
     pub fn read(cursor: &mut Cursor<'t>, names: &Names) -> Read<Simple<'t>> {
         let mut simple = Simple::default();
         // `tt.print` has a colon before its operands too.
-        while !(cursor.take(":") && !cursor.looking_at("%")) {
+        while !cursor.take(":") || cursor.looking_at("%") {
             if cursor.looking_at("%") {
                 simple.operands.push(named(cursor, names)?);
             } else if cursor.looking_at("{") {
