@@ -91,7 +91,7 @@ impl Operator for RunningExtreme {
             for (i, &to) in line.iter().enumerate() {
                 let before = || (0..=i).map(|place| (place, x.data[line[place]]));
                 let is_better = |a: f64, b: f64| if self.largest { a >= b } else { a <= b };
-                let found = before().filter(|(_, value)| value.is_nan()).last();
+                let found = before().rfind(|(_, value)| value.is_nan());
                 let found =
                     found.or_else(|| before().reduce(|best, next| if is_better(next.1, best.1) { next } else { best }));
                 (places[to], values[to]) = found.map(|(place, value)| (place as f64, value)).expect("i is one");

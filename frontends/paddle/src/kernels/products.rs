@@ -229,7 +229,8 @@ fn matrix_power_grad(
     if count == 0 {
         return c.fill(&context.allocate(&dx, x.dtype)?, 0.0);
     }
-    let base = if exponent < 0 { c.apply(&LinearAlgebra(Algorithm::Inverse), &[x.clone()])? } else { x.clone() };
+    let base =
+        if exponent < 0 { c.apply(&LinearAlgebra(Algorithm::Inverse), std::slice::from_ref(&x))? } else { x.clone() };
     let powers = powers(&c, &base, count - 1)?;
     let mut sum = None::<View>;
     for at in 0..count {
