@@ -4,6 +4,7 @@
 
 mod branches;
 mod combination;
+mod comparison;
 mod cursor;
 mod elementwise;
 mod error;

@@ -1,5 +1,6 @@
 //! TTIR's operations of the plain form `name operands {attributes} : types`, and what each becomes.
 
+use super::comparison;
 use super::cursor::{Cursor, Read};
 use super::function::{Names, named};
 use super::region;
@@ -9,7 +10,7 @@ use super::truth;
 use super::types::form;
 use super::waiting;
 use crate::builder::Builder;
-use crate::kernel::{Atomic, Binary, Cast, Compare, Number, Operation, Print, Unary, Value};
+use crate::kernel::{Atomic, Binary, Cast, Number, Operation, Print, Unary, Value};
 use crate::types::{Element, Scalar, Type};
 
 /// The parts of a plain operation.
@@ -250,8 +251,8 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Va
             b.store(pointer, value, Some(mask));
             return Ok(Vec::new());
         }
-        ("arith.cmpi", &[x, y]) => truth::compare(b, integer_comparison(simple.words.first())?, x, y),
-        ("arith.cmpf", &[x, y]) => float_comparison(b, simple.words.first(), x, y)?,
+        ("arith.cmpi", &[x, y]) => truth::compare(b, comparison::integers(simple.words.first())?, x, y),
+        ("arith.cmpf", &[x, y]) => comparison::floats(b, simple.words.first(), x, y)?,
         ("arith.select", &[condition, x, y]) => {
             let dims = b.type_of(x).dims.clone();
             let splat = b.type_of(condition).is_scalar() && !dims.is_empty();
@@ -390,59 +391,4 @@ fn convert(b: &mut Builder, operation: &str, cast: Cast, x: Value, to: &Type) ->
         return Ok(if to.is_float() { b.cast(Cast::SignedToFloat, minus, to) } else { minus });
     }
     Ok(if from == to { x } else { b.cast(cast, x, to) })
-}
-
-fn integer_comparison(predicate: Option<&&str>) -> Result<Compare, String> {
-    Ok(match predicate.copied().unwrap_or_default() {
-        "eq" => Compare::Equal,
-        "ne" => Compare::NotEqual,
-        "slt" => Compare::Less,
-        "sle" => Compare::LessEqual,
-        "sgt" => Compare::Greater,
-        "sge" => Compare::GreaterEqual,
-        "ult" => Compare::LessUnsigned,
-        "ule" => Compare::LessEqualUnsigned,
-        "ugt" => Compare::GreaterUnsigned,
-        "uge" => Compare::GreaterEqualUnsigned,
-        other => return Err(format!("the predicate `{other}`")),
-    })
-}
-
-/// Ordered comparisons are false with NaN; each unordered one is the negation of an ordered one.
-fn float_comparison(b: &mut Builder, predicate: Option<&&str>, x: Value, y: Value) -> Result<Value, String> {
-    let negated = |b: &mut Builder, comparison| {
-        let ordered = b.compare(comparison, x, y);
-        b.unary(Unary::Not, ordered)
-    };
-    let either = |b: &mut Builder| {
-        let (less, greater) = (b.compare(Compare::Less, x, y), b.compare(Compare::Greater, x, y));
-        b.binary(Binary::Or, less, greater)
-    };
-    let is_nan = |b: &mut Builder| {
-        let (first, second) = (b.compare(Compare::NotEqual, x, x), b.compare(Compare::NotEqual, y, y));
-        b.binary(Binary::Or, first, second)
-    };
-    Ok(match predicate.copied().unwrap_or_default() {
-        "oeq" => b.compare(Compare::Equal, x, y),
-        "olt" => b.compare(Compare::Less, x, y),
-        "ole" => b.compare(Compare::LessEqual, x, y),
-        "ogt" => b.compare(Compare::Greater, x, y),
-        "oge" => b.compare(Compare::GreaterEqual, x, y),
-        "une" => b.compare(Compare::NotEqual, x, y),
-        "one" => either(b),
-        "ueq" => {
-            let either = either(b);
-            b.unary(Unary::Not, either)
-        }
-        "ult" => negated(b, Compare::GreaterEqual),
-        "ule" => negated(b, Compare::Greater),
-        "ugt" => negated(b, Compare::LessEqual),
-        "uge" => negated(b, Compare::Less),
-        "uno" => is_nan(b),
-        "ord" => {
-            let unordered = is_nan(b);
-            b.unary(Unary::Not, unordered)
-        }
-        other => return Err(format!("the predicate `{other}`")),
-    })
 }
