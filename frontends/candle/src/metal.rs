@@ -10,38 +10,58 @@ use candle_metal_kernels::RESOURCE_OPTIONS;
 use candle_metal_kernels::metal::{Buffer, CommandsGuard, ComputePipeline};
 use objc2_metal::MTLSize;
 use openmps::runtime::external::{ExternalDevice, ExternalGpu};
+use openmps_metal::Cache;
 use openmps_metal::apple::AppleMetal;
 use openmps_metal::arguments::{Kernel, Table};
 use openmps_metal::encode::{self, Encoder};
 use openmps_metal::interface::{Metal, Properties, Size};
 use openmps_metal::pipelines::{LIMIT, Pipelines};
-use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-/// One of Candle's devices, and the same GPU as openmps knows it: for its limits, and for its compiled kernels on disk.
-struct CandleGpu {
-    device: MetalDevice,
+/// A GPU of this machine as openmps knows it: for its limits, and for its compiled kernels.
+struct Gpu {
     metal: AppleMetal,
     pipelines: Pipelines<AppleMetal>,
 }
 
+/// One of Candle's devices, and its GPU.
+struct CandleGpu {
+    device: MetalDevice,
+    gpu: Arc<Gpu>,
+}
+
 type CandleDevice = ExternalDevice<CandleGpu>;
 
-/// The external devices of this process, by Candle's own number of the device.
-static DEVICES: LazyLock<Mutex<HashMap<DeviceId, Arc<CandleDevice>>>> = LazyLock::new(Mutex::default);
+/// How many of Candle's devices are held. A program has one; one that makes them by the request does not keep all of their memory alive.
+const HELD: usize = 4;
+
+/// The devices that were used last, by Candle's own number.
+static DEVICES: LazyLock<Mutex<Cache<DeviceId, Arc<CandleDevice>>>> = LazyLock::new(|| Mutex::new(Cache::new(HELD)));
+
+/// The GPUs that were used, as many as the machine has, each by its registry number.
+static GPUS: Mutex<Vec<(u64, Arc<Gpu>)>> = Mutex::new(Vec::new());
 
 fn external_device(device: &MetalDevice) -> Result<Arc<CandleDevice>> {
     let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = devices.get(&device.id()) {
-        return Ok(known.clone());
-    }
-    let registry = device.metal_device().registry_id();
-    let metal = AppleMetal::with_registry(registry)
-        .ok_or_else(|| Error::msg(format!("openmps finds no GPU with the registry number {registry}")))?;
-    let gpu = CandleGpu { device: device.clone(), metal, pipelines: Pipelines::new(LIMIT) };
-    let external = Arc::new(openmps::Device::external(devices.len(), gpu));
-    devices.insert(device.id(), external.clone());
-    Ok(external)
+    devices.get_or_try(&device.id(), || {
+        let (index, gpu) = gpu(device.metal_device().registry_id())?;
+        // The index stands for the compiled forms of a kernel, which depend on the GPU.
+        Ok(Arc::new(openmps::Device::external(index, CandleGpu { device: device.clone(), gpu })))
+    })
+}
+
+fn gpu(registry: u64) -> Result<(usize, Arc<Gpu>)> {
+    let mut gpus = GPUS.lock().unwrap_or_else(PoisonError::into_inner);
+    let index = match gpus.iter().position(|(known, _)| *known == registry) {
+        Some(index) => index,
+        None => {
+            let metal = AppleMetal::with_registry(registry)
+                .ok_or_else(|| Error::msg(format!("openmps finds no GPU with the registry number {registry}")))?;
+            gpus.push((registry, Arc::new(Gpu { metal, pipelines: Pipelines::new(LIMIT) })));
+            gpus.len() - 1
+        }
+    };
+    Ok((index, gpus[index].1.clone()))
 }
 
 /// Whether openmps's kernels take tensors of this type on this device: Metal has no float64, and bfloat16 from macOS 14 on only.
@@ -49,7 +69,7 @@ pub(crate) fn takes(device: &Device, dtype: DType) -> bool {
     let Device::Metal(device) = device else { return false };
     match dtype {
         DType::F32 | DType::F16 => true,
-        DType::BF16 => external_device(device).is_ok_and(|external| external.gpu().metal.properties().bfloat),
+        DType::BF16 => external_device(device).is_ok_and(|external| external.gpu().gpu.metal.properties().bfloat),
         _ => false,
     }
 }
@@ -84,25 +104,27 @@ unsafe impl ExternalGpu for CandleGpu {
     type Buffer = Buffer;
 
     fn properties(&self) -> &Properties {
-        self.metal.properties()
+        self.gpu.metal.properties()
     }
 
     /// Beside Candle's own pool, which would keep it and hand it out; its encoder orders what uses it all the same.
     fn allocate(&self, bytes: usize) -> openmps_metal::Result<Buffer> {
-        let buffer = self.metal.autorelease_pool(|| self.device.metal_device().new_buffer(bytes, RESOURCE_OPTIONS));
-        buffer.map_err(|_| openmps_metal::Error::OutOfMemory { bytes, limit: self.metal.properties().max_buffer })
+        let buffer = self.gpu.metal.autorelease_pool(|| self.device.metal_device().new_buffer(bytes, RESOURCE_OPTIONS));
+        buffer.map_err(|_| openmps_metal::Error::OutOfMemory { bytes, limit: self.gpu.metal.properties().max_buffer })
     }
 
     fn launch(&self, kernel: &Kernel, table: &Table<Buffer>, threadgroups: Size) -> openmps_metal::Result<()> {
-        self.metal.autorelease_pool(|| {
-            let (pipeline, limits) = self.pipelines.get(&self.metal, &kernel.pipeline)?;
+        let Gpu { metal, pipelines } = &*self.gpu;
+        metal.autorelease_pool(|| {
+            let (pipeline, limits) = pipelines.get(metal, &kernel.pipeline)?;
+            pipelines.save_if_due(metal);
             let encoder = self.device.command_encoder();
             let encoder = encoder.map_err(|error| openmps_metal::Error::System {
                 what: "Candle's command encoder",
                 message: error.to_string(),
             })?;
             let pipeline = ComputePipeline::new(pipeline.raw().clone());
-            let device = self.metal.properties();
+            let device = metal.properties();
             encode::checked(&mut CandleEncoder(&encoder), device, &limits, kernel, &pipeline, table, threadgroups)
         })
     }
