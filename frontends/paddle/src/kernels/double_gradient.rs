@@ -4,14 +4,12 @@
 //! `f'(x) ddx` by dy; those of these two, for upstreams a and b, are `a f'''(x) dy ddx + b f''(x) ddx` by x, `a f''(x) ddx` by dy
 //! and `a f''(x) dy + b f'(x)` by ddx. Of sigmoid and tanh Paddle takes f' as a function of y, and so its slope by y.
 
-use super::activation::{aligned, aligned_shape};
 use super::compose::Compose;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
 use openmps_graph::View;
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient, Unary};
-use openmps_tile::DType;
 use openmps_tile::dtype::FLOATS;
 
 /// Adds this family.
@@ -36,12 +34,6 @@ pub fn register(table: &mut Table) {
     table.add("sin_triple_grad", FLOATS, sin_triple).strided();
     table.add("cos_triple_grad", FLOATS, cos_triple).strided();
     table.add("pow_triple_grad", FLOATS, pow_triple).strided();
-    table.add("add_double_grad", FLOATS, add).strided();
-    table.add("subtract_double_grad", FLOATS, subtract).strided();
-    table.add("multiply_double_grad", FLOATS, multiply).strided();
-    table.add("divide_double_grad", FLOATS, divide).strided();
-    table.add("add_triple_grad", FLOATS, add_triple).strided();
-    table.add("multiply_triple_grad", FLOATS, multiply_triple).strided();
 }
 
 const MULTIPLY: Elementwise = Elementwise::Binary(Binary::Multiply);
@@ -358,190 +350,4 @@ fn root(
         Some(ddout) => c.store_value(&ddout, dtype, &of_upstream),
         None => Ok(()),
     }
-}
-
-/// The tensors of a second gradient of two operands, in the type in which they are computed.
-struct Pair<'c> {
-    c: Compose<'c>,
-    dtype: DType,
-    upstream: View,
-    axis: i32,
-}
-
-impl<'c> Pair<'c> {
-    fn new(context: &'c Context, upstream: &Tensor, axis: i32) -> Result<Pair<'c>> {
-        let c = Compose::new(context);
-        Ok(Pair { dtype: upstream.dtype()?, upstream: c.input(upstream)?, c, axis })
-    }
-
-    fn first(&self, x: Option<&Tensor>) -> Result<Option<View>> {
-        x.map(|x| self.c.input(x)).transpose()
-    }
-
-    /// The second operand, or its upstream, whose dimensions may begin at an axis of the first's.
-    fn second(&self, y: Option<&Tensor>) -> Result<Option<View>> {
-        let Some(y) = y else { return Ok(None) };
-        self.c.cast(&aligned(y.view()?, self.upstream.rank(), self.axis)?, self.upstream.dtype).map(Some)
-    }
-
-    /// The product, where both factors are there.
-    fn product(&self, x: Option<&View>, y: Option<&View>) -> Result<Option<View>> {
-        let (Some(x), Some(y)) = (x, y) else { return Ok(None) };
-        self.c.multiply(x, y).map(Some)
-    }
-
-    /// Stores the sum of what there is, zeros where there is nothing.
-    fn store(&self, output: Option<&Output>, values: [Option<View>; 2]) -> Result<()> {
-        let Some(output) = output else { return Ok(()) };
-        let value = match &values {
-            [Some(x), Some(y)] => self.c.add(x, y)?,
-            [Some(value), None] | [None, Some(value)] => value.clone(),
-            [None, None] => return self.c.fill(&self.c.place(output, self.dtype)?, 0.0),
-        };
-        let shape = aligned_shape(&output.shape(), value.rank(), self.axis);
-        let larger = value.len() > shape.iter().product();
-        let value = if larger { self.c.summed_to(&value, &shape)? } else { value };
-        self.c.store_value(output, self.dtype, &value)
-    }
-}
-
-/// Of a sum: the sum of the upstreams, of which the second is negative for a difference.
-fn sum(
-    context: &Context,
-    upstream: &Tensor,
-    [ddx, ddy]: [Option<&Tensor>; 2],
-    (axis, sign): (i32, f64),
-    ddout: &Output,
-) -> Result<()> {
-    let pair = Pair::new(context, upstream, axis)?;
-    let of_y = pair.second(ddy)?.map(|ddy| pair.c.scale(&ddy, sign, 0.0)).transpose()?;
-    pair.store(Some(ddout), [pair.first(ddx)?, of_y])
-}
-
-fn add(
-    context: &Context,
-    _y: Tensor,
-    upstream: Tensor,
-    ddx: Option<Tensor>,
-    ddy: Option<Tensor>,
-    axis: i32,
-    ddout: Output,
-) -> Result<()> {
-    sum(context, &upstream, [ddx.as_ref(), ddy.as_ref()], (axis, 1.0), &ddout)
-}
-
-fn subtract(
-    context: &Context,
-    _y: Tensor,
-    upstream: Tensor,
-    ddx: Option<Tensor>,
-    ddy: Option<Tensor>,
-    axis: i32,
-    ddout: Output,
-) -> Result<()> {
-    sum(context, &upstream, [ddx.as_ref(), ddy.as_ref()], (axis, -1.0), &ddout)
-}
-
-/// Of a product: `dy ddy` by x, `dy ddx` by y, `ddx y + x ddy` by dy.
-fn multiply(
-    context: &Context,
-    x: Tensor,
-    y: Tensor,
-    upstream: Tensor,
-    ddx: Option<Tensor>,
-    ddy: Option<Tensor>,
-    axis: i32,
-    dx: Option<Output>,
-    dy: Option<Output>,
-    ddout: Option<Output>,
-) -> Result<()> {
-    let pair = Pair::new(context, &upstream, axis)?;
-    let (x, y) = (pair.first(Some(&x))?, pair.second(Some(&y))?);
-    let (ddx, ddy) = (pair.first(ddx.as_ref())?, pair.second(ddy.as_ref())?);
-    let of_upstream = [pair.product(ddx.as_ref(), y.as_ref())?, pair.product(x.as_ref(), ddy.as_ref())?];
-    pair.store(dx.as_ref(), [pair.product(Some(&pair.upstream), ddy.as_ref())?, None])?;
-    pair.store(dy.as_ref(), [pair.product(Some(&pair.upstream), ddx.as_ref())?, None])?;
-    pair.store(ddout.as_ref(), of_upstream)
-}
-
-/// Of the quotient `out = x / y`, where `dx = dy / y`: `dx (out ddy - ddx) / y` by y, `-dx ddy` by out, `(ddx - out ddy) / y` by dy.
-fn divide(
-    context: &Context,
-    y: Tensor,
-    out: Tensor,
-    upstream: Tensor,
-    dx: Option<Tensor>,
-    ddx: Option<Tensor>,
-    ddy: Option<Tensor>,
-    axis: i32,
-    dy: Option<Output>,
-    dout: Option<Output>,
-    ddout: Option<Output>,
-) -> Result<()> {
-    let pair = Pair::new(context, &upstream, axis)?;
-    let c = &pair.c;
-    let over = |value: &View, y: &View| c.map(Elementwise::Binary(Binary::Divide), &[value, y], &[]);
-    let (Some(y), out) = (pair.second(Some(&y))?, c.input(&out)?) else { return Ok(()) };
-    let slope = match &dx {
-        // Its own dimensions are those of x: what was repeated has been summed, and is computed again.
-        Some(dx) if dx.shape() == pair.upstream.shape => c.input(dx)?,
-        _ => over(&pair.upstream, &y)?,
-    };
-    let (ddx, ddy) = (pair.first(ddx.as_ref())?, pair.second(ddy.as_ref())?);
-    let minus = |value: Option<View>| value.map(|value| c.scale(&value, -1.0, 0.0)).transpose();
-    let over_y = |value: Option<View>| value.map(|value| over(&value, &y)).transpose();
-    let (first, second) = (over_y(ddx)?, over_y(pair.product(Some(&out), ddy.as_ref())?)?);
-    let of_out = minus(pair.product(Some(&slope), ddy.as_ref())?)?;
-    let of_y = [pair.product(Some(&slope), second.as_ref())?, minus(pair.product(Some(&slope), first.as_ref())?)?];
-    pair.store(dy.as_ref(), of_y)?;
-    pair.store(dout.as_ref(), [of_out, None])?;
-    pair.store(ddout.as_ref(), [first, minus(second)?])
-}
-
-fn add_triple(
-    context: &Context,
-    _ddx: Tensor,
-    _ddy: Tensor,
-    upstream: Tensor,
-    axis: i32,
-    dddx: Option<Output>,
-    dddy: Option<Output>,
-) -> Result<()> {
-    let pair = Pair::new(context, &upstream, axis)?;
-    pair.store(dddy.as_ref(), [Some(pair.upstream.clone()), None])?;
-    pair.store(dddx.as_ref(), [Some(pair.upstream.clone()), None])
-}
-
-/// Of what [`multiply`] gives, with the upstreams a, b and e.
-fn multiply_triple(
-    context: &Context,
-    x: Tensor,
-    y: Tensor,
-    upstream: Tensor,
-    ddx: Option<Tensor>,
-    ddy: Option<Tensor>,
-    a: Option<Tensor>,
-    b: Option<Tensor>,
-    e: Option<Tensor>,
-    axis: i32,
-    dx: Option<Output>,
-    dy: Option<Output>,
-    dout: Option<Output>,
-    dddx: Option<Output>,
-    dddy: Option<Output>,
-) -> Result<()> {
-    let pair = Pair::new(context, &upstream, axis)?;
-    let (x, y, e) = (pair.first(Some(&x))?, pair.second(Some(&y))?, pair.first(e.as_ref())?);
-    let (ddx, ddy) = (pair.first(ddx.as_ref())?, pair.second(ddy.as_ref())?);
-    let (a, b) = (pair.first(a.as_ref())?, pair.second(b.as_ref())?);
-    let of = |x: &Option<View>, y: &Option<View>| pair.product(x.as_ref(), y.as_ref());
-    let upstream = Some(pair.upstream.clone());
-    let values = [
-        [of(&e, &ddy)?, None],
-        [of(&e, &ddx)?, None],
-        [of(&a, &ddy)?, of(&b, &ddx)?],
-        [of(&b, &upstream)?, of(&e, &y)?],
-        [of(&a, &upstream)?, of(&e, &x)?],
-    ];
-    [dx, dy, dout, dddx, dddy].iter().zip(values).try_for_each(|(output, value)| pair.store(output.as_ref(), value))
 }

@@ -59,13 +59,16 @@ mod copy;
 mod creation;
 mod cross_entropy;
 mod diagonal;
+mod double_arithmetic;
 mod double_gradient;
 mod elementwise;
 mod everyday;
+mod gated;
 mod gradient;
 mod grid_sample;
 mod group_norm;
 mod images;
+mod index_making;
 mod indexing;
 mod interpolation;
 mod linear_algebra;
@@ -80,6 +83,7 @@ mod norm;
 mod normalisation;
 mod normalisation_gradient;
 mod optimizer;
+mod order_statistics;
 mod pooling;
 mod products;
 mod put_along_axis;
@@ -99,6 +103,8 @@ mod special;
 mod statistics;
 mod unique;
 mod volume;
+mod volume_pooling;
+mod windows;
 
 use crate::table::Table;
 
@@ -157,12 +163,18 @@ const FAMILIES: &[fn(&mut Table)] = &[
     unique::register,
     matrix_rank::register,
     volume::register,
+    volume_pooling::register,
     messages::register,
     algebra_gradient::register,
     everyday::register,
+    index_making::register,
+    gated::register,
     products::register,
     rearrangement::register,
+    windows::register,
     statistics::register,
+    order_statistics::register,
     double_gradient::register,
+    double_arithmetic::register,
     quantization::register,
 ];

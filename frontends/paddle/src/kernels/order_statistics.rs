@@ -1,0 +1,242 @@
+//! Statistics by order and by count: medians, histograms, counts.
+
+use super::compose::Compose;
+use super::images::refuse;
+use super::reduction_gradient::axes;
+use crate::error::Result;
+use crate::table::Table;
+use crate::{Context, IntArray, Output, Scalar, Tensor};
+use openmps_graph::View;
+use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient, Unary};
+use openmps_graph::operators::gather::{Negative, TakeAlongAxis};
+use openmps_graph::operators::reduce::Reduction;
+use openmps_graph::operators::scatter::{IndexAdd, PutAlongAxis, Reduce};
+use openmps_graph::operators::sort::Sort;
+use openmps_tile::{DType, Number};
+
+const SINGLE: &[DType] = &[DType::F32, DType::F64];
+const WIDE: &[DType] = &[DType::I32, DType::I64, DType::F32, DType::F64];
+const DIVIDE: Elementwise = Elementwise::Binary(Binary::Divide);
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add("median", WIDE, median).output_as_inferred(0).output(1, DType::I64);
+    table.add("median_grad", SINGLE, median_grad);
+    table.add("nanmedian", WIDE, median_of_numbers).output_as_inferred(0).output(1, DType::I64);
+    table.add("nanmedian_grad", SINGLE, median_grad);
+    table.add("histogram", WIDE, histogram).output_as_inferred(0);
+    table.add("bincount", WIDE, bincount).output_as_inferred(0);
+}
+
+/// The axes that go, as one last axis, and the dimensions of the others.
+fn lines(c: &Compose, x: &View, dims: &[i64]) -> Result<(View, Vec<usize>)> {
+    let along = axes(x.rank(), dims, false);
+    let others: Vec<usize> = (0..x.rank()).filter(|axis| !along.contains(axis)).collect();
+    let order: Vec<usize> = others.iter().chain(&along).copied().collect();
+    let permuted = x.permuted(&order);
+    let dense = c.temporary(x.dtype, &permuted.shape)?;
+    c.launch(&openmps_graph::operators::copy::Copy, &[permuted], std::slice::from_ref(&dense))?;
+    let leading: Vec<usize> = others.iter().map(|&axis| x.shape[axis]).collect();
+    let size = along.iter().map(|&axis| x.shape[axis]).product();
+    Ok((c.shaped(&dense, &[&leading[..], &[size]].concat())?, leading))
+}
+
+/// The elements in the middle of each line in order: one below and one above, or one that is both. NaN stands at the end; where the
+/// whole line counts a NaN is its middle.
+fn middle(
+    context: &Context,
+    x: &Tensor,
+    dims: &[i64],
+    (mode, skips_nan): (&str, bool),
+    [out, places]: [&Output; 2],
+) -> Result<()> {
+    let c = Compose::new(context);
+    let x = x.view()?;
+    let (line, leading) = lines(&c, &x, dims)?;
+    let size = line.shape[leading.len()];
+    if size == 0 {
+        return Err(refuse("shape of x", &x.shape, "elements along the axes"));
+    }
+    let sorted = [c.temporary(x.dtype, &line.shape)?, c.temporary(DType::I64, &line.shape)?];
+    c.launch(&Sort { axis: -1, descending: false }, std::slice::from_ref(&line), &sorted)?;
+    let [values, order] = sorted;
+    let missing = c.cast(&c.map(Elementwise::Unary(Unary::IsNan), &[&line], &[])?, DType::I64)?;
+    let missing = c.reduce(Reduction::Sum, &missing, &[-1])?;
+    let numbers = |scale, offset| {
+        c.map_numbers(Elementwise::Unary(Unary::Scale), &[&missing], &[Number::Integer(scale), Number::Integer(offset)])
+    };
+    let two = c.constant(DType::I64, &[1], 2.0)?;
+    let limits = [Number::Integer(0), Number::Integer(size as i64 - 1)];
+    let place = |offset: i64| -> Result<View> {
+        let half = c.map(DIVIDE, &[&numbers(-1, size as i64 + offset)?, &two], &[])?;
+        // A NaN anywhere is the last element, which is then the middle.
+        let half = if skips_nan { half } else { c.add(&half, &numbers(size as i64, 0)?)? };
+        c.map_numbers(Elementwise::Unary(Unary::Clip), &[&half], &limits)
+    };
+    let take = TakeAlongAxis { axis: -1, negative: Negative::Refused };
+    let of = |from: &View, at: &View| c.apply(&take, &[from.clone(), at.clone()]);
+    let lower = place(-1)?;
+    let result = if x.dtype.is_float() { x.dtype } else { out.dtype()? };
+    if mode == "min" {
+        c.store_value(places, DType::I64, &of(&order, &lower)?)?;
+        return c.store_value(out, result, &of(&values, &lower)?);
+    }
+    let upper = place(0)?;
+    let both = openmps_graph::operators::concat::Concat { axis: -1 };
+    c.store_value(places, DType::I64, &c.apply(&both, &[of(&order, &lower)?, of(&order, &upper)?])?)?;
+    let [low, high] = [of(&values, &lower)?, of(&values, &upper)?].map(|value| c.cast(&value, result));
+    let mean = c.scale(&c.add(&low?, &high?)?, 0.5, 0.0)?;
+    c.store_value(out, result, &mean)
+}
+
+fn median(
+    context: &Context,
+    x: Tensor,
+    dims: IntArray,
+    _keep: bool,
+    mode: String,
+    out: Output,
+    places: Output,
+) -> Result<()> {
+    middle(context, &x, &dims, (&mode, false), [&out, &places])
+}
+
+fn median_of_numbers(
+    context: &Context,
+    x: Tensor,
+    dims: IntArray,
+    _keep: bool,
+    mode: String,
+    out: Output,
+    places: Output,
+) -> Result<()> {
+    middle(context, &x, &dims, (&mode, true), [&out, &places])
+}
+
+/// The gradient goes to where the middle was, half to each of two places.
+fn median_grad(
+    context: &Context,
+    x: Tensor,
+    _median: Tensor,
+    places: Tensor,
+    upstream: Tensor,
+    dims: IntArray,
+    _keep: bool,
+    mode: String,
+    dx: Output,
+) -> Result<()> {
+    let (c, x) = (Compose::new(context), x.view()?);
+    let along = axes(x.rank(), &dims, false);
+    let others: Vec<usize> = (0..x.rank()).filter(|axis| !along.contains(axis)).collect();
+    let leading: Vec<usize> = others.iter().map(|&axis| x.shape[axis]).collect();
+    let size = along.iter().map(|&axis| x.shape[axis]).product();
+    let count = if mode == "min" { 1 } else { 2 };
+    let places = c.shaped(&places.view()?, &[&leading[..], &[count]].concat())?;
+    let share = c.scale(&upstream.view()?, 1.0 / count as f64, 0.0)?;
+    let share = c.shaped(&share, &[&leading[..], &[1]].concat())?;
+    let to = c.constant(x.dtype, &[&leading[..], &[size]].concat(), 0.0)?;
+    for at in 0..count {
+        let index = places.narrowed(leading.len(), at, 1, 1);
+        let put = PutAlongAxis { axis: -1, reduce: Reduce::Add, include_self: true };
+        c.launch(&put, &[to.clone(), index, share.clone()], std::slice::from_ref(&to))?;
+    }
+    let order: Vec<usize> = others.iter().chain(&along).copied().collect();
+    let dims: Vec<usize> = order.iter().map(|&axis| x.shape[axis]).collect();
+    c.store_as(&dx, x.dtype, &c.shaped(&to, &dims)?, |out| out.permuted(&order))
+}
+
+/// Adds a weight, or one, to the element that each index names.
+fn counted(c: &Compose, index: &View, weights: &View, size: usize) -> Result<View> {
+    let sums = c.constant(weights.dtype, &[size], 0.0)?;
+    let flat = |x: &View| c.shaped(x, &[x.len()]);
+    let inputs = [sums.clone(), flat(index)?, flat(weights)?];
+    c.launch(&IndexAdd { axis: 0 }, &inputs, std::slice::from_ref(&sums))?;
+    Ok(sums)
+}
+
+/// The one number of a reduction, on the host.
+fn number(context: &Context, c: &Compose, reduction: Reduction, x: &View) -> Result<f64> {
+    let wide = if x.dtype.is_float() { DType::F64 } else { DType::I64 };
+    let value = c.cast(&c.reduce(reduction, x, &[])?, wide)?;
+    let mut bytes = [0; 8];
+    context.read(value.address, &mut bytes)?;
+    Ok(if wide == DType::F64 { f64::from_ne_bytes(bytes) } else { i64::from_ne_bytes(bytes) as f64 })
+}
+
+/// How many elements lie in each of equal parts of a range, the last of which has both its ends; without a range it is that of the elements.
+fn histogram(
+    context: &Context,
+    x: Tensor,
+    weights: Option<Tensor>,
+    bins: i64,
+    low: f32,
+    high: f32,
+    is_density: bool,
+    out: Output,
+) -> Result<()> {
+    let c = Compose::new(context);
+    let x = x.view()?;
+    let (mut low, mut high, size) = (f64::from(low), f64::from(high), bins.max(0) as usize);
+    if low == high && !x.is_empty() {
+        low = number(context, &c, Reduction::Minimum, &x)?;
+        high = number(context, &c, Reduction::Maximum, &x)?;
+    }
+    if low == high {
+        (low, high) = (low - 1.0, high + 1.0);
+    }
+    if !(low.is_finite() && high.is_finite() && low < high) {
+        return Err(refuse("min, max", (low, high), "a range of finite numbers"));
+    }
+    let numbers = c.cast(&x, if x.dtype == DType::F64 || !x.dtype.is_float() { DType::F64 } else { x.dtype })?;
+    let scaled = c.scale(&c.scale(&numbers, 1.0, -low)?, size as f64 / (high - low), 0.0)?;
+    let index = c.map(Elementwise::Unary(Unary::Clip), &[&scaled], &[0.0, size as f64 - 1.0])?;
+    let index = c.cast(&index, DType::I64)?;
+    let inside = c.map(Elementwise::Unary(Unary::Clip), &[&numbers], &[low, high])?;
+    let inside = c.map(Elementwise::Binary(Binary::Equal), &[&inside, &numbers], &[])?;
+    let result = out.dtype()?;
+    let counting = if weights.is_some() || is_density { DType::F64 } else { DType::I64 };
+    let one = match &weights {
+        Some(weights) => c.cast(&weights.view()?, counting)?,
+        None => c.cast(&inside, counting)?,
+    };
+    let one = c.map(Elementwise::Gradient(Gradient::Chosen), &[&inside, &one], &[])?;
+    // NaN has no place, and no weight.
+    let index = c.map(Elementwise::Gradient(Gradient::Chosen), &[&inside, &index], &[])?;
+    let mut counts = counted(&c, &index, &one, size)?;
+    if is_density {
+        let sum = c.reduce(Reduction::Sum, &counts, &[])?;
+        counts = c.scale(&c.map(DIVIDE, &[&counts, &sum], &[])?, size as f64 / (high - low), 0.0)?;
+    }
+    c.store_value(&out, result, &counts)
+}
+
+fn bincount(context: &Context, x: Tensor, weights: Option<Tensor>, least: Scalar, out: Output) -> Result<()> {
+    let c = Compose::new(context);
+    let x = x.view()?;
+    if least.i64() < 0 {
+        return Err(refuse("minlength", least.i64(), "no negative number"));
+    }
+    let mut size = least.i64() as usize;
+    if !x.is_empty() {
+        let smallest = number(context, &c, Reduction::Minimum, &x)?;
+        if smallest < 0.0 {
+            return Err(refuse("x", smallest, "no negative numbers"));
+        }
+        size = size.max(number(context, &c, Reduction::Maximum, &x)? as usize + 1);
+    }
+    out.set_dims(&[size]);
+    let dtype = match &weights {
+        Some(weights) if weights.dtype()? == DType::F32 => DType::F32,
+        Some(_) => DType::F64,
+        None => out.dtype().unwrap_or(DType::I64),
+    };
+    let weights = match &weights {
+        Some(weights) => c.cast(&weights.view()?, dtype)?,
+        None => {
+            let one = c.temporary(dtype, &x.shape)?;
+            c.fill(&one, 1.0)?;
+            one
+        }
+    };
+    c.store_value(&out, dtype, &counted(&c, &x, &weights, size)?)
+}
