@@ -56,12 +56,12 @@ pub(super) fn execute(queue: &Queue, shared: &Arc<Shared>) -> Option<Arc<Shared>
 fn run_all(queue: &Queue, commands: &mut [Encoded]) -> Result<()> {
     commands.chunk_by_mut(|one, next| one.is_locked() && next.is_locked()).try_for_each(|together| match together {
         [one] if !one.is_locked() => run_command(queue, one),
-        locked => run_locked(queue, locked),
+        locked => run_locked(queue, locked, run_command),
     })
 }
 
 /// Runs one command; a panic becomes an error, since the queue has to go on for the other buffers.
-pub(super) fn run_command(queue: &Queue, command: &mut Encoded) -> Result<()> {
+fn run_command(queue: &Queue, command: &mut Encoded) -> Result<()> {
     let operation = command.operation();
     catch_unwind(AssertUnwindSafe(|| command.run(queue)))
         .unwrap_or_else(|payload| Err(Error::Panicked { operation, message: message_of(&*payload) }))

@@ -1,7 +1,6 @@
 //! Memory that commands use and that the host locks meanwhile: commands in a row are locked together, and waited for once.
 
 use super::encoded::Encoded;
-use super::execution::run_command;
 use crate::error::{Error, Result};
 use crate::queue::Queue;
 use std::collections::BTreeMap;
@@ -26,7 +25,11 @@ impl<T> Guard for T {}
 type Locks<'r> = BTreeMap<usize, std::result::Result<Box<dyn Guard + 'r>, openmps_host::Error>>;
 
 /// Runs commands, each of which submits commands of its own, up to the first error. The device has ended them when this returns.
-pub(super) fn run_locked(queue: &Queue, commands: &mut [Encoded]) -> Result<()> {
+pub(super) fn run_locked(
+    queue: &Queue,
+    commands: &mut [Encoded],
+    run: impl Fn(&Queue, &mut Encoded) -> Result<()>,
+) -> Result<()> {
     // Callbacks before these commands may want the memory, and a GPU's thread would wait for the locks in one. What failed before is not
     // their error.
     if let Err(error) = queue.finish() {
@@ -34,7 +37,7 @@ pub(super) fn run_locked(queue: &Queue, commands: &mut [Encoded]) -> Result<()> 
     }
     let resources: Vec<Vec<Box<dyn Resource>>> = commands.iter_mut().map(Encoded::take_resources).collect();
     let mut locks = lock_all(&resources);
-    let run = commands.iter_mut().zip(&resources).try_for_each(|(command, uses)| {
+    let submitted = commands.iter_mut().zip(&resources).try_for_each(|(command, uses)| {
         for resource in uses {
             // An error is told once: no command behind this one runs.
             if let Some(Err(_)) = locks.get(&resource.order())
@@ -43,10 +46,10 @@ pub(super) fn run_locked(queue: &Queue, commands: &mut [Encoded]) -> Result<()> 
                 return Err(Error::Kernel { operation: command.operation(), source });
             }
         }
-        run_command(queue, command)
+        run(queue, command)
     });
     // A GPU works on after its commands were submitted, and the locks must last as long.
-    run.and(queue.finish())
+    submitted.and(queue.finish())
 }
 
 /// Locks each memory once, for writing where one of the commands writes it.
