@@ -260,7 +260,7 @@ mod tests {
             (InverseErf, libm::erf(-2.0), 0.0, -2.0),
             (bessel(false, false), 1.0, 0.0, 1.266_065_877_752_008_4),
             (bessel(true, false), -1.0, 0.0, -0.565_159_103_992_485),
-            (bessel(false, true), 100.0, 0.0, 0.039_944_379_317_926_28),
+            (bessel(false, true), 100.0, 0.0, 0.039_944_379_299_096_68),
         ] {
             let value = function.value(x, y);
             assert!(
