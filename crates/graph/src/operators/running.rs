@@ -2,8 +2,11 @@
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients, Node};
 use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, lines};
 use crate::operator::{Meta, Operator};
+use crate::operators::elementwise::{Binary, Unary};
+use crate::operators::scatter::PutAlongAxis;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
@@ -83,6 +86,17 @@ impl Operator for RunningExtreme {
         })
     }
 
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (x, places, dy) = (b.inputs[0], b.outputs[1], b.of_output(0)?);
+        let dims = b.shape(x);
+        // A number alone is a line of one.
+        let lines = if dims.is_empty() { [1].into_iter().collect() } else { dims.clone() };
+        let (places, dy, zeros) = (b.reshape(places, &lines)?, b.reshape(dy, &lines)?, b.zeros_like(x)?);
+        let zeros = b.reshape(zeros, &lines)?;
+        let sum = b.one(PutAlongAxis::sum(self.axis), &[zeros, places, dy])?;
+        Ok(vec![Some(b.reshape(sum, &dims)?)])
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let x = &inputs[0];
         let (mut values, mut places) = (x.data.clone(), x.data.clone());
@@ -98,6 +112,19 @@ impl Operator for RunningExtreme {
             }
         });
         vec![Array::new(&x.shape, values, x.dtype), Array::new(&x.shape, places, DType::I64)]
+    }
+}
+
+impl RunningLogSum {
+    /// What the positive parts of a gradient give: `e^x sum(dy e^-y)` over the results behind, in logarithms, which do not overflow.
+    fn share_of(&self, b: &mut Backward<'_>, x: Node, y: Node, dy: Node) -> Result<Node> {
+        let zeros = b.zeros_like(dy)?;
+        let positive = b.binary(Binary::Maximum, dy, zeros)?;
+        let logarithm = b.unary(Unary::Log, positive)?;
+        let shifted = b.subtract(logarithm, y)?;
+        let behind = b.one(RunningLogSum { reverse: !self.reverse, ..*self }, &[shifted])?;
+        let sum = b.add(behind, x)?;
+        b.unary(Unary::Exp, sum)
     }
 }
 
@@ -126,6 +153,16 @@ impl Operator for RunningLogSum {
             });
             Ok(())
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (x, y, dy) = (b.inputs[0], b.outputs[0], b.dy()?);
+        let (dims, lines) = (b.shape(x), b.shape(y));
+        let x = b.reshape(x, &lines)?;
+        let negative = b.unary(Unary::Negate, dy)?;
+        let (added, taken) = (self.share_of(b, x, y, dy)?, self.share_of(b, x, y, negative)?);
+        let sum = b.subtract(added, taken)?;
+        Ok(vec![Some(b.reshape(sum, &dims)?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
@@ -180,6 +217,10 @@ impl Operator for SearchSorted {
             });
             Ok(())
         })
+    }
+
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        Ok(b.nothing())
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

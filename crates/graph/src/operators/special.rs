@@ -1,9 +1,11 @@
 //! Special functions of each element: gamma and its relatives, the inverse error function, modified Bessel functions.
 
 use crate::entry::{Case, Entry, Input, Values};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients, Node};
 use crate::layout::{Dense, call, check, expect_dense, expect_dtype, expect_inputs, expect_shape};
 use crate::operator::{Meta, Operator};
+use crate::operators::elementwise::{Binary, Elementwise, Unary};
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
@@ -11,10 +13,29 @@ use openmps_host::by_type;
 pub use openmps_host::native::special::Function;
 use openmps_host::native::special::special;
 use openmps_tile::dtype;
+use std::f64::consts::FRAC_2_SQRT_PI;
 
 /// A function of each element, computed in float64; of two numbers where it takes two inputs, which have one shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Special(pub Function);
+
+fn bessel(first: bool, scaled: bool) -> Special {
+    Special(Function::Bessel { first, scaled })
+}
+
+/// What the factor e^-|x| takes away from a slope: the sign of x times y.
+fn less_signed(b: &mut Backward<'_>, slope: Node, x: Node, y: Node) -> Result<Node> {
+    let sign = b.unary(Unary::Sign, x)?;
+    let signed = b.multiply(sign, y)?;
+    b.subtract(slope, signed)
+}
+
+/// y over x for the function of order 1, a half at 0 (DLMF 10.25.2).
+fn quotient_at(b: &mut Backward<'_>, y: Node, x: Node) -> Result<Node> {
+    let (ratio, half, is_zero) =
+        (b.binary(Binary::Divide, y, x)?, b.full_like(x, 0.5)?, b.unary(Unary::LogicalNot, x)?);
+    b.map(Elementwise::Binary(Binary::Where), &[is_zero, half, ratio], &[])
+}
 
 impl Operator for Special {
     fn name(&self) -> &'static str {
@@ -52,6 +73,32 @@ impl Operator for Special {
     }
 
     /// The formulas are in float64 already; their values are tested beside them.
+    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
+        let (x, y, dy) = (b.inputs[0], b.outputs[0], b.dy()?);
+        let slope = match self.0 {
+            Function::LogGamma => b.one(Special(Function::Polygamma { order: 0 }), &[x])?,
+            Function::Polygamma { order } => b.one(Special(Function::Polygamma { order: order + 1 }), &[x])?,
+            Function::InverseErf => {
+                let square = b.unary(Unary::Square, y)?;
+                let power = b.unary(Unary::Exp, square)?;
+                b.affine(power, 1.0 / FRAC_2_SQRT_PI, 0.0)?
+            }
+            Function::Bessel { first: false, scaled: false } => b.one(bessel(true, false), &[x])?,
+            Function::Bessel { first: false, scaled: true } => {
+                let other = b.one(bessel(true, true), &[x])?;
+                less_signed(b, other, x, y)?
+            }
+            Function::Bessel { first: true, scaled } => {
+                let other = b.one(bessel(false, scaled), &[x])?;
+                let ratio = quotient_at(b, y, x)?;
+                let slope = b.subtract(other, ratio)?;
+                if scaled { less_signed(b, slope, x, y)? } else { slope }
+            }
+            Function::UpperGamma => return Err(Error::NoGradient { operator: self.name() }),
+        };
+        Ok(vec![Some(b.multiply(dy, slope)?)])
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let x = &inputs[0];
         let value = |i: usize| self.0.value(x.data[i], inputs.get(1).map_or(0.0, |y| y.data[i]));
@@ -95,7 +142,7 @@ entries! {
     LOG_GAMMA: "log_gamma", "The logarithm of the gamma function's magnitude.", [Function::LogGamma], -3.0 .. 9.0;
     POLYGAMMA: "polygamma", "Derivatives of the logarithm of the gamma function, from the first on.", [Function::Polygamma { order: 0 }, Function::Polygamma { order: 1 }, Function::Polygamma { order: 4 }], 0.1 .. 9.0;
     UPPER_GAMMA: "upper_gamma", "The regularised upper incomplete gamma function.", [Function::UpperGamma], 0.1 .. 9.0;
-    INVERSE_ERF: "inverse_erf", "The inverse of the error function.", [Function::InverseErf], -1.0 .. 1.0;
+    INVERSE_ERF: "inverse_erf", "The inverse of the error function.", [Function::InverseErf], -0.99 .. 0.99;
     BESSEL: "modified_bessel", "Modified Bessel functions of the first kind, of order 0 and 1, times e^-|x| where that is asked for.", [
         Function::Bessel { first: false, scaled: false }, Function::Bessel { first: false, scaled: true },
         Function::Bessel { first: true, scaled: false }, Function::Bessel { first: true, scaled: true },
