@@ -5,9 +5,14 @@ mod hostile;
 
 #[test]
 fn changed_conversations_end_in_results_or_errors() {
-    let outcomes: Vec<_> = (0..24).map(hostile::round).collect();
-    let (fine, failed): (usize, usize) =
-        (outcomes.iter().map(|it| it.fine).sum(), outcomes.iter().map(|it| it.failed).sum());
-    // Both happen, or nothing was tried.
-    assert!(fine > 0 && failed > 0, "{fine} ranks succeeded, {failed} failed");
+    let (mut fine, mut failed) = (0, 0);
+    for seed in 0.. {
+        let outcome = hostile::round(seed);
+        (fine, failed) = (fine + outcome.fine, failed + outcome.failed);
+        // Both happen, or nothing was tried; on a machine that is busy it takes longer until ranks are in time.
+        if seed >= 23 && fine > 0 && failed > 0 {
+            return;
+        }
+        assert!(seed < 200, "{fine} ranks succeeded, {failed} failed");
+    }
 }
