@@ -9,19 +9,22 @@ use openmps_graph::{Meta, Operator};
 use openmps_tile::Number;
 use std::sync::Arc;
 
-impl Recorder for Graph {
+/// A graph as gradients are recorded into it. Its nodes are numbers of this graph's values, which nobody outside can make up.
+struct Recording<'g>(&'g mut Graph);
+
+impl Recorder for Recording<'_> {
     fn meta(&self, node: Node) -> Meta {
-        self.values[node.0].meta.clone()
+        self.0.values[node.0].meta.clone()
     }
 
     fn record(&mut self, operator: Arc<dyn Operator>, inputs: &[Node]) -> openmps_graph::Result<Vec<Node>> {
-        let outputs = self.push_step(operator, inputs.iter().map(|node| node.0).collect())?;
+        let outputs = self.0.push_step(operator, inputs.iter().map(|node| node.0).collect())?;
         Ok(outputs.into_iter().map(Node).collect())
     }
 
     fn reshape(&mut self, x: Node, dims: &[usize]) -> openmps_graph::Result<Node> {
-        let meta = Meta { dtype: self.values[x.0].meta.dtype, shape: openmps_graph::view::shape_of(dims)? };
-        Ok(Node(self.push(meta, Source::Reshape(x.0)).index))
+        let meta = Meta { dtype: self.0.values[x.0].meta.dtype, shape: openmps_graph::view::shape_of(dims)? };
+        Ok(Node(self.0.push(meta, Source::Reshape(x.0)).index))
     }
 }
 
@@ -108,7 +111,7 @@ impl Graph {
         }
         let wanted: Vec<bool> = step.inputs.iter().map(|&input| depends[input]).collect();
         let found = step.operator.gradient(&mut Backward {
-            recorder: self,
+            recorder: &mut Recording(self),
             inputs: &step.inputs.iter().map(node).collect::<Vec<_>>(),
             outputs: &step.outputs.iter().map(node).collect::<Vec<_>>(),
             upstream: &upstream,
