@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use openmps_graph::operators::elementwise::{Call, Elementwise, Optimizer, Unary};
 use openmps_graph::operators::optimizer::{Adam, Momentum};
 use openmps_runtime::Device;
-use openmps_tile::Number;
+use openmps_tile::{DType, Number};
 use std::sync::Arc;
 
 /// What a variable is set to at the end of a run: `assignVariable:withValueOfTensor:name:`.
@@ -96,17 +96,14 @@ impl Graph {
     /// ```
     pub fn assign(&self, variable: Tensor, value: Tensor) -> Result<Assignment> {
         let operation = "assign";
-        let (to, from) = (&self.values[self.index(variable)?], self.meta(value)?);
-        if !matches!(to.source, Source::Variable(_)) {
-            let (got, expected) = ("no variable".to_owned(), "a value of Graph::variable".to_owned());
-            return Err(Error::Attribute { operation, attribute: "variable", got, expected });
-        }
-        if to.meta.shape != from.shape {
-            let (got, expected) = (format!("{:?}", from.shape), format!("{:?}", to.meta.shape));
+        let from = self.meta(value)?;
+        let to = &self.memory_of(variable, operation, "variable")?.meta;
+        if to.shape != from.shape {
+            let (got, expected) = (format!("{:?}", from.shape), format!("{:?}", to.shape));
             return Err(Error::Shape { operation, what: "the value", got, expected });
         }
-        if to.meta.dtype != from.dtype {
-            let expected = to.meta.dtype.to_string();
+        if to.dtype != from.dtype {
+            let expected = to.dtype.to_string();
             return Err(Error::DataType { operation, what: "the value", got: from.dtype, expected });
         }
         Ok(Assignment { variable, value })
@@ -146,34 +143,16 @@ impl Graph {
         optimizer: GraphOptimizer,
     ) -> Result<Vec<Assignment>> {
         let gradients = self.gradients(loss, variables)?;
-        let mut assignments = Vec::new();
-        let powers = match optimizer {
-            GraphOptimizer::Adam { betas, .. } => self.powers(variables, betas, &mut assignments)?,
-            _ => Vec::new(),
-        };
-        for (&variable, gradient) in variables.iter().zip(gradients) {
-            match optimizer {
-                GraphOptimizer::GradientDescent => {
-                    let call = Call::new(Elementwise::Optimizer(Optimizer::Sgd));
-                    let value = self.operator(call, &[variable, gradient, rate])?[0];
-                    assignments.push(self.assign(variable, value)?);
-                }
-                GraphOptimizer::Momentum { mu, nesterov } => {
-                    let operator = Momentum { mu, nesterov, rescale: 1.0, decay: 0.0 };
-                    let sum = self.zeros_beside(variable)?;
-                    let inputs = [variable, gradient, sum, rate];
-                    self.assign_all(operator, &inputs, &[variable, sum], &mut assignments)?;
-                }
-                GraphOptimizer::Adam { betas, epsilon, decay } => {
-                    let moments = [self.zeros_beside(variable)?, self.zeros_beside(variable)?];
-                    let powers = self.powers_as(variable, &powers)?;
-                    let inputs = [variable, gradient, moments[0], moments[1], rate, powers[0], powers[1]];
-                    let states = [variable, moments[0], moments[1]];
-                    self.assign_all(Adam { betas, epsilon, decay }, &inputs, &states, &mut assignments)?;
-                }
+        let steps: Vec<(Tensor, Tensor)> = variables.iter().copied().zip(gradients).collect();
+        match optimizer {
+            GraphOptimizer::GradientDescent => self.descend(&steps, rate),
+            GraphOptimizer::Momentum { mu, nesterov } => {
+                self.descend_with_momentum(&steps, rate, &Momentum { mu, nesterov, rescale: 1.0, decay: 0.0 })
+            }
+            GraphOptimizer::Adam { betas, epsilon, decay } => {
+                self.descend_by_moments(&steps, rate, &Adam { betas, epsilon, decay })
             }
         }
-        Ok(assignments)
     }
 
     /// The graph compiled for these results, each of whose runs ends with these assignments: `compileWithDevice:feeds:targetTensors:
@@ -194,6 +173,55 @@ impl Graph {
         cache::SHARED.compile_training(self, device, results, assignments, OptimizationLevel::Level1)
     }
 
+    fn descend(&mut self, steps: &[(Tensor, Tensor)], rate: Tensor) -> Result<Vec<Assignment>> {
+        let mut assignments = Vec::new();
+        for &(variable, gradient) in steps {
+            let call = Call::new(Elementwise::Optimizer(Optimizer::Sgd));
+            self.assign_all(call, &[variable, gradient, rate], &[variable], &mut assignments)?;
+        }
+        Ok(assignments)
+    }
+
+    fn descend_with_momentum(
+        &mut self,
+        steps: &[(Tensor, Tensor)],
+        rate: Tensor,
+        momentum: &Momentum,
+    ) -> Result<Vec<Assignment>> {
+        let mut assignments = Vec::new();
+        for &(variable, gradient) in steps {
+            let sum = self.zeros_beside(variable)?;
+            let inputs = [variable, gradient, sum, rate];
+            self.assign_all(momentum.clone(), &inputs, &[variable, sum], &mut assignments)?;
+        }
+        Ok(assignments)
+    }
+
+    fn descend_by_moments(&mut self, steps: &[(Tensor, Tensor)], rate: Tensor, adam: &Adam) -> Result<Vec<Assignment>> {
+        let mut assignments = Vec::new();
+        let Some(&(first, _)) = steps.first() else { return Ok(assignments) };
+        let powers = self.powers(first, adam.betas, &mut assignments)?;
+        for &(variable, gradient) in steps {
+            let moments = [self.zeros_beside(variable)?, self.zeros_beside(variable)?];
+            let dtype = self.meta(variable)?.dtype;
+            let powers = [self.in_type(powers[0], dtype)?, self.in_type(powers[1], dtype)?];
+            let inputs = [variable, gradient, moments[0], moments[1], rate, powers[0], powers[1]];
+            self.assign_all(adam.clone(), &inputs, &[variable, moments[0], moments[1]], &mut assignments)?;
+        }
+        Ok(assignments)
+    }
+
+    /// The memory of a variable, or what is said of another value.
+    fn memory_of(&self, variable: Tensor, operation: &'static str, attribute: &'static str) -> Result<&TensorData> {
+        match &self.values[self.index(variable)?].source {
+            Source::Variable(tensor) => Ok(tensor),
+            _ => {
+                let (got, expected) = ("no variable".to_owned(), "a value of Graph::variable".to_owned());
+                Err(Error::Attribute { operation, attribute, got, expected })
+            }
+        }
+    }
+
     fn assign_all(
         &mut self,
         operator: impl openmps_graph::Operator,
@@ -209,43 +237,26 @@ impl Graph {
 
     /// A variable of zeros in memory of another's device.
     fn zeros_beside(&mut self, variable: Tensor) -> Result<Tensor> {
-        let Source::Variable(tensor) = &self.values[self.index(variable)?].source else {
-            let (got, expected) = ("no variable".to_owned(), "a value of Graph::variable".to_owned());
-            return Err(Error::Attribute { operation: "minimize", attribute: "variables", got, expected });
-        };
-        let (meta, device) = (tensor.meta.clone(), tensor.buffer.device().clone());
-        let zeros = TensorData::from_bytes(&device, &meta.shape, meta.dtype, &vec![0; meta.bytes()?])?;
+        let TensorData { meta, buffer, .. } = self.memory_of(variable, "minimize", "variables")?;
+        let zeros = TensorData::from_bytes(buffer.device(), &meta.shape, meta.dtype, &vec![0; meta.bytes()?])?;
         Ok(self.variable(&zeros))
     }
 
-    /// The powers of both betas after this step, float32, of which every variable's step needs the same.
-    fn powers(
-        &mut self,
-        variables: &[Tensor],
-        betas: [f64; 2],
-        assignments: &mut Vec<Assignment>,
-    ) -> Result<Vec<Tensor>> {
-        let Some(&first) = variables.first() else { return Ok(Vec::new()) };
-        let Source::Variable(tensor) = &self.values[self.index(first)?].source else { return Ok(Vec::new()) };
-        let device = tensor.buffer.device().clone();
-        let mut powers = Vec::new();
-        for beta in betas {
+    /// The powers of both betas after this step, float32, of which every variable's step needs the same; in memory of one's device.
+    fn powers(&mut self, variable: Tensor, betas: [f64; 2], assignments: &mut Vec<Assignment>) -> Result<[Tensor; 2]> {
+        let device = self.memory_of(variable, "minimize", "variables")?.buffer.device().clone();
+        let mut power = |beta: f64| -> Result<Tensor> {
             let power = self.variable(&TensorData::from_slice(&device, &[1], &[1.0f32])?);
             let scalars = vec![Number::Float(beta), Number::Float(0.0)];
             let call = Call { operator: Elementwise::Unary(Unary::Scale), scalars, output: None };
             let next = self.operator(call, &[power])?[0];
             assignments.push(self.assign(power, next)?);
-            powers.push(next);
-        }
-        Ok(powers)
+            Ok(next)
+        };
+        Ok([power(betas[0])?, power(betas[1])?])
     }
 
-    /// The powers in a variable's element type.
-    fn powers_as(&mut self, variable: Tensor, powers: &[Tensor]) -> Result<[Tensor; 2]> {
-        let dtype = self.meta(variable)?.dtype;
-        let [first, second] = powers else { return Err(Error::ForeignTensor { index: variable.index }) };
-        let mut as_own =
-            |power: Tensor| if dtype == self.meta(power)?.dtype { Ok(power) } else { self.cast(power, dtype) };
-        Ok([as_own(*first)?, as_own(*second)?])
+    fn in_type(&mut self, x: Tensor, dtype: DType) -> Result<Tensor> {
+        if self.meta(x)?.dtype == dtype { Ok(x) } else { self.cast(x, dtype) }
     }
 }
