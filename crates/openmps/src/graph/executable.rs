@@ -69,6 +69,8 @@ pub(super) struct Plan {
     pub results: Vec<usize>,
     /// Pairs of a value and the variable that it goes to when all steps have run.
     pub assignments: Vec<[usize; 2]>,
+    /// By value: whether it is a variable that runs set.
+    is_set: Vec<bool>,
     /// By value: the value whose memory it has.
     pub roots: Vec<usize>,
     /// By step: the values whose memory nobody needs after it.
@@ -191,8 +193,11 @@ impl Plan {
             _ => Ok(None),
         };
         let constants = values.iter().zip(&is_read).map(constant).collect::<Result<_>>()?;
-        let (results, assignments) = (goals.results().to_vec(), goals.assignments().collect());
-        Ok(Plan { values, steps, results, assignments, roots, released, prepared, constants })
+        let results = goals.results().to_vec();
+        let assignments: Vec<[usize; 2]> = goals.assignments().collect();
+        let mut is_set = vec![false; values.len()];
+        assignments.iter().for_each(|&[_, variable]| is_set[variable] = true);
+        Ok(Plan { values, steps, results, assignments, is_set, roots, released, prepared, constants })
     }
 
     /// Runs the steps; views of fed values and results are given.
@@ -361,9 +366,11 @@ impl Executable {
                 Source::Constant(_) | Source::Data(_) | Source::Folded(..) | Source::Variable(_) => {
                     if let Some(tensor) = &plan.constants[index] {
                         views[index] = Some(tensor.view()?);
-                        let is_set = plan.assignments.iter().any(|&[_, variable]| variable == index);
-                        let (what, access) =
-                            if is_set { ("a variable", Access::Write) } else { ("a constant", Access::Read) };
+                        let (what, access) = if plan.is_set[index] {
+                            ("a variable", Access::Write)
+                        } else {
+                            ("a constant", Access::Read)
+                        };
                         use_buffer(what, &tensor.buffer, access, (tensor.offset, value.meta.bytes()?));
                     }
                 }
