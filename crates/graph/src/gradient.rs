@@ -1,7 +1,7 @@
 //! How an operator says its gradient: as operators on its inputs, its outputs and the gradients of these. Who records them (a graph under
 //! construction, tensors that are computed at once, the float64 references of a test) is a [`Recorder`].
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::meta::Meta;
 use crate::operator::Operator;
 use std::sync::Arc;
@@ -38,9 +38,4 @@ pub struct Backward<'a> {
     pub upstream: &'a [Option<Node>],
     /// Of which inputs the gradient is asked for; others may be `None` in the answer.
     pub wanted: &'a [bool],
-}
-
-/// The error of an operator that declares none.
-pub(crate) fn none(operator: &'static str) -> Result<Gradients> {
-    Err(Error::NoGradient { operator })
 }

@@ -1,7 +1,7 @@
 //! The trait that every operator implements: rule, execution, reference.
 
-use crate::error::Result;
-use crate::gradient::{self, Backward, Gradients};
+use crate::error::{Error, Result};
+use crate::gradient::{Backward, Gradients};
 pub use crate::meta::Meta;
 use crate::prepared::{Preparation, Prepared};
 use crate::queue::Queue;
@@ -42,11 +42,11 @@ pub trait Operator: Sealed + Any + std::fmt::Debug + Send + Sync {
     /// The same in float64 on dense arrays, written for clarity: the truth that tests compare every device with.
     fn reference(&self, inputs: &[Array]) -> Vec<Array>;
 
-    /// The gradient of each input, recorded as operators; [`Error::NoGradient`](crate::Error::NoGradient) where there is none. Steps of
+    /// The gradient of each input, recorded as operators; [`Error::NoGradient`] where there is none. Steps of
     /// constants (rounding, comparisons, indices) have a gradient: it is zero.
     fn gradient(&self, backward: &mut Backward<'_>) -> Result<Gradients> {
         let _ = backward;
-        gradient::none(self.name())
+        Err(Error::NoGradient { operator: self.name() })
     }
 
     /// Whether the first input may be the output, with the same layout. No other input may share memory with an output.

@@ -99,12 +99,12 @@ fn recorded(
 ) -> openmps_graph::Result<Vec<Option<Array>>> {
     let mut recorder = Reference(Vec::new());
     let wanted: Vec<bool> = inputs.iter().map(|input| input.dtype.is_float()).collect();
-    let inputs_: Vec<Node> = inputs.iter().map(|input| recorder.push(input.clone())).collect();
+    let nodes: Vec<Node> = inputs.iter().map(|input| recorder.push(input.clone())).collect();
     let outputs: Vec<Node> = operator.reference(inputs).into_iter().map(|output| recorder.push(output)).collect();
     let upstream: Vec<Option<Node>> =
         upstream.iter().map(|weights| weights.clone().map(|weights| recorder.push(weights))).collect();
     let mut backward =
-        Backward { recorder: &mut recorder, inputs: &inputs_, outputs: &outputs, upstream: &upstream, wanted: &wanted };
+        Backward { recorder: &mut recorder, inputs: &nodes, outputs: &outputs, upstream: &upstream, wanted: &wanted };
     let gradients: Gradients = operator.gradient(&mut backward)?;
     assert_eq!(gradients.len(), inputs.len(), "one for each input");
     let of =
