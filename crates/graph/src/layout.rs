@@ -8,7 +8,7 @@ use crate::view::{Shape, Strides, View, dense_strides};
 use openmps_host::native::copy;
 use openmps_host::native::memory::Memory;
 use openmps_host::native::sort::Lines;
-use openmps_runtime::{Backend, Device};
+use openmps_runtime::Backend;
 use openmps_tile::{DType, Number};
 
 /// An axis counted from the end when it is negative, checked against the rank.
@@ -94,11 +94,6 @@ pub(crate) fn takes_singles(queue: &Queue, inputs: &[View], outputs: &[View]) ->
 /// Whether the device is the CPU itself, where native kernels are faster than kernels of tiles.
 pub(crate) fn is_host(queue: &Queue) -> bool {
     queue.is_host()
-}
-
-/// The same of a device.
-pub(crate) fn is_host_device(device: &Device) -> bool {
-    device.properties().backend == Backend::Host
 }
 
 /// Whether a native kernel computes this: on the CPU always, on a GPU only what no kernel of tiles does, in memory that the CPU sees.

@@ -2,7 +2,13 @@
 
 use crate::error::{Error, Result};
 use crate::view::{View, expect_dense};
+use openmps_runtime::{Backend, Device};
 use std::ops::Deref;
+
+/// Whether a device is the CPU itself, which native kernels are for.
+pub(crate) fn is_host_device(device: &Device) -> bool {
+    device.properties().backend == Backend::Host
+}
 
 /// A queue that operators may be run on.
 ///
@@ -42,9 +48,9 @@ use std::ops::Deref;
 pub struct Queue(openmps_runtime::Queue);
 
 impl Queue {
-    /// Whether its device is the CPU itself, which native kernels are for.
+    /// The same of its device.
     pub(crate) fn is_host(&self) -> bool {
-        self.device().properties().backend == openmps_runtime::Backend::Host
+        is_host_device(self.device())
     }
 
     /// The queue, for calls of operators.

@@ -14,10 +14,10 @@ use crate::gradient::{Backward, Gradients};
 use crate::image::{
     ImageLayout, PaddingAlgorithm, Singles, expect_image, expect_positive, paddings, write, write_singles,
 };
-use crate::layout::{Dense, call, check_many, computes, expect_dtype, expect_inputs, is_host_device, takes_native};
+use crate::layout::{Dense, call, check_many, computes, expect_dtype, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::prepared::{Form, Preparation, Prepared, may_prepare};
-use crate::queue::Queue;
+use crate::queue::{Queue, is_host_device};
 use crate::reference::Array;
 use crate::vendor::try_vendor;
 use crate::view::{Shape, View};
