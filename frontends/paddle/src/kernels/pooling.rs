@@ -88,6 +88,11 @@ fn pool2d_grad(
     many(context, &PoolingGradient { of }, &[x.view()?, upstream.view()?], &[Some(&dx)])
 }
 
+/// Sizes as the kernels without an index take them.
+pub(super) fn wide(sizes: &[i32]) -> Vec<i64> {
+    sizes.iter().map(|&size| size.into()).collect()
+}
+
 /// The attributes of `max_pool2d_with_index`.
 fn indexed(
     kernel: &[i32],
@@ -97,7 +102,6 @@ fn indexed(
     adaptive: bool,
     ceil_mode: bool,
 ) -> Result<Pooling> {
-    let wide = |numbers: &[i32]| -> Vec<i64> { numbers.iter().map(|&number| number.into()).collect() };
     let (kernel, strides, paddings) = (wide(kernel), wide(strides), wide(paddings));
     pooling(&kernel, &strides, &paddings, ceil_mode, true, "NCHW", "max", global, adaptive, "EXPLICIT")
 }

@@ -2,7 +2,7 @@
 
 use super::compose::Compose;
 use super::images::refuse;
-use super::pooling::pooling;
+use super::pooling::{pooling, wide};
 use super::volume::{borders, channels_first, dense, three};
 use crate::error::Result;
 use crate::table::Table;
@@ -38,7 +38,6 @@ impl Pools {
         (ceil_mode, exclusive, global, adaptive): (bool, bool, bool, bool),
         kind: &str,
         algorithm: &str,
-        columns: impl Fn([usize; 2]) -> usize,
     ) -> Result<Pools> {
         let [depth, height, width] = three("kernel_size", if global { &[1] } else { kernel })?.map(|size| size as i64);
         let strides = three("strides", if global || adaptive { &[1] } else { strides })?.map(|size| size as i64);
@@ -49,7 +48,7 @@ impl Pools {
         };
         let planes = make([height, width], [strides[1], strides[2]], [top[0], top[1], left[0], left[1]], global)?;
         // Global pooling leaves one column; adaptive pooling asks for as many as there are.
-        let rest = if adaptive { columns([height as usize, width as usize]) as i64 } else { 1 };
+        let rest = if adaptive { height * width } else { 1 };
         let depth = make([depth, rest], [strides[0], 1], [front[0], front[1], 0, 0], global)?;
         Ok(Pools { planes, depth })
     }
@@ -81,10 +80,6 @@ fn meta(view: &View) -> openmps_graph::Meta {
     openmps_graph::Meta { dtype: view.dtype, shape: view.shape.clone() }
 }
 
-fn product(sizes: [usize; 2]) -> usize {
-    sizes[0] * sizes[1]
-}
-
 fn volume(x: &View) -> Result<()> {
     if x.rank() == 5 { Ok(()) } else { Err(refuse("rank of x", x.rank(), "5")) }
 }
@@ -109,7 +104,7 @@ fn pool3d(
     volume(&x)?;
     let x = dense(&c, &channels_first(&x, &format))?;
     let flags = (ceil_mode, exclusive, global, adaptive);
-    let pools = Pools::new(&kernel, &strides, &paddings, flags, &kind, &algorithm, product)?;
+    let pools = Pools::new(&kernel, &strides, &paddings, flags, &kind, &algorithm)?;
     let planes = c.apply(&pools.planes, &[pools.as_planes(&c, &x)?])?;
     let value = c.apply(&pools.depth, &[pools.as_depth(&c, &planes)?])?;
     let dims = [x.shape[0], x.shape[1], value.shape[2], planes.shape[2], planes.shape[3]];
@@ -139,7 +134,7 @@ fn pool3d_grad(
     let first = |view: &View| dense(&c, &channels_first(view, &format));
     let (x, upstream) = (first(&x)?, first(&upstream.view()?)?);
     let flags = (ceil_mode, exclusive, global, adaptive);
-    let pools = Pools::new(&kernel, &strides, &paddings, flags, &kind, &algorithm, product)?;
+    let pools = Pools::new(&kernel, &strides, &paddings, flags, &kind, &algorithm)?;
     let value = c.shaped(&pools.gradient(&c, &x, &upstream)?, &x.shape)?;
     c.store_as(&dx, x.dtype, &value, |to| channels_first(to, &format))
 }
@@ -150,9 +145,8 @@ fn indexed(
     paddings: &[i32],
     (global, adaptive, ceil_mode): (bool, bool, bool),
 ) -> Result<Pools> {
-    let wide = |numbers: &[i32]| -> Vec<i64> { numbers.iter().map(|&number| number.into()).collect() };
     let flags = (ceil_mode, true, global, adaptive);
-    Pools::new(&wide(kernel), &wide(strides), &wide(paddings), flags, "max", "EXPLICIT", product)
+    Pools::new(&wide(kernel), &wide(strides), &wide(paddings), flags, "max", "EXPLICIT")
 }
 
 /// Places are counted through the whole volume.
