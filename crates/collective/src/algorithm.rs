@@ -106,6 +106,8 @@ fn segments(count: usize, element_bytes: usize, ranks: usize) -> Vec<Range<usize
 /// Everyone gets the reduction of all.
 pub(crate) fn all_reduce(operation: Operation, member: Member, algorithm: Algorithm) -> Program {
     match algorithm {
+        // A ring needs a neighbour.
+        _ if member.ranks == 1 => gathered(operation, member),
         Algorithm::Gathered => gathered(operation, member),
         Algorithm::Doubling => doubling(operation, member),
         Algorithm::Direct => direct(operation, member, None),

@@ -2,139 +2,26 @@
 
 mod support;
 
-use openmps_collective::{
-    Algorithm, Communicator, ElementType, Message, Options, Part, Reduction, Transfer, TransportKind,
-};
-use support::{all, has, input, options, reduced, same};
+use openmps_collective::{Algorithm, Communicator, ElementType, Options, Reduction, Transfer, TransportKind};
+use support::checked::{Call, Case};
+use support::sequence::Sequence;
+use support::{all, options};
 
 /// Odd counts on both sides of what is sent whole, in parts and in segments.
 const COUNTS: [usize; 6] = [0, 1, 3, 129, 4_099, 70_001];
 
-fn all_reduce(communicator: &Communicator, count: usize, element: ElementType, reduction: Reduction) {
-    let (rank, ranks) = (communicator.rank(), communicator.ranks());
-    let expected = reduced(ranks, 0, count, element, reduction);
-    let from = input(rank, 0, count, element);
-    let mut to = vec![0xEE; from.len()];
-    // SAFETY: vectors of `count` elements.
-    unsafe { communicator.all_reduce_raw(from.as_ptr(), to.as_mut_ptr(), count, element, reduction) }.unwrap();
-    assert!(same(&to, &expected, element), "{reduction} of {count} {element} on {ranks} ranks");
-    let mut place = from;
-    // SAFETY: as above, in place.
-    unsafe { communicator.all_reduce_raw(place.as_ptr(), place.as_mut_ptr(), count, element, reduction) }.unwrap();
-    assert!(same(&place, &expected, element), "{reduction} of {count} {element} on {ranks} ranks in place");
-}
-
-fn reduce(communicator: &Communicator, count: usize, element: ElementType, reduction: Reduction) {
-    let (rank, ranks) = (communicator.rank(), communicator.ranks());
-    let root = (count + reduction as usize) % ranks;
-    let from = input(rank, 0, count, element);
-    let mut to = vec![0xEE; from.len()];
-    // SAFETY: vectors of `count` elements.
-    unsafe { communicator.reduce_raw(from.as_ptr(), to.as_mut_ptr(), count, element, reduction, root) }.unwrap();
-    let expected = reduced(ranks, 0, count, element, reduction);
-    assert!(
-        if rank == root { same(&to, &expected, element) } else { to.iter().all(|&byte| byte == 0xEE) },
-        "reduce {element}"
-    );
-    let mut place = from.clone();
-    // SAFETY: as above, in place.
-    unsafe { communicator.reduce_raw(place.as_ptr(), place.as_mut_ptr(), count, element, reduction, root) }.unwrap();
-    assert!(same(&place, if rank == root { &expected } else { &from }, element), "reduce {element} in place");
-}
-
-fn reduce_scatter(communicator: &Communicator, count: usize, element: ElementType, reduction: Reduction) {
-    let (rank, ranks) = (communicator.rank(), communicator.ranks());
-    let expected = reduced(ranks, rank * count, count, element, reduction);
-    let mut from = input(rank, 0, count * ranks, element);
-    let mut to = vec![0xEE; expected.len()];
-    // SAFETY: vectors of as many elements as are read and written.
-    unsafe { communicator.reduce_scatter_raw(from.as_ptr(), to.as_mut_ptr(), count, element, reduction) }.unwrap();
-    assert!(same(&to, &expected, element), "reduce_scatter {reduction} of {count} {element} on {ranks} ranks");
-    let own = from[rank * expected.len()..].as_mut_ptr();
-    // SAFETY: as above; the result goes to this rank's part.
-    unsafe { communicator.reduce_scatter_raw(from.as_ptr(), own, count, element, reduction) }.unwrap();
-    assert!(
-        same(&from[rank * expected.len()..][..expected.len()], &expected, element),
-        "reduce_scatter {element} in place"
-    );
-}
-
-fn broadcast(communicator: &Communicator, count: usize, element: ElementType) {
-    let root = count % communicator.ranks();
-    let mut place = input(communicator.rank(), 0, count, element);
-    // SAFETY: a vector of `count` elements.
-    unsafe { communicator.broadcast_raw(place.as_mut_ptr(), count, element, root) }.unwrap();
-    assert!(place == input(root, 0, count, element), "broadcast of {count} {element}");
-}
-
-fn all_gather(communicator: &Communicator, count: usize, element: ElementType) {
-    let (rank, ranks) = (communicator.rank(), communicator.ranks());
-    let expected: Vec<u8> = (0..ranks).flat_map(|rank| input(rank, 0, count, element)).collect();
-    let from = input(rank, 0, count, element);
-    let mut to = vec![0xEE; expected.len()];
-    // SAFETY: vectors of as many elements as are read and written.
-    unsafe { communicator.all_gather_raw(from.as_ptr(), to.as_mut_ptr(), count, element) }.unwrap();
-    assert!(to == expected, "all_gather of {count} {element}");
-    to.fill(0xEE);
-    let own = rank * from.len()..(rank + 1) * from.len();
-    to[own.clone()].copy_from_slice(&from);
-    // SAFETY: as above; the input is this rank's part.
-    unsafe { communicator.all_gather_raw(to[own].as_ptr(), to.as_mut_ptr(), count, element) }.unwrap();
-    assert!(to == expected, "all_gather of {count} {element} in place");
-}
-
-/// Rank r sends rank s `(r + 2 s) % 3 * count` elements.
-fn all_to_all(communicator: &Communicator, count: usize, element: ElementType) {
-    let (rank, ranks) = (communicator.rank(), communicator.ranks());
-    let counted = |from: usize, to: usize| (from + 2 * to) % 3 * count;
-    let part = |bytes: &mut Vec<u8>| Part { address: bytes.as_mut_ptr(), count: bytes.len() / element.size(), element };
-    let mut from: Vec<Vec<u8>> = (0..ranks).map(|to| input(rank, to, counted(rank, to), element)).collect();
-    let mut to: Vec<Vec<u8>> = (0..ranks).map(|it| vec![0xEE; counted(it, rank) * element.size()]).collect();
-    let (sends, receives): (Vec<Part>, Vec<Part>) =
-        (from.iter_mut().map(part).collect(), to.iter_mut().map(part).collect());
-    // SAFETY: vectors of their own.
-    unsafe { communicator.all_to_all_raw(&sends, &receives) }.unwrap();
-    for (other, bytes) in to.iter().enumerate() {
-        assert!(*bytes == input(other, rank, counted(other, rank), element), "all_to_all of {count} {element}");
-    }
-}
-
-/// Each rank sends two messages to every rank, itself too, in one group.
-fn messages(communicator: &Communicator, count: usize, element: ElementType) {
-    let (rank, ranks) = (communicator.rank(), communicator.ranks());
-    let part = |bytes: &mut Vec<u8>| Part { address: bytes.as_mut_ptr(), count: bytes.len() / element.size(), element };
-    let mut from: Vec<Vec<u8>> = (0..2 * ranks).map(|it| input(rank, it, count + it, element)).collect();
-    let mut to: Vec<Vec<u8>> =
-        (0..2 * ranks).map(|it| vec![0xEE; (count + it / ranks * ranks + rank) * element.size()]).collect();
-    let mut group = Vec::new();
-    for (index, bytes) in from.iter_mut().enumerate() {
-        group.push(Message::Send { to: index % ranks, part: part(bytes) });
-    }
-    for (index, bytes) in to.iter_mut().enumerate() {
-        group.push(Message::Receive { from: index % ranks, part: part(bytes) });
-    }
-    // SAFETY: vectors of their own.
-    unsafe { communicator.messages_raw(&group) }.unwrap();
-    for (index, bytes) in to.iter().enumerate() {
-        let begin = index / ranks * ranks + rank;
-        assert!(*bytes == input(index % ranks, begin, count + begin, element), "message {index} of {count} {element}");
-    }
-}
-
 fn everything(communicator: &Communicator, counts: &[usize]) {
     for &count in counts {
         for element in ElementType::ALL {
-            for reduction in Reduction::ALL.into_iter().filter(|&reduction| has(element, reduction)) {
-                all_reduce(communicator, count, element, reduction);
-                if reduction == Reduction::Average || count < 1_000 {
-                    reduce(communicator, count, element, reduction);
-                    reduce_scatter(communicator, count, element, reduction);
+            for call in Call::ALL {
+                let case = Case { root: count, begin: count, ..Case::new(call, count, element) };
+                for variant in case.variants().filter(|it| {
+                    // Every reduction of many elements is a matter of all_reduce.
+                    count < 1_000 || call == Call::AllReduce || !call.reduces() || it.reduction == Reduction::Average
+                }) {
+                    variant.check(communicator).unwrap();
                 }
             }
-            broadcast(communicator, count, element);
-            all_gather(communicator, count, element);
-            all_to_all(communicator, count, element);
-            messages(communicator, count, element);
         }
     }
 }
@@ -158,14 +45,17 @@ fn everything_is_right_over_tcp() {
 #[test]
 fn every_algorithm_is_right() {
     for algorithm in Algorithm::ALL {
-        for ranks in [2, 3, 5, 6, 8] {
+        for ranks in [1, 2, 3, 5, 6, 8] {
             let options = Options { algorithm: Some(algorithm), ..options(TransportKind::Automatic) };
             all(ranks, &options, |communicator| {
-                for (count, element) in [(0, ElementType::F32), (5, ElementType::BF16), (33_333, ElementType::F16)] {
-                    all_reduce(communicator, count, element, Reduction::Sum);
+                let sums = [(0, ElementType::F32), (5, ElementType::BF16), (33_333, ElementType::F16)];
+                for (count, element) in
+                    sums.into_iter().chain([(1_001, ElementType::Complex64), (1_001, ElementType::I64)])
+                {
+                    for case in Case::new(Call::AllReduce, count, element).variants() {
+                        case.check(communicator).unwrap();
+                    }
                 }
-                all_reduce(communicator, 1_001, ElementType::Complex64, Reduction::Product);
-                all_reduce(communicator, 1_001, ElementType::I64, Reduction::Average);
             });
         }
     }
@@ -175,11 +65,15 @@ fn every_algorithm_is_right() {
 fn megabytes_are_right() {
     for transport in [TransportKind::Shared, TransportKind::Tcp] {
         all(2, &options(transport), |communicator| {
-            all_reduce(communicator, (3 << 20) + 1, ElementType::F32, Reduction::Sum);
-            reduce_scatter(communicator, (1 << 20) + 1, ElementType::BF16, Reduction::Sum);
-            broadcast(communicator, (5 << 20) + 3, ElementType::U8);
-            all_to_all(communicator, (1 << 20) + 1, ElementType::I16);
-            messages(communicator, (1 << 20) + 1, ElementType::F64);
+            for (call, count, element) in [
+                (Call::AllReduce, (3 << 20) + 1, ElementType::F32),
+                (Call::ReduceScatter, (1 << 20) + 1, ElementType::BF16),
+                (Call::Broadcast, (5 << 20) + 3, ElementType::U8),
+                (Call::AllToAll, (1 << 20) + 1, ElementType::I16),
+                (Call::Messages, (1 << 20) + 1, ElementType::F64),
+            ] {
+                Case::new(call, count, element).check(communicator).unwrap();
+            }
         });
     }
 }
@@ -217,6 +111,20 @@ fn sums_are_equal_bit_for_bit() {
             let in_order = |index| (1..5).fold(value(0, index), |sum, rank| sum + value(rank, index));
             assert!((0..20_011).all(|index| first[0][index] == in_order(index)), "{algorithm:?}");
         }
+    }
+}
+
+/// `cargo xtask differential collective` does many more, between processes.
+#[test]
+fn random_sequences_on_groups_are_right() {
+    let first = fastrand::u64(..1 << 32);
+    for (ranks, seeds) in [(2, 12), (4, 8), (8, 4)] {
+        all(ranks, &options(TransportKind::Automatic), |communicator| {
+            for seed in first..first + seeds {
+                let sequence = Sequence::random(seed, ranks, 1 << 20, &options(TransportKind::Automatic));
+                sequence.run(communicator, [127, 0, 0, 1].into()).unwrap();
+            }
+        });
     }
 }
 
