@@ -12,9 +12,13 @@ sys.path.insert(0, os.path.dirname(__file__))
 from launch import Job, run
 
 
-@pytest.mark.parametrize("transport", ["auto", "tcp"])
-def test_every_collective(transport):
-    for said in run("collectives.py", OPENMPS_TRANSPORT=transport):
+#: `OPENMPS_TEST_RANKS=8` adds a job of so many ranks.
+JOBS = [("auto", 2), ("tcp", 2), ("auto", 4)] + [("auto", int(ranks)) for ranks in os.environ.get("OPENMPS_TEST_RANKS", "").split()]
+
+
+@pytest.mark.parametrize(("transport", "ranks"), JOBS)
+def test_every_collective(transport, ranks):
+    for said in run("collectives.py", ranks=ranks, OPENMPS_TRANSPORT=transport):
         for part in ("reductions", "movements", "messages", "groups"):
             assert f"{part} passed" in said
 

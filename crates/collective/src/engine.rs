@@ -137,7 +137,7 @@ impl Engine {
         let (mut looks, mut progress) = (0, Instant::now());
         loop {
             run.interests.fill(Interest::default());
-            let moved = self.send(run)? | self.fold(run)? | self.absorb(run)?;
+            let moved = self.send(run)? | self.fold(run)?;
             if run.first_send == run.sent.len() && run.first_fold == run.folded.len() {
                 return Ok(());
             }
@@ -156,7 +156,10 @@ impl Engine {
                 std::hint::spin_loop();
                 continue;
             }
-            self.sleep(run, progress)?;
+            let first = run.interests.iter().position(|&interest| interest != Interest::default());
+            if !self.absorb(run)? {
+                self.sleep(run, first, progress)?;
+            }
         }
     }
 
@@ -192,19 +195,27 @@ impl Engine {
         Ok(moved)
     }
 
-    /// Where messages wait for room, takes in what the other rank sends before it receives; whether anything was.
+    /// While messages wait, takes in what any rank sends before it is received, since that rank may be whom others wait for; whether anything
+    /// was.
     fn absorb(&mut self, run: &mut Run<'_>) -> Result<bool> {
         if run.program.operations[0].kind != Kind::Message {
             return Ok(false);
         }
         let mut moved = false;
-        for rank in 0..self.member.ranks {
-            if !run.interests[rank].to_write {
+        for rank in (0..self.member.ranks).filter(|&rank| rank != self.member.rank) {
+            let Interest { to_read, to_write } = run.interests[rank];
+            if to_read {
                 continue;
             }
-            let absorbed = peer(&mut self.peers, rank).absorb();
-            moved |= absorbed.map_err(|error| self.watch.explain(rank, &error))?;
-            run.wait_to_read(rank, 0);
+            match peer(&mut self.peers, rank).absorb() {
+                Ok(came) => {
+                    moved |= came;
+                    run.wait_to_read(rank, 0);
+                }
+                Err(error) if to_write => return Err(self.watch.explain(rank, &error)),
+                // These messages are not for a rank that has left.
+                Err(_) => {}
+            }
         }
         Ok(moved)
     }
@@ -385,10 +396,10 @@ impl Engine {
         Ok(true)
     }
 
-    /// Sleeps until a rank that is waited for has done something.
-    fn sleep(&mut self, run: &Run<'_>, progress: Instant) -> Result<()> {
+    /// Sleeps until a rank that is listened to has done something. The program cannot go on without the first.
+    fn sleep(&mut self, run: &Run<'_>, first: Option<usize>, progress: Instant) -> Result<()> {
         let waits: Vec<usize> = (0..self.member.ranks).filter(|&it| run.interests[it] != Interest::default()).collect();
-        let Some(&first) = waits.first() else {
+        let Some(first) = first else {
             return Err(Error::System { what: "a program", reason: "it waits for nothing".to_owned() });
         };
         let waited = progress.elapsed();

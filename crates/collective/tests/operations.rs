@@ -5,7 +5,7 @@ mod support;
 use openmps_collective::{Algorithm, Communicator, ElementType, Options, Reduction, Transfer, TransportKind};
 use support::checked::{Call, Case};
 use support::sequence::Sequence;
-use support::{all, options};
+use support::{all, on_ranks, options};
 
 /// Odd counts on both sides of what is sent whole, in parts and in segments.
 const COUNTS: [usize; 6] = [0, 1, 3, 129, 4_099, 70_001];
@@ -153,22 +153,46 @@ fn two_ranks_may_send_to_each_other_at_once() {
     });
 }
 
-/// Without a group, too: what comes while a rank sends is kept.
+/// Without a group, too: what comes while a rank sends or waits is kept. Each sends to the next rank what its neighbour has no room for, and
+/// receives last what came first.
 #[test]
-fn two_ranks_may_both_send_first() {
-    for transport in [TransportKind::Shared, TransportKind::Tcp] {
-        all(2, &options(transport), |communicator| {
-            let (rank, other) = (communicator.rank(), 1 - communicator.rank());
-            let value = |rank: usize, index: usize| (rank * 100 + index % 77) as f64;
-            communicator.send(&(0..3 << 20).map(|index| value(rank, index)).collect::<Vec<_>>(), other).unwrap();
-            communicator.send(&[rank as u8; 3], other).unwrap();
-            let (mut large, mut small) = (vec![0.0; 3 << 20], [9; 3]);
-            communicator.receive(&mut large, other).unwrap();
-            communicator.receive(&mut small, other).unwrap();
-            assert!(large.iter().enumerate().all(|(index, &it)| it == value(other, index)));
-            assert_eq!(small, [other as u8; 3]);
-            communicator.barrier().unwrap();
+fn all_ranks_may_send_first_and_receive_in_any_order() {
+    let value = |rank: usize, index: usize| (rank * 100 + index % 77) as f64;
+    for (transport, ranks) in [TransportKind::Shared, TransportKind::Tcp].into_iter().flat_map(|it| [(it, 2), (it, 4)])
+    {
+        all(ranks, &options(transport), |communicator| {
+            let rank = communicator.rank();
+            let at = |distance: usize| (rank + distance) % ranks;
+            for distance in 1..ranks {
+                let values: Vec<f64> = (0..1 << 20).map(|index| value(rank, index)).collect();
+                communicator.send(&values, at(distance)).unwrap();
+                communicator.send(&[rank as u8; 3], at(distance)).unwrap();
+            }
+            for distance in 1..ranks {
+                let (mut large, mut small) = (vec![0.0; 1 << 20], [9; 3]);
+                communicator.receive(&mut large, at(distance)).unwrap();
+                communicator.receive(&mut small, at(distance)).unwrap();
+                assert!(large.iter().enumerate().all(|(index, &it)| it == value(at(distance), index)));
+                assert_eq!(small, [at(distance) as u8; 3]);
+            }
         });
+    }
+}
+
+/// A rank that has done its part and left disturbs no message between others.
+#[test]
+fn who_has_left_is_not_missed_in_messages_of_others() {
+    for transport in [TransportKind::Shared, TransportKind::Tcp] {
+        let limit = options(transport);
+        let done = on_ranks(3, &limit, |communicator| match communicator.rank() {
+            0 => Ok(()),
+            rank => {
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                communicator.send(&vec![1.0_f32; 3 << 20], 3 - rank)?;
+                communicator.receive(&mut vec![0.0_f32; 3 << 20], 3 - rank)
+            }
+        });
+        assert_eq!(done, [Ok(Ok(())), Ok(Ok(())), Ok(Ok(()))]);
     }
 }
 
