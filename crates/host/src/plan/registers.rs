@@ -118,35 +118,53 @@ fn retargetable(body: &mut [Step], at: usize, reads: &[usize]) -> Option<usize> 
     (in_place && *produced == extents && reads[register] == 1).then_some(producer)
 }
 
-/// Gives each register a place such that registers alive at the same moment do not overlap.
+/// Gives each register a place such that registers alive at the same moment do not overlap: the lowest that there is.
 fn place(lives: &Lives, sizes: &[usize]) -> (Vec<usize>, usize) {
     let mut order: Vec<Register> = (0..sizes.len()).filter(|&r| lives.first[r] != usize::MAX).collect();
     order.sort_by_key(|&register| lives.first[register]);
+    let bytes: Vec<usize> = sizes.iter().map(|size| size.next_multiple_of(64)).collect();
     let mut offsets = vec![0; sizes.len()];
     let mut total = 0;
     for (rank, &register) in order.iter().enumerate() {
-        let bytes = sizes[register].next_multiple_of(64);
-        let mut taken: Vec<(usize, usize)> = order[..rank]
-            .iter()
-            .filter(|&&other| overlaps(lives, sizes, other, register))
-            .map(|&other| (offsets[other], sizes[other].next_multiple_of(64)))
-            .collect();
-        taken.sort_unstable();
-        let mut offset = 0;
-        for (begin, length) in taken {
-            if offset + bytes <= begin {
-                break;
-            }
-            offset = offset.max(begin + length);
-        }
+        // What is in use when the register is written, or read by the very step that writes it.
+        let near = || order[..rank].iter().copied().filter(|&other| lives.last[other] + 1 >= lives.first[register]);
+        let fits = |&offset: &usize| {
+            near().all(|other| {
+                offset + bytes[register] <= offsets[other]
+                    || offsets[other] + bytes[other] <= offset
+                    || offset == offsets[other] && may_be_in_place(lives, sizes, other, register)
+            })
+        };
+        let begins_and_ends = near().flat_map(|other| [offsets[other], offsets[other] + bytes[other]]);
+        let offset = begins_and_ends.chain([0]).filter(fits).min().unwrap_or(total);
         offsets[register] = offset;
-        total = total.max(offset + bytes);
+        total = total.max(offset + bytes[register]);
     }
     (offsets, total)
 }
 
-/// Whether `earlier` is still in use when `later` is written; in place only between tiles of one size.
-fn overlaps(lives: &Lives, sizes: &[usize], earlier: Register, later: Register) -> bool {
-    let slack = usize::from(sizes[earlier] != sizes[later]);
-    lives.last[earlier] + slack >= lives.first[later]
+/// Whether `later` may be written where `earlier` is read: by a step that is through with it element by element, in tiles of one size.
+/// Anywhere but at the very same place it would overwrite what is still to be read.
+fn may_be_in_place(lives: &Lives, sizes: &[usize], earlier: Register, later: Register) -> bool {
+    lives.last[earlier] < lives.first[later] && sizes[earlier] == sizes[later]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tile_is_written_over_the_one_that_it_is_made_of_only_at_the_very_same_place() {
+        let mut lives = Lives::new(4);
+        // The first stays in use. The second is free when the fourth is made, element by element, of the third, which lies behind both.
+        (lives.first, lives.last) = (vec![1, 1, 3, 9], vec![20, 5, 8, 20]);
+        let (offsets, total) = place(&lives, &[64, 64, 192, 192]);
+        assert_eq!(
+            (offsets, total),
+            (vec![0, 64, 128, 128], 320),
+            "64 is free, but would overwrite the third before it is read"
+        );
+        let (offsets, _) = place(&lives, &[64, 64, 192, 128]);
+        assert_eq!(offsets, [0, 64, 128, 320], "of another size");
+    }
 }
