@@ -21,10 +21,12 @@ impl Moves {
     fn new(c: &mut Compiler, to: &[usize], from: &[Value]) -> Moves {
         let moves: Vec<(usize, usize, usize)> =
             to.iter().zip(from).map(|(&to, &from)| (to, c.place(from), c.bytes(from))).collect();
-        let overlaps = |(to, _, bytes): &(usize, usize, usize)| {
-            moves.iter().any(|(_, from, length)| *from < to + bytes && *to < from + length && from != to)
+        let is_read_later = |(at, &(to, from, bytes)): (usize, &(usize, usize, usize))| {
+            let is_met = |&(_, from, length): &(usize, usize, usize)| from < to + bytes && to < from + length;
+            to != from && moves[at + 1..].iter().any(is_met)
         };
-        let aside = moves.iter().any(overlaps).then(|| c.reserve(moves.iter().map(|(.., bytes)| bytes).sum()));
+        let needs_aside = moves.iter().enumerate().any(is_read_later);
+        let aside = needs_aside.then(|| c.reserve(moves.iter().map(|(.., bytes)| bytes).sum()));
         Moves { moves, aside }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Given::{self, Buffer, Float, Integer};
 use super::{address_of, assert_close, from_halves, from_singles, halves, singles, wave};
-use openmps_tile::{Kernel, parse};
+use openmps_tile::{Builder, Kernel, Scalar, Type, parse};
 
 /// Runs a kernel with arguments on copies of buffers, in every way that is under test; the last argument compares them with the interpreter's.
 pub type Compare = fn(&Kernel, [usize; 3], &[Vec<u8>], &[Given], &dyn Fn(&[Vec<u8>], &[Vec<u8>]));
@@ -21,7 +21,7 @@ macro_rules! tests {
             $compare: vector_add softmax dropout matrix_product_whose_rows_wrap_around control_flow_atomics_and_shapes sort_and_flip
             layer_norm layer_norm_gradient_under_locks attention attention_gradient grouped_products persistent_product
             block_scaled_product functions_of_the_device_library functions_of_single_elements scans_sorts_and_indices
-            a_mask_with_a_flag_loaded_under_it blocks_with_constants_and_nan
+            a_mask_with_a_flag_loaded_under_it blocks_with_constants_and_nan carried_values_that_change_places
         }
     };
     ($compare:ident: $($case:ident)*) => {$(
@@ -231,4 +231,34 @@ pub fn blocks_with_constants_and_nan(compare: Compare) {
         assert_close(&from_singles(&found[1]), &from_singles(&expected[1]), 0.0);
         assert_eq!(found[2], expected[2]);
     });
+}
+
+/// Each iteration hands every carried value on to the next name: tiles `a, b, c = b, a + b, a`, numbers `m, n = n, m`.
+pub fn carried_values_that_change_places(compare: Compare) {
+    let mut b = Builder::new("rotate");
+    let out = b.parameter("out", Type::pointer(Scalar::I64));
+    let rounds = b.parameter("rounds", Type::scalar(Scalar::I64));
+    let range = b.range(16);
+    let [zero, one] = [0, 1].map(|number| b.integer(number, Scalar::I64));
+    let ones = b.splat(one, &[16]);
+    let carried = [range, ones, range, zero, rounds];
+    let results = b.for_loop([zero, rounds, one], &carried, |b, _, carried| {
+        let [first, second, _, m, n] = *carried else { unreachable!("as many as began") };
+        vec![second, b.add(first, second), first, n, m]
+    });
+    for (row, &result) in results.iter().enumerate() {
+        let tile = if row < 3 { result } else { b.splat(result, &[16]) };
+        let start = b.integer(16 * row as i64, Scalar::I64);
+        let start = b.splat(start, &[16]);
+        let at = b.add(range, start);
+        let to = b.splat(out, &[16]);
+        let to = b.add_pointer(to, at);
+        b.store(to, tile, None);
+    }
+    let kernel = b.finish();
+    for rounds in [0, 1, 2, 5] {
+        compare(&kernel, [1, 1, 1], &[words([0; 5 * 16])], &[Buffer(0), Integer(rounds)], &|found, expected| {
+            assert_eq!(found, expected);
+        });
+    }
 }
