@@ -10,6 +10,9 @@ import time
 
 FOLDER = pathlib.Path(__file__).parent
 
+#: How many ranks the longer jobs have, one after the other: two, or what `OPENMPS_TEST_RANKS="2 4 8"` says.
+RANKS = [int(ranks) for ranks in os.environ.get("OPENMPS_TEST_RANKS", "2").split()]
+
 
 class Job:
     """A program on several ranks, each of which writes a log of its own."""

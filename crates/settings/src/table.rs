@@ -90,6 +90,8 @@ settings! {
         "whether every architecture of paddle.vision.models is tested, which takes minutes and gigabytes";
     TEST_TRITON_VERSIONS: Path = Path("folder"), "not set", "tests/triton", Tests,
         "the folder of Triton's versions with which the import is tried; tests/triton/versions.py fills it";
+    TEST_RANKS: Text = Text, "2", "tests/distributed", Tests,
+        "how many ranks the jobs of the distributed tests have, one after the other: 2 4 8";
     BENCH_DEVICE: Choice = Choice(&["cpu", "mps"]), "cpu", "benches", Tests,
         "the device that is measured";
     BENCH_PYTHON: Path = Path("python"), "that of .venv", "frontends/candle/benches", Tests,
