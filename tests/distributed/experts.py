@@ -4,8 +4,8 @@ experts on one rank."""
 import numpy
 import paddle
 import paddle.distributed as dist
-from networks import weights
 from paddle import nn
+from parallel_networks import weights
 
 STEPS, ROWS, WIDTH = 20, 16, 8
 

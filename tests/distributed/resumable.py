@@ -8,8 +8,8 @@ import sys
 
 import paddle
 import paddle.distributed as dist
-from networks import Transformer
 from paddle import nn
+from parallel_networks import Transformer
 from training import adam, part
 
 #: The step in which the first life ends, and after how many steps each checkpoint comes.

@@ -11,7 +11,6 @@ import pytest
 sys.path.insert(0, os.path.dirname(__file__))
 from launch import RANKS, Job, run
 
-
 #: Four ranks always, since groups need as many.
 JOBS = [("auto", 2), ("tcp", 2), ("auto", 4), *(("auto", ranks) for ranks in RANKS if ranks > 4)]
 

@@ -5,9 +5,9 @@ import sys
 
 import paddle
 import paddle.distributed as dist
-from networks import BATCH, NETWORKS, Parts
 from paddle import nn
 from paddle.distributed import fleet
+from parallel_networks import BATCH, NETWORKS, Parts
 
 
 def part(array, index, parts):
