@@ -6,14 +6,14 @@
 //! trait and is tested without a Mac.
 
 pub mod answers;
-#[cfg(target_vendor = "apple")]
+#[cfg(all(feature = "apple", target_vendor = "apple"))]
 pub mod apple;
 pub mod arguments;
 pub mod bytes;
 pub mod cache;
 pub mod completions;
 pub mod defects;
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(all(feature = "emulated", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub mod emulated;
 pub mod encode;
 pub mod engine;

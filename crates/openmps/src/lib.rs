@@ -49,6 +49,7 @@ pub use top_k::MatrixFindTopK;
 pub use vector::{Vector, VectorDescriptor};
 
 /// Many processes, one job: communicators, and what goes between their ranks.
+#[cfg(feature = "collective")]
 pub use openmps_collective as collective;
 
 /// The type of an element: `MPSDataType`.

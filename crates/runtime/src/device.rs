@@ -5,7 +5,9 @@ use crate::allocator::{Allocator, MemoryStatistics};
 use crate::buffer::Buffer;
 use crate::devices::external::{ExternalDevice, ExternalGpu};
 use crate::devices::recorder::{self, Recorder, RecorderMemory};
-use crate::devices::{Driver, cuda, host, metal, no_text};
+#[cfg(feature = "cuda")]
+use crate::devices::cuda;
+use crate::devices::{Driver, host, metal, no_text};
 use crate::error::{Error, Result};
 use crate::properties::DeviceProperties;
 use crate::queue::{Queue, QueueShared};
@@ -64,15 +66,14 @@ impl Device {
             trace::start_from_environment();
             fork::list(hold_allocators);
             match openmps_settings::DEVICE.checked()?.unwrap_or("host") {
-                "cuda" => Device::all_cuda().map_err(|error| error.to_string()),
-                #[cfg(target_vendor = "apple")]
-                "metal" => Device::all_metal().map_err(|error| error.to_string()),
-                #[cfg(not(target_vendor = "apple"))]
-                "metal" => Err("OPENMPS_DEVICE=metal: Metal is there on macOS only".to_string()),
-                #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-                "metal-emulated" => Ok(Device::emulated()),
                 "host" => Ok(Device::all_host()),
-                other => Err(format!("OPENMPS_DEVICE={other}: this system has none")),
+                #[cfg(feature = "cuda")]
+                "cuda" => Device::all_cuda().map_err(|error| error.to_string()),
+                #[cfg(all(feature = "metal", target_vendor = "apple"))]
+                "metal" => Device::all_metal().map_err(|error| error.to_string()),
+                #[cfg(all(feature = "emulated", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+                "metal-emulated" => Ok(Device::emulated()),
+                other => Err(format!("OPENMPS_DEVICE={other}: {}", why_none(other))),
             }
         })
     }
@@ -84,6 +85,7 @@ impl Device {
         (0..host_devices()).map(device).collect()
     }
 
+    #[cfg(feature = "cuda")]
     fn all_cuda() -> Result<Vec<Device>> {
         let device = |(index, (gpu, properties)): (usize, (cuda::Cuda, DeviceProperties))| {
             let limit = memory_limit(&properties);
@@ -92,12 +94,12 @@ impl Device {
         Ok(cuda::all()?.into_iter().enumerate().map(device).collect())
     }
 
-    #[cfg(target_vendor = "apple")]
+    #[cfg(all(feature = "metal", target_vendor = "apple"))]
     fn all_metal() -> Result<Vec<Device>> {
         Ok(metal::all()?.into_iter().enumerate().map(|(index, gpu)| Device::over(index, gpu)).collect())
     }
 
-    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    #[cfg(all(feature = "emulated", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     fn emulated() -> Vec<Device> {
         let device = |index| Device::over(index, openmps_metal::emulated::Emulated::of_environment());
         (0..host_devices()).map(device).collect()
@@ -310,6 +312,20 @@ impl PartialEq for Device {
 }
 
 impl Eq for Device {}
+
+/// Why this build has no devices of a kind that `OPENMPS_DEVICE` may name: the system cannot have them, or the feature was left out.
+fn why_none(kind: &str) -> String {
+    let (feature, there) = match kind {
+        "cuda" => ("cuda", true),
+        "metal" => ("metal", cfg!(target_vendor = "apple")),
+        _ => ("emulated", cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))),
+    };
+    match there {
+        true => format!("this program was built without the feature {feature:?} of the crate openmps"),
+        false if kind == "metal" => "Metal is there on macOS only".to_string(),
+        false => "the emulated GPU is there on Linux only, on x86-64 and aarch64".to_string(),
+    }
+}
 
 fn host_devices() -> usize {
     openmps_settings::HOST_DEVICES.get().unwrap_or(1)

@@ -74,6 +74,8 @@ fn crate_graph(crates: &[Crate]) -> DiGraph<String, ()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shell::cargo;
+    use std::collections::BTreeSet;
 
     #[test]
     fn no_crates_depend_on_each_other_in_a_circle() {
@@ -94,6 +96,22 @@ mod tests {
                 assert!(new.is_empty(), "{}: new in a circle of files: {new:?}\n{circle:?}", of.name);
             }
         }
+    }
+
+    /// What a program in Rust takes in with `openmps` alone: what comes with it besides stands behind features.
+    #[test]
+    fn openmps_alone_is_lean() {
+        let crates = |features: &[&str]| -> BTreeSet<String> {
+            let tree = ["tree", "--package", "openmps", "--edges", "normal", "--prefix", "none", "--format", "{lib}"];
+            let output = cargo().args(tree).args(["--offline"]).args(features).current_dir(root()).output().unwrap();
+            String::from_utf8(output.stdout).unwrap().split_whitespace().map(str::to_owned).collect()
+        };
+        let (alone, usual) = (crates(&["--no-default-features"]), crates(&[]));
+        for left_out in ["openmps_emulator", "openmps_collective", "libloading", "object", "sha2"] {
+            assert!(!alone.contains(left_out), "{left_out}: {alone:?}");
+        }
+        assert!(alone.contains("openmps_runtime") && alone.len() <= 67, "{}: {alone:?}", alone.len());
+        assert!(!usual.contains("openmps_emulator") && usual.contains("openmps_collective"), "{usual:?}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The interface below the devices: what a queue asks of the device that it belongs to. One file for each kind of device.
 
+#[cfg(feature = "cuda")]
 pub(crate) mod cuda;
 pub mod external;
 pub(crate) mod host;

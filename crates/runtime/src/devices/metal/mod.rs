@@ -66,7 +66,7 @@ enum Form {
 }
 
 /// What `OPENMPS_DEVICE=metal` finds: the GPUs of this Mac.
-#[cfg(target_vendor = "apple")]
+#[cfg(all(feature = "metal", target_vendor = "apple"))]
 pub(crate) fn all() -> Result<Vec<openmps_metal::apple::AppleMetal>> {
     let found = openmps_metal::apple::AppleMetal::all();
     if found.is_empty() { Err(failed(openmps_metal::Error::NoDevice)) } else { Ok(found) }
