@@ -10,7 +10,7 @@ pub enum CodegenError {
     Unsupported {
         /// The kernel's name.
         kernel: String,
-        /// What it is.
+        /// The operation or type that the target's language has no words for.
         what: String,
         /// The target's name.
         target: &'static str,

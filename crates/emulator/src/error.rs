@@ -18,7 +18,7 @@ pub enum Error {
     /// A program of the tool chain could not be run, or failed other than over the text.
     #[error("{program}: {reason}")]
     Toolchain {
-        /// What was run.
+        /// The compiler's path.
         program: String,
         /// What it said.
         reason: String,

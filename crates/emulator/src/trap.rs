@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 /// How a thread of a kernel ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It returned.
+    /// The kernel ran to its end.
     Finished,
     /// It touched an address that is not mapped, or may not be written.
     Memory { address: usize },

@@ -21,7 +21,7 @@ pub struct Entry {
 pub struct Case {
     /// The operator with its attributes.
     pub operator: Box<dyn Operator>,
-    /// Its inputs.
+    /// The operands that the case hands over, in the operator's order.
     pub inputs: Vec<Input>,
 }
 

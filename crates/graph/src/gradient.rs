@@ -32,7 +32,7 @@ pub struct Backward<'a> {
     pub recorder: &'a mut dyn Recorder,
     /// What the operator was called with.
     pub inputs: &'a [Node],
-    /// What it gave.
+    /// The results of the forward pass, which a gradient may read instead of computing them again.
     pub outputs: &'a [Node],
     /// The gradient of each output; `None` where nothing depends on it.
     pub upstream: &'a [Option<Node>],

@@ -51,12 +51,12 @@ impl ImageLayout {
 /// How the zeros around an image are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PaddingAlgorithm {
-    /// As given.
+    /// Rows and columns of zeros are added as the numbers beside this say.
     #[default]
     Explicit,
     /// As many as make the output `ceil(input / stride)` long, the odd one last; dilation counts as 1.
     Same,
-    /// None.
+    /// Nothing is added: a window lies in the image as a whole.
     Valid,
 }
 

@@ -51,7 +51,7 @@ struct Shared {
 /// A program for one set of shapes.
 #[derive(Debug)]
 enum Compiled {
-    /// One graph.
+    /// The whole program is one graph: nothing in it depends on a tensor's content.
     Whole(Arc<Executable>),
     /// It depends on values what is computed: each run finds out anew.
     ByRun,

@@ -12,7 +12,7 @@ pub type ValueId = usize;
 pub struct Program {
     /// Every value that an operation makes or reads.
     pub values: Vec<ValueType>,
-    /// What runs.
+    /// The operations of the main block.
     pub body: Block,
     /// Values that the file of parameters holds, in its order, which is that of their names.
     pub parameters: Vec<Port>,
@@ -53,7 +53,7 @@ pub struct Block {
     pub released: Vec<Vec<ValueId>>,
 }
 
-/// One operation.
+/// An operation of Paddle's, in the form that both files are read into.
 #[derive(Clone, Debug, Default)]
 pub struct Operation {
     /// Paddle's name without its dialect, without the underscore of operations in place.

@@ -32,7 +32,7 @@ pub enum Outcome {
 /// A defect of Apple's libraries.
 #[derive(Debug)]
 pub struct Defect {
-    /// What goes wrong.
+    /// What Apple's method computes wrongly, for people.
     pub about: &'static str,
     /// Where it is on record.
     pub record: &'static str,

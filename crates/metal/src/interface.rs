@@ -104,7 +104,7 @@ pub struct PipelineLimits {
 /// How a command buffer ended.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Completion {
-    /// What went wrong.
+    /// The command buffer's error; none where it completed.
     pub error: Option<Error>,
     /// When the GPU began with it, in seconds on the system's clock.
     pub gpu_start: f64,

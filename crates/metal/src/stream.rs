@@ -43,9 +43,9 @@ impl Default for CommitPolicy {
 pub struct Launch<'a, M: Metal> {
     /// The kernel.
     pub kernel: &'a Kernel,
-    /// Its compiled form.
+    /// The compiled kernel.
     pub pipeline: &'a M::Pipeline,
-    /// What that allows.
+    /// How large a threadgroup the compiled kernel allows.
     pub limits: PipelineLimits,
     /// Threadgroups along x, y and z.
     pub threadgroups: Size,

@@ -3,10 +3,10 @@
 use crate::allocator::heap::{HeapSource, HostMemory};
 use crate::allocator::{Allocator, MemoryStatistics};
 use crate::buffer::Buffer;
-use crate::devices::external::{ExternalDevice, ExternalGpu};
-use crate::devices::recorder::{self, Recorder, RecorderMemory};
 #[cfg(feature = "cuda")]
 use crate::devices::cuda;
+use crate::devices::external::{ExternalDevice, ExternalGpu};
+use crate::devices::recorder::{self, Recorder, RecorderMemory};
 use crate::devices::{Driver, host, metal, no_text};
 use crate::error::{Error, Result};
 use crate::properties::DeviceProperties;
@@ -71,7 +71,11 @@ impl Device {
                 "cuda" => Device::all_cuda().map_err(|error| error.to_string()),
                 #[cfg(all(feature = "metal", target_vendor = "apple"))]
                 "metal" => Device::all_metal().map_err(|error| error.to_string()),
-                #[cfg(all(feature = "emulated", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+                #[cfg(all(
+                    feature = "emulated",
+                    target_os = "linux",
+                    any(target_arch = "x86_64", target_arch = "aarch64")
+                ))]
                 "metal-emulated" => Ok(Device::emulated()),
                 other => Err(format!("OPENMPS_DEVICE={other}: {}", why_none(other))),
             }

@@ -12,7 +12,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// As float64.
+    /// The nearest float64: exact but for integers beyond 2^53.
     pub fn to_f64(self) -> f64 {
         match self {
             Number::Integer(value) => value as f64,

@@ -62,7 +62,7 @@ pub struct Convolution {
     pub groups: usize,
     /// The images' layout. The weight's never changes.
     pub layout: ImageLayout,
-    /// What follows.
+    /// What is done to each result before it is stored: addends and an activation.
     pub fused: Fused,
 }
 

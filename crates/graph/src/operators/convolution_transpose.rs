@@ -37,7 +37,7 @@ pub struct ConvolutionTranspose {
     pub output_size: Option<[usize; 2]>,
     /// The images' layout. The weight's never changes.
     pub layout: ImageLayout,
-    /// What follows.
+    /// What is done to each result before it is stored: addends and an activation.
     pub fused: Fused,
 }
 

@@ -19,7 +19,7 @@ use openmps_tile::{Builder, Cast, Compare, DType, Scalar, Type, Value};
 pub(super) struct Named {
     /// The tensor's element that index zero everywhere means.
     pub address: usize,
-    /// What is selected.
+    /// The result's dimensions: as many elements as indices select.
     pub dims: Vec<usize>,
     /// How far each of these dimensions moves in the tensor besides its indices: zero where index tensors extend.
     pub strides: Vec<isize>,

@@ -14,7 +14,7 @@ use openmps_tile::{Number, dtype};
 /// What the added elements are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// One value.
+    /// The border is one value.
     Constant,
     /// Mirrored at the outermost element, which is not repeated.
     Reflect,

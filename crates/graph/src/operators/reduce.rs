@@ -46,7 +46,7 @@ pub enum Reduction {
 /// A reduction along axes.
 #[derive(Clone, Debug)]
 pub struct Reduce {
-    /// What is done.
+    /// Sum, mean, maximum, ...: what one result is of the elements it stands for.
     pub reduction: Reduction,
     /// The axes that go; none means all.
     pub axes: Vec<i64>,

@@ -24,7 +24,7 @@ pub struct Arange {
     pub step: Number,
     /// How many elements.
     pub len: usize,
-    /// Their type.
+    /// The numbers' type.
     pub dtype: DType,
 }
 
@@ -37,7 +37,7 @@ pub struct Linspace {
     pub stop: f64,
     /// How many elements.
     pub len: usize,
-    /// Their type.
+    /// The numbers' type.
     pub dtype: DType,
 }
 

@@ -64,7 +64,7 @@ pub trait Element: Copy + Send + Sync + PartialEq + PartialOrd + 'static {
     type Compute: Copy + Send + Sync + std::ops::Add<Output = Self::Compute> + std::ops::Mul<Output = Self::Compute>;
     /// Zero.
     const ZERO: Self;
-    /// One.
+    /// The value of one, as the type spells it.
     const ONE: Self;
     /// To the computing type.
     fn widen(self) -> Self::Compute;

@@ -50,7 +50,7 @@ impl Class {
     }
 }
 
-/// What is asked.
+/// A class of work in one element type, of one engine: what a known answer is computed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Question {
     /// The class of work.

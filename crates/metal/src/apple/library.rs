@@ -25,7 +25,7 @@ impl Pipeline {
         &self.raw
     }
 
-    /// What it allows.
+    /// How many threads a threadgroup of this pipeline may have, and how much memory.
     pub fn limits(&self) -> PipelineLimits {
         PipelineLimits {
             max_threads: self.raw.maxTotalThreadsPerThreadgroup(),

@@ -42,7 +42,7 @@ unsafe extern "C" {}
 
 pub(crate) type RawDevice = ProtocolObject<dyn MTLDevice>;
 
-/// One GPU.
+/// A GPU of this Mac, as `MTLDevice` gives it.
 pub struct AppleMetal {
     device: Retained<RawDevice>,
     properties: Properties,

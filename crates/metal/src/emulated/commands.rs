@@ -33,7 +33,7 @@ pub(super) struct Run {
     threads: Size,
 }
 
-/// One command.
+/// What an encoder was told to do; the worker does it later.
 pub(super) enum Action {
     Run(Run),
     Barrier,

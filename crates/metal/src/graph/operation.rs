@@ -100,7 +100,7 @@ pub enum ScatterMode {
     Set,
     /// It is added to.
     Add,
-    /// It is multiplied.
+    /// The update is multiplied into what is there.
     Multiply,
     /// The larger stays.
     Maximum,

@@ -114,7 +114,7 @@ pub struct TensorView<B> {
 }
 
 impl<B: Clone> TensorView<B> {
-    /// Its bytes.
+    /// The bytes from the first element to the last one's end, gaps of padded rows included.
     pub fn span(&self) -> usize {
         self.shape.iter().product::<usize>() * self.dtype.size()
     }

@@ -16,7 +16,7 @@ pub struct InterpretError {
     pub program: [usize; 3],
     /// The index of the tile's element, in row-major order.
     pub element: Option<usize>,
-    /// What happened.
+    /// The rule of the kernel language that was broken while it ran.
     pub problem: Box<InterpretProblem>,
 }
 
@@ -24,7 +24,7 @@ fn element_text(element: Option<usize>) -> String {
     element.map_or_else(String::new, |index| format!(", element {index}"))
 }
 
-/// What happened.
+/// Why a program was stopped.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum InterpretProblem {
     /// Too few or too many arguments.
@@ -40,7 +40,7 @@ pub enum InterpretProblem {
     Grid {
         /// The axis.
         axis: usize,
-        /// Its size.
+        /// How many programs it asks for along that axis.
         size: usize,
     },
     /// The memory refused an access.

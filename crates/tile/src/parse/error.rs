@@ -12,7 +12,7 @@ pub struct ParseError {
     pub column: usize,
     /// The line of the program that the text was made from, as `file:line:column`, where the text says it.
     pub source_line: Option<String>,
-    /// What is wrong.
+    /// Which word or operation cannot be read, and why.
     pub problem: String,
 }
 

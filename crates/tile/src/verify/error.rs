@@ -13,7 +13,7 @@ pub struct VerifyError {
     pub kernel: String,
     /// Where the problem is.
     pub place: Location,
-    /// What it is.
+    /// The rule that is broken, with the types concerned.
     pub problem: Box<Problem>,
 }
 
@@ -23,7 +23,7 @@ pub enum Problem {
     /// A number of operands, results, blocks or block arguments.
     #[error("{found} {what}, expected {expected}")]
     Count {
-        /// What is counted.
+        /// Operands, results, blocks or block arguments.
         what: &'static str,
         /// How many there are.
         found: usize,
@@ -35,7 +35,7 @@ pub enum Problem {
     Type {
         /// Whose type it is.
         what: String,
-        /// Its type.
+        /// The type that the operand has.
         found: Type,
         /// The type it should have, or a description of those it may have.
         expected: String,
@@ -45,7 +45,7 @@ pub enum Problem {
     MalformedType {
         /// The value.
         value: Value,
-        /// Its type.
+        /// The type that the value has.
         found: Type,
         /// What holds for every type.
         expected: String,
@@ -96,7 +96,7 @@ pub enum Problem {
     Cast {
         /// The operand's number type.
         from: Scalar,
-        /// The result's.
+        /// The type that the cast asks for.
         to: Scalar,
     },
     /// A block within an instruction that does not end as it must.

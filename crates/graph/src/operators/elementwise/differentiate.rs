@@ -12,7 +12,7 @@ enum Rule {
     Zero,
     /// The tensor.
     Input(Gradient),
-    /// The result.
+    /// The operator's result, which is often cheaper than its operand (tanh, exp).
     Output(Gradient),
 }
 

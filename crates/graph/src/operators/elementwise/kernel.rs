@@ -8,7 +8,7 @@ use openmps_tile::{Builder, DType, Kernel, Scalar, Type, Value};
 
 /// A kernel of numbers and of tensors that are read element by element.
 pub(super) struct Signature<'a> {
-    /// Its name.
+    /// The kernel's name, which traces and Metal's text carry.
     pub name: &'a str,
     /// Element types of the inputs.
     pub inputs: &'a [DType],

@@ -72,7 +72,7 @@ pub enum Elementwise {
 }
 
 impl Elementwise {
-    /// Its row.
+    /// The row of the family's table that declares the operator.
     #[inline]
     pub fn row(self) -> &'static Row {
         match self {
@@ -287,7 +287,7 @@ fn push_operands(
 pub struct Call {
     /// Which operator.
     pub operator: Elementwise,
-    /// Its numbers.
+    /// The numbers among the formula's operands, in its order.
     pub scalars: Vec<Number>,
     /// The output's type, where the inputs leave it open.
     pub output: Option<DType>,

@@ -15,7 +15,7 @@ pub(super) struct Pass {
     pub input: DType,
     /// In which elements are combined.
     pub compute: DType,
-    /// Of the result.
+    /// The result's type; the sum itself may be wider.
     pub output: DType,
 }
 

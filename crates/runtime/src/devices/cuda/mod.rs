@@ -31,7 +31,7 @@ const PAGEABLE_MEMORY_ACCESS: c_int = 88;
 /// Programs on the grid's axes.
 const MOST_PROGRAMS: [usize; 3] = [i32::MAX as usize, u16::MAX as usize, u16::MAX as usize];
 
-/// One GPU.
+/// An NVIDIA GPU with its context; clones are the same one.
 #[derive(Clone)]
 pub(crate) struct Cuda {
     gpu: Arc<Gpu>,
