@@ -46,11 +46,14 @@ enum Command {
     /// Run every test: those in Rust, those of Candle's operators, then those in Python on the installed wheel
     Test {
         /// Only the tests in Rust
-        #[arg(long, conflicts_with = "python")]
+        #[arg(long, conflicts_with_all = ["python", "quick"])]
         rust: bool,
         /// Only the tests in Python
-        #[arg(long)]
+        #[arg(long, conflicts_with = "quick")]
         python: bool,
+        /// Only what takes less than five minutes once everything is built
+        #[arg(long)]
+        quick: bool,
         /// Handed to pytest
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
@@ -145,7 +148,10 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Setup => setup::run().map(|_| ()),
         Command::Demo { name, arguments } => demo::run_example(&name, &arguments),
-        Command::Test { rust, python, arguments } => test::run(!python, !rust, &arguments),
+        Command::Test { rust: true, arguments, .. } => test::run(test::Suites::Rust, &arguments),
+        Command::Test { python: true, arguments, .. } => test::run(test::Suites::Python, &arguments),
+        Command::Test { quick: true, arguments, .. } => test::run(test::Suites::Quick, &arguments),
+        Command::Test { arguments, .. } => test::run(test::Suites::All, &arguments),
         Command::Bench { filter } => demo::bench(filter.as_deref()),
         Command::Chat { arguments } => chat::run_example(&arguments),
         Command::Minilm { arguments } => minilm::run_example(&arguments),

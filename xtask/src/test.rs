@@ -1,17 +1,51 @@
-//! `test`: every test in Rust and in Python, and a summary of what ran.
+//! `test`: every test in Rust and in Python, or the quick ones of both, and a summary of what ran.
 
 use crate::shell::{Result, cargo, run_and_keep, say};
 use crate::{chat, minilm, python, setup};
 
+/// Which tests are run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Suites {
+    All,
+    Rust,
+    Python,
+    /// What tells within five minutes, once everything is built, whether a change has broken something.
+    Quick,
+}
+
+// The native module needs a Python interpreter around it: the tests in Python are its tests.
+const PACKAGES: [&str; 5] = ["test", "--workspace", "--release", "--exclude", "openmps-python"];
+
+/// Of the tests in Rust: those inside the crates, and every operator on the host device and its gradient.
+const QUICK_RUST: [&str; 8] =
+    ["--exclude", "openmps-candle", "--lib", "--bins", "--test", "every_device", "--test", "gradients"];
+
+/// Of the tests in Python: each frontend's everyday ones.
+const QUICK_PYTHON: [&str; 4] = [
+    "tests/command",
+    "tests/paddle/test_everyday.py",
+    "tests/triton/test_kernels.py",
+    "tests/inference/test_interface.py",
+];
+
 /// Runs the tests; `arguments` are for pytest.
-pub fn run(rust: bool, python: bool, arguments: &[String]) -> Result<()> {
+pub fn run(suites: Suites, arguments: &[String]) -> Result<()> {
     let mut closing = Vec::new();
-    if rust {
+    if suites != Suites::Python {
         setup::tools()?;
-        closing.extend(run_rust()?);
     }
-    if python {
-        closing.extend(run_python(arguments)?);
+    match suites {
+        Suites::All => {
+            closing.extend(run_rust()?);
+            closing.extend(run_python(&["tests"], arguments)?);
+        }
+        Suites::Rust => closing.extend(run_rust()?),
+        Suites::Python => closing.extend(run_python(&["tests"], arguments)?),
+        Suites::Quick => {
+            say("Quick tests in Rust");
+            closing.push(count_tests("Rust", &[&PACKAGES[..], &QUICK_RUST].concat(), "")?);
+            closing.extend(run_python(&QUICK_PYTHON, arguments)?);
+        }
     }
     println!("\n==> Every test passed");
     closing.iter().for_each(|line| println!("    {line}"));
@@ -20,8 +54,6 @@ pub fn run(rust: bool, python: bool, arguments: &[String]) -> Result<()> {
 
 fn run_rust() -> Result<Vec<String>> {
     say("Tests in Rust");
-    // The native module needs a Python interpreter around it: the tests in Python are its tests.
-    const PACKAGES: [&str; 5] = ["test", "--workspace", "--release", "--exclude", "openmps-python"];
     let workspace = count_tests("Rust", &PACKAGES, "")?;
     let weights = minilm::install()?;
     chat::install()?;
@@ -49,11 +81,11 @@ fn count_tests(name: &str, arguments: &[&str], weights: &str) -> Result<String> 
     Ok(format!("{name}: {passed} passed, {failed} failed, {ignored} ignored in {} test binaries", lines.len()))
 }
 
-fn run_python(arguments: &[String]) -> Result<Vec<String>> {
+fn run_python(files: &[&str], arguments: &[String]) -> Result<Vec<String>> {
     setup::run()?;
     say("Tests in Python");
     let mut pytest = python::venv_python();
-    pytest.args(["-m", "pytest", "-p", "no:cacheprovider", "tests"]).args(arguments);
+    pytest.args(["-m", "pytest", "-p", "no:cacheprovider"]).args(files).args(arguments);
     pytest.env("FLAGS_enable_api_kernel_fallback", "0");
     let (lines, result) = run_and_keep(&mut pytest, |line| {
         [" passed", " failed", " error", "no tests ran"].iter().any(|word| line.contains(word)) && line.contains(" in ")
