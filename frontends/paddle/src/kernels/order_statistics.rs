@@ -54,8 +54,9 @@ fn middle(
     let x = x.view()?;
     let (line, leading) = lines(&c, &x, dims)?;
     let size = line.shape[leading.len()];
+    let result = if x.dtype.is_float() { x.dtype } else { out.dtype()? };
     if size == 0 {
-        return Err(refuse("shape of x", &x.shape, "elements along the axes"));
+        return nothing(&c, &leading, result, mode, [out, places]);
     }
     let sorted = [c.temporary(x.dtype, &line.shape)?, c.temporary(DType::I64, &line.shape)?];
     c.launch(&Sort { axis: -1, descending: false }, std::slice::from_ref(&line), &sorted)?;
@@ -76,7 +77,6 @@ fn middle(
     let take = TakeAlongAxis { axis: -1, negative: Negative::Refused };
     let of = |from: &View, at: &View| c.apply(&take, &[from.clone(), at.clone()]);
     let lower = place(-1)?;
-    let result = if x.dtype.is_float() { x.dtype } else { out.dtype()? };
     if mode == "min" {
         c.store_value(places, DType::I64, &of(&order, &lower)?)?;
         return c.store_value(out, result, &of(&values, &lower)?);
@@ -85,8 +85,21 @@ fn middle(
     let both = openmps_graph::operators::concat::Concat { axis: -1 };
     c.store_value(places, DType::I64, &c.apply(&both, &[of(&order, &lower)?, of(&order, &upper)?])?)?;
     let [low, high] = [of(&values, &lower)?, of(&values, &upper)?].map(|value| c.cast(&value, result));
-    let mean = c.scale(&c.add(&low?, &high?)?, 0.5, 0.0)?;
-    c.store_value(out, result, &mean)
+    let (low, high) = (low?, high?);
+    // Integers are divided towards zero. One element that is both is itself, whatever its double is.
+    let mean = c.map(DIVIDE, &[&c.add(&low, &high)?, &c.constant(result, &[1], 2.0)?], &[])?;
+    let same = c.map(Elementwise::Binary(Binary::Equal), &[&lower, &upper], &[])?;
+    c.store_value(out, result, &c.map(Elementwise::Binary(Binary::Where), &[&same, &low, &mean], &[])?)
+}
+
+/// Of lines without elements: NaN, in the first place.
+fn nothing(c: &Compose, leading: &[usize], dtype: DType, mode: &str, [out, places]: [&Output; 2]) -> Result<()> {
+    if !dtype.is_float() {
+        return Err(refuse("x", "integers", "elements along the axes: nothing has no median that is an integer"));
+    }
+    let count = if mode == "min" { 1 } else { 2 };
+    c.store_value(places, DType::I64, &c.constant(DType::I64, &[leading, &[count]].concat(), 0.0)?)?;
+    c.store_value(out, dtype, &c.constant(dtype, leading, f64::NAN)?)
 }
 
 fn median(
