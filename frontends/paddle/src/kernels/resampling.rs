@@ -81,6 +81,8 @@ impl Attributes<'_> {
             let step = match self.align_corners {
                 true if output > 1 => (input as f64 - 1.0) / (output as f64 - 1.0),
                 true => 0.0,
+                // A single element is one around the first, not around the middle: Paddle's rule for cubic pieces alone.
+                false if output == 1 && self.curve == Curve::Cubic => 0.0,
                 false if scaled => 1.0 / scale[at],
                 false => input as f64 / output as f64,
             };
