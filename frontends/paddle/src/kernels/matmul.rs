@@ -199,7 +199,8 @@ fn dot_grad(
     Ok(())
 }
 
-/// `alpha * product + what is added`, where the latter repeats to the product's shape.
+/// `alpha * product + beta * addend`, where the latter repeats to the product's shape. What is multiplied by zero does not count, NaN
+/// neither, as in BLAS.
 fn added(context: &Context, addend: &View, inputs: [&View; 2], out: &View, factors: [f64; 2]) -> Result<()> {
     let Some(repeated) = addend.broadcast_to(&out.shape) else {
         return Err(refuse("shape of the addend", &addend.shape, &format!("one that repeats to {:?}", out.shape)));
@@ -207,6 +208,14 @@ fn added(context: &Context, addend: &View, inputs: [&View; 2], out: &View, facto
     // In place the addend is there already.
     if repeated.address != out.address || repeated.strides != out.strides {
         Copy.run(context.queue(), &[repeated], std::slice::from_ref(out))?;
+    }
+    let [alpha, beta] = factors;
+    if alpha == 0.0 && beta == 0.0 {
+        return Compose::new(context).fill(out, 0.0);
+    }
+    if alpha == 0.0 {
+        let factors = [Number::Float(beta), Number::Float(0.0)];
+        return Ok(run(Elementwise::Unary(Unary::Scale), context.queue(), &[out], &factors, out)?);
     }
     Ok(PLAIN.accumulate(context.queue(), inputs, out, factors)?)
 }
