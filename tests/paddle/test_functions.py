@@ -10,6 +10,7 @@ from test_everyday import Case, fraction, integers, normal, positive, run
 X, Y, IMAGE = normal(3, 4, 5), normal(3, 4, 5, seed=1), normal(4, 8, 6, 6)
 COLUMNS, SQUARE, VECTORS = normal(2, 12, 20), normal(2, 5, 5), normal(4, 3, 2)
 WAVE = normal(2, 40)
+WITH_NAN = np.array([np.nan, 1, np.inf, 2], "float32")
 
 REARRANGED = {
     "channel_shuffle": Case(lambda x: F.channel_shuffle(x, 2), (IMAGE,)),
@@ -54,6 +55,9 @@ STATISTICS = {
     "median with NaN": Case(lambda x: paddle.median(paddle.where(x > 1.5, paddle.full_like(x, float("nan")), x), 2), (X,), False),
     "nanmedian": Case(lambda x: paddle.nanmedian(paddle.where(x > 1, paddle.full_like(x, float("nan")), x), 2), (X,)),
     "nanmedian, axes": Case(lambda x: paddle.nanmedian(paddle.where(x > 1, paddle.full_like(x, float("nan")), x), [0, 1], keepdim=True), (X,)),
+    "median of a number whose double is infinite": Case(lambda x: paddle.median(x), (np.full(3, -1.7e308),), False),
+    **{f"{function.__name__} of nothing": Case(lambda x, function=function: function(x, 1), (np.zeros((3, 0), "float32"),), False) for function in (paddle.median, paddle.nanmedian)},
+    **{f"nanmedian of {dtype}, {size} in a line": Case(lambda x: paddle.nanmedian(x, 1), (integers(-9, 9, 6, size, dtype=dtype),), False) for dtype in ("int32", "int64") for size in (3, 4)},
     "histogram": Case(lambda x: paddle.histogram(x, 7, -2, 2), (X,), False),
     "histogram of all": Case(lambda x: paddle.histogram(x, 10), (X,), False),
     "histogram, one value": Case(lambda x: paddle.histogram(x, 4), (np.full(6, 3.0, "float32"),), False),
@@ -78,6 +82,12 @@ FORMULAS = {
     "baddbmm": Case(lambda i, x, y: paddle.baddbmm(i, x, y, 0.5, 2.0), (normal(2, 3, 5), normal(2, 3, 4), normal(2, 4, 5))),
     "baddbmm, repeated": Case(lambda i, x, y: paddle.baddbmm(i, x, y), (normal(1, 3, 5), normal(2, 3, 4), normal(2, 4, 5))),
     "multi_dot": Case(lambda *x: paddle.linalg.multi_dot(x), (normal(3, 4), normal(4, 5), normal(5, 2), normal(2, 6))),
+    "multi_dot, the cheaper order first": Case(lambda x, y: paddle.linalg.multi_dot([x, y, paddle.full([5, 1], float("inf"))]), (normal(3, 4), normal(4, 5)), False),
+    **{
+        f"{function.__name__}, alpha {alpha}, beta {beta}, with NaN": Case(lambda a, x, y, function=function, factors=(beta, alpha): function(a, x, y, *factors), tuple(WITH_NAN.reshape(shape) for shape in shapes), False)
+        for function, shapes in ((paddle.addmm, [(2, 2)] * 3), (paddle.baddbmm, [(1, 2, 2)] * 3))
+        for alpha, beta in ((0.0, 1.0), (1.0, 0.0), (0.0, 0.0))
+    },
     "multi_dot, vectors": Case(lambda *x: paddle.linalg.multi_dot(x), (normal(4), normal(4, 5), normal(5, seed=1))),
     **{f"matrix_power, {n}": Case(lambda x, n=n: paddle.linalg.matrix_power(x, n), (SQUARE + 3 * np.eye(5, dtype="float32"),), tolerance=2e-4) for n in (0, 1, 3, 6, -1, -3)},
     "kron": Case(paddle.kron, (normal(2, 3), normal(4, 3, 2))),
@@ -110,7 +120,7 @@ LINE, PICTURE = normal(2, 3, 7), normal(2, 3, 6, 5)
 RESIZED = {
     **{
         f"interpolate, {mode}, {options}": Case(lambda x, mode=mode, options=options: F.interpolate(x, mode=mode, **options), (image,), tolerance=1e-4)
-        for mode, image, sizes in (("linear", LINE, [11]), ("linear", LINE, [3]), ("bicubic", PICTURE, [9, 4]), ("trilinear", VOLUME, [4, 8, 9]))
+        for mode, image, sizes in (("linear", LINE, [11]), ("linear", LINE, [3]), ("bicubic", PICTURE, [9, 4]), ("bicubic", PICTURE, [1, 7]), ("trilinear", VOLUME, [4, 8, 9]))
         for options in ({"size": sizes}, {"size": sizes, "align_corners": True}, {"scale_factor": 1.5 if mode != "linear" else [2]}, *([{"size": sizes, "align_mode": 1}] if mode != "bicubic" else []))
     },
     "interpolate, channels last": Case(lambda x: F.interpolate(x, [9, 4], mode="bicubic", data_format="NHWC"), (PICTURE,), tolerance=1e-4),
