@@ -5,7 +5,6 @@ use crate::allocator::{Allocator, MemoryStatistics};
 use crate::buffer::Buffer;
 #[cfg(feature = "cuda")]
 use crate::devices::cuda;
-use crate::devices::external::{ExternalDevice, ExternalGpu};
 use crate::devices::recorder::{self, Recorder, RecorderMemory};
 use crate::devices::{Driver, host, metal, no_text};
 use crate::error::{Error, Result};
@@ -125,14 +124,6 @@ impl Device {
         device
     }
 
-    /// A device of its own on somebody else's GPU and encoder, which borrows their buffers.
-    pub fn external<E: ExternalGpu>(index: usize, gpu: E) -> ExternalDevice<E> {
-        ExternalDevice::new(index, gpu, |properties, driver, heaps| {
-            let limit = properties.total_memory;
-            Device::new(index, properties, driver, heaps, limit)
-        })
-    }
-
     /// Compiles a kernel of Metal's own language for this device: `Error::NotMetal` where it is none of Metal's, `Error::Compile` where the
     /// text is wrong. The compiled form is kept for its dispatches.
     pub fn prepare(&self, kernel: &openmps_metal::arguments::Kernel) -> Result<()> {
@@ -152,7 +143,7 @@ impl Device {
         (Device::new(0, properties, Box::new(recorder.clone()), Box::new(RecorderMemory), limit), recorder)
     }
 
-    fn new(
+    pub(crate) fn new(
         index: usize,
         properties: DeviceProperties,
         driver: Box<dyn Driver>,

@@ -2,6 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::command_buffer::{CommandBuffer, Order};
+use crate::command_kind::{CommandCounters, CommandCounts};
 use crate::device::Device;
 use crate::devices::{Command, NativeResult};
 use crate::error::{Error, Result};
@@ -11,70 +12,12 @@ use crate::trace;
 use crate::vendor::VendorCall;
 use openmps_host::fork;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// What a command is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CommandKind {
-    /// A native kernel: code of the CPU's own for this operation.
-    Native,
-    /// A compiled program over a grid.
-    Dispatch,
-    /// A call of the vendor's libraries.
-    Vendor,
-    /// A copy between buffers.
-    Copy,
-    /// A copy from the host's memory.
-    Write,
-    /// A copy to the host's memory.
-    Read,
-    /// One byte all over a range.
-    Fill,
-    /// An event set.
-    Record,
-    /// An event waited for.
-    Wait,
-    /// A function of the caller's.
-    Callback,
-}
-
-const KINDS: usize = CommandKind::Callback as usize + 1;
-
-impl CommandKind {
-    /// The name in lower case.
-    pub const fn name(self) -> &'static str {
-        const NAMES: [&str; KINDS] =
-            ["native", "dispatch", "vendor", "copy", "write", "read", "fill", "record", "wait", "callback"];
-        NAMES[self as usize]
-    }
-}
-
-/// How many commands a queue has taken, by kind, and how many of them failed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CommandCounts {
-    counts: [u64; KINDS],
-    /// Commands that failed.
-    pub errors: u64,
-}
-
-impl CommandCounts {
-    /// The commands of one kind.
-    pub fn of(&self, kind: CommandKind) -> u64 {
-        self.counts[kind as usize]
-    }
-
-    /// The commands of every kind.
-    pub fn total(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-}
 
 /// What a queue's clones have in common. It does not hold its device, which holds the default queue's.
 pub(crate) struct QueueShared {
     id: u64,
-    counts: [AtomicU64; KINDS],
-    errors: AtomicU64,
+    counters: CommandCounters,
     /// The first error since the last synchronisation, and how many followed.
     failure: Mutex<Option<(String, usize)>>,
     pub(crate) order: Order,
@@ -82,13 +25,7 @@ pub(crate) struct QueueShared {
 
 impl QueueShared {
     pub fn new(id: u64) -> QueueShared {
-        QueueShared {
-            id,
-            counts: std::array::from_fn(|_| AtomicU64::new(0)),
-            errors: AtomicU64::new(0),
-            failure: Mutex::new(None),
-            order: Order::default(),
-        }
+        QueueShared { id, counters: CommandCounters::default(), failure: Mutex::new(None), order: Order::default() }
     }
 }
 
@@ -314,8 +251,7 @@ impl Queue {
 
     /// How many commands the queue has taken.
     pub fn counts(&self) -> CommandCounts {
-        let count = |kind: usize| self.shared.counts[kind].load(Ordering::Relaxed);
-        CommandCounts { counts: std::array::from_fn(count), errors: self.shared.errors.load(Ordering::Relaxed) }
+        self.shared.counters.now()
     }
 
     pub(crate) fn order(&self) -> &Order {
@@ -327,14 +263,14 @@ impl Queue {
     #[inline]
     pub(crate) fn submit(&self, command: Command<'_>) -> Result<()> {
         let _section = fork::section();
-        self.shared.counts[command.kind() as usize].fetch_add(1, Ordering::Relaxed);
+        self.shared.counters.add(command.kind());
         let result = if trace::is_on() {
             self.submit_traced(command)
         } else {
             self.device.driver().submit(self.shared.id, command)
         };
         if result.is_err() {
-            self.shared.errors.fetch_add(1, Ordering::Relaxed);
+            self.shared.counters.add_error();
         }
         result
     }
@@ -368,7 +304,7 @@ impl Queue {
         if elsewhere {
             return Ok(());
         }
-        self.shared.errors.fetch_add(1, Ordering::Relaxed);
+        self.shared.counters.add_error();
         Err(error)
     }
 }

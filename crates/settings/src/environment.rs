@@ -1,6 +1,6 @@
 //! The environment as a whole: wrong values, and names that are none of openmps's.
 
-use crate::table::TABLE;
+use crate::setting::Row;
 use std::ffi::OsString;
 use std::io::Write;
 use std::sync::Once;
@@ -8,28 +8,31 @@ use std::sync::Once;
 /// What every variable begins with.
 const PREFIX: &str = "OPENMPS_";
 
+/// The rows of a table.
+type Rows = [&'static dyn Row];
+
 /// Says once a process what is wrong with the environment.
-pub(crate) fn look_through() {
+pub(crate) fn look_through(table: &Rows) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for (name, text) in ours() {
-            match TABLE.iter().find(|row| row.name() == name) {
+            match table.iter().find(|row| row.name() == name) {
                 Some(row) => {
                     if let Some(problem) = row.problem(&text) {
                         row.report(&problem);
                     }
                 }
-                None => say(&unknown(&name)),
+                None => say(&unknown(table, &name)),
             }
         }
     });
 }
 
 /// What is wrong with the environment as it is now.
-pub fn problems() -> Vec<String> {
-    let problem = |(name, text): (String, OsString)| match TABLE.iter().find(|row| row.name() == name) {
+pub(crate) fn problems(table: &Rows) -> Vec<String> {
+    let problem = |(name, text): (String, OsString)| match table.iter().find(|row| row.name() == name) {
         Some(row) => row.problem(&text),
-        None => Some(unknown(&name)),
+        None => Some(unknown(table, &name)),
     };
     ours().into_iter().filter_map(problem).collect()
 }
@@ -44,9 +47,9 @@ fn ours() -> Vec<(String, OsString)> {
     ours
 }
 
-fn unknown(name: &str) -> String {
+fn unknown(table: &Rows, name: &str) -> String {
     let like = |known: &&str| strsim::normalized_damerau_levenshtein(name, known);
-    let nearest = TABLE.iter().map(|row| row.name()).max_by(|left, right| like(left).total_cmp(&like(right)));
+    let nearest = table.iter().map(|row| row.name()).max_by(|left, right| like(left).total_cmp(&like(right)));
     format!("{name} is no setting and changes nothing; the nearest is {}", nearest.unwrap_or_default())
 }
 

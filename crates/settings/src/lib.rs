@@ -9,10 +9,15 @@ mod setting;
 mod table;
 
 pub use document::{document, table_for_readme};
-pub use environment::{problems, say};
+pub use environment::say;
 pub use kind::Order;
 pub use setting::{Audience, Row, Setting};
 pub use table::*;
+
+/// What is wrong with the environment as it is now.
+pub fn problems() -> Vec<String> {
+    environment::problems(TABLE)
+}
 
 /// The row of a name such as `OPENMPS_DEVICE`.
 pub fn named(name: &str) -> Option<&'static dyn Row> {

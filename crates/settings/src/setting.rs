@@ -46,6 +46,8 @@ pub struct Setting<K: Kind> {
     pub(crate) reader: &'static str,
     pub(crate) audience: Audience,
     pub(crate) meaning: &'static str,
+    /// The table that it is a row of: all of its rows are checked when a value is first asked for.
+    pub(crate) table: fn() -> &'static [&'static dyn Row],
     pub(crate) value: OnceLock<Result<Option<K::Value>, String>>,
     pub(crate) reported: AtomicBool,
 }
@@ -82,7 +84,7 @@ impl<K: Kind> Setting<K> {
 
     /// The value; none where the variable is not set, an error that says everything where it is wrong.
     pub fn checked(&'static self) -> Result<Option<K::Value>, String> {
-        environment::look_through();
+        environment::look_through((self.table)());
         let value = self.value.get_or_init(|| {
             let Some(text) = std::env::var_os(self.name).filter(|text| !self.is_unset(text)) else { return Ok(None) };
             let problem = || self.problem(&text).unwrap_or_default();

@@ -17,6 +17,7 @@ macro_rules! settings {
                 reader: $reader,
                 audience: Audience::$audience,
                 meaning: $meaning,
+                table: || TABLE,
                 value: OnceLock::new(),
                 reported: AtomicBool::new(false),
             };

@@ -1,6 +1,7 @@
 //! A command buffer and its encoder: one is open at a time, of compute or of copies, and calls of MPS end it.
 
-use super::{AppleMetal, Buffer, Event, Executable, Pipeline, RawDevice, graph, mps, text};
+use super::raw::{RawCommandBuffer, RawDevice};
+use super::{AppleMetal, Buffer, Event, Executable, Pipeline, graph, mps, text};
 use crate::error::{Error, Result};
 use crate::interface::{CommandBuffer, Completed, Completion, Size};
 use crate::matrix::{MatrixCall, TensorView};
@@ -15,8 +16,6 @@ use objc2_metal::{
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
-
-pub(crate) type RawCommandBuffer = ProtocolObject<dyn MTLCommandBuffer>;
 
 enum Encoder {
     None,

@@ -11,6 +11,7 @@ pub mod graph;
 mod library;
 mod mps;
 mod properties;
+mod raw;
 mod residency;
 
 pub use buffer::Buffer;
@@ -30,6 +31,7 @@ use objc2_metal::{
     MTLCommandBuffer, MTLCommandBufferDescriptor, MTLCommandBufferErrorOption, MTLCommandQueue, MTLCopyAllDevices,
     MTLDevice,
 };
+use raw::RawDevice;
 use residency::Residency;
 use std::path::Path;
 use std::ptr::NonNull;
@@ -39,8 +41,6 @@ use std::time::Duration;
 // Without CoreGraphics in the process, Metal reports no device to programs of the command line.
 #[link(name = "CoreGraphics", kind = "framework")]
 unsafe extern "C" {}
-
-pub(crate) type RawDevice = ProtocolObject<dyn MTLDevice>;
 
 /// A GPU of this Mac, as `MTLDevice` gives it.
 pub struct AppleMetal {

@@ -9,7 +9,6 @@ use super::{Command, Driver};
 use crate::allocator::heap::{HeapSource, Region};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::properties::DeviceProperties;
 use openmps_metal::arguments::{self, Addresses, Kernel, Resolved, Table};
 use openmps_metal::interface::{Properties, Size};
 use std::any::Any;
@@ -76,16 +75,20 @@ const NOTHING: usize = 16;
 /// What a compiled tile kernel is kept as: another type than that of the devices which have a command queue of their own.
 struct Text(Kernel);
 
+impl Device {
+    /// A device of its own on somebody else's GPU and encoder, which borrows their buffers.
+    pub fn external<E: ExternalGpu>(index: usize, gpu: E) -> ExternalDevice<E> {
+        ExternalDevice::new(index, gpu)
+    }
+}
+
 impl<E: ExternalGpu> ExternalDevice<E> {
-    pub(crate) fn new(
-        index: usize,
-        external: E,
-        device: impl FnOnce(DeviceProperties, Box<dyn Driver>, Box<dyn HeapSource>) -> Device,
-    ) -> ExternalDevice<E> {
+    fn new(index: usize, external: E) -> ExternalDevice<E> {
         let properties = properties(external.properties(), false);
         let (addresses, nothing, next) = (RwLock::default(), OnceLock::new(), AtomicUsize::new(FIRST));
         let gpu = Arc::new(Gpu { external, index, addresses, nothing, next });
-        let device = device(properties, Box::new(Handle(gpu.clone())), Box::new(Handle(gpu.clone())));
+        let (limit, handle) = (properties.total_memory, || Box::new(Handle(gpu.clone())));
+        let device = Device::new(index, properties, handle(), handle(), limit);
         ExternalDevice { device, gpu }
     }
 

@@ -8,10 +8,10 @@ mod machine;
 pub(crate) mod metal;
 pub(crate) mod recorder;
 
+use crate::command_kind::CommandKind;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::pipeline::Pipeline;
-use crate::queue::CommandKind;
 use crate::vendor::VendorCall;
 use openmps_metal::arguments::Kernel;
 use std::any::Any;

@@ -2,9 +2,9 @@
 
 use super::{Command, Driver, host};
 use crate::allocator::heap::{HeapSource, HostMemory, Region};
+use crate::command_kind::CommandKind;
 use crate::error::Result;
 use crate::properties::{Backend, DeviceProperties};
-use crate::queue::CommandKind;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

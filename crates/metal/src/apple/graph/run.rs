@@ -1,8 +1,8 @@
 //! Running a compiled graph from buffers.
 
 use super::super::Buffer;
-use super::super::commands::RawCommandBuffer;
 use super::super::mps::data_type;
+use super::super::raw::RawCommandBuffer;
 use super::{Executable, shape};
 use crate::error::{Error, Result};
 use crate::matrix::TensorView;

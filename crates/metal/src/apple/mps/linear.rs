@@ -1,6 +1,6 @@
 //! Decompositions and solves.
 
-use super::super::commands::RawCommandBuffer;
+use super::super::raw::RawCommandBuffer;
 use super::super::{Buffer, RawDevice};
 use super::view::{indices, matrix};
 use crate::matrix::{MatrixCall, Operand};

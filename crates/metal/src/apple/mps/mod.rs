@@ -7,8 +7,8 @@ mod view;
 
 pub use view::data_type;
 
-use super::commands::RawCommandBuffer;
-use super::{Buffer, RawDevice};
+use super::Buffer;
+use super::raw::{RawCommandBuffer, RawDevice};
 use crate::error::Result;
 use crate::matrix::MatrixCall;
 

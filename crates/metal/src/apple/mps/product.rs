@@ -1,6 +1,6 @@
 //! Products and sums: `MPSMatrixMultiplication`, `MPSMatrixVectorMultiplication`, `MPSMatrixSum`.
 
-use super::super::commands::RawCommandBuffer;
+use super::super::raw::RawCommandBuffer;
 use super::super::{Buffer, RawDevice};
 use super::view::{matrix, vector};
 use crate::matrix::MatrixCall;

@@ -1,6 +1,6 @@
 //! What is computed row by row: softmax and its gradients, the largest values, random numbers.
 
-use super::super::commands::RawCommandBuffer;
+use super::super::raw::RawCommandBuffer;
 use super::super::{Buffer, RawDevice};
 use super::view::{data_type, indices, matrix};
 use crate::matrix::{Distribution, MatrixCall};
