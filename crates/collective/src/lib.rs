@@ -26,7 +26,8 @@
 //! hangs, or does something else than the others makes every other rank's operation an [`Error`] that names it, within [`Options::limit`].
 //!
 //! An operation is a program (`program.rs`): what a rank sends, and what it folds of what comes in. `algorithm.rs` makes programs, `engine.rs`
-//! carries them out over `transport/`, `watch.rs` is what ranks know of each other meanwhile.
+//! carries them out over `transport/`, `watch.rs` is what ranks know of each other meanwhile. [`simulate`] weighs the same programs for machines
+//! that are not at hand.
 
 mod algorithm;
 mod communicator;
@@ -40,6 +41,7 @@ mod message;
 mod peer;
 mod program;
 mod rendezvous;
+pub mod simulate;
 mod task;
 mod transport;
 mod typed;
