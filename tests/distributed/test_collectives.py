@@ -45,3 +45,12 @@ def test_the_bench_has_a_row_for_each_size():
     for size in ("4,096", "65,536", "1,048,576", "16,777,216", "67,108,864"):
         assert size in done.stdout, done.stdout
     assert "GB/s in copies" in done.stdout
+
+
+def test_a_plan_names_the_fastest_algorithm_of_each_size():
+    command = [sys.executable, "-W", "ignore", "-m", "openmps", "collective", "plan", "--hosts", "64", "--ranks", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "COLUMNS": "120"})
+    assert done.returncode == 0, done.stderr[-4000:]
+    rows = {line.split("│")[1].strip(): line.split("│")[2:-1] for line in done.stdout.splitlines() if line.startswith("│")}
+    fastest = {size: cells[-2].strip() for size, cells in rows.items()}
+    assert fastest["4,096"] == "doubling" and fastest["67,108,864"] in ("direct", "ring"), done.stdout

@@ -1,15 +1,17 @@
 //! Ranks that are processes, and check every operation. Run by `cargo xtask differential collective`; one after the other on 2, 4 and 8 ranks:
 //!
 //! * `everything BYTES`: every operation, element type, reduction and place, for odd counts up to so many bytes;
-//! * `sequences SECONDS [SEED]`: random sequences on random groups; what fails says its seed.
+//! * `sequences SECONDS [SEED]`: random sequences on random groups; what fails says its seed;
+//! * `measure SECONDS`: what all-reduce takes, by size and algorithm, the best of as many as fit into the time, next to what the simulator says.
 //!
-//! `rank ADDRESS RANK RANKS everything|sequences NUMBER SEED` is one of these ranks, for instance on a machine of its own, reached at ADDRESS's
+//! `rank ADDRESS RANK RANKS everything|sequences|measure NUMBER SEED` is one of these ranks, for instance on a machine of its own, reached at ADDRESS's
 //! machine by rank 0.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use openmps_collective::{Communicator, ElementType, Error, Options, UniqueId};
+use openmps_collective::simulate::{Cluster, simulate};
+use openmps_collective::{Algorithm, Communicator, ElementType, Error, Options, Reduction, UNIQUE_ID_BYTES, UniqueId};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -22,6 +24,8 @@ type Anything = Box<dyn std::error::Error>;
 const RANKS: [usize; 3] = [2, 4, 8];
 /// Bytes of the largest buffer of a case, to which the counts of elements are made odd.
 const SIZES: [usize; 6] = [0, 1, 5_000, 70_000, 1 << 20, 64 << 20];
+/// Operations that are measured at once.
+const IN_A_ROW: usize = 8;
 /// The most bytes of a buffer in a sequence.
 const MOST: usize = 64 << 20;
 
@@ -34,14 +38,15 @@ fn main() -> Result<ExitCode, Anything> {
             let communicator = Communicator::new(&id, rank.parse()?, ranks.parse()?, &options()?)?;
             match what {
                 "everything" => everything(&communicator, number.parse()?)?,
+                "measure" => measure(&communicator, number.parse()?, id.address())?,
                 _ => sequences(&communicator, number.parse()?, seed.parse()?, id.address())?,
             }
             Ok(ExitCode::SUCCESS)
         }
-        ["everything", most] => jobs("everything", most, 0),
+        [what @ ("everything" | "measure"), number] => jobs(what, number, 0),
         ["sequences", seconds] => jobs("sequences", seconds, fastrand::u64(..1 << 32)),
         ["sequences", seconds, seed] => jobs("sequences", seconds, seed.parse()?),
-        _ => Err("everything BYTES, or sequences SECONDS [SEED]".into()),
+        _ => Err("everything BYTES, sequences SECONDS [SEED], or measure SECONDS".into()),
     }
 }
 
@@ -112,6 +117,58 @@ fn sequences(communicator: &Communicator, seconds: u64, first: u64, address: Soc
         let own = openmps_settings::COLLECTIVE_ADDRESS.get().and_then(|text| text.parse().ok());
         Sequence::random(seed, communicator.ranks(), most(seed), &options)
             .run(communicator, own.unwrap_or(address.ip()))?;
+    }
+    Ok(())
+}
+
+/// A communicator of the same ranks.
+fn another(communicator: &Communicator, address: SocketAddr, options: &Options) -> Result<Communicator, Error> {
+    let mut bytes = [0; UNIQUE_ID_BYTES];
+    if communicator.rank() == 0 {
+        bytes = UniqueId::listen(address.ip())?.to_bytes();
+    }
+    communicator.broadcast(&mut bytes, 0)?;
+    Communicator::new(&UniqueId::from_bytes(&bytes)?, communicator.rank(), communicator.ranks(), options)
+}
+
+fn measure(communicator: &Communicator, seconds: f64, address: SocketAddr) -> Result<(), Error> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cluster = Cluster::machine(communicator.ranks(), cores);
+    let ways = Algorithm::ALL.map(|algorithm| {
+        another(communicator, address, &Options { algorithm: Some(algorithm), ..options()? }).map(|it| (algorithm, it))
+    });
+    let ways = ways.into_iter().collect::<Result<Vec<_>, _>>()?;
+    for bytes in [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20] {
+        let (mut best, begin) = (vec![f64::INFINITY; ways.len()], Instant::now());
+        let mut values = vec![0.0_f32; bytes / 4];
+        loop {
+            let mut goes_on = [u8::from(begin.elapsed().as_secs_f64() < seconds)];
+            communicator.broadcast(&mut goes_on, 0)?;
+            if goes_on == [0] {
+                break;
+            }
+            for ((algorithm, way), best) in ways.iter().zip(&mut best) {
+                // Whole arrays that go to all are nobody's way for many bytes, and would take all the time.
+                if matches!(algorithm, Algorithm::Gathered | Algorithm::Doubling) && bytes > 4 << 20 {
+                    continue;
+                }
+                values.fill(0.0);
+                way.barrier()?;
+                // Several in a row, so that who comes late to the first does not count.
+                let begin = Instant::now();
+                for _ in 0..IN_A_ROW {
+                    way.all_reduce(&mut values, Reduction::Sum)?;
+                }
+                let mut slowest = [begin.elapsed().as_secs_f64() / IN_A_ROW as f64];
+                communicator.all_reduce(&mut slowest, Reduction::Maximum)?;
+                *best = best.min(slowest[0]);
+            }
+        }
+        for ((algorithm, _), best) in ways.iter().zip(best).filter(|_| communicator.rank() == 0) {
+            let simulated = simulate(&cluster, *algorithm, bytes, None)?.map_or(f64::NAN, |it| it.seconds);
+            let (ranks, name) = (communicator.ranks(), algorithm.name());
+            println!("{ranks} ranks, {bytes} bytes, {name}: {:.1} us, simulated {:.1} us", best * 1e6, simulated * 1e6);
+        }
     }
     Ok(())
 }

@@ -42,21 +42,38 @@ impl Algorithm {
         Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)
     }
 
-    /// The algorithm for so many bytes on so many ranks.
-    pub fn suited(bytes: usize, ranks: usize) -> Algorithm {
-        match (bytes, ranks) {
-            (_, ..=2) if bytes <= SMALL => Algorithm::Gathered,
-            (..=SMALL, ..=8) if bytes * ranks <= 4 * SMALL => Algorithm::Gathered,
-            (..=SMALL, _) => Algorithm::Doubling,
-            (_, ..=MANY) => Algorithm::Direct,
-            _ => Algorithm::Ring,
+    /// The algorithm for so many bytes on so many ranks; [`crate::simulate`] says why, and its tests hold it to that.
+    pub fn suited(bytes: usize, ranks: usize, layout: Layout) -> Algorithm {
+        match layout {
+            _ if bytes <= SMALL && (ranks <= 2 || (ranks <= FEW && bytes * ranks <= 4 * SMALL)) => Algorithm::Gathered,
+            _ if bytes <= SMALL || (ranks > FEW && bytes <= SMALL / 4 * ranks) => Algorithm::Doubling,
+            Layout::Mixed if bytes >= 2 * SMALL * ranks => Algorithm::Ring,
+            _ => Algorithm::Direct,
         }
+    }
+}
+
+/// How the ranks of a communicator are spread over hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// All on one, or each on one of its own: every pair has an equally good link.
+    Alike,
+    /// Several on each of several, which share its line: what neighbours pass on crosses it once.
+    Mixed,
+}
+
+impl Layout {
+    /// Where no rank shares memory with more than so many, itself among them.
+    pub fn of(ranks: usize, most_together: usize) -> Layout {
+        if most_together <= 1 || most_together >= ranks { Layout::Alike } else { Layout::Mixed }
     }
 }
 
 /// Bytes that are not worth cutting into parts.
 const SMALL: usize = 16 << 10;
-/// Ranks from which on every rank talks to its neighbours only.
+/// Ranks from which on the messages to all others take longer than the steps of doubling.
+const FEW: usize = 8;
+/// Ranks from which on a root does not send to all itself.
 const MANY: usize = 32;
 /// Bytes of a part of a segment: what one rank folds before it sends it on, while it is in the cache.
 const SEGMENT_PART: usize = 256 << 10;

@@ -1,6 +1,6 @@
 //! A communicator: ranks that do the same operations in the same order. This file has them over plain addresses; `typed` over slices.
 
-use crate::algorithm::{self, Algorithm, Member};
+use crate::algorithm::{self, Algorithm, Layout, Member};
 use crate::element::{ElementType, Reduction};
 use crate::engine::{Engine, Memory};
 use crate::error::{Error, Result};
@@ -64,6 +64,7 @@ pub struct Communicator {
     identity: [u8; UNIQUE_ID_BYTES],
     name: String,
     algorithm: Option<Algorithm>,
+    layout: Layout,
     process: u32,
     state: Mutex<State>,
 }
@@ -113,14 +114,29 @@ impl Communicator {
         }
         let watcher = Watcher::start(member, controls, options.limit)?;
         let engine = Engine::new(member, peers, watcher.watch.clone(), options.limit);
-        Ok(Communicator {
+        let mut communicator = Communicator {
             member,
             identity: id.to_bytes(),
             name: format!("openmps {} rank {rank} of {ranks}", id.address()),
             algorithm: options.algorithm,
+            layout: Layout::Alike,
             process: std::process::id(),
             state: Mutex::new(State { engine, watcher, sequence: 0 }),
-        })
+        };
+        communicator.layout = communicator.agree_on_layout()?;
+        Ok(communicator)
+    }
+
+    /// All ranks must choose the same algorithms, so they tell each other with how many each shares memory.
+    fn agree_on_layout(&self) -> Result<Layout> {
+        let ranks = self.member.ranks;
+        if ranks <= 2 {
+            return Ok(Layout::Alike);
+        }
+        let together = 1 + self.transports().iter().filter(|&&name| name == Shared::NAME).count() as u64;
+        let mut all = vec![0; ranks];
+        self.all_gather(&[together], &mut all)?;
+        Ok(Layout::of(ranks, all.into_iter().max().unwrap_or(1) as usize))
     }
 
     /// This rank.
@@ -214,7 +230,7 @@ impl Communicator {
         reduction: Reduction,
     ) -> Result<()> {
         let bytes = size(count, element)?;
-        let algorithm = self.algorithm.unwrap_or_else(|| Algorithm::suited(bytes, self.member.ranks));
+        let algorithm = self.algorithm.unwrap_or_else(|| Algorithm::suited(bytes, self.member.ranks, self.layout));
         let operation = Operation::new(Kind::AllReduce, element, count).with_reduction(reduction);
         let program = |operation| algorithm::all_reduce(operation, self.member, algorithm);
         let (input, output) = (Span { address: input.cast_mut(), bytes }, Span { address: output, bytes });

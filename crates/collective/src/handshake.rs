@@ -11,7 +11,7 @@ use sha2::Sha256;
 use std::net::SocketAddr;
 
 /// The version of everything that follows the handshake.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// Bytes of the greeting and of the challenge.
 pub(crate) const GREETING: usize = 40;

@@ -47,7 +47,7 @@ mod transport;
 mod typed;
 mod watch;
 
-pub use algorithm::Algorithm;
+pub use algorithm::{Algorithm, Layout};
 pub use communicator::{Communicator, Message, Options};
 pub use element::{Element, ElementType, Reduction};
 pub use error::{Error, Result};

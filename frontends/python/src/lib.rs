@@ -1,5 +1,6 @@
 //! The native module of the wheel. Python imports it, and Paddle opens it as a plug-in: there is one copy of the runtime either way.
 
+mod collective;
 mod inference;
 mod log;
 mod paddle;
@@ -29,6 +30,7 @@ fn openmps_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     openmps_emulator::interpreter_in(module.py().import("sys")?.getattr("prefix")?.extract()?);
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    collective::register(module)?;
     inference::register(module)?;
     paddle::register(module)?;
     settings::register(module)?;

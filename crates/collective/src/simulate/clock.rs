@@ -117,15 +117,30 @@ impl Clock {
         if self.ranks[index].at.is_some() || self.is_dead(index, now) {
             return;
         }
-        let Some(task) = self.ranks[index].take() else { return };
+        let Some(task) = self.ranks[index].take() else {
+            self.look(index, now);
+            return;
+        };
         self.ranks[index].at = Some(task);
-        let seconds = self.cost(index, task);
+        let sleeps = now > self.ranks[index].ended + time(self.cluster.patience);
+        let seconds = self.cost(index, task) + if sleeps { self.cluster.wake } else { 0.0 };
         let cores = &mut self.cores[self.cluster.host(index)];
         // The first core that has time; there is one at least.
         let Reverse(free) = cores.pop().unwrap_or(Reverse(now));
         let end = now.max(free) + time(seconds);
         cores.push(Reverse(end));
         self.events.push(Reverse((end, index as u32, Event::Done)));
+    }
+
+    /// A rank that waits keeps a core that others could use, for a while.
+    fn look(&mut self, index: usize, now: Time) {
+        let rank = &mut self.ranks[index];
+        let others_wait = self.cluster.ranks_per_host > self.cluster.cores_per_host;
+        if others_wait && rank.left > 0 && rank.ended == now {
+            let cores = &mut self.cores[self.cluster.host(index)];
+            let Reverse(free) = cores.pop().unwrap_or(Reverse(now));
+            cores.push(Reverse(now.max(free) + time(self.cluster.patience)));
+        }
     }
 
     /// Seconds that a core is at it.

@@ -8,7 +8,7 @@
 mod clock;
 mod tasks;
 
-use crate::algorithm::{Algorithm, Member, all_reduce};
+use crate::algorithm::{Algorithm, Layout, Member, all_reduce};
 use crate::element::{ElementType, Reduction};
 use crate::error::{Error, Result};
 use crate::program::{Kind, Operation};
@@ -46,6 +46,10 @@ pub struct Cluster {
     pub between: Link,
     /// Bytes a second that a core reads of operands when it folds them.
     pub fold: f64,
+    /// Seconds for which a rank that waits looks before it sleeps, and seconds that it then takes to wake.
+    pub patience: f64,
+    /// See `patience`.
+    pub wake: f64,
 }
 
 impl Cluster {
@@ -55,10 +59,17 @@ impl Cluster {
             ranks,
             ranks_per_host: ranks,
             cores_per_host: cores,
-            inside: Link { latency: 9e-6, bandwidth: None, message: 1.5e-6, handling: 9e9 },
+            inside: Link { latency: 0.5e-6, bandwidth: None, message: 0.4e-6, handling: 9e9 },
             between: Link { latency: 50e-6, bandwidth: Some(1.25e9), message: 8e-6, handling: 3e9 },
             fold: 12e9,
+            patience: 0.0,
+            wake: 18e-6,
         }
+    }
+
+    /// How the ranks are spread.
+    pub fn layout(&self) -> Layout {
+        Layout::of(self.ranks, self.ranks_per_host)
     }
 
     fn host(&self, rank: usize) -> usize {
@@ -72,7 +83,7 @@ impl Cluster {
     fn check(&self) -> Result<()> {
         let links = [self.inside, self.between];
         let rates = links.iter().flat_map(|link| [link.handling, link.bandwidth.unwrap_or(1.0)]).chain([self.fold]);
-        let times = links.iter().flat_map(|link| [link.latency, link.message]);
+        let times = links.iter().flat_map(|link| [link.latency, link.message]).chain([self.patience, self.wake]);
         let counts = [self.ranks, self.ranks_per_host, self.cores_per_host];
         let fine = counts.iter().all(|&count| count > 0)
             && rates.into_iter().all(|rate| rate.is_finite() && rate > 0.0)
@@ -161,7 +172,7 @@ impl Plan {
         let one =
             |algorithm| Ok((algorithm, simulate(cluster, algorithm, bytes, None)?.map(|outcome| outcome.seconds)));
         let seconds = Algorithm::ALL.into_iter().map(one).collect::<Result<_>>()?;
-        Ok(Plan { bytes, seconds, suited: Algorithm::suited(bytes, cluster.ranks) })
+        Ok(Plan { bytes, seconds, suited: Algorithm::suited(bytes, cluster.ranks, cluster.layout()) })
     }
 
     /// The algorithm that takes the least time.

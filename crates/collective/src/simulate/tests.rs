@@ -5,7 +5,16 @@ use super::*;
 /// Only these things take time.
 fn cluster(ranks: usize, latency: f64, bandwidth: f64) -> Cluster {
     let link = Link { latency, bandwidth: Some(bandwidth), message: 0.0, handling: 1e18 };
-    Cluster { ranks, ranks_per_host: 1, cores_per_host: 1, inside: link, between: link, fold: 1e18 }
+    Cluster {
+        ranks,
+        ranks_per_host: 1,
+        cores_per_host: 1,
+        inside: link,
+        between: link,
+        fold: 1e18,
+        patience: 0.0,
+        wake: 0.0,
+    }
 }
 
 fn seconds(cluster: &Cluster, algorithm: Algorithm, bytes: usize) -> f64 {
@@ -61,10 +70,17 @@ fn every_program_ends() {
 
 #[test]
 fn ranks_that_share_a_core_take_as_much_longer() {
-    let mut few = Cluster::machine(8, 8);
+    let mut few = Cluster { patience: 0.0, wake: 0.0, ..Cluster::machine(8, 8) };
     few.inside.latency = 0.0;
     let all = seconds(&few, Algorithm::Direct, 8 << 20);
     near(seconds(&Cluster { cores_per_host: 1, ..few }, Algorithm::Direct, 8 << 20), 8.0 * all);
+}
+
+#[test]
+fn who_waits_for_long_must_be_woken() {
+    let impatient = Cluster { patience: 0.5, wake: 3.0, ..cluster(2, 1.0, 1e15) };
+    near(seconds(&impatient, Algorithm::Gathered, 4), 4.0);
+    near(seconds(&Cluster { patience: 2.0, ..impatient }, Algorithm::Gathered, 4), 1.0);
 }
 
 #[test]
@@ -86,4 +102,23 @@ fn a_cluster_that_cannot_be_is_refused_and_one_that_is_too_large_is_left_out() {
     let none = Cluster { fold: 0.0, ..Cluster::machine(2, 2) };
     assert!(simulate(&none, Algorithm::Ring, 4, None).unwrap_err().to_string().contains("cannot be"));
     assert_eq!(simulate(&Cluster::machine(10_000, 2), Algorithm::Gathered, 4, None), Ok(None));
+}
+
+/// What the communicator takes never takes three times as long as the fastest, on one machine and on many, with one rank each or several.
+#[test]
+fn the_algorithm_that_is_taken_suits() {
+    for ranks in [2, 3, 4, 8, 16, 32, 64, 128] {
+        for together in [1, 2, 8, ranks] {
+            if ranks % together != 0 {
+                continue;
+            }
+            let cluster = Cluster { ranks, ..Cluster::machine(together, together) };
+            for bytes in [256, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20] {
+                let plan = Plan::new(&cluster, bytes).unwrap();
+                let of = |wanted| plan.seconds.iter().find(|(name, _)| *name == wanted).and_then(|it| it.1).unwrap();
+                let slower = of(plan.suited) / of(plan.best().unwrap());
+                assert!(slower < 3.0, "{ranks} ranks, {together} a host, {bytes} bytes: {slower:.1} {plan:?}");
+            }
+        }
+    }
 }

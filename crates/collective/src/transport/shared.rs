@@ -89,6 +89,9 @@ const TAKEN: u8 = 1;
 const NOT_TAKEN: u8 = 0;
 
 impl Shared {
+    /// The name for people.
+    pub const NAME: &str = "shared memory";
+
     /// Makes or takes the memory, over a connection that waits; none where the two cannot share any, and then both know. A capacity of 0 is
     /// that of a rank that wants none.
     pub fn agree(
@@ -243,7 +246,7 @@ fn open(name: &[u8], capacity: usize) -> Option<MmapRaw> {
 
 impl Transport for Shared {
     fn name(&self) -> &'static str {
-        "shared memory"
+        Shared::NAME
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -77,6 +77,13 @@ def _parser() -> argparse.ArgumentParser:
     between.add_argument("--ranks", type=_positive, default=2, help="processes (default: %(default)s)")
     between.add_argument("--seconds", type=_seconds, default=2.0, help="time for each size (default: %(default)s)")
     between.set_defaults(run=_collective_bench)
+    planned = collective.add_parser("plan", help="what all-reduce would take on a cluster, by a simulation of the same algorithms")
+    planned.add_argument("--hosts", type=_positive, default=1, help="machines (default: %(default)s)")
+    planned.add_argument("--ranks", type=_positive, default=2, help="processes on each (default: %(default)s)")
+    planned.add_argument("--cores", type=_positive, help="cores on each (default: one for each process)")
+    planned.add_argument("--latency", type=_seconds, default=50e-6, help="seconds that a message is on its way between two (default: %(default)s)")
+    planned.add_argument("--gigabits", type=_seconds, default=10.0, help="a second, on the line of each (default: %(default)s)")
+    planned.set_defaults(run=_collective_plan)
 
     inspected = _program_command(commands, "inspect", "what an inference program of PaddlePaddle is made of, and whether openmps runs it")
     _shapes(inspected)
@@ -204,6 +211,13 @@ def _collective_bench(options: argparse.Namespace) -> int:
     from openmps import collective
 
     return collective.run(options.ranks, options.seconds, _console())
+
+
+def _collective_plan(options: argparse.Namespace) -> int:
+    from openmps import collective
+
+    cores = options.cores or options.ranks
+    return collective.plan(options.hosts, options.ranks, cores, options.latency, options.gigabits / 8 * 1e9, _console())
 
 
 def _inspect(options: argparse.Namespace) -> int:

@@ -1,4 +1,5 @@
-"""``openmps collective bench``: all-reduce on device ``mps`` between the processes of this machine, next to Gloo, which Paddle uses on the CPU."""
+"""``openmps collective bench``: all-reduce on device ``mps`` between the processes of this machine, next to Gloo, which Paddle uses on the CPU.
+``openmps collective plan``: what it would take on a cluster."""
 
 from __future__ import annotations
 
@@ -22,6 +23,26 @@ def run(ranks: int, seconds: float, console) -> int:
     figures = measure(ranks, seconds)
     console.print(_table(figures, ranks))
     console.print(f"memory: {figures['memory'] / 1e9:.1f} GB/s in copies of 64 MiB by {ranks} processes at once, each")
+    return 0
+
+
+def plan(hosts: int, ranks: int, cores: int, latency: float, bandwidth: float, console) -> int:
+    """Prints the simulated time of each algorithm for each size."""
+    from rich.table import Table
+
+    from paddle_custom_device import openmps_native
+
+    try:
+        rows = openmps_native.collective_plan(hosts, ranks, cores, latency, bandwidth, SIZES)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    names = [name for name, _ in rows[0][1]]
+    table = Table(title=f"all-reduce of float32, {hosts} x {ranks} processes, simulated")
+    for column in ("bytes", *names, "fastest", "taken"):
+        table.add_column(column, justify="right")
+    for size, times, best, taken in rows:
+        table.add_row(f"{size:,}", *("-" if time is None else _time(time) for _, time in times), best or "-", taken)
+    console.print(table)
     return 0
 
 
