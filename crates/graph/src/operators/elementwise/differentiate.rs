@@ -1,85 +1,11 @@
-//! Gradients of elementwise operators: which formula of the table of gradients belongs to which operator, and those of several tensors.
+//! Gradients of elementwise operators as operators: by the table in gradient.rs, and those of several tensors.
 
+use super::gradient::{Rule, of_activation, of_unary};
 use super::{Activation, Binary, Call, Elementwise, Gradient, Unary};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients, Node};
 use crate::operator::Operator;
 use openmps_tile::Number;
-
-/// From what a formula of one tensor computes its gradient, besides dy.
-enum Rule {
-    /// Steps of constants: the gradient is zero.
-    Zero,
-    /// The tensor.
-    Input(Gradient),
-    /// The operator's result, which is often cheaper than its operand (tanh, exp).
-    Output(Gradient),
-}
-
-fn of_unary(operator: Unary) -> Option<Rule> {
-    use Rule::{Input, Output, Zero};
-    Some(match operator {
-        Unary::Abs => Input(Gradient::Abs),
-        Unary::Exp => Output(Gradient::Exp),
-        Unary::Expm1 => Output(Gradient::Expm1),
-        Unary::Log => Input(Gradient::Log),
-        Unary::Log2 => Input(Gradient::Log2),
-        Unary::Log10 => Input(Gradient::Log10),
-        Unary::Log1p => Input(Gradient::Log1p),
-        Unary::Sqrt => Output(Gradient::Sqrt),
-        Unary::Rsqrt => Output(Gradient::Rsqrt),
-        Unary::Square => Input(Gradient::Square),
-        Unary::Reciprocal => Output(Gradient::Reciprocal),
-        Unary::Sin => Input(Gradient::Sin),
-        Unary::Cos => Input(Gradient::Cos),
-        Unary::Tan => Input(Gradient::Tan),
-        Unary::Asin => Input(Gradient::Asin),
-        Unary::Acos => Input(Gradient::Acos),
-        Unary::Atan => Input(Gradient::Atan),
-        Unary::Sinh => Input(Gradient::Sinh),
-        Unary::Cosh => Input(Gradient::Cosh),
-        Unary::Tanh => Output(Gradient::Tanh),
-        Unary::Asinh => Input(Gradient::Asinh),
-        Unary::Acosh => Input(Gradient::Acosh),
-        Unary::Atanh => Input(Gradient::Atanh),
-        Unary::Erf => Input(Gradient::Erf),
-        Unary::Clip => Input(Gradient::Clip),
-        Unary::PowScalar => Input(Gradient::Pow),
-        Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc | Unary::Sign => Zero,
-        Unary::IsNan | Unary::IsInf | Unary::IsFinite | Unary::LogicalNot | Unary::BitwiseNot => Zero,
-        _ => return None,
-    })
-}
-
-fn of_activation(operator: Activation) -> Option<Rule> {
-    use Rule::{Input, Output};
-    Some(match operator {
-        Activation::Relu => Output(Gradient::Relu),
-        Activation::Relu6 => Output(Gradient::Relu6),
-        Activation::Sigmoid => Output(Gradient::Sigmoid),
-        Activation::LogSigmoid => Input(Gradient::LogSigmoid),
-        Activation::Silu => Input(Gradient::Silu),
-        Activation::Gelu => Input(Gradient::Gelu),
-        Activation::GeluTanh => Input(Gradient::GeluTanh),
-        Activation::Softplus => Input(Gradient::Softplus),
-        Activation::Softsign => Input(Gradient::Softsign),
-        Activation::Mish => Input(Gradient::Mish),
-        Activation::TanhShrink => Input(Gradient::TanhShrink),
-        Activation::HardSwish => Input(Gradient::HardSwish),
-        Activation::HardSigmoid => Output(Gradient::HardSigmoid),
-        Activation::HardTanh => Input(Gradient::HardTanh),
-        Activation::HardShrink => Input(Gradient::HardShrink),
-        Activation::SoftShrink => Input(Gradient::SoftShrink),
-        Activation::ThresholdedRelu => Input(Gradient::ThresholdedRelu),
-        Activation::LeakyRelu => Input(Gradient::LeakyRelu),
-        Activation::Elu => Input(Gradient::Elu),
-        Activation::Celu => Input(Gradient::Celu),
-        Activation::Selu => Output(Gradient::Selu),
-        Activation::Logit => Input(Gradient::Logit),
-        Activation::Stanh => Input(Gradient::Stanh),
-        Activation::Swish => return None,
-    })
-}
 
 impl Call {
     pub(super) fn differentiate(&self, b: &mut Backward<'_>) -> Result<Gradients> {

@@ -1,9 +1,11 @@
-//! Gradients of elementwise operators: from the output's gradient (the last input) and the input or output that it needs.
+//! Gradients of elementwise operators: whose they are, and their formulas over the output's gradient (the last input) and the input or output
+//! that it needs.
 
 use super::activation::{SQRT_2_OVER_PI, tanh_of_softplus, tanh_of_softplus_f64};
 use super::binary::{floor_divide, floor_divide_f64};
 use super::expression::Expr;
 use super::row::*;
+use super::{Activation, Unary};
 use std::f64::consts::{LN_2, LN_10};
 
 const INVERSE_SQRT_2_PI: f64 = 0.398_942_280_401_432_7;
@@ -30,6 +32,83 @@ fn over_squares<'s>(x: &[Expr<'s>], part: Expr<'s>) -> Expr<'s> {
 
 fn unless_f64(condition: bool, value: f64) -> f64 {
     if condition { value } else { 0.0 }
+}
+
+/// From what a formula of one tensor computes its gradient, besides dy.
+pub(super) enum Rule {
+    /// Steps of constants: the gradient is zero.
+    Zero,
+    /// The tensor.
+    Input(Gradient),
+    /// The operator's result, which is often cheaper than its operand (tanh, exp).
+    Output(Gradient),
+}
+
+/// Whose gradient is which formula. An operator without a line has no gradient, or one of several steps (`differentiate.rs`).
+pub(super) fn of_unary(operator: Unary) -> Option<Rule> {
+    use Rule::{Input, Output, Zero};
+    Some(match operator {
+        Unary::Abs => Input(Gradient::Abs),
+        Unary::Exp => Output(Gradient::Exp),
+        Unary::Expm1 => Output(Gradient::Expm1),
+        Unary::Log => Input(Gradient::Log),
+        Unary::Log2 => Input(Gradient::Log2),
+        Unary::Log10 => Input(Gradient::Log10),
+        Unary::Log1p => Input(Gradient::Log1p),
+        Unary::Sqrt => Output(Gradient::Sqrt),
+        Unary::Rsqrt => Output(Gradient::Rsqrt),
+        Unary::Square => Input(Gradient::Square),
+        Unary::Reciprocal => Output(Gradient::Reciprocal),
+        Unary::Sin => Input(Gradient::Sin),
+        Unary::Cos => Input(Gradient::Cos),
+        Unary::Tan => Input(Gradient::Tan),
+        Unary::Asin => Input(Gradient::Asin),
+        Unary::Acos => Input(Gradient::Acos),
+        Unary::Atan => Input(Gradient::Atan),
+        Unary::Sinh => Input(Gradient::Sinh),
+        Unary::Cosh => Input(Gradient::Cosh),
+        Unary::Tanh => Output(Gradient::Tanh),
+        Unary::Asinh => Input(Gradient::Asinh),
+        Unary::Acosh => Input(Gradient::Acosh),
+        Unary::Atanh => Input(Gradient::Atanh),
+        Unary::Erf => Input(Gradient::Erf),
+        Unary::Clip => Input(Gradient::Clip),
+        Unary::PowScalar => Input(Gradient::Pow),
+        Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc | Unary::Sign => Zero,
+        Unary::IsNan | Unary::IsInf | Unary::IsFinite | Unary::LogicalNot | Unary::BitwiseNot => Zero,
+        _ => return None,
+    })
+}
+
+/// As `of_unary`.
+pub(super) fn of_activation(operator: Activation) -> Option<Rule> {
+    use Rule::{Input, Output};
+    Some(match operator {
+        Activation::Relu => Output(Gradient::Relu),
+        Activation::Relu6 => Output(Gradient::Relu6),
+        Activation::Sigmoid => Output(Gradient::Sigmoid),
+        Activation::LogSigmoid => Input(Gradient::LogSigmoid),
+        Activation::Silu => Input(Gradient::Silu),
+        Activation::Gelu => Input(Gradient::Gelu),
+        Activation::GeluTanh => Input(Gradient::GeluTanh),
+        Activation::Softplus => Input(Gradient::Softplus),
+        Activation::Softsign => Input(Gradient::Softsign),
+        Activation::Mish => Input(Gradient::Mish),
+        Activation::TanhShrink => Input(Gradient::TanhShrink),
+        Activation::HardSwish => Input(Gradient::HardSwish),
+        Activation::HardSigmoid => Output(Gradient::HardSigmoid),
+        Activation::HardTanh => Input(Gradient::HardTanh),
+        Activation::HardShrink => Input(Gradient::HardShrink),
+        Activation::SoftShrink => Input(Gradient::SoftShrink),
+        Activation::ThresholdedRelu => Input(Gradient::ThresholdedRelu),
+        Activation::LeakyRelu => Input(Gradient::LeakyRelu),
+        Activation::Elu => Input(Gradient::Elu),
+        Activation::Celu => Input(Gradient::Celu),
+        Activation::Selu => Output(Gradient::Selu),
+        Activation::Logit => Input(Gradient::Logit),
+        Activation::Stanh => Input(Gradient::Stanh),
+        Activation::Swish => return None,
+    })
 }
 
 rows! {
