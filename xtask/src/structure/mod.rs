@@ -114,6 +114,27 @@ mod tests {
         assert!(!usual.contains("openmps_emulator") && usual.contains("openmps_collective"), "{usual:?}");
     }
 
+    /// Files and folders that the documents name by their whole path are there.
+    #[test]
+    fn documents_name_files_that_exist() {
+        let folders = ["crates/", "frontends/", "tests/", "benches/", "docs/", "examples/", "fuzz/", "xtask/"];
+        let documents = [root(), root().join("docs")].map(|folder| std::fs::read_dir(folder).unwrap());
+        let mut named = 0;
+        for file in documents.into_iter().flatten().map(|entry| entry.unwrap().path()) {
+            if file.extension().is_none_or(|extension| extension != "md") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&file).unwrap();
+            let is_path = |part: &&str| folders.iter().any(|folder| part.starts_with(folder));
+            let plain = |part: &&str| !part.contains(['*', '<', '{', ' ', '\n']);
+            for path in text.split('`').filter(is_path).filter(plain) {
+                named += 1;
+                assert!(root().join(path).exists(), "{}: {path} is not there", file.display());
+            }
+        }
+        assert!(named > 50, "{named}");
+    }
+
     #[test]
     fn less_than_one_line_in_a_hundred_is_repeated() {
         let repeats = repeats::count(&root()).unwrap();
