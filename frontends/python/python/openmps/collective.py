@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from openmps.cli import CommandError, require_device
@@ -99,7 +100,7 @@ def rank(result: str, seconds: float):
     for size in SIZES:
         on_device = paddle.ones([size // 4], dtype="float32")
         on_cpu = paddle.ones([size // 4], dtype="float32").cpu()
-        ways = {"mps": lambda: dist.all_reduce(on_device), "gloo": lambda: dist.all_reduce(on_cpu, group=gloo)}
+        ways: dict[str, Callable[[], object]] = {"mps": lambda: dist.all_reduce(on_device), "gloo": lambda: dist.all_reduce(on_cpu, group=gloo)}
         if size == SIZES[-1]:
             source, target = numpy.ones(size // 4, "float32"), numpy.ones(size // 4, "float32")
             # Until all have copied: a rank that copies while others do not run has more of the memory than its share.
