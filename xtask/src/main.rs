@@ -69,6 +69,12 @@ enum Command {
         #[arg(trailing_var_arg = true)]
         arguments: Vec<String>,
     },
+    /// Train two small networks on device mps and on Paddle's CPU, with losses, times and a picture
+    Train {
+        /// `--only digits|text`, `--steps N`, `--picture FILE`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Fetch a small language model in 4 bits and talk with it
     Chat {
         /// `--prompt TEXT`, `--finetune TEXT.txt`, `--temperature 0.8`, ...; without any, a conversation
@@ -153,6 +159,7 @@ fn main() -> ExitCode {
         Command::Test { quick: true, arguments, .. } => test::run(test::Suites::Quick, &arguments),
         Command::Test { arguments, .. } => test::run(test::Suites::All, &arguments),
         Command::Bench { filter } => demo::bench(filter.as_deref()),
+        Command::Train { arguments } => demo::run_example("train", &arguments),
         Command::Chat { arguments } => chat::run_example(&arguments),
         Command::Minilm { arguments } => minilm::run_example(&arguments),
         Command::Fuzz { subject, seconds, seed } => fuzz::run_for(subject, seconds, seed),
