@@ -1,4 +1,4 @@
-//! `lint`: formatting, and the lints of Rust and Python, as they have to be before a change is taken.
+//! `lint`: formatting, the lints of Rust and Python, and the documents of Rust, as they have to be before a change is taken.
 
 use crate::shell::{Result, cargo, command, run, say};
 use crate::{python, setup};
@@ -17,5 +17,7 @@ pub fn run_all() -> Result<()> {
         say("No types of the Python code: PaddlePaddle, whose types they are, has no wheel here");
     }
     say("Lints of the Rust code");
-    run(cargo().args(["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"]))
+    run(cargo().args(["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"]))?;
+    say("Links of the Rust code's documents");
+    run(cargo().args(["doc", "--workspace", "--no-deps", "--release"]).env("RUSTDOCFLAGS", "-D warnings"))
 }

@@ -1,7 +1,7 @@
 //! Tile kernels as text: Metal Shading Language and CUDA C++. Opens no device.
 //!
 //! A program of the grid becomes a threadgroup. Each tile gets a [`Layout`]: which thread, and which of its registers, holds each element.
-//! [`assign`] chooses layouts, [`emit`] writes statements in one C-like language, and a [`Dialect`] is the small record of what differs
+//! `assign` chooses layouts, `emit` writes statements in one C-like language, and a [`Dialect`] is the small record of what differs
 //! between the two targets. [`compile`] takes what the verifier has passed, and gives text with all that a device needs to launch it.
 
 mod assign;

@@ -1,4 +1,4 @@
-//! Every environment variable that openmps reads, in one table: [`table`]. A variable is read when its value is first asked for, checked, and
+//! Every environment variable that openmps reads, in one table: `table.rs`. A variable is read when its value is first asked for, checked, and
 //! keeps that value. When the first of all is asked for, the whole environment is looked through: each wrong value and each `OPENMPS_` name
 //! that is none is said once on standard error, with what is allowed and what is used instead.
 

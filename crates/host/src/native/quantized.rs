@@ -1,7 +1,7 @@
 //! Products with weights in blocks of few bits, as GGUF files hold them. The weights are read as they are; no copy of them is made.
 //!
-//! `x weight^T` is computed in integers, as llama.cpp does: every 32 neighbours of x become numbers of 8 bits and a scale ([`Activations`]), a
-//! row of weights becomes [`Planes`] of small integers in the first-level cache, and 32 products are one or two instructions. It errs by what 8
+//! `x weight^T` is computed in integers, as llama.cpp does: every 32 neighbours of x become numbers of 8 bits and a scale (`Activations`), a
+//! row of weights becomes `Planes` of small integers in the first-level cache, and 32 products are one or two instructions. It errs by what 8
 //! bits of x leave out, some thousandths of a result. The product with the weight as it stands, `x weight`, which gradients are made of, and
 //! [`widen`] are computed in float32.
 

@@ -1,4 +1,4 @@
-//! Vector primitives: one operation over a run of elements, compiled for each [`Level`] and chosen at run time.
+//! Vector primitives: one operation over a run of elements, compiled for each `Level` and chosen at run time.
 //!
 //! A primitive is a plain function pointer over raw addresses, looked up once when a program is planned. Destination and
 //! source may be the same address, but may not overlap otherwise: work goes in chunks that are read whole before they are written.
