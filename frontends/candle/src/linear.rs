@@ -10,7 +10,7 @@ use openmps::operators::operators::elementwise::Activation;
 use openmps::operators::operators::linear as operators;
 use openmps::operators::{Meta, Operator, Queue, View};
 
-/// `x weight^T + bias`: x is [.., inputs], the weight [outputs, inputs], the bias [outputs].
+/// `x weight^T + bias`: x is `[.., inputs]`, the weight `[outputs, inputs]`, the bias `[outputs]`.
 ///
 /// ```
 /// use candle_core::{Device, Tensor};
@@ -98,7 +98,7 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// A layer of a weight [outputs, inputs] and a bias [outputs].
+    /// A layer of a weight `[outputs, inputs]` and a bias `[outputs]`.
     ///
     /// ```
     /// use candle_core::{DType, Device, Tensor};

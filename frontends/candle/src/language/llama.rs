@@ -181,7 +181,7 @@ impl Llama {
         Cache::new(self.config.layers)
     }
 
-    /// The scores [vocabulary] of the token after these, which follow those that the cache has seen.
+    /// The scores `[vocabulary]` of the token after these, which follow those that the cache has seen.
     ///
     /// ```no_run
     /// # fn f(model: &openmps_candle::Llama) -> candle_core::Result<()> {
