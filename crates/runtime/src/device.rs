@@ -1,23 +1,20 @@
 //! Devices: their list, their memory, their queues.
 
-use crate::allocator::heap::{HeapSource, HostMemory};
+use crate::allocator::heap::HeapSource;
 use crate::allocator::{Allocator, MemoryStatistics};
 use crate::buffer::Buffer;
-#[cfg(feature = "cuda")]
-use crate::devices::cuda;
 use crate::devices::recorder::{self, Recorder, RecorderMemory};
-use crate::devices::{Driver, host, metal, no_text};
+use crate::devices::{Driver, metal, no_text};
 use crate::error::{Error, Result};
+use crate::kind::Kind;
 use crate::properties::DeviceProperties;
 use crate::queue::{Queue, QueueShared};
 use crate::reclaim;
-use crate::trace;
 use crate::vendor::Engine;
-use openmps_host::fork;
 use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A device. Clones are the same device.
 #[derive(Clone)]
@@ -40,15 +37,6 @@ struct DeviceShared {
 #[allow(dead_code, reason = "it is held, not read")]
 pub struct BorrowedMemory(Option<Box<dyn Any + Send + Sync>>);
 
-/// The devices of this machine, once somebody has asked.
-static ALL: OnceLock<std::result::Result<Vec<Device>, String>> = OnceLock::new();
-
-/// The allocators of this machine's devices, for a fork: addresses are allocated and freed at any time.
-fn hold_allocators() -> Box<dyn Any> {
-    let devices = ALL.get().and_then(|found| found.as_deref().ok()).unwrap_or_default();
-    Box::new(devices.iter().map(|device| device.allocator().hold()).collect::<Vec<_>>())
-}
-
 /// The number of the default queue.
 const DEFAULT_QUEUE: u64 = 0;
 
@@ -57,55 +45,22 @@ impl Device {
     /// Linux: Metal's kernels executed on the CPU) or `cuda`. On the CPU there are `OPENMPS_HOST_DEVICES` logical ones, one when it is not
     /// set. Where there are no devices of the kind, the list is empty and [`Device::get`] says why.
     pub fn all() -> &'static [Device] {
-        Device::found().as_ref().map_or(&[], Vec::as_slice)
+        Kind::chosen().and_then(Kind::devices).unwrap_or_default()
     }
 
-    fn found() -> &'static std::result::Result<Vec<Device>, String> {
-        ALL.get_or_init(|| {
-            trace::start_from_environment();
-            fork::list(hold_allocators);
-            match openmps_settings::DEVICE.checked()?.unwrap_or("host") {
-                "host" => Ok(Device::all_host()),
-                #[cfg(feature = "cuda")]
-                "cuda" => Device::all_cuda().map_err(|error| error.to_string()),
-                #[cfg(all(feature = "metal", target_vendor = "apple"))]
-                "metal" => Device::all_metal().map_err(|error| error.to_string()),
-                #[cfg(all(
-                    feature = "emulated",
-                    target_os = "linux",
-                    any(target_arch = "x86_64", target_arch = "aarch64")
-                ))]
-                "metal-emulated" => Ok(Device::emulated()),
-                other => Err(format!("OPENMPS_DEVICE={other}: {}", why_none(other))),
-            }
-        })
+    /// The CPU as a device, whatever `OPENMPS_DEVICE` names.
+    pub fn host(index: usize) -> Result<Device> {
+        Kind::Host.device(index)
     }
 
-    fn all_host() -> Vec<Device> {
-        let properties = host::properties();
-        let limit = memory_limit(&properties);
-        let device = |index| Device::new(index, properties.clone(), Box::new(host::Host), Box::new(HostMemory), limit);
-        (0..host_devices()).map(device).collect()
+    /// A GPU of NVIDIA's, whatever `OPENMPS_DEVICE` names.
+    pub fn cuda(index: usize) -> Result<Device> {
+        Kind::Cuda.device(index)
     }
 
-    #[cfg(feature = "cuda")]
-    fn all_cuda() -> Result<Vec<Device>> {
-        let device = |(index, (gpu, properties)): (usize, (cuda::Cuda, DeviceProperties))| {
-            let limit = memory_limit(&properties);
-            Device::new(index, properties, Box::new(gpu.clone()), Box::new(gpu), limit)
-        };
-        Ok(cuda::all()?.into_iter().enumerate().map(device).collect())
-    }
-
-    #[cfg(all(feature = "metal", target_vendor = "apple"))]
-    fn all_metal() -> Result<Vec<Device>> {
-        Ok(metal::all()?.into_iter().enumerate().map(|(index, gpu)| Device::over(index, gpu)).collect())
-    }
-
-    #[cfg(all(feature = "emulated", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-    fn emulated() -> Vec<Device> {
-        let device = |index| Device::over(index, openmps_metal::emulated::Emulated::of_environment());
-        (0..host_devices()).map(device).collect()
+    /// A GPU of Apple's, whatever `OPENMPS_DEVICE` names.
+    pub fn metal(index: usize) -> Result<Device> {
+        Kind::Metal.device(index)
     }
 
     /// A device of its own over an implementation of `openmps_metal`'s trait: Metal, its emulator, or its recorder. `index` is its position in
@@ -130,10 +85,9 @@ impl Device {
         self.driver().prepare(kernel).unwrap_or_else(|| Err(no_text(kernel, &format!("{self:?}"))))
     }
 
-    /// The device with this index.
+    /// The device with this index in [`Device::all`].
     pub fn get(index: usize) -> Result<Device> {
-        let all = Device::found().as_ref().map_err(|why| Error::NoDevices { why: why.clone() })?;
-        all.get(index).cloned().ok_or(Error::NoSuchDevice { index, count: all.len() })
+        Kind::chosen()?.device(index)
     }
 
     /// A device of its own that runs no command, and the handle to what it was asked to do.
@@ -159,7 +113,7 @@ impl Device {
         }
     }
 
-    /// The position in `Device::all`.
+    /// The position among the devices of its kind.
     pub fn index(&self) -> usize {
         self.shared.index
     }
@@ -308,25 +262,11 @@ impl PartialEq for Device {
 
 impl Eq for Device {}
 
-/// Why this build has no devices of a kind that `OPENMPS_DEVICE` may name: the system cannot have them, or the feature was left out.
-fn why_none(kind: &str) -> String {
-    let (feature, there) = match kind {
-        "cuda" => ("cuda", true),
-        "metal" => ("metal", cfg!(target_vendor = "apple")),
-        _ => ("emulated", cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))),
-    };
-    match there {
-        true => format!("this program was built without the feature {feature:?} of the crate openmps"),
-        false if kind == "metal" => "Metal is there on macOS only".to_string(),
-        false => "the emulated GPU is there on Linux only, on x86-64 and aarch64".to_string(),
-    }
-}
-
-fn host_devices() -> usize {
+pub(crate) fn host_devices() -> usize {
     openmps_settings::HOST_DEVICES.get().unwrap_or(1)
 }
 
 /// The limit that the environment asks for, or the machine's memory.
-fn memory_limit(properties: &DeviceProperties) -> usize {
+pub(crate) fn memory_limit(properties: &DeviceProperties) -> usize {
     openmps_settings::MEMORY_LIMIT.get().unwrap_or(properties.total_memory)
 }

@@ -300,7 +300,7 @@ impl Queue {
         }
         let Err(error) = self.device.resolve(address, bytes) else { return Ok(()) };
         let elsewhere =
-            Device::all().iter().any(|other| *other != self.device && other.resolve(address, bytes).is_ok());
+            crate::kind::known().any(|other| *other != self.device && other.resolve(address, bytes).is_ok());
         if elsewhere {
             return Ok(());
         }
