@@ -57,7 +57,7 @@ pub unsafe fn linear(weight: &Weight, rows: usize, x: &[f32], out: &mut [f32]) {
     assert_eq!((x.len(), out.len()), (rows * weight.columns, rows * weight.rows), "x and the result");
     let groups = weight.columns / planes::GROUP;
     scratch::with(Activations::singles(rows, groups), |memory| {
-        let x = &Activations::new(x, rows, groups, memory);
+        let x = &Activations::new(weight.format, x, rows, groups, memory);
         let out = Shared::new(out);
         let ns = SIDE_BY_SIDE * groups * (3 + 2 * rows);
         parallel_for(weight.rows.div_ceil(SIDE_BY_SIDE), ns, |begin, end| {

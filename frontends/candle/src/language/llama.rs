@@ -345,14 +345,15 @@ fn layer(file: &Gguf, number: usize) -> Result<Layer> {
     })
 }
 
-/// Cosines and sines [positions, pairs] of the rotary embedding.
+/// Cosines and sines [positions, pairs] of the rotary embedding. An angle is a factor times the one before it, in float32, as llama.cpp has it
+/// (`ggml_rope_cache_init`): a file's text is to be the same here and there.
 fn angles(config: &LlamaConfig) -> Result<(Tensor, Tensor)> {
     let pairs = config.rope_size / 2;
-    let frequencies: Vec<f64> = (0..pairs).map(|i| config.rope_base.powf(-(i as f64) / pairs as f64)).collect();
-    let table = |of: fn(f64) -> f64| {
-        let at = |position: usize| frequencies.iter().map(move |frequency| of(position as f64 * frequency) as f32);
-        let numbers: Vec<f32> = (0..config.context).flat_map(at).collect();
+    let factor = (config.rope_base as f32).powf(-1.0 / pairs as f32);
+    let turns = |position: usize| std::iter::successors(Some(position as f32), move |angle| Some(angle * factor));
+    let table = |of: fn(f32) -> f32| {
+        let numbers: Vec<f32> = (0..config.context).flat_map(|at| turns(at).take(pairs).map(of)).collect();
         Tensor::from_vec(numbers, (config.context, pairs), &Device::Cpu)
     };
-    Ok((table(f64::cos)?, table(f64::sin)?))
+    Ok((table(f32::cos)?, table(f32::sin)?))
 }

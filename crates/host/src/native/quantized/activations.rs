@@ -1,11 +1,44 @@
 //! Numbers of 8 bits for every 32 neighbours of x, with a scale.
 
+use super::BlockFormat;
 use super::planes::{GROUP, padded};
 use crate::native::Shared;
 use crate::native::lanes::{Lanes, at_level};
 use crate::threads::parallel_for;
+use crate::vector::math::{half_to_single, single_to_half};
 
-/// Rows of x: an element is `scale * byte`. Sums are those of each group's elements as they are now.
+/// What is rounded to float16.
+#[derive(Clone, Copy)]
+enum Stored {
+    /// Nothing: llama.cpp has blocks of 256 beside the _K formats, with scales of float32.
+    Singles,
+    /// Scales, as in its blocks Q8_0.
+    HalfScales,
+    /// Scales and sums, as in its blocks Q8_1.
+    Halves,
+}
+
+impl Stored {
+    /// Beside weights of this format.
+    const fn beside(format: BlockFormat) -> Stored {
+        match format {
+            BlockFormat::Q4_0 | BlockFormat::Q8_0 => Stored::HalfScales,
+            BlockFormat::Q4_1 => Stored::Halves,
+            BlockFormat::Q4K | BlockFormat::Q5K | BlockFormat::Q6K => Stored::Singles,
+        }
+    }
+}
+
+/// The number as float16 has it; one beyond its range stays as it is.
+#[inline(always)]
+fn halved(x: f32) -> f32 {
+    let half = half_to_single(single_to_half(x));
+    if half.is_finite() && (half != 0.0 || x == 0.0) { half } else { x }
+}
+
+/// Rows of x: an element is `scale * byte`. Sums are those of each group's elements as they are now. Scales are rounded to float16 after the
+/// bytes are chosen, and so are sums where weights have an offset of their own: llama.cpp stores both as float16 (`quantize_row_q8_0` and
+/// `quantize_row_q8_1` of its `ggml-cpu/quants.c`), and a text generated here is to be the text generated there.
 pub(super) struct Activations<'a> {
     groups: usize,
     memory: &'a [f32],
@@ -29,8 +62,9 @@ impl<'a> Activations<'a> {
     }
 
     /// Rounds rows of x in this memory, which has room for them.
-    pub fn new(x: &[f32], rows: usize, groups: usize, memory: &'a mut [f32]) -> Activations<'a> {
+    pub fn new(format: BlockFormat, x: &[f32], rows: usize, groups: usize, memory: &'a mut [f32]) -> Activations<'a> {
         let each = Activations::singles_of_row(groups);
+        let stored = Stored::beside(format);
         let to = Shared::new(memory);
         parallel_for(rows, groups * GROUP / 4, |begin, end| {
             for row in begin..end {
@@ -38,7 +72,7 @@ impl<'a> Activations<'a> {
                 // SAFETY: the row's memory is this task's; the level in use is one that the CPU has.
                 unsafe {
                     let to = to.part(row * each, each);
-                    at_level!(round(x: &[f32], to: &mut [f32], groups: usize));
+                    at_level!(round(x: &[f32], to: &mut [f32], groups: usize, stored: Stored));
                 }
             }
         });
@@ -58,7 +92,7 @@ impl<'a> Activations<'a> {
 
 /// The largest of 32 numbers becomes 127; the others are rounded to nearest, ties to even.
 #[inline(always)]
-unsafe fn round<V: Lanes>(x: &[f32], to: &mut [f32], groups: usize) {
+unsafe fn round<V: Lanes>(x: &[f32], to: &mut [f32], groups: usize, stored: Stored) {
     let (bytes, rest) = to.split_at_mut(groups * GROUP / 4);
     let (scales, sums) = rest.split_at_mut(padded(groups));
     // SAFETY: float32 numbers are four bytes each.
@@ -84,6 +118,10 @@ unsafe fn round<V: Lanes>(x: &[f32], to: &mut [f32], groups: usize) {
             *byte = rounded as i8;
             sum += rounded;
         }
-        (scales[group], sums[group]) = (scale, scale * sum as f32);
+        (scales[group], sums[group]) = match stored {
+            Stored::Singles => (scale, scale * sum as f32),
+            Stored::HalfScales => (halved(scale), halved(scale) * sum as f32),
+            Stored::Halves => (halved(scale), halved(scale * sum as f32)),
+        };
     }
 }

@@ -107,7 +107,7 @@ unsafe fn sums<P: Products, const SIGNED: bool, const HALVES: bool>(
     // SAFETY: `dots` has checked that all planes have as many groups, and arrays of scales are padded.
     unsafe {
         let mut sums = [P::zero(); SIDE_BY_SIDE];
-        let mut offsets = [[0.0f32; AT_ONCE]; SIDE_BY_SIDE];
+        let mut offsets = [0.0f32; SIDE_BY_SIDE];
         for first in (0..groups).step_by(AT_ONCE) {
             let mut scales = [[[0.0f32; AT_ONCE]; 2]; SIDE_BY_SIDE];
             for j in 0..SIDE_BY_SIDE {
@@ -118,7 +118,7 @@ unsafe fn sums<P: Products, const SIGNED: bool, const HALVES: bool>(
                         scales[j][1][i] = of_x * *weights[j].others.as_ptr().add(first + i);
                     }
                     if !SIGNED {
-                        offsets[j][i] += *x.sums.as_ptr().add(first + i) * *weights[j].offsets.as_ptr().add(first + i);
+                        offsets[j] += *x.sums.as_ptr().add(first + i) * *weights[j].offsets.as_ptr().add(first + i);
                     }
                 }
             }
@@ -133,7 +133,7 @@ unsafe fn sums<P: Products, const SIGNED: bool, const HALVES: bool>(
         }
         let mut result = [0.0; SIDE_BY_SIDE];
         for j in 0..SIDE_BY_SIDE {
-            result[j] = sums[j].sum() + offsets[j].iter().sum::<f32>();
+            result[j] = sums[j].sum() + offsets[j];
         }
         result
     }

@@ -77,7 +77,7 @@ fn instructions_agree() {
             .collect();
         let groups = columns / planes::GROUP;
         let mut memory = vec![0.0; Activations::singles(1, groups)];
-        let activations = Activations::new(&x, 1, groups, &mut memory);
+        let activations = Activations::new(format, &x, 1, groups, &mut memory);
         let mut rows = vec![0.0; SIDE_BY_SIDE * Planes::singles(groups)];
         let mut planes = Planes::several(groups, &mut rows);
         for (i, planes) in planes.iter_mut().enumerate() {
