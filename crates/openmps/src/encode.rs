@@ -90,6 +90,16 @@ pub(crate) fn run_strided(
     if outputs.iter().all(View::is_dense) {
         return operator.run(queue, inputs, outputs);
     }
+    run_aside(operator, queue, inputs, outputs)
+}
+
+/// Computes an operator's outputs in memory of their own and copies them where they belong, which may be where its inputs are.
+pub(crate) fn run_aside(
+    operator: &dyn Operator,
+    queue: &Queue,
+    inputs: &[View],
+    outputs: &[View],
+) -> openmps_graph::Result<()> {
     let device = |source| openmps_graph::Error::Device { operator: operator.name(), source };
     let mut aside = Vec::with_capacity(outputs.len());
     for output in outputs {

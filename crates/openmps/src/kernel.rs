@@ -136,6 +136,28 @@ impl Kernel {
         Ok(Kernel { device: device.clone(), form: Form::Text(Arc::new(text)) })
     }
 
+    /// The same with so many bytes of memory for each threadgroup, for a text that has a `threadgroup` argument:
+    /// `setThreadgroupMemoryLength:atIndex:` with index 0. A kernel of tiles knows what it needs itself, and is refused.
+    ///
+    /// ```
+    /// use openmps::{Device, Error, Kernel};
+    /// let tiles = Kernel::from_tiles(&Device::get(0)?, "nothing", |_| {})?;
+    /// assert!(matches!(tiles.with_threadgroup_memory(256), Err(Error::Attribute { .. })));
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn with_threadgroup_memory(&self, bytes: usize) -> Result<Kernel> {
+        let expected = match &self.form {
+            Form::Text(text) if bytes.is_multiple_of(16) => {
+                let form = Form::Text(Arc::new(text.with_threadgroup_memory(bytes)));
+                return Ok(Kernel { device: self.device.clone(), form });
+            }
+            Form::Text(_) => "a multiple of 16 bytes",
+            Form::Tiles(_) => "none, for a kernel of tiles",
+        };
+        let (got, expected) = (bytes.to_string(), expected.to_owned());
+        Err(Error::Attribute { operation: "Kernel", attribute: "threadgroup memory", got, expected })
+    }
+
     /// Verifies and compiles a kernel: [`Error::Unverified`], [`Error::Compile`].
     ///
     /// ```

@@ -37,6 +37,12 @@ impl Text {
         Ok(Text { kernel, parameters: parameters.to_vec() })
     }
 
+    /// The same with so many bytes at `[[threadgroup(0)]]`.
+    pub fn with_threadgroup_memory(&self, bytes: usize) -> Text {
+        let kernel = Kernel { threadgroup_memory: bytes, ..self.kernel.clone() };
+        Text { kernel, parameters: self.parameters.clone() }
+    }
+
     /// The function's name.
     pub fn name(&self) -> &str {
         self.kernel.name()

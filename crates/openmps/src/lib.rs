@@ -59,11 +59,13 @@ pub use openmps_collective as collective;
 /// ```
 pub use openmps_tile::DType as DataType;
 
-/// A device: `MTLDevice`. Clones are the same device.
+/// A device: `MTLDevice`. Clones are the same device. [`Device::get`] is of the kind that `OPENMPS_DEVICE` names; [`Device::host`],
+/// [`Device::metal`] and [`Device::cuda`] are of their own, and a process may use all of them.
 ///
 /// ```
 /// let device = openmps::Device::get(0)?;
 /// assert!(device.properties().unified_memory);
+/// assert_eq!(openmps::Device::host(0)?.properties().backend.name(), "host");
 /// # Ok::<(), openmps::Error>(())
 /// ```
 pub use openmps_runtime::Device;

@@ -224,6 +224,11 @@ impl Matrix {
         Ok(View::strided(self.buffer.address(self.offset), data_type, &[matrices, rows, columns], &strides)?)
     }
 
+    /// Whether both are the same elements of the same buffer.
+    pub(crate) fn is_same(&self, other: &Matrix) -> bool {
+        self.buffer.is_same(&other.buffer) && self.offset == other.offset && self.descriptor == other.descriptor
+    }
+
     /// The matrix as a command uses it.
     pub(crate) fn resource(&self, what: &'static str, access: Access) -> Resource {
         Resource { what, buffer: self.buffer.clone(), access, range: (self.offset, self.descriptor.span_bytes()) }

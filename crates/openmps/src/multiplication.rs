@@ -5,10 +5,11 @@ use crate::encode::encode;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::vector::Vector;
-use openmps_graph::View;
+use openmps_graph::operators::elementwise::{Call, Elementwise, Unary};
 use openmps_graph::operators::matmul::Matmul;
-use openmps_runtime::{CommandBuffer, Device};
-use openmps_tile::dtype;
+use openmps_graph::{Operator, Queue, View};
+use openmps_runtime::{Buffer as Allocated, CommandBuffer, Device};
+use openmps_tile::{DType, dtype};
 
 /// A place in a matrix, from which on a kernel reads or writes it: `MTLOrigin`.
 ///
@@ -25,7 +26,8 @@ pub struct Origin {
 
 /// `result = alpha * left * right + beta * result`, either matrix transposed, for every matrix of a batch: `MPSMatrixMultiplication`.
 ///
-/// float16, bfloat16, float32, float64 and integers; all three matrices have one element type. Half precision is summed up in float32.
+/// float16, bfloat16, float32, float64 and integers; all three matrices have one element type, or a result of float32 has factors of half
+/// precision, or one of int32 factors of 8 bits. Half precision is summed up in float32.
 ///
 /// ```
 /// use openmps::{DataType, Device, Matrix, MatrixDescriptor, MatrixMultiplication};
@@ -244,7 +246,10 @@ impl MatrixMultiplication {
         let operator = Matmul { transpose_left: swap_left, transpose_right: swap_right };
         let factors = settings.factors;
         encode(command_buffer, OPERATION, resources, move |queue| {
-            Ok(operator.accumulate(queue, [&left_view, &right_view], &result_view, factors)?)
+            let mut memory = Vec::new();
+            let left = in_type(result_view.dtype, &left_view, queue, &mut memory)?;
+            let right = in_type(result_view.dtype, &right_view, queue, &mut memory)?;
+            Ok(operator.accumulate(queue, [&left, &right], &result_view, factors)?)
         })
     }
 }
@@ -272,16 +277,38 @@ fn part(
     Ok(view.narrowed(1, origin.row, 1, size[0]).narrowed(2, origin.column, 1, size[1]))
 }
 
-fn check_types(matrices: &[(&'static str, &Matrix)]) -> Result<()> {
-    let first = matrices[0].1.data_type();
+/// All three of one type, or both factors of types that the result's is summed up in.
+fn check_types(matrices: &[(&'static str, &Matrix); 3]) -> Result<()> {
+    let [left, right, result] = matrices.map(|(_, matrix)| matrix.data_type());
+    if widens(left, result) && widens(right, result) {
+        return Ok(());
+    }
     for &(what, matrix) in matrices {
         let got = matrix.data_type();
-        if !dtype::NUMBERS.contains(&got) || got != first {
-            let expected = if got == first { "number".to_owned() } else { first.to_string() };
+        if !dtype::NUMBERS.contains(&got) || got != left {
+            let expected = if got == left { "number".to_owned() } else { left.to_string() };
             return Err(Error::DataType { operation: OPERATION, what, got, expected });
         }
     }
     Ok(())
+}
+
+/// Whether products of these are numbers of that type, and exact in it.
+fn widens(from: DType, to: DType) -> bool {
+    matches!((from, to), (DType::F16 | DType::BF16, DType::F32) | (DType::I8 | DType::U8, DType::I32))
+}
+
+/// A factor in the result's type: itself, or a copy, which lives in `memory`.
+fn in_type(dtype: DType, view: &View, queue: &Queue, memory: &mut Vec<Allocated>) -> Result<View> {
+    if view.dtype == dtype {
+        return Ok(view.clone());
+    }
+    let own = queue.allocate(openmps_graph::view::bytes(dtype, &view.shape)?.max(1))?;
+    let wide = View::dense(own.address(), dtype, &view.shape)?;
+    memory.push(own);
+    let cast = Call { operator: Elementwise::Unary(Unary::Cast), scalars: Vec::new(), output: Some(dtype) };
+    cast.run(queue, std::slice::from_ref(view), std::slice::from_ref(&wide))?;
+    Ok(wide)
 }
 
 /// Refuses a command buffer of another device than the kernel's.

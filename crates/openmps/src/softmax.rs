@@ -1,7 +1,7 @@
 //! Softmax and its logarithm over the rows of matrices: `MPSMatrixSoftMax` and `MPSMatrixLogSoftMax`.
 
 use crate::buffer::Access;
-use crate::encode::{encode, infer, run_strided};
+use crate::encode::{encode, infer, run_aside, run_strided};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::multiplication::check_device;
@@ -40,14 +40,18 @@ macro_rules! kernels {
             }
 
             /// Encodes it for every row of every matrix: `encodeToCommandBuffer:inputMatrix:resultMatrix:`. float16, bfloat16, float32 and
-            /// float64; both matrices have one shape and element type, and share no memory.
+            /// float64; both matrices have one shape and element type, and are one matrix or share no memory.
             ///
             #[doc = concat!("```\nuse openmps::{Device, Error, Matrix, ", stringify!($name), "};")]
             /// let device = Device::get(0)?;
-            /// let input = Matrix::from_slice(&device, 1, 2, &[3i32, 3])?;
+            /// let (integers, matrix) = (Matrix::from_slice(&device, 1, 2, &[3i32, 3])?, Matrix::from_slice(&device, 1, 2, &[3.0f32; 2])?);
             /// let command_buffer = device.queue().command_buffer();
-            #[doc = concat!("let error = ", stringify!($name), "::new(&device).encode(&command_buffer, &input, &input.clone());")]
-            /// assert!(error.is_err());
+            #[doc = concat!("let kernel = ", stringify!($name), "::new(&device);")]
+            /// assert!(kernel.encode(&command_buffer, &integers, &integers).is_err());
+            /// kernel.encode(&command_buffer, &matrix, &matrix)?;
+            /// command_buffer.commit()?;
+            /// command_buffer.wait_until_completed()?;
+            #[doc = concat!("assert!((matrix.read::<f32>()?[0] - ", $expected, ").abs() < 1e-6);")]
             /// # Ok::<(), openmps::Error>(())
             /// ```
             pub fn encode(&self, command_buffer: &CommandBuffer, input: &Matrix, result: &Matrix) -> Result<()> {
@@ -75,6 +79,12 @@ fn encode_rows(
     check_same(operation, input, result)?;
     let (from, to) = (input.view()?, result.view()?);
     infer(&operator, std::slice::from_ref(&from))?;
+    if input.is_same(result) {
+        let matrix = vec![result.resource("the matrix", Access::Write)];
+        return encode(command_buffer, operation, matrix, move |queue| {
+            Ok(run_aside(&operator, queue, &[from], &[to])?)
+        });
+    }
     let resources = vec![input.resource("the input", Access::Read), result.resource("the result", Access::Write)];
     encode(command_buffer, operation, resources, move |queue| Ok(run_strided(&operator, queue, &[from], &[to])?))
 }

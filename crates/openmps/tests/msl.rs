@@ -56,6 +56,29 @@ fn a_kernel_of_metals_language_computes_with_typed_arguments() {
 }
 
 #[test]
+fn a_threadgroup_has_the_memory_that_it_is_given() {
+    let text = "#include <metal_stdlib>\nusing namespace metal;\nkernel void sums(device const float* x [[buffer(0)]], \
+                device float* y [[buffer(1)]], threadgroup float* own [[threadgroup(0)]], \
+                uint i [[thread_position_in_threadgroup]], uint g [[threadgroup_position_in_grid]], \
+                uint n [[threads_per_threadgroup]]) { own[i] = x[g * n + i]; \
+                threadgroup_barrier(mem_flags::mem_threadgroup); \
+                if (i == 0) { float sum = 0; for (uint j = 0; j < n; j++) sum += own[j]; y[g] = sum; } }";
+    let device = gpu();
+    let kernel = Kernel::from_msl(&device, text, "sums", [64, 1, 1], &[Parameter::Buffer; 2]).unwrap();
+    assert!(matches!(kernel.with_threadgroup_memory(250), Err(Error::Attribute { .. })), "no multiple of 16");
+    let kernel = kernel.with_threadgroup_memory(256).unwrap();
+    let x = Buffer::from_slice(&device, &(0..128).map(|i| i as f32).collect::<Vec<_>>()).unwrap();
+    let y = Buffer::from_slice(&device, &[0.0f32; 2]).unwrap();
+    let command_buffer = device.queue().command_buffer();
+    // SAFETY: two threadgroups of 64 read 128 elements and write two.
+    unsafe { kernel.encode_unchecked(&command_buffer, [2, 1, 1], &[Argument::Read(&x, 0), Argument::Write(&y, 0)]) }
+        .unwrap();
+    command_buffer.commit().unwrap();
+    command_buffer.wait_until_completed().unwrap();
+    assert_eq!(y.read::<f32>(0, 2).unwrap(), [2016.0, 6112.0]);
+}
+
+#[test]
 fn devices_that_are_not_metals_refuse_the_text() {
     let host = Device::all().iter().find(|device| device.properties().backend == openmps::runtime::Backend::Host);
     let (recorder, _) = Device::recorder();

@@ -154,6 +154,28 @@ fn integer_and_half_products() {
     assert_eq!(bfloats.read::<bf16>().unwrap()[1].to_f32(), 2.0);
 }
 
+/// Sums that the factors' own types could not hold.
+#[test]
+fn products_of_narrow_factors_are_wide() {
+    for device in devices() {
+        let product = |left: &Matrix, right: &Matrix, to: DataType| {
+            let result = Matrix::zeros(&device, &MatrixDescriptor::dense(2, 2, to).unwrap()).unwrap();
+            let command_buffer = device.queue().command_buffer();
+            let kernel = MatrixMultiplication::builder(2, 2, 40).transpose_right(true).build(&device).unwrap();
+            kernel.encode(&command_buffer, left, right, &result).unwrap();
+            command_buffer.commit().unwrap();
+            command_buffer.wait_until_completed().unwrap();
+            result
+        };
+        let bytes = Matrix::from_slice(&device, 2, 40, &[100i8; 80]).unwrap();
+        assert_eq!(product(&bytes, &bytes, DataType::I32).read::<i32>().unwrap(), [400_000; 4]);
+        let halves = Matrix::from_slice(&device, 2, 40, &[f16::from_f32(300.0); 80]).unwrap();
+        let bfloats = Matrix::from_slice(&device, 2, 40, &[bf16::from_f32(0.5); 80]).unwrap();
+        assert_eq!(product(&halves, &halves, DataType::F32).read::<f32>().unwrap(), [3.6e6; 4]);
+        assert_eq!(product(&halves, &bfloats, DataType::F32).read::<f32>().unwrap(), [6000.0; 4]);
+    }
+}
+
 #[test]
 fn rows_of_padded_matrices() {
     let (rows, columns) = (3, 11);
@@ -178,6 +200,10 @@ fn rows_of_padded_matrices() {
     check("softmax", &|row, j| row[j].exp() / sum_of_exponentials(row));
     commit(|command_buffer| MatrixLogSoftMax::new(&device()).encode(command_buffer, &input, &result));
     check("log softmax", &|row, j| row[j] - sum_of_exponentials(row).ln());
+    let apart = result.read::<f32>().unwrap();
+    let in_place = padded(rows, columns, 2, &values);
+    commit(|command_buffer| MatrixLogSoftMax::new(&device()).encode(command_buffer, &in_place, &in_place.clone()));
+    assert_eq!(in_place.read::<f32>().unwrap(), apart);
     commit(|command_buffer| RmsNorm::new(&device(), 1e-3)?.encode(command_buffer, &input, Some(&weight), &result));
     let mean = |row: &[f64], f: &dyn Fn(f64) -> f64| row.iter().map(|&x| f(x)).sum::<f64>() / row.len() as f64;
     check("rms norm", &|row, j| row[j] / (mean(row, &|x| x * x) + 1e-3).sqrt() * f64::from(w[j]));

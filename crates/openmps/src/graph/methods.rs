@@ -2,7 +2,9 @@
 
 use super::{Graph, Tensor};
 use crate::error::{Error, Result};
+use openmps_graph::operators::convolution::Convolution;
 use openmps_graph::operators::elementwise::{Activation, Binary, Call, Elementwise, Unary};
+use openmps_graph::operators::gather::Gather;
 use openmps_graph::operators::layer_norm::LayerNorm;
 use openmps_graph::operators::matmul::Matmul;
 use openmps_graph::operators::reduce::{Reduce, Reduction};
@@ -41,6 +43,38 @@ binary! {
     multiply = Multiply, "[12.0, 14.0]";
     /// `x / y`, broadcast: `divisionWithPrimaryTensor:secondaryTensor:name:`.
     divide = Divide, "[3.0, 3.5]";
+}
+
+macro_rules! activations {
+    ($($(#[$doc:meta])* $name:ident = $member:ident, $expected:literal;)*) => {
+        impl Graph {$(
+            $(#[$doc])*
+            ///
+            /// ```
+            /// # use openmps::{DataType, Device, Graph, TensorData};
+            /// # let (mut graph, device) = (Graph::new(), Device::get(0)?);
+            /// let x = graph.constant(&[2], &[0.0f32, 100.0])?;
+            #[doc = concat!("let y = graph.", stringify!($name), "(x)?;")]
+            /// let y = graph.compile(&device, &[y])?.run(&device.queue(), &[])?;
+            #[doc = concat!("assert_eq!(y[0].read::<f32>()?, ", $expected, ");")]
+            /// # Ok::<(), openmps::Error>(())
+            /// ```
+            pub fn $name(&mut self, x: Tensor) -> Result<Tensor> {
+                self.activation(Activation::$member, x, &[])
+            }
+        )*}
+    };
+}
+
+activations! {
+    /// The larger of x and 0: `reLUWithTensor:name:`.
+    relu = Relu, "[0.0, 100.0]";
+    /// `1 / (1 + e^-x)`: `sigmoidWithTensor:name:`.
+    sigmoid = Sigmoid, "[0.5, 1.0]";
+    /// x times its sigmoid.
+    silu = Silu, "[0.0, 100.0]";
+    /// x times the normal distribution's integral.
+    gelu = Gelu, "[0.0, 100.0]";
 }
 
 impl Graph {
@@ -221,5 +255,44 @@ impl Graph {
 
     fn one(&mut self, operator: impl openmps_graph::Operator + 'static, inputs: &[Tensor]) -> Result<Tensor> {
         Ok(self.operator(operator, inputs)?[0])
+    }
+
+    /// Slices along an axis, one for each index (int32 or int64): `gatherWithUpdatesTensor:indicesTensor:axis:batchDimensions:name:`.
+    ///
+    /// ```
+    /// # use openmps::{DataType, Graph};
+    /// # let mut graph = Graph::new();
+    /// let table = graph.placeholder("table", &[100, 8], DataType::F32)?;
+    /// let indices = graph.placeholder("indices", &[5], DataType::I64)?;
+    /// let rows = graph.gather(table, indices, 0)?;
+    /// assert_eq!(graph.shape(rows)?, [5, 8]);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn gather(&mut self, x: Tensor, indices: Tensor, axis: i64) -> Result<Tensor> {
+        self.one(Gather { axis }, &[x, indices])
+    }
+
+    /// A convolution of images [batch, channels, height, width] with filters [filters, channels, height, width]:
+    /// `convolution2DWithSourceTensor:weightsTensor:descriptor:name:`. More of what a descriptor has is in
+    /// [`Convolution`](crate::operators::operators::convolution::Convolution), which [`Graph::operator`] takes.
+    ///
+    /// ```
+    /// # use openmps::{DataType, Graph};
+    /// # let mut graph = Graph::new();
+    /// let images = graph.placeholder("images", &[1, 3, 8, 8], DataType::F32)?;
+    /// let filters = graph.placeholder("filters", &[16, 3, 3, 3], DataType::F32)?;
+    /// let found = graph.convolution(images, filters, [2, 2], [1, 1])?;
+    /// assert_eq!(graph.shape(found)?, [1, 16, 4, 4]);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn convolution(
+        &mut self,
+        x: Tensor,
+        filters: Tensor,
+        strides: [usize; 2],
+        paddings: [usize; 2],
+    ) -> Result<Tensor> {
+        let operator = Convolution { strides, paddings: paddings.to_vec(), ..Convolution::default() };
+        self.one(operator, &[x, filters])
     }
 }
