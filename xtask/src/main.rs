@@ -1,6 +1,7 @@
 //! The task runner of openmps: `cargo xtask <command>`.
 
 mod architectures;
+mod candle_models;
 mod chat;
 mod demo;
 mod differential;
@@ -81,6 +82,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Run unchanged models of candle-transformers, and the documents' examples, in a crate of its own whose candle-nn is patched
+    CandleModels,
     /// Damage kernels of Triton or inference programs and look for panics, hangs and memory blow-ups in all that reads them
     Fuzz {
         /// What is damaged
@@ -160,6 +163,7 @@ fn main() -> ExitCode {
         Command::Test { arguments, .. } => test::run(test::Suites::All, &arguments),
         Command::Bench { filter } => demo::bench(filter.as_deref()),
         Command::Train { arguments } => demo::run_example("train", &arguments),
+        Command::CandleModels => candle_models::run_tests(),
         Command::Chat { arguments } => chat::run_example(&arguments),
         Command::Minilm { arguments } => minilm::run_example(&arguments),
         Command::Fuzz { subject, seconds, seed } => fuzz::run_for(subject, seconds, seed),

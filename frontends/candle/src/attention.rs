@@ -7,7 +7,7 @@ use crate::operand::infer;
 use crate::path::{Operation, Path, path};
 use crate::reduce::widened;
 use crate::softmax::softmax_gradient;
-use candle_core::{CustomOp3, Error, Result, Tensor};
+use candle_core::{CustomOp3, DType, Error, Result, Tensor};
 use openmps::operators::operators::attention::{Attention as Operator, LARGEST_ON_TILES};
 use openmps::operators::{Meta, Operator as _, Queue, View};
 
@@ -19,7 +19,8 @@ use openmps::operators::{Meta, Operator as _, Queue, View};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct AttentionOptions {
-    /// Added to the scores; broadcasts to [batch, heads, rows, keys]. It gets no gradient, so one that wants it is refused.
+    /// Added to the scores; broadcasts to [batch, heads, rows, keys]. One of u8 hides the keys where it is not 0, as masks of candle-transformers
+    /// do. It gets no gradient, so one that wants it is refused.
     pub mask: Option<Tensor>,
     /// Query i sees the keys up to i + keys - rows only: the last query sees all, as a key-value cache wants it.
     pub causal: bool,
@@ -52,9 +53,10 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions)
     }
     let depth = q.dim(candle_core::D::Minus1)?;
     let scale = options.scale.unwrap_or(1.0 / (depth.max(1) as f64).sqrt());
-    let op = Attention { mask: options.mask.clone(), causal: options.causal, scale, merge: options.merge_heads };
+    let mask = options.mask.as_ref().map(|mask| additive(mask, q.dtype())).transpose()?;
+    let op = Attention { mask, causal: options.causal, scale, merge: options.merge_heads };
     let work = q.elem_count().saturating_mul(k.dims().get(2).copied().unwrap_or(1)).max(1);
-    let tensors: Vec<&Tensor> = [q, k, v].into_iter().chain(&options.mask).collect();
+    let tensors: Vec<&Tensor> = [q, k, v].into_iter().chain(&op.mask).collect();
     let fits = q.device().is_cpu() || depth.max(v.dim(candle_core::D::Minus1)?) <= LARGEST_ON_TILES;
     match path(Operation::Attention, &tensors, work) {
         Path::Openmps if fits => q.apply_op3(k, v, op),
@@ -65,6 +67,16 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions)
             if op.merge { y.transpose(1, 2)?.flatten_from(2) } else { Ok(y) }
         }
     }
+}
+
+/// A mask as numbers that are added to scores of this type.
+fn additive(mask: &Tensor, dtype: DType) -> Result<Tensor> {
+    if mask.dtype() == DType::U8 {
+        let hidden = Tensor::full(f32::NEG_INFINITY, mask.shape(), mask.device())?;
+        return mask.where_cond(&hidden, &hidden.zeros_like()?)?.to_dtype(dtype);
+    }
+    // A finite number that is beyond the narrower type's is as good as minus infinity.
+    mask.to_dtype(dtype)
 }
 
 struct Attention {

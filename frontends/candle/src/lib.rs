@@ -20,6 +20,7 @@ mod composed;
 #[cfg(any(feature = "metal", test))]
 mod external;
 mod forward;
+pub mod hooks;
 mod language;
 mod linear;
 mod lora;

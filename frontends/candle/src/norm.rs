@@ -3,11 +3,12 @@
 use crate::composed;
 use crate::forward::{Plain, forwards};
 use crate::path::{Operation, Path, path};
-use crate::reduce::{sum_to, widened};
+use crate::reduce::{mixed, sum_to, widened};
 use candle_core::{CustomOp2, CustomOp3, D, Result, Tensor};
 use openmps::operators::operators::layer_norm::LayerNorm as Operator;
 
-/// Each row over its root mean square, times a weight for each column.
+/// Each row over its root mean square, times a weight for each column. The result is of x's type; the weight may be float32 where x is of half
+/// precision.
 ///
 /// ```
 /// use candle_core::{Device, Tensor};
@@ -18,6 +19,9 @@ use openmps::operators::operators::layer_norm::LayerNorm as Operator;
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor> {
+    if let Some(wide) = mixed(&[x, weight]) {
+        return rms_norm(&x.to_dtype(wide)?, &weight.to_dtype(wide)?, epsilon)?.to_dtype(x.dtype());
+    }
     check(x, weight)?;
     match path(Operation::Norm, &[x, weight], x.elem_count()) {
         Path::Openmps => x.apply_op2(weight, Norm { centred: false, epsilon }),
@@ -25,7 +29,8 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor> {
     }
 }
 
-/// Each row brought to mean 0 and variance 1, times a weight and plus a bias for each column.
+/// Each row brought to mean 0 and variance 1, times a weight and plus a bias for each column. The result is of x's type; weight and bias may be
+/// float32 where x is of half precision.
 ///
 /// ```
 /// use candle_core::{Device, Tensor};
@@ -35,6 +40,11 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor> {
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, epsilon: f64) -> Result<Tensor> {
+    if let Some(wide) = mixed(&[Some(x), Some(weight), bias].into_iter().flatten().collect::<Vec<_>>()) {
+        let bias = bias.map(|bias| bias.to_dtype(wide)).transpose()?;
+        let y = layer_norm(&x.to_dtype(wide)?, &weight.to_dtype(wide)?, bias.as_ref(), epsilon)?;
+        return y.to_dtype(x.dtype());
+    }
     check(x, weight)?;
     let norm = Norm { centred: true, epsilon };
     match (path(Operation::Norm, &[x, weight], x.elem_count()), bias) {

@@ -9,13 +9,13 @@ use std::sync::OnceLock;
 /// A storage with its layout, as Candle hands it to a custom operator.
 pub(crate) type Operand<'a> = (&'a CpuStorage, &'a Layout);
 
-/// The queue of the host device on which every operator runs.
+/// The queue of the host device, where Candle's CPU tensors are computed with whatever `OPENMPS_DEVICE` names.
 pub(crate) fn queue() -> Result<&'static CommandQueue> {
     static QUEUE: OnceLock<CommandQueue> = OnceLock::new();
     if let Some(queue) = QUEUE.get() {
         return Ok(queue);
     }
-    let queue = Device::get(0).map_err(Error::wrap)?.queue();
+    let queue = Device::host(0).map_err(Error::wrap)?.queue();
     Ok(QUEUE.get_or_init(|| queue))
 }
 

@@ -1,4 +1,4 @@
-//! What gradients share: sums over broadcast dimensions, and wider types to compute in.
+//! What operators and gradients share: sums over broadcast dimensions, and wider types to compute in.
 
 use candle_core::{DType, Result, Tensor};
 
@@ -22,6 +22,14 @@ pub(crate) fn widened(x: &Tensor) -> Result<Tensor> {
         DType::F16 | DType::BF16 => x.to_dtype(DType::F32),
         _ => Ok(x.clone()),
     }
+}
+
+/// float32, where tensors are of half precision and of float32 and cannot be computed with as they are.
+pub(crate) fn mixed(tensors: &[&Tensor]) -> Option<DType> {
+    let first = tensors.first()?.dtype();
+    let narrow = |tensor: &&Tensor| matches!(tensor.dtype(), DType::F16 | DType::BF16 | DType::F32);
+    let differ = tensors.iter().any(|tensor| tensor.dtype() != first);
+    (differ && tensors.iter().all(narrow)).then_some(DType::F32)
 }
 
 /// All dimensions but the last as one.

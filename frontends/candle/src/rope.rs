@@ -2,14 +2,14 @@
 
 use crate::forward::{Plain, forwards};
 use crate::path::{Operation, Path, path};
-use crate::reduce::{sum_to, widened};
+use crate::reduce::{mixed, sum_to, widened};
 use candle_core::{CustomOp3, D, Result, Tensor};
 use openmps::operators::operators::rope::Rope as Operator;
 
 /// Turns the pairs of the last dimension by the angles of their positions: `(x cos - y sin, x sin + y cos)`.
 ///
 /// x is [batch, heads, rows, size]; cosines and sines are [rows, size / 2], or [batch, rows, size / 2] where batches have positions of their
-/// own. A pair is two neighbours when `interleaved`, otherwise one element of each half. Gradients flow to x and to both tables.
+/// own; rows of the tables beyond x's are not read, and tables may be float32 where x is of half precision. A pair is two neighbours when `interleaved`, otherwise one element of each half. Gradients flow to x and to both tables.
 ///
 /// ```
 /// use candle_core::{Device, Tensor};
@@ -19,10 +19,21 @@ use openmps::operators::operators::rope::Rope as Operator;
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn rope(x: &Tensor, cos: &Tensor, sin: &Tensor, interleaved: bool) -> Result<Tensor> {
+    if let Some(wide) = mixed(&[x, cos, sin]) {
+        let [wide_x, cos, sin] = [x.to_dtype(wide)?, cos.to_dtype(wide)?, sin.to_dtype(wide)?];
+        return rope(&wide_x, &cos, &sin, interleaved)?.to_dtype(x.dtype());
+    }
+    let (cos, sin) = (&of_rows(x, cos)?, &of_rows(x, sin)?);
     match path(Operation::Rope, &[x, cos, sin], x.elem_count()) {
         Path::Openmps => x.apply_op3(cos, sin, Rope { interleaved, inverse: false }),
         Path::Candle => turned(x, cos, sin, interleaved),
     }
+}
+
+/// The rows of a table that x has.
+fn of_rows(x: &Tensor, angles: &Tensor) -> Result<Tensor> {
+    let longer = x.rank() == 4 && angles.rank() >= 2 && angles.dim(D::Minus2)? > x.dim(2)?;
+    if longer { angles.narrow(D::Minus2, 0, x.dim(2)?) } else { Ok(angles.clone()) }
 }
 
 /// The same by Candle's own operators.

@@ -128,6 +128,51 @@ fn attention_of_every_kind() -> Result<()> {
     Ok(())
 }
 
+/// The process is another one, whose device is an emulated GPU: Candle's CPU tensors are computed with on the CPU all the same.
+#[test]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn whatever_device_is_chosen() {
+    let mut again = std::process::Command::new(std::env::current_exe().expect("this program"));
+    let again = again.args(["--exact", "every_type_and_layout"]).env("OPENMPS_DEVICE", "metal-emulated");
+    let output = again.output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+}
+
+/// Half precision beside float32: as if all were float32, rounded once.
+#[test]
+fn mixed_types() -> Result<()> {
+    for dtype in [DType::F16, DType::BF16] {
+        let (x, weight) = (numbers(&[2, 5, 16], 1)?.to_dtype(dtype)?, numbers(&[16], 2)?);
+        let wide = x.to_dtype(DType::F32)?;
+        let rounded = |y: Tensor| y.to_dtype(dtype);
+        close("rms", &rms_norm(&x, &weight, 1e-5)?, &rounded(rms_norm(&wide, &weight, 1e-5)?)?, 0.0)?;
+        for bias in [None, Some(&weight)] {
+            let expected = rounded(layer_norm(&wide, &weight, bias, 1e-5)?)?;
+            close("layer norm", &layer_norm(&x, &weight, bias, 1e-5)?, &expected, 0.0)?;
+        }
+        let half_weight = weight.to_dtype(dtype)?;
+        assert_eq!(layer_norm(&x, &half_weight, Some(&weight), 1e-5)?.dtype(), dtype);
+        // Tables of more positions than there are rows.
+        let (x, cos, sin) = (x.unsqueeze(0)?, numbers(&[9, 8], 3)?, numbers(&[9, 8], 4)?);
+        let expected = rounded(rope(&wide.unsqueeze(0)?, &cos.narrow(0, 0, 5)?, &sin.narrow(0, 0, 5)?, true)?)?;
+        close("rope", &rope(&x, &cos, &sin, true)?, &expected, 0.0)?;
+        // A mask of 1 where a key is hidden, and the same as numbers, of float32.
+        let hidden = Tensor::from_vec((0..25u8).map(|at| u8::from(at % 5 > at / 5)).collect(), (5, 5), &Device::Cpu)?;
+        let numbers = hidden.where_cond(
+            &Tensor::full(f32::NEG_INFINITY, (5, 5), &Device::Cpu)?,
+            &hidden.to_dtype(DType::F32)?.zeros_like()?,
+        )?;
+        let of = |mask: Option<Tensor>, causal| {
+            attention(&x, &x, &x, &AttentionOptions { mask, causal, ..Default::default() })
+        };
+        let expected = of(None, true)?;
+        close("u8 mask", &of(Some(hidden), false)?, &expected, 0.0)?;
+        close("float32 mask", &of(Some(numbers), false)?, &expected, 0.0)?;
+    }
+    Ok(())
+}
+
 #[test]
 fn special_values_travel() -> Result<()> {
     let (nan, infinite) = (f32::NAN, f32::INFINITY);

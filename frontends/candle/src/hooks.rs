@@ -1,0 +1,182 @@
+//! What `cargo openmps patch-candle` calls from candle-nn's functions, under their names and with their parameters: a result, or none where
+//! Candle's own text is to go on, which then computes or says what is wrong.
+//!
+//! ```
+//! use candle_core::{Device, Tensor};
+//! let x = Tensor::new(&[[1.0f32, 2.0]], &Device::Cpu)?;
+//! assert!(openmps_candle::hooks::softmax(&x, &1)?.is_some());
+//! assert!(openmps_candle::hooks::softmax(&x.to_dtype(candle_core::DType::U32)?, &1)?.is_none());
+//! # Ok::<(), candle_core::Error>(())
+//! ```
+
+use crate::path::{Operation, Path, path};
+use crate::reduce::mixed;
+use crate::{AttentionOptions, attention};
+use candle_core::shape::Dim;
+use candle_core::{D, Result, Tensor};
+use std::cell::Cell;
+
+thread_local! {
+    static CANDLES_OWN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has this thread compute with candle-nn's own functions while `f` runs: for comparisons.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// let x = Tensor::new(&[[1.0f32, 2.0]], &Device::Cpu)?;
+/// openmps_candle::hooks::candles_own(|| assert!(openmps_candle::hooks::softmax(&x, &1).unwrap().is_none()));
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn candles_own<T>(f: impl FnOnce() -> T) -> T {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CANDLES_OWN.set(self.0);
+        }
+    }
+    let _restore = Restore(CANDLES_OWN.replace(true));
+    f()
+}
+
+/// Whether tensors are computed with here. Of tensors of different types, those are that the operator brings to one.
+fn takes(operation: Operation, tensors: &[&Tensor], work: usize) -> bool {
+    let types = mixed(tensors).is_some() || tensors.iter().all(|tensor| tensor.dtype() == tensors[0].dtype());
+    let devices = tensors.iter().all(|tensor| tensor.device().same_device(tensors[0].device()));
+    !CANDLES_OWN.get() && types && devices && path(operation, tensors, work) == Path::Openmps
+}
+
+/// `candle_nn::ops::softmax` and `softmax_last_dim`.
+#[doc(hidden)]
+pub fn softmax(xs: &Tensor, dim: &impl Dim) -> Result<Option<Tensor>> {
+    let taken = takes(Operation::Softmax, &[xs], xs.elem_count());
+    taken.then(|| crate::softmax(xs, dim.to_index(xs.shape(), "softmax")?)).transpose()
+}
+
+/// `candle_nn::ops::log_softmax`.
+#[doc(hidden)]
+pub fn log_softmax(xs: &Tensor, dim: &impl Dim) -> Result<Option<Tensor>> {
+    let taken = takes(Operation::Softmax, &[xs], xs.elem_count());
+    taken.then(|| crate::log_softmax(xs, dim.to_index(xs.shape(), "log-softmax")?)).transpose()
+}
+
+/// `candle_nn::ops::rms_norm`.
+#[doc(hidden)]
+pub fn rms_norm(xs: &Tensor, alpha: &Tensor, eps: f64) -> Result<Option<Tensor>> {
+    norm(xs, alpha, None, false, eps)
+}
+
+/// `candle_nn::ops::layer_norm`.
+#[doc(hidden)]
+pub fn layer_norm(xs: &Tensor, alpha: &Tensor, beta: &Tensor, eps: f64) -> Result<Option<Tensor>> {
+    norm(xs, alpha, Some(beta), true, eps)
+}
+
+/// `candle_nn::LayerNorm`, which without its mean removed is `candle_nn::RmsNorm`.
+#[doc(hidden)]
+pub fn norm(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, centred: bool, eps: f64) -> Result<Option<Tensor>> {
+    let tensors: Vec<&Tensor> = [Some(x), Some(weight), bias].into_iter().flatten().collect();
+    let of_a_row = |weight: &&Tensor| x.rank() > 0 && weight.dims() == &x.dims()[x.rank() - 1..];
+    let fits = tensors[1..].iter().all(of_a_row) && (centred || bias.is_none());
+    if !fits || !takes(Operation::Norm, &tensors, x.elem_count()) {
+        return Ok(None);
+    }
+    if centred { crate::layer_norm(x, weight, bias, eps) } else { crate::rms_norm(x, weight, eps) }.map(Some)
+}
+
+/// `candle_nn::rotary_emb::rope`.
+#[doc(hidden)]
+pub fn rope(xs: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Option<Tensor>> {
+    turned(xs, cos, sin, false)
+}
+
+/// `candle_nn::rotary_emb::rope_i`.
+#[doc(hidden)]
+pub fn rope_i(xs: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Option<Tensor>> {
+    turned(xs, cos, sin, true)
+}
+
+/// `candle_nn::rotary_emb::rope_thd`, whose rows come before the heads.
+#[doc(hidden)]
+pub fn rope_thd(xs: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Option<Tensor>> {
+    if xs.rank() != 4 {
+        return Ok(None);
+    }
+    let turned = turned(&xs.transpose(1, 2)?, cos, sin, false)?;
+    turned.map(|y| y.transpose(1, 2)?.contiguous()).transpose()
+}
+
+/// x is [batch, heads, rows, size].
+fn turned(x: &Tensor, cos: &Tensor, sin: &Tensor, interleaved: bool) -> Result<Option<Tensor>> {
+    let &[batch, _, rows, size] = x.dims() else { return Ok(None) };
+    let fits = |table: &Tensor| match *table.dims() {
+        [of_table, pairs] => of_table >= rows && 2 * pairs == size,
+        [own, of_table, pairs] => own == batch && of_table >= rows && 2 * pairs == size,
+        _ => false,
+    };
+    let taken = fits(cos) && fits(sin) && takes(Operation::Rope, &[x, cos, sin], x.elem_count());
+    taken.then(|| crate::rope(x, cos, sin, interleaved)).transpose()
+}
+
+/// `candle_nn::Linear`.
+#[doc(hidden)]
+pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Option<Tensor>> {
+    let tensors: Vec<&Tensor> = [Some(x), Some(weight), bias].into_iter().flatten().collect();
+    let fits = x.rank() >= 2
+        && weight.rank() == 2
+        && x.dim(D::Minus1)? == weight.dim(1)?
+        && bias.is_none_or(|bias| bias.dims() == &weight.dims()[..1])
+        && mixed(&tensors).is_none();
+    let taken = fits && takes(Operation::Linear, &tensors, x.elem_count().saturating_mul(weight.dim(0)?));
+    taken.then(|| crate::linear(x, weight, bias)).transpose()
+}
+
+/// `candle_nn::attention::flash_attn`: queries, keys and values are [batch, rows, heads, size], a mask is [rows, keys]. Causal masks whose last
+/// query sees the last key, no ALiBi and no soft cap (`plain`).
+#[doc(hidden)]
+pub fn flash_attn(
+    [q, k, v]: [&Tensor; 3],
+    scale: f32,
+    mask: Option<&Tensor>,
+    causal_from: Option<usize>,
+    plain: bool,
+) -> Result<Option<Tensor>> {
+    if !plain || [q, k, v].iter().any(|tensor| tensor.rank() != 4) {
+        return Ok(None);
+    }
+    let (rows, keys) = (q.dim(1)?, k.dim(1)?);
+    let fits = causal_from.is_none_or(|first| first + rows == keys)
+        && mask.is_none_or(|mask| mask.elem_count() == rows * keys);
+    if !fits {
+        return Ok(None);
+    }
+    let [q, k, v] = [q.transpose(1, 2)?, k.transpose(1, 2)?, v.transpose(1, 2)?];
+    let mask = mask.map(|mask| mask.reshape((rows, keys))).transpose()?;
+    attended([&q, &k, &v], mask, causal_from.is_some(), scale)
+}
+
+/// `candle_nn::ops::sdpa`, of which Candle has kernels for Metal only.
+#[doc(hidden)]
+pub fn sdpa(
+    [q, k, v]: [&Tensor; 3],
+    mask: Option<&Tensor>,
+    causal: bool,
+    scale: f32,
+    softcapping: f32,
+) -> Result<Option<Tensor>> {
+    if !q.device().is_cpu() || softcapping != 1.0 {
+        return Ok(None);
+    }
+    attended([q, k, v], mask.cloned(), causal, scale)
+}
+
+fn attended([q, k, v]: [&Tensor; 3], mask: Option<Tensor>, causal: bool, scale: f32) -> Result<Option<Tensor>> {
+    let alike = [k, v].iter().all(|tensor| tensor.dtype() == q.dtype());
+    let grouped = [q, k, v].iter().all(|tensor| tensor.rank() == 4) && k.dim(1)? > 0 && q.dim(1)? % k.dim(1)? == 0;
+    if !alike || !grouped || mask.as_ref().is_some_and(Tensor::track_op) {
+        return Ok(None);
+    }
+    let options = AttentionOptions { mask, causal, scale: Some(f64::from(scale)), ..AttentionOptions::default() };
+    let taken = takes(Operation::Attention, &[q, k, v], q.elem_count().max(1));
+    taken.then(|| attention(q, k, v, &options)).transpose()
+}

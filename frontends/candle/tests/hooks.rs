@@ -1,0 +1,82 @@
+//! What the patched candle-nn calls: candle-nn's results where it is taken, and none, never a panic, where it is not.
+
+use candle_core::{DType, Device, Result, Tensor};
+use candle_nn::attention::AttnMask;
+use openmps_candle::hooks;
+
+fn numbers(dims: &[usize], seed: u64) -> Result<Tensor> {
+    let mut numbers = fastrand::Rng::with_seed(seed);
+    let data: Vec<f32> = (0..dims.iter().product()).map(|_| numbers.f32() * 4.0 - 2.0).collect();
+    Tensor::from_vec(data, dims, &Device::Cpu)
+}
+
+fn near(got: Option<Tensor>, expected: &Tensor) -> Result<()> {
+    let got = got.expect("it is taken");
+    assert_eq!((got.dims(), got.is_contiguous()), (expected.dims(), true));
+    let difference = (got - expected)?.abs()?.max_all()?.to_scalar::<f32>()?;
+    assert!(difference < 1e-5, "{difference}");
+    Ok(())
+}
+
+#[test]
+fn results_are_candle_s() -> Result<()> {
+    let (x, weight, bias) = (numbers(&[2, 3, 24], 1)?, numbers(&[24], 2)?, numbers(&[24], 3)?);
+    near(hooks::softmax(&x, &1)?, &candle_nn::ops::softmax(&x, 1)?)?;
+    near(hooks::log_softmax(&x, &2)?, &candle_nn::ops::log_softmax(&x, 2)?)?;
+    near(hooks::rms_norm(&x, &weight, 1e-5)?, &candle_nn::ops::rms_norm(&x, &weight, 1e-5)?)?;
+    near(hooks::layer_norm(&x, &weight, &bias, 1e-5)?, &candle_nn::ops::layer_norm(&x, &weight, &bias, 1e-5)?)?;
+    let layer = candle_nn::Linear::new(numbers(&[7, 24], 4)?, Some(numbers(&[7], 5)?));
+    near(hooks::linear(&x, layer.weight(), layer.bias())?, &candle_nn::Module::forward(&layer, &x)?)?;
+    // Positions of their own, and more of them than rows.
+    let (x, cos, sin) = (numbers(&[2, 3, 5, 8], 6)?, numbers(&[9, 4], 7)?, numbers(&[9, 4], 8)?);
+    near(hooks::rope(&x, &cos, &sin)?, &candle_nn::rotary_emb::rope(&x, &cos, &sin)?)?;
+    near(hooks::rope_i(&x, &cos, &sin)?, &candle_nn::rotary_emb::rope_i(&x, &cos, &sin)?)?;
+    let (own_cos, own_sin) = (numbers(&[2, 3, 4], 9)?, numbers(&[2, 3, 4], 10)?);
+    near(hooks::rope_thd(&x, &own_cos, &own_sin)?, &candle_nn::rotary_emb::rope_thd(&x, &own_cos, &own_sin)?)
+}
+
+#[test]
+fn attention_is_candle_s() -> Result<()> {
+    let (q, k, v) = (numbers(&[1, 4, 6, 16], 1)?, numbers(&[1, 9, 2, 16], 2)?, numbers(&[1, 9, 2, 16], 3)?);
+    let additive = numbers(&[4, 9], 4)?;
+    for mask in [AttnMask::None, AttnMask::causal_with_offset(5), AttnMask::Mask(additive)] {
+        let (tensor, from) = match &mask {
+            AttnMask::None => (None, None),
+            AttnMask::Causal { kv_offset } => (None, Some(*kv_offset)),
+            AttnMask::Mask(mask) => (Some(mask), None),
+        };
+        let ours = hooks::flash_attn([&q, &k, &v], 0.25, tensor, from, true)?;
+        near(ours, &candle_nn::attention::flash_attn::<f32>(&q, &k, &v, 0.25, mask, None, None)?)?;
+    }
+    let [q, k, v] = [q.transpose(1, 2)?, k.transpose(1, 2)?, v.transpose(1, 2)?];
+    assert_eq!(hooks::sdpa([&q, &k, &v], None, true, 0.25, 1.0)?.expect("it is taken").dims(), [1, 6, 4, 16]);
+    Ok(())
+}
+
+#[test]
+fn the_rest_is_left_to_candle() -> Result<()> {
+    let x = numbers(&[2, 3, 24], 1)?;
+    let integers = x.to_dtype(DType::U32)?;
+    let vector = numbers(&[24], 2)?;
+    let none = [
+        hooks::softmax(&integers, &1)?,
+        hooks::rms_norm(&x, &numbers(&[23], 2)?, 1e-5)?,
+        hooks::rms_norm(&x, &vector.to_dtype(DType::F64)?, 1e-5)?,
+        hooks::norm(&x, &vector, Some(&vector), false, 1e-5)?,
+        hooks::linear(&vector, &x.flatten_to(1)?, None)?,
+        hooks::linear(&x, &numbers(&[7, 23], 3)?, None)?,
+        hooks::linear(&x, &numbers(&[7, 24], 3)?.to_dtype(DType::F16)?, None)?,
+        hooks::rope(&x, &vector, &vector)?,
+        hooks::rope_thd(&x, &vector, &vector)?,
+        hooks::rope(&numbers(&[1, 1, 5, 8], 1)?, &numbers(&[4, 4], 1)?, &numbers(&[4, 4], 1)?)?,
+        hooks::flash_attn([&x, &x, &x], 1.0, None, None, true)?,
+        hooks::candles_own(|| hooks::softmax(&x, &1))?,
+    ];
+    assert!(none.iter().all(Option::is_none));
+    let heads = numbers(&[1, 2, 3, 8], 1)?;
+    assert!(hooks::flash_attn([&heads, &heads, &heads], 1.0, None, Some(1), true)?.is_none(), "another causal mask");
+    assert!(hooks::flash_attn([&heads, &heads, &heads], 1.0, None, None, false)?.is_none(), "a soft cap");
+    assert!(hooks::sdpa([&heads, &heads, &heads], None, false, 1.0, 30.0)?.is_none(), "a soft cap");
+    assert!(hooks::softmax(&x, &3).is_err(), "no such dimension");
+    Ok(())
+}

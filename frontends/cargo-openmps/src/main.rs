@@ -1,0 +1,61 @@
+//! `cargo openmps patch-candle`: candle-nn with openmps's operators in a workspace, so that models written against candle-nn run and train
+//! on them unchanged. `--undo` takes it back.
+
+mod edits;
+mod manifest;
+mod patch;
+mod rewrite;
+mod source;
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What a task gives; errors are sentences for the user.
+type Result<T> = std::result::Result<T, String>;
+
+/// Cargo calls `cargo-openmps openmps ...`.
+#[derive(Parser)]
+#[command(name = "cargo", bin_name = "cargo", version)]
+enum Cargo {
+    /// openmps for Cargo workspaces
+    Openmps {
+        #[command(subcommand)]
+        command: Command,
+    },
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write a candle-nn whose softmax, norms, rotary embedding, linear layers and attention are openmps's, and have the workspace use it
+    PatchCandle {
+        /// The workspace's Cargo.toml
+        #[arg(long, default_value = "Cargo.toml")]
+        manifest_path: PathBuf,
+        /// The folder that the crate is written into, from the workspace's root
+        #[arg(long, default_value = "openmps-patches/candle-nn")]
+        into: PathBuf,
+        /// Take it back: Candle's own candle-nn, and no folder
+        #[arg(long)]
+        undo: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let Cargo::Openmps { command } = Cargo::parse();
+    let Command::PatchCandle { manifest_path, into, undo } = command;
+    let result = source::workspace(&manifest_path).and_then(|workspace| match undo {
+        true => patch::undo(&workspace.manifest(), &into),
+        false => workspace.candle_nn().and_then(|candle| patch::apply(&workspace.manifest(), &candle, &into)),
+    });
+    match result {
+        Ok(said) => {
+            println!("{said}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
