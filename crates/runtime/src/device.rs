@@ -6,15 +6,16 @@ use crate::buffer::Buffer;
 use crate::devices::recorder::{self, Recorder, RecorderMemory};
 use crate::devices::{Driver, metal, no_text};
 use crate::error::{Error, Result};
-use crate::kind::Kind;
 use crate::properties::DeviceProperties;
 use crate::queue::{Queue, QueueShared};
 use crate::reclaim;
+use crate::trace;
 use crate::vendor::Engine;
+use openmps_host::fork;
 use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
 
 /// A device. Clones are the same device.
 #[derive(Clone)]
@@ -37,30 +38,36 @@ struct DeviceShared {
 #[allow(dead_code, reason = "it is held, not read")]
 pub struct BorrowedMemory(Option<Box<dyn Any + Send + Sync>>);
 
+/// The devices of a kind, or why there are none.
+pub(crate) type Found = std::result::Result<Vec<Device>, String>;
+
+/// The devices of this machine by the number of their kind, once somebody has asked.
+static FOUND: [OnceLock<Found>; 4] = [const { OnceLock::new() }; 4];
+
+/// What comes before the first device.
+static START: Once = Once::new();
+
+/// The allocators of this machine's devices, for a fork: addresses are allocated and freed at any time.
+fn hold_allocators() -> Box<dyn Any> {
+    Box::new(Device::known().map(|device| device.allocator().hold()).collect::<Vec<_>>())
+}
+
 /// The number of the default queue.
 const DEFAULT_QUEUE: u64 = 0;
 
 impl Device {
-    /// The devices of this machine, of the kind that `OPENMPS_DEVICE` names: `host` (where it is not set), `metal`, `metal-emulated` (on
-    /// Linux: Metal's kernels executed on the CPU) or `cuda`. On the CPU there are `OPENMPS_HOST_DEVICES` logical ones, one when it is not
-    /// set. Where there are no devices of the kind, the list is empty and [`Device::get`] says why.
-    pub fn all() -> &'static [Device] {
-        Kind::chosen().and_then(Kind::devices).unwrap_or_default()
+    /// The devices of the kind with this number, which are looked for once, when somebody first asks for them.
+    pub(crate) fn of_kind(kind: usize, find: impl FnOnce() -> Found) -> Result<&'static [Device]> {
+        START.call_once(|| {
+            trace::start_from_environment();
+            fork::list(hold_allocators);
+        });
+        FOUND[kind].get_or_init(find).as_deref().map_err(|why| Error::NoDevices { why: why.clone() })
     }
 
-    /// The CPU as a device, whatever `OPENMPS_DEVICE` names.
-    pub fn host(index: usize) -> Result<Device> {
-        Kind::Host.device(index)
-    }
-
-    /// A GPU of NVIDIA's, whatever `OPENMPS_DEVICE` names.
-    pub fn cuda(index: usize) -> Result<Device> {
-        Kind::Cuda.device(index)
-    }
-
-    /// A GPU of Apple's, whatever `OPENMPS_DEVICE` names.
-    pub fn metal(index: usize) -> Result<Device> {
-        Kind::Metal.device(index)
+    /// The devices of every kind that somebody has asked for.
+    pub(crate) fn known() -> impl Iterator<Item = &'static Device> {
+        FOUND.iter().filter_map(OnceLock::get).flat_map(|found| found.as_deref().unwrap_or_default())
     }
 
     /// A device of its own over an implementation of `openmps_metal`'s trait: Metal, its emulator, or its recorder. `index` is its position in
@@ -83,11 +90,6 @@ impl Device {
     /// text is wrong. The compiled form is kept for its dispatches.
     pub fn prepare(&self, kernel: &openmps_metal::arguments::Kernel) -> Result<()> {
         self.driver().prepare(kernel).unwrap_or_else(|| Err(no_text(kernel, &format!("{self:?}"))))
-    }
-
-    /// The device with this index in [`Device::all`].
-    pub fn get(index: usize) -> Result<Device> {
-        Kind::chosen()?.device(index)
     }
 
     /// A device of its own that runs no command, and the handle to what it was asked to do.
@@ -238,7 +240,7 @@ impl Device {
     }
 
     #[inline]
-    pub(crate) fn allocator(&self) -> &Allocator {
+    fn allocator(&self) -> &Allocator {
         &self.shared.allocator
     }
 

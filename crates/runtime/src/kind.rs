@@ -1,35 +1,23 @@
 //! The kinds of devices that a process may use side by side, each looked for once: when it is first asked for.
 
-use crate::device::{Device, host_devices, memory_limit};
+use crate::device::{Device, Found, host_devices, memory_limit};
 #[cfg(feature = "cuda")]
 use crate::devices::cuda;
 use crate::devices::host;
 use crate::error::{Error, Result};
-use crate::trace;
-use openmps_host::fork;
-use std::any::Any;
-use std::sync::{Once, OnceLock};
 
 /// A kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+enum Kind {
     Host,
     Cuda,
     Metal,
     MetalEmulated,
 }
 
-/// What there is of a kind, or why there is nothing.
-type Found = std::result::Result<Vec<Device>, String>;
-
-static FOUND: [OnceLock<Found>; 4] = [const { OnceLock::new() }; 4];
-
-/// Once, before the first device.
-static START: Once = Once::new();
-
 impl Kind {
     /// The kind that `OPENMPS_DEVICE` names: the host where it names none.
-    pub fn chosen() -> Result<Kind> {
+    fn chosen() -> Result<Kind> {
         let name = openmps_settings::DEVICE.checked().map_err(|why| Error::NoDevices { why })?;
         Ok(match name.unwrap_or("host") {
             "cuda" => Kind::Cuda,
@@ -40,17 +28,12 @@ impl Kind {
     }
 
     /// Its devices.
-    pub fn devices(self) -> Result<&'static [Device]> {
-        START.call_once(|| {
-            trace::start_from_environment();
-            fork::list(hold_allocators);
-        });
-        let found = FOUND[self as usize].get_or_init(|| self.find());
-        found.as_deref().map_err(|why| Error::NoDevices { why: why.clone() })
+    fn devices(self) -> Result<&'static [Device]> {
+        Device::of_kind(self as usize, || self.find())
     }
 
     /// The device with this index among them.
-    pub fn device(self, index: usize) -> Result<Device> {
+    fn device(self, index: usize) -> Result<Device> {
         let all = self.devices()?;
         all.get(index).cloned().ok_or(Error::NoSuchDevice { index, count: all.len() })
     }
@@ -65,7 +48,11 @@ impl Kind {
                 let all = crate::devices::metal::all().map_err(|error| error.to_string())?;
                 Ok(all.into_iter().enumerate().map(|(index, gpu)| Device::over(index, gpu)).collect())
             }
-            #[cfg(all(feature = "emulated", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+            #[cfg(all(
+                feature = "emulated",
+                target_os = "linux",
+                any(target_arch = "x86_64", target_arch = "aarch64")
+            ))]
             Kind::MetalEmulated => {
                 let device = |index| Device::over(index, openmps_metal::emulated::Emulated::of_environment());
                 Ok((0..host_devices()).map(device).collect())
@@ -92,14 +79,33 @@ impl Kind {
     }
 }
 
-/// The devices of every kind that somebody has asked for.
-pub(crate) fn known() -> impl Iterator<Item = &'static Device> {
-    FOUND.iter().filter_map(OnceLock::get).flat_map(|found| found.as_deref().unwrap_or_default())
-}
+impl Device {
+    /// The devices of this machine, of the kind that `OPENMPS_DEVICE` names: `host` (where it is not set), `metal`, `metal-emulated` (on
+    /// Linux: Metal's kernels executed on the CPU) or `cuda`. On the CPU there are `OPENMPS_HOST_DEVICES` logical ones, one when it is not
+    /// set. Where there are no devices of the kind, the list is empty and [`Device::get`] says why.
+    pub fn all() -> &'static [Device] {
+        Kind::chosen().and_then(Kind::devices).unwrap_or_default()
+    }
 
-/// The allocators of this machine's devices, for a fork: addresses are allocated and freed at any time.
-fn hold_allocators() -> Box<dyn Any> {
-    Box::new(known().map(|device| device.allocator().hold()).collect::<Vec<_>>())
+    /// The CPU as a device, whatever `OPENMPS_DEVICE` names.
+    pub fn host(index: usize) -> Result<Device> {
+        Kind::Host.device(index)
+    }
+
+    /// A GPU of NVIDIA's, whatever `OPENMPS_DEVICE` names.
+    pub fn cuda(index: usize) -> Result<Device> {
+        Kind::Cuda.device(index)
+    }
+
+    /// A GPU of Apple's, whatever `OPENMPS_DEVICE` names.
+    pub fn metal(index: usize) -> Result<Device> {
+        Kind::Metal.device(index)
+    }
+
+    /// The device with this index in [`Device::all`].
+    pub fn get(index: usize) -> Result<Device> {
+        Kind::chosen()?.device(index)
+    }
 }
 
 fn host_device(index: usize) -> Device {

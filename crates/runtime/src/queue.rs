@@ -299,8 +299,7 @@ impl Queue {
             return Ok(());
         }
         let Err(error) = self.device.resolve(address, bytes) else { return Ok(()) };
-        let elsewhere =
-            crate::kind::known().any(|other| *other != self.device && other.resolve(address, bytes).is_ok());
+        let elsewhere = Device::known().any(|other| *other != self.device && other.resolve(address, bytes).is_ok());
         if elsewhere {
             return Ok(());
         }

@@ -25,7 +25,7 @@ impl Edit {
 }
 
 /// The edits of a version of candle-nn, or which versions there are.
-pub fn of_version(version: &str) -> crate::Result<&'static [Edit]> {
+pub fn of_version(version: &str) -> crate::result::Result<&'static [Edit]> {
     if VERSIONS.contains(&version) {
         return Ok(EDITS);
     }

@@ -4,15 +4,13 @@
 mod edits;
 mod manifest;
 mod patch;
+mod result;
 mod rewrite;
 mod source;
 
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
-
-/// What a task gives; errors are sentences for the user.
-type Result<T> = std::result::Result<T, String>;
 
 /// Cargo calls `cargo-openmps openmps ...`.
 #[derive(Parser)]

@@ -1,6 +1,6 @@
 //! Changes in Cargo.toml files that leave the rest of their text as it is.
 
-use crate::Result;
+use crate::result::Result;
 use std::path::{Path, PathBuf};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table};
 

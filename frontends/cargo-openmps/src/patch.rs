@@ -1,8 +1,8 @@
 //! The crate written into a folder, the workspace told of it, and both taken back.
 
-use crate::Result;
 use crate::edits::{self, Edit};
 use crate::manifest::{of_crate, with_patch, without_patch};
+use crate::result::Result;
 use crate::rewrite::rewrite;
 use crate::source::Source;
 use std::collections::BTreeSet;

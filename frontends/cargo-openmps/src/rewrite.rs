@@ -1,7 +1,7 @@
 //! A hook at the beginning of a function: the function is found by its name, and its text checked, so that only what was read is changed.
 
-use crate::Result;
 use crate::edits::Edit;
+use crate::result::Result;
 use sha2::{Digest, Sha256};
 use std::ops::Range;
 use syn::{ImplItem, Item, Signature, Type};

@@ -1,6 +1,6 @@
 //! Where a workspace is, and which candle-nn its Cargo.lock names: asked of cargo itself, which fetches what is missing.
 
-use crate::Result;
+use crate::result::Result;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::Command;

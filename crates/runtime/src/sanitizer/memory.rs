@@ -23,7 +23,7 @@ impl Checked {
     fn check(&self, address: u64, size: usize) -> Result<(), MemoryError> {
         let found = usize::try_from(address).is_ok_and(|first| match &self.regions {
             Some(regions) => regions.iter().any(|region| contains(region, first, size)),
-            None => crate::kind::known().any(|device| device.resolve(first, size).is_ok()),
+            None => crate::device::Device::known().any(|device| device.resolve(first, size).is_ok()),
         });
         if found { Ok(()) } else { Err(MemoryError::OutOfBounds { address, size }) }
     }
