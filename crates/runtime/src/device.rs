@@ -240,7 +240,7 @@ impl Device {
     }
 
     #[inline]
-    fn allocator(&self) -> &Allocator {
+    pub(crate) fn allocator(&self) -> &Allocator {
         &self.shared.allocator
     }
 
