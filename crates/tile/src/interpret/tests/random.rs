@@ -6,6 +6,8 @@ use proptest::prelude::*;
 
 const SCALARS: [Scalar; 9] = [I1, I8, I16, I32, I64, F16, BF16, F32, F64];
 const DIMS: [&[usize]; 5] = [&[], &[1], &[4], &[2, 3], &[1, 3]];
+/// Kernels of each test. Miri takes seconds for one.
+const CASES: u32 = if cfg!(miri) { 6 } else { 512 };
 
 /// Turns random numbers into decisions.
 struct Choices<'a>(std::slice::Iter<'a, u32>);
@@ -252,7 +254,7 @@ fn run_quietly(verified: Verified<'_>) -> Result<(), InterpretError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn well_built_kernels_run(choices in proptest::collection::vec(any::<u32>(), 0..300)) {
