@@ -274,7 +274,7 @@ impl Graph {
 
     /// A convolution of images [batch, channels, height, width] with filters [filters, channels, height, width]:
     /// `convolution2DWithSourceTensor:weightsTensor:descriptor:name:`. More of what a descriptor has is in
-    /// [`Convolution`](crate::operators::operators::convolution::Convolution), which [`Graph::operator`] takes.
+    /// [`Convolution`], which [`Graph::operator`] takes.
     ///
     /// ```
     /// # use openmps::{DataType, Graph};
