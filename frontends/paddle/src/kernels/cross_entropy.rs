@@ -6,10 +6,11 @@ use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;
-use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary};
+use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient, Unary};
 use openmps_graph::operators::gather::{Negative, TakeAlongAxis};
 use openmps_graph::operators::reduce::Reduction;
 use openmps_graph::operators::scatter::{PutAlongAxis, Reduce};
+use openmps_graph::operators::sequence::Arange;
 use openmps_graph::operators::softmax::Softmax;
 use openmps_tile::dtype::FLOATS;
 use openmps_tile::{DType, Number};
@@ -26,6 +27,7 @@ fn class(axis: usize) -> TakeAlongAxis {
 pub fn register(table: &mut Table) {
     table.add("cross_entropy_with_softmax", FLOATS, cross_entropy_with_softmax);
     table.add("cross_entropy_with_softmax_grad", FLOATS, cross_entropy_with_softmax_grad);
+    table.add("c_softmax_with_cross_entropy_grad", FLOATS, gradient_of_a_part);
     table.add("nll_loss", FLOATS, nll_loss);
     table.add("nll_loss_grad", FLOATS, nll_loss_grad);
 }
@@ -172,6 +174,37 @@ fn label_weights(c: &Compose, weight: Option<&Tensor>, labels: &Labels) -> Resul
     let flat = c.shaped(&labels.index, &[labels.index.len()])?;
     let picked = c.apply(&class(0), &[weight, flat]).map_err(label_value)?;
     c.multiply(&c.shaped(&picked, &labels.counts.shape)?, &labels.counts)
+}
+
+/// The gradient of one rank's part of the classes, of which each rank has as many: `(softmax - 1 where the label is) * upstream`, and 0
+/// where the label is ignored. What Paddle does itself on other devices asks for the `one_hot` of labels that other ranks have.
+fn gradient_of_a_part(
+    context: &Context,
+    softmax: Tensor,
+    label: Tensor,
+    upstream: Tensor,
+    ignored: i64,
+    rank: i32,
+    _ranks: i32,
+    dx: Output,
+) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), softmax.dtype()?);
+    let softmax = c.input(&softmax)?;
+    let axis = softmax.rank() - 1;
+    let classes = softmax.shape[axis];
+    let mut dims = softmax.shape.clone();
+    dims[axis] = 1;
+    let label = c.cast(&c.shaped(&label.view()?, &dims)?, DType::I64)?;
+    let start = Number::Integer(i64::from(rank) * classes as i64);
+    let own = Arange { start, step: Number::Integer(1), len: classes, dtype: DType::I64 };
+    let is_label = c.map(Elementwise::Binary(Binary::Equal), &[&label, &c.apply(&own, &[])?], &[])?;
+    let slope = c.subtract(&softmax, &c.cast(&is_label, softmax.dtype)?)?;
+    let ignored =
+        c.map_numbers(Elementwise::Unary(Unary::Scale), &[&label], &[Number::Integer(0), Number::Integer(ignored)])?;
+    let counts = c.map(Elementwise::Binary(Binary::NotEqual), &[&label, &ignored], &[])?;
+    let upstream = c.shaped(&c.input(&upstream)?, &dims)?;
+    let upstream = c.map(Elementwise::Gradient(Gradient::Chosen), &[&counts, &upstream], &[])?;
+    c.store(&dx, dtype, MULTIPLY, &[&slope, &upstream], &[])
 }
 
 /// `-weight x` at the label, where x holds logarithms of probabilities along axis 1.
