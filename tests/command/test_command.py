@@ -170,3 +170,8 @@ def test_programs_that_are_wrong_are_one_line(tmp_path: Path) -> None:
     for arguments, expected in wrong:
         done = run(*arguments)
         assert done.returncode == 2 and expected in done.stderr and len(done.stderr.splitlines()) == 1, (arguments, done.stderr)
+
+
+def test_the_device_is_there_whichever_is_imported_first():
+    told = subprocess.run([sys.executable, "-W", "error::RuntimeWarning", "-c", "from openmps.paddle import mps; import paddle; assert paddle.mps is mps"], capture_output=True, text=True)
+    assert told.returncode == 0, told.stderr

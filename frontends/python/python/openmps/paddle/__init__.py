@@ -6,6 +6,7 @@ none of this.
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 __all__ = ["install"]
@@ -29,3 +30,7 @@ def install(paddle) -> None:
     else:
         unavailable.install(paddle)
     inference.install(paddle, has_device=mps.is_available())
+
+
+# Whoever begins here gets Paddle first: its import ends with `install`, which must not meet the modules beside this one half imported.
+importlib.import_module("paddle")
