@@ -178,8 +178,8 @@ fn resize(lowering: &mut Lowering, operation: &Operation, mode: InterpolationMod
         },
     };
     let scale = match scale[..] {
-        [both] => [both as f32; 2],
-        [vertical, horizontal] => [vertical as f32, horizontal as f32],
+        [both] => [both; 2],
+        [vertical, horizontal] => [vertical, horizontal],
         _ => [0.0; 2],
     };
     let scaled = scale[0] > 0.0 && scale[1] > 0.0;
@@ -188,7 +188,7 @@ fn resize(lowering: &mut Lowering, operation: &Operation, mode: InterpolationMod
     let has_list = listed.is_some();
     let size = match listed.or(given) {
         Some(sizes) => [size_of(operation, sizes[0])?, size_of(operation, sizes[1])?],
-        None if scaled => [(height as f32 * scale[0]) as usize, (width as f32 * scale[1]) as usize],
+        None if scaled => [(height as f64 * scale[0]) as usize, (width as f64 * scale[1]) as usize],
         None => {
             [size_of(operation, operation.integer("out_h", 0)?)?, size_of(operation, operation.integer("out_w", 0)?)?]
         }
@@ -196,7 +196,8 @@ fn resize(lowering: &mut Lowering, operation: &Operation, mode: InterpolationMod
     let of = Interpolation {
         mode,
         size,
-        scale: if scaled && !has_list { scale } else { [0.0; 2] },
+        // The size is a product in float64, the distance between pixels one in float32.
+        scale: if scaled && !has_list { scale.map(|scale| scale as f32) } else { [0.0; 2] },
         align_corners: operation.flag("align_corners", true)?,
         align_mode: operation.integer("align_mode", 1)?,
         layout,

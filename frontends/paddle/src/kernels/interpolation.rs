@@ -1,10 +1,12 @@
 //! Kernels that resize images: nearest and bilinear interpolation, and pixels made of channels.
 
+use super::compose::Compose;
 use super::images::{layout, refuse};
 use super::movement::many;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
+use openmps_graph::image::ImageLayout;
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::operators::interpolation::{Interpolation, InterpolationGradient, InterpolationMode};
 use openmps_graph::{Operator, Shape, View};
@@ -42,43 +44,49 @@ pub(super) fn numbers(context: &Context, x: &Tensor) -> Result<Vec<f64>> {
 }
 
 /// How the output's size is given; the first that is there counts, but a size tensor before a scale.
-struct Sizes<'a> {
-    out_size: Option<Tensor>,
-    size_tensor: Option<Vec<Tensor>>,
-    scale_tensor: Option<Tensor>,
-    size: [i32; 2],
-    scale: &'a [f64],
+pub(super) struct Sizes<'a> {
+    pub out_size: Option<Tensor>,
+    pub size_tensor: Option<Vec<Tensor>>,
+    pub scale_tensor: Option<Tensor>,
+    /// Depth, height and width, of which as many count as there are axes.
+    pub size: [i32; 3],
+    pub scale: &'a [f64],
 }
 
 impl Sizes<'_> {
-    /// The scale that was given, or zeros, and the output's size.
-    fn of(&self, context: &Context, input: [usize; 2]) -> Result<([f32; 2], [usize; 2])> {
-        let both = |numbers: &[f64]| match *numbers {
-            [height, width, ..] => Some([height, width]),
-            [both] => Some([both, both]),
-            [] => None,
+    /// The scale that was given, or zeros, and the output's size along each axis.
+    pub fn of(&self, context: &Context, input: &[usize]) -> Result<(Vec<f32>, Vec<usize>)> {
+        let axes = input.len();
+        let all = |numbers: Vec<f64>| match numbers.len() {
+            1 => Some(vec![numbers[0]; axes]),
+            count if count >= axes => Some(numbers[..axes].to_vec()),
+            _ => None,
         };
         let list = self.size_tensor.iter().flatten().map(|x| numbers(context, x)).collect::<Result<Vec<_>>>()?;
-        if let [height, width] = &*list.concat() {
-            return Ok(([0.0; 2], [*height as usize, *width as usize]));
-        }
         let scale = match &self.scale_tensor {
-            Some(tensor) => both(&numbers(context, tensor)?),
-            None => both(self.scale),
+            Some(tensor) => all(numbers(context, tensor)?),
+            None => all(self.scale.to_vec()),
         };
-        let scale = scale.map_or([0.0; 2], |scale| scale.map(|scale| scale as f32));
-        let scaled = scale[0] > 0.0 && scale[1] > 0.0;
-        let mut size = self.size.map(|size| size.max(0) as usize);
-        if scaled {
-            size = [0, 1].map(|axis| (input[axis] as f32 * scale[axis]) as usize);
+        let list = list.concat();
+        let scale = scale.filter(|scale| list.is_empty() && scale.iter().all(|&scale| scale > 0.0));
+        let mut size: Vec<usize> = self.size[3 - axes..].iter().map(|&size| size.max(0) as usize).collect();
+        if let Some(scale) = &scale {
+            // The size is a product in float64, the distance between pixels one in float32.
+            size = input.iter().zip(scale).map(|(&input, scale)| (input as f64 * scale) as usize).collect();
         }
-        if let Some(tensor) = &self.out_size {
-            size = both(&numbers(context, tensor)?).map_or(size, |given| given.map(|size| size as usize));
+        let scale = scale.map_or(vec![0.0; axes], |scale| scale.iter().map(|&scale| scale as f32).collect());
+        let given = match &self.out_size {
+            _ if list.len() == axes => Some(list),
+            Some(tensor) => all(numbers(context, tensor)?),
+            None => None,
+        };
+        if let Some(given) = given {
+            size = given.iter().map(|&size| size as usize).collect();
         }
         if size.contains(&0) {
-            return Err(refuse("output size", size, "sizes above 0"));
+            return Err(refuse("output size", format!("{size:?}"), "sizes above 0"));
         }
-        Ok((if scaled { scale } else { [0.0; 2] }, size))
+        Ok((scale, size))
     }
 }
 
@@ -91,7 +99,7 @@ macro_rules! interpolation {
             size_tensor: Option<Vec<Tensor>>,
             scale_tensor: Option<Tensor>,
             format: String,
-            _: i32,
+            depth: i32,
             height: i32,
             width: i32,
             scale: Vec<f64>,
@@ -101,7 +109,11 @@ macro_rules! interpolation {
             out: Output,
         ) -> Result<()> {
             let x = x.view()?;
-            let sizes = Sizes { out_size, size_tensor, scale_tensor, size: [height, width], scale: &scale };
+            let size = [depth, height, width];
+            let sizes = Sizes { out_size, size_tensor, scale_tensor, size, scale: &scale };
+            if InterpolationMode::$mode == InterpolationMode::Nearest && x.rank() == 5 {
+                return Volume::new(context, &x.shape, &sizes, &format, align_corners)?.resize(context, &x, &out);
+            }
             let aligned = (align_corners, align_mode);
             let (of, _) = interpolation(context, InterpolationMode::$mode, &x.shape, &sizes, &format, aligned)?;
             many(context, &of, &[x], &[Some(&out)])
@@ -115,7 +127,7 @@ macro_rules! interpolation {
             scale_tensor: Option<Tensor>,
             upstream: Tensor,
             format: String,
-            _: i32,
+            depth: i32,
             height: i32,
             width: i32,
             scale: Vec<f64>,
@@ -125,7 +137,12 @@ macro_rules! interpolation {
             dx: Output,
         ) -> Result<()> {
             // Of x only the shape is there: Paddle has let go of its memory.
-            let sizes = Sizes { out_size, size_tensor, scale_tensor, size: [height, width], scale: &scale };
+            let size = [depth, height, width];
+            let sizes = Sizes { out_size, size_tensor, scale_tensor, size, scale: &scale };
+            if InterpolationMode::$mode == InterpolationMode::Nearest && x.shape().len() == 5 {
+                let volume = Volume::new(context, &x.shape(), &sizes, &format, align_corners)?;
+                return volume.gradient(context, &upstream.view()?, &dx);
+            }
             let aligned = (align_corners, align_mode);
             let (of, input) = interpolation(context, InterpolationMode::$mode, &x.shape(), &sizes, &format, aligned)?;
             many(context, &InterpolationGradient { of, input }, &[upstream.view()?], &[Some(&dx)])
@@ -147,13 +164,97 @@ fn interpolation(
         return Err(refuse("rank of x", x.len(), "4"));
     }
     let [.., rows, columns] = layout.sizes(x);
-    let (scale, size) = sizes.of(context, [rows, columns])?;
+    let (scale, size) = sizes.of(context, &[rows, columns])?;
+    let (scale, size) = ([scale[0], scale[1]], [size[0], size[1]]);
     let align_mode = align_mode.into();
     Ok((Interpolation { mode, size, scale, align_corners, align_mode, layout }, [rows, columns]))
 }
 
 interpolation!(nearest_interp nearest_interp_grad Nearest);
 interpolation!(bilinear_interp bilinear_interp_grad Bilinear);
+
+fn is_channels_last(format: &str) -> bool {
+    matches!(format, "NWC" | "NHWC" | "NDHWC")
+}
+
+/// The same elements with channels before the axes that are resized.
+pub(super) fn channels_first(x: &View, format: &str) -> View {
+    if !is_channels_last(format) {
+        return x.clone();
+    }
+    let last = x.rank() - 1;
+    x.permuted(&[0, last].into_iter().chain(1..last).collect::<Vec<_>>())
+}
+
+/// Stores a result with channels first. Paddle infers sizes in float32; they are those that were computed.
+pub(super) fn store_channels_first(c: &Compose, out: &Output, dtype: DType, value: &View, format: &str) -> Result<()> {
+    let mut dims = value.shape.to_vec();
+    if is_channels_last(format) {
+        dims[1..].rotate_left(1);
+    }
+    out.set_dims(&dims);
+    c.store_as(out, dtype, value, |to| channels_first(to, format))
+}
+
+/// A volume's nearest elements, as images twice: the images of each depth, and depths as rows of whole images.
+struct Volume<'a> {
+    format: &'a str,
+    /// Batch, channels, depth, height and width before.
+    input: [usize; 5],
+    /// Depth, height and width afterwards.
+    size: [usize; 3],
+    scale: [f32; 3],
+    align_corners: bool,
+}
+
+impl<'a> Volume<'a> {
+    fn new(
+        context: &Context,
+        shape: &Shape,
+        sizes: &Sizes,
+        format: &'a str,
+        align_corners: bool,
+    ) -> Result<Volume<'a>> {
+        let input = channels_first(&View::dense(0, DType::F32, shape)?, format).shape;
+        let [n, c, d, h, w] = input[..] else { return Err(refuse("rank of x", shape.len(), "5")) };
+        let (scale, size) = sizes.of(context, &[d, h, w])?;
+        let (scale, size) = ([scale[0], scale[1], scale[2]], [size[0], size[1], size[2]]);
+        Ok(Volume { format, input: [n, c, d, h, w], size, scale, align_corners })
+    }
+
+    fn step(&self, size: [usize; 2], scale: [f32; 2]) -> Interpolation {
+        let (mode, layout) = (InterpolationMode::Nearest, ImageLayout::Nchw);
+        Interpolation { mode, size, scale, align_corners: self.align_corners, align_mode: 0, layout }
+    }
+
+    /// Of the images, and of the depths.
+    fn steps(&self) -> [Interpolation; 2] {
+        let [d, h, w] = self.size;
+        [self.step([h, w], [self.scale[1], self.scale[2]]), self.step([d, h * w], [self.scale[0], 0.0])]
+    }
+
+    fn resize(&self, context: &Context, x: &View, out: &Output) -> Result<()> {
+        let (c, [n, channels, d, h, w], [images, depths]) = (Compose::new(context), self.input, self.steps());
+        let dense = c.apply(&Copy, &[channels_first(x, self.format)])?;
+        let flat = c.apply(&images, &[c.shaped(&dense, &[n, channels * d, h, w])?])?;
+        let [depth, height, width] = self.size;
+        let deep = c.apply(&depths, &[c.shaped(&flat, &[n, channels, d, height * width])?])?;
+        let value = c.shaped(&deep, &[n, channels, depth, height, width])?;
+        store_channels_first(&c, out, x.dtype, &value, self.format)
+    }
+
+    fn gradient(&self, context: &Context, upstream: &View, dx: &Output) -> Result<()> {
+        let (c, [n, channels, d, h, w], [images, depths]) = (Compose::new(context), self.input, self.steps());
+        let [depth, height, width] = self.size;
+        let dense = c.apply(&Copy, &[channels_first(upstream, self.format)])?;
+        let of_depths = InterpolationGradient { of: depths, input: [d, height * width] };
+        let flat = c.apply(&of_depths, &[c.shaped(&dense, &[n, channels, depth, height * width])?])?;
+        let of_images = InterpolationGradient { of: images, input: [h, w] };
+        let value = c.apply(&of_images, &[c.shaped(&flat, &[n, channels * d, height, width])?])?;
+        let value = c.shaped(&value, &[n, channels, d, h, w])?;
+        store_channels_first(&c, dx, upstream.dtype, &value, self.format)
+    }
+}
 
 /// The small image's channels and the large image's pixels, both as (batch, channels, factor, factor, height, width).
 pub(super) fn shuffled(small: &View, large: &View, factor: i32, format: &str) -> Result<[View; 2]> {

@@ -2,7 +2,7 @@
 
 use super::compose::Compose;
 use super::images::refuse;
-use super::interpolation::numbers;
+use super::interpolation::{Sizes, channels_first, store_channels_first};
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
@@ -33,12 +33,8 @@ enum Curve {
 struct Attributes<'a> {
     curve: Curve,
     axes: usize,
-    out_size: Option<Tensor>,
-    size_tensor: Option<Vec<Tensor>>,
-    scale_tensor: Option<Tensor>,
+    sizes: Sizes<'a>,
     format: &'a str,
-    size: [i32; 3],
-    scale: &'a [f64],
     align_corners: bool,
     align_mode: i32,
 }
@@ -53,37 +49,15 @@ struct Axis {
 impl Attributes<'_> {
     /// The axes that are resized, first one first.
     fn axes(&self, context: &Context, input: &[usize]) -> Result<Vec<Axis>> {
-        let all = |numbers: Vec<f64>| match numbers.len() {
-            1 => vec![numbers[0]; self.axes],
-            _ => numbers,
-        };
-        let list = self.size_tensor.iter().flatten().map(|x| numbers(context, x)).collect::<Result<Vec<_>>>()?.concat();
-        let scale = match &self.scale_tensor {
-            Some(tensor) => all(numbers(context, tensor)?),
-            None => all(self.scale.to_vec()),
-        };
-        let scaled = list.is_empty() && scale.len() >= self.axes && scale.iter().all(|&scale| scale > 0.0);
-        let mut sizes: Vec<f64> = self.size[3 - self.axes..].iter().map(|&size| size.into()).collect();
-        if scaled {
-            sizes = input.iter().zip(&scale).map(|(&size, &scale)| (size as f64 * scale).floor()).collect();
-        }
-        if let Some(tensor) = &self.out_size {
-            sizes = all(numbers(context, tensor)?);
-        }
-        if !list.is_empty() {
-            sizes = list;
-        }
-        if sizes.len() < self.axes || sizes.iter().any(|&size| size < 1.0) {
-            return Err(refuse("output size", sizes, "sizes above 0"));
-        }
+        let (scale, sizes) = self.sizes.of(context, input)?;
         let axis = |at: usize| {
-            let (input, output) = (input[at], sizes[at] as usize);
+            let (input, output) = (input[at], sizes[at]);
             let step = match self.align_corners {
                 true if output > 1 => (input as f64 - 1.0) / (output as f64 - 1.0),
                 true => 0.0,
                 // A single element is one around the first, not around the middle: Paddle's rule for cubic pieces alone.
                 false if output == 1 && self.curve == Curve::Cubic => 0.0,
-                false if scaled => 1.0 / scale[at],
+                false if scale[at] > 0.0 => 1.0 / f64::from(scale[at]),
                 false => input as f64 / output as f64,
             };
             Axis { input, output, step }
@@ -117,24 +91,15 @@ impl Attributes<'_> {
         weights
     }
 
-    /// Channels first, and the axes that are resized.
-    fn channels_first(&self, x: &View) -> View {
-        if !matches!(self.format, "NWC" | "NHWC" | "NDHWC") {
-            return x.clone();
-        }
-        let last = x.rank() - 1;
-        x.permuted(&[0, last].into_iter().chain(1..last).collect::<Vec<_>>())
-    }
-
     /// Products with the weights of each axis, or with their transposes, which is the gradient.
     fn resize(&self, context: &Context, x: &View, shape: &[usize], is_gradient: bool, out: &Output) -> Result<()> {
         if x.rank() != self.axes + 2 || shape.len() != x.rank() {
             return Err(refuse("rank of x", x.rank(), &(self.axes + 2).to_string()));
         }
         let c = Compose::new(context);
-        let first = self.channels_first(x);
+        let first = channels_first(x, self.format);
         // The sizes before resizing: of a gradient those of its result.
-        let before = self.channels_first(&View::dense(0, x.dtype, shape)?).shape;
+        let before = channels_first(&View::dense(0, x.dtype, shape)?, self.format).shape;
         let mut value = c.temporary(x.dtype, &first.shape)?;
         c.launch(&Copy, &[first], std::slice::from_ref(&value))?;
         value = c.cast(&value, x.dtype.compute())?;
@@ -152,7 +117,7 @@ impl Attributes<'_> {
             let weights = c.shaped(&weights, &[1, axis.output, axis.input])?;
             value = c.shaped(&c.apply(&product, &[weights, lines])?, &dims)?;
         }
-        c.store_as(out, x.dtype, &value, |to| self.channels_first(to))
+        store_channels_first(&c, out, x.dtype, &value, self.format)
     }
 }
 
@@ -188,10 +153,9 @@ macro_rules! resampled {
             out: Output,
         ) -> Result<()> {
             let (size, scale) = ([depth, height, width], &scale[..]);
-            let of = Attributes {
-                curve: Curve::$curve, axes: $axes, out_size, size_tensor, scale_tensor, format: &format, size, scale,
-                align_corners, align_mode,
-            };
+            let sizes = Sizes { out_size, size_tensor, scale_tensor, size, scale };
+            let (curve, axes) = (Curve::$curve, $axes);
+            let of = Attributes { curve, axes, sizes, format: &format, align_corners, align_mode };
             of.resize(context, &x.view()?, &x.shape(), false, &out)
         }
 
@@ -213,10 +177,9 @@ macro_rules! resampled {
             dx: Output,
         ) -> Result<()> {
             let (size, scale) = ([depth, height, width], &scale[..]);
-            let of = Attributes {
-                curve: Curve::$curve, axes: $axes, out_size, size_tensor, scale_tensor, format: &format, size, scale,
-                align_corners, align_mode,
-            };
+            let sizes = Sizes { out_size, size_tensor, scale_tensor, size, scale };
+            let (curve, axes) = (Curve::$curve, $axes);
+            let of = Attributes { curve, axes, sizes, format: &format, align_corners, align_mode };
             of.resize(context, &upstream.view()?, &x.shape(), true, &dx)
         }
     )* };
