@@ -142,7 +142,7 @@ fn inverse_differences(c: &Compose, numbers: &View) -> Result<View> {
     c.map(Elementwise::Gradient(Gradient::NotChosen), &[&unit(c, &difference)?, &inverse], &[])
 }
 
-/// `V (diag(dw) + F * V' dV) V'`, where F holds the inverse differences of eigenvalues.
+/// `V (diag(dw) + F * V' dV) V'`, where F holds the inverse differences of eigenvalues; made symmetric, as the matrices are.
 fn eigh_grad(
     context: &Context,
     values: Tensor,
@@ -157,7 +157,7 @@ fn eigh_grad(
     let diagonal = c.multiply(&unit(&c, &vectors)?, &row(&c, &dvalues.view()?)?)?;
     let inner = c.add(&inner, &diagonal)?;
     let value = times_transposed(&c, &times(&c, &vectors, &inner)?, &vectors)?;
-    c.store_value(&dx, values.dtype, &value)
+    c.store_value(&dx, values.dtype, &symmetric(&c, &value)?)
 }
 
 fn eigvalsh(

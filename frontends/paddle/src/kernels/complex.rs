@@ -1,5 +1,6 @@
 //! Complex numbers, which have no arithmetic here: pairs of floats, made, taken apart and conjugated.
 
+use super::compose::Compose;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::table::Table;
@@ -12,6 +13,7 @@ use openmps_graph::{DType, Operator, View};
 pub fn register(table: &mut Table) {
     table.add_every("conj", conjugate).strided();
     table.add("complex", &[DType::F32, DType::F64], complex).strided().output_as_inferred(0);
+    table.add("complex_grad", &[DType::F32, DType::F64], complex_grad);
 }
 
 /// The float type of the parts of complex numbers of this type.
@@ -61,4 +63,24 @@ fn complex(context: &Context, real: Tensor, imaginary: Tensor, out: Output) -> R
     let [to_real, to_imaginary] = parts(&whole(to, data_type), real.dtype)?;
     Copy.run(context.queue(), &[repeated(real)], &[to_real])?;
     Ok(Copy.run(context.queue(), &[repeated(imaginary)], &[to_imaginary])?)
+}
+
+/// The parts of what comes from above, summed over what was repeated.
+fn complex_grad(
+    context: &Context,
+    real: Tensor,
+    imaginary: Tensor,
+    upstream: Tensor,
+    dreal: Option<Output>,
+    dimaginary: Option<Output>,
+) -> Result<()> {
+    let (c, data_type) = (Compose::new(context), upstream.data_type());
+    let from = parts(&whole(upstream.bytes_view()?, data_type), part(data_type))?;
+    for ((input, from), out) in [real, imaginary].iter().zip(from).zip([dreal, dimaginary]) {
+        let Some(out) = out else { continue };
+        let dense = c.temporary(from.dtype, &from.shape)?;
+        c.launch(&Copy, &[from], std::slice::from_ref(&dense))?;
+        c.store_value(&out, dense.dtype, &c.summed_to(&dense, &input.shape())?)?;
+    }
+    Ok(())
 }

@@ -98,13 +98,18 @@ fn quotient(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> 
     c.store(&out, x.dtype, Elementwise::Unary(Unary::Trunc), &[&quotient], &[])
 }
 
+/// `1 - p + e` in this order: of a probability near one the difference has all its digits, of `1 + e - p` it has not.
+fn complement(c: &Compose, p: &View, epsilon: f64) -> Result<View> {
+    c.scale(&c.scale(p, -1.0, 1.0)?, 1.0, epsilon)
+}
+
 /// `-y log(p + e) - (1 - y) log(1 - p + e)`
 fn log_loss(context: &Context, input: Tensor, label: Tensor, epsilon: f32, out: Output) -> Result<()> {
     let (c, dtype, epsilon) = (Compose::new(context), input.dtype()?, f64::from(epsilon));
     let (p, y) = (c.input(&input)?, c.input(&label)?);
     let log = |x: &View| c.map(Elementwise::Unary(Unary::Log), &[x], &[]);
     let yes = c.multiply(&c.scale(&y, -1.0, 0.0)?, &log(&c.scale(&p, 1.0, epsilon)?)?)?;
-    let no = c.multiply(&c.scale(&y, -1.0, 1.0)?, &log(&c.scale(&p, -1.0, 1.0 + epsilon)?)?)?;
+    let no = c.multiply(&c.scale(&y, -1.0, 1.0)?, &log(&complement(&c, &p, epsilon)?)?)?;
     c.store(&out, dtype, Elementwise::Binary(Binary::Subtract), &[&yes, &no], &[])
 }
 
@@ -120,7 +125,7 @@ fn log_loss_grad(
     let (p, y, upstream) = (c.input(&input)?, c.input(&label)?, c.input(&upstream)?);
     let over = |x: &View, y: &View| c.map(Elementwise::Binary(Binary::Divide), &[x, y], &[]);
     let yes = over(&y, &c.scale(&p, 1.0, epsilon)?)?;
-    let no = over(&c.scale(&y, -1.0, 1.0)?, &c.scale(&p, -1.0, 1.0 + epsilon)?)?;
+    let no = over(&c.scale(&y, -1.0, 1.0)?, &complement(&c, &p, epsilon)?)?;
     c.store(&dinput, dtype, MULTIPLY, &[&upstream, &c.subtract(&no, &yes)?], &[])
 }
 

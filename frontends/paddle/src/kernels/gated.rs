@@ -3,6 +3,8 @@
 use super::compose::Compose;
 use super::elementwise::compute;
 use super::images::refuse;
+use super::index_making::check_indices;
+use crate::abi::exception::Code;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
@@ -175,6 +177,7 @@ fn rows_of(c: &Compose, ids: &View, number: usize, rank: usize) -> Result<View> 
 fn multiplex(context: &Context, x: Vec<Tensor>, ids: Tensor, out: Output) -> Result<()> {
     let (c, ids) = (Compose::new(context), ids.view()?);
     let Some(first) = x.first() else { return Ok(()) };
+    check_indices(context, &ids, x.len(), "multiplex: index", Code::PreconditionNotMet)?;
     let mut value = first.view()?;
     for (number, other) in x.iter().enumerate().skip(1) {
         let rows = rows_of(&c, &ids, number, value.rank())?;

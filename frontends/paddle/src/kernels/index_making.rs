@@ -3,7 +3,8 @@
 use super::compose::Compose;
 use super::images::refuse;
 use super::movement::many;
-use crate::error::Result;
+use crate::abi::exception::Code;
+use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, DataType, Output, Scalar, Tensor};
 use openmps_graph::View;
@@ -69,6 +70,29 @@ fn masked(context: &Context, x: &Tensor, len: i64, data_type: DataType, out: &Ou
     c.store_value(out, data_type.or(DType::I64)?, &mask)
 }
 
+/// Refuses an index outside of `0..size`. The indices come to the CPU for that: they are labels, one for each row.
+pub(super) fn check_indices(
+    context: &Context,
+    index: &View,
+    size: usize,
+    what: &'static str,
+    code: Code,
+) -> Result<()> {
+    let wide = Compose::new(context).cast(index, DType::I64)?;
+    let mut bytes = vec![0; wide.len() * size_of::<i64>()];
+    context.read(wide.address, &mut bytes)?;
+    let (numbers, _) = bytes.as_chunks();
+    match numbers
+        .iter()
+        .map(|bytes| i64::from_ne_bytes(*bytes))
+        .enumerate()
+        .find(|(_, i)| !(0..size as i64).contains(i))
+    {
+        Some((position, index)) => Err(Error::Index { what, index, position, lowest: 0, size, code }),
+        None => Ok(()),
+    }
+}
+
 /// An index within its own shard, or a number that says that it belongs to another one.
 fn shard_index(
     context: &Context,
@@ -85,6 +109,7 @@ fn shard_index(
         c.fill(&view, value.into())?;
         Ok(view)
     };
+    check_indices(context, &x, size.max(0) as usize, "shard_index: index", Code::InvalidArgument)?;
     if shards < 1 || !(0..shards).contains(&shard) {
         return Err(refuse("shard_id", shard, &format!("0 to {}", shards - 1)));
     }

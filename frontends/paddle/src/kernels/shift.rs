@@ -27,7 +27,8 @@ const RIGHT: Elementwise = Elementwise::Binary(Binary::RightShift);
 
 fn right(context: &Context, x: Tensor, y: Tensor, is_arithmetic: bool, out: Output) -> Result<()> {
     let (x, y) = (x.view()?, y.view()?);
-    if is_arithmetic || x.dtype == DType::U8 {
+    // Two types are the operator's to refuse, under its own name.
+    if is_arithmetic || x.dtype == DType::U8 || x.dtype != y.dtype {
         return compute(context, RIGHT, &[&x, &y], &[], &out);
     }
     // One place first, without the sign that came in, then the others.
