@@ -17,6 +17,7 @@ from .found import FOUND
 from .judge import Case, Outcome, case_of, judge
 from .result import Result
 from .row import Row
+from .table import ROWS as ROWS
 from .worker import serve
 
 LOST = "lost to a crash of Paddle's CPU"

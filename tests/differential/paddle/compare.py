@@ -60,7 +60,7 @@ def differs(have, want, truth, spread, tolerance: Tolerance, gradient: bool) -> 
     if array.size == 0:
         return None
     if mine not in UNIT:
-        wrong = array != wanted
+        wrong = ~same_numbers(array, wanted)
     else:
         wrong = ~(close(array, wanted, truth, spread, mine, tolerance, gradient))
     if not wrong.any():

@@ -41,6 +41,10 @@ class Draw:
     def pick(self, *options):
         return self.random.choice(options)
 
+    def word(self, *options: str) -> str:
+        """One of these words, as the source of a string."""
+        return repr(self.random.choice(options))
+
     # -- shapes ---------------------------------------------------------------------------------------------------------------------------
 
     def shape(self, low: int = 0, high: int = 6, empty: bool = True) -> Shape:

@@ -12,9 +12,11 @@ from paddle.nn import functional as F
 
 from .draw import FLOATS
 from .numbers import UNIT, rounded_to
+from .programs import Layers, positive_definite, ramp, slope
 from .result import MISSING, Missing, Result
 
 nan, inf = float("nan"), float("inf")
+
 
 class Evaluation:
     """The names that a call's source may use, and the inputs that it made."""
@@ -46,7 +48,9 @@ class Evaluation:
         return tensor
 
     def names(self) -> dict[str, object]:
-        return {"paddle": paddle, "np": np, "F": F, "operator": operator, "T": self.tensor, "nan": nan, "inf": inf, "changed": self.changed, "INDEX": INDEX}
+        layers = Layers(self.tensor, self.inputs, self.double)
+        own = {"T": self.tensor, "changed": self.changed, "INDEX": INDEX, "slope": slope, "positive_definite": positive_definite, "layer": layers.layer, "stepped": layers.stepped}
+        return {"paddle": paddle, "np": np, "F": F, "operator": operator, "nan": nan, "inf": inf, **own}
 
 
 class Index:
@@ -57,6 +61,7 @@ class Index:
 
 
 INDEX = Index()
+
 
 def evaluate(text: str, device: str, gradients: bool, double: bool = False, perturbed: int | None = None) -> Result:
     paddle.set_device(device)
@@ -81,10 +86,7 @@ def differentiate(outputs: list, inputs: list[paddle.Tensor]) -> list[tuple[str,
     wanted = [output for output in outputs if isinstance(output, paddle.Tensor) and not output.stop_gradient and output.is_floating_point()]
     if not wanted or not inputs:
         return []
-    weights = []
-    for output in wanted:
-        ramp = np.arange(output.size) * 5 % 13
-        weights.append(paddle.to_tensor(((ramp - 5) / 8).reshape(output.shape), dtype=output.dtype))
+    weights = [paddle.to_tensor(ramp(output.shape), dtype=output.dtype) for output in wanted]
     found = paddle.grad(wanted, inputs, grad_outputs=weights, allow_unused=True)
     return [None if gradient is None else as_array(gradient) for gradient in found]
 

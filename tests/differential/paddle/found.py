@@ -7,6 +7,15 @@ from .row import CLOSE, EXACT, SUM, Tolerance
 # The call, whether its gradients are compared, and how.
 FOUND: tuple[tuple[str, bool, Tolerance], ...] = (
     # Indices and shapes.
+    ('F.interpolate(T(np.arange(12), [1, 2, 3, 2, 1], "float32"), size=[2, 5, 3], mode="nearest")', True, EXACT),
+    ('F.interpolate(T(np.arange(24), [1, 3, 2, 2, 2], "float64"), size=[4, 1, 3], mode="nearest", align_corners=False, data_format="NDHWC")', True, EXACT),
+    ('F.interpolate(T(np.arange(50), [1, 1, 50], "float32"), scale_factor=0.58, mode="linear")', True, SUM),
+    ('F.interpolate(T(np.arange(50), [1, 1, 1, 50], "float32"), scale_factor=[1.0, 0.58], mode="nearest")', True, EXACT),
+    ('paddle.shard_index(T([7, 20], [2, 1], "int64"), 20, 2, 1)', False, EXACT),
+    ('paddle.multiplex([T([1.0, 2.0], [2, 1], "float32"), T([3.0, 4.0], [2, 1], "float32")], T([1, -3], [2, 1], "int32"))', False, EXACT),
+    ('paddle.as_real(paddle.complex(T([1.5, nan], [2], "float64"), T([0.5], [1], "float64")))', True, EXACT),
+    ('paddle.linalg.eigh(T([3.0, 0.5, 0.5, 2.0], [2, 2], "float64"))[1].abs()', True, SUM),
+    ('paddle.bitwise_right_shift(T([5], [1], "int32"), T([1], [1], "int8"), is_arithmetic=False)', False, EXACT),
     ('changed(T([5.0, -2.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 7.0], [3, 3], "float32")[1:3], lambda x: operator.setitem(x, INDEX[..., [-1]], -5.0))', False, EXACT),
     ('changed(T(np.arange(21), [7, 3], "float64")[1:7:3], lambda x: operator.setitem(x, INDEX[..., [-1]], -5.0))', False, EXACT),
     ('changed(T(np.arange(21), [3, 7], "int64")[:, 1:7:2], lambda x: operator.setitem(x, INDEX[T([2, 0], [2], "int64")], 9))', False, EXACT),
@@ -40,6 +49,7 @@ FOUND: tuple[tuple[str, bool, Tolerance], ...] = (
     ('paddle.linalg.norm(T([], [2, 0], "float64"), p=inf, axis=1)', False, EXACT),
     ('paddle.norm(T([inf, 1.0, 2.0, 3.0], [2, 2], "float64"), p=2, axis=[0, 1])', False, EXACT),
     ('paddle.linalg.svdvals(T([nan, 1.0, 2.0, 3.0], [2, 2], "float32"))', False, EXACT),
+    ('F.log_loss(T([0.9787, 0.0021], [2, 1], "float32"), T([0.9292, 0.5], [2, 1], "float32"))', True, CLOSE),
     # Products that overflow in one order only.
     ('paddle.square(T([1.2e308, -1.5e308, 1e308, 1.7e308, 1.1e308], [5], "float64"))', True, CLOSE),
     # In place.

@@ -51,7 +51,13 @@ def case_of(seed: int, number: int) -> Case:
     return Case(number, row, source(row, f"{seed}:{number}", gradients), gradients)
 
 
+# Exceptions of a row that is no Python or calls what is not there, which would pass as refused by both.
+MALFORMED = re.compile(r"NameError|SyntaxError|AttributeError|unexpected keyword argument")
+
+
 def judge(case: Case, ours: Result, theirs: Result, exact: Result | None, noisy: list[Result]) -> Outcome:
+    if theirs.raised and MALFORMED.search(f"{theirs.raised}: {theirs.message}"):
+        return Outcome("wrong", f"the call itself raises {theirs.raised}: {theirs.message}")
     if ours.missing and ours.missing.backend != "CPU":
         return missing(theirs, ours)
     if theirs.missing:

@@ -97,7 +97,7 @@ def labelled(draw: Draw) -> dict[str, object]:
     return {
         "x": draw.tensor((n, c)), "label": f'T({labels}, [{n}], "int64")', "column": f'T({labels}, [{n}, 1], "{kind}")', "soft": soft, "s": draw.tensor((n, c)),
         "probability": draw.tensor((n, c), domain="unit"), "bits": draw.tensor((n, c), domain="unit"), "w": draw.tensor((c,), domain="unit"),
-        "reduction": draw.pick("mean", "sum", "none"), "sign": f'T({[draw.pick(-1, 1) for _ in range(n * c)]}, [{n}, {c}], "{draw.type}")', "delta": draw.pick(0.5, 1.0, 2.0),
+        "reduction": draw.word("mean", "sum", "none"), "sign": f'T({[draw.pick(-1, 1) for _ in range(n * c)]}, [{n}, {c}], "{draw.type}")', "delta": draw.pick(0.5, 1.0, 2.0),
         "axis": draw.pick(-1, 1),
     }  # fmt: skip
 
@@ -124,22 +124,37 @@ def resized(draw: Draw) -> dict[str, object]:
     draw.special = False  # a weight of 0 times infinity
     size = [draw.random.randint(1, 9), draw.random.randint(1, 9)]
     return {
-        "x": draw.tensor((draw.pick(1, 2), draw.pick(1, 3), draw.random.randint(1, 7), draw.random.randint(1, 7))), "size": size, "layout": draw.pick("NCHW", "NHWC"),
+        "x": draw.tensor((draw.pick(1, 2), draw.pick(1, 3), draw.random.randint(1, 7), draw.random.randint(1, 7))), "size": size, "layout": draw.word("NCHW", "NHWC"),
         "align": draw.chance(0.5), "mode": draw.pick(0, 1), "factor": draw.pick(0.5, 1.5, 2.0, 3.0),
+        "line": draw.tensor((draw.pick(1, 2), draw.pick(1, 3), draw.random.randint(1, 7))), "length": [draw.random.randint(1, 9)],
+        "volume": draw.tensor((1, draw.pick(1, 2), *(draw.random.randint(1, 4) for _ in range(3)))), "cube": [draw.random.randint(1, 5) for _ in range(3)],
     }  # fmt: skip
 
 
 def grids(draw: Draw) -> dict[str, object]:
+    draw.special = False  # a weight of 0 times infinity
     n = draw.pick(1, 2)
     return {
-        "x": draw.tensor((n, 2, draw.random.randint(1, 5), draw.random.randint(1, 5))), "grid": draw.tensor((n, 3, 2, 2), domain="bounded"), "mode": draw.pick("bilinear", "nearest"),
-        "edge": draw.pick("zeros", "border", "reflection"), "align": draw.chance(0.5), "theta": draw.tensor((n, 2, 3)),
+        "x": draw.tensor((n, 2, draw.random.randint(1, 5), draw.random.randint(1, 5))), "grid": draw.tensor((n, 3, 2, 2), domain="bounded"), "mode": draw.word("bilinear", "nearest"),
+        "edge": draw.word("zeros", "border", "reflection"), "align": draw.chance(0.5), "theta": draw.tensor((n, 2, 3)), "n": n,
+        "volume": draw.tensor((n, 2, 2, 3, 2)), "points": draw.tensor((n, 2, 2, 2, 3), domain="bounded"),
+    }  # fmt: skip
+
+
+def margins(draw: Draw) -> dict[str, object]:
+    """Three rows of scores beside each other, and labels that all exist."""
+    draw.special = False
+    n, c = draw.pick(1, 2, 5), draw.pick(2, 3, 7)
+    whole = [draw.random.randrange(c) for _ in range(n)]
+    return {
+        "x": draw.tensor((n, c)), "s": draw.tensor((n, c)), "t": draw.tensor((n, c)), "one": f'T({[draw.pick(-1, 1) for _ in range(n)]}, [{n}], "{draw.type}")',
+        "whole": f'T({whole}, [{n}], "int64")', "column": f'T({whole}, [{n}, 1], "int64")', "probability": draw.tensor((n, c), domain="unit"), "reduction": draw.word("mean", "sum", "none"),
     }  # fmt: skip
 
 
 def two(draw: Draw) -> dict[str, object]:
     shape = draw.shape(1, 4, empty=False)
-    return {"x": draw.tensor(shape), "y": draw.tensor(shape), "reduction": draw.pick("mean", "sum", "none"), "delta": draw.pick(0.5, 1.0, 2.0), "p": draw.tensor(shape, domain="unit"),
+    return {"x": draw.tensor(shape), "y": draw.tensor(shape), "reduction": draw.word("mean", "sum", "none"), "delta": draw.pick(0.5, 1.0, 2.0), "p": draw.tensor(shape, domain="unit"),
             "q": draw.tensor(shape, domain="unit"), "axis": draw.random.randint(-len(shape), len(shape) - 1)}  # fmt: skip
 
 
@@ -154,7 +169,7 @@ ROWS = [
     Row("paddle.inner({m1}, {v1})", SINGLE, YES, SUM, matrices),
     Row("paddle.outer({v1}, {w})", FLOATS, YES, CLOSE, matrices),
     Row("paddle.addmm({m3}, {m1}, {m2}, beta={number}, alpha={number2})", SINGLE, YES, SUM, matrices),
-    Row("paddle.baddbmm({b3}, {b1}, {b2}, beta={number}, alpha={number2})", SINGLE, NO, SUM, matrices),
+    Row("paddle.baddbmm({b3}, {b1}, {b2}, beta={number}, alpha={number2})", SINGLE, YES, SUM, matrices),
     Row("paddle.linalg.multi_dot([{square}, {m1}, {m2}])", SINGLE, NO, SUM, matrices),
     Row("paddle.linalg.matrix_power({square}, {integer:0 4})", SINGLE, NO, SUM, finite_matrices),
     Row("paddle.tensordot({m1}, {m2}, axes=1)", SINGLE, YES, SUM, matrices),
@@ -164,11 +179,12 @@ ROWS = [
     Row("F.linear({x}, {m2}, {w})", FLOATS, YES, SUM, matrices),
     Row("F.linear({x}, {m2})", FLOATS, YES, SUM, matrices),
     Row("paddle.cross({x}, {y})", SINGLE, YES, SUM, lambda draw: {"x": draw.tensor((2, 3)), "y": draw.tensor((2, 3))}),
-    Row("paddle.cdist({m1}, {square})", SINGLE, NO, SUM, lambda draw: {"m1": draw.tensor((3, 4)), "square": draw.tensor((5, 4))}),
+    Row("paddle.cdist({m1}, {square})", SINGLE, YES, SUM, lambda draw: {"m1": draw.tensor((3, 4)), "square": draw.tensor((5, 4))}),
     Row("F.cosine_similarity({x}, {y}, axis={axis})", SINGLE, YES, SUM, two),
     Row("F.conv2d({x}, {w}, {bias}, stride={stride}, padding={padding}, dilation={dilation}, groups={groups})", FLOATS, YES, SUM, images),
     Row("F.conv1d({x}, {w}, {bias}, stride={stride}, padding={padding}, dilation={dilation}, groups={groups})", SINGLE, YES, SUM, lambda draw: images(draw, 1)),
-    Row("F.conv3d({x}, {w}, {bias}, stride={stride}, padding={padding}, dilation={dilation}, groups={groups})", SINGLE, NO, SUM, lambda draw: images(draw, 3)),
+    Row("F.conv3d({x}, {w}, {bias}, stride={stride}, padding={padding}, dilation={dilation}, groups={groups})", SINGLE, YES, SUM, lambda draw: images(draw, 3)),
+    Row("F.conv3d_transpose({x}, {wt}, {bias}, stride={stride}, padding={pt}, groups={groups})", SINGLE, YES, SUM, lambda draw: images(draw, 3)),
     Row("F.conv2d_transpose({x}, {wt}, {bias}, stride={stride}, padding={pt}, dilation={dilation}, groups={groups})", SINGLE, YES, SUM, images),
     Row("F.conv1d_transpose({x}, {wt}, {bias}, stride={stride}, padding={pt}, groups={groups})", SINGLE, YES, SUM, lambda draw: images(draw, 1)),
     Row("F.unfold({x}, {k}, strides={stride}, paddings={padding})", SINGLE, YES, EXACT, pooled),
@@ -177,8 +193,8 @@ ROWS = [
     Row("F.avg_pool2d({x}, {k}, stride={stride}, padding={padding}, ceil_mode={ceil}, exclusive={exclusive})", FLOATS, YES, SUM, pooled),
     Row("F.max_pool1d({line}, {k}, stride={stride}, padding={padding})", SINGLE, YES, EXACT, pooled),
     Row("F.avg_pool1d({line}, {k}, stride={stride}, padding={padding}, exclusive={exclusive})", SINGLE, YES, SUM, pooled),
-    Row("F.max_pool3d({volume}, {k}, stride={stride}, padding={padding})", SINGLE, NO, EXACT, pooled),
-    Row("F.avg_pool3d({volume}, {k}, stride={stride}, padding={padding})", SINGLE, NO, SUM, pooled),
+    Row("F.max_pool3d({volume}, {k}, stride={stride}, padding={padding}, return_mask={ceil})", SINGLE, YES, EXACT, pooled),
+    Row("F.avg_pool3d({volume}, {k}, stride={stride}, padding={padding})", SINGLE, YES, SUM, pooled),
     Row("F.adaptive_avg_pool2d({x}, {size})", FLOATS, YES, SUM, pooled),
     Row("F.adaptive_max_pool2d({x}, {size})", SINGLE, YES, EXACT, pooled),
     Row("F.adaptive_avg_pool1d({line}, {o})", SINGLE, YES, SUM, pooled),
@@ -189,7 +205,7 @@ ROWS = [
     Row("F.layer_norm({r}, {width})", FLOATS, YES, SUM, normed),
     Row("F.instance_norm({x}, weight={w}, bias={b})", SINGLE, YES, SUM, normed),
     Row("F.group_norm({x}, {g}, weight={w}, bias={b}, epsilon={eps})", SINGLE, YES, SUM, normed),
-    Row("F.rms_norm({r}, [{width}], {rw}, epsilon={eps})", SINGLE, NO, SUM, normed),
+    Row("F.rms_norm({r}, [{width}], {rw}, eps={eps})", SINGLE, YES, SUM, normed),
     Row("F.local_response_norm({x:4}, {integer:1 3})", SINGLE, YES, SUM),
     Row("F.cross_entropy({x}, {label}, reduction={reduction})", FLOATS, YES, SUM, labelled),
     Row("F.cross_entropy({x}, {column}, weight={w}, reduction={reduction}, ignore_index=-100)", SINGLE, YES, SUM, labelled),
@@ -211,7 +227,13 @@ ROWS = [
     Row("F.smooth_l1_loss({x}, {y}, reduction={reduction}, delta={delta})", SINGLE, YES, SUM, two),
     Row("F.square_error_cost({x}, {y})", SINGLE, YES, SUM, two),
     Row("F.poisson_nll_loss({x}, {p}, reduction={reduction})", SINGLE, YES, SUM, two),
-    Row("F.gaussian_nll_loss({x}, {y}, {p}, reduction={reduction})", SINGLE, NO, SUM, two),
+    Row("F.cosine_embedding_loss({x}, {s}, {one}, margin=0.1, reduction={reduction})", SINGLE, YES, SUM, margins),
+    Row("F.triplet_margin_loss({x}, {s}, {t}, reduction={reduction})", SINGLE, YES, SUM, margins),
+    Row("F.multi_label_soft_margin_loss({x}, {bits}, reduction={reduction})", SINGLE, YES, SUM, labelled),
+    Row("F.multi_margin_loss({x}, {whole}, reduction={reduction})", SINGLE, YES, SUM, margins),
+    Row("F.dice_loss({probability}, {column})", ("float32",), YES, SUM, margins),
+    Row("F.pairwise_distance({x}, {y}, p={integer:1 3})", SINGLE, YES, SUM, lambda draw: {"x": draw.tensor((3, 4)), "y": draw.tensor((3, 4))}),
+    Row("F.gaussian_nll_loss({x}, {y}, {p}, reduction={reduction})", SINGLE, YES, SUM, two),
     Row("F.embedding({i}, {w}, padding_idx={skip})", FLOATS, YES, SUM, embedded),
     Row("F.scaled_dot_product_attention({q}, {k}, {v})", SINGLE, YES, SUM, attended),
     Row("F.scaled_dot_product_attention({q}, {k}, {v}, attn_mask={mask})", SINGLE, YES, SUM, attended),
@@ -219,10 +241,15 @@ ROWS = [
     *each("bilinear nearest", "F.interpolate({x}, size={size}, mode='NAME')", FLOATS, YES, SUM, resized),
     Row("F.interpolate({x}, scale_factor={factor}, mode='bilinear', align_corners={align}, align_mode={mode}, data_format={layout})", SINGLE, YES, SUM, resized),
     Row("F.interpolate({x}, scale_factor={factor}, mode='nearest', data_format={layout})", SINGLE, YES, SUM, resized),
-    Row("F.interpolate({x}, size={size}, mode='bicubic')", SINGLE, NO, SUM, resized),
+    Row("F.interpolate({x}, size={size}, mode='bicubic', align_corners={align}, data_format={layout})", SINGLE, YES, SUM, resized),
+    Row("F.interpolate({line}, size={length}, mode='linear', align_corners={align}, align_mode={mode})", SINGLE, YES, SUM, resized),
+    Row("F.interpolate({volume}, size={cube}, mode='trilinear', align_corners={align}, align_mode={mode})", SINGLE, YES, SUM, resized),
+    Row("F.interpolate({volume}, size={cube}, mode='nearest')", SINGLE, YES, SUM, resized),
+    Row("F.interpolate({x}, size={size}, mode='area')", SINGLE, YES, SUM, resized),
     Row("F.upsample({x}, size={size}, mode='bilinear')", SINGLE, YES, SUM, resized),
     Row("F.grid_sample({x}, {grid}, mode={mode}, padding_mode={edge}, align_corners={align})", SINGLE, YES, SUM, grids),
-    Row("F.affine_grid({theta}, [2, 2, 3, 4])", SINGLE, NO, SUM, lambda draw: {"theta": draw.tensor((2, 2, 3))}),
+    Row("F.grid_sample({volume}, {points}, mode={mode}, padding_mode={edge}, align_corners={align})", SINGLE, YES, SUM, grids),
+    Row("F.affine_grid({theta}, [{n}, 2, 3, 4], align_corners={flag})", SINGLE, YES, SUM, grids),
     Row("F.dropout({x}, p={number:0 0.9}, training=False)", FLOATS, YES, EXACT),
     Row("F.dropout({x}, p={number:0 0.9}, training=False, mode='downscale_in_infer')", FLOATS, YES, CLOSE),
     Row("F.sequence_mask({i}, maxlen={integer:1 7})", ("int32", "int64"), NO, EXACT, lambda draw: {"i": draw.indices((3,), 6, draw.type)}),
