@@ -4,6 +4,7 @@ use openmps_collective::{Communicator, Options, Reduction, TransportKind, Unique
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 /// How long ranks of a round wait for anything.
@@ -26,7 +27,7 @@ pub fn round(seed: u64) -> Outcome {
     let (begin, done) = (Instant::now(), AtomicBool::new(false));
     let results = std::thread::scope(|scope| {
         let ranks = [(0, &real), (1, &changed)].map(|(rank, id)| scope.spawn(move || work(id, rank)));
-        scope.spawn(|| listen(&proxy, real.address(), &mut random, &done));
+        scope.spawn(|| listen(scope, &proxy, real.address(), &mut random, &done));
         let results = ranks.map(|rank| rank.join());
         done.store(true, Ordering::Relaxed);
         results
@@ -54,8 +55,14 @@ fn work(id: &UniqueId, rank: usize) -> bool {
     all().is_ok()
 }
 
-/// Passes every connection on, with changes, and connects on its own.
-fn listen(proxy: &TcpListener, target: SocketAddr, random: &mut fastrand::Rng, done: &AtomicBool) {
+/// Passes every connection on, with changes, and connects on its own. What passes on ends with the round, so that nothing of a round is left.
+fn listen<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    proxy: &TcpListener,
+    target: SocketAddr,
+    random: &mut fastrand::Rng,
+    done: &AtomicBool,
+) {
     while !done.load(Ordering::Relaxed) {
         if random.u8(..) < 8 {
             let noise: Vec<u8> = (0..random.usize(..300)).map(|_| random.u8(..)).collect();
@@ -72,7 +79,7 @@ fn listen(proxy: &TcpListener, target: SocketAddr, random: &mut fastrand::Rng, d
         for (from, to) in [(&stream, &onward), (&onward, &stream)] {
             let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else { continue };
             let mut random = random.fork();
-            std::thread::spawn(move || pass_on(from, to, harm, &mut random));
+            scope.spawn(move || pass_on(from, to, harm, &mut random));
         }
     }
 }
