@@ -52,8 +52,14 @@ def test_losses_are_those_of_one_rank(ways, ranks, alone):
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_experts_on_ranks_have_the_losses_of_one_rank(ranks):
-    assert all("passed" in said for said in run("experts.py", ranks=ranks))
+@pytest.mark.parametrize("program", ["experts.py", "expert_layers.py"])
+def test_experts_on_ranks_have_the_losses_of_one_rank(program, ranks):
+    assert all("passed" in said for said in run(program, ranks=ranks))
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_batch_norm_over_all_ranks_is_that_of_one_batch(ranks):
+    assert all("passed" in said for said in run("sync_norm.py", ranks=ranks))
 
 
 def test_a_checkpoint_is_read_by_another_number_of_ranks(tmp_path):

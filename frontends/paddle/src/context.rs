@@ -2,15 +2,17 @@
 
 use crate::abi::symbols::symbols;
 use crate::abi::types::PdDeviceContext;
-use crate::device::Stream;
+use crate::device::{Stream, collective};
 use crate::dtype::DataType;
 use crate::error::{Error, Result};
 use crate::tensor::{Output, double, integer_of};
+use openmps_collective::Communicator;
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::view::bytes;
 use openmps_graph::{DType, Operator, Queue, View};
 use openmps_runtime::Buffer;
 use std::os::raw::c_void;
+use std::sync::Arc;
 
 /// The device context of one kernel.
 pub struct Context {
@@ -64,6 +66,21 @@ impl Context {
         // stream's order; of `allocate` of the same queue, whose memory is reused in its order; or of values on the host, for operators
         // that have ended when they return.
         unsafe { Queue::vouched((*self.stream).queue()) }
+    }
+
+    /// The ranks of Paddle's default group; none where this process is in no job.
+    pub fn communicator(&self) -> Option<Arc<Communicator>> {
+        // SAFETY: `raw` is the running kernel's context, whose place lives as long.
+        unsafe { collective::default_group((symbols().device_context_get_place)(self.raw)) }
+    }
+
+    /// Communicates within the kernel, in the stream's order.
+    pub fn communicate(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce() -> openmps_collective::Result<()>,
+    ) -> Result<()> {
+        Ok(collective::in_order(self.queue(), operation, work)?)
     }
 
     /// Allocates a dense result of this element type and shows it.

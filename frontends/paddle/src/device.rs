@@ -1,7 +1,7 @@
 //! Paddle's device interface over the runtime: devices, streams, events. A stream is a queue, an event an event. Memory and copies are in
 //! `memory`, communication between processes in `collective`.
 
-mod collective;
+pub(crate) mod collective;
 mod memory;
 
 use crate::abi::device_ext::{CCallback, CDevice, CEvent, CStream, DeviceInterface};

@@ -30,6 +30,8 @@ pub enum Error {
     Told { source: openmps_graph::Error, code: Code },
     #[error("shape {0:?} has a negative size")]
     NegativeSize(Vec<i64>),
+    #[error(transparent)]
+    Collective(#[from] openmps_collective::Error),
     #[error("{0}")]
     Plugin(String),
 }
@@ -48,6 +50,7 @@ impl Error {
             Error::Graph(Graph::Kernel { .. }) | Error::Plugin(_) | Error::AttributeKind { .. } => Code::Fatal,
             Error::Graph(_) | Error::Missing { .. } | Error::Attribute { .. } => Code::InvalidArgument,
             Error::ElementType(_) => Code::Unimplemented,
+            Error::Collective(error) => crate::device::collective::code(error),
         }
     }
 

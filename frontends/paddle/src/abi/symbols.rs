@@ -151,6 +151,21 @@ fn find<T: Copy>(libraries: &[(&'static str, Library)], name: &'static str) -> R
     Err(SymbolError::Missing { name, found: libraries.iter().map(|(name, _)| *name).collect() })
 }
 
+/// The libraries of [`LIBRARIES`] that the process has loaded.
+fn loaded() -> Vec<(&'static str, Library)> {
+    // SAFETY: RTLD_NOLOAD runs no initialiser: it only finds what the process has loaded.
+    let open = |name| unsafe { Library::open(Some(name), RTLD_LAZY | RTLD_NOLOAD) };
+    LIBRARIES.iter().filter_map(|&name| Some((name, open(name).ok()?))).collect()
+}
+
+/// A symbol that not every Paddle has. Paddle stays loaded, so it is good for as long as the process lives.
+///
+/// # Safety
+/// `T` is the symbol's type.
+pub unsafe fn optional<T: Copy>(name: &'static str) -> Option<T> {
+    find(&loaded(), name).ok()
+}
+
 static SYMBOLS: OnceLock<Symbols> = OnceLock::new();
 
 /// Looks every symbol up; later calls do nothing. Names the first symbol that is missing.
@@ -158,13 +173,7 @@ pub fn load() -> Result<&'static Symbols, SymbolError> {
     if let Some(symbols) = SYMBOLS.get() {
         return Ok(symbols);
     }
-    let mut libraries = Vec::new();
-    for &name in LIBRARIES {
-        // SAFETY: RTLD_NOLOAD runs no initialiser: it only finds what the process has loaded.
-        if let Ok(library) = unsafe { Library::open(Some(name), RTLD_LAZY | RTLD_NOLOAD) } {
-            libraries.push((name, library));
-        }
-    }
+    let libraries = loaded();
     if libraries.is_empty() {
         return Err(SymbolError::NoLibrary);
     }

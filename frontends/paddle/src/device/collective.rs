@@ -6,6 +6,7 @@
 use super::{call, queue};
 use crate::abi::device_ext::{CComm, CRootId, CStream, Collectives, DeviceInterface};
 use crate::abi::exception::{self, Code};
+use crate::abi::symbols;
 use crate::abi::types::{FAILED, SUCCESS, Status};
 use crate::abi::unwind::{catch_panic, payload_text};
 use openmps_collective::{
@@ -15,7 +16,7 @@ use openmps_runtime::Queue;
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::os::raw::{c_char, c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Bytes that Paddle has for a communicator's name.
 const NAME_BYTES: usize = 128;
@@ -48,12 +49,33 @@ pub(super) fn fill(interface: &mut DeviceInterface) {
 unsafe fn guard(operation: &'static str, work: impl FnOnce() -> Result<()>) -> Status {
     let (code, text) = match catch_panic(work) {
         Ok(Ok(())) => return SUCCESS,
-        Ok(Err(error @ Error::Argument(_))) => (Code::InvalidArgument, error.to_string()),
-        Ok(Err(error)) => (Code::External, error.to_string()),
+        Ok(Err(error)) => (code(&error), error.to_string()),
         Err(payload) => (Code::Fatal, format!("panicked: {}", payload_text(&payload))),
     };
     // SAFETY: the caller's promise.
     unsafe { exception::throw(code, &format!("mps: {operation}: {text}")) }
+}
+
+/// Which Python exception an error becomes.
+pub(crate) fn code(error: &Error) -> Code {
+    if matches!(error, Error::Argument(_)) { Code::InvalidArgument } else { Code::External }
+}
+
+/// `phi::detail::GetCCLComm(phi::Place const&, int)`: the communicator of a process group on a device, null where there is no such group. A Paddle
+/// that is built without distributed training lacks it.
+const GET_COMMUNICATOR: &str = "_ZN3phi6detail10GetCCLCommERKNS_5PlaceEi";
+
+/// The communicator of Paddle's default group on a device.
+///
+/// # Safety
+/// `place` is a live `phi::Place` of device `mps`.
+pub(crate) unsafe fn default_group(place: *const c_void) -> Option<Arc<Communicator>> {
+    type Get = unsafe extern "C-unwind" fn(*const c_void, c_int) -> CComm;
+    static GET: OnceLock<Option<Get>> = OnceLock::new();
+    // SAFETY: the type is that of the function in Paddle's header `sync_batch_norm_kernel.h`.
+    let get = (*GET.get_or_init(|| unsafe { symbols::optional(GET_COMMUNICATOR) }))?;
+    // SAFETY: the caller's promise; of a group of this device it is what `comm_init_rank` made.
+    unsafe { get(place, 0).cast::<Arc<Communicator>>().as_ref() }.cloned()
 }
 
 /// # Safety
@@ -74,7 +96,7 @@ fn reduction(number: c_int) -> Result<Reduction> {
 }
 
 /// Runs an operation where the stream's order has it.
-fn in_order(queue: &Queue, operation: &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(crate) fn in_order(queue: &Queue, operation: &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     let mut result = Ok(());
     let ran = queue.run_native(operation, || {
         result = work();

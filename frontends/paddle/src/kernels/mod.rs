@@ -101,6 +101,7 @@ mod slicing;
 mod sorting;
 mod special;
 mod statistics;
+mod sync_batch_norm;
 mod unique;
 mod volume;
 mod volume_pooling;
@@ -141,6 +142,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     linear_algebra::register,
     normalisation::register,
     normalisation_gradient::register,
+    sync_batch_norm::register,
     reduction::register,
     reduction_gradient::register,
     loss::register,

@@ -140,7 +140,7 @@ fn batch_norm_infer(
     normalise(context, &x, statistics, epsilon, is_channels_last(&data_layout), &out)
 }
 
-fn batch_norm(
+pub(super) fn batch_norm(
     context: &Context,
     x: Tensor,
     mean: Tensor,

@@ -104,7 +104,7 @@ impl Normal {
     }
 }
 
-fn normalised(c: &Compose, x: &View, [mean, inverse]: [&View; 2]) -> Result<View> {
+pub(super) fn normalised(c: &Compose, x: &View, [mean, inverse]: [&View; 2]) -> Result<View> {
     c.multiply(&c.subtract(x, mean)?, inverse)
 }
 
@@ -147,7 +147,7 @@ fn passed_on(
     dx.map_or(Ok(()), |dx| c.store_value(&dx, dtype, upstream))
 }
 
-fn batch_norm_grad(
+pub(super) fn batch_norm_grad(
     context: &Context,
     x: Tensor,
     scale: Option<Tensor>,

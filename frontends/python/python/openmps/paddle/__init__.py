@@ -16,7 +16,7 @@ def install(paddle) -> None:
     """Gives the module ``paddle`` the attributes of device ``mps``; a second call changes nothing."""
     if getattr(paddle, "mps", None) is not None:
         return
-    from openmps.paddle import amp, creation, embedding, inference, mps, unavailable
+    from openmps.paddle import amp, creation, embedding, experts, inference, mps, unavailable
 
     paddle.mps = mps
     sys.modules["paddle.mps"] = mps
@@ -27,6 +27,7 @@ def install(paddle) -> None:
     if mps.is_available():
         amp.install(paddle)
         embedding.install(paddle)
+        experts.install(paddle)
     else:
         unavailable.install(paddle)
     inference.install(paddle, has_device=mps.is_available())

@@ -19,12 +19,12 @@ def install(paddle) -> None:
 
     @functools.wraps(original)
     def embedding(x, weight, padding_idx=-1, sparse=False, *rest, **named):
-        return original(x, weight, padding_idx, sparse and not _is_on_mps(paddle, weight), *rest, **named)
+        return original(x, weight, padding_idx, sparse and not is_on_mps(paddle, weight), *rest, **named)
 
     operators.embedding = embedding
 
 
-def _is_on_mps(paddle, weight) -> bool:
+def is_on_mps(paddle, weight) -> bool:
     """Whether the weight is on the device, or the program that it belongs to will be."""
     place = weight.place if isinstance(weight, paddle.Tensor) else paddle.framework._current_expected_place()
     if not place.is_custom_place():
