@@ -17,12 +17,13 @@ def conditioned(draw: Draw) -> dict[str, object]:
 
 
 def diagonal(draw: Draw, batch: tuple[int, ...], size: int) -> str:
-    """Numbers below one, and on the diagonals numbers above all the others of their rows together."""
+    """Numbers below one, and on the diagonals numbers above all the others of their rows together, far from each other: derivatives of singular
+    values are known as well as these are apart."""
     count = 1
     for length in batch:
         count *= length
     numbers = [
-        draw.pick(-1, 1) * (size + draw.random.uniform(0.5, 2)) if row == column else draw.random.uniform(-0.9, 0.9)
+        draw.pick(-1, 1) * (size + 2 * row + draw.random.uniform(0.5, 1)) if row == column else draw.random.uniform(-0.9, 0.9)
         for _ in range(count)
         for row in range(size)
         for column in range(size)

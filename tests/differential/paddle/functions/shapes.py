@@ -166,7 +166,7 @@ ROWS = [
     Row("F.pixel_unshuffle({wide}, {f})", ("float32", "float64"), YES, EXACT, blocks),
     Row("F.channel_shuffle({g}, {f})", ("float32", "float64"), YES, EXACT, blocks),
     Row("paddle.crop({x:2}, shape=[{integer:1 2}, 1], offsets=[0, 0])", ("float32", "float64", "int32", "int64"), NO, EXACT),
-    Row("paddle.kron({x:1-2}, {s})", ("float32", "float64"), YES, CLOSE),
+    Row("paddle.kron({x:1-2}, {s})", ("float32", "float64"), YES, SUM),
     *each("atleast_1d atleast_2d atleast_3d", "paddle.NAME({x})", MOST, NO, EXACT),
     # From nothing, or from a shape.
     *each("zeros_like ones_like", "paddle.NAME({x})", MOST, NO, EXACT),
