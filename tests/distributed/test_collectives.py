@@ -22,10 +22,14 @@ def test_every_collective(transport, ranks):
             assert f"{part} passed" in said
 
 
-def test_a_transport_that_is_not_built_in_is_refused():
-    job = Job("collectives.py", OPENMPS_TRANSPORT="jaccl")
+@pytest.mark.parametrize(
+    "transport, reason",
+    [("jaccl", "RDMA over Thunderbolt is not built in"), ("nccl", "it is for NVIDIA's GPUs, and device 0 is Host")],
+)
+def test_a_transport_that_is_not_there_is_refused(transport, reason):
+    job = Job("collectives.py", OPENMPS_TRANSPORT=transport)
     assert job.wait() != 0
-    assert "mps: comm_init_rank: transport jaccl: RDMA over Thunderbolt is not built in" in job.log(0), job.log(0)[-4000:]
+    assert f"mps: comm_init_rank: transport {transport}: {reason}" in job.log(0), job.log(0)[-4000:]
 
 
 def test_a_killed_rank_is_reported():

@@ -5,8 +5,10 @@ use crate::element::{ElementType, Reduction};
 use crate::engine::{Engine, Memory};
 use crate::error::{Error, Result};
 use crate::identity::{UNIQUE_ID_BYTES, UniqueId};
+use crate::nccl::{self, Gpus};
 use crate::program::{Kind, Operation, Program};
 use crate::rendezvous::{Meeting, Pair};
+use crate::request::Request;
 use crate::task::{Part, Task, size};
 use crate::transport::shared::{End, Shared};
 use crate::transport::tcp::Tcp;
@@ -66,6 +68,8 @@ pub struct Communicator {
     algorithm: Option<Algorithm>,
     layout: Layout,
     process: u32,
+    limit: Duration,
+    gpus: Option<Gpus>,
     state: Mutex<State>,
 }
 
@@ -121,6 +125,8 @@ impl Communicator {
             algorithm: options.algorithm,
             layout: Layout::Alike,
             process: std::process::id(),
+            limit: options.limit,
+            gpus: None,
             state: Mutex::new(State { engine, watcher, sequence: 0 }),
         };
         communicator.layout = communicator.agree_on_layout()?;
@@ -162,6 +168,83 @@ impl Communicator {
     /// The transport to each of the other ranks.
     pub fn transports(&self) -> Vec<&'static str> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).engine.transports().collect()
+    }
+
+    /// Brings the ranks' GPUs together by NVIDIA's library, so that [`Communicator::submit`] can put operations on their streams. All ranks call
+    /// it, each with the context of its GPU current on this thread.
+    pub fn join_gpus(&mut self) -> Result<()> {
+        // All ranks know that all have the library before any waits for the others in it.
+        let own = nccl::is_there();
+        let mut all = [u8::from(own.is_ok())];
+        self.all_reduce(&mut all, Reduction::Minimum)?;
+        own?;
+        if all == [0] {
+            let reason = "another rank of the communicator does not find the library".to_owned();
+            return Err(Error::Transport { name: "nccl", reason });
+        }
+        let mut bytes = [0; 128];
+        let made = if self.member.rank == 0 { nccl::unique_bytes().map(|made| bytes = made) } else { Ok(()) };
+        self.broadcast(&mut bytes, 0)?;
+        made?;
+        if bytes == [0; 128] {
+            let reason = "rank 0 could not begin: it says why".to_owned();
+            return Err(Error::Transport { name: "nccl", reason });
+        }
+        let watch = self.state.lock().unwrap_or_else(PoisonError::into_inner).watcher.watch.clone();
+        self.gpus = Some(Gpus::join(bytes, self.member, watch, self.limit)?);
+        Ok(())
+    }
+
+    /// Whether operations may go to GPUs' streams.
+    pub fn has_gpus(&self) -> bool {
+        self.gpus.is_some()
+    }
+
+    /// Puts an operation on a stream of this rank's GPU, after what is on it; none where the GPUs have not been joined or NVIDIA's library has no
+    /// such operation, which is the same on all ranks: [`Communicator::perform`] has it.
+    ///
+    /// # Safety
+    /// As for [`Communicator::perform`], in the order of the stream (a `CUstream` of the context that is current on this thread), on memory that its
+    /// GPU reaches; what is read and written is the same or does not overlap, but for a rank's own part of what is gathered or scattered.
+    pub unsafe fn submit(&self, request: &Request<'_>, stream: usize) -> Result<Option<()>> {
+        let Some(gpus) = &self.gpus else { return Ok(None) };
+        if std::process::id() != self.process {
+            return Err(Error::Forked);
+        }
+        self.check(request)?;
+        // SAFETY: the caller's promise.
+        unsafe { gpus.submit(request, stream) }
+    }
+
+    /// Whether a request's ranks and sizes are some.
+    fn check(&self, request: &Request<'_>) -> Result<()> {
+        match *request {
+            Request::AllReduce { count, element, .. } => size(count, element).map(|_| ()),
+            Request::Broadcast { count, element, root, .. } | Request::Reduce { count, element, root, .. } => {
+                self.check_root(root).and(size(count, element).map(|_| ()))
+            }
+            Request::AllGather { count, element, .. } | Request::ReduceScatter { count, element, .. } => {
+                size(count.saturating_mul(self.member.ranks), element).map(|_| ())
+            }
+            Request::AllToAll { sends, receives } => self.check_to_all(sends, receives),
+            Request::Messages(messages) => self.check_messages(messages),
+        }
+    }
+
+    fn check_to_all(&self, sends: &[Part], receives: &[Part]) -> Result<()> {
+        let ranks = self.member.ranks;
+        if sends.len() != ranks || receives.len() != ranks {
+            let (sends, receives) = (sends.len(), receives.len());
+            return Err(Error::Argument(format!("all_to_all of {sends} and {receives} parts on {ranks} ranks")));
+        }
+        sends.iter().chain(receives).try_for_each(|part| size(part.count, part.element).map(|_| ()))
+    }
+
+    fn check_messages(&self, messages: &[Message]) -> Result<()> {
+        messages.iter().try_for_each(|message| {
+            let (Message::Send { to: other, part } | Message::Receive { from: other, part }) = message;
+            self.check_root(*other).and(size(part.count, part.element).map(|_| ()))
+        })
     }
 
     /// Runs a program, which is made for the operation's number and may bring buffers beside the first three.
@@ -329,13 +412,7 @@ impl Communicator {
     /// during the call.
     pub unsafe fn all_to_all_raw(&self, sends: &[Part], receives: &[Part]) -> Result<()> {
         let Member { rank, ranks } = self.member;
-        if sends.len() != ranks || receives.len() != ranks {
-            let (sends, receives) = (sends.len(), receives.len());
-            return Err(Error::Argument(format!("all_to_all of {sends} and {receives} parts on {ranks} ranks")));
-        }
-        for part in sends.iter().chain(receives) {
-            size(part.count, part.element)?;
-        }
+        self.check_to_all(sends, receives)?;
         let make = |sequence| {
             let mut task = Task::new(Kind::AllToAll, sequence);
             for other in (0..ranks).map(|distance| (rank + distance) % ranks) {
@@ -359,11 +436,7 @@ impl Communicator {
     /// touches them during the call.
     pub unsafe fn messages_raw(&self, messages: &[Message]) -> Result<()> {
         let mut to_self = Vec::new();
-        for message in messages {
-            let (Message::Send { to: other, part } | Message::Receive { from: other, part }) = message;
-            self.check_root(*other)?;
-            size(part.count, part.element)?;
-        }
+        self.check_messages(messages)?;
         let make = |_| {
             let mut task = Task::new(Kind::Message, 0);
             for &message in messages {
@@ -415,7 +488,7 @@ fn transport(member: Member, other: usize, mut data: Vec<TcpStream>, options: &O
     let end = if member.rank < other { End::Lower } else { End::Higher };
     let capacity = match options.transport {
         TransportKind::Tcp => 0,
-        TransportKind::Automatic | TransportKind::Shared => {
+        TransportKind::Automatic | TransportKind::Shared | TransportKind::Nccl => {
             (RINGS / 2 / (member.ranks - 1)).clamp(LEAST_RING, MOST_RING).next_multiple_of(4096)
         }
     };
@@ -423,7 +496,7 @@ fn transport(member: Member, other: usize, mut data: Vec<TcpStream>, options: &O
         Ok(shared) => Ok(Box::new(shared)),
         Err(_) if options.transport == TransportKind::Shared => Err(Error::Transport {
             name: "shared",
-            reason: "a rank of the communicator can map no memory with this one",
+            reason: "a rank of the communicator can map no memory with this one".to_owned(),
         }),
         Err(stream) => {
             data.insert(0, stream);
@@ -435,6 +508,11 @@ fn transport(member: Member, other: usize, mut data: Vec<TcpStream>, options: &O
 impl Drop for Communicator {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if std::process::id() == self.process { state.watcher.end() } else { state.watcher.forget() }
+        let of_this_process = std::process::id() == self.process;
+        match self.gpus.take() {
+            Some(gpus) if !of_this_process => gpus.forget(),
+            gpus => drop(gpus),
+        }
+        if of_this_process { state.watcher.end() } else { state.watcher.forget() }
     }
 }

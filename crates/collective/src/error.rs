@@ -33,7 +33,7 @@ pub enum Error {
     #[error("what listens at {address} does not know this job's secret, or is no rank of it: {reason}")]
     Stranger { address: SocketAddr, reason: String },
     #[error("transport {name}: {reason}")]
-    Transport { name: &'static str, reason: &'static str },
+    Transport { name: &'static str, reason: String },
     #[error("{0}")]
     Argument(String),
     #[error("{what}: {reason}")]

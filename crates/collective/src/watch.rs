@@ -281,6 +281,16 @@ impl Watch {
         Error::Gone { rank, reason: reason.to_string() }
     }
 
+    /// A rank of which nothing was heard for so long, where there is one: for operations that wait where this rank cannot see whom they wait for.
+    pub fn silent(&self, limit: Duration, operation: &str) -> Option<Error> {
+        let state = self.lock();
+        let others = state.known.iter().enumerate().filter(|(rank, known)| *rank != self.member.rank && !known.left);
+        let (rank, silent) =
+            others.map(|(rank, known)| (rank, known.heard.elapsed())).max_by_key(|(_, silent)| *silent)?;
+        let operation = operation.to_owned();
+        (silent > limit).then_some(Error::Silent { rank, silent, operation, waited: silent })
+    }
+
     /// Whom to name after an operation has waited for a rank for too long.
     pub fn blame(&self, operation: &Operation, waits_for: usize, waited: Duration) -> Error {
         let state = self.lock();

@@ -2,7 +2,7 @@
 
 mod support;
 
-use openmps_collective::{Communicator, Error, Options, Reduction, TransportKind, UniqueId};
+use openmps_collective::{Communicator, ElementType, Error, Options, Reduction, Request, TransportKind, UniqueId};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -245,10 +245,33 @@ fn a_rank_whose_root_is_not_there_yet_waits() {
 
 #[test]
 fn transports_that_are_not_built_in_are_refused() {
-    for name in ["mpi", "nccl", "jaccl"] {
+    for name in ["mpi", "jaccl"] {
         let error = TransportKind::from_name(name).unwrap_err();
         assert!(matches!(error, Error::Transport { name: refused, .. } if refused == name), "{error}");
     }
+}
+
+/// Threads have no GPU each, wherever this runs: without the library both ranks say so, with it that it cannot begin.
+#[test]
+fn gpus_that_cannot_be_joined_are_an_error_on_every_rank() {
+    let (_, id) = agreed();
+    std::thread::scope(|scope| {
+        let id = &id;
+        let threads = [0, 1].map(|rank| {
+            scope.spawn(move || {
+                let mut communicator = Communicator::new(id, rank, 2, &impatient(TransportKind::Nccl)).unwrap();
+                let mut values = [1.0_f32];
+                let memory = values.as_mut_ptr().cast();
+                let request = Request::Broadcast { memory, count: 1, element: ElementType::F32, root: 0 };
+                // SAFETY: before GPUs are joined no stream is looked at.
+                assert_eq!(unsafe { communicator.submit(&request, 0) }, Ok(None));
+                let error = communicator.join_gpus().unwrap_err();
+                assert!(matches!(error, Error::Transport { name: "nccl", .. }), "{error}");
+                assert!(!communicator.has_gpus());
+            })
+        });
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
 }
 
 /// The ranks of one communicator may be told different transports: the pair then takes what both have.

@@ -57,6 +57,8 @@ settings! {
         "TCP connections between two ranks; the same for all";
     COLLECTIVE_ALGORITHM: Choice = Choice(&["gathered", "doubling", "direct", "ring"]), "by size and ranks", "crates/collective", Everyone,
         "how all-reduce is done; the same for all";
+    NCCL: Path = Path("libnccl.so.2"), "what the library path has", "crates/collective", Everyone,
+        "NVIDIA's collectives between GPUs, for the transport nccl";
     NVRTC: Path = Path("libnvrtc.so"), "what the library path has", "crates/runtime", Everyone,
         "CUDA's run-time compiler";
     SANITIZE: Switch = Switch, "0", "crates/runtime", KernelAuthors,

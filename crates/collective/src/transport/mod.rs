@@ -17,6 +17,8 @@ pub enum TransportKind {
     Shared,
     /// TCP for all.
     Tcp,
+    /// NVIDIA's library between GPUs, for what [`Communicator::submit`](crate::Communicator::submit) puts on their streams; else as automatic.
+    Nccl,
 }
 
 impl TransportKind {
@@ -27,16 +29,13 @@ impl TransportKind {
 
     /// The transport with this name; an error for those that are not built in.
     pub fn from_name(name: &str) -> Result<TransportKind> {
-        let refused = |name, reason| Err(Error::Transport { name, reason });
+        let refused = |name, reason: &str| Err(Error::Transport { name, reason: reason.to_owned() });
         match name {
             "auto" => Ok(TransportKind::Automatic),
             "shared" => Ok(TransportKind::Shared),
             "tcp" => Ok(TransportKind::Tcp),
             "mpi" => refused("mpi", "this build of openmps has no MPI; use shared or tcp (docs/distributed.md)"),
-            "nccl" => refused(
-                "nccl",
-                "collectives of NVIDIA's library are not built in; use shared or tcp (docs/distributed.md)",
-            ),
+            "nccl" => Ok(TransportKind::Nccl),
             "jaccl" => refused(
                 "jaccl",
                 "RDMA over Thunderbolt is not built in; use tcp over the Thunderbolt bridge (docs/distributed.md)",

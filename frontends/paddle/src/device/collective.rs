@@ -10,9 +10,10 @@ use crate::abi::symbols;
 use crate::abi::types::{FAILED, SUCCESS, Status};
 use crate::abi::unwind::{catch_panic, payload_text};
 use openmps_collective::{
-    Communicator, ElementType, Error, Message, Options, Part, Reduction, Result, UNIQUE_ID_BYTES, UniqueId,
+    Communicator, ElementType, Error, Message, Options, Part, Reduction, Request, Result, TransportKind,
+    UNIQUE_ID_BYTES, UniqueId,
 };
-use openmps_runtime::Queue;
+use openmps_runtime::{Backend, Queue};
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::os::raw::{c_char, c_int, c_void};
@@ -105,6 +106,39 @@ pub(crate) fn in_order(queue: &Queue, operation: &'static str, work: impl FnOnce
     result.and(ran.map_err(|error| Error::System { what: "the stream", reason: error.to_string() }))
 }
 
+/// Runs an operation in the stream's order: on the stream, where the ranks' GPUs have it between them; else on the CPU.
+///
+/// # Safety
+/// As for [`Communicator::perform`], on memory of the stream's order.
+unsafe fn perform(
+    communicator: &Communicator,
+    queue: &Queue,
+    operation: &'static str,
+    request: &Request<'_>,
+) -> Result<()> {
+    if communicator.has_gpus()
+        && let Some(stream) = queue.handle()
+    {
+        // SAFETY: the caller's promise; the handle is a stream whose context `handle` has made current.
+        if unsafe { communicator.submit(request, stream) }?.is_some() {
+            return Ok(());
+        }
+    }
+    // SAFETY: the caller's promise.
+    in_order(queue, operation, || unsafe { communicator.perform(request) })
+}
+
+/// The queue of this thread's device, which must be one of NVIDIA's GPUs.
+fn queue_of_gpu() -> Result<Queue> {
+    let refused = |reason: String| Error::Transport { name: "nccl", reason };
+    let index = super::CURRENT.get() as usize;
+    let device = openmps_runtime::Device::get(index).map_err(|error| refused(error.to_string()))?;
+    match device.properties().backend {
+        Backend::Cuda => Ok(device.queue()),
+        other => Err(refused(format!("it is for NVIDIA's GPUs, and device {index} is {other:?}; use auto"))),
+    }
+}
+
 /// The address at which the first rank of a communicator listens: as set, else that of Paddle's endpoint, else this machine for itself.
 fn address() -> Result<IpAddr> {
     let endpoint = || std::env::var("PADDLE_CURRENT_ENDPOINT").ok().filter(|endpoint| !endpoint.is_empty());
@@ -154,7 +188,7 @@ unsafe fn message(operation: &'static str, comm: CComm, stream: CStream, message
         return Ok(());
     }
     // SAFETY: the caller's promise.
-    in_order(queue, operation, || unsafe { communicator.messages_raw(&[message]) })
+    unsafe { perform(communicator, queue, operation, &Request::Messages(&[message])) }
 }
 
 /// Does what waits, one communicator after the other, in the same order on all ranks.
@@ -170,7 +204,7 @@ fn end_group(mut waiting: Vec<Grouped>) -> Result<()> {
         // SAFETY: as above.
         let queue = unsafe { &*of_one[0].queue };
         // SAFETY: Paddle keeps the memory of grouped messages until the group's end, in the order of their streams.
-        in_order(queue, "group", || unsafe { of_one[0].communicator.messages_raw(&messages) })?;
+        unsafe { perform(&of_one[0].communicator, queue, "group", &Request::Messages(&messages)) }?;
     }
     Ok(())
 }
@@ -217,7 +251,13 @@ unsafe extern "C-unwind" fn comm_init_rank(ranks: usize, id: *mut CRootId, rank:
         guard("comm_init_rank", || {
             let bytes = std::slice::from_raw_parts((*id).data.cast::<u8>(), (*id).bytes);
             let id = UniqueId::from_bytes(bytes.get(..UNIQUE_ID_BYTES).unwrap_or(bytes))?;
-            let communicator = Communicator::new(&id, rank, ranks, &Options::from_settings()?)?;
+            let options = Options::from_settings()?;
+            let gpu = if options.transport == TransportKind::Nccl { Some(queue_of_gpu()?) } else { None };
+            let mut communicator = Communicator::new(&id, rank, ranks, &options)?;
+            // The handle of a queue makes its GPU's context current.
+            if gpu.is_some_and(|queue| queue.handle().is_some()) {
+                communicator.join_gpus()?;
+            }
             *comm = Box::into_raw(Box::new(Arc::new(communicator))).cast();
             Ok(())
         })
@@ -250,9 +290,9 @@ unsafe extern "C-unwind" fn all_reduce(
         guard("all_reduce", || {
             let (element, reduction) = (element(data_type)?, reduction(operation)?);
             let communicator = communicator(comm)?;
-            in_order(queue(stream), "all_reduce", || {
-                communicator.all_reduce_raw(input.cast(), output.cast(), count, element, reduction)
-            })
+            let (input, output) = (input.cast_const().cast(), output.cast());
+            let request = Request::AllReduce { input, output, count, element, reduction };
+            perform(communicator, queue(stream), "all_reduce", &request)
         })
     }
 }
@@ -269,7 +309,8 @@ unsafe extern "C-unwind" fn broadcast(
     unsafe {
         guard("broadcast", || {
             let (element, communicator) = (element(data_type)?, communicator(comm)?);
-            in_order(queue(stream), "broadcast", || communicator.broadcast_raw(memory.cast(), count, element, root))
+            let request = Request::Broadcast { memory: memory.cast(), count, element, root };
+            perform(communicator, queue(stream), "broadcast", &request)
         })
     }
 }
@@ -289,9 +330,9 @@ unsafe extern "C-unwind" fn reduce(
         guard("reduce", || {
             let (element, reduction) = (element(data_type)?, reduction(operation)?);
             let communicator = communicator(comm)?;
-            in_order(queue(stream), "reduce", || {
-                communicator.reduce_raw(input.cast(), output.cast(), count, element, reduction, root)
-            })
+            let (input, output) = (input.cast_const().cast(), output.cast());
+            let request = Request::Reduce { input, output, count, element, reduction, root };
+            perform(communicator, queue(stream), "reduce", &request)
         })
     }
 }
@@ -308,9 +349,9 @@ unsafe extern "C-unwind" fn all_gather(
     unsafe {
         guard("all_gather", || {
             let (element, communicator) = (element(data_type)?, communicator(comm)?);
-            in_order(queue(stream), "all_gather", || {
-                communicator.all_gather_raw(input.cast(), output.cast(), count, element)
-            })
+            let request =
+                Request::AllGather { input: input.cast_const().cast(), output: output.cast(), count, element };
+            perform(communicator, queue(stream), "all_gather", &request)
         })
     }
 }
@@ -329,9 +370,9 @@ unsafe extern "C-unwind" fn reduce_scatter(
         guard("reduce_scatter", || {
             let (element, reduction) = (element(data_type)?, reduction(operation)?);
             let communicator = communicator(comm)?;
-            in_order(queue(stream), "reduce_scatter", || {
-                communicator.reduce_scatter_raw(input.cast(), output.cast(), count, element, reduction)
-            })
+            let (input, output) = (input.cast_const().cast(), output.cast());
+            let request = Request::ReduceScatter { input, output, count, element, reduction };
+            perform(communicator, queue(stream), "reduce_scatter", &request)
         })
     }
 }
@@ -418,7 +459,8 @@ unsafe extern "C-unwind" fn all_to_all(
             let sends = parts(ranks, send_addresses.cast_const().cast(), send_counts, send_types)?;
             let receives = parts(ranks, receive_addresses.cast_const(), receive_counts, receive_types)?;
             let communicator = communicator(comm)?;
-            in_order(queue(stream), "all_to_all", || communicator.all_to_all_raw(&sends, &receives))
+            let request = Request::AllToAll { sends: &sends, receives: &receives };
+            perform(communicator, queue(stream), "all_to_all", &request)
         })
     }
 }
