@@ -50,6 +50,7 @@ FOUND: tuple[tuple[str, bool, Tolerance], ...] = (
     ('paddle.norm(T([inf, 1.0, 2.0, 3.0], [2, 2], "float64"), p=2, axis=[0, 1])', False, EXACT),
     ('paddle.linalg.svdvals(T([nan, 1.0, 2.0, 3.0], [2, 2], "float32"))', False, EXACT),
     ('F.log_loss(T([0.9787, 0.0021], [2, 1], "float32"), T([0.9292, 0.5], [2, 1], "float32"))', True, CLOSE),
+    ('paddle.logcumsumexp(T([-inf, -inf, 0.5, -inf, 2.0], [5], "float32"), axis=0)', True, CLOSE),
     # Products that overflow in one order only.
     ('paddle.square(T([1.2e308, -1.5e308, 1e308, 1.7e308, 1.1e308], [5], "float64"))', True, CLOSE),
     # In place.

@@ -109,14 +109,16 @@ fn log_sum_grad(
     let x = c.shaped(&x, &dims)?;
     let upstream = c.shaped(&upstream, &dims)?;
     let operator = RunningLogSum { axis: Some(axis.into()).filter(|_| !flatten), exclusive, reverse: !reverse };
-    let zero = c.constant(x.dtype, &[1], 0.0)?;
+    let (zero, none) = (c.constant(x.dtype, &[1], 0.0)?, c.constant(x.dtype, &[1], f64::NEG_INFINITY)?);
+    // A sum of nothing but -inf is reached from none of its parts.
+    let is_sum = c.map(Elementwise::Binary(Binary::NotEqual), &[&out, &none], &[])?;
     let share = |sign: f64| -> Result<View> {
         let part = c.map(Elementwise::Binary(Binary::Maximum), &[&c.scale(&upstream, sign, 0.0)?, &zero], &[])?;
         let logarithm = c.subtract(&c.map(Elementwise::Unary(Unary::Log), &[&part], &[])?, &out)?;
         // A gradient of 0 has no part in the sum, whatever it is divided by.
-        let none = c.constant(x.dtype, &[1], f64::NEG_INFINITY)?;
         let is_there = c.map(Elementwise::Binary(Binary::GreaterThan), &[&part, &zero], &[])?;
         let logarithm = c.map(Elementwise::Binary(Binary::Where), &[&is_there, &logarithm, &none], &[])?;
+        let logarithm = c.map(Elementwise::Binary(Binary::Where), &[&is_sum, &logarithm, &none], &[])?;
         let sum = c.apply(&operator, std::slice::from_ref(&logarithm))?;
         c.map(Elementwise::Unary(Unary::Exp), &[&c.add(&sum, &x)?], &[])
     };
