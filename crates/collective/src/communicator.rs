@@ -5,18 +5,18 @@ use crate::element::{ElementType, Reduction};
 use crate::engine::{Engine, Memory};
 use crate::error::{Error, Result};
 use crate::identity::{UNIQUE_ID_BYTES, UniqueId};
-use crate::nccl::{self, Gpus};
+use crate::nccl::Gpus;
 use crate::program::{Kind, Operation, Program};
 use crate::rendezvous::{Meeting, Pair};
-use crate::request::Request;
+use crate::request::Message;
 use crate::task::{Part, Task, size};
 use crate::transport::shared::{End, Shared};
 use crate::transport::tcp::Tcp;
 use crate::transport::{Transport, TransportKind};
-use crate::watch::Watcher;
+use crate::watch::{Watch, Watcher};
 use std::fmt;
 use std::net::TcpStream;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Bytes of shared memory that all of a rank's rings together may have, and the most and fewest of one.
@@ -62,14 +62,14 @@ impl Options {
 /// All ranks call the same operations in the same order, each with its own data. An operation returns when this rank's part is done. Calls of
 /// several threads come one after the other. After an error the communicator does nothing more.
 pub struct Communicator {
-    member: Member,
+    pub(crate) member: Member,
     identity: [u8; UNIQUE_ID_BYTES],
     name: String,
     algorithm: Option<Algorithm>,
     layout: Layout,
-    process: u32,
-    limit: Duration,
-    gpus: Option<Gpus>,
+    pub(crate) process: u32,
+    pub(crate) limit: Duration,
+    pub(crate) gpus: Option<Gpus>,
     state: Mutex<State>,
 }
 
@@ -88,14 +88,6 @@ impl fmt::Debug for Communicator {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str(&self.name)
     }
-}
-
-/// Elements that go to a rank or come from one.
-#[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)]
-pub enum Message {
-    Send { to: usize, part: Part },
-    Receive { from: usize, part: Part },
 }
 
 impl Communicator {
@@ -170,68 +162,7 @@ impl Communicator {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).engine.transports().collect()
     }
 
-    /// Brings the ranks' GPUs together by NVIDIA's library, so that [`Communicator::submit`] can put operations on their streams. All ranks call
-    /// it, each with the context of its GPU current on this thread.
-    pub fn join_gpus(&mut self) -> Result<()> {
-        // All ranks know that all have the library before any waits for the others in it.
-        let own = nccl::is_there();
-        let mut all = [u8::from(own.is_ok())];
-        self.all_reduce(&mut all, Reduction::Minimum)?;
-        own?;
-        if all == [0] {
-            let reason = "another rank of the communicator does not find the library".to_owned();
-            return Err(Error::Transport { name: "nccl", reason });
-        }
-        let mut bytes = [0; 128];
-        let made = if self.member.rank == 0 { nccl::unique_bytes().map(|made| bytes = made) } else { Ok(()) };
-        self.broadcast(&mut bytes, 0)?;
-        made?;
-        if bytes == [0; 128] {
-            let reason = "rank 0 could not begin: it says why".to_owned();
-            return Err(Error::Transport { name: "nccl", reason });
-        }
-        let watch = self.state.lock().unwrap_or_else(PoisonError::into_inner).watcher.watch.clone();
-        self.gpus = Some(Gpus::join(bytes, self.member, watch, self.limit)?);
-        Ok(())
-    }
-
-    /// Whether operations may go to GPUs' streams.
-    pub fn has_gpus(&self) -> bool {
-        self.gpus.is_some()
-    }
-
-    /// Puts an operation on a stream of this rank's GPU, after what is on it; none where the GPUs have not been joined or NVIDIA's library has no
-    /// such operation, which is the same on all ranks: [`Communicator::perform`] has it.
-    ///
-    /// # Safety
-    /// As for [`Communicator::perform`], in the order of the stream (a `CUstream` of the context that is current on this thread), on memory that its
-    /// GPU reaches; what is read and written is the same or does not overlap, but for a rank's own part of what is gathered or scattered.
-    pub unsafe fn submit(&self, request: &Request<'_>, stream: usize) -> Result<Option<()>> {
-        let Some(gpus) = &self.gpus else { return Ok(None) };
-        if std::process::id() != self.process {
-            return Err(Error::Forked);
-        }
-        self.check(request)?;
-        // SAFETY: the caller's promise.
-        unsafe { gpus.submit(request, stream) }
-    }
-
-    /// Whether a request's ranks and sizes are some.
-    fn check(&self, request: &Request<'_>) -> Result<()> {
-        match *request {
-            Request::AllReduce { count, element, .. } => size(count, element).map(|_| ()),
-            Request::Broadcast { count, element, root, .. } | Request::Reduce { count, element, root, .. } => {
-                self.check_root(root).and(size(count, element).map(|_| ()))
-            }
-            Request::AllGather { count, element, .. } | Request::ReduceScatter { count, element, .. } => {
-                size(count.saturating_mul(self.member.ranks), element).map(|_| ())
-            }
-            Request::AllToAll { sends, receives } => self.check_to_all(sends, receives),
-            Request::Messages(messages) => self.check_messages(messages),
-        }
-    }
-
-    fn check_to_all(&self, sends: &[Part], receives: &[Part]) -> Result<()> {
+    pub(crate) fn check_to_all(&self, sends: &[Part], receives: &[Part]) -> Result<()> {
         let ranks = self.member.ranks;
         if sends.len() != ranks || receives.len() != ranks {
             let (sends, receives) = (sends.len(), receives.len());
@@ -240,11 +171,16 @@ impl Communicator {
         sends.iter().chain(receives).try_for_each(|part| size(part.count, part.element).map(|_| ()))
     }
 
-    fn check_messages(&self, messages: &[Message]) -> Result<()> {
+    pub(crate) fn check_messages(&self, messages: &[Message]) -> Result<()> {
         messages.iter().try_for_each(|message| {
             let (Message::Send { to: other, part } | Message::Receive { from: other, part }) = message;
             self.check_root(*other).and(size(part.count, part.element).map(|_| ()))
         })
+    }
+
+    /// What this rank knows of the others.
+    pub(crate) fn watch(&self) -> Arc<Watch> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).watcher.watch.clone()
     }
 
     /// Runs a program, which is made for the operation's number and may bring buffers beside the first three.
@@ -293,7 +229,7 @@ impl Communicator {
         unsafe { self.run(make, input, output) }
     }
 
-    fn check_root(&self, root: usize) -> Result<()> {
+    pub(crate) fn check_root(&self, root: usize) -> Result<()> {
         if root < self.member.ranks {
             return Ok(());
         }

@@ -1,8 +1,9 @@
 //! The operations over slices.
 
-use crate::communicator::{Communicator, Message};
+use crate::communicator::Communicator;
 use crate::element::{Element, Reduction};
 use crate::error::{Error, Result};
+use crate::request::Message;
 use crate::task::Part;
 
 /// One of several sends and receives that happen at once.

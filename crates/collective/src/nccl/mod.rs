@@ -4,10 +4,9 @@
 mod api;
 
 use crate::algorithm::Member;
-use crate::communicator::Message;
 use crate::element::{ElementType, Reduction};
 use crate::error::{Error, Result};
-use crate::request::Request;
+use crate::request::{Message, Request};
 use crate::task::{Part, size};
 use crate::watch::Watch;
 use api::{Api, Handle, Id, Status};
