@@ -5,6 +5,7 @@ import numpy
 import paddle
 import paddle.distributed as dist
 from paddle import nn
+from paddle.distributed.models.moe.utils import _prune_gate_by_capacity as prune
 from paddle.distributed.utils import moe_utils
 from paddle.incubate.distributed.models.moe import MoELayer
 from parallel_networks import weights
@@ -69,9 +70,28 @@ def exchange(rank, ranks, group):
     assert given.grad.tolist() == (2 * given).tolist()
 
 
+def gates(rank, ranks):
+    """The other gates drop rows where an expert has no place left, or draw; every row that is kept comes back."""
+    kept = prune(paddle.to_tensor([0, 1, 1, 1, 2, 3, -1, 0], "int64"), paddle.to_tensor([1, 2, 1, 0], "int64"), 2, 2)
+    assert kept.tolist() == [0, 1, 1, -1, 2, -1, -1, -1], kept.tolist()
+    group = dist.new_group(list(range(ranks)))
+    for kind, top_k in (("gshard", 2), ("switch", 1)):
+        identities = nn.LayerList([nn.Identity() for _ in range(EXPERTS)])
+        layer = MoELayer(WIDTH, identities, gate={"type": kind, "top_k": top_k}, moe_group=group)
+        rows = batch(rank).reshape([1, ROWS, WIDTH])
+        rows.stop_gradient = False
+        # Of experts that change nothing a row's result is a multiple of the row, none where it was dropped.
+        result = layer(rows * 1)
+        result.sum().backward()
+        factors = result.numpy() / rows.numpy()
+        numpy.testing.assert_allclose(factors, numpy.broadcast_to(factors[..., :1], factors.shape), rtol=1e-4, atol=1e-6)
+        assert (factors > 0).any() and numpy.isfinite(rows.grad.numpy()).all()
+
+
 dist.init_parallel_env()
 rank, ranks = dist.get_rank(), dist.get_world_size()
 exchange(rank, ranks, None)
+gates(rank, ranks)
 exchange(rank, ranks, dist.new_group(list(range(ranks))))
 gate = weights("gate", [WIDTH, EXPERTS * ranks])
 found, expected = list(losses_of_layer(rank, ranks, gate)), list(losses_of_one_rank(ranks, gate))

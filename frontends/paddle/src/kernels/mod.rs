@@ -63,6 +63,7 @@ mod double_arithmetic;
 mod double_gradient;
 mod elementwise;
 mod everyday;
+mod experts;
 mod gated;
 mod gradient;
 mod grid_sample;
@@ -169,6 +170,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     messages::register,
     algebra_gradient::register,
     everyday::register,
+    experts::register,
     index_making::register,
     gated::register,
     products::register,
