@@ -1,5 +1,6 @@
 //! Programs written out by hand: what they compute, and that nothing in a file ends the process.
 
+use openmps::operators::operators::elementwise::Elementwise;
 use openmps::{DataType, Device, TensorData};
 use openmps_inference::{Error, Model, read_program, supported};
 use proptest::prelude::*;
@@ -68,6 +69,51 @@ fn a_program_computes() {
     let (text, parameters) = sum_and_relu();
     let y = run(&text, &parameters, &[1.0, 2.0, 3.0, 4.0, -1.0, -2.0, 1.0, 9.5]).unwrap();
     assert_eq!(y, [2.0, 1.0, 3.5, 0.0, 0.0, 0.0, 1.5, 0.5]);
+}
+
+/// The formulas of openmps's tables, on one tensor as every operand.
+#[test]
+fn every_formula_of_the_tables_is_an_operation() {
+    const OTHERWISE_CALLED: [&str; 8] = [
+        "bitwise_left_shift",
+        "bitwise_right_shift",
+        "gelu_tanh",
+        "hard_shrink",
+        "logit",
+        "negate",
+        "quantize_away",
+        "quantize_even",
+    ];
+    let is_forward =
+        |of: &Elementwise| matches!(of, Elementwise::Unary(_) | Elementwise::Activation(_) | Elementwise::Binary(_));
+    for row in Elementwise::all().filter(is_forward).map(Elementwise::row) {
+        let is_known = supported().contains(&row.name);
+        assert_ne!(is_known, OTHERWISE_CALLED.contains(&row.name), "{}", row.name);
+        let is_of_floats =
+            row.dtypes.contains(&DataType::F32) && row.output_dtype(&[DataType::F32; 3]) == Some(DataType::F32);
+        if !is_known || !is_of_floats || !row.scalars.is_empty() || row.name == "where" {
+            continue;
+        }
+        let (x, operands) = ([0.25, 0.75, 1.5, -2.5], row.operands.len());
+        let operations = [operation(&format!("1.{}", row.name), &vec![1; operands], 2, &[]), fetch(2)].join(", ");
+        for (got, x) in run(&program(&operations, ""), &[], &x).unwrap().into_iter().zip(x) {
+            let expected = (row.reference)(&vec![f64::from(x); operands], &[]) as f32;
+            let error = (got - expected).abs();
+            assert!(
+                got == expected || got.is_nan() && expected.is_nan() || error <= 1e-5 * expected.abs(),
+                "{}({x}): {got}",
+                row.name
+            );
+        }
+    }
+}
+
+#[test]
+fn a_rounding_has_decimal_places() {
+    let decimals = attribute("decimals", r##"{"#": "0.a_i32", "D": 1}"##);
+    let operations = [operation("1.round", &[1], 2, &[decimals]), fetch(2)].join(", ");
+    let y = run(&program(&operations, ""), &[], &[0.26, -1.04, 2.5, 7.77]).unwrap();
+    assert_eq!(y, [0.3, -1.0, 2.5, 7.8]);
 }
 
 #[test]

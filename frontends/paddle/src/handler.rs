@@ -8,7 +8,7 @@ use crate::abi::unwind::{catch_panic, payload_text};
 use crate::argument::{Argument, Cursor, Kind};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use std::any::type_name;
+use std::any::{TypeId, type_name};
 use std::os::raw::c_void;
 
 /// The entry point of static programs.
@@ -40,7 +40,7 @@ fn item<F: Copy>() -> F {
 /// # Safety
 /// Called from C++ by way of `extern "C-unwind"`.
 #[inline]
-unsafe fn guard<F>(work: impl FnOnce() -> Result<()>) {
+unsafe fn guard<F: 'static>(work: impl FnOnce() -> Result<()>) {
     let (code, text) = match catch_panic(work) {
         Ok(Ok(())) => return,
         Ok(Err(error @ Error::Graph(_))) => (error.code(), format!("mps: {error}")),
@@ -51,11 +51,13 @@ unsafe fn guard<F>(work: impl FnOnce() -> Result<()>) {
     unsafe { exception::throw(code, &text) }
 }
 
-/// The error with the kernel's name before it; an operator's own error names the operator already.
+/// The error with the kernel's name before it, or, where one function is several kernels, the function's; an operator's own error names the
+/// operator already.
 #[cold]
-fn message<F>(error: &str) -> String {
+fn message<F: 'static>(error: &str) -> String {
     let path = type_name::<F>();
-    let name = path.rsplit("::").find(|part| !part.starts_with('{')).unwrap_or(path);
+    let function = || path.rsplit("::").find(|part| !part.starts_with('{')).unwrap_or(path);
+    let name = crate::kernels::table().name_of(TypeId::of::<F>()).unwrap_or_else(function);
     format!("mps: {name}: {error}")
 }
 

@@ -7,6 +7,7 @@ use crate::argument::Kind;
 use crate::dtype::DataType;
 use crate::handler::{ContextEntry, Handler};
 use openmps_graph::DType;
+use std::any::TypeId;
 use std::cell::Cell;
 use std::ffi::{CString, c_void};
 
@@ -44,6 +45,7 @@ const VIEWS: &[&str] = &[
 /// One kernel.
 pub struct Row {
     name: &'static str,
+    function: TypeId,
     data_types: Vec<DataType>,
     kinds: &'static [Kind],
     strided: bool,
@@ -82,6 +84,7 @@ impl Table {
     ) -> &mut Row {
         self.rows.push(Row {
             name,
+            function: TypeId::of::<H>(),
             data_types,
             kinds: H::KINDS,
             strided: false,
@@ -90,6 +93,18 @@ impl Table {
             context_entry: H::context_entry(),
         });
         self.rows.last_mut().expect("a row was pushed")
+    }
+
+    /// Whether there is a kernel that Paddle calls `name`.
+    pub fn has(&self, name: &str) -> bool {
+        self.rows.iter().any(|row| row.name == name)
+    }
+
+    /// What Paddle calls this function's kernel; none where several kernels are this function.
+    pub(crate) fn name_of(&self, function: TypeId) -> Option<&'static str> {
+        let mut rows = self.rows.iter().filter(|row| row.function == function);
+        let name = rows.next()?.name;
+        rows.all(|row| row.name == name).then_some(name)
     }
 
     /// The rows.
@@ -214,6 +229,11 @@ unsafe extern "C-unwind" fn define(key: *mut PdKernelKey, kernel: *mut PdKernel)
 
 #[cfg(test)]
 mod tests {
+    use super::Table;
+    use crate::error::Result;
+    use crate::{Context, Output, Tensor};
+    use openmps_tile::dtype::FLOATS;
+    use std::any::TypeId;
     use std::collections::HashSet;
 
     #[test]
@@ -225,6 +245,22 @@ mod tests {
                 assert!(seen.insert((row.name(), data_type.0)), "{} for {}", row.name(), data_type.name());
             }
         }
+    }
+
+    #[test]
+    fn a_function_of_one_kernel_has_its_name() {
+        fn kernel<const NUMBER: usize>(_: &Context, _: Tensor, _: Output) -> Result<()> {
+            Ok(())
+        }
+        fn name_of<F: 'static>(table: &Table, _: F) -> Option<&'static str> {
+            table.name_of(TypeId::of::<F>())
+        }
+        let mut table = Table::new();
+        table.add("first", FLOATS, kernel::<1>);
+        table.add("second", FLOATS, kernel::<2>);
+        table.add("third", FLOATS, kernel::<2>);
+        assert_eq!(name_of(&table, kernel::<1>), Some("first"));
+        assert_eq!([name_of(&table, kernel::<2>), name_of(&table, kernel::<3>)], [None, None]);
     }
 
     #[test]

@@ -1,108 +1,64 @@
 //! Formulas of single elements: mathematics, activations, comparisons, conversions.
 
-use super::{Lowering, Table, Value, number_of, wrong};
+use super::{Lower, Lowering, Table, Value, number_of, wrong};
 use crate::error::Result;
 use crate::program::Operation;
 use openmps::DataType;
 use openmps::operators::operators::elementwise::{Activation, Binary, Call, Elementwise, Unary};
 use openmps::tile::Number;
+use std::collections::HashMap;
 use std::slice::from_ref;
+use std::sync::LazyLock;
 
-macro_rules! table {
-    ($(unary $unary:ident $unary_name:literal;)* $(activation $activation:ident $activation_name:literal $numbers:expr;)* $(binary $binary:ident $binary_name:literal;)*) => {
-        pub(super) const FORMULAS: Table = &[
-            $(($unary_name, |lowering, operation| unary(lowering, operation, Unary::$unary)),)*
-            $(($activation_name, |lowering, operation| activation(lowering, operation, Activation::$activation, $numbers)),)*
-            $(($binary_name, |lowering, operation| binary(lowering, operation, Binary::$binary)),)*
+/// Formulas of openmps's tables that are not lowered by their name: Paddle calls them otherwise, or gives them attributes.
+const NOT_BY_NAME: &[&str] = &["negate", "gelu_tanh", "logit", "bitwise_left_shift", "bitwise_right_shift"];
+
+/// Formulas of tensors alone, by the name that both openmps's tables and Paddle have for them.
+static BY_NAME: LazyLock<HashMap<&'static str, Elementwise>> = LazyLock::new(|| {
+    let is_forward = |of: &Elementwise| {
+        matches!(of, Elementwise::Unary(_) | Elementwise::Activation(_) | Elementwise::Binary(_)) && of.is_plain()
+    };
+    let named = Elementwise::all().filter(is_forward).map(|of| (of.row().name, of));
+    named.filter(|(name, _)| !NOT_BY_NAME.contains(name)).collect()
+});
+
+/// A function for each of them.
+pub(super) fn by_name() -> impl Iterator<Item = (&'static str, Lower)> {
+    BY_NAME.keys().map(|&name| (name, formula as Lower))
+}
+
+macro_rules! activations {
+    ($($activation:ident $name:literal $numbers:expr;)*) => {
+        pub(super) const ACTIVATIONS: Table = &[
+            $(($name, |lowering, operation| activation(lowering, operation, Activation::$activation, $numbers)),)*
         ];
     };
 }
 
-table! {
-    unary Abs "abs";
-    unary Negate "neg";
-    unary Exp "exp";
-    unary Expm1 "expm1";
-    unary Log "log";
-    unary Log2 "log2";
-    unary Log10 "log10";
-    unary Log1p "log1p";
-    unary Sqrt "sqrt";
-    unary Rsqrt "rsqrt";
-    unary Square "square";
-    unary Reciprocal "reciprocal";
-    unary Sin "sin";
-    unary Cos "cos";
-    unary Tan "tan";
-    unary Asin "asin";
-    unary Acos "acos";
-    unary Atan "atan";
-    unary Sinh "sinh";
-    unary Cosh "cosh";
-    unary Tanh "tanh";
-    unary Erf "erf";
-    unary Floor "floor";
-    unary Ceil "ceil";
-    unary Round "round";
-    unary Trunc "trunc";
-    unary Sign "sign";
-    unary IsNan "isnan";
-    unary IsInf "isinf";
-    unary IsFinite "isfinite";
-    unary LogicalNot "logical_not";
-    unary BitwiseNot "bitwise_not";
-    activation Relu "relu" &[];
-    activation Relu6 "relu6" &[];
-    activation Sigmoid "sigmoid" &[];
-    activation LogSigmoid "logsigmoid" &[];
-    activation Silu "silu" &[];
-    activation Softsign "softsign" &[];
-    activation TanhShrink "tanh_shrink" &[];
-    activation Softplus "softplus" &[("beta", 1.0), ("threshold", 20.0)];
-    activation Mish "mish" &[("threshold", 20.0)];
-    activation HardSigmoid "hardsigmoid" &[("slope", 0.2), ("offset", 0.5)];
-    activation HardTanh "hardtanh" &[("t_min", -1.0), ("t_max", 1.0)];
-    activation HardShrink "hardshrink" &[("threshold", 0.5)];
-    activation SoftShrink "softshrink" &[("threshold", 0.5)];
-    activation ThresholdedRelu "thresholded_relu" &[("threshold", 1.0), ("value", 0.0)];
-    activation LeakyRelu "leaky_relu" &[("negative_slope", 0.02)];
-    activation Elu "elu" &[("alpha", 1.0)];
-    activation Celu "celu" &[("alpha", 1.0)];
-    activation Selu "selu" &[("scale", 1.050_700_987_355_480_5), ("alpha", 1.673_263_242_354_377_2)];
-    activation Stanh "stanh" &[("scale_a", 0.67), ("scale_b", 1.7159)];
-    activation HardSwish "hardswish" &[("threshold", 6.0), ("scale", 6.0), ("offset", 3.0)];
-    binary Add "add";
-    binary Subtract "subtract";
-    binary Multiply "multiply";
-    binary Divide "divide";
-    binary Maximum "maximum";
-    binary Minimum "minimum";
-    binary Fmax "fmax";
-    binary Fmin "fmin";
-    binary Power "elementwise_pow";
-    binary Atan2 "atan2";
-    binary FloorDivide "floor_divide";
-    binary Remainder "remainder";
-    binary Equal "equal";
-    binary NotEqual "not_equal";
-    binary LessThan "less_than";
-    binary LessEqual "less_equal";
-    binary GreaterThan "greater_than";
-    binary GreaterEqual "greater_equal";
-    binary LogicalAnd "logical_and";
-    binary LogicalOr "logical_or";
-    binary LogicalXor "logical_xor";
-    binary BitwiseAnd "bitwise_and";
-    binary BitwiseOr "bitwise_or";
-    binary BitwiseXor "bitwise_xor";
+activations! {
+    Softplus "softplus" &[("beta", 1.0), ("threshold", 20.0)];
+    Mish "mish" &[("threshold", 20.0)];
+    HardSigmoid "hardsigmoid" &[("slope", 0.2), ("offset", 0.5)];
+    HardTanh "hardtanh" &[("t_min", -1.0), ("t_max", 1.0)];
+    HardShrink "hardshrink" &[("threshold", 0.5)];
+    SoftShrink "softshrink" &[("threshold", 0.5)];
+    ThresholdedRelu "thresholded_relu" &[("threshold", 1.0), ("value", 0.0)];
+    LeakyRelu "leaky_relu" &[("negative_slope", 0.02)];
+    Elu "elu" &[("alpha", 1.0)];
+    Celu "celu" &[("alpha", 1.0)];
+    Selu "selu" &[("scale", 1.050_700_987_355_480_5), ("alpha", 1.673_263_242_354_377_2)];
+    Stanh "stanh" &[("scale_a", 0.67), ("scale_b", 1.7159)];
+    HardSwish "hardswish" &[("threshold", 6.0), ("scale", 6.0), ("offset", 3.0)];
 }
 
 pub(super) const OTHERS: Table = &[
+    ("neg", |lowering, operation| lower(lowering, operation, Elementwise::Unary(Unary::Negate))),
     ("gelu", gelu),
     ("swish", swish),
     ("scale", scale),
     ("clip", clip),
     ("pow", pow),
+    ("round", round),
     ("cast", cast),
     ("where", choose),
     ("add_n", add_n),
@@ -159,9 +115,18 @@ impl Lowering<'_> {
     }
 }
 
-fn unary(lowering: &mut Lowering, operation: &Operation, of: Unary) -> Result<Vec<Value>> {
-    let x = lowering.input(operation, 0)?;
-    Ok(vec![lowering.unary(of, &x)?])
+/// What [`by_name`] finds.
+fn formula(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    lower(lowering, operation, BY_NAME[&operation.name[..]])
+}
+
+fn lower(lowering: &mut Lowering, operation: &Operation, of: Elementwise) -> Result<Vec<Value>> {
+    let operands = of.row().operands.len();
+    if let (Elementwise::Binary(of), 2) = (of, operands) {
+        return binary(lowering, operation, of);
+    }
+    let inputs = (0..operands).map(|at| lowering.input(operation, at)).collect::<Result<Vec<_>>>()?;
+    Ok(vec![lowering.one(Call::new(of), &inputs)?])
 }
 
 /// An activation whose numbers are attributes with these defaults.
@@ -242,6 +207,21 @@ fn pow(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
         }
     };
     Ok(vec![lowering.one(call, &[x])?])
+}
+
+/// Halves to even; after a decimal place where one is given.
+fn round(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let (x, decimals) = (lowering.input(operation, 0)?, operation.integer("decimals", 0)?);
+    let dtype = lowering.data_type(&x)?;
+    if decimals == 0 || !dtype.is_float() {
+        return Ok(vec![lowering.unary(Unary::Round, &x)?]);
+    }
+    let factor = 10_f64.powf(decimals as f64);
+    let wide = lowering.cast(&x, dtype.compute())?;
+    let scaled = lowering.scaled(&wide, factor, 0.0)?;
+    let rounded = lowering.unary(Unary::Round, &scaled)?;
+    let rounded = lowering.scaled(&rounded, 1.0 / factor, 0.0)?;
+    Ok(vec![lowering.cast(&rounded, dtype)?])
 }
 
 fn cast(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {

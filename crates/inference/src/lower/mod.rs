@@ -37,7 +37,7 @@ type Table = &'static [(&'static str, Lower)];
 
 static TABLE: LazyLock<HashMap<&'static str, Lower>> = LazyLock::new(|| {
     let families = [
-        arithmetic::FORMULAS,
+        arithmetic::ACTIVATIONS,
         arithmetic::OTHERS,
         control::TABLE,
         creation::TABLE,
@@ -50,7 +50,8 @@ static TABLE: LazyLock<HashMap<&'static str, Lower>> = LazyLock::new(|| {
         recurrent::TABLE,
         reduction::TABLE,
     ];
-    families.into_iter().flatten().copied().collect()
+    // Functions of their own come last: they take the place of a formula of that name.
+    arithmetic::by_name().chain(families.into_iter().flatten().copied()).collect()
 });
 
 /// Whether there is a function for operations of this name.

@@ -1,4 +1,4 @@
-//! Activation functions and powers that have attributes, and sums whose second operand is aligned by an axis.
+//! Activation functions, powers and roundings whose kernels are more than one formula, and sums whose second operand is aligned by an axis.
 
 use super::compose::Compose;
 use super::elementwise::{compute, number};
@@ -13,22 +13,9 @@ use openmps_tile::dtype::{FLOATS, NUMBERS};
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
-    table.add("hardswish", FLOATS, hardswish).strided();
-    table.add("hardsigmoid", FLOATS, hardsigmoid).strided();
-    table.add("relu6", NUMBERS, relu6).strided();
     table.add("swish", FLOATS, swish).strided();
     table.add("gelu", FLOATS, gelu).strided();
-    table.add("softplus", FLOATS, softplus).strided();
-    table.add("mish", FLOATS, mish).strided();
-    table.add("hardtanh", FLOATS, hardtanh).strided();
-    table.add("hard_shrink", FLOATS, hard_shrink).strided();
-    table.add("softshrink", FLOATS, softshrink).strided();
-    table.add("thresholded_relu", FLOATS, thresholded_relu).strided();
-    table.add("leaky_relu", FLOATS, leaky_relu).strided();
     table.add("elu", FLOATS, elu).strided();
-    table.add("celu", FLOATS, celu).strided();
-    table.add("selu", FLOATS, selu).strided();
-    table.add("stanh", FLOATS, stanh).strided();
     table.add("clip", NUMBERS, clip).strided();
     table.add("pow", Elementwise::Unary(Unary::PowScalar).row().dtypes, pow).strided();
     table.add("round", NUMBERS, round).strided();
@@ -46,18 +33,6 @@ fn activate(context: &Context, activation: Activation, x: &Tensor, numbers: &[f6
     compute(context, Elementwise::Activation(activation), &[&x.view()?], &numbers, out)
 }
 
-fn hardswish(context: &Context, x: Tensor, out: Output) -> Result<()> {
-    activate(context, Activation::HardSwish, &x, &[6.0, 6.0, 3.0], &out)
-}
-
-fn hardsigmoid(context: &Context, x: Tensor, slope: f32, offset: f32, out: Output) -> Result<()> {
-    activate(context, Activation::HardSigmoid, &x, &[slope.into(), offset.into()], &out)
-}
-
-fn relu6(context: &Context, x: Tensor, out: Output) -> Result<()> {
-    activate(context, Activation::Relu6, &x, &[], &out)
-}
-
 fn swish(context: &Context, x: Tensor, out: Output) -> Result<()> {
     activate(context, Activation::Silu, &x, &[], &out)
 }
@@ -67,48 +42,8 @@ fn gelu(context: &Context, x: Tensor, approximate: bool, out: Output) -> Result<
     activate(context, activation, &x, &[], &out)
 }
 
-fn softplus(context: &Context, x: Tensor, beta: f64, threshold: f64, out: Output) -> Result<()> {
-    activate(context, Activation::Softplus, &x, &[beta, threshold], &out)
-}
-
-fn mish(context: &Context, x: Tensor, threshold: f32, out: Output) -> Result<()> {
-    activate(context, Activation::Mish, &x, &[threshold.into()], &out)
-}
-
-fn hardtanh(context: &Context, x: Tensor, low: f32, high: f32, out: Output) -> Result<()> {
-    activate(context, Activation::HardTanh, &x, &[low.into(), high.into()], &out)
-}
-
-fn hard_shrink(context: &Context, x: Tensor, threshold: f32, out: Output) -> Result<()> {
-    activate(context, Activation::HardShrink, &x, &[threshold.into()], &out)
-}
-
-fn softshrink(context: &Context, x: Tensor, lambda: f32, out: Output) -> Result<()> {
-    activate(context, Activation::SoftShrink, &x, &[lambda.into()], &out)
-}
-
-fn thresholded_relu(context: &Context, x: Tensor, threshold: f32, value: f32, out: Output) -> Result<()> {
-    activate(context, Activation::ThresholdedRelu, &x, &[threshold.into(), value.into()], &out)
-}
-
-fn leaky_relu(context: &Context, x: Tensor, slope: f64, out: Output) -> Result<()> {
-    activate(context, Activation::LeakyRelu, &x, &[slope], &out)
-}
-
 fn elu(context: &Context, x: Tensor, alpha: f32, out: Output) -> Result<()> {
     activate(context, Activation::Elu, &x, &[alpha.into()], &out)
-}
-
-fn celu(context: &Context, x: Tensor, alpha: f32, out: Output) -> Result<()> {
-    activate(context, Activation::Celu, &x, &[alpha.into()], &out)
-}
-
-fn selu(context: &Context, x: Tensor, scale: f32, alpha: f32, out: Output) -> Result<()> {
-    activate(context, Activation::Selu, &x, &[scale.into(), alpha.into()], &out)
-}
-
-fn stanh(context: &Context, x: Tensor, scale_a: f32, scale_b: f32, out: Output) -> Result<()> {
-    activate(context, Activation::Stanh, &x, &[scale_a.into(), scale_b.into()], &out)
 }
 
 fn clip(context: &Context, x: Tensor, min: Scalar, max: Scalar, out: Output) -> Result<()> {

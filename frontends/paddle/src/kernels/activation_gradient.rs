@@ -1,4 +1,4 @@
-//! Gradients of activation functions and of mathematics of one tensor, with and without attributes.
+//! Gradients of activation functions and of mathematics of one tensor whose kernels are not made in `formula.rs`.
 
 use super::activation::prelu_weight;
 use super::compose::Compose;
@@ -23,74 +23,23 @@ fn gradient(
     compute(context, Elementwise::Gradient(gradient), &[&x.view()?, &upstream.view()?], &numbers, dx)
 }
 
-macro_rules! kernels {
-    ($($function:ident $member:ident ($($attribute:ident: $ty:ty),*) [$($number:expr),*])+) => {
-        $(#[allow(unused_variables)]
-        fn $function(context: &Context, x: Tensor, upstream: Tensor, $($attribute: $ty,)* dx: Output) -> Result<()> {
-            gradient(context, Gradient::$member, &x, &upstream, &[$(f64::from($number)),*], &dx)
-        })+
-
-        /// Adds this family.
-        pub fn register(table: &mut Table) {
-            $(table.add(stringify!($function), FLOATS, $function).strided();)+
-            table.add("gelu_grad", FLOATS, gelu_grad).strided();
-            table.add("silu_grad", FLOATS, silu_grad).strided();
-            table.add("elu_grad", FLOATS, elu_grad).strided();
-            table.add("pow_grad", FLOATS, pow_grad).strided();
-            table.add("clip_grad", FLOATS, clip_grad).strided();
-            table.add("logit_grad", FLOATS, logit_grad).strided();
-            table.add("prelu_grad", FLOATS, prelu_grad).strided();
-            for name in ["floor_grad", "ceil_grad", "round_grad", "trunc_grad", "sign_grad"] {
-                table.add(name, FLOATS, zero_grad).strided();
-            }
-        }
-    };
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add("swish_grad", FLOATS, swish_grad).strided();
+    table.add("gelu_grad", FLOATS, gelu_grad).strided();
+    table.add("silu_grad", FLOATS, silu_grad).strided();
+    table.add("elu_grad", FLOATS, elu_grad).strided();
+    table.add("pow_grad", FLOATS, pow_grad).strided();
+    table.add("clip_grad", FLOATS, clip_grad).strided();
+    table.add("logit_grad", FLOATS, logit_grad).strided();
+    table.add("prelu_grad", FLOATS, prelu_grad).strided();
+    for name in ["floor_grad", "ceil_grad", "round_grad", "trunc_grad", "sign_grad"] {
+        table.add(name, FLOATS, zero_grad).strided();
+    }
 }
 
-kernels! {
-    relu_grad Relu () []
-    relu6_grad Relu6 () []
-    sigmoid_grad Sigmoid () []
-    tanh_grad Tanh () []
-    exp_grad Exp () []
-    expm1_grad Expm1 () []
-    log_grad Log () []
-    log2_grad Log2 () []
-    log10_grad Log10 () []
-    log1p_grad Log1p () []
-    sqrt_grad Sqrt () []
-    rsqrt_grad Rsqrt () []
-    square_grad Square () []
-    reciprocal_grad Reciprocal () []
-    abs_grad Abs () []
-    sin_grad Sin () []
-    cos_grad Cos () []
-    tan_grad Tan () []
-    asin_grad Asin () []
-    acos_grad Acos () []
-    atan_grad Atan () []
-    sinh_grad Sinh () []
-    cosh_grad Cosh () []
-    asinh_grad Asinh () []
-    acosh_grad Acosh () []
-    atanh_grad Atanh () []
-    erf_grad Erf () []
-    swish_grad Silu () []
-    softsign_grad Softsign () []
-    logsigmoid_grad LogSigmoid () []
-    tanh_shrink_grad TanhShrink () []
-    hardswish_grad HardSwish () [6.0, 6.0, 3.0]
-    hardsigmoid_grad HardSigmoid (slope: f32, offset: f32) [slope, offset]
-    hardtanh_grad HardTanh (low: f32, high: f32) [low, high]
-    hard_shrink_grad HardShrink (threshold: f32) [threshold]
-    softshrink_grad SoftShrink (lambda: f32) [lambda]
-    thresholded_relu_grad ThresholdedRelu (threshold: f32, value: f32) [threshold]
-    leaky_relu_grad LeakyRelu (slope: f64) [slope]
-    softplus_grad Softplus (beta: f64, threshold: f64) [beta, threshold]
-    celu_grad Celu (alpha: f32) [alpha]
-    selu_grad Selu (scale: f32, alpha: f32) [scale, alpha]
-    stanh_grad Stanh (scale_a: f32, scale_b: f32) [scale_a, scale_b]
-    mish_grad Mish (threshold: f32) []
+fn swish_grad(context: &Context, x: Tensor, upstream: Tensor, dx: Output) -> Result<()> {
+    gradient(context, Gradient::Silu, &x, &upstream, &[], &dx)
 }
 
 fn gelu_grad(context: &Context, x: Tensor, upstream: Tensor, approximate: bool, dx: Output) -> Result<()> {

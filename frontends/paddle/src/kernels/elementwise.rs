@@ -1,4 +1,4 @@
-//! Elementwise kernels: mathematics of one and of two tensors, comparisons, logic, cast and scale.
+//! Elementwise kernels that are more than their operator: quotients, scale, cast, sums of many. The others are made in `formula.rs`.
 
 use super::compose::Compose;
 use crate::error::{Error, Result};
@@ -6,7 +6,7 @@ use crate::handler::Handler;
 use crate::table::Table;
 use crate::{Context, DataType, Output, Scalar, Tensor};
 use openmps_graph::View;
-use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Unary, run};
+use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary, run};
 use openmps_graph::operators::reduce::Reduction;
 use openmps_tile::dtype::NUMBERS;
 use openmps_tile::{DType, Number};
@@ -50,125 +50,17 @@ fn compute_as(
     Ok(())
 }
 
-/// A kernel without attributes of one, two or three tensors.
-macro_rules! kernel {
-    (one $function:ident $operator:expr) => {
-        fn $function(context: &Context, x: Tensor, out: Output) -> Result<()> {
-            compute(context, $operator, &[&x.view()?], &[], &out)
-        }
-    };
-    (two $function:ident $operator:expr) => {
-        fn $function(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
-            compute(context, $operator, &[&x.view()?, &y.view()?], &[], &out)
-        }
-    };
-    (three $function:ident $operator:expr) => {
-        fn $function(context: &Context, x: Tensor, y: Tensor, z: Tensor, out: Output) -> Result<()> {
-            compute(context, $operator, &[&x.view()?, &y.view()?, &z.view()?], &[], &out)
-        }
-    };
-}
-
-/// Kernels without attributes: a function each, and `register` for all.
-macro_rules! kernels {
-    ($arity:ident $family:ident { $($function:ident $name:literal $member:ident)* }) => {
-        $(kernel! { $arity $function Elementwise::$family($family::$member) })*
-
-        pub(super) fn register(table: &mut Table) {
-            $(insert(table, $name, Elementwise::$family($family::$member), $function);)*
-        }
-    };
-}
-
 /// Adds a kernel that reads strides and whose output's type follows from its operator's row.
-fn insert<Arguments, H: Handler<Arguments>>(table: &mut Table, name: &'static str, operator: Elementwise, handler: H) {
+pub(super) fn insert<Arguments, H: Handler<Arguments>>(
+    table: &mut Table,
+    name: &'static str,
+    operator: Elementwise,
+    handler: H,
+) {
     let row = table.add(name, operator.row().dtypes, handler).strided();
     if operator.row().output_dtype(&[DType::I32; 3]) != Some(DType::I32) {
         row.output_as_inferred(0);
     }
-}
-
-mod unary {
-    use super::{Context, Elementwise, Output, Result, Table, Tensor, Unary, compute, insert};
-
-    kernels! { one Unary {
-        abs "abs" Abs
-        exp "exp" Exp
-        expm1 "expm1" Expm1
-        log "log" Log
-        log2 "log2" Log2
-        log10 "log10" Log10
-        log1p "log1p" Log1p
-        sqrt "sqrt" Sqrt
-        rsqrt "rsqrt" Rsqrt
-        square "square" Square
-        reciprocal "reciprocal" Reciprocal
-        sin "sin" Sin
-        cos "cos" Cos
-        tan "tan" Tan
-        asin "asin" Asin
-        acos "acos" Acos
-        atan "atan" Atan
-        sinh "sinh" Sinh
-        cosh "cosh" Cosh
-        tanh "tanh" Tanh
-        asinh "asinh" Asinh
-        acosh "acosh" Acosh
-        atanh "atanh" Atanh
-        erf "erf" Erf
-        floor "floor" Floor
-        ceil "ceil" Ceil
-        trunc "trunc" Trunc
-        sign "sign" Sign
-        isnan "isnan" IsNan
-        isinf "isinf" IsInf
-        isfinite "isfinite" IsFinite
-        logical_not "logical_not" LogicalNot
-        bitwise_not "bitwise_not" BitwiseNot
-    } }
-}
-
-mod activation {
-    use super::{Activation, Context, Elementwise, Output, Result, Table, Tensor, compute, insert};
-
-    kernels! { one Activation {
-        relu "relu" Relu
-        sigmoid "sigmoid" Sigmoid
-        logsigmoid "logsigmoid" LogSigmoid
-        silu "silu" Silu
-        softsign "softsign" Softsign
-        tanh_shrink "tanh_shrink" TanhShrink
-    } }
-}
-
-mod binary {
-    use super::{Binary, Context, Elementwise, Output, Result, Table, Tensor, compute, insert};
-
-    kernels! { two Binary {
-        add "add" Add
-        subtract "subtract" Subtract
-        multiply "multiply" Multiply
-        maximum "maximum" Maximum
-        minimum "minimum" Minimum
-        fmax "fmax" Fmax
-        fmin "fmin" Fmin
-        elementwise_pow "elementwise_pow" Power
-        atan2 "atan2" Atan2
-        heaviside "heaviside" Heaviside
-        copysign "copysign" CopySign
-        equal "equal" Equal
-        not_equal "not_equal" NotEqual
-        less_than "less_than" LessThan
-        less_equal "less_equal" LessEqual
-        greater_than "greater_than" GreaterThan
-        greater_equal "greater_equal" GreaterEqual
-        logical_and "logical_and" LogicalAnd
-        logical_or "logical_or" LogicalOr
-        logical_xor "logical_xor" LogicalXor
-        bitwise_and "bitwise_and" BitwiseAnd
-        bitwise_or "bitwise_or" BitwiseOr
-        bitwise_xor "bitwise_xor" BitwiseXor
-    } }
 }
 
 /// Quotients: no integer is divided by zero.
@@ -210,24 +102,11 @@ pub(super) fn refuse_zero(context: &Context, x: &View, y: &View) -> Result<()> {
     Ok(())
 }
 
-mod ternary {
-    use super::{Binary, Context, Elementwise, Output, Result, Table, Tensor, compute, insert};
-
-    kernels! { three Binary {
-        choose "where" Where
-        lerp "lerp" Lerp
-    } }
-}
-
 /// Adds this family.
 pub fn register(table: &mut Table) {
     table.add("add_n", NUMBERS, add_n);
     table.add("kron", NUMBERS, kron);
-    unary::register(table);
-    activation::register(table);
-    binary::register(table);
     quotient::register(table);
-    ternary::register(table);
     table.add("scale", openmps_tile::dtype::ALL, scale).strided();
     table.add("div_scale", openmps_tile::dtype::FLOATS, div_scale).strided();
     table.add("masked_fill", openmps_tile::dtype::ALL, masked_fill).strided();

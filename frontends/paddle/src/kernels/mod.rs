@@ -64,6 +64,7 @@ mod double_gradient;
 mod elementwise;
 mod everyday;
 mod experts;
+mod formula;
 mod gated;
 mod gradient;
 mod grid_sample;
@@ -181,4 +182,6 @@ const FAMILIES: &[fn(&mut Table)] = &[
     double_gradient::register,
     double_arithmetic::register,
     quantization::register,
+    // The last: it adds what no other family has.
+    formula::register,
 ];

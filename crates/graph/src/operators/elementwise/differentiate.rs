@@ -58,15 +58,8 @@ impl Call {
         if !b.dtype(b.inputs[0]).is_float() {
             return Ok(b.nothing());
         }
-        let numbers = self.numbers_of(gradient);
+        let numbers = self.operator.numbers_of(gradient, &self.scalars);
         one(b, |b, dy| b.map(Elementwise::Gradient(gradient), &[of, dy], &numbers))
-    }
-
-    /// This operator's numbers that its gradient has, too, by their names.
-    fn numbers_of(&self, gradient: Gradient) -> Vec<Number> {
-        let (own, other) = (self.operator.row().scalars, Elementwise::Gradient(gradient).row().scalars);
-        let position = |name: &&str| own.iter().position(|own| own == name);
-        other.iter().filter_map(position).map(|position| self.scalars[position]).collect()
     }
 
     fn of_several(&self, operator: Binary, b: &mut Backward<'_>) -> Result<Gradients> {

@@ -26,7 +26,7 @@ pub use gradient::Gradient;
 pub use layout::broadcast;
 pub use optimizer::Optimizer;
 pub use recurrent::Recurrent;
-pub use row::Row;
+pub use row::{ElementwiseType, Row, Visitor};
 pub use unary::Unary;
 
 use crate::error::{Error, Result};
@@ -74,7 +74,7 @@ pub enum Elementwise {
 impl Elementwise {
     /// The row of the family's table that declares the operator.
     #[inline]
-    pub fn row(self) -> &'static Row {
+    pub const fn row(self) -> &'static Row {
         match self {
             Elementwise::Unary(member) => &Unary::ROWS[member as usize],
             Elementwise::Activation(member) => &Activation::ROWS[member as usize],
@@ -94,6 +94,19 @@ impl Elementwise {
         let optimizers = Optimizer::ALL.iter().map(|&member| Elementwise::Optimizer(member));
         let recurrent = Recurrent::ALL.iter().map(|&member| Elementwise::Recurrent(member));
         unary.chain(activations).chain(binary).chain(gradients).chain(optimizers).chain(recurrent)
+    }
+
+    /// Whether the operator is a formula of tensors alone: it takes no numbers, and its output's type follows from its inputs'.
+    pub const fn is_plain(self) -> bool {
+        let row = self.row();
+        row.scalars.is_empty() && !matches!(row.output, row::Output::Given)
+    }
+
+    /// Of this operator's numbers those that its gradient has, too, by their names and in the gradient's order.
+    pub fn numbers_of(self, gradient: Gradient, numbers: &[Number]) -> ArrayVec<Number, 4> {
+        let (own, other) = (self.row().scalars, Elementwise::Gradient(gradient).row().scalars);
+        let position = |name: &&str| own.iter().position(|own| own == name);
+        other.iter().filter_map(position).filter_map(|position| numbers.get(position).copied()).collect()
     }
 
     /// Pipelines for dense tensors of one shape and type, found without a look-up in the cache.

@@ -1,5 +1,6 @@
 //! One row of an elementwise table: an operator that is a single formula.
 
+use super::Elementwise;
 use super::expression::Expr;
 use openmps_tile::{DType, dtype};
 
@@ -50,6 +51,18 @@ pub struct Row {
     pub sample: &'static [f64],
     /// Largest error in units of the output type's rounding; 0 demands equality.
     pub tolerance: f64,
+}
+
+/// An elementwise operator as a type: for frontends that need a function of its own for each.
+pub trait ElementwiseType: 'static {
+    /// The operator.
+    const OPERATOR: Elementwise;
+}
+
+/// What is shown every operator of a table.
+pub trait Visitor {
+    /// Called once for each.
+    fn visit<Operator: ElementwiseType>(&mut self);
 }
 
 /// A formula: tiles and scalars in, a tile out.
@@ -128,6 +141,18 @@ macro_rules! rows {
                 sample: &[$($sample),*],
                 tolerance: $tolerance,
             },)+];
+
+            /// Shows a visitor every member, each as a type.
+            pub fn each(visitor: &mut impl $crate::operators::elementwise::Visitor) {
+                use $crate::operators::elementwise::{Elementwise, ElementwiseType};
+                $({
+                    struct Member;
+                    impl ElementwiseType for Member {
+                        const OPERATOR: Elementwise = Elementwise::$name($name::$variant);
+                    }
+                    visitor.visit::<Member>();
+                })+
+            }
         }
     };
 }
