@@ -35,7 +35,6 @@ pub mod rope;
 pub mod running;
 pub mod scan;
 pub mod scatter;
-pub(crate) mod sealed;
 pub mod sequence;
 pub mod slice;
 pub mod softmax;
@@ -45,6 +44,7 @@ pub mod transpose;
 pub mod triangle;
 
 use crate::entry::Entry;
+use crate::sealed::Sealed;
 
 /// The list of operators, by family. Tests, benches and documents iterate over it.
 pub static ENTRIES: &[&[&Entry]] =
@@ -135,3 +135,86 @@ pub static NORMALISATION: &[&Entry] = &[
     &optimizer::MOMENTUM,
     &optimizer::ADAM,
 ];
+
+macro_rules! operators {
+    ($($operator:ty,)*) => { $(impl Sealed for $operator {})* };
+}
+
+// The types that are operators: no other crate adds one, for an operator is given a queue whose owner vouches for views.
+operators! {
+    arg_reduce::ArgReduce,
+    attention::Attention,
+    batch_norm::BatchNorm,
+    batch_norm::BatchNormGradient,
+    concat::Concat,
+    concat::Split,
+    concat::Stack,
+    concat::Unstack,
+    convolution::Convolution,
+    convolution::ConvolutionInputGradient,
+    convolution::ConvolutionWeightGradient,
+    convolution_transpose::ConvolutionTranspose,
+    copy::Copy,
+    detection::MulticlassNms,
+    elementwise::Call,
+    elementwise::Fused,
+    expand::Expand,
+    expand::Tile,
+    flip::Flip,
+    full::Full,
+    gather::Embedding,
+    gather::Gather,
+    gather::GatherNd,
+    gather::TakeAlongAxis,
+    grid_sample::GridSample,
+    grid_sample::GridSampleGridGradient,
+    grid_sample::GridSampleInputGradient,
+    interpolation::Interpolation,
+    interpolation::InterpolationGradient,
+    layer_norm::LayerNorm,
+    linear::Linear,
+    linear_algebra::LinearAlgebra,
+    matmul::Matmul,
+    nonzero::Nonzero,
+    optimizer::Adam,
+    optimizer::Momentum,
+    pad::Pad,
+    pad::PadGradient,
+    pooling::Pooling,
+    pooling::PoolingGradient,
+    quantized::Dequantize,
+    quantized::QuantizedLinear,
+    random::ApplyMask,
+    random::Bernoulli,
+    random::Dropout,
+    random::Multinomial,
+    random::Random,
+    reduce::Reduce,
+    repeat_gradient::RepeatGradient,
+    roll::Roll,
+    rope::Rope,
+    running::RunningExtreme,
+    running::RunningLogSum,
+    running::SearchSorted,
+    scan::ProductGradient,
+    scan::Scan,
+    scatter::EmbeddingGradient,
+    scatter::IndexAdd,
+    scatter::PutAlongAxis,
+    scatter::Scatter,
+    scatter::ScatterNdAdd,
+    sequence::Arange,
+    sequence::Eye,
+    sequence::Linspace,
+    sequence::OneHot,
+    slice::SetSlice,
+    slice::Slice,
+    slice::SliceGradient,
+    softmax::Softmax,
+    sort::KthValue,
+    sort::Sort,
+    sort::TopK,
+    special::Special,
+    transpose::Transpose,
+    triangle::Triangle,
+}
