@@ -9,7 +9,9 @@ use crate::argument::{Argument, Cursor, Kind};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use std::any::{TypeId, type_name};
+use std::collections::HashMap;
 use std::os::raw::c_void;
+use std::sync::OnceLock;
 
 /// The entry point of static programs.
 pub type ContextEntry = unsafe extern "C-unwind" fn(*mut PdKernelContext);
@@ -25,6 +27,9 @@ pub trait Handler<Arguments>: Copy + 'static {
     /// The entry point of static programs.
     fn context_entry() -> ContextEntry;
 }
+
+/// What Paddle calls the kernels that are a function each; known once the table is registered.
+pub(crate) static NAMES: OnceLock<HashMap<TypeId, &'static str>> = OnceLock::new();
 
 /// A function item as a value: it has no bytes.
 #[inline]
@@ -57,7 +62,8 @@ unsafe fn guard<F: 'static>(work: impl FnOnce() -> Result<()>) {
 fn message<F: 'static>(error: &str) -> String {
     let path = type_name::<F>();
     let function = || path.rsplit("::").find(|part| !part.starts_with('{')).unwrap_or(path);
-    let name = crate::kernels::table().name_of(TypeId::of::<F>()).unwrap_or_else(function);
+    let known = NAMES.get().and_then(|names| names.get(&TypeId::of::<F>()).copied());
+    let name = known.unwrap_or_else(function);
     format!("mps: {name}: {error}")
 }
 

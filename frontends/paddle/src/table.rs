@@ -5,10 +5,11 @@ use crate::abi::symbols::symbols;
 use crate::abi::types::{PdKernel, PdKernelKey};
 use crate::argument::Kind;
 use crate::dtype::DataType;
-use crate::handler::{ContextEntry, Handler};
+use crate::handler::{ContextEntry, Handler, NAMES};
 use openmps_graph::DType;
 use std::any::TypeId;
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 
 /// Kernels to register, by their names in Paddle.
@@ -100,11 +101,11 @@ impl Table {
         self.rows.iter().any(|row| row.name == name)
     }
 
-    /// What Paddle calls this function's kernel; none where several kernels are this function.
-    pub(crate) fn name_of(&self, function: TypeId) -> Option<&'static str> {
-        let mut rows = self.rows.iter().filter(|row| row.function == function);
-        let name = rows.next()?.name;
-        rows.all(|row| row.name == name).then_some(name)
+    /// What Paddle calls the kernels that are a function each.
+    fn names(&self) -> HashMap<TypeId, &'static str> {
+        let is_only =
+            |row: &&Row| self.rows.iter().all(|other| other.function != row.function || other.name == row.name);
+        self.rows.iter().filter(is_only).map(|row| (row.function, row.name)).collect()
     }
 
     /// The rows.
@@ -114,6 +115,7 @@ impl Table {
 
     /// Registers every row with Paddle.
     pub(crate) fn register(&self) {
+        NAMES.get_or_init(|| self.names());
         self.rows.iter().for_each(Row::register);
     }
 }
@@ -253,7 +255,7 @@ mod tests {
             Ok(())
         }
         fn name_of<F: 'static>(table: &Table, _: F) -> Option<&'static str> {
-            table.name_of(TypeId::of::<F>())
+            table.names().get(&TypeId::of::<F>()).copied()
         }
         let mut table = Table::new();
         table.add("first", FLOATS, kernel::<1>);
