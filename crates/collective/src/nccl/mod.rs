@@ -256,7 +256,7 @@ fn reduced(element: ElementType, reduction: Reduction) -> Option<(c_int, c_int, 
     let [sum, product, maximum, minimum, average]: [c_int; 5] = [0, 1, 2, 3, 4];
     let is_float = matches!(element, F16 | F32 | F64 | BF16 | Complex64 | Complex128);
     let operation = match reduction {
-        // Of truth values "or" and "and".
+        // Of booleans "or" and "and".
         Reduction::Sum | Reduction::Maximum if element == Bool => maximum,
         Reduction::Product | Reduction::Minimum if element == Bool => minimum,
         Reduction::Sum => sum,
