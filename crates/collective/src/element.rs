@@ -86,7 +86,7 @@ impl fmt::Display for ElementType {
 
 /// How elements of several ranks become one.
 ///
-/// Of truth values the sum and the maximum are "or", the product and the minimum "and". A NaN on any rank makes a maximum or minimum NaN.
+/// Of booleans the sum and the maximum are "or", the product and the minimum "and". A NaN on any rank makes a maximum or minimum NaN.
 /// An average of integers is the sum divided, towards zero; sums of integers wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

@@ -203,7 +203,7 @@ fn wrong_arguments_are_refused_and_change_nothing() {
         assert!(communicator.all_gather(&[1, 2], &mut [0; 3]).unwrap_err().to_string().contains("2 parts of 2"));
         assert!(communicator.receive(&mut [1], communicator.rank()).unwrap_err().to_string().contains("no rank sends"));
         let mut byte = 1_u8;
-        // SAFETY: one truth value.
+        // SAFETY: one boolean.
         let refused = unsafe {
             communicator.all_reduce_raw(&raw const byte, &raw mut byte, 1, ElementType::Bool, Reduction::Average)
         };

@@ -36,7 +36,7 @@ pub fn same(some: &[u8], others: &[u8], element: ElementType) -> bool {
     some.len() == others.len() && pairs().all(|(one, other)| one == other || (is_zero(one) && is_zero(other)))
 }
 
-/// A number as an element: wrapped, as a truth value, or as the nearest.
+/// A number as an element: wrapped, as a boolean, or as the nearest.
 pub fn encode([real, imaginary]: [i64; 2], element: ElementType) -> Vec<u8> {
     match element {
         ElementType::Bool => vec![u8::from(real > 0)],
