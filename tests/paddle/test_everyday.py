@@ -229,6 +229,7 @@ CASES: dict[str, Case] = {
     "label_smooth": Case(lambda x: F.label_smooth(x, epsilon=0.1), (fraction(4, 6),), False),
     "multiplex of assignments": Case(lambda x: paddle.assign(x) + x.clone() + x.detach(), (X,)),
     "increment": Case(lambda x: paddle.increment(x.clone(), 2.0), (normal(1),), False),
+    "linear layer of a transposed sequence": Case(lambda x, w: paddle.matmul(x.transpose([1, 0, 2]), w), (normal(3, 5, 4), normal(4, 2))),
     "inner": Case(paddle.inner, (normal(3, 4), normal(5, 4))),
     "heaviside": Case(paddle.heaviside, (X, Y), False),
     "deg2rad": Case(lambda x: paddle.deg2rad(x) + paddle.rad2deg(x), (X,)),

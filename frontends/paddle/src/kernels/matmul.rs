@@ -53,7 +53,7 @@ fn bmm(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
 }
 
 /// With a dimension of size 1 before `axis`.
-fn with_axis(view: &View, axis: usize) -> Result<View> {
+pub(super) fn with_axis(view: &View, axis: usize) -> Result<View> {
     let (mut shape, mut strides) = (view.shape.to_vec(), view.strides.to_vec());
     shape.insert(axis, 1);
     strides.insert(axis, 0);
@@ -69,11 +69,10 @@ fn reduced(context: &Context, of: Matmul, left: &View, right: &View, shape: &[us
     if *product.shape == *shape {
         return Ok(of.accumulate(context.queue(), [left, right], &to, [1.0, 0.0])?);
     }
-    let elements: usize = product.shape.iter().product();
-    let memory = vec![0_u64; (elements * product.dtype.size()).div_ceil(8)];
-    let whole = View::dense(memory.as_ptr() as usize, product.dtype, &product.shape)?;
-    of.accumulate(context.queue(), [left, right], &whole, [1.0, 0.0])?;
-    Ok(RepeatGradient { dims: to.shape.clone() }.run(context.queue(), &[whole], &[to])?)
+    let whole = context.temporary(product.dtype, &product.shape)?;
+    of.accumulate(context.queue(), [left, right], &whole.view, [1.0, 0.0])?;
+    let sum = RepeatGradient { dims: to.shape.clone() };
+    Ok(sum.run(context.queue(), std::slice::from_ref(&whole.view), &[to])?)
 }
 
 /// Both gradients of a product.

@@ -1,14 +1,15 @@
 //! Kernels whose results follow from positions and shapes alone: arange, linspace, eye, one_hot, numel, shape.
 
+use super::compose::Compose;
 use super::indexing::as_value;
 use super::movement::many;
 use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, DataType, Output, Scalar, Tensor};
-use openmps_graph::operators::scatter::IndexAdd;
+use openmps_graph::DType;
+use openmps_graph::operators::elementwise::{Binary, Elementwise};
 use openmps_graph::operators::sequence::{Arange, Eye, Linspace, OneHot};
 use openmps_graph::view::elements;
-use openmps_graph::{DType, Operator, View};
 use openmps_tile::Number;
 use openmps_tile::dtype::{ALL, NUMBERS};
 
@@ -108,13 +109,9 @@ fn one_hot(context: &Context, x: Tensor, classes: Scalar, out: Output) -> Result
 
 /// Adds to a tensor of one element: a counter of loops.
 fn increment(context: &Context, x: Tensor, value: f32, out: Output) -> Result<()> {
-    let (x, step) = (x.view()?, Number::Float(value.into()).element(x.dtype()?));
-    let address = context.allocate(&out, x.dtype)?.address;
-    let one = |address, dtype| View::dense(address, dtype, &[1]);
-    let zero = 0_i64;
-    let inputs =
-        [one(x.address, x.dtype)?, one(&raw const zero as usize, DType::I64)?, one(step.as_ptr() as usize, x.dtype)?];
-    Ok(IndexAdd { axis: 0 }.run(context.queue(), &inputs, &[one(address, x.dtype)?])?)
+    let (c, x) = (Compose::new(context), x.view()?);
+    let step = c.constant(x.dtype, &x.shape, value.into())?;
+    c.store(&out, x.dtype, Elementwise::Binary(Binary::Add), &[&x, &step], &[])
 }
 
 fn numel(context: &Context, x: Tensor, out: Output) -> Result<()> {
