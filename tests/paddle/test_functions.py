@@ -39,6 +39,7 @@ REARRANGED = {
     "repeat_interleave": Case(lambda x, i: paddle.repeat_interleave(x, i, 1), (X, integers(0, 4, 4))),
     "sequence_mask": Case(lambda x: F.sequence_mask(x, 5, "int32") + F.sequence_mask(x, dtype="int32").sum(), (integers(0, 5, 2, 3),), False),
     "shard_index": Case(lambda x: paddle.shard_index(x, 20, 2, 1), (integers(0, 20, 6, 1),), False),
+    "shard_index of a column": Case(lambda x: paddle.shard_index((x + paddle.to_tensor([[[0], [1000]]]))[:, 0], 20, 2, 1), (integers(0, 20, 6, 2, 1),), False),
     "diagonal of half": Case(lambda x: (x.astype("float16") * 1).fill_diagonal_(2.5).astype("float32"), (normal(5, 4),)),
 }
 

@@ -12,6 +12,7 @@ pub mod dtype;
 pub mod error;
 pub mod handler;
 pub mod kernels;
+pub mod numbers;
 pub mod scalar;
 pub mod table;
 pub mod tensor;

@@ -6,8 +6,8 @@ use crate::abi::types::{PdIntArray, PdScalar, PdTensor};
 use crate::context::Context;
 use crate::dtype::DataType;
 use crate::error::{Error, Result};
+use crate::numbers::Element;
 use crate::tensor::Tensor;
-use openmps_graph::DType;
 use openmps_tile::{bf16, f16};
 use std::ops::Deref;
 
@@ -52,9 +52,9 @@ impl Scalar {
     unsafe fn from_tensor(context: &Context, raw: *const PdTensor, index: usize) -> Result<Scalar> {
         // SAFETY: the caller's promise.
         let tensor = unsafe { Tensor::new(raw) }.ok_or(Error::Missing { what: "the tensor of attribute", index })?;
-        let numbers = read(context, &tensor, index)?;
+        let numbers = context.elements(&tensor.view()?)?;
         match numbers[..] {
-            [(float, integer)] => Ok(Scalar(Source::Read { data_type: tensor.data_type(), float, integer })),
+            [Element { float, integer }] => Ok(Scalar(Source::Read { data_type: tensor.data_type(), float, integer })),
             _ => Err(expected("one number", index, format!("a tensor of shape {:?}", tensor.shape()))),
         }
     }
@@ -182,7 +182,7 @@ impl IntArray {
             // SAFETY: the caller's promise: tensors of attributes live while the kernel runs.
             let tensor =
                 unsafe { Tensor::new(raw) }.ok_or(Error::Missing { what: "the tensor of attribute", index })?;
-            numbers.extend(read(context, &tensor, index)?.into_iter().map(|(_, integer)| integer));
+            numbers.extend(context.integers(&tensor.view()?)?);
             Ok(())
         };
         match attribute {
@@ -230,54 +230,10 @@ fn expected(expected: &str, index: usize, got: String) -> Error {
     Error::Plugin(format!("attribute number {index} is {got}, expected {expected}"))
 }
 
-/// The numbers of a small tensor, on the device or not, each as a float and as an integer.
-fn read(context: &Context, tensor: &Tensor, index: usize) -> Result<Vec<(f64, i64)>> {
-    let dtype = tensor.dtype()?;
-    let view = tensor.view()?;
-    if !view.is_dense() {
-        return Err(expected("a dense tensor", index, format!("a tensor with strides {:?}", view.strides)));
-    }
-    let mut bytes = vec![0; view.len() * dtype.size()];
-    context.read(view.address, &mut bytes)?;
-    Ok(bytes.chunks_exact(dtype.size()).map(|chunk| number(dtype, chunk)).collect())
-}
-
-fn number(dtype: DType, chunk: &[u8]) -> (f64, i64) {
-    let word = |size: usize| {
-        let mut word = [0; 8];
-        word[..size].copy_from_slice(chunk);
-        i64::from_ne_bytes(word)
-    };
-    let of_float = |value: f64| (value, value as i64);
-    let of_integer = |value: i64| (value as f64, value);
-    match dtype {
-        DType::Bool => of_integer(i64::from(chunk[0] != 0)),
-        DType::U8 => of_integer(i64::from(chunk[0])),
-        DType::I8 => of_integer(i64::from(chunk[0] as i8)),
-        DType::I16 => of_integer(i64::from(word(2) as i16)),
-        DType::I32 => of_integer(i64::from(word(4) as i32)),
-        DType::I64 => of_integer(word(8)),
-        DType::F16 => of_float(f16::from_bits(word(2) as u16).to_f64()),
-        DType::BF16 => of_float(bf16::from_bits(word(2) as u16).to_f64()),
-        DType::F32 => of_float(f64::from(f32::from_bits(word(4) as u32))),
-        DType::F64 => of_float(f64::from_bits(word(8) as u64)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_read_exactly() {
-        let large = i64::MAX - 1;
-        assert_eq!(number(DType::I64, &large.to_ne_bytes()).1, large);
-        assert_eq!(number(DType::I16, &(-3i16).to_ne_bytes()), (-3.0, -3));
-        assert_eq!(number(DType::I8, &[0xff]), (-1.0, -1));
-        assert_eq!(number(DType::F32, &2.5f32.to_ne_bytes()), (2.5, 2));
-        assert_eq!(number(DType::BF16, &bf16::from_f32(1.5).to_ne_bytes()), (1.5, 1));
-        assert_eq!(number(DType::Bool, &[1]), (1.0, 1));
-    }
+    use openmps_graph::DType;
 
     #[test]
     fn elements_have_the_bytes_of_their_type() {

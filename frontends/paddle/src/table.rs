@@ -77,6 +77,11 @@ impl Table {
         self.insert(name, DataType::every().collect(), handler)
     }
 
+    /// Adds a kernel for complex numbers.
+    pub fn add_complex<Arguments, H: Handler<Arguments>>(&mut self, name: &'static str, handler: H) -> &mut Row {
+        self.insert(name, DataType::every().filter(|data_type| data_type.is_complex()).collect(), handler)
+    }
+
     fn insert<Arguments, H: Handler<Arguments>>(
         &mut self,
         name: &'static str,
@@ -103,9 +108,12 @@ impl Table {
 
     /// What Paddle calls the kernels that are a function each.
     fn names(&self) -> HashMap<TypeId, &'static str> {
-        let is_only =
-            |row: &&Row| self.rows.iter().all(|other| other.function != row.function || other.name == row.name);
-        self.rows.iter().filter(is_only).map(|row| (row.function, row.name)).collect()
+        let mut names = HashMap::new();
+        for row in &self.rows {
+            let name = names.entry(row.function).or_insert(Some(row.name));
+            *name = name.filter(|&name| name == row.name);
+        }
+        names.into_iter().filter_map(|(function, name)| Some((function, name?))).collect()
     }
 
     /// The rows.

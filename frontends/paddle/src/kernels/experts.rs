@@ -3,7 +3,6 @@
 use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
-use openmps_graph::view::bytes;
 use openmps_tile::DType;
 
 /// Adds this family.
@@ -20,8 +19,8 @@ fn prune_gate_by_capacity(
     _ranks: i64,
     out: Output,
 ) -> Result<()> {
-    let mut left = integers(context, &places)?;
-    let mut chosen = integers(context, &experts)?;
+    let mut left = context.integers(&places.view()?)?;
+    let mut chosen = context.integers(&experts.view()?)?;
     for expert in chosen.iter_mut().filter(|expert| **expert != -1) {
         let count = left.len();
         let place = usize::try_from(*expert).ok().and_then(|expert| left.get_mut(expert));
@@ -41,15 +40,4 @@ fn prune_gate_by_capacity(
         context.queue().write(&view, &elements)?;
     }
     Ok(())
-}
-
-/// A tensor's elements on the host.
-fn integers(context: &Context, x: &Tensor) -> Result<Vec<i64>> {
-    let view = x.view()?;
-    if view.dtype != DType::I64 {
-        return Err(Error::Plugin(format!("prune_gate_by_capacity of {}, expected int64", view.dtype)));
-    }
-    let mut elements = vec![0; bytes(view.dtype, &view.shape)?];
-    context.read(view.address, &mut elements)?;
-    Ok(elements.chunks_exact(8).map(|bytes| i64::from_ne_bytes(std::array::from_fn(|byte| bytes[byte]))).collect())
 }

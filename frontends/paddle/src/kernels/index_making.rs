@@ -53,14 +53,7 @@ fn sequence_mask_scalar(context: &Context, x: Tensor, len: Scalar, data_type: Da
 /// A negative length stands for the largest number.
 fn masked(context: &Context, x: &Tensor, len: i64, data_type: DataType, out: &Output) -> Result<()> {
     let (c, x) = (Compose::new(context), x.view()?);
-    let len = if len >= 0 {
-        len
-    } else {
-        let largest = c.cast(&c.reduce(Reduction::Maximum, &x, &[])?, DType::I64)?;
-        let mut bytes = [0; 8];
-        context.read(largest.address, &mut bytes)?;
-        i64::from_ne_bytes(bytes)
-    };
+    let len = if len >= 0 { len } else { context.integers(&c.reduce(Reduction::Maximum, &x, &[])?)?[0] };
     let len = len.max(0) as usize;
     let steps = Arange { start: Number::Integer(0), step: Number::Integer(1), len, dtype: DType::I64 };
     let steps = c.apply(&steps, &[])?;
@@ -78,16 +71,8 @@ pub(super) fn check_indices(
     what: &'static str,
     code: Code,
 ) -> Result<()> {
-    let wide = Compose::new(context).cast(index, DType::I64)?;
-    let mut bytes = vec![0; wide.len() * size_of::<i64>()];
-    context.read(wide.address, &mut bytes)?;
-    let (numbers, _) = bytes.as_chunks();
-    match numbers
-        .iter()
-        .map(|bytes| i64::from_ne_bytes(*bytes))
-        .enumerate()
-        .find(|(_, i)| !(0..size as i64).contains(i))
-    {
+    let outside = |(_, index): &(usize, i64)| !(0..size as i64).contains(index);
+    match context.integers(index)?.into_iter().enumerate().find(outside) {
         Some((position, index)) => Err(Error::Index { what, index, position, lowest: 0, size, code }),
         None => Ok(()),
     }
@@ -197,13 +182,8 @@ fn logspace(
 
 /// How often each element comes, as the places of the elements.
 fn repeated(context: &Context, repeats: &Tensor) -> Result<Vec<i64>> {
-    let c = Compose::new(context);
-    let repeats = c.cast(&repeats.view()?, DType::I64)?;
-    let mut bytes = vec![0; repeats.len() * 8];
-    context.read(repeats.address, &mut bytes)?;
-    let counts = bytes.chunks_exact(8).map(|chunk| i64::from_ne_bytes(chunk.try_into().unwrap_or_default()));
     let mut places = Vec::new();
-    for (at, count) in counts.enumerate() {
+    for (at, count) in context.integers(&repeats.view()?)?.into_iter().enumerate() {
         let count = usize::try_from(count).map_err(|_| refuse("repeats", count, "no negative number"))?;
         openmps_graph::view::elements(&[places.len() + count])?;
         places.extend(std::iter::repeat_n(at as i64, count));

@@ -3,6 +3,7 @@
 use super::compose::Compose;
 use super::images::{layout, refuse};
 use super::movement::many;
+use super::normalisation::is_channels_last;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
@@ -24,23 +25,8 @@ pub fn register(table: &mut Table) {
 }
 
 /// The numbers of a small tensor, wherever it is.
-pub(super) fn numbers(context: &Context, x: &Tensor) -> Result<Vec<f64>> {
-    let view = x.view()?;
-    let (size, stride) = (view.dtype.size(), view.strides.last().copied().unwrap_or(1));
-    let number = |i: usize| {
-        let mut bytes = [0; 8];
-        let skipped = i as isize * stride * size as isize;
-        context.read(view.address.wrapping_add_signed(skipped), &mut bytes[..size])?;
-        let [a, b, c, d, ..] = bytes;
-        Ok(match view.dtype {
-            DType::I32 => i32::from_ne_bytes([a, b, c, d]).into(),
-            DType::I64 => i64::from_ne_bytes(bytes) as f64,
-            DType::F32 => f32::from_ne_bytes([a, b, c, d]).into(),
-            DType::F64 => f64::from_ne_bytes(bytes),
-            other => return Err(refuse("size or scale", other, "a tensor of int32, int64, float32 or float64")),
-        })
-    };
-    (0..view.len()).map(number).collect()
+fn numbers(context: &Context, x: &Tensor) -> Result<Vec<f64>> {
+    Ok(context.elements(&x.view()?)?.into_iter().map(|element| element.float).collect())
 }
 
 /// How the output's size is given; the first that is there counts, but a size tensor before a scale.
@@ -172,10 +158,6 @@ fn interpolation(
 
 interpolation!(nearest_interp nearest_interp_grad Nearest);
 interpolation!(bilinear_interp bilinear_interp_grad Bilinear);
-
-fn is_channels_last(format: &str) -> bool {
-    matches!(format, "NWC" | "NHWC" | "NDHWC")
-}
 
 /// The same elements with channels before the axes that are resized.
 pub(super) fn channels_first(x: &View, format: &str) -> View {

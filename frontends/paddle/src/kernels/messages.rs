@@ -307,11 +307,11 @@ fn segment_pool(
 ) -> Result<()> {
     let (c, x) = (Compose::new(context), x.view()?);
     let segments = c.cast(&segments.view()?, DType::I64)?;
-    let mut bytes = [0; 8];
-    if !segments.is_empty() {
-        context.read(c.reduce(Reduction::Maximum, &segments, &[])?.address, &mut bytes)?;
-    }
-    let count = if segments.is_empty() { 0 } else { (i64::from_ne_bytes(bytes) + 1).max(0) as usize };
+    let count = if segments.is_empty() {
+        0
+    } else {
+        (context.integers(&c.reduce(Reduction::Maximum, &segments, &[])?)?[0] + 1).max(0) as usize
+    };
     store(&c, &out, &pooled(&c, Pool::named(&kind)?, &x, &segments, count)?)?;
     let Some(counted) = counted.filter(|_| kind == "MEAN") else { return Ok(()) };
     let [number, _] = counts(&c, &segments, count, &x)?;

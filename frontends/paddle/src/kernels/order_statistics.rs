@@ -169,11 +169,7 @@ fn counted(c: &Compose, index: &View, weights: &View, size: usize) -> Result<Vie
 
 /// The one number of a reduction, on the host.
 fn number(context: &Context, c: &Compose, reduction: Reduction, x: &View) -> Result<f64> {
-    let wide = if x.dtype.is_float() { DType::F64 } else { DType::I64 };
-    let value = c.cast(&c.reduce(reduction, x, &[])?, wide)?;
-    let mut bytes = [0; 8];
-    context.read(value.address, &mut bytes)?;
-    Ok(if wide == DType::F64 { f64::from_ne_bytes(bytes) } else { i64::from_ne_bytes(bytes) as f64 })
+    Ok(context.elements(&c.reduce(reduction, x, &[])?)?[0].float)
 }
 
 /// How many elements lie in each of equal parts of a range, the last of which has both its ends; without a range it is that of the elements.
