@@ -182,32 +182,29 @@ impl Gpu {
     }
 
     fn measure(&self) -> Result<(), Anything> {
-        let (memory, count) = (self.buffer(&vec![0; 4 * LARGE])?, LARGE);
-        let request = Request::AllReduce {
-            input: memory.contents(),
-            output: memory.contents(),
-            count,
-            element: ElementType::F32,
-            reduction: Reduction::Sum,
-        };
-        for (way, times) in [("on the stream", 20), ("on the CPU", 3)] {
-            let mut begin = Instant::now();
-            for time in 0..=times {
-                if time == 1 {
-                    self.queue.finish()?;
-                    begin = Instant::now();
-                }
-                if times == 20 {
-                    self.run(&request)?;
-                } else {
-                    self.queue.finish()?;
-                    // SAFETY: as in `run`.
-                    unsafe { self.communicator.perform(&request) }?;
-                }
-            }
+        let memory = self.buffer(&vec![0; 4 * LARGE])?;
+        let request = sum_of(&memory, LARGE);
+        self.measure_each("on the stream", 20, || self.run(&request).map(|_| ()))?;
+        self.measure_each("on the CPU", 3, || {
             self.queue.finish()?;
-            println!("all_reduce of 64 MiB {way}: {:.3?}", begin.elapsed() / times);
-        }
+            // SAFETY: as in `run`.
+            Ok(unsafe { self.communicator.perform(&request) }?)
+        })
+    }
+
+    /// The mean time of an operation, after one that is not counted.
+    fn measure_each(
+        &self,
+        way: &str,
+        times: u32,
+        operation: impl Fn() -> Result<(), Anything>,
+    ) -> Result<(), Anything> {
+        operation()?;
+        self.queue.finish()?;
+        let begin = Instant::now();
+        (0..times).try_for_each(|_| operation())?;
+        self.queue.finish()?;
+        println!("all_reduce of 64 MiB {way}: {:.3?}", begin.elapsed() / times);
         Ok(())
     }
 
@@ -222,14 +219,8 @@ impl Gpu {
             Command::new("kill").args(["-STOP", &std::process::id().to_string()]).status()?;
         }
         let memory = self.buffer(&[0; 1 << 20])?;
-        let (begin, count) = (Instant::now(), 1 << 18);
-        let request = Request::AllReduce {
-            input: memory.contents(),
-            output: memory.contents(),
-            count,
-            element: ElementType::F32,
-            reduction: Reduction::Sum,
-        };
+        let request = sum_of(&memory, 1 << 18);
+        let begin = Instant::now();
         while begin.elapsed() < Duration::from_secs(30) {
             let ended = self.run(&request).and_then(|_| Ok(self.queue.finish()?));
             let Err(error) = ended else { continue };
@@ -240,4 +231,10 @@ impl Gpu {
         }
         Err("nobody has said that a rank is lost".into())
     }
+}
+
+/// The sum over all ranks of `count` float32 elements, in place.
+fn sum_of(memory: &Buffer, count: usize) -> Request<'static> {
+    let (input, output) = (memory.contents().cast_const(), memory.contents());
+    Request::AllReduce { input, output, count, element: ElementType::F32, reduction: Reduction::Sum }
 }

@@ -1,7 +1,7 @@
 """``global_scatter`` and ``global_gather``, by which ``MoELayer`` exchanges rows between the ranks of experts, on device ``mps``.
 
-Paddle's kernels of these ask the device's context for a communicator that it gives to kernels of NVIDIA's GPUs alone; any other device ends
-in a crash. Here the same rows go by ``alltoall_single`` of the group.
+Paddle's kernels of these ask the device's context for a communicator that it gives to kernels of NVIDIA's GPUs alone; on a plug-in's device
+that ends the process. Here the same rows go by ``alltoall_single`` of the group.
 """
 
 from __future__ import annotations
