@@ -29,6 +29,15 @@ namespace metal {
     else return (T)((unsigned __int128)a * (unsigned __int128)b >> (sizeof(T) * 8));                                                        \
   }                                                                                                                                         \
   METAL_FUNC T madhi(T a, T b, T c) { return (T)((make_unsigned_t<T>)mulhi(a, b) + (make_unsigned_t<T>)c); }                                \
+  METAL_FUNC T madsat(T a, T b, T c) {                                                                                                      \
+    if constexpr (is_signed_integer_v<T>) {                                                                                                 \
+      __int128 sum = (__int128)a * (__int128)b + (__int128)c, low = numeric_limits<T>::min(), high = numeric_limits<T>::max();              \
+      return (T)(sum < low ? low : sum > high ? high : sum);                                                                                \
+    } else {                                                                                                                                \
+      unsigned __int128 sum = (unsigned __int128)a * (unsigned __int128)b + c, high = numeric_limits<T>::max();                             \
+      return (T)(sum > high ? high : sum);                                                                                                  \
+    }                                                                                                                                       \
+  }                                                                                                                                         \
   METAL_FUNC T popcount(T x) { return (T)__builtin_popcountl((ulong)(make_unsigned_t<T>)x); }                                               \
   METAL_FUNC T clz(T x) { return (T)(x ? __builtin_clzl((ulong)(make_unsigned_t<T>)x) - (64 - (int)sizeof(T) * 8) : (int)sizeof(T) * 8); }  \
   METAL_FUNC T ctz(T x) { return (T)(x ? __builtin_ctzl((ulong)(make_unsigned_t<T>)x) : (int)sizeof(T) * 8); }                              \

@@ -7,7 +7,7 @@ use harness::{SCHEDULES, buffer, compile, dispatch, run};
 use openmps_emulator::{Argument, Grid};
 
 const TEXT: &str = include_str!("kernels/integers.metal");
-const FUNCTIONS: usize = 19;
+const FUNCTIONS: usize = 20;
 
 /// A width: bits and whether it is signed.
 #[derive(Clone, Copy)]
@@ -38,6 +38,11 @@ impl Kind {
         let turn = y as u32 & (bits - 1);
         let rotated = if turn == 0 { px } else { px << turn | px >> (bits - turn) };
         let high = if self.signed || bits < 64 { (x * y) >> bits } else { ((x as u128 * y as u128) >> bits) as i128 };
+        let saturated = if self.signed || bits < 64 {
+            self.clamp(x * y + x)
+        } else {
+            (x as u128 * y as u128 + x as u128).min(u128::from(u64::MAX)) as i128
+        };
         let extracted = self.wrap((px << (bits - 7)) as i128);
         let inserted = (px & !(31 << 2)) | (self.pattern(y) & 31) << 2;
         [
@@ -59,6 +64,7 @@ impl Kind {
             self.wrap(inserted as i128),
             self.wrap(x.abs()),
             self.wrap(high + x),
+            saturated,
             x.min(y).max(x.max(y).min(7)),
         ]
     }

@@ -42,6 +42,8 @@ template <typename T> void functions(device const T* a, device const T* b, devic
     to += count;
     *to = long(madhi(x, y, x));
     to += count;
+    *to = long(madsat(x, y, x));
+    to += count;
     *to = long(median3(x, y, T(7)));
     to += count;
 }
