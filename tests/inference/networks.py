@@ -16,7 +16,7 @@ ALL_VISION = [
 ]  # fmt: skip
 NETWORKS = ["encoder", "recogniser", "recogniser_gru", "decoder", "detector", "yolo", "yolo_iou", "chooser"]
 # Programs of the legacy form with operations that this Paddle no longer saves of a network.
-LEGACY = ["loop", "lists", "yolo"]
+LEGACY = ["formulas", "loop", "lists", "yolo"]
 
 if os.environ.get("OPENMPS_TEST_ALL_ARCHITECTURES") == "1":
     VISION = ALL_VISION

@@ -94,7 +94,30 @@ def yolo(x):
     return op("multiclass_nms3", {"BBoxes": boxes, "Scores": scores}, FLOAT, "Out Index NmsRoisNum", background_label=-1, score_threshold=0.05, nms_top_k=-1, nms_threshold=0.6, nms_eta=0.9, keep_top_k=-1, normalized=True)  # fmt: skip
 
 
-PROGRAMS = {"loop": loop, "lists": lists, "yolo": yolo}
+def formulas(x):
+    """Functions of one tensor, with attributes and without, and of two."""
+    y = op("scale", {"X": op("sin", {"X": x})}, scale=0.9)
+    with_attributes = [
+        op(kind, {"X": x}, **attributes)
+        for kind, attributes in {
+            "selu": {},
+            "celu": {"alpha": 0.7},
+            "stanh": {"scale_a": 0.6, "scale_b": 1.5},
+            "hard_shrink": {"threshold": 0.4},
+            "softshrink": {"lambda": 0.3},
+            "thresholded_relu": {"threshold": 0.5},
+            "brelu": {"t_min": -0.6, "t_max": 0.8},
+        }.items()
+    ]
+    plain = "softsign tan asin acos atan sinh cosh asinh atanh log1p expm1 tanh_shrink trunc erf logsigmoid relu6 square".split()
+    positive = op("elementwise_add", {"X": op("square", {"X": x}), "Y": number(0.5, "float32")}, axis=-1)
+    of_positive = [op(kind, {"X": positive}) for kind in "log2 log10 rsqrt reciprocal".split()]
+    masks = [op(kind, {"X": op("log", {"X": x})}, BOOL) for kind in ("isinf_v2", "isfinite_v2", "isnan_v2")]
+    both = op("bitwise_and", {"X": masks[1], "Y": op("greater_equal", {"X": x, "Y": y}, BOOL)}, BOOL)
+    return [*with_attributes, *(op(kind, {"X": y}) for kind in plain), *of_positive, *masks, both]
+
+
+PROGRAMS = {"formulas": formulas, "loop": loop, "lists": lists, "yolo": yolo}
 
 
 def main(folder: str, *names: str) -> None:

@@ -126,6 +126,24 @@ def test_broken_models_are_refused_with_the_reason(programs, legacy_programs) ->
         load(b"", b"")
 
 
+def test_unknown_operations_of_a_legacy_program_are_named(legacy_programs) -> None:
+    program, _ = files(legacy_programs, "formulas")
+    broken = Path(program).read_bytes().replace(b"softsign", b"nosuchop").replace(b"asinh", b"axinh")
+    with pytest.raises(NotImplementedError, match=r"axinh \(legacy\), nosuchop \(legacy\)|nosuchop \(legacy\), axinh \(legacy\)"):
+        load(broken, b"")
+
+
+def test_a_network_without_weights_needs_one_file(legacy_programs) -> None:
+    program, parameters = files(legacy_programs, "formulas")
+    data = feed("formulas", 1, 8, 8)
+    alone = inference.create_predictor(inference.Config(program, ""))
+    both = inference.create_predictor(inference.Config(program, parameters))
+    for found, expected in zip(results(alone, data), results(both, data), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    with pytest.raises(ValueError, match="the file ends after|parameter"):
+        inference.create_predictor(inference.Config(files(legacy_programs, "resnet18")[0], ""))
+
+
 def test_paddle_inference_comes_here(programs) -> None:
     import paddle.inference
 

@@ -136,29 +136,36 @@ impl<'a> Reader<'a> {
             "conditional_block" => return self.branch(operation),
             _ => {}
         }
-        let row = names::find(&operation.kind);
-        // An operation that is not in the table must not be taken for today's one of that name, whose inputs it may not have.
-        let (name, inputs, outputs) = match row {
-            Some(row) => (row.name.to_owned(), row.inputs, row.outputs),
-            None => (format!("{} (legacy)", operation.kind), &[][..], &[][..]),
+        let Some(row) = names::find(&operation.kind) else {
+            self.unknown(operation, attributes);
+            return Ok(());
         };
-        for &(old, new) in row.map_or(&[][..], |row| row.attributes) {
+        for &(old, new) in row.attributes {
             if let Some(content) = attributes.remove(old) {
                 attributes.insert(new.to_owned(), content);
             }
         }
-        let inputs = inputs.iter().map(|slot| self.slot_value(operation, slot)).collect::<Result<Vec<_>>>()?;
-        let mut made = Vec::new();
-        for &name in outputs {
+        let inputs = row.inputs.iter().map(|slot| self.slot_value(operation, slot)).collect::<Result<Vec<_>>>()?;
+        let mut outputs = Vec::new();
+        for &name in row.outputs {
             let names = slot(&operation.outputs, name.trim_end_matches('*'));
             if name.ends_with('*') {
-                made.extend(names.iter().map(|name| Some(self.write(name))));
+                outputs.extend(names.iter().map(|name| Some(self.write(name))));
             } else {
-                made.push(names.first().map(|name| self.write(name)));
+                outputs.push(names.first().map(|name| self.write(name)));
             }
         }
-        self.operations.push(Operation { name, inputs, outputs: made, attributes, blocks: Vec::new() });
+        self.operations.push(Operation { name: row.name.to_owned(), inputs, outputs, attributes, blocks: Vec::new() });
         Ok(())
+    }
+
+    /// An operation that is not in the table. It must not be taken for today's one of that name, whose inputs it may not have; all that it
+    /// writes is written, so that the program can be read to its end and every such operation be named.
+    fn unknown(&mut self, operation: &'a OpDesc, attributes: BTreeMap<String, Attribute>) {
+        let written = operation.outputs.iter().flat_map(|slot| &slot.arguments);
+        let outputs = written.map(|name| Some(self.write(name))).collect();
+        let name = format!("{} (legacy)", operation.kind);
+        self.operations.push(Operation { name, outputs, attributes, ..Operation::default() });
     }
 
     /// The value of a slot, or of the first one that there is where the slot is `A|B`. A list (`A*`) becomes a value by `combine`. What

@@ -2,7 +2,10 @@
 //!
 //! A slot `A|B` is the first of the two that is filled, `A*` a list of values, `=A` what the output's variable held before.
 
+use openmps::operators::operators::elementwise::Elementwise;
+
 /// One operation of the legacy format.
+#[derive(Clone, Copy)]
 pub(super) struct Row {
     legacy: &'static str,
     /// Today's name.
@@ -15,9 +18,19 @@ pub(super) struct Row {
     pub attributes: &'static [(&'static str, &'static str)],
 }
 
-/// The row of an operation.
-pub(super) fn find(legacy: &str) -> Option<&'static Row> {
-    ROWS.iter().find(|row| row.legacy == legacy)
+/// The row of an operation: of the table, or of a formula of one or two tensors that had today's name already.
+pub(super) fn find(legacy: &str) -> Option<Row> {
+    ROWS.iter().find(|row| row.legacy == legacy).copied().or_else(|| formula(legacy))
+}
+
+fn formula(legacy: &str) -> Option<Row> {
+    let row = Elementwise::all().find(|of| of.is_plain() && of.row().name == legacy)?.row();
+    let inputs = match row.operands.len() {
+        1 => X,
+        2 => XY,
+        _ => return None,
+    };
+    Some(Row { legacy: row.name, name: row.name, inputs, outputs: OUT, attributes: &[] })
 }
 
 const X: &[&str] = &["X"];
@@ -74,15 +87,8 @@ rows! {
     "elementwise_div" => "divide", *XY => *OUT;
     "elementwise_max" => "maximum", *XY => *OUT;
     "elementwise_min" => "minimum", *XY => *OUT;
-    "elementwise_pow" => "elementwise_pow", *XY => *OUT;
     "elementwise_floordiv" => "floor_divide", *XY => *OUT;
     "elementwise_mod" => "remainder", *XY => *OUT;
-    "equal" => "equal", *XY => *OUT;
-    "not_equal" => "not_equal", *XY => *OUT;
-    "less_than" => "less_than", *XY => *OUT;
-    "less_equal" => "less_equal", *XY => *OUT;
-    "greater_than" => "greater_than", *XY => *OUT;
-    "greater_equal" => "greater_equal", *XY => *OUT;
     "logical_and" => "logical_and", *XY => *OUT;
     "logical_or" => "logical_or", *XY => *OUT;
     "logical_xor" => "logical_xor", *XY => *OUT;
@@ -96,15 +102,8 @@ rows! {
     "pow" => "pow", *X => *OUT, &[("factor", "y")];
     "dropout" => "dropout", *X => *OUT, &[("dropout_prob", "p"), ("dropout_implementation", "mode")];
     "assign" => "assign", *X => *OUT;
-    "relu" => "relu", *X => *OUT;
-    "relu6" => "relu6", *X => *OUT;
-    "sigmoid" => "sigmoid", *X => *OUT;
-    "logsigmoid" => "logsigmoid", *X => *OUT;
-    "tanh" => "tanh", *X => *OUT;
-    "silu" => "silu", *X => *OUT;
     "swish" => "swish", *X => *OUT;
     "mish" => "mish", *X => *OUT;
-    "gelu" => "gelu", *X => *OUT;
     "softplus" => "softplus", *X => *OUT;
     "hard_swish" => "hardswish", *X => *OUT;
     "hard_sigmoid" => "hardsigmoid", *X => *OUT;
@@ -113,21 +112,16 @@ rows! {
     "prelu" => "prelu", ["X", "Alpha"] => *OUT, &[("data_format", "data_format")];
     "softmax" => "softmax", *X => *OUT;
     "log_softmax" => "log_softmax", *X => *OUT;
-    "exp" => "exp", *X => *OUT;
-    "log" => "log", *X => *OUT;
-    "sqrt" => "sqrt", *X => *OUT;
-    "rsqrt" => "rsqrt", *X => *OUT;
-    "square" => "square", *X => *OUT;
-    "reciprocal" => "reciprocal", *X => *OUT;
-    "abs" => "abs", *X => *OUT;
-    "sin" => "sin", *X => *OUT;
-    "cos" => "cos", *X => *OUT;
-    "erf" => "erf", *X => *OUT;
-    "floor" => "floor", *X => *OUT;
-    "ceil" => "ceil", *X => *OUT;
-    "round" => "round", *X => *OUT;
-    "sign" => "sign", *X => *OUT;
     "isnan_v2" => "isnan", *X => *OUT;
+    "isinf_v2" => "isinf", *X => *OUT;
+    "isfinite_v2" => "isfinite", *X => *OUT;
+    "brelu" => "hardtanh", *X => *OUT;
+    "hard_shrink" => "hardshrink", *X => *OUT;
+    "softshrink" => "softshrink", *X => *OUT, &[("lambda", "threshold")];
+    "thresholded_relu" => "thresholded_relu", *X => *OUT;
+    "celu" => "celu", *X => *OUT;
+    "selu" => "selu", *X => *OUT;
+    "stanh" => "stanh", *X => *OUT;
     // Reductions.
     "reduce_sum" => "sum", *X => *OUT, REDUCE;
     "reduce_mean" => "mean", *X => *OUT, REDUCE;

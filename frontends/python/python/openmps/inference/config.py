@@ -64,7 +64,9 @@ class PrecisionType(enum.Enum):
 
 
 class Config:
-    """``Config(program, parameters)`` or ``Config(folder)``, whose files are then ``inference.*``, ``model.*`` or the only ones there."""
+    """``Config(program, parameters)`` or ``Config(folder)``, whose files are then ``inference.*``, ``model.*`` or the only ones there. The
+    parameters of a network without weights are ``""``.
+    """
 
     def __init__(self, program: str | os.PathLike | None = None, parameters: str | os.PathLike | None = None):
         self._program, self._parameters = "", ""
@@ -139,9 +141,11 @@ class Config:
         """Program and parameters."""
         if self._buffers is not None:
             return self._buffers
-        if not self._program or not self._parameters:
+        if not self._program:
             raise ValueError("a Config needs a program and its parameters: Config('inference.json', 'inference.pdiparams')")
-        return Path(self._program).read_bytes(), Path(self._parameters).read_bytes()
+        # A network without weights has no second file; a program that wants weights says which are missing.
+        parameters = Path(self._parameters).read_bytes() if self._parameters else b""
+        return Path(self._program).read_bytes(), parameters
 
 
 def _without_meaning(name: str):
