@@ -11,6 +11,7 @@ mod fuzz;
 mod lint;
 mod macos;
 mod minilm;
+mod neon;
 mod paddleocr;
 mod python;
 mod release;
@@ -108,6 +109,8 @@ enum Command {
     },
     /// Run the tests of the unsafe core under the address sanitizer
     Sanitize,
+    /// Run the host device's tests and every operator for 64-bit Arm, where the CPU is another one by emulation
+    TestNeon,
     /// Run every suite on the emulated Apple GPU: each operator's Metal text in every shape and layout, in three schedules
     Emulate {
         /// Only the tests in Rust
@@ -169,6 +172,7 @@ fn main() -> ExitCode {
         Command::Fuzz { subject, seconds, seed } => fuzz::run_for(subject, seconds, seed),
         Command::Differential { suite, seconds, seed } => differential::compare(suite, seconds, seed),
         Command::Sanitize => sanitize::tests(),
+        Command::TestNeon => neon::tests(),
         Command::Emulate { rust } => emulate::run_all(!rust),
         Command::Architectures => architectures::test(),
         Command::Paddleocr => paddleocr::compare(),

@@ -1,6 +1,7 @@
 //! Every type, stride and size against sums in float64.
 
 use super::*;
+use crate::Level;
 use crate::native::Activation;
 
 fn value(i: usize) -> f64 {
@@ -335,7 +336,7 @@ fn numbers_that_are_not_finite_stay_in_their_row_and_column() {
 /// The tests of products, and of convolutions by products, at the levels below this CPU's own, each in a process of its own: the level is chosen once.
 #[test]
 fn lower_levels() {
-    for lower in ["portable", "avx2"].into_iter().filter(|name| *name != crate::level().name()) {
+    for lower in [Level::Portable, Level::Avx2].into_iter().filter(|level| *level < crate::level()).map(Level::name) {
         let mut tests = std::process::Command::new(std::env::current_exe().unwrap());
         let convolutions =
             ["convolution::tests::pointwise", "convolution::tests::packed", "convolution::tests::random"];
