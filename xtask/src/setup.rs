@@ -63,7 +63,7 @@ fn install_wheel() -> Result<bool> {
     if fingerprint::is_current(&mark, &hash) {
         return Ok(false);
     }
-    say("Building the wheel (several minutes the first time)");
+    say("Building the wheel (the first time some fifteen minutes on two cores)");
     let out = root().join("target").join("wheels");
     // Wheels of earlier builds have the same name or an older one; only the new one is to be installed.
     let _ = std::fs::remove_dir_all(&out);
