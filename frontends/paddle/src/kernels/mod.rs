@@ -50,6 +50,7 @@ mod activation_gradient;
 mod advanced_indexing;
 mod algebra_gradient;
 mod amp;
+mod boxes;
 mod closeness;
 mod coalesce;
 mod complex;
@@ -58,6 +59,7 @@ mod convolution;
 mod copy;
 mod creation;
 mod cross_entropy;
+mod ctc;
 mod diagonal;
 mod double_arithmetic;
 mod double_gradient;
@@ -95,6 +97,7 @@ mod rearrangement;
 mod recurrent;
 mod reduction;
 mod reduction_gradient;
+mod regions;
 mod resampling;
 mod running;
 mod sequences;
@@ -103,11 +106,14 @@ mod slicing;
 mod sorting;
 mod special;
 mod statistics;
+mod suppression;
 mod sync_batch_norm;
 mod unique;
+mod values;
 mod volume;
 mod volume_pooling;
 mod windows;
+mod yolo;
 
 use crate::table::Table;
 
@@ -182,6 +188,11 @@ const FAMILIES: &[fn(&mut Table)] = &[
     double_gradient::register,
     double_arithmetic::register,
     quantization::register,
-    // The last: it adds what no other family has.
+    boxes::register,
+    ctc::register,
+    regions::register,
+    suppression::register,
+    yolo::register,
+    // After the others: it adds what no other family has.
     formula::register,
 ];
