@@ -43,6 +43,9 @@ CALLS = {
     "triangular_solve, unit, repeated": (lambda x, y: linalg.triangular_solve(x, y, unitriangular=True), [SQUARE[0] / 3, SIDES], True),
     "cholesky_solve": (linalg.cholesky_solve, [SIDES, SQUARE + 3 * np.eye(5, dtype="float32")], False),
     "cholesky_solve, upper": (lambda y, x: linalg.cholesky_solve(y, x, upper=True), [SIDES, SQUARE + 3 * np.eye(5, dtype="float32")], False),
+    "slogdet_v2": (lambda x: paddle.stack(paddle._C_ops.slogdet_v2(x)), [SQUARE], True),
+    "slogdet_v2, gradient by the logarithm": (lambda x: paddle._C_ops.slogdet_v2(x)[1], [SQUARE], True),
+    "lu_unpack, gradient": (lambda x: (lambda p, l, u: l @ u)(*linalg.lu_unpack(*linalg.lu(x))), [SQUARE], True),
     "nothing": (lambda x: paddle.concat([linalg.det(x), linalg.inv(x).flatten(), linalg.svd(x)[1].flatten()]), [np.zeros((2, 0, 0), "float32")], False),
 }
 
@@ -119,3 +122,83 @@ def test_gradients_that_the_cpu_has_wrong_are_those_of_finite_differences(call):
         moved[at] = step
         slope = (float(weighed(paddle.to_tensor(numbers + moved))) - float(weighed(paddle.to_tensor(numbers - moved)))) / (2 * step)
         assert abs(slope - float(x.grad[at])) < 1e-6 * max(1.0, abs(slope))
+
+
+def test_eigenvectors_are_those_of_their_values():
+    paddle.set_device("mps")
+    for array in (SQUARE, SQUARE[0].astype("float64"), np.zeros((0, 3, 3), "float32"), np.diag([1.0, -2.0])):
+        x = paddle.to_tensor(array)
+        values, vectors = (part.numpy() for part in linalg.eig(x))
+        tolerance = 1e-5 if array.dtype == np.float32 else 1e-13
+        np.testing.assert_allclose(array @ vectors, values[..., None, :] * vectors, atol=tolerance * 10)
+        np.testing.assert_allclose(np.linalg.norm(vectors, axis=-2), np.ones(values.shape), rtol=tolerance)
+        np.testing.assert_allclose(np.sort_complex(linalg.eigvals(x).numpy()), np.sort_complex(np.linalg.eigvals(array)), atol=tolerance * 10)
+
+
+def test_least_squares_of_tall_wide_and_flat_matrices():
+    paddle.set_device("mps")
+    flat = SIDES.copy()
+    flat[:, :, 2] = flat[:, :, 1]
+    for array, right in ((SIDES, SQUARE), (SIDES.transpose(0, 2, 1), SIDES.transpose(0, 2, 1)), (flat, SQUARE)):
+        # Paddle's Python refuses devices other than the CPU and CUDA.
+        found = paddle._C_ops.lstsq(paddle.to_tensor(array.astype("float64")), paddle.to_tensor(right.astype("float64")), 1e-15, "gelsd")
+        for number in range(2):
+            x, rest, rank, values = np.linalg.lstsq(array[number].astype("float64"), right[number].astype("float64"), rcond=None)
+            np.testing.assert_allclose(found[0].numpy()[number], x, atol=1e-12)
+            assert int(found[2].numpy()[number]) == rank
+            np.testing.assert_allclose(found[3].numpy()[number], values, atol=1e-12)
+            assert found[1].size == 2 * rest.size
+            np.testing.assert_allclose(found[1].numpy()[number] if rest.size else found[1].numpy(), rest, atol=1e-12)
+
+
+def test_gradients_of_the_factors_of_tall_and_wide_matrices_are_those_of_differences():
+    paddle.set_device("mps")
+    for array in (SIDES[0].astype("float64"), SIDES[0].T.astype("float64").copy()):
+        x = paddle.to_tensor(array, stop_gradient=False)
+        weights = np.cos(np.arange(array.size)).reshape(array.shape)
+
+        def value(x: paddle.Tensor, weights: np.ndarray = weights) -> paddle.Tensor:
+            return (linalg.lu(x)[0] * paddle.to_tensor(weights)).sum()
+
+        value(x).backward()
+        along = np.sin(np.arange(array.size)).reshape(array.shape)
+        difference = float(value(paddle.to_tensor(array + 1e-6 * along)) - value(paddle.to_tensor(array - 1e-6 * along))) / 2e-6
+        np.testing.assert_allclose((x.grad.numpy() * along).sum(), difference, rtol=1e-6)
+
+
+@pytest.mark.parametrize("factors", [lambda x: linalg.lu_unpack(*linalg.lu(x))[1:], linalg.qr], ids=["lu_unpack", "qr"])
+@pytest.mark.parametrize("factor", [0, 1])
+def test_the_gradient_by_one_factor_is_that_by_both_with_zeros(factors, factor):
+    paddle.set_device("mps")
+    alone, both = (paddle.to_tensor(SQUARE, stop_gradient=False) for _ in range(2))
+    # By one of them Paddle's CPU ends the process.
+    factors(alone)[factor].abs().sum().backward()
+    first, second = (part.abs() for part in factors(both))
+    (first * (1 - factor) + second * factor).sum().backward()
+    np.testing.assert_allclose(alone.grad.numpy(), both.grad.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("letter", "NTC")
+def test_the_gradient_of_a_solution_by_factors_is_that_of_the_solution(letter):
+    paddle.set_device("mps")
+    by_factors, direct = (paddle.to_tensor(SQUARE.astype("float64"), stop_gradient=False) for _ in range(2))
+    right = paddle.to_tensor(SIDES.astype("float64"))
+    (linalg.lu_solve(right, *linalg.lu(by_factors), trans=letter) ** 2).sum().backward()
+    (linalg.solve(direct if letter == "N" else direct.transpose([0, 2, 1]), right) ** 2).sum().backward()
+    np.testing.assert_allclose(by_factors.grad.numpy(), direct.grad.numpy(), rtol=1e-9, atol=1e-9)
+
+
+def test_what_has_no_factors_or_values_is_refused():
+    paddle.set_device("mps")
+    x = paddle.to_tensor(SQUARE[0])
+    factors, pivots = linalg.lu(x)
+    for call in (
+        lambda: linalg.lu_unpack(factors, pivots + 9),
+        lambda: paddle._C_ops.lu_solve(x[:2], factors, pivots, "N"),
+        lambda: paddle._C_ops.lu_solve(x, factors, pivots, "X"),
+        lambda: linalg.eigvals(x * float("nan")),
+        lambda: linalg.eigvals(x[:3]),
+        lambda: paddle._C_ops.lstsq(x * float("inf"), x, 1e-7, "gelsd"),
+    ):
+        with pytest.raises(ValueError):
+            call()

@@ -80,6 +80,10 @@ pub trait Argument: Sized {
     unsafe fn from_context(cursor: &mut Cursor) -> Result<Self>;
 }
 
+/// The gradient by one of several results. Some of Paddle's signatures promise a tensor here where its engine has none: nothing came from that
+/// result.
+pub struct Upstream(pub Option<Tensor>);
+
 impl Argument for Tensor {
     type Abi = *const PdTensor;
     const KIND: Kind = Kind::Input(kind::TENSOR);
@@ -111,6 +115,22 @@ impl Argument for Option<Tensor> {
         let index = cursor.input();
         // SAFETY: an optional input that is absent is null in the context.
         Ok(unsafe { Tensor::new((symbols().context_input)(cursor.raw, index)) })
+    }
+}
+
+impl Argument for Upstream {
+    type Abi = *const PdTensor;
+    const KIND: Kind = Kind::Input(kind::TENSOR);
+
+    unsafe fn from_abi(value: Self::Abi) -> Result<Self> {
+        // SAFETY: a reference to a tensor, or null where Paddle has none to refer to.
+        Ok(Upstream(unsafe { Tensor::new(value) }))
+    }
+
+    unsafe fn from_context(cursor: &mut Cursor) -> Result<Self> {
+        let index = cursor.input();
+        // SAFETY: tensors of the context live while the kernel runs; one that is absent is null.
+        Ok(Upstream(unsafe { Tensor::new((symbols().context_input)(cursor.raw, index)) }))
     }
 }
 

@@ -106,6 +106,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("Gradient of `eigh` of several matrices", r"eigh\(", r"gradient 0: .* wrong"),
     Difference("`svdvals` of more than one leading dimension", r"svdvals\(", r"value 0: shape|gradient: raises nothing, wanted ValueError .*broadcast"),
     Difference("Gradient of `triangular_solve(unitriangular=True)` by the diagonal", r"triangular_solve\(.*unitriangular=True", r"gradient 0: .*\(-?0\.0\), wanted"),
+    Difference("Gradient of `lu_solve` with `trans='T'` or `'C'` by the factors", r"lu_solve\(.*trans='[TC]'", r"gradient 1: "),
     Difference("Gradient of `smooth_l1_loss` at NaN", r"smooth_l1_loss\(.*nan", r"gradient \d: .*\(nan\), wanted"),
     Difference("Gradient of `renorm` with `p=1` at 0, and of NaN", r"renorm\(.*(nan|, 1\.0, 0, )", r"gradient 0: "),
     Difference("`softmax` of NaN between other numbers", r"softmax_?\(.*nan", r"value 0: .*: np\.float\d\d\(nan\), wanted"),

@@ -15,11 +15,10 @@ pub use openmps_host::native::linear_algebra::Algorithm;
 use openmps_host::native::linear_algebra::{Stack, linear_algebra};
 use openmps_tile::DType;
 
-/// An algorithm for the last two dimensions of its first input; [`Algorithm::Solve`] has as second input the right hand sides, with the
-/// same leading dimensions. Float32 is computed in float64.
+/// An algorithm for the last two dimensions of its first input; other inputs have the same leading dimensions. Float32 is computed in float64.
 ///
 /// Signs of singular vectors, of eigenvectors and of Q's columns are faer's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinearAlgebra(pub Algorithm);
 
 /// The types that faer computes.
@@ -41,21 +40,57 @@ impl LinearAlgebra {
             Algorithm::Cholesky { .. } | Algorithm::Inverse => vec![vec![rows, rows]],
             Algorithm::Determinant => vec![vec![]],
             Algorithm::LogDeterminant => vec![vec![], vec![]],
-            Algorithm::Solve => vec![vec![rows, right.unwrap_or(1)]],
+            Algorithm::Solve | Algorithm::FactorsSolve { .. } => vec![vec![rows, right.unwrap_or(1)]],
+            Algorithm::Elimination => vec![vec![rows, columns], vec![rank], vec![]],
+            Algorithm::EliminationFactors => vec![vec![rows, rows], vec![rows, rank], vec![rank, columns]],
+            Algorithm::EliminationGradient => vec![vec![rows, columns]],
+            Algorithm::Packed => vec![vec![rows, right.unwrap_or(columns)]],
+            Algorithm::FactorsSolveGradient { .. } => vec![vec![rows, right.unwrap_or(1)], vec![rows, rows]],
+            Algorithm::LeastSquares { .. } => {
+                let right = right.unwrap_or(1);
+                vec![vec![columns, right], vec![right], vec![], vec![rank]]
+            }
+            Algorithm::Eigen => vec![vec![rows, 2], vec![rows, rows, 2]],
+            Algorithm::Eigenvalues => vec![vec![rows, 2]],
         }
     }
 
     /// Whether rectangles have a result.
     fn takes_rectangles(self) -> bool {
-        use Algorithm::{Qr, SingularValueDecomposition, SingularValues};
-        matches!(self.0, SingularValueDecomposition { .. } | SingularValues | Qr { .. })
+        use Algorithm::*;
+        matches!(
+            self.0,
+            SingularValueDecomposition { .. }
+                | SingularValues
+                | Qr { .. }
+                | Elimination
+                | EliminationFactors
+                | EliminationGradient
+                | Packed
+                | LeastSquares { .. }
+        )
+    }
+
+    /// The dimensions of the inputs after the first, behind the leading ones; what nothing says is the number of columns of a right hand side.
+    fn others(self, rows: usize, columns: usize) -> Vec<(&'static str, Vec<Option<usize>>)> {
+        let (rank, sides) = (rows.min(columns), vec![Some(rows), None]);
+        let pivots = ("pivots", vec![Some(rank)]);
+        match self.0 {
+            Algorithm::Solve | Algorithm::LeastSquares { .. } => vec![("right hand side", sides)],
+            Algorithm::EliminationFactors => vec![pivots],
+            Algorithm::EliminationGradient => vec![pivots, ("gradient", vec![Some(rows), Some(columns)])],
+            Algorithm::Packed => vec![("upper factor", vec![Some(columns), None])],
+            Algorithm::FactorsSolve { .. } => vec![pivots, ("right hand side", sides)],
+            Algorithm::FactorsSolveGradient { .. } => vec![pivots, ("solution", sides.clone()), ("gradient", sides)],
+            _ => Vec::new(),
+        }
     }
 }
 
 /// A dense view as a stack of matrices, `leading` of whose dimensions count them.
 fn stack(address: usize, shape: &[usize], leading: usize) -> Stack {
-    let size = |d: usize| shape.get(leading + d).copied().unwrap_or(1);
-    Stack { address, rows: size(0), columns: size(1) }
+    let own = &shape[leading..];
+    Stack { address, rows: own.first().copied().unwrap_or(1), columns: own.get(1..).unwrap_or(&[]).iter().product() }
 }
 
 impl Operator for LinearAlgebra {
@@ -70,13 +105,22 @@ impl Operator for LinearAlgebra {
             Algorithm::Determinant => "determinant",
             Algorithm::LogDeterminant => "log_determinant",
             Algorithm::Solve => "solve",
+            Algorithm::Elimination => "elimination",
+            Algorithm::EliminationFactors => "elimination_factors",
+            Algorithm::EliminationGradient => "elimination_gradient",
+            Algorithm::Packed => "packed_factors",
+            Algorithm::FactorsSolve { .. } => "factors_solve",
+            Algorithm::FactorsSolveGradient { .. } => "factors_solve_gradient",
+            Algorithm::LeastSquares { .. } => "least_squares",
+            Algorithm::Eigen => "eigen",
+            Algorithm::Eigenvalues => "eigenvalues",
         }
     }
 
     fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
-        let solves = self.0 == Algorithm::Solve;
-        expect_inputs(self.name(), inputs, if solves { 2 } else { 1 })?;
-        let Meta { dtype, shape } = &inputs[0];
+        let Some(Meta { dtype, shape }) = inputs.first() else {
+            return expect_inputs(self.name(), inputs, 1).map(|()| Vec::new());
+        };
         expect_dtype(self.name(), "input", *dtype, TYPES)?;
         let wrong = |what, got, expected: &str| {
             Err(Error::Shape { operator: self.name(), what, got, expected: expected.to_owned() })
@@ -87,14 +131,22 @@ impl Operator for LinearAlgebra {
         if rows != columns && !self.takes_rectangles() {
             return wrong("input", shape.clone(), "square matrices");
         }
+        let others = self.others(*rows, *columns);
+        expect_inputs(self.name(), inputs, 1 + others.len())?;
         let mut right = None;
-        if solves {
-            let Meta { dtype: other, shape: sides } = &inputs[1];
-            expect_dtype(self.name(), "right hand side", *other, &[*dtype])?;
-            if sides.len() != shape.len() || sides[..=leading.len()] != shape[..=leading.len()] {
-                return wrong("right hand side", sides.clone(), &format!("{:?} and columns", &shape[..=leading.len()]));
+        for ((what, dims), Meta { dtype: other, shape: sides }) in others.into_iter().zip(&inputs[1..]) {
+            expect_dtype(self.name(), what, *other, &[*dtype])?;
+            let own = sides.get(leading.len()..).unwrap_or(&[]);
+            let columns = dims.iter().zip(own).find_map(|(dim, &size)| dim.is_none().then_some(size));
+            let fits =
+                own.len() == dims.len() && dims.iter().zip(own).all(|(dim, size)| dim.is_none_or(|dim| dim == *size));
+            let is_same = right.is_none() || columns.is_none() || columns == right;
+            if !fits || sides[..leading.len()] != *leading || !is_same {
+                let own: Vec<String> =
+                    dims.iter().map(|dim| dim.map_or("columns".to_owned(), |dim| dim.to_string())).collect();
+                return wrong(what, sides.clone(), &format!("{leading:?} and {}", own.join(", ")));
             }
-            right = sides.last().copied();
+            right = right.or(columns);
         }
         let results = self.results(*rows, *columns, right);
         results.iter().map(|dims| Ok(Meta { dtype: *dtype, shape: shape_of(&[leading, dims].concat())? })).collect()

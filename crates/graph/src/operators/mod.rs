@@ -13,6 +13,7 @@ pub mod detection;
 pub mod elementwise;
 pub mod expand;
 pub mod flip;
+pub mod fourier;
 pub mod full;
 pub mod gather;
 pub mod grid_sample;
@@ -33,6 +34,7 @@ pub mod repeat_gradient;
 pub mod roll;
 pub mod rope;
 pub mod running;
+pub mod sampled;
 pub mod scan;
 pub mod scatter;
 pub mod sequence;
@@ -48,7 +50,7 @@ use crate::sealed::Sealed;
 
 /// The list of operators, by family. Tests, benches and documents iterate over it.
 pub static ENTRIES: &[&[&Entry]] =
-    &[MOVEMENT, LIBRARY, NORMALISATION, reduce::ENTRIES, linear_algebra::ENTRIES, special::ENTRIES];
+    &[MOVEMENT, LIBRARY, NORMALISATION, reduce::ENTRIES, linear_algebra::ENTRIES, fourier::ENTRIES, special::ENTRIES];
 
 /// Operators that move or choose elements.
 pub static MOVEMENT: &[&Entry] = &[
@@ -161,6 +163,7 @@ operators! {
     expand::Expand,
     expand::Tile,
     flip::Flip,
+    fourier::Fourier,
     full::Full,
     gather::Embedding,
     gather::Gather,
@@ -196,6 +199,7 @@ operators! {
     running::RunningExtreme,
     running::RunningLogSum,
     running::SearchSorted,
+    sampled::Sampling,
     scan::ProductGradient,
     scan::Scan,
     scatter::EmbeddingGradient,

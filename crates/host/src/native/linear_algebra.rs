@@ -1,14 +1,16 @@
 //! Factorisations, inverses, determinants and solutions of stacks of matrices: each matrix by the crate `faer`, in float64.
 
+mod elimination;
+
 use super::memory::{Element, slice, slice_mut};
 use crate::Error;
 use crate::threads::parallel_for;
-use faer::linalg::solvers::{DenseSolveCore, PartialPivLu, SelfAdjointEigen, Solve, Svd};
-use faer::{Mat, MatRef, Side};
+use faer::linalg::solvers::{DenseSolveCore, Eigen, PartialPivLu, SelfAdjointEigen, Solve, Svd};
+use faer::{Mat, MatRef, Side, c64};
 use std::sync::{Mutex, PoisonError};
 
 /// What is computed of a matrix A.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Algorithm {
     /// U, the singular values from the largest on, and V transposed; `full` makes U and V square.
     SingularValueDecomposition {
@@ -40,6 +42,34 @@ pub enum Algorithm {
     LogDeterminant,
     /// The X with A X = B, where B is the second input.
     Solve,
+    /// The factors of elimination in one matrix, which row was exchanged for each (from 1 on), and the number of the first pivot that is zero, or 0.
+    Elimination,
+    /// The permutation and the factors, of the first two results of [`Algorithm::Elimination`].
+    EliminationFactors,
+    /// The gradient of the first result, the third input, by the matrix; the first two inputs are those results.
+    EliminationGradient,
+    /// What is below the diagonal of A, and the rest of the second input.
+    Packed,
+    /// The X with A X = B, of the factors and pivots of A, and B.
+    FactorsSolve {
+        /// The transpose of A in place of it.
+        transposed: bool,
+    },
+    /// Gradients by B and by the factors, of factors, pivots, X, and the gradient by X.
+    FactorsSolveGradient {
+        /// As of the solution.
+        transposed: bool,
+    },
+    /// The smallest X that brings A X as near to B as possible, the squared distances by column where A has more rows than columns and as many
+    /// independent ones, the rank, and the singular values.
+    LeastSquares {
+        /// Singular values below so much of the largest count as zero.
+        threshold: f64,
+    },
+    /// Eigenvalues, and vectors of length 1 as columns; each number is two, its real and its imaginary part.
+    Eigen,
+    /// The eigenvalues alone.
+    Eigenvalues,
 }
 
 /// A dense stack of row-major matrices in memory.
@@ -155,6 +185,34 @@ fn compute(algorithm: Algorithm, inputs: &[Mat<f64>]) -> Result<Vec<Mat<f64>>, S
         Algorithm::Cholesky { upper } => cholesky(a, upper, is_finite).map(|factor| vec![factor]),
         Algorithm::Inverse => Ok(vec![invertible(a)?.inverse()]),
         Algorithm::Solve => Ok(vec![invertible(a)?.solve(&inputs[1])]),
+        Algorithm::Elimination => Ok(elimination::factors(a)),
+        Algorithm::EliminationFactors => elimination::unpacked(a, inputs[1].as_ref()),
+        Algorithm::EliminationGradient => Ok(vec![elimination::gradient(a, inputs[1].as_ref(), inputs[2].as_ref())?]),
+        Algorithm::Packed => Ok(vec![elimination::packed(a, inputs[1].as_ref())]),
+        Algorithm::FactorsSolve { transposed } => {
+            Ok(vec![elimination::solved(a, inputs[1].as_ref(), inputs[2].as_ref(), transposed)?])
+        }
+        Algorithm::FactorsSolveGradient { transposed } => {
+            let [pivots, x, upstream] = [1, 2, 3].map(|at| inputs[at].as_ref());
+            elimination::solution_gradient(a, pivots, x, upstream, transposed)
+        }
+        Algorithm::LeastSquares { .. } | Algorithm::Eigen | Algorithm::Eigenvalues if !is_finite => {
+            Err("holds infinity or NaN".to_owned())
+        }
+        Algorithm::LeastSquares { threshold } => least_squares(a, inputs[1].as_ref(), threshold),
+        Algorithm::Eigen => {
+            let eigen = Eigen::new_from_real(a).map_err(|_| DIVERGES.to_owned())?;
+            let (values, vectors) = (eigen.S().column_vector(), eigen.U());
+            let sizes: Vec<f64> = (0..a.ncols()).map(|j| vectors.col(j).norm_l2()).collect();
+            Ok(vec![
+                parts(a.nrows(), 1, |i, _| values[i]),
+                parts(a.nrows(), a.ncols(), |i, j| vectors[(i, j)] * (1.0 / sizes[j])),
+            ])
+        }
+        Algorithm::Eigenvalues => {
+            let values = a.eigenvalues().map_err(|_| DIVERGES.to_owned())?;
+            Ok(vec![parts(a.nrows(), 1, |i, _| values[i])])
+        }
         Algorithm::Determinant => {
             let (sign, pivots) = pivots(&a.partial_piv_lu());
             Ok(vec![column([pivots.iter().product::<f64>() * sign].iter())])
@@ -180,6 +238,29 @@ fn singular(algorithm: Algorithm, rows: usize, columns: usize) -> impl Iterator<
         _ => (Some([rows, rank]), Some([rank, columns])),
     };
     [left, Some(values), right].into_iter().flatten()
+}
+
+/// Complex numbers, each as two columns.
+fn parts(rows: usize, columns: usize, number: impl Fn(usize, usize) -> c64) -> Mat<f64> {
+    Mat::from_fn(rows, 2 * columns, |i, j| {
+        let number = number(i, j / 2);
+        if j % 2 == 0 { number.re } else { number.im }
+    })
+}
+
+fn least_squares(a: MatRef<f64>, b: MatRef<f64>, threshold: f64) -> Result<Vec<Mat<f64>>, String> {
+    let svd = Svd::new_thin(a).map_err(|_| DIVERGES.to_owned())?;
+    let values = column(svd.S().column_vector().iter());
+    let least = threshold * values.col(0).iter().copied().fold(0.0, f64::max);
+    let rank = values.col(0).iter().filter(|&&value| value > least).count();
+    let projected = svd.U().transpose() * b;
+    let divided = Mat::from_fn(values.nrows(), b.ncols(), |i, j| {
+        if values[(i, 0)] > least { projected[(i, j)] / values[(i, 0)] } else { 0.0 }
+    });
+    let x = svd.V() * divided;
+    let rest = a * &x - b;
+    let residuals = Mat::from_fn(b.ncols(), 1, |j, _| rest.col(j).squared_norm_l2());
+    Ok(vec![x, residuals, column([rank as f64].iter()), values])
 }
 
 const DIVERGES: &str = "has no decomposition that the iteration finds";

@@ -52,6 +52,46 @@ impl Source {
     }
 }
 
+/// The numbers of one element of a tensor, of which a law takes as many as it wants.
+pub(super) struct Stream {
+    source: Source,
+    block: u64,
+    words: Block,
+    used: usize,
+}
+
+/// Blocks that an element has for itself: 2 to the power of so many.
+const OWN: u32 = 24;
+
+impl Stream {
+    pub(super) fn new(source: Source, element: usize) -> Stream {
+        let block = (element as u64) << OWN;
+        Stream { source, block, words: source.block(block), used: 0 }
+    }
+
+    /// A number in [0, 1) with 53 random bits.
+    pub(super) fn unit(&mut self) -> f64 {
+        if self.used == BLOCK / 2 {
+            (self.block, self.used) = (self.block + 1, 0);
+            self.words = self.source.block(self.block);
+        }
+        let (low, high) = pair(&self.words, self.used);
+        self.used += 1;
+        unit_f64(low, high)
+    }
+
+    /// A time between events, of which one is expected in a unit of time.
+    pub(super) fn exponential(&mut self) -> f64 {
+        -(1.0 - self.unit()).ln()
+    }
+
+    /// A standard normal number.
+    pub(super) fn normal(&mut self) -> f64 {
+        let radius = (2.0 * self.exponential()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit()).cos()
+    }
+}
+
 /// Runs a loop compiled for the processor's vector instructions; the numbers are the same at every level.
 #[inline(always)]
 fn at_level(work: impl Fn()) {

@@ -5,6 +5,7 @@ use super::compose::Compose;
 use super::images::refuse;
 use super::linear_algebra::product;
 use super::movement::many;
+use crate::argument::Upstream;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
@@ -260,13 +261,14 @@ fn qr_grad(
     x: Tensor,
     q: Tensor,
     r: Tensor,
-    dq: Tensor,
-    dr: Tensor,
+    of_q: Upstream,
+    of_r: Upstream,
     mode: String,
     dx: Output,
 ) -> Result<()> {
     let (c, shape) = (Compose::new(context), x.shape());
-    let (q, r, dq, dr) = (q.view()?, r.view()?, dq.view()?, dr.view()?);
+    let (q, r) = (q.view()?, r.view()?);
+    let (dq, dr) = (c.or_zeros(of_q.0.as_ref(), &q)?, c.or_zeros(of_r.0.as_ref(), &r)?);
     let [.., rows, columns] = shape[..] else { return Err(refuse("rank of x", shape.len(), "2 or more")) };
     if mode == "r" || mode == "complete" && rows > columns {
         return Err(refuse("mode", mode, "reduced, where gradients are wanted"));

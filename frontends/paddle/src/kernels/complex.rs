@@ -1,9 +1,10 @@
-//! Complex numbers, which have no arithmetic here: pairs of floats, made, taken apart and conjugated.
+//! Complex numbers as pairs of floats: made, taken apart and conjugated.
 
 use super::compose::Compose;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::table::Table;
+use crate::tensor::double;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::operators::elementwise::{Elementwise, Unary, broadcast, run};
@@ -28,6 +29,29 @@ fn parts(pairs: &View, dtype: DType) -> Result<[View; 2]> {
     let real = View::strided(pairs.address, dtype, dims, &strides)?;
     let imaginary = View::strided(pairs.address + dtype.size(), dtype, dims, &strides)?;
     Ok([real, imaginary])
+}
+
+/// A complex tensor as real numbers with a last dimension of 2.
+pub(super) fn pairs(x: &Tensor) -> Result<View> {
+    of_floats(x.bytes_view()?, x.data_type())
+}
+
+/// The real and the imaginary numbers of pairs.
+pub(super) fn real_and_imaginary(pairs: &View) -> [View; 2] {
+    [0, 1].map(|part| pairs.narrowed(pairs.rank() - 1, part, 1, 1).without_axis(pairs.rank() - 1))
+}
+
+/// As [`pairs`], the memory of a result.
+pub(super) fn allocate_pairs(context: &Context, out: &Output, parts: DType) -> Result<View> {
+    let data_type = DataType(if parts == DType::F64 { 13 } else { 12 });
+    of_floats(context.allocate_bytes(out, data_type)?, data_type)
+}
+
+fn of_floats(mut bytes: View, data_type: DataType) -> Result<View> {
+    if data_type.size() == 8 {
+        double(&mut bytes)?;
+    }
+    Ok(View { dtype: part(data_type), ..bytes })
 }
 
 /// A view in steps of whole numbers: of 16 bytes it is shown as two numbers of 8.

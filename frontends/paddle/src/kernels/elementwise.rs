@@ -1,5 +1,6 @@
 //! Elementwise kernels that are more than their operator: quotients, scale, cast, sums of many. The others are made in `formula.rs`.
 
+use super::complex_arithmetic::cast_real;
 use super::compose::Compose;
 use crate::error::{Error, Result};
 use crate::handler::Handler;
@@ -159,6 +160,9 @@ fn float(number: Number) -> f64 {
 }
 
 fn cast(context: &Context, x: Tensor, data_type: DataType, out: Output) -> Result<()> {
+    if data_type.is_complex() {
+        return cast_real(context, &x.view()?, data_type, &out);
+    }
     compute_as(context, Elementwise::Unary(Unary::Cast), &[&x.view()?], &[], (&out, data_type.dtype()?))
 }
 

@@ -24,6 +24,7 @@
 //! | C++ | Rust |
 //! |---|---|
 //! | `const DenseTensor&` | [`Tensor`](crate::Tensor) |
+//! | the same, of a gradient that Paddle may leave out all the same | [`Upstream`](crate::argument::Upstream) |
 //! | `const paddle::optional<DenseTensor>&` | `Option<Tensor>` |
 //! | `const std::vector<const DenseTensor*>&` | `Vec<Tensor>` |
 //! | `const paddle::optional<std::vector<const DenseTensor*>>&` | `Option<Vec<Tensor>>` |
@@ -54,6 +55,7 @@ mod boxes;
 mod closeness;
 mod coalesce;
 mod complex;
+mod complex_arithmetic;
 mod compose;
 mod convolution;
 mod copy;
@@ -64,9 +66,11 @@ mod diagonal;
 mod double_arithmetic;
 mod double_gradient;
 mod elementwise;
+mod elimination;
 mod everyday;
 mod experts;
 mod formula;
+mod fourier;
 mod gated;
 mod gradient;
 mod grid_sample;
@@ -100,6 +104,7 @@ mod reduction_gradient;
 mod regions;
 mod resampling;
 mod running;
+mod sampled;
 mod sequences;
 mod shift;
 mod slicing;
@@ -135,6 +140,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     slicing::register,
     sequences::register,
     random::register,
+    sampled::register,
     movement::register,
     indexing::register,
     put_along_axis::register,
@@ -148,6 +154,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     grid_sample::register,
     matmul::register,
     linear_algebra::register,
+    elimination::register,
     normalisation::register,
     normalisation_gradient::register,
     sync_batch_norm::register,
@@ -168,6 +175,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     special::register,
     shift::register,
     complex::register,
+    fourier::register,
     resampling::register,
     running::register,
     unique::register,
@@ -195,4 +203,6 @@ const FAMILIES: &[fn(&mut Table)] = &[
     yolo::register,
     // After the others: it adds what no other family has.
     formula::register,
+    // The same names for complex numbers.
+    complex_arithmetic::register,
 ];

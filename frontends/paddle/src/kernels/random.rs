@@ -1,6 +1,6 @@
 //! Kernels that draw random numbers. The seed is the attribute's, or comes from the device's generator, which `paddle.seed` sets.
 
-use super::images::sizes;
+use super::images::{refuse, sizes};
 use super::movement::{many, one};
 use crate::error::Result;
 use crate::scalar::dims_of;
@@ -12,7 +12,7 @@ use openmps_graph::operators::random::{
 };
 use openmps_graph::view::shape_of;
 use openmps_graph::{DType, Operator};
-use openmps_tile::dtype::FLOATS;
+use openmps_tile::dtype::{FLOATS, NUMBERS};
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
@@ -26,12 +26,14 @@ pub fn register(table: &mut Table) {
     table.add("bernoulli", FLOATS, bernoulli).strided();
     table.add("multinomial", FLOATS, multinomial).strided().output(0, DType::I64);
     table.add("exponential", FLOATS, exponential);
+    table.add("random", NUMBERS, random);
+    table.add("uniform_random_batch_size_like", FLOATS, uniform_like).output_as_inferred(0);
     table.add("dropout", FLOATS, dropout).strided().output(1, DType::U8);
     table.add("dropout_grad", FLOATS, dropout_grad).strided();
 }
 
 /// Numbers of a seed that is given, or else the next ones.
-fn source(context: &Context, seed: i32) -> Source {
+pub(super) fn source(context: &Context, seed: i32) -> Source {
     Source { seed: if seed == 0 { context.random() } else { seed as u64 }, offset: 0 }
 }
 
@@ -134,12 +136,43 @@ fn exponential(context: &Context, x: Tensor, rate: f32, out: Output) -> Result<(
     draw(context, Law::Exponential { rate: rate.into() }, 0, &x.shape(), x.dtype()?, &out)
 }
 
+fn random(context: &Context, x: Tensor, low: i64, high: i64, out: Output) -> Result<()> {
+    draw(context, Law::Integers { low, high }, 0, &x.shape(), x.dtype()?, &out)
+}
+
+/// Of a size that is one of another tensor's; Paddle's rule has set it.
+fn uniform_like(
+    context: &Context,
+    _x: Tensor,
+    _shape: Vec<i32>,
+    _input_axis: i32,
+    _output_axis: i32,
+    low: f32,
+    high: f32,
+    seed: i32,
+    diagonal: i32,
+    _step: i32,
+    _value: f32,
+    data_type: DataType,
+    out: Output,
+) -> Result<()> {
+    if diagonal != 0 {
+        return Err(refuse("diag_num", diagonal, "0"));
+    }
+    draw(
+        context,
+        Law::Uniform { low: low.into(), high: high.into() },
+        seed,
+        &out.shape(),
+        data_type.or(DType::F32)?,
+        &out,
+    )
+}
+
 /// The seed of a tensor, which pipelines use to repeat a dropout.
 fn seed_of(context: &Context, tensor: Option<Tensor>, seed: i32, fixed: bool) -> Result<i32> {
     let Some(tensor) = tensor else { return Ok(if fixed { seed.max(1) } else { 0 }) };
-    let mut bytes = [0; 4];
-    context.read(tensor.view()?.address, &mut bytes)?;
-    Ok(i32::from_ne_bytes(bytes))
+    Ok(Scalar::of_tensor(context, &tensor)?.i64() as i32)
 }
 
 fn dropout(

@@ -196,13 +196,13 @@ fn fold_grad(
 }
 
 /// Frames of a signal as (rest, frames, elements of a frame), where the axis of the signal is the last or the first.
-struct Frames {
+pub(super) struct Frames {
     hop: usize,
     is_last: bool,
 }
 
 impl Frames {
-    fn new(hop: i32, axis: i32) -> Result<Frames> {
+    pub(super) fn new(hop: i32, axis: i32) -> Result<Frames> {
         if hop < 1 || !matches!(axis, 0 | -1) {
             return Err(refuse("hop_length, axis", (hop, axis), "1 or more, and 0 or -1"));
         }
@@ -240,20 +240,28 @@ impl Frames {
         Ok(View::strided(begin.address, signal.dtype, &[signal.shape[0], count, length], &strides)?)
     }
 
-    fn cut(&self, context: &Context, x: &View, out: &Output) -> Result<()> {
-        let to = self.frames(&context.allocate(out, x.dtype)?)?;
-        let [count, length] = [to.shape[1], to.shape[2]];
+    /// The first `count` frames of so many elements, as (rest, frames, elements) in the signal's memory.
+    pub(super) fn within(&self, x: &View, count: usize, length: usize) -> Result<View> {
         self.expect(x, count, length)?;
-        copy(context, self.of_signal(&self.signal(x)?, (0, 1, count, length))?, to)
+        self.of_signal(&self.signal(x)?, (0, 1, count, length))
     }
 
-    /// Frames added up: at once those that do not overlap.
+    fn cut(&self, context: &Context, x: &View, out: &Output) -> Result<()> {
+        let to = self.frames(&context.allocate(out, x.dtype)?)?;
+        copy(context, self.within(x, to.shape[1], to.shape[2])?, to)
+    }
+
+    /// Paddle's frames added up.
     fn sum(&self, context: &Context, frames: &View, out: &Output) -> Result<()> {
-        let to = context.allocate(out, frames.dtype)?;
+        self.added(context, &self.frames(frames)?, out)
+    }
+
+    /// Frames as (rest, frames, elements) added up: at once those that do not overlap.
+    pub(super) fn added(&self, context: &Context, from: &View, out: &Output) -> Result<()> {
+        let to = context.allocate(out, from.dtype)?;
         let zero =
             openmps_graph::operators::full::Full { dims: to.shape.clone(), dtype: to.dtype, value: Number::Integer(0) };
         zero.run(context.queue(), &[], std::slice::from_ref(&to))?;
-        let from = self.frames(frames)?;
         let [count, length] = [from.shape[1], from.shape[2]];
         self.expect(&to, count, length)?;
         let signal = self.signal(&to)?;

@@ -1,0 +1,412 @@
+//! Arithmetic of complex numbers, as formulas over their real and imaginary parts: what layers in Fourier space train with.
+
+use super::complex::{allocate_pairs, pairs, real_and_imaginary};
+use super::compose::Compose;
+use super::images::refuse;
+use super::linear_algebra::product;
+use super::matmul::with_axis;
+use super::reduction_gradient::{axes, kept};
+use crate::dtype::DataType;
+use crate::error::Result;
+use crate::table::Table;
+use crate::{Context, IntArray, Output, Scalar, Tensor};
+use openmps_graph::operators::copy::Copy;
+use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary};
+use openmps_graph::operators::expand::Expand;
+use openmps_graph::operators::pad::{Mode, Pad, PadGradient};
+use openmps_graph::operators::reduce::Reduction;
+use openmps_graph::operators::roll::Roll;
+use openmps_graph::{DType, Operator, Shape, View};
+use openmps_tile::Number;
+
+const SINGLE: &[DType] = &[DType::F32, DType::F64];
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add_complex("add", add).strided();
+    table.add_complex("subtract", subtract).strided();
+    table.add_complex("multiply", multiply).strided();
+    table.add_complex("divide", divide).strided();
+    table.add_complex("add_grad", add_grad).strided();
+    table.add_complex("subtract_grad", subtract_grad).strided();
+    table.add_complex("multiply_grad", multiply_grad).strided();
+    table.add_complex("divide_grad", divide_grad).strided();
+    table.add_complex("scale", scale).strided();
+    table.add_complex("cast", cast).strided().output_as_inferred(0);
+    table.add_complex("sum", sum).strided().output_as_inferred(0);
+    table.add_complex("sum_grad", sum_grad);
+    table.add_complex("matmul", matmul).strided();
+    table.add_complex("matmul_grad", matmul_grad).strided();
+    table.add_complex("abs", magnitude).strided().output_as_inferred(0);
+    table.add_complex("abs_grad", magnitude_grad);
+    table.add_complex("angle", angle).strided().output_as_inferred(0);
+    table.add_complex("pad", pad).strided();
+    table.add_complex("pad_grad", pad_grad).strided();
+    table.add_complex("roll", roll).strided();
+    table.add_complex("roll_grad", roll_grad).strided();
+    table.add("angle", SINGLE, angle_of_real).strided();
+    table.add_complex("angle_grad", angle_grad);
+    table.add("angle_grad", SINGLE, angle_of_real_grad);
+}
+
+/// Complex numbers by their parts.
+#[derive(Clone)]
+struct Complex {
+    real: View,
+    imaginary: View,
+}
+
+impl Complex {
+    fn of(x: &Tensor) -> Result<Complex> {
+        let [real, imaginary] = real_and_imaginary(&pairs(x)?);
+        Ok(Complex { real, imaginary })
+    }
+
+    /// The result of a formula for each part.
+    fn made(&self, mut formula: impl FnMut(&View) -> Result<View>) -> Result<Complex> {
+        Ok(Complex { real: formula(&self.real)?, imaginary: formula(&self.imaginary)? })
+    }
+
+    fn conjugate(&self, c: &Compose) -> Result<Complex> {
+        Ok(Complex { real: self.real.clone(), imaginary: c.scale(&self.imaginary, -1.0, 0.0)? })
+    }
+
+    /// The sum or difference, part by part.
+    fn with(&self, c: &Compose, operator: Binary, other: &Complex) -> Result<Complex> {
+        let of = |x: &View, y: &View| c.map(Elementwise::Binary(operator), &[x, y], &[]);
+        Ok(Complex { real: of(&self.real, &other.real)?, imaginary: of(&self.imaginary, &other.imaginary)? })
+    }
+
+    /// The product, by what the product of two real tensors is.
+    fn product(
+        &self,
+        c: &Compose,
+        other: &Complex,
+        multiply: impl Fn(&View, &View) -> Result<View>,
+    ) -> Result<Complex> {
+        let (x, y) = (self, other);
+        let real = c.subtract(&multiply(&x.real, &y.real)?, &multiply(&x.imaginary, &y.imaginary)?)?;
+        let imaginary = c.add(&multiply(&x.real, &y.imaginary)?, &multiply(&x.imaginary, &y.real)?)?;
+        Ok(Complex { real, imaginary })
+    }
+
+    fn times(&self, c: &Compose, other: &Complex) -> Result<Complex> {
+        self.product(c, other, |x, y| c.multiply(x, y))
+    }
+
+    /// The quotient; the divisor is made smaller by its larger part, so that no square overflows (Smith, 1962).
+    fn over(&self, c: &Compose, other: &Complex) -> Result<Complex> {
+        let map = |operator, inputs: &[&View]| c.map(Elementwise::Binary(operator), inputs, &[]);
+        let sizes = other.made(|part| c.map(Elementwise::Unary(Unary::Abs), &[part], &[]))?;
+        let largest = map(Binary::Maximum, &[&sizes.real, &sizes.imaginary])?;
+        let smaller = other.made(|part| map(Binary::Divide, &[part, &largest]))?;
+        let square =
+            c.add(&c.multiply(&smaller.real, &smaller.real)?, &c.multiply(&smaller.imaginary, &smaller.imaginary)?)?;
+        let whole = c.multiply(&square, &largest)?;
+        self.times(c, &smaller.conjugate(c)?)?.made(|part| map(Binary::Divide, &[part, &whole]))
+    }
+
+    /// The sum over what was repeated, in an output that may be unwanted.
+    fn store(&self, context: &Context, c: &Compose, out: Option<&Output>) -> Result<()> {
+        let Some(out) = out else { return Ok(()) };
+        let to = allocate_pairs(context, out, self.real.dtype)?;
+        for (part, to) in [&self.real, &self.imaginary].into_iter().zip(real_and_imaginary(&to)) {
+            let dims: Shape = to.shape.clone();
+            let value = match part {
+                part if part.shape == dims => part.clone(),
+                // Reduced axes are dropped.
+                part if part.len() == to.len() => c.shaped(part, &dims)?,
+                part => c.summed_to(part, &dims)?,
+            };
+            c.launch(&Copy, &[value], &[to])?;
+        }
+        Ok(())
+    }
+}
+
+fn add(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
+    let c = Compose::new(context);
+    Complex::of(&x)?.with(&c, Binary::Add, &Complex::of(&y)?)?.store(context, &c, Some(&out))
+}
+
+fn subtract(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
+    let c = Compose::new(context);
+    Complex::of(&x)?.with(&c, Binary::Subtract, &Complex::of(&y)?)?.store(context, &c, Some(&out))
+}
+
+fn multiply(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
+    let c = Compose::new(context);
+    Complex::of(&x)?.times(&c, &Complex::of(&y)?)?.store(context, &c, Some(&out))
+}
+
+fn divide(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
+    let c = Compose::new(context);
+    Complex::of(&x)?.over(&c, &Complex::of(&y)?)?.store(context, &c, Some(&out))
+}
+
+fn add_grad(
+    context: &Context,
+    _x: Tensor,
+    _y: Tensor,
+    upstream: Tensor,
+    _axis: i32,
+    dx: Option<Output>,
+    dy: Option<Output>,
+) -> Result<()> {
+    let (c, upstream) = (Compose::new(context), Complex::of(&upstream)?);
+    // Paddle may give dx the memory of the upstream gradient: it is written last.
+    upstream.store(context, &c, dy.as_ref())?;
+    upstream.store(context, &c, dx.as_ref())
+}
+
+fn subtract_grad(
+    context: &Context,
+    _x: Tensor,
+    _y: Tensor,
+    upstream: Tensor,
+    _axis: i32,
+    dx: Option<Output>,
+    dy: Option<Output>,
+) -> Result<()> {
+    let (c, upstream) = (Compose::new(context), Complex::of(&upstream)?);
+    upstream.made(|part| c.scale(part, -1.0, 0.0))?.store(context, &c, dy.as_ref())?;
+    upstream.store(context, &c, dx.as_ref())
+}
+
+fn multiply_grad(
+    context: &Context,
+    x: Tensor,
+    y: Tensor,
+    upstream: Tensor,
+    _axis: i32,
+    dx: Option<Output>,
+    dy: Option<Output>,
+) -> Result<()> {
+    let (c, upstream) = (Compose::new(context), Complex::of(&upstream)?);
+    let gradient = |other: Tensor| upstream.times(&c, &Complex::of(&other)?.conjugate(&c)?);
+    let (of_x, of_y) = (gradient(y)?, gradient(x)?);
+    of_y.store(context, &c, dy.as_ref())?;
+    of_x.store(context, &c, dx.as_ref())
+}
+
+/// By x it is the upstream gradient over the conjugate of y, by y minus that times the conjugate of the quotient.
+fn divide_grad(
+    context: &Context,
+    _x: Tensor,
+    y: Tensor,
+    out: Tensor,
+    upstream: Tensor,
+    _axis: i32,
+    dx: Option<Output>,
+    dy: Option<Output>,
+) -> Result<()> {
+    let (c, upstream) = (Compose::new(context), Complex::of(&upstream)?);
+    let of_x = upstream.over(&c, &Complex::of(&y)?.conjugate(&c)?)?;
+    let of_y = of_x.times(&c, &Complex::of(&out)?.conjugate(&c)?)?;
+    of_y.made(|part| c.scale(part, -1.0, 0.0))?.store(context, &c, dy.as_ref())?;
+    of_x.store(context, &c, dx.as_ref())
+}
+
+/// By a real number, which is added to the real parts.
+fn scale(context: &Context, x: Tensor, factor: Scalar, bias: Scalar, bias_last: bool, out: Output) -> Result<()> {
+    let (c, x, factor) = (Compose::new(context), Complex::of(&x)?, factor.f64());
+    let bias = if bias_last { bias.f64() } else { bias.f64() * factor };
+    let scaled = Complex { real: c.scale(&x.real, factor, bias)?, imaginary: c.scale(&x.imaginary, factor, 0.0)? };
+    scaled.store(context, &c, Some(&out))
+}
+
+/// To complex numbers of another width, or to the real parts.
+fn cast(context: &Context, x: Tensor, data_type: DataType, out: Output) -> Result<()> {
+    let (c, x) = (Compose::new(context), Complex::of(&x)?);
+    if data_type.is_complex() {
+        let part = if data_type.size() == 16 { DType::F64 } else { DType::F32 };
+        return x.made(|view| c.cast(view, part))?.store(context, &c, Some(&out));
+    }
+    c.store_value(&out, data_type.dtype()?, &x.real)
+}
+
+/// Real numbers as complex ones.
+pub(super) fn cast_real(context: &Context, x: &View, data_type: DataType, out: &Output) -> Result<()> {
+    let c = Compose::new(context);
+    let part = if data_type.size() == 16 { DType::F64 } else { DType::F32 };
+    let real = c.cast(x, part)?;
+    let imaginary = c.constant(part, &real.shape, 0.0)?;
+    Complex { real, imaginary }.store(context, &c, Some(out))
+}
+
+fn sum(context: &Context, x: Tensor, dims: IntArray, _: DataType, _keep: bool, out: Output) -> Result<()> {
+    let c = Compose::new(context);
+    Complex::of(&x)?.made(|part| c.reduce(Reduction::Sum, part, &dims))?.store(context, &c, Some(&out))
+}
+
+fn sum_grad(
+    context: &Context,
+    x: Tensor,
+    upstream: Tensor,
+    dims: IntArray,
+    _keep: bool,
+    all: bool,
+    dx: Output,
+) -> Result<()> {
+    let (c, shape) = (Compose::new(context), x.shape());
+    let repeated = Expand { dims: shape.iter().map(|&size| size as i64).collect() };
+    let spread = |part: &View| {
+        let dense = c.temporary(part.dtype, &part.shape)?;
+        c.launch(&Copy, std::slice::from_ref(part), std::slice::from_ref(&dense))?;
+        c.apply(&repeated, &[kept(&c, &dense, &shape, &axes(shape.len(), &dims, all))?])
+    };
+    Complex::of(&upstream)?.made(spread)?.store(context, &c, Some(&dx))
+}
+
+fn matmul(context: &Context, x: Tensor, y: Tensor, left: bool, right: bool, out: Output) -> Result<()> {
+    let c = Compose::new(context);
+    let of = |x: &View, y: &View| product(&c, (x, left), (y, right));
+    Complex::of(&x)?.product(&c, &Complex::of(&y)?, of)?.store(context, &c, Some(&out))
+}
+
+/// As of real matrices, with the other factor's conjugate.
+fn matmul_grad(
+    context: &Context,
+    x: Tensor,
+    y: Tensor,
+    upstream: Tensor,
+    left: bool,
+    right: bool,
+    dx: Option<Output>,
+    dy: Option<Output>,
+) -> Result<()> {
+    let c = Compose::new(context);
+    let (mut x, mut y, mut upstream) = (Complex::of(&x)?, Complex::of(&y)?, Complex::of(&upstream)?);
+    let (mut left, mut right) = (left, right);
+    // Vectors as matrices: a row on the left, a column on the right.
+    if y.real.rank() == 1 {
+        (y, right) = (y.made(|part| with_axis(part, 1))?, false);
+        upstream = upstream.made(|part| with_axis(part, part.rank()))?;
+    }
+    if x.real.rank() == 1 {
+        (x, left) = (x.made(|part| with_axis(part, 0))?, false);
+        upstream = upstream.made(|part| with_axis(part, part.rank() - 1))?;
+    }
+    let (x, y) = (x.conjugate(&c)?, y.conjugate(&c)?);
+    let of = |first: &Complex, flip_first, second: &Complex, flip_second| {
+        first.product(&c, second, |x, y| product(&c, (x, flip_first), (y, flip_second)))
+    };
+    let of_x = if left { of(&y, right, &upstream, true) } else { of(&upstream, false, &y, !right) }?;
+    let of_y = if right { of(&upstream, true, &x, left) } else { of(&x, !left, &upstream, false) }?;
+    of_x.store(context, &c, dx.as_ref())?;
+    of_y.store(context, &c, dy.as_ref())
+}
+
+/// Runs an operator that moves elements along axes before the last one of the pairs.
+fn moved(context: &Context, operator: &dyn Operator, x: &Tensor, out: &Output) -> Result<()> {
+    let x = pairs(x)?;
+    Ok(operator.run(context.queue(), std::slice::from_ref(&x), &[allocate_pairs(context, out, x.dtype)?])?)
+}
+
+/// Zeros before and behind; the pairs themselves stay.
+fn zero_pad(paddings: &[i32], value: &Scalar) -> Result<Pad> {
+    if value.f64() != 0.0 {
+        return Err(refuse("pad_value", value.f64(), "0 for complex numbers"));
+    }
+    let own = paddings.chunks_exact(2).map(|pair| (pair[0].into(), pair[1].into()));
+    Ok(Pad { paddings: own.chain([(0, 0)]).collect(), mode: Mode::Constant, value: Number::Float(0.0) })
+}
+
+fn pad(context: &Context, x: Tensor, paddings: Vec<i32>, value: Scalar, out: Output) -> Result<()> {
+    moved(context, &zero_pad(&paddings, &value)?, &x, &out)
+}
+
+fn pad_grad(context: &Context, upstream: Tensor, paddings: Vec<i32>, value: Scalar, dx: Output) -> Result<()> {
+    moved(context, &PadGradient { pad: zero_pad(&paddings, &value)? }, &upstream, &dx)
+}
+
+fn rolled(context: &Context, x: &Tensor, shifts: Vec<i64>, axes: &[i64], out: &Output) -> Result<()> {
+    let rank = x.shape().len() as i64;
+    if axes.is_empty() {
+        return Err(refuse("axis", axes, "at least one axis for complex numbers"));
+    }
+    if let Some(axis) = axes.iter().find(|axis| !(-rank..rank).contains(axis)) {
+        return Err(refuse("axis", axis, &format!("an axis of {rank} dimensions")));
+    }
+    moved(context, &Roll { shifts, axes: axes.iter().map(|axis| axis.rem_euclid(rank)).collect() }, x, out)
+}
+
+fn roll(context: &Context, x: Tensor, shifts: IntArray, axes: Vec<i64>, out: Output) -> Result<()> {
+    rolled(context, &x, shifts.to_vec(), &axes, &out)
+}
+
+fn roll_grad(
+    context: &Context,
+    _x: Tensor,
+    upstream: Tensor,
+    shifts: IntArray,
+    axes: Vec<i64>,
+    dx: Output,
+) -> Result<()> {
+    rolled(context, &upstream, shifts.iter().map(|shift| -shift).collect(), &axes, &dx)
+}
+
+/// The magnitude, of parts that are first divided by the larger one.
+fn size_of(c: &Compose, x: &Complex) -> Result<View> {
+    let map = |operator, inputs: &[&View]| c.map(operator, inputs, &[]);
+    let sizes = x.made(|part| map(Elementwise::Unary(Unary::Abs), &[part]))?;
+    let largest = map(Elementwise::Binary(Binary::Maximum), &[&sizes.real, &sizes.imaginary])?;
+    let is_zero = map(Elementwise::Unary(Unary::LogicalNot), &[&largest])?;
+    // Nothing is divided by zero.
+    let divisor = c.add(&largest, &c.cast(&is_zero, largest.dtype)?)?;
+    let parts = sizes.made(|part| map(Elementwise::Binary(Binary::Divide), &[part, &divisor]))?;
+    let square = c.add(&c.multiply(&parts.real, &parts.real)?, &c.multiply(&parts.imaginary, &parts.imaginary)?)?;
+    c.multiply(&map(Elementwise::Unary(Unary::Sqrt), &[&square])?, &largest)
+}
+
+fn magnitude(context: &Context, x: Tensor, out: Output) -> Result<()> {
+    let c = Compose::new(context);
+    let size = size_of(&c, &Complex::of(&x)?)?;
+    c.store_value(&out, size.dtype, &size)
+}
+
+/// The upstream gradient of a real result. Paddle converts it to the type that the kernel has.
+fn real_of(upstream: &Tensor) -> Result<View> {
+    if upstream.data_type().is_complex() { Ok(Complex::of(upstream)?.real) } else { upstream.view() }
+}
+
+/// The upstream gradient in the number's direction; of zero it is zero.
+fn magnitude_grad(context: &Context, x: Tensor, upstream: Tensor, dx: Output) -> Result<()> {
+    let (c, x, upstream) = (Compose::new(context), Complex::of(&x)?, real_of(&upstream)?);
+    let size = size_of(&c, &x)?;
+    let is_zero = c.map(Elementwise::Unary(Unary::LogicalNot), &[&size], &[])?;
+    let divisor = c.add(&size, &c.cast(&is_zero, size.dtype)?)?;
+    let along =
+        |part: &View| c.multiply(&c.map(Elementwise::Binary(Binary::Divide), &[part, &divisor], &[])?, &upstream);
+    x.made(along)?.store(context, &c, Some(&dx))
+}
+
+fn angle(context: &Context, x: Tensor, out: Output) -> Result<()> {
+    let (c, x) = (Compose::new(context), Complex::of(&x)?);
+    c.store(&out, x.real.dtype, Elementwise::Binary(Binary::Atan2), &[&x.imaginary, &x.real], &[])
+}
+
+/// At right angles to the number, over its size; of zero it is zero.
+fn angle_grad(context: &Context, x: Tensor, upstream: Tensor, dx: Output) -> Result<()> {
+    let (c, x, upstream) = (Compose::new(context), Complex::of(&x)?, real_of(&upstream)?);
+    let square = c.add(&c.multiply(&x.real, &x.real)?, &c.multiply(&x.imaginary, &x.imaginary)?)?;
+    let is_zero = c.map(Elementwise::Unary(Unary::LogicalNot), &[&square], &[])?;
+    let divisor = c.add(&square, &c.cast(&is_zero, square.dtype)?)?;
+    let share = c.map(Elementwise::Binary(Binary::Divide), &[&upstream, &divisor], &[])?;
+    let real = c.scale(&c.multiply(&x.imaginary, &share)?, -1.0, 0.0)?;
+    Complex { real, imaginary: c.multiply(&x.real, &share)? }.store(context, &c, Some(&dx))
+}
+
+/// Half a turn of numbers below zero.
+fn angle_of_real(context: &Context, x: Tensor, out: Output) -> Result<()> {
+    let (c, x) = (Compose::new(context), x.view()?);
+    let zero = c.constant(x.dtype, &[], 0.0)?;
+    let is_below = c.map(Elementwise::Binary(Binary::LessThan), &[&x, &zero], &[])?;
+    let half = c.constant(x.dtype, &[], std::f64::consts::PI)?;
+    c.store_value(&out, x.dtype, &c.multiply(&c.cast(&is_below, x.dtype)?, &half)?)
+}
+
+/// It does not change but for a step.
+fn angle_of_real_grad(context: &Context, x: Tensor, _upstream: Tensor, dx: Output) -> Result<()> {
+    Compose::new(context).fill(&context.allocate(&dx, x.dtype()?)?, 0.0)
+}
