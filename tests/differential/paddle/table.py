@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from .functions import double_gradients, elementwise, fourier, indexing, inplace, linear_algebra, networks, reductions, shapes, training
+from .functions import detection, double_gradients, elementwise, fourier, indexing, inplace, linear_algebra, networks, reductions, shapes, training
 from .row import Row
 
-ROWS: list[Row] = [*elementwise.ROWS, *reductions.ROWS, *shapes.ROWS, *indexing.ROWS, *networks.ROWS, *inplace.ROWS, *linear_algebra.ROWS, *training.ROWS, *double_gradients.ROWS, *fourier.ROWS]
+ROWS: list[Row] = [*elementwise.ROWS, *reductions.ROWS, *shapes.ROWS, *indexing.ROWS, *networks.ROWS, *inplace.ROWS, *linear_algebra.ROWS, *training.ROWS, *double_gradients.ROWS, *fourier.ROWS, *detection.ROWS]
 
 
 def functions() -> set[str]:
