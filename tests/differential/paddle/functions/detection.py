@@ -54,9 +54,10 @@ def scored(draw: Draw) -> dict[str, object]:
 
 def heads(draw: Draw) -> dict[str, object]:
     draw.special = False
-    classes, anchors, size = draw.pick(1, 4), draw.pick(1, 3), (draw.pick(3, 5), draw.pick(3, 4))
+    classes, anchors, size = draw.pick(1, 4), draw.pick(1, 3), draw.pick(3, 5)
+    channels = anchors * (5 + classes)
     return {
-        "x": draw.tensor((2, anchors * (5 + classes), *size)), "sizes": "paddle.to_tensor([[40, 50], [32, 64]], 'int32')", "anchors": [10, 13, 16, 30, 33, 23][: 2 * anchors],
+        "x": draw.tensor((2, channels, size, draw.pick(3, 4))), "square": draw.tensor((2, channels, size, size)), "sizes": "paddle.to_tensor([[40, 50], [32, 64]], 'int32')", "anchors": [10, 13, 16, 30, 33, 23][: 2 * anchors],
         "mask": list(range(anchors)), "classes": classes, "low": draw.pick(0.01, 0.3), "stride": draw.pick(8, 16), "flag": draw.chance(0.5), "scale": draw.pick(1.0, 1.2),
         "truths": uniform(draw, (2, 3, 4), 0.05, 0.9), "labels": f"paddle.to_tensor({[[draw.random.randrange(classes) for _ in range(3)] for _ in range(2)]}, 'int32')",
     }  # fmt: skip
@@ -81,7 +82,7 @@ ROWS = [
     Row("paddle.vision.ops.matrix_nms({many}, {of}, {low}, 0.1, {top}, {keep}, {flag}, background_label=-1, normalized={other}, return_index=True)", SINGLE, NO, SUM, scored),
     Row("paddle._C_ops.multiclass_nms3({many}, {of}, None, {low}, {top}, {keep}, {overlap}, {flag}, 1.0, -1)", SINGLE, NO, SUM, scored),
     Row("paddle.vision.ops.yolo_box({x}, {sizes}, {anchors}, {classes}, {low}, {stride}, {flag}, scale_x_y={scale})", SINGLE, NO, SUM, heads),
-    Row("paddle.vision.ops.yolo_loss({x}, {truths}, {labels}, {anchors}, {mask}, {classes}, 0.6, {stride}, use_label_smooth={flag}, scale_x_y={scale})", SINGLE, YES, SUM, heads),
+    Row("paddle.vision.ops.yolo_loss({square}, {truths}, {labels}, {anchors}, {mask}, {classes}, 0.6, {stride}, use_label_smooth={flag}, scale_x_y={scale})", SINGLE, YES, SUM, heads),
     Row("paddle.vision.ops.box_coder({boxes}, {spread}, {targets}, box_normalized={flag})", SINGLE, NO, SUM, priors),
     Row("paddle.vision.ops.box_coder({boxes}, [0.1, 0.2, 0.3, 0.4], {codes}, 'decode_center_size', {flag}, 1)", SINGLE, NO, SUM, priors),
     Row("paddle.vision.ops.box_coder({boxes}, {spread}, {turned}, 'decode_center_size', {flag})", SINGLE, NO, SUM, priors),
