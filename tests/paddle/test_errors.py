@@ -17,7 +17,7 @@ def test_shapes_that_do_not_broadcast_are_named():
 
 def test_a_missing_kernel_says_so():
     with pytest.raises(RuntimeError, match="not registered"):
-        paddle.linalg.eig(paddle.ones([2, 2]))
+        paddle.nextafter(paddle.ones([2]), paddle.zeros([2]))
 
 
 def test_an_error_of_a_kernel_carries_its_facts():
@@ -43,8 +43,8 @@ def test_a_kernel_s_error_is_delivered_once():
 
 
 def test_an_unsupported_element_type_is_named():
-    with pytest.raises(Exception, match="cast: device mps has no element type complex64"):
-        paddle.to_tensor([1.0, 2.0]).astype("complex64")
+    with pytest.raises(Exception, match="cast: device mps has no element type float8_e4m3fn"):
+        paddle.to_tensor([1.0, 2.0]).astype("float8_e4m3fn")
     with pytest.raises(Exception, match="complex64"):
         paddle.exp(paddle.to_tensor([1.0 + 2.0j]))
     assert paddle.ones([2]).sum().item() == 2

@@ -92,7 +92,13 @@ impl DataType {
 
     /// Python's name of the type.
     pub fn name(self) -> &'static str {
-        TYPES.iter().find(|row| row.2 == self.0).map_or(if self.0 == 0 { "undefined" } else { "unknown" }, |row| row.0)
+        match self.0 {
+            0 => "undefined",
+            // The C interface has no number for these.
+            17 => "float8_e4m3fn",
+            18 => "float8_e5m2",
+            phi => TYPES.iter().find(|row| row.2 == phi).map_or("unknown", |row| row.0),
+        }
     }
 }
 
