@@ -26,6 +26,15 @@ struct number {
   uint value;
   template <class T, class = one_of<T, uint, ushort>> METAL_FUNC operator T() const { return (T)value; }
 };
+// Size and alignment of what a parameter of a function type points to.
+template <class T> struct extent { enum { size = sizeof(T), alignment = alignof(T) }; };
+template <> struct extent<void> { enum { size = 1, alignment = 1 }; };
+template <class T> struct pointee : extent<void> {};
+template <class T> struct pointee<T*> : extent<metal::remove_space_t<T>> {};
+template <class T> struct pointee<T&> : extent<metal::remove_space_t<T>> {};
+template <uint I, class F> struct parameter;
+template <uint I, class P, class... R> struct parameter<I, void(P, R...)> : parameter<I - 1, void(R...)> {};
+template <class P, class... R> struct parameter<0, void(P, R...)> : pointee<P> {};
 METAL_FUNC position of(__global const uint* three) { return {three[0], three[1], three[2]}; }
 METAL_FUNC position thread_position_in_threadgroup(uint thread_index) { return of(openmps_frame.positions + 4 * thread_index); }
 METAL_FUNC position thread_position_in_grid(uint thread_index) {

@@ -44,6 +44,18 @@ METAL_FUNC ulong here() {
 }
 }  // namespace openmps
 
+namespace openmps {
+// Memory of one threadgroup variable of one kernel, found by its name (crates/emulator/src/image.rs). A frame's image has one threadgroup
+// at a time.
+template <class T, class KERNEL, int NUMBER> struct memory_of {
+  alignas(T) alignas(16) static __global uchar bytes[sizeof(T)];
+};
+template <class T, class KERNEL, int NUMBER> alignas(T) alignas(16) __global uchar memory_of<T, KERNEL, NUMBER>::bytes[sizeof(T)];
+template <class T, class KERNEL, int NUMBER> METAL_FUNC threadgroup T& memory() {
+  return *(threadgroup T*)(ulong)memory_of<T, KERNEL, NUMBER>::bytes;
+}
+}  // namespace openmps
+
 namespace metal {
 enum class mem_flags : uint { mem_none = 0, mem_device = 1, mem_threadgroup = 2, mem_texture = 4, mem_threadgroup_imageblock = 8 };
 METAL_FUNC constexpr mem_flags operator|(mem_flags a, mem_flags b) { return (mem_flags)((uint)a | (uint)b); }

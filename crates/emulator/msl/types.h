@@ -4,10 +4,6 @@
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 #pragma OPENCL EXTENSION __cl_clang_non_portable_kernel_param_types : enable
 #pragma OPENCL EXTENSION __cl_clang_function_pointers : enable
-#define __METAL_VERSION__ 310
-#define __METAL__ 1
-#define __METAL_MACOS__ 1
-#define OPENMPS_EMULATOR 1
 #define device __attribute__((opencl_global_device))
 // MSL 3.2. Every thread here sees device memory at once.
 #define coherent(scope)

@@ -51,16 +51,23 @@ impl Cache {
 
     /// Writes the stand-in library and the headers that name it; returns the library's file.
     pub(crate) fn write_headers(&self, text: &str) -> Result<PathBuf> {
-        for name in prelude::HEADERS {
-            let path = self.headers().join(name);
-            std::fs::create_dir_all(path.parent().unwrap_or(&path)).map_err(|error| failed(&path, &error))?;
-            std::fs::write(&path, "").map_err(|error| failed(&path, &error))?;
-        }
+        self.write_empty_headers()?;
         let library = self.folder.join("prelude.h");
         let fresh = self.temporary("prelude.h");
         std::fs::write(&fresh, text).map_err(|error| failed(&fresh, &error))?;
         self.take(&fresh, &library)?;
         Ok(library)
+    }
+
+    /// Writes the headers that a text may include, which say nothing, where they are missing; returns their folder.
+    pub(crate) fn write_empty_headers(&self) -> Result<PathBuf> {
+        for path in prelude::HEADERS.map(|name| self.headers().join(name)) {
+            if !path.is_file() {
+                std::fs::create_dir_all(path.parent().unwrap_or(&path)).map_err(|error| failed(&path, &error))?;
+                std::fs::write(&path, "").map_err(|error| failed(&path, &error))?;
+            }
+        }
+        Ok(self.headers())
     }
 
     /// A name in this folder that no other process or thread uses.

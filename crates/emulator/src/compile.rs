@@ -4,8 +4,11 @@
 use crate::address_space;
 use crate::cache::Cache;
 use crate::error::{Error, Result};
+use crate::options::Options;
 use crate::prelude;
-use crate::source::{Binding, Kernel};
+use crate::preprocess::SOURCE;
+use crate::rewrite::Unit;
+use crate::source::{Binding, Kernel, Parameter};
 use crate::toolchain::Toolchain;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -40,31 +43,38 @@ const TARGET: &[&str] = if cfg!(target_arch = "x86_64") {
     &["-triple", "aarch64-unknown-linux-gnu"]
 };
 
-/// The shared object of a text with these kernels.
-pub(crate) fn shared_object(text: &str, kernels: &[Kernel]) -> Result<PathBuf> {
+/// Adds what every call of the compiler has: language and target.
+pub(crate) fn language(compiler: &mut Command) -> &mut Command {
+    compiler.args(TARGET).args(LANGUAGE)
+}
+
+/// Flags and target as a part of what a compiled object depends on.
+pub(crate) fn flags() -> String {
+    format!("{LANGUAGE:?}\n{TARGET:?}")
+}
+
+/// The name of the generated functions in diagnostics.
+const ENTRIES: &str = "openmps_entries";
+
+/// The shared object of a unit.
+pub(crate) fn shared_object(unit: &Unit, options: &Options) -> Result<PathBuf> {
     let tools = Toolchain::get()?;
-    let prelude = prelude::text();
-    let recipe = format!("{}\n{LANGUAGE:?}\n{TARGET:?}\n{prelude}", tools.version);
-    let cache = Cache::open(&recipe)?;
-    let entry = cache.entry(text);
-    if entry.is_present(text) {
+    let cache = Cache::open(&prelude::recipe(tools, options))?;
+    let text = format!("# 1 \"{SOURCE}\"\n{}\n# 1 \"{ENTRIES}\"\n{}", unit.text, entries(&unit.kernels));
+    let entry = cache.entry(&text);
+    if entry.is_present(&text) {
         return Ok(entry.object());
     }
-    let header = precompiled(tools, &cache, &prelude)?;
+    let header = precompiled(tools, &cache, &prelude::text(options))?;
     let compiler = || {
         let mut compiler = tools.compiler();
-        compiler.args(TARGET).args(LANGUAGE).args(["-x", "clcpp", "-include-pch"]).arg(&header);
+        language(&mut compiler).args(["-x", "clcpp", "-include-pch"]).arg(&header);
         compiler.arg("-internal-isystem").arg(cache.headers());
         compiler
     };
     let work = entry.workplace()?;
     let unit = work.path("unit.metal");
-    // The attribute is the keyword spelled otherwise; columns stay.
-    let text_of_unit = text.replace("[[kernel]]", "kernel    ");
-    work.write(
-        &unit,
-        &format!("# 1 \"program_source\"\n{text_of_unit}\n# 1 \"openmps_entries\"\n{}", entries(kernels)),
-    )?;
+    work.write(&unit, &text)?;
     let (object, shared) = (work.path("unit.o"), work.path("unit.so"));
     // Both read the text: where it is wrong, the first one's diagnostics are the error.
     let (checked, compiled) = rayon::join(
@@ -73,7 +83,7 @@ pub(crate) fn shared_object(text: &str, kernels: &[Kernel]) -> Result<PathBuf> {
     );
     checked.and(compiled)?;
     link(tools, &object, &shared)?;
-    entry.keep(text, &shared)?;
+    entry.keep(&text, &shared)?;
     Ok(entry.object())
 }
 
@@ -86,7 +96,7 @@ fn precompiled(tools: &Toolchain, cache: &Cache, prelude: &str) -> Result<PathBu
     let text = cache.write_headers(prelude)?;
     let fresh = cache.temporary("prelude.pch");
     let mut compiler = tools.compiler();
-    compiler.args(TARGET).args(LANGUAGE).args(["-x", "clcpp-header", "-emit-pch", "-fno-pch-timestamp"]);
+    language(&mut compiler).args(["-x", "clcpp-header", "-emit-pch", "-fno-pch-timestamp"]);
     run(compiler.arg(&text).arg("-o").arg(&fresh))?;
     cache.take(&fresh, &header)?;
     Ok(header)
@@ -99,7 +109,7 @@ fn link(tools: &Toolchain, object: &Path, shared: &Path) -> Result<()> {
 }
 
 /// Runs a program; what it prints, or its diagnostics as an error.
-fn run(command: &mut Command) -> Result<String> {
+pub(crate) fn run(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = |reason: String| Error::Toolchain { program: program.clone(), reason };
     let output = command.output().map_err(|error| failed(error.to_string()))?;
@@ -114,22 +124,26 @@ fn run(command: &mut Command) -> Result<String> {
     }
 }
 
-/// An entry function and a table of sizes and alignments for each kernel.
+/// An entry function and a table of sizes, alignments and conditions for each kernel.
 fn entries(kernels: &[Kernel]) -> String {
-    let mut text = String::from("extern \"C\" {\n");
+    let mut text = String::new();
+    for kernel in kernels.iter().filter(|kernel| kernel.instance) {
+        let _ = writeln!(text, "struct {};", kernel.tag);
+    }
+    text.push_str("extern \"C\" {\n");
     for kernel in kernels {
-        let arguments: Vec<String> = kernel.parameters.iter().map(|parameter| argument(&parameter.binding)).collect();
-        let (name, arguments) = (&kernel.name, arguments.join(", "));
+        let arguments: Vec<String> = kernel.parameters.iter().map(argument).collect();
+        let (callee, arguments) = (&kernel.callee, arguments.join(", "));
         let _ = writeln!(
             text,
-            "void {} () {{ uint i; while (openmps::start(i)) ::{name}({arguments}); }}",
-            entry_name(name)
+            "void {} () {{ uint i; while (openmps::start(i)) {callee}({arguments}); }}",
+            entry_name(&kernel.name)
         );
-        let sizes: String = kernel.parameters.iter().map(|parameter| sizes(&parameter.binding)).collect();
+        let extents: String = (0..kernel.parameters.len()).map(|index| extent(kernel, index)).collect();
         let _ = writeln!(
             text,
-            "extern __global const uint {0}[]; __global const uint {0}[] = {{ {sizes}0 }};",
-            sizes_name(name)
+            "extern __global const uint {0}[]; __global const uint {0}[] = {{ {extents}0 }};",
+            extents_name(&kernel.name)
         );
     }
     text.push_str("}\n");
@@ -138,16 +152,22 @@ fn entries(kernels: &[Kernel]) -> String {
 
 /// The symbol that runs a kernel's threads.
 pub(crate) fn entry_name(kernel: &str) -> String {
-    format!("openmps_entry_{kernel}")
+    format!("openmps_entry_{}", identifier(kernel))
 }
 
-/// The symbol of the sizes and alignments: two numbers a parameter.
-pub(crate) fn sizes_name(kernel: &str) -> String {
-    format!("openmps_sizes_{kernel}")
+/// The symbol of the extents: three numbers a parameter.
+pub(crate) fn extents_name(kernel: &str) -> String {
+    format!("openmps_extents_{}", identifier(kernel))
 }
 
-fn argument(binding: &Binding) -> String {
-    match binding {
+/// A kernel's name as part of an identifier; the host may give it any signs.
+fn identifier(name: &str) -> String {
+    let plain = |sign: char| sign.is_ascii_alphanumeric() || sign == '_';
+    name.chars().map(|sign| if plain(sign) { sign.to_string() } else { format!("${:x}", sign as u32) }).collect()
+}
+
+fn argument(parameter: &Parameter) -> String {
+    match parameter.binding {
         Binding::Buffer { index, .. } => format!("openmps::buffer_argument{{openmps_frame.buffers[{index}]}}"),
         Binding::Threadgroup { index } => {
             format!("openmps::threadgroup_argument{{openmps_frame.threadgroup_memory[{index}]}}")
@@ -156,11 +176,19 @@ fn argument(binding: &Binding) -> String {
     }
 }
 
-fn sizes(binding: &Binding) -> String {
-    match binding {
-        Binding::Buffer { pointee, .. } if !pointee.ends_with("void") => {
-            format!("sizeof({pointee}), alignof({pointee}), ")
+/// Size and alignment of what a parameter points to, and whether the parameter is there.
+fn extent(kernel: &Kernel, index: usize) -> String {
+    let parameter = &kernel.parameters[index];
+    let present = parameter.condition.as_ref().map_or_else(|| "1".to_owned(), |name| format!("({name}) ? 1 : 0"));
+    let extent = match &parameter.binding {
+        Binding::Buffer { .. } if kernel.instance => {
+            let type_of = format!("openmps::parameter<{index}, decltype({})>", kernel.callee);
+            format!("{type_of}::size, {type_of}::alignment")
         }
-        _ => "1, 1, ".to_owned(),
-    }
+        Binding::Buffer { pointee, .. } if !pointee.ends_with("void") => {
+            format!("sizeof({pointee}), alignof({pointee})")
+        }
+        _ => "1, 1".to_owned(),
+    };
+    format!("{extent}, {present}, ")
 }

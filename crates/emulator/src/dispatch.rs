@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::frame::Frame;
 use crate::grid::{Grid, Order, Permutation, Schedule, position};
-use crate::image::Image;
+use crate::image::{Extent, Image};
 use crate::library::Function;
 use crate::limits::{self, Limit};
 use crate::source::Binding;
@@ -339,7 +339,10 @@ fn check_threadgroup_memory(function: &Function, dispatch: &Dispatch) -> std::re
 
 fn check_arguments(function: &Function, dispatch: &Dispatch) -> Result<()> {
     let kernel = || function.kernel.name.clone();
-    for (parameter, &(size, alignment)) in function.kernel.parameters.iter().zip(&function.sizes) {
+    for (parameter, &Extent { size, alignment, present }) in function.kernel.parameters.iter().zip(&function.extents) {
+        if !present {
+            continue;
+        }
         let declaration = || parameter.text.clone();
         match parameter.binding {
             Binding::Buffer { index, reference, constant, .. } => {

@@ -63,6 +63,14 @@ pub enum Error {
         /// Names, separated by commas.
         known: String,
     },
+    /// The text declares function constants that were given no value. Which kernel needs which is not looked at.
+    #[error("kernel {kernel}: no value was given for the function constants {constants}")]
+    UnsetConstants {
+        /// The kernel asked for.
+        kernel: String,
+        /// Indices and names, separated by commas.
+        constants: String,
+    },
     /// One of Metal's limits.
     #[error("kernel {kernel}: {limit}")]
     Limit {

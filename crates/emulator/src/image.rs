@@ -2,9 +2,10 @@
 //! in their bodies, and the frame, are its own.
 
 use crate::cache;
-use crate::compile::{entry_name, sizes_name};
+use crate::compile::{entry_name, extents_name};
 use crate::error::{Error, Result};
 use crate::frame::Frame;
+use crate::source::Kernel;
 use libloading::os::unix::{Library as Loaded, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 use object::{Object, ObjectSymbol};
 use std::ops::Range;
@@ -13,6 +14,9 @@ use std::sync::{Mutex, OnceLock};
 
 /// Runs the threads that have not started, from `Frame::next` to `Frame::end`.
 pub(crate) type Entry = unsafe extern "C" fn();
+
+/// How clang's names of `openmps::memory_of` begin.
+const MEMORY: &str = "_ZN7openmps9memory_of";
 
 pub(crate) struct Image {
     loaded: Loaded,
@@ -23,6 +27,16 @@ pub(crate) struct Image {
 
 // SAFETY: the frame belongs to the image, and an image is used by one thread at a time.
 unsafe impl Send for Image {}
+
+/// What is known of a parameter once its type is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    /// Bytes of what it points to.
+    pub size: usize,
+    pub alignment: usize,
+    /// False where it depends on a function constant that is false.
+    pub present: bool,
+}
 
 /// All images of one library.
 pub(crate) struct Images {
@@ -43,7 +57,7 @@ impl Images {
             let (name, begin) = (symbol.name().unwrap_or_default(), symbol.address() as usize);
             if name == "openmps_frame" {
                 frame_address = Some(begin);
-            } else if name.starts_with("_ZZ") {
+            } else if name.starts_with("_ZZ") || name.starts_with(MEMORY) {
                 variables.push((name.to_owned(), begin..begin + symbol.size() as usize));
             }
         }
@@ -84,10 +98,16 @@ impl Images {
         Ok(Image { loaded, frame, bias: (frame as usize).wrapping_sub(self.frame_address) })
     }
 
-    /// Ranges of the threadgroup memory that a kernel declares in its body.
-    pub(crate) fn declared(&self, kernel: &str) -> Vec<Range<usize>> {
-        let prefix = format!("_ZZ{}{kernel}E", kernel.len());
-        self.variables.iter().filter(|(name, _)| name.starts_with(&prefix)).map(|(_, range)| range.clone()).collect()
+    /// Ranges of the threadgroup memory that a kernel declares in its body: variables of its own by clang's name for them, and those that
+    /// are known by the kernel's tag.
+    pub(crate) fn declared(&self, kernel: &Kernel) -> Vec<Range<usize>> {
+        let name = kernel.callee.trim_start_matches(':');
+        let (own, tagged) = (format!("_ZZ{}{name}E", name.len()), format!("{}{}", kernel.tag.len(), kernel.tag));
+        let of_kernel = |symbol: &str| match symbol.strip_prefix(MEMORY) {
+            Some(rest) => rest.contains(&tagged),
+            None => symbol.starts_with(&own),
+        };
+        self.variables.iter().filter(|(symbol, _)| of_kernel(symbol)).map(|(_, range)| range.clone()).collect()
     }
 }
 
@@ -106,13 +126,14 @@ impl Image {
         unsafe { self.symbol::<Entry>(&entry_name(kernel)) }
     }
 
-    /// Size and alignment of what each of `parameters` points to.
-    pub(crate) fn sizes(&self, kernel: &str, parameters: usize) -> Result<Vec<(usize, usize)>> {
-        // SAFETY: the table was generated with two numbers a parameter.
-        let table = unsafe { self.symbol::<*const u32>(&sizes_name(kernel)) }?;
+    /// The extents of as many parameters.
+    pub(crate) fn extents(&self, kernel: &str, parameters: usize) -> Result<Vec<Extent>> {
+        // SAFETY: the table was generated with three numbers a parameter.
+        let table = unsafe { self.symbol::<*const u32>(&extents_name(kernel)) }?;
         // SAFETY: as above.
-        let table = unsafe { std::slice::from_raw_parts(table, parameters * 2) };
-        Ok(table.chunks_exact(2).map(|pair| (pair[0] as usize, pair[1] as usize)).collect())
+        let table = unsafe { std::slice::from_raw_parts(table, parameters * 3) };
+        let extent = |of: &[u32]| Extent { size: of[0] as usize, alignment: of[1] as usize, present: of[2] != 0 };
+        Ok(table.chunks_exact(3).map(extent).collect())
     }
 
     /// # Safety

@@ -2,8 +2,11 @@
 
 use crate::compile;
 use crate::error::{Error, Result};
-use crate::image::{Entry, Image, Images};
-use crate::source::{self, Kernel};
+use crate::image::{Entry, Extent, Image, Images};
+use crate::options::Options;
+use crate::preprocess::preprocess;
+use crate::rewrite::rewrite;
+use crate::source::Kernel;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,6 +14,8 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Library {
     kernels: Arc<Vec<Kernel>>,
+    /// Function constants without value: index and name.
+    unset: Arc<Vec<(u32, String)>>,
     images: Arc<Images>,
 }
 
@@ -19,8 +24,8 @@ pub struct Library {
 pub struct Function {
     pub(crate) kernel: Kernel,
     pub(crate) images: Arc<Images>,
-    /// Size and alignment of what each parameter points to.
-    pub(crate) sizes: Vec<(usize, usize)>,
+    /// Of each parameter.
+    pub(crate) extents: Vec<Extent>,
     /// Threadgroup memory declared in the body: addresses in the file.
     pub(crate) declared: Vec<Range<usize>>,
 }
@@ -32,9 +37,18 @@ impl Library {
     /// [`Error::NoCompiler`] without clang; [`Error::Compile`] with its diagnostics, whose lines are the text's;
     /// [`Error::AddressSpace`] and [`Error::Signature`] for what only Apple's compiler refuses or the emulator does not cover.
     pub fn compile(text: &str) -> Result<Library> {
-        let kernels = source::kernels(text)?;
-        let object = compile::shared_object(text, &kernels)?;
-        Ok(Library { kernels: Arc::new(kernels), images: Arc::new(Images::load(object)?) })
+        Library::compile_with(text, &Options::default())
+    }
+
+    /// Compiles text with values of function constants, folders to include from, and so on.
+    ///
+    /// # Errors
+    /// Those of [`Library::compile`].
+    pub fn compile_with(text: &str, options: &Options) -> Result<Library> {
+        let unit = rewrite(&preprocess(text, options)?, &options.constants)?;
+        let object = compile::shared_object(&unit, options)?;
+        let (kernels, unset) = (Arc::new(unit.kernels), Arc::new(unit.unset));
+        Ok(Library { kernels, unset, images: Arc::new(Images::load(object)?) })
     }
 
     /// Names of the kernels, in the text's order.
@@ -45,20 +59,24 @@ impl Library {
     /// A kernel by its name.
     ///
     /// # Errors
-    /// [`Error::UnknownFunction`] with the names there are.
+    /// [`Error::UnknownFunction`] with the names there are; [`Error::UnsetConstants`] where the text has function constants without value.
     pub fn function(&self, name: &str) -> Result<Function> {
         let Some(kernel) = self.kernels.iter().find(|kernel| kernel.name == name) else {
             let known: Vec<&str> = self.function_names().collect();
             return Err(Error::UnknownFunction { name: name.to_owned(), known: known.join(", ") });
         };
+        if !self.unset.is_empty() {
+            let constants: Vec<String> = self.unset.iter().map(|(index, name)| format!("{index} ({name})")).collect();
+            return Err(Error::UnsetConstants { kernel: name.to_owned(), constants: constants.join(", ") });
+        }
         let image = self.images.take()?;
-        let sizes = image.sizes(name, kernel.parameters.len());
+        let extents = image.extents(name, kernel.parameters.len());
         self.images.give_back(image);
         Ok(Function {
             kernel: kernel.clone(),
             images: self.images.clone(),
-            sizes: sizes?,
-            declared: self.images.declared(name),
+            extents: extents?,
+            declared: self.images.declared(kernel),
         })
     }
 }

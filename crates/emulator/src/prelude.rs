@@ -1,5 +1,7 @@
 //! The stand-in for `metal_stdlib`: its parts under `msl/`, joined, with the swizzles of vectors written out.
 
+use crate::options::Options;
+use crate::toolchain::Toolchain;
 use std::fmt::Write;
 
 /// The parts in the order in which they build on each other.
@@ -15,6 +17,14 @@ const PARTS: [(&str, &str); 8] = [
 ];
 /// Comes last: it may use everything.
 const ENTRY: &str = include_str!("../msl/entry.h");
+/// What a text may ask the preprocessor for. The language is that of version 3.1 and later, with `bfloat`.
+pub(crate) const FEATURES: [(&str, &str); 5] = [
+    ("__METAL_VERSION__", "310"),
+    ("__METAL__", "1"),
+    ("__METAL_MACOS__", "1"),
+    ("__HAVE_BFLOAT__", "1"),
+    ("OPENMPS_EMULATOR", "1"),
+];
 /// OpenCL's keywords that are plain names in the Metal Shading Language.
 const PLAIN_NAMES: [&str; 5] = ["local", "global", "generic", "pipe", "vec_step"];
 
@@ -42,8 +52,12 @@ pub(crate) const HEADERS: [&str; 16] = [
 const KERNEL: &str = "#define kernel __attribute__((always_inline)) inline __kernel";
 
 /// The text that is compiled before every program.
-pub(crate) fn text() -> String {
+pub(crate) fn text(options: &Options) -> String {
     let mut text = swizzles();
+    for (name, value) in FEATURES {
+        let _ = writeln!(text, "#define {name} {value}");
+    }
+    let _ = writeln!(text, "#define OPENMPS_BFLOAT_FUNCTIONS {}", u32::from(options.bfloat_functions));
     for (name, part) in PARTS {
         let _ = writeln!(text, "# 1 \"/metal_stdlib/{name}\"\n{part}");
     }
@@ -54,6 +68,11 @@ pub(crate) fn text() -> String {
     text.push_str(KERNEL);
     text.push('\n');
     text
+}
+
+/// What every compiled object depends on besides its own text.
+pub(crate) fn recipe(tools: &Toolchain, options: &Options) -> String {
+    format!("{}\n{}\n{}", tools.version, crate::compile::flags(), text(options))
 }
 
 /// `OPENMPS_SWIZZLES_2` to `_4`: every choice of two to four components, by position and by colour.

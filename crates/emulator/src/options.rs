@@ -1,0 +1,43 @@
+//! What a text is compiled with besides itself.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The value of a function constant: Metal's MTLFunctionConstantValues.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value {
+    /// `bool`.
+    Bool(bool),
+    /// A signed integer.
+    Int(i64),
+    /// An unsigned integer.
+    Uint(u64),
+    /// `float` or `half`.
+    Float(f32),
+}
+
+impl Value {
+    /// As the language writes it.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Value::Bool(value) => value.to_string(),
+            Value::Int(value) => format!("{value}l"),
+            Value::Uint(value) => format!("{value}ul"),
+            Value::Float(value) => format!("__builtin_bit_cast(float, {:#x}u)", value.to_bits()),
+        }
+    }
+}
+
+/// Options of [`Library::compile_with`](crate::Library::compile_with).
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Values of function constants, by index.
+    pub constants: BTreeMap<u32, Value>,
+    /// Folders that `#include "..."` looks in, in order.
+    pub include: Vec<PathBuf>,
+    /// Macros that are defined beforehand, with their values.
+    pub macros: Vec<(String, String)>,
+    /// Functions of numbers take `bfloat` as `float`. Published kernels that run on Macs count on that; without it such a call is refused,
+    /// which is the safe choice for kernels of one's own.
+    pub bfloat_functions: bool,
+}

@@ -1,0 +1,102 @@
+//! What the rewriting makes of single texts.
+
+use super::*;
+
+fn unit(text: &str) -> Unit {
+    rewrite(text, &BTreeMap::new()).unwrap()
+}
+
+fn refused(text: &str) -> String {
+    rewrite(text, &BTreeMap::new()).unwrap_err().to_string()
+}
+
+#[test]
+fn plain_kernels_stay_as_they_are() {
+    let text = "// kernel void not_this(\n#include <metal_stdlib>\nkernel void add(device float* a [[buffer(0)]]) { threadgroup float s[4]; }\n\
+                [[host_name(\"pair\")]] [[kernel]] [[max_total_threads_per_threadgroup(64)]]\nvoid two() {}";
+    let unit = unit(text);
+    let names: Vec<_> =
+        unit.kernels.iter().map(|kernel| (kernel.name.as_str(), kernel.callee.as_str(), kernel.line)).collect();
+    assert_eq!(names, [("add", "::add", 3), ("pair", "::two", 5)]);
+    assert_eq!(unit.kernels[1].most_threads, Some(64));
+    assert!(
+        unit.text.contains("kernel void add(device float* a              ) { threadgroup float s[4]; }"),
+        "{}",
+        unit.text
+    );
+    assert_eq!(unit.text.lines().count(), text.lines().count());
+}
+
+#[test]
+fn instantiations_of_templates_are_kernels() {
+    let unit = unit(
+        "namespace n { template <typename T, int N = (1 > 0)>\n[[kernel]] void f(device T* a, constant uint& n [[buffer(3)]]) {} }\n\
+         typedef decltype(n::f<float>) type;\n\
+         template [[host_name(\"f_\" \"float\")]] [[kernel]] decltype(n::f<float>) n::f<float>;\n\
+         template [[host_name(\"g\")]] kernel type n::f<half, 2>;\ntemplate struct other<int>;\n",
+    );
+    let [one, two] = &unit.kernels[..] else { panic!("{:?}", unit.kernels) };
+    assert_eq!(
+        (one.name.as_str(), one.callee.as_str(), one.parameters.len()),
+        ("f_float", "::n::f<openmps_kernel_0, float>", 2)
+    );
+    assert_eq!((two.name.as_str(), two.callee.as_str(), two.line), ("g", "::n::f<openmps_kernel_1, half, 2>", 5));
+    assert_eq!(
+        unit.text,
+        "namespace n { template <class openmps_kernel, typename T, int N = (1 > 0)>\n\
+         METAL_FUNC void f(device T* a, constant uint& n              ) {} }\n\
+         typedef decltype(n::f<void, float>) type;\n\n\ntemplate struct other<int>;\n"
+    );
+}
+
+#[test]
+fn threadgroup_variables_in_blocks_and_templates_are_references() {
+    let text = unit(
+        "kernel void k() { threadgroup float outer[2]; if (1) { threadgroup vec<float, 2> a[N][3], b; threadgroup float* p = a; } }\n\
+         template <class T> [[kernel]] void f() { threadgroup T s; }",
+    )
+    .text;
+    let (plain, template) = text.split_once('\n').unwrap();
+    assert_eq!(
+        plain,
+        "struct openmps_kernel_0; kernel void k() { threadgroup float outer[2]; if (1) { \
+         threadgroup vec<float, 2> (&a)[N][3] = openmps::memory<vec<float, 2> [N][3], openmps_kernel_0, 0>();\
+         threadgroup vec<float, 2> (&b) = openmps::memory<vec<float, 2> , openmps_kernel_0, 1>(); threadgroup float* p = a; } }"
+    );
+    assert!(template.contains("{ threadgroup T (&s) = openmps::memory<T , openmps_kernel, 2>(); }"), "{template}");
+}
+
+#[test]
+fn function_constants_get_their_values() {
+    let text = "constant bool a [[function_constant(0)]];\nconstant int b [[function_constant(7)]];\n\
+                constant bool c = is_function_constant_defined(a) && is_function_constant_defined(b);";
+    let unit = rewrite(text, &BTreeMap::from([(7, Value::Int(-3))])).unwrap();
+    let lines: Vec<_> = unit.text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(lines[..2], ["constant bool a = (bool)(0);", "constant int b = (int)(-3l);"]);
+    assert_eq!(lines[2], "constant bool c = false && true;");
+    assert_eq!(unit.unset, [(0, "a".to_owned())]);
+}
+
+#[test]
+fn one_defaulted_constructor_is_left() {
+    let text = "struct A { A() thread = default; A() device = default; }; template <class T> struct B { constexpr B<T>() threadgroup = default; };\
+                struct C { C() = default; C() threadgroup = default; ~C() = default; };";
+    assert_eq!(
+        unit(text).text,
+        "struct A { A() = default;  }; template <class T> struct B { B() = default; };struct C { C() = default;  ~C() = default; };"
+    );
+}
+
+#[test]
+fn what_is_not_understood_is_named() {
+    assert!(refused("\nkernel void k(uint i) {}").contains("program_source:2: kernel k: `uint i` has no attribute"));
+    assert!(refused("kernel void k(").contains("no end"));
+    assert!(
+        refused("template [[host_name(\"x\")]] [[kernel]] decltype(f<int>) f<int>;").contains("no kernel template")
+    );
+    assert!(refused("kernel void k() {}\nkernel void k() {}").contains("in line 1 already"));
+    let late = "template <class T> kernel void f(uint i) {}\ntemplate [[host_name(\"x\")]] kernel void f<int>(uint i);";
+    assert!(refused(late).contains("program_source:1: kernel f: `uint i` has no attribute"));
+    // What nobody instantiates is no kernel.
+    assert!(unit("template <class T> kernel void f(uint i) {}").kernels.is_empty());
+}
