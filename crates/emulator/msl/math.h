@@ -58,20 +58,32 @@ template <class A, class B, class C>
 using common3_t = typename common3_of<vector_of<A>::is_vector || vector_of<B>::is_vector || vector_of<C>::is_vector, A, B, C>::type;
 }  // namespace detail
 
+// A function of bfloat is refused, or computed as float, as crates/emulator/src/options.rs says.
+#if OPENMPS_BFLOAT_FUNCTIONS
+#define OPENMPS_BFLOAT1(NAME) template <class T, class = enable_if_t<is_same_v<T, bfloat>>> METAL_FUNC float NAME(T x) { return NAME((float)x); }
+#define OPENMPS_BFLOAT2(NAME) \
+  template <class T, class = enable_if_t<is_same_v<T, bfloat>>> METAL_FUNC float NAME(T x, T y) { return NAME((float)x, (float)y); }
+#define OPENMPS_BFLOAT3(NAME) \
+  template <class T, class = enable_if_t<is_same_v<T, bfloat>>> METAL_FUNC float NAME(T x, T y, T z) { return NAME((float)x, (float)y, (float)z); }
+#else
+#define OPENMPS_BFLOAT1(NAME) bfloat NAME(bfloat) = delete;
+#define OPENMPS_BFLOAT2(NAME) bfloat NAME(bfloat, bfloat) = delete;
+#define OPENMPS_BFLOAT3(NAME) bfloat NAME(bfloat, bfloat, bfloat) = delete;
+#endif
 #define OPENMPS_F1(NAME, F)                                                                                                                 \
   METAL_FUNC float NAME(float x) { return F(x); }                                                                                           \
   METAL_FUNC half NAME(half x) { return (half)F((float)x); }                                                                                \
-  bfloat NAME(bfloat) = delete;                                                                                                             \
+  OPENMPS_BFLOAT1(NAME)                                                                                                                     \
   OPENMPS_LIFT1(NAME)
 #define OPENMPS_F2(NAME, F)                                                                                                                 \
   METAL_FUNC float NAME(float x, float y) { return F(x, y); }                                                                               \
   METAL_FUNC half NAME(half x, half y) { return (half)F((float)x, (float)y); }                                                              \
-  bfloat NAME(bfloat, bfloat) = delete;                                                                                                     \
+  OPENMPS_BFLOAT2(NAME)                                                                                                                     \
   OPENMPS_LIFT2(NAME)
 #define OPENMPS_F3(NAME, F)                                                                                                                 \
   METAL_FUNC float NAME(float x, float y, float z) { return F(x, y, z); }                                                                   \
   METAL_FUNC half NAME(half x, half y, half z) { return (half)F((float)x, (float)y, (float)z); }                                            \
-  bfloat NAME(bfloat, bfloat, bfloat) = delete;                                                                                             \
+  OPENMPS_BFLOAT3(NAME)                                                                                                                     \
   OPENMPS_LIFT3(NAME)
 OPENMPS_F1(acos, __builtin_acosf) OPENMPS_F1(acosh, __builtin_acoshf) OPENMPS_F1(asin, __builtin_asinf) OPENMPS_F1(asinh, __builtin_asinhf)
 OPENMPS_F1(atan, __builtin_atanf) OPENMPS_F1(atanh, __builtin_atanhf) OPENMPS_F1(ceil, __builtin_ceilf) OPENMPS_F1(cos, __builtin_cosf)
@@ -88,7 +100,7 @@ OPENMPS_F3(fma, __builtin_fmaf) OPENMPS_F3(mix, detail::mix) OPENMPS_F3(clamp, d
 OPENMPS_F3(smoothstep, detail::smoothstep) OPENMPS_F3(median3, detail::median3) OPENMPS_F3(max3, detail::max3)
 OPENMPS_F3(min3, detail::min3) OPENMPS_F3(fmax3, detail::max3) OPENMPS_F3(fmin3, detail::min3) OPENMPS_F3(fmedian3, detail::median3)
 METAL_FUNC float abs(float x) { return __builtin_fabsf(x); }
-bfloat abs(bfloat) = delete;
+OPENMPS_BFLOAT1(abs)
 METAL_FUNC half abs(half x) { return (half)__builtin_fabsf((float)x); }
 METAL_FUNC float nextafter(float x, float y) { return __builtin_nextafterf(x, y); }
 METAL_FUNC float ldexp(float x, int e) { return __builtin_ldexpf(x, e); }

@@ -73,6 +73,7 @@ namespace detail {
 // bfloat has no simdgroup functions in Metal's library.
 template <class T> inline constexpr bool simd_type = !is_same_v<openmps::component_t<T>, bfloat> && !is_same_v<openmps::component_t<T>, bool>;
 }
+template <class T> struct __is_valid_simdgroup_type { static constexpr bool value = is_arithmetic_v<openmps::component_t<T>> && detail::simd_type<T> && sizeof(openmps::component_t<T>) < 8; };
 #define OPENMPS_SIMD template <class T, class = enable_if_t<detail::simd_type<T>>> METAL_FUNC
 OPENMPS_SIMD T simd_shuffle(T value, ushort from, OPENMPS_LINE) { OPENMPS_LANES(from); }
 OPENMPS_SIMD T simd_broadcast(T value, ushort from, OPENMPS_LINE) { OPENMPS_LANES(from); }

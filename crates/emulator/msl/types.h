@@ -49,11 +49,12 @@ template <class T> struct remove_space { typedef T type; };
 template <class T> struct remove_space<const T> : remove_space<T> {};
 template <class T> struct remove_space<volatile T> : remove_space<T> {};
 template <class T> struct remove_space<const volatile T> : remove_space<T> {};
-template <class T> struct remove_space<thread T> : remove_space<T> {};
-template <class T> struct remove_space<threadgroup T> : remove_space<T> {};
-template <class T> struct remove_space<device T> : remove_space<T> {};
-template <class T> struct remove_space<__global T> : remove_space<T> {};
-template <class T> struct remove_space<__generic T> : remove_space<T> {};
+#define OPENMPS_REMOVE_SPACE(SPACE) \
+  template <class T> struct remove_space<SPACE T> : remove_space<T> {}; \
+  template <class T> struct remove_space<const SPACE T> : remove_space<T> {}; \
+  template <class T> struct remove_space<volatile SPACE T> : remove_space<T> {}; \
+  template <class T> struct remove_space<const volatile SPACE T> : remove_space<T> {};
+OPENMPS_REMOVE_SPACE(thread) OPENMPS_REMOVE_SPACE(threadgroup) OPENMPS_REMOVE_SPACE(device) OPENMPS_REMOVE_SPACE(__global) OPENMPS_REMOVE_SPACE(__generic)
 template <class T> using remove_space_t = typename remove_space<T>::type;
 template <class A, class B> struct is_same { enum { value = 0 }; };
 template <class A> struct is_same<A, A> { enum { value = 1 }; };
@@ -77,9 +78,11 @@ template <> struct make_unsigned<long> { typedef ulong type; };
 template <> struct make_unsigned<long long> { typedef unsigned long long type; };
 template <class T> using make_unsigned_t = typename make_unsigned<T>::type;
 
-template <class T> struct numeric_limits;
+// What every limit comes from: published kernels give types of their own limits by a specialization of this one.
+template <class T> struct _numeric_limits_impl;
+template <class T> struct numeric_limits : _numeric_limits_impl<T> {};
 #define OPENMPS_INTEGER_LIMITS(T, LOW, HIGH, DIGITS)                                                                                        \
-  template <> struct numeric_limits<T> {                                                                                                    \
+  template <> struct _numeric_limits_impl<T> {                                                                                                   \
     static constexpr METAL_FUNC T min() { return LOW; }                                                                                     \
     static constexpr METAL_FUNC T max() { return HIGH; }                                                                                    \
     static constexpr METAL_FUNC T lowest() { return LOW; }                                                                                  \
@@ -96,7 +99,7 @@ OPENMPS_INTEGER_LIMITS(uint, 0, ~0u, 32)
 OPENMPS_INTEGER_LIMITS(long, -__LONG_MAX__ - 1, __LONG_MAX__, 63)
 OPENMPS_INTEGER_LIMITS(ulong, 0, ~0ul, 64)
 #define OPENMPS_FLOAT_LIMITS(T, MIN, MAX, EPSILON, DIGITS)                                                                                  \
-  template <> struct numeric_limits<T> {                                                                                                    \
+  template <> struct _numeric_limits_impl<T> {                                                                                                   \
     static constexpr METAL_FUNC T min() { return (T)MIN; }                                                                                  \
     static constexpr METAL_FUNC T max() { return (T)MAX; }                                                                                  \
     static constexpr METAL_FUNC T lowest() { return (T)-MAX; }                                                                              \
@@ -109,6 +112,15 @@ OPENMPS_FLOAT_LIMITS(float, 0x1p-126f, __FLT_MAX__, 0x1p-23f, 24)
 OPENMPS_FLOAT_LIMITS(half, 0x1p-14f, 65504.0f, 0x1p-10f, 11)
 OPENMPS_FLOAT_LIMITS(bfloat, 0x1p-126f, 0x1.fep127f, 0x1p-7f, 8)
 }  // namespace metal
+
+namespace openmps {
+// What static_cast becomes (crates/emulator/src/rewrite.rs): clang converts neither of half and bfloat to the other.
+template <class T, class S> METAL_FUNC constexpr T cast(S from) {
+  if constexpr (metal::is_same_v<T, half> && metal::is_same_v<S, bfloat> || metal::is_same_v<T, bfloat> && metal::is_same_v<S, half>)
+    return static_cast<T>(static_cast<float>(from));
+  else return static_cast<T>(from);
+}
+}  // namespace openmps
 
 #define INFINITY __builtin_inff()
 #define HUGE_VALF __builtin_inff()
@@ -129,5 +141,9 @@ OPENMPS_FLOAT_LIMITS(bfloat, 0x1p-126f, 0x1.fep127f, 0x1p-7f, 8)
 #define M_E_F 2.71828182845904523536f
 #define M_LOG2E_F 1.44269504088896340736f
 #define M_LN2_F 0.693147180559945309417f
+#define M_PI_4_F 0.785398163397448309616f
+#define M_2_SQRTPI_F 1.12837916709551257390f
+#define M_LOG10E_F 0.434294481903251827651f
+#define M_LN10_F 2.30258509299404568402f
 #define M_SQRT2_F 1.41421356237309504880f
 #define M_SQRT1_2_F 0.707106781186547524401f

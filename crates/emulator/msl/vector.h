@@ -60,20 +60,20 @@ template <class T, int N, int A, int B, int C, int D> struct swizzle {
       OPENMPS_SWIZZLES_##N                                                                                                                  \
     };                                                                                                                                      \
     vec() = default;                                                                                                                        \
-    METAL_FUNC vec(const vec& other) { for (int i = 0; i < STORED; i++) data[i] = other.data[i]; }                                          \
+    METAL_FUNC constexpr vec(const vec& other) : data{} { for (int i = 0; i < STORED; i++) data[i] = other.data[i]; }                       \
     METAL_FUNC void operator=(const vec& other) { for (int i = 0; i < STORED; i++) data[i] = other.data[i]; }                               \
     METAL_FUNC void operator=(const vec& other) volatile { for (int i = 0; i < STORED; i++) data[i] = other.data[i]; }                      \
-    template <class S, class = enable_if_t<is_arithmetic_v<S>>> METAL_FUNC vec(S s) {                                                       \
+    template <class S, class = enable_if_t<is_arithmetic_v<S>>> METAL_FUNC constexpr vec(S s) : data{} {                                    \
       for (int i = 0; i < STORED; i++) data[i] = (T)s;                                                                                      \
     }                                                                                                                                       \
     template <class A, class = enable_if_t<detail::vector_of<A>::is_vector && detail::vector_of<A>::size == N>, class = void>             \
-    explicit METAL_FUNC vec(const A& a) {                                                                                                   \
+    explicit METAL_FUNC constexpr vec(const A& a) : data{} {                                                                                \
       detail::vector_t<A> from = a;                                                                                                        \
       for (int i = 0; i < N; i++) data[i] = (T)from.data[i];                                                                                \
       if (N < STORED) data[STORED - 1] = (T)0;                                                                                              \
     }                                                                                                                                       \
     template <class A, class B, class... R, class = enable_if_t<detail::total<A, B, R...>::size == N>>                                     \
-    METAL_FUNC vec(const A& a, const B& b, const R&... rest) {                                                                              \
+    METAL_FUNC constexpr vec(const A& a, const B& b, const R&... rest) : data{} {                                                           \
       int at = 0;                                                                                                                           \
       append(at, a), append(at, b);                                                                                                         \
       (append(at, rest), ...);                                                                                                              \
@@ -83,7 +83,7 @@ template <class T, int N, int A, int B, int C, int D> struct swizzle {
     METAL_FUNC T operator[](uint i) const { return data[i]; }                                                                               \
                                                                                                                                             \
    private:                                                                                                                                 \
-    template <class A> METAL_FUNC void append(thread int& at, const A& a) {                                                                 \
+    template <class A> METAL_FUNC constexpr void append(thread int& at, const A& a) {                                                       \
       if constexpr (detail::vector_of<A>::is_vector) {                                                                                     \
         detail::vector_t<A> from = a;                                                                                                      \
         for (int i = 0; i < detail::vector_of<A>::size; i++) data[at++] = (T)from.data[i];                                                 \
@@ -161,6 +161,7 @@ using metal::packed_vec;
 OPENMPS_EVERY_NAME
 
 namespace metal {
+template <class T> struct vec_elements { enum { value = detail::vector_of<T>::size }; };
 // An array that is a value.
 template <class T, size_t N> struct array {
   T elements[N];

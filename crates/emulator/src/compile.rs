@@ -22,7 +22,11 @@ const LANGUAGE: &[&str] = &[
     "-ffp-contract=off",
     "-ffloat16-excess-precision=none",
     "-fbfloat16-excess-precision=none",
+    // Without suffix a number is float.
+    "-cl-single-precision-constant",
     "-Wno-unknown-attributes",
+    // `constant` is `const` too, and may follow one.
+    "-Wno-duplicate-decl-specifier",
     "-Werror=return-type",
     "-fshow-overloads=best",
     // Blocks stay in the order of the text: lanes that wait at lower addresses are behind those at higher ones.

@@ -5,10 +5,11 @@ use crate::toolchain::Toolchain;
 use std::fmt::Write;
 
 /// The parts in the order in which they build on each other.
-const PARTS: [(&str, &str); 8] = [
+const PARTS: [(&str, &str); 9] = [
     ("types.h", include_str!("../msl/types.h")),
     ("vector.h", include_str!("../msl/vector.h")),
     ("math.h", include_str!("../msl/math.h")),
+    ("columns.h", include_str!("../msl/columns.h")),
     ("integer.h", include_str!("../msl/integer.h")),
     ("frame.h", include_str!("../msl/frame.h")),
     ("simdgroup.h", include_str!("../msl/simdgroup.h")),

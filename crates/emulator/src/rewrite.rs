@@ -73,6 +73,7 @@ pub(crate) fn rewrite(text: &str, values: &BTreeMap<u32, Value>) -> Result<Unit>
     rewriter.blank_attributes();
     let unset = rewriter.set_constants(values);
     rewriter.merge_constructors();
+    rewriter.replace_casts();
     rewriter.check_names()?;
     Ok(Unit { text: apply(text, rewriter.edits), kernels: rewriter.kernels, unset })
 }
@@ -285,6 +286,19 @@ impl<'a> Rewriter<'a> {
             let range = self.bytes(at, end);
             let blank = " ".repeat(range.len());
             self.replace(range, blank);
+        }
+    }
+
+    /// `static_cast<T>(x)` becomes a function that also converts between half and bfloat, but for pointers and references.
+    fn replace_casts(&mut self) {
+        for at in 0..self.tokens.len() {
+            if self.word(at) == "static_cast"
+                && let Some(end) = closing(&self.tokens, at + 1)
+                && !matches!(self.word(end - 1), "*" | "&")
+            {
+                let range = self.bytes(at, at);
+                self.replace(range, "openmps::cast");
+            }
         }
     }
 
