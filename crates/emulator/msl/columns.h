@@ -17,6 +17,8 @@ template <class T, int COLUMNS, int ROWS> struct matrix {
     for (int c = 0; c < COLUMNS; c++) columns[c] = vec<T, ROWS>(from.columns[c]);
   }
   METAL_FUNC vec<T, ROWS>& operator[](uint c) { return columns[c]; }
+  METAL_FUNC thread vec<T, ROWS>& operator[](uint c) thread { return columns[c]; }
+  METAL_FUNC threadgroup vec<T, ROWS>& operator[](uint c) threadgroup { return columns[c]; }
   METAL_FUNC vec<T, ROWS> operator[](uint c) const { return columns[c]; }
 };
 #define OPENMPS_MATRICES(OP)                                                                                          \

@@ -7,8 +7,8 @@ template <class T, int ROWS, int COLUMNS> struct simdgroup_matrix {
   storage_type fragment;
   simdgroup_matrix() = default;
   METAL_FUNC simdgroup_matrix(T diagonal);
-  METAL_FUNC storage_type& thread_elements() { return fragment; }
-  METAL_FUNC storage_type thread_elements() const { return fragment; }
+  METAL_FUNC thread storage_type& thread_elements() thread { return fragment; }
+  METAL_FUNC const thread storage_type& thread_elements() const thread { return fragment; }
 };
 namespace detail {
 // Where a lane's two elements lie.
@@ -38,7 +38,7 @@ template <class T, int ROWS, int COLUMNS> METAL_FUNC simdgroup_matrix<T, ROWS, C
   uint lane = openmps::lane(), row = detail::row(lane), column = detail::column(lane);
   for (uint k = 0; k < 2; k++) fragment.data[k] = row == column + k ? diagonal : (T)0;
 }
-template <class T, int ROWS, int COLUMNS> METAL_FUNC simdgroup_matrix<T, ROWS, COLUMNS> make_filled_simdgroup_matrix(T value) {
+template <class T, int ROWS, int COLUMNS = ROWS> METAL_FUNC simdgroup_matrix<T, ROWS, COLUMNS> make_filled_simdgroup_matrix(T value) {
   simdgroup_matrix<T, ROWS, COLUMNS> matrix;
   matrix.fragment = vec<T, 2>(value);
   return matrix;

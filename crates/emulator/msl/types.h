@@ -56,6 +56,18 @@ template <class T> struct remove_space<const volatile T> : remove_space<T> {};
   template <class T> struct remove_space<const volatile SPACE T> : remove_space<T> {};
 OPENMPS_REMOVE_SPACE(thread) OPENMPS_REMOVE_SPACE(threadgroup) OPENMPS_REMOVE_SPACE(device) OPENMPS_REMOVE_SPACE(__global) OPENMPS_REMOVE_SPACE(__generic)
 template <class T> using remove_space_t = typename remove_space<T>::type;
+template <class T> struct remove_const { typedef T type; };
+template <class T> struct remove_const<const T> { typedef T type; };
+template <class T> struct remove_volatile { typedef T type; };
+template <class T> struct remove_volatile<volatile T> { typedef T type; };
+template <class T> struct remove_cv : remove_volatile<typename remove_const<T>::type> {};
+template <class T> struct remove_reference { typedef T type; };
+template <class T> struct remove_reference<T&> { typedef T type; };
+template <class T> struct remove_reference<T&&> { typedef T type; };
+template <class T> using remove_const_t = typename remove_const<T>::type;
+template <class T> using remove_volatile_t = typename remove_volatile<T>::type;
+template <class T> using remove_cv_t = typename remove_cv<T>::type;
+template <class T> using remove_reference_t = typename remove_reference<T>::type;
 template <class A, class B> struct is_same { enum { value = 0 }; };
 template <class A> struct is_same<A, A> { enum { value = 1 }; };
 template <class A, class B> inline constexpr bool is_same_v = is_same<A, B>::value;

@@ -80,6 +80,8 @@ template <class T, int N, int A, int B, int C, int D> struct swizzle {
       if (N < STORED) data[STORED - 1] = (T)0;                                                                                              \
     }                                                                                                                                       \
     METAL_FUNC T& operator[](uint i) { return data[i]; }                                                                                    \
+    METAL_FUNC thread T& operator[](uint i) thread { return data[i]; }                                                                      \
+    METAL_FUNC threadgroup T& operator[](uint i) threadgroup { return data[i]; }                                                            \
     METAL_FUNC T operator[](uint i) const { return data[i]; }                                                                               \
                                                                                                                                             \
    private:                                                                                                                                 \
@@ -100,19 +102,27 @@ OPENMPS_VECTOR(3, 4, OPENMPS_LIST3(x, y, z), OPENMPS_LIST3(r, g, b))
 OPENMPS_VECTOR(4, 4, OPENMPS_LIST4(x, y, z, w), OPENMPS_LIST4(r, g, b, a))
 
 // Without padding, aligned like one component.
-template <class T, int N> struct packed_vec {
-  T data[N];
-  packed_vec() = default;
-  METAL_FUNC packed_vec(vec<T, N> from) { for (int i = 0; i < N; i++) data[i] = from.data[i]; }
-  template <class A, class B, class... R> METAL_FUNC packed_vec(A a, B b, R... rest) : packed_vec(vec<T, N>(a, b, rest...)) {}
-  METAL_FUNC operator vec<T, N>() const {
-    vec<T, N> result((T)0);
-    for (int i = 0; i < N; i++) result.data[i] = data[i];
-    return result;
-  }
-  METAL_FUNC T& operator[](uint i) { return data[i]; }
-  METAL_FUNC T operator[](uint i) const { return data[i]; }
-};
+#define OPENMPS_PACKED(N, NAMES, COLOURS)                                                                                                   \
+  template <class T> struct packed_vec<T, N> {                                                                                              \
+    union {                                                                                                                                 \
+      T data[N];                                                                                                                            \
+      struct { T NAMES; };                                                                                                                  \
+      struct { T COLOURS; };                                                                                                                \
+    };                                                                                                                                      \
+    packed_vec() = default;                                                                                                                 \
+    METAL_FUNC packed_vec(vec<T, N> from) { for (int i = 0; i < N; i++) data[i] = from.data[i]; }                                           \
+    template <class A, class B, class... R> METAL_FUNC packed_vec(A a, B b, R... rest) : packed_vec(vec<T, N>(a, b, rest...)) {}            \
+    METAL_FUNC operator vec<T, N>() const {                                                                                                 \
+      vec<T, N> result((T)0);                                                                                                               \
+      for (int i = 0; i < N; i++) result.data[i] = data[i];                                                                                 \
+      return result;                                                                                                                        \
+    }                                                                                                                                       \
+    METAL_FUNC T& operator[](uint i) { return data[i]; }                                                                                    \
+    METAL_FUNC T operator[](uint i) const { return data[i]; }                                                                               \
+  };
+OPENMPS_PACKED(2, OPENMPS_LIST2(x, y), OPENMPS_LIST2(r, g))
+OPENMPS_PACKED(3, OPENMPS_LIST3(x, y, z), OPENMPS_LIST3(r, g, b))
+OPENMPS_PACKED(4, OPENMPS_LIST4(x, y, z, w), OPENMPS_LIST4(r, g, b, a))
 #define OPENMPS_BINARY(OP)                                                                                                                  \
   template <class A, class B, class V = detail::common_t<A, B>> METAL_FUNC V operator OP(const A& a, const B& b) {                         \
     V x = (V)a, y = (V)b;                                                                                                                   \

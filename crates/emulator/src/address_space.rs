@@ -3,6 +3,9 @@
 
 use crate::error::{Error, Result};
 
+/// How the names of the emulator's own files begin.
+const OWN: [&str; 3] = ["/metal_stdlib/", "openmps_entries", "<"];
+
 /// Checks the tree that `-ast-dump` prints.
 pub(crate) fn check(tree: &str) -> Result<()> {
     let mut place = Place { inside: false, line: 0 };
@@ -46,6 +49,9 @@ pub(crate) fn check(tree: &str) -> Result<()> {
 /// Whether a type points or refers to something without address space. Types that depend on a template's parameters are as they were
 /// written; others have become generic.
 fn is_bare(kind: &str) -> bool {
+    // The length of an array may be a product.
+    let outside = kind.split_inclusive(['[', ']']).filter(|part| !part.ends_with(']')).collect::<String>();
+    let kind = outside.as_str();
     let points = kind.contains('*') || kind.contains('&');
     let written = ["__", "auto", "&&", "(*"].iter().any(|part| kind.contains(part));
     kind.contains("__generic") || points && !written
@@ -83,7 +89,8 @@ impl Place {
         let (Some(_column), Some(line)) = (parts.next(), parts.next()) else { return };
         match parts.next() {
             Some("line") => {}
-            Some(file) => self.inside = file == "program_source",
+            // The stand-in library and the entries are the emulator's; what else there is came with the text.
+            Some(file) => self.inside = !OWN.iter().any(|own| file.starts_with(own)),
             None => return,
         }
         if let Ok(line) = line.parse() {

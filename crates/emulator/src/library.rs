@@ -45,7 +45,10 @@ impl Library {
     /// # Errors
     /// Those of [`Library::compile`].
     pub fn compile_with(text: &str, options: &Options) -> Result<Library> {
-        let unit = rewrite(&preprocess(text, options)?, &options.constants)?;
+        let mut unit = rewrite(&preprocess(text, options)?, &options.constants)?;
+        if !options.kernels.is_empty() {
+            unit.kernels.retain(|kernel| options.kernels.contains(&kernel.name));
+        }
         let object = compile::shared_object(&unit, options)?;
         let (kernels, unset) = (Arc::new(unit.kernels), Arc::new(unit.unset));
         Ok(Library { kernels, unset, images: Arc::new(Images::load(object)?) })

@@ -37,6 +37,8 @@ pub struct Options {
     pub include: Vec<PathBuf>,
     /// Macros that are defined beforehand, with their values.
     pub macros: Vec<(String, String)>,
+    /// Only these kernels are compiled; all of them where this is empty. A text may declare hundreds.
+    pub kernels: Vec<String>,
     /// Functions of numbers take `bfloat` as `float`. Published kernels that run on Macs count on that; without it such a call is refused,
     /// which is the safe choice for kernels of one's own.
     pub bfloat_functions: bool,

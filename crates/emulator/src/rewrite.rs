@@ -11,6 +11,7 @@ use std::ops::Range;
 
 mod constants;
 mod constructors;
+mod members;
 mod memory;
 
 /// A text ready for the compiler.
@@ -74,6 +75,9 @@ pub(crate) fn rewrite(text: &str, values: &BTreeMap<u32, Value>) -> Result<Unit>
     let unset = rewriter.set_constants(values);
     rewriter.merge_constructors();
     rewriter.replace_casts();
+    rewriter.place_members();
+    rewriter.pass_numbers();
+    rewriter.plain_functions();
     rewriter.check_names()?;
     Ok(Unit { text: apply(text, rewriter.edits), kernels: rewriter.kernels, unset })
 }

@@ -88,6 +88,19 @@ fn one_defaulted_constructor_is_left() {
 }
 
 #[test]
+fn members_work_on_objects_of_the_thread() {
+    let text = "template <class T> struct S : B<T> { S(int a) : n(a), m((a)) {} static_assert(f(1), \"\"); S() thread {} static int f() { return 1; } int n = g(1);\
+                int a() const { return n; } template <int N = (1)> T operator()(T x); T b() device { return 0; } };\
+                struct P p = {f(1)}; template <class T, void (*F)(int)> void h(thread const short& n, const thread vec<T, 2>& v);";
+    assert_eq!(
+        unit(text).text,
+        "template <class T> struct S : B<T> { S(int a) : n(a), m((a)) {} static_assert(f(1), \"\"); S() thread {} static int f() { return 1; } int n = g(1);\
+         int a() const thread { return n; } template <int N = (1)> T operator()(T x) thread; T b() device { return 0; } };\
+         struct P p = {f(1)}; template <class T, void F(int)> void h(short  n, const thread vec<T, 2>& v);"
+    );
+}
+
+#[test]
 fn what_is_not_understood_is_named() {
     assert!(refused("\nkernel void k(uint i) {}").contains("program_source:2: kernel k: `uint i` has no attribute"));
     assert!(refused("kernel void k(").contains("no end"));

@@ -1,0 +1,123 @@
+//! What clang's OpenCL mode takes otherwise than Metal: a member function without address space works on objects of the thread's own, not on
+//! those of any address space; a reference to a constant number of the thread's own may be bound to a value; a template may have a function
+//! as a parameter.
+
+use super::Rewriter;
+use crate::token::closing;
+use std::ops::Range;
+
+/// What may stand between a member function's parameters and its body.
+const QUALIFIERS: [&str; 3] = ["const", "noexcept", "volatile"];
+/// Words of statements in a class that are no member functions with an object.
+const OTHERS: [&str; 6] = ["enum", "friend", "static", "static_assert", "typedef", "using"];
+const NUMBERS: [&str; 14] = [
+    "bool", "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "half", "bfloat", "float", "size_t",
+    "uint32_t",
+];
+
+impl Rewriter<'_> {
+    /// Gives member functions without address space that of the thread.
+    pub(super) fn place_members(&mut self) {
+        for at in 0..self.tokens.len() {
+            let named = self.tokens.get(at + 1).is_some_and(|token| token.is_name());
+            let parameter = at > 0 && matches!(self.word(at - 1), "<" | "," | "enum");
+            if !matches!(self.word(at), "struct" | "class") || !named || parameter {
+                continue;
+            }
+            // A base, a specialization's arguments; no type of a variable or parameter.
+            let body =
+                (at + 1..self.tokens.len()).find(|&at| matches!(self.word(at), "{" | ";" | "(" | ")" | "=" | ">"));
+            let body = match body {
+                Some(sign) if self.word(sign) == ">" => {
+                    (sign..self.tokens.len()).find(|&at| matches!(self.word(at), "{" | ";" | "(" | ")" | "=" | ","))
+                }
+                other => other,
+            };
+            if let Some(body) = body.filter(|&at| self.word(at) == "{")
+                && let Some(end) = closing(&self.tokens, body)
+            {
+                self.place_members_of(self.word(at + 1), body + 1..end);
+            }
+        }
+    }
+
+    fn place_members_of(&mut self, class: &str, body: Range<usize>) {
+        let mut at = body.start;
+        while at < body.end {
+            let begin = at;
+            let mut parameters = None;
+            let mut assigned = false;
+            while at < body.end && !matches!(self.word(at), "{" | ";") {
+                match self.word(at) {
+                    "(" => {
+                        let end = closing(&self.tokens, at).unwrap_or(at);
+                        if !assigned {
+                            parameters = Some((at, end));
+                        }
+                        at = end;
+                    }
+                    // A constructor's initial values follow.
+                    ":" if self.word(at - 1) == ")" => assigned = true,
+                    "[" => at = closing(&self.tokens, at).unwrap_or(at),
+                    "<" if self.word(at - 1) == "template" => at = closing(&self.tokens, at).unwrap_or(at),
+                    "=" if !(begin..at).any(|at| self.word(at) == "operator") => assigned = true,
+                    _ => {}
+                }
+                at += 1;
+            }
+            if let Some((open, close)) = parameters
+                && self.is_member(class, begin..open)
+                && !assigned
+                && (close + 1..at).all(|at| QUALIFIERS.contains(&self.word(at)))
+            {
+                self.insert(self.tokens[at - 1].end(), " thread");
+            }
+            if self.word(at) == "{" {
+                at = closing(&self.tokens, at).unwrap_or(at);
+            }
+            at += 1;
+        }
+    }
+
+    /// Whether what stands before the parameters names a member function that has an object, and no constructor or destructor.
+    fn is_member(&self, class: &str, before: Range<usize>) -> bool {
+        let words: Vec<&str> = before.clone().map(|at| self.word(at)).collect();
+        let is_class = words.last() == Some(&class) || words.last() == Some(&">") && !words.contains(&"operator");
+        !words.is_empty() && !is_class && !words.iter().any(|word| OTHERS.contains(word) || *word == "~")
+    }
+
+    /// `thread const short& n` becomes `short n`: clang binds no such reference to a value that it must first convert.
+    pub(super) fn pass_numbers(&mut self) {
+        for at in 3..self.tokens.len() {
+            let follows =
+                self.tokens.get(at + 1).is_some_and(|token| token.is_name()) && matches!(self.word(at + 2), "," | ")");
+            let before = [self.word(at - 3), self.word(at - 2), self.word(at - 1)];
+            let number = before.iter().filter(|word| NUMBERS.contains(word)).count() == 1;
+            if self.word(at) == "&" && follows && number && before.contains(&"thread") && before.contains(&"const") {
+                let word = before.into_iter().find(|word| NUMBERS.contains(word)).unwrap_or_default().to_owned();
+                let range = self.bytes(at - 3, at);
+                self.replace(range, format!("{word} "));
+            }
+        }
+    }
+
+    /// `void (*f)(int)` among a template's parameters is the pointer that `void f(int)` stands for, but clang puts it in an address space.
+    pub(super) fn plain_functions(&mut self) {
+        for at in 0..self.tokens.len() {
+            if self.word(at) != "template" || self.word(at + 1) != "<" {
+                continue;
+            }
+            let Some(end) = closing(&self.tokens, at + 1) else { continue };
+            for open in at + 2..end {
+                if self.word(open) == "("
+                    && self.word(open + 1) == "*"
+                    && self.word(open + 3) == ")"
+                    && self.word(open + 4) == "("
+                {
+                    let (range, name) = (self.bytes(open, open + 3), self.word(open + 2));
+                    self.replace(range, name);
+                }
+            }
+        }
+    }
+}
