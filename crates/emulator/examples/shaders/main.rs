@@ -1,29 +1,133 @@
-//! Compiles every kernel of a folder of `.metal` files.
+//! Runs other people's Metal shaders on the emulator, file by file, and prints a table: kernels, compiled, run right, wrong, not run.
+//! `cargo xtask shaders` fetches the sources and calls it with their folder; a second argument is the one file to run.
 
+mod case;
+mod elementwise;
+mod kind;
+mod products;
+mod rows;
+
+use case::Case;
 use openmps_emulator::{Library, Options, Value};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-fn main() {
+/// Makes a kernel's case by its name; the second argument is the value of the function constants.
+type Family = fn(&str, bool) -> Option<Case>;
+
+/// The files that have cases. Those with function constants are run with all of the listed ones false, then true.
+const FAMILIES: [(&str, &[u32], Family); 13] = [
+    ("affine", &[], |name, _| elementwise::affine(name)),
+    ("binary", &[], |name, _| elementwise::binary(name)),
+    ("cast", &[], |name, _| elementwise::cast(name)),
+    ("fill", &[], |name, _| elementwise::fill(name)),
+    ("gemv", &[], |name, _| products::gemv(name)),
+    ("indexing", &[], |name, _| rows::indexing(name)),
+    ("mlx_gemm", &[200, 201, 202], products::gemm),
+    ("quantized", &[], |name, _| products::quantized(name)),
+    ("reduce", &[], |name, _| rows::reduce(name)),
+    ("scaled_dot_product_attention", &[200, 201], products::attention),
+    ("sort", &[], |name, _| rows::sort(name)),
+    ("ternary", &[0, 1, 2], elementwise::ternary),
+    ("unary", &[], |name, _| elementwise::unary(name)),
+];
+/// Every function constant of these files; those that no family switches stay false.
+const CONSTANTS: [u32; 12] = [0, 1, 2, 10, 20, 100, 110, 200, 201, 202, 300, 301];
+
+/// A file's line of the table.
+#[derive(Default)]
+struct Line {
+    file: String,
+    kernels: usize,
+    compiled: usize,
+    right: usize,
+    wrong: Vec<String>,
+    not_run: Vec<String>,
+    refused: Option<String>,
+}
+
+fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    let folder = PathBuf::from(arguments.next().expect("a folder"));
+    let Some(folder) = arguments.next().map(PathBuf::from) else {
+        eprintln!("give a folder of .metal files, and one of them if only that shall run");
+        return ExitCode::FAILURE;
+    };
     let only = arguments.next();
-    let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
+    let Ok(files) = std::fs::read_dir(&folder) else {
+        eprintln!("{}: there is no such folder", folder.display());
+        return ExitCode::FAILURE;
+    };
+    let mut files: Vec<PathBuf> = files.map_while(Result::ok).map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|end| end == "metal"));
+    files.retain(|file| only.as_ref().is_none_or(|only| file.file_stem().is_some_and(|stem| stem == only.as_str())));
     files.sort();
-    for file in files {
-        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
-        if only.as_ref().is_some_and(|only| *only != name) {
-            continue;
+    let lines: Vec<Line> = files.iter().map(|file| run(file)).collect();
+    print(&lines);
+    if lines.iter().any(|line| line.refused.is_some() || !line.wrong.is_empty()) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+fn compile(text: &str, switched: &[u32], on: bool) -> Result<Library, String> {
+    let constants = CONSTANTS.map(|index| (index, Value::Bool(on && switched.contains(&index)))).into();
+    let options = Options { constants, bfloat_functions: true, ..Options::default() };
+    Library::compile_with(text, &options).map_err(|error| error.to_string())
+}
+
+fn run(file: &Path) -> Line {
+    let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let mut line = Line { file: name.clone(), ..Line::default() };
+    let Ok(text) = std::fs::read_to_string(file) else {
+        line.refused = Some("it cannot be read".to_owned());
+        return line;
+    };
+    let family = FAMILIES.iter().find(|(family, ..)| *family == name);
+    let switched = family.map_or(&[][..], |(_, switched, _)| switched);
+    let mut libraries = Vec::new();
+    for on in [false, true].into_iter().take(if switched.is_empty() { 1 } else { 2 }) {
+        match compile(&text, switched, on) {
+            Ok(library) => libraries.push((on, library)),
+            Err(reason) => {
+                line.refused = Some(reason);
+                return line;
+            }
         }
-        let text = std::fs::read_to_string(&file).unwrap();
-        let constants = [0, 1, 2, 10, 20, 100, 110, 200, 201, 202, 300, 301].map(|i| (i, Value::Bool(false))).into();
-        let begun = std::time::Instant::now();
-        match Library::compile_with(&text, &Options { bfloat_functions: true, constants, ..Options::default() }) {
-            Ok(library) => println!("{name}: {} kernels, {:?}", library.function_names().count(), begun.elapsed()),
-            Err(error) => println!(
-                "{name}: {:?} {}",
-                begun.elapsed(),
-                error.to_string().chars().take(if only.is_some() { 20000 } else { 900 }).collect::<String>()
-            ),
+    }
+    let kernels: Vec<String> = libraries[0].1.function_names().map(str::to_owned).collect();
+    (line.kernels, line.compiled) = (kernels.len(), kernels.len());
+    for kernel in kernels {
+        let cases = libraries.iter().map(|(on, library)| Some((family?.2(&kernel, *on)?, library)));
+        let Some(cases) = cases.collect::<Option<Vec<(Case, &Library)>>>() else {
+            line.not_run.push(kernel);
+            continue;
+        };
+        match cases.iter().try_for_each(|(case, library)| case.run(library, &kernel)) {
+            Ok(()) => line.right += 1,
+            Err(what) => line.wrong.push(format!("{kernel}: {what}")),
+        }
+    }
+    eprintln!("{name}: {} of {} right", line.right, line.kernels);
+    line
+}
+
+fn print(lines: &[Line]) {
+    println!("| file | kernels | compiled | run right | wrong | compiled, not run |\n|---|---|---|---|---|---|");
+    for line in lines {
+        let (wrong, not_run) = (line.wrong.len(), line.not_run.len());
+        println!("| {} | {} | {} | {} | {wrong} | {not_run} |", line.file, line.kernels, line.compiled, line.right);
+    }
+    let total = |count: fn(&Line) -> usize| lines.iter().map(count).sum::<usize>();
+    let (kernels, compiled, right) = (total(|l| l.kernels), total(|l| l.compiled), total(|l| l.right));
+    let (wrong, not_run) = (total(|l| l.wrong.len()), total(|l| l.not_run.len()));
+    println!("| all | {kernels} | {compiled} | {right} | {wrong} | {not_run} |");
+    for line in lines {
+        let refused = line.refused.iter().map(|reason| format!("refused: {reason}"));
+        let wrong = line.wrong.iter().map(|what| format!("wrong: {what}"));
+        let not_run = (!line.not_run.is_empty()).then(|| format!("not run: {}", line.not_run.join(" ")));
+        for what in refused.chain(wrong).chain(not_run) {
+            println!("{}: {what}", line.file);
         }
     }
 }
