@@ -52,6 +52,9 @@ pub struct Dispatch<'a> {
     pub schedule: Schedule,
     /// Runs one threadgroup after the other on the calling thread, in the schedule's order; else several operating system threads take part.
     pub sequential: bool,
+    /// Barriers do not wait for threads that are over. Metal says that every thread must reach a barrier, and a kernel that breaks this is
+    /// refused otherwise; published ones do, and count on GPUs that go on.
+    pub ignore_finished: bool,
     /// After this time the dispatch ends with [`Error::Runaway`].
     pub time_limit: Duration,
 }
@@ -67,6 +70,7 @@ impl<'a> Dispatch<'a> {
             threadgroup_memory,
             schedule: Schedule::Ascending,
             sequential: false,
+            ignore_finished: false,
             time_limit,
         }
     }
@@ -205,6 +209,7 @@ impl Checked<'_> {
                 self.dispatch.time_limit,
             )
         };
+        runner.ignore_finished = self.dispatch.ignore_finished;
         let mut positions = Positions::default();
         while !shared.failed.load(Ordering::Relaxed) {
             let begin = shared.next.fetch_add(shared.batch, Ordering::Relaxed);

@@ -61,6 +61,8 @@ pub(crate) struct Runner {
     limit: Duration,
     watch: Watch,
     pub(crate) order: Order,
+    /// Barriers do not wait for threads that are over.
+    pub(crate) ignore_finished: bool,
     /// Times that a thread stopped.
     pub(crate) switches: u64,
 }
@@ -121,6 +123,7 @@ impl Runner {
             limit,
             watch: Watch::start(begun + limit),
             order,
+            ignore_finished: false,
             switches: 0,
         }
     }
@@ -385,7 +388,7 @@ impl Runner {
             let waits = || (0..threads).filter(|t| self.groups[(t / 32) as usize].barrier >> (t % 32) & 1 == 1);
             let line = waits().map(|thread| self.wait(thread).line).min().unwrap_or(0);
             let here = waits().filter(|thread| self.wait(*thread).line == line).count() as u32;
-            if here != threads {
+            if here != if self.ignore_finished { arrived } else { threads } {
                 return Err(self.divergent(line, here, arrived - here, threads));
             }
             self.check_time()?;

@@ -129,6 +129,19 @@ fn barriers_that_not_all_threads_reach_are_errors() {
     }
 }
 
+#[test]
+fn finished_threads_may_be_ignored() {
+    let library = compile(TEXT);
+    for (kernel, passes) in [("barrier_in_branch", true), ("barrier_after_return", true), ("two_barriers", false)] {
+        let mut out = [0.0_f32; 64];
+        let arguments = [buffer(&mut out)];
+        let (grid, size) = one(64);
+        let result =
+            run(&library, kernel, &Dispatch { ignore_finished: true, ..Dispatch::new(grid, size, &arguments) });
+        assert_eq!(result.is_ok(), passes, "{kernel}: {result:?}");
+    }
+}
+
 fn fault(library: &Library, kernel: &str, arguments: &[Argument]) -> (u32, String) {
     match run(library, kernel, &Dispatch::new(Grid::Threads([64, 1, 1]), [64, 1, 1], arguments)) {
         Err(Error::Fault { thread, what, .. }) => (thread, what),

@@ -90,15 +90,22 @@ fn aligned(bytes: &[u8]) -> Vec<u128> {
 }
 
 impl Case {
-    /// Runs the kernel in every schedule; what is wrong with its results, or why it did not run.
-    pub fn run(&self, library: &Library, kernel: &str) -> Result<(), String> {
+    /// Runs the kernel in every schedule, strictly or without waiting for finished threads at barriers; what is wrong with its results, or
+    /// why it did not run.
+    pub fn run(&self, library: &Library, kernel: &str, ignore_finished: bool) -> Result<(), String> {
         SCHEDULES.into_iter().try_for_each(|schedule| {
-            let outputs = self.run_once(library, kernel, schedule)?;
+            let outputs = self.run_once(library, kernel, schedule, ignore_finished)?;
             (self.check)(&outputs).map_err(|what| format!("{schedule:?}: {what}"))
         })
     }
 
-    fn run_once(&self, library: &Library, kernel: &str, schedule: Schedule) -> Result<Vec<Vec<f64>>, String> {
+    fn run_once(
+        &self,
+        library: &Library,
+        kernel: &str,
+        schedule: Schedule,
+        ignore_finished: bool,
+    ) -> Result<Vec<Vec<f64>>, String> {
         let mut memory: Vec<Vec<u128>> = self
             .args
             .iter()
@@ -122,6 +129,7 @@ impl Case {
         let dispatch = Dispatch {
             schedule,
             threadgroup_memory: &self.memory,
+            ignore_finished,
             time_limit,
             ..Dispatch::new(self.grid, self.group, &arguments)
         };
