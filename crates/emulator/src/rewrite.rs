@@ -75,6 +75,7 @@ pub(crate) fn rewrite(text: &str, values: &BTreeMap<u32, Value>) -> Result<Unit>
     let unset = rewriter.set_constants(values);
     rewriter.merge_constructors();
     rewriter.replace_casts();
+    rewriter.mark_floats();
     rewriter.place_members();
     rewriter.pass_numbers();
     rewriter.plain_functions();
@@ -302,6 +303,20 @@ impl<'a> Rewriter<'a> {
             {
                 let range = self.bytes(at, at);
                 self.replace(range, "openmps::cast");
+            }
+        }
+    }
+
+    /// A number without suffix is float. clang forgets that in templates.
+    fn mark_floats(&mut self) {
+        for at in 0..self.tokens.len() {
+            let text = self.word(at);
+            let hexadecimal = text.starts_with("0x") || text.starts_with("0X");
+            let exponent: &[char] = if hexadecimal { &['p', 'P'] } else { &['e', 'E'] };
+            let number = text.starts_with(|sign: char| sign.is_ascii_digit() || sign == '.') && text.len() > 1;
+            let bare = text.ends_with(|sign: char| sign.is_ascii_digit() || sign == '.');
+            if number && bare && (text.contains('.') || text.contains(exponent)) {
+                self.insert(self.tokens[at].end(), "f");
             }
         }
     }

@@ -63,6 +63,16 @@ fn end_of_token(text: &str, begin: usize) -> usize {
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     let mut at = begin + 1;
     match bytes[begin] {
+        byte if byte.is_ascii_digit() || byte == b'.' && bytes.get(at).is_some_and(u8::is_ascii_digit) => {
+            // As the preprocessor reads numbers: a sign may follow the letter of an exponent.
+            let goes_on = |at: usize| {
+                let sign = matches!(bytes[at], b'+' | b'-') && matches!(bytes[at - 1], b'e' | b'E' | b'p' | b'P');
+                is_word(&bytes[at]) || bytes[at] == b'.' || sign
+            };
+            while at < bytes.len() && goes_on(at) {
+                at += 1;
+            }
+        }
         b'"' => {
             while at < bytes.len() && bytes[at] != b'"' {
                 at += if bytes[at] == b'\\' { 2 } else { 1 };
@@ -155,6 +165,15 @@ mod tests {
             [("a", 1), ("d", 3), ("e", 5), ("->", 5), ("f", 5), ("\"g h\"", 5)]
         );
         assert_eq!(words("a\n# 7 \"file\" 2\nb\n\nc\n#pragma unroll\nd"), [("a", 1), ("b", 7), ("c", 9), ("d", 11)]);
+    }
+
+    #[test]
+    fn numbers_are_one_token() {
+        let texts = |text| words(text).iter().map(|(word, _)| *word).collect::<Vec<_>>();
+        assert_eq!(
+            texts("1.5e-3f-.5+0x1p-3*a.x-1"),
+            ["1.5e-3f", "-", ".5", "+", "0x1p-3", "*", "a", ".", "x", "-", "1"]
+        );
     }
 
     #[test]

@@ -32,7 +32,7 @@ const PLAIN: [(u32, Value); 3] = [(0, Value::Bool(false)), (1, Value::Float(0.0)
 fn macros_and_templates_declare_kernels() {
     let library = library(&PLAIN);
     let names: Vec<_> = library.function_names().collect();
-    assert_eq!(names, ["sum_f32", "sum_f16_bf16", "sum_i32", "reverse", "transform.columns", "exponential"]);
+    assert_eq!(names, ["sum_f32", "sum_f16_bf16", "sum_i32", "reverse", "transform.columns", "exponential", "tenths"]);
 }
 
 #[test]
@@ -100,6 +100,16 @@ fn matrices_packed_vectors_and_functions_as_parameters() {
     let launch = dispatch(Grid::Threads([2, 1, 1]), [2, 1, 1], &arguments, SCHEDULES[0]);
     run(&library, "transform.columns", &launch).unwrap();
     assert_eq!(points, [31.0, 42.0, 19.0, 0.5, 0.0, 14.0]);
+}
+
+#[test]
+fn numbers_without_suffix_are_float_in_templates_too() {
+    let library = library(&PLAIN);
+    let (mut x, by) = ([f16::ZERO], 7.0_f32);
+    let bytes = by.to_ne_bytes();
+    let arguments = [buffer(&mut x), Argument::Bytes(&bytes)];
+    run(&library, "tenths", &dispatch(Grid::Threads([1, 1, 1]), [1, 1, 1], &arguments, SCHEDULES[0])).unwrap();
+    assert_eq!(x, [f16::from_f32(by * 0.1)]);
 }
 
 #[test]

@@ -101,6 +101,12 @@ fn members_work_on_objects_of_the_thread() {
 }
 
 #[test]
+fn numbers_without_suffix_are_float() {
+    let text = "float x = 1.5 + 2. + .5e-3 + 1e6 + 0x1p-3 - 1.0f - 2h - 0xE - a.x1 - 7;";
+    assert_eq!(unit(text).text, "float x = 1.5f + 2.f + .5e-3f + 1e6f + 0x1p-3f - 1.0f - 2h - 0xE - a.x1 - 7;");
+}
+
+#[test]
 fn what_is_not_understood_is_named() {
     assert!(refused("\nkernel void k(uint i) {}").contains("program_source:2: kernel k: `uint i` has no attribute"));
     assert!(refused("kernel void k(").contains("no end"));

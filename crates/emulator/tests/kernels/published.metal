@@ -84,3 +84,6 @@ typedef decltype(transform<columns>) transform_t;
 template [[host_name("transform.columns")]] kernel transform_t transform<columns>;
 
 kernel void exponential(device const bfloat* x, device float* y, uint i [[thread_position_in_grid]]) { y[i] = exp(x[i]); }
+
+template <typename T> kernel void tenths(device T* x, constant float& by, uint i [[thread_position_in_grid]]) { x[i] = static_cast<T>(by * 0.1); }
+INSTANTIATE("tenths", tenths, half)
