@@ -17,6 +17,7 @@ mod python;
 mod release;
 mod sanitize;
 mod setup;
+mod shaders;
 mod shell;
 mod structure;
 mod test;
@@ -117,6 +118,11 @@ enum Command {
         #[arg(long)]
         rust: bool,
     },
+    /// Compile and run the Metal kernels that Candle publishes on the emulated GPU, and print what is right
+    Shaders {
+        /// Only this file, without .metal
+        only: Option<String>,
+    },
     /// Test every network of paddle.vision.models as an inference program, in both of Paddle's forms
     Architectures,
     /// Read the committed pages with PaddleOCR from PyPI, in an environment of its own, on device mps and on Paddle's CPU
@@ -174,6 +180,7 @@ fn main() -> ExitCode {
         Command::Sanitize => sanitize::tests(),
         Command::TestNeon => neon::tests(),
         Command::Emulate { rust } => emulate::run_all(!rust),
+        Command::Shaders { only } => shaders::run_published(only.as_deref()),
         Command::Architectures => architectures::test(),
         Command::Paddleocr => paddleocr::compare(),
         Command::CheckMacos => macos::check(),

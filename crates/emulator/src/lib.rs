@@ -24,6 +24,10 @@
 //! function a kernel that runs the kernel for thread after thread. Threads that wait for each other are coroutines. Compiled objects are kept
 //! in a folder of the user's by content (`OPENMPS_EMULATOR_CACHE` names another one).
 //!
+//! What clang takes otherwise than Metal is rewritten first, line by line: macros are expanded, kernel templates and their instantiations
+//! become functions and entries, function constants get their values ([`Options`]), threadgroup variables in blocks and templates become
+//! references. So published kernels run too; docs/emulator.md says which.
+//!
 //! clang comes from the PyPI package `ziglang`, which `cargo xtask setup` installs into `.venv`; `OPENMPS_CLANG` names another one, 19 or newer.
 //!
 //! # What it shows
@@ -48,7 +52,7 @@
 //!   matrix products have an order of their own.
 //! * The memory model. Threads of a threadgroup run one at a time, in program order. Races between threadgroups show only by chance.
 //! * Speed, registers and occupancy.
-//! * Textures, function tables, ray tracing, tessellation, arrays of arguments and kernels that macros or templates declare: refused by name.
+//! * Textures, function tables, ray tracing, tessellation and arrays of arguments: refused by name.
 //! * Lanes that part and meet again: an operation waits for those lanes of its simdgroup that are behind it in the compiled code. That is what
 //!   hardware does for structured branches and loops; other code may group lanes otherwise.
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

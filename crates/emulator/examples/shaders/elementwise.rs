@@ -159,8 +159,9 @@ pub fn binary(name: &str) -> Option<Case> {
     let (mut left, right) = (kind.numbers(COUNT, 3), kind.numbers(COUNT, 4));
     if !kind.is_float() && operator == "bsub" {
         left.iter_mut().for_each(|x| *x += 15.0);
+    } else {
+        left[10] = right[10];
     }
-    left[10] = right[10];
     let at = |values: &[f64], read: Read, index: usize| match read {
         Order => values[index],
         Strides => values[place(index)],

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 type Family = fn(&str, bool) -> Option<Case>;
 
 /// The files that have cases. Those with function constants are run with all of the listed ones false, then true.
-const FAMILIES: [(&str, &[u32], Family); 13] = [
+const FAMILIES: [(&str, &[u32], Family); 15] = [
     ("affine", &[], |name, _| elementwise::affine(name)),
     ("binary", &[], |name, _| elementwise::binary(name)),
     ("cast", &[], |name, _| elementwise::cast(name)),
@@ -24,7 +24,9 @@ const FAMILIES: [(&str, &[u32], Family); 13] = [
     ("gemv", &[], |name, _| products::gemv(name)),
     ("indexing", &[], |name, _| rows::indexing(name)),
     ("mlx_gemm", &[200, 201, 202], products::gemm),
+    ("mlx_sort", &[], |name, _| rows::block_sort(name)),
     ("quantized", &[], |name, _| products::quantized(name)),
+    ("random", &[], |name, _| rows::random(name)),
     ("reduce", &[], |name, _| rows::reduce(name)),
     ("scaled_dot_product_attention", &[200, 201], products::attention),
     ("sort", &[], |name, _| rows::sort(name)),

@@ -119,7 +119,7 @@ pub fn attention(name: &str, aligned: bool) -> Option<Case> {
         output(Kind::F32, heads * BLOCKS),
     ]);
     args.extend(tail);
-    let whole = near(Kind::F32, expected, 64.0, 1.0);
+    let whole = near(kind, expected, 16.0, 1.0);
     let check = Box::new(move |outputs: &[Vec<f64>]| whole(&[combined(&outputs[0], &outputs[1], &outputs[2], d)]));
     Some(groups([1, heads, BLOCKS], [256, 1, 1], args, check))
 }

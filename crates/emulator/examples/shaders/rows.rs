@@ -188,3 +188,51 @@ pub fn indexing(name: &str) -> Option<Case> {
     }
     Some(threads(count, args, exact(kind, expected)))
 }
+
+/// Random numbers have no reference: mean, deviation and bounds are looked at.
+pub fn random(name: &str) -> Option<Case> {
+    let (rest, kind) = name.strip_prefix("rand_")?.split_once('_')?;
+    let (kind, uniform) = (Kind::named(kind)?, rest == "uniform");
+    let (count, first, second) = (8192, 1.0, 3.0);
+    let (mean, deviation) = if uniform { (2.0, 2.0 / 12.0_f64.sqrt()) } else { (first, second) };
+    let check = Box::new(move |outputs: &[Vec<f64>]| {
+        let (x, n) = (&outputs[0], count as f64);
+        let found = x.iter().sum::<f64>() / n;
+        let spread = (x.iter().map(|x| (x - found) * (x - found)).sum::<f64>() / n).sqrt();
+        let outside = uniform && x.iter().any(|x| !(first..=second).contains(x));
+        if outside || !((found - mean).abs() < 0.1 * deviation && (spread / deviation - 1.0).abs() < 0.1) {
+            return Err(format!("mean {found} and deviation {spread}, not {mean} and {deviation}; outside: {outside}"));
+        }
+        Ok(())
+    });
+    let seed = input(Kind::U32, &[1234.0, 5678.0]);
+    let args = vec![sizes(&[count]), float(first), float(second), seed, output(kind, count)];
+    Some(threads(count / 2, args, check))
+}
+
+/// Sorts of one block: `carg_block_sort_float32_uint32_bn128_tn8`, of rows in order or (`nc`) of any layout.
+pub fn block_sort(name: &str) -> Option<Case> {
+    let (strided, rest) =
+        name.strip_prefix("nc").map(|rest| (true, rest)).or(Some((false, name.strip_prefix('c')?)))?;
+    let (indices, rest) = rest.split_once("block_sort_").map(|(before, rest)| (before.starts_with("arg"), rest))?;
+    let mut words = rest.split('_');
+    let kind = Kind::named(words.next()?)?;
+    let width: usize = words.nth(1)?.strip_prefix("bn")?.parse().ok()?;
+    let columns = 100;
+    // No two of a row are alike.
+    let values: Vec<f64> = (0..ROWS * columns).map(|at| (at / columns + at % columns * 37 % 101) as f64).collect();
+    let mut expected = Vec::new();
+    for row in values.chunks(columns) {
+        let mut order: Vec<usize> = (0..columns).collect();
+        order.sort_by(|a, b| row[*a].total_cmp(&row[*b]));
+        expected.extend(order.iter().map(|at| if indices { *at as f64 } else { row[*at] }));
+    }
+    let of = if indices { Kind::U32 } else { kind };
+    let mut args = vec![input(kind, &values), output(of, ROWS * columns), ints(&[columns]), ints(&[1]), ints(&[1])];
+    if strided {
+        args.extend([ints(&[1]), ints(&[ROWS]), sizes(&[columns]), sizes(&[columns])]);
+    } else {
+        args.extend([ints(&[columns]), ints(&[columns])]);
+    }
+    Some(groups([1, ROWS, 1], [width, 1, 1], args, exact(of, expected)))
+}
