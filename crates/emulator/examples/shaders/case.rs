@@ -125,7 +125,7 @@ impl Case {
                 _ => Argument::Buffer(memory.as_mut_ptr().cast()),
             })
             .collect();
-        let time_limit = Duration::from_secs(60);
+        let time_limit = Duration::from_secs(10);
         let dispatch = Dispatch {
             schedule,
             threadgroup_memory: &self.memory,

@@ -212,8 +212,8 @@ pub fn random(name: &str) -> Option<Case> {
 
 /// Sorts of one block: `carg_block_sort_float32_uint32_bn128_tn8`, of rows in order or (`nc`) of any layout.
 pub fn block_sort(name: &str) -> Option<Case> {
-    let (strided, rest) =
-        name.strip_prefix("nc").map(|rest| (true, rest)).or(Some((false, name.strip_prefix('c')?)))?;
+    let in_order = || name.strip_prefix('c').map(|rest| (false, rest));
+    let (strided, rest) = name.strip_prefix("nc").map(|rest| (true, rest)).or_else(in_order)?;
     let (indices, rest) = rest.split_once("block_sort_").map(|(before, rest)| (before.starts_with("arg"), rest))?;
     let mut words = rest.split('_');
     let kind = Kind::named(words.next()?)?;
