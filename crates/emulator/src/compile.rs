@@ -24,6 +24,8 @@ const LANGUAGE: &[&str] = &[
     "-fbfloat16-excess-precision=none",
     // Without suffix a number is float.
     "-cl-single-precision-constant",
+    // A load from nowhere is a fault where it is made and nothing where its value is not used, but no licence to drop what follows.
+    "-fno-delete-null-pointer-checks",
     "-Wno-unknown-attributes",
     // `constant` is `const` too, and may follow one.
     "-Wno-duplicate-decl-specifier",

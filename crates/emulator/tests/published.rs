@@ -32,7 +32,10 @@ const PLAIN: [(u32, Value); 3] = [(0, Value::Bool(false)), (1, Value::Float(0.0)
 fn macros_and_templates_declare_kernels() {
     let library = library(&PLAIN);
     let names: Vec<_> = library.function_names().collect();
-    assert_eq!(names, ["sum_f32", "sum_f16_bf16", "sum_i32", "reverse", "transform.columns", "exponential", "tenths"]);
+    assert_eq!(
+        names,
+        ["sum_f32", "sum_f16_bf16", "sum_i32", "reverse", "transform.columns", "exponential", "tenths", "doubled"]
+    );
 }
 
 #[test]
@@ -110,6 +113,15 @@ fn numbers_without_suffix_are_float_in_templates_too() {
     let arguments = [buffer(&mut x), Argument::Bytes(&bytes)];
     run(&library, "tenths", &dispatch(Grid::Threads([1, 1, 1]), [1, 1, 1], &arguments, SCHEDULES[0])).unwrap();
     assert_eq!(x, [f16::from_f32(by * 0.1)]);
+}
+
+#[test]
+fn an_unused_read_through_a_null_pointer_is_none() {
+    let library = library(&PLAIN);
+    let mut x = [1.0_f32, 2.0, 3.0];
+    let arguments = [buffer(&mut x)];
+    run(&library, "doubled", &dispatch(Grid::Threads([3, 1, 1]), [3, 1, 1], &arguments, SCHEDULES[0])).unwrap();
+    assert_eq!(x, [2.0, 4.0, 6.0]);
 }
 
 #[test]
