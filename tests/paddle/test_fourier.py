@@ -5,6 +5,7 @@ import paddle
 import pytest
 
 RANDOM = np.random.default_rng(8)
+INF, NAN = float("inf"), float("nan")
 
 
 class Spectral(paddle.nn.Layer):
@@ -93,3 +94,14 @@ def test_numbers_as_large_as_the_type_holds_have_sizes_and_quotients():
     x = paddle.to_tensor(np.array([3e200 + 4e200j, 1e-200 + 1e-200j, 0j]))
     np.testing.assert_allclose(abs(x).numpy(), [5e200, np.sqrt(2) * 1e-200, 0.0], rtol=1e-14)
     np.testing.assert_allclose((x[:2] / x[:2]).numpy(), [1, 1], rtol=1e-14)
+
+
+def test_what_is_infinite_has_an_infinite_size_and_divides_to_zero():
+    results = []
+    for device in ("cpu", "mps"):
+        paddle.set_device(device)
+        real, imaginary = (paddle.to_tensor(part) for part in ([INF, 1.0, NAN, INF, NAN, 0.0], [1.0, -INF, 1.0, NAN, INF, 0.0]))
+        quotient = paddle.complex(paddle.to_tensor([1.0, 2.0]), paddle.to_tensor([2.0, 0.0])) / paddle.complex(paddle.to_tensor([INF, 3.0]), paddle.to_tensor([1.0, -INF]))
+        results.append((abs(paddle.complex(real, imaginary)).numpy(), quotient.numpy()))
+    for theirs, ours in zip(*results, strict=True):
+        np.testing.assert_array_equal(ours, theirs)

@@ -19,8 +19,6 @@ use openmps_graph::operators::roll::Roll;
 use openmps_graph::{DType, Operator, Shape, View};
 use openmps_tile::Number;
 
-const SINGLE: &[DType] = &[DType::F32, DType::F64];
-
 /// Adds this family.
 pub fn register(table: &mut Table) {
     table.add_complex("add", add).strided();
@@ -37,33 +35,27 @@ pub fn register(table: &mut Table) {
     table.add_complex("sum_grad", sum_grad);
     table.add_complex("matmul", matmul).strided();
     table.add_complex("matmul_grad", matmul_grad).strided();
-    table.add_complex("abs", magnitude).strided().output_as_inferred(0);
-    table.add_complex("abs_grad", magnitude_grad);
-    table.add_complex("angle", angle).strided().output_as_inferred(0);
     table.add_complex("pad", pad).strided();
     table.add_complex("pad_grad", pad_grad).strided();
     table.add_complex("roll", roll).strided();
     table.add_complex("roll_grad", roll_grad).strided();
-    table.add("angle", SINGLE, angle_of_real).strided();
-    table.add_complex("angle_grad", angle_grad);
-    table.add("angle_grad", SINGLE, angle_of_real_grad);
 }
 
 /// Complex numbers by their parts.
 #[derive(Clone)]
-struct Complex {
-    real: View,
-    imaginary: View,
+pub(super) struct Complex {
+    pub real: View,
+    pub imaginary: View,
 }
 
 impl Complex {
-    fn of(x: &Tensor) -> Result<Complex> {
+    pub fn of(x: &Tensor) -> Result<Complex> {
         let [real, imaginary] = real_and_imaginary(&pairs(x)?);
         Ok(Complex { real, imaginary })
     }
 
     /// The result of a formula for each part.
-    fn made(&self, mut formula: impl FnMut(&View) -> Result<View>) -> Result<Complex> {
+    pub fn made(&self, mut formula: impl FnMut(&View) -> Result<View>) -> Result<Complex> {
         Ok(Complex { real: formula(&self.real)?, imaginary: formula(&self.imaginary)? })
     }
 
@@ -99,7 +91,11 @@ impl Complex {
         let map = |operator, inputs: &[&View]| c.map(Elementwise::Binary(operator), inputs, &[]);
         let sizes = other.made(|part| c.map(Elementwise::Unary(Unary::Abs), &[part], &[]))?;
         let largest = map(Binary::Maximum, &[&sizes.real, &sizes.imaginary])?;
-        let smaller = other.made(|part| map(Binary::Divide, &[part, &largest]))?;
+        // What is infinite is as large as the largest part; a finite number over it is zero.
+        let smaller = other.made(|part| {
+            let sign = c.map(Elementwise::Unary(Unary::Sign), &[part], &[])?;
+            map(Binary::Where, &[&is_infinite(c, part)?, &sign, &map(Binary::Divide, &[part, &largest])?])
+        })?;
         let square =
             c.add(&c.multiply(&smaller.real, &smaller.real)?, &c.multiply(&smaller.imaginary, &smaller.imaginary)?)?;
         let whole = c.multiply(&square, &largest)?;
@@ -107,7 +103,7 @@ impl Complex {
     }
 
     /// The sum over what was repeated, in an output that may be unwanted.
-    fn store(&self, context: &Context, c: &Compose, out: Option<&Output>) -> Result<()> {
+    pub fn store(&self, context: &Context, c: &Compose, out: Option<&Output>) -> Result<()> {
         let Some(out) = out else { return Ok(()) };
         let to = allocate_pairs(context, out, self.real.dtype)?;
         for (part, to) in [&self.real, &self.imaginary].into_iter().zip(real_and_imaginary(&to)) {
@@ -346,67 +342,6 @@ fn roll_grad(
     rolled(context, &upstream, shifts.iter().map(|shift| -shift).collect(), &axes, &dx)
 }
 
-/// The magnitude, of parts that are first divided by the larger one.
-fn size_of(c: &Compose, x: &Complex) -> Result<View> {
-    let map = |operator, inputs: &[&View]| c.map(operator, inputs, &[]);
-    let sizes = x.made(|part| map(Elementwise::Unary(Unary::Abs), &[part]))?;
-    let largest = map(Elementwise::Binary(Binary::Maximum), &[&sizes.real, &sizes.imaginary])?;
-    let is_zero = map(Elementwise::Unary(Unary::LogicalNot), &[&largest])?;
-    // Nothing is divided by zero.
-    let divisor = c.add(&largest, &c.cast(&is_zero, largest.dtype)?)?;
-    let parts = sizes.made(|part| map(Elementwise::Binary(Binary::Divide), &[part, &divisor]))?;
-    let square = c.add(&c.multiply(&parts.real, &parts.real)?, &c.multiply(&parts.imaginary, &parts.imaginary)?)?;
-    c.multiply(&map(Elementwise::Unary(Unary::Sqrt), &[&square])?, &largest)
-}
-
-fn magnitude(context: &Context, x: Tensor, out: Output) -> Result<()> {
-    let c = Compose::new(context);
-    let size = size_of(&c, &Complex::of(&x)?)?;
-    c.store_value(&out, size.dtype, &size)
-}
-
-/// The upstream gradient of a real result. Paddle converts it to the type that the kernel has.
-fn real_of(upstream: &Tensor) -> Result<View> {
-    if upstream.data_type().is_complex() { Ok(Complex::of(upstream)?.real) } else { upstream.view() }
-}
-
-/// The upstream gradient in the number's direction; of zero it is zero.
-fn magnitude_grad(context: &Context, x: Tensor, upstream: Tensor, dx: Output) -> Result<()> {
-    let (c, x, upstream) = (Compose::new(context), Complex::of(&x)?, real_of(&upstream)?);
-    let size = size_of(&c, &x)?;
-    let is_zero = c.map(Elementwise::Unary(Unary::LogicalNot), &[&size], &[])?;
-    let divisor = c.add(&size, &c.cast(&is_zero, size.dtype)?)?;
-    let along =
-        |part: &View| c.multiply(&c.map(Elementwise::Binary(Binary::Divide), &[part, &divisor], &[])?, &upstream);
-    x.made(along)?.store(context, &c, Some(&dx))
-}
-
-fn angle(context: &Context, x: Tensor, out: Output) -> Result<()> {
-    let (c, x) = (Compose::new(context), Complex::of(&x)?);
-    c.store(&out, x.real.dtype, Elementwise::Binary(Binary::Atan2), &[&x.imaginary, &x.real], &[])
-}
-
-/// At right angles to the number, over its size; of zero it is zero.
-fn angle_grad(context: &Context, x: Tensor, upstream: Tensor, dx: Output) -> Result<()> {
-    let (c, x, upstream) = (Compose::new(context), Complex::of(&x)?, real_of(&upstream)?);
-    let square = c.add(&c.multiply(&x.real, &x.real)?, &c.multiply(&x.imaginary, &x.imaginary)?)?;
-    let is_zero = c.map(Elementwise::Unary(Unary::LogicalNot), &[&square], &[])?;
-    let divisor = c.add(&square, &c.cast(&is_zero, square.dtype)?)?;
-    let share = c.map(Elementwise::Binary(Binary::Divide), &[&upstream, &divisor], &[])?;
-    let real = c.scale(&c.multiply(&x.imaginary, &share)?, -1.0, 0.0)?;
-    Complex { real, imaginary: c.multiply(&x.real, &share)? }.store(context, &c, Some(&dx))
-}
-
-/// Half a turn of numbers below zero.
-fn angle_of_real(context: &Context, x: Tensor, out: Output) -> Result<()> {
-    let (c, x) = (Compose::new(context), x.view()?);
-    let zero = c.constant(x.dtype, &[], 0.0)?;
-    let is_below = c.map(Elementwise::Binary(Binary::LessThan), &[&x, &zero], &[])?;
-    let half = c.constant(x.dtype, &[], std::f64::consts::PI)?;
-    c.store_value(&out, x.dtype, &c.multiply(&c.cast(&is_below, x.dtype)?, &half)?)
-}
-
-/// It does not change but for a step.
-fn angle_of_real_grad(context: &Context, x: Tensor, _upstream: Tensor, dx: Output) -> Result<()> {
-    Compose::new(context).fill(&context.allocate(&dx, x.dtype()?)?, 0.0)
+pub(super) fn is_infinite(c: &Compose, x: &View) -> Result<View> {
+    c.map(Elementwise::Unary(Unary::IsInf), &[x], &[])
 }

@@ -92,6 +92,7 @@ mod normalisation;
 mod normalisation_gradient;
 mod optimizer;
 mod order_statistics;
+mod polar;
 mod pooling;
 mod products;
 mod put_along_axis;
@@ -205,4 +206,5 @@ const FAMILIES: &[fn(&mut Table)] = &[
     formula::register,
     // The same names for complex numbers.
     complex_arithmetic::register,
+    polar::register,
 ];
