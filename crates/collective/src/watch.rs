@@ -246,14 +246,15 @@ impl Watch {
 
     /// Makes the communicator fail, and says so to all. The first failure stays.
     pub fn fail(&self, error: Error) -> Error {
+        let word = Word::Failed { rank: error.rank().unwrap_or(self.member.rank), text: error.to_string() };
+        self.fail_saying(error, word)
+    }
+
+    fn fail_saying(&self, error: Error, word: Word) -> Error {
         let mut state = self.lock();
         let error = state.failure.get_or_insert(error).clone();
         if !self.failed.swap(true, Ordering::AcqRel) {
-            // A report is passed on: else who sees this rank leave before it hears the report would blame this rank.
-            state.outgoing.push(match &error {
-                Error::Reported { rank, text, .. } => Word::Failed { rank: *rank, text: text.clone() },
-                other => Word::Failed { rank: other.rank().unwrap_or(self.member.rank), text: other.to_string() },
-            });
+            state.outgoing.push(word);
         }
         drop(state);
         ring(&self.stir.1);
@@ -387,9 +388,11 @@ impl Watch {
             Word::Farewell => known.left = true,
             Word::Failed { rank, text } => {
                 drop(state);
+                // A report is passed on as it is: else who sees this rank leave before it hears the report would blame this rank.
+                let report = Word::Failed { rank, text: text.clone() };
                 // Where two differ, each names the other.
                 let rank = if rank == self.member.rank { from } else { rank };
-                self.fail(Error::Reported { rank, by: from, text });
+                self.fail_saying(Error::Reported { rank, by: from, text }, report);
             }
         }
     }
