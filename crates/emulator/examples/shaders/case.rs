@@ -16,7 +16,7 @@ pub enum Arg {
 }
 
 /// Judges the outputs.
-type Check = Box<dyn Fn(&[Vec<f64>]) -> Result<(), String>>;
+pub type Check = Box<dyn Fn(&[Vec<f64>]) -> Result<(), String>>;
 
 pub struct Case {
     pub grid: Grid,
@@ -76,6 +76,18 @@ pub fn near(kind: Kind, expected: Vec<f64>, roundings: f64, scale: f64) -> Check
 /// The first output is exactly these numbers.
 pub fn exact(kind: Kind, expected: Vec<f64>) -> Check {
     near(kind, expected, 0.0, 0.0)
+}
+
+/// The first output is these numbers, each but for a share of a size of its own.
+pub fn within(expected: Vec<(f64, f64)>, share: f64) -> Check {
+    Box::new(move |outputs| {
+        if outputs[0].len() != expected.len() {
+            return Err(format!("{} numbers, not {}", outputs[0].len(), expected.len()));
+        }
+        let is_right = |(got, (value, size)): (&f64, &(f64, f64))| (got - value).abs() <= share * size;
+        let Some(at) = outputs[0].iter().zip(&expected).position(|pair| !is_right(pair)) else { return Ok(()) };
+        Err(format!("{} at {at}, not {}", outputs[0][at], expected[at].0))
+    })
 }
 
 /// Bytes of a buffer, aligned for every type.

@@ -1,10 +1,16 @@
 //! Runs other people's Metal shaders on the emulator, file by file, and prints a table: kernels, compiled, run right, wrong, not run.
 //! `cargo xtask shaders` fetches the sources and calls it with their folder; a second argument is the one file to run.
 
+mod arrays;
+mod blocks;
 mod case;
+mod convolution;
 mod elementwise;
 mod kind;
+mod merges;
+mod networks;
 mod products;
+mod quantized;
 mod rows;
 
 use case::Case;
@@ -12,38 +18,46 @@ use openmps_emulator::{Library, Options, Value};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Makes a kernel's case by its name; the second argument is the value of the function constants.
-type Family = fn(&str, bool) -> Option<Case>;
+/// Makes a kernel's case by its name; the second argument is the value of the function constants, the third the text of the file.
+type Family = fn(&str, bool, &str) -> Option<Case>;
 
 /// The files that have cases. Those with function constants are run with all of the listed ones false, then true.
-const FAMILIES: [(&str, &[u32], Family); 15] = [
-    ("affine", &[], |name, _| elementwise::affine(name)),
-    ("binary", &[], |name, _| elementwise::binary(name)),
-    ("cast", &[], |name, _| elementwise::cast(name)),
-    ("fill", &[], |name, _| elementwise::fill(name)),
-    ("gemv", &[], |name, _| products::gemv(name)),
-    ("indexing", &[], |name, _| rows::indexing(name)),
-    ("mlx_gemm", &[200, 201, 202], products::gemm),
-    ("mlx_sort", &[], |name, _| rows::block_sort(name)),
-    ("quantized", &[], |name, _| products::quantized(name)),
-    ("random", &[], |name, _| rows::random(name)),
-    ("reduce", &[], |name, _| rows::reduce(name)),
-    ("scaled_dot_product_attention", &[200, 201], products::attention),
-    ("sort", &[], |name, _| rows::sort(name)),
-    ("ternary", &[0, 1, 2], elementwise::ternary),
-    ("unary", &[], |name, _| elementwise::unary(name)),
+const FAMILIES: [(&str, &[u32], Family); 16] = [
+    ("affine", &[], |name, _, _| elementwise::affine(name)),
+    ("binary", &[], |name, _, _| elementwise::binary(name)),
+    ("cast", &[], |name, _, _| elementwise::cast(name)),
+    ("conv", &[], |name, _, _| convolution::convolution(name)),
+    ("fill", &[], |name, _, _| elementwise::fill(name)),
+    ("gemv", &[], |name, _, _| products::gemv(name)),
+    ("indexing", &[], |name, _, _| rows::indexing(name)),
+    ("mlx_gemm", &[200, 201, 202], |name, on, _| products::gemm(name, on)),
+    ("mlx_sort", &[], |name, _, _| merges::sorts(name).or_else(|| rows::block_sort(name))),
+    ("quantized", &[], |name, _, text| ggml(name, text)),
+    ("random", &[], |name, _, _| rows::random(name)),
+    ("reduce", &[], |name, _, _| rows::reduce(name)),
+    ("scaled_dot_product_attention", &[200, 201], |name, on, _| products::attention(name, on)),
+    ("sort", &[], |name, _, _| rows::sort(name)),
+    ("ternary", &[0, 1, 2], |name, on, _| elementwise::ternary(name, on)),
+    ("unary", &[], |name, _, _| elementwise::unary(name)),
 ];
 /// Every function constant of these files; those that no family switches stay false.
 const CONSTANTS: [u32; 12] = [0, 1, 2, 10, 20, 100, 110, 200, 201, 202, 300, 301];
 
 /// Kernels that are wrong by their own text, by file and name; docs/emulator.md says why of each.
-const FAULTS: [(&str, fn(&str) -> bool); 2] = [
-    ("mlx_sort", |kernel| !kernel.contains("arg")),
+const FAULTS: [(&str, fn(&str) -> bool); 3] = [
+    ("mlx_sort", |kernel| kernel.contains("_block_sort") && !kernel.contains("arg")),
+    ("quantized", |kernel| kernel == "kernel_group_norm" || kernel.starts_with("kernel_flash_attn_ext")),
     ("scaled_dot_product_attention", |kernel| {
         let of_lanes = kernel.starts_with("sdpa_vector") && (kernel.ends_with("_72") || kernel.ends_with("_80"));
         of_lanes || kernel.contains("float32_bq32_bk16_bd256")
     }),
 ];
+
+/// A kernel of `quantized`, which is ggml's whole file: products, arrays, networks.
+fn ggml(name: &str, text: &str) -> Option<Case> {
+    let of_rows = || networks::network(name, text);
+    quantized::quantized(name, text).or_else(|| arrays::array(name)).or_else(of_rows)
+}
 
 fn is_faulty(file: &str, kernel: &str) -> bool {
     FAULTS.iter().any(|(name, is_one)| *name == file && is_one(kernel))
@@ -117,7 +131,7 @@ fn run(file: &Path) -> Line {
     let kernels: Vec<String> = libraries[0].1.function_names().map(str::to_owned).collect();
     (line.kernels, line.compiled) = (kernels.len(), kernels.len());
     for kernel in kernels {
-        let cases = libraries.iter().map(|(on, library)| Some((family?.2(&kernel, *on)?, library)));
+        let cases = libraries.iter().map(|(on, library)| Some((family?.2(&kernel, *on, &text)?, library)));
         let Some(cases) = cases.collect::<Option<Vec<(Case, &Library)>>>() else {
             line.not_run.push(kernel);
             continue;

@@ -1,8 +1,7 @@
-//! Products: matrix by vector, matrix by matrix, attention, products with quantized weights.
+//! Products: matrix by vector, matrix by matrix, attention.
 
 use crate::case::{Arg, Case, float, groups, input, ints, near, output, sizes};
 use crate::kind::Kind;
-use half::f16;
 
 /// The number after a word, as in `_bm8`.
 fn number(name: &str, word: &str) -> Option<usize> {
@@ -181,58 +180,4 @@ fn full_attention(rest: &str, aligned: bool) -> Option<Case> {
     let out = output(kind, heads * queries * d);
     let args = vec![input(kind, &q), input(kind, &k), input(kind, &v), out, Arg::Bytes(parameters)];
     Some(groups([nq, heads, 1], [32, wm, wn], args, near(kind, expected, 16.0, 1.0)))
-}
-
-/// The bytes of a block of weights, and the weights: 32 numbers in 4, 5 or 8 bits.
-fn block(format: &str, random: &mut dyn FnMut() -> u8) -> Option<(Vec<u8>, Vec<f64>)> {
-    let (scale, least) =
-        (f16::from_f32(0.01 + f32::from(random()) / 4096.0), f16::from_f32(f32::from(random()) / -512.0));
-    let (d, m) = (scale.to_f64(), least.to_f64());
-    let bytes: Vec<u8> = (0..if format == "q8_0" { 32 } else { 16 }).map(|_| random()).collect();
-    let high: Vec<u8> = (0..4).map(|_| random()).collect();
-    let low = |at: usize| f64::from(if at < 16 { bytes[at] & 15 } else { bytes[at - 16] >> 4 });
-    let fifth = |at: usize| f64::from(high[at / 8] >> (at % 8) & 1) * 16.0;
-    let weight = |at: usize| {
-        Some(match format {
-            "q4_0" => d * (low(at) - 8.0),
-            "q4_1" => d * low(at) + m,
-            "q5_0" => d * (low(at) + fifth(at) - 16.0),
-            "q5_1" => d * (low(at) + fifth(at)) + m,
-            "q8_0" => d * f64::from(bytes[at] as i8),
-            _ => return None,
-        })
-    };
-    let weights: Option<Vec<f64>> = (0..32).map(weight).collect();
-    let mut block = scale.to_ne_bytes().to_vec();
-    if format.ends_with('1') {
-        block.extend(least.to_ne_bytes());
-    }
-    if format.starts_with("q5") {
-        block.extend(high);
-    }
-    block.extend(bytes);
-    Some((block, weights?))
-}
-
-pub fn quantized(name: &str) -> Option<Case> {
-    let format = name.strip_prefix("kernel_mul_mv_")?.strip_suffix("_f32")?;
-    let (rows, length, vectors) = (13, 128, 2);
-    let mut state = 40_u32;
-    let mut random = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 24) as u8
-    };
-    let (mut bytes, mut weights) = (Vec::new(), Vec::new());
-    for _ in 0..rows * length / 32 {
-        let (block, numbers) = block(format, &mut random)?;
-        bytes.extend(block);
-        weights.extend(numbers);
-    }
-    let x = Kind::F32.numbers(vectors * length, 35);
-    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    let expected = x.chunks(length).flat_map(|x| weights.chunks(length).map(move |row| dot(row, x))).collect();
-    let mut args = vec![Arg::Buffer(bytes), input(Kind::F32, &x), output(Kind::F32, rows * vectors)];
-    args.extend([length, rows, 1, 0, 0, 0, length, vectors, 1, 0, 0, 0, rows, vectors].map(|value| sizes(&[value])));
-    args.extend([ints(&[1]), ints(&[1])]);
-    Some(groups([rows.div_ceil(8), vectors, 1], [8, 8, 1], args, near(Kind::F32, expected, 64.0, 8.0)))
 }
