@@ -59,7 +59,7 @@ using common3_t = typename common3_of<vector_of<A>::is_vector || vector_of<B>::i
 }  // namespace detail
 
 // A function of bfloat is refused, or computed as float, as crates/emulator/src/options.rs says.
-#if OPENMPS_BFLOAT_FUNCTIONS
+#if EMULATOR_BFLOAT_FUNCTIONS
 #define OPENMPS_BFLOAT1(NAME) template <class T, class = enable_if_t<is_same_v<T, bfloat>>> METAL_FUNC float NAME(T x) { return NAME((float)x); }
 #define OPENMPS_BFLOAT2(NAME) \
   template <class T, class = enable_if_t<is_same_v<T, bfloat>>> METAL_FUNC float NAME(T x, T y) { return NAME((float)x, (float)y); }

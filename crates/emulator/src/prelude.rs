@@ -19,13 +19,8 @@ const PARTS: [(&str, &str); 9] = [
 /// Comes last: it may use everything.
 const ENTRY: &str = include_str!("../msl/entry.h");
 /// What a text may ask the preprocessor for. The language is that of version 3.1 and later, with `bfloat`.
-pub(crate) const FEATURES: [(&str, &str); 5] = [
-    ("__METAL_VERSION__", "310"),
-    ("__METAL__", "1"),
-    ("__METAL_MACOS__", "1"),
-    ("__HAVE_BFLOAT__", "1"),
-    ("OPENMPS_EMULATOR", "1"),
-];
+pub(crate) const FEATURES: [(&str, &str); 4] =
+    [("__METAL_VERSION__", "310"), ("__METAL__", "1"), ("__METAL_MACOS__", "1"), ("__HAVE_BFLOAT__", "1")];
 /// OpenCL's keywords that are plain names in the Metal Shading Language.
 const PLAIN_NAMES: [&str; 5] = ["local", "global", "generic", "pipe", "vec_step"];
 
@@ -58,7 +53,7 @@ pub(crate) fn text(options: &Options) -> String {
     for (name, value) in FEATURES {
         let _ = writeln!(text, "#define {name} {value}");
     }
-    let _ = writeln!(text, "#define OPENMPS_BFLOAT_FUNCTIONS {}", u32::from(options.bfloat_functions));
+    let _ = writeln!(text, "#define EMULATOR_BFLOAT_FUNCTIONS {}", u32::from(options.bfloat_functions));
     for (name, part) in PARTS {
         let _ = writeln!(text, "# 1 \"/metal_stdlib/{name}\"\n{part}");
     }
