@@ -25,6 +25,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+import networks
+from libraries import shapes
+
 HERE = Path(__file__).resolve().parent
 # Module in libraries/, the package it needs, its name in the table.
 LIBRARIES = {
@@ -83,6 +86,7 @@ def main() -> None:
     console = Console(width=None if sys.stdout.isatty() else 140)
     for library in LIBRARIES.keys() - set(installed):
         console.print(f"[yellow]{LIBRARIES[library][1]} is not installed: left out (requirements-bench.txt)[/]")
+    networks.ensure(shapes.NETWORKS)
     with tempfile.TemporaryDirectory() as empty:
         workers = [Worker.start(library, options.threads, empty) for library in installed]
         figures = _measure(workers, options, console)

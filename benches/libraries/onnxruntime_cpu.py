@@ -26,7 +26,7 @@ def works():
 def _model(model: shapes.Model):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
-    session = onnxruntime.InferenceSession(model.onnx_file(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(model.onnx, options, providers=["CPUExecutionProvider"])
     feed = {session.get_inputs()[0].name: np.random.default_rng(0).standard_normal(model.shape, dtype=np.float32)}
     return lambda: session.run(None, feed)
 

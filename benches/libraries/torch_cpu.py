@@ -7,7 +7,7 @@ import os
 import torch
 from torch.nn import functional as F
 
-from libraries import shapes
+from libraries import shapes, torch_training
 
 
 def version() -> str:
@@ -31,7 +31,7 @@ def works():
     made[f"x + y, {shapes.TINY} elements"] = lambda: _binary(lambda x, y: x + y, shapes.TINY)
     for name, case in shapes.CONVOLUTIONS.items():
         made[name] = lambda case=case: _convolution(*case)
-    return made
+    return made | torch_training.works()
 
 
 def _matmul(n: int):

@@ -8,7 +8,7 @@ from paddle import nn
 from paddle.nn import functional as F
 from paddle.vision import models
 
-WORDS = 1000
+from libraries import shapes
 
 
 def works() -> dict:
@@ -17,6 +17,10 @@ def works() -> dict:
         "train ResNet50, 4x3x128x128": lambda: _images(models.resnet50, 4, 128),
         "train MobileNetV3, 8x3x64x64": lambda: _images(models.mobilenet_v3_small, 8, 64),
         "train GPT, 4x128": lambda: _words(4, 128),
+        "train GPT, 2x512": lambda: _words(2, 512),
+        "train BERT-base layer, 8x128": _encoder,
+        "train LSTM 2x128, 16x64": _recurrent,
+        "train UNet, 2x3x64x64": _unet,
     }
 
 
@@ -44,19 +48,46 @@ class GPT(nn.Layer):
 
     def __init__(self, length: int, width: int = 256, layers: int = 4, heads: int = 4):
         super().__init__()
-        self.words, self.places = nn.Embedding(WORDS, width), nn.Embedding(length, width)
+        self.words, self.places = nn.Embedding(shapes.WORDS, width), nn.Embedding(length, width)
         self.blocks = nn.Sequential(*[Block(width, heads) for _ in range(layers)])
-        self.norm, self.out = nn.LayerNorm(width), nn.Linear(width, WORDS)
+        self.norm, self.out = nn.LayerNorm(width), nn.Linear(width, shapes.WORDS)
 
     def forward(self, tokens):
         x = self.words(tokens) + self.places(paddle.arange(tokens.shape[1]))
-        return self.out(self.norm(self.blocks(x))).reshape([-1, WORDS])
+        return self.out(self.norm(self.blocks(x))).reshape([-1, shapes.WORDS])
 
 
-def _step(model, optimizer, x, y):
+class UNet(nn.Layer):
+    """Three levels of two convolutions each, down and up again."""
+
+    def __init__(self, width: int = 16):
+        super().__init__()
+        self.down = nn.LayerList([_twice(3, width), _twice(width, 2 * width), _twice(2 * width, 4 * width)])
+        self.wider = nn.LayerList([nn.Conv2DTranspose(4 * width, 2 * width, 2, 2), nn.Conv2DTranspose(2 * width, width, 2, 2)])
+        self.up = nn.LayerList([_twice(4 * width, 2 * width), _twice(2 * width, width)])
+        self.out = nn.Conv2D(width, 3, 1)
+
+    def forward(self, x):
+        levels = []
+        for level in self.down:
+            x = level(x)
+            levels.append(x)
+            x = F.max_pool2d(x, 2)
+        x = levels.pop()
+        for wider, level in zip(self.wider, self.up):
+            x = level(paddle.concat([wider(x), levels.pop()], axis=1))
+        return self.out(x)
+
+
+def _twice(channels: int, width: int):
+    convolution = [nn.Conv2D(channels, width, 3, padding=1), nn.BatchNorm2D(width), nn.ReLU()]
+    return nn.Sequential(*convolution, nn.Conv2D(width, width, 3, padding=1), nn.BatchNorm2D(width), nn.ReLU())
+
+
+def _step(model, optimizer, x, y, loss=F.cross_entropy):
     def step():
         with paddle.enable_grad():
-            F.cross_entropy(model(x), y).backward()
+            loss(model(x), y).backward()
         optimizer.step()
         optimizer.clear_grad()
 
@@ -73,7 +104,28 @@ def _images(make, batch: int, size: int):
 
 def _words(batch: int, length: int):
     random = np.random.default_rng(0)
-    x = paddle.to_tensor(random.integers(0, WORDS, (batch, length)))
-    y = paddle.to_tensor(random.integers(0, WORDS, (batch * length,)))
+    x = paddle.to_tensor(random.integers(0, shapes.WORDS, (batch, length)))
+    y = paddle.to_tensor(random.integers(0, shapes.WORDS, (batch * length,)))
     model = GPT(length)
     return _step(model, paddle.optimizer.AdamW(0.0001, parameters=model.parameters()), x, y)
+
+
+def _normal(*shape: int):
+    return paddle.to_tensor(np.random.default_rng(0).standard_normal(shape, dtype=np.float32))
+
+
+def _encoder():
+    model = nn.TransformerEncoderLayer(768, 12, 3072, dropout=0.0, activation="gelu")
+    x = _normal(8, 128, 768)
+    return _step(model, paddle.optimizer.AdamW(0.0001, parameters=model.parameters()), x, x, F.mse_loss)
+
+
+def _recurrent():
+    model, x = nn.LSTM(128, 128, num_layers=2), _normal(16, 64, 128)
+    optimizer = paddle.optimizer.Adam(0.0001, parameters=model.parameters())
+    return _step(model, optimizer, x, x, lambda result, y: F.mse_loss(result[0], y))
+
+
+def _unet():
+    model, x = UNet(), _normal(2, 3, 64, 64)
+    return _step(model, paddle.optimizer.Adam(0.0001, parameters=model.parameters()), x, x, F.mse_loss)
