@@ -13,6 +13,7 @@ mod parameters;
 pub mod pdmodel;
 pub mod pir;
 pub mod program;
+mod storage;
 
 pub use error::{Error, Result};
 pub use model::{Format, Model, read_program, supported, unsupported};

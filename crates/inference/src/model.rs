@@ -4,8 +4,9 @@ use crate::error::{Error, Result};
 use crate::lower::{self, Lowered};
 use crate::parameters;
 use crate::program::{Port, Program};
+use crate::storage::Storage;
 use crate::{pdmodel, pir};
-use openmps::graph::{Executable, ExecutableCache};
+use openmps::graph::{Executable, ExecutableCache, StoredTensor};
 use openmps::operators::cache::Cache;
 use openmps::{DataType, Device, OptimizationLevel, TensorData};
 use std::collections::BTreeSet;
@@ -41,7 +42,7 @@ pub struct Model {
 struct Shared {
     device: Device,
     program: Program,
-    weights: Vec<TensorData>,
+    weights: Vec<StoredTensor>,
     /// Graphs that are run on the way, and folded weights.
     graphs: ExecutableCache,
     /// Whole programs by the shapes of their inputs.
@@ -75,14 +76,25 @@ impl Format {
 }
 
 impl Model {
-    /// Reads a program and its parameters from two files; the program's form is told from its content.
+    /// Reads a program and finds its parameters in two files; the program's form is told from its content. Parameters are read when a run with new shapes
+    /// needs them: the file stays open, and may be given another content only by putting another file in its place.
     pub fn open(device: &Device, program: impl AsRef<Path>, parameters: impl AsRef<Path>) -> Result<Model> {
-        let read = |path: &Path| std::fs::read(path).map_err(|source| Error::File { path: path.to_owned(), source });
-        Model::load(device, &read(program.as_ref())?, &read(parameters.as_ref())?)
+        let program = program.as_ref();
+        let bytes = std::fs::read(program).map_err(|source| Error::File { path: program.to_owned(), source })?;
+        Model::with_parameters(device, &bytes, parameters)
+    }
+
+    /// The same with the program from memory.
+    pub fn with_parameters(device: &Device, program: &[u8], parameters: impl AsRef<Path>) -> Result<Model> {
+        Model::with_storage(device, program, Storage::open(parameters.as_ref())?)
     }
 
     /// The same from memory. Everything that openmps cannot run is named at once, before anything runs.
     pub fn load(device: &Device, program: &[u8], parameters: &[u8]) -> Result<Model> {
+        Model::with_storage(device, program, Storage::Memory(parameters.into()))
+    }
+
+    fn with_storage(device: &Device, program: &[u8], parameters: Storage) -> Result<Model> {
         let program = read_program(program)?;
         let unsupported = unsupported(&program);
         if !unsupported.is_empty() {

@@ -4,86 +4,104 @@ use crate::error::{Error, Result};
 use crate::pdmodel;
 use crate::pdmodel::format::TensorDesc;
 use crate::program::Program;
-use openmps::{Buffer, DataType, Device, TensorData};
+use crate::storage::Storage;
+use openmps::graph::StoredTensor;
+use openmps::{DataType, Device};
 use prost::Message;
+use std::sync::Arc;
 
-/// A tensor in the file.
-struct Stored<'a> {
+/// Where a tensor lies in the file.
+struct Entry {
     data_type: DataType,
     dims: Vec<usize>,
-    bytes: &'a [u8],
+    begin: usize,
+    bytes: usize,
 }
 
-/// The parameters of a program on a device, in the program's order.
-pub(crate) fn load(device: &Device, program: &Program, file: &[u8]) -> Result<Vec<TensorData>> {
-    let mut at = 0;
+/// Goes through the file from tensor to tensor.
+struct Reader<'s> {
+    storage: &'s Storage,
+    at: usize,
+}
+
+/// The parameters of a program for a device, in the program's order. What is read here says where they lie; they themselves are read when they are needed.
+pub(crate) fn load(device: &Device, program: &Program, storage: Storage) -> Result<Vec<StoredTensor>> {
+    let storage = Arc::new(storage);
+    let mut reader = Reader { storage: &storage, at: 0 };
     let mut loaded = Vec::with_capacity(program.parameters.len());
     for port in &program.parameters {
-        let stored = tensor(file, &mut at)?;
+        let Entry { data_type, dims, begin, bytes } = reader.entry()?;
         let declared = &program.values[port.value];
         let same = |(&got, &expected): (&usize, &i64)| expected < 0 || got as i64 == expected;
-        let fits = declared.data_type == Some(stored.data_type)
-            && declared.dims.len() == stored.dims.len()
-            && stored.dims.iter().zip(&declared.dims).all(same);
+        let fits = declared.data_type == Some(data_type)
+            && declared.dims.len() == dims.len()
+            && dims.iter().zip(&declared.dims).all(same);
         if !fits {
-            let got = format!("{} {:?}", stored.data_type, stored.dims);
+            let got = format!("{data_type} {dims:?}");
             let expected = format!("{:?} {:?}", declared.data_type, declared.dims);
             return Err(Error::Parameter { name: port.name.clone(), got, expected });
         }
-        let buffer = Buffer::from_slice(device, stored.bytes)?;
-        loaded.push(TensorData::new(&buffer, 0, &stored.dims, stored.data_type)?);
+        let storage = Arc::clone(&storage);
+        loaded.push(StoredTensor::new(device, &dims, data_type, move || Ok(storage.read(begin, bytes)?))?);
     }
-    if at != file.len() {
-        let what = format!("{} bytes more than the program's {} parameters", file.len() - at, loaded.len());
-        return Err(Error::Parameters { what, at });
+    if reader.at != storage.len() {
+        let what = format!("{} bytes more than the program's {} parameters", storage.len() - reader.at, loaded.len());
+        return Err(Error::Parameters { what, at: reader.at });
     }
     Ok(loaded)
 }
 
-/// Version, levels of detail, version of the tensor, its description, its elements.
-fn tensor<'a>(file: &'a [u8], at: &mut usize) -> Result<Stored<'a>> {
-    let begin = *at;
-    expect_version(take(file, at, 4)?, begin)?;
-    for _ in 0..number(take(file, at, 8)?) {
-        let size = number(take(file, at, 8)?);
-        take(file, at, size)?;
+impl Reader<'_> {
+    /// Version, levels of detail, version of the tensor, its description; its elements are passed over.
+    fn entry(&mut self) -> Result<Entry> {
+        let begin = self.at;
+        self.expect_version(begin)?;
+        for _ in 0..self.number(8)? {
+            let size = self.number(8)?;
+            self.pass(size)?;
+        }
+        self.expect_version(begin)?;
+        let size = self.number(4)?;
+        let described = self.at;
+        let wrong = |what: String| Error::Parameters { what, at: described };
+        let description = self.take(size)?;
+        let description = TensorDesc::decode(&description[..]).map_err(|error| wrong(error.to_string()))?;
+        let code = i64::from(description.data_type);
+        let data_type = pdmodel::data_type(code).ok_or_else(|| wrong(format!("an element type of number {code}")))?;
+        let dims: Option<Vec<usize>> = description.dims.iter().map(|&size| usize::try_from(size).ok()).collect();
+        let count =
+            dims.as_ref().and_then(|dims| dims.iter().try_fold(data_type.size(), |all, &size| all.checked_mul(size)));
+        let (Some(dims), Some(bytes)) = (dims, count) else {
+            return Err(wrong(format!("dimensions {:?}", description.dims)));
+        };
+        let begin = self.at;
+        self.pass(bytes)?;
+        Ok(Entry { data_type, dims, begin, bytes })
     }
-    expect_version(take(file, at, 4)?, begin)?;
-    let size = number(take(file, at, 4)?);
-    let described = *at;
-    let wrong = |what: String| Error::Parameters { what, at: described };
-    let description = TensorDesc::decode(take(file, at, size)?).map_err(|error| wrong(error.to_string()))?;
-    let code = i64::from(description.data_type);
-    let data_type = pdmodel::data_type(code).ok_or_else(|| wrong(format!("an element type of number {code}")))?;
-    let dims: Option<Vec<usize>> = description.dims.iter().map(|&size| usize::try_from(size).ok()).collect();
-    let count =
-        dims.as_ref().and_then(|dims| dims.iter().try_fold(data_type.size(), |all, &size| all.checked_mul(size)));
-    let (Some(dims), Some(count)) = (dims, count) else {
-        return Err(wrong(format!("dimensions {:?}", description.dims)));
-    };
-    Ok(Stored { data_type, dims, bytes: take(file, at, count)? })
-}
 
-fn expect_version(bytes: &[u8], at: usize) -> Result<()> {
-    match number(bytes) {
-        0 => Ok(()),
-        other => Err(Error::Parameters { what: format!("version {other} of a tensor, known is 0"), at }),
+    fn expect_version(&mut self, at: usize) -> Result<()> {
+        match self.number(4)? {
+            0 => Ok(()),
+            other => Err(Error::Parameters { what: format!("version {other} of a tensor, known is 0"), at }),
+        }
     }
-}
 
-fn take<'a>(file: &'a [u8], at: &mut usize, count: usize) -> Result<&'a [u8]> {
-    let end = at.checked_add(count).filter(|&end| end <= file.len());
-    let end = end.ok_or_else(|| Error::Parameters {
-        what: format!("{count} bytes are needed, the file ends after {}", file.len() - *at),
-        at: *at,
-    })?;
-    let bytes = &file[*at..end];
-    *at = end;
-    Ok(bytes)
-}
+    /// A little-endian number of up to eight bytes; what is no size is too large for any file.
+    fn number(&mut self, bytes: usize) -> Result<usize> {
+        let value = self.take(bytes)?.iter().rev().fold(0_u64, |value, &byte| value << 8 | u64::from(byte));
+        Ok(usize::try_from(value).unwrap_or(usize::MAX))
+    }
 
-/// A little-endian number of up to eight bytes; what is no size is too large for any file.
-fn number(bytes: &[u8]) -> usize {
-    let value = bytes.iter().rev().fold(0_u64, |value, &byte| value << 8 | u64::from(byte));
-    usize::try_from(value).unwrap_or(usize::MAX)
+    fn take(&mut self, count: usize) -> Result<Vec<u8>> {
+        let bytes = self.storage.read(self.at, count)?;
+        self.at += count;
+        Ok(bytes)
+    }
+
+    /// Goes on by so many bytes, which must be there.
+    fn pass(&mut self, count: usize) -> Result<()> {
+        let end = self.at.checked_add(count).filter(|&end| end <= self.storage.len());
+        self.at = end.ok_or_else(|| self.storage.too_short(self.at, count))?;
+        Ok(())
+    }
 }

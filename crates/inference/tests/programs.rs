@@ -116,6 +116,36 @@ fn a_rounding_has_decimal_places() {
     assert_eq!(y, [0.3, -1.0, 2.5, 7.8]);
 }
 
+/// A model reads its file of parameters when a run needs them: from the file that it opened, or not at all.
+#[test]
+fn parameters_are_those_of_the_file_that_was_opened() {
+    let (text, parameters) = sum_and_relu();
+    let (device, folder) = (Device::get(0).unwrap(), tempfile::tempdir().unwrap());
+    let [program, weights, others] = ["a.json", "a.pdiparams", "b.pdiparams"].map(|name| folder.path().join(name));
+    std::fs::write(&program, &text).unwrap();
+    std::fs::write(&weights, &parameters).unwrap();
+    let x = |rows: usize| TensorData::from_slice(&device, &[rows, 4], &vec![1.0f32; 4 * rows]).unwrap();
+    let model = Model::open(&device, &program, &weights).unwrap();
+
+    std::fs::write(&others, stored(&[4], &[7.0; 4])).unwrap();
+    std::fs::rename(&others, &weights).unwrap();
+    assert_eq!(model.run(&[x(1)]).unwrap()[0].read::<f32>().unwrap(), [2.0, 0.0, 1.5, 0.0], "the old file");
+    let model = Model::open(&device, &program, &weights).unwrap();
+    assert_eq!(model.run(&[x(1)]).unwrap()[0].read::<f32>().unwrap(), [8.0; 4], "the new one");
+
+    std::fs::write(&weights, stored(&[4], &[7.0; 4])[..20].to_vec()).unwrap();
+    let fresh = Model::open(&device, &program, &weights).unwrap_err();
+    assert!(matches!(fresh, Error::Parameters { .. }), "{fresh}");
+    assert_eq!(model.run(&[x(1)]).unwrap()[0].read::<f32>().unwrap(), [8.0; 4], "compiled before");
+    drop(model);
+
+    std::fs::write(&weights, &parameters).unwrap();
+    let model = Model::open(&device, &program, &weights).unwrap();
+    std::fs::write(&weights, &parameters[..parameters.len() - 4]).unwrap();
+    let error = model.run(&[x(3)]).unwrap_err().to_string();
+    assert!(error.contains("changed after it had been opened"), "{error}");
+}
+
 #[test]
 fn ports_are_described() {
     let (text, parameters) = sum_and_relu();

@@ -4,7 +4,7 @@ use crate::data_type::{Element, bytes_of, bytes_of_mut};
 use crate::error::{Error, Result};
 use openmps_runtime::Device;
 use std::any::Any;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 /// Device memory: `MTLBuffer`. Clones are the same buffer.
 ///
@@ -17,6 +17,17 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 #[derive(Clone)]
 pub struct Buffer {
     shared: Arc<Shared>,
+}
+
+/// A buffer that others may let go of.
+#[derive(Default)]
+pub(crate) struct WeakBuffer(Weak<Shared>);
+
+impl WeakBuffer {
+    /// The buffer, while somebody has it.
+    pub(crate) fn upgrade(&self) -> Option<Buffer> {
+        self.0.upgrade().map(|shared| Buffer { shared })
+    }
 }
 
 struct Shared {
@@ -225,6 +236,10 @@ impl Buffer {
     /// The address of byte `offset`.
     pub(crate) fn address(&self, offset: usize) -> usize {
         self.shared.address + offset
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakBuffer {
+        WeakBuffer(Arc::downgrade(&self.shared))
     }
 
     pub(crate) fn is_same(&self, other: &Buffer) -> bool {

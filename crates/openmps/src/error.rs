@@ -51,6 +51,8 @@ pub enum Error {
     Attribute { operation: &'static str, attribute: &'static str, got: String, expected: String },
     #[error("the graph has no placeholder {name:?} that was given a tensor, or it was given none: {what}")]
     Feed { name: String, what: &'static str },
+    #[error("a stored constant of {data_type} {shape:?} cannot be read: {source}")]
+    Stored { shape: Vec<usize>, data_type: DType, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("tensor {index} belongs to another graph")]
     ForeignTensor { index: usize },
     #[error("kernel {kernel} is malformed: {source}")]

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyByteArray;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Adds this module's class and functions.
@@ -38,17 +39,25 @@ struct InferenceModel {
     model: Model,
 }
 
+/// A file: its content, or where it is.
+#[derive(FromPyObject)]
+enum Content {
+    Bytes(PyBackedBytes),
+    Path(PathBuf),
+}
+
 #[pymethods]
 impl InferenceModel {
-    /// Reads both files' contents.
+    /// A program's bytes, and the bytes of its parameters or their file, which is read when they are needed.
     #[new]
-    fn new(
-        py: Python<'_>,
-        program: PyBackedBytes,
-        parameters: PyBackedBytes,
-        device: usize,
-    ) -> PyResult<InferenceModel> {
-        let model = py.detach(|| Model::load(&Device::get(device)?, &program, &parameters));
+    fn new(py: Python<'_>, program: PyBackedBytes, parameters: Content, device: usize) -> PyResult<InferenceModel> {
+        let model = py.detach(|| {
+            let device = Device::get(device)?;
+            match &parameters {
+                Content::Bytes(bytes) => Model::load(&device, &program, bytes),
+                Content::Path(path) => Model::with_parameters(&device, &program, path),
+            }
+        });
         Ok(InferenceModel { model: model.map_err(raised)? })
     }
 

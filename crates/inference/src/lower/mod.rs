@@ -21,7 +21,7 @@ pub(crate) use value::Value;
 
 use crate::error::{Error, Result};
 use crate::program::{Block, Operation, Program, ValueId};
-use openmps::graph::{ExecutableCache, Tensor};
+use openmps::graph::{ExecutableCache, StoredTensor, Tensor};
 use openmps::operators::view::shape_of;
 use openmps::operators::{Array, Meta, Operator};
 use openmps::tile::Number;
@@ -73,7 +73,7 @@ const LONGEST: usize = 4096;
 pub(crate) struct Lowering<'m> {
     device: &'m Device,
     cache: &'m ExecutableCache,
-    weights: &'m [TensorData],
+    weights: &'m [StoredTensor],
     pub(crate) graph: Graph,
     values: Vec<Option<Value>>,
     /// By parameter: what it is called in this graph.
@@ -102,7 +102,7 @@ pub(crate) fn lower(
     program: &Program,
     device: &Device,
     cache: &ExecutableCache,
-    weights: &[TensorData],
+    weights: &[StoredTensor],
     inputs: &[TensorData],
     longest_loop: usize,
 ) -> Result<Lowered> {
@@ -228,7 +228,10 @@ impl Lowering<'_> {
                 Meta { dtype: self.graph.data_type(*tensor)?, shape: shape_of(self.graph.shape(*tensor)?)? }
             }
             Value::Known(array) => Meta { dtype: array.dtype, shape: array.shape.clone() },
-            Value::Weight(at) => meta_of(&self.weights[*at])?,
+            Value::Weight(at) => {
+                let weight = &self.weights[*at];
+                Meta { dtype: weight.data_type(), shape: shape_of(weight.shape())? }
+            }
             Value::Held(tensor) => meta_of(tensor)?,
             Value::List(_) => return Err(Error::program("a list of tensors where one tensor is expected")),
         })
@@ -250,7 +253,7 @@ impl Lowering<'_> {
             Value::Weight(at) => match self.placed.get(&at) {
                 Some(&tensor) => tensor,
                 None => {
-                    let tensor = self.graph.data(&self.weights[at]);
+                    let tensor = self.graph.stored(&self.weights[at]);
                     self.placed.insert(at, tensor);
                     tensor
                 }
@@ -300,7 +303,7 @@ impl Lowering<'_> {
             return Ok(array.clone());
         }
         if let Value::Weight(at) = value {
-            return value::read(&self.weights[*at]);
+            return value::read(&self.weights[*at].tensor()?);
         }
         let mut held = value.clone().now(&self.moved);
         if !matches!(held, Value::Held(_)) {

@@ -158,7 +158,9 @@ fn key(graph: &Graph, device: &Device, goals: &Goals, level: OptimizationLevel) 
         // Writing to a string cannot fail.
         let _ = write!(text, ";{index}={:?}{:?}", value.meta.dtype, value.meta.shape);
         match &value.source {
-            Source::Constant(_) | Source::Data(_) | Source::Folded(..) => constants.extend(passes::Constant::of(value)),
+            Source::Constant(_) | Source::Data(_) | Source::Stored(_) | Source::Folded(..) => {
+                constants.extend(passes::Constant::of(value))
+            }
             Source::Variable(tensor) => {
                 text.push_str(" variable");
                 constants.push(passes::Constant::of_memory(tensor));

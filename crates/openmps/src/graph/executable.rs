@@ -187,6 +187,7 @@ impl Plan {
                 Ok(Some(TensorData { buffer, offset: 0, meta: value.meta.clone() }))
             }
             Source::Data(tensor) | Source::Variable(tensor) if is_read => Ok(Some(tensor.clone())),
+            Source::Stored(stored) if is_read => Ok(Some(TensorData { meta: value.meta.clone(), ..stored.tensor()? })),
             Source::Folded(of, output) if is_read => {
                 Ok(Some(TensorData { meta: value.meta.clone(), ..of.tensors()?[*output].clone() }))
             }
@@ -363,7 +364,11 @@ impl Executable {
                     views[index] = Some(feed.view()?);
                     use_buffer("a feed", &feed.buffer, Access::Read, (feed.offset, value.meta.bytes()?));
                 }
-                Source::Constant(_) | Source::Data(_) | Source::Folded(..) | Source::Variable(_) => {
+                Source::Constant(_)
+                | Source::Data(_)
+                | Source::Stored(_)
+                | Source::Folded(..)
+                | Source::Variable(_) => {
                     if let Some(tensor) = &plan.constants[index] {
                         views[index] = Some(tensor.view()?);
                         let (what, access) = if plan.is_set[index] {

@@ -27,12 +27,14 @@ mod gradients;
 mod methods;
 mod passes;
 mod profile;
+mod stored;
 mod training;
 
 pub use cache::{ExecutableCache, cache_statistics};
 pub use data::TensorData;
 pub use executable::Executable;
 pub use profile::{Ceilings, MemorySummary, StepSummary};
+pub use stored::StoredTensor;
 pub use training::{Assignment, GraphOptimizer};
 
 use crate::data_type::{Element, bytes_of};
@@ -66,6 +68,8 @@ enum Source {
     Constant(Arc<[u8]>),
     /// Memory that is there already and does not change.
     Data(TensorData),
+    /// What is read when something needs it.
+    Stored(StoredTensor),
     /// Memory that is there already and that runs change.
     Variable(TensorData),
     /// What an operator makes of constants: one of its outputs.
@@ -85,7 +89,7 @@ struct Value {
 impl Value {
     /// Whether it is the same in every run.
     fn is_constant(&self) -> bool {
-        matches!(self.source, Source::Constant(_) | Source::Data(_) | Source::Folded(..))
+        matches!(self.source, Source::Constant(_) | Source::Data(_) | Source::Stored(_) | Source::Folded(..))
     }
 }
 
@@ -192,6 +196,21 @@ impl Graph {
     /// ```
     pub fn data(&mut self, tensor: &TensorData) -> Tensor {
         self.push(tensor.meta.clone(), Source::Data(tensor.clone()))
+    }
+
+    /// A value that is the same in every run and is read when a compiled graph needs it: a weight in a file. See [`StoredTensor`].
+    ///
+    /// ```
+    /// use openmps::graph::StoredTensor;
+    /// use openmps::{DataType, Device, Graph};
+    /// let weight = StoredTensor::new(&Device::get(0)?, &[4, 2], DataType::F32, || Ok(vec![0; 32]))?;
+    /// let mut graph = Graph::new();
+    /// let weight = graph.stored(&weight);
+    /// assert_eq!(graph.shape(weight)?, [4, 2]);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn stored(&mut self, tensor: &StoredTensor) -> Tensor {
+        self.push(tensor.meta().clone(), Source::Stored(tensor.clone()))
     }
 
     /// Any operator of [`crate::operators`]: its outputs, or what its rule says against the inputs.

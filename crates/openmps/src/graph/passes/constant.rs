@@ -3,7 +3,7 @@
 use super::Rewriter;
 use crate::error::Result;
 use crate::graph::executable::{Executable, Goals};
-use crate::graph::{Graph, OptimizationLevel, Source, Tensor, TensorData, Value};
+use crate::graph::{Graph, OptimizationLevel, Source, StoredTensor, Tensor, TensorData, Value};
 use openmps_graph::{DType, Meta, Operator};
 use openmps_runtime::Device;
 use std::hash::{Hash, Hasher};
@@ -67,9 +67,8 @@ impl Folded {
 /// The numbers of a float32 constant, which need not be kept.
 pub(in crate::graph) fn numbers(value: &Value) -> Result<Vec<f32>> {
     match &value.source {
-        Source::Constant(bytes) => {
-            Ok(bytes.chunks_exact(4).map(|four| f32::from_ne_bytes([four[0], four[1], four[2], four[3]])).collect())
-        }
+        Source::Constant(bytes) => Ok(floats(bytes)),
+        Source::Stored(stored) => Ok(floats(&stored.bytes()?)),
         Source::Data(tensor) => tensor.read(),
         Source::Folded(of, output) => match of.kept.get() {
             Some(tensors) => tensors[*output].read(),
@@ -77,6 +76,10 @@ pub(in crate::graph) fn numbers(value: &Value) -> Result<Vec<f32>> {
         },
         Source::Placeholder(_) | Source::Variable(_) | Source::Step(_) | Source::Reshape(_) => Ok(Vec::new()),
     }
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|four| f32::from_ne_bytes([four[0], four[1], four[2], four[3]])).collect()
 }
 
 /// A constant as part of a key: bytes are compared, memory is the same or another. A key keeps its memory alive, so that no other
@@ -88,6 +91,7 @@ pub(in crate::graph) struct Constant(Content, DType, Vec<usize>);
 enum Content {
     Bytes(Arc<[u8]>),
     Tensor(TensorData),
+    Stored(StoredTensor),
     Folded(FoldedKey, usize),
 }
 
@@ -97,6 +101,7 @@ impl Constant {
         let content = match &value.source {
             Source::Constant(bytes) => Content::Bytes(Arc::clone(bytes)),
             Source::Data(tensor) => Content::Tensor(tensor.clone()),
+            Source::Stored(stored) => Content::Stored(stored.clone()),
             Source::Folded(of, output) => Content::Folded(of.key.clone(), *output),
             _ => return None,
         };
@@ -114,6 +119,7 @@ impl PartialEq for Constant {
         let same = match (&self.0, &other.0) {
             (Content::Bytes(a), Content::Bytes(b)) => a == b,
             (Content::Tensor(a), Content::Tensor(b)) => a.buffer.is_same(&b.buffer) && a.offset == b.offset,
+            (Content::Stored(a), Content::Stored(b)) => a.identity() == b.identity(),
             (Content::Folded(a, i), Content::Folded(b, j)) => i == j && a == b,
             _ => false,
         };
@@ -128,6 +134,7 @@ impl Hash for Constant {
         match &self.0 {
             Content::Bytes(bytes) => bytes.hash(state),
             Content::Tensor(tensor) => (tensor.buffer.order(), tensor.offset).hash(state),
+            Content::Stored(stored) => stored.identity().hash(state),
             Content::Folded(key, output) => (key, output).hash(state),
         }
         self.2.hash(state);
@@ -185,6 +192,7 @@ impl Rewriter<'_> {
         Ok(match source {
             Source::Constant(bytes) => <[u8; 4]>::try_from(&bytes[..]).ok().map(f32::from_ne_bytes),
             Source::Data(tensor) => tensor.read::<f32>()?.first().copied(),
+            Source::Stored(stored) => floats(&stored.bytes()?).first().copied(),
             Source::Folded(of, output) => of.tensors()?[*output].read::<f32>()?.first().copied(),
             _ => None,
         })

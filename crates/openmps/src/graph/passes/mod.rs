@@ -102,6 +102,7 @@ impl<'a> Rewriter<'a> {
         let source = match &self.values[from].source {
             Source::Constant(bytes) => Source::Constant(Arc::clone(bytes)),
             Source::Data(tensor) => Source::Data(super::TensorData { meta: meta.clone(), ..tensor.clone() }),
+            Source::Stored(tensor) => Source::Stored(tensor.clone()),
             Source::Folded(of, output) => Source::Folded(Arc::clone(of), *output),
             Source::Reshape(root) => {
                 let root = *root;

@@ -137,14 +137,14 @@ class Config:
         model = "in memory" if self._buffers else f"{self._program}, {self._parameters}"
         return f"model: {model}\ndevice: mps:{self._device}\nexecutor: openmps"
 
-    def contents(self) -> tuple[bytes, bytes]:
-        """Program and parameters."""
+    def contents(self) -> tuple[bytes, bytes | Path]:
+        """The program, and its parameters or their file, which stays open: they are read when a run with new shapes needs them."""
         if self._buffers is not None:
             return self._buffers
         if not self._program:
             raise ValueError("a Config needs a program and its parameters: Config('inference.json', 'inference.pdiparams')")
         # A network without weights has no second file; a program that wants weights says which are missing.
-        parameters = Path(self._parameters).read_bytes() if self._parameters else b""
+        parameters = Path(self._parameters) if self._parameters else b""
         return Path(self._program).read_bytes(), parameters
 
 
