@@ -164,7 +164,8 @@ impl Epilogue<'_> {
 pub(crate) struct Quick<'a> {
     /// An addend for each output channel, which the caller adds: where the channels are depends on the tile.
     pub bias: Option<&'a [f32]>,
-    residual: Option<&'a [f32]>,
+    /// Read by [`Quick::apply`].
+    pub residual: Option<&'a [f32]>,
     end: End,
     after: Option<(f32, f32)>,
 }

@@ -6,7 +6,7 @@
 use super::shape::Convolution;
 use super::window::{SLACK, every, pairs, phases};
 use crate::native::epilogue::Epilogue;
-use crate::native::lanes::{Lanes, at_level};
+use crate::native::lanes::{Lanes, WIDEST, at_level};
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 
@@ -286,11 +286,10 @@ unsafe fn store<V: Lanes, const R: usize, const W: usize>(
 ) {
     let columns = band.size.1;
     let at = band.at + row * columns + column;
+    let is_whole = column + W * V::N <= columns;
     // SAFETY: the rows are the caller's, cut to the band's columns; the epilogue covers them.
     unsafe {
-        if column + W * V::N <= columns
-            && let Some(quick) = band.epilogue.quick()
-        {
+        if let Some(quick) = band.epilogue.quick().filter(|quick| is_whole || quick.residual.is_none()) {
             let bias = V::splat(quick.bias.map_or(0.0, |bias| bias[band.filter]));
             for sums in &mut sums {
                 for x in 0..W {
@@ -298,10 +297,12 @@ unsafe fn store<V: Lanes, const R: usize, const W: usize>(
                 }
             }
             let sums = quick.apply(sums, at, columns);
-            for o in 0..R {
-                for x in 0..W {
-                    sums[o][x].store(band.output.at(at + o * columns + x * V::N));
-                }
+            if is_whole {
+                write(band, sums, at);
+            } else if column == 0 {
+                write_narrow(band, sums, at);
+            } else {
+                (0..R).for_each(|o| write_part(band, sums[o], at + o * columns, columns - column));
             }
             return;
         }
@@ -314,6 +315,50 @@ unsafe fn store<V: Lanes, const R: usize, const W: usize>(
         for (o, lanes) in lanes.iter().enumerate() {
             finish(band, lanes, (W * V::N).min(columns - column), at + o * columns);
         }
+    }
+}
+
+/// Writes whole vectors.
+#[inline(always)]
+unsafe fn write<V: Lanes, const R: usize, const W: usize>(band: &Band, rows: [[V; W]; R], at: usize) {
+    for o in 0..R {
+        for x in 0..W {
+            // SAFETY: the caller vouches for whole vectors in each row.
+            unsafe { rows[o][x].store(band.output.at(at + o * band.size.1 + x * V::N)) };
+        }
+    }
+}
+
+/// Writes the rows of a band that is narrower than a tile: what a row's vectors write past its end, the next row overwrites.
+#[inline(always)]
+unsafe fn write_narrow<V: Lanes, const R: usize, const W: usize>(band: &Band, rows: [[V; W]; R], at: usize) {
+    let (height, columns) = band.size;
+    let end = band.at + height * columns;
+    for o in 0..R {
+        let from = at + o * columns;
+        // SAFETY: whole vectors end inside of the band, which is this task's; the others are cut.
+        unsafe {
+            if from + W * V::N <= end {
+                for x in 0..W {
+                    rows[o][x].store(band.output.at(from + x * V::N));
+                }
+            } else {
+                write_part(band, rows[o], from, columns);
+            }
+        }
+    }
+}
+
+/// Writes the first `count` numbers of a row.
+#[inline(always)]
+unsafe fn write_part<V: Lanes, const W: usize>(band: &Band, row: [V; W], at: usize, count: usize) {
+    let mut lanes = [0.0f32; 2 * WIDEST];
+    // SAFETY: two vectors fit the array; the caller vouches for `count` numbers of the output.
+    unsafe {
+        for x in 0..W {
+            row[x].store(lanes.as_mut_ptr().add(x * V::N));
+        }
+        band.output.part(at, count).copy_from_slice(&lanes[..count]);
     }
 }
 

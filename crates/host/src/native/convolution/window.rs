@@ -5,7 +5,7 @@
 //! neighbouring outputs whatever the stride, and runs on from one row to the next.
 
 use super::shape::Convolution;
-use crate::native::lanes::{Lanes, at_level};
+use crate::native::lanes::{Lanes, WIDEST, at_level};
 
 /// The layout of such copies for bands of up to `rows` output rows.
 pub(crate) struct Window {
@@ -119,6 +119,9 @@ pub(super) fn every(source: &[f32], line: &mut [f32], stride: usize, phase: usiz
 /// Both phases of [`every`] for stride 2.
 pub(super) fn pairs(source: &[f32], even: &mut [f32], odd: &mut [f32], padding: usize) {
     // Up to `begin`, and from `end` on, a pair has an element outside the source.
+    if source.len() + padding <= SHORT && even.len() <= SHORT / 2 - WIDEST {
+        return short_pairs(source, even, odd, padding);
+    }
     let begin = padding.div_ceil(2).min(even.len());
     let end = ((source.len() + padding) / 2).clamp(begin, even.len());
     for (phase, line) in [&mut *even, &mut *odd].into_iter().enumerate() {
@@ -130,6 +133,35 @@ pub(super) fn pairs(source: &[f32], even: &mut [f32], odd: &mut [f32], padding: 
         let (even, odd, count) = (even[begin..].as_mut_ptr(), odd[begin..].as_mut_ptr(), end - begin);
         // SAFETY: pairs begin..end lie in the source and in both lines.
         unsafe { at_level!(split(from: *const f32, even: *mut f32, odd: *mut f32, count: usize)) }
+    }
+}
+
+/// Numbers of a row, with the zeros around it, that are sorted by whole vectors: there is little else in short ones.
+const SHORT: usize = 192;
+
+/// [`pairs`] of a short row, which is copied between zeros first.
+fn short_pairs(source: &[f32], even: &mut [f32], odd: &mut [f32], padding: usize) {
+    let mut row = [0.0f32; SHORT];
+    row[padding..][..source.len()].copy_from_slice(source);
+    let (from, count) = (row.as_ptr(), even.len().min(odd.len()));
+    let (even, odd) = (even.as_mut_ptr(), odd.as_mut_ptr());
+    // SAFETY: both lines have `count` numbers, and the row a vector more than as many pairs: the caller has seen to that.
+    unsafe { at_level!(split_whole(from: *const f32, even: *mut f32, odd: *mut f32, count: usize)) }
+}
+
+/// [`split`] of a row that may be read a vector past its last pair.
+#[inline(always)]
+unsafe fn split_whole<V: Lanes>(from: *const f32, even: *mut f32, odd: *mut f32, count: usize) {
+    let whole = count / V::N * V::N;
+    // SAFETY: the caller's promise.
+    unsafe {
+        split::<V>(from, even, odd, whole);
+        if whole < count {
+            for (part, line) in V::load_by_2(from.add(2 * whole)).into_iter().zip([even, odd]) {
+                let lanes = part.lanes();
+                lanes.as_ptr().copy_to_nonoverlapping(line.add(whole), count - whole);
+            }
+        }
     }
 }
 
