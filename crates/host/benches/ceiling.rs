@@ -4,7 +4,7 @@
 //! does counts little; more threads by the clock. Each shape's figure is that of the best twentieth of many runs. Words of a shape's line may be given to run only those.
 
 use openmps_host::native::ceiling::multiply_adds;
-use openmps_host::native::convolution::{Convolution, forward};
+use openmps_host::native::convolution::{Convolution, FilterOrder, PackedFilters, forward, forward_packed};
 use openmps_host::native::matmul::{Matrices, MatrixProduct, linear, matmul};
 use openmps_host::native::{Activation, Epilogue};
 use openmps_host::{DType, level};
@@ -111,8 +111,16 @@ impl Report {
         let Convolution { batch, channels, input: image, filters, kernel, stride, groups, .. } = shape;
         let name = format!("conv {batch}x{channels}x{image:?} f{filters} k{kernel:?} s{stride:?} g{groups}");
         let products = output.len() / (height * width) * height * width * channels / groups * kernel[0] * kernel[1];
+        // As inference programs run: filters that have an order of their own are packed once.
+        let size = [filters, channels / groups, kernel[0], kernel[1]];
+        let packed = FilterOrder::of(&shape).map(|order| PackedFilters::new(order, size, groups, &weight));
+        let packed = packed.transpose().expect("filters of these sizes");
         self.line(&name.replace(", ", "x"), products, || {
-            forward(&shape, &input, &weight, &mut output, &epilogue).expect("sizes that fit");
+            match &packed {
+                Some(packed) => forward_packed(&shape, &input, packed, &mut output, &epilogue),
+                None => forward(&shape, &input, &weight, &mut output, &epilogue),
+            }
+            .expect("sizes that fit");
         });
     }
 }
@@ -195,14 +203,32 @@ fn main() {
         report.convolution(Convolution { channels, filters, input, ..plain });
     }
     report.convolution(Convolution { batch: 6, channels: 480, filters: 480, input: [3, 80], ..plain });
-    for (channels, filters, size, stride, kernel) in
-        [(64, 64, 56, 1, 3), (64, 128, 56, 2, 3), (3, 64, 224, 2, 7), (256, 256, 14, 1, 3), (24, 48, 160, 2, 3)]
-    {
+    for (channels, filters, size, stride, kernel) in [
+        (64, 64, 56, 1, 3),
+        (64, 128, 56, 2, 3),
+        (128, 256, 28, 2, 3),
+        (3, 64, 224, 2, 7),
+        (256, 256, 14, 1, 3),
+        (512, 512, 14, 2, 3),
+        (512, 512, 7, 1, 3),
+        (24, 48, 160, 2, 3),
+        (512, 1024, 28, 2, 1),
+        (1024, 2048, 14, 2, 1),
+    ] {
         let shape =
             Convolution { channels, filters, input: [size; 2], stride: [stride; 2], kernel: [kernel; 2], ..plain };
         report.convolution(Convolution { padding: [kernel / 2; 4], ..shape });
     }
-    for (channels, size, stride, kernel) in [(240, 40, 1, 5), (120, 80, 2, 3), (480, 24, 1, 5)] {
+    for (channels, size, stride, kernel) in [
+        (240, 40, 1, 5),
+        (120, 80, 2, 3),
+        (480, 24, 1, 5),
+        (672, 14, 1, 5),
+        (960, 7, 1, 5),
+        (184, 14, 1, 3),
+        (240, 28, 2, 5),
+        (64, 112, 2, 3),
+    ] {
         let shape = Convolution { channels, filters: channels, input: [size; 2], groups: channels, ..plain };
         report.convolution(Convolution { stride: [stride; 2], kernel: [kernel; 2], padding: [kernel / 2; 4], ..shape });
     }

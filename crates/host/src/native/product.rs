@@ -146,6 +146,35 @@ pub(crate) unsafe fn pack_right_whole(
     });
 }
 
+/// Packs a right matrix of which the caller makes `at_once` rows at a time: `rows(i, write)` calls `write(j, row)` for j below `at_once` with row
+/// `i * at_once + j`, which has whole groups.
+pub(crate) fn fill_right(
+    (depth, columns): (usize, usize),
+    at_once: usize,
+    packed: &mut [f32],
+    rows: impl Fn(usize, &mut dyn FnMut(usize, &[f32])) + Sync,
+) {
+    let (width, parts) = (kernels().width, Parts::new(depth));
+    let groups = columns.div_ceil(width);
+    assert!(depth.is_multiple_of(at_once) && packed.len() == groups * width * depth);
+    // The part of each row, from which its place follows.
+    let part_of = |k: usize| (0..parts.count).map(|i| parts.get(i)).find(|(from, terms)| k < from + terms);
+    let packed = Shared::new(packed);
+    parallel_for(depth / at_once, at_once * columns / 4, |begin, end| {
+        for i in begin..end {
+            rows(i, &mut |j, row| {
+                let k = i * at_once + j;
+                let Some((from, terms)) = part_of(k) else { return };
+                for (group, numbers) in row.chunks_exact(width).take(groups).enumerate() {
+                    // SAFETY: this task alone writes row `k`.
+                    let to = unsafe { packed.part((from * groups + group * terms + k - from) * width, width) };
+                    to.copy_from_slice(numbers);
+                }
+            });
+        }
+    });
+}
+
 impl Product<'_> {
     /// Computes the product with as many threads as it is worth.
     ///

@@ -1,7 +1,7 @@
 //! Filters in the order in which a kernel reads them: packed anew by every call, or kept for many.
 
 use super::shape::Convolution;
-use super::{direct, gathered, pointwise, rows, winograd};
+use super::{columns, direct, gathered, pointwise, rows, winograd};
 use crate::Error;
 use crate::native::epilogue::Epilogue;
 use crate::native::lines::Lines;
@@ -13,6 +13,8 @@ use crate::native::scratch;
 pub enum FilterOrder {
     /// 1x1 filters as the left operand of products.
     Product,
+    /// Whole filters as the left operand of products with what each pixel reads.
+    Columns,
     /// Panels of whole filters, a few channels at a time.
     Bands,
     /// Panels of filters that went through Winograd's transform.
@@ -33,6 +35,8 @@ impl FilterOrder {
             None
         } else if shape.is_pointwise() {
             pointwise::is_product(shape).then_some(FilterOrder::Product)
+        } else if columns::suits(shape) {
+            Some(FilterOrder::Columns)
         } else {
             (!shape.is_depthwise()).then_some(FilterOrder::Bands)
         }
@@ -42,6 +46,7 @@ impl FilterOrder {
     fn takes(self, shape: &Convolution) -> bool {
         match self {
             FilterOrder::Product => shape.kernel == [1, 1],
+            FilterOrder::Columns => shape.groups == 1,
             FilterOrder::Bands => true,
             FilterOrder::Winograd => shape.kernel == [3, 3] && shape.groups == 1,
         }
@@ -51,6 +56,7 @@ impl FilterOrder {
     fn len(self, shape: &Convolution) -> usize {
         match self {
             FilterOrder::Product => pointwise::packed_len(shape),
+            FilterOrder::Columns => columns::packed_len(shape),
             FilterOrder::Bands => direct::packed_len(shape),
             FilterOrder::Winograd => winograd::packed_len(shape),
         }
@@ -59,6 +65,7 @@ impl FilterOrder {
     fn pack(self, shape: &Convolution, weight: &[f32], packed: &mut [f32]) {
         match self {
             FilterOrder::Product => pointwise::pack(shape, weight, packed),
+            FilterOrder::Columns => columns::pack(shape, weight, packed),
             FilterOrder::Bands => direct::pack(shape, weight, packed),
             FilterOrder::Winograd => winograd::pack(shape, weight, packed),
         }
@@ -67,6 +74,7 @@ impl FilterOrder {
     fn run(self, shape: &Convolution, input: &[f32], packed: &[f32], output: &mut [f32], epilogue: &Epilogue) {
         match self {
             FilterOrder::Product => pointwise::run(shape, input, packed, output, epilogue),
+            FilterOrder::Columns => columns::run(shape, input, packed, output, epilogue),
             FilterOrder::Bands => direct::run(shape, input, packed, output, epilogue),
             FilterOrder::Winograd => winograd::run(shape, input, packed, output, epilogue),
         }

@@ -1,9 +1,11 @@
 //! Two-dimensional convolutions of float32 images in NCHW, and their transposes.
 //!
-//! [`forward`] chooses by shape: images of one pixel are rows of a matrix, small images are gathered to one product, 1x1 filters are products in place, depthwise ones a stencil, wide 3x3 ones Winograd's
-//! algorithm, and everything else the micro-kernel over a padded copy of a band.
+//! [`forward`] chooses by shape: images of one pixel are rows of a matrix, small images are gathered to one product, 1x1 filters are products in place,
+//! depthwise ones a stencil, wide 3x3 ones Winograd's algorithm, many filters a product with what each pixel reads, and everything else the micro-kernel
+//! over a padded copy of a band.
 
 mod adjoint;
+mod columns;
 mod depthwise;
 mod depthwise_gradient;
 mod direct;

@@ -155,7 +155,7 @@ fn pointwise_sizes() {
 /// Packed filters, in each of the orders, give the bits that the others give, and what does not fit is refused.
 #[test]
 fn packed_filters() {
-    use FilterOrder::{Bands, Product, Winograd};
+    use FilterOrder::{Bands, Columns, Product, Winograd};
     let (mut random, wide) = (Random(8), [1, 1]);
     for (of, want) in [
         (shape(1, 5, [5, 5], 3, wide), Some(Product)),
@@ -164,6 +164,8 @@ fn packed_filters() {
         (Convolution { groups: 3, ..shape(2, 9, [6, 7], 15, wide) }, Some(Product)),
         (Convolution { padding: [1; 4], ..shape(2, 20, [40, 36], 16, [3, 3]) }, Some(Winograd)),
         (Convolution { stride: [2; 2], ..shape(2, 90, [19, 21], 23, [3, 3]) }, Some(Bands)),
+        (Convolution { stride: [2; 2], ..shape(2, 90, [19, 21], 64, [3, 3]) }, Some(Columns)),
+        (Convolution { stride: [3, 2], ..shape(2, 30, [19, 21], 70, wide) }, Some(Columns)),
         (Convolution { groups: 2, ..shape(1, 6, [11, 9], 10, [5, 3]) }, Some(Bands)),
         (Convolution { groups: 8, ..shape(1, 8, [11, 9], 8, [3, 3]) }, None),
         (shape(4, 64, [1, 1], 32, wide), None),
@@ -190,6 +192,25 @@ fn packed_filters() {
         let other = Convolution { kernel: [2, 2], ..of };
         assert!(forward_packed(&other, &input, &packed, &mut got, &epilogue).is_err());
         assert!(forward_packed(&of, &input[1..], &packed, &mut got, &epilogue).is_err());
+    }
+}
+
+/// Images that are gathered to the columns of a product: of a few pixels, of many in several bands, with steps, dilation, and filters that are mostly
+/// outside.
+#[test]
+fn gathered_columns() {
+    let padded = |padding: usize, of: Convolution| Convolution { padding: [padding; 4], ..of };
+    for of in [
+        padded(1, shape(2, 33, [7, 7], 65, [3, 3])),
+        padded(2, shape(1, 90, [25, 15], 64, [5, 5])),
+        Convolution { stride: [2, 2], ..padded(1, shape(2, 30, [14, 13], 70, [3, 3])) },
+        Convolution { stride: [2, 3], ..shape(2, 20, [17, 31], 64, [1, 1]) },
+        Convolution { stride: [3, 2], dilation: [2, 3], ..padded(3, shape(1, 29, [16, 19], 67, [3, 3])) },
+        Convolution { padding: [4, 3, 5, 0], ..shape(1, 13, [3, 40], 64, [5, 4]) },
+        Convolution { padding: [6, 0, 0, 6], ..shape(1, 11, [4, 6], 64, [5, 5]) },
+    ] {
+        assert_eq!(FilterOrder::of(&of), Some(FilterOrder::Columns), "{of:?}");
+        check(&of, 1.0);
     }
 }
 
