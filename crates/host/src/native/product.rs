@@ -220,8 +220,14 @@ impl Product<'_> {
         let (panels, groups) = (tiles.panels.count, tiles.groups);
         let by_columns = matches!(self.left, Operand::Packed(_));
         let (along, across) = if by_columns { (groups, panels) } else { (panels, groups) };
-        // Some tasks for each thread even out what else the machine does.
-        let cuts = (8 * threads::count()).div_ceil(along).min(across / FEWEST_ACROSS).max(1);
+        // Some tasks for each thread even out what else the machine does. Where nothing is packed on the way and groups are few, each takes all of them, so
+        // that a panel is read once.
+        let tasks = 8 * threads::count();
+        let cuts = match self.right {
+            Operand::Packed(_) if by_columns && along < tasks => tasks / 2,
+            _ => tasks.div_ceil(along),
+        };
+        let cuts = cuts.min(across / FEWEST_ACROSS).max(1);
         let cut = |i: usize| i * across / cuts;
         let ns = self.rows * self.columns / (along * cuts) * self.depth / 40 + 20;
         parallel_for(along * cuts, ns, |from, to| {
