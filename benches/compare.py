@@ -2,6 +2,7 @@
 
     python benches/compare.py                  # everything
     python benches/compare.py --only matmul    # works with this in their name
+    python benches/compare.py --level avx2     # as on a machine without AVX-512
 
 Every library runs in a process of its own; the processes take turns at each work, several rounds of it, so that what else the
 machine does meets all alike. A figure is the median of all samples. A peer that is not installed is left out, and said so.
@@ -37,6 +38,15 @@ LIBRARIES = {
     "torch_cpu": ("torch", "PyTorch CPU"),
     "onnxruntime_cpu": ("rapidocr_onnxruntime", "ONNX Runtime"),
 }
+# What holds every library to AVX2, each by its own word for it. ONNX Runtime has none: it takes what the processor has.
+HELD_TO_AVX2 = {
+    "OPENMPS_HOST_LEVEL": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "OPENBLAS_CORETYPE": "Haswell",
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
+}
 
 
 @dataclass
@@ -49,9 +59,10 @@ class Worker:
     version: str
 
     @staticmethod
-    def start(library: str, threads: int, without_plugins: str) -> Worker:
+    def start(library: str, options: argparse.Namespace, without_plugins: str) -> Worker:
         environment = dict(os.environ)
-        environment |= {f"{name}_NUM_THREADS": str(threads) for name in ("OMP", "OPENBLAS", "MKL", "OPENMPS")}
+        environment |= HELD_TO_AVX2 if options.level == "avx2" else {}
+        environment |= {f"{name}_NUM_THREADS": str(options.threads) for name in ("OMP", "OPENBLAS", "MKL", "OPENMPS")}
         environment |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(HERE), "PYTHONWARNINGS": "ignore"}
         if library != "openmps":
             environment["CUSTOM_DEVICE_ROOT"] = without_plugins  # Paddle as its users have it
@@ -88,13 +99,13 @@ def main() -> None:
         console.print(f"[yellow]{LIBRARIES[library][1]} is not installed: left out (requirements-bench.txt)[/]")
     networks.ensure(shapes.NETWORKS)
     with tempfile.TemporaryDirectory() as empty:
-        workers = [Worker.start(library, options.threads, empty) for library in installed]
+        workers = [Worker.start(library, options, empty) for library in installed]
         figures = _measure(workers, options, console)
         for worker in workers:
             worker.stop()
-    console.print(_table(figures, installed))
+    console.print(_table(figures, installed, options))
     result = {
-        "machine": {"processor": _processor(), "system": platform.platform(), "threads": options.threads},
+        "machine": {"processor": _processor(), "system": platform.platform(), "threads": options.threads, "level": options.level},
         "versions": {worker.library: worker.version for worker in workers},
         "microseconds": figures,
     }
@@ -112,6 +123,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="TEXT", help="works with this in their name")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of every library alike")
+    parser.add_argument("--level", choices=("native", "avx2"), default="native", help="native: what the processor has")
     parser.add_argument("--seconds", type=float, default=0.25, help="for one work of one library in one round")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--output", type=Path, default=HERE.parent / "target" / "bench", help="folder of JSON and picture")
@@ -139,9 +151,10 @@ def _measure(workers: list[Worker], options: argparse.Namespace, console: Consol
     return figures
 
 
-def _table(figures: dict[str, dict[str, float]], libraries: list[str]) -> Table:
+def _table(figures: dict[str, dict[str, float]], libraries: list[str], options: argparse.Namespace) -> Table:
     """One row a work: our time, and each peer's with how many times faster we are."""
-    table = Table(title=f"Median milliseconds, and how many times faster openmps is ({_processor()})", title_justify="left")
+    machine = f"{_processor()}, {options.threads} threads, {options.level}"
+    table = Table(title=f"Median milliseconds, and how many times faster openmps is ({machine})", title_justify="left")
     table.add_column("work", no_wrap=True)
     for library in libraries:
         table.add_column(LIBRARIES[library][1], justify="right", no_wrap=True)
