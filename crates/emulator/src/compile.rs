@@ -42,6 +42,19 @@ const LANGUAGE: &[&str] = &[
     "2",
 ];
 
+/// Flags of a counted text: a call before each load and store, and no loop that becomes a call of memset or memcpy, which has no such calls.
+/// Nothing here vectorises loops, counted or not.
+const COUNTED: &[&str] = &[
+    "-fsanitize-coverage-type=1",
+    "-fsanitize-coverage-trace-loads",
+    "-fsanitize-coverage-trace-stores",
+    "-fno-builtin-memset",
+    "-fno-builtin-memcpy",
+    // A lane's last turns through a loop would be at another place than those of lanes that go on.
+    "-mllvm",
+    "-unroll-runtime=false",
+];
+
 /// What the host runs: triple and processor. Half precision needs the conversion instructions of the third x86-64 level.
 const TARGET: &[&str] = if cfg!(target_arch = "x86_64") {
     &["-triple", "x86_64-unknown-linux-gnu", "-target-cpu", "x86-64-v3"]
@@ -56,7 +69,7 @@ pub(crate) fn language(compiler: &mut Command) -> &mut Command {
 
 /// Flags and target as a part of what a compiled object depends on.
 pub(crate) fn flags() -> String {
-    format!("{LANGUAGE:?}\n{TARGET:?}")
+    format!("{LANGUAGE:?}\n{TARGET:?}\n{COUNTED:?}")
 }
 
 /// The name of the generated functions in diagnostics.
@@ -82,10 +95,11 @@ pub(crate) fn shared_object(unit: &Unit, options: &Options) -> Result<PathBuf> {
     let unit = work.path("unit.metal");
     work.write(&unit, &text)?;
     let (object, shared) = (work.path("unit.o"), work.path("unit.so"));
+    let counted = if options.counted { COUNTED } else { &[] };
     // Both read the text: where it is wrong, the first one's diagnostics are the error.
     let (checked, compiled) = rayon::join(
         || run(compiler().arg("-ast-dump").arg(&unit)).and_then(|tree| address_space::check(&tree)),
-        || run(compiler().args(["-O2", "-emit-obj"]).arg(&unit).arg("-o").arg(&object)),
+        || run(compiler().args(["-O2", "-emit-obj"]).args(counted).arg(&unit).arg("-o").arg(&object)),
     );
     checked.and(compiled)?;
     link(tools, &object, &shared)?;

@@ -1,5 +1,6 @@
 //! Dispatching a kernel: checks against Metal's limits, memory of threadgroups, distribution over operating system threads.
 
+use crate::count::{Counters, Recorder, Regions};
 use crate::error::{Error, Result};
 use crate::frame::Frame;
 use crate::grid::{Grid, Order, Permutation, Schedule, position};
@@ -8,9 +9,11 @@ use crate::library::Function;
 use crate::limits::{self, Limit};
 use crate::source::Binding;
 use crate::threadgroup::Runner;
+use std::collections::HashSet;
 use std::ffi::c_void;
-use std::sync::Mutex;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What threadgroup memory holds before each threadgroup, as half, bfloat and float alike: a huge number, NaN, a huge negative one. A
@@ -85,6 +88,8 @@ pub struct Report {
     pub threads: u64,
     /// Times that a thread waited for others.
     pub switches: u64,
+    /// What the kernel did, where the text was compiled with [`Options::counted`](crate::Options::counted).
+    pub counters: Option<Counters>,
 }
 
 /// A dispatch after all checks.
@@ -122,6 +127,7 @@ impl Function {
             batch: if workers == 1 { count } else { BATCH.min(count.div_ceil(workers * 4)).max(1) },
             failed: AtomicBool::new(false),
             outcome: Mutex::new(Ok(0)),
+            recorded: Mutex::default(),
         };
         rayon::in_place_scope(|scope| {
             for _ in 1..workers {
@@ -129,8 +135,10 @@ impl Function {
             }
             checked.work(&shared);
         });
-        let switches = shared.outcome.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)?;
-        Ok(Report { threadgroups: count, threads, switches })
+        let switches = shared.outcome.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+        let counters =
+            self.images.counted.then(|| shared.recorded.into_inner().unwrap_or_else(PoisonError::into_inner).sum());
+        Ok(Report { threadgroups: count, threads, switches, counters })
     }
 }
 
@@ -143,6 +151,26 @@ struct Shared {
     failed: AtomicBool,
     /// Switches so far, or the first error.
     outcome: Mutex<Result<u64>>,
+    recorded: Mutex<Recorded>,
+}
+
+/// What the workers counted.
+#[derive(Default)]
+struct Recorded {
+    counters: Counters,
+    /// Lines of device memory that any of them touched.
+    lines: HashSet<u64>,
+}
+
+impl Recorded {
+    fn take(&mut self, recorder: Recorder) {
+        self.counters.add(&recorder.counters);
+        self.lines.extend(recorder.lines);
+    }
+
+    fn sum(self) -> Counters {
+        Counters { footprint: self.lines.len() as u64 * 128, ..self.counters }
+    }
 }
 
 impl Checked<'_> {
@@ -184,7 +212,7 @@ impl Checked<'_> {
             self.function.images.give_back(image);
             result
         });
-        let mut outcome = shared.outcome.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut outcome = shared.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         match (result, &mut *outcome) {
             (Ok(more), Ok(switches)) => *switches += more,
             (Err(error), Ok(_)) => *outcome = Err(error),
@@ -211,6 +239,9 @@ impl Checked<'_> {
         };
         runner.ignore_finished = self.dispatch.ignore_finished;
         let mut positions = Positions::default();
+        if self.function.images.counted {
+            runner.record(self.recorder(image, &memory));
+        }
         while !shared.failed.load(Ordering::Relaxed) {
             let begin = shared.next.fetch_add(shared.batch, Ordering::Relaxed);
             if begin >= shared.count {
@@ -227,7 +258,32 @@ impl Checked<'_> {
                 }
             }
         }
+        if let Some(recorder) = runner.recorded() {
+            shared.recorded.lock().unwrap_or_else(PoisonError::into_inner).take(recorder);
+        }
         Ok(runner.switches)
+    }
+
+    /// A recorder that knows where memory lies.
+    fn recorder(&self, image: &Image, memory: &[Vec<u128>]) -> Recorder {
+        let given = memory.iter().map(|memory| range_of(memory.as_ptr().cast(), size_of_val(&memory[..])));
+        let declared = self.function.declared.iter().map(|range| range_of(image.memory(range), range.len()));
+        let threadgroup: Vec<Range<u64>> = given.chain(declared).collect();
+        let mut unseen: Vec<Range<u64>> =
+            self._copies.iter().map(|copy| range_of(copy.as_ptr().cast(), size_of_val(&copy[..]))).collect();
+        unseen.push(self.function.images.span(image));
+        let of_constants = |at: u32| {
+            let constant =
+                |binding: &Binding| matches!(binding, Binding::Buffer { index, constant: true, .. } if *index == at);
+            self.function.kernel.parameters.iter().any(|parameter| constant(&parameter.binding))
+        };
+        let bound = self.buffers.iter().enumerate().filter(|(_, address)| **address != 0);
+        let mut buffers: Vec<(u64, bool)> =
+            bound.map(|(index, &address)| (address, of_constants(index as u32))).collect();
+        buffers.sort_unstable();
+        let bytes = threadgroup.iter().map(|range| range.end - range.start).sum();
+        let counters = Counters { threadgroup_memory: bytes, ..Counters::default() };
+        Recorder::new(Regions { threadgroup, unseen, buffers }, counters)
     }
 
     /// What is the same for all threadgroups.
@@ -274,6 +330,10 @@ impl Checked<'_> {
             }
         }
     }
+}
+
+fn range_of(begin: *const u8, bytes: usize) -> Range<u64> {
+    begin as u64..begin as u64 + bytes as u64
 }
 
 /// Positions of a threadgroup's threads, for the last size asked for.

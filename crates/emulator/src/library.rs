@@ -51,7 +51,7 @@ impl Library {
         }
         let object = compile::shared_object(&unit, options)?;
         let (kernels, unset) = (Arc::new(unit.kernels), Arc::new(unit.unset));
-        Ok(Library { kernels, unset, images: Arc::new(Images::load(object)?) })
+        Ok(Library { kernels, unset, images: Arc::new(Images::load(object, options.counted)?) })
     }
 
     /// Names of the kernels, in the text's order.

@@ -1,6 +1,7 @@
 //! One threadgroup at a time: its threads are coroutines that run until they wait for each other. Simdgroups run depth first: one goes on
 //! until all its lanes wait at a threadgroup barrier or are over, then the next.
 
+use crate::count::Recorder;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Resolve, Stop};
 use crate::grid::Order;
@@ -9,6 +10,7 @@ use crate::limits::{SIMD_WIDTH, THREADS_PER_THREADGROUP};
 use crate::stack::Stack;
 use crate::trap::{self, Outcome, Running};
 use crate::watchdog::Watch;
+use corosensei::stack::Stack as _;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -31,6 +33,12 @@ struct Meeting {
     /// The yielder of the coroutine that runs.
     yielder: *const Suspend,
     running: Running,
+    /// Of counted texts.
+    recorder: Option<Box<Recorder>>,
+    /// Of the thread that runs: its stack, from the lowest address on.
+    stack: [u64; 2],
+    /// The stacks of threads that wait.
+    stacks: Vec<[u64; 2]>,
     waits: [Wait; THREADS_PER_THREADGROUP as usize],
 }
 
@@ -89,6 +97,30 @@ extern "C" fn stop(kind: u32, line: u32, site: u64, resolve: Option<Resolve>) {
     }
 }
 
+/// Called by the running thread of a counted text, before it reads or writes.
+extern "C" fn access(address: u64, bytes: u32, kind: u32, site: u64) {
+    let meeting = MEETING.get();
+    // SAFETY: as for `stop`; nothing else borrows the meeting while a thread runs. Where the host has called the image, no thread does.
+    unsafe {
+        if !(*meeting).running.in_kernel {
+            return;
+        }
+        // The watchdog must not leave this function halfway.
+        (*meeting).running.in_kernel = false;
+        let (frame, [limit, base]) = ((*meeting).frame, (*meeting).stack);
+        let within = |begin: u64, bytes: u64| address.wrapping_sub(begin) < bytes;
+        let threads = u64::from((*frame).threads);
+        let of_emulator = within((*frame).order as u64, threads * 4) || within((*frame).positions as u64, threads * 16);
+        if !within(limit, base - limit)
+            && !of_emulator
+            && let Some(recorder) = &mut (*meeting).recorder
+        {
+            recorder.note((*frame).running, address, bytes, kind, site);
+        }
+        (*meeting).running.in_kernel = true;
+    }
+}
+
 impl Runner {
     /// # Safety
     /// The frame is that of the image of `entry`, used by this thread alone while the runner lives.
@@ -102,12 +134,18 @@ impl Runner {
     ) -> Runner {
         trap::install();
         // SAFETY: the caller's promise.
-        unsafe { (*frame).stop = Some(stop) };
+        unsafe {
+            (*frame).stop = Some(stop);
+            (*frame).access = Some(access);
+        }
         let wait = Wait { stop: Stop::Barrier, line: 0, site: 0, resolve: None };
         let meeting = Meeting {
             frame,
             yielder: std::ptr::null(),
             running: Running { handler: None, in_kernel: false },
+            recorder: None,
+            stack: [0; 2],
+            stacks: vec![[0; 2]; THREADS_PER_THREADGROUP as usize],
             waits: [wait; THREADS_PER_THREADGROUP as usize],
         };
         Runner {
@@ -145,12 +183,48 @@ impl Runner {
         // SAFETY: the meeting is this runner's own and outlives the threads.
         trap::watch(unsafe { &raw const (*self.meeting).running });
         let result = self.start_all(threads).and_then(|()| self.pass_barriers(threads));
+        self.meet();
         trap::watch(std::ptr::null());
         MEETING.set(std::ptr::null_mut());
         if result.is_err() {
             self.abandon();
         }
         result
+    }
+
+    /// Counts accesses in a recorder from now on.
+    pub(crate) fn record(&mut self, recorder: Recorder) {
+        // SAFETY: the meeting is this runner's own, and no thread runs now.
+        unsafe { (*self.meeting).recorder = Some(Box::new(recorder)) };
+    }
+
+    /// What was counted.
+    pub(crate) fn recorded(&mut self) -> Option<Recorder> {
+        // SAFETY: as above.
+        unsafe { (*self.meeting).recorder.take().map(|recorder| *recorder) }
+    }
+
+    fn recorder(&mut self) -> Option<&mut Recorder> {
+        // SAFETY: as above; the borrow of the runner keeps threads from running.
+        unsafe { (*self.meeting).recorder.as_deref_mut() }
+    }
+
+    /// The simdgroup that ran last, or all of a threadgroup's, waits at a threadgroup barrier or is over.
+    fn meet(&mut self) {
+        if let Some(recorder) = self.recorder() {
+            recorder.meet();
+        }
+    }
+
+    /// Counts an operation that lanes of a simdgroup came to.
+    fn count(&mut self, stop: Stop) {
+        let Some(Recorder { counters, .. }) = self.recorder() else { return };
+        match stop {
+            Stop::Barrier => counters.threadgroup_barriers += 1,
+            Stop::SimdgroupBarrier => counters.simdgroup_barriers += 1,
+            Stop::Collective => counters.simdgroup_operations += 1,
+            Stop::Everyone => counters.matrix_multiplications += 1,
+        }
     }
 
     /// Starts every thread, one simdgroup after the other.
@@ -209,6 +283,9 @@ impl Runner {
         let stack =
             stack.map_err(|error| Error::Toolchain { program: "stacks".to_owned(), reason: error.to_string() })?;
         let (meeting, entry) = (self.meeting, self.entry);
+        let range = [stack.limit().get() as u64, stack.base().get() as u64];
+        // SAFETY: the meeting is this runner's own, and no thread runs now.
+        unsafe { (*meeting).stack = range };
         let mut thread: Thread = Coroutine::with_stack(stack, move |yielder: &Suspend, ()| {
             // SAFETY: the runner, which owns the meeting, waits for this coroutine; the entry is the image's own.
             unsafe {
@@ -226,6 +303,8 @@ impl Runner {
                 // SAFETY: the frame is this runner's own.
                 let index = unsafe { (*self.frame).running };
                 self.threads[index as usize] = Some(thread);
+                // SAFETY: as above.
+                unsafe { (&mut (*self.meeting).stacks)[index as usize] = range };
                 self.stopped(index);
                 Ok(false)
             }
@@ -246,6 +325,7 @@ impl Runner {
         // SAFETY: the frame and the meeting are this runner's own, and no thread runs now.
         let result = unsafe {
             (*self.frame).running = index;
+            (*self.meeting).stack = (&(*self.meeting).stacks)[index as usize];
             let thread = self.threads[index as usize].as_mut().expect("a waiting thread has a coroutine");
             (*self.meeting).running.handler = Some(thread.trap_handler());
             thread.resume(())
@@ -305,6 +385,7 @@ impl Runner {
             self.resume_ready(group)?;
             let waiting = self.groups[group as usize].waiting;
             if waiting == 0 {
+                self.meet();
                 return Ok(());
             }
             self.check_time()?;
@@ -316,6 +397,7 @@ impl Runner {
                 let elsewhere = ((waiting | state.barrier) & !came).count_ones();
                 return Err(self.divergent(first.line, came.count_ones(), elsewhere, all.count_ones()));
             }
+            self.count(first.stop);
             if let Some(resolve) = first.resolve {
                 // SAFETY: the frame is this runner's own; the resolver is the image's, and works on the frame.
                 unsafe {
@@ -392,6 +474,7 @@ impl Runner {
                 return Err(self.divergent(line, here, arrived - here, threads));
             }
             self.check_time()?;
+            self.count(Stop::Barrier);
             self.order.renew(threads, self.switches);
             for at in 0..self.order.groups.len() {
                 let group = self.order.groups[at];
