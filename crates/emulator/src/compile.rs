@@ -50,6 +50,14 @@ const COUNTED: &[&str] = &[
     "-fsanitize-coverage-trace-stores",
     "-fno-builtin-memset",
     "-fno-builtin-memcpy",
+    // Copies of structures: calls in their place, and nothing else of what this sanitizer does.
+    "-fsanitize=thread",
+    "-mllvm",
+    "-tsan-instrument-memory-accesses=0",
+    "-mllvm",
+    "-tsan-instrument-func-entry-exit=0",
+    "-mllvm",
+    "-tsan-instrument-atomics=0",
     // A lane's last turns through a loop would be at another place than those of lanes that go on.
     "-mllvm",
     "-unroll-runtime=false",
@@ -84,10 +92,11 @@ pub(crate) fn shared_object(unit: &Unit, options: &Options) -> Result<PathBuf> {
     if entry.is_present(&text) {
         return Ok(entry.object());
     }
-    let header = precompiled(tools, &cache, &prelude::text(options))?;
+    let counted = if options.counted { COUNTED } else { &[] };
+    let header = precompiled(tools, &cache, &prelude::text(options), counted)?;
     let compiler = || {
         let mut compiler = tools.compiler();
-        language(&mut compiler).args(["-x", "clcpp", "-include-pch"]).arg(&header);
+        language(&mut compiler).args(counted).args(["-x", "clcpp", "-include-pch"]).arg(&header);
         compiler.arg("-internal-isystem").arg(cache.headers());
         compiler
     };
@@ -95,11 +104,10 @@ pub(crate) fn shared_object(unit: &Unit, options: &Options) -> Result<PathBuf> {
     let unit = work.path("unit.metal");
     work.write(&unit, &text)?;
     let (object, shared) = (work.path("unit.o"), work.path("unit.so"));
-    let counted = if options.counted { COUNTED } else { &[] };
     // Both read the text: where it is wrong, the first one's diagnostics are the error.
     let (checked, compiled) = rayon::join(
         || run(compiler().arg("-ast-dump").arg(&unit)).and_then(|tree| address_space::check(&tree)),
-        || run(compiler().args(["-O2", "-emit-obj"]).args(counted).arg(&unit).arg("-o").arg(&object)),
+        || run(compiler().args(["-O2", "-emit-obj"]).arg(&unit).arg("-o").arg(&object)),
     );
     checked.and(compiled)?;
     link(tools, &object, &shared)?;
@@ -108,7 +116,7 @@ pub(crate) fn shared_object(unit: &Unit, options: &Options) -> Result<PathBuf> {
 }
 
 /// The stand-in library, compiled once for every text.
-fn precompiled(tools: &Toolchain, cache: &Cache, prelude: &str) -> Result<PathBuf> {
+fn precompiled(tools: &Toolchain, cache: &Cache, prelude: &str, counted: &[&str]) -> Result<PathBuf> {
     let header = cache.header();
     if header.is_file() {
         return Ok(header);
@@ -116,7 +124,7 @@ fn precompiled(tools: &Toolchain, cache: &Cache, prelude: &str) -> Result<PathBu
     let text = cache.write_headers(prelude)?;
     let fresh = cache.temporary("prelude.pch");
     let mut compiler = tools.compiler();
-    language(&mut compiler).args(["-x", "clcpp-header", "-emit-pch", "-fno-pch-timestamp"]);
+    language(&mut compiler).args(["-x", "clcpp-header", "-emit-pch", "-fno-pch-timestamp"]).args(counted);
     run(compiler.arg(&text).arg("-o").arg(&fresh))?;
     cache.take(&fresh, &header)?;
     Ok(header)

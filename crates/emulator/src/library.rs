@@ -54,6 +54,11 @@ impl Library {
         Ok(Library { kernels, unset, images: Arc::new(Images::load(object, options.counted)?) })
     }
 
+    /// Whether dispatches are counted: [`Options::counted`].
+    pub fn is_counted(&self) -> bool {
+        self.images.counted
+    }
+
     /// Names of the kernels, in the text's order.
     pub fn function_names(&self) -> impl Iterator<Item = &str> {
         self.kernels.iter().map(|kernel| kernel.name.as_str())

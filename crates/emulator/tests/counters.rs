@@ -68,6 +68,20 @@ fn vectors_are_one_access() {
 }
 
 #[test]
+fn structures_are_copied_in_pieces() {
+    let (mut from, mut to) = (lines::<256>(), lines::<32>());
+    let arguments = [buffer(&mut from.0), buffer(&mut to.0)];
+    let counters = count(&kernels(), "copied_pieces", Grid::Threads([32, 1, 1]), [32, 1, 1], &arguments);
+    // Two pieces a lane; each piece is half of a sector.
+    let loads = DeviceAccesses { instructions: 2, bytes: 1024, sectors: 64, lines: 16 };
+    assert_eq!((counters.device_loads, counters.footprint), (loads, 1024 + 128));
+    // Eight lanes ask for 32 words at once, 32 bytes apart: two of them share each bank that is asked.
+    let stores = ThreadgroupAccesses { instructions: 2, bytes: 1024, passes: 16, conflicts: 8 };
+    assert_eq!(counters.threadgroup_stores, stores);
+    assert_eq!(to.0, from.0[..32]);
+}
+
+#[test]
 fn loops_are_counted_and_private_memory_is_not() {
     let mut to = lines::<1024>();
     let arguments = [buffer(&mut to.0), Argument::Bytes(&8_u32.to_ne_bytes())];

@@ -30,7 +30,7 @@ fn main() {
             .map(|(buffer, shape)| View::dense(buffer.address(), dtype, shape).expect("a shape"))
             .collect();
         let (out, inputs) = views.split_last().expect("an output");
-        inputs.iter().for_each(|view| queue.write(view, &vec![0; bytes(view.shape())]).expect("a copy"));
+        inputs.iter().for_each(|view| queue.write(view, &vec![0; view.len() * dtype.size()]).expect("a copy"));
         operator.run(queue, inputs, std::slice::from_ref(out)).expect("an operator");
         device.synchronize().expect("a run");
     };

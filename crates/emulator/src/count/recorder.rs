@@ -77,6 +77,8 @@ impl Recorder {
             Space::Unseen => return,
             space => space == Space::Threadgroup,
         };
+        // A copy loads and stores at one place.
+        let site = site << 1 | u64::from(kind & STORE);
         self.accesses.push(Access { site, address, thread, turn: 0, bytes, kind, threadgroup });
     }
 

@@ -11,6 +11,15 @@ kernel void copied_wide(device const float4* from [[buffer(0)]], device float4* 
     to[i] = from[i];
 }
 
+// A structure that is copied as a whole, as published products load their tiles.
+struct alignas(16) Piece { uchar bytes[32]; };
+kernel void copied_pieces(device const Piece* from [[buffer(0)]], device float* to [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+    threadgroup Piece pieces[32];
+    pieces[i] = from[i];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    to[i] = ((threadgroup const float*)pieces)[i];
+}
+
 // A loop that clang would make a call of memset, and private memory, which does not count.
 kernel void cleared(device float* to [[buffer(0)]], constant uint& count [[buffer(1)]], uint i [[thread_position_in_grid]]) {
     float kept[4];
