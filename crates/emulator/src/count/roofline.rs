@@ -1,10 +1,10 @@
-//! The least time that a GPU of Apple's could need for what was counted. Published figures; nothing here was measured.
+//! The least time that a GPU of Apple's could need for what was counted. Nothing here was measured by openmps.
 
 use super::Counters;
 
 /// Floating-point operations of a product of two matrices of 8 by 8, added to a third.
 const OPERATIONS: u64 = 2 * 8 * 8 * 8;
-/// Bytes that a core's threadgroup memory is taken to give in a clock: one pass of 32 banks of 4 bytes. Apple publishes no figure.
+/// Clocks that a core's threadgroup memory is taken to need for one pass of 32 banks of 4 bytes. Apple publishes no figure.
 const CLOCKS_A_PASS: f64 = 1.0;
 
 /// A GPU by its published figures.
@@ -14,7 +14,7 @@ pub struct Gpu {
     pub name: &'static str,
     /// Cores.
     pub cores: u32,
-    /// Clock in GHz, as independent measurements give it: Apple publishes none.
+    /// Clock in GHz: Apple publishes none. That of M1 was measured by others, the rest are approximate.
     pub clock: f64,
     /// Memory bandwidth in GB/s, as Apple's specifications say.
     pub bandwidth: f64,
