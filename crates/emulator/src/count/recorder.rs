@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     fn recorder() -> Recorder {
-        let (threadgroup, unseen) = ([0x1000..0x9000].into(), [0x10..0x20].into());
+        let (threadgroup, unseen) = (vec![0x1000..0x2000, 0x2000..0x9000], vec![0x10..0x18, 0x18..0x20]);
         let regions =
             Regions { threadgroup, unseen, buffers: vec![(0x10000, false), (0x20000, true), (0x30000, false)] };
         Recorder::new(regions, Counters::default())
