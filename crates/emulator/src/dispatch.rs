@@ -1,6 +1,8 @@
 //! Dispatching a kernel: checks against Metal's limits, memory of threadgroups, distribution over operating system threads.
 
-use crate::count::{Counters, Recorder, Regions};
+mod counting;
+
+use crate::count::Counters;
 use crate::error::{Error, Result};
 use crate::frame::Frame;
 use crate::grid::{Grid, Order, Permutation, Schedule, position};
@@ -9,9 +11,8 @@ use crate::library::Function;
 use crate::limits::{self, Limit};
 use crate::source::Binding;
 use crate::threadgroup::Runner;
-use std::collections::HashSet;
+use counting::Recorded;
 use std::ffi::c_void;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -100,7 +101,7 @@ struct Checked<'a> {
     threads: [u32; 3],
     buffers: [u64; limits::BUFFERS],
     /// Keeps the copies of bytes.
-    _copies: Vec<Box<[u128]>>,
+    copies: Vec<Box<[u128]>>,
     begun: Instant,
 }
 
@@ -154,25 +155,6 @@ struct Shared {
     recorded: Mutex<Recorded>,
 }
 
-/// What the workers counted.
-#[derive(Default)]
-struct Recorded {
-    counters: Counters,
-    /// Lines of device memory that any of them touched.
-    lines: HashSet<u64>,
-}
-
-impl Recorded {
-    fn take(&mut self, recorder: Recorder) {
-        self.counters.add(&recorder.counters);
-        self.lines.extend(recorder.lines);
-    }
-
-    fn sum(self) -> Counters {
-        Counters { footprint: self.lines.len() as u64 * 128, ..self.counters }
-    }
-}
-
 impl Checked<'_> {
     fn new<'a>(function: &'a Function, dispatch: &'a Dispatch<'a>) -> Result<Checked<'a>> {
         check_sizes(function, dispatch).map_err(|limit| function.beyond(limit))?;
@@ -200,7 +182,7 @@ impl Checked<'_> {
             threadgroups: grid.threadgroups(size),
             threads: grid.threads(size),
             buffers,
-            _copies: copies,
+            copies,
             begun: Instant::now(),
         })
     }
@@ -264,28 +246,6 @@ impl Checked<'_> {
         Ok(runner.switches)
     }
 
-    /// A recorder that knows where memory lies.
-    fn recorder(&self, image: &Image, memory: &[Vec<u128>]) -> Recorder {
-        let given = memory.iter().map(|memory| range_of(memory.as_ptr().cast(), size_of_val(&memory[..])));
-        let declared = self.function.declared.iter().map(|range| range_of(image.memory(range), range.len()));
-        let threadgroup: Vec<Range<u64>> = given.chain(declared).collect();
-        let mut unseen: Vec<Range<u64>> =
-            self._copies.iter().map(|copy| range_of(copy.as_ptr().cast(), size_of_val(&copy[..]))).collect();
-        unseen.push(self.function.images.span(image));
-        let of_constants = |at: u32| {
-            let constant =
-                |binding: &Binding| matches!(binding, Binding::Buffer { index, constant: true, .. } if *index == at);
-            self.function.kernel.parameters.iter().any(|parameter| constant(&parameter.binding))
-        };
-        let bound = self.buffers.iter().enumerate().filter(|(_, address)| **address != 0);
-        let mut buffers: Vec<(u64, bool)> =
-            bound.map(|(index, &address)| (address, of_constants(index as u32))).collect();
-        buffers.sort_unstable();
-        let bytes = threadgroup.iter().map(|range| range.end - range.start).sum();
-        let counters = Counters { threadgroup_memory: bytes, ..Counters::default() };
-        Recorder::new(Regions { threadgroup, unseen, buffers }, counters)
-    }
-
     /// What is the same for all threadgroups.
     fn fill(&self, frame: &mut Frame, memory: &mut [Vec<u128>]) {
         frame.buffers = self.buffers;
@@ -330,10 +290,6 @@ impl Checked<'_> {
             }
         }
     }
-}
-
-fn range_of(begin: *const u8, bytes: usize) -> Range<u64> {
-    begin as u64..begin as u64 + bytes as u64
 }
 
 /// Positions of a threadgroup's threads, for the last size asked for.
