@@ -133,7 +133,7 @@ fn parameters_are_those_of_the_file_that_was_opened() {
     let model = Model::open(&device, &program, &weights).unwrap();
     assert_eq!(model.run(&[x(1)]).unwrap()[0].read::<f32>().unwrap(), [8.0; 4], "the new one");
 
-    std::fs::write(&weights, stored(&[4], &[7.0; 4])[..20].to_vec()).unwrap();
+    std::fs::write(&weights, &stored(&[4], &[7.0; 4])[..20]).unwrap();
     let fresh = Model::open(&device, &program, &weights).unwrap_err();
     assert!(matches!(fresh, Error::Parameters { .. }), "{fresh}");
     assert_eq!(model.run(&[x(1)]).unwrap()[0].read::<f32>().unwrap(), [8.0; 4], "compiled before");

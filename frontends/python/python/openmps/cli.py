@@ -168,7 +168,8 @@ def _console():
         from rich.console import Console
     except ImportError:
         raise Unavailable("the command needs the package rich: pip install rich") from None
-    return Console()
+    # A pipe has no width: rich would fold tables at 80 columns.
+    return Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 140)
 
 
 def _info(options: argparse.Namespace) -> int:
