@@ -43,24 +43,26 @@ template <class T, int ROWS, int COLUMNS = ROWS> METAL_FUNC simdgroup_matrix<T, 
   matrix.fragment = vec<T, 2>(value);
   return matrix;
 }
-#define OPENMPS_MATRIX_MEMORY(SPACE)                                                                                                        \
-  template <class T>                                                                                                                        \
-  METAL_FUNC void simdgroup_load(thread simdgroup_matrix<T, 8, 8>& matrix, const SPACE T* from, ulong elements_per_row = 8,                 \
-                                 vec<ulong, 2> origin = vec<ulong, 2>(0), bool transposed = false) {                                        \
-    uint row = detail::row(openmps::lane()), column = detail::column(openmps::lane());                                                      \
-    for (uint k = 0; k < 2; k++) {                                                                                                          \
-      ulong y = transposed ? column + k : row, x = transposed ? row : column + k;                                                           \
-      matrix.fragment.data[k] = from[(origin.data[1] + y) * elements_per_row + origin.data[0] + x];                                         \
-    }                                                                                                                                       \
-  }                                                                                                                                         \
-  template <class T>                                                                                                                        \
-  METAL_FUNC void simdgroup_store(simdgroup_matrix<T, 8, 8> matrix, SPACE T* to, ulong elements_per_row = 8,                                \
-                                  vec<ulong, 2> origin = vec<ulong, 2>(0), bool transposed = false) {                                       \
-    uint row = detail::row(openmps::lane()), column = detail::column(openmps::lane());                                                      \
-    for (uint k = 0; k < 2; k++) {                                                                                                          \
-      ulong y = transposed ? column + k : row, x = transposed ? row : column + k;                                                           \
-      to[(origin.data[1] + y) * elements_per_row + origin.data[0] + x] = matrix.fragment.data[k];                                           \
-    }                                                                                                                                       \
+#define OPENMPS_MATRIX_MEMORY(SPACE)                                                                                                       \
+  template <class T>                                                                                                                       \
+  METAL_FUNC void simdgroup_load(thread simdgroup_matrix<T, 8, 8>& matrix, const SPACE T* from, ulong elements_per_row = 8,                \
+                                 vec<ulong, 2> origin = vec<ulong, 2>(0), bool transposed = false) {                                       \
+    uint row = detail::row(openmps::lane()), column = detail::column(openmps::lane());                                                     \
+    from += (origin.data[1] + (transposed ? column : row)) * elements_per_row + origin.data[0] + (transposed ? row : column);              \
+    const SPACE T* second = from + (transposed ? elements_per_row : 1);                                                                    \
+    OPENMPS_MATRIX_ACCESS(from, second, T, access_load);                                                                                   \
+    matrix.fragment.data[0] = OPENMPS_MATRIX_LOAD(T, from);                                                                                \
+    matrix.fragment.data[1] = OPENMPS_MATRIX_LOAD(T, second);                                                                              \
+  }                                                                                                                                        \
+  template <class T>                                                                                                                       \
+  METAL_FUNC void simdgroup_store(simdgroup_matrix<T, 8, 8> matrix, SPACE T* to, ulong elements_per_row = 8,                               \
+                                  vec<ulong, 2> origin = vec<ulong, 2>(0), bool transposed = false) {                                      \
+    uint row = detail::row(openmps::lane()), column = detail::column(openmps::lane());                                                     \
+    to += (origin.data[1] + (transposed ? column : row)) * elements_per_row + origin.data[0] + (transposed ? row : column);                \
+    SPACE T* second = to + (transposed ? elements_per_row : 1);                                                                            \
+    OPENMPS_MATRIX_ACCESS(to, second, T, access_store);                                                                                    \
+    OPENMPS_MATRIX_STORE(T, to, matrix.fragment.data[0]);                                                                                  \
+    OPENMPS_MATRIX_STORE(T, second, matrix.fragment.data[1]);                                                                              \
   }
 OPENMPS_MATRIX_MEMORY(device) OPENMPS_MATRIX_MEMORY(threadgroup)
 template <class D, class A, class B, class C>

@@ -51,6 +51,21 @@ template <class T, int N, int A, int B, int C, int D> struct swizzle {
 
 
 // OPENMPS_SWIZZLES_N: the swizzles of N components as members; written by crates/emulator/src/prelude.rs.
+// Copies components. What is counted is one access of the whole vector, as a GPU makes it.
+#if EMULATOR_COUNTED
+#define OPENMPS_COPY(STORED)                                                                                                                \
+  if constexpr (is_same_v<T, bool>) {                                                                                                       \
+    for (int i = 0; i < STORED; i++) data[i] = other.data[i];                                                                               \
+  } else if (__builtin_is_constant_evaluated()) {                                                                                           \
+    for (int i = 0; i < STORED; i++) data[i] = other.data[i];                                                                               \
+  } else {                                                                                                                                  \
+    typedef T whole __attribute__((ext_vector_type(STORED)));                                                                               \
+    *(whole*)data = *(const whole*)other.data;                                                                 \
+  }
+#else
+#define OPENMPS_COPY(STORED) \
+  for (int i = 0; i < STORED; i++) data[i] = other.data[i];
+#endif
 #define OPENMPS_VECTOR(N, STORED, NAMES, COLOURS)                                                                                           \
   template <class T> struct alignas(sizeof(T) * STORED) vec<T, N> {                                                                         \
     union {                                                                                                                                 \
@@ -60,9 +75,9 @@ template <class T, int N, int A, int B, int C, int D> struct swizzle {
       OPENMPS_SWIZZLES_##N                                                                                                                  \
     };                                                                                                                                      \
     vec() = default;                                                                                                                        \
-    METAL_FUNC constexpr vec(const vec& other) : data{} { for (int i = 0; i < STORED; i++) data[i] = other.data[i]; }                       \
-    METAL_FUNC void operator=(const vec& other) { for (int i = 0; i < STORED; i++) data[i] = other.data[i]; }                               \
-    METAL_FUNC void operator=(const vec& other) volatile { for (int i = 0; i < STORED; i++) data[i] = other.data[i]; }                      \
+    METAL_FUNC constexpr vec(const vec& other) : data{} { OPENMPS_COPY(STORED) }                                                           \
+    METAL_FUNC void operator=(const vec& other) { OPENMPS_COPY(STORED) }                                                                   \
+    METAL_FUNC void operator=(const vec& other) volatile { for (int i = 0; i < STORED; i++) data[i] = other.data[i]; }                                                          \
     template <class S, class = enable_if_t<is_arithmetic_v<S>>> METAL_FUNC constexpr vec(S s) : data{} {                                    \
       for (int i = 0; i < STORED; i++) data[i] = (T)s;                                                                                      \
     }                                                                                                                                       \

@@ -42,6 +42,27 @@ const LANGUAGE: &[&str] = &[
     "2",
 ];
 
+/// Flags of a counted text: a call before each load and store, and no loop that becomes a call of memset or memcpy, which has no such calls.
+/// Nothing here vectorises loops, counted or not.
+const COUNTED: &[&str] = &[
+    "-fsanitize-coverage-type=1",
+    "-fsanitize-coverage-trace-loads",
+    "-fsanitize-coverage-trace-stores",
+    "-fno-builtin-memset",
+    "-fno-builtin-memcpy",
+    // Copies of structures: calls in their place, and nothing else of what this sanitizer does.
+    "-fsanitize=thread",
+    "-mllvm",
+    "-tsan-instrument-memory-accesses=0",
+    "-mllvm",
+    "-tsan-instrument-func-entry-exit=0",
+    "-mllvm",
+    "-tsan-instrument-atomics=0",
+    // A lane's last turns through a loop would be at another place than those of lanes that go on.
+    "-mllvm",
+    "-unroll-runtime=false",
+];
+
 /// What the host runs: triple and processor. Half precision needs the conversion instructions of the third x86-64 level.
 const TARGET: &[&str] = if cfg!(target_arch = "x86_64") {
     &["-triple", "x86_64-unknown-linux-gnu", "-target-cpu", "x86-64-v3"]
@@ -56,7 +77,7 @@ pub(crate) fn language(compiler: &mut Command) -> &mut Command {
 
 /// Flags and target as a part of what a compiled object depends on.
 pub(crate) fn flags() -> String {
-    format!("{LANGUAGE:?}\n{TARGET:?}")
+    format!("{LANGUAGE:?}\n{TARGET:?}\n{COUNTED:?}")
 }
 
 /// The name of the generated functions in diagnostics.
@@ -71,10 +92,11 @@ pub(crate) fn shared_object(unit: &Unit, options: &Options) -> Result<PathBuf> {
     if entry.is_present(&text) {
         return Ok(entry.object());
     }
-    let header = precompiled(tools, &cache, &prelude::text(options))?;
+    let counted = if options.counted { COUNTED } else { &[] };
+    let header = precompiled(tools, &cache, &prelude::text(options), counted)?;
     let compiler = || {
         let mut compiler = tools.compiler();
-        language(&mut compiler).args(["-x", "clcpp", "-include-pch"]).arg(&header);
+        language(&mut compiler).args(counted).args(["-x", "clcpp", "-include-pch"]).arg(&header);
         compiler.arg("-internal-isystem").arg(cache.headers());
         compiler
     };
@@ -94,7 +116,7 @@ pub(crate) fn shared_object(unit: &Unit, options: &Options) -> Result<PathBuf> {
 }
 
 /// The stand-in library, compiled once for every text.
-fn precompiled(tools: &Toolchain, cache: &Cache, prelude: &str) -> Result<PathBuf> {
+fn precompiled(tools: &Toolchain, cache: &Cache, prelude: &str, counted: &[&str]) -> Result<PathBuf> {
     let header = cache.header();
     if header.is_file() {
         return Ok(header);
@@ -102,7 +124,7 @@ fn precompiled(tools: &Toolchain, cache: &Cache, prelude: &str) -> Result<PathBu
     let text = cache.write_headers(prelude)?;
     let fresh = cache.temporary("prelude.pch");
     let mut compiler = tools.compiler();
-    language(&mut compiler).args(["-x", "clcpp-header", "-emit-pch", "-fno-pch-timestamp"]);
+    language(&mut compiler).args(["-x", "clcpp-header", "-emit-pch", "-fno-pch-timestamp"]).args(counted);
     run(compiler.arg(&text).arg("-o").arg(&fresh))?;
     cache.take(&fresh, &header)?;
     Ok(header)

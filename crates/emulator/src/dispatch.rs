@@ -1,5 +1,8 @@
 //! Dispatching a kernel: checks against Metal's limits, memory of threadgroups, distribution over operating system threads.
 
+mod counting;
+
+use crate::count::Counters;
 use crate::error::{Error, Result};
 use crate::frame::Frame;
 use crate::grid::{Grid, Order, Permutation, Schedule, position};
@@ -8,9 +11,10 @@ use crate::library::Function;
 use crate::limits::{self, Limit};
 use crate::source::Binding;
 use crate::threadgroup::Runner;
+use counting::Recorded;
 use std::ffi::c_void;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What threadgroup memory holds before each threadgroup, as half, bfloat and float alike: a huge number, NaN, a huge negative one. A
@@ -85,6 +89,8 @@ pub struct Report {
     pub threads: u64,
     /// Times that a thread waited for others.
     pub switches: u64,
+    /// What the kernel did, where the text was compiled with [`Options::counted`](crate::Options::counted).
+    pub counters: Option<Counters>,
 }
 
 /// A dispatch after all checks.
@@ -95,7 +101,7 @@ struct Checked<'a> {
     threads: [u32; 3],
     buffers: [u64; limits::BUFFERS],
     /// Keeps the copies of bytes.
-    _copies: Vec<Box<[u128]>>,
+    copies: Vec<Box<[u128]>>,
     begun: Instant,
 }
 
@@ -122,6 +128,7 @@ impl Function {
             batch: if workers == 1 { count } else { BATCH.min(count.div_ceil(workers * 4)).max(1) },
             failed: AtomicBool::new(false),
             outcome: Mutex::new(Ok(0)),
+            recorded: Mutex::default(),
         };
         rayon::in_place_scope(|scope| {
             for _ in 1..workers {
@@ -129,8 +136,10 @@ impl Function {
             }
             checked.work(&shared);
         });
-        let switches = shared.outcome.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)?;
-        Ok(Report { threadgroups: count, threads, switches })
+        let switches = shared.outcome.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+        let counters =
+            self.images.counted.then(|| shared.recorded.into_inner().unwrap_or_else(PoisonError::into_inner).sum());
+        Ok(Report { threadgroups: count, threads, switches, counters })
     }
 }
 
@@ -143,6 +152,7 @@ struct Shared {
     failed: AtomicBool,
     /// Switches so far, or the first error.
     outcome: Mutex<Result<u64>>,
+    recorded: Mutex<Recorded>,
 }
 
 impl Checked<'_> {
@@ -172,7 +182,7 @@ impl Checked<'_> {
             threadgroups: grid.threadgroups(size),
             threads: grid.threads(size),
             buffers,
-            _copies: copies,
+            copies,
             begun: Instant::now(),
         })
     }
@@ -184,7 +194,7 @@ impl Checked<'_> {
             self.function.images.give_back(image);
             result
         });
-        let mut outcome = shared.outcome.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut outcome = shared.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         match (result, &mut *outcome) {
             (Ok(more), Ok(switches)) => *switches += more,
             (Err(error), Ok(_)) => *outcome = Err(error),
@@ -211,6 +221,9 @@ impl Checked<'_> {
         };
         runner.ignore_finished = self.dispatch.ignore_finished;
         let mut positions = Positions::default();
+        if self.function.images.counted {
+            runner.record(self.recorder(image, &memory));
+        }
         while !shared.failed.load(Ordering::Relaxed) {
             let begin = shared.next.fetch_add(shared.batch, Ordering::Relaxed);
             if begin >= shared.count {
@@ -226,6 +239,9 @@ impl Checked<'_> {
                     return Err(error);
                 }
             }
+        }
+        if let Some(recorder) = runner.recorded() {
+            shared.recorded.lock().unwrap_or_else(PoisonError::into_inner).take(recorder);
         }
         Ok(runner.switches)
     }

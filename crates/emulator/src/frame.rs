@@ -27,6 +27,9 @@ pub(crate) type Resolve = unsafe extern "C" fn(u32);
 /// Lets the running thread wait: kind, line, address of the place, resolver.
 pub(crate) type StopFunction = extern "C" fn(u32, u32, u64, Option<Resolve>);
 
+/// Notes an access of a counted text: address, bytes, kind (`msl/count.h`), address of the place.
+pub(crate) type AccessFunction = extern "C" fn(u64, u32, u32, u64);
+
 /// One threadgroup that runs. Sizes and positions are in threads or threadgroups, x first.
 #[repr(C)]
 pub(crate) struct Frame {
@@ -47,6 +50,7 @@ pub(crate) struct Frame {
     pub order: *const u32,
     pub positions: *const [u32; 4],
     pub stop: Option<StopFunction>,
+    pub access: Option<AccessFunction>,
     pub deposits: Lanes,
     pub results: Lanes,
 }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::frame::Frame;
 use crate::source::Kernel;
 use libloading::os::unix::{Library as Loaded, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
-use object::{Object, ObjectSymbol};
+use object::{Object, ObjectSegment, ObjectSymbol};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
@@ -45,10 +45,14 @@ pub(crate) struct Images {
     /// Declared threadgroup memory: symbol name and range of addresses in the file.
     variables: Vec<(String, Range<usize>)>,
     frame_address: usize,
+    /// The addresses in the file of all that is loaded.
+    loaded: Range<usize>,
+    /// Whether the text tells its accesses.
+    pub(crate) counted: bool,
 }
 
 impl Images {
-    pub(crate) fn load(path: PathBuf) -> Result<Images> {
+    pub(crate) fn load(path: PathBuf, counted: bool) -> Result<Images> {
         let wrong = |reason: String| Error::Toolchain { program: path.display().to_string(), reason };
         let bytes = std::fs::read(&path).map_err(|error| wrong(error.to_string()))?;
         let file = object::File::parse(&*bytes).map_err(|error| wrong(error.to_string()))?;
@@ -62,7 +66,14 @@ impl Images {
             }
         }
         let frame_address = frame_address.ok_or_else(|| wrong("it has no frame".to_owned()))?;
-        Ok(Images { free: Mutex::new(Vec::new()), variables, frame_address, path: path.clone() })
+        let end = file.segments().map(|segment| segment.address() + segment.size()).max().unwrap_or(0) as usize;
+        let loaded = 0..end;
+        Ok(Images { free: Mutex::new(Vec::new()), variables, frame_address, loaded, counted, path: path.clone() })
+    }
+
+    /// The memory of an image.
+    pub(crate) fn span(&self, image: &Image) -> Range<u64> {
+        image.memory(&self.loaded) as u64..image.memory(&(self.loaded.end..self.loaded.end)) as u64
     }
 
     /// An image that no one uses, or a new one. It is loaded from a copy: the loader gives the same memory for the same file.

@@ -51,7 +51,7 @@
 //!   alike, the default math mode's freedoms (fused operations, flushed subnormals, no NaN) are not taken, and sums over a simdgroup and in
 //!   matrix products have an order of their own.
 //! * The memory model. Threads of a threadgroup run one at a time, in program order. Races between threadgroups show only by chance.
-//! * Speed, registers and occupancy.
+//! * Speed, registers and occupancy. What decides them is counted where that is asked for ([`Options::counted`], [`Counters`]).
 //! * Textures, function tables, ray tracing, tessellation and arrays of arguments: refused by name.
 //! * Lanes that part and meet again: an operation waits for those lanes of its simdgroup that are behind it in the compiled code. That is what
 //!   hardware does for structured branches and loops; other code may group lanes otherwise.
@@ -60,6 +60,7 @@
 mod address_space;
 mod cache;
 mod compile;
+mod count;
 mod dispatch;
 mod error;
 mod folder;
@@ -80,6 +81,7 @@ mod toolchain;
 mod trap;
 mod watchdog;
 
+pub use count::{Counters, DeviceAccesses, GPUS, Gpu, ThreadgroupAccesses};
 pub use dispatch::{Argument, Dispatch, Report};
 pub use error::{Error, Result};
 pub use grid::{Grid, Schedule};

@@ -51,7 +51,12 @@ impl Library {
         }
         let object = compile::shared_object(&unit, options)?;
         let (kernels, unset) = (Arc::new(unit.kernels), Arc::new(unit.unset));
-        Ok(Library { kernels, unset, images: Arc::new(Images::load(object)?) })
+        Ok(Library { kernels, unset, images: Arc::new(Images::load(object, options.counted)?) })
+    }
+
+    /// Whether dispatches are counted: [`Options::counted`].
+    pub fn is_counted(&self) -> bool {
+        self.images.counted
     }
 
     /// Names of the kernels, in the text's order.

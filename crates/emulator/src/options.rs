@@ -42,4 +42,6 @@ pub struct Options {
     /// Functions of numbers take `bfloat` as `float`. Published kernels that run on Macs count on that; without it such a call is refused,
     /// which is the safe choice for kernels of one's own.
     pub bfloat_functions: bool,
+    /// Dispatches count what the kernel does ([`Counters`](crate::Counters)), and take many times as long.
+    pub counted: bool,
 }

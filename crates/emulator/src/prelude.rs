@@ -5,13 +5,14 @@ use crate::toolchain::Toolchain;
 use std::fmt::Write;
 
 /// The parts in the order in which they build on each other.
-const PARTS: [(&str, &str); 9] = [
+const PARTS: [(&str, &str); 10] = [
     ("types.h", include_str!("../msl/types.h")),
     ("vector.h", include_str!("../msl/vector.h")),
     ("math.h", include_str!("../msl/math.h")),
     ("columns.h", include_str!("../msl/columns.h")),
     ("integer.h", include_str!("../msl/integer.h")),
     ("frame.h", include_str!("../msl/frame.h")),
+    ("count.h", include_str!("../msl/count.h")),
     ("simdgroup.h", include_str!("../msl/simdgroup.h")),
     ("matrix.h", include_str!("../msl/matrix.h")),
     ("atomic.h", include_str!("../msl/atomic.h")),
@@ -54,6 +55,7 @@ pub(crate) fn text(options: &Options) -> String {
         let _ = writeln!(text, "#define {name} {value}");
     }
     let _ = writeln!(text, "#define EMULATOR_BFLOAT_FUNCTIONS {}", u32::from(options.bfloat_functions));
+    let _ = writeln!(text, "#define EMULATOR_COUNTED {}", u32::from(options.counted));
     for (name, part) in PARTS {
         let _ = writeln!(text, "# 1 \"/metal_stdlib/{name}\"\n{part}");
     }

@@ -1,6 +1,9 @@
 //! One threadgroup at a time: its threads are coroutines that run until they wait for each other. Simdgroups run depth first: one goes on
 //! until all its lanes wait at a threadgroup barrier or are over, then the next.
 
+mod counting;
+
+use crate::count::Recorder;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Resolve, Stop};
 use crate::grid::Order;
@@ -9,6 +12,7 @@ use crate::limits::{SIMD_WIDTH, THREADS_PER_THREADGROUP};
 use crate::stack::Stack;
 use crate::trap::{self, Outcome, Running};
 use crate::watchdog::Watch;
+use corosensei::stack::Stack as _;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -31,6 +35,12 @@ struct Meeting {
     /// The yielder of the coroutine that runs.
     yielder: *const Suspend,
     running: Running,
+    /// Of counted texts.
+    recorder: Option<Box<Recorder>>,
+    /// Of the thread that runs: its stack, from the lowest address on.
+    stack: [u64; 2],
+    /// The stacks of threads that wait.
+    stacks: Vec<[u64; 2]>,
     waits: [Wait; THREADS_PER_THREADGROUP as usize],
 }
 
@@ -102,12 +112,18 @@ impl Runner {
     ) -> Runner {
         trap::install();
         // SAFETY: the caller's promise.
-        unsafe { (*frame).stop = Some(stop) };
+        unsafe {
+            (*frame).stop = Some(stop);
+            (*frame).access = Some(counting::access);
+        }
         let wait = Wait { stop: Stop::Barrier, line: 0, site: 0, resolve: None };
         let meeting = Meeting {
             frame,
             yielder: std::ptr::null(),
             running: Running { handler: None, in_kernel: false },
+            recorder: None,
+            stack: [0; 2],
+            stacks: vec![[0; 2]; THREADS_PER_THREADGROUP as usize],
             waits: [wait; THREADS_PER_THREADGROUP as usize],
         };
         Runner {
@@ -145,6 +161,7 @@ impl Runner {
         // SAFETY: the meeting is this runner's own and outlives the threads.
         trap::watch(unsafe { &raw const (*self.meeting).running });
         let result = self.start_all(threads).and_then(|()| self.pass_barriers(threads));
+        self.meet();
         trap::watch(std::ptr::null());
         MEETING.set(std::ptr::null_mut());
         if result.is_err() {
@@ -209,6 +226,9 @@ impl Runner {
         let stack =
             stack.map_err(|error| Error::Toolchain { program: "stacks".to_owned(), reason: error.to_string() })?;
         let (meeting, entry) = (self.meeting, self.entry);
+        let range = [stack.limit().get() as u64, stack.base().get() as u64];
+        // SAFETY: the meeting is this runner's own, and no thread runs now.
+        unsafe { (*meeting).stack = range };
         let mut thread: Thread = Coroutine::with_stack(stack, move |yielder: &Suspend, ()| {
             // SAFETY: the runner, which owns the meeting, waits for this coroutine; the entry is the image's own.
             unsafe {
@@ -226,6 +246,8 @@ impl Runner {
                 // SAFETY: the frame is this runner's own.
                 let index = unsafe { (*self.frame).running };
                 self.threads[index as usize] = Some(thread);
+                // SAFETY: as above.
+                unsafe { (&mut (*self.meeting).stacks)[index as usize] = range };
                 self.stopped(index);
                 Ok(false)
             }
@@ -246,6 +268,7 @@ impl Runner {
         // SAFETY: the frame and the meeting are this runner's own, and no thread runs now.
         let result = unsafe {
             (*self.frame).running = index;
+            (*self.meeting).stack = (&(*self.meeting).stacks)[index as usize];
             let thread = self.threads[index as usize].as_mut().expect("a waiting thread has a coroutine");
             (*self.meeting).running.handler = Some(thread.trap_handler());
             thread.resume(())
@@ -305,6 +328,7 @@ impl Runner {
             self.resume_ready(group)?;
             let waiting = self.groups[group as usize].waiting;
             if waiting == 0 {
+                self.meet();
                 return Ok(());
             }
             self.check_time()?;
@@ -316,6 +340,7 @@ impl Runner {
                 let elsewhere = ((waiting | state.barrier) & !came).count_ones();
                 return Err(self.divergent(first.line, came.count_ones(), elsewhere, all.count_ones()));
             }
+            self.count(first.stop);
             if let Some(resolve) = first.resolve {
                 // SAFETY: the frame is this runner's own; the resolver is the image's, and works on the frame.
                 unsafe {
@@ -392,6 +417,7 @@ impl Runner {
                 return Err(self.divergent(line, here, arrived - here, threads));
             }
             self.check_time()?;
+            self.count(Stop::Barrier);
             self.order.renew(threads, self.switches);
             for at in 0..self.order.groups.len() {
                 let group = self.order.groups[at];

@@ -3,9 +3,10 @@
 //! computed in float64 and by the host's library, operands held to Apple's rules.
 //!
 //! `OPENMPS_EMULATOR_SCHEDULE` chooses the order of threads and of such dispatches: `ascending`, `descending`, or a number that it is shuffled
-//! by.
+//! by. `OPENMPS_EMULATOR_COUNT` names a file to which each dispatch adds a line with what it did.
 
 mod commands;
+mod count;
 mod graph;
 mod linear;
 mod matrix;
@@ -22,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::interface::{Metal, PipelineKey, PipelineLimits, Properties};
 use crate::limits;
-use openmps_emulator::{Function, Library, Schedule};
+use openmps_emulator::{Function, Library, Options, Schedule};
 use openmps_settings::Order;
 use std::path::Path;
 use std::ptr::NonNull;
@@ -127,7 +128,8 @@ unsafe impl Metal for Emulated {
 
     fn pipeline(&self, key: &PipelineKey) -> Result<EmulatedPipeline> {
         let entry = || key.entry.clone();
-        let library = Library::compile(&key.source);
+        let options = Options { counted: openmps_settings::EMULATOR_COUNT.get().is_some(), ..Options::default() };
+        let library = Library::compile_with(&key.source, &options);
         let library = library.map_err(|error| Error::Library { entry: entry(), message: error.to_string() })?;
         let function = library.function(&key.entry);
         let function = function.map_err(|error| Error::Pipeline { entry: entry(), message: error.to_string() })?;

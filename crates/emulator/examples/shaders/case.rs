@@ -1,7 +1,7 @@
 //! One kernel with arguments and what it must give, run in three schedules.
 
 use crate::kind::Kind;
-use openmps_emulator::{Argument, Dispatch, Grid, Library, Schedule};
+use openmps_emulator::{Argument, Counters, Dispatch, Grid, Library, Report, Schedule};
 use std::time::Duration;
 
 const SCHEDULES: [Schedule; 3] = [Schedule::Ascending, Schedule::Descending, Schedule::Shuffled(7)];
@@ -111,6 +111,12 @@ impl Case {
         })
     }
 
+    /// What the kernel of a counted library does.
+    pub fn count(&self, library: &Library, kernel: &str) -> Result<Counters, String> {
+        let counters = self.dispatched(library, kernel, Schedule::Ascending, false)?.1.counters;
+        counters.ok_or_else(|| "the library is not counted".to_owned())
+    }
+
     fn run_once(
         &self,
         library: &Library,
@@ -118,6 +124,29 @@ impl Case {
         schedule: Schedule,
         ignore_finished: bool,
     ) -> Result<Vec<Vec<f64>>, String> {
+        let (memory, _) = self.dispatched(library, kernel, schedule, ignore_finished)?;
+        Ok(self
+            .args
+            .iter()
+            .zip(&memory)
+            .filter_map(|(arg, memory)| match arg {
+                Arg::Out(kind, values) => {
+                    let bytes: Vec<u8> = memory.iter().flat_map(|word| word.to_ne_bytes()).collect();
+                    Some(kind.decode(&bytes[..values.len() * kind.size()]))
+                }
+                _ => None,
+            })
+            .collect())
+    }
+
+    /// The memory of all arguments after a dispatch, and what it says.
+    fn dispatched(
+        &self,
+        library: &Library,
+        kernel: &str,
+        schedule: Schedule,
+        ignore_finished: bool,
+    ) -> Result<(Vec<Vec<u128>>, Report), String> {
         let mut memory: Vec<Vec<u128>> = self
             .args
             .iter()
@@ -137,7 +166,7 @@ impl Case {
                 _ => Argument::Buffer(memory.as_mut_ptr().cast()),
             })
             .collect();
-        let time_limit = Duration::from_secs(10);
+        let time_limit = Duration::from_secs(if library.is_counted() { 600 } else { 10 });
         let dispatch = Dispatch {
             schedule,
             threadgroup_memory: &self.memory,
@@ -147,18 +176,7 @@ impl Case {
         };
         let function = library.function(kernel).map_err(|error| error.to_string())?;
         // SAFETY: the buffers live in `memory`, which nothing else touches, and have the sizes that the case's reference says.
-        unsafe { function.dispatch(&dispatch) }.map_err(|error| error.to_string())?;
-        Ok(self
-            .args
-            .iter()
-            .zip(&memory)
-            .filter_map(|(arg, memory)| match arg {
-                Arg::Out(kind, values) => {
-                    let bytes: Vec<u8> = memory.iter().flat_map(|word| word.to_ne_bytes()).collect();
-                    Some(kind.decode(&bytes[..values.len() * kind.size()]))
-                }
-                _ => None,
-            })
-            .collect())
+        let report = unsafe { function.dispatch(&dispatch) }.map_err(|error| error.to_string())?;
+        Ok((memory, report))
     }
 }

@@ -1,10 +1,12 @@
 //! Runs other people's Metal shaders on the emulator, file by file, and prints a table: kernels, compiled, run right, wrong, not run.
-//! `cargo xtask shaders` fetches the sources and calls it with their folder; a second argument is the one file to run.
+//! `cargo xtask shaders` fetches the sources and calls it with their folder; a second argument is the one file to run, or `--count`, which
+//! prints what products and attention move instead.
 
 mod arrays;
 mod blocks;
 mod case;
 mod convolution;
+mod count;
 mod elementwise;
 mod kind;
 mod merges;
@@ -86,6 +88,16 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let only = arguments.next();
+    if only.as_deref() == Some("--count") {
+        let words: Vec<String> = arguments.collect();
+        return match count::run(&folder, &words) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(what) => {
+                eprintln!("{what}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let Ok(files) = std::fs::read_dir(&folder) else {
         eprintln!("{}: there is no such folder", folder.display());
         return ExitCode::FAILURE;

@@ -1,6 +1,6 @@
 //! Products: matrix by vector, matrix by matrix, attention.
 
-use crate::case::{Arg, Case, float, groups, input, ints, near, output, sizes};
+use crate::case::{Arg, Case, Check, float, groups, input, ints, near, output, sizes};
 use crate::kind::Kind;
 
 /// The number after a word, as in `_bm8`.
@@ -52,7 +52,7 @@ pub fn gemm(name: &str, aligned: bool) -> Option<Case> {
     let words: Vec<&str> = name.split('_').collect();
     let (turns, kind) = (words.get(1)?, Kind::named(words.get(2)?)?);
     let tile: Vec<usize> = words.get(4..9)?.iter().filter_map(|word| word.parse().ok()).collect();
-    let [bm, bn, bk, wm, wn] = tile[..] else { return None };
+    let [bm, bn, bk, ..] = tile[..] else { return None };
     let (m, n, k) = if aligned { (2 * bm, bn, 2 * bk) } else { (bm + 5, bn + 3, bk + 6) };
     let (a, b) = (kind.numbers(m * k, 24), kind.numbers(k * n, 25));
     let (a_turned, b_turned) = (turns.starts_with('t'), turns.ends_with('t'));
@@ -61,6 +61,16 @@ pub fn gemm(name: &str, aligned: bool) -> Option<Case> {
     let expected = (0..m * n).map(|index| (0..k).map(|at| at_a(index / n, at) * at_b(at, index % n)).sum()).collect();
     // float32 is as exact as its sums are.
     let scale = if kind == Kind::F32 { k as f64 } else { 8.0 };
+    gemm_call(name, [m, n, k], [input(kind, &a), input(kind, &b)], near(kind, expected, 4.0, scale))
+}
+
+/// The call of a kernel for two matrices of a size.
+pub fn gemm_call(name: &str, [m, n, k]: [usize; 3], [a, b]: [Arg; 2], check: Check) -> Option<Case> {
+    let words: Vec<&str> = name.split('_').collect();
+    let (turns, kind) = (words.get(1)?, Kind::named(words.get(2)?)?);
+    let tile: Vec<usize> = words.get(4..9)?.iter().filter_map(|word| word.parse().ok()).collect();
+    let [bm, bn, bk, wm, wn] = tile[..] else { return None };
+    let (a_turned, b_turned) = (turns.starts_with('t'), turns.ends_with('t'));
     let (columns, rows) = (n.div_ceil(bn), m.div_ceil(bm));
     let mut parameters = Vec::new();
     for value in [m, n, k, if a_turned { m } else { k }, if b_turned { k } else { n }, n, columns, rows] {
@@ -72,8 +82,8 @@ pub fn gemm(name: &str, aligned: bool) -> Option<Case> {
     for value in [0, k / bk, 1, 0] {
         parameters.extend((value as u32).to_ne_bytes());
     }
-    let args = vec![input(kind, &a), input(kind, &b), Arg::None, output(kind, m * n), Arg::Bytes(parameters)];
-    Some(groups([columns, rows, 1], [32, wn, wm], args, near(kind, expected, 4.0, scale)))
+    let args = vec![a, b, Arg::None, output(kind, m * n), Arg::Bytes(parameters)];
+    Some(groups([columns, rows, 1], [32, wn, wm], args, check))
 }
 
 /// softmax(q k / sqrt(d)) v for each head and query.
@@ -155,12 +165,21 @@ fn second_pass(rest: &str) -> Option<Case> {
 
 fn full_attention(rest: &str, aligned: bool) -> Option<Case> {
     let kind = Kind::named(rest.split('_').next()?)?;
-    let [bq, bk, d, wm, wn] = ["bq", "bk", "bd", "wm", "wn"].map(|word| number(rest, word));
-    let (bq, bk, d, wm, wn) = (bq?, bk?, d?, wm?, wn?);
+    let [bq, bk, d] = ["bq", "bk", "bd"].map(|word| number(rest, word));
+    let (bq, bk, d) = (bq?, bk?, d?);
     let heads = 2;
     let (queries, keys) = if aligned { (bq, 2 * bk) } else { (bq + 5, bk + 7) };
     let [q, k, v] = [(queries, 32), (keys, 33), (keys, 34)].map(|(rows, seed)| kind.numbers(heads * rows * d, seed));
     let expected = attended(&q, &k, &v, [queries, keys, d]);
+    let given = [&q, &k, &v].map(|numbers| input(kind, numbers));
+    full_call(rest, [heads, queries, keys], given, near(kind, expected, 16.0, 1.0))
+}
+
+/// The call of a kernel for heads, queries and keys.
+pub fn full_call(rest: &str, [heads, queries, keys]: [usize; 3], [q, k, v]: [Arg; 3], check: Check) -> Option<Case> {
+    let kind = Kind::named(rest.split('_').next()?)?;
+    let [bq, bk, d, wm, wn] = ["bq", "bk", "bd", "wm", "wn"].map(|word| number(rest, word));
+    let (bq, bk, d, wm, wn) = (bq?, bk?, d?, wm?, wn?);
     let mut parameters = Vec::new();
     for value in [1, heads, d, queries, keys, 1] {
         parameters.extend((value as u32).to_ne_bytes());
@@ -178,6 +197,6 @@ fn full_attention(rest: &str, aligned: bool) -> Option<Case> {
         }
     }
     let out = output(kind, heads * queries * d);
-    let args = vec![input(kind, &q), input(kind, &k), input(kind, &v), out, Arg::Bytes(parameters)];
-    Some(groups([nq, heads, 1], [32, wm, wn], args, near(kind, expected, 16.0, 1.0)))
+    let args = vec![q, k, v, out, Arg::Bytes(parameters)];
+    Some(groups([nq, heads, 1], [32, wm, wn], args, check))
 }

@@ -1,7 +1,7 @@
 //! The emulated GPU's command buffer: commands are noted down, and executed when the queue's thread comes to them.
 
 use super::worker::{EmulatedCommit, EmulatedEvent, EmulatedQueue, Job};
-use super::{Emulated, EmulatedBuffer, EmulatedPipeline, Fault, graph, matrix};
+use super::{Emulated, EmulatedBuffer, EmulatedPipeline, Fault, count, graph, matrix};
 use crate::answers::Class;
 use crate::defects::{self, Defect, Outcome};
 use crate::error::{Error, Result};
@@ -267,7 +267,9 @@ fn dispatch(label: &str, run: &Run, schedule: Schedule) -> Result<()> {
     // SAFETY: whoever dispatched vouched for the addresses among the arguments; the buffers live until the commands have ended, and commands
     // that share memory run one after the other.
     let ran = unsafe { run.pipeline.function.dispatch(&plan) };
-    ran.map(drop).map_err(|error| failed(label, "fault", error.to_string()))
+    let report = ran.map_err(|error| failed(label, "fault", error.to_string()))?;
+    count::note(run.pipeline.function.name(), &report);
+    Ok(())
 }
 
 fn failed(label: &str, kind: &'static str, message: String) -> Error {
