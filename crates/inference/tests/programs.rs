@@ -256,6 +256,8 @@ fn no_operation_panics_on_what_it_does_not_expect() {
         numbers(&[]),
         numbers(&[0, -1]),
         numbers(&[1 << 62, 1 << 62]),
+        // More dimensions than a tensor has.
+        numbers(&[1; 11]),
         numbers(&[-3, 5, 0, 1, 2, 7, 9]),
     ];
     let test_mode = attribute("is_test", r##"{"#": "0.a_bool", "D": true}"##);

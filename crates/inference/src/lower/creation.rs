@@ -28,11 +28,12 @@ pub(super) const TABLE: Table = &[
 impl Lowering<'_> {
     /// A tensor of one value: known where it is small.
     pub(super) fn filled(&mut self, shape: &[usize], dtype: DataType, number: f64) -> Result<Value> {
-        let count = openmps::operators::view::elements(shape)?;
+        let dims = shape_of(shape)?;
+        let count: usize = dims.iter().product();
         if count <= value::LARGEST {
-            return Ok(Value::Known(value::rounded(Array::new(shape, vec![number; count], dtype))));
+            return Ok(Value::Known(value::rounded(Array::new(&dims, vec![number; count], dtype))));
         }
-        self.one(Full { dims: shape_of(shape)?, dtype, value: number_of(dtype, number) }, &[])
+        self.one(Full { dims, dtype, value: number_of(dtype, number) }, &[])
     }
 }
 
@@ -104,10 +105,7 @@ fn assign_value(_: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     };
     let names = ["values", "fp32_values", "int32_values", "int64_values", "bool_values", "fp64_values"];
     let data = names.into_iter().find_map(filled).unwrap_or_default();
-    if openmps::operators::view::elements(&dims)? != data.len() {
-        return Err(wrong(operation, format!("{} values for a shape of {dims:?}", data.len())));
-    }
-    Ok(vec![Value::Known(value::rounded(Array::new(&dims, data, dtype)))])
+    Ok(vec![Value::Known(value::rounded(value::listed(operation, &dims, data, dtype)?))])
 }
 
 fn shape(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {

@@ -1,9 +1,8 @@
 //! Parts of tensors along some axes: read, and written.
 
-use super::{Lowering, Table, Value, axes_of, wrong};
+use super::{Lowering, Table, Value, axes_of, value, wrong};
 use crate::error::Result;
 use crate::program::Operation;
-use openmps::operators::Array;
 use openmps::operators::operators::slice::{Range, SetSlice, Slice};
 
 pub(super) const TABLE: Table = &[
@@ -72,10 +71,7 @@ fn set_value(
         None => {
             let numbers = operation.floats("values")?.unwrap_or_default();
             let dims = super::sizes_of(operation, operation.integers("shape")?.unwrap_or_default())?;
-            if openmps::operators::view::elements(&dims)? != numbers.len() {
-                return Err(wrong(operation, format!("{} values for a shape of {dims:?}", numbers.len())));
-            }
-            Value::Known(Array::new(&dims, numbers, dtype))
+            Value::Known(value::listed(operation, &dims, numbers, dtype)?)
         }
     };
     let value = lowering.cast(&value, dtype)?;

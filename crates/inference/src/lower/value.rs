@@ -1,6 +1,8 @@
 //! Values on the way, and what is computed of known ones at once.
 
-use crate::error::Result;
+use super::wrong;
+use crate::error::{Error, Result};
+use crate::program::Operation;
 use openmps::graph::Tensor;
 use openmps::operators::operators::concat::{Concat, Split, Stack};
 use openmps::operators::operators::elementwise::Call;
@@ -8,6 +10,7 @@ use openmps::operators::operators::expand::{Expand, Tile};
 use openmps::operators::operators::reduce::Reduce;
 use openmps::operators::operators::slice::Slice;
 use openmps::operators::operators::transpose::Transpose;
+use openmps::operators::view::shape_of;
 use openmps::operators::{Array, Meta, Operator};
 use openmps::{DataType, Graph, TensorData, bf16, f16};
 use std::any::Any;
@@ -60,6 +63,15 @@ impl Value {
 
 /// Elements of a known value at most.
 pub(super) const LARGEST: usize = 1024;
+
+/// Numbers that a program lists, with the shape that it gives them.
+pub(super) fn listed(operation: &Operation, dims: &[usize], data: Vec<f64>, dtype: DataType) -> Result<Array> {
+    let shape = shape_of(dims)?;
+    if shape.iter().product::<usize>() != data.len() {
+        return Err(wrong(operation, format!("{} values for a shape of {dims:?}", data.len())));
+    }
+    Ok(Array { shape, data, dtype })
+}
 
 /// The outputs of an operator on known inputs, where it is one that shapes are computed with.
 pub(super) fn evaluate(operator: &impl Operator, inputs: &[Value]) -> Result<Option<Vec<Array>>> {
@@ -127,8 +139,17 @@ pub(super) fn constant(graph: &mut Graph, array: &Array) -> Result<Tensor> {
     })
 }
 
+/// Elements that are read from a tensor at most: what a program reads are sizes, axes, counts and scales.
+const MOST_READ: usize = 1 << 20;
+
 /// A tensor's elements.
 pub(super) fn read(tensor: &TensorData) -> Result<Array> {
+    let count: usize = tensor.shape().iter().product();
+    if count > MOST_READ {
+        return Err(Error::program(format!(
+            "it needs the values of a tensor of {count} elements: {MOST_READ} at most"
+        )));
+    }
     let data: Vec<f64> = match tensor.data_type() {
         DataType::Bool | DataType::U8 => tensor.bytes()?.into_iter().map(f64::from).collect(),
         DataType::I8 => tensor.read::<i8>()?.into_iter().map(f64::from).collect(),
