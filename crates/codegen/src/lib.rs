@@ -25,7 +25,7 @@ pub use error::CodegenError;
 pub use layout::{IndexBit, Layout};
 pub use target::{Limits, Target};
 
-use openmps_tile::{Kernel, Type, Verified};
+use openmps_tile::{Block, Instruction, Kernel, Operation, Type, Verified};
 
 /// The text of one kernel, and how it is launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,10 +67,17 @@ impl Source {
     }
 }
 
-/// How many threads suit a kernel: eight elements of its largest tile each, a simdgroup at least and eight at most.
+/// How many threads suit a kernel: eight elements of its largest tile each, a simdgroup at least and eight at most. Products have 32 sums in a
+/// thread, so that a simdgroup reads each block of a factor from threadgroup memory for four products.
 pub fn threads_for(kernel: &Kernel) -> usize {
     let largest = kernel.types.iter().map(Type::len).max().unwrap_or(1);
-    (largest / 8).next_power_of_two().clamp(target::SIMD_WIDTH, 8 * target::SIMD_WIDTH)
+    let each = if has_product(&kernel.body) { 32 } else { 8 };
+    (largest / each).next_power_of_two().clamp(target::SIMD_WIDTH, 8 * target::SIMD_WIDTH)
+}
+
+fn has_product(block: &Block) -> bool {
+    let is_product = |instruction: &Instruction| instruction.operation == Operation::Dot;
+    block.instructions.iter().any(|instruction| is_product(instruction) || instruction.blocks.iter().any(has_product))
 }
 
 /// Writes a kernel for a target.

@@ -200,4 +200,35 @@ impl Matrix {
         let (pointers, mask) = self.places(b, rows, columns);
         load(b, pointers, mask)
     }
+
+    /// The same, read column by column: neighbouring threads read neighbours of a column.
+    pub fn load_by_column(&self, b: &mut Builder, rows: Side, columns: Side) -> Value {
+        let [row, column] = self.strides;
+        let turned = Matrix { strides: [column, row], ..*self }.load(b, columns, rows);
+        b.transpose(turned)
+    }
+
+    /// The elements, 0 outside, read in the order in which they lie.
+    pub fn load_in(&self, b: &mut Builder, order: Order, rows: Side, columns: Side) -> Value {
+        match order {
+            Order::ByRow => self.load(b, rows, columns),
+            Order::ByColumn => self.load_by_column(b, rows, columns),
+        }
+    }
+}
+
+/// How the elements of a matrix lie in memory, which a kernel for them is written for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Those of a row beside each other, or none.
+    ByRow,
+    /// Those of a column beside each other.
+    ByColumn,
+}
+
+impl Order {
+    /// From the strides between rows and between columns.
+    pub fn of([row, column]: [isize; 2]) -> Order {
+        if row == 1 && column != 1 { Order::ByColumn } else { Order::ByRow }
+    }
 }

@@ -1,7 +1,7 @@
 //! Builds kernels: one method an operation. Infers result types; what does not fit is found by the verifier.
 
 use crate::kernel::*;
-use crate::types::{Scalar, Type};
+use crate::types::{Dims, Scalar, Type};
 use std::collections::HashMap;
 
 /// Builds one [`Kernel`].
@@ -164,6 +164,13 @@ impl Builder {
     pub fn broadcast(&mut self, x: Value, dims: &[usize]) -> Value {
         let ty = self.type_of(x).with_dims(dims);
         self.emit(Operation::Broadcast, &[x], ty)
+    }
+
+    /// Rows as columns.
+    pub fn transpose(&mut self, x: Value) -> Value {
+        let mut ty = self.type_of(x).clone();
+        ty.dims.reverse();
+        self.emit(Operation::Permute { order: Dims::from_iter([1, 0]) }, &[x], ty)
     }
 
     /// Pointers moved by `offset` elements; a scalar pointer is repeated for a tile of offsets.

@@ -78,12 +78,14 @@ impl Emitter<'_> {
         let matrix = format!("simdgroup_matrix<{storage}, 8, 8>");
         self.line(format!("{matrix} left_blocks[{}], right_blocks[{}];", rows.count(), columns.count()));
         for i in 0..rows.count() {
-            let place = format!("(first_row + {}) * {} + step", rows.offset(i), staged.left_pitch);
-            self.line(format!("simdgroup_load(left_blocks[{i}], left + {place}, {});", staged.left_pitch));
+            let first = format!("(first_row + {})", rows.offset(i));
+            let load = simdgroup_load("left", i, &first, "step", staged.left_pitch, staged.left_by_depth);
+            self.line(load);
         }
         for j in 0..columns.count() {
-            let place = format!("step * {} + first_column + {}", staged.right_pitch, columns.offset(j));
-            self.line(format!("simdgroup_load(right_blocks[{j}], right + {place}, {});", staged.right_pitch));
+            let first = format!("(first_column + {})", columns.offset(j));
+            let load = simdgroup_load("right", j, "step", &first, staged.right_pitch, staged.right_by_column);
+            self.line(load);
         }
         for i in 0..rows.count() {
             for j in 0..columns.count() {
@@ -155,4 +157,14 @@ impl Emitter<'_> {
             outputs.join(", ")
         ));
     }
+}
+
+/// One block of a factor from threadgroup memory: its number, its first row and column, and how the factor lies.
+fn simdgroup_load(factor: &str, block: usize, row: &str, column: &str, pitch: usize, is_turned: bool) -> String {
+    if is_turned {
+        return format!(
+            "simdgroup_load({factor}_blocks[{block}], {factor} + {column} * {pitch} + {row}, {pitch}, ulong2(0, 0), true);"
+        );
+    }
+    format!("simdgroup_load({factor}_blocks[{block}], {factor} + {row} * {pitch} + {column}, {pitch});")
 }

@@ -30,24 +30,21 @@ struct Staged {
 /// How a product is computed.
 #[derive(Clone, Copy)]
 struct Way {
-    dialect: Dialect,
     mma: Option<&'static MmaShape>,
+    left_by_depth: bool,
     right_by_column: bool,
 }
 
+/// Elements that lines are longer than what is in them, so that eight lines of eight elements, a matrix unit's block, lie in different banks.
+const PADDING: usize = 8;
+
 impl Staged {
-    /// What is read along the depth is padded by 16 bytes a row, or lanes would meet in the same banks. Threads that multiply one by one
-    /// read several rows and columns for each step, which therefore lie innermost.
+    /// Threads that multiply one by one read their columns of the right factor in vectors, without a gap.
     fn new(factor: Scalar, [rows, depth, columns]: [usize; 3], way: Way) -> Staged {
-        let padding = 16 / factor.size();
-        let (left_by_depth, right_by_column) = (way.mma.is_none(), way.right_by_column);
-        let padded = way.mma.is_some() && way.dialect == Dialect::Cuda;
-        let left_pitch = match (left_by_depth, padded) {
-            (true, _) => rows + padding,
-            (_, true) => depth + padding,
-            _ => depth,
-        };
-        let right_pitch = if right_by_column { depth } else { columns } + if padded { padding } else { 0 };
+        let Way { left_by_depth, right_by_column, .. } = way;
+        let padding = if way.mma.is_some() { PADDING } else { 0 };
+        let left_pitch = if left_by_depth { rows } else { depth } + PADDING;
+        let right_pitch = if right_by_column { depth } else { columns } + padding;
         Staged { factor, columns, depth, rows, left_pitch, left_by_depth, right_pitch, right_by_column }
     }
 
@@ -73,10 +70,11 @@ impl<'k> Emitter<'k> {
         let layout = self.forms.natural(result).0;
         let sizes @ [_, depth, columns] = padded(&self.type_of(x).dims, &self.type_of(y).dims);
         let mma = MmaShape::of(self.target.dialect, factor, sizes);
-        let dialect = self.target.dialect;
-        // NVIDIA's units read either order, so the right factor lies as it is loaded.
-        let right_by_column = mma.is_some() && dialect == Dialect::Cuda && self.inner_axis(y) == 0;
-        let staged = self.largest_chunk(factor, sizes, Way { dialect, mma, right_by_column })?;
+        // Factors lie as they are loaded where the units read either order: the left one Apple's only. Threads that multiply one by one read
+        // several rows and columns for each step, which therefore lie innermost.
+        let left_by_depth = mma.is_none() || self.target.dialect == Dialect::Metal && self.inner_axis(x) == 0;
+        let right_by_column = mma.is_some() && self.inner_axis(y) == 0;
+        let staged = self.largest_chunk(factor, sizes, Way { mma, left_by_depth, right_by_column })?;
         self.bring(sum, &layout)?;
         if mma.is_some() {
             let factors = self.factor_words(x) + self.factor_words(y);

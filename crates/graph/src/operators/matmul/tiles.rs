@@ -5,16 +5,16 @@ use crate::error::{Error, Result};
 use crate::program::{self, Key, scalar_bits};
 use crate::queue::Queue;
 use crate::rows::convert;
-use crate::tiles::{self, Matrix};
+use crate::tiles::{self, Matrix, Order};
 use crate::view::View;
 use openmps_host::native::matmul::MatrixProduct;
 use openmps_tile::{Builder, DType, Kernel, Number, Scalar, Type, Value};
 
 const OPERATOR: &str = "matmul";
 
-/// Rows and columns of a block at most, and the depth of a step.
+/// Rows and columns of a block at most, and bytes of a row in a step's depth: both factors take 10 KiB of threadgroup memory.
 const LARGEST: usize = 64;
-const DEPTH: usize = 32;
+const DEPTH_BYTES: usize = 64;
 
 /// The smallest sides of a block: those of a matrix unit.
 const SMALLEST: usize = 16;
@@ -28,6 +28,8 @@ struct Form {
     dtype: DType,
     /// Rows, columns and depth of a block.
     block: [usize; 3],
+    /// How the factors lie.
+    orders: [Order; 2],
     batches: usize,
     /// Whether what the result holds counts.
     adds: bool,
@@ -44,9 +46,13 @@ pub(super) fn run(queue: &Queue, product: &MatrixProduct, views: [&View; 3], bat
     if batches * product.rows * product.columns == 0 {
         return Ok(());
     }
-    let block = [side(product.rows), side(product.columns), product.depth.next_power_of_two().clamp(SMALLEST, DEPTH)];
-    let form = Form { dtype, block, batches: batch.sizes.len(), adds: product.beta != 0.0 };
-    let key = Key::Other(OPERATOR, vec![dtype], [&block[..], &[form.batches, usize::from(form.adds)]].concat());
+    let deepest = (DEPTH_BYTES / dtype.size()).max(SMALLEST);
+    let block = [side(product.rows), side(product.columns), product.depth.next_power_of_two().clamp(SMALLEST, deepest)];
+    let orders = [product.left, product.right].map(Order::of);
+    let form = Form { dtype, block, orders, batches: batch.sizes.len(), adds: product.beta != 0.0 };
+    let [left, right] = orders.map(|order| order as usize);
+    let numbers = [&block[..], &[left, right, form.batches, usize::from(form.adds)]].concat();
+    let key = Key::Other(OPERATOR, vec![dtype], numbers);
     let pipeline = program::get(OPERATOR, &key, || kernel(&form))?;
     let mut arguments: Vec<u64> = views.iter().map(|view| view.address as u64).collect();
     arguments.extend([product.rows, product.columns, product.depth].map(|size| size as u64));
@@ -88,7 +94,7 @@ fn kernel(form: &Form) -> Kernel {
     let none = b.constant(0.0, &Type::tile(compute.into(), &[rows_of_block, columns_of_block]));
     let sum = b.for_loop([zero, depth, step], &[none], |b, at, carried| {
         let along = tiles::block(b, at, depth_of_block, depth);
-        let (x, y) = (left.load(b, row, along), right.load(b, along, column));
+        let (x, y) = (left.load_in(b, form.orders[0], row, along), right.load_in(b, form.orders[1], along, column));
         vec![b.dot(x, y, carried[0])]
     })[0];
     let alpha = b.splat_like(alpha, sum);
