@@ -37,9 +37,12 @@ enum Reached {
 }
 
 fn main() -> ExitCode {
+    if let Some(finding) = std::env::args().nth(1).filter(|text| Path::new(text).is_file()) {
+        return repeat(Path::new(&finding));
+    }
     let mut numbers = std::env::args().skip(1).map(|text| text.parse::<u64>());
     let (Some(Ok(seconds)), seed) = (numbers.next(), numbers.next().and_then(Result::ok)) else {
-        eprintln!("fuzz SECONDS [SEED]");
+        eprintln!("fuzz SECONDS [SEED], or fuzz FINDING");
         return ExitCode::FAILURE;
     };
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
@@ -57,6 +60,21 @@ fn main() -> ExitCode {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }
+}
+
+/// Runs a finding once more.
+fn repeat(finding: &Path) -> ExitCode {
+    let case = match std::fs::read(finding) {
+        Ok(case) => case,
+        Err(error) => {
+            eprintln!("{}: {error}", finding.display());
+            return ExitCode::FAILURE;
+        }
+    };
+    let begin = Instant::now();
+    run(&Device::get(0).expect("a device"), &case);
+    println!("{:.2?}, at most {} MiB", begin.elapsed(), memory::peak() >> 20);
+    ExitCode::SUCCESS
 }
 
 fn programs_in(folder: &Path) -> std::io::Result<Vec<Vec<u8>>> {

@@ -107,10 +107,11 @@ impl Lowering<'_> {
         let (mut low, mut high) = (Vec::new(), Vec::new());
         // Across, then down: which of an image's sizes, how many cells, and the cell's number of each place.
         for (axis, size_at, cells) in [(0, 1, head.width), (1, 0, head.height)] {
-            let place = |cell: usize| if axis == 0 { cell % head.width } else { cell / head.width };
-            let offset = -0.5 * (scale - 1.0);
-            let places = (0..head.cells()).map(|cell| place(cell) as f64 + offset).collect();
-            let places = Value::Known(Array::new(&[head.cells()], places, dtype));
+            let places = (0..cells).map(|cell| cell as f64 - 0.5 * (scale - 1.0)).collect();
+            let line = if axis == 0 { [1, cells] } else { [cells, 1] };
+            let places = Value::Known(Array::new(&line, places, dtype));
+            let places = self.one(Expand { dims: vec![head.height as i64, head.width as i64] }, &[places])?;
+            let places = self.reshape(&places, &[head.cells()])?;
             let lengths = (0..head.anchors).map(|anchor| anchors[2 * anchor + axis] as f64 / (ratio * cells as f64));
             let lengths = Value::Known(Array::new(&[head.anchors, 1, 1], lengths.collect(), dtype));
             let size = self.narrow(&sizes, 1, size_at, size_at + 1)?;
