@@ -4,6 +4,7 @@
 //! index in whatever layout their reader has. Shape changes are *views*: the same registers, read by another index. Everything else is
 //! *materialized* in a layout: that of the first kept operand, so that whole chains share one layout and no element moves between threads.
 
+use crate::arrangement::Arrangement;
 use crate::axis::AxisInfo;
 use crate::coalescing::Coalescing;
 use crate::dialect::Dialect;
@@ -12,7 +13,7 @@ use crate::layout::{IndexBit, Layout, bits_of, bits_of_all, bits_of_axis};
 use crate::mma::{MmaShape, padded};
 use crate::target::Target;
 use openmps_tile::{Block, Instruction, Kernel, Number, Operation, Scalar, Type, Unary, Value};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// The most operations that a rematerialized value may stand for.
 const MOST_COST: u32 = 24;
@@ -39,6 +40,8 @@ pub struct Forms<'k> {
     kernel: &'k Kernel,
     thread_bits: usize,
     dialect: Dialect,
+    /// How products are shared by simdgroups.
+    pub arrangement: Arrangement,
     forms: Vec<Form>,
     definitions: Vec<Option<&'k Instruction>>,
     /// What is known of neighbouring elements.
@@ -46,6 +49,8 @@ pub struct Forms<'k> {
     /// Loaded tiles that only products read.
     pub dot_operands: HashSet<Value>,
     coalescing: Coalescing<'k>,
+    /// Left factors that are loaded before the loop that multiplies by them, in the layout of the matrix unit's blocks.
+    left_blocks: HashMap<Value, Layout>,
 }
 
 impl<'k> Forms<'k> {
@@ -57,8 +62,20 @@ impl<'k> Forms<'k> {
         let (thread_bits, dialect) = (target.thread_bits(), target.dialect);
         let (axis_info, dot_operands) = (AxisInfo::of(kernel), dot_operands(kernel));
         let coalescing = Coalescing::of(kernel, thread_bits, &axis_info, &dot_operands, &definitions);
-        let forms = vec![Form::Scalar; count];
-        let mut forms = Forms { kernel, thread_bits, dialect, forms, definitions, axis_info, dot_operands, coalescing };
+        let (forms, arrangement, left_blocks) = (vec![Form::Scalar; count], Arrangement::of(kernel), HashMap::new());
+        let mut forms = Forms {
+            kernel,
+            thread_bits,
+            dialect,
+            arrangement,
+            forms,
+            definitions,
+            axis_info,
+            dot_operands,
+            coalescing,
+            left_blocks,
+        };
+        forms.find_left_blocks(&kernel.body, None);
         forms.block(&kernel.body);
         forms
     }
@@ -116,7 +133,7 @@ impl<'k> Forms<'k> {
         }
         let factor = x.number().unwrap_or(Scalar::F32);
         if let Some(mma) = MmaShape::of(self.dialect, factor, padded(&x.dims, &y.dims)) {
-            return mma.layout(dims[0], dims[1], self.thread_bits);
+            return mma.layout([dims[0], dims[1]], self.thread_bits, self.arrangement);
         }
         let (rows, columns) = (bits_of(dims[0]), bits_of(dims[1]));
         let registers = (rows + columns).saturating_sub(self.thread_bits);
@@ -129,6 +146,41 @@ impl<'k> Forms<'k> {
         let mut bits = along([columns, by_column, near_columns], [0, 0]);
         bits.extend(along([rows, by_row, near_rows], [by_column, column_threads]));
         Layout::new(bits)
+    }
+
+    /// The layout in which a matrix unit takes a product's left factor from registers; none where it does not.
+    pub fn left_layout(&self, product: &Instruction) -> Option<Layout> {
+        let [x, y] = [0, 1].map(|i| self.kernel.type_of(product.operands[i]));
+        let mma = MmaShape::of(self.dialect, x.number()?, padded(&x.dims, &y.dims))?;
+        let whole = x.dims.len() == 2 && x.dims.iter().all(|size| size.is_power_of_two());
+        whole.then(|| mma.left_layout([x.dims[0], x.dims[1]], self.thread_bits, self.arrangement)).flatten()
+    }
+
+    /// Looks for left factors that a loop multiplies by in every iteration and that nothing but products read.
+    fn find_left_blocks(&mut self, block: &'k Block, around: Option<&HashSet<Value>>) {
+        let mut inside = around.cloned();
+        for instruction in &block.instructions {
+            if let Some(inside) = &mut inside {
+                inside.extend(&instruction.results);
+            }
+            let factor = instruction.operands.first().filter(|_| instruction.operation == Operation::Dot);
+            let from_outside = factor.filter(|x| inside.as_ref().is_some_and(|inside| !inside.contains(x)));
+            if let Some(&x) = from_outside.filter(|x| self.is_load_for_products(**x))
+                && let Some(layout) = self.left_layout(instruction)
+            {
+                self.left_blocks.insert(x, layout);
+            }
+            for block in &instruction.blocks {
+                let mut inside = inside.clone().unwrap_or_default();
+                inside.extend(&block.arguments);
+                self.find_left_blocks(block, Some(&inside));
+            }
+        }
+    }
+
+    fn is_load_for_products(&self, value: Value) -> bool {
+        let loaded = self.definition(value).is_some_and(|definition| definition.operation == Operation::Load);
+        loaded && self.dot_operands.contains(&value)
     }
 
     fn block(&mut self, block: &Block) {
@@ -159,6 +211,9 @@ impl<'k> Forms<'k> {
                     Form::Rematerialized(cost) => Form::Rematerialized(*cost),
                     _ => Form::View,
                 }
+            }
+            Operation::Load if self.left_blocks.contains_key(&result) => {
+                Form::Materialized { layout: self.left_blocks[&result].clone(), weak: false }
             }
             Operation::Load | Operation::Atomic(_) | Operation::CompareSwap => match self.coalescing.own(result) {
                 Some(layout) => Form::Materialized { layout, weak: false },

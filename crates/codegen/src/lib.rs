@@ -4,6 +4,7 @@
 //! `assign` chooses layouts, `emit` writes statements in one C-like language, and a [`Dialect`] is the small record of what differs
 //! between the two targets. [`compile`] takes what the verifier has passed, and gives text with all that a device needs to launch it.
 
+mod arrangement;
 mod assign;
 mod axis;
 mod coalescing;
@@ -19,13 +20,14 @@ mod names;
 mod prefetch;
 mod target;
 
+pub use arrangement::threads_for;
 pub use coherence::passes_memory;
 pub use dialect::Dialect;
 pub use error::CodegenError;
 pub use layout::{IndexBit, Layout};
 pub use target::{Limits, Target};
 
-use openmps_tile::{Block, Instruction, Kernel, Operation, Type, Verified};
+use openmps_tile::Verified;
 
 /// The text of one kernel, and how it is launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,19 +67,6 @@ impl Source {
     pub fn buffers(&self) -> usize {
         self.parameters.iter().filter(|parameter| matches!(parameter, Parameter::Buffer(_))).count()
     }
-}
-
-/// How many threads suit a kernel: eight elements of its largest tile each, a simdgroup at least and eight at most. Products have 32 sums in a
-/// thread, so that a simdgroup reads each block of a factor from threadgroup memory for four products.
-pub fn threads_for(kernel: &Kernel) -> usize {
-    let largest = kernel.types.iter().map(Type::len).max().unwrap_or(1);
-    let each = if has_product(&kernel.body) { 32 } else { 8 };
-    (largest / each).next_power_of_two().clamp(target::SIMD_WIDTH, 8 * target::SIMD_WIDTH)
-}
-
-fn has_product(block: &Block) -> bool {
-    let is_product = |instruction: &Instruction| instruction.operation == Operation::Dot;
-    block.instructions.iter().any(|instruction| is_product(instruction) || instruction.blocks.iter().any(has_product))
 }
 
 /// Writes a kernel for a target.

@@ -1,6 +1,7 @@
 //! The matrix units' shapes: Apple's simdgroup matrices of 8 x 8, NVIDIA's `mma` of 16 x 8 x 16 for half types, and the layouts of products
 //! that are computed on them.
 
+use crate::arrangement::Arrangement;
 use crate::dialect::Dialect;
 use crate::layout::{IndexBit, Layout, bits_of};
 use openmps_tile::Scalar;
@@ -52,19 +53,35 @@ impl MmaShape {
         fits.then_some(shape)
     }
 
+    /// The layout of a left factor whose registers are the unit's blocks already, for the rows that each simdgroup has; none where a
+    /// simdgroup has no whole rows.
+    pub fn left_layout(&self, [rows, depth]: [usize; 2], thread_bits: usize, arrangement: Arrangement) -> Option<Layout> {
+        let simdgroups = thread_bits - usize::from(LANES);
+        let whole = arrangement == Arrangement::Rows && self.rows + simdgroups <= bits_of(rows);
+        whole.then(|| self.layout([rows, depth], thread_bits, arrangement))
+    }
+
+    /// Of a left factor in that layout, how many registers each element of the depth counts for.
+    pub fn depth_per_register(&self) -> usize {
+        (1 << self.columns) >> self.registers
+    }
+
     /// The depth of a block.
     pub fn depth(&self) -> usize {
         1 << self.depth
     }
 
-    /// The layout of a product: blocks beside each other go to simdgroups, rows and columns in turn, and then to further registers.
-    pub fn layout(&self, rows: usize, columns: usize, thread_bits: usize) -> Layout {
+    /// The layout of a product: blocks beside each other go to simdgroups as they are arranged, and then to further registers.
+    pub fn layout(&self, [rows, columns]: [usize; 2], thread_bits: usize, arrangement: Arrangement) -> Layout {
         let (mut of_rows, mut of_columns) = (self.of_rows.to_vec(), self.of_columns.to_vec());
         let (rows, columns) = (bits_of(rows), bits_of(columns));
         let mut group = LANES;
         while usize::from(group) < thread_bits && (of_rows.len() < rows || of_columns.len() < columns) {
-            let by_row = of_columns.len() == columns
-                || (of_rows.len() < rows && rows - of_rows.len() >= columns - of_columns.len());
+            let (left_rows, left_columns) = (rows - of_rows.len(), columns - of_columns.len());
+            let by_row = match arrangement {
+                Arrangement::Rows => left_rows > 0,
+                Arrangement::Square => left_columns == 0 || (left_rows > 0 && left_rows >= left_columns),
+            };
             if by_row { &mut of_rows } else { &mut of_columns }.push(IndexBit::Thread(group));
             group += 1;
         }

@@ -3,12 +3,13 @@
 //! Both spread a block of the product over the 32 lanes of a simdgroup in a fixed way, which is a [`Layout`] like any other: sums stay in
 //! registers from one product to the next, and whatever else a kernel does with them is elementwise in that layout.
 
-use super::Staged;
+use super::{Left, Staged};
 use crate::dialect::Dialect;
+use crate::emit::element::Body;
 use crate::emit::{Emitter, Result};
 use crate::layout::{IndexBit, Layout, bits_of};
 use crate::mma::MmaShape;
-use openmps_tile::Scalar;
+use openmps_tile::{Scalar, Value};
 
 /// One dimension of the blocks that a simdgroup has: where its first block begins, and the bits of its registers.
 struct Blocks {
@@ -56,30 +57,71 @@ impl Emitter<'_> {
         layout: &Layout,
         name: &str,
         staged: &Staged,
-    ) -> Result<()> {
+        part: usize,
+    ) {
         let columns_end = bits_of(staged.columns);
         let columns = Blocks::of(layout, 0, columns_end, mma.columns);
         let rows = Blocks::of(layout, columns_end, layout.bits().len(), mma.rows);
         self.line(format!("const uint first_row = {};", rows.begin));
         self.line(format!("const uint first_column = {};", columns.begin));
-        let depth = 1 << mma.depth;
+        let begins = left_begins(mma, staged, part, rows.count());
         self.line("#pragma unroll");
-        self.open(format!("for (uint step = 0; step < {}; step += {depth}) {{", staged.depth));
+        self.open(format!("for (uint step = 0; step < {}; step += {}) {{", staged.depth, mma.depth()));
         match self.target.dialect {
-            Dialect::Metal => self.simdgroup_step(&rows, &columns, name, staged),
-            Dialect::Cuda => self.mma_step(&rows, &columns, name, staged),
+            Dialect::Metal => self.simdgroup_step(&rows, &columns, name, staged, begins),
+            Dialect::Cuda => self.mma_step(&rows, &columns, name, staged, begins),
+        }
+        self.close();
+    }
+
+    /// The left factor's registers as the units take them: `left_elements`, two halves in a word for NVIDIA's.
+    pub(super) fn left_elements(&mut self, x: Value, own: &Layout, factor: Scalar) -> Result<()> {
+        let (dialect, is_raw) = (self.target.dialect, self.raw.contains(&x));
+        if dialect == Dialect::Metal {
+            self.line(format!("{} left_elements[{}];", dialect.storage(factor), own.registers()));
+            self.open_registers(own.registers());
+            let element = self.element(&mut Body::default(), x, own)?;
+            let element = if is_raw { element } else { dialect.narrow(factor, &element) };
+            self.line(format!("left_elements[k] = {element};"));
+        } else {
+            self.line(format!("uint left_elements[{}];", own.registers() / 2));
+            self.line("#pragma unroll");
+            self.open(format!("for (uint first = 0; first < {}; first += 2) {{", own.registers()));
+            self.line("ushort parts[2];");
+            self.line("#pragma unroll");
+            self.open("for (uint k = first; k < first + 2; ++k) {");
+            self.registers = own.registers();
+            let element = self.element(&mut Body::default(), x, own)?;
+            let bits = if is_raw { element } else { dialect.narrow(factor, &element) };
+            self.line(format!("parts[k - first] = {};", dialect.stored_bits(&bits)));
+            self.close();
+            self.line("left_elements[first / 2] = uint(parts[0]) | uint(parts[1]) << 16;");
         }
         self.close();
         Ok(())
     }
 
-    fn simdgroup_step(&mut self, rows: &Blocks, columns: &Blocks, name: &str, staged: &Staged) {
+    fn simdgroup_step(
+        &mut self,
+        rows: &Blocks,
+        columns: &Blocks,
+        name: &str,
+        staged: &Staged,
+        begins: Option<Vec<String>>,
+    ) {
         let storage = self.target.dialect.storage(staged.factor);
         let matrix = format!("simdgroup_matrix<{storage}, 8, 8>");
         self.line(format!("{matrix} left_blocks[{}], right_blocks[{}];", rows.count(), columns.count()));
         for i in 0..rows.count() {
-            let first = format!("(first_row + {})", rows.offset(i));
-            let load = simdgroup_load("left", i, &first, "step", staged.left_pitch, staged.left_by_depth);
+            if let Some(begins) = &begins {
+                for element in 0..2 {
+                    let from = format!("left_elements[{} + {element}]", begins[i]);
+                    self.line(format!("left_blocks[{i}].thread_elements()[{element}] = {from};"));
+                }
+                continue;
+            }
+            let (first, is_turned) = (format!("(first_row + {})", rows.offset(i)), staged.left == Left::ByDepth);
+            let load = simdgroup_load("left", i, &first, "step", staged.left_pitch, is_turned);
             self.line(load);
         }
         for j in 0..columns.count() {
@@ -105,12 +147,25 @@ impl Emitter<'_> {
     }
 
     /// Fragments are loaded four blocks of 8 x 8 at a time; each lane names a row of one of them.
-    fn mma_step(&mut self, rows: &Blocks, columns: &Blocks, name: &str, staged: &Staged) {
+    fn mma_step(
+        &mut self,
+        rows: &Blocks,
+        columns: &Blocks,
+        name: &str,
+        staged: &Staged,
+        begins: Option<Vec<String>>,
+    ) {
         let ty = if staged.factor == Scalar::BF16 { "bf16" } else { "f16" };
         self.helpers.insert("shared_address");
         self.line(format!("uint left_blocks[{}][4], right_blocks[{}][2];", rows.count(), columns.count()));
         self.line("const uint lane = thread_index & 31;");
         for i in 0..rows.count() {
+            if let Some(begins) = &begins {
+                for word in 0..4 {
+                    self.line(format!("left_blocks[{i}][{word}] = left_elements[({}) / 2 + {word}];", begins[i]));
+                }
+                continue;
+            }
             let row = format!("(first_row + {} + (lane & 15))", rows.offset(i));
             let place = format!("left + {row} * {} + step + (lane >> 4) * 8", staged.left_pitch);
             let blocks: Vec<String> = (0..4).map(|part| format!("left_blocks[{i}][{part}]")).collect();
@@ -157,6 +212,15 @@ impl Emitter<'_> {
             outputs.join(", ")
         ));
     }
+}
+
+/// Which register each block of a left factor in registers begins with, in a step of a part of the depth.
+fn left_begins(mma: &MmaShape, staged: &Staged, part: usize, count: usize) -> Option<Vec<String>> {
+    let Left::Registers(own) = &staged.left else { return None };
+    let rows = Blocks::of(own, own.bits().len() - bits_of(staged.rows), own.bits().len(), mma.rows);
+    let done = part * staged.depth / mma.depth_per_register();
+    let begin = |i| format!("{} + step / {}", rows.register(i) + done, mma.depth_per_register());
+    Some((0..count).map(begin).collect())
 }
 
 /// One block of a factor from threadgroup memory: its number, its first row and column, and how the factor lies.

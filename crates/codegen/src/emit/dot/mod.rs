@@ -17,21 +17,31 @@ struct Staged {
     /// How much of the depth is there.
     depth: usize,
     rows: usize,
-    /// Elements from one row of the left factor to the next; from one step of the depth, where rows are innermost.
+    left: Left,
+    /// Elements from one line of the left factor to the next.
     left_pitch: usize,
-    /// Whether the left factor lies with its rows innermost.
-    left_by_depth: bool,
     /// Elements from one row of the right factor to the next; from one column, where the depth is innermost.
     right_pitch: usize,
     /// Whether the right factor lies with its depth innermost.
     right_by_column: bool,
 }
 
+/// Where a product takes its left factor from.
+#[derive(Clone, PartialEq)]
+enum Left {
+    /// Registers in this layout: the matrix unit's blocks, for the rows that each simdgroup sums up.
+    Registers(Layout),
+    /// Threadgroup memory, with the depth innermost.
+    ByRow,
+    /// Threadgroup memory, with the rows innermost.
+    ByDepth,
+}
+
 /// How a product is computed.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Way {
     mma: Option<&'static MmaShape>,
-    left_by_depth: bool,
+    left: Left,
     right_by_column: bool,
 }
 
@@ -40,16 +50,20 @@ const PADDING: usize = 8;
 
 impl Staged {
     /// Threads that multiply one by one read their columns of the right factor in vectors, without a gap.
-    fn new(factor: Scalar, [rows, depth, columns]: [usize; 3], way: Way) -> Staged {
-        let Way { left_by_depth, right_by_column, .. } = way;
+    fn new(factor: Scalar, [rows, depth, columns]: [usize; 3], way: &Way) -> Staged {
+        let Way { left, right_by_column, .. } = way.clone();
         let padding = if way.mma.is_some() { PADDING } else { 0 };
-        let left_pitch = if left_by_depth { rows } else { depth } + PADDING;
+        let left_pitch = if left == Left::ByDepth { rows } else { depth } + PADDING;
         let right_pitch = if right_by_column { depth } else { columns } + padding;
-        Staged { factor, columns, depth, rows, left_pitch, left_by_depth, right_pitch, right_by_column }
+        Staged { factor, columns, depth, rows, left, left_pitch, right_pitch, right_by_column }
     }
 
     fn left_bytes(&self) -> usize {
-        let lines = if self.left_by_depth { self.depth } else { self.rows };
+        let lines = match self.left {
+            Left::Registers(_) => 0,
+            Left::ByRow => self.rows,
+            Left::ByDepth => self.depth,
+        };
         (lines * self.left_pitch * self.factor.size()).next_multiple_of(16)
     }
 
@@ -70,11 +84,10 @@ impl<'k> Emitter<'k> {
         let layout = self.forms.natural(result).0;
         let sizes @ [_, depth, columns] = padded(&self.type_of(x).dims, &self.type_of(y).dims);
         let mma = MmaShape::of(self.target.dialect, factor, sizes);
-        // Factors lie as they are loaded where the units read either order: the left one Apple's only. Threads that multiply one by one read
-        // several rows and columns for each step, which therefore lie innermost.
-        let left_by_depth = mma.is_none() || self.target.dialect == Dialect::Metal && self.inner_axis(x) == 0;
+        let left = self.left_of(instruction, mma);
+        // Both kinds of units read the right factor in either order.
         let right_by_column = mma.is_some() && self.inner_axis(y) == 0;
-        let staged = self.largest_chunk(factor, sizes, Way { mma, left_by_depth, right_by_column })?;
+        let staged = self.largest_chunk(factor, sizes, &Way { mma, left, right_by_column })?;
         self.bring(sum, &layout)?;
         if mma.is_some() {
             let factors = self.factor_words(x) + self.factor_words(y);
@@ -90,23 +103,39 @@ impl<'k> Emitter<'k> {
         let initial = self.element(&mut Body::default(), sum, &layout)?;
         self.line(format!("{} = {initial};", self.place(&name, &layout)));
         self.close();
-        let (storage, space) = (self.target.dialect.storage(factor), self.scratch_space());
+        self.open("{");
+        if let Left::Registers(own) = &staged.left {
+            self.left_elements(x, own, factor)?;
+        }
         for part in 0..depth / staged.depth {
             self.take_scratch(staged.left_bytes() + staged.right_bytes());
             self.open("{");
-            self.line(format!("{space}{storage}* left = {};", self.scratch_pointer(storage, 0)));
-            self.line(format!("{space}{storage}* right = {};", self.scratch_pointer(storage, staged.left_bytes())));
-            self.stage(x, "left", 1, &staged, part)?;
-            self.stage(y, "right", 0, &staged, part)?;
+            if !matches!(staged.left, Left::Registers(_)) {
+                self.stage(x, ("left", 0), 1, &staged, part)?;
+            }
+            self.stage(y, ("right", staged.left_bytes()), 0, &staged, part)?;
             self.scratch_written();
             match mma {
-                Some(mma) => self.multiply_by_mma(mma, &layout, &name, &staged)?,
+                Some(mma) => self.multiply_by_mma(mma, &layout, &name, &staged, part),
                 None => self.multiply_by_thread(&layout, &name, &staged),
             }
             self.close();
         }
+        self.close();
         debug_assert_eq!(columns, staged.columns);
         Ok(())
+    }
+
+    /// Where the left factor of a product is best taken from.
+    fn left_of(&self, product: &Instruction, mma: Option<&MmaShape>) -> Left {
+        let x = product.operands[0];
+        let own = self.forms.left_layout(product).filter(|own| self.forms.natural(x).0.dense().0 == *own);
+        // Apple's units read either order. Threads that multiply one by one read several rows for each step, which therefore lie innermost.
+        match (own, mma) {
+            (Some(own), _) => Left::Registers(own),
+            (None, Some(_)) if self.target.dialect == Dialect::Cuda || self.inner_axis(x) == 1 => Left::ByRow,
+            _ => Left::ByDepth,
+        }
     }
 
     /// Registers of 32 bits that a thread's part of a factor takes.
@@ -116,7 +145,7 @@ impl<'k> Emitter<'k> {
     }
 
     /// As much of the depth as fits into threadgroup memory at a time.
-    fn largest_chunk(&self, factor: Scalar, [rows, depth, columns]: [usize; 3], way: Way) -> Result<Staged> {
+    fn largest_chunk(&self, factor: Scalar, [rows, depth, columns]: [usize; 3], way: &Way) -> Result<Staged> {
         let limit = self.target.limits.threadgroup_memory;
         let mut chunk = depth;
         loop {
@@ -154,7 +183,16 @@ impl<'k> Emitter<'k> {
     }
 
     /// Writes the `part`-th chunk of a factor to threadgroup memory; `axis` is the one along the depth.
-    fn stage(&mut self, value: Value, name: &str, axis: usize, staged: &Staged, part: usize) -> Result<()> {
+    fn stage(
+        &mut self,
+        value: Value,
+        (name, begin): (&str, usize),
+        axis: usize,
+        staged: &Staged,
+        part: usize,
+    ) -> Result<()> {
+        let (storage, space) = (self.target.dialect.storage(staged.factor), self.scratch_space());
+        self.line(format!("{space}{storage}* {name} = {};", self.scratch_pointer(storage, begin)));
         let (ty, chunk) = (self.type_of(value), staged.depth);
         let layout = self.forms.natural(value).0.dense().0;
         let along = |axis: usize| {
@@ -165,7 +203,7 @@ impl<'k> Emitter<'k> {
         let is_whole = ty.dims[axis].next_power_of_two() == chunk;
         let within = |index: &str| if is_whole { format!("({index})") } else { format!("(({index}) % {chunk})") };
         let (place, inner, pitch) = match (axis, staged.right_by_column) {
-            (1, _) if staged.left_by_depth => {
+            (1, _) if staged.left == Left::ByDepth => {
                 (format!("{} * {} + ({row})", within(&column), staged.left_pitch), 0, staged.left_pitch)
             }
             (1, _) => (format!("({row}) * {} + {}", staged.left_pitch, within(&column)), 1, staged.left_pitch),

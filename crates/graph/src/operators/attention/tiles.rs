@@ -5,16 +5,21 @@ use crate::error::{Error, Result};
 use crate::program::{self, Key, scalar_bits};
 use crate::queue::Queue;
 use crate::rows::convert;
-use crate::tiles::{Matrix, Side, block, moved, of_program};
+use crate::tiles::{Matrix, Order, Side, block, moved};
 use crate::view::View;
 use openmps_host::native::attention::Attention;
 use openmps_tile::{Builder, Combine, Compare, DType, Kernel, Number, Scalar, Type, Value};
 
 const OPERATOR: &str = "attention";
 
-/// Queries and keys of a block.
-const ROWS: usize = 32;
-const KEYS: usize = 32;
+/// Queries of a block at most: fewer where queries and sums of a row take much of a simdgroup's registers.
+const ROWS: usize = 64;
+const ROWS_OF_LONG_HEADS: usize = 32;
+const LONG_HEAD: usize = 128;
+
+/// Bytes of a block of keys, and of one of values, and how many keys there are at most.
+const BLOCK_BYTES: usize = 8 << 10;
+const KEYS: usize = 64;
 
 /// The most elements of a query or value: their tiles must fit into registers.
 pub(super) const LARGEST: usize = 256;
@@ -28,8 +33,29 @@ struct Form {
     /// Elements of a tile's queries, and of its values: powers of two.
     depth: usize,
     columns: usize,
+    /// Queries and keys of a block.
+    rows: usize,
+    keys: usize,
+    /// How the keys lie, as columns.
+    order: Order,
     mask: bool,
     causal: bool,
+}
+
+impl Form {
+    fn of(sizes: &Attention, k: &View, mask: bool) -> Form {
+        let (depth, columns) = (padded(sizes.depth), padded(sizes.columns));
+        let most = if depth.max(columns) > LONG_HEAD { ROWS_OF_LONG_HEADS } else { ROWS };
+        let rows = sizes.rows.next_power_of_two().clamp(SMALLEST, most);
+        let keys = (BLOCK_BYTES / (depth.max(columns) * k.dtype.size())).clamp(SMALLEST, KEYS);
+        let order = Order::of([k.strides[3], k.strides[2]]);
+        Form { dtype: k.dtype, depth, columns, rows, keys, order, mask, causal: sizes.causal }
+    }
+
+    fn key(&self) -> Key {
+        let numbers = [self.depth, self.columns, self.rows, self.order as usize, self.mask.into(), self.causal.into()];
+        Key::Other(OPERATOR, vec![self.dtype], numbers.into())
+    }
 }
 
 fn padded(size: usize) -> usize {
@@ -46,21 +72,19 @@ pub(super) fn run(queue: &Queue, sizes: &Attention, inputs: [&View; 3], mask: Op
     if out.is_empty() {
         return Ok(());
     }
-    let (depth, columns) = (padded(sizes.depth), padded(sizes.columns));
     if !fits(sizes) {
         let (got, expected) = (sizes.depth.max(sizes.columns).to_string(), format!("at most {LARGEST}"));
         return Err(Error::Attribute { operator: OPERATOR, attribute: "elements of a head", got, expected });
     }
-    let form = Form { dtype: out.dtype, depth, columns, mask: mask.is_some(), causal: sizes.causal };
-    let key = vec![depth, columns, form.mask.into(), form.causal.into()];
-    let pipeline = program::get(OPERATOR, &Key::Other(OPERATOR, vec![out.dtype], key), || kernel(&form))?;
+    let form = Form::of(sizes, inputs[1], mask.is_some());
+    let pipeline = program::get(OPERATOR, &form.key(), || kernel(&form))?;
     let tensors = || inputs.into_iter().chain(mask).chain([out]);
     let mut arguments: Vec<u64> = tensors().map(|view| view.address as u64).collect();
     arguments.extend(tensors().flat_map(|view| view.strides.iter().map(|&stride| stride as u64)));
     let group = sizes.heads / sizes.key_heads;
     arguments.extend([group, sizes.rows, sizes.keys, sizes.depth, sizes.columns].map(|size| size as u64));
     arguments.push(scalar_bits(Number::Float(sizes.scale), out.dtype.compute()));
-    let grid = [sizes.rows.div_ceil(ROWS), sizes.heads, sizes.batch];
+    let grid = [sizes.rows.div_ceil(form.rows), sizes.heads, sizes.batch];
     // SAFETY: sizes and strides are those of the views, which the frontend keeps alive.
     unsafe { program::launch(queue, OPERATOR, &pipeline, grid, &arguments) }
 }
@@ -108,19 +132,19 @@ fn parameters(b: &mut Builder, form: &Form) -> Parameters {
 
 /// A value of each row, repeated along it.
 fn along(b: &mut Builder, per_row: Value, columns: usize) -> Value {
-    let column = b.expand_dims(per_row, 1);
-    b.broadcast(column, &[ROWS, columns])
+    let (rows, column) = (b.type_of(per_row).dims[0], b.expand_dims(per_row, 1));
+    b.broadcast(column, &[rows, columns])
 }
 
 /// Scores of a block of keys; minus infinity where a query does not see a key.
 fn scores(b: &mut Builder, form: &Form, p: &Parameters, row: Side, key: Side, q: Value) -> Value {
-    let compute = form.dtype.compute();
+    let (compute, block_sizes) = (form.dtype.compute(), [form.rows, form.keys]);
     let along_depth = {
         let zero = b.integer(0, Scalar::I64);
         block(b, zero, form.depth, p.depth)
     };
-    let k = p.k.load(b, along_depth, key);
-    let none = b.constant(0.0, &Type::tile(compute.into(), &[ROWS, KEYS]));
+    let k = p.k.load_in(b, form.order, along_depth, key);
+    let none = b.constant(0.0, &Type::tile(compute.into(), &block_sizes));
     let product = b.dot(q, k, none);
     let scale = b.splat_like(p.scale, product);
     let mut scores = b.multiply(product, scale);
@@ -130,14 +154,14 @@ fn scores(b: &mut Builder, form: &Form, p: &Parameters, row: Side, key: Side, q:
         scores = b.add(scores, mask);
     }
     let seen = b.expand_dims(key.1, 0);
-    let mut seen = b.broadcast(seen, &[ROWS, KEYS]);
+    let mut seen = b.broadcast(seen, &block_sizes);
     if form.causal {
         let before = b.subtract(p.keys, p.rows);
         let before = b.splat_like(before, row.0);
         let last = b.add(row.0, before);
-        let last = along(b, last, KEYS);
+        let last = along(b, last, form.keys);
         let keys = b.expand_dims(key.0, 0);
-        let keys = b.broadcast(keys, &[ROWS, KEYS]);
+        let keys = b.broadcast(keys, &block_sizes);
         let earlier = b.compare(Compare::LessEqual, keys, last);
         seen = b.and(seen, earlier);
     }
@@ -156,14 +180,14 @@ fn finite(b: &mut Builder, largest: Value) -> Value {
 fn step(b: &mut Builder, form: &Form, p: &Parameters, row: Side, q: Value, at: Value, so_far: &[Value]) -> Vec<Value> {
     let compute = form.dtype.compute();
     let [largest, total, weighted] = so_far[..] else { return so_far.to_vec() };
-    let key = block(b, at, KEYS, p.keys);
+    let key = block(b, at, form.keys, p.keys);
     let scores = scores(b, form, p, row, key, q);
     let of_block = b.reduce(Combine::Maximum, scores, 1);
     let next = b.maximum(largest, of_block);
     let base = finite(b, next);
     let shrunk = b.subtract(largest, base);
     let shrunk = b.exp(shrunk);
-    let base = along(b, base, KEYS);
+    let base = along(b, base, form.keys);
     let shifted = b.subtract(scores, base);
     let weights = b.exp(shifted);
     let of_block = b.reduce(Combine::Sum, weights, 1);
@@ -176,8 +200,17 @@ fn step(b: &mut Builder, form: &Form, p: &Parameters, row: Side, q: Value, at: V
         block(b, zero, form.columns, p.columns)
     };
     let v = p.v.load(b, key, column);
-    let v = convert(b, v, form.dtype, compute);
+    // The matrix units multiply half types by half types, and sum up in float32.
+    let weights = convert(b, weights, compute, form.dtype);
     vec![next, total, b.dot(weights, v, weighted)]
+}
+
+/// Behind the last key that the block's last query sees.
+fn seen_by_last(b: &mut Builder, form: &Form, p: &Parameters, first: Value) -> Value {
+    let (length, before) = (b.integer(form.rows as i64, Scalar::I64), b.subtract(p.keys, p.rows));
+    let behind = b.add(first, length);
+    let behind = b.add(behind, before);
+    b.minimum(behind, p.keys)
 }
 
 fn kernel(form: &Form) -> Kernel {
@@ -185,19 +218,22 @@ fn kernel(form: &Form) -> Kernel {
     let p = parameters(&mut b, form);
     let compute = form.dtype.compute();
     let scalar = Scalar::from(compute);
-    let row = of_program(&mut b, 0, ROWS, p.rows);
-    let zero = b.integer(0, Scalar::I64);
+    let (zero, length) = (b.integer(0, Scalar::I64), b.integer(form.rows as i64, Scalar::I64));
+    let number = b.program_id(0);
+    let first = b.multiply(number, length);
+    let row = block(&mut b, first, form.rows, p.rows);
     let along_depth = block(&mut b, zero, form.depth, p.depth);
     let q = p.q.load(&mut b, row, along_depth);
-    let lowest = b.constant(f64::NEG_INFINITY, &Type::tile(scalar, &[ROWS]));
-    let none = b.constant(0.0, &Type::tile(scalar, &[ROWS]));
-    let nothing = b.constant(0.0, &Type::tile(scalar, &[ROWS, form.columns]));
-    let keys = b.integer(KEYS as i64, Scalar::I64);
-    let carried = b.for_loop([zero, p.keys, keys], &[lowest, none, nothing], |b, at, so_far| {
+    let lowest = b.constant(f64::NEG_INFINITY, &Type::tile(scalar, &[form.rows]));
+    let none = b.constant(0.0, &Type::tile(scalar, &[form.rows]));
+    let nothing = b.constant(0.0, &Type::tile(scalar, &[form.rows, form.columns]));
+    let keys = b.integer(form.keys as i64, Scalar::I64);
+    let end = if form.causal { seen_by_last(&mut b, form, &p, first) } else { p.keys };
+    let carried = b.for_loop([zero, end, keys], &[lowest, none, nothing], |b, at, so_far| {
         step(b, form, &p, row, q, at, so_far)
     });
     // A query that sees no key gives zeros.
-    let (total, one) = (carried[1], b.constant(1.0, &Type::tile(scalar, &[ROWS])));
+    let (total, one) = (carried[1], b.constant(1.0, &Type::tile(scalar, &[form.rows])));
     let is_empty = b.compare(Compare::Equal, total, none);
     let total = b.select(is_empty, one, total);
     let total = along(&mut b, total, form.columns);

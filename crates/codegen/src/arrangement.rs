@@ -1,0 +1,71 @@
+//! How the simdgroups of a threadgroup share the blocks of a product, and how many there are.
+
+use crate::target::SIMD_WIDTH;
+use openmps_tile::{Block, Instruction, Kernel, Operation, Type};
+
+/// Simdgroups of a threadgroup at most, unless somebody asks for more.
+const MOST_SIMDGROUPS: usize = 8;
+
+/// Rows that a simdgroup has where it has whole rows: those of NVIDIA's matrix unit, two blocks of Apple's.
+const ROWS: usize = 16;
+
+/// Sums of a product that suit a thread otherwise: a simdgroup reads each block of a factor from threadgroup memory for four products.
+const SUMS: usize = 32;
+
+/// Elements of a tile that suit a thread where there is no product.
+const ELEMENTS: usize = 8;
+
+/// Which blocks a simdgroup has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrangement {
+    /// About as many along the rows as along the columns, so that little of both factors is read.
+    Square,
+    /// Whole rows: what is reduced along them stays in a simdgroup, and a product is the left factor of the next one as it lies.
+    Rows,
+}
+
+impl Arrangement {
+    /// Rows where a kernel has products and reduces tiles along their rows, as attention does.
+    pub fn of(kernel: &Kernel) -> Arrangement {
+        let along_rows = |instruction: &Instruction| match instruction.operation {
+            Operation::Reduce { axis: 1, .. } | Operation::ReduceBlock { axis: 1 } => {
+                kernel.dims_of(instruction.operands[0]).len() == 2
+            }
+            _ => false,
+        };
+        match largest_product(kernel).is_some() && any(&kernel.body, &mut { along_rows }) {
+            true => Arrangement::Rows,
+            false => Arrangement::Square,
+        }
+    }
+}
+
+/// How many threads suit a kernel.
+pub fn threads_for(kernel: &Kernel) -> usize {
+    let largest = kernel.types.iter().map(Type::len).max().unwrap_or(1);
+    let threads = match (largest_product(kernel), Arrangement::of(kernel)) {
+        (Some([rows, _]), Arrangement::Rows) => rows / ROWS * SIMD_WIDTH,
+        (Some(_), Arrangement::Square) => largest / SUMS,
+        (None, _) => largest / ELEMENTS,
+    };
+    threads.next_power_of_two().clamp(SIMD_WIDTH, MOST_SIMDGROUPS * SIMD_WIDTH)
+}
+
+/// Rows and columns of the product with the most elements.
+fn largest_product(kernel: &Kernel) -> Option<[usize; 2]> {
+    let mut largest: Option<[usize; 2]> = None;
+    any(&kernel.body, &mut |instruction: &Instruction| {
+        if instruction.operation == Operation::Dot
+            && let [rows, columns] = kernel.dims_of(instruction.results[0])[..]
+            && largest.is_none_or(|[r, c]| r * c < rows * columns)
+        {
+            largest = Some([rows, columns]);
+        }
+        false
+    });
+    largest
+}
+
+fn any(block: &Block, is: &mut dyn FnMut(&Instruction) -> bool) -> bool {
+    block.instructions.iter().any(|instruction| is(instruction) || instruction.blocks.iter().any(|block| any(block, is)))
+}
