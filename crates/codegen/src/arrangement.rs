@@ -1,7 +1,7 @@
 //! How the simdgroups of a threadgroup share the blocks of a product, and how many there are.
 
 use crate::target::SIMD_WIDTH;
-use openmps_tile::{Block, Instruction, Kernel, Operation, Type};
+use openmps_tile::{Block, Instruction, Kernel, Operation, Scalar, Type};
 
 /// Simdgroups of a threadgroup at most, unless somebody asks for more.
 const MOST_SIMDGROUPS: usize = 8;
@@ -9,8 +9,9 @@ const MOST_SIMDGROUPS: usize = 8;
 /// Rows that a simdgroup has where it has whole rows: those of NVIDIA's matrix unit, two blocks of Apple's.
 const ROWS: usize = 16;
 
-/// Sums of a product that suit a thread otherwise: a simdgroup reads each block of a factor from threadgroup memory for four products.
-const SUMS: usize = 32;
+/// Sums of a product that suit a thread otherwise, times the bytes of a factor's element: 4 x 4 blocks of Apple's in a simdgroup for float32,
+/// 8 x 4 for half types, whose blocks take half the registers.
+const SUMS: usize = 128;
 
 /// Elements of a tile that suit a thread where there is no product.
 const ELEMENTS: usize = 8;
@@ -33,7 +34,7 @@ impl Arrangement {
             }
             _ => false,
         };
-        match largest_product(kernel).is_some() && any(&kernel.body, &mut { along_rows }) {
+        match Product::largest(kernel).is_some() && any(&kernel.body, &mut { along_rows }) {
             true => Arrangement::Rows,
             false => Arrangement::Square,
         }
@@ -43,27 +44,39 @@ impl Arrangement {
 /// How many threads suit a kernel.
 pub fn threads_for(kernel: &Kernel) -> usize {
     let largest = kernel.types.iter().map(Type::len).max().unwrap_or(1);
-    let threads = match (largest_product(kernel), Arrangement::of(kernel)) {
-        (Some([rows, _]), Arrangement::Rows) => rows / ROWS * SIMD_WIDTH,
-        (Some(_), Arrangement::Square) => largest / SUMS,
+    let threads = match (Product::largest(kernel), Arrangement::of(kernel)) {
+        (Some(product), Arrangement::Rows) => product.rows / ROWS * SIMD_WIDTH,
+        (Some(product), Arrangement::Square) => largest * product.element_size / SUMS,
         (None, _) => largest / ELEMENTS,
     };
     threads.next_power_of_two().clamp(SIMD_WIDTH, MOST_SIMDGROUPS * SIMD_WIDTH)
 }
 
-/// Rows and columns of the product with the most elements.
-fn largest_product(kernel: &Kernel) -> Option<[usize; 2]> {
-    let mut largest: Option<[usize; 2]> = None;
-    any(&kernel.body, &mut |instruction: &Instruction| {
-        if instruction.operation == Operation::Dot
-            && let [rows, columns] = kernel.dims_of(instruction.results[0])[..]
-            && largest.is_none_or(|[r, c]| r * c < rows * columns)
-        {
-            largest = Some([rows, columns]);
-        }
-        false
-    });
-    largest
+/// What counts of a product.
+#[derive(Clone, Copy)]
+struct Product {
+    rows: usize,
+    columns: usize,
+    /// Bytes of a factor's element.
+    element_size: usize,
+}
+
+impl Product {
+    /// The one with the most elements.
+    fn largest(kernel: &Kernel) -> Option<Product> {
+        let mut largest: Option<Product> = None;
+        any(&kernel.body, &mut |instruction: &Instruction| {
+            if instruction.operation == Operation::Dot
+                && let [rows, columns] = kernel.dims_of(instruction.results[0])[..]
+                && largest.is_none_or(|known| known.rows * known.columns < rows * columns)
+            {
+                let element_size = kernel.type_of(instruction.operands[0]).number().map_or(4, Scalar::size);
+                largest = Some(Product { rows, columns, element_size });
+            }
+            false
+        });
+        largest
+    }
 }
 
 fn any(block: &Block, is: &mut dyn FnMut(&Instruction) -> bool) -> bool {

@@ -217,6 +217,55 @@ impl Matrix {
     }
 }
 
+/// Whether a kernel may read 16 bytes at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Elements,
+    /// Neighbours lie beside each other, and every line begins and ends at a multiple of 16 bytes.
+    Vectors,
+}
+
+impl Access {
+    /// For tensors of these addresses, with these strides across lines and these lengths of lines, in elements.
+    pub fn of(dtype: DType, addresses: &[usize], across: &[isize], lengths: &[usize]) -> Access {
+        let count = Access::Vectors.divisor(dtype) as usize;
+        let aligned = addresses.iter().all(|address| address.is_multiple_of(16))
+            && across.iter().all(|stride| stride.unsigned_abs().is_multiple_of(count))
+            && lengths.iter().all(|length| length.is_multiple_of(count));
+        if aligned { Access::Vectors } else { Access::Elements }
+    }
+
+    /// What divides strides across lines, and their lengths.
+    pub fn divisor(self, dtype: DType) -> u32 {
+        match self {
+            Access::Elements => 1,
+            Access::Vectors => 16 / dtype.size() as u32,
+        }
+    }
+
+    /// A pointer among a kernel's parameters.
+    pub fn pointer(self, b: &mut Builder, name: &str, dtype: DType) -> Value {
+        let pointer = b.parameter(name, Type::pointer(dtype.into()));
+        if self == Access::Vectors {
+            b.divisible(16);
+        }
+        pointer
+    }
+
+    /// A number of elements among them, of which this may be promised.
+    pub fn number(self, b: &mut Builder, name: &str, dtype: DType) -> Value {
+        let number = b.parameter(name, Type::scalar(Scalar::I64));
+        b.divisible(self.divisor(dtype));
+        number
+    }
+
+    /// The stride along lines among them; 1 where it is known.
+    pub fn along(self, b: &mut Builder, name: &str) -> Value {
+        let stride = b.parameter(name, Type::scalar(Scalar::I64));
+        if self == Access::Vectors { b.integer(1, Scalar::I64) } else { stride }
+    }
+}
+
 /// How the elements of a matrix lie in memory, which a kernel for them is written for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::program::{self, Key, scalar_bits};
 use crate::queue::Queue;
 use crate::rows::convert;
-use crate::tiles::{Matrix, Order, Side, block, moved};
+use crate::tiles::{Access, Matrix, Order, Side, block, moved};
 use crate::view::View;
 use openmps_host::native::attention::Attention;
 use openmps_tile::{Builder, Combine, Compare, DType, Kernel, Number, Scalar, Type, Value};
@@ -38,23 +38,32 @@ struct Form {
     keys: usize,
     /// How the keys lie, as columns.
     order: Order,
+    /// How all but the mask are read and written.
+    access: Access,
     mask: bool,
     causal: bool,
 }
 
 impl Form {
-    fn of(sizes: &Attention, k: &View, mask: bool) -> Form {
+    fn of(sizes: &Attention, [q, k, v]: [&View; 3], out: &View, mask: bool) -> Form {
         let (depth, columns) = (padded(sizes.depth), padded(sizes.columns));
         let most = if depth.max(columns) > LONG_HEAD { ROWS_OF_LONG_HEADS } else { ROWS };
         let rows = sizes.rows.next_power_of_two().clamp(SMALLEST, most);
         let keys = (BLOCK_BYTES / (depth.max(columns) * k.dtype.size())).clamp(SMALLEST, KEYS);
         let order = Order::of([k.strides[3], k.strides[2]]);
-        Form { dtype: k.dtype, depth, columns, rows, keys, order, mask, causal: sizes.causal }
+        let tensors = [q, k, v, out];
+        let across: Vec<isize> = tensors.iter().flat_map(|view| view.strides[..3].to_vec()).collect();
+        let access = match tensors.iter().all(|view| view.strides[3] == 1) {
+            true => Access::of(k.dtype, &tensors.map(|view| view.address), &across, &[sizes.depth, sizes.columns]),
+            false => Access::Elements,
+        };
+        Form { dtype: k.dtype, depth, columns, rows, keys, order, access, mask, causal: sizes.causal }
     }
 
     fn key(&self) -> Key {
-        let numbers = [self.depth, self.columns, self.rows, self.order as usize, self.mask.into(), self.causal.into()];
-        Key::Other(OPERATOR, vec![self.dtype], numbers.into())
+        let how = [self.order as usize, self.access as usize, self.mask.into(), self.causal.into()];
+        let numbers = [&[self.depth, self.columns, self.rows][..], &how].concat();
+        Key::Other(OPERATOR, vec![self.dtype], numbers)
     }
 }
 
@@ -76,7 +85,7 @@ pub(super) fn run(queue: &Queue, sizes: &Attention, inputs: [&View; 3], mask: Op
         let (got, expected) = (sizes.depth.max(sizes.columns).to_string(), format!("at most {LARGEST}"));
         return Err(Error::Attribute { operator: OPERATOR, attribute: "elements of a head", got, expected });
     }
-    let form = Form::of(sizes, inputs[1], mask.is_some());
+    let form = Form::of(sizes, inputs, out, mask.is_some());
     let pipeline = program::get(OPERATOR, &form.key(), || kernel(&form))?;
     let tensors = || inputs.into_iter().chain(mask).chain([out]);
     let mut arguments: Vec<u64> = tensors().map(|view| view.address as u64).collect();
@@ -107,14 +116,17 @@ struct Parameters {
 fn parameters(b: &mut Builder, form: &Form) -> Parameters {
     let names = ["q", "k", "v", "mask", "out"].into_iter().filter(|&name| form.mask || name != "mask");
     let names: Vec<&str> = names.collect();
-    let pointers: Vec<Value> = names.iter().map(|&name| b.parameter(name, Type::pointer(form.dtype.into()))).collect();
-    let index = Type::scalar(Scalar::I64);
+    let access = |name: &str| if name == "mask" { Access::Elements } else { form.access };
+    let pointers: Vec<Value> = names.iter().map(|name| access(name).pointer(b, name, form.dtype)).collect();
     let strides: Vec<[Value; 4]> = names
         .iter()
-        .map(|name| [0, 1, 2, 3].map(|d| b.parameter(format!("{name}_stride{d}"), index.clone())))
+        .map(|name| {
+            let across = [0, 1, 2].map(|d| access(name).number(b, &format!("{name}_stride{d}"), form.dtype));
+            [across[0], across[1], across[2], access(name).along(b, &format!("{name}_stride3"))]
+        })
         .collect();
-    let [group, rows, keys, depth, columns] =
-        ["group", "rows", "keys", "depth", "columns"].map(|name| b.parameter(name, index.clone()));
+    let [group, rows, keys] = ["group", "rows", "keys"].map(|name| b.parameter(name, Type::scalar(Scalar::I64)));
+    let [depth, columns] = ["depth", "columns"].map(|name| form.access.number(b, name, form.dtype));
     let scale = b.parameter("scale", Type::scalar(form.dtype.compute().into()));
     let (head, batch) = (b.program_id(1), b.program_id(2));
     let key_head = b.divide(head, group);

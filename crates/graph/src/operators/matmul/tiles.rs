@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::program::{self, Key, scalar_bits};
 use crate::queue::Queue;
 use crate::rows::convert;
-use crate::tiles::{self, Matrix, Order};
+use crate::tiles::{self, Access, Matrix, Order};
 use crate::view::View;
 use openmps_host::native::matmul::MatrixProduct;
 use openmps_tile::{Builder, DType, Kernel, Number, Scalar, Type, Value};
@@ -30,6 +30,8 @@ struct Form {
     block: [usize; 3],
     /// How the factors lie.
     orders: [Order; 2],
+    /// How all of them are read and written.
+    access: Access,
     batches: usize,
     /// Whether what the result holds counts.
     adds: bool,
@@ -49,11 +51,9 @@ pub(super) fn run(queue: &Queue, product: &MatrixProduct, views: [&View; 3], bat
     let deepest = (DEPTH_BYTES / dtype.size()).max(SMALLEST);
     let block = [side(product.rows), side(product.columns), product.depth.next_power_of_two().clamp(SMALLEST, deepest)];
     let orders = [product.left, product.right].map(Order::of);
-    let form = Form { dtype, block, orders, batches: batch.sizes.len(), adds: product.beta != 0.0 };
-    let [left, right] = orders.map(|order| order as usize);
-    let numbers = [&block[..], &[left, right, form.batches, usize::from(form.adds)]].concat();
-    let key = Key::Other(OPERATOR, vec![dtype], numbers);
-    let pipeline = program::get(OPERATOR, &key, || kernel(&form))?;
+    let access = access(product, orders, views, batch);
+    let form = Form { dtype, block, orders, access, batches: batch.sizes.len(), adds: product.beta != 0.0 };
+    let pipeline = program::get(OPERATOR, &form.key(), || kernel(&form))?;
     let mut arguments: Vec<u64> = views.iter().map(|view| view.address as u64).collect();
     arguments.extend([product.rows, product.columns, product.depth].map(|size| size as u64));
     let strides = [product.left, product.right, product.out];
@@ -69,18 +69,63 @@ pub(super) fn run(queue: &Queue, product: &MatrixProduct, views: [&View; 3], bat
     unsafe { program::launch(queue, OPERATOR, &pipeline, grid, &arguments) }
 }
 
+impl Form {
+    fn key(&self) -> Key {
+        let [left, right] = self.orders.map(|order| order as usize);
+        let how = [left, right, self.access as usize, self.batches, usize::from(self.adds)];
+        Key::Other(OPERATOR, vec![self.dtype], [&self.block[..], &how].concat())
+    }
+}
+
+/// The lines of a factor are its rows or its columns, as they lie; those of the result are rows.
+fn access(product: &MatrixProduct, orders: [Order; 2], views: [&View; 3], batch: &Batch) -> Access {
+    let lines = |[row, column]: [isize; 2], order: Order, [rows, columns]: [usize; 2]| match order {
+        Order::ByRow => (column, row, columns),
+        Order::ByColumn => (row, column, rows),
+    };
+    let MatrixProduct { rows, columns, depth, .. } = *product;
+    let lines = [
+        lines(product.left, orders[0], [rows, depth]),
+        lines(product.right, orders[1], [depth, columns]),
+        lines(product.out, Order::ByRow, [rows, columns]),
+    ];
+    if lines.iter().any(|&(along, ..)| along != 1) {
+        return Access::Elements;
+    }
+    let across: Vec<isize> = lines.iter().map(|line| line.1).chain(batch.strides.iter().flatten().copied()).collect();
+    Access::of(views[2].dtype, &views.map(|view| view.address), &across, &lines.map(|line| line.2))
+}
+
+/// Rows, columns and depth: of those along which lines lie may be known what divides them.
+fn lengths(b: &mut Builder, form: &Form) -> [Value; 3] {
+    let [left, right] = form.orders;
+    let depth_is_line = left == Order::ByRow || right == Order::ByColumn;
+    [("rows", left == Order::ByColumn), ("columns", true), ("depth", depth_is_line)].map(|(name, is_line)| {
+        let access = if is_line { form.access } else { Access::Elements };
+        access.number(b, name, form.dtype)
+    })
+}
+
 fn kernel(form: &Form) -> Kernel {
     let mut b = Builder::new(OPERATOR);
     let compute = form.dtype.compute();
     let [rows_of_block, columns_of_block, depth_of_block] = form.block;
-    let pointers = ["left", "right", "out"].map(|name| b.parameter(name, Type::pointer(form.dtype.into())));
+    let (access, dtype) = (form.access, form.dtype);
+    let pointers = ["left", "right", "out"].map(|name| access.pointer(&mut b, name, dtype));
     let index = Type::scalar(Scalar::I64);
-    let [rows, columns, depth] = ["rows", "columns", "depth"].map(|name| b.parameter(name, index.clone()));
-    let strides = [0, 1, 2].map(|i| ["row", "column"].map(|of| b.parameter(format!("{of}_stride{i}"), index.clone())));
+    let [rows, columns, depth] = lengths(&mut b, form);
+    let orders = [form.orders[0], form.orders[1], Order::ByRow];
+    let strides = [0, 1, 2].map(|i| {
+        let [row, column] = ["row", "column"].map(|of| format!("{of}_stride{i}"));
+        match orders[i] {
+            Order::ByRow => [access.number(&mut b, &row, dtype), access.along(&mut b, &column)],
+            Order::ByColumn => [access.along(&mut b, &row), access.number(&mut b, &column, dtype)],
+        }
+    });
     let [alpha, beta] = ["alpha", "beta"].map(|name| b.parameter(name, Type::scalar(compute.into())));
     let sizes: Vec<Value> = (0..form.batches).map(|d| b.parameter(format!("batch{d}"), index.clone())).collect();
     let batch_strides = [0, 1, 2].map(|i| {
-        (0..form.batches).map(|d| b.parameter(format!("batch_stride{i}_{d}"), index.clone())).collect::<Vec<_>>()
+        (0..form.batches).map(|d| access.number(&mut b, &format!("batch_stride{i}_{d}"), dtype)).collect::<Vec<_>>()
     });
     let places = tiles::unravelled(&mut b, 2, &sizes);
     let [left, right, out] = [0, 1, 2].map(|i| {
