@@ -60,6 +60,41 @@ def matmul_kernel(
     tl.store(c_ptr + rows[:, None] * stride_cm + columns[None, :], sums.to(c_ptr.dtype.element_ty))
 
 
+@triton.jit
+def attention_kernel(
+    q_ptr, k_ptr, v_ptr, out_ptr, length, scale,
+    HEAD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr,
+):  # fmt: skip
+    first, head = tl.program_id(0) * BLOCK_M, tl.program_id(1) * length * HEAD
+    rows, keys, columns = first + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N), tl.arange(0, HEAD)
+    q = tl.load(q_ptr + head + rows[:, None] * HEAD + columns[None, :])
+    k, v = k_ptr + head + keys[None, :] * HEAD + columns[:, None], v_ptr + head + keys[:, None] * HEAD + columns[None, :]
+    largest = tl.full((BLOCK_M,), -float("inf"), tl.float32)
+    total, weighted = tl.zeros((BLOCK_M,), tl.float32), tl.zeros((BLOCK_M, HEAD), tl.float32)
+    end = length
+    if CAUSAL:
+        end = first + BLOCK_M
+    for at in range(0, end, BLOCK_N):
+        scores = tl.dot(q, tl.load(k)) * scale
+        if CAUSAL:
+            scores = tl.where(at + keys[None, :] <= rows[:, None], scores, -float("inf"))
+        larger = tl.maximum(largest, tl.max(scores, axis=1))
+        weights, shrunk = tl.exp2(scores - larger[:, None]), tl.exp2(largest - larger)
+        total = total * shrunk + tl.sum(weights, axis=1)
+        weighted = tl.dot(weights.to(v_ptr.dtype.element_ty), tl.load(v), weighted * shrunk[:, None])
+        largest = larger
+        k += BLOCK_N * HEAD
+        v += BLOCK_N * HEAD
+    out = weighted / total[:, None]
+    tl.store(out_ptr + head + rows[:, None] * HEAD + columns[None, :], out.to(out_ptr.dtype.element_ty))
+
+
+def attention(head: int, causal: bool):
+    """A row of the table below."""
+    constants = {"HEAD": head, "BLOCK_M": 64, "BLOCK_N": 64, "CAUSAL": causal}
+    return attention_kernel, ["*fp16"] * 4 + ["i32", "fp32"], constants
+
+
 #: Name, kernel, types of its parameters, constants; sizes are powers of two, so that every stride is divisible by 16.
 KERNELS = {
     "add": (add_kernel, ["*fp32", "*fp32", "*fp32", "i32"], {"BLOCK": 1024}),
@@ -67,6 +102,10 @@ KERNELS = {
     "layer_norm": (layer_norm_kernel, ["*fp32"] * 4 + ["i32", "i32", "fp32"], {"BLOCK": 4096}),
     "matmul_f32": (matmul_kernel, ["*fp32"] * 3 + ["i32"] * 6, {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 16}),
     "matmul_f16": (matmul_kernel, ["*fp16"] * 3 + ["i32"] * 6, {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}),
+    "attention_64": attention(64, False),
+    "attention_64_causal": attention(64, True),
+    "attention_128": attention(128, False),
+    "attention_128_causal": attention(128, True),
 }
 
 
@@ -134,7 +173,7 @@ def run(folder: pathlib.Path) -> None:
         ratio = times["triton"] / times["ours"], times["torch"] / times["ours"]
         verdict = "ok" if error < tolerance else "WRONG"
         print(
-            f"{name:12} ours {times['ours']:8.3f} ms  triton {times['triton']:8.3f} ({ratio[0]:.2f}x)"
+            f"{name:20} ours {times['ours']:8.3f} ms  triton {times['triton']:8.3f} ({ratio[0]:.2f}x)"
             f"  torch {times['torch']:8.3f} ({ratio[1]:.2f}x)  error {error:.1e} {verdict}",
             flush=True,
         )
@@ -158,6 +197,21 @@ def run(folder: pathlib.Path) -> None:
             name, (size // 128, size // 128, 1), (a, b, out, size, size, size, size, size, size), out,
             lambda a=a, b=b: a.double() @ b.double(), lambda a=a, b=b, out=out: torch.matmul(a, b, out=out), tolerance, (4, 8),
         )  # fmt: skip
+    for head, causal in ((64, False), (64, True), (128, False), (128, True)):
+        heads, length = 32, 4096
+        q, k, v = (torch.randn(1, heads, length, head, device="cuda", dtype=torch.float16) for _ in range(3))
+        out, scale = torch.empty_like(q), head**-0.5
+
+        def reference(q=q, k=k, v=v, causal=causal):
+            return torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=causal)
+
+        def flash(q=q, k=k, v=v, causal=causal):
+            with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+                return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+        name = f"attention_{head}" + ("_causal" if causal else "")
+        # exp2 wants the scale in powers of two.
+        case(name, (length // 64, heads, 1), (q, k, v, out, length, scale * 1.4426950408889634), out, reference, flash, 2e-3, (4, 8))
     (folder / "cuda.json").write_text(json.dumps(results, indent=2))
     if any(row["error"] > 1e-2 for row in results.values()):
         sys.exit("a result is wrong")

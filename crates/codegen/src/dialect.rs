@@ -130,7 +130,7 @@ impl Dialect {
     pub(crate) fn stored_bits(self, text: &str) -> String {
         match self {
             Dialect::Metal => format!("as_type<ushort>({text})"),
-            Dialect::Cuda => format!("{text}.bits"),
+            Dialect::Cuda => format!("bits_of({text})"),
         }
     }
 

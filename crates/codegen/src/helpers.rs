@@ -116,6 +116,41 @@ inline void device_fence() { atomic_thread_fence(mem_flags::mem_device, memory_o
 ",
     },
     Helper {
+        name: "packed",
+        needs: &[],
+        text: "// Half types in registers as they are in memory, two in each: a register of their own would be half empty.
+template <typename T, int N> struct packed {
+  uint words[N / 2];
+  struct reference {
+    uint& word;
+    uint shift;
+    INLINE void operator=(T x) { word = (word & (0xffff0000u >> shift)) | uint(x.bits) << shift; }
+    INLINE void operator=(const reference& other) { *this = T(other); }
+    INLINE operator T() const { return T{ushort(word >> shift)}; }
+  };
+  INLINE reference operator[](uint k) { return reference{words[k / 2], (k & 1) * 16}; }
+};
+INLINE ushort bits_of(half x) { return x.bits; }
+INLINE ushort bits_of(bfloat x) { return x.bits; }
+",
+    },
+    Helper {
+        name: "half_pair",
+        needs: &[],
+        text: "// Two numbers as half types in one register, the first one low.
+INLINE uint half_pair(float x, float y) {
+  uint pair;
+  asm(\"cvt.rn.f16x2.f32 %0, %1, %2;\" : \"=r\"(pair) : \"f\"(y), \"f\"(x));
+  return pair;
+}
+INLINE uint bfloat_pair(float x, float y) {
+  uint pair;
+  asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(pair) : \"f\"(y), \"f\"(x));
+  return pair;
+}
+",
+    },
+    Helper {
         name: "shared_address",
         needs: &[],
         text: "// A place in threadgroup memory, as instructions name it.

@@ -205,8 +205,13 @@ impl<'k> Emitter<'k> {
             format!("v{}", value.0)
         };
         if self.raw.contains(&value) {
-            let storage = self.target.dialect.storage(self.number(value));
-            self.line(format!("{storage} {name}[{}];", layout.registers()));
+            let (storage, registers) = (self.target.dialect.storage(self.number(value)), layout.registers());
+            if self.target.dialect == Dialect::Cuda {
+                self.helpers.insert("packed");
+                self.line(format!("packed<{storage}, {registers}> {name};"));
+            } else {
+                self.line(format!("{storage} {name}[{registers}];"));
+            }
         } else {
             self.declare_named(&name, self.type_of(value), layout)?;
         }

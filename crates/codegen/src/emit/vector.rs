@@ -1,4 +1,4 @@
-//! Neighbouring elements that lie in one thread are loaded and stored together, 8 or 16 bytes at a time.
+//! Neighbouring elements that lie in one thread are loaded and stored together, 4, 8 or 16 bytes at a time.
 
 use super::element::Body;
 use super::{Emitter, Result};
@@ -18,13 +18,13 @@ pub(super) struct Vector {
 }
 
 impl Vector {
-    /// A vector of 8 or 16 bytes.
+    /// A vector of 4, 8 or 16 bytes.
     pub fn new(count: usize, element: Scalar) -> Option<Vector> {
         let count = count.min(16 / element.size());
-        (count > 1 && count * element.size() >= 8).then_some(Vector { count, element })
+        (count > 1 && count * element.size() >= 4).then_some(Vector { count, element })
     }
 
-    fn keywords(&self) -> usize {
+    fn words(&self) -> usize {
         self.count * self.element.size() / 4
     }
 
@@ -40,7 +40,11 @@ impl Vector {
 
     /// Its type in text.
     pub fn ty(&self) -> &'static str {
-        if self.keywords() == 2 { "uint2" } else { "uint4" }
+        match self.words() {
+            1 => "uint",
+            2 => "uint2",
+            _ => "uint4",
+        }
     }
 
     /// The integer that has an element's bits.
@@ -51,22 +55,36 @@ impl Vector {
     /// An element's bits, cut out of the vector `words`.
     fn part(&self, dialect: Dialect, index: usize) -> String {
         let size = self.element.size();
-        let word = WORDS[index * size / 4];
+        let word = self.word(index * size / 4);
         let integer = dialect.register(self.integer());
         match size {
-            8 => format!("(ulong(words.{}) << 32 | words.{word})", WORDS[2 * index + 1]),
-            4 => format!("words.{word}"),
+            8 => format!("(ulong({}) << 32 | {word})", self.word(2 * index + 1)),
+            4 => word,
             _ => match 8 * (index * size % 4) {
-                0 => format!("{integer}(words.{word})"),
-                shift => format!("{integer}(words.{word} >> {shift})"),
+                0 => format!("{integer}({word})"),
+                shift => format!("{integer}({word} >> {shift})"),
             },
+        }
+    }
+
+    /// One of the vector's words of 32 bits.
+    fn word(&self, index: usize) -> String {
+        if self.words() == 1 { "words".to_owned() } else { format!("words.{}", WORDS[index]) }
+    }
+
+    /// A vector of these words.
+    fn of_words(&self, dialect: Dialect, words: &[String]) -> String {
+        let make = if dialect == Dialect::Cuda { "make_" } else { "" };
+        match words {
+            [word] => word.clone(),
+            words => format!("{make}{}({})", self.ty(), words.join(", ")),
         }
     }
 
     /// A vector made of elements' bits: `parts[i]` each.
     pub fn joined(&self, dialect: Dialect) -> String {
         let size = self.element.size();
-        let words: Vec<String> = (0..self.keywords())
+        let words: Vec<String> = (0..self.words())
             .map(|word| match size {
                 8 => format!("uint(parts[{}]{})", word / 2, if word % 2 == 1 { " >> 32" } else { "" }),
                 4 => format!("parts[{word}]"),
@@ -79,7 +97,7 @@ impl Vector {
                 }
             })
             .collect();
-        format!("{}{}({})", make(dialect), self.ty(), words.join(", "))
+        self.of_words(dialect, &words)
     }
 }
 
@@ -162,7 +180,8 @@ impl<'k> Emitter<'k> {
         if condition.is_empty() {
             self.line(format!("const {ty} words = {read};"));
         } else {
-            self.line(format!("{ty} words = {}{ty}({});", make(dialect), vec!["0"; vector.keywords()].join(", ")));
+            let zeros = vector.of_words(dialect, &vec!["0".to_owned(); vector.words()]);
+            self.line(format!("{ty} words = {zeros};"));
             self.line(format!("if ({condition}) words = {read};"));
         }
         let other = operands.get(2).filter(|other| !is_zero(other));
@@ -220,10 +239,6 @@ impl<'k> Emitter<'k> {
         self.close();
         self.line("const uint k = first;");
     }
-}
-
-fn make(dialect: Dialect) -> &'static str {
-    if dialect == Dialect::Cuda { "make_" } else { "" }
 }
 
 /// Whether a literal is a zero all of whose bits are zero.

@@ -87,15 +87,21 @@ impl Emitter<'_> {
             self.line(format!("uint left_elements[{}];", own.registers() / 2));
             self.line("#pragma unroll");
             self.open(format!("for (uint first = 0; first < {}; first += 2) {{", own.registers()));
-            self.line("ushort parts[2];");
+            self.line(if is_raw { "ushort parts[2];" } else { "float parts[2];" });
             self.line("#pragma unroll");
             self.open("for (uint k = first; k < first + 2; ++k) {");
             self.registers = own.registers();
             let element = self.element(&mut Body::default(), x, own)?;
-            let bits = if is_raw { element } else { dialect.narrow(factor, &element) };
-            self.line(format!("parts[k - first] = {};", dialect.stored_bits(&bits)));
+            let part = if is_raw { dialect.stored_bits(&element) } else { element };
+            self.line(format!("parts[k - first] = {part};"));
             self.close();
-            self.line("left_elements[first / 2] = uint(parts[0]) | uint(parts[1]) << 16;");
+            let pair = match (is_raw, factor) {
+                (true, _) => "uint(parts[0]) | uint(parts[1]) << 16",
+                (false, Scalar::BF16) => "bfloat_pair(parts[0], parts[1])",
+                _ => "half_pair(parts[0], parts[1])",
+            };
+            self.helpers.insert("half_pair");
+            self.line(format!("left_elements[first / 2] = {pair};"));
         }
         self.close();
         Ok(())
