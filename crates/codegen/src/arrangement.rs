@@ -80,5 +80,8 @@ impl Product {
 }
 
 fn any(block: &Block, is: &mut dyn FnMut(&Instruction) -> bool) -> bool {
-    block.instructions.iter().any(|instruction| is(instruction) || instruction.blocks.iter().any(|block| any(block, is)))
+    block
+        .instructions
+        .iter()
+        .any(|instruction| is(instruction) || instruction.blocks.iter().any(|block| any(block, is)))
 }

@@ -55,7 +55,12 @@ impl MmaShape {
 
     /// The layout of a left factor whose registers are the unit's blocks already, for the rows that each simdgroup has; none where a
     /// simdgroup has no whole rows.
-    pub fn left_layout(&self, [rows, depth]: [usize; 2], thread_bits: usize, arrangement: Arrangement) -> Option<Layout> {
+    pub fn left_layout(
+        &self,
+        [rows, depth]: [usize; 2],
+        thread_bits: usize,
+        arrangement: Arrangement,
+    ) -> Option<Layout> {
         let simdgroups = thread_bits - usize::from(LANES);
         let whole = arrangement == Arrangement::Rows && self.rows + simdgroups <= bits_of(rows);
         whole.then(|| self.layout([rows, depth], thread_bits, arrangement))

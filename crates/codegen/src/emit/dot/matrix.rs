@@ -153,14 +153,7 @@ impl Emitter<'_> {
     }
 
     /// Fragments are loaded four blocks of 8 x 8 at a time; each lane names a row of one of them.
-    fn mma_step(
-        &mut self,
-        rows: &Blocks,
-        columns: &Blocks,
-        name: &str,
-        staged: &Staged,
-        begins: Option<Vec<String>>,
-    ) {
+    fn mma_step(&mut self, rows: &Blocks, columns: &Blocks, name: &str, staged: &Staged, begins: Option<Vec<String>>) {
         let ty = if staged.factor == Scalar::BF16 { "bf16" } else { "f16" };
         self.helpers.insert("shared_address");
         self.line(format!("uint left_blocks[{}][4], right_blocks[{}][2];", rows.count(), columns.count()));

@@ -241,9 +241,8 @@ fn kernel(form: &Form) -> Kernel {
     let nothing = b.constant(0.0, &Type::tile(scalar, &[form.rows, form.columns]));
     let keys = b.integer(form.keys as i64, Scalar::I64);
     let end = if form.causal { seen_by_last(&mut b, form, &p, first) } else { p.keys };
-    let carried = b.for_loop([zero, end, keys], &[lowest, none, nothing], |b, at, so_far| {
-        step(b, form, &p, row, q, at, so_far)
-    });
+    let carried =
+        b.for_loop([zero, end, keys], &[lowest, none, nothing], |b, at, so_far| step(b, form, &p, row, q, at, so_far));
     // A query that sees no key gives zeros.
     let (total, one) = (carried[1], b.constant(1.0, &Type::tile(scalar, &[form.rows])));
     let is_empty = b.compare(Compare::Equal, total, none);
