@@ -7,10 +7,13 @@ use crate::queue::Queue;
 use crate::tiles;
 use crate::view::View;
 use openmps_runtime::Buffer;
-use openmps_tile::{Builder, DType, Scalar, Type, Value};
+use openmps_tile::{Builder, DType, Scalar, Value};
 
-/// The longest row that stays in registers; longer ones are walked in pieces of this length.
+/// The longest row that stays in registers; longer ones are walked in pieces.
 pub const LONGEST: usize = 8192;
+
+/// The least width of a tile of rows.
+const NARROWEST: usize = 16;
 
 /// Elements of a tile of several short rows.
 const TILE: usize = 2048;
@@ -111,30 +114,37 @@ fn even_stride(x: &View, axes: &[usize]) -> Option<isize> {
     Some(walked.map_or(1, |(_, stride)| stride))
 }
 
+/// How wide a tile is that holds whole rows of this length; none where rows are too long for one.
+///
+/// A power of two, so that rows of all lengths share few kernels: a GPU's compiler takes a tenth of a second for each.
+pub fn tile_width(length: usize) -> Option<usize> {
+    (length <= LONGEST).then(|| length.next_power_of_two().max(NARROWEST))
+}
+
 /// The block of rows that one program of a row kernel handles.
 pub struct RowBlock {
     /// Rows of the tile.
     pub rows: usize,
-    /// Elements of a row.
-    pub length: usize,
+    /// Columns of the tile.
+    pub width: usize,
     row_index: Value,
     row_mask: Value,
 }
 
 impl RowBlock {
-    /// How many rows of this length share a tile.
-    pub fn rows_for(length: usize) -> usize {
-        (TILE / length.max(1)).clamp(1, 1024)
+    /// How many rows share a tile of this width.
+    pub fn rows_for(width: usize) -> usize {
+        (TILE / width.max(1)).clamp(1, 1024)
     }
 
     /// The block of this program, of `count` rows in all.
-    pub fn new(b: &mut Builder, rows: usize, length: usize, count: Value) -> RowBlock {
+    pub fn new(b: &mut Builder, rows: usize, width: usize, count: Value) -> RowBlock {
         let (row_index, row_mask) = tiles::of_program(b, 0, rows, count);
-        RowBlock { rows, length, row_index, row_mask }
+        RowBlock { rows, width, row_index, row_mask }
     }
 
     fn dims(&self) -> [usize; 2] {
-        [self.rows, self.length]
+        [self.rows, self.width]
     }
 
     /// A value of each row, repeated along it.
@@ -149,32 +159,15 @@ impl RowBlock {
         b.broadcast(row, &self.dims())
     }
 
-    fn pointers(&self, b: &mut Builder, base: Value, row_stride: Value, stride: Value, from: Option<Value>) -> Value {
-        let row_stride = b.splat(row_stride, &[self.rows]);
-        let by_row = b.multiply(self.row_index, row_stride);
-        let by_row = self.along(b, by_row);
-        let mut column = b.range(self.length);
-        if let Some(from) = from {
-            let from = b.splat(from, &[self.length]);
-            column = b.add(column, from);
-        }
-        let stride = b.splat(stride, &[self.length]);
-        let by_column = b.multiply(column, stride);
-        let by_column = self.down(b, by_column);
-        let offset = b.add(by_row, by_column);
-        b.add_pointer(base, offset)
+    fn pointers(&self, b: &mut Builder, base: Value, strides: [Value; 2], from: Value) -> Value {
+        let by_row = tiles::scaled(b, self.row_index, strides[0]);
+        let (from, column) = (b.splat(from, &[self.width]), b.range(self.width));
+        let column = b.add(column, from);
+        let by_column = tiles::scaled(b, column, strides[1]);
+        tiles::crossed(b, base, by_row, by_column)
     }
 
-    /// Loads the rows, converted to the compute type.
-    pub fn load(&self, b: &mut Builder, base: Value, strides: [Value; 2], dtype: DType, to: DType) -> Value {
-        let pointers = self.pointers(b, base, strides[0], strides[1], None);
-        let column = b.expand_dims(self.row_mask, 1);
-        let mask = b.broadcast(column, &self.dims());
-        let x = b.load(pointers, Some(mask), None);
-        convert(b, x, dtype, to)
-    }
-
-    /// Loads `length` elements from column `from` on; those at `end` and beyond are `other`.
+    /// Loads the tile's columns from column `from` of the rows on; those at `end` and beyond are `other`.
     pub fn load_piece(
         &self,
         b: &mut Builder,
@@ -184,52 +177,29 @@ impl RowBlock {
         other: f64,
         (dtype, to): (DType, DType),
     ) -> Value {
-        let pointers = self.pointers(b, base, strides[0], strides[1], Some(from));
-        let mask = self.piece_mask(b, from, end);
-        let ty = Type::tile(dtype.into(), &self.dims());
-        let narrow = b.constant(0.0, &ty);
-        let x = b.load(pointers, Some(mask), Some(narrow));
+        let pointers = self.pointers(b, base, strides, from);
+        let mask = self.inside(b, from, end);
+        let x = tiles::load(b, pointers, mask);
         let x = convert(b, x, dtype, to);
+        if other == 0.0 {
+            return x;
+        }
         let other = b.constant_like(other, x);
         b.select(mask, x, other)
     }
 
-    /// Which places of a piece from column `from` on lie before `end`.
+    /// Which places of a piece from column `from` on lie before `end`, in rows that there are.
     pub fn inside(&self, b: &mut Builder, from: Value, end: Value) -> Value {
-        self.piece_mask(b, from, end)
+        let (_, columns) = tiles::block(b, from, self.width, end);
+        tiles::both(b, self.row_mask, columns)
     }
 
-    /// Loads one value a column from a vector; of a piece when `(from, end)` is given, 0 beyond its end.
-    pub fn load_per_column(&self, b: &mut Builder, base: Value, stride: Value, piece: Option<(Value, Value)>) -> Value {
-        let (column, mask) = match piece {
-            None => (b.range(self.length), None),
-            Some((from, end)) => {
-                let (column, inside) = tiles::block(b, from, self.length, end);
-                (column, Some(inside))
-            }
-        };
-        let stride = b.splat(stride, &[self.length]);
-        let offset = b.multiply(column, stride);
+    /// Loads one value a column from a vector, of a piece from column `from` on; 0 at `end` and beyond.
+    pub fn load_per_column(&self, b: &mut Builder, base: Value, stride: Value, (from, end): (Value, Value)) -> Value {
+        let (column, inside) = tiles::block(b, from, self.width, end);
+        let offset = tiles::scaled(b, column, stride);
         let pointers = b.add_pointer(base, offset);
-        let scalar = b.scalar_of(base);
-        let other = mask.map(|_| b.constant(0.0, &Type::tile(scalar, &[self.length])));
-        b.load(pointers, mask, other)
-    }
-
-    fn piece_mask(&self, b: &mut Builder, from: Value, end: Value) -> Value {
-        let (_, mask) = tiles::block(b, from, self.length, end);
-        let columns = self.down(b, mask);
-        let rows = self.along(b, self.row_mask);
-        b.and(rows, columns)
-    }
-
-    /// Stores the rows, converted from the compute type.
-    pub fn store(&self, b: &mut Builder, base: Value, strides: [Value; 2], x: Value, (from, to): (DType, DType)) {
-        let pointers = self.pointers(b, base, strides[0], strides[1], None);
-        let column = b.expand_dims(self.row_mask, 1);
-        let mask = b.broadcast(column, &self.dims());
-        let x = convert(b, x, from, to);
-        b.store(pointers, x, Some(mask));
+        tiles::load(b, pointers, inside)
     }
 
     /// Stores a piece of the rows from column `from` on.
@@ -242,8 +212,8 @@ impl RowBlock {
         x: Value,
         (from, to): (DType, DType),
     ) {
-        let pointers = self.pointers(b, base, strides[0], strides[1], Some(from_column));
-        let mask = self.piece_mask(b, from_column, end);
+        let pointers = self.pointers(b, base, strides, from_column);
+        let mask = self.inside(b, from_column, end);
         let x = convert(b, x, from, to);
         b.store(pointers, x, Some(mask));
     }

@@ -11,7 +11,7 @@ use crate::operators::full::Full;
 use crate::program::{self, Key, scalar_bits};
 use crate::queue::Queue;
 use crate::reference::Array;
-use crate::rows::{LONGEST, RowBlock, Rows, convert};
+use crate::rows::{RowBlock, Rows, convert, tile_width};
 use crate::vendor::{VendorGraph, try_vendor};
 use crate::view::View;
 use openmps_host::native::layer_norm as native;
@@ -150,11 +150,11 @@ impl Operator for LayerNorm {
                 Ok(())
             });
         }
-        let block = if rows.length > LONGEST { 1 } else { RowBlock::rows_for(rows.length) };
+        let width = tile_width(rows.length);
         let dtypes = inputs.iter().map(|input| input.dtype).collect();
         let flags = usize::from(self.scale) + 2 * usize::from(self.bias) + 4 * usize::from(self.statistics);
-        let key = Key::Other(operator, dtypes, vec![rows.length.min(LONGEST + 1), flags]);
-        let pipeline = program::get(operator, &key, || self.kernel(inputs, rows.length))?;
+        let key = Key::Other(operator, dtypes, vec![width.unwrap_or(0), flags]);
+        let pipeline = program::get(operator, &key, || self.kernel(inputs, width))?;
         let mut arguments = vec![rows.address as u64, outputs[0].address as u64];
         arguments.extend(outputs[1..].iter().map(|output| output.address as u64));
         arguments.extend([rows.count, rows.length].map(|size| size as u64));
@@ -164,6 +164,7 @@ impl Operator for LayerNorm {
         for weight in &weights {
             arguments.extend([weight.address as u64, weight.stride as u64]);
         }
+        let block = width.map_or(1, RowBlock::rows_for);
         // SAFETY: rows and strides are those of the views, which the frontend keeps alive.
         unsafe { program::launch(queue, operator, &pipeline, [rows.count.div_ceil(block), 1, 1], &arguments) }
     }
@@ -250,37 +251,43 @@ impl LayerNorm {
         }
     }
 
-    fn kernel(&self, inputs: &[View], length: usize) -> Kernel {
+    fn kernel(&self, inputs: &[View], width: Option<usize>) -> Kernel {
         let mut b = Builder::new(self.name());
         let p = self.parameters(&mut b, inputs);
         let dtype = inputs[0].dtype;
-        if length > LONGEST {
-            self.long(&mut b, &p, dtype);
-        } else {
-            self.short(&mut b, &p, dtype, length);
+        match width {
+            Some(width) => self.short(&mut b, &p, dtype, width),
+            None => self.long(&mut b, &p, dtype),
         }
         b.finish()
     }
 
-    fn short(&self, b: &mut Builder, p: &Parameters, dtype: DType, length: usize) {
+    fn short(&self, b: &mut Builder, p: &Parameters, dtype: DType, width: usize) {
         let compute = dtype.compute();
-        let rows = RowBlock::new(b, RowBlock::rows_for(length), length, p.count);
-        let x = rows.load(b, p.x, p.from, dtype, compute);
+        let rows = RowBlock::new(b, RowBlock::rows_for(width), width, p.count);
+        let from = b.integer(0, Scalar::I64);
+        let x = rows.load_piece(b, p.x, p.from, (from, p.length), 0.0, (dtype, compute));
         let (mut centred, mut mean) = (x, None);
         if self.centred {
             let average = |b: &mut Builder, x: Value| {
                 let sum = b.reduce(Combine::Sum, x, 1);
                 over_length(b, sum, p.length)
             };
+            // Beyond the row's end the distance from the mean is not zero, and must not count.
+            let inside = rows.inside(b, from, p.length);
+            let distance = |b: &mut Builder, mean: Value| {
+                let along = rows.along(b, mean);
+                let distance = b.subtract(x, along);
+                let zeros = b.constant_like(0.0, distance);
+                b.select(inside, distance, zeros)
+            };
             let mut value = average(b, x);
             if has_rounded_sums(dtype) {
-                let along = rows.along(b, value);
-                let distance = b.subtract(x, along);
+                let distance = distance(b, value);
                 let shift = average(b, distance);
                 value = b.add(value, shift);
             }
-            let along = rows.along(b, value);
-            centred = b.subtract(x, along);
+            centred = distance(b, value);
             mean = Some(value);
         }
         let squares = b.multiply(centred, centred);
@@ -289,8 +296,8 @@ impl LayerNorm {
         let inverse = self.inverse_deviation(b, p, variance);
         let inverse = rows.along(b, inverse);
         let y = b.multiply(centred, inverse);
-        let y = self.weighted(b, p, &rows, y, None, compute);
-        rows.store(b, p.y, p.to, y, (compute, dtype));
+        let y = self.weighted(b, p, &rows, y, from, compute);
+        rows.store_piece(b, p.y, p.to, (from, p.length), y, (compute, dtype));
         self.store_statistics(b, p, &rows, mean, variance, compute);
     }
 
@@ -337,7 +344,7 @@ impl LayerNorm {
             let x = rows.load_piece(b, p.x, p.from, (at, p.length), 0.0, (dtype, compute));
             let centred = mean_along.map_or(x, |mean| b.subtract(x, mean));
             let y = b.multiply(centred, inverse);
-            let y = self.weighted(b, p, &rows, y, Some(at), compute);
+            let y = self.weighted(b, p, &rows, y, at, compute);
             rows.store_piece(b, p.y, p.to, (at, p.length), y, (compute, dtype));
             vec![]
         });
@@ -356,12 +363,12 @@ impl LayerNorm {
         p: &Parameters,
         rows: &RowBlock,
         y: Value,
-        at: Option<Value>,
+        at: Value,
         compute: DType,
     ) -> Value {
         let mut y = y;
         for (number, &(pointer, stride, dtype)) in p.weights.iter().enumerate() {
-            let weight = rows.load_per_column(b, pointer, stride, at.map(|at| (at, p.length)));
+            let weight = rows.load_per_column(b, pointer, stride, (at, p.length));
             let weight = convert(b, weight, dtype, compute);
             let weight = rows.down(b, weight);
             y = if number == 0 && self.scale { b.multiply(y, weight) } else { b.add(y, weight) };

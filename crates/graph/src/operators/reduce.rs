@@ -302,18 +302,18 @@ impl Reduce {
         let joined = Rows::dense(partial.address(), count, parts, call.pass.compute);
         let pass = Pass { input: call.pass.compute, ..call.pass };
         let second = Reduce { reduction: self.reduction.of_parts(), ..self.clone() };
-        let (source, order) = (Source::Tensor, Order::Short(parts));
+        let (source, order) = (Source::Tensor, Order::along(parts));
         second.submit(queue, &[joined], out, Launch { source, pass, order, of_parts: true, numbers: &[], ..call })
     }
 
     fn submit(&self, queue: &Queue, rows: &[Rows], out: usize, call: Launch) -> Result<()> {
         let (operator, first) = (self.name(), &rows[0]);
-        let (kind, length, block) = match call.order {
-            Order::Short(length) => (0, length, RowBlock::rows_for(length)),
+        let (kind, width, block) = match call.order {
+            Order::Short(width) => (0, width, RowBlock::rows_for(width)),
             Order::Long => (1, 0, 1),
             Order::SideBySide => (2, 0, SIDE_BY_SIDE),
         };
-        let numbers = vec![kind, length, usize::from(call.of_parts)];
+        let numbers = vec![kind, width, usize::from(call.of_parts)];
         let pass = call.pass;
         let mut dtypes = vec![pass.input, pass.compute, pass.output];
         let key = match call.source {

@@ -9,7 +9,7 @@ use crate::operators::elementwise;
 use crate::program::{self, Key};
 use crate::queue::Queue;
 use crate::reference::{Array, sum};
-use crate::rows::{LONGEST, RowBlock, Rows};
+use crate::rows::{LONGEST, RowBlock, Rows, tile_width};
 use crate::vendor::{matrices, try_vendor};
 use crate::view::View;
 use openmps_host::native::softmax as native;
@@ -90,15 +90,13 @@ impl Operator for Softmax {
                 Ok(())
             });
         }
-        let rows = if from.length > LONGEST { 1 } else { RowBlock::rows_for(from.length) };
-        let key = Key::Other(operator, vec![x.dtype], vec![from.length.min(LONGEST + 1), rows]);
-        let pipeline = program::get(operator, &key, || {
-            if from.length > LONGEST {
-                long_kernel(operator, x.dtype, self.logarithm)
-            } else {
-                kernel(operator, x.dtype, from.length, self.logarithm)
-            }
+        let width = tile_width(from.length);
+        let key = Key::Other(operator, vec![x.dtype], vec![width.unwrap_or(0)]);
+        let pipeline = program::get(operator, &key, || match width {
+            Some(width) => kernel(operator, x.dtype, width, self.logarithm),
+            None => long_kernel(operator, x.dtype, self.logarithm),
         })?;
+        let rows = width.map_or(1, RowBlock::rows_for);
         let arguments = [
             from.address as u64,
             out.address as u64,
@@ -203,12 +201,13 @@ fn parameters(b: &mut Builder, dtype: DType) -> Parameters {
 }
 
 /// Short rows: a tile holds several of them whole.
-fn kernel(name: &str, dtype: DType, length: usize, logarithm: bool) -> Kernel {
+fn kernel(name: &str, dtype: DType, width: usize, logarithm: bool) -> Kernel {
     let mut b = Builder::new(name);
     let p = parameters(&mut b, dtype);
     let compute = dtype.compute();
-    let rows = RowBlock::new(&mut b, RowBlock::rows_for(length), length, p.count);
-    let x = rows.load(&mut b, p.x, p.from, dtype, compute);
+    let rows = RowBlock::new(&mut b, RowBlock::rows_for(width), width, p.count);
+    let whole = (b.integer(0, Scalar::I64), p.length);
+    let x = rows.load_piece(&mut b, p.x, p.from, whole, f64::NEG_INFINITY, (dtype, compute));
     let largest = b.reduce(Combine::Maximum, x, 1);
     let largest = rows.along(&mut b, largest);
     let shifted = b.subtract(x, largest);
@@ -225,7 +224,7 @@ fn kernel(name: &str, dtype: DType, length: usize, logarithm: bool) -> Kernel {
         let inverse = rows.along(&mut b, inverse);
         b.multiply(exponential, inverse)
     };
-    rows.store(&mut b, p.out, p.to, result, (compute, dtype));
+    rows.store_piece(&mut b, p.out, p.to, whole, result, (compute, dtype));
     b.finish()
 }
 

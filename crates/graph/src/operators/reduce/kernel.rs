@@ -2,7 +2,7 @@
 
 use super::Reduction;
 use crate::operators::elementwise::Chain;
-use crate::rows::{RowBlock, convert};
+use crate::rows::{RowBlock, convert, tile_width};
 use openmps_tile::{Binary, Builder, Combine, Compare, DType, Kernel, Scalar, Type, Value};
 
 /// Neighbouring rows that are walked side by side when the elements of a row lie apart.
@@ -22,7 +22,7 @@ pub(super) struct Pass {
 /// In which order a kernel goes through rows.
 #[derive(Clone, Copy)]
 pub(super) enum Order {
-    /// Several whole rows of this length a tile.
+    /// Several whole rows a tile of this width.
     Short(usize),
     /// One row a program, piece by piece.
     Long,
@@ -33,8 +33,7 @@ pub(super) enum Order {
 impl Order {
     /// Rows of this length, one after the other.
     pub fn along(length: usize) -> Order {
-        // A loop over nothing leaves what nothing combines to.
-        if length > crate::rows::LONGEST || length == 0 { Order::Long } else { Order::Short(length) }
+        tile_width(length).map_or(Order::Long, Order::Short)
     }
 }
 
@@ -72,13 +71,6 @@ impl Inputs<'_> {
             Source::Chain(chain, dtypes) => chain.apply(b, loaded, dtypes, &self.scalars),
         };
         convert(b, x, self.types.0, self.types.1)
-    }
-
-    fn rows(&self, b: &mut Builder, block: &RowBlock) -> Value {
-        let each = self.pointers.iter().zip(&self.strides).zip(&self.dtypes);
-        let loaded: Vec<Value> =
-            each.map(|((&pointer, &strides), &dtype)| block.load(b, pointer, strides, dtype, dtype)).collect();
-        self.apply(b, &loaded)
     }
 
     /// A piece from column `from` on; `other` beyond `end`.
@@ -124,9 +116,9 @@ pub(super) fn kernel(reduction: Reduction, source: Source, pass: Pass, order: Or
     let identity = reduction.identity(pass.compute);
     let zero = b.integer(0, Scalar::I64);
     match order {
-        Order::Short(length) => {
-            let block = RowBlock::new(&mut b, RowBlock::rows_for(length), length, rows);
-            let x = inputs.rows(&mut b, &block);
+        Order::Short(width) => {
+            let block = RowBlock::new(&mut b, RowBlock::rows_for(width), width, rows);
+            let x = inputs.piece_of(&mut b, &block, (zero, length), identity);
             let x = prepare(&mut b, reduction, x, of_parts);
             let reduced = b.reduce(combine, x, 1);
             let result = finish(&mut b, reduction, reduced, count);
