@@ -7,7 +7,6 @@
 use crate::arrangement::Arrangement;
 use crate::axis::AxisInfo;
 use crate::coalescing::Coalescing;
-use crate::dialect::Dialect;
 use crate::dot_operands::dot_operands;
 use crate::layout::{IndexBit, Layout, bits_of, bits_of_all, bits_of_axis};
 use crate::mma::{MmaShape, padded};
@@ -39,7 +38,7 @@ pub enum Form {
 pub struct Forms<'k> {
     kernel: &'k Kernel,
     thread_bits: usize,
-    dialect: Dialect,
+    target: &'k Target,
     /// How products are shared by simdgroups.
     pub arrangement: Arrangement,
     forms: Vec<Form>,
@@ -55,18 +54,18 @@ pub struct Forms<'k> {
 
 impl<'k> Forms<'k> {
     /// Chooses for a whole kernel.
-    pub fn choose(kernel: &'k Kernel, target: &Target) -> Forms<'k> {
+    pub fn choose(kernel: &'k Kernel, target: &'k Target) -> Forms<'k> {
         let count = kernel.types.len();
         let mut definitions = vec![None; count];
         define(&kernel.body, &mut definitions);
-        let (thread_bits, dialect) = (target.thread_bits(), target.dialect);
+        let thread_bits = target.thread_bits();
         let (axis_info, dot_operands) = (AxisInfo::of(kernel), dot_operands(kernel));
         let coalescing = Coalescing::of(kernel, thread_bits, &axis_info, &dot_operands, &definitions);
         let (forms, arrangement, left_blocks) = (vec![Form::Scalar; count], Arrangement::of(kernel), HashMap::new());
         let mut forms = Forms {
             kernel,
             thread_bits,
-            dialect,
+            target,
             arrangement,
             forms,
             definitions,
@@ -132,7 +131,7 @@ impl<'k> Forms<'k> {
             return self.plain(self.kernel.type_of(instruction.results[0]));
         }
         let factor = x.number().unwrap_or(Scalar::F32);
-        if let Some(mma) = MmaShape::of(self.dialect, factor, padded(&x.dims, &y.dims)) {
+        if let Some(mma) = MmaShape::of(self.target, factor, padded(&x.dims, &y.dims)) {
             return mma.layout([dims[0], dims[1]], self.thread_bits, self.arrangement);
         }
         let (rows, columns) = (bits_of(dims[0]), bits_of(dims[1]));
@@ -151,7 +150,7 @@ impl<'k> Forms<'k> {
     /// The layout in which a matrix unit takes a product's left factor from registers; none where it does not.
     pub fn left_layout(&self, product: &Instruction) -> Option<Layout> {
         let [x, y] = [0, 1].map(|i| self.kernel.type_of(product.operands[i]));
-        let mma = MmaShape::of(self.dialect, x.number()?, padded(&x.dims, &y.dims))?;
+        let mma = MmaShape::of(self.target, x.number()?, padded(&x.dims, &y.dims))?;
         let whole = x.dims.len() == 2 && x.dims.iter().all(|size| size.is_power_of_two());
         whole.then(|| mma.left_layout([x.dims[0], x.dims[1]], self.thread_bits, self.arrangement)).flatten()
     }

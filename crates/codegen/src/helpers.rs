@@ -162,6 +162,15 @@ INLINE uint shared_address(const void* place) {
 ",
     },
     Helper {
+        name: "matrix_descriptor",
+        needs: &["shared_address"],
+        text: "// A factor in threadgroup memory as wgmma names it: bytes from one core matrix to the next along the depth, and along the other axis.
+INLINE ulong matrix_descriptor(const void* first, uint depth_step, uint other_step) {
+  return ulong(shared_address(first) >> 4) | ulong(depth_step >> 4) << 16 | ulong(other_step >> 4) << 32;
+}
+",
+    },
+    Helper {
         name: "simd_shuffle_xor_64",
         needs: &[],
         text: "// Metal exchanges 32 bits at a time.

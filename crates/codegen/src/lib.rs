@@ -25,7 +25,7 @@ pub use coherence::passes_memory;
 pub use dialect::Dialect;
 pub use error::CodegenError;
 pub use layout::{IndexBit, Layout};
-pub use target::{Limits, Target};
+pub use target::{Limits, MatrixUnit, Target};
 
 use openmps_tile::Verified;
 

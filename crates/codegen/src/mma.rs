@@ -1,13 +1,14 @@
-//! The matrix units' shapes: Apple's simdgroup matrices of 8 x 8, NVIDIA's `mma` of 16 x 8 x 16 for half types, and the layouts of products
-//! that are computed on them.
+//! The matrix units' shapes: Apple's simdgroup matrices of 8 x 8, NVIDIA's `mma` of 16 x 8 x 16 and `wgmma` of 64 x 8 x 16 for half types, and
+//! the layouts of products that are computed on them.
 
 use crate::arrangement::Arrangement;
-use crate::dialect::Dialect;
 use crate::layout::{IndexBit, Layout, bits_of};
+use crate::target::{MatrixUnit, Target};
 use openmps_tile::Scalar;
 
 /// The shape of a matrix unit's multiply-accumulate: its block of the product, and where the bits of a block's index are kept.
 pub(crate) struct MmaShape {
+    pub unit: MatrixUnit,
     /// Rows, columns and depth of a block, as numbers of bits.
     pub rows: usize,
     pub columns: usize,
@@ -20,6 +21,7 @@ pub(crate) struct MmaShape {
 
 /// `simdgroup_matrix<T, 8, 8>`: `thread_elements()` are two neighbours along a row.
 static SIMDGROUP: MmaShape = MmaShape {
+    unit: MatrixUnit::Simdgroup,
     rows: 3,
     columns: 3,
     depth: 3,
@@ -29,7 +31,8 @@ static SIMDGROUP: MmaShape = MmaShape {
 };
 
 /// `mma.sync.aligned.m16n8k16` with float32 sums.
-static MMA: MmaShape = MmaShape {
+static WARP: MmaShape = MmaShape {
+    unit: MatrixUnit::Warp,
     rows: 4,
     columns: 3,
     depth: 4,
@@ -38,19 +41,42 @@ static MMA: MmaShape = MmaShape {
     registers: 2,
 };
 
-/// Lanes of a simdgroup, as a number of bits.
-const LANES: u8 = 5;
+/// `wgmma.mma_async.m64n8k16` and its multiples along the columns, with float32 sums: each of four warps has the rows and columns of an `mma`.
+static WARPGROUP: MmaShape = MmaShape {
+    unit: MatrixUnit::Warpgroup,
+    rows: 6,
+    of_rows: &[
+        IndexBit::Thread(2),
+        IndexBit::Thread(3),
+        IndexBit::Thread(4),
+        IndexBit::Register(1),
+        IndexBit::Thread(5),
+        IndexBit::Thread(6),
+    ],
+    ..WARP
+};
 
 impl MmaShape {
     /// The unit for factors of a type in a product of these sizes; none where they are too small, or there is no unit for them.
-    pub fn of(dialect: Dialect, factor: Scalar, [rows, depth, columns]: [usize; 3]) -> Option<&'static MmaShape> {
-        let shape = match (dialect, factor) {
-            (Dialect::Metal, Scalar::F16 | Scalar::BF16 | Scalar::F32) => &SIMDGROUP,
-            (Dialect::Cuda, Scalar::F16 | Scalar::BF16) => &MMA,
+    pub fn of(target: &Target, factor: Scalar, sizes: [usize; 3]) -> Option<&'static MmaShape> {
+        let shapes: &[&'static MmaShape] = match (target.matrix_unit, factor) {
+            (MatrixUnit::Simdgroup, Scalar::F16 | Scalar::BF16 | Scalar::F32) => &[&SIMDGROUP],
+            (MatrixUnit::Warp, Scalar::F16 | Scalar::BF16) => &[&WARP],
+            (MatrixUnit::Warpgroup, Scalar::F16 | Scalar::BF16) => &[&WARPGROUP, &WARP],
             _ => return None,
         };
-        let fits = bits_of(rows) >= shape.rows && bits_of(columns) >= shape.columns && bits_of(depth) >= shape.depth;
-        fits.then_some(shape)
+        shapes.iter().copied().find(|shape| shape.fits(sizes, target.thread_bits()))
+    }
+
+    fn fits(&self, [rows, depth, columns]: [usize; 3], thread_bits: usize) -> bool {
+        let blocks = bits_of(rows) >= self.rows && bits_of(columns) >= self.columns && bits_of(depth) >= self.depth;
+        blocks && thread_bits >= usize::from(self.thread_bits())
+    }
+
+    /// Threads that have a block together, as a number of bits.
+    fn thread_bits(&self) -> u8 {
+        let bit = |place: &IndexBit| if let IndexBit::Thread(bit) = place { bit + 1 } else { 0 };
+        self.of_rows.iter().chain(self.of_columns).map(bit).max().unwrap_or(0)
     }
 
     /// The layout of a left factor whose registers are the unit's blocks already, for the rows that each simdgroup has; none where a
@@ -61,8 +87,8 @@ impl MmaShape {
         thread_bits: usize,
         arrangement: Arrangement,
     ) -> Option<Layout> {
-        let simdgroups = thread_bits - usize::from(LANES);
-        let whole = arrangement == Arrangement::Rows && self.rows + simdgroups <= bits_of(rows);
+        let groups = thread_bits - usize::from(self.thread_bits());
+        let whole = arrangement == Arrangement::Rows && self.rows + groups <= bits_of(rows);
         whole.then(|| self.layout([rows, depth], thread_bits, arrangement))
     }
 
@@ -76,16 +102,17 @@ impl MmaShape {
         1 << self.depth
     }
 
-    /// The layout of a product: blocks beside each other go to simdgroups as they are arranged, and then to further registers.
+    /// The layout of a product: blocks beside each other go to simdgroups (warpgroups) as they are arranged, and then to further registers.
     pub fn layout(&self, [rows, columns]: [usize; 2], thread_bits: usize, arrangement: Arrangement) -> Layout {
         let (mut of_rows, mut of_columns) = (self.of_rows.to_vec(), self.of_columns.to_vec());
         let (rows, columns) = (bits_of(rows), bits_of(columns));
-        let mut group = LANES;
+        let mut group = self.thread_bits();
         while usize::from(group) < thread_bits && (of_rows.len() < rows || of_columns.len() < columns) {
             let (left_rows, left_columns) = (rows - of_rows.len(), columns - of_columns.len());
-            let by_row = match arrangement {
-                Arrangement::Rows => left_rows > 0,
-                Arrangement::Square => left_columns == 0 || (left_rows > 0 && left_rows >= left_columns),
+            let by_row = match (arrangement, self.unit) {
+                // A warpgroup multiplies all columns at once; the rows of a block are read for each of their parts.
+                (Arrangement::Rows, _) | (_, MatrixUnit::Warpgroup) => left_rows > 0,
+                (Arrangement::Square, _) => left_columns == 0 || (left_rows > 0 && left_rows >= left_columns),
             };
             if by_row { &mut of_rows } else { &mut of_columns }.push(IndexBit::Thread(group));
             group += 1;

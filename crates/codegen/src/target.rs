@@ -5,6 +5,17 @@ use crate::dialect::Dialect;
 /// Threads that run in step and exchange registers: Apple's simdgroups and NVIDIA's warps have as many.
 pub const SIMD_WIDTH: usize = 32;
 
+/// The units that multiply matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MatrixUnit {
+    /// Apple's `simdgroup_matrix` of 8 x 8.
+    Simdgroup,
+    /// NVIDIA's `mma` of 16 x 8 x 16, of a warp.
+    Warp,
+    /// `wgmma` of 64 x 8..256 x 16, of four warps, which reads factors from shared memory: GPUs of compute capability 9 alone.
+    Warpgroup,
+}
+
 /// What a kernel is written for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
@@ -12,6 +23,8 @@ pub struct Target {
     pub dialect: Dialect,
     /// Threads of a threadgroup: a power of two from 32 on.
     pub threads: usize,
+    /// What multiplies matrices.
+    pub matrix_unit: MatrixUnit,
     /// Iterations of a loop of products whose factors are in flight at once: 1 loads them when they are needed, 2 one iteration ahead.
     pub stages: usize,
     /// What must not be exceeded.
@@ -38,14 +51,20 @@ impl Target {
     pub fn metal(threads: usize) -> Target {
         let limits =
             Limits { threads: 1024, threadgroup_memory: 32 << 10, buffers: 31, numbers: 4 << 10, registers: 1024 };
-        Target { dialect: Dialect::Metal, threads, stages: 1, limits }
+        Target { dialect: Dialect::Metal, threads, matrix_unit: MatrixUnit::Simdgroup, stages: 1, limits }
     }
 
-    /// NVIDIA's GPUs: 1024 threads, 48 KiB of shared memory without a request, 4 KiB of arguments.
+    /// NVIDIA's GPUs from compute capability 8 on: 1024 threads, 48 KiB of shared memory without a request, 4 KiB of arguments.
     pub fn cuda(threads: usize) -> Target {
         let limits =
             Limits { threads: 1024, threadgroup_memory: 48 << 10, buffers: 512, numbers: 4 << 10, registers: 1024 };
-        Target { dialect: Dialect::Cuda, threads, stages: 2, limits }
+        Target { dialect: Dialect::Cuda, threads, matrix_unit: MatrixUnit::Warp, stages: 2, limits }
+    }
+
+    /// Those of a major compute capability: 9 has units of its own.
+    pub fn cuda_of_capability(threads: usize, major: i32) -> Target {
+        let matrix_unit = if major == 9 { MatrixUnit::Warpgroup } else { MatrixUnit::Warp };
+        Target { matrix_unit, ..Target::cuda(threads) }
     }
 
     /// How many bits a thread's index has.

@@ -40,6 +40,16 @@ snapshots! {
     libdevice = "libdevice",
 }
 
+#[test]
+fn products_on_warpgroups() {
+    for (name, ttir) in [
+        ("half_matmul", include_str!("../../tile/tests/ttir/half_matmul.ttir")),
+        ("half_attention", include_str!("../../tile/tests/ttir/half_attention.ttir")),
+    ] {
+        insta::assert_snapshot!(format!("{name}-cuda-9"), text(ttir, &Target::cuda_of_capability(128, 9)));
+    }
+}
+
 /// A tile that walks a few elements from where two unknown sizes say, step by step.
 fn walk() -> Kernel {
     let mut b = Builder::new("walk");

@@ -1,20 +1,22 @@
-//! Products on the matrix units: Apple's simdgroup matrices of 8 x 8, NVIDIA's `mma` of 16 x 8 x 16 for half types.
+//! Products on the matrix units: Apple's simdgroup matrices of 8 x 8, NVIDIA's `mma` of 16 x 8 x 16 for half types; `wgmma` is in
+//! `warpgroup.rs`.
 //!
 //! Both spread a block of the product over the 32 lanes of a simdgroup in a fixed way, which is a [`Layout`] like any other: sums stay in
 //! registers from one product to the next, and whatever else a kernel does with them is elementwise in that layout.
 
-use super::{Left, Staged};
+use super::staged::{Factor, Left, Staged};
 use crate::dialect::Dialect;
 use crate::emit::element::Body;
 use crate::emit::{Emitter, Result};
 use crate::layout::{IndexBit, Layout, bits_of};
 use crate::mma::MmaShape;
+use crate::target::MatrixUnit;
 use openmps_tile::{Scalar, Value};
 
 /// One dimension of the blocks that a simdgroup has: where its first block begins, and the bits of its registers.
-struct Blocks {
+pub(super) struct Blocks {
     /// The index of the first element of the simdgroup's first block, as an expression.
-    begin: String,
+    pub begin: String,
     /// Places of the block's number: bits of the index, and of the register.
     bits: Vec<(usize, u8)>,
 }
@@ -34,17 +36,17 @@ impl Blocks {
         Blocks { begin, bits }
     }
 
-    fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         1 << self.bits.len()
     }
 
     /// How far block `number` lies behind the first one.
-    fn offset(&self, number: usize) -> usize {
+    pub fn offset(&self, number: usize) -> usize {
         self.bits.iter().enumerate().map(|(i, (bit, _))| (number >> i & 1) << bit).sum()
     }
 
     /// The register that block `number` begins with.
-    fn register(&self, number: usize) -> usize {
+    pub fn register(&self, number: usize) -> usize {
         self.bits.iter().enumerate().map(|(i, (_, register))| (number >> i & 1) << register).sum()
     }
 }
@@ -64,12 +66,17 @@ impl Emitter<'_> {
         let rows = Blocks::of(layout, columns_end, layout.bits().len(), mma.rows);
         self.line(format!("const uint first_row = {};", rows.begin));
         self.line(format!("const uint first_column = {};", columns.begin));
-        let begins = left_begins(mma, staged, part, rows.count());
+        let registers = left_registers(mma, staged, part, rows.count());
+        if mma.unit == MatrixUnit::Warpgroup {
+            return self.multiply_by_warpgroup(mma, (&rows, &columns), name, staged, registers);
+        }
+        let begin = |register: usize| format!("{register} + step / {}", mma.depth_per_register());
+        let begins: Option<Vec<String>> = registers.map(|registers| registers.into_iter().map(begin).collect());
         self.line("#pragma unroll");
         self.open(format!("for (uint step = 0; step < {}; step += {}) {{", staged.depth, mma.depth()));
-        match self.target.dialect {
-            Dialect::Metal => self.simdgroup_step(&rows, &columns, name, staged, begins),
-            Dialect::Cuda => self.mma_step(&rows, &columns, name, staged, begins),
+        match mma.unit {
+            MatrixUnit::Simdgroup => self.simdgroup_step(&rows, &columns, name, staged, begins),
+            _ => self.mma_step(&rows, &columns, name, staged, begins),
         }
         self.close();
     }
@@ -126,13 +133,13 @@ impl Emitter<'_> {
                 }
                 continue;
             }
-            let (first, is_turned) = (format!("(first_row + {})", rows.offset(i)), staged.left == Left::ByDepth);
-            let load = simdgroup_load("left", i, &first, "step", staged.left_pitch, is_turned);
+            let first = format!("(first_row + {})", rows.offset(i));
+            let load = simdgroup_load("left", i, [&first, "step"], &staged.left_factor);
             self.line(load);
         }
         for j in 0..columns.count() {
             let first = format!("(first_column + {})", columns.offset(j));
-            let load = simdgroup_load("right", j, "step", &first, staged.right_pitch, staged.right_by_column);
+            let load = simdgroup_load("right", j, ["step", &first], &staged.right_factor);
             self.line(load);
         }
         for i in 0..rows.count() {
@@ -166,7 +173,7 @@ impl Emitter<'_> {
                 continue;
             }
             let row = format!("(first_row + {} + (lane & 15))", rows.offset(i));
-            let place = format!("left + {row} * {} + step + (lane >> 4) * 8", staged.left_pitch);
+            let place = format!("left + {row} * {} + step + (lane >> 4) * 8", staged.left_factor.pitch());
             let blocks: Vec<String> = (0..4).map(|part| format!("left_blocks[{i}][{part}]")).collect();
             self.load_matrices(&blocks, &place, false);
         }
@@ -174,15 +181,15 @@ impl Emitter<'_> {
         for j in (0..columns.count()).step_by(together) {
             let apart = if together == 2 { columns.offset(j + 1) - columns.offset(j) } else { 0 };
             let column = format!("first_column + {} + (lane >> 4) * {apart}", columns.offset(j));
-            let pitch = staged.right_pitch;
-            let place = if staged.right_by_column {
+            let pitch = staged.right_factor.pitch();
+            let place = if staged.right_factor.is_by_depth() {
                 format!("right + ({column} + (lane & 7)) * {pitch} + step + (lane >> 3 & 1) * 8")
             } else {
                 format!("right + (step + (lane & 15)) * {pitch} + {column}")
             };
             let blocks: Vec<String> =
                 (0..2 * together).map(|part| format!("right_blocks[{}][{}]", j + part / 2, part % 2)).collect();
-            self.load_matrices(&blocks, &place, !staged.right_by_column);
+            self.load_matrices(&blocks, &place, !staged.right_factor.is_by_depth());
         }
         for i in 0..rows.count() {
             for j in 0..columns.count() {
@@ -213,21 +220,17 @@ impl Emitter<'_> {
     }
 }
 
-/// Which register each block of a left factor in registers begins with, in a step of a part of the depth.
-fn left_begins(mma: &MmaShape, staged: &Staged, part: usize, count: usize) -> Option<Vec<String>> {
+/// The register that each block of a left factor in registers begins with, in a part of the depth.
+fn left_registers(mma: &MmaShape, staged: &Staged, part: usize, count: usize) -> Option<Vec<usize>> {
     let Left::Registers(own) = &staged.left else { return None };
     let rows = Blocks::of(own, own.bits().len() - bits_of(staged.rows), own.bits().len(), mma.rows);
     let done = part * staged.depth / mma.depth_per_register();
-    let begin = |i| format!("{} + step / {}", rows.register(i) + done, mma.depth_per_register());
-    Some((0..count).map(begin).collect())
+    Some((0..count).map(|i| rows.register(i) + done).collect())
 }
 
-/// One block of a factor from threadgroup memory: its number, its first row and column, and how the factor lies.
-fn simdgroup_load(factor: &str, block: usize, row: &str, column: &str, pitch: usize, is_turned: bool) -> String {
-    if is_turned {
-        return format!(
-            "simdgroup_load({factor}_blocks[{block}], {factor} + {column} * {pitch} + {row}, {pitch}, ulong2(0, 0), true);"
-        );
-    }
-    format!("simdgroup_load({factor}_blocks[{block}], {factor} + {row} * {pitch} + {column}, {pitch});")
+/// One block of a factor from threadgroup memory: its number, and its first element along either axis.
+fn simdgroup_load(name: &str, block: usize, first: [&str; 2], factor: &Factor) -> String {
+    let (inner, line, pitch) = (first[factor.inner], first[1 - factor.inner], factor.pitch());
+    let turned = if factor.inner == 0 { ", ulong2(0, 0), true" } else { "" };
+    format!("simdgroup_load({name}_blocks[{block}], {name} + {line} * {pitch} + {inner}, {pitch}{turned});")
 }

@@ -1,76 +1,17 @@
 //! Products of matrices: the factors are staged in threadgroup memory, and each simdgroup or thread sums up its own blocks of the product.
 
 mod matrix;
+mod staged;
+mod warpgroup;
 
 use super::element::Body;
 use super::vector::{Vector, run_in};
 use super::{Emitter, Result};
-use crate::dialect::Dialect;
 use crate::layout::{IndexBit, Layout, bits_of, bits_of_axis};
 use crate::mma::{MmaShape, padded};
+use crate::target::MatrixUnit;
 use openmps_tile::{Instruction, Operation, Scalar, Value};
-
-/// Factors in threadgroup memory.
-struct Staged {
-    factor: Scalar,
-    columns: usize,
-    /// How much of the depth is there.
-    depth: usize,
-    rows: usize,
-    left: Left,
-    /// Elements from one line of the left factor to the next.
-    left_pitch: usize,
-    /// Elements from one row of the right factor to the next; from one column, where the depth is innermost.
-    right_pitch: usize,
-    /// Whether the right factor lies with its depth innermost.
-    right_by_column: bool,
-}
-
-/// Where a product takes its left factor from.
-#[derive(Clone, PartialEq)]
-enum Left {
-    /// Registers in this layout: the matrix unit's blocks, for the rows that each simdgroup sums up.
-    Registers(Layout),
-    /// Threadgroup memory, with the depth innermost.
-    ByRow,
-    /// Threadgroup memory, with the rows innermost.
-    ByDepth,
-}
-
-/// How a product is computed.
-#[derive(Clone)]
-struct Way {
-    mma: Option<&'static MmaShape>,
-    left: Left,
-    right_by_column: bool,
-}
-
-/// Elements that lines are longer than what is in them, so that eight lines of eight elements, a matrix unit's block, lie in different banks.
-const PADDING: usize = 8;
-
-impl Staged {
-    /// Threads that multiply one by one read their columns of the right factor in vectors, without a gap.
-    fn new(factor: Scalar, [rows, depth, columns]: [usize; 3], way: &Way) -> Staged {
-        let Way { left, right_by_column, .. } = way.clone();
-        let padding = if way.mma.is_some() { PADDING } else { 0 };
-        let left_pitch = if left == Left::ByDepth { rows } else { depth } + PADDING;
-        let right_pitch = if right_by_column { depth } else { columns } + padding;
-        Staged { factor, columns, depth, rows, left, left_pitch, right_pitch, right_by_column }
-    }
-
-    fn left_bytes(&self) -> usize {
-        let lines = match self.left {
-            Left::Registers(_) => 0,
-            Left::ByRow => self.rows,
-            Left::ByDepth => self.depth,
-        };
-        (lines * self.left_pitch * self.factor.size()).next_multiple_of(16)
-    }
-
-    fn right_bytes(&self) -> usize {
-        (if self.right_by_column { self.columns } else { self.depth }) * self.right_pitch * self.factor.size()
-    }
-}
+use staged::{Left, Staged, Way};
 
 impl<'k> Emitter<'k> {
     /// `x * y + sum` of tiles.
@@ -83,11 +24,8 @@ impl<'k> Emitter<'k> {
         }
         let layout = self.forms.natural(result).0;
         let sizes @ [_, depth, columns] = padded(&self.type_of(x).dims, &self.type_of(y).dims);
-        let mma = MmaShape::of(self.target.dialect, factor, sizes);
-        let left = self.left_of(instruction, mma);
-        // Both kinds of units read the right factor in either order.
-        let right_by_column = mma.is_some() && self.inner_axis(y) == 0;
-        let staged = self.largest_chunk(factor, sizes, &Way { mma, left, right_by_column })?;
+        let way = self.way_of(instruction, MmaShape::of(self.target, factor, sizes));
+        let (mma, staged) = (way.mma, self.largest_chunk(factor, sizes, &way)?);
         self.bring(sum, &layout)?;
         if mma.is_some() {
             let factors = self.factor_words(x) + self.factor_words(y);
@@ -108,12 +46,15 @@ impl<'k> Emitter<'k> {
             self.left_elements(x, own, factor)?;
         }
         for part in 0..depth / staged.depth {
-            self.take_scratch(staged.left_bytes() + staged.right_bytes());
+            self.take_scratch(staged.bytes());
             self.open("{");
-            if !matches!(staged.left, Left::Registers(_)) {
+            if staged.left == Left::Memory {
                 self.stage(x, ("left", 0), 1, &staged, part)?;
             }
             self.stage(y, ("right", staged.left_bytes()), 0, &staged, part)?;
+            if mma.is_some_and(|mma| mma.unit == MatrixUnit::Warpgroup) {
+                self.line("asm volatile(\"fence.proxy.async.shared::cta;\" ::: \"memory\");");
+            }
             self.scratch_written();
             match mma {
                 Some(mma) => self.multiply_by_mma(mma, &layout, &name, &staged, part),
@@ -126,16 +67,19 @@ impl<'k> Emitter<'k> {
         Ok(())
     }
 
-    /// Where the left factor of a product is best taken from.
-    fn left_of(&self, product: &Instruction, mma: Option<&MmaShape>) -> Left {
-        let x = product.operands[0];
+    /// How a product is best computed.
+    fn way_of(&self, product: &Instruction, mma: Option<&'static MmaShape>) -> Way {
+        let [x, y] = [0, 1].map(|i| product.operands[i]);
         let own = self.forms.left_layout(product).filter(|own| self.forms.natural(x).0.dense().0 == *own);
-        // Apple's units read either order. Threads that multiply one by one read several rows for each step, which therefore lie innermost.
-        match (own, mma) {
-            (Some(own), _) => Left::Registers(own),
-            (None, Some(_)) if self.target.dialect == Dialect::Cuda || self.inner_axis(x) == 1 => Left::ByRow,
-            _ => Left::ByDepth,
-        }
+        let left_inner = match mma.map(|mma| mma.unit) {
+            Some(MatrixUnit::Simdgroup | MatrixUnit::Warpgroup) => self.inner_axis(x),
+            Some(MatrixUnit::Warp) => 1,
+            // Threads that multiply one by one read several rows for each step, which therefore lie innermost.
+            None => 0,
+        };
+        // All units read the right factor in either order.
+        let right_inner = if mma.is_some() { self.inner_axis(y) } else { 1 };
+        Way { mma, left: own.map_or(Left::Memory, Left::Registers), left_inner, right_inner }
     }
 
     /// Registers of 32 bits that a thread's part of a factor takes.
@@ -150,7 +94,7 @@ impl<'k> Emitter<'k> {
         let mut chunk = depth;
         loop {
             let staged = Staged::new(factor, [rows, chunk, columns], way);
-            let needed = staged.left_bytes() + staged.right_bytes();
+            let needed = staged.bytes();
             if needed <= limit {
                 return Ok(staged);
             }
@@ -176,8 +120,8 @@ impl<'k> Emitter<'k> {
         let row = layout.index(bits_of(staged.columns), layout.bits().len());
         let column = layout.index(0, bits_of(staged.columns));
         let widen = |text: String| self.target.dialect.widen(staged.factor, &text);
-        let left = widen(format!("left[step * {} + ({row})]", staged.left_pitch));
-        let right = widen(format!("right[step * {} + ({column})]", staged.right_pitch));
+        let left = widen(format!("left[{}]", staged.left_factor.place([&row, "step"])));
+        let right = widen(format!("right[{}]", staged.right_factor.place(["step", &column])));
         self.each_register(layout.registers(), format!("{place} = fma({left}, {right}, {place});"));
         self.close();
     }
@@ -201,22 +145,18 @@ impl<'k> Emitter<'k> {
         };
         let (row, column) = (along(0), along(1));
         let is_whole = ty.dims[axis].next_power_of_two() == chunk;
-        let within = |index: &str| if is_whole { format!("({index})") } else { format!("(({index}) % {chunk})") };
-        let (place, inner, pitch) = match (axis, staged.right_by_column) {
-            (1, _) if staged.left == Left::ByDepth => {
-                (format!("{} * {} + ({row})", within(&column), staged.left_pitch), 0, staged.left_pitch)
-            }
-            (1, _) => (format!("({row}) * {} + {}", staged.left_pitch, within(&column)), 1, staged.left_pitch),
-            (_, true) => (format!("({column}) * {} + {}", staged.right_pitch, within(&row)), 0, staged.right_pitch),
-            _ => (format!("{} * {} + ({column})", within(&row), staged.right_pitch), 1, staged.right_pitch),
+        let within = |index: &str| if is_whole { index.to_owned() } else { format!("({index}) % {chunk}") };
+        let (memory, place) = match axis {
+            1 => (&staged.left_factor, staged.left_factor.place([&row, &within(&column)])),
+            _ => (&staged.right_factor, staged.right_factor.place([&within(&row), &column])),
         };
         let mut conditions: Vec<String> = self.first_of_replicas(&layout).into_iter().collect();
         if !is_whole {
             conditions.push(format!("({}) / {chunk} == {part}", if axis == 1 { &column } else { &row }));
         }
         let place = format!("{name} + {place}");
-        let run = run_in(&layout, &ty.dims, inner).min(if inner == axis { chunk } else { usize::MAX });
-        match Vector::new(run, staged.factor).filter(|vector| pitch.is_multiple_of(vector.count())) {
+        let run = run_in(&layout, &ty.dims, memory.inner).min(if memory.is_by_depth() { chunk } else { usize::MAX });
+        match Vector::new(run, staged.factor).filter(|vector| memory.pitch().is_multiple_of(vector.count())) {
             Some(vector) => self.stage_vectors(value, &layout, &vector, &place, &conditions),
             None => self.stage_elements(value, &layout, staged.factor, &place, &conditions),
         }

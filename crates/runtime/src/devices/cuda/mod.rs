@@ -158,7 +158,7 @@ impl Gpu {
     fn compile(self: &Arc<Self>, pipeline: &Pipeline) -> Result<Compiled> {
         let verified = pipeline.verified().map_err(|error| self.failed(error.to_string()))?;
         let threads = openmps_codegen::threads_for(pipeline.kernel());
-        let generate = || compile(verified, &Target::cuda(threads)).map_err(Error::Codegen);
+        let generate = || compile(verified, &Target::cuda_of_capability(threads, self.capability.0)).map_err(Error::Codegen);
         let source = stage::timed("generate", pipeline.name(), generate)?;
         let code = nvrtc::Nvrtc::get()?.compile(pipeline.name(), &source.text, self.capability)?;
         let entry = CString::new(source.entry).unwrap_or_default();
@@ -306,7 +306,7 @@ impl HeapSource for Cuda {
 #[cfg(test)]
 mod tests {
     use super::nvrtc::Nvrtc;
-    use openmps_codegen::{Target, compile};
+    use openmps_codegen::{Target, compile, threads_for};
     use openmps_tile::{parse, verify};
 
     /// The compiler needs no GPU, so what it takes is tested wherever it is installed; `cargo xtask test` installs it.
@@ -322,11 +322,17 @@ mod tests {
             include_str!("../../../../tile/tests/ttir/softmax.ttir"),
             include_str!("../../../../tile/tests/ttir/dropout.ttir"),
             include_str!("../../../../tile/tests/ttir/matmul.ttir"),
+            include_str!("../../../../tile/tests/ttir/half_matmul.ttir"),
+            include_str!("../../../../tile/tests/ttir/half_attention.ttir"),
         ] {
             let kernel = parse(ttir).expect("read");
-            let source = compile(verify(&kernel).expect("verified"), &Target::cuda(128)).expect("written");
-            let code = nvrtc.compile(&kernel.name, &source.text, (9, 0)).unwrap_or_else(|error| panic!("{error}"));
-            assert!(code.starts_with(b"\x7fELF"), "{}", kernel.name);
+            for capability in [(8, 0), (9, 0)] {
+                let target = Target::cuda_of_capability(threads_for(&kernel), capability.0);
+                let source = compile(verify(&kernel).expect("verified"), &target).expect("written");
+                let code = nvrtc.compile(&kernel.name, &source.text, capability);
+                let code = code.unwrap_or_else(|error| panic!("{error}"));
+                assert!(code.starts_with(b"\x7fELF"), "{}", kernel.name);
+            }
         }
         let error = nvrtc.compile("broken", "__global__ void k() { x = 1; }", (9, 0)).expect_err("x is unknown");
         assert!(error.to_string().contains("identifier \"x\" is undefined"), "{error}");

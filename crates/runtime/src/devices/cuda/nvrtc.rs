@@ -67,7 +67,9 @@ impl Nvrtc {
     pub fn compile(&self, name: &str, text: &str, (major, minor): (i32, i32)) -> Result<Vec<u8>> {
         let broken = |log: String| Error::Compile { kernel: name.to_owned(), log };
         let source = CString::new(text).map_err(|error| broken(error.to_string()))?;
-        let architecture = CString::new(format!("--gpu-architecture=sm_{major}{minor}")).unwrap_or_default();
+        // From 9 on some instructions are in an architecture's own set only, wgmma among them.
+        let own = if major >= 9 { "a" } else { "" };
+        let architecture = CString::new(format!("--gpu-architecture=sm_{major}{minor}{own}")).unwrap_or_default();
         // Every operation is rounded by itself, as the interpreter and Metal do it; products say `fma` where they mean it.
         let exact = c"--fmad=false".as_ptr();
         let options = [architecture.as_ptr(), c"--std=c++17".as_ptr(), c"-default-device".as_ptr(), exact];
