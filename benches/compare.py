@@ -5,7 +5,11 @@
     python benches/compare.py --level avx2     # as on a machine without AVX-512
 
 Every library runs in a process of its own; the processes take turns at each work, several rounds of it, so that what else the
-machine does meets all alike. A figure is the median of all samples. A peer that is not installed is left out, and said so.
+machine does meets all alike. A figure is the median of all samples. A peer that is not installed is left out, and said so. Before each
+work the machine's own ceilings are measured, and our share of them is printed where a work's amount is known.
+
+A run is compared with the last one that was recorded (`--record`) for the same processor, threads and level; what has become slower
+beside the fastest peer is listed as a warning.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import networks
+import recorded
 from libraries import shapes
 
 HERE = Path(__file__).resolve().parent
@@ -86,6 +91,12 @@ class Worker:
             raise SystemExit(f"{self.library} ended at {work!r} with exit status {self.process.wait()}")
         return json.loads(answer)
 
+    def ceilings(self) -> dict[str, float]:
+        """What the machine does at most, in a second."""
+        self.process.stdin.write(json.dumps({"work": None}) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
     def stop(self) -> None:
         self.process.stdin.close()
         self.process.wait()
@@ -100,15 +111,20 @@ def main() -> None:
     networks.ensure(shapes.NETWORKS)
     with tempfile.TemporaryDirectory() as empty:
         workers = [Worker.start(library, options, empty) for library in installed]
-        figures = _measure(workers, options, console)
+        figures, shares = _measure(workers, options, console)
         for worker in workers:
             worker.stop()
-    console.print(_table(figures, installed, options))
+    console.print(_table(figures, shares, installed, options))
     result = {
         "machine": {"processor": _processor(), "system": platform.platform(), "threads": options.threads, "level": options.level},
         "versions": {worker.library: worker.version for worker in workers},
         "microseconds": figures,
+        "shares": shares,
     }
+    for warning in recorded.slower(result):
+        console.print(warning, soft_wrap=True, highlight=False)
+    if options.record:
+        console.print(f"Recorded: {recorded.record(result)}", soft_wrap=True)
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "bench.json").write_text(json.dumps(result, indent=1) + "\n")
     console.print(f"Figures: {options.output / 'bench.json'}", soft_wrap=True)
@@ -126,16 +142,19 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--level", choices=("native", "avx2"), default="native", help="native: what the processor has")
     parser.add_argument("--seconds", type=float, default=0.25, help="for one work of one library in one round")
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--record", action="store_true", help="keep this run, to compare later ones on such a machine with")
     parser.add_argument("--output", type=Path, default=HERE.parent / "target" / "bench", help="folder of JSON and picture")
     return parser.parse_args()
 
 
-def _measure(workers: list[Worker], options: argparse.Namespace, console: Console) -> dict[str, dict[str, float]]:
-    """Work -> library -> median microseconds."""
+def _measure(workers: list[Worker], options: argparse.Namespace, console: Console) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+    """Work -> library -> median microseconds; work -> the share of the machine's ceiling that openmps reaches."""
     names = [work for work in workers[0].works if options.only in work]
     if not names:
         raise SystemExit(f"no work has {options.only!r} in its name; there are: {', '.join(workers[0].works)}")
     figures: dict[str, dict[str, float]] = {}
+    shares: dict[str, float] = {}
+    amounts = shapes.amounts()
     columns = (TextColumn("{task.description:45}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=len(names))
@@ -147,20 +166,24 @@ def _measure(workers: list[Worker], options: argparse.Namespace, console: Consol
                 for worker in able:
                     samples[worker.library] += worker.measure(name, options.seconds)
             figures[name] = {library: statistics.median(values) for library, values in samples.items()}
+            if name in amounts:
+                shares[name] = amounts[name].seconds(workers[0].ceilings()) * 1e6 / figures[name]["openmps"]
             progress.advance(task)
-    return figures
+    return figures, shares
 
 
-def _table(figures: dict[str, dict[str, float]], libraries: list[str], options: argparse.Namespace) -> Table:
-    """One row a work: our time, and each peer's with how many times faster we are."""
+def _table(figures: dict[str, dict[str, float]], shares: dict[str, float], libraries: list[str], options: argparse.Namespace) -> Table:
+    """One row a work: our time, our share of the machine's ceiling, and each peer's time with how many times faster we are."""
     machine = f"{_processor()}, {options.threads} threads, {options.level}"
     table = Table(title=f"Median milliseconds, and how many times faster openmps is ({machine})", title_justify="left")
     table.add_column("work", no_wrap=True)
-    for library in libraries:
+    table.add_column(LIBRARIES[libraries[0]][1], justify="right", no_wrap=True)
+    table.add_column("of ceiling", justify="right", no_wrap=True)
+    for library in libraries[1:]:
         table.add_column(LIBRARIES[library][1], justify="right", no_wrap=True)
     for work, times in figures.items():
         ours = times["openmps"]
-        cells = [f"[bold]{ours / 1e3:.4g}[/]"]
+        cells = [f"[bold]{ours / 1e3:.4g}[/]", f"{shares[work]:.2f}" if work in shares else ""]
         for peer in libraries[1:]:
             ratio = times[peer] / ours if peer in times else None
             colour = "green" if (ratio or 0) >= 1 else "red"

@@ -1,6 +1,7 @@
 """One library's works, measured in a process of its own on request: so no thread pool disturbs another library's.
 
-Reads lines of JSON (``{"work": NAME, "seconds": S}``) and answers each with the durations of single runs in microseconds.
+Reads lines of JSON (``{"work": NAME, "seconds": S}``) and answers each with the durations of single runs in microseconds; ``{"work": null}`` with
+the machine's ceilings.
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ def serve(library: str) -> None:
     for line in sys.stdin:
         request = json.loads(line)
         name = request["work"]
+        if name is None:
+            print(json.dumps(module.ceilings()), file=answers, flush=True)
+            continue
         if name not in made:
             made.clear()  # the last work's tensors must not crowd this one's
             made[name] = works[name]()

@@ -7,9 +7,17 @@ import os
 os.environ["OPENMPS_BENCH_DEVICE"] = "mps"
 
 import openmps
+from libraries import shapes
 from libraries.paddle_cpu import synchronize, works
+from paddle_custom_device import openmps_native as native
 
-__all__ = ["synchronize", "version", "works"]
+__all__ = ["ceilings", "synchronize", "version", "works"]
+
+
+def ceilings() -> dict[str, float]:
+    """What this machine does at most with these threads: arithmetic of float32 a second, and bytes a second by what is done and how many."""
+    traffic = {f"{kind} {label}": native.host_bandwidth(kind, size) for kind in ("read", "copy") for label, size in shapes.MEMORY.items()}
+    return {"arithmetic": native.ceilings(0)[1], **traffic}
 
 
 def version() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 
 IMAGE = Path(__file__).resolve().parents[2] / "examples" / "images" / "bookshop.png"
@@ -25,6 +26,45 @@ CONVOLUTIONS = {
     "depthwise 5x5, 192 channels, 24x160": ((1, 192, 24, 160), (192, 1, 5, 5), 1, 192),
     "depthwise 3x3, 64 channels, 112x112, stride 2": ((1, 64, 112, 112), (64, 1, 3, 3), 2, 64),
 }
+
+# Bytes whose bandwidth is measured: what the second-level caches of two cores hold, and what no cache does.
+MEMORY = {"768 KB": 768 << 10, "192 MB": 192 << 20}
+
+
+@dataclass(frozen=True)
+class Amount:
+    """What a work needs at least: arithmetic of float32, bytes that are read and that are written."""
+
+    arithmetic: int = 0
+    read: int = 0
+    written: int = 0
+
+    def seconds(self, ceilings: dict[str, float]) -> float:
+        """How long it takes where nothing but the machine's ceilings holds it up."""
+        moved = self.read + self.written
+        # The smallest memory that holds it; the largest where none does.
+        level = next((label for label, size in MEMORY.items() if moved <= size), list(MEMORY)[-1])
+        traffic = "copy" if self.written * 4 > self.read else "read"
+        return max(self.arithmetic / ceilings["arithmetic"], moved / ceilings[f"{traffic} {level}"])
+
+
+def amounts() -> dict[str, Amount]:
+    """The works whose amount is plain. Those of networks are counted layer by layer (`openmps profile`)."""
+    found = {f"matmul {n}": Amount(2 * n**3, 8 * n * n, 4 * n * n) for n in MATMUL}
+    rows, columns = ROWS
+    for name in ("softmax", "layer_norm"):
+        found[f"{name} {rows}x{columns}"] = Amount(0, 4 * rows * columns, 4 * rows * columns)
+    for label, count in ELEMENTS.items():
+        for name in ("add", "multiply"):
+            found[f"{name} {label}"] = Amount(count, 8 * count, 4 * count)
+        for name in ("exp", "sigmoid"):
+            found[f"{name} {label}"] = Amount(0, 4 * count, 4 * count)
+        found[f"sum {label}"] = Amount(count, 4 * count, 0)
+    for name, ((batch, channels, *size), weight, stride, groups) in CONVOLUTIONS.items():
+        pixels = [-(-side // stride) for side in size]
+        out = batch * weight[0] * prod(pixels)
+        found[name] = Amount(2 * out * prod(weight[1:]), 4 * (batch * channels * prod(size) + prod(weight)), 4 * out)
+    return found
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 use openmps::graph::{Ceilings, MemorySummary, StepSummary};
 use openmps::{DataType, Device, TensorData};
+use openmps_host::native::ceiling::{Traffic, bytes_per_second};
 use openmps_inference::{Error, Model};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyFileNotFoundError, PyNotImplementedError, PyOSError, PyRuntimeError, PyValueError};
@@ -16,6 +17,7 @@ use std::time::Duration;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<InferenceModel>()?;
     module.add_function(wrap_pyfunction!(ceilings, module)?)?;
+    module.add_function(wrap_pyfunction!(host_bandwidth, module)?)?;
     module.add_function(wrap_pyfunction!(command_buffers, module)?)?;
     module.add_function(wrap_pyfunction!(unsupported_operations, module)?)?;
     module.add_function(wrap_pyfunction!(supported_operations, module)?)
@@ -145,6 +147,17 @@ fn ceilings(py: Python<'_>, device: usize) -> PyResult<(f64, f64)> {
     let measured = py.detach(|| Ceilings::measure(&Device::get(device)?));
     let Ceilings { bytes_per_second, operations_per_second, .. } = measured.map_err(|error| raised(error.into()))?;
     Ok((bytes_per_second, operations_per_second))
+}
+
+/// Bytes a second that the CPU reads (`kind` is "read") or reads and writes ("copy") of memory of so many bytes, as measured.
+#[pyfunction]
+fn host_bandwidth(py: Python<'_>, kind: &str, bytes: usize) -> PyResult<f64> {
+    let traffic = match kind {
+        "read" => Traffic::Read,
+        "copy" => Traffic::Copy,
+        _ => return Err(PyValueError::new_err(format!("kind is 'read' or 'copy', not {kind:?}"))),
+    };
+    Ok(py.detach(|| bytes_per_second(traffic, bytes, Duration::from_millis(50))))
 }
 
 /// The operations of a program that cannot be run.
