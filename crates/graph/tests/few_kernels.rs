@@ -59,8 +59,7 @@ impl Runner {
         let width = heads * depth;
         let x = self.tensor(&[batch, length, width]);
         let [scale, bias] = [(); 2].map(|()| self.tensor(&[width]));
-        let norm =
-            LayerNorm { begin: 2, epsilon: 1e-5, scale: true, bias: true, centred: true, statistics: false };
+        let norm = LayerNorm { begin: 2, epsilon: 1e-5, scale: true, bias: true, centred: true, statistics: false };
         let normed = self.run(&norm, &[&x, &scale, &bias]);
         let linear = Matmul { transpose_left: false, transpose_right: false };
         let wide = self.run(&linear, &[&normed, &self.tensor(&[width, 2 * width])]);

@@ -357,15 +357,7 @@ impl LayerNorm {
         b.rsqrt(sum)
     }
 
-    fn weighted(
-        &self,
-        b: &mut Builder,
-        p: &Parameters,
-        rows: &RowBlock,
-        y: Value,
-        at: Value,
-        compute: DType,
-    ) -> Value {
+    fn weighted(&self, b: &mut Builder, p: &Parameters, rows: &RowBlock, y: Value, at: Value, compute: DType) -> Value {
         let mut y = y;
         for (number, &(pointer, stride, dtype)) in p.weights.iter().enumerate() {
             let weight = rows.load_per_column(b, pointer, stride, (at, p.length));

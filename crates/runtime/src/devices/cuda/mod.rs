@@ -158,7 +158,8 @@ impl Gpu {
     fn compile(self: &Arc<Self>, pipeline: &Pipeline) -> Result<Compiled> {
         let verified = pipeline.verified().map_err(|error| self.failed(error.to_string()))?;
         let threads = openmps_codegen::threads_for(pipeline.kernel());
-        let generate = || compile(verified, &Target::cuda_of_capability(threads, self.capability.0)).map_err(Error::Codegen);
+        let generate =
+            || compile(verified, &Target::cuda_of_capability(threads, self.capability.0)).map_err(Error::Codegen);
         let source = stage::timed("generate", pipeline.name(), generate)?;
         let code = nvrtc::Nvrtc::get()?.compile(pipeline.name(), &source.text, self.capability)?;
         let entry = CString::new(source.entry).unwrap_or_default();
