@@ -88,3 +88,60 @@ fn programs_add_to_one_place_at_once() {
         assert_eq!(from_singles(&found[0]), [32_000.0]);
     });
 }
+
+/// Rows of a masked tile, reduced along an axis. Outside of the mask the tile holds `rest`, which is not always what changes nothing.
+fn masked_reduction(combine: Combine, axis: usize, rest: f64, squared: bool) -> Kernel {
+    let mut b = Builder::new("masked_reduction");
+    let pointer = Type::pointer(Scalar::F32);
+    let (x, out) = (b.parameter("x", pointer.clone()), b.parameter("out", pointer));
+    let [rows, columns] = ["rows", "columns"].map(|name| b.parameter(name, Type::scalar(Scalar::I64)));
+    let dims = [8, 16];
+    let side = |b: &mut Builder, axis: usize, size| {
+        let (index, bound) = (b.range(dims[axis]), b.splat(size, &[dims[axis]]));
+        let inside = b.compare(openmps_tile::Compare::Less, index, bound);
+        [index, inside].map(|side| {
+            let expanded = b.expand_dims(side, 1 - axis);
+            b.broadcast(expanded, &dims)
+        })
+    };
+    let ([row, row_inside], [column, column_inside]) = (side(&mut b, 0, rows), side(&mut b, 1, columns));
+    let width = b.integer(16, Scalar::I64);
+    let width = b.splat(width, &dims);
+    let offset = b.multiply(row, width);
+    let offset = b.add(offset, column);
+    let pointers = b.splat(x, &dims);
+    let pointers = b.add_pointer(pointers, offset);
+    let mask = b.and(row_inside, column_inside);
+    let loaded = b.load(pointers, Some(mask), None);
+    let loaded = if squared { b.multiply(loaded, loaded) } else { loaded };
+    let rest = b.constant_like(rest, loaded);
+    let filled = b.select(mask, loaded, rest);
+    let reduced = b.reduce(combine, filled, axis);
+    let (index, out_pointers) = (b.range(dims[1 - axis]), b.splat(out, &[dims[1 - axis]]));
+    let out_pointers = b.add_pointer(out_pointers, index);
+    b.store(out_pointers, reduced, None);
+    b.finish()
+}
+
+#[test]
+fn what_a_mask_leaves_out_of_a_reduction_counts_as_what_stands_there() {
+    let values = singles(wave(8 * 16));
+    for (combine, rest) in [
+        (Combine::Sum, 0.0),
+        (Combine::Sum, 0.25),
+        (Combine::Maximum, f64::NEG_INFINITY),
+        (Combine::Maximum, 0.0),
+        (Combine::Product, 1.0),
+    ] {
+        for (axis, squared) in [(0, false), (1, false), (0, true), (1, true)] {
+            let kernel = masked_reduction(combine, axis, rest, squared);
+            for [rows, columns] in [[8, 16], [5, 11], [0, 11], [5, 0], [8, 3], [2, 16], [100, -1]] {
+                let given = [Buffer(0), Buffer(1), Integer(rows), Integer(columns)];
+                let out = vec![7; 16 * 4];
+                compare(&kernel, [1, 1, 1], &[values.clone(), out], &given, &|found, expected| {
+                    assert_close(&from_singles(&found[1]), &from_singles(&expected[1]), 1e-6);
+                });
+            }
+        }
+    }
+}

@@ -60,6 +60,23 @@ pub(super) fn map_target(step: &mut Step) -> Option<(&mut Target, &mut Extents)>
     }
 }
 
+/// Whether nothing but a register is changed by a step.
+pub(super) fn only_computes(step: &Step) -> bool {
+    let is_tile = matches!(
+        step,
+        Step::LoadTile { .. }
+            | Step::Gather { .. }
+            | Step::MaskTile { .. }
+            | Step::CountUp { .. }
+            | Step::MapUnary { .. }
+            | Step::MapBinary { .. }
+            | Step::MapSelect { .. }
+            | Step::MapClip { .. }
+            | Step::Dot { .. }
+    );
+    is_tile && !writes_memory(step)
+}
+
 /// Whether a step touches device memory.
 pub(super) fn touches_memory(step: &Step) -> bool {
     match step {

@@ -3,7 +3,7 @@
 use super::Plan;
 use super::registers;
 use super::step::{Extent, Extents, IndexOperation, Register, Slot, Step, Target, Width};
-use super::value::{Affine, Planned, rows_and_columns, width_of};
+use super::value::{Affine, Filled, Planned, rows_and_columns, width_of};
 use crate::error::Error;
 use crate::vector::{binary, cast, unary};
 use openmps_tile::{Binary, Block, Instruction, Kernel, Number, Operation, Scalar, Value};
@@ -52,6 +52,8 @@ pub(super) struct Lowering<'k> {
     /// Slots whose number is known now.
     constants: HashMap<Slot, i64>,
     slot_of_constant: HashMap<i64, Slot>,
+    /// Slots whose bits are known now.
+    literals: HashSet<Slot>,
     /// Slots that depend on the arguments only.
     invariant: HashSet<Slot>,
     grid_slots: [Slot; 3],
@@ -61,6 +63,8 @@ pub(super) struct Lowering<'k> {
     pub open: Vec<Vec<Step>>,
     /// Bytes of each register.
     pub registers: Vec<usize>,
+    /// Registers that hold one number outside of a part.
+    pub filled: HashMap<Register, Filled>,
     /// Carried values that must be data.
     pub forced: HashSet<Value>,
     ns: f64,
@@ -76,12 +80,14 @@ impl<'k> Lowering<'k> {
             slots: vec![0; parameters],
             constants: HashMap::new(),
             slot_of_constant: HashMap::new(),
+            literals: HashSet::new(),
             invariant: (0..parameters).collect(),
             grid_slots: [0; 3],
             program_slots: [0; 3],
             prologue: Vec::new(),
             open: vec![Vec::new()],
             registers: Vec::new(),
+            filled: HashMap::new(),
             forced,
             ns: 10.0,
             ns_scale: 1.0,
@@ -203,12 +209,18 @@ impl<'k> Lowering<'k> {
         let slot = self.slot();
         self.slots[slot] = bits;
         self.invariant.insert(slot);
+        self.literals.insert(slot);
         slot
     }
 
     /// The constant in a slot, if it is one.
     pub fn known(&self, slot: Slot) -> Option<i64> {
         self.constants.get(&slot).copied()
+    }
+
+    /// The bits in a slot, if they are known.
+    pub fn literal(&self, slot: Slot) -> Option<u64> {
+        self.literals.contains(&slot).then(|| self.slots[slot])
     }
 
     fn number(&mut self, number: Number, result: Value) -> Planned {

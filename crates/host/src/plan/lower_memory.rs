@@ -3,7 +3,7 @@
 use super::lower::{Lowered, Lowering, refuse};
 use super::lower_tile::plain;
 use super::step::{Address, Extents, IndexOperation, Operand, Rest, Slot, Step, Width};
-use super::value::{Affine, Planned, width_of};
+use super::value::{Affine, Filled, Planned, width_of};
 use openmps_tile::{Scalar, Value};
 
 /// A mask as the plan uses it.
@@ -133,6 +133,14 @@ impl Lowering<'_> {
                 let tile = (full.rows.full, full.columns.full);
                 let step = Step::LoadTile { register, address, extents, full: tile, rest, direct: true };
                 self.emit_tile(step, &full, 0.15);
+                let rest = match rest {
+                    Rest::Zero => Some(self.constant(0)),
+                    Rest::Other(Operand::Uniform(slot)) => Some(slot),
+                    _ => None,
+                };
+                if let Some(rest) = rest {
+                    self.filled.insert(register, Filled { inside: plain(register), part: extents, rest });
+                }
                 return Ok(Planned::Data(plain(register)));
             }
             (Planned::Pointer { base, offset }, Mask::Data(_)) => {

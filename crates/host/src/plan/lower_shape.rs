@@ -3,7 +3,7 @@
 use super::lower::{Lowered, Lowering, refuse};
 use super::lower_tile::plain;
 use super::step::{Extent, Extents, Operand, Step, ViewKind};
-use super::value::{Affine, Planned, compose, width_of};
+use super::value::{Affine, Filled, Planned, compose, width_of};
 use crate::vector::{binary, reduce};
 use openmps_tile::{Cast, Combine, Scalar, Value};
 
@@ -32,18 +32,19 @@ impl Lowering<'_> {
             return refuse(format!("a {} of {}", combine.text(), scalar.name()));
         };
         let size = scalar.size();
-        let (rank, extents) = (self.kernel.dims_of(x).len(), self.extents_of(x)?);
+        let (rank, full) = (self.kernel.dims_of(x).len(), self.extents_of(x)?);
+        let (source, extents) = self.without_rest(source, identity, size).unwrap_or((source, full));
         if rank == 1 {
             let destination = self.slot();
             let width = width_of(scalar);
-            self.emit_tile(Step::ReduceAll { function, destination, source, size, width, extents }, &extents, 0.15);
+            self.emit_tile(Step::ReduceAll { function, destination, source, size, width, extents }, &full, 0.15);
             return Ok(Planned::Uniform(destination));
         }
         let one = Extent { full: 1, clip: None };
         let result = if axis == 1 {
-            Extents { rows: one, columns: extents.rows }
+            Extents { rows: one, columns: full.rows }
         } else {
-            Extents { rows: one, columns: extents.columns }
+            Extents { rows: one, columns: full.columns }
         };
         let target = self.target(&result, size);
         let step = match (axis, binary::binary(combine.operation(), scalar)) {
@@ -51,8 +52,16 @@ impl Lowering<'_> {
             (_, Some(combine)) => Step::ReduceColumns { combine, identity, target, source, extents },
             (_, None) => return refuse(format!("a {} of {} along axis 0", combine.text(), scalar.name())),
         };
-        self.emit_tile(step, &extents, 0.15);
+        self.emit_tile(step, &full, 0.15);
         Ok(Planned::Data(plain(target.register)))
+    }
+
+    /// What is left to reduce of a tile that holds the reduction's identity outside of a part.
+    fn without_rest(&self, source: Operand, identity: [u8; 8], size: usize) -> Option<(Operand, Extents)> {
+        let Operand::Register { register, view: ViewKind::Plain } = source else { return None };
+        let Filled { inside, part, rest } = *self.filled.get(&register)?;
+        let rest = self.literal(rest)?.to_le_bytes();
+        (rest[..size] == identity[..size]).then_some((inside, part))
     }
 
     /// Half factors are widened: their products are exact in float32.

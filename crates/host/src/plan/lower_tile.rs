@@ -2,7 +2,7 @@
 
 use super::lower::{Lowered, Lowering, refuse};
 use super::step::{Extent, Extents, IndexOperation, Operand, Slot, Step, ViewKind, Width};
-use super::value::{Affine, Planned, width_of};
+use super::value::{Affine, Filled, Planned, width_of};
 use crate::vector::{binary, cast, memory, unary};
 use openmps_tile::{Binary, Cast, Compare, Scalar, Unary, Value};
 
@@ -312,6 +312,9 @@ impl Lowering<'_> {
         if let Planned::Clip(clip) = planned[0] {
             let step = Step::MapClip { target, clip, inside: x, outside: y, extents: full };
             self.emit_tile(step, &full, 0.15);
+            if let Operand::Uniform(rest) = y {
+                self.filled.insert(target.register, Filled { inside: x, part: clip, rest });
+            }
             return Ok(Planned::Data(plain(target.register)));
         }
         let condition = self.data(operands[0])?;

@@ -122,7 +122,10 @@ impl Pass {
             Step::StoreTile { extents, .. }
             | Step::MapUnary { extents, .. }
             | Step::MapBinary { extents, .. }
-            | Step::MapSelect { extents, .. } => operands(step, |operand| self.demand(operand, Some(*extents))),
+            | Step::MapSelect { extents, .. }
+            | Step::ReduceAll { extents, .. }
+            | Step::ReduceRows { extents, .. }
+            | Step::ReduceColumns { extents, .. } => operands(step, |operand| self.demand(operand, Some(*extents))),
             Step::MapClip { clip, inside, outside, extents, .. } => {
                 self.demand(inside, Some(if is_whole(*extents) { *clip } else { *extents }));
                 self.demand(outside, Some(*extents));

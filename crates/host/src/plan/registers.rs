@@ -1,14 +1,15 @@
 //! After lowering: stores join the step that computes what they store, and registers share scratch memory when their lives do
 //! not overlap.
 
-use super::effects::{map_target, operands, touches_memory, written};
+use super::effects::{map_target, only_computes, operands, touches_memory, written};
 use super::lives::Lives;
 use super::step::{Address, Extents, Operand, Register, Step, ViewKind};
 use super::{narrow, order};
 
 /// Finishes the steps and returns each register's offset in the scratch memory, and the memory's size.
 pub(super) fn assign(body: &mut Vec<Step>, sizes: &[usize], slots: usize) -> (Vec<usize>, usize) {
-    let reads = count_reads(body, sizes.len());
+    let mut reads = count_reads(body, sizes.len());
+    drop_unread(body, &mut reads);
     forward_stores(body, &reads);
     narrow::narrow(body, sizes.len(), slots);
     retarget_carried(body, &reads);
@@ -16,6 +17,21 @@ pub(super) fn assign(body: &mut Vec<Step>, sizes: &[usize], slots: usize) -> (Ve
     lives.walk(body);
     order::settle(body, &lives);
     place(&lives, sizes)
+}
+
+/// Removes steps whose result nobody reads, from the last to the first: what they read may then be unread too.
+fn drop_unread(body: &mut Vec<Step>, reads: &mut [usize]) {
+    for at in (0..body.len()).rev() {
+        if let Step::Loop { body, .. } = &mut body[at] {
+            drop_unread(body, reads);
+        } else if only_computes(&body[at]) && written(&body[at]).is_some_and(|register| reads[register] == 0) {
+            operands(&body.remove(at), |operand| {
+                if let Operand::Register { register, .. } = operand {
+                    reads[*register] -= 1;
+                }
+            });
+        }
+    }
 }
 
 fn count_reads(body: &[Step], registers: usize) -> Vec<usize> {

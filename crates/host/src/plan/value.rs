@@ -40,6 +40,16 @@ pub(super) enum Planned {
     Data(Operand),
 }
 
+/// A tile that holds one number outside of a part.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Filled {
+    /// What it holds in the part.
+    pub inside: Operand,
+    pub part: Extents,
+    /// The number.
+    pub rest: Slot,
+}
+
 /// Rows and columns of a tile's dimensions: a vector is one row.
 pub(super) fn rows_and_columns(dims: &[usize]) -> Option<(usize, usize)> {
     match *dims {

@@ -230,29 +230,33 @@ impl Machine<'_> {
         unsafe {
             match step {
                 Step::ReduceAll { function, destination, source, size, width, extents } => {
-                    let (_, columns) = self.extents(extents);
+                    let (rows, columns) = self.extents(extents);
                     let source = self.source(source, *size);
                     let cell = self.cell(*destination);
-                    self.reduce_row(*function, cell, &source, 0, *size, columns);
+                    self.reduce_row(*function, cell, &source, 0, *size, rows.min(1) * columns);
                     let raw = self.get(*destination) as u64;
                     self.set(*destination, width.extend(raw) as i64);
                 }
                 Step::ReduceRows { function, target, source, extents } => {
                     let (rows, columns) = self.extents(extents);
                     let source = self.source(source, target.size);
-                    let result = Extents { rows: Extent { full: 1, clip: None }, columns: extents.rows };
-                    let (address, _) = self.open(target, &result);
-                    for row in 0..rows {
+                    let all = Extent { full: extents.rows.full, clip: None };
+                    let (address, _) =
+                        self.open(target, &Extents { rows: Extent { full: 1, clip: None }, columns: all });
+                    for row in 0..all.full {
                         let destination = address.add(row * target.size);
+                        // A row behind the last one has no elements: the identity is left.
+                        let (row, columns) = if row < rows { (row, columns) } else { (0, 0) };
                         self.reduce_row(*function, destination, &source, row, target.size, columns);
                     }
                 }
                 Step::ReduceColumns { combine, identity, target, source, extents } => {
                     let (rows, columns) = self.extents(extents);
                     let source = self.source(source, target.size);
-                    let result = Extents { rows: Extent { full: 1, clip: None }, columns: extents.columns };
-                    let (address, _) = self.open(target, &result);
-                    memory::fill(address, identity.as_ptr(), target.size, columns);
+                    let all = Extent { full: extents.columns.full, clip: None };
+                    let (address, _) =
+                        self.open(target, &Extents { rows: Extent { full: 1, clip: None }, columns: all });
+                    memory::fill(address, identity.as_ptr(), target.size, all.full);
                     for row in 0..rows {
                         combine(address, address, false, source.row(row), source.repeats, columns);
                     }
