@@ -131,6 +131,23 @@ pub struct RowBlock {
     row_mask: Value,
 }
 
+/// Columns of a block's rows.
+pub struct Piece {
+    column: Value,
+    /// Which of the tile's columns are among them.
+    exists: Value,
+    /// Which places of the tile are in these columns, of rows that there are.
+    pub inside: Value,
+}
+
+impl Piece {
+    /// `x` inside of the piece and `other` elsewhere: a reduction is of its identity there, and the host device then reduces the piece alone.
+    pub fn or(&self, b: &mut Builder, x: Value, other: f64) -> Value {
+        let other = b.constant_like(other, x);
+        b.select(self.inside, x, other)
+    }
+}
+
 impl RowBlock {
     /// How many rows share a tile of this width.
     pub fn rows_for(width: usize) -> usize {
@@ -159,63 +176,52 @@ impl RowBlock {
         b.broadcast(row, &self.dims())
     }
 
-    fn pointers(&self, b: &mut Builder, base: Value, strides: [Value; 2], from: Value) -> Value {
+    /// The tile's columns from column `from` on that lie before `end`.
+    pub fn piece(&self, b: &mut Builder, from: Value, end: Value) -> Piece {
+        let (column, exists) = tiles::block(b, from, self.width, end);
+        Piece { column, exists, inside: tiles::both(b, self.row_mask, exists) }
+    }
+
+    fn pointers(&self, b: &mut Builder, base: Value, strides: [Value; 2], piece: &Piece) -> Value {
         let by_row = tiles::scaled(b, self.row_index, strides[0]);
-        let (from, column) = (b.splat(from, &[self.width]), b.range(self.width));
-        let column = b.add(column, from);
-        let by_column = tiles::scaled(b, column, strides[1]);
+        let by_column = tiles::scaled(b, piece.column, strides[1]);
         tiles::crossed(b, base, by_row, by_column)
     }
 
-    /// Loads the tile's columns from column `from` of the rows on; those at `end` and beyond are `other`.
-    pub fn load_piece(
+    /// Loads a piece of the rows; what lies outside of it is 0.
+    pub fn load(
         &self,
         b: &mut Builder,
         base: Value,
         strides: [Value; 2],
-        (from, end): (Value, Value),
-        other: f64,
+        piece: &Piece,
         (dtype, to): (DType, DType),
     ) -> Value {
-        let pointers = self.pointers(b, base, strides, from);
-        let mask = self.inside(b, from, end);
-        let x = tiles::load(b, pointers, mask);
-        let x = convert(b, x, dtype, to);
-        if other == 0.0 {
-            return x;
-        }
-        let other = b.constant_like(other, x);
-        b.select(mask, x, other)
+        let pointers = self.pointers(b, base, strides, piece);
+        let x = tiles::load(b, pointers, piece.inside);
+        convert(b, x, dtype, to)
     }
 
-    /// Which places of a piece from column `from` on lie before `end`, in rows that there are.
-    pub fn inside(&self, b: &mut Builder, from: Value, end: Value) -> Value {
-        let (_, columns) = tiles::block(b, from, self.width, end);
-        tiles::both(b, self.row_mask, columns)
-    }
-
-    /// Loads one value a column from a vector, of a piece from column `from` on; 0 at `end` and beyond.
-    pub fn load_per_column(&self, b: &mut Builder, base: Value, stride: Value, (from, end): (Value, Value)) -> Value {
-        let (column, inside) = tiles::block(b, from, self.width, end);
-        let offset = tiles::scaled(b, column, stride);
+    /// Loads one value a column from a vector; 0 outside of the piece.
+    pub fn load_per_column(&self, b: &mut Builder, base: Value, stride: Value, piece: &Piece) -> Value {
+        let offset = tiles::scaled(b, piece.column, stride);
         let pointers = b.add_pointer(base, offset);
-        tiles::load(b, pointers, inside)
+        tiles::load(b, pointers, piece.exists)
     }
 
-    /// Stores a piece of the rows from column `from` on.
-    pub fn store_piece(
+    /// Stores a piece of the rows.
+    pub fn store(
         &self,
         b: &mut Builder,
         base: Value,
         strides: [Value; 2],
-        (from_column, end): (Value, Value),
+        piece: &Piece,
         x: Value,
         (from, to): (DType, DType),
     ) {
-        let pointers = self.pointers(b, base, strides, from_column);
-        let mask = self.inside(b, from_column, end);
+        let pointers = self.pointers(b, base, strides, piece);
         let x = convert(b, x, from, to);
-        b.store(pointers, x, Some(mask));
+        b.store(pointers, x, Some(piece.inside));
     }
 
     /// Stores one value a row into a dense vector.

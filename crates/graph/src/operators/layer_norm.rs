@@ -11,7 +11,7 @@ use crate::operators::full::Full;
 use crate::program::{self, Key, scalar_bits};
 use crate::queue::Queue;
 use crate::reference::Array;
-use crate::rows::{RowBlock, Rows, convert, tile_width};
+use crate::rows::{Piece, RowBlock, Rows, convert, tile_width};
 use crate::vendor::{VendorGraph, try_vendor};
 use crate::view::View;
 use openmps_host::native::layer_norm as native;
@@ -266,20 +266,18 @@ impl LayerNorm {
         let compute = dtype.compute();
         let rows = RowBlock::new(b, RowBlock::rows_for(width), width, p.count);
         let from = b.integer(0, Scalar::I64);
-        let x = rows.load_piece(b, p.x, p.from, (from, p.length), 0.0, (dtype, compute));
+        let piece = rows.piece(b, from, p.length);
+        let x = rows.load(b, p.x, p.from, &piece, (dtype, compute));
         let (mut centred, mut mean) = (x, None);
         if self.centred {
             let average = |b: &mut Builder, x: Value| {
+                let x = piece.or(b, x, 0.0);
                 let sum = b.reduce(Combine::Sum, x, 1);
                 over_length(b, sum, p.length)
             };
-            // Beyond the row's end the distance from the mean is not zero, and must not count.
-            let inside = rows.inside(b, from, p.length);
             let distance = |b: &mut Builder, mean: Value| {
                 let along = rows.along(b, mean);
-                let distance = b.subtract(x, along);
-                let zeros = b.constant_like(0.0, distance);
-                b.select(inside, distance, zeros)
+                b.subtract(x, along)
             };
             let mut value = average(b, x);
             if has_rounded_sums(dtype) {
@@ -291,13 +289,15 @@ impl LayerNorm {
             mean = Some(value);
         }
         let squares = b.multiply(centred, centred);
+        // Beyond the row's end the distance from the mean is not zero, and must not count.
+        let squares = piece.or(b, squares, 0.0);
         let sum = b.reduce(Combine::Sum, squares, 1);
         let variance = over_length(b, sum, p.length);
         let inverse = self.inverse_deviation(b, p, variance);
         let inverse = rows.along(b, inverse);
         let y = b.multiply(centred, inverse);
-        let y = self.weighted(b, p, &rows, y, from, compute);
-        rows.store_piece(b, p.y, p.to, (from, p.length), y, (compute, dtype));
+        let y = self.weighted(b, p, &rows, y, &piece, compute);
+        rows.store(b, p.y, p.to, &piece, y, (compute, dtype));
         self.store_statistics(b, p, &rows, mean, variance, compute);
     }
 
@@ -311,7 +311,8 @@ impl LayerNorm {
         let initial = b.constant(0.0, &Type::tile(compute.into(), &[1, PIECE]));
         let mut mean = self.centred.then(|| {
             let sum = b.for_loop(bounds, &[initial], |b, at, carried| {
-                let x = rows.load_piece(b, p.x, p.from, (at, p.length), 0.0, (dtype, compute));
+                let piece = rows.piece(b, at, p.length);
+                let x = rows.load(b, p.x, p.from, &piece, (dtype, compute));
                 vec![b.add(carried[0], x)]
             })[0];
             let sum = b.reduce(Combine::Sum, sum, 1);
@@ -320,12 +321,11 @@ impl LayerNorm {
         let first = mean.map(|mean| rows.along(b, mean));
         let is_moved = self.centred && has_rounded_sums(dtype);
         let sums = b.for_loop(bounds, &vec![initial; 1 + usize::from(is_moved)], |b, at, carried| {
-            let x = rows.load_piece(b, p.x, p.from, (at, p.length), 0.0, (dtype, compute));
+            let piece = rows.piece(b, at, p.length);
+            let x = rows.load(b, p.x, p.from, &piece, (dtype, compute));
             let distance = first.map_or(x, |mean| b.subtract(x, mean));
             // Beyond the row's end the distance from the mean is not zero, and must not count.
-            let zeros = b.constant_like(0.0, distance);
-            let inside = rows.inside(b, at, p.length);
-            let distance = b.select(inside, distance, zeros);
+            let distance = piece.or(b, distance, 0.0);
             let square = b.multiply(distance, distance);
             carried.iter().zip([square, distance]).map(|(&sum, term)| b.add(sum, term)).collect()
         });
@@ -341,11 +341,12 @@ impl LayerNorm {
         let inverse = self.inverse_deviation(b, p, variance);
         let inverse = rows.along(b, inverse);
         b.for_loop(bounds, &[], |b, at, _| {
-            let x = rows.load_piece(b, p.x, p.from, (at, p.length), 0.0, (dtype, compute));
+            let piece = rows.piece(b, at, p.length);
+            let x = rows.load(b, p.x, p.from, &piece, (dtype, compute));
             let centred = mean_along.map_or(x, |mean| b.subtract(x, mean));
             let y = b.multiply(centred, inverse);
-            let y = self.weighted(b, p, &rows, y, at, compute);
-            rows.store_piece(b, p.y, p.to, (at, p.length), y, (compute, dtype));
+            let y = self.weighted(b, p, &rows, y, &piece, compute);
+            rows.store(b, p.y, p.to, &piece, y, (compute, dtype));
             vec![]
         });
         self.store_statistics(b, p, &rows, mean, variance, compute);
@@ -357,10 +358,18 @@ impl LayerNorm {
         b.rsqrt(sum)
     }
 
-    fn weighted(&self, b: &mut Builder, p: &Parameters, rows: &RowBlock, y: Value, at: Value, compute: DType) -> Value {
+    fn weighted(
+        &self,
+        b: &mut Builder,
+        p: &Parameters,
+        rows: &RowBlock,
+        y: Value,
+        piece: &Piece,
+        compute: DType,
+    ) -> Value {
         let mut y = y;
         for (number, &(pointer, stride, dtype)) in p.weights.iter().enumerate() {
-            let weight = rows.load_per_column(b, pointer, stride, (at, p.length));
+            let weight = rows.load_per_column(b, pointer, stride, piece);
             let weight = convert(b, weight, dtype, compute);
             let weight = rows.down(b, weight);
             y = if number == 0 && self.scale { b.multiply(y, weight) } else { b.add(y, weight) };

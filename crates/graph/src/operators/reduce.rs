@@ -6,6 +6,7 @@ mod kernel;
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
+use crate::layout::is_host;
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::Chain;
 use crate::program::{self, Key};
@@ -56,8 +57,10 @@ pub struct Reduce {
     pub output: Option<DType>,
 }
 
-/// Elements below which a row is not cut into parts for several threads.
+/// Elements below which a row is not cut into parts: on a GPU for its many threadgroups, on the host device, whose threads read as many in
+/// the time that a second kernel takes, for its few threads.
 const WORTH_CUTTING: usize = 1 << 16;
+const WORTH_CUTTING_ON_HOST: usize = 1 << 18;
 
 impl Reduction {
     /// Its name in every layer.
@@ -273,9 +276,10 @@ impl Reduce {
         if is_tensor && first.stride != 1 && first.row_stride == 1 && first.count >= 64 {
             return self.submit(queue, rows, out, call);
         }
+        let worth_cutting = if is_host(queue) { WORTH_CUTTING_ON_HOST } else { WORTH_CUTTING };
         let parts = (2..=64).rev().find(|parts| first.length.is_multiple_of(*parts));
         match parts {
-            Some(parts) if first.count < 8 && first.length >= WORTH_CUTTING => {
+            Some(parts) if first.count < 8 && first.length >= worth_cutting => {
                 self.reduce_in_parts(queue, rows, out, call, parts)
             }
             _ => self.submit(queue, rows, out, Launch { order: Order::along(first.length), ..call }),

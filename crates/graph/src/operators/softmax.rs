@@ -206,13 +206,16 @@ fn kernel(name: &str, dtype: DType, width: usize, logarithm: bool) -> Kernel {
     let p = parameters(&mut b, dtype);
     let compute = dtype.compute();
     let rows = RowBlock::new(&mut b, RowBlock::rows_for(width), width, p.count);
-    let whole = (b.integer(0, Scalar::I64), p.length);
-    let x = rows.load_piece(&mut b, p.x, p.from, whole, f64::NEG_INFINITY, (dtype, compute));
-    let largest = b.reduce(Combine::Maximum, x, 1);
+    let zero = b.integer(0, Scalar::I64);
+    let piece = rows.piece(&mut b, zero, p.length);
+    let x = rows.load(&mut b, p.x, p.from, &piece, (dtype, compute));
+    let inside = piece.or(&mut b, x, f64::NEG_INFINITY);
+    let largest = b.reduce(Combine::Maximum, inside, 1);
     let largest = rows.along(&mut b, largest);
     let shifted = b.subtract(x, largest);
     let exponential = b.exp(shifted);
-    let sum = b.reduce(Combine::Sum, exponential, 1);
+    let inside = piece.or(&mut b, exponential, 0.0);
+    let sum = b.reduce(Combine::Sum, inside, 1);
     let result = if logarithm {
         let log = b.log(sum);
         let log = rows.along(&mut b, log);
@@ -224,7 +227,7 @@ fn kernel(name: &str, dtype: DType, width: usize, logarithm: bool) -> Kernel {
         let inverse = rows.along(&mut b, inverse);
         b.multiply(exponential, inverse)
     };
-    rows.store_piece(&mut b, p.out, p.to, whole, result, (compute, dtype));
+    rows.store(&mut b, p.out, p.to, &piece, result, (compute, dtype));
     b.finish()
 }
 
@@ -241,16 +244,20 @@ fn long_kernel(name: &str, dtype: DType, logarithm: bool) -> Kernel {
 
     let initial = b.constant(f64::NEG_INFINITY, &tile);
     let largest = b.for_loop(bounds, &[initial], |b, at, carried| {
-        let x = rows.load_piece(b, p.x, p.from, (at, p.length), f64::NEG_INFINITY, (dtype, compute));
+        let piece = rows.piece(b, at, p.length);
+        let x = rows.load(b, p.x, p.from, &piece, (dtype, compute));
+        let x = piece.or(b, x, f64::NEG_INFINITY);
         vec![b.maximum(carried[0], x)]
     })[0];
     let largest = b.reduce(Combine::Maximum, largest, 1);
     let largest = rows.along(&mut b, largest);
     let initial = b.constant(0.0, &tile);
     let sum = b.for_loop(bounds, &[initial], |b, at, carried| {
-        let x = rows.load_piece(b, p.x, p.from, (at, p.length), f64::NEG_INFINITY, (dtype, compute));
+        let piece = rows.piece(b, at, p.length);
+        let x = rows.load(b, p.x, p.from, &piece, (dtype, compute));
         let shifted = b.subtract(x, largest);
         let exponential = b.exp(shifted);
+        let exponential = piece.or(b, exponential, 0.0);
         vec![b.add(carried[0], exponential)]
     })[0];
     let sum = b.reduce(Combine::Sum, sum, 1);
@@ -262,7 +269,8 @@ fn long_kernel(name: &str, dtype: DType, logarithm: bool) -> Kernel {
     };
     let scale = rows.along(&mut b, scale);
     b.for_loop(bounds, &[], |b, at, _| {
-        let x = rows.load_piece(b, p.x, p.from, (at, p.length), f64::NEG_INFINITY, (dtype, compute));
+        let piece = rows.piece(b, at, p.length);
+        let x = rows.load(b, p.x, p.from, &piece, (dtype, compute));
         let shifted = b.subtract(x, largest);
         let result = if logarithm {
             b.subtract(shifted, scale)
@@ -270,7 +278,7 @@ fn long_kernel(name: &str, dtype: DType, logarithm: bool) -> Kernel {
             let exponential = b.exp(shifted);
             b.multiply(exponential, scale)
         };
-        rows.store_piece(b, p.out, p.to, (at, p.length), result, (compute, dtype));
+        rows.store(b, p.out, p.to, &piece, result, (compute, dtype));
         vec![]
     });
     b.finish()

@@ -100,9 +100,9 @@ fn kernel(form: &Form) -> Kernel {
     let first_best = b.constant(worst(form), &Type::tile(to.into(), &[rows]));
     let nowhere = b.constant(-1.0, &Type::tile(Scalar::I64, &[rows]));
     let found = b.for_loop([zero, length, step], &[first_best, nowhere], |b, at, carried| {
-        let piece = block.load_piece(b, x, [row_stride, stride], (at, length), 0.0, (form.dtype, to));
-        let inside = block.inside(b, at, length);
-        let [best, place] = best_of(b, form, &block, piece, inside, none);
+        let piece = block.piece(b, at, length);
+        let x = block.load(b, x, [row_stride, stride], &piece, (form.dtype, to));
+        let [best, place] = best_of(b, form, &block, x, piece.inside, none);
         let none = b.splat_like(none, place);
         let there = b.compare(Compare::NotEqual, place, none);
         let beats = b.compare(if form.largest { Compare::Greater } else { Compare::Less }, best, carried[0]);

@@ -2,7 +2,7 @@
 
 use super::Reduction;
 use crate::operators::elementwise::Chain;
-use crate::rows::{RowBlock, convert, tile_width};
+use crate::rows::{Piece, RowBlock, convert, tile_width};
 use openmps_tile::{Binary, Builder, Combine, Compare, DType, Kernel, Scalar, Type, Value};
 
 /// Neighbouring rows that are walked side by side when the elements of a row lie apart.
@@ -73,18 +73,12 @@ impl Inputs<'_> {
         convert(b, x, self.types.0, self.types.1)
     }
 
-    /// A piece from column `from` on; `other` beyond `end`.
-    fn piece_of(&self, b: &mut Builder, block: &RowBlock, (from, end): (Value, Value), other: f64) -> Value {
+    /// The elements of a piece, 0 or what a chain makes of it elsewhere.
+    fn piece_of(&self, b: &mut Builder, block: &RowBlock, piece: &Piece) -> Value {
         let each = self.pointers.iter().zip(&self.strides).zip(&self.dtypes);
-        let loaded: Vec<Value> = each
-            .map(|((&pointer, &strides), &dtype)| {
-                block.load_piece(b, pointer, strides, (from, end), 0.0, (dtype, dtype))
-            })
-            .collect();
-        let x = self.apply(b, &loaded);
-        let inside = block.inside(b, from, end);
-        let other = b.constant_like(other, x);
-        b.select(inside, x, other)
+        let loaded: Vec<Value> =
+            each.map(|((&pointer, &strides), &dtype)| block.load(b, pointer, strides, piece, (dtype, dtype))).collect();
+        self.apply(b, &loaded)
     }
 }
 
@@ -118,8 +112,10 @@ pub(super) fn kernel(reduction: Reduction, source: Source, pass: Pass, order: Or
     match order {
         Order::Short(width) => {
             let block = RowBlock::new(&mut b, RowBlock::rows_for(width), width, rows);
-            let x = inputs.piece_of(&mut b, &block, (zero, length), identity);
+            let piece = block.piece(&mut b, zero, length);
+            let x = inputs.piece_of(&mut b, &block, &piece);
             let x = prepare(&mut b, reduction, x, of_parts);
+            let x = piece.or(&mut b, x, identity);
             let reduced = b.reduce(combine, x, 1);
             let result = finish(&mut b, reduction, reduced, count);
             store(&mut b, &block, out, result, reduction, pass);
@@ -130,10 +126,12 @@ pub(super) fn kernel(reduction: Reduction, source: Source, pass: Pass, order: Or
             let initial = b.constant(identity, &Type::tile(accumulator(reduction, pass), &[1]));
             // Each piece is reduced as it is read: a running tile would be read and written for every element.
             let reduced = b.for_loop([zero, length, step], &[initial], |b, at, carried| {
-                let x = inputs.piece_of(b, &block, (at, length), identity);
+                let piece = block.piece(b, at, length);
+                let x = inputs.piece_of(b, &block, &piece);
                 let x = prepare(b, reduction, x, of_parts);
-                let piece = b.reduce(combine, x, 1);
-                vec![combined(b, combine, carried[0], piece)]
+                let x = piece.or(b, x, identity);
+                let reduced = b.reduce(combine, x, 1);
+                vec![combined(b, combine, carried[0], reduced)]
             })[0];
             let result = finish(&mut b, reduction, reduced, count);
             store(&mut b, &block, out, result, reduction, pass);
