@@ -35,6 +35,8 @@ settings! {
         "how many logical devices the CPU is";
     NUM_THREADS: Number = Number(Most::ForEachCpu { times: 4, at_least: 16 }), "one for each CPU", "crates/host", Everyone,
         "threads of one kernel";
+    SPIN: Switch = Switch, "1", "crates/host", Everyone,
+        "whether the threads of the host device stay awake for some 50 microseconds after a kernel, for the next one";
     HOST_LEVEL: Choice = Choice(&["portable", "neon", "avx2", "avx512"]), "what the CPU has", "crates/host", Everyone,
         "the highest vector level to use";
     MEMORY_LIMIT: Size = Size, "the device's memory", "crates/runtime", Everyone,
@@ -73,7 +75,7 @@ settings! {
         "compiled kernels kept in memory";
     GRAPH_LIMIT: Number = Number(Most::Is(1 << 20)), "256", "crates/runtime", Metal,
         "compiled graphs of MPSGraph kept in memory";
-    CACHE_DIR: FolderOrNone = FolderOrNone, "~/Library/Caches/openmps", "crates/metal", Metal,
+    CACHE_DIR: FolderOrNone = FolderOrNone, "~/Library/Caches/openmps; for CUDA ~/.cache/openmps/cuda", "crates/metal, crates/runtime", Everyone,
         "where compiled kernels are kept on disk";
     EMULATOR_SCHEDULE: AnOrder = AnOrder, "ascending", "crates/metal", Metal,
         "the emulator's order of threads, and of dispatches that no barrier orders; a number shuffles";

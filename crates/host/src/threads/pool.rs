@@ -11,8 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread::Thread;
 
-/// Checks of the state by an idle thread before it sleeps: about 50 microseconds, longer than the pause between two small kernels.
-const SPINS: usize = 2_000;
+/// Checks of the state by an idle thread before it sleeps: about 50 microseconds, longer than the pause between two small kernels. None under
+/// `OPENMPS_SPIN=0`: such threads are woken for each kernel, and help only with those that take longer than that.
+fn spins() -> usize {
+    if openmps_settings::SPIN.get().unwrap_or(true) { 2_000 } else { 0 }
+}
 
 /// Low bits of the state: how many threads have entered the region, and how many more may.
 const ENTERED: u64 = 1;
@@ -119,9 +122,9 @@ impl Pool {
     /// The life of a helping thread.
     fn help(&'static self, me: &'static Sleeper) {
         let _ = me.thread.set(std::thread::current());
-        let mut seen = 0;
+        let (mut seen, spins) = (0, spins());
         loop {
-            let state = self.await_region(me, seen);
+            let state = self.await_region(me, seen, spins);
             seen = state & !(ENTERED_MASK | PLACES_MASK);
             if self.enter(seen) {
                 // SAFETY: having entered, this thread is waited for before `work` is written again or its referent ends.
@@ -135,10 +138,10 @@ impl Pool {
     }
 
     /// The state once a region other than `seen` has places.
-    fn await_region(&self, me: &Sleeper, seen: u64) -> u64 {
+    fn await_region(&self, me: &Sleeper, seen: u64, spins: usize) -> u64 {
         let news = |state: u64| state & PLACES_MASK != 0 && state & !(ENTERED_MASK | PLACES_MASK) != seen;
         loop {
-            for _ in 0..SPINS {
+            for _ in 0..=spins {
                 let state = self.state.load(Ordering::Acquire);
                 if news(state) {
                     return state;
@@ -265,6 +268,15 @@ mod tests {
             }
         }
         panic!("no helper ever took a piece");
+    }
+
+    /// These tests where no thread stays awake, in a process of their own: settings are read once.
+    #[test]
+    fn threads_that_do_not_spin() {
+        let mut tests = std::process::Command::new(std::env::current_exe().unwrap());
+        tests.args(["threads::pool::tests::", "--skip", "threads_that_do_not_spin"]).env("OPENMPS_SPIN", "0");
+        let output = tests.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 
     #[test]
