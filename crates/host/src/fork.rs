@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Once, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,6 @@ pub type Lock = fn() -> Box<dyn Any>;
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 /// Forks that are waiting or under way: nobody enters.
 static FORKS: AtomicUsize = AtomicUsize::new(0);
-/// Whether this process is the child of a fork.
-static CHILD: AtomicBool = AtomicBool::new(false);
 /// The locks that a fork takes, in this order.
 static LOCKS: RwLock<Vec<Lock>> = RwLock::new(Vec::new());
 
@@ -60,11 +58,6 @@ impl Drop for Section {
             INSIDE.fetch_sub(1, Ordering::Release);
         }
     }
-}
-
-/// Whether this process came from a fork after the first section: threads that were started before it are gone.
-pub fn is_child() -> bool {
-    CHILD.load(Ordering::Relaxed)
 }
 
 /// Adds a lock to those that a fork takes.
@@ -128,6 +121,5 @@ extern "C" fn in_child() {
     give_back();
     INSIDE.store(own(), Ordering::SeqCst);
     FORKS.store(0, Ordering::SeqCst);
-    CHILD.store(true, Ordering::Relaxed);
     crate::threads::begin_anew();
 }

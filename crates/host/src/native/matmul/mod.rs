@@ -139,6 +139,9 @@ pub fn packs(product: &MatrixProduct) -> bool {
         && single::takes(product)
 }
 
+/// Rows or columns that a thread's part of a product is a multiple of.
+const BLOCK: usize = 48;
+
 /// Multiplications of one batch that are worth a second thread.
 const WORTH_SPLITTING: usize = 300_000;
 
@@ -160,11 +163,11 @@ unsafe fn float<T: Float>(product: &MatrixProduct, at: Matrices, batches: &[[isi
     if whole {
         parallel_for(batches.len(), size / 30 + 200, |from, to| {
             // SAFETY: the caller's promise, batch by batch.
-            batches[from..to].iter().for_each(|&batch| unsafe { one::<T>(product, at, batch, 1) });
+            batches[from..to].iter().for_each(|&batch| unsafe { one::<T>(product, at, batch) });
         });
     } else {
         // SAFETY: the caller's promise, batch by batch.
-        batches.iter().for_each(|&batch| unsafe { one::<T>(product, at, batch, threads) });
+        batches.iter().for_each(|&batch| unsafe { in_parts::<T>(product, at, batch) });
     }
     if let Some(epilogue) = epilogue {
         // SAFETY: the caller's promise: the batches' rows follow each other from the first batch's on.
@@ -172,15 +175,33 @@ unsafe fn float<T: Float>(product: &MatrixProduct, at: Matrices, batches: &[[isi
     }
 }
 
+/// Cut along the longer side of the result, into a part for each thread: each packs the other factor for itself.
+///
+/// # Safety
+/// As [`one`].
+unsafe fn in_parts<T: Float>(product: &MatrixProduct, at: Matrices, [left, right, out]: [isize; 3]) {
+    let by_rows = product.rows >= product.columns;
+    let length = if by_rows { product.rows } else { product.columns };
+    let part = length.div_ceil(crate::threads::count()).next_multiple_of(BLOCK);
+    let parts = length.div_ceil(part);
+    parallel_for(parts, product.rows * product.columns * product.depth / (30 * parts), |from, to| {
+        let (begin, end) = (from * part, (to * part).min(length));
+        let skip = begin as isize;
+        let (part, batch) = if by_rows {
+            let part = MatrixProduct { rows: end - begin, ..*product };
+            (part, [left + skip * product.left[0], right, out + skip * product.out[0]])
+        } else {
+            let part = MatrixProduct { columns: end - begin, ..*product };
+            (part, [left, right + skip * product.right[1], out + skip * product.out[1]])
+        };
+        // SAFETY: the caller's promise; parts of the result do not overlap.
+        unsafe { one::<T>(&part, at, batch) }
+    });
+}
+
 /// # Safety
 /// As [`matmul`], for one batch of elements of type `T`.
-unsafe fn one<T: Float>(product: &MatrixProduct, at: Matrices, [left, right, out]: [isize; 3], threads: usize) {
-    // The threads of that library's pool do not follow into the child of a fork, and it would wait for them.
-    let parallelism = if threads > 1 && !crate::fork::is_child() {
-        gemm::Parallelism::Rayon(threads)
-    } else {
-        gemm::Parallelism::None
-    };
+unsafe fn one<T: Float>(product: &MatrixProduct, at: Matrices, [left, right, out]: [isize; 3]) {
     // SAFETY: the caller's promise.
     unsafe {
         gemm::gemm(
@@ -202,7 +223,7 @@ unsafe fn one<T: Float>(product: &MatrixProduct, at: Matrices, [left, right, out
             false,
             false,
             false,
-            parallelism,
+            gemm::Parallelism::None,
         );
     }
 }
