@@ -1,12 +1,12 @@
 //! Compiled objects on disk, by content: `<recipe>/<text>.so` with the text beside it, in a folder of the user's. Bounded: the oldest go.
 
 use crate::error::{Error, Result};
-use crate::{folder, prelude};
+use crate::{folder::root, prelude};
+use openmps_settings::folder;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
 
 /// Objects of one recipe that are kept: every operator in every layout makes some six thousand. An object takes some 20 KB.
 const KEPT: usize = 16384;
@@ -30,7 +30,7 @@ pub(crate) struct Workplace {
 
 impl Cache {
     pub(crate) fn open(recipe: &str) -> Result<Cache> {
-        let folder = folder::root()?.join(name(recipe));
+        let folder = root()?.join(name(recipe));
         let folder = folder::private(&folder).map_err(|reason| Error::UntrustedCache { reason })?;
         Ok(Cache { folder })
     }
@@ -132,14 +132,9 @@ impl Drop for Workplace {
 }
 
 fn prune(folder: &Path, kept: usize) {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().map_while(std::result::Result::ok);
-    let objects = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "so"));
-    let age = |path: &PathBuf| path.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-    let mut objects: Vec<(SystemTime, PathBuf)> = objects.map(|path| (age(&path), path)).collect();
-    objects.sort();
-    for (_, path) in objects.iter().take(objects.len().saturating_sub(kept)) {
+    for path in folder::beyond(folder, "so", kept) {
         // Another process may have removed it; loaded objects live on without their file.
-        let _ = std::fs::remove_file(path);
+        let _ = std::fs::remove_file(&path);
         let _ = std::fs::remove_file(path.with_extension("metal"));
     }
 }

@@ -4,6 +4,8 @@
 
 mod document;
 mod environment;
+#[cfg(unix)]
+pub mod folder;
 mod kind;
 mod setting;
 mod table;

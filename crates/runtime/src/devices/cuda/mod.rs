@@ -4,6 +4,8 @@
 //! queue's other commands. Each queue is a stream.
 
 mod api;
+#[cfg(unix)]
+mod kept;
 mod nvrtc;
 
 use super::{Command, Driver};
@@ -14,7 +16,7 @@ use crate::pipeline::Pipeline;
 use crate::properties::{Backend, DeviceProperties};
 use crate::stage;
 use api::{Api, Handle, Pointer};
-use openmps_codegen::{Target, compile};
+use openmps_codegen::{Source, Target, compile};
 use std::any::Any;
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -161,22 +163,46 @@ impl Gpu {
         let generate =
             || compile(verified, &Target::cuda_of_capability(threads, self.capability.0)).map_err(Error::Codegen);
         let source = stage::timed("generate", pipeline.name(), generate)?;
-        let code = nvrtc::Nvrtc::get()?.compile(pipeline.name(), &source.text, self.capability)?;
-        let entry = CString::new(source.entry).unwrap_or_default();
+        let [module, function] = self.code(pipeline.name(), &source)?;
+        Ok(Compiled { gpu: self.clone(), module, function, threads: threads as u32 })
+    }
+
+    /// A text's module and kernel: as an earlier process has kept it, or compiled and kept.
+    fn code(&self, name: &str, source: &Source) -> Result<[usize; 2]> {
+        let compiler = nvrtc::Nvrtc::get()?;
+        let compile = || compiler.compile(name, &source.text, self.capability);
+        #[cfg(unix)]
+        {
+            let architecture = nvrtc::architecture(self.capability);
+            let parts = [env!("CARGO_PKG_VERSION"), &compiler.version(), &architecture, &source.text];
+            if let Some(place) = kept::Place::of(&parts) {
+                if let Some(code) = place.read() {
+                    match self.load(&code, &source.entry) {
+                        Ok(loaded) => return Ok(loaded),
+                        Err(error) => tracing::debug!("{name}: a kept kernel is compiled anew: {error}"),
+                    }
+                    place.forget();
+                }
+                let code = compile()?;
+                place.keep(&code);
+                return self.load(&code, &source.entry);
+            }
+        }
+        self.load(&compile()?, &source.entry)
+    }
+
+    /// The module that a whole image is, and its kernel.
+    fn load(&self, code: &[u8], entry: &str) -> Result<[usize; 2]> {
+        let entry = CString::new(entry).unwrap_or_default();
         self.enter()?;
         let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the code is a whole image; handles are written to live places.
+        // SAFETY: handles are written to live places. The image is NVIDIA's compiler's own, which the driver checks.
         unsafe {
             self.api.check("cuModuleLoadData", (self.api.module_load)(&mut module, code.as_ptr().cast()))?;
             let status = (self.api.module_function)(&mut function, module, entry.as_ptr());
             self.api.check("cuModuleGetFunction", status)?;
         }
-        Ok(Compiled {
-            gpu: self.clone(),
-            module: module as usize,
-            function: function as usize,
-            threads: threads as u32,
-        })
+        Ok([module as usize, function as usize])
     }
 
     fn failed(&self, message: String) -> Error {

@@ -24,8 +24,16 @@ pub struct Nvrtc {
     code_size: unsafe extern "C" fn(Handle, *mut usize) -> Status,
     code: unsafe extern "C" fn(Handle, *mut c_char) -> Status,
     destroy: unsafe extern "C" fn(*mut Handle) -> Status,
+    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status,
     error_string: unsafe extern "C" fn(Status) -> *const c_char,
     _library: Library,
+}
+
+/// The option that names what is compiled for.
+pub fn architecture((major, minor): (i32, i32)) -> String {
+    // From 9 on some instructions are in an architecture's own set only, wgmma among them.
+    let own = if major >= 9 { "a" } else { "" };
+    format!("--gpu-architecture=sm_{major}{minor}{own}")
 }
 
 /// Where the library may be: what `OPENMPS_NVRTC` names, then the system's versions.
@@ -57,19 +65,26 @@ impl Nvrtc {
                 code_size: *library.get(b"nvrtcGetCUBINSize\0")?,
                 code: *library.get(b"nvrtcGetCUBIN\0")?,
                 destroy: *library.get(b"nvrtcDestroyProgram\0")?,
+                version: *library.get(b"nvrtcVersion\0")?,
                 error_string: *library.get(b"nvrtcGetErrorString\0")?,
                 _library: library,
             })
         }
     }
 
+    /// The compiler's version such as "13.0".
+    pub fn version(&self) -> String {
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: writes two numbers; where it fails they stay 0.
+        let _ = unsafe { (self.version)(&mut major, &mut minor) };
+        format!("{major}.{minor}")
+    }
+
     /// Compiles a text for GPUs of a compute capability such as (9, 0).
-    pub fn compile(&self, name: &str, text: &str, (major, minor): (i32, i32)) -> Result<Vec<u8>> {
+    pub fn compile(&self, name: &str, text: &str, capability: (i32, i32)) -> Result<Vec<u8>> {
         let broken = |log: String| Error::Compile { kernel: name.to_owned(), log };
         let source = CString::new(text).map_err(|error| broken(error.to_string()))?;
-        // From 9 on some instructions are in an architecture's own set only, wgmma among them.
-        let own = if major >= 9 { "a" } else { "" };
-        let architecture = CString::new(format!("--gpu-architecture=sm_{major}{minor}{own}")).unwrap_or_default();
+        let architecture = CString::new(architecture(capability)).unwrap_or_default();
         // Every operation is rounded by itself, as the interpreter and Metal do it; products say `fma` where they mean it.
         let exact = c"--fmad=false".as_ptr();
         let options = [architecture.as_ptr(), c"--std=c++17".as_ptr(), c"-default-device".as_ptr(), exact];
