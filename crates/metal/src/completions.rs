@@ -2,7 +2,11 @@
 
 use crate::error::Error;
 use crate::interface::Completion;
+use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Errors that are remembered by the number of their command buffer.
+const REMEMBERED: usize = 64;
 
 /// The first error since the last synchronisation, and how many followed it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -33,6 +37,8 @@ struct Books {
     arrived: u64,
     statistics: StreamStatistics,
     failure: Option<Deferred>,
+    /// The last errors, each with its command buffer's number.
+    failures: VecDeque<(u64, Error)>,
 }
 
 /// The books of one queue. The completion handlers, on Metal's threads, write into them.
@@ -48,10 +54,24 @@ impl CompletionTracker {
         self.lock().statistics.committed += 1;
     }
 
-    /// The GPU is done with one.
-    pub fn arrive(&self) {
-        self.lock().arrived += 1;
+    /// The GPU is done with the one of this number; what went wrong there.
+    pub fn arrive(&self, number: u64, error: Option<&Error>) {
+        let mut books = self.lock();
+        books.arrived += 1;
+        if let Some(error) = error {
+            if books.failures.len() == REMEMBERED {
+                books.failures.pop_front();
+            }
+            books.failures.push_back((number, error.clone()));
+        }
+        drop(books);
         self.ended.notify_all();
+    }
+
+    /// The first error of a command buffer with this number or a later one, of those that the GPU is done with.
+    pub fn failure_since(&self, number: u64) -> Option<Error> {
+        let books = self.lock();
+        books.failures.iter().find(|(failed, _)| *failed >= number).map(|(_, error)| error.clone())
     }
 
     /// One has ended, its callbacks included.
@@ -114,7 +134,7 @@ mod tests {
         std::thread::scope(|scope| {
             let held = lock.lock().unwrap();
             scope.spawn(|| {
-                completions.arrive();
+                completions.arrive(0, None);
                 drop(lock.lock().unwrap());
                 completions.end(Completion::default());
             });

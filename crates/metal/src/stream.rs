@@ -185,6 +185,18 @@ impl<M: Metal> Stream<M> {
         })
     }
 
+    /// What tells the first error among the commands from here on, once they have ended: in a callback behind them. The commands so far are
+    /// handed to the GPU, so that theirs are not among them.
+    pub fn failures(&self) -> impl FnOnce() -> Option<Error> + Send + 'static {
+        let first = self.metal.autorelease_pool(|| {
+            let mut state = self.lock();
+            self.commit(&mut state);
+            state.number
+        });
+        let completions = self.completions.clone();
+        move || completions.failure_since(first)
+    }
+
     /// Keeps a value alive until the commands so far have ended.
     pub fn keep(&self, value: impl Any + Send) -> Result<()> {
         self.metal.autorelease_pool(|| {
@@ -299,11 +311,11 @@ impl<M: Metal> Stream<M> {
     fn commit(&self, state: &mut State<M>) {
         let Some(Open { commands, kept, .. }) = state.open.take() else { return };
         self.completions.commit();
+        let (completions, number) = (self.completions.clone(), state.number);
         state.number += 1;
-        let completions = self.completions.clone();
         let completed = move |completion: Completion| {
             let Kept { buffers, values, callbacks } = kept;
-            completions.arrive();
+            completions.arrive(number, completion.error.as_ref());
             for callback in callbacks {
                 // A panic must not unwind into Metal, nor keep those who wait waiting. The panic hook has reported it.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(callback));

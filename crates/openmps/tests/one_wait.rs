@@ -2,7 +2,9 @@
 
 use openmps::runtime::metal::recorder::Said;
 use openmps::runtime::metal::{Error, Recorder};
-use openmps::{CommandBuffer, DataType, Device, Matrix, MatrixDescriptor, MatrixMultiplication, MatrixSoftMax};
+use openmps::{
+    CommandBuffer, CommandBufferStatus, DataType, Device, Matrix, MatrixDescriptor, MatrixMultiplication, MatrixSoftMax,
+};
 
 struct Bench {
     recorder: Recorder,
@@ -58,6 +60,7 @@ fn two_hundred_products_in_one_command_buffer_wait_once() {
 fn a_command_buffer_that_failed_leaves_the_later_ones_alone() {
     let bench = Bench::new();
     let queue = bench.device.queue();
+    let memory = bench.device.allocate(64).expect("memory");
     let run = || {
         let commands = queue.command_buffer();
         bench.multiply(&commands);
@@ -68,9 +71,19 @@ fn a_command_buffer_that_failed_leaves_the_later_ones_alone() {
     assert!(run().expect_err("its own").to_string().contains("timeout"));
     run().expect("not its own");
     assert!(queue.synchronize().expect_err("kept for this").to_string().contains("timeout"));
+    // Commands that lock nothing, and that nobody waits for before the end.
+    bench.fail_next();
+    let commands = queue.command_buffer();
+    // SAFETY: nobody else has the memory.
+    unsafe { commands.fill(memory.address(), 0, 64) }.expect("encoded");
+    commands.commit().expect("committed");
+    let error = commands.wait_until_completed().expect_err("its own");
+    assert!(error.to_string().contains("timeout"), "{error}");
+    assert_eq!(commands.status(), CommandBufferStatus::Error);
+    run().expect("not its own");
+    assert!(queue.synchronize().expect_err("kept for this, too").to_string().contains("timeout"));
     // What failed outside of every command buffer is nobody's, and told by the synchronisation only.
     bench.fail_next();
-    let memory = bench.device.allocate(64).expect("memory");
     // SAFETY: nobody else has the memory.
     unsafe { queue.fill(memory.address(), 0, 64) }.expect("encoded");
     run().expect("not its own either");

@@ -20,13 +20,15 @@ pub(super) fn execute(queue: &Queue, shared: &Arc<Shared>) -> Option<Arc<Shared>
         state.begin_ns = clock::now_ns();
         std::mem::take(&mut state.commands)
     };
+    let failures = queue.device().driver().failures(queue.id());
     let failed = run_all(queue, &mut commands).err();
     let (of_end, here) = (shared.clone(), std::thread::current().id());
     // Whether the submission is still under way, and whether the commands ended within it, on this thread.
     let (submitting, ended_here) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
     let (at_once, says) = (submitting.clone(), ended_here.clone());
     let end = move || {
-        complete(&of_end, None);
+        // A GPU's error comes when the commands have ended. The next synchronisation delivers it, too.
+        complete(&of_end, failures.and_then(|failure| failure()));
         // What the commands refer to may go only now.
         drop(commands);
         if std::thread::current().id() != here {

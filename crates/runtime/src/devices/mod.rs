@@ -58,6 +58,12 @@ pub(crate) trait Driver: Send + Sync {
         Vec::new()
     }
 
+    /// What tells the first error among the queue's commands from here on, in a callback behind them; none where an error is known when its
+    /// command has been submitted.
+    fn failures(&self, _queue: u64) -> Option<Failures> {
+        None
+    }
+
     /// How many command buffers of a queue the device was handed; none where it has no such.
     fn command_buffers(&self, _queue: u64) -> Option<u64> {
         None
@@ -68,6 +74,9 @@ pub(crate) trait Driver: Send + Sync {
         None
     }
 }
+
+/// What tells the first error among some commands that have ended.
+pub(crate) type Failures = Box<dyn FnOnce() -> Option<Error> + Send>;
 
 /// The result of a native kernel.
 pub(crate) type NativeResult = std::result::Result<(), openmps_host::Error>;

@@ -7,7 +7,7 @@ mod events;
 mod transfers;
 mod vendor;
 
-use super::{Command, Driver};
+use super::{Command, Driver, Failures};
 use crate::allocator::heap::{HeapSource, Region};
 use crate::error::{Error, Result};
 use crate::pipeline::Pipeline;
@@ -290,6 +290,11 @@ impl<M: Metal> Driver for MetalDevice<M> {
 
     fn wrong_answers(&self) -> Vec<String> {
         self.gpu.answers.wrong()
+    }
+
+    fn failures(&self, queue: u64) -> Option<Failures> {
+        let failures = self.gpu.stream(queue).ok()?.failures();
+        Some(Box::new(move || failures().map(failed)))
     }
 
     fn command_buffers(&self, queue: u64) -> Option<u64> {
