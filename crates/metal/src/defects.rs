@@ -14,7 +14,7 @@ const SHORTEST_SIDE: usize = 16;
 const LONGEST_WINDOW: usize = 255;
 /// The longest dimension of a convolution's operand before macOS 15.1.
 const LONGEST_DIMENSION: usize = 65_536;
-/// The most bytes of a tensor of MPSGraph's, intermediate ones included.
+/// The most bytes of a matrix of MPS's, and of a tensor of MPSGraph's, intermediate ones included.
 const MOST_BYTES: u128 = 1 << 32;
 /// `MTLGPUFamilyApple` of the M2 and of the M5.
 const M2: u32 = 8;
@@ -51,8 +51,8 @@ enum Work<'a> {
     Convolution { window: [usize; 2], longest: usize },
     /// A tensor of a graph.
     Tensor(&'a TensorType),
-    /// Bytes that MPSGraph uses on the way: attention's scores.
-    Scores(u128),
+    /// Bytes of a matrix, or of what MPSGraph uses on the way: attention's scores.
+    Bytes(u128),
 }
 
 /// The table.
@@ -95,19 +95,22 @@ static DEFECTS: &[Defect] = &[
         affects: |_| true,
         meets: |work| match work {
             Work::Tensor(tensor) => bytes(tensor) > MOST_BYTES,
-            Work::Scores(bytes) => *bytes > MOST_BYTES,
+            Work::Bytes(bytes) => *bytes > MOST_BYTES,
             _ => false,
         },
     },
 ];
 
 /// The defect that a call of MPS would meet on a device.
-pub fn of_matrix_call<B: Clone>(call: &MatrixCall<B>, device: &Properties) -> Option<&'static Defect> {
-    let MatrixCall::Multiplication { left, right, result, transpose_left, .. } = call else { return None };
-    let depth = left.shape(*transpose_left).1;
-    // MPS takes batches as matrices one after another; the record is about MPSGraph's tensors of rank 3.
-    let work = Work::Product { dtype: right.dtype, rank: 2, rows: result.rows, columns: result.columns, depth };
-    first(device, &[work])
+pub fn of_matrix_call<B: Clone + PartialEq>(call: &MatrixCall<B>, device: &Properties) -> Option<&'static Defect> {
+    // MPS lays an array over a matrix as MPSGraph does, and its assertion is the same.
+    let mut work: Vec<Work> = call.operands().iter().map(|operand| Work::Bytes(operand.span as u128)).collect();
+    if let MatrixCall::Multiplication { left, right, result, transpose_left, .. } = call {
+        let depth = left.shape(*transpose_left).1;
+        // MPS takes batches as matrices one after another; the record is about MPSGraph's tensors of rank 3.
+        work.push(Work::Product { dtype: right.dtype, rank: 2, rows: result.rows, columns: result.columns, depth });
+    }
+    first(device, &work)
 }
 
 /// The defect that a graph of MPSGraph's would meet on a device.
@@ -135,7 +138,7 @@ pub fn of_graph(graph: &Graph, device: &Properties) -> Option<&'static Defect> {
                 let (query, key) = (of(0), of(1));
                 let rows: u128 = query.shape.iter().rev().skip(1).map(|&size| size as u128).product();
                 let keys = key.shape.iter().rev().nth(1).copied().unwrap_or(1) as u128;
-                work.push(Work::Scores(rows * keys * query.dtype.size() as u128));
+                work.push(Work::Bytes(rows * keys * query.dtype.size() as u128));
             }
             _ => {}
         }
@@ -222,6 +225,17 @@ mod tests {
         assert!(records(of_graph(&graph(3, 65_537), &old)).contains("129207"));
         assert!(of_graph(&graph(3, 65_537), &device(9)).is_none());
         assert!(of_graph(&graph(3, 65_536), &old).is_none());
+    }
+
+    #[test]
+    fn matrices_of_more_than_4_gib_stay_out_of_mps() {
+        let softmax = |rows: usize| {
+            let view = |buffer: u8| MatrixView::dense(buffer, 0, DType::F32, 1, rows, 1 << 15);
+            MatrixCall::SoftMax { input: view(0), result: view(1), logarithm: false }
+        };
+        let found = of_matrix_call(&softmax((1 << 15) + 1), &device(9));
+        assert_eq!(found.map(|defect| defect.outcome), Some(Outcome::Abort));
+        assert!(of_matrix_call(&softmax(1 << 15), &device(9)).is_none(), "exactly 4 GiB");
     }
 
     #[test]

@@ -28,6 +28,24 @@ const NEWER: &[(&str, &str)] = &[
 ];
 /// Words in a file that say that it asks for the version, or that its caller has.
 const GUARDS: &[&str] = &["available!(", "has checked that this macOS"];
+/// What calls must say that nothing can check without a Mac: file, words, and what goes wrong otherwise.
+const MEANT: &[(&str, &str, &str)] = &[
+    (
+        "crates/metal/src/apple/graph/mod.rs",
+        "setOptimizationLevel(MPSGraphOptimization::Level0)",
+        "MPSGraph's next level may place work on the Neural Engine and the CPU",
+    ),
+    (
+        "crates/metal/src/apple/library.rs",
+        "if fast { MTLMathFloatingPointFunctions::Fast } else { MTLMathFloatingPointFunctions::Precise }",
+        "functions are fast unless told otherwise, and lose NaN",
+    ),
+    (
+        "frontends/candle/src/metal.rs",
+        "Mutex::new(Cache::new(HELD))",
+        "each of Candle's devices that was ever used keeps its memory",
+    ),
+];
 /// Names of methods that are also Rust's own, and are meant so in these sources.
 const OF_RUST: &[&str] = &[
     "all",
@@ -83,7 +101,15 @@ pub fn check() -> Result<()> {
         return Err(format!("{PAGE} is stale: `cargo xtask metal-calls` makes it anew; look at what is new in it"));
     }
     println!("    {PAGE} is up to date");
-    Ok(())
+    let said = |file: &str| std::fs::read_to_string(root().join(file)).unwrap_or_default();
+    meant(said)
+}
+
+fn meant(text_of: impl Fn(&str) -> String) -> Result<()> {
+    match MEANT.iter().find(|(file, words, _)| !text_of(file).contains(words)) {
+        Some((file, words, otherwise)) => Err(format!("{file} does not say `{words}`: {otherwise}")),
+        None => Ok(()),
+    }
 }
 
 fn page() -> Result<String> {
@@ -207,6 +233,16 @@ mod tests {
     fn calls_are_found_across_lines_and_not_in_comments() {
         let names = called("let a = x.first(1);\n// y.second()\nMPSGraph::third\n    (z);\nfourth(5); if (a) {}");
         assert_eq!(names.into_iter().collect::<Vec<_>>(), ["first", "third"]);
+    }
+
+    #[test]
+    fn what_calls_must_say_is_said() {
+        let said = |file: &str| std::fs::read_to_string(root().join(file)).unwrap();
+        meant(said).expect("all of it");
+        for (file, words, otherwise) in MEANT {
+            let error = meant(|of| if of == *file { said(of).replace(words, "") } else { said(of) });
+            assert!(error.unwrap_err().contains(otherwise), "{file}");
+        }
     }
 
     #[test]

@@ -156,6 +156,8 @@ impl CommandBuffer<AppleMetal> for Commands {
         Ok(())
     }
 
+    /// The kernels of MPS's matrices make an encoder of their own, each: they have `encodeToCommandBuffer:` alone, other than those of MPS's
+    /// arrays, which also take an encoder.
     fn matrix(&mut self, call: &MatrixCall<Buffer>) -> Result<()> {
         self.end_encoding();
         mps::encode(&self.device, &self.raw, call)
