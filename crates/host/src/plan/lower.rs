@@ -3,7 +3,7 @@
 use super::Plan;
 use super::registers;
 use super::step::{Extent, Extents, IndexOperation, Register, Slot, Step, Target, Width};
-use super::value::{Affine, Filled, Planned, rows_and_columns, width_of};
+use super::value::{Affine, Filled, Form, Planned, rows_and_columns, width_of};
 use crate::error::Error;
 use crate::vector::{binary, cast, unary};
 use openmps_tile::{Binary, Block, Instruction, Kernel, Number, Operation, Scalar, Value};
@@ -65,6 +65,8 @@ pub(super) struct Lowering<'k> {
     pub registers: Vec<usize>,
     /// Registers that hold one number outside of a part.
     pub filled: HashMap<Register, Filled>,
+    /// Registers that are on the way to a logistic function.
+    pub forms: HashMap<Register, Form>,
     /// Carried values that must be data.
     pub forced: HashSet<Value>,
     ns: f64,
@@ -88,6 +90,7 @@ impl<'k> Lowering<'k> {
             open: vec![Vec::new()],
             registers: Vec::new(),
             filled: HashMap::new(),
+            forms: HashMap::new(),
             forced,
             ns: 10.0,
             ns_scale: 1.0,

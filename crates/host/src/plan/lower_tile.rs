@@ -2,7 +2,7 @@
 
 use super::lower::{Lowered, Lowering, refuse};
 use super::step::{Extent, Extents, IndexOperation, Operand, Slot, Step, ViewKind, Width};
-use super::value::{Affine, Filled, Planned, width_of};
+use super::value::{Affine, Filled, Form, Planned, width_of};
 use crate::vector::{binary, cast, memory, unary};
 use openmps_tile::{Binary, Cast, Compare, Scalar, Unary, Value};
 
@@ -68,7 +68,25 @@ impl Lowering<'_> {
             return Ok(Planned::Uniform(self.scalar_unary(function, slot, width_of(scalar))));
         }
         let (operand, extents) = (self.data(x)?, self.extents_of(x)?);
-        self.map_unary(Some(function), operand, extents, [scalar.size(); 2], cost(operation))
+        let planned = self.map_unary(Some(function), operand, extents, [scalar.size(); 2], cost(operation))?;
+        let form = match (operation, self.form_of(operand)) {
+            (Unary::Negate, _) => Some(Form::Negated(operand)),
+            (Unary::Exp, Some(Form::Negated(of))) => Some(Form::ExponentialOfNegated(of)),
+            _ => None,
+        };
+        self.remember(planned, form.filter(|_| scalar == Scalar::F32));
+        Ok(planned)
+    }
+
+    fn form_of(&self, operand: Operand) -> Option<Form> {
+        let Operand::Register { register, view: ViewKind::Plain } = operand else { return None };
+        self.forms.get(&register).copied()
+    }
+
+    fn remember(&mut self, planned: Planned, form: Option<Form>) {
+        if let (Planned::Data(Operand::Register { register, .. }), Some(form)) = (planned, form) {
+            self.forms.insert(register, form);
+        }
     }
 
     fn map_unary(
@@ -181,7 +199,22 @@ impl Lowering<'_> {
             _ => 0.15,
         };
         let extents = self.extents_of(result)?;
-        self.map_binary(Some(function), x, y, extents, [scalar.size(); 2], ns)
+        if let (Binary::Divide, Some(Form::OneAndExponential(of))) = (operation, self.form_of(y)) {
+            // The steps to the divisor are left out where nobody else reads them.
+            return self.map_binary(Some(binary::over_one_and_exponential()), x, of, extents, [4, 4], 1.0);
+        }
+        let planned = self.map_binary(Some(function), x, y, extents, [scalar.size(); 2], ns)?;
+        let is_one = |operand: Operand| {
+            let Operand::Uniform(slot) = operand else { return false };
+            self.literal(slot) == Some(u64::from(1f32.to_bits()))
+        };
+        let form = match (operation, self.form_of(x), self.form_of(y)) {
+            (Binary::Add, Some(Form::ExponentialOfNegated(of)), _) if is_one(y) => Some(Form::OneAndExponential(of)),
+            (Binary::Add, _, Some(Form::ExponentialOfNegated(of))) if is_one(x) => Some(Form::OneAndExponential(of)),
+            _ => None,
+        };
+        self.remember(planned, form.filter(|_| scalar == Scalar::F32));
+        Ok(planned)
     }
 
     fn map_binary(

@@ -50,6 +50,17 @@ pub(super) struct Filled {
     pub rest: Slot,
 }
 
+/// What a tile of float32 was made of, on the way to the logistic function.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    /// `-x`.
+    Negated(Operand),
+    /// `e^-x`.
+    ExponentialOfNegated(Operand),
+    /// `1 + e^-x`.
+    OneAndExponential(Operand),
+}
+
 /// Rows and columns of a tile's dimensions: a vector is one row.
 pub(super) fn rows_and_columns(dims: &[usize]) -> Option<(usize, usize)> {
     match *dims {

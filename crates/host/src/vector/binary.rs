@@ -1,6 +1,6 @@
 //! Operations and comparisons on two operands, either of which may be one element repeated.
 
-use super::{CHUNK, leveled};
+use super::{CHUNK, leveled, math};
 use openmps_tile::{Binary, Compare, Scalar};
 
 /// `destination[i] = f(x[i], y[i])` for `i` in `0..count`; an operand that repeats is read at its first element only.
@@ -59,6 +59,25 @@ unsafe fn map_with<F: Map<T, U>, T: Copy, U: Copy + Default, const X: bool, cons
         }
         done += CHUNK;
     }
+    let rest = count - done;
+    if rest >= WORTH_A_CHUNK {
+        // SAFETY: as above, for `rest` elements; the chunks repeat the first of them.
+        unsafe {
+            let (mut xs, mut ys) = ([first_x; CHUNK], [first_y; CHUNK]);
+            if !X {
+                std::ptr::copy_nonoverlapping(x.add(done), xs.as_mut_ptr(), rest);
+            }
+            if !Y {
+                std::ptr::copy_nonoverlapping(y.add(done), ys.as_mut_ptr(), rest);
+            }
+            let mut results = [U::default(); CHUNK];
+            for i in 0..CHUNK {
+                results[i] = F::apply(xs[i], ys[i]);
+            }
+            std::ptr::copy_nonoverlapping(results.as_ptr(), destination.add(done), rest);
+        }
+        return;
+    }
     while done < count {
         // SAFETY: as above.
         unsafe {
@@ -70,10 +89,25 @@ unsafe fn map_with<F: Map<T, U>, T: Copy, U: Copy + Default, const X: bool, cons
     }
 }
 
+/// From so many elements on a padded chunk is faster than one after the other.
+const WORTH_A_CHUNK: usize = 6;
+
 leveled! {
     fn leveled_map<F, T, U>(destination: *mut u8, x: *const u8, x_repeats: bool, y: *const u8, y_repeats: bool, count: usize)
         -> BinaryFunction
     where { F: Map<T, U>, T: Copy, U: Copy + Default } = map
+}
+
+/// `x / (1 + e^-y)` of float32 in one pass: the division's unit works while the exponential is computed.
+pub fn over_one_and_exponential() -> BinaryFunction {
+    struct Logistic;
+    impl Map<f32, f32> for Logistic {
+        #[inline(always)]
+        fn apply(x: f32, y: f32) -> f32 {
+            x / (1.0 + math::exp(-y))
+        }
+    }
+    leveled_map::<Logistic, f32, f32>()
 }
 
 /// Whether `T` holds elements of the number type; integers of one width share it, their operations differ.
