@@ -15,11 +15,17 @@ from importlib import import_module
 Work = Callable[[], object]
 # Threads of OpenMP spin for 0.2 seconds after their last work: so long the library before this one takes a core.
 QUIET = 0.25
+WARM = 0.02
 
 
 def durations(work: Work, synchronize: Work, seconds: float) -> list[float]:
     """Microseconds of one run each, over `seconds` and at least five samples; short works are timed in groups of a millisecond."""
     time.sleep(QUIET)
+    # The first call may compile; it must not decide how many are timed together.
+    start = time.perf_counter()
+    while time.perf_counter() - start < WARM:
+        work()
+    synchronize()
     group = 1
     while True:
         start = time.perf_counter()

@@ -18,13 +18,13 @@ pub fn run_example(name: &str, arguments: &[String]) -> Result<()> {
 }
 
 /// Runs the benches in Rust, then `benches/compare.py`; with a filter, what has it in its name.
-pub fn bench(filter: Option<&str>) -> Result<()> {
+pub fn bench(filter: Option<&str>, options: &[String]) -> Result<()> {
     say("Benches in Rust");
     run(cargo().args(["bench", "--workspace", "--exclude", "openmps-python", "--benches"]).args(filter))?;
     setup::run()?;
     say("benches/compare.py");
     let compare = root().join("benches").join("compare.py");
-    run(python::venv_python().arg(compare).args(filter.iter().flat_map(|filter| ["--only", *filter])))
+    run(python::venv_python().arg(compare).args(filter.iter().flat_map(|filter| ["--only", *filter])).args(options))
 }
 
 /// The Python programs of a folder, without their endings, in order.

@@ -65,6 +65,9 @@ enum Command {
     Bench {
         /// Only what has this in its name
         filter: Option<String>,
+        /// Handed to benches/compare.py: `-- --level avx2 --threads 1 --record`
+        #[arg(last = true)]
+        options: Vec<String>,
     },
     /// Fetch MiniLM's weights, embed sentences with Candle and openmps, and fine-tune with LoRA
     Minilm {
@@ -170,7 +173,7 @@ fn main() -> ExitCode {
         Command::Test { python: true, arguments, .. } => test::run(test::Suites::Python, &arguments),
         Command::Test { quick: true, arguments, .. } => test::run(test::Suites::Quick, &arguments),
         Command::Test { arguments, .. } => test::run(test::Suites::All, &arguments),
-        Command::Bench { filter } => demo::bench(filter.as_deref()),
+        Command::Bench { filter, options } => demo::bench(filter.as_deref(), &options),
         Command::Train { arguments } => demo::run_example("train", &arguments),
         Command::CandleModels => candle_models::run_tests(),
         Command::Chat { arguments } => chat::run_example(&arguments),
