@@ -51,6 +51,7 @@ OPENMPS_UNSEEN void* __tsan_memset(uchar* to, int value, ulong bytes) {
 #define OPENMPS_MATRIX_STORE(T, AT, VALUE) openmps::quiet_store<T>(AT, VALUE)
 #define OPENMPS_MATRIX_ACCESS(FIRST, SECOND, T, KIND) openmps::matrix_access((ulong)(FIRST), (ulong)(SECOND), sizeof(T), openmps::KIND)
 #else
+#define OPENMPS_UNSEEN
 #define OPENMPS_MATRIX_LOAD(T, AT) *(AT)
 #define OPENMPS_MATRIX_STORE(T, AT, VALUE) *(AT) = VALUE
 #define OPENMPS_MATRIX_ACCESS(FIRST, SECOND, T, KIND)

@@ -20,6 +20,7 @@ struct frame {
   __global const uint* positions;  // four numbers a thread, of which three are its position in the threadgroup
   ulong stop;                      // address of the host's function, see below
   ulong access;                    // address of the host's function for accesses of counted texts, msl/count.h
+  ulong fault;                     // address of what is wrong, as text, where a thread ends itself
   alignas(64) uchar deposits[32][32];  // what the lanes of the running simdgroup brought to a collective operation
   alignas(64) uchar results[32][32];   // what they take from it
 };

@@ -1,6 +1,7 @@
 //! The frame that the host and compiled kernels share: `msl/frame.h` in Rust.
 
 use crate::limits::{BUFFERS, THREADGROUP_ARGUMENTS};
+use std::ffi::c_char;
 
 /// Why a thread stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +52,7 @@ pub(crate) struct Frame {
     pub positions: *const [u32; 4],
     pub stop: Option<StopFunction>,
     pub access: Option<AccessFunction>,
+    pub fault: *const c_char,
     pub deposits: Lanes,
     pub results: Lanes,
 }

@@ -4,7 +4,8 @@ use crate::compile;
 use crate::error::{Error, Result};
 use crate::image::{Entry, Extent, Image, Images};
 use crate::options::Options;
-use crate::preprocess::preprocess;
+use crate::prelude::PRIMITIVES;
+use crate::preprocess::{SOURCE, preprocess};
 use crate::rewrite::rewrite;
 use crate::source::Kernel;
 use std::ops::Range;
@@ -45,6 +46,7 @@ impl Library {
     /// # Errors
     /// Those of [`Library::compile`].
     pub fn compile_with(text: &str, options: &Options) -> Result<Library> {
+        check_headers(text)?;
         let mut unit = rewrite(&preprocess(text, options)?, &options.constants)?;
         if !options.kernels.is_empty() {
             unit.kernels.retain(|kernel| options.kernels.contains(&kernel.name));
@@ -86,6 +88,18 @@ impl Library {
             extents: extents?,
             declared: self.images.declared(kernel),
         })
+    }
+}
+
+/// The stand-in library is there whatever a text includes; Apple's performance primitives are only where they are asked for.
+fn check_headers(text: &str) -> Result<()> {
+    let line = text.lines().position(|line| line.contains("mpp::") || line.contains("namespace mpp"));
+    match line {
+        Some(line) if !text.contains(PRIMITIVES) => {
+            let diagnostics = format!("{SOURCE}:{}: error: mpp is in <{PRIMITIVES}>, which is not included", line + 1);
+            Err(Error::Compile { diagnostics })
+        }
+        _ => Ok(()),
     }
 }
 

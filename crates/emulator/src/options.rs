@@ -42,6 +42,8 @@ pub struct Options {
     /// Functions of numbers take `bfloat` as `float`. Published kernels that run on Macs count on that; without it such a call is refused,
     /// which is the safe choice for kernels of one's own.
     pub bfloat_functions: bool,
+    /// The text is of MSL 4.0, which has tensors and `mpp::tensor_ops`.
+    pub metal4: bool,
     /// Dispatches count what the kernel does ([`Counters`](crate::Counters)), and take many times as long.
     pub counted: bool,
 }

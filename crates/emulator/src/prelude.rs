@@ -17,16 +17,24 @@ const PARTS: [(&str, &str); 10] = [
     ("matrix.h", include_str!("../msl/matrix.h")),
     ("atomic.h", include_str!("../msl/atomic.h")),
 ];
+/// What MSL 4.0 adds.
+const TENSORS: &str = include_str!("../msl/tensor.h");
 /// Comes last: it may use everything.
 const ENTRY: &str = include_str!("../msl/entry.h");
 /// What a text may ask the preprocessor for. The language is that of version 3.1 and later, with `bfloat`.
-pub(crate) const FEATURES: [(&str, &str); 4] =
-    [("__METAL_VERSION__", "310"), ("__METAL__", "1"), ("__METAL_MACOS__", "1"), ("__HAVE_BFLOAT__", "1")];
+pub(crate) fn features(options: &Options) -> [(&'static str, &'static str); 4] {
+    let version = if options.metal4 { "400" } else { "310" };
+    [("__METAL_VERSION__", version), ("__METAL__", "1"), ("__METAL_MACOS__", "1"), ("__HAVE_BFLOAT__", "1")]
+}
 /// OpenCL's keywords that are plain names in the Metal Shading Language.
 const PLAIN_NAMES: [&str; 5] = ["local", "global", "generic", "pipe", "vec_step"];
 
+/// Where `mpp::tensor_ops` is.
+pub(crate) const PRIMITIVES: &str = "MetalPerformancePrimitives/MetalPerformancePrimitives.h";
+
 /// Headers that a program may include; all of them are here already.
-pub(crate) const HEADERS: [&str; 16] = [
+pub(crate) const HEADERS: [&str; 18] = [
+    PRIMITIVES,
     "metal_stdlib",
     "metal_atomic",
     "metal_common",
@@ -41,6 +49,7 @@ pub(crate) const HEADERS: [&str; 16] = [
     "metal_relational",
     "metal_simdgroup",
     "metal_simdgroup_matrix",
+    "metal_tensor",
     "metal_types",
     "simd/simd.h",
 ];
@@ -51,13 +60,16 @@ const KERNEL: &str = "#define kernel __attribute__((always_inline)) inline __ker
 /// The text that is compiled before every program.
 pub(crate) fn text(options: &Options) -> String {
     let mut text = swizzles();
-    for (name, value) in FEATURES {
+    for (name, value) in features(options) {
         let _ = writeln!(text, "#define {name} {value}");
     }
     let _ = writeln!(text, "#define EMULATOR_BFLOAT_FUNCTIONS {}", u32::from(options.bfloat_functions));
     let _ = writeln!(text, "#define EMULATOR_COUNTED {}", u32::from(options.counted));
     for (name, part) in PARTS {
         let _ = writeln!(text, "# 1 \"/metal_stdlib/{name}\"\n{part}");
+    }
+    if options.metal4 {
+        let _ = writeln!(text, "# 1 \"/metal_stdlib/tensor.h\"\n{TENSORS}");
     }
     let _ = writeln!(text, "# 1 \"/metal_stdlib/entry.h\"\n{ENTRY}");
     for name in PLAIN_NAMES {

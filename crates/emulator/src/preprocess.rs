@@ -25,7 +25,7 @@ pub(crate) fn preprocess<'a>(text: &'a str, options: &Options) -> Result<Cow<'a,
     work.write(&unit, &format!("# 1 \"{SOURCE}\"\n{text}\n"))?;
     let mut compiler = tools.compiler();
     language(&mut compiler).args(["-x", "clcpp", "-E"]);
-    for (name, value) in prelude::FEATURES {
+    for (name, value) in prelude::features(options) {
         compiler.arg(format!("-D{name}={value}"));
     }
     for (name, value) in &options.macros {

@@ -15,6 +15,7 @@ use crate::watchdog::Watch;
 use corosensei::stack::Stack as _;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::Cell;
+use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
 type Thread = Coroutine<(), (), Outcome, Stack>;
@@ -292,11 +293,20 @@ impl Runner {
             Outcome::Expired => return Err(self.runaway()),
             Outcome::Memory { address } => format!("there is nothing to read or write at address {address:#x}"),
             Outcome::Division => "an integer is divided by zero, or its quotient does not fit".to_owned(),
-            Outcome::Undefined => "undefined behaviour: an invalid instruction".to_owned(),
+            Outcome::Undefined => self.own_words().unwrap_or("undefined behaviour: an invalid instruction".to_owned()),
         };
         // SAFETY: the frame is this runner's own.
         let (threadgroup, thread) = unsafe { ((*self.frame).threadgroup_position_in_grid, (*self.frame).running) };
         Err(Error::Fault { kernel: self.kernel.clone(), threadgroup, thread, what })
+    }
+
+    /// What a thread that ended itself has said about it.
+    fn own_words(&self) -> Option<String> {
+        // SAFETY: the frame is this runner's own; the text is a constant of the image, which is loaded as long as the frame is there.
+        unsafe {
+            let text = std::mem::replace(&mut (*self.frame).fault, std::ptr::null());
+            (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+        }
     }
 
     fn runaway(&self) -> Error {
