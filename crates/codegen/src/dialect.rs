@@ -175,14 +175,21 @@ impl Dialect {
         }
     }
 
-    /// What stands before everything else.
-    pub(crate) fn preamble(self) -> &'static str {
+    /// What stands before everything else, with tensor operations or without.
+    pub(crate) fn preamble(self, tensors: bool) -> &'static str {
         match self {
+            Dialect::Metal if tensors => METAL_4_PREAMBLE,
             Dialect::Metal => "#include <metal_stdlib>\nusing namespace metal;\n",
             Dialect::Cuda => CUDA_PREAMBLE,
         }
     }
 }
+
+const METAL_4_PREAMBLE: &str = "#include <metal_stdlib>
+#include <metal_tensor>
+#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
+using namespace metal;
+";
 
 fn cuda_to_integer(from: Scalar) -> &'static str {
     match from {

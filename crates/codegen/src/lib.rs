@@ -46,6 +46,8 @@ pub struct Source {
     pub numbers_size: usize,
     /// Whether threadgroups pass memory to each other: Metal's text is MSL 3.2 then.
     pub coherent: bool,
+    /// Whether it multiplies by tensor operations: Metal's text is MSL 4.0 then.
+    pub tensors: bool,
 }
 
 /// How a parameter reaches the function.

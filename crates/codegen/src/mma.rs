@@ -1,5 +1,5 @@
-//! The matrix units' shapes: Apple's simdgroup matrices of 8 x 8, NVIDIA's `mma` of 16 x 8 x 16 and `wgmma` of 64 x 8 x 16 for half types, and
-//! the layouts of products that are computed on them.
+//! The matrix units' shapes: Apple's simdgroup matrices of 8 x 8, and for half types Apple's tensor operations of 16 x 32 x 16 and more, NVIDIA's
+//! `mma` of 16 x 8 x 16 and `wgmma` of 64 x 8 x 16; the layouts of products that are computed on them.
 
 use crate::arrangement::Arrangement;
 use crate::layout::{IndexBit, Layout, bits_of};
@@ -28,6 +28,24 @@ static SIMDGROUP: MmaShape = MmaShape {
     of_rows: &[IndexBit::Thread(1), IndexBit::Thread(2), IndexBit::Thread(4)],
     of_columns: &[IndexBit::Register(0), IndexBit::Thread(0), IndexBit::Thread(3)],
     registers: 1,
+};
+
+/// `mpp::tensor_ops::matmul2d`: where a simdgroup's lanes keep a block while it is summed up is Apple's affair. This is where they get it
+/// afterwards, four neighbours along a row in a thread.
+static TENSOR_OPS: MmaShape = MmaShape {
+    unit: MatrixUnit::TensorOps,
+    rows: 4,
+    columns: 5,
+    depth: 4,
+    of_rows: &[IndexBit::Thread(1), IndexBit::Thread(2), IndexBit::Thread(4), IndexBit::Register(2)],
+    of_columns: &[
+        IndexBit::Register(0),
+        IndexBit::Register(1),
+        IndexBit::Thread(0),
+        IndexBit::Thread(3),
+        IndexBit::Register(3),
+    ],
+    registers: 4,
 };
 
 /// `mma.sync.aligned.m16n8k16` with float32 sums.
@@ -61,6 +79,9 @@ impl MmaShape {
     pub fn of(target: &Target, factor: Scalar, sizes: [usize; 3]) -> Option<&'static MmaShape> {
         let shapes: &[&'static MmaShape] = match (target.matrix_unit, factor) {
             (MatrixUnit::Simdgroup, Scalar::F16 | Scalar::BF16 | Scalar::F32) => &[&SIMDGROUP],
+            (MatrixUnit::TensorOps, Scalar::F16 | Scalar::BF16) => &[&TENSOR_OPS, &SIMDGROUP],
+            // They would round float32, which no kernel here asks for.
+            (MatrixUnit::TensorOps, Scalar::F32) => &[&SIMDGROUP],
             (MatrixUnit::Warp, Scalar::F16 | Scalar::BF16) => &[&WARP],
             (MatrixUnit::Warpgroup, Scalar::F16 | Scalar::BF16) => &[&WARPGROUP, &WARP],
             _ => return None,
@@ -80,7 +101,7 @@ impl MmaShape {
     }
 
     /// The layout of a left factor whose registers are the unit's blocks already, for the rows that each simdgroup has; none where a
-    /// simdgroup has no whole rows.
+    /// simdgroup has no whole rows, or the unit reads memory only.
     pub fn left_layout(
         &self,
         [rows, depth]: [usize; 2],
@@ -89,7 +110,8 @@ impl MmaShape {
     ) -> Option<Layout> {
         let groups = thread_bits - usize::from(self.thread_bits());
         let whole = arrangement == Arrangement::Rows && self.rows + groups <= bits_of(rows);
-        whole.then(|| self.layout([rows, depth], thread_bits, arrangement))
+        let registers = whole && self.unit != MatrixUnit::TensorOps;
+        registers.then(|| self.layout([rows, depth], thread_bits, arrangement))
     }
 
     /// Of a left factor in that layout, how many registers each element of the depth counts for.
@@ -102,27 +124,40 @@ impl MmaShape {
         1 << self.depth
     }
 
-    /// The layout of a product: blocks beside each other go to simdgroups (warpgroups) as they are arranged, and then to further registers.
+    /// The layout of a product: blocks beside each other go to simdgroups (warpgroups) as they are arranged, and then to further registers. Where
+    /// a simdgroup multiplies all of its blocks at once, they lie beside each other instead.
     pub fn layout(&self, [rows, columns]: [usize; 2], thread_bits: usize, arrangement: Arrangement) -> Layout {
         let (mut of_rows, mut of_columns) = (self.of_rows.to_vec(), self.of_columns.to_vec());
         let (rows, columns) = (bits_of(rows), bits_of(columns));
         let mut group = self.thread_bits();
-        while usize::from(group) < thread_bits && (of_rows.len() < rows || of_columns.len() < columns) {
-            let (left_rows, left_columns) = (rows - of_rows.len(), columns - of_columns.len());
+        let (mut row_groups, mut column_groups) = (Vec::new(), Vec::new());
+        while usize::from(group) < thread_bits {
+            let left_rows = rows - of_rows.len() - row_groups.len();
+            let left_columns = columns - of_columns.len() - column_groups.len();
+            if left_rows + left_columns == 0 {
+                break;
+            }
             let by_row = match (arrangement, self.unit) {
                 // A warpgroup multiplies all columns at once; the rows of a block are read for each of their parts.
                 (Arrangement::Rows, _) | (_, MatrixUnit::Warpgroup) => left_rows > 0,
+                // What counts is all that a simdgroup has, not how many blocks.
+                (_, MatrixUnit::TensorOps) => {
+                    left_columns == 0 || left_rows > 0 && rows - row_groups.len() >= columns - column_groups.len()
+                }
                 (Arrangement::Square, _) => left_columns == 0 || (left_rows > 0 && left_rows >= left_columns),
             };
-            if by_row { &mut of_rows } else { &mut of_columns }.push(IndexBit::Thread(group));
+            if by_row { &mut row_groups } else { &mut column_groups }.push(IndexBit::Thread(group));
             group += 1;
         }
         let mut register = self.registers;
-        for (bits, count) in [(&mut of_columns, columns), (&mut of_rows, rows)] {
-            while bits.len() < count {
-                bits.push(IndexBit::Register(register));
-                register += 1;
+        for (bits, groups, count) in [(&mut of_columns, column_groups, columns), (&mut of_rows, row_groups, rows)] {
+            let end = register + (count - bits.len() - groups.len()) as u8;
+            let registers = (register..end).map(IndexBit::Register);
+            match self.unit {
+                MatrixUnit::TensorOps => bits.extend(registers.chain(groups)),
+                _ => bits.extend(groups.into_iter().chain(registers)),
             }
+            register = end;
         }
         of_columns.extend(of_rows);
         Layout::new(of_columns)

@@ -10,6 +10,8 @@ pub const SIMD_WIDTH: usize = 32;
 pub enum MatrixUnit {
     /// Apple's `simdgroup_matrix` of 8 x 8.
     Simdgroup,
+    /// Metal 4's tensor operations (`matmul2d`) by a simdgroup, which read factors from threadgroup memory: GPUs of Apple's generation 17 on.
+    TensorOps,
     /// NVIDIA's `mma` of 16 x 8 x 16, of a warp.
     Warp,
     /// `wgmma` of 64 x 8..256 x 16, of four warps, which reads factors from shared memory: GPUs of compute capability 9 alone.
@@ -52,6 +54,11 @@ impl Target {
         let limits =
             Limits { threads: 1024, threadgroup_memory: 32 << 10, buffers: 31, numbers: 4 << 10, registers: 1024 };
         Target { dialect: Dialect::Metal, threads, matrix_unit: MatrixUnit::Simdgroup, stages: 1, limits }
+    }
+
+    /// Those that multiply half types by tensor operations, where the system has them too: MSL 4.0.
+    pub fn metal_with_tensor_operations(threads: usize) -> Target {
+        Target { matrix_unit: MatrixUnit::TensorOps, ..Target::metal(threads) }
     }
 
     /// NVIDIA's GPUs from compute capability 8 on: 1024 threads, 48 KiB of shared memory without a request, 4 KiB of arguments.

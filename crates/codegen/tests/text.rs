@@ -50,6 +50,16 @@ fn products_on_warpgroups() {
     }
 }
 
+#[test]
+fn products_by_tensor_operations() {
+    for (name, ttir) in [
+        ("half_matmul", include_str!("../../tile/tests/ttir/half_matmul.ttir")),
+        ("half_attention", include_str!("../../tile/tests/ttir/half_attention.ttir")),
+    ] {
+        insta::assert_snapshot!(format!("{name}-metal-4"), text(ttir, &Target::metal_with_tensor_operations(128)));
+    }
+}
+
 /// A tile that walks a few elements from where two unknown sizes say, step by step.
 fn walk() -> Kernel {
     let mut b = Builder::new("walk");

@@ -54,6 +54,7 @@ impl<'k> Emitter<'k> {
         let scalar = self.number(index);
         let bounds: Vec<String> =
             instruction.operands[..3].iter().map(|&operand| self.scalar_name(operand)).collect::<Result<_>>()?;
+        self.sum_in_place(instruction)?;
         self.enter(&block.arguments[1..], &instruction.operands[3..])?;
         let scope = self.arrays.len();
         let (register, signed) = (self.target.dialect.register(scalar), self.target.dialect.signed(scalar));
@@ -72,7 +73,8 @@ impl<'k> Emitter<'k> {
         self.close();
         self.arrays.truncate(scope);
         self.scratch_in_use = true;
-        self.leave(&instruction.results)
+        self.leave(&instruction.results)?;
+        self.leave_sums(instruction)
     }
 
     /// Declares the carried values, with their initial ones.
@@ -81,6 +83,7 @@ impl<'k> Emitter<'k> {
         for (&argument, &initial) in arguments.iter().zip(initial) {
             let form = self.forms.of(argument).clone();
             let name = match form {
+                _ if self.sums.contains_key(&argument) => String::new(),
                 Form::Materialized { layout, .. } => {
                     let layout = layout.dense().0;
                     self.bring(initial, &layout)?;
@@ -103,7 +106,7 @@ impl<'k> Emitter<'k> {
     }
 
     /// Copies a tile into registers of a layout in which it can be read.
-    fn copy(&mut self, name: &str, value: Value, layout: &Layout) -> Result<()> {
+    pub(super) fn copy(&mut self, name: &str, value: Value, layout: &Layout) -> Result<()> {
         self.open_registers(layout.registers());
         let element = self.element(&mut Body::default(), value, layout)?;
         self.line(format!("{} = {element};", self.place(name, layout)));
@@ -204,8 +207,10 @@ impl<'k> Emitter<'k> {
         self.flush()?;
         let carried = self.carried.last().cloned().unwrap_or_default();
         let mut aside = Vec::new();
+        let stays =
+            |own: &Self, target: &Carried, operand| target.value == operand || own.sums.contains_key(&target.value);
         for (target, &operand) in carried.iter().zip(operands) {
-            if target.value == operand {
+            if stays(self, target, operand) {
                 continue;
             }
             if carried.iter().any(|other| self.reads(operand, other.value)) {
@@ -216,7 +221,7 @@ impl<'k> Emitter<'k> {
             }
         }
         for (target, &operand) in carried.iter().zip(operands) {
-            if target.value != operand && !aside.iter().any(|(other, _)| other.value == target.value) {
+            if !stays(self, target, operand) && !aside.iter().any(|(other, _)| other.value == target.value) {
                 self.assign(target, operand, None)?;
             }
         }
@@ -263,8 +268,10 @@ impl<'k> Emitter<'k> {
     /// After the loop its results are what was carried last.
     fn leave(&mut self, results: &[Value]) -> Result<()> {
         let carried = self.carried.pop().unwrap_or_default();
-        for (Carried { name, .. }, &result) in carried.into_iter().zip(results) {
-            self.name_target(result, &name);
+        for (Carried { value, name }, &result) in carried.into_iter().zip(results) {
+            if !self.sums.contains_key(&value) {
+                self.name_target(result, &name);
+            }
         }
         Ok(())
     }

@@ -68,6 +68,9 @@ struct Emitter<'k> {
     /// Whether a thread may still be reading it.
     scratch_in_use: bool,
     helpers: BTreeSet<&'static str>,
+    /// Products that are summed up in tensors of their own while a loop runs, by the loop's value; and whether there are any tensors.
+    sums: HashMap<Value, dot::Sums>,
+    tensors: bool,
     names: usize,
     /// How many registers the loop that was opened last goes through.
     registers: usize,
@@ -95,6 +98,8 @@ impl<'k> Emitter<'k> {
             scratch: 0,
             scratch_in_use: false,
             helpers: BTreeSet::new(),
+            sums: HashMap::new(),
+            tensors: false,
             names: 0,
             registers: 1,
         }

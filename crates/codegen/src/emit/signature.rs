@@ -66,7 +66,7 @@ impl Emitter<'_> {
         if numbers_size > limits.numbers {
             return Err(self.limit("bytes of numbers", numbers_size, limits.numbers));
         }
-        let mut text = dialect.preamble().to_owned();
+        let mut text = dialect.preamble(self.tensors).to_owned();
         for helper in helpers::with_dependencies(&self.helpers) {
             let _ = write!(text, "\n{}", helper.text(dialect));
         }
@@ -83,8 +83,8 @@ impl Emitter<'_> {
         text.push_str("}\n");
         let threadgroup_memory = self.scratch.next_multiple_of(16);
         let threads = self.target.threads;
-        let coherent = self.coherent;
-        Ok(Source { text, entry, threads, threadgroup_memory, parameters, numbers_size, coherent })
+        let (coherent, tensors) = (self.coherent, self.tensors);
+        Ok(Source { text, entry, threads, threadgroup_memory, parameters, numbers_size, coherent, tensors })
     }
 
     fn metal_head(

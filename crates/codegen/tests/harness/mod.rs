@@ -1,8 +1,8 @@
 //! Kernels' Metal text, executed on a CPU in three thread schedules and compared with the interpreter.
 
 use crate::launch::{Given, bytes, interpreted, prepared};
-use openmps_codegen::{Parameter, Target, compile};
-use openmps_emulator::{Argument, Dispatch, Grid, Library, Schedule};
+use openmps_codegen::{MatrixUnit, Parameter, Target, compile};
+use openmps_emulator::{Argument, Dispatch, Grid, Library, Options, Schedule};
 use openmps_tile::{Kernel, verify};
 
 pub const SCHEDULES: [Schedule; 3] = [Schedule::Ascending, Schedule::Descending, Schedule::Shuffled(7)];
@@ -17,10 +17,23 @@ pub fn compare(
 ) {
     let expected = interpreted(kernel, grid, buffers, given);
     let verified = verify(kernel).unwrap_or_else(|error| panic!("{error}"));
-    for (threads, stages) in [(32, 1), (128, 1), (128, 2)] {
-        let target = Target { stages, ..Target::metal(threads) };
+    for (threads, stages, unit) in [
+        (32, 1, MatrixUnit::Simdgroup),
+        (128, 1, MatrixUnit::Simdgroup),
+        (128, 2, MatrixUnit::Simdgroup),
+        (32, 1, MatrixUnit::TensorOps),
+        (128, 1, MatrixUnit::TensorOps),
+        (256, 2, MatrixUnit::TensorOps),
+    ] {
+        let target = Target { stages, matrix_unit: unit, ..Target::metal(threads) };
         let source = compile(verified, &target).unwrap_or_else(|error| panic!("{error}"));
-        let library = Library::compile(&source.text).unwrap_or_else(|error| panic!("{error}\n{}", source.text));
+        // Kernels without products of half types are the same for both units.
+        if unit == MatrixUnit::TensorOps && !source.tensors {
+            continue;
+        }
+        let options = Options { metal4: source.tensors, ..Options::default() };
+        let library = Library::compile_with(&source.text, &options);
+        let library = library.unwrap_or_else(|error| panic!("{error}\n{}", source.text));
         let function = library.function(&source.entry).unwrap_or_else(|error| panic!("{error}"));
         for schedule in SCHEDULES {
             let (copies, arguments) = prepared(buffers, given);

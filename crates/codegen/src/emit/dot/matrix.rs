@@ -1,5 +1,5 @@
-//! Products on the matrix units: Apple's simdgroup matrices of 8 x 8, NVIDIA's `mma` of 16 x 8 x 16 for half types; `wgmma` is in
-//! `warpgroup.rs`.
+//! Products on the matrix units: Apple's simdgroup matrices of 8 x 8, NVIDIA's `mma` of 16 x 8 x 16 for half types; tensor operations are in
+//! `tensor.rs`, `wgmma` is in `warpgroup.rs`.
 //!
 //! Both spread a block of the product over the 32 lanes of a simdgroup in a fixed way, which is a [`Layout`] like any other: sums stay in
 //! registers from one product to the next, and whatever else a kernel does with them is elementwise in that layout.
@@ -22,7 +22,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    fn of(layout: &Layout, from: usize, to: usize, size: usize) -> Blocks {
+    pub fn of(layout: &Layout, from: usize, to: usize, size: usize) -> Blocks {
         let places = &layout.bits()[from + size..to];
         let mut bits = Vec::new();
         let mut begin = Vec::new();

@@ -2,6 +2,7 @@
 
 mod matrix;
 mod staged;
+mod tensor;
 mod warpgroup;
 
 use super::element::Body;
@@ -12,6 +13,7 @@ use crate::mma::{MmaShape, padded};
 use crate::target::MatrixUnit;
 use openmps_tile::{Instruction, Operation, Scalar, Value};
 use staged::{Left, Staged, Way};
+pub(super) use tensor::Sums;
 
 impl<'k> Emitter<'k> {
     /// `x * y + sum` of tiles.
@@ -23,35 +25,26 @@ impl<'k> Emitter<'k> {
             return Err(self.unsupported(format!("tt.dot of {}", self.type_of(x))));
         }
         let layout = self.forms.natural(result).0;
-        let sizes @ [_, depth, columns] = padded(&self.type_of(x).dims, &self.type_of(y).dims);
-        let way = self.way_of(instruction, MmaShape::of(self.target, factor, sizes));
-        let (mma, staged) = (way.mma, self.largest_chunk(factor, sizes, &way)?);
+        let (way, staged) = self.staged(instruction)?;
+        let mma = way.mma;
+        if mma.is_some_and(|mma| mma.unit == MatrixUnit::TensorOps) {
+            return self.dot_by_tensors(instruction, &layout, &staged);
+        }
         self.bring(sum, &layout)?;
         if mma.is_some() {
             let factors = self.factor_words(x) + self.factor_words(y);
             let registers = layout.registers() + self.target.stages * factors;
             self.product_registers = self.product_registers.max(registers);
         }
-        for operand in [x, y] {
-            let own = self.forms.natural(operand).0.dense().0;
-            self.bring(operand, &own)?;
-        }
+        self.bring_factors(instruction)?;
         let name = self.declare(result, &layout)?;
-        self.open_registers(layout.registers());
-        let initial = self.element(&mut Body::default(), sum, &layout)?;
-        self.line(format!("{} = {initial};", self.place(&name, &layout)));
-        self.close();
+        self.copy(&name, sum, &layout)?;
         self.open("{");
         if let Left::Registers(own) = &staged.left {
             self.left_elements(x, own, factor)?;
         }
-        for part in 0..depth / staged.depth {
-            self.take_scratch(staged.bytes());
-            self.open("{");
-            if staged.left == Left::Memory {
-                self.stage(x, ("left", 0), 1, &staged, part)?;
-            }
-            self.stage(y, ("right", staged.left_bytes()), 0, &staged, part)?;
+        for part in 0..staged.parts {
+            self.stage_part(instruction, &staged, part)?;
             if mma.is_some_and(|mma| mma.unit == MatrixUnit::Warpgroup) {
                 self.line("asm volatile(\"fence.proxy.async.shared::cta;\" ::: \"memory\");");
             }
@@ -63,8 +56,35 @@ impl<'k> Emitter<'k> {
             self.close();
         }
         self.close();
-        debug_assert_eq!(columns, staged.columns);
         Ok(())
+    }
+
+    /// How a product is computed, and how much of its factors is in threadgroup memory at a time.
+    fn staged(&self, product: &Instruction) -> Result<(Way, Staged)> {
+        let [x, y] = [0, 1].map(|i| product.operands[i]);
+        let (factor, sizes) = (self.number(x), padded(&self.type_of(x).dims, &self.type_of(y).dims));
+        let way = self.way_of(product, MmaShape::of(self.target, factor, sizes));
+        let staged = self.largest_chunk(factor, sizes, &way)?;
+        Ok((way, staged))
+    }
+
+    /// Makes both factors readable as they lie.
+    fn bring_factors(&mut self, product: &Instruction) -> Result<()> {
+        for &operand in &product.operands[..2] {
+            let own = self.forms.natural(operand).0.dense().0;
+            self.bring(operand, &own)?;
+        }
+        Ok(())
+    }
+
+    /// Opens a block in which `left` and `right` are a part of the factors in threadgroup memory, once all threads have written theirs.
+    fn stage_part(&mut self, product: &Instruction, staged: &Staged, part: usize) -> Result<()> {
+        self.take_scratch(staged.bytes());
+        self.open("{");
+        if staged.left == Left::Memory {
+            self.stage(product.operands[0], ("left", 0), 1, staged, part)?;
+        }
+        self.stage(product.operands[1], ("right", staged.left_bytes()), 0, staged, part)
     }
 
     /// How a product is best computed.
@@ -72,7 +92,7 @@ impl<'k> Emitter<'k> {
         let [x, y] = [0, 1].map(|i| product.operands[i]);
         let own = self.forms.left_layout(product).filter(|own| self.forms.natural(x).0.dense().0 == *own);
         let left_inner = match mma.map(|mma| mma.unit) {
-            Some(MatrixUnit::Simdgroup | MatrixUnit::Warpgroup) => self.inner_axis(x),
+            Some(MatrixUnit::Simdgroup | MatrixUnit::TensorOps | MatrixUnit::Warpgroup) => self.inner_axis(x),
             Some(MatrixUnit::Warp) => 1,
             // Threads that multiply one by one read several rows for each step, which therefore lie innermost.
             None => 0,
@@ -93,7 +113,7 @@ impl<'k> Emitter<'k> {
         let limit = self.target.limits.threadgroup_memory;
         let mut chunk = depth;
         loop {
-            let staged = Staged::new(factor, [rows, chunk, columns], way);
+            let staged = Staged::new(factor, [rows, chunk, columns], way, depth / chunk);
             let needed = staged.bytes();
             if needed <= limit {
                 return Ok(staged);

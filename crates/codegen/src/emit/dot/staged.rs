@@ -114,6 +114,8 @@ pub(super) struct Staged {
     pub columns: usize,
     /// How much of the depth is there.
     pub depth: usize,
+    /// How often so much is.
+    pub parts: usize,
     pub left: Left,
     pub left_factor: Factor,
     pub right_factor: Factor,
@@ -121,12 +123,12 @@ pub(super) struct Staged {
 
 impl Staged {
     /// Threads that multiply one by one read their columns of the right factor in vectors, without a gap.
-    pub fn new(factor: Scalar, [rows, depth, columns]: [usize; 3], way: &Way) -> Staged {
+    pub fn new(factor: Scalar, [rows, depth, columns]: [usize; 3], way: &Way, parts: usize) -> Staged {
         let unit = way.mma.map(|mma| mma.unit);
         let left_factor = Factor::new([rows, depth], [way.left_inner, 1], PADDING, unit);
         let right_padding = if unit.is_some() { PADDING } else { 0 };
         let right_factor = Factor::new([depth, columns], [way.right_inner, 0], right_padding, unit);
-        Staged { factor, rows, columns, depth, left: way.left.clone(), left_factor, right_factor }
+        Staged { factor, rows, columns, depth, parts, left: way.left.clone(), left_factor, right_factor }
     }
 
     /// Bytes of the left factor, after which the right one begins.
