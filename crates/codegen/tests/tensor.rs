@@ -6,9 +6,9 @@ mod harness;
 #[allow(unused_imports, unused_macros, reason = "the kernels that stand there are run by executed.rs")]
 mod launch;
 
-use harness::compare;
-use launch::Given::Buffer;
-use launch::{assert_close, from_singles, halves, singles, wave};
+use harness::{SCHEDULES, compare, executed, library};
+use launch::Given::{self, Buffer};
+use launch::{assert_close, from_singles, halves, interpreted, singles, wave};
 use openmps_codegen::{MatrixUnit, Target, compile};
 use openmps_tile::kernel::Compare;
 use openmps_tile::{Builder, Kernel, Scalar, Type, Value, verify};
@@ -106,18 +106,23 @@ fn kernel(case: Case) -> Kernel {
     b.finish()
 }
 
-fn check(case: Case) {
+fn buffers(case: Case) -> [Vec<u8>; 3] {
     let [rows, depth, columns] = case.sizes;
     let encode = |values: Vec<f32>| match case.narrow {
         Scalar::F16 => halves(values),
         _ => values.into_iter().flat_map(|x| half::bf16::from_f32(x).to_le_bytes()).collect(),
     };
-    let buffers = [
+    [
         encode(wave(rows * depth).collect()),
         encode(wave(depth * columns).map(|x| 0.5 - x).collect()),
         singles(wave(rows * columns)),
-    ];
-    compare(&kernel(case), [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Buffer(2)], &|found, expected| {
+    ]
+}
+
+const GIVEN: [Given; 3] = [Buffer(0), Buffer(1), Buffer(2)];
+
+fn check(case: Case) {
+    compare(&kernel(case), [1, 1, 1], &buffers(case), &GIVEN, &|found, expected| {
         assert_close(&from_singles(&found[2]), &from_singles(&expected[2]), 1e-4);
     });
 }
@@ -161,6 +166,37 @@ fn a_sum_that_the_loop_only_adds_to_is_moved_once() {
         let begin = before.find("for (ulong").expect("a loop");
         assert_eq!(before[begin..].contains("get_destination_cooperative_tensor"), is_inside, "{text}");
         assert!(text.contains("mode::multiply_accumulate"), "{text}");
+    }
+}
+
+/// Without one of its barriers the text is wrong in some schedule: between staging, multiplying and staging again, and on the way out of the
+/// tensor, which goes piece by piece.
+#[test]
+fn a_missing_barrier_is_caught() {
+    let case = Case { tile: [32, 16, 128], sizes: [31, 45, 120], sum: Sum::Zeros, ..CASE };
+    let (kernel, buffers) = (kernel(case), buffers(case));
+    let expected = from_singles(&interpreted(&kernel, [1, 1, 1], &buffers, &GIVEN)[2]);
+    let target = Target::metal_with_tensor_operations(64);
+    let source = compile(verify(&kernel).expect("verified"), &target).expect("written");
+    let is_right = |text: &str| {
+        let library = library(&source, text).expect("compiles");
+        SCHEDULES.into_iter().all(|schedule| {
+            let found = executed(&library, &source, schedule, [1, 1, 1], &buffers, &GIVEN);
+            let close = |(found, expected): (&f32, &f32)| (found - expected).abs() < 1e-3;
+            found.is_ok_and(|found| from_singles(&found[2]).iter().zip(&expected).all(close))
+        })
+    };
+    assert!(is_right(&source.text));
+    for barrier in
+        ["threadgroup_barrier(mem_flags::mem_threadgroup);", "simdgroup_barrier(mem_flags::mem_threadgroup);"]
+    {
+        let count = source.text.matches(barrier).count();
+        assert!(count >= 2, "{}", source.text);
+        for missing in 0..count {
+            let (at, _) = source.text.match_indices(barrier).nth(missing).expect("counted");
+            let text = format!("{}{}", &source.text[..at], &source.text[at + barrier.len()..]);
+            assert!(!is_right(&text), "{barrier} number {missing} is not needed, or its absence is not seen");
+        }
     }
 }
 

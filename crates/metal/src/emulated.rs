@@ -2,6 +2,7 @@
 //! are said, and dispatches without a barrier between them run in an order that is not theirs. In place of MPS and MPSGraph their calls are
 //! computed in float64 and by the host's library, operands held to Apple's rules.
 //!
+//! `OPENMPS_EMULATOR_GPU` chooses the GPU that it stands in for, `m2` or `m5`, which has tensor operations.
 //! `OPENMPS_EMULATOR_SCHEDULE` chooses the order of threads and of such dispatches: `ascending`, `descending`, or a number that it is shuffled
 //! by. `OPENMPS_EMULATOR_COUNT` names a file to which each dispatch adds a line with what it did.
 
@@ -21,7 +22,7 @@ pub use worker::{EmulatedCommit, EmulatedEvent, EmulatedQueue};
 use crate::answers::Class;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
-use crate::interface::{Metal, PipelineKey, PipelineLimits, Properties};
+use crate::interface::{Language, Metal, PipelineKey, PipelineLimits, Properties};
 use crate::limits;
 use openmps_emulator::{Function, Library, Options, Schedule};
 use openmps_settings::Order;
@@ -54,13 +55,17 @@ pub struct EmulatedPipeline {
 }
 
 impl Emulated {
-    /// The GPU, with the schedule of the environment.
+    /// The GPU and the schedule of the environment.
     pub fn of_environment() -> Emulated {
-        Emulated::with_schedule(match openmps_settings::EMULATOR_SCHEDULE.get() {
+        let emulated = Emulated::with_schedule(match openmps_settings::EMULATOR_SCHEDULE.get() {
             None | Some(Order::Ascending) => Schedule::Ascending,
             Some(Order::Descending) => Schedule::Descending,
             Some(Order::Shuffled(number)) => Schedule::Shuffled(number),
-        })
+        });
+        match openmps_settings::EMULATOR_GPU.get() {
+            Some("m5") => Emulated { properties: m5(emulated.properties), ..emulated },
+            _ => emulated,
+        }
     }
 
     /// The GPU with a schedule.
@@ -77,6 +82,11 @@ impl Emulated {
     pub fn with_fault(self, fault: Fault) -> Emulated {
         Emulated { fault: Some(fault), ..self }
     }
+}
+
+/// These properties as those of an M5 under macOS 26.2, for [`Emulated::like`].
+pub fn m5(properties: Properties) -> Properties {
+    Properties { family: 10, architecture: "applegpu_g17g".to_string(), tensor_operations: true, ..properties }
 }
 
 /// The limits of an Apple GPU, the memory of this machine.
@@ -128,7 +138,12 @@ unsafe impl Metal for Emulated {
 
     fn pipeline(&self, key: &PipelineKey) -> Result<EmulatedPipeline> {
         let entry = || key.entry.clone();
-        let options = Options { counted: openmps_settings::EMULATOR_COUNT.get().is_some(), ..Options::default() };
+        let metal4 = key.language >= Language::Metal4_0;
+        if metal4 && !self.properties.tensor_operations {
+            return Err(Error::Library { entry: entry(), message: "MSL 4.0 needs macOS 26".to_string() });
+        }
+        let counted = openmps_settings::EMULATOR_COUNT.get().is_some();
+        let options = Options { counted, metal4, ..Options::default() };
         let library = Library::compile_with(&key.source, &options);
         let library = library.map_err(|error| Error::Library { entry: entry(), message: error.to_string() })?;
         let function = library.function(&key.entry);

@@ -32,6 +32,8 @@ pub struct Properties {
     pub cores: usize,
     /// The newest `MTLGPUFamilyApple` number, 0 where none is supported: 7 is the M1, 8 the M2, 9 the M3 and the M4.
     pub family: u32,
+    /// The GPU's architecture (`MTLArchitecture.name`), such as "applegpu_g16s"; empty before macOS 14.
+    pub architecture: String,
     /// Whether kernels may use `bfloat`: MSL 3.1, so macOS 14.
     pub bfloat: bool,
     /// Whether kernels may pass memory between threadgroups (`coherent(device)`): MSL 3.2, so macOS 15.
@@ -42,6 +44,9 @@ pub struct Properties {
     pub attention: bool,
     /// Whether convolutions of MPSGraph take dimensions above 65,536: macOS 15.1.
     pub long_convolutions: bool,
+    /// Whether kernels may use tensor operations (`mpp::tensor_ops`) as openmps does: macOS 26.2. Whether they should is the GPU's matter, too
+    /// (`openmps_metal::tensor_operations`).
+    pub tensor_operations: bool,
     /// The build of macOS, such as 24B83 (`kern.osversion`); empty where there is none.
     pub os_build: String,
     /// Whether MPS and MPSGraph run on it (`MPSSupportsMTLDevice`).
@@ -66,6 +71,8 @@ pub enum Language {
     Metal3_1,
     /// Metal 3.2: macOS 15.
     Metal3_2,
+    /// Metal 4.0: macOS 26; has tensors and their operations.
+    Metal4_0,
 }
 
 /// All that a pipeline depends on, compared for equality as a whole.

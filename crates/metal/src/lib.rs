@@ -28,6 +28,7 @@ mod numbers;
 pub mod pipelines;
 pub mod recorder;
 pub mod stream;
+pub mod tensor_operations;
 
 pub use cache::{Cache, CacheStatistics};
 pub use error::{Error, Result};

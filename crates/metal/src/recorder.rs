@@ -113,11 +113,13 @@ pub fn properties() -> Properties {
         max_threadgroup_memory: limits::THREADGROUP_MEMORY,
         cores: 10,
         family: 8,
+        architecture: "applegpu_g14g".to_string(),
         bfloat: true,
         coherence: true,
         tensor_offsets: true,
         attention: true,
         long_convolutions: true,
+        tensor_operations: false,
         os_build: String::new(),
         mps: true,
     }

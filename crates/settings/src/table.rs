@@ -71,12 +71,16 @@ settings! {
         "what is logged on standard error";
     METAL_ENGINE: Choice = Choice(&["kernels", "mps", "mpsgraph"]), "as a table decides", "crates/metal", Metal,
         "what computes wherever it can: own kernels, Metal Performance Shaders, MPSGraph";
+    METAL_TENSOR_OPERATIONS: Switch = Switch, "1 from the M5 and macOS 26.2 on", "crates/runtime", Metal,
+        "whether own kernels multiply half types by Metal 4's tensor operations, where GPU and macOS have them";
     PIPELINE_LIMIT: Number = Number(Most::Is(1 << 20)), "1024", "crates/runtime", Metal,
         "compiled kernels kept in memory";
     GRAPH_LIMIT: Number = Number(Most::Is(1 << 20)), "256", "crates/runtime", Metal,
         "compiled graphs of MPSGraph kept in memory";
     CACHE_DIR: FolderOrNone = FolderOrNone, "~/Library/Caches/openmps; for CUDA ~/.cache/openmps/cuda", "crates/metal, crates/runtime", Everyone,
         "where compiled kernels are kept on disk";
+    EMULATOR_GPU: Choice = Choice(&["m2", "m5"]), "m2", "crates/metal", Metal,
+        "the GPU that the emulator stands in for; m5 is one under macOS 26.2, which multiplies half types by tensor operations";
     EMULATOR_SCHEDULE: AnOrder = AnOrder, "ascending", "crates/metal", Metal,
         "the emulator's order of threads, and of dispatches that no barrier orders; a number shuffles";
     EMULATOR_COUNT: Path = Path("file"), "nothing is counted", "crates/metal", Metal,

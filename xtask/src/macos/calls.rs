@@ -16,6 +16,7 @@ const BINDINGS: &[&str] =
 const NEWER: &[(&str, &str)] = &[
     ("addAllocation:", "15.0"),
     ("addResidencySet:", "15.0"),
+    ("architecture", "14.0"),
     ("initWithBuffer:offset:descriptor:", "15.0 (MPSNDArray)"),
     ("newResidencySetWithDescriptor:error:", "15.0"),
     ("removeAllocation:", "15.0"),

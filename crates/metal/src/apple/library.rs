@@ -62,6 +62,7 @@ fn options(key: &PipelineKey) -> Retained<MTLCompileOptions> {
         Language::Metal3_0 => MTLLanguageVersion::Version3_0,
         Language::Metal3_1 => MTLLanguageVersion::Version3_1,
         Language::Metal3_2 => MTLLanguageVersion::Version3_2,
+        Language::Metal4_0 => MTLLanguageVersion::Version4_0,
     });
     let fast = key.math == MathMode::Fast;
     if available!(macos = 15.0) {

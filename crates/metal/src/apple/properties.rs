@@ -27,15 +27,22 @@ pub fn of(device: &RawDevice) -> Properties {
         max_threadgroup_memory: device.maxThreadgroupMemoryLength(),
         cores: cores::count(),
         family: family.map_or(0, |family| (family.0 - MTLGPUFamily::Apple1.0 + 1) as u32),
+        architecture: architecture(device),
         bfloat: available!(macos = 14.0),
         coherence: newer,
         tensor_offsets: newer,
         attention: newer,
         long_convolutions: available!(macos = 15.1),
+        tensor_operations: available!(macos = 26.2),
         os_build: os_build(),
         // SAFETY: the device is alive.
         mps: unsafe { MPSSupportsMTLDevice(Some(device)) },
     }
+}
+
+/// What Metal calls the GPU's architecture; nothing before macOS 14.
+fn architecture(device: &RawDevice) -> String {
+    if available!(macos = 14.0) { device.architecture().name().to_string() } else { String::new() }
 }
 
 /// What `sysctl kern.osversion` says.

@@ -121,3 +121,28 @@ fn copies_fills_and_events_run_in_order_across_queues() {
     assert!(gpu.metal.wait_event(&event, 1, Duration::ZERO));
     assert!(!gpu.metal.wait_event(&event, 2, Duration::from_millis(1)));
 }
+
+/// A system before macOS 26 has no MSL 4.0, whatever the text.
+#[test]
+fn tensor_operations_need_a_newer_system() {
+    let key = PipelineKey {
+        source: "#include <metal_stdlib>
+#include <metal_tensor>
+#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
+kernel void nothing(device half* x [[buffer(0)]]) {
+    constexpr auto descriptor = mpp::tensor_ops::matmul2d_descriptor(16, 32, 16);
+    mpp::tensor_ops::matmul2d<descriptor, metal::execution_simdgroup> product;
+}
+"
+        .into(),
+        entry: "nothing".to_string(),
+        math: MathMode::Safe,
+        language: Language::Metal4_0,
+        threads: 32,
+    };
+    Emulated::like(m5).pipeline(&key).unwrap();
+    let older = PipelineKey { language: Language::Metal3_2, ..key.clone() };
+    for (metal, key) in [(Emulated::like(|of| of), key), (Emulated::like(m5), older)] {
+        assert!(matches!(metal.pipeline(&key).err(), Some(Error::Library { .. })), "{:?}", key.language);
+    }
+}

@@ -18,8 +18,9 @@ use openmps_codegen::{Parameter as Passed, Source, Target, compile, passes_memor
 use openmps_metal::answers::Answers;
 use openmps_metal::arguments::{Addresses, Kernel, Parameter, Resolved};
 use openmps_metal::interface::{Language, MathMode, Properties};
-
-use openmps_metal::{CommitPolicy, Executables, Launch, Metal, PipelineKey, Pipelines, Stream, limits, pipelines};
+use openmps_metal::{
+    CommitPolicy, Executables, Launch, Metal, PipelineKey, Pipelines, Stream, limits, pipelines, tensor_operations,
+};
 use openmps_settings as settings;
 use openmps_tile::Scalar;
 use std::any::Any;
@@ -216,13 +217,19 @@ pub(crate) fn text_of(pipeline: &Pipeline, device: &Properties) -> Result<Kernel
         return Err(failed(format!("{} needs {what}", pipeline.name())));
     }
     let verified = pipeline.verified().map_err(failed)?;
-    let target = Target::metal(threads_for(pipeline.kernel()));
+    let threads = threads_for(pipeline.kernel());
+    let wanted = settings::METAL_TENSOR_OPERATIONS.get() != Some(false);
+    let target = match wanted && tensor_operations::are_fast_on(device) {
+        true => Target::metal_with_tensor_operations(threads),
+        false => Target::metal(threads),
+    };
     let generate = || compile(verified, &target).map_err(Error::Codegen);
     let source = stage::timed("generate", pipeline.name(), generate)?;
-    let language = match (source.coherent, device.bfloat) {
-        (true, _) => Language::Metal3_2,
-        (false, true) => Language::Metal3_1,
-        (false, false) => Language::Metal3_0,
+    let language = match (source.tensors, source.coherent, device.bfloat) {
+        (true, ..) => Language::Metal4_0,
+        (false, true, _) => Language::Metal3_2,
+        (false, false, true) => Language::Metal3_1,
+        (false, false, false) => Language::Metal3_0,
     };
     Ok(kernel(source, &pipeline.kernel().written_parameters(), language))
 }
@@ -364,3 +371,6 @@ impl<M: Metal> HeapSource for MetalDevice<M> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
