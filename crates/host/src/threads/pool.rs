@@ -25,7 +25,8 @@ const PLACES_MASK: u64 = 0xffff << 16;
 /// The rest counts regions.
 const REGION: u64 = 1 << 32;
 
-type Work<'a> = dyn Fn() + Sync + 'a;
+/// Called with the number of the thread: 0 for the one that opened the region, and each helper has its own for good.
+type Work<'a> = dyn Fn(usize) + Sync + 'a;
 
 /// A set of threads that help the calling thread.
 pub struct Pool {
@@ -82,7 +83,7 @@ impl Pool {
     /// `work` must take its pieces from a shared counter and return when none is left.
     pub fn run(&'static self, helpers: usize, most: usize, work: &Work<'_>) {
         if helpers == 0 || self.busy.swap(true, Ordering::Acquire) {
-            return work();
+            return work(0);
         }
         let sleepers = self.start(most);
         // SAFETY: only the lifetime is widened; `Closing` waits, also on a panic, for every thread that may still use the reference.
@@ -98,7 +99,7 @@ impl Pool {
                 sleeper.thread.get().map(Thread::unpark);
             }
         }
-        work();
+        work(0);
         drop(closing);
     }
 
@@ -114,13 +115,13 @@ impl Pool {
         for (index, sleeper) in sleepers.iter().enumerate() {
             let builder = std::thread::Builder::new().name(format!("openmps-host-{}", index + 1));
             // A thread that the system refuses is one helper fewer: nobody waits for those that never enter.
-            let _ = builder.spawn(move || self.help(sleeper));
+            let _ = builder.spawn(move || self.help(sleeper, index + 1));
         }
         sleepers
     }
 
     /// The life of a helping thread.
-    fn help(&'static self, me: &'static Sleeper) {
+    fn help(&'static self, me: &'static Sleeper, number: usize) {
         let _ = me.thread.set(std::thread::current());
         let (mut seen, spins) = (0, spins());
         loop {
@@ -129,7 +130,7 @@ impl Pool {
             if self.enter(seen) {
                 // SAFETY: having entered, this thread is waited for before `work` is written again or its referent ends.
                 let work = unsafe { (*self.work.get()).expect("an open region has work") };
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(number))) {
                     self.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(panic);
                 }
                 self.left.fetch_add(1, Ordering::Release);
@@ -207,7 +208,7 @@ mod tests {
     /// Sums `0..items` in a region; every item is taken once.
     fn sum(items: usize, helpers: usize) -> usize {
         let (next, total) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        POOL.run(helpers, 3, &|| {
+        POOL.run(helpers, 3, &|_| {
             loop {
                 let item = next.fetch_add(1, Ordering::Relaxed);
                 if item >= items {
@@ -240,7 +241,7 @@ mod tests {
     fn a_region_inside_a_region_runs_on_its_thread() {
         let total = AtomicUsize::new(0);
         let next = AtomicUsize::new(0);
-        POOL.run(3, 3, &|| {
+        POOL.run(3, 3, &|_| {
             while next.fetch_add(1, Ordering::Relaxed) < 8 {
                 total.fetch_add(sum(10, 3), Ordering::Relaxed);
             }
@@ -255,7 +256,7 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(2));
             let here = std::thread::current().id();
             let next = AtomicUsize::new(0);
-            POOL.run(1, 3, &|| {
+            POOL.run(1, 3, &|_| {
                 while next.fetch_add(1, Ordering::Relaxed) < 200 {
                     std::thread::sleep(std::time::Duration::from_micros(20));
                     if std::thread::current().id() != here {
@@ -281,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_panic_reaches_the_caller_and_the_pool_goes_on() {
-        let caught = catch_unwind(|| POOL.run(3, 3, &|| panic!("planted")));
+        let caught = catch_unwind(|| POOL.run(3, 3, &|_| panic!("planted")));
         assert!(caught.is_err());
         assert_eq!(sum(10, 3), 45);
     }
