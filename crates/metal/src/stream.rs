@@ -4,6 +4,7 @@
 mod events;
 mod staging;
 mod transfers;
+mod work;
 
 pub use staging::Staged;
 pub use transfers::pieces;
@@ -28,14 +29,17 @@ pub struct CommitPolicy {
     pub commands: usize,
     /// Bytes that the commands of a command buffer touch, counted once a command.
     pub bytes: usize,
+    /// Multiplications with an addition that its commands may do, by an estimate.
+    pub multiplications: u64,
     /// Command buffers on their way at once; a further one waits for the oldest.
     pub in_flight: usize,
 }
 
 impl Default for CommitPolicy {
-    /// A command buffer costs about 10 us and a dispatch under 1 us, so some tens of dispatches hide the cost; large ones go at once.
+    /// A command buffer costs about 10 us and a dispatch under 1 us, so some tens of dispatches hide the cost; large ones go at once. The
+    /// system ends a command buffer that keeps the GPU for seconds: 2^36 multiplications are a twentieth of one at the peak of an M1.
     fn default() -> CommitPolicy {
-        CommitPolicy { commands: 48, bytes: 256 << 20, in_flight: 16 }
+        CommitPolicy { commands: 48, bytes: 256 << 20, multiplications: 1 << 36, in_flight: 16 }
     }
 }
 
@@ -79,6 +83,7 @@ struct Open<M: Metal> {
     hazards: Hazards,
     count: usize,
     bytes: usize,
+    multiplications: u64,
 }
 
 struct State<M: Metal> {
@@ -279,7 +284,7 @@ impl<M: Metal> Stream<M> {
     ) -> Result<()> {
         self.metal.autorelease_pool(|| {
             let mut state = self.lock_with_room();
-            let Open { commands, kept, hazards, count, bytes } = self.open(&mut state)?;
+            let Open { commands, kept, hazards, count, bytes, multiplications } = self.open(&mut state)?;
             match ordering {
                 Ordering::Concurrent if hazards.add(accesses) => commands.barrier()?,
                 Ordering::Concurrent => {}
@@ -290,7 +295,10 @@ impl<M: Metal> Stream<M> {
             commands.pop_group();
             *count += 1;
             *bytes += accesses.iter().map(|access| access.range.len()).sum::<usize>();
-            let full = *count >= self.policy.commands || *bytes >= self.policy.bytes;
+            *multiplications = multiplications.saturating_add(work::multiplications(accesses));
+            let full = *count >= self.policy.commands
+                || *bytes >= self.policy.bytes
+                || *multiplications >= self.policy.multiplications;
             if full {
                 self.commit(&mut state);
             }
@@ -302,8 +310,8 @@ impl<M: Metal> Stream<M> {
         if state.open.is_none() {
             let label = format!("{} {}", self.label, state.number);
             let commands = self.metal.command_buffer(&self.queue, &label)?;
-            let open = Open { commands, kept: Kept::default(), hazards: Hazards::default(), count: 0, bytes: 0 };
-            state.open = Some(open);
+            let (kept, hazards) = Default::default();
+            state.open = Some(Open { commands, kept, hazards, count: 0, bytes: 0, multiplications: 0 });
         }
         state.open.as_mut().ok_or(Error::NotMade { what: "command buffer" })
     }

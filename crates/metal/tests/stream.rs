@@ -123,7 +123,7 @@ fn barriers_stand_only_between_dispatches_that_depend_on_each_other() {
 
 #[test]
 fn commands_are_batched_by_count() {
-    let bench = Bench::new(CommitPolicy { commands: 3, bytes: usize::MAX, in_flight: 8 });
+    let bench = Bench::new(CommitPolicy { commands: 3, bytes: usize::MAX, in_flight: 8, ..CommitPolicy::default() });
     for _ in 0..7 {
         bench.run(bench.x, bench.y);
     }
@@ -138,7 +138,8 @@ fn commands_are_batched_by_count() {
 
 #[test]
 fn commands_are_batched_by_bytes() {
-    let bench = Bench::new(CommitPolicy { commands: usize::MAX, bytes: 3 * 8192, in_flight: 8 });
+    let bench =
+        Bench::new(CommitPolicy { commands: usize::MAX, bytes: 3 * 8192, in_flight: 8, ..CommitPolicy::default() });
     for _ in 0..7 {
         // Two buffers of 4096 bytes.
         bench.run(bench.x, bench.y);
@@ -147,9 +148,44 @@ fn commands_are_batched_by_bytes() {
     bench.settle();
 }
 
+/// The system ends a command buffer that keeps the GPU for seconds.
+#[test]
+fn commands_are_batched_by_arithmetic() {
+    let most = 3 * 16 * 16 * 16;
+    let bench = Bench::new(CommitPolicy { multiplications: most, ..CommitPolicy::default() });
+    let view = |address, offset| MatrixView::dense(bench.buffer(address), offset, DType::F32, 1, 16, 16);
+    let (left, right, result) = (view(bench.x, 0), view(bench.x, 1024), view(bench.y, 0));
+    let (transpose_left, transpose_right, alpha, beta) = (false, false, 1.0, 0.0);
+    let product = MatrixCall::Multiplication { left, right, result, transpose_left, transpose_right, alpha, beta };
+    for _ in 0..7 {
+        bench.stream.matrix(&product).unwrap();
+        // What only walks over its memory counts for nothing.
+        bench.run(bench.x, bench.y);
+    }
+    assert_eq!(commits(&bench.recorder), 2);
+    drop(product);
+    bench.settle();
+}
+
+#[test]
+fn failures_are_of_the_commands_behind_the_question() {
+    let bench = Bench::new(CommitPolicy { commands: 1, ..CommitPolicy::default() });
+    let broken = Error::CommandBuffer { label: "it".into(), kind: "timeout", message: "too long".into() };
+    bench.recorder.fail_command_buffer(1, broken.clone());
+    // Before the first, the second and the third command buffer.
+    let failures = [0; 3].map(|_| {
+        let failures = bench.stream.failures();
+        bench.run(bench.x, bench.y);
+        failures
+    });
+    assert_eq!(bench.stream.finish().unwrap_err().first, broken);
+    assert_eq!(failures.map(|failures| failures()), [Some(broken.clone()), Some(broken), None]);
+    bench.settle();
+}
+
 #[test]
 fn no_more_are_in_flight_than_allowed() {
-    let bench = Bench::new(CommitPolicy { commands: 1, bytes: usize::MAX, in_flight: 2 });
+    let bench = Bench::new(CommitPolicy { commands: 1, bytes: usize::MAX, in_flight: 2, ..CommitPolicy::default() });
     for number in 0..20 {
         bench.run(bench.x, bench.y);
         assert!(bench.recorder.outstanding().1 <= 2, "after {number}");
@@ -252,7 +288,7 @@ fn callbacks_run_in_order_when_the_commands_before_them_have_ended() {
 
 #[test]
 fn a_callback_may_encode() {
-    let bench = Bench::new(CommitPolicy { commands: 1, bytes: usize::MAX, in_flight: 1 });
+    let bench = Bench::new(CommitPolicy { commands: 1, bytes: usize::MAX, in_flight: 1, ..CommitPolicy::default() });
     let Bench { recorder, stream, .. } = &bench;
     let inner = Arc::new(Stream::new(stream.metal().clone(), "inner", CommitPolicy::default()).unwrap());
     let (again, called) = (inner.clone(), Arc::new(AtomicUsize::new(0)));
@@ -411,7 +447,8 @@ fn graphs_are_compiled_once_and_bounded() {
 
 #[test]
 fn many_threads_share_a_stream() {
-    let bench = Arc::new(Bench::new(CommitPolicy { commands: 5, bytes: usize::MAX, in_flight: 2 }));
+    let bench =
+        Arc::new(Bench::new(CommitPolicy { commands: 5, bytes: usize::MAX, in_flight: 2, ..CommitPolicy::default() }));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| (0..50).for_each(|_| bench.run(bench.x, bench.y)));
