@@ -158,8 +158,8 @@ enum Command {
         #[arg(long)]
         picture: Option<std::path::PathBuf>,
     },
-    /// On a Mac: run every suite on the GPU and write one report
-    MacSelftest,
+    /// On a Mac: run every operator with every engine on the GPU, each in a process of its own, and write one report
+    MacSelftest(macos::selftest::Options),
 }
 
 fn main() -> ExitCode {
@@ -194,7 +194,7 @@ fn main() -> ExitCode {
         Command::Release { .. } => release::dry_run(release::Parts::Everything),
         Command::Lint => lint::run_all(),
         Command::Structure { only, picture } => structure::show(only.as_deref(), picture.as_deref()),
-        Command::MacSelftest => macos::selftest::run(),
+        Command::MacSelftest(options) => macos::selftest::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,53 +2,14 @@
 //! held to Apple's rules, and what an engine cannot do is done by own kernels. Which operators an engine really takes is part of the test.
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[path = "harness/engines.rs"]
+mod engines;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod harness;
-
-/// Operators that MPS must have taken in at least one of their cases.
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-const OF_MPS: &[&str] = &["matmul", "softmax", "log_softmax"];
-
-/// And those that MPSGraph must have taken: the methods of its tables first.
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-const OF_MPSGRAPH: &[&str] = &[
-    "add",
-    "multiply",
-    "subtract",
-    "divide",
-    "abs",
-    "exp",
-    "log",
-    "sqrt",
-    "maximum",
-    "relu",
-    "sigmoid",
-    "matmul",
-    "softmax",
-    "log_softmax",
-    "sum",
-    "mean",
-    "prod",
-    "max",
-    "min",
-    "layer_norm",
-    "convolution",
-    "convolution_transpose",
-    "pooling",
-    "bilinear_interpolation",
-    "attention",
-    "gather",
-    "embedding",
-    "gather_nd",
-    "take_along_axis",
-    "scatter",
-    "scatter_nd_add",
-    "index_add",
-    "put_along_axis",
-    "embedding_gradient",
-];
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn main() {
+    use engines::{OF_MPS, OF_MPSGRAPH};
     use harness::suite::{Breadth, elementwise, listed};
     use libtest_mimic::{Arguments, Failed, Trial};
     use openmps_emulator::Schedule;

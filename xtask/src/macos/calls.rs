@@ -27,26 +27,27 @@ const NEWER: &[(&str, &str)] = &[
     ("setMathMode:", "15.0"),
     ("setPreferPackedRows:", "15.0"),
 ];
-/// Words in a file that say that it asks for the version, or that its caller has.
-const GUARDS: &[&str] = &["available!(", "has checked that this macOS"];
-/// What calls must say that nothing can check without a Mac: file, words, and what goes wrong otherwise.
-const MEANT: &[(&str, &str, &str)] = &[
+/// What keeps defects of Apple's away and no test on Linux executes: the file, what stands in it, and why it must.
+const SETTINGS: &[(&str, &str, &str)] = &[
     (
-        "crates/metal/src/apple/graph/mod.rs",
-        "setOptimizationLevel(MPSGraphOptimization::Level0)",
-        "MPSGraph's next level may place work on the Neural Engine and the CPU",
+        "graph/mod.rs",
+        "descriptor.setOptimizationLevel(MPSGraphOptimization::Level0);",
+        "the next level places work on the Neural Engine and the CPU",
     ),
     (
-        "crates/metal/src/apple/library.rs",
-        "if fast { MTLMathFloatingPointFunctions::Fast } else { MTLMathFloatingPointFunctions::Precise }",
-        "functions are fast unless told otherwise, and lose NaN",
+        "library.rs",
+        "let functions = if fast { MTLMathFloatingPointFunctions::Fast } else { MTLMathFloatingPointFunctions::Precise }; \
+         options.setMathFloatingPointFunctions(functions);",
+        "Apple's default is the approximate functions, whatever the mode of arithmetic is",
     ),
     (
-        "frontends/candle/src/metal.rs",
-        "Mutex::new(Cache::new(HELD))",
-        "each of Candle's devices that was ever used keeps its memory",
+        "library.rs",
+        "options.setMathMode(if fast { MTLMathMode::Fast } else { MTLMathMode::Safe });",
+        "Apple's default is fast arithmetic, which has no NaN",
     ),
 ];
+/// Words in a file that say that it asks for the version, or that its caller has.
+const GUARDS: &[&str] = &["available!(", "has checked that this macOS"];
 /// Names of methods that are also Rust's own, and are meant so in these sources.
 const OF_RUST: &[&str] = &[
     "all",
@@ -102,15 +103,7 @@ pub fn check() -> Result<()> {
         return Err(format!("{PAGE} is stale: `cargo xtask metal-calls` makes it anew; look at what is new in it"));
     }
     println!("    {PAGE} is up to date");
-    let said = |file: &str| std::fs::read_to_string(root().join(file)).unwrap_or_default();
-    meant(said)
-}
-
-fn meant(text_of: impl Fn(&str) -> String) -> Result<()> {
-    match MEANT.iter().find(|(file, words, _)| !text_of(file).contains(words)) {
-        Some((file, words, otherwise)) => Err(format!("{file} does not say `{words}`: {otherwise}")),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 fn page() -> Result<String> {
@@ -120,6 +113,7 @@ fn page() -> Result<String> {
     for file in files(&base)? {
         let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         let short = file.strip_prefix(&base).unwrap_or(&file).display().to_string();
+        check_settings(&short, &text)?;
         for name in called(&text).into_iter().filter(|name| !OF_RUST.contains(&name.as_str())) {
             let Some(selectors) = methods.get(&name) else { continue };
             check_guard(&short, &text, selectors)?;
@@ -164,6 +158,19 @@ fn check_guard(file: &str, text: &str, selectors: &BTreeSet<String>) -> Result<(
     }
 }
 
+/// A file in which a setting must stand, as it is, outside of comments.
+fn check_settings(file: &str, text: &str) -> Result<()> {
+    let code = without_comments(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    match SETTINGS.iter().find(|(of, setting, _)| *of == file && !code.contains(setting)) {
+        Some((_, setting, why)) => Err(format!("{SOURCE}/{file} has no longer `{setting}`: {why}")),
+        None => Ok(()),
+    }
+}
+
+fn without_comments(text: &str) -> String {
+    text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+}
+
 /// Rust's name of each method of the bindings, with the selectors that it stands for.
 fn methods() -> Result<BTreeMap<String, BTreeSet<String>>> {
     let mut methods: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -185,8 +192,7 @@ fn methods() -> Result<BTreeMap<String, BTreeSet<String>>> {
 
 /// The names before a parenthesis, after a dot or two colons.
 fn called(text: &str) -> BTreeSet<String> {
-    let code: String =
-        text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n");
+    let code = without_comments(text);
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     let mut names = BTreeSet::new();
     for (at, _) in code.match_indices('(') {
@@ -222,6 +228,12 @@ hardware: this page says where to look first.
   tests with these in Metal's place. *stand-in*: the calls above it are made by operators in tests, held to Apple's rules on operands, and
   computed on the CPU instead. *nothing*: the first run on a Mac is the first run.
 
+Each call of MPS and MPSGraph ends the open compute encoder. The classes of MPS that are used here, and `MPSGraphExecutable`, have
+`encodeToCommandBuffer:` only: they make encoders of their own, how many is not documented, and a command buffer has one open encoder at a
+time. Of all of MPS only `MPSNDArrayMultiaryKernel` takes the caller's encoder (`encodeToCommandEncoder:commandBuffer:sourceArrays:destinationArray:`),
+whose product of matrices is not used. Kernels between two such calls share one encoder; where a switch costs more than Apple's library gains,
+the table of `crates/metal/src/engine.rs` leaves small work to own kernels.
+
 | Selector | macOS | in `crates/metal/src/apple/` | Checked by |
 |---|---|---|---|
 ";
@@ -237,12 +249,18 @@ mod tests {
     }
 
     #[test]
-    fn what_calls_must_say_is_said() {
-        let said = |file: &str| std::fs::read_to_string(root().join(file)).unwrap();
-        meant(said).expect("all of it");
-        for (file, words, otherwise) in MEANT {
-            let error = meant(|of| if of == *file { said(of).replace(words, "") } else { said(of) });
-            assert!(error.unwrap_err().contains(otherwise), "{file}");
+    fn what_keeps_defects_away_stands_in_the_source_and_is_missed_where_it_does_not() {
+        for (file, setting, _) in SETTINGS {
+            let text = std::fs::read_to_string(root().join(SOURCE).join(file)).unwrap();
+            check_settings(file, &text).unwrap();
+            // The other value of each, a comment, nothing at all.
+            for (word, other) in [("Level0", "Level1"), ("::Precise", "::Fast"), ("::Safe", "::Relaxed")] {
+                let changed = text.replace(word, other);
+                assert_eq!(check_settings(file, &changed).is_err(), changed != text, "{file}: {other}");
+            }
+            let last = setting.rsplit_once("options.").map_or(*setting, |(_, last)| last);
+            assert!(check_settings(file, &text.replace(last, &format!("// {last}"))).is_err(), "{setting}");
+            assert!(check_settings(file, "").is_err());
         }
     }
 

@@ -36,8 +36,24 @@ struct Bench {
 const SIDE: usize = 32;
 const COUNT: usize = SIDE * SIDE;
 
-/// Runs every check on every GPU.
+type Check = fn(&Bench) -> Outcome;
+
+const CHECKS: [(&str, Check); 6] = [
+    ("a kernel of the Metal Shading Language", kernel),
+    ("fill and copy", fill_and_copy),
+    ("MPSMatrixMultiplication", product),
+    ("MPSMatrixRandomPhilox", random),
+    ("MPSGraph addition", addition),
+    ("errors of the compiler", refusal),
+];
+
+/// Runs every check on every GPU; the one that is named; or tells their names, as a program of tests does.
 pub fn run() -> ExitCode {
+    let wanted = std::env::args().nth(1);
+    if wanted.as_deref() == Some("--list") {
+        CHECKS.iter().for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
     let devices = AppleMetal::all();
     if devices.is_empty() {
         eprintln!("FAILED: this machine has no Metal device with unified memory");
@@ -46,14 +62,6 @@ pub fn run() -> ExitCode {
     let mut failed = 0;
     for metal in devices {
         println!("{:#?}", metal.properties());
-        let checks: [(&str, fn(&Bench) -> Outcome); 6] = [
-            ("a kernel of the Metal Shading Language", kernel),
-            ("fill and copy", fill_and_copy),
-            ("MPSMatrixMultiplication", product),
-            ("MPSMatrixRandomPhilox", random),
-            ("MPSGraph addition", addition),
-            ("errors of the compiler", refusal),
-        ];
         let bench = match Bench::new(metal) {
             Ok(bench) => bench,
             Err(error) => {
@@ -61,7 +69,8 @@ pub fn run() -> ExitCode {
                 return ExitCode::FAILURE;
             }
         };
-        for (name, check) in checks {
+        let is_wanted = |name: &str| wanted.as_deref().is_none_or(|wanted| wanted == name);
+        for (name, check) in CHECKS.into_iter().filter(|(name, _)| is_wanted(name)) {
             match check(&bench) {
                 Ok(()) => println!("passed: {name}"),
                 Err(error) => {

@@ -1,0 +1,63 @@
+//! Apple's compiler over the text of every kernel that the cases have written (`OPENMPS_DUMP`), each text once.
+
+use super::children::{Case, Program};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A case for each text; none where there is no Apple compiler, which is so but on a Mac.
+pub fn cases(folder: &Path) -> Vec<Case> {
+    if !cfg!(target_os = "macos") {
+        return Vec::new();
+    }
+    texts(folder).into_iter().map(|(text, path)| case(&text, &path, folder)).collect()
+}
+
+fn case(text: &str, path: &Path, folder: &Path) -> Case {
+    let mut program = Program::new(PathBuf::from("xcrun"));
+    let language = format!("-std={}", language(text));
+    for argument in ["metal", &language, "-fmetal-math-mode=safe", "-c", "-o", "/dev/null"] {
+        program.argue(argument);
+    }
+    program.argue(&path.display().to_string());
+    let name = path.strip_prefix(folder).unwrap_or(path).display().to_string();
+    Case::of_command(program, name, &folder.join("compiler"))
+}
+
+/// The language that the runtime chooses for a text.
+fn language(text: &str) -> &'static str {
+    if text.contains("coherent(device)") { "metal3.2" } else { "metal3.1" }
+}
+
+/// Every text below a folder, by itself: many cases write the same one.
+fn texts(folder: &Path) -> BTreeMap<String, PathBuf> {
+    let files = walkdir::WalkDir::new(folder).sort_by_file_name().into_iter().filter_map(std::result::Result::ok);
+    let metal = files.map(|entry| entry.into_path()).filter(|path| path.extension().is_some_and(|end| end == "metal"));
+    let mut texts = BTreeMap::new();
+    for path in metal {
+        if let Ok(text) = std::fs::read_to_string(&path) {
+            texts.entry(text).or_insert(path);
+        }
+    }
+    texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_text_is_compiled_once_in_its_language() {
+        let folder = tempfile::tempdir().unwrap();
+        for (file, text) in
+            [("a/x.metal", "one"), ("b/x.metal", "one"), ("b/y.metal", "coherent(device)"), ("b/y.cu", "no")]
+        {
+            let path = folder.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let found = texts(folder.path());
+        assert_eq!(found.len(), 2);
+        assert!(found["one"].ends_with("a/x.metal"));
+        assert_eq!(found.keys().map(|text| language(text)).collect::<Vec<_>>(), ["metal3.2", "metal3.1"]);
+    }
+}
