@@ -9,8 +9,7 @@ use candle_core::{DType, Device, Error, Layout, MetalDevice, MetalStorage, Resul
 use candle_metal_kernels::RESOURCE_OPTIONS;
 use candle_metal_kernels::metal::{Buffer, CommandsGuard, ComputePipeline};
 use objc2_metal::MTLSize;
-use openmps::runtime::external::{ExternalDevice, ExternalGpu};
-use openmps_metal::Cache;
+use openmps::runtime::external::{ExternalDevice, ExternalGpu, HeldDevices};
 use openmps_metal::apple::AppleMetal;
 use openmps_metal::arguments::{Kernel, Table};
 use openmps_metal::encode::{self, Encoder};
@@ -32,21 +31,17 @@ struct CandleGpu {
 
 type CandleDevice = ExternalDevice<CandleGpu>;
 
-/// How many of Candle's devices are held. A program has one; one that makes them by the request does not keep all of their memory alive.
-const HELD: usize = 4;
-
 /// The devices that were used last, by Candle's own number.
-static DEVICES: LazyLock<Mutex<Cache<DeviceId, Arc<CandleDevice>>>> = LazyLock::new(|| Mutex::new(Cache::new(HELD)));
+static DEVICES: LazyLock<HeldDevices<DeviceId, CandleGpu>> = LazyLock::new(HeldDevices::default);
 
 /// The GPUs that were used, as many as the machine has, each by its registry number.
 static GPUS: Mutex<Vec<(u64, Arc<Gpu>)>> = Mutex::new(Vec::new());
 
 fn external_device(device: &MetalDevice) -> Result<Arc<CandleDevice>> {
-    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
-    devices.get_or_try(&device.id(), || {
+    DEVICES.get_or_try(&device.id(), || {
+        // Compiled forms of a kernel depend on the GPU, whose index this is.
         let (index, gpu) = gpu(device.metal_device().registry_id())?;
-        // The index stands for the compiled forms of a kernel, which depend on the GPU.
-        Ok(Arc::new(openmps::Device::external(index, CandleGpu { device: device.clone(), gpu })))
+        Ok((index, CandleGpu { device: device.clone(), gpu }))
     })
 }
 

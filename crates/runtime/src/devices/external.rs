@@ -4,6 +4,10 @@
 //! The program's memory need not be visible to the CPU, so an address here is a name: it leads to a buffer and an offset and is never
 //! followed. What computes on the CPU is refused. When commands are committed and waited for is the program's affair.
 
+mod held;
+
+pub use held::HeldDevices;
+
 use super::metal::{failed, properties, text_of};
 use super::{Command, Driver};
 use crate::allocator::heap::{HeapSource, Region};
