@@ -60,7 +60,7 @@ def amounts() -> dict[str, Amount]:
         for name in ("exp", "sigmoid"):
             found[f"{name} {label}"] = Amount(0, 4 * count, 4 * count)
         found[f"sum {label}"] = Amount(count, 4 * count, 0)
-    for name, ((batch, channels, *size), weight, stride, groups) in CONVOLUTIONS.items():
+    for name, ((batch, channels, *size), weight, stride, _) in CONVOLUTIONS.items():
         pixels = [-(-side // stride) for side in size]
         out = batch * weight[0] * prod(pixels)
         found[name] = Amount(2 * out * prod(weight[1:]), 4 * (batch * channels * prod(size) + prod(weight)), 4 * out)
