@@ -121,33 +121,6 @@ fn one_half_product_is_of_rank_2_and_taken_on_the_m5() {
     settle(device, &recorder);
 }
 
-/// A device whose products are wrong from some size on, as no record says, is asked before it gets one. Its answers are kept in no folder, which
-/// is a setting of a process: this runs in one of its own.
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-#[test]
-fn an_engine_that_answers_wrongly_gets_no_product() {
-    const NAME: &str = "an_engine_that_answers_wrongly_gets_no_product";
-    const INSIDE: &str = "RUNTIME_TESTS_INSIDE";
-    if std::env::var_os(INSIDE).is_none() {
-        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
-        test.args(["--exact", NAME]).env(INSIDE, "1").env("OPENMPS_CACHE_DIR", "");
-        let output = test.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-        return;
-    }
-    use openmps_metal::answers::Class;
-    use openmps_metal::emulated::{Emulated, Fault};
-    let emulated = || Emulated::like(|properties| Properties { os_build: "24B83".to_owned(), ..properties });
-    let fault = Fault { class: Class::Product, bytes: 64 << 10 };
-    for (gpu, taken) in [(emulated(), true), (emulated().with_fault(fault), false)] {
-        let device = Device::over_with_engine(0, gpu, None);
-        let memory = buffers(&device);
-        assert_eq!(try_vendor(&device, product(&memory, DType::F32, SIDE)), taken);
-        assert_eq!(device.wrong_answers().len(), usize::from(!taken), "{:?}", device.wrong_answers());
-        device.synchronize().unwrap();
-    }
-}
-
 /// Attention over keys that grow by one a token, text of another width in each line: nothing is compiled for a shape that does not come again.
 #[test]
 fn a_graph_is_compiled_when_its_shape_comes_in_a_second_run() {

@@ -25,7 +25,8 @@ fn case(text: &str, path: &Path, folder: &Path) -> Case {
 
 /// The language that the runtime chooses for a text.
 fn language(text: &str) -> &'static str {
-    if text.contains("coherent(device)") { "metal3.2" } else { "metal3.1" }
+    const LANGUAGES: [(&str, &str); 2] = [("<metal_tensor>", "metal4.0"), ("coherent(device)", "metal3.2")];
+    LANGUAGES.iter().find(|(sign, _)| text.contains(sign)).map_or("metal3.1", |(_, language)| language)
 }
 
 /// Every text below a folder, by itself: many cases write the same one.
@@ -48,16 +49,20 @@ mod tests {
     #[test]
     fn each_text_is_compiled_once_in_its_language() {
         let folder = tempfile::tempdir().unwrap();
-        for (file, text) in
-            [("a/x.metal", "one"), ("b/x.metal", "one"), ("b/y.metal", "coherent(device)"), ("b/y.cu", "no")]
-        {
+        for (file, text) in [
+            ("a/x.metal", "one"),
+            ("b/x.metal", "one"),
+            ("b/y.metal", "coherent(device)"),
+            ("b/z.metal", "#include <metal_tensor>"),
+            ("b/y.cu", "no"),
+        ] {
             let path = folder.path().join(file);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
         let found = texts(folder.path());
-        assert_eq!(found.len(), 2);
+        assert_eq!(found.len(), 3);
         assert!(found["one"].ends_with("a/x.metal"));
-        assert_eq!(found.keys().map(|text| language(text)).collect::<Vec<_>>(), ["metal3.2", "metal3.1"]);
+        assert_eq!(found.keys().map(|text| language(text)).collect::<Vec<_>>(), ["metal4.0", "metal3.2", "metal3.1"]);
     }
 }
