@@ -4,7 +4,7 @@
 //! queue's other commands. Each queue is a stream.
 
 mod api;
-#[cfg(unix)]
+#[cfg_attr(not(unix), path = "not_kept.rs")]
 mod kept;
 mod nvrtc;
 
@@ -160,8 +160,8 @@ impl Gpu {
     fn compile(self: &Arc<Self>, pipeline: &Pipeline) -> Result<Compiled> {
         let verified = pipeline.verified().map_err(|error| self.failed(error.to_string()))?;
         let threads = openmps_codegen::threads_for(pipeline.kernel());
-        let generate =
-            || compile(verified, &Target::cuda_of_capability(threads, self.capability.0)).map_err(Error::Codegen);
+        let target = Target::cuda_of_capability(threads, nvrtc::Nvrtc::get()?.capability(self.capability).0);
+        let generate = || compile(verified, &target).map_err(Error::Codegen);
         let source = stage::timed("generate", pipeline.name(), generate)?;
         let [module, function] = self.code(pipeline.name(), &source)?;
         Ok(Compiled { gpu: self.clone(), module, function, threads: threads as u32 })
@@ -170,25 +170,18 @@ impl Gpu {
     /// A text's module and kernel: as an earlier process has kept it, or compiled and kept.
     fn code(&self, name: &str, source: &Source) -> Result<[usize; 2]> {
         let compiler = nvrtc::Nvrtc::get()?;
-        let compile = || compiler.compile(name, &source.text, self.capability);
-        #[cfg(unix)]
-        {
-            let architecture = nvrtc::architecture(self.capability);
-            let parts = [env!("CARGO_PKG_VERSION"), &compiler.version(), &architecture, &source.text];
-            if let Some(place) = kept::Place::of(&parts) {
-                if let Some(code) = place.read() {
-                    match self.load(&code, &source.entry) {
-                        Ok(loaded) => return Ok(loaded),
-                        Err(error) => tracing::debug!("{name}: a kept kernel is compiled anew: {error}"),
-                    }
-                    place.forget();
-                }
-                let code = compile()?;
-                place.keep(&code);
-                return self.load(&code, &source.entry);
+        let options = compiler.options(self.capability).join(" ");
+        let place = kept::Place::of(&[env!("CARGO_PKG_VERSION"), &compiler.version(), &options, &source.text]);
+        if let Some(code) = place.as_ref().and_then(|place| place.read()) {
+            match self.load(&code, &source.entry) {
+                Ok(loaded) => return Ok(loaded),
+                Err(error) => tracing::debug!("{name}: a kept kernel is compiled anew: {error}"),
             }
         }
-        self.load(&compile()?, &source.entry)
+        let code = compiler.compile(name, &source.text, self.capability)?;
+        let loaded = self.load(&code, &source.entry)?;
+        place.inspect(|place| place.keep(&code));
+        Ok(loaded)
     }
 
     /// The module that a whole image is, and its kernel.
@@ -196,11 +189,11 @@ impl Gpu {
         let entry = CString::new(entry).unwrap_or_default();
         self.enter()?;
         let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: handles are written to live places. The image is NVIDIA's compiler's own, which the driver checks.
+        // SAFETY: handles are written to live places; the image is a whole one of NVIDIA's compiler: just made, or held to its digest.
         unsafe {
             self.api.check("cuModuleLoadData", (self.api.module_load)(&mut module, code.as_ptr().cast()))?;
             let status = (self.api.module_function)(&mut function, module, entry.as_ptr());
-            self.api.check("cuModuleGetFunction", status)?;
+            self.api.check("cuModuleGetFunction", status).inspect_err(|_| _ = (self.api.module_unload)(module))?;
         }
         Ok([module as usize, function as usize])
     }

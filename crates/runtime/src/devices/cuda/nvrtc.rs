@@ -29,13 +29,6 @@ pub struct Nvrtc {
     _library: Library,
 }
 
-/// The option that names what is compiled for.
-pub fn architecture((major, minor): (i32, i32)) -> String {
-    // From 9 on some instructions are in an architecture's own set only, wgmma among them.
-    let own = if major >= 9 { "a" } else { "" };
-    format!("--gpu-architecture=sm_{major}{minor}{own}")
-}
-
 /// Where the library may be: what `OPENMPS_NVRTC` names, then the system's versions.
 const NAMES: [&str; 5] = ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "nvrtc64_120_0.dll"];
 
@@ -74,20 +67,38 @@ impl Nvrtc {
 
     /// The compiler's version such as "13.0".
     pub fn version(&self) -> String {
+        let (major, minor) = self.numbers();
+        format!("{major}.{minor}")
+    }
+
+    fn numbers(&self) -> (c_int, c_int) {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: writes two numbers; where it fails they stay 0.
         let _ = unsafe { (self.version)(&mut major, &mut minor) };
-        format!("{major}.{minor}")
+        (major, minor)
+    }
+
+    /// The compute capability whose instructions a text for this GPU may use. From 9 on some are in an architecture's own set only, `wgmma` among
+    /// them, which compilers before 12 do not know.
+    pub fn capability(&self, (major, minor): (i32, i32)) -> (i32, i32) {
+        if major >= 9 && self.numbers().0 < 12 { (8, 9) } else { (major, minor) }
+    }
+
+    /// With what texts for such GPUs are compiled.
+    pub fn options(&self, (major, minor): (i32, i32)) -> Vec<String> {
+        let own = if self.capability((major, minor)).0 >= 9 { "a" } else { "" };
+        let architecture = format!("--gpu-architecture=sm_{major}{minor}{own}");
+        // Every operation is rounded by itself, as the interpreter and Metal do it; products say `fma` where they mean it.
+        [&architecture, "--std=c++17", "-default-device", "--fmad=false"].map(str::to_owned).into()
     }
 
     /// Compiles a text for GPUs of a compute capability such as (9, 0).
     pub fn compile(&self, name: &str, text: &str, capability: (i32, i32)) -> Result<Vec<u8>> {
         let broken = |log: String| Error::Compile { kernel: name.to_owned(), log };
         let source = CString::new(text).map_err(|error| broken(error.to_string()))?;
-        let architecture = CString::new(architecture(capability)).unwrap_or_default();
-        // Every operation is rounded by itself, as the interpreter and Metal do it; products say `fma` where they mean it.
-        let exact = c"--fmad=false".as_ptr();
-        let options = [architecture.as_ptr(), c"--std=c++17".as_ptr(), c"-default-device".as_ptr(), exact];
+        let options: Vec<CString> =
+            self.options(capability).into_iter().map(|option| CString::new(option).unwrap_or_default()).collect();
+        let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         let mut program = std::ptr::null_mut();
         // SAFETY: all pointers are to live, terminated strings; the program is destroyed once, below.
         unsafe {
