@@ -145,3 +145,52 @@ fn what_a_mask_leaves_out_of_a_reduction_counts_as_what_stands_there() {
         }
     }
 }
+
+#[test]
+fn nothing_is_read_where_a_mask_leaves_nothing() {
+    let mut b = Builder::new("nothing");
+    let pointer = Type::pointer(Scalar::F32);
+    let (x, out) = (b.parameter("x", pointer.clone()), b.parameter("out", pointer));
+    let [count, stride] = ["count", "stride"].map(|name| b.parameter(name, Type::scalar(Scalar::I64)));
+    let (index, bound, step) = (b.range(16), b.splat(count, &[16]), b.splat(stride, &[16]));
+    let mask = b.compare(openmps_tile::Compare::Less, index, bound);
+    let (offset, pointers) = (b.multiply(index, step), b.splat(x, &[16]));
+    let pointers = b.add_pointer(pointers, offset);
+    let loaded = b.load(pointers, Some(mask), None);
+    let zero = b.constant_like(0.0, loaded);
+    let filled = b.select(mask, loaded, zero);
+    let sum = b.reduce(Combine::Sum, filled, 0);
+    b.store(out, sum, None);
+    let kernel = b.finish();
+    for program in [Program::new(&kernel), Program::without_plan(&kernel)] {
+        let (copies, arguments) = prepared(&[singles(vec![7.0])], &[Integer(0), Buffer(0), Integer(0), Integer(0)]);
+        // SAFETY: the mask leaves nothing of the address that is none.
+        unsafe { program.unwrap().run([1, 1, 1], &arguments) }.unwrap();
+        assert_eq!(from_singles(&bytes(&copies, &[singles(vec![7.0])])[0]), [0.0]);
+    }
+}
+
+#[test]
+fn bits_on_the_way_to_a_logistic_function_are_divided_as_integers() {
+    let mut b = Builder::new("bits");
+    let pointer = |b: &mut Builder, name: &str, to| b.parameter(name, Type::pointer(to));
+    let (x, out) = (pointer(&mut b, "x", Scalar::F32), pointer(&mut b, "out", Scalar::I32));
+    let index = b.range(16);
+    let [from, to] = [x, out].map(|base| {
+        let pointers = b.splat(base, &[16]);
+        b.add_pointer(pointers, index)
+    });
+    let loaded = b.load(from, None, None);
+    let negated = b.unary(openmps_tile::Unary::Negate, loaded);
+    let exponential = b.exp(negated);
+    let one = b.constant_like(1.0, exponential);
+    let divisor = b.add(one, exponential);
+    let divisor = b.cast(openmps_tile::Cast::Bits, divisor, Scalar::I32);
+    let number = b.constant_like(2_000_000_000.0, divisor);
+    let quotient = b.divide(number, divisor);
+    b.store(to, quotient, None);
+    compare(&b.finish(), [1, 1, 1], &[singles(wave(16)), vec![0; 64]], &[Buffer(0), Buffer(1)], &|found, expected| {
+        assert_eq!(found[1], expected[1]);
+        assert_eq!(found[1][..4], 1i32.to_le_bytes(), "a little below 2^31 by the bits of a number between 1 and 4");
+    });
+}

@@ -199,7 +199,8 @@ impl Lowering<'_> {
             _ => 0.15,
         };
         let extents = self.extents_of(result)?;
-        if let (Binary::Divide, Some(Form::OneAndExponential(of))) = (operation, self.form_of(y)) {
+        // Bits that are only named otherwise are of the same register.
+        if let (Binary::Divide, Scalar::F32, Some(Form::OneAndExponential(of))) = (operation, scalar, self.form_of(y)) {
             // The steps to the divisor are left out where nobody else reads them.
             return self.map_binary(Some(binary::over_one_and_exponential()), x, of, extents, [4, 4], 1.0);
         }

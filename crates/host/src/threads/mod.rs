@@ -46,12 +46,13 @@ pub fn parallel_for(items: usize, ns_per_item: usize, work: impl Fn(usize, usize
         }
         return;
     }
-    let piece = items.div_ceil(threads * PIECES);
-    let part = piece * PIECES;
-    let next: Vec<Next> = (0..threads).map(|thread| Next(AtomicUsize::new(thread * part))).collect();
+    // The first items are of the first thread's part, and so on; the parts differ by one item at most.
+    let first = |thread: usize| items / threads * thread + (items % threads).min(thread);
+    let piece = (items / threads).div_ceil(PIECES);
+    let next: Vec<Next> = (0..threads).map(|thread| Next(AtomicUsize::new(first(thread)))).collect();
     let take = |thread: usize| {
         for of in (0..threads).map(|further| (thread + further) % threads) {
-            let end = ((of + 1) * part).min(items);
+            let end = first(of + 1);
             loop {
                 let begin = next[of].0.fetch_add(piece, Ordering::Relaxed);
                 if begin >= end {

@@ -108,8 +108,11 @@ pub unsafe fn copy_strided(
 /// Writes one element `count` times.
 ///
 /// # Safety
-/// `destination` is valid for `count` elements of `size` bytes, `element` for one.
+/// `destination` is valid for `count` elements of `size` bytes, `element` for one if there are any.
 pub unsafe fn fill(destination: *mut u8, element: *const u8, size: usize, count: usize) {
+    if count == 0 {
+        return;
+    }
     // SAFETY: the caller's promise.
     unsafe {
         by_size!(size, T => {
