@@ -191,7 +191,7 @@ impl<M: Metal> Stream<M> {
     }
 
     /// What tells the first error among the commands from here on, once they have ended: in a callback behind them. The commands so far are
-    /// handed to the GPU, so that theirs are not among them.
+    /// handed to the GPU, so that theirs are not among them; those that another thread puts between them are.
     pub fn failures(&self) -> impl FnOnce() -> Option<Error> + Send + 'static {
         let first = self.metal.autorelease_pool(|| {
             let mut state = self.lock();

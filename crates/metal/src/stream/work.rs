@@ -2,12 +2,13 @@
 
 use crate::hazards::Access;
 
-/// Bytes of an element: float32. Of a shorter one there are more, and the estimate is low by less than three times.
+/// Bytes of an element: float32. Of two bytes there are more, and the estimate is low by less than three times; of one byte, eight times.
 const ELEMENT: f64 = 4.0;
 
 /// Multiplications with an addition. A product of `m x k` and `k x n` does `m k n`, which is the square root of the product of its three sizes;
 /// attention does about that with its queries, keys and values, and a convolution no more than its window's side times that. What only walks
-/// over its memory is overestimated, but touches enough of it that the bound on bytes is the nearer one.
+/// over its memory is overestimated: above some ten million elements such a command is handed over alone, which costs it little. A buffer counts
+/// whole where a kernel is told no more than its address.
 pub(super) fn multiplications(accesses: &[Access]) -> u64 {
     let mut sizes: Vec<f64> = accesses.iter().map(|access| access.range.len() as f64 / ELEMENT).collect();
     sizes.sort_by(|one, other| other.total_cmp(one));

@@ -37,7 +37,9 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let folder = root().join("target/mac-selftest");
     // What an earlier run has left would be taken for this one's.
-    let _ = std::fs::remove_dir_all(&folder);
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut report = Report::new(&machine(), options.kernels_only);
     for suite in suites(options) {
@@ -50,7 +52,10 @@ pub fn run(options: &Options) -> Result<()> {
         }
     }
     say("Apple's compiler");
-    report.add("Apple's compiler", texts::cases(&folder).iter().map(|case| case.run(children::LIMIT)));
+    match texts::cases(&folder) {
+        Ok(cases) => report.add("Apple's compiler", cases.iter().map(|case| case.run(children::LIMIT))),
+        Err(error) => report.add_missing("Apple's compiler", &error),
+    }
     let path = root().join("target/mac-selftest.txt");
     std::fs::write(&path, report.text()).map_err(|error| format!("{}: {error}", path.display()))?;
     println!("\n{}\n==> {} is to be sent", report.summary(), path.display());

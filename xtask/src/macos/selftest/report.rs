@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 /// An issue takes 65,536 letters.
 const MOST: usize = 60_000;
+/// Rows of the table of what did not pass.
+const ROWS: usize = 200;
 /// The last lines of a failed case that are kept.
 const LINES: usize = 30;
 
@@ -67,8 +69,11 @@ impl Report {
         if self.failed() > 0 {
             text.push_str("\n| suite | case | what came out |\n|---|---|---|\n");
         }
-        for (suite, outcome) in self.bad() {
+        for (suite, outcome) in self.bad().take(ROWS) {
             let _ = writeln!(text, "| {suite} | {} | {} |", outcome.name, outcome.verdict.text().replace('|', "/"));
+        }
+        if let more @ 1.. = self.failed().saturating_sub(ROWS) {
+            let _ = writeln!(text, "\nand {more} more");
         }
         if self.kernels_only {
             text.push_str("\nMPS and MPSGraph were left out (`--kernels-only`).\n");

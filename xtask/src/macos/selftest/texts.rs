@@ -1,15 +1,19 @@
 //! Apple's compiler over the text of every kernel that the cases have written (`OPENMPS_DUMP`), each text once.
 
 use super::children::{Case, Program};
+use crate::shell::{Result, command, output};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// A case for each text; none where there is no Apple compiler, which is so but on a Mac.
-pub fn cases(folder: &Path) -> Vec<Case> {
+/// A case for each text; none but on a Mac. An error where the compiler is not installed: with Xcode 26 it is a download of its own.
+pub fn cases(folder: &Path) -> Result<Vec<Case>> {
     if !cfg!(target_os = "macos") {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    texts(folder).into_iter().map(|(text, path)| case(&text, &path, folder)).collect()
+    if output(command("xcrun").args(["metal", "--version"])).is_none() {
+        return Err("`xcrun metal` does not run; `xcodebuild -downloadComponent MetalToolchain` installs it".to_owned());
+    }
+    Ok(texts(folder).into_iter().map(|(text, path)| case(&text, &path, folder)).collect())
 }
 
 fn case(text: &str, path: &Path, folder: &Path) -> Case {
