@@ -5,7 +5,7 @@
     python benches/compare.py --level avx2     # as on a machine without AVX-512
 
 Every library runs in a process of its own; the processes take turns at each work, several rounds of it, so that what else the
-machine does meets all alike. A figure is the median of all samples. A peer that is not installed is left out, and said so. Before each
+machine does meets all alike. A figure is the median of all samples. A peer that is not installed is left out, and said so. With each
 work the machine's own ceilings are measured, and our share of them is printed where a work's amount is known.
 
 A run is compared with the last one that was recorded (`--record`) for the same processor, threads and level; what has become slower
@@ -121,9 +121,12 @@ def main() -> None:
         "microseconds": figures,
         "shares": shares,
     }
-    for warning in recorded.slower(result):
+    warnings = list(recorded.slower(result))
+    for warning in warnings:
         console.print(warning, soft_wrap=True, highlight=False)
-    if options.record:
+    if options.record and warnings:
+        console.print("Not recorded: later runs are still compared with what was faster", soft_wrap=True)
+    elif options.record:
         console.print(f"Recorded: {recorded.record(result)}", soft_wrap=True)
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "bench.json").write_text(json.dumps(result, indent=1) + "\n")
@@ -142,7 +145,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--level", choices=("native", "avx2"), default="native", help="native: what the processor has")
     parser.add_argument("--seconds", type=float, default=0.25, help="for one work of one library in one round")
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--record", action="store_true", help="keep this run, to compare later ones on such a machine with")
+    parser.add_argument("--record", action="store_true", help="keep this run, unless it is slower, to compare later ones on such a machine with")
     parser.add_argument("--output", type=Path, default=HERE.parent / "target" / "bench", help="folder of JSON and picture")
     return parser.parse_args()
 
