@@ -100,8 +100,6 @@ struct Gates {
 /// The parts of a step that formulas read.
 struct Step<'s> {
     run: &'s Run<'s>,
-    /// The transposed weights of the hidden state.
-    turned: &'s View,
     number: usize,
     /// Hidden state and cells before it.
     before: Vec<View>,
@@ -121,10 +119,6 @@ impl Backward<'_, '_> {
         let input = c.temporary(network.dtype, &dims)?;
         let hidden = if network.cell == Cell::Gru { c.temporary(network.dtype, &dims)? } else { input.clone() };
         let gates = Gates { input, hidden };
-        // Turned once: the products of few rows in each step read it where it lies, and pack nothing.
-        let of_hidden = &run.weights.hidden;
-        let turned = c.temporary(network.dtype, &[of_hidden.shape[1], of_hidden.shape[0]])?;
-        self.writer.copy(&of_hidden.permuted(&[1, 0]), &turned)?;
         let mut later = ends;
         for number in network.order(run.way).into_iter().rev() {
             let before = self.before(run, number);
@@ -132,7 +126,7 @@ impl Backward<'_, '_> {
             let own = self.writer.masked(mask.as_ref(), &at(upstream, number))?;
             later[0] = c.add(&later[0], &own)?;
             let active = later.iter().map(|dy| self.writer.masked(mask.as_ref(), dy)).collect::<Result<Vec<View>>>()?;
-            let step = Step { run, turned: &turned, number, before };
+            let step = Step { run, number, before };
             let earlier = self.step(&step, &active, [&at(&gates.input, number), &at(&gates.hidden, number)])?;
             // Where a sequence has ended its state's gradient goes through.
             later = earlier
@@ -155,7 +149,7 @@ impl Backward<'_, '_> {
     /// Writes the gradients of a step's gates, and gives those of the state before.
     fn step(&self, step: &Step, dy: &[View], gates: [&View; 2]) -> Result<Vec<View>> {
         let (c, trace) = (self.writer.c, step.run.trace);
-        let back = |gates: &View| product(c, (gates, false), (step.turned, true));
+        let back = |gates: &View| product(c, (gates, false), (&step.run.weights.hidden, false));
         match self.network.cell {
             Cell::Lstm => {
                 let cells = self.lstm(step, dy, gates[0])?;
