@@ -6,7 +6,7 @@ use std::fmt::Write;
 /// An issue takes 65,536 letters.
 const MOST: usize = 60_000;
 /// Rows of the table of what did not pass.
-const ROWS: usize = 200;
+const ROWS: usize = 150;
 /// The last lines of a failed case that are kept.
 const LINES: usize = 30;
 
