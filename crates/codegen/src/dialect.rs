@@ -33,6 +33,8 @@ pub(crate) struct Keywords {
     pub coherent_barrier: &'static str,
     /// What stands before mathematical functions that must be exact.
     pub precise: &'static str,
+    /// What compares and exchanges 16 bits.
+    pub compare_and_swap_16: &'static str,
     /// This program's place in the grid, and the grid's size.
     pub program: &'static str,
     pub programs: &'static str,
@@ -49,6 +51,7 @@ static METAL: Keywords = Keywords {
     device_barrier: "threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);",
     coherent_barrier: "device_fence(); threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup); device_fence();",
     precise: "precise::",
+    compare_and_swap_16: "compare_and_swap_16",
     program: "program",
     programs: "programs",
 };
@@ -64,6 +67,7 @@ static CUDA: Keywords = Keywords {
     device_barrier: "__threadfence(); __syncthreads();",
     coherent_barrier: "__threadfence(); __syncthreads();",
     precise: "",
+    compare_and_swap_16: "atomicCAS",
     program: "blockIdx",
     programs: "gridDim",
 };

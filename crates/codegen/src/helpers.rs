@@ -1,6 +1,7 @@
 //! Functions that neither language, or only one of them, has: written into the text where they are used.
 
 use crate::dialect::Dialect;
+use openmps_tile::Scalar;
 use std::collections::BTreeSet;
 
 /// A function in the C that both languages share.
@@ -14,7 +15,14 @@ pub(crate) struct Helper {
 impl Helper {
     /// The text in a language.
     pub fn text(&self, dialect: Dialect) -> String {
-        self.text.replace("INLINE", dialect.keywords().inline).replace("precise::", dialect.keywords().precise)
+        let words = dialect.keywords();
+        let text = self.text.replace("INLINE", words.inline).replace("DEVICE ", words.device);
+        let sum = |scalar| {
+            let old = dialect.bits(Scalar::I16, scalar, "old");
+            dialect.bits(scalar, Scalar::I16, &format!("{old} + value"))
+        };
+        let text = text.replace("SUM_OF_HALVES", &sum(Scalar::F16)).replace("SUM_OF_BFLOATS", &sum(Scalar::BF16));
+        text.replace("SWAP_16", words.compare_and_swap_16).replace("precise::", words.precise)
     }
 }
 
@@ -105,6 +113,66 @@ inline uint compare_and_swap(device atomic_uint* place, uint expected, uint valu
     if (old != expected) return old;
   }
   return expected;
+}
+",
+    },
+    Helper {
+        name: "compare_and_swap_16",
+        needs: &["compare_and_swap"],
+        text: "// Metal exchanges 32 bits at a time: of the word around the place the other half stays as it is.
+inline ushort compare_and_swap_16(device ushort* place, ushort expected, ushort value) {
+  device atomic_uint* around = (device atomic_uint*)((ulong)place & ~3ul);
+  uint shift = uint((ulong)place & 2) * 8;
+  uint word = atomic_load_explicit(around, memory_order_relaxed);
+  while (ushort(word >> shift) == expected) {
+    uint changed = (word & ~(0xffffu << shift)) | uint(value) << shift;
+    uint seen = compare_and_swap(around, word, changed);
+    if (seen == word) return expected;
+    word = seen;
+  }
+  return ushort(word >> shift);
+}
+",
+    },
+    Helper {
+        name: "exchange_16",
+        needs: &[],
+        text: "// What was there.
+INLINE ushort exchange_16(DEVICE ushort* place, ushort value) {
+  ushort old = 0, seen = 0;
+  do {
+    old = seen;
+    seen = SWAP_16(place, old, value);
+  } while (seen != old);
+  return old;
+}
+",
+    },
+    Helper {
+        name: "add_half",
+        needs: &[],
+        text: "// Adds, rounded once; what was there. Compared are bits: NaN is equal to itself.
+INLINE ushort add_half(DEVICE ushort* place, float value) {
+  ushort old = 0, seen = 0;
+  do {
+    old = seen;
+    seen = SWAP_16(place, old, SUM_OF_HALVES);
+  } while (seen != old);
+  return old;
+}
+",
+    },
+    Helper {
+        name: "add_bfloat",
+        needs: &[],
+        text: "// The same of bfloat16.
+INLINE ushort add_bfloat(DEVICE ushort* place, float value) {
+  ushort old = 0, seen = 0;
+  do {
+    old = seen;
+    seen = SWAP_16(place, old, SUM_OF_BFLOATS);
+  } while (seen != old);
+  return old;
 }
 ",
     },

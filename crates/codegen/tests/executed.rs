@@ -11,7 +11,7 @@ use launch::{assert_close, from_singles, halves, singles, wave};
 use openmps_codegen::{Target, compile};
 use openmps_emulator::{Argument, Dispatch, Grid, Library};
 use openmps_tile::kernel::Atomic;
-use openmps_tile::{Builder, Kernel, Operation, Scalar, Type, parse, verify};
+use openmps_tile::{Binary, Builder, Compare, Kernel, Operation, Scalar, Type, parse, verify};
 
 launch::cases::tests! { compare }
 
@@ -137,5 +137,35 @@ fn products_by_threads_and_on_simdgroup_matrices() {
                 assert_close(&from_singles(&found[2]), &from_singles(&expected[2]), 1e-4);
             });
         }
+    }
+}
+
+/// Programs that all add halves to two neighbours in one word of 32 bits, exchange, and compare and exchange others.
+#[test]
+fn programs_change_the_halves_of_a_word_at_once() {
+    for scalar in [Scalar::F16, Scalar::BF16] {
+        let mut b = Builder::new("halves");
+        let [sums, places] = ["sums", "places"].map(|name| b.parameter(name, Type::pointer(scalar)));
+        let at = b.range(64);
+        let two = b.constant_like(2.0, at);
+        let at = b.emit(Operation::Binary(Binary::RemainderUnsigned), &[at, two], Type::tile(Scalar::I64, &[64]));
+        let pointers = b.add_pointer(sums, at);
+        let ones = b.constant(1.0, &Type::tile(scalar, &[64]));
+        b.emit(Operation::Atomic(Atomic::AddFloat), &[pointers, ones], Type::tile(scalar, &[64]));
+        let own = b.range(64);
+        let pointers = b.add_pointer(places, own);
+        let [zero, one, two] = [0.0, 1.0, 2.0].map(|x| b.constant(x, &Type::tile(scalar, &[64])));
+        b.emit(Operation::CompareSwap, &[pointers, zero, one], Type::tile(scalar, &[64]));
+        let first = b.constant(32.0, &Type::tile(Scalar::I64, &[64]));
+        let is_first = b.emit(Operation::Compare(Compare::Less), &[own, first], Type::tile(Scalar::I1, &[64]));
+        b.emit(Operation::Atomic(Atomic::Exchange), &[pointers, two, is_first], Type::tile(scalar, &[64]));
+        let buffers = [vec![0; 4], vec![0; 130]];
+        compare(&b.finish(), [6, 1, 1], &buffers, &[Buffer(0), Buffer(1)], &|found, expected| {
+            // 6 programs of 64 ones, half of them in each place: what both types hold.
+            assert_eq!(found, expected);
+            let sum = if scalar == Scalar::F16 { 0x5a00_u16 } else { 0x4340 };
+            assert_eq!(found[0], [sum.to_le_bytes(), sum.to_le_bytes()].concat());
+            assert_ne!(found[1][..64], found[1][64..128]);
+        });
     }
 }

@@ -94,10 +94,28 @@ impl<'k> Emitter<'k> {
         Ok(format!("({ty}*)({pointer})"))
     }
 
-    fn exchange(&self, atomic: Atomic, scalar: Scalar, pointer: &str, value: &str) -> Result<String> {
+    fn exchange(&mut self, atomic: Atomic, scalar: Scalar, pointer: &str, value: &str) -> Result<String> {
+        let dialect = self.target.dialect;
+        let by_bits = |text: &str, to: Scalar, from: Scalar| dialect.bits(from, to, text);
+        match (atomic, scalar) {
+            (Atomic::AddFloat, Scalar::F16) => return Ok(self.on_16_bits("add_half", scalar, pointer, value)),
+            (Atomic::AddFloat, Scalar::BF16) => return Ok(self.on_16_bits("add_bfloat", scalar, pointer, value)),
+            (Atomic::Exchange, Scalar::I16) => return Ok(self.on_16_bits("exchange_16", scalar, pointer, value)),
+            (Atomic::Exchange, Scalar::F16 | Scalar::BF16) => {
+                let bits = by_bits(value, Scalar::I16, scalar);
+                return Ok(self.on_16_bits("exchange_16", scalar, pointer, &bits));
+            }
+            // CUDA exchanges no float64, but their bits.
+            (Atomic::Exchange, Scalar::F64) => {
+                let bits = by_bits(value, Scalar::I64, scalar);
+                let old = self.exchange(atomic, Scalar::I64, pointer, &bits)?;
+                return Ok(by_bits(&old, scalar, Scalar::I64));
+            }
+            _ => {}
+        }
         let signed = matches!(atomic, Atomic::Maximum | Atomic::Minimum);
         let place = self.place_of(scalar, pointer, signed)?;
-        let value = if signed { format!("{}({value})", self.target.dialect.signed(scalar)) } else { value.to_owned() };
+        let value = if signed { format!("{}({value})", dialect.signed(scalar)) } else { value.to_owned() };
         let (metal, cuda) = match atomic {
             Atomic::Add | Atomic::AddFloat => ("fetch_add", "Add"),
             Atomic::And => ("fetch_and", "And"),
@@ -105,26 +123,46 @@ impl<'k> Emitter<'k> {
             Atomic::Xor => ("fetch_xor", "Xor"),
             Atomic::Maximum | Atomic::MaximumUnsigned => ("fetch_max", "Max"),
             Atomic::Minimum | Atomic::MinimumUnsigned => ("fetch_min", "Min"),
-            Atomic::Exchange if self.target.dialect == Dialect::Cuda && scalar == Scalar::F64 => {
-                return Err(self.unsupported("an atomic exchange of f64"));
-            }
             Atomic::Exchange => ("exchange", "Exch"),
         };
-        Ok(match self.target.dialect {
+        Ok(match dialect {
             Dialect::Metal => format!("atomic_{metal}_explicit({place}, {value}, memory_order_relaxed)"),
             Dialect::Cuda => format!("atomic{cuda}({place}, {value})"),
         })
     }
 
+    /// A function of ours on the 16 bits of a number, which neither language has for all types; what was there, as a register holds it.
+    fn on_16_bits(&mut self, name: &'static str, scalar: Scalar, pointer: &str, values: &str) -> String {
+        let dialect = self.target.dialect;
+        if dialect == Dialect::Metal {
+            self.helpers.extend(["compare_and_swap", "compare_and_swap_16"]);
+        }
+        let arguments = format!("({}ushort*)({pointer}), {values}", self.keywords().device);
+        let old = match name {
+            "compare_and_swap_16" => format!("{}({arguments})", self.keywords().compare_and_swap_16),
+            _ => self.function(name, &arguments),
+        };
+        if scalar.is_float() { dialect.bits(Scalar::I16, scalar, &old) } else { old }
+    }
+
     /// Compares bits, so that floats go as integers.
     fn compare_swap(&mut self, scalar: Scalar, operands: &[String]) -> Result<String> {
-        let (integer, dialect) = (if scalar.size() == 8 { Scalar::I64 } else { Scalar::I32 }, self.target.dialect);
-        let place = self.place_of(integer, &operands[0], false)?;
+        let dialect = self.target.dialect;
+        let integer = match scalar.size() {
+            1 => return Err(self.unsupported(format!("an atomic operation on {}", scalar.name()))),
+            2 => Scalar::I16,
+            8 => Scalar::I64,
+            _ => Scalar::I32,
+        };
         let bits = |text: &String| if scalar.is_float() { dialect.bits(scalar, integer, text) } else { text.clone() };
-        let (expected, value) = (bits(&operands[1]), bits(&operands[2]));
+        let values = format!("{}, {}", bits(&operands[1]), bits(&operands[2]));
+        if integer == Scalar::I16 {
+            return Ok(self.on_16_bits("compare_and_swap_16", scalar, &operands[0], &values));
+        }
+        let place = self.place_of(integer, &operands[0], false)?;
         let call = match dialect {
-            Dialect::Metal => self.function("compare_and_swap", &format!("{place}, {expected}, {value}")),
-            Dialect::Cuda => format!("atomicCAS({place}, {expected}, {value})"),
+            Dialect::Metal => self.function("compare_and_swap", &format!("{place}, {values}")),
+            Dialect::Cuda => format!("atomicCAS({place}, {values})"),
         };
         Ok(if scalar.is_float() { dialect.bits(integer, scalar, &call) } else { call })
     }
