@@ -9,7 +9,7 @@ use crate::axis::AxisInfo;
 use crate::coalescing::Coalescing;
 use crate::dot_operands::dot_operands;
 use crate::layout::{IndexBit, Layout, bits_of, bits_of_all, bits_of_axis};
-use crate::mma::{MmaShape, padded};
+use crate::mma::MmaShape;
 use crate::target::Target;
 use openmps_tile::{Block, Instruction, Kernel, Number, Operation, Scalar, Type, Unary, Value};
 use std::collections::{HashMap, HashSet};
@@ -126,12 +126,12 @@ impl<'k> Forms<'k> {
     fn product(&self, instruction: &Instruction) -> Layout {
         let dims = self.dims(instruction.results[0]);
         let [x, y] = [0, 1].map(|i| self.kernel.type_of(instruction.operands[i]));
-        // Of other ranks the emitter has no text.
+        // A batch of them has none of its own.
         if dims.len() != 2 {
             return self.plain(self.kernel.type_of(instruction.results[0]));
         }
         let factor = x.number().unwrap_or(Scalar::F32);
-        if let Some(mma) = MmaShape::of(self.target, factor, padded(&x.dims, &y.dims)) {
+        if let Some(mma) = MmaShape::of(self.target, factor, &x.dims, &y.dims) {
             return mma.layout([dims[0], dims[1]], self.thread_bits, self.arrangement);
         }
         let (rows, columns) = (bits_of(dims[0]), bits_of(dims[1]));
@@ -150,8 +150,8 @@ impl<'k> Forms<'k> {
     /// The layout in which a matrix unit takes a product's left factor from registers; none where it does not.
     pub fn left_layout(&self, product: &Instruction) -> Option<Layout> {
         let [x, y] = [0, 1].map(|i| self.kernel.type_of(product.operands[i]));
-        let mma = MmaShape::of(self.target, x.number()?, padded(&x.dims, &y.dims))?;
-        let whole = x.dims.len() == 2 && x.dims.iter().all(|size| size.is_power_of_two());
+        let mma = MmaShape::of(self.target, x.number()?, &x.dims, &y.dims)?;
+        let whole = x.dims.iter().all(|size| size.is_power_of_two());
         whole.then(|| mma.left_layout([x.dims[0], x.dims[1]], self.thread_bits, self.arrangement)).flatten()
     }
 

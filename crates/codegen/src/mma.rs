@@ -76,7 +76,11 @@ static WARPGROUP: MmaShape = MmaShape {
 
 impl MmaShape {
     /// The unit for factors of a type in a product of these sizes; none where they are too small, or there is no unit for them.
-    pub fn of(target: &Target, factor: Scalar, sizes: [usize; 3]) -> Option<&'static MmaShape> {
+    pub fn of(target: &Target, factor: Scalar, x: &[usize], y: &[usize]) -> Option<&'static MmaShape> {
+        // Batches of products are computed thread by thread.
+        if x.len() != 2 {
+            return None;
+        }
         let shapes: &[&'static MmaShape] = match (target.matrix_unit, factor) {
             (MatrixUnit::Simdgroup, Scalar::F16 | Scalar::BF16 | Scalar::F32) => &[&SIMDGROUP],
             (MatrixUnit::TensorOps, Scalar::F16 | Scalar::BF16) => &[&TENSOR_OPS, &SIMDGROUP],
@@ -86,7 +90,7 @@ impl MmaShape {
             (MatrixUnit::Warpgroup, Scalar::F16 | Scalar::BF16) => &[&WARPGROUP, &WARP],
             _ => return None,
         };
-        shapes.iter().copied().find(|shape| shape.fits(sizes, target.thread_bits()))
+        shapes.iter().copied().find(|shape| shape.fits(padded(x, y), target.thread_bits()))
     }
 
     fn fits(&self, [rows, depth, columns]: [usize; 3], thread_bits: usize) -> bool {
@@ -166,5 +170,6 @@ impl MmaShape {
 
 /// Rows, depth and columns of a product, each padded to a power of two.
 pub(crate) fn padded(x: &[usize], y: &[usize]) -> [usize; 3] {
-    [x[0], x[1], y[1]].map(usize::next_power_of_two)
+    let (of_x, of_y) = (&x[x.len() - 2..], &y[y.len() - 2..]);
+    [of_x[0], of_x[1], of_y[1]].map(usize::next_power_of_two)
 }

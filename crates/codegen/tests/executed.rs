@@ -169,3 +169,48 @@ fn programs_change_the_halves_of_a_word_at_once() {
         });
     }
 }
+
+/// Batches of products, of floats and of bytes, and a single product of bytes.
+#[test]
+fn batches_of_products_and_products_of_bytes() {
+    for (factor, [batches, rows, depth, columns]) in [
+        (Scalar::F32, [4, 16, 8, 32]),
+        (Scalar::F16, [2, 32, 64, 16]),
+        (Scalar::I8, [4, 8, 32, 16]),
+        (Scalar::I8, [1, 64, 128, 32]),
+        (Scalar::F32, [1, 32, 32, 32]),
+    ] {
+        let sum = if factor == Scalar::I8 { Scalar::I32 } else { Scalar::F32 };
+        let mut b = Builder::new("batches");
+        let [x, y] = ["x", "y"].map(|name| b.parameter(name, Type::pointer(factor)));
+        let out = b.parameter("out", Type::pointer(sum));
+        let tile = |b: &mut Builder, pointer, dims: &[usize]| {
+            let at = b.range(dims.iter().product());
+            let at = b.emit(Operation::Reshape, &[at], Type::tile(Scalar::I64, dims));
+            b.add_pointer(pointer, at)
+        };
+        let (from_x, from_y) = (tile(&mut b, x, &[batches, rows, depth]), tile(&mut b, y, &[batches, depth, columns]));
+        let to = tile(&mut b, out, &[batches, rows, columns]);
+        let (x, y) = (b.load(from_x, None, None), b.load(from_y, None, None));
+        let none = b.constant(0.0, &Type::tile(sum, &[batches, rows, columns]));
+        let product = b.dot(x, y, none);
+        b.store(to, product, None);
+        let given = |count: usize| match factor {
+            Scalar::F32 => singles(wave(count)),
+            Scalar::F16 => halves(wave(count)),
+            _ => (0..count).map(|i| (i * 37 % 251) as u8).collect(),
+        };
+        let buffers =
+            [given(batches * rows * depth), given(batches * depth * columns), vec![0x11; batches * rows * columns * 4]];
+        compare(
+            &b.finish(),
+            [1, 1, 1],
+            &buffers,
+            &[Buffer(0), Buffer(1), Buffer(2)],
+            &|found, expected| match factor {
+                Scalar::I8 => assert_eq!(found[2], expected[2]),
+                _ => assert_close(&from_singles(&found[2]), &from_singles(&expected[2]), 1e-5),
+            },
+        );
+    }
+}

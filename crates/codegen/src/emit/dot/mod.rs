@@ -21,7 +21,7 @@ impl<'k> Emitter<'k> {
         self.flush()?;
         let [x, y, sum] = instruction.operands[..] else { return Err(self.unsupported(Operation::Dot.name())) };
         let (result, factor) = (instruction.results[0], self.number(x));
-        if self.type_of(x).dims.len() != 2 || !factor.is_float() {
+        if !(factor.is_float() || factor == Scalar::I8) {
             return Err(self.unsupported(format!("tt.dot of {}", self.type_of(x))));
         }
         let layout = self.forms.natural(result).0;
@@ -39,7 +39,14 @@ impl<'k> Emitter<'k> {
         self.bring_factors(instruction)?;
         let name = self.declare(result, &layout)?;
         self.copy(&name, sum, &layout)?;
-        self.open("{");
+        match self.type_of(x).dims[..] {
+            // One product of a batch after the other, by all threads: its factors take the place of the last one's.
+            [batches, _, _] => {
+                self.scratch_in_use = true;
+                self.open(format!("for (uint batch = 0; batch < {batches}; ++batch) {{"));
+            }
+            _ => self.open("{"),
+        }
         if let Left::Registers(own) = &staged.left {
             self.left_elements(x, own, factor)?;
         }
@@ -62,9 +69,9 @@ impl<'k> Emitter<'k> {
     /// How a product is computed, and how much of its factors is in threadgroup memory at a time.
     fn staged(&self, product: &Instruction) -> Result<(Way, Staged)> {
         let [x, y] = [0, 1].map(|i| product.operands[i]);
-        let (factor, sizes) = (self.number(x), padded(&self.type_of(x).dims, &self.type_of(y).dims));
-        let way = self.way_of(product, MmaShape::of(self.target, factor, sizes));
-        let staged = self.largest_chunk(factor, sizes, &way)?;
+        let (factor, x, y) = (self.number(x), &self.type_of(x).dims, &self.type_of(y).dims);
+        let way = self.way_of(product, MmaShape::of(self.target, factor, x, y));
+        let staged = self.largest_chunk(factor, padded(x, y), &way)?;
         Ok((way, staged))
     }
 
@@ -137,12 +144,21 @@ impl<'k> Emitter<'k> {
     fn multiply_by_thread(&mut self, layout: &Layout, name: &str, staged: &Staged) {
         let place = self.place(name, layout);
         self.open(format!("for (uint step = 0; step < {}; ++step) {{", staged.depth));
-        let row = layout.index(bits_of(staged.columns), layout.bits().len());
-        let column = layout.index(0, bits_of(staged.columns));
-        let widen = |text: String| self.target.dialect.widen(staged.factor, &text);
-        let left = widen(format!("left[{}]", staged.left_factor.place([&row, "step"])));
-        let right = widen(format!("right[{}]", staged.right_factor.place(["step", &column])));
-        self.each_register(layout.registers(), format!("{place} = fma({left}, {right}, {place});"));
+        let (columns, rows) = (bits_of(staged.columns), bits_of(staged.columns) + bits_of(staged.rows));
+        let (row, column) = (layout.index(columns, rows), layout.index(0, columns));
+        let left = format!("left[{}]", staged.left_factor.place([&row, "step"]));
+        let right = format!("right[{}]", staged.right_factor.place(["step", &column]));
+        let dialect = self.target.dialect;
+        let write = if staged.factor.is_float() {
+            let [left, right] = [left, right].map(|text| dialect.widen(staged.factor, &text));
+            format!("{place} = fma({left}, {right}, {place});")
+        } else {
+            let signed = dialect.signed(staged.factor);
+            format!("{place} += uint(int({signed}({left})) * int({signed}({right})));")
+        };
+        let all = layout.bits().len();
+        let of_batch = (all > rows).then(|| format!("if (({}) == batch) ", layout.index(rows, all)));
+        self.each_register(layout.registers(), of_batch.unwrap_or_default() + &write);
         self.close();
     }
 
@@ -163,8 +179,10 @@ impl<'k> Emitter<'k> {
             let bits = bits_of_axis(&ty.dims, axis);
             layout.index(bits.start, bits.end)
         };
-        let (row, column) = (along(0), along(1));
-        let is_whole = ty.dims[axis].next_power_of_two() == chunk;
+        // Axes before the two of a matrix.
+        let outer = ty.dims.len() - 2;
+        let (row, column) = (along(outer), along(outer + 1));
+        let is_whole = ty.dims[outer + axis].next_power_of_two() == chunk;
         let within = |index: &str| if is_whole { index.to_owned() } else { format!("({index}) % {chunk}") };
         let (memory, place) = match axis {
             1 => (&staged.left_factor, staged.left_factor.place([&row, &within(&column)])),
@@ -174,8 +192,12 @@ impl<'k> Emitter<'k> {
         if !is_whole {
             conditions.push(format!("({}) / {chunk} == {part}", if axis == 1 { &column } else { &row }));
         }
+        if outer > 0 {
+            conditions.push(format!("({}) == batch", along(0)));
+        }
         let place = format!("{name} + {place}");
-        let run = run_in(&layout, &ty.dims, memory.inner).min(if memory.is_by_depth() { chunk } else { usize::MAX });
+        let run =
+            run_in(&layout, &ty.dims, outer + memory.inner).min(if memory.is_by_depth() { chunk } else { usize::MAX });
         match Vector::new(run, staged.factor).filter(|vector| memory.pitch().is_multiple_of(vector.count())) {
             Some(vector) => self.stage_vectors(value, &layout, &vector, &place, &conditions),
             None => self.stage_elements(value, &layout, staged.factor, &place, &conditions),

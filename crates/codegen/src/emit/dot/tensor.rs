@@ -119,7 +119,7 @@ impl<'k> Emitter<'k> {
             return None;
         }
         let read_once = |value: Value| self.readers.get(&value).is_some_and(|readers| readers.len() == 1);
-        let unit = MmaShape::of(self.target, self.number(x), crate::mma::padded(&of_x.dims, &of_y.dims))?.unit;
+        let unit = MmaShape::of(self.target, self.number(x), &of_x.dims, &of_y.dims)?.unit;
         (unit == MatrixUnit::TensorOps && read_once(argument) && read_once(next)).then_some(product)
     }
 
