@@ -72,6 +72,7 @@ impl Kind {
             // These wrap, as sums and products of the kernels do.
             I8 => vec![value as i64 as u8],
             U16 => (value as i64 as u16).to_ne_bytes().to_vec(),
+            U64 if value > 0.0 => (value as u64).to_ne_bytes().to_vec(),
             U64 => (value as i64 as u64).to_ne_bytes().to_vec(),
             _ => vec![u8::from(value != 0.0)],
         };

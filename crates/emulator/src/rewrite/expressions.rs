@@ -62,9 +62,11 @@ impl Rewriter<'_> {
         }
     }
 
-    /// `a`, `a.b`, `A::b`.
+    /// `a`, `a.b`, `A::b`, `A<B>::c`.
     fn is_path(&self, operand: &Range<usize>) -> bool {
-        operand.clone().all(|at| self.tokens[at].is_name() || matches!(self.word(at), ":" | "." | "->"))
+        let count = |sign: &str| operand.clone().filter(|&at| self.word(at) == sign).count();
+        let is_part = |at: usize| self.tokens[at].is_name() || matches!(self.word(at), ":" | "." | "->" | "<" | ">");
+        operand.clone().all(is_part) && count("<") == count(">")
     }
 
     fn wrap(&mut self, operand: Range<usize>) {

@@ -2,7 +2,10 @@
 //! templates are in a `.metal` file, which has the instances too, that file is compiled and the list says which kernels it must have.
 
 mod binary;
+mod folds;
 mod norms;
+mod rotations;
+mod scans;
 mod types;
 mod unary;
 
@@ -49,12 +52,15 @@ const fn family(
     Family { name, files, kernels, together }
 }
 
-const FAMILIES: [Family; 5] = [
+const FAMILIES: [Family; 8] = [
     family("rms_norm", &["rms_norm.metal"], norms::rms_norm, 100),
     family("layer_norm", &["layer_norm.metal"], norms::layer_norm, 100),
     family("softmax", &["utils.h", "softmax.h"], norms::softmax, 100),
     family("unary", &["utils.h", "unary_ops.h", "unary.h"], unary::kernels, 200),
     family("binary", &["utils.h", "binary_ops.h", "binary.h"], binary::kernels, 240),
+    family("rope", &["rope.metal"], rotations::rope, 100),
+    family("arg_reduce", &["arg_reduce.metal"], rotations::arg_reduce, 100),
+    family("scan", &["utils.h", "scan.h"], scans::kernels, 120),
 ];
 
 /// Kernels that are wrong by their own text; docs/emulator.md says why of each.
