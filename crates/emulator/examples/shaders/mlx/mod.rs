@@ -4,8 +4,10 @@
 mod binary;
 mod folds;
 mod norms;
+mod reductions;
 mod rotations;
 mod scans;
+mod sorts;
 mod types;
 mod unary;
 
@@ -52,7 +54,7 @@ const fn family(
     Family { name, files, kernels, together }
 }
 
-const FAMILIES: [Family; 8] = [
+const FAMILIES: [Family; 10] = [
     family("rms_norm", &["rms_norm.metal"], norms::rms_norm, 100),
     family("layer_norm", &["layer_norm.metal"], norms::layer_norm, 100),
     family("softmax", &["utils.h", "softmax.h"], norms::softmax, 100),
@@ -61,6 +63,8 @@ const FAMILIES: [Family; 8] = [
     family("rope", &["rope.metal"], rotations::rope, 100),
     family("arg_reduce", &["arg_reduce.metal"], rotations::arg_reduce, 100),
     family("scan", &["utils.h", "scan.h"], scans::kernels, 120),
+    family("reduce", &["utils.h", "atomic.h", "reduction/ops.h", "reduce.h"], reductions::kernels, 240),
+    family("sort", &["utils.h", "sort.h"], sorts::kernels, 100),
 ];
 
 /// Kernels that are wrong by their own text; docs/emulator.md says why of each.
@@ -103,6 +107,10 @@ fn run_family(source: &Path, family: &Family) -> Line {
 
 /// Runs the cases of a kernel that is compiled.
 fn judge(line: &mut Line, family: &str, kernel: &Kernel, libraries: &[Rc<Library>]) {
+    if kernel.variants.is_empty() {
+        line.not_run.push(kernel.name.clone());
+        return;
+    }
     let cases: Vec<Case> = kernel.variants.iter().map(|variant| (variant.case)()).collect();
     let all = |loosely: bool| {
         cases.iter().zip(libraries).try_for_each(|(case, library)| case.run(library, &kernel.name, loosely))

@@ -86,7 +86,9 @@ impl Scan {
         // The angle of a sum is known but for whole turns.
         Box::new(move |outputs| {
             let turn = std::f64::consts::TAU;
-            let of = |at: usize, got: f64| if at % 2 == 1 { expected[at] + (got - expected[at]) % turn } else { got };
+            let of = |at: usize, got: f64| {
+                if at % 2 == 1 && expected[at].is_finite() { expected[at] + (got - expected[at]) % turn } else { got }
+            };
             let turned: Vec<f64> = outputs[0].iter().enumerate().map(|(at, got)| of(at, *got)).collect();
             let close = |x: f64, y: f64| x == y || (x - y).abs() < 1e-4 || ((x - y).abs() - turn).abs() < 1e-4;
             let wrong = turned.iter().zip(&expected).position(|(got, expected)| !close(*got, *expected));
