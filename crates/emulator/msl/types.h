@@ -157,12 +157,12 @@ template <class T, class S> METAL_FUNC constexpr T cast(S from) {
 template <class T> METAL_FUNC constexpr metal::remove_space_t<metal::remove_reference_t<T>> element(T&& from) { return from; }
 }  // namespace openmps
 // clang moves a pointer by an object that converts to a number with + and -, but not with these.
-template <class T, class I, class = metal::enable_if_t<__is_class(I) && __is_convertible(I, long)>> METAL_FUNC thread T*& operator+=(thread T*& p, I by) {
-  p = p + (long)by;
+template <class P, class I, class = metal::enable_if_t<__is_pointer(P) && __is_class(I)>> METAL_FUNC thread P& operator+=(thread P& p, I by) {
+  p = p + by;
   return p;
 }
-template <class T, class I, class = metal::enable_if_t<__is_class(I) && __is_convertible(I, long)>> METAL_FUNC thread T*& operator-=(thread T*& p, I by) {
-  p = p - (long)by;
+template <class P, class I, class = metal::enable_if_t<__is_pointer(P) && __is_class(I)>> METAL_FUNC thread P& operator-=(thread P& p, I by) {
+  p = p - by;
   return p;
 }
 

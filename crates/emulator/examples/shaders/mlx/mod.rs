@@ -1,6 +1,7 @@
 //! MLX's kernels. Its headers are templates: here is a flat list of instances for each family, and a case for each instance. Where the
 //! templates are in a `.metal` file, which has the instances too, that file is compiled and the list says which kernels it must have.
 
+mod attention;
 mod binary;
 mod folds;
 mod norms;
@@ -10,6 +11,7 @@ mod scans;
 mod sorts;
 mod types;
 mod unary;
+mod vectors;
 
 use crate::Line;
 use crate::case::Case;
@@ -54,7 +56,7 @@ const fn family(
     Family { name, files, kernels, together }
 }
 
-const FAMILIES: [Family; 10] = [
+const FAMILIES: [Family; 12] = [
     family("rms_norm", &["rms_norm.metal"], norms::rms_norm, 100),
     family("layer_norm", &["layer_norm.metal"], norms::layer_norm, 100),
     family("softmax", &["utils.h", "softmax.h"], norms::softmax, 100),
@@ -65,6 +67,8 @@ const FAMILIES: [Family; 10] = [
     family("scan", &["utils.h", "scan.h"], scans::kernels, 120),
     family("reduce", &["utils.h", "atomic.h", "reduction/ops.h", "reduce.h"], reductions::kernels, 240),
     family("sort", &["utils.h", "sort.h"], sorts::kernels, 100),
+    family("gemv", &["utils.h", "gemv.h"], vectors::kernels, 100),
+    family("sdpa_vector", &["utils.h", "sdpa_vector.h"], attention::kernels, 100),
 ];
 
 /// Kernels that are wrong by their own text; docs/emulator.md says why of each.
