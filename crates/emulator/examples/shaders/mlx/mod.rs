@@ -9,6 +9,7 @@ mod reductions;
 mod rotations;
 mod scans;
 mod sorts;
+mod steel;
 mod types;
 mod unary;
 mod vectors;
@@ -56,7 +57,7 @@ const fn family(
     Family { name, files, kernels, together }
 }
 
-const FAMILIES: [Family; 12] = [
+const FAMILIES: [Family; 14] = [
     family("rms_norm", &["rms_norm.metal"], norms::rms_norm, 100),
     family("layer_norm", &["layer_norm.metal"], norms::layer_norm, 100),
     family("softmax", &["utils.h", "softmax.h"], norms::softmax, 100),
@@ -69,10 +70,22 @@ const FAMILIES: [Family; 12] = [
     family("sort", &["utils.h", "sort.h"], sorts::kernels, 100),
     family("gemv", &["utils.h", "gemv.h"], vectors::kernels, 100),
     family("sdpa_vector", &["utils.h", "sdpa_vector.h"], attention::kernels, 100),
+    family("steel_attention", &["utils.h", "steel/attn/kernels/steel_attention.h"], steel::attention, 42),
+    family(
+        "steel_gemm_fused",
+        &["utils.h", "steel/gemm/gemm.h", "steel/gemm/kernels/steel_gemm_fused.h"],
+        steel::fused,
+        24,
+    ),
 ];
 
 /// Kernels that are wrong by their own text; docs/emulator.md says why of each.
-const FAULTS: [(&str, fn(&str) -> bool); 0] = [];
+const FAULTS: [(&str, fn(&str) -> bool); 1] = [
+    // More threadgroup memory than Apple GPUs have.
+    ("steel_attention", |kernel| {
+        kernel.contains("_float32_bq32_bk16_bd256_") || kernel.contains("_float32_bq32_bk16_bd192_")
+    }),
+];
 
 /// One kernel without function constants.
 pub fn kernel(name: String, instance: String, case: impl Fn() -> Case + 'static) -> Kernel {
