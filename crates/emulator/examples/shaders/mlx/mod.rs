@@ -4,6 +4,7 @@
 mod attention;
 mod binary;
 mod folds;
+mod indexing;
 mod norms;
 mod reductions;
 mod rotations;
@@ -44,6 +45,8 @@ pub struct Family {
     /// What a text includes, in order, from the folder of kernels.
     files: &'static [&'static str],
     kernels: fn() -> Vec<Kernel>,
+    /// Kernels of our own around functions of these.
+    text: &'static str,
     /// Kernels that are compiled together. Larger ones take long.
     together: usize,
 }
@@ -54,10 +57,10 @@ const fn family(
     kernels: fn() -> Vec<Kernel>,
     together: usize,
 ) -> Family {
-    Family { name, files, kernels, together }
+    Family { name, files, kernels, text: "", together }
 }
 
-const FAMILIES: [Family; 14] = [
+const FAMILIES: [Family; 16] = [
     family("rms_norm", &["rms_norm.metal"], norms::rms_norm, 100),
     family("layer_norm", &["layer_norm.metal"], norms::layer_norm, 100),
     family("softmax", &["utils.h", "softmax.h"], norms::softmax, 100),
@@ -77,6 +80,24 @@ const FAMILIES: [Family; 14] = [
         steel::fused,
         24,
     ),
+    Family {
+        text: indexing::GATHER,
+        ..family(
+            "gather",
+            &["utils.h", "indexing/gather.h", "indexing/gather_axis.h", "indexing/gather_front.h"],
+            indexing::gather,
+            200,
+        )
+    },
+    Family {
+        text: indexing::SCATTER,
+        ..family(
+            "scatter",
+            &["utils.h", "atomic.h", "reduction/ops.h", "indexing/scatter.h", "indexing/scatter_axis.h"],
+            indexing::scatter,
+            200,
+        )
+    },
 ];
 
 /// Kernels that are wrong by their own text; docs/emulator.md says why of each.
@@ -195,6 +216,7 @@ fn library(source: &Path, family: &Family, constants: &Constants, kernels: &[&Ke
     for file in family.files {
         text += &format!("#include \"{KERNELS}/{file}\"\n");
     }
+    text += family.text;
     for Kernel { name, instance, .. } in kernels {
         if let Some(instance) = instance {
             text += &format!("template [[host_name(\"{name}\")]] [[kernel]] decltype({instance}) {instance};\n");
