@@ -84,6 +84,7 @@ pub(crate) fn rewrite(text: &str, values: &BTreeMap<u32, Value>) -> Result<Unit>
     rewriter.place_device_members();
     rewriter.pass_numbers();
     rewriter.place_arrays();
+    rewriter.place_references();
     rewriter.plain_functions();
     rewriter.check_names()?;
     Ok(Unit { text: apply(text, rewriter.edits), kernels: rewriter.kernels, unset })

@@ -175,7 +175,7 @@ fn run(file: &Path) -> Line {
 
 fn print(lines: &[Line]) {
     println!(
-        "| file | kernels | compiled | run right | right but for a barrier that not all threads reach | wrong by their text | wrong | compiled, not run |"
+        "| file | kernels | compiled | run right | right but for a barrier that not all threads reach | wrong by their text | wrong | not run |"
     );
     println!("|---|---|---|---|---|---|---|---|");
     let counts = |line: &Line| {

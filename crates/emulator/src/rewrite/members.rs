@@ -168,6 +168,17 @@ impl Rewriter<'_> {
         }
     }
 
+    /// `device T*& p`, a function's parameter, refers to a pointer of the thread's own: as Apple's compiler takes it, which wants an address
+    /// space of everything else.
+    pub(super) fn place_references(&mut self) {
+        for at in 1..self.tokens.len().saturating_sub(2) {
+            let is_parameter = self.tokens[at + 1].is_name() && matches!(self.word(at + 2), "," | ")");
+            if self.word(at) == "&" && self.word(at - 1) == "*" && is_parameter {
+                self.insert(self.tokens[at].at, " thread");
+            }
+        }
+    }
+
     /// `void (*f)(int)` among a template's parameters is the pointer that `void f(int)` stands for, but clang puts it in an address space.
     pub(super) fn plain_functions(&mut self) {
         for at in 0..self.tokens.len() {

@@ -155,6 +155,12 @@ fn arrays_of_functions_are_the_threads() {
 }
 
 #[test]
+fn a_reference_to_a_pointer_is_to_one_of_the_thread() {
+    let text = "void f(const device T*& a, device T* thread& b, int n) { x = a *& n; }";
+    assert_eq!(unit(text).text, text.replace("T*& a", "T* thread& a"));
+}
+
+#[test]
 fn zeros_that_threadgroup_memory_begins_with_are_left_out() {
     let text = unit("template <class T> [[kernel]] void f() { threadgroup T s[A == 0 ? 1 : A] = {0}; }").text;
     let expected = "threadgroup T (&s)[A = = 0 ? 1 : A] = openmps::memory<T [A = = 0 ? 1 : A], openmps_kernel, 0>();";

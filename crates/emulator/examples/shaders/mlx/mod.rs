@@ -6,6 +6,7 @@ mod binary;
 mod folds;
 mod indexing;
 mod norms;
+mod quantized;
 mod reductions;
 mod rotations;
 mod scans;
@@ -37,6 +38,7 @@ pub struct Kernel {
     pub name: String,
     /// `template<arguments>`, or none where the file has the instance.
     pub instance: Option<String>,
+    /// Without one it is not compiled, and counts as not run.
     pub variants: Vec<Variant>,
 }
 
@@ -60,7 +62,7 @@ const fn family(
     Family { name, files, kernels, text: "", together }
 }
 
-const FAMILIES: [Family; 16] = [
+const FAMILIES: [Family; 17] = [
     family("rms_norm", &["rms_norm.metal"], norms::rms_norm, 100),
     family("layer_norm", &["layer_norm.metal"], norms::layer_norm, 100),
     family("softmax", &["utils.h", "softmax.h"], norms::softmax, 100),
@@ -98,6 +100,7 @@ const FAMILIES: [Family; 16] = [
             200,
         )
     },
+    family("quantized", &["utils.h", "steel/gemm/gemm.h", "quantized_utils.h", "quantized.h"], quantized::kernels, 60),
 ];
 
 /// Kernels that are wrong by their own text; docs/emulator.md says why of each.
@@ -129,6 +132,10 @@ fn run_family(source: &Path, family: &Family) -> Line {
     }
     let compiled = compile_all(source, family, &kernels);
     for (kernel, libraries) in kernels.iter().zip(compiled) {
+        if kernel.variants.is_empty() {
+            line.not_run.push(kernel.name.clone());
+            continue;
+        }
         let libraries = match libraries.into_iter().collect::<Result<Vec<_>, _>>() {
             Ok(libraries) => libraries,
             Err(reason) => {
@@ -145,10 +152,6 @@ fn run_family(source: &Path, family: &Family) -> Line {
 
 /// Runs the cases of a kernel that is compiled.
 fn judge(line: &mut Line, family: &str, kernel: &Kernel, libraries: &[Rc<Library>]) {
-    if kernel.variants.is_empty() {
-        line.not_run.push(kernel.name.clone());
-        return;
-    }
     let cases: Vec<Case> = kernel.variants.iter().map(|variant| (variant.case)()).collect();
     let all = |loosely: bool| {
         cases.iter().zip(libraries).try_for_each(|(case, library)| case.run(library, &kernel.name, loosely))

@@ -198,7 +198,7 @@ fn forms(
     let per_thread = from.per_thread();
     let in_order = move |each: usize, two: bool| {
         let (values, f) = work();
-        let expected = values.chunks(from.lanes).flat_map(|x| f(x)).collect();
+        let expected = values.chunks(from.lanes).flat_map(&f).collect();
         let mut args = vec![input(from.kind, &values), output(to.kind, COUNT * to.lanes)];
         args.push(if two { sizes(&[COUNT]) } else { ints(&[COUNT]) });
         Case {
