@@ -48,8 +48,7 @@ template <class T> [[kernel]] void pairs(device const pair<T>* x, device T* y, c
   pair<T> local[2];
   load<pair<T>, 2>(local, p);
   notes.note("pairs", count);
-  pair<T> first = *p;
-  y[i] = one.sum() + 100 * other.sum() + 10000 * (local[1].sum() + first.sum() + limits<T>::none.sum());
+  y[i] = one.sum() + 100 * other.sum() + 10000 * (local[1].sum() + p->sum() + limits<T>::none.sum());
 }
 template [[host_name("pairs_int")]] [[kernel]] decltype(pairs<int>) pairs<int>;
 
