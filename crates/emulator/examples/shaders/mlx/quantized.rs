@@ -4,6 +4,7 @@ use super::types::{FLOATS, Type};
 use super::{Kernel, kernel};
 use crate::case::{Arg, Case, groups, input, ints, near, output, sizes, threads};
 use crate::kind::Kind;
+use openmps_emulator::Value;
 
 const BITS: [usize; 6] = [2, 3, 4, 5, 6, 8];
 const GROUPS: [usize; 3] = [128, 64, 32];
@@ -46,6 +47,14 @@ struct Product {
 }
 
 pub fn kernels() -> Vec<Kernel> {
+    let mut list = all();
+    // Constants of a header that they include.
+    let aligned = || [200, 201, 202].map(|at| (at, Value::Bool(false))).to_vec();
+    list.iter_mut().flat_map(|kernel| &mut kernel.variants).for_each(|variant| variant.constants = aligned());
+    list
+}
+
+fn all() -> Vec<Kernel> {
     let mut list = Vec::new();
     for (bits, group) in BITS.into_iter().flat_map(|bits| GROUPS.map(|group| (bits, group))) {
         for (at, text) in TYPES {
