@@ -121,10 +121,13 @@ enum Command {
         #[arg(long)]
         rust: bool,
     },
-    /// Compile and run the Metal kernels that Candle publishes on the emulated GPU, and print what is right
+    /// Compile and run the Metal kernels that Candle and MLX publish on the emulated GPU, and print what is right
     Shaders {
-        /// Only this file, without .metal
+        /// Only this file of Candle's, without .metal, or this family of MLX's, as in mlx/softmax
         only: Option<String>,
+        /// MLX's source: a folder, or a repository that has the commit; without it, MLX's own repository
+        #[arg(long)]
+        mlx: Option<String>,
     },
     /// Test every network of paddle.vision.models as an inference program, in both of Paddle's forms
     Architectures,
@@ -183,7 +186,7 @@ fn main() -> ExitCode {
         Command::Sanitize => sanitize::tests(),
         Command::TestNeon => neon::tests(),
         Command::Emulate { rust } => emulate::run_all(!rust),
-        Command::Shaders { only } => shaders::run_published(only.as_deref()),
+        Command::Shaders { only, mlx } => shaders::run_published(only.as_deref(), mlx.as_deref()),
         Command::Architectures => architectures::test(),
         Command::Paddleocr => paddleocr::compare(),
         Command::CheckMacos => macos::check(),

@@ -1,8 +1,8 @@
-//! `shaders`: the Metal kernels that Candle publishes, compiled and run on the emulator against float64. Their sources are cargo's, fetched
-//! where they are missing; nothing of them is kept here.
+//! `shaders`: the Metal kernels that Candle and MLX publish, compiled and run on the emulator against float64. Candle's sources are cargo's,
+//! MLX's are its repository's, fetched where they are missing; nothing of them is kept here.
 
 use crate::setup;
-use crate::shell::{Result, cargo, root, run, say};
+use crate::shell::{Result, cargo, command, root, run, say};
 use std::path::{Path, PathBuf};
 
 /// The crate with the kernels, and where in it they lie.
@@ -10,14 +10,62 @@ const PACKAGE: &str = "candle-metal-kernels";
 const VERSION: &str = "0.11.1";
 const FOLDER: &str = "src/metal_src";
 
-/// Prints the table; an error where a kernel is refused or wrong.
-pub fn run_published(only: Option<&str>) -> Result<()> {
+/// MLX's repository, and the commit that docs/emulator.md tells of. Its wheels have headers only, and not all kernels are in these.
+const MLX: &str = "https://github.com/ml-explore/mlx";
+const MLX_COMMIT: &str = "846d176227a0ac13d2667e58d2bb68b322109ab0";
+/// What a name begins with that is one of MLX's families.
+const OF_MLX: &str = "mlx/";
+
+/// Prints the tables; an error where a kernel is refused or wrong. `mlx` is another place of MLX's source: a folder, or a repository.
+pub fn run_published(only: Option<&str>, mlx: Option<&str>) -> Result<()> {
     setup::tools()?;
-    let sources = fetched()?.join(FOLDER);
-    say(&format!("{PACKAGE} {VERSION} on the emulated GPU, in three schedules"));
+    let family = only.and_then(|only| only.strip_prefix(OF_MLX));
+    let candle = if family.is_none() { run_candle(only) } else { Ok(()) };
+    let mlx = if family.is_some() || only.is_none() { run_mlx(family, mlx) } else { Ok(()) };
+    candle.and(mlx)
+}
+
+/// The example that runs kernels, with their folder.
+fn example(folder: &Path) -> std::process::Command {
     let example =
         ["run", "--release", "--package", "openmps-emulator", "--features", "shaders", "--example", "shaders", "--"];
-    run(cargo().args(example).arg(sources).args(only))
+    let mut command = cargo();
+    command.args(example).arg(folder);
+    command
+}
+
+fn run_candle(only: Option<&str>) -> Result<()> {
+    let sources = fetched()?.join(FOLDER);
+    say(&format!("{PACKAGE} {VERSION} on the emulated GPU, in three schedules"));
+    run(example(&sources).args(only))
+}
+
+fn run_mlx(family: Option<&str>, source: Option<&str>) -> Result<()> {
+    let folder = source.map(Path::new).filter(|folder| folder.join("mlx").is_dir());
+    let folder = match folder {
+        Some(folder) => folder.to_path_buf(),
+        None => checked_out(source.unwrap_or(MLX))?,
+    };
+    say(&format!("MLX's kernels from {} on the emulated GPU, in three schedules", folder.display()));
+    run(example(&folder).arg("--mlx").args(family))
+}
+
+/// MLX's source at the commit, from a repository.
+fn checked_out(repository: &str) -> Result<PathBuf> {
+    let folder = root().join("target").join("shaders").join(format!("mlx-{}", &MLX_COMMIT[..12]));
+    if folder.join("mlx").is_dir() {
+        return Ok(folder);
+    }
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let git = || {
+        let mut git = command("git");
+        git.arg("-C").arg(&folder);
+        git
+    };
+    run(git().args(["init", "--quiet"]))?;
+    run(git().args(["fetch", "--quiet", "--depth", "1", repository, MLX_COMMIT]))?;
+    run(git().args(["checkout", "--quiet", MLX_COMMIT]))?;
+    Ok(folder)
 }
 
 /// The crate's folder among cargo's sources.

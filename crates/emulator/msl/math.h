@@ -150,8 +150,4 @@ template <class A, class V = detail::vector_t<A>> METAL_FUNC auto length(const A
 template <class A, class V = detail::vector_t<A>> METAL_FUNC V normalize(const A& a) { return (V)a / length(a); }
 template <class A, class B, class V = detail::common_t<A, B>> METAL_FUNC auto distance(const A& a, const B& b) { return length((V)a - (V)b); }
 template <class T> METAL_FUNC vec<T, 3> cross(vec<T, 3> a, vec<T, 3> b) { return a.yzx * b.zxy - a.zxy * b.yzx; }
-
-// Both namespaces compute alike here: the differences of Apple's fast functions cannot be shown.
-namespace precise { using namespace metal; }
-namespace fast { using namespace metal; }
 }  // namespace metal

@@ -23,6 +23,15 @@ template <class F, class T> void reduce(uint active) {
     for (uint i = 0; i < width; i++) partial[i] = F::apply(partial[i], partial[i + width]);
   for (uint i = 0; i < 32; i++) result<T>(i) = partial[0];
 }
+// Over each four lanes, which are a quadgroup.
+template <class F, class T> void reduce_quads(uint active) {
+  for (uint first = 0; first < 32; first += 4) {
+    T partial = F::template identity<T>();
+    for (uint i = first; i < first + 4; i++)
+      if (active >> i & 1) partial = F::apply(partial, (T)deposited<T>(i));
+    for (uint i = first; i < first + 4; i++) result<T>(i) = partial;
+  }
+}
 template <class F, class T, bool INCLUSIVE> void scan(uint active) {
   T sum = F::template identity<T>();
   for (uint i = 0; i < 32; i++) {
@@ -116,6 +125,14 @@ OPENMPS_SIMD_REDUCE(simd_prefix_inclusive_sum, (openmps::scan<openmps::add, T, t
 OPENMPS_SIMD_REDUCE(simd_prefix_exclusive_sum, (openmps::scan<openmps::add_from_zero, T, false>))
 OPENMPS_SIMD_REDUCE(simd_prefix_inclusive_product, (openmps::scan<openmps::multiply, T, true>))
 OPENMPS_SIMD_REDUCE(simd_prefix_exclusive_product, (openmps::scan<openmps::multiply, T, false>))
+
+#define OPENMPS_QUAD(F) (openmps::reduce_quads<openmps::F, T>)
+OPENMPS_SIMD_REDUCE(quad_sum, OPENMPS_QUAD(add)) OPENMPS_SIMD_REDUCE(quad_product, OPENMPS_QUAD(multiply))
+OPENMPS_SIMD_REDUCE(quad_max, OPENMPS_QUAD(maximum)) OPENMPS_SIMD_REDUCE(quad_min, OPENMPS_QUAD(minimum))
+OPENMPS_SIMD_REDUCE(quad_and, OPENMPS_QUAD(bit_and)) OPENMPS_SIMD_REDUCE(quad_or, OPENMPS_QUAD(bit_or))
+OPENMPS_SIMD_REDUCE(quad_xor, OPENMPS_QUAD(bit_xor))
+OPENMPS_SIMD T quad_shuffle_up(T value, ushort by, OPENMPS_LINE) { OPENMPS_LANES((self & 3) >= by ? self - by : self); }
+OPENMPS_SIMD T quad_shuffle_down(T value, ushort by, OPENMPS_LINE) { OPENMPS_LANES((self & 3) + by < 4 ? self + by : self); }
 
 struct simd_vote {
   typedef ulong vote_t;

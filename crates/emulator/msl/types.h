@@ -41,7 +41,14 @@ template <bool B, class T = void> using enable_if_t = typename enable_if<B, T>::
 template <bool, class A, class B> struct conditional { typedef A type; };
 template <class A, class B> struct conditional<false, A, B> { typedef B type; };
 template <bool C, class A, class B> using conditional_t = typename conditional<C, A, B>::type;
-template <class T, T V> struct integral_constant { static const bool value = V; operator T() const { return V; } };
+template <class T, T V> struct integral_constant {
+  typedef T value_type;
+  typedef integral_constant type;
+  static constexpr T value = V;
+  METAL_FUNC constexpr operator T() const { return V; }
+  METAL_FUNC constexpr T operator()() const { return V; }
+};
+template <bool V> using bool_constant = integral_constant<bool, V>;
 typedef integral_constant<bool, true> true_type;
 typedef integral_constant<bool, false> false_type;
 // A type without its address space and const: what is deduced for a reference parameter has the argument's.
@@ -56,6 +63,13 @@ template <class T> struct remove_space<const volatile T> : remove_space<T> {};
   template <class T> struct remove_space<const volatile SPACE T> : remove_space<T> {};
 OPENMPS_REMOVE_SPACE(thread) OPENMPS_REMOVE_SPACE(threadgroup) OPENMPS_REMOVE_SPACE(device) OPENMPS_REMOVE_SPACE(__global) OPENMPS_REMOVE_SPACE(__generic)
 template <class T> using remove_space_t = typename remove_space<T>::type;
+// What Metal has of it: const stays.
+template <class T> struct remove_addrspace { typedef T type; };
+template <class T> struct remove_addrspace<thread T> { typedef T type; };
+template <class T> struct remove_addrspace<threadgroup T> { typedef T type; };
+template <class T> struct remove_addrspace<device T> { typedef T type; };
+template <class T> struct remove_addrspace<__global T> { typedef T type; };
+template <class T> using remove_addrspace_t = typename remove_addrspace<T>::type;
 template <class T> struct remove_const { typedef T type; };
 template <class T> struct remove_const<const T> { typedef T type; };
 template <class T> struct remove_volatile { typedef T type; };
@@ -71,13 +85,20 @@ template <class T> using remove_reference_t = typename remove_reference<T>::type
 template <class A, class B> struct is_same { enum { value = 0 }; };
 template <class A> struct is_same<A, A> { enum { value = 1 }; };
 template <class A, class B> inline constexpr bool is_same_v = is_same<A, B>::value;
-template <class T> inline constexpr bool is_floating_point_v = is_same_v<T, float> || is_same_v<T, half> || is_same_v<T, bfloat>;
+template <class T> inline constexpr bool is_floating_point_v = is_same_v<remove_cv_t<T>, float> || is_same_v<remove_cv_t<T>, half> || is_same_v<remove_cv_t<T>, bfloat>;
 template <class T> inline constexpr bool is_signed_integer_v =
-    is_same_v<T, char> || is_same_v<T, signed char> || is_same_v<T, short> || is_same_v<T, int> || is_same_v<T, long> || is_same_v<T, long long>;
-template <class T> inline constexpr bool is_unsigned_integer_v = is_same_v<T, uchar> || is_same_v<T, ushort> || is_same_v<T, uint> ||
-    is_same_v<T, ulong> || is_same_v<T, unsigned long long>;
-template <class T> inline constexpr bool is_integral_v = is_signed_integer_v<T> || is_unsigned_integer_v<T> || is_same_v<T, bool>;
+    is_same_v<remove_cv_t<T>, char> || is_same_v<remove_cv_t<T>, signed char> || is_same_v<remove_cv_t<T>, short> || is_same_v<remove_cv_t<T>, int> || is_same_v<remove_cv_t<T>, long> || is_same_v<remove_cv_t<T>, long long>;
+template <class T> inline constexpr bool is_unsigned_integer_v = is_same_v<remove_cv_t<T>, uchar> || is_same_v<remove_cv_t<T>, ushort> || is_same_v<remove_cv_t<T>, uint> ||
+    is_same_v<remove_cv_t<T>, ulong> || is_same_v<remove_cv_t<T>, unsigned long long>;
+template <class T> inline constexpr bool is_integral_v = is_signed_integer_v<T> || is_unsigned_integer_v<T> || is_same_v<remove_cv_t<T>, bool>;
 template <class T> inline constexpr bool is_arithmetic_v = is_integral_v<T> || is_floating_point_v<T>;
+template <class T> inline constexpr bool is_signed_v = is_signed_integer_v<T> || is_floating_point_v<T>;
+template <class T> inline constexpr bool is_unsigned_v = is_unsigned_integer_v<T> || is_same_v<T, bool>;
+// Only a cast makes bfloat of another number, or half of bfloat.
+template <class A, class B>
+inline constexpr bool is_convertible_v = __is_convertible(A, B) && !(is_same_v<B, bfloat> && is_floating_point_v<A> && !is_same_v<A, bfloat>) &&
+    !(is_same_v<A, bfloat> && is_same_v<B, half>);
+template <class A, class B> struct is_convertible { enum { value = is_convertible_v<A, B> }; };
 template <class T> struct is_floating_point { enum { value = is_floating_point_v<T> }; };
 template <class T> struct is_integral { enum { value = is_integral_v<T> }; };
 template <class T> struct is_arithmetic { enum { value = is_arithmetic_v<T> }; };
@@ -132,7 +153,18 @@ template <class T, class S> METAL_FUNC constexpr T cast(S from) {
     return static_cast<T>(static_cast<float>(from));
   else return static_cast<T>(from);
 }
+// The value of an element of memory (crates/emulator/src/rewrite/expressions.rs).
+template <class T> METAL_FUNC constexpr metal::remove_space_t<metal::remove_reference_t<T>> element(T&& from) { return from; }
 }  // namespace openmps
+// clang moves a pointer by an object that converts to a number with + and -, but not with these.
+template <class P, class I, class = metal::enable_if_t<__is_pointer(P) && __is_class(I)>> METAL_FUNC thread P& operator+=(thread P& p, I by) {
+  p = p + by;
+  return p;
+}
+template <class P, class I, class = metal::enable_if_t<__is_pointer(P) && __is_class(I)>> METAL_FUNC thread P& operator-=(thread P& p, I by) {
+  p = p - by;
+  return p;
+}
 
 #define INFINITY __builtin_inff()
 #define HUGE_VALF __builtin_inff()

@@ -200,7 +200,7 @@ template <class T, size_t N> struct array {
 template <class T, class S> METAL_FUNC T as_type(S from) {
   static_assert(sizeof(T) == sizeof(S), "as_type: the types differ in size");
   T result;
-  __builtin_memcpy(&result, &from, sizeof(T));
+  __builtin_memcpy((thread void*)&result, (const thread void*)&from, sizeof(T));
   return result;
 }
 namespace metal { using ::as_type; }

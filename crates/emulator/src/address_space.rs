@@ -10,8 +10,11 @@ const OWN: [&str; 3] = ["/metal_stdlib/", "openmps_entries", "<"];
 pub(crate) fn check(tree: &str) -> Result<()> {
     let mut place = Place { inside: false, line: 0 };
     let mut conversion: Option<(u32, String)> = None;
+    // A member function for `device` objects is one for `constant` objects here (crates/emulator/src/rewrite/members.rs).
+    let mut is_object = false;
     for text in tree.lines() {
         place.follow(text);
+        let of_member = std::mem::replace(&mut is_object, text.contains("'<bound member function type>'"));
         if !place.inside {
             conversion = None;
             continue;
@@ -21,7 +24,7 @@ pub(crate) fn check(tree: &str) -> Result<()> {
         {
             return Err(refuse(line, &format!("a `device` address is converted to {target}, which is `constant`")));
         }
-        if text.contains("<AddressSpaceConversion>") && text.contains("ImplicitCastExpr") {
+        if text.contains("<AddressSpaceConversion>") && text.contains("ImplicitCastExpr") && !of_member {
             let target = quoted(text).unwrap_or_default();
             if !target.contains("__generic") && target.contains("__global ") {
                 conversion = Some((place.line, spell(target)));

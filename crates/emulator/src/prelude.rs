@@ -5,7 +5,7 @@ use crate::toolchain::Toolchain;
 use std::fmt::Write;
 
 /// The parts in the order in which they build on each other.
-const PARTS: [(&str, &str); 10] = [
+const PARTS: [(&str, &str); 12] = [
     ("types.h", include_str!("../msl/types.h")),
     ("vector.h", include_str!("../msl/vector.h")),
     ("math.h", include_str!("../msl/math.h")),
@@ -16,6 +16,8 @@ const PARTS: [(&str, &str); 10] = [
     ("simdgroup.h", include_str!("../msl/simdgroup.h")),
     ("matrix.h", include_str!("../msl/matrix.h")),
     ("atomic.h", include_str!("../msl/atomic.h")),
+    ("uniform.h", include_str!("../msl/uniform.h")),
+    ("names.h", include_str!("../msl/names.h")),
 ];
 /// What MSL 4.0 adds.
 const TENSORS: &str = include_str!("../msl/tensor.h");
@@ -33,7 +35,7 @@ const PLAIN_NAMES: [&str; 5] = ["local", "global", "generic", "pipe", "vec_step"
 pub(crate) const PRIMITIVES: &str = "MetalPerformancePrimitives/MetalPerformancePrimitives.h";
 
 /// Headers that a program may include; all of them are here already.
-pub(crate) const HEADERS: [&str; 18] = [
+pub(crate) const HEADERS: [&str; 19] = [
     PRIMITIVES,
     "metal_stdlib",
     "metal_atomic",
@@ -51,6 +53,7 @@ pub(crate) const HEADERS: [&str; 18] = [
     "metal_simdgroup_matrix",
     "metal_tensor",
     "metal_types",
+    "metal_uniform",
     "simd/simd.h",
 ];
 

@@ -11,6 +11,7 @@ use std::ops::Range;
 
 mod constants;
 mod constructors;
+mod expressions;
 mod members;
 mod memory;
 
@@ -74,10 +75,16 @@ pub(crate) fn rewrite(text: &str, values: &BTreeMap<u32, Value>) -> Result<Unit>
     rewriter.blank_attributes();
     let unset = rewriter.set_constants(values);
     rewriter.merge_constructors();
+    rewriter.share_constructors();
+    rewriter.take_elements();
+    rewriter.place_strings();
     rewriter.replace_casts();
     rewriter.mark_floats();
     rewriter.place_members();
+    rewriter.place_device_members();
     rewriter.pass_numbers();
+    rewriter.place_arrays();
+    rewriter.place_references();
     rewriter.plain_functions();
     rewriter.check_names()?;
     Ok(Unit { text: apply(text, rewriter.edits), kernels: rewriter.kernels, unset })

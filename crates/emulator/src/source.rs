@@ -106,11 +106,14 @@ fn parameter(tokens: &[Token], free: u32) -> Result<Parameter, String> {
     let attribute = (0..tokens.len()).find(|&at| opens_attribute(tokens, at));
     let declaration = &tokens[..attribute.unwrap_or(tokens.len())];
     let text = join(declaration);
+    let (declaration, is_array) = without_length(declaration);
     let Some((_name, of_type)) = declaration.split_last() else { return Err("a parameter without type".to_owned()) };
-    if declaration.iter().any(|token| token.text == "[") {
+    let last = of_type.iter().rposition(|token| token.text == "*" || token.text == "&");
+    // An array of numbers stands for a pointer to them, as in C; one of pointers would be several arguments.
+    if is_array && last.is_some() || declaration.iter().any(|token| token.text == "[") {
         return Err(format!("`{text}`: arrays of arguments are not covered"));
     }
-    let last = of_type.iter().rposition(|token| token.text == "*" || token.text == "&");
+    let last = if is_array { Some(of_type.len()) } else { last };
     let (binding, condition) = attribute_list(tokens, attribute);
     let (name, inner) = binding.unwrap_or(("", &[]));
     let index = || -> Result<u32, String> {
@@ -127,7 +130,7 @@ fn parameter(tokens: &[Token], free: u32) -> Result<Parameter, String> {
             Binding::Buffer {
                 index,
                 pointee: written(&of_type[..last]),
-                reference: of_type[last].text == "&",
+                reference: of_type.get(last).is_some_and(|token| token.text == "&"),
                 constant,
             }
         }
@@ -139,6 +142,16 @@ fn parameter(tokens: &[Token], free: u32) -> Result<Parameter, String> {
         },
     };
     Ok(Parameter { binding, text, condition })
+}
+
+/// A declaration without the length of the array that it declares, and whether it declares one.
+fn without_length<'a, 'b>(declaration: &'a [Token<'b>]) -> (&'a [Token<'b>], bool) {
+    let open = declaration.iter().rposition(|token| token.text == "[");
+    let ends = open.and_then(|open| closing(declaration, open)).is_some_and(|end| end + 1 == declaration.len());
+    match open {
+        Some(open) if ends => (&declaration[..open], true),
+        _ => (declaration, false),
+    }
 }
 
 /// An attribute's name and what stands in its brackets.
@@ -194,5 +207,16 @@ mod tests {
         assert!(of("device float* a [[buffer(31)]]").contains("buffer(31) is beyond buffer(30)"));
         assert!(of("device float* a [[buffer(N)]]").contains("buffer(N): the index is not a number"));
         assert_eq!(of("uint i"), "`uint i` has no attribute");
+        assert!(of("device float* a[2] [[buffer(0)]]").contains("arrays of arguments are not covered"));
+        assert!(of("array<texture2d<float>, 2> t[2][2]").contains("arrays of arguments are not covered"));
+    }
+
+    #[test]
+    fn an_array_of_numbers_is_a_pointer_to_them() {
+        let tokens = tokens("constant const long strides[3] [[buffer(4)]]");
+        let [parameter] = &parameters(&tokens).unwrap()[..] else { panic!("one parameter") };
+        let expected =
+            Binding::Buffer { index: 4, pointee: "constant const long".to_owned(), reference: false, constant: true };
+        assert_eq!(parameter.binding, expected);
     }
 }

@@ -31,7 +31,7 @@ fn split(name: &str) -> (&str, bool) {
 }
 
 /// Abramowitz and Stegun 7.1.5, exact enough for float64 at these arguments.
-fn erf(x: f64) -> f64 {
+pub fn erf(x: f64) -> f64 {
     let term = |n: i32, last: f64| -last * x * x / f64::from(n);
     let (mut power, mut sum) = (x, x);
     for n in 1..60 {

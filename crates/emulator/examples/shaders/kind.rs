@@ -13,9 +13,13 @@ pub enum Kind {
     I32,
     I16,
     U8,
+    I8,
+    U16,
+    U64,
+    Bool,
 }
 
-use Kind::{Bf16, F16, F32, I16, I32, I64, U8, U32};
+use Kind::{Bf16, Bool, F16, F32, I8, I16, I32, I64, U8, U16, U32, U64};
 
 impl Kind {
     pub fn named(name: &str) -> Option<Kind> {
@@ -24,9 +28,12 @@ impl Kind {
             "f16" | "half" | "float16" | "float16_t" => F16,
             "bf16" | "bfloat" | "bfloat16" | "bfloat16_t" => Bf16,
             "i64" | "int64" => I64,
+            "uint64" => U64,
+            "uint16" => U16,
+            "int8" => I8,
             "u32" | "uint32" => U32,
-            "i32" => I32,
-            "i16" => I16,
+            "i32" | "int32" => I32,
+            "i16" | "int16" => I16,
             "u8" | "uint8" => U8,
             _ => return None,
         })
@@ -48,10 +55,10 @@ impl Kind {
 
     pub fn size(self) -> usize {
         match self {
-            I64 => 8,
+            I64 | U64 => 8,
             F32 | U32 | I32 => 4,
-            F16 | Bf16 | I16 => 2,
-            U8 => 1,
+            F16 | Bf16 | I16 | U16 => 2,
+            U8 | I8 | Bool => 1,
         }
     }
 
@@ -61,10 +68,16 @@ impl Kind {
             F16 => f16::from_f64(value).to_ne_bytes().to_vec(),
             Bf16 => bf16::from_f64(value).to_ne_bytes().to_vec(),
             I64 => (value as i64).to_ne_bytes().to_vec(),
-            U32 => (value as u32).to_ne_bytes().to_vec(),
+            U32 => (value as i64 as u32).to_ne_bytes().to_vec(),
             I32 => (value as i32).to_ne_bytes().to_vec(),
             I16 => (value as i16).to_ne_bytes().to_vec(),
-            U8 => vec![value as u8],
+            U8 => vec![value as i64 as u8],
+            // These wrap, as sums and products of the kernels do.
+            I8 => vec![value as i64 as u8],
+            U16 => (value as i64 as u16).to_ne_bytes().to_vec(),
+            U64 if value > 0.0 => (value as u64).to_ne_bytes().to_vec(),
+            U64 => (value as i64 as u64).to_ne_bytes().to_vec(),
+            _ => vec![u8::from(value != 0.0)],
         };
         values.iter().flat_map(|value| one(*value)).collect()
     }
@@ -77,7 +90,10 @@ impl Kind {
             (F16, &[a, b]) => f16::from_ne_bytes([a, b]).to_f64(),
             (Bf16, &[a, b]) => bf16::from_ne_bytes([a, b]).to_f64(),
             (I16, &[a, b]) => f64::from(i16::from_ne_bytes([a, b])),
-            (U8, &[a]) => f64::from(a),
+            (U16, &[a, b]) => f64::from(u16::from_ne_bytes([a, b])),
+            (U8 | Bool, &[a]) => f64::from(a),
+            (I8, &[a]) => f64::from(a as i8),
+            (U64, bytes) => bytes.try_into().map_or(f64::NAN, |bytes| u64::from_ne_bytes(bytes) as f64),
             (_, bytes) => bytes.try_into().map_or(f64::NAN, |bytes| i64::from_ne_bytes(bytes) as f64),
         };
         bytes.chunks_exact(self.size()).map(one).collect()
@@ -88,14 +104,18 @@ impl Kind {
         self.decode(&self.encode(&[value]))[0]
     }
 
-    /// Numbers of this type, the same in every run: between -2 and 2, or whole ones from 1 to 15.
+    /// Numbers of this type, the same in every run: between -2 and 2, whole ones from 1 to 15, or zeros and ones.
     pub fn numbers(self, count: usize, seed: u64) -> Vec<f64> {
         let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         let mut next = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 40) as f64 / (1_u64 << 24) as f64
         };
-        let number = |x: f64| if self.is_float() { self.round(x * 4.0 - 2.0) } else { (x * 15.0).floor() + 1.0 };
+        let number = |x: f64| match self {
+            Bool => f64::from(x < 0.5),
+            kind if kind.is_float() => self.round(x * 4.0 - 2.0),
+            _ => (x * 15.0).floor() + 1.0,
+        };
         (0..count).map(|_| number(next())).collect()
     }
 }

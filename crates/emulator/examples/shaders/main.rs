@@ -1,6 +1,6 @@
 //! Runs other people's Metal shaders on the emulator, file by file, and prints a table: kernels, compiled, run right, wrong, not run.
-//! `cargo xtask shaders` fetches the sources and calls it with their folder; a second argument is the one file to run, or `--count`, which
-//! prints what products and attention move instead.
+//! `cargo xtask shaders` fetches the sources and calls it with their folder; a second argument is the one file to run, `--count`, which
+//! prints what products and attention move instead, or `--mlx`, where the folder is MLX's source (a third argument names one family).
 
 mod arrays;
 mod blocks;
@@ -10,6 +10,7 @@ mod count;
 mod elementwise;
 mod kind;
 mod merges;
+mod mlx;
 mod networks;
 mod products;
 mod quantized;
@@ -78,7 +79,7 @@ struct Line {
     faulty: Vec<String>,
     wrong: Vec<String>,
     not_run: Vec<String>,
-    refused: Option<String>,
+    refused: Vec<String>,
 }
 
 fn main() -> ExitCode {
@@ -98,6 +99,9 @@ fn main() -> ExitCode {
             }
         };
     }
+    if only.as_deref() == Some("--mlx") {
+        return verdict(&mlx::run(&folder, arguments.next().as_deref()));
+    }
     let Ok(files) = std::fs::read_dir(&folder) else {
         eprintln!("{}: there is no such folder", folder.display());
         return ExitCode::FAILURE;
@@ -107,8 +111,13 @@ fn main() -> ExitCode {
     files.retain(|file| only.as_ref().is_none_or(|only| file.file_stem().is_some_and(|stem| stem == only.as_str())));
     files.sort();
     let lines: Vec<Line> = files.iter().map(|file| run(file)).collect();
-    print(&lines);
-    if lines.iter().any(|line| line.refused.is_some() || !line.wrong.is_empty()) {
+    verdict(&lines)
+}
+
+/// Prints the table; a failure where something is refused or wrong.
+fn verdict(lines: &[Line]) -> ExitCode {
+    print(lines);
+    if lines.iter().any(|line| !line.refused.is_empty() || !line.wrong.is_empty()) {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
@@ -125,7 +134,7 @@ fn run(file: &Path) -> Line {
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let mut line = Line { file: name.clone(), ..Line::default() };
     let Ok(text) = std::fs::read_to_string(file) else {
-        line.refused = Some("it cannot be read".to_owned());
+        line.refused.push("it cannot be read".to_owned());
         return line;
     };
     let family = FAMILIES.iter().find(|(family, ..)| *family == name);
@@ -135,7 +144,7 @@ fn run(file: &Path) -> Line {
         match compile(&text, switched, on) {
             Ok(library) => libraries.push((on, library)),
             Err(reason) => {
-                line.refused = Some(reason);
+                line.refused.push(reason);
                 return line;
             }
         }
@@ -166,7 +175,7 @@ fn run(file: &Path) -> Line {
 
 fn print(lines: &[Line]) {
     println!(
-        "| file | kernels | compiled | run right | right but for a barrier that not all threads reach | wrong by their text | wrong | compiled, not run |"
+        "| file | kernels | compiled | run right | right but for a barrier that not all threads reach | wrong by their text | wrong | not run |"
     );
     println!("|---|---|---|---|---|---|---|---|");
     let counts = |line: &Line| {

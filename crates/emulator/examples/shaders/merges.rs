@@ -23,7 +23,8 @@ pub fn sorts(name: &str) -> Option<Case> {
     let mut words = rest.split('_');
     let kind = Kind::named(words.next()?)?;
     let width: usize = words.nth(1)?.strip_prefix("bn")?.parse().ok()?;
-    let block = 8 * width;
+    let each: usize = words.next()?.strip_prefix("tn")?.parse().ok()?;
+    let block = each * width;
     let columns = 2 * block + 501;
     let values = match kind {
         Kind::U32 | Kind::I64 => (0..ROWS * columns).map(|at| (at * 7919 % 10_007) as f64).collect(),

@@ -1,11 +1,78 @@
-//! Constructors that are defaulted once for each address space, `S() threadgroup = default;`. The one that the compiler makes serves them all.
+//! Constructors that are written once for each address space, `S() threadgroup = default;` or `S(T x) device : x(x) {}`. One without address
+//! space serves them all: clang takes it for objects of any.
 
 use super::Rewriter;
-use std::collections::HashSet;
+use crate::token::closing;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
-const SPACES: [&str; 4] = ["constant", "device", "thread", "threadgroup"];
+pub(super) const SPACES: [&str; 4] = ["constant", "device", "thread", "threadgroup"];
+
+/// What may stand before a constructor's name.
+const SPECIFIERS: [&str; 4] = ["METAL_FUNC", "constexpr", "explicit", "inline"];
 
 impl Rewriter<'_> {
+    /// Leaves one constructor with a body, without address space, of those that differ in nothing else.
+    pub(super) fn share_constructors(&mut self) {
+        let mut heads = HashMap::new();
+        let (mut open, mut rounds, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
+        let mut parameters = None;
+        for at in 0..self.tokens.len() {
+            match self.word(at) {
+                "template" if self.word(at + 1) == "<" => {
+                    if let Some(end) = closing(&self.tokens, at + 1) {
+                        heads.insert(end, at);
+                    }
+                }
+                "{" => open.push(at),
+                "}" => {
+                    open.pop();
+                }
+                "(" => rounds.push(at),
+                ")" => parameters = rounds.pop().map(|open| open..at),
+                space if SPACES.contains(&space) && self.word(at - 1) == ")" => {
+                    let Some(parameters) = parameters.clone() else { continue };
+                    let Some(begin) = self.constructor(&parameters, &heads) else { continue };
+                    let Some(end) = self.end_of_constructor(at + 1) else { continue };
+                    let signature: Vec<&str> = (begin..at).map(|at| self.word(at)).collect();
+                    let first = seen.insert((open.last().copied(), signature));
+                    let range = if first { self.bytes(at, at) } else { self.bytes(begin, end) };
+                    self.replace(range, "");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Where the constructor begins that has these parameters, with its template's head, or none where they are another function's.
+    fn constructor(&self, parameters: &Range<usize>, heads: &HashMap<usize, usize>) -> Option<usize> {
+        let name = parameters.start.checked_sub(1).filter(|name| self.tokens[*name].is_name())?;
+        let mut begin = name;
+        while begin > 0 && SPECIFIERS.contains(&self.word(begin - 1)) {
+            begin -= 1;
+        }
+        let before = begin.checked_sub(1)?;
+        match self.word(before) {
+            ">" => heads.get(&before).copied(),
+            "{" | "}" | ";" | ":" => Some(begin),
+            _ => None,
+        }
+    }
+
+    /// The end of a body, before which members may get their values.
+    fn end_of_constructor(&self, mut at: usize) -> Option<usize> {
+        if self.word(at) == ":" {
+            loop {
+                at = (at + 1..self.tokens.len()).find(|&at| matches!(self.word(at), "(" | "{"))?;
+                at = closing(&self.tokens, at)? + 1;
+                if self.word(at) != "," {
+                    break;
+                }
+            }
+        }
+        (self.word(at) == "{").then(|| closing(&self.tokens, at)).flatten()
+    }
+
     /// Leaves one defaulted constructor without address space to each class.
     pub(super) fn merge_constructors(&mut self) {
         let (mut open, mut seen) = (Vec::new(), HashSet::new());

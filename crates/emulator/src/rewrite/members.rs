@@ -3,7 +3,9 @@
 //! as a parameter.
 
 use super::Rewriter;
+use super::constructors::SPACES;
 use crate::token::closing;
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// What may stand between a member function's parameters and its body.
@@ -57,7 +59,11 @@ impl Rewriter<'_> {
                         at = end;
                     }
                     // A constructor's initial values follow.
-                    ":" if self.word(at - 1) == ")" => assigned = true,
+                    ":" if self.word(at - 1) == ")"
+                        || self.word(at - 2) == ")" && SPACES.contains(&self.word(at - 1)) =>
+                    {
+                        assigned = true;
+                    }
                     "[" => at = closing(&self.tokens, at).unwrap_or(at),
                     "<" if self.word(at - 1) == "template" => at = closing(&self.tokens, at).unwrap_or(at),
                     "=" if !(begin..at).any(|at| self.word(at) == "operator") => assigned = true,
@@ -79,6 +85,39 @@ impl Rewriter<'_> {
         }
     }
 
+    /// Member functions for objects in `device` memory: clang knows that address space not here, but the whole that it is a part of, in which
+    /// `constant` objects are too. Of two that would be one the first is left.
+    pub(super) fn place_device_members(&mut self) {
+        let (mut open, mut seen) = (Vec::new(), HashSet::new());
+        for at in 0..self.tokens.len() {
+            match self.word(at) {
+                "{" => open.push(at),
+                "}" => {
+                    open.pop();
+                }
+                space @ ("device" | "constant") if matches!(self.word(at + 1), "{" | ";") => {
+                    let parenthesis = (0..at).rev().find(|&at| !QUALIFIERS.contains(&self.word(at))).unwrap_or(0);
+                    if self.word(parenthesis) != ")" {
+                        continue;
+                    }
+                    let begin = (0..parenthesis).rev().find(|&at| matches!(self.word(at), "{" | "}" | ";"));
+                    let begin = begin.map_or(0, |begin| begin + 1);
+                    let is_const = space == "constant" || (parenthesis..at).any(|at| self.word(at) == "const");
+                    let signature: Vec<&str> = (begin..=parenthesis).map(|at| self.word(at)).collect();
+                    let end = if self.word(at + 1) == "{" { closing(&self.tokens, at + 1) } else { None };
+                    if !seen.insert((open.last().copied(), signature, is_const)) {
+                        let range = self.bytes(begin, end.unwrap_or(at + 1));
+                        self.replace(range, "");
+                    } else if space == "device" {
+                        let range = self.bytes(at, at);
+                        self.replace(range, "__global");
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Whether what stands before the parameters names a member function that has an object, and no constructor or destructor.
     fn is_member(&self, class: &str, before: Range<usize>) -> bool {
         let words: Vec<&str> = before.clone().map(|at| self.word(at)).collect();
@@ -97,6 +136,45 @@ impl Rewriter<'_> {
                 let word = before.into_iter().find(|word| NUMBERS.contains(word)).unwrap_or_default().to_owned();
                 let range = self.bytes(at - 3, at);
                 self.replace(range, format!("{word} "));
+            }
+        }
+    }
+
+    /// `T values[N]`, a function's parameter, points to memory of the thread: arrays of functions are nowhere else.
+    pub(super) fn place_arrays(&mut self) {
+        for open in 1..self.tokens.len() {
+            if self.word(open) != "(" || !self.tokens[open - 1].is_name() {
+                continue;
+            }
+            let Some(close) = closing(&self.tokens, open) else { continue };
+            if self.word(close + 1) != "{" {
+                continue;
+            }
+            let mut begin = open + 1;
+            for at in open + 1..=close {
+                if at < close && self.word(at) != "," {
+                    continue;
+                }
+                let parameter = begin..at;
+                begin = at + 1;
+                let bracket = parameter.clone().find(|&at| self.word(at) == "[");
+                let Some(bracket) = bracket.filter(|_| self.word(at - 1) == "]") else { continue };
+                let of_type = parameter.start..bracket - 1;
+                let plain = |at: usize| self.tokens[at].is_name() || matches!(self.word(at), "<" | ">" | ":");
+                if !of_type.is_empty() && of_type.clone().all(|at| plain(at) && !SPACES.contains(&self.word(at))) {
+                    self.insert(self.tokens[parameter.start].at, "thread ");
+                }
+            }
+        }
+    }
+
+    /// `device T*& p`, a function's parameter, refers to a pointer of the thread's own: as Apple's compiler takes it, which wants an address
+    /// space of everything else.
+    pub(super) fn place_references(&mut self) {
+        for at in 1..self.tokens.len().saturating_sub(2) {
+            let is_parameter = self.tokens[at + 1].is_name() && matches!(self.word(at + 2), "," | ")");
+            if self.word(at) == "&" && self.word(at - 1) == "*" && is_parameter {
+                self.insert(self.tokens[at].at, " thread");
             }
         }
     }

@@ -82,12 +82,14 @@ fn end_of_name(tokens: &[Token]) -> Option<usize> {
 
 fn variable(tokens: &[Token]) -> Option<Variable> {
     let (name, mut dimensions) = tokens.split_first()?;
-    let text = written(dimensions);
-    while let Some(open) = dimensions.first() {
-        let end = closing(dimensions, 0).filter(|_| open.text == "[")?;
-        dimensions = &dimensions[end + 1..];
+    let whole = dimensions;
+    while dimensions.first().is_some_and(|open| open.text == "[") {
+        dimensions = &dimensions[closing(dimensions, 0)? + 1..];
     }
-    name.is_name().then(|| Variable { name: name.text.to_owned(), dimensions: text })
+    // Zeros, as Apple's compiler takes them. The memory holds poison all the same: no kernel may count on an initial value.
+    let zeros = dimensions.iter().all(|token| matches!(token.text, "=" | "{" | "0" | "}"));
+    let text = written(&whole[..whole.len() - dimensions.len()]);
+    (name.is_name() && zeros).then(|| Variable { name: name.text.to_owned(), dimensions: text })
 }
 
 /// The memory is aligned for every type.

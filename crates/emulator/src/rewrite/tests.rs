@@ -94,10 +94,79 @@ fn members_work_on_objects_of_the_thread() {
                 struct P p = {f(1)}; template <class T, void (*F)(int)> void h(thread const short& n, const thread vec<T, 2>& v);";
     assert_eq!(
         unit(text).text,
-        "template <class T> struct S : B<T> { S(int a) : n(a), m((a)) {} static_assert(f(1), \"\"); S() thread {} static int f() { return 1; } int n = g(1);\
-         int a() const thread { return n; } template <int N = (1)> T operator()(T x) thread; T b() device { return 0; } };\
+        "template <class T> struct S : B<T> { S(int a) : n(a), m((a)) {} static_assert(f(1), \"\"); S()  {} static int f() { return 1; } int n = g(1);\
+         int a() const thread { return n; } template <int N = (1)> T operator()(T x) thread; T b() __global { return 0; } };\
          struct P p = {f(1)}; template <class T, void F(int)> void h(short  n, const thread vec<T, 2>& v);"
     );
+}
+
+#[test]
+fn a_constructor_serves_every_address_space() {
+    let text = "struct A { int n; constexpr A(int n) thread : n(n), m{0} {} constexpr A(int n) device : n(n), m{0} {}\
+                template <class U, class = B<U>> A(U x) threadgroup { n = x; } template <class U, class = B<U>> A(U x) constant { n = x; } };";
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        words(&unit(text).text),
+        "struct A { int n; constexpr A(int n) : n(n), m{0} {} template <class U, class = B<U>> A(U x) { n = x; } };"
+    );
+}
+
+#[test]
+fn members_for_device_and_constant_objects_are_one_where_they_would_be() {
+    let text = "struct A { int n; operator int() const device { return n; } operator int() const constant { return n; } void set(int x) device { n = x; } };";
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        words(&unit(text).text),
+        "struct A { int n; operator int() const __global { return n; } void set(int x) __global { n = x; } };"
+    );
+}
+
+#[test]
+fn elements_and_names_beside_them_become_values() {
+    let of = |text: &str| unit(text).text;
+    assert_eq!(of("x = c ? a[i] : T(0);"), "x = c ? openmps::element(a[i]) : T(0);");
+    assert_eq!(
+        of("f(c ? B::init : p->a[i][j], 1);"),
+        "f(c ? openmps::element(B::init) : openmps::element(p->a[i][j]), 1);"
+    );
+    assert_eq!(of("x = c ? cast<U>(a[i]) : op.init;"), "x = c ? cast<U>(a[i]) : openmps::element(op.init);");
+    for text in ["(c ? a[i] : b[i]) = 1;", "x = c ? a : b;", "x = c ? -1 : 1;", "for (int x : c ? a : b);"] {
+        assert_eq!(of(text), text);
+    }
+}
+
+#[test]
+fn strings_are_in_constant_memory() {
+    let text = "constant log l(\"a\", \"b\"); void f() { static_assert(true, \"c\"); p = \"d\"; asm(\"e\"); }";
+    assert_eq!(
+        unit(text).text,
+        "constant log l((constant char*)(ulong)\"a\", (constant char*)(ulong)\"b\"); \
+         void f() { static_assert(true, \"c\"); p = (constant char*)(ulong)\"d\"; asm(\"e\"); }"
+    );
+}
+
+#[test]
+fn arrays_of_functions_are_the_threads() {
+    let text = "template <class T> void f(T a[N], device T b[2], const int c[N + 1]) { g(a[0]); if (a[1]) { } }";
+    assert_eq!(
+        unit(text).text,
+        "template <class T> void f(thread T a[N], device T b[2], thread const int c[N + 1]) { g(a[0]); if (a[1]) { } }"
+    );
+}
+
+#[test]
+fn a_reference_to_a_pointer_is_to_one_of_the_thread() {
+    let text = "void f(const device T*& a, device T* thread& b, int n) { x = a *& n; }";
+    assert_eq!(unit(text).text, text.replace("T*& a", "T* thread& a"));
+}
+
+#[test]
+fn zeros_that_threadgroup_memory_begins_with_are_left_out() {
+    let text = unit("template <class T> [[kernel]] void f() { threadgroup T s[A == 0 ? 1 : A] = {0}; }").text;
+    let expected = "threadgroup T (&s)[A = = 0 ? 1 : A] = openmps::memory<T [A = = 0 ? 1 : A], openmps_kernel, 0>();";
+    assert!(text.replace("==", "= =").contains(expected), "{text}");
+    let other = unit("template <class T> [[kernel]] void f() { threadgroup T s[2] = {1}; }").text;
+    assert!(other.contains("threadgroup T s[2] = {1};"), "{other}");
 }
 
 #[test]
