@@ -1,8 +1,9 @@
 //! Which values are kept, in which layout, and which are computed anew wherever they are needed.
 //!
 //! Index arithmetic (ranges, splats, sums of them) is cheap and pure: such values are *rematerialized*, written as expressions of the element's
-//! index in whatever layout their reader has. Shape changes are *views*: the same registers, read by another index. Everything else is
-//! *materialized* in a layout: that of the first kept operand, so that whole chains share one layout and no element moves between threads.
+//! index in whatever layout their reader has, also where a row of indices was loaded and stands in every line of the tile. Shape changes are
+//! *views*: the same registers, read by another index. Everything else is *materialized* in a layout: that of the first kept operand, so that
+//! whole chains share one layout and no element moves between threads.
 
 use crate::arrangement::Arrangement;
 use crate::axis::AxisInfo;
@@ -20,6 +21,9 @@ const MOST_COST: u32 = 24;
 /// What a division by an unknown integer counts as: a GPU has no instruction for it. A value of several divisions is kept, so that a loop
 /// that reads it does not divide in every iteration.
 const DIVISION_COST: u32 = 12;
+
+/// A tile counts as repeated from this many bits of its index on: each element stands there at least eight times.
+const REPEATED_BITS: usize = 3;
 
 /// How a value is represented.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -295,8 +299,10 @@ impl<'k> Forms<'k> {
     fn elementwise(&self, instruction: &Instruction, ty: &Type, cheap: Option<&Operation>) -> Form {
         if let Some(operation) = cheap.filter(|operation| is_cheap(operation)) {
             let own = if self.divides(instruction) { DIVISION_COST } else { 1 };
+            let is_index = !ty.number().is_some_and(Scalar::is_float);
             let cost = instruction.operands.iter().try_fold(own, |sum, &operand| match self.of(operand) {
                 Form::Rematerialized(cost) => Some(sum + cost),
+                Form::View if is_index && self.is_repeated(operand) => Some(sum + 1),
                 _ => None,
             });
             if let Some(cost) = cost.filter(|&cost| cost <= MOST_COST || matches!(operation, Operation::AddPointer)) {
@@ -320,6 +326,15 @@ impl<'k> Forms<'k> {
             Some(layout) => Form::Materialized { layout, weak: true },
             None => Form::Materialized { layout: self.plain(ty), weak: false },
         }
+    }
+
+    /// Whether a view repeats a much smaller kept tile, which moves between threads at less cost than what is computed of it.
+    fn is_repeated(&self, view: Value) -> bool {
+        let mut source = view;
+        while let (Form::View, Some(definition)) = (self.of(source), self.definition(source)) {
+            source = definition.operands[0];
+        }
+        bits_of_all(self.dims(source)) + REPEATED_BITS <= bits_of_all(self.dims(view))
     }
 
     /// Whether this is a quotient or remainder by an integer that the target's compiler does not know.

@@ -62,34 +62,42 @@ impl<'k> Emitter<'k> {
 
     /// Whether every operand can be read in the group's loop as things stand.
     fn all_at_hand(&self, instruction: &Instruction, layout: &Layout) -> bool {
-        instruction.operands.iter().all(|&operand| {
-            self.leaf(operand, layout).is_none_or(|(value, of_value)| {
-                if self.group.defines(value) {
-                    return of_value == *layout;
-                }
-                self.array(value, &of_value.dense().0).is_some()
-            })
+        let mut leaves = instruction.operands.iter().flat_map(|&operand| self.leaves(operand, layout));
+        leaves.all(|(value, of_value)| {
+            if self.group.defines(value) {
+                return of_value == *layout;
+            }
+            self.array(value, &of_value.dense().0).is_some()
         })
     }
 
-    /// The kept tile that is read when an operand is read in a layout; none for what needs no registers.
-    fn leaf(&self, value: Value, layout: &Layout) -> Option<(Value, Layout)> {
+    /// The kept tiles that are read when an operand is read in a layout.
+    fn leaves(&self, value: Value, layout: &Layout) -> Vec<(Value, Layout)> {
         match self.forms.of(value) {
-            Form::Materialized { .. } => Some((value, layout.clone())),
+            Form::Materialized { .. } => vec![(value, layout.clone())],
             Form::View => {
                 let (source, of_source) = self.through_view(value, layout);
-                self.leaf(source, &of_source)
+                self.leaves(source, &of_source)
             }
-            Form::Scalar | Form::Rematerialized(_) => None,
+            Form::Rematerialized(_) => {
+                let Some(definition) = self.forms.definition(value) else { return Vec::new() };
+                if is_shape_change(&definition.operation) {
+                    let (source, of_source) = self.through_view(value, layout);
+                    return self.leaves(source, &of_source);
+                }
+                definition.operands.iter().flat_map(|&operand| self.leaves(operand, layout)).collect()
+            }
+            Form::Scalar => Vec::new(),
         }
     }
 
     /// Makes an operand readable in a layout, by moving elements between threads where needed.
     pub(super) fn bring(&mut self, value: Value, layout: &Layout) -> Result<()> {
-        let Some((value, of_value)) = self.leaf(value, layout) else { return Ok(()) };
-        let dense = of_value.dense().0;
-        if self.array(value, &dense).is_none() {
-            self.convert(value, &dense)?;
+        for (value, of_value) in self.leaves(value, layout) {
+            let dense = of_value.dense().0;
+            if self.array(value, &dense).is_none() {
+                self.convert(value, &dense)?;
+            }
         }
         Ok(())
     }
@@ -141,4 +149,12 @@ impl<'k> Emitter<'k> {
         body.define(result, layout, name);
         Ok(())
     }
+}
+
+/// Whether an operation only gives a tile other dimensions.
+fn is_shape_change(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::ExpandDims { .. } | Operation::Broadcast | Operation::Reshape | Operation::Permute { .. }
+    )
 }

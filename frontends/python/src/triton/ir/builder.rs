@@ -51,9 +51,9 @@ fn deduce_scale_factor(
     let depth = rhs.len().checked_sub(2).and_then(|axis| rhs.get(axis));
     let right = factor(depth.map(|depth| depth * packed(rhs_format, rhs_k_pack)), rhs_scale);
     match (left, right) {
-        (Some(left), Some(right)) if left != right => {
-            Err(PyValueError::new_err(format!("scale factors of the two sides differ: {left} and {right}")))
-        }
+        (Some(left), Some(right)) if left != right => Err(PyValueError::new_err(format!(
+            "Operands must have the same scale factor; (lhs: {left} vs rhs: {right})"
+        ))),
         (factor, other) => {
             let factor = factor.or(other).unwrap_or(SCALED_TOGETHER[0]);
             if SCALED_TOGETHER.contains(&factor) {
