@@ -115,9 +115,11 @@ mod statistics;
 mod suppression;
 mod sync_batch_norm;
 mod unique;
+mod unpooling;
 mod values;
 mod volume;
 mod volume_pooling;
+mod window_norm;
 mod windows;
 mod yolo;
 
@@ -183,6 +185,8 @@ const FAMILIES: &[fn(&mut Table)] = &[
     matrix_rank::register,
     volume::register,
     volume_pooling::register,
+    unpooling::register,
+    window_norm::register,
     messages::register,
     algebra_gradient::register,
     everyday::register,
