@@ -62,6 +62,7 @@ mod copy;
 mod creation;
 mod cross_entropy;
 mod ctc;
+mod dequantization;
 mod diagonal;
 mod double_arithmetic;
 mod double_gradient;
@@ -201,6 +202,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     double_gradient::register,
     double_arithmetic::register,
     quantization::register,
+    dequantization::register,
     boxes::register,
     ctc::register,
     regions::register,
