@@ -62,6 +62,7 @@ mod copy;
 mod creation;
 mod cross_entropy;
 mod ctc;
+mod decoding;
 mod dequantization;
 mod diagonal;
 mod double_arithmetic;
@@ -96,6 +97,7 @@ mod order_statistics;
 mod polar;
 mod pooling;
 mod products;
+mod proposals;
 mod put_along_axis;
 mod quantization;
 mod random;
@@ -207,6 +209,8 @@ const FAMILIES: &[fn(&mut Table)] = &[
     ctc::register,
     regions::register,
     suppression::register,
+    proposals::register,
+    decoding::register,
     yolo::register,
     // After the others: it adds what no other family has.
     formula::register,

@@ -16,26 +16,26 @@ pub fn register(table: &mut Table) {
 }
 
 /// Left, top, right, bottom.
-type Corners = [f64; 4];
+pub(super) type Corners = [f64; 4];
 
 /// Whether corners lie between elements, or are elements themselves, which are 1 wide.
 #[derive(Clone, Copy)]
-struct Edges {
+pub(super) struct Edges {
     added: f64,
 }
 
 impl Edges {
-    fn of(normalized: bool) -> Edges {
+    pub fn of(normalized: bool) -> Edges {
         Edges { added: if normalized { 0.0 } else { 1.0 } }
     }
 
-    fn area(self, corners: &Corners) -> f64 {
+    pub fn area(self, corners: &Corners) -> f64 {
         let [width, height] = [corners[2] - corners[0], corners[3] - corners[1]];
         if width < 0.0 || height < 0.0 { 0.0 } else { (width + self.added) * (height + self.added) }
     }
 
     /// What two boxes share, over what they cover.
-    fn overlap(self, x: &Corners, y: &Corners) -> f64 {
+    pub fn overlap(self, x: &Corners, y: &Corners) -> f64 {
         let [width, height] = [x[2].min(y[2]) - x[0].max(y[0]), x[3].min(y[3]) - x[1].max(y[1])];
         if width < 0.0 || height < 0.0 {
             return 0.0;
@@ -45,7 +45,7 @@ impl Edges {
     }
 }
 
-fn corners(boxes: &[f64]) -> Vec<Corners> {
+pub(super) fn corners(boxes: &[f64]) -> Vec<Corners> {
     boxes.chunks_exact(4).map(|corners| std::array::from_fn(|number| corners[number])).collect()
 }
 
