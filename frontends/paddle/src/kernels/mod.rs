@@ -75,6 +75,7 @@ mod formula;
 mod fourier;
 mod gated;
 mod gradient;
+mod graph_sampling;
 mod grid_sample;
 mod group_norm;
 mod images;
@@ -117,6 +118,8 @@ mod special;
 mod statistics;
 mod suppression;
 mod sync_batch_norm;
+mod transducer;
+mod tree_loss;
 mod unique;
 mod unpooling;
 mod values;
@@ -207,6 +210,9 @@ const FAMILIES: &[fn(&mut Table)] = &[
     dequantization::register,
     boxes::register,
     ctc::register,
+    transducer::register,
+    tree_loss::register,
+    graph_sampling::register,
     regions::register,
     suppression::register,
     proposals::register,
