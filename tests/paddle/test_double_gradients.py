@@ -36,6 +36,7 @@ CALLS = {
     "matmul": (lambda x, y: paddle.matmul(x * x, y, transpose_y=True), [X, ROW], 2),
     "matmul of batches": (lambda x, y: paddle.matmul(x, y), [np.stack([X, X + 1]), np.stack([X.T, X.T * 2])], 2),
     "conv2d": (lambda x, w: F.conv2d(x, w, stride=2, padding=1), [IMAGE, KERNEL], 2),
+    "avg_pool2d": (lambda x: F.avg_pool2d(x * x, 3, 2, 1, exclusive=False), [IMAGE], 2),
     "conv3d": (lambda x, w: F.conv3d(x, w, padding=1), [IMAGE[..., None] * ROW[0], KERNEL[..., None] + 1], 2),
 }
 
@@ -61,3 +62,20 @@ def test_it_is_as_on_the_cpu(name):
     assert len(mine) == len(theirs) >= CALLS[name][2]
     for got, expected in zip(mine, theirs):
         np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-5 * max(1.0, np.abs(expected).max()))
+
+
+def test_a_flattened_product_s_double_gradient_is_as_on_the_cpu():
+    paddle.enable_static()
+
+    def run(place):
+        with paddle.static.program_guard(paddle.static.Program(), paddle.static.Program()):
+            x, y = [paddle.static.data(name, shape) for name, shape in (("x", [3, 2, 2]), ("y", [4, 3]))]
+            x.stop_gradient = y.stop_gradient = False
+            out = paddle._C_ops.matmul_with_flatten(x * x, y, 2 - 1, 1)
+            first = paddle.static.gradients([(out * out).sum()], [x, y])
+            second = paddle.static.gradients([(first[0] * first[0]).sum() + first[1].sum()], [x, y])
+            feed = {"x": X.reshape(3, 2, 2), "y": X.T.copy()}
+            return paddle.static.Executor(place).run(feed=feed, fetch_list=[*first, *second])
+
+    for mine, theirs in zip(run(paddle.CustomPlace("mps", 0)), run(paddle.CPUPlace()), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)

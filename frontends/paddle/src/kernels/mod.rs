@@ -82,8 +82,10 @@ mod images;
 mod index_making;
 mod indexing;
 mod interpolation;
+mod linear;
 mod linear_algebra;
 mod loss;
+mod margin;
 mod masked_softmax;
 mod matmul;
 mod matrix_rank;
@@ -103,6 +105,7 @@ mod put_along_axis;
 mod quantization;
 mod random;
 mod rearrangement;
+mod recommendation;
 mod recurrent;
 mod reduction;
 mod reduction_gradient;
@@ -162,6 +165,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     interpolation::register,
     grid_sample::register,
     matmul::register,
+    linear::register,
     linear_algebra::register,
     elimination::register,
     normalisation::register,
@@ -171,6 +175,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     reduction_gradient::register,
     loss::register,
     cross_entropy::register,
+    margin::register,
     optimizer::register,
     group_norm::register,
     norm::register,
@@ -203,6 +208,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     rearrangement::register,
     windows::register,
     statistics::register,
+    recommendation::register,
     order_statistics::register,
     double_gradient::register,
     double_arithmetic::register,
