@@ -73,11 +73,14 @@ mod everyday;
 mod experts;
 mod formula;
 mod fourier;
+mod fused_norms;
 mod gated;
 mod gradient;
 mod graph_sampling;
 mod grid_sample;
 mod group_norm;
+mod gru_unit;
+mod host_walks;
 mod images;
 mod index_making;
 mod indexing;
@@ -178,6 +181,8 @@ const FAMILIES: &[fn(&mut Table)] = &[
     margin::register,
     optimizer::register,
     group_norm::register,
+    fused_norms::register,
+    gru_unit::register,
     norm::register,
     diagonal::register,
     closeness::register,
@@ -185,6 +190,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     coalesce::register,
     masked_softmax::register,
     metric::register,
+    host_walks::register,
     recurrent::register,
     special::register,
     shift::register,

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 pub fn register(table: &mut Table) {
     table.add("nms", SINGLE, nms).output(0, DType::I64);
     table.add("multiclass_nms3", SINGLE, multiclass_nms).output(1, DType::I32).output(2, DType::I32);
+    table.add("multiclass_nms", SINGLE, older_multiclass_nms);
     table.add("matrix_nms", SINGLE, matrix_nms).output(1, DType::I32).output(2, DType::I32);
 }
 
@@ -246,6 +247,27 @@ fn multiclass_nms(
     };
     let images: Vec<_> = parts.par_iter().map(found_of).collect();
     store(context, dtype, &images, &out, index, found)
+}
+
+/// The older form: without an index, and where nothing is found one number, -1.
+fn older_multiclass_nms(
+    context: &Context,
+    boxes: Tensor,
+    scores: Tensor,
+    above: f32,
+    candidates: i32,
+    kept: i32,
+    threshold: f32,
+    eta: f32,
+    normalized: bool,
+    background: i32,
+    out: Output,
+) -> Result<()> {
+    let dtype = boxes.dtype()?;
+    multiclass_nms(
+        context, boxes, scores, None, above, candidates, kept, threshold, normalized, eta, background, out, None, None,
+    )?;
+    if out.shape().contains(&0) { store_floats(context, &out, dtype, &[1, 1], &[-1.0]) } else { Ok(()) }
 }
 
 /// How `matrix_nms` lowers scores.
