@@ -278,3 +278,11 @@ def test_ten_steps_of_training(network):
             losses[device].append(float(loss))
     np.testing.assert_allclose(losses["mps"], losses["cpu"], rtol=1e-4)
     assert losses["mps"][-1] < losses["mps"][0]
+
+
+def test_boxes_of_one_image_are_clipped():
+    """Paddle's CPU wants to be told the images by levels of detail."""
+    found = paddle._C_ops.box_clip(paddle.to_tensor([[-3.0, 5.0, 70.0, 20.0], [1.0, -2.0, 8.0, 90.0]]), paddle.to_tensor([[40.0, 60.0, 1.25]]))
+    np.testing.assert_allclose(found.numpy(), [[0, 5, 47, 20], [1, 0, 8, 31]])
+    with pytest.raises(ValueError, match="ImInfo"):
+        paddle._C_ops.box_clip(paddle.zeros([2, 4]), paddle.zeros([2, 3]))

@@ -316,38 +316,3 @@ def test_as_on_paddle_s_cpu(name, registered):
     for ours, theirs in zip(found, expected, strict=True):
         assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
-
-
-def test_a_mask_is_one_for_the_axes_that_it_does_not_vary_along():
-    paddle.enable_static()
-    with paddle.pir_utils.OldIrGuard(), paddle.static.program_guard(paddle.static.Program(), paddle.static.Program()):
-        block = paddle.static.default_main_program().global_block()
-        x = block.create_var(name="x", shape=[4, 50, 3], dtype="float32", is_data=True)
-        out, mask = block.create_var(name="out", dtype="float32"), block.create_var(name="mask", dtype="uint8")
-        attributes = {"dropout_prob": 0.4, "is_test": False, "dropout_implementation": "upscale_in_train", "seed": 0, "fix_seed": False, "axis": [1]}
-        try:
-            block.append_op(type="dropout_nd", inputs={"X": x}, outputs={"Out": out, "Mask": mask}, attrs=attributes)
-        except (ValueError, TypeError) as error:
-            pytest.skip(str(error))
-        executor = paddle.static.Executor(paddle.CustomPlace("mps", 0))
-        found, kept = executor.run(feed={"x": np.ones((4, 50, 3), "float32")}, fetch_list=[out, mask])
-    assert kept.shape == (1, 50, 1) and 0 < kept.sum() < 50
-    np.testing.assert_allclose(found, np.broadcast_to(kept / 0.6, (4, 50, 3)), rtol=1e-6)
-
-
-def test_the_gradient_of_a_flattened_product_s_gradient():
-    paddle.enable_static()
-
-    def run(place):
-        with paddle.pir_utils.OldIrGuard(), paddle.static.program_guard(paddle.static.Program(), paddle.static.Program()):
-            block = paddle.static.default_main_program().global_block()
-            feed = {"x": drawn(3, 2, 2), "y": drawn(4, 5), "a": drawn(3, 5, seed=1), "b": drawn(3, 2, 2, seed=2), "c": drawn(4, 5, seed=3)}
-            x, y, a, b, c = [block.create_var(name=name, shape=array.shape, dtype="float32", is_data=True, stop_gradient=False) for name, array in feed.items()]
-            out = block.create_var(name="out", dtype="float32")
-            block.append_op(type="mul", inputs={"X": x, "Y": y}, outputs={"Out": out}, attrs={"x_num_col_dims": 1, "y_num_col_dims": 1})
-            first = gradients([out], [x, y], [a])
-            second = gradients(first, [x, y, a], [b, c])
-            return paddle.static.Executor(place).run(feed=feed, fetch_list=[*first, *second])
-
-    for mine, theirs in zip(run(paddle.CustomPlace("mps", 0)), run(paddle.CPUPlace()), strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)

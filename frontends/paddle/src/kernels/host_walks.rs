@@ -38,8 +38,8 @@ impl Counts {
         [step * self.bins, self.steps * self.bins]
     }
 
-    /// Forgets the oldest step and counts this one.
-    fn add(&mut self, found: &[(usize, usize)]) {
+    /// Forgets the oldest step and counts this one, which is one of the sum if it is real.
+    fn add(&mut self, found: &[(usize, usize)], is_real: bool) {
         let [own, sum] = self.places();
         for (kind, counts) in self.of.iter_mut().enumerate() {
             if self.steps > 0 {
@@ -49,7 +49,7 @@ impl Counts {
             }
             for &(_, bin) in found.iter().filter(|(of, _)| *of == kind) {
                 counts[own + bin] += 1;
-                if self.steps > 0 {
+                if self.steps > 0 && is_real {
                     counts[sum + bin] += 1;
                 }
             }
@@ -108,7 +108,7 @@ fn auc(
         None => true,
     };
     if is_real || steps > 0 {
-        counts.add(if is_real { &found } else { &[] });
+        counts.add(&found, is_real);
     }
     let value = counts.area();
     if steps > 0 {

@@ -23,6 +23,7 @@ pub fn register(table: &mut Table) {
     table.add("linear_v2_grad", FLOATS, linear_grad);
     table.add("legacy_matmul", FLOATS, scaled_matmul);
     table.add("legacy_matmul_grad", FLOATS, scaled_matmul_grad);
+    table.add("matmul_triple_grad", FLOATS, matmul_triple_grad);
     table.add("fusion_squared_mat_sub", SINGLE, fusion_squared_mat_sub);
     table.add("fusion_repeated_fc_relu", SINGLE, fusion_repeated_fc_relu);
 }
@@ -99,6 +100,61 @@ fn scaled_matmul_grad(
     let (c, product) = (Compose::new(context), Matmul { transpose_left, transpose_right });
     let upstream = if factor == 1.0 { upstream.view()? } else { c.scale(&upstream.view()?, factor.into(), 0.0)? };
     gradients(context, product, [x.view()?, y.view()?, upstream], [dx.as_ref(), dy.as_ref()])
+}
+
+/// A product's gradients, in the shapes of its factors.
+fn shares(c: &Compose, of: Matmul, x: &View, y: &View, upstream: &View) -> Result<[View; 2]> {
+    let product = |transpose_left: bool, transpose_right: bool, left: &View, right: &View| {
+        c.apply(&Matmul { transpose_left, transpose_right }, &[left.clone(), right.clone()])
+    };
+    let Matmul { transpose_left: left, transpose_right: right } = of;
+    let dx = if left { product(right, true, y, upstream)? } else { product(false, !right, upstream, y)? };
+    let dy = if right { product(true, left, upstream, x)? } else { product(!left, false, x, upstream)? };
+    let as_factor = |value: View, like: &View| {
+        if value.shape == like.shape { Ok(value) } else { c.summed_to(&value, &like.shape) }
+    };
+    Ok([as_factor(dx, x)?, as_factor(dy, y)?])
+}
+
+/// The gradient of a product's double gradient, which is made of products, too.
+fn matmul_triple_grad(
+    context: &Context,
+    x: Tensor,
+    y: Tensor,
+    upstream: Tensor,
+    ddx: Option<Tensor>,
+    ddy: Option<Tensor>,
+    by_dx: Option<Tensor>,
+    by_dy: Option<Tensor>,
+    by_ddout: Option<Tensor>,
+    transpose_left: bool,
+    transpose_right: bool,
+    of_x: Option<Output>,
+    of_y: Option<Output>,
+    of_upstream: Option<Output>,
+    of_ddx: Option<Output>,
+    of_ddy: Option<Output>,
+) -> Result<()> {
+    let (c, of, dtype) = (Compose::new(context), Matmul { transpose_left, transpose_right }, x.dtype()?);
+    let (x, y, upstream) = (c.input(&x)?, c.input(&y)?, c.input(&upstream)?);
+    if x.rank() < 2 || y.rank() < 2 {
+        return Err(refuse("x, y", (&x.shape, &y.shape), "matrices"));
+    }
+    let [ddx, by_dx] = [&ddx, &by_dx].map(|given| c.or_zeros(given.as_ref(), &x));
+    let [ddy, by_dy] = [&ddy, &by_dy].map(|given| c.or_zeros(given.as_ref(), &y));
+    let (ddx, ddy, by_dx, by_dy) = (ddx?, ddy?, by_dx?, by_dy?);
+    let by_ddout = c.or_zeros(by_ddout.as_ref(), &upstream)?;
+    let store = |out: Option<Output>, value: View| out.map_or(Ok(()), |out| c.store_value(&out, dtype, &value));
+    let [to_x, to_ddy] = shares(&c, of, &x, &ddy, &by_ddout)?;
+    let [to_ddx, to_y] = shares(&c, of, &ddx, &y, &by_ddout)?;
+    let [more_ddx, _] = shares(&c, of, &ddx, &by_dy, &upstream)?;
+    let [_, more_ddy] = shares(&c, of, &by_dx, &ddy, &upstream)?;
+    let sum = c.add(&c.apply(&of, &[by_dx, ddy])?, &c.apply(&of, &[ddx, by_dy])?)?;
+    store(of_upstream, sum)?;
+    store(of_ddx, c.add(&to_ddx, &more_ddx)?)?;
+    store(of_ddy, c.add(&to_ddy, &more_ddy)?)?;
+    store(of_x, to_x)?;
+    store(of_y, to_y)
 }
 
 /// `(x y)^2 - x^2 y^2`, times a number.

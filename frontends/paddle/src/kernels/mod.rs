@@ -73,6 +73,7 @@ mod everyday;
 mod experts;
 mod formula;
 mod fourier;
+mod fused_elementwise;
 mod fused_norms;
 mod gated;
 mod gradient;
@@ -96,8 +97,10 @@ mod messages;
 mod metric;
 mod movement;
 mod norm;
+mod norm_double_gradient;
 mod normalisation;
 mod normalisation_gradient;
+mod older_layers;
 mod optimizer;
 mod order_statistics;
 mod polar;
@@ -182,6 +185,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     optimizer::register,
     group_norm::register,
     fused_norms::register,
+    fused_elementwise::register,
     gru_unit::register,
     norm::register,
     diagonal::register,
@@ -217,6 +221,8 @@ const FAMILIES: &[fn(&mut Table)] = &[
     recommendation::register,
     order_statistics::register,
     double_gradient::register,
+    norm_double_gradient::register,
+    older_layers::register,
     double_arithmetic::register,
     quantization::register,
     dequantization::register,

@@ -19,7 +19,6 @@ pub fn register(table: &mut Table) {
     table.add("distribute_fpn_proposals", SINGLE, distribute_fpn_proposals).output(1, DType::I32).output(2, DType::I32);
     table.add("collect_fpn_proposals", SINGLE, collect_fpn_proposals).output(1, DType::I32);
     table.add("bipartite_match", SINGLE, bipartite_match).output(0, DType::I32);
-    table.add("box_clip", SINGLE, box_clip);
 }
 
 fn anchor_generator(
@@ -389,17 +388,4 @@ fn bipartite_match(
     }
     store_integers(context, &indices, DType::I32, &[1, columns], &found)?;
     store_floats(context, &matched, dtype, &[1, columns], &best)
-}
-
-/// The boxes of one image, inside it; the image is told by height, width and scale.
-fn box_clip(context: &Context, boxes: Tensor, image: Tensor, out: Output) -> Result<()> {
-    expect_len("ImInfo", &image, 3)?;
-    let (shape, dtype, image) = (boxes.shape(), boxes.dtype()?, floats(context, &image)?);
-    if shape.last() != Some(&4) {
-        return Err(refuse("Input", shape, "boxes of four numbers"));
-    }
-    let bounds = [1, 0].map(|side| rounded(image[side] / image[2], dtype).round() - 1.0);
-    let clipped = |(at, &corner): (usize, &f64)| corner.min(bounds[at % 2]).max(0.0);
-    let found: Vec<f64> = floats(context, &boxes)?.iter().enumerate().map(clipped).collect();
-    store_floats(context, &out, dtype, &shape, &found)
 }

@@ -251,7 +251,7 @@ fn dropout_nd(
         return dropout(context, x, seed_tensor, probability, is_test, mode, seed, fixed, out, mask);
     }
     let (c, x, probability) = (Compose::new(context), x.view()?, probability.f64());
-    let varies = |axis: &usize| axes.iter().any(|&varying| varying == *axis as i32);
+    let varies = |axis: &usize| axes.contains(&(*axis as i32));
     let dims: Vec<usize> = (0..x.rank()).map(|axis| if varies(&axis) { x.shape[axis] } else { 1 }).collect();
     let source = source(context, seed_of(context, seed_tensor, seed, fixed)?);
     let ones = c.constant(x.dtype, &dims, 1.0)?;
