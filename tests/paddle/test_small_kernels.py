@@ -225,3 +225,29 @@ def test_slots_have_linear_layers_of_their_own():
     x, weight, bias = drawn(3, 4, 5), drawn(3, 5, 2), drawn(3, 2)
     found = operators.batch_fc(*[paddle.to_tensor(array) for array in (x, weight, bias)])
     np.testing.assert_allclose(found.numpy(), x @ weight + bias[:, None], rtol=1e-5, atol=1e-6)
+
+
+def nothing(*shape: int, dtype: str = "float32") -> paddle.Tensor:
+    return paddle.zeros(shape, dtype=dtype)
+
+
+# Of some of these Paddle's CPU ends the process: what matters is the shape.
+EMPTY = {
+    "linear_v2": (lambda: operators.linear_v2(nothing(0, 4), nothing(4, 5), nothing(5), False), [0, 5]),
+    "lp_pool2d": (lambda: F.lp_pool2d(nothing(0, 3, 8, 8), 2.0, 2), [0, 3, 4, 4]),
+    "fractional_max_pool2d": (lambda: F.fractional_max_pool2d(nothing(0, 3, 8, 8), 3, random_u=0.3), [0, 3, 3, 3]),
+    "viterbi_decode": (lambda: paddle.text.viterbi_decode(nothing(0, 3, 4), nothing(4, 4), nothing(0, dtype="int64"), False)[1], [0, 0]),
+    "nextafter": (lambda: paddle.nextafter(nothing(0, 3), nothing(0, 3)), [0, 3]),
+    "bipartite_match": (lambda: operators.bipartite_match(nothing(0, 3), "bipartite", 0.5)[0], [1, 3]),
+    "hsigmoid_loss": (lambda: F.hsigmoid_loss(nothing(0, 3), nothing(0, 1, dtype="int64"), 5, nothing(4, 3)), [0, 1]),
+    "margin_cross_entropy": (lambda: F.margin_cross_entropy(nothing(0, 3), nothing(0, dtype="int64"), reduction=None), [0, 1]),
+    "collect_fpn_proposals": (
+        lambda: operators.collect_fpn_proposals([nothing(0, 4)], [nothing(0, 1)], [nothing(2, dtype="int32")], 5)[0], [0, 4]),
+    "shuffle_batch": (lambda: operators.shuffle_batch(nothing(0, 3), paddle.to_tensor([3]), 0)[0], [0, 3]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_nothing_gives_nothing(name):
+    call, shape = EMPTY[name]
+    assert list(call().shape) == shape
