@@ -21,8 +21,8 @@ ELSEWHERE = re.compile(
 REASONS = {
     r"^eig_grad": "a gradient of complex matrices, not written yet",
     r"^fused|^fusion|_fc_|self_dp_attention|^fc_|^skip_": "made by passes over inference programs, which our own passes take the place of",
-    r"quant": "quantisation in forms of older programs",
-    r"nms|^box|^yolo|prior_box|anchor|roi|proposals|^bipartite|^psroi|^deformable|correlation": "detection heads: those whose boxes are told apart by levels of detail (LoD), which Paddle's C interface does not give, and those that are not written yet",
+    r"quant": "quantisation of oneDNN and of one GPU's layouts, and ranges that stay in memory between steps",
+    r"nms|^box|^yolo|prior_box|anchor|roi|proposals|^bipartite|^psroi|^deformable|correlation": "heads and convolutions of older detectors, not written yet",
     r"^warp|^ctc|^crf|viterbi|edit_distance|beam_search|gather_tree|chunk_eval": "sequences by dynamic programming, not written yet",
     r"^einsum": "not written yet; `einsum` in Python is made of operators that are there",
     r"^unpool|fractional|^lp_pool|^lrn|antialias|spectral": "images, not written yet",

@@ -73,20 +73,74 @@ def classes(call: Callable[..., object]) -> Case:
     return Case(call, (boxes(2, 20), drawn(2, 3, 20, low=0, high=1)))
 
 
+def proposals(
+    images: int = 2, pixels: bool = True, before: int = 30, after: int = 12, eta: float = 1.0, least: float = 2.0, threshold: float = 0.5
+) -> Case:
+    """Scores and deltas of 3 kinds of anchors at 4 x 5 places."""
+    sizes = np.asarray([[40, 50, 1.2], [32, 64, 0.8]], "float32")[:images]
+
+    def call(scores, deltas, sizes, anchors, variances):
+        return paddle._C_ops.generate_proposals(scores, deltas, sizes, anchors, variances, before, after, threshold, least, eta, pixels)
+
+    arrays = (drawn(images, 3, 4, 5), drawn(images, 12, 4, 5), sizes[:, :2], boxes(4, 5, 3), drawn(4, 5, 3, 4, low=0.1, high=1))
+    return Case(call, arrays)
+
+
+def flat(found: list) -> list:
+    """Lists of results as one list."""
+    return [result for part in found for result in (part if isinstance(part, list) else [part])]
+
+
+def matched(rows: int, columns: int, kind: str) -> Case:
+    distances = np.where(drawn(rows, columns) > 0.5, 0, drawn(rows, columns, low=0.01, high=1, seed=1)).astype("float32")
+    return Case(lambda d: paddle._C_ops.bipartite_match(d, kind, 0.4), (distances,))
+
+
+def collected(most: int) -> Case:
+    def call(a, b, s, t, m, n):
+        return paddle._C_ops.collect_fpn_proposals([a, b], [s, t], [m, n], most)
+
+    counts = np.asarray([3, 4], "int32"), np.asarray([2, 3], "int32")
+    return Case(call, (boxes(7), boxes(5, seed=3), drawn(7, 1), drawn(5, 1), *counts))
+
+
 CASES = {
+    "generate_proposals": proposals(),
+    "generate_proposals, between elements": proposals(pixels=False),
+    "generate_proposals, all": proposals(before=-1, after=-1, threshold=0.9, eta=0.8),
+    "generate_proposals, not suppressed": proposals(before=-1, threshold=0.0),
+    "generate_proposals, none large enough": proposals(least=1000.0),
+    "distribute_fpn_proposals": Case(
+        lambda b, n: flat(ops.distribute_fpn_proposals(b, 2, 5, 4, 22, rois_num=n)), (boxes(20, size=90), whole(12, 8, dtype="int32"))
+    ),
+    "distribute_fpn_proposals, elements": Case(
+        lambda b, n: flat(ops.distribute_fpn_proposals(b, 3, 4, 3, 20, True, n)), (boxes(6, size=50), whole(0, 4, 2, dtype="int32"))
+    ),
+    "collect_fpn_proposals": collected(6),
+    "collect_fpn_proposals, all": collected(100),
+    "bipartite_match": matched(5, 8, "bipartite"),
+    "bipartite_match, each": matched(5, 8, "per_prediction"),
+    "bipartite_match, more rows": matched(9, 4, "per_prediction"),
+    "bipartite_match, many rows": matched(140, 9, "bipartite"),
     "ctc mean": ctc(),
     "ctc none": ctc("none", blank=4, dtype="float64"),
     "ctc sum, by times": ctc("sum", blank=2, norm=True),
     "ctc_align": Case(
-        lambda x, n: paddle._C_ops.ctc_align(x, n, 0, True, 9), (np.asarray([[0, 1, 1, 0, 2, 2], [3, 0, 3, 3, 1, 1]], "int32"), np.asarray([[6], [4]], "int32"))
+        lambda x, n: paddle._C_ops.ctc_align(x, n, 0, True, 9),
+        (np.asarray([[0, 1, 1, 0, 2, 2], [3, 0, 3, 3, 1, 1]], "int32"), np.asarray([[6], [4]], "int32")),
     ),
     "prior_box": Case(
-        lambda x, i: ops.prior_box(x, i, [4.0, 9.0], [9.0, 16.0], [1.0, 2.0], clip=True, flip=True, min_max_aspect_ratios_order=True), (drawn(1, 2, 3, 4), drawn(1, 3, 30, 20))
+        lambda x, i: ops.prior_box(x, i, [4.0, 9.0], [9.0, 16.0], [1.0, 2.0], clip=True, flip=True, min_max_aspect_ratios_order=True),
+        (drawn(1, 2, 3, 4), drawn(1, 3, 30, 20)),
     ),
-    "prior_box, steps": Case(lambda x, i: ops.prior_box(x, i, [4.0, 9.0], [9.0, 16.0], [0.5], steps=[7.0, 5.0], offset=0.3), (drawn(1, 2, 3, 4), drawn(1, 3, 30, 20))),
+    "prior_box, steps": Case(
+        lambda x, i: ops.prior_box(x, i, [4.0, 9.0], [9.0, 16.0], [0.5], steps=[7.0, 5.0], offset=0.3), (drawn(1, 2, 3, 4), drawn(1, 3, 30, 20))
+    ),
     "box_coder, encode": Case(lambda p, v, t: ops.box_coder(p, v, t), (boxes(5), drawn(5, 4, low=0.1, high=1), boxes(3, seed=5))),
     "box_coder, decode": Case(lambda p, t: ops.box_coder(p, [0.1, 0.2, 0.3, 0.4], t, "decode_center_size", False, 1), (boxes(5), drawn(5, 3, 4))),
-    "box_coder, decode by columns": Case(lambda p, v, t: ops.box_coder(p, v, t, "decode_center_size"), (boxes(5), drawn(5, 4, low=0.1, high=1), drawn(3, 5, 4))),
+    "box_coder, decode by columns": Case(
+        lambda p, v, t: ops.box_coder(p, v, t, "decode_center_size"), (boxes(5), drawn(5, 4, low=0.1, high=1), drawn(3, 5, 4))
+    ),
     "yolo_box": yolo_boxes(),
     "yolo_box, overlap": yolo_boxes(aware=True, clip=False, threshold=0.01),
     "yolo_loss": yolo_loss(),
@@ -99,7 +153,8 @@ CASES = {
     "multiclass_nms3, fading": classes(lambda b, s: paddle._C_ops.multiclass_nms3(b, s, None, 0.1, -1, -1, 0.7, False, 0.9, 0)),
     "multiclass_nms3, nothing": classes(lambda b, s: paddle._C_ops.multiclass_nms3(b, s, None, 2.0, 12, 9, 0.3, True, 1.0, -1)),
     "multiclass_nms3 of regions": Case(
-        lambda b, s, n: paddle._C_ops.multiclass_nms3(b, s, n, 0.2, 8, 7, 0.3, True, 1.0, -1), (boxes(12, 3), drawn(12, 3, low=0, high=1), whole(7, 5, dtype="int32"))
+        lambda b, s, n: paddle._C_ops.multiclass_nms3(b, s, n, 0.2, 8, 7, 0.3, True, 1.0, -1),
+        (boxes(12, 3), drawn(12, 3, low=0, high=1), whole(7, 5, dtype="int32")),
     ),
     "roi_align": regions(lambda x, b, n: ops.roi_align(x, b, n, (3, 2), spatial_scale=0.9)),
     "roi_align, sampled": regions(lambda x, b, n: ops.roi_align(x, b, n, 2, spatial_scale=1.3, sampling_ratio=2, aligned=False)),
@@ -223,3 +278,11 @@ def test_ten_steps_of_training(network):
             losses[device].append(float(loss))
     np.testing.assert_allclose(losses["mps"], losses["cpu"], rtol=1e-4)
     assert losses["mps"][-1] < losses["mps"][0]
+
+
+def test_boxes_of_one_image_are_clipped():
+    """Paddle's CPU wants to be told the images by levels of detail."""
+    found = paddle._C_ops.box_clip(paddle.to_tensor([[-3.0, 5.0, 70.0, 20.0], [1.0, -2.0, 8.0, 90.0]]), paddle.to_tensor([[40.0, 60.0, 1.25]]))
+    np.testing.assert_allclose(found.numpy(), [[0, 5, 47, 20], [1, 0, 8, 31]])
+    with pytest.raises(ValueError, match="ImInfo"):
+        paddle._C_ops.box_clip(paddle.zeros([2, 4]), paddle.zeros([2, 3]))

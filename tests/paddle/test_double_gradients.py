@@ -35,7 +35,13 @@ CALLS = {
     "divide by a column": (lambda x, y: paddle.divide(y, x), [POSITIVE, ROW], 2),
     "matmul": (lambda x, y: paddle.matmul(x * x, y, transpose_y=True), [X, ROW], 2),
     "matmul of batches": (lambda x, y: paddle.matmul(x, y), [np.stack([X, X + 1]), np.stack([X.T, X.T * 2])], 2),
+    "matmul, thrice": (lambda x, y: paddle.matmul(x * x, y, transpose_y=True), [X, ROW], 3),
+    "matmul of batches, thrice": (lambda x, y: paddle.matmul(x, y, transpose_x=True), [np.stack([X.T, X.T + 1]), np.stack([X.T, X.T * 2])], 3),
+    "instance_norm": (lambda x, w: F.instance_norm(x * x, weight=w[0, :3], bias=w[0, 1:]), [IMAGE, ROW], 2),
+    "batch_norm": (lambda x, w: F.batch_norm(x * x, paddle.zeros([3]), paddle.ones([3]), w[0, :3], w[0, 1:], training=True), [IMAGE, ROW], 2),
+    "batch_norm, known": (lambda x, w: F.batch_norm(x * x, paddle.full([3], 0.3), paddle.full([3], 1.7), w[0, :3], w[0, 1:], training=True, use_global_stats=True), [IMAGE, ROW], 2),
     "conv2d": (lambda x, w: F.conv2d(x, w, stride=2, padding=1), [IMAGE, KERNEL], 2),
+    "avg_pool2d": (lambda x: F.avg_pool2d(x * x, 3, 2, 1, exclusive=False), [IMAGE], 2),
     "conv3d": (lambda x, w: F.conv3d(x, w, padding=1), [IMAGE[..., None] * ROW[0], KERNEL[..., None] + 1], 2),
 }
 
@@ -61,3 +67,20 @@ def test_it_is_as_on_the_cpu(name):
     assert len(mine) == len(theirs) >= CALLS[name][2]
     for got, expected in zip(mine, theirs):
         np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-5 * max(1.0, np.abs(expected).max()))
+
+
+def test_batch_norm_with_channels_last_is_that_with_channels_first():
+    """Paddle's CPU leaves the weight's gradient unwritten there."""
+    weight = paddle.to_tensor(ROW[0, :3], stop_gradient=False)
+
+    def second(channels_last: bool) -> list[np.ndarray]:
+        x = paddle.to_tensor(IMAGE.transpose(0, 2, 3, 1).copy() if channels_last else IMAGE, stop_gradient=False)
+        layout = "NHWC" if channels_last else "NCHW"
+        out = F.batch_norm(x * x, paddle.zeros([3]), paddle.ones([3]), weight, paddle.zeros([3]), training=True, data_format=layout)
+        loss = (out**3).sum()
+        first = paddle.grad(loss, [x, weight], create_graph=True)
+        found = paddle.grad((first[0] ** 2).sum() + (first[1] ** 2).sum(), [x, weight])
+        return [found[0].numpy().transpose(0, 3, 1, 2) if channels_last else found[0].numpy(), found[1].numpy()]
+
+    for last, first in zip(second(True), second(False), strict=True):
+        np.testing.assert_allclose(last, first, rtol=1e-4, atol=1e-4 * np.abs(first).max())

@@ -68,3 +68,34 @@ def test_a_quantised_network_trains_as_on_the_cpu():
         return [*history, float(model(paddle.ones([1, 4])).sum())]
 
     np.testing.assert_allclose(run("mps"), run("cpu"), rtol=1e-3)
+
+
+SCALES = np.asarray([0.5, 0.7, 1.5, 0.9], "float32")
+FLOAT, LEVELS = "float32", "int8"
+KNOWN = {
+    "dequantize_abs_max": (lambda x: operators.dequantize_abs_max(x, paddle.to_tensor(ONE * 3), 127.0), LEVELS),
+    "dequantize_abs_max, 16 bits": (lambda x: operators.dequantize_abs_max(x, paddle.to_tensor(ONE * 3), 32767.0), "int16"),
+    "dequantize_log": (lambda x: operators.dequantize_log(x, paddle.linspace(0.1, 2, 128)), LEVELS),
+    "fake_dequantize_max_abs": (lambda x: operators.fake_dequantize_max_abs(x, paddle.to_tensor(ONE * 3), 127.0), FLOAT),
+    "fake_channel_wise_dequantize_max_abs": (
+        lambda x: operators.fake_channel_wise_dequantize_max_abs(x, [paddle.to_tensor(SCALES)], [8], 0, 1), FLOAT),
+    "fake_channel_wise_dequantize_max_abs, two scales": (
+        lambda x: operators.fake_channel_wise_dequantize_max_abs(
+            x, [paddle.to_tensor(SCALES), paddle.to_tensor(ONE * 2)], [8, 4], 0, 1), FLOAT),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_scales_that_are_known_are_used_as_on_the_cpu(name):
+    call, dtype = KNOWN[name]
+    shape = (6, 4) if "two scales" in name else (4, 6)
+
+    def run(device):
+        paddle.set_device(device)
+        random = np.random.default_rng(0)
+        x = random.standard_normal(shape) * 0.5 if dtype == FLOAT else random.integers(-128, 128, shape)
+        return call(paddle.to_tensor(x.astype(dtype))).numpy()
+
+    expected, found = run("cpu"), run("mps")
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)

@@ -25,6 +25,12 @@ pub fn register(table: &mut Table) {
     table.add("subtract_raw", NUMBERS, subtract_raw).strided();
     table.add("multiply_raw", NUMBERS, multiply_raw).strided();
     table.add("divide_raw", NUMBERS, divide_raw).strided();
+    table.add("fused_elementwise_add", NUMBERS, fused_add).strided();
+    table.add("fused_elementwise_sub", NUMBERS, fused_subtract).strided();
+    table.add("fused_elementwise_mul", NUMBERS, fused_multiply).strided();
+    table.add("fused_elementwise_div", NUMBERS, fused_divide).strided();
+    table.add("soft_relu", FLOATS, soft_relu).strided();
+    table.add("soft_relu_grad", FLOATS, soft_relu_grad).strided();
 }
 
 /// Computes an activation function with these numbers.
@@ -77,15 +83,68 @@ pub(super) fn aligned(y: View, rank: usize, axis: i32) -> Result<View> {
 }
 
 macro_rules! raw {
-    ($($function:ident $member:ident)+) => { $(
+    ($($function:ident $fused:ident $member:ident)+) => { $(
         fn $function(context: &Context, x: Tensor, y: Tensor, axis: i32, out: Output) -> Result<()> {
             let x = x.view()?;
             let y = aligned(y.view()?, x.rank(), axis)?;
             compute(context, Elementwise::Binary(Binary::$member), &[&x, &y], &[], &out)
         }
+
+        /// Of Paddle's attributes its own CPU reads the axis only: the others are oneDNN's.
+        fn $fused(
+            context: &Context,
+            x: Tensor,
+            y: Tensor,
+            axis: i32,
+            _activation: String,
+            _alpha: f32,
+            _beta: f32,
+            _output_scale: f32,
+            _axes: Vec<i32>,
+            _scale_x: f32,
+            _scale_y: f32,
+            _scale_out: f32,
+            out: Output,
+        ) -> Result<()> {
+            $function(context, x, y, axis, out)
+        }
     )+ };
 }
-raw! { add_raw Add subtract_raw Subtract multiply_raw Multiply divide_raw Divide }
+raw! {
+    add_raw fused_add Add
+    subtract_raw fused_subtract Subtract
+    multiply_raw fused_multiply Multiply
+    divide_raw fused_divide Divide
+}
+
+/// `log(1 + exp(x))` of x within a threshold.
+fn soft_relu(context: &Context, x: Tensor, threshold: f32, out: Output) -> Result<()> {
+    let (c, dtype, threshold) = (Compose::new(context), x.dtype()?, f64::from(threshold));
+    let within = c.map(Elementwise::Unary(Unary::Clip), &[&c.input(&x)?], &[-threshold, threshold])?;
+    let power = c.map(Elementwise::Unary(Unary::Exp), &[&within], &[])?;
+    c.store(&out, dtype, Elementwise::Unary(Unary::Log1p), &[&power], &[])
+}
+
+/// `1 - exp(-y)` of the upstream where the result is within the threshold.
+fn soft_relu_grad(
+    context: &Context,
+    _x: Tensor,
+    out: Tensor,
+    upstream: Tensor,
+    threshold: f32,
+    dx: Output,
+) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), upstream.dtype()?);
+    let out = c.input(&out)?;
+    let power = c.map(Elementwise::Unary(Unary::Exp), &[&c.scale(&out, -1.0, 0.0)?], &[])?;
+    let slope = c.scale(&power, -1.0, 1.0)?;
+    let size = c.map(Elementwise::Unary(Unary::Abs), &[&out], &[])?;
+    let bound = c.constant(out.dtype, &[1], threshold.into())?;
+    let within = c.map(Elementwise::Binary(Binary::LessThan), &[&size, &bound], &[])?;
+    let share = c.multiply(&c.input(&upstream)?, &slope)?;
+    let zero = c.constant(out.dtype, &[1], 0.0)?;
+    c.store(&dx, dtype, Elementwise::Binary(Binary::Where), &[&within, &share, &zero], &[])
+}
 
 /// Halves to even; after a decimal place where one is given.
 fn round(context: &Context, x: Tensor, decimals: i32, out: Output) -> Result<()> {

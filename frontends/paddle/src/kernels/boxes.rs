@@ -1,7 +1,7 @@
-//! Boxes from shapes and from other boxes: prior_box, box_coder.
+//! Boxes from shapes and from other boxes: prior_box, box_coder, box_clip.
 
 use super::images::refuse;
-use super::values::{SINGLE, dims, expect, floats, store_floats};
+use super::values::{SINGLE, dims, expect, expect_len, floats, rounded, store_floats};
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
@@ -10,6 +10,7 @@ use crate::{Context, Output, Tensor};
 pub fn register(table: &mut Table) {
     table.add("prior_box", SINGLE, prior_box);
     table.add("box_coder", SINGLE, box_coder);
+    table.add("box_clip", SINGLE, box_clip);
 }
 
 /// The numbers of an attribute as the kernel reckons with them.
@@ -163,4 +164,17 @@ fn box_coder(
         }
     };
     store_floats(context, &out, dtype, &dims, &boxes)
+}
+
+/// The boxes of one image, inside it; the image is told by height, width and scale.
+fn box_clip(context: &Context, boxes: Tensor, image: Tensor, out: Output) -> Result<()> {
+    expect_len("ImInfo", &image, 3)?;
+    let (shape, dtype, image) = (boxes.shape(), boxes.dtype()?, floats(context, &image)?);
+    if shape.last() != Some(&4) {
+        return Err(refuse("Input", shape, "boxes of four numbers"));
+    }
+    let bounds = [1, 0].map(|side| rounded(image[side] / image[2], dtype).round() - 1.0);
+    let clipped = |(at, &corner): (usize, &f64)| corner.min(bounds[at % 2]).max(0.0);
+    let found: Vec<f64> = floats(context, &boxes)?.iter().enumerate().map(clipped).collect();
+    store_floats(context, &out, dtype, &shape, &found)
 }

@@ -7,8 +7,10 @@ use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Tensor};
 use openmps_graph::View;
+use openmps_graph::image::ImageLayout;
 use openmps_graph::operators::convolution::{Convolution, ConvolutionInputGradient, ConvolutionWeightGradient, Fused};
 use openmps_graph::operators::convolution_transpose::ConvolutionTranspose;
+use openmps_graph::operators::elementwise::{Binary, Elementwise};
 use openmps_host::native::Activation;
 use openmps_tile::DType;
 use openmps_tile::dtype::FLOATS;
@@ -21,6 +23,7 @@ pub fn register(table: &mut Table) {
     table.add("depthwise_conv2d", FLOATS, depthwise_conv2d).strided();
     table.add("depthwise_conv2d_grad", FLOATS, depthwise_conv2d_grad).strided();
     table.add("conv2d_transpose", FLOATS, conv2d_transpose).strided();
+    table.add("conv2d_transpose_bias", FLOATS, conv2d_transpose_bias);
     table.add("conv2d_transpose_grad", FLOATS, conv2d_transpose_grad).strided();
     table.add("depthwise_conv2d_transpose", FLOATS, conv2d_transpose).strided();
     table.add("depthwise_conv2d_transpose_grad", FLOATS, conv2d_transpose_grad).strided();
@@ -207,6 +210,31 @@ fn conv2d_transpose(
 ) -> Result<()> {
     let of = transposed(&strides, &paddings, &output_padding, &output_size, &algorithm, groups, &dilations, &format)?;
     many(context, &of, &[x.view()?, filter.view()?], &[Some(&out)])
+}
+
+fn conv2d_transpose_bias(
+    context: &Context,
+    x: Tensor,
+    filter: Tensor,
+    bias: Tensor,
+    strides: Vec<i32>,
+    paddings: Vec<i32>,
+    output_padding: Vec<i32>,
+    output_size: IntArray,
+    algorithm: String,
+    groups: i32,
+    dilations: Vec<i32>,
+    format: String,
+    out: Output,
+) -> Result<()> {
+    let of = transposed(&strides, &paddings, &output_padding, &output_size, &algorithm, groups, &dilations, &format)?;
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let value = c.apply(&of, &[c.input(&x)?, c.input(&filter)?])?;
+    let bias = c.input(&bias)?;
+    let mut dims = vec![1; value.rank()];
+    dims[if layout(&format) == ImageLayout::Nhwc { value.rank() - 1 } else { 1 }] = bias.len();
+    let bias = c.shaped(&bias, &dims)?;
+    c.store(&out, dtype, Elementwise::Binary(Binary::Add), &[&value, &bias], &[])
 }
 
 /// The upstream gradient convolved, and the gradient of that convolution's filter.

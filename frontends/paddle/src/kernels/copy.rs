@@ -16,6 +16,12 @@ pub fn register(table: &mut Table) {
     // Other shapes of the same elements that Paddle has no view for in inference programs.
     table.add_every("squeeze_with_xshape", reshaped);
     table.add_every("unsqueeze_with_xshape", reshaped);
+    table.add_every("flatten2", flattened);
+    table.add_every("flatten2_grad", unflattened);
+    table.add_every("npu_identity", identity);
+    table.add_every("depend", dependent);
+    table.add_every("share_data", shared).strided();
+    table.add_every("set", set).strided();
 }
 
 fn contiguous(context: &Context, x: Tensor, out: Output) -> Result<()> {
@@ -24,11 +30,56 @@ fn contiguous(context: &Context, x: Tensor, out: Output) -> Result<()> {
     copy(context, from, to)
 }
 
-fn reshaped(context: &Context, x: Tensor, _axes: IntArray, out: Output, _xshape: Option<Output>) -> Result<()> {
+fn reshaped(context: &Context, x: Tensor, _axes: IntArray, out: Output, xshape: Option<Output>) -> Result<()> {
+    reshaped_to(context, &x, &out, xshape)
+}
+
+fn reshaped_to(context: &Context, x: &Tensor, out: &Output, _xshape: Option<Output>) -> Result<()> {
     let from = x.bytes_view()?;
-    let to = context.allocate_bytes(&out, x.data_type())?;
+    let to = context.allocate_bytes(out, x.data_type())?;
     let flat = |view: &View| View::dense(view.address, view.dtype, &[view.len()]);
     copy(context, flat(&from)?, flat(&to)?)
+}
+
+fn flattened(context: &Context, x: Tensor, _axis: i32, out: Output, xshape: Option<Output>) -> Result<()> {
+    reshaped_to(context, &x, &out, xshape)
+}
+
+fn unflattened(context: &Context, x: Tensor, _xshape: Tensor, upstream: Tensor, _axis: i32, dx: Output) -> Result<()> {
+    dx.set_dims(&x.shape());
+    reshaped_to(context, &upstream, &dx, None)
+}
+
+/// The formats of the device that it is named after are not told apart here.
+fn identity(context: &Context, x: Tensor, _format: i32, out: Output) -> Result<()> {
+    contiguous(context, x, out)
+}
+
+/// The tensors that have to be there before.
+fn dependent(context: &Context, x: Tensor, _before: Vec<Tensor>, out: Output) -> Result<()> {
+    contiguous(context, x, out)
+}
+
+fn shared(_context: &Context, x: Tensor, out: Output) -> Result<()> {
+    out.share(&x);
+    Ok(())
+}
+
+/// The source's memory, seen in another shape.
+fn set(
+    _context: &Context,
+    _x: Tensor,
+    source: Tensor,
+    dims: Vec<i64>,
+    strides: Vec<i64>,
+    offset: i64,
+    out: Output,
+) -> Result<()> {
+    let dims: Vec<usize> = dims.iter().map(|&size| size.max(0) as usize).collect();
+    let strides: Vec<isize> = strides.iter().map(|&stride| stride as isize).collect();
+    out.share(&source);
+    out.set_view(&dims, &strides, offset);
+    Ok(())
 }
 
 fn assign_raw(context: &Context, x: Option<Tensor>, out: Output) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use super::compose::Compose;
 use super::elementwise::{compute, refuse_zero};
+use super::values::store_floats;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
@@ -21,6 +22,8 @@ pub fn register(table: &mut Table) {
     table.add("rint", NUMBERS, round).strided();
     table.add("rint_grad", FLOATS, flat).strided();
     table.add("poisson_grad", FLOATS, flat).strided();
+    table.add("random_grad", FLOATS, random_grad).strided();
+    table.add("nextafter", &[DType::F32, DType::F64], next_after).strided();
     table.add("uniform_inplace_grad", FLOATS, uniform_inplace_grad).strided();
     table.add("gaussian_inplace_grad", FLOATS, gaussian_inplace_grad).strided();
     table.add("fill_grad", FLOATS, fill_grad).strided();
@@ -76,6 +79,32 @@ fn gaussian_inplace_grad(
     dx: Output,
 ) -> Result<()> {
     flat(context, upstream, dx)
+}
+
+fn random_grad(context: &Context, upstream: Tensor, _from: i64, _to: i64, dx: Output) -> Result<()> {
+    flat(context, upstream, dx)
+}
+
+/// The next number of the type from x towards y.
+fn next_after(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
+    let dtype = x.dtype()?;
+    let c = Compose::new(context);
+    // A sum has the shape of both.
+    let dims = c.map(Elementwise::Binary(Binary::Add), &[&x.view()?, &y.view()?], &[])?.shape;
+    let [x, y] = [x, y].map(|given| {
+        let view = given.view()?;
+        let repeated = view.broadcast_to(&dims).unwrap_or(view);
+        context.elements(&repeated)
+    });
+    let next = |(x, y): (f64, f64)| match dtype {
+        _ if x == y || y.is_nan() => y,
+        DType::F32 if y > x => f64::from((x as f32).next_up()),
+        DType::F32 => f64::from((x as f32).next_down()),
+        _ if y > x => x.next_up(),
+        _ => x.next_down(),
+    };
+    let numbers: Vec<f64> = x?.iter().zip(y?).map(|(x, y)| next((x.float, y.float))).collect();
+    store_floats(context, &out, dtype, &dims, &numbers)
 }
 
 fn fill_grad(context: &Context, upstream: Tensor, _value: Scalar, dx: Output) -> Result<()> {

@@ -30,6 +30,8 @@ pub fn register(table: &mut Table) {
     table.add("index_add_grad", NUMBERS, index_add_grad).strided();
     table.add("embedding", FLOATS, embedding).strided();
     table.add("embedding_grad", FLOATS, embedding_grad).strided();
+    table.add("lookup_table", FLOATS, lookup_table).strided();
+    table.add("lookup_table_grad", FLOATS, lookup_table_grad).strided();
     table.add("take_along_axis", ALL, take_along_axis).strided();
     table.add("take_along_axis_grad", NUMBERS, take_along_axis_grad);
     table.add("scatter", NUMBERS, scatter).strided();
@@ -190,7 +192,7 @@ fn embedding(context: &Context, index: Tensor, table: Tensor, padded: i64, out: 
     many(context, &Embedding { padding: padding(padded) }, &inputs, &[Some(&out)]).map_err(as_value)
 }
 
-fn embedding_grad(
+pub(super) fn embedding_grad(
     context: &Context,
     index: Tensor,
     table: Tensor,
@@ -201,6 +203,62 @@ fn embedding_grad(
     let rows = table.shape().first().copied().unwrap_or(0);
     let operator = EmbeddingGradient { rows, padding: padding(padded) };
     many(context, &operator, &[indices_of(&index)?, gradient.view()?], &[Some(&out)]).map_err(as_value)
+}
+
+/// Of the older form's attributes only the padded row counts; the others are a parameter server's.
+fn lookup_table(
+    context: &Context,
+    table: Tensor,
+    index: Tensor,
+    _sparse: bool,
+    _distributed: bool,
+    padded: i64,
+    _prefetch: bool,
+    _entry_config: String,
+    _is_test: bool,
+    _entry: String,
+    _class: String,
+    _names: Vec<String>,
+    _trainer: i32,
+    _in_place: bool,
+    _hosts: Vec<String>,
+    _sections: Vec<i64>,
+    out: Output,
+) -> Result<()> {
+    let index = without_last(&index)?;
+    many(context, &Embedding { padding: padding(padded) }, &[index, table.view()?], &[Some(&out)]).map_err(as_value)
+}
+
+fn lookup_table_grad(
+    context: &Context,
+    table: Tensor,
+    index: Tensor,
+    gradient: Tensor,
+    _sparse: bool,
+    _distributed: bool,
+    padded: i64,
+    _prefetch: bool,
+    _entry_config: String,
+    _is_test: bool,
+    _entry: String,
+    _class: String,
+    _names: Vec<String>,
+    _trainer: i32,
+    _in_place: bool,
+    _hosts: Vec<String>,
+    _sections: Vec<i64>,
+    out: Output,
+) -> Result<()> {
+    let rows = table.shape().first().copied().unwrap_or(0);
+    let operator = EmbeddingGradient { rows, padding: padding(padded) };
+    many(context, &operator, &[without_last(&index)?, gradient.view()?], &[Some(&out)]).map_err(as_value)
+}
+
+/// Indices whose last dimension is 1 and not one of the result.
+fn without_last(index: &Tensor) -> Result<View> {
+    let index = indices_of(index)?;
+    let last = index.rank().saturating_sub(1);
+    Ok(if index.shape.last() == Some(&1) { index.without_axis(last) } else { index })
 }
 
 fn take_along_axis(context: &Context, x: Tensor, index: Tensor, axis: i32, out: Output) -> Result<()> {

@@ -20,6 +20,10 @@ pub fn register(table: &mut Table) {
     table.add("bilinear_interp", FLOATS, bilinear_interp).strided();
     table.add("nearest_interp_grad", FLOATS, nearest_interp_grad).strided();
     table.add("bilinear_interp_grad", FLOATS, bilinear_interp_grad).strided();
+    table.add("legacy_nearest_interp", ALL, legacy_nearest_interp).strided();
+    table.add("legacy_bilinear_interp", FLOATS, legacy_bilinear_interp).strided();
+    table.add("legacy_nearest_interp_grad", FLOATS, legacy_nearest_interp_grad).strided();
+    table.add("legacy_bilinear_interp_grad", FLOATS, legacy_bilinear_interp_grad).strided();
     table.add("pixel_shuffle", ALL, pixel_shuffle).strided();
     table.add("pixel_shuffle_grad", ALL, pixel_shuffle_grad).strided();
 }
@@ -136,6 +140,88 @@ macro_rules! interpolation {
     };
 }
 
+/// The older form, which has one scale for both axes.
+macro_rules! older {
+    ($name:ident $gradient:ident $of:ident $of_gradient:ident) => {
+        fn $name(
+            context: &Context,
+            x: Tensor,
+            out_size: Option<Tensor>,
+            size_tensor: Option<Vec<Tensor>>,
+            scale_tensor: Option<Tensor>,
+            format: String,
+            depth: i32,
+            height: i32,
+            width: i32,
+            scale: f32,
+            method: String,
+            align_corners: bool,
+            align_mode: i32,
+            out: Output,
+        ) -> Result<()> {
+            let (scale, size) = (both(scale), (depth, height, width));
+            $of(
+                context,
+                x,
+                out_size,
+                size_tensor,
+                scale_tensor,
+                format,
+                size.0,
+                size.1,
+                size.2,
+                scale,
+                method,
+                align_corners,
+                align_mode,
+                out,
+            )
+        }
+
+        fn $gradient(
+            context: &Context,
+            x: Tensor,
+            out_size: Option<Tensor>,
+            size_tensor: Option<Vec<Tensor>>,
+            scale_tensor: Option<Tensor>,
+            upstream: Tensor,
+            format: String,
+            depth: i32,
+            height: i32,
+            width: i32,
+            scale: f32,
+            method: String,
+            align_corners: bool,
+            align_mode: i32,
+            dx: Output,
+        ) -> Result<()> {
+            let (scale, size) = (both(scale), (depth, height, width));
+            $of_gradient(
+                context,
+                x,
+                out_size,
+                size_tensor,
+                scale_tensor,
+                upstream,
+                format,
+                size.0,
+                size.1,
+                size.2,
+                scale,
+                method,
+                align_corners,
+                align_mode,
+                dx,
+            )
+        }
+    };
+}
+
+/// A scale for each axis, or none.
+fn both(scale: f32) -> Vec<f64> {
+    if scale > 0.0 { vec![scale.into(); 2] } else { Vec::new() }
+}
+
 /// The operator of a kernel's attributes, and the input's height and width.
 fn interpolation(
     context: &Context,
@@ -158,6 +244,8 @@ fn interpolation(
 
 interpolation!(nearest_interp nearest_interp_grad Nearest);
 interpolation!(bilinear_interp bilinear_interp_grad Bilinear);
+older!(legacy_nearest_interp legacy_nearest_interp_grad nearest_interp nearest_interp_grad);
+older!(legacy_bilinear_interp legacy_bilinear_interp_grad bilinear_interp bilinear_interp_grad);
 
 /// The same elements with channels before the axes that are resized.
 pub(super) fn channels_first(x: &View, format: &str) -> View {

@@ -31,6 +31,7 @@ pub fn register(table: &mut Table) {
     // These see tensors as matrices, which strided ones may not allow.
     table.add("matmul_with_flatten", FLOATS, matmul_with_flatten);
     table.add("matmul_with_flatten_grad", FLOATS, matmul_with_flatten_grad);
+    table.add("matmul_with_flatten_double_grad", FLOATS, matmul_with_flatten_double_grad);
     table.add("fc", FLOATS, fc);
 }
 
@@ -76,7 +77,7 @@ fn reduced(context: &Context, of: Matmul, left: &View, right: &View, shape: &[us
 }
 
 /// Both gradients of a product.
-fn gradients(
+pub(super) fn gradients(
     context: &Context,
     of: Matmul,
     [mut x, mut y, mut upstream]: [View; 3],
@@ -273,6 +274,33 @@ fn matmul_with_flatten(context: &Context, x: Tensor, y: Tensor, x_dims: i32, y_d
     let x = matrix(&x.view()?, "x_num_col_dims", x_dims)?;
     let y = matrix(&y.view()?, "y_num_col_dims", y_dims)?;
     many(context, &PLAIN, &[x, y], &[Some(&out)])
+}
+
+fn matmul_with_flatten_double_grad(
+    context: &Context,
+    x: Tensor,
+    y: Tensor,
+    upstream: Tensor,
+    ddx: Option<Tensor>,
+    ddy: Option<Tensor>,
+    x_dims: i32,
+    y_dims: i32,
+    dx: Option<Output>,
+    dy: Option<Output>,
+    ddout: Option<Output>,
+) -> Result<()> {
+    let c = Compose::new(context);
+    let (x, y) = (x.view()?, y.view()?);
+    let (ddx, ddy) = (c.or_zeros(ddx.as_ref(), &x)?, c.or_zeros(ddy.as_ref(), &y)?);
+    let [x, ddx] = [x, ddx].map(|x| matrix(&x, "x_num_col_dims", x_dims));
+    let [y, ddy] = [y, ddy].map(|y| matrix(&y, "y_num_col_dims", y_dims));
+    let (x, ddx, y, ddy, upstream) = (x?, ddx?, y?, ddy?, upstream.view()?);
+    let upstream = c.shaped(&upstream, &[x.shape[0], y.shape[1]])?;
+    gradients(context, PLAIN, [x.clone(), ddy.clone(), upstream.clone()], [dx.as_ref(), None])?;
+    gradients(context, PLAIN, [ddx.clone(), y.clone(), upstream], [None, dy.as_ref()])?;
+    let Some(ddout) = ddout else { return Ok(()) };
+    let sum = c.add(&c.apply(&PLAIN, &[ddx, y])?, &c.apply(&PLAIN, &[x, ddy])?)?;
+    c.store_value(&ddout, sum.dtype, &sum)
 }
 
 fn matmul_with_flatten_grad(

@@ -62,6 +62,8 @@ mod copy;
 mod creation;
 mod cross_entropy;
 mod ctc;
+mod decoding;
+mod dequantization;
 mod diagonal;
 mod double_arithmetic;
 mod double_gradient;
@@ -71,16 +73,23 @@ mod everyday;
 mod experts;
 mod formula;
 mod fourier;
+mod fused_elementwise;
+mod fused_norms;
 mod gated;
 mod gradient;
+mod graph_sampling;
 mod grid_sample;
 mod group_norm;
+mod gru_unit;
+mod host_walks;
 mod images;
 mod index_making;
 mod indexing;
 mod interpolation;
+mod linear;
 mod linear_algebra;
 mod loss;
+mod margin;
 mod masked_softmax;
 mod matmul;
 mod matrix_rank;
@@ -88,17 +97,21 @@ mod messages;
 mod metric;
 mod movement;
 mod norm;
+mod norm_double_gradient;
 mod normalisation;
 mod normalisation_gradient;
+mod older_layers;
 mod optimizer;
 mod order_statistics;
 mod polar;
 mod pooling;
 mod products;
+mod proposals;
 mod put_along_axis;
 mod quantization;
 mod random;
 mod rearrangement;
+mod recommendation;
 mod recurrent;
 mod reduction;
 mod reduction_gradient;
@@ -114,10 +127,14 @@ mod special;
 mod statistics;
 mod suppression;
 mod sync_batch_norm;
+mod transducer;
+mod tree_loss;
 mod unique;
+mod unpooling;
 mod values;
 mod volume;
 mod volume_pooling;
+mod window_norm;
 mod windows;
 mod yolo;
 
@@ -154,6 +171,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     interpolation::register,
     grid_sample::register,
     matmul::register,
+    linear::register,
     linear_algebra::register,
     elimination::register,
     normalisation::register,
@@ -163,8 +181,12 @@ const FAMILIES: &[fn(&mut Table)] = &[
     reduction_gradient::register,
     loss::register,
     cross_entropy::register,
+    margin::register,
     optimizer::register,
     group_norm::register,
+    fused_norms::register,
+    fused_elementwise::register,
+    gru_unit::register,
     norm::register,
     diagonal::register,
     closeness::register,
@@ -172,6 +194,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     coalesce::register,
     masked_softmax::register,
     metric::register,
+    host_walks::register,
     recurrent::register,
     special::register,
     shift::register,
@@ -183,6 +206,8 @@ const FAMILIES: &[fn(&mut Table)] = &[
     matrix_rank::register,
     volume::register,
     volume_pooling::register,
+    unpooling::register,
+    window_norm::register,
     messages::register,
     algebra_gradient::register,
     everyday::register,
@@ -193,14 +218,23 @@ const FAMILIES: &[fn(&mut Table)] = &[
     rearrangement::register,
     windows::register,
     statistics::register,
+    recommendation::register,
     order_statistics::register,
     double_gradient::register,
+    norm_double_gradient::register,
+    older_layers::register,
     double_arithmetic::register,
     quantization::register,
+    dequantization::register,
     boxes::register,
     ctc::register,
+    transducer::register,
+    tree_loss::register,
+    graph_sampling::register,
     regions::register,
     suppression::register,
+    proposals::register,
+    decoding::register,
     yolo::register,
     // After the others: it adds what no other family has.
     formula::register,

@@ -23,6 +23,7 @@ use std::borrow::Cow;
 pub fn register(table: &mut Table) {
     table.add("transpose", ALL, transpose).strided();
     table.add("transpose_grad", ALL, transpose_grad).strided();
+    table.add("trans_layout_grad", ALL, trans_layout_grad).strided();
     table.add("concat", ALL, concat).strided();
     table.add("concat_grad", ALL, concat_grad).strided();
     table.add("stack", ALL, stack).strided();
@@ -42,6 +43,9 @@ pub fn register(table: &mut Table) {
     table.add("meshgrid_grad", NUMBERS, meshgrid_grad).strided();
     table.add("tile", ALL, tile).strided();
     table.add("tile_grad", NUMBERS, tile_grad).strided();
+    // The older form says how often, not to which shape.
+    table.add("legacy_expand", ALL, tile).strided();
+    table.add("legacy_expand_grad", NUMBERS, tile_grad).strided();
     table.add("pad", ALL, pad).strided();
     table.add("pad_grad", ALL, pad_grad).strided();
     table.add("pad3d", NUMBERS, pad3d).strided();
@@ -143,6 +147,10 @@ fn transpose(context: &Context, x: Tensor, axes: Vec<i32>, out: Output) -> Resul
 
 fn transpose_grad(context: &Context, gradient: Tensor, axes: Vec<i32>, out: Output) -> Result<()> {
     one(context, &Transpose { axes: wide(&axes) }.inverse()?, gradient, &out)
+}
+
+fn trans_layout_grad(context: &Context, _x: Tensor, gradient: Tensor, axes: Vec<i32>, out: Output) -> Result<()> {
+    transpose_grad(context, gradient, axes, out)
 }
 
 fn concat(context: &Context, x: Vec<Tensor>, axis: Scalar, out: Output) -> Result<()> {

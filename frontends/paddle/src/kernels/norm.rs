@@ -2,12 +2,14 @@
 
 use super::compose::Compose;
 use super::reduction_gradient::{axes, kept};
+use super::values::floats;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient, Unary};
 use openmps_graph::operators::reduce::Reduction;
+use openmps_tile::DType;
 use openmps_tile::dtype::FLOATS;
 
 /// Adds this family.
@@ -15,6 +17,7 @@ pub fn register(table: &mut Table) {
     table.add("p_norm", FLOATS, p_norm);
     table.add("p_norm_grad", FLOATS, p_norm_grad);
     table.add("clip_by_norm", FLOATS, clip_by_norm);
+    table.add("dgc_clip_by_norm", &[DType::F32], dgc_clip_by_norm);
     table.add("norm", FLOATS, norm);
     table.add("norm_grad", FLOATS, norm_grad);
 }
@@ -61,6 +64,15 @@ fn norm_grad(
 }
 
 /// The tensor made shorter where its norm is above the bound.
+/// From a step on; before it the tensor stays as it is.
+fn dgc_clip_by_norm(context: &Context, x: Tensor, step: Tensor, bound: f32, begin: f32, out: Output) -> Result<()> {
+    let step = floats(context, &step)?.first().copied().unwrap_or(0.0);
+    if begin < 0.0 || step.trunc() < f64::from(begin).trunc() {
+        return Compose::new(context).store_value(&out, x.dtype()?, &x.view()?);
+    }
+    clip_by_norm(context, x, bound, out)
+}
+
 fn clip_by_norm(context: &Context, x: Tensor, bound: f32, out: Output) -> Result<()> {
     let (c, dtype) = (Compose::new(context), x.dtype()?);
     let x = c.input(&x)?;

@@ -12,6 +12,7 @@ use openmps_tile::dtype::FLOATS;
 pub fn register(table: &mut Table) {
     table.add("pool2d", FLOATS, pool2d).strided();
     table.add("pool2d_grad", FLOATS, pool2d_grad).strided();
+    table.add("pool2d_double_grad", FLOATS, pool2d_double_grad).strided();
     table.add("max_pool2d_with_index", FLOATS, max_pool2d_with_index).strided().output_as_inferred(1);
     table.add("max_pool2d_with_index_grad", FLOATS, max_pool2d_with_index_grad).strided();
 }
@@ -65,6 +66,28 @@ fn pool2d(
 ) -> Result<()> {
     let of = pooling(&kernel, &strides, &paddings, ceil_mode, exclusive, &format, &kind, global, adaptive, &algorithm)?;
     many(context, &of, &[x.view()?], &[Some(&out)])
+}
+
+/// A mean is linear: its gradient's gradient is the mean of what comes in. Of maxima Paddle has none.
+fn pool2d_double_grad(
+    context: &Context,
+    x: Tensor,
+    kernel: IntArray,
+    strides: Vec<i64>,
+    paddings: Vec<i64>,
+    ceil_mode: bool,
+    exclusive: bool,
+    format: String,
+    kind: String,
+    global: bool,
+    adaptive: bool,
+    algorithm: String,
+    out: Output,
+) -> Result<()> {
+    if kind == "max" {
+        return Err(refuse("pooling_type", kind, "avg"));
+    }
+    pool2d(context, x, kernel, strides, paddings, ceil_mode, exclusive, format, kind, global, adaptive, algorithm, out)
 }
 
 fn pool2d_grad(

@@ -26,7 +26,7 @@ pub fn register(table: &mut Table) {
 
 /// What the levels are stored as.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Levels {
+pub(super) enum Levels {
     /// Whole numbers of levels.
     Integers,
     /// The numbers that the levels stand for.
@@ -52,7 +52,7 @@ impl Stored for Numbers {
 
 /// The attributes of a quantisation.
 #[derive(Clone, Copy)]
-struct Quantizer {
+pub(super) struct Quantizer {
     /// The largest level.
     bins: f64,
     /// Halves to even, else away from zero.
@@ -65,8 +65,13 @@ impl Quantizer {
         Quantizer { bins: f64::from(2.0f32.powi(bits - 1)) - 1.0, to_even: round_type == 0, levels }
     }
 
+    /// By the largest level.
+    pub fn of_bins(bins: i32, round_type: i32, levels: Levels) -> Quantizer {
+        Quantizer { bins: bins.into(), to_even: round_type == 0, levels }
+    }
+
     /// Stores the quantised numbers; the scale broadcasts to them.
-    fn store(&self, c: &Compose, x: &Tensor, scale: &View, out: &Output) -> Result<()> {
+    pub fn store(&self, c: &Compose, x: &Tensor, scale: &View, out: &Output) -> Result<()> {
         let value = c.input(x)?;
         let operator = if self.to_even { Binary::QuantizeEven } else { Binary::QuantizeAway };
         let mut level = c.map(Elementwise::Binary(operator), &[&value, scale], &[self.bins])?;
@@ -78,7 +83,7 @@ impl Quantizer {
 }
 
 /// The largest magnitude along all axes but `kept`, which stay as dimensions of size 1; of all, one element.
-fn largest(c: &Compose, x: &Tensor, kept: Option<usize>) -> Result<View> {
+pub(super) fn largest(c: &Compose, x: &Tensor, kept: Option<usize>) -> Result<View> {
     let value = c.input(x)?;
     let magnitude = c.map(Elementwise::Unary(Unary::Abs), &[&value], &[])?;
     let axes: Vec<i64> = (0..value.rank()).filter(|&axis| Some(axis) != kept).map(|axis| axis as i64).collect();
@@ -141,17 +146,17 @@ fn fake_channel_wise_quantize_dequantize_abs_max(
 }
 
 /// Running sums of largest magnitudes and of their weights: the quotient is the scale.
-struct Average<'a> {
-    accumulated: Option<&'a Tensor>,
-    state: Option<&'a Tensor>,
-    rate: f64,
-    scale_out: &'a Option<Output>,
-    state_out: &'a Option<Output>,
-    accumulated_out: &'a Option<Output>,
+pub(super) struct Average<'a> {
+    pub accumulated: Option<&'a Tensor>,
+    pub state: Option<&'a Tensor>,
+    pub rate: f64,
+    pub scale_out: &'a Option<Output>,
+    pub state_out: &'a Option<Output>,
+    pub accumulated_out: &'a Option<Output>,
 }
 
 impl Average<'_> {
-    fn step(&self, c: &Compose, x: &Tensor) -> Result<View> {
+    pub fn step(&self, c: &Compose, x: &Tensor) -> Result<View> {
         let (now, dtype) = (largest(c, x, None)?, x.dtype()?);
         let one = c.scale(&now, 0.0, 1.0)?;
         let next = |before: Option<&Tensor>, more: &View| match before {

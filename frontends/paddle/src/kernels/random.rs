@@ -1,12 +1,15 @@
 //! Kernels that draw random numbers. The seed is the attribute's, or comes from the device's generator, which `paddle.seed` sets.
 
+use super::compose::Compose;
 use super::images::{refuse, sizes};
 use super::movement::{many, one};
+use super::values::store_integers;
 use crate::error::Result;
 use crate::scalar::dims_of;
 use crate::table::Table;
 use crate::{Context, DataType, IntArray, Output, Scalar, Tensor};
 use openmps_graph::operators::copy::Copy;
+use openmps_graph::operators::elementwise::{Binary, Elementwise};
 use openmps_graph::operators::random::{
     ApplyMask, Bernoulli, Draws, Dropout, Law, Multinomial, Random, Source, dropout_inference,
 };
@@ -21,6 +24,8 @@ pub fn register(table: &mut Table) {
     table.add("gaussian", FLOATS, gaussian).output_as_inferred(0);
     table.add("gaussian_inplace", FLOATS, gaussian_inplace);
     table.add("truncated_gaussian_random", FLOATS, truncated_gaussian).output_as_inferred(0);
+    table.add("randint_with_seed", &[DType::I32, DType::I64], randint_with_seed).output_as_inferred(0);
+    table.add("seed", &[DType::I32], seed);
     table.add("randint", &[DType::I32, DType::I64], randint).output_as_inferred(0);
     table.add("randperm", &[DType::I32, DType::I64, DType::F32, DType::F64], randperm).output_as_inferred(0);
     table.add("bernoulli", FLOATS, bernoulli).strided();
@@ -30,6 +35,8 @@ pub fn register(table: &mut Table) {
     table.add("uniform_random_batch_size_like", FLOATS, uniform_like).output_as_inferred(0);
     table.add("dropout", FLOATS, dropout).strided().output(1, DType::U8);
     table.add("dropout_grad", FLOATS, dropout_grad).strided();
+    table.add("dropout_nd", &[DType::F32, DType::F64], dropout_nd).output(1, DType::U8);
+    table.add("dropout_nd_grad", &[DType::F32, DType::F64], dropout_nd_grad);
 }
 
 /// Numbers of a seed that is given, or else the next ones.
@@ -116,6 +123,35 @@ fn randint(context: &Context, low: i32, high: i32, shape: IntArray, data_type: D
     draw(context, law, 0, &dims, data_type.or(DType::I64)?, &out)
 }
 
+fn randint_with_seed(
+    context: &Context,
+    low: i32,
+    high: i32,
+    shape: IntArray,
+    data_type: DataType,
+    seed: i32,
+    out: Output,
+) -> Result<()> {
+    let dims = shape.dims()?;
+    out.set_dims(&dims);
+    let law = Law::Integers { low: low.into(), high: high.into() };
+    draw(context, law, seed, &dims, data_type.or(DType::I64)?, &out)
+}
+
+/// A seed: the given one, or else a random one that is not 0, which would mean none.
+fn seed(
+    context: &Context,
+    given: i32,
+    _deterministic: bool,
+    _generator: String,
+    _on_host: bool,
+    out: Output,
+) -> Result<()> {
+    let drawn = || (context.random() >> 33).max(1) as i64;
+    let seed = if given == 0 { drawn() } else { given.into() };
+    store_integers(context, &out, DType::I32, &[1], &[seed])
+}
+
 fn randperm(context: &Context, len: i32, data_type: DataType, out: Output) -> Result<()> {
     let dims = dims_of(&[len.into()])?;
     out.set_dims(&dims);
@@ -195,6 +231,57 @@ fn dropout(
     }
     let source = source(context, seed_of(context, seed_tensor, seed, fixed)?);
     many(context, &Dropout { probability, upscale, source }, &[x.view()?], &[Some(&out), mask.as_ref()])
+}
+
+/// The mask varies along some axes, and is one for all the others.
+fn dropout_nd(
+    context: &Context,
+    x: Tensor,
+    seed_tensor: Option<Tensor>,
+    probability: Scalar,
+    is_test: bool,
+    mode: String,
+    seed: i32,
+    fixed: bool,
+    axes: Vec<i32>,
+    out: Output,
+    mask: Option<Output>,
+) -> Result<()> {
+    if is_test || axes.is_empty() {
+        return dropout(context, x, seed_tensor, probability, is_test, mode, seed, fixed, out, mask);
+    }
+    let (c, x, probability) = (Compose::new(context), x.view()?, probability.f64());
+    let varies = |axis: &usize| axes.contains(&(*axis as i32));
+    let dims: Vec<usize> = (0..x.rank()).map(|axis| if varies(&axis) { x.shape[axis] } else { 1 }).collect();
+    let source = source(context, seed_of(context, seed_tensor, seed, fixed)?);
+    let ones = c.constant(x.dtype, &dims, 1.0)?;
+    let (kept, bits) = (c.temporary(x.dtype, &dims)?, c.temporary(DType::U8, &dims)?);
+    let operator = Dropout { probability, upscale: mode == "upscale_in_train", source };
+    c.launch(&operator, &[ones], &[kept.clone(), bits.clone()])?;
+    if let Some(mask) = mask {
+        mask.set_dims(&dims);
+        c.store_value(&mask, DType::U8, &bits)?;
+    }
+    c.store(&out, x.dtype, Elementwise::Binary(Binary::Multiply), &[&x, &kept], &[])
+}
+
+fn dropout_nd_grad(
+    context: &Context,
+    mask: Tensor,
+    gradient: Tensor,
+    probability: Scalar,
+    is_test: bool,
+    mode: String,
+    axes: Vec<i32>,
+    out: Output,
+) -> Result<()> {
+    if is_test || axes.is_empty() {
+        return dropout_grad(context, mask, gradient, probability, is_test, mode, out);
+    }
+    let (c, gradient, keep) = (Compose::new(context), gradient.view()?, 1.0 - probability.f64());
+    let scale = if mode == "upscale_in_train" && keep > 0.0 { 1.0 / keep } else { 1.0 };
+    let kept = c.scale(&c.cast(&mask.view()?, gradient.dtype)?, scale, 0.0)?;
+    c.store(&out, gradient.dtype, Elementwise::Binary(Binary::Multiply), &[&gradient, &kept], &[])
 }
 
 fn dropout_grad(

@@ -25,6 +25,8 @@ pub fn register(table: &mut Table) {
     table.add("temporal_shift_grad", NUMBERS, temporal_shift_grad).strided();
     table.add("crop", ALL, crop).strided();
     table.add("crop_grad", ALL, crop_grad).strided();
+    table.add("legacy_crop", ALL, crop_as).strided();
+    table.add("legacy_crop_grad", ALL, crop_as_grad).strided();
     table.add("fill_diagonal", ALL, fill_diagonal).strided();
     table.add("fill_diagonal_grad", ALL, fill_diagonal_grad).strided();
     table.add("fill_diagonal_tensor", ALL, fill_diagonal_tensor).strided();
@@ -178,6 +180,40 @@ fn crop_grad(context: &Context, x: Tensor, upstream: Tensor, offsets: IntArray, 
     let to = zeros(context, upstream.dtype, &x.shape(), &dx)?;
     let part = cropped(&to, &offsets, &upstream.shape)?;
     copy(context, upstream, part)
+}
+
+/// The older form: a shape that is an attribute, or another tensor's, and of the first axis all where it is -1.
+fn crop_as(
+    context: &Context,
+    x: Tensor,
+    like: Option<Tensor>,
+    offsets: IntArray,
+    shape: Vec<i32>,
+    out: Output,
+) -> Result<()> {
+    let x = x.view()?;
+    let sizes: Vec<usize> = match like {
+        Some(like) => like.shape().to_vec(),
+        None => shape.iter().enumerate().map(|(axis, &size)| usize::try_from(size).unwrap_or(x.shape[axis])).collect(),
+    };
+    if sizes.len() != x.rank() {
+        return Err(refuse("shape", sizes, &format!("{} numbers", x.rank())));
+    }
+    let part = cropped(&x, &offsets, &sizes)?;
+    out.set_dims(&sizes);
+    copy(context, part, context.allocate(&out, x.dtype)?)
+}
+
+fn crop_as_grad(
+    context: &Context,
+    x: Tensor,
+    _like: Option<Tensor>,
+    upstream: Tensor,
+    offsets: IntArray,
+    _shape: Vec<i32>,
+    dx: Output,
+) -> Result<()> {
+    crop_grad(context, x, upstream, offsets, dx)
 }
 
 /// Fills the diagonal of a matrix, again and again down a tall one where it wraps; of more dimensions, which are of one size, the one

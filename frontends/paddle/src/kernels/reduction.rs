@@ -18,6 +18,7 @@ const COMPARED: &[DType] =
 pub fn register(table: &mut Table) {
     table.add("sum", ALL, sum).strided().output_as_inferred(0);
     table.add("prod", MULTIPLIED, prod).strided().output_as_inferred(0);
+    table.add("prod_infer", MULTIPLIED, prod_infer).strided().output_as_inferred(0);
     table.add("mean", MULTIPLIED, mean).strided();
     table.add("mean_all", FLOATS, mean_all).strided();
     table.add("max", COMPARED, max).strided();
@@ -71,6 +72,12 @@ fn prod(context: &Context, x: Tensor, dims: IntArray, _keep: bool, all: bool, ou
     // Unlike sums, products keep the type of integers.
     let dtype = Some(x.dtype()?).filter(|&dtype| dtype != DType::Bool).unwrap_or(DType::I64);
     reduce(context, Reduction::Product, &x, axes_of(&dims, all), Some(dtype), &out)
+}
+
+/// The form of programs that say which axes there are: of none, all.
+fn prod_infer(context: &Context, x: Tensor, dims: IntArray, keep: bool, out: Output) -> Result<()> {
+    let all = dims.is_empty();
+    prod(context, x, dims, keep, all, out)
 }
 
 fn mean(context: &Context, x: Tensor, dims: IntArray, _keep: bool, out: Output) -> Result<()> {

@@ -1,4 +1,5 @@
-//! Kernels that resize lines and volumes linearly and images by cubic pieces: along each axis a product with a small matrix of weights.
+//! Kernels that resize lines and volumes linearly, images by cubic pieces, and images by filters as wide as the step between new elements:
+//! along each axis a product with a small matrix of weights.
 
 use super::compose::Compose;
 use super::images::refuse;
@@ -20,6 +21,8 @@ pub fn register(table: &mut Table) {
     table.add("trilinear_interp_grad", FLOATS, trilinear_interp_grad);
     table.add("bicubic_interp", FLOATS, bicubic_interp);
     table.add("bicubic_interp_grad", FLOATS, bicubic_interp_grad);
+    table.add("interp_antialias", FLOATS, interp_antialias);
+    table.add("interp_antialias_grad", FLOATS, interp_antialias_grad);
 }
 
 /// What lies between two elements.
@@ -27,6 +30,21 @@ pub fn register(table: &mut Table) {
 enum Curve {
     Linear,
     Cubic,
+    /// A triangle, as wide as the step where that is more than one element.
+    Triangle,
+    /// A cubic curve, widened as the triangle is.
+    WideCubic,
+}
+
+impl Curve {
+    /// The filter of `interp_antialias` by its name in Paddle.
+    fn of_filter(name: &str) -> Result<Curve> {
+        match name {
+            "bilinear" => Ok(Curve::Triangle),
+            "bicubic" => Ok(Curve::WideCubic),
+            _ => Err(refuse("interp_method", name, "bilinear or bicubic")),
+        }
+    }
 }
 
 /// Paddle's attributes, and how many axes are resized.
@@ -68,27 +86,32 @@ impl Attributes<'_> {
     /// The weights of the old elements for each new one, as rows.
     fn weights(&self, axis: &Axis) -> Vec<f64> {
         let mut weights = vec![0.0; axis.output * axis.input];
-        let last = axis.input as isize - 1;
         for (at, row) in weights.chunks_exact_mut(axis.input).enumerate() {
-            let mut add = |place: isize, weight: f64| row[place.clamp(0, last) as usize] += weight;
-            let centred = !self.align_corners && (self.curve == Curve::Cubic || self.align_mode == 0);
-            let place = if centred { axis.step * (at as f64 + 0.5) - 0.5 } else { axis.step * at as f64 };
             match self.curve {
-                Curve::Linear => {
-                    let place = place.max(0.0);
-                    let first = place.floor().min(last as f64);
-                    add(first as isize, 1.0 - (place - first));
-                    add(first as isize + 1, place - first);
-                }
-                Curve::Cubic => {
-                    let first = place.floor();
-                    for offset in -1..=2 {
-                        add(first as isize + offset, cubic(place - first - offset as f64));
-                    }
-                }
+                Curve::Linear | Curve::Cubic => self.interpolate(axis, at, row),
+                Curve::Triangle => filter(axis, at, 1.0, |x| (1.0 - x.abs()).max(0.0), row),
+                Curve::WideCubic => filter(axis, at, 2.0, |x| cubic(x, -0.5), row),
             }
         }
         weights
+    }
+
+    /// The weights of the elements around a new one.
+    fn interpolate(&self, axis: &Axis, at: usize, row: &mut [f64]) {
+        let last = axis.input as isize - 1;
+        let mut add = |place: isize, weight: f64| row[place.clamp(0, last) as usize] += weight;
+        let centred = !self.align_corners && (self.curve == Curve::Cubic || self.align_mode == 0);
+        let place = if centred { axis.step * (at as f64 + 0.5) - 0.5 } else { axis.step * at as f64 };
+        if self.curve == Curve::Linear {
+            let place = place.max(0.0);
+            let first = place.floor().min(last as f64);
+            add(first as isize, 1.0 - (place - first));
+            return add(first as isize + 1, place - first);
+        }
+        let first = place.floor();
+        for offset in -1..=2 {
+            add(first as isize + offset, cubic(place - first - offset as f64, -0.75));
+        }
     }
 
     /// Products with the weights of each axis, or with their transposes, which is the gradient.
@@ -121,21 +144,35 @@ impl Attributes<'_> {
     }
 }
 
-/// Keys' cubic convolution kernel with a = -3/4 (Keys, 1981).
-fn cubic(distance: f64) -> f64 {
-    const A: f64 = -0.75;
+/// The weights of all elements under a filter around a new one, whose sum is 1; `reach` is half the filter's width in steps.
+fn filter(axis: &Axis, at: usize, reach: f64, curve: impl Fn(f64) -> f64, row: &mut [f64]) {
+    let (width, centre) = (axis.step.max(1.0), axis.step * (at as f64 + 0.5));
+    let first = (centre - reach * width + 0.5).max(0.0) as usize;
+    let end = ((centre + reach * width + 0.5) as usize).min(axis.input);
+    let mut sum = 0.0;
+    for place in first..end {
+        row[place] = curve((place as f64 - centre + 0.5) / width);
+        sum += row[place];
+    }
+    if sum != 0.0 {
+        row.iter_mut().for_each(|weight| *weight /= sum);
+    }
+}
+
+/// Keys' cubic convolution kernel with parameter a (Keys, 1981).
+fn cubic(distance: f64, a: f64) -> f64 {
     let x = distance.abs();
     if x <= 1.0 {
-        ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0
+        ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
     } else if x < 2.0 {
-        A * (((x - 5.0) * x + 8.0) * x - 4.0)
+        a * (((x - 5.0) * x + 8.0) * x - 4.0)
     } else {
         0.0
     }
 }
 
 macro_rules! resampled {
-    ($($name:ident $gradient:ident $curve:ident $axes:literal;)*) => { $(
+    ($($name:ident $gradient:ident $curve:expr, $axes:literal;)*) => { $(
         fn $name(
             context: &Context,
             x: Tensor,
@@ -147,14 +184,15 @@ macro_rules! resampled {
             height: i32,
             width: i32,
             scale: Vec<f64>,
-            _method: String,
+            method: String,
             align_corners: bool,
             align_mode: i32,
             out: Output,
         ) -> Result<()> {
             let (size, scale) = ([depth, height, width], &scale[..]);
             let sizes = Sizes { out_size, size_tensor, scale_tensor, size, scale };
-            let (curve, axes) = (Curve::$curve, $axes);
+            let (of_name, axes): (fn(&str) -> Result<Curve>, _) = ($curve, $axes);
+            let curve = of_name(&method)?;
             let of = Attributes { curve, axes, sizes, format: &format, align_corners, align_mode };
             of.resize(context, &x.view()?, &x.shape(), false, &out)
         }
@@ -171,14 +209,15 @@ macro_rules! resampled {
             height: i32,
             width: i32,
             scale: Vec<f64>,
-            _method: String,
+            method: String,
             align_corners: bool,
             align_mode: i32,
             dx: Output,
         ) -> Result<()> {
             let (size, scale) = ([depth, height, width], &scale[..]);
             let sizes = Sizes { out_size, size_tensor, scale_tensor, size, scale };
-            let (curve, axes) = (Curve::$curve, $axes);
+            let (of_name, axes): (fn(&str) -> Result<Curve>, _) = ($curve, $axes);
+            let curve = of_name(&method)?;
             let of = Attributes { curve, axes, sizes, format: &format, align_corners, align_mode };
             of.resize(context, &upstream.view()?, &x.shape(), true, &dx)
         }
@@ -186,7 +225,8 @@ macro_rules! resampled {
 }
 
 resampled! {
-    linear_interp linear_interp_grad Linear 1;
-    trilinear_interp trilinear_interp_grad Linear 3;
-    bicubic_interp bicubic_interp_grad Cubic 2;
+    linear_interp linear_interp_grad |_: &str| Ok(Curve::Linear), 1;
+    trilinear_interp trilinear_interp_grad |_: &str| Ok(Curve::Linear), 3;
+    bicubic_interp bicubic_interp_grad |_: &str| Ok(Curve::Cubic), 2;
+    interp_antialias interp_antialias_grad Curve::of_filter, 2;
 }

@@ -17,6 +17,7 @@ use openmps_tile::dtype::{ALL, NUMBERS};
 pub fn register(table: &mut Table) {
     table.add("arange", NUMBERS, arange);
     table.add("arange_tensor", NUMBERS, arange_tensor);
+    table.add("range_tensor", NUMBERS, arange_tensor);
     table.add("linspace", NUMBERS, linspace).output_as_inferred(0);
     table.add("eye", ALL, eye).output_as_inferred(0);
     table.add("one_hot", &[DType::I32, DType::I64], one_hot).output_as_inferred(0);

@@ -19,6 +19,8 @@ pub fn register(table: &mut Table) {
     table.add("argsort_grad", NUMBERS, argsort_grad).strided();
     table.add("topk", NUMBERS, topk).strided().output(1, DType::I64);
     table.add("topk_grad", NUMBERS, topk_grad).strided();
+    table.add("topk_v1", NUMBERS, topk_of_lines).strided().output(1, DType::I64);
+    table.add("topk_v1_grad", NUMBERS, topk_of_lines_grad).strided();
     table.add("kthvalue", NUMBERS, kthvalue).strided().output(1, DType::I64);
     table.add("kthvalue_grad", NUMBERS, kthvalue_grad).strided();
     table.add("argmax", NUMBERS, argmax).strided().output_as_inferred(0);
@@ -91,6 +93,22 @@ fn topk_grad(
     out: Output,
 ) -> Result<()> {
     put_back(context, &x, indices.view()?, gradient.view()?, axis.into(), &out)
+}
+
+/// The older form: the largest of the last axis.
+fn topk_of_lines(context: &Context, x: Tensor, k: Scalar, out: Output, indices: Output) -> Result<()> {
+    topk(context, x, k, -1, true, true, out, indices)
+}
+
+fn topk_of_lines_grad(
+    context: &Context,
+    x: Tensor,
+    indices: Tensor,
+    gradient: Tensor,
+    k: Scalar,
+    out: Output,
+) -> Result<()> {
+    topk_grad(context, x, indices, gradient, k, -1, true, true, out)
 }
 
 fn kthvalue(

@@ -18,6 +18,7 @@ const DIVIDE: Elementwise = Elementwise::Binary(Binary::Divide);
 /// Adds this family.
 pub fn register(table: &mut Table) {
     table.add("var", FLOATS, variance);
+    table.add("variance", SINGLE, plain_variance);
     table.add("std", FLOATS, deviation);
     table.add("var_grad", FLOATS, variance_grad);
     table.add("std_grad", FLOATS, deviation_grad);
@@ -79,6 +80,13 @@ fn variance(
 ) -> Result<()> {
     let spread = Spread::new(context, &x, &dims, correction)?;
     spread.c.store_value(&out, spread.dtype, &spread.variance()?)
+}
+
+/// The older form: over the number of elements, without a correction.
+fn plain_variance(context: &Context, x: Tensor, dims: Vec<i64>, _keep: bool, out: Output) -> Result<()> {
+    let spread = Spread::new(context, &x, &dims, 0.0)?;
+    let variance = spread.variance()?;
+    spread.c.store_value(&out, spread.dtype, &variance)
 }
 
 fn deviation(

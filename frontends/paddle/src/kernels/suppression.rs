@@ -12,30 +12,31 @@ use rayon::prelude::*;
 pub fn register(table: &mut Table) {
     table.add("nms", SINGLE, nms).output(0, DType::I64);
     table.add("multiclass_nms3", SINGLE, multiclass_nms).output(1, DType::I32).output(2, DType::I32);
+    table.add("multiclass_nms", SINGLE, older_multiclass_nms);
     table.add("matrix_nms", SINGLE, matrix_nms).output(1, DType::I32).output(2, DType::I32);
 }
 
 /// Left, top, right, bottom.
-type Corners = [f64; 4];
+pub(super) type Corners = [f64; 4];
 
 /// Whether corners lie between elements, or are elements themselves, which are 1 wide.
 #[derive(Clone, Copy)]
-struct Edges {
+pub(super) struct Edges {
     added: f64,
 }
 
 impl Edges {
-    fn of(normalized: bool) -> Edges {
+    pub fn of(normalized: bool) -> Edges {
         Edges { added: if normalized { 0.0 } else { 1.0 } }
     }
 
-    fn area(self, corners: &Corners) -> f64 {
+    pub fn area(self, corners: &Corners) -> f64 {
         let [width, height] = [corners[2] - corners[0], corners[3] - corners[1]];
         if width < 0.0 || height < 0.0 { 0.0 } else { (width + self.added) * (height + self.added) }
     }
 
     /// What two boxes share, over what they cover.
-    fn overlap(self, x: &Corners, y: &Corners) -> f64 {
+    pub fn overlap(self, x: &Corners, y: &Corners) -> f64 {
         let [width, height] = [x[2].min(y[2]) - x[0].max(y[0]), x[3].min(y[3]) - x[1].max(y[1])];
         if width < 0.0 || height < 0.0 {
             return 0.0;
@@ -45,7 +46,7 @@ impl Edges {
     }
 }
 
-fn corners(boxes: &[f64]) -> Vec<Corners> {
+pub(super) fn corners(boxes: &[f64]) -> Vec<Corners> {
     boxes.chunks_exact(4).map(|corners| std::array::from_fn(|number| corners[number])).collect()
 }
 
@@ -246,6 +247,27 @@ fn multiclass_nms(
     };
     let images: Vec<_> = parts.par_iter().map(found_of).collect();
     store(context, dtype, &images, &out, index, found)
+}
+
+/// The older form: without an index, and where nothing is found one number, -1.
+fn older_multiclass_nms(
+    context: &Context,
+    boxes: Tensor,
+    scores: Tensor,
+    above: f32,
+    candidates: i32,
+    kept: i32,
+    threshold: f32,
+    eta: f32,
+    normalized: bool,
+    background: i32,
+    out: Output,
+) -> Result<()> {
+    let dtype = boxes.dtype()?;
+    multiclass_nms(
+        context, boxes, scores, None, above, candidates, kept, threshold, normalized, eta, background, out, None, None,
+    )?;
+    if out.shape().contains(&0) { store_floats(context, &out, dtype, &[1, 1], &[-1.0]) } else { Ok(()) }
 }
 
 /// How `matrix_nms` lowers scores.

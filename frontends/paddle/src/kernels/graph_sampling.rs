@@ -1,0 +1,193 @@
+//! Neighbours of a graph's nodes, sampled on the host: how many there are is known only then. Edges are stored by columns.
+
+use super::images::refuse;
+use super::values::{expect_len, floats, integers, lengths, required, store_integers};
+use crate::error::Result;
+use crate::table::Table;
+use crate::{Context, Output, Tensor};
+use openmps_tile::DType;
+use std::collections::HashMap;
+
+const NODES: &[DType] = &[DType::I32, DType::I64];
+
+/// Adds this family.
+pub fn register(table: &mut Table) {
+    table.add("graph_sample_neighbors", NODES, graph_sample_neighbors).output(1, DType::I32);
+    table.add("weighted_sample_neighbors", NODES, weighted_sample_neighbors).output(1, DType::I32);
+    table.add("graph_reindex", NODES, graph_reindex);
+}
+
+/// Random numbers of one call (SplitMix64).
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Between 0 and 1, and never 0.
+    fn share(&mut self) -> f64 {
+        ((self.next() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    fn below(&mut self, count: usize) -> usize {
+        (self.next() % count as u64) as usize
+    }
+}
+
+/// A graph: the neighbours of a node stand in a row, from one place to the next node's.
+struct Graph {
+    neighbors: Vec<i64>,
+    places: Vec<usize>,
+    names: Option<Vec<i64>>,
+    weights: Option<Vec<f64>>,
+}
+
+impl Graph {
+    fn new(context: &Context, row: &Tensor, places: &Tensor, names: Option<Tensor>, named: bool) -> Result<Graph> {
+        let neighbors = integers(context, row)?;
+        let places = lengths(context, "colptr", places, neighbors.len())?;
+        let names = if named {
+            let names = required("eids", names)?;
+            expect_len("eids", &names, neighbors.len())?;
+            Some(integers(context, &names)?)
+        } else {
+            None
+        };
+        Ok(Graph { neighbors, places, names, weights: None })
+    }
+
+    /// The edges of a node.
+    fn edges(&self, node: i64) -> Result<std::ops::Range<usize>> {
+        let edges = usize::try_from(node).ok().and_then(|node| Some(self.places[node]..*self.places.get(node + 1)?));
+        edges
+            .filter(|edges| edges.start <= edges.end)
+            .ok_or_else(|| refuse("x", node, &format!("nodes 0 to {}", self.places.len() as i64 - 2)))
+    }
+
+    /// Some edges, all of them if there are no more: without weights each as likely as any other, else by the largest of numbers
+    /// between 0 and 1 to the power of 1 over the weight (Efraimidis and Spirakis, 2006).
+    fn sampled(&self, edges: std::ops::Range<usize>, most: usize, numbers: &mut Numbers) -> Vec<usize> {
+        let mut edges: Vec<usize> = edges.collect();
+        if edges.len() <= most {
+            return edges;
+        }
+        match &self.weights {
+            None => {
+                for at in 0..most {
+                    let other = at + numbers.below(edges.len() - at);
+                    edges.swap(at, other);
+                }
+            }
+            Some(weights) => {
+                let key = |edge: usize| (numbers.share().log2() / weights[edge], edge);
+                let mut keys: Vec<(f64, usize)> = edges.into_iter().map(key).collect();
+                keys.sort_by(|left, right| right.0.total_cmp(&left.0));
+                edges = keys.into_iter().map(|(_, edge)| edge).collect();
+            }
+        }
+        edges.truncate(most);
+        edges
+    }
+
+    fn store(
+        &self,
+        context: &Context,
+        nodes: &Tensor,
+        most: i32,
+        [out, count]: [&Output; 2],
+        names_out: Option<Output>,
+    ) -> Result<()> {
+        let dtype = nodes.dtype()?;
+        // Of a negative number all.
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let mut numbers = Numbers(context.random());
+        let (mut edges, mut counts) = (Vec::new(), Vec::new());
+        for node in integers(context, nodes)? {
+            let found = self.sampled(self.edges(node)?, most, &mut numbers);
+            counts.push(found.len() as i64);
+            edges.extend(found);
+        }
+        let of = |list: &[i64]| edges.iter().map(|&edge| list[edge]).collect::<Vec<i64>>();
+        if let (Some(names), Some(out)) = (&self.names, names_out) {
+            store_integers(context, &out, dtype, &[edges.len()], &of(names))?;
+        }
+        store_integers(context, count, DType::I32, &[counts.len()], &counts)?;
+        store_integers(context, out, dtype, &[edges.len()], &of(&self.neighbors))
+    }
+}
+
+fn graph_sample_neighbors(
+    context: &Context,
+    row: Tensor,
+    places: Tensor,
+    nodes: Tensor,
+    names: Option<Tensor>,
+    _buffer: Option<Tensor>,
+    most: i32,
+    named: bool,
+    _buffered: bool,
+    out: Output,
+    count: Output,
+    names_out: Option<Output>,
+) -> Result<()> {
+    Graph::new(context, &row, &places, names, named)?.store(context, &nodes, most, [&out, &count], names_out)
+}
+
+fn weighted_sample_neighbors(
+    context: &Context,
+    row: Tensor,
+    places: Tensor,
+    weights: Tensor,
+    nodes: Tensor,
+    names: Option<Tensor>,
+    most: i32,
+    named: bool,
+    out: Output,
+    count: Output,
+    names_out: Option<Output>,
+) -> Result<()> {
+    let mut graph = Graph::new(context, &row, &places, names, named)?;
+    expect_len("edge_weight", &weights, graph.neighbors.len())?;
+    graph.weights = Some(floats(context, &weights)?);
+    graph.store(context, &nodes, most, [&out, &count], names_out)
+}
+
+/// Nodes and their neighbours numbered anew: the nodes first, and then each neighbour when it is first met.
+fn graph_reindex(
+    context: &Context,
+    nodes: Tensor,
+    neighbors: Tensor,
+    counts: Tensor,
+    _values: Option<Tensor>,
+    _index: Option<Tensor>,
+    source: Output,
+    target: Output,
+    every: Output,
+) -> Result<()> {
+    let (dtype, mut every_node) = (nodes.dtype()?, integers(context, &nodes)?);
+    let neighbors = integers(context, &neighbors)?;
+    expect_len("count", &counts, every_node.len())?;
+    let counts = lengths(context, "count", &counts, neighbors.len())?;
+    if counts.iter().sum::<usize>() != neighbors.len() {
+        return Err(refuse("count", counts, &format!("numbers that add up to {} neighbors", neighbors.len())));
+    }
+    let mut numbers: HashMap<i64, i64> = every_node.iter().copied().zip(0..).collect();
+    let targets =
+        every_node.iter().zip(&counts).flat_map(|(node, &count)| vec![numbers[node]; count]).collect::<Vec<_>>();
+    let mut sources = Vec::with_capacity(neighbors.len());
+    for node in neighbors {
+        let next = every_node.len() as i64;
+        let number = *numbers.entry(node).or_insert(next);
+        if number == next {
+            every_node.push(node);
+        }
+        sources.push(number);
+    }
+    store_integers(context, &source, dtype, &[sources.len()], &sources)?;
+    store_integers(context, &target, dtype, &[targets.len()], &targets)?;
+    store_integers(context, &every, dtype, &[every_node.len()], &every_node)
+}
