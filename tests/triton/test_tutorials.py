@@ -162,6 +162,23 @@ def test_layer_norm_gradient_under_locks():
 
 
 @triton.jit
+def gathered_product_kernel(out, a, b, rows, N: tl.constexpr, DEPTH: tl.constexpr):
+    at = tl.load(rows + tl.arange(0, DEPTH))[:, None] * N + tl.arange(0, N)[None, :]
+    product = tl.dot(tl.load(a + at).trans(), tl.load(b + at))
+    tl.store(out + tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :], product)
+
+
+def test_product_of_gathered_rows():
+    n, depth = 64, 128
+    a, b = (np.random.randn(200, n).astype("float16") for _ in range(2))
+    rows = np.arange(depth, dtype="int32") * 73 % 200
+    out = np.full((n, n), np.nan, "float32")
+    gathered_product_kernel[(1,)](*map(array, (out, a, b, rows)), N=n, DEPTH=depth)
+    expected = a[rows].astype("float64").T @ b[rows].astype("float64")
+    np.testing.assert_allclose(out, expected, atol=1e-3, rtol=1e-3)
+
+
+@triton.jit
 def grouped_matmul_kernel(pointers, sizes, groups, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr):
     """Products of several pairs of matrices of different sizes: a persistent grid takes tiles of one after the other."""
     tile, done = tl.program_id(0), 0

@@ -43,6 +43,12 @@ KERNELS = {
         {"HEAD": 16, "BLOCK": 16},
     ),
     "grouped_matmul": (tutorials.grouped_matmul_kernel, ["*i64", "*i32", "i32"], {"PROGRAMS": 2, "BLOCK": 16}),
+    # As large as it is, so that the pointers would not fit into threadgroup memory.
+    "gathered_product": (
+        tutorials.gathered_product_kernel,
+        [SINGLE, HALF, HALF, "*i32"],
+        {"N": 64, "DEPTH": 128},
+    ),
     "persistent_matmul": (
         tutorials.persistent_matmul_kernel,
         [HALF] * 3 + ["i32"] * 3,

@@ -19,7 +19,7 @@ macro_rules! tests {
     ($compare:ident) => {
         launch::cases::tests! {
             $compare: vector_add softmax dropout matrix_product_whose_rows_wrap_around control_flow_atomics_and_shapes sort_and_flip
-            layer_norm layer_norm_gradient_under_locks attention attention_gradient grouped_products persistent_product
+            layer_norm layer_norm_gradient_under_locks attention attention_gradient grouped_products gathered_product persistent_product
             block_scaled_product functions_of_the_device_library functions_of_single_elements scans_sorts_and_indices
             a_mask_with_a_flag_loaded_under_it blocks_with_constants_and_nan carried_values_that_change_places
         }
@@ -161,6 +161,15 @@ pub fn grouped_products(compare: Compare) {
     let given = [Buffer(0), Buffer(1), Integer(2)];
     compare(&ttir!("grouped_matmul"), [2, 1, 1], &buffers, &given, &|found, expected| {
         all_close(&found[2..], &expected[2..], 1e-4);
+    });
+}
+
+pub fn gathered_product(compare: Compare) {
+    let rows: Vec<i32> = (0..128).map(|row| row * 73 % 200).collect();
+    let buffers = [empty(64 * 64), halves(wave(200 * 64)), halves(wave(200 * 64)), integers(rows)];
+    let given: Vec<Given> = (0..4).map(Buffer).collect();
+    compare(&ttir!("gathered_product"), [1, 1, 1], &buffers, &given, &|found, expected| {
+        all_close(&found[..1], &expected[..1], 1e-3);
     });
 }
 
