@@ -179,6 +179,20 @@ def test_product_of_gathered_rows():
 
 
 @triton.jit
+def gather_kernel(out, x, indices, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out + at, tl.gather(tl.load(x + at), tl.load(indices + at), 0))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+def test_indices_of_every_width(dtype):
+    x, indices = np.random.randn(64).astype("float32"), np.random.permutation(64).astype(dtype)
+    out = np.full(64, np.nan, "float32")
+    gather_kernel[(1,)](*map(array, (out, x, indices)), N=64)
+    np.testing.assert_array_equal(out, x[indices])
+
+
+@triton.jit
 def grouped_matmul_kernel(pointers, sizes, groups, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr):
     """Products of several pairs of matrices of different sizes: a persistent grid takes tiles of one after the other."""
     tile, done = tl.program_id(0), 0

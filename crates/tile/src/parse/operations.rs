@@ -236,8 +236,7 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Va
             b.emit(Operation::ExpandDims { axis: axis.ok_or("no axis")? }, &[x], result.ok_or("no type")?)
         }
         ("tt.addptr", &[pointer, offset]) => {
-            let is_narrow = matches!(b.type_of(offset).number(), Some(Scalar::I8 | Scalar::I16));
-            let offset = if is_narrow { b.cast(Cast::Signed, offset, Scalar::I32) } else { offset };
+            let offset = widened_index(b, offset);
             b.add_pointer(pointer, offset)
         }
         ("tt.load", &[pointer]) => b.load(pointer, None, None),
@@ -275,6 +274,7 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Va
         }
         ("tt.gather", &[x, indices]) => {
             let axis = attribute(simple.attributes, "axis").and_then(|axis| usize::try_from(axis).ok());
+            let indices = widened_index(b, indices);
             b.emit(Operation::Gather { axis: axis.ok_or("no axis")? }, &[x, indices], result.ok_or("no type")?)
         }
         ("tt.histogram", &[_] | &[_, _]) => b.emit(Operation::Histogram, of, result.ok_or("no type")?),
@@ -318,6 +318,14 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Va
         _ => return Err("not covered".to_owned()),
     };
     Ok(vec![value])
+}
+
+/// Indices of at least 32 bits: Triton takes narrower ones, with a sign.
+fn widened_index(b: &mut Builder, index: Value) -> Value {
+    match b.type_of(index).number() {
+        Some(Scalar::I8 | Scalar::I16) => b.cast(Cast::Signed, index, Scalar::I32),
+        _ => index,
+    }
 }
 
 /// A product with a sum, which is rounded once where its type is narrower than float32.
