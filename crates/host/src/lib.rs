@@ -7,10 +7,8 @@ pub mod interrupt;
 pub mod level;
 pub mod native;
 mod plan;
-pub mod program;
 pub mod threads;
 pub mod vector;
-mod whole;
 
 pub use error::Error;
 #[doc(hidden)]
@@ -18,5 +16,5 @@ pub use half;
 pub use level::{Level, level};
 #[doc(hidden)]
 pub use openmps_tile::DType;
-pub use program::Program;
+pub use plan::Program;
 pub use threads::parallel_for;

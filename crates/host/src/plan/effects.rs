@@ -1,12 +1,26 @@
 //! What each step reads and writes.
 
-use super::step::{Extents, Operand, Register, Rest, Step, Target};
+use super::call::{Effect, Written};
+use super::step::{Address, Extents, Operand, Register, Rest, Slot, Step, Target};
 
-/// Calls `visit` with each operand that a step reads.
+/// Calls `visit` with each operand that a step reads, without what the steps within it read.
 pub(super) fn operands(step: &Step, mut visit: impl FnMut(&Operand)) {
+    let mut parts = |address: &Address| address.spread.parts().for_each(|part| visit(&part.operand));
     match step {
-        Step::LoadTile { rest: Rest::Other(other), .. } => visit(other),
-        Step::StoreTile { value, .. } => visit(value),
+        Step::LoadTile { address, rest, .. } => {
+            parts(address);
+            if let Rest::Other(other) = rest {
+                visit(other);
+            }
+        }
+        Step::StoreTile { value, address, .. } => {
+            parts(address);
+            visit(value);
+        }
+        Step::Offsets { sum, elements, bytes, .. } => {
+            sum.spread.parts().for_each(|part| visit(&part.operand));
+            elements.iter().map(|(operand, _)| operand).chain(bytes).for_each(visit);
+        }
         Step::Gather { offsets, mask, other, .. } => {
             visit(offsets);
             mask.iter().chain(other).for_each(visit);
@@ -19,31 +33,78 @@ pub(super) fn operands(step: &Step, mut visit: impl FnMut(&Operand)) {
         Step::MapUnary { x, .. } => visit(x),
         Step::MapBinary { x, y, .. } => [x, y].into_iter().for_each(visit),
         Step::MapSelect { condition, x, y, .. } => [condition, x, y].into_iter().for_each(visit),
+        Step::MapFused { operands, .. } => operands.iter().for_each(visit),
         Step::MapClip { inside, outside, .. } => [inside, outside].into_iter().for_each(visit),
         Step::Dot { x, y, sum, .. } => [x, y, sum].into_iter().for_each(visit),
         Step::CopyTile { source, .. }
         | Step::ReduceAll { source, .. }
         | Step::ReduceRows { source, .. }
         | Step::ReduceColumns { source, .. } => visit(source),
+        Step::Call(call) => call.reads.iter().for_each(visit),
+        Step::Fold(fold) => fold.parts.iter().flat_map(|part| [&part.source, &part.combined]).for_each(visit),
         _ => {}
     }
 }
 
-/// The register that a step writes.
-pub(super) fn written(step: &Step) -> Option<Register> {
+/// Calls `visit` with each register that a step writes, without what the steps within it write.
+pub(super) fn written(step: &Step, mut visit: impl FnMut(Register)) {
     match step {
-        Step::LoadTile { register, .. } | Step::Gather { register, .. } => Some(*register),
+        Step::LoadTile { register, .. } | Step::Gather { register, .. } => visit(*register),
         Step::CountUp { target, .. }
+        | Step::Offsets { target, .. }
         | Step::MaskTile { target, .. }
         | Step::MapUnary { target, .. }
         | Step::MapBinary { target, .. }
         | Step::MapSelect { target, .. }
+        | Step::MapFused { target, .. }
         | Step::MapClip { target, .. }
         | Step::Dot { target, .. }
         | Step::CopyTile { target, .. }
         | Step::ReduceRows { target, .. }
-        | Step::ReduceColumns { target, .. } => Some(target.register),
-        _ => None,
+        | Step::ReduceColumns { target, .. } => visit(target.register),
+        Step::Call(call) => call.writes.iter().filter_map(tile).for_each(visit),
+        Step::Fold(fold) => {
+            for part in &fold.parts {
+                [part.work, part.left, part.right].into_iter().chain(tile(&part.result)).for_each(&mut visit);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The register of a result that is a tile.
+pub(super) fn tile(written: &Written) -> Option<Register> {
+    if let Written::Tile(target, _) = written { Some(target.register) } else { None }
+}
+
+fn number(written: &Written) -> Option<Slot> {
+    if let Written::Number(slot, _) = written { Some(*slot) } else { None }
+}
+
+/// Whether a step writes this register.
+pub(super) fn writes(step: &Step, register: Register) -> bool {
+    let mut found = false;
+    written(step, |other| found |= other == register);
+    found
+}
+
+/// Calls `visit` with each slot that a step writes, without what the steps within it write.
+pub(super) fn slots_written(step: &Step, mut visit: impl FnMut(Slot)) {
+    match step {
+        Step::Index { destination, .. }
+        | Step::Unary { destination, .. }
+        | Step::Binary { destination, .. }
+        | Step::Select { destination, .. }
+        | Step::Copy { destination, .. }
+        | Step::LoadScalar { destination, .. }
+        | Step::ReduceAll { destination, .. } => visit(*destination),
+        Step::Loop { index, .. } => visit(*index),
+        Step::Call(call) => call.writes.iter().filter_map(number).for_each(visit),
+        Step::Fold(fold) => {
+            visit(fold.pairs);
+            fold.parts.iter().filter_map(|part| number(&part.result)).for_each(visit);
+        }
+        _ => {}
     }
 }
 
@@ -53,41 +114,53 @@ pub(super) fn map_target(step: &mut Step) -> Option<(&mut Target, &mut Extents)>
         Step::MapUnary { target, extents, .. }
         | Step::MapBinary { target, extents, .. }
         | Step::MapSelect { target, extents, .. }
+        | Step::MapFused { target, extents, .. }
         | Step::MapClip { target, extents, .. }
         | Step::Dot { target, extents, .. }
+        | Step::Offsets { target, extents, .. }
         | Step::CountUp { target, extents, .. } => Some((target, extents)),
         _ => None,
     }
 }
 
-/// Whether nothing but a register is changed by a step.
+/// The target of a step that may write anywhere.
+fn target(step: &Step) -> Option<&Target> {
+    match step {
+        Step::MapUnary { target, .. }
+        | Step::MapBinary { target, .. }
+        | Step::MapSelect { target, .. }
+        | Step::MapFused { target, .. }
+        | Step::MapClip { target, .. }
+        | Step::Dot { target, .. }
+        | Step::Offsets { target, .. }
+        | Step::CountUp { target, .. } => Some(target),
+        _ => None,
+    }
+}
+
+/// Whether a step is through with an element of its operands when it writes that element.
+pub(super) fn goes_element_by_element(step: &Step) -> bool {
+    target(step).is_some() && !matches!(step, Step::Dot { .. })
+}
+
+/// Whether nothing but registers is changed by a step.
 pub(super) fn only_computes(step: &Step) -> bool {
-    let is_tile = matches!(
-        step,
-        Step::LoadTile { .. }
-            | Step::Gather { .. }
-            | Step::MaskTile { .. }
-            | Step::CountUp { .. }
-            | Step::MapUnary { .. }
-            | Step::MapBinary { .. }
-            | Step::MapSelect { .. }
-            | Step::MapClip { .. }
-            | Step::Dot { .. }
-    );
+    let is_tile = match step {
+        Step::LoadTile { .. } | Step::Gather { .. } | Step::MaskTile { .. } => true,
+        Step::Call(call) => {
+            let tiles = !call.writes.is_empty() && call.writes.iter().all(|written| tile(written).is_some());
+            tiles && call.effect == Effect::Nothing
+        }
+        step => target(step).is_some(),
+    };
     is_tile && !writes_memory(step)
 }
 
-/// Whether a step touches device memory.
+/// Whether a step touches device memory, or contains steps.
 pub(super) fn touches_memory(step: &Step) -> bool {
     match step {
-        Step::LoadTile { .. }
-        | Step::StoreTile { .. }
-        | Step::Gather { .. }
-        | Step::Scatter { .. }
-        | Step::LoadScalar { .. }
-        | Step::StoreScalar { .. }
-        | Step::Loop { .. } => true,
-        other => writes_memory(other),
+        Step::LoadTile { .. } | Step::Gather { .. } | Step::LoadScalar { .. } => true,
+        other => !other.bodies().is_empty() || writes_memory(other),
     }
 }
 
@@ -95,12 +168,7 @@ pub(super) fn touches_memory(step: &Step) -> bool {
 pub(super) fn writes_memory(step: &Step) -> bool {
     match step {
         Step::StoreTile { .. } | Step::Scatter { .. } | Step::StoreScalar { .. } => true,
-        Step::MapUnary { target, .. }
-        | Step::MapBinary { target, .. }
-        | Step::MapSelect { target, .. }
-        | Step::MapClip { target, .. }
-        | Step::Dot { target, .. }
-        | Step::CountUp { target, .. } => target.store.is_some(),
-        _ => false,
+        Step::Call(call) => call.effect == Effect::Outside,
+        step => target(step).is_some_and(|target| target.store.is_some()),
     }
 }

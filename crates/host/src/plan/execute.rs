@@ -1,10 +1,15 @@
-//! Runs the steps of a plan: scalars and loops; those on tiles are in `tiles`.
+//! Runs the steps of a plan: scalars, loops and conditions; those on tiles are in the files below.
 
+mod fold;
 mod guard;
+mod memory;
+mod scattered;
 mod tiles;
 
-use super::Plan;
-use super::step::{Extent, Extents, IndexOperation, Operand, Slot, Step, Target, ViewKind};
+use super::Program;
+use super::call::{Call, Places, Written};
+use super::step::{Extent, Extents, IndexOperation, Operand, Slot, Step, Target, ViewKind, Width};
+use crate::error::Error;
 use crate::interrupt::Poll;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -26,6 +31,16 @@ struct Scratch {
     /// In units of 64 bytes, for alignment.
     tiles: Vec<Line>,
     places: Vec<RegisterMemory>,
+    lists: Lists,
+}
+
+/// What a step names, kept between steps for their memory.
+#[derive(Default)]
+struct Lists {
+    reads: Vec<*const u8>,
+    writes: Vec<*mut u8>,
+    rows: Vec<i64>,
+    columns: Vec<i64>,
 }
 
 #[derive(Clone, Copy)]
@@ -39,14 +54,14 @@ thread_local! {
 /// Runs a range of the grid's programs, counted with the first axis fastest.
 ///
 /// # Safety
-/// As for [`Plan::run`].
+/// As for [`Program::run`].
 pub(super) unsafe fn run_programs(
-    program: &Plan,
+    program: &Program,
     grid: [usize; 3],
     arguments: &[u64],
     programs: Range<usize>,
     poll: Poll<'_>,
-) {
+) -> Result<(), Error> {
     SCRATCH.with_borrow_mut(|scratch| {
         scratch.slots.clear();
         scratch.slots.extend_from_slice(&program.slots);
@@ -63,23 +78,23 @@ pub(super) unsafe fn run_programs(
             RegisterMemory { address, pitch: 0, repeats: false }
         };
         scratch.places.extend(program.registers.iter().map(place));
-        let mut machine =
-            Machine { slots: scratch.slots.as_mut_ptr(), places: &mut scratch.places, program, tiles, poll };
+        let (slots, places, lists) = (scratch.slots.as_mut_ptr(), &mut scratch.places, &mut scratch.lists);
+        let mut machine = Machine { slots, places, lists, program, tiles, poll, place: [0; 3] };
         for axis in 0..3 {
             machine.set(program.grid_slots[axis], grid[axis] as i64);
         }
         // SAFETY: passed on to the caller.
-        let _ = unsafe { machine.run(&program.prologue) };
+        unsafe { machine.run(&program.prologue) }?;
         let begin = programs.start;
         let mut place = [begin % grid[0], begin / grid[0] % grid[1], begin / grid[0] / grid[1]];
         for _ in programs {
             for axis in 0..3 {
                 machine.set(program.program_slots[axis], place[axis] as i64);
             }
+            machine.place = place;
+            machine.count()?;
             // SAFETY: passed on to the caller.
-            if machine.poll.count() || unsafe { machine.run(&program.body) }.is_err() {
-                return;
-            }
+            unsafe { machine.run(&program.body) }?;
             place[0] += 1;
             if place[0] == grid[0] {
                 place = [0, place[1] + 1, place[2]];
@@ -88,7 +103,8 @@ pub(super) unsafe fn run_programs(
                 }
             }
         }
-    });
+        Ok(())
+    })
 }
 
 /// An index operation on numbers.
@@ -123,12 +139,13 @@ pub(super) fn index_operation(operation: IndexOperation, x: i64, y: i64) -> i64 
     }
 }
 
-/// What a step reads, resolved: address of the first row, bytes between rows, whether a row is one element repeated.
+/// What a step reads, resolved: the address of the first element, bytes between rows and between columns.
 #[derive(Clone, Copy)]
 pub(super) struct Source {
     pub address: *const u8,
     pub pitch: isize,
-    pub repeats: bool,
+    /// 0 where each row is one element repeated, else the size of an element, but for a factor of a product.
+    pub by_column: isize,
 }
 
 impl Source {
@@ -139,23 +156,36 @@ impl Source {
         unsafe { self.address.offset(self.pitch * row as isize) }
     }
 
+    /// The address of one element.
+    #[inline(always)]
+    unsafe fn element(&self, row: usize, column: usize) -> *const u8 {
+        // SAFETY: the element lies within the tile.
+        unsafe { self.row(row).offset(self.by_column * column as isize) }
+    }
+
+    /// Whether each row is one element repeated.
+    #[inline(always)]
+    fn repeats(&self) -> bool {
+        self.by_column == 0
+    }
+
     /// Whether rows follow each other without a gap, so that all can be one run.
     #[inline(always)]
     fn is_flat(&self, row_bytes: usize) -> bool {
-        if self.repeats { self.pitch == 0 } else { self.pitch == row_bytes as isize }
+        if self.repeats() { self.pitch == 0 } else { self.pitch == row_bytes as isize }
     }
 }
 
 struct Machine<'a> {
     slots: *mut u64,
     places: &'a mut Vec<RegisterMemory>,
-    program: &'a Plan,
+    lists: &'a mut Lists,
+    program: &'a Program,
     tiles: *mut u8,
     poll: Poll<'a>,
+    /// The program's place in the grid.
+    place: [usize; 3],
 }
-
-/// The launch has been interrupted.
-struct Stopped;
 
 impl Machine<'_> {
     #[inline(always)]
@@ -194,22 +224,28 @@ impl Machine<'_> {
         slot.map_or(0, |slot| self.get(slot) as isize)
     }
 
+    /// Counts a program or an iteration; an error where the launch has been interrupted.
+    #[inline(always)]
+    fn count(&mut self) -> Result<(), Error> {
+        if self.poll.count() { Err(Error::Interrupted { kernel: self.program.name.clone() }) } else { Ok(()) }
+    }
+
     #[inline(always)]
     fn source(&self, operand: &Operand, size: usize) -> Source {
+        let size = size as isize;
         match *operand {
-            Operand::Uniform(slot) => Source { address: self.cell(slot), pitch: 0, repeats: true },
+            Operand::Uniform(slot) => Source { address: self.cell(slot), pitch: 0, by_column: 0 },
             Operand::Register { register, view } => {
-                let place = self.places[register];
-                let address = place.address.cast_const();
-                match view {
-                    ViewKind::Plain => Source { address, pitch: place.pitch, repeats: place.repeats },
-                    ViewKind::Column => {
-                        let pitch = if place.repeats { 0 } else { size as isize };
-                        Source { address, pitch, repeats: true }
-                    }
-                    ViewKind::RepeatColumns => Source { address, pitch: place.pitch, repeats: true },
-                    ViewKind::RepeatRows => Source { address, pitch: 0, repeats: place.repeats },
-                }
+                let RegisterMemory { address, pitch, repeats } = self.places[register];
+                let by_column = if repeats { 0 } else { size };
+                let (pitch, by_column) = match view {
+                    ViewKind::Plain => (pitch, by_column),
+                    ViewKind::Column => (by_column, 0),
+                    ViewKind::RepeatColumns => (pitch, 0),
+                    ViewKind::RepeatRows => (0, by_column),
+                    ViewKind::Transposed => (by_column, pitch),
+                };
+                Source { address, pitch, by_column }
             }
         }
     }
@@ -218,23 +254,29 @@ impl Machine<'_> {
     #[inline(always)]
     fn open(&mut self, target: &Target, extents: &Extents) -> (*mut u8, isize) {
         if let Some(address) = &target.store
-            && (self.stride(address.column_stride) == 1 || extents.columns.full == 1)
+            && (self.stride(address.spread.column_stride) == 1 || extents.columns.full == 1)
         {
-            let pitch = self.stride(address.row_stride) * address.size as isize;
+            let pitch = self.stride(address.spread.row_stride) * address.size as isize;
             return (self.get(address.base) as *mut u8, pitch);
         }
         let pitch = (extents.columns.full * target.size) as isize;
-        // SAFETY: the register's offset lies within the scratch memory.
-        let address = unsafe { self.tiles.add(self.program.registers[target.register]) };
+        let address = self.home(target.register);
         self.places[target.register] = RegisterMemory { address, pitch, repeats: false };
         (address, pitch)
+    }
+
+    /// A register's scratch memory.
+    #[inline(always)]
+    fn home(&self, register: usize) -> *mut u8 {
+        // SAFETY: the register's offset lies within the scratch memory.
+        unsafe { self.tiles.add(self.program.registers[register]) }
     }
 
     /// Carries out the store that joined a step when its memory was not contiguous.
     #[inline(always)]
     unsafe fn close(&mut self, target: &Target, extents: &Extents) {
         if let Some(address) = &target.store
-            && self.stride(address.column_stride) != 1
+            && self.stride(address.spread.column_stride) != 1
             && extents.columns.full != 1
         {
             let register = Operand::Register { register: target.register, view: ViewKind::Plain };
@@ -243,27 +285,76 @@ impl Machine<'_> {
         }
     }
 
-    unsafe fn run(&mut self, steps: &[Step]) -> Result<(), Stopped> {
+    unsafe fn run(&mut self, steps: &[Step]) -> Result<(), Error> {
         for step in steps {
             // SAFETY: passed on to the caller: addresses that the kernel computes are valid.
             unsafe {
                 match step {
                     Step::Loop { index, lower, upper, step, body } => {
-                        let (mut at, end, by) = (self.get(*lower), self.get(*upper), self.get(*step));
-                        while by > 0 && at < end {
-                            if self.poll.count() {
-                                return Err(Stopped);
-                            }
-                            self.set(*index, at);
-                            self.run(body)?;
-                            at = at.saturating_add(by);
+                        self.run_loop(*index, [*lower, *upper, *step], body)?
+                    }
+                    Step::If { condition, bodies } => self.run(&bodies[usize::from(self.get(*condition) == 0)])?,
+                    Step::While { condition, bodies: [before, after] } => {
+                        self.run(before)?;
+                        while self.get(*condition) != 0 {
+                            self.count()?;
+                            self.run(after)?;
+                            // Another program may be holding what this one waits for.
+                            std::hint::spin_loop();
+                            self.run(before)?;
                         }
                     }
+                    Step::Fold(fold) => self.fold(fold)?,
+                    Step::Call(call) => self.call(call)?,
                     step => self.step(step),
                 }
             }
         }
         Ok(())
+    }
+
+    unsafe fn run_loop(&mut self, index: Slot, [lower, upper, step]: [Slot; 3], body: &[Step]) -> Result<(), Error> {
+        let (mut at, end, by) = (self.get(lower), self.get(upper), self.get(step));
+        if by < 1 {
+            let kernel = &self.program.name;
+            return Err(Error::Invalid(format!("{kernel}: the loop's step is {by}, expected at least 1")));
+        }
+        while at < end {
+            self.count()?;
+            self.set(index, at);
+            // SAFETY: passed on to the caller.
+            unsafe { self.run(body) }?;
+            at = at.saturating_add(by);
+        }
+        Ok(())
+    }
+
+    unsafe fn call(&mut self, call: &Call) -> Result<(), Error> {
+        let (mut reads, mut writes) = (std::mem::take(&mut self.lists.reads), std::mem::take(&mut self.lists.writes));
+        reads.clear();
+        writes.clear();
+        reads.extend(call.reads.iter().map(|operand| self.source(operand, 0).address));
+        for written in &call.writes {
+            writes.push(match written {
+                Written::Tile(target, extents) => self.open(target, extents).0,
+                Written::Number(slot, _) => self.cell(*slot),
+            });
+        }
+        let done = (call.work)(&Places { reads: &reads, writes: &writes, program: self.place });
+        for written in &call.writes {
+            if let Written::Number(slot, width) = *written {
+                self.extend(slot, width);
+            }
+        }
+        (self.lists.reads, self.lists.writes) = (reads, writes);
+        done
+    }
+
+    /// Lets a slot be the number that its lower bits are.
+    #[inline(always)]
+    fn extend(&mut self, slot: Slot, width: Width) {
+        let raw = self.get(slot) as u64;
+        self.set(slot, width.extend(raw) as i64);
     }
 
     #[inline(always)]
@@ -278,13 +369,11 @@ impl Machine<'_> {
                 }
                 Step::Unary { function, destination, x, width } => {
                     function(self.cell(*destination), self.cell(*x), 1);
-                    let raw = self.get(*destination) as u64;
-                    self.set(*destination, width.extend(raw) as i64);
+                    self.extend(*destination, *width);
                 }
                 Step::Binary { function, destination, x, y, width } => {
                     function(self.cell(*destination), self.cell(*x), false, self.cell(*y), false, 1);
-                    let raw = self.get(*destination) as u64;
-                    self.set(*destination, width.extend(raw) as i64);
+                    self.extend(*destination, *width);
                 }
                 Step::Select { destination, condition, x, y } => {
                     let chosen = if self.get(*condition) != 0 { *x } else { *y };

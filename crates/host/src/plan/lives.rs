@@ -1,6 +1,7 @@
 //! From which step to which one each register holds something.
 
-use super::effects::{map_target, operands, writes_memory, written};
+use super::effects::{goes_element_by_element, operands, tile, writes_memory, written};
+use super::fold::Fold;
 use super::step::{Operand, Step, ViewKind};
 
 /// From where to where each register is in use. Each step has two moments: it reads at the first, writes at the second.
@@ -19,35 +20,78 @@ impl Lives {
 
     pub fn walk(&mut self, body: &[Step]) {
         for step in body {
-            let (reading, writing) = (self.moment, self.moment + 1);
-            self.moment += 2;
-            if let Step::Loop { body, .. } = step {
-                self.walk(body);
-                // What comes from before the loop is needed again in its next iteration.
-                let end = self.moment;
-                for register in 0..self.first.len() {
-                    if self.first[register] < reading && self.last[register] > reading {
-                        self.last[register] = end;
-                    }
-                }
-                self.moment += 2;
-                continue;
+            match step {
+                Step::If { bodies, .. } => bodies.iter().for_each(|body| self.walk(body)),
+                Step::Loop { .. } | Step::While { .. } => self.repeated(step.bodies()),
+                Step::Fold(fold) => self.fold(fold),
+                step => self.step(step),
             }
-            let elementwise = !matches!(step, Step::Dot { .. }) && map_target(&mut step.clone()).is_some();
-            operands(step, |operand| {
-                if let Operand::Register { register, view } = operand {
-                    // Only an element-by-element step over the same layout may write where it reads.
-                    let moment = if elementwise && *view == ViewKind::Plain { reading } else { writing };
-                    self.last[*register] = self.last[*register].max(moment);
-                }
-            });
-            if let Some(register) = written(step) {
-                self.first[register] = self.first[register].min(writing);
-                self.last[register] = self.last[register].max(writing);
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        let (reading, writing) = self.next();
+        let elementwise = goes_element_by_element(step);
+        operands(step, |operand| {
+            if let Operand::Register { register, view } = operand {
+                // Only an element-by-element step over the same layout may write where it reads.
+                let moment = if elementwise && *view == ViewKind::Plain { reading } else { writing };
+                self.last[*register] = self.last[*register].max(moment);
             }
-            if writes_memory(step) {
-                self.stores.push(reading);
+        });
+        written(step, |register| {
+            self.first[register] = self.first[register].min(writing);
+            self.last[register] = self.last[register].max(writing);
+        });
+        if writes_memory(step) {
+            self.stores.push(reading);
+        }
+    }
+
+    /// The two moments of the next step.
+    fn next(&mut self) -> (usize, usize) {
+        self.moment += 2;
+        (self.moment - 2, self.moment - 1)
+    }
+
+    /// Steps that may run again.
+    fn repeated(&mut self, bodies: &[Vec<Step>]) {
+        let (begin, _) = self.next();
+        bodies.iter().for_each(|body| self.walk(body));
+        // What comes from before is needed again the next time.
+        let (end, _) = self.next();
+        for register in 0..self.first.len() {
+            if self.first[register] < begin && self.last[register] > begin {
+                self.last[register] = end;
             }
+        }
+    }
+
+    fn fold(&mut self, fold: &Fold) {
+        let (_, begin) = self.next();
+        for part in &fold.parts {
+            self.use_operand(&part.source, begin);
+            for register in [part.work, part.left, part.right] {
+                self.first[register] = self.first[register].min(begin);
+            }
+        }
+        self.repeated(std::slice::from_ref(&fold.body));
+        let (_, end) = self.next();
+        for part in &fold.parts {
+            self.use_operand(&part.combined, end);
+            for register in [part.work, part.left, part.right] {
+                self.last[register] = end;
+            }
+        }
+        for result in fold.parts.iter().filter_map(|part| tile(&part.result)) {
+            self.first[result] = self.first[result].min(end);
+            self.last[result] = self.last[result].max(end);
+        }
+    }
+
+    fn use_operand(&mut self, operand: &Operand, moment: usize) {
+        if let Operand::Register { register, .. } = *operand {
+            self.last[register] = self.last[register].max(moment);
         }
     }
 }

@@ -1,16 +1,18 @@
-//! From a kernel to steps: scalars and index arithmetic. The rest is lowered in `lower_loop`, `lower_tile`, `lower_shape` and `lower_memory`.
+//! From a kernel to steps: which file lowers what, and arithmetic on scalars and indices.
 
-use super::Plan;
-use super::registers;
-use super::step::{Extent, Extents, IndexOperation, Register, Slot, Step, Target, Width};
-use super::value::{Affine, Filled, Form, Planned, rows_and_columns, width_of};
+use super::call::{Call, Effect, Work, Written};
+use super::step::{Extents, IndexOperation, Operand, Register, Slot, Spread, Step, Sum, Target, Width};
+use super::value::{Filled, Form, Planned, rows_and_columns, width_of};
+use super::{Program, registers};
 use crate::error::Error;
 use crate::vector::{binary, cast, unary};
+use openmps_tile::interpret::element;
+use openmps_tile::types::Element;
 use openmps_tile::{Binary, Block, Instruction, Kernel, Number, Operation, Scalar, Value};
 use std::collections::{HashMap, HashSet};
 
 /// Plans a kernel.
-pub(super) fn lower(kernel: &Kernel) -> Result<Plan, Error> {
+pub(super) fn lower(kernel: &Kernel) -> Result<Program, Error> {
     let mut forced = HashSet::new();
     loop {
         let mut lowering = Lowering::new(kernel, std::mem::take(&mut forced));
@@ -28,7 +30,7 @@ pub(super) fn lower(kernel: &Kernel) -> Result<Plan, Error> {
 }
 
 fn unsupported(kernel: &Kernel, what: &str) -> Error {
-    Error::Unsupported { kernel: kernel.name.clone(), what: what.to_owned(), by: "the planner" }
+    Error::Unsupported { kernel: kernel.name.clone(), what: what.to_owned(), by: "the host" }
 }
 
 /// Why planning stops.
@@ -69,6 +71,10 @@ pub(super) struct Lowering<'k> {
     pub forms: HashMap<Register, Form>,
     /// Carried values that must be data.
     pub forced: HashSet<Value>,
+    /// Inside the block of a reduction or scan: what each of its scalars stands for.
+    pub lanes: Option<Extents>,
+    /// Whether programs must run one after the other.
+    pub is_ordered: bool,
     ns: f64,
     pub ns_scale: f64,
 }
@@ -92,6 +98,8 @@ impl<'k> Lowering<'k> {
             filled: HashMap::new(),
             forms: HashMap::new(),
             forced,
+            lanes: None,
+            is_ordered: false,
             ns: 10.0,
             ns_scale: 1.0,
         };
@@ -106,7 +114,7 @@ impl<'k> Lowering<'k> {
     fn run(&mut self) -> Lowered<()> {
         for (index, parameter) in self.kernel.parameters.iter().enumerate() {
             let planned = match self.kernel.type_of(parameter.value).target() {
-                Some(_) => Planned::Pointer { base: index, offset: Affine::uniform(self.constant(0)) },
+                Some(_) => Planned::Pointer { base: index, offset: Sum::uniform(self.constant(0)) },
                 None => Planned::Uniform(index),
             };
             self.planned.insert(parameter.value, planned);
@@ -114,10 +122,10 @@ impl<'k> Lowering<'k> {
         self.block(&self.kernel.body)
     }
 
-    fn finish(mut self) -> Plan {
+    fn finish(mut self) -> Program {
         let mut body = self.open.pop().unwrap_or_default();
         let (registers, scratch_bytes) = registers::assign(&mut body, &self.registers, self.slots.len());
-        Plan {
+        Program {
             name: self.kernel.name.clone(),
             parameters: self.kernel.parameters.len(),
             slots: self.slots,
@@ -128,6 +136,7 @@ impl<'k> Lowering<'k> {
             registers,
             scratch_bytes,
             ns_per_program: self.ns as usize,
+            is_ordered: self.is_ordered,
         }
     }
 
@@ -136,34 +145,63 @@ impl<'k> Lowering<'k> {
     }
 
     fn instruction(&mut self, instruction: &Instruction) -> Lowered<()> {
+        use Operation::*;
+        let operation = &instruction.operation;
+        if self.lanes.is_some() && !is_elementwise(operation) {
+            return refuse(format!("{} in the block of a reduction or scan", operation.name()));
+        }
         let operands = &instruction.operands;
-        let planned = match &instruction.operation {
-            Operation::For => return self.for_loop(instruction),
-            Operation::Store => return self.store(operands),
-            Operation::Yield => return Ok(()),
-            Operation::Constant(number) => self.number(*number, instruction.results[0]),
-            Operation::ProgramId(axis) => Planned::Uniform(self.program_slots[usize::from(*axis).min(2)]),
-            Operation::ProgramCount(axis) => Planned::Uniform(self.grid_slots[usize::from(*axis).min(2)]),
-            Operation::Range { start } => {
-                let (base, one) = (self.constant(i64::from(*start)), self.constant(1));
-                Planned::Index(Affine { base, row_stride: None, column_stride: Some(one) })
-            }
-            Operation::Splat => self.get(operands[0])?,
-            Operation::ExpandDims { axis } => self.expand_dims(operands[0], *axis)?,
-            Operation::Broadcast => self.broadcast(operands[0], instruction.results[0])?,
-            Operation::Barrier => return Ok(()),
-            Operation::AddPointer => self.add_pointer(operands)?,
-            Operation::Load => self.load(operands, instruction.results[0])?,
-            Operation::Unary(operation) => self.unary(*operation, operands[0], instruction.results[0])?,
-            Operation::Binary(operation) => self.binary(*operation, operands, instruction.results[0])?,
-            Operation::Compare(comparison) => self.compare(*comparison, operands, instruction.results[0])?,
-            Operation::Select => self.select(operands, instruction.results[0])?,
-            Operation::Cast(cast) => self.cast(*cast, operands[0], instruction.results[0])?,
-            Operation::Dot => self.dot(operands)?,
-            Operation::Reduce { axis, combine } => self.reduce(*combine, operands[0], *axis, instruction.results[0])?,
-            operation => return refuse(operation.name()),
+        let Some(&result) = instruction.results.first() else {
+            return match operation {
+                For => self.for_loop(instruction),
+                If => self.if_else(instruction),
+                While => self.while_loop(instruction),
+                Store => self.store(operands),
+                Assert { message } => self.assert(instruction, message),
+                Print(print) => self.print(operands, print),
+                _ => Ok(()),
+            };
         };
-        self.planned.insert(instruction.results[0], planned);
+        let planned = match operation {
+            For => return self.for_loop(instruction),
+            If => return self.if_else(instruction),
+            While => return self.while_loop(instruction),
+            ReduceBlock { axis } => return self.by_block(instruction, *axis, None),
+            Scan { axis, reverse } => return self.by_block(instruction, *axis, Some(*reverse)),
+            Split => return self.split(operands[0], &instruction.results),
+            Constant(number) => self.number(*number, result),
+            ProgramId(axis) => Planned::Uniform(self.program_slots[usize::from(*axis).min(2)]),
+            ProgramCount(axis) => Planned::Uniform(self.grid_slots[usize::from(*axis).min(2)]),
+            Range { start } => {
+                let (base, one) = (self.constant(i64::from(*start)), self.constant(1));
+                Planned::Index(Sum { base, spread: Spread { column_stride: Some(one), ..Spread::NONE } })
+            }
+            Splat => self.get(operands[0])?,
+            ExpandDims { .. } | Reshape => self.reshape(operands[0], result)?,
+            Broadcast => self.broadcast(operands[0], result)?,
+            Permute { order } => self.permute(operands[0], order, result)?,
+            Join => self.join(operands, result)?,
+            Concatenate => self.concatenate(operands, result)?,
+            Unsplat => self.unsplat(operands[0], result)?,
+            Operation::Gather { axis } => self.gather(operands, *axis, result)?,
+            Histogram => self.histogram(operands, result)?,
+            AddPointer => self.add_pointer(operands)?,
+            IntegerToPointer => self.integer_to_pointer(operands[0])?,
+            PointerToInteger => self.pointer_to_integer(operands[0])?,
+            Load => self.load(operands, result)?,
+            Atomic(atomic) => self.atomic(*atomic, operands, result)?,
+            CompareSwap => self.compare_swap(operands, result)?,
+            Unary(operation) => self.unary(*operation, operands[0], result)?,
+            Binary(operation) => self.binary(*operation, operands, result)?,
+            Compare(comparison) => self.compare(*comparison, operands, result)?,
+            Select => self.select(operands, result)?,
+            Cast(cast) => self.cast(*cast, operands[0], result)?,
+            MultiplyAdd => self.multiply_add(operands, result)?,
+            Dot => self.dot(operands)?,
+            Reduce { axis, combine } => self.reduce(*combine, operands[0], *axis, result)?,
+            Store | Assert { .. } | Print(_) | Barrier | Condition | Yield => return refuse(operation.name()),
+        };
+        self.planned.insert(result, planned);
         Ok(())
     }
 
@@ -181,13 +219,31 @@ impl<'k> Lowering<'k> {
         ty.number().or(ty.target()).unwrap_or(Scalar::I64)
     }
 
+    /// Bytes of one element of a value.
+    pub fn element_size(&self, value: Value) -> usize {
+        match self.kernel.type_of(value).element {
+            Element::Scalar(scalar) => scalar.size(),
+            Element::Pointer(_) => 8,
+        }
+    }
+
+    /// Whether a value's elements are addresses.
+    pub fn is_pointer(&self, value: Value) -> bool {
+        self.kernel.type_of(value).target().is_some()
+    }
+
+    /// Whether a value is one element: what is a scalar in a block that combines stands for many.
+    pub fn is_one(&self, value: Value) -> bool {
+        self.kernel.type_of(value).is_scalar() && self.lanes.is_none()
+    }
+
     /// The full extents of a value.
-    pub fn extents_of(&self, value: Value) -> Lowered<Extents> {
-        let dims = self.kernel.dims_of(value);
-        let Some((rows, columns)) = rows_and_columns(dims) else {
-            return refuse(format!("a tile of {} dimensions", dims.len()));
-        };
-        Ok(Extents { rows: Extent { full: rows, clip: None }, columns: Extent { full: columns, clip: None } })
+    pub fn extents_of(&self, value: Value) -> Extents {
+        if let Some(lanes) = self.lanes.filter(|_| self.kernel.type_of(value).is_scalar()) {
+            return lanes;
+        }
+        let (rows, columns) = rows_and_columns(self.kernel.dims_of(value));
+        Extents::full(rows, columns)
     }
 
     /// A fresh slot.
@@ -228,13 +284,9 @@ impl<'k> Lowering<'k> {
 
     fn number(&mut self, number: Number, result: Value) -> Planned {
         let scalar = self.scalar_of(result);
-        let slot = match (number, scalar) {
-            (Number::Integer(value), scalar) if !scalar.is_float() => {
-                self.constant(width_of(scalar).extend(value as u64) as i64)
-            }
-            (Number::Integer(value), scalar) => self.bits(float_bits(value as f64, scalar)),
-            (Number::Float(value), scalar) => self.bits(float_bits(value, scalar)),
-        };
+        let bits = element::constant(number, scalar);
+        let slot =
+            if scalar.is_float() { self.bits(bits) } else { self.constant(width_of(scalar).extend(bits) as i64) };
         Planned::Uniform(slot)
     }
 
@@ -246,14 +298,55 @@ impl<'k> Lowering<'k> {
 
     /// A fresh register as target for elements of `size` bytes.
     pub fn target(&mut self, extents: &Extents, size: usize) -> Target {
-        let register = self.register(extents.rows.full * extents.columns.full * size);
+        let register = self.register(extents.len() * size);
         Target { register, size, store: None }
     }
 
     /// Adds a step on tiles of these extents and accounts for its time.
     pub fn emit_tile(&mut self, step: Step, extents: &Extents, ns_per_element: f64) {
-        self.ns += self.ns_scale * (8.0 + ns_per_element * (extents.rows.full * extents.columns.full) as f64);
+        self.ns += self.ns_scale * (8.0 + ns_per_element * extents.len() as f64);
         self.emit(step);
+    }
+
+    /// Adds a call that has a tile, or one number, as its only result.
+    pub fn emit_call(
+        &mut self,
+        name: &'static str,
+        reads: Vec<Operand>,
+        result: Value,
+        ns: f64,
+        work: Work,
+    ) -> Planned {
+        let (written, operand) = self.home(result);
+        let call = Call { name, reads, writes: vec![written], effect: Effect::Nothing, work };
+        self.emit_tile(Step::Call(call), &self.extents_of(result), ns);
+        self.as_planned(result, operand)
+    }
+
+    /// A fresh place for a value's elements one row after the other.
+    pub fn home(&mut self, value: Value) -> (Written, Operand) {
+        if self.is_one(value) {
+            let (slot, width) = (self.slot(), self.width_of(value));
+            return (Written::Number(slot, width), Operand::Uniform(slot));
+        }
+        let (extents, size) = (self.extents_of(value), self.element_size(value));
+        let target = self.target(&extents, size);
+        (Written::Tile(target, extents), super::lower_tile::plain(target.register))
+    }
+
+    /// The step width of a value's slot.
+    pub fn width_of(&self, value: Value) -> Width {
+        if self.is_pointer(value) { Width::Whole } else { width_of(self.scalar_of(value)) }
+    }
+
+    /// What a value is whose elements are the operand's: numbers, or addresses.
+    pub fn as_planned(&mut self, value: Value, operand: Operand) -> Planned {
+        match (self.is_pointer(value), operand) {
+            (true, Operand::Uniform(base)) => Planned::Pointer { base, offset: Sum::uniform(self.constant(0)) },
+            (true, offsets) => Planned::Scattered { base: self.constant(0), offsets },
+            (false, Operand::Uniform(slot)) => Planned::Uniform(slot),
+            (false, data) => Planned::Data(data),
+        }
     }
 
     /// Adds a step to the innermost list.
@@ -264,7 +357,7 @@ impl<'k> Lowering<'k> {
     }
 
     /// Adds a scalar step, to the prologue when all it reads depends on the arguments only.
-    fn emit_scalar(&mut self, reads: &[Slot], make: impl FnOnce(Slot) -> Step) -> Slot {
+    pub fn emit_scalar(&mut self, reads: &[Slot], make: impl FnOnce(Slot) -> Step) -> Slot {
         let destination = self.slot();
         let step = make(destination);
         if reads.iter().all(|slot| self.invariant.contains(slot)) {
@@ -344,12 +437,8 @@ impl<'k> Lowering<'k> {
     }
 }
 
-/// The bits of a float constant in a slot.
-fn float_bits(value: f64, scalar: Scalar) -> u64 {
-    match scalar {
-        Scalar::F64 => value.to_bits(),
-        Scalar::F16 => u64::from(half::f16::from_f64(value).to_bits()),
-        Scalar::BF16 => u64::from(half::bf16::from_f64(value).to_bits()),
-        _ => u64::from((value as f32).to_bits()),
-    }
+/// What can be done for many elements at once where a block says it for one.
+fn is_elementwise(operation: &Operation) -> bool {
+    use Operation::*;
+    matches!(operation, Constant(_) | Unary(_) | Binary(_) | Compare(_) | Select | Cast(_) | MultiplyAdd | Yield)
 }

@@ -1,143 +1,275 @@
-//! Lowers what gives a tile other dimensions: reductions, products of matrices, changes of view.
+//! Lowers what gives a tile other dimensions.
 
-use super::lower::{Lowered, Lowering, refuse};
+use super::lower::{Lowered, Lowering};
 use super::lower_tile::plain;
-use super::step::{Extent, Extents, Operand, Step, ViewKind};
-use super::value::{Affine, Filled, Planned, compose, width_of};
-use crate::vector::{binary, reduce};
-use openmps_tile::{Cast, Combine, Scalar, Value};
+use super::step::{Extents, Operand, Part, Spread, Step, Sum, ViewKind};
+use super::value::{Planned, compose};
+use openmps_tile::Value;
 
 impl Lowering<'_> {
-    pub(super) fn reduce(&mut self, combine: Combine, x: Value, axis: usize, result: Value) -> Lowered<Planned> {
-        let scalar = self.scalar_of(x);
-        if reduce::reduce(combine, scalar).is_none() {
-            return self.through_single(result, &[x], |lowering, wide| {
-                lowering.reduce_data(combine, wide[0], Scalar::F32, axis, x)
-            });
+    /// The same elements in the same order with other dimensions.
+    pub(super) fn reshape(&mut self, x: Value, result: Value) -> Lowered<Planned> {
+        let (from, to) = (self.extents_of(x).shape(), self.extents_of(result).shape());
+        let planned = self.get(x)?;
+        if from == to {
+            return Ok(planned);
         }
-        let operand = self.data(x)?;
-        self.reduce_data(combine, operand, scalar, axis, x)
-    }
-
-    fn reduce_data(
-        &mut self,
-        combine: Combine,
-        source: Operand,
-        scalar: Scalar,
-        axis: usize,
-        x: Value,
-    ) -> Lowered<Planned> {
-        let (Some(function), Some(identity)) = (reduce::reduce(combine, scalar), reduce::identity(combine, scalar))
-        else {
-            return refuse(format!("a {} of {}", combine.text(), scalar.name()));
+        if from.0 == 1
+            && to.1 == 1
+            && let Some(column) = to_column(planned)
+        {
+            return Ok(column);
+        }
+        let relaid = |lowering: &mut Self, sum: Sum| {
+            let spread = match (sum.spread, from, to) {
+                (spread, ..) if !spread.is_affine() => return None,
+                // One row is cut into several; a column becomes a row.
+                (spread, (1, _), (_, columns)) => {
+                    let columns = lowering.constant(columns as i64);
+                    let row_stride = spread.column_stride.map(|stride| {
+                        lowering.index(
+                            super::step::IndexOperation::Multiply,
+                            stride,
+                            columns,
+                            super::step::Width::Whole,
+                        )
+                    });
+                    Spread { row_stride, column_stride: spread.column_stride, ..Spread::NONE }
+                }
+                (spread, (_, 1), (1, _)) => Spread { column_stride: spread.row_stride, ..Spread::NONE },
+                _ => return None,
+            };
+            Some(Sum { spread, ..sum })
         };
-        let size = scalar.size();
-        let (rank, full) = (self.kernel.dims_of(x).len(), self.extents_of(x)?);
-        let (source, extents) = self.without_rest(source, identity, size).unwrap_or((source, full));
-        if rank == 1 {
-            let destination = self.slot();
-            let width = width_of(scalar);
-            self.emit_tile(Step::ReduceAll { function, destination, source, size, width, extents }, &full, 0.15);
-            return Ok(Planned::Uniform(destination));
-        }
-        let one = Extent { full: 1, clip: None };
-        let result = if axis == 1 {
-            Extents { rows: one, columns: full.rows }
-        } else {
-            Extents { rows: one, columns: full.columns }
-        };
-        let target = self.target(&result, size);
-        let step = match (axis, binary::binary(combine.operation(), scalar)) {
-            (1, _) => Step::ReduceRows { function, target, source, extents },
-            (_, Some(combine)) => Step::ReduceColumns { combine, identity, target, source, extents },
-            (_, None) => return refuse(format!("a {} of {} along axis 0", combine.text(), scalar.name())),
-        };
-        self.emit_tile(step, &full, 0.15);
-        Ok(Planned::Data(plain(target.register)))
-    }
-
-    /// What is left to reduce of a tile that holds the reduction's identity outside of a part.
-    fn without_rest(&self, source: Operand, identity: [u8; 8], size: usize) -> Option<(Operand, Extents)> {
-        let Operand::Register { register, view: ViewKind::Plain } = source else { return None };
-        let Filled { inside, part, rest } = *self.filled.get(&register)?;
-        let rest = self.literal(rest)?.to_le_bytes();
-        (rest[..size] == identity[..size]).then_some((inside, part))
-    }
-
-    /// Half factors are widened: their products are exact in float32.
-    pub(super) fn dot(&mut self, operands: &[Value]) -> Lowered<Planned> {
-        let (scalar, wide) = (self.scalar_of(operands[0]), self.scalar_of(operands[2]));
-        let mut factors = Vec::new();
-        for &operand in &operands[..2] {
-            let (data, extents) = (self.data(operand)?, self.extents_of(operand)?);
-            factors.push(if scalar == wide { data } else { self.convert(data, extents, Cast::Float, scalar, wide)? });
-        }
-        let (sum, extents) = (self.data(operands[2])?, self.extents_of(operands[2])?);
-        let depth = self.extents_of(operands[0])?.columns.full;
-        let target = self.target(&extents, wide.size());
-        let (x, y) = (factors[0], factors[1]);
-        // 40 multiplications a nanosecond.
-        let ns = depth as f64 / 40.0;
-        self.emit_tile(Step::Dot { target, x, y, sum, depth, extents }, &extents, ns);
-        Ok(Planned::Data(plain(target.register)))
-    }
-
-    pub(super) fn expand_dims(&mut self, x: Value, axis: usize) -> Lowered<Planned> {
-        let rank = self.kernel.dims_of(x).len();
-        if rank == 0 {
-            return self.get(x);
-        }
-        if rank != 1 {
-            return refuse("tt.expand_dims to more than two dimensions");
-        }
-        if axis == 0 {
-            return self.get(x);
-        }
-        let one = Extent { full: 1, clip: None };
-        Ok(match self.get(x)? {
-            Planned::Index(affine) => Planned::Index(to_column(affine)),
-            Planned::Pointer { base, offset } => Planned::Pointer { base, offset: to_column(offset) },
-            Planned::Clip(extents) => Planned::Clip(Extents { rows: extents.columns, columns: one }),
-            Planned::Data(Operand::Register { register, view }) => {
-                let Some(view) = compose(view, ViewKind::Column) else { return refuse("this chain of views") };
-                Planned::Data(Operand::Register { register, view })
+        Ok(match planned {
+            Planned::Uniform(_) => planned,
+            Planned::Index(sum) if let Some(sum) = relaid(self, sum) => Planned::Index(sum),
+            Planned::Pointer { base, offset } if let Some(offset) = relaid(self, offset) => {
+                Planned::Pointer { base, offset }
             }
-            Planned::ScatteredPointer { .. } => return refuse("tt.expand_dims of scattered pointers"),
-            uniform => uniform,
+            _ => {
+                let operand = self.dense(x)?;
+                if let Operand::Uniform(_) = operand {
+                    self.as_planned(result, operand)
+                } else {
+                    self.copied("tt.reshape", operand, result)
+                }
+            }
         })
     }
 
     pub(super) fn broadcast(&mut self, x: Value, result: Value) -> Lowered<Planned> {
-        let (from, to) = (self.extents_of(x)?, self.extents_of(result)?);
+        let (from, to) = (self.extents_of(x), self.extents_of(result));
+        let is_mapped = from.rows.full != 1 && from.rows.full != to.rows.full;
         let repeat_rows = from.rows.full == 1 && to.rows.full != 1;
         let repeat_columns = from.columns.full == 1 && to.columns.full != 1;
-        let widened = |extents: Extents| Extents {
-            rows: if repeat_rows { to.rows } else { extents.rows },
-            columns: if repeat_columns { to.columns } else { extents.columns },
+        let source = RowsOf { x, result };
+        let planned = match self.get(x)? {
+            Planned::Uniform(_) => return self.get(x),
+            Planned::Index(sum) => Planned::Index(self.repeated(sum, from, &source)),
+            Planned::Pointer { base, offset } => {
+                Planned::Pointer { base, offset: self.repeated(offset, from, &source) }
+            }
+            Planned::Clip(clip) => {
+                // A clip of what is repeated has no form of its own.
+                let is_kept = (clip.rows.clip.is_none() || !is_mapped && !repeat_rows)
+                    && (clip.columns.clip.is_none() || !repeat_columns);
+                if is_kept {
+                    let rows = if is_mapped || repeat_rows { to.rows } else { clip.rows };
+                    let columns = if repeat_columns { to.columns } else { clip.columns };
+                    return Ok(Planned::Clip(Extents { rows, columns }));
+                }
+                Planned::Data(self.data(x)?)
+            }
+            Planned::Data(_) => Planned::Data(self.data(x)?),
+            planned @ Planned::Scattered { .. } => planned,
         };
-        let repeated = |operand: Operand| {
-            let Operand::Register { register, view } = operand else { return Ok(operand) };
-            let mut composed = Some(view);
-            if repeat_rows {
-                composed = composed.and_then(|view| compose(view, ViewKind::RepeatRows));
-            }
-            if repeat_columns {
-                composed = composed.and_then(|view| compose(view, ViewKind::RepeatColumns));
-            }
-            let Some(view) = composed else { return refuse("this chain of views") };
-            Ok(Operand::Register { register, view })
+        let (base, operand, size) = match planned {
+            Planned::Data(operand) => (None, operand, self.element_size(x)),
+            Planned::Scattered { base, offsets } => (Some(base), offsets, 8),
+            symbolic => return Ok(symbolic),
         };
-        Ok(match self.get(x)? {
-            Planned::Clip(extents) => Planned::Clip(widened(extents)),
-            Planned::Data(operand) => Planned::Data(repeated(operand)?),
-            Planned::ScatteredPointer { base, offsets, offset_size } => {
-                Planned::ScatteredPointer { base, offsets: repeated(offsets)?, offset_size }
+        let mut operand = operand;
+        if is_mapped {
+            operand = self.mapped_rows(operand, (from.shape(), size), &source);
+        }
+        let mut shape = (if is_mapped { to.rows.full } else { from.rows.full }, from.columns.full);
+        for (is_wanted, view) in [(repeat_rows, ViewKind::RepeatRows), (repeat_columns, ViewKind::RepeatColumns)] {
+            if is_wanted {
+                operand = self.viewed(operand, view, shape, size);
+                if view == ViewKind::RepeatRows { shape.0 = to.rows.full } else { shape.1 = to.columns.full }
             }
-            other => other,
+        }
+        Ok(match base {
+            Some(base) => Planned::Scattered { base, offsets: operand },
+            None => Planned::Data(operand),
         })
+    }
+
+    /// An operand of this shape through one more view, by way of a copy where two views do not go together.
+    fn viewed(&mut self, operand: Operand, next: ViewKind, (rows, columns): (usize, usize), size: usize) -> Operand {
+        let Operand::Register { register, view } = operand else { return operand };
+        match compose(view, next) {
+            Some(view) => Operand::Register { register, view },
+            None => {
+                let kept = self.kept(operand, Extents::full(rows, columns), size);
+                self.viewed(kept, next, (rows, columns), size)
+            }
+        }
+    }
+
+    /// A sum over more rows and columns than it was made for: where rows are not simply repeated, what differs by row is listed.
+    fn repeated(&mut self, mut sum: Sum, from: Extents, source: &RowsOf) -> Sum {
+        // What has one place has no distance to the next.
+        if from.columns.full == 1 {
+            sum.spread.column_stride = None;
+        }
+        if from.rows.full == 1 {
+            sum.spread.row_stride = None;
+        }
+        let Spread { row_stride, rows, .. } = sum.spread;
+        let is_mapped = from.rows.full != 1 && from.rows.full != self.extents_of(source.result).rows.full;
+        if !is_mapped || row_stride.is_none() && rows.is_none() {
+            return sum;
+        }
+        let spread = Spread { row_stride, rows, ..Spread::NONE };
+        let listed = Sum { base: self.constant(0), spread };
+        let column = Extents::full(from.rows.full, 1);
+        let operand = self.counted(listed, column, 8);
+        let operand = self.mapped_rows(operand, ((from.rows.full, 1), 8), source);
+        let rows = Some(Part { operand, size: 8, count: self.extents_of(source.result).rows.full });
+        Sum { spread: Spread { row_stride: None, rows, ..sum.spread }, ..sum }
+    }
+
+    /// Rows in the order in which a broadcast of outer dimensions repeats them.
+    fn mapped_rows(&mut self, operand: Operand, (shape, size): ((usize, usize), usize), source: &RowsOf) -> Operand {
+        let Operand::Register { .. } = operand else { return operand };
+        let dense = self.dense_operand(operand, Extents::full(shape.0, shape.1), size);
+        let (from, to) = (self.kernel.dims_of(source.x).clone(), self.kernel.dims_of(source.result).clone());
+        let outer = from.len() - 1;
+        let rows = row_map(&from[..outer], &to[..outer]);
+        self.copied_rows(dense, rows, shape.1 * size)
+    }
+
+    pub(super) fn permute(&mut self, x: Value, order: &[usize], result: Value) -> Lowered<Planned> {
+        let planned = self.get(x)?;
+        if order.iter().enumerate().all(|(at, &axis)| at == axis) {
+            return Ok(planned);
+        }
+        Ok(match planned {
+            Planned::Uniform(_) => planned,
+            Planned::Index(sum) if order.len() == 2 && sum.spread.is_affine() => {
+                Planned::Index(Sum { spread: sum.spread.transposed(), ..sum })
+            }
+            Planned::Pointer { base, offset } if order.len() == 2 && offset.spread.is_affine() => {
+                Planned::Pointer { base, offset: Sum { spread: offset.spread.transposed(), ..offset } }
+            }
+            Planned::Clip(Extents { rows, columns }) if order.len() == 2 => {
+                Planned::Clip(Extents { rows: columns, columns: rows })
+            }
+            Planned::Data(Operand::Register { register, view: ViewKind::Plain }) if order.len() == 2 => {
+                Planned::Data(Operand::Register { register, view: ViewKind::Transposed })
+            }
+            Planned::Data(Operand::Register { register, view: ViewKind::Transposed }) if order.len() == 2 => {
+                Planned::Data(plain(register))
+            }
+            _ => {
+                let operand = self.dense(x)?;
+                self.permuted(operand, x, order, result)
+            }
+        })
+    }
+
+    /// A copy of a tile, one row after the other.
+    pub(super) fn kept(&mut self, source: Operand, extents: Extents, size: usize) -> Operand {
+        let target = self.target(&extents, size);
+        self.emit_tile(Step::CopyTile { target, source, extents }, &extents, 0.1);
+        plain(target.register)
+    }
+
+    /// An operand as a tile whose rows follow each other.
+    pub(super) fn dense_operand(&mut self, operand: Operand, extents: Extents, size: usize) -> Operand {
+        match operand {
+            Operand::Register { view: ViewKind::Plain, .. } => operand,
+            _ => self.kept(operand, extents, size),
+        }
+    }
+
+    /// A value's elements one row after the other, for work on whole tiles; a scalar's slot.
+    pub(super) fn dense(&mut self, value: Value) -> Lowered<Operand> {
+        let operand = self.data(value)?;
+        if self.is_one(value) {
+            return Ok(operand);
+        }
+        let (extents, size) = (self.extents_of(value), self.element_size(value));
+        Ok(self.dense_operand(operand, extents, size))
     }
 }
 
-fn to_column(affine: Affine) -> Affine {
-    Affine { base: affine.base, row_stride: affine.column_stride, column_stride: None }
+/// The tile that is broadcast, and what it becomes.
+struct RowsOf {
+    x: Value,
+    result: Value,
+}
+
+/// For each row of the result the row that it repeats.
+fn row_map(from: &[usize], to: &[usize]) -> Vec<usize> {
+    let count: usize = to.iter().product();
+    let row = |index: usize| {
+        let (mut rest, mut row, mut step) = (index, 0, 1);
+        for (&from, &to) in from.iter().zip(to).rev() {
+            if from > 1 {
+                row += rest % to * step;
+            }
+            rest /= to;
+            step *= from;
+        }
+        row
+    };
+    (0..count).map(row).collect()
+}
+
+/// One row as a column, where that is only another way to look at it.
+fn to_column(planned: Planned) -> Option<Planned> {
+    let turned = |sum: Sum| {
+        let columns = match sum.spread.columns {
+            None => None,
+            Some(part) => {
+                let Operand::Register { register, view } = part.operand else { return None };
+                let view = compose(view, ViewKind::Column)?;
+                Some(Part { operand: Operand::Register { register, view }, ..part })
+            }
+        };
+        let spread = Spread { row_stride: sum.spread.column_stride, rows: columns, ..Spread::NONE };
+        Some(Sum { spread, ..sum })
+    };
+    let column = |operand: Operand| match operand {
+        Operand::Uniform(_) => Some(operand),
+        Operand::Register { register, view } => {
+            Some(Operand::Register { register, view: compose(view, ViewKind::Column)? })
+        }
+    };
+    Some(match planned {
+        Planned::Uniform(_) => planned,
+        Planned::Index(sum) => Planned::Index(turned(sum)?),
+        Planned::Pointer { base, offset } => Planned::Pointer { base, offset: turned(offset)? },
+        Planned::Scattered { base, offsets } => Planned::Scattered { base, offsets: column(offsets)? },
+        Planned::Clip(clip) if clip.rows.clip.is_none() => {
+            Planned::Clip(Extents { rows: clip.columns, columns: Extents::full(1, 1).columns })
+        }
+        Planned::Clip(_) => return None,
+        Planned::Data(operand) => Planned::Data(column(operand)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_outer_dimensions_are_repeated_in_order() {
+        assert_eq!(row_map(&[2, 1], &[2, 3]), [0, 0, 0, 1, 1, 1]);
+        assert_eq!(row_map(&[1, 3], &[2, 3]), [0, 1, 2, 0, 1, 2]);
+        assert_eq!(row_map(&[2, 1, 2], &[2, 2, 2]), [0, 1, 0, 1, 2, 3, 2, 3]);
+    }
 }

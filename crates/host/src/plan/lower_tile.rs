@@ -1,9 +1,9 @@
 //! Lowers operations on tiles, element by element.
 
 use super::lower::{Lowered, Lowering, refuse};
-use super::step::{Extent, Extents, IndexOperation, Operand, Slot, Step, ViewKind, Width};
-use super::value::{Affine, Filled, Form, Planned, width_of};
-use crate::vector::{binary, cast, memory, unary};
+use super::step::{Extent, Extents, IndexOperation, Operand, Slot, Spread, Step, Sum, ViewKind, Width};
+use super::value::{Filled, Form, Planned, width_of};
+use crate::vector::{binary, cast, fused, memory, unary};
 use openmps_tile::{Binary, Cast, Compare, Scalar, Unary, Value};
 
 /// A guess at nanoseconds an element, to decide whether threads are worth waking.
@@ -19,26 +19,40 @@ fn cost(operation: Unary) -> f64 {
 }
 
 impl Lowering<'_> {
-    /// A value as something that steps can read.
+    /// A value as something that steps can read; pointers are addresses.
     pub fn data(&mut self, value: Value) -> Lowered<Operand> {
-        let full = self.extents_of(value)?;
-        let size = self.scalar_of(value).size();
+        let (full, size) = (self.extents_of(value), self.element_size(value));
         match self.get(value)? {
+            Planned::Data(Operand::Register { register, view: ViewKind::Transposed }) => {
+                Ok(self.turned(plain(register), full, size))
+            }
             Planned::Data(operand) => Ok(operand),
             Planned::Uniform(slot) => Ok(Operand::Uniform(slot)),
-            Planned::Index(affine) => {
-                let target = self.target(&full, size);
-                let Affine { base, row_stride, column_stride } = affine;
-                self.emit_tile(Step::CountUp { target, base, row_stride, column_stride, extents: full }, &full, 0.2);
-                Ok(plain(target.register))
-            }
+            Planned::Index(sum) => Ok(self.counted(sum, full, size)),
             Planned::Clip(clip) => {
                 let target = self.target(&full, 1);
                 self.emit_tile(Step::MaskTile { target, clip, extents: full }, &full, 0.05);
                 Ok(plain(target.register))
             }
-            Planned::Pointer { .. } | Planned::ScatteredPointer { .. } => refuse("arithmetic on pointers as numbers"),
+            Planned::Pointer { .. } | Planned::Scattered { .. } => self.addresses(value),
         }
+    }
+
+    /// A sum as integers of this size.
+    pub(super) fn counted(&mut self, sum: Sum, full: Extents, size: usize) -> Operand {
+        let wide = if sum.spread.is_affine() { size } else { 8 };
+        let target = self.target(&full, wide);
+        if sum.spread.is_affine() {
+            self.emit_tile(Step::CountUp { target, sum, extents: full }, &full, 0.2);
+            return plain(target.register);
+        }
+        let step = Step::Offsets { target, sum, elements: None, scale: 1, bytes: None, extents: full };
+        self.emit_tile(step, &full, 0.4);
+        let narrow = cast::cast(Cast::Signed, Scalar::I64, Scalar::I32).filter(|_| size == 4);
+        let (Some(function), x) = (narrow, plain(target.register)) else { return plain(target.register) };
+        let target = self.target(&full, size);
+        self.emit_tile(Step::MapUnary { function, target, x, x_size: wide, extents: full }, &full, 0.2);
+        plain(target.register)
     }
 
     /// The smaller of two clips of one dimension.
@@ -60,14 +74,14 @@ impl Lowering<'_> {
         let Some(function) = unary::unary(operation, scalar) else {
             return self.through_single(result, &[x], |lowering, operands| {
                 let function = unary::unary(operation, Scalar::F32);
-                let extents = lowering.extents_of(x)?;
+                let extents = lowering.extents_of(x);
                 lowering.map_unary(function, operands[0], extents, [4, 4], cost(operation))
             });
         };
         if let Planned::Uniform(slot) = self.get(x)? {
             return Ok(Planned::Uniform(self.scalar_unary(function, slot, width_of(scalar))));
         }
-        let (operand, extents) = (self.data(x)?, self.extents_of(x)?);
+        let (operand, extents) = (self.data(x)?, self.extents_of(x));
         let planned = self.map_unary(Some(function), operand, extents, [scalar.size(); 2], cost(operation))?;
         let form = match (operation, self.form_of(operand)) {
             (Unary::Negate, _) => Some(Form::Negated(operand)),
@@ -119,7 +133,7 @@ impl Lowering<'_> {
         }
         let mut wide = Vec::new();
         for &operand in operands {
-            let (data, extents) = (self.data(operand)?, self.extents_of(operand)?);
+            let (data, extents) = (self.data(operand)?, self.extents_of(operand));
             wide.push(self.convert(data, extents, Cast::Float, scalar, Scalar::F32)?);
         }
         let computed = compute(self, &wide)?;
@@ -132,7 +146,7 @@ impl Lowering<'_> {
             Planned::Uniform(slot) => Operand::Uniform(slot),
             other => return Ok(other),
         };
-        let extents = self.extents_of(result)?;
+        let extents = self.extents_of(result);
         Ok(match self.convert(operand, extents, Cast::Float, Scalar::F32, to)? {
             Operand::Uniform(slot) => Planned::Uniform(slot),
             operand => Planned::Data(operand),
@@ -160,13 +174,21 @@ impl Lowering<'_> {
     pub(super) fn cast(&mut self, kind: Cast, x: Value, result: Value) -> Lowered<Planned> {
         let (from, to) = (self.scalar_of(x), self.scalar_of(result));
         match (kind, self.get(x)?) {
-            // The same bits: only the name of the type changes.
-            (Cast::Bits, planned) if from.size() == to.size() => return Ok(planned),
+            // The same bits; integers in slots have a sign in front of them.
+            (Cast::Bits, Planned::Uniform(x)) => {
+                let (y, width) = (self.constant(0), width_of(to));
+                let operation = IndexOperation::Add;
+                let extended =
+                    self.emit_scalar(&[x], |destination| Step::Index { operation, destination, x, y, width });
+                return Ok(Planned::Uniform(extended));
+            }
+            (Cast::Bits, Planned::Index(_) | Planned::Clip(_)) => return Ok(Planned::Data(self.data(x)?)),
+            (Cast::Bits, planned) => return Ok(planned),
             (_, Planned::Uniform(slot)) => return Ok(Planned::Uniform(self.scalar_cast(kind, from, to, slot)?)),
-            (Cast::Signed, Planned::Index(affine)) if to.size() >= from.size() => return Ok(Planned::Index(affine)),
+            (Cast::Signed, Planned::Index(sum)) if to.size() >= from.size() => return Ok(Planned::Index(sum)),
             _ => {}
         }
-        let (operand, extents) = (self.data(x)?, self.extents_of(x)?);
+        let (operand, extents) = (self.data(x)?, self.extents_of(x));
         Ok(Planned::Data(self.convert(operand, extents, kind, from, to)?))
     }
 
@@ -175,7 +197,7 @@ impl Lowering<'_> {
         let (x, y) = (self.get(operands[0])?, self.get(operands[1])?);
         if !scalar.is_float()
             && scalar != Scalar::I1
-            && let Some(planned) = self.symbolic(operation, scalar, x, y)
+            && let Some(planned) = self.symbolic(operation, operands, result)?
         {
             return Ok(planned);
         }
@@ -185,7 +207,7 @@ impl Lowering<'_> {
         let Some(function) = binary::binary(operation, scalar) else {
             return self.through_single(result, operands, |lowering, wide| {
                 let function = binary::binary(operation, Scalar::F32);
-                let extents = lowering.extents_of(result)?;
+                let extents = lowering.extents_of(result);
                 lowering.map_binary(function, wide[0], wide[1], extents, [4, 4], 0.15)
             });
         };
@@ -198,7 +220,7 @@ impl Lowering<'_> {
             Binary::Divide => 0.4,
             _ => 0.15,
         };
-        let extents = self.extents_of(result)?;
+        let extents = self.extents_of(result);
         // Bits that are only named otherwise are of the same register.
         if let (Binary::Divide, Scalar::F32, Some(Form::OneAndExponential(of))) = (operation, scalar, self.form_of(y)) {
             // The steps to the divisor are left out where nobody else reads them.
@@ -236,28 +258,45 @@ impl Lowering<'_> {
         Ok(Planned::Data(plain(target.register)))
     }
 
-    /// Index arithmetic that stays affine.
-    fn symbolic(&mut self, operation: Binary, scalar: Scalar, x: Planned, y: Planned) -> Option<Planned> {
-        let index = Self::index_operation(operation)?;
-        let width = width_of(scalar);
-        if let (Planned::Uniform(x), Planned::Uniform(y)) = (x, y) {
-            return Some(Planned::Uniform(self.index(index, x, y, width)));
+    /// Index arithmetic whose result is known by row and by column.
+    fn symbolic(&mut self, operation: Binary, operands: &[Value], result: Value) -> Lowered<Option<Planned>> {
+        let (Some(index), width) = (Self::index_operation(operation), width_of(self.scalar_of(result))) else {
+            return Ok(None);
+        };
+        if let (Planned::Uniform(x), Planned::Uniform(y)) = (self.get(operands[0])?, self.get(operands[1])?) {
+            return Ok(Some(Planned::Uniform(self.index(index, x, y, width))));
         }
-        let (x, y) = (affine(x)?, affine(y)?);
-        let combined = match operation {
-            Binary::Add | Binary::Subtract => Affine {
-                base: self.index(index, x.base, y.base, width),
-                row_stride: self.stride(index, x.row_stride, y.row_stride),
-                column_stride: self.stride(index, x.column_stride, y.column_stride),
-            },
+        let (Some(x), Some(y)) = (self.index_of(operands[0], result)?, self.index_of(operands[1], result)?) else {
+            return Ok(None);
+        };
+        let (base, spread) = match operation {
+            Binary::Add => (self.index(index, x.base, y.base, width), self.add_spreads(x.spread, y.spread)),
+            Binary::Subtract if y.spread.is_affine() => {
+                let spread = Spread {
+                    row_stride: self.stride(index, x.spread.row_stride, y.spread.row_stride),
+                    column_stride: self.stride(index, x.spread.column_stride, y.spread.column_stride),
+                    ..x.spread
+                };
+                (self.index(index, x.base, y.base, width), spread)
+            }
             Binary::Multiply if y.is_uniform() => self.scale(x, y.base, width),
             Binary::Multiply if x.is_uniform() => self.scale(y, x.base, width),
-            _ => return None,
+            _ => return Ok(None),
         };
-        Some(Planned::Index(combined))
+        Ok(Some(Planned::Index(Sum { base, spread })))
     }
 
-    fn stride(&mut self, index: IndexOperation, x: Option<Slot>, y: Option<Slot>) -> Option<Slot> {
+    /// An operand as a sum: what registers hold for rows and columns takes part where the result has both.
+    fn index_of(&mut self, operand: Value, result: Value) -> Lowered<Option<Sum>> {
+        let extents = self.extents_of(result);
+        match self.get(operand)? {
+            Planned::Data(_) if extents.rows.full == 1 || extents.columns.full == 1 => Ok(None),
+            Planned::Scattered { .. } | Planned::Pointer { .. } => Ok(None),
+            _ => self.sum_of(operand),
+        }
+    }
+
+    pub(super) fn stride(&mut self, index: IndexOperation, x: Option<Slot>, y: Option<Slot>) -> Option<Slot> {
         match (x, y) {
             (None, None) => None,
             (Some(x), None) => Some(x),
@@ -269,18 +308,15 @@ impl Lowering<'_> {
         }
     }
 
-    fn scale(&mut self, x: Affine, by: Slot, width: Width) -> Affine {
-        let mut times = |slot: Slot, width| self.index(IndexOperation::Multiply, slot, by, width);
-        Affine {
-            base: times(x.base, width),
-            row_stride: x.row_stride.map(|stride| times(stride, Width::Whole)),
-            column_stride: x.column_stride.map(|stride| times(stride, Width::Whole)),
-        }
+    fn scale(&mut self, x: Sum, by: Slot, width: Width) -> (Slot, Spread) {
+        (self.index(IndexOperation::Multiply, x.base, by, width), self.scale_spread(x.spread, by))
     }
 
     pub(super) fn compare(&mut self, comparison: Compare, operands: &[Value], result: Value) -> Lowered<Planned> {
         let scalar = self.scalar_of(operands[0]);
         let (x, y) = (self.get(operands[0])?, self.get(operands[1])?);
+        // Booleans are compared as the bytes that they are.
+        let scalar = if scalar == Scalar::I1 { Scalar::I8 } else { scalar };
         if !scalar.is_float() {
             let bound = match (comparison, x, y) {
                 (Compare::Less, Planned::Index(index), Planned::Uniform(bound)) => Some((index, bound, 0)),
@@ -290,7 +326,7 @@ impl Lowering<'_> {
                 _ => None,
             };
             if let Some((index, bound, extra)) = bound {
-                let full = self.extents_of(result)?;
+                let full = self.extents_of(result);
                 if let Some(clip) = self.clip(index, bound, extra, full) {
                     return Ok(Planned::Clip(clip));
                 }
@@ -298,7 +334,7 @@ impl Lowering<'_> {
         }
         let Some(function) = binary::compare(comparison, scalar) else {
             return self.through_single(result, operands, |lowering, wide| {
-                let (function, extents) = (binary::compare(comparison, Scalar::F32), lowering.extents_of(result)?);
+                let (function, extents) = (binary::compare(comparison, Scalar::F32), lowering.extents_of(result));
                 lowering.map_binary(function, wide[0], wide[1], extents, [4, 1], 0.15)
             });
         };
@@ -306,13 +342,14 @@ impl Lowering<'_> {
             return Ok(Planned::Uniform(self.scalar_binary(function, x, y, Width::Truth)));
         }
         let (x, y) = (self.data(operands[0])?, self.data(operands[1])?);
-        let extents = self.extents_of(result)?;
+        let extents = self.extents_of(result);
         self.map_binary(Some(function), x, y, extents, [scalar.size(), 1], 0.15)
     }
 
     /// The extents in which an index that grows along one dimension stays below a bound.
-    fn clip(&mut self, index: Affine, bound: Slot, extra: i64, full: Extents) -> Option<Extents> {
-        let (stride, along_rows) = match (index.row_stride, index.column_stride) {
+    fn clip(&mut self, index: Sum, bound: Slot, extra: i64, full: Extents) -> Option<Extents> {
+        let (stride, along_rows) = match (index.spread.row_stride, index.spread.column_stride) {
+            _ if !index.spread.is_affine() => return None,
             (Some(stride), None) => (stride, true),
             (None, Some(stride)) => (stride, false),
             _ => return None,
@@ -335,13 +372,13 @@ impl Lowering<'_> {
     }
 
     pub(super) fn select(&mut self, operands: &[Value], result: Value) -> Lowered<Planned> {
-        let size = self.scalar_of(result).size();
-        let full = self.extents_of(result)?;
+        let (full, size) = (self.extents_of(result), self.element_size(result));
         let planned = [self.get(operands[0])?, self.get(operands[1])?, self.get(operands[2])?];
-        if let [Planned::Uniform(condition), Planned::Uniform(x), Planned::Uniform(y)] = planned {
-            return Ok(Planned::Uniform(self.scalar_select(condition, x, y)));
-        }
         let (x, y) = (self.data(operands[1])?, self.data(operands[2])?);
+        if let (Planned::Uniform(condition), Operand::Uniform(x), Operand::Uniform(y)) = (planned[0], x, y) {
+            let chosen = self.scalar_select(condition, x, y);
+            return Ok(self.as_planned(result, Operand::Uniform(chosen)));
+        }
         let target = self.target(&full, size);
         if let Planned::Clip(clip) = planned[0] {
             let step = Step::MapClip { target, clip, inside: x, outside: y, extents: full };
@@ -349,11 +386,27 @@ impl Lowering<'_> {
             if let Operand::Uniform(rest) = y {
                 self.filled.insert(target.register, Filled { inside: x, part: clip, rest });
             }
-            return Ok(Planned::Data(plain(target.register)));
+            return Ok(self.as_planned(result, plain(target.register)));
         }
         let condition = self.data(operands[0])?;
         let function = memory::select(size);
         self.emit_tile(Step::MapSelect { function, target, condition, x, y, extents: full }, &full, 0.2);
+        Ok(self.as_planned(result, plain(target.register)))
+    }
+
+    pub(super) fn multiply_add(&mut self, operands: &[Value], result: Value) -> Lowered<Planned> {
+        let (scalar, extents) = (self.scalar_of(result), self.extents_of(result));
+        let Some(function) = fused::fused(scalar) else { return refuse(format!("math.fma of {}", scalar.name())) };
+        let mut read = [Operand::Uniform(0); 3];
+        for (operand, &value) in read.iter_mut().zip(operands) {
+            *operand = self.data(value)?;
+        }
+        // A scalar is a tile of one element that goes to a slot.
+        let target = self.target(&extents, scalar.size());
+        self.emit_tile(Step::MapFused { function, target, operands: read, extents }, &extents, 0.3);
+        if self.is_one(result) {
+            return Ok(self.copied("math.fma", plain(target.register), result));
+        }
         Ok(Planned::Data(plain(target.register)))
     }
 }
@@ -361,12 +414,4 @@ impl Lowering<'_> {
 /// A register as it was written.
 pub(super) fn plain(register: usize) -> Operand {
     Operand::Register { register, view: ViewKind::Plain }
-}
-
-fn affine(planned: Planned) -> Option<Affine> {
-    match planned {
-        Planned::Uniform(slot) => Some(Affine::uniform(slot)),
-        Planned::Index(affine) => Some(affine),
-        _ => None,
-    }
 }

@@ -1,20 +1,26 @@
-//! Tile programs on a CPU: a kernel is planned once into vector primitives over L1-sized tiles, then run over its grid.
+//! Tile programs on a CPU: a kernel is planned once into steps over L1-sized tiles, then run over its grid.
 //!
-//! Planning works every index out symbolically (`base + row * stride + column * stride`), so that contiguous loads and
-//! stores become plain pointers, masks of the form `index < bound` become shorter runs, and only real data moves.
-//! Tiles of more than two dimensions, and what else the plan has no step for, are an error: `whole` runs such kernels.
+//! Planning works every index out symbolically (`base + row * stride + column * stride`, and what is known by row and by column only at run time),
+//! so that contiguous loads and stores become plain pointers, masks of the form `index < bound` become shorter runs, and only real data
+//! moves. What has no form of its own is done to the elements of whole tiles, by a call.
 
+mod call;
 mod effects;
 mod execute;
+mod fold;
 mod lives;
 mod lower;
-mod lower_loop;
+mod lower_control;
+mod lower_effect;
 mod lower_memory;
+mod lower_move;
+mod lower_pointer;
+mod lower_reduce;
 mod lower_shape;
 mod lower_tile;
 mod narrow;
 mod order;
-pub(crate) mod product;
+mod product;
 mod registers;
 mod step;
 mod value;
@@ -23,12 +29,12 @@ use crate::error::Error;
 use crate::interrupt::{self, Poll};
 use crate::threads;
 use openmps_tile::Kernel;
-use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
 use step::Step;
 
-/// A planned kernel, ready to run on this CPU.
+/// A kernel ready to run on this CPU.
 #[derive(Debug)]
-pub struct Plan {
+pub struct Program {
     name: String,
     parameters: usize,
     /// Initial slots: parameters (zero), then constants and temporaries.
@@ -44,31 +50,53 @@ pub struct Plan {
     scratch_bytes: usize,
     /// A guess at the time of one program, from elements and operations.
     ns_per_program: usize,
+    /// Programs run one after the other, as their lines are to be read.
+    is_ordered: bool,
 }
 
-impl Plan {
-    /// Plans a kernel. The kernel must have passed the verifier; what the plan cannot express is an error.
-    pub fn new(kernel: &Kernel) -> Result<Plan, Error> {
+impl Program {
+    /// Plans a kernel, which must have passed the verifier; what the host cannot execute is an error.
+    pub fn new(kernel: &Kernel) -> Result<Program, Error> {
         lower::lower(kernel)
     }
 
-    /// Runs the kernel for each point of the grid, so many `programs`, on several threads when there is enough to do.
+    /// The kernel's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs the kernel for each point of the grid, on several threads when there is enough to do. The first error of a program is returned
+    /// when all threads have ended.
+    ///
+    /// Each argument is 64 bits: an address, an integer sign-extended, or a float's bits in the lower half.
     ///
     /// # Safety
-    /// As for [`Program::run`](crate::program::Program::run).
-    pub unsafe fn run(&self, grid: [usize; 3], programs: usize, arguments: &[u64]) -> Result<(), Error> {
+    /// Every address that the kernel loads from or stores to under these arguments must be valid for that access. Arguments may
+    /// overlap: within a program loads and stores happen in the kernel's order.
+    #[inline]
+    pub unsafe fn run(&self, grid: [usize; 3], arguments: &[u64]) -> Result<(), Error> {
+        let programs = grid.iter().try_fold(1_usize, |product, &size| product.checked_mul(size));
+        let Some(programs) = programs.or(grid.contains(&0).then_some(0)) else {
+            return Err(Error::Grid { kernel: self.name.clone(), grid });
+        };
         if arguments.len() != self.parameters {
             let kernel = self.name.clone();
             return Err(Error::Arguments { kernel, got: arguments.len(), expected: self.parameters });
         }
         let stop = interrupt::flag();
-        threads::parallel_for(programs, self.ns_per_program, |begin, end| {
+        let run = |begin, end| {
             // SAFETY: passed on to the caller; programs of a grid are independent of each other.
             unsafe { execute::run_programs(self, grid, arguments, begin..end, Poll::new(stop.as_ref())) }
-        });
-        match stop {
-            Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Interrupted { kernel: self.name.clone() }),
-            _ => Ok(()),
+        };
+        if self.is_ordered {
+            return run(0, programs);
         }
+        let failed = Mutex::new(None);
+        threads::parallel_for(programs, self.ns_per_program, |begin, end| {
+            if let Err(error) = run(begin, end) {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            }
+        });
+        failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 }

@@ -3,8 +3,8 @@
 //! A mask `index < bound` of a store or a selection so saves the work outside of it, and a load under the same mask need not
 //! fill what nobody reads. What a value is never depends on this: only how much of it is computed.
 
-use super::effects::{map_target, operands, written};
-use super::step::{Extent, Extents, Operand, Register, Rest, Slot, Step, ViewKind};
+use super::effects::{map_target, operands, slots_written, written};
+use super::step::{Extent, Extents, Operand, Register, Rest, Step, ViewKind};
 
 /// Narrows the steps of a body that uses so many registers and slots.
 pub(super) fn narrow(body: &mut [Step], registers: usize, slots: usize) {
@@ -44,30 +44,13 @@ impl Order {
     fn walk(&mut self, body: &[Step]) {
         for step in body {
             self.moment += 1;
-            if let Some(slot) = slot_written(step) {
-                self.set[slot] = if self.set[slot] == Set::Before { Set::At(self.moment) } else { Set::Often };
-            }
-            if let Some(register) = written(step) {
-                self.writes[register] += 1;
-            }
-            if let Step::Loop { body, .. } = step {
-                self.walk(body);
-            }
+            let moment = self.moment;
+            slots_written(step, |slot| {
+                self.set[slot] = if self.set[slot] == Set::Before { Set::At(moment) } else { Set::Often };
+            });
+            written(step, |register| self.writes[register] += 1);
+            step.bodies().iter().for_each(|body| self.walk(body));
         }
-    }
-}
-
-fn slot_written(step: &Step) -> Option<Slot> {
-    match *step {
-        Step::Index { destination, .. }
-        | Step::Unary { destination, .. }
-        | Step::Binary { destination, .. }
-        | Step::Select { destination, .. }
-        | Step::Copy { destination, .. }
-        | Step::LoadScalar { destination, .. }
-        | Step::ReduceAll { destination, .. } => Some(destination),
-        Step::Loop { index, .. } => Some(index),
-        _ => None,
     }
 }
 
@@ -81,13 +64,9 @@ struct Pass {
 impl Pass {
     fn walk(&mut self, body: &mut [Step]) {
         for step in body.iter_mut().rev() {
-            match step {
-                Step::Loop { body, .. } => self.walk(body),
-                step => {
-                    self.narrow(step);
-                    self.read(step);
-                }
-            }
+            self.narrow(step);
+            self.read(step);
+            step.bodies_mut().iter_mut().rev().for_each(|body| self.walk(body));
             self.moment -= 1;
         }
     }
@@ -104,13 +83,16 @@ impl Pass {
     }
 
     fn narrow(&self, step: &mut Step) {
-        let Some(part) = written(step).and_then(|register| self.part(register)) else { return };
         match step {
-            Step::LoadTile { extents, rest, .. } if *extents == part => *rest = Rest::Unread,
-            Step::MaskTile { extents, .. } => *extents = part,
+            Step::LoadTile { register, extents, rest, .. } if self.part(*register) == Some(*extents) => {
+                *rest = Rest::Unread;
+            }
+            Step::MaskTile { target, extents, .. } => {
+                *extents = self.part(target.register).unwrap_or(*extents);
+            }
             step => {
-                if let Some((_, extents)) = map_target(step) {
-                    *extents = part;
+                if let Some((target, extents)) = map_target(step) {
+                    *extents = self.part(target.register).unwrap_or(*extents);
                 }
             }
         }
@@ -119,15 +101,19 @@ impl Pass {
     /// Adds what a step reads to the demands.
     fn read(&mut self, step: &Step) {
         match step {
-            Step::StoreTile { extents, .. }
-            | Step::MapUnary { extents, .. }
+            Step::StoreTile { value, address, extents } => {
+                self.demand(value, Some(*extents));
+                address.spread.parts().for_each(|part| self.demand(&part.operand, None));
+            }
+            Step::MapUnary { extents, .. }
             | Step::MapBinary { extents, .. }
             | Step::MapSelect { extents, .. }
+            | Step::MapFused { extents, .. }
             | Step::ReduceAll { extents, .. }
             | Step::ReduceRows { extents, .. }
             | Step::ReduceColumns { extents, .. } => operands(step, |operand| self.demand(operand, Some(*extents))),
             Step::MapClip { clip, inside, outside, extents, .. } => {
-                self.demand(inside, Some(if is_whole(*extents) { *clip } else { *extents }));
+                self.demand(inside, Some(if extents.is_whole() { *clip } else { *extents }));
                 self.demand(outside, Some(*extents));
             }
             _ => operands(step, |operand| self.demand(operand, None)),
@@ -138,7 +124,7 @@ impl Pass {
     fn demand(&mut self, operand: &Operand, part: Option<Extents>) {
         let Operand::Register { register, view } = *operand else { return };
         let demand = match part.map(|part| seen_through(view, part)) {
-            Some(part) if !is_whole(part) => Demand::Part(part),
+            Some(part) if !part.is_whole() => Demand::Part(part),
             _ => Demand::Whole,
         };
         self.demands[register] = match self.demands[register] {
@@ -149,10 +135,6 @@ impl Pass {
     }
 }
 
-fn is_whole(extents: Extents) -> bool {
-    extents.rows.clip.is_none() && extents.columns.clip.is_none()
-}
-
 /// The part of a register that is read where this part of a view of it is.
 fn seen_through(view: ViewKind, part: Extents) -> Extents {
     let one = Extent { full: 1, clip: None };
@@ -161,5 +143,6 @@ fn seen_through(view: ViewKind, part: Extents) -> Extents {
         ViewKind::Column => Extents { rows: one, columns: part.rows },
         ViewKind::RepeatColumns => Extents { rows: part.rows, columns: one },
         ViewKind::RepeatRows => Extents { rows: one, columns: part.columns },
+        ViewKind::Transposed => Extents { rows: part.columns, columns: part.rows },
     }
 }

@@ -11,25 +11,30 @@ use std::collections::HashMap;
 
 /// Settles which loads may stand in memory, and puts guards in front of the stores that read them.
 pub(super) fn settle(body: &mut Vec<Step>, lives: &Lives) {
-    let mut scattered = Vec::new();
-    read_by_scatters(body, &mut scattered);
+    let mut in_place = Vec::new();
+    read_in_place(body, &mut in_place);
     let mut loads = HashMap::new();
-    settle_loads(body, lives, &scattered, &mut loads);
+    settle_loads(body, lives, &in_place, &mut loads);
     guard(body, &loads);
 }
 
-/// Registers that are read while elements go to addresses known one by one.
-fn read_by_scatters(body: &[Step], registers: &mut Vec<Register>) {
+/// Registers that must be where they are expected: those read while elements go to addresses known one by one, and those of steps that
+/// work on whole tiles.
+fn read_in_place(body: &[Step], registers: &mut Vec<Register>) {
     for step in body {
-        match step {
-            Step::Loop { body, .. } => read_by_scatters(body, registers),
-            Step::Scatter { .. } => operands(step, |operand| {
+        let is_one = match step {
+            Step::Scatter { .. } | Step::Call(_) | Step::Fold(_) => true,
+            Step::StoreTile { address, .. } => !address.spread.is_affine(),
+            _ => false,
+        };
+        if is_one {
+            operands(step, |operand| {
                 if let Operand::Register { register, .. } = operand {
                     registers.push(*register);
                 }
-            }),
-            _ => {}
+            });
         }
+        step.bodies().iter().for_each(|body| read_in_place(body, registers));
     }
 }
 
@@ -40,29 +45,24 @@ struct Load {
     extents: Extents,
 }
 
-fn settle_loads(body: &mut [Step], lives: &Lives, scattered: &[Register], loads: &mut HashMap<Register, Load>) {
+fn settle_loads(body: &mut [Step], lives: &Lives, in_place: &[Register], loads: &mut HashMap<Register, Load>) {
     for step in body {
-        match step {
-            Step::Loop { body, .. } => settle_loads(body, lives, scattered, loads),
-            Step::LoadTile { register, direct, address, extents, .. } => {
-                let (first, last) = (lives.first[*register], lives.last[*register]);
-                let overwritten = lives.stores.iter().any(|&store| store > first && store + 1 < last);
-                *direct &= !overwritten && !scattered.contains(register);
-                if *direct {
-                    loads.insert(*register, Load { size: address.size, extents: *extents });
-                }
+        if let Step::LoadTile { register, direct, address, extents, .. } = step {
+            let (first, last) = (lives.first[*register], lives.last[*register]);
+            let overwritten = lives.stores.iter().any(|&store| store > first && store + 1 < last);
+            *direct &= !overwritten && !in_place.contains(register);
+            if *direct {
+                loads.insert(*register, Load { size: address.size, extents: *extents });
             }
-            _ => {}
         }
+        step.bodies_mut().iter_mut().for_each(|body| settle_loads(body, lives, in_place, loads));
     }
 }
 
 fn guard(body: &mut Vec<Step>, loads: &HashMap<Register, Load>) {
     let mut at = 0;
     while at < body.len() {
-        if let Step::Loop { body, .. } = &mut body[at] {
-            guard(body, loads);
-        }
+        body[at].bodies_mut().iter_mut().for_each(|body| guard(body, loads));
         if let Some(guard) = guard_of(&mut body[at], loads) {
             body.insert(at, guard);
             at += 1;
@@ -90,7 +90,9 @@ fn guard_of(step: &mut Step, loads: &HashMap<Register, Load>) -> Option<Step> {
 /// Where a step stores, and how.
 fn stored(step: &mut Step) -> Option<(Address, Extents, Writer)> {
     match step {
-        Step::StoreTile { address, extents, .. } => Some((*address, *extents, Writer::Copy)),
+        Step::StoreTile { address, extents, .. } if address.spread.is_affine() => {
+            Some((*address, *extents, Writer::Copy))
+        }
         step => {
             let writer = if matches!(step, Step::Dot { .. }) { Writer::Product } else { Writer::Elements };
             let (target, extents) = map_target(step)?;

@@ -1,33 +1,27 @@
 //! Matrix products of tiles.
 
 /// A factor of a product.
-pub(crate) struct Factor {
+#[derive(Clone, Copy)]
+pub(super) struct Factor {
     /// The first element.
     pub address: *const u8,
     /// Bytes from one row to the next.
-    pub pitch: isize,
-    /// Whether each row is one element, repeated.
-    pub repeats: bool,
-}
-
-impl Factor {
-    /// Rows one after the other.
-    pub fn dense(address: *const u8, row_bytes: usize) -> Factor {
-        Factor { address, pitch: row_bytes as isize, repeats: false }
-    }
+    pub by_row: isize,
+    /// Bytes from one column to the next.
+    pub by_column: isize,
 }
 
 /// Adds the product of two factors to the tile at an address; on this thread, since the grid has the others.
 ///
 /// # Safety
 /// The factors have rows x depth and depth x columns elements of type `T`; the tile has rows x columns writable ones and overlaps neither.
-pub(crate) unsafe fn add<T: Number>(
+pub(super) unsafe fn add<T: Number>(
     (rows, columns, depth): (usize, usize, usize),
     (address, pitch): (*mut u8, isize),
     [x, y]: [Factor; 2],
 ) {
     let size = size_of::<T>() as isize;
-    let strides = |factor: &Factor| (isize::from(!factor.repeats), factor.pitch / size);
+    let strides = |factor: &Factor| (factor.by_column / size, factor.by_row / size);
     let ((x_column, x_row), (y_column, y_row)) = (strides(&x), strides(&y));
     let (out, left, right) = (address.cast::<T>(), x.address.cast::<T>(), y.address.cast::<T>());
     // SAFETY: the caller's promise; strides are those of the factors.
@@ -57,7 +51,7 @@ pub(crate) unsafe fn add<T: Number>(
 }
 
 /// The element types of products.
-pub(crate) trait Number: Copy + Send + Sync + 'static {
+pub(super) trait Number: Copy + Send + Sync + 'static {
     /// The factor that changes nothing.
     const ONE: Self;
 }
@@ -68,4 +62,37 @@ impl Number for f32 {
 
 impl Number for f64 {
     const ONE: f64 = 1.0;
+}
+
+/// As [`add`], of i8 into i32, wrapping.
+///
+/// # Safety
+/// As for [`add`].
+pub(super) unsafe fn add_integers(
+    (rows, columns, depth): (usize, usize, usize),
+    (address, pitch): (*mut u8, isize),
+    [x, y]: [Factor; 2],
+) {
+    for row in 0..rows {
+        // SAFETY: the caller's promise, here and below.
+        let to = unsafe { address.offset(pitch * row as isize).cast::<i32>() };
+        for k in 0..depth {
+            let at = |factor: &Factor, row: usize, column: usize| unsafe {
+                i32::from(
+                    *factor
+                        .address
+                        .offset(factor.by_row * row as isize + factor.by_column * column as isize)
+                        .cast::<i8>(),
+                )
+            };
+            let factor = at(&x, row, k);
+            for column in 0..columns {
+                // SAFETY: as above.
+                unsafe {
+                    let place = to.add(column);
+                    place.write(place.read().wrapping_add(factor.wrapping_mul(at(&y, k, column))));
+                }
+            }
+        }
+    }
 }

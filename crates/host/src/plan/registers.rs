@@ -1,7 +1,7 @@
 //! After lowering: stores join the step that computes what they store, and registers share scratch memory when their lives do
 //! not overlap.
 
-use super::effects::{map_target, only_computes, operands, touches_memory, written};
+use super::effects::{map_target, only_computes, operands, touches_memory, writes, written};
 use super::lives::Lives;
 use super::step::{Address, Extents, Operand, Register, Step, ViewKind};
 use super::{narrow, order};
@@ -22,9 +22,10 @@ pub(super) fn assign(body: &mut Vec<Step>, sizes: &[usize], slots: usize) -> (Ve
 /// Removes steps whose result nobody reads, from the last to the first: what they read may then be unread too.
 fn drop_unread(body: &mut Vec<Step>, reads: &mut [usize]) {
     for at in (0..body.len()).rev() {
-        if let Step::Loop { body, .. } = &mut body[at] {
-            drop_unread(body, reads);
-        } else if only_computes(&body[at]) && written(&body[at]).is_some_and(|register| reads[register] == 0) {
+        body[at].bodies_mut().iter_mut().rev().for_each(|body| drop_unread(body, reads));
+        let mut is_read = false;
+        written(&body[at], |register| is_read |= reads[register] > 0);
+        if only_computes(&body[at]) && !is_read {
             operands(&body.remove(at), |operand| {
                 if let Operand::Register { register, .. } = operand {
                     reads[*register] -= 1;
@@ -42,9 +43,7 @@ fn count_reads(body: &[Step], registers: usize) -> Vec<usize> {
                     reads[*register] += 1;
                 }
             });
-            if let Step::Loop { body, .. } = step {
-                walk(body, reads);
-            }
+            step.bodies().iter().for_each(|body| walk(body, reads));
         }
     }
     let mut reads = vec![0; registers];
@@ -56,9 +55,7 @@ fn count_reads(body: &[Step], registers: usize) -> Vec<usize> {
 fn forward_stores(body: &mut Vec<Step>, reads: &[usize]) {
     let mut at = 0;
     while at < body.len() {
-        if let Step::Loop { body, .. } = &mut body[at] {
-            forward_stores(body, reads);
-        }
+        body[at].bodies_mut().iter_mut().for_each(|body| forward_stores(body, reads));
         if let Some((producer, address, extents)) = forwardable(body, at, reads) {
             let mut step = body.remove(producer);
             if let Some((target, step_extents)) = map_target(&mut step) {
@@ -78,28 +75,32 @@ fn forwardable(body: &mut [Step], at: usize, reads: &[usize]) -> Option<(usize, 
     else {
         return None;
     };
-    let producer = (0..at).rev().find(|&i| written(&body[i]) == Some(register))?;
+    let producer = (0..at).rev().find(|&i| writes(&body[i], register))?;
     let quiet = body[producer + 1..at].iter().all(|step| !touches_memory(step));
     let (target, _) = map_target(&mut body[producer])?;
-    (quiet && reads[register] == 1 && target.store.is_none() && target.size == address.size)
-        .then_some((producer, address, extents))
+    let fits = target.store.is_none() && target.size == address.size && address.spread.is_affine();
+    (quiet && fits && reads[register] == 1).then_some((producer, address, extents))
 }
 
-/// Lets the step that computes a loop's next carried tile write it in place, so that the copy at the body's end goes.
+/// Lets the step that computes a loop's next carried tile, or a branch's result, write it in place, so that the copy at the body's end goes.
 fn retarget_carried(body: &mut [Step], reads: &[usize]) {
     for step in body {
-        let Step::Loop { body, .. } = step else { continue };
-        retarget_carried(body, reads);
-        let mut at = body.len();
-        while at > 0 {
-            at -= 1;
-            if let Some(producer) = retargetable(body, at, reads) {
-                let Step::CopyTile { target: carried, .. } = body[at] else { continue };
-                if let Some((target, _)) = map_target(&mut body[producer]) {
-                    target.register = carried.register;
-                }
-                body.remove(at);
+        step.bodies_mut().iter_mut().for_each(|body| retarget_carried(body, reads));
+        let (Step::Loop { .. } | Step::If { .. } | Step::While { .. }) = step else { continue };
+        step.bodies_mut().iter_mut().for_each(|body| retarget(body, reads));
+    }
+}
+
+fn retarget(body: &mut Vec<Step>, reads: &[usize]) {
+    let mut at = body.len();
+    while at > 0 {
+        at -= 1;
+        if let Some(producer) = retargetable(body, at, reads) {
+            let Step::CopyTile { target: carried, .. } = body[at] else { continue };
+            if let Some((target, _)) = map_target(&mut body[producer]) {
+                target.register = carried.register;
             }
+            body.remove(at);
         }
     }
 }
@@ -110,7 +111,7 @@ fn retargetable(body: &mut [Step], at: usize, reads: &[usize]) -> Option<usize> 
     else {
         return None;
     };
-    let producer = (0..at).rev().find(|&i| written(&body[i]) == Some(register))?;
+    let producer = (0..at).rev().find(|&i| writes(&body[i], register))?;
     let mut in_place = true;
     operands(&body[producer], |operand| {
         if let Operand::Register { register, view } = operand {
@@ -124,8 +125,7 @@ fn retargetable(body: &mut [Step], at: usize, reads: &[usize]) -> Option<usize> 
         in_place &= !carried(x) && !carried(y);
     }
     for step in &body[producer + 1..] {
-        let is_loop = matches!(step, Step::Loop { .. });
-        in_place &= !is_loop;
+        in_place &= step.bodies().is_empty();
         operands(step, |operand| {
             in_place &= !matches!(operand, Operand::Register { register, .. } if *register == carried.register);
         });

@@ -1,6 +1,9 @@
 //! The steps of a plan: what is left to do at run time once every index has been worked out symbolically.
 
+use super::call::Call;
+use super::fold::Fold;
 use crate::vector::binary::BinaryFunction;
+use crate::vector::fused::FusedFunction;
 use crate::vector::memory::SelectFunction;
 use crate::vector::reduce::ReduceFunction;
 use crate::vector::unary::UnaryFunction;
@@ -18,11 +21,33 @@ pub(super) struct Extent {
     pub clip: Option<Slot>,
 }
 
-/// Rows and columns of a step. A tile of one dimension is one row.
+/// Rows and columns of a step: the last dimension along the columns, all others one after the other as rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extents {
     pub rows: Extent,
     pub columns: Extent,
+}
+
+impl Extents {
+    /// So many rows and columns, all of them.
+    pub fn full(rows: usize, columns: usize) -> Extents {
+        Extents { rows: Extent { full: rows, clip: None }, columns: Extent { full: columns, clip: None } }
+    }
+
+    /// Rows and columns of the whole tile.
+    pub fn shape(&self) -> (usize, usize) {
+        (self.rows.full, self.columns.full)
+    }
+
+    /// Elements of the whole tile.
+    pub fn len(&self) -> usize {
+        self.rows.full * self.columns.full
+    }
+
+    /// Whether nothing is left out.
+    pub fn is_whole(&self) -> bool {
+        self.rows.clip.is_none() && self.columns.clip.is_none()
+    }
 }
 
 /// How a step sees a register's elements.
@@ -36,6 +61,8 @@ pub(super) enum ViewKind {
     RepeatColumns,
     /// The first row repeated.
     RepeatRows,
+    /// Rows and columns exchanged, which only a factor of a product may be.
+    Transposed,
 }
 
 /// What a step reads.
@@ -47,13 +74,38 @@ pub(super) enum Operand {
     Register { register: Register, view: ViewKind },
 }
 
-/// Addresses `base + row * row_stride + column * column_stride`, in bytes.
+/// Integers in a register, one for each row or each column of a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub operand: Operand,
+    /// Bytes of one integer: 4 or 8.
+    pub size: usize,
+    /// How many there are.
+    pub count: usize,
+}
+
+/// By how much integers of a tile differ: `row * row_stride + column * column_stride + rows[row] + columns[column]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spread {
+    /// None is 0.
+    pub row_stride: Option<Slot>,
+    pub column_stride: Option<Slot>,
+    pub rows: Option<Part>,
+    pub columns: Option<Part>,
+}
+
+/// Integers of a tile: `base` and what is added at each place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sum {
+    pub base: Slot,
+    pub spread: Spread,
+}
+
+/// Addresses of elements: `base` in bytes, what is added in elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Address {
     pub base: Slot,
-    /// In elements; none is 0.
-    pub row_stride: Option<Slot>,
-    pub column_stride: Option<Slot>,
+    pub spread: Spread,
     /// Bytes of one element.
     pub size: usize,
 }
@@ -184,12 +236,22 @@ pub(super) enum Step {
         writer: Writer,
         loads: Vec<GuardedLoad>,
     },
-    /// Elements at offsets that are known only element by element.
+    /// `(sum + elements) * scale + bytes` as i64: where elements lie whose places are known only one by one.
+    Offsets {
+        target: Target,
+        sum: Sum,
+        /// Integers of this many bytes, one for each element.
+        elements: Option<(Operand, usize)>,
+        scale: i64,
+        /// i64.
+        bytes: Option<Operand>,
+        extents: Extents,
+    },
+    /// Elements at addresses that are known only element by element: `base`, and what `offsets` (i64) says in bytes.
     Gather {
         register: Register,
         base: Slot,
         offsets: Operand,
-        offset_size: usize,
         mask: Option<Operand>,
         other: Option<Operand>,
         size: usize,
@@ -199,17 +261,14 @@ pub(super) enum Step {
         value: Operand,
         base: Slot,
         offsets: Operand,
-        offset_size: usize,
         mask: Option<Operand>,
         size: usize,
         extents: Extents,
     },
-    /// `base + row * row_stride + column * column_stride` as integers.
+    /// A sum without parts, as integers.
     CountUp {
         target: Target,
-        base: Slot,
-        row_stride: Option<Slot>,
-        column_stride: Option<Slot>,
+        sum: Sum,
         extents: Extents,
     },
     /// 1 inside the clipped extents, 0 outside.
@@ -242,6 +301,13 @@ pub(super) enum Step {
         y: Operand,
         extents: Extents,
     },
+    /// `x * y + z` rounded once.
+    MapFused {
+        function: FusedFunction,
+        target: Target,
+        operands: [Operand; 3],
+        extents: Extents,
+    },
     /// `inside` within the clip, `outside` beyond it.
     MapClip {
         target: Target,
@@ -250,12 +316,15 @@ pub(super) enum Step {
         outside: Operand,
         extents: Extents,
     },
-    /// The matrix product of two tiles of float32 or float64, added to a third, which may be the target's register.
+    /// The matrix products of two tiles, added to a third, which may be the target's register. `extents` are those of all products, one below
+    /// the other.
     Dot {
         target: Target,
+        kind: ProductKind,
         x: Operand,
         y: Operand,
         sum: Operand,
+        batch: usize,
         depth: usize,
         extents: Extents,
     },
@@ -274,12 +343,13 @@ pub(super) enum Step {
         width: Width,
         extents: Extents,
     },
-    /// Each row to one element of a row.
+    /// Each row to one element; `result` is how these are laid out.
     ReduceRows {
         function: ReduceFunction,
         target: Target,
         source: Operand,
         extents: Extents,
+        result: Extents,
     },
     /// The rows to one row.
     ReduceColumns {
@@ -290,6 +360,11 @@ pub(super) enum Step {
         extents: Extents,
     },
 
+    /// A reduction or scan by a block.
+    Fold(Fold),
+    /// An operation on whole tiles.
+    Call(Call),
+
     Loop {
         index: Slot,
         lower: Slot,
@@ -297,6 +372,58 @@ pub(super) enum Step {
         step: Slot,
         body: Vec<Step>,
     },
+    /// One of two bodies, the first where the condition holds.
+    If {
+        condition: Slot,
+        bodies: [Vec<Step>; 2],
+    },
+    /// The first body, and while the condition holds then, the second and the first again.
+    While {
+        condition: Slot,
+        bodies: [Vec<Step>; 2],
+    },
+}
+
+/// The element types of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProductKind {
+    Single,
+    Double,
+    /// i8 into i32.
+    Integer,
+}
+
+impl ProductKind {
+    /// Bytes of a factor's element.
+    pub fn factor_size(self) -> usize {
+        match self {
+            ProductKind::Single => 4,
+            ProductKind::Double => 8,
+            ProductKind::Integer => 1,
+        }
+    }
+}
+
+impl Step {
+    /// The lists of steps that a step contains.
+    pub fn bodies(&self) -> &[Vec<Step>] {
+        match self {
+            Step::Loop { body, .. } => std::slice::from_ref(body),
+            Step::Fold(fold) => std::slice::from_ref(&fold.body),
+            Step::If { bodies, .. } | Step::While { bodies, .. } => bodies,
+            _ => &[],
+        }
+    }
+
+    /// As [`Step::bodies`].
+    pub fn bodies_mut(&mut self) -> &mut [Vec<Step>] {
+        match self {
+            Step::Loop { body, .. } => std::slice::from_mut(body),
+            Step::Fold(fold) => std::slice::from_mut(&mut fold.body),
+            Step::If { bodies, .. } | Step::While { bodies, .. } => bodies,
+            _ => &mut [],
+        }
+    }
 }
 
 /// How many bits of a slot are the number; the rest repeats its sign.

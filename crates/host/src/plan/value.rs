@@ -1,25 +1,37 @@
-//! What planning knows of a value: a slot, an affine index, an address, a clipping mask, or a register.
+//! What planning knows of a value: a slot, a sum of indices, an address, a clipping mask, or a register.
 
-use super::step::{Extents, Operand, Slot, ViewKind};
+use super::step::{Extents, Operand, Part, Slot, Spread, Sum, ViewKind, Width};
 use openmps_tile::Scalar;
 
-/// `base + row * row_stride + column * column_stride`; strides of none are 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Affine {
-    pub base: Slot,
-    pub row_stride: Option<Slot>,
-    pub column_stride: Option<Slot>,
+impl Spread {
+    /// Nothing: the same number everywhere.
+    pub const NONE: Spread = Spread { row_stride: None, column_stride: None, rows: None, columns: None };
+
+    /// Whether no part of it is known only at run time.
+    pub fn is_affine(&self) -> bool {
+        self.rows.is_none() && self.columns.is_none()
+    }
+
+    /// Rows and columns exchanged, where there are no parts.
+    pub fn transposed(self) -> Spread {
+        Spread { row_stride: self.column_stride, column_stride: self.row_stride, ..self }
+    }
+
+    /// What registers hold of it.
+    pub fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.rows.iter().chain(&self.columns)
+    }
 }
 
-impl Affine {
+impl Sum {
     /// The same number everywhere.
-    pub fn uniform(base: Slot) -> Affine {
-        Affine { base, row_stride: None, column_stride: None }
+    pub fn uniform(base: Slot) -> Sum {
+        Sum { base, spread: Spread::NONE }
     }
 
     /// Whether it is the same number everywhere.
     pub fn is_uniform(&self) -> bool {
-        self.row_stride.is_none() && self.column_stride.is_none()
+        self.spread == Spread::NONE
     }
 }
 
@@ -29,14 +41,14 @@ pub(super) enum Planned {
     /// A scalar, or a tile whose elements are all that scalar.
     Uniform(Slot),
     /// Integers that follow from the place in the tile.
-    Index(Affine),
-    /// Addresses `base` (bytes) `+ offset` (elements).
-    Pointer { base: Slot, offset: Affine },
-    /// Addresses whose offsets (elements, in a register) are known only at run time.
-    ScatteredPointer { base: Slot, offsets: Operand, offset_size: usize },
+    Index(Sum),
+    /// Addresses `base` (bytes) and `offset` (elements).
+    Pointer { base: Slot, offset: Sum },
+    /// Addresses `base` and, in bytes, what the register (i64) holds for each element.
+    Scattered { base: Slot, offsets: Operand },
     /// True exactly inside the extents.
     Clip(Extents),
-    /// Data, defined in every element: what a mask leaves out is 0, or the load's `other`.
+    /// Data, defined in every element: what a mask leaves out is 0, or the load's `other`. Pointers do not come in this form.
     Data(Operand),
 }
 
@@ -61,13 +73,11 @@ pub(super) enum Form {
     OneAndExponential(Operand),
 }
 
-/// Rows and columns of a tile's dimensions: a vector is one row.
-pub(super) fn rows_and_columns(dims: &[usize]) -> Option<(usize, usize)> {
-    match *dims {
-        [] => Some((1, 1)),
-        [columns] => Some((1, columns)),
-        [rows, columns] => Some((rows, columns)),
-        _ => None,
+/// Rows and columns of a tile's dimensions: the last dimension is along the columns.
+pub(super) fn rows_and_columns(dims: &[usize]) -> (usize, usize) {
+    match dims.split_last() {
+        None => (1, 1),
+        Some((&columns, outer)) => (outer.iter().product(), columns),
     }
 }
 
@@ -84,8 +94,7 @@ pub(super) fn compose(view: ViewKind, next: ViewKind) -> Option<ViewKind> {
 }
 
 /// The step width of a number type's slot.
-pub(super) fn width_of(scalar: Scalar) -> super::step::Width {
-    use super::step::Width;
+pub(super) fn width_of(scalar: Scalar) -> Width {
     match scalar {
         Scalar::I1 => Width::Truth,
         Scalar::I8 => Width::Bits8,

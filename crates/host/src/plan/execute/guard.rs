@@ -19,7 +19,7 @@ impl Machine<'_> {
     /// As for [`Machine::run`].
     #[inline(always)]
     pub(super) unsafe fn guard(&mut self, address: &Address, extents: &Extents, writer: Writer, loads: &[GuardedLoad]) {
-        let neighbours = extents.columns.full == 1 || self.stride(address.column_stride) == 1;
+        let neighbours = extents.columns.full == 1 || self.stride(address.spread.column_stride) == 1;
         if extents.rows.full == 1 && neighbours && self.are_apart(self.get(address.base), address, extents, loads) {
             return;
         }
@@ -46,12 +46,12 @@ impl Machine<'_> {
         let (rows, columns) = self.extents(extents);
         let size = address.size as isize;
         let one = extents.columns.full == 1;
-        let by_column = if one { size } else { self.stride(address.column_stride) * size };
+        let by_column = if one { size } else { self.stride(address.spread.column_stride) * size };
         // Where columns are not neighbours a step stores only when it has computed everything.
         if rows == 0 || columns == 0 || (by_column != size && writer != Writer::Copy) {
             return;
         }
-        let (to, by_row) = (self.get(address.base), self.stride(address.row_stride) * size);
+        let (to, by_row) = (self.get(address.base), self.stride(address.spread.row_stride) * size);
         let [begin, end] = span(to, (rows, by_row), (columns, by_column), size);
         for load in loads {
             let place = self.places[load.register];

@@ -1,12 +1,9 @@
 //! Runs the steps on tiles: row by row, or all rows as one run where they follow each other.
 
-use super::{Machine, RegisterMemory, Source};
+use super::{Machine, Source};
 use crate::plan::product::{self, Factor};
-use crate::plan::step::{Address, Extent, Extents, Operand, Rest, Step, Target};
+use crate::plan::step::{Extents, Operand, ProductKind, Step, Sum, Target};
 use crate::vector::memory;
-
-/// An element of any size that is 0.
-static ZERO: [u8; 8] = [0; 8];
 
 impl Machine<'_> {
     pub(super) unsafe fn tile_step(&mut self, step: &Step) {
@@ -18,12 +15,12 @@ impl Machine<'_> {
                 }
                 Step::StoreTile { value, address, extents } => self.store(value, address, extents),
                 Step::Guard { address, extents, writer, loads } => self.guard(address, extents, *writer, loads),
-                Step::Gather { .. } | Step::Scatter { .. } => self.scattered(step),
-                Step::CountUp { target, base, row_stride, column_stride, extents } => {
+                Step::Gather { .. } | Step::Scatter { .. } | Step::Offsets { .. } => self.scattered(step),
+                Step::CountUp { target, sum: Sum { base, spread }, extents } => {
                     let (rows, columns) = self.extents(extents);
                     let (address, pitch) = self.open(target, extents);
                     let (base, by_row, by_column) =
-                        (self.get(*base), self.stride(*row_stride), self.stride(*column_stride));
+                        (self.get(*base), self.stride(spread.row_stride), self.stride(spread.column_stride));
                     for row in 0..rows {
                         let start = base.wrapping_add((by_row * row as isize) as i64);
                         let destination = address.offset(pitch * row as isize);
@@ -45,7 +42,7 @@ impl Machine<'_> {
                     let (rows, columns) = self.extents(extents);
                     let x = self.source(x, *x_size);
                     let (address, pitch) = self.open(target, extents);
-                    if x.repeats {
+                    if x.repeats() {
                         for row in 0..rows {
                             let destination = address.offset(pitch * row as isize);
                             function(destination, x.row(row), columns.min(1));
@@ -67,11 +64,11 @@ impl Machine<'_> {
                     let row_bytes = columns * size;
                     let flat = x.is_flat(row_bytes) && y.is_flat(row_bytes);
                     if rows == 1 || (flat && pitch == (columns * target.size) as isize) {
-                        function(address, x.address, x.repeats, y.address, y.repeats, rows * columns);
+                        function(address, x.address, x.repeats(), y.address, y.repeats(), rows * columns);
                     } else {
                         for row in 0..rows {
                             let destination = address.offset(pitch * row as isize);
-                            function(destination, x.row(row), x.repeats, y.row(row), y.repeats, columns);
+                            function(destination, x.row(row), x.repeats(), y.row(row), y.repeats(), columns);
                         }
                     }
                     self.close(target, extents);
@@ -84,7 +81,17 @@ impl Machine<'_> {
                     for row in 0..rows {
                         let destination = address.offset(pitch * row as isize);
                         let (c, a, b) = (condition.row(row), x.row(row), y.row(row));
-                        function(destination, c, condition.repeats, a, x.repeats, b, y.repeats, columns);
+                        function(destination, c, condition.repeats(), a, x.repeats(), b, y.repeats(), columns);
+                    }
+                    self.close(target, extents);
+                }
+                Step::MapFused { function, target, operands, extents } => {
+                    let (rows, columns) = self.extents(extents);
+                    let sources = operands.map(|operand| self.source(&operand, target.size));
+                    let (address, pitch) = self.open(target, extents);
+                    for row in 0..rows {
+                        let destination = address.offset(pitch * row as isize);
+                        function(destination, sources.map(|x| x.row(row)), sources.map(|x| x.repeats()), columns);
                     }
                     self.close(target, extents);
                 }
@@ -96,11 +103,10 @@ impl Machine<'_> {
                     let (rows, columns) = self.extents(extents);
                     let source = self.source(source, target.size);
                     let (address, pitch) = self.open(target, extents);
-                    let stride = if source.repeats { 0 } else { target.size as isize };
                     for row in 0..rows {
-                        let destination = address.offset(pitch * row as isize);
-                        let size = target.size;
-                        memory::copy_strided(destination, size as isize, source.row(row), stride, size, columns);
+                        let (destination, size) = (address.offset(pitch * row as isize), target.size);
+                        let from = source.row(row);
+                        memory::copy_strided(destination, size as isize, from, source.by_column, size, columns);
                     }
                 }
                 Step::ReduceAll { .. } | Step::ReduceRows { .. } | Step::ReduceColumns { .. } => self.reduce(step),
@@ -109,88 +115,36 @@ impl Machine<'_> {
         }
     }
 
-    unsafe fn load(
-        &mut self,
-        register: usize,
-        address: &Address,
-        extents: &Extents,
-        full: (usize, usize),
-        rest: Rest,
-        direct: bool,
-    ) {
-        let (rows, columns) = self.extents(extents);
-        let source = self.get(address.base) as *mut u8;
-        let size = address.size as isize;
-        let by_row = self.stride(address.row_stride) * size;
-        let by_column = self.stride(address.column_stride) * size;
-        let whole = matches!(rest, Rest::Unread) || (rows, columns) == full;
-        if direct && whole && (by_column == size || by_column == 0 || columns <= 1) {
-            let repeats = by_column == 0 && full.1 > 1;
-            self.places[register] = RegisterMemory { address: source, pitch: by_row, repeats };
-            return;
-        }
-        let pitch = (full.1 * address.size) as isize;
-        // SAFETY: the register is as large as the full tile; device memory is valid inside the extents.
-        unsafe {
-            let scratch = self.tiles.add(self.program.registers[register]);
-            self.places[register] = RegisterMemory { address: scratch, pitch, repeats: false };
-            let other = match rest {
-                Rest::Unread => None,
-                Rest::Zero => Some(Source { address: ZERO.as_ptr(), pitch: 0, repeats: true }),
-                Rest::Other(other) => Some(self.source(&other, address.size)),
-            };
-            for row in 0..(if other.is_some() { full.0 } else { rows }) {
-                let destination = scratch.offset(pitch * row as isize);
-                let inside = if row < rows { columns } else { 0 };
-                let from = source.offset(by_row * row as isize);
-                memory::copy_strided(destination, size, from, by_column, address.size, inside);
-                if let Some(other) = &other {
-                    let rest = other.row(row).add(if other.repeats { 0 } else { inside * address.size });
-                    let stride = if other.repeats { 0 } else { size };
-                    let destination = destination.add(inside * address.size);
-                    memory::copy_strided(destination, size, rest, stride, address.size, full.1 - inside);
-                }
-            }
-        }
-    }
-
-    pub(super) unsafe fn store(&mut self, value: &Operand, address: &Address, extents: &Extents) {
-        let (rows, columns) = self.extents(extents);
-        let source = self.source(value, address.size);
-        let destination = self.get(address.base) as *mut u8;
-        let size = address.size as isize;
-        let by_row = self.stride(address.row_stride) * size;
-        let by_column = if extents.columns.full == 1 { size } else { self.stride(address.column_stride) * size };
-        let stride = if source.repeats { 0 } else { size };
-        for row in 0..rows {
-            // SAFETY: the caller's addresses are valid inside the extents.
-            unsafe {
-                let destination = destination.offset(by_row * row as isize);
-                memory::copy_strided(destination, by_column, source.row(row), stride, address.size, columns);
-            }
-        }
-    }
-
     unsafe fn dot(&mut self, step: &Step) {
-        let Step::Dot { target, x, y, sum, depth, extents } = step else { return };
+        let Step::Dot { target, kind, x, y, sum, batch, depth, extents } = step else { return };
         let (rows, columns) = self.extents(extents);
-        let (x, y, sum) = (self.source(x, target.size), self.source(y, target.size), self.source(sum, target.size));
+        let (x, y) = (self.source(x, kind.factor_size()), self.source(y, kind.factor_size()));
+        let sum = self.source(sum, target.size);
         let (address, pitch) = self.open(target, extents);
         let size = target.size as isize;
         // SAFETY: registers hold their full extents, and the factors are defined everywhere.
         unsafe {
             if sum.address != address.cast_const() {
-                let stride = if sum.repeats { 0 } else { size };
                 for row in 0..rows {
                     let destination = address.offset(pitch * row as isize);
-                    memory::copy_strided(destination, size, sum.row(row), stride, target.size, columns);
+                    memory::copy_strided(destination, size, sum.row(row), sum.by_column, target.size, columns);
                 }
             }
-            let shape = (rows, columns, *depth);
-            let factors = [x, y].map(|x| Factor { address: x.address, pitch: x.pitch, repeats: x.repeats });
-            match target.size {
-                8 => product::add::<f64>(shape, (address, pitch), factors),
-                _ => product::add::<f32>(shape, (address, pitch), factors),
+            let height = extents.rows.full / batch;
+            for at in 0..*batch {
+                // Of the last products there may be fewer rows, or none, where only a part is read.
+                let shape = (rows.saturating_sub(at * height).min(height), columns, *depth);
+                let to = (address.offset(pitch * (at * height) as isize), pitch);
+                let factors = [(x, at * height), (y, at * depth)].map(|(source, row)| Factor {
+                    address: source.row(row),
+                    by_row: source.pitch,
+                    by_column: source.by_column,
+                });
+                match kind {
+                    ProductKind::Single => product::add::<f32>(shape, to, factors),
+                    ProductKind::Double => product::add::<f64>(shape, to, factors),
+                    ProductKind::Integer => product::add_integers(shape, to, factors),
+                }
             }
             self.close(target, extents);
         }
@@ -213,12 +167,17 @@ impl Machine<'_> {
             // SAFETY: both sources are defined where they are read: inside the clip, and everywhere.
             unsafe {
                 let destination = address.offset(pitch * row as isize);
-                let stride = if inside.repeats { 0 } else { size };
-                memory::copy_strided(destination, size, inside.row(row), stride, target.size, count);
+                memory::copy_strided(destination, size, inside.row(row), inside.by_column, target.size, count);
                 let skip = count * target.size;
-                let (rest, stride) =
-                    if outside.repeats { (outside.row(row), 0) } else { (outside.row(row).add(skip), size) };
-                memory::copy_strided(destination.add(skip), size, rest, stride, target.size, columns - count);
+                let rest = outside.element(row, count);
+                memory::copy_strided(
+                    destination.add(skip),
+                    size,
+                    rest,
+                    outside.by_column,
+                    target.size,
+                    columns - count,
+                );
             }
         }
         // SAFETY: passed on to the caller.
@@ -234,16 +193,13 @@ impl Machine<'_> {
                     let source = self.source(source, *size);
                     let cell = self.cell(*destination);
                     self.reduce_row(*function, cell, &source, 0, *size, rows.min(1) * columns);
-                    let raw = self.get(*destination) as u64;
-                    self.set(*destination, width.extend(raw) as i64);
+                    self.extend(*destination, *width);
                 }
-                Step::ReduceRows { function, target, source, extents } => {
+                Step::ReduceRows { function, target, source, extents, result } => {
                     let (rows, columns) = self.extents(extents);
                     let source = self.source(source, target.size);
-                    let all = Extent { full: extents.rows.full, clip: None };
-                    let (address, _) =
-                        self.open(target, &Extents { rows: Extent { full: 1, clip: None }, columns: all });
-                    for row in 0..all.full {
+                    let (address, _) = self.open(target, result);
+                    for row in 0..extents.rows.full {
                         let destination = address.add(row * target.size);
                         // A row behind the last one has no elements: the identity is left.
                         let (row, columns) = if row < rows { (row, columns) } else { (0, 0) };
@@ -253,12 +209,11 @@ impl Machine<'_> {
                 Step::ReduceColumns { combine, identity, target, source, extents } => {
                     let (rows, columns) = self.extents(extents);
                     let source = self.source(source, target.size);
-                    let all = Extent { full: extents.columns.full, clip: None };
-                    let (address, _) =
-                        self.open(target, &Extents { rows: Extent { full: 1, clip: None }, columns: all });
-                    memory::fill(address, identity.as_ptr(), target.size, all.full);
+                    let all = extents.columns.full;
+                    let (address, _) = self.open(target, &Extents::full(1, all));
+                    memory::fill(address, identity.as_ptr(), target.size, all);
                     for row in 0..rows {
-                        combine(address, address, false, source.row(row), source.repeats, columns);
+                        combine(address, address, false, source.row(row), source.repeats(), columns);
                     }
                 }
                 _ => {}
@@ -277,79 +232,12 @@ impl Machine<'_> {
     ) {
         // SAFETY: as in `step`. A repeated element is combined with itself in runs of a small buffer.
         unsafe {
-            if !source.repeats {
+            if !source.repeats() {
                 return function(destination, source.row(row), columns);
             }
             let mut repeated = vec![0u64; (columns * size).div_ceil(8)];
             memory::fill(repeated.as_mut_ptr().cast(), source.row(row), size, columns);
             function(destination, repeated.as_ptr().cast(), columns);
-        }
-    }
-
-    unsafe fn scattered(&mut self, step: &Step) {
-        // SAFETY: as in `step`; addresses behind a false mask are not touched.
-        unsafe {
-            match step {
-                Step::Gather { register, base, offsets, offset_size, mask, other, size, extents } => {
-                    let target = Target { register: *register, size: *size, store: None };
-                    let (address, pitch) = self.open(&target, extents);
-                    let base = self.get(*base) as *const u8;
-                    let offsets = self.source(offsets, *offset_size);
-                    let mask = mask.as_ref().map(|mask| self.source(mask, 1));
-                    let zero = Source { address: ZERO.as_ptr(), pitch: 0, repeats: true };
-                    let other = other.as_ref().map_or(zero, |other| self.source(other, *size));
-                    let (rows, columns) = self.extents(extents);
-                    for row in 0..rows {
-                        for column in 0..columns {
-                            let destination = address.offset(pitch * row as isize).add(column * size);
-                            if mask.is_none_or(|mask| *element(&mask, row, column, 1) != 0) {
-                                let offset = element_offset(&offsets, row, column, *offset_size);
-                                let from = base.offset(offset * *size as isize);
-                                std::ptr::copy_nonoverlapping(from, destination, *size);
-                            } else {
-                                let from = element(&other, row, column, *size);
-                                std::ptr::copy_nonoverlapping(from, destination, *size);
-                            }
-                        }
-                    }
-                }
-                Step::Scatter { value, base, offsets, offset_size, mask, size, extents } => {
-                    let base = self.get(*base) as *mut u8;
-                    let value = self.source(value, *size);
-                    let offsets = self.source(offsets, *offset_size);
-                    let mask = mask.as_ref().map(|mask| self.source(mask, 1));
-                    let (rows, columns) = self.extents(extents);
-                    for row in 0..rows {
-                        for column in 0..columns {
-                            if mask.is_none_or(|mask| *element(&mask, row, column, 1) != 0) {
-                                let offset = element_offset(&offsets, row, column, *offset_size);
-                                let to = base.offset(offset * *size as isize);
-                                std::ptr::copy_nonoverlapping(element(&value, row, column, *size), to, *size);
-                            }
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
-/// The address of one element.
-unsafe fn element(source: &Source, row: usize, column: usize, size: usize) -> *const u8 {
-    // SAFETY: the element lies within the tile.
-    unsafe { source.row(row).add(if source.repeats { 0 } else { column * size }) }
-}
-
-/// One element as an offset.
-unsafe fn element_offset(source: &Source, row: usize, column: usize, size: usize) -> isize {
-    // SAFETY: the element lies within the tile.
-    unsafe {
-        let address = element(source, row, column, size);
-        if size == 4 {
-            address.cast::<i32>().read_unaligned() as isize
-        } else {
-            address.cast::<i64>().read_unaligned() as isize
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Planned programs, and those executed operation by operation, against the interpreter, which is the definition: the same kernel,
-//! arguments and memory.
+//! Programs against the interpreter, which is the definition: the same kernel, arguments and memory.
 
-#[path = "../../tile/tests/launch/mod.rs"]
+#[path = "../../../tile/tests/launch/mod.rs"]
 mod launch;
+mod tiles;
 
 use launch::Given::{Buffer, Integer};
 use launch::{Given, assert_close, bytes, from_singles, interpreted, prepared, singles, wave};
@@ -10,7 +10,7 @@ use openmps_host::Program;
 use openmps_tile::kernel::Atomic;
 use openmps_tile::{Builder, Combine, Kernel, Operation, Scalar, Type, parse};
 
-/// Hands `check` the buffers after each way in which the host executes the kernel, and after the interpreter.
+/// Hands `check` the buffers after the host has executed the kernel, and after the interpreter.
 fn compare(
     kernel: &Kernel,
     grid: [usize; 3],
@@ -19,23 +19,20 @@ fn compare(
     check: &dyn Fn(&[Vec<u8>], &[Vec<u8>]),
 ) {
     let expected = interpreted(kernel, grid, buffers, given);
-    for program in [Program::new(kernel), Program::without_plan(kernel)] {
-        let program = program.unwrap_or_else(|error| panic!("{error}"));
-        let (copies, arguments) = prepared(buffers, given);
-        // SAFETY: every kernel here stays inside of its buffers, whose addresses are exposed.
-        unsafe { program.run(grid, &arguments) }.unwrap_or_else(|error| panic!("{error}"));
-        check(&bytes(&copies, buffers), &expected);
-    }
+    let program = Program::new(kernel).unwrap_or_else(|error| panic!("{error}"));
+    let (copies, arguments) = prepared(buffers, given);
+    // SAFETY: every kernel here stays inside of its buffers, whose addresses are exposed.
+    unsafe { program.run(grid, &arguments) }.unwrap_or_else(|error| panic!("{error}"));
+    check(&bytes(&copies, buffers), &expected);
 }
 
 launch::cases::tests! { compare }
 launch::cases::tests! { compare: memory_that_is_read_and_written }
 
 #[test]
-fn what_the_planner_lacks_is_executed_operation_by_operation_and_an_assertion_has_its_line() {
-    const TEXT: &str = include_str!("../../tile/tests/ttir/sort.ttir");
+fn an_assertion_that_does_not_hold_has_its_line() {
+    const TEXT: &str = include_str!("../../../tile/tests/ttir/sort.ttir");
     let program = Program::new(&parse(TEXT).expect("Triton's text")).expect("executed");
-    assert!(!program.is_planned());
     let (_copies, arguments) = prepared(&[singles(wave(64)), vec![0; 64 * 4]], &[Buffer(0), Buffer(1), Integer(0)]);
     // SAFETY: as for every kernel here.
     let error = unsafe { program.run([1, 1, 1], &arguments) }.expect_err("0 is not above 0").to_string();
@@ -162,12 +159,10 @@ fn nothing_is_read_where_a_mask_leaves_nothing() {
     let sum = b.reduce(Combine::Sum, filled, 0);
     b.store(out, sum, None);
     let kernel = b.finish();
-    for program in [Program::new(&kernel), Program::without_plan(&kernel)] {
-        let (copies, arguments) = prepared(&[singles(vec![7.0])], &[Integer(0), Buffer(0), Integer(0), Integer(0)]);
-        // SAFETY: the mask leaves nothing of the address that is none.
-        unsafe { program.unwrap().run([1, 1, 1], &arguments) }.unwrap();
-        assert_eq!(from_singles(&bytes(&copies, &[singles(vec![7.0])])[0]), [0.0]);
-    }
+    let (copies, arguments) = prepared(&[singles(vec![7.0])], &[Integer(0), Buffer(0), Integer(0), Integer(0)]);
+    // SAFETY: the mask leaves nothing of the address that is none.
+    unsafe { Program::new(&kernel).unwrap().run([1, 1, 1], &arguments) }.unwrap();
+    assert_eq!(from_singles(&bytes(&copies, &[singles(vec![7.0])])[0]), [0.0]);
 }
 
 #[test]

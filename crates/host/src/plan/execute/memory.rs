@@ -1,0 +1,253 @@
+//! Loads and stores of tiles: as rows with strides wherever the addresses step evenly, which parts known only at run time often do.
+
+use super::{Machine, RegisterMemory, Source};
+use crate::plan::step::{Address, Extents, Operand, Part, Rest, Spread};
+use crate::vector::memory;
+
+/// An element of any size that is 0.
+pub(super) static ZERO: [u8; 8] = [0; 8];
+
+/// The integers of one part of a spread: the address of the first, bytes from one to the next, bytes of each.
+#[derive(Clone, Copy)]
+pub(super) struct Integers {
+    address: *const u8,
+    step: isize,
+    size: usize,
+}
+
+impl Integers {
+    pub fn new(address: *const u8, step: isize, size: usize) -> Integers {
+        Integers { address, step, size }
+    }
+
+    /// # Safety
+    /// There are more than `i` of them.
+    #[inline(always)]
+    pub unsafe fn get(self, i: usize) -> i64 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let at = self.address.offset(self.step * i as isize);
+            if self.size == 4 { at.cast::<i32>().read_unaligned().into() } else { at.cast::<i64>().read_unaligned() }
+        }
+    }
+
+    /// The first of `count` integers and the distance to the next, where that is always the same.
+    ///
+    /// # Safety
+    /// There are so many.
+    #[inline(always)]
+    unsafe fn evenly(self, count: usize) -> Option<[i64; 2]> {
+        if count == 0 {
+            return Some([0, 0]);
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            let first = self.get(0);
+            let distance = if count > 1 { self.get(1).wrapping_sub(first) } else { 0 };
+            let expected = |i: usize| first.wrapping_add(distance.wrapping_mul(i as i64));
+            let mut even = true;
+            for i in 2..count {
+                even &= self.get(i) == expected(i);
+            }
+            even.then_some([first, distance])
+        }
+    }
+}
+
+/// Where the elements of a tile lie: every one at `base + row * by_row + column * by_column` bytes.
+#[derive(Clone, Copy)]
+struct Even {
+    base: *mut u8,
+    by_row: isize,
+    by_column: isize,
+}
+
+impl Machine<'_> {
+    /// The integers of a part along the rows.
+    #[inline(always)]
+    pub(super) fn along_rows(&self, part: &Part) -> Integers {
+        let source = self.source(&part.operand, part.size);
+        Integers { address: source.address, step: source.pitch, size: part.size }
+    }
+
+    /// The integers of a part along the columns.
+    #[inline(always)]
+    pub(super) fn along_columns(&self, part: &Part) -> Integers {
+        let source = self.source(&part.operand, part.size);
+        Integers { address: source.address, step: source.by_column, size: part.size }
+    }
+
+    /// Addresses as strides, where the parts of these rows and columns step evenly.
+    #[inline(always)]
+    fn even(&self, address: &Address, (rows, columns): (usize, usize)) -> Option<Even> {
+        let Spread { row_stride, column_stride, .. } = address.spread;
+        let [mut first, mut by_row, mut by_column] =
+            [0, self.stride(row_stride) as i64, self.stride(column_stride) as i64];
+        // SAFETY: parts have an integer for each row and each column of the tile.
+        unsafe {
+            if let Some(part) = &address.spread.rows {
+                let [start, distance] = self.along_rows(part).evenly(rows)?;
+                (first, by_row) = (first.wrapping_add(start), by_row.wrapping_add(distance));
+            }
+            if let Some(part) = &address.spread.columns {
+                let [start, distance] = self.along_columns(part).evenly(columns)?;
+                (first, by_column) = (first.wrapping_add(start), by_column.wrapping_add(distance));
+            }
+        }
+        let bytes = |elements: i64| elements.wrapping_mul(address.size as i64) as isize;
+        let base = (self.get(address.base) as *mut u8).wrapping_offset(bytes(first));
+        Some(Even { base, by_row: bytes(by_row), by_column: bytes(by_column) })
+    }
+
+    /// What is added to an address for each row and for each column, in bytes.
+    fn list_offsets(&mut self, address: &Address, (rows, columns): (usize, usize)) {
+        let spread = &address.spread;
+        let list = |list: &mut Vec<i64>, stride: isize, part: Option<Integers>, count: usize| {
+            list.clear();
+            list.extend((0..count).map(|i| {
+                // SAFETY: parts have an integer for each row and each column of the tile.
+                let part = part.map_or(0, |part| unsafe { part.get(i) });
+                (stride as i64).wrapping_mul(i as i64).wrapping_add(part).wrapping_mul(address.size as i64)
+            }));
+        };
+        let (row_stride, column_stride) = (self.stride(spread.row_stride), self.stride(spread.column_stride));
+        let row_part = spread.rows.as_ref().map(|part| self.along_rows(part));
+        let column_part = spread.columns.as_ref().map(|part| self.along_columns(part));
+        list(&mut self.lists.rows, row_stride, row_part, rows);
+        list(&mut self.lists.columns, column_stride, column_part, columns);
+    }
+
+    pub(super) unsafe fn load(
+        &mut self,
+        register: usize,
+        address: &Address,
+        extents: &Extents,
+        full: (usize, usize),
+        rest: Rest,
+        direct: bool,
+    ) {
+        let (rows, columns) = self.extents(extents);
+        let even = self.even(address, (rows, columns));
+        let size = address.size as isize;
+        let whole = matches!(rest, Rest::Unread) || (rows, columns) == full;
+        if let Some(Even { base, by_row, by_column }) = even
+            && direct
+            && whole
+            && (by_column == size || by_column == 0 || columns <= 1)
+        {
+            let repeats = by_column == 0 && full.1 > 1;
+            self.places[register] = RegisterMemory { address: base, pitch: by_row, repeats };
+            return;
+        }
+        let pitch = (full.1 * address.size) as isize;
+        let home = self.home(register);
+        self.places[register] = RegisterMemory { address: home, pitch, repeats: false };
+        // SAFETY: the register is as large as the full tile; device memory is valid inside the extents.
+        unsafe {
+            match even {
+                Some(Even { base, by_row, by_column }) => {
+                    for row in 0..rows {
+                        let (to, from) = (home.offset(pitch * row as isize), base.offset(by_row * row as isize));
+                        memory::copy_strided(to, size, from, by_column, address.size, columns);
+                    }
+                }
+                None => self.load_listed(home, pitch, address, (rows, columns)),
+            }
+            self.fill_rest((home, pitch), rest, (rows, columns), full, address.size);
+        }
+    }
+
+    /// Loads row by row from addresses that do not step evenly.
+    #[cold]
+    unsafe fn load_listed(&mut self, home: *mut u8, pitch: isize, address: &Address, shape: (usize, usize)) {
+        self.list_offsets(address, shape);
+        let base = self.get(address.base) as *const u8;
+        let size = address.size as isize;
+        for (row, &by_row) in self.lists.rows.iter().enumerate() {
+            // SAFETY: as in `load`.
+            unsafe {
+                let (to, from) = (home.offset(pitch * row as isize), base.wrapping_offset(by_row as isize));
+                each_run(&self.lists.columns, size, |column, offset, count| {
+                    let to = to.offset(column as isize * size);
+                    std::ptr::copy_nonoverlapping(from.wrapping_offset(offset), to, count * address.size);
+                });
+            }
+        }
+    }
+
+    /// What a loaded tile holds outside of the rows and columns that are loaded.
+    unsafe fn fill_rest(
+        &self,
+        (home, pitch): (*mut u8, isize),
+        rest: Rest,
+        (rows, columns): (usize, usize),
+        full: (usize, usize),
+        size: usize,
+    ) {
+        let other = match rest {
+            _ if (rows, columns) == full => return,
+            Rest::Unread => return,
+            Rest::Zero => Source { address: ZERO.as_ptr(), pitch: 0, by_column: 0 },
+            Rest::Other(other) => self.source(&other, size),
+        };
+        for row in 0..full.0 {
+            let inside = if row < rows { columns } else { 0 };
+            // SAFETY: the register is as large as the full tile.
+            unsafe {
+                let to = home.offset(pitch * row as isize).add(inside * size);
+                let from = other.element(row, inside);
+                memory::copy_strided(to, size as isize, from, other.by_column, size, full.1 - inside);
+            }
+        }
+    }
+
+    pub(super) unsafe fn store(&mut self, value: &Operand, address: &Address, extents: &Extents) {
+        let (rows, columns) = self.extents(extents);
+        let source = self.source(value, address.size);
+        let size = address.size as isize;
+        // SAFETY: the caller's addresses are valid inside the extents.
+        unsafe {
+            let Some(Even { base, by_row, by_column }) = self.even(address, (rows, columns)) else {
+                return self.store_listed(&source, address, (rows, columns));
+            };
+            let by_column = if extents.columns.full == 1 { size } else { by_column };
+            for row in 0..rows {
+                let to = base.offset(by_row * row as isize);
+                memory::copy_strided(to, by_column, source.row(row), source.by_column, address.size, columns);
+            }
+        }
+    }
+
+    /// Stores row by row to addresses that do not step evenly.
+    #[cold]
+    unsafe fn store_listed(&mut self, source: &Source, address: &Address, shape: (usize, usize)) {
+        self.list_offsets(address, shape);
+        let base = self.get(address.base) as *mut u8;
+        let size = address.size as isize;
+        for (row, &by_row) in self.lists.rows.iter().enumerate() {
+            let to = base.wrapping_offset(by_row as isize);
+            each_run(&self.lists.columns, size, |column, offset, count| {
+                // SAFETY: as in `store`.
+                unsafe {
+                    let from = source.element(row, column);
+                    let to = to.wrapping_offset(offset);
+                    memory::copy_strided(to, size, from, source.by_column, address.size, count);
+                }
+            });
+        }
+    }
+}
+
+/// Calls `work` with the first index, the offset in bytes and the length of each run of neighbours.
+#[inline(always)]
+fn each_run(offsets: &[i64], size: isize, mut work: impl FnMut(usize, isize, usize)) {
+    let mut begin = 0;
+    while begin < offsets.len() {
+        let mut end = begin + 1;
+        while end < offsets.len() && offsets[end] == offsets[end - 1] + size as i64 {
+            end += 1;
+        }
+        work(begin, offsets[begin] as isize, end - begin);
+        begin = end;
+    }
+}
