@@ -1,5 +1,8 @@
 //! Matrix products of tiles.
 
+use crate::native::microkernel::Channels;
+use crate::native::product::{Operand, Product};
+
 /// A factor of a product.
 #[derive(Clone, Copy)]
 pub(super) struct Factor {
@@ -11,86 +14,83 @@ pub(super) struct Factor {
     pub by_column: isize,
 }
 
-/// Adds the product of two factors to the tile at an address; on this thread, since the grid has the others.
+/// Adds the product of two factors of float32 to the tile at an address, through the kernels of every other product. Programs of a grid that
+/// are shared out over the threads keep theirs; a single one has all of them.
 ///
 /// # Safety
-/// The factors have rows x depth and depth x columns elements of type `T`; the tile has rows x columns writable ones and overlaps neither.
-pub(super) unsafe fn add<T: Number>(
+/// The factors have rows x depth and depth x columns elements; the tile has rows x columns writable ones and overlaps neither.
+pub(super) unsafe fn add_singles(
     (rows, columns, depth): (usize, usize, usize),
     (address, pitch): (*mut u8, isize),
     [x, y]: [Factor; 2],
 ) {
-    let size = size_of::<T>() as isize;
-    let strides = |factor: &Factor| (factor.by_column / size, factor.by_row / size);
+    const SIZE: isize = size_of::<f32>() as isize;
+    let operand =
+        |factor: &Factor| Operand::Strided(factor.address.cast(), [factor.by_row / SIZE, factor.by_column / SIZE]);
+    let product = Product {
+        rows,
+        depth,
+        columns,
+        left: operand(&x),
+        right: operand(&y),
+        factor: 1.0,
+        out: address.cast(),
+        out_stride: (pitch / SIZE) as usize,
+        accumulate: true,
+        epilogue: None,
+        channels: Channels::Rows(0),
+        index: 0,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { product.run() };
+}
+
+/// As [`add_singles`], of float64, on this thread.
+///
+/// # Safety
+/// As for [`add_singles`].
+pub(super) unsafe fn add_doubles(
+    (rows, columns, depth): (usize, usize, usize),
+    (address, pitch): (*mut u8, isize),
+    [x, y]: [Factor; 2],
+) {
+    const SIZE: isize = size_of::<f64>() as isize;
+    let strides = |factor: &Factor| (factor.by_column / SIZE, factor.by_row / SIZE);
     let ((x_column, x_row), (y_column, y_row)) = (strides(&x), strides(&y));
-    let (out, left, right) = (address.cast::<T>(), x.address.cast::<T>(), y.address.cast::<T>());
+    let (out, x, y) = (address.cast::<f64>(), x.address.cast::<f64>(), y.address.cast::<f64>());
+    let (by_row, threads) = (pitch / SIZE, gemm::Parallelism::None);
     // SAFETY: the caller's promise; strides are those of the factors.
     unsafe {
         gemm::gemm(
-            rows,
-            columns,
-            depth,
-            out,
-            1,
-            pitch / size,
-            true,
-            left,
-            x_column,
-            x_row,
-            right,
-            y_column,
-            y_row,
-            T::ONE,
-            T::ONE,
-            false,
-            false,
-            false,
-            gemm::Parallelism::None,
+            rows, columns, depth, out, 1, by_row, true, x, x_column, x_row, y, y_column, y_row, 1.0, 1.0, false, false,
+            false, threads,
         );
     }
 }
 
-/// The element types of products.
-pub(super) trait Number: Copy + Send + Sync + 'static {
-    /// The factor that changes nothing.
-    const ONE: Self;
-}
-
-impl Number for f32 {
-    const ONE: f32 = 1.0;
-}
-
-impl Number for f64 {
-    const ONE: f64 = 1.0;
-}
-
-/// As [`add`], of i8 into i32, wrapping.
+/// As [`add_singles`], of i8 into i32, wrapping, on this thread.
 ///
 /// # Safety
-/// As for [`add`].
+/// As for [`add_singles`].
 pub(super) unsafe fn add_integers(
     (rows, columns, depth): (usize, usize, usize),
     (address, pitch): (*mut u8, isize),
     [x, y]: [Factor; 2],
 ) {
+    let element = |factor: &Factor, row: usize, column: usize| {
+        let bytes = factor.by_row * row as isize + factor.by_column * column as isize;
+        factor.address.wrapping_offset(bytes).cast::<i8>()
+    };
     for row in 0..rows {
-        // SAFETY: the caller's promise, here and below.
-        let to = unsafe { address.offset(pitch * row as isize).cast::<i32>() };
+        let to = address.wrapping_offset(pitch * row as isize).cast::<i32>();
         for k in 0..depth {
-            let at = |factor: &Factor, row: usize, column: usize| unsafe {
-                i32::from(
-                    *factor
-                        .address
-                        .offset(factor.by_row * row as isize + factor.by_column * column as isize)
-                        .cast::<i8>(),
-                )
-            };
-            let factor = at(&x, row, k);
-            for column in 0..columns {
-                // SAFETY: as above.
-                unsafe {
-                    let place = to.add(column);
-                    place.write(place.read().wrapping_add(factor.wrapping_mul(at(&y, k, column))));
+            let line = element(&y, k, 0);
+            // SAFETY: the caller's promise about factors and tile.
+            unsafe {
+                let factor = i32::from(element(&x, row, k).read());
+                for column in 0..columns {
+                    let term = i32::from(line.offset(y.by_column * column as isize).read());
+                    *to.add(column) = (*to.add(column)).wrapping_add(factor.wrapping_mul(term));
                 }
             }
         }

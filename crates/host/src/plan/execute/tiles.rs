@@ -141,8 +141,8 @@ impl Machine<'_> {
                     by_column: source.by_column,
                 });
                 match kind {
-                    ProductKind::Single => product::add::<f32>(shape, to, factors),
-                    ProductKind::Double => product::add::<f64>(shape, to, factors),
+                    ProductKind::Single => product::add_singles(shape, to, factors),
+                    ProductKind::Double => product::add_doubles(shape, to, factors),
                     ProductKind::Integer => product::add_integers(shape, to, factors),
                 }
             }
