@@ -62,49 +62,64 @@ pub(super) unsafe fn run_programs(
     programs: Range<usize>,
     poll: Poll<'_>,
 ) -> Result<(), Error> {
-    SCRATCH.with_borrow_mut(|scratch| {
-        scratch.slots.clear();
-        scratch.slots.extend_from_slice(&program.slots);
-        scratch.slots[..arguments.len()].copy_from_slice(arguments);
-        let lines = program.scratch_bytes.div_ceil(64);
-        if scratch.tiles.len() < lines {
-            scratch.tiles.resize(lines, Line([0; 64]));
-        }
-        let tiles = scratch.tiles.as_mut_ptr().cast::<u8>();
-        scratch.places.clear();
-        let place = |&offset: &usize| {
-            // SAFETY: each offset lies within the scratch memory.
-            let address = unsafe { tiles.add(offset) };
-            RegisterMemory { address, pitch: 0, repeats: false }
-        };
-        scratch.places.extend(program.registers.iter().map(place));
-        let (slots, places, lists) = (scratch.slots.as_mut_ptr(), &mut scratch.places, &mut scratch.lists);
-        let mut machine = Machine { slots, places, lists, program, tiles, poll, place: [0; 3] };
+    // Taken, not borrowed: whoever is asked whether to go on may launch kernels, too.
+    let mut scratch = SCRATCH.take();
+    // SAFETY: passed on to the caller.
+    let done = unsafe { run_with(&mut scratch, program, (grid, arguments), programs, poll) };
+    SCRATCH.set(scratch);
+    done
+}
+
+/// # Safety
+/// As for [`run_programs`].
+unsafe fn run_with(
+    scratch: &mut Scratch,
+    program: &Program,
+    (grid, arguments): ([usize; 3], &[u64]),
+    programs: Range<usize>,
+    poll: Poll<'_>,
+) -> Result<(), Error> {
+    scratch.slots.clear();
+    scratch.slots.extend_from_slice(&program.slots);
+    scratch.slots[..arguments.len()].copy_from_slice(arguments);
+    let lines = program.scratch_bytes.div_ceil(64);
+    if scratch.tiles.len() < lines {
+        scratch.tiles.resize(lines, Line([0; 64]));
+    }
+    let tiles = scratch.tiles.as_mut_ptr().cast::<u8>();
+    scratch.places.clear();
+    let place = |&offset: &usize| {
+        // SAFETY: each offset lies within the scratch memory.
+        let address = unsafe { tiles.add(offset) };
+        RegisterMemory { address, pitch: 0, repeats: false }
+    };
+    scratch.places.extend(program.registers.iter().map(place));
+    let (slots, places, lists) = (scratch.slots.as_mut_ptr(), &mut scratch.places, &mut scratch.lists);
+    let mut machine = Machine { slots, places, lists, program, tiles, poll, place: [0; 3] };
+    for axis in 0..3 {
+        machine.set(program.grid_slots[axis], grid[axis] as i64);
+    }
+    // SAFETY: passed on to the caller.
+    unsafe { machine.run(&program.prologue) }?;
+    let begin = programs.start;
+    let mut place = [begin % grid[0], begin / grid[0] % grid[1], begin / grid[0] / grid[1]];
+    for _ in programs {
         for axis in 0..3 {
-            machine.set(program.grid_slots[axis], grid[axis] as i64);
+            machine.set(program.program_slots[axis], place[axis] as i64);
         }
+        machine.place = place;
+        machine.count()?;
         // SAFETY: passed on to the caller.
-        unsafe { machine.run(&program.prologue) }?;
-        let begin = programs.start;
-        let mut place = [begin % grid[0], begin / grid[0] % grid[1], begin / grid[0] / grid[1]];
-        for _ in programs {
-            for axis in 0..3 {
-                machine.set(program.program_slots[axis], place[axis] as i64);
-            }
-            machine.place = place;
-            machine.count()?;
-            // SAFETY: passed on to the caller.
-            unsafe { machine.run(&program.body) }?;
-            place[0] += 1;
-            if place[0] == grid[0] {
-                place = [0, place[1] + 1, place[2]];
-                if place[1] == grid[1] {
-                    place = [0, 0, place[2] + 1];
-                }
+        unsafe { machine.run(&program.body) }?;
+        place[0] += 1;
+        if place[0] == grid[0] {
+            place = [0, place[1] + 1, place[2]];
+            if place[1] == grid[1] {
+                place = [0, 0, place[2] + 1];
             }
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 /// An index operation on numbers.

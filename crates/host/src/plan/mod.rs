@@ -88,7 +88,7 @@ impl Program {
             // SAFETY: passed on to the caller; programs of a grid are independent of each other.
             unsafe { execute::run_programs(self, grid, arguments, begin..end, Poll::new(stop.as_ref())) }
         };
-        if self.is_ordered {
+        if self.is_ordered && programs > 0 {
             return run(0, programs);
         }
         let failed = Mutex::new(None);
