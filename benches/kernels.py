@@ -18,6 +18,7 @@ import numpy as np
 import triton
 import triton.language as tl
 
+import tutorials
 from cuda import add_kernel, softmax_kernel
 from openmps.triton import array
 
@@ -106,6 +107,69 @@ def matmul(random: np.random.Generator) -> None:
     show("product, 1024", medians(works))
 
 
+def tutorial_matmul(torch_types: dict) -> None:
+    """The tutorial's product of 1024 x 1024 matrices, in each float type; PyTorch's tensors of the CPU are taken as they are."""
+    size = 1024
+    blocks = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP": 8}
+    grid = (triton.cdiv(size, blocks["BLOCK_M"]) * triton.cdiv(size, blocks["BLOCK_N"]),)
+    for name, dtype in torch_types.items():
+        a, b = (torch.randn(size, size).to(dtype) for _ in range(2))
+        c, out = torch.empty(size, size, dtype=dtype), torch.empty(size, size, dtype=dtype)
+        strides = [stride for tensor in (a, b, c) for stride in tensor.stride()]
+        works = {
+            "openmps": lambda a=a, b=b, c=c, s=strides: tutorials.matmul_kernel[grid](
+                a, b, c, size, size, size, *s, **blocks
+            ),
+            "PyTorch": lambda a=a, b=b, out=out: torch.mm(a, b, out=out),
+        }
+        times = medians(works)
+        check(c, a.float() @ b.float())
+        show(f"tutorial's product, {name}", times)
+
+
+def layer_norm() -> None:
+    """The tutorial's layer norm over 4096 rows of 1024."""
+    x, weight, bias = torch.randn(4096, 1024), torch.randn(1024), torch.randn(1024)
+    y, mean, rstd = torch.empty_like(x), torch.empty(4096), torch.empty(4096)
+    arguments = [x, y, weight, bias, mean, rstd, 1024, 1024, 1e-5]
+    works = {
+        "openmps": lambda: tutorials.layer_norm_kernel[(4096,)](*arguments, BLOCK=1024),
+        "PyTorch": lambda: torch.nn.functional.layer_norm(x, (1024,), weight, bias),
+    }
+    times = medians(works)
+    check(y, works["PyTorch"]())
+    show("tutorial's layer norm", times)
+
+
+def attention() -> None:
+    """Flash attention of 8 heads of 64 over 1024 positions, whole and causal."""
+    heads, length, head = 8, 1024, 64
+    q, k, v = (torch.randn(1, heads, length, head) for _ in range(3))
+    out = torch.empty_like(q)
+    blocks = {"HEAD": head, "BLOCK_M": 64, "BLOCK_N": 128}
+    for causal in (False, True):
+        works = {
+            "openmps": lambda causal=causal: tutorials.attention_kernel[(length // 64, heads)](
+                q, k, v, out, head**-0.5, length, CAUSAL=causal, **blocks
+            ),
+            "PyTorch": lambda causal=causal: torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, is_causal=causal
+            ),
+        }
+        times = medians(works)
+        works["openmps"]()
+        check(out, works["PyTorch"]())
+        show(f"attention, {'causal' if causal else 'whole'}", times)
+
+
+def check(found, expected) -> None:
+    """What is timed must be right, within the type's rounding."""
+    tolerance = {torch.float32: 1e-3}.get(found.dtype, 3e-2)
+    error = (found.float() - expected).abs().max().item() / expected.abs().max().item()
+    if not error < tolerance:
+        raise SystemExit(f"a result is off by {error:.2e} of the largest element")
+
+
 def launch() -> None:
     """A kernel of one element, compiled long before: what a launch costs, through Triton's own Python and without it."""
     x, y, out = (array(np.ones(1, dtype=np.float32)) for _ in range(3))
@@ -147,6 +211,10 @@ def main() -> int:
         add(random)
         softmax(random)
         matmul(random)
+        if torch:
+            tutorial_matmul({"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16})
+            layer_norm()
+            attention()
         launch()
         compile_times()
     return 0

@@ -1,6 +1,6 @@
 //! Operations on whole tiles that need no step of their own: a function over the places of what is read and written.
 
-use super::step::{Extents, Operand, Slot, Target, Width};
+use super::operand::{Extents, Operand, Slot, Target, Width};
 use crate::error::Error;
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! What each step reads and writes.
 
 use super::call::{Effect, Written};
-use super::step::{Address, Extents, Operand, Register, Rest, Slot, Step, Target};
+use super::operand::{Address, Extents, Operand, Register, Slot, Target};
+use super::step::{Rest, Step};
 
 /// Calls `visit` with each operand that a step reads, without what the steps within it read.
 pub(super) fn operands(step: &Step, mut visit: impl FnMut(&Operand)) {

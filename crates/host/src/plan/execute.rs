@@ -8,7 +8,8 @@ mod tiles;
 
 use super::Program;
 use super::call::{Call, Places, Written};
-use super::step::{Extent, Extents, IndexOperation, Operand, Slot, Step, Target, ViewKind, Width};
+use super::operand::{Extent, Extents, Operand, Slot, Target, ViewKind, Width};
+use super::step::{IndexOperation, Step};
 use crate::error::Error;
 use crate::interrupt::Poll;
 use std::cell::RefCell;

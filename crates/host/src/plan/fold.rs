@@ -1,7 +1,8 @@
 //! Reductions and scans by a block: what is combined lies axis first, and each round runs the block over many pairs at once.
 
 use super::call::Written;
-use super::step::{Operand, Register, Slot, Step};
+use super::operand::{Operand, Register, Slot};
+use super::step::Step;
 
 /// Pairs along the axis's lines from which on one step along the axis after the other is enough work at once.
 const ENOUGH_LINES: usize = 32;

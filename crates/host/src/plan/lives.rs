@@ -2,7 +2,8 @@
 
 use super::effects::{goes_element_by_element, operands, tile, writes_memory, written};
 use super::fold::Fold;
-use super::step::{Operand, Step, ViewKind};
+use super::operand::{Operand, ViewKind};
+use super::step::Step;
 
 /// From where to where each register is in use. Each step has two moments: it reads at the first, writes at the second.
 pub(super) struct Lives {

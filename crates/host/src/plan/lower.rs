@@ -1,14 +1,23 @@
-//! From a kernel to steps: which file lowers what, and arithmetic on scalars and indices.
+//! From a kernel to steps: which file lowers what.
+
+mod control;
+mod effect;
+mod memory;
+mod motion;
+mod pointer;
+mod reduce;
+mod scalar;
+mod shape;
+mod tile;
 
 use super::call::{Call, Effect, Work, Written};
-use super::step::{Extents, IndexOperation, Operand, Register, Slot, Spread, Step, Sum, Target, Width};
+use super::operand::{Extents, Operand, Register, Slot, Spread, Sum, Target, Width};
+use super::step::Step;
 use super::value::{Filled, Form, Planned, rows_and_columns, width_of};
 use super::{Program, registers};
 use crate::error::Error;
-use crate::vector::{binary, cast, unary};
-use openmps_tile::interpret::element;
 use openmps_tile::types::Element;
-use openmps_tile::{Binary, Block, Instruction, Kernel, Number, Operation, Scalar, Value};
+use openmps_tile::{Block, Instruction, Kernel, Operation, Scalar, Value};
 use std::collections::{HashMap, HashSet};
 
 /// Plans a kernel.
@@ -246,50 +255,6 @@ impl<'k> Lowering<'k> {
         Extents::full(rows, columns)
     }
 
-    /// A fresh slot.
-    pub fn slot(&mut self) -> Slot {
-        self.slots.push(0);
-        self.slots.len() - 1
-    }
-
-    /// The slot of an integer constant.
-    pub fn constant(&mut self, value: i64) -> Slot {
-        if let Some(&slot) = self.slot_of_constant.get(&value) {
-            return slot;
-        }
-        let slot = self.bits(value as u64);
-        self.constants.insert(slot, value);
-        self.slot_of_constant.insert(value, slot);
-        slot
-    }
-
-    /// A slot that holds these bits from the start.
-    fn bits(&mut self, bits: u64) -> Slot {
-        let slot = self.slot();
-        self.slots[slot] = bits;
-        self.invariant.insert(slot);
-        self.literals.insert(slot);
-        slot
-    }
-
-    /// The constant in a slot, if it is one.
-    pub fn known(&self, slot: Slot) -> Option<i64> {
-        self.constants.get(&slot).copied()
-    }
-
-    /// The bits in a slot, if they are known.
-    pub fn literal(&self, slot: Slot) -> Option<u64> {
-        self.literals.contains(&slot).then(|| self.slots[slot])
-    }
-
-    fn number(&mut self, number: Number, result: Value) -> Planned {
-        let scalar = self.scalar_of(result);
-        let bits = element::constant(number, scalar);
-        let slot =
-            if scalar.is_float() { self.bits(bits) } else { self.constant(width_of(scalar).extend(bits) as i64) };
-        Planned::Uniform(slot)
-    }
-
     /// A fresh register for a tile of `bytes`.
     pub fn register(&mut self, bytes: usize) -> Register {
         self.registers.push(bytes);
@@ -331,7 +296,7 @@ impl<'k> Lowering<'k> {
         }
         let (extents, size) = (self.extents_of(value), self.element_size(value));
         let target = self.target(&extents, size);
-        (Written::Tile(target, extents), super::lower_tile::plain(target.register))
+        (Written::Tile(target, extents), tile::plain(target.register))
     }
 
     /// The step width of a value's slot.
@@ -354,86 +319,6 @@ impl<'k> Lowering<'k> {
         if let Some(list) = self.open.last_mut() {
             list.push(step);
         }
-    }
-
-    /// Adds a scalar step, to the prologue when all it reads depends on the arguments only.
-    pub fn emit_scalar(&mut self, reads: &[Slot], make: impl FnOnce(Slot) -> Step) -> Slot {
-        let destination = self.slot();
-        let step = make(destination);
-        if reads.iter().all(|slot| self.invariant.contains(slot)) {
-            self.invariant.insert(destination);
-            self.prologue.push(step);
-        } else {
-            self.ns += self.ns_scale * 2.0;
-            self.emit(step);
-        }
-        destination
-    }
-
-    /// Arithmetic on 64-bit slots, folded where the operands are known.
-    pub fn index(&mut self, operation: IndexOperation, x: Slot, y: Slot, width: Width) -> Slot {
-        use IndexOperation::{Add, Multiply, Subtract};
-        match (operation, self.known(x), self.known(y)) {
-            (operation, Some(x), Some(y)) => {
-                let raw = super::execute::index_operation(operation, x, y);
-                return self.constant(width.extend(raw as u64) as i64);
-            }
-            (Add, Some(0), _) | (Multiply, Some(1), _) => return y,
-            (Add | Subtract, _, Some(0)) | (Multiply, _, Some(1)) => return x,
-            (Multiply, Some(0), _) | (Multiply, _, Some(0)) => return self.constant(0),
-            _ => {}
-        }
-        self.emit_scalar(&[x, y], |destination| Step::Index { operation, destination, x, y, width })
-    }
-
-    /// A primitive on one slot.
-    pub fn scalar_unary(&mut self, function: unary::UnaryFunction, x: Slot, width: Width) -> Slot {
-        self.emit_scalar(&[x], |destination| Step::Unary { function, destination, x, width })
-    }
-
-    /// A primitive on two slots.
-    pub fn scalar_binary(&mut self, function: binary::BinaryFunction, x: Slot, y: Slot, width: Width) -> Slot {
-        self.emit_scalar(&[x, y], |destination| Step::Binary { function, destination, x, y, width })
-    }
-
-    /// A choice between two slots.
-    pub fn scalar_select(&mut self, condition: Slot, x: Slot, y: Slot) -> Slot {
-        self.emit_scalar(&[condition, x, y], |destination| Step::Select { destination, condition, x, y })
-    }
-
-    /// A conversion of a slot. Integers are sign-extended already, so widening them is a copy.
-    pub fn scalar_cast(&mut self, kind: openmps_tile::Cast, from: Scalar, to: Scalar, x: Slot) -> Lowered<Slot> {
-        if let (openmps_tile::Cast::Signed, true) = (kind, to.size() >= from.size() && to != Scalar::I1) {
-            return Ok(x);
-        }
-        if let (Some(value), openmps_tile::Cast::Signed) = (self.known(x), kind) {
-            return Ok(self.constant(width_of(to).extend(value as u64) as i64));
-        }
-        match cast::cast(kind, from, to) {
-            Some(function) => Ok(self.scalar_unary(function, x, width_of(to))),
-            None => refuse(format!("{} from {} to {}", kind.text(), from.name(), to.name())),
-        }
-    }
-
-    /// `base + offset * size`.
-    pub fn byte_address(&mut self, base: Slot, offset: Slot, size: usize) -> Slot {
-        let size = self.constant(size as i64);
-        let bytes = self.index(IndexOperation::Multiply, offset, size, Width::Whole);
-        self.index(IndexOperation::Add, base, bytes, Width::Whole)
-    }
-
-    /// The index operation that a binary operation on integers is, if the plan does it symbolically.
-    pub fn index_operation(operation: Binary) -> Option<IndexOperation> {
-        Some(match operation {
-            Binary::Add => IndexOperation::Add,
-            Binary::Subtract => IndexOperation::Subtract,
-            Binary::Multiply => IndexOperation::Multiply,
-            Binary::Divide => IndexOperation::Divide,
-            Binary::Remainder => IndexOperation::Remainder,
-            Binary::Minimum => IndexOperation::Minimum,
-            Binary::Maximum => IndexOperation::Maximum,
-            _ => return None,
-        })
     }
 }
 

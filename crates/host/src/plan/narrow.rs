@@ -4,7 +4,8 @@
 //! fill what nobody reads. What a value is never depends on this: only how much of it is computed.
 
 use super::effects::{map_target, operands, slots_written, written};
-use super::step::{Extent, Extents, Operand, Register, Rest, Step, ViewKind};
+use super::operand::{Extent, Extents, Operand, Register, ViewKind};
+use super::step::{Rest, Step};
 
 /// Narrows the steps of a body that uses so many registers and slots.
 pub(super) fn narrow(body: &mut [Step], registers: usize, slots: usize) {

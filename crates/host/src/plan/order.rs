@@ -6,7 +6,8 @@
 
 use super::effects::{map_target, operands};
 use super::lives::Lives;
-use super::step::{Address, Extents, GuardedLoad, Operand, Register, Step, ViewKind, Writer};
+use super::operand::{Address, Extents, Operand, Register, ViewKind};
+use super::step::{GuardedLoad, Step, Writer};
 use std::collections::HashMap;
 
 /// Settles which loads may stand in memory, and puts guards in front of the stores that read them.

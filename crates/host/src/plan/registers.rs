@@ -3,7 +3,8 @@
 
 use super::effects::{map_target, only_computes, operands, touches_memory, writes, written};
 use super::lives::Lives;
-use super::step::{Address, Extents, Operand, Register, Step, ViewKind};
+use super::operand::{Address, Extents, Operand, Register, ViewKind};
+use super::step::Step;
 use super::{narrow, order};
 
 /// Finishes the steps and returns each register's offset in the scratch memory, and the memory's size.

@@ -1,6 +1,6 @@
 //! What planning knows of a value: a slot, a sum of indices, an address, a clipping mask, or a register.
 
-use super::step::{Extents, Operand, Part, Slot, Spread, Sum, ViewKind, Width};
+use super::operand::{Extents, Operand, Part, Slot, Spread, Sum, ViewKind, Width};
 use openmps_tile::Scalar;
 
 impl Spread {

@@ -1,7 +1,8 @@
 //! Copies loaded tiles out of the way of the step that is about to overwrite them in memory.
 
 use super::{Machine, RegisterMemory};
-use crate::plan::step::{Address, Extents, GuardedLoad, Writer};
+use crate::plan::operand::{Address, Extents};
+use crate::plan::step::{GuardedLoad, Writer};
 use crate::vector::memory;
 
 /// The addresses from the first byte to behind the last one of rows and columns with these strides in bytes.

@@ -1,7 +1,8 @@
 //! Loads and stores of tiles: as rows with strides wherever the addresses step evenly, which parts known only at run time often do.
 
 use super::{Machine, RegisterMemory, Source};
-use crate::plan::step::{Address, Extents, Operand, Part, Rest, Spread};
+use crate::plan::operand::{Address, Extents, Operand, Part, Spread};
+use crate::plan::step::Rest;
 use crate::vector::memory;
 
 /// An element of any size that is 0.

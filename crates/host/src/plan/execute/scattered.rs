@@ -3,7 +3,8 @@
 use super::memory::{Integers, ZERO};
 use super::{Machine, Source};
 use crate::plan::call::copy_element;
-use crate::plan::step::{Extents, Operand, Step, Sum, Target};
+use crate::plan::operand::{Extents, Operand, Sum, Target};
+use crate::plan::step::Step;
 use crate::vector::CHUNK;
 
 impl Machine<'_> {

@@ -1,8 +1,9 @@
 //! Runs the steps on tiles: row by row, or all rows as one run where they follow each other.
 
 use super::{Machine, Source};
+use crate::plan::operand::{Extents, Operand, Sum, Target};
 use crate::plan::product::{self, Factor};
-use crate::plan::step::{Extents, Operand, ProductKind, Step, Sum, Target};
+use crate::plan::step::{ProductKind, Step};
 use crate::vector::memory;
 
 impl Machine<'_> {

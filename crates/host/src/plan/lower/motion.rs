@@ -1,10 +1,11 @@
 //! Lowers operations that move the elements of whole tiles, and those on memory and messages that have no form but their elements.
 
-use super::call::{Call, Effect, Places, Work, Written, copy_element};
-use super::lower::{Lowered, Lowering, refuse};
-use super::step::{Extents, Operand, Step};
-use super::value::Planned;
+use super::{Lowered, Lowering, refuse};
 use crate::error::Error;
+use crate::plan::call::{Call, Effect, Places, Work, Written, copy_element};
+use crate::plan::operand::{Extents, Operand};
+use crate::plan::step::Step;
+use crate::plan::value::Planned;
 use openmps_tile::{Scalar, Value};
 use std::sync::Arc;
 
@@ -56,7 +57,7 @@ impl Lowering<'_> {
             Ok(())
         });
         self.emit_work("tt.broadcast", vec![operand], vec![Written::Tile(target, extents)], &extents, 0.05, work);
-        super::lower_tile::plain(target.register)
+        super::tile::plain(target.register)
     }
 
     /// Rows and columns exchanged, by a copy; the extents are the result's.
@@ -80,7 +81,7 @@ impl Lowering<'_> {
             Ok(())
         });
         self.emit_work("tt.trans", vec![operand], vec![Written::Tile(target, extents)], &extents, 0.5, work);
-        super::lower_tile::plain(target.register)
+        super::tile::plain(target.register)
     }
 
     /// Dimensions in another order, by a copy.

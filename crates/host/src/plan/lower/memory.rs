@@ -1,9 +1,10 @@
 //! Lowers loads and stores.
 
-use super::lower::{Lowered, Lowering};
-use super::lower_tile::plain;
-use super::step::{Address, Extents, IndexOperation, Operand, Rest, Slot, Step, Width};
-use super::value::{Filled, Planned};
+use super::tile::plain;
+use super::{Lowered, Lowering};
+use crate::plan::operand::{Address, Extents, Operand, Slot, Width};
+use crate::plan::step::{IndexOperation, Rest, Step};
+use crate::plan::value::{Filled, Planned};
 use openmps_tile::Value;
 
 /// A mask as the plan uses it.

@@ -1,9 +1,10 @@
 //! Lowers loops and conditions: what they hand on has slots and registers of its own.
 
-use super::lower::{Lowered, Lowering, Stop, refuse};
-use super::lower_tile::plain;
-use super::step::{Extents, Operand, Register, Slot, Step, Sum, Target};
-use super::value::Planned;
+use super::tile::plain;
+use super::{Lowered, Lowering, Stop, refuse};
+use crate::plan::operand::{Extents, Operand, Register, Slot, Sum, Target};
+use crate::plan::step::Step;
+use crate::plan::value::Planned;
 use openmps_tile::{Block, Instruction, Scalar, Value};
 
 /// A guess at how often a loop runs whose bounds are not known here: it is assumed to be worth a thread.

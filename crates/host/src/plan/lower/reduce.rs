@@ -1,11 +1,12 @@
 //! Lowers reductions, scans and products of matrices.
 
-use super::call::Written;
-use super::fold::{Axis, Fold, FoldKind, FoldPart, rounds};
-use super::lower::{Lowered, Lowering, refuse};
-use super::lower_tile::plain;
-use super::step::{Extent, Extents, Operand, ProductKind, Step, Target, ViewKind};
-use super::value::{Filled, Planned, width_of};
+use super::tile::plain;
+use super::{Lowered, Lowering, refuse};
+use crate::plan::call::Written;
+use crate::plan::fold::{Axis, Fold, FoldKind, FoldPart, rounds};
+use crate::plan::operand::{Extent, Extents, Operand, Target, ViewKind};
+use crate::plan::step::{ProductKind, Step};
+use crate::plan::value::{Filled, Planned, width_of};
 use crate::vector::{binary, reduce};
 use openmps_tile::{Cast, Combine, Instruction, Scalar, Value};
 use std::sync::Arc;
@@ -71,7 +72,7 @@ impl Lowering<'_> {
         let Axis { outer, length, inner } = Axis::new(self.kernel.dims_of(x), axis);
         let full = self.extents_of(x);
         let source = self.dense_operand(source, full, size);
-        let work = Arc::new(move |places: &super::call::Places| {
+        let work = Arc::new(move |places: &crate::plan::call::Places| {
             for o in 0..outer {
                 // SAFETY: the tile has `outer * length * inner` elements of this size, the result `outer * inner`.
                 unsafe {

@@ -1,9 +1,10 @@
 //! Lowers pointers, and sums of integers that are known by row and by column.
 
-use super::lower::{Lowered, Lowering};
-use super::lower_tile::plain;
-use super::step::{Extents, IndexOperation, Operand, Part, Slot, Spread, Step, Sum, ViewKind, Width};
-use super::value::Planned;
+use super::tile::plain;
+use super::{Lowered, Lowering};
+use crate::plan::operand::{Extents, Operand, Part, Slot, Spread, Sum, ViewKind, Width};
+use crate::plan::step::{IndexOperation, Step};
+use crate::plan::value::Planned;
 use crate::vector::{binary, cast};
 use openmps_tile::{Binary, Cast, Scalar, Value};
 

@@ -1,8 +1,9 @@
 //! Lowers operations on tiles, element by element.
 
-use super::lower::{Lowered, Lowering, refuse};
-use super::step::{Extent, Extents, IndexOperation, Operand, Slot, Spread, Step, Sum, ViewKind, Width};
-use super::value::{Filled, Form, Planned, width_of};
+use super::{Lowered, Lowering, refuse};
+use crate::plan::operand::{Extent, Extents, Operand, Slot, Spread, Sum, ViewKind, Width};
+use crate::plan::step::{IndexOperation, Step};
+use crate::plan::value::{Filled, Form, Planned, width_of};
 use crate::vector::{binary, cast, fused, memory, unary};
 use openmps_tile::{Binary, Cast, Compare, Scalar, Unary, Value};
 

@@ -1,9 +1,10 @@
 //! Lowers what gives a tile other dimensions.
 
-use super::lower::{Lowered, Lowering};
-use super::lower_tile::plain;
-use super::step::{Extents, Operand, Part, Spread, Step, Sum, ViewKind};
-use super::value::{Planned, compose};
+use super::tile::plain;
+use super::{Lowered, Lowering};
+use crate::plan::operand::{Extents, Operand, Part, Spread, Sum, ViewKind};
+use crate::plan::step::Step;
+use crate::plan::value::{Planned, compose};
 use openmps_tile::Value;
 
 impl Lowering<'_> {
@@ -28,10 +29,10 @@ impl Lowering<'_> {
                     let columns = lowering.constant(columns as i64);
                     let row_stride = spread.column_stride.map(|stride| {
                         lowering.index(
-                            super::step::IndexOperation::Multiply,
+                            crate::plan::step::IndexOperation::Multiply,
                             stride,
                             columns,
-                            super::step::Width::Whole,
+                            crate::plan::operand::Width::Whole,
                         )
                     });
                     Spread { row_stride, column_stride: spread.column_stride, ..Spread::NONE }

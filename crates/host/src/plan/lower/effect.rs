@@ -1,10 +1,11 @@
 //! Lowers atomic operations, assertions and messages.
 
-use super::call::{Call, Effect, Places, Work};
-use super::lower::{Lowered, Lowering};
-use super::step::{Operand, Step};
-use super::value::Planned;
+use super::{Lowered, Lowering};
 use crate::error::Error;
+use crate::plan::call::{Call, Effect, Places, Work};
+use crate::plan::operand::Operand;
+use crate::plan::step::Step;
+use crate::plan::value::Planned;
 use openmps_tile::interpret::element;
 use openmps_tile::kernel::{Atomic, Print};
 use openmps_tile::{Instruction, Scalar, Value};
