@@ -93,7 +93,7 @@ pub(crate) fn shared_object(unit: &Unit, options: &Options) -> Result<PathBuf> {
         return Ok(entry.object());
     }
     let counted = if options.counted { COUNTED } else { &[] };
-    let header = precompiled(tools, &cache, &prelude::text(options), counted)?;
+    let header = precompiled(tools, &cache, options, counted)?;
     let compiler = || {
         let mut compiler = tools.compiler();
         language(&mut compiler).args(counted).args(["-x", "clcpp", "-include-pch"]).arg(&header);
@@ -106,8 +106,11 @@ pub(crate) fn shared_object(unit: &Unit, options: &Options) -> Result<PathBuf> {
     let (object, shared) = (work.path("unit.o"), work.path("unit.so"));
     // Both read the text: where it is wrong, the first one's diagnostics are the error.
     let (checked, compiled) = rayon::join(
-        || run(compiler().arg("-ast-dump").arg(&unit)).and_then(|tree| address_space::check(&tree)),
-        || run(compiler().args(["-O2", "-emit-obj"]).arg(&unit).arg("-o").arg(&object)),
+        || {
+            run(compiler().args([options.optimisation.flag(), "-ast-dump"]).arg(&unit))
+                .and_then(|tree| address_space::check(&tree))
+        },
+        || run(compiler().args([options.optimisation.flag(), "-emit-obj"]).arg(&unit).arg("-o").arg(&object)),
     );
     checked.and(compiled)?;
     link(tools, &object, &shared)?;
@@ -116,15 +119,16 @@ pub(crate) fn shared_object(unit: &Unit, options: &Options) -> Result<PathBuf> {
 }
 
 /// The stand-in library, compiled once for every text.
-fn precompiled(tools: &Toolchain, cache: &Cache, prelude: &str, counted: &[&str]) -> Result<PathBuf> {
+fn precompiled(tools: &Toolchain, cache: &Cache, options: &Options, counted: &[&str]) -> Result<PathBuf> {
     let header = cache.header();
     if header.is_file() {
         return Ok(header);
     }
-    let text = cache.write_headers(prelude)?;
+    let text = cache.write_headers(&prelude::text(options))?;
     let fresh = cache.temporary("prelude.pch");
     let mut compiler = tools.compiler();
     language(&mut compiler).args(["-x", "clcpp-header", "-emit-pch", "-fno-pch-timestamp"]).args(counted);
+    compiler.arg(options.optimisation.flag());
     run(compiler.arg(&text).arg("-o").arg(&fresh))?;
     cache.take(&fresh, &header)?;
     Ok(header)

@@ -3,22 +3,27 @@
 
 mod attention;
 mod binary;
+mod copies;
 mod folds;
 mod indexing;
+mod masked;
 mod norms;
+mod packed;
 mod quantized;
 mod reductions;
 mod rotations;
 mod scans;
+mod small_floats;
 mod sorts;
 mod steel;
+mod tiles;
 mod types;
 mod unary;
 mod vectors;
 
 use crate::Line;
 use crate::case::Case;
-use openmps_emulator::{Library, Options, Value};
+use openmps_emulator::{Library, Optimisation, Options, Value};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -51,6 +56,7 @@ pub struct Family {
     text: &'static str,
     /// Kernels that are compiled together. Larger ones take long.
     together: usize,
+    optimisation: Optimisation,
 }
 
 const fn family(
@@ -59,10 +65,20 @@ const fn family(
     kernels: fn() -> Vec<Kernel>,
     together: usize,
 ) -> Family {
-    Family { name, files, kernels, text: "", together }
+    Family { name, files, kernels, text: "", together, optimisation: Optimisation::Full }
 }
 
-const FAMILIES: [Family; 17] = [
+/// One whose templates are so many and large that their optimisation would take most of an hour.
+const fn large(
+    name: &'static str,
+    files: &'static [&'static str],
+    kernels: fn() -> Vec<Kernel>,
+    together: usize,
+) -> Family {
+    Family { optimisation: Optimisation::None, ..family(name, files, kernels, together) }
+}
+
+const FAMILIES: [Family; 26] = [
     family("rms_norm", &["rms_norm.metal"], norms::rms_norm, 100),
     family("layer_norm", &["layer_norm.metal"], norms::layer_norm, 100),
     family("softmax", &["utils.h", "softmax.h"], norms::softmax, 100),
@@ -100,7 +116,41 @@ const FAMILIES: [Family; 17] = [
             200,
         )
     },
-    family("quantized", &["utils.h", "steel/gemm/gemm.h", "quantized_utils.h", "quantized.h"], quantized::kernels, 60),
+    large("quantized", &["utils.h", "steel/gemm/gemm.h", "quantized_utils.h", "quantized.h"], quantized::kernels, 114),
+    large(
+        "fp_quantized",
+        &["utils.h", "steel/gemm/gemm.h", "quantized_utils.h", "fp_quantized.h"],
+        small_floats::kernels,
+        160,
+    ),
+    large(
+        "steel_gemm_gather",
+        &["utils.h", "steel/gemm/gemm.h", "steel/gemm/kernels/steel_gemm_gather.h"],
+        tiles::gathered,
+        66,
+    ),
+    large(
+        "steel_gemm_segmented",
+        &["utils.h", "steel/gemm/gemm.h", "steel/gemm/kernels/steel_gemm_segmented.h"],
+        tiles::segmented,
+        60,
+    ),
+    large(
+        "steel_gemm_splitk",
+        &["utils.h", "steel/gemm/gemm.h", "steel/gemm/kernels/steel_gemm_splitk.h"],
+        tiles::split,
+        132,
+    ),
+    large(
+        "steel_gemm_masked",
+        &["utils.h", "steel/gemm/gemm.h", "steel/gemm/kernels/steel_gemm_masked.h"],
+        masked::matrices,
+        128,
+    ),
+    large("gemv_masked", &["utils.h", "gemv_masked.h"], masked::vectors, 132),
+    large("binary_two", &["utils.h", "binary_ops.h", "binary_two.h"], binary::two, 120),
+    large("ternary", &["utils.h", "ternary_ops.h", "ternary.h"], copies::choices, 212),
+    large("copy", &["utils.h", "copy.h"], copies::copies, 416),
 ];
 
 /// Kernels that are wrong by their own text; docs/emulator.md says why of each.
@@ -233,6 +283,7 @@ fn library(source: &Path, family: &Family, constants: &Constants, kernels: &[&Ke
         constants: constants.iter().copied().collect(),
         include: vec![source.to_path_buf()],
         bfloat_functions: true,
+        optimisation: family.optimisation,
         ..Options::default()
     };
     Library::compile_with(&text, &options).map_err(|error| error.to_string())
