@@ -2,7 +2,8 @@
 //! function for each kernel, clang, the linker; results are kept on disk by content.
 
 use crate::address_space;
-use crate::cache::Cache;
+use crate::cache::{Cache, Workplace};
+use crate::count::annotate;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::prelude;
@@ -45,7 +46,11 @@ const LANGUAGE: &[&str] = &[
 /// Flags of a counted text: a call before each load and store, and no loop that becomes a call of memset or memcpy, which has no such calls.
 /// Nothing here vectorises loops, counted or not.
 const COUNTED: &[&str] = &[
-    "-fsanitize-coverage-type=1",
+    "-fsanitize-coverage-type=2",
+    // A call in each block, where its operations are said.
+    "-fsanitize-coverage-trace-pc",
+    "-mllvm",
+    "-sanitizer-coverage-prune-blocks=0",
     "-fsanitize-coverage-trace-loads",
     "-fsanitize-coverage-trace-stores",
     "-fno-builtin-memset",
@@ -63,6 +68,22 @@ const COUNTED: &[&str] = &[
     "-unroll-runtime=false",
 ];
 
+/// How a text that is clang's own already becomes an object: nothing of it is optimized again, nothing is fused.
+const INTERMEDIATE: &[&str] = &[
+    "-x",
+    "ir",
+    "-O2",
+    "-disable-llvm-passes",
+    "-ffp-contract=off",
+    "-mllvm",
+    "-disable-block-placement",
+    "-mrelocation-model",
+    "pic",
+    "-pic-level",
+    "2",
+    "-emit-obj",
+];
+
 /// What the host runs: triple and processor. Half precision needs the conversion instructions of the third x86-64 level.
 const TARGET: &[&str] = if cfg!(target_arch = "x86_64") {
     &["-triple", "x86_64-unknown-linux-gnu", "-target-cpu", "x86-64-v3"]
@@ -77,7 +98,7 @@ pub(crate) fn language(compiler: &mut Command) -> &mut Command {
 
 /// Flags and target as a part of what a compiled object depends on.
 pub(crate) fn flags() -> String {
-    format!("{LANGUAGE:?}\n{TARGET:?}\n{COUNTED:?}")
+    format!("{LANGUAGE:?}\n{TARGET:?}\n{COUNTED:?}\n{INTERMEDIATE:?}")
 }
 
 /// The name of the generated functions in diagnostics.
@@ -110,12 +131,30 @@ pub(crate) fn shared_object(unit: &Unit, options: &Options) -> Result<PathBuf> {
             run(compiler().args([options.optimisation.flag(), "-ast-dump"]).arg(&unit))
                 .and_then(|tree| address_space::check(&tree))
         },
-        || run(compiler().args([options.optimisation.flag(), "-emit-obj"]).arg(&unit).arg("-o").arg(&object)),
+        || {
+            let mut compiler = compiler();
+            compiler.arg(options.optimisation.flag()).arg(&unit);
+            if options.counted { with_operations(tools, compiler, &work, &object) } else { assemble(compiler, &object) }
+        },
     );
     checked.and(compiled)?;
     link(tools, &object, &shared)?;
     entry.keep(&text, &shared)?;
     Ok(entry.object())
+}
+
+fn assemble(mut compiler: Command, object: &Path) -> Result<String> {
+    run(compiler.arg("-emit-obj").arg("-o").arg(object))
+}
+
+/// The object of a counted text, whose blocks say what they compute.
+fn with_operations(tools: &Toolchain, mut compiler: Command, work: &Workplace, object: &Path) -> Result<String> {
+    let file = work.path("unit.ll");
+    run(compiler.arg("-emit-llvm").arg("-o").arg(&file))?;
+    let read = std::fs::read_to_string(&file);
+    let text = read.map_err(|error| Error::Toolchain { program: "clang".to_owned(), reason: error.to_string() })?;
+    work.write(&file, &annotate(&text))?;
+    run(tools.compiler().args(TARGET).args(INTERMEDIATE).arg(&file).arg("-o").arg(object))
 }
 
 /// The stand-in library, compiled once for every text.

@@ -52,3 +52,39 @@ kernel void summed(device const float* from [[buffer(0)]], device float* to [[bu
     simdgroup_barrier(mem_flags::mem_none);
     if (lane == 0) to[i / 32] = sum;
 }
+
+// A loop of known operations on floats and on integers; what is around it is the same for any number of turns.
+kernel void computed(device const float* from [[buffer(0)]], device float* to [[buffer(1)]], constant uint& turns [[buffer(2)]],
+                     uint i [[thread_position_in_grid]]) {
+    float sum = from[i];
+    uint mixed = i;
+    for (uint k = 0; k < turns; k++) {
+        sum = sum * 3.0f + 1.0f;
+        mixed ^= mixed << 3;
+    }
+    to[i] = sum + (float)(mixed & 1u);
+}
+
+// The same of vectors, with a function of mathematics.
+kernel void computed_wide(device const float4* from [[buffer(0)]], device float4* to [[buffer(1)]], constant uint& turns [[buffer(2)]],
+                          uint i [[thread_position_in_grid]]) {
+    float4 sum = from[i];
+    for (uint k = 0; k < turns; k++) sum = sum * sum + exp(sum);
+    to[i] = sum;
+}
+
+// As many numbers alive as are read before the first is used.
+template <uint N> void kept(device const float* from, device float* to, uint i) {
+    float numbers[N];
+    for (uint k = 0; k < N; k++) numbers[k] = from[i + k * 64];
+    threadgroup_barrier(mem_flags::mem_device);
+    float sum = 0.0f;
+    for (uint k = 0; k < N; k++) sum = sum * 2.0f + numbers[k] * numbers[N - 1 - k];
+    to[i] = sum;
+}
+kernel void kept_4(device const float* from [[buffer(0)]], device float* to [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+    kept<4>(from, to, i);
+}
+kernel void kept_24(device const float* from [[buffer(0)]], device float* to [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+    kept<24>(from, to, i);
+}

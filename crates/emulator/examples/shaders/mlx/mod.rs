@@ -24,18 +24,22 @@ mod vectors;
 use crate::Line;
 use crate::case::Case;
 use openmps_emulator::{Library, Optimisation, Options, Value};
+use rayon::prelude::*;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Where MLX's kernels lie in its source.
 const KERNELS: &str = "mlx/backend/metal/kernels";
 
 pub type Constants = Vec<(u32, Value)>;
 
+/// Makes a case, on whichever thread.
+pub type MakeCase = Box<dyn Fn() -> Case + Send + Sync>;
+
 /// A case, and the function constants of its kernel.
 pub struct Variant {
     pub constants: Constants,
-    pub case: Box<dyn Fn() -> Case>,
+    pub case: MakeCase,
 }
 
 pub struct Kernel {
@@ -166,7 +170,7 @@ const FAULTS: [(&str, fn(&str) -> bool); 2] = [
 ];
 
 /// One kernel without function constants.
-pub fn kernel(name: String, instance: String, case: impl Fn() -> Case + 'static) -> Kernel {
+pub fn kernel(name: String, instance: String, case: impl Fn() -> Case + Send + Sync + 'static) -> Kernel {
     Kernel { name, instance: Some(instance), variants: vec![Variant { constants: Vec::new(), case: Box::new(case) }] }
 }
 
@@ -185,30 +189,33 @@ fn run_family(source: &Path, family: &Family) -> Line {
         return line;
     }
     let compiled = compile_all(source, family, &kernels);
-    for (kernel, libraries) in kernels.iter().zip(compiled) {
-        if kernel.variants.is_empty() {
-            line.not_run.push(kernel.name.clone());
-            continue;
-        }
-        let libraries = match libraries.into_iter().collect::<Result<Vec<_>, _>>() {
-            Ok(libraries) => libraries,
-            Err(reason) => {
-                line.refused.push(format!("{}: {reason}", kernel.name));
-                continue;
-            }
-        };
-        line.compiled += 1;
-        judge(&mut line, family.name, kernel, &libraries);
-    }
+    let found: Vec<Line> = kernels
+        .par_iter()
+        .zip(compiled)
+        .map(|(kernel, libraries)| {
+            let mut line = Line::default();
+            judge(&mut line, family.name, kernel, libraries);
+            line
+        })
+        .collect();
+    found.into_iter().for_each(|of_kernel| line.take(of_kernel));
     eprintln!("{}: {} compiled, {} right of {}", line.file, line.compiled, line.right, line.kernels);
     line
 }
 
-/// Runs the cases of a kernel that is compiled.
-fn judge(line: &mut Line, family: &str, kernel: &Kernel, libraries: &[Rc<Library>]) {
+/// Runs the cases of a kernel, if it is compiled.
+fn judge(line: &mut Line, family: &str, kernel: &Kernel, libraries: Vec<Compiled>) {
+    if kernel.variants.is_empty() {
+        return line.not_run.push(kernel.name.clone());
+    }
+    let libraries = match libraries.into_iter().collect::<Result<Vec<_>, _>>() {
+        Ok(libraries) => libraries,
+        Err(reason) => return line.refused.push(format!("{}: {reason}", kernel.name)),
+    };
+    line.compiled += 1;
     let cases: Vec<Case> = kernel.variants.iter().map(|variant| (variant.case)()).collect();
     let all = |loosely: bool| {
-        cases.iter().zip(libraries).try_for_each(|(case, library)| case.run(library, &kernel.name, loosely))
+        cases.iter().zip(&libraries).try_for_each(|(case, library)| case.run(library, &kernel.name, loosely))
     };
     let faulty = FAULTS.iter().any(|(name, is_one)| *name == family && is_one(&kernel.name));
     let name = &kernel.name;
@@ -221,7 +228,7 @@ fn judge(line: &mut Line, family: &str, kernel: &Kernel, libraries: &[Rc<Library
     }
 }
 
-type Compiled = Result<Rc<Library>, String>;
+type Compiled = Result<Arc<Library>, String>;
 
 /// The library of each variant of each kernel, or why there is none. Kernels with the same constants are compiled together.
 fn compile_all(source: &Path, family: &Family, kernels: &[Kernel]) -> Vec<Vec<Compiled>> {
@@ -236,14 +243,19 @@ fn compile_all(source: &Path, family: &Family, kernels: &[Kernel]) -> Vec<Vec<Co
             }
         }
     }
-    for (constants, members) in groups {
-        for part in members.chunks(family.together) {
-            let names: Vec<&Kernel> = part.iter().map(|(at, _)| &kernels[*at]).collect();
-            let mut results = Vec::new();
-            compile(source, family, constants, &names, &mut results);
-            for ((at, which), result) in part.iter().zip(results) {
-                libraries[*at][*which] = result;
-            }
+    let parts: Vec<_> = groups
+        .iter()
+        .flat_map(|(constants, members)| members.chunks(family.together).map(move |part| (*constants, part)))
+        .collect();
+    let results = parts.par_iter().map(|(constants, part)| {
+        let names: Vec<&Kernel> = part.iter().map(|(at, _)| &kernels[*at]).collect();
+        let mut results = Vec::new();
+        compile(source, family, constants, &names, &mut results);
+        results
+    });
+    for ((_, part), results) in parts.iter().zip(results.collect::<Vec<_>>()) {
+        for ((at, which), result) in part.iter().zip(results) {
+            libraries[*at][*which] = result;
         }
     }
     libraries
@@ -253,7 +265,7 @@ fn compile_all(source: &Path, family: &Family, kernels: &[Kernel]) -> Vec<Vec<Co
 fn compile(source: &Path, family: &Family, constants: &Constants, kernels: &[&Kernel], results: &mut Vec<Compiled>) {
     match library(source, family, constants, kernels) {
         Ok(library) => {
-            let library = Rc::new(library);
+            let library = Arc::new(library);
             let has = |name: &str| library.function_names().any(|known| known == name);
             results.extend(kernels.iter().map(|kernel| {
                 if has(&kernel.name) { Ok(library.clone()) } else { Err("there is no such kernel".to_owned()) }

@@ -69,6 +69,10 @@ fn push(list: &mut Vec<Kernel>, format: Format, text: &str, row: &Row) {
         if together != 8 {
             product.grid[1] = product.n.div_ceil(together);
         }
+        if of.contains("qvm") {
+            // A simdgroup has the results of a group, of at most 32.
+            product.grid[1] = product.n.div_ceil(2 * group.min(32));
+        }
         let case = move || product.case(format.of.kind, |count, matrices| format.matrices(count, matrices, global));
         list.push(with_constants(kernel(name, instance, case), Some(&product)));
     };
@@ -220,20 +224,18 @@ impl Format {
         Format::of_threads(count, args, check)
     }
 
-    fn there_and_back(self, _: Global) -> Case {
+    fn there_and_back(self, global: Global) -> Case {
         let count = ROWS * 128;
         let values = self.of.numbers(count, 155);
+        let factor = if global == Global::Used { GLOBAL / (LARGEST[0] * LARGEST[1]) } else { 1.0 };
         let args = vec![input(self.of.kind, &values), bound_global(), output(self.of.kind, count)];
         let check = Box::new(move |outputs: &[Vec<f64>]| {
             for (at, value) in values.iter().enumerate() {
-                let group = &values[at / self.group * self.group..][..self.group];
-                let largest = group.iter().fold(0.0, |largest: f64, value| largest.max(value.abs()));
-                // The scale itself is not told: the largest that it may be.
-                let most = if self.group == 16 { 1.07 } else { 1.42 };
-                let asked = largest / LARGEST[usize::from(self.bits == 8)];
-                let got = outputs[0][at];
-                if ![1.0 / most, 1.0, most].iter().any(|share| self.is_near(*value, got, asked * share)) {
-                    return Err(format!("{got} at {at}, not {value}, of a group up to {largest}"));
+                let (group, got) = (&values[at / self.group * self.group..][..self.group], outputs[0][at]);
+                // The scale itself is not told: any that the group may have.
+                let mut scales = (1..150).map(|code| self.scale(code) * factor);
+                if !scales.any(|scale| self.is_scale(group, scale) && self.is_near(*value, got, scale)) {
+                    return Err(format!("{got} at {at}, not {value}"));
                 }
             }
             Ok(())

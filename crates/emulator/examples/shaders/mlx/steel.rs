@@ -124,7 +124,7 @@ impl Sides {
 
     pub fn close(&self, of: Type, to: Kind, expected: Vec<f64>) -> Check {
         // float32 is as exact as its sums are.
-        near(to, expected, 4.0, if of.kind == Kind::F32 { (self.k * of.lanes) as f64 } else { 8.0 })
+        near(to, expected, 4.0, if to == Kind::F32 { (self.k * of.lanes) as f64 } else { 8.0 })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::steel::{Sides, TURNS, Tile, flags, longs, named, words};
 use super::types::{COMPLEX, FLOATS, Type};
-use super::{Constants, Kernel, Variant, kernel};
+use super::{Constants, Kernel, MakeCase, Variant, kernel};
 use crate::case::{Arg, Case, float, groups, input, ints, near, output, sizes};
 use crate::kind::Kind;
 use openmps_emulator::Grid;
@@ -18,7 +18,7 @@ const PARTS: usize = 3;
 const MATRICES: usize = 2;
 const CHOSEN: [[usize; 3]; 2] = [[1, 0, 1], [0, 1, 1]];
 
-fn with(name: String, instance: String, variants: Vec<(Constants, Box<dyn Fn() -> Case>)>) -> Kernel {
+fn with(name: String, instance: String, variants: Vec<(Constants, MakeCase)>) -> Kernel {
     let variants = variants.into_iter().map(|(constants, case)| Variant { constants, case }).collect();
     Kernel { name, instance: Some(instance), variants }
 }
@@ -43,12 +43,12 @@ pub fn gathered() -> Vec<Kernel> {
     for of in FLOATS {
         for (turns, turned) in TURNS.into_iter().take(2) {
             let name = format!("steel_gather_mm_rhs_{turns}_{0}_{0}_{1}", of.name, named(OF_ROWS));
-            let case: Box<dyn Fn() -> Case> = Box::new(move || of_rows(of, turned));
+            let case: MakeCase = Box::new(move || of_rows(of, turned));
             list.push(with(name, template("gather_mm_rhs", of, OF_ROWS, turned), vec![(constants(false), case)]));
         }
         for (tile, (turns, turned)) in TILES.into_iter().flat_map(|tile| TURNS.map(|turns| (tile, turns))) {
             let name = format!("steel_gather_mm_{turns}_{0}_{0}_{1}", of.name, named(tile));
-            let case = |batched: bool| -> (Constants, Box<dyn Fn() -> Case>) {
+            let case = |batched: bool| -> (Constants, MakeCase) {
                 (constants(batched), Box::new(move || by_indices(of, tile, turned)))
             };
             list.push(with(name, template("gather_mm", of, tile, turned), vec![case(false), case(true)]));
@@ -98,7 +98,7 @@ pub fn segmented() -> Vec<Kernel> {
         FLOATS.into_iter().flat_map(|of| TILES.map(|tile| TURNS.map(|turns| (of, tile, turns)))).flatten()
     {
         let name = format!("steel_segmented_mm_{turns}_{0}_{0}_{1}", of.name, named(tile));
-        let case = |pairs: bool| -> (Constants, Box<dyn Fn() -> Case>) {
+        let case = |pairs: bool| -> (Constants, MakeCase) {
             let constants = flags(&[(199, pairs), (200, false), (201, false)]);
             (constants, Box::new(move || of_segments(of, tile, turned, pairs)))
         };
