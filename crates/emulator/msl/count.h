@@ -19,8 +19,13 @@ OPENMPS_UNSEEN void matrix_access(ulong first, ulong second, uint bytes, uint ki
 }  // namespace openmps
 // What blocks say of themselves (crates/emulator/src/count/operations.rs), in place of the call that clang puts there.
 extern "C" {
-OPENMPS_UNSEEN void openmps_operations(uint integers, uint floats) { openmps::access(integers, floats, openmps::block_operations, 0); }
-OPENMPS_UNSEEN void openmps_registers(uint count) { openmps::access(count, 0, openmps::block_registers, 0); }
+// Initialisers run before the host has said where it listens.
+OPENMPS_UNSEEN void openmps_operations(uint integers, uint floats) {
+  if (openmps_frame.access) openmps::access(integers, floats, openmps::block_operations, 0);
+}
+OPENMPS_UNSEEN void openmps_registers(uint count) {
+  if (openmps_frame.access) openmps::access(count, 0, openmps::block_registers, 0);
+}
 }
 #define OPENMPS_ACCESS(BYTES)                                                                                                      \
   OPENMPS_UNSEEN void __sanitizer_cov_load##BYTES(ulong address) {                            \

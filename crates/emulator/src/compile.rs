@@ -66,6 +66,9 @@ const COUNTED: &[&str] = &[
     // A lane's last turns through a loop would be at another place than those of lanes that go on.
     "-mllvm",
     "-unroll-runtime=false",
+    // It would compute a vector once for each element that is taken out of it.
+    "-mllvm",
+    "-disable-vector-combine",
 ];
 
 /// How a text that is clang's own already becomes an object: nothing of it is optimized again, nothing is fused.

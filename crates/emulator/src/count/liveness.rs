@@ -73,7 +73,11 @@ fn made(line: &str) -> String {
         "getelementptr" | "alloca" => "ptr".to_owned(),
         "select" => rest.split_once(", ").map_or("", |(_, values)| first_type(values)).to_owned(),
         "extractelement" => element(first_type(rest)).to_owned(),
-        "shufflevector" => format!("<{} x {}>", lanes(&last(", ")), element(first_type(rest))),
+        // As many elements as the mask has, which is the third operand.
+        "shufflevector" => {
+            let mask = rest.split(", <").nth(2).and_then(|mask| mask.split(' ').next()).unwrap_or("1");
+            format!("<{mask} x {}>", element(first_type(rest)))
+        }
         _ if rest.contains(" to ") && word != "call" => last(" to "),
         _ => first_type(rest).to_owned(),
     }

@@ -67,7 +67,7 @@ pub struct Counters {
     pub integer_operations: u64,
     /// Those on floats; a function of mathematics is one.
     pub float_operations: u64,
-    /// Registers of 32 bits that are alive at the kernel's worst place, of one lane: an estimate.
+    /// Registers of 32 bits that are alive at the worst place of the function that has most, of one lane: an estimate.
     pub registers: u64,
     /// Bytes of threadgroup memory of one threadgroup, declared and given.
     pub threadgroup_memory: u64,

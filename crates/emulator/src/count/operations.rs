@@ -20,7 +20,7 @@ const FLOATS: [&str; 13] = [
     "fadd", "fsub", "fmul", "fdiv", "frem", "fneg", "fcmp", "fptosi", "fptoui", "sitofp", "uitofp", "fptrunc", "fpext",
 ];
 
-/// The text with what its blocks compute in place of clang's calls, and with the registers of each kernel's function at its begin.
+/// The text with what its blocks compute in place of clang's calls, and with the registers of each function at its begin.
 pub(crate) fn annotate(text: &str) -> String {
     let mut lines = Vec::new();
     let mut function: Option<Vec<&str>> = None;
@@ -41,7 +41,9 @@ pub(crate) fn annotate(text: &str) -> String {
 }
 
 fn annotated(function: &[&str]) -> Vec<String> {
-    let mut registers = function[0].contains("@openmps_entry_").then(|| liveness::registers(&function[1..]));
+    // What only passes accesses on has no calls of clang's.
+    let counts = function.iter().any(|line| line.contains(CALL));
+    let mut registers = counts.then(|| liveness::registers(&function[1..]));
     let mut lines = Vec::new();
     for (at, line) in function.iter().enumerate() {
         if !line.contains(CALL) {

@@ -59,32 +59,28 @@ kernel void computed(device const float* from [[buffer(0)]], device float* to [[
     float sum = from[i];
     uint mixed = i;
     for (uint k = 0; k < turns; k++) {
-        sum = sum * 3.0f + 1.0f;
+        sum = exp(sum) + 1.0f;
         mixed ^= mixed << 3;
     }
-    to[i] = sum + (float)(mixed & 1u);
+    to[i] = sum + (float)mixed;
 }
 
-// The same of vectors, with a function of mathematics.
+// The same of vectors.
 kernel void computed_wide(device const float4* from [[buffer(0)]], device float4* to [[buffer(1)]], constant uint& turns [[buffer(2)]],
                           uint i [[thread_position_in_grid]]) {
     float4 sum = from[i];
-    for (uint k = 0; k < turns; k++) sum = sum * sum + exp(sum);
+    for (uint k = 0; k < turns; k++) sum = sum * sum + 1.0f;
     to[i] = sum;
 }
 
-// As many numbers alive as are read before the first is used.
-template <uint N> void kept(device const float* from, device float* to, uint i) {
-    float numbers[N];
-    for (uint k = 0; k < N; k++) numbers[k] = from[i + k * 64];
+// Numbers that are read before a barrier and used behind it: four, and twenty-four.
+kernel void kept_4(device const float4* from [[buffer(0)]], device float4* to [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+    float4 a = from[i];
     threadgroup_barrier(mem_flags::mem_device);
-    float sum = 0.0f;
-    for (uint k = 0; k < N; k++) sum = sum * 2.0f + numbers[k] * numbers[N - 1 - k];
-    to[i] = sum;
+    to[i] = a;
 }
-kernel void kept_4(device const float* from [[buffer(0)]], device float* to [[buffer(1)]], uint i [[thread_position_in_grid]]) {
-    kept<4>(from, to, i);
-}
-kernel void kept_24(device const float* from [[buffer(0)]], device float* to [[buffer(1)]], uint i [[thread_position_in_grid]]) {
-    kept<24>(from, to, i);
+kernel void kept_24(device const float4* from [[buffer(0)]], device float4* to [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+    float4 a = from[i], b = from[i + 1], c = from[i + 2], d = from[i + 3], e = from[i + 4], f = from[i + 5];
+    threadgroup_barrier(mem_flags::mem_device);
+    to[i] = ((((a * b) + c) * d) + e) * f;
 }
