@@ -136,7 +136,7 @@ impl Format {
         // Sixteen bits of exponent and mantissa are used where weights are small, so that sums stay near one.
         let code = |at: usize| match self.bits {
             4 => at * 7919 % 10_007 % 16,
-            _ => at * 7919 % 10_007 % 64 | (at * 31 % 2) << 7,
+            _ => (at * 7919 % 10_007 % 64) | ((at * 31 % 2) << 7),
         };
         let weights: Vec<usize> = (0..count).map(code).collect();
         let base = if self.group == 16 { 40 } else { 125 };

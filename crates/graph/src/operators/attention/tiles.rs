@@ -69,7 +69,18 @@ impl Form {
             true => Access::of(k.dtype, &tensors.map(|view| view.address), &across, &[sizes.depth, sizes.columns]),
             false => Access::Elements,
         };
-        Form { dtype: k.dtype, depth, columns, rows, keys, order, access, mask, causal: sizes.causal, walk: Walk::Whole }
+        Form {
+            dtype: k.dtype,
+            depth,
+            columns,
+            rows,
+            keys,
+            order,
+            access,
+            mask,
+            causal: sizes.causal,
+            walk: Walk::Whole,
+        }
     }
 
     fn key(&self) -> Key {
@@ -105,13 +116,13 @@ pub(super) fn run(queue: &Queue, sizes: &Attention, inputs: [&View; 3], mask: Op
     form.walk = Walk::Part;
     let (formula, compute) = (Formula::new(OPERATOR, queue), form.dtype.compute());
     let (weighted, of_rows) = Left::dims(sizes, parts);
-    let left = Left { weighted: formula.temporary(compute, &weighted)?, of_rows: formula.temporary(compute, &of_rows)? };
+    let left =
+        Left { weighted: formula.temporary(compute, &weighted)?, of_rows: formula.temporary(compute, &of_rows)? };
     // The first part's, as queries and results have their dimensions.
     let mut first = left.weighted.clone();
     let of_part = first.strides.remove(2);
     first.shape.remove(2);
-    let more: Vec<u64> =
-        OfRows::arguments(&left).chain([of_part as u64, parts.keys as u64]).collect();
+    let more: Vec<u64> = OfRows::arguments(&left).chain([of_part as u64, parts.keys as u64]).collect();
     let grid = [parts.count, sizes.heads, sizes.batch];
     launch(queue, &form, sizes, inputs.into_iter().chain(mask), &first, grid, &more)?;
     parts::join(queue, sizes, parts, &left, out)
