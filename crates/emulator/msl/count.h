@@ -3,7 +3,7 @@
 #if EMULATOR_COUNTED
 #define OPENMPS_UNSEEN __attribute__((noinline, no_sanitize("coverage"), no_sanitize("thread")))
 namespace openmps {
-enum { access_load = 0, access_store = 1, access_matrix = 2 };
+enum { access_load = 0, access_store = 1, access_matrix = 2, block_operations = 4, block_registers = 8 };
 METAL_FUNC void access(ulong address, uint bytes, uint kind, ulong site) {
   ((void (*)(ulong, uint, uint, ulong))openmps_frame.access)(address, bytes, kind, site);
 }
@@ -17,6 +17,16 @@ OPENMPS_UNSEEN void matrix_access(ulong first, ulong second, uint bytes, uint ki
   access(second, bytes, kind, site + 1);
 }
 }  // namespace openmps
+// What blocks say of themselves (crates/emulator/src/count/operations.rs), in place of the call that clang puts there.
+extern "C" {
+// Initialisers run before the host has said where it listens.
+OPENMPS_UNSEEN void openmps_operations(uint integers, uint floats) {
+  if (openmps_frame.access) openmps::access(integers, floats, openmps::block_operations, 0);
+}
+OPENMPS_UNSEEN void openmps_registers(uint count) {
+  if (openmps_frame.access) openmps::access(count, 0, openmps::block_registers, 0);
+}
+}
 #define OPENMPS_ACCESS(BYTES)                                                                                                      \
   OPENMPS_UNSEEN void __sanitizer_cov_load##BYTES(ulong address) {                            \
     openmps::access(address, BYTES, openmps::access_load, (ulong)__builtin_return_address(0));                                    \

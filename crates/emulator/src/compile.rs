@@ -2,7 +2,8 @@
 //! function for each kernel, clang, the linker; results are kept on disk by content.
 
 use crate::address_space;
-use crate::cache::Cache;
+use crate::cache::{Cache, Workplace};
+use crate::count::annotate;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::prelude;
@@ -45,7 +46,11 @@ const LANGUAGE: &[&str] = &[
 /// Flags of a counted text: a call before each load and store, and no loop that becomes a call of memset or memcpy, which has no such calls.
 /// Nothing here vectorises loops, counted or not.
 const COUNTED: &[&str] = &[
-    "-fsanitize-coverage-type=1",
+    "-fsanitize-coverage-type=2",
+    // A call in each block, where its operations are said.
+    "-fsanitize-coverage-trace-pc",
+    "-mllvm",
+    "-sanitizer-coverage-prune-blocks=0",
     "-fsanitize-coverage-trace-loads",
     "-fsanitize-coverage-trace-stores",
     "-fno-builtin-memset",
@@ -61,6 +66,25 @@ const COUNTED: &[&str] = &[
     // A lane's last turns through a loop would be at another place than those of lanes that go on.
     "-mllvm",
     "-unroll-runtime=false",
+    // It would compute a vector once for each element that is taken out of it.
+    "-mllvm",
+    "-disable-vector-combine",
+];
+
+/// How a text that is clang's own already becomes an object: nothing of it is optimized again, nothing is fused.
+const INTERMEDIATE: &[&str] = &[
+    "-x",
+    "ir",
+    "-O2",
+    "-disable-llvm-passes",
+    "-ffp-contract=off",
+    "-mllvm",
+    "-disable-block-placement",
+    "-mrelocation-model",
+    "pic",
+    "-pic-level",
+    "2",
+    "-emit-obj",
 ];
 
 /// What the host runs: triple and processor. Half precision needs the conversion instructions of the third x86-64 level.
@@ -77,7 +101,7 @@ pub(crate) fn language(compiler: &mut Command) -> &mut Command {
 
 /// Flags and target as a part of what a compiled object depends on.
 pub(crate) fn flags() -> String {
-    format!("{LANGUAGE:?}\n{TARGET:?}\n{COUNTED:?}")
+    format!("{LANGUAGE:?}\n{TARGET:?}\n{COUNTED:?}\n{INTERMEDIATE:?}")
 }
 
 /// The name of the generated functions in diagnostics.
@@ -93,7 +117,7 @@ pub(crate) fn shared_object(unit: &Unit, options: &Options) -> Result<PathBuf> {
         return Ok(entry.object());
     }
     let counted = if options.counted { COUNTED } else { &[] };
-    let header = precompiled(tools, &cache, &prelude::text(options), counted)?;
+    let header = precompiled(tools, &cache, options, counted)?;
     let compiler = || {
         let mut compiler = tools.compiler();
         language(&mut compiler).args(counted).args(["-x", "clcpp", "-include-pch"]).arg(&header);
@@ -106,8 +130,15 @@ pub(crate) fn shared_object(unit: &Unit, options: &Options) -> Result<PathBuf> {
     let (object, shared) = (work.path("unit.o"), work.path("unit.so"));
     // Both read the text: where it is wrong, the first one's diagnostics are the error.
     let (checked, compiled) = rayon::join(
-        || run(compiler().arg("-ast-dump").arg(&unit)).and_then(|tree| address_space::check(&tree)),
-        || run(compiler().args(["-O2", "-emit-obj"]).arg(&unit).arg("-o").arg(&object)),
+        || {
+            run(compiler().args([options.optimisation.flag(), "-ast-dump"]).arg(&unit))
+                .and_then(|tree| address_space::check(&tree))
+        },
+        || {
+            let mut compiler = compiler();
+            compiler.arg(options.optimisation.flag()).arg(&unit);
+            if options.counted { with_operations(tools, compiler, &work, &object) } else { assemble(compiler, &object) }
+        },
     );
     checked.and(compiled)?;
     link(tools, &object, &shared)?;
@@ -115,16 +146,31 @@ pub(crate) fn shared_object(unit: &Unit, options: &Options) -> Result<PathBuf> {
     Ok(entry.object())
 }
 
+fn assemble(mut compiler: Command, object: &Path) -> Result<String> {
+    run(compiler.arg("-emit-obj").arg("-o").arg(object))
+}
+
+/// The object of a counted text, whose blocks say what they compute.
+fn with_operations(tools: &Toolchain, mut compiler: Command, work: &Workplace, object: &Path) -> Result<String> {
+    let file = work.path("unit.ll");
+    run(compiler.arg("-emit-llvm").arg("-o").arg(&file))?;
+    let read = std::fs::read_to_string(&file);
+    let text = read.map_err(|error| Error::Toolchain { program: "clang".to_owned(), reason: error.to_string() })?;
+    work.write(&file, &annotate(&text))?;
+    run(tools.compiler().args(TARGET).args(INTERMEDIATE).arg(&file).arg("-o").arg(object))
+}
+
 /// The stand-in library, compiled once for every text.
-fn precompiled(tools: &Toolchain, cache: &Cache, prelude: &str, counted: &[&str]) -> Result<PathBuf> {
+fn precompiled(tools: &Toolchain, cache: &Cache, options: &Options, counted: &[&str]) -> Result<PathBuf> {
     let header = cache.header();
     if header.is_file() {
         return Ok(header);
     }
-    let text = cache.write_headers(prelude)?;
+    let text = cache.write_headers(&prelude::text(options))?;
     let fresh = cache.temporary("prelude.pch");
     let mut compiler = tools.compiler();
     language(&mut compiler).args(["-x", "clcpp-header", "-emit-pch", "-fno-pch-timestamp"]).args(counted);
+    compiler.arg(options.optimisation.flag());
     run(compiler.arg(&text).arg("-o").arg(&fresh))?;
     cache.take(&fresh, &header)?;
     Ok(header)

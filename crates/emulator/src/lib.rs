@@ -86,5 +86,5 @@ pub use dispatch::{Argument, Dispatch, Report};
 pub use error::{Error, Result};
 pub use grid::{Grid, Schedule};
 pub use library::{Function, Library};
-pub use options::{Options, Value};
+pub use options::{Optimisation, Options, Value};
 pub use toolchain::interpreter_in;

@@ -28,6 +28,27 @@ impl Value {
     }
 }
 
+/// What the compiler's time is spent on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Optimisation {
+    /// Kernels that run fast.
+    #[default]
+    Full,
+    /// Kernels that are compiled fast: a text of large templates takes a tenth of the time. Results are the same, since every operation
+    /// rounds to its type either way.
+    None,
+}
+
+impl Optimisation {
+    /// The compiler's flag.
+    pub(crate) fn flag(self) -> &'static str {
+        match self {
+            Optimisation::Full => "-O2",
+            Optimisation::None => "-O0",
+        }
+    }
+}
+
 /// Options of [`Library::compile_with`](crate::Library::compile_with).
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -44,6 +65,8 @@ pub struct Options {
     pub bfloat_functions: bool,
     /// The text is of MSL 4.0, which has tensors and `mpp::tensor_ops`.
     pub metal4: bool,
+    /// How much the compiler does for speed.
+    pub optimisation: Optimisation,
     /// Dispatches count what the kernel does ([`Counters`](crate::Counters)), and take many times as long.
     pub counted: bool,
 }

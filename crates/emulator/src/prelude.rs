@@ -85,7 +85,7 @@ pub(crate) fn text(options: &Options) -> String {
 
 /// What every compiled object depends on besides its own text.
 pub(crate) fn recipe(tools: &Toolchain, options: &Options) -> String {
-    format!("{}\n{}\n{}", tools.version, crate::compile::flags(), text(options))
+    format!("{}\n{}\n{}\n{}", tools.version, crate::compile::flags(), options.optimisation.flag(), text(options))
 }
 
 /// `OPENMPS_SWIZZLES_2` to `_4`: every choice of two to four components, by position and by colour.

@@ -132,6 +132,41 @@ fn a_product_of_matrices() {
 }
 
 #[test]
+fn operations_of_blocks_are_counted_as_often_as_these_run() {
+    let library = kernels();
+    let (mut from, mut to) = (lines::<256>(), lines::<256>());
+    let mut of = |kernel: &str, turns: u32, threads: u32| {
+        let turns = turns.to_ne_bytes();
+        let arguments = [buffer(&mut from.0), buffer(&mut to.0), Argument::Bytes(&turns)];
+        let counters = count(&library, kernel, Grid::Threads([threads, 1, 1]), [32, 1, 1], &arguments);
+        [counters.integer_operations, counters.float_operations]
+    };
+    // A turn: an exponential and a sum; a shift, an exclusive or, and the loop's own addition and comparison.
+    let (few, many) = (of("computed", 2, 64), of("computed", 12, 64));
+    assert_eq!([many[0] - few[0], many[1] - few[1]], [64 * 10 * 4, 64 * 10 * 2]);
+    // Outside of the loop there are one sum, one conversion; of twice the threads everything is twice, but for the threads' own loop.
+    assert_eq!(few[1], 64 * (2 * 2 + 2));
+    assert_eq!(of("computed", 2, 128)[1], 2 * few[1]);
+    // A product and a sum of four.
+    let (few, many) = (of("computed_wide", 1, 64), of("computed_wide", 3, 64));
+    assert_eq!(many[1] - few[1], 64 * 2 * 4 * 2);
+    assert_eq!(of("computed_wide", 0, 64)[1], 0);
+}
+
+#[test]
+fn registers_are_estimated_by_what_is_alive() {
+    let library = kernels();
+    let (mut from, mut to) = (lines::<512>(), lines::<256>());
+    let [few, many] = ["kept_4", "kept_24"].map(|kernel| {
+        let arguments = [buffer(&mut from.0), buffer(&mut to.0)];
+        count(&library, kernel, Grid::Threads([64, 1, 1]), [64, 1, 1], &arguments).registers
+    });
+    // Twenty numbers more are alive at the barrier.
+    assert_eq!(many - few, 20, "{few} and {many}");
+    assert!((4..20).contains(&few), "{few}");
+}
+
+#[test]
 fn nothing_is_counted_unless_asked_for() {
     let library = harness::compile(include_str!("kernels/counters.metal"));
     let (mut from, mut to) = (lines::<256>(), lines::<32>());

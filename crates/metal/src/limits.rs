@@ -22,6 +22,12 @@ pub const PIECE: usize = 1 << 30;
 /// Pages of Apple Silicon: no-copy buffers begin and end at multiples of it.
 pub const PAGE: usize = 16 << 10;
 
+/// What a pipeline's descriptor is told of the most threads of its threadgroups; 0, Apple's default, leaves it to the compiler. One simdgroup
+/// fits wherever a kernel runs, and kernels that are bounded to it are on record to be compiled wrongly for the M5 (tracel-ai/cubek#645).
+pub fn thread_bound(threads: usize) -> usize {
+    if threads > SIMD_WIDTH { threads } else { 0 }
+}
+
 /// Holds a dispatch to the limits of the device and of its pipeline.
 pub fn check_dispatch(
     kernel: &str,
@@ -72,6 +78,11 @@ fn at_most(kernel: &str, what: &'static str, value: usize, limit: usize) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_simdgroup_is_no_bound() {
+        assert_eq!([1, 32, 33, 64, 1024].map(thread_bound), [0, 0, 33, 64, 1024]);
+    }
     use crate::recorder;
 
     const PIPELINE: PipelineLimits =

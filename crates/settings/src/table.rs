@@ -84,7 +84,7 @@ settings! {
     EMULATOR_SCHEDULE: AnOrder = AnOrder, "ascending", "crates/metal", Metal,
         "the emulator's order of threads, and of dispatches that no barrier orders; a number shuffles";
     EMULATOR_COUNT: Path = Path("file"), "nothing is counted", "crates/metal", Metal,
-        "a file to which the emulator adds a line for each dispatch: accesses to memory, barriers, products, and the least time on M1 to M5";
+        "a file to which the emulator adds a line for each dispatch: accesses to memory, barriers, products, operations, registers, and the least time on M1 to M5";
     EMULATOR_CACHE: Path = Path("folder"), "~/.cache/openmps/emulator", "crates/emulator", Metal,
         "where the emulator keeps what it has compiled and loads it from; a folder that others can change is refused";
     CLANG: Path = Path("clang"), "the package ziglang of the active environment, or clang on the PATH", "crates/emulator", Metal,

@@ -82,6 +82,19 @@ struct Line {
     refused: Vec<String>,
 }
 
+impl Line {
+    /// Adds what was found of a kernel, or of several.
+    fn take(&mut self, other: Line) {
+        self.compiled += other.compiled;
+        self.right += other.right;
+        self.loose.extend(other.loose);
+        self.faulty.extend(other.faulty);
+        self.wrong.extend(other.wrong);
+        self.not_run.extend(other.not_run);
+        self.refused.extend(other.refused);
+    }
+}
+
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let Some(folder) = arguments.next().map(PathBuf::from) else {

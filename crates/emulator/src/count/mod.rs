@@ -1,7 +1,11 @@
 //! What a kernel does, counted: accesses to memory as a simdgroup makes them, barriers, operations of simdgroups.
 
+mod liveness;
+mod operations;
 mod recorder;
 mod roofline;
+
+pub(crate) use operations::annotate;
 
 pub(crate) use recorder::{Recorder, Regions};
 pub use roofline::{GPUS, Gpu};
@@ -59,6 +63,12 @@ pub struct Counters {
     pub matrix_loads: u64,
     /// Matrices that were stored.
     pub matrix_stores: u64,
+    /// Operations of lanes on integers, addresses among them, in clang's intermediate form; products of matrices are apart.
+    pub integer_operations: u64,
+    /// Those on floats; a function of mathematics is one.
+    pub float_operations: u64,
+    /// Registers of 32 bits that are alive at the worst place of the function that has most, of one lane: an estimate.
+    pub registers: u64,
     /// Bytes of threadgroup memory of one threadgroup, declared and given.
     pub threadgroup_memory: u64,
 }
@@ -92,6 +102,9 @@ impl Counters {
         self.matrix_multiplications += other.matrix_multiplications;
         self.matrix_loads += other.matrix_loads;
         self.matrix_stores += other.matrix_stores;
+        self.integer_operations += other.integer_operations;
+        self.float_operations += other.float_operations;
+        self.registers = self.registers.max(other.registers);
         self.threadgroup_memory = self.threadgroup_memory.max(other.threadgroup_memory);
     }
 }
@@ -121,7 +134,7 @@ impl fmt::Display for Counters {
         let sectors = self.device_loads.sectors + self.device_stores.sectors;
         write!(
             to,
-            "{} | {} | {} | {} | {} | {} | {} | {}",
+            "{} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {}",
             mega(self.device_bytes()),
             mega(sectors * 32),
             mega(self.footprint),
@@ -129,12 +142,15 @@ impl fmt::Display for Counters {
             self.bank_conflicts(),
             self.threadgroup_barriers,
             self.matrix_multiplications,
-            self.threadgroup_memory
+            self.threadgroup_memory,
+            self.integer_operations,
+            self.float_operations,
+            self.registers
         )
     }
 }
 
 impl Counters {
     /// The columns of its text.
-    pub const HEAD: &str = "device MB | sectors MB | footprint MB | threadgroup MB | bank conflicts | barriers | matrix products | threadgroup memory";
+    pub const HEAD: &str = "device MB | sectors MB | footprint MB | threadgroup MB | bank conflicts | barriers | matrix products | threadgroup memory | integer operations | float operations | registers, estimated";
 }

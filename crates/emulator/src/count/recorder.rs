@@ -12,6 +12,9 @@ const WORD: u64 = 4;
 /// Bits of an access's kind, as in `msl/count.h`.
 const STORE: u32 = 1;
 const MATRIX: u32 = 2;
+/// What is no access: operations of a block, and the kernel's registers.
+const OPERATIONS: u32 = 4;
+const REGISTERS: u32 = 8;
 
 /// Where memory lies.
 #[derive(Debug, Clone, Default)]
@@ -69,6 +72,19 @@ pub(crate) struct Recorder {
 impl Recorder {
     pub(crate) fn new(regions: Regions, counters: Counters) -> Recorder {
         Recorder { regions, counters, ..Recorder::default() }
+    }
+
+    /// Takes what a block says of itself; false where it is an access.
+    pub(crate) fn takes_block(&mut self, first: u64, second: u32, kind: u32) -> bool {
+        match kind {
+            OPERATIONS => {
+                self.counters.integer_operations += first;
+                self.counters.float_operations += u64::from(second);
+            }
+            REGISTERS => self.counters.registers = self.counters.registers.max(first),
+            _ => return false,
+        }
+        true
     }
 
     /// Notes an access that is not to the thread's own stack.

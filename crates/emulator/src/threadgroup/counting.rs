@@ -4,7 +4,7 @@ use super::{MEETING, Runner};
 use crate::count::Recorder;
 use crate::frame::Stop;
 
-/// Called by the running thread of a counted text, before it reads or writes.
+/// Called by the running thread of a counted text, before it reads or writes, and at the begin of a block.
 pub(super) extern "C" fn access(address: u64, bytes: u32, kind: u32, site: u64) {
     let meeting = MEETING.get();
     // SAFETY: as for `stop`; nothing else borrows the meeting while a thread runs. Where the host has called the image, no thread does.
@@ -14,6 +14,11 @@ pub(super) extern "C" fn access(address: u64, bytes: u32, kind: u32, site: u64) 
         }
         // The watchdog must not leave this function halfway.
         (*meeting).running.in_kernel = false;
+        let recorder = (*meeting).recorder.as_deref_mut();
+        if recorder.is_some_and(|recorder| recorder.takes_block(address, bytes, kind)) {
+            (*meeting).running.in_kernel = true;
+            return;
+        }
         let (frame, [limit, base]) = ((*meeting).frame, (*meeting).stack);
         let within = |begin: u64, bytes: u64| address.wrapping_sub(begin) < bytes;
         let threads = u64::from((*frame).threads);

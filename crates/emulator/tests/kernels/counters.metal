@@ -52,3 +52,35 @@ kernel void summed(device const float* from [[buffer(0)]], device float* to [[bu
     simdgroup_barrier(mem_flags::mem_none);
     if (lane == 0) to[i / 32] = sum;
 }
+
+// A loop of known operations on floats and on integers; what is around it is the same for any number of turns.
+kernel void computed(device const float* from [[buffer(0)]], device float* to [[buffer(1)]], constant uint& turns [[buffer(2)]],
+                     uint i [[thread_position_in_grid]]) {
+    float sum = from[i];
+    uint mixed = i;
+    for (uint k = 0; k < turns; k++) {
+        sum = exp(sum) + 1.0f;
+        mixed ^= mixed << 3;
+    }
+    to[i] = sum + (float)mixed;
+}
+
+// The same of vectors.
+kernel void computed_wide(device const float4* from [[buffer(0)]], device float4* to [[buffer(1)]], constant uint& turns [[buffer(2)]],
+                          uint i [[thread_position_in_grid]]) {
+    float4 sum = from[i];
+    for (uint k = 0; k < turns; k++) sum = sum * sum + 1.0f;
+    to[i] = sum;
+}
+
+// Numbers that are read before a barrier and used behind it: four, and twenty-four.
+kernel void kept_4(device const float4* from [[buffer(0)]], device float4* to [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+    float4 a = from[i];
+    threadgroup_barrier(mem_flags::mem_device);
+    to[i] = a;
+}
+kernel void kept_24(device const float4* from [[buffer(0)]], device float4* to [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+    float4 a = from[i], b = from[i + 1], c = from[i + 2], d = from[i + 3], e = from[i + 4], f = from[i + 5];
+    threadgroup_barrier(mem_flags::mem_device);
+    to[i] = ((((a * b) + c) * d) + e) * f;
+}

@@ -1,6 +1,7 @@
 //! Scaled dot product attention, `MPSGraph`'s `scaledDotProductAttention`: grouped heads, causal and additive masks.
 
 mod gradient;
+mod parts;
 mod tiles;
 mod vendor;
 
@@ -182,6 +183,10 @@ pub static ENTRY: Entry = Entry {
             case(false, None, &[&[2, 2, 6, 4], &[2, 2, 17, 4], &[2, 2, 17, 4], &[2, 1, 1, 17]]),
             case(true, None, &[&[2, 2, 6, 4], &[2, 2, 17, 4], &[2, 2, 17, 4], &[6, 17]]),
             case(false, None, &[&[2, 2, 6, 4], &[2, 2, 17, 4], &[2, 2, 17, 4], &[2, 2, 6, 17]]),
+            // Keys that several programs share: grouped heads, more than one query, a mask, and causal ones of which the last part sees few.
+            case(false, None, &[&[1, 2, 1, 16], &[1, 1, 777, 16], &[1, 1, 777, 40]]),
+            case(true, None, &[&[2, 2, 7, 5], &[2, 1, 529, 5], &[2, 1, 529, 3], &[7, 529]]),
+            case(true, None, &[&[1, 1, 8, 8], &[1, 1, 513, 8], &[1, 1, 513, 8]]),
             case(false, None, &[&[1, 2, 3, 4], &[1, 2, 0, 4], &[1, 2, 0, 4]]),
             case(false, None, &[&[0, 2, 3, 4], &[0, 2, 5, 4], &[0, 2, 5, 4]]),
         ]

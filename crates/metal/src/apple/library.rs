@@ -4,6 +4,7 @@ use super::archive::Archive;
 use super::{RawDevice, text};
 use crate::error::{Error, Result};
 use crate::interface::{Language, MathMode, PipelineKey, PipelineLimits};
+use crate::limits;
 use objc2::available;
 use objc2::rc::Retained;
 use objc2::runtime::ProtocolObject;
@@ -41,7 +42,7 @@ pub fn compile(device: &RawDevice, archive: &Archive, key: &PipelineKey) -> Resu
     let descriptor = MTLComputePipelineDescriptor::new();
     descriptor.setLabel(Some(&NSString::from_str(&key.entry)));
     descriptor.setComputeFunction(Some(&function));
-    descriptor.setMaxTotalThreadsPerThreadgroup(key.threads);
+    descriptor.setMaxTotalThreadsPerThreadgroup(limits::thread_bound(key.threads));
     let raw = archive.pipeline(device, &descriptor);
     let raw = raw.map_err(|error| Error::Pipeline { entry: key.entry.clone(), message: text(&error) })?;
     Ok(Pipeline { raw })

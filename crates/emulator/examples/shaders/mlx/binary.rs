@@ -1,9 +1,9 @@
-//! Functions of two elements, in up to eighteen forms each.
+//! Functions of two elements, in up to eighteen forms each, with one result or two.
 
 use super::types::{self, BOOL, COMPLEX, Complex, FLOATS, Type, WHOLE};
 use super::unary::{COUNT, DIMS, line, places, rows, strides};
 use super::{Kernel, kernel};
-use crate::case::{Case, input, ints, near, output, sizes};
+use crate::case::{Case, Check, input, ints, near, output, sizes};
 use openmps_emulator::Grid;
 
 /// Of elements of a type: its lanes in, the result's lanes out.
@@ -106,8 +106,26 @@ pub fn kernels() -> Vec<Kernel> {
         };
         let to_bool = matches!(which, Of::Test | Of::FloatTest);
         for of in FLOATS.into_iter().chain(WHOLE).chain([BOOL, COMPLEX]).filter(chosen) {
-            forms(&mut list, op, of, if to_bool { BOOL } else { of }, f);
+            forms(&mut list, op, of, if to_bool { BOOL } else { of }, &[f]);
         }
+    }
+    list
+}
+
+/// `DivMod`: kernels with two results, the quotient as it is rounded and then cut down, and what remains.
+const QUOTIENT_AND_REST: [Function; 2] = [
+    |of, x, y| match (of.is_complex(), of.kind.is_float()) {
+        (true, _) => types::div([x[0], x[1]], [y[0], y[1]]).to_vec(),
+        (_, true) => vec![of.kind.round(x[0] / y[0]).floor()],
+        _ => vec![(x[0] / y[0]).floor()],
+    },
+    both!(remainder, |x, y| [remainder(x[0], y[0]), remainder(x[1], y[1])]),
+];
+
+pub fn two() -> Vec<Kernel> {
+    let mut list = Vec::new();
+    for of in FLOATS.into_iter().chain(WHOLE).chain([BOOL, COMPLEX]) {
+        forms(&mut list, "DivMod", of, of, &QUOTIENT_AND_REST);
     }
     list
 }
@@ -125,10 +143,10 @@ fn given(op: &str, of: Type) -> (Vec<f64>, Vec<f64>) {
         }
         "Power" | "LeftShift" | "RightShift" if !of.kind.is_float() => small(&mut y),
         // No division by zero or nearly zero.
-        "Divide" | "Remainder" if of.kind.is_float() => {
+        "Divide" | "Remainder" | "DivMod" if of.kind.is_float() => {
             y.iter_mut().for_each(|y| *y = of.kind.round(if y.abs() < 0.5 { *y + 1.0_f64.copysign(*y) } else { *y }));
         }
-        "Divide" | "Remainder" => y.iter_mut().for_each(|y| *y = y.max(1.0)),
+        "Divide" | "Remainder" | "DivMod" => y.iter_mut().for_each(|y| *y = y.max(1.0)),
         _ => {}
     }
     (x, y)
@@ -183,20 +201,21 @@ enum Layout {
     Dims(usize),
 }
 
-fn forms(list: &mut Vec<Kernel>, op: &'static str, of: Type, to: Type, f: Function) {
+fn forms(list: &mut Vec<Kernel>, op: &'static str, of: Type, to: Type, functions: &[Function]) {
     for (form, template, rest, reads, each, layout) in FORMS {
         if layout == Layout::Rows && of.per_thread() == 1 {
             continue;
         }
         let each = if each == 0 { of.per_thread() } else { each };
         let instance = format!("{template}<{}, {}, {op}{rest}>", of.text, to.text);
+        let functions = functions.to_vec();
         list.push(kernel(format!("{form}_{op}{}", of.name), instance, move || {
-            case(op, of, to, f, reads, each, layout)
+            case(op, of, to, &functions, reads, each, layout)
         }));
     }
 }
 
-fn case(op: &str, of: Type, to: Type, f: Function, reads: [Read; 2], each: usize, layout: Layout) -> Case {
+fn case(op: &str, of: Type, to: Type, functions: &[Function], reads: [Read; 2], each: usize, layout: Layout) -> Case {
     let (x, y) = given(op, of);
     let strided: Vec<usize> = places().collect();
     let at = |values: &[f64], read: Read, index: usize| {
@@ -208,8 +227,11 @@ fn case(op: &str, of: Type, to: Type, f: Function, reads: [Read; 2], each: usize
         values[place * of.lanes..][..of.lanes].to_vec()
     };
     let count = if layout == Layout::Single { 1 } else { COUNT };
-    let expected = (0..count).flat_map(|index| f(of, &at(&x, reads[0], index), &at(&y, reads[1], index))).collect();
-    let mut args = vec![input(of.kind, &x), input(of.kind, &y), output(to.kind, count * to.lanes)];
+    let all = |f: &Function| -> Vec<f64> {
+        (0..count).flat_map(|index| f(of, &at(&x, reads[0], index), &at(&y, reads[1], index))).collect()
+    };
+    let mut args = vec![input(of.kind, &x), input(of.kind, &y)];
+    args.extend(functions.iter().map(|_| output(to.kind, count * to.lanes)));
     let in_order = [DIMS[1] * DIMS[2], DIMS[2], 1];
     let [of_x, of_y] = reads.map(|read| if read == Read::Strides { strides() } else { in_order });
     let grid = match layout {
@@ -246,6 +268,9 @@ fn case(op: &str, of: Type, to: Type, f: Function, reads: [Read; 2], each: usize
         "Power" if of.is_complex() => 64.0,
         _ => 16.0,
     };
-    let check = near(to.kind, expected, roundings, scale);
+    let checks: Vec<Check> = functions.iter().map(|f| near(to.kind, all(f), roundings, scale)).collect();
+    let check = Box::new(move |outputs: &[Vec<f64>]| {
+        checks.iter().enumerate().try_for_each(|(at, check)| check(&outputs[at..]))
+    });
     Case { grid: Grid::Threads(grid), group: [16, 2, 1], args, memory: Vec::new(), check }
 }

@@ -3,34 +3,43 @@
 
 mod attention;
 mod binary;
+mod copies;
 mod folds;
 mod indexing;
+mod masked;
 mod norms;
+mod packed;
 mod quantized;
 mod reductions;
 mod rotations;
 mod scans;
+mod small_floats;
 mod sorts;
 mod steel;
+mod tiles;
 mod types;
 mod unary;
 mod vectors;
 
 use crate::Line;
 use crate::case::Case;
-use openmps_emulator::{Library, Options, Value};
+use openmps_emulator::{Library, Optimisation, Options, Value};
+use rayon::prelude::*;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Where MLX's kernels lie in its source.
 const KERNELS: &str = "mlx/backend/metal/kernels";
 
 pub type Constants = Vec<(u32, Value)>;
 
+/// Makes a case, on whichever thread.
+pub type MakeCase = Box<dyn Fn() -> Case + Send + Sync>;
+
 /// A case, and the function constants of its kernel.
 pub struct Variant {
     pub constants: Constants,
-    pub case: Box<dyn Fn() -> Case>,
+    pub case: MakeCase,
 }
 
 pub struct Kernel {
@@ -51,6 +60,7 @@ pub struct Family {
     text: &'static str,
     /// Kernels that are compiled together. Larger ones take long.
     together: usize,
+    optimisation: Optimisation,
 }
 
 const fn family(
@@ -59,10 +69,20 @@ const fn family(
     kernels: fn() -> Vec<Kernel>,
     together: usize,
 ) -> Family {
-    Family { name, files, kernels, text: "", together }
+    Family { name, files, kernels, text: "", together, optimisation: Optimisation::Full }
 }
 
-const FAMILIES: [Family; 17] = [
+/// One whose templates are so many and large that their optimisation would take most of an hour.
+const fn large(
+    name: &'static str,
+    files: &'static [&'static str],
+    kernels: fn() -> Vec<Kernel>,
+    together: usize,
+) -> Family {
+    Family { optimisation: Optimisation::None, ..family(name, files, kernels, together) }
+}
+
+const FAMILIES: [Family; 26] = [
     family("rms_norm", &["rms_norm.metal"], norms::rms_norm, 100),
     family("layer_norm", &["layer_norm.metal"], norms::layer_norm, 100),
     family("softmax", &["utils.h", "softmax.h"], norms::softmax, 100),
@@ -100,7 +120,41 @@ const FAMILIES: [Family; 17] = [
             200,
         )
     },
-    family("quantized", &["utils.h", "steel/gemm/gemm.h", "quantized_utils.h", "quantized.h"], quantized::kernels, 60),
+    large("quantized", &["utils.h", "steel/gemm/gemm.h", "quantized_utils.h", "quantized.h"], quantized::kernels, 114),
+    large(
+        "fp_quantized",
+        &["utils.h", "steel/gemm/gemm.h", "quantized_utils.h", "fp_quantized.h"],
+        small_floats::kernels,
+        160,
+    ),
+    large(
+        "steel_gemm_gather",
+        &["utils.h", "steel/gemm/gemm.h", "steel/gemm/kernels/steel_gemm_gather.h"],
+        tiles::gathered,
+        66,
+    ),
+    large(
+        "steel_gemm_segmented",
+        &["utils.h", "steel/gemm/gemm.h", "steel/gemm/kernels/steel_gemm_segmented.h"],
+        tiles::segmented,
+        60,
+    ),
+    large(
+        "steel_gemm_splitk",
+        &["utils.h", "steel/gemm/gemm.h", "steel/gemm/kernels/steel_gemm_splitk.h"],
+        tiles::split,
+        132,
+    ),
+    large(
+        "steel_gemm_masked",
+        &["utils.h", "steel/gemm/gemm.h", "steel/gemm/kernels/steel_gemm_masked.h"],
+        masked::matrices,
+        128,
+    ),
+    large("gemv_masked", &["utils.h", "gemv_masked.h"], masked::vectors, 132),
+    large("binary_two", &["utils.h", "binary_ops.h", "binary_two.h"], binary::two, 120),
+    large("ternary", &["utils.h", "ternary_ops.h", "ternary.h"], copies::choices, 212),
+    large("copy", &["utils.h", "copy.h"], copies::copies, 416),
 ];
 
 /// Kernels that are wrong by their own text; docs/emulator.md says why of each.
@@ -116,7 +170,7 @@ const FAULTS: [(&str, fn(&str) -> bool); 2] = [
 ];
 
 /// One kernel without function constants.
-pub fn kernel(name: String, instance: String, case: impl Fn() -> Case + 'static) -> Kernel {
+pub fn kernel(name: String, instance: String, case: impl Fn() -> Case + Send + Sync + 'static) -> Kernel {
     Kernel { name, instance: Some(instance), variants: vec![Variant { constants: Vec::new(), case: Box::new(case) }] }
 }
 
@@ -135,30 +189,33 @@ fn run_family(source: &Path, family: &Family) -> Line {
         return line;
     }
     let compiled = compile_all(source, family, &kernels);
-    for (kernel, libraries) in kernels.iter().zip(compiled) {
-        if kernel.variants.is_empty() {
-            line.not_run.push(kernel.name.clone());
-            continue;
-        }
-        let libraries = match libraries.into_iter().collect::<Result<Vec<_>, _>>() {
-            Ok(libraries) => libraries,
-            Err(reason) => {
-                line.refused.push(format!("{}: {reason}", kernel.name));
-                continue;
-            }
-        };
-        line.compiled += 1;
-        judge(&mut line, family.name, kernel, &libraries);
-    }
+    let found: Vec<Line> = kernels
+        .par_iter()
+        .zip(compiled)
+        .map(|(kernel, libraries)| {
+            let mut line = Line::default();
+            judge(&mut line, family.name, kernel, libraries);
+            line
+        })
+        .collect();
+    found.into_iter().for_each(|of_kernel| line.take(of_kernel));
     eprintln!("{}: {} compiled, {} right of {}", line.file, line.compiled, line.right, line.kernels);
     line
 }
 
-/// Runs the cases of a kernel that is compiled.
-fn judge(line: &mut Line, family: &str, kernel: &Kernel, libraries: &[Rc<Library>]) {
+/// Runs the cases of a kernel, if it is compiled.
+fn judge(line: &mut Line, family: &str, kernel: &Kernel, libraries: Vec<Compiled>) {
+    if kernel.variants.is_empty() {
+        return line.not_run.push(kernel.name.clone());
+    }
+    let libraries = match libraries.into_iter().collect::<Result<Vec<_>, _>>() {
+        Ok(libraries) => libraries,
+        Err(reason) => return line.refused.push(format!("{}: {reason}", kernel.name)),
+    };
+    line.compiled += 1;
     let cases: Vec<Case> = kernel.variants.iter().map(|variant| (variant.case)()).collect();
     let all = |loosely: bool| {
-        cases.iter().zip(libraries).try_for_each(|(case, library)| case.run(library, &kernel.name, loosely))
+        cases.iter().zip(&libraries).try_for_each(|(case, library)| case.run(library, &kernel.name, loosely))
     };
     let faulty = FAULTS.iter().any(|(name, is_one)| *name == family && is_one(&kernel.name));
     let name = &kernel.name;
@@ -171,7 +228,7 @@ fn judge(line: &mut Line, family: &str, kernel: &Kernel, libraries: &[Rc<Library
     }
 }
 
-type Compiled = Result<Rc<Library>, String>;
+type Compiled = Result<Arc<Library>, String>;
 
 /// The library of each variant of each kernel, or why there is none. Kernels with the same constants are compiled together.
 fn compile_all(source: &Path, family: &Family, kernels: &[Kernel]) -> Vec<Vec<Compiled>> {
@@ -186,14 +243,19 @@ fn compile_all(source: &Path, family: &Family, kernels: &[Kernel]) -> Vec<Vec<Co
             }
         }
     }
-    for (constants, members) in groups {
-        for part in members.chunks(family.together) {
-            let names: Vec<&Kernel> = part.iter().map(|(at, _)| &kernels[*at]).collect();
-            let mut results = Vec::new();
-            compile(source, family, constants, &names, &mut results);
-            for ((at, which), result) in part.iter().zip(results) {
-                libraries[*at][*which] = result;
-            }
+    let parts: Vec<_> = groups
+        .iter()
+        .flat_map(|(constants, members)| members.chunks(family.together).map(move |part| (*constants, part)))
+        .collect();
+    let results = parts.par_iter().map(|(constants, part)| {
+        let names: Vec<&Kernel> = part.iter().map(|(at, _)| &kernels[*at]).collect();
+        let mut results = Vec::new();
+        compile(source, family, constants, &names, &mut results);
+        results
+    });
+    for ((_, part), results) in parts.iter().zip(results.collect::<Vec<_>>()) {
+        for ((at, which), result) in part.iter().zip(results) {
+            libraries[*at][*which] = result;
         }
     }
     libraries
@@ -203,7 +265,7 @@ fn compile_all(source: &Path, family: &Family, kernels: &[Kernel]) -> Vec<Vec<Co
 fn compile(source: &Path, family: &Family, constants: &Constants, kernels: &[&Kernel], results: &mut Vec<Compiled>) {
     match library(source, family, constants, kernels) {
         Ok(library) => {
-            let library = Rc::new(library);
+            let library = Arc::new(library);
             let has = |name: &str| library.function_names().any(|known| known == name);
             results.extend(kernels.iter().map(|kernel| {
                 if has(&kernel.name) { Ok(library.clone()) } else { Err("there is no such kernel".to_owned()) }
@@ -233,6 +295,7 @@ fn library(source: &Path, family: &Family, constants: &Constants, kernels: &[&Ke
         constants: constants.iter().copied().collect(),
         include: vec![source.to_path_buf()],
         bfloat_functions: true,
+        optimisation: family.optimisation,
         ..Options::default()
     };
     Library::compile_with(&text, &options).map_err(|error| error.to_string())

@@ -44,7 +44,7 @@ fn in_file(name: String, variants: Vec<Variant>) -> Kernel {
     Kernel { name, instance: None, variants }
 }
 
-fn variants(gradient: bool, case: impl Fn(bool) -> Case + Clone + 'static) -> Vec<Variant> {
+fn variants(gradient: bool, case: impl Fn(bool) -> Case + Clone + Send + Sync + 'static) -> Vec<Variant> {
     let with = |has_w: bool| {
         let case = case.clone();
         Variant { constants: vec![(20, Value::Bool(has_w))], case: Box::new(move || case(has_w)) }

@@ -1,133 +1,133 @@
 //! Products with weights of two to eight bits, a factor and an offset for each group of them.
 
+use super::packed::{Form, Packed, Product};
 use super::types::{FLOATS, Type};
 use super::{Kernel, kernel};
-use crate::case::{Arg, Case, groups, input, ints, near, output, sizes, threads};
+use crate::case::{Arg, Case, input, near, output, threads};
 use crate::kind::Kind;
 use openmps_emulator::Value;
 
 const BITS: [usize; 6] = [2, 3, 4, 5, 6, 8];
 const GROUPS: [usize; 3] = [128, 64, 32];
 /// Types under the names that these kernels have them.
-const TYPES: [(usize, &str); 3] = [(1, "float"), (0, "float16_t"), (2, "bfloat16_t")];
-const BATCH: usize = 2;
-/// What has no case here yet: name and arguments after type, group and bits.
-const WITHOUT_CASE: [(&str, &[&str]); 9] = [
-    ("affine_gather_qmv_fast", &[""]),
-    ("affine_gather_qmv", &[""]),
-    ("affine_gather_qvm", &[""]),
-    ("affine_gather_qmm_n", &[""]),
-    ("affine_gather_qmm_t", &["_alN_true", "_alN_false"]),
-    ("affine_qvm_split_k", &["_spk_8", "_spk_32"]),
-    ("affine_qmm_t_splitk", &["_alN_true", "_alN_false"]),
-    ("affine_gather_qmm_rhs", &["_nt", "_nn"]),
-    ("affine_qmv_wide", &["_nv_2_0", "_nv_3_0", "_nv_4_0", "_nv_5_0", "_nv_2_1", "_nv_3_1", "_nv_4_1", "_nv_5_1"]),
-];
+pub const TYPES: [(usize, &str); 3] = [(1, "float"), (0, "float16_t"), (2, "bfloat16_t")];
 
 #[derive(Clone, Copy)]
 struct Format {
     of: Type,
     group: usize,
     bits: usize,
+    /// One factor and one offset for all groups.
+    uniform: bool,
 }
 
-/// A form of product: rows of x, elements of a row, elements of a row of results, and whether the weights' rows are those of the results.
-#[derive(Clone, Copy)]
-struct Product {
-    m: usize,
-    k: usize,
-    n: usize,
-    by_result: bool,
-    batched: bool,
-    /// Whether M is an argument.
-    tells_rows: bool,
-    /// Threadgroups in x and y, and threads.
-    grid: [usize; 2],
-    threads: [usize; 3],
+/// A kernel of the list: its name after type, group and bits, its template, arguments after these, and the product.
+pub struct Row {
+    pub name: &'static str,
+    pub tail: String,
+    pub template: &'static str,
+    pub rest: String,
+    pub product: Product,
+}
+
+fn row(name: &'static str, tail: String, template: &'static str, rest: String, product: Product) -> Row {
+    Row { name, tail, template, rest, product }
+}
+
+/// The products of one format, after what its names begin with; `lanes` share a row where several vectors are multiplied at once, `wide` is
+/// the template's argument for them. Forms without matrices in a row are last.
+pub fn products() -> Vec<Row> {
+    let mut rows = Vec::new();
+    let gathered = |product: Product| Product { form: Form::Gathered, ..product };
+    for (batch, form) in [(1, Form::Batched), (0, Form::Single)] {
+        let mut push = |name: &'static str, tail: String, rest: String, product: Product| {
+            let (tail, rest) = (format!("{tail}_batch_{batch}"), format!("{rest}, {batch}"));
+            rows.push(row(name, tail, name, rest, Product { form, ..product }));
+        };
+        push("qmv_fast", String::new(), String::new(), Product::rows(3, 1024, 24, 8));
+        push("qmv", String::new(), String::new(), Product::rows(3, 384, 21, 8));
+        push("qvm", String::new(), String::new(), Product::columns(3, 45, 128));
+        push("qmm_n", String::new(), String::new(), Product::tiles(37, 77, 128, false));
+        for (aligned, n) in [(true, 64), (false, 45)] {
+            push("qmm_t", format!("_alN_{aligned}"), format!(", {aligned}"), Product::tiles(37, 256, n, true));
+        }
+        for d in [64, 128] {
+            push("qmv_quad", format!("_d_{d}"), format!(", {d}"), Product::quads(3, d, 77));
+        }
+    }
+    let plain = String::new;
+    rows.push(row("gather_qmv_fast", plain(), "gather_qmv_fast", plain(), gathered(Product::rows(2, 1024, 24, 8))));
+    rows.push(row("gather_qmv", plain(), "gather_qmv", plain(), gathered(Product::rows(2, 384, 21, 8))));
+    rows.push(row("gather_qvm", plain(), "gather_qvm", plain(), gathered(Product::columns(2, 45, 128))));
+    rows.push(row("gather_qmm_n", plain(), "gather_qmm_n", plain(), gathered(Product::tiles(37, 77, 128, false))));
+    for (aligned, n) in [(true, 64), (false, 45)] {
+        let (tail, rest) = (format!("_alN_{aligned}"), format!(", {aligned}"));
+        let product = gathered(Product::tiles(37, 256, n, true));
+        rows.push(row("gather_qmm_t", tail.clone(), "gather_qmm_t", rest.clone(), product));
+        let product = Product { form: Form::SplitTiles(2), ..Product::tiles(37, 256, n, true) };
+        rows.push(row("qmm_t_splitk", tail, "qmm_t_splitk", rest, product));
+    }
+    for parts in [8, 32] {
+        let (tail, rest) = (format!("_spk_{parts}"), format!(", {parts}"));
+        rows.push(row("qvm_split_k", tail, "qvm_split_k", rest, Product::split(1, 128, parts)));
+    }
+    for (name, turned, k, n) in [("gather_qmm_rhs_nt", true, 256, 45), ("gather_qmm_rhs_nn", false, 77, 128)] {
+        let tail = "_bm_16_bn_32_bk_32_wm_1_wn_2".to_owned();
+        let rest = format!(", 16, 32, 32, 1, 2, {turned}");
+        rows.push(row(name, tail, "gather_qmm_rhs", rest, Product::of_rows(37, k, n, turned)));
+    }
+    rows
+}
+
+/// The products of several vectors at once, whose rows are shared by some lanes.
+pub fn wide(lanes: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (vectors, (batch, form)) in
+        [2, 3, 4, 5].into_iter().flat_map(|n| [(1, Form::Batched), (0, Form::Single)].map(|form| (n, form)))
+    {
+        let (tail, rest) =
+            (format!("_nv_{vectors}_kl_{lanes}_batch_{batch}"), format!(", {vectors}, {lanes}, {batch}"));
+        let product = Product { form, ..Product::wide(7, 384, 21, vectors, lanes) };
+        rows.push(row("qmv_wide", tail, "qmv_wide", rest, product));
+    }
+    rows
+}
+
+/// Constants of a header that these kernels include: whether M, N and K are multiples of a tile's sides.
+pub fn constants(product: Option<&Product>) -> Vec<(u32, Value)> {
+    let is_aligned = product.is_some_and(|product| product.form == Form::OfRows && product.k % 32 == 0);
+    vec![(200, Value::Bool(false)), (201, Value::Bool(false)), (202, Value::Bool(is_aligned))]
+}
+
+/// A kernel with these constants.
+pub fn with_constants(mut kernel: Kernel, product: Option<&Product>) -> Kernel {
+    kernel.variants.iter_mut().for_each(|variant| variant.constants = constants(product));
+    kernel
 }
 
 pub fn kernels() -> Vec<Kernel> {
-    let mut list = all();
-    // Constants of a header that they include.
-    let aligned = || [200, 201, 202].map(|at| (at, Value::Bool(false))).to_vec();
-    list.iter_mut().flat_map(|kernel| &mut kernel.variants).for_each(|variant| variant.constants = aligned());
-    list
-}
-
-fn all() -> Vec<Kernel> {
     let mut list = Vec::new();
     for (bits, group) in BITS.into_iter().flat_map(|bits| GROUPS.map(|group| (bits, group))) {
         for (at, text) in TYPES {
-            let format = Format { of: FLOATS[at], group, bits };
+            let format = Format { of: FLOATS[at], group, bits, uniform: false };
             let (name, arguments) = (format!("{text}_gs_{group}_b_{bits}"), format!("{text}, {group}, {bits}"));
-            let instance = |of: &str, rest: &str| format!("{of}<{arguments}{rest}>");
-            list.push(kernel(format!("affine_quantize_{name}"), instance("affine_quantize", ""), move || {
-                format.packed()
-            }));
-            list.push(kernel(format!("affine_dequantize_{name}"), instance("affine_dequantize", ""), move || {
-                format.unpacked()
-            }));
-            for batched in [true, false] {
-                let batch = u8::from(batched);
-                let mut push = |of: &str, tail: &str, rest: &str, product: Product| {
-                    let instance = instance(of, &format!("{rest}, {batch}"));
-                    let product = Product { batched, ..product };
-                    list.push(kernel(format!("{of}_{name}{tail}_batch_{batch}"), instance, move || {
-                        format.product(product)
-                    }));
-                };
-                push("affine_qmv_fast", "", "", Product::rows(3, 1024, 24));
-                push("affine_qmv", "", "", Product::rows(3, 384, 21));
-                push("affine_qvm", "", "", Product::columns(3, 45, 128));
-                push("affine_qmm_n", "", "", Product::tiles(37, 77, 128, false));
-                push("affine_qmm_t", "_alN_true", ", true", Product::tiles(37, 256, 64, true));
-                push("affine_qmm_t", "_alN_false", ", false", Product::tiles(37, 256, 45, true));
-                for d in [64, 128] {
-                    let (tail, rest) = (format!("_d_{d}"), format!(", {d}"));
-                    if d >= group {
-                        push("affine_qmv_quad", &tail, &rest, Product::quads(3, d, 77));
-                    }
-                }
-                if group > 64 {
-                    // A group is longer than the row.
-                    list.push(skipped(format!("affine_qmv_quad_{name}_d_64_batch_{batch}")));
-                }
-            }
-            for (of, tails) in WITHOUT_CASE {
-                list.extend(tails.iter().map(|tail| skipped(format!("{of}_{name}{tail}"))));
+            let mut push = |of: &str, case: fn(&Format) -> Case| {
+                let kernel = kernel(format!("{of}_{name}"), format!("{of}<{arguments}>"), move || case(&format));
+                list.push(with_constants(kernel, None));
+            };
+            push("affine_quantize", Format::packed);
+            push("affine_dequantize", Format::unpacked);
+            for Row { name: of, tail, template, rest, product } in products().into_iter().chain(wide(8)) {
+                // A group that is longer than a row has the first group's factor for every row.
+                let format = Format { uniform: product.by_result && group > product.k, ..format };
+                let (name, instance) =
+                    (format!("affine_{of}_{name}{tail}"), format!("affine_{template}<{arguments}{rest}>"));
+                let case = move || product.case(format.of.kind, |count, matrices| format.matrices(count, matrices));
+                list.push(with_constants(kernel(name, instance, case), Some(&product)));
             }
         }
     }
     list
-}
-
-fn skipped(name: String) -> Kernel {
-    Kernel { name, instance: None, variants: Vec::new() }
-}
-
-impl Product {
-    const fn of(m: usize, k: usize, n: usize, by_result: bool, grid: [usize; 2], threads: [usize; 3]) -> Product {
-        Product { m, k, n, by_result, batched: false, tells_rows: false, grid, threads }
-    }
-
-    /// Eight results a threadgroup.
-    fn rows(m: usize, k: usize, n: usize) -> Product {
-        Product::of(m, k, n, true, [m, n.div_ceil(8)], [32, 2, 1])
-    }
-
-    /// 64 results a threadgroup.
-    fn columns(m: usize, k: usize, n: usize) -> Product {
-        Product::of(m, k, n, false, [m, n.div_ceil(64)], [32, 2, 1])
-    }
-
-    fn quads(m: usize, k: usize, n: usize) -> Product {
-        Product::of(m, k, n, true, [m, n.div_ceil(64)], [32, 1, 1])
-    }
-
-    fn tiles(m: usize, k: usize, n: usize, by_result: bool) -> Product {
-        let product = Product::of(m, k, n, by_result, [n.div_ceil(32), m.div_ceil(32)], [32, 2, 2]);
-        Product { tells_rows: true, ..product }
-    }
 }
 
 /// Rows of weights: bits in order, the lowest first, and what they stand for.
@@ -141,7 +141,10 @@ struct Weights {
 impl Format {
     fn weights(&self, count: usize) -> Weights {
         let codes: Vec<usize> = (0..count).map(|at| at * 7919 % 10_007 % (1 << self.bits)).collect();
-        let per_group = |seed: u64| self.of.numbers(count / self.group, seed);
+        let per_group = |seed: u64| {
+            let numbers = self.of.numbers(count.div_ceil(self.group), seed);
+            if self.uniform { vec![numbers[0]; numbers.len()] } else { numbers }
+        };
         let scales: Vec<f64> = per_group(150).iter().map(|x| self.of.kind.round(x / (1 << self.bits) as f64)).collect();
         let biases = per_group(151);
         let number = |(at, code): (usize, &usize)| scales[at / self.group] * *code as f64 + biases[at / self.group];
@@ -208,27 +211,12 @@ impl Format {
         threads(count / (self.group / 32), args, check)
     }
 
-    fn product(&self, product: Product) -> Case {
-        let Product { m, k, n, by_result, batched, .. } = product;
-        let (batch, kind) = (if batched { BATCH } else { 1 }, self.of.kind);
-        let weights = self.weights(batch * k * n);
-        let x = self.of.numbers(batch * m * k, 153);
-        let mut expected = Vec::new();
-        for (of_batch, row) in x.chunks(k).enumerate().map(|(at, row)| (at / m, row)) {
-            let weights = &weights.numbers[of_batch * k * n..][..k * n];
-            let place = |at: usize, column: usize| if by_result { column * k + at } else { at * n + column };
-            expected.extend((0..n).map(|column| (0..k).map(|at| row[at] * weights[place(at, column)]).sum::<f64>()));
-        }
-        let mut args = vec![Arg::Buffer(weights.bytes), input(kind, &weights.scales), input(kind, &weights.biases)];
-        args.extend([input(kind, &x), output(kind, expected.len()), ints(&[k]), ints(&[n])]);
-        if product.tells_rows {
-            args.push(ints(&[m]));
-        }
-        args.extend([ints(&[1]), ints(&[batch, m, k]), sizes(&[m * k]), ints(&[1]), ints(&[batch, n, k])]);
-        args.extend([sizes(&[k * n * self.bits / 32]), sizes(&[k * n / self.group]), sizes(&[k * n / self.group])]);
-        let [x, y] = product.grid;
-        // float32 is as exact as its sums are; others round weights first.
-        let scale = if kind == Kind::F32 { k as f64 } else { 16.0 };
-        groups([x, y, batch], product.threads, args, near(kind, expected, 8.0, scale))
+    /// Weights of some matrices, as they are bound.
+    fn matrices(&self, count: usize, matrices: usize) -> Packed {
+        let weights = self.weights(count * matrices);
+        let kind = self.of.kind;
+        let args = vec![Arg::Buffer(weights.bytes), input(kind, &weights.scales), input(kind, &weights.biases)];
+        let strides = vec![count * self.bits / 32, count / self.group, count / self.group];
+        Packed { args, strides, global: None, numbers: weights.numbers }
     }
 }

@@ -2,12 +2,14 @@
 
 use super::types::{BOOL, COMPLEX, FLOATS, Type, mul};
 use super::{Constants, Kernel, Variant};
-use crate::case::{Arg, Case, groups, input, near, output};
+use crate::case::{Arg, Case, Check, groups, input, near, output};
 use crate::kind::Kind;
 use openmps_emulator::Value;
 
 /// bm, bn, bk, wm, wn.
-const TILES: [[usize; 5]; 6] = [
+pub type Tile = [usize; 5];
+
+const TILES: [Tile; 6] = [
     [64, 64, 16, 2, 2],
     [64, 64, 16, 1, 2],
     [64, 32, 32, 2, 2],
@@ -19,15 +21,24 @@ const TILES: [[usize; 5]; 6] = [
 const ATTENTION: [[usize; 3]; 7] =
     [[32, 16, 256], [32, 16, 192], [32, 16, 128], [32, 32, 96], [32, 32, 80], [32, 32, 72], [32, 32, 64]];
 
-fn flags(list: &[(u32, bool)]) -> Constants {
+/// How names say which factor is turned.
+pub const TURNS: [(&str, [bool; 2]); 4] =
+    [("nn", [false, false]), ("nt", [false, true]), ("tn", [true, false]), ("tt", [true, true])];
+
+/// A tile as names have it.
+pub fn named([bm, bn, bk, wm, wn]: Tile) -> String {
+    format!("bm{bm}_bn{bn}_bk{bk}_wm{wm}_wn{wn}")
+}
+
+pub fn flags(list: &[(u32, bool)]) -> Constants {
     list.iter().map(|(at, on)| (*at, Value::Bool(*on))).collect()
 }
 
-fn words(values: &[usize]) -> Vec<u8> {
+pub fn words(values: &[usize]) -> Vec<u8> {
     values.iter().flat_map(|value| (*value as u32).to_ne_bytes()).collect()
 }
 
-fn longs(values: &[usize]) -> Vec<u8> {
+pub fn longs(values: &[usize]) -> Vec<u8> {
     values.iter().flat_map(|value| (*value as u64).to_ne_bytes()).collect()
 }
 
@@ -35,9 +46,9 @@ pub fn fused() -> Vec<Kernel> {
     let mut list = Vec::new();
     for of in FLOATS.into_iter().chain([COMPLEX]) {
         for tile in TILES {
-            for (turns, a, b) in [("nn", false, false), ("nt", false, true), ("tn", true, false), ("tt", true, true)] {
+            for (turns, [a, b]) in TURNS {
                 let [bm, bn, bk, wm, wn] = tile;
-                let sizes = format!("bm{bm}_bn{bn}_bk{bk}_wm{wm}_wn{wn}");
+                let sizes = named(tile);
                 let name = format!("steel_gemm_fused_{turns}_{}_{}_{sizes}", of.name, of.name);
                 let instance = format!("gemm<{}, {bm}, {bn}, {bk}, {wm}, {wn}, {a}, {b}, float>", of.text);
                 let constants = flags(&[10, 100, 110, 200, 201, 202].map(|at| (at, false)));
@@ -49,35 +60,85 @@ pub fn fused() -> Vec<Kernel> {
     list
 }
 
-/// Of two matrices whose sides are no multiples of a tile's.
-fn product(of: Type, [bm, bn, bk, wm, wn]: [usize; 5], a_turned: bool, b_turned: bool) -> Case {
-    let (m, n, k, lanes) = (bm + 5, bn + 3, bk + 6, of.lanes);
-    let (a, b) = (of.numbers(m * k, 130), of.numbers(k * n, 131));
-    let at_a = |row: usize, at: usize| &a[lanes * if a_turned { at * m + row } else { row * k + at }..][..lanes];
-    let at_b =
-        |at: usize, column: usize| &b[lanes * if b_turned { column * k + at } else { at * n + column }..][..lanes];
-    let mut expected = Vec::new();
-    for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
-        let mut sum = vec![0.0; lanes];
-        for at in 0..k {
-            let term = match (at_a(row, at), at_b(at, column)) {
-                (&[x, y], &[z, w]) => mul([x, y], [z, w]).to_vec(),
-                (x, y) => vec![x[0] * y[0]],
-            };
-            sum.iter_mut().zip(term).for_each(|(sum, term)| *sum += term);
-        }
-        expected.extend(sum);
+/// Two matrices that are multiplied: M, N and K, and which of the two lies turned.
+#[derive(Clone, Copy)]
+pub struct Sides {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub turned: [bool; 2],
+}
+
+impl Sides {
+    /// How far apart rows are.
+    pub fn pitches(&self) -> [usize; 2] {
+        let [a, b] = self.turned;
+        [if a { self.m } else { self.k }, if b { self.k } else { self.n }]
     }
-    let (columns, rows) = (n.div_ceil(bn), m.div_ceil(bm));
-    let mut parameters =
-        words(&[m, n, k, if a_turned { m } else { k }, if b_turned { k } else { n }, n, columns, rows]);
-    parameters.extend(longs(&[m * k, k * n, m * n]));
-    parameters.extend(words(&[0, k / bk, 1, 0]));
-    let args =
-        vec![input(of.kind, &a), input(of.kind, &b), Arg::None, output(of.kind, m * n * lanes), Arg::Bytes(parameters)];
-    // float32 is as exact as its sums are.
-    let scale = if of.kind == Kind::F32 { (k * lanes) as f64 } else { 8.0 };
-    groups([columns, rows, 1], [32, wn, wm], args, near(of.kind, expected, 4.0, scale))
+
+    /// Sums over a part of K, of terms that have a weight by row, place in K and column; none where it is zero.
+    pub fn sums(
+        &self,
+        of: Type,
+        [a, b]: [&[f64]; 2],
+        part: std::ops::Range<usize>,
+        weight: impl Fn(usize, usize, usize) -> f64,
+    ) -> Vec<f64> {
+        let (lanes, Sides { m, n, turned, .. }) = (of.lanes, *self);
+        let [of_a, of_b] = self.pitches();
+        let at_a = |row: usize, at: usize| if turned[0] { at * of_a + row } else { row * of_a + at } * lanes;
+        let at_b = |at: usize, column: usize| if turned[1] { column * of_b + at } else { at * of_b + column } * lanes;
+        let mut sums = Vec::new();
+        for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
+            let mut sum = vec![0.0; lanes];
+            for at in part.clone() {
+                let weight = weight(row, at, column);
+                let term = match (&a[at_a(row, at)..][..lanes], &b[at_b(at, column)..][..lanes]) {
+                    (&[x, y], &[z, w]) => mul([x, y], [z, w]).to_vec(),
+                    (x, y) => vec![x[0] * y[0]],
+                };
+                sum.iter_mut().zip(term).for_each(|(sum, term)| *sum += weight * term);
+            }
+            sums.extend(sum);
+        }
+        sums
+    }
+
+    pub fn whole(&self, of: Type, both: [&[f64]; 2]) -> Vec<f64> {
+        self.sums(of, both, 0..self.k, |_, _, _| 1.0)
+    }
+
+    /// Tiles in N and in M.
+    pub fn tiles(&self, [bm, bn, ..]: Tile) -> [usize; 2] {
+        [self.n.div_ceil(bn), self.m.div_ceil(bm)]
+    }
+
+    /// `GEMMParams`, with distances between the matrices of a batch and its dimensions.
+    pub fn parameters(&self, tile: Tile, strides: [usize; 3], dimensions: usize) -> Arg {
+        let ([columns, rows], [a, b]) = (self.tiles(tile), self.pitches());
+        let mut parameters = words(&[self.m, self.n, self.k, a, b, self.n, columns, rows]);
+        parameters.extend(longs(&strides));
+        parameters.extend(words(&[0, self.k / tile[2], dimensions, 0]));
+        Arg::Bytes(parameters)
+    }
+
+    pub fn close(&self, of: Type, to: Kind, expected: Vec<f64>) -> Check {
+        // float32 is as exact as its sums are.
+        near(to, expected, 4.0, if to == Kind::F32 { (self.k * of.lanes) as f64 } else { 8.0 })
+    }
+}
+
+/// Of two matrices whose sides are no multiples of a tile's.
+fn product(of: Type, tile: Tile, a_turned: bool, b_turned: bool) -> Case {
+    let [bm, bn, bk, wm, wn] = tile;
+    let sides = Sides { m: bm + 5, n: bn + 3, k: bk + 6, turned: [a_turned, b_turned] };
+    let Sides { m, n, k, .. } = sides;
+    let (a, b) = (of.numbers(m * k, 130), of.numbers(k * n, 131));
+    let expected = sides.whole(of, [&a, &b]);
+    let parameters = sides.parameters(tile, [m * k, k * n, m * n], 1);
+    let args = vec![input(of.kind, &a), input(of.kind, &b), Arg::None, output(of.kind, expected.len()), parameters];
+    let [columns, rows] = sides.tiles(tile);
+    groups([columns, rows, 1], [32, wn, wm], args, sides.close(of, of.kind, expected))
 }
 
 #[derive(Clone, Copy, PartialEq)]

@@ -191,7 +191,7 @@ fn forms(
     op: &'static str,
     from: Type,
     to: Type,
-    work: impl Fn() -> (Vec<f64>, Function) + Copy + 'static,
+    work: impl Fn() -> (Vec<f64>, Function) + Copy + Send + Sync + 'static,
 ) {
     let names = format!("{op}{}{}", from.name, to.name);
     let types = format!("{}, {}, {op}", from.text, to.text);

@@ -1,7 +1,9 @@
 //! Attention as a kernel of tiles, for GPUs: the keys are walked in blocks, with the largest score and the sum of each row carried along, so
 //! that no scores are stored.
 
+use super::parts::{self, Left, OfRows, Parts};
 use crate::error::{Error, Result};
+use crate::formula::Formula;
 use crate::program::{self, Key, scalar_bits};
 use crate::queue::Queue;
 use crate::rows::convert;
@@ -42,6 +44,16 @@ struct Form {
     access: Access,
     mask: bool,
     causal: bool,
+    walk: Walk,
+}
+
+/// Which keys a program walks.
+#[derive(Clone, Copy, PartialEq)]
+enum Walk {
+    /// All that its queries see.
+    Whole,
+    /// A part of them; what comes of it is put together later.
+    Part,
 }
 
 impl Form {
@@ -57,11 +69,22 @@ impl Form {
             true => Access::of(k.dtype, &tensors.map(|view| view.address), &across, &[sizes.depth, sizes.columns]),
             false => Access::Elements,
         };
-        Form { dtype: k.dtype, depth, columns, rows, keys, order, access, mask, causal: sizes.causal }
+        Form {
+            dtype: k.dtype,
+            depth,
+            columns,
+            rows,
+            keys,
+            order,
+            access,
+            mask,
+            causal: sizes.causal,
+            walk: Walk::Whole,
+        }
     }
 
     fn key(&self) -> Key {
-        let how = [self.order as usize, self.access as usize, self.mask.into(), self.causal.into()];
+        let how = [self.order as usize, self.access as usize, self.mask.into(), self.causal.into(), self.walk as usize];
         let numbers = [&[self.depth, self.columns, self.rows][..], &how].concat();
         Key::Other(OPERATOR, vec![self.dtype], numbers)
     }
@@ -85,16 +108,44 @@ pub(super) fn run(queue: &Queue, sizes: &Attention, inputs: [&View; 3], mask: Op
         let (got, expected) = (sizes.depth.max(sizes.columns).to_string(), format!("at most {LARGEST}"));
         return Err(Error::Attribute { operator: OPERATOR, attribute: "elements of a head", got, expected });
     }
-    let form = Form::of(sizes, inputs, out, mask.is_some());
-    let pipeline = program::get(OPERATOR, &form.key(), || kernel(&form))?;
-    let tensors = || inputs.into_iter().chain(mask).chain([out]);
-    let mut arguments: Vec<u64> = tensors().map(|view| view.address as u64).collect();
-    arguments.extend(tensors().flat_map(|view| view.strides.iter().map(|&stride| stride as u64)));
+    let mut form = Form::of(sizes, inputs, out, mask.is_some());
+    let Some(parts) = Parts::of(sizes, form.keys) else {
+        let grid = [sizes.rows.div_ceil(form.rows), sizes.heads, sizes.batch];
+        return launch(queue, &form, sizes, inputs.into_iter().chain(mask), out, grid, &[]);
+    };
+    form.walk = Walk::Part;
+    let (formula, compute) = (Formula::new(OPERATOR, queue), form.dtype.compute());
+    let (weighted, of_rows) = Left::dims(sizes, parts);
+    let left =
+        Left { weighted: formula.temporary(compute, &weighted)?, of_rows: formula.temporary(compute, &of_rows)? };
+    // The first part's, as queries and results have their dimensions.
+    let mut first = left.weighted.clone();
+    let of_part = first.strides.remove(2);
+    first.shape.remove(2);
+    let more: Vec<u64> = OfRows::arguments(&left).chain([of_part as u64, parts.keys as u64]).collect();
+    let grid = [parts.count, sizes.heads, sizes.batch];
+    launch(queue, &form, sizes, inputs.into_iter().chain(mask), &first, grid, &more)?;
+    parts::join(queue, sizes, parts, &left, out)
+}
+
+fn launch<'a>(
+    queue: &Queue,
+    form: &Form,
+    sizes: &Attention,
+    inputs: impl Iterator<Item = &'a View>,
+    out: &'a View,
+    grid: [usize; 3],
+    more: &[u64],
+) -> Result<()> {
+    let pipeline = program::get(OPERATOR, &form.key(), || kernel(form))?;
+    let tensors: Vec<&View> = inputs.chain([out]).collect();
+    let mut arguments: Vec<u64> = tensors.iter().map(|view| view.address as u64).collect();
+    arguments.extend(tensors.iter().flat_map(|view| view.strides.iter().map(|&stride| stride as u64)));
     let group = sizes.heads / sizes.key_heads;
     arguments.extend([group, sizes.rows, sizes.keys, sizes.depth, sizes.columns].map(|size| size as u64));
-    arguments.push(scalar_bits(Number::Float(sizes.scale), out.dtype.compute()));
-    let grid = [sizes.rows.div_ceil(form.rows), sizes.heads, sizes.batch];
-    // SAFETY: sizes and strides are those of the views, which the frontend keeps alive.
+    arguments.push(scalar_bits(Number::Float(sizes.scale), form.dtype.compute()));
+    arguments.extend(more);
+    // SAFETY: sizes and strides are those of the views, which the frontend, or the queue, keeps alive.
     unsafe { program::launch(queue, OPERATOR, &pipeline, grid, &arguments) }
 }
 
@@ -111,13 +162,16 @@ struct Parameters {
     depth: Value,
     columns: Value,
     scale: Value,
+    /// Of a part: where the numbers of its rows go, and its first key and the one behind its last.
+    part: Option<(OfRows, [Value; 2])>,
 }
 
 fn parameters(b: &mut Builder, form: &Form) -> Parameters {
     let names = ["q", "k", "v", "mask", "out"].into_iter().filter(|&name| form.mask || name != "mask");
     let names: Vec<&str> = names.collect();
     let access = |name: &str| if name == "mask" { Access::Elements } else { form.access };
-    let pointers: Vec<Value> = names.iter().map(|name| access(name).pointer(b, name, form.dtype)).collect();
+    let dtype = |name: &str| if name == "out" && form.walk == Walk::Part { form.dtype.compute() } else { form.dtype };
+    let pointers: Vec<Value> = names.iter().map(|name| access(name).pointer(b, name, dtype(name))).collect();
     let strides: Vec<[Value; 4]> = names
         .iter()
         .map(|name| {
@@ -138,12 +192,22 @@ fn parameters(b: &mut Builder, form: &Form) -> Parameters {
     let [row, column] = keys_by_row.strides;
     let k = Matrix { strides: [column, row], ..keys_by_row };
     let mask = form.mask.then(|| matrix(3, head));
-    let out = matrix(names.len() - 1, head);
-    Parameters { q, k, v, mask, out, rows, keys, depth, columns, scale }
+    let mut out = matrix(names.len() - 1, head);
+    let part = (form.walk == Walk::Part).then(|| {
+        let number = b.program_id(0);
+        let of_rows = OfRows::parameter(b, form.dtype.compute(), [batch, head, number]);
+        let of_part = form.access.number(b, "part_stride", form.dtype);
+        let length = b.parameter("part_keys", Type::scalar(Scalar::I64));
+        out.pointer = moved(b, out.pointer, [(number, of_part)]);
+        let begin = b.multiply(number, length);
+        let behind = b.add(begin, length);
+        (of_rows, [begin, b.minimum(behind, keys)])
+    });
+    Parameters { q, k, v, mask, out, rows, keys, depth, columns, scale, part }
 }
 
 /// A value of each row, repeated along it.
-fn along(b: &mut Builder, per_row: Value, columns: usize) -> Value {
+pub(super) fn along(b: &mut Builder, per_row: Value, columns: usize) -> Value {
     let (rows, column) = (b.type_of(per_row).dims[0], b.expand_dims(per_row, 1));
     b.broadcast(column, &[rows, columns])
 }
@@ -182,7 +246,7 @@ fn scores(b: &mut Builder, form: &Form, p: &Parameters, row: Side, key: Side, q:
 }
 
 /// Zero in place of minus infinity, so that differences of a row that sees nothing are numbers.
-fn finite(b: &mut Builder, largest: Value) -> Value {
+pub(super) fn finite(b: &mut Builder, largest: Value) -> Value {
     let (lowest, zero) = (b.constant_like(f64::NEG_INFINITY, largest), b.constant_like(0.0, largest));
     let none = b.compare(Compare::Equal, largest, lowest);
     b.select(none, zero, largest)
@@ -231,8 +295,14 @@ fn kernel(form: &Form) -> Kernel {
     let compute = form.dtype.compute();
     let scalar = Scalar::from(compute);
     let (zero, length) = (b.integer(0, Scalar::I64), b.integer(form.rows as i64, Scalar::I64));
-    let number = b.program_id(0);
-    let first = b.multiply(number, length);
+    // A part is one of the keys of all queries.
+    let first = match form.walk {
+        Walk::Whole => {
+            let number = b.program_id(0);
+            b.multiply(number, length)
+        }
+        Walk::Part => zero,
+    };
     let row = block(&mut b, first, form.rows, p.rows);
     let along_depth = block(&mut b, zero, form.depth, p.depth);
     let q = p.q.load(&mut b, row, along_depth);
@@ -241,8 +311,19 @@ fn kernel(form: &Form) -> Kernel {
     let nothing = b.constant(0.0, &Type::tile(scalar, &[form.rows, form.columns]));
     let keys = b.integer(form.keys as i64, Scalar::I64);
     let end = if form.causal { seen_by_last(&mut b, form, &p, first) } else { p.keys };
+    let [begin, end] = match &p.part {
+        Some((_, [begin, behind])) => [*begin, b.minimum(end, *behind)],
+        None => [zero, end],
+    };
     let carried =
-        b.for_loop([zero, end, keys], &[lowest, none, nothing], |b, at, so_far| step(b, form, &p, row, q, at, so_far));
+        b.for_loop([begin, end, keys], &[lowest, none, nothing], |b, at, so_far| step(b, form, &p, row, q, at, so_far));
+    let column = block(&mut b, zero, form.columns, p.columns);
+    let (pointers, mask) = p.out.places(&mut b, row, column);
+    if let Some((of_rows, _)) = &p.part {
+        of_rows.store(&mut b, row, carried[0], carried[1]);
+        b.store(pointers, carried[2], Some(mask));
+        return b.finish();
+    }
     // A query that sees no key gives zeros.
     let (total, one) = (carried[1], b.constant(1.0, &Type::tile(scalar, &[form.rows])));
     let is_empty = b.compare(Compare::Equal, total, none);
@@ -250,8 +331,6 @@ fn kernel(form: &Form) -> Kernel {
     let total = along(&mut b, total, form.columns);
     let result = b.divide(carried[2], total);
     let result = convert(&mut b, result, compute, form.dtype);
-    let column = block(&mut b, zero, form.columns, p.columns);
-    let (pointers, mask) = p.out.places(&mut b, row, column);
     b.store(pointers, result, Some(mask));
     b.finish()
 }
