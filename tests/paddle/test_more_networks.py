@@ -82,7 +82,7 @@ class Llama(nn.Layer):
     def norm(self, x, number: int):
         scale = self.scales[number]
         if "mps" in paddle.device.get_device():
-            return fused.fused_rms_norm(x, scale, None, 1e-5, x.ndim - 1)[0]
+            return F.rms_norm(x, [x.shape[-1]], scale, 1e-5)
         return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * scale
 
     def turned(self, *inputs):
@@ -141,7 +141,7 @@ def pictures_from_noise():
 def slopes_of_one():
     """WGAN-GP: the judge's slope between real and made pictures is drawn to 1, by gradients of gradients."""
     make = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 64))
-    judge = nn.Sequential(nn.Conv2D(1, 8, 3, 2, 1), nn.LeakyReLU(0.2), nn.Conv2D(8, 8, 3, 2, 1), nn.Tanh(), nn.Flatten(), nn.Linear(32, 1))
+    judge = nn.Sequential(nn.Conv2D(1, 8, 3, 2, 1), nn.LeakyReLU(0.2), nn.Conv2D(8, 8, 3, 2, 1), nn.Tanh(), nn.Conv2D(8, 1, 2))
     fill(make, judge)
     real, noise, between = drawn(4, 1, 8, 8), drawn(4, 4), paddle.to_tensor(np.random.default_rng(7).random((4, 1, 1, 1)).astype("float32"))
     steps = [paddle.optimizer.Adam(5e-3, beta1=0.5, parameters=each.parameters()) for each in (make, judge)]
@@ -224,8 +224,7 @@ class Spectral(nn.Layer):
         length, kept = x.shape[-1], self.kept
         waves = paddle.fft.rfft(x)[:, :, :kept]
         mixed = paddle.einsum("bik,iok->bok", waves, paddle.as_complex(self.weight))
-        back = paddle.fft.irfft(F.pad(mixed, [0, length // 2 + 1 - kept], data_format="NCL"), n=length)
-        return F.gelu(back + self.past(x))
+        return F.gelu(paddle.fft.irfft(mixed, n=length) + self.past(x))
 
 
 def waves():
@@ -245,6 +244,8 @@ class Looker(nn.Layer):
         self.what = nn.Sequential(nn.Conv2D(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(400, 3))
 
     def forward(self, x):
+        # Of pictures without a gradient Paddle's CPU ends the process.
+        x.stop_gradient = False
         theta = self.where(x).reshape([-1, 2, 3]) * 0.3 + paddle.to_tensor([[1.0, 0, 0], [0, 1.0, 0]])
         return self.what(F.grid_sample(x, F.affine_grid(theta, [x.shape[0], 1, 12, 12], align_corners=False), align_corners=False))
 
@@ -260,10 +261,65 @@ def bounded():
     vectors = layers[0]
     model = classify(layers, (4, 2, 8, 8), 3)
     # Devices draw other numbers: the first guess at the singular vectors is the same one.
-    for name, buffer in vectors.named_parameters():
-        if name.endswith(("weight_u", "weight_v")):
-            buffer.set_value(np.cos(np.arange(buffer.size)).astype("float32") / buffer.size**0.5)
+    for buffer in [buffer for buffer in vectors.buffers() if buffer.ndim == 1]:
+        buffer.set_value(np.cos(np.arange(buffer.size)).astype("float32") / buffer.size**0.5)
     return model
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("time_major", [False, True])
+# Without angles of its own Paddle takes neighbours at positions in their order only.
+@pytest.mark.parametrize(("neighbours", "given", "placed"), [(True, False, False), *((neighbours, True, placed) for neighbours in (False, True) for placed in (False, True))])
+def test_turned_queries_keys_and_values(neighbours, given, placed, time_major, dtype):
+    """Paddle's CPU has no kernel: the formula in float64, and its gradient."""
+    random = np.random.default_rng(4)
+    arrays = [random.standard_normal((2, 5, heads, 8)) for heads in (4, 2, 2)]
+    weights = [random.standard_normal(array.shape) for array in arrays]
+    table = np.arange(7)[:, None] / 100.0 ** (np.arange(8) // 2 * 2 / 8)
+    positions = random.integers(0, 7 if given else 5, (2, 5)) if placed else np.tile(np.arange(5), (2, 1))
+    sine, cosine = [part[positions][:, :, None] for part in (np.sin(table), np.cos(table))]
+
+    def rotated(x):
+        parts = (x[..., ::2], x[..., 1::2]) if neighbours else (x[..., :4], x[..., 4:])
+        return np.stack([-parts[1], parts[0]], -1).reshape(x.shape) if neighbours else np.concatenate([-parts[1], parts[0]], -1)
+
+    def swapped(x):
+        return x.swapaxes(0, 1) if time_major else x
+
+    options = {"use_neox_rotary_style": neighbours, "time_major": time_major, "rotary_emb_base": 100.0}
+    if given:
+        options |= {"sin": paddle.to_tensor(np.sin(table)[None, :, None]).astype(dtype), "cos": paddle.to_tensor(np.cos(table)[None, :, None]).astype(dtype)}
+    if placed:
+        options["position_ids"] = paddle.to_tensor(positions)
+    tensors = [paddle.to_tensor(np.ascontiguousarray(swapped(array)), stop_gradient=False) for array in arrays]
+    found = fused.fused_rotary_position_embedding(*[tensor.astype(dtype) for tensor in tensors], **options)
+    sum((out.astype("float64") * paddle.to_tensor(np.ascontiguousarray(swapped(weight)))).sum() for out, weight in zip(found, weights, strict=True)).backward()
+    tolerance = {"float64": 1e-12, "float32": 1e-5, "bfloat16": 0.05}[dtype]
+    for out, tensor, array, weight in zip(found, tensors, arrays, weights, strict=True):
+        np.testing.assert_allclose(swapped(out.astype("float64").numpy()), array * cosine + rotated(array) * sine, atol=tolerance)
+        np.testing.assert_allclose(swapped(tensor.grad.numpy()), weight * cosine - rotated(weight * sine), atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize(("shape", "axes", "weighed"), [((3, 5, 8), 1, True), ((3, 5, 8), 2, True), ((2, 33), 1, False), ((0, 4), 1, True)])
+def test_norms_by_mean_squares(shape, axes, weighed, dtype):
+    """Paddle's CPU has no kernel: the same by operators of its own in float64."""
+    random = np.random.default_rng(6)
+    x, scale, weights = random.standard_normal(shape), random.standard_normal(shape[-axes:]) + 1, random.standard_normal(shape)
+
+    def run(norm, dtype):
+        inputs = [paddle.to_tensor(array, stop_gradient=False) for array in (x, scale)]
+        out = norm(*[tensor.astype(dtype) for tensor in inputs])
+        (out.astype("float64") * paddle.to_tensor(weights)).sum().backward()
+        return [out.astype("float64").numpy(), *(tensor.grad.numpy() for tensor in inputs[: 1 + weighed])]
+
+    over = list(range(len(shape) - axes, len(shape)))
+    found = run(lambda x, scale: F.rms_norm(x, list(shape[-axes:]), scale if weighed else None, 1e-5), dtype)
+    expected = run(lambda x, scale: x / (x.square().mean(over, keepdim=True) + 1e-5).sqrt() * (scale if weighed else 1), "float64")
+    tolerance = {"float64": 1e-6, "float32": 1e-5, "bfloat16": 0.2}[dtype]
+    for own, other in zip(found, expected, strict=True):
+        assert own.shape == other.shape
+        np.testing.assert_allclose(own, other, atol=tolerance, rtol=tolerance)
 
 
 NETWORKS = (

@@ -82,7 +82,7 @@ impl Complex {
         Ok(Complex { real, imaginary })
     }
 
-    fn times(&self, c: &Compose, other: &Complex) -> Result<Complex> {
+    pub fn times(&self, c: &Compose, other: &Complex) -> Result<Complex> {
         self.product(c, other, |x, y| c.multiply(x, y))
     }
 

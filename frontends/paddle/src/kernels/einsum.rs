@@ -9,7 +9,7 @@ use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::operators::reduce::Reduction;
-use openmps_graph::{DType, View};
+use openmps_graph::{DType, Operator, View};
 use std::collections::HashMap;
 
 const TYPES: &[DType] = &[DType::F32, DType::F64, DType::F16, DType::BF16];
@@ -206,11 +206,13 @@ fn equation(text: &str, operands: &[Tensor]) -> Result<Equation> {
     Equation::new(text, &operands.iter().map(|x| x.shape().to_vec()).collect::<Vec<_>>())
 }
 
-/// What Paddle's own kernel keeps for its gradient; ours keeps nothing.
-fn leave_empty(context: &Context, outputs: Vec<Option<Output>>) -> Result<()> {
-    for output in outputs.into_iter().flatten() {
-        output.set_dims(&[0]);
-        context.allocate(&output, DType::F32)?;
+/// Paddle hands the shapes of the operands to the gradient, and of their elements what was kept: here the operands as they are.
+fn keep(context: &Context, operands: &[Tensor], cache: Vec<Option<Output>>) -> Result<()> {
+    for (operand, kept) in operands.iter().zip(cache) {
+        let Some(kept) = kept else { continue };
+        kept.set_dims(&operand.shape());
+        let (from, to) = (operand.bytes_view()?, context.allocate_bytes(&kept, operand.data_type())?);
+        Copy.run(context.queue(), &[from], &[to])?;
     }
     Ok(())
 }
@@ -229,17 +231,16 @@ fn einsum(
     text: String,
     out: Output,
     cache: Vec<Option<Output>>,
-    shapes: Vec<Option<Output>>,
+    _shapes: Vec<Option<Output>>,
 ) -> Result<()> {
-    leave_empty(context, cache)?;
-    leave_empty(context, shapes)?;
+    keep(context, &operands, cache)?;
     einsum_infer(context, operands, text, out)
 }
 
 fn einsum_grad(
     context: &Context,
+    _shapes: Vec<Tensor>,
     operands: Vec<Tensor>,
-    _cache: Vec<Tensor>,
     upstream: Tensor,
     text: String,
     outputs: Vec<Option<Output>>,
@@ -285,17 +286,16 @@ fn einsum_complex(
     text: String,
     out: Output,
     cache: Vec<Option<Output>>,
-    shapes: Vec<Option<Output>>,
+    _shapes: Vec<Option<Output>>,
 ) -> Result<()> {
-    leave_empty(context, cache)?;
-    leave_empty(context, shapes)?;
+    keep(context, &operands, cache)?;
     einsum_infer_complex(context, operands, text, out)
 }
 
 fn einsum_grad_complex(
     context: &Context,
+    _shapes: Vec<Tensor>,
     operands: Vec<Tensor>,
-    _cache: Vec<Tensor>,
     upstream: Tensor,
     text: String,
     outputs: Vec<Option<Output>>,

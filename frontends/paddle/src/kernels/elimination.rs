@@ -30,7 +30,7 @@ pub fn register(table: &mut Table) {
     table.add("lu_solve_grad", TYPES, lu_solve_grad);
     table.add("lstsq", TYPES, lstsq).output(2, DType::I32);
     table.add("eig", TYPES, eig).output_as_inferred(0).output_as_inferred(1);
-    table.add_complex("eig_grad", eig_grad);
+    table.add_complex("eig_grad", eig_grad).output_as_inferred(0);
     table.add("eigvals", TYPES, eigvals).output_as_inferred(0);
     table.add("slogdet_v2", TYPES, slogdet_v2).strided();
     table.add("slogdet_v2_grad", TYPES, slogdet_v2_grad).strided();
@@ -245,7 +245,27 @@ fn eig_grad(
     let rest = both.with(&c, Binary::Subtract, &multiplied(&turned, &scaled)?)?.over(&c, &differences)?;
     let of_l = row(&of_l)?;
     let inner = Complex { real: chosen(&of_l.real, &rest.real)?, imaginary: chosen(&of_l.imaginary, &rest.imaginary)? };
-    solved(&c, &turned, &multiplied(&inner, &turned)?)?.store(context, &c, Some(&dx))
+    let found = solved(&c, &turned, &multiplied(&inner, &turned)?)?;
+    // Paddle takes the real part of the gradient of a real matrix, but has no cast for it on devices of plug-ins.
+    if is_of_real_matrix(context, &c, &v, &l)? {
+        let real = c.apply(&Copy, std::slice::from_ref(&found.real))?;
+        return c.store_value(&dx, dtype, &real);
+    }
+    found.store(context, &c, Some(&dx))
+}
+
+/// Whether these are vectors and values of a matrix of real numbers: `V L V^-1`, turned.
+fn is_of_real_matrix(context: &Context, c: &Compose, v: &Complex, l: &Complex) -> Result<bool> {
+    let rank = v.real.rank();
+    let axes: Vec<usize> = (0..rank - 2).chain([rank - 1, rank - 2]).collect();
+    let turned = |x: &Complex| x.made(|part| c.apply(&Copy, &[part.permuted(&axes)]));
+    let scaled = v.times(c, &l.made(|part| with_axis(part, rank - 2))?)?;
+    let matrix = solved(c, &turned(v)?, &turned(&scaled)?)?;
+    let largest = |part: &View| -> Result<f64> {
+        let numbers = context.elements(&c.apply(&Copy, std::slice::from_ref(part))?)?;
+        Ok(numbers.into_iter().fold(0.0, |most: f64, number| most.max(number.float.abs())))
+    };
+    Ok(largest(&matrix.imaginary)? <= 1e-3 * largest(&matrix.real)?)
 }
 
 /// The solution of complex equations, by real ones of twice the size.

@@ -122,6 +122,8 @@ mod reduction;
 mod reduction_gradient;
 mod regions;
 mod resampling;
+mod rms_norm;
+mod rotary;
 mod running;
 mod sampled;
 mod sequences;
@@ -207,6 +209,8 @@ const FAMILIES: &[fn(&mut Table)] = &[
     complex::register,
     fourier::register,
     resampling::register,
+    rms_norm::register,
+    rotary::register,
     running::register,
     unique::register,
     matrix_rank::register,
