@@ -9,6 +9,7 @@ from paddle import nn
 from paddle.incubate.nn import functional as fused
 from paddle.nn import functional as F
 from paddle.vision import ops
+
 from test_networks import Causal, advance, classify, fill
 
 # A fallback must never pass for a kernel of ours.
