@@ -19,12 +19,10 @@ ELSEWHERE = re.compile(
 
 # Why kernels are missing, the first row whose pattern fits.
 REASONS = {
-    r"^eig_grad": "a gradient of complex matrices, not written yet",
     r"^fused|^fusion|_fc_|self_dp_attention|^fc_|^skip_": "made by passes over inference programs, which our own passes take the place of",
-    r"quant": "quantisation of oneDNN and of one GPU's layouts, and ranges that stay in memory between steps",
+    r"quant": "quantisation of oneDNN and of one GPU's layouts",
     r"nms|^box|^yolo|prior_box|anchor|roi|proposals|^bipartite|^psroi|^deformable|correlation": "heads and convolutions of older detectors, not written yet",
     r"^warp|^ctc|^crf|viterbi|edit_distance|beam_search|gather_tree|chunk_eval": "sequences by dynamic programming, not written yet",
-    r"^einsum": "not written yet; `einsum` in Python is made of operators that are there",
     r"^unpool|fractional|^lp_pool|^lrn|antialias|spectral": "images, not written yet",
     r"^random|randint|shuffle_batch|sampler": "random numbers of laws that are not written yet",
     r"^graph_|^weighted_sample": "sampling of graphs, which goes by the host's memory",

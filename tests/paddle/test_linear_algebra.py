@@ -202,3 +202,40 @@ def test_what_has_no_factors_or_values_is_refused():
     ):
         with pytest.raises(ValueError):
             call()
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("of", ["values", "vectors", "both"])
+def test_the_gradient_of_eigenvalues_and_vectors(of, batch):
+    """By finite differences of what depends neither on the order of eigenvalues nor on the phases of vectors of length one."""
+    numbers = np.random.default_rng(8).standard_normal((*batch, 4, 4))
+    weights = paddle.to_tensor(np.linspace(0.5, 2, 4))
+
+    def value(x: paddle.Tensor) -> paddle.Tensor:
+        values, vectors = linalg.eig(x)
+        size = values.real() ** 2 + 2 * values.imag() ** 2 + values.real() if of != "vectors" else paddle.ones(values.shape, "float64")
+        if of == "values":
+            return size.sum()
+        parts = (vectors.real() ** 2 + vectors.imag() ** 2) ** 2
+        return (parts * weights.unsqueeze(-1) * size.unsqueeze(-2)).sum()
+
+    x = paddle.to_tensor(numbers, stop_gradient=False)
+    value(x).backward()
+    assert x.grad.dtype == x.dtype
+    moved = np.random.default_rng(9).standard_normal(numbers.shape)
+    step = 1e-6
+    slope = (float(value(paddle.to_tensor(numbers + step * moved))) - float(value(paddle.to_tensor(numbers - step * moved)))) / (2 * step)
+    np.testing.assert_allclose((x.grad.numpy() * moved).sum(), slope, rtol=1e-6, atol=1e-8)
+
+
+def test_the_gradient_of_eigenvalues_is_that_of_the_cpu():
+    numbers = np.random.default_rng(8).standard_normal((4, 4)).astype("float32")
+
+    def gradient(device: str) -> np.ndarray:
+        paddle.set_device(device)
+        x = paddle.to_tensor(numbers, stop_gradient=False)
+        values, _ = linalg.eig(x)
+        (values.real() ** 2 + values.imag() ** 2).sum().backward()
+        return x.grad.numpy()
+
+    np.testing.assert_allclose(gradient("mps"), gradient("cpu"), rtol=1e-4, atol=1e-4)

@@ -118,3 +118,23 @@ def test_a_static_program():
     net.eval()
     x = paddle.to_tensor(RANDOM.standard_normal((3, 5, 4)).astype("float32"))
     np.testing.assert_allclose(paddle.jit.to_static(net.forward)(x)[0].numpy(), net(x)[0].numpy(), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("hidden", "batch", "steps"), [(1, 1, 3), (8, 5, 2), (16, 7, 4), (33, 13, 3), (70, 1, 5), (128, 16, 6), (100, 2, 3)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sizes_that_fill_tiles_and_do_not(kind, hidden, batch, steps):
+    lengths = np.arange(batch) % steps + 1
+
+    def run(device: str) -> list[np.ndarray]:
+        paddle.set_device(device)
+        net, random = KINDS[kind](5, hidden, direction="bidirect"), np.random.default_rng(hidden)
+        for parameter in net.parameters():
+            parameter.set_value((random.uniform(-1, 1, parameter.shape) / hidden**0.5).astype("float32"))
+        x = paddle.to_tensor(random.standard_normal((batch, steps, 5)).astype("float32"), stop_gradient=False)
+        out, last = net(x, None, paddle.to_tensor(lengths))
+        last = list(last) if kind == "LSTM" else [last]
+        sum((value * paddle.cos(value)).sum() for value in (out, *last)).backward()
+        return [value.numpy() for value in (out, *last, x.grad, *(weight.grad for weight in net.parameters()))]
+
+    for mine, theirs in zip(run("mps"), run("cpu"), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5 * max(1.0, np.abs(theirs).max()))

@@ -251,3 +251,21 @@ EMPTY = {
 def test_nothing_gives_nothing(name):
     call, shape = EMPTY[name]
     assert list(call().shape) == shape
+
+
+def test_results_are_checked_against_others():
+    x = drawn(3, 4)
+
+    def run(device, y, rtol, atol, equal_nan=False):
+        paddle.set_device(device)
+        return operators.accuracy_check(paddle.to_tensor(x), paddle.to_tensor(y), "kernel", rtol, atol, equal_nan).numpy()
+
+    for y, rtol, atol in [(x, 0.0, 0.0), (x * (1 + 1e-6), 1e-5, 0.0), (x + 1e-6, 0.0, 1e-5)]:
+        np.testing.assert_array_equal(run("mps", y, rtol, atol), run("cpu", y, rtol, atol))
+    for device in ("mps", "cpu"):
+        with pytest.raises((ValueError, RuntimeError), match="kernel"):
+            run(device, x + 1, 1e-5, 1e-5)
+    x[0, 0] = np.nan
+    assert run("mps", x, 0.0, 0.0, True).all()
+    with pytest.raises(ValueError, match="kernel"):
+        run("mps", x, 0.0, 0.0)

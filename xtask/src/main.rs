@@ -129,7 +129,7 @@ enum Command {
         #[arg(long)]
         mlx: Option<String>,
     },
-    /// Test every network of paddle.vision.models as an inference program, in both of Paddle's forms
+    /// Test every network of paddle.vision.models: as an inference program, in both of Paddle's forms, and in ten steps of training
     Architectures,
     /// Read the committed pages with PaddleOCR from PyPI, in an environment of its own, on device mps and on Paddle's CPU
     Paddleocr,

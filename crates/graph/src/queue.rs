@@ -48,8 +48,8 @@ pub(crate) fn is_host_device(device: &Device) -> bool {
 pub struct Queue(openmps_runtime::Queue);
 
 impl Queue {
-    /// The same of its device.
-    pub(crate) fn is_host(&self) -> bool {
+    /// Whether its device is the CPU itself.
+    pub fn is_host(&self) -> bool {
         is_host_device(self.device())
     }
 

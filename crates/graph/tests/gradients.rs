@@ -29,6 +29,8 @@ const WITHOUT: &[&str] = &[
     "multiclass_nms",
     "pad_gradient",
     "pooling_gradient",
+    "recurrent",
+    "recurrent_gradient",
     "upper_gamma",
 ];
 

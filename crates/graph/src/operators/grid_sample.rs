@@ -36,16 +36,27 @@ pub enum Beyond {
     Reflection,
 }
 
-/// Reads `x` (batch, channels, sizes) at the points of `grid` (batch, sizes of the output, coordinates), the innermost coordinate first; -1
-/// and 1 are the borders. Inputs: x, grid.
+/// What a point's coordinates mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Coordinates {
+    /// -1 and 1 are the centres of the outermost elements.
+    Centres,
+    /// -1 and 1 are the outer sides of the outermost elements.
+    Sides,
+    /// Elements' numbers: 0 is the centre of the first one, 1 that of the second.
+    Elements,
+}
+
+/// Reads `x` (batch, channels, sizes) at the points of `grid` (batch, sizes of the output, coordinates), the innermost coordinate first.
+/// Inputs: x, grid.
 #[derive(Clone, Copy, Debug)]
 pub struct GridSample {
     /// How a point is read.
     pub sampling: Sampling,
     /// What lies beyond the border.
     pub beyond: Beyond,
-    /// -1 and 1 are the centres of the outermost elements, and otherwise their outer sides.
-    pub align_corners: bool,
+    /// What coordinates mean.
+    pub coordinates: Coordinates,
 }
 
 /// The gradient of [`GridSample`] by x, whose shape is given. Inputs: grid, the gradient of the output.
@@ -69,6 +80,20 @@ pub struct GridSampleGridGradient {
 }
 
 impl GridSample {
+    /// From one element to the next a coordinate moves by 1 over this.
+    fn factor(&self, size: usize) -> f64 {
+        match self.coordinates {
+            Coordinates::Centres => (size as f64 - 1.0) * 0.5,
+            Coordinates::Sides => size as f64 * 0.5,
+            Coordinates::Elements => 1.0,
+        }
+    }
+
+    /// How far the outermost mirrors are from the centres of the outermost elements.
+    fn shift(&self) -> f64 {
+        if self.coordinates == Coordinates::Sides { 0.5 } else { 0.0 }
+    }
+
     /// The output's shape.
     fn shape(&self, operator: &'static str, x: &[usize], grid: &[usize]) -> Result<Shape> {
         let spatial = x.len().wrapping_sub(2);

@@ -29,6 +29,7 @@ pub mod pad;
 pub mod pooling;
 pub mod quantized;
 pub mod random;
+pub mod recurrent;
 pub mod reduce;
 pub mod repeat_gradient;
 pub mod roll;
@@ -110,6 +111,8 @@ pub static LIBRARY: &[&Entry] = &[
     &quantized::DEQUANTIZE,
     &attention::ENTRY,
     &rope::ENTRY,
+    &recurrent::ENTRY,
+    &recurrent::GRADIENT,
     &convolution::ENTRY,
     &convolution::INPUT_GRADIENT,
     &convolution::WEIGHT_GRADIENT,
@@ -192,6 +195,8 @@ operators! {
     random::Dropout,
     random::Multinomial,
     random::Random,
+    recurrent::Recurrent,
+    recurrent::RecurrentGradient,
     reduce::Reduce,
     repeat_gradient::RepeatGradient,
     roll::Roll,

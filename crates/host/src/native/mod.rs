@@ -30,6 +30,7 @@ pub mod pooling;
 pub(crate) mod product;
 pub mod quantized;
 pub mod random;
+pub mod recurrent;
 pub mod rope;
 pub mod running;
 pub mod sampled;

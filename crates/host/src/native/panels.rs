@@ -116,7 +116,7 @@ const AHEAD: isize = 4;
 ///
 /// # Safety
 /// The numbers are readable; `count <= width`.
-unsafe fn gather(
+pub(crate) unsafe fn gather(
     (groups, count): (usize, usize),
     width: usize,
     from: *const f32,

@@ -1,6 +1,7 @@
 //! Whether tensors are equal or close, element by element or as a whole.
 
 use super::compose::Compose;
+use super::images::refuse;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
@@ -14,6 +15,7 @@ use openmps_tile::dtype::{ALL, FLOATS};
 pub fn register(table: &mut Table) {
     table.add("isclose", FLOATS, isclose).output(0, DType::Bool);
     table.add("allclose", FLOATS, allclose).output(0, DType::Bool);
+    table.add("accuracy_check", FLOATS, accuracy_check).output(0, DType::Bool);
     table.add("equal_all", ALL, equal_all).output(0, DType::Bool);
 }
 
@@ -62,6 +64,29 @@ fn allclose(
     let result = close(&c, [&x, &y], [rtol.f64(), atol.f64()], equal_nan)?;
     let all = c.reduce(Reduction::All, &result, &[])?;
     c.store_value(&out, DType::Bool, &all)
+}
+
+/// As [`isclose`], and an error where something is not.
+fn accuracy_check(
+    context: &Context,
+    x: Tensor,
+    y: Tensor,
+    kernel: String,
+    rtol: f64,
+    atol: f64,
+    equal_nan: bool,
+    out: Output,
+) -> Result<()> {
+    let c = Compose::new(context);
+    super::values::expect("y", &y, &x.shape())?;
+    let result = close(&c, [&x, &y], [rtol, atol], equal_nan)?;
+    c.store_value(&out, DType::Bool, &result)?;
+    let far = context.integers(&result)?.into_iter().filter(|&close| close == 0).count();
+    if far > 0 {
+        let got = format!("{far} of {} results of {kernel} that are not close", result.len());
+        return Err(refuse("x, y", got, &format!("differences within {atol} + {rtol} |y|")));
+    }
+    Ok(())
 }
 
 /// False, rather than an error, where the shapes differ.

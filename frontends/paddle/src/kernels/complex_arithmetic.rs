@@ -59,18 +59,18 @@ impl Complex {
         Ok(Complex { real: formula(&self.real)?, imaginary: formula(&self.imaginary)? })
     }
 
-    fn conjugate(&self, c: &Compose) -> Result<Complex> {
+    pub fn conjugate(&self, c: &Compose) -> Result<Complex> {
         Ok(Complex { real: self.real.clone(), imaginary: c.scale(&self.imaginary, -1.0, 0.0)? })
     }
 
     /// The sum or difference, part by part.
-    fn with(&self, c: &Compose, operator: Binary, other: &Complex) -> Result<Complex> {
+    pub fn with(&self, c: &Compose, operator: Binary, other: &Complex) -> Result<Complex> {
         let of = |x: &View, y: &View| c.map(Elementwise::Binary(operator), &[x, y], &[]);
         Ok(Complex { real: of(&self.real, &other.real)?, imaginary: of(&self.imaginary, &other.imaginary)? })
     }
 
     /// The product, by what the product of two real tensors is.
-    fn product(
+    pub fn product(
         &self,
         c: &Compose,
         other: &Complex,
@@ -82,12 +82,12 @@ impl Complex {
         Ok(Complex { real, imaginary })
     }
 
-    fn times(&self, c: &Compose, other: &Complex) -> Result<Complex> {
+    pub fn times(&self, c: &Compose, other: &Complex) -> Result<Complex> {
         self.product(c, other, |x, y| c.multiply(x, y))
     }
 
     /// The quotient; the divisor is made smaller by its larger part, so that no square overflows (Smith, 1962).
-    fn over(&self, c: &Compose, other: &Complex) -> Result<Complex> {
+    pub fn over(&self, c: &Compose, other: &Complex) -> Result<Complex> {
         let map = |operator, inputs: &[&View]| c.map(Elementwise::Binary(operator), inputs, &[]);
         let sizes = other.made(|part| c.map(Elementwise::Unary(Unary::Abs), &[part], &[]))?;
         let largest = map(Binary::Maximum, &[&sizes.real, &sizes.imaginary])?;

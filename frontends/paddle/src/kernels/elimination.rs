@@ -1,15 +1,21 @@
 //! Kernels of elimination (lu and what goes with it), least squares, eigenvalues, and the logarithm of determinants in two tensors.
 
 use super::complex::allocate_pairs;
+use super::complex_arithmetic::Complex;
 use super::compose::Compose;
 use super::images::refuse;
+use super::linear_algebra::product;
+use super::matmul::with_axis;
 use super::movement::many;
 use crate::argument::Upstream;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
 use openmps_graph::operators::copy::Copy;
+use openmps_graph::operators::elementwise::{Binary, Elementwise};
 use openmps_graph::operators::linear_algebra::{Algorithm, LinearAlgebra};
+use openmps_graph::operators::reduce::Reduction;
+use openmps_graph::operators::sequence::Eye;
 use openmps_graph::{DType, View};
 
 const TYPES: &[DType] = &[DType::F32, DType::F64];
@@ -24,6 +30,7 @@ pub fn register(table: &mut Table) {
     table.add("lu_solve_grad", TYPES, lu_solve_grad);
     table.add("lstsq", TYPES, lstsq).output(2, DType::I32);
     table.add("eig", TYPES, eig).output_as_inferred(0).output_as_inferred(1);
+    table.add_complex("eig_grad", eig_grad).output_as_inferred(0);
     table.add("eigvals", TYPES, eigvals).output_as_inferred(0);
     table.add("slogdet_v2", TYPES, slogdet_v2).strided();
     table.add("slogdet_v2_grad", TYPES, slogdet_v2_grad).strided();
@@ -203,6 +210,86 @@ fn eig(context: &Context, x: Tensor, values: Output, vectors: Output) -> Result<
     Ok(())
 }
 
+/// `V^-H (diag(gL) + (V^H gV - V^H V diag(Re(V^H gV))) / E) V^H`, where E has the differences of conjugate eigenvalues (Boeddeker et al., 2019).
+fn eig_grad(
+    context: &Context,
+    values: Tensor,
+    vectors: Tensor,
+    of_values: Option<Tensor>,
+    of_vectors: Option<Tensor>,
+    dx: Output,
+) -> Result<()> {
+    let (c, l, v) = (Compose::new(context), Complex::of(&values)?, Complex::of(&vectors)?);
+    let (rank, dtype, size) = (v.real.rank(), v.real.dtype, v.real.shape[v.real.rank() - 1]);
+    if v.real.is_empty() {
+        return allocate_pairs(context, &dx, dtype).map(|_| ());
+    }
+    let given = |given: Option<Tensor>, like: &Complex| match given {
+        Some(given) => Complex::of(&given),
+        None => like.made(|part| c.constant(dtype, &part.shape, 0.0)),
+    };
+    let (of_l, of_v) = (given(of_values, &l)?, given(of_vectors, &v)?);
+    let multiplied = |x: &Complex, y: &Complex| x.product(&c, y, |x, y| product(&c, (x, false), (y, false)));
+    let axes: Vec<usize> = (0..rank - 2).chain([rank - 1, rank - 2]).collect();
+    let turned = v.conjugate(&c)?.made(|part| c.apply(&Copy, &[part.permuted(&axes)]))?;
+    let row = |x: &Complex| x.made(|part| with_axis(part, rank - 2));
+    let column = |x: &Complex| x.made(|part| with_axis(part, rank - 1));
+    let conjugate = l.conjugate(&c)?.made(|part| c.apply(&Copy, std::slice::from_ref(part)))?;
+    let differences = row(&conjugate)?.with(&c, Binary::Subtract, &column(&conjugate)?)?;
+    let both = multiplied(&turned, &of_v)?;
+    let eye = c.apply(&Eye { rows: size, columns: size, dtype: DType::Bool }, &[])?;
+    let chosen = |yes: &View, no: &View| c.map(Elementwise::Binary(Binary::Where), &[&eye, yes, no], &[]);
+    let zero = c.constant(dtype, &[1], 0.0)?;
+    let diagonal = c.reduce(Reduction::Sum, &chosen(&both.real, &zero)?, &[rank as i64 - 2])?;
+    let scaled = v.made(|part| c.multiply(part, &diagonal))?;
+    let rest = both.with(&c, Binary::Subtract, &multiplied(&turned, &scaled)?)?.over(&c, &differences)?;
+    let of_l = row(&of_l)?;
+    let inner = Complex { real: chosen(&of_l.real, &rest.real)?, imaginary: chosen(&of_l.imaginary, &rest.imaginary)? };
+    let found = solved(&c, &turned, &multiplied(&inner, &turned)?)?;
+    // Paddle takes the real part of the gradient of a real matrix, but has no cast for it on devices of plug-ins.
+    if is_of_real_matrix(context, &c, &v, &l)? {
+        let real = c.apply(&Copy, std::slice::from_ref(&found.real))?;
+        return c.store_value(&dx, dtype, &real);
+    }
+    found.store(context, &c, Some(&dx))
+}
+
+/// Whether these are vectors and values of a matrix of real numbers: `V L V^-1`, turned.
+fn is_of_real_matrix(context: &Context, c: &Compose, v: &Complex, l: &Complex) -> Result<bool> {
+    let rank = v.real.rank();
+    let axes: Vec<usize> = (0..rank - 2).chain([rank - 1, rank - 2]).collect();
+    let turned = |x: &Complex| x.made(|part| c.apply(&Copy, &[part.permuted(&axes)]));
+    let scaled = v.times(c, &l.made(|part| with_axis(part, rank - 2))?)?;
+    let matrix = solved(c, &turned(v)?, &turned(&scaled)?)?;
+    let largest = |part: &View| -> Result<f64> {
+        let numbers = context.elements(&c.apply(&Copy, std::slice::from_ref(part))?)?;
+        Ok(numbers.into_iter().fold(0.0, |most: f64, number| most.max(number.float.abs())))
+    };
+    Ok(largest(&matrix.imaginary)? <= 1e-3 * largest(&matrix.real)?)
+}
+
+/// The solution of complex equations, by real ones of twice the size.
+fn solved(c: &Compose, left: &Complex, right: &Complex) -> Result<Complex> {
+    let (rank, size) = (left.real.rank(), left.real.shape[left.real.rank() - 1]);
+    let mut dims = left.real.shape.clone();
+    (dims[rank - 2], dims[rank - 1]) = (2 * size, 2 * size);
+    let matrix = c.temporary(left.real.dtype, &dims)?;
+    dims[rank - 1] = right.real.shape[rank - 1];
+    let sides = c.temporary(left.real.dtype, &dims)?;
+    let part = |x: &View, axis: usize, number: usize| x.narrowed(axis, number * size, 1, size);
+    let negative = c.scale(&left.imaginary, -1.0, 0.0)?;
+    let blocks = [(0, 0, &left.real), (0, 1, &negative), (1, 0, &left.imaginary), (1, 1, &left.real)];
+    for (row, column, block) in blocks {
+        let to = part(&part(&matrix, rank - 2, row), rank - 1, column);
+        c.launch(&Copy, std::slice::from_ref(block), &[to])?;
+    }
+    for (row, block) in [&right.real, &right.imaginary].into_iter().enumerate() {
+        c.launch(&Copy, std::slice::from_ref(block), &[part(&sides, rank - 2, row)])?;
+    }
+    let found = c.apply(&LinearAlgebra(Algorithm::Solve), &[matrix, sides])?;
+    Ok(Complex { real: part(&found, rank - 2, 0), imaginary: part(&found, rank - 2, 1) })
+}
+
 fn eigvals(context: &Context, x: Tensor, values: Output) -> Result<()> {
     let (c, x) = (Compose::new(context), x.view()?);
     let (leading, rows, _) = matrix(&x)?;
@@ -234,7 +321,7 @@ fn slogdet_v2_grad(
     let axes: Vec<usize> = (0..x.rank() - 2).chain([x.rank() - 1, x.rank() - 2]).collect();
     let mut upstream = upstream.view()?;
     for _ in 0..2 {
-        upstream = super::matmul::with_axis(&upstream, upstream.rank())?;
+        upstream = with_axis(&upstream, upstream.rank())?;
     }
     c.store_value(&dx, x.dtype, &c.multiply(&inverse.permuted(&axes), &upstream)?)
 }

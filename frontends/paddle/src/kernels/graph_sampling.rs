@@ -15,10 +15,11 @@ pub fn register(table: &mut Table) {
     table.add("graph_sample_neighbors", NODES, graph_sample_neighbors).output(1, DType::I32);
     table.add("weighted_sample_neighbors", NODES, weighted_sample_neighbors).output(1, DType::I32);
     table.add("graph_reindex", NODES, graph_reindex);
+    table.add("graph_khop_sampler", NODES, graph_khop_sampler);
 }
 
 /// Random numbers of one call (SplitMix64).
-struct Numbers(u64);
+pub(super) struct Numbers(pub u64);
 
 impl Numbers {
     fn next(&mut self) -> u64 {
@@ -29,11 +30,11 @@ impl Numbers {
     }
 
     /// Between 0 and 1, and never 0.
-    fn share(&mut self) -> f64 {
+    pub fn share(&mut self) -> f64 {
         ((self.next() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
-    fn below(&mut self, count: usize) -> usize {
+    pub fn below(&mut self, count: usize) -> usize {
         (self.next() % count as u64) as usize
     }
 }
@@ -190,4 +191,66 @@ fn graph_reindex(
     store_integers(context, &source, dtype, &[sources.len()], &sources)?;
     store_integers(context, &target, dtype, &[targets.len()], &targets)?;
     store_integers(context, &every, dtype, &[every_node.len()], &every_node)
+}
+
+/// Neighbours, their neighbours, and so on, a number of them for each round, and all nodes numbered anew: first those that neighbours were asked of, in
+/// the order of the rounds, then each other one when it is first met. A node is asked once.
+fn graph_khop_sampler(
+    context: &Context,
+    row: Tensor,
+    places: Tensor,
+    nodes: Tensor,
+    names: Option<Tensor>,
+    most: Vec<i32>,
+    named: bool,
+    source: Output,
+    target: Output,
+    every: Output,
+    own: Output,
+    names_out: Option<Output>,
+) -> Result<()> {
+    let graph = Graph::new(context, &row, &places, names, named)?;
+    let (dtype, first) = (nodes.dtype()?, integers(context, &nodes)?);
+    let mut draws = Numbers(context.random());
+    let (mut every_node, mut numbers): (Vec<i64>, HashMap<i64, i64>) = (Vec::new(), HashMap::new());
+    let mut meet = |nodes: &mut Vec<i64>, node: i64| {
+        let next = nodes.len() as i64;
+        *numbers.entry(node).or_insert_with(|| {
+            nodes.push(node);
+            next
+        })
+    };
+    let (mut edges, mut targets, mut asked): (Vec<usize>, Vec<i64>, Vec<i64>) = (Vec::new(), Vec::new(), first.clone());
+    for most in most {
+        let begin = edges.len();
+        let mut round: Vec<i64> = Vec::new();
+        for node in std::mem::take(&mut asked) {
+            let number = meet(&mut every_node, node);
+            // A node that comes again is no new one.
+            if round.contains(&node) {
+                continue;
+            }
+            round.push(node);
+            let found = graph.sampled(graph.edges(node)?, usize::try_from(most).unwrap_or(usize::MAX), &mut draws);
+            targets.extend(found.iter().map(|_| number));
+            edges.extend(found);
+        }
+        if edges.is_empty() {
+            return Err(refuse("x", &first, "nodes with at least one neighbor"));
+        }
+        asked = edges[begin..].iter().map(|&edge| graph.neighbors[edge]).collect();
+        asked.sort_unstable();
+        asked.dedup();
+        asked.retain(|node| !every_node.contains(node));
+    }
+    let sources: Vec<i64> = edges.iter().map(|&edge| meet(&mut every_node, graph.neighbors[edge])).collect();
+    let reindexed: Vec<i64> = first.iter().map(|&node| meet(&mut every_node, node)).collect();
+    if let (Some(names), Some(out)) = (&graph.names, names_out) {
+        let found: Vec<i64> = edges.iter().map(|&edge| names[edge]).collect();
+        store_integers(context, &out, dtype, &[found.len()], &found)?;
+    }
+    store_integers(context, &source, dtype, &[sources.len(), 1], &sources)?;
+    store_integers(context, &target, dtype, &[targets.len(), 1], &targets)?;
+    store_integers(context, &every, dtype, &[every_node.len()], &every_node)?;
+    store_integers(context, &own, dtype, &[reindexed.len()], &reindexed)
 }

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Tensor};
 use openmps_graph::operators::grid_sample::{
-    Beyond, GridSample, GridSampleGridGradient, GridSampleInputGradient, Sampling,
+    Beyond, Coordinates, GridSample, GridSampleGridGradient, GridSampleInputGradient, Sampling,
 };
 use openmps_graph::{DType, View};
 use openmps_tile::dtype::FLOATS;
@@ -35,7 +35,8 @@ fn operator(mode: &str, padding: &str, align_corners: bool) -> Result<GridSample
         "reflection" => Beyond::Reflection,
         _ => return Err(refuse("padding_mode", padding, "zeros, border or reflection")),
     };
-    Ok(GridSample { sampling, beyond, align_corners })
+    let coordinates = if align_corners { Coordinates::Centres } else { Coordinates::Sides };
+    Ok(GridSample { sampling, beyond, coordinates })
 }
 
 fn grid_sample(

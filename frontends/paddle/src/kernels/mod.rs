@@ -52,6 +52,7 @@ mod advanced_indexing;
 mod algebra_gradient;
 mod amp;
 mod boxes;
+mod chunks;
 mod closeness;
 mod coalesce;
 mod complex;
@@ -59,14 +60,17 @@ mod complex_arithmetic;
 mod compose;
 mod convolution;
 mod copy;
+mod correlation;
 mod creation;
 mod cross_entropy;
 mod ctc;
 mod decoding;
+mod deformable;
 mod dequantization;
 mod diagonal;
 mod double_arithmetic;
 mod double_gradient;
+mod einsum;
 mod elementwise;
 mod elimination;
 mod everyday;
@@ -96,6 +100,7 @@ mod matrix_rank;
 mod messages;
 mod metric;
 mod movement;
+mod noise_contrast;
 mod norm;
 mod norm_double_gradient;
 mod normalisation;
@@ -117,6 +122,8 @@ mod reduction;
 mod reduction_gradient;
 mod regions;
 mod resampling;
+mod rms_norm;
+mod rotary;
 mod running;
 mod sampled;
 mod sequences;
@@ -129,6 +136,7 @@ mod suppression;
 mod sync_batch_norm;
 mod transducer;
 mod tree_loss;
+mod tree_sampling;
 mod unique;
 mod unpooling;
 mod values;
@@ -201,6 +209,8 @@ const FAMILIES: &[fn(&mut Table)] = &[
     complex::register,
     fourier::register,
     resampling::register,
+    rms_norm::register,
+    rotary::register,
     running::register,
     unique::register,
     matrix_rank::register,
@@ -236,6 +246,12 @@ const FAMILIES: &[fn(&mut Table)] = &[
     proposals::register,
     decoding::register,
     yolo::register,
+    chunks::register,
+    correlation::register,
+    deformable::register,
+    einsum::register,
+    noise_contrast::register,
+    tree_sampling::register,
     // After the others: it adds what no other family has.
     formula::register,
     // The same names for complex numbers.

@@ -4,6 +4,7 @@
 
 mod adaptive;
 mod average;
+mod compressed;
 mod layerwise;
 mod merged;
 mod signs;
@@ -29,6 +30,7 @@ pub fn register(table: &mut Table) {
     signs::register(table);
     merged::register(table);
     average::register(table);
+    compressed::register(table);
 }
 
 /// A parameter during a step.

@@ -1,6 +1,7 @@
 //! Training for quantisation: numbers rounded to the levels that integers will have, and gradients that pass straight through.
 
 use super::compose::Compose;
+use super::values::{integers, positive, required};
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
@@ -17,6 +18,7 @@ pub fn register(table: &mut Table) {
     table.add("fake_channel_wise_quantize_dequantize_abs_max", FLOATS, fake_channel_wise_quantize_dequantize_abs_max);
     table.add("fake_quantize_moving_average_abs_max", FLOATS, by_average::<Integers>);
     table.add("fake_quantize_dequantize_moving_average_abs_max", FLOATS, by_average::<Numbers>);
+    table.add("fake_quantize_range_abs_max", FLOATS, by_range);
     table.add("moving_average_abs_max_scale", FLOATS, moving_average_abs_max_scale);
     table.add("straight_through_estimator_grad", FLOATS, straight_through);
     table.add("fake_quantize_dequantize_abs_max_grad", FLOATS, abs_max_grad);
@@ -202,6 +204,59 @@ fn by_average<S: Stored>(
     let c = Compose::new(context);
     let scale = if is_test { c.cast(&c.resident(&scale)?, x.dtype()?.compute())? } else { average.step(&c, &x)? };
     Quantizer::new(bits, round_type, S::LEVELS).store(&c, &x, &scale, &out)
+}
+
+/// The largest magnitude of some last steps as scale, all of which stay in one of the outputs; in a test that of training.
+fn by_range(
+    context: &Context,
+    x: Tensor,
+    scale: Tensor,
+    step: Option<Tensor>,
+    window: i32,
+    bits: i32,
+    is_test: bool,
+    round_type: i32,
+    out: Output,
+    scale_out: Option<Output>,
+    scales: Option<Output>,
+) -> Result<()> {
+    let (c, quantizer) = (Compose::new(context), Quantizer::new(bits, round_type, Levels::Integers));
+    if is_test {
+        let scale = c.cast(&c.resident(&scale)?, x.dtype()?.compute())?;
+        return quantizer.store(&c, &x, &c.shaped(&scale, &[1])?, &out);
+    }
+    let now = largest(&c, &x, None)?;
+    let (window, step) = (positive("window_size", window)?, required("Iter", step)?);
+    let number = |view: &View| Ok::<f64, crate::error::Error>(context.elements(view)?.first().map_or(0.0, |e| e.float));
+    let (now, last) = (number(&now)?, number(&scale.view()?)?);
+    let step = integers(context, &step)?.first().copied().unwrap_or(0).max(0) as usize;
+    let mut all = vec![0.0; window];
+    let before = scales.as_ref().and_then(|scales| scales.tensor().view().ok()).filter(|view| view.len() == window);
+    if let Some(before) = before {
+        all = context.elements(&before)?.into_iter().map(|element| element.float).collect();
+    }
+    let removed = std::mem::replace(&mut all[step % window], now);
+    // The largest of all leaves the window: what stays is looked through.
+    let largest = if last < now {
+        now
+    } else if (removed - last).abs() < 1e-6 {
+        all[..step.min(window)].iter().copied().fold(0.0, f64::max)
+    } else {
+        last
+    };
+    let dtype = x.dtype()?;
+    let compute = dtype.compute();
+    let scale = c.constant(compute, &[1], largest)?;
+    if let Some(scale_out) = &scale_out {
+        c.store_value(scale_out, dtype, &scale)?;
+    }
+    if let Some(scales) = &scales {
+        let all: Vec<u8> = all.iter().flat_map(|&scale| scale.to_ne_bytes()).collect();
+        scales.set_dims(&[window]);
+        let wide = context.upload(openmps_graph::DType::F64, &[window], &all)?;
+        c.store_value(scales, dtype, &c.cast(&wide.view, compute)?)?;
+    }
+    quantizer.store(&c, &x, &scale, &out)
 }
 
 /// The numbers as they are, and their scale.

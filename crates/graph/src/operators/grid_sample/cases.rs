@@ -1,6 +1,6 @@
 //! What grid sampling and its gradients are tested with.
 
-use super::{Beyond, GridSample, GridSampleGridGradient, GridSampleInputGradient, Sampling};
+use super::{Beyond, Coordinates, GridSample, GridSampleGridGradient, GridSampleInputGradient, Sampling};
 use crate::entry::{Case, Entry, Input, Values};
 use openmps_tile::dtype;
 
@@ -25,12 +25,15 @@ const SHAPES: [(&[usize], &[usize]); 7] = [
 fn cases(make: impl Fn(GridSample, &[usize], &[usize]) -> Case) -> Vec<Case> {
     let every = [Sampling::Linear, Sampling::Nearest].into_iter().flat_map(|sampling| {
         let beyond = [Beyond::Zeros, Beyond::Border, Beyond::Reflection].into_iter();
-        beyond.flat_map(move |beyond| [true, false].map(|align_corners| GridSample { sampling, beyond, align_corners }))
+        beyond.flat_map(move |beyond| {
+            let coordinates = [Coordinates::Centres, Coordinates::Sides, Coordinates::Elements];
+            coordinates.map(|coordinates| GridSample { sampling, beyond, coordinates })
+        })
     });
     let (image, volume) = (SHAPES[0], SHAPES[1]);
     let mut cases: Vec<Case> = every.clone().map(|of| make(of, image.0, image.1)).collect();
     // Of a volume each rule once; of odd shapes the one with most arithmetic.
-    cases.extend(every.clone().step_by(3).map(|of| make(of, volume.0, volume.1)));
+    cases.extend(every.clone().step_by(4).map(|of| make(of, volume.0, volume.1)));
     let reflected = every.filter(|of| of.sampling == Sampling::Linear && of.beyond == Beyond::Reflection);
     cases.extend(
         reflected

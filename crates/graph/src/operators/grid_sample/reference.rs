@@ -1,6 +1,6 @@
 //! Grid sampling and its gradients in float64, one point after the other.
 
-use super::{Beyond, GridSample, Sampling};
+use super::{Beyond, Coordinates, GridSample, Sampling};
 use crate::reference::{Array, for_each_index};
 use crate::view::{Shape, dense_strides};
 
@@ -14,9 +14,11 @@ struct Tap {
 fn tap(of: &GridSample, coordinate: f64, size: usize) -> Tap {
     let size = size as i64;
     let last = size as f64 - 1.0;
-    let factor = if of.align_corners { last / 2.0 } else { size as f64 / 2.0 };
-    let shift = if of.align_corners { 0.0 } else { 0.5 };
-    let (mut point, mut slope) = ((coordinate + 1.0) * factor - shift, factor);
+    let (factor, shift) = (of.factor(size as usize), of.shift());
+    let (mut point, mut slope) = match of.coordinates {
+        Coordinates::Elements => (coordinate, factor),
+        Coordinates::Centres | Coordinates::Sides => ((coordinate + 1.0) * factor - shift, factor),
+    };
     if of.beyond == Beyond::Reflection {
         let range = 2.0 * (last + 2.0 * shift);
         let own = point + shift;

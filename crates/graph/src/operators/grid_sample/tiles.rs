@@ -1,6 +1,6 @@
 //! Grid sampling and its gradients as kernels of tiles, on every device: a tile is of points, and the channels are walked.
 
-use super::{Beyond, GridSample, Sampling};
+use super::{Beyond, Coordinates, GridSample, Sampling};
 use crate::error::{Error, Result};
 use crate::layout::is_host;
 use crate::operators::elementwise::{self, Elementwise, Unary};
@@ -52,8 +52,8 @@ impl Form {
     }
 
     fn key(&self) -> Key {
-        let GridSample { sampling, beyond, align_corners } = self.of;
-        let numbers = [sampling as usize, beyond as usize, align_corners.into(), self.spatial, is_wide(self.narrow)];
+        let GridSample { sampling, beyond, coordinates } = self.of;
+        let numbers = [sampling as usize, beyond as usize, coordinates as usize, self.spatial, is_wide(self.narrow)];
         Key::Other(self.kind.name(), vec![self.dtype], numbers.to_vec())
     }
 }
@@ -122,8 +122,8 @@ fn run(
     }
     let counts = [images, of_channels, of_tiles, channels, tiles, points];
     arguments.extend(counts.iter().chain(sizes).chain(&x.shape[2..]).map(|&count| count as u64));
-    let half = |size: usize| if of.align_corners { (size as f64 - 1.0) * 0.5 } else { size as f64 * 0.5 };
-    arguments.extend(x.shape[2..].iter().map(|&size| scalar_bits(Number::Float(half(size)), form.dtype.compute())));
+    let factor = |size: usize| scalar_bits(Number::Float(of.factor(size)), form.dtype.compute());
+    arguments.extend(x.shape[2..].iter().map(|&size| factor(size)));
     let pipeline = program::get(kind.name(), &form.key(), || kernel(&form))?;
     // SAFETY: sizes and strides are those of the views, which the frontend keeps alive; what lies outside of x is masked.
     unsafe { program::launch(queue, kind.name(), &pipeline, [images * of_channels * of_tiles, 1, 1], &arguments) }
@@ -366,9 +366,12 @@ fn taps(b: &mut Builder, form: &Form, p: &Parameters, image: Value, places: &[Va
 fn tap(b: &mut Builder, form: &Form, coordinate: Value, size: Value, factor: Value) -> Tap {
     let (one, half) = (b.constant_like(1.0, coordinate), b.constant_like(0.5, coordinate));
     let factor = b.splat_like(factor, coordinate);
-    let moved = b.add(coordinate, one);
-    let mut point = b.multiply(moved, factor);
-    if !form.of.align_corners {
+    let mut point = coordinate;
+    if form.of.coordinates != Coordinates::Elements {
+        let moved = b.add(coordinate, one);
+        point = b.multiply(moved, factor);
+    }
+    if form.of.coordinates == Coordinates::Sides {
         point = b.subtract(point, half);
     }
     let float = b.cast(Cast::SignedToFloat, size, form.compute());
@@ -421,8 +424,8 @@ fn held(b: &mut Builder, form: &Form, (mut point, mut slope): (Value, Value), si
 /// Mirrors stand at the outermost elements' centres, or half an element beyond.
 fn reflected(b: &mut Builder, form: &Form, (point, slope): (Value, Value), [size, last]: [Value; 2]) -> (Value, Value) {
     let zero = b.constant_like(0.0, point);
-    let shift = b.constant_like(if form.of.align_corners { 0.0 } else { 0.5 }, point);
-    let between = if form.of.align_corners { last } else { size };
+    let shift = b.constant_like(form.of.shift(), point);
+    let between = if form.of.coordinates == Coordinates::Sides { size } else { last };
     let range = b.add(between, between);
     let own = b.add(point, shift);
     let distance = b.unary(openmps_tile::Unary::Absolute, own);

@@ -59,14 +59,21 @@ fn dense(product: &MatrixProduct) -> MatrixProduct {
 /// As [`run`].
 unsafe fn in_order<T: Half>(product: &MatrixProduct, at: Matrices, batches: &[[isize; 3]]) {
     let (rows, depth, columns) = (product.rows, product.depth, product.columns);
-    let own = dense(product);
+    let mut own = dense(product);
+    // A matrix that lies transposed is widened in its own order; packing turns it.
+    let [by_row, by_column] = product.left;
+    let turned = by_row == 1 && by_column != 1 && !skinny::takes(&own, T::DTYPE);
+    let (from_strides, line) = if turned { ([by_column, by_row], rows) } else { (product.left, depth) };
+    if turned {
+        own.left = [1, rows as isize];
+    }
     for &[left, right, out] in batches {
         scratch::with(rows * (depth + columns), |memory: &mut [f32]| {
             let (x, sums) = memory.split_at_mut(rows * depth);
             let from = at.left.wrapping_add_signed(left * size_of::<T>() as isize);
             // SAFETY: the caller vouches for the operands' elements; `x` and `sums` are dense.
             unsafe {
-                widen(T::DTYPE, from, product.left, x, depth);
+                widen(T::DTYPE, from, from_strides, x, line);
                 let own_at = Matrices { left: x.as_ptr() as usize, right: at.right, out: sums.as_mut_ptr() as usize };
                 mixed(&own, T::DTYPE, own_at, &[[0, right, 0]], None);
                 let to = at.out.wrapping_add_signed(out * size_of::<T>() as isize);
@@ -166,17 +173,57 @@ unsafe fn lines_of<V: Lanes, T: Stored>(
 /// # Safety
 /// The product's result is at `to`, of type `T` and writable.
 unsafe fn round<T: Half>(sums: &[f32], product: &MatrixProduct, to: usize) {
-    let ([by_row, by_column], columns) = (product.out, product.columns);
-    parallel_for(product.rows, columns, |from, until| {
-        for i in from..until {
-            for (j, &sum) in sums[i * columns..][..columns].iter().enumerate() {
-                // SAFETY: an element of the result, written by this task alone.
-                unsafe {
-                    let to = (to as *mut T).offset(i as isize * by_row + j as isize * by_column);
-                    let kept = if product.beta == 0.0 { 0.0 } else { product.beta as f32 * (*to).single() };
-                    *to = T::rounded(sum + kept);
+    let columns = product.columns;
+    parallel_for(product.rows, columns / 8, |from, until| {
+        let (sums, rows) = (&sums[from * columns..until * columns], (from, until));
+        // SAFETY: these rows of the result are this task's; `at_level` calls with instructions that the CPU has.
+        unsafe {
+            match T::DTYPE {
+                DType::F16 => {
+                    at_level!(round_to_halves(sums: &[f32], product: &MatrixProduct, to: usize, rows: (usize, usize)))
+                }
+                _ => {
+                    at_level!(round_to_bfloats(sums: &[f32], product: &MatrixProduct, to: usize, rows: (usize, usize)))
                 }
             }
         }
     });
+}
+
+#[inline(always)]
+unsafe fn round_to_halves<V: Lanes>(sums: &[f32], product: &MatrixProduct, to: usize, rows: (usize, usize)) {
+    // SAFETY: passed on to the caller.
+    unsafe { round_lines::<f16>(sums, product, to, rows) }
+}
+
+#[inline(always)]
+unsafe fn round_to_bfloats<V: Lanes>(sums: &[f32], product: &MatrixProduct, to: usize, rows: (usize, usize)) {
+    // SAFETY: passed on to the caller.
+    unsafe { round_lines::<bf16>(sums, product, to, rows) }
+}
+
+/// Rows of the result; a row of neighbours is a loop that becomes vectors.
+#[inline(always)]
+unsafe fn round_lines<T: Half>(sums: &[f32], product: &MatrixProduct, to: usize, (first, last): (usize, usize)) {
+    let ([by_row, by_column], columns) = (product.out, product.columns);
+    for i in first..last {
+        let sums = &sums[(i - first) * columns..][..columns];
+        let to = (to as *mut T).wrapping_offset(i as isize * by_row);
+        if product.beta == 0.0 && by_column == 1 {
+            // SAFETY: a row of the result, written by this task alone.
+            let to = unsafe { std::slice::from_raw_parts_mut(to, columns) };
+            for j in 0..columns {
+                to[j] = T::rounded(sums[j]);
+            }
+            continue;
+        }
+        for (j, &sum) in sums.iter().enumerate() {
+            // SAFETY: an element of the result, written by this task alone.
+            unsafe {
+                let to = to.offset(j as isize * by_column);
+                let kept = if product.beta == 0.0 { 0.0 } else { product.beta as f32 * (*to).single() };
+                *to = T::rounded(sum + kept);
+            }
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! The backward pass of recurrent networks: through the steps in reverse, then one product of matrices for each weight.
 
 use super::reserve::{Reserve, Trace};
-use super::{Cell, Network, Way, Weights, Writer, at, gate, mask};
+use super::{Cell, Network, Path, Way, Weights, Writer, at, gate, lengths, mask};
 use crate::error::Result;
 use crate::kernels::compose::Compose;
 use crate::kernels::linear_algebra::product;
@@ -9,6 +9,7 @@ use crate::{Context, Output, Tensor};
 use openmps_graph::View;
 use openmps_graph::operators::elementwise::{Elementwise, Gradient, Recurrent};
 use openmps_graph::operators::random::ApplyMask;
+use openmps_graph::operators::recurrent::RecurrentGradient;
 use openmps_graph::operators::reduce::Reduction;
 
 #[allow(clippy::too_many_arguments, reason = "Paddle's parameters")]
@@ -17,7 +18,7 @@ pub(super) fn rnn_grad(
     x: Tensor,
     states: Vec<Tensor>,
     weights: Vec<Tensor>,
-    lengths: Option<Tensor>,
+    sequences: Option<Tensor>,
     _out: Tensor,
     _dropout_state: Option<Tensor>,
     reserve: Tensor,
@@ -38,7 +39,8 @@ pub(super) fn rnn_grad(
     let c = Compose::new(context);
     let x = x.view()?;
     let dropout = if is_test { 0.0 } else { dropout.into() };
-    let network = Network::new(&mode, &x, [input, hidden, layers], is_bidirectional, dropout)?;
+    let path = Path::of(context, x.dtype);
+    let network = Network::new(&mode, &x, [input, hidden, layers], is_bidirectional, dropout, path)?;
     let views = |tensors: &[Tensor]| tensors.iter().map(Tensor::view).collect::<Result<Vec<View>>>();
     let (states, weights, ends) = (views(&states)?, views(&weights)?, views(&state_upstream)?);
     let parts = Reserve::at(reserve.view()?.address, network)?;
@@ -46,8 +48,9 @@ pub(super) fn rnn_grad(
         .iter()
         .map(|state| state.as_ref().map(|state| context.allocate(state, network.dtype)).transpose())
         .collect::<Result<_>>()?;
+    let lengths = lengths(&c, sequences.as_ref())?;
     let mask = mask(&c, lengths.as_ref(), network)?;
-    let backward = Backward { writer: Writer { context, c: &c }, network, mask };
+    let backward = Backward { writer: Writer { context, c: &c }, network, lengths, mask };
     let mut upstream = upstream.view()?;
     for layer in (0..network.layers).rev() {
         let input = if layer == 0 { &x } else { parts.input(layer) };
@@ -108,6 +111,7 @@ struct Step<'s> {
 struct Backward<'a, 'c> {
     writer: Writer<'a, 'c>,
     network: Network,
+    lengths: Option<View>,
     mask: Option<View>,
 }
 
@@ -119,6 +123,10 @@ impl Backward<'_, '_> {
         let input = c.temporary(network.dtype, &dims)?;
         let hidden = if network.cell == Cell::Gru { c.temporary(network.dtype, &dims)? } else { input.clone() };
         let gates = Gates { input, hidden };
+        if network.path == Path::Whole {
+            let states = self.whole(run, upstream, &ends, &gates)?;
+            return Ok((gates, states));
+        }
         let mut later = ends;
         for number in network.order(run.way).into_iter().rev() {
             let before = self.before(run, number);
@@ -136,6 +144,20 @@ impl Backward<'_, '_> {
                 .collect::<Result<_>>()?;
         }
         Ok((gates, later))
+    }
+
+    /// All steps in one call; gives the gradients of the states before the first one.
+    fn whole(&self, run: &Run, upstream: &View, ends: &[View], gates: &Gates) -> Result<Vec<View>> {
+        let (c, network) = (self.writer.c, self.network);
+        let operands =
+            [std::slice::from_ref(upstream), ends, std::slice::from_ref(&run.weights.hidden), &run.first].concat();
+        let operands: Vec<View> = operands.into_iter().chain(run.trace.views()).chain(self.lengths.clone()).collect();
+        let states: Vec<View> = ends.iter().map(|end| c.temporary(network.dtype, &end.shape)).collect::<Result<_>>()?;
+        let of_hidden = (network.cell == Cell::Gru).then(|| gates.hidden.clone());
+        let outputs: Vec<View> =
+            std::iter::once(gates.input.clone()).chain(of_hidden).chain(states.iter().cloned()).collect();
+        c.launch(&RecurrentGradient(network.whole(run.way, self.lengths.as_ref())), &operands, &outputs)?;
+        Ok(states)
     }
 
     fn before(&self, run: &Run, step: usize) -> Vec<View> {
@@ -211,8 +233,12 @@ impl Backward<'_, '_> {
             None => Ok(()),
         };
         put(&to.input, &|| product(c, (&flat(&gates.input)?, true), (&flat(input)?, false)))?;
-        put(&to.input_bias, &|| c.reduce(Reduction::Sum, &flat(&gates.input)?, &[0]))?;
-        put(&to.hidden_bias, &|| c.reduce(Reduction::Sum, &flat(&gates.hidden)?, &[0]))?;
+        let bias = c.reduce(Reduction::Sum, &flat(&gates.input)?, &[0])?;
+        put(&to.input_bias, &|| Ok(bias.clone()))?;
+        put(&to.hidden_bias, &|| match network.cell {
+            Cell::Gru => c.reduce(Reduction::Sum, &flat(&gates.hidden)?, &[0]),
+            _ => Ok(bias.clone()),
+        })?;
         put(&to.hidden, &|| product(c, (&flat(&gates.hidden)?, true), (&flat(&self.all_before(run)?)?, false)))
     }
 

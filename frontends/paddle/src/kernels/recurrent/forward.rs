@@ -1,7 +1,7 @@
 //! The forward pass of recurrent networks.
 
 use super::reserve::{Reserve, Trace};
-use super::{Cell, Network, Way, Weights, Writer, at, gate, mask};
+use super::{Cell, Network, Path, Way, Weights, Writer, at, cell, gate, lengths, mask};
 use crate::error::Result;
 use crate::kernels::compose::Compose;
 use crate::{Context, Output, Tensor};
@@ -17,7 +17,7 @@ pub(super) fn rnn(
     x: Tensor,
     states: Vec<Tensor>,
     weights: Vec<Tensor>,
-    lengths: Option<Tensor>,
+    sequences: Option<Tensor>,
     dropout: f32,
     is_bidirectional: bool,
     input: i32,
@@ -34,9 +34,11 @@ pub(super) fn rnn(
     let c = Compose::new(context);
     let x = x.view()?;
     let dropout = if is_test { 0.0 } else { dropout.into() };
-    let network = Network::new(&mode, &x, [input, hidden, layers], is_bidirectional, dropout)?;
+    let path = Path::of(context, x.dtype);
+    let network = Network::new(&mode, &x, [input, hidden, layers], is_bidirectional, dropout, path)?;
     let weights = weights.iter().map(Tensor::view).collect::<Result<Vec<View>>>()?;
     let states = states.iter().map(Tensor::view).collect::<Result<Vec<View>>>()?;
+    let lengths = lengths(&c, sequences.as_ref())?;
     let mask = mask(&c, lengths.as_ref(), network)?;
     let bytes = Reserve::at(0, network)?.bytes;
     reserve.set_dims(&[bytes / network.dtype.size()]);
@@ -48,7 +50,7 @@ pub(super) fn rnn(
     let out = context.allocate(&out, network.dtype)?;
     let last: Vec<View> =
         states_out.iter().flatten().map(|state| context.allocate(state, network.dtype)).collect::<Result<_>>()?;
-    let forward = Forward { writer: Writer { context, c: &c }, network, mask };
+    let forward = Forward { writer: Writer { context, c: &c }, network, lengths, mask };
     let mut input = x;
     for layer in 0..network.layers {
         let is_last = layer + 1 == network.layers;
@@ -77,12 +79,20 @@ pub(super) fn rnn(
 
 impl Network {
     /// From Paddle's attributes and an input of steps x batch x numbers.
-    pub(super) fn new(mode: &str, x: &View, sizes: [i32; 3], is_bidirectional: bool, dropout: f64) -> Result<Network> {
+    pub(super) fn new(
+        mode: &str,
+        x: &View,
+        sizes: [i32; 3],
+        is_bidirectional: bool,
+        dropout: f64,
+        path: Path,
+    ) -> Result<Network> {
         let [input, hidden, layers] = sizes.map(|size| size.max(0) as usize);
         let [steps, batch] = [0, 1].map(|axis| x.shape.get(axis).copied().unwrap_or(1));
         let directions = if is_bidirectional { 2 } else { 1 };
         Ok(Network {
-            cell: Cell::named(mode)?,
+            cell: cell(mode)?,
+            path,
             dtype: x.dtype,
             steps,
             batch,
@@ -98,6 +108,7 @@ impl Network {
 struct Forward<'a, 'c> {
     writer: Writer<'a, 'c>,
     network: Network,
+    lengths: Option<View>,
     mask: Option<View>,
 }
 
@@ -111,6 +122,14 @@ impl Forward<'_, '_> {
     fn way(&self, way: Way, x: &View, weights: &Weights<View>, first: &[View], trace: &Trace) -> Result<()> {
         let c = self.writer.c;
         let products = c.apply(&product(false), &[x.clone(), weights.input.clone(), weights.input_bias.clone()])?;
+        if self.network.path == Path::Whole {
+            let operands = [&[products, weights.hidden.clone(), weights.hidden_bias.clone()][..], first].concat();
+            return self.writer.c.launch(
+                &self.network.whole(way, self.lengths.as_ref()),
+                &operands.into_iter().chain(self.lengths.clone()).collect::<Vec<View>>(),
+                &trace.views(),
+            );
+        }
         let mut state: Vec<View> = first.to_vec();
         for step in self.network.order(way) {
             let product = at(&products, step);

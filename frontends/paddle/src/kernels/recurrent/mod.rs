@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, Tensor};
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient, Unary, run};
+use openmps_graph::operators::recurrent::{Cell, Recurrent};
 use openmps_graph::operators::sequence::Arange;
 use openmps_graph::{DType, Operator, View};
 use openmps_tile::Number;
@@ -23,36 +24,32 @@ pub fn register(table: &mut Table) {
     table.add("rnn_grad", TYPES, backward::rnn_grad);
 }
 
-/// What happens in one step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cell {
-    Lstm,
-    Gru,
-    Tanh,
-    Relu,
-}
-
-impl Cell {
-    fn named(mode: &str) -> Result<Cell> {
-        match mode {
-            "LSTM" => Ok(Cell::Lstm),
-            "GRU" => Ok(Cell::Gru),
-            "RNN_TANH" => Ok(Cell::Tanh),
-            "RNN_RELU" => Ok(Cell::Relu),
-            other => {
-                let expected = "LSTM, GRU, RNN_TANH or RNN_RELU".to_owned();
-                Err(Error::Attribute { attribute: "mode", got: other.to_owned(), expected })
-            }
+/// What happens in one step, by Paddle's name.
+fn cell(mode: &str) -> Result<Cell> {
+    match mode {
+        "LSTM" => Ok(Cell::Lstm),
+        "GRU" => Ok(Cell::Gru),
+        "RNN_TANH" => Ok(Cell::Tanh),
+        "RNN_RELU" => Ok(Cell::Relu),
+        other => {
+            let expected = "LSTM, GRU, RNN_TANH or RNN_RELU".to_owned();
+            Err(Error::Attribute { attribute: "mode", got: other.to_owned(), expected })
         }
     }
+}
 
-    /// Rows of a weight for each number of the hidden state.
-    fn gates(self) -> usize {
-        match self {
-            Cell::Lstm => 4,
-            Cell::Gru => 3,
-            Cell::Tanh | Cell::Relu => 1,
-        }
+/// How a layer is computed, which decides what the forward pass leaves to the backward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Path {
+    /// All steps in one call: float32 on the CPU.
+    Whole,
+    /// Step by step, by formulas over tensors.
+    Formulas,
+}
+
+impl Path {
+    fn of(context: &Context, dtype: DType) -> Path {
+        if context.queue().is_host() && dtype == DType::F32 { Path::Whole } else { Path::Formulas }
     }
 }
 
@@ -60,6 +57,7 @@ impl Cell {
 #[derive(Clone, Copy, Debug)]
 struct Network {
     cell: Cell,
+    path: Path,
     dtype: DType,
     steps: usize,
     batch: usize,
@@ -110,6 +108,11 @@ impl Network {
         if way.reverse() { Some(step + 1).filter(|&step| step < self.steps) } else { step.checked_sub(1) }
     }
 
+    /// The operator of all steps of a way.
+    fn whole(self, way: Way, lengths: Option<&View>) -> Recurrent {
+        Recurrent { cell: self.cell, reverse: way.reverse(), lengths: lengths.is_some() }
+    }
+
     /// The columns of a tensor of both directions that are this way's.
     fn columns(self, both: &View, way: Way) -> View {
         both.narrowed(2, way.direction * self.hidden, 1, self.hidden)
@@ -153,15 +156,19 @@ fn gate(x: &View, number: usize, hidden: usize) -> View {
     x.narrowed(x.rank() - 1, number * hidden, 1, hidden)
 }
 
+/// The sequences' lengths, where they have their own.
+fn lengths(c: &Compose, given: Option<&Tensor>) -> Result<Option<View>> {
+    given.map(|lengths| c.cast(&c.resident(lengths)?, DType::I32)).transpose()
+}
+
 /// Which steps belong to each sequence, as steps x batch x 1: where the sequences have lengths of their own.
-fn mask(c: &Compose, lengths: Option<&Tensor>, network: Network) -> Result<Option<View>> {
+fn mask(c: &Compose, lengths: Option<&View>, network: Network) -> Result<Option<View>> {
     let Some(lengths) = lengths else { return Ok(None) };
-    let lengths = c.cast(&c.resident(lengths)?, DType::I32)?;
     let (start, step) = (Number::Integer(0), Number::Integer(1));
     let operator = Arange { start, step, len: network.steps, dtype: DType::I32 };
     let steps = c.apply(&operator, &[])?;
     let steps = c.shaped(&steps, &[network.steps, 1, 1])?;
-    let lengths = c.shaped(&lengths, &[1, network.batch, 1])?;
+    let lengths = c.shaped(lengths, &[1, network.batch, 1])?;
     c.map(Elementwise::Binary(Binary::LessThan), &[&steps, &lengths], &[]).map(Some)
 }
 

@@ -1,6 +1,6 @@
 //! What the backward pass of a recurrent network needs of the forward one, in one tensor of bytes.
 
-use super::{Cell, Network, Way};
+use super::{Cell, Network, Path, Way};
 use crate::error::Result;
 use openmps_graph::{DType, View};
 
@@ -10,14 +10,24 @@ const ALIGNMENT: usize = 64;
 /// What one way leaves behind.
 #[derive(Clone, Debug)]
 pub(super) struct Trace {
-    /// Gates before their functions, steps x batch x gates; of GRU the last one with the reset gate's share of the hidden state.
+    /// Gates, steps x batch x gates: after their functions where all steps are one call, else before them, and of GRU the last one with the reset gate's share
+    /// of the hidden state.
     pub gates: View,
-    /// GRU's products of the hidden state, of which the last third is needed.
+    /// GRU's products of the hidden state: the last third where all steps are one call, else all, of which that is needed.
     pub products: Option<View>,
     /// The hidden state after each step.
     pub hidden: View,
     /// LSTM's cells after each step.
     pub cells: Option<View>,
+}
+
+impl Trace {
+    /// What a call of all steps writes: hidden states, and where the cell has them gates and cells or products.
+    pub fn views(&self) -> Vec<View> {
+        let more = self.products.as_ref().or(self.cells.as_ref());
+        let gates = more.map(|more| [self.gates.clone(), more.clone()]);
+        std::iter::once(self.hidden.clone()).chain(gates.into_iter().flatten()).collect()
+    }
 }
 
 /// The tensor's parts.
@@ -56,7 +66,8 @@ impl Reserve {
             let mut only = |of: Cell, width: usize| {
                 (cell == of).then(|| arena.take(dtype, &[steps, batch, width * hidden])).transpose()
             };
-            let (products, cells) = (only(Cell::Gru, 3)?, only(Cell::Lstm, 1)?);
+            let of_gru = if network.path == Path::Whole { 1 } else { 3 };
+            let (products, cells) = (only(Cell::Gru, of_gru)?, only(Cell::Lstm, 1)?);
             traces.push(Trace { gates, products, hidden: arena.take(dtype, &[steps, batch, hidden])?, cells });
         }
         let mut inputs = Vec::new();
