@@ -48,7 +48,7 @@ fn main() {
                 let name =
                     format!("attention {word} {rows}x{keys} {depth} {}", if causal { "causal" } else { "whole" });
                 let (q, k) = ([1, 1, rows, depth], [1, 1, keys, depth]);
-                run(&name, &Attention { scale: None, causal }, dtype, &[&q, &k, &k], &q);
+                run(&name, &Attention { causal, ..Attention::default() }, dtype, &[&q, &k, &k], &q);
             }
         }
     }

@@ -56,13 +56,26 @@ pub(crate) fn expect_dtype(operator: &'static str, what: &'static str, got: DTyp
 pub(crate) fn check(operator: &dyn Operator, inputs: &[View], outputs: &[View]) -> Result<()> {
     let meta = |view: &View| Meta { dtype: view.dtype, shape: view.shape.clone() };
     let inputs: arrayvec::ArrayVec<Meta, 4> = inputs.iter().take(4).map(meta).collect();
+    expect_computed(operator, &inputs)?;
     check_outputs(operator.name(), &operator.infer(&inputs)?, outputs)
 }
 
 /// As [`check`] for an operator of any number of inputs.
 pub(crate) fn check_many(operator: &dyn Operator, inputs: &[View], outputs: &[View]) -> Result<()> {
     let metas: Vec<Meta> = inputs.iter().map(|view| Meta { dtype: view.dtype, shape: view.shape.clone() }).collect();
+    expect_computed(operator, &metas)?;
     check_outputs(operator.name(), &operator.infer(&metas)?, outputs)
+}
+
+/// Refuses types that are only moved, of an operator that computes.
+pub fn expect_computed(operator: &dyn Operator, inputs: &[Meta]) -> Result<()> {
+    match inputs.iter().find(|input| input.dtype.is_only_moved()) {
+        Some(input) if !operator.moves() => {
+            let expected = "a type that operators compute in: convert it first".to_owned();
+            Err(Error::DType { operator: operator.name(), what: "an input", got: input.dtype, expected })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_outputs(operator: &'static str, expected: &[Meta], outputs: &[View]) -> Result<()> {

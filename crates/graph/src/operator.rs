@@ -49,6 +49,12 @@ pub trait Operator: Sealed + Any + std::fmt::Debug + Send + Sync {
         Err(Error::NoGradient { operator: self.name() })
     }
 
+    /// Whether elements are only moved, or converted by a rule that names types itself: then inputs may be of every type. Others refuse
+    /// [`openmps_tile::DType::is_only_moved`].
+    fn moves(&self) -> bool {
+        false
+    }
+
     /// Whether the first input may be the output, with the same layout. No other input may share memory with an output.
     fn works_in_place(&self) -> bool {
         false

@@ -236,7 +236,7 @@ impl RowBlock {
 pub fn convert(b: &mut Builder, x: Value, from: DType, to: DType) -> Value {
     use openmps_tile::Cast;
     let (source, target) = (Scalar::from(from), Scalar::from(to));
-    let unsigned = matches!(from, DType::U8 | DType::Bool);
+    let unsigned = matches!(from, DType::Bool | DType::U8 | DType::U16 | DType::U32 | DType::U64);
     let cast = match (from.is_float(), to.is_float()) {
         (true, true) => Cast::Float,
         (true, false) => Cast::FloatToSigned,

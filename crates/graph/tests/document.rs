@@ -4,7 +4,7 @@
 use openmps_graph::DType;
 use openmps_graph::operators::ENTRIES;
 use openmps_graph::operators::elementwise::Elementwise;
-use openmps_tile::dtype::{ALL, FLOATS};
+use openmps_tile::dtype::{ALL, EVERY, FLOATS};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -26,6 +26,7 @@ This table is made from the list of operators: `UPDATE_DOCUMENTS=1 cargo test --
 fn types(dtypes: &[DType]) -> String {
     match dtypes {
         _ if dtypes.len() == ALL.len() => "all".to_owned(),
+        _ if dtypes.len() == EVERY.len() => "all, uint16, uint32, uint64".to_owned(),
         _ if dtypes == FLOATS => "floats".to_owned(),
         _ => dtypes.iter().map(|dtype| dtype.name()).collect::<Vec<_>>().join(", "),
     }

@@ -65,7 +65,7 @@ impl Runner {
         let wide = self.run(&linear, &[&normed, &self.tensor(&[width, 2 * width])]);
         self.elementwise("exp", &[&wide]);
         let heads = self.tensor(&[batch, heads, length, depth]);
-        self.run(&Attention { scale: None, causal: true }, &[&heads, &heads, &heads]);
+        self.run(&Attention { causal: true, ..Attention::default() }, &[&heads, &heads, &heads]);
         let scores = self.run(&Matmul { transpose_left: false, transpose_right: true }, &[&heads, &heads]);
         self.run(&Softmax { axis: -1, logarithm: false }, &[&scores]);
         self.elementwise("add", &[&x, &normed]);

@@ -40,8 +40,8 @@ pub struct Kernel {
     pub pipeline: PipelineKey,
     /// Threads of a threadgroup.
     pub threads: Size,
-    /// Bytes of threadgroup memory at `[[threadgroup(0)]]`; 0 where the text declares what it needs.
-    pub threadgroup_memory: usize,
+    /// Bytes of threadgroup memory at `[[threadgroup(0)]]` and so on; none where the text declares what it needs.
+    pub threadgroup_memory: Vec<usize>,
     /// How the arguments are passed, in their order.
     pub parameters: Vec<Parameter>,
     /// Bytes of the structure of numbers; 0 where there is none.
@@ -52,6 +52,11 @@ impl Kernel {
     /// The kernel's name.
     pub fn name(&self) -> &str {
         &self.pipeline.entry
+    }
+
+    /// Bytes of threadgroup memory that a dispatch gives it.
+    pub fn given_threadgroup_memory(&self) -> usize {
+        self.threadgroup_memory.iter().fold(0, |sum, &bytes| sum.saturating_add(bytes))
     }
 
     /// How many entries of the argument table its parameters take; the structure of numbers has this index.
@@ -212,13 +217,14 @@ mod tests {
             math: MathMode::Safe,
             language: Language::Metal3_0,
             threads: 256,
+            constants: Vec::new(),
         };
         let sizes = parameters.iter().map(|parameter| match parameter {
             Parameter::Number { offset, size } => offset + size,
             Parameter::Buffer { .. } | Parameter::Value { .. } => 0,
         });
         let numbers = sizes.max().unwrap_or(0);
-        Kernel { pipeline, threads: [256, 1, 1], threadgroup_memory: 0, parameters, numbers }
+        Kernel { pipeline, threads: [256, 1, 1], threadgroup_memory: Vec::new(), parameters, numbers }
     }
 
     fn addresses() -> Addresses<char> {

@@ -38,8 +38,9 @@ pub fn threadgroups(bytes: usize) -> [usize; 3] {
 
 fn kernel(entry: &str, second: Parameter) -> Kernel {
     let (math, language) = (MathMode::Safe, Language::Metal3_0);
-    let pipeline = PipelineKey { source: TEXT.into(), entry: entry.to_string(), math, language, threads: THREADS };
+    let (source, entry, constants) = (TEXT.into(), entry.to_string(), Vec::new());
+    let pipeline = PipelineKey { source, entry, math, language, threads: THREADS, constants };
     let parameters =
         vec![Parameter::Buffer { index: 0, written: true }, second, Parameter::Value { index: 2, size: 4 }];
-    Kernel { pipeline, threads: [THREADS, 1, 1], threadgroup_memory: 0, parameters, numbers: 0 }
+    Kernel { pipeline, threads: [THREADS, 1, 1], threadgroup_memory: Vec::new(), parameters, numbers: 0 }
 }

@@ -22,10 +22,11 @@ pub use worker::{EmulatedCommit, EmulatedEvent, EmulatedQueue};
 use crate::answers::Class;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
-use crate::interface::{Language, Metal, PipelineKey, PipelineLimits, Properties};
+use crate::interface::{FunctionConstant, Language, Metal, PipelineKey, PipelineLimits, Properties};
 use crate::limits;
-use openmps_emulator::{Function, Library, Options, Schedule};
+use openmps_emulator::{Function, Library, Options, Schedule, Value};
 use openmps_settings::Order;
+use openmps_tile::{DType, f16};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -143,7 +144,8 @@ unsafe impl Metal for Emulated {
             return Err(Error::Library { entry: entry(), message: "MSL 4.0 needs macOS 26".to_string() });
         }
         let counted = openmps_settings::EMULATOR_COUNT.get().is_some();
-        let options = Options { counted, metal4, ..Options::default() };
+        let constants = key.constants.iter().map(|constant| (constant.index, value(constant))).collect();
+        let options = Options { counted, metal4, constants, ..Options::default() };
         let library = Library::compile_with(&key.source, &options);
         let library = library.map_err(|error| Error::Library { entry: entry(), message: error.to_string() })?;
         let function = library.function(&key.entry);
@@ -209,3 +211,18 @@ mod answer_tests;
 mod matrix_tests;
 #[cfg(test)]
 mod tests;
+
+/// A function constant as the emulator takes it.
+fn value(constant: &FunctionConstant) -> Value {
+    let bits = u64::from_ne_bytes(constant.element);
+    match constant.dtype {
+        DType::Bool => Value::Bool(bits != 0),
+        DType::I8 => Value::Int(i64::from(bits as i8)),
+        DType::I16 => Value::Int(i64::from(bits as i16)),
+        DType::I32 => Value::Int(i64::from(bits as i32)),
+        DType::I64 => Value::Int(bits as i64),
+        DType::F16 => Value::Float(f16::from_bits(bits as u16).to_f32()),
+        DType::F32 => Value::Float(f32::from_bits(bits as u32)),
+        _ => Value::Uint(bits),
+    }
+}

@@ -38,7 +38,7 @@ pub fn checked<E: Encoder>(
     table: &Table<E::Buffer>,
     threadgroups: Size,
 ) -> Result<()> {
-    let memory = kernel.threadgroup_memory;
+    let memory = kernel.given_threadgroup_memory();
     limits::check_dispatch(kernel.name(), device, limits, threadgroups, kernel.threads, memory)?;
     self::kernel(encoder, kernel, pipeline, table, threadgroups)
 }
@@ -58,9 +58,8 @@ pub fn kernel<E: Encoder>(
     for (index, bytes) in &table.bytes {
         encoder.set_bytes(*index, bytes)?;
     }
-    let memory = kernel.threadgroup_memory;
-    if memory > 0 {
-        encoder.set_threadgroup_memory(0, memory.next_multiple_of(limits::THREADGROUP_MEMORY_ALIGNMENT))?;
+    for (index, bytes) in kernel.threadgroup_memory.iter().enumerate() {
+        encoder.set_threadgroup_memory(index, bytes.next_multiple_of(limits::THREADGROUP_MEMORY_ALIGNMENT))?;
     }
     encoder.dispatch(threadgroups, kernel.threads)
 }

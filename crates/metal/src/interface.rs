@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::matrix::{MatrixCall, TensorView};
+use openmps_tile::DType;
 use std::ops::Range;
 use std::path::Path;
 use std::ptr::NonNull;
@@ -88,12 +89,25 @@ pub struct PipelineKey {
     pub language: Language,
     /// Threads of its threadgroups at most (`maxTotalThreadsPerThreadgroup` of the descriptor), so that the compiler spares registers.
     pub threads: usize,
+    /// Values of the text's function constants (`MTLFunctionConstantValues`).
+    pub constants: Vec<FunctionConstant>,
+}
+
+/// The value of a function constant: `constant float x [[function_constant(index)]]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FunctionConstant {
+    /// Its number in the text.
+    pub index: u32,
+    /// Its type, which is not float64, nor bfloat16: Metal has no constants of these.
+    pub dtype: DType,
+    /// The element as it lies in memory, the bytes after its size zero.
+    pub element: [u8; 8],
 }
 
 impl std::hash::Hash for PipelineKey {
     /// Without the text: it is long, looked for at every launch, and mostly the same memory when it is compared.
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        (self.source.len(), &self.entry, self.math, self.language, self.threads).hash(state);
+        (self.source.len(), &self.entry, self.math, self.language, self.threads, &self.constants).hash(state);
     }
 }
 

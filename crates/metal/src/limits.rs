@@ -46,7 +46,7 @@ pub fn check_dispatch(
     let total = threads.iter().product();
     at_most(kernel, "threads a threadgroup", total, THREADS)?;
     at_most(kernel, "threads a threadgroup of this pipeline", total, pipeline.max_threads)?;
-    let memory = threadgroup_memory + pipeline.static_threadgroup_memory;
+    let memory = threadgroup_memory.saturating_add(pipeline.static_threadgroup_memory);
     at_most(kernel, "threadgroup memory", memory, device.max_threadgroup_memory.min(THREADGROUP_MEMORY))
 }
 

@@ -138,7 +138,7 @@ impl<M: Metal> Stream<M> {
         resolve: impl Fn(usize) -> Option<Resolved<M::Buffer>>,
     ) -> Result<()> {
         let kernel = launch.kernel;
-        let memory = kernel.threadgroup_memory;
+        let memory = kernel.given_threadgroup_memory();
         let device = self.metal.properties();
         limits::check_dispatch(kernel.name(), device, &launch.limits, launch.threadgroups, kernel.threads, memory)?;
         let table = arguments::bind(kernel, launch.arguments, resolve, || self.nothing())?;

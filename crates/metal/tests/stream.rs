@@ -18,9 +18,10 @@ fn kernel(entry: &str, parameters: Vec<Parameter>) -> Kernel {
         math: MathMode::Safe,
         language: Language::Metal3_0,
         threads: 256,
+        constants: Vec::new(),
     };
     let numbers = 4 * parameters.iter().filter(|parameter| matches!(parameter, Parameter::Number { .. })).count();
-    Kernel { pipeline, threads: [256, 1, 1], threadgroup_memory: 40, parameters, numbers }
+    Kernel { pipeline, threads: [256, 1, 1], threadgroup_memory: vec![40], parameters, numbers }
 }
 
 /// `y[i] = f(x[i])` for `n` elements.
@@ -315,7 +316,7 @@ fn what_is_refused_leaves_the_stream_as_it_was() {
         text(bench.launch(&unary(), 4, &[0x10, bench.y as u64, 1])),
         "unary: argument 0 is the address 0x10, which lies in no buffer of the device"
     );
-    let huge = Kernel { threadgroup_memory: 40_000, ..unary() };
+    let huge = Kernel { threadgroup_memory: vec![40_000], ..unary() };
     assert_eq!(
         text(bench.launch(&huge, 4, &[bench.x as u64, bench.y as u64, 1])),
         "unary: threadgroup memory is 40000, 7232 more than the limit of 32768"

@@ -90,9 +90,10 @@ fn null_and_the_end_of_a_buffer_are_bound_to_something() {
         math: MathMode::Safe,
         language: Language::Metal3_0,
         threads: 32,
+        constants: Vec::new(),
     };
     let parameters = [0, 1, 2].map(|index| Parameter::Buffer { index, written: true }).to_vec();
-    let kernel = Kernel { pipeline, threads: [32, 1, 1], threadgroup_memory: 0, parameters, numbers: 0 };
+    let kernel = Kernel { pipeline, threads: [32, 1, 1], threadgroup_memory: Vec::new(), parameters, numbers: 0 };
     let x = long(&recorder, limits::PAGE);
     let limits = PipelineLimits { max_threads: 32, simd_width: 32, static_threadgroup_memory: 0 };
     let compiled = Arc::new(kernel.pipeline.clone());

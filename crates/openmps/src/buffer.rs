@@ -1,17 +1,24 @@
 //! Buffers: device memory with many handles. Commands lock it while they run, so that no safe program reads what another thread writes.
 
+mod lock;
+mod mapped;
+
 use crate::data_type::{Element, bytes_of, bytes_of_mut};
 use crate::error::{Error, Result};
+pub(crate) use lock::{Access, Guard};
+use lock::{Lock, Refusal};
+pub use mapped::{Mapped, MappedMut};
 use openmps_runtime::Device;
 use std::any::Any;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::ops::{Bound, RangeBounds};
+use std::sync::{Arc, Weak};
 
 /// Device memory: `MTLBuffer`. Clones are the same buffer.
 ///
 /// ```
 /// use openmps::{Buffer, Device};
 /// let buffer = Buffer::from_slice(&Device::get(0)?, &[1i32, 2, 3])?;
-/// assert_eq!(buffer.read::<i32>(4, 2)?, [2, 3]);
+/// assert_eq!(buffer.read::<i32>(1, 2)?, [2, 3]);
 /// # Ok::<(), openmps::Error>(())
 /// ```
 #[derive(Clone)]
@@ -35,25 +42,9 @@ struct Shared {
     address: usize,
     length: usize,
     writable: bool,
-    /// None once it was freed.
-    memory: RwLock<Option<Memory>>,
-}
-
-/// What keeps the memory alive.
-type Memory = Box<dyn Any + Send + Sync>;
-
-/// How a command uses a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Access {
-    Read,
-    Write,
-}
-
-/// Holds a buffer's memory while a command runs.
-#[allow(dead_code, reason = "the guards are held, not read")]
-pub(crate) enum Guard<'a> {
-    Read(RwLockReadGuard<'a, Option<Memory>>),
-    Write(RwLockWriteGuard<'a, Option<Memory>>),
+    /// Whether slices of it may be handed out.
+    mappable: bool,
+    lock: Lock,
 }
 
 impl Buffer {
@@ -72,8 +63,8 @@ impl Buffer {
         // The CPU reads and writes the memory past the queue: nothing that a GPU still has to do there may come after.
         queue.finish()?;
         let (device, address) = (device.clone(), memory.address());
-        let memory: RwLock<Option<Memory>> = RwLock::new(Some(Box::new(memory)));
-        Ok(Buffer { shared: Arc::new(Shared { device, address, length, writable: true, memory }) })
+        let lock = Lock::new(Box::new(memory));
+        Ok(Buffer { shared: Arc::new(Shared { device, address, length, writable: true, mappable: true, lock }) })
     }
 
     /// A buffer with a copy of the values: `newBufferWithBytes:length:options:`.
@@ -114,8 +105,48 @@ impl Buffer {
     ) -> Result<Buffer> {
         // SAFETY: the memory goes with `owner`, after the device has let go of it; commands hold the buffer's lock until they have ended.
         let borrowed = unsafe { device.borrow(address, length)? };
-        let memory: RwLock<Option<Memory>> = RwLock::new(Some(Box::new((borrowed, owner))));
-        Ok(Buffer { shared: Arc::new(Shared { device: device.clone(), address, length, writable, memory }) })
+        let lock = Lock::new(Box::new((borrowed, owner)));
+        Ok(Buffer {
+            shared: Arc::new(Shared { device: device.clone(), address, length, writable, mappable: true, lock }),
+        })
+    }
+
+    /// Calls `work` with a buffer over memory of someone else, which is borrowed for that long: [`Buffer::no_copy`] without an owner. Commands that
+    /// use it have ended when this returns, and handles that were kept are [`Error::Freed`]. It cannot be mapped ([`Error::Lent`]): a slice might
+    /// be kept, too.
+    ///
+    /// # Safety
+    /// As [`Buffer::no_copy`], until `work` has returned or panicked.
+    ///
+    /// ```
+    /// use openmps::{Buffer, Device};
+    /// let values = [1.0f32, 2.0];
+    /// // SAFETY: the values live longer than the call, and nobody writes them.
+    /// let sum = unsafe {
+    ///     Buffer::lend(&Device::host(0)?, values.as_ptr() as usize, 8, false, |buffer| buffer.read::<f32>(0, 2))??
+    /// };
+    /// assert_eq!(sum, [1.0, 2.0]);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub unsafe fn lend<R>(
+        device: &Device,
+        address: usize,
+        length: usize,
+        writable: bool,
+        work: impl FnOnce(&Buffer) -> R,
+    ) -> Result<R> {
+        struct FreeAtEnd(Buffer);
+        impl Drop for FreeAtEnd {
+            fn drop(&mut self) {
+                self.0.free();
+            }
+        }
+        // SAFETY: the memory is the caller's until the buffer is freed, below or when `work` panics; then nobody uses it.
+        let borrowed = unsafe { device.borrow(address, length)? };
+        let lock = Lock::new(Box::new(borrowed));
+        let shared = Shared { device: device.clone(), address, length, writable, mappable: false, lock };
+        let buffer = FreeAtEnd(Buffer { shared: Arc::new(shared) });
+        Ok(work(&buffer.0))
     }
 
     /// The length in bytes.
@@ -158,11 +189,11 @@ impl Buffer {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn is_freed(&self) -> bool {
-        self.shared.memory.read().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.shared.lock.is_freed()
     }
 
-    /// Gives the memory back now, after the commands that are using it, whatever handles there are: `setPurgeableState:` to empty. What
-    /// uses the buffer later is an [`Error::Freed`].
+    /// Gives the memory back after the commands that are using it, whatever handles there are: `setPurgeableState:` to empty. What uses the
+    /// buffer later is an [`Error::Freed`]; a slice that this thread has mapped keeps the memory until it is dropped.
     ///
     /// ```
     /// use openmps::{Buffer, Device, Error};
@@ -172,20 +203,23 @@ impl Buffer {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn free(&self) {
-        let memory = self.shared.memory.write().unwrap_or_else(PoisonError::into_inner).take();
-        // Outside of the lock: an owner may be anything.
-        drop(memory);
+        self.shared.lock.free();
     }
 
-    /// Copies values into the buffer from byte `offset` on, which is where an element may begin: [`Error::Offset`].
+    /// Copies values into the buffer from element `first` on, counted in elements of their type.
     ///
     /// ```
-    /// let buffer = openmps::Buffer::new(&openmps::Device::get(0)?, 4)?;
-    /// buffer.write(1, &[7u8, 8])?;
-    /// assert_eq!(buffer.read::<u8>(0, 4)?, [0, 7, 8, 0]);
+    /// let buffer = openmps::Buffer::new(&openmps::Device::get(0)?, 8)?;
+    /// buffer.write(1, &[7i16, 8])?;
+    /// assert_eq!(buffer.read::<i16>(0, 4)?, [0, 7, 8, 0]);
     /// # Ok::<(), openmps::Error>(())
     /// ```
-    pub fn write<T: Element>(&self, offset: usize, values: &[T]) -> Result<()> {
+    pub fn write<T: Element>(&self, first: usize, values: &[T]) -> Result<()> {
+        self.write_at(offset_of::<T>(first)?, values)
+    }
+
+    /// The same from a byte on, at which an element may begin.
+    pub(crate) fn write_at<T: Element>(&self, offset: usize, values: &[T]) -> Result<()> {
         let bytes = bytes_of(values);
         self.check_range(offset, bytes.len())?;
         self.check_alignment(offset, size_of::<T>())?;
@@ -196,32 +230,41 @@ impl Buffer {
         Ok(())
     }
 
-    /// `count` values from byte `offset` on, which is where an element may begin: [`Error::Offset`].
+    /// `count` values from element `first` on, counted in elements of their type.
     ///
     /// ```
     /// let buffer = openmps::Buffer::from_slice(&openmps::Device::get(0)?, &[1i64, -1])?;
-    /// assert_eq!(buffer.read::<i64>(8, 1)?, [-1]);
+    /// assert_eq!(buffer.read::<i64>(1, 1)?, [-1]);
+    /// assert!(buffer.read::<i64>(1, 2).is_err());
     /// # Ok::<(), openmps::Error>(())
     /// ```
-    pub fn read<T: Element>(&self, offset: usize, count: usize) -> Result<Vec<T>> {
-        let needed = count.checked_mul(size_of::<T>());
-        let needed = needed.ok_or_else(|| Error::Overflow { what: format!("{count} elements") })?;
-        self.check_range(offset, needed)?;
+    pub fn read<T: Element>(&self, first: usize, count: usize) -> Result<Vec<T>> {
+        self.read_at(offset_of::<T>(first)?, count)
+    }
+
+    /// The same from a byte on, at which an element may begin.
+    pub(crate) fn read_at<T: Element>(&self, offset: usize, count: usize) -> Result<Vec<T>> {
+        self.check_range(offset, offset_of::<T>(count)?)?;
         let mut values = vec![T::default(); count];
-        self.read_into(offset, &mut values)?;
+        self.read_into_at(offset, &mut values)?;
         Ok(values)
     }
 
-    /// Copies as many values as the slice has, from byte `offset` on, into it.
+    /// Copies as many values as the slice has, from element `first` on, into it.
     ///
     /// ```
     /// let buffer = openmps::Buffer::from_slice(&openmps::Device::get(0)?, &[1i64, -1])?;
     /// let mut values = [0i64; 1];
-    /// buffer.read_into(8, &mut values)?;
+    /// buffer.read_into(1, &mut values)?;
     /// assert_eq!(values, [-1]);
     /// # Ok::<(), openmps::Error>(())
     /// ```
-    pub fn read_into<T: Element>(&self, offset: usize, values: &mut [T]) -> Result<()> {
+    pub fn read_into<T: Element>(&self, first: usize, values: &mut [T]) -> Result<()> {
+        self.read_into_at(offset_of::<T>(first)?, values)
+    }
+
+    /// The same from a byte on, at which an element may begin.
+    pub(crate) fn read_into_at<T: Element>(&self, offset: usize, values: &mut [T]) -> Result<()> {
         let to = bytes_of_mut(values);
         self.check_range(offset, to.len())?;
         self.check_alignment(offset, size_of::<T>())?;
@@ -231,6 +274,67 @@ impl Buffer {
             std::ptr::copy_nonoverlapping((self.shared.address + offset) as *const u8, to.as_mut_ptr(), to.len())
         };
         Ok(())
+    }
+
+    /// Elements in place, without a copy: `contents`. Commands that write the buffer wait until the slice is dropped; a command of this thread,
+    /// which would wait for itself, is an [`Error::Mapped`]. The range counts elements of this type.
+    ///
+    /// ```
+    /// use openmps::{Buffer, Device, Error};
+    /// let buffer = Buffer::from_slice(&Device::get(0)?, &[1.0f32, 2.0, 3.0])?;
+    /// let mapped = buffer.map::<f32>(1..)?;
+    /// assert_eq!(mapped[..], [2.0, 3.0]);
+    /// assert!(matches!(buffer.write(0, &[5.0f32]), Err(Error::Mapped { .. })));
+    /// drop(mapped);
+    /// buffer.write(0, &[5.0f32])?;
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn map<T: Element>(&self, range: impl RangeBounds<usize>) -> Result<Mapped<'_, T>> {
+        let (offset, count) = self.elements::<T>(range)?;
+        let guard = self.shared.lock.map(Access::Read).map_err(|why| refused(why, "map", "the buffer"))?;
+        // SAFETY: the elements lie in the buffer, and the guard keeps them for readers.
+        Ok(unsafe { Mapped::new(guard, self.address(offset), count) })
+    }
+
+    /// Elements in place, to be changed. Commands that use the buffer wait until the slice is dropped; one of this thread is an
+    /// [`Error::Mapped`].
+    ///
+    /// ```
+    /// use openmps::{Buffer, Device};
+    /// let buffer = Buffer::new(&Device::get(0)?, 12)?;
+    /// buffer.map_mut::<u32>(..)?.iter_mut().zip(7..).for_each(|(to, x)| *to = x);
+    /// assert_eq!(buffer.read::<u32>(0, 3)?, [7, 8, 9]);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn map_mut<T: Element>(&self, range: impl RangeBounds<usize>) -> Result<MappedMut<'_, T>> {
+        let (offset, count) = self.elements::<T>(range)?;
+        self.check_access("map_mut", "the buffer", Access::Write)?;
+        let guard = self.shared.lock.map(Access::Write).map_err(|why| refused(why, "map_mut", "the buffer"))?;
+        // SAFETY: the elements lie in the buffer, and the guard keeps them for this slice alone.
+        Ok(unsafe { MappedMut::new(guard, self.address(offset), count) })
+    }
+
+    /// The first byte and the number of the elements in a range, which are in the buffer and may begin there. An open range ends with the
+    /// last whole element.
+    fn elements<T: Element>(&self, range: impl RangeBounds<usize>) -> Result<(usize, usize)> {
+        if !self.shared.mappable {
+            return Err(Error::Lent { operation: "map" });
+        }
+        let beyond = |bound: usize| bound.saturating_add(1);
+        let first = match range.start_bound() {
+            Bound::Included(&first) => first,
+            Bound::Excluded(&before) => beyond(before),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => beyond(last),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => (self.len() / size_of::<T>()).max(first),
+        };
+        let (offset, count) = (offset_of::<T>(first)?, end.saturating_sub(first));
+        self.check_range(offset, offset_of::<T>(count)?)?;
+        self.check_alignment(offset, size_of::<T>())?;
+        Ok((offset, count))
     }
 
     /// The address of byte `offset`.
@@ -269,7 +373,7 @@ impl Buffer {
         if access == Access::Write && !self.shared.writable {
             return Err(Error::ReadOnly { operation, what });
         }
-        if self.is_freed() { Err(Error::Freed { operation, what }) } else { Ok(()) }
+        self.shared.lock.check(access).map_err(|why| refused(why, operation, what))
     }
 
     /// Waits until the buffer may be used in this way, and keeps its memory for that long.
@@ -277,20 +381,20 @@ impl Buffer {
         if access == Access::Write && !self.shared.writable {
             return Err(Error::ReadOnly { operation, what });
         }
-        let memory = &self.shared.memory;
-        let (guard, is_freed) = match access {
-            Access::Read => {
-                let guard = memory.read().unwrap_or_else(PoisonError::into_inner);
-                let is_freed = guard.is_none();
-                (Guard::Read(guard), is_freed)
-            }
-            Access::Write => {
-                let guard = memory.write().unwrap_or_else(PoisonError::into_inner);
-                let is_freed = guard.is_none();
-                (Guard::Write(guard), is_freed)
-            }
-        };
-        if is_freed { Err(Error::Freed { operation, what }) } else { Ok(guard) }
+        self.shared.lock.acquire(access).map_err(|why| refused(why, operation, what))
+    }
+}
+
+/// Where element `index` begins, in bytes, and how many bytes as many elements have.
+fn offset_of<T: Element>(index: usize) -> Result<usize> {
+    let bytes = index.checked_mul(size_of::<T>());
+    bytes.ok_or_else(|| Error::Overflow { what: format!("{index} elements of {}", T::DATA_TYPE) })
+}
+
+fn refused(why: Refusal, operation: &'static str, what: &'static str) -> Error {
+    match why {
+        Refusal::Freed => Error::Freed { operation, what },
+        Refusal::Mapped => Error::Mapped { operation, what },
     }
 }
 

@@ -26,7 +26,20 @@ macro_rules! elements {
         }
     )*};
 }
-elements!(u8 = U8, i8 = I8, i16 = I16, i32 = I32, i64 = I64, f16 = F16, bf16 = BF16, f32 = F32, f64 = F64);
+elements!(
+    u8 = U8,
+    u16 = U16,
+    u32 = U32,
+    u64 = U64,
+    i8 = I8,
+    i16 = I16,
+    i32 = I32,
+    i64 = I64,
+    f16 = F16,
+    bf16 = BF16,
+    f32 = F32,
+    f64 = F64
+);
 
 /// The number of `MPSDataType` (MPSCoreTypes.h); float64 has none, because Apple's GPUs do not have it.
 ///
@@ -43,6 +56,9 @@ pub fn mps_data_type(data_type: DType) -> Option<u32> {
         DType::Bool => ALTERNATE | 8,
         DType::U8 => 8,
         DType::I8 => SIGNED | 8,
+        DType::U16 => 16,
+        DType::U32 => 32,
+        DType::U64 => 64,
         DType::I16 => SIGNED | 16,
         DType::I32 => SIGNED | 32,
         DType::I64 => SIGNED | 64,

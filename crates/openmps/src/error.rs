@@ -31,7 +31,9 @@ pub enum Error {
     MatrixBytes { matrix_bytes: usize, rows: usize, row_bytes: usize, needed: usize, size: usize },
     #[error("the buffer has {length} bytes, {needed} are needed from offset {offset} on")]
     BufferTooSmall { length: usize, offset: usize, needed: usize },
-    #[error("offset {offset} is not a multiple of the element's {size} bytes")]
+    #[error(
+        "no element of {size} bytes may begin at byte {offset} of the buffer: its address is not a multiple of that"
+    )]
     Offset { offset: usize, size: usize },
     #[error("sizes overflow: {what}")]
     Overflow { what: String },
@@ -43,6 +45,10 @@ pub enum Error {
     Device { operation: &'static str, what: &'static str, got: String, expected: String },
     #[error("{operation}: the buffer of {what} was freed")]
     Freed { operation: &'static str, what: &'static str },
+    #[error("{operation}: {what} is mapped by this thread: drop the mapped slice first")]
+    Mapped { operation: &'static str, what: &'static str },
+    #[error("{operation}: the buffer's memory is lent for a call, beyond which a slice of it could be kept")]
+    Lent { operation: &'static str },
     #[error("{operation}: {what} may only be read")]
     ReadOnly { operation: &'static str, what: &'static str },
     #[error("{operation}: the result shares memory with {what}")]

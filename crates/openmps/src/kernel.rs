@@ -3,7 +3,7 @@
 use crate::buffer::{Access, Buffer};
 use crate::encode::{Resource, encode};
 use crate::error::{Error, Result};
-use crate::kernel_text::Text;
+use crate::kernel_text::{FunctionConstant, Text};
 use crate::multiplication::check_device;
 use openmps_runtime::{CommandBuffer, Device, Pipeline, Queue};
 use openmps_tile::{Builder, DType, HostMemory, Scalar, bf16, f16, interpret, verify};
@@ -132,29 +132,53 @@ impl Kernel {
         threads: [usize; 3],
         parameters: &[Parameter],
     ) -> Result<Kernel> {
-        let text = Text::new(device, source, function, threads, parameters)?;
+        Kernel::from_msl_with(device, source, function, threads, parameters, &[])
+    }
+
+    /// The same with values for the text's function constants: `newFunctionWithName:constantValues:error:`. One that the text declares and
+    /// that has no value is refused by Metal's compiler: [`Error::Msl`].
+    ///
+    /// ```
+    /// use openmps::{Device, Error, FunctionConstant, Kernel, Parameter};
+    /// let text = "#include <metal_stdlib>
+    /// constant float by [[function_constant(0)]];
+    /// kernel void scale(device float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] *= by; }";
+    /// let constants = [FunctionConstant::new(0, 0.5f32)];
+    /// let made = Kernel::from_msl_with(&Device::host(0)?, text, "scale", [64, 1, 1], &[Parameter::Buffer], &constants);
+    /// assert!(matches!(made, Err(Error::NotMetal { .. })), "the host is no Metal device");
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn from_msl_with(
+        device: &Device,
+        source: &str,
+        function: &str,
+        threads: [usize; 3],
+        parameters: &[Parameter],
+        constants: &[FunctionConstant],
+    ) -> Result<Kernel> {
+        let text = Text::new(device, source, function, threads, parameters, constants)?;
         Ok(Kernel { device: device.clone(), form: Form::Text(Arc::new(text)) })
     }
 
-    /// The same with so many bytes of memory for each threadgroup, for a text that has a `threadgroup` argument:
-    /// `setThreadgroupMemoryLength:atIndex:` with index 0. A kernel of tiles knows what it needs itself, and is refused.
+    /// The same with so many bytes of memory for each threadgroup at `[[threadgroup(0)]]`, `[[threadgroup(1)]]` and so on:
+    /// `setThreadgroupMemoryLength:atIndex:`. A kernel of tiles knows what it needs itself, and is refused.
     ///
     /// ```
     /// use openmps::{Device, Error, Kernel};
     /// let tiles = Kernel::from_tiles(&Device::get(0)?, "nothing", |_| {})?;
-    /// assert!(matches!(tiles.with_threadgroup_memory(256), Err(Error::Attribute { .. })));
+    /// assert!(matches!(tiles.with_threadgroup_memory(&[256]), Err(Error::Attribute { .. })));
     /// # Ok::<(), openmps::Error>(())
     /// ```
-    pub fn with_threadgroup_memory(&self, bytes: usize) -> Result<Kernel> {
+    pub fn with_threadgroup_memory(&self, bytes: &[usize]) -> Result<Kernel> {
         let expected = match &self.form {
-            Form::Text(text) if bytes.is_multiple_of(16) => {
+            Form::Text(text) if bytes.iter().all(|bytes| bytes.is_multiple_of(16)) => {
                 let form = Form::Text(Arc::new(text.with_threadgroup_memory(bytes)));
                 return Ok(Kernel { device: self.device.clone(), form });
             }
-            Form::Text(_) => "a multiple of 16 bytes",
+            Form::Text(_) => "multiples of 16 bytes",
             Form::Tiles(_) => "none, for a kernel of tiles",
         };
-        let (got, expected) = (bytes.to_string(), expected.to_owned());
+        let (got, expected) = (format!("{bytes:?}"), expected.to_owned());
         Err(Error::Attribute { operation: "Kernel", attribute: "threadgroup memory", got, expected })
     }
 

@@ -1,12 +1,55 @@
 //! A kernel in Metal's own language: its text, compiled for its device, and what it takes.
 
+use crate::data_type::{Element, bytes_of};
 use crate::error::{Error, Result};
 use crate::kernel::Parameter;
 use openmps_runtime::metal::PipelineKey;
 use openmps_runtime::metal::arguments::{Kernel, Parameter as Passed};
-use openmps_runtime::metal::interface::{Language, MathMode};
+use openmps_runtime::metal::interface::{FunctionConstant as Value, Language, MathMode};
 use openmps_runtime::{Device, Queue};
 use openmps_tile::{DType, Scalar};
+
+/// A value for `constant T x [[function_constant(index)]]` of a kernel of Metal's language: `MTLFunctionConstantValues`.
+///
+/// ```
+/// let depth = openmps::FunctionConstant::new(3, 64u32);
+/// assert_eq!(depth, openmps::FunctionConstant::new(3, 64u32));
+/// assert_ne!(depth, openmps::FunctionConstant::flag(3, true));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionConstant(Value);
+
+impl FunctionConstant {
+    /// A number of the type that the text gives the constant. Metal has none of float64 and bfloat16, and a kernel refuses them.
+    ///
+    /// ```
+    /// openmps::FunctionConstant::new(0, 0.5f32);
+    /// ```
+    pub fn new<T: Element>(index: u32, value: T) -> FunctionConstant {
+        let mut element = [0; 8];
+        element[..size_of::<T>()].copy_from_slice(bytes_of(&[value]));
+        FunctionConstant(Value { index, dtype: T::DATA_TYPE, element })
+    }
+
+    /// A `bool`.
+    ///
+    /// ```
+    /// openmps::FunctionConstant::flag(1, true);
+    /// ```
+    pub fn flag(index: u32, value: bool) -> FunctionConstant {
+        FunctionConstant(Value { index, dtype: DType::Bool, element: [value.into(), 0, 0, 0, 0, 0, 0, 0] })
+    }
+
+    fn element(&self) -> Result<Value> {
+        match self.0.dtype {
+            DType::F64 | DType::BF16 => {
+                let (got, expected) = (self.0.dtype, "a type that Metal has constants of".to_owned());
+                Err(Error::DataType { operation: "Kernel", what: "a function constant", got, expected })
+            }
+            _ => Ok(self.0),
+        }
+    }
+}
 
 /// The text and its parameters.
 #[derive(Debug)]
@@ -23,8 +66,10 @@ impl Text {
         function: &str,
         threads: [usize; 3],
         parameters: &[Parameter],
+        constants: &[FunctionConstant],
     ) -> Result<Text> {
-        let kernel = kernel(source, function, threads, parameters);
+        let mut kernel = kernel(source, function, threads, parameters);
+        kernel.pipeline.constants = constants.iter().map(FunctionConstant::element).collect::<Result<_>>()?;
         if threads.contains(&0) {
             let (got, expected) = (format!("{threads:?}"), "at least 1 along each axis".to_owned());
             return Err(Error::Attribute { operation: "Kernel", attribute: "threads", got, expected });
@@ -37,9 +82,9 @@ impl Text {
         Ok(Text { kernel, parameters: parameters.to_vec() })
     }
 
-    /// The same with so many bytes at `[[threadgroup(0)]]`.
-    pub fn with_threadgroup_memory(&self, bytes: usize) -> Text {
-        let kernel = Kernel { threadgroup_memory: bytes, ..self.kernel.clone() };
+    /// The same with so many bytes at `[[threadgroup(0)]]` and so on.
+    pub fn with_threadgroup_memory(&self, bytes: &[usize]) -> Text {
+        let kernel = Kernel { threadgroup_memory: bytes.to_vec(), ..self.kernel.clone() };
         Text { kernel, parameters: self.parameters.clone() }
     }
 
@@ -81,7 +126,8 @@ fn kernel(source: &str, function: &str, threads: [usize; 3], parameters: &[Param
         // The oldest language that has what the text uses, so that it compiles on the oldest macOS that can.
         language: if uses_bfloat { Language::Metal3_1 } else { Language::Metal3_0 },
         threads: threads.iter().product(),
+        constants: Vec::new(),
     };
     let parameters = parameters.iter().enumerate().map(pass).collect();
-    Kernel { pipeline, threads, threadgroup_memory: 0, parameters, numbers: 0 }
+    Kernel { pipeline, threads, threadgroup_memory: Vec::new(), parameters, numbers: 0 }
 }

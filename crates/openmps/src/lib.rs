@@ -25,6 +25,7 @@ mod data_type;
 mod encode;
 mod error;
 pub mod graph;
+mod interop;
 mod kernel;
 mod kernel_text;
 mod matrix;
@@ -35,11 +36,14 @@ mod softmax;
 mod top_k;
 mod vector;
 
-pub use buffer::Buffer;
+pub use buffer::{Buffer, Mapped, MappedMut};
 pub use data_type::{Element, mps_data_type};
 pub use error::{Error, Result};
 pub use graph::{Graph, GraphOptimizer, OptimizationLevel, TensorData};
+#[cfg(feature = "safetensors")]
+pub use interop::StoredView;
 pub use kernel::{Argument, Kernel, Parameter};
+pub use kernel_text::FunctionConstant;
 pub use matrix::{Matrix, MatrixDescriptor, MatrixDescriptorBuilder};
 pub use multiplication::{MatrixMultiplication, MatrixMultiplicationBuilder, MatrixVectorMultiplication, Origin};
 pub use norm::{LayerNorm, RmsNorm};
@@ -66,6 +70,7 @@ pub use openmps_tile::DType as DataType;
 /// let device = openmps::Device::get(0)?;
 /// assert!(device.properties().unified_memory);
 /// assert_eq!(openmps::Device::host(0)?.properties().backend.name(), "host");
+/// assert!(openmps::Device::of_every_kind().contains(&openmps::Device::host(0)?));
 /// # Ok::<(), openmps::Error>(())
 /// ```
 pub use openmps_runtime::Device;
@@ -92,6 +97,28 @@ pub use openmps_runtime::Queue as CommandQueue;
 /// # Ok::<(), openmps::Error>(())
 /// ```
 pub use openmps_runtime::CommandBuffer;
+
+/// A command buffer as a future, for any executor: `command_buffer.await`.
+///
+/// ```
+/// # use std::{future::Future, pin::pin, sync::Arc, task::{Context, Poll, Wake}, thread::{self, Thread}};
+/// # struct Parked(Thread);
+/// # impl Wake for Parked { fn wake(self: Arc<Self>) { self.0.unpark() } }
+/// # fn block_on<F: Future>(future: F) -> F::Output {
+/// #     let (mut future, waker) = (pin!(future), Arc::new(Parked(thread::current())).into());
+/// #     loop {
+/// #         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+/// #             Poll::Ready(output) => return output,
+/// #             Poll::Pending => thread::park(),
+/// #         }
+/// #     }
+/// # }
+/// let command_buffer = openmps::Device::get(0)?.queue().command_buffer();
+/// command_buffer.commit()?;
+/// block_on(async { command_buffer.await })?;
+/// # Ok::<(), openmps::Error>(())
+/// ```
+pub use openmps_runtime::command_buffer::Completion;
 
 /// How far a command buffer has come: `MTLCommandBufferStatus`.
 ///

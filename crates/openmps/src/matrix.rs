@@ -95,7 +95,7 @@ impl Matrix {
     pub fn write<T: Element>(&self, values: &[T]) -> Result<()> {
         self.check_elements::<T>("write", Some(values.len()))?;
         let rows = values.chunks_exact(self.descriptor.columns.max(1)).zip(self.row_offsets());
-        rows.into_iter().try_for_each(|(row, offset)| self.buffer.write(offset, row))
+        rows.into_iter().try_for_each(|(row, offset)| self.buffer.write_at(offset, row))
     }
 
     /// The elements, row after row and matrix after matrix, without the padding of rows. Commands that were not waited for may not
@@ -110,7 +110,7 @@ impl Matrix {
         self.check_elements::<T>("read", None)?;
         let mut values = Vec::with_capacity(self.descriptor.rows * self.descriptor.columns * self.descriptor.matrices);
         for offset in self.row_offsets() {
-            values.extend(self.buffer.read::<T>(offset, self.descriptor.columns)?);
+            values.extend(self.buffer.read_at::<T>(offset, self.descriptor.columns)?);
         }
         Ok(values)
     }

@@ -18,13 +18,13 @@ use openmps_tile::DType;
 /// use openmps::{Device, Matrix, MatrixFindTopK};
 /// let device = Device::get(0)?;
 /// let input = Matrix::from_slice(&device, 1, 4, &[3.0f32, 9.0, 1.0, 7.0])?;
-/// let indices = Matrix::from_slice(&device, 1, 2, &[0i32; 2])?;
+/// let indices = Matrix::from_slice(&device, 1, 2, &[0u32; 2])?;
 /// let values = Matrix::from_slice(&device, 1, 2, &[0.0f32; 2])?;
 /// let command_buffer = device.queue().command_buffer();
 /// MatrixFindTopK::new(&device, 2).encode(&command_buffer, &input, &indices, &values)?;
 /// command_buffer.commit()?;
 /// command_buffer.wait_until_completed()?;
-/// assert_eq!((indices.read::<i32>()?, values.read::<f32>()?), (vec![1, 3], vec![9.0, 7.0]));
+/// assert_eq!((indices.read::<u32>()?, values.read::<f32>()?), (vec![1, 3], vec![9.0, 7.0]));
 /// # Ok::<(), openmps::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl MatrixFindTopK {
         MatrixFindTopK { device: device.clone(), k }
     }
 
-    /// Encodes it: `encodeToCommandBuffer:inputMatrix:resultIndexMatrix:resultValueMatrix:`. Indices are int32 or int64. NaN is above every
+    /// Encodes it: `encodeToCommandBuffer:inputMatrix:resultIndexMatrix:resultValueMatrix:`. Indices are uint32, as MPS's, int32 or int64. NaN is above every
     /// number.
     ///
     /// ```
@@ -81,8 +81,8 @@ impl MatrixFindTopK {
             let (got, expected) = (values.data_type(), input.data_type().to_string());
             return Err(Error::DataType { operation: OPERATION, what: "the values", got, expected });
         }
-        if !matches!(indices.data_type(), DType::I32 | DType::I64) {
-            let (got, expected) = (indices.data_type(), "int32 or int64".to_owned());
+        if !matches!(indices.data_type(), DType::U32 | DType::I32 | DType::I64) {
+            let (got, expected) = (indices.data_type(), "uint32, int32 or int64".to_owned());
             return Err(Error::DataType { operation: OPERATION, what: "the indices", got, expected });
         }
         let operator = TopK { k: self.k, axis: -1, largest: true };
@@ -100,7 +100,7 @@ impl MatrixFindTopK {
             let wide = (View::dense(wide.address(), DType::I64, &index.shape)?, wide);
             run_strided(&operator, queue, &[from], &[to, wide.0.clone()])?;
             let operator = Elementwise::Unary(Unary::Cast);
-            let cast = Call { operator, scalars: Vec::new(), output: Some(DType::I32) };
+            let cast = Call { operator, scalars: Vec::new(), output: Some(index.dtype) };
             Ok(cast.run(queue, &[wide.0], &[index])?)
         })
     }

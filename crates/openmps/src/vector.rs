@@ -183,7 +183,7 @@ impl Vector {
         let vectors = if self.descriptor.length == 0 { 0 } else { self.descriptor.vectors };
         for vector in 0..vectors {
             let offset = self.offset + vector * self.descriptor.vector_bytes;
-            values.extend(self.buffer.read::<T>(offset, self.descriptor.length)?);
+            values.extend(self.buffer.read_at::<T>(offset, self.descriptor.length)?);
         }
         Ok(values)
     }

@@ -48,10 +48,16 @@ fn buffers_keep_to_their_bytes_and_elements() {
         assert!(Buffer::new(&device(), length).is_err(), "{length}");
     }
     let buffer = Buffer::new(&device(), 16).expect("a buffer");
-    assert!(matches!(buffer.read::<f32>(8, HUGE), Err(Error::Overflow { .. })));
-    assert!(matches!(buffer.read::<f32>(HUGE, 1), Err(Error::BufferTooSmall { .. })));
-    assert!(matches!(buffer.read::<f64>(3, 1), Err(Error::Offset { offset: 3, size: 8 })));
-    assert!(matches!(buffer.write(2, &[1.0f32]), Err(Error::Offset { offset: 2, size: 4 })));
+    assert!(matches!(buffer.map::<f32>(3..HUGE).map(|_| ()), Err(Error::Overflow { .. })));
+    assert!(matches!(buffer.map_mut::<u8>(..=usize::MAX).map(|_| ()), Err(Error::BufferTooSmall { .. })));
+    assert!(matches!(buffer.map_mut::<f64>(2..3).map(|_| ()), Err(Error::BufferTooSmall { .. })));
+    #[allow(clippy::reversed_empty_ranges, reason = "that is the point")]
+    let backwards = buffer.map::<f64>(2..1).expect("nothing").len();
+    assert_eq!((backwards, buffer.map::<f64>(2..).expect("nothing").len()), (0, 0));
+    assert!(matches!(buffer.read::<f32>(2, HUGE), Err(Error::Overflow { .. })));
+    assert!(matches!(buffer.read::<f32>(HUGE, 1), Err(Error::Overflow { .. })));
+    assert!(matches!(buffer.read::<f64>(2, 1), Err(Error::BufferTooSmall { offset: 16, needed: 8, .. })));
+    assert!(matches!(buffer.write(3, &[1.0f32; 2]), Err(Error::BufferTooSmall { offset: 12, needed: 8, .. })));
     assert!(matches!(TensorData::new(&buffer, HUGE, &[1], DataType::F32), Err(Error::BufferTooSmall { .. })));
     assert!(matches!(TensorData::new(&buffer, 2, &[1], DataType::F32), Err(Error::Offset { .. })));
 }

@@ -2,7 +2,7 @@
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
 use openmps::runtime::metal::emulated::Emulated;
-use openmps::{Argument, Buffer, DataType, Device, Error, Kernel, Parameter};
+use openmps::{Argument, Buffer, DataType, Device, Error, FunctionConstant, Kernel, Parameter};
 
 const TEXT: &str = "
 #include <metal_stdlib>
@@ -65,8 +65,8 @@ fn a_threadgroup_has_the_memory_that_it_is_given() {
                 if (i == 0) { float sum = 0; for (uint j = 0; j < n; j++) sum += own[j]; y[g] = sum; } }";
     let device = gpu();
     let kernel = Kernel::from_msl(&device, text, "sums", [64, 1, 1], &[Parameter::Buffer; 2]).unwrap();
-    assert!(matches!(kernel.with_threadgroup_memory(250), Err(Error::Attribute { .. })), "no multiple of 16");
-    let kernel = kernel.with_threadgroup_memory(256).unwrap();
+    assert!(matches!(kernel.with_threadgroup_memory(&[250]), Err(Error::Attribute { .. })), "no multiple of 16");
+    let kernel = kernel.with_threadgroup_memory(&[256]).unwrap();
     let x = Buffer::from_slice(&device, &(0..128).map(|i| i as f32).collect::<Vec<_>>()).unwrap();
     let y = Buffer::from_slice(&device, &[0.0f32; 2]).unwrap();
     let command_buffer = device.queue().command_buffer();
@@ -76,6 +76,43 @@ fn a_threadgroup_has_the_memory_that_it_is_given() {
     command_buffer.commit().unwrap();
     command_buffer.wait_until_completed().unwrap();
     assert_eq!(y.read::<f32>(0, 2).unwrap(), [2016.0, 6112.0]);
+}
+
+#[test]
+fn each_threadgroup_argument_and_each_function_constant_has_its_value() {
+    let text = "#include <metal_stdlib>\nusing namespace metal;\nconstant uint pace [[function_constant(0)]];\n\
+                constant bool negate [[function_constant(2)]];\nconstant half plus [[function_constant(5)]];\n\
+                kernel void turn(device float* x [[buffer(0)]], threadgroup float* one [[threadgroup(0)]], \
+                threadgroup float* two [[threadgroup(1)]], uint i [[thread_position_in_threadgroup]], \
+                uint n [[threads_per_threadgroup]]) { one[i] = x[i]; two[i] = float(i); \
+                threadgroup_barrier(mem_flags::mem_threadgroup); uint at = (i + pace) % n; \
+                x[i] = (negate ? -one[at] : one[at]) + 100.0f * two[at] + float(plus); }";
+    let device = gpu();
+    let constants = [
+        FunctionConstant::new(0, 3u32),
+        FunctionConstant::flag(2, true),
+        FunctionConstant::new(5, openmps::f16::from_f32(0.25)),
+    ];
+    let make = |constants: &[FunctionConstant]| {
+        Kernel::from_msl_with(&device, text, "turn", [32, 1, 1], &[Parameter::Buffer], constants)
+    };
+    let kernel = make(&constants).unwrap().with_threadgroup_memory(&[128, 128]).unwrap();
+    let x = Buffer::from_slice(&device, &(0..32).map(|i| i as f32 / 2.0).collect::<Vec<_>>()).unwrap();
+    let command_buffer = device.queue().command_buffer();
+    // SAFETY: 32 threads read and write an element each.
+    unsafe { kernel.encode_unchecked(&command_buffer, [1, 1, 1], &[Argument::Write(&x, 0)]) }.unwrap();
+    command_buffer.commit().unwrap();
+    command_buffer.wait_until_completed().unwrap();
+    let expected: Vec<f32> = (0..32).map(|i| (i + 3) % 32).map(|at| 99.5 * at as f32 + 0.25).collect();
+    assert_eq!(x.read::<f32>(0, 32).unwrap(), expected);
+    assert!(matches!(make(&constants[..2]), Err(Error::Msl { kernel, .. }) if kernel == "turn"), "one has no value");
+    assert!(matches!(make(&[FunctionConstant::new(0, 1.0f64)]), Err(Error::DataType { .. })));
+    let huge = kernel.with_threadgroup_memory(&[1 << 20, 16]).unwrap();
+    let command_buffer = device.queue().command_buffer();
+    // SAFETY: as above; it is refused before it runs.
+    unsafe { huge.encode_unchecked(&command_buffer, [1, 1, 1], &[Argument::Write(&x, 0)]) }.unwrap();
+    command_buffer.commit().unwrap();
+    assert!(command_buffer.wait_until_completed().is_err(), "more than a threadgroup has");
 }
 
 #[test]

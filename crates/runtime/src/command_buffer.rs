@@ -3,6 +3,7 @@
 
 mod encoded;
 mod execution;
+mod future;
 mod order;
 mod resources;
 
@@ -13,6 +14,7 @@ use crate::event::Event;
 use crate::pipeline::Pipeline;
 use crate::queue::Queue;
 use encoded::Encoded;
+pub use future::Completion;
 use openmps_host::fork;
 pub(crate) use order::Order;
 use order::Wait;

@@ -87,6 +87,14 @@ impl Device {
         Kind::chosen().and_then(Kind::devices).unwrap_or_default()
     }
 
+    /// The devices of every kind that this build and this machine have: the CPU's, NVIDIA's, Apple's, and emulated ones where
+    /// `OPENMPS_DEVICE` names them. A kind that fails to come up is left out; its own function ([`Device::cuda`], ...) says why.
+    pub fn of_every_kind() -> Vec<Device> {
+        let emulated = Kind::chosen().is_ok_and(|kind| kind == Kind::MetalEmulated).then_some(Kind::MetalEmulated);
+        let kinds = [Kind::Host, Kind::Cuda, Kind::Metal].into_iter().chain(emulated);
+        kinds.flat_map(|kind| kind.devices().unwrap_or_default()).cloned().collect()
+    }
+
     /// The CPU as a device, whatever `OPENMPS_DEVICE` names.
     pub fn host(index: usize) -> Result<Device> {
         Kind::Host.device(index)

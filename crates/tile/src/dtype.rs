@@ -16,11 +16,16 @@ pub enum DType {
     BF16,
     F32,
     F64,
+    U16,
+    U32,
+    U64,
 }
 
 use DType::*;
 
 /// Every element type, in the order of [`DType`].
+pub const EVERY: &[DType] = &[Bool, U8, I8, I16, I32, I64, F16, BF16, F32, F64, U16, U32, U64];
+/// The types that operators compute in. Of the others, unsigned integers of more than 8 bits, elements are moved and converted.
 pub const ALL: &[DType] = &[Bool, U8, I8, I16, I32, I64, F16, BF16, F32, F64];
 /// The floating-point types.
 pub const FLOATS: &[DType] = &[F16, BF16, F32, F64];
@@ -34,9 +39,9 @@ impl DType {
     pub const fn size(self) -> usize {
         match self {
             Bool | U8 | I8 => 1,
-            I16 | F16 | BF16 => 2,
-            I32 | F32 => 4,
-            I64 | F64 => 8,
+            I16 | U16 | F16 | BF16 => 2,
+            I32 | U32 | F32 => 4,
+            I64 | U64 | F64 => 8,
         }
     }
 
@@ -48,6 +53,11 @@ impl DType {
     /// Whether this is one of [`INTEGERS`].
     pub const fn is_integer(self) -> bool {
         matches!(self, U8 | I8 | I16 | I32 | I64)
+    }
+
+    /// Whether this is an integer without a sign of more than 8 bits, which is moved and converted only.
+    pub const fn is_only_moved(self) -> bool {
+        matches!(self, U16 | U32 | U64)
     }
 
     /// The type in which arithmetic on this type is done: half precision computes in float32.
@@ -74,6 +84,9 @@ impl DType {
             Bool => (0.0, 1.0),
             U8 => (0.0, u8::MAX as f64),
             I8 => (i8::MIN as f64, i8::MAX as f64),
+            U16 => (0.0, u16::MAX as f64),
+            U32 => (0.0, u32::MAX as f64),
+            U64 => (0.0, u64::MAX as f64),
             I16 => (i16::MIN as f64, i16::MAX as f64),
             I32 => (i32::MIN as f64, i32::MAX as f64),
             I64 => (i64::MIN as f64, i64::MAX as f64),
@@ -87,6 +100,9 @@ impl DType {
             Bool => "bool",
             U8 => "uint8",
             I8 => "int8",
+            U16 => "uint16",
+            U32 => "uint32",
+            U64 => "uint64",
             I16 => "int16",
             I32 => "int32",
             I64 => "int64",

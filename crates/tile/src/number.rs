@@ -28,6 +28,14 @@ impl Number {
         }
     }
 
+    /// As an integer without a sign: of a float truncated, of an integer its bits.
+    fn to_u64(self) -> u64 {
+        match self {
+            Number::Integer(value) => value as u64,
+            Number::Float(value) => value as u64,
+        }
+    }
+
     /// The element of this type as it lies in memory; the bytes after its size are zero.
     pub fn element(self, dtype: DType) -> [u8; 8] {
         let mut bytes = [0; 8];
@@ -36,6 +44,9 @@ impl Number {
             DType::Bool => put(&[u8::from(self.to_f64() != 0.0)]),
             DType::U8 => put(&(self.to_i64() as u8).to_ne_bytes()),
             DType::I8 => put(&(self.to_i64() as i8).to_ne_bytes()),
+            DType::U16 => put(&(self.to_i64() as u16).to_ne_bytes()),
+            DType::U32 => put(&(self.to_i64() as u32).to_ne_bytes()),
+            DType::U64 => put(&self.to_u64().to_ne_bytes()),
             DType::I16 => put(&(self.to_i64() as i16).to_ne_bytes()),
             DType::I32 => put(&(self.to_i64() as i32).to_ne_bytes()),
             DType::I64 => put(&self.to_i64().to_ne_bytes()),

@@ -62,9 +62,9 @@ impl From<DType> for Scalar {
     fn from(dtype: DType) -> Scalar {
         match dtype {
             DType::Bool | DType::U8 | DType::I8 => Scalar::I8,
-            DType::I16 => Scalar::I16,
-            DType::I32 => Scalar::I32,
-            DType::I64 => Scalar::I64,
+            DType::I16 | DType::U16 => Scalar::I16,
+            DType::I32 | DType::U32 => Scalar::I32,
+            DType::I64 | DType::U64 => Scalar::I64,
             DType::F16 => Scalar::F16,
             DType::BF16 => Scalar::BF16,
             DType::F32 => Scalar::F32,

@@ -1,7 +1,10 @@
-//! openmps's operators beside Candle's own and, where `benches/torch_operators.py` can run, PyTorch's: `cargo bench -p openmps-candle`.
+//! openmps's operators beside Candle's own, the crate gemm's, and where `benches/torch_operators.py` and `benches/llama_cpp.py` can run,
+//! PyTorch's and llama.cpp's: `cargo bench -p openmps-candle`.
 //!
 //! Criterion measures; the table at the end has the shortest times in microseconds and ratios. `-- FILTER` chooses, as always.
 
+#[path = "operators/decode.rs"]
+mod decode;
 #[path = "../examples/minilm/model.rs"]
 #[allow(dead_code, reason = "the example uses more of it")]
 mod model;
@@ -44,22 +47,6 @@ fn products(criterion: &mut Criterion) {
             x.matmul(&weight.t()?)? + low
         };
         compare(criterion, &format!("lora {size} rank 8"), &|| lora_linear(&x, &weight, None, (&a, &b), 2.0), &unfused);
-    }
-}
-
-/// What a step of generation is made of: few rows times a weight, as a linear layer has it ("w^T") and as a product has it.
-fn few_rows(criterion: &mut Criterion) {
-    let size = 2048;
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
-        let cast = |x: Tensor| x.to_dtype(dtype).expect("a float");
-        let weight = cast(random(&[size, size]));
-        let transposed = weight.t().expect("a matrix");
-        for rows in [1, 4, 16, 64] {
-            let x = cast(random(&[rows, size]));
-            let name = format!("{} {rows} x {size}", dtype.as_str());
-            compare(criterion, &format!("{name} w^T"), &|| linear(&x, &weight, None), &|| x.matmul(&transposed));
-            compare(criterion, &format!("{name} w"), &|| matmul(&x, &weight), &|| x.matmul(&weight));
-        }
     }
 }
 
@@ -152,7 +139,9 @@ fn main() {
         .sample_size(20)
         .output_directory(&table::folder())
         .configure_from_args();
-    for group in [products, few_rows, rows, attentions, minilm, language] {
+    let of_language =
+        [decode::few_rows as fn(&mut Criterion), decode::attentions_of_language, decode::lora_steps, language];
+    for group in [products as fn(&mut Criterion), rows, attentions, minilm].into_iter().chain(of_language) {
         group(&mut criterion);
     }
     criterion.final_summary();

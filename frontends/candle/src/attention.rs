@@ -1,6 +1,6 @@
-//! Scaled dot product attention of grouped heads, with causal and additive masks.
+//! Scaled dot product attention of grouped heads, with causal and additive masks, windows and soft caps; of texts of several lengths, too.
 
-use crate::composed::{grouped, probabilities};
+use crate::composed::{Seen, grouped, probabilities, soft_cap_slope};
 use crate::forward::{Forward, forwards};
 use crate::matmul;
 use crate::operand::infer;
@@ -24,6 +24,11 @@ pub struct AttentionOptions {
     pub mask: Option<Tensor>,
     /// Query i sees the keys up to i + keys - rows only: the last query sees all, as a key-value cache wants it.
     pub causal: bool,
+    /// Query i sees none of the keys up to i + keys - rows but the last so many, its own among them: a window that slides. What lies outside is
+    /// neither read nor computed.
+    pub window: Option<usize>,
+    /// Scaled scores become `cap * tanh(score / cap)`, before a mask is added.
+    pub soft_cap: Option<f64>,
     /// The factor of the scores; one over the root of the depth when there is none.
     pub scale: Option<f64>,
     /// Whether the result is [batch, rows, heads * columns], as the layer after it wants it, and not [batch, heads, rows, columns].
@@ -54,19 +59,67 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions)
     let depth = q.dim(candle_core::D::Minus1)?;
     let scale = options.scale.unwrap_or(1.0 / (depth.max(1) as f64).sqrt());
     let mask = options.mask.as_ref().map(|mask| additive(mask, q.dtype())).transpose()?;
-    let op = Attention { mask, causal: options.causal, scale, merge: options.merge_heads };
+    let seen = Seen { causal: options.causal, window: options.window };
+    let op = Attention { mask, seen, soft_cap: options.soft_cap, scale, merge: options.merge_heads };
     let work = q.elem_count().saturating_mul(k.dims().get(2).copied().unwrap_or(1)).max(1);
     let tensors: Vec<&Tensor> = [q, k, v].into_iter().chain(&op.mask).collect();
     let fits = q.device().is_cpu() || depth.max(v.dim(candle_core::D::Minus1)?) <= LARGEST_ON_TILES;
     match path(Operation::Attention, &tensors, work) {
         Path::Openmps if fits => q.apply_op3(k, v, op),
         _ => {
-            let weights = probabilities(q, k, op.mask.as_ref(), op.causal, scale)?;
+            let (weights, _) = probabilities(q, k, op.mask.as_ref(), op.seen, scale, op.soft_cap)?;
             let (batch, heads, rows, _) = q.dims4()?;
             let y = matmul(&weights, &v.unsqueeze(2)?)?.reshape((batch, heads, rows, v.dim(3)?))?;
             if op.merge { y.transpose(1, 2)?.flatten_from(2) } else { Ok(y) }
         }
     }
+}
+
+/// [`attention`] of texts of several lengths that lie one after the other, without padding: queries [all rows, heads, depth], keys [all keys,
+/// key heads, depth], values [all keys, key heads, columns], and how many rows and keys each text has. The result is [all rows, heads, columns].
+/// Masks are not taken; `merge_heads` makes it [all rows, heads * columns].
+///
+/// ```
+/// use candle_core::{DType, Device, Tensor};
+/// use openmps_candle::{AttentionOptions, attention_of_lengths};
+/// let q = Tensor::ones((5, 4, 8), DType::F32, &Device::Cpu)?;
+/// let k = Tensor::ones((9, 2, 8), DType::F32, &Device::Cpu)?;
+/// let options = AttentionOptions { causal: true, ..Default::default() };
+/// let y = attention_of_lengths(&q, &k, &k, &[(3, 3), (2, 6)], &options)?;
+/// assert_eq!(y.dims(), [5, 4, 8]);
+/// assert!(attention_of_lengths(&q, &k, &k, &[(3, 3)], &options).is_err(), "two rows are of no text");
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn attention_of_lengths(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    lengths: &[(usize, usize)],
+    options: &AttentionOptions,
+) -> Result<Tensor> {
+    let (all, heads, _) = q.dims3()?;
+    let columns = v.dims3()?.2;
+    let sum = |of: fn(&(usize, usize)) -> usize| lengths.iter().map(of).fold(0, usize::saturating_add);
+    let (rows, keys) = (sum(|length| length.0), sum(|length| length.1));
+    if options.mask.is_some() || (rows, keys) != (all, k.dim(0)?) || keys != v.dim(0)? {
+        candle_core::bail!("attention of lengths {lengths:?}, without a mask, on {q:?}, {k:?} and {v:?}");
+    }
+    let own = AttentionOptions { merge_heads: true, ..options.clone() };
+    let (mut row, mut key) = (0, 0);
+    let mut texts = Vec::with_capacity(lengths.len());
+    for &(rows, keys) in lengths {
+        let part = |x: &Tensor, at: usize, count: usize| x.narrow(0, at, count)?.transpose(0, 1)?.unsqueeze(0);
+        let (q, k, v) = (part(q, row, rows)?, part(k, key, keys)?, part(v, key, keys)?);
+        if rows > 0 {
+            texts.push(attention(&q, &k, &v, &own)?.squeeze(0)?);
+        }
+        (row, key) = (row + rows, key + keys);
+    }
+    let merged = match texts.len() {
+        0 => Tensor::zeros((0, heads * columns), q.dtype(), q.device())?,
+        _ => Tensor::cat(&texts, 0)?,
+    };
+    if options.merge_heads { Ok(merged) } else { merged.reshape((all, heads, columns)) }
 }
 
 /// A mask as numbers that are added to scores of this type.
@@ -81,14 +134,16 @@ fn additive(mask: &Tensor, dtype: DType) -> Result<Tensor> {
 
 struct Attention {
     mask: Option<Tensor>,
-    causal: bool,
+    seen: Seen,
+    soft_cap: Option<f64>,
     scale: f64,
     merge: bool,
 }
 
 impl Attention {
     fn operator(&self) -> Operator {
-        Operator { scale: Some(self.scale), causal: self.causal }
+        let Seen { causal, window } = self.seen;
+        Operator { scale: Some(self.scale), causal, window, soft_cap: self.soft_cap }
     }
 }
 
@@ -138,7 +193,7 @@ impl CustomOp3 for Attention {
         let key_heads = k.dim(1)?;
         let [wide_q, wide_k, wide_v] = [widened(q)?, widened(k)?, widened(v)?];
         let mask = self.mask.as_ref().map(widened).transpose()?;
-        let weights = probabilities(&wide_q, &wide_k, mask.as_ref(), self.causal, self.scale)?;
+        let (weights, scores) = probabilities(&wide_q, &wide_k, mask.as_ref(), self.seen, self.scale, self.soft_cap)?;
         let gradient = if self.merge {
             let (batch, rows, _) = gradient.dims3()?;
             gradient.reshape((batch, rows, q.dim(1)?, v.dim(3)?))?.transpose(1, 2)?
@@ -152,7 +207,10 @@ impl CustomOp3 for Attention {
             return Ok((None, None, of_v));
         }
         let of_weights = matmul(&gradient, &wide_v.unsqueeze(2)?.t()?)?;
-        let of_scores = (softmax_gradient(&weights, &of_weights, 4)? * self.scale)?;
+        let mut of_scores = (softmax_gradient(&weights, &of_weights, 4)? * self.scale)?;
+        if let Some(cap) = self.soft_cap {
+            of_scores = (of_scores * soft_cap_slope(&scores, cap)?)?;
+        }
         let of_q = || matmul(&of_scores, &wide_k.unsqueeze(2)?)?.reshape(q.shape())?.to_dtype(dtype);
         let of_k = || matmul(&of_scores.t()?, &grouped(&wide_q, key_heads)?)?.sum(2)?.to_dtype(dtype);
         Ok((q.track_op().then(of_q).transpose()?, k.track_op().then(of_k).transpose()?, of_v))
@@ -167,11 +225,13 @@ pub(crate) fn cases(
 ) -> Result<()> {
     let masks = [None, Some(held(&[7, 39], 9)?), Some(held(&[2, 1, 1, 39], 9)?)];
     for (number, mask) in masks.into_iter().enumerate() {
-        let op = Attention { mask, causal: number != 2, scale: 0.3, merge: number == 1 };
+        let seen = Seen { causal: number != 2, window: (number != 0).then_some(9) };
+        let op = Attention { mask, seen, soft_cap: (number == 2).then_some(1.5), scale: 0.3, merge: number == 1 };
         add("attention", Box::new(op), &[&[2, 4, 7, 24], &[2, 2, 39, 24], &[2, 2, 39, 17]]);
     }
     // Queries before the first key see nothing.
-    let op = Attention { mask: None, causal: true, scale: 0.5, merge: true };
+    let seen = Seen { causal: true, window: None };
+    let op = Attention { mask: None, seen, soft_cap: None, scale: 0.5, merge: true };
     add("attention", Box::new(op), &[&[1, 2, 40, 64], &[1, 1, 33, 64], &[1, 1, 33, 64]]);
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::path::{Operation, Path, path};
 use crate::reduce::mixed;
 use crate::{AttentionOptions, attention};
 use candle_core::shape::Dim;
-use candle_core::{D, Result, Tensor};
+use candle_core::{D, DType, Result, Tensor};
 use std::cell::Cell;
 
 thread_local! {
@@ -132,16 +132,17 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Opti
 }
 
 /// `candle_nn::attention::flash_attn`: queries, keys and values are [batch, rows, heads, size], a mask is [rows, keys]. Causal masks whose last
-/// query sees the last key, no ALiBi and no soft cap (`plain`).
+/// query sees the last key, and no ALiBi.
 #[doc(hidden)]
 pub fn flash_attn(
     [q, k, v]: [&Tensor; 3],
     scale: f32,
     mask: Option<&Tensor>,
     causal_from: Option<usize>,
-    plain: bool,
+    alibi: bool,
+    soft_cap: Option<f32>,
 ) -> Result<Option<Tensor>> {
-    if !plain || [q, k, v].iter().any(|tensor| tensor.rank() != 4) {
+    if alibi || [q, k, v].iter().any(|tensor| tensor.rank() != 4) {
         return Ok(None);
     }
     let (rows, keys) = (q.dim(1)?, k.dim(1)?);
@@ -152,7 +153,46 @@ pub fn flash_attn(
     }
     let [q, k, v] = [q.transpose(1, 2)?, k.transpose(1, 2)?, v.transpose(1, 2)?];
     let mask = mask.map(|mask| mask.reshape((rows, keys))).transpose()?;
-    attended([&q, &k, &v], mask, causal_from.is_some(), scale)
+    attended([&q, &k, &v], options(scale, mask, causal_from.is_some(), soft_cap))
+}
+
+/// `candle_nn::attention::flash_attn_varlen_cpu` and `flash_attn_varlen_unfused`: queries, keys and values are [all rows, heads, size]. No ALiBi,
+/// and windows that end with the query itself.
+#[doc(hidden)]
+pub fn flash_attn_varlen(
+    [q, k, v]: [&Tensor; 3],
+    alibi: bool,
+    [of_q, of_k]: [&Tensor; 2],
+    scale: f32,
+    causal: bool,
+    window: (Option<usize>, Option<usize>),
+) -> Result<Option<Tensor>> {
+    let known = of_q.rank() == 1 && of_k.dims() == of_q.dims() && [of_q, of_k].iter().all(|x| x.dtype() == DType::U32);
+    let thirds = [q, k, v].iter().all(|tensor| tensor.rank() == 3);
+    // A window to the right alone is none of Candle's, and one beyond the query none of ours.
+    let fits =
+        known && thirds && !alibi && (matches!(window, (_, None) | (Some(_), Some(0))) || causal && window.0.is_some());
+    if !fits || k.dim(1)? != v.dim(1)? || k.dim(1)? == 0 || q.dim(1)? % k.dim(1)? != 0 {
+        return Ok(None);
+    }
+    let sizes = |x: &Tensor| Ok::<_, candle_core::Error>(x.to_vec1::<u32>()?.into_iter().map(|size| size as usize));
+    let lengths: Vec<(usize, usize)> = sizes(of_q)?.zip(sizes(of_k)?).collect();
+    let whole = |sum: usize, x: &Tensor| x.dim(0).is_ok_and(|size| size == sum);
+    let (rows, keys) = (lengths.iter().map(|length| length.0).sum(), lengths.iter().map(|length| length.1).sum());
+    let causal = causal || window.0.is_some();
+    let legal = whole(rows, q) && whole(keys, k) && whole(keys, v) && (!causal || lengths.iter().all(|(q, k)| q <= k));
+    if !legal || !takes(Operation::Attention, &[q, k, v], q.elem_count().max(1)) {
+        return Ok(None);
+    }
+    let options =
+        AttentionOptions { window: window.0.map(|left| left.saturating_add(1)), ..options(scale, None, causal, None) };
+    crate::attention_of_lengths(q, k, v, &lengths, &options).map(Some)
+}
+
+fn options(scale: f32, mask: Option<Tensor>, causal: bool, soft_cap: Option<f32>) -> AttentionOptions {
+    // A cap of 0 is none, as Candle has it.
+    let soft_cap = soft_cap.filter(|cap| *cap != 0.0).map(f64::from);
+    AttentionOptions { mask, causal, soft_cap, scale: Some(f64::from(scale)), ..AttentionOptions::default() }
 }
 
 /// `candle_nn::ops::sdpa`, of which Candle has kernels for Metal only.
@@ -164,19 +204,21 @@ pub fn sdpa(
     scale: f32,
     softcapping: f32,
 ) -> Result<Option<Tensor>> {
-    if !q.device().is_cpu() || softcapping != 1.0 {
+    if !q.device().is_cpu() || softcapping == 0.0 {
         return Ok(None);
     }
-    attended([q, k, v], mask.cloned(), causal, scale)
+    // 1 is no cap there.
+    let soft_cap = Some(softcapping).filter(|cap| *cap != 1.0);
+    attended([q, k, v], options(scale, mask.cloned(), causal, soft_cap))
 }
 
-fn attended([q, k, v]: [&Tensor; 3], mask: Option<Tensor>, causal: bool, scale: f32) -> Result<Option<Tensor>> {
+fn attended([q, k, v]: [&Tensor; 3], options: AttentionOptions) -> Result<Option<Tensor>> {
     let alike = [k, v].iter().all(|tensor| tensor.dtype() == q.dtype());
     let grouped = [q, k, v].iter().all(|tensor| tensor.rank() == 4) && k.dim(1)? > 0 && q.dim(1)? % k.dim(1)? == 0;
-    if !alike || !grouped || mask.as_ref().is_some_and(Tensor::track_op) {
+    let capped = options.soft_cap.is_none_or(|cap| cap.is_finite() && cap > 0.0);
+    if !alike || !grouped || !capped || options.mask.as_ref().is_some_and(Tensor::track_op) {
         return Ok(None);
     }
-    let options = AttentionOptions { mask, causal, scale: Some(f64::from(scale)), ..AttentionOptions::default() };
     let taken = takes(Operation::Attention, &[q, k, v], q.elem_count().max(1));
     taken.then(|| attention(q, k, v, &options)).transpose()
 }

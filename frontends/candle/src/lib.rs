@@ -37,7 +37,7 @@ mod softmax;
 
 pub use activation::gelu;
 pub use adapter::{AdapterError, LoraAdapter, LoraConfig};
-pub use attention::{AttentionOptions, attention};
+pub use attention::{AttentionOptions, attention, attention_of_lengths};
 pub use bert::{Bert, BertConfig};
 pub use language::{Cache, Gguf, Llama, LlamaConfig, QuantizedWeight, Sampler, Sampling, tokenizer};
 pub use linear::{Linear, linear, linear_add, linear_gelu};

@@ -21,9 +21,14 @@ pub fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     let matrices = left.rank() >= 2 && right.rank() >= 2;
     match path(Operation::Matmul, &[left, right], work) {
         Path::Openmps if matrices => left.apply_op2(right, Matmul),
+        // Candle's own refuses some strides: what is this small is copied.
+        _ if matrices && work < SMALL => left.contiguous()?.broadcast_matmul(&right.contiguous()?),
         _ => left.broadcast_matmul(right),
     }
 }
+
+/// Multiplications of a product whose operands may be copied for Candle's own.
+const SMALL: usize = 4096;
 
 struct Matmul;
 

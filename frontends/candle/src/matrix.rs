@@ -39,22 +39,10 @@ pub fn with_matrix<R>(tensor: &Tensor, work: impl FnOnce(&Matrix) -> Result<R>) 
     let builder = MatrixDescriptor::builder(rows, columns, view.dtype).row_bytes(row_bytes as usize);
     let descriptor = builder.matrices(matrices).matrix_bytes(matrix_bytes as usize).build().map_err(Error::wrap)?;
     let device = queue()?.device();
-    // SAFETY: the storage is borrowed, and so alive and not written, until this function returns; the buffer is freed before.
-    let buffer = unsafe { Buffer::no_copy(device, view.address, descriptor.span_bytes(), false, ()) };
-    let buffer = buffer.map_err(Error::wrap)?;
-    let freed = FreeAtEnd(&buffer);
-    let result = Matrix::new(&buffer, &descriptor).map_err(Error::wrap).and_then(|matrix| work(&matrix));
-    drop(freed);
-    result
-}
-
-/// Takes the memory away from matrices that were cloned out of the closure, also when it panics.
-struct FreeAtEnd<'a>(&'a Buffer);
-
-impl Drop for FreeAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.free();
-    }
+    let bytes = descriptor.span_bytes();
+    let lent = |buffer: &Buffer| Matrix::new(buffer, &descriptor).map_err(Error::wrap).and_then(|matrix| work(&matrix));
+    // SAFETY: the storage is borrowed, and so alive and not written, until this function returns.
+    unsafe { Buffer::lend(device, view.address, bytes, false, lent) }.map_err(Error::wrap)?
 }
 
 /// The product of two matrices through [`MatrixMultiplication`]: operands without a copy, one command buffer, the result a new tensor.

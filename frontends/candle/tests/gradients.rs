@@ -167,6 +167,11 @@ fn attentions() -> Result<()> {
     let mask = Some(Tensor::from_vec(values, (2, 1, 1, 5), &Device::Cpu)?);
     let masked = AttentionOptions { mask, causal: true, ..Default::default() };
     check("attention, masked", &shapes, &[Layout::Offset; 3], &|x| attention(&x[0], &x[1], &x[2], &masked))?;
+    let near = AttentionOptions { causal: true, window: Some(2), soft_cap: Some(0.8), ..Default::default() };
+    check_layouts("attention, window, soft cap", &grouped, &|x| attention(&x[0], &x[1], &x[2], &near))?;
+    let lengths: [&[usize]; 3] = [&[4, 4, 3], &[6, 2, 3], &[6, 2, 2]];
+    let texts = [(1, 3), (3, 3)];
+    check_layouts("attention of lengths", &lengths, &|x| attention_of_lengths(&x[0], &x[1], &x[2], &texts, &near))?;
     let short: [&[usize]; 3] = [&[1, 2, 5, 4], &[1, 2, 3, 4], &[1, 2, 3, 4]];
     check("attention, more queries than keys", &short, &[Layout::Transposed; 3], &|x| {
         attention(&x[0], &x[1], &x[2], &causal)

@@ -45,11 +45,40 @@ fn attention_is_candle_s() -> Result<()> {
             AttnMask::Causal { kv_offset } => (None, Some(*kv_offset)),
             AttnMask::Mask(mask) => (Some(mask), None),
         };
-        let ours = hooks::flash_attn([&q, &k, &v], 0.25, tensor, from, true)?;
-        near(ours, &candle_nn::attention::flash_attn::<f32>(&q, &k, &v, 0.25, mask, None, None)?)?;
+        for cap in [None, Some(1.5)] {
+            let ours = hooks::flash_attn([&q, &k, &v], 0.25, tensor, from, false, cap)?;
+            near(ours, &candle_nn::attention::flash_attn::<f32>(&q, &k, &v, 0.25, mask.clone(), None, cap)?)?;
+        }
     }
     let [q, k, v] = [q.transpose(1, 2)?, k.transpose(1, 2)?, v.transpose(1, 2)?];
     assert_eq!(hooks::sdpa([&q, &k, &v], None, true, 0.25, 1.0)?.expect("it is taken").dims(), [1, 6, 4, 16]);
+    Ok(())
+}
+
+#[test]
+fn attention_of_lengths_is_candle_s() -> Result<()> {
+    use candle_nn::attention::flash_attn_varlen_cpu;
+    let (q, k, v) = (numbers(&[9, 4, 16], 1)?, numbers(&[14, 2, 16], 2)?, numbers(&[14, 2, 16], 3)?);
+    let sizes = |sizes: &[u32]| Tensor::new(sizes, &Device::Cpu);
+    let (of_q, of_k) = (sizes(&[3, 0, 1, 5])?, sizes(&[3, 2, 4, 5])?);
+    for (causal, left, right) in [
+        (false, None, None),
+        (true, None, None),
+        (true, Some(2), None),
+        (false, Some(1), Some(0)),
+        (true, Some(0), Some(3)),
+    ] {
+        let ours = hooks::flash_attn_varlen([&q, &k, &v], false, [&of_q, &of_k], 0.25, causal, (left, right))?;
+        let theirs = flash_attn_varlen_cpu(&q, &k, &v, None, &of_q, &of_k, 5, 5, 0.25, causal, left, right)?;
+        near(ours, &theirs)?;
+    }
+    let left_to_candle = [
+        hooks::flash_attn_varlen([&q, &k, &v], true, [&of_q, &of_k], 0.25, true, (None, None))?,
+        hooks::flash_attn_varlen([&q, &k, &v], false, [&of_q, &of_k], 0.25, false, (Some(1), Some(2)))?,
+        hooks::flash_attn_varlen([&q, &k, &v], false, [&of_q, &of_q], 0.25, true, (None, None))?,
+        hooks::flash_attn_varlen([&q, &k, &v], false, [&of_k, &of_q], 0.25, true, (None, None))?,
+    ];
+    assert!(left_to_candle.iter().all(Option::is_none));
     Ok(())
 }
 
@@ -69,14 +98,17 @@ fn the_rest_is_left_to_candle() -> Result<()> {
         hooks::rope(&x, &vector, &vector)?,
         hooks::rope_thd(&x, &vector, &vector)?,
         hooks::rope(&numbers(&[1, 1, 5, 8], 1)?, &numbers(&[4, 4], 1)?, &numbers(&[4, 4], 1)?)?,
-        hooks::flash_attn([&x, &x, &x], 1.0, None, None, true)?,
+        hooks::flash_attn([&x, &x, &x], 1.0, None, None, false, None)?,
         hooks::candles_own(|| hooks::softmax(&x, &1))?,
     ];
     assert!(none.iter().all(Option::is_none));
     let heads = numbers(&[1, 2, 3, 8], 1)?;
-    assert!(hooks::flash_attn([&heads, &heads, &heads], 1.0, None, Some(1), true)?.is_none(), "another causal mask");
-    assert!(hooks::flash_attn([&heads, &heads, &heads], 1.0, None, None, false)?.is_none(), "a soft cap");
-    assert!(hooks::sdpa([&heads, &heads, &heads], None, false, 1.0, 30.0)?.is_none(), "a soft cap");
+    assert!(
+        hooks::flash_attn([&heads, &heads, &heads], 1.0, None, Some(1), false, None)?.is_none(),
+        "another causal mask"
+    );
+    assert!(hooks::flash_attn([&heads, &heads, &heads], 1.0, None, None, true, None)?.is_none(), "ALiBi");
+    assert!(hooks::sdpa([&heads, &heads, &heads], None, false, 1.0, -30.0)?.is_none(), "no soft cap");
     assert!(hooks::softmax(&x, &3).is_err(), "no such dimension");
     Ok(())
 }

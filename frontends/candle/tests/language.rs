@@ -145,6 +145,9 @@ fn a_text_at_once_and_token_by_token() -> Result<()> {
     };
     assert!(difference(&after(TEXT.len())?, &again)? < 1e-5);
     assert!(difference(&after(2)?, &again)? > 1e-3);
+    // The same window over a text that is read at once.
+    let at_once = model.forward(&TEXT, &mut model.cache().with_window(2))?;
+    assert!(difference(&after(2)?, &at_once)? < 1e-3);
     assert!(model.forward(&[1; 601], &mut model.cache()).is_err(), "longer than the context");
     assert!(model.forward(&[64], &mut model.cache()).is_err(), "no such token");
     Ok(())

@@ -92,12 +92,17 @@ fn plain_attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOption
     let (k, v) = (repeat(&exact(k)?)?, repeat(&exact(v)?)?);
     let scale = options.scale.unwrap_or(1.0 / (q.dim(3)? as f64).sqrt());
     let mut scores = (exact(q)?.matmul(&k.t()?)? * scale)?;
+    if let Some(cap) = options.soft_cap {
+        scores = ((scores / cap)?.tanh()? * cap)?;
+    }
     if let Some(mask) = &options.mask {
         scores = scores.broadcast_add(&exact(mask)?)?;
     }
-    if options.causal {
+    if options.causal || options.window.is_some() {
         let (rows, keys) = (q.dim(2)?, k.dim(2)?);
-        let value = |at: usize| if at % keys + rows > at / keys + keys { f64::NEG_INFINITY } else { 0.0 };
+        let behind = |at: usize| options.causal && at % keys + rows > at / keys + keys;
+        let before = |at: usize| options.window.is_some_and(|window| at % keys + rows + window <= at / keys + keys);
+        let value = |at: usize| if behind(at) || before(at) { f64::NEG_INFINITY } else { 0.0 };
         let mask = Tensor::from_vec((0..rows * keys).map(value).collect(), (rows, keys), &Device::Cpu)?;
         scores = scores.broadcast_add(&mask)?;
     }
@@ -125,6 +130,59 @@ fn attention_of_every_kind() -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+/// Sizes of a prompt and of a step of generation, windows that begin within a block of keys and beyond the first key, large and small caps.
+#[test]
+fn windows_and_soft_caps() -> Result<()> {
+    for (dtype, tolerance) in FLOATS {
+        for (heads, key_heads, rows, keys, depth) in [(4, 2, 70, 150, 64), (8, 2, 1, 333, 64), (6, 2, 3, 40, 24)] {
+            let make = |dims: &[usize], seed| numbers(dims, seed)?.to_dtype(dtype);
+            let (q, k) = (make(&[2, heads, rows, depth], 1)?, make(&[2, key_heads, keys, depth], 2)?);
+            let (v, mask) = (make(&[2, key_heads, keys, depth], 3)?, make(&[rows, keys], 4)?);
+            for (causal, window, soft_cap) in
+                [(true, Some(1), None), (true, Some(37), Some(0.7)), (false, Some(64), None), (true, None, Some(30.0))]
+            {
+                for mask in [None, Some(mask.clone())] {
+                    let options = AttentionOptions { mask, causal, window, soft_cap, ..Default::default() };
+                    for ((q, k), v) in layouts(&q)?.iter().zip(&layouts(&k)?).zip(&layouts(&v)?) {
+                        let expected = plain_attention(q, k, v, &options)?;
+                        let name = format!("{dtype:?} {rows} x {keys}, window {window:?}, cap {soft_cap:?}");
+                        close(&name, &attention(q, k, v, &options)?, &expected, tolerance)?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn texts_of_several_lengths() -> Result<()> {
+    let (q, k, v) = (numbers(&[9, 4, 16], 1)?, numbers(&[14, 2, 16], 2)?, numbers(&[14, 2, 12], 3)?);
+    let lengths = [(3, 3), (0, 2), (1, 4), (5, 5)];
+    let options = AttentionOptions { causal: true, window: Some(3), ..Default::default() };
+    let all = attention_of_lengths(&q, &k, &v, &lengths, &options)?;
+    let merged = AttentionOptions { merge_heads: true, ..options.clone() };
+    close("merged", &attention_of_lengths(&q, &k, &v, &lengths, &merged)?, &all.flatten_from(1)?, 0.0)?;
+    let (mut row, mut key) = (0, 0);
+    for (rows, keys) in lengths {
+        if rows > 0 {
+            let part = |x: &Tensor, at, count| x.narrow(0, at, count)?.transpose(0, 1)?.unsqueeze(0);
+            let (q, k, v) = (part(&q, row, rows)?, part(&k, key, keys)?, part(&v, key, keys)?);
+            let expected = plain_attention(&q, &k, &v, &options)?.squeeze(0)?.transpose(0, 1)?;
+            close("a text", &all.narrow(0, row, rows)?, &expected, 1e-5)?;
+        }
+        (row, key) = (row + rows, key + keys);
+    }
+    assert_eq!(
+        attention_of_lengths(&q.narrow(0, 0, 0)?, &k.narrow(0, 0, 0)?, &v.narrow(0, 0, 0)?, &[], &options)?.dims(),
+        [0, 4, 12]
+    );
+    refused(attention_of_lengths(&q, &k, &v, &[(9, 13)], &options), "lengths [(9, 13)]");
+    let most = [(usize::MAX, 14), (2, 0)];
+    refused(attention_of_lengths(&q, &k, &v, &most, &options), "lengths");
     Ok(())
 }
 
@@ -213,6 +271,12 @@ fn what_is_refused_and_with_which_words() -> Result<()> {
     refused(attention(&q, &k, &k, &AttentionOptions::default()), "a number of heads that divides 3");
     let mask = Some(Var::from_tensor(&numbers(&[4, 4], 1)?)?.as_tensor().clone());
     refused(attention(&q, &q, &q, &AttentionOptions { mask, ..Default::default() }), "mask no gradient");
+    let none = AttentionOptions { window: Some(0), ..Default::default() };
+    refused(attention(&q, &q, &q, &none), "window is 0, expected at least 1");
+    for cap in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let options = AttentionOptions { soft_cap: Some(cap), ..Default::default() };
+        refused(attention(&q, &q, &q, &options), "expected a finite number above 0");
+    }
     let mask = Some(numbers(&[5, 4], 1)?);
     refused(attention(&q, &q, &q, &AttentionOptions { mask, ..Default::default() }), "what broadcasts to [1, 3, 4, 4]");
     refused(rope(&q, &numbers(&[4, 3], 1)?, &numbers(&[4, 3], 1)?, false), "cosines has shape [4, 3]");

@@ -94,8 +94,22 @@ const EDITS: &[Edit] = &[
                  AttnMask::None => (None, None), \
                  AttnMask::Causal { kv_offset } => (None, Some(*kv_offset)), \
                  AttnMask::Mask(mask) => (Some(mask), None) }; ",
-        call: "flash_attn([q, k, v], softmax_scale, tensor, offset, max_bias.is_none() && softcap.is_none())",
+        call: "flash_attn([q, k, v], softmax_scale, tensor, offset, max_bias.is_some(), softcap)",
     },
+    edit(
+        "src/attention/cpu_flash/varlen.rs",
+        "flash_attn_varlen_cpu",
+        "flash_attn_varlen([q, k, v], alibi_slopes.is_some(), [seqlens_q, seqlens_k], softmax_scale, causal, \
+         (window_left, window_right))",
+        "05e50eb3b1c37a483136302dab78b5da1990106a3083ca80eacfa0f42b6ab362",
+    ),
+    edit(
+        "src/attention/varlen.rs",
+        "flash_attn_varlen_unfused",
+        "flash_attn_varlen([q, k, v], alibi_slopes.is_some(), [seqlens_q, seqlens_k], softmax_scale, causal, \
+         (window_size_left, window_size_right))",
+        "d3dde5c263d23131a0d1cd8c975b7386663609e7ca2200cbe2d48f9d76b36036",
+    ),
 ];
 
 const fn edit(file: &'static str, function: &'static str, call: &'static str, digest: &'static str) -> Edit {

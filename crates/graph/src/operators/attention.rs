@@ -1,4 +1,4 @@
-//! Scaled dot product attention, `MPSGraph`'s `scaledDotProductAttention`: grouped heads, causal and additive masks.
+//! Scaled dot product attention, `MPSGraph`'s `scaledDotProductAttention`: grouped heads, causal and additive masks, windows, soft caps.
 
 mod gradient;
 mod parts;
@@ -27,12 +27,16 @@ pub const LARGEST_ON_TILES: usize = tiles::LARGEST;
 /// that broadcasts to [batch, heads, rows, keys] if there is one. Each head of keys serves `heads / key heads` neighbouring heads of
 /// queries. A query that sees no key, or only keys masked by minus infinity, gives zeros. The output may have any
 /// strides but the last, which is 1.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Attention {
     /// The factor of the scores; one over the root of the depth when there is none.
     pub scale: Option<f64>,
     /// Query i sees the keys up to i + keys - rows only: the last query sees all.
     pub causal: bool,
+    /// Query i sees none of the keys up to i + keys - rows but the last so many, its own among them.
+    pub window: Option<usize>,
+    /// Scaled scores become `cap * tanh(score / cap)`, before a mask is added.
+    pub soft_cap: Option<f64>,
 }
 
 impl Attention {
@@ -55,8 +59,20 @@ impl Attention {
         }
         expect_shape(operator, "keys", &inputs[1].shape, &[batch, key_heads, keys, depth])?;
         expect_shape(operator, "values", &inputs[2].shape, &[batch, key_heads, keys, columns])?;
+        let Attention { causal, soft_cap, .. } = *self;
+        // More than all keys are all of them: what is added up with it stays small.
+        let window = self.window.map(|window| window.min(keys.max(1)));
+        let refused = |attribute, got: String, expected: &str| {
+            Err(Error::Attribute { operator, attribute, got, expected: expected.to_owned() })
+        };
+        if self.window == Some(0) {
+            return refused("window", "0".to_owned(), "at least 1");
+        }
+        if let Some(cap) = soft_cap.filter(|cap| !(cap.is_finite() && *cap > 0.0)) {
+            return refused("soft cap", cap.to_string(), "a finite number above 0");
+        }
         let scale = self.scale.unwrap_or(1.0 / (depth.max(1) as f64).sqrt());
-        Ok(native::Attention { batch, heads, key_heads, rows, keys, depth, columns, scale, causal: self.causal })
+        Ok(native::Attention { batch, heads, key_heads, rows, keys, depth, columns, scale, causal, window, soft_cap })
     }
 }
 
@@ -138,14 +154,18 @@ impl Operator for Attention {
         vec![Array::from_fn(&dims, inputs[0].dtype, |at| {
             let (b, h, i, c) = (at[0], at[1], at[2], at[3]);
             let key_head = h / (sizes.heads / sizes.key_heads);
-            let sees = |j: usize| !self.causal || j + sizes.rows <= i + sizes.keys;
+            let sees = |j: usize| {
+                let near = |window: usize| j + sizes.rows + window > i + sizes.keys;
+                (!self.causal || j + sizes.rows <= i + sizes.keys) && sizes.window.is_none_or(near)
+            };
             let scores: Vec<(usize, f64)> = (0..sizes.keys)
                 .filter(|&j| sees(j))
                 .map(|j| {
                     let terms =
                         (0..sizes.depth).map(|p| inputs[0].at(&[b, h, i, p]) * inputs[1].at(&[b, key_head, j, p]));
                     let mask = inputs.get(3).map_or(0.0, |mask| mask.at_broadcast(&[b, h, i, j]));
-                    (j, terms.sum::<f64>() * sizes.scale + mask)
+                    let scaled = terms.sum::<f64>() * sizes.scale;
+                    (j, self.soft_cap.map_or(scaled, |cap| cap * (scaled / cap).tanh()) + mask)
                 })
                 .collect();
             let largest = scores.iter().fold(f64::NEG_INFINITY, |top, &(_, score)| top.max(score));
@@ -166,13 +186,17 @@ pub static ENTRY: Entry = Entry {
     summary: "softmax(scale * queries * keys^T + mask) * values, of grouped heads.",
     dtypes: &[DType::F16, DType::BF16, DType::F32, DType::F64],
     cases: || {
-        let case = |causal, scale, shapes: &[&[usize]]| {
+        let of = |attention: Attention, shapes: &[&[usize]]| {
             let mut inputs: Vec<Input> =
                 shapes.iter().map(|dims| Input::of(dims, Values::Uniform(-1.0, 1.0))).collect();
             if let Some(mask) = inputs.get_mut(3) {
                 mask.values = Values::Given(vec![0.0, -1.5, 0.25, f64::NEG_INFINITY, 0.5]);
             }
-            Case::new(Attention { scale, causal }, inputs)
+            Case::new(attention, inputs)
+        };
+        let case = |causal, scale, shapes: &[&[usize]]| of(Attention { scale, causal, ..Attention::default() }, shapes);
+        let near = |causal, window, soft_cap, shapes: &[&[usize]]| {
+            of(Attention { causal, window, soft_cap, ..Attention::default() }, shapes)
         };
         vec![
             case(false, None, &[&[1, 1, 1, 1], &[1, 1, 1, 1], &[1, 1, 1, 1]]),
@@ -189,6 +213,11 @@ pub static ENTRY: Entry = Entry {
             case(true, None, &[&[1, 1, 8, 8], &[1, 1, 513, 8], &[1, 1, 513, 8]]),
             case(false, None, &[&[1, 2, 3, 4], &[1, 2, 0, 4], &[1, 2, 0, 4]]),
             case(false, None, &[&[0, 2, 3, 4], &[0, 2, 5, 4], &[0, 2, 5, 4]]),
+            near(true, Some(1), None, &[&[1, 2, 9, 8], &[1, 1, 9, 8], &[1, 1, 9, 8]]),
+            near(true, Some(70), Some(2.0), &[&[1, 4, 5, 16], &[1, 2, 150, 16], &[1, 2, 150, 16]]),
+            near(false, Some(6), None, &[&[2, 2, 30, 8], &[2, 2, 30, 8], &[2, 2, 30, 8], &[30, 30]]),
+            near(true, Some(40), Some(0.5), &[&[1, 1, 90, 32], &[1, 1, 80, 32], &[1, 1, 80, 32]]),
+            near(false, None, Some(1.0), &[&[1, 2, 6, 4], &[1, 1, 17, 4], &[1, 1, 17, 4], &[6, 17]]),
         ]
     },
     tolerance: 16.0,

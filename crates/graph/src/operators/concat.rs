@@ -91,6 +91,10 @@ impl Operator for Concat {
         Ok(b.many(Split { axis: self.axis, sections }, &[dy])?.into_iter().map(Some).collect())
     }
 
+    fn moves(&self) -> bool {
+        true
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let axis = axis_of(self.name(), self.axis, inputs[0].shape.len()).expect("checked by infer");
         let mut dims = inputs[0].shape.clone();
@@ -132,6 +136,10 @@ impl Operator for Stack {
     fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
         let dy = b.dy()?;
         Ok(b.many(Unstack { axis: self.axis }, &[dy])?.into_iter().map(Some).collect())
+    }
+
+    fn moves(&self) -> bool {
+        true
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
@@ -185,6 +193,10 @@ impl Operator for Split {
         Ok(vec![Some(b.one(Concat { axis: self.axis }, &parts)?)])
     }
 
+    fn moves(&self) -> bool {
+        true
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let x = &inputs[0];
         let axis = axis_of(self.name(), self.axis, x.shape.len()).expect("checked by infer");
@@ -231,6 +243,10 @@ impl Operator for Unstack {
         Ok(vec![Some(b.one(Stack { axis: self.axis }, &parts)?)])
     }
 
+    fn moves(&self) -> bool {
+        true
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let x = &inputs[0];
         let axis = axis_of(self.name(), self.axis, x.shape.len()).expect("checked by infer");
@@ -251,7 +267,7 @@ impl Operator for Unstack {
 pub static CONCAT: Entry = Entry {
     name: "concat",
     summary: "Tensors joined along an axis.",
-    dtypes: dtype::ALL,
+    dtypes: dtype::EVERY,
     cases: || {
         let case = |axis, shapes: &[&[usize]]| {
             Case::new(Concat { axis }, shapes.iter().map(|dims| Input::new(dims)).collect())
@@ -271,7 +287,7 @@ pub static CONCAT: Entry = Entry {
 pub static STACK: Entry = Entry {
     name: "stack",
     summary: "Tensors of one shape along a new axis.",
-    dtypes: dtype::ALL,
+    dtypes: dtype::EVERY,
     cases: || {
         let case = |axis, count, dims: &[usize]| Case::new(Stack { axis }, vec![Input::new(dims); count]);
         vec![case(0, 3, &[]), case(0, 1, &[4]), case(-1, 3, &[5, 3]), case(1, 4, &[2, 0]), case(1, 2, &[3, 4, 5])]
@@ -283,7 +299,7 @@ pub static STACK: Entry = Entry {
 pub static SPLIT: Entry = Entry {
     name: "split",
     summary: "Consecutive parts along an axis.",
-    dtypes: dtype::ALL,
+    dtypes: dtype::EVERY,
     cases: || {
         let case = |axis, sections: &[usize], dims: &[usize]| {
             Case::new(Split { axis, sections: sections.to_vec() }, vec![Input::new(dims)])
@@ -297,7 +313,7 @@ pub static SPLIT: Entry = Entry {
 pub static UNSTACK: Entry = Entry {
     name: "unstack",
     summary: "Each element of an axis as a tensor.",
-    dtypes: dtype::ALL,
+    dtypes: dtype::EVERY,
     cases: || {
         let case = |axis, dims: &[usize]| Case::new(Unstack { axis }, vec![Input::new(dims)]);
         vec![case(0, &[3]), case(-1, &[3, 4]), case(1, &[2, 5, 3])]

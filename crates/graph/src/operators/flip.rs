@@ -53,6 +53,10 @@ impl Operator for Flip {
         Ok(vec![Some(b.one(self.clone(), &[dy])?)])
     }
 
+    fn moves(&self) -> bool {
+        true
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let x = &inputs[0];
         let axes = self.axes(x.shape.len()).expect("checked by infer");
@@ -68,7 +72,7 @@ impl Operator for Flip {
 pub static ENTRY: Entry = Entry {
     name: "flip",
     summary: "Axes in reverse order.",
-    dtypes: dtype::ALL,
+    dtypes: dtype::EVERY,
     cases: || {
         let case = |axes: &[i64], dims: &[usize]| Case::new(Flip { axes: axes.to_vec() }, vec![Input::new(dims)]);
         vec![case(&[0], &[9]), case(&[-1], &[3, 5]), case(&[0, 2], &[3, 4, 7]), case(&[1], &[2, 0]), case(&[], &[4])]

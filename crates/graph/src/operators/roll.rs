@@ -80,6 +80,10 @@ impl Operator for Roll {
         Ok(vec![Some(b.one(back, &[dy])?)])
     }
 
+    fn moves(&self) -> bool {
+        true
+    }
+
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let x = &inputs[0];
         let turns = self.turns(&x.shape).expect("checked by infer");
@@ -94,7 +98,7 @@ impl Operator for Roll {
 pub static ENTRY: Entry = Entry {
     name: "roll",
     summary: "Axes turned around by a number of elements.",
-    dtypes: dtype::ALL,
+    dtypes: dtype::EVERY,
     cases: || {
         let case = |shifts: &[i64], axes: &[i64], dims: &[usize]| {
             Case::new(Roll { shifts: shifts.to_vec(), axes: axes.to_vec() }, vec![Input::new(dims)])

@@ -163,6 +163,11 @@ fn encode(value: f64, dtype: DType, bytes: &mut [u8]) {
         DType::Bool => vec![u8::from(value != 0.0)],
         DType::U8 => vec![value as i64 as u8],
         DType::I8 => vec![value as i64 as u8],
+        DType::U16 => (value as i64 as u16).to_le_bytes().to_vec(),
+        DType::U32 => (value as i64 as u32).to_le_bytes().to_vec(),
+        // Beyond int64 and below 0 at once.
+        DType::U64 if value < 0.0 => (value as i64).to_le_bytes().to_vec(),
+        DType::U64 => (value as u64).to_le_bytes().to_vec(),
         DType::I16 => (value as i64 as i16).to_le_bytes().to_vec(),
         DType::I32 => (value as i64 as i32).to_le_bytes().to_vec(),
         DType::I64 => (value as i64).to_le_bytes().to_vec(),
@@ -179,7 +184,7 @@ fn decode(bytes: &[u8], dtype: DType) -> f64 {
     wide[..dtype.size()].copy_from_slice(&bytes[..dtype.size()]);
     let low = u64::from_le_bytes(wide);
     match dtype {
-        DType::Bool | DType::U8 => low as f64,
+        DType::Bool | DType::U8 | DType::U16 | DType::U32 | DType::U64 => low as f64,
         DType::I8 => f64::from(low as i8),
         DType::I16 => f64::from(low as i16),
         DType::I32 => f64::from(low as i32),

@@ -107,6 +107,7 @@ pub fn elementwise(device: &Device, operator: Elementwise, breadth: Breadth) -> 
             Some(DType::I32),
             Some(DType::Bool),
             Some(DType::U8),
+            Some(DType::U32),
             Some(DType::F64),
         ],
     };

@@ -1,9 +1,10 @@
 //! Scaled dot product attention: `softmax(scale * queries * keys^T + mask) * values` for every batch and head, without storing the scores.
 //!
 //! A task takes a block of query rows whose scores fit the second-level cache: products in registers, softmax over the rows in place, products
-//! with the values. Keys are transposed once for each head of theirs.
+//! with the values. Keys are transposed once for each head of theirs. Few queries read keys and values where they lie (`few.rs`).
 
 mod double;
+mod few;
 mod tile;
 
 use super::memory::Memory;
@@ -11,6 +12,7 @@ use super::{Shared, scratch};
 use crate::threads::parallel_for;
 use half::{bf16, f16};
 use openmps_tile::DType;
+use std::ops::Range;
 use tile::Tile;
 
 /// The sizes of one call. Queries are [batch, heads, rows, depth], keys [batch, key_heads, keys, depth], values [batch, key_heads, keys,
@@ -35,12 +37,37 @@ pub struct Attention {
     pub scale: f64,
     /// Query i sees the keys up to i + keys - rows only.
     pub causal: bool,
+    /// Query i sees none of the keys up to i + keys - rows but the last so many; none is all.
+    pub window: Option<usize>,
+    /// Scaled scores become `cap * tanh(score / cap)`.
+    pub soft_cap: Option<f64>,
 }
 
 impl Attention {
-    /// How many keys a query sees.
-    fn seen(&self, row: usize) -> usize {
-        if self.causal { (row + 1 + self.keys).saturating_sub(self.rows).min(self.keys) } else { self.keys }
+    /// The keys that a query sees.
+    pub fn seen(&self, row: usize) -> Range<usize> {
+        let behind = (row + 1 + self.keys).saturating_sub(self.rows);
+        let end = if self.causal { behind.min(self.keys) } else { self.keys };
+        let start = self.window.map_or(0, |window| behind.saturating_sub(window));
+        start.min(end)..end
+    }
+
+    /// The keys that some query among neighbours sees.
+    fn seen_by(&self, rows: Range<usize>) -> Range<usize> {
+        if rows.is_empty() { 0..0 } else { self.seen(rows.start).start..self.seen(rows.end - 1).end }
+    }
+}
+
+/// What is done to scores before softmax: scaled, and capped where there is a cap.
+#[derive(Clone, Copy)]
+struct Scaling {
+    scale: f32,
+    soft_cap: Option<f32>,
+}
+
+impl Attention {
+    fn scaling(&self) -> Scaling {
+        Scaling { scale: self.scale as f32, soft_cap: self.soft_cap.map(|cap| cap as f32) }
     }
 }
 
@@ -72,6 +99,11 @@ pub unsafe fn attention(sizes: &Attention, dtype: DType, operands: &Operands) {
     unsafe {
         match dtype {
             DType::F64 => double::attention(sizes, operands),
+            DType::F16 if few::takes(sizes, operands) => few::attention::<f16>(sizes, dtype, operands, f16::from_f32),
+            DType::BF16 if few::takes(sizes, operands) => {
+                few::attention::<bf16>(sizes, dtype, operands, bf16::from_f32)
+            }
+            DType::F32 if few::takes(sizes, operands) => few::attention::<f32>(sizes, dtype, operands, |x| x),
             DType::F16 => widened::<f16>(sizes, operands, f16::to_f32, f16::from_f32),
             DType::BF16 => widened::<bf16>(sizes, operands, bf16::to_f32, bf16::from_f32),
             _ => single(sizes, operands),

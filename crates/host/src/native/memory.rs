@@ -152,7 +152,8 @@ macro_rules! halves {
 }
 halves!(f16, bf16);
 
-/// Runs an expression with `$T` standing for the Rust type of a [`DType`](openmps_tile::DType); booleans are `u8`.
+/// Runs an expression with `$T` standing for the Rust type of a [`DType`](openmps_tile::DType); booleans are `u8`. Unsigned integers of
+/// more than 8 bits are only moved, and operators that compute refuse them (`Operator::moves`): here they are signed integers of the same bits.
 #[macro_export]
 macro_rules! by_type {
     ($dtype:expr, $T:ident => $body:expr) => {{
@@ -166,15 +167,15 @@ macro_rules! by_type {
                 type $T = i8;
                 $body
             }
-            DType::I16 => {
+            DType::I16 | DType::U16 => {
                 type $T = i16;
                 $body
             }
-            DType::I32 => {
+            DType::I32 | DType::U32 => {
                 type $T = i32;
                 $body
             }
-            DType::I64 => {
+            DType::I64 | DType::U64 => {
                 type $T = i64;
                 $body
             }

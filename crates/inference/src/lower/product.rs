@@ -104,7 +104,7 @@ fn flash_attention(lowering: &mut Lowering, operation: &Operation) -> Result<Vec
     if operation.float("dropout", 0.0)? != 0.0 && !operation.flag("is_test", false)? {
         return Err(wrong(operation, "it drops elements: save the program in evaluation mode"));
     }
-    let attention = Attention { scale: None, causal: operation.flag("causal", false)? };
+    let attention = Attention { causal: operation.flag("causal", false)?, ..Attention::default() };
     let found = lowering.one(attention, &inputs)?;
     Ok(vec![lowering.transpose(&found, &HEADS_FIRST)?])
 }

@@ -129,6 +129,9 @@ pub(super) fn constant(graph: &mut Graph, array: &Array) -> Result<Tensor> {
         }
         DataType::U8 => of!(u8, |&value| value as u8),
         DataType::I8 => of!(i8, |&value| value as i8),
+        DataType::U16 => of!(u16, |&value| value as u16),
+        DataType::U32 => of!(u32, |&value| value as u32),
+        DataType::U64 => of!(u64, |&value| value as u64),
         DataType::I16 => of!(i16, |&value| value as i16),
         DataType::I32 => of!(i32, |&value| value as i32),
         DataType::I64 => of!(i64, |&value| value as i64),
@@ -153,6 +156,9 @@ pub(super) fn read(tensor: &TensorData) -> Result<Array> {
     let data: Vec<f64> = match tensor.data_type() {
         DataType::Bool | DataType::U8 => tensor.bytes()?.into_iter().map(f64::from).collect(),
         DataType::I8 => tensor.read::<i8>()?.into_iter().map(f64::from).collect(),
+        DataType::U16 => tensor.read::<u16>()?.into_iter().map(f64::from).collect(),
+        DataType::U32 => tensor.read::<u32>()?.into_iter().map(f64::from).collect(),
+        DataType::U64 => tensor.read::<u64>()?.into_iter().map(|value| value as f64).collect(),
         DataType::I16 => tensor.read::<i16>()?.into_iter().map(f64::from).collect(),
         DataType::I32 => tensor.read::<i32>()?.into_iter().map(f64::from).collect(),
         DataType::I64 => tensor.read::<i64>()?.into_iter().map(|value| value as f64).collect(),

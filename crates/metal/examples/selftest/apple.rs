@@ -126,6 +126,7 @@ fn key(source: &str) -> PipelineKey {
         math: MathMode::Safe,
         language: Language::Metal3_0,
         threads: 256,
+        constants: Vec::new(),
     }
 }
 
@@ -133,7 +134,8 @@ fn kernel(bench: &Bench) -> Outcome {
     let buffer = |index, written| Parameter::Buffer { index, written };
     let parameters =
         vec![buffer(0, false), buffer(1, false), buffer(2, true), Parameter::Number { offset: 0, size: 4 }];
-    let kernel = Kernel { pipeline: key(TEXT), threads: [256, 1, 1], threadgroup_memory: 0, parameters, numbers: 4 };
+    let kernel =
+        Kernel { pipeline: key(TEXT), threads: [256, 1, 1], threadgroup_memory: Vec::new(), parameters, numbers: 4 };
     let pipelines = Pipelines::<AppleMetal>::new(4);
     let (pipeline, limits) = pipelines.get(&bench.metal, &kernel.pipeline)?;
     let mut addresses = Addresses::default();

@@ -3,16 +3,18 @@
 use super::archive::Archive;
 use super::{RawDevice, text};
 use crate::error::{Error, Result};
-use crate::interface::{Language, MathMode, PipelineKey, PipelineLimits};
+use crate::interface::{FunctionConstant, Language, MathMode, PipelineKey, PipelineLimits};
 use crate::limits;
 use objc2::available;
 use objc2::rc::Retained;
 use objc2::runtime::ProtocolObject;
 use objc2_foundation::NSString;
 use objc2_metal::{
-    MTLCompileOptions, MTLComputePipelineDescriptor, MTLComputePipelineState, MTLDevice, MTLFunction,
-    MTLLanguageVersion, MTLLibrary, MTLMathFloatingPointFunctions, MTLMathMode,
+    MTLCompileOptions, MTLComputePipelineDescriptor, MTLComputePipelineState, MTLDataType, MTLDevice, MTLFunction,
+    MTLFunctionConstantValues, MTLLanguageVersion, MTLLibrary, MTLMathFloatingPointFunctions, MTLMathMode,
 };
+use openmps_tile::DType;
+use std::ptr::NonNull;
 
 /// A compiled kernel.
 #[derive(Clone)]
@@ -53,8 +55,37 @@ fn function(device: &RawDevice, key: &PipelineKey) -> Result<Retained<ProtocolOb
     let library = device
         .newLibraryWithSource_options_error(&source, Some(&options(key)))
         .map_err(|error| Error::Library { entry: key.entry.clone(), message: text(&error) })?;
-    let function = library.newFunctionWithName(&NSString::from_str(&key.entry));
-    function.ok_or_else(|| Error::NoSuchKernel { entry: key.entry.clone() })
+    let name = NSString::from_str(&key.entry);
+    if key.constants.is_empty() {
+        let function = library.newFunctionWithName(&name);
+        return function.ok_or_else(|| Error::NoSuchKernel { entry: key.entry.clone() });
+    }
+    library
+        .newFunctionWithName_constantValues_error(&name, &constants(&key.constants))
+        .map_err(|error| Error::Pipeline { entry: key.entry.clone(), message: text(&error) })
+}
+
+fn constants(constants: &[FunctionConstant]) -> Retained<MTLFunctionConstantValues> {
+    let values = MTLFunctionConstantValues::new();
+    for FunctionConstant { index, dtype, element } in constants {
+        let kind = match dtype {
+            DType::Bool => MTLDataType::Bool,
+            DType::I8 => MTLDataType::Char,
+            DType::U8 => MTLDataType::UChar,
+            DType::I16 => MTLDataType::Short,
+            DType::U16 => MTLDataType::UShort,
+            DType::I32 => MTLDataType::Int,
+            DType::U32 => MTLDataType::UInt,
+            DType::I64 => MTLDataType::Long,
+            DType::U64 => MTLDataType::ULong,
+            DType::F16 => MTLDataType::Half,
+            DType::F32 => MTLDataType::Float,
+            DType::BF16 | DType::F64 => MTLDataType::None,
+        };
+        // SAFETY: eight bytes, of which the type has at most as many; Metal copies them.
+        unsafe { values.setConstantValue_type_atIndex(NonNull::from(element).cast(), kind, *index as usize) };
+    }
+    values
 }
 
 fn options(key: &PipelineKey) -> Retained<MTLCompileOptions> {

@@ -24,12 +24,13 @@ fn kernel(entry: &str, buffers: usize, numbers: &[(usize, usize)]) -> Kernel {
         math: MathMode::Safe,
         language: Language::Metal3_1,
         threads: 64,
+        constants: Vec::new(),
     };
     let parameters = (0..buffers).map(|index| Parameter::Buffer { index, written: index + 1 == buffers });
     let parameters =
         parameters.chain(numbers.iter().map(|&(offset, size)| Parameter::Number { offset, size })).collect();
     let size = numbers.iter().map(|(offset, size)| offset + size).max().unwrap_or(0);
-    Kernel { pipeline, threads: [64, 1, 1], threadgroup_memory: 0, parameters, numbers: size }
+    Kernel { pipeline, threads: [64, 1, 1], threadgroup_memory: Vec::new(), parameters, numbers: size }
 }
 
 struct Gpu {
@@ -139,6 +140,7 @@ kernel void nothing(device half* x [[buffer(0)]]) {
         math: MathMode::Safe,
         language: Language::Metal4_0,
         threads: 32,
+        constants: Vec::new(),
     };
     Emulated::like(m5).pipeline(&key).unwrap();
     let older = PipelineKey { language: Language::Metal3_2, ..key.clone() };

@@ -80,7 +80,7 @@ impl TensorData {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn bytes(&self) -> Result<Vec<u8>> {
-        self.buffer.read(self.offset, self.meta.bytes()?)
+        self.buffer.read_at(self.offset, self.meta.bytes()?)
     }
 
     /// Copies the tensor's bytes into a slice of just their number.
@@ -99,7 +99,7 @@ impl TensorData {
             let (got, expected) = (format!("{} bytes", bytes.len()), format!("{needed}"));
             return Err(Error::Shape { operation: "read_bytes_into", what: "the slice", got, expected });
         }
-        self.buffer.read_into(self.offset, bytes)
+        self.buffer.read_into_at(self.offset, bytes)
     }
 
     /// The elements in row-major order.
@@ -114,7 +114,7 @@ impl TensorData {
             let (got, expected) = (self.meta.dtype, T::DATA_TYPE.to_string());
             return Err(Error::DataType { operation: "read", what: "the tensor", got, expected });
         }
-        self.buffer.read(self.offset, self.meta.shape.iter().product())
+        self.buffer.read_at(self.offset, self.meta.shape.iter().product())
     }
 
     /// The dimensions.

@@ -25,6 +25,7 @@ mod executable;
 mod fuse;
 mod gradients;
 mod methods;
+mod named;
 mod passes;
 mod profile;
 mod stored;
@@ -237,6 +238,7 @@ impl Graph {
     /// Adds a step; the values that it computes.
     fn push_step(&mut self, operator: Arc<dyn Operator>, inputs: Vec<usize>) -> openmps_graph::Result<Vec<usize>> {
         let metas: Vec<Meta> = inputs.iter().map(|&index| self.values[index].meta.clone()).collect();
+        openmps_graph::layout::expect_computed(&*operator, &metas)?;
         let outputs = operator.infer(&metas)?;
         // What no memory could hold is refused now rather than when the graph runs.
         outputs.iter().try_for_each(|meta| meta.bytes().map(drop))?;

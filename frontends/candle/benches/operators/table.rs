@@ -1,4 +1,4 @@
-//! The table after a run: the shortest of criterion's samples, PyTorch's from the side program, and ratios. The shortest, because on a
+//! The table after a run: the shortest of criterion's samples, PyTorch's and llama.cpp's from side programs, and ratios. The shortest, because on a
 //! machine with other work it is the one that the other work disturbed least.
 
 use std::collections::BTreeMap;
@@ -25,28 +25,29 @@ pub fn print() {
     if times.is_empty() {
         return;
     }
-    if let Err(why) = ask_torch(&root, &mut times) {
-        println!("PyTorch is left out: {why}");
+    for (script, library) in [("torch_operators.py", "torch"), ("llama_cpp.py", "llama.cpp")] {
+        if let Err(why) = ask(&root, script, library, &mut times) {
+            println!("{library} is left out: {why}");
+        }
     }
-    println!(
-        "\n{:32} {:>10} {:>10} {:>10} {:>10} {:>10}",
-        "microseconds", "openmps", "candle", "torch", "x candle", "x torch"
-    );
+    print!("\n{:44} {:>10}", "microseconds", "openmps");
+    OTHERS.iter().for_each(|library| print!(" {library:>10} {:>6}", "x"));
+    println!();
     for (name, by_library) in &times {
         let of = |library: &str| by_library.get(library).copied();
         let number =
             |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
-        let over = |library: &str| Some(of(library)? / of("openmps")?);
-        println!(
-            "{name:32} {:>10} {:>10} {:>10} {:>10} {:>10}",
-            number(of("openmps"), 1),
-            number(of("candle"), 1),
-            number(of("torch"), 1),
-            number(over("candle"), 2),
-            number(over("torch"), 2)
-        );
+        print!("{name:44} {:>10}", number(of("openmps"), 1));
+        for library in OTHERS {
+            let over = of(library).zip(of("openmps")).map(|(other, own)| other / own);
+            print!(" {:>10} {:>6}", number(of(library), 1), number(over, 2));
+        }
+        println!();
     }
 }
+
+/// The columns beside ours, each with how many times as long it takes. "full" is our own attention without a window.
+const OTHERS: [&str; 5] = ["candle", "gemm", "torch", "llama.cpp", "full"];
 
 fn read_criterion(folder: &Path, times: &mut Times) {
     let entries = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -72,12 +73,12 @@ fn read_criterion(folder: &Path, times: &mut Times) {
     }
 }
 
-/// Runs `benches/torch_operators.py` on the names; it answers with lines "name<TAB>microseconds".
-fn ask_torch(root: &Path, times: &mut Times) -> Result<(), String> {
+/// Runs a program of `benches` on the names; it answers with lines "name<TAB>microseconds".
+fn ask(root: &Path, script: &str, library: &str, times: &mut Times) -> Result<(), String> {
     let own = root.join(".venv/bin/python");
     let python = openmps_settings::BENCH_PYTHON.get().unwrap_or(own);
     let names: Vec<&String> = times.keys().collect();
-    let output = Command::new(&python).arg(root.join("benches/torch_operators.py")).args(names).output();
+    let output = Command::new(&python).arg(root.join("benches").join(script)).args(names).output();
     let output = output.map_err(|error| format!("{}: {error}", python.display()))?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);
@@ -87,7 +88,7 @@ fn ask_torch(root: &Path, times: &mut Times) -> Result<(), String> {
         if let Some((name, shortest)) = line.split_once('\t')
             && let (Some(row), Ok(shortest)) = (times.get_mut(name), shortest.trim().parse())
         {
-            row.insert("torch".to_owned(), shortest);
+            row.insert(library.to_owned(), shortest);
         }
     }
     Ok(())

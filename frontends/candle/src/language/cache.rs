@@ -29,7 +29,7 @@ impl Cache {
         Cache { layers: vec![None; layers], tokens: 0, window: None }
     }
 
-    /// Only the last so many tokens are attended to, by a text that is read token by token. Older ones are kept.
+    /// Each token attends to itself and those before it, so many in all, whether a text is read at once or token by token. Older ones are kept.
     ///
     /// ```
     /// openmps_candle::Cache::new(2).with_window(128);
@@ -70,6 +70,11 @@ impl Cache {
         let count = self.window.map_or(seen + new, |window| (seen + new).min(window + new - 1));
         let part = |store: &Store| store.memory.narrow(2, seen + new - count, count);
         Ok((part(stored_keys)?, part(stored_values)?))
+    }
+
+    /// How many tokens one attends to at most.
+    pub(super) fn window(&self) -> Option<usize> {
+        self.window
     }
 
     /// Counts tokens that every layer has been given.

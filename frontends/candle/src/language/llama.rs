@@ -239,10 +239,12 @@ impl Llama {
             turn(&heads_of(Part::Key, key_heads)?)?,
             heads_of(Part::Value, key_heads)?,
         );
+        let mut window = None;
         if let Some((number, cache)) = cache {
+            window = cache.window();
             (key, value) = cache.extend(number, &key, &value)?;
         }
-        let options = AttentionOptions { causal: true, merge_heads: true, ..AttentionOptions::default() };
+        let options = AttentionOptions { causal: true, window, merge_heads: true, ..AttentionOptions::default() };
         let seen = attention(&query, &key, &value, &options)?;
         let x = (x + layer.project(Part::Output, &seen)?)?;
         let normed = rms_norm(&x, &layer.feed_norm, epsilon)?;

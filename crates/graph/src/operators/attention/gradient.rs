@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::gradient::{Backward, Gradients, Node};
 use crate::operator::Meta;
 use crate::operators::backward::Transposed::{No, Yes};
-use crate::operators::elementwise::{Binary, Elementwise};
+use crate::operators::elementwise::{Binary, Elementwise, Unary};
 use crate::operators::full::Full;
 use crate::operators::reduce::Reduction;
 use crate::operators::softmax::{Softmax, gradient_of_rows};
@@ -20,18 +20,37 @@ fn causal_mask(b: &mut Backward<'_>, like: Node, rows: usize, keys: usize) -> Re
     b.one(Triangle { diagonal: keys as i64 - rows as i64 + 1, lower: false }, &[all])
 }
 
+/// A mask of minus infinities before what a query sees.
+fn window_mask(b: &mut Backward<'_>, like: Node, s: &native::Attention, window: usize) -> Result<Node> {
+    let (dims, value) = ([s.rows, s.keys].into_iter().collect(), Number::Float(f64::NEG_INFINITY));
+    let all = b.one(Full { dims, dtype: b.dtype(like), value }, &[])?;
+    b.one(Triangle { diagonal: s.keys as i64 - s.rows as i64 - window.min(s.keys) as i64, lower: true }, &[all])
+}
+
+/// Scores before masks [batch, key heads, rows of the group, keys], and the hyperbolic tangents that a soft cap makes of them.
+fn scores(b: &mut Backward<'_>, [q, k]: [Node; 2], s: &native::Attention) -> Result<(Node, Option<Node>)> {
+    let products = b.matmul((q, No), (k, Yes))?;
+    let scaled = b.affine(products, s.scale, 0.0)?;
+    let Some(cap) = s.soft_cap else { return Ok((scaled, None)) };
+    let part = b.affine(scaled, 1.0 / cap, 0.0)?;
+    let tangents = b.unary(Unary::Tanh, part)?;
+    Ok((b.affine(tangents, cap, 0.0)?, Some(tangents)))
+}
+
 /// The probabilities [batch, key heads, rows of the group, keys]; rows that see nothing are zeros.
-fn probabilities(b: &mut Backward<'_>, operands: [Node; 2], mask: Option<Node>, s: &native::Attention) -> Result<Node> {
+fn probabilities(b: &mut Backward<'_>, scores: Node, mask: Option<Node>, s: &native::Attention) -> Result<Node> {
     let group = s.heads / s.key_heads.max(1);
     let full = [s.batch, s.heads, s.rows, s.keys];
-    let products = b.matmul((operands[0], No), (operands[1], Yes))?;
-    let scaled = b.affine(products, s.scale, 0.0)?;
-    let mut scores = b.reshape(scaled, &full)?;
+    let mut scores = b.reshape(scores, &full)?;
     if let Some(mask) = mask {
         scores = b.add(scores, mask)?;
     }
     if s.causal {
         let mask = causal_mask(b, scores, s.rows, s.keys)?;
+        scores = b.add(scores, mask)?;
+    }
+    if let Some(window) = s.window {
+        let mask = window_mask(b, scores, s, window)?;
         scores = b.add(scores, mask)?;
     }
     let mut weights = b.one(Softmax { axis: 3, logarithm: false }, &[scores])?;
@@ -56,7 +75,8 @@ pub(super) fn gradient(operator: &Attention, b: &mut Backward<'_>) -> Result<Gra
     }
     let q = b.reshape(wide[0], &[s.batch, s.key_heads, rows, s.depth])?;
     let (k, v) = (wide[1], wide[2]);
-    let weights = probabilities(b, [q, k], wide.get(3).copied(), &s)?;
+    let (scores, tangents) = scores(b, [q, k], &s)?;
+    let weights = probabilities(b, scores, wide.get(3).copied(), &s)?;
     let dy = b.dy()?;
     let dy = b.cast(dy, dtype.compute())?;
     let dy = b.reshape(dy, &[s.batch, s.key_heads, rows, s.columns])?;
@@ -66,7 +86,16 @@ pub(super) fn gradient(operator: &Attention, b: &mut Backward<'_>) -> Result<Gra
         gradients[2] = Some(b.cast(of_v, dtype)?);
     }
     let of_weights = b.matmul((dy, No), (v, Yes))?;
-    let of_scores = gradient_of_rows(b, weights, of_weights, 3)?;
+    let of_masked = gradient_of_rows(b, weights, of_weights, 3)?;
+    // The derivative of a soft cap is 1 less the tangent's square.
+    let of_scores = match tangents {
+        Some(tangents) => {
+            let square = b.multiply(tangents, tangents)?;
+            let slope = b.affine(square, -1.0, 1.0)?;
+            b.multiply(of_masked, slope)?
+        }
+        None => of_masked,
+    };
     if b.wanted[0] {
         let of_q = b.matmul((of_scores, No), (k, No))?;
         let of_q = b.affine(of_q, s.scale, 0.0)?;
@@ -79,7 +108,7 @@ pub(super) fn gradient(operator: &Attention, b: &mut Backward<'_>) -> Result<Gra
         gradients[1] = Some(b.cast(of_k, dtype)?);
     }
     if b.wanted.get(3) == Some(&true) {
-        let of_mask = b.reshape(of_scores, &[s.batch, s.heads, s.rows, s.keys])?;
+        let of_mask = b.reshape(of_masked, &[s.batch, s.heads, s.rows, s.keys])?;
         let of_mask = b.sum_to(of_mask, &metas[3].shape)?;
         gradients[3] = Some(b.cast(of_mask, dtype)?);
     }

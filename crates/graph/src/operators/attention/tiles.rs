@@ -10,7 +10,7 @@ use crate::rows::convert;
 use crate::tiles::{Access, Matrix, Order, Side, block, moved};
 use crate::view::View;
 use openmps_host::native::attention::Attention;
-use openmps_tile::{Builder, Combine, Compare, DType, Kernel, Number, Scalar, Type, Value};
+use openmps_tile::{Builder, Combine, Compare, DType, Kernel, Number, Scalar, Type, Unary, Value};
 
 const OPERATOR: &str = "attention";
 
@@ -44,6 +44,8 @@ struct Form {
     access: Access,
     mask: bool,
     causal: bool,
+    window: bool,
+    soft_cap: bool,
     walk: Walk,
 }
 
@@ -69,23 +71,15 @@ impl Form {
             true => Access::of(k.dtype, &tensors.map(|view| view.address), &across, &[sizes.depth, sizes.columns]),
             false => Access::Elements,
         };
-        Form {
-            dtype: k.dtype,
-            depth,
-            columns,
-            rows,
-            keys,
-            order,
-            access,
-            mask,
-            causal: sizes.causal,
-            walk: Walk::Whole,
-        }
+        let (causal, window, soft_cap) = (sizes.causal, sizes.window.is_some(), sizes.soft_cap.is_some());
+        let walk = Walk::Whole;
+        Form { dtype: k.dtype, depth, columns, rows, keys, order, access, mask, causal, window, soft_cap, walk }
     }
 
     fn key(&self) -> Key {
-        let how = [self.order as usize, self.access as usize, self.mask.into(), self.causal.into(), self.walk as usize];
-        let numbers = [&[self.depth, self.columns, self.rows][..], &how].concat();
+        let flags = [self.mask, self.causal, self.window, self.soft_cap].map(usize::from);
+        let how = [&[self.order as usize, self.access as usize, self.walk as usize][..], &flags[..]].concat();
+        let numbers = [&[self.depth, self.columns, self.rows][..], &how[..]].concat();
         Key::Other(OPERATOR, vec![self.dtype], numbers)
     }
 }
@@ -143,7 +137,10 @@ fn launch<'a>(
     arguments.extend(tensors.iter().flat_map(|view| view.strides.iter().map(|&stride| stride as u64)));
     let group = sizes.heads / sizes.key_heads;
     arguments.extend([group, sizes.rows, sizes.keys, sizes.depth, sizes.columns].map(|size| size as u64));
-    arguments.push(scalar_bits(Number::Float(sizes.scale), form.dtype.compute()));
+    let number = |value: f64| scalar_bits(Number::Float(value), form.dtype.compute());
+    arguments.push(number(sizes.scale));
+    arguments.extend(sizes.window.map(|window| window as u64));
+    arguments.extend(sizes.soft_cap.map(number));
     arguments.extend(more);
     // SAFETY: sizes and strides are those of the views, which the frontend, or the queue, keeps alive.
     unsafe { program::launch(queue, OPERATOR, &pipeline, grid, &arguments) }
@@ -162,6 +159,8 @@ struct Parameters {
     depth: Value,
     columns: Value,
     scale: Value,
+    window: Option<Value>,
+    soft_cap: Option<Value>,
     /// Of a part: where the numbers of its rows go, and its first key and the one behind its last.
     part: Option<(OfRows, [Value; 2])>,
 }
@@ -181,7 +180,10 @@ fn parameters(b: &mut Builder, form: &Form) -> Parameters {
         .collect();
     let [group, rows, keys] = ["group", "rows", "keys"].map(|name| b.parameter(name, Type::scalar(Scalar::I64)));
     let [depth, columns] = ["depth", "columns"].map(|name| form.access.number(b, name, form.dtype));
-    let scale = b.parameter("scale", Type::scalar(form.dtype.compute().into()));
+    let number = Type::scalar(form.dtype.compute().into());
+    let scale = b.parameter("scale", number.clone());
+    let window = form.window.then(|| b.parameter("window", Type::scalar(Scalar::I64)));
+    let soft_cap = form.soft_cap.then(|| b.parameter("soft_cap", number));
     let (head, batch) = (b.program_id(1), b.program_id(2));
     let key_head = b.divide(head, group);
     let mut matrix = |i: usize, head: Value| {
@@ -203,7 +205,7 @@ fn parameters(b: &mut Builder, form: &Form) -> Parameters {
         let behind = b.add(begin, length);
         (of_rows, [begin, b.minimum(behind, keys)])
     });
-    Parameters { q, k, v, mask, out, rows, keys, depth, columns, scale, part }
+    Parameters { q, k, v, mask, out, rows, keys, depth, columns, scale, window, soft_cap, part }
 }
 
 /// A value of each row, repeated along it.
@@ -224,6 +226,12 @@ fn scores(b: &mut Builder, form: &Form, p: &Parameters, row: Side, key: Side, q:
     let product = b.dot(q, k, none);
     let scale = b.splat_like(p.scale, product);
     let mut scores = b.multiply(product, scale);
+    if let Some(cap) = p.soft_cap {
+        let cap = b.splat_like(cap, scores);
+        let part = b.divide(scores, cap);
+        let tangent = b.unary(Unary::Tanh, part);
+        scores = b.multiply(tangent, cap);
+    }
     if let Some(mask) = &p.mask {
         let mask = mask.load(b, row, key);
         let mask = convert(b, mask, form.dtype, compute);
@@ -231,15 +239,24 @@ fn scores(b: &mut Builder, form: &Form, p: &Parameters, row: Side, key: Side, q:
     }
     let seen = b.expand_dims(key.1, 0);
     let mut seen = b.broadcast(seen, &block_sizes);
-    if form.causal {
+    if form.causal || form.window {
         let before = b.subtract(p.keys, p.rows);
         let before = b.splat_like(before, row.0);
         let last = b.add(row.0, before);
-        let last = along(b, last, form.keys);
         let keys = b.expand_dims(key.0, 0);
         let keys = b.broadcast(keys, &block_sizes);
-        let earlier = b.compare(Compare::LessEqual, keys, last);
-        seen = b.and(seen, earlier);
+        if form.causal {
+            let last = along(b, last, form.keys);
+            let earlier = b.compare(Compare::LessEqual, keys, last);
+            seen = b.and(seen, earlier);
+        }
+        if let Some(window) = p.window {
+            let window = b.splat_like(window, last);
+            let before = b.subtract(last, window);
+            let before = along(b, before, form.keys);
+            let near = b.compare(Compare::Greater, keys, before);
+            seen = b.and(seen, near);
+        }
     }
     let hidden = b.constant_like(f64::NEG_INFINITY, scores);
     b.select(seen, scores, hidden)
@@ -289,6 +306,19 @@ fn seen_by_last(b: &mut Builder, form: &Form, p: &Parameters, first: Value) -> V
     b.minimum(behind, p.keys)
 }
 
+/// The beginning of the block of keys in which the block's first query begins to see.
+fn first_seen(b: &mut Builder, form: &Form, p: &Parameters, first: Value, window: Value) -> Value {
+    let (zero, one) = (b.integer(0, Scalar::I64), b.integer(1, Scalar::I64));
+    let before = b.subtract(p.keys, p.rows);
+    let behind = b.add(first, before);
+    let behind = b.add(behind, one);
+    let begin = b.subtract(behind, window);
+    let begin = b.maximum(begin, zero);
+    let keys = b.integer(form.keys as i64, Scalar::I64);
+    let number = b.divide(begin, keys);
+    b.multiply(number, keys)
+}
+
 fn kernel(form: &Form) -> Kernel {
     let mut b = Builder::new(OPERATOR);
     let p = parameters(&mut b, form);
@@ -311,10 +341,12 @@ fn kernel(form: &Form) -> Kernel {
     let nothing = b.constant(0.0, &Type::tile(scalar, &[form.rows, form.columns]));
     let keys = b.integer(form.keys as i64, Scalar::I64);
     let end = if form.causal { seen_by_last(&mut b, form, &p, first) } else { p.keys };
+    let seen = p.window.map(|window| first_seen(&mut b, form, &p, first, window));
     let [begin, end] = match &p.part {
         Some((_, [begin, behind])) => [*begin, b.minimum(end, *behind)],
         None => [zero, end],
     };
+    let begin = seen.map_or(begin, |seen| b.maximum(begin, seen));
     let carried =
         b.for_loop([begin, end, keys], &[lowest, none, nothing], |b, at, so_far| step(b, form, &p, row, q, at, so_far));
     let column = block(&mut b, zero, form.columns, p.columns);

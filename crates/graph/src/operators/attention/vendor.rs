@@ -9,9 +9,10 @@ use openmps_runtime::vendor::{Family, VendorCall};
 use openmps_tile::DType;
 
 impl Attention {
-    /// Heads in groups are not to be had, nor queries before the first key: a diagonal below the main one is not.
+    /// Windows, soft caps and heads in groups are not to be had, nor queries before the first key: a diagonal below the main one is not.
     pub(super) fn vendor_call(&self, sizes: &Sizes, inputs: &[View], out: &View) -> Option<VendorCall> {
-        if sizes.heads != sizes.key_heads || self.causal && sizes.rows > sizes.keys {
+        let plain = self.window.is_none() && self.soft_cap.is_none();
+        if !plain || sizes.heads != sizes.key_heads || self.causal && sizes.rows > sizes.keys {
             return None;
         }
         let (mut graph, mut nodes) = VendorGraph::new(&inputs.iter().collect::<Vec<_>>())?;

@@ -111,7 +111,7 @@ impl Elementwise {
 
     /// Pipelines for dense tensors of one shape and type, found without a look-up in the cache.
     fn dense_pipeline(self, dtype: DType, output: DType) -> Result<&'static Pipeline> {
-        const TYPES: usize = openmps_tile::dtype::ALL.len();
+        const TYPES: usize = openmps_tile::dtype::EVERY.len();
         static TABLES: [OnceLock<Vec<OnceLock<Arc<Pipeline>>>>; 6] = [const { OnceLock::new() }; 6];
         let (table, member) = match self {
             Elementwise::Unary(member) => (0, member as usize),
@@ -336,6 +336,10 @@ impl Operator for Call {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         let inputs: ArrayVec<&View, { layout::MAX_TENSORS }> = inputs.iter().collect();
         run(self.operator, queue, &inputs, &self.scalars, &outputs[0])
+    }
+
+    fn moves(&self) -> bool {
+        self.operator.row().dtypes.contains(&DType::U32)
     }
 
     fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {

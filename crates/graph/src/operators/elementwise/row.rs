@@ -105,6 +105,7 @@ pub(super) const FIVE: &[Operand] = &[Operand::Common; 5];
 pub(super) const FLOATS: DTypes = dtype::FLOATS;
 pub(super) const NUMBERS: DTypes = dtype::NUMBERS;
 pub(super) const ALL: DTypes = dtype::ALL;
+pub(super) const EVERY: DTypes = dtype::EVERY;
 /// Floats as they are, integers through float32.
 pub(super) const PROMOTED: DTypes = &[DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
 pub(super) const SIGNED: DTypes =

@@ -49,7 +49,7 @@ rows! {
             |x, _| f64::from(x[0].is_finite());
         LogicalNot "logical_not", "Whether x is zero.", &[Operand::Truth], [], ALL => Bool, 0.0, |x, _| x[0].not(), |x, _| f64::from(x[0] == 0.0);
         BitwiseNot "bitwise_not", "Every bit inverted.", ONE, [], BITS => Same, 0.0, |x, _| x[0].not(), |x, s| bitwise_not(x[0], s);
-        Cast "cast", "The same numbers in another type.", ONE, [], ALL => Given, 0.0, |x, _| x[0], |x, _| x[0];
+        Cast "cast", "The same numbers in another type.", ONE, [], EVERY => Given, 0.0, |x, _| x[0], |x, _| x[0];
         Scale "scale", "x * scale + bias.", ONE, ["scale" = 2.0, "bias" = 3.0], NUMBERS => Same, 4.0, |x, s| x[0] * s[0] + s[1], |x, s| x[0] * s[0] + s[1];
         Clip "clip", "x within bounds; NaN stays.", ONE, ["min" = 1.0, "max" = 2.0], NUMBERS => Same, 0.0,
             |x, s| x[0].lt(s[0]).select(s[0], x[0].gt(s[1]).select(s[1], x[0])),

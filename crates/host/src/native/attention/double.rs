@@ -31,18 +31,21 @@ unsafe fn one(sizes: &Attention, operands: &Operands, row: usize, scores: &mut [
         let offset: isize = index.iter().zip(memory.strides).map(|(&i, &stride)| i as isize * stride).sum();
         *(memory.address as *const f64).offset(offset)
     };
-    let scores = &mut scores[..sizes.seen(i)];
+    let seen = sizes.seen(i);
+    let scores = &mut scores[seen.clone()];
     let mut largest = f64::NEG_INFINITY;
-    for (j, score) in scores.iter_mut().enumerate() {
+    for (j, score) in seen.clone().zip(scores.iter_mut()) {
         let terms = (0..depth)
             .map(|p| at(&operands.queries, [batch, head, i, p]) * at(&operands.keys, [batch, key_head, j, p]));
-        *score = terms.sum::<f64>() * scale + operands.mask.map_or(0.0, |mask| at(&mask, [batch, head, i, j]));
+        let scaled = terms.sum::<f64>() * scale;
+        let capped = sizes.soft_cap.map_or(scaled, |cap| cap * (scaled / cap).tanh());
+        *score = capped + operands.mask.map_or(0.0, |mask| at(&mask, [batch, head, i, j]));
         largest = if *score > largest || score.is_nan() { *score } else { largest };
     }
     sums.fill(0.0);
     let mut total = 0.0;
     if largest > f64::NEG_INFINITY || largest.is_nan() {
-        for (j, score) in scores.iter().enumerate() {
+        for (j, score) in seen.zip(scores.iter()) {
             let weight = (score - largest).exp();
             total += weight;
             for (c, sum) in sums.iter_mut().enumerate() {

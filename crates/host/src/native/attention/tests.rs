@@ -17,17 +17,32 @@ fn every_edge_agrees_with_float64() {
         [1, 3, 3, 64, 65, 64, 64],
         [1, 1, 1, 5, 300, 33, 7],
         [1, 2, 2, 9, 4, 16, 16],
+        [2, 8, 2, 1, 777, 64, 40],
+        [1, 6, 2, 5, 70, 128, 128],
+        [1, 1, 1, 24, 0, 8, 8],
+        [1, 2, 2, 60, 200, 16, 32],
     ];
     for [batch, heads, key_heads, rows, keys, depth, columns] in cases {
-        for (causal, masked) in [(false, false), (true, false), (false, true), (true, true)] {
+        let forms = [
+            (false, false, None, None),
+            (true, false, None, None),
+            (false, true, None, None),
+            (true, true, None, None),
+            (true, false, Some(1), None),
+            (true, true, Some(7), Some(0.5)),
+            (false, false, Some(3), Some(20.0)),
+            (true, false, Some(1000), Some(0.01)),
+        ];
+        for (causal, masked, window, soft_cap) in forms {
             let scale = 1.0 / (depth as f64).sqrt();
-            let sizes = Attention { batch, heads, key_heads, rows, keys, depth, columns, scale, causal };
+            let sizes =
+                Attention { batch, heads, key_heads, rows, keys, depth, columns, scale, causal, window, soft_cap };
             let q = numbers(batch * heads * rows * depth, 1);
             let k = numbers(batch * key_heads * keys * depth, 2);
             let v = numbers(batch * key_heads * keys * columns, 3);
             let mut m = numbers(rows * keys, 4);
             m.iter_mut().step_by(5).for_each(|x| *x = f32::NEG_INFINITY);
-            m[..keys].fill(f32::NEG_INFINITY);
+            m[..keys.min(rows * keys)].fill(f32::NEG_INFINITY);
             let strides = [dense(heads, rows, depth), dense(key_heads, keys, depth), dense(key_heads, keys, columns)];
             let (mask_strides, out_strides) = ([0, 0, keys as isize, 1], dense(heads, rows, columns));
             let mut out = vec![f32::NAN; batch * heads * rows * columns];

@@ -1,9 +1,10 @@
 //! One block of query rows against all keys of a head, in float32 registers.
 
-use super::Attention;
+use super::{Attention, Scaling};
 use crate::native::lanes::{Lanes, at_level};
 use crate::native::microkernel;
 use crate::native::panels::pack_right;
+use std::ops::Range;
 
 /// Rows of a register block: 6 rows of 2 vectors are 12 sums, which hides the latency of fused multiply-add.
 const ROWS: usize = 6;
@@ -98,7 +99,8 @@ impl Tile<'_> {
 
 #[inline(always)]
 unsafe fn run<V: Lanes>(tile: &Tile, scores: &mut [f32]) {
-    let Attention { depth, columns, scale, .. } = *tile.sizes;
+    let Attention { depth, columns, .. } = *tile.sizes;
+    let scaling = tile.sizes.scaling();
     let (width, padded) = (2 * V::N, tile.padded);
     let (scores, mask_row) = scores.split_at_mut(tile.rows * padded);
     let mut inverse = [0.0f32; 8 * ROWS];
@@ -106,30 +108,32 @@ unsafe fn run<V: Lanes>(tile: &Tile, scores: &mut [f32]) {
     unsafe {
         for from in (0..tile.rows).step_by(ROWS) {
             let count = ROWS.min(tile.rows - from);
-            // The last row of the block sees most.
-            let seen = tile.sizes.seen(tile.first + from + count - 1);
-            let groups = seen.div_ceil(width);
-            let queries = tile.queries.offset((tile.first + from) as isize * tile.query_stride);
-            for group in 0..groups {
-                let keys = tile.keys.add(group * width * depth);
-                let to = scores.as_mut_ptr().add(from * padded + group * width);
+            let first = tile.first + from;
+            let seen = tile.sizes.seen_by(first..first + count);
+            // Whole groups of keys around what the block sees.
+            let (begin, end) = (seen.start / width * width, seen.end.next_multiple_of(width));
+            let queries = tile.queries.offset(first as isize * tile.query_stride);
+            for key in (begin..end).step_by(width) {
+                let keys = tile.keys.add(key * depth);
+                let to = scores.as_mut_ptr().add(from * padded + key);
                 by_rows::<V>(count, queries, tile.query_stride, (keys, width as isize), depth, (to, padded));
             }
             for row in from..from + count {
-                let line = &mut scores[row * padded..row * padded + groups * width];
+                let line = &mut scores[row * padded + begin..row * padded + end];
                 let own = tile.sizes.seen(tile.first + row);
+                let own = own.start - begin..own.end - begin;
                 let mask = tile.mask.map(|(mask, by_row, by_key)| {
-                    let start = mask.offset((tile.first + row) as isize * by_row);
-                    for (key, to) in mask_row[..own].iter_mut().enumerate() {
-                        *to = *start.offset(key as isize * by_key);
+                    let start = mask.offset((tile.first + row) as isize * by_row + begin as isize * by_key);
+                    for key in own.clone() {
+                        mask_row[key] = *start.offset(key as isize * by_key);
                     }
                     mask_row.as_ptr()
                 });
-                inverse[row] = softmax::<V>(line, own, scale as f32, mask);
+                inverse[row] = softmax::<V>(line, own, scaling, mask);
             }
             for column in (0..columns).step_by(width) {
-                let values = tile.values.add(column);
-                let left = scores.as_ptr().add(from * padded);
+                let values = tile.values.offset(begin as isize * tile.value_stride).add(column);
+                let left = scores.as_ptr().add(from * padded + begin);
                 let wide = width.min(columns - column);
                 let out = tile.out.offset((tile.first + from) as isize * tile.out_stride).add(column);
                 let mut sums = [0.0f32; ROWS * 32];
@@ -138,7 +142,7 @@ unsafe fn run<V: Lanes>(tile: &Tile, scores: &mut [f32]) {
                     left,
                     padded as isize,
                     (values, tile.value_stride),
-                    seen,
+                    seen.end.saturating_sub(begin),
                     (sums.as_mut_ptr(), width),
                 );
                 for row in 0..count {
@@ -209,38 +213,106 @@ unsafe fn product<V: Lanes, const R: usize>(
     }
 }
 
-/// Turns scores into `e^(scale * score + mask - largest)`, zeros from `seen` on, and returns 1 over their sum (0 where nothing is seen).
+/// A score as softmax takes it.
 #[inline(always)]
-unsafe fn softmax<V: Lanes>(line: &mut [f32], seen: usize, scale: f32, mask: Option<*const f32>) -> f32 {
-    let whole = seen / V::N * V::N;
-    let at = line.as_mut_ptr();
-    // SAFETY: vectors lie within the line, whose length is a multiple of theirs; the mask has `seen` elements.
+unsafe fn scaled<V: Lanes>(x: V, scaling: Scaling, mask: Option<V>) -> V {
+    // SAFETY: the caller vouches for the instructions.
     unsafe {
+        let x = x.mul(V::splat(scaling.scale));
+        let x = match scaling.soft_cap {
+            Some(cap) => capped(x, cap),
+            None => x,
+        };
+        match mask {
+            Some(mask) => x.add(mask),
+            None => x,
+        }
+    }
+}
+
+/// `cap * tanh(x / cap)`, as `1 - 2 / (e^(2 y) + 1)` away from zero and as the series of tanh near it, where that would cancel.
+#[inline(always)]
+unsafe fn capped<V: Lanes>(x: V, cap: f32) -> V {
+    // SAFETY: the caller vouches for the instructions.
+    unsafe {
+        let (one, two) = (V::splat(1.0), V::splat(2.0));
+        let y = x.mul(V::splat(1.0 / cap));
+        let far = one.sub(two.div(y.mul(two).exp().add(one)));
+        // |y| below 0.2: the next term is below 1e-8 of y.
+        let square = y.mul(y);
+        let mut series = V::splat(62.0 / 2835.0);
+        for factor in [-17.0 / 315.0, 2.0 / 15.0, -1.0 / 3.0, 1.0] {
+            series = series.fma(square, V::splat(factor));
+        }
+        let (near, far) = (y.mul(series).lanes(), far.lanes());
+        let (small, mut result) = (y.lanes(), [0.0f32; crate::native::lanes::WIDEST]);
+        for i in 0..V::N {
+            result[i] = cap * if small[i].abs() < 0.2 { near[i] } else { far[i] };
+        }
+        V::load(result.as_ptr())
+    }
+}
+
+/// Scaled scores of `keys`, less than a register of them.
+#[inline(always)]
+unsafe fn scale_few<V: Lanes>(
+    line: &mut [f32],
+    keys: Range<usize>,
+    scaling: Scaling,
+    mask: Option<*const f32>,
+    top: &mut f32,
+) {
+    let mut some = [0.0f32; crate::native::lanes::WIDEST];
+    some[..keys.len()].copy_from_slice(&line[keys.clone()]);
+    // SAFETY: the caller vouches for the instructions and for the mask's elements at `keys`; no register is wider than `some`.
+    unsafe {
+        scaled(V::load(some.as_ptr()), scaling, None).store(some.as_mut_ptr());
+        for (i, key) in keys.enumerate() {
+            let x = some[i] + mask.map_or(0.0, |mask| *mask.add(key));
+            line[key] = x;
+            *top = if x > *top || x.is_nan() { x } else { *top };
+        }
+    }
+}
+
+/// Turns scores into `e^(score - largest)` after scale, cap and mask, zeros beyond `seen`, and returns 1 over their sum (0 where nothing is
+/// seen).
+#[inline(always)]
+pub(super) unsafe fn softmax<V: Lanes>(
+    line: &mut [f32],
+    seen: Range<usize>,
+    scaling: Scaling,
+    mask: Option<*const f32>,
+) -> f32 {
+    let begin = seen.start.next_multiple_of(V::N).min(seen.end);
+    let end = begin + (seen.end - begin) / V::N * V::N;
+    // SAFETY: vectors lie within the line, whose length is a multiple of theirs; the mask has the elements of `seen`.
+    unsafe {
+        let mut top = f32::NEG_INFINITY;
+        scale_few::<V>(line, seen.start..begin, scaling, mask, &mut top);
+        let at = line.as_mut_ptr();
         let mut largest = V::splat(f32::NEG_INFINITY);
-        let factor = V::splat(scale);
-        for i in (0..whole).step_by(V::N) {
-            let mut x = V::load(at.add(i)).mul(factor);
-            if let Some(mask) = mask {
-                x = x.add(V::load(mask.add(i)));
-            }
+        for i in (begin..end).step_by(V::N) {
+            let of_mask = match mask {
+                Some(mask) => Some(V::load(mask.add(i))),
+                None => None,
+            };
+            let x = scaled(V::load(at.add(i)), scaling, of_mask);
             x.store(at.add(i));
             largest = x.max(largest);
         }
-        let mut top = f32::NEG_INFINITY;
         for &x in &largest.lanes()[..V::N] {
             top = if x > top || x.is_nan() { x } else { top };
         }
-        for i in whole..seen {
-            let x = *at.add(i) * scale + mask.map_or(0.0, |mask| *mask.add(i));
-            *at.add(i) = x;
-            top = if x > top || x.is_nan() { x } else { top };
-        }
+        scale_few::<V>(line, end..seen.end, scaling, mask, &mut top);
         // What is beyond counts as minus infinity.
-        line[seen..].fill(f32::NEG_INFINITY);
+        line[..seen.start].fill(f32::NEG_INFINITY);
+        line[seen.end..].fill(f32::NEG_INFINITY);
         if top == f32::NEG_INFINITY {
             line.fill(0.0);
             return 0.0;
         }
+        let at = line.as_mut_ptr();
         let (top, tiny, zero) = (V::splat(top), V::splat(1.2e-38), V::splat(0.0));
         let mut sum = zero;
         for i in (0..line.len()).step_by(V::N) {

@@ -11,6 +11,7 @@ mod skinny;
 mod then;
 
 pub use packed::{PackedMatrix, Side, linear_packed};
+pub(in crate::native) use skinny::{Stored, read_once};
 
 use super::epilogue::Epilogue;
 use crate::Error;
@@ -101,7 +102,7 @@ pub unsafe fn matmul(product: &MatrixProduct, dtype: DType, at: Matrices, batche
             DType::I16 => integer::run::<i16>(product, at, batches),
             DType::I32 => integer::run::<i32>(product, at, batches),
             DType::I64 => integer::run::<i64>(product, at, batches),
-            DType::Bool => {
+            DType::Bool | DType::U16 | DType::U32 | DType::U64 => {
                 let by = "the matrix product";
                 return Err(Error::Unsupported { kernel: "matmul".into(), what: dtype.name().into(), by });
             }

@@ -69,6 +69,18 @@ pub(super) unsafe fn run(
     }
 }
 
+/// Computes a product of at most 64 rows from operands where they lie, whatever its other sizes: for callers who know that it is worth it.
+///
+/// # Safety
+/// As [`run`] without an epilogue, for a left matrix and a right one of which rows or columns are neighbours (of the left one rows), and which
+/// are not empty.
+pub(in crate::native) unsafe fn read_once(product: &MatrixProduct, right: DType, at: Matrices) {
+    let (left, out) = (at.left as *const f32, at.out as *mut f32);
+    let work = Work { product, epilogue: None, dtype: right, first: 0, left, right: at.right, out };
+    // SAFETY: passed on to the caller.
+    unsafe { if product.right[0] == 1 { dots::run(&work) } else { across::run(&work) } }
+}
+
 struct Work<'a> {
     product: &'a MatrixProduct,
     epilogue: Option<&'a Epilogue<'a>>,
@@ -113,7 +125,7 @@ impl Work<'_> {
 }
 
 /// An element type that becomes float32 on its way into a register.
-pub(super) trait Stored: Copy {
+pub(in crate::native) trait Stored: Copy {
     fn single(self) -> f32;
 
     /// N elements.

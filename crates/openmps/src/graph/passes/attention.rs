@@ -34,7 +34,7 @@ impl Rewriter<'_> {
             return Ok(None);
         };
         let Some(scores) = self.scores(inputs[0]) else { return Ok(None) };
-        let attention = Attention { scale: Some(scores.scale), causal: false };
+        let attention = Attention { scale: Some(scores.scale), ..Attention::default() };
         let mut operands = vec![scores.queries, scores.keys, inputs[1]];
         operands.extend(scores.mask);
         let metas: Vec<_> = operands.iter().map(|&operand| self.values[operand].meta.clone()).collect();

@@ -242,10 +242,12 @@ fn kernel(source: Source, written: &[bool], language: Language) -> Kernel {
     };
     let parameters = source.parameters.iter().zip(written).map(pass).collect();
     let (threads, numbers) = (source.threads, source.numbers_size);
-    let pipeline =
-        PipelineKey { source: source.text.into(), entry: source.entry, math: MathMode::Safe, language, threads };
+    let pipeline = {
+        let (source, entry, constants) = (source.text.into(), source.entry, Vec::new());
+        PipelineKey { source, entry, math: MathMode::Safe, language, threads, constants }
+    };
     // What the text declares itself is part of the pipeline's own limits.
-    Kernel { pipeline, threads: [threads, 1, 1], threadgroup_memory: 0, parameters, numbers }
+    Kernel { pipeline, threads: [threads, 1, 1], threadgroup_memory: Vec::new(), parameters, numbers }
 }
 
 impl<M: Metal> Driver for MetalDevice<M> {

@@ -10,28 +10,34 @@ use half::{bf16, f16};
 use openmps_tile::DType;
 
 /// Rows of the left matrix, and registers of the right one's row, that are multiplied with each other at once.
-const ROWS: usize = 4;
+const ROWS: usize = 6;
 const REGISTERS: usize = 2;
 /// Columns of the widest block.
 const WIDTH: usize = REGISTERS * WIDEST;
-/// Rows of the right matrix that a block goes down: sums are read and written once for so many terms.
-const TERMS: usize = 16;
-/// Sums of all rows that a task keeps.
+/// Rows of the right matrix that a block goes down: sums are read and written once for so many terms. Rows a power of two apart share a set of the
+/// first-level cache, which has eight places.
+const TERMS: usize = 8;
+/// Sums of all rows that a task keeps in the first-level cache.
 const SUMS: usize = 4096;
-/// Rows up to which this beats packing a right matrix of float32.
+/// Sums that it keeps where the rows are one block: reading the right matrix is all the work then, and long lines are read fastest.
+const SUMS_OF_A_BLOCK: usize = 16_384;
+/// Rows up to which this beats packing a right matrix of float32, and those from which only large ones are not as well packed.
 const MOST_SINGLE_ROWS: usize = 5;
+const LARGE: usize = 1 << 18;
 
 /// Whether [`run`] takes this product.
 pub(super) fn takes(product: &MatrixProduct, right: DType) -> bool {
-    product.right[1] == 1 && product.depth > 0 && (right != DType::F32 || product.rows <= MOST_SINGLE_ROWS)
+    let most = MOST_SINGLE_ROWS - usize::from(product.depth * product.columns <= LARGE);
+    product.right[1] == 1 && product.depth > 0 && (right != DType::F32 || product.rows <= most)
 }
 
 /// # Safety
 /// As `skinny::run`, for a product that [`takes`] has accepted.
 pub(super) unsafe fn run(work: &Work) {
     let product = work.product;
-    let fair = product.columns.div_ceil(4 * threads::count()).next_multiple_of(WIDTH);
-    let width = (SUMS / product.rows.next_multiple_of(ROWS) / WIDTH * WIDTH).min(fair.max(2 * WIDTH)).max(WIDTH);
+    let (sums, pieces) = if product.rows <= ROWS { (SUMS_OF_A_BLOCK, 1) } else { (SUMS, 4) };
+    let fair = product.columns.div_ceil(pieces * threads::count()).next_multiple_of(WIDTH);
+    let width = (sums / product.rows / WIDTH * WIDTH).min(fair.max(2 * WIDTH)).max(WIDTH);
     let ns = width * product.depth * product.rows.next_multiple_of(ROWS) / 25 + 10;
     parallel_for(product.columns.div_ceil(width), ns, |begin, end| {
         scratch::with(width * product.rows, |sums| {
@@ -110,6 +116,8 @@ unsafe fn rows<V: Lanes, W: Stored>(
                 1 => block::<V, W, 1>(left, work.product.left, right, terms, sums, width),
                 2 => block::<V, W, 2>(left, work.product.left, right, terms, sums, width),
                 3 => block::<V, W, 3>(left, work.product.left, right, terms, sums, width),
+                4 => block::<V, W, 4>(left, work.product.left, right, terms, sums, width),
+                5 => block::<V, W, 5>(left, work.product.left, right, terms, sums, width),
                 _ => block::<V, W, ROWS>(left, work.product.left, right, terms, sums, width),
             }
         }
