@@ -175,7 +175,19 @@ mod tests {
 
     fn sizes(batch: usize, heads: usize, rows: usize, keys: usize) -> Attention {
         let (depth, columns, scale, causal) = (64, 64, 0.125, false);
-        Attention { batch, heads, key_heads: 1, rows, keys, depth, columns, scale, causal }
+        Attention {
+            batch,
+            heads,
+            key_heads: 1,
+            rows,
+            keys,
+            depth,
+            columns,
+            scale,
+            causal,
+            window: None,
+            soft_cap: None,
+        }
     }
 
     #[test]
