@@ -21,14 +21,14 @@ pub fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     let matrices = left.rank() >= 2 && right.rank() >= 2;
     match path(Operation::Matmul, &[left, right], work) {
         Path::Openmps if matrices => left.apply_op2(right, Matmul),
-        // Candle's own refuses some strides: what is this small is copied.
-        _ if matrices && work < SMALL => left.contiguous()?.broadcast_matmul(&right.contiguous()?),
+        // However small: Candle's own has no way for it.
+        _ if matrices && left.rank().max(right.rank()) > CANDLES_RANK => left.apply_op2(right, Matmul),
         _ => left.broadcast_matmul(right),
     }
 }
 
-/// Multiplications of a product whose operands may be copied for Candle's own.
-const SMALL: usize = 4096;
+/// The most dimensions of a product of Candle's own: two of batches, two of matrices.
+const CANDLES_RANK: usize = 4;
 
 struct Matmul;
 
