@@ -293,6 +293,8 @@ pub(super) unsafe fn softmax<V: Lanes>(
         let at = line.as_mut_ptr();
         let mut largest = V::splat(f32::NEG_INFINITY);
         for i in (begin..end).step_by(V::N) {
+            // A closure would not have the level's instructions.
+            #[allow(clippy::manual_map)]
             let of_mask = match mask {
                 Some(mask) => Some(V::load(mask.add(i))),
                 None => None,
