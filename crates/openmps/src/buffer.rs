@@ -12,6 +12,7 @@ use openmps_runtime::Device;
 use std::any::Any;
 use std::ops::{Bound, RangeBounds};
 use std::sync::{Arc, Weak};
+use std::thread::{self, ThreadId};
 
 /// Device memory: `MTLBuffer`. Clones are the same buffer.
 ///
@@ -377,11 +378,22 @@ impl Buffer {
     }
 
     /// Waits until the buffer may be used in this way, and keeps its memory for that long.
-    pub(crate) fn lock(&self, operation: &'static str, what: &'static str, access: Access) -> Result<Guard<'_>> {
+    fn lock(&self, operation: &'static str, what: &'static str, access: Access) -> Result<Guard<'_>> {
+        self.lock_for(thread::current().id(), operation, what, access)
+    }
+
+    /// As [`Buffer::lock`], for the thread that encoded a command.
+    pub(crate) fn lock_for(
+        &self,
+        wanted_by: ThreadId,
+        operation: &'static str,
+        what: &'static str,
+        access: Access,
+    ) -> Result<Guard<'_>> {
         if access == Access::Write && !self.shared.writable {
             return Err(Error::ReadOnly { operation, what });
         }
-        self.shared.lock.acquire(access).map_err(|why| refused(why, operation, what))
+        self.shared.lock.acquire(access, wanted_by).map_err(|why| refused(why, operation, what))
     }
 }
 

@@ -6,6 +6,7 @@ use openmps_graph::operators::copy::Copy;
 use openmps_graph::{Meta, Operator, Queue, View};
 use openmps_runtime::CommandBuffer;
 use openmps_runtime::command_buffer::{Guard, Resource as Lock};
+use std::thread::{self, ThreadId};
 
 /// Memory that a command uses: a range of a buffer, and how.
 pub(crate) struct Resource {
@@ -30,7 +31,8 @@ pub(crate) fn encode(
         // SAFETY: views are made of the resources, which are locked until the work has ended, and of memory that the queue allocates.
         work(unsafe { Queue::vouched(&queue) }).map_err(openmps_host::Error::from)
     };
-    let lock = |resource| -> Box<dyn Lock> { Box::new(Used { operation, resource }) };
+    let encoder = thread::current().id();
+    let lock = |resource| -> Box<dyn Lock> { Box::new(Used { operation, resource, encoder }) };
     Ok(command_buffer.submit(operation, resources.into_iter().map(lock).collect(), run)?)
 }
 
@@ -38,6 +40,8 @@ pub(crate) fn encode(
 struct Used {
     operation: &'static str,
     resource: Resource,
+    /// The thread that encoded the command, which may wait for it while another one runs it.
+    encoder: ThreadId,
 }
 
 impl Lock for Used {
@@ -51,7 +55,7 @@ impl Lock for Used {
 
     fn lock(&self) -> std::result::Result<Box<dyn Guard + '_>, openmps_host::Error> {
         let Resource { what, buffer, access, .. } = &self.resource;
-        Ok(Box::new(buffer.lock(self.operation, what, *access)?))
+        Ok(Box::new(buffer.lock_for(self.encoder, self.operation, what, *access)?))
     }
 }
 

@@ -72,14 +72,15 @@ impl Lock {
 
     /// What would refuse a use, without waiting for it.
     pub fn check(&self, access: Access) -> Result<(), Refusal> {
-        self.state().own_mapping(access).map(drop)
+        self.state().own_mapping(access, thread::current().id()).map(drop)
     }
 
-    /// Waits until the memory may be used in this way.
-    pub fn acquire(&self, access: Access) -> Result<Guard<'_>, Refusal> {
+    /// Waits until the memory may be used in this way, for a thread that may be another one than this: whoever runs a queue's commands locks for
+    /// those who encoded them, and waits for neither of the two.
+    pub fn acquire(&self, access: Access, wanted_by: ThreadId) -> Result<Guard<'_>, Refusal> {
         let mut state = self.state();
         loop {
-            let maps_it = state.own_mapping(access)?;
+            let maps_it = state.own_mapping(access, wanted_by)?;
             let is_free = match access {
                 Access::Read => !state.writing && (state.writers_waiting == 0 || maps_it),
                 Access::Write => !state.writing && state.readers == 0,
@@ -101,8 +102,8 @@ impl Lock {
 
     /// As [`Lock::acquire`], for a slice that this thread holds and does not send elsewhere.
     pub fn map(&self, access: Access) -> Result<Guard<'_>, Refusal> {
-        let mut guard = self.acquire(access)?;
         let here = thread::current().id();
+        let mut guard = self.acquire(access, here)?;
         guard.mapped = Some(here);
         self.state().mapped.push((here, access));
         Ok(guard)
@@ -135,8 +136,8 @@ impl Lock {
 }
 
 impl State {
-    /// Whether this thread maps the memory already, in a way that goes with this use of it.
-    fn own_mapping(&self, access: Access) -> Result<bool, Refusal> {
+    /// Whether this thread, or the one that wants it, maps the memory already, in a way that goes with this use of it.
+    fn own_mapping(&self, access: Access, wanted_by: ThreadId) -> Result<bool, Refusal> {
         if self.freed {
             return Err(Refusal::Freed);
         }
@@ -144,7 +145,7 @@ impl State {
             return Ok(false);
         }
         let here = thread::current().id();
-        let mut own = self.mapped.iter().filter(|(thread, _)| *thread == here).peekable();
+        let mut own = self.mapped.iter().filter(|(thread, _)| [here, wanted_by].contains(thread)).peekable();
         let maps_it = own.peek().is_some();
         if maps_it && (access == Access::Write || own.any(|(_, mapped)| *mapped == Access::Write)) {
             return Err(Refusal::Mapped);
