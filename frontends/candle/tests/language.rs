@@ -131,7 +131,10 @@ fn a_text_at_once_and_token_by_token() -> Result<()> {
     for (i, &token) in TEXT.iter().cycle().take(300).enumerate() {
         let scores = model.forward(&[token], &mut cache)?;
         if i < TEXT.len() {
-            assert!(difference(&scores, &all.get(i)?)? < 1e-5, "token {i}");
+            // One query is summed in another order than many, and what a layer is given is rounded to 8 bits: a last digit may move a
+            // number there by a step of one in 127.
+            let difference = difference(&scores, &all.get(i)?)?;
+            assert!(difference < 2e-2, "token {i}: {difference}");
         }
     }
     assert_eq!(cache.tokens(), 300);
