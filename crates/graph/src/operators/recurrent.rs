@@ -18,7 +18,7 @@ pub use cases::{ENTRY, GRADIENT};
 
 /// All steps of a layer.
 ///
-/// Inputs: products of the inputs with their bias [steps, batch, gates], the hidden state's weight [gates, hidden] and bias [gates], the hidden state before the
+/// Inputs: products of the inputs with their bias [steps, batch, gates], the hidden state's weight [gates, hidden] and bias (gates), the hidden state before the
 /// first step [batch, hidden], of LSTM the cells before it, and the lengths of sequences, if they have any. Outputs: the hidden state after each step; of LSTM
 /// and GRU the gates after their functions, and LSTM's cells or what GRU's reset gate multiplies. Where a sequence has ended its state stays and its gates are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
