@@ -62,7 +62,7 @@ def show(name: str, times: dict, unit: str = "ms", digits: int = 2) -> None:
     """One line: our time, then each peer's with the ratio."""
     ours = times.pop("openmps")
     peers = "".join(f"   {peer} {value:.{digits}f} ({value / ours:.2f}x)" for peer, value in times.items())
-    print(f"{name:28} {ours:8.{digits}f} {unit}{peers}", flush=True)
+    print(f"{name:32} {ours:8.{digits}f} {unit}{peers}", flush=True)
 
 
 def add(random: np.random.Generator) -> None:
@@ -145,12 +145,12 @@ def attention() -> None:
     """Flash attention of 8 heads of 64 over 1024 positions, whole and causal."""
     heads, length, head = 8, 1024, 64
     q, k, v = (torch.randn(1, heads, length, head) for _ in range(3))
-    out = torch.empty_like(q)
+    out, sums = torch.empty_like(q), torch.empty(heads, length)
     blocks = {"HEAD": head, "BLOCK_M": 64, "BLOCK_N": 128}
     for causal in (False, True):
         works = {
             "openmps": lambda causal=causal: tutorials.attention_kernel[(length // 64, heads)](
-                q, k, v, out, head**-0.5, length, CAUSAL=causal, **blocks
+                q, k, v, out, sums, head**-0.5, length, CAUSAL=causal, **blocks
             ),
             "PyTorch": lambda causal=causal: torch.nn.functional.scaled_dot_product_attention(
                 q, k, v, is_causal=causal
@@ -160,6 +160,77 @@ def attention() -> None:
         works["openmps"]()
         check(out, works["PyTorch"]())
         show(f"attention, {'causal' if causal else 'whole'}", times)
+
+
+def rms_norm() -> None:
+    """4096 rows of 1024."""
+    x, weight, y = torch.randn(4096, 1024), torch.randn(1024), torch.empty(4096, 1024)
+    works = {
+        "openmps": lambda: tutorials.rms_norm_kernel[(4096,)](x, y, weight, 1024, 1024, 1e-5, BLOCK=1024),
+        "PyTorch": lambda: torch.nn.functional.rms_norm(x, (1024,), weight, 1e-5),
+    }
+    times = medians(works)
+    check(y, works["PyTorch"]())
+    show("RMS norm, 4096 x 1024", times)
+
+
+def layer_norm_gradient() -> None:
+    """The tutorial's gradients of layer norm by input, weight and bias, over 4096 rows of 1024."""
+    rows, width, groups = 4096, 1024, 64
+    x, dy, weight, bias = (torch.randn(*size) for size in ((rows, width), (rows, width), (width,), (width,)))
+    _, mean, rstd = torch.native_layer_norm(x, (width,), weight, bias, 1e-5)
+    mean, rstd = mean.flatten(), rstd.flatten()
+    dx, dw, db = torch.empty_like(x), torch.empty(width), torch.empty(width)
+    parts_of_w, parts_of_b = torch.empty(groups, width), torch.empty(groups, width)
+    locks = torch.zeros(2 * groups, dtype=torch.int32)
+
+    def ours():
+        locks.zero_()
+        tutorials.layer_norm_gradient_kernel[(rows,)](
+            dx, dy, parts_of_w, parts_of_b, x, weight, mean, rstd, locks, width, width, GROUP=groups, BLOCK=1024
+        )
+        tutorials.layer_norm_weight_gradient_kernel[(width // 128,)](
+            parts_of_w, parts_of_b, dw, db, groups, width, BLOCK_M=32, BLOCK_N=128
+        )
+
+    def theirs():
+        return torch.ops.aten.native_layer_norm_backward(
+            dy, x, [width], mean.view(rows, 1), rstd.view(rows, 1), weight, bias, [True] * 3
+        )
+
+    times = medians({"openmps": ours, "PyTorch": theirs})
+    for found, expected in zip((dx, dw, db), theirs(), strict=True):
+        check(found, expected)
+    show("tutorial's layer norm, gradient", times)
+
+
+def attention_gradient() -> None:
+    """The gradients of flash attention by queries, keys and values: 8 heads of 64 over 1024 positions."""
+    heads, length, head = 8, 1024, 64
+    q, k, v, dout = (torch.randn(1, heads, length, head) for _ in range(4))
+    out, dq, dk, dv = (torch.empty_like(q) for _ in range(4))
+    sums, delta = torch.empty(heads, length), torch.empty(heads, length)
+    scale = head**-0.5
+    blocks = {"HEAD": head, "BLOCK_M": 64, "BLOCK_N": 128}
+    forward = tutorials.attention_kernel[(length // 64, heads)]
+    forward(q, k, v, out, sums, scale, length, CAUSAL=False, **blocks)
+
+    def ours():
+        tutorials.attention_delta_kernel[(heads * length // 64,)](out, dout, delta, HEAD=head, BLOCK_M=64)
+        inputs = [q, k, v, dout, sums, delta]
+        tutorials.attention_gradient_kernel[(length // 128, heads)](*inputs, dk, dv, scale, length, **blocks)
+        tutorials.attention_query_gradient_kernel[(length // 64, heads)](*inputs, dq, scale, length, **blocks)
+
+    leaves = [tensor.clone().requires_grad_() for tensor in (q, k, v)]
+    result = torch.nn.functional.scaled_dot_product_attention(*leaves)
+
+    def theirs():
+        return torch.autograd.grad(result, leaves, dout, retain_graph=True)
+
+    times = medians({"openmps": ours, "PyTorch": theirs})
+    for found, expected in zip((dq, dk, dv), theirs(), strict=True):
+        check(found, expected)
+    show("attention, gradient", times)
 
 
 def check(found, expected) -> None:
@@ -214,7 +285,10 @@ def main() -> int:
         if torch:
             tutorial_matmul({"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16})
             layer_norm()
+            layer_norm_gradient()
+            rms_norm()
             attention()
+            attention_gradient()
         launch()
         compile_times()
     return 0

@@ -67,10 +67,10 @@ def layer_norm_kernel(x_ptr, y_ptr, w_ptr, b_ptr, mean_ptr, rstd_ptr, stride, N,
 
 @triton.jit
 def attention_kernel(
-    q_ptr, k_ptr, v_ptr, out_ptr, scale, length,
+    q_ptr, k_ptr, v_ptr, out_ptr, sums_ptr, scale, length,
     HEAD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    """Flash attention, a block of queries a program."""
+    """Flash attention, a block of queries a program; for the gradient each row's logarithm of its sum (base 2) is kept."""
     head, rows = tl.program_id(1), tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     base, depth = head * length * HEAD, tl.arange(0, HEAD)
     q = tl.load(q_ptr + base + rows[:, None] * HEAD + depth[None, :])
@@ -92,3 +92,121 @@ def attention_kernel(
         largest = new
     out = out_ptr + base + rows[:, None] * HEAD + depth[None, :]
     tl.store(out, (sums / total[:, None]).to(out_ptr.dtype.element_ty))
+    tl.store(sums_ptr + head * length + rows, largest + tl.log2(total))
+
+
+@triton.jit
+def rms_norm_kernel(x_ptr, y_ptr, w_ptr, stride, N, eps, BLOCK: tl.constexpr):
+    """A row a program, in one piece."""
+    row, columns = tl.program_id(0), tl.arange(0, BLOCK)
+    mask = columns < N
+    x = tl.load(x_ptr + row * stride + columns, mask=mask, other=0.0).to(tl.float32)
+    rstd = tl.rsqrt(tl.sum(x * x, axis=0) / N + eps)
+    w = tl.load(w_ptr + columns, mask=mask, other=0.0)
+    tl.store(y_ptr + row * stride + columns, x * rstd * w, mask=mask)
+
+
+@triton.jit
+def layer_norm_gradient_kernel(
+    dx_ptr, dy_ptr, dw_ptr, db_ptr, x_ptr, w_ptr, mean_ptr, rstd_ptr, lock_ptr, stride, N,
+    GROUP: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A row a program; each of GROUP rows of the weight's gradient is added to under a lock."""
+    row, columns = tl.program_id(0), tl.arange(0, BLOCK)
+    mask = columns < N
+    x = tl.load(x_ptr + row * stride + columns, mask=mask, other=0.0).to(tl.float32)
+    dy = tl.load(dy_ptr + row * stride + columns, mask=mask, other=0.0).to(tl.float32)
+    w = tl.load(w_ptr + columns, mask=mask).to(tl.float32)
+    mean, rstd = tl.load(mean_ptr + row), tl.load(rstd_ptr + row)
+    normal = tl.where(mask, (x - mean) * rstd, 0.0)
+    wdy = tl.where(mask, w * dy, 0.0)
+    along_normal = tl.sum(normal * wdy, axis=0) / N
+    along_one = tl.sum(wdy, axis=0) / N
+    tl.store(dx_ptr + row * stride + columns, (wdy - (normal * along_normal + along_one)) * rstd, mask=mask)
+    group = row % GROUP
+    lock, count = lock_ptr + group, lock_ptr + GROUP + group
+    dw, db = dw_ptr + group * N + columns, db_ptr + group * N + columns
+    part_of_w, part_of_b = dy * normal, dy
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    if tl.load(count) == 0:
+        tl.atomic_xchg(count, 1)
+    else:
+        part_of_w += tl.load(dw, mask=mask)
+        part_of_b += tl.load(db, mask=mask)
+    tl.store(dw, part_of_w, mask=mask)
+    tl.store(db, part_of_b, mask=mask)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock, 0)
+
+
+@triton.jit
+def layer_norm_weight_gradient_kernel(
+    parts_of_w_ptr, parts_of_b_ptr, dw_ptr, db_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    """The sum of the groups' rows, a block of columns a program."""
+    columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    dw = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    db = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for i in range(0, M, BLOCK_M):
+        rows = i + tl.arange(0, BLOCK_M)
+        mask = (rows[:, None] < M) & (columns[None, :] < N)
+        at = rows[:, None] * N + columns[None, :]
+        dw += tl.load(parts_of_w_ptr + at, mask=mask, other=0.0)
+        db += tl.load(parts_of_b_ptr + at, mask=mask, other=0.0)
+    tl.store(dw_ptr + columns, tl.sum(dw, axis=0), mask=columns < N)
+    tl.store(db_ptr + columns, tl.sum(db, axis=0), mask=columns < N)
+
+
+@triton.jit
+def attention_delta_kernel(out_ptr, dout_ptr, delta_ptr, HEAD: tl.constexpr, BLOCK_M: tl.constexpr):
+    """For each row the sum of the result times its gradient."""
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    at = rows[:, None] * HEAD + tl.arange(0, HEAD)[None, :]
+    tl.store(delta_ptr + rows, tl.sum(tl.load(out_ptr + at) * tl.load(dout_ptr + at), axis=1))
+
+
+@triton.jit
+def attention_gradient_kernel(
+    q_ptr, k_ptr, v_ptr, dout_ptr, sums_ptr, delta_ptr, dk_ptr, dv_ptr, scale, length,
+    HEAD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """The gradients by keys and values, a block of keys a program."""
+    head, columns = tl.program_id(1), tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    base, depth = head * length * HEAD, tl.arange(0, HEAD)
+    at = base + columns[:, None] * HEAD + depth[None, :]
+    k, v = tl.load(k_ptr + at), tl.load(v_ptr + at)
+    dk = tl.zeros([BLOCK_N, HEAD], tl.float32)
+    dv = tl.zeros([BLOCK_N, HEAD], tl.float32)
+    for start in range(0, length, BLOCK_M):
+        rows = start + tl.arange(0, BLOCK_M)
+        of_rows = base + rows[:, None] * HEAD + depth[None, :]
+        q, dout = tl.load(q_ptr + of_rows), tl.load(dout_ptr + of_rows)
+        sums, delta = tl.load(sums_ptr + head * length + rows), tl.load(delta_ptr + head * length + rows)
+        weights = tl.exp2(tl.dot(k, tl.trans(q)) * (scale * 1.44269504) - sums[None, :])
+        dv = tl.dot(weights, dout, dv)
+        change = weights * (tl.dot(v, tl.trans(dout)) - delta[None, :])
+        dk = tl.dot(change, q, dk)
+    tl.store(dk_ptr + at, dk * scale)
+    tl.store(dv_ptr + at, dv)
+
+
+@triton.jit
+def attention_query_gradient_kernel(
+    q_ptr, k_ptr, v_ptr, dout_ptr, sums_ptr, delta_ptr, dq_ptr, scale, length,
+    HEAD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """The gradient by queries, a block of them a program."""
+    head, rows = tl.program_id(1), tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    base, depth = head * length * HEAD, tl.arange(0, HEAD)
+    at = base + rows[:, None] * HEAD + depth[None, :]
+    q, dout = tl.load(q_ptr + at), tl.load(dout_ptr + at)
+    sums, delta = tl.load(sums_ptr + head * length + rows), tl.load(delta_ptr + head * length + rows)
+    dq = tl.zeros([BLOCK_M, HEAD], tl.float32)
+    for start in range(0, length, BLOCK_N):
+        of_columns = base + (start + tl.arange(0, BLOCK_N))[:, None] * HEAD + depth[None, :]
+        k, v = tl.load(k_ptr + of_columns), tl.load(v_ptr + of_columns)
+        weights = tl.exp2(tl.dot(q, tl.trans(k)) * (scale * 1.44269504) - sums[:, None])
+        change = weights * (tl.dot(dout, tl.trans(v)) - delta[:, None])
+        dq = tl.dot(change, k, dq)
+    tl.store(dq_ptr + at, dq * scale)

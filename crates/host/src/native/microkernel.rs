@@ -23,8 +23,10 @@ const PART: usize = 64;
 pub(crate) struct Block<'a> {
     /// Terms of each sum.
     pub depth: usize,
-    /// The panel: `depth` groups of [`Kernels::rows`] numbers.
+    /// The panel's first number.
     pub left: *const f32,
+    /// Where the others are.
+    pub left_at: LeftAt,
     /// The first row of the right matrix; each has `columns` numbers, and all lanes are readable.
     pub right: *const f32,
     /// Where the other rows are.
@@ -48,6 +50,15 @@ pub(crate) struct Block<'a> {
 impl Block<'_> {
     /// Nothing is asked for ahead.
     pub const NOTHING: (*const f32, usize) = (std::ptr::null(), 0);
+}
+
+/// Where the numbers of a panel are.
+#[derive(Clone, Copy)]
+pub(crate) enum LeftAt {
+    /// `depth` groups of [`Kernels::rows`] numbers.
+    Packed,
+    /// Each row's one after the other, the rows so many numbers apart. The right matrix's rows are found by a stride.
+    Rows(usize),
 }
 
 /// Where row p of the right matrix starts, in elements from row 0.
@@ -90,6 +101,8 @@ pub(crate) struct Kernels {
     add_part: unsafe fn(&Block, &Spare, [usize; 2]),
     /// By the number of rows, less one.
     strided: &'static [Kernel],
+    /// Those that read a panel by its rows.
+    by_rows: &'static [Kernel],
     /// Those of one vector of columns.
     half: &'static [Kernel],
     tabled: &'static [Kernel],
@@ -99,7 +112,7 @@ pub(crate) struct Kernels {
 #[repr(align(64))]
 struct Spare([f32; MOST_ROWS * MOST_COLUMNS]);
 
-/// R rows by W vectors; H is the height of a panel.
+/// R rows by W vectors; H is the height of a panel, 0 where it is read by its rows.
 #[inline(always)]
 unsafe fn block<V: Lanes, const H: usize, const R: usize, const W: usize, const TABLED: bool>(call: &Block) {
     // SAFETY: the caller vouches for all lanes of `depth` rows and for R x W vectors of the result.
@@ -113,6 +126,11 @@ unsafe fn block<V: Lanes, const H: usize, const R: usize, const W: usize, const 
         let (stride, table) = match call.rows_at {
             RowsAt::Stride(stride) => (stride, std::ptr::null()),
             RowsAt::Table(table) => (0, table),
+        };
+        // From one number of a column to the next, and from one column to the next.
+        let (by_row, by_term) = match call.left_at {
+            LeftAt::Rows(stride) if H == 0 => (stride, 1),
+            _ => (1, H),
         };
         // The parts' sum lies on the stack: rows of the result may be a page apart, where the first-level cache holds only a few.
         let mut total = [[V::splat(0.0); W]; R];
@@ -130,14 +148,14 @@ unsafe fn block<V: Lanes, const H: usize, const R: usize, const W: usize, const 
                     b[j] = V::load(row.add(j * V::N));
                 }
                 for i in 0..R {
-                    let a = V::splat(*left.add(i));
+                    let a = V::splat(*left.add(i * by_row));
                     for j in 0..W {
                         sums[i][j] = a.fma(b[j], sums[i][j]);
                     }
                 }
                 V::prefetch_to_second(ahead);
                 ahead = ahead.wrapping_add(step);
-                left = left.add(H);
+                left = left.add(by_term);
                 if !TABLED {
                     row = row.wrapping_add(stride);
                 }
@@ -244,9 +262,9 @@ macro_rules! kernels {
             use crate::native::lanes::$lanes as Register;
 
             $(#[$attribute])*
-            unsafe fn run<const R: usize, const W: usize, const TABLED: bool>(call: &Block) {
+            unsafe fn run<const H: usize, const R: usize, const W: usize, const TABLED: bool>(call: &Block) {
                 // SAFETY: passed on to the caller.
-                unsafe { block::<Register, $height, R, W, TABLED>(call) }
+                unsafe { block::<Register, H, R, W, TABLED>(call) }
             }
 
             $(#[$attribute])*
@@ -266,9 +284,10 @@ macro_rules! kernels {
                 width: 2 * Register::N,
                 finish: finish_rows,
                 add_part: add_rows,
-                strided: &[$(run::<$rows, 2, false>),*],
-                half: &[$(run::<$rows, 1, false>),*],
-                tabled: &[$(run::<$rows, 2, true>),*],
+                strided: &[$(run::<$height, $rows, 2, false>),*],
+                by_rows: &[$(run::<0, $rows, 2, false>),*],
+                half: &[$(run::<$height, $rows, 1, false>),*],
+                tabled: &[$(run::<$height, $rows, 2, true>),*],
             };
         }
     };
@@ -297,18 +316,19 @@ impl Kernels {
     /// Computes `rows` x `columns` of the result; `columns` may be less than the width.
     ///
     /// # Safety
-    /// `left` holds `depth` groups; all lanes of the `depth` rows of `right` are readable; `out` has `columns` writable elements in
+    /// `left` has `depth` numbers for each row; all lanes of the `depth` rows of `right` are readable; `out` has `columns` writable elements in
     /// each of `rows` rows, and the epilogue's slices cover them. `self` belongs to the level in use.
     #[inline]
     pub(crate) unsafe fn run(&self, call: &Block, rows: usize, columns: usize) {
         debug_assert!((1..=self.rows).contains(&rows) && columns <= self.width);
         let half = 2 * columns <= self.width;
-        let kernel = match call.rows_at {
-            RowsAt::Stride(_) if half => self.half[rows - 1],
-            RowsAt::Stride(_) => self.strided[rows - 1],
-            RowsAt::Table(_) => self.tabled[rows - 1],
+        let (kernel, width) = match (call.rows_at, call.left_at) {
+            (RowsAt::Stride(_), LeftAt::Rows(_)) => (self.by_rows[rows - 1], self.width),
+            (RowsAt::Stride(_), LeftAt::Packed) if half => (self.half[rows - 1], self.width / 2),
+            (RowsAt::Stride(_), LeftAt::Packed) => (self.strided[rows - 1], self.width),
+            (RowsAt::Table(_), _) => (self.tabled[rows - 1], self.width),
         };
-        let whole = columns == self.width || 2 * columns == self.width && matches!(call.rows_at, RowsAt::Stride(_));
+        let whole = columns == width;
         // SAFETY: the caller's promise; a spare tile has room for the largest.
         unsafe {
             if whole {

@@ -26,6 +26,7 @@ pub mod nonzero;
 mod normal_distribution;
 pub mod optimizer;
 mod panels;
+pub(crate) mod piecewise;
 pub mod pooling;
 pub(crate) mod product;
 pub mod quantized;

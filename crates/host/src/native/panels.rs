@@ -59,8 +59,8 @@ impl Panels {
     }
 }
 
-/// Copies a `depth` x `columns` part of the right matrix to groups of `width` columns, one after the other; the rest of the last one, which is there
-/// even of no columns, is zero.
+/// Copies a `depth` x `columns` part of the right matrix to groups of `width` columns, of which each has `terms` rows; the rest of the last one, which
+/// is there even of no columns, is zero.
 ///
 /// # Safety
 /// `right + row * row_stride + column * column_stride` is readable for these rows and columns; `width` is that of the level in use.
@@ -68,19 +68,22 @@ pub(crate) unsafe fn pack_right(
     right: *const f32,
     strides: (isize, isize),
     (depth, columns): (usize, usize),
-    width: usize,
+    (width, terms): (usize, usize),
     packed: &mut [f32],
 ) {
     let whole = if strides.1 == 1 { columns / width } else { 0 };
     if whole > 0 {
-        let (by_row, to) = (strides.0, packed[..whole * depth * width].as_mut_ptr());
+        let (by_row, size) = (strides.0, (depth, whole));
+        let to = packed[..((whole - 1) * terms + depth) * width].as_mut_ptr();
         // SAFETY: `to` has room for the groups; the caller vouches for as many neighbours in each row.
-        unsafe { at_level!(copy_rows(right: *const f32, by_row: isize, depth: usize, whole: usize, to: *mut f32)) };
+        unsafe {
+            at_level!(copy_rows(right: *const f32, by_row: isize, size: (usize, usize), terms: usize, to: *mut f32))
+        };
     }
     for group in whole..columns.div_ceil(width).max(1) {
         let count = width.min(columns - group * width);
         let (from, to) =
-            (right.wrapping_offset((group * width) as isize * strides.1), &mut packed[group * depth * width..]);
+            (right.wrapping_offset((group * width) as isize * strides.1), &mut packed[group * terms * width..]);
         // SAFETY: the caller's promise.
         unsafe { gather((depth, count), width, from, strides, to) };
         if count < width {
@@ -91,7 +94,13 @@ pub(crate) unsafe fn pack_right(
 
 /// Rows of so many whole groups side by side: each row is read at once, however far apart the rows are.
 #[inline(always)]
-unsafe fn copy_rows<V: Lanes>(right: *const f32, by_row: isize, depth: usize, groups: usize, to: *mut f32) {
+unsafe fn copy_rows<V: Lanes>(
+    right: *const f32,
+    by_row: isize,
+    (depth, groups): (usize, usize),
+    terms: usize,
+    to: *mut f32,
+) {
     let width = 2 * V::N;
     for k in 0..depth {
         let row = right.wrapping_offset(k as isize * by_row);
@@ -101,7 +110,7 @@ unsafe fn copy_rows<V: Lanes>(right: *const f32, by_row: isize, depth: usize, gr
                 let from = row.add(group * width);
                 V::prefetch(from.wrapping_offset(AHEAD * by_row));
                 V::prefetch(from.wrapping_offset(AHEAD * by_row).wrapping_add(V::N));
-                let to = to.add((group * depth + k) * width);
+                let to = to.add((group * terms + k) * width);
                 V::load(from).store(to);
                 V::load(from.add(V::N)).store(to.add(V::N));
             }
@@ -111,6 +120,9 @@ unsafe fn copy_rows<V: Lanes>(right: *const f32, by_row: isize, depth: usize, gr
 
 /// Rows that are asked for ahead of the one that is copied: no hardware foresees steps of more than a page.
 const AHEAD: isize = 4;
+
+/// Rows that [`transpose`] turns at once.
+const SQUARE: usize = 4;
 
 /// Copies `groups` times `count` numbers, `by_group` and `by_one` apart, to groups of `width`.
 ///
@@ -127,8 +139,19 @@ pub(crate) unsafe fn gather(
     if by_group == 1 {
         let to = (packed.as_mut_ptr() as isize, (size_of::<f32>() * width) as isize);
         let from = (from as isize, size_of::<f32>() as isize * by_one);
-        // SAFETY: the caller vouches for `count` rows of `groups` neighbours, and `packed` has a group for each of those.
-        return unsafe { transpose(size_of::<f32>(), false, (count, groups), to, from) };
+        let rows = |first: usize, count: usize| {
+            let (to, from) =
+                ((to.0 + (size_of::<f32>() * first) as isize, to.1), (from.0 + from.1 * first as isize, from.1));
+            // SAFETY: the caller vouches for `count` rows of `groups` neighbours, and `packed` has a group for each of those.
+            unsafe { transpose(size_of::<f32>(), false, (count, groups), to, from) }
+        };
+        // Rows beyond whole squares go with some that have gone before, so that all go through vectors.
+        let rest = if count > SQUARE { count % SQUARE } else { 0 };
+        rows(0, count - rest);
+        if rest > 0 {
+            rows(count - SQUARE, SQUARE);
+        }
+        return;
     }
     for (k, group) in packed.chunks_exact_mut(width).enumerate() {
         let from = from.wrapping_offset(k as isize * by_group);

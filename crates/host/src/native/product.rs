@@ -4,7 +4,7 @@
 //! in the second-level cache while the first goes by.
 
 use super::epilogue::Epilogue;
-use super::microkernel::{Block, Channels, Kernels, RowsAt, kernels};
+use super::microkernel::{Block, Channels, Kernels, LeftAt, RowsAt, kernels};
 use super::panels::{Panels, pack_right};
 use super::{Shared, scratch};
 use crate::threads::{self, parallel_for};
@@ -140,7 +140,7 @@ pub(crate) unsafe fn pack_right_whole(
             unsafe {
                 let to = packed.part((from * groups + group * terms) * width, count * terms * width);
                 let columns = (count * width).min(columns - group * width);
-                pack_right(start, (by_row, by_column), (terms, columns), width, to);
+                pack_right(start, (by_row, by_column), (terms, columns), (width, terms), to);
             }
         }
     });
@@ -373,7 +373,7 @@ impl Tiles<'_> {
         }
         let columns = (end * width).min(self.product.columns) - packed_from * width;
         // SAFETY: the caller's promise.
-        unsafe { pack_right(at(packed_from), (by_row, by_column), (terms, columns), width, to) };
+        unsafe { pack_right(at(packed_from), (by_row, by_column), (terms, columns), (width, terms), to) };
         for group in packed_from..end {
             strip[group - begin] = Group { first: to[(group - packed_from) * terms * width..].as_ptr(), stride: width };
         }
@@ -436,6 +436,7 @@ impl Tiles<'_> {
         let block = Block {
             depth: self.parts.get(part).1,
             left,
+            left_at: LeftAt::Packed,
             right: right.first,
             rows_at: RowsAt::Stride(right.stride),
             out: product.out.wrapping_add(at),

@@ -7,15 +7,18 @@ use std::cell::RefCell;
 const KEPT_BYTES: usize = 256 << 20;
 const ALIGN: usize = 64;
 
-struct Buffer {
+/// Memory aligned to a cache line, zero at first.
+pub(crate) struct Buffer {
     address: *mut u8,
     bytes: usize,
 }
 
 impl Buffer {
-    fn new(bytes: usize) -> Buffer {
+    /// Of at least one byte.
+    pub(crate) fn new(bytes: usize) -> Buffer {
+        let bytes = bytes.max(1);
         let layout = Layout::from_size_align(bytes, ALIGN).expect("a scratch size below isize::MAX");
-        // SAFETY: `with` asks for at least one aligned unit, so the size is not zero.
+        // SAFETY: the size is not zero.
         let address = unsafe { alloc(layout) };
         if address.is_null() {
             handle_alloc_error(layout);
@@ -24,6 +27,18 @@ impl Buffer {
         // SAFETY: the allocation holds `bytes` bytes.
         unsafe { address.write_bytes(0, bytes) };
         Buffer { address, bytes }
+    }
+
+    /// As float32.
+    pub(crate) fn numbers(&self) -> &[f32] {
+        // SAFETY: the memory is initialised, aligned for every number, and borrowed with `self`.
+        unsafe { std::slice::from_raw_parts(self.address.cast(), self.bytes / size_of::<f32>()) }
+    }
+
+    /// As float32.
+    pub(crate) fn numbers_mut(&mut self) -> &mut [f32] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.address.cast(), self.bytes / size_of::<f32>()) }
     }
 }
 

@@ -49,8 +49,6 @@ unsafe fn tiles<T: Copy, const N: usize>(
 ) {
     let bytes = size_of::<T>() as isize;
     let tile = LINE / size_of::<T>();
-    let mut lines = Lines([[0; LINE]; LINE]);
-    let buffer = (lines.0.as_mut_ptr() as isize, LINE as isize);
     for row in (0..rows).step_by(tile) {
         let height = tile.min(rows - row);
         for column in (0..columns).step_by(tile) {
@@ -58,16 +56,27 @@ unsafe fn tiles<T: Copy, const N: usize>(
             let (row, column) = (row as isize, column as isize);
             let to = (to.0 + column * to.1 + row * bytes, to.1);
             let from = (from.0 + row * from.1 + column * bytes, from.1);
-            // SAFETY: the tile lies inside the matrix, and no tile is larger than the buffer.
+            // SAFETY: the tile lies inside the matrix.
             unsafe {
                 if non_temporal && height == tile {
-                    one_tile::<T, N>(height, width, buffer, from, square);
-                    non_temporal::lines(to, buffer.0, width);
+                    streamed::<T, N>(width, to, from, square);
                 } else {
                     one_tile::<T, N>(height, width, to, from, square);
                 }
             }
         }
+    }
+}
+
+/// A tile of whole lines, written around the caches. Apart from the others, since its buffer costs more than a small tile.
+#[inline(never)]
+unsafe fn streamed<T: Copy, const N: usize>(width: usize, to: (isize, isize), from: (isize, isize), square: Square) {
+    let mut lines = Lines([[0; LINE]; LINE]);
+    let buffer = (lines.0.as_mut_ptr() as isize, LINE as isize);
+    // SAFETY: passed on to the caller; no tile is larger than the buffer.
+    unsafe {
+        one_tile::<T, N>(LINE / size_of::<T>(), width, buffer, from, square);
+        non_temporal::lines(to, buffer.0, width);
     }
 }
 

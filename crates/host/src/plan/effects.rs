@@ -1,7 +1,7 @@
 //! What each step reads and writes.
 
 use super::call::{Effect, Written};
-use super::operand::{Address, Extents, Operand, Register, Slot, Target};
+use super::operand::{Address, Extents, Operand, Register, Slot, Target, plain};
 use super::step::{Rest, Step};
 
 /// Calls `visit` with each operand that a step reads, without what the steps within it read.
@@ -41,6 +41,7 @@ pub(super) fn operands(step: &Step, mut visit: impl FnMut(&Operand)) {
         | Step::ReduceAll { source, .. }
         | Step::ReduceRows { source, .. }
         | Step::ReduceColumns { source, .. } => visit(source),
+        Step::EndPieces { sum, .. } => visit(&plain(*sum)),
         Step::Call(call) => call.reads.iter().for_each(visit),
         Step::Fold(fold) => fold.parts.iter().flat_map(|part| [&part.source, &part.combined]).for_each(visit),
         _ => {}
@@ -51,6 +52,7 @@ pub(super) fn operands(step: &Step, mut visit: impl FnMut(&Operand)) {
 pub(super) fn written(step: &Step, mut visit: impl FnMut(Register)) {
     match step {
         Step::LoadTile { register, .. } | Step::Gather { register, .. } => visit(*register),
+        Step::EndPieces { sum, .. } => visit(*sum),
         Step::CountUp { target, .. }
         | Step::Offsets { target, .. }
         | Step::MaskTile { target, .. }

@@ -6,12 +6,13 @@ mod memory;
 mod scattered;
 mod tiles;
 
-use super::Program;
 use super::call::{Call, Places, Written};
 use super::operand::{Extent, Extents, Operand, Slot, Target, ViewKind, Width};
 use super::step::{IndexOperation, Step};
+use super::{Launch, Program};
 use crate::error::Error;
 use crate::interrupt::Poll;
+use crate::native::piecewise::{Piecewise, Size};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -33,6 +34,9 @@ struct Scratch {
     tiles: Vec<Line>,
     places: Vec<RegisterMemory>,
     lists: Lists,
+    /// The products of the program that ran last, and in which launch.
+    products: Vec<Piecewise>,
+    launch: u64,
 }
 
 /// What a step names, kept between steps for their memory.
@@ -58,15 +62,14 @@ thread_local! {
 /// As for [`Program::run`].
 pub(super) unsafe fn run_programs(
     program: &Program,
-    grid: [usize; 3],
-    arguments: &[u64],
+    launch: Launch<'_>,
     programs: Range<usize>,
     poll: Poll<'_>,
 ) -> Result<(), Error> {
     // Taken, not borrowed: whoever is asked whether to go on may launch kernels, too.
     let mut scratch = SCRATCH.take();
     // SAFETY: passed on to the caller.
-    let done = unsafe { run_with(&mut scratch, program, (grid, arguments), programs, poll) };
+    let done = unsafe { run_with(&mut scratch, program, launch, programs, poll) };
     SCRATCH.set(scratch);
     done
 }
@@ -76,10 +79,14 @@ pub(super) unsafe fn run_programs(
 unsafe fn run_with(
     scratch: &mut Scratch,
     program: &Program,
-    (grid, arguments): ([usize; 3], &[u64]),
+    Launch { grid, arguments, number }: Launch<'_>,
     programs: Range<usize>,
     poll: Poll<'_>,
 ) -> Result<(), Error> {
+    if scratch.launch != number {
+        scratch.launch = number;
+        prepare(&mut scratch.products, &program.products);
+    }
     scratch.slots.clear();
     scratch.slots.extend_from_slice(&program.slots);
     scratch.slots[..arguments.len()].copy_from_slice(arguments);
@@ -96,7 +103,8 @@ unsafe fn run_with(
     };
     scratch.places.extend(program.registers.iter().map(place));
     let (slots, places, lists) = (scratch.slots.as_mut_ptr(), &mut scratch.places, &mut scratch.lists);
-    let mut machine = Machine { slots, places, lists, program, tiles, poll, place: [0; 3] };
+    let products = &mut scratch.products;
+    let mut machine = Machine { slots, places, lists, products, program, tiles, poll, place: [0; 3] };
     for axis in 0..3 {
         machine.set(program.grid_slots[axis], grid[axis] as i64);
     }
@@ -121,6 +129,15 @@ unsafe fn run_with(
         }
     }
     Ok(())
+}
+
+/// Makes the products of a program, with the memory of those before where it fits.
+fn prepare(products: &mut Vec<Piecewise>, sizes: &[Size]) {
+    if products.len() == sizes.len() && products.iter().zip(sizes).all(|(product, size)| product.size() == *size) {
+        products.iter_mut().for_each(Piecewise::forget);
+    } else if !sizes.is_empty() {
+        *products = sizes.iter().copied().map(Piecewise::new).collect();
+    }
 }
 
 /// An index operation on numbers.
@@ -196,6 +213,7 @@ struct Machine<'a> {
     slots: *mut u64,
     places: &'a mut Vec<RegisterMemory>,
     lists: &'a mut Lists,
+    products: &'a mut [Piecewise],
     program: &'a Program,
     tiles: *mut u8,
     poll: Poll<'a>,

@@ -11,7 +11,7 @@ mod shape;
 mod tile;
 
 use super::call::{Call, Effect, Work, Written};
-use super::operand::{Extents, Operand, Register, Slot, Spread, Sum, Target, Width};
+use super::operand::{Extents, Operand, Register, Slot, Spread, Sum, Target, Width, plain};
 use super::step::Step;
 use super::value::{Filled, Form, Planned, rows_and_columns, width_of};
 use super::{Program, registers};
@@ -133,7 +133,7 @@ impl<'k> Lowering<'k> {
 
     fn finish(mut self) -> Program {
         let mut body = self.open.pop().unwrap_or_default();
-        let (registers, scratch_bytes) = registers::assign(&mut body, &self.registers, self.slots.len());
+        let assigned = registers::assign(&mut body, &self.registers, self.slots.len());
         Program {
             name: self.kernel.name.clone(),
             parameters: self.kernel.parameters.len(),
@@ -142,8 +142,9 @@ impl<'k> Lowering<'k> {
             program_slots: self.program_slots,
             prologue: self.prologue,
             body,
-            registers,
-            scratch_bytes,
+            registers: assigned.offsets,
+            scratch_bytes: assigned.scratch_bytes,
+            products: assigned.products,
             ns_per_program: self.ns as usize,
             is_ordered: self.is_ordered,
         }
@@ -296,7 +297,7 @@ impl<'k> Lowering<'k> {
         }
         let (extents, size) = (self.extents_of(value), self.element_size(value));
         let target = self.target(&extents, size);
-        (Written::Tile(target, extents), tile::plain(target.register))
+        (Written::Tile(target, extents), plain(target.register))
     }
 
     /// The step width of a value's slot.

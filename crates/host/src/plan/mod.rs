@@ -13,6 +13,7 @@ mod lower;
 mod narrow;
 mod operand;
 mod order;
+mod pieces;
 mod product;
 mod registers;
 mod step;
@@ -20,8 +21,10 @@ mod value;
 
 use crate::error::Error;
 use crate::interrupt::{self, Poll};
+use crate::native::piecewise::Size;
 use crate::threads;
 use openmps_tile::Kernel;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use step::Step;
 
@@ -41,11 +44,25 @@ pub struct Program {
     /// Byte offset of each register in the scratch memory.
     registers: Vec<usize>,
     scratch_bytes: usize,
+    /// Products that a loop adds to piece by piece.
+    products: Vec<Size>,
     /// A guess at the time of one program, from elements and operations.
     ns_per_program: usize,
     /// Programs run one after the other, as their lines are to be read.
     is_ordered: bool,
 }
+
+/// What the programs of a launch share.
+#[derive(Clone, Copy)]
+struct Launch<'a> {
+    grid: [usize; 3],
+    arguments: &'a [u64],
+    /// Of all launches.
+    number: u64,
+}
+
+/// How many launches there have been. The first has number 1.
+static LAUNCHES: AtomicU64 = AtomicU64::new(1);
 
 impl Program {
     /// Plans a kernel, which must have passed the verifier; what the host cannot execute is an error.
@@ -77,9 +94,10 @@ impl Program {
             return Err(Error::Arguments { kernel, got: arguments.len(), expected: self.parameters });
         }
         let stop = interrupt::flag();
+        let launch = Launch { grid, arguments, number: LAUNCHES.fetch_add(1, Ordering::Relaxed) };
         let run = |begin, end| {
             // SAFETY: passed on to the caller; programs of a grid are independent of each other.
-            unsafe { execute::run_programs(self, grid, arguments, begin..end, Poll::new(stop.as_ref())) }
+            unsafe { execute::run_programs(self, launch, begin..end, Poll::new(stop.as_ref())) }
         };
         if self.is_ordered && programs > 0 {
             return run(0, programs);

@@ -66,6 +66,11 @@ pub(super) enum Operand {
     Register { register: Register, view: ViewKind },
 }
 
+/// A register as it was written.
+pub(super) fn plain(register: Register) -> Operand {
+    Operand::Register { register, view: ViewKind::Plain }
+}
+
 /// Integers in a register, one for each row or each column of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {

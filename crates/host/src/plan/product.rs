@@ -1,6 +1,7 @@
 //! Matrix products of tiles.
 
 use crate::native::microkernel::Channels;
+use crate::native::piecewise::Piece;
 use crate::native::product::{Operand, Product};
 
 /// A factor of a product.
@@ -14,7 +15,14 @@ pub(super) struct Factor {
     pub by_column: isize,
 }
 
-/// Adds the product of two factors of float32 to the tile at an address, through the kernels of every other product. Programs of a grid that
+/// A factor of float32; whether the memory stays as it is.
+pub(super) fn piece(factor: &Factor, stays: bool) -> Piece {
+    const SIZE: isize = size_of::<f32>() as isize;
+    let strides = [factor.by_row / SIZE, factor.by_column / SIZE];
+    Piece { first: factor.address.cast(), strides, stays }
+}
+
+/// Adds the product of two factors of float32 to the tile at an address, or stores it there, through the kernels of every other product. Programs of a grid that
 /// are shared out over the threads keep theirs; a single one has all of them.
 ///
 /// # Safety
@@ -23,10 +31,12 @@ pub(super) unsafe fn add_singles(
     (rows, columns, depth): (usize, usize, usize),
     (address, pitch): (*mut u8, isize),
     [x, y]: [Factor; 2],
+    accumulate: bool,
 ) {
-    const SIZE: isize = size_of::<f32>() as isize;
-    let operand =
-        |factor: &Factor| Operand::Strided(factor.address.cast(), [factor.by_row / SIZE, factor.by_column / SIZE]);
+    let operand = |factor: &Factor| {
+        let Piece { first, strides, .. } = piece(factor, false);
+        Operand::Strided(first, strides)
+    };
     let product = Product {
         rows,
         depth,
@@ -35,8 +45,8 @@ pub(super) unsafe fn add_singles(
         right: operand(&y),
         factor: 1.0,
         out: address.cast(),
-        out_stride: (pitch / SIZE) as usize,
-        accumulate: true,
+        out_stride: pitch as usize / size_of::<f32>(),
+        accumulate,
         epilogue: None,
         channels: Channels::Rows(0),
         index: 0,

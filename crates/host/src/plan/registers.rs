@@ -5,19 +5,31 @@ use super::effects::{map_target, only_computes, operands, touches_memory, writes
 use super::lives::Lives;
 use super::operand::{Address, Extents, Operand, Register, ViewKind};
 use super::step::Step;
-use super::{narrow, order};
+use super::{narrow, order, pieces};
+use crate::native::piecewise::Size;
 
-/// Finishes the steps and returns each register's offset in the scratch memory, and the memory's size.
-pub(super) fn assign(body: &mut Vec<Step>, sizes: &[usize], slots: usize) -> (Vec<usize>, usize) {
+/// What a program needs beside its steps.
+pub(super) struct Assigned {
+    /// Byte offset of each register in the scratch memory.
+    pub offsets: Vec<usize>,
+    pub scratch_bytes: usize,
+    /// Those that a loop adds to piece by piece.
+    pub products: Vec<Size>,
+}
+
+/// Finishes the steps: where registers are, and the products that loops add to.
+pub(super) fn assign(body: &mut Vec<Step>, sizes: &[usize], slots: usize) -> Assigned {
     let mut reads = count_reads(body, sizes.len());
     drop_unread(body, &mut reads);
     forward_stores(body, &reads);
     narrow::narrow(body, sizes.len(), slots);
     retarget_carried(body, &reads);
+    let products = pieces::gather(body);
     let mut lives = Lives::new(sizes.len());
     lives.walk(body);
     order::settle(body, &lives);
-    place(&lives, sizes)
+    let (offsets, scratch_bytes) = place(&lives, sizes);
+    Assigned { offsets, scratch_bytes, products }
 }
 
 /// Removes steps whose result nobody reads, from the last to the first: what they read may then be unread too.

@@ -217,6 +217,12 @@ pub(super) enum Step {
         batch: usize,
         depth: usize,
         extents: Extents,
+        pieces: Option<Pieces>,
+    },
+    /// Behind the loop of such a product: what has not been multiplied yet.
+    EndPieces {
+        product: usize,
+        sum: Register,
     },
     CopyTile {
         target: Target,
@@ -272,6 +278,24 @@ pub(super) enum Step {
         condition: Slot,
         bodies: [Vec<Step>; 2],
     },
+}
+
+/// A product whose factors are packed on their own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pieces {
+    /// Which of the plan's.
+    pub product: usize,
+    /// Whether memory that the factors stand in holds the same numbers for the whole launch.
+    pub stay: bool,
+    pub when: When,
+}
+
+/// When a packed piece is multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    AtOnce,
+    /// When enough of them have come, or their loop has ended.
+    Later,
 }
 
 /// The element types of a product.

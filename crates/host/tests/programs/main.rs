@@ -2,6 +2,7 @@
 
 #[path = "../../../tile/tests/launch/mod.rs"]
 mod launch;
+mod products;
 mod tiles;
 
 use launch::Given::{Buffer, Integer};

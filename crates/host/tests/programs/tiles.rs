@@ -1,4 +1,4 @@
-//! Tiles of many dimensions, addresses known by row and by column only at run time, branches, folds and products against the interpreter.
+//! Tiles of many dimensions, addresses known by row and by column only at run time, branches and folds against the interpreter.
 
 use crate::launch::Given::{Buffer, Integer};
 use crate::launch::{Given, assert_close, bytes, from_singles, halves, interpreted, prepared, singles, wave};
@@ -7,7 +7,7 @@ use openmps_tile::kernel::Atomic;
 use openmps_tile::{Binary, Builder, Cast, Combine, Compare, Dims, Kernel, Operation, Scalar, Type, Unary, Value};
 
 /// The host's buffers and the interpreter's after the kernel.
-fn both(kernel: &Kernel, grid: [usize; 3], buffers: &[Vec<u8>], given: &[Given]) -> [Vec<Vec<u8>>; 2] {
+pub fn both(kernel: &Kernel, grid: [usize; 3], buffers: &[Vec<u8>], given: &[Given]) -> [Vec<Vec<u8>>; 2] {
     let expected = interpreted(kernel, grid, buffers, given);
     let program = Program::new(kernel).unwrap_or_else(|error| panic!("{error}"));
     let (copies, arguments) = prepared(buffers, given);
@@ -25,7 +25,7 @@ fn integers(values: impl IntoIterator<Item = i32>) -> Vec<u8> {
     values.into_iter().flat_map(i32::to_le_bytes).collect()
 }
 
-fn pointer(b: &mut Builder, name: &str, to: Scalar) -> Value {
+pub fn pointer(b: &mut Builder, name: &str, to: Scalar) -> Value {
     b.parameter(name, Type::pointer(to))
 }
 
@@ -42,7 +42,7 @@ fn index(b: &mut Builder, dims: &[usize], axis: usize) -> Value {
 }
 
 /// `base + sum of index * stride` over the dimensions of a tile.
-fn at(b: &mut Builder, base: Value, dims: &[usize], strides: &[i64]) -> Value {
+pub fn at(b: &mut Builder, base: Value, dims: &[usize], strides: &[i64]) -> Value {
     let mut pointers = b.splat(base, dims);
     for (axis, &stride) in strides.iter().enumerate() {
         let index = index(b, dims, axis);
@@ -55,7 +55,7 @@ fn at(b: &mut Builder, base: Value, dims: &[usize], strides: &[i64]) -> Value {
 }
 
 /// Stores a tile one element after the other.
-fn keep(b: &mut Builder, out: Value, tile: Value) {
+pub fn keep(b: &mut Builder, out: Value, tile: Value) {
     let dims = b.type_of(tile).dims.clone();
     if dims.is_empty() {
         return b.store(out, tile, None);
@@ -335,66 +335,6 @@ fn folds_of_few_and_of_many_lines() {
                 keep(&mut b, behind, results[1]);
                 let numbers = integers((0..1024).map(|i| i * 7919 % 61 - 30));
                 assert_same(&b.finish(), &[numbers, vec![0; 2048 * 4]], &[Buffer(0), Buffer(1)]);
-            }
-        }
-    }
-}
-
-#[test]
-fn products_of_turned_factors_and_of_batches() {
-    for (scalar, batch) in
-        [(Scalar::F32, 1), (Scalar::F16, 1), (Scalar::F32, 4), (Scalar::F64, 1), (Scalar::I8, 1), (Scalar::I8, 2)]
-    {
-        for turned in [[false, false], [true, false], [false, true], [true, true]] {
-            let (rows, depth, columns) = (16, 32, 8);
-            let mut b = Builder::new("product");
-            let [x, y] = ["x", "y"].map(|name| pointer(&mut b, name, scalar));
-            let wide = match scalar {
-                Scalar::I8 => Scalar::I32,
-                Scalar::F64 => Scalar::F64,
-                _ => Scalar::F32,
-            };
-            let out = pointer(&mut b, "out", wide);
-            let factor = |b: &mut Builder, base: Value, [rows, columns]: [usize; 2], turned: bool| {
-                let [r, c] = if turned { [columns, rows] } else { [rows, columns] };
-                let outer: &[usize] = if batch > 1 { &[batch] } else { &[] };
-                let dims = [outer, &[r, c]].concat();
-                let strides = if batch > 1 { vec![(r * c) as i64, c as i64, 1] } else { vec![c as i64, 1] };
-                let from = at(b, base, &dims, &strides);
-                let tile = b.load(from, None, None);
-                match (turned, batch > 1) {
-                    (false, _) => tile,
-                    (true, false) => b.transpose(tile),
-                    (true, true) => {
-                        let ty = b.type_of(tile).with_dims(&[batch, rows, columns]);
-                        b.emit(Operation::Permute { order: Dims::from_iter([0, 2, 1]) }, &[tile], ty)
-                    }
-                }
-            };
-            let x = factor(&mut b, x, [rows, depth], turned[0]);
-            let y = factor(&mut b, y, [depth, columns], turned[1]);
-            let dims = if batch > 1 { vec![batch, rows, columns] } else { vec![rows, columns] };
-            let sum = b.constant(2.0, &Type::tile(wide, &dims));
-            let product = b.dot(x, y, sum);
-            keep(&mut b, out, product);
-            let count = batch * depth * 16;
-            let numbers = match scalar {
-                Scalar::F16 => halves(wave(count)),
-                Scalar::F32 => singles(wave(count)),
-                Scalar::F64 => wave(count).flat_map(|x| f64::from(x).to_le_bytes()).collect(),
-                _ => (0..count).map(|i| (i * 37 % 255) as u8).collect(),
-            };
-            let buffers = [numbers.clone(), numbers, vec![0; batch * rows * columns * wide.size()]];
-            let [found, expected] = both(&b.finish(), [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Buffer(2)]);
-            if wide == Scalar::F32 {
-                assert_close(&from_singles(&found[2]), &from_singles(&expected[2]), 1e-4);
-            } else if wide == Scalar::I32 {
-                assert_eq!(found[2], expected[2]);
-            } else {
-                let doubles = |bytes: &[u8]| -> Vec<f32> {
-                    bytes.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().unwrap()) as f32).collect()
-                };
-                assert_close(&doubles(&found[2]), &doubles(&expected[2]), 1e-6);
             }
         }
     }

@@ -39,7 +39,7 @@ pub(super) unsafe fn pack_keys(
         let start = from.wrapping_offset(first as isize * strides.1);
         let size = (depth, width.min(keys.saturating_sub(first)));
         // SAFETY: passed on to the caller.
-        unsafe { pack_right(start, strides, size, width, to) };
+        unsafe { pack_right(start, strides, size, (width, depth), to) };
     }
 }
 

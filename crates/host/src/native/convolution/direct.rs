@@ -4,7 +4,7 @@ use super::finish::finish_row;
 use super::shape::Convolution;
 use super::window::{SLACK, Window};
 use crate::native::epilogue::Epilogue;
-use crate::native::microkernel::{Block, Channels, RowsAt, kernels};
+use crate::native::microkernel::{Block, Channels, LeftAt, RowsAt, kernels};
 use crate::native::panels::Panels;
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
@@ -118,6 +118,7 @@ pub(super) fn run(shape: &Convolution, input: &[f32], packed: &[f32], output: &m
                                     let block = Block {
                                         depth,
                                         left: left.as_ptr().add(p * panels.height * depth),
+                                        left_at: LeftAt::Packed,
                                         right: copy.as_ptr().add(column),
                                         rows_at: RowsAt::Table(table.as_ptr()),
                                         out: sums.as_mut_ptr().add(row * out_stride + column),

@@ -9,7 +9,7 @@ use super::rows;
 use super::shape::Convolution;
 use super::side_by_side::Pixels;
 use crate::Error;
-use crate::native::microkernel::{Block, Channels, RowsAt, kernels};
+use crate::native::microkernel::{Block, Channels, LeftAt, RowsAt, kernels};
 use crate::native::panels::Panels;
 use crate::native::transpose::transpose;
 use crate::native::{Shared, scratch};
@@ -248,6 +248,7 @@ impl Work<'_> {
                         let block = Block {
                             depth: terms.min(depth - from),
                             left: left[((panel - first) * depth + from) * self.panels.height..].as_ptr(),
+                            left_at: LeftAt::Packed,
                             right: right[offset + column..].as_ptr(),
                             rows_at: RowsAt::Table(table[from..].as_ptr()),
                             out: sums[at..].as_mut_ptr(),

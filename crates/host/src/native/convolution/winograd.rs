@@ -24,7 +24,7 @@ use super::finish::finish_row;
 use super::shape::Convolution;
 use crate::native::epilogue::{Epilogue, Single};
 use crate::native::lanes::{Arithmetic, Lanes, WIDEST, at_level};
-use crate::native::microkernel::{Block, Channels, RowsAt, kernels};
+use crate::native::microkernel::{Block, Channels, LeftAt, RowsAt, kernels};
 use crate::native::panels::Panels;
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
@@ -161,6 +161,7 @@ impl Job<'_> {
                         let block = Block {
                             depth: CHANNELS.min(depth - channel),
                             left: left.as_ptr().add((p * depth + channel) * panels.height),
+                            left_at: LeftAt::Packed,
                             right: right.as_ptr().add(channel * self.block + column),
                             rows_at: RowsAt::Stride(self.block),
                             out: out.as_mut_ptr().add(begin * self.block + column),

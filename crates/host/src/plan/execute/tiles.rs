@@ -1,9 +1,10 @@
 //! Runs the steps on tiles: row by row, or all rows as one run where they follow each other.
 
 use super::{Machine, Source};
-use crate::plan::operand::{Extents, Operand, Sum, Target};
+use crate::native::piecewise::Out;
+use crate::plan::operand::{Extents, Operand, Register, Sum, Target};
 use crate::plan::product::{self, Factor};
-use crate::plan::step::{ProductKind, Step};
+use crate::plan::step::{Pieces, ProductKind, Step, When};
 use crate::vector::memory;
 
 impl Machine<'_> {
@@ -99,7 +100,15 @@ impl Machine<'_> {
                 Step::MapClip { target, clip, inside, outside, extents } => {
                     self.map_clip(target, clip, inside, outside, extents);
                 }
+                Step::Dot { pieces: Some(pieces @ Pieces { when: When::Later, .. }), target, x, y, .. } => {
+                    let out = self.sum(pieces.product, target.register);
+                    self.add_piece(pieces, [x, y], out);
+                }
                 Step::Dot { .. } => self.dot(step),
+                Step::EndPieces { product, sum } => {
+                    let out = self.sum(*product, *sum);
+                    self.products[*product].finish(out);
+                }
                 Step::CopyTile { target, source, extents } => {
                     let (rows, columns) = self.extents(extents);
                     let source = self.source(source, target.size);
@@ -117,19 +126,27 @@ impl Machine<'_> {
     }
 
     unsafe fn dot(&mut self, step: &Step) {
-        let Step::Dot { target, kind, x, y, sum, batch, depth, extents } = step else { return };
+        let Step::Dot { target, kind, x, y, sum, batch, depth, extents, pieces } = step else { return };
+        let factors = [x, y];
         let (rows, columns) = self.extents(extents);
         let (x, y) = (self.source(x, kind.factor_size()), self.source(y, kind.factor_size()));
+        let is_zero =
+            *kind == ProductKind::Single && matches!(*sum, Operand::Uniform(slot) if self.get(slot) as u32 == 0);
         let sum = self.source(sum, target.size);
         let (address, pitch) = self.open(target, extents);
         let size = target.size as isize;
         // SAFETY: registers hold their full extents, and the factors are defined everywhere.
         unsafe {
-            if sum.address != address.cast_const() {
+            if !is_zero && sum.address != address.cast_const() {
                 for row in 0..rows {
                     let destination = address.offset(pitch * row as isize);
                     memory::copy_strided(destination, size, sum.row(row), sum.by_column, target.size, columns);
                 }
+            }
+            if let Some(pieces) = pieces {
+                let stride = pitch as usize / target.size;
+                self.add_piece(pieces, factors, Out { first: address.cast(), stride, accumulate: !is_zero });
+                return self.close(target, extents);
             }
             let height = extents.rows.full / batch;
             for at in 0..*batch {
@@ -142,13 +159,30 @@ impl Machine<'_> {
                     by_column: source.by_column,
                 });
                 match kind {
-                    ProductKind::Single => product::add_singles(shape, to, factors),
+                    ProductKind::Single => product::add_singles(shape, to, factors, !is_zero),
                     ProductKind::Double => product::add_doubles(shape, to, factors),
                     ProductKind::Integer => product::add_integers(shape, to, factors),
                 }
             }
             self.close(target, extents);
         }
+    }
+
+    /// Adds a product to a sum, now or later.
+    unsafe fn add_piece(&mut self, pieces: &Pieces, factors: [&Operand; 2], out: Out) {
+        let [x, y] = factors.map(|operand| {
+            let source = self.source(operand, size_of::<f32>());
+            let is_memory = matches!(*operand, Operand::Register { register, .. }
+                if !std::ptr::eq(source.address, self.home(register)));
+            let factor = Factor { address: source.address, by_row: source.pitch, by_column: source.by_column };
+            product::piece(&factor, pieces.stay && is_memory)
+        });
+        // SAFETY: factors are defined everywhere; the sum's elements are in its register, or where it is stored.
+        unsafe { self.products[pieces.product].add(x, y, out) };
+    }
+
+    fn sum(&self, product: usize, sum: Register) -> Out {
+        Out { first: self.home(sum).cast(), stride: self.products[product].size().columns, accumulate: true }
     }
 
     unsafe fn map_clip(

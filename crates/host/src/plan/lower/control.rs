@@ -1,8 +1,7 @@
 //! Lowers loops and conditions: what they hand on has slots and registers of its own.
 
-use super::tile::plain;
 use super::{Lowered, Lowering, Stop, refuse};
-use crate::plan::operand::{Extents, Operand, Register, Slot, Sum, Target};
+use crate::plan::operand::{Extents, Operand, Register, Slot, Sum, Target, plain};
 use crate::plan::step::Step;
 use crate::plan::value::Planned;
 use openmps_tile::{Block, Instruction, Scalar, Value};

@@ -1,8 +1,7 @@
 //! Lowers loads and stores.
 
-use super::tile::plain;
 use super::{Lowered, Lowering};
-use crate::plan::operand::{Address, Extents, Operand, Slot, Width};
+use crate::plan::operand::{Address, Extents, Operand, Slot, Width, plain};
 use crate::plan::step::{IndexOperation, Rest, Step};
 use crate::plan::value::{Filled, Planned};
 use openmps_tile::Value;

@@ -3,7 +3,7 @@
 use super::{Lowered, Lowering, refuse};
 use crate::error::Error;
 use crate::plan::call::{Call, Effect, Places, Work, Written, copy_element};
-use crate::plan::operand::{Extents, Operand};
+use crate::plan::operand::{Extents, Operand, plain};
 use crate::plan::step::Step;
 use crate::plan::value::Planned;
 use openmps_tile::{Scalar, Value};
@@ -57,7 +57,7 @@ impl Lowering<'_> {
             Ok(())
         });
         self.emit_work("tt.broadcast", vec![operand], vec![Written::Tile(target, extents)], &extents, 0.05, work);
-        super::tile::plain(target.register)
+        plain(target.register)
     }
 
     /// Rows and columns exchanged, by a copy; the extents are the result's.
@@ -81,7 +81,7 @@ impl Lowering<'_> {
             Ok(())
         });
         self.emit_work("tt.trans", vec![operand], vec![Written::Tile(target, extents)], &extents, 0.5, work);
-        super::tile::plain(target.register)
+        plain(target.register)
     }
 
     /// Dimensions in another order, by a copy.

@@ -1,8 +1,7 @@
 //! Lowers pointers, and sums of integers that are known by row and by column.
 
-use super::tile::plain;
 use super::{Lowered, Lowering};
-use crate::plan::operand::{Extents, Operand, Part, Slot, Spread, Sum, ViewKind, Width};
+use crate::plan::operand::{Extents, Operand, Part, Slot, Spread, Sum, ViewKind, Width, plain};
 use crate::plan::step::{IndexOperation, Step};
 use crate::plan::value::Planned;
 use crate::vector::{binary, cast};

@@ -1,10 +1,9 @@
 //! Lowers reductions, scans and products of matrices.
 
-use super::tile::plain;
 use super::{Lowered, Lowering, refuse};
 use crate::plan::call::Written;
 use crate::plan::fold::{Axis, Fold, FoldKind, FoldPart, rounds};
-use crate::plan::operand::{Extent, Extents, Operand, Target, ViewKind};
+use crate::plan::operand::{Extent, Extents, Operand, Target, ViewKind, plain};
 use crate::plan::step::{ProductKind, Step};
 use crate::plan::value::{Filled, Planned, width_of};
 use crate::vector::{binary, reduce};
@@ -166,7 +165,7 @@ impl Lowering<'_> {
         let target = self.target(&extents, wide.size());
         // So many multiplications a nanosecond.
         let ns = depth as f64 / if kind == ProductKind::Integer { 2.0 } else { 40.0 };
-        self.emit_tile(Step::Dot { target, kind, x, y, sum, batch, depth, extents }, &extents, ns);
+        self.emit_tile(Step::Dot { target, kind, x, y, sum, batch, depth, extents, pieces: None }, &extents, ns);
         Ok(Planned::Data(plain(target.register)))
     }
 

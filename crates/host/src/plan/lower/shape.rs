@@ -1,8 +1,7 @@
 //! Lowers what gives a tile other dimensions.
 
-use super::tile::plain;
 use super::{Lowered, Lowering};
-use crate::plan::operand::{Extents, Operand, Part, Spread, Sum, ViewKind};
+use crate::plan::operand::{Extents, Operand, Part, Spread, Sum, ViewKind, plain};
 use crate::plan::step::Step;
 use crate::plan::value::{Planned, compose};
 use openmps_tile::Value;

@@ -1,7 +1,7 @@
 //! Lowers operations on tiles, element by element.
 
 use super::{Lowered, Lowering, refuse};
-use crate::plan::operand::{Extent, Extents, Operand, Slot, Spread, Sum, ViewKind, Width};
+use crate::plan::operand::{Extent, Extents, Operand, Slot, Spread, Sum, ViewKind, Width, plain};
 use crate::plan::step::{IndexOperation, Step};
 use crate::plan::value::{Filled, Form, Planned, width_of};
 use crate::vector::{binary, cast, fused, memory, unary};
@@ -410,9 +410,4 @@ impl Lowering<'_> {
         }
         Ok(Planned::Data(plain(target.register)))
     }
-}
-
-/// A register as it was written.
-pub(super) fn plain(register: usize) -> Operand {
-    Operand::Register { register, view: ViewKind::Plain }
 }

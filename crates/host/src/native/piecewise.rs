@@ -1,0 +1,337 @@
+//! A product whose terms come piece by piece, as the iterations of a loop bring them.
+//!
+//! Pieces are packed side by side, and multiplied when there are enough of them: the result is read and written once for many pieces, and sums stay
+//! in registers for longer. Pieces that come again are found packed.
+
+use super::microkernel::{Block, Channels, Kernels, LeftAt, RowsAt, kernels};
+use super::panels::{Panels, gather, pack_right};
+use super::scratch::Buffer;
+use crate::threads::parallel_for;
+
+/// Terms that are multiplied at once: a group of the right operand is half of the first-level cache.
+const TERMS: usize = 256;
+/// Numbers of both operands: 384 KiB, less than the second-level cache.
+const NUMBERS: usize = 96 << 10;
+/// Numbers of one operand that are kept packed: 8 MiB, of the third-level cache.
+const KEPT: usize = 2 << 20;
+
+/// The size of a product, and how many terms of it are packed at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub rows: usize,
+    pub columns: usize,
+    /// Terms of one piece.
+    pub depth: usize,
+    /// A multiple of `depth`.
+    pub terms: usize,
+}
+
+impl Size {
+    /// None where fewer than two pieces would be multiplied at once.
+    pub(crate) fn new((rows, columns, depth): (usize, usize, usize)) -> Option<Size> {
+        let most = TERMS.min(NUMBERS / (rows + columns).max(1));
+        let pieces = most.checked_div(depth).filter(|&pieces| pieces > 1)?;
+        Some(Size { rows, columns, depth, terms: pieces * depth })
+    }
+
+    /// Of products that are multiplied one by one; none where one has too many terms for that.
+    pub(crate) fn one_by_one((rows, columns, depth): (usize, usize, usize)) -> Option<Size> {
+        (1..=2 * TERMS).contains(&depth).then_some(Size { rows, columns, depth, terms: depth })
+    }
+}
+
+/// A factor of a piece.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub first: *const f32,
+    /// From row to row, from column to column.
+    pub strides: [isize; 2],
+    /// Whether the same place holds the same numbers until [`Piecewise::forget`].
+    pub stays: bool,
+}
+
+/// Where a sum is. Columns are neighbours.
+#[derive(Clone, Copy)]
+pub(crate) struct Out {
+    pub first: *mut f32,
+    /// From row to row.
+    pub stride: usize,
+    /// Whether it holds something to add to.
+    pub accumulate: bool,
+}
+
+/// A product under way, and its packed pieces.
+pub(crate) struct Piecewise {
+    size: Size,
+    /// Terms that are packed and not yet multiplied.
+    filled: usize,
+    left: Side,
+    right: Side,
+    /// A left factor that is multiplied where it lies, since it is read once.
+    rows: Option<Piece>,
+}
+
+impl Piecewise {
+    pub(crate) fn new(size: Size) -> Piecewise {
+        let (panels, width) = (Panels::new(size.rows), kernels().width);
+        let side = |numbers| Side { numbers, chunks: Vec::new(), current: 0 };
+        let right = side(size.columns.next_multiple_of(width) * size.terms);
+        Piecewise { size, filled: 0, left: side(panels.packed_len(size.terms)), right, rows: None }
+    }
+
+    pub(crate) fn size(&self) -> Size {
+        self.size
+    }
+
+    /// No piece stays beyond this, and nothing is left to add.
+    pub(crate) fn forget(&mut self) {
+        self.filled = 0;
+        for side in [&mut self.left, &mut self.right] {
+            side.chunks.iter_mut().for_each(|chunk| chunk.pieces.clear());
+            side.current = 0;
+        }
+    }
+
+    /// Adds the product of two factors to a sum, at once or when others have come.
+    ///
+    /// # Safety
+    /// The factors' elements are readable, the sum's are writable and nobody else's. Until [`Self::finish`] the sum is the same.
+    pub(crate) unsafe fn add(&mut self, left: Piece, right: Piece, out: Out) {
+        let Size { rows, columns, depth, terms } = self.size;
+        let (at, from) = (self.filled / depth, self.filled);
+        let (panels, width) = (Panels::new(rows), kernels().width);
+        let is_alone = depth == terms;
+        self.rows = (is_alone && !left.stays && left.strides[1] == 1 && left.strides[0] >= 0).then_some(left);
+        let pack_left = |packed: &mut [f32]| {
+            for p in 0..panels.count {
+                let (begin, end) = (panels.start(p), panels.start(p + 1));
+                let first = left.first.wrapping_offset(begin as isize * left.strides[0]);
+                let to = &mut packed[(p * terms + from) * panels.height..];
+                let strides = (left.strides[1], left.strides[0]);
+                // SAFETY: the caller's promise.
+                unsafe { gather((depth, end - begin), panels.height, first, strides, to) };
+            }
+        };
+        if self.rows.is_none() {
+            self.left.bring(at, left, pack_left);
+        }
+        self.right.bring(at, right, |packed| {
+            let (strides, to) = (right.strides.into(), &mut packed[from * width..]);
+            // SAFETY: the caller's promise.
+            unsafe { pack_right(right.first, strides, (depth, columns), (width, terms), to) };
+        });
+        self.filled += depth;
+        if self.filled == terms {
+            // SAFETY: the caller's promise.
+            unsafe { self.finish(out) };
+        }
+    }
+
+    /// Adds what has not been added yet.
+    ///
+    /// # Safety
+    /// As [`Self::add`].
+    pub(crate) unsafe fn finish(&mut self, out: Out) {
+        if self.filled == 0 {
+            return;
+        }
+        let (kernels, panels) = (kernels(), Panels::new(self.size.rows));
+        let left = match self.rows {
+            Some(Piece { first, strides, .. }) => Left::Rows(first, strides[0] as usize),
+            None => Left::Packed(self.left.numbers()),
+        };
+        let right = self.right.numbers();
+        let work = Multiplication { size: self.size, kernels, panels, filled: self.filled, left, right, out };
+        let ns = self.size.rows * kernels.width * self.filled / 40 + 20;
+        // SAFETY: the caller's promise; each group of columns is one task's.
+        let groups = |first: usize, last: usize| (first..last).for_each(|group| unsafe { work.group(group) });
+        parallel_for(self.size.columns.div_ceil(kernels.width), ns, groups);
+        self.filled = 0;
+    }
+}
+
+/// The packed pieces of one operand, by chunks that are multiplied at once.
+struct Side {
+    /// Numbers of a chunk.
+    numbers: usize,
+    chunks: Vec<Chunk>,
+    /// The one that is being filled.
+    current: usize,
+}
+
+#[derive(Default)]
+struct Chunk {
+    pieces: Vec<Piece>,
+    memory: Option<Buffer>,
+}
+
+impl Side {
+    /// Sees to it that a piece is number `at` of the current chunk, where `pack` puts it if it is not there.
+    fn bring(&mut self, at: usize, piece: Piece, pack: impl FnOnce(&mut [f32])) {
+        if at == 0 {
+            self.current = self.choose(piece);
+        }
+        let chunk = &mut self.chunks[self.current];
+        if chunk.pieces.get(at) == Some(&piece) && piece.stays {
+            return;
+        }
+        chunk.pieces.truncate(at);
+        chunk.pieces.push(piece);
+        pack(chunk.memory.get_or_insert_with(|| Buffer::new(self.numbers * size_of::<f32>())).numbers_mut());
+    }
+
+    /// The chunk that begins with a piece, or one that may be overwritten: a new one while there is room, else the next in turn.
+    fn choose(&mut self, piece: Piece) -> usize {
+        let most = (KEPT / self.numbers.max(1)).max(1);
+        let found = self.chunks.iter().position(|chunk| chunk.pieces.first().is_none_or(|first| *first == piece));
+        match found {
+            Some(chunk) => chunk,
+            None if !piece.stays && !self.chunks.is_empty() => self.current,
+            None if self.chunks.len() < most => {
+                self.chunks.push(Chunk::default());
+                self.chunks.len() - 1
+            }
+            None => (self.current + 1) % most,
+        }
+    }
+
+    fn numbers(&self) -> &[f32] {
+        self.chunks[self.current].memory.as_ref().map_or(&[], Buffer::numbers)
+    }
+}
+
+/// What is multiplied.
+struct Multiplication<'a> {
+    size: Size,
+    kernels: &'static Kernels,
+    panels: Panels,
+    filled: usize,
+    left: Left<'a>,
+    right: &'a [f32],
+    out: Out,
+}
+
+/// A left operand: by panels, or its first element and the distance of its rows.
+enum Left<'a> {
+    Packed(&'a [f32]),
+    Rows(*const f32, usize),
+}
+
+// SAFETY: tasks read the packed operands and write columns of the result that are theirs alone.
+unsafe impl Sync for Multiplication<'_> {}
+
+impl Multiplication<'_> {
+    /// All panels times one group of columns, which stays in the first-level cache.
+    ///
+    /// # Safety
+    /// As [`Piecewise::finish`]; the group's columns are the caller's.
+    unsafe fn group(&self, group: usize) {
+        let (Size { columns, terms, .. }, width) = (self.size, self.kernels.width);
+        let Out { first, stride, accumulate } = self.out;
+        let column = group * width;
+        for p in 0..self.panels.count {
+            let (row, height) = (self.panels.start(p), self.panels.height);
+            let (left, left_at, ahead) = match self.left {
+                Left::Packed(numbers) => {
+                    let left = numbers[p * terms * height..].as_ptr();
+                    (left, LeftAt::Packed, (left.wrapping_add(terms * height), height))
+                }
+                Left::Rows(first, stride) => (first.wrapping_add(row * stride), LeftAt::Rows(stride), Block::NOTHING),
+            };
+            let block = Block {
+                depth: self.filled,
+                left,
+                left_at,
+                right: self.right[group * terms * width..].as_ptr(),
+                rows_at: RowsAt::Stride(width),
+                out: first.wrapping_add(row * stride + column),
+                out_stride: stride,
+                accumulate,
+                epilogue: None,
+                channels: Channels::Rows(0),
+                index: 0,
+                ahead,
+            };
+            // SAFETY: the caller's promise.
+            unsafe { self.kernels.run(&block, self.panels.start(p + 1) - row, width.min(columns - column)) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `x * y` added to ones, in `count` pieces.
+    fn multiplied(product: &mut Piecewise, [x, y]: [&[f32]; 2], count: usize, stays: bool) -> Vec<f32> {
+        let Size { rows, columns, depth, .. } = product.size();
+        let mut out = vec![1.0; rows * columns];
+        let sum = Out { first: out.as_mut_ptr(), stride: columns, accumulate: true };
+        for piece in 0..count {
+            let left = Piece { first: &raw const x[piece * depth], strides: [(depth * count) as isize, 1], stays };
+            let right = Piece { first: &raw const y[piece * depth * columns], strides: [columns as isize, 1], stays };
+            // SAFETY: pieces lie in the factors, the sum is of this size.
+            unsafe { product.add(left, right, sum) };
+        }
+        // SAFETY: as above.
+        unsafe { product.finish(sum) };
+        out
+    }
+
+    fn expected([x, y]: [&[f32]; 2], columns: usize) -> Vec<f32> {
+        let depth = y.len() / columns;
+        let sum = |i: usize| (0..depth).map(|k| x[i / columns * depth + k] * y[k * columns + i % columns]).sum::<f32>();
+        (0..x.len() / depth * columns).map(|i| 1.0 + sum(i)).collect()
+    }
+
+    #[test]
+    fn pieces_of_every_size_add_up_to_the_product() {
+        for (rows, columns, depth, count) in [(1, 1, 1, 300), (7, 33, 3, 100), (64, 48, 32, 9), (13, 100, 64, 5)] {
+            let mut product = Piecewise::new(Size::new((rows, columns, depth)).unwrap());
+            let x: Vec<f32> = (0..rows * depth * count).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
+            let mut y: Vec<f32> = (0..depth * count * columns).map(|i| (i * 5 % 13) as f32 - 6.0).collect();
+            for stays in [false, true, true] {
+                assert_eq!(
+                    multiplied(&mut product, [&x, &y], count, stays),
+                    expected([&x, &y], columns),
+                    "{rows} x {columns}"
+                );
+            }
+            // What has been packed is what counts, until it is forgotten.
+            let before = expected([&x, &y], columns);
+            y[0] += 1.0;
+            assert_eq!(multiplied(&mut product, [&x, &y], count, true), before);
+            product.forget();
+            assert_eq!(multiplied(&mut product, [&x, &y], count, true), expected([&x, &y], columns));
+        }
+    }
+
+    #[test]
+    fn a_factor_that_is_read_once_is_multiplied_where_it_lies() {
+        for (rows, columns, depth) in [(1, 1, 1), (7, 33, 3), (64, 64, 128), (13, 100, 64)] {
+            let mut product = Piecewise::new(Size::one_by_one((rows, columns, depth)).unwrap());
+            let x: Vec<f32> = (0..rows * depth).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
+            let y: Vec<f32> = (0..depth * columns).map(|i| (i * 5 % 13) as f32 - 6.0).collect();
+            for stays in [false, true] {
+                assert_eq!(
+                    multiplied(&mut product, [&x, &y], 1, stays),
+                    expected([&x, &y], columns),
+                    "{rows} x {columns}"
+                );
+                assert_eq!(product.left.chunks.is_empty(), !stays);
+            }
+        }
+    }
+
+    #[test]
+    fn more_chunks_than_are_kept() {
+        let size = Size::new((128, 256, 128)).unwrap();
+        let mut product = Piecewise::new(size);
+        let x: Vec<f32> = (0..128 * 128 * 64).map(|i| (i * 7 % 5) as f32 - 2.0).collect();
+        let y: Vec<f32> = (0..128 * 64 * 256).map(|i| (i * 3 % 7) as f32 - 3.0).collect();
+        let once = multiplied(&mut product, [&x, &y], 64, true);
+        assert_eq!(once, multiplied(&mut product, [&x, &y], 64, true));
+        assert_eq!(once, multiplied(&mut product, [&x, &y], 64, false));
+        assert!(product.right.chunks.len() * product.right.numbers <= KEPT);
+    }
+}
