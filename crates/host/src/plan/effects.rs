@@ -53,25 +53,13 @@ pub(super) fn written(step: &Step, mut visit: impl FnMut(Register)) {
     match step {
         Step::LoadTile { register, .. } | Step::Gather { register, .. } => visit(*register),
         Step::EndPieces { sum, .. } => visit(*sum),
-        Step::CountUp { target, .. }
-        | Step::Offsets { target, .. }
-        | Step::MaskTile { target, .. }
-        | Step::MapUnary { target, .. }
-        | Step::MapBinary { target, .. }
-        | Step::MapSelect { target, .. }
-        | Step::MapFused { target, .. }
-        | Step::MapClip { target, .. }
-        | Step::Dot { target, .. }
-        | Step::CopyTile { target, .. }
-        | Step::ReduceRows { target, .. }
-        | Step::ReduceColumns { target, .. } => visit(target.register),
         Step::Call(call) => call.writes.iter().filter_map(tile).for_each(visit),
         Step::Fold(fold) => {
             for part in &fold.parts {
                 [part.work, part.left, part.right].into_iter().chain(tile(&part.result)).for_each(&mut visit);
             }
         }
-        _ => {}
+        step => step.target().map(|target| target.register).into_iter().for_each(visit),
     }
 }
 
@@ -129,15 +117,8 @@ pub(super) fn map_target(step: &mut Step) -> Option<(&mut Target, &mut Extents)>
 /// The target of a step that may write anywhere.
 fn target(step: &Step) -> Option<&Target> {
     match step {
-        Step::MapUnary { target, .. }
-        | Step::MapBinary { target, .. }
-        | Step::MapSelect { target, .. }
-        | Step::MapFused { target, .. }
-        | Step::MapClip { target, .. }
-        | Step::Dot { target, .. }
-        | Step::Offsets { target, .. }
-        | Step::CountUp { target, .. } => Some(target),
-        _ => None,
+        Step::MaskTile { .. } | Step::CopyTile { .. } | Step::ReduceRows { .. } | Step::ReduceColumns { .. } => None,
+        step => step.target(),
     }
 }
 

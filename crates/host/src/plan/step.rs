@@ -319,6 +319,25 @@ impl ProductKind {
 }
 
 impl Step {
+    /// The tile that a step makes, where it makes one.
+    pub fn target(&self) -> Option<&Target> {
+        match self {
+            Step::Offsets { target, .. }
+            | Step::CountUp { target, .. }
+            | Step::MaskTile { target, .. }
+            | Step::MapUnary { target, .. }
+            | Step::MapBinary { target, .. }
+            | Step::MapSelect { target, .. }
+            | Step::MapFused { target, .. }
+            | Step::MapClip { target, .. }
+            | Step::Dot { target, .. }
+            | Step::CopyTile { target, .. }
+            | Step::ReduceRows { target, .. }
+            | Step::ReduceColumns { target, .. } => Some(target),
+            _ => None,
+        }
+    }
+
     /// The lists of steps that a step contains.
     pub fn bodies(&self) -> &[Vec<Step>] {
         match self {

@@ -15,9 +15,28 @@ pub type SelectFunction = unsafe fn(
     count: usize,
 );
 
+/// The bits of an element.
+trait Bits: Copy + Default {
+    /// One of two, without a branch or a choice of addresses, which compilers make of an `if`.
+    fn choose(condition: u8, x: Self, y: Self) -> Self;
+}
+
+macro_rules! bits {
+    ($($T:ty)*) => {
+        $(impl Bits for $T {
+            #[inline(always)]
+            fn choose(condition: u8, x: Self, y: Self) -> Self {
+                let mask = <$T>::from(condition != 0).wrapping_neg();
+                x & mask | y & !mask
+            }
+        })*
+    };
+}
+bits!(u8 u16 u32 u64);
+
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-unsafe fn select_body<T: Copy + Default>(
+unsafe fn select_body<T: Bits>(
     destination: *mut u8,
     condition: *const u8,
     condition_repeats: bool,
@@ -42,7 +61,7 @@ unsafe fn select_body<T: Copy + Default>(
             let (xs, ys) = (chunk(x.cast(), x_repeats, done), chunk(y.cast(), y_repeats, done));
             let mut results = [T::default(); CHUNK];
             for i in 0..CHUNK {
-                results[i] = if conditions[i] != 0 { xs[i] } else { ys[i] };
+                results[i] = T::choose(conditions[i], xs[i], ys[i]);
             }
             destination.cast::<T>().add(done).cast::<[T; CHUNK]>().write_unaligned(results);
             done += CHUNK;
@@ -63,7 +82,7 @@ unsafe fn select_body<T: Copy + Default>(
 leveled! {
     fn leveled_select<T>(destination: *mut u8, condition: *const u8, condition_repeats: bool, x: *const u8, x_repeats: bool,
         y: *const u8, y_repeats: bool, count: usize) -> SelectFunction
-    where { T: Copy + Default } = select_body
+    where { T: Bits } = select_body
 }
 
 /// The selection for an element of `size` bytes.
@@ -131,9 +150,13 @@ pub unsafe fn fill(destination: *mut u8, element: *const u8, size: usize, count:
 pub unsafe fn count_up(destination: *mut u8, start: i64, step: i64, size: usize, count: usize) {
     // SAFETY: the caller's promise.
     unsafe {
-        by_size!(size, T => for i in 0..count {
-            let value = start.wrapping_add(step.wrapping_mul(i as i64)) as T;
-            destination.cast::<T>().add(i).write_unaligned(value);
+        by_size!(size, T => {
+            // In the integers' own width, where sums wrap to the same bits.
+            let (mut value, step) = (start as T, step as T);
+            for i in 0..count {
+                destination.cast::<T>().add(i).write_unaligned(value);
+                value = value.wrapping_add(step);
+            }
         });
     }
 }
