@@ -274,6 +274,19 @@ impl<'k> Lowering<'k> {
         self.emit(step);
     }
 
+    /// Adds work on whole tiles.
+    pub fn emit_work(
+        &mut self,
+        name: &'static str,
+        reads: Vec<Operand>,
+        writes: Vec<Written>,
+        extents: &Extents,
+        ns: f64,
+        work: Work,
+    ) {
+        self.emit_tile(Step::Call(Call { name, reads, writes, effect: Effect::Nothing, work }), extents, ns);
+    }
+
     /// Adds a call that has a tile, or one number, as its only result.
     pub fn emit_call(
         &mut self,
@@ -284,8 +297,7 @@ impl<'k> Lowering<'k> {
         work: Work,
     ) -> Planned {
         let (written, operand) = self.home(result);
-        let call = Call { name, reads, writes: vec![written], effect: Effect::Nothing, work };
-        self.emit_tile(Step::Call(call), &self.extents_of(result), ns);
+        self.emit_work(name, reads, vec![written], &self.extents_of(result), ns, work);
         self.as_planned(result, operand)
     }
 

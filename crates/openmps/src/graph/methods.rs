@@ -12,39 +12,6 @@ use openmps_graph::operators::softmax::Softmax;
 use openmps_graph::operators::transpose::Transpose;
 use openmps_tile::{DType, Number};
 
-macro_rules! binary {
-    ($($(#[$doc:meta])* $name:ident = $member:ident, $expected:literal;)*) => {
-        impl Graph {$(
-            $(#[$doc])*
-            ///
-            /// ```
-            /// # use openmps::{DataType, Device, Graph, TensorData};
-            /// # let (mut graph, device) = (Graph::new(), Device::get(0)?);
-            /// let x = graph.constant(&[2], &[6.0f32, 7.0])?;
-            /// let y = graph.constant(&[1], &[2.0f32])?;
-            #[doc = concat!("let z = graph.", stringify!($name), "(x, y)?;")]
-            /// let z = graph.compile(&device, &[z])?.run(&device.queue(), &[])?;
-            #[doc = concat!("assert_eq!(z[0].read::<f32>()?, ", $expected, ");")]
-            /// # Ok::<(), openmps::Error>(())
-            /// ```
-            pub fn $name(&mut self, x: Tensor, y: Tensor) -> Result<Tensor> {
-                self.binary(Binary::$member, x, y)
-            }
-        )*}
-    };
-}
-
-binary! {
-    /// `x + y`, broadcast: `additionWithPrimaryTensor:secondaryTensor:name:`.
-    add = Add, "[8.0, 9.0]";
-    /// `x - y`, broadcast: `subtractionWithPrimaryTensor:secondaryTensor:name:`.
-    subtract = Subtract, "[4.0, 5.0]";
-    /// `x * y`, broadcast: `multiplicationWithPrimaryTensor:secondaryTensor:name:`.
-    multiply = Multiply, "[12.0, 14.0]";
-    /// `x / y`, broadcast: `divisionWithPrimaryTensor:secondaryTensor:name:`.
-    divide = Divide, "[3.0, 3.5]";
-}
-
 macro_rules! activations {
     ($($(#[$doc:meta])* $name:ident = $member:ident, $expected:literal;)*) => {
         impl Graph {$(

@@ -1,4 +1,4 @@
-//! More of `MPSGraph`'s methods by name: mathematics, comparisons, choices, joining and cutting, attention.
+//! More of `MPSGraph`'s methods by name: arithmetic, mathematics, comparisons, choices, joining and cutting, attention.
 
 use super::{Graph, Tensor};
 use crate::error::{Error, Result};
@@ -90,6 +90,14 @@ macro_rules! binary {
 }
 
 binary! {
+    /// `x + y`, broadcast: `additionWithPrimaryTensor:secondaryTensor:name:`.
+    add = Add, "[5.0, 6.0, 7.0]";
+    /// `x - y`, broadcast: `subtractionWithPrimaryTensor:secondaryTensor:name:`.
+    subtract = Subtract, "[-1.0, 0.0, 1.0]";
+    /// `x * y`, broadcast: `multiplicationWithPrimaryTensor:secondaryTensor:name:`.
+    multiply = Multiply, "[6.0, 9.0, 12.0]";
+    /// `x / y`, broadcast: `divisionWithPrimaryTensor:secondaryTensor:name:`.
+    divide = Divide, "[2.0 / 3.0, 1.0, 4.0 / 3.0]";
     /// The larger, broadcast; NaN when either is: `maximumWithNaNPropagationWithPrimaryTensor:secondaryTensor:name:`.
     maximum = Maximum, "[3.0, 3.0, 4.0]";
     /// The smaller, broadcast; NaN when either is: `minimumWithNaNPropagationWithPrimaryTensor:secondaryTensor:name:`.

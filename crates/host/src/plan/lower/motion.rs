@@ -2,27 +2,13 @@
 
 use super::{Lowered, Lowering, refuse};
 use crate::error::Error;
-use crate::plan::call::{Call, Effect, Places, Work, Written, copy_element};
+use crate::plan::call::{Places, Written, copy_element};
 use crate::plan::operand::{Extents, Operand, plain};
-use crate::plan::step::Step;
 use crate::plan::value::Planned;
 use openmps_tile::{Scalar, Value};
 use std::sync::Arc;
 
 impl Lowering<'_> {
-    /// Adds work on whole tiles.
-    pub(super) fn emit_work(
-        &mut self,
-        name: &'static str,
-        reads: Vec<Operand>,
-        writes: Vec<Written>,
-        extents: &Extents,
-        ns: f64,
-        work: Work,
-    ) {
-        self.emit_tile(Step::Call(Call { name, reads, writes, effect: Effect::Nothing, work }), extents, ns);
-    }
-
     /// The bytes of an operand as they are, for a value of other dimensions, or in a slot.
     pub(super) fn copied(&mut self, name: &'static str, operand: Operand, result: Value) -> Planned {
         let bytes = self.extents_of(result).len() * self.element_size(result);
