@@ -25,20 +25,32 @@ unsafe fn fold<F: Fold<T>, T: Copy>(destination: *mut u8, source: *const u8, cou
         }
         done += CHUNK;
     }
-    for lane in lanes.iter_mut().take(count - done) {
-        // SAFETY: as above.
-        *lane = F::combine(*lane, unsafe { source.add(done).read_unaligned() });
-        done += 1;
-    }
-    let mut width = CHUNK / 2;
-    while width > 0 {
-        for i in 0..width {
-            lanes[i] = F::combine(lanes[i], lanes[i + width]);
+    if done < count {
+        // A whole chunk again: lanes that are named by a number known at run time only do not stay in registers.
+        let mut rest = [F::IDENTITY; CHUNK];
+        // SAFETY: as above; what is left is less than a chunk.
+        unsafe { source.add(done).copy_to_nonoverlapping(rest.as_mut_ptr(), count - done) };
+        for i in 0..CHUNK {
+            lanes[i] = F::combine(lanes[i], rest[i]);
         }
-        width /= 2;
     }
+    const { assert!(CHUNK == 64, "the halves below") };
+    halve::<F, T, 32>(&mut lanes);
+    halve::<F, T, 16>(&mut lanes);
+    halve::<F, T, 8>(&mut lanes);
+    halve::<F, T, 4>(&mut lanes);
+    halve::<F, T, 2>(&mut lanes);
+    halve::<F, T, 1>(&mut lanes);
     // SAFETY: the destination is valid for one element.
     unsafe { destination.cast::<T>().write_unaligned(lanes[0]) };
+}
+
+/// Combines the first W lanes with the next.
+#[inline(always)]
+fn halve<F: Fold<T>, T: Copy, const W: usize>(lanes: &mut [T; CHUNK]) {
+    for i in 0..W {
+        lanes[i] = F::combine(lanes[i], lanes[i + W]);
+    }
 }
 
 leveled! {

@@ -2,7 +2,7 @@
 //! few rows, for all queries of a group of heads.
 
 use super::tile::softmax;
-use super::{Attention, Operands, Scaling, gather, row_offset};
+use super::{Attention, Operands, gather, row_offset};
 use crate::native::lanes::{WIDEST, at_level};
 use crate::native::matmul::{Matrices, MatrixProduct, Stored, read_once};
 use crate::native::memory::Memory;
@@ -152,7 +152,7 @@ impl Call<'_> {
         });
         // SAFETY: the mask has the elements that are seen, and a line whole registers; the level is the CPU's.
         unsafe {
-            at_level!(softmax(line: &mut [f32], own: Range<usize>, scaling: Scaling, mask: Option<*const f32>) -> f32)
+            at_level!(softmax(line: &mut [f32], own: Range<usize>, scaling: super::Scaling, mask: Option<*const f32>) -> f32)
         }
     }
 }
