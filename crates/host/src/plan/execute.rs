@@ -52,6 +52,9 @@ struct Lists {
 #[repr(align(64))]
 struct Line(#[allow(dead_code)] [u8; 64]);
 
+/// No launch has this number.
+const NO_LAUNCH: u64 = 0;
+
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
@@ -70,6 +73,10 @@ pub(super) unsafe fn run_programs(
     let mut scratch = SCRATCH.take();
     // SAFETY: passed on to the caller.
     let done = unsafe { run_with(&mut scratch, program, launch, programs, poll) };
+    if done.is_err() {
+        // A product may have been left half way.
+        scratch.launch = NO_LAUNCH;
+    }
     SCRATCH.set(scratch);
     done
 }
