@@ -1,19 +1,25 @@
-//! A product whose terms come piece by piece, as the iterations of a loop bring them.
+//! Products whose factors are packed on their own: one by one, or piece by piece, as the iterations of a loop bring them.
 //!
 //! Pieces are packed side by side, and multiplied when there are enough of them: the result is read and written once for many pieces, and sums stay
 //! in registers for longer. Pieces that come again are found packed.
 
 use super::microkernel::{Block, Channels, Kernels, LeftAt, RowsAt, kernels};
 use super::panels::{Panels, gather, pack_right};
-use super::scratch::Buffer;
+use super::scratch::{self, Buffer};
 use crate::threads::parallel_for;
 
 /// Terms that are multiplied at once: a group of the right operand is half of the first-level cache.
 const TERMS: usize = 256;
 /// Numbers of both operands: 384 KiB, less than the second-level cache.
 const NUMBERS: usize = 96 << 10;
-/// Numbers of one operand that are kept packed: 8 MiB, of the third-level cache.
-const KEPT: usize = 2 << 20;
+/// Numbers that a thread keeps packed: 16 MiB, of the third-level cache.
+const KEPT: usize = 4 << 20;
+/// Chunks of one operand that are looked through.
+const MOST_CHUNKS: usize = 64;
+/// Numbers of a result above which a product is better shared out and packed by all threads.
+const MOST_NUMBERS: usize = 1 << 16;
+/// Multiplications that are worth looking for packed factors.
+const WORTH_KEEPING: usize = 1 << 15;
 
 /// The size of a product, and how many terms of it are packed at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +40,15 @@ impl Size {
         Some(Size { rows, columns, depth, terms: pieces * depth })
     }
 
-    /// Of products that are multiplied one by one; none where one has too many terms for that.
+    /// Of products that are multiplied one by one; none where one is too large for that.
     pub(crate) fn one_by_one((rows, columns, depth): (usize, usize, usize)) -> Option<Size> {
-        (1..=2 * TERMS).contains(&depth).then_some(Size { rows, columns, depth, terms: depth })
+        let fits = (1..=2 * TERMS).contains(&depth) && rows.saturating_mul(columns) <= MOST_NUMBERS;
+        fits.then_some(Size { rows, columns, depth, terms: depth })
+    }
+
+    /// Whether it is worth looking for packed factors.
+    pub(crate) fn is_worth_keeping(&self) -> bool {
+        self.rows * self.columns * self.terms >= WORTH_KEEPING
     }
 }
 
@@ -72,9 +84,13 @@ pub(crate) struct Piecewise {
 }
 
 impl Piecewise {
-    pub(crate) fn new(size: Size) -> Piecewise {
+    /// One of so many products of a program.
+    pub(crate) fn new(size: Size, products: usize) -> Piecewise {
         let (panels, width) = (Panels::new(size.rows), kernels().width);
-        let side = |numbers| Side { numbers, chunks: Vec::new(), current: 0 };
+        let side = |numbers: usize| {
+            let most = (KEPT / (2 * products * numbers.max(1))).clamp(1, MOST_CHUNKS);
+            Side { numbers, most, chunks: Vec::new(), current: 0 }
+        };
         let right = side(size.columns.next_multiple_of(width) * size.terms);
         Piecewise { size, filled: 0, left: side(panels.packed_len(size.terms)), right, rows: None }
     }
@@ -154,6 +170,8 @@ impl Piecewise {
 struct Side {
     /// Numbers of a chunk.
     numbers: usize,
+    /// Chunks at most.
+    most: usize,
     chunks: Vec<Chunk>,
     /// The one that is being filled.
     current: usize,
@@ -163,6 +181,12 @@ struct Side {
 struct Chunk {
     pieces: Vec<Piece>,
     memory: Option<Buffer>,
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        self.memory.take().into_iter().for_each(scratch::give);
+    }
 }
 
 impl Side {
@@ -177,21 +201,22 @@ impl Side {
         }
         chunk.pieces.truncate(at);
         chunk.pieces.push(piece);
-        pack(chunk.memory.get_or_insert_with(|| Buffer::new(self.numbers * size_of::<f32>())).numbers_mut());
+        let bytes = self.numbers * size_of::<f32>();
+        // Kept for long: no memory that a larger use could have.
+        pack(chunk.memory.get_or_insert_with(|| scratch::take(bytes, 2 * bytes)).numbers_mut());
     }
 
     /// The chunk that begins with a piece, or one that may be overwritten: a new one while there is room, else the next in turn.
     fn choose(&mut self, piece: Piece) -> usize {
-        let most = (KEPT / self.numbers.max(1)).max(1);
         let found = self.chunks.iter().position(|chunk| chunk.pieces.first().is_none_or(|first| *first == piece));
         match found {
             Some(chunk) => chunk,
             None if !piece.stays && !self.chunks.is_empty() => self.current,
-            None if self.chunks.len() < most => {
+            None if self.chunks.len() < self.most => {
                 self.chunks.push(Chunk::default());
                 self.chunks.len() - 1
             }
-            None => (self.current + 1) % most,
+            None => (self.current + 1) % self.most,
         }
     }
 
@@ -287,7 +312,7 @@ mod tests {
     #[test]
     fn pieces_of_every_size_add_up_to_the_product() {
         for (rows, columns, depth, count) in [(1, 1, 1, 300), (7, 33, 3, 100), (64, 48, 32, 9), (13, 100, 64, 5)] {
-            let mut product = Piecewise::new(Size::new((rows, columns, depth)).unwrap());
+            let mut product = Piecewise::new(Size::new((rows, columns, depth)).unwrap(), 1);
             let x: Vec<f32> = (0..rows * depth * count).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
             let mut y: Vec<f32> = (0..depth * count * columns).map(|i| (i * 5 % 13) as f32 - 6.0).collect();
             for stays in [false, true, true] {
@@ -309,7 +334,7 @@ mod tests {
     #[test]
     fn a_factor_that_is_read_once_is_multiplied_where_it_lies() {
         for (rows, columns, depth) in [(1, 1, 1), (7, 33, 3), (64, 64, 128), (13, 100, 64)] {
-            let mut product = Piecewise::new(Size::one_by_one((rows, columns, depth)).unwrap());
+            let mut product = Piecewise::new(Size::one_by_one((rows, columns, depth)).unwrap(), 1);
             let x: Vec<f32> = (0..rows * depth).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
             let y: Vec<f32> = (0..depth * columns).map(|i| (i * 5 % 13) as f32 - 6.0).collect();
             for stays in [false, true] {
@@ -326,12 +351,13 @@ mod tests {
     #[test]
     fn more_chunks_than_are_kept() {
         let size = Size::new((128, 256, 128)).unwrap();
-        let mut product = Piecewise::new(size);
+        let mut product = Piecewise::new(size, 1);
         let x: Vec<f32> = (0..128 * 128 * 64).map(|i| (i * 7 % 5) as f32 - 2.0).collect();
         let y: Vec<f32> = (0..128 * 64 * 256).map(|i| (i * 3 % 7) as f32 - 3.0).collect();
         let once = multiplied(&mut product, [&x, &y], 64, true);
         assert_eq!(once, multiplied(&mut product, [&x, &y], 64, true));
         assert_eq!(once, multiplied(&mut product, [&x, &y], 64, false));
-        assert!(product.right.chunks.len() * product.right.numbers <= KEPT);
+        assert_eq!(product.right.chunks.len(), product.right.most);
+        assert!(product.right.most * product.right.numbers <= KEPT / 2);
     }
 }

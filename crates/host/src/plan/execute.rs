@@ -143,7 +143,8 @@ fn prepare(products: &mut Vec<Piecewise>, sizes: &[Size]) {
     if products.len() == sizes.len() && products.iter().zip(sizes).all(|(product, size)| product.size() == *size) {
         products.iter_mut().for_each(Piecewise::forget);
     } else if !sizes.is_empty() {
-        *products = sizes.iter().copied().map(Piecewise::new).collect();
+        products.clear();
+        products.extend(sizes.iter().map(|&size| Piecewise::new(size, sizes.len())));
     }
 }
 

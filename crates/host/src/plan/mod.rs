@@ -44,7 +44,7 @@ pub struct Program {
     /// Byte offset of each register in the scratch memory.
     registers: Vec<usize>,
     scratch_bytes: usize,
-    /// Products that a loop adds to piece by piece.
+    /// Products whose factors are packed on their own.
     products: Vec<Size>,
     /// A guess at the time of one program, from elements and operations.
     ns_per_program: usize,

@@ -41,8 +41,9 @@ impl Pass {
     fn walk(&mut self, body: &mut Vec<Step>, mut stay: bool) {
         let mut at = 0;
         while at < body.len() {
-            stay &= !any(&body[at..=at], &writes_memory);
+            // A product that stores its result has read its factors before.
             self.keep_factors(&mut body[at], stay);
+            stay &= !any(&body[at..=at], &writes_memory);
             let mut ends = Vec::new();
             if let Step::Loop { body, .. } = &mut body[at] {
                 for step in 0..body.len() {
@@ -69,21 +70,21 @@ impl Pass {
         if columns < 2 * depth && !is_loaded {
             return None;
         }
-        let product = self.add(Size::new(size)?);
-        *pieces = Some(Pieces { product, stay, when: When::Later });
-        Some(Step::EndPieces { product, sum: target.register })
+        let made = self.add(Size::new(size)?, stay, When::Later);
+        *pieces = Some(made);
+        Some(Step::EndPieces { product: made.product, sum: target.register })
     }
 
     /// A product that is multiplied at once finds what comes from memory packed, and reads what does not where it lies.
     fn keep_factors(&mut self, step: &mut Step, stay: bool) {
         let Some((_, size)) = product(step) else { return };
         let (Step::Dot { pieces, .. }, Some(size)) = (step, Size::one_by_one(size)) else { return };
-        *pieces = Some(Pieces { product: self.add(size), stay, when: When::AtOnce });
+        *pieces = Some(self.add(size, stay, When::AtOnce));
     }
 
-    fn add(&mut self, size: Size) -> usize {
+    fn add(&mut self, size: Size, stay: bool, when: When) -> Pieces {
         self.sizes.push(size);
-        self.sizes.len() - 1
+        Pieces { product: self.sizes.len() - 1, stay: stay && size.is_worth_keeping(), when }
     }
 }
 

@@ -13,11 +13,11 @@ pub(super) struct Assigned {
     /// Byte offset of each register in the scratch memory.
     pub offsets: Vec<usize>,
     pub scratch_bytes: usize,
-    /// Those that a loop adds to piece by piece.
+    /// Products whose factors are packed on their own.
     pub products: Vec<Size>,
 }
 
-/// Finishes the steps: where registers are, and the products that loops add to.
+/// Finishes the steps: where registers are, and which products have their factors packed.
 pub(super) fn assign(body: &mut Vec<Step>, sizes: &[usize], slots: usize) -> Assigned {
     let mut reads = count_reads(body, sizes.len());
     drop_unread(body, &mut reads);

@@ -29,7 +29,10 @@ unsafe fn fold<F: Fold<T>, T: Copy>(destination: *mut u8, source: *const u8, cou
         // A whole chunk again: lanes that are named by a number known at run time only do not stay in registers.
         let mut rest = [F::IDENTITY; CHUNK];
         // SAFETY: as above; what is left is less than a chunk.
-        unsafe { source.add(done).copy_to_nonoverlapping(rest.as_mut_ptr(), count - done) };
+        unsafe {
+            let from = source.add(done).cast::<u8>();
+            from.copy_to_nonoverlapping(rest.as_mut_ptr().cast(), (count - done) * size_of::<T>());
+        }
         for i in 0..CHUNK {
             lanes[i] = F::combine(lanes[i], rest[i]);
         }

@@ -1,9 +1,10 @@
 //! Matrix products of tiles against the interpreter.
 
 use crate::launch::Given::Buffer;
-use crate::launch::{assert_close, from_singles, halves, singles, wave};
+use crate::launch::{assert_close, bytes, from_singles, halves, interpreted, prepared, singles, wave};
 use crate::tiles::{at, both, keep, pointer};
-use openmps_tile::{Builder, Dims, Kernel, Operation, Scalar, Type, Value};
+use openmps_host::Program;
+use openmps_tile::{Builder, Compare, Dims, Kernel, Operation, Scalar, Type, Value};
 
 #[test]
 fn products_of_turned_factors_and_of_batches() {
@@ -140,6 +141,83 @@ fn sums_that_a_loop_adds_to_piece_by_piece() {
                 let near = |bytes: &[u8]| from_singles(bytes).iter().map(|x| x / largest).collect::<Vec<_>>();
                 assert_close(&near(&found[2]), &near(&expected[2]), 1e-5);
             }
+        }
+    }
+}
+
+/// A product of `x` with `depth` columns as programs share it: each has a block of rows and one of columns; what is beyond the depth is masked.
+fn shared(depth: i64, [rows, terms, columns]: [usize; 3], all_columns: i64, within: bool) -> Kernel {
+    let mut b = Builder::new("shared");
+    let [x, y, out] = ["x", "y", "out"].map(|name| pointer(&mut b, name, Scalar::F32));
+    let moved = |b: &mut Builder, base: Value, axis: u8, by: i64| {
+        let program = b.program_id(axis);
+        let by = b.constant_like(by as f64, program);
+        let by = b.multiply(program, by);
+        b.add_pointer(base, by)
+    };
+    let x = moved(&mut b, x, 0, rows as i64 * depth);
+    let y = moved(&mut b, y, 1, columns as i64);
+    let out = moved(&mut b, out, 0, rows as i64 * all_columns);
+    let out = moved(&mut b, out, 1, columns as i64);
+    let x = at(&mut b, x, &[rows, terms], &[depth, 1]);
+    let y = at(&mut b, y, &[terms, columns], &[all_columns, 1]);
+    let bounds = [0, depth, terms as i64].map(|number| b.integer(number, Scalar::I64));
+    let sum = b.constant(0.0, &Type::tile(Scalar::F32, &[rows, columns]));
+    let sums = b.for_loop(bounds, &[x, y, sum], |b, from, carried| {
+        // depth - from, which is less than the terms in the last piece only.
+        let all = b.constant_like(depth as f64, from);
+        let left = b.subtract(all, from);
+        let mask = |b: &mut Builder, axis: usize, dims: [usize; 2]| {
+            let index = b.range(terms);
+            let index = b.expand_dims(index, 1 - axis);
+            let bound = b.splat(left, &if axis == 0 { [terms, 1] } else { [1, terms] });
+            let inside = b.compare(Compare::Less, index, bound);
+            b.broadcast(inside, &dims)
+        };
+        let (x_mask, y_mask) = (mask(b, 1, [rows, terms]), mask(b, 0, [terms, columns]));
+        let zero = |b: &mut Builder, dims: &[usize]| b.constant(0.0, &Type::tile(Scalar::F32, dims));
+        let (x_other, y_other) = (zero(b, &[rows, terms]), zero(b, &[terms, columns]));
+        let x = b.load(carried[0], Some(x_mask), Some(x_other));
+        let y = b.load(carried[1], Some(y_mask), Some(y_other));
+        let product = if within {
+            let again = b.integer(1, Scalar::I64);
+            let always = b.compare(Compare::Equal, again, again);
+            b.if_else(always, |b| vec![b.dot(x, y, carried[2])], |_| vec![carried[2]])[0]
+        } else {
+            b.dot(x, y, carried[2])
+        };
+        let along_x = b.constant(terms as f64, &Type::tile(Scalar::I32, &[rows, terms]));
+        let along_y = b.constant((terms as i64 * all_columns) as f64, &Type::tile(Scalar::I32, &[terms, columns]));
+        vec![b.add_pointer(carried[0], along_x), b.add_pointer(carried[1], along_y), product]
+    });
+    let to = at(&mut b, out, &[rows, columns], &[all_columns, 1]);
+    b.store(to, sums[2], None);
+    b.finish()
+}
+
+#[test]
+fn programs_that_share_factors_and_launches_that_do_not() {
+    for (depth, size, within) in [(100, [32, 32, 64], false), (256, [32, 64, 64], false), (100, [32, 32, 64], true)] {
+        let [rows, _, columns] = size;
+        let grid = [3, 2, 1];
+        let all_columns = 2 * columns;
+        let kernel = shared(depth, size, all_columns as i64, within);
+        let program = Program::new(&kernel).unwrap_or_else(|error| panic!("{error}"));
+        let given = [Buffer(0), Buffer(1), Buffer(2)];
+        let numbers = |count: usize, factor: f32| singles(wave(count).map(|x| x * factor));
+        let (x, y) = (3 * rows * depth as usize, depth as usize * all_columns);
+        let buffers = [numbers(x, 1.0), numbers(y, 1.0), vec![0; 4 * 3 * rows * all_columns]];
+        let (mut copies, arguments) = prepared(&buffers, &given);
+        // The second launch finds other numbers in the same places.
+        for factor in [1.0, -0.5] {
+            let now = [numbers(x, factor), buffers[1].clone(), buffers[2].clone()];
+            for (word, bytes) in copies.iter_mut().flatten().zip(now.iter().flat_map(|bytes| bytes.chunks_exact(8))) {
+                *word = u64::from_le_bytes(bytes.try_into().unwrap());
+            }
+            // SAFETY: the kernel stays inside of its buffers, whose addresses are exposed.
+            unsafe { program.run(grid, &arguments) }.unwrap_or_else(|error| panic!("{error}"));
+            let (found, expected) = (bytes(&copies, &now), interpreted(&kernel, grid, &now, &given));
+            assert_close(&from_singles(&found[2]), &from_singles(&expected[2]), 1e-4);
         }
     }
 }

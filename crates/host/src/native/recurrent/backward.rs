@@ -325,10 +325,13 @@ unsafe fn tile<V: Lanes, const R: usize>(
         for i in 0..R {
             for j in 0..4 {
                 let unit = block * pass.blocks.units() + j * V::N;
+                if unit >= hidden {
+                    break;
+                }
                 let to = pass.of_hidden.at((row + i) * hidden + unit);
                 if unit + V::N <= hidden {
                     V::load(to).add(sums[i][j]).store(to);
-                } else if unit < hidden {
+                } else {
                     let numbers: [f32; WIDEST] = sums[i][j].lanes();
                     for lane in 0..hidden - unit {
                         *to.add(lane) += numbers[lane];
