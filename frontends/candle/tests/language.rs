@@ -121,36 +121,41 @@ fn scores_are_as_near_to_exact_ones_as_candle_s_in_every_format() -> Result<()> 
     Ok(())
 }
 
+/// One query is summed in another order than many, and what a layer is given is rounded to 8 bits, where a last digit may be a step of one in 127: how
+/// far that may lead is measured by the same weights in float32.
 #[test]
 fn a_text_at_once_and_token_by_token() -> Result<()> {
-    // One query is summed in another order than many. Quantised layers would round what they are given to 8 bits and turn a last digit into a step
-    // of one in 127; how near those are to exact ones is the test above.
-    let file = exact_model(GgmlDType::Q4_1)?;
-    let model = load(file.path())?;
+    let file = model(GgmlDType::Q4_1)?;
+    let (model, mut exact) = (load(file.path())?, candle(exact_model(GgmlDType::Q4_1)?.path())?);
     let all = model.scores(&[&TEXT])?.squeeze(0)?;
     let mut cache = model.cache();
+    let (mut at_once, mut one_by_one) = (0.0_f32, 0.0_f32);
     // Long enough for a second page.
     for (i, &token) in TEXT.iter().cycle().take(300).enumerate() {
         let scores = model.forward(&[token], &mut cache)?;
         if i < TEXT.len() {
-            let difference = difference(&scores, &all.get(i)?)?;
-            assert!(difference < 1e-5, "token {i}: {difference}");
+            let truth = exact.forward(&Tensor::new(&[[token]], &Device::Cpu)?, i)?.flatten_all()?;
+            at_once = at_once.max(difference(&all.get(i)?, &truth)?);
+            one_by_one = one_by_one.max(difference(&scores, &truth)?);
         }
     }
+    assert!(one_by_one < 1.5 * at_once + 1e-3, "token by token {one_by_one}, at once {at_once}");
     assert_eq!(cache.tokens(), 300);
     cache.clear();
     let again = model.forward(&TEXT, &mut cache)?;
     assert!(difference(&again, &all.get(TEXT.len() - 1)?)? < 1e-5);
-    // A window of all is no window; one of a single token sees nothing else.
-    let after = |window: usize| {
-        let mut cache = model.cache().with_window(window);
+    let after = |cache: Cache| {
+        let mut cache = cache;
         TEXT.iter().map(|&token| model.forward(&[token], &mut cache)).last().expect("a text")
     };
-    assert!(difference(&after(TEXT.len())?, &again)? < 1e-5);
-    assert!(difference(&after(2)?, &again)? > 1e-3);
+    // A window of all is no window; one of two tokens sees nothing else.
+    let none = after(model.cache())?;
+    assert!(difference(&after(model.cache().with_window(TEXT.len()))?, &none)? < 1e-5);
+    let narrow = after(model.cache().with_window(2))?;
+    assert!(difference(&narrow, &none)? > 5.0 * at_once);
     // The same window over a text that is read at once.
-    let at_once = model.forward(&TEXT, &mut model.cache().with_window(2))?;
-    assert!(difference(&after(2)?, &at_once)? < 1e-3);
+    let same = model.forward(&TEXT, &mut model.cache().with_window(2))?;
+    assert!(difference(&narrow, &same)? < 2.0 * at_once);
     assert!(model.forward(&[1; 601], &mut model.cache()).is_err(), "longer than the context");
     assert!(model.forward(&[64], &mut model.cache()).is_err(), "no such token");
     Ok(())
