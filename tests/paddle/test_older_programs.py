@@ -375,7 +375,8 @@ def test_attention_of_queries_keys_and_values_in_one_tensor(registered):
     queries, keys, values = x.astype("float64").transpose(2, 0, 3, 1, 4)
     weights = np.exp(alpha * queries @ keys.transpose(0, 1, 3, 2))
     expected = (weights / weights.sum(-1, keepdims=True) @ values).transpose(0, 2, 1, 3)
-    np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=1e-5, atol=1e-6)
+    assert (found.dtype, found.shape) == (np.float32, expected.shape)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_the_largest_of_some_steps_is_the_scale(registered):

@@ -118,9 +118,9 @@ def test_norms_of_sums(norm, what):
     rows = total.reshape(-1, width)
     centred = rows - rows.mean(-1, keepdims=True) if of_layer else rows
     expected = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * weight + norm_bias
-    np.testing.assert_allclose(found[0].numpy().reshape(rows.shape), expected, rtol=1e-5, atol=2e-6)
-    if past:
-        np.testing.assert_allclose(found[1].numpy().reshape(shape), total, rtol=1e-5, atol=1e-6)
+    for ours, exact in zip(found[: 2 if past else 1], (expected, total), strict=False):
+        assert (ours.dtype, tuple(ours.shape)) == (paddle.float32, shape)
+        np.testing.assert_allclose(ours.numpy(), exact.reshape(shape), rtol=1e-5, atol=1e-6)
 
 
 def with_margins(x: np.ndarray, label: np.ndarray, margins: tuple[float, float, float], scale: float) -> np.ndarray:
