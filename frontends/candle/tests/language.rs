@@ -12,8 +12,11 @@ use candle_transformers::models::quantized_llama::ModelWeights;
 use openmps::operators::operators::quantized::BlockFormat;
 use openmps_candle::*;
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::io::Cursor;
 use std::path::Path;
+use std::str::FromStr;
+use tokenizers::Tokenizer;
 
 const SIZE: usize = 256;
 const VOCABULARY: usize = 64;
@@ -256,48 +259,95 @@ fn a_file_that_is_no_model_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// How far the score of our token may lie above that of llama.cpp's where they differ: both round x to 8 bits, not in the same way.
-const NEAR: f32 = 0.2;
-
 /// Ten questions, the tokens that llama.cpp answers with at temperature 0 (keys and values in float32), and the places of these where its two
 /// best scores are within 1e-3 of each other.
 const ANSWERS: &str = include_str!("data/smollm2.tsv");
 
+/// A line of these.
+struct Answer {
+    question: &'static str,
+    tokens: Vec<u32>,
+    ties: Vec<usize>,
+}
+
+impl Answer {
+    fn all() -> impl Iterator<Item = Answer> {
+        ANSWERS.lines().map(|line| match line.split('\t').collect::<Vec<_>>()[..] {
+            [question, tokens, ties] => Answer { question, tokens: numbers(tokens), ties: numbers(ties) },
+            _ => panic!("three columns: {line}"),
+        })
+    }
+
+    /// What the model is given, as tokens.
+    fn prompt(&self, tokenizer: &Tokenizer) -> Vec<u32> {
+        let system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
+        let text = format!(
+            "<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n",
+            self.question
+        );
+        tokenizer.encode(text, false).expect("a text").get_ids().to_vec()
+    }
+}
+
+fn numbers<N: FromStr<Err: Debug>>(list: &str) -> Vec<N> {
+    list.split_whitespace().map(|number| number.parse().expect("a number")).collect()
+}
+
+/// Scores after a text in Candle: by the same weights in float32, for which nothing is rounded, and by the file's.
+struct Judges {
+    exact: ModelWeights,
+    peer: ModelWeights,
+}
+
+impl Judges {
+    fn new(path: &Path) -> Result<Judges> {
+        Ok(Judges { exact: candle(in_float32(path)?.path())?, peer: candle(path)? })
+    }
+
+    fn scores(&mut self, text: &[u32], first: usize) -> Result<(Tensor, Tensor)> {
+        let row = Tensor::new(text, &Device::Cpu)?.unsqueeze(0)?;
+        Ok((self.exact.forward(&row, first)?.flatten_all()?, self.peer.forward(&row, first)?.flatten_all()?))
+    }
+}
+
+/// The mean of the squares of differences.
+fn mean_square(a: &Tensor, b: &Tensor) -> Result<f32> {
+    (a - b)?.sqr()?.mean_all()?.to_scalar::<f32>()
+}
+
+/// All three round what a layer is given to 8 bits, and add up in orders of their own: a sum that differs in its last place rounds another way
+/// now and then, and after some layers scores differ by as much as the rounding itself does. So they may disagree where exact scores are near.
 #[test]
 #[ignore = "needs SmolLM2's weights: cargo xtask chat"]
-fn smollm_answers_as_llama_cpp_does_but_where_scores_are_near() -> Result<()> {
-    let file = Gguf::open(smollm::file().expect("SmolLM2 is installed: cargo xtask chat"))?;
+fn smollm_answers_as_llama_cpp_does_but_where_rounding_decides() -> Result<()> {
+    let path = smollm::file().expect("SmolLM2 is installed: cargo xtask chat");
+    let file = Gguf::open(&path)?;
     let (model, tokenizer) = (Llama::load(&file, |_, _| ())?, tokenizer(&file)?);
-    let system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
-    let mut differing = Vec::new();
-    for line in ANSWERS.lines() {
-        let [question, tokens, ties] = line.split('\t').collect::<Vec<_>>()[..] else {
-            panic!("three columns: {line}")
-        };
-        let numbers =
-            |list: &str| list.split_whitespace().map(|n| n.parse::<u32>().expect("a number")).collect::<Vec<_>>();
-        let (expected, ties) = (numbers(tokens), numbers(ties));
-        let prompt = format!(
-            "<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
-        );
+    let mut judges = Judges::new(&path)?;
+    for answer in Answer::all() {
         let (mut cache, mut sampler) = (model.cache(), Sampler::new(Sampling::default(), 0));
-        let prompt = tokenizer.encode(prompt, false).expect("a text");
-        let mut scores = model.forward(prompt.get_ids(), &mut cache)?;
-        for (place, &want) in expected.iter().enumerate() {
+        let mut text = answer.prompt(&tokenizer);
+        let mut scores = model.forward(&text, &mut cache)?;
+        for (place, &want) in answer.tokens.iter().enumerate() {
             let found = sampler.next(&scores)?;
             if found != want {
-                let two = scores.to_vec1::<f32>()?;
-                let gap = two[found as usize] - two[want as usize];
+                let (exact, peer) = judges.scores(&text, 0)?;
+                let rounding = mean_square(&peer, &exact)?.sqrt();
+                let exact = exact.to_vec1::<f32>()?;
+                let worse = exact[want as usize] - exact[found as usize];
+                let near = answer.ties.contains(&place) || worse < 3.0 * rounding;
+                let question = answer.question;
+                assert!(
+                    near,
+                    "{question} token {place}: {found} is worse than {want} by {worse}, Candle's error {rounding}"
+                );
                 // Whatever follows another token is another text.
-                if !ties.contains(&(place as u32)) && gap > NEAR {
-                    differing.push(format!("{question} token {place}: {found}, not {want}, better by {gap}"));
-                }
                 break;
             }
+            text.push(want);
             scores = model.forward(&[want], &mut cache)?;
         }
     }
-    assert!(differing.is_empty(), "{differing:#?}");
     Ok(())
 }
 
@@ -313,17 +363,22 @@ fn smollm_reads_and_scores_as_candle_does() -> Result<()> {
     assert_eq!(tokenizer.decode(&ids(text), false).expect("tokens"), text);
     assert_eq!(ids("2026").len(), 4);
     assert_ne!(ids("word"), ids(" word"));
-    let (mut exact, mut peer) = (candle(in_float32(&path)?.path())?, candle(&path)?);
-    let mut cache = model.cache();
-    let tokens = ids("<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n");
-    assert_eq!(tokens[0], 1, "a mark is one token");
-    for (first, part) in [(0, &tokens[..]), (tokens.len(), &ids("The")[..])] {
-        let row = Tensor::new(part, &Device::Cpu)?.unsqueeze(0)?;
-        let truth = exact.forward(&row, first)?.flatten_all()?;
-        let our_error = difference(&model.forward(part, &mut cache)?, &truth)?;
-        let their_error = difference(&peer.forward(&row, first)?.flatten_all()?, &truth)?;
-        assert!(our_error < 1.5 * their_error + 1e-3, "after {first}: {our_error}, Candle {their_error}");
+    assert_eq!(ids("<|im_start|>"), [1], "a mark is one token");
+    // Errors of neighbouring places have much in common: many places of several texts tell the two models' roundings apart from chance.
+    let mut judges = Judges::new(&path)?;
+    let (mut ours, mut theirs) = (0.0, 0.0);
+    for answer in Answer::all() {
+        let text = [&ids(answer.question), &answer.tokens[..answer.tokens.len().min(12)]].concat();
+        let scores = model.scores(&[&text])?.squeeze(0)?;
+        let mut cache = model.cache();
+        for (place, token) in text.chunks(1).enumerate() {
+            let (exact, peer) = judges.scores(token, place)?;
+            ours +=
+                mean_square(&scores.get(place)?, &exact)? + mean_square(&model.forward(token, &mut cache)?, &exact)?;
+            theirs += 2.0 * mean_square(&peer, &exact)?;
+        }
     }
+    assert!(ours < 1.25 * theirs, "squares of our differences {ours}, of Candle's {theirs}");
     Ok(())
 }
 
