@@ -1,7 +1,8 @@
 //! How the simdgroups of a threadgroup share the blocks of a product, and how many there are.
 
 use crate::target::SIMD_WIDTH;
-use openmps_tile::{Block, Instruction, Kernel, Operation, Scalar, Type};
+use openmps_tile::{Block, Instruction, Kernel, Operation, Scalar, Type, Value};
+use std::collections::HashSet;
 
 /// Simdgroups of a threadgroup at most, unless somebody asks for more.
 const MOST_SIMDGROUPS: usize = 8;
@@ -26,7 +27,8 @@ pub(crate) enum Arrangement {
 }
 
 impl Arrangement {
-    /// Rows where a kernel has products and reduces tiles along their rows, as attention does.
+    /// Rows where a kernel has products and reduces tiles along their rows, as attention does, or multiplies by what it computes from a product,
+    /// as attention's gradients do.
     pub fn of(kernel: &Kernel) -> Arrangement {
         let along_rows = |instruction: &Instruction| match instruction.operation {
             Operation::Reduce { axis: 1, .. } | Operation::ReduceBlock { axis: 1 } => {
@@ -34,11 +36,31 @@ impl Arrangement {
             }
             _ => false,
         };
-        match Product::largest(kernel).is_some() && any(&kernel.body, &mut { along_rows }) {
+        let has_products = Product::largest(kernel).is_some();
+        match has_products && (any(&kernel.body, &mut { along_rows }) || chains_products(&kernel.body)) {
             true => Arrangement::Rows,
             false => Arrangement::Square,
         }
     }
+}
+
+/// Whether some product's left factor is computed element by element from another product of the same block.
+fn chains_products(block: &Block) -> bool {
+    let mut from_product: HashSet<Value> = HashSet::new();
+    block.instructions.iter().any(|instruction| {
+        let from = |values: &[Value]| values.iter().any(|value| from_product.contains(value));
+        let is_product = instruction.operation == Operation::Dot;
+        let is_chained = is_product && from(&instruction.operands[..1]);
+        if is_product || is_elementwise(&instruction.operation) && from(&instruction.operands) {
+            from_product.extend(&instruction.results);
+        }
+        is_chained || instruction.blocks.iter().any(chains_products)
+    })
+}
+
+fn is_elementwise(operation: &Operation) -> bool {
+    use Operation::*;
+    matches!(operation, Unary(_) | Binary(_) | Compare(_) | Select | Cast(_) | MultiplyAdd)
 }
 
 /// How many threads suit a kernel.
@@ -84,4 +106,21 @@ fn any(block: &Block, is: &mut dyn FnMut(&Instruction) -> bool) -> bool {
         .instructions
         .iter()
         .any(|instruction| is(instruction) || instruction.blocks.iter().any(|block| any(block, is)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_for_products_that_follow_one_another() {
+        for (ttir, arrangement) in [
+            (include_str!("../../tile/tests/ttir/half_attention.ttir"), Arrangement::Rows),
+            (include_str!("../../tile/tests/ttir/half_attention_gradient.ttir"), Arrangement::Rows),
+            (include_str!("../../tile/tests/ttir/half_matmul.ttir"), Arrangement::Square),
+        ] {
+            let kernel = openmps_tile::parse(ttir).expect("a kernel");
+            assert_eq!(Arrangement::of(&kernel), arrangement, "{}", kernel.name);
+        }
+    }
 }

@@ -64,7 +64,7 @@ impl<'k> Forms<'k> {
         define(&kernel.body, &mut definitions);
         let thread_bits = target.thread_bits();
         let (axis_info, dot_operands) = (AxisInfo::of(kernel), dot_operands(kernel));
-        let coalescing = Coalescing::of(kernel, thread_bits, &axis_info, &dot_operands, &definitions);
+        let coalescing = Coalescing::of(kernel, target, &axis_info, &dot_operands, &definitions);
         let (forms, arrangement, left_blocks) = (vec![Form::Scalar; count], Arrangement::of(kernel), HashMap::new());
         let mut forms = Forms {
             kernel,

@@ -1,9 +1,15 @@
 //! How tiles are spread over threads for the memory they are in: along which axis neighbours lie, and how many of them a thread takes.
 
 use crate::axis::AxisInfo;
-use crate::layout::{Layout, bits_of_all, bits_of_axis};
-use openmps_tile::{Block, Instruction, Kernel, Operation, Value};
+use crate::layout::{IndexBit, Layout, bits_of_all, bits_of_axis};
+use crate::mma::PADDING;
+use crate::target::{MatrixUnit, Target};
+use openmps_tile::{Block, Instruction, Kernel, Operation, Scalar, Value};
 use std::collections::{HashMap, HashSet};
+
+/// Banks of threadgroup memory, and bytes of a word in one.
+const BANKS: usize = 32;
+const WORD: usize = 4;
 
 /// An axis, and how many neighbours along it a thread takes, as a number of bits.
 #[derive(Clone, Copy, Default)]
@@ -16,6 +22,8 @@ struct Run {
 pub struct Coalescing<'k> {
     kernel: &'k Kernel,
     thread_bits: usize,
+    /// Factors of products are staged line by line.
+    in_lines: bool,
     /// For tiles of these dimensions, so that those that meet have one layout.
     shared: HashMap<&'k [usize], Run>,
     /// Tiles that only products read, and the pointers to them, need not suit others of their dimensions.
@@ -33,12 +41,18 @@ impl<'k> Coalescing<'k> {
     /// Looks at all loads and stores of a kernel for what can be accessed at once.
     pub fn of(
         kernel: &'k Kernel,
-        thread_bits: usize,
+        target: &Target,
         axis_info: &AxisInfo<'k>,
         dot_operands: &HashSet<Value>,
         definitions: &[Option<&'k Instruction>],
     ) -> Coalescing<'k> {
-        let mut coalescing = Coalescing { kernel, thread_bits, shared: HashMap::new(), own: HashMap::new() };
+        let mut coalescing = Coalescing {
+            kernel,
+            thread_bits: target.thread_bits(),
+            in_lines: target.matrix_unit != MatrixUnit::Warpgroup,
+            shared: HashMap::new(),
+            own: HashMap::new(),
+        };
         coalescing.search(&kernel.body, &Search { axis_info, dot_operands, definitions });
         coalescing
     }
@@ -52,7 +66,28 @@ impl<'k> Coalescing<'k> {
     /// The layout that a tile has of its own.
     pub fn own(&self, value: Value) -> Option<Layout> {
         let run = self.own.get(&value)?;
-        Some(self.distribute(self.kernel.dims_of(value), *run))
+        let layout = self.distribute(self.kernel.dims_of(value), *run);
+        Some(self.without_conflicts(layout, value, *run))
+    }
+
+    /// Eight lanes write 128 bytes of a staged factor at once. Where these are two lines, neighbouring ones would meet in some banks: the two
+    /// that are written together lie 16 banks apart instead.
+    fn without_conflicts(&self, layout: Layout, value: Value, run: Run) -> Layout {
+        let (ty, dims) = (self.kernel.type_of(value), self.kernel.dims_of(value));
+        let size = ty.number().or(ty.target()).map_or(0, Scalar::size);
+        let is_half_of_lanes = dims.len() == 2 && size << run.bits == 16 && dims[run.axis] == 4 << run.bits;
+        if !self.in_lines || !is_half_of_lanes {
+            return layout;
+        }
+        let pitch = (dims[run.axis] + PADDING) * size / WORD;
+        let lines = bits_of_axis(dims, 1 - run.axis);
+        let is_thread = |bit: &usize| matches!(layout.bits()[lines.start + bit], IndexBit::Thread(_));
+        let apart = (0..lines.len()).take_while(is_thread).find(|bit| (pitch << bit) % BANKS == BANKS / 2);
+        let mut order: Vec<usize> = (0..layout.bits().len()).collect();
+        if let Some(bit) = apart {
+            order.swap(lines.start, lines.start + bit);
+        }
+        layout.select(&order)
     }
 
     fn distribute(&self, dims: &[usize], run: Run) -> Layout {

@@ -1,4 +1,5 @@
-//! Loaded tiles that nothing but products read. They may lie as their memory does, and stay as they are in memory until they are staged.
+//! Loaded tiles that nothing but products read, as they are or transposed. They may lie as their memory does, and stay as they are in memory
+//! until they are staged.
 
 use openmps_tile::kernel::Carried;
 use openmps_tile::{Instruction, Kernel, Operation, Value};
@@ -11,6 +12,8 @@ enum Reader {
     DotOperand,
     /// A loop's initial value or what its block yields; the loop's carried value.
     Carried(Value),
+    /// A transposition; its result.
+    Permuted(Value),
     Other,
 }
 
@@ -49,6 +52,7 @@ impl Search {
         let operands = &instruction.operands;
         match instruction.operation {
             Operation::Load => self.loads.extend(&instruction.results),
+            Operation::Permute { .. } => return self.read(operands[0], Reader::Permuted(instruction.results[0])),
             Operation::Dot => {
                 self.read(operands[0], Reader::DotOperand);
                 self.read(operands[1], Reader::DotOperand);
@@ -68,22 +72,32 @@ impl Search {
         operands.iter().for_each(|&operand| self.read(operand, Reader::Other));
     }
 
+    /// Whether all readers of a value are such, and it has some.
+    fn only(&self, value: Value, with: &dyn Fn(Reader) -> bool) -> bool {
+        self.readers.get(&value).is_some_and(|readers| readers.iter().all(|&reader| with(reader)))
+    }
+
+    fn is_factor(&self, reader: Reader) -> bool {
+        match reader {
+            Reader::DotOperand => true,
+            Reader::Permuted(result) => self.only(result, &|reader| self.is_factor(reader)),
+            Reader::Carried(_) | Reader::Other => false,
+        }
+    }
+
     fn answer(&self) -> HashSet<Value> {
-        let only = |value: Value, with: &dyn Fn(Reader) -> bool| {
-            self.readers.get(&value).is_some_and(|readers| readers.iter().all(|&reader| with(reader)))
-        };
+        let is_factor = |value: Value| self.only(value, &|reader| self.is_factor(reader));
         let is_load = |value: &Value| self.loads.contains(value);
         let mut found = HashSet::new();
         for &Carried { initial, argument, next, result } in &self.carried {
             let carried = |reader: Reader| reader == Reader::Carried(argument);
-            let both = is_load(&initial) && is_load(&next) && only(initial, &carried) && only(next, &carried);
+            let both = is_load(&initial) && is_load(&next) && self.only(initial, &carried) && self.only(next, &carried);
             let read_after = self.readers.contains_key(&result);
-            if both && !read_after && only(argument, &|reader| reader == Reader::DotOperand) {
+            if both && !read_after && is_factor(argument) {
                 found.extend([argument, initial, next]);
             }
         }
-        let single = |&&load: &&Value| only(load, &|reader| reader == Reader::DotOperand);
-        found.extend(self.loads.iter().filter(single));
+        found.extend(self.loads.iter().filter(|&&load| is_factor(load)));
         found
     }
 }
@@ -91,7 +105,7 @@ impl Search {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use openmps_tile::{Builder, Scalar, Type};
+    use openmps_tile::{Builder, Scalar, Type, parse};
 
     /// A product in a loop whose left factor is loaded one step ahead; whether what was loaded last is stored after the loop.
     fn ahead(stored: bool) -> (Kernel, Value) {
@@ -121,5 +135,13 @@ mod tests {
             let (kernel, first) = ahead(stored);
             assert_eq!(dot_operands(&kernel).contains(&first), !stored);
         }
+    }
+
+    #[test]
+    fn what_is_transposed_for_one_product_and_not_for_another_is_a_factor() {
+        let kernel = parse(include_str!("../../tile/tests/ttir/half_attention_gradient.ttir")).expect("a kernel");
+        let found = dot_operands(&kernel);
+        let halves = found.iter().filter(|value| kernel.type_of(**value).number() == Some(Scalar::F16));
+        assert_eq!((halves.count(), found.len()), (4, 4), "queries, keys, values, the result's gradient");
     }
 }

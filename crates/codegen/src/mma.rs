@@ -6,6 +6,10 @@ use crate::layout::{IndexBit, Layout, bits_of};
 use crate::target::{MatrixUnit, Target};
 use openmps_tile::Scalar;
 
+/// Elements that lines of a staged factor are longer than what is in them, so that eight lines of eight elements, a matrix unit's block, lie in
+/// different banks.
+pub(crate) const PADDING: usize = 8;
+
 /// The shape of a matrix unit's multiply-accumulate: its block of the product, and where the bits of a block's index are kept.
 pub(crate) struct MmaShape {
     pub unit: MatrixUnit,

@@ -45,6 +45,7 @@ fn products_on_warpgroups() {
     for (name, ttir) in [
         ("half_matmul", include_str!("../../tile/tests/ttir/half_matmul.ttir")),
         ("half_attention", include_str!("../../tile/tests/ttir/half_attention.ttir")),
+        ("half_attention_gradient", include_str!("../../tile/tests/ttir/half_attention_gradient.ttir")),
     ] {
         insta::assert_snapshot!(format!("{name}-cuda-9"), text(ttir, &Target::cuda_of_capability(128, 9)));
     }

@@ -125,8 +125,24 @@ impl<'k> Emitter<'k> {
         Vector::new(count, self.type_of(pointers).target()?).filter(|_| whole)
     }
 
-    /// Finds the tiles of half types that go from vectors to products, through carried values at most: their bits are not looked at.
+    /// Finds the tiles of half types that go from vectors to products, through carried values and transpositions at most: their bits are not
+    /// looked at.
     pub(super) fn find_raw(&mut self, block: &Block) {
+        self.find_raw_loads(block);
+        self.find_raw_views(block);
+    }
+
+    fn find_raw_views(&mut self, block: &Block) {
+        for instruction in &block.instructions {
+            if matches!(instruction.operation, Operation::Permute { .. }) && self.raw.contains(&instruction.operands[0])
+            {
+                self.raw.insert(instruction.results[0]);
+            }
+            instruction.blocks.iter().for_each(|block| self.find_raw_views(block));
+        }
+    }
+
+    fn find_raw_loads(&mut self, block: &Block) {
         for instruction in &block.instructions {
             let Some(&result) = instruction.results.first() else { continue };
             let is_half = matches!(self.type_of(result).number(), Some(Scalar::F16 | Scalar::BF16));
@@ -138,7 +154,7 @@ impl<'k> Emitter<'k> {
                     self.raw.insert(result);
                 }
             }
-            instruction.blocks.iter().for_each(|block| self.find_raw(block));
+            instruction.blocks.iter().for_each(|block| self.find_raw_loads(block));
             if instruction.operation == Operation::For {
                 self.carry_raw(instruction);
             }

@@ -19,8 +19,8 @@ macro_rules! tests {
     ($compare:ident) => {
         launch::cases::tests! {
             $compare: vector_add softmax dropout matrix_product_whose_rows_wrap_around control_flow_atomics_and_shapes sort_and_flip
-            layer_norm layer_norm_gradient_under_locks attention attention_gradient grouped_products gathered_product persistent_product
-            block_scaled_product functions_of_the_device_library functions_of_single_elements scans_sorts_and_indices
+            layer_norm layer_norm_gradient_under_locks attention attention_gradient half_attention_gradient grouped_products
+            gathered_product persistent_product block_scaled_product functions_of_the_device_library functions_of_single_elements scans_sorts_and_indices
             a_mask_with_a_flag_loaded_under_it blocks_with_constants_and_nan carried_values_that_change_places
         }
     };
@@ -149,6 +149,22 @@ pub fn attention_gradient(compare: Compare) {
     let given: Vec<Given> = (0..9).map(Buffer).chain([Float(0.25), Integer(length as i64)]).collect();
     compare(&ttir!("attention_gradient"), [2, heads, 1], &buffers, &given, &|found, expected| {
         all_close(found, expected, 1e-4);
+    });
+}
+
+/// Products whose left factors are computed from others, and which transpose what others read as it is.
+pub fn half_attention_gradient(compare: Compare) {
+    let (heads, length, head) = (1, 128, 16);
+    let count = heads * length * head;
+    let tensor = |by: f32| halves(wave(count).map(move |x| x * by));
+    let rows = |by: f32| singles(wave(heads * length).map(move |x| x * by + 3.0));
+    let none = || vec![0; count * 2];
+    let buffers = [tensor(0.3), tensor(0.4), tensor(0.5), tensor(0.6), rows(0.1), rows(0.2), none(), none()];
+    let given: Vec<Given> = (0..8).map(Buffer).chain([Float(0.25), Integer(length as i64)]).collect();
+    compare(&ttir!("half_attention_gradient"), [2, heads, 1], &buffers, &given, &|found, expected| {
+        for (found, expected) in found[6..].iter().zip(&expected[6..]) {
+            assert_close(&from_halves(found), &from_halves(expected), 4e-3);
+        }
     });
 }
 

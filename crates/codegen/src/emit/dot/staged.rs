@@ -1,7 +1,7 @@
 //! Factors in threadgroup memory: which are there, how their elements lie, and how much of the depth fits at a time.
 
 use crate::layout::Layout;
-use crate::mma::MmaShape;
+use crate::mma::{MmaShape, PADDING};
 use crate::target::MatrixUnit;
 use openmps_tile::Scalar;
 
@@ -42,9 +42,6 @@ enum Order {
     /// `wgmma`'s core matrices of 8 lines of 16 bytes each, from one to the next along the inner axis and along the other one.
     CoreMatrices { along: usize, across: usize },
 }
-
-/// Elements that lines are longer than what is in them, so that eight lines of eight elements, a matrix unit's block, lie in different banks.
-const PADDING: usize = 8;
 
 /// Elements of a side of a core matrix, for the half types that `wgmma` takes.
 const CORE: usize = 8;

@@ -344,6 +344,7 @@ mod tests {
             include_str!("../../../../tile/tests/ttir/matmul.ttir"),
             include_str!("../../../../tile/tests/ttir/half_matmul.ttir"),
             include_str!("../../../../tile/tests/ttir/half_attention.ttir"),
+            include_str!("../../../../tile/tests/ttir/half_attention_gradient.ttir"),
         ] {
             let kernel = parse(ttir).expect("read");
             for capability in [(8, 0), (9, 0)] {
