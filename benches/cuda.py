@@ -14,6 +14,7 @@ import sys
 
 import triton
 import triton.language as tl
+import tutorials
 
 
 @triton.jit
@@ -95,6 +96,18 @@ def attention(head: int, causal: bool):
     return attention_kernel, ["*fp16"] * 4 + ["i32", "fp32"], constants
 
 
+def key_gradient(head: int, causal: bool):
+    """A row of the table below: gradients by keys and values. Keys stay in registers while queries pass, fewer at once where heads are wide."""
+    constants = {"HEAD": head, "BLOCK_M": 4096 // head, "BLOCK_N": 128, "CAUSAL": causal}
+    return tutorials.attention_gradient_kernel, ["*fp16"] * 4 + ["*fp32"] * 2 + ["*fp16"] * 2 + ["fp32", "i32"], constants
+
+
+def query_gradient(head: int, causal: bool):
+    """A row of the table below."""
+    constants = {"HEAD": head, "BLOCK_M": 128, "BLOCK_N": 64, "CAUSAL": causal}
+    return tutorials.attention_query_gradient_kernel, ["*fp16"] * 4 + ["*fp32"] * 2 + ["*fp16", "fp32", "i32"], constants
+
+
 #: Name, kernel, types of its parameters, constants; sizes are powers of two, so that every stride is divisible by 16.
 KERNELS = {
     "add": (add_kernel, ["*fp32", "*fp32", "*fp32", "i32"], {"BLOCK": 1024}),
@@ -107,6 +120,12 @@ KERNELS = {
     "attention_128": attention(128, False),
     "attention_128_causal": attention(128, True),
 }
+for head in (64, 128):
+    KERNELS[f"delta_{head}"] = (tutorials.attention_delta_kernel, ["*fp16", "*fp16", "*fp32"], {"HEAD": head, "BLOCK_M": 64})
+    for causal in (False, True):
+        name = f"{head}_causal" if causal else f"{head}"
+        KERNELS[f"key_gradient_{name}"] = key_gradient(head, causal)
+        KERNELS[f"query_gradient_{name}"] = query_gradient(head, causal)
 
 
 def write(folder: pathlib.Path) -> None:
@@ -140,6 +159,17 @@ def time_ms(torch, work) -> float:
     return sorted(times)[10]
 
 
+def logarithms(torch, q, k, scale: float, causal: bool):
+    """Of each row of scores the logarithm, to base 2, of the sum of its exponentials; head by head."""
+    rows = []
+    for queries, keys in zip(q[0].detach().float(), k[0].detach().float(), strict=True):
+        scores = queries @ keys.T * scale
+        if causal:
+            scores += torch.full_like(scores, -float("inf")).triu(1)
+        rows.append(torch.logsumexp(scores, 1) * 1.4426950408889634)
+    return torch.stack(rows).contiguous()
+
+
 def run(folder: pathlib.Path) -> None:
     """Checks every kernel against PyTorch in float64, and times it beside its peers."""
     import torch
@@ -155,18 +185,35 @@ def run(folder: pathlib.Path) -> None:
     results = {}
 
     def case(name, grid, arguments, out, reference, peer, tolerance, warps):
-        kernel, _, constants = KERNELS[name]
-        ours = native.triton_compile((folder / f"{name}.ttir").read_text())
-        values = [value.data_ptr() if isinstance(value, torch.Tensor) else value for value in arguments]
-        out.fill_(float("nan"))
+        compare(name, [(name, grid, arguments)], [out], lambda: [reference()], peer, tolerance, warps)
+
+    def compare(name, launches, outs, references, peer, tolerance, warps):
+        """Kernels one after another, each with its grid and arguments."""
+        programs = []
+        for kernel, grid, arguments in launches:
+            values = [value.data_ptr() if isinstance(value, torch.Tensor) else value for value in arguments]
+            programs.append((native.triton_compile((folder / f"{kernel}.ttir").read_text()), grid, values))
+
+        def ours():
+            for program, grid, values in programs:
+                program.launch(grid, values)
+
+        def theirs(kernel, grid, arguments, count):
+            function, _, constants = KERNELS[kernel]
+            return lambda: function[grid](*arguments, **constants, num_warps=count)
+
+        for out in outs:
+            out.fill_(float("nan"))
         torch.cuda.synchronize()
-        ours.launch(grid, values)
+        ours()
         native.synchronize(0)
-        error = ((out.double() - reference()).abs().max() / reference().abs().max()).item()
+        error = 0.0
+        for out, reference in zip(outs, references(), strict=True):
+            error = max(error, ((out.double() - reference).abs().max() / reference.abs().max()).item())
         with torch.cuda.stream(stream):
             times = {
-                "ours": time_ms(torch, lambda: ours.launch(grid, values)),
-                "triton": min(time_ms(torch, lambda: kernel[grid](*arguments, **constants, num_warps=w)) for w in warps),
+                "ours": time_ms(torch, ours),
+                "triton": sum(min(time_ms(torch, theirs(*launch, count)) for count in warps) for launch in launches),
                 "torch": time_ms(torch, peer),
             }
         results[name] = {**times, "error": error}
@@ -203,7 +250,7 @@ def run(folder: pathlib.Path) -> None:
         out, scale = torch.empty_like(q), head**-0.5
 
         def reference(q=q, k=k, v=v, causal=causal):
-            return torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=causal)
+            return torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=causal).detach()
 
         def flash(q=q, k=k, v=v, causal=causal):
             with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
@@ -212,6 +259,27 @@ def run(folder: pathlib.Path) -> None:
         name = f"attention_{head}" + ("_causal" if causal else "")
         # exp2 wants the scale in powers of two.
         case(name, (length // 64, heads, 1), (q, k, v, out, length, scale * 1.4426950408889634), out, reference, flash, 2e-3, (4, 8))
+
+        leaves = [x.requires_grad_() for x in (q, k, v)]
+        result, dout = flash(), torch.randn_like(q)
+        dq, dk, dv = (torch.empty_like(q) for _ in range(3))
+        delta, sums = torch.empty(heads, length, device="cuda"), logarithms(torch, q, k, scale, causal)
+        inputs, kind = (q, k, v, dout, sums, delta), name.removeprefix("attention_")
+
+        def exact(leaves=leaves, dout=dout, causal=causal):
+            doubles = [x.detach().double().requires_grad_() for x in leaves]
+            out = torch.nn.functional.scaled_dot_product_attention(*doubles, is_causal=causal)
+            return torch.autograd.grad(out, doubles, dout.double())
+
+        def backward(result=result, leaves=leaves, dout=dout):
+            return torch.autograd.grad(result, leaves, dout, retain_graph=True)
+
+        launches = [
+            (f"delta_{head}", (heads * length // 64, 1, 1), (result, dout, delta)),
+            (f"key_gradient_{kind}", (length // 128, heads, 1), (*inputs, dk, dv, scale, length)),
+            (f"query_gradient_{kind}", (length // 128, heads, 1), (*inputs, dq, scale, length)),
+        ]
+        compare(f"{name}_gradient", launches, [dq, dk, dv], exact, backward, 4e-3, (4, 8))
     (folder / "cuda.json").write_text(json.dumps(results, indent=2))
     if any(row["error"] > 1e-2 for row in results.values()):
         sys.exit("a result is wrong")

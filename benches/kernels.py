@@ -211,9 +211,8 @@ def attention_gradient() -> None:
     out, dq, dk, dv = (torch.empty_like(q) for _ in range(4))
     sums, delta = torch.empty(heads, length), torch.empty(heads, length)
     scale = head**-0.5
-    blocks = {"HEAD": head, "BLOCK_M": 64, "BLOCK_N": 128}
-    forward = tutorials.attention_kernel[(length // 64, heads)]
-    forward(q, k, v, out, sums, scale, length, CAUSAL=False, **blocks)
+    blocks = {"HEAD": head, "BLOCK_M": 64, "BLOCK_N": 128, "CAUSAL": False}
+    tutorials.attention_kernel[(length // 64, heads)](q, k, v, out, sums, scale, length, **blocks)
 
     def ours():
         tutorials.attention_delta_kernel[(heads * length // 64,)](out, dout, delta, HEAD=head, BLOCK_M=64)

@@ -163,13 +163,14 @@ def attention_delta_kernel(out_ptr, dout_ptr, delta_ptr, HEAD: tl.constexpr, BLO
     """For each row the sum of the result times its gradient."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     at = rows[:, None] * HEAD + tl.arange(0, HEAD)[None, :]
-    tl.store(delta_ptr + rows, tl.sum(tl.load(out_ptr + at) * tl.load(dout_ptr + at), axis=1))
+    out, dout = tl.load(out_ptr + at).to(tl.float32), tl.load(dout_ptr + at).to(tl.float32)
+    tl.store(delta_ptr + rows, tl.sum(out * dout, axis=1))
 
 
 @triton.jit
 def attention_gradient_kernel(
     q_ptr, k_ptr, v_ptr, dout_ptr, sums_ptr, delta_ptr, dk_ptr, dv_ptr, scale, length,
-    HEAD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    HEAD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
     """The gradients by keys and values, a block of keys a program."""
     head, columns = tl.program_id(1), tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -178,23 +179,27 @@ def attention_gradient_kernel(
     k, v = tl.load(k_ptr + at), tl.load(v_ptr + at)
     dk = tl.zeros([BLOCK_N, HEAD], tl.float32)
     dv = tl.zeros([BLOCK_N, HEAD], tl.float32)
-    for start in range(0, length, BLOCK_M):
+    # Queries before this block of keys see none of it; BLOCK_M divides BLOCK_N.
+    begin = tl.program_id(0) * BLOCK_N if CAUSAL else 0
+    for start in range(begin, length, BLOCK_M):
         rows = start + tl.arange(0, BLOCK_M)
         of_rows = base + rows[:, None] * HEAD + depth[None, :]
         q, dout = tl.load(q_ptr + of_rows), tl.load(dout_ptr + of_rows)
         sums, delta = tl.load(sums_ptr + head * length + rows), tl.load(delta_ptr + head * length + rows)
         weights = tl.exp2(tl.dot(k, tl.trans(q)) * (scale * 1.44269504) - sums[None, :])
-        dv = tl.dot(weights, dout, dv)
+        if CAUSAL:
+            weights = tl.where(columns[:, None] <= rows[None, :], weights, 0.0)
+        dv = tl.dot(weights.to(dout.dtype), dout, dv)
         change = weights * (tl.dot(v, tl.trans(dout)) - delta[None, :])
-        dk = tl.dot(change, q, dk)
-    tl.store(dk_ptr + at, dk * scale)
-    tl.store(dv_ptr + at, dv)
+        dk = tl.dot(change.to(q.dtype), q, dk)
+    tl.store(dk_ptr + at, (dk * scale).to(dk_ptr.dtype.element_ty))
+    tl.store(dv_ptr + at, dv.to(dv_ptr.dtype.element_ty))
 
 
 @triton.jit
 def attention_query_gradient_kernel(
     q_ptr, k_ptr, v_ptr, dout_ptr, sums_ptr, delta_ptr, dq_ptr, scale, length,
-    HEAD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    HEAD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
     """The gradient by queries, a block of them a program."""
     head, rows = tl.program_id(1), tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -203,10 +208,14 @@ def attention_query_gradient_kernel(
     q, dout = tl.load(q_ptr + at), tl.load(dout_ptr + at)
     sums, delta = tl.load(sums_ptr + head * length + rows), tl.load(delta_ptr + head * length + rows)
     dq = tl.zeros([BLOCK_M, HEAD], tl.float32)
-    for start in range(0, length, BLOCK_N):
-        of_columns = base + (start + tl.arange(0, BLOCK_N))[:, None] * HEAD + depth[None, :]
+    end = (tl.program_id(0) + 1) * BLOCK_M if CAUSAL else length
+    for start in range(0, end, BLOCK_N):
+        columns = start + tl.arange(0, BLOCK_N)
+        of_columns = base + columns[:, None] * HEAD + depth[None, :]
         k, v = tl.load(k_ptr + of_columns), tl.load(v_ptr + of_columns)
         weights = tl.exp2(tl.dot(q, tl.trans(k)) * (scale * 1.44269504) - sums[:, None])
+        if CAUSAL:
+            weights = tl.where(columns[None, :] <= rows[:, None], weights, 0.0)
         change = weights * (tl.dot(dout, tl.trans(v)) - delta[:, None])
-        dq = tl.dot(change, k, dq)
-    tl.store(dq_ptr + at, dq * scale)
+        dq = tl.dot(change.to(k.dtype), k, dq)
+    tl.store(dq_ptr + at, (dq * scale).to(dq_ptr.dtype.element_ty))
