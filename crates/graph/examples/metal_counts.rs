@@ -35,15 +35,16 @@ fn main() {
         device.synchronize().expect("a run");
     };
     for (word, dtype) in [("float32", DType::F32), ("float16", DType::F16), ("bfloat16", DType::BF16)] {
-        for n in [509, 512, 1024] {
-            for (turns, transpose_left, transpose_right) in
-                [("nn", false, false), ("nt", false, true), ("tn", true, false)]
-            {
+        let turned = [("nn", false, false), ("nt", false, true), ("tn", true, false)];
+        for (n, turned) in
+            [(509, &turned[..]), (512, &turned), (1024, &turned), (2048, &turned[..1]), (4096, &turned[..1])]
+        {
+            for &(turns, transpose_left, transpose_right) in turned {
                 let name = format!("product {word} {n} {turns}");
                 run(&name, &Matmul { transpose_left, transpose_right }, dtype, &[&[n, n], &[n, n]], &[n, n]);
             }
         }
-        for (rows, keys) in [(512, 512), (1024, 1024), (1, 8192)] {
+        for (rows, keys) in [(512, 512), (1024, 1024), (4096, 4096), (1, 8192)] {
             for (depth, causal) in [(64, false), (64, true), (128, false), (128, true)] {
                 let name =
                     format!("attention {word} {rows}x{keys} {depth} {}", if causal { "causal" } else { "whole" });

@@ -2,12 +2,21 @@
 
 use crate::case::{Arg, Case, input};
 use crate::kind::Kind;
-use crate::products::{full_call, gemm_call};
+use crate::products::{BLOCKS, first_pass_call, full_call, gemm_call, second_pass_call};
 use openmps_emulator::{Counters, GPUS, Library, Options, Value};
 use std::path::Path;
 
 const KINDS: [(Kind, &str, &str); 3] =
     [(Kind::F32, "f32", "float32"), (Kind::F16, "f16", "float16"), (Kind::Bf16, "bf16", "bfloat16")];
+
+/// Sides of products, and which of their operands are transposed.
+const PRODUCTS: [(usize, &[&str]); 5] = [
+    (509, &["nn", "nt", "tn"]),
+    (512, &["nn", "nt", "tn"]),
+    (1024, &["nn", "nt", "tn"]),
+    (2048, &["nn"]),
+    (4096, &["nn"]),
+];
 
 /// Prints the table; words that a case's name must have choose cases.
 pub fn run(folder: &Path, words: &[String]) -> Result<(), String> {
@@ -16,18 +25,24 @@ pub fn run(folder: &Path, words: &[String]) -> Result<(), String> {
     println!("|{}", "---|".repeat(Counters::HEAD.split('|').count() + GPUS.len() + 2));
     let chosen = |work: &str| words.iter().all(|word| work.contains(word.as_str()));
     for (kind, short, long) in KINDS {
-        for (n, turns) in [509, 512, 1024].into_iter().flat_map(|n| ["nn", "nt", "tn"].map(|turns| (n, turns))) {
+        for (n, turns) in PRODUCTS.iter().flat_map(|&(n, all)| all.iter().map(move |turns| (n, *turns))) {
             let work = format!("product {long} {n} {turns}");
             if chosen(&work) {
                 print(folder, &work, &product(kind, short, n, turns)?)?;
             }
         }
-        for (n, d) in [512, 1024].into_iter().flat_map(|n| [64, 128].map(|d| (n, d))) {
+        for (n, d) in [512, 1024, 4096].into_iter().flat_map(|n| [64, 128].map(|d| (n, d))) {
             for causal in [false, true] {
                 let work = format!("attention {long} {n}x{n} {d} {}", if causal { "causal" } else { "whole" });
                 if chosen(&work) {
                     print(folder, &work, &attention(kind, long, n, d, causal)?)?;
                 }
+            }
+        }
+        for d in [64, 128] {
+            let work = format!("attention {long} 1x8192 {d} whole");
+            if chosen(&work) {
+                one_query(kind, long, 8192, d).iter().try_for_each(|pass| print(folder, &work, pass))?;
             }
         }
     }
@@ -68,6 +83,23 @@ fn attention(kind: Kind, long: &str, n: usize, d: usize, causal: bool) -> Result
     let case = full_call(&rest, [1, n, n], given, Box::new(|_| Ok(()))).ok_or("no such attention")?;
     let constants = vec![(200, true), (201, true), (300, false), (301, causal)];
     Ok(Work { file: "scaled_dot_product_attention", kernel: format!("steel_attention_{rest}"), constants, case })
+}
+
+/// One query against many keys, in two passes.
+fn one_query(kind: Kind, long: &str, keys: usize, d: usize) -> [Work; 2] {
+    let work = |pass: &str, constants: Vec<(u32, bool)>, case| Work {
+        file: "scaled_dot_product_attention",
+        kernel: format!("sdpa_vector_2pass_{pass}_{long}_{d}"),
+        constants,
+        case,
+    };
+    let any = || Box::new(|_: &[Vec<f64>]| Ok(()));
+    let given = [d, keys * d, keys * d].map(|count| zeros(kind, count));
+    let parts = [BLOCKS * d, BLOCKS, BLOCKS].map(|count| zeros(Kind::F32, count));
+    [
+        work("1", vec![(20, false)], first_pass_call([1, keys, d], given, any())),
+        work("2", Vec::new(), second_pass_call(kind, [1, d], parts, any())),
+    ]
 }
 
 fn print(folder: &Path, work: &str, Work { file, kernel, constants, case }: &Work) -> Result<(), String> {

@@ -114,27 +114,41 @@ pub fn attention(name: &str, aligned: bool) -> Option<Case> {
     let (heads, keys) = (3, 70);
     let [q, k, v] = [(1, 26), (keys, 27), (keys, 28)].map(|(rows, seed)| kind.numbers(heads * rows * d, seed));
     let expected = attended(&q, &k, &v, [1, keys, d]);
-    let mut args = vec![input(kind, &q), input(kind, &k), input(kind, &v)];
-    let scale = float(1.0 / (d as f64).sqrt());
-    let tail = vec![ints(&[1]), ints(&[keys]), sizes(&[keys * d]), sizes(&[keys * d]), scale, float(1.0)];
-    if first.is_none() {
-        args.push(output(kind, heads * d));
-        args.extend(tail);
-        return Some(groups([1, heads, 1], [1024, 1, 1], args, near(kind, expected, 8.0, 1.0)));
+    let given = [&q, &k, &v].map(|numbers| input(kind, numbers));
+    if first.is_some() {
+        let whole = near(kind, expected, 16.0, 1.0);
+        let check = Box::new(move |outputs: &[Vec<f64>]| whole(&[combined(&outputs[0], &outputs[1], &outputs[2], d)]));
+        return Some(first_pass_call([heads, keys, d], given, check));
     }
-    args.extend([
-        output(Kind::F32, heads * BLOCKS * d),
-        output(Kind::F32, heads * BLOCKS),
-        output(Kind::F32, heads * BLOCKS),
-    ]);
-    args.extend(tail);
-    let whole = near(kind, expected, 16.0, 1.0);
-    let check = Box::new(move |outputs: &[Vec<f64>]| whole(&[combined(&outputs[0], &outputs[1], &outputs[2], d)]));
-    Some(groups([1, heads, BLOCKS], [256, 1, 1], args, check))
+    let mut args = Vec::from(given);
+    args.push(output(kind, heads * d));
+    args.extend(settings(keys, d));
+    Some(groups([1, heads, 1], [1024, 1, 1], args, near(kind, expected, 8.0, 1.0)))
+}
+
+/// What kernels for one query are told beside their tensors.
+fn settings(keys: usize, d: usize) -> [Arg; 6] {
+    let scale = float(1.0 / (d as f64).sqrt());
+    [ints(&[1]), ints(&[keys]), sizes(&[keys * d]), sizes(&[keys * d]), scale, float(1.0)]
+}
+
+/// The call of the kernel for one query of each head and parts of the keys.
+pub fn first_pass_call([heads, keys, d]: [usize; 3], given: [Arg; 3], check: Check) -> Case {
+    let mut args = Vec::from(given);
+    args.extend([heads * BLOCKS * d, heads * BLOCKS, heads * BLOCKS].map(|count| output(Kind::F32, count)));
+    args.extend(settings(keys, d));
+    groups([1, heads, BLOCKS], [256, 1, 1], args, check)
+}
+
+/// The call of the kernel that puts the parts together: each part's result, sum of exponentials and maximum.
+pub fn second_pass_call(kind: Kind, [heads, d]: [usize; 2], parts: [Arg; 3], check: Check) -> Case {
+    let mut args = Vec::from(parts);
+    args.push(output(kind, heads * d));
+    groups([1, heads, 1], [1024, 1, 1], args, check)
 }
 
 /// Parts of a row of keys, in the kernels that attend in two passes.
-const BLOCKS: usize = 32;
+pub const BLOCKS: usize = 32;
 
 /// The whole of attention from that of parts: each part's result, sum of exponentials and maximum.
 fn combined(parts: &[f64], sums: &[f64], most: &[f64], d: usize) -> Vec<f64> {
@@ -158,9 +172,8 @@ fn second_pass(rest: &str) -> Option<Case> {
     let (parts, most) = (Kind::F32.numbers(heads * BLOCKS * d, 29), Kind::F32.numbers(heads * BLOCKS, 30));
     let sums: Vec<f64> = Kind::F32.numbers(heads * BLOCKS, 31).iter().map(|x| Kind::F32.round(x.abs() + 1.0)).collect();
     let expected = combined(&parts, &sums, &most, d);
-    let args =
-        vec![input(Kind::F32, &parts), input(Kind::F32, &sums), input(Kind::F32, &most), output(kind, heads * d)];
-    Some(groups([1, heads, 1], [1024, 1, 1], args, near(kind, expected, 8.0, 1.0)))
+    let given = [&parts, &sums, &most].map(|numbers| input(Kind::F32, numbers));
+    Some(second_pass_call(kind, [heads, d], given, near(kind, expected, 8.0, 1.0)))
 }
 
 fn full_attention(rest: &str, aligned: bool) -> Option<Case> {
