@@ -154,6 +154,21 @@ def test_inspect_run_and_profile(tmp_path: Path) -> None:
     assert (tmp_path / "trace.json").stat().st_size > 0
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="GPUs are emulated on Linux only")
+def test_profile_adds_up_what_kernels_do(tmp_path: Path) -> None:
+    model, counts = saved_program(tmp_path), tmp_path / "counts.md"
+    arguments = ("profile", str(model), "--shape", "1x3x16x16", "--runs", "2", "--counters", str(counts))
+    done = run(*arguments, OPENMPS_DEVICE="metal-emulated")
+    assert done.returncode == 0, done.stderr
+    lines = counts.read_text().splitlines()
+    assert lines[0].startswith("| kernel | threadgroups | device MB") and len(lines) > 2
+    kernel = lines[2].split("|")[1].strip()
+    assert "counted by the emulator" in done.stdout and kernel[:12] in done.stdout, done.stdout
+    assert "nothing ran on Apple hardware" in done.stdout.replace("\n", " ")
+    done = run(*arguments)
+    assert done.returncode == 0 and "Nothing was counted" in done.stdout, done.stdout + done.stderr
+
+
 def test_programs_that_are_wrong_are_one_line(tmp_path: Path) -> None:
     model = saved_program(tmp_path)
     np.save(tmp_path / "x.npy", np.ones((2, 4, 8, 8), np.float32))

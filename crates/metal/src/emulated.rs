@@ -16,7 +16,9 @@ mod numbers;
 mod worker;
 
 pub use commands::EmulatedCommands;
+pub use count::{Observer, observe};
 pub use memory::EmulatedBuffer;
+pub use openmps_emulator::{Counters, GPUS};
 pub use worker::{EmulatedCommit, EmulatedEvent, EmulatedQueue};
 
 use crate::answers::Class;

@@ -54,6 +54,7 @@ impl Kind {
                 any(target_arch = "x86_64", target_arch = "aarch64")
             ))]
             Kind::MetalEmulated => {
+                openmps_metal::emulated::observe(crate::trace::counted);
                 let device = |index| Device::over(index, openmps_metal::emulated::Emulated::of_environment());
                 Ok((0..host_devices()).map(device).collect())
             }

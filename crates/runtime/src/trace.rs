@@ -34,6 +34,16 @@ enum Event {
         allocated: usize,
         reserved: usize,
     },
+    /// What the emulator counted in a dispatch.
+    Counted {
+        kernel: String,
+        thread: usize,
+        time: u64,
+        threadgroups: u64,
+        numbers: Vec<(&'static str, u64)>,
+        /// Microseconds that GPUs need at least.
+        times: Vec<(&'static str, f64)>,
+    },
 }
 
 /// Whether something is tracing.
@@ -147,6 +157,23 @@ impl Span {
         }
         add(&event);
     }
+}
+
+/// Notes what the emulator counted in a dispatch.
+#[cfg(all(feature = "emulated", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) fn counted(kernel: &str, threadgroups: u64, counters: &openmps_metal::emulated::Counters) {
+    if !is_on() {
+        return;
+    }
+    let times = openmps_metal::emulated::GPUS.iter().map(|gpu| (gpu.name, gpu.seconds(counters) * 1e6));
+    add(&Event::Counted {
+        kernel: kernel.to_owned(),
+        thread: thread(),
+        time: clock::now_ns(),
+        threadgroups,
+        numbers: counters.numbers().into(),
+        times: times.collect(),
+    });
 }
 
 /// Notes a device's memory.

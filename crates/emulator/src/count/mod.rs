@@ -12,6 +12,9 @@ pub use roofline::{GPUS, Gpu};
 
 use std::fmt;
 
+/// Bytes of a sector.
+const SECTOR: u64 = 32;
+
 /// Accesses to device memory of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeviceAccesses {
@@ -127,16 +130,41 @@ impl ThreadgroupAccesses {
     }
 }
 
+impl Counters {
+    /// What is counted, by names: bytes, times, and of one threadgroup or thread its memory and registers.
+    pub fn numbers(&self) -> [(&'static str, u64); 13] {
+        [
+            ("device_bytes", self.device_bytes()),
+            ("sector_bytes", self.sector_bytes()),
+            ("footprint_bytes", self.footprint),
+            ("threadgroup_bytes", self.threadgroup_bytes()),
+            ("bank_conflicts", self.bank_conflicts()),
+            ("threadgroup_barriers", self.threadgroup_barriers),
+            ("simdgroup_barriers", self.simdgroup_barriers),
+            ("simdgroup_operations", self.simdgroup_operations),
+            ("matrix_products", self.matrix_multiplications),
+            ("integer_operations", self.integer_operations),
+            ("float_operations", self.float_operations),
+            ("registers", self.registers),
+            ("threadgroup_memory", self.threadgroup_memory),
+        ]
+    }
+
+    /// Bytes of the sectors that loads from device memory and stores there touch.
+    pub fn sector_bytes(&self) -> u64 {
+        (self.device_loads.sectors + self.device_stores.sectors) * SECTOR
+    }
+}
+
 /// Cells of a Markdown table, in the order of [`Counters::HEAD`].
 impl fmt::Display for Counters {
     fn fmt(&self, to: &mut fmt::Formatter) -> fmt::Result {
         let mega = |bytes: u64| format!("{:.2}", bytes as f64 / 1e6);
-        let sectors = self.device_loads.sectors + self.device_stores.sectors;
         write!(
             to,
             "{} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {}",
             mega(self.device_bytes()),
-            mega(sectors * 32),
+            mega(self.sector_bytes()),
             mega(self.footprint),
             mega(self.threadgroup_bytes()),
             self.bank_conflicts(),

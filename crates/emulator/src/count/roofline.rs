@@ -2,8 +2,10 @@
 
 use super::Counters;
 
-/// Floating-point operations of a product of two matrices of 8 by 8, added to a third.
-const OPERATIONS: u64 = 2 * 8 * 8 * 8;
+/// Fused multiplications and additions of a product of two matrices of 8 by 8, added to a third.
+const OF_A_PRODUCT: u64 = 8 * 8 * 8;
+/// Operations on floats of a core in a clock, fused or not.
+const A_CLOCK: f64 = 128.0;
 /// Clocks that a core's threadgroup memory is taken to need for one pass of 32 banks of 4 bytes. Apple publishes no figure.
 const CLOCKS_A_PASS: f64 = 1.0;
 
@@ -32,16 +34,22 @@ pub const GPUS: [Gpu; 5] = [
 impl Gpu {
     /// Floating-point operations a second: 128 fused multiplications and additions a core and clock.
     pub fn operations(&self) -> f64 {
-        f64::from(self.cores) * 128.0 * 2.0 * self.clock * 1e9
+        2.0 * A_CLOCK * self.clocks()
     }
 
-    /// Seconds of the slowest of three: the footprint at the memory's bandwidth, the matrix products at the arithmetic's rate, the passes of
-    /// threadgroup memory at one a core and clock. Arithmetic outside of matrix products is not counted, so this is a lower bound.
+    /// Clocks a second of all cores.
+    fn clocks(&self) -> f64 {
+        f64::from(self.cores) * self.clock * 1e9
+    }
+
+    /// Seconds of the slowest of three: the footprint at the memory's bandwidth, operations on floats and matrix products at the arithmetic's
+    /// rate, the passes of threadgroup memory at one a core and clock. Operations on integers are not counted, so this is a lower bound.
     pub fn seconds(&self, counters: &Counters) -> f64 {
         let memory = counters.footprint as f64 / (self.bandwidth * 1e9);
-        let arithmetic = (counters.matrix_multiplications * OPERATIONS) as f64 / self.operations();
+        let operations = counters.matrix_multiplications * OF_A_PRODUCT + counters.float_operations;
+        let arithmetic = operations as f64 / (A_CLOCK * self.clocks());
         let passes = (counters.threadgroup_loads.passes + counters.threadgroup_stores.passes) as f64;
-        let banks = passes * CLOCKS_A_PASS / (f64::from(self.cores) * self.clock * 1e9);
+        let banks = passes * CLOCKS_A_PASS / self.clocks();
         memory.max(arithmetic).max(banks)
     }
 }
@@ -57,6 +65,8 @@ mod tests {
         assert!((m1.seconds(&moved) - 1e-3).abs() < 1e-9);
         let multiplied = Counters { matrix_multiplications: 1 << 22, ..moved };
         assert!((m1.seconds(&multiplied) - (1_u64 << 32) as f64 / m1.operations()).abs() < 1e-12);
+        let computed = Counters { float_operations: 1 << 31, ..multiplied };
+        assert!((m1.seconds(&computed) - 2.0 * m1.seconds(&multiplied)).abs() < 1e-12);
         assert!((m1.operations() - 2.617e12).abs() < 1e9);
     }
 }

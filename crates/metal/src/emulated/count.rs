@@ -1,14 +1,27 @@
-//! Lines of the file that `OPENMPS_EMULATOR_COUNT` names: a row of a Markdown table for each dispatch.
+//! Lines of the file that `OPENMPS_EMULATOR_COUNT` names: a row of a Markdown table for each dispatch; and whoever else wants to know.
 
 use openmps_emulator::{Counters, GPUS, Report};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+/// Is told a kernel's name, how many threadgroups there were, and what they did.
+pub type Observer = fn(&str, u64, &Counters);
+
+static OBSERVER: OnceLock<Observer> = OnceLock::new();
+
+/// From now on an observer is told of each dispatch that is counted. The first one stays.
+pub fn observe(observer: Observer) {
+    OBSERVER.get_or_init(|| observer);
+}
+
 /// Adds a line where the kernel was counted.
 pub(super) fn note(kernel: &str, report: &Report) {
     static FILE: OnceLock<Option<Mutex<File>>> = OnceLock::new();
     let Some(counters) = &report.counters else { return };
+    if let Some(observer) = OBSERVER.get() {
+        observer(kernel, report.threadgroups, counters);
+    }
     let Some(file) = FILE.get_or_init(opened) else { return };
     let times = GPUS.map(|gpu| format!("{:.1}", gpu.seconds(counters) * 1e6)).join(" | ");
     let line = format!("| {kernel} | {} | {counters} | {times} |\n", report.threadgroups);

@@ -3,6 +3,9 @@
 use super::Event;
 use std::fmt;
 
+/// The device whose dispatches are counted: emulated GPUs share their emulator, which does not know them apart.
+const EMULATED: usize = 0;
+
 /// The line that names a device.
 pub(super) fn device_name(device: usize) -> String {
     format!(r#"{{"ph":"M","name":"process_name","pid":{device},"args":{{"name":"openmps device {device}"}}}}"#)
@@ -18,12 +21,13 @@ impl Event {
     pub(super) fn device(&self) -> usize {
         match self {
             Event::Command { device, .. } | Event::Memory { device, .. } => *device,
+            Event::Counted { .. } => EMULATED,
         }
     }
 
     pub(super) fn thread(&self) -> Option<usize> {
         match self {
-            Event::Command { thread, .. } => Some(*thread),
+            Event::Command { thread, .. } | Event::Counted { thread, .. } => Some(*thread),
             Event::Memory { .. } => None,
         }
     }
@@ -74,6 +78,13 @@ impl fmt::Display for Event {
                 }
                 out.write_str("}}")
             }
+            Event::Counted { kernel, thread, time, threadgroups, numbers, times } => {
+                write!(out, r#"{{"ph":"i","s":"t","name":{},"cat":"counters","pid":{EMULATED},"#, Quoted(kernel))?;
+                write!(out, r#""tid":{thread},"ts":{},"args":{{"threadgroups":{threadgroups}"#, Microseconds(*time))?;
+                numbers.iter().try_for_each(|(name, number)| write!(out, r#","{name}":{number}"#))?;
+                times.iter().try_for_each(|(name, time)| write!(out, r#","{name}_us":{time:.3}"#))?;
+                out.write_str("}}")
+            }
             Event::Memory { device, time, allocated, reserved } => {
                 write!(out, r#"{{"ph":"C","name":"memory","pid":{device},"ts":{},"#, Microseconds(*time))?;
                 write!(out, r#""args":{{"allocated":{allocated},"reserved":{reserved}}}}}"#)
@@ -85,6 +96,20 @@ impl fmt::Display for Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counters_are_numbers_of_an_instant() {
+        let numbers = vec![("device_bytes", 4096), ("registers", 7)];
+        let times = vec![("M1", 1.25)];
+        let kernel = "k \"1\"".to_owned();
+        let event = Event::Counted { kernel, thread: 3, time: 1500, threadgroups: 2, numbers, times };
+        let parsed: serde_json::Value = serde_json::from_str(&event.to_string()).expect("JSON");
+        let args = serde_json::json!({"threadgroups": 2, "device_bytes": 4096, "registers": 7, "M1_us": 1.25});
+        let expected = serde_json::json!({
+            "ph": "i", "s": "t", "name": "k \"1\"", "cat": "counters", "pid": 0, "tid": 3, "ts": 1.5, "args": args
+        });
+        assert_eq!(parsed, expected);
+    }
 
     #[test]
     fn every_text_becomes_one_json_string() {

@@ -98,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     _shapes(profiled)
     profiled.add_argument("--runs", type=_positive, default=10, help="runs that are measured (default: %(default)s)")
     profiled.add_argument("--trace", type=Path, help="where the timeline goes, for ui.perfetto.dev (default: nowhere)")
+    profiled.add_argument("--counters", type=Path, help="what each kernel does, counted on metal-emulated: a file for a row of each dispatch")
     profiled.set_defaults(run=_profile)
 
     compiled = commands.add_parser("compile", help="a kernel of Triton as Metal Shading Language, CUDA C++ or openmps's own language")
@@ -237,6 +238,9 @@ def _run(options: argparse.Namespace) -> int:
 
 def _profile(options: argparse.Namespace) -> int:
     console = _console()
+    if options.counters:
+        # The device reads it when it compiles its first kernel.
+        os.environ["OPENMPS_EMULATOR_COUNT"] = os.fspath(options.counters)
     from openmps.inference import commands
 
     return commands.profile(options.model, options.parameters, options.shape, options.runs, options.trace, console)

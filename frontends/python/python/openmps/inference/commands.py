@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import tempfile
 import time
@@ -133,6 +134,11 @@ def profile(model: Path, parameters: Path | None, shapes: list[list[int]], runs:
     if ceilings is not None:
         console.print(f"{ceilings}; each step is waited for", highlight=False, soft_wrap=True)
     console.print(table)
+    counted = [event for event in events if event.get("cat") == "counters"]
+    if counted:
+        console.print(_by_counters(counted, runs))
+    elif os.environ.get("OPENMPS_EMULATOR_COUNT"):
+        console.print("Nothing was counted: only OPENMPS_DEVICE=metal-emulated counts what kernels do.", highlight=False)
     median = statistics.median(durations) * 1e3
     console.print(f"first run with these shapes {first * 1e3:.1f} ms, then {median:.2f} ms (median of {runs}, traced)", highlight=False)
     if plan is None:
@@ -190,6 +196,36 @@ def _by_kind(events: list[dict], runs: int) -> Table:
         table.add_column(title, justify="right")
     for name, duration in sorted(total.items(), key=lambda row: -row[1]):
         table.add_row(name, f"{count[name] / runs:g}", f"{duration:.3f}", f"{duration / everything:.1%}")
+    return table
+
+
+#: Columns of the table of counters: title, what an event calls it, a divisor.
+_COUNTERS = (
+    ("device MB", "device_bytes", 1e6),
+    ("sectors MB", "sector_bytes", 1e6),
+    ("threadgroup MB", "threadgroup_bytes", 1e6),
+    ("bank conflicts", "bank_conflicts", 1),
+    ("barriers", "threadgroup_barriers", 1),
+    ("matrix products", "matrix_products", 1),
+    ("float operations", "float_operations", 1),
+    ("M1, us", "M1_us", 1),
+    ("M4, us", "M4_us", 1),
+)
+
+
+def _by_counters(events: list[dict], runs: int) -> Table:
+    """What kernels do in a run, as the emulator counts it; those first that an M1 needs longest for."""
+    kernels: dict[str, list[dict]] = defaultdict(list)
+    for event in events:
+        kernels[event["name"]].append(event["args"])
+    title = "kernels in a run, counted by the emulator; times are a model's lower bounds, nothing ran on Apple hardware"
+    table = Table("kernel", title=title, title_justify="left")
+    for name in ("dispatches", *(name for name, _, _ in _COUNTERS)):
+        table.add_column(name, justify="right")
+    for kernel, counts in sorted(kernels.items(), key=lambda row: -sum(counts["M1_us"] for counts in row[1])):
+        sums = [sum(counts[key] for counts in counts) / runs / divisor for _, key, divisor in _COUNTERS]
+        cells = (f"{number:.2f}" if divisor > 1 or key.endswith("_us") else f"{number:.0f}" for number, (_, key, divisor) in zip(sums, _COUNTERS, strict=True))
+        table.add_row(kernel, f"{len(counts) / runs:g}", *cells)
     return table
 
 
