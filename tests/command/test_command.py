@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 IMAGES = Path(__file__).resolve().parents[2] / "examples" / "images"
