@@ -14,6 +14,7 @@ import sys
 
 import triton
 import triton.language as tl
+
 import tutorials
 
 

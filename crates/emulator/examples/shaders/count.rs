@@ -42,7 +42,7 @@ pub fn run(folder: &Path, words: &[String]) -> Result<(), String> {
         for d in [64, 128] {
             let work = format!("attention {long} 1x8192 {d} whole");
             if chosen(&work) {
-                one_query(kind, long, 8192, d).iter().try_for_each(|pass| print(folder, &work, pass))?;
+                one_query(kind, 8192, d).iter().try_for_each(|pass| print(folder, &work, pass))?;
             }
         }
     }
@@ -86,10 +86,15 @@ fn attention(kind: Kind, long: &str, n: usize, d: usize, causal: bool) -> Result
 }
 
 /// One query against many keys, in two passes.
-fn one_query(kind: Kind, long: &str, keys: usize, d: usize) -> [Work; 2] {
+fn one_query(kind: Kind, keys: usize, d: usize) -> [Work; 2] {
+    let element = match kind {
+        Kind::F16 => "float16_t",
+        Kind::Bf16 => "bfloat16_t",
+        _ => "float",
+    };
     let work = |pass: &str, constants: Vec<(u32, bool)>, case| Work {
         file: "scaled_dot_product_attention",
-        kernel: format!("sdpa_vector_2pass_{pass}_{long}_{d}"),
+        kernel: format!("sdpa_vector_2pass_{pass}_{element}_{d}"),
         constants,
         case,
     };
