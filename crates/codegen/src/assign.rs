@@ -309,9 +309,13 @@ impl<'k> Forms<'k> {
                 return Form::Rematerialized(cost);
             }
         }
-        let mut weak_layout = None;
+        let (mut weak_layout, mut repeated_layout) = (None, None);
         for &operand in &instruction.operands {
             match self.of(operand) {
+                // A row or column that stands everywhere lies as it likes in most of the tile: whole tiles have a say before it.
+                Form::View if self.is_repeated(operand) => {
+                    repeated_layout.get_or_insert(self.natural(operand).0);
+                }
                 Form::Materialized { .. } | Form::View => {
                     let (layout, weak) = self.natural(operand);
                     if !weak {
@@ -322,9 +326,10 @@ impl<'k> Forms<'k> {
                 Form::Scalar | Form::Rematerialized(_) => {}
             }
         }
-        match weak_layout {
-            Some(layout) => Form::Materialized { layout, weak: true },
-            None => Form::Materialized { layout: self.plain(ty), weak: false },
+        match (weak_layout, repeated_layout) {
+            (Some(layout), _) => Form::Materialized { layout, weak: true },
+            (None, Some(layout)) => Form::Materialized { layout, weak: false },
+            (None, None) => Form::Materialized { layout: self.plain(ty), weak: false },
         }
     }
 

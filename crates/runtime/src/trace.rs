@@ -35,6 +35,10 @@ enum Event {
         reserved: usize,
     },
     /// What the emulator counted in a dispatch.
+    #[cfg_attr(
+        not(all(feature = "emulated", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))),
+        allow(dead_code, reason = "only the emulator counts")
+    )]
     Counted {
         kernel: String,
         thread: usize,

@@ -68,11 +68,11 @@ impl<'k> Emitter<'k> {
         ));
         self.scalars.insert(index, name);
         // Another iteration may still be reading when the next one begins.
-        self.scratch_in_use = true;
+        let (before, taken) = (std::mem::replace(&mut self.scratch_in_use, true), self.scratch_taken);
         self.block(block)?;
         self.close();
         self.arrays.truncate(scope);
-        self.scratch_in_use = true;
+        self.scratch_in_use = before || self.scratch_taken > taken;
         self.leave(&instruction.results)?;
         self.leave_sums(instruction)
     }

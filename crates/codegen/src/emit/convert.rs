@@ -11,6 +11,7 @@ impl Emitter<'_> {
     /// Reserves threadgroup memory and waits until nobody reads it any more.
     pub(super) fn take_scratch(&mut self, bytes: usize) {
         self.scratch = self.scratch.max(bytes);
+        self.scratch_taken += 1;
         if std::mem::replace(&mut self.scratch_in_use, true) {
             self.line(self.keywords().barrier);
         }

@@ -67,6 +67,8 @@ struct Emitter<'k> {
     scratch: usize,
     /// Whether a thread may still be reading it.
     scratch_in_use: bool,
+    /// How often it was taken so far.
+    scratch_taken: usize,
     helpers: BTreeSet<&'static str>,
     /// Products that are summed up in tensors of their own while a loop runs, by the loop's value; and whether there are any tensors.
     sums: HashMap<Value, dot::Sums>,
@@ -97,6 +99,7 @@ impl<'k> Emitter<'k> {
             product_registers: 0,
             scratch: 0,
             scratch_in_use: false,
+            scratch_taken: 0,
             helpers: BTreeSet::new(),
             sums: HashMap::new(),
             tensors: false,

@@ -111,16 +111,17 @@ impl<'k> Emitter<'k> {
         self.open("{");
         self.line(format!("{space}{register}* parts = {memory};"));
         self.open_registers(target.registers());
-        let write = format!("parts[({index}) * {parts} + ({})] = {place};", part.index(0, groups.len()));
+        // Neighbours of a part lie beside each other, in different banks.
+        let write = format!("parts[({}) * {elements} + ({index})] = {place};", part.index(0, groups.len()));
         self.line(if free == 0 { write } else { format!("if ((thread_index & {free}) == 0) {write}") });
         self.close();
         self.scratch_written();
         self.open_registers(target.registers());
-        self.line(format!("{space}const {register}* own = parts + ({index}) * {parts};"));
+        self.line(format!("{space}const {register}* own = parts + ({index});"));
         self.line(format!("{place} = own[0];"));
         self.line("#pragma unroll");
         self.open(format!("for (uint part = 1; part < {parts}; ++part) {{"));
-        let sum = self.binary(combine.operation(), scalar, place, "own[part]")?;
+        let sum = self.binary(combine.operation(), scalar, place, &format!("own[part * {elements}]"))?;
         self.line(format!("{place} = {sum};"));
         self.close();
         self.close();

@@ -1,6 +1,7 @@
 //! Scaled dot product attention, `MPSGraph`'s `scaledDotProductAttention`: grouped heads, causal and additive masks, windows, soft caps.
 
 mod gradient;
+mod one;
 mod parts;
 mod tiles;
 mod vendor;
@@ -211,6 +212,10 @@ pub static ENTRY: Entry = Entry {
             case(false, None, &[&[1, 2, 1, 16], &[1, 1, 777, 16], &[1, 1, 777, 40]]),
             case(true, None, &[&[2, 2, 7, 5], &[2, 1, 529, 5], &[2, 1, 529, 3], &[7, 529]]),
             case(true, None, &[&[1, 1, 8, 8], &[1, 1, 513, 8], &[1, 1, 513, 8]]),
+            // One query of each head: vectors of 16 bytes, a mask of which one part sees nothing, a window, a cap.
+            case(true, None, &[&[1, 2, 1, 64], &[1, 2, 600, 64], &[1, 2, 600, 64]]),
+            case(false, None, &[&[2, 2, 1, 12], &[2, 1, 520, 12], &[2, 1, 520, 24], &[2, 1, 1, 520]]),
+            near(true, Some(300), Some(1.5), &[&[1, 2, 1, 32], &[1, 1, 700, 32], &[1, 1, 700, 32]]),
             case(false, None, &[&[1, 2, 3, 4], &[1, 2, 0, 4], &[1, 2, 0, 4]]),
             case(false, None, &[&[0, 2, 3, 4], &[0, 2, 5, 4], &[0, 2, 5, 4]]),
             near(true, Some(1), None, &[&[1, 2, 9, 8], &[1, 1, 9, 8], &[1, 1, 9, 8]]),

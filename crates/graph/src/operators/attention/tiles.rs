@@ -1,6 +1,7 @@
 //! Attention as a kernel of tiles, for GPUs: the keys are walked in blocks, with the largest score and the sum of each row carried along, so
 //! that no scores are stored.
 
+use super::one;
 use super::parts::{self, Left, OfRows, Parts};
 use crate::error::{Error, Result};
 use crate::formula::Formula;
@@ -30,11 +31,11 @@ pub(super) const LARGEST: usize = 256;
 const SMALLEST: usize = 16;
 
 /// What the kernel depends on.
-struct Form {
-    dtype: DType,
+pub(super) struct Form {
+    pub dtype: DType,
     /// Elements of a tile's queries, and of its values: powers of two.
-    depth: usize,
-    columns: usize,
+    pub depth: usize,
+    pub columns: usize,
     /// Queries and keys of a block.
     rows: usize,
     keys: usize,
@@ -56,6 +57,8 @@ enum Walk {
     Whole,
     /// A part of them; what comes of it is put together later.
     Part,
+    /// A part of them for one query of each head.
+    PartOfOne,
 }
 
 impl Form {
@@ -103,11 +106,15 @@ pub(super) fn run(queue: &Queue, sizes: &Attention, inputs: [&View; 3], mask: Op
         return Err(Error::Attribute { operator: OPERATOR, attribute: "elements of a head", got, expected });
     }
     let mut form = Form::of(sizes, inputs, out, mask.is_some());
-    let Some(parts) = Parts::of(sizes, form.keys) else {
+    let is_one = sizes.rows == 1;
+    let Some(parts) = Parts::of(sizes, if is_one { one::KEYS } else { form.keys }) else {
         let grid = [sizes.rows.div_ceil(form.rows), sizes.heads, sizes.batch];
         return launch(queue, &form, sizes, inputs.into_iter().chain(mask), out, grid, &[]);
     };
-    form.walk = Walk::Part;
+    form.walk = if is_one { Walk::PartOfOne } else { Walk::Part };
+    if is_one {
+        (form.rows, form.keys, form.order) = (1, one::KEYS, Order::ByRow);
+    }
     let (formula, compute) = (Formula::new(OPERATOR, queue), form.dtype.compute());
     let (weighted, of_rows) = Left::dims(sizes, parts);
     let left =
@@ -131,7 +138,10 @@ fn launch<'a>(
     grid: [usize; 3],
     more: &[u64],
 ) -> Result<()> {
-    let pipeline = program::get(OPERATOR, &form.key(), || kernel(form))?;
+    let pipeline = program::get(OPERATOR, &form.key(), || match form.walk {
+        Walk::PartOfOne => one::kernel(form, OPERATOR),
+        Walk::Whole | Walk::Part => kernel(form),
+    })?;
     let tensors: Vec<&View> = inputs.chain([out]).collect();
     let mut arguments: Vec<u64> = tensors.iter().map(|view| view.address as u64).collect();
     arguments.extend(tensors.iter().flat_map(|view| view.strides.iter().map(|&stride| stride as u64)));
@@ -147,29 +157,29 @@ fn launch<'a>(
 }
 
 /// The matrices of this program's batch and head, and the sizes.
-struct Parameters {
-    q: Matrix,
+pub(super) struct Parameters {
+    pub q: Matrix,
     /// Each column is a key.
-    k: Matrix,
-    v: Matrix,
-    mask: Option<Matrix>,
-    out: Matrix,
-    rows: Value,
-    keys: Value,
-    depth: Value,
-    columns: Value,
-    scale: Value,
-    window: Option<Value>,
-    soft_cap: Option<Value>,
+    pub k: Matrix,
+    pub v: Matrix,
+    pub mask: Option<Matrix>,
+    pub out: Matrix,
+    pub rows: Value,
+    pub keys: Value,
+    pub depth: Value,
+    pub columns: Value,
+    pub scale: Value,
+    pub window: Option<Value>,
+    pub soft_cap: Option<Value>,
     /// Of a part: where the numbers of its rows go, and its first key and the one behind its last.
-    part: Option<(OfRows, [Value; 2])>,
+    pub part: Option<(OfRows, [Value; 2])>,
 }
 
-fn parameters(b: &mut Builder, form: &Form) -> Parameters {
+pub(super) fn parameters(b: &mut Builder, form: &Form) -> Parameters {
     let names = ["q", "k", "v", "mask", "out"].into_iter().filter(|&name| form.mask || name != "mask");
     let names: Vec<&str> = names.collect();
     let access = |name: &str| if name == "mask" { Access::Elements } else { form.access };
-    let dtype = |name: &str| if name == "out" && form.walk == Walk::Part { form.dtype.compute() } else { form.dtype };
+    let dtype = |name: &str| if name == "out" && form.walk != Walk::Whole { form.dtype.compute() } else { form.dtype };
     let pointers: Vec<Value> = names.iter().map(|name| access(name).pointer(b, name, dtype(name))).collect();
     let strides: Vec<[Value; 4]> = names
         .iter()
@@ -195,7 +205,7 @@ fn parameters(b: &mut Builder, form: &Form) -> Parameters {
     let k = Matrix { strides: [column, row], ..keys_by_row };
     let mask = form.mask.then(|| matrix(3, head));
     let mut out = matrix(names.len() - 1, head);
-    let part = (form.walk == Walk::Part).then(|| {
+    let part = (form.walk != Walk::Whole).then(|| {
         let number = b.program_id(0);
         let of_rows = OfRows::parameter(b, form.dtype.compute(), [batch, head, number]);
         let of_part = form.access.number(b, "part_stride", form.dtype);
@@ -307,7 +317,7 @@ fn seen_by_last(b: &mut Builder, form: &Form, p: &Parameters, first: Value) -> V
 }
 
 /// The beginning of the block of keys in which the block's first query begins to see.
-fn first_seen(b: &mut Builder, form: &Form, p: &Parameters, first: Value, window: Value) -> Value {
+pub(super) fn first_seen(b: &mut Builder, form: &Form, p: &Parameters, first: Value, window: Value) -> Value {
     let (zero, one) = (b.integer(0, Scalar::I64), b.integer(1, Scalar::I64));
     let before = b.subtract(p.keys, p.rows);
     let behind = b.add(first, before);
@@ -331,7 +341,7 @@ fn kernel(form: &Form) -> Kernel {
             let number = b.program_id(0);
             b.multiply(number, length)
         }
-        Walk::Part => zero,
+        Walk::Part | Walk::PartOfOne => zero,
     };
     let row = block(&mut b, first, form.rows, p.rows);
     let along_depth = block(&mut b, zero, form.depth, p.depth);
