@@ -7,10 +7,16 @@ use super::tiles::{Form, Parameters, finite, first_seen, parameters};
 use crate::tiles::{Matrix, Side, block, broadcast_along, load_wide, scaled};
 use openmps_tile::{Builder, Combine, Compare, Kernel, Scalar, Type, Unary, Value};
 
-/// Keys of a block.
-pub(super) const KEYS: usize = 8;
+/// Elements of a block of keys, or of values: eight for each thread of two simdgroups. More simdgroups would put together more at the end.
+const ELEMENTS: usize = 512;
+const MOST_KEYS: usize = 32;
 
-/// What a block's keys have so far: [`KEYS`] largest scores and sums, and as many lines of weighted values.
+/// Keys of a block, for lines of this padded length.
+pub(super) fn keys(longest: usize) -> usize {
+    (ELEMENTS / longest).clamp(1, MOST_KEYS)
+}
+
+/// What a block's keys have so far: largest scores and sums of each, and as many lines of weighted values.
 struct SoFar {
     largest: Value,
     total: Value,
@@ -22,9 +28,9 @@ impl SoFar {
         let of =
             |b: &mut Builder, value, dims: &[usize]| b.constant(value, &Type::tile(form.dtype.compute().into(), dims));
         SoFar {
-            largest: of(b, f64::NEG_INFINITY, &[KEYS]),
-            total: of(b, 0.0, &[KEYS]),
-            weighted: of(b, 0.0, &[KEYS, form.columns]),
+            largest: of(b, f64::NEG_INFINITY, &[form.keys]),
+            total: of(b, 0.0, &[form.keys]),
+            weighted: of(b, 0.0, &[form.keys, form.columns]),
         }
     }
 }
@@ -45,7 +51,7 @@ pub(super) fn kernel(form: &Form, name: &str) -> Kernel {
     let depth = block(&mut b, zero, form.depth, p.depth);
     let column = block(&mut b, zero, form.columns, p.columns);
     let q = query(&mut b, form, &p, depth);
-    let step_by = b.integer(KEYS as i64, Scalar::I64);
+    let step_by = b.integer(form.keys as i64, Scalar::I64);
     let SoFar { largest, total, weighted } = SoFar::nothing(form, &mut b);
     let carried = b.for_loop([begin, *behind, step_by], &[largest, total, weighted], |b, at, so_far| {
         let so_far = SoFar { largest: so_far[0], total: so_far[1], weighted: so_far[2] };
@@ -61,7 +67,7 @@ fn query(b: &mut Builder, form: &Form, p: &Parameters, depth: Side) -> Value {
     let by_depth = scaled(b, depth.0, p.q.strides[1]);
     let pointers = b.splat(p.q.pointer, &[form.depth]);
     let pointers = b.add_pointer(pointers, by_depth);
-    let [pointers, inside] = [pointers, depth.1].map(|line| broadcast_along(b, line, 1, [KEYS, form.depth]));
+    let [pointers, inside] = [pointers, depth.1].map(|line| broadcast_along(b, line, 1, [form.keys, form.depth]));
     load_wide(b, pointers, inside, form.dtype)
 }
 
@@ -75,7 +81,7 @@ fn step(
     at: Value,
     so_far: &SoFar,
 ) -> SoFar {
-    let key = block(b, at, KEYS, p.keys);
+    let key = block(b, at, form.keys, p.keys);
     let lines = |b: &mut Builder, matrix: Matrix, along: Side| {
         let (pointers, inside) = matrix.places(b, key, along);
         load_wide(b, pointers, inside, form.dtype)
@@ -94,7 +100,7 @@ fn step(
     let total = b.multiply(so_far.total, shrunk);
     let total = b.add(total, weights);
     let v = lines(b, p.v, column);
-    let [shrunk, weights] = [shrunk, weights].map(|of_key| broadcast_along(b, of_key, 0, [KEYS, form.columns]));
+    let [shrunk, weights] = [shrunk, weights].map(|of_key| broadcast_along(b, of_key, 0, [form.keys, form.columns]));
     let values = b.multiply(weights, v);
     let weighted = b.multiply(so_far.weighted, shrunk);
     SoFar { largest, total, weighted: b.add(weighted, values) }
@@ -112,7 +118,7 @@ fn scores(b: &mut Builder, form: &Form, p: &Parameters, key: Side, product: Valu
     }
     if let Some(mask) = &p.mask {
         let by_key = scaled(b, key.0, mask.strides[1]);
-        let pointers = b.splat(mask.pointer, &[KEYS]);
+        let pointers = b.splat(mask.pointer, &[form.keys]);
         let pointers = b.add_pointer(pointers, by_key);
         let mask = load_wide(b, pointers, key.1, form.dtype);
         scores = b.add(scores, mask);
@@ -131,14 +137,14 @@ fn scores(b: &mut Builder, form: &Form, p: &Parameters, key: Side, product: Valu
 /// Puts the keys of a block together, and writes what comes of the part.
 fn leave(b: &mut Builder, p: &Parameters, of_rows: &OfRows, column: Side, so_far: &SoFar) {
     let top = b.reduce(Combine::Maximum, so_far.largest, 0);
-    let base = b.splat(top, &[KEYS]);
+    let base = b.splat_like(top, so_far.largest);
     let base = finite(b, base);
     let shrunk = b.subtract(so_far.largest, base);
     let shrunk = b.exp(shrunk);
     let total = b.multiply(so_far.total, shrunk);
     let total = b.reduce(Combine::Sum, total, 0);
-    let columns = b.type_of(column.0).dims[0];
-    let shrunk = broadcast_along(b, shrunk, 0, [KEYS, columns]);
+    let [keys, columns] = [so_far.total, column.0].map(|side| b.type_of(side).dims[0]);
+    let shrunk = broadcast_along(b, shrunk, 0, [keys, columns]);
     let weighted = b.multiply(so_far.weighted, shrunk);
     let weighted = b.reduce(Combine::Sum, weighted, 0);
     let zero = b.integer(0, Scalar::I64);

@@ -38,7 +38,7 @@ pub(super) struct Form {
     pub columns: usize,
     /// Queries and keys of a block.
     rows: usize,
-    keys: usize,
+    pub keys: usize,
     /// How the keys lie, as columns.
     order: Order,
     /// How all but the mask are read and written.
@@ -107,13 +107,14 @@ pub(super) fn run(queue: &Queue, sizes: &Attention, inputs: [&View; 3], mask: Op
     }
     let mut form = Form::of(sizes, inputs, out, mask.is_some());
     let is_one = sizes.rows == 1;
-    let Some(parts) = Parts::of(sizes, if is_one { one::KEYS } else { form.keys }) else {
+    let step = if is_one { one::keys(form.depth.max(form.columns)) } else { form.keys };
+    let Some(parts) = Parts::of(sizes, step) else {
         let grid = [sizes.rows.div_ceil(form.rows), sizes.heads, sizes.batch];
         return launch(queue, &form, sizes, inputs.into_iter().chain(mask), out, grid, &[]);
     };
     form.walk = if is_one { Walk::PartOfOne } else { Walk::Part };
     if is_one {
-        (form.rows, form.keys, form.order) = (1, one::KEYS, Order::ByRow);
+        (form.rows, form.keys, form.order) = (1, step, Order::ByRow);
     }
     let (formula, compute) = (Formula::new(OPERATOR, queue), form.dtype.compute());
     let (weighted, of_rows) = Left::dims(sizes, parts);
