@@ -1,5 +1,6 @@
 //! Scaled dot product attention, `MPSGraph`'s `scaledDotProductAttention`: grouped heads, causal and additive masks, windows, soft caps.
 
+mod form;
 mod gradient;
 mod one;
 mod parts;

@@ -2,8 +2,8 @@
 //! empty: here each of a block's keys has a largest score, a sum and weighted values of its own, and nothing but the terms of a score passes
 //! between threads until the part is over.
 
-use super::parts::OfRows;
-use super::tiles::{Form, Parameters, finite, first_seen, parameters};
+use super::form::{Form, Parameters, first_seen, parameters};
+use super::parts::{OfRows, finite};
 use crate::tiles::{Matrix, Side, block, broadcast_along, load_wide, scaled};
 use openmps_tile::{Builder, Combine, Compare, Kernel, Scalar, Type, Unary, Value};
 

@@ -1,7 +1,6 @@
 //! Attention of a few queries with many keys: parts of the keys, each a program with a result, a largest score and a sum of its own, and a
 //! kernel that puts them together. Without that a head of queries would be one program, however many keys there are.
 
-use super::tiles::finite;
 use crate::error::Result;
 use crate::program::{self, Key};
 use crate::queue::Queue;
@@ -103,6 +102,13 @@ pub(super) fn join(queue: &Queue, sizes: &Attention, parts: Parts, left: &Left, 
     let grid = [sizes.rows * blocks, sizes.heads, sizes.batch];
     // SAFETY: sizes and strides are those of the views, which the frontend, or the queue, keeps alive.
     unsafe { program::launch(queue, OPERATOR, &pipeline, grid, &arguments) }
+}
+
+/// Zero in place of minus infinity, so that differences of a row that sees nothing are numbers.
+pub(super) fn finite(b: &mut Builder, largest: Value) -> Value {
+    let (lowest, zero) = (b.constant_like(f64::NEG_INFINITY, largest), b.constant_like(0.0, largest));
+    let none = b.compare(Compare::Equal, largest, lowest);
+    b.select(none, zero, largest)
 }
 
 /// A row's results in some columns: its parts, each less what its largest score is below the row's.

@@ -1,95 +1,21 @@
 //! Attention as a kernel of tiles, for GPUs: the keys are walked in blocks, with the largest score and the sum of each row carried along, so
 //! that no scores are stored.
 
+use super::form::{Form, OPERATOR, Parameters, Walk, first_seen, padded, parameters};
 use super::one;
-use super::parts::{self, Left, OfRows, Parts};
+use super::parts::{self, Left, OfRows, Parts, finite};
 use crate::error::{Error, Result};
 use crate::formula::Formula;
-use crate::program::{self, Key, scalar_bits};
+use crate::program::{self, scalar_bits};
 use crate::queue::Queue;
 use crate::rows::convert;
-use crate::tiles::{Access, Matrix, Order, Side, block, moved};
+use crate::tiles::{Order, Side, block};
 use crate::view::View;
 use openmps_host::native::attention::Attention;
-use openmps_tile::{Builder, Combine, Compare, DType, Kernel, Number, Scalar, Type, Unary, Value};
-
-const OPERATOR: &str = "attention";
-
-/// Queries of a block at most: fewer where queries and sums of a row take much of a simdgroup's registers.
-const ROWS: usize = 64;
-const ROWS_OF_LONG_HEADS: usize = 32;
-const LONG_HEAD: usize = 128;
-
-/// Bytes of a block of keys, and of one of values, and how many keys there are at most.
-const BLOCK_BYTES: usize = 8 << 10;
-const KEYS: usize = 64;
+use openmps_tile::{Builder, Combine, Compare, Kernel, Number, Scalar, Type, Unary, Value};
 
 /// The most elements of a query or value: their tiles must fit into registers.
 pub(super) const LARGEST: usize = 256;
-
-/// The smallest side of a tile: that of a matrix unit.
-const SMALLEST: usize = 16;
-
-/// What the kernel depends on.
-pub(super) struct Form {
-    pub dtype: DType,
-    /// Elements of a tile's queries, and of its values: powers of two.
-    pub depth: usize,
-    pub columns: usize,
-    /// Queries and keys of a block.
-    rows: usize,
-    pub keys: usize,
-    /// How the keys lie, as columns.
-    order: Order,
-    /// How all but the mask are read and written.
-    access: Access,
-    mask: bool,
-    causal: bool,
-    window: bool,
-    soft_cap: bool,
-    walk: Walk,
-}
-
-/// Which keys a program walks.
-#[derive(Clone, Copy, PartialEq)]
-enum Walk {
-    /// All that its queries see.
-    Whole,
-    /// A part of them; what comes of it is put together later.
-    Part,
-    /// A part of them for one query of each head.
-    PartOfOne,
-}
-
-impl Form {
-    fn of(sizes: &Attention, [q, k, v]: [&View; 3], out: &View, mask: bool) -> Form {
-        let (depth, columns) = (padded(sizes.depth), padded(sizes.columns));
-        let most = if depth.max(columns) > LONG_HEAD { ROWS_OF_LONG_HEADS } else { ROWS };
-        let rows = sizes.rows.next_power_of_two().clamp(SMALLEST, most);
-        let keys = (BLOCK_BYTES / (depth.max(columns) * k.dtype.size())).clamp(SMALLEST, KEYS);
-        let order = Order::of([k.strides[3], k.strides[2]]);
-        let tensors = [q, k, v, out];
-        let across: Vec<isize> = tensors.iter().flat_map(|view| view.strides[..3].to_vec()).collect();
-        let access = match tensors.iter().all(|view| view.strides[3] == 1) {
-            true => Access::of(k.dtype, &tensors.map(|view| view.address), &across, &[sizes.depth, sizes.columns]),
-            false => Access::Elements,
-        };
-        let (causal, window, soft_cap) = (sizes.causal, sizes.window.is_some(), sizes.soft_cap.is_some());
-        let walk = Walk::Whole;
-        Form { dtype: k.dtype, depth, columns, rows, keys, order, access, mask, causal, window, soft_cap, walk }
-    }
-
-    fn key(&self) -> Key {
-        let flags = [self.mask, self.causal, self.window, self.soft_cap].map(usize::from);
-        let how = [&[self.order as usize, self.access as usize, self.walk as usize][..], &flags[..]].concat();
-        let numbers = [&[self.depth, self.columns, self.rows][..], &how[..]].concat();
-        Key::Other(OPERATOR, vec![self.dtype], numbers)
-    }
-}
-
-fn padded(size: usize) -> usize {
-    size.next_power_of_two().max(SMALLEST)
-}
 
 /// Whether the kernel takes heads of this size.
 pub(super) fn fits(sizes: &Attention) -> bool {
@@ -157,68 +83,6 @@ fn launch<'a>(
     unsafe { program::launch(queue, OPERATOR, &pipeline, grid, &arguments) }
 }
 
-/// The matrices of this program's batch and head, and the sizes.
-pub(super) struct Parameters {
-    pub q: Matrix,
-    /// Each column is a key.
-    pub k: Matrix,
-    pub v: Matrix,
-    pub mask: Option<Matrix>,
-    pub out: Matrix,
-    pub rows: Value,
-    pub keys: Value,
-    pub depth: Value,
-    pub columns: Value,
-    pub scale: Value,
-    pub window: Option<Value>,
-    pub soft_cap: Option<Value>,
-    /// Of a part: where the numbers of its rows go, and its first key and the one behind its last.
-    pub part: Option<(OfRows, [Value; 2])>,
-}
-
-pub(super) fn parameters(b: &mut Builder, form: &Form) -> Parameters {
-    let names = ["q", "k", "v", "mask", "out"].into_iter().filter(|&name| form.mask || name != "mask");
-    let names: Vec<&str> = names.collect();
-    let access = |name: &str| if name == "mask" { Access::Elements } else { form.access };
-    let dtype = |name: &str| if name == "out" && form.walk != Walk::Whole { form.dtype.compute() } else { form.dtype };
-    let pointers: Vec<Value> = names.iter().map(|name| access(name).pointer(b, name, dtype(name))).collect();
-    let strides: Vec<[Value; 4]> = names
-        .iter()
-        .map(|name| {
-            let across = [0, 1, 2].map(|d| access(name).number(b, &format!("{name}_stride{d}"), form.dtype));
-            [across[0], across[1], across[2], access(name).along(b, &format!("{name}_stride3"))]
-        })
-        .collect();
-    let [group, rows, keys] = ["group", "rows", "keys"].map(|name| b.parameter(name, Type::scalar(Scalar::I64)));
-    let [depth, columns] = ["depth", "columns"].map(|name| form.access.number(b, name, form.dtype));
-    let number = Type::scalar(form.dtype.compute().into());
-    let scale = b.parameter("scale", number.clone());
-    let window = form.window.then(|| b.parameter("window", Type::scalar(Scalar::I64)));
-    let soft_cap = form.soft_cap.then(|| b.parameter("soft_cap", number));
-    let (head, batch) = (b.program_id(1), b.program_id(2));
-    let key_head = b.divide(head, group);
-    let mut matrix = |i: usize, head: Value| {
-        let [of_batch, of_head, row, column] = strides[i];
-        Matrix { pointer: moved(b, pointers[i], [(batch, of_batch), (head, of_head)]), strides: [row, column] }
-    };
-    let (q, keys_by_row, v) = (matrix(0, head), matrix(1, key_head), matrix(2, key_head));
-    let [row, column] = keys_by_row.strides;
-    let k = Matrix { strides: [column, row], ..keys_by_row };
-    let mask = form.mask.then(|| matrix(3, head));
-    let mut out = matrix(names.len() - 1, head);
-    let part = (form.walk != Walk::Whole).then(|| {
-        let number = b.program_id(0);
-        let of_rows = OfRows::parameter(b, form.dtype.compute(), [batch, head, number]);
-        let of_part = form.access.number(b, "part_stride", form.dtype);
-        let length = b.parameter("part_keys", Type::scalar(Scalar::I64));
-        out.pointer = moved(b, out.pointer, [(number, of_part)]);
-        let begin = b.multiply(number, length);
-        let behind = b.add(begin, length);
-        (of_rows, [begin, b.minimum(behind, keys)])
-    });
-    Parameters { q, k, v, mask, out, rows, keys, depth, columns, scale, window, soft_cap, part }
-}
-
 /// A value of each row, repeated along it.
 pub(super) fn along(b: &mut Builder, per_row: Value, columns: usize) -> Value {
     let (rows, column) = (b.type_of(per_row).dims[0], b.expand_dims(per_row, 1));
@@ -273,13 +137,6 @@ fn scores(b: &mut Builder, form: &Form, p: &Parameters, row: Side, key: Side, q:
     b.select(seen, scores, hidden)
 }
 
-/// Zero in place of minus infinity, so that differences of a row that sees nothing are numbers.
-pub(super) fn finite(b: &mut Builder, largest: Value) -> Value {
-    let (lowest, zero) = (b.constant_like(f64::NEG_INFINITY, largest), b.constant_like(0.0, largest));
-    let none = b.compare(Compare::Equal, largest, lowest);
-    b.select(none, zero, largest)
-}
-
 /// One block of keys: from the largest scores, the sums and the weighted values so far to the next ones.
 fn step(b: &mut Builder, form: &Form, p: &Parameters, row: Side, q: Value, at: Value, so_far: &[Value]) -> Vec<Value> {
     let compute = form.dtype.compute();
@@ -315,19 +172,6 @@ fn seen_by_last(b: &mut Builder, form: &Form, p: &Parameters, first: Value) -> V
     let behind = b.add(first, length);
     let behind = b.add(behind, before);
     b.minimum(behind, p.keys)
-}
-
-/// The beginning of the block of keys in which the block's first query begins to see.
-pub(super) fn first_seen(b: &mut Builder, form: &Form, p: &Parameters, first: Value, window: Value) -> Value {
-    let (zero, one) = (b.integer(0, Scalar::I64), b.integer(1, Scalar::I64));
-    let before = b.subtract(p.keys, p.rows);
-    let behind = b.add(first, before);
-    let behind = b.add(behind, one);
-    let begin = b.subtract(behind, window);
-    let begin = b.maximum(begin, zero);
-    let keys = b.integer(form.keys as i64, Scalar::I64);
-    let number = b.divide(begin, keys);
-    b.multiply(number, keys)
 }
 
 fn kernel(form: &Form) -> Kernel {
