@@ -228,6 +228,21 @@ mod tests {
     }
 
     #[test]
+    fn so_are_they_from_depthwise_and_transposed_ones() {
+        for (operation, image) in [
+            (Operation::DepthwiseConvolution { window: Window::of(1, 256) }, 300),
+            (Operation::ConvolutionTranspose { window: Window::of(1, 256), groups: 1, extra: [0, 0] }, 3),
+        ] {
+            let mut b = Builder::new();
+            let image = b.input(DType::F32, &[1, 1, 1, image]).unwrap();
+            let weights = b.input(DType::F32, &[1, 1, 1, 256]).unwrap();
+            let result = b.add(operation.clone(), &[image, weights]).unwrap();
+            let graph = b.finish(&[result]).unwrap();
+            assert!(records(of_graph(&graph, &device(9))).contains("188359"), "{operation:?}");
+        }
+    }
+
+    #[test]
     fn matrices_of_more_than_4_gib_stay_out_of_mps() {
         let softmax = |rows: usize| {
             let view = |buffer: u8| MatrixView::dense(buffer, 0, DType::F32, 1, rows, 1 << 15);
@@ -248,6 +263,10 @@ mod tests {
         };
         assert_eq!(of_graph(&graph((1 << 30) + 1), &device(9)).map(|defect| defect.outcome), Some(Outcome::Abort));
         assert!(of_graph(&graph(1 << 30), &device(9)).is_none());
+        let mut b = Builder::new();
+        let x = b.input(DType::F32, &[1]).unwrap();
+        let result = b.add(Operation::Broadcast(vec![(1 << 30) + 1]), &[x]).unwrap();
+        assert!(of_graph(&b.finish(&[result]).unwrap(), &device(9)).is_some(), "the result is more than 4 GiB");
         let mut b = Builder::new();
         let [q, k, v] = [8192, 1 << 17, 1 << 17].map(|rows| b.input(DType::F32, &[1, 4, rows, 8]).unwrap());
         let attention = Operation::Attention { scale: 1f32.to_bits(), mask: false };

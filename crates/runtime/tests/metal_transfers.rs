@@ -120,6 +120,20 @@ fn much_memory_is_handed_over_before_there_are_many_commands() {
     settle(device, &recorder);
 }
 
+/// Memory alone: a fill is no arithmetic.
+#[test]
+fn a_quarter_of_a_gibibyte_is_handed_over() {
+    let (device, recorder) = device();
+    let x = device.allocate(128 << 20).unwrap();
+    let commits = || recorder.said().iter().filter(|said| matches!(said, Said::Commit(_))).count();
+    for expected in [0, 1] {
+        device.queue().fill_at(x.address(), 7, 128 << 20).unwrap();
+        assert_eq!(commits(), expected);
+    }
+    drop(x);
+    settle(device, &recorder);
+}
+
 #[test]
 fn the_next_process_finds_the_pipelines_of_this_one() {
     let disk = Disk::default();

@@ -35,6 +35,24 @@ const SETTINGS: &[(&str, &str, &str)] = &[
         "the next level places work on the Neural Engine and the CPU",
     ),
     (
+        "graph/mod.rs",
+        "&NSArray::from_retained_slice(&results), None, Some(&descriptor), )",
+        "without the descriptor the level is Apple's default",
+    ),
+    ("library.rs", "options.setFastMathEnabled(fast);", "macOS 13 and 14 have fast arithmetic by default"),
+    ("properties.rs", "let newer = available!(macos = 15.0);", "coherent memory and attention of MPSGraph"),
+    (
+        "properties.rs",
+        "bfloat: available!(macos = 14.0), coherence: newer, tensor_offsets: newer, attention: newer, \
+         long_convolutions: available!(macos = 15.1), tensor_operations: available!(macos = 26.2),",
+        "guards of defects and the language of kernels go by these",
+    ),
+    (
+        "properties.rs",
+        "[MTLGPUFamily::Apple10, MTLGPUFamily::Apple9, MTLGPUFamily::Apple8, MTLGPUFamily::Apple7]",
+        "the family of an M5 that is not asked for is that of an M4",
+    ),
+    (
         "library.rs",
         "let functions = if fast { MTLMathFloatingPointFunctions::Fast } else { MTLMathFloatingPointFunctions::Precise }; \
          options.setMathFloatingPointFunctions(functions);",

@@ -2,7 +2,8 @@
 
 use super::*;
 use openmps_metal::recorder;
-use openmps_tile::{Builder, Type};
+use openmps_tile::kernel::Atomic;
+use openmps_tile::{Builder, Operation, Type};
 
 /// `out = x * y` of tiles.
 fn product(factor: Scalar) -> Pipeline {
@@ -19,6 +20,29 @@ fn product(factor: Scalar) -> Pipeline {
     let to = b.add_pointer(out, row);
     b.store(to, sums, None);
     Pipeline::new(b.finish()).unwrap()
+}
+
+/// Adds to an element and stores what it was: memory that threadgroups pass to each other.
+fn count() -> Pipeline {
+    let mut b = Builder::new("count");
+    let x = b.parameter("x", Type::pointer(Scalar::I32));
+    let one = b.integer(1, Scalar::I32);
+    let old = b.emit(Operation::Atomic(Atomic::Add), &[x, one], Type::scalar(Scalar::I32));
+    b.store(x, old, None);
+    Pipeline::new(b.finish()).unwrap()
+}
+
+/// Whoever compiles: a device's own queue, or an encoder that is somebody else's.
+#[test]
+fn a_kernel_is_written_in_the_language_that_has_what_it_needs_or_not_at_all() {
+    let new = recorder::properties();
+    let old = Properties { bfloat: false, coherence: false, ..new.clone() };
+    let language = |pipeline: Pipeline, device| text_of(&pipeline, device).map(|kernel| kernel.pipeline.language);
+    assert_eq!(language(product(Scalar::F32), &old).unwrap(), Language::Metal3_0);
+    assert_eq!(language(product(Scalar::F32), &new).unwrap(), Language::Metal3_1);
+    assert_eq!(language(count(), &new).unwrap(), Language::Metal3_2);
+    assert!(language(product(Scalar::BF16), &old).unwrap_err().to_string().contains("macOS 14"));
+    assert!(language(count(), &old).unwrap_err().to_string().contains("macOS 15"));
 }
 
 fn device(architecture: &str, tensor_operations: bool) -> Properties {
