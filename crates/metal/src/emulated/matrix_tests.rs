@@ -201,7 +201,7 @@ fn random_numbers_keep_to_their_law_and_what_overlaps_is_refused() {
     gpu.stream.finish().unwrap();
 }
 
-/// Runs a graph of one operation on ones, and says which of the results are the same on a GPU without its defect.
+/// Whether a graph of one operation on ones gives the same on a GPU as on one without its defect.
 fn same_as_on_a_sound_gpu(
     dtype: DType,
     shapes: &[&[usize]],

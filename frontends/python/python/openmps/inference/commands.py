@@ -202,12 +202,10 @@ def _by_kind(events: list[dict], runs: int) -> Table:
 #: Columns of the table of counters: title, what an event calls it, a divisor.
 _COUNTERS = (
     ("device MB", "device_bytes", 1e6),
-    ("sectors MB", "sector_bytes", 1e6),
     ("threadgroup MB", "threadgroup_bytes", 1e6),
-    ("bank conflicts", "bank_conflicts", 1),
+    ("conflicts", "bank_conflicts", 1),
     ("barriers", "threadgroup_barriers", 1),
-    ("matrix products", "matrix_products", 1),
-    ("float operations", "float_operations", 1),
+    ("products", "matrix_products", 1),
     ("M1, us", "M1_us", 1),
     ("M4, us", "M4_us", 1),
 )
@@ -219,8 +217,9 @@ def _by_counters(events: list[dict], runs: int) -> Table:
     for event in events:
         kernels[event["name"]].append(event["args"])
     title = "kernels in a run, counted by the emulator; times are a model's lower bounds, nothing ran on Apple hardware"
-    table = Table("kernel", title=title, title_justify="left")
-    for name in ("dispatches", *(name for name, _, _ in _COUNTERS)):
+    table = Table(title=title, title_justify="left")
+    table.add_column("kernel", min_width=24)
+    for name in ("times", *(name for name, _, _ in _COUNTERS)):
         table.add_column(name, justify="right")
     for kernel, counts in sorted(kernels.items(), key=lambda row: -sum(counts["M1_us"] for counts in row[1])):
         sums = [sum(counts[key] for counts in counts) / runs / divisor for _, key, divisor in _COUNTERS]
