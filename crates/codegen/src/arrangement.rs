@@ -51,16 +51,11 @@ fn chains_products(block: &Block) -> bool {
         let from = |values: &[Value]| values.iter().any(|value| from_product.contains(value));
         let is_product = instruction.operation == Operation::Dot;
         let is_chained = is_product && from(&instruction.operands[..1]);
-        if is_product || is_elementwise(&instruction.operation) && from(&instruction.operands) {
+        if is_product || instruction.operation.is_elementwise() && from(&instruction.operands) {
             from_product.extend(&instruction.results);
         }
         is_chained || instruction.blocks.iter().any(chains_products)
     })
-}
-
-fn is_elementwise(operation: &Operation) -> bool {
-    use Operation::*;
-    matches!(operation, Unary(_) | Binary(_) | Compare(_) | Select | Cast(_) | MultiplyAdd)
 }
 
 /// How many threads suit a kernel.

@@ -157,7 +157,7 @@ impl<'k> Lowering<'k> {
     fn instruction(&mut self, instruction: &Instruction) -> Lowered<()> {
         use Operation::*;
         let operation = &instruction.operation;
-        if self.lanes.is_some() && !is_elementwise(operation) {
+        if self.lanes.is_some() && !is_done_by_lane(operation) {
             return refuse(format!("{} in the block of a reduction or scan", operation.name()));
         }
         let operands = &instruction.operands;
@@ -336,7 +336,6 @@ impl<'k> Lowering<'k> {
 }
 
 /// What can be done for many elements at once where a block says it for one.
-fn is_elementwise(operation: &Operation) -> bool {
-    use Operation::*;
-    matches!(operation, Constant(_) | Unary(_) | Binary(_) | Compare(_) | Select | Cast(_) | MultiplyAdd | Yield)
+fn is_done_by_lane(operation: &Operation) -> bool {
+    operation.is_elementwise() || matches!(operation, Operation::Constant(_) | Operation::Yield)
 }

@@ -153,3 +153,11 @@ pub struct Print {
     /// Of each operand, whether it is an integer with a sign.
     pub signed: Box<[bool]>,
 }
+
+impl Operation {
+    /// Whether it computes each element of its result from the same element of its operands, and nothing else.
+    pub fn is_elementwise(&self) -> bool {
+        use Operation::*;
+        matches!(self, Unary(_) | Binary(_) | Compare(_) | Select | Cast(_) | MultiplyAdd)
+    }
+}
