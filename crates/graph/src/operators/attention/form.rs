@@ -5,7 +5,7 @@ use crate::program::Key;
 use crate::tiles::{Access, Matrix, Order, moved};
 use crate::view::View;
 use openmps_host::native::attention::Attention;
-use openmps_tile::{Builder, DType, Scalar, Type, Value};
+use openmps_tile::{Builder, DType, Scalar, Type, Unary, Value};
 
 pub(super) const OPERATOR: &str = "attention";
 
@@ -99,6 +99,19 @@ pub(super) struct Parameters {
     pub soft_cap: Option<Value>,
     /// Of a part: where the numbers of its rows go, and its first key and the one behind its last.
     pub part: Option<(OfRows, [Value; 2])>,
+}
+
+impl Parameters {
+    /// A product of queries and keys as scores, before a mask.
+    pub fn scaled_and_capped(&self, b: &mut Builder, product: Value) -> Value {
+        let scale = b.splat_like(self.scale, product);
+        let scores = b.multiply(product, scale);
+        let Some(cap) = self.soft_cap else { return scores };
+        let cap = b.splat_like(cap, scores);
+        let part = b.divide(scores, cap);
+        let tangent = b.unary(Unary::Tanh, part);
+        b.multiply(tangent, cap)
+    }
 }
 
 pub(super) fn parameters(b: &mut Builder, form: &Form) -> Parameters {

@@ -1,11 +1,11 @@
-//! Attention of one query of each head with a part of the keys, as a step of generation has it. A product of matrices would be seven eighths
-//! empty: here each of a block's keys has a largest score, a sum and weighted values of its own, and nothing but the terms of a score passes
+//! Attention of one query of each head with a part of the keys, as a step of generation has it. A product of matrices would be empty
+//! but for one row: here each of a block's keys has a largest score, a sum and weighted values of its own, and nothing but the terms of a score passes
 //! between threads until the part is over.
 
-use super::form::{Form, Parameters, first_seen, parameters};
+use super::form::{Form, OPERATOR, Parameters, first_seen, parameters};
 use super::parts::{OfRows, finite};
 use crate::tiles::{Matrix, Side, block, broadcast_along, load_wide, scaled};
-use openmps_tile::{Builder, Combine, Compare, Kernel, Scalar, Type, Unary, Value};
+use openmps_tile::{Builder, Combine, Compare, Kernel, Scalar, Type, Value};
 
 /// Elements of a block of keys, or of values: eight for each thread of two simdgroups. More simdgroups would put together more at the end.
 const ELEMENTS: usize = 512;
@@ -36,8 +36,8 @@ impl SoFar {
 }
 
 /// A program's number is its part's. What comes of it is put together later.
-pub(super) fn kernel(form: &Form, name: &str) -> Kernel {
-    let mut b = Builder::new(name);
+pub(super) fn kernel(form: &Form) -> Kernel {
+    let mut b = Builder::new(OPERATOR);
     let p = parameters(&mut b, form);
     let Some((of_rows, [begin, behind])) = &p.part else { unreachable!("one query's keys are parted") };
     let zero = b.integer(0, Scalar::I64);
@@ -108,14 +108,7 @@ fn step(
 
 /// The scores of a block's keys; minus infinity where the query does not see a key. The last query sees all but what a window hides.
 fn scores(b: &mut Builder, form: &Form, p: &Parameters, key: Side, product: Value) -> Value {
-    let scale = b.splat_like(p.scale, product);
-    let mut scores = b.multiply(product, scale);
-    if let Some(cap) = p.soft_cap {
-        let cap = b.splat_like(cap, scores);
-        let part = b.divide(scores, cap);
-        let tangent = b.unary(Unary::Tanh, part);
-        scores = b.multiply(tangent, cap);
-    }
+    let mut scores = p.scaled_and_capped(b, product);
     if let Some(mask) = &p.mask {
         let by_key = scaled(b, key.0, mask.strides[1]);
         let pointers = b.splat(mask.pointer, &[form.keys]);

@@ -12,7 +12,7 @@ use crate::rows::convert;
 use crate::tiles::{Order, Side, block};
 use crate::view::View;
 use openmps_host::native::attention::Attention;
-use openmps_tile::{Builder, Combine, Compare, Kernel, Number, Scalar, Type, Unary, Value};
+use openmps_tile::{Builder, Combine, Compare, Kernel, Number, Scalar, Type, Value};
 
 /// The most elements of a query or value: their tiles must fit into registers.
 pub(super) const LARGEST: usize = 256;
@@ -66,7 +66,7 @@ fn launch<'a>(
     more: &[u64],
 ) -> Result<()> {
     let pipeline = program::get(OPERATOR, &form.key(), || match form.walk {
-        Walk::PartOfOne => one::kernel(form, OPERATOR),
+        Walk::PartOfOne => one::kernel(form),
         Walk::Whole | Walk::Part => kernel(form),
     })?;
     let tensors: Vec<&View> = inputs.chain([out]).collect();
@@ -99,14 +99,7 @@ fn scores(b: &mut Builder, form: &Form, p: &Parameters, row: Side, key: Side, q:
     let k = p.k.load_in(b, form.order, along_depth, key);
     let none = b.constant(0.0, &Type::tile(compute.into(), &block_sizes));
     let product = b.dot(q, k, none);
-    let scale = b.splat_like(p.scale, product);
-    let mut scores = b.multiply(product, scale);
-    if let Some(cap) = p.soft_cap {
-        let cap = b.splat_like(cap, scores);
-        let part = b.divide(scores, cap);
-        let tangent = b.unary(Unary::Tanh, part);
-        scores = b.multiply(tangent, cap);
-    }
+    let mut scores = p.scaled_and_capped(b, product);
     if let Some(mask) = &p.mask {
         let mask = mask.load(b, row, key);
         let mask = convert(b, mask, form.dtype, compute);
