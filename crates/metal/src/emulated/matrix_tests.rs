@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::arguments::Resolved;
+use crate::completions::Deferred;
 use crate::graph::{Builder, Operation, Window};
 use crate::matrix::{Distribution, MatrixCall, MatrixView, TensorView, VectorView};
 use crate::{CommitPolicy, Stream};
@@ -41,6 +42,37 @@ impl Gpu {
     fn run(&self, call: MatrixCall<EmulatedBuffer>) {
         self.stream.matrix(&call).unwrap();
         self.stream.finish().unwrap();
+    }
+
+    /// What a graph of one operation makes of ones.
+    fn run_graph(
+        &self,
+        dtype: DType,
+        shapes: &[&[usize]],
+        operation: Operation,
+    ) -> std::result::Result<Vec<f64>, Deferred> {
+        let mut b = Builder::new();
+        let nodes: Vec<_> = shapes.iter().map(|shape| b.input(dtype, shape).unwrap()).collect();
+        let result = b.add(operation, &nodes).unwrap();
+        let shape = b.type_of(result).shape.clone();
+        let graph = b.finish(&[result]).unwrap();
+        let line = |shape: &[usize]| self.empty(dtype, 1, shape.iter().product());
+        let tensor = |line: &View, shape: &[usize]| TensorView {
+            buffer: line.buffer.clone(),
+            offset: 0,
+            shape: shape.to_vec(),
+            dtype,
+        };
+        let ones = |shape: &&[usize]| {
+            let line = line(shape);
+            matrix::write(&line, 0, &vec![1.0; line.columns]);
+            tensor(&line, shape)
+        };
+        let (inputs, out): (Vec<_>, _) = (shapes.iter().map(ones).collect(), line(&shape));
+        let executable = self.metal.executable(&graph).unwrap();
+        self.stream.graph(&executable, &inputs, &[tensor(&out, &shape)]).unwrap();
+        self.stream.finish()?;
+        Ok(matrix::read(&out, 0))
     }
 }
 
@@ -201,36 +233,15 @@ fn random_numbers_keep_to_their_law_and_what_overlaps_is_refused() {
     gpu.stream.finish().unwrap();
 }
 
-/// Whether a graph of one operation on ones gives the same on a GPU as on one without its defect.
-fn same_as_on_a_sound_gpu(
-    dtype: DType,
-    shapes: &[&[usize]],
+/// Every number that these inputs lead to, on a GPU like this, is this one.
+fn all_are(
+    expected: f64,
+    (dtype, shapes): (DType, [&[usize]; 2]),
     operation: Operation,
-    defective: fn(Properties) -> Properties,
+    like: fn(Properties) -> Properties,
 ) -> bool {
-    let result = |change: fn(Properties) -> Properties| {
-        let gpu = Gpu::over(Emulated::like(change));
-        let mut b = Builder::new();
-        let nodes: Vec<_> = shapes.iter().map(|shape| b.input(dtype, shape).unwrap()).collect();
-        let result = b.add(operation.clone(), &nodes).unwrap();
-        let shape = b.type_of(result).shape.clone();
-        let graph = b.finish(&[result]).unwrap();
-        let tensor = |shape: &[usize]| {
-            let count: usize = shape.iter().product();
-            let buffer = gpu.metal.allocate(count * dtype.size()).unwrap();
-            matrix::write(&View::dense(buffer.clone(), 0, dtype, 1, 1, count), 0, &vec![1.0; count]);
-            TensorView { buffer, offset: 0, shape: shape.to_vec(), dtype }
-        };
-        let (inputs, out): (Vec<_>, _) = (shapes.iter().map(|shape| tensor(shape)).collect(), tensor(&shape));
-        let executable = gpu.metal.executable(&graph).unwrap();
-        gpu.stream.graph(&executable, &inputs, std::slice::from_ref(&out)).unwrap();
-        gpu.stream.finish().map(|()| {
-            let numbers = matrix::read(&View::dense(out.buffer, 0, dtype, 1, 1, shape.iter().product()), 0);
-            numbers.into_iter().map(f64::to_bits).collect::<Vec<_>>()
-        })
-    };
-    let sound = result(|of| Properties { family: 9, long_convolutions: true, ..of }).unwrap();
-    result(defective).is_ok_and(|numbers| numbers == sound)
+    let result = Gpu::over(Emulated::like(like)).run_graph(dtype, &shapes, operation).unwrap();
+    result.iter().all(|&number| number == expected)
 }
 
 #[test]
@@ -240,32 +251,26 @@ fn the_stand_in_of_mpsgraph_has_each_defect() {
     let m5 = |of| Properties { family: 10, long_convolutions: true, ..of };
     let old = |of| Properties { family: 9, long_convolutions: false, ..of };
     let product = || Operation::MatrixMultiplication;
-    let halves: [&[usize]; 2] = [&[2, 16, 16], &[2, 16, 16]];
-    assert!(!same_as_on_a_sound_gpu(DType::F16, &halves, product(), m5));
-    assert!(same_as_on_a_sound_gpu(DType::F16, &halves, product(), m1));
-    let deep: [&[usize]; 2] = [&[16, 32_767], &[32_767, 16]];
-    assert!(!same_as_on_a_sound_gpu(DType::F32, &deep, product(), m1));
-    assert!(same_as_on_a_sound_gpu(DType::F32, &deep, product(), m5));
-    let wide = |window| Operation::Convolution { window: Window::of(1, window), groups: 1 };
-    assert!(!same_as_on_a_sound_gpu(DType::F32, &[&[1, 1, 1, 65_537], &[1, 1, 1, 3]], wide(3), old));
-    assert!(same_as_on_a_sound_gpu(DType::F32, &[&[1, 1, 1, 65_537], &[1, 1, 1, 3]], wide(3), m3));
+    let halves: (_, [&[usize]; 2]) = (DType::F16, [&[2, 16, 16], &[2, 16, 16]]);
+    assert!(!all_are(16.0, halves, product(), m5));
+    assert!(all_are(16.0, halves, product(), m1));
+    let deep: (_, [&[usize]; 2]) = (DType::F32, [&[16, 32_767], &[32_767, 16]]);
+    assert!(!all_are(32_767.0, deep, product(), m1));
+    assert!(all_are(32_767.0, deep, product(), m5));
+    let of_window = |window| Operation::Convolution { window: Window::of(1, window), groups: 1 };
+    let wide: (_, [&[usize]; 2]) = (DType::F32, [&[1, 1, 1, 65_537], &[1, 1, 1, 3]]);
+    assert!(!all_are(3.0, wide, of_window(3), old));
+    assert!(all_are(3.0, wide, of_window(3), m3));
+    assert!(!all_are(256.0, (DType::F32, [&[1, 1, 1, 300], &[1, 1, 1, 256]]), of_window(256), m3));
+    assert!(all_are(255.0, (DType::F32, [&[1, 1, 1, 300], &[1, 1, 1, 255]]), of_window(255), m3));
 }
 
 #[test]
 fn a_graph_whose_scores_exceed_4_gib_ends_its_command_buffer() {
-    let gpu = Gpu::new();
-    let mut b = Builder::new();
-    let [q, k, v] = [32_769, 32_768, 32_768].map(|rows| b.input(DType::F32, &[1, 1, rows, 1]).unwrap());
-    let result = b.add(Operation::Attention { scale: 1f32.to_bits(), mask: false }, &[q, k, v]).unwrap();
-    let graph = b.finish(&[result]).unwrap();
-    let tensor = |rows: usize| {
-        let buffer = gpu.metal.allocate(rows * 4).unwrap();
-        TensorView { buffer, offset: 0, shape: vec![1, 1, rows, 1], dtype: DType::F32 }
-    };
-    let executable = gpu.metal.executable(&graph).unwrap();
-    let inputs = [32_769, 32_768, 32_768].map(tensor);
-    gpu.stream.graph(&executable, &inputs, &[tensor(32_769)]).unwrap();
-    assert!(gpu.stream.finish().unwrap_err().to_string().contains("abort"));
+    let shapes: [&[usize]; 3] = [&[1, 1, 32_769, 1], &[1, 1, 32_768, 1], &[1, 1, 32_768, 1]];
+    let attention = Operation::Attention { scale: 1f32.to_bits(), mask: false };
+    let error = Gpu::new().run_graph(DType::F32, &shapes, attention).unwrap_err();
+    assert!(error.to_string().contains("abort"));
 }
 
 /// The table of defects is only worth something where the stand-ins have them: without the guard, wrong numbers come out.
