@@ -199,15 +199,15 @@ def _by_kind(events: list[dict], runs: int) -> Table:
     return table
 
 
-#: Columns of the table of counters: title, what an event calls it, a divisor.
+#: Columns of the table of counters: title, what an event calls it, a divisor, decimals.
 _COUNTERS = (
-    ("device MB", "device_bytes", 1e6),
-    ("threadgroup MB", "threadgroup_bytes", 1e6),
-    ("conflicts", "bank_conflicts", 1),
-    ("barriers", "threadgroup_barriers", 1),
-    ("products", "matrix_products", 1),
-    ("M1, us", "M1_us", 1),
-    ("M4, us", "M4_us", 1),
+    ("device MB", "device_bytes", 1e6, 2),
+    ("threadgroup MB", "threadgroup_bytes", 1e6, 2),
+    ("conflicts", "bank_conflicts", 1, 0),
+    ("barriers", "threadgroup_barriers", 1, 0),
+    ("products", "matrix_products", 1, 0),
+    ("M1, us", "M1_us", 1, 2),
+    ("M4, us", "M4_us", 1, 2),
 )
 
 
@@ -219,12 +219,15 @@ def _by_counters(events: list[dict], runs: int) -> Table:
     title = "kernels in a run, counted by the emulator; times are a model's lower bounds, nothing ran on Apple hardware"
     table = Table(title=title, title_justify="left")
     table.add_column("kernel", min_width=24)
-    for name in ("times", *(name for name, _, _ in _COUNTERS)):
-        table.add_column(name, justify="right")
-    for kernel, counts in sorted(kernels.items(), key=lambda row: -sum(counts["M1_us"] for counts in row[1])):
-        sums = [sum(counts[key] for counts in counts) / runs / divisor for _, key, divisor in _COUNTERS]
-        cells = (f"{number:.2f}" if divisor > 1 or key.endswith("_us") else f"{number:.0f}" for number, (_, key, divisor) in zip(sums, _COUNTERS, strict=True))
-        table.add_row(kernel, f"{len(counts) / runs:g}", *cells)
+    for title in ("times", *(row[0] for row in _COUNTERS)):
+        table.add_column(title, justify="right")
+
+    def total(dispatches: list[dict], key: str) -> float:
+        return sum(dispatch[key] for dispatch in dispatches) / runs
+
+    for kernel, dispatches in sorted(kernels.items(), key=lambda row: -total(row[1], "M1_us")):
+        cells = (f"{total(dispatches, key) / divisor:.{decimals}f}" for _, key, divisor, decimals in _COUNTERS)
+        table.add_row(kernel, f"{len(dispatches) / runs:g}", *cells)
     return table
 
 
