@@ -41,13 +41,20 @@ pub struct Emulated {
     fault: Option<Fault>,
 }
 
-/// A fault of the stand-ins for MPS and MPSGraph that is on no record: some elements of large results are zero.
+/// A fault that is on no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// Whose results.
-    pub class: Class,
-    /// From this many bytes of a result on.
-    pub bytes: usize,
+pub enum Fault {
+    /// Some elements of large results of the stand-ins for MPS and MPSGraph are zero.
+    Library {
+        /// Whose results.
+        class: Class,
+        /// From this many bytes of a result on.
+        bytes: usize,
+    },
+    /// Some elements of what kernels with tensor operations write are zero.
+    TensorOperations,
+    /// Texts with tensor operations are refused.
+    Compiler,
 }
 
 /// A compiled kernel.
@@ -55,6 +62,8 @@ pub struct Fault {
 pub struct EmulatedPipeline {
     pub(crate) function: Arc<Function>,
     threads: usize,
+    /// Whether its text is one of MSL 4.0.
+    metal4: bool,
 }
 
 impl Emulated {
@@ -142,7 +151,7 @@ unsafe impl Metal for Emulated {
     fn pipeline(&self, key: &PipelineKey) -> Result<EmulatedPipeline> {
         let entry = || key.entry.clone();
         let metal4 = key.language >= Language::Metal4_0;
-        if metal4 && !self.properties.tensor_operations {
+        if metal4 && (!self.properties.tensor_operations || self.fault == Some(Fault::Compiler)) {
             return Err(Error::Library { entry: entry(), message: "MSL 4.0 needs macOS 26".to_string() });
         }
         let counted = openmps_settings::EMULATOR_COUNT.get().is_some();
@@ -152,7 +161,7 @@ unsafe impl Metal for Emulated {
         let library = library.map_err(|error| Error::Library { entry: entry(), message: error.to_string() })?;
         let function = library.function(&key.entry);
         let function = function.map_err(|error| Error::Pipeline { entry: entry(), message: error.to_string() })?;
-        Ok(EmulatedPipeline { function: Arc::new(function), threads: key.threads })
+        Ok(EmulatedPipeline { function: Arc::new(function), threads: key.threads, metal4 })
     }
 
     fn pipeline_limits(&self, pipeline: &EmulatedPipeline) -> PipelineLimits {

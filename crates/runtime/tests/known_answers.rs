@@ -51,7 +51,7 @@ fn an_engine_that_answers_wrongly_is_left_aside_reported_and_not_asked_again() {
     let folder = std::env::temp_dir().join(format!("openmps-known-answers-{}", std::process::id()));
     // SAFETY: the only test of this process, which has no other thread yet.
     unsafe { std::env::set_var("OPENMPS_CACHE_DIR", &folder) };
-    let fault = Fault { class: Class::Product, bytes: 64 << 10 };
+    let fault = Fault::Library { class: Class::Product, bytes: 64 << 10 };
     let device = Device::over_with_engine(0, emulated("24B83").with_fault(fault), None);
     assert!(!takes(&device, DType::F32));
     assert_eq!(device.queue().counts().of(CommandKind::Vendor), 0);

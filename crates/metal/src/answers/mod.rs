@@ -1,6 +1,6 @@
-//! Known answers: before one of Apple's libraries computes a class of work on a machine, it computes one problem of a model's size whose answer is
-//! checked in float64. What it answered is kept in the cache folder for this GPU, this build of macOS and this version of openmps; a class that
-//! was answered wrongly is computed by own kernels.
+//! Known answers: before one of Apple's libraries, or a kernel that is written for some GPUs only, computes a class of work on a machine, it
+//! computes one problem of a model's size whose answer is checked in float64. What it answered is kept in the cache folder for this GPU, this build
+//! of macOS and this version of openmps; a class that was answered wrongly is computed by the kernels that every GPU has.
 //!
 //! Small problems miss faults: products of 64 x 512 that were right where 1024 x 2048 was wrong are on record.
 
@@ -9,7 +9,10 @@ mod check;
 mod probe;
 
 use crate::engine::{Engine, Family};
+use crate::error::Result;
 use crate::interface::{Metal, Properties};
+use crate::matrix::TensorView;
+use crate::stream::Stream;
 use book::Book;
 use openmps_tile::DType;
 use std::collections::HashMap;
@@ -55,7 +58,7 @@ impl Class {
 pub struct Question {
     /// The class of work.
     pub class: Class,
-    /// Who is asked.
+    /// Who is asked; own kernels where they are written with tensor operations.
     pub engine: Engine,
     /// The element type.
     pub dtype: DType,
@@ -66,6 +69,10 @@ impl fmt::Display for Question {
         write!(out, "{} {} {}", self.class.name(), self.engine.name(), self.dtype)
     }
 }
+
+/// How a question is computed: commands on a stream, from operands, into a result.
+pub type Computation<'a, M> =
+    dyn Fn(&Stream<M>, &[TensorView<<M as Metal>::Buffer>], &TensorView<<M as Metal>::Buffer>) -> Result<()> + 'a;
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,9 +107,16 @@ impl Answers {
         Answers { known: Mutex::new(book.read()), book, machine }
     }
 
-    /// Whether what was asked is answered rightly; asked now, where that is not known. A device without a build of macOS is none of Apple's, and
-    /// is asked nothing.
+    /// Whether one of Apple's libraries answers rightly what was asked; asked now, where that is not known. A device without a build of macOS is
+    /// none of Apple's, and is asked nothing.
     pub fn is_right<M: Metal>(&self, metal: &Arc<M>, question: Question) -> bool {
+        self.is_right_by(metal, question, &|stream, inputs, out| {
+            probe::by_library(&**metal, question, stream, inputs, out)
+        })
+    }
+
+    /// Whether a computation of the caller's answers rightly what was asked.
+    pub fn is_right_by<M: Metal>(&self, metal: &Arc<M>, question: Question, computation: &Computation<'_, M>) -> bool {
         if metal.properties().os_build.is_empty() {
             return true;
         }
@@ -110,13 +124,13 @@ impl Answers {
         let answer = known.entry(question).or_insert_with(|| {
             // Written first: should the library end the process, the next one knows.
             self.book.write(&question, None);
-            let answer = match probe::ask(metal, question) {
+            let answer = match probe::ask(metal, question, computation) {
                 Ok(()) => Answer::Right,
                 Err(error) => Answer::Wrong(error.to_string()),
             };
             self.book.write(&question, Some(&answer));
             if let Answer::Wrong(how) = &answer {
-                tracing::warn!("{question} on {}: {how}; own kernels compute it from now on", self.machine);
+                tracing::warn!("{}", self.line(&question, how));
             }
             answer
         });
@@ -128,10 +142,24 @@ impl Answers {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let line = |(question, answer): (&Question, &Answer)| match answer {
             Answer::Right => None,
-            Answer::Wrong(how) => Some(format!("{question} on {}: {how}; own kernels compute it", self.machine)),
+            Answer::Wrong(how) => Some(self.line(question, how)),
         };
         let mut lines: Vec<String> = known.iter().filter_map(line).collect();
         lines.sort();
         lines
+    }
+
+    /// Whether a wrong answer is on record, for those who cannot ask.
+    pub fn is_known_wrong(&self, question: &Question) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(known.get(question), Some(Answer::Wrong(_)))
+    }
+
+    fn line(&self, question: &Question, how: &str) -> String {
+        let instead = match question.engine {
+            Engine::Kernels => "kernels without tensor operations",
+            Engine::Mps | Engine::MpsGraph => "own kernels",
+        };
+        format!("{question} on {}: {how}; {instead} compute it", self.machine)
     }
 }

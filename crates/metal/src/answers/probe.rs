@@ -1,7 +1,7 @@
-//! One problem put to an engine: operands in memory of the device, the call on a stream of its own, the answer held against float64.
+//! One problem put to whoever computes it: operands in memory of the device, the call on a stream of its own, the answer held against float64.
 
 use super::check::{self, Attention, Convolution, Product};
-use super::{Class, Question};
+use super::{Class, Computation, Question};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::graph::{Builder, Graph, Operation, Window};
@@ -26,7 +26,7 @@ struct Operand<M: Metal> {
 }
 
 /// Puts a question; an error says what is wrong with the answer.
-pub(super) fn ask<M: Metal>(shared: &Arc<M>, question: Question) -> Result<()> {
+pub(super) fn ask<M: Metal>(shared: &Arc<M>, question: Question, computation: &Computation<'_, M>) -> Result<()> {
     let metal = &**shared;
     let stream = Stream::new(shared.clone(), "known answers", CommitPolicy::default())?;
     let shapes = match question.class {
@@ -42,16 +42,8 @@ pub(super) fn ask<M: Metal>(shared: &Arc<M>, question: Question) -> Result<()> {
         .collect::<Result<Vec<Operand<M>>>>()?;
     // What is never written is no number, and so not right.
     let out: Operand<M> = operand(metal, question.dtype, &out[0], || f64::NAN)?;
-    match question.engine {
-        Engine::Kernels => return Ok(()),
-        Engine::Mps => stream.matrix(&matrix_call(question, &inputs, &out)?)?,
-        Engine::MpsGraph => {
-            let graph = graph(question, &inputs)?;
-            let executable = metal.autorelease_pool(|| metal.executable(&graph))?;
-            let views: Vec<_> = inputs.iter().map(|input| input.view.clone()).collect();
-            stream.graph(&executable, &views, std::slice::from_ref(&out.view))?;
-        }
-    }
+    let views: Vec<_> = inputs.iter().map(|input| input.view.clone()).collect();
+    computation(&stream, &views, &out.view)?;
     stream.finish().map_err(|failure| failure.first)?;
     let answer = read(metal, &out.view);
     let values: Vec<&[f64]> = inputs.iter().map(|input| &input.values[..]).collect();
@@ -62,6 +54,27 @@ pub(super) fn ask<M: Metal>(shared: &Arc<M>, question: Question) -> Result<()> {
     };
     let message = format!("the answer is {worst:.1} times as far off as rounding explains");
     if worst <= 1.0 { Ok(()) } else { Err(Error::System { what: "a known answer", message }) }
+}
+
+/// How Apple's libraries compute a question.
+pub(super) fn by_library<M: Metal>(
+    metal: &M,
+    question: Question,
+    stream: &Stream<M>,
+    inputs: &[TensorView<M::Buffer>],
+    out: &TensorView<M::Buffer>,
+) -> Result<()> {
+    match question.engine {
+        Engine::Kernels => {
+            Err(Error::System { what: "a known answer", message: "own kernels are no library".to_string() })
+        }
+        Engine::Mps => stream.matrix(&matrix_call(question, inputs, out)?),
+        Engine::MpsGraph => {
+            let graph = graph(question, inputs)?;
+            let executable = metal.autorelease_pool(|| metal.executable(&graph))?;
+            stream.graph(&executable, inputs, std::slice::from_ref(out))
+        }
+    }
 }
 
 fn operand<M: Metal>(metal: &M, dtype: DType, shape: &[usize], mut value: impl FnMut() -> f64) -> Result<Operand<M>> {
@@ -92,13 +105,15 @@ fn next(seed: &mut u64) -> f64 {
     if bits & 2 == 0 { sign } else { 0.5 * sign }
 }
 
-fn matrix_call<M: Metal>(question: Question, inputs: &[Operand<M>], out: &Operand<M>) -> Result<MatrixCall<M::Buffer>> {
+fn matrix_call<B: Clone + PartialEq>(
+    question: Question,
+    inputs: &[TensorView<B>],
+    out: &TensorView<B>,
+) -> Result<MatrixCall<B>> {
     let (Class::Product, [left, right]) = (question.class, inputs) else {
         return Err(Error::Type { operation: question.class.name(), dtype: question.dtype, engine: "MPS" });
     };
-    let view = |of: &Operand<M>| {
-        MatrixView::dense(of.view.buffer.clone(), 0, of.view.dtype, 1, of.view.shape[0], of.view.shape[1])
-    };
+    let view = |of: &TensorView<B>| MatrixView::dense(of.buffer.clone(), 0, of.dtype, 1, of.shape[0], of.shape[1]);
     let (left, right, result) = (view(left), view(right), view(out));
     Ok(MatrixCall::Multiplication {
         left,
@@ -111,9 +126,9 @@ fn matrix_call<M: Metal>(question: Question, inputs: &[Operand<M>], out: &Operan
     })
 }
 
-fn graph<M: Metal>(question: Question, inputs: &[Operand<M>]) -> Result<Graph> {
+fn graph<B>(question: Question, inputs: &[TensorView<B>]) -> Result<Graph> {
     let mut b = Builder::new();
-    let inputs = inputs.iter().map(|input| b.input(question.dtype, &input.view.shape)).collect::<Result<Vec<_>>>()?;
+    let inputs = inputs.iter().map(|input| b.input(question.dtype, &input.shape)).collect::<Result<Vec<_>>>()?;
     let operation = match question.class {
         Class::Product => Operation::MatrixMultiplication,
         Class::Convolution => {

@@ -56,7 +56,7 @@ fn right_answers_are_known_as_such() {
 fn few_wrong_elements_of_a_large_result_are_found_and_remembered() {
     for class in [Class::Product, Class::Convolution, Class::Attention] {
         // What is smaller is right, as on record.
-        let metal = Arc::new(device().with_fault(Fault { class, bytes: 64 << 10 }));
+        let metal = Arc::new(device().with_fault(Fault::Library { class, bytes: 64 << 10 }));
         let file = File::new(&format!("wrong-{class:?}"));
         let answers = Answers::in_file(file.0.clone(), metal.properties());
         let of_class = || questions().filter(|question| question.class == class);
@@ -85,7 +85,7 @@ fn a_question_that_ended_its_process_is_not_put_again() {
 /// The emulator itself is asked nothing.
 #[test]
 fn a_device_without_a_build_of_macos_is_not_asked() {
-    let metal = Arc::new(Emulated::like(|of| of).with_fault(Fault { class: Class::Product, bytes: 0 }));
+    let metal = Arc::new(Emulated::like(|of| of).with_fault(Fault::Library { class: Class::Product, bytes: 0 }));
     let question = Question { class: Class::Product, engine: Engine::Mps, dtype: DType::F32 };
     assert!(Answers::new(metal.properties()).is_right(&metal, question));
 }

@@ -164,7 +164,7 @@ pub(super) fn run(
             together.push(run);
             continue;
         }
-        run_together(label, &mut together, schedule)?;
+        run_together(label, &mut together, schedule, fault)?;
         match action {
             Action::Run(_) | Action::Barrier => {}
             Action::Fill(buffer, range, byte) => {
@@ -197,7 +197,7 @@ pub(super) fn run(
             }
         }
     }
-    run_together(label, &mut together, schedule)
+    run_together(label, &mut together, schedule, fault)
 }
 
 /// What Apple's libraries do on a machine with a defect: nothing ends this process, but the command buffer fails; and where numbers would be
@@ -237,20 +237,47 @@ fn class_of(graph: &Graph) -> Option<Class> {
 const SPOILT: usize = 64;
 
 fn spoil(fault: Option<Fault>, class: Option<Class>, written: &[Operand<EmulatedBuffer>]) {
-    let Some(fault) = fault.filter(|fault| class == Some(fault.class)) else { return };
-    for Operand { buffer, offset, span, .. } in written.iter().filter(|operand| operand.span >= fault.bytes.max(SPOILT))
-    {
-        let address = buffer.contents().0 + offset + (span - SPOILT) / 2;
-        // SAFETY: the operand was checked to lie in its buffer, which lives, and its command has just written it.
+    let Some(Fault::Library { class: of, bytes }) = fault else { return };
+    if class == Some(of) {
+        written
+            .iter()
+            .filter(|operand| operand.span >= bytes)
+            .for_each(|operand| zero_some(&operand.buffer, operand.offset, operand.span));
+    }
+}
+
+/// Makes some bytes in the middle of a buffer's part zero.
+fn zero_some(buffer: &EmulatedBuffer, offset: usize, span: usize) {
+    let (begin, bytes) = buffer.contents();
+    if span >= SPOILT && offset + span <= bytes {
+        let address = begin + offset + (span - SPOILT) / 2;
+        // SAFETY: the part was found to lie in the buffer, which lives, and the command that uses it has ended.
         unsafe { std::ptr::write_bytes(address as *mut u8, 0, SPOILT) };
     }
 }
 
-fn run_together(label: &str, runs: &mut Vec<&Run>, schedule: Schedule) -> Result<()> {
+fn run_together(label: &str, runs: &mut Vec<&Run>, schedule: Schedule, fault: Option<Fault>) -> Result<()> {
     if !matches!(schedule, Schedule::Ascending) {
         runs.reverse();
     }
-    runs.drain(..).try_for_each(|run| dispatch(label, run, schedule))
+    runs.drain(..).try_for_each(|run| {
+        dispatch(label, run, schedule)?;
+        if fault == Some(Fault::TensorOperations) && run.pipeline.metal4 {
+            spoil_last(run);
+        }
+        Ok(())
+    })
+}
+
+/// A kernel's results come last among its buffers.
+fn spoil_last(run: &Run) {
+    let buffers = run.table.values().rev().find_map(|bound| match bound {
+        Bound::Buffer(buffer, offset) => Some((buffer, *offset)),
+        Bound::Bytes(_) => None,
+    });
+    if let Some((buffer, offset)) = buffers {
+        zero_some(buffer, offset, buffer.contents().1 - offset);
+    }
 }
 
 fn dispatch(label: &str, run: &Run, schedule: Schedule) -> Result<()> {

@@ -8,11 +8,13 @@ mod held;
 
 pub use held::HeldDevices;
 
-use super::metal::{failed, properties, text_of};
+use super::metal::{failed, half_types, properties, question, text_of};
 use super::{Command, Driver};
 use crate::allocator::heap::{HeapSource, Region};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::pipeline::Pipeline;
+use openmps_metal::answers::Answers;
 use openmps_metal::arguments::{self, Addresses, Kernel, Resolved, Table};
 use openmps_metal::interface::{Properties, Size};
 use std::any::Any;
@@ -61,6 +63,8 @@ struct Binding<B> {
 struct Gpu<E: ExternalGpu> {
     external: E,
     index: usize,
+    /// What the GPU has answered to others: on somebody else's encoder nothing is asked.
+    answers: Answers,
     addresses: RwLock<Addresses<Binding<E::Buffer>>>,
     /// Bound in the place of pointers behind which there is nothing.
     nothing: OnceLock<E::Buffer>,
@@ -90,7 +94,8 @@ impl<E: ExternalGpu> ExternalDevice<E> {
     fn new(index: usize, external: E) -> ExternalDevice<E> {
         let properties = properties(external.properties(), false);
         let (addresses, nothing, next) = (RwLock::default(), OnceLock::new(), AtomicUsize::new(FIRST));
-        let gpu = Arc::new(Gpu { external, index, addresses, nothing, next });
+        let answers = Answers::new(external.properties());
+        let gpu = Arc::new(Gpu { external, index, answers, addresses, nothing, next });
         let (limit, handle) = (properties.total_memory, || Box::new(Handle(gpu.clone())));
         let device = Device::new(index, properties, handle(), handle(), limit);
         ExternalDevice { device, gpu }
@@ -153,6 +158,11 @@ impl<E: ExternalGpu> Gpu<E> {
         Ok(Binding { buffer, written: false })
     }
 
+    fn text(&self, pipeline: &Pipeline) -> Result<Kernel> {
+        let are_right = || half_types(pipeline.kernel()).all(|dtype| !self.answers.is_known_wrong(&question(dtype)));
+        text_of(pipeline, self.external.properties(), are_right)
+    }
+
     fn launch(&self, kernel: &Kernel, grid: Size, arguments: &[u64]) -> Result<()> {
         let table = arguments::bind(kernel, arguments, |address| self.resolve(address), || self.nothing());
         let table = table.map_err(failed)?;
@@ -182,7 +192,7 @@ impl<E: ExternalGpu> Driver for Handle<E> {
         match command {
             Command::Dispatch { pipeline, grid, arguments, .. } => {
                 pipeline.check(arguments)?;
-                let text = pipeline.compiled(gpu.index, || text_of(pipeline, gpu.external.properties()).map(Text))?;
+                let text = pipeline.compiled(gpu.index, || gpu.text(pipeline).map(Text))?;
                 gpu.launch(&text.0, grid, arguments)
             }
             Command::Text { kernel, grid, arguments, .. } => gpu.launch(kernel, grid, arguments),

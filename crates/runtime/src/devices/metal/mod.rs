@@ -4,25 +4,25 @@
 //! lack, runs on the host, between the queue's other commands. Each queue is a stream, which batches commands into command buffers.
 
 mod events;
+mod text;
 mod transfers;
+mod tuned;
 mod vendor;
+
+pub(crate) use text::text_of;
+pub(crate) use tuned::{half_types, question};
 
 use super::{Command, Driver, Failures};
 use crate::allocator::heap::{HeapSource, Region};
 use crate::error::{Error, Result};
 use crate::pipeline::Pipeline;
 use crate::properties::{Backend, DeviceProperties};
-use crate::stage;
 use crate::vendor::{Engine, VendorCall};
-use openmps_codegen::{Parameter as Passed, Source, Target, compile, passes_memory, threads_for};
 use openmps_metal::answers::Answers;
-use openmps_metal::arguments::{Addresses, Kernel, Parameter, Resolved};
-use openmps_metal::interface::{Language, MathMode, Properties};
-use openmps_metal::{
-    CommitPolicy, Executables, Launch, Metal, PipelineKey, Pipelines, Stream, limits, pipelines, tensor_operations,
-};
+use openmps_metal::arguments::{Addresses, Kernel, Resolved};
+use openmps_metal::interface::Properties;
+use openmps_metal::{CommitPolicy, Executables, Launch, Metal, Pipelines, Stream, limits, pipelines};
 use openmps_settings as settings;
-use openmps_tile::Scalar;
 use std::any::Any;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -154,10 +154,10 @@ impl<M: Metal> Gpu<M> {
 
     fn compile(&self, pipeline: &Pipeline) -> Result<Form> {
         let properties = self.metal.properties();
-        if refused(pipeline, properties).is_some() {
+        if text::refused(pipeline, properties).is_some() {
             Ok(Form::Host)
         } else {
-            Ok(Form::Kernel(text_of(pipeline, properties)?))
+            Ok(Form::Kernel(text_of(pipeline, properties, || self.multiplies_rightly(pipeline.kernel()))?))
         }
     }
 
@@ -198,56 +198,6 @@ impl<M: Metal> Gpu<M> {
         self.pipelines.save_if_due(&self.metal);
         finished
     }
-}
-
-/// What a kernel needs that Metal has not on this device.
-pub(crate) fn refused(pipeline: &Pipeline, device: &Properties) -> Option<&'static str> {
-    let kernel = pipeline.kernel();
-    let needs = [
-        (kernel.has(Scalar::F64), "float64, which Apple's GPUs have not"),
-        (kernel.has(Scalar::BF16) && !device.bfloat, "bfloat16, which needs macOS 14"),
-        (!device.coherence && passes_memory(kernel), "memory passed between threadgroups, which needs macOS 15"),
-    ];
-    needs.into_iter().find_map(|(needs, what)| needs.then_some(what))
-}
-
-/// A tile kernel as Metal Shading Language, and how it is launched.
-pub(crate) fn text_of(pipeline: &Pipeline, device: &Properties) -> Result<Kernel> {
-    if let Some(what) = refused(pipeline, device) {
-        return Err(failed(format!("{} needs {what}", pipeline.name())));
-    }
-    let verified = pipeline.verified().map_err(failed)?;
-    let threads = threads_for(pipeline.kernel());
-    let wanted = settings::METAL_TENSOR_OPERATIONS.get() != Some(false);
-    let target = match wanted && tensor_operations::are_fast_on(device) {
-        true => Target::metal_with_tensor_operations(threads),
-        false => Target::metal(threads),
-    };
-    let generate = || compile(verified, &target).map_err(Error::Codegen);
-    let source = stage::timed("generate", pipeline.name(), generate)?;
-    let language = match (source.tensors, source.coherent, device.bfloat) {
-        (true, ..) => Language::Metal4_0,
-        (false, true, _) => Language::Metal3_2,
-        (false, false, true) => Language::Metal3_1,
-        (false, false, false) => Language::Metal3_0,
-    };
-    Ok(kernel(source, &pipeline.kernel().written_parameters(), language))
-}
-
-/// The compiler's record in the words of the encoder.
-fn kernel(source: Source, written: &[bool], language: Language) -> Kernel {
-    let pass = |(parameter, &written): (&Passed, &bool)| match *parameter {
-        Passed::Buffer(index) => Parameter::Buffer { index, written },
-        Passed::Number { offset, size } => Parameter::Number { offset, size },
-    };
-    let parameters = source.parameters.iter().zip(written).map(pass).collect();
-    let (threads, numbers) = (source.threads, source.numbers_size);
-    let pipeline = {
-        let (source, entry, constants) = (source.text.into(), source.entry, Vec::new());
-        PipelineKey { source, entry, math: MathMode::Safe, language, threads, constants }
-    };
-    // What the text declares itself is part of the pipeline's own limits.
-    Kernel { pipeline, threads: [threads, 1, 1], threadgroup_memory: Vec::new(), parameters, numbers }
 }
 
 impl<M: Metal> Driver for MetalDevice<M> {

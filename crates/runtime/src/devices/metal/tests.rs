@@ -1,9 +1,10 @@
 //! What a kernel is written for, by what the device says about itself.
 
 use super::*;
+use openmps_metal::interface::Language;
 use openmps_metal::recorder;
 use openmps_tile::kernel::Atomic;
-use openmps_tile::{Builder, Operation, Type};
+use openmps_tile::{Builder, Operation, Scalar, Type};
 
 /// `out = x * y` of tiles.
 fn product(factor: Scalar) -> Pipeline {
@@ -37,7 +38,8 @@ fn count() -> Pipeline {
 fn a_kernel_is_written_in_the_language_that_has_what_it_needs_or_not_at_all() {
     let new = recorder::properties();
     let old = Properties { bfloat: false, coherence: false, ..new.clone() };
-    let language = |pipeline: Pipeline, device| text_of(&pipeline, device).map(|kernel| kernel.pipeline.language);
+    let language =
+        |pipeline: Pipeline, device| text_of(&pipeline, device, || true).map(|kernel| kernel.pipeline.language);
     assert_eq!(language(product(Scalar::F32), &old).unwrap(), Language::Metal3_0);
     assert_eq!(language(product(Scalar::F32), &new).unwrap(), Language::Metal3_1);
     assert_eq!(language(count(), &new).unwrap(), Language::Metal3_2);
@@ -52,7 +54,7 @@ fn device(architecture: &str, tensor_operations: bool) -> Properties {
 #[test]
 fn half_types_are_multiplied_by_tensor_operations_where_gpu_and_system_have_them() {
     let written = |factor, device: &Properties| {
-        let key = text_of(&product(factor), device).unwrap().pipeline;
+        let key = text_of(&product(factor), device, || true).unwrap().pipeline;
         (key.source.contains("mpp::tensor_ops"), key.language)
     };
     let m5 = device("applegpu_g17g", true);
