@@ -38,6 +38,14 @@ pub fn level() -> Level {
     })
 }
 
+/// Whether the level in use has instructions that multiply pairs of bfloat16 and add them up in float32.
+pub(crate) fn multiplies_bfloats() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return level() == Level::Avx512 && std::arch::is_x86_feature_detected!("avx512bf16");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 #[cfg(target_arch = "x86_64")]
 fn detected() -> Level {
     use std::arch::is_x86_feature_detected as has;

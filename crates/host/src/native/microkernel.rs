@@ -5,9 +5,9 @@
 
 use super::epilogue::{Epilogue, Single};
 use super::lanes::{Arithmetic, Lanes};
-#[cfg(target_arch = "x86_64")]
-use crate::level::Level;
 use crate::level::level;
+#[cfg(target_arch = "x86_64")]
+use crate::level::{Level, multiplies_bfloats};
 
 /// Rows of a tile at most, at any level.
 pub(crate) const MOST_ROWS: usize = 8;
@@ -50,6 +50,50 @@ pub(crate) struct Block<'a> {
 impl Block<'_> {
     /// Nothing is asked for ahead.
     pub const NOTHING: (*const f32, usize) = (std::ptr::null(), 0);
+}
+
+/// What 32 bits of the operands are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Terms {
+    /// A number.
+    Singles,
+    /// Two numbers of bfloat16, of two terms of a sum that follow each other.
+    BfloatPairs,
+}
+
+/// What one instruction adds to sums.
+trait Multiply<V: Lanes> {
+    /// # Safety
+    /// The CPU has the instructions.
+    unsafe fn add(left: V, right: V, sums: V) -> V;
+}
+
+/// [`Terms::Singles`].
+struct Singles;
+
+impl<V: Lanes> Multiply<V> for Singles {
+    #[inline(always)]
+    unsafe fn add(left: V, right: V, sums: V) -> V {
+        // SAFETY: the caller's promise.
+        unsafe { left.fma(right, sums) }
+    }
+}
+
+/// [`Terms::BfloatPairs`].
+#[cfg(target_arch = "x86_64")]
+struct BfloatPairs;
+
+#[cfg(target_arch = "x86_64")]
+impl Multiply<super::lanes::Avx512> for BfloatPairs {
+    #[inline(always)]
+    unsafe fn add(
+        left: super::lanes::Avx512,
+        right: super::lanes::Avx512,
+        sums: super::lanes::Avx512,
+    ) -> super::lanes::Avx512 {
+        // SAFETY: the caller's promise.
+        unsafe { left.add_bfloat_products(right, sums) }
+    }
 }
 
 /// Where the numbers of a panel are.
@@ -114,7 +158,9 @@ struct Spare([f32; MOST_ROWS * MOST_COLUMNS]);
 
 /// R rows by W vectors; H is the height of a panel, 0 where it is read by its rows.
 #[inline(always)]
-unsafe fn block<V: Lanes, const H: usize, const R: usize, const W: usize, const TABLED: bool>(call: &Block) {
+unsafe fn block<V: Lanes, M: Multiply<V>, const H: usize, const R: usize, const W: usize, const TABLED: bool>(
+    call: &Block,
+) {
     // SAFETY: the caller vouches for all lanes of `depth` rows and for R x W vectors of the result.
     unsafe {
         for i in 0..R {
@@ -150,7 +196,7 @@ unsafe fn block<V: Lanes, const H: usize, const R: usize, const W: usize, const 
                 for i in 0..R {
                     let a = V::splat(*left.add(i * by_row));
                     for j in 0..W {
-                        sums[i][j] = a.fma(b[j], sums[i][j]);
+                        sums[i][j] = M::add(a, b[j], sums[i][j]);
                     }
                 }
                 V::prefetch_to_second(ahead);
@@ -256,7 +302,7 @@ unsafe fn add_part<V: Lanes>(call: &Block, spare: &Spare, [rows, columns]: [usiz
 }
 
 macro_rules! kernels {
-    ($module:ident, $lanes:ident, $height:literal: $($rows:literal)*, $(#[$attribute:meta])*) => {
+    ($module:ident, $lanes:ident, $multiply:ident, $height:literal: $($rows:literal)*, $(#[$attribute:meta])*) => {
         mod $module {
             use super::*;
             use crate::native::lanes::$lanes as Register;
@@ -264,7 +310,7 @@ macro_rules! kernels {
             $(#[$attribute])*
             unsafe fn run<const H: usize, const R: usize, const W: usize, const TABLED: bool>(call: &Block) {
                 // SAFETY: passed on to the caller.
-                unsafe { block::<Register, H, R, W, TABLED>(call) }
+                unsafe { block::<Register, $multiply, H, R, W, TABLED>(call) }
             }
 
             $(#[$attribute])*
@@ -296,10 +342,13 @@ macro_rules! kernels {
 // The heights: 8 x 2 and 6 x 2 sums hide the latency of fused multiply-add on two pipes, leave registers for the operands, and load few enough
 // numbers for each of them. Of 6 to 24 rows and 16 to 96 columns of AVX-512, 8 x 32 was the fastest: 98 % of the multiply-adds' own rate on Zen 4.
 #[cfg(target_arch = "x86_64")]
-kernels!(avx512, Avx512, 8: 1 2 3 4 5 6 7 8, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2")]);
+kernels!(avx512, Avx512, Singles, 8: 1 2 3 4 5 6 7 8, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2")]);
+// As many sums: the instruction takes as long as a multiply-add, and multiplies twice as many numbers.
 #[cfg(target_arch = "x86_64")]
-kernels!(avx2, Avx2, 6: 1 2 3 4 5 6, #[target_feature(enable = "avx2,fma,f16c,bmi2")]);
-kernels!(portable, Portable, 6: 1 2 3 4 5 6,);
+kernels!(avx512_bfloats, Avx512, BfloatPairs, 8: 1 2 3 4 5 6 7 8, #[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2")]);
+#[cfg(target_arch = "x86_64")]
+kernels!(avx2, Avx2, Singles, 6: 1 2 3 4 5 6, #[target_feature(enable = "avx2,fma,f16c,bmi2")]);
+kernels!(portable, Portable, Singles, 6: 1 2 3 4 5 6,);
 
 /// The micro-kernels of the level in use.
 pub(crate) fn kernels() -> &'static Kernels {
@@ -309,6 +358,21 @@ pub(crate) fn kernels() -> &'static Kernels {
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => &avx2::KERNELS,
         _ => &portable::KERNELS,
+    }
+}
+
+/// The micro-kernels of the level in use for these terms; panels and tiles have one size at a level. Pairs of bfloat16 are for a CPU that
+/// [`multiplies_bfloats`].
+pub(crate) fn kernels_of(terms: Terms) -> &'static Kernels {
+    match terms {
+        #[cfg(target_arch = "x86_64")]
+        Terms::BfloatPairs => {
+            assert!(multiplies_bfloats(), "pairs of bfloat16 without the instructions for them");
+            &avx512_bfloats::KERNELS
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        Terms::BfloatPairs => unreachable!("pairs of bfloat16 without the instructions for them"),
+        Terms::Singles => kernels(),
     }
 }
 

@@ -4,7 +4,7 @@
 //! in the second-level cache while the first goes by.
 
 use super::epilogue::Epilogue;
-use super::microkernel::{Block, Channels, Kernels, LeftAt, RowsAt, kernels};
+use super::microkernel::{Block, Channels, Kernels, LeftAt, RowsAt, Terms, kernels, kernels_of};
 use super::panels::{Panels, pack_right};
 use super::{Shared, scratch};
 use crate::threads::{self, parallel_for};
@@ -34,11 +34,14 @@ pub(crate) enum Operand<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Product<'a> {
     pub rows: usize,
+    /// Numbers of 32 bits along the sums.
     pub depth: usize,
     pub columns: usize,
+    /// What those numbers are.
+    pub terms: Terms,
     pub left: Operand<'a>,
     pub right: Operand<'a>,
-    /// 1 where the left operand is packed.
+    /// 1 where the left operand is packed, or no numbers are singles.
     pub factor: f32,
     /// The first element; columns are neighbours.
     pub out: *mut f32,
@@ -282,7 +285,7 @@ struct Group {
 
 impl Tiles<'_> {
     fn new<'a>(product: &'a Product<'a>) -> Tiles<'a> {
-        let kernels = kernels();
+        let kernels = kernels_of(product.terms);
         let (panels, groups) = (Panels::new(product.rows), product.columns.div_ceil(kernels.width));
         Tiles { product, kernels, panels, groups, parts: Parts::new(product.depth) }
     }

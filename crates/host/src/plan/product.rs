@@ -1,6 +1,6 @@
 //! Matrix products of tiles.
 
-use crate::native::microkernel::Channels;
+use crate::native::microkernel::{Channels, Terms};
 use crate::native::piecewise::Piece;
 use crate::native::product::{Operand, Product};
 
@@ -41,6 +41,7 @@ pub(super) unsafe fn add_singles(
         rows,
         depth,
         columns,
+        terms: Terms::Singles,
         left: operand(&x),
         right: operand(&y),
         factor: 1.0,

@@ -7,7 +7,7 @@ use super::shape::Convolution;
 use super::window::{SLACK, Window};
 use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{Lanes, at_level};
-use crate::native::microkernel::Channels;
+use crate::native::microkernel::{Channels, Terms};
 use crate::native::product::{self, Operand, Product};
 use crate::native::{Shared, scratch};
 
@@ -59,6 +59,7 @@ pub(super) fn run(shape: &Convolution, input: &[f32], packed: &[f32], output: &m
                 rows: shape.filters,
                 depth,
                 columns: rows * width,
+                terms: Terms::Singles,
                 left: Operand::Packed(packed),
                 right: Operand::Packed(matrix),
                 factor: 1.0,

@@ -3,7 +3,7 @@
 use super::shape::Convolution;
 use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{Lanes, at_level};
-use crate::native::microkernel::Channels;
+use crate::native::microkernel::{Channels, Terms};
 use crate::native::product::{self, Operand, Product};
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
@@ -46,6 +46,7 @@ pub(super) fn run(shape: &Convolution, input: &[f32], packed: &[f32], output: &m
             rows: filters,
             depth,
             columns: pixels,
+            terms: Terms::Singles,
             left: Operand::Packed(&packed[group * per_group..][..per_group]),
             right: Operand::Strided(input[plane(shape.channels, depth)..].as_ptr(), [pixels as isize, 1]),
             factor: 1.0,

@@ -7,7 +7,7 @@ use super::shape::Convolution;
 use crate::Error;
 use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{Lanes, at_level};
-use crate::native::microkernel::{Channels, kernels};
+use crate::native::microkernel::{Channels, Terms, kernels};
 use crate::native::product::{self, Operand, Product};
 use crate::native::{Shared, scratch};
 use crate::threads::{self, parallel_for};
@@ -98,6 +98,7 @@ fn spread_disjoint(of: &Convolution, input: &[f32], weight: &[f32], output: &mut
                         rows: channels * taps,
                         depth: filters,
                         columns: rows * width,
+                        terms: Terms::Singles,
                         left: Operand::Packed(&packed[group * per_group..][..per_group]),
                         right: Operand::Strided(right, [pixels as isize, 1]),
                         factor: 1.0,
@@ -256,6 +257,7 @@ impl Spread<'_> {
                 rows: count * taps,
                 depth: filters,
                 columns: images * pixels,
+                terms: Terms::Singles,
                 left: Operand::Packed(packed),
                 right: Operand::Strided(right, [stride as isize, 1]),
                 factor: 1.0,

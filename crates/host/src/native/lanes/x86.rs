@@ -305,6 +305,22 @@ lanes!(Avx512, 16, __m512, splat = _mm512_set1_ps, load = _mm512_loadu_ps, store
     }
 );
 
+impl Avx512 {
+    /// Adds, to each lane of `sums`, the products of its two pairs of bfloat16: `sums + self.high * other.high + self.low * other.low`, rounded to
+    /// float32 after each. Subnormal factors are zero.
+    ///
+    /// # Safety
+    /// The CPU must have AVX-512 BF16.
+    #[inline(always)]
+    pub(crate) unsafe fn add_bfloat_products(self, other: Avx512, sums: Avx512) -> Avx512 {
+        // SAFETY: registers of one size, of which every pattern of bits is a value; the caller vouches for the instruction.
+        unsafe {
+            let pairs = |register: __m512| std::mem::transmute::<__m512, __m512bh>(register);
+            Avx512(_mm512_dpbf16_ps(sums.0, pairs(self.0), pairs(other.0)))
+        }
+    }
+}
+
 /// The sums of a register's halves.
 ///
 /// # Safety

@@ -1,8 +1,8 @@
-//! Products of half precision: computed in float32 and rounded once. A right matrix of a product of few rows is read as it is; what else is
-//! copied is widened in the order in which it lies.
+//! Products of half precision: computed in float32 and rounded once. A right matrix of a product of few rows is read as it is, and bfloat16 where
+//! the CPU multiplies it; what else is copied is widened in the order in which it lies.
 
 use super::skinny::{self, Stored};
-use super::{Matrices, MatrixProduct, float};
+use super::{Matrices, MatrixProduct, WORTH_SPLITTING, bfloat, float};
 use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{Lanes, at_level};
 use crate::native::{Shared, scratch};
@@ -36,7 +36,7 @@ impl Half for bf16 {
 /// # Safety
 /// As [`super::matmul`], for elements of type `T`.
 pub(super) unsafe fn run<T: Half>(product: &MatrixProduct, at: Matrices, batches: &[[isize; 3]]) {
-    if product.columns < product.rows {
+    if product.columns < product.rows && !multiplied::<T>(product) {
         let transposed = product.transposed();
         if skinny::takes(&dense(&transposed), T::DTYPE) {
             let at = Matrices { left: at.right, right: at.left, out: at.out };
@@ -49,17 +49,49 @@ pub(super) unsafe fn run<T: Half>(product: &MatrixProduct, at: Matrices, batches
     unsafe { in_order::<T>(product, at, batches) }
 }
 
+/// Whether the CPU multiplies this type, and the product is worth it.
+fn multiplied<T: Half>(product: &MatrixProduct) -> bool {
+    T::DTYPE == DType::BF16 && bfloat::takes(product)
+}
+
 /// The product with its left matrix and its result dense, as they are in float32.
 fn dense(product: &MatrixProduct) -> MatrixProduct {
     let whole = MatrixProduct::dense(product.rows, product.depth, product.columns);
     MatrixProduct { right: product.right, alpha: product.alpha, ..whole }
 }
 
+/// Many small batches are dealt out whole; few large ones are split inside.
+///
 /// # Safety
 /// As [`run`].
 unsafe fn in_order<T: Half>(product: &MatrixProduct, at: Matrices, batches: &[[isize; 3]]) {
+    let size = product.rows * product.depth * product.columns;
+    let many = batches.len() >= 4 * crate::threads::count() && size <= 20 * WORTH_SPLITTING;
+    // SAFETY: the caller's promise, batch by batch.
+    let run =
+        |from: usize, to: usize| batches[from..to].iter().for_each(|&batch| unsafe { one::<T>(product, at, batch) });
+    if many {
+        parallel_for(batches.len(), size / 30 + 200, run);
+    } else {
+        run(0, batches.len());
+    }
+}
+
+/// # Safety
+/// As [`run`], for one batch.
+unsafe fn one<T: Half>(product: &MatrixProduct, at: Matrices, [left, right, out]: [isize; 3]) {
     let (rows, depth, columns) = (product.rows, product.depth, product.columns);
     let mut own = dense(product);
+    let to = at.out.wrapping_add_signed(out * size_of::<T>() as isize);
+    if multiplied::<T>(product) {
+        return scratch::with(rows * columns, |sums: &mut [f32]| {
+            // SAFETY: the caller vouches for the operands' elements and for the result's.
+            unsafe {
+                bfloat::run(product, at, [left, right], sums);
+                round::<T>(sums, product, product.alpha as f32, to);
+            }
+        });
+    }
     // A matrix that lies transposed is widened in its own order; packing turns it.
     let [by_row, by_column] = product.left;
     let turned = by_row == 1 && by_column != 1 && !skinny::takes(&own, T::DTYPE);
@@ -67,20 +99,17 @@ unsafe fn in_order<T: Half>(product: &MatrixProduct, at: Matrices, batches: &[[i
     if turned {
         own.left = [1, rows as isize];
     }
-    for &[left, right, out] in batches {
-        scratch::with(rows * (depth + columns), |memory: &mut [f32]| {
-            let (x, sums) = memory.split_at_mut(rows * depth);
-            let from = at.left.wrapping_add_signed(left * size_of::<T>() as isize);
-            // SAFETY: the caller vouches for the operands' elements; `x` and `sums` are dense.
-            unsafe {
-                widen(T::DTYPE, from, from_strides, x, line);
-                let own_at = Matrices { left: x.as_ptr() as usize, right: at.right, out: sums.as_mut_ptr() as usize };
-                mixed(&own, T::DTYPE, own_at, &[[0, right, 0]], None);
-                let to = at.out.wrapping_add_signed(out * size_of::<T>() as isize);
-                round::<T>(sums, product, to);
-            }
-        });
-    }
+    scratch::with(rows * (depth + columns), |memory: &mut [f32]| {
+        let (x, sums) = memory.split_at_mut(rows * depth);
+        let from = at.left.wrapping_add_signed(left * size_of::<T>() as isize);
+        // SAFETY: the caller vouches for the operands' elements; `x` and `sums` are dense.
+        unsafe {
+            widen(T::DTYPE, from, from_strides, x, line);
+            let own_at = Matrices { left: x.as_ptr() as usize, right: at.right, out: sums.as_mut_ptr() as usize };
+            mixed(&own, T::DTYPE, own_at, &[[0, right, 0]], None);
+            round::<T>(sums, product, 1.0, to);
+        }
+    });
 }
 
 /// The product of a float32 left matrix with a right one of half precision; the result is float32.
@@ -168,43 +197,48 @@ unsafe fn lines_of<V: Lanes, T: Stored>(
     }
 }
 
-/// Rounds dense results to where they belong, and adds what `beta` keeps.
+/// Rounds dense results, times a factor, to where they belong, and adds what `beta` keeps.
 ///
 /// # Safety
 /// The product's result is at `to`, of type `T` and writable.
-unsafe fn round<T: Half>(sums: &[f32], product: &MatrixProduct, to: usize) {
+unsafe fn round<T: Half>(sums: &[f32], product: &MatrixProduct, factor: f32, to: usize) {
     let columns = product.columns;
     parallel_for(product.rows, columns / 8, |from, until| {
         let (sums, rows) = (&sums[from * columns..until * columns], (from, until));
+        let result = Rounded { product, factor, to };
         // SAFETY: these rows of the result are this task's; `at_level` calls with instructions that the CPU has.
         unsafe {
             match T::DTYPE {
-                DType::F16 => {
-                    at_level!(round_to_halves(sums: &[f32], product: &MatrixProduct, to: usize, rows: (usize, usize)))
-                }
-                _ => {
-                    at_level!(round_to_bfloats(sums: &[f32], product: &MatrixProduct, to: usize, rows: (usize, usize)))
-                }
+                DType::F16 => at_level!(round_to_halves(sums: &[f32], result: Rounded<'_>, rows: (usize, usize))),
+                _ => at_level!(round_to_bfloats(sums: &[f32], result: Rounded<'_>, rows: (usize, usize))),
             }
         }
     });
 }
 
-#[inline(always)]
-unsafe fn round_to_halves<V: Lanes>(sums: &[f32], product: &MatrixProduct, to: usize, rows: (usize, usize)) {
-    // SAFETY: passed on to the caller.
-    unsafe { round_lines::<f16>(sums, product, to, rows) }
+/// Where a product's results belong.
+#[derive(Clone, Copy)]
+struct Rounded<'a> {
+    product: &'a MatrixProduct,
+    factor: f32,
+    to: usize,
 }
 
 #[inline(always)]
-unsafe fn round_to_bfloats<V: Lanes>(sums: &[f32], product: &MatrixProduct, to: usize, rows: (usize, usize)) {
+unsafe fn round_to_halves<V: Lanes>(sums: &[f32], result: Rounded, rows: (usize, usize)) {
     // SAFETY: passed on to the caller.
-    unsafe { round_lines::<bf16>(sums, product, to, rows) }
+    unsafe { round_lines::<f16>(sums, result, rows) }
+}
+
+#[inline(always)]
+unsafe fn round_to_bfloats<V: Lanes>(sums: &[f32], result: Rounded, rows: (usize, usize)) {
+    // SAFETY: passed on to the caller.
+    unsafe { round_lines::<bf16>(sums, result, rows) }
 }
 
 /// Rows of the result; a row of neighbours is a loop that becomes vectors.
 #[inline(always)]
-unsafe fn round_lines<T: Half>(sums: &[f32], product: &MatrixProduct, to: usize, (first, last): (usize, usize)) {
+unsafe fn round_lines<T: Half>(sums: &[f32], Rounded { product, factor, to }: Rounded, (first, last): (usize, usize)) {
     let ([by_row, by_column], columns) = (product.out, product.columns);
     for i in first..last {
         let sums = &sums[(i - first) * columns..][..columns];
@@ -213,7 +247,7 @@ unsafe fn round_lines<T: Half>(sums: &[f32], product: &MatrixProduct, to: usize,
             // SAFETY: a row of the result, written by this task alone.
             let to = unsafe { std::slice::from_raw_parts_mut(to, columns) };
             for j in 0..columns {
-                to[j] = T::rounded(sums[j]);
+                to[j] = T::rounded(factor * sums[j]);
             }
             continue;
         }
@@ -222,7 +256,7 @@ unsafe fn round_lines<T: Half>(sums: &[f32], product: &MatrixProduct, to: usize,
             unsafe {
                 let to = to.offset(j as isize * by_column);
                 let kept = if product.beta == 0.0 { 0.0 } else { product.beta as f32 * (*to).single() };
-                *to = T::rounded(sum + kept);
+                *to = T::rounded(factor * sum + kept);
             }
         }
     }

@@ -1,8 +1,9 @@
 //! Matrix products of any strides, batched: `out = alpha * left * right + beta * out`.
 //!
 //! float32 has kernels of its own for large products and for those of few rows; the others and float64 go through the crate `gemm`. Half
-//! precision is computed in float32 and rounded once at the end; integers wrap.
+//! precision is added up in float32 and rounded once at the end; integers wrap.
 
+mod bfloat;
 mod half;
 mod integer;
 mod packed;

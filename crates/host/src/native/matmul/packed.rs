@@ -2,7 +2,7 @@
 
 use super::super::epilogue::Epilogue;
 use super::super::lines::Lines;
-use super::super::microkernel::Channels;
+use super::super::microkernel::{Channels, Terms};
 use super::super::product::{Operand, Product, left_len, pack_left, pack_right_whole, right_len};
 use crate::Error;
 
@@ -87,6 +87,7 @@ pub fn linear_packed(left: &[f32], weight: &PackedMatrix, out: &mut [f32], epilo
         rows,
         depth,
         columns,
+        terms: Terms::Singles,
         left: Operand::Strided(left.as_ptr(), [depth as isize, 1]),
         right: Operand::Packed(weight.numbers.numbers()),
         factor: 1.0,

@@ -2,7 +2,7 @@
 
 use super::{Matrices, MatrixProduct};
 use crate::native::epilogue::Epilogue;
-use crate::native::microkernel::Channels;
+use crate::native::microkernel::{Channels, Terms};
 use crate::native::product::{Operand, Product};
 
 /// Fewer rows or columns than these leave most of a tile empty.
@@ -35,6 +35,7 @@ pub(super) unsafe fn run(
         rows: product.rows,
         depth: product.depth,
         columns: product.columns,
+        terms: Terms::Singles,
         left: Operand::Strided(from(at.left, left), product.left),
         right: Operand::Strided(from(at.right, right), product.right),
         factor: product.alpha as f32,

@@ -161,6 +161,10 @@ fn halves_of_few_rows_and_of_many() {
             (64, 50, 35),
             (70, 50, 3),
             (66, 48, 67),
+            (16, 16, 16),
+            (40, 33, 24),
+            (21, 800, 50),
+            (34, 17, 33),
         ]
         .into_iter()
         .enumerate()
@@ -317,19 +321,28 @@ fn edges_of_tiles() {
 
 #[test]
 fn numbers_that_are_not_finite_stay_in_their_row_and_column() {
-    let (rows, depth, columns) = (19, 70, 45);
-    let product = MatrixProduct::dense(rows, depth, columns);
-    let mut a: Vec<f32> = (0..rows * depth).map(|i| value(i) as f32).collect();
-    let mut b: Vec<f32> = (0..depth * columns).map(|i| value(i) as f32).collect();
-    (a[4 * depth + 66], b[3 * columns + 40]) = (f32::NAN, f32::INFINITY);
-    let mut c = vec![f32::NAN; rows * columns];
-    let at = Matrices { left: a.as_ptr() as usize, right: b.as_ptr() as usize, out: c.as_mut_ptr() as usize };
-    // SAFETY: dense matrices.
-    unsafe { matmul(&product, DType::F32, at, &[[0; 3]]).unwrap() };
-    for (o, got) in c.into_iter().enumerate() {
-        let (row, column) = (o / columns, o % columns);
-        assert_eq!(got.is_nan(), row == 4 || column == 40 && a[row * depth + 3] == 0.0, "{row},{column}: {got}");
-        assert_eq!(got.is_infinite(), row != 4 && column == 40 && a[row * depth + 3] != 0.0, "{row},{column}: {got}");
+    fn check<T: Copy>(dtype: DType, depth: usize, of: fn(f64) -> T, to: fn(T) -> f64) {
+        let (rows, columns) = (19, 45);
+        let product = MatrixProduct::dense(rows, depth, columns);
+        let mut a: Vec<T> = (0..rows * depth).map(|i| of(value(i))).collect();
+        let mut b: Vec<T> = (0..depth * columns).map(|i| of(value(i))).collect();
+        (a[4 * depth + 66], b[3 * columns + 40]) = (of(f64::NAN), of(f64::INFINITY));
+        let mut c = vec![of(f64::NAN); rows * columns];
+        let at = Matrices { left: a.as_ptr() as usize, right: b.as_ptr() as usize, out: c.as_mut_ptr() as usize };
+        // SAFETY: dense matrices.
+        unsafe { matmul(&product, dtype, at, &[[0; 3]]).unwrap() };
+        for (o, got) in c.into_iter().map(to).enumerate() {
+            let (row, column) = (o / columns, o % columns);
+            let none = to(a[row * depth + 3]) == 0.0;
+            assert_eq!(got.is_nan(), row == 4 || column == 40 && none, "{dtype} {row},{column}: {got}");
+            assert_eq!(got.is_infinite(), row != 4 && column == 40 && !none, "{dtype} {row},{column}: {got}");
+        }
+    }
+    // An odd depth leaves half of a pair of terms empty.
+    for depth in [70, 71] {
+        check(DType::F32, depth, |x| x as f32, f64::from);
+        check(DType::F16, depth, ::half::f16::from_f64, ::half::f16::to_f64);
+        check(DType::BF16, depth, bf16::from_f64, bf16::to_f64);
     }
 }
 
