@@ -15,6 +15,7 @@ def works() -> dict:
     made = {
         "train GPT, 4x128": lambda: _words(4, 128),
         "train GPT, 2x512": lambda: _words(2, 512),
+        "train GPT in bfloat16, 4x128": lambda: _words(4, 128, half=True),
         "train BERT-base layer, 8x128": _encoder,
         "train LSTM 2x128, 16x64": _recurrent,
         "train UNet, 2x3x64x64": _unet,
@@ -88,10 +89,12 @@ def _twice(channels: int, width: int):
     return nn.Sequential(*convolution, nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU())
 
 
-def _step(model, optimizer, x, y, loss=F.cross_entropy):
+def _step(model, optimizer, x, y, loss=F.cross_entropy, half=False):
     def step():
         with torch.enable_grad():
-            loss(model(x), y).backward()
+            with torch.autocast("cpu", torch.bfloat16, enabled=half):
+                error = loss(model(x), y)
+            error.backward()
         optimizer.step()
         optimizer.zero_grad()
 
@@ -106,10 +109,10 @@ def _images(name: str, batch: int, size: int):
     return _step(model, torch.optim.SGD(model.parameters(), 0.001, momentum=0.9), x, y)
 
 
-def _words(batch: int, length: int):
+def _words(batch: int, length: int, half: bool = False):
     x, y = torch.randint(0, shapes.WORDS, (batch, length)), torch.randint(0, shapes.WORDS, (batch * length,))
     model = GPT(length)
-    return _step(model, torch.optim.AdamW(model.parameters(), 0.0001), x, y)
+    return _step(model, torch.optim.AdamW(model.parameters(), 0.0001), x, y, half=half)
 
 
 def _encoder():

@@ -11,6 +11,11 @@ from paddle.vision import models
 from libraries import shapes
 
 
+# Products in bfloat16, the rest in float32: level O1.
+HALF = {"enable": True, "level": "O1", "dtype": "bfloat16"}
+SINGLE = {"enable": False}
+
+
 def works() -> dict:
     return {
         "train ResNet18, 8x3x64x64": lambda: _images(models.resnet18, 8, 64),
@@ -18,6 +23,7 @@ def works() -> dict:
         "train MobileNetV3, 8x3x64x64": lambda: _images(models.mobilenet_v3_small, 8, 64),
         "train GPT, 4x128": lambda: _words(4, 128),
         "train GPT, 2x512": lambda: _words(2, 512),
+        "train GPT in bfloat16, 4x128": lambda: _words(4, 128, HALF),
         "train BERT-base layer, 8x128": _encoder,
         "train LSTM 2x128, 16x64": _recurrent,
         "train UNet, 2x3x64x64": _unet,
@@ -84,10 +90,12 @@ def _twice(channels: int, width: int):
     return nn.Sequential(*convolution, nn.Conv2D(width, width, 3, padding=1), nn.BatchNorm2D(width), nn.ReLU())
 
 
-def _step(model, optimizer, x, y, loss=F.cross_entropy):
+def _step(model, optimizer, x, y, loss=F.cross_entropy, types=SINGLE):
     def step():
         with paddle.enable_grad():
-            loss(model(x), y).backward()
+            with paddle.amp.auto_cast(**types):
+                error = loss(model(x), y)
+            error.backward()
         optimizer.step()
         optimizer.clear_grad()
 
@@ -102,12 +110,12 @@ def _images(make, batch: int, size: int):
     return _step(model, paddle.optimizer.Momentum(0.001, parameters=model.parameters()), x, y)
 
 
-def _words(batch: int, length: int):
+def _words(batch: int, length: int, types=SINGLE):
     random = np.random.default_rng(0)
     x = paddle.to_tensor(random.integers(0, shapes.WORDS, (batch, length)))
     y = paddle.to_tensor(random.integers(0, shapes.WORDS, (batch * length,)))
     model = GPT(length)
-    return _step(model, paddle.optimizer.AdamW(0.0001, parameters=model.parameters()), x, y)
+    return _step(model, paddle.optimizer.AdamW(0.0001, parameters=model.parameters()), x, y, types=types)
 
 
 def _normal(*shape: int):

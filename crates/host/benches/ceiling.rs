@@ -80,7 +80,7 @@ impl Report {
             // SAFETY: matrices of these sizes; the epilogue has a bias for each column.
             unsafe {
                 match layout {
-                    Layout::Followed => linear(&product, DType::F32, at, &[[0; 3]], &epilogue),
+                    Layout::Followed => linear(&product, [DType::F32; 2], at, &[[0; 3]], &epilogue),
                     _ => matmul(&product, DType::F32, at, &[[0; 3]]).expect("a product of float32"),
                 }
             }

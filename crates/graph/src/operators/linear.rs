@@ -12,7 +12,7 @@ use crate::prepared::{Form, Preparation, Prepared, may_prepare};
 use crate::queue::{Queue, is_host_device};
 use crate::reference::Array;
 use crate::view::View;
-use openmps_host::native::matmul::{MatrixProduct, PackedMatrix, linear, linear_packed, packs};
+use openmps_host::native::matmul::{MatrixProduct, PackedMatrix, linear, linear_packed, multiplies, packs};
 use openmps_host::native::{Activation as InPass, Epilogue};
 use openmps_runtime::Device;
 use openmps_tile::{DType, dtype};
@@ -58,13 +58,24 @@ impl Linear {
                 let x = Singles::of(&inputs[0]);
                 return write_singles(out, |to| linear_packed(x.get(), weight, to, &epilogue));
             }
-            let (x, weight) = (Operand32::of(&inputs[0]), &inputs[1]);
+            let (x, weight) = (&inputs[0], &inputs[1]);
             write_singles(out, |to| {
                 let address = to.as_mut_ptr() as usize;
                 let dense = View::dense(address, DType::F32, &out.shape).expect("the shape of a view");
-                let (product, batches, at) = self.matmul().plan([&x.view, weight, &dense], [1.0, 0.0]);
-                // SAFETY: views of live memory; the result is dense, the addends are of its shape or one for each column.
-                unsafe { linear(&product, weight.dtype, at, &batches, &epilogue) };
+                let plan = |x: &View| self.matmul().plan([x, weight, &dense], [1.0, 0.0]);
+                let as_it_is = plan(x);
+                if x.dtype == DType::F32 || multiplies(&as_it_is.0, [x.dtype, weight.dtype]) {
+                    let (product, batches, at) = as_it_is;
+                    // SAFETY: views of live memory; the result is dense, the addends are of its shape or one for each column.
+                    unsafe { linear(&product, [x.dtype, weight.dtype], at, &batches, &epilogue) };
+                } else {
+                    let copy = Singles::of(x);
+                    let x =
+                        View::dense(copy.get().as_ptr() as usize, DType::F32, &x.shape).expect("the shape of a view");
+                    let (product, batches, at) = plan(&x);
+                    // SAFETY: as above; the copy lives until the product is there.
+                    unsafe { linear(&product, [DType::F32, weight.dtype], at, &batches, &epilogue) };
+                }
                 Ok(())
             })
         })?;
@@ -88,24 +99,6 @@ impl Linear {
         }
         let inputs: Vec<View> = std::iter::once(out).chain(addends).cloned().collect();
         Fused { chain: Chain::new(stages), reduction: None }.run(queue, &inputs, std::slice::from_ref(out))
-    }
-}
-
-/// A view of float32 as it is; one of half precision as a dense copy.
-struct Operand32 {
-    view: View,
-    _copy: Option<Singles>,
-}
-
-impl Operand32 {
-    fn of(view: &View) -> Operand32 {
-        if view.dtype == DType::F32 {
-            return Operand32 { view: view.clone(), _copy: None };
-        }
-        let copy = Singles::of(view);
-        let address = copy.get().as_ptr() as usize;
-        let view = View::dense(address, DType::F32, &view.shape).expect("the shape of a view");
-        Operand32 { view, _copy: Some(copy) }
     }
 }
 

@@ -233,6 +233,9 @@ fn class_of(graph: &Graph) -> Option<Class> {
     })
 }
 
+/// How long a kernel may take whose commands are counted: products of a model's size are, and take minutes.
+const COUNTED_LIMIT: Duration = Duration::from_secs(3600);
+
 /// Bytes that a fault makes zero, in the middle of a result.
 const SPOILT: usize = 64;
 
@@ -290,7 +293,9 @@ fn dispatch(label: &str, run: &Run, schedule: Schedule) -> Result<()> {
     let arguments: Vec<Argument<'_>> = (0..count).map(argument).collect();
     let grid = Grid::Threadgroups(run.threadgroups.map(|size| size as u32));
     let plan = Dispatch::new(grid, run.threads.map(|size| size as u32), &arguments);
-    let plan = Dispatch { threadgroup_memory: &run.threadgroup_memory, schedule, ..plan };
+    let counted = openmps_settings::EMULATOR_COUNT.get().is_some();
+    let time_limit = if counted { COUNTED_LIMIT } else { plan.time_limit };
+    let plan = Dispatch { threadgroup_memory: &run.threadgroup_memory, schedule, time_limit, ..plan };
     // SAFETY: whoever dispatched vouched for the addresses among the arguments; the buffers live until the commands have ended, and commands
     // that share memory run one after the other.
     let ran = unsafe { run.pipeline.function.dispatch(&plan) };

@@ -17,7 +17,7 @@ pub(super) fn forward(shape: &Convolution, input: &[f32], weight: &[f32], output
         ..MatrixProduct::dense(shape.batch, shape.channels, shape.filters)
     };
     // SAFETY: the slices have the sizes of the shape, and the epilogue's fit them.
-    unsafe { linear(&product, DType::F32, at(input, weight, output), &[[0; 3]], epilogue) }
+    unsafe { linear(&product, [DType::F32; 2], at(input, weight, output), &[[0; 3]], epilogue) }
 }
 
 /// The gradient of the input: the upstream gradient's rows times the weight.

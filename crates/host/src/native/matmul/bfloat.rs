@@ -6,6 +6,7 @@
 
 use super::{Matrices, MatrixProduct};
 use crate::level::multiplies_bfloats;
+use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{Lanes, at_level};
 use crate::native::microkernel::{Channels, Terms};
 use crate::native::product::{Operand, Product};
@@ -23,13 +24,17 @@ pub(super) fn takes(product: &MatrixProduct) -> bool {
     multiplies_bfloats() && product.rows.min(product.columns) >= FEWEST && product.depth >= SHORTEST
 }
 
-/// Computes one batch, without the factor of the product; the result is float32 and dense.
+/// Computes one batch, without the factor of the product; the result is float32 and dense. Offsets are in elements.
 ///
 /// # Safety
-/// The product's operands are readable and of bfloat16, and [`takes`] has accepted it; `sums` has a number for each element of the result.
-pub(super) unsafe fn run(product: &MatrixProduct, at: Matrices, [left, right]: [isize; 2], sums: &mut [f32]) {
+/// As `linear`, for one batch of bfloat16 that [`takes`] has accepted.
+pub(super) unsafe fn run(
+    product: &MatrixProduct,
+    at: Matrices,
+    [left, right, out]: [isize; 3],
+    epilogue: Option<&Epilogue>,
+) {
     let (rows, depth, columns) = (product.rows, product.depth, product.columns);
-    assert_eq!(sums.len(), rows * columns);
     let side = |address: usize, offset: isize, lines: usize, [by_line, by_term]: [isize; 2]| {
         let from = (address as *const u16).wrapping_offset(offset);
         Lines { from, lines, terms: depth, by_line, by_term }
@@ -49,12 +54,12 @@ pub(super) unsafe fn run(product: &MatrixProduct, at: Matrices, [left, right]: [
             left: Operand::Strided(left, [by_row, by_pair]),
             right: Operand::Strided(right, [by_right_pair, by_column]),
             factor: 1.0,
-            out: sums.as_mut_ptr(),
+            out: (at.out as *mut f32).wrapping_offset(out),
             out_stride: columns,
             accumulate: false,
-            epilogue: None,
+            epilogue,
             channels: Channels::Columns(0),
-            index: 0,
+            index: out as usize,
         };
         // SAFETY: the operands are there as pairs, the result is dense.
         unsafe { product.run() };

@@ -87,7 +87,8 @@ unsafe fn one<T: Half>(product: &MatrixProduct, at: Matrices, [left, right, out]
         return scratch::with(rows * columns, |sums: &mut [f32]| {
             // SAFETY: the caller vouches for the operands' elements and for the result's.
             unsafe {
-                bfloat::run(product, at, [left, right], sums);
+                let own_at = Matrices { out: sums.as_mut_ptr() as usize, ..at };
+                bfloat::run(product, own_at, [left, right, 0], None);
                 round::<T>(sums, product, product.alpha as f32, to);
             }
         });

@@ -112,13 +112,19 @@ pub unsafe fn matmul(product: &MatrixProduct, dtype: DType, at: Matrices, batche
     Ok(())
 }
 
-/// Computes the product of a float32 left matrix with a right one of float32, float16 or bfloat16 for every batch, and what follows it while
-/// it is in the cache. The result is float32. The epilogue's channels are the columns, its residual has the layout of `out`: dense, batch
-/// after batch.
+/// Computes the product of a float32 left matrix with a right one of float32, float16 or bfloat16, or of two of bfloat16 that [`multiplies`] takes, for
+/// every batch, and what follows it while it is in the cache. The result is float32. The epilogue's channels are the columns, its residual has the
+/// layout of `out`: dense, batch after batch.
 ///
 /// # Safety
 /// As [`matmul`], for matrices of these types; the batches' results fill `out` one after the other, row by row, and the epilogue's slices cover them.
-pub unsafe fn linear(product: &MatrixProduct, right: DType, at: Matrices, batches: &[[isize; 3]], epilogue: &Epilogue) {
+pub unsafe fn linear(
+    product: &MatrixProduct,
+    types: [DType; 2],
+    at: Matrices,
+    batches: &[[isize; 3]],
+    epilogue: &Epilogue,
+) {
     if product.rows == 0 || product.columns == 0 || batches.is_empty() {
         return;
     }
@@ -127,11 +133,19 @@ pub unsafe fn linear(product: &MatrixProduct, right: DType, at: Matrices, batche
     let epilogue = (!epilogue.is_identity()).then_some(epilogue);
     // SAFETY: the caller's promise.
     unsafe {
-        match right {
-            DType::F16 | DType::BF16 => half::mixed(product, right, at, batches, epilogue),
+        match types {
+            [DType::BF16, DType::BF16] => {
+                batches.iter().for_each(|&batch| bfloat::run(product, at, batch, epilogue));
+            }
+            [_, right @ (DType::F16 | DType::BF16)] => half::mixed(product, right, at, batches, epilogue),
             _ => float::<f32>(product, at, batches, epilogue),
         }
     }
+}
+
+/// Whether the CPU multiplies matrices of these types as they are, so that [`linear`] takes the left one without a copy in float32.
+pub fn multiplies(product: &MatrixProduct, types: [DType; 2]) -> bool {
+    types == [DType::BF16; 2] && product.alpha == 1.0 && product.beta == 0.0 && bfloat::takes(product)
 }
 
 /// Whether [`linear`] packs the right matrix of a product of float32, of one batch: then a caller who has it for long packs it once.

@@ -245,7 +245,7 @@ fn what_follows_a_product() {
             let (scale, bias, residual) = (Some(&scale[..]), Some(&bias[..]), Some(&residual[..]));
             let epilogue = Epilogue { scale, bias, residual, activation, after: Some((0.5, 0.25)) };
             // SAFETY: matrices of these sizes; the batches of the left one follow each other as those of the result do.
-            unsafe { linear(&product, right_type, at, &batches, &epilogue) };
+            unsafe { linear(&product, [DType::F32, right_type], at, &batches, &epilogue) };
             for (o, &got) in out.iter().enumerate() {
                 let (row, column) = (o / columns, o % columns);
                 let term = |k: usize| {
@@ -258,6 +258,38 @@ fn what_follows_a_product() {
                 let want = 0.5 * reference(activation, scale * sum + bias + residual) + 0.25;
                 let bound = 2e-6 * (depth as f64 + want.abs());
                 assert!((f64::from(got) - want).abs() <= bound, "{product:?} {activation:?} {o}: {got} for {want}");
+            }
+        }
+    }
+}
+
+/// The same of two matrices of bfloat16: as they are where the CPU multiplies them, else with a copy of the left one in float32.
+#[test]
+fn what_follows_a_product_of_bfloats() {
+    let numbers = |count: usize, from: usize| (from..from + count).map(|i| value(i) as f32 / 3.0).collect::<Vec<_>>();
+    let rounded = |numbers: Vec<f32>| numbers.into_iter().map(bf16::from_f32).collect::<Vec<_>>();
+    for (rows, depth, columns) in [(16, 16, 16), (40, 401, 35), (70, 90, 130)] {
+        for strides in [[columns as isize, 1], [1, depth as isize]] {
+            let product = MatrixProduct { right: strides, ..MatrixProduct::dense(rows, depth, columns) };
+            let (x, weight) = (rounded(numbers(rows * depth, 1)), rounded(numbers(depth * columns, 2)));
+            let (bias, residual) = (numbers(columns, 4), numbers(rows * columns, 5));
+            let epilogue = Epilogue { residual: Some(&residual), ..Epilogue::bias(Some(&bias)) };
+            let single: Vec<f32> = x.iter().map(|x| x.to_f32()).collect();
+            let (left, types) = match multiplies(&product, [DType::BF16; 2]) {
+                true => (x.as_ptr() as usize, [DType::BF16; 2]),
+                false => (single.as_ptr() as usize, [DType::F32, DType::BF16]),
+            };
+            let mut out = vec![f32::NAN; rows * columns];
+            let at = Matrices { left, right: weight.as_ptr() as usize, out: out.as_mut_ptr() as usize };
+            // SAFETY: matrices of these sizes and types.
+            unsafe { linear(&product, types, at, &[[0; 3]], &epilogue) };
+            for (o, &got) in out.iter().enumerate() {
+                let (row, column) = (o / columns, o % columns);
+                let right = |k: usize| weight[k * strides[0] as usize + column * strides[1] as usize];
+                let sum: f64 = (0..depth).map(|k| x[row * depth + k].to_f64() * right(k).to_f64()).sum();
+                let want = sum + f64::from(bias[column]) + f64::from(residual[o]);
+                let bound = 2e-6 * (depth as f64 + want.abs());
+                assert!((f64::from(got) - want).abs() <= bound, "{types:?} {product:?} {o}: {got} for {want}");
             }
         }
     }
