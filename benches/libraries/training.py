@@ -10,7 +10,6 @@ from paddle.vision import models
 
 from libraries import shapes
 
-
 # Products in bfloat16, the rest in float32: level O1.
 HALF = {"enable": True, "level": "O1", "dtype": "bfloat16"}
 SINGLE = {"enable": False}
