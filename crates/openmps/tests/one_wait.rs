@@ -9,22 +9,25 @@ use openmps::{
 struct Bench {
     recorder: Recorder,
     device: Device,
+    side: usize,
     matrices: [Matrix; 3],
 }
 
 impl Bench {
-    fn new() -> Bench {
+    /// With matrices of `side` rows and columns.
+    fn new(side: usize) -> Bench {
         let recorder = Recorder::default();
         let device = Device::over(0, recorder.clone());
         let matrices = [0; 3].map(|_| {
-            let descriptor = MatrixDescriptor::dense(8, 8, DataType::F32).expect("a layout");
+            let descriptor = MatrixDescriptor::dense(side, side, DataType::F32).expect("a layout");
             Matrix::zeros(&device, &descriptor).expect("a matrix")
         });
-        Bench { recorder, device, matrices }
+        Bench { recorder, device, side, matrices }
     }
 
     fn multiply(&self, commands: &CommandBuffer) {
-        let kernel = MatrixMultiplication::builder(8, 8, 8).build(&self.device).expect("a kernel");
+        let side = self.side;
+        let kernel = MatrixMultiplication::builder(side, side, side).build(&self.device).expect("a kernel");
         let [left, right, result] = &self.matrices;
         kernel.encode(commands, left, right, result).expect("encoded");
         MatrixSoftMax::new(&self.device).encode(commands, result, left).expect("encoded");
@@ -40,25 +43,33 @@ impl Bench {
 
 #[test]
 fn two_hundred_products_in_one_command_buffer_wait_once() {
-    let bench = Bench::new();
-    let commands = bench.device.queue().command_buffer();
-    (0..200).for_each(|_| bench.multiply(&commands));
-    let before = bench.recorder.said().len();
-    commands.commit().expect("committed");
-    commands.wait_until_completed().expect("fine");
-    let said = &bench.recorder.said()[before..];
-    let dispatches = said.iter().filter(|said| matches!(said, Said::Dispatch { .. })).count();
-    assert!(dispatches >= 400, "{dispatches}");
-    // The recorder ends command buffers only when somebody waits.
-    let first_wait = said.iter().position(|said| matches!(said, Said::Ended(_))).expect("they have ended");
-    let behind = said[first_wait..].iter().filter(|said| matches!(said, Said::Dispatch { .. })).count();
-    assert_eq!(behind, 0, "somebody waited before the last product");
-    assert_eq!(bench.recorder.violations(), Vec::<String>::new());
+    // Own kernels multiply the first, MPS the others.
+    for side in [8, 64, 256] {
+        let bench = Bench::new(side);
+        let commands = bench.device.queue().command_buffer();
+        (0..200).for_each(|_| bench.multiply(&commands));
+        let before = bench.recorder.said().len();
+        commands.commit().expect("committed");
+        commands.wait_until_completed().expect("fine");
+        let said = &bench.recorder.said()[before..];
+        let is_work = |said: &&Said| matches!(said, Said::Dispatch { .. } | Said::Matrix(_));
+        let work = said.iter().filter(is_work).count();
+        assert!(work >= 400, "{side}: {work}");
+        assert_eq!(side > 8, said.iter().any(|said| matches!(said, Said::Matrix(_))), "{side}");
+        // The recorder ends command buffers only when somebody waits.
+        let first_wait = said.iter().position(|said| matches!(said, Said::Ended(_))).expect("they have ended");
+        assert_eq!(
+            said[first_wait..].iter().filter(is_work).count(),
+            0,
+            "{side}: somebody waited before the last product"
+        );
+        assert_eq!(bench.recorder.violations(), Vec::<String>::new(), "{side}");
+    }
 }
 
 #[test]
 fn a_command_buffer_that_failed_leaves_the_later_ones_alone() {
-    let bench = Bench::new();
+    let bench = Bench::new(8);
     let queue = bench.device.queue();
     let memory = bench.device.allocate(64).expect("memory");
     let run = || {

@@ -55,7 +55,8 @@ pub fn compile(device: &RawDevice, properties: &Properties, graph: &Graph) -> Re
             (placeholders.iter().map(|tensor| &**tensor).collect(), types.iter().map(|of| &**of).collect());
         let feeds = NSDictionary::from_slices(&keys, &values);
         let descriptor = MPSGraphCompilationDescriptor::new();
-        // The next level may place work on the Neural Engine and the CPU, which is slower here and has hung elsewhere.
+        // The next level may place work on the Neural Engine and the CPU, which Metal.jl found slower, and hanging with large matrices; PyTorch and
+        // ExecuTorch take this level, too.
         descriptor.setOptimizationLevel(MPSGraphOptimization::Level0);
         let raw = raw.compileWithDevice_feeds_targetTensors_targetOperations_compilationDescriptor(
             Some(&MPSGraphDevice::deviceWithMTLDevice(device)),
