@@ -14,7 +14,7 @@ const HEAD: &str = "\
 
 Every operator of openmps, with the element types that it computes in. Each is tested on every device, for each of its types, on dense,
 strided and offset tensors, odd and empty shapes and special values, against a float64 reference (`crates/graph/tests/every_device.rs`).
-Half types are computed in float32 and rounded once.
+Half types are computed in float32 and rounded once; a CPU with AVX-512 BF16 takes subnormal numbers of bfloat16 as zero in products.
 
 This table is made from the list of operators: `UPDATE_DOCUMENTS=1 cargo test --release -p openmps-graph --test document`.
 

@@ -66,8 +66,8 @@ fn tensor_operations_that_fail_are_left_aside_reported_and_remembered() {
         let begin = format!("product kernels float16 on tuned answers, macOS {build}: ");
         assert!(report[0].starts_with(&begin) && report[0].contains(how), "{report:?}");
         assert!(report[0].ends_with("; kernels without tensor operations compute it"), "{report:?}");
-        // The next process finds the answer, though this device would answer rightly.
-        let next = Device::over(0, emulated(build));
+        // The next process finds the answer, and heeds it.
+        let next = Device::over(0, emulated(build).with_fault(fault));
         assert_eq!(multiplied(&next), right, "{fault:?}");
         assert_eq!(next.wrong_answers(), report);
     }

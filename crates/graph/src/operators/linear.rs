@@ -63,9 +63,8 @@ impl Linear {
                 let address = to.as_mut_ptr() as usize;
                 let dense = View::dense(address, DType::F32, &out.shape).expect("the shape of a view");
                 let plan = |x: &View| self.matmul().plan([x, weight, &dense], [1.0, 0.0]);
-                let as_it_is = plan(x);
-                if x.dtype == DType::F32 || multiplies(&as_it_is.0, [x.dtype, weight.dtype]) {
-                    let (product, batches, at) = as_it_is;
+                let (product, batches, at) = plan(x);
+                if x.dtype == DType::F32 || multiplies(&product, [x.dtype, weight.dtype], &batches) {
                     // SAFETY: views of live memory; the result is dense, the addends are of its shape or one for each column.
                     unsafe { linear(&product, [x.dtype, weight.dtype], at, &batches, &epilogue) };
                 } else {

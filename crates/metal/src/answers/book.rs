@@ -40,7 +40,7 @@ impl Book {
         let answer = match answer {
             None => ASKED.to_string(),
             Some(Answer::Right) => RIGHT.to_string(),
-            Some(Answer::Wrong(how)) => format!("{WRONG}{}", how.replace('\n', " ")),
+            Some(Answer::Wrong(how)) => format!("{WRONG}{how}"),
         };
         let add = || {
             file.parent().map_or(Ok(()), create_dir_all)?;

@@ -126,7 +126,8 @@ impl Answers {
             self.book.write(&question, None);
             let answer = match probe::ask(metal, question, computation) {
                 Ok(()) => Answer::Right,
-                Err(error) => Answer::Wrong(error.to_string()),
+                // A compiler's log has many lines; a report has one.
+                Err(error) => Answer::Wrong(error.to_string().replace('\n', " ")),
             };
             self.book.write(&question, Some(&answer));
             if let Answer::Wrong(how) = &answer {

@@ -8,7 +8,7 @@ mod held;
 
 pub use held::HeldDevices;
 
-use super::metal::{failed, half_types, properties, question, text_of};
+use super::metal::{are_trusted, failed, properties, text_of};
 use super::{Command, Driver};
 use crate::allocator::heap::{HeapSource, Region};
 use crate::device::Device;
@@ -159,7 +159,7 @@ impl<E: ExternalGpu> Gpu<E> {
     }
 
     fn text(&self, pipeline: &Pipeline) -> Result<Kernel> {
-        let are_right = || half_types(pipeline.kernel()).all(|dtype| !self.answers.is_known_wrong(&question(dtype)));
+        let are_right = || are_trusted(pipeline.kernel(), |question| !self.answers.is_known_wrong(&question));
         text_of(pipeline, self.external.properties(), are_right)
     }
 

@@ -307,7 +307,7 @@ lanes!(Avx512, 16, __m512, splat = _mm512_set1_ps, load = _mm512_loadu_ps, store
 
 impl Avx512 {
     /// Adds, to each lane of `sums`, the products of its two pairs of bfloat16: `sums + self.high * other.high + self.low * other.low`, rounded to
-    /// float32 after each. Subnormal factors are zero.
+    /// float32 after each. Subnormal factors and sums are zero.
     ///
     /// # Safety
     /// The CPU must have AVX-512 BF16.

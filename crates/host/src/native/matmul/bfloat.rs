@@ -1,5 +1,5 @@
 //! Products of bfloat16 by instructions that multiply pairs of it and add them up in float32 (`vdpbf16ps` of AVX-512 BF16): twice the terms of
-//! float32's for each instruction, from half the memory. The CPU takes subnormal factors, below 1.2e-38, as zero.
+//! float32's for each instruction, from half the memory. To these instructions subnormal factors and sums, below 1.2e-38, are zero.
 //!
 //! Two terms of a sum that follow each other are one number of 32 bits of the packed product. Where they are neighbours in memory they are read in
 //! place; else two lines are woven into one.
@@ -101,7 +101,6 @@ impl Lines {
             return (self.from.cast(), [self.by_line / 2, 1]);
         }
         let strides = [1, self.lines as isize];
-        let first = to.as_ptr();
         let to = Shared::new(to);
         parallel_for(self.terms.div_ceil(2), self.lines / 8 + 1, |begin, end| {
             for pair in begin..end {
@@ -109,7 +108,7 @@ impl Lines {
                 unsafe { self.weave(pair, to.part(pair * self.lines, self.lines)) };
             }
         });
-        (first, strides)
+        (to.at(0).cast_const(), strides)
     }
 
     /// One pair of terms of every line; a term that is not there is zero.

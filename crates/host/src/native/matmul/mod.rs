@@ -144,7 +144,9 @@ pub unsafe fn linear(
 }
 
 /// Whether the CPU multiplies matrices of these types as they are, so that [`linear`] takes the left one without a copy in float32.
-pub fn multiplies(product: &MatrixProduct, types: [DType; 2]) -> bool {
+pub fn multiplies(product: &MatrixProduct, types: [DType; 2], batches: &[[isize; 3]]) -> bool {
+    let folded = product.folded(batches);
+    let product = folded.as_ref().unwrap_or(product);
     types == [DType::BF16; 2] && product.alpha == 1.0 && product.beta == 0.0 && bfloat::takes(product)
 }
 
@@ -187,7 +189,8 @@ unsafe fn float<T: Float>(product: &MatrixProduct, at: Matrices, batches: &[[isi
     }
     if let Some(epilogue) = epilogue {
         // SAFETY: the caller's promise: the batches' rows follow each other from the first batch's on.
-        unsafe { then::all(epilogue, at.out, product.rows * batches.len(), product.columns) };
+        let (first, rows) = (batches[0][2] as usize, product.rows * batches.len());
+        unsafe { then::all(epilogue, at.out, first, (rows, product.columns)) };
     }
 }
 

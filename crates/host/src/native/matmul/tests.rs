@@ -173,6 +173,10 @@ fn halves_of_few_rows_and_of_many() {
             check::<::half::f16>(sizes, layout, factors, batch);
             check::<::half::bf16>(sizes, layout, factors, batch);
         }
+        // More batches than threads are dealt out whole.
+        let many = 4 * crate::threads::count();
+        check::<::half::f16>((17, 20, 18), layout, [1.0, 0.0], many);
+        check::<::half::bf16>((17, 20, 18), layout, [1.0, 0.0], many);
     }
 }
 
@@ -263,7 +267,7 @@ fn what_follows_a_product() {
     }
 }
 
-/// The same of two matrices of bfloat16: as they are where the CPU multiplies them, else with a copy of the left one in float32.
+/// The same of two batches of bfloat16, which do not follow each other: as they are where the CPU multiplies them, else with a copy in float32.
 #[test]
 fn what_follows_a_product_of_bfloats() {
     let numbers = |count: usize, from: usize| (from..from + count).map(|i| value(i) as f32 / 3.0).collect::<Vec<_>>();
@@ -271,28 +275,42 @@ fn what_follows_a_product_of_bfloats() {
     for (rows, depth, columns) in [(16, 16, 16), (40, 401, 35), (70, 90, 130)] {
         for strides in [[columns as isize, 1], [1, depth as isize]] {
             let product = MatrixProduct { right: strides, ..MatrixProduct::dense(rows, depth, columns) };
-            let (x, weight) = (rounded(numbers(rows * depth, 1)), rounded(numbers(depth * columns, 2)));
-            let (bias, residual) = (numbers(columns, 4), numbers(rows * columns, 5));
+            let (size, apart) = (rows * columns, rows * depth + 6);
+            let batches = [[0; 3], [apart as isize, 0, size as isize]];
+            let (x, weight) = (rounded(numbers(2 * apart, 1)), rounded(numbers(depth * columns, 2)));
+            let (bias, residual) = (numbers(columns, 4), numbers(2 * size, 5));
             let epilogue = Epilogue { residual: Some(&residual), ..Epilogue::bias(Some(&bias)) };
             let single: Vec<f32> = x.iter().map(|x| x.to_f32()).collect();
-            let (left, types) = match multiplies(&product, [DType::BF16; 2]) {
+            let (left, types) = match multiplies(&product, [DType::BF16; 2], &batches) {
                 true => (x.as_ptr() as usize, [DType::BF16; 2]),
                 false => (single.as_ptr() as usize, [DType::F32, DType::BF16]),
             };
-            let mut out = vec![f32::NAN; rows * columns];
+            let mut out = vec![f32::NAN; 2 * size];
             let at = Matrices { left, right: weight.as_ptr() as usize, out: out.as_mut_ptr() as usize };
             // SAFETY: matrices of these sizes and types.
-            unsafe { linear(&product, types, at, &[[0; 3]], &epilogue) };
+            unsafe { linear(&product, types, at, &batches, &epilogue) };
             for (o, &got) in out.iter().enumerate() {
-                let (row, column) = (o / columns, o % columns);
-                let right = |k: usize| weight[k * strides[0] as usize + column * strides[1] as usize];
-                let sum: f64 = (0..depth).map(|k| x[row * depth + k].to_f64() * right(k).to_f64()).sum();
+                let (batch, row, column) = (o / size, o % size / columns, o % columns);
+                let left = |k: usize| x[batch * apart + row * depth + k].to_f64();
+                let right = |k: usize| weight[k * strides[0] as usize + column * strides[1] as usize].to_f64();
+                let sum: f64 = (0..depth).map(|k| left(k) * right(k)).sum();
                 let want = sum + f64::from(bias[column]) + f64::from(residual[o]);
                 let bound = 2e-6 * (depth as f64 + want.abs());
                 assert!((f64::from(got) - want).abs() <= bound, "{types:?} {product:?} {o}: {got} for {want}");
             }
         }
     }
+}
+
+/// Batches that follow each other are one product of more rows.
+#[test]
+fn batches_of_few_rows_are_multiplied_as_one() {
+    let product = MatrixProduct::dense(8, 64, 32);
+    let batches: Vec<[isize; 3]> = (0..4).map(|i| [i * 8 * 64, 0, i * 8 * 32]).collect();
+    let types = [DType::BF16; 2];
+    assert_eq!(multiplies(&product, types, &batches), crate::level::multiplies_bfloats());
+    assert!(!multiplies(&product, types, &batches[..1]));
+    assert!(!multiplies(&product, [DType::F32, DType::BF16], &batches));
 }
 
 fn reference(activation: Activation, x: f64) -> f64 {

@@ -28,13 +28,13 @@ pub(super) unsafe fn part(epilogue: &Epilogue, part: Part) {
     unsafe { at_level!(rows(epilogue: &Epilogue, part: Part)) }
 }
 
-/// Applies the epilogue to a dense result.
+/// Applies the epilogue to `count` dense rows of a result, of which the first begins at element `first`.
 ///
 /// # Safety
-/// As [`part`], for the whole result.
-pub(super) unsafe fn all(epilogue: &Epilogue, out: usize, count: usize, columns: usize) {
+/// As [`part`], for these rows.
+pub(super) unsafe fn all(epilogue: &Epilogue, out: usize, first: usize, (count, columns): (usize, usize)) {
     parallel_for(count, columns, |from, to| {
-        let index = from * columns;
+        let index = first + from * columns;
         let rows = Part {
             out: (out as *mut f32).wrapping_add(index),
             stride: columns,

@@ -10,7 +10,7 @@ mod tuned;
 mod vendor;
 
 pub(crate) use text::text_of;
-pub(crate) use tuned::{half_types, question};
+pub(crate) use tuned::are_trusted;
 
 use super::{Command, Driver, Failures};
 use crate::allocator::heap::{HeapSource, Region};

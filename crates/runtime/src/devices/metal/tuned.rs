@@ -21,30 +21,25 @@ const TILE: usize = 64;
 /// Of the depth, in one step.
 const STEP: usize = 32;
 
-/// What is asked about the tensor operations of a machine.
-pub(crate) fn question(dtype: DType) -> answers::Question {
-    answers::Question { class: Class::Product, engine: Engine::Kernels, dtype }
-}
-
-/// The half types that a kernel has.
-pub(crate) fn half_types(kernel: &openmps_tile::Kernel) -> impl Iterator<Item = DType> {
-    HALF_TYPES.into_iter().filter(|&(scalar, _)| kernel.has(scalar)).map(|(_, dtype)| dtype)
+/// Whether a kernel may be written with tensor operations: they were asked for by name, or `is_right` says so for each half type that it has.
+pub(crate) fn are_trusted(kernel: &openmps_tile::Kernel, is_right: impl Fn(answers::Question) -> bool) -> bool {
+    let question = |dtype| answers::Question { class: Class::Product, engine: Engine::Kernels, dtype };
+    settings::METAL_TENSOR_OPERATIONS.get() == Some(true)
+        || HALF_TYPES.iter().filter(|(scalar, _)| kernel.has(*scalar)).all(|&(_, dtype)| is_right(question(dtype)))
 }
 
 impl<M: Metal> Gpu<M> {
-    /// Whether this machine's tensor operations multiply a kernel's half types rightly. They are not asked where they were asked for by name.
+    /// Whether this machine's tensor operations multiply a kernel's half types rightly.
     pub(super) fn multiplies_rightly(&self, kernel: &openmps_tile::Kernel) -> bool {
-        settings::METAL_TENSOR_OPERATIONS.get() == Some(true)
-            || half_types(kernel).all(|dtype| {
-                let computation =
-                    |stream: &Stream<M>, inputs: &[TensorView<M::Buffer>], out: &TensorView<M::Buffer>| {
-                        self.multiply(stream, inputs, out).map_err(|error| openmps_metal::Error::System {
-                            what: "a product by tensor operations",
-                            message: error.to_string(),
-                        })
-                    };
-                self.answers.is_right_by(&self.metal, question(dtype), &computation)
-            })
+        are_trusted(kernel, |question| {
+            let computation = |stream: &Stream<M>, inputs: &[TensorView<M::Buffer>], out: &TensorView<M::Buffer>| {
+                self.multiply(stream, inputs, out).map_err(|error| openmps_metal::Error::System {
+                    what: "a product by tensor operations",
+                    message: error.to_string(),
+                })
+            };
+            self.answers.is_right_by(&self.metal, question, &computation)
+        })
     }
 
     fn multiply(
