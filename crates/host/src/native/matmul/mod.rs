@@ -188,8 +188,8 @@ unsafe fn float<T: Float>(product: &MatrixProduct, at: Matrices, batches: &[[isi
         batches.iter().for_each(|&batch| unsafe { in_parts::<T>(product, at, batch) });
     }
     if let Some(epilogue) = epilogue {
-        // SAFETY: the caller's promise: the batches' rows follow each other from the first batch's on.
         let (first, rows) = (batches[0][2] as usize, product.rows * batches.len());
+        // SAFETY: the caller's promise: the batches' rows follow each other from the first batch's on.
         unsafe { then::all(epilogue, at.out, first, (rows, product.columns)) };
     }
 }
