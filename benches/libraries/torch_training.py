@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from importlib.util import find_spec
 
 import torch
@@ -15,7 +16,7 @@ def works() -> dict:
     made = {
         "train GPT, 4x128": lambda: _words(4, 128),
         "train GPT, 2x512": lambda: _words(2, 512),
-        "train GPT in bfloat16, 4x128": lambda: _words(4, 128, half=True),
+        "train GPT in bfloat16, 4x128": lambda: _words(4, 128, _half),
         "train BERT-base layer, 8x128": _encoder,
         "train LSTM 2x128, 16x64": _recurrent,
         "train UNet, 2x3x64x64": _unet,
@@ -89,10 +90,10 @@ def _twice(channels: int, width: int):
     return nn.Sequential(*convolution, nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU())
 
 
-def _step(model, optimizer, x, y, loss=F.cross_entropy, half=False):
+def _step(model, optimizer, x, y, loss=F.cross_entropy, types=nullcontext):
     def step():
         with torch.enable_grad():
-            with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            with types():
                 error = loss(model(x), y)
             error.backward()
         optimizer.step()
@@ -109,10 +110,15 @@ def _images(name: str, batch: int, size: int):
     return _step(model, torch.optim.SGD(model.parameters(), 0.001, momentum=0.9), x, y)
 
 
-def _words(batch: int, length: int, half: bool = False):
+def _half():
+    """Products in bfloat16, the rest in float32."""
+    return torch.autocast("cpu", torch.bfloat16)
+
+
+def _words(batch: int, length: int, types=nullcontext):
     x, y = torch.randint(0, shapes.WORDS, (batch, length)), torch.randint(0, shapes.WORDS, (batch * length,))
     model = GPT(length)
-    return _step(model, torch.optim.AdamW(model.parameters(), 0.0001), x, y, half=half)
+    return _step(model, torch.optim.AdamW(model.parameters(), 0.0001), x, y, types=types)
 
 
 def _encoder():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import paddle
 from paddle import nn
@@ -9,10 +11,6 @@ from paddle.nn import functional as F
 from paddle.vision import models
 
 from libraries import shapes
-
-# Products in bfloat16, the rest in float32: level O1.
-HALF = {"enable": True, "level": "O1", "dtype": "bfloat16"}
-SINGLE = {"enable": False}
 
 
 def works() -> dict:
@@ -22,7 +20,7 @@ def works() -> dict:
         "train MobileNetV3, 8x3x64x64": lambda: _images(models.mobilenet_v3_small, 8, 64),
         "train GPT, 4x128": lambda: _words(4, 128),
         "train GPT, 2x512": lambda: _words(2, 512),
-        "train GPT in bfloat16, 4x128": lambda: _words(4, 128, HALF),
+        "train GPT in bfloat16, 4x128": lambda: _words(4, 128, _half),
         "train BERT-base layer, 8x128": _encoder,
         "train LSTM 2x128, 16x64": _recurrent,
         "train UNet, 2x3x64x64": _unet,
@@ -89,10 +87,10 @@ def _twice(channels: int, width: int):
     return nn.Sequential(*convolution, nn.Conv2D(width, width, 3, padding=1), nn.BatchNorm2D(width), nn.ReLU())
 
 
-def _step(model, optimizer, x, y, loss=F.cross_entropy, types=SINGLE):
+def _step(model, optimizer, x, y, loss=F.cross_entropy, types=nullcontext):
     def step():
         with paddle.enable_grad():
-            with paddle.amp.auto_cast(**types):
+            with types():
                 error = loss(model(x), y)
             error.backward()
         optimizer.step()
@@ -109,7 +107,12 @@ def _images(make, batch: int, size: int):
     return _step(model, paddle.optimizer.Momentum(0.001, parameters=model.parameters()), x, y)
 
 
-def _words(batch: int, length: int, types=SINGLE):
+def _half():
+    """Products in bfloat16, the rest in float32: level O1."""
+    return paddle.amp.auto_cast(level="O1", dtype="bfloat16")
+
+
+def _words(batch: int, length: int, types=nullcontext):
     random = np.random.default_rng(0)
     x = paddle.to_tensor(random.integers(0, shapes.WORDS, (batch, length)))
     y = paddle.to_tensor(random.integers(0, shapes.WORDS, (batch * length,)))

@@ -62,18 +62,20 @@ impl Linear {
             write_singles(out, |to| {
                 let address = to.as_mut_ptr() as usize;
                 let dense = View::dense(address, DType::F32, &out.shape).expect("the shape of a view");
-                let plan = |x: &View| self.matmul().plan([x, weight, &dense], [1.0, 0.0]);
-                let (product, batches, at) = plan(x);
-                if x.dtype == DType::F32 || multiplies(&product, [x.dtype, weight.dtype], &batches) {
-                    // SAFETY: views of live memory; the result is dense, the addends are of its shape or one for each column.
-                    unsafe { linear(&product, [x.dtype, weight.dtype], at, &batches, &epilogue) };
-                } else {
+                let run = |x: &View| {
+                    let (product, batches, at) = self.matmul().plan([x, weight, &dense], [1.0, 0.0]);
+                    let types = [x.dtype, weight.dtype];
+                    let as_it_is = x.dtype == DType::F32 || multiplies(&product, types, &batches);
+                    if as_it_is {
+                        // SAFETY: views of live memory; the result is dense, the addends are of its shape or one for each column.
+                        unsafe { linear(&product, types, at, &batches, &epilogue) };
+                    }
+                    as_it_is
+                };
+                if !run(x) {
                     let copy = Singles::of(x);
-                    let x =
-                        View::dense(copy.get().as_ptr() as usize, DType::F32, &x.shape).expect("the shape of a view");
-                    let (product, batches, at) = plan(&x);
-                    // SAFETY: as above; the copy lives until the product is there.
-                    unsafe { linear(&product, [DType::F32, weight.dtype], at, &batches, &epilogue) };
+                    let address = copy.get().as_ptr() as usize;
+                    run(&View::dense(address, DType::F32, &x.shape).expect("the shape of a view"));
                 }
                 Ok(())
             })

@@ -19,7 +19,7 @@ const MOST_GROUPS: usize = 64;
 /// Bytes of a right matrix that stays in the first-level cache as it lies.
 const SMALL: usize = 16 << 10;
 /// Multiplications of a product that are worth a second thread.
-const WORTH_SPLITTING: usize = 300_000;
+pub(crate) const WORTH_SPLITTING: usize = 300_000;
 /// Panels or groups that are worth packing a strip for.
 const FEWEST_ACROSS: usize = 4;
 
@@ -252,6 +252,12 @@ impl Product<'_> {
     }
 }
 
+/// Whether `count` products of `size` multiplications each are dealt out to the threads whole: small ones, and many of middle size. Few large ones are
+/// split inside.
+pub(crate) fn are_dealt_out_whole(count: usize, size: usize) -> bool {
+    size <= WORTH_SPLITTING || count >= 4 * threads::count() && size <= 20 * WORTH_SPLITTING
+}
+
 /// Computes `count` products of one size: each by all threads, or, where they are small, each by one.
 ///
 /// # Safety
@@ -260,7 +266,7 @@ pub(crate) unsafe fn run_all<'a>(count: usize, product: impl Fn(usize) -> Produc
     let size = if count > 0 { product(0).size() } else { 0 };
     // SAFETY: the caller's promise; a product that is computed inside of a task stays on its thread.
     let run = |from: usize, to: usize| (from..to).for_each(|i| unsafe { product(i).run() });
-    if size <= WORTH_SPLITTING || count >= 4 * threads::count() && size <= 20 * WORTH_SPLITTING {
+    if are_dealt_out_whole(count, size) {
         parallel_for(count, size / 30 + 200, run);
     } else {
         run(0, count);

@@ -63,8 +63,8 @@ struct Binding<B> {
 struct Gpu<E: ExternalGpu> {
     external: E,
     index: usize,
-    /// What the GPU has answered to others: on somebody else's encoder nothing is asked.
-    answers: Answers,
+    /// What the GPU has answered to others: on somebody else's encoder nothing is asked. Read when a kernel wants to know.
+    answers: OnceLock<Answers>,
     addresses: RwLock<Addresses<Binding<E::Buffer>>>,
     /// Bound in the place of pointers behind which there is nothing.
     nothing: OnceLock<E::Buffer>,
@@ -94,8 +94,7 @@ impl<E: ExternalGpu> ExternalDevice<E> {
     fn new(index: usize, external: E) -> ExternalDevice<E> {
         let properties = properties(external.properties(), false);
         let (addresses, nothing, next) = (RwLock::default(), OnceLock::new(), AtomicUsize::new(FIRST));
-        let answers = Answers::new(external.properties());
-        let gpu = Arc::new(Gpu { external, index, answers, addresses, nothing, next });
+        let gpu = Arc::new(Gpu { external, index, answers: OnceLock::new(), addresses, nothing, next });
         let (limit, handle) = (properties.total_memory, || Box::new(Handle(gpu.clone())));
         let device = Device::new(index, properties, handle(), handle(), limit);
         ExternalDevice { device, gpu }
@@ -159,7 +158,8 @@ impl<E: ExternalGpu> Gpu<E> {
     }
 
     fn text(&self, pipeline: &Pipeline) -> Result<Kernel> {
-        let are_right = || are_trusted(pipeline.kernel(), |question| !self.answers.is_known_wrong(&question));
+        let answers = || self.answers.get_or_init(|| Answers::new(self.external.properties()));
+        let are_right = || are_trusted(pipeline.kernel(), |question| !answers().is_known_wrong(&question));
         text_of(pipeline, self.external.properties(), are_right)
     }
 

@@ -2,9 +2,10 @@
 //! the CPU multiplies it; what else is copied is widened in the order in which it lies.
 
 use super::skinny::{self, Stored};
-use super::{Matrices, MatrixProduct, WORTH_SPLITTING, bfloat, float};
+use super::{Matrices, MatrixProduct, bfloat, float};
 use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{Lanes, at_level};
+use crate::native::product::are_dealt_out_whole;
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 use crate::vector::math;
@@ -60,17 +61,14 @@ fn dense(product: &MatrixProduct) -> MatrixProduct {
     MatrixProduct { right: product.right, alpha: product.alpha, ..whole }
 }
 
-/// Many small batches are dealt out whole; few large ones are split inside.
-///
 /// # Safety
 /// As [`run`].
 unsafe fn in_order<T: Half>(product: &MatrixProduct, at: Matrices, batches: &[[isize; 3]]) {
     let size = product.rows * product.depth * product.columns;
-    let many = batches.len() >= 4 * crate::threads::count() && size <= 20 * WORTH_SPLITTING;
     // SAFETY: the caller's promise, batch by batch.
     let run =
         |from: usize, to: usize| batches[from..to].iter().for_each(|&batch| unsafe { one::<T>(product, at, batch) });
-    if many {
+    if are_dealt_out_whole(batches.len(), size) {
         parallel_for(batches.len(), size / 30 + 200, run);
     } else {
         run(0, batches.len());

@@ -15,6 +15,7 @@ pub use packed::{PackedMatrix, Side, linear_packed};
 pub(in crate::native) use skinny::{Stored, read_once};
 
 use super::epilogue::Epilogue;
+use super::product::{WORTH_SPLITTING, are_dealt_out_whole};
 use crate::Error;
 use crate::threads::parallel_for;
 use ::half::{bf16, f16};
@@ -145,9 +146,10 @@ pub unsafe fn linear(
 
 /// Whether the CPU multiplies matrices of these types as they are, so that [`linear`] takes the left one without a copy in float32.
 pub fn multiplies(product: &MatrixProduct, types: [DType; 2], batches: &[[isize; 3]]) -> bool {
-    let folded = product.folded(batches);
-    let product = folded.as_ref().unwrap_or(product);
-    types == [DType::BF16; 2] && product.alpha == 1.0 && product.beta == 0.0 && bfloat::takes(product)
+    types == [DType::BF16; 2] && product.alpha == 1.0 && product.beta == 0.0 && {
+        let folded = product.folded(batches);
+        bfloat::takes(folded.as_ref().unwrap_or(product))
+    }
 }
 
 /// Whether [`linear`] packs the right matrix of a product of float32, of one batch: then a caller who has it for long packs it once.
@@ -160,9 +162,6 @@ pub fn packs(product: &MatrixProduct) -> bool {
 /// Rows or columns that a thread's part of a product is a multiple of.
 const BLOCK: usize = 48;
 
-/// Multiplications of one batch that are worth a second thread.
-const WORTH_SPLITTING: usize = 300_000;
-
 /// # Safety
 /// As [`matmul`], for elements of type `T`; with an epilogue as [`linear`], whose elements are float32.
 unsafe fn float<T: Float>(product: &MatrixProduct, at: Matrices, batches: &[[isize; 3]], epilogue: Option<&Epilogue>) {
@@ -171,9 +170,7 @@ unsafe fn float<T: Float>(product: &MatrixProduct, at: Matrices, batches: &[[isi
         return unsafe { skinny::run(product, DType::F32, at, batches[0], epilogue) };
     }
     let size = product.rows * product.columns * product.depth;
-    let threads = crate::threads::count();
-    // Many batches are dealt out whole; few large ones are split inside.
-    let whole = size <= WORTH_SPLITTING || batches.len() >= 4 * threads && size <= 20 * WORTH_SPLITTING;
+    let whole = are_dealt_out_whole(batches.len(), size);
     if !whole && T::IS_SINGLE && single::takes(product) {
         // SAFETY: the caller's promise, batch by batch; `T` is float32.
         return batches.iter().for_each(|&batch| unsafe { single::run(product, at, batch, epilogue) });

@@ -53,7 +53,7 @@ fn tensor_operations_are_wanted(device: &Properties) -> bool {
 }
 
 /// The compiler's record in the words of the encoder.
-pub(super) fn kernel(source: Source, written: &[bool], language: Language) -> Kernel {
+fn kernel(source: Source, written: &[bool], language: Language) -> Kernel {
     let pass = |(parameter, &written): (&Passed, &bool)| match *parameter {
         Passed::Buffer(index) => Parameter::Buffer { index, written },
         Passed::Number { offset, size } => Parameter::Number { offset, size },
