@@ -1,5 +1,6 @@
-//! Every operator with an engine forced, MPS or MPSGraph, on the emulated GPU: the calls go through the same encoder as on a Mac, operands
-//! held to Apple's rules, and what an engine cannot do is done by own kernels. Which operators an engine really takes is part of the test.
+//! The operators of the two lists in `harness/engines.rs`, each with its engine forced, MPS or MPSGraph, on the emulated GPU: the calls go
+//! through the same encoder as on a Mac, operands held to Apple's rules, and what an engine cannot do is done by own kernels. That the engine
+//! takes a call of each is part of the test.
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[path = "harness/engines.rs"]

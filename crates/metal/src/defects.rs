@@ -10,6 +10,12 @@ use openmps_tile::DType;
 /// The longest depth of a product that the M1 and M2 sum up rightly, and the shortest side of a result that is affected.
 const LONGEST_DEPTH: usize = 32_766;
 const SHORTEST_SIDE: usize = 16;
+/// The longest dimension, and the longest row with its gap, of a product before macOS 14.4.
+const LONGEST_OF_PRODUCT: usize = 32_768;
+/// The fewest rows, or columns, that another kernel of MPS's takes, and the gaps between rows of halves that this one minds.
+const FEW: usize = 16;
+const LONGEST_GAP: usize = 15;
+const GAP_STEP: usize = 4;
 /// The longest side of a convolution's window that comes out right, on every machine.
 const LONGEST_WINDOW: usize = 255;
 /// The longest dimension of a convolution's operand before macOS 15.1.
@@ -45,8 +51,8 @@ pub struct Defect {
 /// What a call computes, as far as a defect asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work<'a> {
-    /// A product of matrices.
-    Product { dtype: DType, rank: usize, rows: usize, columns: usize, depth: usize },
+    /// A product of matrices; `gaps` are the elements between two rows of either factor.
+    Product { dtype: DType, rank: usize, rows: usize, columns: usize, depth: usize, gaps: [usize; 2] },
     /// A convolution: its window, and the longest dimension of its operands and result.
     Convolution { window: [usize; 2], longest: usize },
     /// A tensor of a graph.
@@ -72,6 +78,26 @@ static DEFECTS: &[Defect] = &[
         meets: |work| {
             let Work::Product { rows, columns, depth, .. } = work else { return false };
             *depth > LONGEST_DEPTH && *rows >= SHORTEST_SIDE && *columns >= SHORTEST_SIDE
+        },
+    },
+    Defect {
+        about: "products with a dimension or a step between rows above 32,768 are wrong before macOS 14.4",
+        record: "pytorch#111634, pytorch#116769",
+        outcome: Outcome::Wrong,
+        affects: |device| !device.long_products,
+        meets: |work| {
+            let Work::Product { rows, columns, depth, gaps, .. } = work else { return false };
+            (*rows).max(*columns).max(*depth) + gaps[0].max(gaps[1]) > LONGEST_OF_PRODUCT
+        },
+    },
+    Defect {
+        about: "float16 products of few rows or columns read what lies between the rows of a factor",
+        record: "pytorch#178056",
+        outcome: Outcome::Wrong,
+        affects: |_| true,
+        meets: |work| {
+            let Work::Product { dtype: DType::F16, rows, columns, gaps, .. } = work else { return false };
+            (*rows).min(*columns) <= FEW && gaps.iter().any(|&gap| gap > LONGEST_GAP || !gap.is_multiple_of(GAP_STEP))
         },
     },
     Defect {
@@ -107,8 +133,11 @@ pub fn of_matrix_call<B: Clone + PartialEq>(call: &MatrixCall<B>, device: &Prope
     let mut work: Vec<Work> = call.operands().iter().map(|operand| Work::Bytes(operand.span as u128)).collect();
     if let MatrixCall::Multiplication { left, right, result, transpose_left, .. } = call {
         let depth = left.shape(*transpose_left).1;
-        // MPS takes batches as matrices one after another; the record is about MPSGraph's tensors of rank 3.
-        work.push(Work::Product { dtype: right.dtype, rank: 2, rows: result.rows, columns: result.columns, depth });
+        // The records name MPSGraph and MPSNDArray. Whether the class of matrices has kernels of its own for batches is not documented.
+        let rank = if result.matrices == 1 { 2 } else { 3 };
+        let gaps = [left, right].map(|factor| (factor.row_bytes / factor.dtype.size()).saturating_sub(factor.columns));
+        let (rows, columns) = (result.rows, result.columns);
+        work.push(Work::Product { dtype: right.dtype, rank, rows, columns, depth, gaps });
     }
     first(device, &work)
 }
@@ -125,7 +154,7 @@ pub fn of_graph(graph: &Graph, device: &Properties) -> Option<&'static Defect> {
                 let [.., rows, columns] = node.result.shape[..] else { continue };
                 let depth = of(0).shape.last().copied().unwrap_or(1);
                 let (dtype, rank) = (of(0).dtype, node.result.shape.len());
-                work.push(Work::Product { dtype, rank, rows, columns, depth });
+                work.push(Work::Product { dtype, rank, rows, columns, depth, gaps: [0; 2] });
             }
             Operation::Convolution { window, .. }
             | Operation::DepthwiseConvolution { window }
@@ -135,10 +164,14 @@ pub fn of_graph(graph: &Graph, device: &Properties) -> Option<&'static Defect> {
                 work.push(Work::Convolution { window: window.size, longest });
             }
             Operation::Attention { .. } => {
-                let (query, key) = (of(0), of(1));
-                let rows: u128 = query.shape.iter().rev().skip(1).map(|&size| size as u128).product();
-                let keys = key.shape.iter().rev().nth(1).copied().unwrap_or(1) as u128;
-                work.push(Work::Bytes(rows * keys * query.dtype.size() as u128));
+                let (dtype, rank) = (of(0).dtype, of(0).shape.len());
+                let ([.., rows, head], [.., keys, _]) = (&of(0).shape[..], &of(1).shape[..]) else { continue };
+                let ((rows, keys, head), gaps) = ((*rows, *keys, *head), [0; 2]);
+                let heads: u128 = of(0).shape[..rank - 2].iter().map(|&size| size as u128).product();
+                work.push(Work::Bytes(heads * rows as u128 * keys as u128 * dtype.size() as u128));
+                // Scores, and values by their weights. That it computes these by the kernels of products is not documented.
+                work.push(Work::Product { dtype, rank, rows, columns: keys, depth: head, gaps });
+                work.push(Work::Product { dtype, rank, rows, columns: head, depth: keys, gaps });
             }
             _ => {}
         }
@@ -177,6 +210,19 @@ mod tests {
         b.finish(&[result]).unwrap()
     }
 
+    fn multiplication<B: Clone>([left, right, result]: [MatrixView<B>; 3], transpose_left: bool) -> MatrixCall<B> {
+        let (transpose_right, alpha, beta) = (false, 1.0, 0.0);
+        MatrixCall::Multiplication { left, right, result, transpose_left, transpose_right, alpha, beta }
+    }
+
+    /// Attention of two heads.
+    fn attention(dtype: DType, [rows, keys, head]: [usize; 3]) -> Graph {
+        let mut b = Builder::new();
+        let [q, k, v] = [rows, keys, keys].map(|rows| b.input(dtype, &[1, 2, rows, head]).unwrap());
+        let result = b.add(Operation::Attention { scale: 1f32.to_bits(), mask: false }, &[q, k, v]).unwrap();
+        b.finish(&[result]).unwrap()
+    }
+
     #[test]
     fn half_products_of_rank_3_stay_off_the_m5() {
         for dtype in [DType::F16, DType::BF16] {
@@ -186,27 +232,63 @@ mod tests {
             assert!(of_graph(&product(dtype, [1, 64, 64, 64]), &device(10)).is_none());
         }
         assert!(of_graph(&product(DType::F32, [2, 64, 64, 64]), &device(10)).is_none());
+        for (dtype, matrices, known) in [(DType::F16, 2, true), (DType::F16, 1, false), (DType::F32, 2, false)] {
+            let views = [0, 1, 2].map(|buffer| MatrixView::dense(buffer, 0, dtype, matrices, 64, 64));
+            assert_eq!(of_matrix_call(&multiplication(views, false), &device(10)).is_some(), known, "{dtype} {matrices}");
+        }
+        assert!(of_graph(&attention(DType::F16, [64, 64, 64]), &device(10)).is_some());
+        assert!(of_graph(&attention(DType::F32, [64, 64, 64]), &device(10)).is_none());
     }
 
     #[test]
     fn deep_products_stay_off_the_m1_and_m2() {
         let view = |rows, columns| MatrixView::dense((), 0, DType::F32, 1, rows, columns);
-        let call = |depth, rows| MatrixCall::Multiplication {
-            left: view(depth, rows),
-            right: view(depth, 16),
-            result: view(rows, 16),
-            transpose_left: true,
-            transpose_right: false,
-            alpha: 1.0,
-            beta: 0.0,
-        };
+        let call = |depth, rows| multiplication([view(depth, rows), view(depth, 16), view(rows, 16)], true);
         for family in [7, 8] {
             assert!(records(of_matrix_call(&call(32_767, 16), &device(family))).contains("195163"));
             assert!(of_matrix_call(&call(32_766, 16), &device(family)).is_none());
             assert!(of_matrix_call(&call(40_000, 15), &device(family)).is_none(), "one side is short");
             assert!(of_graph(&product(DType::F32, [1, 16, 40_000, 16]), &device(family)).is_some());
+            assert!(of_graph(&attention(DType::F32, [16, 32_767, 64]), &device(family)).is_some());
+            assert!(of_graph(&attention(DType::F32, [1, 32_767, 64]), &device(family)).is_none(), "one row");
         }
         assert!(of_matrix_call(&call(40_000, 16), &device(9)).is_none());
+        assert!(of_graph(&attention(DType::F32, [16, 32_767, 64]), &device(9)).is_none());
+    }
+
+    #[test]
+    fn long_products_stay_off_macos_before_14_4() {
+        let old = Properties { long_products: false, ..device(9) };
+        for (sizes, known) in [([1, 911, 9, 32_769], true), ([1, 8, 32_769, 8], true), ([1, 32_768, 8, 32_768], false)] {
+            let found = of_graph(&product(DType::F32, sizes), &old);
+            assert_eq!(records(found).contains("116769"), known, "{sizes:?}");
+            assert!(of_graph(&product(DType::F32, sizes), &device(9)).is_none());
+        }
+        let view = |rows, columns| MatrixView::dense(0, 0, DType::F32, 1, rows, columns);
+        let wide = MatrixView { row_bytes: 32_772 * 4, ..view(8, 8) };
+        let call = multiplication([view(8, 8), wide, view(8, 8)], false);
+        assert!(of_matrix_call(&call, &old).is_some(), "a step of 32,772 elements");
+        assert!(of_matrix_call(&call, &device(9)).is_none());
+    }
+
+    #[test]
+    fn few_rows_of_halves_with_gaps_stay_out_of_mps() {
+        let view = |dtype: DType, rows: usize, gap: usize| MatrixView {
+            row_bytes: (64 + gap) * dtype.size(),
+            ..MatrixView::dense(0, 0, dtype, 1, rows, 64)
+        };
+        let call = |dtype, rows, gap| multiplication([view(dtype, rows, gap), view(dtype, 64, 0), view(dtype, rows, 0)], false);
+        for (dtype, rows, gap, known) in [
+            (DType::F16, 16, 2, true),
+            (DType::F16, 16, 16, true),
+            (DType::F16, 16, 12, false),
+            (DType::F16, 16, 0, false),
+            (DType::F16, 17, 2, false),
+            (DType::F32, 16, 2, false),
+        ] {
+            let found = of_matrix_call(&call(dtype, rows, gap), &device(9));
+            assert_eq!(records(found).contains("178056"), known, "{dtype} {rows} {gap}");
+        }
     }
 
     #[test]

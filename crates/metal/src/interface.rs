@@ -43,6 +43,8 @@ pub struct Properties {
     pub tensor_offsets: bool,
     /// Whether MPSGraph has scaled dot product attention: macOS 15.
     pub attention: bool,
+    /// Whether products of MPS and MPSGraph take dimensions above 32,768: macOS 14.4.
+    pub long_products: bool,
     /// Whether convolutions of MPSGraph take dimensions above 65,536: macOS 15.1.
     pub long_convolutions: bool,
     /// Whether kernels may use tensor operations (`mpp::tensor_ops`) as openmps does: macOS 26.2. Whether they should is the GPU's matter, too

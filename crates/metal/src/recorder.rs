@@ -118,6 +118,7 @@ pub fn properties() -> Properties {
         coherence: true,
         tensor_offsets: true,
         attention: true,
+        long_products: true,
         long_convolutions: true,
         tensor_operations: false,
         os_build: String::new(),

@@ -32,6 +32,7 @@ pub fn of(device: &RawDevice) -> Properties {
         coherence: newer,
         tensor_offsets: newer,
         attention: newer,
+        long_products: available!(macos = 14.4),
         long_convolutions: available!(macos = 15.1),
         tensor_operations: available!(macos = 26.2),
         os_build: os_build(),

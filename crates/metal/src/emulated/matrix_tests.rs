@@ -250,6 +250,7 @@ fn the_stand_in_of_mpsgraph_has_each_defect() {
     let m3 = |of| Properties { family: 9, long_convolutions: true, ..of };
     let m5 = |of| Properties { family: 10, long_convolutions: true, ..of };
     let old = |of| Properties { family: 9, long_convolutions: false, ..of };
+    let before_14_4 = |of| Properties { family: 9, long_products: false, ..of };
     let product = || Operation::MatrixMultiplication;
     let halves: (_, [&[usize]; 2]) = (DType::F16, [&[2, 16, 16], &[2, 16, 16]]);
     assert!(!all_are(16.0, halves, product(), m5));
@@ -257,6 +258,9 @@ fn the_stand_in_of_mpsgraph_has_each_defect() {
     let deep: (_, [&[usize]; 2]) = (DType::F32, [&[16, 32_767], &[32_767, 16]]);
     assert!(!all_are(32_767.0, deep, product(), m1));
     assert!(all_are(32_767.0, deep, product(), m5));
+    let long: (_, [&[usize]; 2]) = (DType::F32, [&[2, 1], &[1, 32_769]]);
+    assert!(!all_are(1.0, long, product(), before_14_4));
+    assert!(all_are(1.0, long, product(), m3));
     let of_window = |window| Operation::Convolution { window: Window::of(1, window), groups: 1 };
     let wide: (_, [&[usize]; 2]) = (DType::F32, [&[1, 1, 1, 65_537], &[1, 1, 1, 3]]);
     assert!(!all_are(3.0, wide, of_window(3), old));
