@@ -55,6 +55,15 @@ def waiting_kernel(flag_ptr, out_ptr):
 
 
 @triton.jit
+def reading_kernel(flag_ptr, x_ptr, out_ptr, seen_ptr):
+    while tl.load(flag_ptr, volatile=True) == 0:
+        pass
+    at = tl.arange(0, 4)
+    tl.store(out_ptr + at, tl.atomic_load(x_ptr + at))
+    tl.store(seen_ptr + at, tl.atomic_load(flag_ptr + at, mask=at < 3), mask=at < 3)
+
+
+@triton.jit
 def impatient_kernel(flag_ptr):
     tl.atomic_poll(flag_ptr, 1, timeout_ns=1000)
 
@@ -150,6 +159,16 @@ def test_waiting_for_flags():
     flag, out = np.zeros((2, 4), "int32")
     waiting_kernel[(1,)](array(flag), array(out))
     np.testing.assert_array_equal([flag, out], [[7] * 4, [2] * 4])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+def test_reading_what_others_write_changes_nothing(dtype):
+    flag, seen = np.array([1, -2, 3, 4], "int32"), np.zeros(4, "int32")
+    x = np.array([0.0, -0.0, -3.5, 1e4]).astype(dtype)
+    before, out = x.copy(), np.ones_like(x)
+    reading_kernel[(1,)](array(flag), array(x), array(out), array(seen))
+    np.testing.assert_array_equal([flag, seen], [[1, -2, 3, 4], [1, -2, 3, 0]])
+    assert x.tobytes() == out.tobytes() == before.tobytes()
 
 
 def test_waiting_for_a_limited_time_is_refused():

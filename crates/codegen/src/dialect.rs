@@ -5,7 +5,7 @@ use openmps_tile::Scalar;
 /// A language that kernels are written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
-    /// Metal Shading Language 3.1 and later, math mode "safe".
+    /// Metal Shading Language 3.0 and later, 3.1 for bfloat16, math mode "safe".
     Metal,
     /// CUDA C++, as NVRTC compiles it without further headers.
     Cuda,

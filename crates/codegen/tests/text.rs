@@ -124,3 +124,13 @@ fn memory_that_is_passed_between_threadgroups_is_coherent() {
         assert_eq!(text.matches("device_fence();").count(), if reads { 4 } else { 0 }, "{text}");
     }
 }
+
+/// A flag that is waited for is read by atomic operations, in a kernel whose memory is coherent: a plain load in a loop may be moved out of it.
+#[test]
+fn who_waits_for_a_flag_reads_it_atomically() {
+    let ttir = include_str!("../../tile/tests/ttir/waits.ttir");
+    assert!(passes_memory(&parse(ttir).unwrap_or_else(|error| panic!("{error}"))));
+    let text = text(ttir, &Target::metal(32));
+    assert!(text.contains("coherent(device) device uint* p_flag"), "{text}");
+    assert_eq!(text.matches("atomic_fetch_or_explicit").count(), 2, "{text}");
+}

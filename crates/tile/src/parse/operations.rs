@@ -45,6 +45,9 @@ impl<'t> Simple<'t> {
             } else if cursor.looking_at("loc(") {
                 cursor.skip_location()?;
                 return Ok(simple);
+            } else if cursor.looking_at("}") {
+                // The end of a block, in a text that was printed without locations.
+                return Ok(simple);
             } else if cursor.looking_at("\"") {
                 simple.text = cursor.string()?;
             } else if !(cursor.take(",") || cursor.take("=") || cursor.take("[") || cursor.take("]")) {
@@ -239,8 +242,13 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Va
             let offset = widened_index(b, offset);
             b.add_pointer(pointer, offset)
         }
+        ("tt.load", &[pointer]) if waiting::is_flag(simple.attributes, b.type_of(pointer)) => {
+            waiting::read(b, pointer, None)?
+        }
         ("tt.load", &[pointer]) => b.load(pointer, None, None),
-        ("tt.load" | "tt.atomic_load", &[pointer, mask]) => b.load(pointer, Some(mask), None),
+        ("tt.load", &[pointer, mask]) => b.load(pointer, Some(mask), None),
+        ("tt.atomic_load", &[pointer]) => waiting::read(b, pointer, None)?,
+        ("tt.atomic_load", &[pointer, mask]) => waiting::read(b, pointer, Some(mask))?,
         ("tt.load", &[pointer, mask, other]) => b.load(pointer, Some(mask), Some(other)),
         ("tt.store", &[pointer, value]) => {
             b.store(pointer, value, None);

@@ -8,11 +8,12 @@ const VECTOR_ADD: &str = include_str!("../../tests/ttir/vector_add.ttir");
 const SOFTMAX: &str = include_str!("../../tests/ttir/softmax.ttir");
 const DROPOUT: &str = include_str!("../../tests/ttir/dropout.ttir");
 const MATMUL: &str = include_str!("../../tests/ttir/matmul.ttir");
+const WAITS: &str = include_str!("../../tests/ttir/waits.ttir");
 const RETURNS: &str = include_str!("../../tests/ttir/returns.ttir");
 
 #[test]
 fn tutorial_kernels_are_read_and_verified() {
-    for text in [VECTOR_ADD, SOFTMAX, DROPOUT, MATMUL, RETURNS] {
+    for text in [VECTOR_ADD, SOFTMAX, DROPOUT, MATMUL, RETURNS, WAITS] {
         let kernel = parse(text).unwrap_or_else(|error| panic!("{error}"));
         verify(&kernel).unwrap_or_else(|error| panic!("{error}"));
     }
@@ -31,6 +32,18 @@ fn vector_add_adds() {
     drop(memory);
     assert!((0..1500).all(|i| out[i] == 1.5 * i as f32));
     assert_eq!(out[1500..], [-1.0; 100], "what the mask leaves out stays");
+}
+
+/// What others write meanwhile is read by an operation that changes nothing.
+#[test]
+fn flags_are_read_as_they_are() {
+    let (mut flags, mut out) = ([7, -1, 0, 9], [5; 4]);
+    let kernel = parse(WAITS).expect("read");
+    let mut memory = HostMemory::new();
+    let arguments = [memory.register(&mut flags), memory.register(&mut out)];
+    interpret(verify(&kernel).expect("verified"), [1, 1, 1], &arguments, &mut memory).expect("runs");
+    drop(memory);
+    assert_eq!((flags, &out[..3]), ([7, -1, 0, 9], &[7, -1, 0][..]));
 }
 
 #[test]
