@@ -1,4 +1,5 @@
-//! `OPENMPS_DUMP=folder`: each kernel as files: NAME.ttir where it came from Triton, NAME.tile, NAME.metal, NAME.cu.
+//! `OPENMPS_DUMP=folder`: each kernel as files: NAME.ttir where it came from Triton, NAME.tile, NAME.metal, NAME.cu, and NAME.m5.metal where it is
+//! written otherwise for GPUs with tensor operations.
 
 use crate::stage;
 use openmps_codegen::{Target, compile, threads_for};
@@ -9,6 +10,9 @@ use std::path::Path;
 
 /// Longer names are cut; file systems take 255 bytes.
 const LONGEST_NAME: usize = 128;
+
+/// What the text for tensor operations ends with; a kernel without products has none.
+const OF_M5: &str = "m5.metal";
 
 /// Writes a kernel's files where the environment asks for it. A folder that cannot be written is a warning: the kernel still runs.
 pub(crate) fn kernel(kernel: Verified<'_>, ttir: Option<&str>) {
@@ -26,8 +30,14 @@ fn write(folder: &Path, kernel: Verified<'_>, ttir: Option<&str>) -> Result<()> 
         fs::write(folder.join(format!("{stem}.ttir")), ttir)?;
     }
     let threads = threads_for(kernel.kernel());
-    for (extension, target) in [("metal", Target::metal(threads)), ("cu", Target::cuda(threads))] {
+    for (extension, target) in [
+        ("metal", Target::metal(threads)),
+        (OF_M5, Target::metal_with_tensor_operations(threads)),
+        ("cu", Target::cuda(threads)),
+    ] {
         let text = match stage::timed("generate", name, || compile(kernel, &target)) {
+            Ok(source) if extension == OF_M5 && !source.tensors => continue,
+            Err(_) if extension == OF_M5 => continue,
             Ok(source) => source.text,
             Err(error) => format!("// {}\n", error.to_string().replace('\n', " ")),
         };

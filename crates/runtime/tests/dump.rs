@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const TTIR: &str = include_str!("../../tile/tests/ttir/vector_add.ttir");
+const MATMUL: &str = include_str!("../../tile/tests/ttir/matmul.ttir");
 
 /// Stores a number; of two numbers there are two kernels of one name.
 fn constant(value: i64) -> Kernel {
@@ -24,6 +25,7 @@ fn compile_for_the_parent() {
         Pipeline::new(constant(value)).expect("verified");
     }
     Pipeline::read(TTIR).expect("a kernel");
+    Pipeline::read(MATMUL).expect("a kernel");
     assert!(Pipeline::read("module {").is_err());
 }
 
@@ -60,12 +62,18 @@ fn each_kernel_is_written_once() {
         "add_kernel.metal",
         "add_kernel.tile",
         "add_kernel.ttir",
+        "mm.cu",
+        "mm.m5.metal",
+        "mm.metal",
+        "mm.tile",
+        "mm.ttir",
     ];
     assert_eq!(names, expected);
     assert_eq!(dumped(&folder), expected, "another process finds what is there");
     let text = |name: &str| std::fs::read_to_string(folder.join(name)).expect("a text");
     assert_eq!(text("add_kernel.ttir"), TTIR);
     assert!(text("add_kernel.metal").contains("kernel void"));
+    assert!(text("mm.m5.metal").contains("<metal_tensor>") && !text("mm.metal").contains("tensor"));
     assert!(text("add_kernel.cu").contains("__global__"));
     assert!(text("add_kernel.tile").contains("tt.load"));
     assert_ne!(text("a_constant.tile"), text("a_constant-2.tile"));
