@@ -1,7 +1,7 @@
 //! `docs/metal-calls.md`: every call of Apple's that the Metal half makes, taken from its source and from the bindings' own names, with the
 //! macOS that it needs and with what checks it. The page is made here; a stale one is an error of `check-macos`.
 
-use super::stubs;
+use super::{settings, stubs};
 use crate::shell::{Result, root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,51 +27,17 @@ const NEWER: &[(&str, &str)] = &[
     ("setMathMode:", "15.0"),
     ("setPreferPackedRows:", "15.0"),
 ];
-/// What keeps defects of Apple's away and no test on Linux executes: the file, what stands in it, and why it must.
-const SETTINGS: &[(&str, &str, &str)] = &[
-    (
-        "graph/mod.rs",
-        "descriptor.setOptimizationLevel(MPSGraphOptimization::Level0);",
-        "the next level places work on the Neural Engine and the CPU",
-    ),
-    (
-        "graph/mod.rs",
-        "&NSArray::from_retained_slice(&results), None, Some(&descriptor),",
-        "without the descriptor the level is Apple's default",
-    ),
-    ("library.rs", "options.setFastMathEnabled(fast);", "macOS 13 and 14 have fast arithmetic by default"),
-    ("properties.rs", "let newer = available!(macos = 15.0);", "coherent memory and attention of MPSGraph"),
-    (
-        "properties.rs",
-        "bfloat: available!(macos = 14.0), coherence: newer, tensor_offsets: newer, attention: newer, \
-         long_convolutions: available!(macos = 15.1), tensor_operations: available!(macos = 26.2),",
-        "guards of defects and the language of kernels go by these",
-    ),
-    (
-        "properties.rs",
-        "[MTLGPUFamily::Apple10, MTLGPUFamily::Apple9, MTLGPUFamily::Apple8, MTLGPUFamily::Apple7]",
-        "the family of an M5 that is not asked for is that of an M4",
-    ),
-    (
-        "library.rs",
-        "let functions = if fast { MTLMathFloatingPointFunctions::Fast } else { MTLMathFloatingPointFunctions::Precise }; \
-         options.setMathFloatingPointFunctions(functions);",
-        "Apple's default is the approximate functions, whatever the mode of arithmetic is",
-    ),
-    (
-        "library.rs",
-        "options.setMathMode(if fast { MTLMathMode::Fast } else { MTLMathMode::Safe });",
-        "Apple's default is fast arithmetic, which has no NaN",
-    ),
-];
 /// Words in a file that say that it asks for the version, or that its caller has.
 const GUARDS: &[&str] = &["available!(", "has checked that this macOS"];
-/// Names of methods that are also Rust's own, and are meant so in these sources.
+/// Names of methods that are also Rust's or these sources' own, and are meant so in them.
 const OF_RUST: &[&str] = &[
     "all",
     "clone",
     "cmp",
+    "constant",
+    "convolution",
     "copy",
+    "count",
     "default",
     "description",
     "get",
@@ -83,14 +49,28 @@ const OF_RUST: &[&str] = &[
     "len",
     "lock",
     "map",
-    "name",
+    "max",
+    "min",
     "new",
+    "nodes",
+    "now",
+    "open",
+    "parent",
     "position",
     "remove",
+    "run",
     "set",
+    "shape",
     "take",
+    "value",
     "wait",
 ];
+/// Names that are Apple's in one file only.
+const ONLY_IN: &[(&str, &str)] = &[("contents", "buffer.rs"), ("name", "properties.rs")];
+/// What names of Apple's functions begin with.
+const FUNCTIONS: &[&str] = &["IOObject", "IORegistry", "MPSSupports", "MTLCopy"];
+/// The one method of MPS that takes the caller's encoder, which the page tells of.
+const TAKES_AN_ENCODER: &str = "encodeToCommandEncoder:commandBuffer:sourceArrays:destinationArray:";
 
 /// Files, and what executes their calls where there is no Mac.
 const CHECKED: &[(&str, &str)] = &[
@@ -114,8 +94,9 @@ pub fn write() -> Result<()> {
     Ok(())
 }
 
-/// Holds the page, and the guards of newer calls, to the source.
+/// Holds the page, the guards of newer calls, and what keeps defects away to the source.
 pub fn check() -> Result<()> {
+    settings::check()?;
     let current = std::fs::read_to_string(root().join(PAGE)).unwrap_or_default();
     if current != page()? {
         return Err(format!("{PAGE} is stale: `cargo xtask metal-calls` makes it anew; look at what is new in it"));
@@ -126,18 +107,25 @@ pub fn check() -> Result<()> {
 
 fn page() -> Result<String> {
     let methods = methods()?;
+    check_encoders(&methods)?;
     let mut calls: BTreeMap<String, Call> = BTreeMap::new();
     let base = root().join(SOURCE);
     for file in files(&base)? {
         let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         let short = file.strip_prefix(&base).unwrap_or(&file).display().to_string();
-        check_settings(&short, &text)?;
-        for name in called(&text).into_iter().filter(|name| !OF_RUST.contains(&name.as_str())) {
-            let Some(selectors) = methods.get(&name) else { continue };
-            check_guard(&short, &text, selectors)?;
+        let mut add = |name: String, selectors: &BTreeSet<String>| {
             let call =
                 calls.entry(name).or_insert_with(|| Call { selectors: selectors.clone(), files: BTreeSet::new() });
             call.files.insert(short.clone());
+        };
+        for name in called(&text).into_iter().filter(|name| is_apples(name, &short)) {
+            let Some(selectors) = methods.get(&name) else { continue };
+            check_guard(&short, &text, selectors)?;
+            add(name, selectors);
+        }
+        for name in functions(&text) {
+            let named = BTreeSet::from([name.clone()]);
+            add(name, &named);
         }
     }
     let mut page = String::from(HEAD);
@@ -155,6 +143,18 @@ fn page() -> Result<String> {
         ));
     }
     Ok(page)
+}
+
+/// Whether a name that is called in a file is one of Apple's.
+fn is_apples(name: &str, file: &str) -> bool {
+    let only = ONLY_IN.iter().find(|(of, _)| *of == name);
+    !OF_RUST.contains(&name) && only.is_none_or(|(_, only)| *only == file)
+}
+
+/// The page says that MPS takes the caller's encoder nowhere else.
+fn check_encoders(methods: &BTreeMap<String, BTreeSet<String>>) -> Result<()> {
+    let others = methods.values().flatten().find(|of| of.starts_with("encodeToCommandEncoder") && *of != TAKES_AN_ENCODER);
+    others.map_or(Ok(()), |other| Err(format!("{other} takes the caller's encoder, and {PAGE} does not tell of it")))
 }
 
 fn needs(selector: &str) -> Option<&'static str> {
@@ -176,16 +176,7 @@ fn check_guard(file: &str, text: &str, selectors: &BTreeSet<String>) -> Result<(
     }
 }
 
-/// A file in which a setting must stand, as it is, outside of comments.
-fn check_settings(file: &str, text: &str) -> Result<()> {
-    let code = without_comments(text).split_whitespace().collect::<Vec<_>>().join(" ");
-    match SETTINGS.iter().find(|(of, setting, _)| *of == file && !code.contains(setting)) {
-        Some((_, setting, why)) => Err(format!("{SOURCE}/{file} has no longer `{setting}`: {why}")),
-        None => Ok(()),
-    }
-}
-
-fn without_comments(text: &str) -> String {
+pub(super) fn without_comments(text: &str) -> String {
     text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
@@ -210,15 +201,25 @@ fn methods() -> Result<BTreeMap<String, BTreeSet<String>>> {
 
 /// The names before a parenthesis, after a dot or two colons.
 fn called(text: &str) -> BTreeSet<String> {
+    before_parentheses(text, |_, lead| lead.ends_with('.') || lead.ends_with("::"))
+}
+
+/// Apple's functions that are called.
+fn functions(text: &str) -> BTreeSet<String> {
+    before_parentheses(text, |name, lead| !lead.ends_with("fn") && FUNCTIONS.iter().any(|of| name.starts_with(of)))
+}
+
+/// The names before a parenthesis, by what they are and what stands before them.
+fn before_parentheses(text: &str, takes: impl Fn(&str, &str) -> bool) -> BTreeSet<String> {
     let code = without_comments(text);
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     let mut names = BTreeSet::new();
     for (at, _) in code.match_indices('(') {
         let before = code[..at].trim_end();
         let begin = before.rfind(|c| !is_name(c)).map_or(0, |at| at + 1);
-        let lead = before[..begin].trim_end();
-        if begin < before.len() && (lead.ends_with('.') || lead.ends_with("::")) {
-            names.insert(before[begin..].to_owned());
+        let (lead, name) = (before[..begin].trim_end(), &before[begin..]);
+        if !name.is_empty() && takes(name, lead) {
+            names.insert(name.to_owned());
         }
     }
     names
@@ -240,7 +241,7 @@ const HEAD: &str = "\
 Made from `crates/metal/src/apple` by `cargo xtask metal-calls`; `cargo xtask check-macos` fails when it is stale. None of it has run on Apple
 hardware: this page says where to look first.
 
-* **Selector**: Objective-C's name. Where several stand in a row, the bindings give them one name in Rust.
+* **Selector**: Objective-C's name, or a function's. Where several stand in a row, the bindings give them one name in Rust.
 * **macOS**: the oldest that has it; 13.0 stands for that and everything older. What is newer is asked for before it is called.
 * **Checked by**: *types*: the compiler, against bindings made from Apple's headers. *recorder*, *emulator*: the code above this call runs in
   tests with these in Metal's place. *stand-in*: the calls above it are made by operators in tests, held to Apple's rules on operands, and
@@ -267,21 +268,10 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_defects_away_stands_in_the_source_and_is_missed_where_it_does_not() {
-        for (file, setting, _) in SETTINGS {
-            let text = std::fs::read_to_string(root().join(SOURCE).join(file)).unwrap();
-            check_settings(file, &text).unwrap();
-            // The other value of each, a comment, nothing at all.
-            for (word, other) in [("Level0", "Level1"), ("::Precise", "::Fast"), ("::Safe", "::Relaxed")] {
-                let changed = text.replace(word, other);
-                assert_eq!(check_settings(file, &changed).is_err(), changed != text, "{file}: {other}");
-            }
-            // As much of its end as stands on one line.
-            let ends = std::iter::once(0).chain(setting.match_indices(' ').map(|(space, _)| space + 1));
-            let last = ends.map(|begin| &setting[begin..]).find(|end| text.contains(end)).expect("a line");
-            assert!(check_settings(file, &text.replace(last, &format!("// {last}"))).is_err(), "{setting}");
-            assert!(check_settings(file, "").is_err());
-        }
+    fn names_of_these_sources_are_not_apples_and_functions_are() {
+        let names = functions("extern { fn IOObjectRelease(x: u32); }\nlet a = MTLCopyAllDevices(); f(MTLSize { width })");
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["MTLCopyAllDevices"]);
+        assert!(is_apples("contents", "buffer.rs") && !is_apples("contents", "mod.rs") && !is_apples("shape", "mps/view.rs"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod calls;
 mod inspect;
 pub mod link;
 pub mod selftest;
+mod settings;
 mod stubs;
 
 use crate::shell::{Result, cargo, command, output, root, run, say};

@@ -147,7 +147,8 @@ fn system_names() -> Result<BTreeSet<String>> {
         let words = list.split(',').map(|word| word.trim().trim_matches(['\'', '"']).to_owned());
         names.extend(
             words.filter(|word| {
-                word.starts_with('_') && word.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.')
+                // A dollar stands before the variant of a function, as in `_realpath$DARWIN_EXTSN`.
+                word.starts_with('_') && word.chars().all(|c| c.is_alphanumeric() || "_.$".contains(c))
             }),
         );
     }
