@@ -2,8 +2,11 @@
 
 #[path = "harness/addresses.rs"]
 mod addresses;
+#[path = "harness/ends.rs"]
+mod ends;
 
 use addresses::{ByAddress, Encoded};
+use ends::ends;
 use openmps_runtime::{CommandBuffer, Device, Error, Queue, Status};
 use std::sync::{Arc, Mutex};
 
@@ -196,19 +199,6 @@ fn add_one(queue: &Queue, memory: &Arc<openmps_runtime::Buffer>) {
     commands.keep(memory.clone()).expect("kept");
     commands.commit().expect("committed");
     commands.wait_until_completed().expect("no error");
-}
-
-/// Runs `work` on a thread, which must end in time.
-fn ends(what: &str, work: impl FnOnce() + Send + 'static) {
-    let (says, hears) = std::sync::mpsc::channel();
-    let thread = std::thread::spawn(move || {
-        work();
-        says.send(()).expect("the test listens");
-    });
-    match hears.recv_timeout(std::time::Duration::from_secs(20)) {
-        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("{what}: hangs"),
-        _ => thread.join().unwrap_or_else(|_| panic!("{what}: panicked")),
-    }
 }
 
 #[test]

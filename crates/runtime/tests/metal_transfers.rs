@@ -3,9 +3,12 @@
 
 #[path = "harness/addresses.rs"]
 mod addresses;
+#[path = "harness/ends.rs"]
+mod ends;
 mod harness;
 
 use addresses::ByAddress;
+use ends::ends;
 use harness::{ADD, settle};
 use openmps_metal::Recorder;
 use openmps_metal::interface::Properties;
@@ -43,6 +46,30 @@ fn writes_and_odd_copies_wait_for_nobody() {
     let said = recorder.said();
     assert!(said.iter().any(|said| matches!(said, Said::Copy { bytes: 64, .. })), "{said:?}");
     assert_eq!(recorder.pipelines(), ["copy_bytes", "fill_bytes"]);
+    drop((x, y));
+    settle(device, &recorder);
+}
+
+/// The kernels for single bytes count them in 32 bits.
+#[test]
+fn odd_copies_and_fills_of_gibibytes_go_in_pieces() {
+    const GIB: usize = 1 << 30;
+    let (device, recorder) = device();
+    let queue = device.queue();
+    let (x, y) = (device.allocate(2 * GIB + 64).unwrap(), device.allocate(2 * GIB + 64).unwrap());
+    queue.copy_at(y.address() + 1, x.address(), 2 * GIB + 3).unwrap();
+    queue.fill_at(x.address() + 1, 7, 2 * GIB + 3).unwrap();
+    queue.synchronize().unwrap();
+    let said = recorder.said();
+    let counts: Vec<&[u8]> = said
+        .iter()
+        .filter_map(|said| match said {
+            Said::Bytes { index: 2, bytes } => Some(&bytes[..]),
+            _ => None,
+        })
+        .collect();
+    let [long, rest] = [GIB as u32, 3].map(u32::to_le_bytes);
+    assert_eq!(counts, [long, long, rest, long, long, rest]);
     drop((x, y));
     settle(device, &recorder);
 }
@@ -86,8 +113,13 @@ fn a_queue_waits_for_another_one_on_the_gpu() {
     first.fill_at(x.address(), 1, 64).unwrap();
     first.record(&event).unwrap();
     // On the recorder nothing ends by itself: who waited here would wait for ever.
-    second.wait(&event).unwrap();
-    first.wait(&event).unwrap();
+    ends("waiting for another queue", {
+        let (first, second, event) = (first.clone(), second.clone(), event.clone());
+        move || {
+            second.wait(&event).unwrap();
+            first.wait(&event).unwrap();
+        }
+    });
     second.fill_at(x.address(), 2, 64).unwrap();
     assert!(!event.query() && !has_waited(&recorder));
     device.synchronize().unwrap();
@@ -117,6 +149,25 @@ fn much_memory_is_handed_over_before_there_are_many_commands() {
         assert_eq!(commits(), expected);
     }
     drop((x, y, out, small));
+    settle(device, &recorder);
+}
+
+/// 192 MiB each, but three operands may be a product of 2^36 multiplications.
+#[test]
+fn what_may_be_much_arithmetic_is_handed_over_before_what_is_not() {
+    const MIB: usize = 1 << 20;
+    let (device, recorder) = device();
+    let pipeline = Pipeline::new(parse(ADD).unwrap()).unwrap();
+    let commits = || recorder.said().iter().filter(|said| matches!(said, Said::Commit(_))).count();
+    let pair = [0; 2].map(|_| device.allocate(96 * MIB).unwrap());
+    device.queue().copy_at(pair[0].address(), pair[1].address(), 96 * MIB).unwrap();
+    assert_eq!(commits(), 0);
+    device.synchronize().unwrap();
+    let before = commits();
+    let three = [0; 3].map(|_| device.allocate(64 * MIB).unwrap());
+    add(&device.queue(), &pipeline, three.each_ref().map(|buffer| buffer.address()));
+    assert_eq!(commits(), before + 1);
+    drop((pair, three));
     settle(device, &recorder);
 }
 
