@@ -9,7 +9,25 @@ pub fn file(device: &Properties, ending: &str) -> Option<PathBuf> {
         Some(folder) => folder?,
         None => PathBuf::from(std::env::var_os("HOME")?).join("Library/Caches/openmps"),
     };
+    Some(folder.join(name(device, ending)))
+}
+
+fn name(device: &Properties, ending: &str) -> String {
     let name: String =
         device.name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
-    Some(folder.join(format!("{name}-{}{ending}", env!("CARGO_PKG_VERSION"))))
+    format!("{name}-{}{ending}", env!("CARGO_PKG_VERSION"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recorder;
+
+    #[test]
+    fn what_is_kept_is_of_one_gpu_and_one_version() {
+        let device = |name: &str| Properties { name: name.to_owned(), ..recorder::properties() };
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(name(&device("Apple M4 Pro"), "-24B83.answers"), format!("Apple-M4-Pro-{version}-24B83.answers"));
+        assert_ne!(name(&device("Apple M4"), ""), name(&device("Apple M5"), ""));
+    }
 }
