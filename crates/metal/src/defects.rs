@@ -234,7 +234,11 @@ mod tests {
         assert!(of_graph(&product(DType::F32, [2, 64, 64, 64]), &device(10)).is_none());
         for (dtype, matrices, known) in [(DType::F16, 2, true), (DType::F16, 1, false), (DType::F32, 2, false)] {
             let views = [0, 1, 2].map(|buffer| MatrixView::dense(buffer, 0, dtype, matrices, 64, 64));
-            assert_eq!(of_matrix_call(&multiplication(views, false), &device(10)).is_some(), known, "{dtype} {matrices}");
+            assert_eq!(
+                of_matrix_call(&multiplication(views, false), &device(10)).is_some(),
+                known,
+                "{dtype} {matrices}"
+            );
         }
         assert!(of_graph(&attention(DType::F16, [64, 64, 64]), &device(10)).is_some());
         assert!(of_graph(&attention(DType::F32, [64, 64, 64]), &device(10)).is_none());
@@ -259,7 +263,8 @@ mod tests {
     #[test]
     fn long_products_stay_off_macos_before_14_4() {
         let old = Properties { long_products: false, ..device(9) };
-        for (sizes, known) in [([1, 911, 9, 32_769], true), ([1, 8, 32_769, 8], true), ([1, 32_768, 8, 32_768], false)] {
+        for (sizes, known) in [([1, 911, 9, 32_769], true), ([1, 8, 32_769, 8], true), ([1, 32_768, 8, 32_768], false)]
+        {
             let found = of_graph(&product(DType::F32, sizes), &old);
             assert_eq!(records(found).contains("116769"), known, "{sizes:?}");
             assert!(of_graph(&product(DType::F32, sizes), &device(9)).is_none());
@@ -277,7 +282,9 @@ mod tests {
             row_bytes: (64 + gap) * dtype.size(),
             ..MatrixView::dense(0, 0, dtype, 1, rows, 64)
         };
-        let call = |dtype, rows, gap| multiplication([view(dtype, rows, gap), view(dtype, 64, 0), view(dtype, rows, 0)], false);
+        let call = |dtype, rows, gap| {
+            multiplication([view(dtype, rows, gap), view(dtype, 64, 0), view(dtype, rows, 0)], false)
+        };
         for (dtype, rows, gap, known) in [
             (DType::F16, 16, 2, true),
             (DType::F16, 16, 16, true),

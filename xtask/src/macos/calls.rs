@@ -153,7 +153,8 @@ fn is_apples(name: &str, file: &str) -> bool {
 
 /// The page says that MPS takes the caller's encoder nowhere else.
 fn check_encoders(methods: &BTreeMap<String, BTreeSet<String>>) -> Result<()> {
-    let others = methods.values().flatten().find(|of| of.starts_with("encodeToCommandEncoder") && *of != TAKES_AN_ENCODER);
+    let others =
+        methods.values().flatten().find(|of| of.starts_with("encodeToCommandEncoder") && *of != TAKES_AN_ENCODER);
     others.map_or(Ok(()), |other| Err(format!("{other} takes the caller's encoder, and {PAGE} does not tell of it")))
 }
 
@@ -269,9 +270,14 @@ mod tests {
 
     #[test]
     fn names_of_these_sources_are_not_apples_and_functions_are() {
-        let names = functions("extern { fn IOObjectRelease(x: u32); }\nlet a = MTLCopyAllDevices(); f(MTLSize { width })");
+        let names =
+            functions("extern { fn IOObjectRelease(x: u32); }\nlet a = MTLCopyAllDevices(); f(MTLSize { width })");
         assert_eq!(names.into_iter().collect::<Vec<_>>(), ["MTLCopyAllDevices"]);
-        assert!(is_apples("contents", "buffer.rs") && !is_apples("contents", "mod.rs") && !is_apples("shape", "mps/view.rs"));
+        assert!(
+            is_apples("contents", "buffer.rs")
+                && !is_apples("contents", "mod.rs")
+                && !is_apples("shape", "mps/view.rs")
+        );
     }
 
     #[test]

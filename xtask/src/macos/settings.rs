@@ -15,8 +15,16 @@ const SETTINGS: &[(&str, &str, &str)] = &[
         "&NSArray::from_retained_slice(&results), None, Some(&descriptor),",
         "without the descriptor the level is Apple's default",
     ),
-    ("crates/metal/src/apple/library.rs", "options.setFastMathEnabled(fast);", "macOS 13 and 14 have fast arithmetic by default"),
-    ("crates/metal/src/apple/properties.rs", "let newer = available!(macos = 15.0);", "coherent memory and attention of MPSGraph"),
+    (
+        "crates/metal/src/apple/library.rs",
+        "options.setFastMathEnabled(fast);",
+        "macOS 13 and 14 have fast arithmetic by default",
+    ),
+    (
+        "crates/metal/src/apple/properties.rs",
+        "let newer = available!(macos = 15.0);",
+        "coherent memory and attention of MPSGraph",
+    ),
     (
         "crates/metal/src/apple/properties.rs",
         "bfloat: available!(macos = 14.0), coherence: newer, tensor_offsets: newer, attention: newer, \
@@ -49,11 +57,7 @@ const SETTINGS: &[(&str, &str, &str)] = &[
         "fn save_pipelines(&self) -> Result<()> { self.archive.save() }",
         "an archive that is not written is compiled anew by every process",
     ),
-    (
-        "crates/metal/src/apple/archive.rs",
-        "archive.serializeToURL_error(",
-        "this writes the archive",
-    ),
+    ("crates/metal/src/apple/archive.rs", "archive.serializeToURL_error(", "this writes the archive"),
     (
         "crates/metal/src/apple/commands.rs",
         "if !matches!(self.encoder, Encoder::Compute(_)) {",
@@ -74,7 +78,8 @@ const SETTINGS: &[(&str, &str, &str)] = &[
 /// Holds every file to its settings.
 pub fn check() -> Result<()> {
     for setting in SETTINGS {
-        let text = std::fs::read_to_string(root().join(setting.0)).map_err(|error| format!("{}: {error}", setting.0))?;
+        let text =
+            std::fs::read_to_string(root().join(setting.0)).map_err(|error| format!("{}: {error}", setting.0))?;
         stands(setting, &text)?;
     }
     Ok(())

@@ -145,12 +145,10 @@ fn system_names() -> Result<BTreeSet<String>> {
     for block in text.split("symbols:").skip(1) {
         let Some(list) = block.split('[').nth(1).and_then(|rest| rest.split(']').next()) else { continue };
         let words = list.split(',').map(|word| word.trim().trim_matches(['\'', '"']).to_owned());
-        names.extend(
-            words.filter(|word| {
-                // A dollar stands before the variant of a function, as in `_realpath$DARWIN_EXTSN`.
-                word.starts_with('_') && word.chars().all(|c| c.is_alphanumeric() || "_.$".contains(c))
-            }),
-        );
+        names.extend(words.filter(|word| {
+            // A dollar stands before the variant of a function, as in `_realpath$DARWIN_EXTSN`.
+            word.starts_with('_') && word.chars().all(|c| c.is_alphanumeric() || "_.$".contains(c))
+        }));
     }
     if names.len() < 1000 { Err(format!("{} lists only {} names", path.display(), names.len())) } else { Ok(names) }
 }
