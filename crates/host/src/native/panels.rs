@@ -2,7 +2,11 @@
 
 use super::lanes::{Lanes, at_level};
 use super::microkernel::kernels;
+use super::scratch;
+use super::stored::{Stored, widen_lines};
 use super::transpose::transpose;
+use half::{bf16, f16};
+use openmps_tile::DType;
 
 /// How the rows of a left matrix are cut into panels: evenly, since a panel of one row would waste most of a tile.
 #[derive(Clone, Copy)]
@@ -73,12 +77,8 @@ pub(crate) unsafe fn pack_right(
 ) {
     let whole = if strides.1 == 1 { columns / width } else { 0 };
     if whole > 0 {
-        let (by_row, size) = (strides.0, (depth, whole));
-        let to = packed[..((whole - 1) * terms + depth) * width].as_mut_ptr();
-        // SAFETY: `to` has room for the groups; the caller vouches for as many neighbours in each row.
-        unsafe {
-            at_level!(copy_rows(right: *const f32, by_row: isize, size: (usize, usize), terms: usize, to: *mut f32))
-        };
+        // SAFETY: the caller vouches for as many neighbours in each row.
+        unsafe { copy_whole_groups(DType::F32, right as usize, strides.0, (depth, whole), (width, terms), packed) };
     }
     for group in whole..columns.div_ceil(width).max(1) {
         let count = width.min(columns - group * width);
@@ -92,10 +92,102 @@ pub(crate) unsafe fn pack_right(
     }
 }
 
+/// A right matrix of half precision, which packing widens.
+#[derive(Clone, Copy)]
+pub(crate) struct Halves {
+    /// float16 or bfloat16.
+    pub dtype: DType,
+    /// The address of the first element.
+    pub first: usize,
+    /// From row to row, and from column to column.
+    pub strides: [isize; 2],
+}
+
+impl Halves {
+    /// What [`pack_right`] does, for the part of the matrix that begins in this row and column.
+    ///
+    /// # Safety
+    /// As [`pack_right`].
+    pub(crate) unsafe fn pack(
+        &self,
+        (row, column): (usize, usize),
+        (depth, columns): (usize, usize),
+        (width, terms): (usize, usize),
+        packed: &mut [f32],
+    ) {
+        let [by_row, by_column] = self.strides;
+        let at = |column: usize| {
+            let offset = row as isize * by_row + column as isize * by_column;
+            self.first.wrapping_add_signed(offset * self.dtype.size() as isize)
+        };
+        let whole = if by_column == 1 { columns / width } else { 0 };
+        if whole > 0 {
+            // SAFETY: the caller vouches for as many neighbours in each row.
+            unsafe { copy_whole_groups(self.dtype, at(column), by_row, (depth, whole), (width, terms), packed) };
+        }
+        // The others are widened in the order in which they lie, a group at a time: its lines stay in a cache until they are packed.
+        for group in whole..columns.div_ceil(width) {
+            let count = width.min(columns - group * width);
+            let by_rows = by_column == 1;
+            let (lines, length) = if by_rows { ([by_row, 1], count) } else { ([by_column, by_row], depth) };
+            let strides = if by_rows { (count as isize, 1) } else { (1, depth as isize) };
+            scratch::with(count * depth, |wide: &mut [f32]| {
+                // SAFETY: the caller's promise about these columns; their copy is dense.
+                unsafe {
+                    widen_lines(self.dtype, at(column + group * width), lines, wide, length);
+                    let to = &mut packed[group * terms * width..];
+                    pack_right(wide.as_ptr(), strides, (depth, count), (width, terms), to);
+                }
+            });
+        }
+    }
+}
+
 /// Rows of so many whole groups side by side: each row is read at once, however far apart the rows are.
+///
+/// # Safety
+/// The matrix, of elements of `dtype`, has `groups` times `width` neighbours in each row; `width` is that of the level in use.
+unsafe fn copy_whole_groups(
+    dtype: DType,
+    right: usize,
+    by_row: isize,
+    size @ (depth, groups): (usize, usize),
+    (width, terms): (usize, usize),
+    packed: &mut [f32],
+) {
+    let to = packed[..((groups - 1) * terms + depth) * width].as_mut_ptr();
+    // SAFETY: `to` has room for the groups; the rest is the caller's promise.
+    unsafe {
+        at_level!(copy_rows(dtype: DType, right: usize, by_row: isize, size: (usize, usize), terms: usize, to: *mut f32));
+    }
+}
+
+/// # Safety
+/// As [`copy_whole_groups`]; `to` has room for the groups.
 #[inline(always)]
 unsafe fn copy_rows<V: Lanes>(
-    right: *const f32,
+    dtype: DType,
+    right: usize,
+    by_row: isize,
+    size: (usize, usize),
+    terms: usize,
+    to: *mut f32,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        match dtype {
+            DType::F16 => copy_rows_of::<V, f16>(right as *const f16, by_row, size, terms, to),
+            DType::BF16 => copy_rows_of::<V, bf16>(right as *const bf16, by_row, size, terms, to),
+            _ => copy_rows_of::<V, f32>(right as *const f32, by_row, size, terms, to),
+        }
+    }
+}
+
+/// # Safety
+/// As [`copy_rows`].
+#[inline(always)]
+unsafe fn copy_rows_of<V: Lanes, T: Stored>(
+    right: *const T,
     by_row: isize,
     (depth, groups): (usize, usize),
     terms: usize,
@@ -108,11 +200,11 @@ unsafe fn copy_rows<V: Lanes>(
             // SAFETY: the caller vouches for `groups` times two vectors in each row, and for the room.
             unsafe {
                 let from = row.add(group * width);
-                V::prefetch(from.wrapping_offset(AHEAD * by_row));
-                V::prefetch(from.wrapping_offset(AHEAD * by_row).wrapping_add(V::N));
+                V::prefetch(from.wrapping_offset(AHEAD * by_row).cast());
+                V::prefetch(from.wrapping_offset(AHEAD * by_row).wrapping_add(V::N).cast());
                 let to = to.add((group * terms + k) * width);
-                V::load(from).store(to);
-                V::load(from.add(V::N)).store(to.add(V::N));
+                T::load::<V>(from).store(to);
+                T::load::<V>(from.add(V::N)).store(to.add(V::N));
             }
         }
     }

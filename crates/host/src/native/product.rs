@@ -5,7 +5,7 @@
 
 use super::epilogue::Epilogue;
 use super::microkernel::{Block, Channels, Kernels, LeftAt, RowsAt, Terms, kernels, kernels_of};
-use super::panels::{Panels, pack_right};
+use super::panels::{Halves, Panels, pack_right};
 use super::{Shared, scratch};
 use crate::threads::{self, parallel_for};
 
@@ -27,7 +27,38 @@ const FEWEST_ACROSS: usize = 4;
 #[derive(Clone, Copy)]
 pub(crate) enum Operand<'a> {
     Strided(*const f32, [isize; 2]),
+    /// The right one only.
+    Halves(Halves),
     Packed(&'a [f32]),
+}
+
+// SAFETY: what shares an operand reads its elements, which nobody writes.
+unsafe impl Sync for Operand<'_> {}
+
+impl Operand<'_> {
+    /// Packs part of a right matrix, from this row and column on, as [`pack_right`] does.
+    ///
+    /// # Safety
+    /// The part's elements are readable.
+    unsafe fn pack_right(
+        &self,
+        (row, column): (usize, usize),
+        size: (usize, usize),
+        groups: (usize, usize),
+        to: &mut [f32],
+    ) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            match self {
+                Operand::Strided(right, [by_row, by_column]) => {
+                    let from = right.wrapping_offset(row as isize * by_row + column as isize * by_column);
+                    pack_right(from, (*by_row, *by_column), size, groups, to);
+                }
+                Operand::Halves(halves) => halves.pack((row, column), size, groups, to),
+                Operand::Packed(_) => unreachable!("it is packed"),
+            }
+        }
+    }
 }
 
 /// `out = factor * left * right`, or that much more, and what follows.
@@ -122,28 +153,21 @@ pub(crate) unsafe fn pack_left(
 ///
 /// # Safety
 /// The matrix's elements are readable.
-pub(crate) unsafe fn pack_right_whole(
-    (depth, columns): (usize, usize),
-    right: *const f32,
-    [by_row, by_column]: [isize; 2],
-    packed: &mut [f32],
-) {
+pub(crate) unsafe fn pack_right_whole((depth, columns): (usize, usize), right: Operand, packed: &mut [f32]) {
     let (width, parts) = (kernels().width, Parts::new(depth));
     let groups = columns.div_ceil(width);
-    let (packed, right) = (Shared::new(packed), right.expose_provenance());
+    let (packed, right) = (Shared::new(packed), &right);
     parallel_for(parts.count * groups, width * parts.longest() / 8, |begin, end| {
         let mut task = begin;
         while task < end {
             let (group, (from, terms)) = (task % groups, parts.get(task / groups));
             let count = (groups - group).min(end - task);
             task += count;
-            let offset = from as isize * by_row + (group * width) as isize * by_column;
-            let start = std::ptr::with_exposed_provenance::<f32>(right).wrapping_offset(offset);
             // SAFETY: this task alone has the groups; their elements lie in the matrix.
             unsafe {
                 let to = packed.part((from * groups + group * terms) * width, count * terms * width);
                 let columns = (count * width).min(columns - group * width);
-                pack_right(start, (by_row, by_column), (terms, columns), (width, terms), to);
+                right.pack_right((from, group * width), (terms, columns), (width, terms), to);
             }
         }
     });
@@ -192,15 +216,15 @@ impl Product<'_> {
         // SAFETY: the caller's promise, which covers packing, too.
         unsafe {
             match (self.left, self.right) {
-                (Operand::Strided(left, strides), Operand::Strided(..)) if rows <= columns => {
+                (Operand::Strided(left, strides), Operand::Strided(..) | Operand::Halves(_)) if rows <= columns => {
                     scratch::with(left_len(rows, depth), |packed| {
                         pack_left((rows, depth), left, strides, self.factor, packed);
                         Product { left: Operand::Packed(packed), factor: 1.0, ..*self }.multiply();
                     });
                 }
-                (Operand::Strided(..), Operand::Strided(right, strides)) => {
+                (Operand::Strided(..), right @ (Operand::Strided(..) | Operand::Halves(_))) => {
                     scratch::with(right_len(depth, columns), |packed| {
-                        pack_right_whole((depth, columns), right, strides, packed);
+                        pack_right_whole((depth, columns), right, packed);
                         Product { right: Operand::Packed(packed), ..*self }.multiply();
                     });
                 }
@@ -313,7 +337,7 @@ impl Tiles<'_> {
         let most = most.min(MOST_GROUPS);
         let in_place = self.in_place(panels);
         let memory =
-            if matches!(self.product.right, Operand::Strided(..)) { most * width * self.parts.longest() } else { 0 };
+            if matches!(self.product.right, Operand::Packed(_)) { 0 } else { most * width * self.parts.longest() };
         scratch::with(memory, |packed: &mut [f32]| {
             for begin in (first..last).step_by(most) {
                 let end = last.min(begin + most);
@@ -358,7 +382,8 @@ impl Tiles<'_> {
         strip: &mut [Group; MOST_GROUPS],
     ) {
         let width = self.kernels.width;
-        let (right, [by_row, by_column]) = match self.product.right {
+        let mut packed_from = begin;
+        match self.product.right {
             Operand::Packed(right) => {
                 for (own, group) in strip.iter_mut().zip(begin..end) {
                     *own =
@@ -366,23 +391,22 @@ impl Tiles<'_> {
                 }
                 return;
             }
-            Operand::Strided(right, strides) => (right, strides),
-        };
-        let at = |group: usize| right.wrapping_offset(from as isize * by_row + (group * width) as isize * by_column);
-        let mut packed_from = begin;
-        if in_place {
-            while packed_from < end && matches!(self.width(packed_from), count if count == width || 2 * count == width)
-            {
-                strip[packed_from - begin] = Group { first: at(packed_from), stride: by_row as usize };
-                packed_from += 1;
+            Operand::Strided(right, [by_row, _]) if in_place => {
+                let whole = |group: usize| matches!(self.width(group), count if count == width || 2 * count == width);
+                while packed_from < end && whole(packed_from) {
+                    let first = right.wrapping_offset(from as isize * by_row + (packed_from * width) as isize);
+                    strip[packed_from - begin] = Group { first, stride: by_row as usize };
+                    packed_from += 1;
+                }
             }
+            Operand::Strided(..) | Operand::Halves(_) => {}
         }
         if packed_from == end {
             return;
         }
         let columns = (end * width).min(self.product.columns) - packed_from * width;
         // SAFETY: the caller's promise.
-        unsafe { pack_right(at(packed_from), (by_row, by_column), (terms, columns), (width, terms), to) };
+        unsafe { self.product.right.pack_right((from, packed_from * width), (terms, columns), (width, terms), to) };
         for group in packed_from..end {
             strip[group - begin] = Group { first: to[(group - packed_from) * terms * width..].as_ptr(), stride: width };
         }

@@ -4,8 +4,9 @@
 use super::tile::softmax;
 use super::{Attention, Operands, gather, row_offset};
 use crate::native::lanes::{WIDEST, at_level};
-use crate::native::matmul::{Matrices, MatrixProduct, Stored, read_once};
+use crate::native::matmul::{Matrices, MatrixProduct, read_once};
 use crate::native::memory::Memory;
+use crate::native::stored::Stored;
 use crate::native::{memory, scratch};
 use crate::threads::{count, parallel_for};
 use openmps_tile::DType;

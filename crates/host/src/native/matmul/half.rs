@@ -1,11 +1,12 @@
-//! Products of half precision: computed in float32 and rounded once. A right matrix of a product of few rows is read as it is, and bfloat16 where
-//! the CPU multiplies it; what else is copied is widened in the order in which it lies.
+//! Products of half precision: computed in float32 and rounded once. A right matrix of a product of few rows is read as it is, one of a large product
+//! is widened as it is packed, and bfloat16 is multiplied as it is where the CPU can. What else is copied is widened in the order in which it lies.
 
-use super::skinny::{self, Stored};
-use super::{Matrices, MatrixProduct, bfloat, float};
+use super::skinny;
+use super::{Matrices, MatrixProduct, bfloat, float, packs, single};
 use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{Lanes, at_level};
 use crate::native::product::are_dealt_out_whole;
+use crate::native::stored::{Stored, widen_lines};
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 use crate::vector::math;
@@ -129,6 +130,11 @@ pub(super) unsafe fn mixed(
             unsafe { skinny::run(product, dtype, at, [left, right, out], epilogue) };
             continue;
         }
+        if packs(product) && single::takes_halves(product) {
+            // SAFETY: the caller's promise.
+            unsafe { single::run_halves(product, dtype, at, [left, right, out], epilogue) };
+            continue;
+        }
         scratch::with(depth * columns, |weight: &mut [f32]| {
             let from = at.right.wrapping_add_signed(right * dtype.size() as isize);
             let [by_row, by_column] = product.right;
@@ -159,41 +165,8 @@ pub(super) unsafe fn widen(dtype: DType, from: usize, strides: [isize; 2], to: &
         let to = unsafe { to.part(begin * columns, (end - begin) * columns) };
         let from = from.wrapping_add_signed(begin as isize * strides[0] * dtype.size() as isize);
         // SAFETY: the caller's promise.
-        unsafe { at_level!(lines(dtype: DType, from: usize, strides: [isize; 2], to: &mut [f32], columns: usize)) };
+        unsafe { widen_lines(dtype, from, strides, to, columns) };
     });
-}
-
-#[inline(always)]
-unsafe fn lines<V: Lanes>(dtype: DType, from: usize, strides: [isize; 2], to: &mut [f32], columns: usize) {
-    // SAFETY: passed on to the caller.
-    unsafe {
-        match dtype {
-            DType::F16 => lines_of::<V, f16>(from as *const f16, strides, to, columns),
-            _ => lines_of::<V, bf16>(from as *const bf16, strides, to, columns),
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn lines_of<V: Lanes, T: Stored>(
-    from: *const T,
-    [by_row, by_column]: [isize; 2],
-    to: &mut [f32],
-    columns: usize,
-) {
-    for (i, line) in to.chunks_exact_mut(columns).enumerate() {
-        let from = from.wrapping_offset(i as isize * by_row);
-        // SAFETY: a row of the matrix, which the caller vouches for.
-        unsafe {
-            if by_column == 1 {
-                skinny::widened::<V, T>(from, line);
-            } else {
-                for (j, to) in line.iter_mut().enumerate() {
-                    *to = (*from.offset(j as isize * by_column)).single();
-                }
-            }
-        }
-    }
 }
 
 /// Rounds dense results, times a factor, to where they belong, and adds what `beta` keeps.

@@ -12,7 +12,7 @@ mod skinny;
 mod then;
 
 pub use packed::{PackedMatrix, Side, linear_packed};
-pub(in crate::native) use skinny::{Stored, read_once};
+pub(in crate::native) use skinny::read_once;
 
 use super::epilogue::Epilogue;
 use super::product::{WORTH_SPLITTING, are_dealt_out_whole};

@@ -47,7 +47,10 @@ impl PackedMatrix {
         unsafe {
             match side {
                 Side::Left => pack_left((size[0], size[1]), from, strides, 1.0, packed.numbers.numbers_mut()),
-                Side::Right => pack_right_whole((size[0], size[1]), from, strides, packed.numbers.numbers_mut()),
+                Side::Right => {
+                    let right = Operand::Strided(from, strides);
+                    pack_right_whole((size[0], size[1]), right, packed.numbers.numbers_mut());
+                }
             }
         }
         Ok(packed)

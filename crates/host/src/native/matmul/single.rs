@@ -3,7 +3,9 @@
 use super::{Matrices, MatrixProduct};
 use crate::native::epilogue::Epilogue;
 use crate::native::microkernel::{Channels, Terms};
+use crate::native::panels::Halves;
 use crate::native::product::{Operand, Product};
+use openmps_tile::DType;
 
 /// Fewer rows or columns than these leave most of a tile empty.
 const FEWEST: usize = 6;
@@ -31,13 +33,50 @@ pub(super) unsafe fn run(
         return unsafe { run(&product.transposed(), at, [right, left, out], epilogue) };
     }
     let from = |address: usize, offset: isize| (address as *const f32).wrapping_offset(offset);
+    let right = Operand::Strided(from(at.right, right), product.right);
+    // SAFETY: passed on to the caller.
+    unsafe { run_with(product, at, [left, out], right, epilogue) };
+}
+
+/// Whether [`run_halves`] takes this product, which [`takes`] has accepted: its result has rows of neighbours, so that the right matrix stays that.
+pub(super) fn takes_halves(product: &MatrixProduct) -> bool {
+    product.out[1] == 1 && takes(product)
+}
+
+/// Computes one batch with a right matrix of half precision, which is widened as it is packed.
+///
+/// # Safety
+/// As `linear`, for one batch of such matrices that [`takes_halves`] has accepted.
+pub(super) unsafe fn run_halves(
+    product: &MatrixProduct,
+    dtype: DType,
+    at: Matrices,
+    [left, right, out]: [isize; 3],
+    epilogue: Option<&Epilogue>,
+) {
+    let first = at.right.wrapping_add_signed(right * dtype.size() as isize);
+    let right = Operand::Halves(Halves { dtype, first, strides: product.right });
+    // SAFETY: passed on to the caller.
+    unsafe { run_with(product, at, [left, out], right, epilogue) };
+}
+
+/// # Safety
+/// As [`run`] or [`run_halves`], with the right matrix as an operand.
+unsafe fn run_with(
+    product: &MatrixProduct,
+    at: Matrices,
+    [left, out]: [isize; 2],
+    right: Operand,
+    epilogue: Option<&Epilogue>,
+) {
+    let from = |address: usize, offset: isize| (address as *const f32).wrapping_offset(offset);
     let product = Product {
         rows: product.rows,
         depth: product.depth,
         columns: product.columns,
         terms: Terms::Singles,
         left: Operand::Strided(from(at.left, left), product.left),
-        right: Operand::Strided(from(at.right, right), product.right),
+        right,
         factor: product.alpha as f32,
         out: from(at.out, out).cast_mut(),
         out_stride: product.out[0] as usize,

@@ -5,9 +5,6 @@ mod dots;
 
 use super::{Matrices, MatrixProduct, then};
 use crate::native::epilogue::Epilogue;
-use crate::native::lanes::Lanes;
-use crate::vector::math;
-use half::{bf16, f16};
 use openmps_tile::DType;
 
 /// Up to here reading both matrices in place beats packing the right one.
@@ -120,68 +117,6 @@ impl Work<'_> {
             let part = then::Part { out, stride, rows: product.rows, columns: (first, count), index };
             // SAFETY: this task's columns of a dense result.
             unsafe { then::part(epilogue, part) };
-        }
-    }
-}
-
-/// An element type that becomes float32 on its way into a register.
-pub(in crate::native) trait Stored: Copy {
-    fn single(self) -> f32;
-
-    /// N elements.
-    ///
-    /// # Safety
-    /// They are readable, and the CPU has the instructions of `V`.
-    unsafe fn load<V: Lanes>(from: *const Self) -> V;
-}
-
-impl Stored for f32 {
-    #[inline(always)]
-    fn single(self) -> f32 {
-        self
-    }
-    #[inline(always)]
-    unsafe fn load<V: Lanes>(from: *const f32) -> V {
-        // SAFETY: the caller's promise.
-        unsafe { V::load(from) }
-    }
-}
-
-impl Stored for f16 {
-    #[inline(always)]
-    fn single(self) -> f32 {
-        math::half_to_single(self.to_bits())
-    }
-    #[inline(always)]
-    unsafe fn load<V: Lanes>(from: *const f16) -> V {
-        // SAFETY: the caller's promise.
-        unsafe { V::load_half(from) }
-    }
-}
-
-impl Stored for bf16 {
-    #[inline(always)]
-    fn single(self) -> f32 {
-        math::bfloat_to_single(self.to_bits())
-    }
-    #[inline(always)]
-    unsafe fn load<V: Lanes>(from: *const bf16) -> V {
-        // SAFETY: the caller's promise.
-        unsafe { V::load_bfloat(from) }
-    }
-}
-
-/// A line of elements as float32.
-#[inline(always)]
-pub(super) unsafe fn widened<V: Lanes, W: Stored>(from: *const W, to: &mut [f32]) {
-    let whole = to.len() / V::N * V::N;
-    // SAFETY: the caller vouches for as many elements as `to` has.
-    unsafe {
-        for i in (0..whole).step_by(V::N) {
-            W::load::<V>(from.add(i)).store(to.as_mut_ptr().add(i));
-        }
-        for (i, to) in to.iter_mut().enumerate().skip(whole) {
-            *to = (*from.add(i)).single();
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::Level;
 use crate::native::Activation;
+use crate::native::stored::{Stored, widened};
 
 fn value(i: usize) -> f64 {
     ((i * 7919 + 13) % 23) as f64 / 4.0 - 2.5
@@ -165,6 +166,9 @@ fn halves_of_few_rows_and_of_many() {
             (40, 33, 24),
             (21, 800, 50),
             (34, 17, 33),
+            (13, 400, 67),
+            (65, 80, 64),
+            (90, 129, 35),
         ]
         .into_iter()
         .enumerate()
@@ -183,13 +187,13 @@ fn halves_of_few_rows_and_of_many() {
 /// Every float16 and bfloat16, converted on its way into a register, at every level.
 #[test]
 fn every_half_is_the_same_number_in_a_register() {
-    fn same<T: skinny::Stored>(of: fn(u16) -> T, want: fn(T) -> f32) {
+    fn same<T: Stored>(of: fn(u16) -> T, want: fn(T) -> f32) {
         let all: Vec<T> = (0..=u16::MAX).map(of).collect();
         let mut found = vec![0.0f32; all.len()];
         #[inline(always)]
-        unsafe fn convert<V: crate::native::lanes::Lanes, T: skinny::Stored>(from: &[T], to: &mut [f32]) {
+        unsafe fn convert<V: crate::native::lanes::Lanes, T: Stored>(from: &[T], to: &mut [f32]) {
             // SAFETY: as many numbers as there is room for.
-            unsafe { skinny::widened::<V, T>(from.as_ptr(), to) };
+            unsafe { widened::<V, T>(from.as_ptr(), to) };
         }
         // SAFETY: the baseline's instructions.
         unsafe { convert::<crate::native::lanes::Portable, T>(&all, &mut found) };

@@ -1,8 +1,9 @@
 //! A transposed right matrix (`x weight^T`): sums of products along neighbours, nothing packed.
 
-use super::{MOST_ROWS, Stored, Work, widened};
+use super::{MOST_ROWS, Work};
 use crate::native::lanes::{Lanes, at_level};
 use crate::native::matmul::MatrixProduct;
+use crate::native::stored::{Stored, widened};
 use crate::threads::parallel_for;
 use half::{bf16, f16};
 use openmps_tile::DType;
