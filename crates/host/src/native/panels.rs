@@ -56,10 +56,40 @@ impl Panels {
             let from = left.wrapping_offset(begin as isize * strides.0);
             // SAFETY: the caller's promise, for the rows of this panel.
             unsafe { gather((depth, rows), self.height, from, (strides.1, strides.0), panel) };
-            if factor != 1.0 {
-                panel.iter_mut().for_each(|value| *value *= factor);
-            }
+            scale(factor, panel);
         }
+    }
+
+    /// [`Panels::pack`] of `depth` columns of a matrix of half precision, from this one on.
+    ///
+    /// # Safety
+    /// The elements of these panels and columns are readable.
+    pub(crate) unsafe fn pack_halves(
+        &self,
+        (first, last): (usize, usize),
+        left: &Halves,
+        (column, depth): (usize, usize),
+        factor: f32,
+        packed: &mut [f32],
+    ) {
+        for (p, panel) in (first..last).zip(packed.chunks_exact_mut((self.height * depth).max(1))) {
+            let begin = self.start(p);
+            let rows = self.start(p + 1) - begin;
+            scratch::with(rows * depth, |wide: &mut [f32]| {
+                // SAFETY: the caller's promise, for the rows of this panel.
+                unsafe {
+                    let (by_row, by_column) = left.widen((begin, column), (rows, depth), wide);
+                    gather((depth, rows), self.height, wide.as_ptr(), (by_column, by_row), panel);
+                }
+            });
+            scale(factor, panel);
+        }
+    }
+}
+
+fn scale(factor: f32, panel: &mut [f32]) {
+    if factor != 1.0 {
+        panel.iter_mut().for_each(|value| *value *= factor);
     }
 }
 
@@ -92,7 +122,7 @@ pub(crate) unsafe fn pack_right(
     }
 }
 
-/// A right matrix of half precision, which packing widens.
+/// A matrix of half precision, which packing widens.
 #[derive(Clone, Copy)]
 pub(crate) struct Halves {
     /// float16 or bfloat16.
@@ -104,6 +134,30 @@ pub(crate) struct Halves {
 }
 
 impl Halves {
+    /// The address of an element.
+    fn at(&self, row: usize, column: usize) -> usize {
+        let offset = row as isize * self.strides[0] + column as isize * self.strides[1];
+        self.first.wrapping_add_signed(offset * self.dtype.size() as isize)
+    }
+
+    /// A dense copy in float32 of the part that begins in this row and column, in the order in which it lies; the copy's strides.
+    ///
+    /// # Safety
+    /// The part's elements are readable; `wide` has room for them.
+    unsafe fn widen(
+        &self,
+        (row, column): (usize, usize),
+        (rows, columns): (usize, usize),
+        wide: &mut [f32],
+    ) -> (isize, isize) {
+        let [by_row, by_column] = self.strides;
+        let turned = by_row == 1 && by_column != 1;
+        let (lines, length) = if turned { ([by_column, by_row], rows) } else { ([by_row, by_column], columns) };
+        // SAFETY: the caller's promise.
+        unsafe { widen_lines(self.dtype, self.at(row, column), lines, wide, length) };
+        if turned { (1, rows as isize) } else { (columns as isize, 1) }
+    }
+
     /// What [`pack_right`] does, for the part of the matrix that begins in this row and column.
     ///
     /// # Safety
@@ -116,25 +170,19 @@ impl Halves {
         packed: &mut [f32],
     ) {
         let [by_row, by_column] = self.strides;
-        let at = |column: usize| {
-            let offset = row as isize * by_row + column as isize * by_column;
-            self.first.wrapping_add_signed(offset * self.dtype.size() as isize)
-        };
         let whole = if by_column == 1 { columns / width } else { 0 };
         if whole > 0 {
+            let from = self.at(row, column);
             // SAFETY: the caller vouches for as many neighbours in each row.
-            unsafe { copy_whole_groups(self.dtype, at(column), by_row, (depth, whole), (width, terms), packed) };
+            unsafe { copy_whole_groups(self.dtype, from, by_row, (depth, whole), (width, terms), packed) };
         }
         // The others are widened in the order in which they lie, a group at a time: its lines stay in a cache until they are packed.
         for group in whole..columns.div_ceil(width) {
             let count = width.min(columns - group * width);
-            let by_rows = by_column == 1;
-            let (lines, length) = if by_rows { ([by_row, 1], count) } else { ([by_column, by_row], depth) };
-            let strides = if by_rows { (count as isize, 1) } else { (1, depth as isize) };
             scratch::with(count * depth, |wide: &mut [f32]| {
-                // SAFETY: the caller's promise about these columns; their copy is dense.
+                // SAFETY: the caller's promise about these columns.
                 unsafe {
-                    widen_lines(self.dtype, at(column + group * width), lines, wide, length);
+                    let strides = self.widen((row, column + group * width), (depth, count), wide);
                     let to = &mut packed[group * terms * width..];
                     pack_right(wide.as_ptr(), strides, (depth, count), (width, terms), to);
                 }

@@ -23,11 +23,10 @@ pub(crate) const WORTH_SPLITTING: usize = 300_000;
 /// Panels or groups that are worth packing a strip for.
 const FEWEST_ACROSS: usize = 4;
 
-/// An operand: its first element and its strides (from row to row, from column to column), or what [`pack_left`] or [`pack_right_whole`] made of it.
+/// An operand: its first element and its strides (from row to row, from column to column), the same of half precision, or what [`pack_left`] or [`pack_right_whole`] made of it.
 #[derive(Clone, Copy)]
 pub(crate) enum Operand<'a> {
     Strided(*const f32, [isize; 2]),
-    /// The right one only.
     Halves(Halves),
     Packed(&'a [f32]),
 }
@@ -36,6 +35,30 @@ pub(crate) enum Operand<'a> {
 unsafe impl Sync for Operand<'_> {}
 
 impl Operand<'_> {
+    /// Packs panels of a left matrix, `terms` columns of it from this one on, as [`Panels::pack`] does.
+    ///
+    /// # Safety
+    /// The elements of these panels and columns are readable.
+    unsafe fn pack_left(
+        &self,
+        (panels, which): (Panels, (usize, usize)),
+        (from, terms): (usize, usize),
+        factor: f32,
+        to: &mut [f32],
+    ) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            match self {
+                Operand::Strided(left, [by_row, by_column]) => {
+                    let left = left.wrapping_offset(from as isize * by_column);
+                    panels.pack(which, left, (*by_row, *by_column), terms, factor, to);
+                }
+                Operand::Halves(halves) => panels.pack_halves(which, halves, (from, terms), factor, to),
+                Operand::Packed(_) => unreachable!("it is packed"),
+            }
+        }
+    }
+
     /// Packs part of a right matrix, from this row and column on, as [`pack_right`] does.
     ///
     /// # Safety
@@ -127,23 +150,16 @@ pub(crate) fn right_len(depth: usize, columns: usize) -> usize {
 ///
 /// # Safety
 /// The matrix's elements are readable.
-pub(crate) unsafe fn pack_left(
-    (rows, depth): (usize, usize),
-    left: *const f32,
-    [by_row, by_column]: [isize; 2],
-    factor: f32,
-    packed: &mut [f32],
-) {
+pub(crate) unsafe fn pack_left((rows, depth): (usize, usize), left: Operand, factor: f32, packed: &mut [f32]) {
     let (panels, parts) = (Panels::new(rows), Parts::new(depth));
-    let (packed, left) = (Shared::new(packed), left.expose_provenance());
+    let (packed, left) = (Shared::new(packed), &left);
     parallel_for(parts.count * panels.count, panels.height * parts.longest() / 8, |begin, end| {
         for task in begin..end {
             let (panel, (from, terms)) = (task % panels.count, parts.get(task / panels.count));
-            let start = std::ptr::with_exposed_provenance::<f32>(left).wrapping_offset(from as isize * by_column);
             // SAFETY: this task alone has the panel; its elements lie in the matrix.
             unsafe {
                 let to = packed.part((from * panels.count + panel * terms) * panels.height, terms * panels.height);
-                panels.pack((panel, panel + 1), start, (by_row, by_column), terms, factor, to);
+                left.pack_left((panels, (panel, panel + 1)), (from, terms), factor, to);
             }
         }
     });
@@ -216,19 +232,19 @@ impl Product<'_> {
         // SAFETY: the caller's promise, which covers packing, too.
         unsafe {
             match (self.left, self.right) {
-                (Operand::Strided(left, strides), Operand::Strided(..) | Operand::Halves(_)) if rows <= columns => {
+                (Operand::Packed(_), _) | (_, Operand::Packed(_)) => self.multiply(),
+                (left, _) if rows <= columns => {
                     scratch::with(left_len(rows, depth), |packed| {
-                        pack_left((rows, depth), left, strides, self.factor, packed);
+                        pack_left((rows, depth), left, self.factor, packed);
                         Product { left: Operand::Packed(packed), factor: 1.0, ..*self }.multiply();
                     });
                 }
-                (Operand::Strided(..), right @ (Operand::Strided(..) | Operand::Halves(_))) => {
+                (_, right) => {
                     scratch::with(right_len(depth, columns), |packed| {
                         pack_right_whole((depth, columns), right, packed);
                         Product { right: Operand::Packed(packed), ..*self }.multiply();
                     });
                 }
-                _ => self.multiply(),
             }
         }
     }
@@ -418,9 +434,6 @@ impl Tiles<'_> {
     /// As [`Product::run`]; these tiles are the caller's.
     unsafe fn rows(&self, (first, last): (usize, usize), groups: (usize, usize)) {
         let Operand::Packed(right) = self.product.right else { unreachable!("the caller has packed it") };
-        let Operand::Strided(left, [by_row, by_column]) = self.product.left else {
-            unreachable!("products with a packed left operand are cut by columns")
-        };
         let (width, height) = (self.kernels.width, self.panels.height);
         let most = (STRIP / (self.parts.longest().max(1) * height)).clamp(1, last - first);
         scratch::with(most * height * self.parts.longest(), |packed: &mut [f32]| {
@@ -428,10 +441,10 @@ impl Tiles<'_> {
                 let end = last.min(begin + most);
                 for part in 0..self.parts.count {
                     let (from, terms) = self.parts.get(part);
-                    let start = left.wrapping_offset(from as isize * by_column);
+                    let product = self.product;
                     // SAFETY: the caller's promise about the left operand.
                     unsafe {
-                        self.panels.pack((begin, end), start, (by_row, by_column), terms, self.product.factor, packed);
+                        product.left.pack_left((self.panels, (begin, end)), (from, terms), product.factor, packed);
                     }
                     for group in groups.0..groups.1 {
                         let right = right[(from * self.groups + group * terms) * width..].as_ptr();

@@ -38,7 +38,9 @@ pub(super) fn pack(shape: &Convolution, weight: &[f32], packed: &mut [f32]) {
     let depth = depth(shape);
     assert_eq!(weight.len(), shape.filters * depth);
     // SAFETY: the weight has a row of `depth` numbers for each filter.
-    unsafe { product::pack_left((shape.filters, depth), weight.as_ptr(), [depth as isize, 1], 1.0, packed) };
+    unsafe {
+        product::pack_left((shape.filters, depth), Operand::Strided(weight.as_ptr(), [depth as isize, 1]), 1.0, packed)
+    };
 }
 
 /// The convolution with filters from [`pack`], some rows of pixels at a time.

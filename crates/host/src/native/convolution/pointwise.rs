@@ -28,7 +28,7 @@ pub(super) fn pack(shape: &Convolution, weight: &[f32], packed: &mut [f32]) {
     for group in 0..shape.groups {
         let (from, to) = (&weight[group * filters * depth..], &mut packed[group * per_group..][..per_group]);
         // SAFETY: `from` begins with `filters` rows of `depth` numbers.
-        unsafe { product::pack_left((filters, depth), from.as_ptr(), [depth as isize, 1], 1.0, to) };
+        unsafe { product::pack_left((filters, depth), Operand::Strided(from.as_ptr(), [depth as isize, 1]), 1.0, to) };
     }
 }
 

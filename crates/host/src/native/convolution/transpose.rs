@@ -61,7 +61,7 @@ fn pack(of: &Convolution, weight: &[f32], group: usize, packed: &mut [f32]) {
     let rows = channels * of.kernel[0] * of.kernel[1];
     let from = weight[group * filters * rows..].as_ptr();
     // SAFETY: the group's weight is `filters` rows of `rows` numbers.
-    unsafe { product::pack_left((rows, filters), from, [1, rows as isize], 1.0, packed) };
+    unsafe { product::pack_left((rows, filters), Operand::Strided(from, [1, rows as isize]), 1.0, packed) };
 }
 
 /// Kernel and stride equal: every input pixel has a block of the output to itself.
@@ -244,7 +244,7 @@ impl Spread<'_> {
             // SAFETY: columns of the group's weight, `filters` rows of `channels * taps` numbers.
             unsafe {
                 let strides = [1, (channels * taps) as isize];
-                product::pack_left((count * taps, filters), left, strides, 1.0, packed);
+                product::pack_left((count * taps, filters), Operand::Strided(left, strides), 1.0, packed);
             }
             let first = |image: usize| &self.input[(image * of.filters + group * filters) * pixels..];
             for own in (0..images).filter(|_| self.images > 1) {

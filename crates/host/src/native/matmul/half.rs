@@ -51,6 +51,11 @@ pub(super) unsafe fn run<T: Half>(product: &MatrixProduct, at: Matrices, batches
     unsafe { in_order::<T>(product, at, batches) }
 }
 
+/// Whether a product with a right matrix of half precision is large enough for packing, which widens both, and has no better kernel.
+pub(super) fn is_packed(product: &MatrixProduct, right: DType) -> bool {
+    packs(product) && single::takes_typed(product) && !skinny::takes(product, right)
+}
+
 /// Whether the CPU multiplies this type, and the product is worth it.
 fn multiplied<T: Half>(product: &MatrixProduct) -> bool {
     T::DTYPE == DType::BF16 && bfloat::takes(product)
@@ -92,19 +97,23 @@ unsafe fn one<T: Half>(product: &MatrixProduct, at: Matrices, [left, right, out]
             }
         });
     }
-    // A matrix that lies transposed is widened in its own order; packing turns it.
-    let [by_row, by_column] = product.left;
-    let turned = by_row == 1 && by_column != 1 && !skinny::takes(&own, T::DTYPE);
-    let (from_strides, line) = if turned { ([by_column, by_row], rows) } else { (product.left, depth) };
-    if turned {
-        own.left = [1, rows as isize];
+    if is_packed(&own, T::DTYPE) {
+        own.left = product.left;
+        return scratch::with(rows * columns, |sums: &mut [f32]| {
+            // SAFETY: the caller vouches for the operands' elements and for the result's.
+            unsafe {
+                let own_at = Matrices { out: sums.as_mut_ptr() as usize, ..at };
+                single::run_typed(&own, [T::DTYPE; 2], own_at, [left, right, 0], None);
+                round::<T>(sums, product, 1.0, to);
+            }
+        });
     }
     scratch::with(rows * (depth + columns), |memory: &mut [f32]| {
         let (x, sums) = memory.split_at_mut(rows * depth);
         let from = at.left.wrapping_add_signed(left * size_of::<T>() as isize);
         // SAFETY: the caller vouches for the operands' elements; `x` and `sums` are dense.
         unsafe {
-            widen(T::DTYPE, from, from_strides, x, line);
+            widen(T::DTYPE, from, product.left, x, depth);
             let own_at = Matrices { left: x.as_ptr() as usize, right: at.right, out: sums.as_mut_ptr() as usize };
             mixed(&own, T::DTYPE, own_at, &[[0, right, 0]], None);
             round::<T>(sums, product, 1.0, to);
@@ -130,9 +139,9 @@ pub(super) unsafe fn mixed(
             unsafe { skinny::run(product, dtype, at, [left, right, out], epilogue) };
             continue;
         }
-        if packs(product) && single::takes_halves(product) {
+        if is_packed(product, dtype) {
             // SAFETY: the caller's promise.
-            unsafe { single::run_halves(product, dtype, at, [left, right, out], epilogue) };
+            unsafe { single::run_typed(product, [DType::F32, dtype], at, [left, right, out], epilogue) };
             continue;
         }
         scratch::with(depth * columns, |weight: &mut [f32]| {

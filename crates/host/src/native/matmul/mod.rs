@@ -113,7 +113,7 @@ pub unsafe fn matmul(product: &MatrixProduct, dtype: DType, at: Matrices, batche
     Ok(())
 }
 
-/// Computes the product of a float32 left matrix with a right one of float32, float16 or bfloat16, or of two of bfloat16 that [`multiplies`] takes, for
+/// Computes the product of a float32 left matrix, or one of half precision that [`multiplies`] takes, with a right one of float32, float16 or bfloat16, for
 /// every batch, and what follows it while it is in the cache. The result is float32. The epilogue's channels are the columns, its residual has the
 /// layout of `out`: dense, batch after batch.
 ///
@@ -135,8 +135,11 @@ pub unsafe fn linear(
     // SAFETY: the caller's promise.
     unsafe {
         match types {
-            [DType::BF16, DType::BF16] => {
+            [DType::BF16, DType::BF16] if bfloat::takes(product) => {
                 batches.iter().for_each(|&batch| bfloat::run(product, at, batch, epilogue));
+            }
+            [DType::F16 | DType::BF16, _] => {
+                batches.iter().for_each(|&batch| single::run_typed(product, types, at, batch, epilogue));
             }
             [_, right @ (DType::F16 | DType::BF16)] => half::mixed(product, right, at, batches, epilogue),
             _ => float::<f32>(product, at, batches, epilogue),
@@ -144,11 +147,14 @@ pub unsafe fn linear(
     }
 }
 
-/// Whether the CPU multiplies matrices of these types as they are, so that [`linear`] takes the left one without a copy in float32.
+/// Whether [`linear`] takes a left matrix of half precision without a copy in float32: because the CPU multiplies the type, or packing widens it.
 pub fn multiplies(product: &MatrixProduct, types: [DType; 2], batches: &[[isize; 3]]) -> bool {
-    types == [DType::BF16; 2] && product.alpha == 1.0 && product.beta == 0.0 && {
-        let folded = product.folded(batches);
-        bfloat::takes(folded.as_ref().unwrap_or(product))
+    let folded = product.folded(batches);
+    let product = folded.as_ref().unwrap_or(product);
+    match types {
+        [DType::BF16, DType::BF16] if bfloat::takes(product) => product.alpha == 1.0 && product.beta == 0.0,
+        [DType::F16 | DType::BF16, right @ (DType::F32 | DType::F16 | DType::BF16)] => half::is_packed(product, right),
+        _ => false,
     }
 }
 

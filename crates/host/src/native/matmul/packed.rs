@@ -42,15 +42,12 @@ impl PackedMatrix {
             Side::Right => right_len(size[0], size[1]),
         };
         let mut packed = PackedMatrix { side, size, numbers: Lines::zeros(len) };
-        let (from, strides) = (matrix.as_ptr(), strides.map(|stride| stride as isize));
+        let matrix = Operand::Strided(matrix.as_ptr(), strides.map(|stride| stride as isize));
         // SAFETY: the last element, and so every one, lies in the slice.
         unsafe {
             match side {
-                Side::Left => pack_left((size[0], size[1]), from, strides, 1.0, packed.numbers.numbers_mut()),
-                Side::Right => {
-                    let right = Operand::Strided(from, strides);
-                    pack_right_whole((size[0], size[1]), right, packed.numbers.numbers_mut());
-                }
+                Side::Left => pack_left((size[0], size[1]), matrix, 1.0, packed.numbers.numbers_mut()),
+                Side::Right => pack_right_whole((size[0], size[1]), matrix, packed.numbers.numbers_mut()),
             }
         }
         Ok(packed)

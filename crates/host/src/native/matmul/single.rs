@@ -32,53 +32,42 @@ pub(super) unsafe fn run(
         // SAFETY: the transposed product: the same elements by other names.
         return unsafe { run(&product.transposed(), at, [right, left, out], epilogue) };
     }
-    let from = |address: usize, offset: isize| (address as *const f32).wrapping_offset(offset);
-    let right = Operand::Strided(from(at.right, right), product.right);
     // SAFETY: passed on to the caller.
-    unsafe { run_with(product, at, [left, out], right, epilogue) };
+    unsafe { run_typed(product, [DType::F32; 2], at, [left, right, out], epilogue) };
 }
 
-/// Whether [`run_halves`] takes this product, which [`takes`] has accepted: its result has rows of neighbours, so that the right matrix stays that.
-pub(super) fn takes_halves(product: &MatrixProduct) -> bool {
+/// Whether [`run_typed`] takes this product: its result has rows of neighbours.
+pub(super) fn takes_typed(product: &MatrixProduct) -> bool {
     product.out[1] == 1 && takes(product)
 }
 
-/// Computes one batch with a right matrix of half precision, which is widened as it is packed.
+/// Computes one batch of matrices of float32 and of half precision, which is widened as it is packed; the result is float32.
 ///
 /// # Safety
-/// As `linear`, for one batch of such matrices that [`takes_halves`] has accepted.
-pub(super) unsafe fn run_halves(
+/// As `linear`, for one batch of matrices of these types that [`takes_typed`] has accepted.
+pub(super) unsafe fn run_typed(
     product: &MatrixProduct,
-    dtype: DType,
+    types: [DType; 2],
     at: Matrices,
     [left, right, out]: [isize; 3],
     epilogue: Option<&Epilogue>,
 ) {
-    let first = at.right.wrapping_add_signed(right * dtype.size() as isize);
-    let right = Operand::Halves(Halves { dtype, first, strides: product.right });
-    // SAFETY: passed on to the caller.
-    unsafe { run_with(product, at, [left, out], right, epilogue) };
-}
-
-/// # Safety
-/// As [`run`] or [`run_halves`], with the right matrix as an operand.
-unsafe fn run_with(
-    product: &MatrixProduct,
-    at: Matrices,
-    [left, out]: [isize; 2],
-    right: Operand,
-    epilogue: Option<&Epilogue>,
-) {
-    let from = |address: usize, offset: isize| (address as *const f32).wrapping_offset(offset);
+    let operand = |dtype: DType, address: usize, offset: isize, strides: [isize; 2]| {
+        let first = address.wrapping_add_signed(offset * dtype.size() as isize);
+        match dtype {
+            DType::F32 => Operand::Strided(first as *const f32, strides),
+            _ => Operand::Halves(Halves { dtype, first, strides }),
+        }
+    };
     let product = Product {
         rows: product.rows,
         depth: product.depth,
         columns: product.columns,
         terms: Terms::Singles,
-        left: Operand::Strided(from(at.left, left), product.left),
-        right,
+        left: operand(types[0], at.left, left, product.left),
+        right: operand(types[1], at.right, right, product.right),
         factor: product.alpha as f32,
-        out: from(at.out, out).cast_mut(),
+        out: (at.out as *mut f32).wrapping_offset(out),
         out_stride: product.out[0] as usize,
         accumulate: product.beta != 0.0,
         epilogue,
