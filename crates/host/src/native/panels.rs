@@ -56,7 +56,9 @@ impl Panels {
             let from = left.wrapping_offset(begin as isize * strides.0);
             // SAFETY: the caller's promise, for the rows of this panel.
             unsafe { gather((depth, rows), self.height, from, (strides.1, strides.0), panel) };
-            scale(factor, panel);
+            if factor != 1.0 {
+                panel.iter_mut().for_each(|value| *value *= factor);
+            }
         }
     }
 
@@ -72,26 +74,26 @@ impl Panels {
         factor: f32,
         packed: &mut [f32],
     ) {
-        for (p, panel) in (first..last).zip(packed.chunks_exact_mut((self.height * depth).max(1))) {
-            let begin = self.start(p);
-            let rows = self.start(p + 1) - begin;
+        // So many rows at once that the lines of a matrix that lies transposed are vectors, and no more than a cache keeps.
+        let at_once = (WIDENED_ROWS / self.height).max(1);
+        for from in (first..last).step_by(at_once) {
+            let until = last.min(from + at_once);
+            let (begin, rows) = (self.start(from), self.start(until) - self.start(from));
+            let to = &mut packed[(from - first) * self.height * depth..];
             scratch::with(rows * depth, |wide: &mut [f32]| {
-                // SAFETY: the caller's promise, for the rows of this panel.
+                // SAFETY: the caller's promise, for the rows of these panels, of which the copy holds all.
                 unsafe {
-                    let (by_row, by_column) = left.widen((begin, column), (rows, depth), wide);
-                    gather((depth, rows), self.height, wide.as_ptr(), (by_column, by_row), panel);
+                    let strides = left.widen((begin, column), (rows, depth), wide);
+                    let origin = wide.as_ptr().wrapping_offset(-(begin as isize) * strides.0);
+                    self.pack((from, until), origin, strides, depth, factor, to);
                 }
             });
-            scale(factor, panel);
         }
     }
 }
 
-fn scale(factor: f32, panel: &mut [f32]) {
-    if factor != 1.0 {
-        panel.iter_mut().for_each(|value| *value *= factor);
-    }
-}
+/// Rows that are widened before they are packed.
+const WIDENED_ROWS: usize = 64;
 
 /// Copies a `depth` x `columns` part of the right matrix to groups of `width` columns, of which each has `terms` rows; the rest of the last one, which
 /// is there even of no columns, is zero.

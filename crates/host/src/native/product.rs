@@ -154,12 +154,16 @@ pub(crate) unsafe fn pack_left((rows, depth): (usize, usize), left: Operand, fac
     let (panels, parts) = (Panels::new(rows), Parts::new(depth));
     let (packed, left) = (Shared::new(packed), &left);
     parallel_for(parts.count * panels.count, panels.height * parts.longest() / 8, |begin, end| {
-        for task in begin..end {
+        let mut task = begin;
+        while task < end {
             let (panel, (from, terms)) = (task % panels.count, parts.get(task / panels.count));
-            // SAFETY: this task alone has the panel; its elements lie in the matrix.
+            let count = (panels.count - panel).min(end - task);
+            task += count;
+            // SAFETY: this task alone has the panels; their elements lie in the matrix.
             unsafe {
-                let to = packed.part((from * panels.count + panel * terms) * panels.height, terms * panels.height);
-                left.pack_left((panels, (panel, panel + 1)), (from, terms), factor, to);
+                let to =
+                    packed.part((from * panels.count + panel * terms) * panels.height, count * terms * panels.height);
+                left.pack_left((panels, (panel, panel + count)), (from, terms), factor, to);
             }
         }
     });

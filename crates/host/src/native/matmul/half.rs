@@ -38,7 +38,8 @@ impl Half for bf16 {
 /// # Safety
 /// As [`super::matmul`], for elements of type `T`.
 pub(super) unsafe fn run<T: Half>(product: &MatrixProduct, at: Matrices, batches: &[[isize; 3]]) {
-    if product.columns < product.rows && !multiplied::<T>(product) {
+    let few = product.columns <= skinny::MOST_HALF_ROWS || !is_packed(&dense(product), T::DTYPE);
+    if product.columns < product.rows && few && !multiplied::<T>(product) {
         let transposed = product.transposed();
         if skinny::takes(&dense(&transposed), T::DTYPE) {
             let at = Matrices { left: at.right, right: at.left, out: at.out };

@@ -3,6 +3,8 @@
 mod across;
 mod dots;
 
+pub(super) use across::MOST_HALF_ROWS;
+
 use super::{Matrices, MatrixProduct, then};
 use crate::native::epilogue::Epilogue;
 use openmps_tile::DType;

@@ -27,7 +27,7 @@ const MOST_SINGLE_ROWS: usize = 5;
 const LARGE: usize = 1 << 18;
 /// Rows up to which this beats packing a right matrix of half precision: 12 x 2048 by 2048 x 2048 took 1.2 ms here and 1.4 packed, 16 rows 1.68 and
 /// 1.62, 64 rows 8.0 and 5.5 (Zen 4, one thread).
-const MOST_HALF_ROWS: usize = 12;
+pub(in crate::native::matmul) const MOST_HALF_ROWS: usize = 12;
 
 /// Whether [`run`] takes this product.
 pub(super) fn takes(product: &MatrixProduct, right: DType) -> bool {
