@@ -19,7 +19,7 @@ pub(crate) use plain::Plain as Portable;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{Avx2, Avx512, Sse2 as Portable};
 
-use crate::vector::math::{bfloat_to_single, half_to_single};
+use crate::vector::math::{bfloat_to_single, half_to_single, single_to_half};
 use half::{bf16, f16};
 
 /// The most lanes of a register.
@@ -92,6 +92,17 @@ pub(crate) trait Lanes: Arithmetic {
         }
         // SAFETY: the level's instructions are there by this trait's contract; no register is wider.
         unsafe { Self::load(singles.as_ptr()) }
+    }
+
+    /// Writes the numbers as float16, each the nearest, of two the even one.
+    #[inline(always)]
+    unsafe fn store_half(self, to: *mut f16) {
+        // SAFETY: the caller vouches for the instructions.
+        let lanes = unsafe { self.lanes() };
+        for (i, &single) in lanes.iter().enumerate().take(Self::N) {
+            // SAFETY: the caller vouches for room for N numbers.
+            unsafe { to.add(i).write_unaligned(f16::from_bits(single_to_half(single))) };
+        }
     }
 
     /// N numbers of bfloat16, converted.

@@ -12,7 +12,7 @@ pub mod epilogue;
 pub mod fourier;
 pub mod gather;
 pub mod interpolation;
-mod lanes;
+pub(crate) mod lanes;
 pub mod layer_norm;
 pub mod linear_algebra;
 mod lines;

@@ -2,6 +2,8 @@
 
 use super::unary::UnaryFunction;
 use super::{CHUNK, leveled, math};
+use crate::native::lanes::{Lanes, at_level};
+use half::f16;
 use openmps_tile::{Cast, Scalar};
 use std::marker::PhantomData;
 
@@ -130,6 +132,59 @@ conversions! { float:
     Bfloat -> Half f32 f64 = |x| math::bfloat_to_single(x.0);
 }
 
+/// Between float16 and float32, for which CPUs have instructions.
+fn halves(from: Scalar, to: Scalar) -> Option<UnaryFunction> {
+    match (from, to) {
+        (Scalar::F16, Scalar::F32) => Some(widen),
+        (Scalar::F32, Scalar::F16) => Some(round),
+        _ => None,
+    }
+}
+
+/// # Safety
+/// As a [`UnaryFunction`].
+unsafe fn widen(destination: *mut u8, source: *const u8, count: usize) {
+    let (to, from) = (destination.cast::<f32>(), source.cast::<f16>());
+    // SAFETY: passed on to the caller; `at_level` calls with instructions that the CPU has.
+    unsafe { at_level!(widened(to: *mut f32, from: *const f16, count: usize)) }
+}
+
+#[inline(always)]
+unsafe fn widened<V: Lanes>(to: *mut f32, from: *const f16, count: usize) {
+    let whole = count / V::N * V::N;
+    // SAFETY: the caller's `count` elements are valid at both addresses.
+    unsafe {
+        for i in (0..whole).step_by(V::N) {
+            V::load_half(from.add(i)).store(to.add(i));
+        }
+        for i in whole..count {
+            to.add(i).write_unaligned(math::half_to_single(from.add(i).read_unaligned().to_bits()));
+        }
+    }
+}
+
+/// # Safety
+/// As a [`UnaryFunction`].
+unsafe fn round(destination: *mut u8, source: *const u8, count: usize) {
+    let (to, from) = (destination.cast::<f16>(), source.cast::<f32>());
+    // SAFETY: passed on to the caller; `at_level` calls with instructions that the CPU has.
+    unsafe { at_level!(rounded(to: *mut f16, from: *const f32, count: usize)) }
+}
+
+#[inline(always)]
+unsafe fn rounded<V: Lanes>(to: *mut f16, from: *const f32, count: usize) {
+    let whole = count / V::N * V::N;
+    // SAFETY: the caller's `count` elements are valid at both addresses, and a number is read before a shorter one is written where it was.
+    unsafe {
+        for i in (0..whole).step_by(V::N) {
+            V::load(from.add(i)).store_half(to.add(i));
+        }
+        for i in whole..count {
+            to.add(i).write_unaligned(f16::from_bits(math::single_to_half(from.add(i).read_unaligned())));
+        }
+    }
+}
+
 /// The function for a conversion; none where the pair of types is not one of the conversion's.
 ///
 /// float64 reaches the half types through float32, so it may round twice.
@@ -142,7 +197,7 @@ pub fn cast(cast: Cast, from: Scalar, to: Scalar) -> Option<UnaryFunction> {
         Cast::UnsignedToFloat => unsigned_to_float(from, to),
         Cast::FloatToSigned => float_to_signed(from, to),
         Cast::FloatToUnsigned => float_to_unsigned(from, to),
-        Cast::Float => float(from, to),
+        Cast::Float => halves(from, to).or_else(|| float(from, to)),
         Cast::Bits => None,
     }
 }

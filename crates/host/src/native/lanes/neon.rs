@@ -79,6 +79,19 @@ impl Lanes for Neon {
         }
     }
     #[inline(always)]
+    unsafe fn store_half(self, to: *mut f16) {
+        unsafe {
+            let halves: uint16x8_t;
+            std::arch::asm!(
+                "fcvtn {halves:v}.4h, {low:v}.4s",
+                "fcvtn2 {halves:v}.8h, {high:v}.4s",
+                low = in(vreg) self.0, high = in(vreg) self.1, halves = out(vreg) halves,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+            vst1q_u16(to.cast(), halves);
+        }
+    }
+    #[inline(always)]
     unsafe fn load_bfloat(from: *const bf16) -> Self {
         unsafe {
             let halves = vld1q_u16(from.cast());

@@ -138,6 +138,10 @@ lanes!(Avx2, 8, __m256, splat = _mm256_set1_ps, load = _mm256_loadu_ps, store = 
         unsafe { Avx2(_mm256_cvtph_ps(_mm_loadu_si128(from.cast()))) }
     }
     #[inline(always)]
+    unsafe fn store_half(self, to: *mut f16) {
+        unsafe { _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0)) }
+    }
+    #[inline(always)]
     unsafe fn load_bfloat(from: *const bf16) -> Self {
         unsafe {
             let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
@@ -247,6 +251,10 @@ lanes!(Avx512, 16, __m512, splat = _mm512_set1_ps, load = _mm512_loadu_ps, store
     #[inline(always)]
     unsafe fn load_half(from: *const f16) -> Self {
         unsafe { Avx512(_mm512_cvtph_ps(_mm256_loadu_si256(from.cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn store_half(self, to: *mut f16) {
+        unsafe { _mm256_storeu_si256(to.cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0)) }
     }
     #[inline(always)]
     unsafe fn load_bfloat(from: *const bf16) -> Self {

@@ -17,6 +17,18 @@ use openmps_tile::DType;
 pub(super) trait Half: Stored + Send + Sync {
     const DTYPE: DType;
     fn rounded(value: f32) -> Self;
+
+    /// Rounds a line of numbers times a factor.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `V`.
+    #[inline(always)]
+    unsafe fn round_line<V: Lanes>(factor: f32, from: &[f32], to: &mut [Self]) {
+        // A loop over neighbours becomes vectors.
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = Self::rounded(factor * from);
+        }
+    }
 }
 
 impl Half for f16 {
@@ -24,6 +36,19 @@ impl Half for f16 {
     #[inline(always)]
     fn rounded(value: f32) -> f16 {
         f16::from_bits(math::single_to_half(value))
+    }
+    #[inline(always)]
+    unsafe fn round_line<V: Lanes>(factor: f32, from: &[f32], to: &mut [f16]) {
+        let whole = from.len().min(to.len()) / V::N * V::N;
+        // SAFETY: the caller vouches for the instructions; both have as many numbers.
+        unsafe {
+            for i in (0..whole).step_by(V::N) {
+                V::load(from.as_ptr().add(i)).mul(V::splat(factor)).store_half(to.as_mut_ptr().add(i));
+            }
+        }
+        for (to, from) in to.iter_mut().zip(from).skip(whole) {
+            *to = Self::rounded(factor * from);
+        }
     }
 }
 
@@ -209,18 +234,22 @@ struct Rounded<'a> {
 #[inline(always)]
 unsafe fn round_to_halves<V: Lanes>(sums: &[f32], result: Rounded, rows: (usize, usize)) {
     // SAFETY: passed on to the caller.
-    unsafe { round_lines::<f16>(sums, result, rows) }
+    unsafe { round_lines::<V, f16>(sums, result, rows) }
 }
 
 #[inline(always)]
 unsafe fn round_to_bfloats<V: Lanes>(sums: &[f32], result: Rounded, rows: (usize, usize)) {
     // SAFETY: passed on to the caller.
-    unsafe { round_lines::<bf16>(sums, result, rows) }
+    unsafe { round_lines::<V, bf16>(sums, result, rows) }
 }
 
 /// Rows of the result; a row of neighbours is a loop that becomes vectors.
 #[inline(always)]
-unsafe fn round_lines<T: Half>(sums: &[f32], Rounded { product, factor, to }: Rounded, (first, last): (usize, usize)) {
+unsafe fn round_lines<V: Lanes, T: Half>(
+    sums: &[f32],
+    Rounded { product, factor, to }: Rounded,
+    (first, last): (usize, usize),
+) {
     let ([by_row, by_column], columns) = (product.out, product.columns);
     for i in first..last {
         let sums = &sums[(i - first) * columns..][..columns];
@@ -228,9 +257,8 @@ unsafe fn round_lines<T: Half>(sums: &[f32], Rounded { product, factor, to }: Ro
         if product.beta == 0.0 && by_column == 1 {
             // SAFETY: a row of the result, written by this task alone.
             let to = unsafe { std::slice::from_raw_parts_mut(to, columns) };
-            for j in 0..columns {
-                to[j] = T::rounded(factor * sums[j]);
-            }
+            // SAFETY: the instructions are this trait's caller's.
+            unsafe { T::round_line::<V>(factor, sums, to) };
             continue;
         }
         for (j, &sum) in sums.iter().enumerate() {

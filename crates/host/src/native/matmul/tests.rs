@@ -4,6 +4,7 @@ use super::*;
 use crate::Level;
 use crate::native::Activation;
 use crate::native::stored::{Stored, widened};
+use openmps_tile::Scalar;
 
 fn value(i: usize) -> f64 {
     ((i * 7919 + 13) % 23) as f64 / 4.0 - 2.5
@@ -215,6 +216,25 @@ fn every_half_is_the_same_number_in_a_register() {
             };
             assert!(single.to_bits() == want.to_bits() || single.is_nan() && want.is_nan(), "{dtype:?} {bits:#x}");
         }
+    }
+}
+
+/// Every float16, what lies half way to the next one, and what lies just beside that, is rounded as the crate `half` does, by the conversion of tiles.
+#[test]
+fn every_number_is_rounded_to_the_nearest_half() {
+    let around = |bits: u16| {
+        let [this, next] = [bits, bits.wrapping_add(1)].map(|bits| ::half::f16::from_bits(bits).to_f32());
+        let middle = (this + next) / 2.0;
+        [this, middle, f32::from_bits(middle.to_bits() ^ 1), -middle, this * 1.0001, f32::from_bits(bits.into())]
+    };
+    let numbers: Vec<f32> = (0..=u16::MAX).flat_map(around).chain([65_519.9, 65_520.0, 1e9, f32::MIN]).collect();
+    let cast = crate::vector::cast::cast(openmps_tile::Cast::Float, Scalar::F32, Scalar::F16).unwrap();
+    let mut found = vec![0_u16; numbers.len()];
+    // SAFETY: as many numbers at both addresses.
+    unsafe { cast(found.as_mut_ptr().cast(), numbers.as_ptr().cast(), numbers.len()) };
+    for (&number, &bits) in numbers.iter().zip(&found) {
+        let (found, want) = (::half::f16::from_bits(bits), ::half::f16::from_f32(number));
+        assert!(found == want && bits >> 15 == want.to_bits() >> 15 || found.is_nan() && want.is_nan(), "{number:e}");
     }
 }
 
