@@ -132,5 +132,5 @@ fn who_waits_for_a_flag_reads_it_atomically() {
     assert!(passes_memory(&parse(ttir).unwrap_or_else(|error| panic!("{error}"))));
     let text = text(ttir, &Target::metal(32));
     assert!(text.contains("coherent(device) device uint* p_flag"), "{text}");
-    assert_eq!(text.matches("atomic_fetch_or_explicit").count(), 2, "{text}");
+    assert_eq!(text.matches("atomic_load_explicit").count(), 2, "{text}");
 }

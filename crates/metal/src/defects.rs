@@ -4,7 +4,7 @@
 
 use crate::graph::{Graph, Operation, TensorType};
 use crate::interface::Properties;
-use crate::matrix::MatrixCall;
+use crate::matrix::{MatrixCall, MatrixView};
 use openmps_tile::DType;
 
 /// The longest depth of a product that the M1 and M2 sum up rightly, and the shortest side of a result that is affected.
@@ -12,7 +12,7 @@ const LONGEST_DEPTH: usize = 32_766;
 const SHORTEST_SIDE: usize = 16;
 /// The longest dimension, and the longest row with its gap, of a product before macOS 14.4.
 const LONGEST_OF_PRODUCT: usize = 32_768;
-/// The fewest rows, or columns, that another kernel of MPS's takes, and the gaps between rows of halves that this one minds.
+/// The most rows, or columns, that a kernel of MPS's takes which minds gaps between rows of halves, and the gaps that it does not mind.
 const FEW: usize = 16;
 const LONGEST_GAP: usize = 15;
 const GAP_STEP: usize = 4;
@@ -81,7 +81,7 @@ static DEFECTS: &[Defect] = &[
         },
     },
     Defect {
-        about: "products with a dimension or a step between rows above 32,768 are wrong before macOS 14.4",
+        about: "products with a dimension, or a step between a factor's rows, above 32,768 are wrong before macOS 14.4",
         record: "pytorch#111634, pytorch#116769",
         outcome: Outcome::Wrong,
         affects: |device| !device.long_products,
@@ -135,11 +135,20 @@ pub fn of_matrix_call<B: Clone + PartialEq>(call: &MatrixCall<B>, device: &Prope
         let depth = left.shape(*transpose_left).1;
         // The records name MPSGraph and MPSNDArray. Whether the class of matrices has kernels of its own for batches is not documented.
         let rank = if result.matrices == 1 { 2 } else { 3 };
-        let gaps = [left, right].map(|factor| (factor.row_bytes / factor.dtype.size()).saturating_sub(factor.columns));
         let (rows, columns) = (result.rows, result.columns);
-        work.push(Work::Product { dtype: right.dtype, rank, rows, columns, depth, gaps });
+        work.push(Work::Product { dtype: right.dtype, rank, rows, columns, depth, gaps: [gap(left), gap(right)] });
+    }
+    if let MatrixCall::VectorMultiplication { matrix, transpose, .. } = call {
+        // No record names the class of vectors. It is held to the products' all the same.
+        let (rows, depth) = matrix.shape(*transpose);
+        work.push(Work::Product { dtype: matrix.dtype, rank: 2, rows, columns: 1, depth, gaps: [gap(matrix), 0] });
     }
     first(device, &work)
+}
+
+/// Elements between two rows.
+fn gap<B>(matrix: &MatrixView<B>) -> usize {
+    (matrix.row_bytes / matrix.dtype.size()).saturating_sub(matrix.columns)
 }
 
 /// The defect that a graph of MPSGraph's would meet on a device.
@@ -191,7 +200,7 @@ fn bytes(tensor: &TensorType) -> u128 {
 mod tests {
     use super::*;
     use crate::graph::{Builder, Window};
-    use crate::matrix::MatrixView;
+    use crate::matrix::VectorView;
     use crate::recorder;
 
     fn device(family: u32) -> Properties {
@@ -274,6 +283,15 @@ mod tests {
         let call = multiplication([view(8, 8), wide, view(8, 8)], false);
         assert!(of_matrix_call(&call, &old).is_some(), "a step of 32,772 elements");
         assert!(of_matrix_call(&call, &device(9)).is_none());
+        assert!(of_matrix_call(&vector(DType::F32, 40_000, 0), &old).is_some());
+        assert!(of_matrix_call(&vector(DType::F32, 40_000, 0), &device(9)).is_none());
+    }
+
+    /// A matrix of so many rows with a gap, times a vector.
+    fn vector(dtype: DType, rows: usize, gap: usize) -> MatrixCall<u8> {
+        let matrix = MatrixView { row_bytes: (64 + gap) * dtype.size(), ..MatrixView::dense(0, 0, dtype, 1, rows, 64) };
+        let (vector, result) = (VectorView::dense(1, 0, dtype, 64), VectorView::dense(2, 0, dtype, rows));
+        MatrixCall::VectorMultiplication { matrix, vector, result, transpose: false, alpha: 1.0, beta: 0.0 }
     }
 
     #[test]
@@ -296,6 +314,8 @@ mod tests {
             let found = of_matrix_call(&call(dtype, rows, gap), &device(9));
             assert_eq!(records(found).contains("178056"), known, "{dtype} {rows} {gap}");
         }
+        assert!(of_matrix_call(&vector(DType::F16, 2048, 2), &device(9)).is_some());
+        assert!(of_matrix_call(&vector(DType::F16, 2048, 0), &device(9)).is_none());
     }
 
     #[test]

@@ -30,6 +30,7 @@ fn write(folder: &Path, kernel: Verified<'_>, ttir: Option<&str>) -> Result<()> 
         fs::write(folder.join(format!("{stem}.ttir")), ttir)?;
     }
     let threads = threads_for(kernel.kernel());
+    let mut refused = false;
     for (extension, target) in [
         ("metal", Target::metal(threads)),
         (OF_M5, Target::metal_with_tensor_operations(threads)),
@@ -37,9 +38,13 @@ fn write(folder: &Path, kernel: Verified<'_>, ttir: Option<&str>) -> Result<()> 
     ] {
         let text = match stage::timed("generate", name, || compile(kernel, &target)) {
             Ok(source) if extension == OF_M5 && !source.tensors => continue,
-            Err(_) if extension == OF_M5 => continue,
+            // What says why is NAME.metal already.
+            Err(_) if extension == OF_M5 && refused => continue,
             Ok(source) => source.text,
-            Err(error) => format!("// {}\n", error.to_string().replace('\n', " ")),
+            Err(error) => {
+                refused = true;
+                format!("// {}\n", error.to_string().replace('\n', " "))
+            }
         };
         fs::write(folder.join(format!("{stem}.{extension}")), text)?;
     }

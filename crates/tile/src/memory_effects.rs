@@ -91,8 +91,11 @@ impl Flow {
 
     fn written(&self, block: &Block) -> u128 {
         let of = |instruction: &Instruction| {
-            let stores =
-                matches!(instruction.operation, Operation::Store | Operation::Atomic(_) | Operation::CompareSwap);
+            let stores = match instruction.operation {
+                Operation::Store | Operation::CompareSwap => true,
+                Operation::Atomic(atomic) => atomic.writes(),
+                _ => false,
+            };
             let own = if stores { self.origins[instruction.operands[0].0 as usize] } else { 0 };
             instruction.blocks.iter().fold(own, |bits, block| bits | self.written(block))
         };

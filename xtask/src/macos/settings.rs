@@ -1,4 +1,4 @@
-//! What keeps defects of Apple's away and no test on Linux executes: settings, guards and calls in code for macOS, as text.
+//! What no test on Linux executes and must stay as it is: settings, guards and calls in code for macOS, as text.
 
 use super::calls::without_comments;
 use crate::shell::{Result, root};

@@ -33,7 +33,10 @@ impl<'k> Emitter<'k> {
         let call = match instruction.operation {
             Operation::Atomic(atomic) => {
                 conditions.extend(operands.get(2).cloned());
-                self.exchange(atomic, scalar, &operands[0], &operands[1])?
+                match atomic {
+                    Atomic::Read => self.read(scalar, &operands[0]),
+                    _ => self.exchange(atomic, scalar, &operands[0], &operands[1])?,
+                }
             }
             _ => self.compare_swap(scalar, &operands)?,
         };
@@ -75,6 +78,25 @@ impl<'k> Emitter<'k> {
         self.each_register(layout.registers(), format!("{place} = old[{index}];"));
         self.close();
         Ok(())
+    }
+
+    /// What is at a place now, by its bits: arithmetic might change numbers that are NaN or subnormal. Metal has loads of 32 bits; others go by a
+    /// volatile one, which no compiler moves out of a loop.
+    fn read(&self, scalar: Scalar, pointer: &str) -> String {
+        let bits = match scalar.size() {
+            1 => Scalar::I8,
+            2 => Scalar::I16,
+            4 => Scalar::I32,
+            _ => Scalar::I64,
+        };
+        let dialect = self.target.dialect;
+        let read = match (dialect, bits) {
+            (Dialect::Metal, Scalar::I32) => {
+                format!("atomic_load_explicit((device atomic_uint*)({pointer}), memory_order_relaxed)")
+            }
+            _ => format!("*(volatile {}{}*)({pointer})", self.keywords().device, dialect.storage(bits)),
+        };
+        if scalar.is_float() { dialect.bits(bits, scalar, &read) } else { read }
     }
 
     /// The place as the language's atomic type, and whether the type is signed there.
@@ -124,6 +146,7 @@ impl<'k> Emitter<'k> {
             Atomic::Maximum | Atomic::MaximumUnsigned => ("fetch_max", "Max"),
             Atomic::Minimum | Atomic::MinimumUnsigned => ("fetch_min", "Min"),
             Atomic::Exchange => ("exchange", "Exch"),
+            Atomic::Read => return Err(self.unsupported("a read that is computed".to_owned())),
         };
         Ok(match dialect {
             Dialect::Metal => format!("atomic_{metal}_explicit({place}, {value}, memory_order_relaxed)"),

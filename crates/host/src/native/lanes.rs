@@ -88,7 +88,7 @@ pub(crate) trait Lanes: Arithmetic {
         let mut singles = [0.0; WIDEST];
         for (i, single) in singles.iter_mut().enumerate().take(Self::N) {
             // SAFETY: the caller vouches for N numbers.
-            *single = half_to_single(unsafe { *from.add(i) }.to_bits());
+            *single = half_to_single(unsafe { from.add(i).read_unaligned() }.to_bits());
         }
         // SAFETY: the level's instructions are there by this trait's contract; no register is wider.
         unsafe { Self::load(singles.as_ptr()) }
@@ -111,7 +111,7 @@ pub(crate) trait Lanes: Arithmetic {
         let mut singles = [0.0; WIDEST];
         for (i, single) in singles.iter_mut().enumerate().take(Self::N) {
             // SAFETY: the caller vouches for N numbers.
-            *single = bfloat_to_single(unsafe { *from.add(i) }.to_bits());
+            *single = bfloat_to_single(unsafe { from.add(i).read_unaligned() }.to_bits());
         }
         // SAFETY: as above.
         unsafe { Self::load(singles.as_ptr()) }

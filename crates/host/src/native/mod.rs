@@ -43,7 +43,7 @@ mod shared;
 pub mod softmax;
 pub mod sort;
 pub mod special;
-mod stored;
+pub(crate) mod stored;
 mod transpose;
 pub mod triangle;
 

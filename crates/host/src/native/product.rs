@@ -1,4 +1,5 @@
-//! Products of float32 matrices from packed parts (Goto and van de Geijn, 2008), shared out over the threads in two dimensions.
+//! Products of matrices from packed parts (Goto and van de Geijn, 2008), shared out over the threads in two dimensions; what is packed is float32, or
+//! pairs of bfloat16.
 //!
 //! One operand is packed as a whole, by all threads, unless the caller has kept it so; the other one is packed by each task in strips that stay
 //! in the second-level cache while the first goes by.
@@ -23,7 +24,8 @@ pub(crate) const WORTH_SPLITTING: usize = 300_000;
 /// Panels or groups that are worth packing a strip for.
 const FEWEST_ACROSS: usize = 4;
 
-/// An operand: its first element and its strides (from row to row, from column to column), the same of half precision, or what [`pack_left`] or [`pack_right_whole`] made of it.
+/// An operand: its first element and its strides (from row to row, from column to column), the same of half precision, or what [`pack_left`] or
+/// [`pack_right_whole`] made of it.
 #[derive(Clone, Copy)]
 pub(crate) enum Operand<'a> {
     Strided(*const f32, [isize; 2]),

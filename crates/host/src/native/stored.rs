@@ -52,20 +52,39 @@ impl Stored for bf16 {
     }
 }
 
-/// A line of elements as float32.
+/// Elements as float32; addresses need not be aligned.
 ///
 /// # Safety
-/// As many elements as `to` has are readable, and the CPU has the instructions of `V`.
+/// `count` elements are valid at both addresses, and the CPU has the instructions of `V`.
 #[inline(always)]
-pub(crate) unsafe fn widened<V: Lanes, W: Stored>(from: *const W, to: &mut [f32]) {
-    let whole = to.len() / V::N * V::N;
-    // SAFETY: the caller vouches for as many elements as `to` has.
+pub(crate) unsafe fn widened<V: Lanes, W: Stored>(from: *const W, to: *mut f32, count: usize) {
+    let whole = count / V::N * V::N;
+    // SAFETY: the caller's promise.
     unsafe {
         for i in (0..whole).step_by(V::N) {
-            W::load::<V>(from.add(i)).store(to.as_mut_ptr().add(i));
+            W::load::<V>(from.add(i)).store(to.add(i));
         }
-        for (i, to) in to.iter_mut().enumerate().skip(whole) {
-            *to = (*from.add(i)).single();
+        for i in whole..count {
+            to.add(i).write_unaligned(from.add(i).read_unaligned().single());
+        }
+    }
+}
+
+/// Numbers times a factor as float16, each rounded to the nearest; addresses need not be aligned. The result may begin where the numbers do.
+///
+/// # Safety
+/// As [`widened`].
+#[inline(always)]
+pub(crate) unsafe fn rounded_to_halves<V: Lanes>(factor: f32, from: *const f32, to: *mut f16, count: usize) {
+    let whole = count / V::N * V::N;
+    // SAFETY: the caller's promise; a number is read before a shorter one is written where it was.
+    unsafe {
+        for i in (0..whole).step_by(V::N) {
+            V::load(from.add(i)).mul(V::splat(factor)).store_half(to.add(i));
+        }
+        for i in whole..count {
+            let half = math::single_to_half(factor * from.add(i).read_unaligned());
+            to.add(i).write_unaligned(f16::from_bits(half));
         }
     }
 }
@@ -102,7 +121,7 @@ unsafe fn lines_of<V: Lanes, T: Stored>(
         // SAFETY: a row of the matrix, which the caller vouches for.
         unsafe {
             if by_column == 1 {
-                widened::<V, T>(from, line);
+                widened::<V, T>(from, line.as_mut_ptr(), line.len());
             } else {
                 for (j, to) in line.iter_mut().enumerate() {
                     *to = (*from.offset(j as isize * by_column)).single();

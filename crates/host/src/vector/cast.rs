@@ -3,6 +3,7 @@
 use super::unary::UnaryFunction;
 use super::{CHUNK, leveled, math};
 use crate::native::lanes::{Lanes, at_level};
+use crate::native::stored::{rounded_to_halves, widened};
 use half::f16;
 use openmps_tile::{Cast, Scalar};
 use std::marker::PhantomData;
@@ -146,43 +147,23 @@ fn halves(from: Scalar, to: Scalar) -> Option<UnaryFunction> {
 unsafe fn widen(destination: *mut u8, source: *const u8, count: usize) {
     let (to, from) = (destination.cast::<f32>(), source.cast::<f16>());
     // SAFETY: passed on to the caller; `at_level` calls with instructions that the CPU has.
-    unsafe { at_level!(widened(to: *mut f32, from: *const f16, count: usize)) }
+    unsafe { at_level!(widened_halves(from: *const f16, to: *mut f32, count: usize)) }
 }
 
+/// # Safety
+/// As [`widened`].
 #[inline(always)]
-unsafe fn widened<V: Lanes>(to: *mut f32, from: *const f16, count: usize) {
-    let whole = count / V::N * V::N;
-    // SAFETY: the caller's `count` elements are valid at both addresses.
-    unsafe {
-        for i in (0..whole).step_by(V::N) {
-            V::load_half(from.add(i)).store(to.add(i));
-        }
-        for i in whole..count {
-            to.add(i).write_unaligned(math::half_to_single(from.add(i).read_unaligned().to_bits()));
-        }
-    }
+unsafe fn widened_halves<V: Lanes>(from: *const f16, to: *mut f32, count: usize) {
+    // SAFETY: passed on to the caller.
+    unsafe { widened::<V, f16>(from, to, count) }
 }
 
 /// # Safety
 /// As a [`UnaryFunction`].
 unsafe fn round(destination: *mut u8, source: *const u8, count: usize) {
-    let (to, from) = (destination.cast::<f16>(), source.cast::<f32>());
+    let (factor, from, to) = (1.0, source.cast::<f32>(), destination.cast::<f16>());
     // SAFETY: passed on to the caller; `at_level` calls with instructions that the CPU has.
-    unsafe { at_level!(rounded(to: *mut f16, from: *const f32, count: usize)) }
-}
-
-#[inline(always)]
-unsafe fn rounded<V: Lanes>(to: *mut f16, from: *const f32, count: usize) {
-    let whole = count / V::N * V::N;
-    // SAFETY: the caller's `count` elements are valid at both addresses, and a number is read before a shorter one is written where it was.
-    unsafe {
-        for i in (0..whole).step_by(V::N) {
-            V::load(from.add(i)).store_half(to.add(i));
-        }
-        for i in whole..count {
-            to.add(i).write_unaligned(f16::from_bits(math::single_to_half(from.add(i).read_unaligned())));
-        }
-    }
+    unsafe { at_level!(rounded_to_halves(factor: f32, from: *const f32, to: *mut f16, count: usize)) }
 }
 
 /// The function for a conversion; none where the pair of types is not one of the conversion's.

@@ -63,6 +63,11 @@ impl Memory for Checked {
         Ok(old)
     }
 
+    fn acquire(&mut self, address: u64, size: usize) -> Result<u64, MemoryError> {
+        self.writers.acquire(address);
+        self.read(address, size)
+    }
+
     fn begin_program(&mut self, program: [usize; 3]) {
         self.writers.begin_program(program);
     }

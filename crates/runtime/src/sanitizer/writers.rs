@@ -56,6 +56,11 @@ impl Writers {
         Ok(())
     }
 
+    /// Notes that this program comes after what others did before their atomic operations at an address.
+    pub fn acquire(&mut self, address: u64) {
+        self.acquired.insert(address);
+    }
+
     fn begin_stretch(&mut self) {
         self.stretches.push((self.programs.len() as u32).wrapping_sub(1));
     }

@@ -43,6 +43,10 @@ impl Program<'_> {
             if !is_on(mask, i)? {
                 return Ok(None);
             }
+            if !operation.writes() {
+                let address = defined(pointer, "the address", i)?;
+                return self.memory.acquire(address, target.size()).map(Some).map_err(|problem| at(i, problem));
+            }
             let value = defined(values[i], "the value", i)?;
             let combine = |old: u64| match operation.operation() {
                 Some(binary) => element::binary(binary, target, old, value),

@@ -17,6 +17,11 @@ pub trait Memory {
         Ok(old)
     }
 
+    /// Reads what others have passed on by atomic operations at this address.
+    fn acquire(&mut self, address: u64, size: usize) -> Result<u64, MemoryError> {
+        self.read(address, size)
+    }
+
     /// The accesses from here on are those of the program at this place of the grid.
     fn begin_program(&mut self, _program: [usize; 3]) {}
 }

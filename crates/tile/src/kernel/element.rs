@@ -150,11 +150,18 @@ named! {
         MinimumUnsigned = "umin",
         /// The given value.
         Exchange = "exch",
+        /// What is there, which is only read: memory may be such that nobody can write to it. The given value is of no use.
+        Read = "read",
     }
 }
 
 impl Atomic {
-    /// The operation on what is in memory and what is given; none for an exchange.
+    /// Whether memory is changed.
+    pub const fn writes(self) -> bool {
+        !matches!(self, Atomic::Read)
+    }
+
+    /// The operation on what is in memory and what is given; none where one of the two is the result.
     pub const fn operation(self) -> Option<Binary> {
         Some(match self {
             Atomic::Add | Atomic::AddFloat => Binary::Add,
@@ -165,7 +172,7 @@ impl Atomic {
             Atomic::Minimum => Binary::Minimum,
             Atomic::MaximumUnsigned => Binary::MaximumUnsigned,
             Atomic::MinimumUnsigned => Binary::MinimumUnsigned,
-            Atomic::Exchange => return None,
+            Atomic::Exchange | Atomic::Read => return None,
         })
     }
 }

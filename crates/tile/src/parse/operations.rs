@@ -45,7 +45,7 @@ impl<'t> Simple<'t> {
             } else if cursor.looking_at("loc(") {
                 cursor.skip_location()?;
                 return Ok(simple);
-            } else if cursor.looking_at("}") {
+            } else if cursor.looking_at("}") && simple.words.is_empty() {
                 // The end of a block, in a text that was printed without locations.
                 return Ok(simple);
             } else if cursor.looking_at("\"") {

@@ -2,7 +2,7 @@
 //! holds what is expected.
 
 use crate::builder::Builder;
-use crate::kernel::{Atomic, Combine, Compare, Number, Operation, Unary, Value};
+use crate::kernel::{Atomic, Combine, Compare, Operation, Unary, Value};
 use crate::types::{Scalar, Type};
 
 /// Waits until every pointer's element is the expected one; true for each of them.
@@ -25,19 +25,14 @@ pub fn poll(b: &mut Builder, pointer: Value, expected: Value) -> Value {
     b.constant(1.0, &truth)
 }
 
-/// Reads what every pointer's element is now.
-///
-/// A plain load may be moved out of the loop that waits for it, and sees nothing of other threadgroups on Apple's GPUs. Adding nothing is an
-/// operation that gives what was there: for floats that is -0, which leaves zeros of both signs alone.
+/// Reads what every pointer's element is now. A plain load may be moved out of the loop that waits for it, and sees nothing of other threadgroups on
+/// Apple's GPUs.
 pub fn read(b: &mut Builder, pointer: Value, mask: Option<Value>) -> Result<Value, String> {
     let of = b.type_of(pointer);
     let ty = of.target().map(|scalar| of.with_scalar(scalar)).ok_or("what is read is no pointer")?;
-    let is_float = ty.number().is_some_and(Scalar::is_float);
-    let (atomic, nothing) =
-        if is_float { (Atomic::AddFloat, Number::Float(-0.0)) } else { (Atomic::Or, Number::Integer(0)) };
-    let nothing = b.emit(Operation::Constant(nothing), &[], ty.clone());
-    let operands: Vec<Value> = [pointer, nothing].into_iter().chain(mask).collect();
-    Ok(b.emit(Operation::Atomic(atomic), &operands, ty))
+    let unused = b.constant(0.0, &ty);
+    let operands: Vec<Value> = [pointer, unused].into_iter().chain(mask).collect();
+    Ok(b.emit(Operation::Atomic(Atomic::Read), &operands, ty))
 }
 
 /// Whether a load is one that a program waits by: volatile, of one number that atomic operations take on every device.

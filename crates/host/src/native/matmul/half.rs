@@ -6,7 +6,7 @@ use super::{Matrices, MatrixProduct, bfloat, float, packs, single};
 use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{Lanes, at_level};
 use crate::native::product::are_dealt_out_whole;
-use crate::native::stored::{Stored, widen_lines};
+use crate::native::stored::{Stored, rounded_to_halves, widen_lines};
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 use crate::vector::math;
@@ -39,16 +39,8 @@ impl Half for f16 {
     }
     #[inline(always)]
     unsafe fn round_line<V: Lanes>(factor: f32, from: &[f32], to: &mut [f16]) {
-        let whole = from.len().min(to.len()) / V::N * V::N;
-        // SAFETY: the caller vouches for the instructions; both have as many numbers.
-        unsafe {
-            for i in (0..whole).step_by(V::N) {
-                V::load(from.as_ptr().add(i)).mul(V::splat(factor)).store_half(to.as_mut_ptr().add(i));
-            }
-        }
-        for (to, from) in to.iter_mut().zip(from).skip(whole) {
-            *to = Self::rounded(factor * from);
-        }
+        // SAFETY: the caller vouches for the instructions; both have so many numbers.
+        unsafe { rounded_to_halves::<V>(factor, from.as_ptr(), to.as_mut_ptr(), from.len().min(to.len())) };
     }
 }
 
@@ -257,7 +249,7 @@ unsafe fn round_lines<V: Lanes, T: Half>(
         if product.beta == 0.0 && by_column == 1 {
             // SAFETY: a row of the result, written by this task alone.
             let to = unsafe { std::slice::from_raw_parts_mut(to, columns) };
-            // SAFETY: the instructions are this trait's caller's.
+            // SAFETY: the caller vouches for the instructions.
             unsafe { T::round_line::<V>(factor, sums, to) };
             continue;
         }

@@ -1,4 +1,4 @@
-//! Large float32 products: from packed parts ([`crate::native::product`]).
+//! Large products of float32, to which half precision is widened: from packed parts ([`crate::native::product`]).
 
 use super::{Matrices, MatrixProduct};
 use crate::native::epilogue::Epilogue;

@@ -194,7 +194,7 @@ fn every_half_is_the_same_number_in_a_register() {
         #[inline(always)]
         unsafe fn convert<V: crate::native::lanes::Lanes, T: Stored>(from: &[T], to: &mut [f32]) {
             // SAFETY: as many numbers as there is room for.
-            unsafe { widened::<V, T>(from.as_ptr(), to) };
+            unsafe { widened::<V, T>(from.as_ptr(), to.as_mut_ptr(), to.len()) };
         }
         // SAFETY: the baseline's instructions.
         unsafe { convert::<crate::native::lanes::Portable, T>(&all, &mut found) };
@@ -291,36 +291,48 @@ fn what_follows_a_product() {
     }
 }
 
-/// The same of two batches of bfloat16, which do not follow each other: as they are where the CPU multiplies them, else with a copy in float32.
+/// As above with both matrices of half precision, which the CPU multiplies as they are, or packing widens: products of one part and of several, a left
+/// matrix that lies transposed, batches that do not follow each other, and a factor.
 #[test]
-fn what_follows_a_product_of_bfloats() {
-    let numbers = |count: usize, from: usize| (from..from + count).map(|i| value(i) as f32 / 3.0).collect::<Vec<_>>();
-    let rounded = |numbers: Vec<f32>| numbers.into_iter().map(bf16::from_f32).collect::<Vec<_>>();
-    for (rows, depth, columns) in [(16, 16, 16), (40, 401, 35), (70, 90, 130)] {
-        for strides in [[columns as isize, 1], [1, depth as isize]] {
-            let product = MatrixProduct { right: strides, ..MatrixProduct::dense(rows, depth, columns) };
-            let (size, apart) = (rows * columns, rows * depth + 6);
-            let batches = [[0; 3], [apart as isize, 0, size as isize]];
-            let (x, weight) = (rounded(numbers(2 * apart, 1)), rounded(numbers(depth * columns, 2)));
-            let (bias, residual) = (numbers(columns, 4), numbers(2 * size, 5));
-            let epilogue = Epilogue { residual: Some(&residual), ..Epilogue::bias(Some(&bias)) };
-            let single: Vec<f32> = x.iter().map(|x| x.to_f32()).collect();
-            let (left, types) = match multiplies(&product, [DType::BF16; 2], &batches) {
-                true => (x.as_ptr() as usize, [DType::BF16; 2]),
-                false => (single.as_ptr() as usize, [DType::F32, DType::BF16]),
+fn what_follows_a_product_of_halves() {
+    fn check<T: half::Half>((rows, depth, columns): (usize, usize, usize), turned: [bool; 2], alpha: f64) {
+        let numbers =
+            |count: usize, from: usize| (from..from + count).map(|i| value(i) as f32 / 3.0).collect::<Vec<_>>();
+        let rounded = |numbers: Vec<f32>| numbers.into_iter().map(T::rounded).collect::<Vec<T>>();
+        let strides =
+            |turned: bool, lines: usize, terms: usize| if turned { [1, lines as isize] } else { [terms as isize, 1] };
+        let (left, right) = (strides(turned[0], rows, depth), strides(turned[1], depth, columns));
+        let product = MatrixProduct { left, right, alpha, ..MatrixProduct::dense(rows, depth, columns) };
+        let (size, apart) = (rows * columns, rows * depth + 6);
+        let batches = [[0; 3], [apart as isize, 0, size as isize]];
+        let (x, weight) = (rounded(numbers(2 * apart, 1)), rounded(numbers(depth * columns, 2)));
+        let (bias, residual) = (numbers(columns, 4), numbers(2 * size, 5));
+        let epilogue = Epilogue { residual: Some(&residual), ..Epilogue::bias(Some(&bias)) };
+        let single: Vec<f32> = x.iter().map(|x| x.single()).collect();
+        let (address, types) = match multiplies(&product, [T::DTYPE; 2], &batches) {
+            true => (x.as_ptr() as usize, [T::DTYPE; 2]),
+            false => (single.as_ptr() as usize, [DType::F32, T::DTYPE]),
+        };
+        let mut out = vec![f32::NAN; 2 * size];
+        let at = Matrices { left: address, right: weight.as_ptr() as usize, out: out.as_mut_ptr() as usize };
+        // SAFETY: matrices of these sizes and types.
+        unsafe { linear(&product, types, at, &batches, &epilogue) };
+        for (o, &got) in out.iter().enumerate() {
+            let (batch, row, column) = (o / size, o % size / columns, o % columns);
+            let term = |k: usize| {
+                let x = x[batch * apart + row * left[0] as usize + k * left[1] as usize];
+                f64::from(x.single()) * f64::from(weight[k * right[0] as usize + column * right[1] as usize].single())
             };
-            let mut out = vec![f32::NAN; 2 * size];
-            let at = Matrices { left, right: weight.as_ptr() as usize, out: out.as_mut_ptr() as usize };
-            // SAFETY: matrices of these sizes and types.
-            unsafe { linear(&product, types, at, &batches, &epilogue) };
-            for (o, &got) in out.iter().enumerate() {
-                let (batch, row, column) = (o / size, o % size / columns, o % columns);
-                let left = |k: usize| x[batch * apart + row * depth + k].to_f64();
-                let right = |k: usize| weight[k * strides[0] as usize + column * strides[1] as usize].to_f64();
-                let sum: f64 = (0..depth).map(|k| left(k) * right(k)).sum();
-                let want = sum + f64::from(bias[column]) + f64::from(residual[o]);
-                let bound = 2e-6 * (depth as f64 + want.abs());
-                assert!((f64::from(got) - want).abs() <= bound, "{types:?} {product:?} {o}: {got} for {want}");
+            let want = alpha * (0..depth).map(term).sum::<f64>() + f64::from(bias[column]) + f64::from(residual[o]);
+            let bound = 2e-6 * (depth as f64 + want.abs());
+            assert!((f64::from(got) - want).abs() <= bound, "{types:?} {product:?} {o}: {got} for {want}");
+        }
+    }
+    for sizes in [(16, 16, 16), (40, 401, 35), (70, 90, 130), (90, 129, 35)] {
+        for turned in [[false, false], [false, true], [true, false]] {
+            for alpha in [1.0, 0.5] {
+                check::<::half::f16>(sizes, turned, alpha);
+                check::<::half::bf16>(sizes, turned, alpha);
             }
         }
     }

@@ -20,8 +20,8 @@ impl Lowering<'_> {
         let mask = operands.get(2).map(|_| 2);
         let work: Work = Arc::new(move |places: &Places| {
             for i in (0..count).filter(|&i| places.holds(mask, i)) {
-                let given = places.get(1, i, size);
-                let old = replace(places.get(0, i, 8), size, |old| combined(atomic, scalar, old, given));
+                let (address, given) = (places.get(0, i, 8), places.get(1, i, size));
+                let old = replace(address, size, |old| atomic.writes().then(|| combined(atomic, scalar, old, given)));
                 places.set(i, size, old);
             }
             Ok(())
@@ -34,7 +34,7 @@ impl Lowering<'_> {
         let work: Work = Arc::new(move |places: &Places| {
             for i in 0..count {
                 let (expected, new) = (places.get(1, i, size), places.get(2, i, size));
-                let old = replace(places.get(0, i, 8), size, |old| if old == expected { new } else { old });
+                let old = replace(places.get(0, i, 8), size, |old| (old == expected).then_some(new));
                 places.set(i, size, old);
             }
             Ok(())
@@ -103,13 +103,13 @@ fn combined(operation: Atomic, scalar: Scalar, old: u64, given: u64) -> u64 {
     operation.operation().map_or(given, |binary| element::binary(binary, scalar, old, given))
 }
 
-/// Replaces the element at an address at once; what was there.
-fn replace(address: u64, size: usize, new: impl Fn(u64) -> u64) -> u64 {
+/// Replaces the element at an address at once, or leaves it; what was there.
+fn replace(address: u64, size: usize, new: impl Fn(u64) -> Option<u64>) -> u64 {
     macro_rules! exchange {
         ($atomic:ty, $integer:ty) => {{
             // SAFETY: the caller of `run` vouches for the address, which is aligned as elements of device memory are.
             let place = unsafe { <$atomic>::from_ptr(address as *mut $integer) };
-            let exchange = |old: $integer| Some(new(old.into()) as $integer);
+            let exchange = |old: $integer| new(old.into()).map(|new| new as $integer);
             match place.fetch_update(Ordering::AcqRel, Ordering::Acquire, exchange) {
                 Ok(old) | Err(old) => old.into(),
             }

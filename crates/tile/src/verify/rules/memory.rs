@@ -36,7 +36,7 @@ pub(super) fn store(pointers: &Type, x: &Type, rest: &[&Type]) -> Result {
 pub(super) fn atomic(operation: Atomic, pointers: &Type, x: &Type, rest: &[&Type], result: &Type) -> Result {
     let class = match operation {
         Atomic::AddFloat => Class::Float,
-        Atomic::Exchange => Class::Number,
+        Atomic::Exchange | Atomic::Read => Class::Number,
         _ => Class::Integer,
     };
     class.require("the value", x)?;

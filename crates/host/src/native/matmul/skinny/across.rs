@@ -95,7 +95,8 @@ unsafe fn add_of<V: Lanes, W: Stored>(work: &Work, (first, count): (usize, usize
             if whole < count {
                 for (k, line) in rest.iter_mut().enumerate().take(terms) {
                     let from = right.wrapping_offset(k as isize * product.right[0]).add(whole);
-                    widened::<V, W>(from, &mut line[..count - whole]);
+                    let to = &mut line[..count - whole];
+                    widened::<V, W>(from, to.as_mut_ptr(), to.len());
                 }
                 rows::<V, f32>(work, from, terms, (rest[0].as_ptr(), WIDTH as isize), &mut sums[whole..], width);
             }

@@ -72,7 +72,8 @@ unsafe fn columns_of<V: Lanes, W: Stored>(work: &Work, begin: usize, end: usize)
             unsafe {
                 if widen {
                     for (line, wide) in lines.iter().zip(&mut wide).take(count) {
-                        widened::<V, W>(*line, &mut wide[..terms.1]);
+                        let to = &mut wide[..terms.1];
+                        widened::<V, W>(*line, to.as_mut_ptr(), to.len());
                     }
                     let lines = std::array::from_fn(|j| wide[j.min(count - 1)].as_ptr());
                     add::<V, f32>(work, &lines, count, terms, &mut sums);
