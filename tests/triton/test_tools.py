@@ -52,7 +52,7 @@ def test_stages_in_the_log(tmp_path, failing_program):
     done = failing_program(COMPILE, str(TTIR / "vector_add.ttir"), OPENMPS_LOG="info", OPENMPS_DUMP=str(tmp_path / "dump"))
     assert done.returncode == 0, done.stderr
     stages = [line.split('stage="')[1].split('"')[0] for line in done.stderr.splitlines() if "stage=" in line]
-    assert stages == ["read", "verify", "generate", "generate", "plan"]
+    assert stages == ["read", "verify", "generate", "generate", "generate", "plan"]
     assert 'kernel="add_kernel"' in done.stderr and "microseconds=" in done.stderr
     silent = failing_program(COMPILE, str(TTIR / "vector_add.ttir"))
     assert silent.returncode == 0 and "stage=" not in silent.stderr
