@@ -127,9 +127,9 @@ conversions! { float_to_unsigned:
     Bfloat -> u8 u16 u32 u64 = |x| math::bfloat_to_single(x.0);
 }
 conversions! { float:
-    f32 -> Half Bfloat f64 = |x| x;
+    f32 -> Bfloat f64 = |x| x;
     f64 -> Half Bfloat f32 = |x| x;
-    Half -> Bfloat f32 f64 = |x| math::half_to_single(x.0);
+    Half -> Bfloat f64 = |x| math::half_to_single(x.0);
     Bfloat -> Half f32 f64 = |x| math::bfloat_to_single(x.0);
 }
 

@@ -44,7 +44,7 @@ impl Writers {
 
     /// Notes an atomic operation; the other program where it meets a plain store in no order.
     pub fn replace(&mut self, address: u64, size: usize) -> Result<(), [usize; 3]> {
-        self.acquired.insert(address);
+        self.acquire(address);
         self.mark(address, size, ATOMIC)?;
         let (stretch, program) = (self.stretch(), self.program());
         let released = self.released.entry(address).or_default();

@@ -71,7 +71,7 @@ pub(super) unsafe fn run<T: Half>(product: &MatrixProduct, at: Matrices, batches
 
 /// Whether a product with a right matrix of half precision is large enough for packing, which widens both, and has no better kernel.
 pub(super) fn is_packed(product: &MatrixProduct, right: DType) -> bool {
-    packs(product) && single::takes_typed(product) && !skinny::takes(product, right)
+    product.out[1] == 1 && packs(product) && !skinny::takes(product, right)
 }
 
 /// Whether the CPU multiplies this type, and the product is worth it.

@@ -36,15 +36,10 @@ pub(super) unsafe fn run(
     unsafe { run_typed(product, [DType::F32; 2], at, [left, right, out], epilogue) };
 }
 
-/// Whether [`run_typed`] takes this product: its result has rows of neighbours.
-pub(super) fn takes_typed(product: &MatrixProduct) -> bool {
-    product.out[1] == 1 && takes(product)
-}
-
 /// Computes one batch of matrices of float32 and of half precision, which is widened as it is packed; the result is float32.
 ///
 /// # Safety
-/// As `linear`, for one batch of matrices of these types that [`takes_typed`] has accepted.
+/// As `linear`, for one batch of matrices of these types that [`takes`] has accepted, and whose result has rows of neighbours.
 pub(super) unsafe fn run_typed(
     product: &MatrixProduct,
     types: [DType; 2],
