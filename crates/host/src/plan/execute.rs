@@ -1,11 +1,13 @@
 //! Runs the steps of a plan: scalars, loops and conditions; those on tiles are in the files below.
 
+mod ahead;
 mod fold;
 mod guard;
 mod memory;
 mod scattered;
 mod tiles;
 
+use self::ahead::Ahead;
 use super::call::{Call, Places, Written};
 use super::operand::{Extent, Extents, Operand, Slot, Target, ViewKind, Width};
 use super::step::{IndexOperation, Step};
@@ -34,6 +36,7 @@ struct Scratch {
     tiles: Vec<Line>,
     places: Vec<RegisterMemory>,
     lists: Lists,
+    ahead: Ahead,
     /// The products of the program that ran last, and in which launch.
     products: Vec<Piecewise>,
     launch: u64,
@@ -110,8 +113,9 @@ unsafe fn run_with(
     };
     scratch.places.extend(program.registers.iter().map(place));
     let (slots, places, lists) = (scratch.slots.as_mut_ptr(), &mut scratch.places, &mut scratch.lists);
-    let products = &mut scratch.products;
-    let mut machine = Machine { slots, places, lists, products, program, tiles, poll, place: [0; 3] };
+    let (products, ahead) = (&mut scratch.products, &mut scratch.ahead);
+    ahead.begin(program.registers.len());
+    let mut machine = Machine { slots, places, lists, products, program, tiles, poll, ahead, place: [0; 3] };
     for axis in 0..3 {
         machine.set(program.grid_slots[axis], grid[axis] as i64);
     }
@@ -225,6 +229,7 @@ struct Machine<'a> {
     program: &'a Program,
     tiles: *mut u8,
     poll: Poll<'a>,
+    ahead: &'a mut Ahead,
     /// The program's place in the grid.
     place: [usize; 3],
 }
@@ -299,7 +304,11 @@ impl Machine<'_> {
             && (self.stride(address.spread.column_stride) == 1 || extents.columns.full == 1)
         {
             let pitch = self.stride(address.spread.row_stride) * address.size as isize;
-            return (self.get(address.base) as *mut u8, pitch);
+            let base = self.get(address.base) as *mut u8;
+            if extents.rows.full == 1 {
+                self.ahead.note(target.register, base, extents.columns.full * address.size);
+            }
+            return (base, pitch);
         }
         let pitch = (extents.columns.full * target.size) as isize;
         let address = self.home(target.register);
@@ -438,7 +447,10 @@ impl Machine<'_> {
                         std::ptr::copy_nonoverlapping(self.cell(*value).cast_const(), address, *size);
                     }
                 }
-                tile => self.tile_step(tile),
+                tile => {
+                    self.ahead.fetch();
+                    self.tile_step(tile);
+                }
             }
         }
     }

@@ -110,6 +110,10 @@ pub unsafe fn copy_strided(
     // SAFETY: the caller's promise covers each element.
     unsafe {
         if source_stride == size as isize && destination_stride == size as isize {
+            // What is clipped is often where it was made.
+            if source == destination.cast_const() {
+                return;
+            }
             std::ptr::copy(source, destination, count * size);
             return;
         }
@@ -129,18 +133,30 @@ pub unsafe fn copy_strided(
 /// # Safety
 /// `destination` is valid for `count` elements of `size` bytes, `element` for one if there are any.
 pub unsafe fn fill(destination: *mut u8, element: *const u8, size: usize, count: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { by_size!(size, T => leveled_fill::<T>()(destination, element, count)) }
+}
+
+/// Writes one element `count` times.
+type FillFunction = unsafe fn(destination: *mut u8, element: *const u8, count: usize);
+
+#[inline(always)]
+unsafe fn fill_body<T: Copy>(destination: *mut u8, element: *const u8, count: usize) {
     if count == 0 {
         return;
     }
     // SAFETY: the caller's promise.
     unsafe {
-        by_size!(size, T => {
-            let element = element.cast::<T>().read_unaligned();
-            for i in 0..count {
-                destination.cast::<T>().add(i).write_unaligned(element);
-            }
-        });
+        let element = element.cast::<T>().read_unaligned();
+        for i in 0..count {
+            destination.cast::<T>().add(i).write_unaligned(element);
+        }
     }
+}
+
+leveled! {
+    fn leveled_fill<T>(destination: *mut u8, element: *const u8, count: usize) -> FillFunction
+    where { T: Copy } = fill_body
 }
 
 /// Writes `start, start + step, ..` as integers of `size` bytes.

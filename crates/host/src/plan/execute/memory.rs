@@ -137,6 +137,9 @@ impl Machine<'_> {
             && (by_column == size || by_column == 0 || columns <= 1)
         {
             let repeats = by_column == 0 && full.1 > 1;
+            if rows == 1 && !repeats {
+                self.ahead.note(register, base, columns * address.size);
+            }
             self.places[register] = RegisterMemory { address: base, pitch: by_row, repeats };
             return;
         }
