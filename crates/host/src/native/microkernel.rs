@@ -61,6 +61,24 @@ pub(crate) enum Terms {
     BfloatPairs,
 }
 
+impl Terms {
+    /// How many numbers of 32 bits so many terms are; none where one would be left over.
+    pub fn numbers(self, terms: usize) -> Option<usize> {
+        match self {
+            Terms::Singles => Some(terms),
+            Terms::BfloatPairs => terms.is_multiple_of(2).then_some(terms / 2),
+        }
+    }
+
+    /// Bytes of a term.
+    pub fn size(self) -> usize {
+        match self {
+            Terms::Singles => size_of::<f32>(),
+            Terms::BfloatPairs => size_of::<u16>(),
+        }
+    }
+}
+
 /// What one instruction adds to sums.
 trait Multiply<V: Lanes> {
     /// # Safety

@@ -25,6 +25,7 @@ mod non_temporal;
 pub mod nonzero;
 mod normal_distribution;
 pub mod optimizer;
+mod pairs;
 mod panels;
 pub(crate) mod piecewise;
 pub mod pooling;

@@ -3,7 +3,8 @@
 //! Pieces are packed side by side, and multiplied when there are enough of them: the result is read and written once for many pieces, and sums stay
 //! in registers for longer. Pieces that come again are found packed.
 
-use super::microkernel::{Block, Channels, Kernels, LeftAt, RowsAt, kernels};
+use super::microkernel::{Block, Channels, Kernels, LeftAt, RowsAt, Terms, kernels_of};
+use super::pairs::Lines;
 use super::panels::{Panels, gather, pack_right};
 use super::scratch::{self, Buffer};
 use crate::threads::parallel_for;
@@ -21,7 +22,7 @@ const MOST_NUMBERS: usize = 1 << 16;
 /// Multiplications that are worth looking for packed factors.
 const WORTH_KEEPING: usize = 1 << 15;
 
-/// The size of a product, and how many terms of it are packed at most.
+/// The size of a product, and how many terms of it are packed at most, where a pair of bfloat16 counts as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
     pub rows: usize,
@@ -30,20 +31,23 @@ pub(crate) struct Size {
     pub depth: usize,
     /// A multiple of `depth`.
     pub terms: usize,
+    pub of: Terms,
 }
 
 impl Size {
     /// None where fewer than two pieces would be multiplied at once.
-    pub(crate) fn new((rows, columns, depth): (usize, usize, usize)) -> Option<Size> {
+    pub(crate) fn new((rows, columns, depth): (usize, usize, usize), of: Terms) -> Option<Size> {
+        let depth = of.numbers(depth)?;
         let most = TERMS.min(NUMBERS / (rows + columns).max(1));
         let pieces = most.checked_div(depth).filter(|&pieces| pieces > 1)?;
-        Some(Size { rows, columns, depth, terms: pieces * depth })
+        Some(Size { rows, columns, depth, terms: pieces * depth, of })
     }
 
     /// Of products that are multiplied one by one; none where one is too large for that.
-    pub(crate) fn one_by_one((rows, columns, depth): (usize, usize, usize)) -> Option<Size> {
+    pub(crate) fn one_by_one((rows, columns, depth): (usize, usize, usize), of: Terms) -> Option<Size> {
+        let depth = of.numbers(depth)?;
         let fits = (1..=2 * TERMS).contains(&depth) && rows.saturating_mul(columns) <= MOST_NUMBERS;
-        fits.then_some(Size { rows, columns, depth, terms: depth })
+        fits.then_some(Size { rows, columns, depth, terms: depth, of })
     }
 
     /// Whether it is worth looking for packed factors.
@@ -55,11 +59,33 @@ impl Size {
 /// A factor of a piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
-    pub first: *const f32,
+    /// The first element, of float32 or bfloat16.
+    pub first: *const u8,
     /// From row to row, from column to column.
     pub strides: [isize; 2],
     /// Whether the same place holds the same numbers until [`Piecewise::forget`].
     pub stays: bool,
+}
+
+/// Calls `work` with the 32-bit numbers of a factor's lines of `depth` numbers, and how far apart lines and the numbers of a line are.
+///
+/// # Safety
+/// The elements of these lines are readable.
+pub(crate) unsafe fn with_numbers(
+    of: Terms,
+    first: *const u8,
+    (lines, depth): (usize, usize),
+    [by_line, by_term]: [isize; 2],
+    work: impl FnOnce(*const f32, [isize; 2]),
+) {
+    match of {
+        Terms::Singles => work(first.cast(), [by_line, by_term]),
+        Terms::BfloatPairs => {
+            let lines = Lines { from: first.cast(), lines, terms: 2 * depth, by_line, by_term };
+            // SAFETY: the caller's promise.
+            unsafe { lines.with_pairs(work) };
+        }
+    }
 }
 
 /// Where a sum is. Columns are neighbours.
@@ -79,14 +105,14 @@ pub(crate) struct Piecewise {
     filled: usize,
     left: Side,
     right: Side,
-    /// A left factor that is multiplied where it lies, since it is read once.
-    rows: Option<Piece>,
+    /// A left factor that is multiplied where it lies, since it is read once: its first number and the distance of its rows.
+    rows: Option<(*const f32, usize)>,
 }
 
 impl Piecewise {
     /// One of so many products of a program.
     pub(crate) fn new(size: Size, products: usize) -> Piecewise {
-        let (panels, width) = (Panels::new(size.rows), kernels().width);
+        let (panels, width) = (Panels::new(size.rows), kernels_of(size.of).width);
         let side = |numbers: usize| {
             let most = (KEPT / (2 * products * numbers.max(1))).clamp(1, MOST_CHUNKS);
             Side { numbers, most, chunks: Vec::new(), current: 0 }
@@ -113,28 +139,35 @@ impl Piecewise {
     /// # Safety
     /// The factors' elements are readable, the sum's are writable and nobody else's. Until [`Self::finish`] the sum is the same.
     pub(crate) unsafe fn add(&mut self, left: Piece, right: Piece, out: Out) {
-        let Size { rows, columns, depth, terms } = self.size;
+        let Size { rows, columns, depth, terms, of } = self.size;
         let (at, from) = (self.filled / depth, self.filled);
-        let (panels, width) = (Panels::new(rows), kernels().width);
+        let (panels, width) = (Panels::new(rows), kernels_of(of).width);
         let is_alone = depth == terms;
-        self.rows = (is_alone && !left.stays && left.strides[1] == 1 && left.strides[0] >= 0).then_some(left);
+        self.rows = rows_in_place(self.size, left).filter(|_| is_alone && !left.stays);
         let pack_left = |packed: &mut [f32]| {
-            for p in 0..panels.count {
-                let (begin, end) = (panels.start(p), panels.start(p + 1));
-                let first = left.first.wrapping_offset(begin as isize * left.strides[0]);
-                let to = &mut packed[(p * terms + from) * panels.height..];
-                let strides = (left.strides[1], left.strides[0]);
-                // SAFETY: the caller's promise.
-                unsafe { gather((depth, end - begin), panels.height, first, strides, to) };
+            // SAFETY: the caller's promise.
+            unsafe {
+                with_numbers(of, left.first, (rows, depth), left.strides, |first, [by_row, by_term]| {
+                    for p in 0..panels.count {
+                        let (begin, end) = (panels.start(p), panels.start(p + 1));
+                        let first = first.wrapping_offset(begin as isize * by_row);
+                        let to = &mut packed[(p * terms + from) * panels.height..];
+                        gather((depth, end - begin), panels.height, first, (by_term, by_row), to);
+                    }
+                });
             }
         };
         if self.rows.is_none() {
             self.left.bring(at, left, pack_left);
         }
         self.right.bring(at, right, |packed| {
-            let (strides, to) = (right.strides.into(), &mut packed[from * width..]);
+            let ([by_term, by_column], to) = (right.strides, &mut packed[from * width..]);
             // SAFETY: the caller's promise.
-            unsafe { pack_right(right.first, strides, (depth, columns), (width, terms), to) };
+            unsafe {
+                with_numbers(of, right.first, (columns, depth), [by_column, by_term], |first, [by_column, by_term]| {
+                    pack_right(first, (by_term, by_column), (depth, columns), (width, terms), to);
+                });
+            }
         });
         self.filled += depth;
         if self.filled == terms {
@@ -151,9 +184,9 @@ impl Piecewise {
         if self.filled == 0 {
             return;
         }
-        let (kernels, panels) = (kernels(), Panels::new(self.size.rows));
+        let (kernels, panels) = (kernels_of(self.size.of), Panels::new(self.size.rows));
         let left = match self.rows {
-            Some(Piece { first, strides, .. }) => Left::Rows(first, strides[0] as usize),
+            Some((first, by_row)) => Left::Rows(first, by_row),
             None => Left::Packed(self.left.numbers()),
         };
         let right = self.right.numbers();
@@ -164,6 +197,19 @@ impl Piecewise {
         parallel_for(self.size.columns.div_ceil(kernels.width), ns, groups);
         self.filled = 0;
     }
+}
+
+/// The rows of a left factor, where each is 32-bit numbers one after the other.
+fn rows_in_place(size: Size, left: Piece) -> Option<(*const f32, usize)> {
+    let [by_row, by_term] = left.strides;
+    let (is_whole, each) = match size.of {
+        Terms::Singles => (by_term == 1, 1),
+        Terms::BfloatPairs => {
+            let (from, lines, terms) = (left.first.cast(), size.rows, 2 * size.depth);
+            (Lines { from, lines, terms, by_line: by_row, by_term }.in_place(), 2)
+        }
+    };
+    (is_whole && by_row >= 0).then_some((left.first.cast(), by_row as usize / each))
 }
 
 /// The packed pieces of one operand, by chunks that are multiplied at once.
@@ -293,8 +339,10 @@ mod tests {
         let mut out = vec![1.0; rows * columns];
         let sum = Out { first: out.as_mut_ptr(), stride: columns, accumulate: true };
         for piece in 0..count {
-            let left = Piece { first: &raw const x[piece * depth], strides: [(depth * count) as isize, 1], stays };
-            let right = Piece { first: &raw const y[piece * depth * columns], strides: [columns as isize, 1], stays };
+            let left =
+                Piece { first: (&raw const x[piece * depth]).cast(), strides: [(depth * count) as isize, 1], stays };
+            let right =
+                Piece { first: (&raw const y[piece * depth * columns]).cast(), strides: [columns as isize, 1], stays };
             // SAFETY: pieces lie in the factors, the sum is of this size.
             unsafe { product.add(left, right, sum) };
         }
@@ -312,7 +360,7 @@ mod tests {
     #[test]
     fn pieces_of_every_size_add_up_to_the_product() {
         for (rows, columns, depth, count) in [(1, 1, 1, 300), (7, 33, 3, 100), (64, 48, 32, 9), (13, 100, 64, 5)] {
-            let mut product = Piecewise::new(Size::new((rows, columns, depth)).unwrap(), 1);
+            let mut product = Piecewise::new(Size::new((rows, columns, depth), Terms::Singles).unwrap(), 1);
             let x: Vec<f32> = (0..rows * depth * count).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
             let mut y: Vec<f32> = (0..depth * count * columns).map(|i| (i * 5 % 13) as f32 - 6.0).collect();
             for stays in [false, true, true] {
@@ -332,9 +380,43 @@ mod tests {
     }
 
     #[test]
+    fn pairs_of_bfloat16_lie_in_any_order() {
+        if !crate::level::multiplies_bfloats() {
+            return;
+        }
+        for (rows, columns, depth, first) in [(16, 33, 32, 0), (7, 64, 2, 0), (13, 100, 64, 1), (1, 1, 4, 1)] {
+            let size = Size::one_by_one((rows, columns, depth), Terms::BfloatPairs).unwrap();
+            // An odd first element is no number of 32 bits.
+            let numbers =
+                |count: usize| -> Vec<f32> { (0..count + first).map(|i| (i * 7 % 11) as f32 - 5.0).collect() };
+            let (x, y) = (numbers(rows * depth), numbers(depth * columns));
+            let stored = |x: &[f32]| x.iter().map(|&x| half::bf16::from_f32(x)).collect::<Vec<_>>();
+            let (halves_x, halves_y) = (stored(&x), stored(&y));
+            for [x_strides, y_strides] in [[[depth, 1], [columns, 1]], [[1, rows], [1, depth]]] {
+                let mut out = vec![1.0_f32; rows * columns];
+                let sum = Out { first: out.as_mut_ptr(), stride: columns, accumulate: true };
+                let piece = |from: &[half::bf16], strides: [usize; 2]| Piece {
+                    first: from[first..].as_ptr().cast(),
+                    strides: strides.map(|stride| stride as isize),
+                    stays: false,
+                };
+                let at =
+                    |of: &[f32], strides: [usize; 2], i: usize, j: usize| of[first + i * strides[0] + j * strides[1]];
+                // SAFETY: the strides stay within the factors, the sum is of this size.
+                unsafe { Piecewise::new(size, 1).add(piece(&halves_x, x_strides), piece(&halves_y, y_strides), sum) };
+                for (i, &found) in out.iter().enumerate() {
+                    let (row, column) = (i / columns, i % columns);
+                    let term = |k: usize| at(&x, x_strides, row, k) * at(&y, y_strides, k, column);
+                    assert_eq!(found, 1.0 + (0..depth).map(term).sum::<f32>(), "{rows} x {columns}, {depth} terms");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_factor_that_is_read_once_is_multiplied_where_it_lies() {
         for (rows, columns, depth) in [(1, 1, 1), (7, 33, 3), (64, 64, 128), (13, 100, 64)] {
-            let mut product = Piecewise::new(Size::one_by_one((rows, columns, depth)).unwrap(), 1);
+            let mut product = Piecewise::new(Size::one_by_one((rows, columns, depth), Terms::Singles).unwrap(), 1);
             let x: Vec<f32> = (0..rows * depth).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
             let y: Vec<f32> = (0..depth * columns).map(|i| (i * 5 % 13) as f32 - 6.0).collect();
             for stays in [false, true] {
@@ -350,7 +432,7 @@ mod tests {
 
     #[test]
     fn more_chunks_than_are_kept() {
-        let size = Size::new((128, 256, 128)).unwrap();
+        let size = Size::new((128, 256, 128), Terms::Singles).unwrap();
         let mut product = Piecewise::new(size, 1);
         let x: Vec<f32> = (0..128 * 128 * 64).map(|i| (i * 7 % 5) as f32 - 2.0).collect();
         let y: Vec<f32> = (0..128 * 64 * 256).map(|i| (i * 3 % 7) as f32 - 3.0).collect();

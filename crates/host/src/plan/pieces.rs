@@ -7,7 +7,8 @@
 use super::call::Effect;
 use super::effects::{operands, writes, writes_memory};
 use super::operand::{Operand, Register, Target, plain};
-use super::step::{Pieces, ProductKind, Step, When};
+use super::step::{Pieces, Step, When};
+use crate::native::microkernel::Terms;
 use crate::native::piecewise::Size;
 use std::collections::HashSet;
 
@@ -59,7 +60,7 @@ impl Pass {
     /// A product of a loop's body is multiplied later, if it can be; the step that ends it belongs behind the loop. A left factor that is computed is better
     /// read where it lies, unless the sum is much wider.
     fn add_later(&mut self, body: &mut [Step], at: usize, stay: bool) -> Option<Step> {
-        let (target, size) = product(&body[at])?;
+        let (target, size, terms) = product(&body[at])?;
         let is_alone = body.iter().enumerate().all(|(i, step)| i == at || !uses(step, target.register));
         let Step::Dot { x, sum, pieces, .. } = &mut body[at] else { return None };
         if *sum != plain(target.register) || target.store.is_some() || !is_alone {
@@ -70,15 +71,15 @@ impl Pass {
         if columns < 2 * depth && !is_loaded {
             return None;
         }
-        let made = self.add(Size::new(size)?, stay, When::Later);
+        let made = self.add(Size::new(size, terms)?, stay, When::Later);
         *pieces = Some(made);
         Some(Step::EndPieces { product: made.product, sum: target.register })
     }
 
     /// A product that is multiplied at once finds what comes from memory packed, and reads what does not where it lies.
     fn keep_factors(&mut self, step: &mut Step, stay: bool) {
-        let Some((_, size)) = product(step) else { return };
-        let (Step::Dot { pieces, .. }, Some(size)) = (step, Size::one_by_one(size)) else { return };
+        let Some((_, size, terms)) = product(step) else { return };
+        let (Step::Dot { pieces, .. }, Some(size)) = (step, Size::one_by_one(size, terms)) else { return };
         *pieces = Some(self.add(size, stay, When::AtOnce));
     }
 
@@ -88,13 +89,11 @@ impl Pass {
     }
 }
 
-/// The target, rows, columns and depth of one float32 product that has no factors packed yet.
-fn product(step: &Step) -> Option<(Target, (usize, usize, usize))> {
+/// The target, rows, columns and depth of one product with sums of float32 that has no factors packed yet, and what its terms are.
+fn product(step: &Step) -> Option<(Target, (usize, usize, usize), Terms)> {
     match *step {
-        Step::Dot { target, kind: ProductKind::Single, batch: 1, depth, extents, pieces: None, .. }
-            if extents.is_whole() =>
-        {
-            Some((target, (extents.rows.full, extents.columns.full, depth)))
+        Step::Dot { target, kind, batch: 1, depth, extents, pieces: None, .. } if extents.is_whole() => {
+            Some((target, (extents.rows.full, extents.columns.full, depth), kind.terms()?))
         }
         _ => None,
     }

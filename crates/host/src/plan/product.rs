@@ -1,7 +1,7 @@
 //! Matrix products of tiles.
 
 use crate::native::microkernel::{Channels, Terms};
-use crate::native::piecewise::Piece;
+use crate::native::piecewise::{Piece, with_numbers};
 use crate::native::product::{Operand, Product};
 
 /// A factor of a product.
@@ -15,51 +15,61 @@ pub(super) struct Factor {
     pub by_column: isize,
 }
 
-/// A factor of float32; whether the memory stays as it is.
-pub(super) fn piece(factor: &Factor, stays: bool) -> Piece {
-    const SIZE: isize = size_of::<f32>() as isize;
-    let strides = [factor.by_row / SIZE, factor.by_column / SIZE];
-    Piece { first: factor.address.cast(), strides, stays }
+/// A factor of these terms; whether the memory stays as it is.
+pub(super) fn piece(factor: &Factor, terms: Terms, stays: bool) -> Piece {
+    let size = terms.size() as isize;
+    Piece { first: factor.address, strides: [factor.by_row / size, factor.by_column / size], stays }
 }
 
-/// Adds the product of two factors of float32 to the tile at an address, or stores it there, through the kernels of every other product. Programs of a grid that
-/// are shared out over the threads keep theirs; a single one has all of them.
+/// Adds the product of two factors of float32 or bfloat16 to the tile at an address, or stores it there, through the kernels of every other product. Programs
+/// of a grid that are shared out over the threads keep theirs; a single one has all of them.
 ///
 /// # Safety
 /// The factors have rows x depth and depth x columns elements; the tile has rows x columns writable ones and overlaps neither.
-pub(super) unsafe fn add_singles(
+pub(super) unsafe fn add_terms(
+    terms: Terms,
     (rows, columns, depth): (usize, usize, usize),
     (address, pitch): (*mut u8, isize),
     [x, y]: [Factor; 2],
     accumulate: bool,
 ) {
-    let operand = |factor: &Factor| {
-        let Piece { first, strides, .. } = piece(factor, false);
-        Operand::Strided(first, strides)
-    };
-    let product = Product {
-        rows,
-        depth,
-        columns,
-        terms: Terms::Singles,
-        left: operand(&x),
-        right: operand(&y),
-        factor: 1.0,
-        out: address.cast(),
-        out_stride: pitch as usize / size_of::<f32>(),
-        accumulate,
-        epilogue: None,
-        channels: Channels::Rows(0),
-        index: 0,
-    };
+    let run =
+        |left: *const f32, [by_row, by_left_term]: [isize; 2], right: *const f32, [by_column, by_term]: [isize; 2]| {
+            let product = Product {
+                rows,
+                depth: terms.numbers(depth).unwrap_or(0),
+                columns,
+                terms,
+                left: Operand::Strided(left, [by_row, by_left_term]),
+                right: Operand::Strided(right, [by_term, by_column]),
+                factor: 1.0,
+                out: address.cast(),
+                out_stride: pitch as usize / size_of::<f32>(),
+                accumulate,
+                epilogue: None,
+                channels: Channels::Rows(0),
+                index: 0,
+            };
+            // SAFETY: the caller's promise.
+            unsafe { product.run() };
+        };
+    let [x, y] = [x, y].map(|factor| piece(&factor, terms, false));
+    let [by_term, by_column] = y.strides;
+    let numbers = terms.numbers(depth).unwrap_or(0);
     // SAFETY: the caller's promise.
-    unsafe { product.run() };
+    unsafe {
+        with_numbers(terms, x.first, (rows, numbers), x.strides, |left, by_left| {
+            with_numbers(terms, y.first, (columns, numbers), [by_column, by_term], |right, by_right| {
+                run(left, by_left, right, by_right);
+            });
+        });
+    }
 }
 
-/// As [`add_singles`], of float64, on this thread.
+/// As [`add_terms`], of float64, on this thread.
 ///
 /// # Safety
-/// As for [`add_singles`].
+/// As for [`add_terms`].
 pub(super) unsafe fn add_doubles(
     (rows, columns, depth): (usize, usize, usize),
     (address, pitch): (*mut u8, isize),
@@ -79,10 +89,10 @@ pub(super) unsafe fn add_doubles(
     }
 }
 
-/// As [`add_singles`], of i8 into i32, wrapping, on this thread.
+/// As [`add_terms`], of i8 into i32, wrapping, on this thread.
 ///
 /// # Safety
-/// As for [`add_singles`].
+/// As for [`add_terms`].
 pub(super) unsafe fn add_integers(
     (rows, columns, depth): (usize, usize, usize),
     (address, pitch): (*mut u8, isize),

@@ -3,6 +3,7 @@
 use super::call::Call;
 use super::fold::Fold;
 use super::operand::{Address, Extents, Operand, Register, Slot, Sum, Target, Width};
+use crate::native::microkernel::Terms;
 use crate::vector::binary::BinaryFunction;
 use crate::vector::fused::FusedFunction;
 use crate::vector::memory::SelectFunction;
@@ -302,6 +303,8 @@ pub(super) enum When {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProductKind {
     Single,
+    /// bfloat16 into float32, by the CPU's own instructions.
+    Bfloat,
     Double,
     /// i8 into i32.
     Integer,
@@ -312,8 +315,18 @@ impl ProductKind {
     pub fn factor_size(self) -> usize {
         match self {
             ProductKind::Single => 4,
+            ProductKind::Bfloat => 2,
             ProductKind::Double => 8,
             ProductKind::Integer => 1,
+        }
+    }
+
+    /// What its terms are, where the sums are float32.
+    pub fn terms(self) -> Option<Terms> {
+        match self {
+            ProductKind::Single => Some(Terms::Singles),
+            ProductKind::Bfloat => Some(Terms::BfloatPairs),
+            ProductKind::Double | ProductKind::Integer => None,
         }
     }
 }

@@ -1,16 +1,15 @@
 //! Matrix products of tiles against the interpreter.
 
 use crate::launch::Given::Buffer;
-use crate::launch::{assert_close, bytes, from_singles, halves, interpreted, prepared, singles, wave};
+use crate::launch::{assert_close, bfloats, bytes, from_singles, halves, interpreted, prepared, singles, wave};
 use crate::tiles::{at, both, keep, pointer};
 use openmps_host::Program;
 use openmps_tile::{Builder, Compare, Dims, Kernel, Operation, Scalar, Type, Value};
 
 #[test]
 fn products_of_turned_factors_and_of_batches() {
-    for (scalar, batch) in
-        [(Scalar::F32, 1), (Scalar::F16, 1), (Scalar::F32, 4), (Scalar::F64, 1), (Scalar::I8, 1), (Scalar::I8, 2)]
-    {
+    use Scalar::*;
+    for (scalar, batch) in [(F32, 1), (F32, 4), (F16, 1), (BF16, 1), (BF16, 4), (F64, 1), (I8, 1), (I8, 2)] {
         for turned in [[false, false], [true, false], [false, true], [true, true]] {
             let (rows, depth, columns) = (16, 32, 8);
             let mut b = Builder::new("product");
@@ -46,6 +45,7 @@ fn products_of_turned_factors_and_of_batches() {
             let count = batch * depth * 16;
             let numbers = match scalar {
                 Scalar::F16 => halves(wave(count)),
+                Scalar::BF16 => bfloats(wave(count)),
                 Scalar::F32 => singles(wave(count)),
                 Scalar::F64 => wave(count).flat_map(|x| f64::from(x).to_le_bytes()).collect(),
                 _ => (0..count).map(|i| (i * 37 % 255) as u8).collect(),
@@ -128,11 +128,15 @@ fn sums_that_a_loop_adds_to_piece_by_piece() {
         for size in [[16, 16, 16], [4, 32, 64], [32, 8, 4], [1, 1, 1], [2, 128, 2], [2, 256, 2]] {
             for rounds in [0, 1, 2, 7, 40] {
                 let [rows, depth, columns] = size;
-                let scalar = if rounds == 7 { Scalar::F16 } else { Scalar::F32 };
+                let scalar = match rounds {
+                    2 => Scalar::BF16,
+                    7 => Scalar::F16,
+                    _ => Scalar::F32,
+                };
                 let kernel = pieces(scalar, size, rounds, what);
                 let numbers = |count: usize| {
                     let numbers = wave(count.max(1)).map(|x| x * 0.25);
-                    if scalar == Scalar::F16 { halves(numbers) } else { singles(numbers) }
+                    as_stored(scalar, numbers)
                 };
                 let all = depth * rounds as usize;
                 let buffers = [numbers(rows * all), numbers(all * columns), vec![0; 8 * rows * columns]];
@@ -145,10 +149,20 @@ fn sums_that_a_loop_adds_to_piece_by_piece() {
     }
 }
 
+/// Numbers as elements of a float type.
+fn as_stored(scalar: Scalar, numbers: impl IntoIterator<Item = f32>) -> Vec<u8> {
+    match scalar {
+        Scalar::F16 => halves(numbers),
+        Scalar::BF16 => bfloats(numbers),
+        _ => singles(numbers),
+    }
+}
+
 /// A product of `x` with `depth` columns as programs share it: each has a block of rows and one of columns; what is beyond the depth is masked.
-fn shared(depth: i64, [rows, terms, columns]: [usize; 3], all_columns: i64, within: bool) -> Kernel {
+fn shared(scalar: Scalar, depth: i64, [rows, terms, columns]: [usize; 3], all_columns: i64, within: bool) -> Kernel {
     let mut b = Builder::new("shared");
-    let [x, y, out] = ["x", "y", "out"].map(|name| pointer(&mut b, name, Scalar::F32));
+    let [x, y] = ["x", "y"].map(|name| pointer(&mut b, name, scalar));
+    let out = pointer(&mut b, "out", Scalar::F32);
     let moved = |b: &mut Builder, base: Value, axis: u8, by: i64| {
         let program = b.program_id(axis);
         let by = b.constant_like(by as f64, program);
@@ -175,7 +189,7 @@ fn shared(depth: i64, [rows, terms, columns]: [usize; 3], all_columns: i64, with
             b.broadcast(inside, &dims)
         };
         let (x_mask, y_mask) = (mask(b, 1, [rows, terms]), mask(b, 0, [terms, columns]));
-        let zero = |b: &mut Builder, dims: &[usize]| b.constant(0.0, &Type::tile(Scalar::F32, dims));
+        let zero = |b: &mut Builder, dims: &[usize]| b.constant(0.0, &Type::tile(scalar, dims));
         let (x_other, y_other) = (zero(b, &[rows, terms]), zero(b, &[terms, columns]));
         let x = b.load(carried[0], Some(x_mask), Some(x_other));
         let y = b.load(carried[1], Some(y_mask), Some(y_other));
@@ -197,14 +211,17 @@ fn shared(depth: i64, [rows, terms, columns]: [usize; 3], all_columns: i64, with
 
 #[test]
 fn programs_that_share_factors_and_launches_that_do_not() {
-    for (depth, size, within) in [(100, [32, 32, 64], false), (256, [32, 64, 64], false), (100, [32, 32, 64], true)] {
+    let cases = [(100, [32, 32, 64], false), (256, [32, 64, 64], false), (100, [32, 32, 64], true)];
+    for (scalar, (depth, size, within)) in
+        [Scalar::F32, Scalar::BF16].into_iter().flat_map(|scalar| cases.map(|case| (scalar, case)))
+    {
         let [rows, _, columns] = size;
         let grid = [3, 2, 1];
         let all_columns = 2 * columns;
-        let kernel = shared(depth, size, all_columns as i64, within);
+        let kernel = shared(scalar, depth, size, all_columns as i64, within);
         let program = Program::new(&kernel).unwrap_or_else(|error| panic!("{error}"));
         let given = [Buffer(0), Buffer(1), Buffer(2)];
-        let numbers = |count: usize, factor: f32| singles(wave(count).map(|x| x * factor));
+        let numbers = |count: usize, factor: f32| as_stored(scalar, wave(count).map(|x| x * factor));
         let (x, y) = (3 * rows * depth as usize, depth as usize * all_columns);
         let buffers = [numbers(x, 1.0), numbers(y, 1.0), vec![0; 4 * 3 * rows * all_columns]];
         let (mut copies, arguments) = prepared(&buffers, &given);

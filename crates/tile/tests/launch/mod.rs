@@ -4,7 +4,7 @@
 
 pub mod cases;
 
-use half::f16;
+use half::{bf16, f16};
 use openmps_tile::{Kernel, RawMemory, interpret, verify};
 
 /// An argument of a kernel under test.
@@ -73,6 +73,10 @@ pub fn from_singles(bytes: &[u8]) -> Vec<f32> {
 
 pub fn halves(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
     values.into_iter().flat_map(|x| f16::from_f32(x).to_le_bytes()).collect()
+}
+
+pub fn bfloats(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
+    values.into_iter().flat_map(|x| bf16::from_f32(x).to_le_bytes()).collect()
 }
 
 pub fn from_halves(bytes: &[u8]) -> Vec<f32> {

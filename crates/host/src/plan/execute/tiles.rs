@@ -1,6 +1,7 @@
 //! Runs the steps on tiles: row by row, or all rows as one run where they follow each other.
 
 use super::{Machine, Source};
+use crate::native::microkernel::Terms;
 use crate::native::piecewise::Out;
 use crate::plan::operand::{Extents, Operand, Register, Sum, Target};
 use crate::plan::product::{self, Factor};
@@ -130,8 +131,7 @@ impl Machine<'_> {
         let factors = [x, y];
         let (rows, columns) = self.extents(extents);
         let (x, y) = (self.source(x, kind.factor_size()), self.source(y, kind.factor_size()));
-        let is_zero =
-            *kind == ProductKind::Single && matches!(*sum, Operand::Uniform(slot) if self.get(slot) as u32 == 0);
+        let is_zero = kind.terms().is_some() && matches!(*sum, Operand::Uniform(slot) if self.get(slot) as u32 == 0);
         let sum = self.source(sum, target.size);
         let (address, pitch) = self.open(target, extents);
         let size = target.size as isize;
@@ -159,7 +159,8 @@ impl Machine<'_> {
                     by_column: source.by_column,
                 });
                 match kind {
-                    ProductKind::Single => product::add_singles(shape, to, factors, !is_zero),
+                    ProductKind::Single => product::add_terms(Terms::Singles, shape, to, factors, !is_zero),
+                    ProductKind::Bfloat => product::add_terms(Terms::BfloatPairs, shape, to, factors, !is_zero),
                     ProductKind::Double => product::add_doubles(shape, to, factors),
                     ProductKind::Integer => product::add_integers(shape, to, factors),
                 }
@@ -170,12 +171,13 @@ impl Machine<'_> {
 
     /// Adds a product to a sum, now or later.
     unsafe fn add_piece(&mut self, pieces: &Pieces, factors: [&Operand; 2], out: Out) {
+        let terms = self.products[pieces.product].size().of;
         let [x, y] = factors.map(|operand| {
-            let source = self.source(operand, size_of::<f32>());
+            let source = self.source(operand, terms.size());
             let is_memory = matches!(*operand, Operand::Register { register, .. }
                 if !std::ptr::eq(source.address, self.home(register)));
             let factor = Factor { address: source.address, by_row: source.pitch, by_column: source.by_column };
-            product::piece(&factor, pieces.stay && is_memory)
+            product::piece(&factor, terms, pieces.stay && is_memory)
         });
         // SAFETY: factors are defined everywhere; the sum's elements are in its register, or where it is stored.
         unsafe { self.products[pieces.product].add(x, y, out) };

@@ -1,6 +1,7 @@
 //! Lowers reductions, scans and products of matrices.
 
 use super::{Lowered, Lowering, refuse};
+use crate::level::multiplies_bfloats;
 use crate::plan::call::Written;
 use crate::plan::fold::{Axis, Fold, FoldKind, FoldPart, rounds};
 use crate::plan::operand::{Extent, Extents, Operand, Target, ViewKind, plain};
@@ -149,22 +150,29 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Half factors are widened: their products are exact in float32.
+    /// Half factors are widened, since their products are exact in float32, but for pairs of bfloat16 that the CPU multiplies itself.
     pub(super) fn dot(&mut self, operands: &[Value]) -> Lowered<Planned> {
         let (scalar, wide) = (self.scalar_of(operands[0]), self.scalar_of(operands[2]));
+        let depth = self.extents_of(operands[0]).columns.full;
         let kind = match wide {
             Scalar::F64 => ProductKind::Double,
             Scalar::I32 => ProductKind::Integer,
+            _ if scalar == Scalar::BF16 && multiplies_bfloats() && depth.is_multiple_of(2) => ProductKind::Bfloat,
             _ => ProductKind::Single,
         };
-        let [x, y] = [self.factor(operands[0], scalar, wide)?, self.factor(operands[1], scalar, wide)?];
+        let factor_type = if kind == ProductKind::Bfloat { scalar } else { wide };
+        let [x, y] = [self.factor(operands[0], scalar, factor_type)?, self.factor(operands[1], scalar, factor_type)?];
         let (sum, extents) = (self.data(operands[2])?, self.extents_of(operands[2]));
-        let depth = self.extents_of(operands[0]).columns.full;
         let dims = self.kernel.dims_of(operands[0]);
         let batch = dims[..dims.len() - 2].iter().product();
         let target = self.target(&extents, wide.size());
         // So many multiplications a nanosecond.
-        let ns = depth as f64 / if kind == ProductKind::Integer { 2.0 } else { 40.0 };
+        let ns = depth as f64
+            / match kind {
+                ProductKind::Integer => 2.0,
+                ProductKind::Single | ProductKind::Double => 40.0,
+                ProductKind::Bfloat => 80.0,
+            };
         self.emit_tile(Step::Dot { target, kind, x, y, sum, batch, depth, extents, pieces: None }, &extents, ns);
         Ok(Planned::Data(plain(target.register)))
     }
