@@ -63,7 +63,7 @@ pub(crate) enum Terms {
 
 impl Terms {
     /// How many numbers of 32 bits so many terms are; none where one would be left over.
-    pub fn numbers(self, terms: usize) -> Option<usize> {
+    pub(crate) fn numbers(self, terms: usize) -> Option<usize> {
         match self {
             Terms::Singles => Some(terms),
             Terms::BfloatPairs => terms.is_multiple_of(2).then_some(terms / 2),
@@ -71,7 +71,7 @@ impl Terms {
     }
 
     /// Bytes of a term.
-    pub fn size(self) -> usize {
+    pub(crate) fn size(self) -> usize {
         match self {
             Terms::Singles => size_of::<f32>(),
             Terms::BfloatPairs => size_of::<u16>(),

@@ -1,9 +1,8 @@
 //! Pairs of bfloat16: two terms of a sum that follow each other are one number of 32 bits of the packed product. Where they are neighbours in memory they
 //! are read in place; else two lines are woven into one.
 
-use super::Shared;
 use super::lanes::{Lanes, at_level};
-use super::scratch;
+use super::{Shared, scratch};
 use crate::threads::parallel_for;
 
 /// An operand: lines of terms, which are rows of the left matrix and columns of the right one.
@@ -22,13 +21,13 @@ unsafe impl Sync for Lines {}
 
 impl Lines {
     /// Whether pairs of terms are numbers of 32 bits as they lie.
-    pub fn in_place(&self) -> bool {
+    pub(crate) fn in_place(&self) -> bool {
         let even = self.terms.is_multiple_of(2) && self.by_line % 2 == 0;
         self.by_term == 1 && even && self.from.addr().is_multiple_of(align_of::<f32>())
     }
 
     /// Numbers of a copy as pairs; none where there is to be no copy.
-    pub fn woven_len(&self) -> usize {
+    fn woven_len(&self) -> usize {
         if self.in_place() { 0 } else { self.lines * self.terms.div_ceil(2) }
     }
 
@@ -36,7 +35,7 @@ impl Lines {
     ///
     /// # Safety
     /// The elements are readable; `to` has [`Lines::woven_len`] numbers.
-    pub unsafe fn pairs(&self, to: &mut [f32]) -> (*const f32, [isize; 2]) {
+    unsafe fn pairs(&self, to: &mut [f32]) -> (*const f32, [isize; 2]) {
         if self.in_place() {
             return (self.from.cast(), [self.by_line / 2, 1]);
         }
@@ -55,7 +54,7 @@ impl Lines {
     ///
     /// # Safety
     /// The elements are readable.
-    pub unsafe fn with_pairs(&self, work: impl FnOnce(*const f32, [isize; 2])) {
+    pub(crate) unsafe fn with_pairs(&self, work: impl FnOnce(*const f32, [isize; 2])) {
         scratch::with(self.woven_len(), |woven: &mut [f32]| {
             // SAFETY: the caller's promise; the copy has room.
             let (first, strides) = unsafe { self.pairs(woven) };
@@ -87,13 +86,14 @@ unsafe fn woven<V: Lanes>(low: *const u16, high: Option<*const u16>, by_line: is
             Some(high) if by_line == 1 => {
                 // Loops over neighbours become vectors.
                 for (i, to) in to.iter_mut().enumerate() {
-                    *to = pair(*low.add(i), *high.add(i));
+                    *to = pair(low.add(i).read_unaligned(), high.add(i).read_unaligned());
                 }
             }
             _ => {
                 for (i, to) in to.iter_mut().enumerate() {
                     let at = i as isize * by_line;
-                    *to = pair(*low.offset(at), high.map_or(0, |high| *high.offset(at)));
+                    *to =
+                        pair(low.offset(at).read_unaligned(), high.map_or(0, |high| high.offset(at).read_unaligned()));
                 }
             }
         }

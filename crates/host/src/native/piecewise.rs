@@ -19,7 +19,7 @@ const KEPT: usize = 4 << 20;
 const MOST_CHUNKS: usize = 64;
 /// Numbers of a result above which a product is better shared out and packed by all threads.
 const MOST_NUMBERS: usize = 1 << 16;
-/// Multiplications that are worth looking for packed factors.
+/// Multiplications, of numbers of 32 bits, that are worth looking for packed factors.
 const WORTH_KEEPING: usize = 1 << 15;
 
 /// The size of a product, and how many terms of it are packed at most, where a pair of bfloat16 counts as one.

@@ -306,7 +306,8 @@ impl Machine<'_> {
             let pitch = self.stride(address.spread.row_stride) * address.size as isize;
             let base = self.get(address.base) as *mut u8;
             if extents.rows.full == 1 {
-                self.ahead.note(target.register, base, extents.columns.full * address.size);
+                let (rows, columns) = self.extents(extents);
+                self.ahead.note(target.register, base, rows * columns * address.size);
             }
             return (base, pitch);
         }

@@ -13,6 +13,7 @@ mod lower;
 mod narrow;
 mod operand;
 mod order;
+mod pairing;
 mod pieces;
 mod product;
 mod registers;

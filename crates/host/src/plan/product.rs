@@ -25,7 +25,8 @@ pub(super) fn piece(factor: &Factor, terms: Terms, stays: bool) -> Piece {
 /// of a grid that are shared out over the threads keep theirs; a single one has all of them.
 ///
 /// # Safety
-/// The factors have rows x depth and depth x columns elements; the tile has rows x columns writable ones and overlaps neither.
+/// The factors have rows x depth and depth x columns elements, in whole numbers of 32 bits; the tile has rows x columns writable ones, whose rows follow each
+/// other forwards, and overlaps neither.
 pub(super) unsafe fn add_terms(
     terms: Terms,
     (rows, columns, depth): (usize, usize, usize),
@@ -33,34 +34,29 @@ pub(super) unsafe fn add_terms(
     [x, y]: [Factor; 2],
     accumulate: bool,
 ) {
-    let run =
-        |left: *const f32, [by_row, by_left_term]: [isize; 2], right: *const f32, [by_column, by_term]: [isize; 2]| {
-            let product = Product {
-                rows,
-                depth: terms.numbers(depth).unwrap_or(0),
-                columns,
-                terms,
-                left: Operand::Strided(left, [by_row, by_left_term]),
-                right: Operand::Strided(right, [by_term, by_column]),
-                factor: 1.0,
-                out: address.cast(),
-                out_stride: pitch as usize / size_of::<f32>(),
-                accumulate,
-                epilogue: None,
-                channels: Channels::Rows(0),
-                index: 0,
-            };
-            // SAFETY: the caller's promise.
-            unsafe { product.run() };
-        };
+    let Some(numbers) = terms.numbers(depth).filter(|_| rows > 0 && columns > 0) else { return };
     let [x, y] = [x, y].map(|factor| piece(&factor, terms, false));
     let [by_term, by_column] = y.strides;
-    let numbers = terms.numbers(depth).unwrap_or(0);
     // SAFETY: the caller's promise.
     unsafe {
         with_numbers(terms, x.first, (rows, numbers), x.strides, |left, by_left| {
-            with_numbers(terms, y.first, (columns, numbers), [by_column, by_term], |right, by_right| {
-                run(left, by_left, right, by_right);
+            with_numbers(terms, y.first, (columns, numbers), [by_column, by_term], |right, [by_column, by_term]| {
+                let product = Product {
+                    rows,
+                    depth: numbers,
+                    columns,
+                    terms,
+                    left: Operand::Strided(left, by_left),
+                    right: Operand::Strided(right, [by_term, by_column]),
+                    factor: 1.0,
+                    out: address.cast(),
+                    out_stride: pitch as usize / size_of::<f32>(),
+                    accumulate,
+                    epilogue: None,
+                    channels: Channels::Rows(0),
+                    index: 0,
+                };
+                product.run();
             });
         });
     }

@@ -5,7 +5,7 @@ use super::effects::{map_target, only_computes, operands, touches_memory, writes
 use super::lives::Lives;
 use super::operand::{Address, Extents, Operand, Register, ViewKind};
 use super::step::Step;
-use super::{narrow, order, pieces};
+use super::{narrow, order, pairing, pieces};
 use crate::native::piecewise::Size;
 
 /// What a program needs beside its steps.
@@ -23,6 +23,7 @@ pub(super) fn assign(body: &mut Vec<Step>, sizes: &[usize], slots: usize) -> Ass
     drop_unread(body, &mut reads);
     forward_stores(body, &reads);
     narrow::narrow(body, sizes.len(), slots);
+    pairing::join(body, &reads);
     retarget_carried(body, &reads);
     let products = pieces::gather(body);
     let mut lives = Lives::new(sizes.len());

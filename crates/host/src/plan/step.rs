@@ -7,6 +7,7 @@ use crate::native::microkernel::Terms;
 use crate::vector::binary::BinaryFunction;
 use crate::vector::fused::FusedFunction;
 use crate::vector::memory::SelectFunction;
+use crate::vector::pair::Arithmetic;
 use crate::vector::reduce::ReduceFunction;
 use crate::vector::unary::UnaryFunction;
 
@@ -178,6 +179,8 @@ pub(super) enum Step {
     },
     MapBinary {
         function: BinaryFunction,
+        /// What it is, if two of its kind can be one step.
+        arithmetic: Option<Arithmetic>,
         target: Target,
         x: Operand,
         y: Operand,
@@ -192,7 +195,7 @@ pub(super) enum Step {
         y: Operand,
         extents: Extents,
     },
-    /// `x * y + z` rounded once.
+    /// Two operations on three operands: `x * y + z` rounded once, or what were two steps.
     MapFused {
         function: FusedFunction,
         target: Target,
@@ -303,7 +306,7 @@ pub(super) enum When {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProductKind {
     Single,
-    /// bfloat16 into float32, by the CPU's own instructions.
+    /// bfloat16 into float32, by the CPU's own instructions, to which subnormal numbers are zero.
     Bfloat,
     Double,
     /// i8 into i32.
@@ -314,8 +317,7 @@ impl ProductKind {
     /// Bytes of a factor's element.
     pub fn factor_size(self) -> usize {
         match self {
-            ProductKind::Single => 4,
-            ProductKind::Bfloat => 2,
+            ProductKind::Single | ProductKind::Bfloat => self.terms().map_or(0, Terms::size),
             ProductKind::Double => 8,
             ProductKind::Integer => 1,
         }

@@ -8,6 +8,7 @@ pub mod cast;
 pub mod fused;
 pub mod math;
 pub mod memory;
+pub mod pair;
 pub mod reduce;
 pub mod unary;
 

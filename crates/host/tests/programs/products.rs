@@ -66,6 +66,30 @@ fn products_of_turned_factors_and_of_batches() {
     }
 }
 
+#[test]
+fn a_product_is_stored_upside_down() {
+    let (rows, depth, columns) = (19, 16, 24);
+    for scalar in [Scalar::F32, Scalar::BF16] {
+        let mut b = Builder::new("product");
+        let [x, y] = ["x", "y"].map(|name| pointer(&mut b, name, scalar));
+        let out = pointer(&mut b, "out", Scalar::F32);
+        let [x, y] = [(x, [rows, depth]), (y, [depth, columns])].map(|(base, dims)| {
+            let from = at(&mut b, base, &dims, &[dims[1] as i64, 1]);
+            b.load(from, None, None)
+        });
+        let sum = b.constant(2.0, &Type::tile(Scalar::F32, &[rows, columns]));
+        let product = b.dot(x, y, sum);
+        let last = b.constant(((rows - 1) * columns) as f64, &Type::scalar(Scalar::I64));
+        let last = b.add_pointer(out, last);
+        let to = at(&mut b, last, &[rows, columns], &[-(columns as i64), 1]);
+        b.store(to, product, None);
+        let numbers = as_stored(scalar, wave(depth * columns));
+        let buffers = [numbers.clone(), numbers, vec![0; 4 * rows * columns]];
+        let [found, expected] = both(&b.finish(), [1, 1, 1], &buffers, &[Buffer(0), Buffer(1), Buffer(2)]);
+        assert_close(&from_singles(&found[2]), &from_singles(&expected[2]), 1e-4);
+    }
+}
+
 /// What a loop does with its sum beside adding products to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sum {

@@ -292,6 +292,41 @@ fn carried_tiles_that_are_made_of_each_other() {
     assert_close(&from_singles(&found[1]), &from_singles(&expected[1]), 1e-5);
 }
 
+/// Two operations that follow each other are one step where nothing in between changes what they read.
+#[test]
+fn operations_in_pairs() {
+    let (rows, columns) = (4, 96);
+    let dims = [rows, columns];
+    let mut b = Builder::new("pairs");
+    let [x_ptr, y_ptr, out] = ["x", "y", "out"].map(|name| pointer(&mut b, name, Scalar::F32));
+    let factor = b.parameter("factor", Type::scalar(Scalar::F32));
+    let (to_x, from_y) = (at(&mut b, x_ptr, &dims, &[96, 1]), at(&mut b, y_ptr, &dims, &[96, 1]));
+    let (x, y) = (b.load(to_x, None, None), b.load(from_y, None, None));
+    // One number a row, and one for all.
+    let of_rows = at(&mut b, y_ptr, &[rows, 1], &[96, 1]);
+    let of_rows = b.load(of_rows, None, None);
+    let of_rows = b.broadcast(of_rows, &dims);
+    let factor = b.splat(factor, &dims);
+    let product = b.multiply(x, y);
+    let difference = b.subtract(of_rows, product);
+    let scaled = b.multiply(difference, factor);
+    let sum = b.add(scaled, x);
+    let sum = b.subtract(sum, of_rows);
+    // What this is made of is overwritten before its only reader comes.
+    let before = b.add(x, factor);
+    b.store(to_x, sum, None);
+    let behind = b.multiply(before, y);
+    // Read twice.
+    let shared = b.subtract(behind, y);
+    let square = b.multiply(shared, shared);
+    let last = b.subtract(square, shared);
+    keep(&mut b, out, last);
+    let numbers = || singles(wave(rows * columns));
+    let buffers = [numbers(), singles(wave(rows * columns).map(|x| x + 0.5)), numbers()];
+    let given = [Buffer(0), Buffer(1), Buffer(2), Given::Float(-1.25)];
+    assert_same(&b.finish(), &buffers, &given);
+}
+
 #[test]
 fn folds_of_few_and_of_many_lines() {
     for dims in [&[64][..], &[1], &[4, 16], &[16, 4], &[64, 8], &[8, 64], &[4, 8, 4], &[2, 4, 32]] {

@@ -1,14 +1,16 @@
-//! Memory that the next program will read or write is asked for while this one computes.
+//! Memory that the next program or iteration will read or write is asked for while this one computes.
 //!
-//! Rows of a few kilobytes are too short for the CPU's own prefetching, which begins anew on each page. Where a load or store is as far from the one before
-//! as that was from its own, the next will be too; its lines are asked for a few at a time before each step on tiles, since many at once would
-//! keep what the step itself reads waiting.
+//! Rows of a few kilobytes are too short for the CPU's own prefetching, which begins anew on each page. Where a load or store has moved on twice by the same
+//! distance, it is expected to do so again; lines of the row that it will reach are asked for a few at a time before each step on tiles, since many
+//! at once would keep what the step itself reads waiting.
 
+use crate::native::lanes::{Lanes, Portable};
 use crate::plan::operand::Register;
 
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
-/// Lines that are asked for before a step, for the second-level cache: the first has no room to spare. With 12 to 20 layer norm over rows of 4,096 bytes is as fast.
+/// Lines that are asked for before a step, for the second-level cache: the first has no room to spare. With 12 to 20 layer norm over rows of 4,096 bytes
+/// is as fast.
 const LINES: usize = 16;
 /// Shorter rows are fetched soon enough, of longer ones the CPU fetches the rest.
 const SHORTEST: usize = 512;
@@ -30,8 +32,8 @@ struct Stream {
 /// What is expected of one thread's programs.
 #[derive(Default)]
 pub(super) struct Ahead {
-    /// Where each register's load or store was before.
-    before: Vec<usize>,
+    /// Where each register's load or store was before, and how far that was from the one before it.
+    before: Vec<(usize, usize)>,
     streams: [Stream; STREAMS],
     turn: usize,
 }
@@ -40,8 +42,8 @@ impl Ahead {
     /// Forgets what other programs did.
     pub fn begin(&mut self, registers: usize) {
         self.before.clear();
-        self.before.resize(registers, 0);
-        self.streams = Default::default();
+        self.before.resize(registers, (0, 0));
+        (self.streams, self.turn) = Default::default();
     }
 
     /// Notes where a row is that a register stands for.
@@ -53,17 +55,18 @@ impl Ahead {
     }
 
     fn expect(&mut self, register: Register, now: usize, bytes: usize) {
-        let before = std::mem::replace(&mut self.before[register], now);
+        let (before, moved) = self.before[register];
         let distance = now.wrapping_sub(before);
-        let is_near = before != 0 && distance != 0 && distance.wrapping_add(FAR) <= 2 * FAR;
+        self.before[register] = (now, distance);
+        let goes_on = distance == moved && distance != 0 && distance.wrapping_add(FAR) <= 2 * FAR;
         let begin = now.wrapping_add(distance);
-        if !is_near || self.streams.iter().any(|stream| stream.begin == begin) {
+        if !goes_on || self.streams.iter().any(|stream| stream.begin == begin) {
             return;
         }
-        // What was expected has come, or the oldest gives way.
+        // What was expected has come, or the next in turn gives way.
         let place = self.streams.iter().position(|stream| stream.begin == now).unwrap_or(self.turn);
         self.turn = (place + 1) % STREAMS;
-        self.streams[place] = Stream { begin, at: begin, end: begin.wrapping_add(bytes) };
+        self.streams[place] = Stream { begin, at: begin, end: begin.saturating_add(bytes) };
     }
 
     /// Asks for the next lines.
@@ -72,25 +75,13 @@ impl Ahead {
         let mut left = LINES;
         for stream in &mut self.streams {
             while stream.at < stream.end && left > 0 {
-                prefetch(stream.at);
-                stream.at += LINE;
+                // SAFETY: a hint, which reads nothing.
+                unsafe { Portable::prefetch_to_second(std::ptr::without_provenance(stream.at)) };
+                stream.at = stream.at.saturating_add(LINE);
                 left -= 1;
             }
         }
     }
-}
-
-/// Asks for the line at an address, which need not be one.
-#[inline(always)]
-fn prefetch(address: usize) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which reads nothing; every x86-64 has it.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T1>(std::ptr::without_provenance(address));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 #[cfg(test)]
@@ -115,19 +106,25 @@ mod tests {
 
     #[test]
     fn a_row_is_expected_as_far_away_as_the_last_was() {
-        assert_eq!(begins(&after(&[(0, 0x10000)])), []);
-        assert_eq!(begins(&after(&[(0, 0x10000), (0, 0x11000)])), [0x12000]);
-        assert_eq!(begins(&after(&[(0, 0x10000), (0, 0x11000), (0, 0x12000)])), [0x13000], "in its place");
-        assert_eq!(begins(&after(&[(0, 0x11000), (0, 0x10000)])), [0xf000], "backwards");
-        assert_eq!(begins(&after(&[(0, 0x10000), (0, 0x10000)])), [], "the same again");
-        assert_eq!(begins(&after(&[(0, 0x10000), (0, 0x1000_0000)])), [], "another tensor");
-        let twice = [(0, 0x10000), (1, 0x10000), (0, 0x11000), (1, 0x11000)];
-        assert_eq!(begins(&after(&twice)), [0x12000], "read by two loads");
+        let rows = |begin: usize, by: isize| [0, 1, 2].map(|row| (0, begin.wrapping_add_signed(row * by)));
+        assert_eq!(begins(&after(&rows(0x10000, 0x1000)[..2])), []);
+        assert_eq!(begins(&after(&rows(0x10000, 0x1000))), [0x13000]);
+        assert_eq!(
+            begins(&after(&[(0, 0x10000), (0, 0x11000), (0, 0x12000), (0, 0x13000)])),
+            [0x14000],
+            "in its place"
+        );
+        assert_eq!(begins(&after(&rows(0x13000, -0x1000))), [0x10000], "backwards");
+        assert_eq!(begins(&after(&rows(0x10000, 0))), [], "the same again");
+        assert_eq!(begins(&after(&rows(0x10000, 0x1000_0000))), [], "too far");
+        assert_eq!(begins(&after(&[(0, 0x10000), (0, 0x11000), (0, 0x17000)])), [], "by index");
+        let twice = rows(0x10000, 0x1000).into_iter().flat_map(|(_, address)| [(0, address), (1, address)]);
+        assert_eq!(begins(&after(&twice.collect::<Vec<_>>())), [0x13000], "read by two loads");
     }
 
     #[test]
     fn lines_are_asked_for_a_few_at_a_time_and_once() {
-        let mut ahead = after(&[(0, 0x10000), (0, 0x11000), (1, 0x40000), (1, 0x41000)]);
+        let mut ahead = after(&[(0, 0x10000), (0, 0x11000), (0, 0x12000), (1, 0x40000), (1, 0x41000), (1, 0x42000)]);
         let mut left = vec![ROW / LINE * 2];
         while left.last() != Some(&0) {
             ahead.fetch();

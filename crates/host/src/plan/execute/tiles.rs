@@ -1,9 +1,8 @@
 //! Runs the steps on tiles: row by row, or all rows as one run where they follow each other.
 
 use super::{Machine, Source};
-use crate::native::microkernel::Terms;
 use crate::native::piecewise::Out;
-use crate::plan::operand::{Extents, Operand, Register, Sum, Target};
+use crate::plan::operand::{Address, Extents, Operand, Register, Sum, Target, plain};
 use crate::plan::product::{self, Factor};
 use crate::plan::step::{Pieces, ProductKind, Step, When};
 use crate::vector::memory;
@@ -60,7 +59,7 @@ impl Machine<'_> {
                     }
                     self.close(target, extents);
                 }
-                Step::MapBinary { function, target, x, y, size, extents } => {
+                Step::MapBinary { function, target, x, y, size, extents, .. } => {
                     let (rows, columns) = self.extents(extents);
                     let (x, y) = (self.source(x, *size), self.source(y, *size));
                     let (address, pitch) = self.open(target, extents);
@@ -92,6 +91,9 @@ impl Machine<'_> {
                     let (rows, columns) = self.extents(extents);
                     let sources = operands.map(|operand| self.source(&operand, target.size));
                     let (address, pitch) = self.open(target, extents);
+                    let row_bytes = columns * target.size;
+                    let flat = sources.iter().all(|source| source.is_flat(row_bytes)) && pitch == row_bytes as isize;
+                    let (rows, columns) = if flat { (1, rows * columns) } else { (rows, columns) };
                     for row in 0..rows {
                         let destination = address.offset(pitch * row as isize);
                         function(destination, sources.map(|x| x.row(row)), sources.map(|x| x.repeats()), columns);
@@ -133,6 +135,12 @@ impl Machine<'_> {
         let (x, y) = (self.source(x, kind.factor_size()), self.source(y, kind.factor_size()));
         let is_zero = kind.terms().is_some() && matches!(*sum, Operand::Uniform(slot) if self.get(slot) as u32 == 0);
         let sum = self.source(sum, target.size);
+        // Products write rows that follow each other forwards; others are stored afterwards.
+        let (now, later) = match target.store {
+            Some(to) if !self.goes_forwards(&to, extents) => (None, Some(to)),
+            store => (store, None),
+        };
+        let target = &Target { store: now, ..*target };
         let (address, pitch) = self.open(target, extents);
         let size = target.size as isize;
         // SAFETY: registers hold their full extents, and the factors are defined everywhere.
@@ -146,10 +154,10 @@ impl Machine<'_> {
             if let Some(pieces) = pieces {
                 let stride = pitch as usize / target.size;
                 self.add_piece(pieces, factors, Out { first: address.cast(), stride, accumulate: !is_zero });
-                return self.close(target, extents);
             }
             let height = extents.rows.full / batch;
-            for at in 0..*batch {
+            let one_by_one = if pieces.is_none() { *batch } else { 0 };
+            for at in 0..one_by_one {
                 // Of the last products there may be fewer rows, or none, where only a part is read.
                 let shape = (rows.saturating_sub(at * height).min(height), columns, *depth);
                 let to = (address.offset(pitch * (at * height) as isize), pitch);
@@ -158,15 +166,23 @@ impl Machine<'_> {
                     by_row: source.pitch,
                     by_column: source.by_column,
                 });
-                match kind {
-                    ProductKind::Single => product::add_terms(Terms::Singles, shape, to, factors, !is_zero),
-                    ProductKind::Bfloat => product::add_terms(Terms::BfloatPairs, shape, to, factors, !is_zero),
-                    ProductKind::Double => product::add_doubles(shape, to, factors),
-                    ProductKind::Integer => product::add_integers(shape, to, factors),
+                match (kind.terms(), kind) {
+                    (Some(terms), _) => product::add_terms(terms, shape, to, factors, !is_zero),
+                    (None, ProductKind::Integer) => product::add_integers(shape, to, factors),
+                    (None, _) => product::add_doubles(shape, to, factors),
                 }
             }
             self.close(target, extents);
+            if let Some(to) = later {
+                self.store(&plain(target.register), &to, extents);
+            }
         }
+    }
+
+    /// Whether rows at an address follow each other forwards, apart from each other.
+    fn goes_forwards(&self, address: &Address, extents: &Extents) -> bool {
+        let (rows, columns) = extents.shape();
+        rows == 1 || self.stride(address.spread.row_stride) >= columns as isize
     }
 
     /// Adds a product to a sum, now or later.

@@ -192,7 +192,11 @@ impl Lowering<'_> {
         let Some(function) = binary::binary(operation, scalar) else { return x };
         let (extents, size) = (extents_along(along, x), x.size);
         let target = self.target(&extents, size);
-        self.emit_tile(Step::MapBinary { function, target, x: x.operand, y, size, extents }, &extents, 0.15);
+        self.emit_tile(
+            Step::MapBinary { function, arithmetic: None, target, x: x.operand, y, size, extents },
+            &extents,
+            0.15,
+        );
         Part { operand: plain(target.register), ..x }
     }
 }

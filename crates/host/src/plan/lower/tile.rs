@@ -4,6 +4,7 @@ use super::{Lowered, Lowering, refuse};
 use crate::plan::operand::{Extent, Extents, Operand, Slot, Spread, Sum, ViewKind, Width, plain};
 use crate::plan::step::{IndexOperation, Step};
 use crate::plan::value::{Filled, Form, Planned, width_of};
+use crate::vector::pair::Arithmetic;
 use crate::vector::{binary, cast, fused, memory, unary};
 use openmps_tile::{Binary, Cast, Compare, Scalar, Unary, Value};
 
@@ -209,7 +210,8 @@ impl Lowering<'_> {
             return self.through_single(result, operands, |lowering, wide| {
                 let function = binary::binary(operation, Scalar::F32);
                 let extents = lowering.extents_of(result);
-                lowering.map_binary(function, wide[0], wide[1], extents, [4, 4], 0.15)
+                let arithmetic = Arithmetic::of(operation, Scalar::F32);
+                lowering.map_binary(function, arithmetic, wide[0], wide[1], extents, [4, 4], 0.15)
             });
         };
         if let (Planned::Uniform(x), Planned::Uniform(y)) = (x, y) {
@@ -225,9 +227,10 @@ impl Lowering<'_> {
         // Bits that are only named otherwise are of the same register.
         if let (Binary::Divide, Scalar::F32, Some(Form::OneAndExponential(of))) = (operation, scalar, self.form_of(y)) {
             // The steps to the divisor are left out where nobody else reads them.
-            return self.map_binary(Some(binary::over_one_and_exponential()), x, of, extents, [4, 4], 1.0);
+            return self.map_binary(Some(binary::over_one_and_exponential()), None, x, of, extents, [4, 4], 1.0);
         }
-        let planned = self.map_binary(Some(function), x, y, extents, [scalar.size(); 2], ns)?;
+        let arithmetic = Arithmetic::of(operation, scalar);
+        let planned = self.map_binary(Some(function), arithmetic, x, y, extents, [scalar.size(); 2], ns)?;
         let is_one = |operand: Operand| {
             let Operand::Uniform(slot) = operand else { return false };
             self.literal(slot) == Some(u64::from(1f32.to_bits()))
@@ -244,6 +247,7 @@ impl Lowering<'_> {
     fn map_binary(
         &mut self,
         function: Option<binary::BinaryFunction>,
+        arithmetic: Option<Arithmetic>,
         x: Operand,
         y: Operand,
         extents: Extents,
@@ -255,7 +259,7 @@ impl Lowering<'_> {
             return Ok(Planned::Uniform(self.scalar_binary(function, x, y, Width::Whole)));
         }
         let target = self.target(&extents, result_size);
-        self.emit_tile(Step::MapBinary { function, target, x, y, size, extents }, &extents, ns);
+        self.emit_tile(Step::MapBinary { function, arithmetic, target, x, y, size, extents }, &extents, ns);
         Ok(Planned::Data(plain(target.register)))
     }
 
@@ -336,7 +340,7 @@ impl Lowering<'_> {
         let Some(function) = binary::compare(comparison, scalar) else {
             return self.through_single(result, operands, |lowering, wide| {
                 let (function, extents) = (binary::compare(comparison, Scalar::F32), lowering.extents_of(result));
-                lowering.map_binary(function, wide[0], wide[1], extents, [4, 1], 0.15)
+                lowering.map_binary(function, None, wide[0], wide[1], extents, [4, 1], 0.15)
             });
         };
         if let (Planned::Uniform(x), Planned::Uniform(y)) = (x, y) {
@@ -344,7 +348,7 @@ impl Lowering<'_> {
         }
         let (x, y) = (self.data(operands[0])?, self.data(operands[1])?);
         let extents = self.extents_of(result);
-        self.map_binary(Some(function), x, y, extents, [scalar.size(), 1], 0.15)
+        self.map_binary(Some(function), None, x, y, extents, [scalar.size(), 1], 0.15)
     }
 
     /// The extents in which an index that grows along one dimension stays below a bound.
