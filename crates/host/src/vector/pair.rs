@@ -45,9 +45,9 @@ trait Pair {
 /// Where an operand's chunks are: one after the other, or the same one again.
 struct Chunks {
     at: *const f32,
-    step: usize,
-    /// The element of one that repeats, as a chunk.
-    repeated: [f32; CHUNK],
+    repeats: bool,
+    /// The first element, 64 times.
+    first: [f32; CHUNK],
 }
 
 impl Chunks {
@@ -58,7 +58,7 @@ impl Chunks {
         let at = from.cast::<f32>();
         // SAFETY: the caller's promise.
         let first = unsafe { at.read_unaligned() };
-        Chunks { at, step: if repeats { 0 } else { CHUNK }, repeated: [first; CHUNK] }
+        Chunks { at, repeats, first: [first; CHUNK] }
     }
 
     /// The next chunk.
@@ -67,8 +67,8 @@ impl Chunks {
     /// There are 64 more elements.
     #[inline(always)]
     unsafe fn next(&mut self) -> [f32; CHUNK] {
-        if self.step == 0 {
-            return self.repeated;
+        if self.repeats {
+            return self.first;
         }
         // SAFETY: the caller's promise.
         let chunk = unsafe { self.at.cast::<[f32; CHUNK]>().read_unaligned() };
@@ -82,8 +82,8 @@ impl Chunks {
     /// There are so many more elements, fewer than 64.
     #[inline(always)]
     unsafe fn rest(&self, count: usize) -> [f32; CHUNK] {
-        let mut chunk = self.repeated;
-        if self.step != 0 {
+        let mut chunk = self.first;
+        if !self.repeats {
             // SAFETY: the caller's promise.
             unsafe { self.at.cast::<u8>().copy_to_nonoverlapping(chunk.as_mut_ptr().cast(), count * size_of::<f32>()) };
         }
