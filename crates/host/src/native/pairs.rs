@@ -26,39 +26,25 @@ impl Lines {
         self.by_term == 1 && even && self.from.addr().is_multiple_of(align_of::<f32>())
     }
 
-    /// Numbers of a copy as pairs; none where there is to be no copy.
-    fn woven_len(&self) -> usize {
-        if self.in_place() { 0 } else { self.lines * self.terms.div_ceil(2) }
-    }
-
-    /// The first pair, and the strides from one line to the next and from one pair to the next: in place, or of a copy in `to`.
-    ///
-    /// # Safety
-    /// The elements are readable; `to` has [`Lines::woven_len`] numbers.
-    unsafe fn pairs(&self, to: &mut [f32]) -> (*const f32, [isize; 2]) {
-        if self.in_place() {
-            return (self.from.cast(), [self.by_line / 2, 1]);
-        }
-        let strides = [1, self.lines as isize];
-        let to = Shared::new(to);
-        parallel_for(self.terms.div_ceil(2), self.lines / 8 + 1, |begin, end| {
-            for pair in begin..end {
-                // SAFETY: these pairs are this task's; the caller vouches for the elements.
-                unsafe { self.weave(pair, to.part(pair * self.lines, self.lines)) };
-            }
-        });
-        (to.at(0).cast_const(), strides)
-    }
-
-    /// Calls `work` with what [`Lines::pairs`] returns, of a copy that does not last longer.
+    /// Calls `work` with the first pair, and the strides from one line to the next and from one pair to the next: in place, or of a copy that does not last
+    /// longer.
     ///
     /// # Safety
     /// The elements are readable.
     pub(crate) unsafe fn with_pairs(&self, work: impl FnOnce(*const f32, [isize; 2])) {
-        scratch::with(self.woven_len(), |woven: &mut [f32]| {
-            // SAFETY: the caller's promise; the copy has room.
-            let (first, strides) = unsafe { self.pairs(woven) };
-            work(first, strides);
+        if self.in_place() {
+            return work(self.from.cast(), [self.by_line / 2, 1]);
+        }
+        let pairs = self.terms.div_ceil(2);
+        scratch::with(self.lines * pairs, |woven: &mut [f32]| {
+            let to = Shared::new(woven);
+            parallel_for(pairs, self.lines / 8 + 1, |begin, end| {
+                for pair in begin..end {
+                    // SAFETY: these pairs are this task's; the caller vouches for the elements.
+                    unsafe { self.weave(pair, to.part(pair * self.lines, self.lines)) };
+                }
+            });
+            work(to.at(0).cast_const(), [1, self.lines as isize]);
         });
     }
 

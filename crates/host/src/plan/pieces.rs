@@ -7,7 +7,7 @@
 use super::call::Effect;
 use super::effects::{operands, writes, writes_memory};
 use super::operand::{Operand, Register, Target, plain};
-use super::step::{Pieces, Step, When};
+use super::step::{Pieces, ProductKind, Step, When};
 use crate::native::microkernel::Terms;
 use crate::native::piecewise::Size;
 use std::collections::HashSet;
@@ -92,8 +92,10 @@ impl Pass {
 /// The target, rows, columns and depth of one product with sums of float32 that has no factors packed yet, and what its terms are.
 fn product(step: &Step) -> Option<(Target, (usize, usize, usize), Terms)> {
     match *step {
-        Step::Dot { target, kind, batch: 1, depth, extents, pieces: None, .. } if extents.is_whole() => {
-            Some((target, (extents.rows.full, extents.columns.full, depth), kind.terms()?))
+        Step::Dot { target, kind: ProductKind::Single(terms), batch: 1, depth, extents, pieces: None, .. }
+            if extents.is_whole() =>
+        {
+            Some((target, (extents.rows.full, extents.columns.full, depth), terms))
         }
         _ => None,
     }

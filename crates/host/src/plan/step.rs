@@ -305,9 +305,8 @@ pub(super) enum When {
 /// The element types of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProductKind {
-    Single,
-    /// bfloat16 into float32, by the CPU's own instructions, to which subnormal numbers are zero.
-    Bfloat,
+    /// Sums of float32. Pairs of bfloat16 are multiplied by the CPU's own instructions, to which subnormal numbers are zero.
+    Single(Terms),
     Double,
     /// i8 into i32.
     Integer,
@@ -317,18 +316,9 @@ impl ProductKind {
     /// Bytes of a factor's element.
     pub fn factor_size(self) -> usize {
         match self {
-            ProductKind::Single | ProductKind::Bfloat => self.terms().map_or(0, Terms::size),
+            ProductKind::Single(terms) => terms.size(),
             ProductKind::Double => 8,
             ProductKind::Integer => 1,
-        }
-    }
-
-    /// What its terms are, where the sums are float32.
-    pub fn terms(self) -> Option<Terms> {
-        match self {
-            ProductKind::Single => Some(Terms::Singles),
-            ProductKind::Bfloat => Some(Terms::BfloatPairs),
-            ProductKind::Double | ProductKind::Integer => None,
         }
     }
 }

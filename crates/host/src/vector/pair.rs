@@ -131,13 +131,11 @@ leveled! {
 
 /// Makes a zero-sized type for each pair and the table from operations to function.
 macro_rules! table {
-    ($($name:ident: $first:ident $second:ident $side:ident = |$x:ident, $y:ident, $z:ident| $f:expr;)+) => {
+    ($($name:ident: $first:ident $second:ident $side:pat => |$x:ident, $y:ident, $z:ident| $f:expr;)+) => {
         /// The function for `x first y`, and `second` with `z`.
         pub fn pair(first: Arithmetic, second: Arithmetic, side: Side) -> FusedFunction {
-            // Of sums and products the sides are the same.
-            let side = if second == Arithmetic::Subtract { side } else { Side::Left };
             match (first, second, side) {
-                $((Arithmetic::$first, Arithmetic::$second, Side::$side) => {
+                $((Arithmetic::$first, Arithmetic::$second, $side) => {
                     struct $name;
                     impl Pair for $name {
                         #[inline(always)]
@@ -145,24 +143,23 @@ macro_rules! table {
                     }
                     leveled_map::<$name>()
                 })+
-                (_, Arithmetic::Add | Arithmetic::Multiply, Side::Right) => unreachable!("it is the left side"),
             }
         }
     };
 }
 table! {
-    AddAdd: Add Add Left = |x, y, z| (x + y) + z;
-    AddSubtract: Add Subtract Left = |x, y, z| (x + y) - z;
-    AddSubtractFrom: Add Subtract Right = |x, y, z| z - (x + y);
-    AddMultiply: Add Multiply Left = |x, y, z| (x + y) * z;
-    SubtractAdd: Subtract Add Left = |x, y, z| (x - y) + z;
-    SubtractSubtract: Subtract Subtract Left = |x, y, z| (x - y) - z;
-    SubtractSubtractFrom: Subtract Subtract Right = |x, y, z| z - (x - y);
-    SubtractMultiply: Subtract Multiply Left = |x, y, z| (x - y) * z;
-    MultiplyAdd: Multiply Add Left = |x, y, z| x * y + z;
-    MultiplySubtract: Multiply Subtract Left = |x, y, z| x * y - z;
-    MultiplySubtractFrom: Multiply Subtract Right = |x, y, z| z - x * y;
-    MultiplyMultiply: Multiply Multiply Left = |x, y, z| (x * y) * z;
+    AddAdd: Add Add _ => |x, y, z| (x + y) + z;
+    AddSubtract: Add Subtract Side::Left => |x, y, z| (x + y) - z;
+    AddSubtractFrom: Add Subtract Side::Right => |x, y, z| z - (x + y);
+    AddMultiply: Add Multiply _ => |x, y, z| (x + y) * z;
+    SubtractAdd: Subtract Add _ => |x, y, z| (x - y) + z;
+    SubtractSubtract: Subtract Subtract Side::Left => |x, y, z| (x - y) - z;
+    SubtractSubtractFrom: Subtract Subtract Side::Right => |x, y, z| z - (x - y);
+    SubtractMultiply: Subtract Multiply _ => |x, y, z| (x - y) * z;
+    MultiplyAdd: Multiply Add _ => |x, y, z| x * y + z;
+    MultiplySubtract: Multiply Subtract Side::Left => |x, y, z| x * y - z;
+    MultiplySubtractFrom: Multiply Subtract Side::Right => |x, y, z| z - x * y;
+    MultiplyMultiply: Multiply Multiply _ => |x, y, z| (x * y) * z;
 }
 
 #[cfg(test)]

@@ -36,28 +36,27 @@ pub(super) unsafe fn run(
     };
     let left = side(at.left, left, rows, product.left);
     let right = side(at.right, right, columns, [product.right[1], product.right[0]]);
-    let multiply =
-        |left: *const f32, [by_row, by_pair]: [isize; 2], right: *const f32, [by_column, by_right_pair]: [isize; 2]| {
-            let product = Product {
-                rows,
-                depth: depth.div_ceil(2),
-                columns,
-                terms: Terms::BfloatPairs,
-                left: Operand::Strided(left, [by_row, by_pair]),
-                right: Operand::Strided(right, [by_right_pair, by_column]),
-                factor: 1.0,
-                out: (at.out as *mut f32).wrapping_offset(out),
-                out_stride: columns,
-                accumulate: false,
-                epilogue,
-                channels: Channels::Columns(0),
-                index: out as usize,
-            };
-            // SAFETY: the operands are there as pairs, the result is dense.
-            unsafe { product.run() };
-        };
-    // SAFETY: the caller vouches for the operands' elements.
+    // SAFETY: the caller vouches for the operands' elements, which are there as pairs then; the result is dense.
     unsafe {
-        left.with_pairs(|left, by_left| right.with_pairs(|right, by_right| multiply(left, by_left, right, by_right)));
+        left.with_pairs(|left, by_left| {
+            right.with_pairs(|right, [by_column, by_pair]| {
+                let product = Product {
+                    rows,
+                    depth: depth.div_ceil(2),
+                    columns,
+                    terms: Terms::BfloatPairs,
+                    left: Operand::Strided(left, by_left),
+                    right: Operand::Strided(right, [by_pair, by_column]),
+                    factor: 1.0,
+                    out: (at.out as *mut f32).wrapping_offset(out),
+                    out_stride: columns,
+                    accumulate: false,
+                    epilogue,
+                    channels: Channels::Columns(0),
+                    index: out as usize,
+                };
+                product.run();
+            });
+        });
     }
 }

@@ -7,6 +7,12 @@ use crate::plan::product::{self, Factor};
 use crate::plan::step::{Pieces, ProductKind, Step, When};
 use crate::vector::memory;
 
+/// Rows and columns of a step, all as one row where they follow each other without a gap.
+#[inline(always)]
+fn as_one_row((rows, columns): (usize, usize), is_flat: bool) -> (usize, usize) {
+    if is_flat { (1, rows * columns) } else { (rows, columns) }
+}
+
 impl Machine<'_> {
     pub(super) unsafe fn tile_step(&mut self, step: &Step) {
         // SAFETY: as in `step`.
@@ -50,9 +56,9 @@ impl Machine<'_> {
                             function(destination, x.row(row), columns.min(1));
                             memory::fill(destination, destination, target.size, columns);
                         }
-                    } else if rows == 1 || (x.is_flat(columns * x_size) && pitch == (columns * target.size) as isize) {
-                        function(address, x.address, rows * columns);
                     } else {
+                        let is_flat = x.is_flat(columns * x_size) && pitch == (columns * target.size) as isize;
+                        let (rows, columns) = as_one_row((rows, columns), is_flat);
                         for row in 0..rows {
                             function(address.offset(pitch * row as isize), x.row(row), columns);
                         }
@@ -64,14 +70,12 @@ impl Machine<'_> {
                     let (x, y) = (self.source(x, *size), self.source(y, *size));
                     let (address, pitch) = self.open(target, extents);
                     let row_bytes = columns * size;
-                    let flat = x.is_flat(row_bytes) && y.is_flat(row_bytes);
-                    if rows == 1 || (flat && pitch == (columns * target.size) as isize) {
-                        function(address, x.address, x.repeats(), y.address, y.repeats(), rows * columns);
-                    } else {
-                        for row in 0..rows {
-                            let destination = address.offset(pitch * row as isize);
-                            function(destination, x.row(row), x.repeats(), y.row(row), y.repeats(), columns);
-                        }
+                    let is_flat =
+                        x.is_flat(row_bytes) && y.is_flat(row_bytes) && pitch == (columns * target.size) as isize;
+                    let (rows, columns) = as_one_row((rows, columns), is_flat);
+                    for row in 0..rows {
+                        let destination = address.offset(pitch * row as isize);
+                        function(destination, x.row(row), x.repeats(), y.row(row), y.repeats(), columns);
                     }
                     self.close(target, extents);
                 }
@@ -92,8 +96,8 @@ impl Machine<'_> {
                     let sources = operands.map(|operand| self.source(&operand, target.size));
                     let (address, pitch) = self.open(target, extents);
                     let row_bytes = columns * target.size;
-                    let flat = sources.iter().all(|source| source.is_flat(row_bytes)) && pitch == row_bytes as isize;
-                    let (rows, columns) = if flat { (1, rows * columns) } else { (rows, columns) };
+                    let is_flat = sources.iter().all(|source| source.is_flat(row_bytes)) && pitch == row_bytes as isize;
+                    let (rows, columns) = as_one_row((rows, columns), is_flat);
                     for row in 0..rows {
                         let destination = address.offset(pitch * row as isize);
                         function(destination, sources.map(|x| x.row(row)), sources.map(|x| x.repeats()), columns);
@@ -133,7 +137,8 @@ impl Machine<'_> {
         let factors = [x, y];
         let (rows, columns) = self.extents(extents);
         let (x, y) = (self.source(x, kind.factor_size()), self.source(y, kind.factor_size()));
-        let is_zero = kind.terms().is_some() && matches!(*sum, Operand::Uniform(slot) if self.get(slot) as u32 == 0);
+        let is_zero =
+            matches!((kind, *sum), (ProductKind::Single(_), Operand::Uniform(slot)) if self.get(slot) as u32 == 0);
         let sum = self.source(sum, target.size);
         // Products write rows that follow each other forwards; others are stored afterwards.
         let (now, later) = match target.store {
@@ -151,26 +156,13 @@ impl Machine<'_> {
                     memory::copy_strided(destination, size, sum.row(row), sum.by_column, target.size, columns);
                 }
             }
-            if let Some(pieces) = pieces {
-                let stride = pitch as usize / target.size;
-                self.add_piece(pieces, factors, Out { first: address.cast(), stride, accumulate: !is_zero });
-            }
-            let height = extents.rows.full / batch;
-            let one_by_one = if pieces.is_none() { *batch } else { 0 };
-            for at in 0..one_by_one {
-                // Of the last products there may be fewer rows, or none, where only a part is read.
-                let shape = (rows.saturating_sub(at * height).min(height), columns, *depth);
-                let to = (address.offset(pitch * (at * height) as isize), pitch);
-                let factors = [(x, at * height), (y, at * depth)].map(|(source, row)| Factor {
-                    address: source.row(row),
-                    by_row: source.pitch,
-                    by_column: source.by_column,
-                });
-                match (kind.terms(), kind) {
-                    (Some(terms), _) => product::add_terms(terms, shape, to, factors, !is_zero),
-                    (None, ProductKind::Integer) => product::add_integers(shape, to, factors),
-                    (None, _) => product::add_doubles(shape, to, factors),
+            let out = (address, pitch);
+            match pieces {
+                Some(pieces) => {
+                    let stride = pitch as usize / target.size;
+                    self.add_piece(pieces, factors, Out { first: address.cast(), stride, accumulate: !is_zero });
                 }
+                None => multiply_batches((*kind, *batch), (rows, columns, *depth), extents, out, [x, y], !is_zero),
             }
             self.close(target, extents);
             if let Some(to) = later {
@@ -291,6 +283,39 @@ impl Machine<'_> {
             let mut repeated = vec![0u64; (columns * size).div_ceil(8)];
             memory::fill(repeated.as_mut_ptr().cast(), source.row(row), size, columns);
             function(destination, repeated.as_ptr().cast(), columns);
+        }
+    }
+}
+
+/// Multiplies the factors of each batch, which lie one below the other, and adds their products to a tile, or stores them there.
+///
+/// # Safety
+/// As for [`product::add_terms`], of all batches.
+unsafe fn multiply_batches(
+    (kind, batch): (ProductKind, usize),
+    (rows, columns, depth): (usize, usize, usize),
+    extents: &Extents,
+    (address, pitch): (*mut u8, isize),
+    [x, y]: [Source; 2],
+    accumulate: bool,
+) {
+    let height = extents.rows.full / batch;
+    for at in 0..batch {
+        // Of the last products there may be fewer rows, or none, where only a part is read.
+        let shape = (rows.saturating_sub(at * height).min(height), columns, depth);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let to = (address.offset(pitch * (at * height) as isize), pitch);
+            let factors = [(x, at * height), (y, at * depth)].map(|(source, row)| Factor {
+                address: source.row(row),
+                by_row: source.pitch,
+                by_column: source.by_column,
+            });
+            match kind {
+                ProductKind::Single(terms) => product::add_terms(terms, shape, to, factors, accumulate),
+                ProductKind::Double => product::add_doubles(shape, to, factors),
+                ProductKind::Integer => product::add_integers(shape, to, factors),
+            }
         }
     }
 }

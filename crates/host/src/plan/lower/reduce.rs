@@ -2,6 +2,7 @@
 
 use super::{Lowered, Lowering, refuse};
 use crate::level::multiplies_bfloats;
+use crate::native::microkernel::Terms;
 use crate::plan::call::Written;
 use crate::plan::fold::{Axis, Fold, FoldKind, FoldPart, rounds};
 use crate::plan::operand::{Extent, Extents, Operand, Target, ViewKind, plain};
@@ -157,10 +158,12 @@ impl Lowering<'_> {
         let kind = match wide {
             Scalar::F64 => ProductKind::Double,
             Scalar::I32 => ProductKind::Integer,
-            _ if scalar == Scalar::BF16 && multiplies_bfloats() && depth.is_multiple_of(2) => ProductKind::Bfloat,
-            _ => ProductKind::Single,
+            _ if scalar == Scalar::BF16 && multiplies_bfloats() && depth.is_multiple_of(2) => {
+                ProductKind::Single(Terms::BfloatPairs)
+            }
+            _ => ProductKind::Single(Terms::Singles),
         };
-        let factor_type = if kind == ProductKind::Bfloat { scalar } else { wide };
+        let factor_type = if kind == ProductKind::Single(Terms::BfloatPairs) { scalar } else { wide };
         let [x, y] = [self.factor(operands[0], scalar, factor_type)?, self.factor(operands[1], scalar, factor_type)?];
         let (sum, extents) = (self.data(operands[2])?, self.extents_of(operands[2]));
         let dims = self.kernel.dims_of(operands[0]);
@@ -170,8 +173,8 @@ impl Lowering<'_> {
         let ns = depth as f64
             / match kind {
                 ProductKind::Integer => 2.0,
-                ProductKind::Single | ProductKind::Double => 40.0,
-                ProductKind::Bfloat => 80.0,
+                ProductKind::Single(Terms::Singles) | ProductKind::Double => 40.0,
+                ProductKind::Single(Terms::BfloatPairs) => 80.0,
             };
         self.emit_tile(Step::Dot { target, kind, x, y, sum, batch, depth, extents, pieces: None }, &extents, ns);
         Ok(Planned::Data(plain(target.register)))
