@@ -42,9 +42,10 @@ enum Command {
 fn main() -> ExitCode {
     let Cargo::Openmps { command } = Cargo::parse();
     let Command::PatchCandle { manifest_path, into, undo } = command;
-    let result = source::workspace(&manifest_path).and_then(|workspace| match undo {
-        true => patch::undo(&workspace.manifest(), &into),
-        false => workspace.candle_nn().and_then(|candle| patch::apply(&workspace.manifest(), &candle, &into)),
+    let result = source::manifest_of_workspace(&manifest_path).and_then(|workspace| match undo {
+        // Nothing is asked that cargo must resolve dependencies for: what is taken back may be what it stumbles over.
+        true => patch::undo(&workspace, &into),
+        false => source::candle_nn(&workspace).and_then(|candle| patch::apply(&workspace, &candle, &into)),
     });
     match result {
         Ok(said) => {

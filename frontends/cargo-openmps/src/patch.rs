@@ -55,7 +55,8 @@ pub fn undo(manifest: &Path, folder: &Path) -> Result<String> {
 /// The folder beside the workspace's Cargo.toml, unless it holds something else than what this program wrote.
 fn of_ours(manifest: &Path, folder: &Path) -> Result<std::path::PathBuf> {
     let into = manifest.parent().unwrap_or(Path::new(".")).join(folder);
-    if into.exists() && !into.join(MARK).exists() {
+    let is_empty = || fs::read_dir(&into).is_ok_and(|mut entries| entries.next().is_none());
+    if into.exists() && !into.join(MARK).exists() && !is_empty() {
         return Err(format!("{} is there already, and not of cargo openmps", into.display()));
     }
     Ok(into)
@@ -102,7 +103,7 @@ mod tests {
     /// The candle-nn of this repository's own Cargo.lock, as cargo has it.
     fn candle_nn() -> Source {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-        crate::source::workspace(&root.join("Cargo.toml")).unwrap().candle_nn().unwrap()
+        crate::source::candle_nn(&root.join("Cargo.toml")).unwrap()
     }
 
     fn app() -> (tempfile::TempDir, PathBuf) {
@@ -148,6 +149,7 @@ mod tests {
         assert!(error.starts_with("candle-nn's src/linear.rs: Linear::forward is not the text"), "{error}");
         // Somebody's own folder.
         fs::create_dir(manifest.with_file_name("patches")).unwrap();
+        fs::write(manifest.with_file_name("patches").join("mine.txt"), "").unwrap();
         let error = apply(&manifest, &Source { version: "0.11.1".into(), folder }, into).unwrap_err();
         assert!(error.contains("not of cargo openmps"), "{error}");
         assert_eq!(read(&manifest).unwrap(), "[package]\nname = \"app\"\n");

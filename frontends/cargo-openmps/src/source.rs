@@ -1,14 +1,14 @@
-//! Where a workspace is, and which candle-nn its Cargo.lock names: asked of cargo itself, which fetches what is missing.
+//! Where a workspace is, and which candle-nn its Cargo.lock names: asked of cargo itself, which for the latter fetches what is missing.
 
 use crate::result::Result;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What of `cargo metadata` is read.
 #[derive(Deserialize)]
-pub struct Workspace {
-    workspace_root: PathBuf,
+struct Workspace {
     packages: Vec<Package>,
 }
 
@@ -30,26 +30,37 @@ pub struct Source {
     pub folder: PathBuf,
 }
 
-/// The workspace of this Cargo.toml.
-pub fn workspace(manifest: &Path) -> Result<Workspace> {
+/// What of `cargo locate-project` is read.
+#[derive(Deserialize)]
+struct Project {
+    root: PathBuf,
+}
+
+/// The Cargo.toml where patches belong: that of the workspace of this one. No dependency needs to be there.
+pub fn manifest_of_workspace(manifest: &Path) -> Result<PathBuf> {
+    asked(&["locate-project", "--workspace"], manifest).map(|project: Project| project.root)
+}
+
+/// The one candle-nn from a registry that this workspace uses.
+pub fn candle_nn(manifest: &Path) -> Result<Source> {
+    asked::<Workspace>(&["metadata", "--format-version", "1"], manifest)?.candle_nn()
+}
+
+/// What cargo prints for this command, as JSON.
+fn asked<T: DeserializeOwned>(command: &[&str], manifest: &Path) -> Result<T> {
+    let of = command[0];
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["metadata", "--format-version", "1", "--manifest-path"]).arg(manifest);
-    let output = command.output().map_err(|error| format!("cargo metadata cannot be run: {error}"))?;
+    let mut cargo = Command::new(cargo);
+    cargo.args(command).arg("--manifest-path").arg(manifest);
+    let output = cargo.output().map_err(|error| format!("cargo {of} cannot be run: {error}"))?;
     if !output.status.success() {
-        return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim()));
+        return Err(format!("cargo {of} failed: {}", String::from_utf8_lossy(&output.stderr).trim()));
     }
-    serde_json::from_slice(&output.stdout).map_err(|error| format!("what cargo metadata prints: {error}"))
+    serde_json::from_slice(&output.stdout).map_err(|error| format!("what cargo {of} prints: {error}"))
 }
 
 impl Workspace {
-    /// The Cargo.toml where patches belong.
-    pub fn manifest(&self) -> PathBuf {
-        self.workspace_root.join("Cargo.toml")
-    }
-
-    /// The one candle-nn from a registry that the workspace uses.
-    pub fn candle_nn(&self) -> Result<Source> {
+    fn candle_nn(&self) -> Result<Source> {
         let found: Vec<&Package> = self.packages.iter().filter(|package| package.name == "candle-nn").collect();
         let versions = || found.iter().map(|package| package.version.as_str()).collect::<Vec<_>>().join(" and ");
         match found[..] {
@@ -81,7 +92,7 @@ mod tests {
             source: source.map(str::to_owned),
             manifest_path: PathBuf::from("/registry/candle-nn/Cargo.toml"),
         };
-        Workspace { workspace_root: PathBuf::from("/app"), packages: candles.iter().map(package).collect() }
+        Workspace { packages: candles.iter().map(package).collect() }
     }
 
     #[test]
