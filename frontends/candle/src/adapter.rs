@@ -36,6 +36,8 @@ pub enum AdapterError {
         "layer {layer}: lora_A is {a:?} and lora_B is {b:?}, expected [r, inputs] and [outputs, r] with r = {rank}"
     )]
     Shape { layer: String, a: Vec<usize>, b: Vec<usize>, rank: usize },
+    #[error("layer {layer} has {inputs} inputs and {outputs} outputs: lora_A of {a:?} and lora_B of {b:?} do not fit")]
+    Size { layer: String, a: Vec<usize>, b: Vec<usize>, inputs: usize, outputs: usize },
     #[error("the model has no weight {0}, which the adapter changes")]
     NoWeight(String),
     #[error(transparent)]

@@ -5,6 +5,7 @@ mod cache;
 mod gguf;
 mod llama;
 mod projection;
+mod rotary;
 mod sampler;
 mod tokens;
 mod weight;

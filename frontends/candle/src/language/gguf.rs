@@ -53,6 +53,15 @@ impl Gguf {
         self.content.metadata.get(name).ok_or_else(|| Error::msg(format!("the GGUF file has no setting {name}")))
     }
 
+    /// A setting that need not be there, read so. One of another type is an error.
+    pub(super) fn optional<'a, T>(
+        &'a self,
+        name: &str,
+        read: impl Fn(&'a Gguf, &str) -> Result<T>,
+    ) -> Result<Option<T>> {
+        self.content.metadata.contains_key(name).then(|| read(self, name)).transpose()
+    }
+
     /// A setting that is a whole number.
     ///
     /// ```no_run
@@ -61,7 +70,7 @@ impl Gguf {
     /// # Ok::<(), candle_core::Error>(())
     /// ```
     pub fn number(&self, name: &str) -> Result<usize> {
-        Ok(self.value(name)?.to_u64()? as usize)
+        Ok(self.value(name)?.to_u64().map_err(|error| of_setting(name, &error))? as usize)
     }
 
     /// A setting that is a float.
@@ -72,7 +81,7 @@ impl Gguf {
     /// # Ok::<(), candle_core::Error>(())
     /// ```
     pub fn float(&self, name: &str) -> Result<f64> {
-        Ok(f64::from(self.value(name)?.to_f32()?))
+        Ok(f64::from(self.value(name)?.to_f32().map_err(|error| of_setting(name, &error))?))
     }
 
     /// A setting that is a text.
@@ -83,7 +92,7 @@ impl Gguf {
     /// # Ok::<(), candle_core::Error>(())
     /// ```
     pub fn text(&self, name: &str) -> Result<&str> {
-        Ok(self.value(name)?.to_string()?)
+        Ok(self.value(name)?.to_string().map_err(|error| of_setting(name, &error))?)
     }
 
     /// A weight in blocks, where it lies in the file.
@@ -139,4 +148,8 @@ impl Gguf {
 
 fn no_tensor(name: &str) -> Error {
     Error::msg(format!("the GGUF file has no tensor {name}"))
+}
+
+fn of_setting(name: &str, error: &Error) -> Error {
+    Error::msg(format!("{name} of the GGUF file: {error}"))
 }

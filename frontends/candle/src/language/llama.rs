@@ -1,10 +1,11 @@
 //! Models of Llama's architecture, and Qwen2's: RMS norms, rotary embedding, grouped heads, a gated layer.
 
 use super::projection::{Correction, Projection};
+use super::rotary::angles;
 use super::{Cache, Gguf, QuantizedWeight};
 use crate::adapter::AdapterError;
 use crate::{AttentionOptions, LoraAdapter, LoraConfig, attention, rms_norm, rope};
-use candle_core::{Device, Result, Tensor, Var};
+use candle_core::{Result, Tensor, Var};
 
 /// The sizes of a model, from its file.
 ///
@@ -31,7 +32,8 @@ pub struct LlamaConfig {
     pub rope_base: f64,
     /// Elements of a head that are turned.
     pub rope_size: usize,
-    /// Whether the pairs that are turned are neighbours, or one element of each half.
+    /// Whether the pairs that are turned are neighbours, or one element of each half. Hugging Face's are always the latter: where a file has
+    /// neighbours, its converter has permuted the rows of queries and keys.
     pub rope_interleaved: bool,
     /// The token that ends an answer.
     pub end: Option<u32>,
@@ -52,6 +54,7 @@ impl LlamaConfig {
         }
         let number = |name: &str| file.number(&format!("{architecture}.{name}"));
         let float = |name: &str| file.float(&format!("{architecture}.{name}"));
+        let optional = |name: &str| file.optional(&format!("{architecture}.{name}"), Gguf::number);
         let (heads, size) = (number("attention.head_count")?, number("embedding_length")?);
         if heads == 0 || size % heads != 0 {
             candle_core::bail!("{heads} heads of a state of {size} elements");
@@ -59,15 +62,18 @@ impl LlamaConfig {
         let config = LlamaConfig {
             layers: number("block_count")?,
             heads,
-            key_heads: number("attention.head_count_kv").unwrap_or(heads),
+            key_heads: optional("attention.head_count_kv")?.unwrap_or(heads),
             size,
             context: number("context_length")?,
             epsilon: float("attention.layer_norm_rms_epsilon")?,
-            rope_base: float("rope.freq_base").unwrap_or(10_000.0),
-            rope_size: number("rope.dimension_count").unwrap_or(size / heads),
+            rope_base: file.optional(&format!("{architecture}.rope.freq_base"), Gguf::float)?.unwrap_or(10_000.0),
+            rope_size: optional("rope.dimension_count")?.unwrap_or(size / heads),
             rope_interleaved: architecture == "llama",
             end: super::tokens::token(file, "tokenizer.ggml.eos_token_id").ok(),
         };
+        if config.key_heads == 0 || heads % config.key_heads != 0 {
+            candle_core::bail!("{heads} heads of queries, {} of keys", config.key_heads);
+        }
         if config.rope_size != config.size / config.heads {
             candle_core::bail!("{} of a head's {} elements are turned", config.rope_size, config.size / config.heads);
         }
@@ -116,6 +122,15 @@ impl Part {
             Part::Down => ("ffn_down", "mlp.down_proj"),
         }
     }
+
+    /// Heads of what is turned.
+    fn heads(self, config: &LlamaConfig) -> Option<usize> {
+        match self {
+            Part::Query => Some(config.heads),
+            Part::Key => Some(config.key_heads),
+            _ => None,
+        }
+    }
 }
 
 /// A language model with its weights in blocks, as its file has them.
@@ -141,7 +156,8 @@ pub struct Llama {
 }
 
 impl Llama {
-    /// Takes the model out of its file; `progress` is told how many of the layers are there.
+    /// Takes the model out of its file; `progress` is told how many of the layers are there. A file is refused that says something of the rotary
+    /// embedding's angles which is not known here.
     ///
     /// ```no_run
     /// # let file = openmps_candle::Gguf::open("model.gguf")?;
@@ -150,16 +166,16 @@ impl Llama {
     /// ```
     pub fn load(file: &Gguf, mut progress: impl FnMut(usize, usize)) -> Result<Llama> {
         let config = LlamaConfig::read(file)?;
+        let angles = angles(file, &config)?;
         let embedding = file.weight("token_embd.weight")?;
         let tied = if file.has("output.weight") { file.weight("output.weight")? } else { embedding.clone() };
         let mut layers = Vec::with_capacity(config.layers);
         for number in 0..config.layers {
             progress(number, config.layers);
-            layers.push(layer(file, number)?);
+            layers.push(layer(file, &config, number)?);
         }
         progress(config.layers, config.layers);
         let norm = file.tensor("output_norm.weight")?;
-        let angles = angles(&config)?;
         Ok(Llama { config, embedding, layers, norm, output: tied, angles })
     }
 
@@ -289,7 +305,7 @@ impl Llama {
         self.layers.iter().flat_map(|layer| &layer.projections)
     }
 
-    /// The corrections in PEFT's layout.
+    /// The corrections in PEFT's layout, for the model as Hugging Face has it.
     ///
     /// ```no_run
     /// # fn f(model: &openmps_candle::Llama) -> Result<(), openmps_candle::AdapterError> {
@@ -300,13 +316,13 @@ impl Llama {
         let mut adapter = LoraAdapter::new(config)?;
         for projection in self.projections() {
             if let Some(Correction { a, b, .. }) = &projection.correction {
-                adapter.insert(&projection.name, a.detach(), b.detach())?;
+                adapter.insert(&projection.name, a.detach(), projection.to_peft(&b.detach())?)?;
             }
         }
         Ok(adapter)
     }
 
-    /// The model with an adapter's corrections. A layer that the model does not have is refused.
+    /// The model with an adapter's corrections. A layer that the model does not have is refused, and matrices of other sizes.
     ///
     /// ```no_run
     /// # fn f(model: openmps_candle::Llama, adapter: &openmps_candle::LoraAdapter) -> Result<(), openmps_candle::AdapterError> {
@@ -321,14 +337,14 @@ impl Llama {
         let scaling = adapter.config().scaling();
         for projection in self.layers.iter_mut().flat_map(|layer| &mut layer.projections) {
             if let Some((a, b)) = adapter.layer(&projection.name) {
-                projection.correction = Some(Correction { a: a.clone(), b: b.clone(), scaling });
+                projection.correction = Some(projection.of_peft(a, b, scaling)?);
             }
         }
         Ok(self)
     }
 }
 
-fn layer(file: &Gguf, number: usize) -> Result<Layer> {
+fn layer(file: &Gguf, config: &LlamaConfig, number: usize) -> Result<Layer> {
     let projection = |part: Part| {
         let (of_file, of_peft) = part.names();
         let name = format!("blk.{number}.{of_file}");
@@ -337,6 +353,7 @@ fn layer(file: &Gguf, number: usize) -> Result<Layer> {
             name: format!("model.layers.{number}.{of_peft}"),
             weight: file.weight(&format!("{name}.weight"))?,
             bias: file.has(&bias).then(|| file.tensor(&bias)).transpose()?,
+            permuted_heads: part.heads(config).filter(|_| config.rope_interleaved),
             correction: None,
         })
     };
@@ -345,17 +362,4 @@ fn layer(file: &Gguf, number: usize) -> Result<Layer> {
         feed_norm: file.tensor(&format!("blk.{number}.ffn_norm.weight"))?,
         projections: Part::ALL.into_iter().map(projection).collect::<Result<_>>()?,
     })
-}
-
-/// Cosines and sines [positions, pairs] of the rotary embedding. An angle is a factor times the one before it, in float32, as llama.cpp has it
-/// (`ggml_rope_cache_init`): a file's text is to be the same here and there.
-fn angles(config: &LlamaConfig) -> Result<(Tensor, Tensor)> {
-    let pairs = config.rope_size / 2;
-    let factor = (config.rope_base as f32).powf(-1.0 / pairs as f32);
-    let turns = |position: usize| std::iter::successors(Some(position as f32), move |angle| Some(angle * factor));
-    let table = |of: fn(f32) -> f32| {
-        let numbers: Vec<f32> = (0..config.context).flat_map(|at| turns(at).take(pairs).map(of)).collect();
-        Tensor::from_vec(numbers, (config.context, pairs), &Device::Cpu)
-    };
-    Ok((table(f32::cos)?, table(f32::sin)?))
 }
