@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import triton
 
+import versions
 from differential.triton.case import Buffer, Statement
 from differential.triton.compare import difference
 from differential.triton.elements import SIGNED, bfloat16_bits
@@ -16,6 +18,9 @@ from differential.triton.worker import GUARD
 
 I64 = SIGNED[-1]
 
+#: Before 3.7 it converts arrays of one element as NumPy 2.4 no longer does, before 3.9 a histogram's last bin counts the number behind it too.
+needs_interpreter = versions.needs(tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9), "interpreter that can be compared with")
+
 
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory):
@@ -24,6 +29,7 @@ def sides(tmp_path_factory):
     both.end()
 
 
+@needs_interpreter
 @pytest.mark.parametrize("seed", [20260701, random.SystemRandom().randrange(2**32)], ids=["fixed", "fresh"])
 def test_random_kernels_do_what_the_interpreter_does(sides, seed):
     report = explore(12.0, seed, sides, most=150, most_failures=1)
@@ -31,6 +37,7 @@ def test_random_kernels_do_what_the_interpreter_does(sides, seed):
     assert not report.problems(), f"seed {seed}: {report.problems()}\n{report.refusals}\n{report.unusable}\n{shown}"
 
 
+@needs_interpreter
 def test_a_wrong_kernel_is_found_and_made_small(sides):
     kernel = case(20260701, 2)
     number = len(kernel.buffers)

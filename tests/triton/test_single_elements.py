@@ -8,6 +8,7 @@ import pytest
 import triton
 import triton.language as tl
 
+import versions
 from openmps.triton import array
 
 
@@ -153,14 +154,14 @@ def test_running_sums_of_half_types_are_rounded_once(reverse):
     running_kernel[(1,)](array(x), array(out), 4096, reverse)
     exact = np.cumsum(x[::-1], dtype="float64")[::-1] if reverse else np.cumsum(x, dtype="float64")
     np.testing.assert_array_equal(out, exact.astype("float16"))
-
-
+@versions.needs(hasattr(tl, "atomic_load"), "tl.atomic_load and tl.atomic_poll")
 def test_waiting_for_flags():
     flag, out = np.zeros((2, 4), "int32")
     waiting_kernel[(1,)](array(flag), array(out))
     np.testing.assert_array_equal([flag, out], [[7] * 4, [2] * 4])
 
 
+@versions.needs(hasattr(tl, "atomic_load"), "tl.atomic_load and tl.atomic_poll")
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
 def test_reading_what_others_write_changes_nothing(dtype):
     flag, seen = np.array([1, -2, 3, 4], "int32"), np.zeros(4, "int32")
@@ -172,8 +173,7 @@ def test_reading_what_others_write_changes_nothing(dtype):
     reading_kernel[(1,)](array(flag), array(x), array(out), array(seen))
     np.testing.assert_array_equal(seen, [1, -2, 3, 0])
     assert out.tobytes() == x.tobytes()
-
-
+@versions.needs(hasattr(tl, "atomic_load"), "tl.atomic_load and tl.atomic_poll")
 def test_waiting_for_a_limited_time_is_refused():
     with pytest.raises(NotImplementedError, match="tt.atomic_poll: a limit of time"):
         impatient_kernel[(1,)](array(np.zeros(1, "int32")))

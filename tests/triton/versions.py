@@ -10,10 +10,12 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VERSIONS = ["3.5.1", "3.6.0", "3.7.1", "3.8.0", "3.9.0"]
 
-#: A descriptor made on the host, whose arguments differ between versions, and what the documents' kernel has to give.
+#: A descriptor made on the host, whose arguments differ between versions, a barrier, whose name does, and what the documents' kernel has to give.
 CHECK = """
 import sys
 np.testing.assert_array_equal(output, x + y)
@@ -23,6 +25,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 def through(source, target_ptr, M: tl.constexpr, N: tl.constexpr):
     at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
     tl.store(target_ptr + at, source.load([0, 0]) + 1)
+    tl.debug_barrier()
 
 source, target = np.arange(64, dtype="float32").reshape(8, 8), np.zeros((8, 8), "float32")
 through[(1,)](TensorDescriptor(array(source), [8, 8], [8, 1], [8, 8]), array(target), 8, 8)
@@ -30,6 +33,13 @@ np.testing.assert_array_equal(target, source + 1)
 assert triton.runtime.driver.MPSDriver().get_current_target().backend == "mps"
 print(triton.__version__, "ok")
 """
+
+
+def needs(is_there: bool, what: str) -> pytest.MarkDecorator:
+    """Leaves a test out where the Triton that is installed is too old for it."""
+    import triton
+
+    return pytest.mark.skipif(not is_there, reason=f"Triton {triton.__version__} has no {what}")
 
 
 def program() -> str:

@@ -1,7 +1,7 @@
 //! Texts as Triton 3.9 prints them, broken ones, and mutilated ones.
 
 use super::parse;
-use crate::{HostMemory, interpret, verify};
+use crate::{HostMemory, Operation, interpret, verify};
 use proptest::prelude::*;
 
 const VECTOR_ADD: &str = include_str!("../../tests/ttir/vector_add.ttir");
@@ -45,6 +45,15 @@ fn flags_are_read_as_they_are() {
     interpret(verify(&kernel).expect("verified"), [1, 1, 1], &arguments, &mut memory).expect("runs");
     drop(memory);
     assert_eq!(out, [7, -1, 0, 5]);
+}
+
+#[test]
+fn barriers_of_every_version_of_triton_are_one_operation() {
+    for barrier in ["ttg.barrier all", "gpu.barrier"] {
+        let text = format!("module {{ tt.func public @k() {{ {barrier} loc(#loc) tt.return loc(#loc) }} loc(#loc) }} loc(#loc)\n#loc = loc(unknown)");
+        let kernel = parse(&text).unwrap_or_else(|error| panic!("{barrier}: {error}"));
+        assert_eq!(kernel.body.instructions[0].operation, Operation::Barrier, "{barrier}");
+    }
 }
 
 #[test]
