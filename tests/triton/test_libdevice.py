@@ -1,15 +1,17 @@
 """Functions of ``libdevice``: those that say how they round, those on bits, and names that a kernel's module only mentions."""
 
+import inspect
 import math
 
 import numpy as np
 import pytest
 import triton
 import triton.language as tl
+from triton.language import core
 from triton.language.extra import libdevice
-from triton.language.extra.libdevice import erfinv
 
 from openmps.triton import array
+from openmps.triton import libdevice as covered
 
 N = 1024
 
@@ -27,8 +29,13 @@ def two_kernel(x_ptr, y_ptr, out_ptr, FUNCTION: tl.constexpr, N: tl.constexpr):
 
 
 @triton.jit
-def inverting_kernel(x_ptr, out_ptr):
-    tl.store(out_ptr, erfinv(tl.load(x_ptr)))
+def signs_kernel(x_ptr, out_ptr):
+    tl.store(out_ptr, libdevice.signbit(tl.load(x_ptr)))
+
+
+@triton.jit
+def error_kernel(x_ptr, out_ptr):
+    tl.store(out_ptr, libdevice.erfc(tl.load(x_ptr)))
 
 
 def given(kernel, name, inputs, dtype):
@@ -251,6 +258,66 @@ def test_floats_as_integers():
     np.testing.assert_array_equal(given(one_kernel, "_bits", [x], "int32"), x.view("int32"))
 
 
-def test_a_function_that_is_not_covered_is_refused_where_it_is_called():
-    with pytest.raises(triton.CompilationError, match="libdevice.erfinv: not covered"):
-        inverting_kernel[(1,)](array(np.zeros(1, "float32")), array(np.zeros(1, "float32")))
+def declared():
+    return [name for name in dir(libdevice) if not name.startswith("_") and callable(getattr(libdevice, name))]
+
+
+def test_every_function_that_triton_declares_is_covered():
+    names = " ".join(covered.TABLE.values()).split()
+    assert len(names) == len(set(names)), "each has one place"
+    assert len(declared()) > 190 and not set(declared()) - set(names)
+
+
+def signatures(monkeypatch):
+    """Of each function the types that it takes on CUDA, and what it gives; Triton says so where it calls CUDA's own."""
+    from triton.language.extra.cuda import libdevice as of_cuda
+
+    tables = []
+
+    class Result:
+        def to(self, element, **_):
+            tables[-1] = dict.fromkeys(tables[-1], (None, element))
+
+    def call(name, path, operands, table, **_):
+        tables.append(table)
+        return Result()
+
+    monkeypatch.setattr(core, "extern_elementwise", call)
+    for name in declared():
+        if hasattr(of_cuda, name):
+            function = getattr(of_cuda, name)
+            function(*[None] * (len(inspect.signature(function).parameters) - 1), _semantic=True)
+            yield name, tables.pop()
+
+
+def test_functions_take_and_give_the_types_that_cudas_do(monkeypatch, tmp_path):
+    cases = [(name, operands, result) for name, table in signatures(monkeypatch) for operands, (_, result) in table.items()]
+    monkeypatch.undo()
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    assert len(cases) > 300
+    types = {"fp32": "float32", "fp64": "float64"}
+    shown = lambda element: f"tl.{types.get(str(element), str(element))}"
+    lines = ["import triton", "import triton.language as tl", "from triton.language.extra import libdevice"]
+    for start in range(0, len(cases), 40):
+        lines += ["@triton.jit", f"def kernel_{start}(out_ptr):"]
+        for name, operands, result in cases[start : start + 40]:
+            zeros = ", ".join(f"tl.zeros((16,), {shown(operand)})" for operand in operands)
+            lines += [f"    result = libdevice.{name}({zeros})", f"    tl.static_assert(result.dtype == {shown(result)}, '{name}')"]
+            lines += ["    tl.store(out_ptr + tl.arange(0, 16), result.to(tl.float32))"]
+    path = tmp_path / "kernels_of_all_types.py"
+    path.write_text("\n".join(lines) + "\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = __import__(path.stem)
+    for start in range(0, len(cases), 40):
+        getattr(module, f"kernel_{start}")[(1,)](array(np.zeros(16, "float32")))
+
+
+def test_a_function_that_only_another_triton_declares_is_refused_where_it_is_called(monkeypatch):
+    monkeypatch.setattr(covered, "signbit", covered._refused("future"))
+    with pytest.raises(triton.CompilationError, match=r"libdevice\.future: not covered"):
+        signs_kernel[(1,)](array(np.zeros(1, "float32")), array(np.zeros(1, "int32")))
+
+
+def test_a_function_of_floats_refuses_integers():
+    with pytest.raises(triton.CompilationError, match=r"libdevice\.erfc: no function of int32"):
+        error_kernel[(1,)](array(np.zeros(1, "int32")), array(np.zeros(1, "float32")))

@@ -1,11 +1,11 @@
-"""Functions of ``libdevice`` on bits, exponents and integers, and the less usual ones of a number, in the language itself."""
+"""Functions of ``libdevice`` on bits and exponents, and those that are exact by them."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from openmps.triton.libdevice_rounding import above, bits_of
+from openmps.triton.libdevice.rounding import above, bits_of
 
 _PI = tl.constexpr(3.141592653589793)
 
@@ -22,78 +22,9 @@ def nextafter(x, y):
 
 
 @triton.jit
-def _ones(x):
-    """How many bits of a uint32 are set."""
-    pairs = x - ((x >> 1) & 0x55555555)
-    fours = (pairs & 0x33333333) + ((pairs >> 2) & 0x33333333)
-    bytes = (fours + (fours >> 4)) & 0x0F0F0F0F
-    return ((bytes * 0x01010101) >> 24).to(tl.int32)
-
-
-@triton.jit
-def popc(x):
-    """How many bits are set."""
-    if x.dtype.primitive_bitwidth == 64:
-        return _ones(x.to(tl.uint32)) + _ones((x.to(tl.uint64) >> 32).to(tl.uint32))
-    else:
-        return _ones(x.to(tl.uint32))
-
-
-@triton.jit
-def clz(x):
-    """How many zeros stand before the first bit that is set."""
-    if x.dtype.primitive_bitwidth == 64:
-        high = (x.to(tl.uint64) >> 32).to(tl.uint32)
-        return tl.where(high == 0, 32 + clz(x.to(tl.uint32)), clz(high))
-    else:
-        filled = x.to(tl.uint32)
-        for by in tl.static_range(5):
-            filled = filled | (filled >> (1 << by))
-        return 32 - _ones(filled)
-
-
-@triton.jit
-def ffs(x):
-    """The place of the lowest bit that is set, from 1 on; 0 where none is."""
-    return tl.where(x == 0, 0, popc((x & -x) - 1) + 1)
-
-
-@triton.jit
-def brev(x):
-    """The bits in the opposite order."""
-    if x.dtype.primitive_bitwidth == 64:
-        high = brev(x.to(tl.uint32)).to(tl.uint32).to(tl.uint64) << 32
-        return (high | brev((x.to(tl.uint64) >> 32).to(tl.uint32)).to(tl.uint32).to(tl.uint64)).to(x.dtype)
-    else:
-        bits = x.to(tl.uint32)
-        bits = ((bits >> 1) & 0x55555555) | ((bits & 0x55555555) << 1)
-        bits = ((bits >> 2) & 0x33333333) | ((bits & 0x33333333) << 2)
-        bits = ((bits >> 4) & 0x0F0F0F0F) | ((bits & 0x0F0F0F0F) << 4)
-        bits = ((bits >> 8) & 0x00FF00FF) | ((bits & 0x00FF00FF) << 8)
-        return ((bits >> 16) | (bits << 16)).to(x.dtype)
-
-
-@triton.jit
-def hadd(x, y):
-    """Half of the sum, rounded down, without overflow."""
-    return (x & y) + ((x ^ y) >> 1)
-
-
-@triton.jit
-def rhadd(x, y):
-    """Half of the sum, rounded up, without overflow."""
-    return (x | y) - ((x ^ y) >> 1)
-
-
-@triton.jit
-def sad(x, y, z):
-    return tl.where(x > y, x - y, y - x) + z
-
-
-@triton.jit
 def ilogb(x):
-    """The exponent to base 2; the smallest integer of 0, the largest of what is not finite."""
-    special = tl.where(x == 0, -2147483648, 2147483647)
+    """The exponent to base 2; the smallest integer of 0 and of NaN, the largest of infinity."""
+    special = tl.where(tl.abs(x) == float("inf"), 2147483647, -2147483648)
     return tl.where((x == 0) | (x != x) | (tl.abs(x) == float("inf")), special, logb(x).to(tl.int32))
 
 
@@ -174,3 +105,50 @@ def cospi(x):
     quarter, rest = _half_turns(x)
     value = tl.where(quarter % 2 == 0, tl.cos(rest * _PI), tl.sin(rest * _PI))
     return tl.where((quarter == 1) | (quarter == 2), -value, value)
+
+
+@triton.jit
+def double2loint(x):
+    """The lower half of a float64's bits."""
+    return bits_of(x).to(tl.int32)
+
+
+@triton.jit
+def double2hiint(x):
+    """The upper half of a float64's bits."""
+    return (bits_of(x) >> 32).to(tl.int32)
+
+
+@triton.jit
+def hiloint2double(high, low):
+    """A float64 by the halves of its bits."""
+    bits = (high.to(tl.int64) << 32) | low.to(tl.uint32, bitcast=True).to(tl.int64)
+    return bits.to(tl.float64, bitcast=True)
+
+
+@triton.jit
+def rcp64h(x):
+    """The upper half of the reciprocal's bits; a subnormal number is 0."""
+    smallest: tl.constexpr = 2.2250738585072014e-308
+    value = 1 / tl.where(tl.abs(x) < smallest, x * 0, x)
+    value = tl.where(tl.abs(value) < smallest, value * 0, value)
+    return tl.where(x != x, x, (bits_of(value) & -4294967296).to(tl.float64, bitcast=True))
+
+
+@triton.jit
+def rsqrt_rn(x):
+    """One over the root, rounded to the nearest number."""
+    is_finite = (x > 0) & (x < float("inf"))
+    bounded = tl.where(is_finite, x, 1.0)
+    # x is an integer of 25 or 26 bits times 4^half, and the result one of 24 bits times 2^(-36 - half).
+    half = (logb(bounded).to(tl.int32) - 24) >> 1
+    scaled = ldexp(bounded, -2 * half)
+    integer = scaled.to(tl.int64)
+    result = (68719476736.0 * tl.rsqrt(scaled)).to(tl.int64)
+    # The middle between two numbers says which is nearer: its square times the integer is so near to 2^74 that the lower 64 bits have the sign of
+    # what is between.
+    for _ in tl.static_range(3):
+        above, below = 2 * result + 1, 2 * result - 1
+        result = tl.where(integer * above * above < 0, result + 1, tl.where(integer * below * below > 0, result - 1, result))
+    found = ldexp(result.to(tl.float32), -36 - half)
+    return tl.where(is_finite, found, tl.where(x == 0, 1 / x, tl.where(x > 0, 0.0, float("nan"))))
