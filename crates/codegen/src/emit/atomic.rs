@@ -3,6 +3,7 @@
 use super::element::Body;
 use super::{Emitter, Result};
 use crate::dialect::Dialect;
+use crate::error::CodegenError;
 use crate::layout::Layout;
 use openmps_tile::kernel::Atomic;
 use openmps_tile::{Instruction, Operation, Scalar};
@@ -111,9 +112,19 @@ impl<'k> Emitter<'k> {
             (Dialect::Cuda, Scalar::I64, true) => "slong",
             (Dialect::Cuda, Scalar::F32, _) => "float",
             (Dialect::Cuda, Scalar::F64, _) => "double",
-            _ => return Err(self.unsupported(format!("an atomic operation on {}", scalar.name()))),
+            _ => return Err(self.not_atomic(scalar)),
         };
         Ok(format!("({ty}*)({pointer})"))
+    }
+
+    /// The error for elements that no instruction of the device changes at once.
+    fn not_atomic(&self, scalar: Scalar) -> CodegenError {
+        let why = match (self.target.dialect, scalar.size()) {
+            (Dialect::Metal, 8) => "Metal's atomic types have 32 bits",
+            (_, 2) => "of 16 bits there are addition, exchange and compare-and-swap",
+            _ => "the device has none of this size",
+        };
+        self.unsupported(format!("an atomic operation on {} ({why})", scalar.name()))
     }
 
     fn exchange(&mut self, atomic: Atomic, scalar: Scalar, pointer: &str, value: &str) -> Result<String> {
@@ -172,7 +183,7 @@ impl<'k> Emitter<'k> {
     fn compare_swap(&mut self, scalar: Scalar, operands: &[String]) -> Result<String> {
         let dialect = self.target.dialect;
         let integer = match scalar.size() {
-            1 => return Err(self.unsupported(format!("an atomic operation on {}", scalar.name()))),
+            1 => return Err(self.not_atomic(scalar)),
             2 => Scalar::I16,
             8 => Scalar::I64,
             _ => Scalar::I32,
