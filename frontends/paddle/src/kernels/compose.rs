@@ -148,6 +148,11 @@ impl<'c> Compose<'c> {
         self.context.allocate(out, dtype)
     }
 
+    /// An elementwise operator into memory that is there, of any strides.
+    pub fn run(&self, operator: Elementwise, inputs: &[&View], to: &View) -> Result<()> {
+        Ok(run(operator, self.context.queue(), inputs, &[], to)?)
+    }
+
     /// Runs an operator of several outputs.
     pub fn launch(&self, operator: &dyn Operator, inputs: &[View], outputs: &[View]) -> Result<()> {
         Ok(operator.run(self.context.queue(), inputs, outputs)?)

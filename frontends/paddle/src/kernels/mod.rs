@@ -74,10 +74,13 @@ mod einsum;
 mod elementwise;
 mod elimination;
 mod everyday;
+mod expert_rows;
 mod experts;
+mod flash_attention;
 mod formula;
 mod fourier;
 mod fused_elementwise;
+mod fused_linear;
 mod fused_norms;
 mod gated;
 mod gradient;
@@ -94,6 +97,7 @@ mod linear;
 mod linear_algebra;
 mod loss;
 mod margin;
+mod masked_attention;
 mod masked_softmax;
 mod matmul;
 mod matrix_rank;
@@ -134,6 +138,7 @@ mod special;
 mod statistics;
 mod suppression;
 mod sync_batch_norm;
+mod token_sampling;
 mod transducer;
 mod tree_loss;
 mod tree_sampling;
@@ -142,6 +147,7 @@ mod unpooling;
 mod values;
 mod volume;
 mod volume_pooling;
+mod weight_only;
 mod window_norm;
 mod windows;
 mod yolo;
@@ -193,6 +199,12 @@ const FAMILIES: &[fn(&mut Table)] = &[
     optimizer::register,
     group_norm::register,
     fused_norms::register,
+    fused_linear::register,
+    weight_only::register,
+    token_sampling::register,
+    flash_attention::register,
+    masked_attention::register,
+    expert_rows::register,
     fused_elementwise::register,
     gru_unit::register,
     norm::register,
