@@ -38,10 +38,11 @@ def test_settings_of_the_next_launches():
     assert (y == 2).all()
 
 
-def test_warps_are_a_power_of_two():
+@pytest.mark.parametrize("warps", [0, 3, 64])
+def test_warps_are_a_power_of_two(warps):
     x, y = np.arange(8, dtype="float32"), np.zeros(8, "float32")
-    with pytest.raises(AssertionError, match="num_warps must be a power of 2, not 3"):
-        double_kernel[(1,)](array(x), array(y), 8, BLOCK=8, num_warps=3)
+    with pytest.raises(AssertionError, match=f"num_warps must be a power of 2 up to 32, not {warps}"):
+        double_kernel[(1,)](array(x), array(y), 8, BLOCK=8, num_warps=warps)
 
 
 @pytest.mark.parametrize(("settings", "says"), [({"max_threads": 4096}, "4096 is outside 32 to 1024"), ({"warps": 4}, "'warps' is no setting")])
@@ -63,6 +64,92 @@ def test_kernels_are_timed_and_tuned_without_torch():
     tuned = triton.autotune(configurations, key=["n"])(double_kernel)
     tuned[lambda meta: (triton.cdiv(4096, meta["BLOCK"]),)](array(x), array(y), 4096)
     assert (y == 2).all()
+
+
+def test_events_measure_what_lies_between_them():
+    device = triton.runtime.driver.MPSDriver().get_device_interface()
+    begin, end = device.Event(enable_timing=True), device.Event(enable_timing=True)
+    assert not begin.query()
+    with pytest.raises(RuntimeError, match="elapsed time needs both events recorded: the later event was not"):
+        begin.elapsed_time(end)
+    begin.record()
+    end.record()
+    assert 0 <= begin.elapsed_time(end) < 1000 and end.query()
+
+
+def test_benchmarks_of_cuda_graphs_are_refused_by_name():
+    assert triton.runtime.driver.active.get_current_target().backend == "mps"
+    with pytest.raises(NotImplementedError, match="mps: do_bench_cudagraph: .*do_bench measures them"):
+        triton.testing.do_bench_cudagraph(lambda: None)
+
+
+def test_hooks_are_called_around_a_launch():
+    x, seen = np.ones(8, "float32"), []
+    hooks = triton.knobs.runtime.launch_enter_hook, triton.knobs.runtime.launch_exit_hook
+    enter, leave = (lambda metadata: seen.append(("enter", metadata.get()["name"])), lambda metadata: seen.append(("leave", x[0])))
+    hooks[0].add(enter)
+    hooks[1].add(leave)
+    try:
+        double_kernel[(1,)](array(x), array(x), 8, BLOCK=8)
+    finally:
+        hooks[0].remove(enter)
+        hooks[1].remove(leave)
+    assert seen == [("enter", "double_kernel"), ("leave", 2.0)]
+
+
+ON_A_GPU = '''
+import numpy as np
+import triton
+import triton.language as tl
+from openmps.triton import array
+
+@triton.jit
+def sums_kernel(x_ptr, sums_ptr, SIZE: tl.constexpr):
+    x = tl.load(x_ptr + tl.program_id(0) * SIZE + tl.arange(0, SIZE))
+    tl.store(sums_ptr + tl.program_id(0), tl.sum(x, 0))
+
+x, sums = np.arange(4096, dtype="float32").reshape(4, 1024), np.zeros(4, "float32")
+driver = triton.runtime.driver.active
+'''
+
+
+def test_arrays_of_the_process_are_used_by_a_gpu_where_they_lie(script):
+    output = script(
+        ON_A_GPU
+        + '''
+sums_kernel[(4,)](array(x), array(sums), 1024)
+np.testing.assert_array_equal(sums, x.sum(1))
+# Both are parts of one array, and the second lies on the first one's pages.
+whole = np.zeros(1024 + 5, "float32")
+whole[:1024] = 1
+sums_kernel[(1,)](array(whole[:1024]), array(whole[1025:]), 1024)
+print(whole[1023:].tolist(), driver.get_current_target().arch)
+print(0 < triton.testing.do_bench(lambda: sums_kernel[(4,)](array(x), array(sums), 1024), warmup=1, rep=5) < 10_000)
+''',
+        OPENMPS_DEVICE="metal-emulated",
+    )
+    assert output.splitlines() == ["[1.0, 0.0, 1024.0, 0.0, 0.0, 0.0] metal", "True"]
+
+
+def test_limits_hold_a_kernel_on_a_gpu(script):
+    output = script(
+        ON_A_GPU
+        + '''
+driver.set_kernel_config(shared_memory=0)
+try:
+    sums_kernel[(4,)](array(x), array(sums), 1024)
+except triton.CompilationError as error:
+    print(error)
+except NotImplementedError as error:
+    print(error)
+driver.set_kernel_config(max_threads=32)  # one simdgroup needs none
+sums_kernel[(4,)](array(x), array(sums), 1024)
+print((sums == x.sum(1)).all())
+''',
+        OPENMPS_DEVICE="metal-emulated",
+    )
+    first, last = output.splitlines()
+    assert "bytes of threadgroup memory" in first and last == "True", output
 
 
 def test_a_wrong_number_is_named():

@@ -52,7 +52,7 @@ CASES = {
     + ACTIVE
     + "assert triton.runtime.driver.MPSDriver",
     "as in 3.7": CHANGED.format(
-        module="openmps.triton.launch", change="del driver._parse_descriptor, driver.decompose_descriptor"
+        module="openmps.triton.launch", change="[vars(driver).pop(name, None) for name in ('_parse_descriptor', 'decompose_descriptor')]"
     )
     + ACTIVE,
     "a driver with more duties": CHANGED.format(
@@ -66,6 +66,72 @@ CASES = {
     "no native module": "import sys\nsys.modules['paddle_custom_device'] = None\n" + REFUSES,
     "warnings are errors": "import sys, warnings\nwarnings.simplefilter('error')\nsys.modules['paddle_custom_device'] = None\n" + REFUSES,
 }
+
+
+def test_a_backend_that_cannot_be_had_is_warned_of_once(failing_program):
+    # Both parts of the backend import it.
+    lacking = "import sys, warnings\nwarnings.simplefilter('always')\nsys.modules['openmps.triton.limits'] = None\n"
+    done = failing_program(lacking + REFUSES)
+    warned = [line for line in done.stderr.splitlines() if "RuntimeWarning" in line]
+    assert done.returncode == 0 and len(warned) == 1, done.stderr
+    assert "openmps: Triton's backend mps is not available: " in warned[0] and "openmps.triton.limits" in warned[0]
+
+
+#: Another backend, whose driver is always active, as CUDA's is where there is a GPU.
+OTHER = {
+    "other-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: other\nVersion: 1\n",
+    "other-1.dist-info/entry_points.txt": "[triton.backends]\nother = other\n",
+    "other/__init__.py": "",
+    "other/compiler.py": "from triton.backends.compiler import BaseBackend\n"
+    "class Other(BaseBackend):\n    supports_target = staticmethod(lambda target: target.backend == 'other')\n"
+    "Other.__abstractmethods__ = frozenset()\n",
+    "other/driver.py": "from triton.backends.driver import DriverBase\n"
+    "class OtherDriver(DriverBase):\n    is_active = staticmethod(lambda: True)\n"
+    "OtherDriver.__abstractmethods__ = frozenset()\n",
+}
+
+
+@pytest.mark.parametrize(("asked", "chosen"), [("", "OtherDriver"), ("0", "OtherDriver"), ("1", "MPSDriver")])
+def test_the_environment_chooses_among_backends(program, tmp_path, asked, chosen):
+    for name, text in OTHER.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert program("import triton\nprint(type(triton.runtime.driver.active).__name__)", PYTHONPATH=str(tmp_path), **({"OPENMPS_TRITON": asked} if asked else {})).strip() == chosen
+
+
+#: What `torch.compile` does with a kernel for the CPU; PyTorch itself is not among the tests' packages.
+COMPILED = """
+import sys, types
+import numpy as np, triton, triton.language as tl, openmps.triton
+from triton.backends import backends
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+@triton.jit
+def kernel(x, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at) + 1)
+
+assert type(triton.runtime.driver.active).__name__ == "MPSDriver"
+for name in ("torch", "torch._inductor", "torch._inductor.config"): sys.modules[name] = types.ModuleType(name)
+sys.modules["torch._inductor"].config = sys.modules["torch._inductor.config"]
+sys.modules["torch"]._inductor = sys.modules["torch._inductor"]
+openmps.triton.use_in_torch_compile()
+openmps.triton.use_in_torch_compile()
+assert sys.modules["torch._inductor.config"].cpu_backend == "triton"
+assert not backends["cpu"].driver.is_active()
+triton.runtime.driver.set_active(backends["cpu"].driver())
+source = ASTSource(kernel, {"x": "*fp32", "BLOCK": "constexpr"}, {"BLOCK": 8})
+compiled = triton.compile(source, target=GPUTarget("cpu", "", 0))
+x = np.zeros(8, "float32")
+compiled[(1, 1, 1)](openmps.triton.array(x))
+print(x.tolist())
+"""
+
+
+def test_the_backend_that_torch_compile_asks_for(script):
+    assert script(COMPILED).strip() == str([1.0] * 8)
 
 
 #: A Triton that was installed without its own native library needs ours.

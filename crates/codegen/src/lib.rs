@@ -21,6 +21,7 @@ mod prefetch;
 mod target;
 
 pub use arrangement::threads_for;
+pub use target::SIMD_WIDTH;
 pub use coherence::passes_memory;
 pub use dialect::Dialect;
 pub use error::CodegenError;

@@ -6,6 +6,7 @@ use crate::buffer::Buffer;
 use crate::devices::recorder::{self, Recorder, RecorderMemory};
 use crate::devices::{Driver, metal, no_text};
 use crate::error::{Error, Result};
+use crate::pipeline::Pipeline;
 use crate::properties::DeviceProperties;
 use crate::queue::{Queue, QueueShared};
 use crate::reclaim;
@@ -131,6 +132,11 @@ impl Device {
         self.driver().wrong_answers()
     }
 
+    /// Makes the device's form of a kernel; an error says what of it the device does not cover.
+    pub fn accepts(&self, pipeline: &Pipeline) -> Result<()> {
+        self.driver().accepts(pipeline)
+    }
+
     /// A new buffer for use on the default queue. Its contents are undefined.
     pub fn allocate(&self, bytes: usize) -> Result<Buffer> {
         self.allocate_for(bytes, DEFAULT_QUEUE)
@@ -209,6 +215,16 @@ impl Device {
     /// The default queue.
     pub fn queue(&self) -> Queue {
         Queue::new(self.clone(), self.shared.default_queue.clone())
+    }
+
+    /// A further queue whose commands go to a stream of somebody else's, a `CUstream` of this GPU, in the order of its own.
+    ///
+    /// # Safety
+    /// The stream lives as long as the queue has commands to come.
+    pub unsafe fn queue_of_stream(&self, stream: usize) -> Result<Queue> {
+        let queue = self.new_queue();
+        self.driver().adopt(queue.id(), stream)?;
+        Ok(queue)
     }
 
     /// A further queue.

@@ -36,6 +36,9 @@ pub enum Error {
     Compile { kernel: String, log: String },
     #[error("kernel `{kernel}` is written in Metal's language, which {device} does not run")]
     NotMetal { kernel: String, device: String },
+    /// A stream was given to a device that has none.
+    #[error("the device has no streams")]
+    NoStreams,
     #[error(transparent)]
     Codegen(openmps_codegen::CodegenError),
     /// What `OPENMPS_SANITIZE` found, and what is known of the memory concerned.

@@ -27,10 +27,18 @@ struct Pending {
     count: usize,
     /// The same points in the devices' own terms, as far as they have such.
     points: Vec<Point>,
+    /// The last point as a device with a clock of its own has it.
+    timed: Option<Arc<dyn Timed>>,
 }
 
 /// A point as the device knows it that is to reach it.
 type Point = Arc<dyn Any + Send + Sync>;
+
+/// A point that the device times itself: the host hears of it later, and not always equally late.
+pub(crate) trait Timed: Any + Send + Sync {
+    /// Milliseconds from an earlier point; none where no one clock has seen both.
+    fn since(&self, earlier: &dyn Any) -> Option<f64>;
+}
 
 impl Event {
     /// An event that no queue has recorded yet.
@@ -52,16 +60,20 @@ impl Event {
         Ok(())
     }
 
-    /// Milliseconds from `earlier` to this event; negative when `earlier` was the later one.
+    /// Milliseconds from `earlier` to this event, by the device's clock where it has one; negative when `earlier` was the later one.
     pub fn elapsed_ms(&self, earlier: &Event) -> Result<f64> {
         let end = self.time().ok_or(Error::NotRecorded { which: "the later event" })?;
         let begin = earlier.time().ok_or(Error::NotRecorded { which: "the earlier event" })?;
-        Ok((end as f64 - begin as f64) / 1e6)
+        let timed = |event: &Event| event.pending().timed.clone();
+        let by_device = timed(self).zip(timed(earlier)).and_then(|(end, begin)| end.since(&*begin as &dyn Any));
+        Ok(by_device.unwrap_or((end as f64 - begin as f64) / 1e6))
     }
 
     /// Announces a `reach` to come: from now on `synchronize` waits for it.
     pub(crate) fn announce(&self) {
-        self.pending().count += 1;
+        let mut pending = self.pending();
+        pending.count += 1;
+        pending.timed = None;
     }
 
     /// Adds what the device that announced a point waits for it by.
@@ -71,6 +83,12 @@ impl Event {
         if pending.count > 0 {
             pending.points.push(point);
         }
+    }
+
+    /// Adds how the device that announced a point times it.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn set_timed(&self, timed: Arc<dyn Timed>) {
+        self.pending().timed = Some(timed);
     }
 
     /// What is still to be reached, in the devices' terms; none where one of the devices has none.
@@ -83,6 +101,10 @@ impl Event {
     pub(crate) fn reach(&self) {
         let mut pending = self.pending();
         self.shared.reached_ns.store(clock::now_ns(), Ordering::Release);
+        if pending.count == 0 {
+            // Nobody announced it: what a device timed before is of an earlier point.
+            pending.timed = None;
+        }
         pending.count = pending.count.saturating_sub(1);
         if pending.count == 0 {
             pending.points.clear();
@@ -124,5 +146,29 @@ mod tests {
         // Without an announcement, as on the host.
         event.reach();
         assert!(event.query());
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn a_device_s_own_clock_counts_as_long_as_it_has_seen_both() {
+        struct At(f64);
+        impl Timed for At {
+            fn since(&self, earlier: &dyn Any) -> Option<f64> {
+                earlier.downcast_ref::<At>().map(|earlier| self.0 - earlier.0)
+            }
+        }
+        let record = |event: &Event, at: f64| {
+            event.announce();
+            event.set_timed(Arc::new(At(at)));
+            event.reach();
+        };
+        let (begin, end) = (Event::new(), Event::new());
+        record(&begin, 1000.0);
+        record(&end, 3000.0);
+        assert_eq!(end.elapsed_ms(&begin).expect("recorded"), 2000.0);
+        assert_eq!(end.elapsed_ms(&end).expect("recorded"), 0.0);
+        // Recorded again by a device that has no clock.
+        end.reach();
+        assert!((0.0..1000.0).contains(&end.elapsed_ms(&begin).expect("recorded")));
     }
 }

@@ -31,6 +31,6 @@ pub use error::{Error, Result};
 pub use event::Event;
 pub use openmps_host::fork;
 pub use openmps_metal as metal;
-pub use pipeline::{Pipeline, ReadError};
+pub use pipeline::{Limits, Pipeline, ReadError};
 pub use properties::{Backend, DeviceProperties};
 pub use queue::Queue;

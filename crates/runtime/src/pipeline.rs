@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::{dump, stage};
+use openmps_codegen::{Target, threads_for};
 use openmps_host::Program;
 use openmps_tile::kernel::Parameter;
 use openmps_tile::{Kernel, ParseError, Verified, VerifyError, parse, verify};
@@ -12,9 +13,29 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// A verified kernel, with what devices have made of it so far. What they made goes with it.
 pub struct Pipeline {
     kernel: Kernel,
+    limits: Limits,
     program: OnceLock<Result<Program, openmps_host::Error>>,
     /// By the device's index and the kind of its compiled form.
     compiled: Mutex<Vec<(usize, Arc<dyn Any + Send + Sync>)>>,
+}
+
+/// What a kernel may use of a GPU at the most, where its author says so; the device has limits of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Threads of a threadgroup; rounded down to a power of two, at least one simdgroup.
+    pub threads: usize,
+    /// Bytes of threadgroup memory.
+    pub threadgroup_memory: usize,
+}
+
+impl Limits {
+    /// Those of the device alone.
+    pub const NONE: Limits = Limits { threads: usize::MAX, threadgroup_memory: usize::MAX };
+
+    /// The most threads that are a power of two.
+    fn most_threads(self) -> usize {
+        1 << self.threads.max(openmps_codegen::SIMD_WIDTH).ilog2()
+    }
 }
 
 /// A text that does not become a pipeline.
@@ -43,7 +64,22 @@ impl Pipeline {
     fn verify(kernel: Kernel, ttir: Option<&str>) -> Result<Pipeline, VerifyError> {
         let verified = stage::timed("verify", &kernel.name, || verify(&kernel))?;
         dump::kernel(verified, ttir);
-        Ok(Pipeline { kernel, program: OnceLock::new(), compiled: Mutex::default() })
+        Ok(Pipeline { kernel, limits: Limits::NONE, program: OnceLock::new(), compiled: Mutex::default() })
+    }
+
+    /// The same kernel, not compiled yet, within limits.
+    #[must_use]
+    pub fn within(self, limits: Limits) -> Pipeline {
+        Pipeline { limits, compiled: Mutex::default(), ..self }
+    }
+
+    /// What the kernel is written for on a GPU, of which `target` is a description by the number of threads: as many as suit the kernel, within
+    /// the limits.
+    pub(crate) fn target(&self, target: impl FnOnce(usize) -> Target) -> Target {
+        let mut target = target(threads_for(&self.kernel).min(self.limits.most_threads()));
+        let memory = &mut target.limits.threadgroup_memory;
+        *memory = self.limits.threadgroup_memory.min(*memory);
+        target
     }
 
     /// The kernel's name.
@@ -125,6 +161,22 @@ mod tests {
         let message = |arguments: &[u64]| pipeline.check(arguments).expect_err("refused").to_string();
         assert!(message(&[4104]).contains("argument `x` is 4104, which 16 does not divide"), "{}", message(&[4104]));
         assert!(message(&[]).contains("0 arguments, expected 1"));
+    }
+
+    #[test]
+    fn limits_hold_what_suits_a_kernel() {
+        let kernel = || {
+            let mut b = Builder::new("wide");
+            b.range(1 << 14);
+            Pipeline::new(b.finish()).expect("verified")
+        };
+        let suits = kernel().target(Target::metal);
+        assert_eq!((suits.threads, suits.limits.threadgroup_memory), (256, 32 << 10));
+        for (asked, threads) in [(1, 32), (100, 64), (128, 128), (1024, 256)] {
+            let limits = Limits { threads: asked, threadgroup_memory: 1000 };
+            let held = kernel().within(limits).target(Target::metal);
+            assert_eq!((held.threads, held.limits.threadgroup_memory), (threads, 1000), "{asked}");
+        }
     }
 
     #[test]

@@ -30,6 +30,18 @@ pub(crate) trait Driver: Send + Sync {
         None
     }
 
+    /// Makes the device's form of a kernel, so that what it does not cover is known before the first launch. Of a device that is not told
+    /// otherwise that is the host's.
+    fn accepts(&self, pipeline: &Pipeline) -> Result<()> {
+        let planned = pipeline.program().map(drop);
+        planned.map_err(|source| Error::Kernel { operation: "planning", source })
+    }
+
+    /// Makes a queue's commands go to somebody else's stream.
+    fn adopt(&self, _queue: u64, _handle: usize) -> Result<()> {
+        Err(Error::NoStreams)
+    }
+
     /// Whether the queue's commands have ended; none where only a further command can tell.
     fn is_idle(&self, _queue: u64) -> Option<bool> {
         None

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 /// `CUresult`: 0 is success.
 pub type Status = c_int;
-/// `CUcontext`, `CUstream`, `CUmodule`, `CUfunction`.
+/// `CUcontext`, `CUstream`, `CUevent`, `CUmodule`, `CUfunction`.
 pub type Handle = *mut c_void;
 /// `CUdeviceptr`.
 pub type Pointer = u64;
@@ -45,6 +45,10 @@ functions! {
     stream_create = b"cuStreamCreate\0"(*mut Handle, c_uint);
     stream_synchronize = b"cuStreamSynchronize\0"(Handle);
     host_function = b"cuLaunchHostFunc\0"(Handle, unsafe extern "C" fn(*mut c_void), *mut c_void);
+    event_create = b"cuEventCreate\0"(*mut Handle, c_uint);
+    event_destroy = b"cuEventDestroy_v2\0"(Handle);
+    event_record = b"cuEventRecord\0"(Handle, Handle);
+    event_elapsed = b"cuEventElapsedTime\0"(*mut f32, Handle, Handle);
     module_load = b"cuModuleLoadData\0"(*mut Handle, *const c_void);
     module_unload = b"cuModuleUnload\0"(Handle);
     module_function = b"cuModuleGetFunction\0"(*mut Handle, Handle, *const c_char);

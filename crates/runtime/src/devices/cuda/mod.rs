@@ -4,6 +4,7 @@
 //! queue's other commands. Each queue is a stream.
 
 mod api;
+mod events;
 #[cfg_attr(not(unix), path = "not_kept.rs")]
 mod kept;
 mod nvrtc;
@@ -48,6 +49,8 @@ struct Gpu {
     /// Whether kernels may follow every address of the process.
     pageable: bool,
     streams: Mutex<HashMap<u64, usize>>,
+    /// Events that streams have reached, until somebody drops them.
+    reached: Mutex<Vec<Event>>,
 }
 
 // SAFETY: the context and the streams may be used from any thread; each call makes the context current first.
@@ -117,7 +120,7 @@ impl Gpu {
         };
         let index = ordinal as usize;
         let pageable = attribute(PAGEABLE_MEMORY_ACCESS)? != 0;
-        let gpu = Gpu { api, index, ordinal: device, context, capability, pageable, streams: Mutex::default() };
+        let gpu = Gpu { api, index, ordinal: device, context, capability, pageable, streams: Mutex::default(), reached: Mutex::default() };
         Ok((Cuda { gpu: Arc::new(gpu) }, properties))
     }
 
@@ -135,9 +138,10 @@ impl Gpu {
             return Ok(stream as Handle);
         }
         let mut stream = std::ptr::null_mut();
-        const NON_BLOCKING: u32 = 1;
+        // In order with the default stream of whoever else uses the context (PyTorch), as theirs are.
+        const DEFAULT: u32 = 0;
         // SAFETY: writes one handle.
-        self.api.check("cuStreamCreate", unsafe { (self.api.stream_create)(&mut stream, NON_BLOCKING) })?;
+        self.api.check("cuStreamCreate", unsafe { (self.api.stream_create)(&mut stream, DEFAULT) })?;
         streams.insert(queue, stream as usize);
         Ok(stream)
     }
@@ -157,10 +161,15 @@ impl Gpu {
         self.api.check("cuMemcpyAsync", unsafe { (self.api.copy_async)(to, from, bytes, stream) })
     }
 
+    fn compiled(self: &Arc<Self>, pipeline: &Pipeline) -> Result<Arc<Compiled>> {
+        pipeline.compiled(self.index, || self.compile(pipeline))
+    }
+
     fn compile(self: &Arc<Self>, pipeline: &Pipeline) -> Result<Compiled> {
         let verified = pipeline.verified().map_err(|error| self.failed(error.to_string()))?;
-        let threads = openmps_codegen::threads_for(pipeline.kernel());
-        let target = Target::cuda_of_capability(threads, nvrtc::Nvrtc::get()?.capability(self.capability).0);
+        let major = nvrtc::Nvrtc::get()?.capability(self.capability).0;
+        let target = pipeline.target(|threads| Target::cuda_of_capability(threads, major));
+        let threads = target.threads;
         let generate = || compile(verified, &target).map_err(Error::Codegen);
         let source = stage::timed("generate", pipeline.name(), generate)?;
         let [module, function] = self.code(pipeline.name(), &source)?;
@@ -212,7 +221,7 @@ impl Gpu {
         if grid.contains(&0) {
             return Ok(());
         }
-        let compiled = pipeline.compiled(self.index, || self.compile(pipeline))?;
+        let compiled = self.compiled(pipeline)?;
         let stream = self.stream(queue)?;
         let [x, y, z] = grid.map(|size| size as u32);
         let pointers: Vec<*const c_void> = arguments.iter().map(|argument| (&raw const *argument).cast()).collect();
@@ -221,22 +230,6 @@ impl Gpu {
         // SAFETY: as many arguments as the function has parameters, none of them wider than 64 bits.
         let status = unsafe { (self.api.launch)(function, x, y, z, threads, 1, 1, 0, stream, pointers.as_ptr(), none) };
         self.api.check("cuLaunchKernel", status)
-    }
-
-    /// Sets an event when the stream gets there.
-    fn record(&self, queue: u64, event: &Event) -> Result<()> {
-        unsafe extern "C" fn reach(event: *mut c_void) {
-            // SAFETY: made by `Box::into_raw` below, and passed on once.
-            let event = unsafe { Box::from_raw(event.cast::<Event>()) };
-            event.reach();
-        }
-        let stream = self.stream(queue)?;
-        event.announce();
-        let argument = Box::into_raw(Box::new(event.clone()));
-        // SAFETY: the function takes over the box; it calls nothing of CUDA's.
-        let status = unsafe { (self.api.host_function)(stream, reach, argument.cast()) };
-        // Nobody shall wait for what never comes.
-        self.api.check("cuLaunchHostFunc", status).inspect_err(|_| event.reach())
     }
 }
 
@@ -289,6 +282,15 @@ impl Driver for Cuda {
 
     fn finish(&self, queue: u64) -> Result<()> {
         self.gpu.finish(queue)
+    }
+
+    fn accepts(&self, pipeline: &Pipeline) -> Result<()> {
+        self.gpu.compiled(pipeline).map(drop)
+    }
+
+    fn adopt(&self, queue: u64, handle: usize) -> Result<()> {
+        self.gpu.streams.lock().unwrap_or_else(PoisonError::into_inner).insert(queue, handle);
+        Ok(())
     }
 
     fn handle(&self, queue: u64) -> Option<usize> {

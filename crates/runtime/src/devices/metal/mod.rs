@@ -243,6 +243,13 @@ impl<M: Metal> Driver for MetalDevice<M> {
         Some(compiled.map(drop).map_err(refused))
     }
 
+    fn accepts(&self, pipeline: &Pipeline) -> Result<()> {
+        match &*pipeline.compiled(self.gpu.index, || self.gpu.compile(pipeline))? {
+            Form::Kernel(_) => Ok(()),
+            Form::Host => pipeline.program().map(drop).map_err(|source| Error::Kernel { operation: "planning", source }),
+        }
+    }
+
     fn is_idle(&self, queue: u64) -> Option<bool> {
         Some(self.gpu.existing(queue).is_none_or(|stream| stream.is_idle()))
     }

@@ -4,7 +4,7 @@ use super::failed;
 use crate::error::{Error, Result};
 use crate::pipeline::Pipeline;
 use crate::stage;
-use openmps_codegen::{Parameter as Passed, Source, Target, compile, passes_memory, threads_for};
+use openmps_codegen::{Parameter as Passed, Source, Target, compile, passes_memory};
 use openmps_metal::arguments::{Kernel, Parameter};
 use openmps_metal::interface::{Language, MathMode, Properties};
 use openmps_metal::{PipelineKey, tensor_operations};
@@ -29,15 +29,15 @@ pub(crate) fn text_of(pipeline: &Pipeline, device: &Properties, are_right: impl 
         return Err(failed(format!("{} needs {what}", pipeline.name())));
     }
     let verified = pipeline.verified().map_err(failed)?;
-    let threads = threads_for(pipeline.kernel());
-    let generate = |target: Target| {
+    let generate = |target: fn(usize) -> Target| {
+        let target = pipeline.target(target);
         stage::timed("generate", pipeline.name(), || compile(verified, &target).map_err(Error::Codegen))
     };
     let source = if tensor_operations_are_wanted(device) {
-        let source = generate(Target::metal_with_tensor_operations(threads))?;
-        if source.tensors && !are_right() { generate(Target::metal(threads))? } else { source }
+        let source = generate(Target::metal_with_tensor_operations)?;
+        if source.tensors && !are_right() { generate(Target::metal)? } else { source }
     } else {
-        generate(Target::metal(threads))?
+        generate(Target::metal)?
     };
     let language = match (source.tensors, source.coherent, device.bfloat) {
         (true, ..) => Language::Metal4_0,

@@ -13,7 +13,7 @@ from openmps.triton.arrays import Array, array
 if TYPE_CHECKING:
     from openmps.triton.sanitizer import reachable, sanitize
 
-__all__ = ["Array", "activate", "array", "install", "reachable", "sanitize"]
+__all__ = ["Array", "activate", "array", "install", "reachable", "sanitize", "use_in_torch_compile"]
 
 
 def __getattr__(name: str):
@@ -34,8 +34,18 @@ def activate() -> None:
     triton.runtime.driver.set_active(MPSDriver())
 
 
+def use_in_torch_compile() -> None:
+    """Makes ``torch.compile`` write its kernels for tensors of the CPU in Triton's language, which this backend runs, instead of C++."""
+    from openmps.triton import inductor
+
+    inductor.install()
+
+
 def install(triton) -> None:
     """Adds ``triton.runtime.driver.MPSDriver``; called when ``import triton`` has ended."""
     from openmps.triton.driver import MPSDriver
 
     triton.runtime.driver.MPSDriver = MPSDriver
+    if MPSDriver.is_asked_for():
+        # Triton itself refuses to choose between two.
+        activate()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from types import ModuleType
 
 from openmps import __version__
@@ -14,6 +16,7 @@ entry.before_triton(__name__)
 from triton._C.libtriton import ir, passes
 from triton.backends.compiler import BaseBackend, GPUTarget, Language
 
+from openmps.triton import limits
 from openmps.triton.cache import text_hash
 
 
@@ -43,14 +46,22 @@ class MPSOptions:
     ir_override: str | None = None
     launch_cooperative_grid: bool = False
     # openmps's own: the most threads and bytes of threadgroup memory that a kernel may use on a GPU.
-    max_threads: int = 1024
-    shared_memory: int = 32768
+    max_threads: int = limits.RANGES["max_threads"][1]
+    shared_memory: int = limits.RANGES["shared_memory"][1]
 
     def __post_init__(self) -> None:
-        assert self.num_warps > 0 and self.num_warps & (self.num_warps - 1) == 0, f"num_warps must be a power of 2, not {self.num_warps}"
+        warps, (_, most) = self.num_warps, limits.RANGES["num_warps"]
+        assert 0 < warps <= most and warps & (warps - 1) == 0, f"num_warps must be a power of 2 up to {most}, not {warps}"
 
     def hash(self) -> str:
         return hashlib.sha256(repr(sorted(self.__dict__.items(), key=lambda item: item[0])).encode()).hexdigest()
+
+
+@functools.cache
+def _libdevice_hash() -> str:
+    """Of the functions that a kernel takes from there Triton's key of the kernel knows no text."""
+    texts = [path.read_bytes() for path in sorted(Path(__file__).with_name("libdevice").glob("*.py"))]
+    return hashlib.sha256(b"".join(texts)).hexdigest()
 
 
 class MPSBackend(BaseBackend):
@@ -63,7 +74,7 @@ class MPSBackend(BaseBackend):
         return target.backend == "mps"
 
     def hash(self) -> str:
-        return f"openmps-{__version__}-{self.target.arch}"
+        return f"openmps-{__version__}-{self.target.arch}-{_libdevice_hash()}"
 
     def parse_options(self, options: dict) -> MPSOptions:
         from openmps.triton.launch import MPSDriver
@@ -117,8 +128,8 @@ class MPSBackend(BaseBackend):
         """The text, once the native module has read it and found nothing that it does not cover."""
         from paddle_custom_device import openmps_native
 
-        text = str(module)
-        openmps_native.triton_compile(text)
+        text = limits.written(str(module), options)
+        openmps_native.triton_compile(text, **limits.read(text))
         metadata["text_hash"] = text_hash(text.encode())
         return text.encode()
 

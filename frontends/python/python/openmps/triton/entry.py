@@ -12,6 +12,8 @@ import inspect
 import sys
 import warnings
 
+_has_warned = False
+
 
 def before_triton(name: str) -> None:
     """For the first line of a module that Triton's own import imports too: imports Triton before the module, if that has not begun.
@@ -35,10 +37,19 @@ def part(base: type, module: str, name: str) -> type:
             raise TypeError(f"this Triton asks for {', '.join(sorted(found.__abstractmethods__))}, which {name} lacks")
         return found
     except Exception as error:
-        # Where warnings are errors it is kept to itself: the import comes first.
-        with contextlib.suppress(Warning):
-            warnings.warn(f"openmps: Triton's backend mps is not available: {error!r}", RuntimeWarning, stacklevel=2)
+        _warn(error)
         return _refusing(base, name, error)
+
+
+def _warn(error: Exception) -> None:
+    """Says once why the backend is not there, whichever part it is that fails: without one the other is of no use."""
+    global _has_warned
+    if _has_warned:
+        return
+    _has_warned = True
+    # Where warnings are errors it is kept to itself: the import comes first.
+    with contextlib.suppress(Warning):
+        warnings.warn(f"openmps: Triton's backend mps is not available: {error!r}", RuntimeWarning, stacklevel=3)
 
 
 def _refusing(base: type, name: str, reason: Exception) -> type:
@@ -46,6 +57,6 @@ def _refusing(base: type, name: str, reason: Exception) -> type:
         raise RuntimeError(f"mps: this backend is not available: {reason!r}") from reason
 
     members: dict[str, object] = dict.fromkeys([*base.__abstractmethods__, "__init__"], refuse)
-    members["is_active"] = classmethod(lambda cls: False)
+    members["is_active"] = members["is_asked_for"] = classmethod(lambda cls: False)
     members["supports_target"] = staticmethod(lambda target: False)
     return type(name, (base,), members)

@@ -37,6 +37,12 @@ from openmps.triton.libtriton import fill
 fill(__name__)
 '''
 
+#: Beside the native library lies that of the profiler, whose Python files come along.
+_NO_PROTON = '''"""Written by ``openmps triton install``."""
+
+raise ImportError("mps: proton, which profiles kernels of NVIDIA's and AMD's GPUs, needs Triton's own native library; OPENMPS_TRACE=FILE traces launches")
+'''
+
 
 def install(version: str, target: Path | None, wheel: Path | None) -> Path:
     """Installs into a folder, or into the running environment; returns where."""
@@ -92,6 +98,7 @@ def _unpack(wheel: Path, version: str, folder: Path) -> None:
             raise CommandError(f"{wheel} is no wheel of Triton {version}")
         files = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/") and _is_wanted(name)}
     files["triton/_C/libtriton/__init__.py"] = _STAND_IN.encode()
+    files["triton/_C/libproton.py"] = _NO_PROTON.encode()
     # Triton's cache of kernels reads the library's file; its content is part of each kernel's key.
     library = "triton/_C/libtriton." + sysconfig.get_config_var("EXT_SUFFIX").rsplit(".", 1)[-1]
     files[library] = b"openmps stands here: see libtriton/__init__.py\n"

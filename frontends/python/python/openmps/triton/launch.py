@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import time
+import sys
+from functools import cached_property
 from typing import ClassVar
 
 from openmps.triton import entry
@@ -18,11 +19,8 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from openmps.triton import cache
+from openmps.triton import cache, limits, refused
 from paddle_custom_device import openmps_native
-
-_LIMITS = {"num_warps": (1, 32), "num_stages": (1, 16), "max_threads": (32, 1024), "shared_memory": (0, 32768)}
-
 
 #: Arguments of a launch that come before the kernel's own: the grid, the stream, the kernel, two kinds of metadata, two hooks.
 _OWN_ARGUMENTS = 9
@@ -94,9 +92,9 @@ class Utils:
     @staticmethod
     def get_device_properties(device: int) -> dict:
         cores = openmps_native.device_properties(device)["cores"]
-        limits = MPSDriver.kernel_config
+        config = MPSDriver.kernel_config
         return {
-            "max_shared_mem": limits.get("shared_memory", 32768),
+            "max_shared_mem": config.get("shared_memory", limits.RANGES["shared_memory"][1]),
             "multiprocessor_count": cores,
             "max_num_regs": 65536,
             "warpSize": 32,
@@ -108,7 +106,8 @@ class Utils:
     @staticmethod
     def load_binary(name: str, binary: bytes, shared: int, device: int):
         """Module, function, registers, spilled registers, most threads."""
-        kernel = openmps_native.triton_compile(binary.decode())
+        text = binary.decode()
+        kernel = openmps_native.triton_compile(text, **limits.read(text))
         return kernel, kernel, 0, 0, 1 << 20
 
     @staticmethod
@@ -116,18 +115,25 @@ class Utils:
         """The kernel goes with its last reference."""
 
 
-class Event:
-    """A point in time; the host device has ended every command by then."""
+class Event(openmps_native.TritonEvent):
+    """A point in a stream's order, timed where the kernels run: by the GPU, where there is one."""
 
-    def __init__(self, enable_timing: bool = True):
-        self.seconds = 0.0
+    def record(self, stream=None) -> None:
+        """Sets the event when the stream, or the one that launches go to, comes here."""
+        self.record_on(_current_stream() if stream is None else stream.cuda_stream)
 
-    def record(self) -> None:
-        self.seconds = time.perf_counter()
 
-    def elapsed_time(self, end: Event) -> float:
-        """Milliseconds until the other event."""
-        return (end.seconds - self.seconds) * 1e3
+def _current_stream() -> int:
+    """PyTorch's stream on a GPU that both use; 0 is openmps's own, which is in order with PyTorch's default one."""
+    torch = sys.modules.get("torch")
+    if torch is None or _kind() != "cuda" or not torch.cuda.is_initialized():
+        return 0
+    return torch.cuda.current_stream().cuda_stream
+
+
+def _kind() -> str:
+    """The kind of the device that kernels run on: host, metal, cuda."""
+    return openmps_native.device_properties(0)["backend"]
 
 
 class DeviceInterface:
@@ -155,6 +161,12 @@ class MPSDriver(DriverBase):
         super().__init__()
         self.utils = Utils()
         cache.install()
+        refused.install()
+
+    @classmethod
+    def is_asked_for(cls) -> bool:
+        """Whether the environment chooses it, whatever other drivers there are."""
+        return openmps_native.setting("OPENMPS_TRITON") == "1"
 
     @classmethod
     def is_active(cls) -> bool:
@@ -167,15 +179,11 @@ class MPSDriver(DriverBase):
         return not any(backend.driver.is_active() for name, backend in backends.items() if backend.driver is not cls)
 
     @classmethod
-    def set_kernel_config(cls, **limits: int) -> None:
+    def set_kernel_config(cls, **settings: int) -> None:
         """Sets num_warps, num_stages, max_threads (of a threadgroup) or shared_memory (bytes) of the next launches."""
-        for name, value in limits.items():
-            if name not in _LIMITS:
-                raise ValueError(f"set_kernel_config: {name!r} is no setting; there are: {', '.join(_LIMITS)}")
-            low, high = _LIMITS[name]
-            if not low <= value <= high:
-                raise ValueError(f"set_kernel_config: {name}={value} is outside {low} to {high}")
-        cls.kernel_config = {**cls.kernel_config, **limits}
+        for name, value in settings.items():
+            limits.check(name, value)
+        cls.kernel_config = {**cls.kernel_config, **settings}
         _forget_kernels()
 
     def memory_pool(self) -> dict[str, int]:
@@ -186,8 +194,13 @@ class MPSDriver(DriverBase):
     def map_python_to_cpp_type(self, ty: str) -> str:
         return "void*" if ty.startswith("*") else ty
 
+    @cached_property
+    def kind(self) -> str:
+        """The kind of the device that kernels run on: host, metal, cuda."""
+        return _kind()
+
     def get_current_target(self) -> GPUTarget:
-        return GPUTarget("mps", "host", 32)
+        return GPUTarget("mps", self.kind, 32)
 
     def get_current_device(self) -> int:
         return 0
@@ -197,12 +210,12 @@ class MPSDriver(DriverBase):
             raise ValueError(f"mps: Triton's kernels run on device 0, not {device}")
 
     def get_current_stream(self, device: int) -> int:
-        return 0
+        return _current_stream() if self.kind == "cuda" else 0
 
     def get_active_torch_device(self):
         import torch  # pyright: ignore[reportMissingImports]  (whoever asks for it has it)
 
-        return torch.device("cpu")
+        return torch.device("cuda" if self.kind == "cuda" and torch.cuda.is_available() else "cpu")
 
     def get_benchmarker(self):
         from triton.testing import do_bench
@@ -212,11 +225,18 @@ class MPSDriver(DriverBase):
     def get_device_interface(self) -> type[DeviceInterface]:
         return DeviceInterface
 
-    def get_empty_cache_for_benchmark(self) -> bytearray:
+    def get_empty_cache_for_benchmark(self):
+        """Memory larger than the last cache, where kernels run."""
+        torch = sys.modules.get("torch")
+        if torch is not None and self.get_active_torch_device().type == "cuda":
+            return torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
         return bytearray(64 << 20)
 
-    def clear_cache(self, cache: bytearray) -> None:
-        cache[:] = bytes(len(cache))
+    def clear_cache(self, cache) -> None:
+        if isinstance(cache, bytearray):
+            cache[:] = bytes(len(cache))
+        else:
+            cache.zero_()
 
 
 def _forget_kernels() -> None:

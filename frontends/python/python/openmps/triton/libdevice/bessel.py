@@ -266,7 +266,8 @@ def first_two(x):
     j0, j1, _, _ = far(tl.maximum(size, 8.0))
     j0 = tl.where(size < 8, _j0_near(bounded), j0)
     j1 = tl.where(size < 8, _j1_near(bounded), j1)
-    return j0, tl.where(x < 0, -j1, tl.where(x == 0, x, j1))
+    # Before Triton 3.7 `-j1` is `0 - j1`, which loses the sign of a zero.
+    return j0, tl.where(x < 0, -1.0 * j1, tl.where(x == 0, x, j1))
 
 
 @triton.jit

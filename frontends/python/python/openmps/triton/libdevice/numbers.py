@@ -57,7 +57,7 @@ def finitef(x):
 def copysign(x, y):
     """The magnitude of x with the sign of y; that of -0.0 counts."""
     negative = (y < 0) | ((y == 0) & (1 / y < 0))
-    return tl.where(negative, -tl.abs(x), tl.abs(x))
+    return tl.where(negative, -1.0, 1.0) * tl.abs(x)
 
 
 @triton.jit

@@ -1,0 +1,30 @@
+"""Functions of Triton that no driver but NVIDIA's can serve: while openmps's is the active one they are refused by their names."""
+
+from __future__ import annotations
+
+import functools
+
+#: By name, each with what to do instead.
+_REFUSED = {"do_bench_cudagraph": "a CUDA graph does not record openmps's launches; triton.testing.do_bench measures them"}
+
+
+def install() -> None:
+    """Puts a question before each of them: whose driver is it?"""
+    from triton import testing  # which imports the driver
+
+    for name, reason in _REFUSED.items():
+        function = getattr(testing, name)
+        if not hasattr(function, "__wrapped__"):
+            setattr(testing, name, _asking(function, name, reason))
+
+
+def _asking(function, name: str, reason: str):
+    @functools.wraps(function)
+    def ask(*arguments, **options):
+        from triton.runtime import driver
+
+        if driver.active.get_current_target().backend == "mps":
+            raise NotImplementedError(f"mps: {name}: {reason}")
+        return function(*arguments, **options)
+
+    return ask
