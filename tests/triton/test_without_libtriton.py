@@ -65,7 +65,8 @@ def test_what_is_installed_is_triton_without_its_binaries(folder):
     files = [path for path in folder.rglob("*") if path.is_file()]
     original = pathlib.Path(triton.__file__).parents[1]
     information = folder / f"triton-{triton.__version__}.dist-info"
-    own = {"triton/_C/libtriton/__init__.py", "triton/_C/libtriton.so"} | {f"{information.name}/{name}" for name in ("INSTALLER", "RECORD", "WHEEL")}
+    own = {f"triton/_C/{name}" for name in ("libtriton/__init__.py", "libtriton.so", "libproton.py")}
+    own |= {f"{information.name}/{name}" for name in ("INSTALLER", "RECORD", "WHEEL")}
     for path in files:
         name = path.relative_to(folder).as_posix()
         if name not in own:
@@ -74,6 +75,11 @@ def test_what_is_installed_is_triton_without_its_binaries(folder):
     assert sum(path.stat().st_size for path in files) < 4 << 20
     listed = {row[0] for row in csv.reader((information / "RECORD").read_text().splitlines())}
     assert listed == {path.relative_to(folder).as_posix() for path in files}, "pip uninstalls what is listed"
+
+
+def test_the_profiler_says_why_it_is_not_there(folder, tmp_path):
+    done = python(folder, tmp_path, "-c", "import triton.profiler")
+    assert done.returncode and "ImportError: mps: proton, which profiles" in done.stderr, done.stderr
 
 
 def test_what_cannot_be_installed_says_why(wheel, tmp_path):
