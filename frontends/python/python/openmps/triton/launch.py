@@ -133,7 +133,7 @@ def _current_stream() -> int:
 
 def _kind() -> str:
     """The kind of the device that kernels run on: host, metal, cuda."""
-    return openmps_native.device_properties(0)["backend"]
+    return str(openmps_native.device_properties(0)["backend"])
 
 
 class DeviceInterface:

@@ -23,7 +23,9 @@ def _asking(function, name: str, reason: str):
     def ask(*arguments, **options):
         from triton.runtime import driver
 
-        if driver.active.get_current_target().backend == "mps":
+        from openmps.triton.launch import MPSDriver
+
+        if isinstance(driver.active, MPSDriver):
             raise NotImplementedError(f"mps: {name}: {reason}")
         return function(*arguments, **options)
 
