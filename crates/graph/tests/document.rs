@@ -16,6 +16,8 @@ Every operator of openmps, with the element types that it computes in. Each is t
 strided and offset tensors, odd and empty shapes and special values, against a float64 reference (`crates/graph/tests/every_device.rs`).
 Half types are computed in float32 and rounded once; a CPU with AVX-512 BF16 takes subnormal numbers of bfloat16 as zero in products.
 
+Which of Paddle's kernels device `mps` has not, and why: [paddle-kernels.md](paddle-kernels.md).
+
 This table is made from the list of operators: `UPDATE_DOCUMENTS=1 cargo test --release -p openmps-graph --test document`.
 
 | operator | what it is | element types |

@@ -16,7 +16,7 @@ def install(paddle) -> None:
     """Gives the module ``paddle`` the attributes of device ``mps``; a second call changes nothing."""
     if getattr(paddle, "mps", None) is not None:
         return
-    from openmps.paddle import amp, creation, embedding, experts, inference, linear, mps, unavailable
+    from openmps.paddle import amp, creation, embedding, experts, fallbacks, inference, linear, mps, unavailable
 
     paddle.mps = mps
     sys.modules["paddle.mps"] = mps
@@ -28,6 +28,7 @@ def install(paddle) -> None:
         amp.install(paddle)
         embedding.install(paddle)
         experts.install(paddle)
+        fallbacks.install()
         linear.install(paddle)
     else:
         unavailable.install(paddle)

@@ -20,6 +20,7 @@ from openmps.paddle.devices import (
     synchronize,
     unavailable_reason,
 )
+from openmps.paddle.fallbacks import Fallback, FallbackReport, fallback_report, record_fallbacks
 from openmps.paddle.memory import (
     empty_cache,
     max_memory_allocated,
@@ -38,12 +39,15 @@ from openmps.paddle.streams import Event, Stream, current_stream, stream_guard
 __all__ = [
     "DeviceProperties",
     "Event",
+    "Fallback",
+    "FallbackReport",
     "MPSPlace",
     "Stream",
     "current_device",
     "current_stream",
     "device_count",
     "empty_cache",
+    "fallback_report",
     "get_device_name",
     "get_device_properties",
     "get_rng_state",
@@ -58,6 +62,7 @@ __all__ = [
     "memory_stats",
     "profiler",
     "recommended_max_memory",
+    "record_fallbacks",
     "reset_max_memory_allocated",
     "reset_max_memory_reserved",
     "seed",
