@@ -9,6 +9,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// A call of an operator that cannot be carried out.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Error {
     #[error("{operator}: shapes {left:?} and {right:?} do not broadcast")]
     Broadcast { operator: &'static str, left: Shape, right: Shape },

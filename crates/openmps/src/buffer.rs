@@ -4,11 +4,11 @@ mod lock;
 mod mapped;
 
 use crate::data_type::{Element, bytes_of, bytes_of_mut};
+use crate::device::Device;
 use crate::error::{Error, Result};
 pub(crate) use lock::{Access, Guard};
 use lock::{Lock, Refusal};
 pub use mapped::{Mapped, MappedMut};
-use openmps_runtime::Device;
 use std::any::Any;
 use std::ops::{Bound, RangeBounds};
 use std::sync::{Arc, Weak};
@@ -57,8 +57,8 @@ impl Buffer {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn new(device: &Device, length: usize) -> Result<Buffer> {
-        let memory = device.allocate(length)?;
-        let queue = device.queue();
+        let memory = device.runtime().allocate(length)?;
+        let queue = device.runtime().queue();
         // SAFETY: nobody else has the memory yet.
         unsafe { queue.fill(memory.address(), 0, length)? };
         // The CPU reads and writes the memory past the queue: nothing that a GPU still has to do there may come after.
@@ -105,7 +105,7 @@ impl Buffer {
         owner: impl Any + Send + Sync,
     ) -> Result<Buffer> {
         // SAFETY: the memory goes with `owner`, after the device has let go of it; commands hold the buffer's lock until they have ended.
-        let borrowed = unsafe { device.borrow(address, length)? };
+        let borrowed = unsafe { device.runtime().borrow(address, length)? };
         let lock = Lock::new(Box::new((borrowed, owner)));
         Ok(Buffer {
             shared: Arc::new(Shared { device: device.clone(), address, length, writable, mappable: true, lock }),
@@ -143,7 +143,7 @@ impl Buffer {
             }
         }
         // SAFETY: the memory is the caller's until the buffer is freed, below or when `work` panics; then nobody uses it.
-        let borrowed = unsafe { device.borrow(address, length)? };
+        let borrowed = unsafe { device.runtime().borrow(address, length)? };
         let lock = Lock::new(Box::new(borrowed));
         let shared = Shared { device: device.clone(), address, length, writable, mappable: false, lock };
         let buffer = FreeAtEnd(Buffer { shared: Arc::new(shared) });

@@ -1,10 +1,10 @@
 //! How every object of this crate comes into a command buffer: checks now, locks and the operator when the commands run.
 
 use crate::buffer::{Access, Buffer};
+use crate::command_buffer::CommandBuffer;
 use crate::error::{Error, Result};
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::{Meta, Operator, Queue, View};
-use openmps_runtime::CommandBuffer;
 use openmps_runtime::command_buffer::{Guard, Resource as Lock};
 use std::thread::{self, ThreadId};
 
@@ -26,14 +26,14 @@ pub(crate) fn encode(
     work: impl FnOnce(&Queue) -> Result<()> + Send + 'static,
 ) -> Result<()> {
     check(command_buffer, operation, &resources)?;
-    let queue = command_buffer.queue().clone();
+    let queue = command_buffer.queue().runtime().clone();
     let run = move || {
         // SAFETY: views are made of the resources, which are locked until the work has ended, and of memory that the queue allocates.
         work(unsafe { Queue::vouched(&queue) }).map_err(openmps_host::Error::from)
     };
     let encoder = thread::current().id();
     let lock = |resource| -> Box<dyn Lock> { Box::new(Used { operation, resource, encoder }) };
-    Ok(command_buffer.submit(operation, resources.into_iter().map(lock).collect(), run)?)
+    Ok(command_buffer.runtime().submit(operation, resources.into_iter().map(lock).collect(), run)?)
 }
 
 /// A resource of one command.

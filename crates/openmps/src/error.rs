@@ -11,7 +11,8 @@ use openmps_tile::DType;
 /// ```
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A call that cannot be carried out.
+/// A call that cannot be carried out. Every call of this crate gives this type; `?` makes it of the errors of [`openmps::runtime`](crate::runtime),
+/// [`openmps::operators`](crate::operators), `openmps::collective` and [`openmps::tile::parse`](fn@crate::tile::parse), too.
 ///
 /// ```
 /// use openmps::{DataType, Error, MatrixDescriptor};
@@ -79,6 +80,11 @@ pub enum Error {
     Runtime(#[from] openmps_runtime::Error),
     #[error(transparent)]
     Operator(#[from] openmps_graph::Error),
+    #[error(transparent)]
+    Parse(#[from] openmps_tile::ParseError),
+    #[cfg(feature = "collective")]
+    #[error(transparent)]
+    Collective(#[from] openmps_collective::Error),
 }
 
 impl From<Error> for openmps_host::Error {

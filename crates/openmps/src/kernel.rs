@@ -1,33 +1,16 @@
 //! Kernels of the user's own: written in tiles for every device, or in Metal's language for Metal's. `MTLComputePipelineState`.
 
+use crate::argument::{Argument, Takes, check_offset};
 use crate::buffer::{Access, Buffer};
+use crate::command_buffer::CommandBuffer;
+use crate::device::Device;
 use crate::encode::{Resource, encode};
 use crate::error::{Error, Result};
 use crate::kernel_text::{FunctionConstant, Text};
 use crate::multiplication::check_device;
-use openmps_runtime::{CommandBuffer, Device, Pipeline, Queue};
+use openmps_runtime::{Pipeline, Queue};
 use openmps_tile::{Builder, DType, HostMemory, Scalar, bf16, f16, interpret, verify};
 use std::sync::Arc;
-
-/// One argument of a kernel.
-///
-/// ```
-/// use openmps::{Argument, Buffer, Device};
-/// let buffer = Buffer::new(&Device::get(0)?, 16)?;
-/// let arguments = [Argument::Read(&buffer, 0), Argument::Integer(4), Argument::Float(0.5)];
-/// # Ok::<(), openmps::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub enum Argument<'a> {
-    /// A buffer from this byte on, for a pointer that is only loaded from.
-    Read(&'a Buffer, usize),
-    /// A buffer from this byte on, for a pointer that is stored to.
-    Write(&'a Buffer, usize),
-    /// An integer.
-    Integer(i64),
-    /// A number, rounded to the parameter's type.
-    Float(f64),
-}
 
 /// A compiled kernel: a program over tiles that runs for each point of a grid.
 ///
@@ -323,22 +306,18 @@ impl Kernel {
             return Err(refused(arguments.len().min(parameters.len()), got, expected));
         }
         let mut bound = Bound { bits: Vec::new(), resources: Vec::new() };
-        for (index, (argument, (_, number))) in arguments.iter().zip(&parameters).enumerate() {
-            let bits = match (*argument, *number) {
-                (Argument::Read(buffer, offset) | Argument::Write(buffer, offset), None) => {
-                    buffer.check_range(offset, 0)?;
+        for (index, (argument, (_, takes))) in arguments.iter().zip(&parameters).enumerate() {
+            let bits = match (*argument, *takes) {
+                (Argument::Read(buffer, offset) | Argument::Write(buffer, offset), Takes::Buffer(target)) => {
+                    check_offset(buffer, offset, target).map_err(|(got, expected)| refused(index, got, expected))?;
                     let access = if matches!(argument, Argument::Read(..)) { Access::Read } else { Access::Write };
                     let range = (offset, buffer.len() - offset);
                     bound.resources.push(Resource { what: "an argument", buffer: buffer.clone(), access, range });
                     buffer.address(offset) as u64
                 }
-                (Argument::Integer(value), Some(scalar)) if !scalar.is_float() => value as u64,
-                (Argument::Float(value), Some(scalar)) if scalar.is_float() => float_bits(value, scalar),
-                _ => {
-                    let expected =
-                        number.map_or("a buffer".to_owned(), |scalar| format!("a number of {}", scalar.name()));
-                    return Err(refused(index, format!("{argument:?}"), expected));
-                }
+                (Argument::Integer(value), Takes::Number(scalar)) if !scalar.is_float() => value as u64,
+                (Argument::Float(value), Takes::Number(scalar)) if scalar.is_float() => float_bits(value, scalar),
+                _ => return Err(refused(index, format!("{argument:?}"), takes.describe())),
             };
             bound.bits.push(bits);
         }
@@ -347,17 +326,23 @@ impl Kernel {
 }
 
 impl Form {
-    /// Name and number type of each parameter; none for a pointer.
-    fn parameters(&self) -> Vec<(String, Option<Scalar>)> {
+    /// Name of each parameter, and what it takes.
+    fn parameters(&self) -> Vec<(String, Takes)> {
         match self {
             Form::Tiles(pipeline) => {
                 let kernel = pipeline.kernel();
                 let of = |parameter: &openmps_tile::kernel::Parameter| {
-                    (parameter.name.clone(), kernel.type_of(parameter.value).number())
+                    let of = kernel.type_of(parameter.value);
+                    (parameter.name.clone(), of.number().map_or(Takes::Buffer(of.target()), Takes::Number))
                 };
                 kernel.parameters.iter().map(of).collect()
             }
-            Form::Text(text) => text.parameters(),
+            Form::Text(text) => {
+                let of = |(name, number): (String, Option<Scalar>)| {
+                    (name, number.map_or(Takes::Buffer(None), Takes::Number))
+                };
+                text.parameters().into_iter().map(of).collect()
+            }
         }
     }
 

@@ -1,12 +1,13 @@
 //! A kernel in Metal's own language: its text, compiled for its device, and what it takes.
 
 use crate::data_type::{Element, bytes_of};
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::Parameter;
+use openmps_runtime::Queue;
 use openmps_runtime::metal::PipelineKey;
 use openmps_runtime::metal::arguments::{Kernel, Parameter as Passed};
 use openmps_runtime::metal::interface::{FunctionConstant as Value, Language, MathMode};
-use openmps_runtime::{Device, Queue};
 use openmps_tile::{DType, Scalar};
 
 /// A value for `constant T x [[function_constant(index)]]` of a kernel of Metal's language: `MTLFunctionConstantValues`.
@@ -74,7 +75,7 @@ impl Text {
             let (got, expected) = (format!("{threads:?}"), "at least 1 along each axis".to_owned());
             return Err(Error::Attribute { operation: "Kernel", attribute: "threads", got, expected });
         }
-        device.prepare(&kernel).map_err(|error| match error {
+        device.runtime().prepare(&kernel).map_err(|error| match error {
             openmps_runtime::Error::NotMetal { kernel, device } => Error::NotMetal { kernel, device },
             openmps_runtime::Error::Compile { kernel, log } => Error::Msl { kernel, message: log },
             other => Error::Runtime(other),

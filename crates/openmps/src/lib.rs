@@ -20,10 +20,14 @@
 //! # Ok::<(), openmps::Error>(())
 //! ```
 
+mod argument;
 mod buffer;
+mod command_buffer;
 mod data_type;
+mod device;
 mod encode;
 mod error;
+mod event;
 pub mod graph;
 mod interop;
 mod kernel;
@@ -31,22 +35,28 @@ mod kernel_text;
 mod matrix;
 mod multiplication;
 mod norm;
+mod queue;
 mod random;
 mod softmax;
 mod top_k;
 mod vector;
 
+pub use argument::Argument;
 pub use buffer::{Buffer, Mapped, MappedMut};
+pub use command_buffer::{CommandBuffer, Completion};
 pub use data_type::{Element, mps_data_type};
+pub use device::Device;
 pub use error::{Error, Result};
+pub use event::Event;
 pub use graph::{Graph, GraphOptimizer, OptimizationLevel, TensorData};
 #[cfg(feature = "safetensors")]
 pub use interop::StoredView;
-pub use kernel::{Argument, Kernel, Parameter};
+pub use kernel::{Kernel, Parameter};
 pub use kernel_text::FunctionConstant;
 pub use matrix::{Matrix, MatrixDescriptor, MatrixDescriptorBuilder};
 pub use multiplication::{MatrixMultiplication, MatrixMultiplicationBuilder, MatrixVectorMultiplication, Origin};
 pub use norm::{LayerNorm, RmsNorm};
+pub use queue::CommandQueue;
 pub use random::{Distribution, MatrixRandom};
 pub use softmax::{MatrixLogSoftMax, MatrixSoftMax};
 pub use top_k::MatrixFindTopK;
@@ -63,63 +73,6 @@ pub use openmps_collective as collective;
 /// ```
 pub use openmps_tile::DType as DataType;
 
-/// A device: `MTLDevice`. Clones are the same device. [`Device::get`] is of the kind that `OPENMPS_DEVICE` names; [`Device::host`],
-/// [`Device::metal`] and [`Device::cuda`] are of their own, and a process may use all of them.
-///
-/// ```
-/// let device = openmps::Device::get(0)?;
-/// assert!(device.properties().unified_memory);
-/// assert_eq!(openmps::Device::host(0)?.properties().backend.name(), "host");
-/// assert!(openmps::Device::of_every_kind().contains(&openmps::Device::host(0)?));
-/// # Ok::<(), openmps::Error>(())
-/// ```
-pub use openmps_runtime::Device;
-
-/// An ordered stream of work on a device: `MTLCommandQueue`.
-///
-/// ```
-/// let queue: openmps::CommandQueue = openmps::Device::get(0)?.new_queue();
-/// queue.synchronize()?;
-/// # Ok::<(), openmps::Error>(())
-/// ```
-pub use openmps_runtime::Queue as CommandQueue;
-
-/// Commands that run together: `MTLCommandBuffer`, with its rules. Encode, commit once, wait; buffers of a queue run in the order in
-/// which they were enqueued.
-///
-/// ```
-/// use openmps::{CommandBufferStatus, Device};
-/// let command_buffer = Device::get(0)?.queue().command_buffer();
-/// command_buffer.commit()?;
-/// command_buffer.wait_until_completed()?;
-/// assert_eq!(command_buffer.status(), CommandBufferStatus::Completed);
-/// assert!(command_buffer.gpu_end_time() >= command_buffer.gpu_start_time());
-/// # Ok::<(), openmps::Error>(())
-/// ```
-pub use openmps_runtime::CommandBuffer;
-
-/// A command buffer as a future, for any executor: `command_buffer.await`.
-///
-/// ```
-/// # use std::{future::Future, pin::pin, sync::Arc, task::{Context, Poll, Wake}, thread::{self, Thread}};
-/// # struct Parked(Thread);
-/// # impl Wake for Parked { fn wake(self: Arc<Self>) { self.0.unpark() } }
-/// # fn block_on<F: Future>(future: F) -> F::Output {
-/// #     let (mut future, waker) = (pin!(future), Arc::new(Parked(thread::current())).into());
-/// #     loop {
-/// #         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-/// #             Poll::Ready(output) => return output,
-/// #             Poll::Pending => thread::park(),
-/// #         }
-/// #     }
-/// # }
-/// let command_buffer = openmps::Device::get(0)?.queue().command_buffer();
-/// command_buffer.commit()?;
-/// block_on(async { command_buffer.await })?;
-/// # Ok::<(), openmps::Error>(())
-/// ```
-pub use openmps_runtime::command_buffer::Completion;
-
 /// How far a command buffer has come: `MTLCommandBufferStatus`.
 ///
 /// ```
@@ -129,19 +82,6 @@ pub use openmps_runtime::command_buffer::Completion;
 /// # Ok::<(), openmps::Error>(())
 /// ```
 pub use openmps_runtime::Status as CommandBufferStatus;
-
-/// A point in a queue's order: `MTLSharedEvent`.
-///
-/// ```
-/// use openmps::{Device, Event};
-/// let (event, queue) = (Event::new(), Device::get(0)?.queue());
-/// assert!(!event.query());
-/// queue.record(&event)?;
-/// event.synchronize()?;
-/// assert!(event.query());
-/// # Ok::<(), openmps::Error>(())
-/// ```
-pub use openmps_runtime::Event;
 
 /// Half precision element types, as the crate `half` has them.
 ///

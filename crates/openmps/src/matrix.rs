@@ -6,10 +6,10 @@ pub use descriptor::{MatrixDescriptor, MatrixDescriptorBuilder};
 
 use crate::buffer::{Access, Buffer};
 use crate::data_type::Element;
+use crate::device::Device;
 use crate::encode::Resource;
 use crate::error::{Error, Result};
 use openmps_graph::View;
-use openmps_runtime::Device;
 use openmps_tile::DType;
 
 /// A matrix, or a batch of them, in a buffer: `MPSMatrix`. Clones are the same memory.

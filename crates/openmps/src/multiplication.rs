@@ -1,6 +1,8 @@
 //! Products of matrices and of matrices with vectors: `MPSMatrixMultiplication` and `MPSMatrixVectorMultiplication`.
 
 use crate::buffer::Access;
+use crate::command_buffer::CommandBuffer;
+use crate::device::Device;
 use crate::encode::encode;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -8,7 +10,7 @@ use crate::vector::Vector;
 use openmps_graph::operators::elementwise::{Call, Elementwise, Unary};
 use openmps_graph::operators::matmul::Matmul;
 use openmps_graph::{Operator, Queue, View};
-use openmps_runtime::{Buffer as Allocated, CommandBuffer, Device};
+use openmps_runtime::Buffer as Allocated;
 use openmps_tile::{DType, dtype};
 
 /// A place in a matrix, from which on a kernel reads or writes it: `MTLOrigin`.

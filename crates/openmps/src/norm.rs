@@ -1,6 +1,8 @@
 //! Layer norm and RMS norm over the rows of matrices. MPS has no class for either: they are own kernels on every device.
 
 use crate::buffer::Access;
+use crate::command_buffer::CommandBuffer;
+use crate::device::Device;
 use crate::encode::{encode, infer, run_strided};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -8,7 +10,6 @@ use crate::multiplication::check_device;
 use crate::softmax::check_same;
 use crate::vector::Vector;
 use openmps_graph::operators::layer_norm::LayerNorm as Operator;
-use openmps_runtime::{CommandBuffer, Device};
 
 /// Each row over its root mean square, times a weight for each column.
 ///

@@ -1,12 +1,13 @@
 //! Random matrices: `MPSMatrixRandomPhilox` and `MPSMatrixRandomDistributionDescriptor`.
 
 use crate::buffer::Access;
+use crate::command_buffer::CommandBuffer;
+use crate::device::Device;
 use crate::encode::{encode, run_strided};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::multiplication::check_device;
 use openmps_graph::operators::random::{Law, Random, Source};
-use openmps_runtime::{CommandBuffer, Device};
 use openmps_tile::DType;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,12 +1,13 @@
 //! Softmax and its logarithm over the rows of matrices: `MPSMatrixSoftMax` and `MPSMatrixLogSoftMax`.
 
 use crate::buffer::Access;
+use crate::command_buffer::CommandBuffer;
+use crate::device::Device;
 use crate::encode::{encode, infer, run_aside, run_strided};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::multiplication::check_device;
 use openmps_graph::operators::softmax::Softmax;
-use openmps_runtime::{CommandBuffer, Device};
 
 macro_rules! kernels {
     ($($(#[$doc:meta])* $name:ident, $logarithm:literal, $expected:literal;)*) => {$(

@@ -1,6 +1,8 @@
 //! The largest elements of each row and where they are: `MPSMatrixFindTopK`.
 
 use crate::buffer::Access;
+use crate::command_buffer::CommandBuffer;
+use crate::device::Device;
 use crate::encode::{encode, run_strided};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -8,7 +10,6 @@ use crate::multiplication::check_device;
 use openmps_graph::operators::elementwise::{Call, Elementwise, Unary};
 use openmps_graph::operators::sort::TopK;
 use openmps_graph::{Operator, View};
-use openmps_runtime::{CommandBuffer, Device};
 use openmps_tile::DType;
 
 /// The `k` largest elements of each row in descending order, with their columns: `MPSMatrixFindTopK`. MPS stops at 16; here `k` may be any

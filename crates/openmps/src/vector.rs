@@ -2,11 +2,11 @@
 
 use crate::buffer::{Access, Buffer};
 use crate::data_type::Element;
+use crate::device::Device;
 use crate::encode::Resource;
 use crate::error::{Error, Result};
 use openmps_graph::View;
 use openmps_graph::view::elements;
-use openmps_runtime::Device;
 use openmps_tile::DType;
 
 /// The layout of a vector, or of several of one length: `MPSVectorDescriptor`.

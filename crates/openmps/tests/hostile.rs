@@ -150,7 +150,7 @@ fn handlers_and_callbacks_may_do_what_they_like() {
         let commands = Arc::new(commands);
         let (own, seen) = (commands.clone(), Arc::new(Mutex::new(Vec::new())));
         let heard = seen.clone();
-        let handler = move |_: Result<(), &openmps::runtime::Error>| {
+        let handler = move |_: Result<(), &Error>| {
             own.wait_until_completed().expect("the commands have ended");
             own.queue().synchronize().expect("nothing failed");
             *heard.lock().expect("no panic") = c.read::<f32>().expect("readable");
@@ -162,7 +162,7 @@ fn handlers_and_callbacks_may_do_what_they_like() {
     });
     ends("a handler commits another and waits for it", || {
         let (commands, _) = product();
-        let handler = |_: Result<(), &openmps::runtime::Error>| {
+        let handler = |_: Result<(), &Error>| {
             let (next, c) = product();
             next.commit().expect("committed");
             next.wait_until_completed().expect("fine");

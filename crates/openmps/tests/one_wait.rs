@@ -71,7 +71,7 @@ fn two_hundred_products_in_one_command_buffer_wait_once() {
 fn a_command_buffer_that_failed_leaves_the_later_ones_alone() {
     let bench = Bench::new(8);
     let queue = bench.device.queue();
-    let memory = bench.device.allocate(64).expect("memory");
+    let memory = bench.device.runtime().allocate(64).expect("memory");
     let run = || {
         let commands = queue.command_buffer();
         bench.multiply(&commands);
@@ -86,7 +86,7 @@ fn a_command_buffer_that_failed_leaves_the_later_ones_alone() {
     bench.fail_next();
     let commands = queue.command_buffer();
     // SAFETY: nobody else has the memory.
-    unsafe { commands.fill(memory.address(), 0, 64) }.expect("encoded");
+    unsafe { commands.runtime().fill(memory.address(), 0, 64) }.expect("encoded");
     commands.commit().expect("committed");
     let error = commands.wait_until_completed().expect_err("its own");
     assert!(error.to_string().contains("timeout"), "{error}");
@@ -96,7 +96,7 @@ fn a_command_buffer_that_failed_leaves_the_later_ones_alone() {
     // What failed outside of every command buffer is nobody's, and told by the synchronisation only.
     bench.fail_next();
     // SAFETY: nobody else has the memory.
-    unsafe { queue.fill(memory.address(), 0, 64) }.expect("encoded");
+    unsafe { queue.runtime().fill(memory.address(), 0, 64) }.expect("encoded");
     run().expect("not its own either");
     assert!(queue.synchronize().expect_err("of the fill").to_string().contains("timeout"));
     queue.synchronize().expect("told once");

@@ -1,9 +1,9 @@
 //! What the objects refuse: wrong shapes, element types, row bytes, devices, freed and overlapping buffers. Each has its typed error.
 
 use openmps::{
-    Argument, Buffer, DataType, Device, Distribution, Error, Graph, Kernel, LayerNorm, Matrix, MatrixDescriptor,
-    MatrixFindTopK, MatrixLogSoftMax, MatrixMultiplication, MatrixRandom, MatrixSoftMax, MatrixVectorMultiplication,
-    RmsNorm, TensorData, Vector, VectorDescriptor,
+    Argument, Buffer, CommandBuffer, CommandQueue, DataType, Device, Distribution, Error, Event, Graph, Kernel,
+    LayerNorm, Matrix, MatrixDescriptor, MatrixFindTopK, MatrixLogSoftMax, MatrixMultiplication, MatrixRandom,
+    MatrixSoftMax, MatrixVectorMultiplication, RmsNorm, TensorData, Vector, VectorDescriptor,
 };
 
 fn device() -> Device {
@@ -46,6 +46,9 @@ fn buffers() {
     // The padding of the last row need not be there.
     assert!(Matrix::with_offset(&buffer, 4, &descriptor).is_ok());
     refused!(buffer.write(30, &[0.0f32]), Error::BufferTooSmall { .. });
+    let pair = VectorDescriptor::new(2, DataType::F32).unwrap();
+    refused!(Vector::new(&buffer, 2, &pair), Error::Offset { offset: 2, size: 4 });
+    refused!(Vector::new(&buffer, 28, &pair), Error::BufferTooSmall { length: 32, offset: 28, needed: 8 });
     refused!(buffer.read::<f32>(usize::MAX, 1), Error::Overflow { .. });
     refused!(buffer.read::<f32>(0, usize::MAX), Error::Overflow { .. });
     refused!(matrix(2, 2).write(&[1.0f32; 3]), Error::Shape { .. });
@@ -205,8 +208,15 @@ fn kernels_of_tiles() {
     refused!(kernel.encode(&command_buffer, grid, &[Argument::Write(&buffer, 0)]), Error::Argument { .. });
     let integer = [Argument::Write(&buffer, 0), Argument::Integer(1)];
     refused!(kernel.encode(&command_buffer, grid, &integer), Error::Argument { index: 1, .. });
-    let beyond = [Argument::Write(&buffer, 5), Argument::Float(1.0)];
-    refused!(kernel.encode(&command_buffer, grid, &beyond), Error::BufferTooSmall { .. });
+    for (offset, expected) in [(2, "one at which an element of 4 bytes may begin"), (5, "one within the buffer")] {
+        let wrong = [Argument::Write(&buffer, offset), Argument::Float(1.0)];
+        refused!(kernel.encode(&command_buffer, grid, &wrong), Error::Argument { index: 0, .. });
+        // SAFETY: refused before anything runs.
+        let error =
+            unsafe { kernel.encode_unchecked(&command_buffer, grid, &wrong) }.expect_err("an offset").to_string();
+        let want = format!("argument 0 (x) is byte {offset} of a buffer of 4 bytes, expected {expected}");
+        assert!(error.contains(&want), "{error}");
+    }
     // Storing to what was given to read.
     kernel.encode(&command_buffer, grid, &[Argument::Read(&buffer, 0), Argument::Float(1.0)]).unwrap();
     command_buffer.commit().unwrap();
@@ -218,4 +228,58 @@ fn kernels_of_tiles() {
         b.add(x, y);
     });
     refused!(malformed, Error::Unverified { .. });
+}
+
+/// No conversion stands between a call and this crate's result.
+#[test]
+fn one_error_type() {
+    use std::sync::mpsc::channel;
+    type Done = openmps::Result<()>;
+    fn devices(index: usize) -> openmps::Result<Device> {
+        [Device::get, Device::host, Device::cuda, Device::metal]
+            .into_iter()
+            .try_fold(Device::get(0)?, |_, of| of(index))
+    }
+    fn queues(queue: &CommandQueue, event: &Event) -> openmps::Result<bool> {
+        let calls: [fn(&CommandQueue, &Event) -> Done; 4] =
+            [CommandQueue::record, CommandQueue::wait, |queue, _| queue.synchronize(), |queue, _| queue.finish()];
+        calls.iter().try_for_each(|call| call(queue, event))?;
+        queue.is_idle()
+    }
+    fn commands(commands: &CommandBuffer, event: &Event) -> Done {
+        let calls: [fn(&CommandBuffer, &Event) -> Done; 3] =
+            [CommandBuffer::record, CommandBuffer::wait, |commands, _| commands.enqueue()];
+        calls.iter().try_for_each(|call| call(commands, event))?;
+        commands.commit()
+    }
+    async fn awaited(commands: CommandBuffer) -> Done {
+        commands.await
+    }
+    refused!(devices(99), Error::Runtime(_));
+    let (queue, event) = (device().new_queue(), Event::new());
+    assert!(queues(&queue, &event).is_ok() && event.synchronize().is_ok());
+    refused!(event.elapsed_ms(&Event::new()), Error::Runtime(_));
+    let twice = queue.command_buffer();
+    commands(&twice, &event).unwrap();
+    refused!(commands(&twice, &event), Error::Runtime(_));
+    drop(awaited(queue.command_buffer()));
+    // What fails when it runs is told to the handlers, by `error` and by the wait in the same words.
+    let (input, result) = (matrix(2, 2), matrix(2, 2));
+    let (failing, (say, hear)) = (queue.command_buffer(), channel());
+    MatrixSoftMax::new(&device()).encode(&failing, &input, &result).unwrap();
+    failing
+        .add_completed_handler(move |done: Result<(), &Error>| say.send(done.map_err(Error::to_string)).unwrap())
+        .unwrap();
+    input.data().free();
+    failing.commit().unwrap();
+    let told = failing.wait_until_completed().expect_err("a freed buffer").to_string();
+    assert!(told.contains("freed"), "{told}");
+    assert_eq!(hear.recv().unwrap(), Err(told.clone()));
+    assert_eq!(failing.error().map(|error| error.to_string()), Some(told));
+    refused!(queue.synchronize(), Error::Runtime(_));
+    // Those of the crates below become it by `?`.
+    let below = || -> openmps::Result<()> { Ok(openmps::runtime::Device::get(99).map(drop)?) };
+    refused!(below(), Error::Runtime(_));
+    let parsed = || -> openmps::Result<openmps::tile::Kernel> { Ok(openmps::tile::parse("no kernel")?) };
+    refused!(parsed(), Error::Parse(_));
 }

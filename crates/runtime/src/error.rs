@@ -6,6 +6,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// A call that a device could not carry out.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Error {
     #[error("no device: {why}")]
     NoDevices { why: String },

@@ -19,6 +19,7 @@ const PREFIX: &str = "base_model.model.";
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum AdapterError {
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: std::io::Error },
@@ -51,6 +52,7 @@ pub enum AdapterError {
 /// assert_eq!(config.scaling(), 2.0);
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LoraConfig {
     /// "LORA".
     pub peft_type: String,

@@ -230,7 +230,7 @@ impl Bert {
         Ok(self)
     }
 
-    /// The model with an adapter's corrections, unmerged.
+    /// The model with an adapter's corrections, unmerged, and copied, so that they may be trained further.
     ///
     /// ```no_run
     /// # fn f(bert: openmps_candle::Bert, adapter: &openmps_candle::LoraAdapter) -> candle_core::Result<()> {
@@ -245,7 +245,8 @@ impl Bert {
                 let Some((a, b)) = adapter.layer(&format!("{name}.attention.self.{}", PARTS[part])) else {
                     return Ok(None);
                 };
-                let matrices = (a.clone(), b.clone());
+                let variable = |tensor: &Tensor| Var::from_tensor(&tensor.detach()).map(Var::into_inner);
+                let matrices = (variable(a)?, variable(b)?);
                 LoraLinear::from_parts(weight, Some(bias), matrices, adapter.config().scaling(), *lora_dropout, 0)
                     .map(Some)
             })?;

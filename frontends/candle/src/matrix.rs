@@ -1,8 +1,8 @@
 //! Candle's tensors as matrices of the Rust API, without a copy.
 
-use crate::operand::{queue, view};
+use crate::operand::view;
 use candle_core::{Error, Result, Storage, Tensor};
-use openmps::{Buffer, Matrix, MatrixDescriptor, MatrixMultiplication};
+use openmps::{Buffer, Device, Matrix, MatrixDescriptor, MatrixMultiplication};
 
 /// Calls `work` with the tensor as a matrix, or a batch of matrices, over the tensor's own memory. It may only be read, and only until
 /// `work` returns: later uses of the matrix are [`openmps::Error::Freed`].
@@ -38,11 +38,11 @@ pub fn with_matrix<R>(tensor: &Tensor, work: impl FnOnce(&Matrix) -> Result<R>) 
     let matrix_bytes = if matrices > 1 { between * size } else { row_bytes * rows as isize };
     let builder = MatrixDescriptor::builder(rows, columns, view.dtype).row_bytes(row_bytes as usize);
     let descriptor = builder.matrices(matrices).matrix_bytes(matrix_bytes as usize).build().map_err(Error::wrap)?;
-    let device = queue()?.device();
+    let device = Device::host(0).map_err(Error::wrap)?;
     let bytes = descriptor.span_bytes();
     let lent = |buffer: &Buffer| Matrix::new(buffer, &descriptor).map_err(Error::wrap).and_then(|matrix| work(&matrix));
     // SAFETY: the storage is borrowed, and so alive and not written, until this function returns.
-    unsafe { Buffer::lend(device, view.address, bytes, false, lent) }.map_err(Error::wrap)?
+    unsafe { Buffer::lend(&device, view.address, bytes, false, lent) }.map_err(Error::wrap)?
 }
 
 /// The product of two matrices through [`MatrixMultiplication`]: operands without a copy, one command buffer, the result a new tensor.
@@ -55,20 +55,20 @@ pub fn with_matrix<R>(tensor: &Tensor, work: impl FnOnce(&Matrix) -> Result<R>) 
 /// ```
 pub fn multiply_matrices(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     let ((rows, interior), (_, columns)) = (left.dims2()?, right.dims2()?);
-    let queue = queue()?;
+    let device = Device::host(0).map_err(Error::wrap)?;
     let multiply = || -> openmps::Result<_> {
-        let kernel = MatrixMultiplication::new(queue.device(), false, false, rows, columns, interior, 1.0, 0.0)?;
+        let kernel = MatrixMultiplication::new(&device, false, false, rows, columns, interior, 1.0, 0.0)?;
         let descriptor = MatrixDescriptor::dense(rows, columns, openmps::DataType::F32)?;
-        Ok((kernel, Matrix::zeros(queue.device(), &descriptor)?))
+        Ok((kernel, Matrix::zeros(&device, &descriptor)?))
     };
     let (kernel, result) = multiply().map_err(Error::wrap)?;
     with_matrix(left, |left| {
         with_matrix(right, |right| {
             let encode = || -> openmps::Result<()> {
-                let command_buffer = queue.command_buffer();
+                let command_buffer = device.queue().command_buffer();
                 kernel.encode(&command_buffer, left, right, &result)?;
                 command_buffer.commit()?;
-                Ok(command_buffer.wait_until_completed()?)
+                command_buffer.wait_until_completed()
             };
             encode().map_err(Error::wrap)
         })

@@ -3,15 +3,15 @@
 use candle_core::{CpuStorage, DType, Error, Layout, Result, Shape};
 use openmps::DataType;
 use openmps::operators::{Meta, Operator, View};
-use openmps::{CommandQueue, Device};
+use openmps::runtime::{Device, Queue};
 use std::sync::OnceLock;
 
 /// A storage with its layout, as Candle hands it to a custom operator.
 pub(crate) type Operand<'a> = (&'a CpuStorage, &'a Layout);
 
 /// The queue of the host device, where Candle's CPU tensors are computed with whatever `OPENMPS_DEVICE` names.
-pub(crate) fn queue() -> Result<&'static CommandQueue> {
-    static QUEUE: OnceLock<CommandQueue> = OnceLock::new();
+pub(crate) fn queue() -> Result<&'static Queue> {
+    static QUEUE: OnceLock<Queue> = OnceLock::new();
     if let Some(queue) = QUEUE.get() {
         return Ok(queue);
     }

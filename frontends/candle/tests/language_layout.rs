@@ -3,8 +3,8 @@
 
 use candle_core::quantized::gguf_file::{Value, write};
 use candle_core::quantized::{GgmlDType, QTensor};
-use candle_core::{DType, Device, Error, Result, Tensor};
-use candle_nn::VarBuilder;
+use candle_core::{DType, Device, Error, Result, Tensor, Var};
+use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarBuilder};
 use candle_transformers::models::llama::{self, Config, Llama3RopeConfig, Llama3RopeType};
 use openmps_candle::*;
 use std::collections::{BTreeMap, HashMap};
@@ -307,5 +307,51 @@ fn what_is_loaded_and_saved_again_is_the_same() -> Result<()> {
     let model = model.with_adapter(&adapter).map_err(Error::wrap)?;
     let again = model.adapter(adapter.config().clone()).map_err(Error::wrap)?;
     assert_eq!(again.layer(name).expect("the layer").1.to_vec2::<f32>()?, b.to_vec2::<f32>()?);
+    Ok(())
+}
+
+#[test]
+fn an_adapter_that_is_loaded_is_trained_further() -> Result<()> {
+    let weights = weights()?;
+    let corrections = corrections()?;
+    let mut adapter = LoraAdapter::new(LoraConfig::new(RANK, ALPHA, 0.0, &[])).map_err(Error::wrap)?;
+    for (name, a) in corrections.iter().filter(|(name, _)| name.contains("lora_A")) {
+        // In float32, which needs no conversion, and as a variable of somebody else's.
+        let (a, b) = (a.to_dtype(DType::F32)?, corrections[&name.replace("lora_A", "lora_B")].to_dtype(DType::F32)?);
+        let (a, b) = (Var::from_tensor(&a)?.into_inner(), Var::from_tensor(&b)?.into_inner());
+        let layer = name.trim_start_matches("base_model.model.").trim_end_matches(".lora_A.weight");
+        adapter.insert(layer, a, b).map_err(Error::wrap)?;
+    }
+    let next = Tensor::new(&TEXT[1..], &Device::Cpu)?.unsqueeze(1)?;
+    let loss = |model: &Llama| -> Result<Tensor> {
+        let scores = model.scores(&[&TEXT[..TEXT.len() - 1]])?.squeeze(0)?;
+        log_softmax(&scores, 1)?.gather(&next, 1)?.mean_all()?.neg()
+    };
+    for architecture in ["llama", "qwen2"] {
+        let plain = model(&weights, architecture)?;
+        let model = plain.clone().with_adapter(&adapter).map_err(Error::wrap)?;
+        let first = loss(&model)?.to_scalar::<f32>()?;
+        let variables = model.variables()?;
+        assert_eq!(variables.len(), 2 * 2 * PROJECTIONS.len());
+        let mut optimizer = AdamW::new(variables.clone(), ParamsAdamW { lr: 1e-2, ..Default::default() })?;
+        for _ in 0..25 {
+            optimizer.backward_step(&loss(&model)?)?;
+        }
+        let last = loss(&model)?.to_scalar::<f32>()?;
+        assert!(last < first / 3.0, "{architecture}: the loss went from {first} to {last}");
+        // What goes on from a cache is of the same matrices, and keeps nothing for a backward pass.
+        let next = model.forward(&TEXT, &mut model.cache())?;
+        assert!(!next.track_op());
+        let scores = model.scores(&[&TEXT])?;
+        assert!(scores.track_op());
+        assert!(difference(&next, &scores.get(0)?.get(TEXT.len() - 1)?)? < ROUNDING);
+        // The adapter itself stays as it was, and zeros are no correction.
+        let again = plain.clone().with_adapter(&adapter).map_err(Error::wrap)?;
+        assert_eq!(loss(&again)?.to_scalar::<f32>()?, first, "{architecture}");
+        for variable in &variables {
+            variable.set(&variable.zeros_like()?)?;
+        }
+        assert!(difference(&model.scores(&[&TEXT])?, &plain.scores(&[&TEXT])?)? < 1e-6, "{architecture}");
+    }
     Ok(())
 }

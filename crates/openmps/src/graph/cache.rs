@@ -3,10 +3,10 @@
 use super::executable::{Executable, Goals, PreparedKey, needed_steps};
 use super::passes::{self, Folded, FoldedKey};
 use super::{Assignment, Graph, OptimizationLevel, Source, Step, Tensor};
+use crate::device::Device;
 use crate::error::Result;
 use openmps_graph::cache::{Cache, CacheStatistics};
 use openmps_graph::prepared::Prepared;
-use openmps_runtime::Device;
 use std::sync::{Arc, LazyLock};
 
 /// Compiled graphs that the shared cache keeps.

@@ -2,10 +2,10 @@
 
 use crate::buffer::Buffer;
 use crate::data_type::Element;
+use crate::device::Device;
 use crate::error::{Error, Result};
 use openmps_graph::view::shape_of;
 use openmps_graph::{Meta, View};
-use openmps_runtime::Device;
 use openmps_tile::DType;
 
 /// A dense tensor in a buffer: `MPSGraphTensorData`. Clones are the same memory.

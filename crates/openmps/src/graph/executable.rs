@@ -4,13 +4,15 @@ use super::fuse::fuse;
 use super::passes::{Constant, numbers};
 use super::{Assignment, Graph, OptimizationLevel, Source, Step, Tensor, TensorData, Value};
 use crate::buffer::{Access, Buffer};
+use crate::command_buffer::CommandBuffer;
+use crate::device::Device;
 use crate::encode::{Resource, encode};
 use crate::error::{Error, Result};
+use crate::queue::CommandQueue;
 use openmps_graph::cache::Cache;
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::prepared::{Form, Preparation, Prepared};
 use openmps_graph::{Meta, Operator, Queue, View};
-use openmps_runtime::{CommandBuffer, Device, Queue as CommandQueue};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -440,7 +442,7 @@ fn prepared(
     cache: &Cache<PreparedKey, Prepared>,
 ) -> Result<Option<(usize, Arc<Prepared>)>> {
     let metas: Vec<Meta> = step.inputs.iter().map(|&input| values[input].meta.clone()).collect();
-    let Some(Preparation { input, form }) = step.operator.prepares(device, &metas) else { return Ok(None) };
+    let Some(Preparation { input, form }) = step.operator.prepares(device.runtime(), &metas) else { return Ok(None) };
     let value = &values[step.inputs[input]];
     let Some(constant) = Constant::of(value) else { return Ok(None) };
     let make = || -> Result<Prepared> { Ok(form.prepare(step.operator.name(), &value.meta, &numbers(value)?)?) };

@@ -39,10 +39,10 @@ pub use stored::StoredTensor;
 pub use training::{Assignment, GraphOptimizer};
 
 use crate::data_type::{Element, bytes_of};
+use crate::device::Device;
 use crate::error::{Error, Result};
 use openmps_graph::view::shape_of;
 use openmps_graph::{Meta, Operator};
-use openmps_runtime::Device;
 use openmps_tile::DType;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,10 +1,12 @@
 //! What a compiled graph is made of and where its time goes: steps with their sizes, durations, memory; the machine's ceilings.
 
 use super::{Executable, Graph, TensorData};
+use crate::device::Device;
 use crate::error::Result;
+use crate::queue::CommandQueue;
 use openmps_graph::Meta;
 use openmps_graph::operators::copy::Copy;
-use openmps_runtime::{Backend, Device, Queue};
+use openmps_runtime::Backend;
 use std::time::Duration;
 
 /// A step of a compiled graph.
@@ -206,7 +208,7 @@ impl Executable {
     /// assert_eq!(durations.len(), 1);
     /// # Ok::<(), openmps::Error>(())
     /// ```
-    pub fn time_steps(&self, queue: &Queue, feeds: &[(&str, &TensorData)]) -> Result<Vec<Duration>> {
+    pub fn time_steps(&self, queue: &CommandQueue, feeds: &[(&str, &TensorData)]) -> Result<Vec<Duration>> {
         use std::sync::{Arc, Mutex, PoisonError};
         let durations = Arc::new(Mutex::new(Vec::new()));
         let command_buffer = queue.command_buffer();

@@ -2,10 +2,10 @@
 
 use super::TensorData;
 use crate::buffer::{Buffer, WeakBuffer};
+use crate::device::Device;
 use crate::error::{Error, Result};
 use openmps_graph::Meta;
 use openmps_graph::view::shape_of;
-use openmps_runtime::Device;
 use openmps_tile::DType;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,10 +1,10 @@
 //! Variables that a graph's runs change, and steps of optimizers: what training needs beside gradients.
 
 use super::{Executable, Graph, OptimizationLevel, Source, Tensor, TensorData, cache};
+use crate::device::Device;
 use crate::error::{Error, Result};
 use openmps_graph::operators::elementwise::{Call, Elementwise, Optimizer, Unary};
 use openmps_graph::operators::optimizer::{Adam, Momentum};
-use openmps_runtime::Device;
 use openmps_tile::{DType, Number};
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! Arrays of the crate `ndarray`: feature `ndarray`.
 
 use crate::data_type::Element;
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::{Matrix, TensorData};
 use ::ndarray::{Array2, ArrayBase, ArrayD, Data, Dimension, Ix2, IxDyn};
-use openmps_runtime::Device;
 
 /// The elements in row-major order, which most arrays have already.
 fn dense<T: Element, S: Data<Elem = T>, D: Dimension>(array: &ArrayBase<S, D>) -> std::borrow::Cow<'_, [T]> {

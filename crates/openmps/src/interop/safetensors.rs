@@ -1,9 +1,9 @@
 //! Files of the crate `safetensors`: feature `safetensors`.
 
 use crate::TensorData;
+use crate::device::Device;
 use crate::error::{Error, Result};
 use ::safetensors::tensor::{Dtype, TensorView, View};
-use openmps_runtime::Device;
 use openmps_tile::DType;
 use std::borrow::Cow;
 

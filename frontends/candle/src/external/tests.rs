@@ -133,7 +133,7 @@ fn every_operator_on_a_lent_encoder_is_as_on_the_host() -> Result<()> {
         (descending, DType::BF16, 6e-2),
     ];
     for (number, (schedule, dtype, tolerance)) in runs.into_iter().enumerate() {
-        let device = openmps::Device::external(number, EmulatedGpu::new(schedule));
+        let device = openmps::runtime::Device::external(number, EmulatedGpu::new(schedule));
         for case in cases(dtype)? {
             let seeds = case.shapes.iter().enumerate();
             let tensors: Vec<[Tensor; 3]> =
@@ -149,7 +149,7 @@ fn every_operator_on_a_lent_encoder_is_as_on_the_host() -> Result<()> {
 
 #[test]
 fn dense_operands_need_no_memory_beside_them() -> Result<()> {
-    let device = openmps::Device::external(7, EmulatedGpu::new(SCHEDULES[0]));
+    let device = openmps::runtime::Device::external(7, EmulatedGpu::new(SCHEDULES[0]));
     // LoRA has its hidden rows, dropout its mask.
     let has_own = |case: &&Case| ["lora", "dropout"].contains(&case.name);
     // One buffer is bound for all operands without elements.
@@ -168,7 +168,7 @@ fn dense_operands_need_no_memory_beside_them() -> Result<()> {
 fn what_has_no_kernel_is_refused_and_says_so() -> Result<()> {
     use crate::forward::Plain;
     use openmps::operators::operators::sequence::Linspace;
-    let device = openmps::Device::external(8, EmulatedGpu::new(SCHEDULES[0]));
+    let device = openmps::runtime::Device::external(8, EmulatedGpu::new(SCHEDULES[0]));
     let x = numbers(&[3, 3], 1)?;
     let buffer = upload(device.gpu(), &x);
     let given = Given { bytes: 36, buffer, dtype: DType::F32, layout: x.layout() };

@@ -15,6 +15,7 @@ use candle_core::{Result, Tensor, Var};
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct LlamaConfig {
     /// Layers.
     pub layers: usize,
@@ -90,8 +91,8 @@ struct Layer {
 }
 
 impl Layer {
-    fn project(&self, part: Part, x: &Tensor) -> Result<Tensor> {
-        self.projections[part as usize].forward(x)
+    fn project(&self, part: Part, x: &Tensor, train: bool) -> Result<Tensor> {
+        self.projections[part as usize].forward(x, train)
     }
 }
 
@@ -197,7 +198,8 @@ impl Llama {
         Cache::new(self.config.layers)
     }
 
-    /// The scores `[vocabulary]` of the token after these, which follow those that the cache has seen.
+    /// The scores `[vocabulary]` of the token after these, which follow those that the cache has seen. No gradients flow from them: those of
+    /// [`Llama::scores`] do.
     ///
     /// ```no_run
     /// # fn f(model: &openmps_candle::Llama) -> candle_core::Result<()> {
@@ -243,9 +245,12 @@ impl Llama {
     fn layer(&self, layer: &Layer, x: &Tensor, first: usize, cache: Option<(usize, &mut Cache)>) -> Result<Tensor> {
         let LlamaConfig { heads, key_heads, size, epsilon, .. } = self.config;
         let (texts, count, _) = x.dims3()?;
+        // A text that goes on from a cache is read, not learned.
+        let train = cache.is_none();
+        let project = |part: Part, x: &Tensor| layer.project(part, x, train);
         let normed = rms_norm(x, &layer.attention_norm, epsilon)?;
         let heads_of = |part: Part, heads: usize| {
-            let y = layer.project(part, &normed)?;
+            let y = project(part, &normed)?;
             y.reshape((texts, count, heads, size / self.config.heads))?.transpose(1, 2)
         };
         let (cosines, sines) = (self.angles.0.narrow(0, first, count)?, self.angles.1.narrow(0, first, count)?);
@@ -262,11 +267,11 @@ impl Llama {
         }
         let options = AttentionOptions { causal: true, window, merge_heads: true, ..AttentionOptions::default() };
         let seen = attention(&query, &key, &value, &options)?;
-        let x = (x + layer.project(Part::Output, &seen)?)?;
+        let x = (x + project(Part::Output, &seen)?)?;
         let normed = rms_norm(&x, &layer.feed_norm, epsilon)?;
-        let gate = layer.project(Part::Gate, &normed)?.silu()?;
-        let hidden = (gate * layer.project(Part::Up, &normed)?)?;
-        x + layer.project(Part::Down, &hidden)?
+        let gate = project(Part::Gate, &normed)?.silu()?;
+        let hidden = (gate * project(Part::Up, &normed)?)?;
+        x + project(Part::Down, &hidden)?
     }
 
     /// The model with trainable corrections on the projections whose last name is in `targets` ("q_proj", "down_proj", ...).
@@ -289,7 +294,8 @@ impl Llama {
         Ok(self)
     }
 
-    /// The corrections' matrices, to be trained.
+    /// The corrections' matrices, to be trained: those of [`Llama::with_lora`], and of [`Llama::with_adapter`] as well. Setting one changes the
+    /// model.
     ///
     /// ```no_run
     /// # fn f(model: &openmps_candle::Llama) -> candle_core::Result<()> {
@@ -322,7 +328,8 @@ impl Llama {
         Ok(adapter)
     }
 
-    /// The model with an adapter's corrections. A layer that the model does not have is refused, and matrices of other sizes.
+    /// The model with an adapter's corrections, copied, so that they may be trained further. A layer that the model does not have is refused, and
+    /// matrices of other sizes.
     ///
     /// ```no_run
     /// # fn f(model: openmps_candle::Llama, adapter: &openmps_candle::LoraAdapter) -> Result<(), openmps_candle::AdapterError> {

@@ -19,7 +19,7 @@ pub(super) struct Projection {
     pub correction: Option<Correction>,
 }
 
-/// Matrices a [rank, inputs] and b [outputs, rank].
+/// Matrices a [rank, inputs] and b [outputs, rank], both variables.
 #[derive(Clone, Debug)]
 pub(super) struct Correction {
     pub a: Tensor,
@@ -28,13 +28,17 @@ pub(super) struct Correction {
 }
 
 impl Projection {
-    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+    /// The result; where nothing is trained, nothing of the correction is kept for a backward pass.
+    pub fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
         let mut y = self.weight.forward(x)?;
         if let Some(bias) = &self.bias {
             y = y.broadcast_add(bias)?;
         }
         match &self.correction {
-            Some(Correction { a, b, scaling }) => y + (matmul(&matmul(x, &a.t()?)?, &b.t()?)? * *scaling)?,
+            Some(Correction { a, b, scaling }) => {
+                let (a, b) = if train { (a.clone(), b.clone()) } else { (a.detach(), b.detach()) };
+                y + (matmul(&matmul(x, &a.t()?)?, &b.t()?)? * *scaling)?
+            }
             None => Ok(y),
         }
     }
@@ -47,7 +51,8 @@ impl Projection {
         self.correction = Some(Correction { a, b, scaling });
         Ok(())
     }
-    /// A correction of these matrices, which PEFT has trained or will read.
+
+    /// A correction of these matrices, which PEFT has trained or will read: variables of its own, that may be trained further.
     pub fn of_peft(&self, a: &Tensor, b: &Tensor, scaling: f64) -> std::result::Result<Correction, AdapterError> {
         let [outputs, inputs] = self.weight.dims();
         let rank = a.dims()[0];
@@ -57,7 +62,9 @@ impl Projection {
         }
         let (a, b) = (a.to_dtype(DType::F32)?, b.to_dtype(DType::F32)?);
         let b = self.reordered(&b, |heads, half, rank| (heads, 2, half, rank))?;
-        Ok(Correction { a, b, scaling })
+        // Of a detached tensor, since a variable of the adapter's would stay one that both have.
+        let variable = |tensor: &Tensor| Var::from_tensor(&tensor.detach()).map(Var::into_inner);
+        Ok(Correction { a: variable(&a)?, b: variable(&b)?, scaling })
     }
 
     /// A matrix b, as PEFT has it.

@@ -1,11 +1,11 @@
 //! What depends on constants alone is computed once, and not before somebody reads it: a weight that goes into another form is never kept as it was.
 
 use super::Rewriter;
+use crate::device::Device;
 use crate::error::Result;
 use crate::graph::executable::{Executable, Goals};
 use crate::graph::{Graph, OptimizationLevel, Source, StoredTensor, Tensor, TensorData, Value};
 use openmps_graph::{DType, Meta, Operator};
-use openmps_runtime::Device;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 

@@ -11,10 +11,10 @@ pub(super) use constant::{Constant, Folded, FoldedKey, numbers};
 
 use super::executable::needed_steps;
 use super::{Graph, Source, Step, Value};
+use crate::device::Device;
 use crate::error::Result;
 use openmps_graph::cache::Cache;
 use openmps_graph::{Meta, Operator};
-use openmps_runtime::Device;
 use std::any::Any;
 use std::sync::Arc;
 
