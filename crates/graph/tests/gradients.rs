@@ -1,9 +1,10 @@
-//! Every declared gradient against finite differences of the operator's own reference, in float64. The list of operators makes the tests.
+//! Every declared gradient against finite differences of the operator's own reference, in float64, and every call that a gradient makes on the
+//! device against the reference of that call. The list of operators makes the tests.
 
 #[allow(dead_code, reason = "other tests use the rest")]
 mod harness;
 
-use harness::{Layout, Tensor};
+use harness::{Layout, Tensor, vouched};
 use libtest_mimic::{Arguments, Failed, Trial};
 use openmps_graph::entry::{Case, Entry, Input, Values};
 use openmps_graph::gradient::{Backward, Gradients, Node, Recorder};
@@ -42,6 +43,9 @@ const PARTLY: &[&str] = &["convolution", "convolution_transpose", "cumulative_pr
 const STEP: f64 = 1e-6;
 const TOLERANCE: f64 = 1e-6;
 
+/// How far the device's float32 may be from the reference of one call, in roundings of the largest element.
+const DEVICE_TOLERANCE: f64 = 256.0;
+
 /// Operators that are computed at once by their references.
 struct Reference(Vec<Array>);
 
@@ -70,6 +74,69 @@ impl Recorder for Reference {
         let Array { data, dtype, .. } = self.0[x.0].clone();
         Ok(self.push(Array::new(dims, data, dtype)))
     }
+}
+
+/// Operators that the device computes, each held to its reference of what it was given.
+struct OnDevice<'d> {
+    device: &'d Device,
+    tensors: Vec<Tensor>,
+}
+
+impl OnDevice<'_> {
+    fn push(&mut self, array: &Array) -> Node {
+        let input = Input { values: Values::Given(array.data.clone()), ..Input::of(&array.shape, Values::Counting) };
+        self.tensors.push(Tensor::make(self.device, &input, array.dtype, Layout::Dense, 0));
+        Node(self.tensors.len() - 1)
+    }
+}
+
+impl Recorder for OnDevice<'_> {
+    fn meta(&self, node: Node) -> Meta {
+        self.tensors[node.0].meta()
+    }
+
+    fn record(&mut self, operator: Arc<dyn Operator>, inputs: &[Node]) -> openmps_graph::Result<Vec<Node>> {
+        let (queue, of) = (self.device.queue(), |node: &Node| &self.tensors[node.0]);
+        let metas: Vec<Meta> = inputs.iter().map(|input| self.meta(*input)).collect();
+        let views: Vec<_> = inputs.iter().map(|input| of(input).view.clone()).collect();
+        let arrays: Vec<Array> = inputs.iter().map(|input| of(input).array.clone()).collect();
+        let outputs: Vec<Tensor> =
+            operator.infer(&metas)?.iter().map(|meta| Tensor::empty(self.device, meta)).collect();
+        let places: Vec<_> = outputs.iter().map(|output| output.view.clone()).collect();
+        operator.run(vouched(&queue), &views, &places)?;
+        queue.synchronize().expect("the device computes");
+        for (output, expected) in outputs.iter().zip(&operator.reference(&arrays)) {
+            let compared = output.compare(expected, DEVICE_TOLERANCE, true);
+            assert_eq!(compared, Ok(()), "{operator:?} of {metas:?} on the device");
+        }
+        let nodes = (self.tensors.len()..).map(Node).take(outputs.len()).collect();
+        self.tensors.extend(outputs.into_iter().map(Tensor::with_what_is_there));
+        Ok(nodes)
+    }
+
+    fn reshape(&mut self, x: Node, dims: &[usize]) -> openmps_graph::Result<Node> {
+        let Array { data, dtype, .. } = self.tensors[x.0].array.clone();
+        Ok(self.push(&Array::new(dims, data, dtype)))
+    }
+}
+
+/// Computes a gradient step by step on the device, in the type that most networks are trained in.
+fn on_device(case: &Case, inputs: &[Array], upstream: &[Option<Array>]) -> Result<(), Failed> {
+    let device = Device::get(0).map_err(|error| error.to_string())?;
+    let narrowed = |array: &Array| {
+        let dtype = if array.dtype == DType::F64 { DType::F32 } else { array.dtype };
+        Array { dtype, ..array.clone() }
+    };
+    let mut recorder = OnDevice { device: &device, tensors: Vec::new() };
+    let wanted: Vec<bool> = inputs.iter().map(|input| input.dtype.is_float()).collect();
+    let nodes: Vec<Node> = inputs.iter().map(|input| recorder.push(&narrowed(input))).collect();
+    let given: Vec<Array> = nodes.iter().map(|node| recorder.tensors[node.0].array.clone()).collect();
+    let outputs: Vec<Node> = case.operator.reference(&given).iter().map(|output| recorder.push(output)).collect();
+    let upstream: Vec<Option<Node>> =
+        upstream.iter().map(|weights| weights.as_ref().map(|weights| recorder.push(&narrowed(weights)))).collect();
+    let mut backward =
+        Backward { recorder: &mut recorder, inputs: &nodes, outputs: &outputs, upstream: &upstream, wanted: &wanted };
+    case.operator.gradient(&mut backward).map(drop).map_err(|error| error.to_string().into())
 }
 
 fn meta(array: &Array) -> Meta {
@@ -115,7 +182,7 @@ fn recorded(
 }
 
 /// Compares the slope along one direction for each input; whether the operator has a gradient.
-fn check(case: &Case, dtype: DType) -> Result<bool, Failed> {
+fn check(case: &Case, dtype: DType, takes_float32: bool) -> Result<bool, Failed> {
     let device = Device::get(0).map_err(|error| error.to_string())?;
     let array = |(number, input): (usize, &Input)| {
         let dtype = input.dtype.unwrap_or(dtype);
@@ -146,6 +213,9 @@ fn check(case: &Case, dtype: DType) -> Result<bool, Failed> {
     for (number, gradient) in gradients.iter().enumerate().filter(|(number, _)| inputs[*number].dtype.is_float()) {
         compare(operator, &inputs, &upstream, number, gradient.as_ref())
             .map_err(|error| format!("{operator:?}, input {number} of {:?}: {error}", case.inputs))?;
+    }
+    if takes_float32 {
+        on_device(case, &inputs, &upstream)?;
     }
     Ok(true)
 }
@@ -218,7 +288,7 @@ fn listed(entry: &Entry) -> Result<(), Failed> {
     let dtype = if entry.dtypes.contains(&DType::F64) { DType::F64 } else { entry.dtypes[0] };
     let cases = (entry.cases)();
     let fit = cases.iter().filter(|case| is_fit(case, dtype));
-    let has = fit.map(|case| check(case, dtype)).collect::<Result<Vec<bool>, Failed>>()?;
+    let has = fit.map(|case| check(case, dtype, entry.dtypes.contains(&DType::F32))).collect::<Result<Vec<bool>, Failed>>()?;
     verdict(entry.name, &has)
 }
 
@@ -232,7 +302,7 @@ fn elementwise(operator: Elementwise) -> Result<(), Failed> {
         for shapes in [[[3, 5]; 6], [[3, 5], [1, 5], [3, 1], [3, 5], [1, 1], [3, 5]]] {
             let inputs = shapes[..row.operands.len()].iter().map(|dims| Input::of(dims, values.clone())).collect();
             let call = Call { operator, scalars: scalars.clone(), output };
-            has.push(check(&Case { operator: Box::new(call), inputs }, DType::F64)?);
+            has.push(check(&Case { operator: Box::new(call), inputs }, DType::F64, true)?);
         }
     }
     match (has.contains(&true), operator) {
