@@ -45,10 +45,23 @@ def test_warps_are_a_power_of_two(warps):
         double_kernel[(1,)](array(x), array(y), 8, BLOCK=8, num_warps=warps)
 
 
-@pytest.mark.parametrize(("settings", "says"), [({"max_threads": 4096}, "4096 is outside 32 to 1024"), ({"warps": 4}, "'warps' is no setting")])
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"max_threads": 4096}, "4096 is outside 32 to 1024"),
+        ({"shared_memory": 1000.5}, "shared_memory=1000.5 is outside"),
+        ({"warps": 4}, "'warps' is no setting"),
+    ],
+)
 def test_impossible_settings_are_refused(settings, says):
     with pytest.raises(ValueError, match=says):
         triton.runtime.driver.MPSDriver().set_kernel_config(**settings)
+
+
+def test_impossible_limits_of_a_launch_are_refused():
+    x, y = np.ones(8, "float32"), np.zeros(8, "float32")
+    with pytest.raises(ValueError, match="max_threads=7 is outside 32 to 1024"):
+        double_kernel[(1,)](array(x), array(y), 8, BLOCK=8, max_threads=7)
 
 
 def test_memory_is_counted():
@@ -108,6 +121,11 @@ def sums_kernel(x_ptr, sums_ptr, SIZE: tl.constexpr):
     x = tl.load(x_ptr + tl.program_id(0) * SIZE + tl.arange(0, SIZE))
     tl.store(sums_ptr + tl.program_id(0), tl.sum(x, 0))
 
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) + tl.load(y_ptr + at, mask=at < n), mask=at < n)
+
 x, sums = np.arange(4096, dtype="float32").reshape(4, 1024), np.zeros(4, "float32")
 driver = triton.runtime.driver.active
 '''
@@ -124,6 +142,7 @@ whole = np.zeros(1024 + 5, "float32")
 whole[:1024] = 1
 sums_kernel[(1,)](array(whole[:1024]), array(whole[1025:]), 1024)
 print(whole[1023:].tolist(), driver.get_current_target().arch)
+add_kernel[(1,)](array(x[:0]), array(x[:0]), array(np.zeros(0, "float32")), 0, BLOCK=16)
 print(0 < triton.testing.do_bench(lambda: sums_kernel[(4,)](array(x), array(sums), 1024), warmup=1, rep=5) < 10_000)
 ''',
         OPENMPS_DEVICE="metal-emulated",

@@ -165,7 +165,7 @@ def test_a_tensor_without_extent_is_refused():
         def data_ptr(self):
             return 4096
 
-    with pytest.raises(TypeError, match="Bare has data_ptr"):
+    with pytest.raises(TypeError, match="mps: Bare has data_ptr"):
         scale_kernel[(1,)](Bare(), array(np.zeros(N, "float32")), N, BLOCK=BLOCK)
 
 

@@ -48,6 +48,10 @@ CASES = {
     "the driver first": "import openmps.triton.driver\n" + ACTIVE,
     "the compiler first": "import openmps.triton.compiler\n" + ACTIVE,
     "what launches first": "import openmps.triton.launch\n" + ACTIVE,
+    "the cache first": "import openmps.triton.cache\n" + ACTIVE,
+    "a function of the tests' first": "from triton.testing import do_bench_cudagraph\n"
+    + ACTIVE
+    + "try: do_bench_cudagraph(print)\nexcept NotImplementedError as error: assert 'do_bench_cudagraph' in str(error)\nelse: raise AssertionError",
     "a look for it first": "import importlib.util\nimportlib.util.find_spec('triton')\n"
     + ACTIVE
     + "assert triton.runtime.driver.MPSDriver",

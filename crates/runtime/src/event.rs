@@ -73,7 +73,10 @@ impl Event {
     pub(crate) fn announce(&self) {
         let mut pending = self.pending();
         pending.count += 1;
-        pending.timed = None;
+        let earlier = pending.timed.take();
+        drop(pending);
+        // A device's call, which must not wait for a function that waits for the lock.
+        drop(earlier);
     }
 
     /// Adds what the device that announced a point waits for it by.
@@ -88,7 +91,8 @@ impl Event {
     /// Adds how the device that announced a point times it.
     #[cfg(feature = "cuda")]
     pub(crate) fn set_timed(&self, timed: Arc<dyn Timed>) {
-        self.pending().timed = Some(timed);
+        let earlier = self.pending().timed.replace(timed);
+        drop(earlier);
     }
 
     /// What is still to be reached, in the devices' terms; none where one of the devices has none.

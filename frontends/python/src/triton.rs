@@ -64,7 +64,7 @@ fn queue(stream: usize) -> PyResult<Queue> {
     if let Some(queue) = adopted.get(&stream) {
         return Ok(queue.clone());
     }
-    // SAFETY: the streams come from PyTorch, which keeps every stream that it has made until the process ends.
+    // SAFETY: PyTorch keeps every stream that it has made until the process ends; whoever names another one keeps it as long as kernels go there.
     let queue = unsafe { device()?.queue_of_stream(stream) }.map_err(|error| failed(&error))?;
     adopted.insert(stream, queue.clone());
     Ok(queue)
@@ -87,15 +87,21 @@ struct TritonKernel {
 /// What is not covered is a NotImplementedError with the line of the Python source.
 #[pyfunction]
 #[pyo3(signature = (text, max_threads = None, shared_memory = None))]
-fn triton_compile(text: &str, max_threads: Option<usize>, shared_memory: Option<usize>) -> PyResult<TritonKernel> {
+fn triton_compile(
+    py: Python<'_>,
+    text: &str,
+    max_threads: Option<usize>,
+    shared_memory: Option<usize>,
+) -> PyResult<TritonKernel> {
     let limits = Limits {
         threads: max_threads.unwrap_or(Limits::NONE.threads),
         threadgroup_memory: shared_memory.unwrap_or(Limits::NONE.threadgroup_memory),
     };
-    let pipeline = tools::read(text)?.within(limits);
+    let pipeline = py.detach(|| tools::read(text))?.within(limits);
     let kernel = pipeline.kernel();
     let parameters = kernel.parameters.iter().map(|p| (p.name.clone(), kernel.type_of(p.value).clone())).collect();
-    device()?.accepts(&pipeline).map_err(|error| match error {
+    let device = device()?;
+    py.detach(|| device.accepts(&pipeline)).map_err(|error| match error {
         Error::Kernel { source, .. } => PyNotImplementedError::new_err(format!("mps: {source}")),
         Error::Codegen(error) => PyNotImplementedError::new_err(format!("mps: {error}")),
         error => failed(&error),
@@ -163,12 +169,14 @@ impl TritonKernel {
     }
 
     fn dispatch(&self, queue: &Queue, grid: [usize; 3], bits: &[u64], memory: &Memory) -> Result<(), Error> {
-        let is_pointer = self.parameters.iter().map(|(_, ty)| matches!(ty.element, Element::Pointer(_)));
-        let regions = memory.in_process(&self.stored);
         // SAFETY: memory of tensors that live until the launcher returns.
-        let shared = unsafe { Shared::new(queue, &regions) }?;
-        let bits: Vec<u64> =
-            bits.iter().zip(is_pointer).map(|(&bits, is)| if is { shared.address(bits) } else { bits }).collect();
+        let shared = unsafe { Shared::new(queue, memory.in_process(&self.stored)) }?;
+        let seen = |(place, (&bits, (_, ty))): (usize, (&u64, &(String, Type)))| match ty.element {
+            Element::Pointer(_) if memory.is_empty(place) => 0,
+            Element::Pointer(_) => shared.address(bits),
+            _ => bits,
+        };
+        let bits: Vec<u64> = bits.iter().zip(&self.parameters).enumerate().map(seen).collect();
         let dispatch = || {
             // SAFETY: Triton's contract with its users: a kernel touches only memory of the tensors that it is given.
             unsafe { queue.dispatch("triton", &self.pipeline, grid, &bits) }
@@ -179,7 +187,7 @@ impl TritonKernel {
             Some(regions) => unsafe { sanitizer::within(regions, dispatch) },
             None => dispatch(),
         };
-        dispatched.and(shared.finish(queue))
+        dispatched.and(shared.finish())
     }
 }
 

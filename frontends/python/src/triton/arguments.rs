@@ -16,15 +16,21 @@ pub(super) fn in_process(device: &Device, given: &[Bound<'_, PyAny>]) -> PyResul
     }
     let mut found = Vec::new();
     for (place, argument) in given.iter().enumerate().filter(|(_, argument)| !is_number(argument)) {
-        let is_in_process = match origin(argument)? {
-            Origin::Torch => argument.getattr(pyo3::intern!(argument.py(), "is_cpu"))?.is_truthy()?,
-            Origin::Array | Origin::Unknown => true,
-        };
+        let is_in_process = lies_in_process(argument)?;
         if is_in_process && device.resolve(argument.call_method0("data_ptr")?.extract()?, 0).is_err() {
             found.push(place);
         }
     }
     Ok(found)
+}
+
+/// Whether a tensor may lie in the process's own memory.
+fn lies_in_process(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    match origin(tensor)? {
+        Origin::Torch => tensor.getattr(pyo3::intern!(tensor.py(), "is_cpu"))?.is_truthy(),
+        Origin::Wrapper => lies_in_process(&tensor.getattr(pyo3::intern!(tensor.py(), "base"))?),
+        Origin::Array | Origin::Unknown => Ok(true),
+    }
 }
 
 fn is_number(argument: &Bound<'_, PyAny>) -> bool {
@@ -60,6 +66,8 @@ enum Origin {
     Torch,
     /// As our arrays: whether they may be written.
     Array,
+    /// As what `triton.reinterpret` gives: the tensor that they are of.
+    Wrapper,
     Unknown,
 }
 
@@ -74,6 +82,7 @@ fn origin(tensor: &Bound<'_, PyAny>) -> PyResult<Origin> {
     let origin = match (ty.hasattr("is_cpu")?, ty.hasattr("read_only")?) {
         (true, _) => Origin::Torch,
         (_, true) => Origin::Array,
+        _ if ty.name()? == "TensorWrapper" && tensor.hasattr("base")? => Origin::Wrapper,
         _ => Origin::Unknown,
     };
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).push((ty.unbind(), origin));
@@ -84,6 +93,7 @@ fn origin(tensor: &Bound<'_, PyAny>) -> PyResult<Origin> {
 fn address(tensor: &Bound<'_, PyAny>, stored: bool) -> PyResult<u64> {
     let py = tensor.py();
     match origin(tensor)? {
+        Origin::Wrapper => return address(&tensor.getattr(pyo3::intern!(py, "base"))?, stored),
         Origin::Torch if !tensor.getattr(pyo3::intern!(py, "is_cpu"))?.is_truthy()? => elsewhere(tensor)?,
         Origin::Array if stored && tensor.getattr(pyo3::intern!(py, "read_only"))?.is_truthy()? => {
             return Err(PyValueError::new_err("the array is read-only, and the kernel stores through it"));
@@ -101,8 +111,11 @@ fn address(tensor: &Bound<'_, PyAny>, stored: bool) -> PyResult<u64> {
 #[cold]
 fn elsewhere(tensor: &Bound<'_, PyAny>) -> PyResult<()> {
     let device = device()?;
-    let is_cuda = |tensor: &Bound<'_, PyAny>| tensor.getattr("is_cuda").and_then(|is_cuda| is_cuda.is_truthy());
-    if device.properties().backend == Backend::Cuda && is_cuda(tensor).unwrap_or(false) {
+    let is_there = |tensor: &Bound<'_, PyAny>| -> PyResult<bool> {
+        let index: i64 = tensor.call_method0("get_device")?.extract()?;
+        Ok(tensor.getattr("is_cuda")?.is_truthy()? && usize::try_from(index) == Ok(device.index()))
+    };
+    if device.properties().backend == Backend::Cuda && is_there(tensor).unwrap_or(false) {
         return Ok(());
     }
     let place = tensor.getattr("device")?.str()?;

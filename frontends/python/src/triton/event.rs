@@ -19,8 +19,9 @@ impl TritonEvent {
     }
 
     /// Sets the event when a stream comes here; 0 is the device's own.
-    fn record_on(&self, stream: usize) -> PyResult<()> {
-        queue(stream)?.record(&self.0).map_err(|error| failed(&error))
+    fn record_on(&self, py: Python<'_>, stream: usize) -> PyResult<()> {
+        let queue = queue(stream)?;
+        py.detach(|| queue.record(&self.0)).map_err(|error| failed(&error))
     }
 
     /// Whether the event was recorded and the work before it has ended.
@@ -33,8 +34,9 @@ impl TritonEvent {
         py.detach(|| self.0.synchronize()).map_err(|error| failed(&error))
     }
 
-    /// Milliseconds until another event, for whose work this waits.
+    /// Milliseconds until another event; this waits for the work before both.
     fn elapsed_time(&self, py: Python<'_>, end: &TritonEvent) -> PyResult<f64> {
+        self.synchronize(py)?;
         end.synchronize(py)?;
         end.0.elapsed_ms(&self.0).map_err(|error| failed(&error))
     }

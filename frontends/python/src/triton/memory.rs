@@ -42,7 +42,7 @@ impl Memory {
         self.is_sanitized.then(|| self.extents.iter().map(region).collect())
     }
 
-    /// Ranges of the process's own memory that the device has to be shown, with whether the kernel may store there; none overlaps another.
+    /// Ranges of the process's own memory that the device has to be shown, with whether the kernel may store there; none touches another.
     pub fn in_process(&self, stored: &[bool]) -> Vec<(Range<usize>, bool)> {
         let mut ranges: Vec<(Range<usize>, bool)> = self
             .extents
@@ -53,75 +53,123 @@ impl Memory {
             .collect();
         ranges.sort_by_key(|(range, _)| range.start);
         ranges.dedup_by(|(next, next_is_stored), (range, is_stored)| {
-            let overlaps = next.start < range.end;
-            if overlaps {
+            let touches = next.start <= range.end;
+            if touches {
                 range.end = range.end.max(next.end);
                 *is_stored |= *next_is_stored;
             }
-            overlaps
+            touches
         });
         ranges
+    }
+
+    /// Whether a parameter's tensor has no elements, so that a device need not find where it lies.
+    pub fn is_empty(&self, parameter: usize) -> bool {
+        let is_empty = |&(place, _, bytes): &Extent| place == Some(parameter) && bytes == 0;
+        self.in_process.contains(&parameter) && self.extents.iter().any(is_empty)
     }
 }
 
 /// The process's own memory as a device sees it for one launch.
-pub(super) struct Shared {
-    _borrowed: Vec<BorrowedMemory>,
+pub(super) struct Shared<'q> {
+    queue: &'q Queue,
+    borrowed: Vec<BorrowedMemory>,
     copies: Vec<Copied>,
-    /// Whether the launch has to have ended when the launcher returns: the process reads its memory without asking.
-    is_any: bool,
 }
+
+/// What pointers of a kernel are promised to be divisible by at the most, so that a copy lies as what it stands for.
+const ALIGNMENT: usize = 256;
 
 /// Memory that the device does not see, and the buffer that stands for it.
 struct Copied {
     range: Range<usize>,
     is_stored: bool,
+    bytes: Vec<u8>,
     buffer: Buffer,
 }
 
-impl Shared {
+impl Copied {
     /// # Safety
-    /// The ranges are live memory until `finish` has returned, and nobody else writes them.
-    pub unsafe fn new(queue: &Queue, ranges: &[(Range<usize>, bool)]) -> Result<Shared, Error> {
-        let mut shared = Shared { _borrowed: Vec::new(), copies: Vec::new(), is_any: !ranges.is_empty() };
+    /// The range is live memory.
+    unsafe fn new(queue: &Queue, range: Range<usize>, is_stored: bool) -> Result<Copied, Error> {
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { slice::from_raw_parts(range.start as *const u8, range.len()) }.to_vec();
+        let buffer = queue.allocate(bytes.len() + range.start % ALIGNMENT)?;
+        let copied = Copied { range, is_stored, bytes, buffer };
+        // SAFETY: within a buffer that nobody else knows.
+        unsafe { queue.write(copied.start(), &copied.bytes)? };
+        Ok(copied)
+    }
+
+    /// Where the copy begins.
+    fn start(&self) -> usize {
+        self.buffer.address() + self.range.start % ALIGNMENT
+    }
+
+    /// Brings back the bytes that have changed: others may write those between them meanwhile.
+    ///
+    /// # Safety
+    /// The range is live memory, and the launch has ended.
+    unsafe fn bring_back(&self, queue: &Queue) -> Result<(), Error> {
+        let mut found = vec![0; self.bytes.len()];
+        // SAFETY: all of it was written by `new`.
+        unsafe { queue.read(&mut found, self.start())? };
+        let changed = found.iter().zip(&self.bytes).enumerate().filter(|(_, (new, old))| new != old);
+        for (at, (&new, _)) in changed {
+            // SAFETY: within the range, by the caller's promise.
+            unsafe { ((self.range.start + at) as *mut u8).write(new) };
+        }
+        Ok(())
+    }
+}
+
+impl<'q> Shared<'q> {
+    /// # Safety
+    /// The ranges are live memory until the value is dropped.
+    pub unsafe fn new(queue: &'q Queue, ranges: Vec<(Range<usize>, bool)>) -> Result<Shared<'q>, Error> {
+        let mut shared = Shared { queue, borrowed: Vec::new(), copies: Vec::new() };
         for (range, is_stored) in ranges {
             // SAFETY: the caller's promise.
             match unsafe { queue.device().borrow(range.start, range.len()) } {
-                Ok(borrowed) => shared._borrowed.push(borrowed),
-                Err(_) => {
-                    let buffer = queue.allocate(range.len())?;
-                    // SAFETY: live memory by the caller's promise, and a buffer that nobody else knows.
-                    unsafe {
-                        let bytes = slice::from_raw_parts(range.start as *const u8, range.len());
-                        queue.write(buffer.address(), bytes)?;
-                    }
-                    shared.copies.push(Copied { range: range.clone(), is_stored: *is_stored, buffer });
-                }
+                Ok(borrowed) => shared.borrowed.push(borrowed),
+                // SAFETY: as above.
+                Err(_) => shared.copies.push(unsafe { Copied::new(queue, range, is_stored) }?),
             }
         }
         Ok(shared)
     }
 
-    /// Where the device finds what lies at an address of the process.
+    /// Where the device finds what lies at an address of the process; the end of a range is part of it.
     pub fn address(&self, address: u64) -> u64 {
-        let holds = |copied: &&Copied| copied.range.contains(&(address as usize));
+        let holds = |copied: &&Copied| (copied.range.start..=copied.range.end).contains(&(address as usize));
         let copied = self.copies.iter().find(holds);
-        copied.map_or(address, |copied| address - copied.range.start as u64 + copied.buffer.address() as u64)
+        copied.map_or(address, |copied| address - copied.range.start as u64 + copied.start() as u64)
     }
 
-    /// Waits for the launch, and brings back what it has stored.
-    pub fn finish(self, queue: &Queue) -> Result<(), Error> {
-        if !self.is_any {
+    /// Waits for the launch, since the process reads its memory without asking, and brings back what it has stored.
+    pub fn finish(&self) -> Result<(), Error> {
+        if self.is_empty() {
             return Ok(());
         }
-        queue.synchronize()?;
-        for copied in self.copies.iter().filter(|copied| copied.is_stored) {
-            // SAFETY: live memory by the promise to `new`, all of which was written to the buffer.
-            unsafe {
-                let bytes = slice::from_raw_parts_mut(copied.range.start as *mut u8, copied.range.len());
-                queue.read(bytes, copied.buffer.address())?;
-            }
+        self.queue.synchronize()?;
+        // SAFETY: live memory by the promise to `new`; the queue's commands have ended.
+        self.copies
+            .iter()
+            .filter(|copied| copied.is_stored)
+            .try_for_each(|copied| unsafe { copied.bring_back(self.queue) })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.borrowed.is_empty() && self.copies.is_empty()
+    }
+}
+
+impl Drop for Shared<'_> {
+    /// Whatever has happened, no command may use the memory after this.
+    fn drop(&mut self) {
+        if !self.is_empty() {
+            // An error has been told by `finish`, or there is one already.
+            let _ = self.queue.synchronize();
         }
-        Ok(())
     }
 }

@@ -52,7 +52,9 @@ impl Gpu {
             // Whoever drops the last one destroys CUDA's event, which a function on a stream must not.
             gpu.reached.lock().unwrap_or_else(PoisonError::into_inner).push(event);
         }
-        drop(mem::take(&mut *self.reached.lock().unwrap_or_else(PoisonError::into_inner)));
+        // Dropped when the lock is free again: the function below takes it too.
+        let reached = mem::take(&mut *self.reached.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(reached);
         let stream = self.stream(queue)?;
         let point = self.point(stream)?;
         event.announce();
@@ -61,7 +63,11 @@ impl Gpu {
         // SAFETY: the function takes over the box; it calls nothing of CUDA's.
         let status = unsafe { (self.api.host_function)(stream, reach, argument.cast()) };
         // Nobody shall wait for what never comes.
-        self.api.check("cuLaunchHostFunc", status).inspect_err(|_| event.reach())
+        self.api.check("cuLaunchHostFunc", status).inspect_err(|_| {
+            // SAFETY: the function was not taken over, and neither was the box.
+            drop(unsafe { Box::from_raw(argument) });
+            event.reach();
+        })
     }
 
     fn point(self: &Arc<Self>, stream: Handle) -> Result<Point> {

@@ -120,7 +120,16 @@ impl Gpu {
         };
         let index = ordinal as usize;
         let pageable = attribute(PAGEABLE_MEMORY_ACCESS)? != 0;
-        let gpu = Gpu { api, index, ordinal: device, context, capability, pageable, streams: Mutex::default(), reached: Mutex::default() };
+        let gpu = Gpu {
+            api,
+            index,
+            ordinal: device,
+            context,
+            capability,
+            pageable,
+            streams: Mutex::default(),
+            reached: Mutex::default(),
+        };
         Ok((Cuda { gpu: Arc::new(gpu) }, properties))
     }
 

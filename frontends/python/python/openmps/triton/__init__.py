@@ -43,9 +43,11 @@ def use_in_torch_compile() -> None:
 
 def install(triton) -> None:
     """Adds ``triton.runtime.driver.MPSDriver``; called when ``import triton`` has ended."""
+    from openmps.triton import refused
     from openmps.triton.driver import MPSDriver
 
     triton.runtime.driver.MPSDriver = MPSDriver
+    refused.install(triton.testing)
     if MPSDriver.is_asked_for():
         # Triton itself refuses to choose between two.
         activate()

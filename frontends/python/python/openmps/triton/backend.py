@@ -46,10 +46,14 @@ class MPSOptions:
     ir_override: str | None = None
     launch_cooperative_grid: bool = False
     # openmps's own: the most threads and bytes of threadgroup memory that a kernel may use on a GPU.
-    max_threads: int = limits.RANGES["max_threads"][1]
-    shared_memory: int = limits.RANGES["shared_memory"][1]
+    # None leaves it to the device.
+    max_threads: int | None = None
+    shared_memory: int | None = None
 
     def __post_init__(self) -> None:
+        for name in ("max_threads", "shared_memory"):
+            if (value := getattr(self, name)) is not None:
+                limits.check(name, value)
         warps, (_, most) = self.num_warps, limits.RANGES["num_warps"]
         assert 0 < warps <= most and warps & (warps - 1) == 0, f"num_warps must be a power of 2 up to {most}, not {warps}"
 

@@ -6,6 +6,10 @@ import hashlib
 import json
 import pathlib
 
+from openmps.triton import entry
+
+entry.before_triton(__name__)
+
 from triton import knobs
 from triton.runtime.cache import FileCacheManager
 

@@ -80,7 +80,7 @@ def _download(version: str, folder: Path) -> Path:
 
 def _is_wanted(name: str) -> bool:
     path = PurePosixPath(name)
-    if name.startswith(_LEFT_OUT):
+    if name.startswith(_LEFT_OUT) or path.is_absolute() or ".." in path.parts:
         return False
     if path.parts[0] == "triton":
         return path.suffix in (".py", ".pyi") or path.name == "py.typed"

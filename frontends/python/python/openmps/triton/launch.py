@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import sys
-from functools import cached_property
 from typing import ClassVar
 
 from openmps.triton import entry
@@ -19,7 +19,7 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from openmps.triton import cache, limits, refused
+from openmps.triton import cache, limits
 from paddle_custom_device import openmps_native
 
 #: Arguments of a launch that come before the kernel's own: the grid, the stream, the kernel, two kinds of metadata, two hooks.
@@ -128,9 +128,10 @@ def _current_stream() -> int:
     torch = sys.modules.get("torch")
     if torch is None or _kind() != "cuda" or not torch.cuda.is_initialized():
         return 0
-    return torch.cuda.current_stream().cuda_stream
+    return torch._C._cuda_getCurrentRawStream(0)  # as Triton's own driver asks; GPU 0 is the one that kernels run on
 
 
+@functools.cache
 def _kind() -> str:
     """The kind of the device that kernels run on: host, metal, cuda."""
     return str(openmps_native.device_properties(0)["backend"])
@@ -161,7 +162,6 @@ class MPSDriver(DriverBase):
         super().__init__()
         self.utils = Utils()
         cache.install()
-        refused.install()
 
     @classmethod
     def is_asked_for(cls) -> bool:
@@ -183,7 +183,8 @@ class MPSDriver(DriverBase):
         """Sets num_warps, num_stages, max_threads (of a threadgroup) or shared_memory (bytes) of the next launches."""
         for name, value in settings.items():
             limits.check(name, value)
-        cls.kernel_config = {**cls.kernel_config, **settings}
+        # Of the class that is asked for options, whichever name this driver goes by.
+        MPSDriver.kernel_config = {**MPSDriver.kernel_config, **settings}
         _forget_kernels()
 
     def memory_pool(self) -> dict[str, int]:
@@ -194,13 +195,8 @@ class MPSDriver(DriverBase):
     def map_python_to_cpp_type(self, ty: str) -> str:
         return "void*" if ty.startswith("*") else ty
 
-    @cached_property
-    def kind(self) -> str:
-        """The kind of the device that kernels run on: host, metal, cuda."""
-        return _kind()
-
     def get_current_target(self) -> GPUTarget:
-        return GPUTarget("mps", self.kind, 32)
+        return GPUTarget("mps", _kind(), 32)
 
     def get_current_device(self) -> int:
         return 0
@@ -210,12 +206,12 @@ class MPSDriver(DriverBase):
             raise ValueError(f"mps: Triton's kernels run on device 0, not {device}")
 
     def get_current_stream(self, device: int) -> int:
-        return _current_stream() if self.kind == "cuda" else 0
+        return _current_stream() if _kind() == "cuda" else 0
 
     def get_active_torch_device(self):
         import torch  # pyright: ignore[reportMissingImports]  (whoever asks for it has it)
 
-        return torch.device("cuda" if self.kind == "cuda" and torch.cuda.is_available() else "cpu")
+        return torch.device("cuda" if _kind() == "cuda" and torch.cuda.is_available() else "cpu")
 
     def get_benchmarker(self):
         from triton.testing import do_bench

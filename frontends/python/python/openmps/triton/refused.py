@@ -8,13 +8,11 @@ import functools
 _REFUSED = {"do_bench_cudagraph": "a CUDA graph does not record openmps's launches; triton.testing.do_bench measures them"}
 
 
-def install() -> None:
-    """Puts a question before each of them: whose driver is it?"""
-    from triton import testing  # which imports the driver
-
+def install(testing) -> None:
+    """Puts a question before each of them in ``triton.testing``: whose driver is it?"""
     for name, reason in _REFUSED.items():
-        function = getattr(testing, name)
-        if not hasattr(function, "__wrapped__"):
+        function = getattr(testing, name, None)
+        if function is not None and function.__module__ != __name__:
             setattr(testing, name, _asking(function, name, reason))
 
 
@@ -29,4 +27,5 @@ def _asking(function, name: str, reason: str):
             raise NotImplementedError(f"mps: {name}: {reason}")
         return function(*arguments, **options)
 
+    ask.__module__ = __name__
     return ask

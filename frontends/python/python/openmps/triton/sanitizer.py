@@ -38,7 +38,7 @@ def _extent(tensor) -> tuple[int, int]:
     if strides is None and hasattr(tensor, "stride"):
         strides = [tensor.stride(axis) for axis in range(len(tensor.shape))]
     if strides is None:
-        raise TypeError(f"OPENMPS_SANITIZE: {type(tensor).__name__} has data_ptr() but neither strides nor stride(axis)")
+        raise TypeError(f"mps: {type(tensor).__name__} has data_ptr() but neither strides nor stride(axis), which tell its extent")
     strides = list(strides() if callable(strides) else strides)  # pyright: ignore[reportArgumentType]  (whatever tensor it is)
     size = _element_size(tensor)
     if 0 in tensor.shape:
