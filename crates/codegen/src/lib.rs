@@ -21,12 +21,11 @@ mod prefetch;
 mod target;
 
 pub use arrangement::threads_for;
-pub use target::SIMD_WIDTH;
 pub use coherence::passes_memory;
 pub use dialect::Dialect;
 pub use error::CodegenError;
 pub use layout::{IndexBit, Layout};
-pub use target::{Limits, MatrixUnit, Target};
+pub use target::{Limits, MatrixUnit, SIMD_WIDTH, Target};
 
 use openmps_tile::Verified;
 

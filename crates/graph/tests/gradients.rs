@@ -288,7 +288,9 @@ fn listed(entry: &Entry) -> Result<(), Failed> {
     let dtype = if entry.dtypes.contains(&DType::F64) { DType::F64 } else { entry.dtypes[0] };
     let cases = (entry.cases)();
     let fit = cases.iter().filter(|case| is_fit(case, dtype));
-    let has = fit.map(|case| check(case, dtype, entry.dtypes.contains(&DType::F32))).collect::<Result<Vec<bool>, Failed>>()?;
+    let has = fit
+        .map(|case| check(case, dtype, entry.dtypes.contains(&DType::F32)))
+        .collect::<Result<Vec<bool>, Failed>>()?;
     verdict(entry.name, &has)
 }
 

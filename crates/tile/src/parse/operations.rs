@@ -319,7 +319,9 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Va
             return Ok(b.emit_with_blocks(print, of, &[], Vec::new()));
         }
         // Before Triton 3.7 `tl.debug_barrier()` is one of `gpu`.
-        ("ttg.barrier" | "gpu.barrier", &[]) => return Ok(b.emit_with_blocks(Operation::Barrier, &[], &[], Vec::new())),
+        ("ttg.barrier" | "gpu.barrier", &[]) => {
+            return Ok(b.emit_with_blocks(Operation::Barrier, &[], &[], Vec::new()));
+        }
         // Any value will do.
         ("ub.poison", &[]) => b.constant(0.0, &result.ok_or("no type")?),
         // A hint to optimisers.

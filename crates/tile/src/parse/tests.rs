@@ -50,7 +50,9 @@ fn flags_are_read_as_they_are() {
 #[test]
 fn barriers_of_every_version_of_triton_are_one_operation() {
     for barrier in ["ttg.barrier all", "gpu.barrier"] {
-        let text = format!("module {{ tt.func public @k() {{ {barrier} loc(#loc) tt.return loc(#loc) }} loc(#loc) }} loc(#loc)\n#loc = loc(unknown)");
+        let text = format!(
+            "module {{ tt.func public @k() {{ {barrier} loc(#loc) tt.return loc(#loc) }} loc(#loc) }} loc(#loc)\n#loc = loc(unknown)"
+        );
         let kernel = parse(&text).unwrap_or_else(|error| panic!("{barrier}: {error}"));
         assert_eq!(kernel.body.instructions[0].operation, Operation::Barrier, "{barrier}");
     }
