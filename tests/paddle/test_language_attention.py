@@ -142,6 +142,76 @@ def test_sequences_beyond_the_tokens_are_named():
         flash_attn_unpadded(q, q, q, starts([2, 2]), starts([2, 3]), 2, 3, 1.0)
 
 
+#: Shapes of keys and values beside queries of (4, 2, 8), each with what is named.
+UNFIT = {
+    "values of fewer tokens": ([4, 2, 8], [2, 2, 8], "shape of v"),
+    "values of other heads": ([4, 2, 8], [4, 1, 8], "shape of v"),
+    "keys of another size": ([4, 2, 6], [4, 2, 8], "shape of k"),
+    "heads that do not divide": ([4, 3, 8], [4, 3, 8], "heads of q, k"),
+}
+
+
+@pytest.mark.parametrize(("keys", "values", "named"), UNFIT.values(), ids=UNFIT)
+def test_operands_that_do_not_fit_are_named(keys, values, named):
+    paddle.set_device("mps")
+    q, k, v = paddle.ones([4, 2, 8]), paddle.ones(keys), paddle.ones(values)
+    with pytest.raises(Exception, match=named):
+        flash_attn_unpadded(q, k, v, starts([4]), starts([4]), 4, 4, 1.0)
+    with pytest.raises(Exception, match=named):
+        operators.flash_attn(q[None], k[None], v[None], None, None, 0.0, False, False, True, "")
+
+
+def gradients(q, k, v, upstream, mask=None):
+    kept = paddle.zeros([0]), paddle.zeros([2], "int64")
+    return operators.flash_attn_grad(q, k, v, q, *kept, mask, upstream, 0.0, False)
+
+
+def test_gradients_of_another_shape_are_named():
+    paddle.set_device("mps")
+    q = paddle.ones([1, 4, 2, 8])
+    for upstream in (paddle.ones([1, 4, 2, 1]), paddle.ones([4, 2, 8]), paddle.ones([2, 4, 2, 8]), q.astype("float16")):
+        with pytest.raises(Exception, match="gradient of out"):
+            gradients(q, q, q, upstream)
+
+
+def test_sequences_without_keys_give_zeros():
+    paddle.set_device("mps")
+    q, nothing = paddle.ones([4, 2, 8]), paddle.zeros([0, 2, 8])
+    out = flash_attn_unpadded(q, nothing, nothing, starts([1, 3]), starts([0, 0]), 4, 0, 1.0)[0]
+    np.testing.assert_array_equal(out.numpy(), np.zeros([4, 2, 8]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_large_negative_mask_is_the_same_forward_and_backward(dtype):
+    """Beyond a half type's range it is infinite, and its row sees nothing."""
+    paddle.set_device("mps")
+    q, v = (paddle.to_tensor(drawn(1, rows, 1, 4)).astype(dtype) for rows in (2, 3))
+    mask = paddle.to_tensor(np.array([[0.0, 0, 0], [-1e9, -1e9, -1e9]], "float32").reshape(1, 1, 2, 3))
+    out = flash(q, v, v, mask)
+    upstream = paddle.zeros_like(out)
+    upstream[:, 1] = 1
+    sees_nothing = float(out[:, 1].astype("float32").abs().sum()) == 0
+    of_v = gradients(q, v, v, upstream, mask)[2]
+    assert (float(of_v.astype("float32").abs().sum()) == 0) == sees_nothing
+
+
+def test_masks_that_are_no_floats_or_do_not_fit_are_named():
+    paddle.set_device("mps")
+    q = paddle.ones([1, 4, 2, 8])
+    for mask in (paddle.ones([1, 1, 4, 4], "bool"), paddle.ones([5, 1, 4, 4]), paddle.ones([1, 1, 1, 4, 4])):
+        with pytest.raises(Exception, match="attn_mask"):
+            flash(q, q, q, mask)
+
+
+def test_what_was_not_dropped_has_a_gradient():
+    paddle.set_device("mps")
+    q = paddle.to_tensor(drawn(4, 2, 8)).astype("float32")
+    q.stop_gradient = False
+    out = flash_attn_unpadded(q, q, q, starts([4]), starts([4]), 4, 4, 1.0, dropout=0.1, training=False)[0]
+    out.sum().backward()
+    assert np.isfinite(q.grad.numpy()).all()
+
+
 def packed(keys: np.ndarray, pack: int) -> np.ndarray:
     """Keys (batch, heads, length, size) as they are kept: `pack` elements of each together."""
     batch, heads, length, size = keys.shape
@@ -202,8 +272,13 @@ class Step:
         return np.stack(outs).reshape(self.batch, -1), keys, values
 
 
+STEP_TYPES = {"float64": 1e-12, "float32": 3e-5, "float16": 2e-3, "bfloat16": 1e-2}
+
+
 def close(found, wanted, dtype):
-    np.testing.assert_allclose(found.astype("float64").numpy(), wanted, rtol=TYPES[dtype], atol=TYPES[dtype])
+    """Within a part of the largest number that is wanted, and NaN where that is wanted."""
+    largest = np.nanmax(np.abs(wanted), initial=0.0)
+    np.testing.assert_allclose(found.astype("float64").numpy(), wanted, rtol=0.0, atol=STEP_TYPES[dtype] * largest)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -227,6 +302,50 @@ def test_sequences_of_many_lengths(mask):
     wanted, keys, values = step.wanted(bias=False, mask=mask)
     close(out, wanted, "float32")
     close(kept, np.stack([packed(keys, 4), values]), "float32")
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("unused", [np.nan, np.inf])
+@pytest.mark.parametrize("places", [(0, 3), (2, -1, 5), (4, 4)])
+def test_what_lies_beyond_a_sequence_is_not_seen(places, unused, dtype):
+    step = Step(dtype, key_heads=2, places=places)
+    for row, at in enumerate(places):
+        step.cache[:, row, :, max(at, 0) :] = unused
+    lengths = paddle.to_tensor(places, dtype="int32").reshape([-1, 1])
+    out, *_ = masked_multihead_attention(step.tensor(step.x), step.stored(), sequence_lengths=lengths)
+    close(out, step.wanted(bias=False, mask=False)[0], dtype)
+
+
+def test_sequences_that_have_ended_give_zeros():
+    """Whatever is kept of them and comes for them."""
+    step = Step("float32")
+    cache, x = (tensor * float("nan") for tensor in (step.stored(), step.tensor(step.x)))
+    assert not masked_multihead_attention(x, cache, sequence_lengths=paddle.full([2, 1], -1, "int32"))[0].numpy().any()
+    x[1] = step.tensor(step.x)[1]
+    out, *_ = masked_multihead_attention(x, step.stored(), sequence_lengths=paddle.to_tensor([[-1], [2]], dtype="int32"))
+    assert not out[0].numpy().any() and np.isfinite(out[1].numpy()).all()
+
+
+@pytest.mark.parametrize(
+    "named, given",
+    [
+        ("attribute src_mask is", {"src_mask": np.zeros([2, 1, 1, 2], "float32")}),
+        ("attribute src_mask is", {"src_mask": np.zeros([2, 3, 1, 9], "float32")}),
+        ("attribute element type of src_mask is bool", {"src_mask": np.zeros([2, 1, 1, 9], "bool")}),
+        ("attribute element type of src_mask is int32", {"src_mask": np.zeros([2, 1, 1, 9], "int32")}),
+        ("attribute element type of sequence_lengths is bool", {"sequence_lengths": np.zeros([2, 1], "bool")}),
+        ("attribute place of the new token is 9", {"sequence_lengths": np.asarray([[1], [9]], "int32")}),
+    ],
+    ids=["short", "heads", "truth", "integers", "true lengths", "far"],
+)
+def test_a_step_that_fails_leaves_the_cache(named, given):
+    step = Step("float32")
+    cache = step.stored()
+    before = cache.numpy()
+    given = {"sequence_lengths": np.full([2, 1], 5, "int32")} | given
+    with pytest.raises(Exception, match=named):
+        masked_multihead_attention(step.tensor(step.x), cache, **{name: paddle.to_tensor(array) for name, array in given.items()})
+    np.testing.assert_array_equal(cache.numpy(), before)
 
 
 @pytest.mark.parametrize("parts", [1, 2])

@@ -19,6 +19,9 @@ pub fn register(table: &mut Table) {
     table.add("moe_unpermute", &[DType::BF16], unpermute).output(1, DType::F32);
 }
 
+/// The most experts that Paddle documents. What is kept for each of them stays small.
+const MOST_EXPERTS: usize = 64;
+
 /// Which expert each of a token's choices is; none is a number below zero.
 struct Choices {
     experts: usize,
@@ -28,21 +31,40 @@ struct Choices {
 
 impl Choices {
     fn new(context: &Context, given: &Tensor, tokens: usize, experts: i32) -> Result<Choices> {
-        let experts = positive("num_experts", experts)?;
+        let experts = match positive("num_experts", experts)? {
+            experts if experts <= MOST_EXPERTS => experts,
+            experts => return Err(refuse("num_experts", experts, &format!("1 to {MOST_EXPERTS}"))),
+        };
         let [rows, of_token] = dims("expert_routemap_topk", given)?;
         expect("expert_routemap_topk", given, &[tokens, of_token])?;
         let numbers = integers(context, given)?;
-        match numbers.iter().find(|&&expert| expert >= experts as i64) {
-            Some(expert) => Err(refuse("expert_routemap_topk", expert, &format!("below num_experts, {experts}"))),
-            None => Ok(Choices { experts, of_token: if rows == 0 { 0 } else { of_token }, numbers }),
+        if let Some(expert) = numbers.iter().find(|&&expert| expert >= experts as i64) {
+            return Err(refuse("expert_routemap_topk", expert, &format!("below num_experts, {experts}")));
         }
+        // A token has one place with each expert: of two rows one would be lost on the way back.
+        if let Some(choices) = numbers.chunks(of_token.max(1)).find(|choices| has_twice(choices)) {
+            return Err(refuse("expert_routemap_topk", choices, "each expert once at most for a token"));
+        }
+        Ok(Choices { experts, of_token: if rows == 0 { 0 } else { of_token }, numbers })
     }
 
-    /// The places of an expert's choices among all, in the tokens' order.
-    fn of_expert(&self, expert: usize) -> Vec<i64> {
-        let is_chosen = |&(_, &number): &(usize, &i64)| number == expert as i64;
-        self.numbers.iter().enumerate().filter(is_chosen).map(|(place, _)| place as i64).collect()
+    /// The places of each expert's choices among all, in the tokens' order.
+    fn by_expert(&self) -> Vec<Vec<i64>> {
+        let mut chosen = vec![Vec::new(); self.experts];
+        for (place, &expert) in (0..).zip(&self.numbers) {
+            if let Ok(expert) = usize::try_from(expert) {
+                chosen[expert].push(place);
+            }
+        }
+        chosen
     }
+}
+
+/// Whether one of at most [`MOST_EXPERTS`] experts comes twice.
+fn has_twice(choices: &[i64]) -> bool {
+    let mut seen = [false; MOST_EXPERTS];
+    let mut experts = choices.iter().filter_map(|&expert| usize::try_from(expert).ok());
+    experts.any(|expert| std::mem::replace(&mut seen[expert], true))
 }
 
 /// The same numbers on the device.
@@ -58,19 +80,41 @@ fn uploaded(context: &Context, c: &Compose, dtype: DType, shape: &[usize], numbe
     Ok(view)
 }
 
-/// Where each expert's rows begin, and how many rows there are: as many as are told, or as all of them need.
+/// To how many rows counts may be rounded up by the caller already: what kernels of 8 bits ask for.
+const USUAL_ALIGNMENT: usize = 128;
+
+/// That each expert has a count of rows with room for those that choose it, and not of more than all tokens need: memory is allocated
+/// by these numbers.
+fn expect_counts(counts: &[i32], chosen: &[Vec<i64>], tokens: usize, alignment: usize) -> Result<()> {
+    if counts.len() != chosen.len() {
+        let expected = format!("a count for each of the experts, of which num_experts says {}", chosen.len());
+        return Err(refuse("tokens_per_expert", counts, &expected));
+    }
+    let most = tokens.next_multiple_of(alignment.max(USUAL_ALIGNMENT));
+    for (expert, (&count, chosen)) in counts.iter().zip(chosen).enumerate() {
+        let least = chosen.len();
+        if !usize::try_from(count).is_ok_and(|count| (least..=most).contains(&count)) {
+            return Err(refuse("tokens_per_expert", counts, &format!("{least} to {most} of expert {expert}")));
+        }
+    }
+    Ok(())
+}
+
+/// Where each expert's rows begin, and how many rows there are: as many as are told, or as all counts need.
 fn starts(chosen: &[Vec<i64>], counts: &[i32], alignment: usize, size: Option<usize>) -> Result<(Vec<usize>, usize)> {
     let (mut starts, mut rows) = (Vec::new(), 0);
     for (expert, chosen) in chosen.iter().enumerate() {
         starts.push(rows);
-        let told = counts.get(expert).and_then(|&count| usize::try_from(count).ok());
-        let count = if size.is_some() { Some(chosen.len()) } else { told.filter(|&count| count >= chosen.len()) };
-        let least = format!("{} or more of expert {expert}", chosen.len());
-        let count = count.ok_or_else(|| refuse("tokens_per_expert", counts, &least))?;
+        let count = if size.is_some() { chosen.len() } else { counts[expert] as usize };
         rows += count.next_multiple_of(alignment);
     }
     match size {
         Some(size) if size < rows => Err(refuse("override_buffer_size", size, &format!("{rows} or more"))),
+        // Places of rows are numbers of 32 bits.
+        None if i32::try_from(rows).is_err() => {
+            let expected = format!("at most {} rows of all experts", i32::MAX);
+            Err(refuse("tokens_per_expert, padding_alignment", (counts, alignment), &expected))
+        }
         size => Ok((starts, size.unwrap_or(rows))),
     }
 }
@@ -110,8 +154,12 @@ fn permute(
     let (c, alignment) = (Compose::new(context), positive("padding_alignment", alignment)?);
     let choices = Choices::new(context, &choices, tokens, experts)?;
     expect_len("expert_prob_topk", &probabilities, choices.numbers.len())?;
-    let chosen: Vec<Vec<i64>> = (0..choices.experts).map(|expert| choices.of_expert(expert)).collect();
-    let (starts, rows) = starts(&chosen, &counts, alignment, usize::try_from(size).ok())?;
+    let chosen = choices.by_expert();
+    let size = usize::try_from(size).ok();
+    if size.is_none() {
+        expect_counts(&counts, &chosen, tokens, alignment)?;
+    }
+    let (starts, rows) = starts(&chosen, &counts, alignment, size)?;
     let to = zeros(&c, &out, x.dtype()?, &[rows, width])?;
     let parts = zeros(&c, &probabilities_out, DType::F32, &[rows, 1])?;
     let probabilities = c.shaped(&c.cast(&probabilities.view()?, DType::F32)?, &[choices.numbers.len(), 1])?;

@@ -31,23 +31,94 @@ struct Heads<'c> {
     causal: bool,
 }
 
+/// Queries, keys and values that fit together: (batch, sequence, heads, size), or (tokens, heads, size) of sequences one after another.
+struct Operands {
+    q: View,
+    k: View,
+    v: View,
+}
+
+impl Operands {
+    /// Paddle's rule of shapes for these operators lets everything through.
+    fn new<const RANK: usize>(q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Operands> {
+        let _: [[usize; RANK]; 3] = [dims("q", q)?, dims("k", k)?, dims("v", v)?];
+        let (q, k, v) = (q.view()?, k.view()?, v.view()?);
+        let (heads, key_heads) = (q.shape[RANK - 2], k.shape[RANK - 2]);
+        if (k.dtype, v.dtype) != (q.dtype, q.dtype) {
+            return Err(refuse("types of k, v", (k.dtype, v.dtype), &format!("{}, as that of q", q.dtype)));
+        }
+        if k.shape[..RANK - 1] != v.shape[..RANK - 1] {
+            return Err(refuse(
+                "shape of v",
+                &v.shape,
+                &format!("that of k, {:?}, but for the size of a head", k.shape),
+            ));
+        }
+        if q.shape[RANK - 1] != k.shape[RANK - 1] || (RANK == 4 && q.shape[0] != k.shape[0]) {
+            return Err(refuse("shape of k", &k.shape, &format!("the batch and size of a head of q, {:?}", q.shape)));
+        }
+        if heads != 0 && (key_heads == 0 || heads % key_heads != 0) {
+            return Err(refuse("heads of q, k", (heads, key_heads), "a number of heads of k that divides that of q"));
+        }
+        Ok(Operands { q, k, v })
+    }
+
+    /// The shape of the result: a value for each query.
+    fn result(&self) -> Vec<usize> {
+        let (last, values) = (self.q.shape.len() - 1, self.v.shape.len() - 1);
+        [&self.q.shape[..last], &[self.v.shape[values]]].concat()
+    }
+
+    /// The gradient of the result.
+    fn upstream(&self, upstream: &Tensor) -> Result<View> {
+        let upstream = upstream.view()?;
+        if upstream.shape[..] != self.result()[..] || upstream.dtype != self.q.dtype {
+            let expected = format!("{:?} of {}, as the result", self.result(), self.q.dtype);
+            return Err(refuse("gradient of out", (&upstream.shape, upstream.dtype), &expected));
+        }
+        Ok(upstream)
+    }
+
+    /// What is added to the scores (batch, heads, queries, keys), in the type of the queries.
+    fn mask(&self, c: &Compose, mask: Option<Tensor>) -> Result<Option<View>> {
+        let Some(mask) = mask else { return Ok(None) };
+        let mask = mask.view()?;
+        let scores = [self.q.shape[0], self.q.shape[2], self.q.shape[1], self.k.shape[1]];
+        let fits = |(&size, &of_scores): (&usize, &usize)| size == of_scores || size == 1;
+        let is_broadcast = mask.shape.len() <= 4 && mask.shape.iter().rev().zip(scores.iter().rev()).all(fits);
+        if !is_broadcast || !mask.dtype.is_float() {
+            let expected = format!("floats that broadcast to {scores:?}");
+            return Err(refuse("attn_mask", (&mask.shape, mask.dtype), &expected));
+        }
+        c.cast(&mask, self.q.dtype).map(Some)
+    }
+
+    /// Places for the gradients of queries, keys and values, as far as they are wanted.
+    fn gradients(&self, context: &Context, outputs: [Option<Output>; 3]) -> Result<[Option<View>; 3]> {
+        let place = |(out, of): (Option<Output>, &View)| {
+            let Some(out) = out else { return Ok(None) };
+            out.set_dims(&of.shape);
+            context.allocate(&out, of.dtype).map(Some)
+        };
+        let [q, k, v] = outputs;
+        Ok([place((q, &self.q))?, place((k, &self.k))?, place((v, &self.v))?])
+    }
+}
+
 /// (batch, heads, sequence, size), as the operator has it.
 fn heads_first(x: &View) -> View {
     x.permuted(&[0, 2, 1, 3])
 }
 
 impl<'c> Heads<'c> {
-    fn new(context: &'c Context, scale: f64, dropout: f32, causal: bool) -> Result<Heads<'c>> {
-        if dropout > 0.0 {
-            return Err(refuse("dropout", dropout, "0: attention drops nothing here"));
-        }
-        Ok(Heads { c: Compose::new(context), scale, causal })
+    fn new(context: &'c Context, scale: f64, causal: bool) -> Heads<'c> {
+        Heads { c: Compose::new(context), scale, causal }
     }
 
     fn store(&self, [q, k, v]: [&View; 3], mask: Option<&View>, to: &View) -> Result<()> {
         let mut inputs = [q, k, v].map(heads_first).to_vec();
         if let Some(mask) = mask {
-            inputs.push(self.c.cast(mask, q.dtype)?);
+            inputs.push(mask.clone());
         }
         let attention = Attention { scale: Some(self.scale), causal: self.causal, ..Attention::default() };
         self.c.launch(&attention, &inputs, &[heads_first(to)])
@@ -95,9 +166,6 @@ impl<'c> Heads<'c> {
         if q.is_empty() || k.is_empty() {
             return to.into_iter().flatten().try_for_each(|to| c.fill(&to, 0.0));
         }
-        if !heads.is_multiple_of(key_heads) {
-            return Err(refuse("heads of q, k", (heads, key_heads), "a number of heads of k that divides that of q"));
-        }
         let together = |x: &View, size: usize| c.shaped(x, &[batch, key_heads, heads / key_heads * rows, size]);
         let product = |transpose_left, transpose_right, left: &View, right: &View| {
             c.apply(&Matmul { transpose_left, transpose_right }, &[left.clone(), right.clone()])
@@ -134,6 +202,14 @@ fn scale_of(q: &Tensor) -> f64 {
     1.0 / (q.shape().last().copied().unwrap_or(1).max(1) as f64).sqrt()
 }
 
+/// In training nothing may be dropped; what a gradient is given was computed without.
+fn without_dropout(dropout: f32, is_test: bool) -> Result<()> {
+    if dropout != 0.0 && !is_test {
+        return Err(refuse("dropout", dropout, "0: attention drops nothing here"));
+    }
+    Ok(())
+}
+
 fn without_softmax(return_softmax: bool) -> Result<()> {
     if return_softmax { Err(refuse("return_softmax", true, "false: weights are not kept")) } else { Ok(()) }
 }
@@ -156,11 +232,13 @@ fn flash_attn(
     seed_out: Option<Output>,
 ) -> Result<()> {
     without_softmax(return_softmax)?;
-    let _: [[usize; 4]; 3] = [dims("q", &q)?, dims("k", &k)?, dims("v", &v)?];
-    let heads = Heads::new(context, scale_of(&q), if is_test { 0.0 } else { dropout }, causal)?;
-    let to = context.allocate(&out, q.dtype()?)?;
-    let mask = mask.map(|mask| mask.view()).transpose()?;
-    heads.store([&q.view()?, &k.view()?, &v.view()?], mask.as_ref(), &to)?;
+    without_dropout(dropout, is_test)?;
+    let operands = Operands::new::<4>(&q, &k, &v)?;
+    let heads = Heads::new(context, scale_of(&q), causal);
+    let mask = operands.mask(&heads.c, mask)?;
+    out.set_dims(&operands.result());
+    let to = context.allocate(&out, operands.q.dtype)?;
+    heads.store([&operands.q, &operands.k, &operands.v], mask.as_ref(), &to)?;
     heads.store_state(sums, seed_out)
 }
 
@@ -174,21 +252,17 @@ fn flash_attn_grad(
     _seed: Tensor,
     mask: Option<Tensor>,
     upstream: Tensor,
-    dropout: f32,
+    _dropout: f32,
     causal: bool,
     dq: Option<Output>,
     dk: Option<Output>,
     dv: Option<Output>,
 ) -> Result<()> {
-    let heads = Heads::new(context, scale_of(&q), dropout, causal)?;
-    let to = places(context, q.dtype()?, [dq, dk, dv])?;
-    let mask = mask.map(|mask| mask.view()).transpose()?;
-    heads.store_gradients([&q.view()?, &k.view()?, &v.view()?, &upstream.view()?], mask.as_ref(), to)
-}
-
-fn places(context: &Context, dtype: DType, outputs: [Option<Output>; 3]) -> Result<[Option<View>; 3]> {
-    let [q, k, v] = outputs.map(|out| out.map(|out| context.allocate(&out, dtype)).transpose());
-    Ok([q?, k?, v?])
+    let operands = Operands::new::<4>(&q, &k, &v)?;
+    let (heads, upstream) = (Heads::new(context, scale_of(&q), causal), operands.upstream(&upstream)?);
+    let mask = operands.mask(&heads.c, mask)?;
+    let to = operands.gradients(context, [dq, dk, dv])?;
+    heads.store_gradients([&operands.q, &operands.k, &operands.v, &upstream], mask.as_ref(), to)
 }
 
 /// Where sequences begin and end among tokens, of queries and of keys.
@@ -246,15 +320,17 @@ fn flash_attn_unpadded(
 ) -> Result<()> {
     without_softmax(return_softmax)?;
     without_mask(mask)?;
-    let [[tokens_q, ..], [tokens_k, ..], _]: [[usize; 3]; 3] = [dims("q", &q)?, dims("k", &k)?, dims("v", &v)?];
-    let sequences = Sequences::new(context, [&starts_q, &starts_k], [tokens_q, tokens_k])?;
-    let heads = Heads::new(context, scale.into(), if is_test { 0.0 } else { dropout }, causal)?;
-    let (q, k, v) = (q.view()?, k.view()?, v.view()?);
+    without_dropout(dropout, is_test)?;
+    let operands = Operands::new::<3>(&q, &k, &v)?;
+    let (Operands { q, k, v }, result) = (&operands, operands.result());
+    let sequences = Sequences::new(context, [&starts_q, &starts_k], [q.shape[0], k.shape[0]])?;
+    let heads = Heads::new(context, scale.into(), causal);
+    out.set_dims(&result);
     let to = context.allocate(&out, q.dtype)?;
     heads.c.fill(&to, 0.0)?;
     for [queries, keys] in &sequences.0 {
         let part = |x: &View, tokens: &Range<usize>| sequence(&heads.c, x, tokens);
-        let inputs = [part(&q, queries)?, part(&k, keys)?, part(&v, keys)?];
+        let inputs = [part(q, queries)?, part(k, keys)?, part(v, keys)?];
         heads.store(inputs.each_ref(), None, &part(&to, queries)?)?;
     }
     heads.store_state(sums, seed_out)
@@ -282,23 +358,24 @@ fn flash_attn_unpadded_grad(
     _longest_q: Scalar,
     _longest_k: Scalar,
     scale: f32,
-    dropout: f32,
+    _dropout: f32,
     causal: bool,
     dq: Option<Output>,
     dk: Option<Output>,
     dv: Option<Output>,
 ) -> Result<()> {
     without_mask(mask)?;
-    let sequences = Sequences::new(context, [&starts_q, &starts_k], [q.shape()[0], k.shape()[0]])?;
-    let heads = Heads::new(context, scale.into(), dropout, causal)?;
-    let to = places(context, q.dtype()?, [dq, dk, dv])?;
-    let (q, k, v, upstream) = (q.view()?, k.view()?, v.view()?, upstream.view()?);
+    let operands = Operands::new::<3>(&q, &k, &v)?;
+    let Operands { q, k, v } = &operands;
+    let sequences = Sequences::new(context, [&starts_q, &starts_k], [q.shape[0], k.shape[0]])?;
+    let (heads, upstream) = (Heads::new(context, scale.into(), causal), operands.upstream(&upstream)?);
+    let to = operands.gradients(context, [dq, dk, dv])?;
     for to in to.iter().flatten() {
         heads.c.fill(to, 0.0)?;
     }
     for [queries, keys] in &sequences.0 {
         let part = |x: &View, tokens: &Range<usize>| sequence(&heads.c, x, tokens);
-        let inputs = [part(&q, queries)?, part(&k, keys)?, part(&v, keys)?, part(&upstream, queries)?];
+        let inputs = [part(q, queries)?, part(k, keys)?, part(v, keys)?, part(&upstream, queries)?];
         let of = |at: usize, tokens: &Range<usize>| to[at].as_ref().map(|to| part(to, tokens)).transpose();
         heads.store_gradients(inputs.each_ref(), None, [of(0, queries)?, of(1, keys)?, of(2, keys)?])?;
     }

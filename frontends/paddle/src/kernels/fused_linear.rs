@@ -113,6 +113,7 @@ fn gemm_epilogue_grad(
     let upstream = match (Epilogue::named("activation_grad", &activation)?.activation(), reserve) {
         (None, _) => upstream.view()?,
         (Some((_, gradient)), Some(before)) => {
+            expect("reserve_space", &before, &upstream.shape())?;
             c.map(Elementwise::Gradient(gradient), &[&before.view()?, &upstream.view()?], &[])?
         }
         (Some(_), None) => return Err(refuse("reserve_space", "missing", "what the activation was given")),

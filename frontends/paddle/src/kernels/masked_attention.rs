@@ -53,11 +53,15 @@ impl Cache {
         c.launch(&Copy, &[from], &[to])
     }
 
-    /// The first keys and values (batch, heads, count, size).
-    fn first(&self, c: &Compose, count: usize) -> Result<[View; 2]> {
+    /// The first keys and values (batch, heads, count, size), with zeros for those that a sequence does not see: what lies there may be
+    /// NaN, which a weight of zero would not hide.
+    fn first(&self, c: &Compose, seen: &Seen) -> Result<[View; 2]> {
+        let (batch, count) = (self.batch, seen.count);
         let keys = self.keys.narrowed(3, 0, 1, count).permuted(&[0, 1, 3, 2, 4]);
-        let keys = c.shaped(&c.apply(&Copy, &[keys])?, &[self.batch, self.heads, count, self.size])?;
-        Ok([keys, self.values.narrowed(2, 0, 1, count)])
+        let keys = seen.or_zeros(c, keys, &[batch, 1, count, 1, 1])?;
+        let keys = if keys.is_dense() { keys } else { c.apply(&Copy, &[keys])? };
+        let keys = c.shaped(&keys, &[batch, self.heads, count, self.size])?;
+        Ok([keys, seen.or_zeros(c, self.values.narrowed(2, 0, 1, count), &[batch, 1, count, 1])?])
     }
 }
 
@@ -124,6 +128,10 @@ fn places(
     let all: Vec<i64> = match (lengths, mask) {
         (Some(lengths), _) => {
             expect_len("sequence_lengths", lengths, cache.batch)?;
+            let dtype = lengths.dtype()?;
+            if dtype.is_float() || dtype == DType::Bool {
+                return Err(refuse("element type of sequence_lengths", format_args!("{dtype}"), "integers"));
+            }
             integers(context, lengths)?
         }
         (None, Some(mask)) => vec![mask.shape().last().map_or(0, |&size| size as i64) - 1; cache.batch],
@@ -137,35 +145,64 @@ fn places(
     all.iter().map(place).collect()
 }
 
-/// The mask with minus infinities after each sequence's own token (batch, 1 or heads, 1, count).
-fn seen(
-    context: &Context,
-    c: &Compose,
-    mask: Option<&Tensor>,
-    places: &[Option<usize>],
-    [heads, count]: [usize; 2],
-    dtype: DType,
-) -> Result<View> {
-    let batch = places.len();
-    let last: Vec<u8> = places.iter().flat_map(|at| at.map_or(-1, |at| at as i32).to_ne_bytes()).collect();
-    let lasts = c.temporary(DType::I32, &[batch, 1, 1, 1])?;
-    context.queue().write(&lasts, &last)?;
-    let (start, step) = (Number::Integer(0), Number::Integer(1));
-    let steps = c.apply(&Arange { start, step, len: count, dtype: DType::I32 }, &[])?;
-    let is_seen = c.map(Elementwise::Binary(Binary::LessEqual), &[&steps, &lasts], &[])?;
-    let added = match mask {
-        Some(mask) => {
-            let [rows, of, one, width] = dims("src_mask", mask)?;
-            if rows != batch || (of != 1 && of != heads) || one != 1 || width < count {
-                let expected = format!("({batch}, 1 or {heads}, 1, {count} or more)");
-                return Err(refuse("src_mask", mask.shape(), &expected));
-            }
-            c.cast(&mask.view()?.narrowed(3, 0, 1, count), dtype)?
+/// How many keys the longest sequence has, its new one included.
+fn longest(places: &[Option<usize>]) -> usize {
+    places.iter().flatten().max().map_or(0, |&last| last + 1)
+}
+
+/// That a mask can be added to the scores of `count` keys. Truth values would be added as zeros and ones.
+fn expect_mask(mask: &Tensor, batch: usize, heads: usize, count: usize) -> Result<()> {
+    let dtype = mask.dtype()?;
+    if !dtype.is_float() {
+        let expected = "floats, which are added to the scores";
+        return Err(refuse("element type of src_mask", format_args!("{dtype}"), expected));
+    }
+    let [rows, of, one, width] = dims("src_mask", mask)?;
+    if rows == batch && (of == 1 || of == heads) && one == 1 && width >= count {
+        return Ok(());
+    }
+    Err(refuse("src_mask", mask.shape(), &format!("({batch}, 1 or {heads}, 1, {count} or more)")))
+}
+
+/// Which of the first keys each sequence sees: those up to its own token.
+struct Seen {
+    /// Truth values (batch, 1, 1, count).
+    is_seen: View,
+    count: usize,
+    /// Each sequence sees all of them.
+    all: bool,
+}
+
+impl Seen {
+    fn new(context: &Context, c: &Compose, places: &[Option<usize>]) -> Result<Seen> {
+        let count = longest(places);
+        let last: Vec<u8> = places.iter().flat_map(|at| at.map_or(-1, |at| at as i32).to_ne_bytes()).collect();
+        let lasts = c.temporary(DType::I32, &[places.len(), 1, 1, 1])?;
+        context.queue().write(&lasts, &last)?;
+        let (start, step) = (Number::Integer(0), Number::Integer(1));
+        let steps = c.apply(&Arange { start, step, len: count, dtype: DType::I32 }, &[])?;
+        let is_seen = c.map(Elementwise::Binary(Binary::LessEqual), &[&steps, &lasts], &[])?;
+        Ok(Seen { is_seen, count, all: places.iter().all(|at| at.is_some_and(|at| at + 1 == count)) })
+    }
+
+    /// A dense copy of x with zeros where it is not seen, by truth values of this shape; x itself where all of it is seen.
+    fn or_zeros(&self, c: &Compose, x: View, dims: &[usize]) -> Result<View> {
+        if self.all {
+            return Ok(x);
         }
-        None => c.constant(dtype, &[1], 0.0)?,
-    };
-    let hidden = c.constant(dtype, &[1], f64::NEG_INFINITY)?;
-    c.map(Elementwise::Binary(Binary::Where), &[&is_seen, &added, &hidden], &[])
+        let (is_seen, zero) = (c.shaped(&self.is_seen, dims)?, c.constant(x.dtype, &[1], 0.0)?);
+        c.map(Elementwise::Binary(Binary::Where), &[&is_seen, &x, &zero], &[])
+    }
+
+    /// The mask with minus infinities for keys that are not seen (batch, 1 or heads, 1, count).
+    fn mask(&self, c: &Compose, mask: Option<&Tensor>, dtype: DType) -> Result<View> {
+        let added = match mask {
+            Some(mask) => c.cast(&mask.view()?.narrowed(3, 0, 1, self.count), dtype)?,
+            None => c.constant(dtype, &[1], 0.0)?,
+        };
+        let hidden = c.constant(dtype, &[1], f64::NEG_INFINITY)?;
+        c.map(Elementwise::Binary(Binary::Where), &[&self.is_seen, &added, &hidden], &[])
+    }
 }
 
 /// What only quantised models and beams ask for.
@@ -212,6 +249,11 @@ fn masked_attention(
     }
     let rotation = Rotation::new(&c, rotary.as_ref(), rotary_parts, rotary_halves, &cache)?;
     let places = places(context, &cache, lengths.as_ref(), mask.as_ref())?;
+    if let Some(mask) = &mask {
+        let heads = value.shape[1] - 2 * cache.heads;
+        expect_mask(mask, cache.batch, heads, longest(&places))?;
+    }
+    // Nothing is written to the cache before all is checked: a call that fails leaves it as it was.
     step(context, &cache, &value, rotation.as_ref(), mask.as_ref(), &places, &to)
 }
 
@@ -232,11 +274,16 @@ fn memory(context: &Context, c: &Compose, given: &Tensor, x: &Tensor, out: &Outp
 fn parts(c: &Compose, x: &Tensor, bias: Option<&Tensor>, cache: &Cache) -> Result<View> {
     let [batch, width] = dims("x", x)?;
     let all = width / cache.size;
-    if batch != cache.batch || width % cache.size != 0 || all <= 2 * cache.heads {
-        let expected = format!("({}, (heads + 2 * {}) * {})", cache.batch, cache.heads, cache.size);
+    if batch != cache.batch || width % cache.size != 0 || all <= 2 * cache.heads || !all.is_multiple_of(cache.heads) {
+        let [own, kept, size] = [cache.batch, cache.heads, cache.size];
+        let expected = format!("({own}, (heads + 2 * {kept}) * {size}) with a multiple of {kept} heads");
         return Err(refuse("x", x.shape(), &expected));
     }
-    let value = c.shaped(&c.input(x)?, &[batch, all, cache.size])?;
+    let given = x.view()?;
+    // The cache changes before the last element of x is read.
+    let shares = given.overlaps(&cache.keys) || given.overlaps(&cache.values);
+    let given = if shares { c.apply(&Copy, &[given])? } else { given };
+    let value = c.shaped(&c.cast(&given, given.dtype.compute())?, &[batch, all, cache.size])?;
     let Some(bias) = bias else { return Ok(value) };
     expect_len("bias", bias, width)?;
     c.add(&value, &c.shaped(&c.input(bias)?, &[1, all, cache.size])?)
@@ -264,10 +311,16 @@ fn step(
             cache.put(&c, row, at, &k.narrowed(0, row, 1, 1), &v.narrowed(0, row, 1, 1))?;
         }
     }
-    let count = places.iter().flatten().max().map_or(0, |&last| last + 1);
-    let seen = seen(context, &c, mask, places, [heads, count], to.dtype)?;
-    let [keys, values] = cache.first(&c, count)?;
+    if longest(places) == 0 {
+        return c.fill(to, 0.0);
+    }
+    let seen = Seen::new(context, &c, places)?;
+    let [keys, values] = cache.first(&c, &seen)?;
+    let mask = seen.mask(&c, mask, to.dtype)?;
     let alone = [cache.batch, heads, 1, cache.size];
     let q = c.shaped(&c.apply(&Copy, &[q])?, &alone)?;
-    c.launch(&Attention::default(), &[q, keys, values, seen], &[c.shaped(to, &alone)?])
+    c.launch(&Attention::default(), &[q, keys, values, mask], &[c.shaped(to, &alone)?])?;
+    // What x holds for a sequence that has ended may be NaN as well.
+    let mut ended = places.iter().enumerate().filter(|(_, at)| at.is_none());
+    ended.try_for_each(|(row, _)| c.fill(&to.narrowed(0, row, 1, 1), 0.0))
 }

@@ -164,6 +164,19 @@ fn column(c: &Compose, name: &'static str, x: &Tensor, rows: usize, dtype: DType
     c.cast(&c.shaped(&x.view()?, &[rows, 1])?, dtype)
 }
 
+/// What no rows give: results of no elements.
+fn store_nothing(c: &Compose, dtype: DType, outputs: [(Option<Output>, Option<Output>, usize); 2]) -> Result<()> {
+    for (scores, tokens, count) in outputs {
+        for (out, dtype) in [(scores, dtype), (tokens, DType::I64)] {
+            if let Some(out) = out.filter(|_| count > 0) {
+                out.set_dims(&[0, count]);
+                c.place(&out, dtype)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 fn top_p_sampling(
     context: &Context,
     x: Tensor,
@@ -181,7 +194,7 @@ fn top_p_sampling(
     let ([rows, tokens], mode) = (dims("x", &x)?, Mode::named(&mode)?);
     let first = usize::try_from(count).ok().filter(|&count| count <= tokens);
     let first = first.ok_or_else(|| refuse("k", count, &format!("0 to {tokens}")))?;
-    if tokens == 0 && rows > 0 {
+    if rows > 0 && tokens == 0 {
         return Err(refuse("x", x.shape(), "a token at least"));
     }
     let seeds = match row_seeds {
@@ -192,10 +205,15 @@ fn top_p_sampling(
         None if seed == -1 => Seeds::Device,
         None => Seeds::One(seed as u64),
     };
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let part = column(&c, "ps", &part, rows, dtype.compute())?;
+    let threshold = threshold.map(|given| column(&c, "threshold", &given, rows, dtype.compute())).transpose()?;
+    if rows == 0 {
+        // Of rows of no tokens, which x may have then, no largest one can be sought.
+        let outputs = [(Some(out), Some(tokens_out), 1), (scores_first, tokens_first, first)];
+        return store_nothing(&c, dtype, outputs);
+    }
     let ordered = Rows::new(context, &x)?;
-    let compute = x.dtype()?.compute();
-    let part = column(&ordered.c, "ps", &part, rows, compute)?;
-    let threshold = threshold.map(|given| column(&ordered.c, "threshold", &given, rows, compute)).transpose()?;
     let place = ordered.place(mode, &part, threshold.as_ref(), &seeds)?;
     for (out, values) in [(out, &ordered.probabilities), (tokens_out, &ordered.tokens)] {
         out.set_dims(&[rows, 1]);
