@@ -72,7 +72,8 @@ class record_fallbacks:
 
     A call that falls back takes a few microseconds more, others nothing. Gradients are counted, and what every thread calls. For static
     programs (``paddle.static``, ``to_static``) Paddle decides when it compiles them, so an operator counts once there, however often it
-    runs. Not counted is what was called or compiled before, and what a forked process calls.
+    runs. Not counted is what was called or compiled before, what a forked process calls, and programs of a process that compiled its first one
+    before: what Paddle logs of them is settled then.
     """
 
     def __init__(self, on: bool = True):
