@@ -26,6 +26,15 @@ impl<'c> Compose<'c> {
         Ok(self.formula.temporary(dtype, dims)?)
     }
 
+    /// Elements that were made on the host, on the device.
+    pub fn upload(&self, dtype: DType, dims: &[usize], elements: &[u8]) -> Result<View> {
+        let view = self.temporary(dtype, dims)?;
+        if !elements.is_empty() {
+            self.context.queue().write(&view, elements)?;
+        }
+        Ok(view)
+    }
+
     /// The same elements in this shape; of a dense tensor.
     pub fn shaped(&self, x: &View, dims: &[usize]) -> Result<View> {
         Ok(View::dense(x.address, x.dtype, dims)?)
@@ -40,9 +49,7 @@ impl<'c> Compose<'c> {
         }
         let mut elements = vec![0; bytes];
         self.context.read(view.address, &mut elements)?;
-        let copy = self.temporary(view.dtype, &view.shape)?;
-        self.context.queue().write(&copy, &elements)?;
-        Ok(copy)
+        self.upload(view.dtype, &view.shape, &elements)
     }
 
     /// An input in the type in which it is computed: itself, or float32 of a half.

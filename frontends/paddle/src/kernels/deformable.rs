@@ -74,11 +74,8 @@ impl<'c> Deformed<'c> {
         }
         let parts = images * moved;
         let own = own_points(attributes, [down, across], [rows, columns])?;
-        let base = c.temporary(DType::F64, &[1, taps, points, 2])?;
         let bytes: Vec<u8> = own.iter().flat_map(|place| place.to_ne_bytes()).collect();
-        if !bytes.is_empty() {
-            context.queue().write(&base, &bytes)?;
-        }
+        let base = c.upload(DType::F64, &[1, taps, points, 2], &bytes)?;
         let dtype = x.dtype()?;
         let offsets = across_first(&c.shaped(&offset.view()?, &[parts, taps, 2, points])?);
         let grid = c.add(&c.cast(&base, dtype)?, &offsets)?;

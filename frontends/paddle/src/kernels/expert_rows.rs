@@ -68,16 +68,12 @@ fn has_twice(choices: &[i64]) -> bool {
 }
 
 /// The same numbers on the device.
-fn uploaded(context: &Context, c: &Compose, dtype: DType, shape: &[usize], numbers: &[i64]) -> Result<View> {
-    let view = c.temporary(dtype, shape)?;
+fn uploaded(c: &Compose, dtype: DType, shape: &[usize], numbers: &[i64]) -> Result<View> {
     let bytes: Vec<u8> = match dtype {
         DType::I64 => numbers.iter().flat_map(|&number| number.to_ne_bytes()).collect(),
         _ => numbers.iter().flat_map(|&number| (number as i32).to_ne_bytes()).collect(),
     };
-    if !bytes.is_empty() {
-        context.queue().write(&view, &bytes)?;
-    }
-    Ok(view)
+    c.upload(dtype, shape, &bytes)
 }
 
 /// To how many rows counts may be rounded up by the caller already: what kernels of 8 bits ask for.
@@ -173,7 +169,7 @@ fn permute(
             places[token as usize * choices.experts + expert] = row as i64;
             owners[row] = expert as i64;
         }
-        let index = |numbers: &[i64]| uploaded(context, &c, DType::I64, &[numbers.len()], numbers);
+        let index = |numbers: &[i64]| uploaded(&c, DType::I64, &[numbers.len()], numbers);
         let part = |to: &View| to.narrowed(0, start, 1, chosen.len());
         c.launch(&Gather { axis: 0 }, &[probabilities.clone(), index(chosen)?], &[part(&parts)])?;
         if gathers {
@@ -182,7 +178,7 @@ fn permute(
     }
     let store = |out: &Output, shape: &[usize], numbers: &[i64]| {
         out.set_dims(shape);
-        c.store_value(out, DType::I32, &uploaded(context, &c, DType::I32, shape, numbers)?)
+        c.store_value(out, DType::I32, &uploaded(&c, DType::I32, shape, numbers)?)
     };
     store(&places_out, &[tokens, choices.experts], &places)?;
     if let Some(scale_out) = scale_out {
@@ -232,7 +228,7 @@ fn unpermute(
     let probabilities = with_zeros(&c.shaped(&c.cast(&probabilities.view()?, DType::F32)?, &[rows, 1])?)?;
     let take = |from: &View, numbers: &[i64], of_token: usize| {
         let numbers: Vec<i64> = numbers.iter().map(|&number| (number + 1).max(0)).collect();
-        let index = uploaded(context, &c, DType::I64, &[tokens, of_token], &numbers)?;
+        let index = uploaded(&c, DType::I64, &[tokens, of_token], &numbers)?;
         c.apply(&Gather { axis: 0 }, &[from.clone(), index])
     };
     let place_of = |(at, &expert): (usize, &i64)| match usize::try_from(expert) {

@@ -75,7 +75,7 @@ fn grid_sample_grad(
 }
 
 /// The points of an image of these sizes, from -1 to 1 along each axis, the last axis first, each followed by a 1: (points, rank + 1).
-fn points(context: &Context, c: &Compose, sizes: &[usize], align_corners: bool, dtype: DType) -> Result<View> {
+fn points(c: &Compose, sizes: &[usize], align_corners: bool, dtype: DType) -> Result<View> {
     let along = |at: usize, size: usize| {
         let step = if align_corners { 2.0 / (size.max(2) - 1) as f64 } else { 2.0 / size as f64 };
         at as f64 * step - if align_corners { 1.0 } else { 1.0 - step / 2.0 }
@@ -90,12 +90,8 @@ fn points(context: &Context, c: &Compose, sizes: &[usize], align_corners: bool, 
         }
         numbers.push(1.0);
     }
-    let wide = c.temporary(DType::F64, &[count, sizes.len() + 1])?;
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
-    if !bytes.is_empty() {
-        context.queue().write(&wide, &bytes)?;
-    }
-    c.cast(&wide, dtype)
+    c.cast(&c.upload(DType::F64, &[count, sizes.len() + 1], &bytes)?, dtype)
 }
 
 /// The sizes after batch and channels.
@@ -109,7 +105,7 @@ fn image_sizes(shape: &IntArray) -> Result<Vec<usize>> {
 /// Points moved by a matrix for each image.
 fn affine_grid(context: &Context, theta: Tensor, shape: IntArray, align_corners: bool, out: Output) -> Result<()> {
     let (c, theta, sizes) = (Compose::new(context), theta.view()?, image_sizes(&shape)?);
-    let points = points(context, &c, &sizes, align_corners, theta.dtype)?;
+    let points = points(&c, &sizes, align_corners, theta.dtype)?;
     let single = c.shaped(&points, &[1, points.shape[0], points.shape[1]])?;
     out.set_dims(&[&theta.shape[..1], &sizes[..], &[sizes.len()]].concat());
     c.store_value(&out, theta.dtype, &product(&c, (&single, false), (&theta, true))?)
@@ -123,7 +119,7 @@ fn affine_grid_grad(
     dtheta: Output,
 ) -> Result<()> {
     let (c, upstream, sizes) = (Compose::new(context), upstream.view()?, image_sizes(&shape)?);
-    let points = points(context, &c, &sizes, align_corners, upstream.dtype)?;
+    let points = points(&c, &sizes, align_corners, upstream.dtype)?;
     let single = c.shaped(&points, &[1, points.shape[0], points.shape[1]])?;
     let upstream = c.shaped(&upstream, &[upstream.shape[0], points.shape[0], sizes.len()])?;
     c.store_value(&dtheta, upstream.dtype, &product(&c, (&upstream, true), (&single, false))?)

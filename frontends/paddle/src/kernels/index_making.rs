@@ -120,8 +120,7 @@ fn triangle(
         return Ok(());
     }
     let c = Compose::new(context);
-    let wide = c.temporary(DType::I64, &to.shape)?;
-    context.queue().write(&wide, &bytes)?;
+    let wide = c.upload(DType::I64, &to.shape, &bytes)?;
     c.launch(
         &openmps_graph::operators::elementwise::Call {
             operator: Elementwise::Unary(Unary::Cast),
@@ -191,18 +190,14 @@ fn repeated(context: &Context, repeats: &Tensor) -> Result<Vec<i64>> {
     Ok(places)
 }
 
-fn indices(context: &Context, c: &Compose, places: &[i64]) -> Result<View> {
-    let index = c.temporary(DType::I64, &[places.len()])?;
+fn indices(c: &Compose, places: &[i64]) -> Result<View> {
     let bytes: Vec<u8> = places.iter().flat_map(|place| place.to_ne_bytes()).collect();
-    if !bytes.is_empty() {
-        context.queue().write(&index, &bytes)?;
-    }
-    Ok(index)
+    c.upload(DType::I64, &[places.len()], &bytes)
 }
 
 fn repeat_interleave(context: &Context, x: Tensor, repeats: Tensor, axis: i32, _size: i64, out: Output) -> Result<()> {
     let c = Compose::new(context);
-    let index = indices(context, &c, &repeated(context, &repeats)?)?;
+    let index = indices(&c, &repeated(context, &repeats)?)?;
     let mut dims = x.shape();
     let at = openmps_graph::layout::axis_of("repeat_interleave", axis.into(), dims.len())?;
     dims[at] = index.len();
@@ -220,7 +215,7 @@ fn repeat_interleave_grad(
     dx: Output,
 ) -> Result<()> {
     let c = Compose::new(context);
-    let index = indices(context, &c, &repeated(context, &repeats)?)?;
+    let index = indices(&c, &repeated(context, &repeats)?)?;
     let upstream = upstream.view()?;
     let to = super::indexing::zeros(context, upstream.dtype, &x.shape(), &dx)?;
     c.launch(&IndexAdd { axis: axis.into() }, &[to.clone(), index, upstream], std::slice::from_ref(&to))

@@ -52,13 +52,7 @@ impl Labels {
         if let Some(label) = labels.iter().find(|label| counts(label) && !(0..classes as i64).contains(*label)) {
             return Err(refuse("label", label, &format!("classes 0 to {}", classes.saturating_sub(1))));
         }
-        let column = |elements: Vec<u8>, dtype: DType| -> Result<View> {
-            let view = c.temporary(dtype, &[rows, 1])?;
-            if !elements.is_empty() {
-                context.queue().write(&view, &elements)?;
-            }
-            Ok(view)
-        };
+        let column = |elements: Vec<u8>, dtype: DType| c.upload(dtype, &[rows, 1], &elements);
         let index = labels.iter().flat_map(|label| if counts(label) { *label } else { 0 }.to_ne_bytes()).collect();
         let counted = labels.iter().flat_map(|label| f64::from(u8::from(counts(label))).to_ne_bytes()).collect();
         Ok(Labels { index: column(index, DType::I64)?, counts: c.cast(&column(counted, DType::F64)?, dtype)? })

@@ -174,11 +174,10 @@ struct Seen {
 }
 
 impl Seen {
-    fn new(context: &Context, c: &Compose, places: &[Option<usize>]) -> Result<Seen> {
+    fn new(c: &Compose, places: &[Option<usize>]) -> Result<Seen> {
         let count = longest(places);
         let last: Vec<u8> = places.iter().flat_map(|at| at.map_or(-1, |at| at as i32).to_ne_bytes()).collect();
-        let lasts = c.temporary(DType::I32, &[places.len(), 1, 1, 1])?;
-        context.queue().write(&lasts, &last)?;
+        let lasts = c.upload(DType::I32, &[places.len(), 1, 1, 1], &last)?;
         let (start, step) = (Number::Integer(0), Number::Integer(1));
         let steps = c.apply(&Arange { start, step, len: count, dtype: DType::I32 }, &[])?;
         let is_seen = c.map(Elementwise::Binary(Binary::LessEqual), &[&steps, &lasts], &[])?;
@@ -314,7 +313,7 @@ fn step(
     if longest(places) == 0 {
         return c.fill(to, 0.0);
     }
-    let seen = Seen::new(context, &c, places)?;
+    let seen = Seen::new(&c, places)?;
     let [keys, values] = cache.first(&c, &seen)?;
     let mask = seen.mask(&c, mask, to.dtype)?;
     let alone = [cache.batch, heads, 1, cache.size];

@@ -105,10 +105,7 @@ fn add_position_encoding(context: &Context, x: Tensor, factor: f32, weight: f32,
     let waves: Vec<u8> =
         (0..places * width).flat_map(|element| wave(element / width, element % width).to_ne_bytes()).collect();
     let c = Compose::new(context);
-    let wide = c.temporary(DType::F64, &[places, width])?;
-    if !waves.is_empty() {
-        context.queue().write(&wide, &waves)?;
-    }
+    let wide = c.upload(DType::F64, &[places, width], &waves)?;
     let waves = c.cast(&c.scale(&wide, weight.into(), 0.0)?, dtype)?;
     let scaled = c.scale(&x.view()?, factor.into(), 0.0)?;
     c.store(&out, dtype, Elementwise::Binary(Binary::Add), &[&scaled, &waves], &[])

@@ -127,9 +127,8 @@ impl Attributes<'_> {
         c.launch(&Copy, &[first], std::slice::from_ref(&value))?;
         value = c.cast(&value, x.dtype.compute())?;
         for (at, axis) in self.axes(context, &before[2..])?.iter().enumerate() {
-            let wide = c.temporary(DType::F64, &[axis.output, axis.input])?;
             let bytes: Vec<u8> = self.weights(axis).iter().flat_map(|weight| weight.to_ne_bytes()).collect();
-            context.queue().write(&wide, &bytes)?;
+            let wide = c.upload(DType::F64, &[axis.output, axis.input], &bytes)?;
             let weights = c.cast(&wide, value.dtype)?;
             let (leading, rest) = value.shape.split_at(at + 2);
             let (outer, inner) = (leading.iter().product(), rest[1..].iter().product());

@@ -58,7 +58,7 @@ impl<'c> Turn<'c> {
                 };
                 [table(&sine)?, table(&cosine)?]
             }
-            _ => own_angles(context, &c, [length, size], base, compute)?,
+            _ => own_angles(&c, [length, size], base, compute)?,
         };
         for angle in &mut angles {
             *angle = match &positions {
@@ -104,24 +104,14 @@ impl<'c> Turn<'c> {
 }
 
 /// Sines and cosines of positions over powers of the base, in Paddle's order: two neighbours have one angle, whichever elements are a pair.
-fn own_angles(
-    context: &Context,
-    c: &Compose,
-    [length, size]: [usize; 2],
-    base: f32,
-    dtype: DType,
-) -> Result<[View; 2]> {
+fn own_angles(c: &Compose, [length, size]: [usize; 2], base: f32, dtype: DType) -> Result<[View; 2]> {
     let angle = |at: usize| {
         let slowness = f64::from(base).powf((at % size / 2 * 2) as f64 / size as f64);
         (at / size) as f64 / slowness
     };
     let made = |function: fn(f64) -> f64| {
         let bytes: Vec<u8> = (0..length * size).flat_map(|at| function(angle(at)).to_ne_bytes()).collect();
-        let wide = c.temporary(DType::F64, &[length, size])?;
-        if !bytes.is_empty() {
-            context.queue().write(&wide, &bytes)?;
-        }
-        c.cast(&wide, dtype)
+        c.cast(&c.upload(DType::F64, &[length, size], &bytes)?, dtype)
     };
     Ok([made(f64::sin)?, made(f64::cos)?])
 }
