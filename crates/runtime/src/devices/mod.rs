@@ -33,8 +33,7 @@ pub(crate) trait Driver: Send + Sync {
     /// Makes the device's form of a kernel, so that what it does not cover is known before the first launch. Of a device that is not told
     /// otherwise that is the host's.
     fn accepts(&self, pipeline: &Pipeline) -> Result<()> {
-        let planned = pipeline.program().map(drop);
-        planned.map_err(|source| Error::Kernel { operation: "planning", source })
+        planned(pipeline)
     }
 
     /// Makes a queue's commands go to somebody else's stream.
@@ -85,6 +84,11 @@ pub(crate) trait Driver: Send + Sync {
     fn handle(&self, _queue: u64) -> Option<usize> {
         None
     }
+}
+
+/// Makes the host's form of a kernel.
+pub(crate) fn planned(pipeline: &Pipeline) -> Result<()> {
+    pipeline.program().map(drop).map_err(|source| Error::Kernel { operation: "planning", source })
 }
 
 /// What tells the first error among some commands that have ended.

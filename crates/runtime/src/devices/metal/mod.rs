@@ -246,9 +246,7 @@ impl<M: Metal> Driver for MetalDevice<M> {
     fn accepts(&self, pipeline: &Pipeline) -> Result<()> {
         match &*pipeline.compiled(self.gpu.index, || self.gpu.compile(pipeline))? {
             Form::Kernel(_) => Ok(()),
-            Form::Host => {
-                pipeline.program().map(drop).map_err(|source| Error::Kernel { operation: "planning", source })
-            }
+            Form::Host => super::planned(pipeline),
         }
     }
 
