@@ -10,8 +10,7 @@ use crate::tools;
 use arguments::{bits, named};
 use memory::{Memory, Shared};
 use openmps_host::interrupt;
-use openmps_runtime::sanitizer;
-use openmps_runtime::{Device, Error, Limits, Pipeline, Queue};
+use openmps_runtime::{Device, Error, Limits, Pipeline, Queue, sanitizer};
 use openmps_tile::{Element, Type};
 use pyo3::exceptions::{PyNotImplementedError, PyOverflowError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -153,7 +152,7 @@ impl TritonKernel {
             let raised = raised.clone();
             move || signal(&raised)
         };
-        let result = py.detach(|| interrupt::within(question, || self.dispatch(queue, grid, &bits, memory)));
+        let result = py.detach(|| interrupt::within(question, || self.dispatch(queue, grid, bits, memory)));
         let raised = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
         raised.map_or(result.map_err(|error| failed(&error)), Err)
     }
@@ -168,21 +167,21 @@ impl TritonKernel {
         Ok(grid.iter().all(|&size| size > 0).then(|| grid.map(|size| size as usize)))
     }
 
-    fn dispatch(&self, queue: &Queue, grid: [usize; 3], bits: &[u64], memory: &Memory) -> Result<(), Error> {
+    fn dispatch(&self, queue: &Queue, grid: [usize; 3], mut bits: Vec<u64>, memory: &Memory) -> Result<(), Error> {
         // SAFETY: memory of tensors that live until the launcher returns.
         let shared = unsafe { Shared::new(queue, memory.in_process(&self.stored)) }?;
-        let seen = |(place, (&bits, (_, ty))): (usize, (&u64, &(String, Type)))| match ty.element {
-            Element::Pointer(_) if memory.is_empty(place) => 0,
-            Element::Pointer(_) => shared.address(bits),
-            _ => bits,
-        };
-        let bits: Vec<u64> = bits.iter().zip(&self.parameters).enumerate().map(seen).collect();
+        if memory.is_hidden() {
+            for (place, (bits, (_, ty))) in bits.iter_mut().zip(&self.parameters).enumerate() {
+                if matches!(ty.element, Element::Pointer(_)) {
+                    *bits = if memory.is_empty(place) { 0 } else { shared.address(*bits) };
+                }
+            }
+        }
         let dispatch = || {
             // SAFETY: Triton's contract with its users: a kernel touches only memory of the tensors that it is given.
             unsafe { queue.dispatch("triton", &self.pipeline, grid, &bits) }
         };
-        let names: Vec<&str> = self.parameters.iter().map(|(name, _)| name.as_str()).collect();
-        let dispatched = match memory.reachable(&names) {
+        let dispatched = match memory.reachable(|place| Some(self.parameters.get(place)?.0.as_str())) {
             // SAFETY: the extents are those of tensors that live until the launcher returns.
             Some(regions) => unsafe { sanitizer::within(regions, dispatch) },
             None => dispatch(),

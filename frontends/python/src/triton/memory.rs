@@ -32,9 +32,14 @@ impl Memory {
         Ok(Memory { extents, is_sanitized, in_process })
     }
 
-    /// What the sanitizer lets the kernel touch, where it is on.
-    pub fn reachable(&self, parameters: &[&str]) -> Option<Vec<Region>> {
-        let name = |place: Option<usize>| match place.and_then(|place| parameters.get(place)) {
+    /// Whether the device has to be shown any of it.
+    pub fn is_hidden(&self) -> bool {
+        !self.in_process.is_empty()
+    }
+
+    /// What the sanitizer lets the kernel touch, where it is on; `parameter` names one.
+    pub fn reachable<'p>(&self, parameter: impl Fn(usize) -> Option<&'p str>) -> Option<Vec<Region>> {
+        let name = |place: Option<usize>| match place.and_then(&parameter) {
             Some(name) => format!("argument {name}"),
             None => "a reachable tensor".to_owned(),
         };

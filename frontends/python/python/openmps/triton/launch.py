@@ -125,8 +125,10 @@ class Event(openmps_native.TritonEvent):
 
 def _current_stream() -> int:
     """PyTorch's stream on a GPU that both use; 0 is openmps's own, which is in order with PyTorch's default one."""
+    if _kind() != "cuda":
+        return 0
     torch = sys.modules.get("torch")
-    if torch is None or _kind() != "cuda" or not torch.cuda.is_initialized():
+    if torch is None or not torch.cuda.is_initialized():
         return 0
     return torch._C._cuda_getCurrentRawStream(0)  # as Triton's own driver asks; GPU 0 is the one that kernels run on
 
@@ -206,7 +208,7 @@ class MPSDriver(DriverBase):
             raise ValueError(f"mps: Triton's kernels run on device 0, not {device}")
 
     def get_current_stream(self, device: int) -> int:
-        return _current_stream() if _kind() == "cuda" else 0
+        return _current_stream()
 
     def get_active_torch_device(self):
         import torch  # pyright: ignore[reportMissingImports]  (whoever asks for it has it)
