@@ -22,6 +22,13 @@ def written(folder, calls: dict):
             "    a, b, c = tl.load(a_ptr + at), tl.load(b_ptr + at), tl.load(c_ptr + at)",
             f"    tl.store(out_ptr + at, {call})",
         ]
+    with imported(folder, lines) as module:
+        yield module
+
+
+@contextlib.contextmanager
+def imported(folder, lines: list):
+    """The module of some lines."""
     path = folder / f"kernels_in_{folder.name}.py"
     path.write_text("\n".join(lines) + "\n")
     with pytest.MonkeyPatch.context() as patch:

@@ -10,6 +10,7 @@ import triton.language as tl
 from triton.language import core
 from triton.language.extra import libdevice
 
+from libdevice_kernels import imported
 from openmps.triton import array
 from openmps.triton import libdevice as covered
 
@@ -304,12 +305,9 @@ def test_functions_take_and_give_the_types_that_cudas_do(monkeypatch, tmp_path):
             zeros = ", ".join(f"tl.zeros((16,), {shown(operand)})" for operand in operands)
             lines += [f"    result = libdevice.{name}({zeros})", f"    tl.static_assert(result.dtype == {shown(result)}, '{name}')"]
             lines += ["    tl.store(out_ptr + tl.arange(0, 16), result.to(tl.float32))"]
-    path = tmp_path / "kernels_of_all_types.py"
-    path.write_text("\n".join(lines) + "\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    module = __import__(path.stem)
-    for start in range(0, len(cases), 40):
-        getattr(module, f"kernel_{start}")[(1,)](array(np.zeros(16, "float32")))
+    with imported(tmp_path, lines) as module:
+        for start in range(0, len(cases), 40):
+            getattr(module, f"kernel_{start}")[(1,)](array(np.zeros(16, "float32")))
 
 
 def test_a_function_that_only_another_triton_declares_is_refused_where_it_is_called(monkeypatch):
