@@ -1,7 +1,6 @@
 //! Devices. They are the runtime's, whose calls give errors of their own: here each is an [`Error`](crate::Error).
 
 use crate::error::Result;
-use crate::queue::CommandQueue;
 use openmps_runtime as runtime;
 use runtime::{DeviceProperties, MemoryStatistics};
 use std::fmt;
@@ -215,26 +214,6 @@ impl Device {
     /// ```
     pub fn set_memory_limit(&self, bytes: usize) {
         self.0.set_memory_limit(bytes);
-    }
-
-    /// The default queue.
-    ///
-    /// ```
-    /// assert_eq!(openmps::Device::get(0)?.queue().id(), 0);
-    /// # Ok::<(), openmps::Error>(())
-    /// ```
-    pub fn queue(&self) -> CommandQueue {
-        self.0.queue().into()
-    }
-
-    /// A further queue: `newCommandQueue`.
-    ///
-    /// ```
-    /// assert_ne!(openmps::Device::get(0)?.new_queue().id(), 0);
-    /// # Ok::<(), openmps::Error>(())
-    /// ```
-    pub fn new_queue(&self) -> CommandQueue {
-        self.0.new_queue().into()
     }
 
     /// Waits for every queue; the first error that one of them kept is delivered.

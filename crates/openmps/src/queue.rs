@@ -162,6 +162,28 @@ impl CommandQueue {
     }
 }
 
+impl Device {
+    /// The default queue.
+    ///
+    /// ```
+    /// assert_eq!(openmps::Device::get(0)?.queue().id(), 0);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn queue(&self) -> CommandQueue {
+        self.runtime().queue().into()
+    }
+
+    /// A further queue: `newCommandQueue`.
+    ///
+    /// ```
+    /// assert_ne!(openmps::Device::get(0)?.new_queue().id(), 0);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn new_queue(&self) -> CommandQueue {
+        self.runtime().new_queue().into()
+    }
+}
+
 impl From<runtime::Queue> for CommandQueue {
     fn from(queue: runtime::Queue) -> CommandQueue {
         CommandQueue { device: queue.device().clone().into(), queue }
