@@ -196,10 +196,13 @@ def _table(figures: dict[str, dict[str, float]], shares: dict[str, float], libra
 
 
 def _processor() -> str:
-    """What the system calls its processor, with the number of cores that this process may use."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.processor()}, {len(os.sched_getaffinity(0))} cores"
+    """What the system calls its processor, with family and model, as clouds call several generations alike, and the cores that this process may use."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().split("\n\n")[0].splitlines() if path.exists() else []
+    first = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    name = first.get("model name", platform.processor())
+    generation = f" (family {first['cpu family']}, model {first['model']})" if "cpu family" in first else ""
+    return f"{name}{generation}, {len(os.sched_getaffinity(0))} cores"
 
 
 if __name__ == "__main__":
