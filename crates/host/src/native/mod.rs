@@ -4,6 +4,8 @@ pub mod arg_reduce;
 pub mod attention;
 pub mod axis_sum;
 pub mod batch_norm;
+pub(crate) mod best_of;
+pub(crate) mod byte_product;
 pub mod ceiling;
 pub mod convolution;
 pub mod copy;

@@ -62,6 +62,8 @@ pub unsafe trait Plain: Copy {}
 unsafe impl Plain for f32 {}
 // SAFETY: as above.
 unsafe impl Plain for f64 {}
+// SAFETY: all bits of an integer are one.
+unsafe impl Plain for i32 {}
 
 /// Calls `work` with `len` elements of initialised memory, 64-byte aligned, whose contents are left from earlier uses. Uses may nest; each
 /// gets memory of its own.

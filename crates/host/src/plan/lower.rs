@@ -1,11 +1,13 @@
 //! From a kernel to steps: which file lowers what.
 
+mod best;
 mod control;
 mod effect;
 mod memory;
 mod motion;
 mod pointer;
 mod reduce;
+mod running;
 mod scalar;
 mod shape;
 mod tile;
@@ -176,12 +178,26 @@ impl<'k> Lowering<'k> {
             For => return self.for_loop(instruction),
             If => return self.if_else(instruction),
             While => return self.while_loop(instruction),
-            ReduceBlock { axis } => return self.by_block(instruction, *axis, None),
-            Scan { axis, reverse } => return self.by_block(instruction, *axis, Some(*reverse)),
+            ReduceBlock { axis } => {
+                if self.best(instruction, *axis)? {
+                    return Ok(());
+                }
+                return self.by_block(instruction, *axis, None);
+            }
+            Scan { axis, reverse } => {
+                if self.running_sum(instruction, *axis, *reverse)? {
+                    return Ok(());
+                }
+                return self.by_block(instruction, *axis, Some(*reverse));
+            }
             Split => return self.split(operands[0], &instruction.results),
             Constant(number) => self.number(*number, result),
             ProgramId(axis) => Planned::Uniform(self.program_slots[usize::from(*axis).min(2)]),
             ProgramCount(axis) => Planned::Uniform(self.grid_slots[usize::from(*axis).min(2)]),
+            // A range of one number is that number: masks made of it hold for whole rows.
+            Range { start } if self.kernel.type_of(result).len() == 1 => {
+                Planned::Uniform(self.constant(i64::from(*start)))
+            }
             Range { start } => {
                 let (base, one) = (self.constant(i64::from(*start)), self.constant(1));
                 Planned::Index(Sum { base, spread: Spread { column_stride: Some(one), ..Spread::NONE } })

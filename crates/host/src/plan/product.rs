@@ -1,5 +1,6 @@
 //! Matrix products of tiles.
 
+use crate::native::byte_product::{self, Bytes};
 use crate::native::microkernel::{Channels, Terms};
 use crate::native::piecewise::{Piece, with_numbers};
 use crate::native::product::{Operand, Product};
@@ -90,26 +91,11 @@ pub(super) unsafe fn add_doubles(
 /// # Safety
 /// As for [`add_terms`].
 pub(super) unsafe fn add_integers(
-    (rows, columns, depth): (usize, usize, usize),
+    shape: (usize, usize, usize),
     (address, pitch): (*mut u8, isize),
-    [x, y]: [Factor; 2],
+    factors: [Factor; 2],
 ) {
-    let element = |factor: &Factor, row: usize, column: usize| {
-        let bytes = factor.by_row * row as isize + factor.by_column * column as isize;
-        factor.address.wrapping_offset(bytes).cast::<i8>()
-    };
-    for row in 0..rows {
-        let to = address.wrapping_offset(pitch * row as isize).cast::<i32>();
-        for k in 0..depth {
-            let line = element(&y, k, 0);
-            // SAFETY: the caller's promise about factors and tile.
-            unsafe {
-                let factor = i32::from(element(&x, row, k).read());
-                for column in 0..columns {
-                    let term = i32::from(line.offset(y.by_column * column as isize).read());
-                    *to.add(column) = (*to.add(column)).wrapping_add(factor.wrapping_mul(term));
-                }
-            }
-        }
-    }
+    let factors = factors.map(|of| Bytes { first: of.address.cast(), by_row: of.by_row, by_column: of.by_column });
+    // SAFETY: the caller's promise; rows of i32 are whole numbers apart.
+    unsafe { byte_product::add(shape, address.cast(), pitch / size_of::<i32>() as isize, factors) };
 }

@@ -172,7 +172,7 @@ impl Lowering<'_> {
         // So many multiplications a nanosecond.
         let ns = depth as f64
             / match kind {
-                ProductKind::Integer => 2.0,
+                ProductKind::Integer => 20.0,
                 ProductKind::Single(Terms::Singles) | ProductKind::Double => 40.0,
                 ProductKind::Single(Terms::BfloatPairs) => 80.0,
             };
