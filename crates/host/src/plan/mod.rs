@@ -112,3 +112,61 @@ impl Program {
         failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openmps_tile::kernel::Compare;
+    use openmps_tile::{Binary, Builder, Scalar, Type};
+
+    /// Whether a list of steps, or one that a step contains, has such a step.
+    fn any(steps: &[Step], is: &dyn Fn(&Step) -> bool) -> bool {
+        steps.iter().any(|step| is(step) || step.bodies().iter().any(|body| any(body, is)))
+    }
+
+    /// As operators of one row a program are masked: the row, a range of one number, may not be there, and its columns end. Element by element that takes
+    /// ten times as long.
+    #[test]
+    fn a_mask_of_one_row_and_of_columns_leaves_rows_and_columns() {
+        for swapped in [false, true] {
+            let mut b = Builder::new("masked");
+            let [x, out] = ["x", "out"].map(|name| b.parameter(name, Type::pointer(Scalar::F32)));
+            let [rows, columns] = ["rows", "columns"].map(|name| b.parameter(name, Type::scalar(Scalar::I32)));
+            let (row, one) = (b.program_id(0), b.range(1));
+            let row = b.splat(row, &[1]);
+            let row = b.add(row, one);
+            let rows = b.splat(rows, &[1]);
+            let is_row = b.compare(Compare::Less, row, rows);
+            let is_row = b.expand_dims(is_row, 1);
+            let (is_row, range) = (b.broadcast(is_row, &[1, 64]), b.range(64));
+            let range = b.expand_dims(range, 0);
+            let end = b.splat(columns, &[1, 64]);
+            let is_column = b.compare(Compare::Less, range, end);
+            let (first, second) = if swapped { (is_column, is_row) } else { (is_row, is_column) };
+            let mask = b.binary(Binary::And, first, second);
+            let [from, to] = [x, out].map(|pointer| {
+                let all = b.splat(pointer, &[1, 64]);
+                b.add_pointer(all, range)
+            });
+            let loaded = b.load(from, Some(mask), None);
+            b.store(to, loaded, Some(mask));
+            let program = Program::new(&b.finish()).expect("planned");
+            assert!(any(&program.body, &|step| matches!(step, Step::LoadTile { .. })));
+            assert!(
+                !any(&program.body, &|step| matches!(step, Step::Gather { .. } | Step::Scatter { .. })),
+                "{program:?}"
+            );
+
+            let values: Vec<f32> = (0..64).map(|i| i as f32).collect();
+            for (rows, columns, expected) in [(1, 5, 5), (1, 64, 64), (1, 90, 64), (1, -3, 0), (0, 5, 0)] {
+                let mut found = vec![-1f32; 64];
+                let addresses = [values.as_ptr().expose_provenance(), found.as_mut_ptr().expose_provenance()];
+                let arguments = [addresses[0] as u64, addresses[1] as u64, rows as u64, columns as i64 as u64];
+                // SAFETY: both vectors have 64 elements.
+                unsafe { program.run([1, 1, 1], &arguments) }.expect("runs");
+                let right = |(i, &x): (usize, &f32)| x == if i < expected { i as f32 } else { -1.0 };
+                assert!(found.iter().enumerate().all(right), "{rows} {columns}: {found:?}");
+            }
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Lowers loads and stores.
 
 use super::{Lowered, Lowering};
-use crate::plan::operand::{Address, Extents, Operand, Slot, Width, plain};
+use crate::plan::operand::{Address, Extent, Extents, Operand, Slot, Width, plain};
 use crate::plan::step::{IndexOperation, Rest, Step};
 use crate::plan::value::{Filled, Planned};
 use openmps_tile::Value;
@@ -27,16 +27,16 @@ impl Lowering<'_> {
         let Some(&mask) = mask else { return Ok(Mask::Clip(full)) };
         Ok(match self.get(mask)? {
             Planned::Clip(extents) => Mask::Clip(extents),
-            Planned::Uniform(slot) => {
-                // All or nothing: as many rows as there are, times the boolean.
-                let rows = self.constant(full.rows.full as i64);
-                let clip = self.index(IndexOperation::Multiply, slot, rows, Width::Whole);
-                let mut extents = full;
-                extents.rows.clip = Some(clip);
-                Mask::Clip(extents)
-            }
+            Planned::Uniform(truth) => Mask::Clip(self.where_true(truth, full)),
             _ => Mask::Data(self.data(mask)?),
         })
+    }
+
+    /// All of these extents, or nothing: as many rows as there are, times the boolean.
+    pub(super) fn where_true(&mut self, truth: Slot, extents: Extents) -> Extents {
+        let rows = extents.rows.clip.unwrap_or_else(|| self.constant(extents.rows.full as i64));
+        let clip = Some(self.index(IndexOperation::Multiply, truth, rows, Width::Whole));
+        Extents { rows: Extent { clip, ..extents.rows }, ..extents }
     }
 
     /// Where the elements behind pointers lie that a mask leaves.

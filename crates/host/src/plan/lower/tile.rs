@@ -203,8 +203,13 @@ impl Lowering<'_> {
         {
             return Ok(planned);
         }
-        if let (Binary::And, Planned::Clip(x), Planned::Clip(y)) = (operation, x, y) {
-            return Ok(Planned::Clip(self.intersection(x, y)));
+        match (operation, x, y) {
+            (Binary::And, Planned::Clip(x), Planned::Clip(y)) => return Ok(Planned::Clip(self.intersection(x, y))),
+            (Binary::And, Planned::Clip(clip), Planned::Uniform(truth))
+            | (Binary::And, Planned::Uniform(truth), Planned::Clip(clip)) => {
+                return Ok(Planned::Clip(self.where_true(truth, clip)));
+            }
+            _ => {}
         }
         let Some(function) = binary::binary(operation, scalar) else {
             return self.through_single(result, operands, |lowering, wide| {
