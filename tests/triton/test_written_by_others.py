@@ -10,6 +10,11 @@ from triton.language.extra.cuda import libdevice
 import versions
 from openmps.triton import array
 
+try:
+    from triton.language.extra.cuda import gdc
+except ImportError:  # older than Triton 3.6
+    gdc = None
+
 #: Those that this version of Triton knows; "bf16x3" and "bf16x6" are newer than the others.
 PRECISIONS = [
     pytest.param(name, marks=versions.needs(hasattr(ir.INPUT_PRECISION, name.upper().replace("X", "x")), f"precision {name}"))
@@ -94,3 +99,124 @@ def test_libdevice_by_cudas_name():
     expected = y**2 + y**y + 1 / np.sqrt(y) + np.tanh(y) + np.exp(y) + y * y + y + y / 3 + np.clip(y, 0, 1) + 1
     np.testing.assert_allclose(out, expected, rtol=3e-6)
     np.testing.assert_array_equal(whole, np.rint(x * np.float32(10)))
+
+
+@triton.jit
+def best_kernel(x_ptr, at_ptr, value_ptr, LARGEST: tl.constexpr, FIRST: tl.constexpr, N: tl.constexpr):
+    row = tl.program_id(0)
+    x = tl.load(x_ptr + row * N + tl.arange(0, N))
+    if LARGEST:
+        value, at = tl.max(x, 0, return_indices=True, return_indices_tie_break_left=FIRST)
+    else:
+        value, at = tl.min(x, 0, return_indices=True, return_indices_tie_break_left=FIRST)
+    tl.store(at_ptr + row, at)
+    tl.store(value_ptr + row, value)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "int8"])
+@pytest.mark.parametrize("n", [1, 16, 256])
+@pytest.mark.parametrize(("largest", "first"), [(True, True), (True, False), (False, True), (False, False)])
+def test_the_best_element_and_its_number(largest, first, n, dtype):
+    x = np.random.default_rng(n).integers(-20, 20, (5, n)).astype(dtype)
+    if dtype.startswith("float") and n > 1:
+        x[:, 0] = np.nan
+    at, value = np.zeros(5, "int32"), np.zeros(5, dtype)
+    best_kernel[(5,)](array(x), array(at), array(value), largest, first, n)
+    expected = (np.nanmax if largest else np.nanmin)(x, 1)
+    np.testing.assert_array_equal(value, expected)
+    np.testing.assert_array_equal(x[np.arange(5), at], expected)
+    if first:
+        np.testing.assert_array_equal(at, (np.nanargmax if largest else np.nanargmin)(x, 1))
+
+
+@triton.jit
+def running_kernel(x_ptr, out_ptr, AXIS: tl.constexpr, REVERSE: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
+    at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    tl.store(out_ptr + at, tl.cumsum(tl.load(x_ptr + at), AXIS, REVERSE))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "int8", "float16"])
+@pytest.mark.parametrize(("axis", "reverse"), [(0, False), (0, True), (1, False), (1, True)])
+def test_running_sums(axis, reverse, dtype):
+    x = np.random.default_rng(0).integers(-4, 4, (8, 32)).astype(dtype)
+    out = np.zeros_like(x)
+    running_kernel[(1,)](array(x), array(out), axis, reverse, 8, 32)
+    turned = np.flip(x, axis) if reverse else x
+    expected = np.cumsum(turned, axis, dtype=dtype)
+    np.testing.assert_array_equal(out, np.flip(expected, axis) if reverse else expected)
+
+
+@triton.jit
+def bytes_kernel(a_ptr, b_ptr, out_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    rows, columns, depth = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    a = tl.load(a_ptr + rows[:, None] * K + depth[None, :])
+    b = tl.load(b_ptr + columns[None, :] * K + depth[:, None])
+    tl.store(out_ptr + rows[:, None] * N + columns[None, :], tl.dot(a, b, out_dtype=tl.int32))
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(16, 16, 32), (32, 64, 16), (128, 16, 128)])
+def test_products_of_bytes(m, n, k):
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-128, 128, (size, k), dtype="int8") for size in (m, n))
+    out = np.zeros((m, n), "int32")
+    bytes_kernel[(1,)](array(a), array(b), array(out), m, n, k)
+    np.testing.assert_array_equal(out, a.astype("int32") @ b.astype("int32").T)
+
+
+@triton.jit
+def assembly_kernel(x_ptr, y_ptr, out_ptr, ASSEMBLY: tl.constexpr):
+    at = tl.arange(0, 64)
+    x, y = tl.load(x_ptr + at), tl.load(y_ptr + at)
+    tl.store(out_ptr + at, tl.inline_asm_elementwise(ASSEMBLY, "=f,f,f", [x, y], dtype=tl.float32, is_pure=True, pack=1))
+
+
+@pytest.mark.parametrize(
+    ("assembly", "function"),
+    [
+        ("tanh.approx.f32 $0, $1;", lambda x, y: np.tanh(x)),
+        ("ex2.approx.ftz.f32 $0, $1;", lambda x, y: np.exp2(x)),
+        ("lg2.approx.f32 $0, $2;", lambda x, y: np.log2(y)),
+        ("rcp.approx.ftz.f32 $0, $2;", lambda x, y: 1 / y),
+        ("mov.b32 $0, $2;", lambda x, y: y),
+        ("{\n .reg .f32 t;\n mul.f32 t, $1, $2; // a product\n fma.rn.f32 $0, t, $2, 0f3F800000;\n}", lambda x, y: x * y * y + 1),
+    ],
+)
+def test_inline_assembly_of_known_instructions(assembly, function):
+    random = np.random.default_rng(0)
+    x, y, out = random.standard_normal(64).astype("float32"), random.random(64).astype("float32") + 0.5, np.zeros(64, "float32")
+    assembly_kernel[(1,)](array(x), array(y), array(out), assembly)
+    np.testing.assert_allclose(out, function(x, y), rtol=1e-6)
+
+
+def test_inline_assembly_of_other_instructions_is_refused_by_name():
+    x = np.zeros(64, "float32")
+    with pytest.raises(NotImplementedError, match=r"the PTX .cvt.rzi.f32.f32 \$0, \$1.: not covered"):
+        assembly_kernel[(1,)](array(x), array(x), array(x.copy()), "cvt.rzi.f32.f32 $0, $1;")
+
+
+@triton.jit
+def dependent_kernel(x_ptr, out_ptr):
+    gdc.gdc_wait()
+    at = tl.arange(0, 8)
+    tl.store(out_ptr + at, tl.load(x_ptr + at) * 2)
+    gdc.gdc_launch_dependents()
+
+
+@versions.needs(gdc is not None, "grid dependency control")
+def test_launches_that_overlap_elsewhere():
+    x, out = np.arange(8, dtype="float32"), np.zeros(8, "float32")
+    dependent_kernel[(1,)](array(x), array(out))
+    np.testing.assert_array_equal(out, 2 * x)
+
+
+@pytest.mark.parametrize("option", [{"maxnreg": 128}, {"launch_pdl": True}, {"enable_reflect_ftz": False}, {"ptx_options": ""}, {"min_shared_mem": 0}, {"waves_per_eu": 2}])
+def test_advice_to_other_compilers_is_taken(option):
+    x, out = np.arange(8, dtype="float32"), np.zeros(8, "float32")
+    constant_kernel[(1,)](array(x), array(out), 8, **option)
+    np.testing.assert_array_equal(out, x + 1)
+
+
+def test_advice_of_configurations_is_taken():
+    x, out = np.arange(8, dtype="float32"), np.zeros(8, "float32")
+    triton.autotune([triton.Config({}, maxnreg=64)], key=[])(constant_kernel)[(1,)](array(x), array(out), 8)
+    np.testing.assert_array_equal(out, x + 1)

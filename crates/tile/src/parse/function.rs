@@ -18,9 +18,6 @@ const LONGEST: usize = 1 << 20;
 /// Bytes of functions in the place of calls: more are refused, so that short functions calling each other do not take for ever.
 const MOST_INLINED: usize = 64 << 20;
 
-/// Operations whose text has a form of its own, and that are not covered.
-const REFUSED: [&str; 1] = ["tt.elementwise_inline_asm"];
-
 /// Values by name. Names in blocks beside each other may be the same; the later one counts.
 pub type Names = HashMap<String, Value>;
 
@@ -210,7 +207,6 @@ impl<'t> Reader<'t> {
             "tt.call" => self.call(cursor, names)?,
             "arith.constant" => vec![operations::constant(cursor, &mut self.builder)?],
             "" => return Err(cursor.error(format!("{}, expected an operation", cursor.found()))),
-            _ if REFUSED.contains(&operation) => return Err(cursor.refuse(operation, "not covered")),
             _ => {
                 let at = cursor.mark();
                 let simple = Simple::read(cursor, names)?;

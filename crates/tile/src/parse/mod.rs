@@ -2,6 +2,7 @@
 //!
 //! `docs/triton.md` has the list of what is covered. Calls of functions are inlined.
 
+mod assembly;
 mod branches;
 mod combination;
 mod comparison;

@@ -1,5 +1,6 @@
 //! TTIR's operations of the plain form `name operands {attributes} : types`, and what each becomes.
 
+use super::assembly;
 use super::comparison;
 use super::cursor::{Cursor, Read};
 use super::function::{Names, named};
@@ -37,7 +38,8 @@ impl<'t> Simple<'t> {
     pub fn read(cursor: &mut Cursor<'t>, names: &Names) -> Read<Simple<'t>> {
         let mut simple = Simple::default();
         // `tt.print` has a colon before its operands too.
-        while !cursor.take(":") || cursor.looking_at("%") {
+        // An operation without operands may have an arrow alone.
+        while !(cursor.take(":") || cursor.take("->")) || cursor.looking_at("%") {
             if cursor.looking_at("%") {
                 simple.operands.push(named(cursor, names)?);
             } else if cursor.looking_at("{") {
@@ -322,6 +324,9 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Va
         ("ttg.barrier" | "gpu.barrier", &[]) => {
             return Ok(b.emit_with_blocks(Operation::Barrier, &[], &[], Vec::new()));
         }
+        // Programs of one launch do not overlap with those of the next.
+        ("tt.grid_dependency_wait" | "tt.grid_dependency_launch_dependents", &[]) => return Ok(Vec::new()),
+        ("tt.elementwise_inline_asm", _) => return assembly::lower(simple, b),
         // Any value will do.
         ("ub.poison", &[]) => b.constant(0.0, &result.ok_or("no type")?),
         // A hint to optimisers.

@@ -58,10 +58,65 @@ fn barriers_of_every_version_of_triton_are_one_operation() {
     }
 }
 
+/// What a kernel with this PTX of two float32 operands gives for 3 and 2; two results are subtracted.
+fn assembled(text: &str, results: usize) -> Result<f32, String> {
+    let (names, types) = (["%a", "%a:2"][results - 1], ["f32", "f32, f32"][results - 1]);
+    let second = ["%zero", "%a#1"][results - 1];
+    let first = ["%a", "%a#0"][results - 1];
+    let text = format!(
+        r#"module {{ tt.func public @k(%out: !tt.ptr<f32>) {{
+        %x = arith.constant 3.000000e+00 : f32 loc(#loc)
+        %y = arith.constant 2.000000e+00 : f32 loc(#loc)
+        %zero = arith.constant 0.000000e+00 : f32 loc(#loc)
+        {names} = tt.elementwise_inline_asm "{text}" {{constraints = "=f,f,f", packed_element = 1 : i32, pure = true}} %x, %y : f32, f32 -> {types} loc(#loc)
+        %d = arith.subf {first}, {second} : f32 loc(#loc)
+        tt.store %out, %d : !tt.ptr<f32> loc(#loc)
+        tt.return loc(#loc) }} loc(#loc) }} loc(#loc)
+#loc = loc(unknown)"#
+    );
+    let kernel = parse(&text).map_err(|error| error.problem)?;
+    let (mut out, mut memory) = ([0f32], HostMemory::new());
+    let arguments = [memory.register(&mut out)];
+    interpret(verify(&kernel).expect("verified"), [1, 1, 1], &arguments, &mut memory).expect("runs");
+    drop(memory);
+    Ok(out[0])
+}
+
+#[test]
+fn ptx_of_known_instructions_is_computed() {
+    for (text, expected) in [
+        ("tanh.approx.f32 $0, $1;", 3f32.tanh()),
+        ("ex2.approx.ftz.f32 $0, $2;", 4.0),
+        ("rcp.approx.ftz.f32 $0, $2;", 0.5),
+        ("mov.f32 $0, $1;", 3.0),
+        ("{ .reg .f32 t; add.f32 t, $1, $2; // 5\0A\09 fma.rn.f32 $0, t, $2, 0f3F800000; }", 11.0),
+        ("min.f32 $0, $1, $2", 2.0),
+        ("div.full.f32 $0, $1, $2;", 1.5),
+    ] {
+        assert_eq!(assembled(text, 1), Ok(expected), "{text}");
+    }
+    assert_eq!(assembled("{ mul.f32 $0, $2, $3; sub.rn.f32 $1, $2, $3; }", 2), Ok(5.0));
+}
+
+#[test]
+fn ptx_that_is_not_known_is_refused_by_the_instruction() {
+    for (text, expected) in [
+        ("cvt.rn.f16x2.f32 $0, $1, $2;", "the PTX `cvt.rn.f16x2.f32 $0, $1, $2`: not covered"),
+        ("add.sat.f32 $0, $1, $2;", "`add.sat.f32 $0, $1, $2`: not covered"),
+        ("add.f32 $0, $1, q;", "q holds nothing"),
+        ("add.s32 $0, $1, $2;", "$1 is no i32"),
+        ("mov.b32 $0, 7;", "another type than the result"),
+        ("add.f32", "no register to write"),
+    ] {
+        let problem = assembled(text, 1).expect_err(text);
+        assert!(problem.contains(expected), "{problem}, expected {expected}");
+    }
+}
+
 #[test]
 fn what_is_not_covered_is_refused_by_name_and_source_line() {
-    let error = parse(&MATMUL.replace("tt.dot ", "tt.elementwise_inline_asm ")).expect_err("not covered");
-    assert!(error.problem.starts_with("tt.elementwise_inline_asm: not covered"), "{error}");
+    let error = parse(&MATMUL.replace("tt.dot ", "tt.dot_by_hand ")).expect_err("not covered");
+    assert!(error.problem.starts_with("tt.dot_by_hand: not covered"), "{error}");
     assert_eq!(error.source_line.as_deref(), Some("k.py:47:15"), "{error}");
 }
 

@@ -45,6 +45,18 @@ class MPSOptions:
     fpsan_homomorphic_casts: bool = False
     ir_override: str | None = None
     launch_cooperative_grid: bool = False
+    # Advice to NVIDIA's and AMD's compilers, which kernels and `triton.Config` carry along: nothing depends on it here.
+    maxnreg: int | None = None
+    launch_pdl: bool = False
+    enable_reflect_ftz: bool = True
+    ptx_version: int | None = None
+    ptx_options: str | None = None
+    min_shared_mem: int = 0
+    waves_per_eu: int = 0
+    matrix_instr_nonkdim: int = 0
+    kpack: int = 1
+    allow_flush_denorm: bool = False
+    schedule_hint: str = "none"
     # openmps's own: the most threads and bytes of threadgroup memory that a kernel may use on a GPU.
     # None leaves it to the device.
     max_threads: int | None = None
