@@ -277,7 +277,7 @@ impl Queue {
 
     #[cold]
     fn submit_traced(&self, command: Command<'_>) -> Result<()> {
-        let mut span = trace::Span::begin(self.device.index(), self.id(), &command);
+        let span = trace::Span::begin(self.device.index(), self.id(), &command);
         let result = self.device.driver().submit(self.id(), command);
         span.end(result.as_ref().err());
         result

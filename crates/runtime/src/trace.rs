@@ -1,8 +1,9 @@
 //! Tracing: every command and every change of memory, as a JSON file that Chrome's `about:tracing` and Perfetto open.
 //!
-//! `OPENMPS_TRACE=path` traces a whole process; `start` and `stop` a part of one.
+//! `OPENMPS_TRACE=path` traces a whole process; `start` and `stop` a part of one. [`Recorder`] keeps commands in memory instead.
 
 mod file;
+mod record;
 mod state;
 mod text;
 
@@ -10,9 +11,9 @@ use crate::clock;
 use crate::devices::Command;
 use crate::error::{Error, Result};
 use file::TraceFile;
-use state::{MOST_EVENTS, ON, Running, add, running, thread};
+pub use record::{Record, Recorder};
+use state::{MOST_EVENTS, Mode, Running, add, running, thread};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 
 /// One event. Times are nanoseconds on the runtime's clock.
 enum Event {
@@ -53,7 +54,7 @@ enum Event {
 /// Whether something is tracing.
 #[inline]
 pub fn is_on() -> bool {
-    ON.load(Ordering::Relaxed)
+    state::is_any_on()
 }
 
 /// Begins a trace into this file, which `stop` ends.
@@ -70,14 +71,14 @@ pub fn start_bounded(path: impl AsRef<Path>, most_events: usize) -> Result<()> {
     }
     *running = Running::File(TraceFile::create(path, most_events).map_err(|source| failed(path, source))?);
     state::watch_forks();
-    ON.store(true, Ordering::Relaxed);
+    state::begin(Mode::File);
     Ok(())
 }
 
 /// Ends the trace; the answer is its file.
 pub fn stop() -> Result<PathBuf> {
     let mut running = running();
-    ON.store(false, Ordering::Relaxed);
+    state::end(Mode::File);
     match std::mem::replace(&mut *running, Running::None) {
         Running::File(trace) => trace.finish().map_err(|(path, source)| failed(&path, source)),
         Running::None | Running::Child => Err(Error::Tracing { what: "not on".to_string() }),
@@ -131,12 +132,13 @@ extern "C" fn stop_at_exit() {
 /// A command that is being executed.
 pub(crate) struct Span {
     event: Option<Event>,
+    record: Option<Record>,
 }
 
 impl Span {
     /// Notes what the command is and when it began.
     pub fn begin(device: usize, queue: u64, command: &Command<'_>) -> Span {
-        let event = Event::Command {
+        let event = || Event::Command {
             name: command.operation(),
             kind: command.kind().name(),
             device,
@@ -148,13 +150,18 @@ impl Span {
             end: 0,
             begin: clock::now_ns(),
         };
-        Span { event: Some(event) }
+        let event = state::is_on(Mode::File).then(event);
+        let record = if state::is_on(Mode::Records) { Record::begin(device, queue, command) } else { None };
+        Span { event, record }
     }
 
     /// Notes when the command ended, and how.
-    pub fn end(&mut self, failure: Option<&Error>) {
+    pub fn end(self, failure: Option<&Error>) {
+        if let Some(record) = self.record {
+            record.end();
+        }
         let now = clock::now_ns();
-        let Some(mut event) = self.event.take() else { return };
+        let Some(mut event) = self.event else { return };
         if let Event::Command { end, error, .. } = &mut event {
             *end = now;
             *error = failure.map(Error::to_string);
@@ -166,7 +173,7 @@ impl Span {
 /// Notes what the emulator counted in a dispatch.
 #[cfg(all(feature = "emulated", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) fn counted(kernel: &str, threadgroups: u64, counters: &openmps_metal::emulated::Counters) {
-    if !is_on() {
+    if !state::is_on(Mode::File) {
         return;
     }
     let times = openmps_metal::emulated::GPUS.iter().map(|gpu| (gpu.name, gpu.seconds(counters) * 1e6));
@@ -182,5 +189,8 @@ pub(crate) fn counted(kernel: &str, threadgroups: u64, counters: &openmps_metal:
 
 /// Notes a device's memory.
 pub(crate) fn memory(device: usize, allocated: usize, reserved: usize) {
+    if !state::is_on(Mode::File) {
+        return;
+    }
     add(&Event::Memory { device, time: clock::now_ns(), allocated, reserved });
 }

@@ -4,7 +4,8 @@
 mod addresses;
 
 use addresses::ByAddress;
-use openmps_runtime::{Device, Error, trace};
+use openmps_runtime::trace::{self, Recorder};
+use openmps_runtime::{CommandKind, Device, Error};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -135,4 +136,33 @@ fn a_file_of_another_process_is_refused() {
     let error = trace::start(&file).expect_err("taken").to_string();
     assert!(error.contains("taken.json") && error.contains("another process"), "{error}");
     assert!(!trace::is_on());
+}
+
+#[test]
+fn commands_are_recorded_beside_a_trace_and_without_one() {
+    let _turn = ONE_AT_A_TIME.lock();
+    let device = Device::get(0).expect("the host");
+    let queue = device.new_queue();
+    let recorder = Recorder::start().expect("a recorder");
+    assert!(matches!(Recorder::start(), Err(Error::Tracing { .. })), "one at a time");
+    trace::start(path("recorded.json")).expect("a trace");
+    let buffer = device.allocate(4096).expect("memory");
+    queue.fill_at(buffer.address(), 1, 4096).expect("filled");
+    let written = trace::stop().expect("written");
+    queue.run_native("after the trace", || Ok(())).expect("runs");
+    queue.synchronize().expect("done");
+    let records = recorder.stop();
+    assert!(!trace::is_on());
+    queue.run_native("unrecorded", || Ok(())).expect("runs");
+    assert_eq!(named(&parsed(&written), "after the trace").len(), 0);
+
+    let of_queue: Vec<_> = records.iter().filter(|record| record.queue == queue.id()).collect();
+    let names: Vec<_> = of_queue.iter().map(|record| record.operation).collect();
+    assert_eq!(names, ["fill", "after the trace"]);
+    let [fill, native] = [of_queue[0], of_queue[1]];
+    assert_eq!((fill.kind, fill.bytes, fill.device), (CommandKind::Fill, Some(4096), 0));
+    assert_eq!((native.kind, native.bytes, native.thread), (CommandKind::Native, None, fill.thread));
+    assert!(fill.begin_ns <= fill.end_ns && fill.end_ns <= native.begin_ns, "{records:?}");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
+    assert!(native.end_ns <= now && now - fill.begin_ns < 60_000_000_000, "{records:?}");
 }

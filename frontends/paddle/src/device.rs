@@ -1,8 +1,9 @@
 //! Paddle's device interface over the runtime: devices, streams, events. A stream is a queue, an event an event. Memory and copies are in
-//! `memory`, communication between processes in `collective`.
+//! `memory`, communication between processes in `collective`, what a profiler asks in `profiler`.
 
 pub(crate) mod collective;
 mod memory;
+mod profiler;
 
 use crate::abi::device_ext::{CCallback, CDevice, CEvent, CStream, DeviceInterface};
 use crate::abi::types::{FAILED, INTERNAL_ERROR, SUCCESS, Status};
@@ -67,6 +68,7 @@ pub(crate) fn fill(interface: &mut DeviceInterface) {
     interface.stream_wait_event = Some(stream_wait_event);
     memory::fill(interface);
     collective::fill(interface);
+    profiler::fill(interface);
     interface.get_device_count = Some(get_device_count);
     interface.get_device_list = Some(get_device_list);
     interface.get_compute_capability = Some(zero);

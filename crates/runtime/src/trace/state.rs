@@ -1,20 +1,51 @@
 //! The one trace of a process, also in a child that `fork` made: there it is a new one, since another thread may have held the parent's
 //! locks, and the parent's file is the parent's.
 
-use super::Event;
 use super::file::TraceFile;
+use super::{Event, Record};
 use crate::clock;
 use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 /// Events of a trace unless `start_bounded` says otherwise; about 150 bytes each.
 pub(super) const MOST_EVENTS: usize = 1 << 20;
 
-/// Whether something is tracing.
-pub(super) static ON: AtomicBool = AtomicBool::new(false);
+/// Where commands are noted.
+#[derive(Clone, Copy, Debug)]
+#[repr(u8)]
+pub(super) enum Mode {
+    /// In the trace's file.
+    File = 1,
+    /// In memory.
+    Records = 2,
+}
+
+/// The modes that are on, as bits.
+static ON: AtomicU8 = AtomicU8::new(0);
+
+/// Whether commands are noted anywhere.
+#[inline]
+pub(super) fn is_any_on() -> bool {
+    ON.load(Ordering::Relaxed) != 0
+}
+
+#[inline]
+pub(super) fn is_on(mode: Mode) -> bool {
+    ON.load(Ordering::Relaxed) & mode as u8 != 0
+}
+
+/// Whether this call is the one that turned the mode on.
+pub(super) fn begin(mode: Mode) -> bool {
+    ON.fetch_or(mode as u8, Ordering::Relaxed) & mode as u8 == 0
+}
+
+pub(super) fn end(mode: Mode) {
+    ON.fetch_and(!(mode as u8), Ordering::Relaxed);
+}
+
 /// Whether `OPENMPS_TRACE` began the trace: then children trace too, into files of their own.
 static OF_ENVIRONMENT: AtomicBool = AtomicBool::new(false);
 
@@ -26,6 +57,7 @@ struct State {
     running: Mutex<Running>,
     /// Names of the threads that appeared in any trace; a thread's number is its place here.
     threads: Mutex<Vec<String>>,
+    records: Mutex<Vec<Record>>,
 }
 
 /// What a process traces into.
@@ -38,7 +70,7 @@ pub(super) enum Running {
 
 impl State {
     const fn new(running: Running) -> State {
-        State { running: Mutex::new(running), threads: Mutex::new(Vec::new()) }
+        State { running: Mutex::new(running), threads: Mutex::new(Vec::new()), records: Mutex::new(Vec::new()) }
     }
 }
 
@@ -51,6 +83,11 @@ fn state() -> &'static State {
 /// What this process traces into, for as long as the guard lives.
 pub(super) fn running() -> MutexGuard<'static, Running> {
     state().running.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a recorder keeps of this process, for as long as the guard lives.
+pub(super) fn records() -> MutexGuard<'static, Vec<Record>> {
+    state().records.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lets children made by `fork` have a trace of their own, or none. Once a process; children inherit it.
@@ -66,8 +103,8 @@ pub(super) fn watch_forks() {
 
 /// Runs in the child, whose only thread is the one that called `fork`. Takes no lock.
 unsafe extern "C" fn in_child() {
-    let traces = ON.load(Ordering::Relaxed) && OF_ENVIRONMENT.load(Ordering::Relaxed);
-    ON.store(traces, Ordering::Relaxed);
+    let traces = is_on(Mode::File) && OF_ENVIRONMENT.load(Ordering::Relaxed);
+    ON.store(if traces { Mode::File as u8 } else { 0 }, Ordering::Relaxed);
     let running = if traces { Running::Child } else { Running::None };
     // The parent's state stays where it is: dropping it would write its file and free what its threads were using.
     CURRENT.store(Box::into_raw(Box::new(State::new(running))), Ordering::Release);
@@ -82,7 +119,7 @@ pub(super) fn start_of_environment(path: &Path) -> io::Result<()> {
     })?;
     *running() = Running::File(file);
     OF_ENVIRONMENT.store(true, Ordering::Relaxed);
-    ON.store(true, Ordering::Relaxed);
+    begin(Mode::File);
     watch_forks();
     Ok(())
 }
@@ -102,7 +139,7 @@ pub(super) fn add(event: &Event) {
         *running = match file {
             Some(Ok(file)) => Running::File(file),
             other => {
-                ON.store(false, Ordering::Relaxed);
+                end(Mode::File);
                 if let Some(Err(error)) = other {
                     tracing::warn!("the trace of a child process: {error}");
                 }

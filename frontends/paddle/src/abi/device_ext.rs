@@ -29,6 +29,7 @@ type CopyMemory = Option<unsafe extern "C-unwind" fn(*const CDevice, *mut c_void
 type AsyncCopyMemory =
     Option<unsafe extern "C-unwind" fn(*const CDevice, CStream, *mut c_void, *const c_void, usize) -> Status>;
 type Size = Option<unsafe extern "C-unwind" fn(*const CDevice, *mut usize) -> Status>;
+type OnProfile = Option<unsafe extern "C-unwind" fn(*mut c_void, *mut c_void) -> Status>;
 type Flag = Option<unsafe extern "C-unwind" fn(*const CDevice, *mut bool) -> Status>;
 
 /// `C_CCLRootId`: memory of Paddle's for a unique id.
@@ -160,8 +161,12 @@ pub struct DeviceInterface {
     pub reserved_information: [Unused; 8],
     pub collectives: Collectives,
     pub reserved_collectives: [Unused; 8],
-    /// Paddle's own profiler, 6 members.
-    pub profiler: [Unused; 6],
+    pub profiler_initialize: Option<unsafe extern "C-unwind" fn(*mut c_void, *mut *mut c_void) -> Status>,
+    pub profiler_finalize: OnProfile,
+    pub profiler_prepare_tracing: OnProfile,
+    pub profiler_start_tracing: OnProfile,
+    pub profiler_stop_tracing: OnProfile,
+    pub profiler_collect_trace_data: Option<unsafe extern "C-unwind" fn(*mut c_void, u64, *mut c_void) -> Status>,
     pub reserved_profiler: [Unused; 8],
     /// Handles of a BLAS library, 5 members, and captured graphs, 11 members.
     pub blas_and_graphs: [Unused; 16],
