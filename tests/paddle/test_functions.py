@@ -26,6 +26,8 @@ REARRANGED = {
     "fill_diagonal, offset": Case(lambda x: (x * 1).fill_diagonal_(2.5, 1), (normal(5, 6),)),
     "fill_diagonal, wrapped": Case(lambda x: (x * 1).fill_diagonal_(2.5, wrap=True), (normal(9, 3),)),
     "fill_diagonal, cube": Case(lambda x: (x * 1).fill_diagonal_(2.5), (normal(3, 3, 3),)),
+    "fill_diagonal_tensor, matrix": Case(lambda x, y: paddle.diagonal_scatter(x, y, 1), (normal(3, 4), normal(3))),
+    "fill_diagonal_tensor, matrix in place": Case(lambda x, y: (x * 1).fill_diagonal_tensor_(y), (normal(4, 3), normal(3))),
     "fill_diagonal_tensor": Case(lambda x, y: paddle.Tensor.fill_diagonal_tensor(x, y, 1, 0, 2), (X, normal(4, 3))),
     "unfold": Case(lambda x: F.unfold(x, [3, 2], 2, [1, 0, 2, 1], [1, 2]), (IMAGE,)),
     "fold": Case(lambda x: F.fold(x, [5, 6], [2, 2], 1), (COLUMNS,)),
@@ -222,6 +224,28 @@ def test_complex_numbers(dtype):
     np.testing.assert_array_equal(paddle.conj(paddle.to_tensor(numbers)).numpy(), numbers.conj())
     real, imaginary = paddle.to_tensor(numbers.real), paddle.to_tensor(numbers.imag[:1])
     np.testing.assert_array_equal(paddle.complex(real, imaginary).numpy(), numbers.real + 1j * numbers.imag[:1])
+
+
+def test_complex_numbers_become_real_ones_and_back():
+    """The gradient of float32 to complex64 is the real part, also where a product makes a real tensor complex."""
+    numbers = (normal(4) + 1j * normal(4, seed=1)).astype("complex64")
+    c = paddle.to_tensor(numbers)
+    for dtype in ("float32", "float64", "int32"):
+        np.testing.assert_array_equal(c.astype(dtype).numpy(), numbers.real.astype(dtype))
+    wanted = 3 * numbers.real + numbers.imag
+    for product in (lambda y: y.astype("complex64") * c, lambda y: y * c):
+        y = paddle.ones([4])
+        y.stop_gradient = False
+        z = product(y)
+        (z.imag().sum() + 3 * z.real().sum()).backward()
+        np.testing.assert_allclose(y.grad.numpy(), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shift", [1, -3])
+def test_complex_numbers_are_rolled_over_all_axes(shift):
+    numbers = (normal(3, 4) + 1j * normal(3, 4, seed=1)).astype("complex64")
+    for x, wanted in ((paddle.to_tensor(numbers), numbers), (paddle.to_tensor(numbers).t(), numbers.T)):
+        np.testing.assert_array_equal(paddle.roll(x, shift).numpy(), np.roll(wanted, shift))
 
 
 @pytest.mark.parametrize("call", [

@@ -71,6 +71,17 @@ def test_nodes_are_numbered_as_on_the_cpu():
         np.testing.assert_array_equal(mine, theirs)
 
 
+def test_neighbours_of_several_types_of_edges_are_numbered_as_on_the_cpu():
+    def run(device):
+        paddle.set_device(device)
+        nodes, of_type = paddle.to_tensor([0, 1, 2]), [paddle.to_tensor([8, 9, 0, 4, 7, 6, 7]), paddle.to_tensor([0, 2, 3, 5, 1])]
+        counts = [paddle.to_tensor(each, dtype="int32") for each in ([2, 3, 2], [1, 3, 1])]
+        return [part.numpy() for part in paddle.geometric.reindex_heter_graph(nodes, of_type, counts)]
+
+    for mine, theirs in zip(run("mps"), run("cpu"), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
 def test_what_is_refused():
     row, places = paddle.to_tensor(ROW), paddle.to_tensor(PLACES)
     with pytest.raises(ValueError, match="nodes 0 to 9"):

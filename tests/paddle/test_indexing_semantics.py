@@ -178,6 +178,23 @@ def test_assignments_that_paddle_s_cpu_gets_wrong():
     assert y.grad.numpy()[1].tolist() == [[0, 1, 0, 4], [0, 2, 0, 5], [0, 3, 0, 6]]
 
 
+def test_indices_that_are_views():
+    """As `position_ids[:, -1:]` is: columns and transposes of integers, whose elements do not follow each other."""
+    ids = ar(4, 6, dtype="int64")
+    table, other = ar(24, 5), ar(24, 4)
+    views = {"last column": lambda: ids[:, -1:], "column": lambda: ids[:, 2], "transpose": lambda: ids.t(), "steps": lambda: ids[::2, ::3]}
+    cases = {}
+    for name, view in views.items():
+        # The transpose has as many elements as it broadcasts to rows of four.
+        for of in (table, other):
+            cases[f"x[{name}], {of.shape}"] = lambda of=of, view=view: of[view()]
+            cases[f"x[:, {name}], {of.shape}"] = lambda of=of, view=view: of.t()[:, view()]
+            cases[f"x[{name}] = y, {of.shape}"] = lambda of=of, view=view: put(of * 1, view(), -1.0)
+            cases[f"gradient of x[{name}], {of.shape}"] = lambda of=of, view=view: gradients(lambda x: x[view()], lambda: of * 1)
+            cases[f"gradient of x[{name}] = y, {of.shape}"] = lambda of=of, view=view: put_gradients(lambda: of * 1, view, 3.0)
+    check(cases)
+
+
 def test_assignments_beside_a_slice_of_a_permuted_view():
     """Where the selection begins is told by the strides of the view, and the result is laid out in another way."""
     order, each = [2, 3, 1, 4, 0], slice(None)

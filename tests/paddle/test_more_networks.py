@@ -315,12 +315,21 @@ def test_norms_by_mean_squares(shape, axes, weighed, dtype):
         return [out.astype("float64").numpy(), *(tensor.grad.numpy() for tensor in inputs[: 1 + weighed])]
 
     over = list(range(len(shape) - axes, len(shape)))
-    found = run(lambda x, scale: F.rms_norm(x, list(shape[-axes:]), scale if weighed else None, 1e-5)[0], dtype)
+    norms = [lambda x, scale: F.rms_norm(x, list(shape[-axes:]), scale if weighed else None, 1e-5)[0]]
+    if axes == 1 and weighed and dtype != "float64":
+        norms.append(lambda x, scale: fused.fused_rms_norm_ext(x, scale, 1e-5)[0])
     expected = run(lambda x, scale: x / (x.square().mean(over, keepdim=True) + 1e-5).sqrt() * (scale if weighed else 1), "float64")
     tolerance = {"float64": 1e-6, "float32": 1e-5, "bfloat16": 0.2}[dtype]
-    for own, other in zip(found, expected, strict=True):
+    for own, other in [pair for norm in norms for pair in zip(run(norm, dtype), expected, strict=True)]:
         assert own.shape == other.shape
         np.testing.assert_allclose(own, other, atol=tolerance, rtol=tolerance)
+
+
+def test_a_fused_norm_gives_the_inverse_roots_of_its_rows():
+    x = np.random.default_rng(6).standard_normal((2, 5, 8)).astype("float16")
+    _, inverse = fused.fused_rms_norm_ext(paddle.to_tensor(x), paddle.ones([8], "float16"), 1e-5)
+    assert inverse.dtype == paddle.float32 and inverse.shape == [10]
+    np.testing.assert_allclose(inverse.numpy(), 1 / np.sqrt((x.astype("float64") ** 2).mean(-1).ravel() + 1e-5), rtol=1e-6)
 
 
 NETWORKS = (

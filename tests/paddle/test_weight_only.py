@@ -115,6 +115,23 @@ def test_strided_inputs():
     np.testing.assert_array_equal(found.numpy(), wanted.numpy())
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_integers_of_llm_int8(dtype):
+    w = weight(64, 32, dtype)
+    integers, scale = quant.weight_quantize(w, "llm.int8")
+    paddle.set_device("cpu")
+    theirs = quant.weight_quantize(paddle.to_tensor(w.numpy() if dtype == "float16" else w.astype("float32").numpy()).astype(dtype), "llm.int8", arch=80)
+    paddle.set_device("mps")
+    for mine, other in zip((integers, scale), theirs, strict=True):
+        assert mine.dtype == other.dtype and mine.shape == other.shape
+        np.testing.assert_array_equal(mine.numpy(), other.numpy())
+    x, bias = weight(5, 64, dtype, 1), weight(1, 32, dtype, 2)[0]
+    found = quant.llm_int8_linear(x, integers, bias, scale)
+    numbers = integers.numpy().astype("float64") * scale.numpy()[:, None]
+    plain = [tensor.astype("float32").numpy().astype("float64") for tensor in (x, bias)]
+    close(found, plain[0] @ numbers.T + plain[1], dtype)
+
+
 def test_columns_of_zeros_and_halves():
     values = np.zeros((64, 16), "float32")
     values[:, 1] = 127.0
@@ -129,7 +146,9 @@ def test_columns_of_zeros_and_halves():
 @pytest.mark.parametrize(
     "named, call",
     [
-        (r"attribute algo is .llm\.int8", lambda x: quant.weight_quantize(x, "llm.int8")),
+        (r"attribute algo is .w4a8", lambda x: quant.weight_quantize(x, "w4a8", 80)),
+        ("weight_scale", lambda x: quant.llm_int8_linear(x.transpose([1, 0]), inserted(x)[0], None, paddle.ones([5]))),
+        ("attribute element type of the weight is float16", lambda x: quant.llm_int8_linear(x, x[:16], None, paddle.ones([16]))),
         ("75, 80", lambda x: quant.weight_quantize(x, arch=61)),
         ("quant_method", lambda x: quant.weight_only_linear(x.transpose([1, 0]), *inserted(x), "int2")),
         ("attribute weight_scale is .* 16 scales", lambda x: quant.weight_only_linear(x.transpose([1, 0]), inserted(x)[0], None, paddle.ones([5], dtype="float16"))),

@@ -117,13 +117,13 @@ impl Pooling {
         for axis in 0..2 {
             let (kernel, stride) = (self.kernel_size[axis], self.strides[axis]);
             let both = [padding[2 * axis], padding[2 * axis + 1]];
-            let padded = input[axis] + both[0] + both[1];
-            let Some(steps) = padded.checked_sub(kernel) else {
-                let expected =
-                    format!("at least as large as the kernel {:?} after padding {padding:?}", self.kernel_size);
+            // A window that is larger than the padded input by less than a step pools what there is, as in Paddle.
+            let room = (input[axis] + both[0] + both[1]) as i64 - kernel as i64;
+            let steps = if self.ceil_mode { room + stride as i64 - 1 } else { room } / stride as i64 + 1;
+            let Some(output) = usize::try_from(steps).ok().filter(|&output| output > 0) else {
+                let expected = format!("with room for the kernel {:?} after padding {padding:?}", self.kernel_size);
                 return Err(Error::Shape { operator, what: "input", got: x.clone(), expected });
             };
-            let output = if self.ceil_mode { steps.div_ceil(stride) } else { steps / stride } + 1;
             windows[axis] = native::strided_windows(input[axis], output, kernel, stride, both);
         }
         Ok(windows)
@@ -142,6 +142,10 @@ impl Pooling {
         let sizes = [[x.shape[2], x.shape[3]], self.kernel_size, self.strides];
         let [top, bottom, left, right] = paddings(self.name(), self.padding_algorithm, &self.paddings, sizes).ok()?;
         let (before, after) = ([top, left], [bottom, right]);
+        let fits = |axis: usize| sizes[0][axis] + before[axis] + after[axis] >= self.kernel_size[axis];
+        if !fits(0) || !fits(1) {
+            return None;
+        }
         let window =
             Window { before, after, strides: self.strides, ..Window::of(self.kernel_size[0], self.kernel_size[1]) };
         let (mut graph, nodes) = VendorGraph::new(&[x])?;

@@ -141,13 +141,18 @@ fn described(
     // The indices come in their own shape; the selection's axes that they extend along are told after -1.
     let extended: Vec<usize> =
         sizes.split(|&size| size == -1).nth(1).unwrap_or(&[]).iter().map(|&size| size.max(0) as usize).collect();
+    let mut memory = Vec::new();
     for view in &mut views {
-        if !extended.is_empty() && view.is_dense() && view.len() == extended.iter().product() {
-            *view = View::dense(view.address, view.dtype, &extended)?;
+        if !extended.is_empty() && view.len() == extended.iter().product() {
+            if !view.is_dense() {
+                memory.push(context.copy(view)?);
+            }
+            let address = memory.last().filter(|_| !view.is_dense()).map_or(view.address, |copy| copy.view.address);
+            *view = View::dense(address, view.dtype, &extended)?;
         }
     }
     let selection = Selection { shape, strides, start, axes };
-    Ok(Described { selection, indices: views, memory: Vec::new() })
+    Ok(Described { selection, indices: views, memory })
 }
 
 /// A selection by a mask: the elements where it is true, one after the other.

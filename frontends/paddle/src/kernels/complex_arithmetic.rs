@@ -319,7 +319,10 @@ fn pad_grad(context: &Context, upstream: Tensor, paddings: Vec<i32>, value: Scal
 fn rolled(context: &Context, x: &Tensor, shifts: Vec<i64>, axes: &[i64], out: &Output) -> Result<()> {
     let rank = x.shape().len() as i64;
     if axes.is_empty() {
-        return Err(refuse("axis", axes, "at least one axis for complex numbers"));
+        let (c, x) = (Compose::new(context), pairs(x)?);
+        let (to, flat) = (allocate_pairs(context, out, x.dtype)?, [x.len() / 2, 2]);
+        let to = View::dense(to.address, to.dtype, &flat)?;
+        return c.launch(&Roll { shifts, axes: vec![0] }, &[c.shaped(&x, &flat)?], &[to]);
     }
     if let Some(axis) = axes.iter().find(|axis| !(-rank..rank).contains(axis)) {
         return Err(refuse("axis", axis, &format!("an axis of {rank} dimensions")));

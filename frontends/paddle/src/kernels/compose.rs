@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::{Context, Output, Tensor};
 use openmps_graph::formula::{Formula, common_shape, floats};
+use openmps_graph::operators::copy::Copy;
 use openmps_graph::operators::elementwise::{Elementwise, Unary, run};
 use openmps_graph::operators::full::Full;
 use openmps_graph::operators::reduce::Reduction;
@@ -35,8 +36,14 @@ impl<'c> Compose<'c> {
         Ok(view)
     }
 
-    /// The same elements in this shape; of a dense tensor.
+    /// The same elements in this shape: where they lie, or, where they do not follow each other, copied.
     pub fn shaped(&self, x: &View, dims: &[usize]) -> Result<View> {
+        if x.shape[..] == *dims {
+            return Ok(x.clone());
+        }
+        if !x.is_dense() {
+            return self.shaped(&self.apply(&Copy, std::slice::from_ref(x))?, dims);
+        }
         Ok(View::dense(x.address, x.dtype, dims)?)
     }
 

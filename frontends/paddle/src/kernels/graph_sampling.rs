@@ -171,14 +171,22 @@ fn graph_reindex(
 ) -> Result<()> {
     let (dtype, mut every_node) = (nodes.dtype()?, integers(context, &nodes)?);
     let neighbors = integers(context, &neighbors)?;
-    expect_len("count", &counts, every_node.len())?;
+    // Of a graph with several types of edges, the counts of all nodes for each type.
+    let [got, each] = [counts.view()?.len(), every_node.len().max(1)];
+    if !got.is_multiple_of(each) {
+        return Err(refuse("length of count", got, &format!("{each} for each type of edges")));
+    }
     let counts = lengths(context, "count", &counts, neighbors.len())?;
     if counts.iter().sum::<usize>() != neighbors.len() {
         return Err(refuse("count", counts, &format!("numbers that add up to {} neighbors", neighbors.len())));
     }
     let mut numbers: HashMap<i64, i64> = every_node.iter().copied().zip(0..).collect();
-    let targets =
-        every_node.iter().zip(&counts).flat_map(|(node, &count)| vec![numbers[node]; count]).collect::<Vec<_>>();
+    let targets = every_node
+        .iter()
+        .cycle()
+        .zip(&counts)
+        .flat_map(|(node, &count)| vec![numbers[node]; count])
+        .collect::<Vec<_>>();
     let mut sources = Vec::with_capacity(neighbors.len());
     for node in neighbors {
         let next = every_node.len() as i64;

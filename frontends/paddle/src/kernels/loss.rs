@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;
-use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Gradient, Unary};
+use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Unary};
 use openmps_graph::operators::reduce::Reduction;
 use openmps_tile::dtype::FLOATS;
 
@@ -167,8 +167,10 @@ fn kldiv_loss(
     } else {
         let logarithm = c.map(Elementwise::Unary(Unary::Log), &[&label], &[])?;
         let losses = c.multiply(&label, &c.subtract(&logarithm, &x)?)?;
-        let zero = c.scale(&label, 0.0, 0.0)?;
-        c.map(Elementwise::Gradient(Gradient::WhereGreater), &[&label, &zero, &losses], &[])?
+        // Where the label is zero, or less, there is no loss: 0 log 0 is not a number.
+        let zero = c.constant(label.dtype, &[1], 0.0)?;
+        let counts = c.map(Elementwise::Binary(Binary::GreaterThan), &[&label, &zero], &[])?;
+        c.map(Elementwise::Binary(Binary::Where), &[&counts, &losses, &zero], &[])?
     };
     if reduction == "none" {
         return c.store_value(&out, dtype, &losses);

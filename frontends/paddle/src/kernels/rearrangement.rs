@@ -276,10 +276,13 @@ fn fill_diagonal_tensor(
         copy(context, x, to.clone())?;
     }
     let diagonal = diagonal(&to, offset as i32, [first, second])?;
-    if y.shape != diagonal.shape {
+    // The diagonal of a matrix comes as a matrix of one row.
+    let wide = |shape: &[usize]| shape.iter().copied().filter(|&size| size != 1).collect::<Vec<_>>();
+    if wide(&y.shape) != wide(&diagonal.shape) {
         return Err(refuse("shape of y", &y.shape, &format!("{:?}, the diagonal's", diagonal.shape)));
     }
-    copy(context, y, diagonal)
+    let c = Compose::new(context);
+    c.launch(&Copy, &[c.shaped(&y, &diagonal.shape)?], &[diagonal])
 }
 
 fn fill_diagonal_tensor_grad(

@@ -1,20 +1,26 @@
-//! Norms by mean squares with gradients, as language models train with: `paddle.nn.functional.rms_norm`.
+//! Norms by mean squares with gradients, as language models train with: `paddle.nn.functional.rms_norm`, and
+//! `paddle.incubate.nn.functional.fused_rms_norm_ext`, which always is along the last axis and has a scale.
 
 use super::compose::Compose;
 use super::images::refuse;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
-use openmps_graph::View;
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary};
 use openmps_graph::operators::layer_norm::LayerNorm;
 use openmps_graph::operators::reduce::Reduction;
+use openmps_graph::{DType, View};
 use openmps_tile::dtype::FLOATS;
+
+/// Types whose inverse roots are float32.
+const SINGLE: &[DType] = &[DType::F16, DType::BF16, DType::F32];
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
     table.add("rms_norm", FLOATS, rms_norm).output_as_inferred(1);
     table.add("rms_norm_grad", FLOATS, rms_norm_grad);
+    table.add("fused_rms_norm_ext", SINGLE, fused_rms_norm_ext).output(1, DType::F32);
+    table.add("fused_rms_norm_ext_grad", SINGLE, fused_rms_norm_ext_grad);
 }
 
 /// A tensor as rows that are normalized.
@@ -74,4 +80,36 @@ fn rms_norm_grad(
     let share = c.reduce(Reduction::Mean, &c.multiply(&weighted, &normed)?, &[1])?;
     let rest = c.subtract(&weighted, &c.multiply(&normed, &share)?)?;
     c.store_value(&dx, dtype, &c.multiply(&rest, &inverse)?)
+}
+
+/// The sizes of x's last axis.
+fn last(x: &Tensor) -> Vec<i64> {
+    x.shape().last().map(|&size| size as i64).into_iter().collect()
+}
+
+fn fused_rms_norm_ext(
+    context: &Context,
+    x: Tensor,
+    scale: Tensor,
+    epsilon: f32,
+    out: Output,
+    inverse: Output,
+) -> Result<()> {
+    let shape = x.shape();
+    // Paddle's rule leaves the number of rows open.
+    inverse.set_dims(&[shape[..shape.len().saturating_sub(1)].iter().product()]);
+    rms_norm(context, x, Some(scale), last(&x), epsilon.into(), out, inverse)
+}
+
+fn fused_rms_norm_ext_grad(
+    context: &Context,
+    x: Tensor,
+    scale: Tensor,
+    inverse: Tensor,
+    upstream: Tensor,
+    epsilon: f32,
+    dx: Option<Output>,
+    dscale: Option<Output>,
+) -> Result<()> {
+    rms_norm_grad(context, x, Some(scale), inverse, upstream, last(&x), epsilon.into(), dx, dscale)
 }

@@ -16,6 +16,8 @@ use openmps_graph::{DType, Operator, View};
 
 const DIVIDE: Elementwise = Elementwise::Binary(Binary::Divide);
 const MULTIPLY: Elementwise = Elementwise::Binary(Binary::Multiply);
+/// The name of the algorithm with one scale for each column and integers in no GPU's order.
+const LLM_INT8: &str = "llm.int8";
 const TYPES: &[DType] = &[DType::F16, DType::BF16, DType::F32];
 
 /// Adds this family.
@@ -24,6 +26,7 @@ pub fn register(table: &mut Table) {
     table.add("weight_dequantize", TYPES, weight_dequantize);
     table.add("weight_only_linear", TYPES, weight_only_linear);
     table.add("weight_only_linear_grad", TYPES, weight_only_linear_grad);
+    table.add("llm_int8_linear", TYPES, llm_int8_linear);
 }
 
 /// A weight's sizes as numbers, (rows, columns), and what its integers are.
@@ -63,6 +66,15 @@ impl Weight {
     /// As many groups as there are, with their columns: what scales lie as.
     fn scales(&self) -> [usize; 2] {
         [self.rows / self.group, self.columns]
+    }
+
+    /// What an integer's step is, for each group and column: its largest magnitude is the largest integer.
+    fn scale_of(&self, c: &Compose, x: &View) -> Result<View> {
+        let [groups, columns] = self.scales();
+        let magnitude = c.map(Elementwise::Unary(Unary::Abs), &[&c.shaped(x, &[groups, self.group, columns])?], &[])?;
+        let largest = c.reduce(Reduction::Maximum, &magnitude, &[1])?;
+        let most = c.constant(largest.dtype, &[1], self.bits.largest())?;
+        c.map(DIVIDE, &[&largest, &most], &[])
     }
 
     /// Integers within the largest one to either side, in Paddle's way of rounding: halves away from zero.
@@ -111,22 +123,59 @@ fn weight_quantize(
     scale_out: Output,
 ) -> Result<()> {
     let (c, dtype, sizes) = (Compose::new(context), x.dtype()?, dims("x", &x)?);
+    if algorithm == LLM_INT8 {
+        return llm_int8(context, &x, sizes, &out, &scale_out);
+    }
     let bits = Bits::of_algorithm(&algorithm)?;
     if sizes.contains(&0) {
         context.allocate(&out, DType::I8)?;
         return c.fill(&context.allocate(&scale_out, dtype)?, 0.0);
     }
     let weight = Weight::new(bits, arch, group_size, sizes)?;
-    let [groups, columns] = weight.scales();
     let x = c.input(&x)?;
-    let magnitude = c.map(Elementwise::Unary(Unary::Abs), &[&c.shaped(&x, &[groups, weight.group, columns])?], &[])?;
-    let largest = c.reduce(Reduction::Maximum, &magnitude, &[1])?;
-    let most = c.constant(largest.dtype, &[1], bits.largest())?;
-    let scale = c.cast(&c.map(DIVIDE, &[&largest, &most], &[])?, dtype)?;
+    let scale = c.cast(&weight.scale_of(&c, &x)?, dtype)?;
     c.store_value(&scale_out, dtype, &scale)?;
     let levels = weight.levels(&c, &x, &c.cast(&scale, x.dtype)?)?;
     let to = context.allocate(&out, DType::I8)?;
     weight.layout.encode(&c, &levels, bits, &to)
+}
+
+/// The integers of 8 bits as (columns, rows), and scales in float32.
+fn llm_int8(context: &Context, x: &Tensor, sizes: [usize; 2], out: &Output, scale_out: &Output) -> Result<()> {
+    let c = Compose::new(context);
+    let [rows, columns] = sizes;
+    if sizes.contains(&0) {
+        context.allocate(out, DType::I8)?;
+        return c.fill(&context.allocate(scale_out, DType::F32)?, 0.0);
+    }
+    let weight = Weight { bits: Bits::Eight, layout: Layout::Rows, rows, columns, group: rows };
+    let x = c.input(x)?;
+    let scale = weight.scale_of(&c, &x)?;
+    c.store_value(scale_out, DType::F32, &scale)?;
+    let levels = weight.levels(&c, &x, &scale)?.permuted(&[1, 0]);
+    c.run(Elementwise::Unary(Unary::Cast), &[&levels], &context.allocate(out, DType::I8)?)
+}
+
+/// The product with such a weight. Paddle's GPUs multiply what is below `threshold` in integers; this one multiplies in x's type.
+fn llm_int8_linear(
+    context: &Context,
+    x: Tensor,
+    weight: Tensor,
+    bias: Option<Tensor>,
+    scale: Tensor,
+    _threshold: f32,
+    out: Output,
+) -> Result<()> {
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let [columns, rows] = dims("weight", &weight)?;
+    if weight.dtype()? != DType::I8 {
+        return Err(refuse("element type of the weight", format_args!("{}", weight.dtype()?), "int8"));
+    }
+    let scale = scale.view()?;
+    let scale = c.shaped(&c.cast(&scale, DType::F32)?, &[columns, 1])?;
+    let numbers = c.map(MULTIPLY, &[&c.cast(&weight.view()?, DType::F32)?, &scale], &[])?;
+    let numbers = c.shaped(&c.cast(&numbers, dtype)?, &[columns, rows])?;
+    linear(context, &c, x, numbers, bias, &out)
 }
 
 /// The architecture is not told here: integers lie as on those that have tensor cores, as Paddle's own kernel takes for granted.
@@ -163,13 +212,18 @@ fn weight_only_linear(
 ) -> Result<()> {
     let (c, dtype) = (Compose::new(context), x.dtype()?);
     let numbers = numbers(&c, &weight, &scale, &weight_dtype, arch, group_size, dtype)?;
+    linear(context, &c, x, numbers, bias, &out)
+}
+
+/// `x numbers^T + bias`.
+fn linear(context: &Context, c: &Compose, x: Tensor, numbers: View, bias: Option<Tensor>, out: &Output) -> Result<()> {
     let layer = Linear { transpose_weight: true, bias: bias.is_some(), ..Linear::default() };
     let mut inputs = vec![x.view()?, numbers];
     if let Some(bias) = bias {
         let bias = bias.view()?;
         inputs.push(c.shaped(&bias, &[bias.len()])?);
     }
-    let to = context.allocate(&out, dtype)?;
+    let to = context.allocate(out, x.dtype()?)?;
     Ok(layer.run(context.queue(), &inputs, &[to])?)
 }
 

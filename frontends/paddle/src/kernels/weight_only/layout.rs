@@ -21,7 +21,7 @@ impl Bits {
         match name {
             "weight_only_int8" => Ok(Bits::Eight),
             "weight_only_int4" => Ok(Bits::Four),
-            _ => Err(refuse("algo", name, "weight_only_int8 or weight_only_int4")),
+            _ => Err(refuse("algo", name, "weight_only_int8, weight_only_int4 or llm.int8")),
         }
     }
 
