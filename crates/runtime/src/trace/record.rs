@@ -98,10 +98,14 @@ fn unix_ns() -> u64 {
 }
 
 /// The number that the system gives this thread.
+#[cfg(target_os = "linux")]
 fn system_thread() -> u64 {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     // SAFETY: the call takes nothing and cannot fail.
-    return unsafe { libc::gettid() } as u64;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    return state::thread() as u64;
+    unsafe { libc::gettid() as u64 }
+}
+
+/// The number that traces give this thread.
+#[cfg(not(target_os = "linux"))]
+fn system_thread() -> u64 {
+    state::thread() as u64
 }

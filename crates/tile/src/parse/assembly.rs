@@ -1,20 +1,15 @@
 //! `tl.inline_asm_elementwise`: PTX whose instructions have operations of ours. Kernels reach for it to have one instruction, an approximation above all,
 //! for which the exact function does as well.
 
-use super::operations::{Simple, attribute};
 use crate::builder::Builder;
 use crate::kernel::{Binary, Number, Operation, Unary, Value};
 use crate::types::{Scalar, Type};
 use std::collections::HashMap;
 
 /// The results of a piece of PTX, one element of each operand at a time.
-pub fn lower(simple: &Simple, b: &mut Builder) -> Result<Vec<Value>, String> {
-    if attribute(simple.attributes, "packed_element").unwrap_or(1) != 1 {
-        return Err("PTX of several elements at once".to_owned());
-    }
-    let results = simple.types.get(simple.operands.len()..).unwrap_or_default();
-    let text = plain(simple.text);
-    let mut registers = Registers { results, operands: &simple.operands, named: HashMap::new() };
+pub fn lower(text: &str, operands: &[Value], results: &[Type], b: &mut Builder) -> Result<Vec<Value>, String> {
+    let text = plain(text);
+    let mut registers = Registers { results, operands, named: HashMap::new() };
     for instruction in text.split(';').map(|part| part.trim_matches(|c: char| c.is_whitespace() || "{}".contains(c))) {
         if !instruction.is_empty() {
             registers.execute(instruction, b).map_err(|why| format!("the PTX `{instruction}`: {why}"))?;
@@ -126,11 +121,12 @@ fn literal(text: &str, scalar: Scalar) -> Option<Number> {
 
 /// What an instruction makes of its operands; none where it is not known.
 fn operation(kind: &str, words: &[&str], values: &[Value], b: &mut Builder) -> Option<Value> {
-    let scalar = b.type_of(*values.first()?).number()?;
-    let (is_float, is_unsigned) = (scalar.is_float(), words.iter().any(|word| word.starts_with('u')));
+    let is_float = b.type_of(*values.first()?).number()?.is_float();
+    let is_unsigned = words.iter().any(|word| word.starts_with('u'));
     let modifies = |word: &str| words.contains(&word);
-    // Saturation changes numbers; rounding to nearest is ours, and the approximations are computed exactly. Halves of products are not.
-    if ["sat", "satfinite", "rz", "rm", "rp", "hi", "wide"].iter().any(|word| modifies(word)) {
+    // Rounding to nearest is ours, approximations are computed exactly, and nothing saturates.
+    let plain = |word: &&str| scalar(word).is_some() || ["rn", "approx", "full", "ftz", "lo", "NaN"].contains(word);
+    if !words.iter().all(plain) {
         return None;
     }
     let unary = match kind {

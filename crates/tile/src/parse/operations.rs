@@ -326,7 +326,10 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Va
         }
         // Programs of one launch do not overlap with those of the next.
         ("tt.grid_dependency_wait" | "tt.grid_dependency_launch_dependents", &[]) => return Ok(Vec::new()),
-        ("tt.elementwise_inline_asm", _) => return assembly::lower(simple, b),
+        ("tt.elementwise_inline_asm", _) if attribute(simple.attributes, "packed_element").unwrap_or(1) == 1 => {
+            return assembly::lower(simple.text, of, simple.types.get(of.len()..).unwrap_or_default(), b);
+        }
+        ("tt.elementwise_inline_asm", _) => return Err("PTX of several elements at once".to_owned()),
         // Any value will do.
         ("ub.poison", &[]) => b.constant(0.0, &result.ok_or("no type")?),
         // A hint to optimisers.

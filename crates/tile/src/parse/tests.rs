@@ -89,7 +89,7 @@ fn ptx_of_known_instructions_is_computed() {
         ("ex2.approx.ftz.f32 $0, $2;", 4.0),
         ("rcp.approx.ftz.f32 $0, $2;", 0.5),
         ("mov.f32 $0, $1;", 3.0),
-        ("{ .reg .f32 t; add.f32 t, $1, $2; // 5\0A\09 fma.rn.f32 $0, t, $2, 0f3F800000; }", 11.0),
+        ("{ .reg .f32 t; add.f32 t, $1, $2; // 5\\0A\\09 fma.rn.f32 $0, t, $2, 0f3F800000; }", 11.0),
         ("min.f32 $0, $1, $2", 2.0),
         ("div.full.f32 $0, $1, $2;", 1.5),
     ] {
@@ -103,6 +103,9 @@ fn ptx_that_is_not_known_is_refused_by_the_instruction() {
     for (text, expected) in [
         ("cvt.rn.f16x2.f32 $0, $1, $2;", "the PTX `cvt.rn.f16x2.f32 $0, $1, $2`: not covered"),
         ("add.sat.f32 $0, $1, $2;", "`add.sat.f32 $0, $1, $2`: not covered"),
+        ("min.NaN.xorsign.abs.f32 $0, $1, $2;", "not covered"),
+        ("@p mov.f32 $0, $1;", "not covered"),
+        ("mov.b64 $0, {$1, $2};", "holds nothing"),
         ("add.f32 $0, $1, q;", "q holds nothing"),
         ("add.s32 $0, $1, $2;", "$1 is no i32"),
         ("mov.b32 $0, 7;", "another type than the result"),
