@@ -65,7 +65,7 @@ orders! {
 #[inline(always)]
 unsafe fn best<O: Order<T>, T: PartialOrd + Copy>(line: Line) {
     let values = line.values.cast::<T>();
-    // SAFETY (of all reads): the caller's `count` elements are valid; chunks lie within.
+    // SAFETY: the caller's `count` elements are valid; chunks lie within.
     let at = |i: usize| unsafe { (values.add(i).read_unaligned(), line.numbers.add(i).read_unaligned()) };
     let mut found = at(0);
     let mut done = 1;

@@ -35,15 +35,13 @@ impl Lowering<'_> {
 /// The function for numbers of a type; none for those that are added in another one.
 fn running(scalar: Scalar) -> Option<RunningFunction> {
     Some(match scalar {
-        Scalar::F32 => |from, to, axis, reverse| {
-            // SAFETY (here and below): the caller's promise.
-            unsafe { add_up::<f32>(from, to, axis, reverse, |x, y| x + y) }
-        },
-        // SAFETY: see above.
+        // SAFETY: the caller's promise.
+        Scalar::F32 => |from, to, axis, reverse| unsafe { add_up::<f32>(from, to, axis, reverse, |x, y| x + y) },
+        // SAFETY: as above.
         Scalar::F64 => |from, to, axis, reverse| unsafe { add_up::<f64>(from, to, axis, reverse, |x, y| x + y) },
-        // SAFETY: see above.
+        // SAFETY: as above.
         Scalar::I32 => |from, to, axis, reverse| unsafe { add_up::<i32>(from, to, axis, reverse, i32::wrapping_add) },
-        // SAFETY: see above.
+        // SAFETY: as above.
         Scalar::I64 => |from, to, axis, reverse| unsafe { add_up::<i64>(from, to, axis, reverse, i64::wrapping_add) },
         _ => return None,
     })
