@@ -143,13 +143,15 @@ fn described(
         sizes.split(|&size| size == -1).nth(1).unwrap_or(&[]).iter().map(|&size| size.max(0) as usize).collect();
     let mut memory = Vec::new();
     for view in &mut views {
-        if !extended.is_empty() && view.len() == extended.iter().product() {
-            if !view.is_dense() {
-                memory.push(context.copy(view)?);
-            }
-            let address = memory.last().filter(|_| !view.is_dense()).map_or(view.address, |copy| copy.view.address);
-            *view = View::dense(address, view.dtype, &extended)?;
+        if extended.is_empty() || view.len() != extended.iter().product() {
+            continue;
         }
+        if !view.is_dense() {
+            let copy = context.copy(view)?;
+            *view = copy.view.clone();
+            memory.push(copy);
+        }
+        *view = View::dense(view.address, view.dtype, &extended)?;
     }
     let selection = Selection { shape, strides, start, axes };
     Ok(Described { selection, indices: views, memory })
