@@ -17,6 +17,12 @@ ELSEWHERE = re.compile(
     r"^(broadcast|reduce_scatter|recv_v2|send_v2|all_reduce|all_gather|all_to_all|reduce|barrier|global_(gather|scatter)|mp_allreduce_sum)$|_raw$|^multi_gru$|selected_rows"
 )
 
+# How Paddle's listing names types, where that is not how its users do.
+TYPES = {
+    "float": "float32", "double": "float64", "complex<float>": "complex64", "complex<double>": "complex128",
+    **{f"{kind}{bits}_t": f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}, "int": "int32",
+}  # fmt: skip
+
 # Why kernels are missing, the first row whose pattern fits.
 REASONS = {
     r"^fused|^fusion|_fc_|self_dp_attention|^fc_|^skip_": "made by passes over inference programs, which our own passes take the place of",
@@ -40,6 +46,28 @@ def kernels(place: str) -> set[str]:
     return {name for name, kernels in listed.items() if any(f"Place({place}" in kernel for kernel in kernels)}
 
 
+def element_types(place: str) -> dict[str, set[str]]:
+    """Kernel -> the element types that it is registered for on a device."""
+    listed = core._get_all_register_op_kernels("phi")
+    of_place = re.compile(rf"data_type\[(?:::)?(?:\w+::)*([\w<>]+)\].*Place\({place}")
+    found = {name: {match[1] for kernel in kernels if (match := of_place.search(kernel))} for name, kernels in listed.items()}
+    return {name: types for name, types in found.items() if types}
+
+
+def missing_types() -> list[str]:
+    """Rows of element types for which the CPU has kernels and mps, which has them for others, has not; types that lack the same ones are one row."""
+    cpu, mps = element_types("cpu"), element_types("mps")
+    lacking: dict[str, list[str]] = {}
+    for name in sorted(cpu.keys() & mps.keys()):
+        if not ELSEWHERE.search(name):
+            for missing in cpu[name] - mps[name]:
+                lacking.setdefault(missing, []).append(f"`{name}`")
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for missing in sorted(lacking):
+        rows.setdefault(tuple(lacking[missing]), []).append(TYPES.get(missing, missing))
+    return [f"| {', '.join(types)} | {len(names)} | {', '.join(names)} |" for names, types in sorted(rows.items(), key=lambda row: -len(row[0]))]
+
+
 def text() -> str:
     dense = {name for name in kernels("cpu") if not ELSEWHERE.search(name)}
     missing = sorted(dense - kernels("mps"))
@@ -61,6 +89,16 @@ def text() -> str:
         "| why it is missing | kernels | which |",
         "|---|---|---|",
         *rows,
+        "",
+        "## Element types",
+        "",
+        "Kernels that are there, but not for an element type for which the CPU has them, fall back for that type:",
+        "",
+        "| element type | kernels | which |",
+        "|---|---|---|",
+        *missing_types(),
+        "",
+        "## More than the CPU",
         "",
         f"Device `mps` has {len(more)} kernels that Paddle's CPU has not, most of them of language models: {', '.join(more)}.",
         "",
