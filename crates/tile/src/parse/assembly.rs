@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// The results of a piece of PTX, one element of each operand at a time.
 pub fn lower(text: &str, operands: &[Value], results: &[Type], b: &mut Builder) -> Result<Vec<Value>, String> {
     let text = plain(text);
-    let mut registers = Registers { results, operands, named: HashMap::new() };
+    let mut registers = Registers { results, operands, named: HashMap::new(), has_effect: false };
     for instruction in text.split(';').map(|part| part.trim_matches(|c: char| c.is_whitespace() || "{}".contains(c))) {
         if !instruction.is_empty() {
             registers.execute(instruction, b).map_err(|why| format!("the PTX `{instruction}`: {why}"))?;
@@ -19,7 +19,8 @@ pub fn lower(text: &str, operands: &[Value], results: &[Type], b: &mut Builder) 
         Some(&value) if b.type_of(value) == ty => Ok(value),
         Some(_) => Err(format!("PTX whose ${i} is of another type than the result")),
         // What only has an effect is given a result that nobody reads.
-        None => Ok(b.constant(0.0, ty)),
+        None if registers.has_effect => Ok(b.constant(0.0, ty)),
+        None => Err(format!("PTX that does not write ${i}")),
     };
     results.iter().enumerate().map(written).collect()
 }
@@ -36,6 +37,8 @@ struct Registers<'a> {
     results: &'a [Type],
     operands: &'a [Value],
     named: HashMap<String, Value>,
+    /// Whether an instruction was met that is not there for a result.
+    has_effect: bool,
 }
 
 impl Registers<'_> {
@@ -44,6 +47,7 @@ impl Registers<'_> {
         let mut words = name.split('.');
         let kind = words.next().unwrap_or_default();
         // A declaration of registers, and launches that overlap, which they do not here.
+        self.has_effect |= kind == "griddepcontrol";
         if kind.is_empty() || kind == "griddepcontrol" {
             return Ok(());
         }

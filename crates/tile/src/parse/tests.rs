@@ -95,6 +95,7 @@ fn ptx_of_known_instructions_is_computed() {
     ] {
         assert_eq!(assembled(text, 1), Ok(expected), "{text}");
     }
+    assert_eq!(assembled("griddepcontrol.wait; // dummy $0", 1), Ok(0.0), "older Triton's gdc_wait has a result that nobody reads");
     assert_eq!(assembled("{ mul.f32 $0, $2, $3; sub.rn.f32 $1, $2, $3; }", 2), Ok(5.0));
 }
 
@@ -110,6 +111,7 @@ fn ptx_that_is_not_known_is_refused_by_the_instruction() {
         ("add.s32 $0, $1, $2;", "$1 is no i32"),
         ("mov.b32 $0, 7;", "another type than the result"),
         ("add.f32", "no register to write"),
+        ("", "PTX that does not write $0"),
     ] {
         let problem = assembled(text, 1).expect_err(text);
         assert!(problem.contains(expected), "{problem}, expected {expected}");
