@@ -95,7 +95,11 @@ fn ptx_of_known_instructions_is_computed() {
     ] {
         assert_eq!(assembled(text, 1), Ok(expected), "{text}");
     }
-    assert_eq!(assembled("griddepcontrol.wait; // dummy $0", 1), Ok(0.0), "older Triton's gdc_wait has a result that nobody reads");
+    assert_eq!(
+        assembled("griddepcontrol.wait; // dummy $0", 1),
+        Ok(0.0),
+        "older Triton's gdc_wait has a result that nobody reads"
+    );
     assert_eq!(assembled("{ mul.f32 $0, $2, $3; sub.rn.f32 $1, $2, $3; }", 2), Ok(5.0));
 }
 
