@@ -41,11 +41,6 @@ REASONS = {
 }
 
 
-def kernels(place: str) -> set[str]:
-    listed = core._get_all_register_op_kernels("phi")
-    return {name for name, kernels in listed.items() if any(f"Place({place}" in kernel for kernel in kernels)}
-
-
 def element_types(place: str) -> dict[str, set[str]]:
     """Kernel -> the element types that it is registered for on a device."""
     listed = core._get_all_register_op_kernels("phi")
@@ -54,9 +49,8 @@ def element_types(place: str) -> dict[str, set[str]]:
     return {name: types for name, types in found.items() if types}
 
 
-def missing_types() -> list[str]:
+def missing_types(cpu: dict[str, set[str]], mps: dict[str, set[str]]) -> list[str]:
     """Rows of element types for which the CPU has kernels and mps, which has them for others, has not; types that lack the same ones are one row."""
-    cpu, mps = element_types("cpu"), element_types("mps")
     lacking: dict[str, list[str]] = {}
     for name in sorted(cpu.keys() & mps.keys()):
         if not ELSEWHERE.search(name):
@@ -69,9 +63,10 @@ def missing_types() -> list[str]:
 
 
 def text() -> str:
-    dense = {name for name in kernels("cpu") if not ELSEWHERE.search(name)}
-    missing = sorted(dense - kernels("mps"))
-    more = sorted(f"`{name}`" for name in kernels("mps") - kernels("cpu") if not ELSEWHERE.search(name))
+    cpu, mps = element_types("cpu"), element_types("mps")
+    dense = {name for name in cpu if not ELSEWHERE.search(name)}
+    missing = sorted(dense - mps.keys())
+    more = sorted(f"`{name}`" for name in mps.keys() - cpu.keys() if not ELSEWHERE.search(name))
     reasons: dict[str, list[str]] = {}
     for name in missing:
         reason = next(reason for pattern, reason in REASONS.items() if re.search(pattern, name))
@@ -96,7 +91,7 @@ def text() -> str:
         "",
         "| element type | kernels | which |",
         "|---|---|---|",
-        *missing_types(),
+        *missing_types(cpu, mps),
         "",
         "## More than the CPU",
         "",

@@ -5,15 +5,10 @@ import pytest
 import triton
 import triton.language as tl
 from triton._C.libtriton import ir
-from triton.language.extra.cuda import libdevice
+from triton.language.extra.cuda import gdc, libdevice
 
 import versions
 from openmps.triton import array
-
-try:
-    from triton.language.extra.cuda import gdc
-except ImportError:  # older than Triton 3.6
-    gdc = None
 
 #: Those that this version of Triton knows; "bf16x3" and "bf16x6" are newer than the others.
 PRECISIONS = [
@@ -202,7 +197,6 @@ def dependent_kernel(x_ptr, out_ptr):
     gdc.gdc_launch_dependents()
 
 
-@versions.needs(gdc is not None, "grid dependency control")
 def test_launches_that_overlap_elsewhere():
     x, out = np.arange(8, dtype="float32"), np.zeros(8, "float32")
     dependent_kernel[(1,)](array(x), array(out))
