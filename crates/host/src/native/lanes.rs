@@ -132,35 +132,48 @@ pub(crate) trait Lanes: Arithmetic {
         registers.map(|register| unsafe { register.lanes() }.iter().sum())
     }
 
-    /// `4 * N` numbers, sorted so that `result[j]` holds those at `4 * i + j`.
+    /// Four numbers of each of N rows, which are `stride` apart: `result[j]` holds number j of every row.
     #[inline(always)]
-    unsafe fn load_by_4(from: *const f32) -> [Self; 4] {
-        let mut sorted = [[0.0f32; 16]; 4];
+    unsafe fn load_rows_of_4(from: *const f32, stride: usize) -> [Self; 4] {
+        let mut sorted = [[0.0f32; WIDEST]; 4];
         // SAFETY: the level's instructions are there by this trait's contract.
         let mut result = [unsafe { Self::splat(0.0) }; 4];
         for j in 0..4 {
             for i in 0..Self::N {
-                // SAFETY: the caller vouches for 4 * N readable numbers, and 4 * i + j is below that.
-                sorted[j][i] = unsafe { *from.add(4 * i + j) };
+                // SAFETY: the caller vouches for four numbers of N rows.
+                sorted[j][i] = unsafe { *from.add(i * stride + j) };
             }
-            // SAFETY: `sorted[j]` holds 16 numbers, at least N.
+            // SAFETY: no register is wider.
             result[j] = unsafe { Self::load(sorted[j].as_ptr()) };
         }
         result
     }
 
+    /// The inverse of [`Lanes::load_rows_of_4`].
+    #[inline(always)]
+    unsafe fn store_rows_of_4(values: [Self; 4], to: *mut f32, stride: usize) {
+        for j in 0..4 {
+            // SAFETY: the level's instructions are there by this trait's contract.
+            let sorted = unsafe { values[j].lanes() };
+            for i in 0..Self::N {
+                // SAFETY: the caller vouches for four numbers of N rows.
+                unsafe { *to.add(i * stride + j) = sorted[i] };
+            }
+        }
+    }
+
+    /// `4 * N` numbers, sorted so that `result[j]` holds those at `4 * i + j`.
+    #[inline(always)]
+    unsafe fn load_by_4(from: *const f32) -> [Self; 4] {
+        // SAFETY: the caller vouches for 4 * N readable numbers.
+        unsafe { Self::load_rows_of_4(from, 4) }
+    }
+
     /// The inverse of [`Lanes::load_by_4`].
     #[inline(always)]
     unsafe fn store_by_4(values: [Self; 4], to: *mut f32) {
-        let mut sorted = [[0.0f32; 16]; 4];
-        for j in 0..4 {
-            // SAFETY: `sorted[j]` holds 16 numbers, at least N.
-            unsafe { values[j].store(sorted[j].as_mut_ptr()) };
-            for i in 0..Self::N {
-                // SAFETY: the caller vouches for 4 * N writable numbers.
-                unsafe { *to.add(4 * i + j) = sorted[j][i] };
-            }
-        }
+        // SAFETY: the caller vouches for 4 * N writable numbers.
+        unsafe { Self::store_rows_of_4(values, to, 4) }
     }
 
     /// `2 * N` numbers, the even ones and the odd ones.

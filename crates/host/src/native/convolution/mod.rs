@@ -4,6 +4,7 @@
 //! depthwise ones a stencil, wide 3x3 ones Winograd's algorithm, many filters a product with what each pixel reads, and everything else the micro-kernel
 //! over a padded copy of a band.
 
+mod across;
 mod adjoint;
 mod columns;
 mod depthwise;

@@ -277,16 +277,74 @@ fn small_images() {
 fn depthwise_sizes() {
     for kernel in [[3, 3], [5, 5], [1, 5], [4, 2], [7, 7]] {
         for stride in [[1, 1], [2, 2], [2, 1], [1, 2], [3, 3]] {
-            for input in [[7, 7], [17, 23], [46, 46], [9, 70]] {
+            // Few channels, and more than a register of them.
+            for (channels, input) in
+                [(3, [7, 7]), (3, [17, 23]), (3, [46, 46]), (3, [9, 70]), (19, [7, 7]), (21, [17, 23]), (16, [9, 31])]
+            {
                 let p = [kernel[0] / 2, kernel[1] / 2];
-                let base = shape(2, 3, input, 3, kernel);
-                let shape = Convolution { groups: 3, stride, padding: [p[0], p[0], p[1], p[1]], ..base };
+                let base = shape(2, channels, input, channels, kernel);
+                let shape = Convolution { groups: channels, stride, padding: [p[0], p[0], p[1], p[1]], ..base };
                 check(&shape, 1.0);
             }
         }
     }
     check(&Convolution { groups: 5, dilation: [2, 3], ..shape(1, 5, [19, 31], 10, [3, 3]) }, 1.0);
     check(&Convolution { groups: 2, padding: [1; 4], ..shape(1, 2, [131, 130], 2, [3, 3]) }, 1.0);
+}
+
+/// A register of channels at a time: blocks that are not full, rows that no tile fills, zeros above and below that are not there, several bands, and what
+/// follows with and without formulas that stay in registers.
+#[test]
+fn depthwise_across_channels() {
+    let hard_swish = |y: f64| y * (y + 3.0).clamp(0.0, 6.0) / 6.0;
+    let sigmoid = |y: f64| 1.0 / (1.0 + (-y).exp());
+    let shapes = [
+        ([3, 3], [1, 1], [1, 1, 1, 1], [7, 7]),
+        ([5, 5], [2, 2], [2, 2, 2, 2], [14, 14]),
+        ([5, 5], [1, 1], [2, 2, 2, 2], [7, 7]),
+        ([3, 3], [2, 2], [0, 1, 0, 1], [28, 30]),
+        ([3, 3], [2, 1], [1, 1, 1, 1], [9, 41]),
+        ([1, 5], [1, 2], [0, 0, 3, 1], [6, 23]),
+        ([4, 3], [1, 1], [3, 4, 2, 2], [2, 3]),
+        ([3, 3], [1, 1], [1, 1, 1, 1], [150, 19]),
+        ([5, 5], [2, 2], [2, 2, 2, 2], [120, 61]),
+    ];
+    for (kernel, stride, padding, input) in shapes {
+        for channels in [8, 21, 32] {
+            let dilation = [if kernel[0] == 3 { 2 } else { 1 }, 1];
+            let of = shape(2, channels, input, channels, kernel);
+            let of = Convolution { groups: channels, stride, padding, dilation, ..of };
+            let [input, weight, output] = of.lens();
+            let mut random = Random(7 + input as u64);
+            let (input, weight) = (random.numbers(input, 1.0), random.numbers(weight, 1.0));
+            let (scale, bias) = (random.numbers(channels, 1.0), random.numbers(channels, 1.0));
+            let (mut want, mut size) = (vec![0.0; output], vec![1.0; output]);
+            taps(&of, |i, w, o| {
+                want[o] += f64::from(input[i]) * f64::from(weight[w]);
+                size[o] += (f64::from(input[i]) * f64::from(weight[w])).abs();
+            });
+            let quick = Epilogue { bias: Some(&bias), activation: Activation::HardSwish, ..Epilogue::default() };
+            let slow =
+                Epilogue { scale: Some(&scale), activation: Activation::Sigmoid, after: Some((2.0, -1.0)), ..quick };
+            let pixels = output / 2 / channels;
+            for (what, epilogue) in [("plain", Epilogue::default()), ("quick", quick), ("slow", slow)] {
+                let finished: Vec<f64> = (0..output)
+                    .map(|o| {
+                        let channel = o / pixels % channels;
+                        let (scale, bias) = (f64::from(scale[channel]), f64::from(bias[channel]));
+                        match what {
+                            "quick" => hard_swish(want[o] + bias),
+                            "slow" => 2.0 * sigmoid(want[o] * scale + bias) - 1.0,
+                            _ => want[o],
+                        }
+                    })
+                    .collect();
+                let mut got = vec![f32::NAN; output];
+                forward(&of, &input, &weight, &mut got, &epilogue).unwrap();
+                compare(what, &of, &got, &finished, &size, 2e-6);
+            }
+        }
+    }
 }
 
 #[test]

@@ -100,7 +100,40 @@ impl Lanes for Neon {
         }
     }
     #[inline(always)]
+    unsafe fn load_rows_of_4(from: *const f32, stride: usize) -> [Self; 4] {
+        unsafe {
+            let rows = |first: usize| [0, 1, 2, 3].map(|i| vld1q_f32(from.add((first + i) * stride)));
+            let [[a, b, c, d], [e, f, g, h]] = [transposed(rows(0)), transposed(rows(4))];
+            [Neon(a, e), Neon(b, f), Neon(c, g), Neon(d, h)]
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_rows_of_4([a, b, c, d]: [Self; 4], to: *mut f32, stride: usize) {
+        unsafe {
+            let low = transposed([a.0, b.0, c.0, d.0]);
+            let high = transposed([a.1, b.1, c.1, d.1]);
+            for i in 0..4 {
+                vst1q_f32(to.add(i * stride), low[i]);
+                vst1q_f32(to.add((4 + i) * stride), high[i]);
+            }
+        }
+    }
+    #[inline(always)]
     unsafe fn sums(registers: [Self; 4]) -> [f32; 4] {
         registers.map(|Neon(low, high)| unsafe { vaddvq_f32(vaddq_f32(low, high)) })
+    }
+}
+
+/// Transposes a 4x4 block.
+///
+/// # Safety
+/// NEON belongs to the target's baseline.
+#[inline(always)]
+unsafe fn transposed([a, b, c, d]: [float32x4_t; 4]) -> [float32x4_t; 4] {
+    // SAFETY: only register operations.
+    unsafe {
+        let (even, odd) = (vzip1q_f32(a, c), vzip1q_f32(b, d));
+        let (even2, odd2) = (vzip2q_f32(a, c), vzip2q_f32(b, d));
+        [vzip1q_f32(even, odd), vzip2q_f32(even, odd), vzip1q_f32(even2, odd2), vzip2q_f32(even2, odd2)]
     }
 }

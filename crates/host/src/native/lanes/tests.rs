@@ -57,3 +57,38 @@ fn sorting_by_fours_and_twos_and_back() {
     // SAFETY: this level every CPU of the target has.
     check(&|from, to| unsafe { sorted::<Portable>(from, to) });
 }
+
+/// Four numbers of each of a register of rows, turned, and back.
+#[inline(always)]
+unsafe fn turned<V: Lanes>(rows: &[f32], turned: &mut [f32], back: &mut [f32]) -> usize {
+    // SAFETY: the caller gives as many rows of [`PITCH`] numbers as the widest register has, and room for as many.
+    unsafe {
+        let registers = V::load_rows_of_4(rows.as_ptr(), PITCH);
+        for (j, register) in registers.into_iter().enumerate() {
+            register.store(turned.as_mut_ptr().add(j * V::N));
+        }
+        V::store_rows_of_4(registers, back.as_mut_ptr(), PITCH);
+    }
+    V::N
+}
+
+/// Numbers of a row, of which four are turned.
+const PITCH: usize = 7;
+
+#[test]
+fn rows_of_four_are_turned_and_back() {
+    let rows: Vec<f32> = (0..PITCH * WIDEST).map(|i| i as f32).collect();
+    let check = |turn: &dyn Fn(&[f32], &mut [f32], &mut [f32]) -> usize| {
+        let (mut turned, mut back) = (vec![-1.0; 4 * WIDEST], vec![-1.0; PITCH * WIDEST]);
+        let n = turn(&rows, &mut turned, &mut back);
+        let want: Vec<f32> = (0..4 * n).map(|at| (at % n * PITCH + at / n) as f32).collect();
+        assert_eq!(&turned[..4 * n], want);
+        for (at, (&back, &row)) in back.iter().zip(&rows).enumerate() {
+            assert_eq!(back, if at % PITCH < 4 && at / PITCH < n { row } else { -1.0 }, "{at}");
+        }
+    };
+    // SAFETY: the level in use is one that the CPU has.
+    check(&|rows, to, back| unsafe { at_level!(turned(rows: &[f32], to: &mut [f32], back: &mut [f32]) -> usize) });
+    // SAFETY: this level every CPU of the target has.
+    check(&|rows, to, back| unsafe { turned::<Portable>(rows, to, back) });
+}

@@ -85,22 +85,22 @@ lanes!(Sse2, 4, __m128, splat = _mm_set1_ps, load = _mm_loadu_ps, store = _mm_st
         }
     }
     #[inline(always)]
-    unsafe fn load_by_4(from: *const f32) -> [Self; 4] {
+    unsafe fn load_rows_of_4(from: *const f32, stride: usize) -> [Self; 4] {
         unsafe {
-            let mut rows = [0, 1, 2, 3].map(|i| _mm_loadu_ps(from.add(4 * i)));
+            let mut rows = [0, 1, 2, 3].map(|i| _mm_loadu_ps(from.add(stride * i)));
             let [a, b, c, d] = &mut rows;
             _MM_TRANSPOSE4_PS(a, b, c, d);
             rows.map(Sse2)
         }
     }
     #[inline(always)]
-    unsafe fn store_by_4(values: [Self; 4], to: *mut f32) {
+    unsafe fn store_rows_of_4(values: [Self; 4], to: *mut f32, stride: usize) {
         unsafe {
             let mut rows = values.map(|v| v.0);
             let [a, b, c, d] = &mut rows;
             _MM_TRANSPOSE4_PS(a, b, c, d);
             for i in 0..4 {
-                _mm_storeu_ps(to.add(4 * i), rows[i]);
+                _mm_storeu_ps(to.add(stride * i), rows[i]);
             }
         }
     }
@@ -154,26 +154,25 @@ lanes!(Avx2, 8, __m256, splat = _mm256_set1_ps, load = _mm256_loadu_ps, store = 
         unsafe { sums_of_eight([a.0, b.0, c.0, d.0]) }
     }
     #[inline(always)]
-    unsafe fn load_by_4(from: *const f32) -> [Self; 4] {
-        // Each register takes one group of four from either half, so that a transposition within halves sorts all.
+    unsafe fn load_rows_of_4(from: *const f32, stride: usize) -> [Self; 4] {
+        // Each register takes one row from either half, so that a transposition within halves sorts all.
         unsafe {
             let [a, b, c, d] = transposed(
-                _mm256_loadu2_m128(from.add(16), from),
-                _mm256_loadu2_m128(from.add(20), from.add(4)),
-                _mm256_loadu2_m128(from.add(24), from.add(8)),
-                _mm256_loadu2_m128(from.add(28), from.add(12)),
+                _mm256_loadu2_m128(from.add(4 * stride), from),
+                _mm256_loadu2_m128(from.add(5 * stride), from.add(stride)),
+                _mm256_loadu2_m128(from.add(6 * stride), from.add(2 * stride)),
+                _mm256_loadu2_m128(from.add(7 * stride), from.add(3 * stride)),
             );
             [Avx2(a), Avx2(b), Avx2(c), Avx2(d)]
         }
     }
     #[inline(always)]
-    unsafe fn store_by_4(values: [Self; 4], to: *mut f32) {
+    unsafe fn store_rows_of_4(values: [Self; 4], to: *mut f32, stride: usize) {
         unsafe {
             let rows = transposed(values[0].0, values[1].0, values[2].0, values[3].0);
-            _mm256_storeu2_m128(to.add(16), to, rows[0]);
-            _mm256_storeu2_m128(to.add(20), to.add(4), rows[1]);
-            _mm256_storeu2_m128(to.add(24), to.add(8), rows[2]);
-            _mm256_storeu2_m128(to.add(28), to.add(12), rows[3]);
+            for i in 0..4 {
+                _mm256_storeu2_m128(to.add((4 + i) * stride), to.add(i * stride), rows[i]);
+            }
         }
     }
     #[inline(always)]
@@ -267,6 +266,34 @@ lanes!(Avx512, 16, __m512, splat = _mm512_set1_ps, load = _mm512_loadu_ps, store
     unsafe fn sums(registers: [Self; 4]) -> [f32; 4] {
         let [a, b, c, d] = registers;
         unsafe { sums_of_eight([folded(a.0), folded(b.0), folded(c.0), folded(d.0)]) }
+    }
+    #[inline(always)]
+    unsafe fn load_rows_of_4(from: *const f32, stride: usize) -> [Self; 4] {
+        // Each register takes one row from every quarter, so that a transposition within quarters sorts all.
+        unsafe {
+            let mut rows = [_mm512_setzero_ps(); 4];
+            for i in 0..4 {
+                let row = |quarter: usize| _mm_loadu_ps(from.add((4 * quarter + i) * stride));
+                let low = _mm256_set_m128(row(1), row(0));
+                let high = _mm256_set_m128(row(3), row(2));
+                rows[i] = _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high);
+            }
+            let [a, b, c, d] = transposed_quarters(rows);
+            [Avx512(a), Avx512(b), Avx512(c), Avx512(d)]
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_rows_of_4(values: [Self; 4], to: *mut f32, stride: usize) {
+        unsafe {
+            let rows = transposed_quarters([values[0].0, values[1].0, values[2].0, values[3].0]);
+            for i in 0..4 {
+                let row = |quarter: usize| to.add((4 * quarter + i) * stride);
+                _mm_storeu_ps(row(0), _mm512_castps512_ps128(rows[i]));
+                _mm_storeu_ps(row(1), _mm512_extractf32x4_ps::<1>(rows[i]));
+                _mm_storeu_ps(row(2), _mm512_extractf32x4_ps::<2>(rows[i]));
+                _mm_storeu_ps(row(3), _mm512_extractf32x4_ps::<3>(rows[i]));
+            }
+        }
     }
     #[inline(always)]
     unsafe fn load_by_4(from: *const f32) -> [Self; 4] {
