@@ -1,10 +1,13 @@
 //! Matrices packed for the micro-kernel: the left one in panels of a few rows, the right one in groups of a tile's columns.
 
-use super::lanes::{Lanes, at_level};
+#[cfg(target_arch = "x86_64")]
+use super::lanes::Avx2;
+use super::lanes::{Arithmetic, Lanes, Portable, at_level};
 use super::microkernel::kernels;
 use super::scratch;
 use super::stored::{Stored, widen_lines};
 use super::transpose::transpose;
+use crate::level::{Level, level};
 use half::{bf16, f16};
 use openmps_tile::DType;
 
@@ -54,8 +57,9 @@ impl Panels {
             let begin = self.start(p);
             let rows = self.start(p + 1) - begin;
             let from = left.wrapping_offset(begin as isize * strides.0);
-            // SAFETY: the caller's promise, for the rows of this panel.
-            unsafe { gather((depth, rows), self.height, from, (strides.1, strides.0), panel) };
+            let there = self.start(last) - begin;
+            // SAFETY: the caller's promise, for the rows of this panel and of those after it.
+            unsafe { gather_among((depth, rows, there), self.height, from, (strides.1, strides.0), panel) };
             if factor != 1.0 {
                 panel.iter_mut().for_each(|value| *value *= factor);
             }
@@ -274,11 +278,29 @@ pub(crate) unsafe fn gather(
     (groups, count): (usize, usize),
     width: usize,
     from: *const f32,
+    strides: (isize, isize),
+    packed: &mut [f32],
+) {
+    // SAFETY: the caller's promise.
+    unsafe { gather_among((groups, count, count), width, from, strides, packed) };
+}
+
+/// The same of groups of which `there` numbers are readable, `count` of them wanted.
+///
+/// # Safety
+/// As [`gather`]; `count <= there`.
+unsafe fn gather_among(
+    (groups, count, there): (usize, usize, usize),
+    width: usize,
+    from: *const f32,
     (by_group, by_one): (isize, isize),
     packed: &mut [f32],
 ) {
     let packed = &mut packed[..groups * width];
     if by_group == 1 {
+        // SAFETY: the caller's promise.
+        let done = unsafe { turn_eights((groups, count, there), width, from, by_one, packed) };
+        let (groups, from, packed) = (groups - done, from.wrapping_add(done), &mut packed[done * width..]);
         let to = (packed.as_mut_ptr() as isize, (size_of::<f32>() * width) as isize);
         let from = (from as isize, size_of::<f32>() as isize * by_one);
         let rows = |first: usize, count: usize| {
@@ -306,6 +328,71 @@ pub(crate) unsafe fn gather(
                 (1, _) => from.copy_to_nonoverlapping(group.as_mut_ptr(), count),
                 _ => group[..count].iter_mut().enumerate().for_each(|(j, to)| *to = *from.offset(j as isize * by_one)),
             }
+        }
+    }
+}
+
+/// Rows that [`turn`] turns at once.
+const EIGHT: usize = 8;
+
+/// What [`gather`] does for groups of neighbours, eight rows at a time, as far as the CPU has registers of eight; how many groups are done.
+///
+/// # Safety
+/// As [`gather`].
+unsafe fn turn_eights(
+    (groups, count, there): (usize, usize, usize),
+    width: usize,
+    from: *const f32,
+    by_one: isize,
+    packed: &mut [f32],
+) -> usize {
+    let blocks = count.div_ceil(EIGHT);
+    // All that is written past a group's numbers, the next one overwrites; so the last one is left out, and there is no other row behind a group.
+    if there < blocks * EIGHT || (blocks > 1 && count < width) || by_one < 0 || groups == 0 {
+        return 0;
+    }
+    let done = (groups - 1) / SQUARE * SQUARE;
+    let (to, by_one) = (packed.as_mut_ptr(), by_one as usize);
+    for block in (0..blocks * EIGHT).step_by(EIGHT) {
+        let (from, to) = (from.wrapping_add(block * by_one), to.wrapping_add(block));
+        // SAFETY: there are eight rows of `groups` numbers; the groups before the last one have room for them and for two that follow; the
+        // level's instructions are there.
+        unsafe {
+            match level() {
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 | Level::Avx2 => turn_avx2(done, width, from, by_one, to),
+                _ if Portable::N == EIGHT => turn::<Portable>(done, width, from, by_one, to),
+                _ => return 0,
+            }
+        }
+    }
+    done
+}
+
+/// # Safety
+/// As [`turn`]; the CPU has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c,bmi2")]
+unsafe fn turn_avx2(groups: usize, width: usize, from: *const f32, by_one: usize, to: *mut f32) {
+    // SAFETY: passed on to the caller.
+    unsafe { turn::<Avx2>(groups, width, from, by_one, to) }
+}
+
+/// Turns a register of rows: `to[k * width + i] = from[i * by_one + k]`, for groups that are a multiple of [`SQUARE`].
+///
+/// # Safety
+/// As many rows of `groups` numbers are readable, and a register is writable at each group.
+#[inline(always)]
+unsafe fn turn<V: Lanes>(groups: usize, width: usize, from: *const f32, by_one: usize, to: *mut f32) {
+    for k in (0..groups).step_by(SQUARE) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let [a, b, c, d] = V::load_rows_of_4(from.add(k), by_one);
+            let to = to.add(k * width);
+            a.store(to);
+            b.store(to.add(width));
+            c.store(to.add(2 * width));
+            d.store(to.add(3 * width));
         }
     }
 }

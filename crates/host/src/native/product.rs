@@ -13,8 +13,8 @@ use crate::threads::{self, parallel_for};
 /// Terms of a sum in one go: a panel of so many is 16 KiB, half of the first-level cache of every CPU here, and every pass over the result that
 /// is saved is worth more than a group in that cache.
 const DEPTH: usize = 384;
-/// Numbers of a strip: 384 KiB, less than half of the second-level cache.
-const STRIP: usize = 128 << 10;
+/// Numbers of a strip: 192 KiB, less than half of the second-level cache of every CPU here, where what the other operand and the result need is, too.
+const STRIP: usize = 48 << 10;
 /// Groups of a strip at most.
 const MOST_GROUPS: usize = 64;
 /// Bytes of a right matrix that stays in the first-level cache as it lies.
@@ -368,13 +368,14 @@ impl Tiles<'_> {
                     // SAFETY: the caller's promise about the right operand.
                     unsafe { self.strip((begin, end), in_place, (from, terms), packed, &mut strip) };
                     for panel in panels.0..panels.1 {
+                        let rows = self.rows_of(panel);
                         let left = left[(from * self.panels.count + panel * terms) * height..].as_ptr();
                         // The next panel comes from a farther cache while this one's tiles are computed.
                         let step = height.div_ceil(end - begin);
                         for (own, group) in strip.iter().zip(begin..end) {
                             let ahead = (left.wrapping_add(terms * (height + step * (group - begin))), step);
                             // SAFETY: both are packed, or readable in place; the tile is the caller's.
-                            unsafe { self.tile((panel, group), part, left, *own, ahead) };
+                            unsafe { self.tile(rows, group, (part, terms), left, *own, ahead) };
                         }
                     }
                 }
@@ -441,10 +442,12 @@ impl Tiles<'_> {
     unsafe fn rows(&self, (first, last): (usize, usize), groups: (usize, usize)) {
         let Operand::Packed(right) = self.product.right else { unreachable!("the caller has packed it") };
         let (width, height) = (self.kernels.width, self.panels.height);
-        let most = (STRIP / (self.parts.longest().max(1) * height)).clamp(1, last - first);
+        let most = (STRIP / (self.parts.longest().max(1) * height)).clamp(1, last - first).min(MOST_GROUPS);
+        let mut rows = [(0, 0); MOST_GROUPS];
         scratch::with(most * height * self.parts.longest(), |packed: &mut [f32]| {
             for begin in (first..last).step_by(most) {
                 let end = last.min(begin + most);
+                rows.iter_mut().zip(begin..end).for_each(|(rows, panel)| *rows = self.rows_of(panel));
                 for part in 0..self.parts.count {
                     let (from, terms) = self.parts.get(part);
                     let product = self.product;
@@ -455,18 +458,23 @@ impl Tiles<'_> {
                     for group in groups.0..groups.1 {
                         let right = right[(from * self.groups + group * terms) * width..].as_ptr();
                         let step = width.div_ceil(end - begin);
-                        for panel in begin..end {
-                            let ahead = (right.wrapping_add(terms * (width + step * (panel - begin))), step);
-                            let left = packed[(panel - begin) * terms * height..].as_ptr();
+                        for (panel, &rows) in rows[..end - begin].iter().enumerate() {
+                            let ahead = (right.wrapping_add(terms * (width + step * panel)), step);
+                            let left = packed[panel * terms * height..].as_ptr();
+                            let right = Group { first: right, stride: width };
                             // SAFETY: both are packed; the tile is the caller's.
-                            unsafe {
-                                self.tile((panel, group), part, left, Group { first: right, stride: width }, ahead)
-                            };
+                            unsafe { self.tile(rows, group, (part, terms), left, right, ahead) };
                         }
                     }
                 }
             }
         });
+    }
+
+    /// The first row of a panel, and how many it has. Not asked for by every tile: a division takes as long as a dozen products.
+    fn rows_of(&self, panel: usize) -> (usize, usize) {
+        let row = self.panels.start(panel);
+        (row, self.panels.start(panel + 1) - row)
     }
 
     /// One call of the micro-kernel.
@@ -476,17 +484,18 @@ impl Tiles<'_> {
     #[inline]
     unsafe fn tile(
         &self,
-        (panel, group): (usize, usize),
-        part: usize,
+        (row, rows): (usize, usize),
+        group: usize,
+        (part, terms): (usize, usize),
         left: *const f32,
         right: Group,
         ahead: (*const f32, usize),
     ) {
         let product = self.product;
-        let (row, column) = (self.panels.start(panel), group * self.kernels.width);
+        let column = group * self.kernels.width;
         let at = row * product.out_stride + column;
         let block = Block {
-            depth: self.parts.get(part).1,
+            depth: terms,
             left,
             left_at: LeftAt::Packed,
             right: right.first,
@@ -500,6 +509,6 @@ impl Tiles<'_> {
             ahead,
         };
         // SAFETY: the caller's promise.
-        unsafe { self.kernels.run(&block, self.panels.start(panel + 1) - row, self.width(group)) };
+        unsafe { self.kernels.run(&block, rows, self.width(group)) };
     }
 }
