@@ -151,6 +151,13 @@ impl Channels {
             Channels::Columns(first) => Channels::Columns(first + column),
         }
     }
+
+    /// The first one.
+    pub(crate) fn first(self) -> usize {
+        match self {
+            Channels::Rows(first) | Channels::Columns(first) => first,
+        }
+    }
 }
 
 type Kernel = unsafe fn(&Block);
@@ -231,7 +238,8 @@ unsafe fn block<V: Lanes, M: Multiply<V>, const H: usize, const R: usize, const 
         let mut done = 0;
         let mut sums = loop {
             let mut sums = [[V::splat(0.0); W]; R];
-            let last = call.depth.min(done + PART);
+            // What is left over is no part of its own where it is short.
+            let last = if call.depth <= done + PART + PART / 2 { call.depth } else { done + PART };
             let mut p = done;
             while p < last {
                 // A short sum's last terms are added one by one.

@@ -47,6 +47,7 @@ pub mod softmax;
 pub mod sort;
 pub mod special;
 pub(crate) mod stored;
+mod thin;
 mod transpose;
 pub mod triangle;
 

@@ -7,6 +7,7 @@
 use super::epilogue::Epilogue;
 use super::microkernel::{Block, Channels, Kernels, LeftAt, RowsAt, Terms, kernels, kernels_of};
 use super::panels::{Halves, Panels, pack_right};
+use super::thin::{self, Thin};
 use super::{Shared, scratch};
 use crate::threads::{self, parallel_for};
 
@@ -325,6 +326,8 @@ struct Tiles<'a> {
     kernels: &'static Kernels,
     panels: Panels,
     groups: usize,
+    /// The groups that are tiles where the left operand is packed: all of them, but for one of few columns.
+    tiled: usize,
     parts: Parts,
 }
 
@@ -339,7 +342,10 @@ impl Tiles<'_> {
     fn new<'a>(product: &'a Product<'a>) -> Tiles<'a> {
         let kernels = kernels_of(product.terms);
         let (panels, groups) = (Panels::new(product.rows), product.columns.div_ceil(kernels.width));
-        Tiles { product, kernels, panels, groups, parts: Parts::new(product.depth) }
+        let left_over = product.columns % kernels.width;
+        let few = product.depth > 0 && (1..=thin::MOST).contains(&left_over);
+        let thin = few && product.terms == Terms::Singles && thin::suits();
+        Tiles { product, kernels, panels, groups, tiled: groups - usize::from(thin), parts: Parts::new(product.depth) }
     }
 
     /// The columns of a group.
@@ -367,16 +373,22 @@ impl Tiles<'_> {
                     let (from, terms) = self.parts.get(part);
                     // SAFETY: the caller's promise about the right operand.
                     unsafe { self.strip((begin, end), in_place, (from, terms), packed, &mut strip) };
+                    let left = &left[from * self.panels.count * height..];
+                    let tiled = end.min(self.tiled);
                     for panel in panels.0..panels.1 {
                         let rows = self.rows_of(panel);
-                        let left = left[(from * self.panels.count + panel * terms) * height..].as_ptr();
+                        let left = left[panel * terms * height..].as_ptr();
                         // The next panel comes from a farther cache while this one's tiles are computed.
                         let step = height.div_ceil(end - begin);
-                        for (own, group) in strip.iter().zip(begin..end) {
+                        for (own, group) in strip.iter().zip(begin..tiled) {
                             let ahead = (left.wrapping_add(terms * (height + step * (group - begin))), step);
                             // SAFETY: both are packed, or readable in place; the tile is the caller's.
                             unsafe { self.tile(rows, group, (part, terms), left, *own, ahead) };
                         }
+                    }
+                    if tiled < end {
+                        // SAFETY: as above.
+                        unsafe { self.left_over(panels, (part, terms), left, strip[tiled - begin]) };
                     }
                 }
             }
@@ -475,6 +487,43 @@ impl Tiles<'_> {
     fn rows_of(&self, panel: usize) -> (usize, usize) {
         let row = self.panels.start(panel);
         (row, self.panels.start(panel + 1) - row)
+    }
+
+    /// The columns behind the last tile, panel by panel.
+    ///
+    /// # Safety
+    /// As [`Tiles::tile`], for these panels and those columns.
+    unsafe fn left_over(
+        &self,
+        (first, last): (usize, usize),
+        (part, terms): (usize, usize),
+        left: &[f32],
+        right: Group,
+    ) {
+        let (product, height) = (self.product, self.panels.height);
+        let column = self.tiled * self.kernels.width;
+        let accumulate = product.accumulate || part > 0;
+        let epilogue = product.epilogue.filter(|_| part + 1 == self.parts.count);
+        for begin in (first..last).step_by(thin::PANELS) {
+            let panel = |p: usize| (begin + p).min(last - 1);
+            let panels = std::array::from_fn(|p| left[panel(p) * terms * height..].as_ptr());
+            for j in 0..product.columns - column {
+                let (right, stride) = (right.first.wrapping_add(j), right.stride);
+                // SAFETY: both are packed, or readable in place, with so many terms.
+                let sums = unsafe { thin::multiply(Thin { left: panels, height, depth: terms, right, stride }) };
+                for (panel, sums) in (begin..last).zip(sums) {
+                    let (row, rows) = self.rows_of(panel);
+                    for (i, sum) in (row..row + rows).zip(sums) {
+                        let at = i * product.out_stride + column + j;
+                        // SAFETY: the element is the caller's.
+                        let out = unsafe { &mut *product.out.add(at) };
+                        let sum = if accumulate { sum + *out } else { sum };
+                        let channel = product.channels.at(i, column + j).first();
+                        *out = epilogue.map_or(sum, |then| then.apply_one(sum, channel, product.index + at));
+                    }
+                }
+            }
+        }
     }
 
     /// One call of the micro-kernel.

@@ -69,6 +69,12 @@ fn sizes_and_layouts() {
             (64, 389, 18),
             (65, 521, 290),
             (100, 50, 130),
+            // Few columns behind the last tile.
+            (9, 0, 17),
+            (7, 1, 33),
+            (31, 500, 49),
+            (33, 200, 36),
+            (60, 9, 66),
         ] {
             check_f32(rows, depth, columns, layout, 1.0, 0.0, 1);
             check_f32(rows, depth, columns, layout, 0.5, 2.0, 3);
