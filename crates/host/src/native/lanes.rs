@@ -236,5 +236,15 @@ macro_rules! at_level {
 }
 pub(crate) use at_level;
 
+/// Lanes of a register of the level in use.
+pub(crate) fn lanes() -> usize {
+    #[inline(always)]
+    unsafe fn of<V: Lanes>() -> usize {
+        V::N
+    }
+    // SAFETY: `at_level` calls with instructions that the CPU has.
+    unsafe { at_level!(of() -> usize) }
+}
+
 #[cfg(test)]
 mod tests;

@@ -19,6 +19,8 @@ pub(crate) const MOST_COLUMNS: usize = 32;
 const PART: usize = 128;
 /// Terms that are multiplied between two looks at the end.
 const AT_ONCE: usize = 2;
+/// Numbers of a line of the caches.
+const LINE: usize = 16;
 
 /// One call of the micro-kernel.
 #[derive(Clone, Copy)]
@@ -242,7 +244,7 @@ unsafe fn block<V: Lanes, M: Multiply<V>, const H: usize, const R: usize, const 
             let last = if call.depth <= done + PART + PART / 2 { call.depth } else { done + PART };
             let mut p = done;
             while p < last {
-                // A short sum's last terms are added one by one.
+                // The last one of an odd number of terms is added alone.
                 let terms = if p + AT_ONCE <= last { AT_ONCE } else { 1 };
                 if terms == AT_ONCE {
                     for u in 0..AT_ONCE {
@@ -255,6 +257,9 @@ unsafe fn block<V: Lanes, M: Multiply<V>, const H: usize, const R: usize, const 
                     add_term::<V, M, R, W>(&mut sums, left, by_row, right);
                 }
                 V::prefetch_to_second(ahead);
+                if 2 * step > LINE {
+                    V::prefetch_to_second(ahead.wrapping_add(step));
+                }
                 ahead = ahead.wrapping_add(terms * step);
                 left = left.add(terms * by_term);
                 row = row.wrapping_add(terms * stride);

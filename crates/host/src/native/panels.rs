@@ -7,7 +7,9 @@ use super::microkernel::kernels;
 use super::scratch;
 use super::stored::{Stored, widen_lines};
 use super::transpose::transpose;
-use crate::level::{Level, level};
+#[cfg(target_arch = "x86_64")]
+use crate::level::Level;
+use crate::level::level;
 use half::{bf16, f16};
 use openmps_tile::DType;
 
@@ -40,7 +42,7 @@ impl Panels {
     }
 
     /// Packs panels `first..last` of `depth` columns, multiplied by `factor`, to `packed` (which starts with panel `first`). The last numbers of a
-    /// group of fewer rows are left as they are; no tile reads them.
+    /// group of fewer rows are any; no result has them.
     ///
     /// # Safety
     /// `left + row * row_stride + column * column_stride` is readable for every row of these panels and column.
@@ -335,10 +337,10 @@ unsafe fn gather_among(
 /// Rows that [`turn`] turns at once.
 const EIGHT: usize = 8;
 
-/// What [`gather`] does for groups of neighbours, eight rows at a time, as far as the CPU has registers of eight; how many groups are done.
+/// What [`gather_among`] does for groups of neighbours, eight rows at a time, as far as the CPU has registers of eight; how many groups are done.
 ///
 /// # Safety
-/// As [`gather`].
+/// As [`gather_among`].
 unsafe fn turn_eights(
     (groups, count, there): (usize, usize, usize),
     width: usize,
@@ -347,8 +349,9 @@ unsafe fn turn_eights(
     packed: &mut [f32],
 ) -> usize {
     let blocks = count.div_ceil(EIGHT);
-    // All that is written past a group's numbers, the next one overwrites; so the last one is left out, and there is no other row behind a group.
-    if there < blocks * EIGHT || (blocks > 1 && count < width) || by_one < 0 || groups == 0 {
+    // What one block of eight writes past a group's numbers, the next group's overwrites; so the last group is left out, and several blocks are within
+    // their group.
+    if there < blocks * EIGHT || (blocks > 1 && blocks * EIGHT > width) || by_one < 0 || groups == 0 {
         return 0;
     }
     let done = (groups - 1) / SQUARE * SQUARE;

@@ -11,12 +11,12 @@ use super::thin::{self, Thin};
 use super::{Shared, scratch};
 use crate::threads::{self, parallel_for};
 
-/// Terms of a sum in one go: a panel of so many is 16 KiB, half of the first-level cache of every CPU here, and every pass over the result that
+/// Terms of a sum in one go: a panel of so many is 9 KiB, with AVX-512 12, and fits the first-level cache of every CPU here, and every pass over the result that
 /// is saved is worth more than a group in that cache.
 const DEPTH: usize = 384;
 /// Numbers of a strip: 192 KiB, less than half of the second-level cache of every CPU here, where what the other operand and the result need is, too.
 const STRIP: usize = 48 << 10;
-/// Groups of a strip at most.
+/// Groups, or panels, of a strip at most.
 const MOST_GROUPS: usize = 64;
 /// Bytes of a right matrix that stays in the first-level cache as it lies.
 const SMALL: usize = 16 << 10;

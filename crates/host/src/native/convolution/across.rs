@@ -4,13 +4,12 @@
 
 use super::shape::Convolution;
 use crate::native::epilogue::Epilogue;
-use crate::native::lanes::{Lanes, at_level};
-use crate::native::microkernel::kernels;
+use crate::native::lanes::{Lanes, at_level, lanes};
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 
-/// Numbers of a band's copy and of its sums, so that they stay in the second-level cache.
-const BAND: usize = 32 << 10;
+/// Pixels of a band's copy and of its sums, so that they stay in the second-level cache: 128 KiB of registers of eight.
+const BAND: usize = 4 << 10;
 /// Outputs of a tile, neighbours in a row. Rows of 7, 14, 28 and 56 have no rest in tiles of the narrower kind.
 const NARROW: usize = 7;
 const WIDE: usize = 8;
@@ -24,10 +23,6 @@ pub(super) fn suits(shape: &Convolution) -> bool {
         && matches!(shape.kernel[1], 3 | 5 | 7)
         && matches!(shape.stride[1], 1 | 2)
         && shape.dilation[1] == 1
-}
-
-fn lanes() -> usize {
-    kernels().width / 2
 }
 
 /// The convolution, some rows of the planes of some channels at a time. `spacing` is as in [`super::depthwise::run`].
@@ -49,7 +44,7 @@ pub(super) fn run(
             for task in from..to {
                 let (image, block, band) = (task / bands / blocks, task / bands % blocks, task % bands);
                 let rows = (band * job.rows, job.rows.min(height - band * job.rows));
-                // SAFETY: this task alone writes these rows of the block's planes.
+                // SAFETY: these rows of the block's planes, but for those of the block before, are this task's alone.
                 unsafe { Band::new(&job, image, block, rows).run(memory) };
             }
         });
@@ -87,11 +82,12 @@ impl<'a> Job<'a> {
         let size @ [height, width] = shape.output();
         let tile = if width.next_multiple_of(NARROW) < width.next_multiple_of(WIDE) { NARROW } else { WIDE };
         let columns = shape.padded(1, width.next_multiple_of(tile));
-        let of_a_row = columns * shape.stride[0] + width;
-        let most = (BAND / lanes()).saturating_sub(columns * shape.reach(0)) / of_a_row;
+        let pixels = [0, 1].map(|axis| (shape.input[axis] - 1) / spacing[axis] + 1);
+        let of_each_row = columns * shape.stride[0].div_ceil(spacing[0]) + width;
+        let of_a_filter = columns * shape.reach(0).div_ceil(spacing[0]).min(pixels[0]);
+        let most = BAND.saturating_sub(of_a_filter) / of_each_row;
         // As many equal bands as it takes.
         let rows = height.div_ceil(height.div_ceil(most.clamp(1, height)));
-        let pixels = [0, 1].map(|axis| (shape.input[axis] - 1) / spacing[axis] + 1);
         Job { shape, spacing, pixels, input, weight, output, epilogue, size, tile, columns, rows }
     }
 
@@ -99,9 +95,9 @@ impl<'a> Job<'a> {
         self.shape.kernel[0] * self.shape.kernel[1]
     }
 
-    /// Pixels of the copy of a band's input.
+    /// Pixels of the copy of a band's input: of the rows that are there.
     fn copied(&self) -> usize {
-        self.shape.padded(0, self.rows) * self.columns
+        self.shape.padded(0, self.rows).div_ceil(self.spacing[0]).min(self.pixels[0]) * self.columns
     }
 
     /// Pixels of a band's sums, with what a row's last tile writes behind them.
@@ -122,7 +118,7 @@ struct Band<'a> {
     /// The first channel, its plane of all images', and how many channels of the register belong to another task.
     channel: usize,
     plane: usize,
-    written: usize,
+    others: usize,
     /// The first row of the output, and how many there are.
     first: usize,
     count: usize,
@@ -139,7 +135,7 @@ impl<'a> Band<'a> {
         let begin = first * shape.stride[0];
         let read = [row(begin), row(begin + shape.padded(0, count)).min(job.pixels[0])];
         let plane = image * shape.channels + channel;
-        Band { job, channel, plane, written: block * lanes() - channel, first, count, read }
+        Band { job, channel, plane, others: block * lanes() - channel, first, count, read }
     }
 
     /// The index of the band's first output.
@@ -151,7 +147,7 @@ impl<'a> Band<'a> {
     /// Computes the band. Its three steps are functions of their own: in one there are not registers enough.
     ///
     /// # Safety
-    /// The rows of the output are the caller's alone.
+    /// These rows of the planes are the caller's alone, but for those of `others`, which are not written.
     unsafe fn run(&self, memory: &mut [f32]) {
         let (job, band, lanes) = (self.job, self, lanes());
         let (taps, rest) = memory.split_at_mut(job.taps() * lanes);
@@ -345,7 +341,7 @@ unsafe fn row_of<V: Lanes, const K: usize, const S: usize, const T: usize>(
     }
 }
 
-/// Writes the sums to the planes of the band's channels that are not written yet.
+/// Writes the sums to the planes of the band's channels, but for those of another task.
 ///
 /// # Safety
 /// The CPU has the instructions; the rows of the planes are the caller's alone.
@@ -353,9 +349,9 @@ unsafe fn row_of<V: Lanes, const K: usize, const S: usize, const T: usize>(
 unsafe fn take_out<V: Lanes>(band: &Band, sums: &[f32]) {
     let (pixels, plane) = (sums.len() / V::N, band.job.size[0] * band.job.size[1]);
     let to = band.job.output.at(band.at());
-    if band.written > 0 || pixels < SQUARE {
+    if band.others > 0 || pixels < SQUARE {
         for (pixel, sums) in sums.chunks_exact(V::N).enumerate() {
-            for i in band.written..V::N {
+            for i in band.others..V::N {
                 // SAFETY: the caller's promise.
                 unsafe { *to.add(i * plane + pixel) = sums[i] };
             }

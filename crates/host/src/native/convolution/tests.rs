@@ -289,6 +289,11 @@ fn depthwise_sizes() {
         }
     }
     check(&Convolution { groups: 5, dilation: [2, 3], ..shape(1, 5, [19, 31], 10, [3, 3]) }, 1.0);
+    // Gradients whose rows of taps meet every second, and every third, row of pixels.
+    for (stride, dilation) in [([2, 2], [2, 1]), ([2, 1], [3, 1]), ([3, 1], [2, 1]), ([4, 2], [6, 1])] {
+        let base = shape(2, 17, [23, 12], 17, [3, 3]);
+        check(&Convolution { groups: 17, stride, dilation, padding: [3, 2, 1, 1], ..base }, 1.0);
+    }
     check(&Convolution { groups: 2, padding: [1; 4], ..shape(1, 2, [131, 130], 2, [3, 3]) }, 1.0);
 }
 
@@ -344,6 +349,37 @@ fn depthwise_across_channels() {
                 compare(what, &of, &got, &finished, &size, 2e-6);
             }
         }
+    }
+}
+
+/// Taps whose rows are a million apart: the middle one alone meets the plane, and only rows that are there are copied.
+#[test]
+fn depthwise_taps_far_apart() {
+    let far = shape(1, 16, [7, 7], 16, [3, 3]);
+    let far = Convolution { groups: 16, dilation: [1 << 20, 1], padding: [1 << 20, 1 << 20, 1, 1], ..far };
+    let mut random = Random(3);
+    let [input, weight, output] = far.lens();
+    let (input, weight) = (random.numbers(input, 1.0), random.numbers(weight, 1.0));
+    let (mut got, mut want) = (vec![f32::NAN; output], vec![f32::NAN; output]);
+    forward(&far, &input, &weight, &mut got, &Epilogue::default()).unwrap();
+    let near = Convolution { kernel: [1, 3], dilation: [1; 2], padding: [0, 0, 1, 1], ..far };
+    let middle: Vec<f32> = weight.chunks_exact(9).flat_map(|taps| taps[3..6].to_vec()).collect();
+    forward(&near, &input, &middle, &mut want, &Epilogue::default()).unwrap();
+    assert_eq!(got, want);
+}
+
+/// Images without pixels, and zeros around them: what is left is the epilogue of nothing.
+#[test]
+fn images_without_pixels() {
+    for (groups, filters) in [(1, 8), (1, 2), (3, 3), (16, 16)] {
+        let of = shape(1, groups.max(3), [0, 5], filters, [3, 3]);
+        let of = Convolution { groups, padding: [2; 4], ..of };
+        let [input, weight, output] = of.lens();
+        assert!(input == 0 && output > 0);
+        let bias: Vec<f32> = (0..filters).map(|i| i as f32).collect();
+        let mut got = vec![f32::NAN; output];
+        forward(&of, &[], &vec![1.0; weight], &mut got, &Epilogue::bias(Some(&bias))).unwrap();
+        assert!(got.iter().enumerate().all(|(i, &value)| value == (i / (output / filters)) as f32), "{got:?}");
     }
 }
 

@@ -444,7 +444,7 @@ fn lower_levels() {
     for lower in [Level::Portable, Level::Avx2].into_iter().filter(|level| *level < crate::level()).map(Level::name) {
         let mut tests = std::process::Command::new(std::env::current_exe().unwrap());
         let convolutions =
-            ["convolution::tests::pointwise", "convolution::tests::packed", "convolution::tests::random"];
+            ["pointwise", "packed", "random", "depthwise"].map(|test| format!("convolution::tests::{test}"));
         tests.arg("native::matmul::").args(convolutions).args(["--skip", "lower_levels"]);
         let output = tests.env("OPENMPS_HOST_LEVEL", lower).output().unwrap();
         assert!(output.status.success(), "{lower}: {}", String::from_utf8_lossy(&output.stdout));

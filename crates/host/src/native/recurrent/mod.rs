@@ -14,7 +14,7 @@ mod tile;
 pub use backward::{Backward, backward};
 pub use forward::{Forward, forward};
 
-use super::lanes::{Lanes, at_level};
+use super::lanes::lanes;
 use crate::Error;
 use crate::threads::{count, parallel_for};
 
@@ -99,16 +99,6 @@ fn tiles_of((first, last): Rows, lanes: usize) -> impl Iterator<Item = (usize, u
     let (rows, tiles) = (last - first, (last - first).div_ceil(most_rows(lanes)));
     let start = move |i: usize| first + i * rows / tiles;
     (0..tiles).map(move |i| (start(i), start(i + 1) - start(i)))
-}
-
-/// Lanes of a register of the level in use.
-fn lanes() -> usize {
-    #[inline(always)]
-    unsafe fn of<V: Lanes>() -> usize {
-        V::N
-    }
-    // SAFETY: `at_level` calls with instructions that the CPU has.
-    unsafe { at_level!(of() -> usize) }
 }
 
 /// Takes the sequences through their steps. For the number of each step in the order of their computation `prepare(number, rows)` is done, and then

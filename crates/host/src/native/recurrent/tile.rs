@@ -1,7 +1,7 @@
 //! Tiles of a step's product: a few sequences by some vectors of columns, and the weights as these read them.
 
-use super::{Layer, lanes};
-use crate::native::lanes::Lanes;
+use super::Layer;
+use crate::native::lanes::{Lanes, lanes};
 use crate::native::panels::gather;
 
 /// `sums += left * right` for R rows of `left`, `stride` apart, and W vectors of columns; each row of `right` follows the one before.
