@@ -5,7 +5,7 @@
 //! in the second-level cache while the first goes by.
 
 use super::epilogue::Epilogue;
-use super::microkernel::{Block, Channels, Kernels, LeftAt, RowsAt, Terms, kernels, kernels_of};
+use super::microkernel::{Block, Channels, Kernels, LeftAt, MOST_COLUMNS, RowsAt, Terms, kernels, kernels_of};
 use super::panels::{Halves, Panels, pack_right};
 use super::thin::{self, Thin};
 use super::{Shared, scratch};
@@ -14,8 +14,6 @@ use crate::threads::{self, parallel_for};
 /// Terms of a sum in one go: a panel of so many is 9 KiB, with AVX-512 12, and fits the first-level cache of every CPU here, and every pass over the result that
 /// is saved is worth more than a group in that cache.
 const DEPTH: usize = 384;
-/// Numbers of a strip: 192 KiB, less than half of the second-level cache of every CPU here, where what the other operand and the result need is, too.
-const STRIP: usize = 48 << 10;
 /// Groups, or panels, of a strip at most.
 const MOST_GROUPS: usize = 64;
 /// Bytes of a right matrix that stays in the first-level cache as it lies.
@@ -24,6 +22,11 @@ const SMALL: usize = 16 << 10;
 pub(crate) const WORTH_SPLITTING: usize = 300_000;
 /// Panels or groups that are worth packing a strip for.
 const FEWEST_ACROSS: usize = 4;
+
+/// Numbers of a strip, so that it takes less than half of the second-level cache: of that, CPUs with AVX-512 have 1 MB at least, others 512 KB.
+fn strip() -> usize {
+    if kernels().width == MOST_COLUMNS { 128 << 10 } else { 48 << 10 }
+}
 
 /// An operand: its first element and its strides (from row to row, from column to column), the same of half precision, or what [`pack_left`] or
 /// [`pack_right_whole`] made of it.
@@ -360,7 +363,7 @@ impl Tiles<'_> {
     unsafe fn columns(&self, panels: (usize, usize), (first, last): (usize, usize)) {
         let Operand::Packed(left) = self.product.left else { unreachable!("the caller has packed it") };
         let (width, height) = (self.kernels.width, self.panels.height);
-        let most = (STRIP / (self.parts.longest().max(1) * width)).clamp(1, last - first);
+        let most = (strip() / (self.parts.longest().max(1) * width)).clamp(1, last - first);
         let mut strip = [Group { first: std::ptr::null(), stride: width }; MOST_GROUPS];
         let most = most.min(MOST_GROUPS);
         let in_place = self.in_place(panels);
@@ -454,7 +457,7 @@ impl Tiles<'_> {
     unsafe fn rows(&self, (first, last): (usize, usize), groups: (usize, usize)) {
         let Operand::Packed(right) = self.product.right else { unreachable!("the caller has packed it") };
         let (width, height) = (self.kernels.width, self.panels.height);
-        let most = (STRIP / (self.parts.longest().max(1) * height)).clamp(1, last - first).min(MOST_GROUPS);
+        let most = (strip() / (self.parts.longest().max(1) * height)).clamp(1, last - first).min(MOST_GROUPS);
         let mut rows = [(0, 0); MOST_GROUPS];
         scratch::with(most * height * self.parts.longest(), |packed: &mut [f32]| {
             for begin in (first..last).step_by(most) {

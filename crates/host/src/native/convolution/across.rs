@@ -16,6 +16,11 @@ const WIDE: usize = 8;
 /// Pixels that are brought side by side, or apart, at once.
 const SQUARE: usize = 4;
 
+/// Planes that may lie a multiple of a page apart: as many lines of one place in a page the first-level cache holds.
+const WAYS: usize = 8;
+/// Numbers of a page.
+const PAGE: usize = 1024;
+
 /// Whether [`run`] takes this depthwise convolution. It is faster than a stencil then.
 pub(super) fn suits(shape: &Convolution) -> bool {
     shape.filters == shape.channels
@@ -23,6 +28,7 @@ pub(super) fn suits(shape: &Convolution) -> bool {
         && matches!(shape.kernel[1], 3 | 5 | 7)
         && matches!(shape.stride[1], 1 | 2)
         && shape.dilation[1] == 1
+        && (lanes() <= WAYS || !(shape.input[0] * shape.input[1]).is_multiple_of(PAGE))
 }
 
 /// The convolution, some rows of the planes of some channels at a time. `spacing` is as in [`super::depthwise::run`].
