@@ -240,7 +240,7 @@ unsafe fn block<V: Lanes, M: Multiply<V>, const H: usize, const R: usize, const 
         let mut done = 0;
         let mut sums = loop {
             let mut sums = [[V::splat(0.0); W]; R];
-            // What is left over is no part of its own where it is short.
+            // What would be left over, and is short, is no part of its own.
             let last = if call.depth <= done + PART + PART / 2 { call.depth } else { done + PART };
             let mut p = done;
             while p < last {

@@ -11,8 +11,8 @@ use super::thin::{self, Thin};
 use super::{Shared, scratch};
 use crate::threads::{self, parallel_for};
 
-/// Terms of a sum in one go: a panel of so many is 9 KiB, with AVX-512 12, and fits the first-level cache of every CPU here, and every pass over the result that
-/// is saved is worth more than a group in that cache.
+/// Terms of a sum in one go: a panel of so many is 9 KiB, with AVX-512 12, and fits the first-level cache of every CPU here; every pass over the result
+/// that is saved is worth more than a group in that cache.
 const DEPTH: usize = 384;
 /// Groups, or panels, of a strip at most.
 const MOST_GROUPS: usize = 64;
