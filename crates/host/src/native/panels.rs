@@ -336,6 +336,8 @@ unsafe fn gather_among(
 
 /// Rows that [`turn`] turns at once.
 const EIGHT: usize = 8;
+/// Bytes of a page.
+const PAGE: isize = 4096;
 
 /// What [`gather_among`] does for groups of neighbours, eight rows at a time, as far as the CPU has registers of eight; how many groups are done.
 ///
@@ -348,6 +350,10 @@ unsafe fn turn_eights(
     by_one: isize,
     packed: &mut [f32],
 ) -> usize {
+    // Rows a multiple of a page apart share the first-level cache's eight ways with what is written; squares of four are turned line by line.
+    if (by_one * size_of::<f32>() as isize) % PAGE == 0 {
+        return 0;
+    }
     let blocks = count.div_ceil(EIGHT);
     // What one block of eight writes past a group's numbers, the next group's overwrites; so the last group is left out, and several blocks are within
     // their group.
