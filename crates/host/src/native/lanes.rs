@@ -236,6 +236,49 @@ macro_rules! at_level {
 }
 pub(crate) use at_level;
 
+/// Calls `$body::<V>` with registers of [`EIGHT`] lanes, as [`at_level!`] does with those of the level in use; only where [`has_eight`] says so.
+macro_rules! at_eight {
+    ($body:ident($($arg:ident: $type:ty),* $(,)?)) => {{
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma,f16c,bmi2")]
+        unsafe fn avx2($($arg: $type),*) {
+            // SAFETY: passed on to the caller of the enclosing function.
+            unsafe { $body::<$crate::native::lanes::Avx2>($($arg),*) }
+        }
+        // The caller's `unsafe` covers these: a CPU with AVX-512 has AVX2, too.
+        match $crate::level() {
+            #[cfg(target_arch = "x86_64")]
+            $crate::Level::Avx512 | $crate::Level::Avx2 => avx2($($arg),*),
+            _ => $body::<$crate::native::lanes::Portable>($($arg),*),
+        }
+    }};
+}
+pub(crate) use at_eight;
+
+/// Lanes of the registers that CPUs with AVX2, with AVX-512, whose own are wider, and with NEON have.
+pub(crate) const EIGHT: usize = 8;
+
+/// Whether the level in use has registers of [`EIGHT`] lanes.
+pub(crate) fn has_eight() -> bool {
+    crate::level() != crate::Level::Portable || Portable::N == EIGHT
+}
+
+/// Turns four numbers of each of N rows, which are `by_row` apart: N side by side at `to`, and the next ones `step` further on.
+///
+/// # Safety
+/// The CPU has the instructions, the numbers are readable, and there is room for a register at each of the four places.
+#[inline(always)]
+pub(crate) unsafe fn turn_rows_of_4<V: Lanes>(from: *const f32, by_row: usize, to: *mut f32, step: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let [a, b, c, d] = V::load_rows_of_4(from, by_row);
+        a.store(to);
+        b.store(to.add(step));
+        c.store(to.add(2 * step));
+        d.store(to.add(3 * step));
+    }
+}
+
 /// Lanes of a register of the level in use.
 pub(crate) fn lanes() -> usize {
     #[inline(always)]

@@ -1,15 +1,10 @@
 //! Matrices packed for the micro-kernel: the left one in panels of a few rows, the right one in groups of a tile's columns.
 
-#[cfg(target_arch = "x86_64")]
-use super::lanes::Avx2;
-use super::lanes::{Arithmetic, Lanes, Portable, at_level};
+use super::lanes::{EIGHT, Lanes, at_eight, at_level, has_eight, turn_rows_of_4};
 use super::microkernel::kernels;
 use super::scratch;
 use super::stored::{Stored, widen_lines};
 use super::transpose::transpose;
-#[cfg(target_arch = "x86_64")]
-use crate::level::Level;
-use crate::level::level;
 use half::{bf16, f16};
 use openmps_tile::DType;
 
@@ -334,8 +329,6 @@ unsafe fn gather_among(
     }
 }
 
-/// Rows that [`turn`] turns at once.
-const EIGHT: usize = 8;
 /// Bytes of a page.
 const PAGE: isize = 4096;
 
@@ -357,34 +350,18 @@ unsafe fn turn_eights(
     let blocks = count.div_ceil(EIGHT);
     // What one block of eight writes past a group's numbers, the next group's overwrites; so the last group is left out, and several blocks are within
     // their group.
-    if there < blocks * EIGHT || (blocks > 1 && blocks * EIGHT > width) || by_one < 0 || groups == 0 {
+    let fits = there >= blocks * EIGHT && (blocks <= 1 || blocks * EIGHT <= width);
+    if !has_eight() || !fits || by_one < 0 || groups == 0 {
         return 0;
     }
     let done = (groups - 1) / SQUARE * SQUARE;
     let (to, by_one) = (packed.as_mut_ptr(), by_one as usize);
     for block in (0..blocks * EIGHT).step_by(EIGHT) {
         let (from, to) = (from.wrapping_add(block * by_one), to.wrapping_add(block));
-        // SAFETY: there are eight rows of `groups` numbers; the groups before the last one have room for them and for two that follow; the
-        // level's instructions are there.
-        unsafe {
-            match level() {
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx512 | Level::Avx2 => turn_avx2(done, width, from, by_one, to),
-                _ if Portable::N == EIGHT => turn::<Portable>(done, width, from, by_one, to),
-                _ => return 0,
-            }
-        }
+        // SAFETY: there are eight rows of `groups` numbers; the groups before the last one have room for them and for two that follow.
+        unsafe { at_eight!(turn(done: usize, width: usize, from: *const f32, by_one: usize, to: *mut f32)) };
     }
     done
-}
-
-/// # Safety
-/// As [`turn`]; the CPU has AVX2.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c,bmi2")]
-unsafe fn turn_avx2(groups: usize, width: usize, from: *const f32, by_one: usize, to: *mut f32) {
-    // SAFETY: passed on to the caller.
-    unsafe { turn::<Avx2>(groups, width, from, by_one, to) }
 }
 
 /// Turns a register of rows: `to[k * width + i] = from[i * by_one + k]`, for groups that are a multiple of [`SQUARE`].
@@ -395,14 +372,7 @@ unsafe fn turn_avx2(groups: usize, width: usize, from: *const f32, by_one: usize
 unsafe fn turn<V: Lanes>(groups: usize, width: usize, from: *const f32, by_one: usize, to: *mut f32) {
     for k in (0..groups).step_by(SQUARE) {
         // SAFETY: the caller's promise.
-        unsafe {
-            let [a, b, c, d] = V::load_rows_of_4(from.add(k), by_one);
-            let to = to.add(k * width);
-            a.store(to);
-            b.store(to.add(width));
-            c.store(to.add(2 * width));
-            d.store(to.add(3 * width));
-        }
+        unsafe { turn_rows_of_4::<V>(from.add(k), by_one, to.add(k * width), width) };
     }
 }
 

@@ -5,6 +5,7 @@
 //! in the second-level cache while the first goes by.
 
 use super::epilogue::Epilogue;
+use super::lanes::has_eight;
 use super::microkernel::{Block, Channels, Kernels, LeftAt, MOST_COLUMNS, RowsAt, Terms, kernels, kernels_of};
 use super::panels::{Halves, Panels, pack_right};
 use super::thin::{self, Thin};
@@ -24,7 +25,7 @@ pub(crate) const WORTH_SPLITTING: usize = 300_000;
 const FEWEST_ACROSS: usize = 4;
 
 /// Numbers of a strip, so that it takes less than half of the second-level cache: of that, CPUs with AVX-512 have 1 MB at least, others 512 KB.
-fn strip() -> usize {
+fn numbers_of_a_strip() -> usize {
     if kernels().width == MOST_COLUMNS { 128 << 10 } else { 48 << 10 }
 }
 
@@ -347,7 +348,7 @@ impl Tiles<'_> {
         let (panels, groups) = (Panels::new(product.rows), product.columns.div_ceil(kernels.width));
         let left_over = product.columns % kernels.width;
         let few = product.depth > 0 && (1..=thin::MOST).contains(&left_over);
-        let thin = few && product.terms == Terms::Singles && thin::suits();
+        let thin = few && product.terms == Terms::Singles && has_eight();
         Tiles { product, kernels, panels, groups, tiled: groups - usize::from(thin), parts: Parts::new(product.depth) }
     }
 
@@ -363,7 +364,7 @@ impl Tiles<'_> {
     unsafe fn columns(&self, panels: (usize, usize), (first, last): (usize, usize)) {
         let Operand::Packed(left) = self.product.left else { unreachable!("the caller has packed it") };
         let (width, height) = (self.kernels.width, self.panels.height);
-        let most = (strip() / (self.parts.longest().max(1) * width)).clamp(1, last - first);
+        let most = (numbers_of_a_strip() / (self.parts.longest().max(1) * width)).clamp(1, last - first);
         let mut strip = [Group { first: std::ptr::null(), stride: width }; MOST_GROUPS];
         let most = most.min(MOST_GROUPS);
         let in_place = self.in_place(panels);
@@ -457,7 +458,8 @@ impl Tiles<'_> {
     unsafe fn rows(&self, (first, last): (usize, usize), groups: (usize, usize)) {
         let Operand::Packed(right) = self.product.right else { unreachable!("the caller has packed it") };
         let (width, height) = (self.kernels.width, self.panels.height);
-        let most = (strip() / (self.parts.longest().max(1) * height)).clamp(1, last - first).min(MOST_GROUPS);
+        let most =
+            (numbers_of_a_strip() / (self.parts.longest().max(1) * height)).clamp(1, last - first).min(MOST_GROUPS);
         let mut rows = [(0, 0); MOST_GROUPS];
         scratch::with(most * height * self.parts.longest(), |packed: &mut [f32]| {
             for begin in (first..last).step_by(most) {

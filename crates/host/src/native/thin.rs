@@ -1,17 +1,12 @@
 //! Products with one column: what is left over of a product's columns, where a tile would be mostly empty. A register holds the rows of a panel, and some
 //! panels are summed side by side.
 
-#[cfg(target_arch = "x86_64")]
-use super::lanes::Avx2;
-use super::lanes::{Arithmetic, Lanes, Portable};
-use crate::level::{Level, level};
+use super::lanes::{EIGHT, Lanes, at_eight};
 
 /// Columns at most that are multiplied so: each costs an eighth of a tile's half.
 pub(crate) const MOST: usize = 4;
 /// Panels side by side: as many sums hide the latency of a multiply-add.
 pub(crate) const PANELS: usize = 8;
-/// Numbers of a register, as many as a panel's height at least.
-pub(crate) const LANES: usize = 8;
 
 /// Panels of a packed left matrix, which need not be different ones, and a column of the right one.
 #[derive(Clone, Copy)]
@@ -26,41 +21,22 @@ pub(crate) struct Thin {
     pub stride: usize,
 }
 
-/// Whether the level in use has registers that hold a panel's rows.
-pub(crate) fn suits() -> bool {
-    level() != Level::Portable || Portable::N == LANES
-}
-
 /// The sums of each row of these panels; those beyond a panel's height are nobody's.
 ///
 /// # Safety
-/// The panels and the column hold `depth` terms, and [`suits`] holds.
-pub(crate) unsafe fn multiply(thin: Thin) -> [[f32; LANES]; PANELS] {
-    let mut sums = [[0.0; LANES]; PANELS];
-    // SAFETY: the caller's promise; the level's instructions are there.
-    unsafe {
-        match level() {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 | Level::Avx2 => avx2(thin, &mut sums),
-            _ => sum_up::<Portable>(thin, &mut sums),
-        }
-    }
+/// The panels and the column hold `depth` terms, and the level in use has registers of eight ([`super::lanes::has_eight`]).
+pub(crate) unsafe fn multiply(thin: Thin) -> [[f32; EIGHT]; PANELS] {
+    let mut sums = [[0.0; EIGHT]; PANELS];
+    let results = &mut sums;
+    // SAFETY: the caller's promise.
+    unsafe { at_eight!(sum_up(thin: Thin, results: &mut [[f32; EIGHT]; PANELS])) };
     sums
 }
 
 /// # Safety
-/// As [`multiply`]; the CPU has AVX2.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c,bmi2")]
-unsafe fn avx2(thin: Thin, sums: &mut [[f32; LANES]; PANELS]) {
-    // SAFETY: passed on to the caller.
-    unsafe { sum_up::<Avx2>(thin, sums) }
-}
-
-/// # Safety
-/// As [`multiply`]; a register of `V` has [`LANES`] numbers.
+/// As [`multiply`]; a register of `V` has [`EIGHT`] lanes.
 #[inline(always)]
-unsafe fn sum_up<V: Lanes>(thin: Thin, results: &mut [[f32; LANES]; PANELS]) {
+unsafe fn sum_up<V: Lanes>(thin: Thin, results: &mut [[f32; EIGHT]; PANELS]) {
     let Thin { left, height, depth, right, stride } = thin;
     // SAFETY: a register that is loaded before the last term ends within its panel; the last term's numbers are copied one by one.
     unsafe {
@@ -73,7 +49,7 @@ unsafe fn sum_up<V: Lanes>(thin: Thin, results: &mut [[f32; LANES]; PANELS]) {
         }
         let factor = V::splat(*right.add((depth - 1) * stride));
         for p in 0..PANELS {
-            let mut last = [0.0; LANES];
+            let mut last = [0.0; EIGHT];
             for i in 0..height {
                 last[i] = *left[p].add((depth - 1) * height + i);
             }

@@ -4,7 +4,7 @@
 
 use super::shape::Convolution;
 use crate::native::epilogue::Epilogue;
-use crate::native::lanes::{Lanes, at_level, lanes};
+use crate::native::lanes::{Lanes, at_level, lanes, turn_rows_of_4};
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 
@@ -243,14 +243,7 @@ unsafe fn pixels_in<V: Lanes>(from: &[f32], plane: usize, count: usize, to: &mut
     for at in (0..count).step_by(SQUARE) {
         let at = at.min(last);
         // SAFETY: the caller's promise.
-        unsafe {
-            let [a, b, c, d] = V::load_rows_of_4(from.add(at), plane);
-            let to = to.add(at * step);
-            a.store(to);
-            b.store(to.add(step));
-            c.store(to.add(2 * step));
-            d.store(to.add(3 * step));
-        }
+        unsafe { turn_rows_of_4::<V>(from.add(at), plane, to.add(at * step), step) };
     }
 }
 
