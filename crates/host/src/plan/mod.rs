@@ -115,6 +115,7 @@ impl Program {
 
 #[cfg(test)]
 mod tests {
+    use super::operand::plain;
     use super::*;
     use openmps_tile::kernel::Compare;
     use openmps_tile::{Binary, Builder, Scalar, Type};
@@ -166,6 +167,50 @@ mod tests {
                 unsafe { program.run([1, 1, 1], &arguments) }.expect("runs");
                 let right = |(i, &x): (usize, &f32)| x == if i < expected { i as f32 } else { -1.0 };
                 assert!(found.iter().enumerate().all(right), "{rows} {columns}: {found:?}");
+            }
+        }
+    }
+
+    /// As layer norm sums squares: nothing is filled before the loop, and where the mask holds everywhere the selection costs nothing.
+    #[test]
+    fn a_sum_begins_as_a_number_and_a_selection_keeps_what_is_in_its_place() {
+        let mut b = Builder::new("squares");
+        let [x, out] = ["x", "out"].map(|name| b.parameter(name, Type::pointer(Scalar::F32)));
+        let count = b.parameter("count", Type::scalar(Scalar::I32));
+        let [from, by] = [0, 64].map(|value| b.integer(value, Scalar::I32));
+        let range = b.range(64);
+        let (zeros, ones) = [0.0, 1.0].map(|value| b.constant(value, &Type::tile(Scalar::F32, &[64]))).into();
+        let sums = b.for_loop([from, count, by], &[zeros], |b, from, sums| {
+            let (from, end) = (b.splat(from, &[64]), b.splat(count, &[64]));
+            let columns = b.add(from, range);
+            let mask = b.compare(Compare::Less, columns, end);
+            let x = b.splat(x, &[64]);
+            let x = b.add_pointer(x, columns);
+            let x = b.load(x, Some(mask), Some(zeros));
+            let moved = b.binary(Binary::Subtract, x, ones);
+            let kept = b.select(mask, moved, zeros);
+            let square = b.binary(Binary::Multiply, kept, kept);
+            vec![b.add(sums[0], square)]
+        });
+        let all = b.splat(out, &[64]);
+        let to = b.add_pointer(all, range);
+        b.store(to, sums[0], None);
+        let program = Program::new(&b.finish()).expect("planned");
+        let fills = |step: &Step| matches!(step, Step::CopyTile { direct: false, .. });
+        let moves =
+            |step: &Step| matches!(step, Step::MapClip { target, inside, .. } if *inside != plain(target.register));
+        assert!(!any(&program.body, &fills) && !any(&program.body, &moves), "{program:?}");
+
+        let values: Vec<f32> = (0..200).map(|i| i as f32 * 0.25).collect();
+        for count in [0, 1, 63, 64, 65, 128, 200] {
+            let mut found = vec![-1f32; 64];
+            let addresses = [values.as_ptr().expose_provenance(), found.as_mut_ptr().expose_provenance()];
+            let arguments = [addresses[0] as u64, addresses[1] as u64, count as u64];
+            // SAFETY: no more than 200 numbers are read, 64 are written.
+            unsafe { program.run([1, 1, 1], &arguments) }.expect("runs");
+            for (i, &found) in found.iter().enumerate() {
+                let expected: f32 = (i..count).step_by(64).map(|at| (values[at] - 1.0).powi(2)).sum();
+                assert_eq!(found, expected, "{i} of {count}");
             }
         }
     }

@@ -4,38 +4,64 @@
 //! the load copies. Where the store's own step reads the loaded tile, a guard before it compares addresses at run time, and copies
 //! what that step would otherwise overwrite before it has read it.
 
-use super::effects::{map_target, operands};
+use super::effects::{map_target, operands, slots_written};
 use super::lives::Lives;
-use super::operand::{Address, Extents, Operand, Register, ViewKind};
+use super::operand::{Address, Extents, Operand, Register, Slot, ViewKind};
 use super::step::{GuardedLoad, Step, Writer};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-/// Settles which loads may stand in memory, and puts guards in front of the stores that read them.
+/// Settles which loads may stand in memory and which numbers may stand for tiles, and puts guards in front of the stores that read those loads.
 pub(super) fn settle(body: &mut Vec<Step>, lives: &Lives) {
-    let mut in_place = Vec::new();
-    read_in_place(body, &mut in_place);
+    let (mut in_place, mut of_products, mut changed) = (Vec::new(), Vec::new(), HashSet::new());
+    read(body, &is_read_in_place, &mut in_place);
+    read(body, &|step| matches!(step, Step::Dot { .. } | Step::EndPieces { .. }), &mut of_products);
+    find_changes(body, &mut changed);
+    settle_numbers(body, &[&in_place[..], &of_products].concat(), &changed);
     let mut loads = HashMap::new();
     settle_loads(body, lives, &in_place, &mut loads);
     guard(body, &loads);
 }
 
-/// Registers that must be where they are expected: those read while elements go to addresses known one by one, and those of steps that
-/// work on whole tiles.
-fn read_in_place(body: &[Step], registers: &mut Vec<Register>) {
+/// Whether registers must be where they are expected: those read while elements go to addresses known one by one, and those of steps that work on
+/// whole tiles.
+fn is_read_in_place(step: &Step) -> bool {
+    match step {
+        Step::Scatter { .. } | Step::Call(_) | Step::Fold(_) => true,
+        Step::StoreTile { address, .. } => !address.spread.is_affine(),
+        _ => false,
+    }
+}
+
+/// Finds the registers that steps of a kind read.
+fn read(body: &[Step], is_one: &impl Fn(&Step) -> bool, registers: &mut Vec<Register>) {
     for step in body {
-        let is_one = match step {
-            Step::Scatter { .. } | Step::Call(_) | Step::Fold(_) => true,
-            Step::StoreTile { address, .. } => !address.spread.is_affine(),
-            _ => false,
-        };
-        if is_one {
+        if is_one(step) {
             operands(step, |operand| {
                 if let Operand::Register { register, .. } = operand {
                     registers.push(*register);
                 }
             });
         }
-        step.bodies().iter().for_each(|body| read_in_place(body, registers));
+        step.bodies().iter().for_each(|body| read(body, is_one, registers));
+    }
+}
+
+/// Finds the slots that a step writes.
+fn find_changes(body: &[Step], changed: &mut HashSet<Slot>) {
+    for step in body {
+        slots_written(step, |slot| _ = changed.insert(slot));
+        step.bodies().iter().for_each(|body| find_changes(body, changed));
+    }
+}
+
+/// What a loop adds to begins as a number in every element, which the first addition can read where it is: nothing is filled. Not so where elements are
+/// read in the register itself, where a product reads or adds to them, or where the number may change.
+fn settle_numbers(body: &mut [Step], in_place: &[Register], changed: &HashSet<Slot>) {
+    for step in body {
+        if let Step::CopyTile { target, source: Operand::Uniform(slot), direct, .. } = step {
+            *direct = target.store.is_none() && !changed.contains(slot) && !in_place.contains(&target.register);
+        }
+        step.bodies_mut().iter_mut().for_each(|body| settle_numbers(body, in_place, changed));
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::effects::{map_target, only_computes, operands, touches_memory, writes, written};
 use super::lives::Lives;
-use super::operand::{Address, Extents, Operand, Register, ViewKind};
+use super::operand::{Address, Extents, Operand, Register, ViewKind, plain};
 use super::step::Step;
 use super::{narrow, order, pairing, pieces};
 use crate::native::piecewise::Size;
@@ -24,6 +24,7 @@ pub(super) fn assign(body: &mut Vec<Step>, sizes: &[usize], slots: usize) -> Ass
     forward_stores(body, &reads);
     narrow::narrow(body, sizes.len(), slots);
     pairing::join(body, &reads);
+    clip_in_place(body, &reads);
     retarget_carried(body, &reads);
     let products = pieces::gather(body);
     let mut lives = Lives::new(sizes.len());
@@ -96,6 +97,33 @@ fn forwardable(body: &mut [Step], at: usize, reads: &[usize]) -> Option<(usize, 
     (quiet && fits && reads[register] == 1).then_some((producer, address, extents))
 }
 
+/// Lets the step that computes what a clip keeps write it where the clip does, so that only the rest has to be filled: nothing, where a mask holds everywhere.
+fn clip_in_place(body: &mut [Step], reads: &[usize]) {
+    for at in 0..body.len() {
+        body[at].bodies_mut().iter_mut().for_each(|body| clip_in_place(body, reads));
+        let Some((producer, register)) = clipped(body, at, reads) else { continue };
+        if let Some((target, _)) = map_target(&mut body[producer]) {
+            target.register = register;
+        }
+        if let Step::MapClip { inside, .. } = &mut body[at] {
+            *inside = plain(register);
+        }
+    }
+}
+
+/// The step that computes what a clip keeps, if only the clip reads it, and the register of the result.
+fn clipped(body: &mut [Step], at: usize, reads: &[usize]) -> Option<(usize, Register)> {
+    let Step::MapClip { target, inside: Operand::Register { register, view: ViewKind::Plain }, outside, .. } = body[at]
+    else {
+        return None;
+    };
+    let producer = (0..at).rev().find(|&i| writes(&body[i], register))?;
+    let (made, _) = map_target(&mut body[producer])?;
+    let is_alone = reads[register] == 1 && made.store.is_none() && target.store.is_none() && made.size == target.size;
+    // What is filled in is read behind what is kept.
+    (is_alone && outside != plain(register)).then_some((producer, target.register))
+}
+
 /// Lets the step that computes a loop's next carried tile, or a branch's result, write it in place, so that the copy at the body's end goes.
 fn retarget_carried(body: &mut [Step], reads: &[usize]) {
     for step in body {
@@ -120,8 +148,9 @@ fn retarget(body: &mut Vec<Step>, reads: &[usize]) {
 }
 
 fn retargetable(body: &mut [Step], at: usize, reads: &[usize]) -> Option<usize> {
-    let Step::CopyTile { target: carried, source: Operand::Register { register, view: ViewKind::Plain }, extents } =
-        body[at]
+    let Step::CopyTile {
+        target: carried, source: Operand::Register { register, view: ViewKind::Plain }, extents, ..
+    } = body[at]
     else {
         return None;
     };

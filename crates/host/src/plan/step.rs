@@ -228,10 +228,12 @@ pub(super) enum Step {
         product: usize,
         sum: Register,
     },
+    /// `direct`: a number that is the source may stand for the register.
     CopyTile {
         target: Target,
         source: Operand,
         extents: Extents,
+        direct: bool,
     },
 
     /// All elements to one slot.

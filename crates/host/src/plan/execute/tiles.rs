@@ -1,6 +1,6 @@
 //! Runs the steps on tiles: row by row, or all rows as one run where they follow each other.
 
-use super::{Machine, Source};
+use super::{Machine, RegisterMemory, Source};
 use crate::native::piecewise::Out;
 use crate::plan::operand::{Address, Extents, Operand, Register, Sum, Target, plain};
 use crate::plan::product::{self, Factor};
@@ -116,7 +116,11 @@ impl Machine<'_> {
                     let out = self.sum(*product, *sum);
                     self.products[*product].finish(out);
                 }
-                Step::CopyTile { target, source, extents } => {
+                Step::CopyTile { target, source: Operand::Uniform(slot), direct: true, .. } => {
+                    let address = self.cell(*slot);
+                    self.places[target.register] = RegisterMemory { address, pitch: 0, repeats: true };
+                }
+                Step::CopyTile { target, source, extents, .. } => {
                     let (rows, columns) = self.extents(extents);
                     let source = self.source(source, target.size);
                     let (address, pitch) = self.open(target, extents);
@@ -212,7 +216,9 @@ impl Machine<'_> {
             // SAFETY: both sources are defined where they are read: inside the clip, and everywhere.
             unsafe {
                 let destination = address.offset(pitch * row as isize);
-                memory::copy_strided(destination, size, inside.row(row), inside.by_column, target.size, count);
+                if !std::ptr::eq(destination, inside.row(row)) {
+                    memory::copy_strided(destination, size, inside.row(row), inside.by_column, target.size, count);
+                }
                 let skip = count * target.size;
                 let rest = outside.element(row, count);
                 memory::copy_strided(

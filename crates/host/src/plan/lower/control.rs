@@ -226,7 +226,7 @@ impl Lowering<'_> {
                 (Place::Slot(_), Operand::Register { .. }) => {}
                 (Place::Tile { register, size, extents }, source) => {
                     let target = Target { register, size, store: None };
-                    self.emit_tile(Step::CopyTile { target, source, extents }, &extents, 0.1);
+                    self.emit_tile(Step::CopyTile { target, source, extents, direct: false }, &extents, 0.1);
                 }
             }
         }

@@ -183,7 +183,7 @@ impl Lowering<'_> {
     /// A copy of a tile, one row after the other.
     pub(super) fn kept(&mut self, source: Operand, extents: Extents, size: usize) -> Operand {
         let target = self.target(&extents, size);
-        self.emit_tile(Step::CopyTile { target, source, extents }, &extents, 0.1);
+        self.emit_tile(Step::CopyTile { target, source, extents, direct: false }, &extents, 0.1);
         plain(target.register)
     }
 
