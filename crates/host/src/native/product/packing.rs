@@ -1,0 +1,181 @@
+//! Packs operands of products as a whole, by all threads: a sum's terms are cut into parts, of which each is packed on its own.
+
+use super::super::Shared;
+use super::super::microkernel::kernels;
+use super::super::panels::{Halves, Panels, pack_right};
+use crate::threads::parallel_for;
+
+/// Terms of a sum in one go: a panel of so many is 9 KiB, with AVX-512 12, and fits the first-level cache of every CPU here; every pass over the result
+/// that is saved is worth more than a group in that cache.
+const DEPTH: usize = 384;
+
+/// An operand: its first element and its strides (from row to row, from column to column), the same of half precision, or what [`pack_left`] or
+/// [`pack_right_whole`] made of it.
+#[derive(Clone, Copy)]
+pub(crate) enum Operand<'a> {
+    Strided(*const f32, [isize; 2]),
+    Halves(Halves),
+    Packed(&'a [f32]),
+}
+
+// SAFETY: what shares an operand reads its elements, which nobody writes.
+unsafe impl Sync for Operand<'_> {}
+
+impl Operand<'_> {
+    /// Packs panels of a left matrix, `terms` columns of it from this one on, as [`Panels::pack`] does.
+    ///
+    /// # Safety
+    /// The elements of these panels and columns are readable.
+    pub(super) unsafe fn pack_left(
+        &self,
+        (panels, which): (Panels, (usize, usize)),
+        (from, terms): (usize, usize),
+        factor: f32,
+        to: &mut [f32],
+    ) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            match self {
+                Operand::Strided(left, [by_row, by_column]) => {
+                    let left = left.wrapping_offset(from as isize * by_column);
+                    panels.pack(which, left, (*by_row, *by_column), terms, factor, to);
+                }
+                Operand::Halves(halves) => panels.pack_halves(which, halves, (from, terms), factor, to),
+                Operand::Packed(_) => unreachable!("it is packed"),
+            }
+        }
+    }
+
+    /// Packs part of a right matrix, from this row and column on, as [`pack_right`] does.
+    ///
+    /// # Safety
+    /// The part's elements are readable.
+    pub(super) unsafe fn pack_right(
+        &self,
+        (row, column): (usize, usize),
+        size: (usize, usize),
+        groups: (usize, usize),
+        to: &mut [f32],
+    ) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            match self {
+                Operand::Strided(right, [by_row, by_column]) => {
+                    let from = right.wrapping_offset(row as isize * by_row + column as isize * by_column);
+                    pack_right(from, (*by_row, *by_column), size, groups, to);
+                }
+                Operand::Halves(halves) => halves.pack((row, column), size, groups, to),
+                Operand::Packed(_) => unreachable!("it is packed"),
+            }
+        }
+    }
+}
+
+/// The parts that a sum is cut into: equal ones, since a short last one would cost a whole pass over the result.
+#[derive(Clone, Copy)]
+pub(super) struct Parts {
+    depth: usize,
+    pub count: usize,
+}
+
+impl Parts {
+    pub fn new(depth: usize) -> Parts {
+        Parts { depth, count: depth.div_ceil(DEPTH).max(1) }
+    }
+
+    /// The first term of part `i` and their number.
+    pub fn get(self, i: usize) -> (usize, usize) {
+        let start = |i: usize| i * self.depth / self.count;
+        (start(i), start(i + 1) - start(i))
+    }
+
+    pub fn longest(self) -> usize {
+        self.depth.div_ceil(self.count)
+    }
+}
+
+/// Numbers of a packed left matrix.
+pub(crate) fn left_len(rows: usize, depth: usize) -> usize {
+    Panels::new(rows).packed_len(depth)
+}
+
+/// Numbers of a packed right matrix.
+pub(crate) fn right_len(depth: usize, columns: usize) -> usize {
+    columns.next_multiple_of(kernels().width) * depth
+}
+
+/// Packs a left matrix as a whole: part by part, panel by panel.
+///
+/// # Safety
+/// The matrix's elements are readable.
+pub(crate) unsafe fn pack_left((rows, depth): (usize, usize), left: Operand, factor: f32, packed: &mut [f32]) {
+    let (panels, parts) = (Panels::new(rows), Parts::new(depth));
+    let (packed, left) = (Shared::new(packed), &left);
+    parallel_for(parts.count * panels.count, panels.height * parts.longest() / 8, |begin, end| {
+        let mut task = begin;
+        while task < end {
+            let (panel, (from, terms)) = (task % panels.count, parts.get(task / panels.count));
+            let count = (panels.count - panel).min(end - task);
+            task += count;
+            // SAFETY: this task alone has the panels; their elements lie in the matrix.
+            unsafe {
+                let to =
+                    packed.part((from * panels.count + panel * terms) * panels.height, count * terms * panels.height);
+                left.pack_left((panels, (panel, panel + count)), (from, terms), factor, to);
+            }
+        }
+    });
+}
+
+/// Packs a right matrix as a whole: part by part, group by group.
+///
+/// # Safety
+/// The matrix's elements are readable.
+pub(crate) unsafe fn pack_right_whole((depth, columns): (usize, usize), right: Operand, packed: &mut [f32]) {
+    let (width, parts) = (kernels().width, Parts::new(depth));
+    let groups = columns.div_ceil(width);
+    let (packed, right) = (Shared::new(packed), &right);
+    parallel_for(parts.count * groups, width * parts.longest() / 8, |begin, end| {
+        let mut task = begin;
+        while task < end {
+            let (group, (from, terms)) = (task % groups, parts.get(task / groups));
+            let count = (groups - group).min(end - task);
+            task += count;
+            // SAFETY: this task alone has the groups; their elements lie in the matrix.
+            unsafe {
+                let to = packed.part((from * groups + group * terms) * width, count * terms * width);
+                let columns = (count * width).min(columns - group * width);
+                right.pack_right((from, group * width), (terms, columns), (width, terms), to);
+            }
+        }
+    });
+}
+
+/// Packs a right matrix of which the caller makes `at_once` rows at a time: `rows(i, write)` calls `write(j, row)` for j below `at_once` with row
+/// `i * at_once + j`, which has whole groups.
+pub(crate) fn fill_right(
+    (depth, columns): (usize, usize),
+    at_once: usize,
+    packed: &mut [f32],
+    rows: impl Fn(usize, &mut dyn FnMut(usize, &[f32])) + Sync,
+) {
+    let (width, parts) = (kernels().width, Parts::new(depth));
+    let groups = columns.div_ceil(width);
+    assert!(depth.is_multiple_of(at_once) && packed.len() == groups * width * depth);
+    // The part of each row, from which its place follows.
+    let part_of = |k: usize| (0..parts.count).map(|i| parts.get(i)).find(|(from, terms)| k < from + terms);
+    let packed = Shared::new(packed);
+    parallel_for(depth / at_once, at_once * columns / 4, |begin, end| {
+        for i in begin..end {
+            rows(i, &mut |j, row| {
+                let k = i * at_once + j;
+                let Some((from, terms)) = part_of(k) else { return };
+                for (group, numbers) in row.chunks_exact(width).take(groups).enumerate() {
+                    // SAFETY: this task alone writes row `k`.
+                    let to = unsafe { packed.part((from * groups + group * terms + k - from) * width, width) };
+                    to.copy_from_slice(numbers);
+                }
+            });
+        }
+    });
+}
