@@ -37,6 +37,7 @@ REARRANGED = {
     "overlap_add": Case(lambda x: paddle.signal.overlap_add(x, 3), (normal(2, 7, 12),)),
     "overlap_add, first axis": Case(lambda x: paddle.signal.overlap_add(x, 3, 0), (normal(12, 7, 2),)),
     "multiplex": Case(lambda x, y, i: paddle.multiplex([x, y], i), (X, Y, integers(0, 2, 3, 1, dtype="int32"))),
+    "multiplex, the first rows": Case(lambda x, y, i: paddle.multiplex([x, y], i), (X, Y, np.array([[1], [0]], "int32"))),
     "tril_indices": Case(lambda x: paddle.tril_indices(4, 6, 1) + paddle.triu_indices(3, 6, -1)[:, :1] * x, (integers(1, 3, 1),), False),
     "repeat_interleave": Case(lambda x, i: paddle.repeat_interleave(x, i, 1), (X, integers(0, 4, 4))),
     "sequence_mask": Case(lambda x: F.sequence_mask(x, 5, "int32") + F.sequence_mask(x, dtype="int32").sum(), (integers(0, 5, 2, 3),), False),

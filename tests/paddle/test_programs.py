@@ -20,6 +20,19 @@ def test_to_static_gives_what_eager_gives(x):
     np.testing.assert_allclose(static(a, b).numpy(), formula(a, b).numpy(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("places", [[0, 2, 1, 0], [2, 0, 1], [[1], [0]], 2])
+def test_what_is_gathered_along_a_tensor_s_axis_has_the_right_shape(axis, places):
+    """In a program the axis is a tensor, which Paddle's rule of shapes does not know: of a square it may have as many elements as are right."""
+    x, index = paddle.arange(9.0).reshape([3, 3]), paddle.to_tensor(places)
+
+    def taken(x, index):
+        return paddle.gather(x, index, axis=axis)
+
+    found = paddle.jit.to_static(taken, full_graph=True)(x, index).numpy()
+    np.testing.assert_array_equal(found, np.take(x.numpy(), np.array(places).squeeze(), axis))
+
+
 @pytest.mark.parametrize("pir", [True, False])
 def test_the_executor_runs_a_program(program, pir):
     output = program(

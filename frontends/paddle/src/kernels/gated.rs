@@ -174,14 +174,22 @@ fn rows_of(c: &Compose, ids: &View, number: usize, rank: usize) -> Result<View> 
     c.map(Elementwise::Binary(Binary::Equal), &[&c.shaped(ids, &dims)?, &own], &[])
 }
 
+/// As many rows as there are indices, which may be fewer than all.
+fn first_rows(x: &View, ids: &View) -> Result<View> {
+    match x.shape.first() {
+        Some(&rows) if ids.len() <= rows => Ok(x.narrowed(0, 0, 1, ids.len())),
+        rows => Err(refuse("index", ids.len(), &format!("at most {} rows", rows.copied().unwrap_or(0)))),
+    }
+}
+
 fn multiplex(context: &Context, x: Vec<Tensor>, ids: Tensor, out: Output) -> Result<()> {
     let (c, ids) = (Compose::new(context), ids.view()?);
     let Some(first) = x.first() else { return Ok(()) };
     check_indices(context, &ids, x.len(), "multiplex: index", Code::PreconditionNotMet)?;
-    let mut value = first.view()?;
+    let mut value = first_rows(&first.view()?, &ids)?;
     for (number, other) in x.iter().enumerate().skip(1) {
         let rows = rows_of(&c, &ids, number, value.rank())?;
-        value = c.map(Elementwise::Binary(Binary::Where), &[&rows, &other.view()?, &value], &[])?;
+        value = c.map(Elementwise::Binary(Binary::Where), &[&rows, &first_rows(&other.view()?, &ids)?, &value], &[])?;
     }
     c.store_value(&out, value.dtype, &value)
 }
@@ -190,8 +198,11 @@ fn multiplex_grad(context: &Context, ids: Tensor, upstream: Tensor, dx: Vec<Opti
     let (c, ids, upstream) = (Compose::new(context), ids.view()?, upstream.view()?);
     for (number, output) in dx.iter().enumerate() {
         let Some(output) = output else { continue };
-        let rows = rows_of(&c, &ids, number, upstream.rank())?;
-        c.store(output, upstream.dtype, CHOSEN, &[&rows, &upstream], &[])?;
+        let (rows, dx) = (rows_of(&c, &ids, number, upstream.rank())?, c.place(output, upstream.dtype)?);
+        if upstream.len() < dx.len() {
+            c.fill(&dx, 0.0)?;
+        }
+        c.run(CHOSEN, &[&rows, &upstream], &first_rows(&dx, &ids)?)?;
     }
     Ok(())
 }

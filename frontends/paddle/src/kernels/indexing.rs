@@ -86,6 +86,17 @@ fn reshaped(view: View, dims: &[usize]) -> Result<View> {
 
 fn gather(context: &Context, x: Tensor, index: Tensor, axis: Scalar, out: Output) -> Result<()> {
     let c = Compose::new(context);
+    // In a program the axis may be a tensor, which Paddle's rule takes for 0.
+    let mut dims = x.shape();
+    let at = axis_of("gather", axis.i64(), dims.len())?;
+    match &index.shape()[..] {
+        [] => _ = dims.remove(at),
+        &[count] | &[count, 1] => dims[at] = count,
+        _ => {}
+    }
+    if out.shape() != dims {
+        out.set_dims(&dims);
+    }
     many(context, &Gather { axis: axis.i64() }, &[x.view()?, wide(&c, &index)?], &[Some(&out)])
 }
 
