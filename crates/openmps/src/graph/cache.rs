@@ -1,7 +1,8 @@
 //! The caches of compiled graphs, with what their constants were folded to.
 
-use super::executable::{Executable, Goals, PreparedKey, needed_steps};
+use super::executable::Executable;
 use super::passes::{self, Folded, FoldedKey};
+use super::plan::{Goals, PreparedKey, needed_steps};
 use super::{Assignment, Graph, OptimizationLevel, Source, Step, Tensor};
 use crate::device::Device;
 use crate::error::Result;

@@ -27,6 +27,7 @@ mod gradients;
 mod methods;
 mod named;
 mod passes;
+mod plan;
 mod profile;
 mod stored;
 mod training;

@@ -3,7 +3,8 @@
 use super::Rewriter;
 use crate::device::Device;
 use crate::error::Result;
-use crate::graph::executable::{Executable, Goals};
+use crate::graph::executable::Executable;
+use crate::graph::plan::Goals;
 use crate::graph::{Graph, OptimizationLevel, Source, StoredTensor, Tensor, TensorData, Value};
 use openmps_graph::{DType, Meta, Operator};
 use std::hash::{Hash, Hasher};

@@ -9,7 +9,7 @@ mod epilogue;
 
 pub(super) use constant::{Constant, Folded, FoldedKey, numbers};
 
-use super::executable::needed_steps;
+use super::plan::needed_steps;
 use super::{Graph, Source, Step, Value};
 use crate::device::Device;
 use crate::error::Result;
