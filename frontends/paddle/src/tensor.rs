@@ -229,7 +229,7 @@ impl Output {
     /// Sets the dimensions, and with them dense strides. Needed only where the shape depends on values.
     pub fn set_dims(&self, dims: &[usize]) {
         let unknown = self.replace_unknown_dims(dims);
-        if unknown || self.0.shape().as_slice() == dims {
+        if unknown || !self.is_unset() && self.0.shape().as_slice() == dims {
             return self.make_dense();
         }
         let dims: arrayvec::ArrayVec<i64, MAX_RANK> = dims.iter().map(|&size| size as i64).collect();
@@ -238,6 +238,14 @@ impl Output {
         // SAFETY: the tensor is alive and belongs to this kernel as its output; the array outlives the call.
         unsafe { (symbols().tensor_set_dims)(self.0.raw(), dims.len() as i64, dims.as_ptr(), &mut 0) };
         self.make_dense();
+    }
+
+    /// Whether nothing has given it dimensions yet, none neither.
+    fn is_unset(&self) -> bool {
+        // SAFETY: the layout was probed on a tensor of this library, and the tensor is alive.
+        let rank =
+            tensor_layout::layout().map(|layout| unsafe { self.0.field::<i32>(layout.dims + RANK_OFFSET).read() });
+        rank.is_some_and(|rank| rank < 0)
     }
 
     /// Overwrites dimensions that Paddle's rules have left open as -1: Paddle refuses to resize such a tensor.

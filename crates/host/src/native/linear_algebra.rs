@@ -6,7 +6,7 @@ use super::memory::{Element, slice, slice_mut};
 use crate::Error;
 use crate::threads::parallel_for;
 use faer::linalg::solvers::{DenseSolveCore, Eigen, PartialPivLu, SelfAdjointEigen, Solve, Svd};
-use faer::{Mat, MatRef, Side, c64};
+use faer::{ColRef, Mat, MatRef, Side, c64};
 use std::sync::{Mutex, PoisonError};
 
 /// What is computed of a matrix A.
@@ -203,10 +203,10 @@ fn compute(algorithm: Algorithm, inputs: &[Mat<f64>]) -> Result<Vec<Mat<f64>>, S
         Algorithm::Eigen => {
             let eigen = Eigen::new_from_real(a).map_err(|_| DIVERGES.to_owned())?;
             let (values, vectors) = (eigen.S().column_vector(), eigen.U());
-            let sizes: Vec<f64> = (0..a.ncols()).map(|j| vectors.col(j).norm_l2()).collect();
+            let scales: Vec<c64> = (0..a.ncols()).map(|j| to_unit(vectors.col(j))).collect();
             Ok(vec![
                 parts(a.nrows(), 1, |i, _| values[i]),
-                parts(a.nrows(), a.ncols(), |i, j| vectors[(i, j)] * (1.0 / sizes[j])),
+                parts(a.nrows(), a.ncols(), |i, j| vectors[(i, j)] * scales[j]),
             ])
         }
         Algorithm::Eigenvalues => {
@@ -226,6 +226,17 @@ fn compute(algorithm: Algorithm, inputs: &[Mat<f64>]) -> Result<Vec<Mat<f64>>, S
             Ok(vec![column([sign].iter()), column([logarithm].iter())])
         }
     }
+}
+
+/// What makes an eigenvector the one of length 1 that LAPACK gives (`dgeev`): its largest component is real.
+fn to_unit(vector: ColRef<'_, c64>) -> c64 {
+    // Of equal ones the first.
+    let largest = vector.iter().rev().max_by(|x, y| x.norm_sqr().total_cmp(&y.norm_sqr()));
+    let turn = match largest {
+        Some(x) if x.im != 0.0 => x.conj() * (x.re.signum() / x.norm()),
+        _ => c64::new(1.0, 0.0),
+    };
+    turn * (1.0 / vector.norm_l2())
 }
 
 /// Rows and columns of the results of a decomposition into singular values, or of these alone.

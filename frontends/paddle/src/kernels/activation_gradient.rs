@@ -72,11 +72,13 @@ fn zero_grad(context: &Context, upstream: Tensor, dx: Output) -> Result<()> {
 /// Where epsilon bounds x the gradient beyond the bounds is 0.
 fn logit_grad(context: &Context, x: Tensor, upstream: Tensor, epsilon: f64, dx: Output) -> Result<()> {
     let (c, dtype) = (Compose::new(context), x.dtype()?);
-    let (x, mut upstream) = (c.input(&x)?, c.input(&upstream)?);
-    if epsilon > 0.0 {
-        upstream = c.map(Elementwise::Gradient(Gradient::Clip), &[&x, &upstream], &[epsilon, 1.0 - epsilon])?;
+    let (x, upstream) = (c.input(&x)?, c.input(&upstream)?);
+    if epsilon <= 0.0 {
+        return c.store(&dx, dtype, Elementwise::Gradient(Gradient::Logit), &[&x, &upstream], &[]);
     }
-    c.store(&dx, dtype, Elementwise::Gradient(Gradient::Logit), &[&x, &upstream], &[])
+    // The slope is no number outside of 0 to 1: what is kept is chosen last.
+    let slope = c.map(Elementwise::Gradient(Gradient::Logit), &[&x, &upstream], &[])?;
+    c.store(&dx, dtype, Elementwise::Gradient(Gradient::Clip), &[&x, &slope], &[epsilon, 1.0 - epsilon])
 }
 
 fn prelu_grad(

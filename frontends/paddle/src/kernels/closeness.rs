@@ -14,14 +14,16 @@ use openmps_tile::dtype::{ALL, FLOATS};
 /// Adds this family.
 pub fn register(table: &mut Table) {
     table.add("isclose", FLOATS, isclose).output(0, DType::Bool);
-    table.add("allclose", FLOATS, allclose).output(0, DType::Bool);
+    table.add("allclose", ALL, allclose).output(0, DType::Bool);
     table.add("accuracy_check", FLOATS, accuracy_check).output(0, DType::Bool);
     table.add("equal_all", ALL, equal_all).output(0, DType::Bool);
 }
 
 /// `|x - y| <= atol + rtol |y|`, or equal (infinities), or both NaN where these count as equal.
 fn close(c: &Compose, [x, y]: [&Tensor; 2], [rtol, atol]: [f64; 2], equal_nan: bool) -> Result<View> {
-    let (x, y) = (c.input(x)?, c.input(y)?);
+    // Distances of integers in float64, in which a tolerance is a fraction.
+    let number = |x: &Tensor| if x.dtype()?.is_float() { c.input(x) } else { c.cast(&x.view()?, DType::F64) };
+    let (x, y) = (number(x)?, number(y)?);
     let binary = |operator, x: &View, y: &View| c.map(Elementwise::Binary(operator), &[x, y], &[]);
     let unary = |operator, x: &View| c.map(Elementwise::Unary(operator), &[x], &[]);
     let bound = c.scale(&unary(Unary::Abs, &y)?, rtol, atol)?;

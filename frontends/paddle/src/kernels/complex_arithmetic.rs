@@ -275,6 +275,7 @@ fn matmul_grad(
     let (mut x, mut y, mut upstream) = (Complex::of(&x)?, Complex::of(&y)?, Complex::of(&upstream)?);
     let (mut left, mut right) = (left, right);
     // Vectors as matrices: a row on the left, a column on the right.
+    let are_vectors = [&x, &y].map(|x| x.real.rank() == 1);
     if y.real.rank() == 1 {
         (y, right) = (y.made(|part| with_axis(part, 1))?, false);
         upstream = upstream.made(|part| with_axis(part, part.rank()))?;
@@ -289,6 +290,9 @@ fn matmul_grad(
     };
     let of_x = if left { of(&y, right, &upstream, true) } else { of(&upstream, false, &y, !right) }?;
     let of_y = if right { of(&upstream, true, &x, left) } else { of(&x, !left, &upstream, false) }?;
+    let without = |x: &Complex, from_end: usize| x.made(|part| Ok(part.without_axis(part.rank() - from_end)));
+    let of_x = if are_vectors[0] { without(&of_x, 2)? } else { of_x };
+    let of_y = if are_vectors[1] { without(&of_y, 1)? } else { of_y };
     of_x.store(context, &c, dx.as_ref())?;
     of_y.store(context, &c, dy.as_ref())
 }

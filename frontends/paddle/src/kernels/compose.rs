@@ -1,5 +1,6 @@
 //! Kernels written as formulas over whole tensors: temporaries live until the formula's end.
 
+use super::images::refuse;
 use crate::error::Result;
 use crate::{Context, Output, Tensor};
 use openmps_graph::formula::{Formula, common_shape, floats};
@@ -40,6 +41,9 @@ impl<'c> Compose<'c> {
     pub fn shaped(&self, x: &View, dims: &[usize]) -> Result<View> {
         if x.shape[..] == *dims {
             return Ok(x.clone());
+        }
+        if x.len() != dims.iter().product::<usize>() {
+            return Err(refuse("shape", &x.shape, &format!("as many elements as {dims:?} has")));
         }
         if !x.is_dense() {
             return self.shaped(&self.apply(&Copy, std::slice::from_ref(x))?, dims);

@@ -2,7 +2,8 @@
 
 use super::compose::Compose;
 use super::images::{layout, padding_algorithm, pair, refuse, sizes};
-use super::movement::many;
+use super::indexing::zeros;
+use super::movement::{is_empty, many};
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Tensor};
@@ -63,6 +64,9 @@ fn conv2d(
     format: String,
     out: Output,
 ) -> Result<()> {
+    if is_empty(context, &out, input.dtype()?)? {
+        return Ok(());
+    }
     let of = convolution(&strides, &paddings, &algorithm, &dilations, groups, &format)?;
     many(context, &of, &[input.view()?, filter.view()?], &[Some(&out)])
 }
@@ -89,6 +93,12 @@ fn gradients(
     [x, filter, upstream]: [&View; 3],
     [dx, dfilter]: [Option<&Output>; 2],
 ) -> Result<()> {
+    if x.is_empty() || upstream.is_empty() {
+        for (input, out) in [(x, dx), (filter, dfilter)] {
+            out.map_or(Ok(()), |out| zeros(context, upstream.dtype, &input.shape, out).map(|_| ()))?;
+        }
+        return Ok(());
+    }
     if let Some(dx) = dx {
         let [.., height, width] = of.layout.sizes(&x.shape);
         let gradient = ConvolutionInputGradient { of: of.clone(), input: [height, width] };

@@ -118,10 +118,12 @@ fn strided_copy(
     copy(context, from, to)
 }
 
-/// Copies between two views of one shape; a tensor copied onto itself is left alone.
+/// Copies between two views of one shape; a tensor copied onto itself is left alone, and one onto a part of itself is read before.
 fn copy(context: &Context, from: View, to: View) -> Result<()> {
-    if from.address != to.address || from.strides != to.strides {
-        Copy.run(context.queue(), &[from], &[to])?;
+    if from.is_same_memory(&to) {
+        return Ok(());
     }
-    Ok(())
+    let apart = if from.overlaps(&to) { Some(context.copy(&from)?) } else { None };
+    let from = apart.as_ref().map_or(from, |copy| copy.view.clone());
+    Ok(Copy.run(context.queue(), &[from], &[to])?)
 }

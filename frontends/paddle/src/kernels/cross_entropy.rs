@@ -36,6 +36,8 @@ pub fn register(table: &mut Table) {
 struct Labels {
     /// Indices along the class axis; 0 where the label is ignored.
     index: View,
+    /// Whether the label counts.
+    is_counted: View,
     /// 1 where the label counts, 0 where it is ignored.
     counts: View,
 }
@@ -58,9 +60,14 @@ impl Labels {
         let label = c.shaped(&label, &dims)?;
         let ignored = [Number::Integer(0), Number::Integer(ignored)];
         let ignored = c.map_numbers(Elementwise::Unary(Unary::Scale), &[&label], &ignored)?;
-        let counts = c.map(Elementwise::Binary(Binary::NotEqual), &[&label, &ignored], &[])?;
-        let index = c.map(Elementwise::Binary(Binary::Multiply), &[&label, &c.cast(&counts, label.dtype)?], &[])?;
-        Ok(Labels { index, counts: c.cast(&counts, dtype)? })
+        let is_counted = c.map(Elementwise::Binary(Binary::NotEqual), &[&label, &ignored], &[])?;
+        let index = c.map(MULTIPLY, &[&label, &c.cast(&is_counted, label.dtype)?], &[])?;
+        Ok(Labels { index, counts: c.cast(&is_counted, dtype)?, is_counted })
+    }
+
+    /// A value of each label, 0 where it is ignored: there it may be infinite, or no number.
+    fn counted(&self, c: &Compose, value: &View) -> Result<View> {
+        c.map(Elementwise::Gradient(Gradient::Chosen), &[&self.is_counted, value], &[])
     }
 }
 
@@ -100,9 +107,8 @@ fn cross_entropy_with_softmax(
         c.reduce(Reduction::Sum, &products, &[axis as i64])?
     } else {
         let labels = Labels::new(&c, &label, &x, axis, ignore_index.into(), x.dtype)?;
-        let picked = c.apply(&class(axis), &[logarithm.clone(), labels.index]);
-        let picked = picked.map_err(|error| error.with_index_as("label", Code::OutOfRange))?;
-        c.multiply(&picked, &labels.counts)?
+        let picked = c.apply(&class(axis), &[logarithm.clone(), labels.index.clone()]);
+        labels.counted(&c, &picked.map_err(|error| error.with_index_as("label", Code::OutOfRange))?)?
     };
     c.store(&loss, dtype, Elementwise::Unary(Unary::Negate), &[&value], &[])?;
     if use_softmax {
@@ -140,17 +146,15 @@ fn cross_entropy_with_softmax_grad(
         return c.store(&dx, dtype, MULTIPLY, &[&difference, &upstream], &[]);
     }
     let labels = Labels::new(&c, &label, &softmax, axis, ignore_index.into(), softmax.dtype)?;
-    let counted = c.multiply(&upstream, &labels.counts)?;
-    let (base, mut subtracted) = if use_softmax {
+    let (base, subtracted) = if use_softmax {
+        let counted = labels.counted(&c, &upstream)?;
         (c.multiply(&softmax, &counted)?, counted)
     } else {
-        (c.map(Elementwise::Binary(Binary::Subtract), &[&softmax, &softmax], &[])?, counted)
-    };
-    if !use_softmax {
         let picked = c.apply(&class(axis), &[softmax.clone(), labels.index.clone()]);
         let picked = picked.map_err(|error| error.with_index_as("label", Code::OutOfRange))?;
-        subtracted = c.map(DIVIDE, &[&subtracted, &picked], &[])?;
-    }
+        let share = c.map(DIVIDE, &[&upstream, &picked], &[])?;
+        (c.constant(softmax.dtype, &softmax.shape, 0.0)?, labels.counted(&c, &share)?)
+    };
     let put = PutAlongAxis { axis: axis as i64, reduce: Reduce::Add, include_self: true };
     let value = c.apply(&put, &[base, labels.index, c.scale(&subtracted, -1.0, 0.0)?])?;
     c.store_value(&dx, dtype, &value)
@@ -223,7 +227,7 @@ fn nll_loss(
     let labels = Labels::new(&c, &label, &x, 1, ignore_index, x.dtype)?;
     let weights = label_weights(&c, weight.as_ref(), &labels)?;
     let picked = c.apply(&class(1), &[x.clone(), labels.index.clone()]).map_err(label_value)?;
-    let losses = c.scale(&c.multiply(&picked, &weights)?, -1.0, 0.0)?;
+    let losses = c.scale(&labels.counted(&c, &c.multiply(&picked, &weights)?)?, -1.0, 0.0)?;
     if reduction == "none" {
         // There is no mean that a total divides.
         let total = context.allocate(&total_weight, dtype)?;

@@ -55,9 +55,8 @@ impl Equation {
                 }
             }
         }
-        let is_once = |&letter: &char| result.iter().filter(|&&other| other == letter).count() == 1;
-        if !result.iter().all(|letter| sizes.contains_key(letter) && is_once(letter)) {
-            return Err(wrong("letters of the operands in the result, each once"));
+        if !result.iter().all(|letter| sizes.contains_key(letter)) {
+            return Err(wrong("letters of the operands in the result"));
         }
         Ok(Equation { operands, result, sizes })
     }
@@ -153,27 +152,16 @@ impl Equation {
         let axes: Vec<i64> = own
             .iter()
             .enumerate()
-            .filter(|(_, letter)| size_of(letter) == Some(1) && self.sizes[letter] > 1)
+            .filter(|(_, letter)| size_of(letter) == Some(1) && self.sizes[letter] != 1)
             .map(|(axis, _)| axis as i64)
             .collect();
         let all = if axes.is_empty() { all } else { c.reduce(Reduction::Sum, &all, &axes)? };
-        let mut strides = vec![0; own.len()];
-        for (axis, letter) in letters.iter().enumerate() {
-            strides[own.iter().position(|other| other == letter).unwrap_or(0)] += to.strides[axis];
-        }
-        if own.len() < letters.len() && !to.is_empty() {
-            c.launch(
-                &openmps_graph::operators::full::Full {
-                    dims: to.shape.clone(),
-                    dtype: to.dtype,
-                    value: openmps_tile::Number::Float(0.0),
-                },
-                &[],
-                std::slice::from_ref(to),
-            )?;
-        }
-        let to = View::strided(to.address, to.dtype, &all.shape, &strides)?;
-        c.launch(&Copy, &[all], &[to])
+        write_diagonal(c, &all, to, letters)
+    }
+
+    /// The result's letters once each: along one that comes twice the result is zero but for its diagonal.
+    fn of_result(&self) -> Vec<char> {
+        unique(&self.result)
     }
 }
 
@@ -186,6 +174,20 @@ fn unique(letters: &[char]) -> Vec<char> {
         }
     }
     own
+}
+
+/// Writes a tensor with each letter once to one whose axes have these letters: along one that comes twice to the diagonal, among zeros.
+fn write_diagonal(c: &Compose, x: &View, to: &View, letters: &[char]) -> Result<()> {
+    let own = unique(letters);
+    let mut strides = vec![0; own.len()];
+    for (axis, letter) in letters.iter().enumerate() {
+        strides[own.iter().position(|other| other == letter).unwrap_or(0)] += to.strides[axis];
+    }
+    if own.len() < letters.len() && !to.is_empty() {
+        c.fill(to, 0.0)?;
+    }
+    let diagonal = View::strided(to.address, to.dtype, &x.shape, &strides)?;
+    c.launch(&Copy, std::slice::from_ref(x), &[diagonal])
 }
 
 /// The axes in the order of other letters, of which there are as many.
@@ -221,8 +223,9 @@ fn einsum_infer(context: &Context, operands: Vec<Tensor>, text: String, out: Out
     let (c, equation) = (Compose::new(context), equation(&text, &operands)?);
     let views = operands.iter().map(Tensor::view).collect::<Result<Vec<View>>>()?;
     let pairs: Vec<(View, &[char])> = views.into_iter().zip(equation.operands.iter().map(Vec::as_slice)).collect();
+    let value = equation.contract(&c, &pairs, &equation.of_result())?;
     out.set_dims(&equation.of(&equation.result));
-    c.store_value(&out, pairs[0].0.dtype, &equation.contract(&c, &pairs, &equation.result)?)
+    write_diagonal(&c, &value, &c.place(&out, value.dtype)?, &equation.result)
 }
 
 fn einsum(
@@ -276,8 +279,13 @@ fn einsum_infer_complex(context: &Context, operands: Vec<Tensor>, text: String, 
     let (c, equation) = (Compose::new(context), equation(&text, &operands)?);
     let numbers = operands.iter().map(Complex::of).collect::<Result<Vec<Complex>>>()?;
     let pairs: Vec<(Complex, &[char])> = numbers.into_iter().zip(equation.operands.iter().map(Vec::as_slice)).collect();
+    let value = contract_complex(&c, &equation, &pairs, &equation.of_result())?;
     out.set_dims(&equation.of(&equation.result));
-    contract_complex(&c, &equation, &pairs, &equation.result)?.store(context, &c, Some(&out))
+    let to = super::complex::allocate_pairs(context, &out, value.real.dtype)?;
+    for (part, to) in [&value.real, &value.imaginary].into_iter().zip(super::complex::real_and_imaginary(&to)) {
+        write_diagonal(&c, part, &to, &equation.result)?;
+    }
+    Ok(())
 }
 
 fn einsum_complex(

@@ -9,7 +9,7 @@ use crate::{Context, DataType, Output, Scalar, Tensor};
 use openmps_graph::View;
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary, run};
 use openmps_graph::operators::reduce::Reduction;
-use openmps_tile::dtype::NUMBERS;
+use openmps_tile::dtype::{FLOATS, NUMBERS};
 use openmps_tile::{DType, Number};
 
 /// Computes `operator`, whose output has the type that follows from the inputs', into a new tensor.
@@ -106,7 +106,8 @@ pub(super) fn refuse_zero(context: &Context, x: &View, y: &View) -> Result<()> {
 /// Adds this family.
 pub fn register(table: &mut Table) {
     table.add("add_n", NUMBERS, add_n);
-    table.add("kron", NUMBERS, kron);
+    table.add("atan2", FLOATS, atan2).strided();
+    table.add("atan2", &[DType::I32, DType::I64], atan2_of_integers).strided().output(0, DType::F64);
     quotient::register(table);
     table.add("scale", openmps_tile::dtype::ALL, scale).strided();
     table.add("div_scale", openmps_tile::dtype::FLOATS, div_scale).strided();
@@ -166,34 +167,35 @@ fn cast(context: &Context, x: Tensor, data_type: DataType, out: Output) -> Resul
     compute_as(context, Elementwise::Unary(Unary::Cast), &[&x.view()?], &[], (&out, data_type.dtype()?))
 }
 
+const ATAN2: Elementwise = Elementwise::Binary(Binary::Atan2);
+
+fn atan2(context: &Context, y: Tensor, x: Tensor, out: Output) -> Result<()> {
+    compute(context, ATAN2, &[&y.view()?, &x.view()?], &[], &out)
+}
+
+/// The angle between integers is a float64 in Paddle.
+fn atan2_of_integers(context: &Context, y: Tensor, x: Tensor, out: Output) -> Result<()> {
+    let c = Compose::new(context);
+    let [y, x] = [c.cast(&y.view()?, DType::F64)?, c.cast(&x.view()?, DType::F64)?];
+    compute(context, ATAN2, &[&y, &x], &[], &out)
+}
+
 /// The sum of tensors of one shape. Sums on the way are not rounded to a half type.
 fn add_n(context: &Context, x: Vec<Tensor>, out: Output) -> Result<()> {
     const ADD: Elementwise = Elementwise::Binary(Binary::Add);
     let c = Compose::new(context);
-    let dtype = match &x[..] {
-        [] => return Ok(()),
-        [only] => return compute(context, Elementwise::Unary(Unary::Cast), &[&only.view()?], &[], &out),
-        [first, ..] => first.dtype()?,
+    let Some(first) = x.first() else { return Ok(()) };
+    let dtype = first.dtype()?;
+    // Tensors without elements do not count.
+    let counted = x.iter().filter(|x| !x.shape().contains(&0));
+    let views = counted.map(|x| c.input(x)).collect::<Result<Vec<_>>>()?;
+    let (sum, last) = match &views[..] {
+        [] => return c.place(&out, dtype).map(|_| ()),
+        [only] => return c.store_value(&out, dtype, only),
+        [first, middle @ .., last] => {
+            (middle.iter().try_fold(first.clone(), |sum, view| c.map(ADD, &[&sum, view], &[]))?, last)
+        }
     };
-    let views = x.iter().map(|x| c.input(x)).collect::<Result<Vec<_>>>()?;
-    let [first, middle @ .., last] = &views[..] else { return Ok(()) };
-    let mut sum = first.clone();
-    for view in middle {
-        sum = c.map(ADD, &[&sum, view], &[])?;
-    }
     // Paddle may give the output the memory of the first input, which is read up to here.
     c.store(&out, dtype, ADD, &[&sum, last], &[])
-}
-
-/// Every element of x times the whole of y: dimensions of the two take turns.
-fn kron(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
-    let (c, x, y) = (Compose::new(context), x.view()?, y.view()?);
-    let rank = x.rank().max(y.rank());
-    let turns = |view: &View, first: bool| -> Vec<usize> {
-        let missing = rank - view.rank();
-        let sizes = (0..rank).map(|axis| axis.checked_sub(missing).map_or(1, |own| view.shape[own]));
-        sizes.flat_map(|size| if first { [size, 1] } else { [1, size] }).collect()
-    };
-    let (x, y) = (c.shaped(&x, &turns(&x, true))?, c.shaped(&y, &turns(&y, false))?);
-    c.store_value(&out, x.dtype, &c.multiply(&x, &y)?)
 }

@@ -1,6 +1,7 @@
 //! Group norm and instance norm (one channel a group), with gradients. They are computed with channels as the second dimension.
 
 use super::compose::Compose;
+use super::movement::is_empty;
 use super::normalisation::is_channels_last;
 use super::normalisation_gradient::{Normal, inverse_deviation, weights};
 use crate::error::{Error, Result};
@@ -213,6 +214,12 @@ fn instance_norm(
 ) -> Result<()> {
     let (c, dtype) = (Compose::new(context), x.dtype()?);
     let x = c.input(&x)?;
+    if is_empty(context, &y, dtype)? {
+        for output in [saved_mean, saved_inverse].iter().flatten() {
+            c.fill(&c.place(output, x.dtype)?, 0.0)?;
+        }
+        return Ok(());
+    }
     let groups = Groups::new(&x, x.shape[1])?;
     let [normalised, mean, variance] = groups.normalised(&c, &x, epsilon.into())?;
     let inverse = inverse_deviation(&c, &variance, epsilon)?;
@@ -242,10 +249,16 @@ fn instance_norm_grad(
 ) -> Result<()> {
     let (c, dtype) = (Compose::new(context), x.dtype()?);
     let (x, upstream) = (c.input(&x)?, c.input(&upstream)?);
+    let dtypes = [dtype, weight_dtype([&scale, &bias], dtype)?];
+    if x.is_empty() {
+        for (output, dtype) in [(dx, dtypes[0]), (dscale, dtypes[1]), (dbias, dtypes[1])] {
+            output.map_or(Ok(()), |output| c.fill(&c.place(&output, dtype)?, 0.0))?;
+        }
+        return Ok(());
+    }
     let groups = Groups::new(&x, x.shape[1])?;
     let rows = [groups.rows()[0], 1];
     let mean = c.shaped(&c.cast(&saved_mean.view()?, x.dtype)?, &rows)?;
     let inverse = c.shaped(&c.cast(&saved_inverse.view()?, x.dtype)?, &rows)?;
-    let dtypes = [dtype, weight_dtype([&scale, &bias], dtype)?];
     groups.gradient(&c, &x, &upstream, [mean, inverse], scale.as_ref(), [dx, dscale, dbias], dtypes, Channels::First)
 }

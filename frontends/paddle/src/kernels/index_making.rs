@@ -56,8 +56,10 @@ fn masked(context: &Context, x: &Tensor, len: i64, data_type: DataType, out: &Ou
     let len = if len >= 0 { len } else { context.integers(&c.reduce(Reduction::Maximum, &x, &[])?)?[0] };
     let len = len.max(0) as usize;
     let steps = Arange { start: Number::Integer(0), step: Number::Integer(1), len, dtype: DType::I64 };
-    let steps = c.apply(&steps, &[])?;
-    let numbers = c.shaped(&c.cast(&x, DType::I64)?, &[&x.shape[..], &[1]].concat())?;
+    // A fractional length reaches into one more.
+    let dtype = if x.dtype.is_float() { DType::F64 } else { DType::I64 };
+    let steps = c.cast(&c.apply(&steps, &[])?, dtype)?;
+    let numbers = c.shaped(&c.cast(&x, dtype)?, &[&x.shape[..], &[1]].concat())?;
     let mask = c.map(Elementwise::Binary(Binary::LessThan), &[&steps, &numbers], &[])?;
     out.set_dims(&[&x.shape[..], &[len]].concat());
     c.store_value(out, data_type.or(DType::I64)?, &mask)

@@ -2,7 +2,7 @@
 
 use super::compose::Compose;
 use super::images::{layout, refuse};
-use super::movement::many;
+use super::movement::{is_empty, many};
 use super::normalisation::is_channels_last;
 use crate::error::Result;
 use crate::table::Table;
@@ -99,6 +99,9 @@ macro_rules! interpolation {
             out: Output,
         ) -> Result<()> {
             let x = x.view()?;
+            if is_empty(context, &out, x.dtype)? {
+                return Ok(());
+            }
             let size = [depth, height, width];
             let sizes = Sizes { out_size, size_tensor, scale_tensor, size, scale: &scale };
             if InterpolationMode::$mode == InterpolationMode::Nearest && x.rank() == 5 {
@@ -126,6 +129,9 @@ macro_rules! interpolation {
             align_mode: i32,
             dx: Output,
         ) -> Result<()> {
+            if is_empty(context, &dx, upstream.dtype()?)? {
+                return Ok(());
+            }
             // Of x only the shape is there: Paddle has let go of its memory.
             let size = [depth, height, width];
             let sizes = Sizes { out_size, size_tensor, scale_tensor, size, scale: &scale };

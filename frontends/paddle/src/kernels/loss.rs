@@ -27,7 +27,14 @@ pub fn register(table: &mut Table) {
     table.add("label_smooth_grad", FLOATS, label_smooth_grad);
 }
 
-/// `max(x, 0) - x label + log(1 + e^-|x|)`, with the label's part weighed by `pos_weight`.
+/// What the label's side of the loss counts: the label, or `weight - (1 - label)`, as Paddle weighs `log(1 + e^-x)` as a whole, of which the other side
+/// has `1 - label`.
+fn of_label(c: &Compose, label: &View, weight: Option<Tensor>) -> Result<View> {
+    let Some(weight) = weight else { return Ok(label.clone()) };
+    c.add(&c.scale(&c.input(&weight)?, 1.0, -1.0)?, label)
+}
+
+/// `(1 - label) x + weight log(1 + e^-x)`, where the weight is 1 if none is given.
 fn sigmoid_cross_entropy(
     context: &Context,
     x: Tensor,
@@ -39,12 +46,9 @@ fn sigmoid_cross_entropy(
 ) -> Result<()> {
     let (c, dtype) = (Compose::new(context), x.dtype()?);
     let (x, label) = (c.input(&x)?, c.input(&label)?);
-    // softplus(-x) label weight + softplus(x) (1 - label), in terms of log(sigmoid), which does not overflow.
+    // softplus(-x) of the label's side + softplus(x) (1 - label), in terms of log(sigmoid), which does not overflow.
     let log_sigmoid = |x: &View| c.map(Elementwise::Activation(Activation::LogSigmoid), &[x], &[]);
-    let mut yes = c.multiply(&label, &log_sigmoid(&x)?)?;
-    if let Some(weight) = weight {
-        yes = c.multiply(&yes, &c.input(&weight)?)?;
-    }
+    let yes = c.multiply(&of_label(&c, &label, weight)?, &log_sigmoid(&x)?)?;
     let no = c.multiply(&c.scale(&label, -1.0, 1.0)?, &log_sigmoid(&c.scale(&x, -1.0, 0.0)?)?)?;
     let loss = c.scale(&c.map(ADD, &[&yes, &no], &[])?, -1.0, 0.0)?;
     c.store_value(&out, dtype, &only_counted(&c, &loss, &label, ignore_index, normalize)?)
@@ -76,10 +80,7 @@ fn sigmoid_cross_entropy_grad(
     let (c, dtype) = (Compose::new(context), x.dtype()?);
     let (x, label, upstream) = (c.input(&x)?, c.input(&label)?, c.input(&upstream)?);
     let sigmoid = |x: &View| c.map(Elementwise::Activation(Activation::Sigmoid), &[x], &[]);
-    let mut yes = c.multiply(&label, &sigmoid(&c.scale(&x, -1.0, 0.0)?)?)?;
-    if let Some(weight) = weight {
-        yes = c.multiply(&yes, &c.input(&weight)?)?;
-    }
+    let yes = c.multiply(&of_label(&c, &label, weight)?, &sigmoid(&c.scale(&x, -1.0, 0.0)?)?)?;
     let no = c.multiply(&c.scale(&label, -1.0, 1.0)?, &sigmoid(&x)?)?;
     let slope = c.multiply(&c.subtract(&no, &yes)?, &upstream)?;
     c.store_value(&dx, dtype, &only_counted(&c, &slope, &label, ignore_index, normalize)?)

@@ -15,8 +15,8 @@ use openmps_graph::operators::transpose::Transpose;
 use openmps_graph::operators::triangle::Triangle;
 use openmps_graph::view::{dense_strides, elements, shape_of};
 use openmps_graph::{Meta, Operator, Shape, View};
-use openmps_tile::Number;
 use openmps_tile::dtype::{ALL, FLOATS, NUMBERS};
+use openmps_tile::{DType, Number};
 use std::borrow::Cow;
 
 /// Adds this family.
@@ -97,6 +97,15 @@ pub(super) fn many(
     }
     let inputs = apart(context, operator, inputs, &views, &mut kept)?;
     Ok(operator.run(context.queue(), &inputs, &views)?)
+}
+
+/// Whether Paddle's rule leaves a result without elements. All that it needs then is memory; operators may refuse what it is made of.
+pub(super) fn is_empty(context: &Context, out: &Output, dtype: DType) -> Result<bool> {
+    let is_empty = out.shape().contains(&0);
+    if is_empty {
+        context.allocate(out, dtype)?;
+    }
+    Ok(is_empty)
 }
 
 /// The inputs, of which those are copied that share memory with an output: `x[1:] = x[:-1]`, and operators that Paddle runs in place.

@@ -194,7 +194,7 @@ pub(super) fn batch_norm(
         let bias = bias.map_or_else(|| constant(0.0), Ok)?;
         return normalise(context, &x, [&running_mean, &running_variance, &scale, &bias], epsilon, channels_last, &out);
     }
-    if x.len() == channels {
+    if x.len() == channels || x.is_empty() {
         return keep(
             context,
             &x,
@@ -233,7 +233,7 @@ pub(super) fn batch_norm(
     Ok(())
 }
 
-/// What Paddle makes of one element a channel, which has no deviation: the element itself, and no change of what runs along.
+/// What Paddle makes of one element a channel, which has no deviation, and of none: the element itself, and no change of what runs along.
 fn keep(
     context: &Context,
     x: &View,

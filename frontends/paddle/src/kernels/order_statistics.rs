@@ -2,6 +2,7 @@
 
 use super::compose::Compose;
 use super::images::refuse;
+use super::movement::is_empty;
 use super::reduction_gradient::axes;
 use crate::error::Result;
 use crate::table::Table;
@@ -139,6 +140,9 @@ fn median_grad(
     dx: Output,
 ) -> Result<()> {
     let (c, x) = (Compose::new(context), x.view()?);
+    if is_empty(context, &dx, x.dtype)? {
+        return Ok(());
+    }
     let along = axes(x.rank(), &dims, false);
     let others: Vec<usize> = (0..x.rank()).filter(|axis| !along.contains(axis)).collect();
     let leading: Vec<usize> = others.iter().map(|&axis| x.shape[axis]).collect();

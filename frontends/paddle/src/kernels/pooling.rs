@@ -1,11 +1,14 @@
 //! Kernels of pooling and their gradients.
 
+use super::compose::Compose;
 use super::images::{layout, padding_algorithm, pair, refuse, sizes};
-use super::movement::many;
+use super::indexing::zeros;
+use super::movement::{is_empty, many};
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Tensor};
 use openmps_graph::operators::pooling::{Pooling, PoolingGradient, PoolingType};
+use openmps_tile::DType;
 use openmps_tile::dtype::FLOATS;
 
 /// Adds this family.
@@ -49,7 +52,7 @@ pub(super) fn pooling(
     })
 }
 
-fn pool2d(
+pub(super) fn pool2d(
     context: &Context,
     x: Tensor,
     kernel: IntArray,
@@ -64,6 +67,13 @@ fn pool2d(
     algorithm: String,
     out: Output,
 ) -> Result<()> {
+    if is_empty(context, &out, x.dtype()?)? {
+        return Ok(());
+    }
+    if x.shape().contains(&0) {
+        // Neither the mean nor the maximum of nothing is a number.
+        return Compose::new(context).fill(&context.allocate(&out, x.dtype()?)?, f64::NAN);
+    }
     let of = pooling(&kernel, &strides, &paddings, ceil_mode, exclusive, &format, &kind, global, adaptive, &algorithm)?;
     many(context, &of, &[x.view()?], &[Some(&out)])
 }
@@ -90,7 +100,7 @@ fn pool2d_double_grad(
     pool2d(context, x, kernel, strides, paddings, ceil_mode, exclusive, format, kind, global, adaptive, algorithm, out)
 }
 
-fn pool2d_grad(
+pub(super) fn pool2d_grad(
     context: &Context,
     x: Tensor,
     _: Tensor,
@@ -107,6 +117,9 @@ fn pool2d_grad(
     algorithm: String,
     dx: Output,
 ) -> Result<()> {
+    if upstream.shape().contains(&0) || is_empty(context, &dx, x.dtype()?)? {
+        return zeros(context, x.dtype()?, &x.shape(), &dx).map(|_| ());
+    }
     let of = pooling(&kernel, &strides, &paddings, ceil_mode, exclusive, &format, &kind, global, adaptive, &algorithm)?;
     many(context, &PoolingGradient { of }, &[x.view()?, upstream.view()?], &[Some(&dx)])
 }
@@ -141,6 +154,9 @@ fn max_pool2d_with_index(
     out: Output,
     mask: Output,
 ) -> Result<()> {
+    if is_empty(context, &out, x.dtype()?)? {
+        return context.allocate(&mask, DType::I32).map(|_| ());
+    }
     let of = indexed(&kernel, &strides, &paddings, global, adaptive, ceil_mode)?;
     many(context, &Pooling { indices: true, ..of }, &[x.view()?], &[Some(&out), Some(&mask)])
 }
@@ -159,6 +175,9 @@ fn max_pool2d_with_index_grad(
     ceil_mode: bool,
     dx: Output,
 ) -> Result<()> {
+    if upstream.shape().contains(&0) {
+        return zeros(context, x.dtype()?, &x.shape(), &dx).map(|_| ());
+    }
     let of = indexed(&kernel, &strides, &paddings, global, adaptive, ceil_mode)?;
     many(context, &PoolingGradient { of }, &[x.view()?, upstream.view()?], &[Some(&dx)])
 }

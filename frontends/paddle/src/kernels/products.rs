@@ -28,6 +28,7 @@ pub fn register(table: &mut Table) {
     table.add("multi_dot_grad", FLOATS, multi_dot_grad);
     table.add("matrix_power", SINGLE, matrix_power);
     table.add("matrix_power_grad", SINGLE, matrix_power_grad);
+    table.add("kron", NUMBERS, kron);
     table.add("kron_grad", FLOATS, kron_grad);
     table.add("bilinear", SINGLE, bilinear);
     table.add("bilinear_grad", SINGLE, bilinear_grad);
@@ -301,6 +302,55 @@ fn matrix_power_grad(
 }
 
 /// The upstream gradient as (x, y, x, y, ..), multiplied with the other operand and summed over its dimensions.
+/// Whose dimension it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Factor {
+    X,
+    Y,
+}
+
+/// The dimensions of a Kronecker product before those of one size are brought together: x's and y's take turns. Those of size 1 are left out, and
+/// neighbours of one factor are one dimension, so that there are few.
+struct Turns(Vec<(usize, Factor)>);
+
+impl Turns {
+    fn new(x: &View, y: &View) -> Turns {
+        let rank = x.rank().max(y.rank());
+        let size = |view: &View, axis: usize| (axis + view.rank()).checked_sub(rank).map_or(1, |own| view.shape[own]);
+        let mut turns: Vec<(usize, Factor)> = Vec::new();
+        for (size, factor) in (0..rank).flat_map(|axis| [(size(x, axis), Factor::X), (size(y, axis), Factor::Y)]) {
+            match turns.last_mut() {
+                _ if size == 1 => {}
+                Some((before, last)) if *last == factor => *before *= size,
+                _ => turns.push((size, factor)),
+            }
+        }
+        Turns(turns)
+    }
+
+    /// All sizes.
+    fn dims(&self) -> Vec<usize> {
+        self.0.iter().map(|&(size, _)| size).collect()
+    }
+
+    /// The sizes of a factor, which is repeated along the others.
+    fn of(&self, factor: Factor) -> Vec<usize> {
+        self.0.iter().map(|&(size, owner)| if owner == factor { size } else { 1 }).collect()
+    }
+
+    fn axes(&self, factor: Factor) -> Vec<i64> {
+        (0..self.0.len()).filter(|&axis| self.0[axis].1 == factor).map(|axis| axis as i64).collect()
+    }
+}
+
+/// Every element of x times the whole of y.
+fn kron(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
+    let (c, x, y) = (Compose::new(context), x.view()?, y.view()?);
+    let turns = Turns::new(&x, &y);
+    let (x, y) = (c.shaped(&x, &turns.of(Factor::X))?, c.shaped(&y, &turns.of(Factor::Y))?);
+    c.store_value(&out, x.dtype, &c.multiply(&x, &y)?)
+}
+
 fn kron_grad(
     context: &Context,
     x: Tensor,
@@ -311,24 +361,16 @@ fn kron_grad(
 ) -> Result<()> {
     let (c, dtype) = (Compose::new(context), x.dtype()?);
     let (x, y, upstream) = (c.input(&x)?, c.input(&y)?, c.input(&upstream)?);
-    let rank = x.rank().max(y.rank());
-    let size = |view: &View, axis: usize| (axis + view.rank()).checked_sub(rank).map_or(1, |own| view.shape[own]);
-    let turns = |left: &dyn Fn(usize) -> usize, right: &dyn Fn(usize) -> usize| -> Vec<usize> {
-        (0..rank).flat_map(|axis| [left(axis), right(axis)]).collect()
-    };
-    let upstream = c.shaped(&upstream, &turns(&|axis| size(&x, axis), &|axis| size(&y, axis)))?;
-    let sum = |other: &View, dims: Vec<usize>, first: usize, out: &Output| {
-        let weighed = c.multiply(&upstream, &c.shaped(other, &dims)?)?;
-        let axes: Vec<i64> = (0..rank).map(|axis| (2 * axis + first) as i64).collect();
-        c.store_value(out, dtype, &c.reduce(Reduction::Sum, &weighed, &axes)?)
-    };
-    if let Some(dx) = &dx {
-        sum(&y, turns(&|_| 1, &|axis| size(&y, axis)), 1, dx)?;
+    let turns = Turns::new(&x, &y);
+    let upstream = c.shaped(&upstream, &turns.dims())?;
+    for (out, other, factor) in [(&dx, &y, Factor::Y), (&dy, &x, Factor::X)] {
+        let Some(out) = out else { continue };
+        let weighed = c.multiply(&upstream, &c.shaped(other, &turns.of(factor))?)?;
+        let axes = turns.axes(factor);
+        let sum = if axes.is_empty() { weighed } else { c.reduce(Reduction::Sum, &weighed, &axes)? };
+        c.store_value(out, dtype, &sum)?;
     }
-    match &dy {
-        Some(dy) => sum(&x, turns(&|axis| size(&x, axis), &|_| 1), 0, dy),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// `x' W y` for each of the weight's matrices, of which there is one for each output.

@@ -5,6 +5,7 @@ use super::diagonal::diagonal;
 use super::images::{layout, refuse};
 use super::indexing::zeros;
 use super::interpolation::shuffled;
+use super::movement::is_empty;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Tensor};
@@ -72,6 +73,9 @@ fn other_groups(x: &Tensor, groups: i32, axis: usize) -> usize {
 }
 
 fn channel_shuffle_grad(context: &Context, upstream: Tensor, groups: i32, format: String, dx: Output) -> Result<()> {
+    if is_empty(context, &dx, upstream.dtype()?)? {
+        return Ok(());
+    }
     let axis = channel_axis(&format, upstream.shape().len());
     transpose_channels(context, &upstream, other_groups(&upstream, groups, axis), axis, &dx)
 }

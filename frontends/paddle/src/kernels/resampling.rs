@@ -4,6 +4,7 @@
 use super::compose::Compose;
 use super::images::refuse;
 use super::interpolation::{Sizes, channels_first, store_channels_first};
+use super::movement::is_empty;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
@@ -120,6 +121,10 @@ impl Attributes<'_> {
             return Err(refuse("rank of x", x.rank(), &(self.axes + 2).to_string()));
         }
         let c = Compose::new(context);
+        if x.is_empty() || is_empty(context, out, x.dtype)? {
+            // An image of nothing is black.
+            return c.fill(&c.place(out, x.dtype)?, 0.0);
+        }
         let first = channels_first(x, self.format);
         // The sizes before resizing: of a gradient those of its result.
         let before = channels_first(&View::dense(0, x.dtype, shape)?, self.format).shape;

@@ -79,22 +79,22 @@ fn class_center_sample(
     if let Some(wrong) = labels.iter().find(|&&label| label < 0 || label >= classes.into()) {
         return Err(refuse("label", wrong, &format!("one of {classes} classes")));
     }
-    let mut chosen: BTreeSet<i64> = labels.iter().copied().collect();
+    // The labels' own classes come first, ascending, then others as they are drawn; a label's place is that among the former.
+    let own: BTreeSet<i64> = labels.iter().copied().collect();
+    let places = labels.iter().map(|label| own.range(..label).count() as i64).collect();
+    let mut chosen: Vec<i64> = own.iter().copied().collect();
     let wanted = usize::try_from(wanted).unwrap_or(0);
     if chosen.len() < wanted {
         let source = source(context, if fixed { seed.max(1) } else { 0 });
         let order = Random { law: Law::Permutation, source, dims: shape_of(&[count])?, dtype: DType::I64 };
-        for class in context.integers(&c.apply(&order, &[])?)? {
-            if chosen.len() == wanted {
-                break;
-            }
-            chosen.insert(class);
-        }
+        let mut others = context.integers(&c.apply(&order, &[])?)?;
+        others.retain(|class| !own.contains(class));
+        others.truncate(wanted - own.len());
+        chosen.extend(others);
     }
-    let places = labels.iter().map(|label| chosen.range(..label).count() as i64);
-    write(context, &c, &remapped, dtype, places.collect())?;
+    write(context, &c, &remapped, dtype, places)?;
     sampled.set_dims(&[chosen.len()]);
-    write(context, &c, &sampled, dtype, chosen.into_iter().collect())
+    write(context, &c, &sampled, dtype, chosen)
 }
 
 fn write(context: &Context, c: &Compose, out: &Output, dtype: DType, numbers: Vec<i64>) -> Result<()> {

@@ -196,8 +196,9 @@ fn fractional_max_pool<const AXES: usize>(
     let covered = covered(input, &(0..AXES).map(axis).collect::<Result<Vec<_>>>()?);
     let (count, longest) = (covered.len(), covered.first().map_or(0, Vec::len));
     if x.is_empty() {
-        c.place(&mask, DType::I32)?;
-        return c.place(&out, x.dtype).map(|_| ());
+        // The maximum of nothing is no number.
+        c.fill(&c.place(&mask, DType::I32)?, 0.0)?;
+        return c.fill(&c.place(&out, x.dtype)?, f64::NAN);
     }
     let bytes: Vec<u8> = covered.iter().flatten().flat_map(|place| place.to_ne_bytes()).collect();
     let table = c.temporary(DType::I32, &[count * longest])?;

@@ -46,9 +46,9 @@ pub(super) fn borders<T: std::marker::Copy + TryInto<usize> + std::fmt::Debug>(
     }
 }
 
-/// Volumes with their channels as the second dimension, whichever way they lie.
+/// Volumes with their channels as the second dimension, whichever way they lie. Paddle's transposed convolution says NHWC of volumes, too.
 pub(super) fn channels_first(view: &View, format: &str) -> View {
-    if format == "NDHWC" && view.rank() == 5 { view.permuted(&[0, 4, 1, 2, 3]) } else { view.clone() }
+    if matches!(format, "NDHWC" | "NHWC") && view.rank() == 5 { view.permuted(&[0, 4, 1, 2, 3]) } else { view.clone() }
 }
 
 /// A dense copy, where it is not dense already.

@@ -2,6 +2,7 @@
 
 use super::compose::Compose;
 use super::images::refuse;
+use super::movement::is_empty;
 use super::pooling::{pooling, wide};
 use super::volume::{borders, channels_first, dense, three};
 use crate::error::Result;
@@ -12,13 +13,14 @@ use openmps_graph::operators::gather::{Negative, TakeAlongAxis};
 use openmps_graph::operators::pooling::{Pooling, PoolingGradient};
 use openmps_graph::{DType, Operator, View};
 use openmps_tile::Number;
+use openmps_tile::dtype::FLOATS;
 
 const TYPES: &[DType] = &[DType::F32, DType::F64];
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
-    table.add("pool3d", TYPES, pool3d);
-    table.add("pool3d_grad", TYPES, pool3d_grad);
+    table.add("pool3d", FLOATS, pool3d);
+    table.add("pool3d_grad", FLOATS, pool3d_grad);
     table.add("max_pool3d_with_index", TYPES, max_pool3d_with_index).output(1, DType::I32);
     table.add("max_pool3d_with_index_grad", TYPES, max_pool3d_with_index_grad);
 }
@@ -99,16 +101,20 @@ fn pool3d(
     algorithm: String,
     out: Output,
 ) -> Result<()> {
-    let c = Compose::new(context);
-    let x = x.view()?;
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    // A mean of means is rounded to a half type once.
+    let x = c.input(&x)?;
     volume(&x)?;
+    if is_empty(context, &out, dtype)? {
+        return Ok(());
+    }
     let x = dense(&c, &channels_first(&x, &format))?;
     let flags = (ceil_mode, exclusive, global, adaptive);
     let pools = Pools::new(&kernel, &strides, &paddings, flags, &kind, &algorithm)?;
     let planes = c.apply(&pools.planes, &[pools.as_planes(&c, &x)?])?;
     let value = c.apply(&pools.depth, &[pools.as_depth(&c, &planes)?])?;
     let dims = [x.shape[0], x.shape[1], value.shape[2], planes.shape[2], planes.shape[3]];
-    c.store_as(&out, x.dtype, &c.shaped(&value, &dims)?, |to| channels_first(to, &format))
+    c.store_as(&out, dtype, &c.shaped(&value, &dims)?, |to| channels_first(to, &format))
 }
 
 fn pool3d_grad(
@@ -128,15 +134,18 @@ fn pool3d_grad(
     algorithm: String,
     dx: Output,
 ) -> Result<()> {
-    let c = Compose::new(context);
-    let x = x.view()?;
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let x = c.input(&x)?;
     volume(&x)?;
+    if x.is_empty() || upstream.shape().contains(&0) {
+        return c.fill(&c.place(&dx, dtype)?, 0.0);
+    }
     let first = |view: &View| dense(&c, &channels_first(view, &format));
-    let (x, upstream) = (first(&x)?, first(&upstream.view()?)?);
+    let (x, upstream) = (first(&x)?, first(&c.input(&upstream)?)?);
     let flags = (ceil_mode, exclusive, global, adaptive);
     let pools = Pools::new(&kernel, &strides, &paddings, flags, &kind, &algorithm)?;
     let value = c.shaped(&pools.gradient(&c, &x, &upstream)?, &x.shape)?;
-    c.store_as(&dx, x.dtype, &value, |to| channels_first(to, &format))
+    c.store_as(&dx, dtype, &value, |to| channels_first(to, &format))
 }
 
 fn indexed(

@@ -2,6 +2,8 @@
 
 use super::compose::Compose;
 use super::images::{layout, pair, refuse, sizes};
+use super::movement::is_empty;
+use super::pooling::{pool2d, pool2d_grad};
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Tensor};
@@ -121,15 +123,20 @@ fn image(x: &Tensor) -> Result<()> {
     if x.shape().len() == 4 { Ok(()) } else { Err(refuse("x", x.shape(), "a shape of 4 dimensions")) }
 }
 
-/// The root of the sum of powers.
+/// The exponent, of which there is a root.
+fn exponent(norm: f32) -> Result<f64> {
+    if norm == 0.0 { Err(refuse("norm_type", norm, "a number other than 0")) } else { Ok(norm.into()) }
+}
+
+/// The root of the sum of powers; of infinite ones the maximum.
 fn lp_pool2d(
     context: &Context,
     x: Tensor,
     kernel: IntArray,
     strides: Vec<i64>,
     paddings: Vec<i64>,
-    _ceil_mode: bool,
-    _exclusive: bool,
+    ceil_mode: bool,
+    exclusive: bool,
     format: String,
     _kind: String,
     global: bool,
@@ -139,9 +146,18 @@ fn lp_pool2d(
     out: Output,
 ) -> Result<()> {
     image(&x)?;
+    if norm == f32::INFINITY {
+        let kind = "max".to_owned();
+        return pool2d(
+            context, x, kernel, strides, paddings, ceil_mode, exclusive, format, kind, global, adaptive, algorithm, out,
+        );
+    }
+    if is_empty(context, &out, x.dtype()?)? {
+        return Ok(());
+    }
     let (kernel, format, algorithm) = (&kernel[..], &format[..], &algorithm[..]);
     let attributes = Attributes { kernel, strides: &strides, paddings: &paddings, format, global, adaptive, algorithm };
-    let (c, norm) = (Compose::new(context), f64::from(norm));
+    let (c, norm) = (Compose::new(context), exponent(norm)?);
     let sums = attributes.sums(&x.shape(), &out.shape())?;
     let sum = sums.forward(context, &c, &power(&c, &c.input(&x)?, norm)?)?;
     c.store_value(&out, x.dtype()?, &power(&c, &sum, 1.0 / norm)?)
@@ -156,8 +172,8 @@ fn lp_pool2d_grad(
     kernel: IntArray,
     strides: Vec<i64>,
     paddings: Vec<i64>,
-    _ceil_mode: bool,
-    _exclusive: bool,
+    ceil_mode: bool,
+    exclusive: bool,
     format: String,
     _kind: String,
     global: bool,
@@ -167,9 +183,19 @@ fn lp_pool2d_grad(
     dx: Output,
 ) -> Result<()> {
     image(&x)?;
+    if norm == f32::INFINITY {
+        let kind = "max".to_owned();
+        return pool2d_grad(
+            context, x, out, upstream, kernel, strides, paddings, ceil_mode, exclusive, format, kind, global, adaptive,
+            algorithm, dx,
+        );
+    }
+    if is_empty(context, &dx, x.dtype()?)? {
+        return Ok(());
+    }
     let (kernel, format, algorithm) = (&kernel[..], &format[..], &algorithm[..]);
     let attributes = Attributes { kernel, strides: &strides, paddings: &paddings, format, global, adaptive, algorithm };
-    let (c, norm) = (Compose::new(context), f64::from(norm));
+    let (c, norm) = (Compose::new(context), exponent(norm)?);
     let sums = attributes.sums(&x.shape(), &out.shape())?;
     let value = c.input(&x)?;
     let share = c.multiply(&c.input(&upstream)?, &power(&c, &c.input(&out)?, 1.0 - norm)?)?;

@@ -42,22 +42,18 @@ pub(super) fn tanh_of_softplus_f64(x: f64) -> f64 {
     if x.is_nan() { x } else { n / (n + 2.0) }
 }
 
-/// `x` within `low..=high`; NaN stays.
+/// `min(max(x, low), high)`; NaN stays.
 fn clamp<'s>(x: Expr<'s>, low: impl Operand_<'s>, high: impl Operand_<'s>) -> Expr<'s> {
     let (low, high) = (low.like(x), high.like(x));
-    x.lt(low).select(low, x.gt(high).select(high, x))
+    let raised = x.lt(low).select(low, x);
+    raised.gt(high).select(high, raised)
 }
 
 use super::expression::Operand as Operand_;
 
 fn clamp_f64(x: f64, low: f64, high: f64) -> f64 {
-    if x < low {
-        low
-    } else if x > high {
-        high
-    } else {
-        x
-    }
+    let raised = if x < low { low } else { x };
+    if raised > high { high } else { raised }
 }
 
 rows! {

@@ -16,7 +16,7 @@ def install(paddle) -> None:
     """Gives the module ``paddle`` the attributes of device ``mps``; a second call changes nothing."""
     if getattr(paddle, "mps", None) is not None:
         return
-    from openmps.paddle import amp, creation, embedding, experts, fallbacks, inference, linear, mps, unavailable
+    from openmps.paddle import amp, creation, embedding, experts, fallbacks, inference, linear, mps, random, unavailable
 
     paddle.mps = mps
     sys.modules["paddle.mps"] = mps
@@ -30,6 +30,7 @@ def install(paddle) -> None:
         experts.install(paddle)
         fallbacks.install()
         linear.install(paddle)
+        random.install(paddle)
     else:
         unavailable.install(paddle)
     inference.install(paddle, has_device=mps.is_available())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 
 from paddle.base import core
@@ -34,3 +35,19 @@ def get_rng_state(device=None):
 def set_rng_state(new_state, device=None) -> None:
     """Sets the state of a device's generator to one that :func:`get_rng_state` gave."""
     _generator(index_of(device)).set_state(new_state)
+
+
+def install(paddle) -> None:
+    """Wraps ``paddle.seed``: while a static program is built, Paddle 3.3 knows no device there, and seeds the CPU's generator alone."""
+    original = paddle.seed
+
+    @functools.wraps(original)
+    def seed_all(seed):
+        generator = original(seed)
+        if paddle.framework.in_pir_mode():
+            manual_seed(seed)
+        return generator
+
+    for module in (paddle, paddle.framework, paddle.framework.random):
+        if getattr(module, "seed", None) is original:
+            module.seed = seed_all
