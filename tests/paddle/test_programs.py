@@ -33,6 +33,24 @@ def test_what_is_gathered_along_a_tensor_s_axis_has_the_right_shape(axis, places
     np.testing.assert_array_equal(found, np.take(x.numpy(), np.array(places).squeeze(), axis))
 
 
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_sizes_that_are_tensors_are_no_sizes_of_zero(mode):
+    """Paddle's rule of shapes leaves them open."""
+    image = np.random.default_rng(0).random((1, 2, 4, 5), "float32")
+
+    def resized(x, size):
+        return paddle.nn.functional.interpolate(x, size=size, mode=mode)
+
+    found = []
+    for device in "cpu", "mps":
+        paddle.set_device(device)
+        x, size = paddle.to_tensor(image), paddle.to_tensor([6, 7])
+        static = paddle.jit.to_static(resized, full_graph=True)
+        found += [resized(x, size), resized(x, [size[0], size[1]]), static(x, size)]
+    for one in found[1:]:
+        np.testing.assert_allclose(one.numpy(), found[0].numpy(), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("pir", [True, False])
 def test_paddle_s_seed_is_that_of_programs_too(program, pir):
     """While a program is built, Paddle itself seeds the CPU's generator alone."""

@@ -5,12 +5,14 @@
 //! *views*: the same registers, read by another index. Everything else is *materialized* in a layout: that of the first kept operand, so that
 //! whole chains share one layout and no element moves between threads.
 
+mod control;
+mod factors;
+
 use crate::arrangement::Arrangement;
 use crate::axis::AxisInfo;
 use crate::coalescing::Coalescing;
 use crate::dot_operands::dot_operands;
-use crate::layout::{IndexBit, Layout, bits_of, bits_of_all, bits_of_axis};
-use crate::mma::MmaShape;
+use crate::layout::{IndexBit, Layout, bits_of_all, bits_of_axis};
 use crate::target::Target;
 use openmps_tile::{Block, Instruction, Kernel, Number, Operation, Scalar, Type, Unary, Value};
 use std::collections::{HashMap, HashSet};
@@ -124,66 +126,6 @@ impl<'k> Forms<'k> {
     /// The layout for a tile that has no better one.
     pub fn plain(&self, ty: &Type) -> Layout {
         self.coalescing.plain(&ty.dims)
-    }
-
-    /// The layout of a product: the matrix unit's where there is one, else a block of rows and columns for each thread.
-    fn product(&self, instruction: &Instruction) -> Layout {
-        let dims = self.dims(instruction.results[0]);
-        let [x, y] = [0, 1].map(|i| self.kernel.type_of(instruction.operands[i]));
-        // A batch of them has none of its own.
-        if dims.len() != 2 {
-            return self.plain(self.kernel.type_of(instruction.results[0]));
-        }
-        let factor = x.number().unwrap_or(Scalar::F32);
-        if let Some(mma) = MmaShape::of(self.target, factor, &x.dims, &y.dims) {
-            return mma.layout([dims[0], dims[1]], self.thread_bits, self.arrangement);
-        }
-        let (rows, columns) = (bits_of(dims[0]), bits_of(dims[1]));
-        let registers = (rows + columns).saturating_sub(self.thread_bits);
-        let by_row = (registers / 2).min(rows);
-        let by_column = (registers - by_row).min(columns);
-        let by_row = (registers - by_column).min(rows);
-        // Four neighbours in a thread can be read from threadgroup memory at once.
-        let (near_columns, near_rows) = (by_column.min(2), by_row.min(2));
-        let column_threads = columns - by_column;
-        let mut bits = along([columns, by_column, near_columns], [0, 0]);
-        bits.extend(along([rows, by_row, near_rows], [by_column, column_threads]));
-        Layout::new(bits)
-    }
-
-    /// The layout in which a matrix unit takes a product's left factor from registers; none where it does not.
-    pub fn left_layout(&self, product: &Instruction) -> Option<Layout> {
-        let [x, y] = [0, 1].map(|i| self.kernel.type_of(product.operands[i]));
-        let mma = MmaShape::of(self.target, x.number()?, &x.dims, &y.dims)?;
-        let whole = x.dims.iter().all(|size| size.is_power_of_two());
-        whole.then(|| mma.left_layout([x.dims[0], x.dims[1]], self.thread_bits, self.arrangement)).flatten()
-    }
-
-    /// Looks for left factors that a loop multiplies by in every iteration and that nothing but products read.
-    fn find_left_blocks(&mut self, block: &'k Block, around: Option<&HashSet<Value>>) {
-        let mut inside = around.cloned();
-        for instruction in &block.instructions {
-            if let Some(inside) = &mut inside {
-                inside.extend(&instruction.results);
-            }
-            let factor = instruction.operands.first().filter(|_| instruction.operation == Operation::Dot);
-            let from_outside = factor.filter(|x| inside.as_ref().is_some_and(|inside| !inside.contains(x)));
-            if let Some(&x) = from_outside.filter(|x| self.is_load_for_products(**x))
-                && let Some(layout) = self.left_layout(instruction)
-            {
-                self.left_blocks.insert(x, layout);
-            }
-            for block in &instruction.blocks {
-                let mut inside = inside.clone().unwrap_or_default();
-                inside.extend(&block.arguments);
-                self.find_left_blocks(block, Some(&inside));
-            }
-        }
-    }
-
-    fn is_load_for_products(&self, value: Value) -> bool {
-        let loaded = self.definition(value).is_some_and(|definition| definition.operation == Operation::Load);
-        loaded && self.dot_operands.contains(&value)
     }
 
     fn block(&mut self, block: &Block) {
@@ -399,86 +341,6 @@ impl<'k> Forms<'k> {
         }
         Layout::new(bits)
     }
-
-    /// A loop's values keep one layout: what the body gives them, found by a first look at it with unsettled ones.
-    fn for_loop(&mut self, instruction: &Instruction) {
-        let block = &instruction.blocks[0];
-        self.set(block.arguments[0], Form::Scalar);
-        let carried = &block.arguments[1..];
-        for &argument in carried {
-            let form = self.carried(argument, None);
-            self.set(argument, form);
-        }
-        self.block(block);
-        let settled: Vec<Form> = (carried.iter().zip(block.ends()))
-            .map(|(&argument, &next)| self.carried(argument, Some(self.natural(next).0)))
-            .collect();
-        for (&argument, form) in carried.iter().zip(&settled) {
-            self.set(argument, form.clone());
-        }
-        self.block(block);
-        for (&result, form) in instruction.results.iter().zip(settled) {
-            self.set(result, form);
-        }
-    }
-
-    /// The results follow the first branch, unless only the second has a layout of its own.
-    fn if_else(&mut self, instruction: &Instruction) {
-        instruction.blocks.iter().for_each(|block| self.block(block));
-        for (i, &result) in instruction.results.iter().enumerate() {
-            let ends = instruction.blocks.iter().filter_map(|block| block.ends().get(i).copied());
-            let leader = self.leader(&ends.collect::<Vec<_>>());
-            let form = self.carried(result, Some(self.natural(leader).0));
-            self.set(result, form);
-        }
-    }
-
-    /// As a loop over a range; what the condition passes on follows what it is given.
-    fn while_loop(&mut self, instruction: &Instruction) {
-        let [before, after] = &instruction.blocks[..] else { return };
-        let mut settled: Vec<Option<Layout>> = vec![None; before.arguments.len()];
-        for _ in 0..2 {
-            for (&argument, layout) in before.arguments.iter().zip(settled) {
-                let form = self.carried(argument, layout);
-                self.set(argument, form);
-            }
-            self.block(before);
-            let passed = before.ends().get(1..).unwrap_or_default();
-            for ((&argument, &result), &value) in after.arguments.iter().zip(&instruction.results).zip(passed) {
-                let form = self.carried(result, Some(self.natural(value).0));
-                self.set(argument, form.clone());
-                self.set(result, form);
-            }
-            self.block(after);
-            settled = after.ends().iter().map(|&value| Some(self.natural(value).0)).collect();
-        }
-    }
-
-    fn carried(&self, value: Value, settled: Option<Layout>) -> Form {
-        let ty = self.kernel.type_of(value);
-        match settled {
-            _ if ty.is_scalar() => Form::Scalar,
-            Some(layout) => Form::Materialized { layout: layout.dense().0, weak: false },
-            None => {
-                Form::Materialized { layout: self.coalescing.own(value).unwrap_or_else(|| self.plain(ty)), weak: true }
-            }
-        }
-    }
-}
-
-/// The places of one dimension's bits: first the near ones of its registers, then its threads, then the other registers; registers and
-/// threads are counted on from those that other dimensions took.
-fn along([size, registers, near]: [usize; 3], [register, thread]: [usize; 2]) -> Vec<IndexBit> {
-    let place = |bit: usize| {
-        if bit < near {
-            IndexBit::Register((register + bit) as u8)
-        } else if bit < near + size - registers {
-            IndexBit::Thread((thread + bit - near) as u8)
-        } else {
-            IndexBit::Register((register + bit - (size - registers)) as u8)
-        }
-    };
-    (0..size).map(place).collect()
 }
 
 /// Operations that cost less to repeat than to keep their result.

@@ -240,6 +240,12 @@ impl Output {
         self.make_dense();
     }
 
+    /// Whether Paddle's rule has given it no elements. A size that it has left open, -1, says nothing.
+    pub fn is_empty(&self) -> bool {
+        let shape = self.0.shape();
+        shape.contains(&0) && self.0.refuse_negative(shape).is_ok()
+    }
+
     /// Whether nothing has given it dimensions yet, none neither.
     fn is_unset(&self) -> bool {
         // SAFETY: the layout was probed on a tensor of this library, and the tensor is alive.

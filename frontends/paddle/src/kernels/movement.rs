@@ -101,7 +101,7 @@ pub(super) fn many(
 
 /// Whether Paddle's rule leaves a result without elements. All that it needs then is memory; operators may refuse what it is made of.
 pub(super) fn is_empty(context: &Context, out: &Output, dtype: DType) -> Result<bool> {
-    let is_empty = out.shape().contains(&0);
+    let is_empty = out.is_empty();
     if is_empty {
         context.allocate(out, dtype)?;
     }
