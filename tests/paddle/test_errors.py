@@ -15,6 +15,13 @@ def test_shapes_that_do_not_broadcast_are_named():
         paddle.ones([2, 3]) + paddle.ones([4, 5])
 
 
+def test_a_window_larger_than_the_padded_image_is_refused():
+    """Paddle's CPU gives an empty image, or a part of the sum."""
+    with pytest.raises(ValueError, match="at least as large as the kernel"):
+        paddle.nn.functional.conv2d(paddle.ones([1, 3, 2, 2]), paddle.ones([4, 3, 3, 3]))
+    assert paddle.nn.functional.conv2d(paddle.ones([0, 3, 4, 4]), paddle.ones([4, 3, 3, 3])).shape == [0, 4, 2, 2]
+
+
 def test_a_missing_kernel_says_so():
     with pytest.raises(RuntimeError, match="not registered"):
         paddle.nn.quant.apply_per_channel_scale(paddle.ones([4, 4], dtype="float16"), paddle.ones([4], dtype="float16"))

@@ -52,6 +52,27 @@ def test_sizes_that_are_tensors_are_no_sizes_of_zero(mode):
 
 
 @pytest.mark.parametrize("pir", [True, False])
+def test_sizes_and_scales_that_are_fed_are_read(program, pir):
+    output = program(
+        """
+        import numpy as np, paddle
+        paddle.enable_static()
+        for mode in "nearest", "bilinear", "bicubic":
+            for options in lambda s: {"scale_factor": s.astype("float32")}, lambda s: {"size": [s[0] * 4, s[0] * 4]}:
+                with paddle.static.program_guard(paddle.static.Program()):
+                    x, s = paddle.static.data("x", [1, 2, 4, 4]), paddle.static.data("s", [1], "int32")
+                    y = paddle.nn.functional.interpolate(x, mode=mode, **options(s))
+                    executor = paddle.static.Executor(paddle.CustomPlace("mps", 0))
+                    feed = {"x": np.ones((1, 2, 4, 4), "float32"), "s": np.array([2], "int32")}
+                    np.testing.assert_allclose(executor.run(feed=feed, fetch_list=[y])[0], np.ones((1, 2, 8, 8)), rtol=1e-6)
+        print("all right")
+        """,
+        FLAGS_enable_pir_api="1" if pir else "0",
+    )
+    assert output.strip() == "all right"
+
+
+@pytest.mark.parametrize("pir", [True, False])
 def test_paddle_s_seed_is_that_of_programs_too(program, pir):
     """While a program is built, Paddle itself seeds the CPU's generator alone."""
     output = program(

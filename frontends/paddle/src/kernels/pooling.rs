@@ -67,7 +67,7 @@ pub(super) fn pool2d(
     algorithm: String,
     out: Output,
 ) -> Result<()> {
-    if is_empty(context, &out, x.dtype()?)? {
+    if x.shape().contains(&0) && is_empty(context, &out, x.dtype()?)? {
         return Ok(());
     }
     if x.shape().contains(&0) {
@@ -154,7 +154,7 @@ fn max_pool2d_with_index(
     out: Output,
     mask: Output,
 ) -> Result<()> {
-    if is_empty(context, &out, x.dtype()?)? {
+    if x.shape().contains(&0) && is_empty(context, &out, x.dtype()?)? {
         return context.allocate(&mask, DType::I32).map(|_| ());
     }
     let of = indexed(&kernel, &strides, &paddings, global, adaptive, ceil_mode)?;

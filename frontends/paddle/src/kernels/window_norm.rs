@@ -152,7 +152,7 @@ fn lp_pool2d(
             context, x, kernel, strides, paddings, ceil_mode, exclusive, format, kind, global, adaptive, algorithm, out,
         );
     }
-    if is_empty(context, &out, x.dtype()?)? {
+    if x.shape().contains(&0) && is_empty(context, &out, x.dtype()?)? {
         return Ok(());
     }
     let (kernel, format, algorithm) = (&kernel[..], &format[..], &algorithm[..]);
