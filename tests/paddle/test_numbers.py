@@ -332,3 +332,55 @@ def test_what_is_multiplied_is_read_before_it_is_overwritten():
     x = random(4, 4)
     y = paddle.to_tensor(x)
     np.testing.assert_allclose(y.addmm_(y, y).numpy(), x + x @ x, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("trains", [False, True])
+@pytest.mark.parametrize(("image", "network"), [("float16", "float16"), ("float32", "float16"), ("float32", "float64"), ("float64", "float32")])
+def test_batch_norm_of_a_network_in_another_type(image, network, trains):
+    """Paddle's CPU refuses it. What runs along keeps its type, as do the weights' gradients."""
+    paddle.set_device("mps")
+    layer = paddle.nn.BatchNorm2D(3)
+    layer.to(dtype=network)
+    layer._mean.set_value(paddle.to_tensor([1.0, 2.0, 3.0]).astype(network))
+    layer._variance.set_value(paddle.to_tensor([1.0, 4.0, 9.0]).astype(network))
+    layer.train() if trains else layer.eval()
+    numbers = random(4, 3, 5, 5)
+    x = paddle.to_tensor(numbers.astype(image), stop_gradient=False)
+    y = layer(x)
+    y.sum().backward()
+    wide = numbers.astype("float64")
+    mean, variance = (wide.mean((0, 2, 3)), wide.var((0, 2, 3))) if trains else (np.array([1, 2, 3]), np.array([1, 4, 9]))
+    along = (slice(None), None, None)
+    expected = (wide - mean[along]) / np.sqrt(variance[along] + 1e-5)
+    np.testing.assert_allclose(y.numpy().astype("float64"), expected, atol=4e-3 if image == "float16" else 1e-5)
+    running = [0.9 * np.array([1, 2, 3]) + 0.1 * mean, 0.9 * np.array([1, 4, 9]) + 0.1 * variance] if trains else [mean, variance]
+    for found, value in zip((layer._mean, layer._variance), running, strict=True):
+        assert str(found.dtype) == f"paddle.{network}"
+        np.testing.assert_allclose(found.astype("float64").numpy(), value, rtol=2e-3)
+    assert layer.weight.grad.dtype == layer.weight.dtype and layer.bias.grad.dtype == layer.bias.dtype
+    np.testing.assert_allclose(layer.bias.grad.astype("float64").numpy(), [100, 100, 100], rtol=1e-3)
+
+
+def test_a_frozen_sync_batch_norm_has_the_gradients_of_batch_norm():
+    paddle.set_device("mps")
+    found = []
+    for kind in paddle.nn.BatchNorm2D, paddle.nn.SyncBatchNorm:
+        layer = kind(2)
+        layer._mean.set_value(paddle.to_tensor([0.5, -1.0]))
+        layer._variance.set_value(paddle.to_tensor([4.0, 0.25]))
+        layer.eval()
+        x = paddle.to_tensor(random(2, 2, 3, 3), stop_gradient=False)
+        layer(x).square().sum().backward()
+        found.append([x.grad.numpy(), layer.weight.grad.numpy(), layer.bias.grad.numpy()])
+    for mine, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5)
+
+
+def test_sums_over_axes_on_both_sides_are_rounded_once():
+    paddle.set_device("mps")
+    x = paddle.to_tensor(random(2, 500, 3)).astype("bfloat16")
+    y = paddle.ones([500, 1], "bfloat16")
+    y.stop_gradient = False
+    (x + y).backward(x)
+    exact = paddle.to_tensor(x.astype("float64").numpy().sum((0, 2)).astype("float32")).astype("bfloat16")
+    np.testing.assert_array_equal(y.grad.astype("float32").numpy().ravel(), exact.astype("float32").numpy())

@@ -3,7 +3,8 @@
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{Dense, call, check, expect_dense, expect_inputs, is_host};
+use crate::image::{Singles, write_singles};
+use crate::layout::{Dense, call, check, copy_view, expect_dense, expect_inputs, is_host};
 use crate::operator::{Meta, Operator};
 use crate::operators::expand::Tile;
 use crate::operators::reduce::{Reduce, Reduction};
@@ -12,7 +13,7 @@ use crate::reference::{Array, for_each_index};
 use crate::view::{MAX_RANK, Shape, View, dense_strides};
 use openmps_host::by_type;
 use openmps_host::native::{axis_sum::axis_sum, sort::Lines};
-use openmps_tile::dtype;
+use openmps_tile::{DType, dtype};
 
 /// The sum over every copy of each element: the gradient of repeating a tensor of dimensions `dims`, whether along
 /// dimensions of size 1 or whole. The input's dimensions are multiples of `dims`, which get leading ones.
@@ -65,6 +66,26 @@ fn alternating(pairs: &[(usize, usize)]) -> Vec<(bool, usize)> {
     merged
 }
 
+/// Sums a dense tensor of alternating dimensions, of which some are summed, in one pass for each of those: innermost first, the last one to `to`.
+///
+/// # Safety
+/// Both are addresses of so many elements of the type, before and after the sums.
+unsafe fn sum_up(dtype: DType, mut dims: Vec<(bool, usize)>, mut from: usize, to: usize) {
+    let mut held = Vec::new();
+    while let Some(at) = dims.iter().rposition(|(summed, _)| *summed) {
+        let product = |part: &[(bool, usize)]| part.iter().map(|(_, size)| size).product::<usize>();
+        let (outer, inner) = (product(&dims[..at]), product(&dims[at + 1..]));
+        let lines = Lines { outer, size: dims.remove(at).1, inner };
+        let last = dims.iter().all(|(summed, _)| !summed);
+        let memory = vec![0_u64; if last { 0 } else { (outer * inner * dtype.size()).div_ceil(8) }];
+        let to = if last { to } else { memory.as_ptr() as usize };
+        // SAFETY: dense memory of these lines, and of one element for each.
+        by_type!(dtype, T => unsafe { axis_sum::<T>(from, to, lines) });
+        (from, held) = (to, memory);
+    }
+    drop(held);
+}
+
 impl Operator for RepeatGradient {
     fn name(&self) -> &'static str {
         "repeat_gradient"
@@ -90,28 +111,26 @@ impl Operator for RepeatGradient {
             let dims: Vec<usize> = kept.map(|(d, &size)| if d % 2 == 0 { 1 } else { size }).collect();
             return sum.run(queue, &[repeated], &[View::dense(outputs[0].address, inputs[0].dtype, &dims)?]);
         }
-        let mut dims = alternating(&self.pairs(&inputs[0].shape).expect("checked by infer"));
-        let size = inputs[0].dtype.size();
+        let dims = alternating(&self.pairs(&inputs[0].shape).expect("checked by infer"));
+        let (dtype, sums) = (inputs[0].dtype, dims.iter().filter(|(summed, _)| *summed).count());
         call(queue, self.name(), || {
+            // Sums of a half type are rounded to it once.
+            if sums > 1 && dtype.compute() != dtype {
+                let singles = Singles::of(&inputs[0]);
+                return write_singles(&outputs[0], |to| {
+                    // SAFETY: so many elements of float32, read and written.
+                    unsafe { sum_up(DType::F32, dims, singles.get().as_ptr() as usize, to.as_mut_ptr() as usize) };
+                    Ok(())
+                });
+            }
             let dense = Dense::of(&inputs[0]);
-            // One pass for each summed dimension, innermost first; the last pass writes the output.
-            let (mut from, mut held) = (dense.address, Vec::new());
-            while let Some(at) = dims.iter().rposition(|(summed, _)| *summed) {
-                let product = |part: &[(bool, usize)]| part.iter().map(|(_, size)| size).product::<usize>();
-                let (outer, inner) = (product(&dims[..at]), product(&dims[at + 1..]));
-                let lines = Lines { outer, size: dims.remove(at).1, inner };
-                let last = dims.iter().all(|(summed, _)| !summed);
-                let memory = vec![0_u64; if last { 0 } else { (outer * inner * size).div_ceil(8) }];
-                let to = if last { outputs[0].address } else { memory.as_ptr() as usize };
-                // SAFETY: dense memory of these lines, and of one element for each.
-                by_type!(inputs[0].dtype, T => unsafe { axis_sum::<T>(from, to, lines) });
-                (from, held) = (to, memory);
+            if sums == 0 {
+                let strides = dense_strides(&outputs[0].shape);
+                copy_view(&View { address: dense.address, strides, ..outputs[0].clone() }, &outputs[0]);
+                return Ok(());
             }
-            if from == dense.address {
-                let view = View { address: from, strides: dense_strides(&outputs[0].shape), ..outputs[0].clone() };
-                crate::layout::copy_view(&view, &outputs[0]);
-            }
-            drop(held);
+            // SAFETY: dense tensors of the checked shapes.
+            unsafe { sum_up(dtype, dims, dense.address, outputs[0].address) };
             Ok(())
         })
     }

@@ -134,9 +134,10 @@ fn batch_norm_infer(
     _mean_out: Output,
     _variance_out: Output,
 ) -> Result<()> {
-    let x = x.view()?;
+    let (c, x) = (Compose::new(context), x.view()?);
     let out = context.allocate(&y, x.dtype)?;
-    let statistics = [&mean.view()?, &variance.view()?, &scale.view()?, &bias.view()?];
+    let single = |x: &Tensor, of: &View| c.cast(&x.view()?, of.dtype.compute());
+    let statistics = [&single(&mean, &x)?, &single(&variance, &x)?, &single(&scale, &x)?, &single(&bias, &x)?];
     normalise(context, &x, statistics, epsilon, is_channels_last(&data_layout), &out)
 }
 
@@ -160,31 +161,34 @@ pub(super) fn batch_norm(
     saved_variance: Option<Output>,
     reserve_space: Option<Output>,
 ) -> Result<()> {
-    let (x, queue) = (x.view()?, context.queue());
+    let (c, x, queue) = (Compose::new(context), x.view()?, context.queue());
     let channels_last = is_channels_last(&data_layout);
-    let (running_mean, running_variance) = (mean.view()?, variance.view()?);
-    let channels = running_mean.len();
-    // The statistics of half types are float32.
+    // The statistics of half types are float32. A network may have been cast as a whole: what runs along keeps its own type.
     let statistics = x.dtype.compute();
+    let running_types = [mean.dtype()?, variance.dtype()?];
+    let single = |x: &Tensor| c.cast(&x.view()?, statistics);
+    let (running_mean, running_variance) = (single(&mean)?, single(&variance)?);
+    let channels = running_mean.len();
     if let Some(reserve) = &reserve_space {
         reserve.set_dims(&[0]);
         context.allocate(reserve, x.dtype)?;
     }
-    let [scale, bias] = [scale, bias].map(|weight| weight.map(|weight| weight.view()).transpose());
+    let [scale, bias] = [scale, bias].map(|weight| weight.as_ref().map(single).transpose());
     let (scale, bias) = (scale?, bias?);
     let out = context.allocate(&y, x.dtype)?;
     let frozen = use_global_stats || (is_test && !trainable_statistics);
     if frozen {
-        for (output, running) in [(&mean_out, &running_mean), (&variance_out, &running_variance)] {
-            if let Some(output) = output {
-                let view = context.allocate(output, statistics)?;
-                run(Elementwise::Unary(Unary::Cast), queue, &[running], &[], &view)?;
-            }
+        let running = [(&mean_out, &running_mean), (&variance_out, &running_variance)];
+        for ((output, value), dtype) in running.into_iter().zip(running_types) {
+            output.as_ref().map_or(Ok(()), |output| c.store_value(output, dtype, value))?;
         }
-        for output in [&saved_mean, &saved_variance].into_iter().flatten() {
-            context.allocate(output, statistics)?;
+        // The gradient of what is normalised over all ranks has these alone.
+        if let Some(output) = &saved_mean {
+            c.store_value(output, statistics, &running_mean)?;
         }
-        let c = Compose::new(context);
+        if let Some(output) = &saved_variance {
+            save_inverse(&c, output, statistics, &running_variance, epsilon)?;
+        }
         let constant = |value: f64| -> Result<View> {
             let to = c.temporary(statistics, &[channels])?;
             c.fill(&to, value)?;
@@ -198,7 +202,7 @@ pub(super) fn batch_norm(
         return keep(
             context,
             &x,
-            [(&mean_out, &running_mean), (&variance_out, &running_variance)],
+            [(&mean_out, &running_mean, running_types[0]), (&variance_out, &running_variance, running_types[1])],
             [&saved_mean, &saved_variance],
             &out,
         );
@@ -215,36 +219,35 @@ pub(super) fn batch_norm(
     let mut inputs = vec![x.clone()];
     inputs.extend([scale, bias].into_iter().flatten());
     operator.run(queue, &inputs, &[out, batch_mean.clone(), batch_variance.clone()])?;
-    let c = Compose::new(context);
-    for (output, running, batch) in
-        [(&mean_out, &running_mean, &batch_mean), (&variance_out, &running_variance, &batch_variance)]
-    {
+    let running = [(&mean_out, &running_mean, &batch_mean), (&variance_out, &running_variance, &batch_variance)];
+    for ((output, running, batch), dtype) in running.into_iter().zip(running_types) {
         if let Some(output) = output {
             let share = c.scale(batch, 1.0 - f64::from(momentum), 0.0)?;
             let kept = c.scale(running, momentum.into(), 0.0)?;
-            c.store(output, statistics, Elementwise::Binary(Binary::Add), &[&kept, &share], &[])?;
+            c.store(output, dtype, Elementwise::Binary(Binary::Add), &[&kept, &share], &[])?;
         }
     }
-    if let Some(output) = &saved_variance {
-        // Paddle saves the inverse deviation under this name.
-        let shifted = c.scale(&batch_variance, 1.0, epsilon.into())?;
-        c.store(output, statistics, Elementwise::Unary(Unary::Rsqrt), &[&shifted], &[])?;
-    }
-    Ok(())
+    saved_variance.map_or(Ok(()), |output| save_inverse(&c, &output, statistics, &batch_variance, epsilon))
+}
+
+/// Paddle saves the inverse deviation under the variance's name.
+fn save_inverse(c: &Compose, output: &Output, dtype: DType, variance: &View, epsilon: f32) -> Result<()> {
+    let shifted = c.scale(variance, 1.0, epsilon.into())?;
+    c.store(output, dtype, Elementwise::Unary(Unary::Rsqrt), &[&shifted], &[])
 }
 
 /// What Paddle makes of one element a channel, which has no deviation, and of none: the element itself, and no change of what runs along.
 fn keep(
     context: &Context,
     x: &View,
-    running: [(&Option<Output>, &View); 2],
+    running: [(&Option<Output>, &View, DType); 2],
     saved: [&Option<Output>; 2],
     out: &View,
 ) -> Result<()> {
     let cast = |from: &View, to: &View| run(Elementwise::Unary(Unary::Cast), context.queue(), &[from], &[], to);
-    for (output, running) in running {
+    for (output, running, dtype) in running {
         if let Some(output) = output {
-            cast(running, &context.allocate(output, running.dtype)?)?;
+            cast(running, &context.allocate(output, dtype)?)?;
         }
     }
     for output in saved.into_iter().flatten() {

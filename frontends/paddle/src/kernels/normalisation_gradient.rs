@@ -139,10 +139,10 @@ fn passed_on(
     dtype: DType,
     upstream: &View,
     dx: Option<Output>,
-    weights: [Option<Output>; 2],
+    weights: [(Option<Output>, DType); 2],
 ) -> Result<()> {
-    for output in weights.into_iter().flatten() {
-        c.fill(&context.allocate(&output, dtype.compute())?, 0.0)?;
+    for (output, own) in weights {
+        output.map_or(Ok(()), |output| c.fill(&context.allocate(&output, own)?, 0.0))?;
     }
     dx.map_or(Ok(()), |dx| c.store_value(&dx, dtype, upstream))
 }
@@ -151,7 +151,7 @@ pub(super) fn batch_norm_grad(
     context: &Context,
     x: Tensor,
     scale: Option<Tensor>,
-    _bias: Option<Tensor>,
+    bias: Option<Tensor>,
     mean: Option<Tensor>,
     variance: Option<Tensor>,
     saved_mean: Tensor,
@@ -175,38 +175,47 @@ pub(super) fn batch_norm_grad(
     dims[channel] = x.shape[channel];
     let per_channel = |view: &View| c.shaped(view, &dims);
     let frozen = is_test || use_global_stats;
+    // The gradient of a weight has its type, which is float32 beside a half's, but for networks that were cast as a whole.
+    let own = |weight: &Option<Tensor>| weight.as_ref().map_or(Ok(dtype.compute()), Tensor::dtype);
+    let types = [own(&scale)?, own(&bias)?];
     if !frozen && x.len() == x.shape[channel] {
-        return passed_on(context, &c, dtype, &upstream, dx, [dscale, dbias]);
+        return passed_on(context, &c, dtype, &upstream, dx, [(dscale, types[0]), (dbias, types[1])]);
     }
     if !frozen {
-        let single = |output: Option<Output>| match output {
-            Some(output) => context.allocate(&output, dtype.compute()),
-            None => c.temporary(dtype.compute(), &[dims[channel]]),
+        let outputs = [dscale, dbias];
+        let single = |at: usize| match &outputs[at] {
+            Some(output) if types[at] == dtype.compute() => context.allocate(output, types[at]),
+            _ => c.temporary(dtype.compute(), &[dims[channel]]),
         };
-        let weights = [single(dscale)?, single(dbias)?];
+        let weights = [single(0)?, single(1)?];
         let dx = dx.map_or_else(|| c.temporary(dtype, &x.shape), |dx| context.allocate(&dx, dtype))?;
         let operator = BatchNormGradient { axis: channel as i64, scale: scale.is_some() };
         let mut inputs = vec![x, upstream, saved_mean.view()?, saved_inverse.view()?];
-        inputs.extend(scale.map(|scale| scale.view()).transpose()?);
-        let [dscale, dbias] = weights;
-        return Ok(operator.run(context.queue(), &inputs, &[dx, dscale, dbias])?);
+        inputs.extend(scale.map(|scale| c.cast(&scale.view()?, dtype.compute())).transpose()?);
+        operator.run(context.queue(), &inputs, &[dx, weights[0].clone(), weights[1].clone()])?;
+        for ((output, value), own) in outputs.iter().zip(&weights).zip(types) {
+            let Some(output) = output.as_ref().filter(|_| own != value.dtype) else { continue };
+            c.store_value(output, own, value)?;
+        }
+        return Ok(());
     }
     let (mean, inverse) = match (mean, variance) {
         (Some(mean), Some(variance)) => {
-            (per_channel(&mean.view()?)?, inverse_deviation(&c, &per_channel(&variance.view()?)?, epsilon)?)
+            let single = |x: &Tensor| per_channel(&c.cast(&x.view()?, dtype.compute())?);
+            (single(&mean)?, inverse_deviation(&c, &single(&variance)?, epsilon)?)
         }
         _ => (per_channel(&saved_mean.view()?)?, per_channel(&saved_inverse.view()?)?),
     };
     let (x, upstream) = (c.cast(&x, dtype.compute())?, c.cast(&upstream, dtype.compute())?);
     let averaged: Vec<i64> = (0..x.rank()).filter(|&axis| axis != channel).map(|axis| axis as i64).collect();
     let normalised = normalised(&c, &x, [&mean, &inverse])?;
-    let single = |output: Option<Output>| output.map(|output| (output, dtype.compute()));
-    weights(&c, &upstream, &normalised, single(dscale), single(dbias), &averaged)?;
+    let single = |output: Option<Output>, own: DType| output.map(|output| (output, own));
+    weights(&c, &upstream, &normalised, single(dscale, types[0]), single(dbias, types[1]), &averaged)?;
     let Some(dx) = dx else { return Ok(()) };
     // The statistics are constants: only the factor is left.
     let g = c.multiply(&upstream, &inverse)?;
     let value = match scale {
-        Some(scale) => c.multiply(&g, &per_channel(&scale.view()?)?)?,
+        Some(scale) => c.multiply(&g, &per_channel(&c.cast(&scale.view()?, g.dtype)?)?)?,
         None => g,
     };
     c.store_value(&dx, dtype, &value)
