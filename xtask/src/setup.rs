@@ -11,10 +11,19 @@ pub const MODELS: &str = "requirements-models.txt";
 const WHEEL_SOURCES: &[&str] =
     &["Cargo.toml", "Cargo.lock", ".cargo", "crates", "frontends/paddle", "frontends/python"];
 
+/// With which features of its dependencies a wheel is built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Wheel {
+    /// Those that it needs.
+    AsReleased,
+    /// Those that the tests in Rust have them built with: soon done after these.
+    AsTested,
+}
+
 /// Brings .venv up to date.
-pub fn run() -> Result<()> {
+pub fn run(wheel: Wheel) -> Result<()> {
     let installed = tools()?;
-    let built = install_wheel()?;
+    let built = install_wheel(wheel)?;
     if !(installed || built) {
         say(".venv is up to date");
     }
@@ -58,7 +67,7 @@ pub fn paddlepaddle() -> Result<String> {
     pin.map(str::to_owned).ok_or_else(|| format!("{REQUIREMENTS} pins no paddlepaddle"))
 }
 
-fn install_wheel() -> Result<bool> {
+fn install_wheel(wheel: Wheel) -> Result<bool> {
     let (hash, mark) = (fingerprint::of(WHEEL_SOURCES)?, python::environment().join("openmps-wheel"));
     if fingerprint::is_current(&mark, &hash) {
         return Ok(false);
@@ -68,7 +77,9 @@ fn install_wheel() -> Result<bool> {
     // Wheels of earlier builds have the same name or an older one; only the new one is to be installed.
     let _ = std::fs::remove_dir_all(&out);
     let maturin = ["-m", "maturin", "build", "--release", "--manifest-path", "frontends/python/Cargo.toml", "--out"];
-    shell::run(python::venv_python().args(maturin).arg(&out).arg("--interpreter").arg(python::program("python")))?;
+    let features: &[&str] = if wheel == Wheel::AsTested { &["--features", "as-tested"] } else { &[] };
+    let mut build = python::venv_python();
+    shell::run(build.args(maturin).arg(&out).args(features).arg("--interpreter").arg(python::program("python")))?;
     let wheel = wheel_in(&out)?;
     say(&format!("Installing {}", wheel.file_name().unwrap_or_default().to_string_lossy()));
     shell::run(python::pip_install(python::venv_python()).args(["--force-reinstall", "--no-deps"]).arg(wheel))?;
@@ -83,4 +94,47 @@ pub fn wheel_in(folder: &std::path::Path) -> Result<PathBuf> {
     wheels
         .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
         .ok_or_else(|| format!("maturin left no wheel in {}", folder.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shell::{cargo, output};
+    use std::collections::{BTreeMap, BTreeSet};
+
+    /// For each package the sets of features that it is built with.
+    fn features(selection: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
+        let tree = ["tree", "--prefix", "none", "--format", "{p} {f}"];
+        let text = output(cargo().args(tree).args(selection)).expect("cargo tree");
+        let mut packages: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for line in text.lines().map(|line| line.trim_end_matches("(*)").trim_end()) {
+            let words: Vec<&str> = line.split(' ').collect();
+            // Behind name and version of a package here is its path.
+            let (name, version, features) = match words[..] {
+                [name, version] => (name, version, ""),
+                [name, version, last] => (name, version, if last.starts_with('(') { "" } else { last }),
+                [name, version, _, features] => (name, version, features),
+                _ => continue,
+            };
+            packages.entry(format!("{name} {version}")).or_default().insert(features.to_owned());
+        }
+        packages
+    }
+
+    /// Where one differs, it is built a second time, with all that depend on it: most of the wheel's time.
+    #[test]
+    fn the_wheel_of_the_tests_is_made_of_what_they_have_built() {
+        let edges = ["--edges", "normal,build,dev"];
+        let tests = features(&[&["--workspace", "--features", "openmps/emulated"], &edges[..]].concat());
+        let wheel = ["--package", "openmps-python", "--features", "as-tested", "--edges", "normal,build"];
+        let differ = features(&wheel).into_iter().filter(|(package, features)| {
+            !package.starts_with("openmps-python ")
+                && tests.get(package).is_some_and(|of_tests| !features.is_subset(of_tests))
+        });
+        let differ: Vec<_> = differ.map(|(package, features)| format!("{package}: {features:?}")).collect();
+        assert!(
+            differ.is_empty(),
+            "`as-tested` of frontends/python/Cargo.toml has to give these the tests' features: {differ:#?}"
+        );
+    }
 }

@@ -1,5 +1,6 @@
 //! `test`: every test in Rust and in Python, or the quick ones of both, and a summary of what ran.
 
+use crate::setup::Wheel;
 use crate::shell::{Result, cargo, run_and_keep, say};
 use crate::{chat, minilm, python, setup};
 
@@ -13,12 +14,23 @@ pub enum Suites {
     Quick,
 }
 
-// The native module needs a Python interpreter around it: the tests in Python are its tests.
-const PACKAGES: [&str; 5] = ["test", "--workspace", "--release", "--exclude", "openmps-python"];
+// The native module is among them for the features of its dependencies alone, so that the wheel can be made of what is built here: the tests in Python
+// are its tests.
+const PACKAGES: [&str; 5] = ["test", "--workspace", "--release", "--features", "openmps/emulated"];
 
 /// Of the tests in Rust: those inside the crates, and every operator on the host device and its gradient.
-const QUICK_RUST: [&str; 8] =
-    ["--exclude", "openmps-candle", "--lib", "--bins", "--test", "every_device", "--test", "gradients"];
+const QUICK_RUST: [&str; 10] = [
+    "--exclude",
+    "openmps-candle",
+    "--exclude",
+    "openmps-python",
+    "--lib",
+    "--bins",
+    "--test",
+    "every_device",
+    "--test",
+    "gradients",
+];
 
 /// Of the tests in Python: each frontend's everyday ones.
 const QUICK_PYTHON: [&str; 4] = [
@@ -37,14 +49,14 @@ pub fn run(suites: Suites, arguments: &[String]) -> Result<()> {
     match suites {
         Suites::All => {
             closing.extend(run_rust()?);
-            closing.extend(run_python(&["tests"], arguments)?);
+            closing.extend(run_python(&["tests"], arguments, Wheel::AsTested)?);
         }
         Suites::Rust => closing.extend(run_rust()?),
-        Suites::Python => closing.extend(run_python(&["tests"], arguments)?),
+        Suites::Python => closing.extend(run_python(&["tests"], arguments, Wheel::AsReleased)?),
         Suites::Quick => {
             say("Quick tests in Rust");
             closing.push(count_tests("Rust", &[&PACKAGES[..], &QUICK_RUST].concat(), "")?);
-            closing.extend(run_python(&QUICK_PYTHON, arguments)?);
+            closing.extend(run_python(&QUICK_PYTHON, arguments, Wheel::AsReleased)?);
         }
     }
     println!("\n==> Every test passed");
@@ -81,8 +93,8 @@ fn count_tests(name: &str, arguments: &[&str], weights: &str) -> Result<String> 
     Ok(format!("{name}: {passed} passed, {failed} failed, {ignored} ignored in {} test binaries", lines.len()))
 }
 
-fn run_python(files: &[&str], arguments: &[String]) -> Result<Vec<String>> {
-    setup::run()?;
+fn run_python(files: &[&str], arguments: &[String], wheel: Wheel) -> Result<Vec<String>> {
+    setup::run(wheel)?;
     say("Tests in Python");
     let mut pytest = python::venv_python();
     pytest.args(["-m", "pytest", "-p", "no:cacheprovider"]).args(files).args(arguments);

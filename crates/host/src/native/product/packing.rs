@@ -1,8 +1,8 @@
 //! Packs operands of products as a whole, by all threads: a sum's terms are cut into parts, of which each is packed on its own.
 
-use super::super::Shared;
-use super::super::microkernel::kernels;
-use super::super::panels::{Halves, Panels, pack_right};
+use crate::native::Shared;
+use crate::native::microkernel::kernels;
+use crate::native::panels::{Halves, Panels, pack_right};
 use crate::threads::parallel_for;
 
 /// Terms of a sum in one go: a panel of so many is 9 KiB, with AVX-512 12, and fits the first-level cache of every CPU here; every pass over the result
@@ -26,7 +26,7 @@ impl Operand<'_> {
     ///
     /// # Safety
     /// The elements of these panels and columns are readable.
-    pub(super) unsafe fn pack_left(
+    pub unsafe fn pack_left(
         &self,
         (panels, which): (Panels, (usize, usize)),
         (from, terms): (usize, usize),
@@ -50,7 +50,7 @@ impl Operand<'_> {
     ///
     /// # Safety
     /// The part's elements are readable.
-    pub(super) unsafe fn pack_right(
+    pub unsafe fn pack_right(
         &self,
         (row, column): (usize, usize),
         size: (usize, usize),
@@ -73,7 +73,7 @@ impl Operand<'_> {
 
 /// The parts that a sum is cut into: equal ones, since a short last one would cost a whole pass over the result.
 #[derive(Clone, Copy)]
-pub(super) struct Parts {
+pub struct Parts {
     depth: usize,
     pub count: usize,
 }

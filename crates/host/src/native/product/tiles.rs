@@ -1,12 +1,12 @@
 //! The tiles of a product under way: strips of the operand that is packed on the way, each beside all of the other one.
 
-use super::super::lanes::has_eight;
-use super::super::microkernel::{Block, Kernels, LeftAt, MOST_COLUMNS, RowsAt, Terms, kernels, kernels_of};
-use super::super::panels::Panels;
-use super::super::scratch;
-use super::super::thin::{self, Thin};
-use super::packing::Parts;
-use super::{Operand, Product};
+use super::Product;
+use super::packing::{Operand, Parts};
+use crate::native::lanes::has_eight;
+use crate::native::microkernel::{Block, Kernels, LeftAt, MOST_COLUMNS, RowsAt, Terms, kernels, kernels_of};
+use crate::native::panels::Panels;
+use crate::native::scratch;
+use crate::native::thin::{self, Thin};
 
 /// Groups, or panels, of a strip at most.
 const MOST_GROUPS: usize = 64;
