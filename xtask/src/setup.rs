@@ -98,7 +98,6 @@ pub fn wheel_in(folder: &std::path::Path) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::shell::{cargo, output};
     use std::collections::{BTreeMap, BTreeSet};
 
