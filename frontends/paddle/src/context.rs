@@ -136,6 +136,11 @@ impl Context {
         Ok(copy)
     }
 
+    /// A copy of what shares memory with a view that is about to be written; none where it may be read where it lies.
+    pub fn apart(&self, view: &View, to: &View) -> Result<Option<Temporary>> {
+        if view.overlaps(to) { self.copy(view).map(Some) } else { Ok(None) }
+    }
+
     /// 64 random bits from the device's generator, which `paddle.seed` sets.
     pub fn random(&self) -> u64 {
         // SAFETY: `raw` is the running kernel's context.

@@ -97,8 +97,7 @@ impl Described {
     /// The value apart from the tensor that is written to, as are the indices: `x[i] = x[j]`.
     fn apart(&mut self, context: &Context, to: &View, value: View) -> Result<View> {
         let mut apart = |view: &mut View| -> Result<()> {
-            if view.overlaps(to) {
-                let copy = context.copy(view)?;
+            if let Some(copy) = context.apart(view, to)? {
                 *view = copy.view.clone();
                 self.memory.push(copy);
             }

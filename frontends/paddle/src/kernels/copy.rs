@@ -123,7 +123,7 @@ fn copy(context: &Context, from: View, to: View) -> Result<()> {
     if from.is_same_memory(&to) {
         return Ok(());
     }
-    let apart = if from.overlaps(&to) { Some(context.copy(&from)?) } else { None };
+    let apart = context.apart(&from, &to)?;
     let from = apart.as_ref().map_or(from, |copy| copy.view.clone());
     Ok(Copy.run(context.queue(), &[from], &[to])?)
 }

@@ -158,11 +158,6 @@ impl Equation {
         let all = if axes.is_empty() { all } else { c.reduce(Reduction::Sum, &all, &axes)? };
         write_diagonal(c, &all, to, letters)
     }
-
-    /// The result's letters once each: along one that comes twice the result is zero but for its diagonal.
-    fn of_result(&self) -> Vec<char> {
-        unique(&self.result)
-    }
 }
 
 /// Each letter once.
@@ -223,7 +218,7 @@ fn einsum_infer(context: &Context, operands: Vec<Tensor>, text: String, out: Out
     let (c, equation) = (Compose::new(context), equation(&text, &operands)?);
     let views = operands.iter().map(Tensor::view).collect::<Result<Vec<View>>>()?;
     let pairs: Vec<(View, &[char])> = views.into_iter().zip(equation.operands.iter().map(Vec::as_slice)).collect();
-    let value = equation.contract(&c, &pairs, &equation.of_result())?;
+    let value = equation.contract(&c, &pairs, &unique(&equation.result))?;
     out.set_dims(&equation.of(&equation.result));
     write_diagonal(&c, &value, &c.place(&out, value.dtype)?, &equation.result)
 }
@@ -279,7 +274,7 @@ fn einsum_infer_complex(context: &Context, operands: Vec<Tensor>, text: String, 
     let (c, equation) = (Compose::new(context), equation(&text, &operands)?);
     let numbers = operands.iter().map(Complex::of).collect::<Result<Vec<Complex>>>()?;
     let pairs: Vec<(Complex, &[char])> = numbers.into_iter().zip(equation.operands.iter().map(Vec::as_slice)).collect();
-    let value = contract_complex(&c, &equation, &pairs, &equation.of_result())?;
+    let value = contract_complex(&c, &equation, &pairs, &unique(&equation.result))?;
     out.set_dims(&equation.of(&equation.result));
     let to = super::complex::allocate_pairs(context, &out, value.real.dtype)?;
     for (part, to) in [&value.real, &value.imaginary].into_iter().zip(super::complex::real_and_imaginary(&to)) {

@@ -1,7 +1,7 @@
 //! Group norm and instance norm (one channel a group), with gradients. They are computed with channels as the second dimension.
 
 use super::compose::Compose;
-use super::movement::is_empty;
+use super::movement::gave_memory_alone;
 use super::normalisation::is_channels_last;
 use super::normalisation_gradient::{Normal, inverse_deviation, weights};
 use crate::error::{Error, Result};
@@ -214,7 +214,7 @@ fn instance_norm(
 ) -> Result<()> {
     let (c, dtype) = (Compose::new(context), x.dtype()?);
     let x = c.input(&x)?;
-    if is_empty(context, &y, dtype)? {
+    if gave_memory_alone(context, &y, dtype)? {
         for output in [saved_mean, saved_inverse].iter().flatten() {
             c.fill(&c.place(output, x.dtype)?, 0.0)?;
         }

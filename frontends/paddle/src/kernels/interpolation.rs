@@ -2,7 +2,7 @@
 
 use super::compose::Compose;
 use super::images::{layout, refuse};
-use super::movement::{is_empty, many};
+use super::movement::{gave_memory_alone, many};
 use super::normalisation::is_channels_last;
 use crate::error::Result;
 use crate::table::Table;
@@ -99,7 +99,7 @@ macro_rules! interpolation {
             out: Output,
         ) -> Result<()> {
             let x = x.view()?;
-            if is_empty(context, &out, x.dtype)? {
+            if gave_memory_alone(context, &out, x.dtype)? {
                 return Ok(());
             }
             let size = [depth, height, width];
@@ -129,7 +129,7 @@ macro_rules! interpolation {
             align_mode: i32,
             dx: Output,
         ) -> Result<()> {
-            if is_empty(context, &dx, upstream.dtype()?)? {
+            if gave_memory_alone(context, &dx, upstream.dtype()?)? {
                 return Ok(());
             }
             // Of x only the shape is there: Paddle has let go of its memory.

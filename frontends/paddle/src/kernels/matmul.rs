@@ -206,11 +206,10 @@ fn added(context: &Context, addend: &View, inputs: [&View; 2], out: &View, facto
         return Err(refuse("shape of the addend", &addend.shape, &format!("one that repeats to {:?}", out.shape)));
     };
     // In place the addend is there already, if it is not repeated; what is multiplied must not be overwritten.
-    let apart = |view: &View| if view.overlaps(out) { context.copy(view).map(Some) } else { Ok(None) };
-    let copies = [apart(inputs[0])?, apart(inputs[1])?];
+    let copies = [context.apart(inputs[0], out)?, context.apart(inputs[1], out)?];
     let inputs = [0, 1].map(|i| copies[i].as_ref().map_or(inputs[i], |copy| &copy.view));
     if !repeated.is_same_memory(out) {
-        let copy = apart(&repeated)?;
+        let copy = context.apart(&repeated, out)?;
         let repeated = copy.as_ref().map_or(&repeated, |copy| &copy.view);
         Copy.run(context.queue(), std::slice::from_ref(repeated), std::slice::from_ref(out))?;
     }

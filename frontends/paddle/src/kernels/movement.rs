@@ -99,8 +99,9 @@ pub(super) fn many(
     Ok(operator.run(context.queue(), &inputs, &views)?)
 }
 
-/// Whether Paddle's rule leaves a result without elements. All that it needs then is memory; operators may refuse what it is made of.
-pub(super) fn is_empty(context: &Context, out: &Output, dtype: DType) -> Result<bool> {
+/// Gives a result that Paddle's rule leaves without elements its memory, which is all that it needs, and says whether it is one: operators may refuse
+/// what it is made of.
+pub(super) fn gave_memory_alone(context: &Context, out: &Output, dtype: DType) -> Result<bool> {
     let is_empty = out.is_empty();
     if is_empty {
         context.allocate(out, dtype)?;

@@ -2,7 +2,7 @@
 
 use super::compose::Compose;
 use super::images::{layout, pair, refuse, sizes};
-use super::movement::is_empty;
+use super::movement::gave_memory_alone;
 use super::pooling::{pool2d, pool2d_grad};
 use crate::error::Result;
 use crate::table::Table;
@@ -152,7 +152,7 @@ fn lp_pool2d(
             context, x, kernel, strides, paddings, ceil_mode, exclusive, format, kind, global, adaptive, algorithm, out,
         );
     }
-    if x.shape().contains(&0) && is_empty(context, &out, x.dtype()?)? {
+    if x.shape().contains(&0) && gave_memory_alone(context, &out, x.dtype()?)? {
         return Ok(());
     }
     let (kernel, format, algorithm) = (&kernel[..], &format[..], &algorithm[..]);
@@ -190,7 +190,7 @@ fn lp_pool2d_grad(
             algorithm, dx,
         );
     }
-    if is_empty(context, &dx, x.dtype()?)? {
+    if gave_memory_alone(context, &dx, x.dtype()?)? {
         return Ok(());
     }
     let (kernel, format, algorithm) = (&kernel[..], &format[..], &algorithm[..]);
