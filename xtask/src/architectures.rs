@@ -9,7 +9,7 @@ const TESTS: [(&str, &str); 2] =
 
 /// Saves them all with random weights, runs and trains them, and compares with Paddle's CPU.
 pub fn test() -> Result<()> {
-    setup::run(setup::Wheel::AsReleased)?;
+    setup::run()?;
     for (file, name) in TESTS {
         let mut pytest = python::venv_python();
         pytest.args(["-m", "pytest", "-p", "no:cacheprovider", file, "-k", name]);

@@ -12,7 +12,7 @@ pub fn run_example(name: &str, arguments: &[String]) -> Result<()> {
     if !program.exists() {
         return Err(format!("there is no examples/{name}.py; there are: {}", names("examples").join(", ")));
     }
-    setup::run(setup::Wheel::AsReleased)?;
+    setup::run()?;
     say(&format!("examples/{name}.py"));
     run(python::venv_python().arg(program).args(arguments))
 }
@@ -21,7 +21,7 @@ pub fn run_example(name: &str, arguments: &[String]) -> Result<()> {
 pub fn bench(filter: Option<&str>, options: &[String]) -> Result<()> {
     say("Benches in Rust");
     run(cargo().args(["bench", "--workspace", "--exclude", "openmps-python", "--benches"]).args(filter))?;
-    setup::run(setup::Wheel::AsReleased)?;
+    setup::run()?;
     say("benches/compare.py");
     let compare = root().join("benches").join("compare.py");
     run(python::venv_python().arg(compare).args(filter.iter().flat_map(|filter| ["--only", *filter])).args(options))

@@ -42,7 +42,7 @@ fn one(suite: Suite, seconds: u32, seed: Option<u64>) -> Result<()> {
 }
 
 fn package(package: &str, seconds: u32, seed: Option<u64>) -> Result<()> {
-    setup::run(setup::Wheel::AsReleased)?;
+    setup::run()?;
     say(&format!("Differential test of {package} for {seconds} seconds"));
     let mut python = python::venv_python();
     python.args(["-m", "differential", package, "--seconds", &seconds.to_string()]);

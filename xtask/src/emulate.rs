@@ -22,7 +22,7 @@ pub fn run_all(with_python: bool) -> Result<()> {
         ["test", "--release", "--package", "openmps-graph", "--test", "metal_schedules", "--test", "metal_engines"];
     run(cargo().args(tests).env("OPENMPS_TEST_BREADTH", "whole"))?;
     if with_python {
-        setup::run(setup::Wheel::AsReleased)?;
+        setup::run()?;
         say("PaddlePaddle");
         let mut pytest = python::venv_python();
         pytest.args(["-m", "pytest", "-p", "no:cacheprovider"]).args(SUITES).env("OPENMPS_DEVICE", "metal-emulated");

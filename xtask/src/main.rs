@@ -170,7 +170,7 @@ fn main() -> ExitCode {
         return macos::link::hand_on();
     }
     let result = match Arguments::parse().command {
-        Command::Setup => setup::run(setup::Wheel::AsReleased).map(|_| ()),
+        Command::Setup => setup::run().map(|_| ()),
         Command::Demo { name, arguments } => demo::run_example(&name, &arguments),
         Command::Test { rust: true, arguments, .. } => test::run(test::Suites::Rust, &arguments),
         Command::Test { python: true, arguments, .. } => test::run(test::Suites::Python, &arguments),

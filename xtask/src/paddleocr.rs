@@ -8,7 +8,7 @@ const PADDLEOCR: &str = "paddleocr==3.7.0";
 
 /// Reads the committed pages on both devices and compares.
 pub fn compare() -> Result<()> {
-    setup::run(setup::Wheel::AsReleased)?;
+    setup::run()?;
     let wheel = setup::wheel_in(&root().join("target/wheels"))?;
     let environment = root().join("target/paddleocr");
     let interpreter = environment.join("bin/python");

@@ -21,7 +21,12 @@ pub enum Wheel {
 }
 
 /// Brings .venv up to date.
-pub fn run(wheel: Wheel) -> Result<()> {
+pub fn run() -> Result<()> {
+    with(Wheel::AsReleased)
+}
+
+/// As [`run`], with a wheel that may be made of what the tests have built.
+pub fn with(wheel: Wheel) -> Result<()> {
     let installed = tools()?;
     let built = install_wheel(wheel)?;
     if !(installed || built) {

@@ -94,7 +94,7 @@ fn count_tests(name: &str, arguments: &[&str], weights: &str) -> Result<String> 
 }
 
 fn run_python(files: &[&str], arguments: &[String], wheel: Wheel) -> Result<Vec<String>> {
-    setup::run(wheel)?;
+    setup::with(wheel)?;
     say("Tests in Python");
     let mut pytest = python::venv_python();
     pytest.args(["-m", "pytest", "-p", "no:cacheprovider"]).args(files).args(arguments);
