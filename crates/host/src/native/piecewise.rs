@@ -311,6 +311,7 @@ impl Multiplication<'_> {
             };
             let block = Block {
                 depth: self.filled,
+                part: Block::PART,
                 left,
                 left_at,
                 right: self.right[group * terms * width..].as_ptr(),
@@ -322,6 +323,7 @@ impl Multiplication<'_> {
                 channels: Channels::Rows(0),
                 index: 0,
                 ahead,
+                tiles: Block::ALONE,
             };
             // SAFETY: the caller's promise.
             unsafe { self.kernels.run(&block, self.panels.start(p + 1) - row, width.min(columns - column)) };

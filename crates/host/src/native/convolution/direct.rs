@@ -4,7 +4,7 @@ use super::finish::finish_row;
 use super::shape::Convolution;
 use super::window::{SLACK, Window};
 use crate::native::epilogue::Epilogue;
-use crate::native::microkernel::{Block, Channels, LeftAt, RowsAt, kernels};
+use crate::native::microkernel::{Block, Channels, LeftAt, RowsAt, SideBySide, kernels};
 use crate::native::panels::Panels;
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
@@ -109,29 +109,27 @@ pub(super) fn run(shape: &Convolution, input: &[f32], packed: &[f32], output: &m
                         }
                         let left = &packed[group * per_group + begin * taps * panels.count * panels.height..];
                         let depth = (end - begin) * taps;
-                        for column in (0..columns).step_by(kernels.width) {
-                            for p in 0..panels.count {
-                                let (row, last) = (panels.start(p), panels.start(p + 1));
-                                // SAFETY: the table's offsets plus any column stay in the copy, whose slack covers the last
-                                // block's unused lanes; the sums have whole blocks.
-                                unsafe {
-                                    let block = Block {
-                                        depth,
-                                        left: left.as_ptr().add(p * panels.height * depth),
-                                        left_at: LeftAt::Packed,
-                                        right: copy.as_ptr().add(column),
-                                        rows_at: RowsAt::Table(table.as_ptr()),
-                                        out: sums.as_mut_ptr().add(row * out_stride + column),
-                                        out_stride,
-                                        accumulate: i > 0,
-                                        epilogue: None,
-                                        channels: Channels::Rows(0),
-                                        index: 0,
-                                        ahead: Block::NOTHING,
-                                    };
-                                    kernels.run(&block, last - row, kernels.width);
-                                }
-                            }
+                        for p in 0..panels.count {
+                            let (row, last) = (panels.start(p), panels.start(p + 1));
+                            let block = Block {
+                                depth,
+                                part: Block::PART,
+                                left: left[p * panels.height * depth..].as_ptr(),
+                                left_at: LeftAt::Packed,
+                                right: copy.as_ptr(),
+                                rows_at: RowsAt::Table(table.as_ptr()),
+                                out: sums[row * out_stride..].as_mut_ptr(),
+                                out_stride,
+                                accumulate: i > 0,
+                                epilogue: None,
+                                channels: Channels::Rows(0),
+                                index: 0,
+                                ahead: Block::NOTHING,
+                                tiles: SideBySide { count: columns.div_ceil(kernels.width), step: kernels.width },
+                            };
+                            // SAFETY: the table's offsets plus any column stay in the copy, whose slack covers the last
+                            // block's unused lanes; the sums have whole blocks.
+                            unsafe { kernels.run(&block, last - row, kernels.width) };
                         }
                     }
                     for filter in 0..filters {

@@ -247,6 +247,7 @@ impl Work<'_> {
                         let at = row * taps * slice.count + tap * run + column;
                         let block = Block {
                             depth: terms.min(depth - from),
+                            part: Block::PART,
                             left: left[((panel - first) * depth + from) * self.panels.height..].as_ptr(),
                             left_at: LeftAt::Packed,
                             right: right[offset + column..].as_ptr(),
@@ -258,6 +259,7 @@ impl Work<'_> {
                             channels: Channels::Rows(0),
                             index: 0,
                             ahead: Block::NOTHING,
+                            tiles: Block::ALONE,
                         };
                         // SAFETY: the panel holds the terms; a tap's offset and a pixel's lead to a pixel of the slice, and what lies
                         // behind the last one is a block's width more; the sums have a place for each tap and channel of the rows.

@@ -24,7 +24,7 @@ use super::finish::finish_row;
 use super::shape::Convolution;
 use crate::native::epilogue::{Epilogue, Single};
 use crate::native::lanes::{Arithmetic, Lanes, WIDEST, at_level};
-use crate::native::microkernel::{Block, Channels, LeftAt, RowsAt, kernels};
+use crate::native::microkernel::{Block, Channels, LeftAt, RowsAt, SideBySide, kernels};
 use crate::native::panels::Panels;
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
@@ -152,29 +152,26 @@ impl Job<'_> {
             let left = &packed[position * panels.packed_len(depth)..];
             let right = &transformed[position * self.position(depth)..];
             let out = &mut sums[position * self.position(self.shape.filters)..];
-            for column in (0..count).step_by(kernels.width) {
-                let parts = (0..depth).step_by(CHANNELS);
-                for (p, channel) in (0..panels.count).flat_map(|p| parts.clone().map(move |channel| (p, channel))) {
-                    let (begin, end) = (panels.start(p), panels.start(p + 1));
-                    // SAFETY: `block` is a multiple of the width, so that all lanes are inside the buffers.
-                    unsafe {
-                        let block = Block {
-                            depth: CHANNELS.min(depth - channel),
-                            left: left.as_ptr().add((p * depth + channel) * panels.height),
-                            left_at: LeftAt::Packed,
-                            right: right.as_ptr().add(channel * self.block + column),
-                            rows_at: RowsAt::Stride(self.block),
-                            out: out.as_mut_ptr().add(begin * self.block + column),
-                            out_stride: self.block,
-                            accumulate: channel > 0,
-                            epilogue: None,
-                            channels: Channels::Rows(0),
-                            index: 0,
-                            ahead: Block::NOTHING,
-                        };
-                        kernels.run(&block, end - begin, kernels.width);
-                    }
-                }
+            for p in 0..panels.count {
+                let (begin, end) = (panels.start(p), panels.start(p + 1));
+                let block = Block {
+                    depth,
+                    part: CHANNELS,
+                    left: left[p * depth * panels.height..].as_ptr(),
+                    left_at: LeftAt::Packed,
+                    right: right.as_ptr(),
+                    rows_at: RowsAt::Stride(self.block),
+                    out: out[begin * self.block..].as_mut_ptr(),
+                    out_stride: self.block,
+                    accumulate: false,
+                    epilogue: None,
+                    channels: Channels::Rows(0),
+                    index: 0,
+                    ahead: Block::NOTHING,
+                    tiles: SideBySide { count: count.div_ceil(kernels.width), step: kernels.width },
+                };
+                // SAFETY: `block` is a multiple of the width, so that all lanes are inside the buffers.
+                unsafe { kernels.run(&block, end - begin, kernels.width) };
             }
         }
     }

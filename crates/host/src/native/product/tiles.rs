@@ -3,7 +3,9 @@
 use super::Product;
 use super::packing::{Operand, Parts};
 use crate::native::lanes::has_eight;
-use crate::native::microkernel::{Block, Kernels, LeftAt, MOST_COLUMNS, RowsAt, Terms, kernels, kernels_of};
+use crate::native::microkernel::{
+    Block, Kernels, LeftAt, MOST_COLUMNS, RowsAt, SideBySide, Terms, kernels, kernels_of,
+};
 use crate::native::panels::Panels;
 use crate::native::scratch;
 use crate::native::thin::{self, Thin};
@@ -12,10 +14,26 @@ use crate::native::thin::{self, Thin};
 const MOST_GROUPS: usize = 64;
 /// Bytes of a right matrix that stays in the first-level cache as it lies.
 const SMALL: usize = 16 << 10;
+/// Panels for which packing takes longer than it saves, as long as a group's rows stay in the first-level cache together.
+const FEW_PANELS: usize = 4;
+/// Bytes of a line of the first-level cache, its sets, and the lines of a set that are for these rows: of eight.
+const LINE: usize = 64;
+const SETS: usize = 64;
+const WAYS: usize = 6;
 
 /// Numbers of a strip, so that it takes less than half of the second-level cache: of that, CPUs with AVX-512 have 1 MB at least, others 512 KB.
 fn numbers_of_a_strip() -> usize {
     if kernels().width == MOST_COLUMNS { 128 << 10 } else { 48 << 10 }
+}
+
+/// Places of the first-level cache that lines so many bytes apart fall into.
+fn sets_of_rows(bytes: usize) -> usize {
+    let lines = bytes / LINE;
+    if bytes.is_multiple_of(LINE) && lines > 0 {
+        SETS >> lines.trailing_zeros().min(SETS.trailing_zeros())
+    } else {
+        SETS
+    }
 }
 
 /// A product under way.
@@ -29,11 +47,24 @@ pub(super) struct Tiles<'a> {
     parts: Parts,
 }
 
-/// Where a tile's rows of the right matrix are.
+/// Groups of a strip side by side, of which the last one may have fewer columns.
 #[derive(Clone, Copy)]
-struct Group {
+struct Run {
+    groups: (usize, usize),
+    /// The first number of the first group's first row.
     first: *const f32,
+    /// From one row to the next, and from one group to the next.
     stride: usize,
+    step: usize,
+}
+
+impl Run {
+    /// Of no groups.
+    const NONE: Run = Run { groups: (0, 0), first: std::ptr::null(), stride: 0, step: 0 };
+
+    fn at(&self, group: usize) -> *const f32 {
+        self.first.wrapping_add((group - self.groups.0) * self.step)
+    }
 }
 
 impl Tiles<'_> {
@@ -59,7 +90,6 @@ impl Tiles<'_> {
         let Operand::Packed(left) = self.product.left else { unreachable!("the caller has packed it") };
         let (width, height) = (self.kernels.width, self.panels.height);
         let most = (numbers_of_a_strip() / (self.parts.longest().max(1) * width)).clamp(1, last - first);
-        let mut strip = [Group { first: std::ptr::null(), stride: width }; MOST_GROUPS];
         let most = most.min(MOST_GROUPS);
         let in_place = self.in_place(panels);
         let memory =
@@ -70,36 +100,38 @@ impl Tiles<'_> {
                 for part in 0..self.parts.count {
                     let (from, terms) = self.parts.get(part);
                     // SAFETY: the caller's promise about the right operand.
-                    unsafe { self.strip((begin, end), in_place, (from, terms), packed, &mut strip) };
+                    let runs = unsafe { self.strip((begin, end), in_place, (from, terms), packed) };
                     let left = &left[from * self.panels.count * height..];
-                    let tiled = end.min(self.tiled);
                     for panel in panels.0..panels.1 {
                         let rows = self.rows_of(panel);
                         let left = left[panel * terms * height..].as_ptr();
                         // The next panel comes from a farther cache while this one's tiles are computed.
                         let step = height.div_ceil(end - begin);
-                        for (own, group) in strip.iter().zip(begin..tiled) {
-                            let ahead = (left.wrapping_add(terms * (height + step * (group - begin))), step);
-                            // SAFETY: both are packed, or readable in place; the tile is the caller's.
-                            unsafe { self.tile(rows, group, (part, terms), left, *own, ahead) };
+                        let ahead = |group: usize| (left.wrapping_add(terms * (height + step * (group - begin))), step);
+                        for run in &runs {
+                            // SAFETY: both are packed, or readable in place; the tiles are the caller's.
+                            unsafe { self.run(rows, (part, terms), left, run, ahead) };
                         }
                     }
-                    if tiled < end {
+                    for run in runs.iter().filter(|run| run.groups.1 > self.tiled) {
+                        let right = (run.at(self.tiled), run.stride);
                         // SAFETY: as above.
-                        unsafe { self.left_over(panels, (part, terms), left, strip[tiled - begin]) };
+                        unsafe { self.left_over(panels, (part, terms), left, right) };
                     }
                 }
             }
         });
     }
 
-    /// Whether whole groups of columns are best read where they lie: they are read once, or stay in the first-level cache. Of rows that are a multiple
-    /// of a page apart few do.
+    /// Whether whole groups of columns are best read where they lie: they are read once or a few times, or stay in the first-level cache. Of rows that
+    /// are a multiple of a page apart few do.
     fn in_place(&self, panels: (usize, usize)) -> bool {
         let Operand::Strided(_, [by_row, by_column]) = self.product.right else { return false };
         let bytes = by_row.unsigned_abs() * size_of::<f32>();
-        let once = panels.1 - panels.0 == 1 && !bytes.is_multiple_of(2048);
-        by_column == 1 && by_row >= 0 && (once || bytes.saturating_mul(self.product.depth) <= SMALL)
+        let (panels, depth) = (panels.1 - panels.0, self.product.depth);
+        let once = panels == 1 && !bytes.is_multiple_of(2048);
+        let few = panels <= FEW_PANELS && depth <= WAYS * sets_of_rows(bytes);
+        by_column == 1 && by_row >= 0 && (once || few || bytes.saturating_mul(depth) <= SMALL)
     }
 
     /// Where some terms of a strip's groups are: in the packed operand, in place, or in `to`, where this packs them.
@@ -112,36 +144,54 @@ impl Tiles<'_> {
         in_place: bool,
         (from, terms): (usize, usize),
         to: &mut [f32],
-        strip: &mut [Group; MOST_GROUPS],
-    ) {
+    ) -> [Run; 2] {
         let width = self.kernels.width;
-        let mut packed_from = begin;
+        let packed = |first, groups| Run { groups, first, stride: width, step: terms * width };
+        let mut there = Run::NONE;
         match self.product.right {
             Operand::Packed(right) => {
-                for (own, group) in strip.iter_mut().zip(begin..end) {
-                    *own =
-                        Group { first: right[(from * self.groups + group * terms) * width..].as_ptr(), stride: width };
-                }
-                return;
+                let first = right[(from * self.groups + begin * terms) * width..].as_ptr();
+                return [packed(first, (begin, end)), Run::NONE];
             }
             Operand::Strided(right, [by_row, _]) if in_place => {
                 let whole = |group: usize| matches!(self.width(group), count if count == width || 2 * count == width);
-                while packed_from < end && whole(packed_from) {
-                    let first = right.wrapping_offset(from as isize * by_row + (packed_from * width) as isize);
-                    strip[packed_from - begin] = Group { first, stride: by_row as usize };
-                    packed_from += 1;
-                }
+                let last = if whole(end - 1) { end } else { end - 1 };
+                let first = right.wrapping_offset(from as isize * by_row + (begin * width) as isize);
+                there = Run { groups: (begin, last), first, stride: by_row as usize, step: width };
             }
             Operand::Strided(..) | Operand::Halves(_) => {}
         }
-        if packed_from == end {
-            return;
+        let begin = begin.max(there.groups.1);
+        if begin == end {
+            return [there, Run::NONE];
         }
-        let columns = (end * width).min(self.product.columns) - packed_from * width;
+        let columns = (end * width).min(self.product.columns) - begin * width;
         // SAFETY: the caller's promise.
-        unsafe { self.product.right.pack_right((from, packed_from * width), (terms, columns), (width, terms), to) };
-        for group in packed_from..end {
-            strip[group - begin] = Group { first: to[(group - packed_from) * terms * width..].as_ptr(), stride: width };
+        unsafe { self.product.right.pack_right((from, begin * width), (terms, columns), (width, terms), to) };
+        [there, packed(to.as_ptr(), (begin, end))]
+    }
+
+    /// A panel times the tiles of a run: the whole ones at once.
+    ///
+    /// # Safety
+    /// As [`Tiles::tiles`].
+    #[inline]
+    unsafe fn run(
+        &self,
+        rows: (usize, usize),
+        part: (usize, usize),
+        left: *const f32,
+        run: &Run,
+        ahead: impl Fn(usize) -> (*const f32, usize),
+    ) {
+        let (begin, end) = (run.groups.0, run.groups.1.min(self.tiled));
+        let whole = end.min(self.product.columns / self.kernels.width).max(begin);
+        for groups in [(begin, whole), (whole, end)] {
+            if groups.0 < groups.1 {
+                let run = Run { groups, first: run.at(groups.0), ..*run };
+                // SAFETY: the caller's promise.
+                unsafe { self.tiles(rows, part, left, run, ahead(groups.0)) };
+            }
         }
     }
 
@@ -172,9 +222,9 @@ impl Tiles<'_> {
                         for (panel, &rows) in rows[..end - begin].iter().enumerate() {
                             let ahead = (right.wrapping_add(terms * (width + step * panel)), step);
                             let left = packed[panel * terms * height..].as_ptr();
-                            let right = Group { first: right, stride: width };
+                            let run = Run { groups: (group, group + 1), first: right, stride: width, step: 0 };
                             // SAFETY: both are packed; the tile is the caller's.
-                            unsafe { self.tile(rows, group, (part, terms), left, right, ahead) };
+                            unsafe { self.tiles(rows, (part, terms), left, run, ahead) };
                         }
                     }
                 }
@@ -197,7 +247,7 @@ impl Tiles<'_> {
         (first, last): (usize, usize),
         (part, terms): (usize, usize),
         left: &[f32],
-        right: Group,
+        (right, stride): (*const f32, usize),
     ) {
         let (product, height) = (self.product, self.panels.height);
         let column = self.tiled * self.kernels.width;
@@ -207,7 +257,7 @@ impl Tiles<'_> {
             let panel = |p: usize| (begin + p).min(last - 1);
             let panels = std::array::from_fn(|p| left[panel(p) * terms * height..].as_ptr());
             for j in 0..product.columns - column {
-                let (right, stride) = (right.first.wrapping_add(j), right.stride);
+                let right = right.wrapping_add(j);
                 // SAFETY: both are packed, or readable in place, with so many terms.
                 let sums = unsafe { thin::multiply(Thin { left: panels, height, depth: terms, right, stride }) };
                 for (panel, sums) in (begin..last).zip(sums) {
@@ -225,29 +275,29 @@ impl Tiles<'_> {
         }
     }
 
-    /// One call of the micro-kernel.
+    /// One call of the micro-kernel: a panel times groups that are whole, or one that need not be.
     ///
     /// # Safety
-    /// Panel and group hold the part's terms; the tile of the result is the caller's.
+    /// Panel and groups hold the part's terms; the tiles of the result are the caller's.
     #[inline]
-    unsafe fn tile(
+    unsafe fn tiles(
         &self,
         (row, rows): (usize, usize),
-        group: usize,
         (part, terms): (usize, usize),
         left: *const f32,
-        right: Group,
+        run: Run,
         ahead: (*const f32, usize),
     ) {
-        let product = self.product;
-        let column = group * self.kernels.width;
+        let (product, (first, end)) = (self.product, run.groups);
+        let column = first * self.kernels.width;
         let at = row * product.out_stride + column;
         let block = Block {
             depth: terms,
+            part: Block::PART,
             left,
             left_at: LeftAt::Packed,
-            right: right.first,
-            rows_at: RowsAt::Stride(right.stride),
+            right: run.first,
+            rows_at: RowsAt::Stride(run.stride),
             out: product.out.wrapping_add(at),
             out_stride: product.out_stride,
             accumulate: product.accumulate || part > 0,
@@ -255,8 +305,9 @@ impl Tiles<'_> {
             channels: product.channels.at(row, column),
             index: product.index + at,
             ahead,
+            tiles: SideBySide { count: end - first, step: run.step },
         };
         // SAFETY: the caller's promise.
-        unsafe { self.kernels.run(&block, rows, self.width(group)) };
+        unsafe { self.kernels.run(&block, rows, self.width(first)) };
     }
 }
