@@ -173,30 +173,36 @@ fn pair(block: &Block, i: usize) -> (u32, u32) {
     (words[i], words[i + BLOCK / 2])
 }
 
+/// The largest number of the type below `high`, or nearly so: what would be rounded up to that bound, which is excluded, becomes it.
+fn last_below<T: Element>(low: f64, high: f64) -> T {
+    let near = |bits: i32| T::from_f64(high - (high - low) * 0.5_f64.powi(bits));
+    let found = (1..=f64::MANTISSA_DIGITS as i32).rev().map(near).find(|number| number.to_f64() < high);
+    found.unwrap_or_else(|| T::from_f64(low))
+}
+
 /// Uniform numbers in [low, high).
 ///
 /// # Safety
 /// `len` elements of `T` at `out` must be writable.
 pub unsafe fn uniform<T: Element>(out: usize, len: usize, source: Source, low: f64, high: f64) {
+    let last = last_below::<T>(low, high).to_f64();
     if size_of::<T>() == 8 {
         return fill::<T, { BLOCK / 2 }>(out, len, 2, source, |block, _, made| {
             for (i, value) in made.iter_mut().enumerate() {
                 let (a, b) = pair(block, i);
-                *value = T::from_f64(low + unit_f64(a, b) * (high - low));
+                *value = T::from_f64((low + unit_f64(a, b) * (high - low)).min(last));
             }
         });
     }
-    let (low, span) = (low as f32, (high - low) as f32);
+    let (low, span, last) = (low as f32, (high - low) as f32, last as f32);
     fill::<f32, BLOCK>(out, if size_of::<T>() == 4 { len } else { 0 }, 1, source, |block, _, made| {
         for (value, &word) in made.iter_mut().zip(words(block)) {
-            *value = low + unit_f32(word) * span;
+            *value = (low + unit_f32(word) * span).min(last);
         }
     });
     fill::<T, BLOCK>(out, if size_of::<T>() == 4 { 0 } else { len }, 2, source, |block, _, made| {
         for (value, &word) in made.iter_mut().zip(words(block)) {
-            // Half precision would round the largest numbers up to the excluded bound: fewer bits prevent it.
-            let unit = if size_of::<T>() == 2 { unit_f32(word & 0xFF00_0000) } else { unit_f32(word) };
-            *value = T::from_f64((low + unit * span) as f64);
+            *value = T::from_f64((low + unit_f32(word) * span).min(last) as f64);
         }
     });
 }

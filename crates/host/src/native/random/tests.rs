@@ -51,6 +51,22 @@ fn uniform_moments_and_bounds() {
 }
 
 #[test]
+fn uniform_numbers_are_as_many_as_the_type_has_and_below_the_bound() {
+    fn check<T: Element>(low: f64, high: f64, fewest: usize) {
+        // SAFETY: `make` passes a vector of `T`.
+        let values = make::<T>(|out, len| unsafe { uniform::<T>(out, len, SOURCE, low, high) });
+        let different: std::collections::HashSet<u64> = values.iter().map(|v| v.to_f64().to_bits()).collect();
+        assert!(different.len() >= fewest, "{} different numbers", different.len());
+        assert!(values.iter().all(|v| (low..high).contains(&v.to_f64())), "{low} to {high}");
+    }
+    check::<half::f16>(0.0, 1.0, 4_000);
+    check::<half::bf16>(0.0, 1.0, 800);
+    // The type has 17 numbers there, and the last one is the bound.
+    check::<half::f16>(99.0, 100.0, 16);
+    check::<f32>(1e6, 1e6 + 0.25, 4);
+}
+
+#[test]
 fn normal_moments_and_tails() {
     fn check<T: Element>() {
         // SAFETY: `make` passes a vector of `T`.
