@@ -82,6 +82,15 @@ def test_wrong_use_is_refused_by_name(programs, tmp_path) -> None:
         inference.create_predictor(inference.Config("nowhere.json", "nowhere.pdiparams"))
     with pytest.raises(FileNotFoundError, match="holds 0 programs"):
         inference.Config(tmp_path)
+    with pytest.raises(FileNotFoundError, match="nowhere is no folder"):
+        inference.Config("nowhere")
+    image = np.zeros((1, 3, 32, 32), np.float32)
+    with pytest.raises(ValueError, match="2 arrays, the program has 1 inputs"):
+        predictor.run([image, image])
+    with pytest.raises(TypeError, match="not ndarray"):
+        predictor.run(image)
+    with pytest.raises(ValueError, match="no TensorRT"):
+        inference.Config().enable_tensorrt_engine(1 << 20)
 
 
 def changed(program: str, change) -> bytes:
@@ -155,6 +164,12 @@ def test_paddle_inference_comes_here(programs) -> None:
     data = feed("detector", 1, 32, 32)
     for result, expected in zip(results(predictor, data), results(ours(programs, "detector"), data), strict=True):
         np.testing.assert_array_equal(result, expected)
+    by_list = predictor.run([paddle.to_tensor(data)])
+    for result, expected in zip(by_list, predictor.run([data]), strict=True):
+        assert isinstance(result, paddle.Tensor) and isinstance(expected, np.ndarray)
+        np.testing.assert_array_equal(result.numpy(), expected)
+    output = predictor.get_output_handle(predictor.get_output_names()[0])
+    assert output.type() == paddle.inference.DataType.FLOAT32
     plain = paddle.inference.Config(*files(programs, "detector"))
     plain.disable_gpu()
     plain.disable_mkldnn()  # Paddle's passes for oneDNN end the process on this program
@@ -239,3 +254,54 @@ def test_paddlex_knows_the_device(paddlex, programs, capfd) -> None:
     assert len(results(runner.predictor, data)) == 4
     assert PaddleStaticRunner(programs, "detector", {"device_type": "cpu"}).predictor == "its own"
     assert capfd.readouterr() == ("", "")
+
+
+def saved(folder: Path, network, *specs):
+    """A predictor of a network of Paddle."""
+    import paddle
+
+    network.eval()
+    paddle.jit.save(network, str(folder / "network"), input_spec=list(specs))
+    return inference.create_predictor(inference.Config(folder))
+
+
+def test_inputs_without_dimensions_and_of_lists(tmp_path) -> None:
+    import paddle
+    from paddle.static import InputSpec
+
+    class Twice(paddle.nn.Layer):
+        def forward(self, x):
+            return x * 2
+
+    scalar = saved(tmp_path / "scalar", Twice(), InputSpec([]))
+    (result,) = scalar.run([np.array(3.0, "float32")])
+    assert result.shape == () and result == 6
+    plain = saved(tmp_path / "plain", Twice(), InputSpec([None, 2]))
+    plain.get_input_handle(plain.get_input_names()[0]).copy_from_cpu([[1.0, 2.5]])
+    assert plain.run() and plain.get_output_handle(plain.get_output_names()[0]).copy_to_cpu().tolist() == [[2, 5]]
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
+@pytest.mark.parametrize("direction", ["forward", "bidirect"])
+def test_sequences_of_different_lengths(tmp_path, kind, direction) -> None:
+    import paddle
+    from paddle.static import InputSpec
+
+    class Recurrent(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.cells = getattr(paddle.nn, kind)(4, 3, num_layers=2, direction=direction)
+
+        def forward(self, x, lengths):
+            y, states = self.cells(x, sequence_length=lengths)
+            return [y, *(states if isinstance(states, (tuple, list)) else [states])]
+
+    network = Recurrent()
+    predictor = saved(tmp_path, network, InputSpec([None, None, 4]), InputSpec([None], "int64"))
+    x = np.random.default_rng(0).standard_normal((3, 5, 4)).astype("float32")
+    for lengths in ([5, 5, 5], [2, 5, 1], [3, 4, 2]):
+        results = predictor.run([x, np.array(lengths)])
+        with paddle.no_grad():
+            expected = network(paddle.to_tensor(x), paddle.to_tensor(lengths))
+        for result, wanted in zip(results, expected, strict=True):
+            np.testing.assert_allclose(result, wanted.numpy(), rtol=1e-5, atol=1e-6)

@@ -44,10 +44,11 @@ fn rnn(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
         "RNN_RELU" => Cell::Simple(Nonlinearity::Relu),
         other => return Err(wrong(operation, format!("cells of kind {other}"))),
     };
-    if lowering.optional(operation, 3)?.is_some() {
-        return Err(wrong(operation, "sequences of different lengths"));
-    }
     let mut x = lowering.input(operation, 0)?;
+    let within = match lowering.optional(operation, 3)? {
+        Some(lengths) => lowering.within(&lengths, &x)?,
+        None => Vec::new(),
+    };
     let states = lowering.list(operation, 1)?;
     let weights = lowering.list(operation, 2)?;
     let layers = size_of(operation, operation.integer("num_layers", 1)?)?;
@@ -71,7 +72,7 @@ fn rnn(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
             for all in &states {
                 state.push(lowering.narrow(all, 0, at, at + 1)?);
             }
-            let (y, state) = lowering.layer(cell, &x, &own, state, direction == 1)?;
+            let (y, state) = lowering.layer(cell, &x, &own, state, direction == 1, &within)?;
             outputs.push(y);
             last.iter_mut().zip(state).for_each(|(all, state)| all.push(state));
         }
@@ -99,7 +100,26 @@ impl Lowering<'_> {
         }
     }
 
-    /// All steps of one layer in one direction: y [steps, batch, hidden], and the last states as [1, batch, hidden].
+    /// For each step of x [steps, batch, inputs] whether each sequence has come to its end, as [batch, 1].
+    fn within(&mut self, lengths: &Value, x: &Value) -> Result<Vec<Value>> {
+        let shape = self.shape(x)?;
+        let lengths = self.reshape(lengths, &[shape[1], 1])?;
+        let dtype = self.data_type(&lengths)?;
+        let mut within = Vec::with_capacity(shape[0]);
+        for step in 0..shape[0] {
+            let step = self.filled(&[1, 1], dtype, step as f64)?;
+            within.push(self.binary(Binary::LessThan, &step, &lengths)?);
+        }
+        Ok(within)
+    }
+
+    /// `new` where a sequence goes on, else `old`.
+    fn kept(&mut self, goes_on: &Value, new: &Value, old: &Value) -> Result<Value> {
+        self.one(Call::new(Elementwise::Binary(Binary::Where)), &[goes_on.clone(), new.clone(), old.clone()])
+    }
+
+    /// All steps of one layer in one direction: y [steps, batch, hidden], and the last states as [1, batch, hidden]. Where a sequence has ended, its
+    /// state stays and y is 0; `within` is empty where none ends before the last step.
     fn layer(
         &mut self,
         cell: Cell,
@@ -107,6 +127,7 @@ impl Lowering<'_> {
         weights: &Weights,
         mut state: Vec<Value>,
         backwards: bool,
+        within: &[Value],
     ) -> Result<(Value, Vec<Value>)> {
         let [steps, batch, _] = <[usize; 3]>::try_from(self.shape(x)?).unwrap_or([0; 3]);
         let hidden = self.shape(&weights.state)?.last().copied().unwrap_or(0);
@@ -120,12 +141,22 @@ impl Lowering<'_> {
             let own = self.narrow(&gates, 0, at, at + 1)?;
             let width = self.shape(&own)?.last().copied().unwrap_or(0);
             let own = self.reshape(&own, &[batch, width])?;
-            state = match cell {
+            let mut next = match cell {
                 Cell::Lstm => self.lstm(&own, weights, &state, hidden)?,
                 Cell::Gru => self.gru(&own, weights, &state, hidden)?,
                 Cell::Simple(activation) => self.simple(&own, weights, &state, activation)?,
             };
-            outputs[at] = Some(self.reshape(&state[0], &[1, batch, hidden])?);
+            let mut y = next[0].clone();
+            if let Some(goes_on) = within.get(at) {
+                let dtype = self.data_type(&y)?;
+                let nothing = self.filled(&[1, 1], dtype, 0.0)?;
+                y = self.kept(goes_on, &y, &nothing)?;
+                for (next, last) in next.iter_mut().zip(&state) {
+                    *next = self.kept(goes_on, next, last)?;
+                }
+            }
+            state = next;
+            outputs[at] = Some(self.reshape(&y, &[1, batch, hidden])?);
         }
         let outputs: Vec<Value> = outputs.into_iter().flatten().collect();
         let y = if outputs.len() == 1 { outputs[0].clone() } else { self.one(Concat { axis: 0 }, &outputs)? };

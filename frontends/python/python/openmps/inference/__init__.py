@@ -14,7 +14,7 @@ Where Paddle is installed, ``paddle.inference.Config.enable_custom_device("mps")
 """
 
 from openmps.inference.config import Config, DataType, PlaceType, PrecisionType
-from openmps.inference.predictor import Predictor, PredictorPool, Tensor, create_predictor, get_version
+from openmps.inference.predictor import Predictor, PredictorPool, Tensor, create_predictor, get_num_bytes_of_data_type, get_version
 
 __all__ = [
     "Config",
@@ -25,5 +25,6 @@ __all__ = [
     "PredictorPool",
     "Tensor",
     "create_predictor",
+    "get_num_bytes_of_data_type",
     "get_version",
 ]

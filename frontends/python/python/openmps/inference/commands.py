@@ -240,7 +240,10 @@ def _noise(predictor: Predictor, shapes: list[list[int]]) -> list[np.ndarray]:
         wanted = ", ".join(f"{name} {'x'.join('?' if dim < 0 else str(dim) for dim in dims)}" for name, dims, _ in declared)
         raise CommandError(f"the shapes of all inputs are needed, one --shape each: {wanted}")
     random = np.random.default_rng(0)
-    return [random.uniform(0, 1, shape).astype(dtype or "float32") for shape, (_, _, dtype) in zip(shapes, declared, strict=True)]
+    try:
+        return [random.uniform(0, 1, shape).astype(dtype or "float32") for shape, (_, _, dtype) in zip(shapes, declared, strict=True)]
+    except (MemoryError, ValueError) as error:
+        raise CommandError(f"inputs of {', '.join('x'.join(map(str, shape)) for shape in shapes)} cannot be made: {error}") from None
 
 
 def _given(predictor: Predictor, arrays: list[np.ndarray]) -> list[tuple]:
@@ -267,7 +270,9 @@ def _config(model: Path, parameters: Path | None) -> Config:
     try:
         if model.is_dir():
             return Config(model)
-        return Config(model, parameters or model.with_suffix(".pdiparams"))
+        beside = model.with_suffix(".pdiparams")
+        # A network without weights has no second file; a program that wants weights says which are missing.
+        return Config(model, parameters or (beside if beside.exists() else ""))
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from None
 
@@ -285,7 +290,7 @@ def _array(path: Path) -> np.ndarray:
     except (OSError, ValueError) as error:
         raise CommandError(f"{path} holds no array: {error}") from None
     if not isinstance(array, np.ndarray):
-        raise CommandError(f"{path} holds several arrays: write one file, NAME.npy, for each input")
+        raise CommandError(f"{path} is an archive of arrays: write one file, NAME.npy, for each input")
     return array
 
 

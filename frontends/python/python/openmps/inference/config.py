@@ -10,18 +10,24 @@ __all__ = ["Config", "DataType", "PlaceType", "PrecisionType"]
 
 # Settings of Paddle's executor that change no result and have no meaning here: they are taken, and do nothing.
 _WITHOUT_MEANING = (
+    "collect_shape_range_info",
     "delete_pass",
     "disable_glog_info",
     "disable_mkldnn",
+    "disable_mkldnn_fc_passes",
     "disable_onednn",
+    "disable_onednn_fc_passes",
+    "enable_cinn",
     "enable_memory_optim",
     "enable_mkldnn",
     "enable_new_executor",
     "enable_new_ir",
     "enable_onednn",
     "enable_profile",
+    "enable_save_optim_model",
     "set_cpu_math_library_num_threads",
     "set_mkldnn_cache_capacity",
+    "set_onednn_cache_capacity",
     "set_optim_cache_dir",
     "set_optimization_level",
     "switch_ir_debug",
@@ -51,6 +57,8 @@ class PlaceType(enum.Enum):
 
     UNK = "unknown"
     CPU = "cpu"
+    GPU = "gpu"
+    XPU = "xpu"
     CUSTOM = "mps"
 
 
@@ -120,13 +128,41 @@ class Config:
     def disable_gpu(self) -> None:
         """Does nothing: the device is the one that openmps computes on, also without this."""
 
-    def enable_use_gpu(self, *_: object) -> None:
+    def enable_use_gpu(self, *_: object, **__: object) -> None:
         """There is no CUDA device of Paddle here."""
         raise ValueError("openmps.inference has no device 'gpu': which device 'mps' is, the setting OPENMPS_DEVICE says")
+
+    def enable_tensorrt_engine(self, *_: object, **__: object) -> None:
+        """There is no other engine here than openmps' own executor."""
+        raise ValueError("openmps.inference has no TensorRT: programs run on its own executor")
+
+    def enable_onnxruntime(self) -> None:
+        """There is no other engine here than openmps' own executor."""
+        raise ValueError("openmps.inference has no ONNX Runtime: programs run on its own executor")
 
     def use_gpu(self) -> bool:
         """Whether a CUDA device of Paddle is used: never."""
         return False
+
+    def gpu_device_id(self) -> int:
+        """The number of Paddle's CUDA device, which is never used."""
+        return 0
+
+    def tensorrt_engine_enabled(self) -> bool:
+        """Whether TensorRT is used: never."""
+        return False
+
+    def onnxruntime_enabled(self) -> bool:
+        """Whether ONNX Runtime is used: never."""
+        return False
+
+    def ir_optim(self) -> bool:
+        """Whether the program is optimised before it runs: always."""
+        return True
+
+    def glog_info_disabled(self) -> bool:
+        """Whether Paddle's log is silent: there is none."""
+        return True
 
     def custom_device_id(self) -> int:
         """The number of the device."""
@@ -162,15 +198,19 @@ for _name in _WITHOUT_MEANING:
     setattr(Config, _name, _without_meaning(_name))
 
 
-def _files_of(folder: Path) -> tuple[Path, Path]:
-    """Program and parameters of a folder."""
+def _files_of(folder: Path) -> tuple[Path, str]:
+    """Program and parameters of a folder; no parameters where the folder's one program has none, as that of a network without weights."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is no folder: name the program and its parameters, or the folder that holds both")
     for name in ("inference", "model", "__model__"):
         for ending in (".json", ".pdmodel", ""):
             program, parameters = folder / f"{name}{ending}", folder / f"{name}.pdiparams"
             if program.is_file() and parameters.is_file():
-                return program, parameters
+                return program, str(parameters)
     programs = [*folder.glob("*.json"), *folder.glob("*.pdmodel")]
-    programs = [program for program in programs if program.with_suffix(".pdiparams").is_file()]
-    if len(programs) != 1:
-        raise FileNotFoundError(f"{folder} holds {len(programs)} programs with parameters beside them, expected one: name both files")
-    return programs[0], programs[0].with_suffix(".pdiparams")
+    complete = [program for program in programs if program.with_suffix(".pdiparams").is_file()]
+    if len(complete) == 1:
+        return complete[0], str(complete[0].with_suffix(".pdiparams"))
+    if len(programs) == 1 and not any(folder.glob("*.pdiparams")):
+        return programs[0], ""
+    raise FileNotFoundError(f"{folder} holds {len(programs)} programs, {len(complete)} with parameters beside them, expected one: name both files")

@@ -10,17 +10,17 @@ import numpy as np
 import openmps
 from openmps.inference.config import Config, DataType
 
-__all__ = ["Predictor", "PredictorPool", "Tensor", "create_predictor", "get_version"]
+__all__ = ["Predictor", "PredictorPool", "Tensor", "create_predictor", "get_num_bytes_of_data_type", "get_version"]
 
 # NumPy has no bfloat16: its bits.
 _STORED_AS = {"bfloat16": "uint16"}
 
 
 class Tensor:
-    """A handle to an input or an output of a predictor."""
+    """A handle to an input or an output of a predictor. ``types`` is the enumeration that its element type is named in."""
 
-    def __init__(self, name: str, dims: list[int], dtype: str | None):
-        self._name, self._dims, self._dtype = name, dims, dtype
+    def __init__(self, name: str, dims: list[int], dtype: str | None, types: type = DataType):
+        self._name, self._dims, self._dtype, self._types = name, dims, dtype, types
         self._array: np.ndarray | None = None
         self._lod: list[list[int]] = []
 
@@ -34,7 +34,7 @@ class Tensor:
 
     def type(self) -> DataType | None:
         """The element type."""
-        return DataType(self._dtype) if self._dtype else None
+        return getattr(self._types, self._dtype.upper()) if self._dtype else None
 
     def reshape(self, shape: Sequence[int]) -> None:
         """The shape of what comes next. An array brings its own, so that this only checks it."""
@@ -44,12 +44,14 @@ class Tensor:
     def copy_from_cpu(self, data: np.ndarray | list) -> None:
         """Takes a copy of an array."""
         array = np.asarray(data)
+        if isinstance(data, list) and array.dtype == np.float64 and self._dtype in ("float32", "float16"):
+            array = array.astype(self._dtype)  # Python's floats say nothing of a type
         self._array = np.array(array, dtype=self._stored_as(array), order="C")
 
     def share_external_data(self, data) -> None:
         """Takes an array, or a tensor of Paddle, without a copy where its memory is in order: it must not change until the run ended."""
         array = np.asarray(data.numpy() if hasattr(data, "numpy") else data)
-        self._array = np.ascontiguousarray(array, dtype=self._stored_as(array))
+        self._array = np.asarray(array, dtype=self._stored_as(array), order="C")
 
     def copy_to_cpu(self) -> np.ndarray:
         """A copy of what it holds."""
@@ -76,11 +78,11 @@ class Tensor:
 class Predictor:
     """Runs one model. One thread may use a predictor at a time; a clone shares the weights and what was compiled."""
 
-    def __init__(self, config: Config, model: openmps.native.InferenceModel | None = None):
-        self._config = config
+    def __init__(self, config: Config, model: openmps.native.InferenceModel | None = None, types: type = DataType):
+        self._config, self._types = config, types
         self._model = model or openmps.native.InferenceModel(*config.contents(), config.custom_device_id())
-        self._inputs = [Tensor(*port) for port in self._model.inputs()]
-        self._outputs = [Tensor(*port) for port in self._model.outputs()]
+        self._inputs = [Tensor(*port, types) for port in self._model.inputs()]
+        self._outputs = [Tensor(*port, types) for port in self._model.outputs()]
 
     def get_input_names(self) -> list[str]:
         """The inputs' names, in the program's order."""
@@ -112,25 +114,32 @@ class Predictor:
     def run(self, inputs: None = None) -> bool: ...
 
     @overload
-    def run(self, inputs: Sequence) -> list[np.ndarray]: ...
+    def run(self, inputs: Sequence) -> list: ...
 
-    def run(self, inputs: Sequence | None = None) -> bool | list[np.ndarray]:
-        """Computes the outputs of what the input handles hold; with a list of arrays, of these, and returns the results.
+    def run(self, inputs: Sequence | None = None) -> bool | list:
+        """Computes the outputs of what the input handles hold; with a list of arrays, of these, and returns the results: of NumPy's
+        arrays such arrays, of Paddle's tensors such tensors.
 
-        The output handles hold the same memory as these results.
+        The output handles hold the same memory as these arrays.
         """
         if inputs is not None:
+            if not isinstance(inputs, (list, tuple)):
+                raise TypeError(f"run takes a list with an array for each input, not {type(inputs).__name__}")
+            if len(inputs) != len(self._inputs):
+                raise ValueError(f"run was given {len(inputs)} arrays, the program has {len(self._inputs)} inputs: {self.get_input_names()}")
             for tensor, array in zip(self._inputs, inputs, strict=True):
                 tensor.share_external_data(array)
         results = self._model.run([_given(tensor) for tensor in self._inputs])
         arrays = [np.frombuffer(data, _STORED_AS.get(dtype, dtype)).reshape(shape) for dtype, shape, data in results]
         for tensor, (dtype, *_), array in zip(self._outputs, results, arrays, strict=True):
             tensor._dtype, tensor._array = dtype, array
-        return True if inputs is None else arrays
+        if inputs is None:
+            return True
+        return _as_tensors(arrays, inputs[0]) if inputs and hasattr(inputs[0], "numpy") else arrays
 
     def clone(self, *_: object) -> Predictor:
         """Another predictor of the same model, for another thread."""
-        return Predictor(self._config, self._model)
+        return Predictor(self._config, self._model, self._types)
 
     def clear_intermediate_tensor(self) -> None:
         """Does nothing: what lies between inputs and outputs is given back when a run ends."""
@@ -162,6 +171,11 @@ def create_predictor(config: Config) -> Predictor:
     return Predictor(config)
 
 
+def get_num_bytes_of_data_type(dtype: DataType) -> int:
+    """Bytes of an element of this type."""
+    return np.dtype(_STORED_AS.get(dtype.value, dtype.value)).itemsize
+
+
 def get_version() -> str:
     """The version of openmps."""
     return f"openmps {openmps.__version__}"
@@ -172,6 +186,13 @@ def _named(tensors: list[Tensor], name: str, kind: str) -> Tensor:
         if tensor.name() == name:
             return tensor
     raise ValueError(f"the program has no {kind} {name!r}: {[tensor.name() for tensor in tensors]}")
+
+
+def _as_tensors(arrays: list[np.ndarray], like) -> list:
+    """Paddle's tensors, where one of the inputs lies. Paddle takes bfloat16 by its bits, as they are stored here."""
+    import paddle
+
+    return [paddle.to_tensor(array, place=like.place) for array in arrays]
 
 
 def _given(tensor: Tensor) -> tuple[str, list[int], np.ndarray]:

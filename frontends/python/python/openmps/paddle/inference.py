@@ -75,7 +75,9 @@ def _ours(config, device: int, buffers, has_device: bool):
     else:
         own.set_model(config.prog_file(), config.params_file())
     try:
-        return inference.create_predictor(own)
+        import paddle.inference
+
+        return inference.Predictor(own, types=paddle.inference.DataType)
     except NotImplementedError as reason:
         if wanted == "openmps" or not has_device:
             raise
