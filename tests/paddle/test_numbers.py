@@ -100,6 +100,7 @@ CASES = {
     "hardshrink": (F.hardshrink, floats(0.5, -0.5, 0.4, 1.0, -2.0)),
     "clip": (lambda x: paddle.clip(x, -1, 3), EDGES),
     "clip, below": (lambda x: paddle.clip(x, min=1), EDGES),
+    "clip, integers below": (lambda x: paddle.clip(x, min=1), integers(-5, 0, 1, 2, 2**31 - 1)),
     **{name: (getattr(F, name), floats(0.0, 6.0, -1.0, 1.0, 3.0, -3.0, 0.5)) for name in ("relu6", "hardtanh", "hardswish", "hardsigmoid", "softshrink", "thresholded_relu", "elu")},
     **{f"cumprod, zeros, axis {axis}": (lambda x, a=axis: paddle.cumprod(x, dim=a), ZEROS) for axis in (None, 0, 1)},
     "prod, two axes": (lambda x: paddle.prod(x, axis=[0, 2]), random(2, 3, 4)),

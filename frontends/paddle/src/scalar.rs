@@ -155,6 +155,13 @@ impl Scalar {
 /// A list of integers: a shape, axes, sections.
 pub struct IntArray(Numbers);
 
+/// Empty.
+impl Default for IntArray {
+    fn default() -> IntArray {
+        IntArray(Numbers::Read(Vec::new()))
+    }
+}
+
 enum Numbers {
     /// The list of an attribute, borrowed while the kernel runs.
     Borrowed(*const [i64]),

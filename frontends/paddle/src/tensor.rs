@@ -343,6 +343,10 @@ impl Output {
         data_type: DataType,
         dtype: DType,
     ) -> Result<View> {
+        // What no rule has given a shape gets no memory from Paddle either: it has no elements.
+        if self.is_unset() {
+            self.set_dims(&[0]);
+        }
         let shape = self.0.checked_shape()?;
         let strides = self.make_dense_as(&shape);
         // SAFETY: the caller's promise. When memory is out Paddle throws, and the exception passes through the kernel.

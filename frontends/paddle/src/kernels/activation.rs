@@ -1,4 +1,4 @@
-//! Activation functions, powers and roundings whose kernels are more than one formula, and sums whose second operand is aligned by an axis.
+//! Activation functions, powers and roundings whose kernels are more than one formula.
 
 use super::compose::Compose;
 use super::elementwise::{compute, number};
@@ -6,10 +6,10 @@ use super::normalisation::is_channels_last;
 use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
+use openmps_graph::View;
 use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Unary};
-use openmps_graph::{Shape, View};
-use openmps_tile::Number;
 use openmps_tile::dtype::{FLOATS, NUMBERS};
+use openmps_tile::{DType, Number};
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
@@ -21,14 +21,6 @@ pub fn register(table: &mut Table) {
     table.add("round", NUMBERS, round).strided();
     table.add("logit", FLOATS, logit).strided();
     table.add("prelu", FLOATS, prelu).strided();
-    table.add("add_raw", NUMBERS, add_raw).strided();
-    table.add("subtract_raw", NUMBERS, subtract_raw).strided();
-    table.add("multiply_raw", NUMBERS, multiply_raw).strided();
-    table.add("divide_raw", NUMBERS, divide_raw).strided();
-    table.add("fused_elementwise_add", NUMBERS, fused_add).strided();
-    table.add("fused_elementwise_sub", NUMBERS, fused_subtract).strided();
-    table.add("fused_elementwise_mul", NUMBERS, fused_multiply).strided();
-    table.add("fused_elementwise_div", NUMBERS, fused_divide).strided();
     table.add("soft_relu", FLOATS, soft_relu).strided();
     table.add("soft_relu_grad", FLOATS, soft_relu_grad).strided();
 }
@@ -52,10 +44,24 @@ fn elu(context: &Context, x: Tensor, alpha: f32, out: Output) -> Result<()> {
     activate(context, Activation::Elu, &x, &[alpha.into()], &out)
 }
 
+/// A bound for elements of a type; beyond all integers of the type it is the last of them, as the largest float is where Paddle has no bound.
+fn bound(scalar: &Scalar, dtype: DType) -> Number {
+    let ((least, most), value) = (dtype.bounds(), scalar.f64());
+    match number(scalar, dtype) {
+        Number::Integer(_) if value < least => Number::Integer(least as i64),
+        // A float as large as the largest integer is beyond it: integers are converted exactly.
+        Number::Integer(integer) if value > most || (value == most && integer < 0) => Number::Integer(most as i64),
+        number => number,
+    }
+}
+
 fn clip(context: &Context, x: Tensor, min: Scalar, max: Scalar, out: Output) -> Result<()> {
     let x = x.view()?;
-    let numbers = [number(&min, x.dtype), number(&max, x.dtype)];
-    let ordered = if x.dtype.is_float() { min.f64() <= max.f64() } else { min.i64() <= max.i64() };
+    let numbers = [bound(&min, x.dtype), bound(&max, x.dtype)];
+    let ordered = match numbers {
+        [Number::Integer(min), Number::Integer(max)] => min <= max,
+        _ => min.f64() <= max.f64(),
+    };
     if !ordered {
         let (got, expected) = (format!("{}", min.f64()), format!("at most max, which is {}", max.f64()));
         return Err(Error::Attribute { attribute: "min", got, expected });
@@ -67,54 +73,6 @@ fn pow(context: &Context, x: Tensor, factor: Scalar, out: Output) -> Result<()> 
     let x = x.view()?;
     let factor = number(&factor, x.dtype);
     compute(context, Elementwise::Unary(Unary::PowScalar), &[&x], &[factor], &out)
-}
-
-/// The dimensions of a second operand whose first one is at `axis` of `rank` dimensions: dimensions of size 1 follow its own.
-pub(super) fn aligned_shape(y: &Shape, rank: usize, axis: i32) -> Shape {
-    let after = usize::try_from(axis).ok().and_then(|axis| rank.checked_sub(axis + y.len())).unwrap_or(0);
-    y.iter().copied().chain(std::iter::repeat_n(1, after)).collect()
-}
-
-/// The second operand in its [`aligned_shape`].
-pub(super) fn aligned(y: View, rank: usize, axis: i32) -> Result<View> {
-    let shape = aligned_shape(&y.shape, rank, axis);
-    let strides: Vec<isize> = y.strides.iter().copied().chain(shape[y.rank()..].iter().map(|_| 1)).collect();
-    Ok(View::strided(y.address, y.dtype, &shape, &strides)?)
-}
-
-macro_rules! raw {
-    ($($function:ident $fused:ident $member:ident)+) => { $(
-        fn $function(context: &Context, x: Tensor, y: Tensor, axis: i32, out: Output) -> Result<()> {
-            let x = x.view()?;
-            let y = aligned(y.view()?, x.rank(), axis)?;
-            compute(context, Elementwise::Binary(Binary::$member), &[&x, &y], &[], &out)
-        }
-
-        /// Of Paddle's attributes its own CPU reads the axis only: the others are oneDNN's.
-        fn $fused(
-            context: &Context,
-            x: Tensor,
-            y: Tensor,
-            axis: i32,
-            _activation: String,
-            _alpha: f32,
-            _beta: f32,
-            _output_scale: f32,
-            _axes: Vec<i32>,
-            _scale_x: f32,
-            _scale_y: f32,
-            _scale_out: f32,
-            out: Output,
-        ) -> Result<()> {
-            $function(context, x, y, axis, out)
-        }
-    )+ };
-}
-raw! {
-    add_raw fused_add Add
-    subtract_raw fused_subtract Subtract
-    multiply_raw fused_multiply Multiply
-    divide_raw fused_divide Divide
 }
 
 /// `log(1 + exp(x))` of x within a threshold.

@@ -14,6 +14,10 @@ pub fn register(table: &mut Table) {
     table.add_every("assign", contiguous).strided();
     table.add_every("assign_raw", assign_raw).strided();
     // Other shapes of the same elements that Paddle has no view for in inference programs.
+    table.add_every("squeeze", with_axes);
+    table.add_every("squeeze_grad", without_axes);
+    table.add_every("unsqueeze", with_axes);
+    table.add_every("unsqueeze_grad", like_input);
     table.add_every("squeeze_with_xshape", reshaped);
     table.add_every("unsqueeze_with_xshape", reshaped);
     table.add_every("flatten2", flattened);
@@ -32,6 +36,19 @@ fn contiguous(context: &Context, x: Tensor, out: Output) -> Result<()> {
 
 fn reshaped(context: &Context, x: Tensor, _axes: IntArray, out: Output, xshape: Option<Output>) -> Result<()> {
     reshaped_to(context, &x, &out, xshape)
+}
+
+fn with_axes(context: &Context, x: Tensor, _axes: IntArray, out: Output) -> Result<()> {
+    reshaped_to(context, &x, &out, None)
+}
+
+fn without_axes(context: &Context, x: Tensor, upstream: Tensor, _axes: IntArray, dx: Output) -> Result<()> {
+    like_input(context, x, upstream, dx)
+}
+
+fn like_input(context: &Context, x: Tensor, upstream: Tensor, dx: Output) -> Result<()> {
+    dx.set_dims(&x.shape());
+    reshaped_to(context, &upstream, &dx, None)
 }
 
 fn reshaped_to(context: &Context, x: &Tensor, out: &Output, _xshape: Option<Output>) -> Result<()> {

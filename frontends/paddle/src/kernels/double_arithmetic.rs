@@ -1,6 +1,6 @@
 //! Gradients of gradients of sums, differences, products and quotients, the second and the third.
 
-use super::activation::{aligned, aligned_shape};
+use super::aligned::{aligned, aligned_shape};
 use super::compose::Compose;
 use crate::error::Result;
 use crate::table::Table;

@@ -1,6 +1,6 @@
 //! A sum or product with a function of one tensor before or after it, as passes over older programs make them.
 
-use super::activation::{aligned, aligned_shape};
+use super::aligned::{aligned, aligned_shape};
 use super::compose::Compose;
 use super::images::refuse;
 use super::values::SINGLE;

@@ -1,6 +1,6 @@
 //! Gradients of elementwise kernels of two tensors: they sum over what broadcasting repeated.
 
-use super::activation::{aligned, aligned_shape};
+use super::aligned::{aligned, aligned_shape};
 use super::compose::Compose;
 use crate::error::Result;
 use crate::table::Table;

@@ -50,6 +50,7 @@ mod activation;
 mod activation_gradient;
 mod advanced_indexing;
 mod algebra_gradient;
+mod aligned;
 mod amp;
 mod boxes;
 mod chunks;
@@ -178,6 +179,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     put_along_axis::register,
     elementwise::register,
     gradient::register,
+    aligned::register,
     activation::register,
     activation_gradient::register,
     convolution::register,

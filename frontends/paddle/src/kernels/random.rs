@@ -20,6 +20,7 @@ use openmps_tile::dtype::{FLOATS, NUMBERS};
 /// Adds this family.
 pub fn register(table: &mut Table) {
     table.add("uniform", FLOATS, uniform).output_as_inferred(0);
+    table.add("uniform_raw", FLOATS, uniform_raw).output_as_inferred(0);
     table.add("uniform_inplace", FLOATS, uniform_inplace);
     table.add("gaussian", FLOATS, gaussian).output_as_inferred(0);
     table.add("gaussian_inplace", FLOATS, gaussian_inplace);
@@ -62,6 +63,25 @@ fn uniform(
     out.set_dims(&dims);
     let law = Law::Uniform { low: low.f64(), high: high.f64() };
     draw(context, law, seed, &dims, data_type.or(DType::F32)?, &out)
+}
+
+/// The form of legacy programs.
+fn uniform_raw(
+    context: &Context,
+    shape: IntArray,
+    data_type: DataType,
+    low: Scalar,
+    high: Scalar,
+    seed: i32,
+    diagonal: i32,
+    _step: i32,
+    _value: f32,
+    out: Output,
+) -> Result<()> {
+    if diagonal != 0 {
+        return Err(refuse("diag_num", diagonal, "0"));
+    }
+    uniform(context, shape, data_type, low, high, seed, out)
 }
 
 fn uniform_inplace(

@@ -19,14 +19,22 @@ pub fn register(table: &mut Table) {
     table.add("sum", ALL, sum).strided().output_as_inferred(0);
     table.add("prod", MULTIPLIED, prod).strided().output_as_inferred(0);
     table.add("prod_infer", MULTIPLIED, prod_infer).strided().output_as_inferred(0);
+    table.add("sum_raw", ALL, sum_raw).strided().output_as_inferred(0);
     table.add("mean", MULTIPLIED, mean).strided();
+    table.add("mean_raw", MULTIPLIED, mean_raw).strided();
     table.add("mean_all", FLOATS, mean_all).strided();
     table.add("max", COMPARED, max).strided();
+    table.add("max_raw", COMPARED, max_raw).strided();
     table.add("min", COMPARED, min).strided();
+    table.add("min_raw", COMPARED, min_raw).strided();
     table.add("amax", COMPARED, amax).strided();
+    table.add("amax_raw", COMPARED, amax_raw).strided();
     table.add("amin", COMPARED, amin).strided();
+    table.add("amin_raw", COMPARED, amin_raw).strided();
     table.add("any", ALL, any).strided().output(0, DType::Bool);
+    table.add("any_raw", ALL, any_raw).strided().output(0, DType::Bool);
     table.add("all", ALL, all).strided().output(0, DType::Bool);
+    table.add("all_raw", ALL, all_raw).strided().output(0, DType::Bool);
     table.add("squared_l2_norm", FLOATS, squared_l2_norm).strided();
     table.add("frobenius_norm", FLOATS, frobenius_norm).strided();
 }
@@ -126,6 +134,36 @@ fn any(context: &Context, x: Tensor, dims: Vec<i64>, _keep: bool, out: Output) -
 
 fn all(context: &Context, x: Tensor, dims: Vec<i64>, _keep: bool, out: Output) -> Result<()> {
     reduce(context, Reduction::All, &x, &dims, None, &out)
+}
+
+/// The forms of legacy programs, which say by a flag that all axes are meant.
+macro_rules! raw {
+    ($($function:ident $of:ident $dims:ty;)+) => { $(
+        fn $function(context: &Context, x: Tensor, dims: $dims, keep: bool, all: bool, out: Output) -> Result<()> {
+            $of(context, x, if all { <$dims>::default() } else { dims }, keep, out)
+        }
+    )+ };
+}
+raw! {
+    mean_raw mean IntArray;
+    max_raw max IntArray;
+    min_raw min IntArray;
+    amax_raw amax Vec<i64>;
+    amin_raw amin Vec<i64>;
+    any_raw any Vec<i64>;
+    all_raw all Vec<i64>;
+}
+
+fn sum_raw(
+    context: &Context,
+    x: Tensor,
+    dims: IntArray,
+    keep: bool,
+    all: bool,
+    data_type: DataType,
+    out: Output,
+) -> Result<()> {
+    sum(context, x, if all { IntArray::default() } else { dims }, data_type, keep, out)
 }
 
 fn squared_l2_norm(context: &Context, x: Tensor, out: Output) -> Result<()> {

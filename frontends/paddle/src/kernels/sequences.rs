@@ -21,6 +21,7 @@ pub fn register(table: &mut Table) {
     table.add("linspace", NUMBERS, linspace).output_as_inferred(0);
     table.add("eye", ALL, eye).output_as_inferred(0);
     table.add("one_hot", &[DType::I32, DType::I64], one_hot).output_as_inferred(0);
+    table.add("one_hot_raw", &[DType::I32, DType::I64], one_hot_raw).output_as_inferred(0);
     table.add("increment", NUMBERS, increment);
     table.add_every("numel", numel).output(0, DType::I64);
     table.add_every("is_empty", is_empty).output(0, DType::Bool);
@@ -96,6 +97,18 @@ fn eye(context: &Context, rows: Scalar, columns: Scalar, data_type: DataType, ou
     elements(&[rows, columns])?;
     out.set_dims(&[rows, columns]);
     many(context, &Eye { rows, columns, dtype: data_type.or(DType::F32)? }, &[], &[Some(&out)])
+}
+
+/// The form of legacy programs.
+fn one_hot_raw(
+    context: &Context,
+    x: Tensor,
+    classes: Scalar,
+    _data_type: DataType,
+    _beyond: bool,
+    out: Output,
+) -> Result<()> {
+    one_hot(context, x, classes, out)
 }
 
 fn one_hot(context: &Context, x: Tensor, classes: Scalar, out: Output) -> Result<()> {

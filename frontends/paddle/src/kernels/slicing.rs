@@ -15,6 +15,7 @@ pub fn register(table: &mut Table) {
     table.add("slice", ALL, slice).strided();
     table.add("slice_grad", ALL, slice_grad).strided();
     table.add("strided_slice", ALL, strided_slice).strided();
+    table.add("strided_slice_raw", ALL, strided_slice_raw).strided();
     table.add("strided_slice_grad", ALL, strided_slice_grad).strided();
     table.add("set_value", ALL, set_value).strided();
     table.add("set_value_with_tensor", ALL, set_value_with_tensor).strided();
@@ -110,6 +111,25 @@ fn strided_slice(
     out: Output,
 ) -> Result<()> {
     one(context, &Slice { ranges: ranges(&wide(&axes), &starts, &ends, &steps)? }, x, &out)
+}
+
+/// The form of legacy programs. Axes that are dropped change the output's shape, not its elements.
+fn strided_slice_raw(
+    context: &Context,
+    x: Tensor,
+    axes: Vec<i32>,
+    starts: IntArray,
+    ends: IntArray,
+    steps: IntArray,
+    _inferred: Vec<i32>,
+    _dropped: Vec<i32>,
+    out: Output,
+) -> Result<()> {
+    let (operator, x) = (Slice { ranges: ranges(&wide(&axes), &starts, &ends, &steps)? }, x.view()?);
+    let meta = Meta { dtype: x.dtype, shape: x.shape.clone() };
+    let dims = operator.infer(&[meta])?.remove(0).shape;
+    let to = context.allocate(&out, x.dtype)?;
+    Ok(operator.run(context.queue(), &[x.clone()], &[View::dense(to.address, x.dtype, &dims)?])?)
 }
 
 fn strided_slice_grad(

@@ -23,6 +23,8 @@ const WIDE: &[DType] = &[DType::I32, DType::I64, DType::F32, DType::F64];
 pub fn register(table: &mut Table) {
     let row = table.add("unique", WIDE, unique);
     row.output_as_inferred(1).output_as_inferred(2).output_as_inferred(3);
+    let row = table.add("unique_raw", WIDE, unique_raw);
+    row.output_as_inferred(1).output_as_inferred(2).output_as_inferred(3);
     table.add("unique_consecutive", WIDE, unique_consecutive).output_as_inferred(1).output_as_inferred(2);
 }
 
@@ -169,6 +171,24 @@ fn unique(
         counts: counts.filter(|_| with_counts),
     };
     slices.store(&order, outputs, data_type)
+}
+
+/// The form of legacy programs; what is not sorted there is sorted here.
+fn unique_raw(
+    context: &Context,
+    x: Tensor,
+    with_first: bool,
+    with_inverse: bool,
+    with_counts: bool,
+    axis: Vec<i32>,
+    data_type: DataType,
+    _is_sorted: bool,
+    out: Output,
+    first: Option<Output>,
+    inverse: Option<Output>,
+    counts: Option<Output>,
+) -> Result<()> {
+    unique(context, x, with_first, with_inverse, with_counts, axis, data_type, out, first, inverse, counts)
 }
 
 fn unique_consecutive(
