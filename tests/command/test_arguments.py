@@ -73,6 +73,8 @@ def test_what_is_wrong_is_one_line_before_anything_heavy(tmp_path: Path) -> None
         ("demo", picture, "--colour"): "--colour",
         ("bench", "--seconds", "nan"): "'nan' is not a number of seconds",
         ("bench", "--seconds", "-1"): "'-1' is not a number of seconds",
+        ("collective", "bench", "--ranks", "1"): "'1' is too few",
+        ("collective", "plan", "--gigabits", "0"): "'0' is not a number of gigabits",
         ("compile", "missing.ttir"): "missing.ttir cannot be read",
         ("compile", "."): ". cannot be read",
         ("compile", "good.png"): "good.png cannot be read",

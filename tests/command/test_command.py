@@ -42,7 +42,7 @@ def test_info_says_why_there_is_no_device(tmp_path: Path) -> None:
         program=f"import os; os.environ['CUSTOM_DEVICE_ROOT'] = {str(tmp_path)!r}\nfrom openmps.cli import main; raise SystemExit(main())",
     )
     assert done.returncode == 1
-    assert "device mps is not available" in done.stdout and "CUSTOM_DEVICE_ROOT" in done.stdout
+    assert "PaddlePaddle has no device mps" in done.stdout and "CUSTOM_DEVICE_ROOT" in done.stdout
 
 
 def test_demo_reads_the_poster(tmp_path: Path) -> None:
@@ -191,3 +191,22 @@ def test_programs_that_are_wrong_are_one_line(tmp_path: Path) -> None:
 def test_the_device_is_there_whichever_is_imported_first():
     told = subprocess.run([sys.executable, "-W", "error::RuntimeWarning", "-c", "from openmps.paddle import mps; import paddle; assert paddle.mps is mps"], capture_output=True, text=True)
     assert told.returncode == 0, told.stderr
+
+
+def test_info_without_paddle() -> None:
+    done = run("info", program="import sys; sys.modules['paddle'] = None\nfrom openmps.cli import main; raise SystemExit(main())")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "mps:0" in done.stdout and "PaddlePaddle cannot be imported" in done.stdout
+
+
+def test_a_network_without_weights(tmp_path: Path) -> None:
+    program = """
+        import sys, paddle
+        paddle.jit.save(paddle.nn.ReLU(), sys.argv[1], input_spec=[paddle.static.InputSpec([None, 2])])
+    """
+    run(str(tmp_path / "relu"), program=textwrap.dedent(program))
+    for model in (tmp_path / "relu.json", tmp_path):
+        done = run("inspect", str(model), "--shape", "3x2")
+        assert done.returncode == 0 and "relu" in done.stdout, done.stdout + done.stderr
+    done = run("inspect", str(tmp_path / "relu.json"), "--shape", "99999999x99999999")
+    assert done.returncode == 2 and "inputs of 99999999x99999999 cannot be made" in done.stderr

@@ -47,6 +47,10 @@ def reductions(rank, ranks):
             dist.reduce(value, dst=1, op=getattr(dist.ReduceOp, name))
             if rank == 1:
                 check(value, expected, f"reduce {name} of {kind}")
+    for kind in ("float16", "float32", "float64"):
+        value = tensor(numbers(rank), kind)
+        dist.all_reduce(value, op=dist.ReduceOp.AVG)
+        check(value, sum(numbers(other) for other in range(ranks)) / ranks, f"all_reduce AVG of {kind}")
     value = tensor(numbers(rank))
     dist.stream.all_reduce(value, op=dist.ReduceOp.SUM, sync_op=False, use_calc_stream=False).wait()
     check(value, sum(numbers(other) for other in range(ranks)), "all_reduce, waited for")

@@ -1,4 +1,8 @@
-"""Several devices: tensors on each, copies between them, statistics of each."""
+"""Several devices: tensors on each, copies between them, statistics of each; how a device is named; its random numbers."""
+
+import numpy as np
+import paddle
+import pytest
 
 
 def test_two_devices_work_side_by_side(program):
@@ -42,3 +46,37 @@ def test_a_device_has_a_generator_of_its_own(program):
         OPENMPS_HOST_DEVICES="2",
     )
     assert output.strip().endswith("done")
+
+
+def test_a_device_is_named_in_every_way():
+    place = paddle.ones([1], dtype="float32").to("mps").place
+    for device in (place, paddle.MPSPlace(), paddle.CustomPlace("mps", 0), 0, np.int64(0), "mps", "mps:0", None):
+        paddle.mps.synchronize(device)
+        assert paddle.mps.memory_allocated(device) >= 0
+    for device in (paddle.CPUPlace(), "cpu", "mps:x", 1.0, True, -1, 9):
+        with pytest.raises(ValueError, match=r"no device of type mps|does not exist"):
+            paddle.mps.synchronize(device)
+    with pytest.raises(ValueError, match="mps:9 does not exist"):
+        paddle.MPSPlace(9)
+
+
+def test_the_names_of_torch_mps():
+    assert paddle.mps.current_allocated_memory() == paddle.mps.memory_allocated()
+    assert paddle.mps.driver_allocated_memory() >= paddle.mps.current_allocated_memory()
+
+
+def test_seeds_and_states_that_are_none():
+    paddle.mps.manual_seed(-1)
+    negative = paddle.rand([4]).numpy()
+    paddle.mps.manual_seed(2**64 - 1)
+    assert (paddle.rand([4]).numpy() == negative).all()
+    with pytest.raises(ValueError, match="more than 64 bits"):
+        paddle.mps.manual_seed(2**64)
+    with pytest.raises(TypeError, match="expected one of get_rng_state"):
+        paddle.mps.set_rng_state(5)
+
+
+@pytest.mark.parametrize(("dtype", "fewest"), [("float16", 4_000), ("bfloat16", 800)])
+def test_half_types_have_all_their_uniform_numbers(dtype, fewest):
+    numbers = paddle.rand([200_000], dtype=dtype).astype("float32").numpy()
+    assert len(np.unique(numbers)) > fewest and abs(numbers.mean() - 0.5) < 0.005 and numbers.max() < 1

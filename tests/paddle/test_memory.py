@@ -72,6 +72,14 @@ def test_a_fraction_limits_the_memory():
     assert paddle.full([64], 2.0).numpy()[0] == 2
 
 
+def test_no_fraction_is_no_limit():
+    try:
+        paddle.mps.set_per_process_memory_fraction(0)
+        assert paddle.full([MIB], 1.0).numpy()[-1] == 1
+    finally:
+        paddle.mps.set_per_process_memory_fraction(1.0)
+
+
 @pytest.mark.parametrize("fraction", [-0.1, 2.5, "1", True, None])
 def test_a_fraction_is_a_number(fraction):
     with pytest.raises(ValueError, match="fraction"):

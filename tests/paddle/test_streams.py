@@ -24,6 +24,10 @@ def test_elapsed_time_needs_recorded_events():
         paddle.mps.Event().elapsed_time(paddle.mps.Event())
     with pytest.raises(ValueError, match="enable_timing"):
         paddle.mps.Event(enable_timing=False).elapsed_time(paddle.mps.Event())
+    with pytest.raises(TypeError, match="3, which is no paddle.mps.Event"):
+        paddle.mps.Event().elapsed_time(3)
+    with pytest.raises(TypeError, match="not in 3"):
+        paddle.mps.Event().record(3)
 
 
 def test_streams_wait_for_each_other():

@@ -76,3 +76,28 @@ def test_empty_tensors_pass(shape):
 def test_scalars_pass():
     t = paddle.to_tensor(2.0)
     assert t.shape == [] and (t * t).numpy() == 4
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_numbers_are_written_in_place(dtype):
+    def written(device: str) -> list[np.ndarray]:
+        paddle.set_device(device)
+        results = []
+
+        def change(assign):
+            base = paddle.to_tensor(np.arange(12).reshape(3, 4) * (1 - 2j), dtype=dtype)
+            assign(base)
+            results.append(base.numpy())
+
+        change(lambda z: z[0].__setitem__(1, 5))
+        change(lambda z: z[1].__setitem__(slice(None), 0))
+        change(lambda z: z.reshape([12]).__setitem__(slice(2, 9, 3), 1j))
+        change(lambda z: z.__setitem__((..., 0), 2 + 1j))
+        change(lambda z: z[1:].__setitem__((slice(None), slice(None, None, 2)), paddle.to_tensor([1j, 2], dtype=dtype)))
+        change(lambda z: z.__setitem__(paddle.to_tensor(np.eye(3, 4) > 0), 3j))
+        change(lambda z: z.__setitem__(paddle.to_tensor([0, 2]), 3j))
+        change(lambda z: z.__setitem__((0, 3), np.array([4], dtype)))
+        return results
+
+    for result, expected in zip(written("mps"), written("cpu"), strict=True):
+        np.testing.assert_array_equal(result, expected)

@@ -6,6 +6,7 @@ import argparse
 import math
 import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 __all__ = ["main"]
@@ -54,6 +55,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="openmps", description="Deep learning on Metal Performance Shaders, without lock-in.")
+    parser.add_argument("--version", action="version", version=f"openmps {version('openmps')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     info = commands.add_parser("info", help="devices, memory and versions")
@@ -74,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
 
     collective = commands.add_parser("collective", help="communication between processes").add_subparsers(required=True, metavar="COMMAND")
     between = collective.add_parser("bench", help="all-reduce between processes of this machine, next to Paddle's CPU (Gloo)")
-    between.add_argument("--ranks", type=_positive, default=2, help="processes (default: %(default)s)")
+    between.add_argument("--ranks", type=_several, default=2, help="processes (default: %(default)s)")
     between.add_argument("--seconds", type=_seconds, default=2.0, help="time for each size (default: %(default)s)")
     between.set_defaults(run=_collective_bench)
     planned = collective.add_parser("plan", help="what all-reduce would take on a cluster, by a simulation of the same algorithms")
@@ -82,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     planned.add_argument("--ranks", type=_positive, default=2, help="processes on each (default: %(default)s)")
     planned.add_argument("--cores", type=_positive, help="cores on each (default: one for each process)")
     planned.add_argument("--latency", type=_seconds, default=50e-6, help="seconds that a message is on its way between two (default: %(default)s)")
-    planned.add_argument("--gigabits", type=_seconds, default=10.0, help="a second, on the line of each (default: %(default)s)")
+    planned.add_argument("--gigabits", type=_gigabits, default=10.0, help="a second, on the line of each (default: %(default)s)")
     planned.set_defaults(run=_collective_plan)
 
     inspected = _program_command(commands, "inspect", "what an inference program of PaddlePaddle is made of, and whether openmps runs it")
@@ -141,13 +143,28 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _several(text: str) -> int:
+    number = _positive(text)
+    if number < 2:
+        raise argparse.ArgumentTypeError(f"{text!r} is too few: communication is between two processes at least")
+    return number
+
+
 def _seconds(text: str) -> float:
+    return _number(text, 3600, "a number of seconds up to 3600")
+
+
+def _gigabits(text: str) -> float:
+    return _number(text, 1e6, "a number of gigabits above 0")
+
+
+def _number(text: str, most: float, what: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 < value <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds up to 3600")
+    if not 0 < value <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
     return value
 
 

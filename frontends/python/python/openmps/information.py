@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
-_PACKAGES = ("openmps", "paddlepaddle", "numpy", "rapidocr_paddle")
+_PACKAGES = ("openmps", "paddlepaddle", "triton", "numpy", "rapidocr_paddle")
 
 
 def show(console) -> int:
-    """Prints everything; the exit status is 1 where device mps is not available."""
+    """Prints everything; the exit status is 1 where there is no device, or Paddle, which is installed, has none."""
     table = Table("", "", show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_row("system", f"{platform.system()} {platform.machine()}, Python {platform.python_version()}")
     for package in _PACKAGES:
@@ -23,19 +24,21 @@ def show(console) -> int:
     console.print(table)
     for problem in problems:
         console.print(f"[yellow]{escape(problem)}[/]", highlight=False, soft_wrap=True)
+    console.print()
     try:
-        import paddle
-
+        console.print(_devices())
+    except (ImportError, RuntimeError) as error:
+        console.print(f"[bold red]device mps is not available:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        return 1
+    try:
         from openmps.paddle import mps
     except ImportError as error:
-        console.print(f"\n[yellow]PaddlePaddle cannot be imported[/] ({escape(str(error))}): pip install 'openmps\\[paddle]'")
-        return 1
+        console.print(f"\nPaddlePaddle cannot be imported ({escape(str(error))}); inference programs and Triton need none", soft_wrap=True)
+        return 0
     reason = mps.unavailable_reason()
     if reason is not None:
-        console.print(f"\n[bold red]device mps is not available:[/] {escape(reason)}", highlight=False, soft_wrap=True)
+        console.print(f"\n[bold red]PaddlePaddle has no device mps:[/] {escape(reason)}", highlight=False, soft_wrap=True)
         return 1
-    console.print()
-    console.print(_devices(paddle))
     kernels = mps.kernels()
     console.print(f"\n{len(kernels)} kernels of PaddlePaddle, {sum(map(len, kernels.values()))} with their element types")
     return 0
@@ -69,16 +72,19 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def _devices(paddle) -> Table:
-    table = Table("device", "name", "runs on", "threads", "memory", "in use", title="Devices", title_justify="left")
-    for index in range(paddle.mps.device_count()):
-        properties = paddle.mps.get_device_properties(index)
+def _devices() -> Table:
+    from openmps import native
+
+    table = Table("device", "name", "runs on", "threads", "memory", title="Devices", title_justify="left")
+    native.device_properties(0)  # says why there is none
+    for index in range(native.device_count()):
+        properties: dict[str, Any] = native.device_properties(index)
+        backend = properties["backend"]
         table.add_row(
             f"mps:{index}",
-            properties.name,
-            f"{properties.backend} ({properties.vector_level})" if properties.backend == "host" else properties.backend,
-            str(properties.threads),
-            f"{properties.total_memory / 2**30:.1f} GiB",
-            f"{paddle.mps.memory_allocated(index) / 2**20:.1f} MiB",
+            properties["name"],
+            f"{backend} ({properties['vector_level']})" if backend == "host" else backend,
+            str(properties["threads"]),
+            f"{properties['total_memory'] / 2**30:.1f} GiB",
         )
     return table

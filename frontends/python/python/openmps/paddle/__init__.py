@@ -16,7 +16,7 @@ def install(paddle) -> None:
     """Gives the module ``paddle`` the attributes of device ``mps``; a second call changes nothing."""
     if getattr(paddle, "mps", None) is not None:
         return
-    from openmps.paddle import amp, creation, embedding, experts, fallbacks, inference, linear, mps, random, unavailable
+    from openmps.paddle import amp, averages, complex, creation, embedding, experts, fallbacks, inference, linear, mps, random, unavailable
 
     paddle.mps = mps
     sys.modules["paddle.mps"] = mps
@@ -26,6 +26,8 @@ def install(paddle) -> None:
     creation.install(paddle)
     if mps.is_available():
         amp.install(paddle)
+        averages.install(paddle)
+        complex.install(paddle)
         embedding.install(paddle)
         experts.install(paddle)
         fallbacks.install()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import paddle
@@ -82,16 +83,19 @@ def require() -> None:
         raise RuntimeError(f"device mps is not available: {reason}")
 
 
-def MPSPlace(device_id: int = 0) -> core.CustomPlace:
+def MPSPlace(device_id=0) -> core.CustomPlace:
     """The place of a device, as ``paddle.CUDAPlace`` is for GPUs."""
-    require()
-    return core.CustomPlace(DEVICE_TYPE, device_id)
+    return core.CustomPlace(DEVICE_TYPE, index_of(device_id))
 
 
 def _is_mps(place) -> bool:
     if hasattr(place, "is_custom_place"):
         return place.is_custom_place() and place.custom_device_type() == DEVICE_TYPE
     return isinstance(place, core.CustomPlace) and place.get_device_type() == DEVICE_TYPE
+
+
+def _index_of(place) -> int:
+    return place.get_device_id() if isinstance(place, core.CustomPlace) else place.custom_device_id()
 
 
 _chosen = 0
@@ -104,17 +108,17 @@ def index_of(device) -> int:
         return current_device()
     if isinstance(device, bool):
         raise ValueError(f"{device!r} is no device of type mps")
-    if isinstance(device, int):
-        index = device
+    if isinstance(device, Integral):
+        index = int(device)
     elif isinstance(device, str):
         kind, _, number = device.partition(":")
         if kind != DEVICE_TYPE or (number and not number.isdigit()):
             raise ValueError(f"{device!r} is no device of type mps: write 'mps' or 'mps:0'")
         index = int(number or 0)
-    elif isinstance(device, core.CustomPlace) and device.get_device_type() == DEVICE_TYPE:
-        index = device.get_device_id()
+    elif isinstance(device, (core.Place, core.CustomPlace)) and _is_mps(device):
+        index = _index_of(device)
     else:
-        raise ValueError(f"{device!r} is no device of type mps: expected a number, 'mps', 'mps:0' or a CustomPlace")
+        raise ValueError(f"{device!r} is no device of type mps: expected a number, 'mps', 'mps:0' or the place of a tensor on mps")
     count = _native().device_count()
     if not 0 <= index < count:
         raise ValueError(f"device mps:{index} does not exist: there are {count}")
@@ -129,10 +133,14 @@ def set_device(device=0) -> None:
     _chosen = index
 
 
+def _current_place():
+    return paddle.framework._current_expected_place_()  # pyright: ignore[reportPrivateImportUsage]
+
+
 def current_device() -> int:
     """The number of the current device. Where Paddle's current device is of another type: the one chosen last."""
-    place = paddle.framework._current_expected_place_()  # pyright: ignore[reportPrivateImportUsage]
-    return place.get_device_id() if isinstance(place, core.CustomPlace) and place.get_device_type() == DEVICE_TYPE else _chosen
+    place = _current_place()
+    return _index_of(place) if _is_mps(place) else _chosen
 
 
 def get_device_properties(device=None) -> DeviceProperties:

@@ -6,6 +6,8 @@ Paddle caches, what the device's own allocator caches.
 
 from __future__ import annotations
 
+import sys
+
 from paddle.base import core
 
 from openmps.paddle.devices import _native, index_of, is_available
@@ -14,6 +16,10 @@ from openmps.paddle.devices import _native, index_of, is_available
 def memory_allocated(device=None) -> int:
     """Bytes in live tensors."""
     return _current("Allocated", index_of(device))
+
+
+#: The names of ``torch.mps``.
+current_allocated_memory = memory_allocated
 
 
 def max_memory_allocated(device=None) -> int:
@@ -31,6 +37,9 @@ def reset_max_memory_allocated(device=None) -> None:
 def memory_reserved(device=None) -> int:
     """Bytes that the device has taken from the system."""
     return _native().memory_statistics(index_of(device))["reserved"]
+
+
+driver_allocated_memory = memory_reserved
 
 
 def max_memory_reserved(device=None) -> int:
@@ -90,9 +99,9 @@ _forgotten: dict[tuple[str, int], int] = {}
 
 
 def set_per_process_memory_fraction(fraction: float, device=None) -> None:
-    """Limits the device's memory to a fraction, 0 to 2, of :func:`recommended_max_memory`. What goes beyond it is an out-of-memory
-    error; what is allocated already stays."""
+    """Limits the device's memory to a fraction, up to 2, of :func:`recommended_max_memory`. What goes beyond it is an out-of-memory
+    error; what is allocated already stays. 0 takes the limit away."""
     if not isinstance(fraction, (int, float)) or isinstance(fraction, bool) or not 0 <= fraction <= 2:
         raise ValueError(f"the fraction is {fraction!r}, expected a number from 0 to 2")
     index = index_of(device)
-    _native().set_memory_limit(index, int(recommended_max_memory(index) * fraction))
+    _native().set_memory_limit(index, int(recommended_max_memory(index) * fraction) if fraction else sys.maxsize)

@@ -1,6 +1,6 @@
 """``paddle.mps``: the device ``mps`` of PaddlePaddle, in the manner of ``torch.mps`` and ``paddle.device.cuda``.
 
-A *device* argument is a number, ``'mps'``, ``'mps:1'``, a ``paddle.CustomPlace`` of type mps, or None for the current device.
+A *device* argument is a number, ``'mps'``, ``'mps:1'``, a place such as that of a tensor on mps, or None for the current device.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from openmps.paddle.devices import (
 )
 from openmps.paddle.fallbacks import Fallback, FallbackReport, fallback_report, record_fallbacks
 from openmps.paddle.memory import (
+    current_allocated_memory,
+    driver_allocated_memory,
     empty_cache,
     max_memory_allocated,
     max_memory_reserved,
@@ -43,9 +45,11 @@ __all__ = [
     "FallbackReport",
     "MPSPlace",
     "Stream",
+    "current_allocated_memory",
     "current_device",
     "current_stream",
     "device_count",
+    "driver_allocated_memory",
     "empty_cache",
     "fallback_report",
     "get_device_name",

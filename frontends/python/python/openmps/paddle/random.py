@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import os
 
 from paddle.base import core
@@ -15,9 +16,12 @@ def _generator(index: int):
 
 
 def manual_seed(seed: int) -> None:
-    """Seeds the generator of every device of type mps."""
+    """Seeds the generator of every device of type mps with an integer of 64 bits; negative ones count from the largest down."""
+    number = operator.index(seed)
+    if not -(1 << 63) <= number < 1 << 64:
+        raise ValueError(f"the seed {seed} has more than 64 bits")
     for index in range(device_count()):
-        _generator(index).manual_seed(int(seed))
+        _generator(index).manual_seed(number % (1 << 64))
 
 
 def seed() -> int:
@@ -34,6 +38,8 @@ def get_rng_state(device=None):
 
 def set_rng_state(new_state, device=None) -> None:
     """Sets the state of a device's generator to one that :func:`get_rng_state` gave."""
+    if not isinstance(new_state, core.GeneratorState):
+        raise TypeError(f"the state is {new_state!r}, expected one of get_rng_state")
     _generator(index_of(device)).set_state(new_state)
 
 

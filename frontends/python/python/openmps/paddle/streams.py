@@ -58,6 +58,8 @@ class Event:
 
     def record(self, stream: Stream | None = None) -> None:
         """Sets the event when the stream, or the device's current one, comes here."""
+        if not isinstance(stream, Stream | None):
+            raise TypeError(f"an event is recorded in a paddle.mps.Stream, not in {stream!r}")
         self._base.record(stream._base if stream is not None else current_stream(self.device)._base)
         self._recorded = True
 
@@ -75,6 +77,8 @@ class Event:
 
     def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds from this event to ``end_event``, both recorded with timing."""
+        if not isinstance(end_event, Event):
+            raise TypeError(f"the time to {end_event!r}, which is no paddle.mps.Event")
         if not (self.enable_timing and end_event.enable_timing):
             raise ValueError("elapsed_time needs two events made with enable_timing=True")
         end_event.synchronize()

@@ -11,6 +11,9 @@ class Array:
     __slots__ = ("_address", "dtype", "read_only", "values")
 
     def __init__(self, values: np.ndarray):
+        # Types of ml_dtypes, such as bfloat16, have the kind of anything else.
+        if values.dtype.kind not in "biufV" or not values.dtype.isnative or values.dtype.itemsize > 8:
+            raise TypeError(f"an array of {values.dtype} is no argument of kernels: their elements are bool, integers and floats of up to 64 bits")
         # Kept, since each launch asks several times: NumPy moves no memory that somebody else refers to.
         self.values, self.dtype = values, values.dtype
         self._address = values.ctypes.data
