@@ -9,6 +9,8 @@ pub(crate) mod byte_product;
 pub mod ceiling;
 pub mod convolution;
 pub mod copy;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod denormal_tests;
 pub mod detection;
 pub mod epilogue;
 pub mod fourier;

@@ -37,7 +37,7 @@ impl Panels {
     }
 
     /// Packs panels `first..last` of `depth` columns, multiplied by `factor`, to `packed` (which starts with panel `first`). The last numbers of a
-    /// group of fewer rows are any; no result has them.
+    /// group of fewer rows are zero: no result has them, but they are multiplied where the right matrix is thin, and denormal ones slowly.
     ///
     /// # Safety
     /// `left + row * row_stride + column * column_stride` is readable for every row of these panels and column.
@@ -57,6 +57,9 @@ impl Panels {
             let there = self.start(last) - begin;
             // SAFETY: the caller's promise, for the rows of this panel and of those after it.
             unsafe { gather_among((depth, rows, there), self.height, from, (strides.1, strides.0), panel) };
+            if rows < self.height {
+                panel.chunks_exact_mut(self.height).for_each(|group| group[rows..].fill(0.0));
+            }
             if factor != 1.0 {
                 panel.iter_mut().for_each(|value| *value *= factor);
             }

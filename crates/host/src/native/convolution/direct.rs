@@ -94,6 +94,7 @@ pub(super) fn run(shape: &Convolution, input: &[f32], packed: &[f32], output: &m
         let copied = most_channels * window.channel + SLACK + kernels.width;
         scratch::with(copied + filters * out_stride, |memory: &mut [f32]| {
             let (copy, sums) = memory.split_at_mut(copied);
+            window.clear_unused(most_channels, copy);
             for task in from..to {
                 let (image, first) = (task / bands, task % bands * rows);
                 let rows = rows.min(out_height - first);

@@ -45,6 +45,7 @@ fn run(of: &Convolution, input: &[f32], upstream: &[f32], gradient: &mut [f32]) 
         scratch::with(work.copied() + kernels().width, |copy: &mut [f32]| {
             scratch::with(of.groups * work.panels.packed_len(work.depth()), |packed: &mut [f32]| {
                 work.copy(input, copy);
+                copy[work.copied()..].fill(0.0);
                 work.pack(upstream, packed);
                 work.multiply(copy, packed, gradient, i > 0);
             });

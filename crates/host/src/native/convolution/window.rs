@@ -51,6 +51,15 @@ impl Window {
         (plane * self.rows + row / shape.stride[0]) * self.pitch + column / shape.stride[1]
     }
 
+    /// Zeros in what no channel's copy fills and kernels read all the same: what was left there may be denormal, which an Intel CPU multiplies a hundred
+    /// times slower.
+    pub(crate) fn clear_unused(&self, channels: usize, copy: &mut [f32]) {
+        let filled = self.row_phases.len() * self.column_phases.len() * self.rows * self.pitch;
+        let (copies, behind) = copy.split_at_mut(channels * self.channel);
+        copies.chunks_exact_mut(self.channel).for_each(|copy| copy[filled..].fill(0.0));
+        behind.fill(0.0);
+    }
+
     /// Copies one channel's plane for the band that starts with output row `first`.
     pub(crate) fn fill(&self, shape: &Convolution, plane: &[f32], first: usize, copy: &mut [f32]) {
         let [height, width] = shape.input;
