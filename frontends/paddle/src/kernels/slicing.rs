@@ -128,8 +128,8 @@ fn strided_slice_raw(
     let (operator, x) = (Slice { ranges: ranges(&wide(&axes), &starts, &ends, &steps)? }, x.view()?);
     let meta = Meta { dtype: x.dtype, shape: x.shape.clone() };
     let dims = operator.infer(&[meta])?.remove(0).shape;
-    let to = context.allocate(&out, x.dtype)?;
-    Ok(operator.run(context.queue(), &[x.clone()], &[View::dense(to.address, x.dtype, &dims)?])?)
+    let to = View::dense(context.allocate(&out, x.dtype)?.address, x.dtype, &dims)?;
+    Ok(operator.run(context.queue(), &[x], &[to])?)
 }
 
 fn strided_slice_grad(
