@@ -6,7 +6,7 @@ import argparse
 import math
 import os
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 __all__ = ["main"]
@@ -46,6 +46,13 @@ def _failed(error: Exception, status: int) -> int:
     return status
 
 
+def _version() -> str:
+    try:
+        return version("openmps")
+    except PackageNotFoundError:
+        return "from a folder that is not installed"
+
+
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
@@ -55,7 +62,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="openmps", description="Deep learning on Metal Performance Shaders, without lock-in.")
-    parser.add_argument("--version", action="version", version=f"openmps {version('openmps')}")
+    parser.add_argument("--version", action="version", version=f"openmps {_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     info = commands.add_parser("info", help="devices, memory and versions")
