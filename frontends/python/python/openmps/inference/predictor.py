@@ -34,7 +34,7 @@ class Tensor:
 
     def type(self) -> DataType | None:
         """The element type."""
-        return getattr(self._types, self._dtype.upper()) if self._dtype else None
+        return getattr(self._types, self._dtype.upper(), None) if self._dtype else None
 
     def reshape(self, shape: Sequence[int]) -> None:
         """The shape of what comes next. An array brings its own, so that this only checks it."""
@@ -135,7 +135,7 @@ class Predictor:
             tensor._dtype, tensor._array = dtype, array
         if inputs is None:
             return True
-        return _as_tensors(arrays, inputs[0]) if inputs and hasattr(inputs[0], "numpy") else arrays
+        return _as_tensors(arrays, inputs[0]) if inputs and hasattr(inputs[0], "place") else arrays
 
     def clone(self, *_: object) -> Predictor:
         """Another predictor of the same model, for another thread."""

@@ -24,7 +24,7 @@ def install(paddle) -> None:
         if not isinstance(value, paddle.Tensor):
             value = paddle.to_tensor(value, place=self.place)
         value = value.astype(self.dtype)
-        return original(parts, _of_parts(index, self.ndim), paddle.as_real(value))
+        return original(parts, _of_parts(index), paddle.as_real(value))
 
     paddle.Tensor.__setitem__ = set_item
 
@@ -37,7 +37,7 @@ def _written_by_parts(paddle, x, value) -> bool:
     return not paddle.is_grad_enabled() or all(tensor.stop_gradient for tensor in wanted)
 
 
-def _of_parts(index, rank: int):
+def _of_parts(index):
     """The index with a whole axis behind its last one, the two parts'."""
     whole = index if isinstance(index, tuple) else (index,)
     return (*whole, slice(None)) if any(part is Ellipsis for part in whole) else index
