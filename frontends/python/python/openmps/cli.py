@@ -6,7 +6,6 @@ import argparse
 import math
 import os
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 __all__ = ["main"]
@@ -46,11 +45,22 @@ def _failed(error: Exception, status: int) -> int:
     return status
 
 
-def _version() -> str:
+def installed_version(package: str) -> str:
+    """The version of a package, as it is installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
-        return version("openmps")
+        return version(package)
     except PackageNotFoundError:
-        return "from a folder that is not installed"
+        return "not installed"
+
+
+class _Version(argparse.Action):
+    """Prints the version, which is looked up only here: it takes longer than all the other options together."""
+
+    def __call__(self, parser, *_):
+        print(f"openmps {installed_version('openmps')}")
+        parser.exit()
 
 
 class _Parser(argparse.ArgumentParser):
@@ -62,7 +72,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="openmps", description="Deep learning on Metal Performance Shaders, without lock-in.")
-    parser.add_argument("--version", action="version", version=f"openmps {_version()}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     info = commands.add_parser("info", help="devices, memory and versions")

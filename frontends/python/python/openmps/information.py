@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
+
+from openmps.cli import installed_version
 
 _PACKAGES = ("openmps", "paddlepaddle", "triton", "numpy", "rapidocr_paddle")
 
@@ -17,7 +18,7 @@ def show(console) -> int:
     table = Table("", "", show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_row("system", f"{platform.system()} {platform.machine()}, Python {platform.python_version()}")
     for package in _PACKAGES:
-        table.add_row(package, _version(package))
+        table.add_row(package, installed_version(package))
     settings, problems = _settings()
     for name, value in settings:
         table.add_row(name, escape(value))
@@ -63,13 +64,6 @@ def _settings() -> tuple[list[tuple[str, str]], list[str]]:
         return [], []
     problems = native.setting_problems() + native.wrong_answers()
     return [(name, value) for name, *_, value in native.settings() if value is not None], problems
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def _devices() -> Table:

@@ -133,13 +133,9 @@ def set_device(device=0) -> None:
     _chosen = index
 
 
-def _current_place():
-    return paddle.framework._current_expected_place_()  # pyright: ignore[reportPrivateImportUsage]
-
-
 def current_device() -> int:
     """The number of the current device. Where Paddle's current device is of another type: the one chosen last."""
-    place = _current_place()
+    place = paddle.framework._current_expected_place_()  # pyright: ignore[reportPrivateImportUsage]
     return _index_of(place) if _is_mps(place) else _chosen
 
 
