@@ -38,7 +38,7 @@ def reduced(x, y, n):
     for name in ("sum", "amax", "amin", "all", "any"):
         given = x > 1 if name in ("all", "any") else x
         results.append(block.create_var(dtype=given.dtype, shape=[]))
-        attributes = {"reduce_all": True, "keep_dim": False, "dim": [0]}
+        attributes = {"reduce_all": True, "keep_dim": False, "dim": [0, 1]}
         block.append_op(type=f"reduce_{name}", inputs={"X": [given]}, outputs={"Out": [results[-1]]}, attrs=attributes)
     for name in ("max", "min"):
         results.append(block.create_var(dtype="float32", shape=[3, 4]))
