@@ -83,6 +83,11 @@ impl Lowering<'_> {
         self.one(Call::new(Elementwise::Binary(of)), &[x.clone(), y.clone()])
     }
 
+    /// `x` where the condition holds, else `y`.
+    pub(super) fn choose(&mut self, condition: &Value, x: &Value, y: &Value) -> Result<Value> {
+        self.one(Call::new(Elementwise::Binary(Binary::Where)), &[condition.clone(), x.clone(), y.clone()])
+    }
+
     /// `x * factor + addend`.
     pub(super) fn scaled(&mut self, x: &Value, factor: f64, addend: f64) -> Result<Value> {
         if (factor, addend) == (1.0, 0.0) {
@@ -233,7 +238,7 @@ fn cast(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
 fn choose(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let [condition, x, y] = [0, 1, 2].map(|at| lowering.input(operation, at));
     let [x, y] = lowering.alike(&x?, &y?)?;
-    Ok(vec![lowering.one(Call::new(Elementwise::Binary(Binary::Where)), &[condition?, x, y])?])
+    Ok(vec![lowering.choose(&condition?, &x, &y)?])
 }
 
 fn add_n(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {

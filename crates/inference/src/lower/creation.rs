@@ -35,6 +35,11 @@ impl Lowering<'_> {
         }
         self.one(Full { dims, dtype, value: number_of(dtype, number) }, &[])
     }
+
+    /// A number that broadcasts, of a value's type.
+    pub(super) fn number_like(&mut self, x: &Value, number: f64) -> Result<Value> {
+        self.filled(&[1], self.data_type(x)?, number)
+    }
 }
 
 /// Today's form has the shape as an attribute, the legacy one as an input or an attribute, and its value perhaps as a text.

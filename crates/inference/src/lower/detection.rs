@@ -70,7 +70,7 @@ fn yolo_box(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>
     let mut outputs = Vec::with_capacity(2);
     for (found, width) in [(boxes, 4), (scores, classes)] {
         let zero = lowering.number_like(&found, 0.0)?;
-        let found = lowering.one(Call::new(Elementwise::Binary(Binary::Where)), &[is_little.clone(), zero, found])?;
+        let found = lowering.choose(&is_little, &zero, &found)?;
         let found = lowering.transpose(&found, &[0, 1, 3, 2])?;
         outputs.push(lowering.reshape(&found, &[head.images, head.anchors * head.cells(), width])?);
     }
@@ -85,11 +85,6 @@ impl Lowering<'_> {
     fn power(&mut self, x: &Value, exponent: f64) -> Result<Value> {
         let exponent = self.number_like(x, exponent)?;
         self.binary(Binary::Power, x, &exponent)
-    }
-
-    /// A number that broadcasts, of a value's type.
-    fn number_like(&mut self, x: &Value, number: f64) -> Result<Value> {
-        self.filled(&[1], self.data_type(x)?, number)
     }
 
     /// Left, top, right and bottom of each box, [images, anchors, 4, cells], in pixels of each image.

@@ -100,7 +100,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// For each step of x [steps, batch, inputs] whether each sequence has come to its end, as [batch, 1].
+    /// For each step of x [steps, batch, inputs] whether each sequence goes on, as [batch, 1].
     fn within(&mut self, lengths: &Value, x: &Value) -> Result<Vec<Value>> {
         let shape = self.shape(x)?;
         let lengths = self.reshape(lengths, &[shape[1], 1])?;
@@ -111,11 +111,6 @@ impl Lowering<'_> {
             within.push(self.binary(Binary::LessThan, &step, &lengths)?);
         }
         Ok(within)
-    }
-
-    /// `new` where a sequence goes on, else `old`.
-    fn kept(&mut self, goes_on: &Value, new: &Value, old: &Value) -> Result<Value> {
-        self.one(Call::new(Elementwise::Binary(Binary::Where)), &[goes_on.clone(), new.clone(), old.clone()])
     }
 
     /// All steps of one layer in one direction: y [steps, batch, hidden], and the last states as [1, batch, hidden]. Where a sequence has ended, its
@@ -148,11 +143,10 @@ impl Lowering<'_> {
             };
             let mut y = next[0].clone();
             if let Some(goes_on) = within.get(at) {
-                let dtype = self.data_type(&y)?;
-                let nothing = self.filled(&[1, 1], dtype, 0.0)?;
-                y = self.kept(goes_on, &y, &nothing)?;
+                let nothing = self.number_like(&y, 0.0)?;
+                y = self.choose(goes_on, &y, &nothing)?;
                 for (next, last) in next.iter_mut().zip(&state) {
-                    *next = self.kept(goes_on, next, last)?;
+                    *next = self.choose(goes_on, next, last)?;
                 }
             }
             state = next;

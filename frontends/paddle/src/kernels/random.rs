@@ -65,6 +65,11 @@ fn uniform(
     draw(context, law, seed, &dims, data_type.or(DType::F32)?, &out)
 }
 
+/// Ones on a diagonal, which legacy programs may ask for.
+fn refuse_diagonal(diagonal: i32) -> Result<()> {
+    if diagonal == 0 { Ok(()) } else { Err(refuse("diag_num", diagonal, "0")) }
+}
+
 /// The form of legacy programs.
 fn uniform_raw(
     context: &Context,
@@ -78,9 +83,7 @@ fn uniform_raw(
     _value: f32,
     out: Output,
 ) -> Result<()> {
-    if diagonal != 0 {
-        return Err(refuse("diag_num", diagonal, "0"));
-    }
+    refuse_diagonal(diagonal)?;
     uniform(context, shape, data_type, low, high, seed, out)
 }
 
@@ -212,9 +215,7 @@ fn uniform_like(
     data_type: DataType,
     out: Output,
 ) -> Result<()> {
-    if diagonal != 0 {
-        return Err(refuse("diag_num", diagonal, "0"));
-    }
+    refuse_diagonal(diagonal)?;
     draw(
         context,
         Law::Uniform { low: low.into(), high: high.into() },
