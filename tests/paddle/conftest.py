@@ -5,6 +5,9 @@ import pytest
 
 paddle = pytest.importorskip("paddle", reason="PaddlePaddle is not installed")
 
+# Here as well as in the environment, for a Paddle that was imported before: a fallback must never pass for a kernel of ours.
+paddle.set_flags({"FLAGS_enable_api_kernel_fallback": False})
+
 
 @pytest.fixture(autouse=True)
 def on_mps():

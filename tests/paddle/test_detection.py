@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import paddle
@@ -11,29 +10,14 @@ import pytest
 from paddle.nn import functional as F
 from paddle.vision import ops
 
+from beside_cpu import Case, assert_as_on_cpu, drawn, evaluated, replaced, weights_of, whole
+
 ANCHORS = [10, 13, 16, 30, 33, 23]
-
-
-@dataclass(frozen=True)
-class Case:
-    """A call of arrays, and how many of them have gradients."""
-
-    call: Callable[..., object]
-    arrays: tuple[np.ndarray, ...]
-    differentiated: int = 0
-
-
-def drawn(*shape: int, low: float = -2.0, high: float = 2.0, seed: int = 0, dtype: str = "float32") -> np.ndarray:
-    return np.random.default_rng((seed, *shape)).uniform(low, high, shape).astype(dtype)
 
 
 def boxes(*shape: int, size: float = 40.0, seed: int = 0) -> np.ndarray:
     corners = drawn(*shape, 2, low=0, high=size / 2, seed=seed)
     return np.concatenate([corners, corners + drawn(*shape, 2, low=2, high=size / 2, seed=seed + 1)], -1)
-
-
-def whole(*numbers: int, dtype: str = "int64") -> np.ndarray:
-    return np.asarray(numbers, dtype)
 
 
 def ctc(reduction: str = "mean", blank: int = 0, norm: bool = False, dtype: str = "float32") -> Case:
@@ -163,30 +147,9 @@ CASES = {
 }
 
 
-def evaluated(case: Case, device: str) -> list[np.ndarray]:
-    """The results, and the gradients of a weighted sum of the first."""
-    paddle.set_device(device)
-    tensors = [paddle.to_tensor(array) for array in case.arrays]
-    for tensor in tensors[: case.differentiated]:
-        tensor.stop_gradient = False
-    found = case.call(*tensors)
-    results = [result for result in (found if isinstance(found, (tuple, list)) else [found]) if result is not None]
-    if case.differentiated:
-        (results[0] * paddle.to_tensor(drawn(*results[0].shape, low=0.5, high=1.5).astype(results[0].numpy().dtype))).sum().backward()
-    return [result.numpy() for result in results] + [tensor.grad.numpy() for tensor in tensors[: case.differentiated]]
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_as_on_paddle_s_cpu(name):
-    expected, found = evaluated(CASES[name], "cpu"), evaluated(CASES[name], "mps")
-    assert len(found) == len(expected)
-    for ours, theirs in zip(found, expected, strict=True):
-        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-        np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)
-
-
-def replaced(case: Case, number: int, array: np.ndarray) -> Case:
-    return Case(case.call, (*case.arrays[:number], array, *case.arrays[number + 1 :]))
+    assert_as_on_cpu(CASES[name], rtol=2e-4, atol=2e-5)
 
 
 REFUSED = {
@@ -226,7 +189,7 @@ def test_the_gradient_of_small_aligned_regions_is_that_of_the_values():
     x, corners, count = drawn(1, 1, 6, 6, dtype="float64"), np.asarray([[2.2, 2.2, 2.7, 2.6]]), whole(1, dtype="int32")
     case = Case(lambda x, b, n: ops.roi_align(x, b, n, 1), (x, corners, count), 1)
     _, gradient = evaluated(case, "mps")
-    weight = drawn(1, 1, 1, 1, low=0.5, high=1.5).astype("float64").item()
+    weight = weights_of(np.ones((1, 1, 1, 1))).item()
     for place in np.ndindex(6, 6):
         moved = x.copy()
         moved[(0, 0, *place)] += 1.0

