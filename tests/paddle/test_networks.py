@@ -179,25 +179,3 @@ def test_ten_steps_are_those_of_the_cpu(network):
     expected, got = run("cpu"), run("mps")
     assert abs(expected[-1] - expected[0]) > 1e-3, "the example does not learn"
     np.testing.assert_allclose(got, expected, rtol=1e-3)
-
-
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.SimpleRNN])
-def test_recurrent_layers_are_those_of_the_cpu(kind):
-    """Paddle computes them by its fallback where it is on: forward and backward."""
-    flag = paddle.get_flags("FLAGS_enable_api_kernel_fallback")
-    paddle.set_flags({"FLAGS_enable_api_kernel_fallback": True})
-
-    def run(device):
-        paddle.set_device(device)
-        layer = kind(5, 6, num_layers=2, direction="bidirect")
-        fill(layer)
-        x = paddle.to_tensor(np.random.default_rng(0).standard_normal((3, 7, 5)).astype("float32"), stop_gradient=False)
-        y, _ = layer(x)
-        (y * y.cos()).sum().backward()
-        return [y.numpy(), x.grad.numpy()] + [parameter.grad.numpy() for parameter in layer.parameters()]
-
-    try:
-        for mine, theirs in zip(run("mps"), run("cpu"), strict=True):
-            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
-    finally:
-        paddle.set_flags(flag)
