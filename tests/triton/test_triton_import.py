@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import versions
+from openmps import native
 
 #: Changes Triton while a module of ours is executed.
 CHANGED = """
@@ -164,7 +165,7 @@ def test_the_documents_first_kernel(tmp_path):
 @pytest.mark.parametrize("version", versions.VERSIONS)
 def test_versions_that_are_installed(version, tmp_path):
     """``OPENMPS_TEST_TRITON_VERSIONS`` names the folder that tests/triton/versions.py fills."""
-    folder = os.environ.get("OPENMPS_TEST_TRITON_VERSIONS")
+    folder = native.setting("OPENMPS_TEST_TRITON_VERSIONS")
     if not folder or not pathlib.Path(folder, version).exists():
         pytest.skip(f"OPENMPS_TEST_TRITON_VERSIONS names no folder that has Triton {version}")
     assert versions.run(pathlib.Path(folder, version), tmp_path) == f"{version} ok"

@@ -97,7 +97,7 @@ settings! {
         "how many cases of each operator are tested";
     TEST_DEVICE: Choice = Choice(&["cpu", "mps"]), "mps", "tests/ocr", Tests,
         "the device of the text recognition tests";
-    TEST_ALL_ARCHITECTURES: Switch = Switch, "0", "tests/inference", Tests,
+    TEST_ALL_ARCHITECTURES: Switch = Switch, "0", "tests/paddle", Tests,
         "whether every architecture of paddle.vision.models is tested, which takes minutes and gigabytes";
     TEST_TRITON_VERSIONS: Path = Path("folder"), "not set", "tests/triton", Tests,
         "the folder of Triton's versions with which the import is tried; tests/triton/versions.py fills it";

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import tempfile
 import time
@@ -137,7 +136,7 @@ def profile(model: Path, parameters: Path | None, shapes: list[list[int]], runs:
     counted = [event for event in events if event.get("cat") == "counters"]
     if counted:
         console.print(_by_counters(counted, runs))
-    elif os.environ.get("OPENMPS_EMULATOR_COUNT"):
+    elif native.setting("OPENMPS_EMULATOR_COUNT"):
         console.print("Nothing was counted: only OPENMPS_DEVICE=metal-emulated counts what kernels do.", highlight=False)
     median = statistics.median(durations) * 1e3
     console.print(f"first run with these shapes {first * 1e3:.1f} ms, then {median:.2f} ms (median of {runs}, traced)", highlight=False)
