@@ -12,13 +12,13 @@ os.environ.setdefault("FLAGS_enable_api_kernel_fallback", "0")
 
 import pytest
 
-from pipeline import IMAGES, Reader, test_device
+from pipeline import IMAGES, Reader, chosen_device
 
 
 @pytest.fixture(scope="session")
 def device() -> str:
     """The device under test. That it is there is a matter of the tests: none of them is skipped for want of it."""
-    name = test_device()
+    name = chosen_device()
     if name != "cpu":
         import paddle
 

@@ -21,12 +21,9 @@ MODELS = {
 }
 
 
-def test_device() -> str:
+def chosen_device() -> str:
     """The device under test."""
     return native.setting("OPENMPS_TEST_DEVICE") or "mps"
-
-
-test_device.__test__ = False  # the name is no test's
 
 
 def model_files(name: str) -> tuple[Path, Path]:

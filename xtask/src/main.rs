@@ -111,7 +111,7 @@ enum Command {
         #[arg(long)]
         seed: Option<u64>,
     },
-    /// Run the tests of the unsafe core under the address sanitizer
+    /// Run the tests of the unsafe core under the address sanitizer, and under Miri where it is installed
     Sanitize,
     /// Run the host device's tests and every operator for 64-bit Arm, where the CPU is another one by emulation
     TestNeon,
