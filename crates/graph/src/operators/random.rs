@@ -4,7 +4,7 @@ mod tiles;
 
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{Dense, call, check, copy_view, expect_dense, expect_inputs, fill_view, takes_native};
+use crate::layout::{Dense, call, check, expect_dense, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
@@ -15,7 +15,7 @@ pub use openmps_host::native::multinomial::Draws;
 use openmps_host::native::multinomial::multinomial;
 use openmps_host::native::random as native;
 pub use openmps_host::native::random::Source;
-use openmps_tile::{DType, Number, dtype};
+use openmps_tile::{DType, dtype};
 
 /// How the numbers are distributed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -311,20 +311,4 @@ fn apply_mask<T: Element>(x: usize, mask: usize, out: usize, len: usize, scale: 
             *out = if keep != 0 { T::from_f64(x.to_f64() * scale) } else { T::ZERO };
         }
     });
-}
-
-/// Dropout at inference: the input, times the probability of keeping where training did not scale up.
-pub fn dropout_inference(queue: &Queue, x: &View, out: &View, probability: f64, upscale: bool) -> Result<()> {
-    call(queue, "dropout", || {
-        match (upscale, probability) {
-            (true, _) => copy_view(x, out),
-            (false, 1.0) => fill_view(out, Number::Integer(0)),
-            (false, _) => {
-                let (dense, mask) = (Dense::of(x), vec![1_u8; x.len()]);
-                let mask = mask.as_ptr() as usize;
-                by_type!(x.dtype, T => apply_mask::<T>(dense.address, mask, out.address, x.len(), 1.0 - probability));
-            }
-        }
-        Ok(())
-    })
 }

@@ -9,9 +9,9 @@ use crate::scalar::dims_of;
 use crate::table::Table;
 use crate::{Context, DataType, IntArray, Output, Scalar, Tensor};
 use openmps_graph::operators::copy::Copy;
-use openmps_graph::operators::elementwise::{Binary, Elementwise};
+use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary};
 use openmps_graph::operators::random::{
-    ApplyMask, Bernoulli, Draws, Dropout, Law, Multinomial, Random, Source, dropout_inference,
+    ApplyMask, Bernoulli, Draws, Dropout, Law, Multinomial, Random, Source,
 };
 use openmps_graph::view::shape_of;
 use openmps_graph::{DType, Operator};
@@ -246,12 +246,23 @@ fn dropout(
 ) -> Result<()> {
     let (probability, upscale) = (probability.f64(), mode == "upscale_in_train");
     if is_test {
-        let x = x.view()?;
-        let out = context.allocate(&out, x.dtype)?;
-        return Ok(dropout_inference(context.queue(), &x, &out, probability, upscale)?);
+        return inference(context, x, &out, probability, upscale);
     }
     let source = source(context, seed_of(context, seed_tensor, seed, fixed)?);
     many(context, &Dropout { probability, upscale, source }, &[x.view()?], &[Some(&out), mask.as_ref()])
+}
+
+/// Dropout at inference: the input, times the probability of keeping where training did not scale up.
+fn inference(context: &Context, x: Tensor, out: &Output, probability: f64, upscale: bool) -> Result<()> {
+    if upscale {
+        return one(context, &Copy, x, out);
+    }
+    let (c, x) = (Compose::new(context), x.view()?);
+    // All is dropped, and a dropped NaN is zero.
+    if probability == 1.0 {
+        return c.fill(&context.allocate(out, x.dtype)?, 0.0);
+    }
+    c.store(out, x.dtype, Elementwise::Unary(Unary::Scale), &[&x], &[1.0 - probability, 0.0])
 }
 
 /// The mask varies along some axes, and is one for all the others.
@@ -315,13 +326,8 @@ fn dropout_grad(
     out: Output,
 ) -> Result<()> {
     let (keep, upscale) = (1.0 - probability.f64(), mode == "upscale_in_train");
-    if is_test && upscale {
-        return one(context, &Copy, gradient, &out);
-    }
     if is_test {
-        let x = gradient.view()?;
-        let out = context.allocate(&out, x.dtype)?;
-        return Ok(dropout_inference(context.queue(), &x, &out, 1.0 - keep, false)?);
+        return inference(context, gradient, &out, probability.f64(), upscale);
     }
     let scale = if upscale && keep > 0.0 { 1.0 / keep } else { 1.0 };
     let inputs = [gradient.view()?, mask.view()?];
