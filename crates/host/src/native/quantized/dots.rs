@@ -1,18 +1,19 @@
 //! Sums of products of unpacked weights with rounded activations: 32 products of bytes at a time, then one multiplication by both scales.
 
 use super::activations::Row;
-use super::planes::{AT_ONCE, GROUP, Planes};
+use super::planes::{AT_ONCE, GROUP, Planes, padded};
 use super::{BlockFormat, SIDE_BY_SIDE};
 
 /// The sums of several rows of weights, each with the row of x.
 pub(super) fn dots(format: BlockFormat, weights: &[Planes; SIDE_BY_SIDE], x: &Row) -> [f32; SIDE_BY_SIDE] {
     let bytes = x.bytes.len();
+    let groups = padded(bytes / GROUP);
     for planes in weights {
-        assert!(planes.bytes.len() == bytes && planes.scales.len() * GROUP >= bytes, "rows of one length");
-        assert!(planes.others.len() * GROUP >= bytes && planes.offsets.len() * GROUP >= bytes, "rows of one length");
+        let numbers = [&planes.scales, &planes.others, &planes.offsets];
+        assert!(planes.bytes.len() == bytes && numbers.iter().all(|plane| plane.len() >= groups), "rows of one length");
     }
-    assert!(x.scales.len() * GROUP >= bytes && x.sums.len() * GROUP >= bytes, "rows of one length");
-    // SAFETY: all rows have as many groups; the level is one that the CPU has.
+    assert!(x.scales.len() >= groups && x.sums.len() >= groups, "rows of one length");
+    // SAFETY: all rows have as many groups, and numbers for these and for what pads them; the level is one that the CPU has.
     unsafe { at_instructions(format, weights, x) }
 }
 
@@ -104,7 +105,7 @@ unsafe fn sums<P: Products, const SIGNED: bool, const HALVES: bool>(
     x: &Row,
 ) -> [f32; SIDE_BY_SIDE] {
     let groups = x.bytes.len() / GROUP;
-    // SAFETY: `dots` has checked that all planes have as many groups, and arrays of scales are padded.
+    // SAFETY: `dots` has checked that all planes have as many groups, and numbers for what pads them.
     unsafe {
         let mut sums = [P::zero(); SIDE_BY_SIDE];
         let mut offsets = [0.0f32; SIDE_BY_SIDE];
