@@ -169,10 +169,7 @@ pub(super) fn batch_norm(
     let single = |x: &Tensor| c.cast(&x.view()?, statistics);
     let (running_mean, running_variance) = (single(&mean)?, single(&variance)?);
     let channels = running_mean.len();
-    if let Some(reserve) = &reserve_space {
-        reserve.set_dims(&[0]);
-        context.allocate(reserve, x.dtype)?;
-    }
+    empty_reserve(context, reserve_space.as_ref(), x.dtype)?;
     let [scale, bias] = [scale, bias].map(|weight| weight.as_ref().map(single).transpose());
     let (scale, bias) = (scale?, bias?);
     let out = context.allocate(&y, x.dtype)?;
@@ -221,13 +218,33 @@ pub(super) fn batch_norm(
     operator.run(queue, &inputs, &[out, batch_mean.clone(), batch_variance.clone()])?;
     let running = [(&mean_out, &running_mean, &batch_mean), (&variance_out, &running_variance, &batch_variance)];
     for ((output, running, batch), dtype) in running.into_iter().zip(running_types) {
-        if let Some(output) = output {
-            let share = c.scale(batch, 1.0 - f64::from(momentum), 0.0)?;
-            let kept = c.scale(running, momentum.into(), 0.0)?;
-            c.store(output, dtype, Elementwise::Binary(Binary::Add), &[&kept, &share], &[])?;
-        }
+        run_along(&c, output.as_ref(), dtype, running, batch, momentum)?;
     }
     saved_variance.map_or(Ok(()), |output| save_inverse(&c, &output, statistics, &batch_variance, epsilon))
+}
+
+/// The reserve, which cuDNN alone has a use for.
+pub(super) fn empty_reserve(context: &Context, reserve: Option<&Output>, dtype: DType) -> Result<()> {
+    if let Some(reserve) = reserve {
+        reserve.set_dims(&[0]);
+        context.allocate(reserve, dtype)?;
+    }
+    Ok(())
+}
+
+/// Statistics that run along, with those of a batch.
+pub(super) fn run_along(
+    c: &Compose,
+    output: Option<&Output>,
+    dtype: DType,
+    running: &View,
+    batch: &View,
+    momentum: f32,
+) -> Result<()> {
+    let Some(output) = output else { return Ok(()) };
+    let share = c.scale(batch, 1.0 - f64::from(momentum), 0.0)?;
+    let kept = c.scale(running, momentum.into(), 0.0)?;
+    c.store(output, dtype, Elementwise::Binary(Binary::Add), &[&kept, &share], &[])
 }
 
 /// Paddle saves the inverse deviation under the variance's name.

@@ -1,7 +1,7 @@
 //! Batch norm by the statistics of all ranks of a job, and its gradient: each rank's own sums, brought together in the order of the ranks.
 
 use super::compose::Compose;
-use super::normalisation::{batch_norm, is_channels_last};
+use super::normalisation::{batch_norm, empty_reserve, is_channels_last, run_along};
 use super::normalisation_gradient::{batch_norm_grad, inverse_deviation, normalised, weights};
 use crate::error::Result;
 use crate::table::Table;
@@ -137,10 +137,7 @@ fn sync_batch_norm(
     let (c, dtype) = (Compose::new(context), x.dtype()?);
     let x = c.input(&x)?;
     let (channels, compute) = (Channels::of(&x, &data_layout), x.dtype);
-    if let Some(reserve) = &reserve_space {
-        reserve.set_dims(&[0]);
-        context.allocate(reserve, dtype)?;
-    }
+    empty_reserve(context, reserve_space.as_ref(), dtype)?;
     let square = |x: &View| c.map(Elementwise::Unary(Unary::Square), &[x], &[]);
     let own_mean = channels.average(&c, &x)?;
     let own_variance = channels.average(&c, &square(&c.subtract(&x, &own_mean)?)?)?;
@@ -158,11 +155,7 @@ fn sync_batch_norm(
     let count = [channels.dims.iter().product()];
     let flat = |view: &View| c.shaped(view, &count);
     for (output, running, batch) in [(mean_out, mean, &batch_mean), (variance_out, variance, &batch_variance)] {
-        if let Some(output) = output {
-            let share = c.scale(&flat(batch)?, 1.0 - f64::from(momentum), 0.0)?;
-            let kept = c.scale(&c.input(&running)?, momentum.into(), 0.0)?;
-            c.store(&output, compute, Elementwise::Binary(Binary::Add), &[&kept, &share], &[])?;
-        }
+        run_along(&c, output.as_ref(), running.dtype()?, &c.input(&running)?, &flat(batch)?, momentum)?;
     }
     // Paddle saves the inverse deviation under the variance's name.
     for (output, value) in [(saved_mean, &batch_mean), (saved_variance, &inverse)] {
