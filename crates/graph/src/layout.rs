@@ -90,6 +90,12 @@ fn check_outputs(operator: &'static str, expected: &[Meta], outputs: &[View]) ->
     Ok(())
 }
 
+/// As `check`; and the one output is dense.
+pub(crate) fn check_dense(operator: &dyn Operator, inputs: &[View], outputs: &[View]) -> Result<()> {
+    check(operator, inputs, outputs)?;
+    expect_dense(operator.name(), &outputs[0])
+}
+
 /// Runs a native kernel of the host device.
 pub(crate) fn call(
     queue: &Queue,
@@ -101,17 +107,12 @@ pub(crate) fn call(
 
 /// Whether native kernels of dense float32 take the call.
 pub(crate) fn takes_singles(queue: &Queue, inputs: &[View], outputs: &[View]) -> bool {
-    is_host(queue) && inputs.iter().chain(outputs).all(|view| view.dtype == DType::F32 && view.is_dense())
-}
-
-/// Whether the device is the CPU itself, where native kernels are faster than kernels of tiles.
-pub(crate) fn is_host(queue: &Queue) -> bool {
-    queue.is_host()
+    queue.is_host() && inputs.iter().chain(outputs).all(|view| view.dtype == DType::F32 && view.is_dense())
 }
 
 /// Whether a native kernel computes this: on the CPU always, on a GPU only what no kernel of tiles does, in memory that the CPU sees.
 pub(crate) fn takes_native(queue: &Queue, tiles: bool) -> bool {
-    is_host(queue) || !tiles && queue.device().properties().unified_memory
+    queue.is_host() || !tiles && queue.device().properties().unified_memory
 }
 
 /// Whether the device's kernels compute with this float type: GPUs of Apple's have no float64.

@@ -1,7 +1,7 @@
 //! Copies and fills of views: by native kernels in one command, by a GPU's kernels one after the other.
 
 use crate::error::Result;
-use crate::layout::{call, copy_view, fill_view, is_host};
+use crate::layout::{call, copy_view, fill_view};
 use crate::operators::elementwise::{self, Elementwise, Unary};
 use crate::queue::Queue;
 use crate::view::View;
@@ -15,7 +15,7 @@ pub(crate) struct Mover<'a> {
 
 /// Does an operator's copies and fills, in the order in which they are told.
 pub(crate) fn run(queue: &Queue, operator: &'static str, work: impl FnOnce(&Mover) -> Result<()>) -> Result<()> {
-    if !is_host(queue) {
+    if !queue.is_host() {
         return work(&Mover { queue: Some(queue) });
     }
     let mut result = Ok(());

@@ -36,6 +36,11 @@ pub enum Error {
     Plugin(String),
 }
 
+/// An attribute that a kernel does not take.
+pub(crate) fn refuse(attribute: &'static str, got: impl std::fmt::Debug, expected: &str) -> Error {
+    Error::Attribute { attribute, got: format!("{got:?}"), expected: expected.to_owned() }
+}
+
 impl Error {
     /// Which Python exception this becomes.
     pub fn code(&self) -> Code {

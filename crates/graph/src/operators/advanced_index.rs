@@ -4,7 +4,7 @@
 
 use super::indexed::{self, Named, Other};
 use crate::error::{Error, Result};
-use crate::layout::{Dense, call, expect_dtype, expect_shape, is_host};
+use crate::layout::{Dense, call, expect_dtype, expect_shape};
 use crate::queue::Queue;
 use crate::view::{Shape, Strides, View};
 use openmps_host::by_type;
@@ -117,7 +117,7 @@ impl Selection {
 
     /// What is selected, for kernels; the indices are checked as the host does. None on the host.
     fn on_device(&self, queue: &Queue, x: &View, indices: &[View]) -> Result<Option<Named>> {
-        if is_host(queue) {
+        if queue.is_host() {
             return Ok(None);
         }
         let together = broadcast_shape(indices, self.shape.len())?;

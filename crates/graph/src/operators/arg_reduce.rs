@@ -5,7 +5,7 @@ mod tiles;
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, lines, takes_native};
+use crate::layout::{Dense, axis_of, call, check_dense, expect_dtype, expect_inputs, lines, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
@@ -66,8 +66,7 @@ impl Operator for ArgReduce {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         if !takes_native(queue, true) {
             return tiles::run(self, queue, &inputs[0], &outputs[0]);
         }

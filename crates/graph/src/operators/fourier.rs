@@ -3,7 +3,7 @@
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, lines};
+use crate::layout::{Dense, axis_of, call, check_dense, expect_dtype, expect_inputs, lines};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::{Array, for_each_index, sum};
@@ -163,8 +163,7 @@ impl Operator for Fourier {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         let (x, out) = (&inputs[0], &outputs[0]);
         let (dims, axes) = self.dims(&Meta { dtype: x.dtype, shape: x.shape.clone() })?;
         let result = if matches!(self.ends, Ends::ToReal { .. }) { out.rank() } else { out.rank() - 1 };

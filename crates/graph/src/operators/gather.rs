@@ -6,7 +6,7 @@ use super::indexed::{self, Named};
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, is_host};
+use crate::layout::{Dense, axis_of, call, check_dense, expect_dtype, expect_inputs};
 use crate::operator::{Meta, Operator};
 use crate::operators::scatter::EmbeddingGradient;
 use crate::operators::scatter::IndexAdd;
@@ -125,10 +125,9 @@ impl Operator for Gather {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         let axis = axis_of(self.name(), self.axis, inputs[0].rank())?;
-        if !is_host(queue) {
+        if !queue.is_host() {
             let (x, index) = (&inputs[0], &inputs[1]);
             let seen = indexed::check(queue, self.name(), || check_all(index, x.shape[axis]))?;
             if seen && try_vendor(queue, self.name(), || vendor::slices(x, axis, index, &outputs[0]))? {
@@ -187,9 +186,8 @@ impl Operator for Embedding {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
-        if !is_host(queue) {
+        check_dense(self, inputs, outputs)?;
+        if !queue.is_host() {
             let (index, table) = (&inputs[0], &inputs[1]);
             let seen = indexed::check(queue, self.name(), || check_rows(index, table.shape[0]))?;
             // MPSGraph has no padding.
@@ -261,10 +259,9 @@ impl Operator for GatherNd {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         let width = inputs[1].shape[inputs[1].rank() - 1];
-        if !is_host(queue) {
+        if !queue.is_host() {
             let (x, index) = (&inputs[0], &inputs[1]);
             let seen = indexed::check(queue, self.name(), || check_tuples(&x.shape[..width], index))?;
             if seen && try_vendor(queue, self.name(), || vendor::tuples(x, index, &outputs[0]))? {
@@ -315,11 +312,10 @@ impl Operator for TakeAlongAxis {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         let axis = axis_of(self.name(), self.axis, inputs[0].rank())?;
         let lowest = self.negative.lowest(inputs[0].shape[axis]);
-        if !is_host(queue) {
+        if !queue.is_host() {
             let (x, index) = (&inputs[0], &inputs[1]);
             let check = || indices(&Dense::of(index), index).check_from(lowest, x.shape[axis]);
             let seen = indexed::check(queue, self.name(), check)?;

@@ -9,7 +9,7 @@ pub use cases::{ENTRY, GRID_GRADIENT, INPUT_GRADIENT};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
 use crate::image::MOST;
-use crate::layout::{check, expect_dense, expect_dtype, expect_inputs, expect_shape};
+use crate::layout::{check, check_dense, expect_dtype, expect_inputs, expect_shape};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
@@ -156,8 +156,7 @@ impl Operator for GridSampleInputGradient {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         tiles::input_gradient(queue, &self.of, &inputs[0], &inputs[1], &outputs[0])
     }
 

@@ -6,7 +6,7 @@ mod kernel;
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{axis_of, call, is_host};
+use crate::layout::{axis_of, call};
 use crate::operator::{Meta, Operator};
 use crate::operators::full::Full;
 use crate::program::{self, Key, scalar_bits};
@@ -142,7 +142,7 @@ impl Operator for LayerNorm {
             .iter()
             .map(|weight| Rows::of(operator, queue, weight, &(0..weight.rank()).collect::<Vec<_>>()))
             .collect::<Result<_>>()?;
-        if is_host(queue)
+        if queue.is_host()
             && let Some((sizes, operands)) = self.in_library(inputs, &rows, &weights, outputs)
         {
             return call(queue, operator, || {

@@ -4,7 +4,7 @@ use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
 use crate::image::{Singles, write_singles};
-use crate::layout::{call, check, expect_dtype, expect_inputs, expect_shape, is_host};
+use crate::layout::{call, check, expect_dtype, expect_inputs, expect_shape};
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::{self, Activation, Binary, Chain, Elementwise, Fused, Operand, Stage};
 use crate::operators::matmul::Matmul;
@@ -161,7 +161,7 @@ impl Operator for Linear {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         let out = &outputs[0];
-        if is_host(queue) && out.dtype != DType::F64 {
+        if queue.is_host() && out.dtype != DType::F64 {
             return self.in_one_pass(queue, None, inputs, out);
         }
         self.matmul().run(queue, &inputs[..2], outputs)?;

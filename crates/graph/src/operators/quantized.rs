@@ -7,7 +7,7 @@ use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
 use crate::image::{Singles, write_singles};
-use crate::layout::{Dense, call, check, expect_dtype, expect_inputs, is_host};
+use crate::layout::{Dense, call, check, expect_dtype, expect_inputs};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
@@ -107,7 +107,7 @@ impl Operator for QuantizedLinear {
         }
         let rows = inputs[1].shape[0];
         let columns = self.format.columns(inputs[1].shape[1]);
-        if !is_host(queue) {
+        if !queue.is_host() {
             return tiles::linear(queue, self, self.sides(rows, columns).0, [x, &inputs[1], out]);
         }
         call(queue, self.name(), || {
@@ -172,7 +172,7 @@ impl Operator for Dequantize {
             return Ok(());
         }
         let columns = out.shape[out.rank() - 1];
-        if !is_host(queue) {
+        if !queue.is_host() {
             return tiles::dequantize(queue, self.format, &inputs[0], out);
         }
         call(queue, self.name(), || {

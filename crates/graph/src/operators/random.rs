@@ -4,7 +4,7 @@ mod tiles;
 
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{Dense, call, check, expect_dense, expect_inputs, takes_native};
+use crate::layout::{Dense, call, check, check_dense, expect_dense, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
@@ -110,8 +110,7 @@ impl Operator for Random {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         let (out, len) = (outputs[0].address, outputs[0].len());
         call(queue, self.name(), || {
             // SAFETY: a dense output of this many elements.
@@ -158,8 +157,7 @@ impl Operator for Bernoulli {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         call(queue, self.name(), || {
             let chances = Dense::of(&inputs[0]);
             // SAFETY: dense tensors of one shape.
@@ -200,8 +198,7 @@ impl Operator for Multinomial {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         let (leading, categories) = inputs[0].shape.split_at(inputs[0].rank() - 1);
         let sizes = [leading.iter().product(), categories[0]];
         call(queue, self.name(), || {
@@ -278,8 +275,7 @@ impl Operator for ApplyMask {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         let (out, len) = (outputs[0].address, outputs[0].len());
         call(queue, self.name(), || {
             let (x, mask) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));

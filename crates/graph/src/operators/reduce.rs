@@ -6,7 +6,6 @@ mod kernel;
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
-use crate::layout::is_host;
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::Chain;
 use crate::program::{self, Key};
@@ -276,7 +275,7 @@ impl Reduce {
         if is_tensor && first.stride != 1 && first.row_stride == 1 && first.count >= 64 {
             return self.submit(queue, rows, out, call);
         }
-        let worth_cutting = if is_host(queue) { WORTH_CUTTING_ON_HOST } else { WORTH_CUTTING };
+        let worth_cutting = if queue.is_host() { WORTH_CUTTING_ON_HOST } else { WORTH_CUTTING };
         let parts = (2..=64).rev().find(|parts| first.length.is_multiple_of(*parts));
         match parts {
             Some(parts) if first.count < 8 && first.length >= worth_cutting => {

@@ -4,7 +4,7 @@ use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
 use crate::image::{Singles, write_singles};
-use crate::layout::{Dense, call, check, copy_view, expect_dense, expect_inputs, is_host};
+use crate::layout::{Dense, call, check_dense, copy_view, expect_inputs};
 use crate::operator::{Meta, Operator};
 use crate::operators::expand::Tile;
 use crate::operators::reduce::{Reduce, Reduction};
@@ -101,9 +101,8 @@ impl Operator for RepeatGradient {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
-        if !is_host(queue)
+        check_dense(self, inputs, outputs)?;
+        if !queue.is_host()
             && let Some((repeated, axes)) = self.cut(&inputs[0])
         {
             let sum = Reduce { output: Some(inputs[0].dtype), ..Reduce::new(Reduction::Sum, &axes, true) };

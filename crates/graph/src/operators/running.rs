@@ -3,7 +3,7 @@
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients, Node};
-use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, lines};
+use crate::layout::{Dense, axis_of, call, check, check_dense, expect_dense, expect_dtype, expect_inputs, lines};
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::{Binary, Unary};
 use crate::operators::scatter::PutAlongAxis;
@@ -142,8 +142,7 @@ impl Operator for RunningLogSum {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         let lines = lines_of(self.name(), &inputs[0].shape, self.axis)?;
         call(queue, self.name(), || {
             let x = Dense::of(&inputs[0]);
@@ -203,8 +202,7 @@ impl Operator for SearchSorted {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         let (is_shared, size) = (inputs[0].rank() == 1, inputs[0].shape[inputs[0].rank() - 1]);
         let count = if is_shared { inputs[1].len() } else { inputs[1].shape[inputs[1].rank() - 1] };
         let rows = if is_shared { 1 } else { inputs[1].len() / count.max(1) };

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{Dense, call, check, expect_dense, expect_dtype, expect_inputs, expect_shape};
+use crate::layout::{Dense, call, check_dense, expect_dtype, expect_inputs, expect_shape};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
@@ -49,8 +49,7 @@ impl Operator for Sampling {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         let (out, len) = (outputs[0].address, outputs[0].len());
         call(queue, self.name(), || {
             let dense: Vec<Dense> = inputs.iter().map(Dense::of).collect();

@@ -5,7 +5,7 @@ mod tiles;
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_inputs, expect_shape, lines, takes_native};
+use crate::layout::{Dense, axis_of, call, check_dense, expect_inputs, expect_shape, lines, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::operators::flip::Flip;
 use crate::queue::Queue;
@@ -56,8 +56,7 @@ impl Operator for Scan {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         let lines = self.lines(&inputs[0].shape)?;
         if !takes_native(queue, true) {
             return tiles::run(self, queue, &inputs[0], &outputs[0]);
@@ -136,8 +135,7 @@ impl Operator for ProductGradient {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         let whole = Scan { kind: Kind::Product, axis: Some(self.axis), exclusive: false, reverse: false };
         let lines = whole.lines(&inputs[0].shape)?;
         call(queue, self.name(), || {

@@ -13,9 +13,7 @@ use super::indexed::{self, Named, Other};
 use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{
-    Dense, axis_of, call, check, copy_view, expect_dense, expect_dtype, expect_inputs, expect_shape, is_host,
-};
+use crate::layout::{Dense, axis_of, call, check_dense, copy_view, expect_dtype, expect_inputs, expect_shape};
 use crate::operator::{Meta, Operator};
 use crate::operators::gather::Gather;
 use crate::operators::gather::GatherNd;
@@ -130,9 +128,8 @@ impl Operator for Scatter {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
-        if !is_host(queue) && self.on_device(queue, inputs, outputs)? {
+        check_dense(self, inputs, outputs)?;
+        if !queue.is_host() && self.on_device(queue, inputs, outputs)? {
             return Ok(());
         }
         call(queue, self.name(), || {
@@ -205,10 +202,9 @@ impl Operator for ScatterNdAdd {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         let width = inputs[1].shape[inputs[1].rank() - 1];
-        if !is_host(queue) {
+        if !queue.is_host() {
             let (x, index) = (&inputs[0], &inputs[1]);
             let seen = indexed::check(queue, self.name(), || check_tuples(&x.shape[..width], index))?;
             if seen && try_vendor(queue, self.name(), || vendor::tuples(inputs, &outputs[0]))? {
@@ -275,10 +271,9 @@ impl Operator for IndexAdd {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         let axis = axis_of(self.name(), self.axis, inputs[0].rank())?;
-        if !is_host(queue) {
+        if !queue.is_host() {
             let (x, index) = (&inputs[0], &inputs[1]);
             let seen = indexed::check(queue, self.name(), || check_all(index, x.shape[axis]))?;
             if seen && try_vendor(queue, self.name(), || vendor::slices(axis, inputs, &outputs[0]))? {

@@ -5,7 +5,7 @@ mod tiles;
 use crate::entry::{Case, Entry};
 use crate::error::Result;
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{Dense, call, check, expect_dense, expect_inputs, fill_view, is_host};
+use crate::layout::{Dense, call, check, check_dense, expect_inputs, fill_view};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
@@ -71,9 +71,8 @@ impl Operator for Arange {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
-        if !is_host(queue)
+        check_dense(self, inputs, outputs)?;
+        if !queue.is_host()
             && let Some(numbers) = tiles::exact(self)
         {
             return tiles::arange(self, queue, numbers, &outputs[0]);
@@ -109,8 +108,7 @@ impl Operator for Linspace {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         call(queue, self.name(), || {
             // SAFETY: a dense output of this many elements.
             by_type!(self.dtype, T => unsafe {
@@ -145,7 +143,7 @@ impl Operator for Eye {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
         let out = &outputs[0];
-        if !is_host(queue) {
+        if !queue.is_host() {
             return tiles::eye(queue, out);
         }
         call(queue, self.name(), || {
@@ -180,9 +178,8 @@ impl Operator for OneHot {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
-        if !is_host(queue) {
+        check_dense(self, inputs, outputs)?;
+        if !queue.is_host() {
             let (index, size) = (&inputs[0], self.classes);
             // A class that does not fit is an error of this call: as for reading by index, the queue has to be finished first.
             super::indexed::check(queue, self.name(), || {

@@ -3,7 +3,7 @@
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients, Node};
-use crate::layout::{axis_of, call, is_host};
+use crate::layout::{axis_of, call};
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise;
 use crate::program::{self, Key};
@@ -81,7 +81,7 @@ impl Operator for Softmax {
             return Ok(());
         }
         let dense = inner == 1 && (from.stride == 1 || from.length == 1);
-        if is_host(queue) && dense && x.dtype == DType::F32 && from.length <= LONGEST {
+        if queue.is_host() && dense && x.dtype == DType::F32 && from.length <= LONGEST {
             let Rows { count, length, row_stride: stride, .. } = from;
             let sizes = native::Softmax { count, length, stride, logarithm: self.logarithm };
             return call(queue, operator, || {

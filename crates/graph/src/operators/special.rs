@@ -3,7 +3,7 @@
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients, Node};
-use crate::layout::{Dense, call, check, expect_dense, expect_dtype, expect_inputs, expect_shape};
+use crate::layout::{Dense, call, check_dense, expect_dtype, expect_inputs, expect_shape};
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::{Binary, Elementwise, Unary};
 use crate::queue::Queue;
@@ -59,8 +59,7 @@ impl Operator for Special {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         call(queue, self.name(), || {
             let dense: Vec<Dense> = inputs.iter().map(Dense::of).collect();
             let addresses: Vec<usize> = dense.iter().map(|x| x.address).collect();

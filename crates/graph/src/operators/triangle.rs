@@ -5,7 +5,7 @@ mod tiles;
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{call, check, expect_dense, expect_inputs, takes_native};
+use crate::layout::{call, check_dense, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
@@ -37,8 +37,7 @@ impl Operator for Triangle {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         let x = &inputs[0];
         if !takes_native(queue, true) {
             return tiles::run(self, queue, x, &outputs[0]);

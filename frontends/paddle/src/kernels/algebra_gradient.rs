@@ -2,11 +2,10 @@
 //! matrix derivative results for forward and reverse mode algorithmic differentiation", and for singular vectors of Townsend (2016).
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::linear_algebra::product;
 use super::movement::many;
 use crate::argument::Upstream;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;

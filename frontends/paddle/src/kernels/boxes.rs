@@ -1,8 +1,7 @@
 //! Boxes from shapes and from other boxes: prior_box, box_coder, box_clip.
 
-use super::images::refuse;
 use super::values::{SINGLE, dims, expect, expect_len, floats, rounded, store_floats};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 

@@ -1,8 +1,7 @@
 //! Chunks of tagged sequences, found and compared on the host: what a named entity recogniser is measured by.
 
-use super::images::refuse;
 use super::values::{expect, integers, lengths, positive, required, store_floats, store_integers};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_tile::DType;

@@ -1,8 +1,7 @@
 //! Whether tensors are equal or close, element by element or as a whole.
 
 use super::compose::Compose;
-use super::images::refuse;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
 use openmps_graph::View;

@@ -2,12 +2,11 @@
 
 use super::complex::{allocate_pairs, pairs, real_and_imaginary};
 use super::compose::Compose;
-use super::images::refuse;
 use super::linear_algebra::product;
 use super::matmul::with_axis;
 use super::reduction_gradient::{axes, kept};
 use crate::dtype::DataType;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Scalar, Tensor};
 use openmps_graph::operators::copy::Copy;

@@ -1,7 +1,6 @@
 //! Kernels written as formulas over whole tensors: temporaries live until the formula's end.
 
-use super::images::refuse;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::{Context, Output, Tensor};
 use openmps_graph::formula::{Formula, common_shape, floats};
 use openmps_graph::operators::copy::Copy;

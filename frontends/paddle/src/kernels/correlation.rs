@@ -1,9 +1,8 @@
 //! Correlation of two images' neighbourhoods (Dosovitskiy et al., 2015), one displacement after the other.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::values::{SINGLE, dims, expect, positive};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;

@@ -1,9 +1,8 @@
 //! Connectionist temporal classification: the loss by forward and backward sums over alignments, in logarithms, and its gradient.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::values::{SINGLE, dims, expect_len, floats, integers, lengths, required, store_floats, store_integers};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::elementwise::{Binary, Elementwise};

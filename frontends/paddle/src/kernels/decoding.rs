@@ -1,10 +1,9 @@
 //! Sequences by dynamic programming: the best path of labels, the distance of two texts, and the texts of a beam.
 
-use super::images::refuse;
 use super::values::{
     SINGLE, dims, expect, expect_len, floats, integers, lengths, required, rounded, store_floats, store_integers,
 };
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_tile::DType;

@@ -1,10 +1,10 @@
 //! Deformable convolution with gradients: the image is read at moved points, and the rest is a product of matrices.
 
 use super::compose::Compose;
-use super::images::{pair, refuse};
+use super::images::pair;
 use super::linear_algebra::product;
 use super::values::{SINGLE, dims, expect, positive};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient};

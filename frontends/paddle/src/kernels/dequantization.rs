@@ -1,10 +1,9 @@
 //! Numbers to levels and back by scales that are known: quantize_linear, dequantize_linear, and the forms of older programs.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::quantization::{Average, Levels, Quantizer, largest};
 use super::values::{expect_len, floats, required, store_floats};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;

@@ -2,9 +2,8 @@
 
 use super::complex_arithmetic::Complex;
 use super::compose::Compose;
-use super::images::refuse;
 use super::linear_algebra::product;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::copy::Copy;

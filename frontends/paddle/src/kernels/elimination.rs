@@ -3,12 +3,11 @@
 use super::complex::allocate_pairs;
 use super::complex_arithmetic::Complex;
 use super::compose::Compose;
-use super::images::refuse;
 use super::linear_algebra::product;
 use super::matmul::with_axis;
 use super::movement::many;
 use crate::argument::Upstream;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
 use openmps_graph::operators::copy::Copy;

@@ -1,9 +1,8 @@
 //! Tokens in the order of the experts that they go to, and back: moe_permute, moe_unpermute.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::values::{dims, expect, expect_len, integers, positive};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::elementwise::{Binary, Elementwise};

@@ -1,9 +1,8 @@
 //! Attention as language models ask for it: whole batches, and sequences of many lengths one after another, with gradients.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::values::{dims, integers};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
 use openmps_graph::operators::attention::Attention;

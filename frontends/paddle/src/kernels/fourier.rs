@@ -2,9 +2,8 @@
 
 use super::complex::{allocate_pairs, pairs};
 use super::compose::Compose;
-use super::images::refuse;
 use super::windows::Frames;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::copy::Copy;

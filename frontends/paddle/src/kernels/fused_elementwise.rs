@@ -2,10 +2,9 @@
 
 use super::aligned::{aligned, aligned_shape};
 use super::compose::Compose;
-use super::images::refuse;
 use super::values::SINGLE;
 use crate::argument::Upstream;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Gradient, Unary};

@@ -2,10 +2,9 @@
 //! weights' gradients over steps.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::matmul::gradients;
 use super::values::expect;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Gradient};

@@ -1,8 +1,7 @@
 //! Norms with what comes before them: a bias and what goes past the layer are added first, and the sum is a result, too.
 
 use super::compose::Compose;
-use super::images::refuse;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;

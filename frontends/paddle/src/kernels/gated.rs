@@ -2,10 +2,9 @@
 
 use super::compose::Compose;
 use super::elementwise::compute;
-use super::images::refuse;
 use super::index_making::check_indices;
 use crate::abi::exception::Code;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;

@@ -1,8 +1,7 @@
 //! Neighbours of a graph's nodes, sampled on the host: how many there are is known only then. Edges are stored by columns.
 
-use super::images::refuse;
 use super::values::{expect_len, floats, integers, lengths, required, store_integers};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_tile::DType;

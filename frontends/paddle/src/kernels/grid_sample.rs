@@ -1,10 +1,9 @@
 //! Kernels that read images at points, grid_sample, and that make the points, affine_grid, with gradients.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::linear_algebra::product;
 use super::movement::many;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Tensor};
 use openmps_graph::operators::grid_sample::{

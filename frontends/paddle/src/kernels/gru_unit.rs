@@ -1,10 +1,9 @@
 //! One step of a gated recurrent unit in the form of older programs, with its gradient.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::recommendation::copy;
 use super::values::{SINGLE, dims, expect, expect_len};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;

@@ -1,8 +1,7 @@
 //! What older programs count and look up element by element, on the host: areas under curves, trees of items, tables of bytes.
 
-use super::images::refuse;
 use super::values::{SINGLE, dims, expect_len, floats, integers, positive, store_floats, store_integers};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, DataType, Output, Tensor};
 use openmps_tile::DType;

@@ -1,11 +1,7 @@
 //! What kernels on images share: their attributes, as Paddle writes them and as operators take them.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, refuse};
 use openmps_graph::image::{ImageLayout, PaddingAlgorithm};
-
-pub(super) fn refuse(attribute: &'static str, got: impl std::fmt::Debug, expected: &str) -> Error {
-    Error::Attribute { attribute, got: format!("{got:?}"), expected: expected.to_owned() }
-}
 
 /// Sizes, none of which may be negative.
 pub(super) fn sizes<T: Copy + TryInto<usize> + std::fmt::Debug>(

@@ -1,10 +1,9 @@
 //! Kernels that make indices and sequences: masks of sequences, shards, triangles, logspace, repeats by a tensor.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::movement::many;
 use crate::abi::exception::Code;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, refuse};
 use crate::table::Table;
 use crate::{Context, DataType, Output, Scalar, Tensor};
 use openmps_graph::View;

@@ -1,10 +1,10 @@
 //! Kernels that resize images: nearest and bilinear interpolation, and pixels made of channels.
 
 use super::compose::Compose;
-use super::images::{layout, refuse};
+use super::images::layout;
 use super::movement::{gave_memory_alone, many};
 use super::normalisation::is_channels_last;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::image::ImageLayout;

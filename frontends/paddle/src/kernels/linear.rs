@@ -1,11 +1,10 @@
 //! Products with something around them: linear layers, products with a factor, and the fused forms of older programs.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::matmul::gradients;
 use super::movement::many;
 use super::values::SINGLE;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;

@@ -1,9 +1,8 @@
 //! Losses of probabilities: cross entropy with margins between angles, and the cross entropy of older programs, which takes probabilities.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::values::{SINGLE, expect_len, integers};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;

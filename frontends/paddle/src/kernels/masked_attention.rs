@@ -1,9 +1,8 @@
 //! A step of a language model: attention of one new token of each sequence to those that are kept, masked_multihead_attention.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::values::{dims, expect_len, integers, positive};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::attention::Attention;

@@ -1,9 +1,8 @@
 //! Kernels of products of matrices and vectors, their gradients, and products with what is added to them.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::movement::many;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::copy::Copy;

@@ -1,8 +1,7 @@
 //! Messages along the edges of a graph, and pools of segments: rows are gathered, put together and reduced at where they go.
 
 use super::compose::Compose;
-use super::images::refuse;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Tensor};
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient};

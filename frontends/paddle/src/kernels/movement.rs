@@ -2,7 +2,7 @@
 
 use super::indexing::zeros;
 use crate::context::Temporary;
-use crate::error::{Error, Result};
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Scalar, Tensor};
 use openmps_graph::operators::concat::{Concat, Split, Stack, Unstack};
@@ -141,10 +141,6 @@ pub(super) fn summed(context: &Context, x: &View, dims: Shape, out: &Output) -> 
 /// The views of several inputs.
 pub(super) fn views(tensors: &[Tensor]) -> Result<Vec<View>> {
     tensors.iter().map(Tensor::view).collect()
-}
-
-fn refuse(attribute: &'static str, got: impl std::fmt::Debug, expected: &str) -> Error {
-    Error::Attribute { attribute, got: format!("{got:?}"), expected: expected.to_owned() }
 }
 
 fn wide(numbers: &[i32]) -> Vec<i64> {

@@ -1,9 +1,8 @@
 //! Noise contrastive estimation (Gutmann and Hyvärinen, 2010), as older programs have it: the true classes beside some that are drawn, walked on the host.
 
 use super::graph_sampling::Numbers;
-use super::images::refuse;
 use super::values::{SINGLE, dims, expect_len, floats, integers, positive, required, store_floats, store_integers};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_tile::DType;

@@ -1,10 +1,9 @@
 //! Layers of older programs: convolution along time that looks ahead, attention of one tensor of queries, keys and values, products of slots.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::rearrangement::accumulate;
 use super::values::{SINGLE, dims, expect};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;

@@ -1,10 +1,9 @@
 //! Statistics by order and by count: medians, histograms, counts.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::movement::gave_memory_alone;
 use super::reduction_gradient::axes;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Scalar, Tensor};
 use openmps_graph::View;

@@ -1,10 +1,10 @@
 //! Kernels of pooling and their gradients.
 
 use super::compose::Compose;
-use super::images::{layout, padding_algorithm, pair, refuse, sizes};
+use super::images::{layout, padding_algorithm, pair, sizes};
 use super::indexing::zeros;
 use super::movement::{gave_memory_alone, many};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Tensor};
 use openmps_graph::operators::pooling::{Pooling, PoolingGradient, PoolingType};

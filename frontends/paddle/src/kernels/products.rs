@@ -1,10 +1,9 @@
 //! Products: of vectors in space, of batches that are added to, of chains and powers of matrices, bilinear forms.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::linear_algebra::product;
 use super::movement::many;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;

@@ -1,12 +1,11 @@
 //! Regions that a detector proposes: anchors, proposals made of them, their levels, and which box is whose.
 
-use super::images::refuse;
 use super::suppression::{Corners, Edges, corners};
 use super::values::{
     SINGLE, by_score, dims, expect, expect_len, floats, lengths, positive, required, rounded, store_floats,
     store_integers,
 };
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_tile::DType;

@@ -1,18 +1,16 @@
 //! Kernels that draw random numbers. The seed is the attribute's, or comes from the device's generator, which `paddle.seed` sets.
 
 use super::compose::Compose;
-use super::images::{refuse, sizes};
+use super::images::sizes;
 use super::movement::{many, one};
 use super::values::store_integers;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::scalar::dims_of;
 use crate::table::Table;
 use crate::{Context, DataType, IntArray, Output, Scalar, Tensor};
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary};
-use openmps_graph::operators::random::{
-    ApplyMask, Bernoulli, Draws, Dropout, Law, Multinomial, Random, Source,
-};
+use openmps_graph::operators::random::{ApplyMask, Bernoulli, Draws, Dropout, Law, Multinomial, Random, Source};
 use openmps_graph::view::shape_of;
 use openmps_graph::{DType, Operator};
 use openmps_tile::dtype::{FLOATS, NUMBERS};

@@ -2,11 +2,11 @@
 
 use super::compose::Compose;
 use super::diagonal::diagonal;
-use super::images::{layout, refuse};
+use super::images::layout;
 use super::indexing::zeros;
 use super::interpolation::shuffled;
 use super::movement::gave_memory_alone;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Tensor};
 use openmps_graph::operators::copy::Copy;

@@ -2,11 +2,10 @@
 
 use super::compose::Compose;
 use super::elementwise::compute;
-use super::images::refuse;
 use super::indexing::embedding_grad;
 use super::random::source;
 use super::values::{SINGLE, dims, expect, integers, store_floats, store_integers};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Unary};

@@ -1,9 +1,8 @@
 //! Regions of images brought to one size: roi_align, roi_pool, psroi_pool and their gradients. Regions are taken in parallel.
 
-use super::images::refuse;
 use super::values::{SINGLE, dims, expect, expect_len, floats, integers, lengths, positive, required};
 use super::values::{rounded, store_floats, store_integers};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_tile::DType;

@@ -2,9 +2,8 @@
 //! along each axis a product with a small matrix of weights.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::interpolation::{Sizes, channels_first, store_channels_first};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;

@@ -2,8 +2,7 @@
 //! `paddle.incubate.nn.functional.fused_rms_norm_ext`, which always is along the last axis and has a scale.
 
 use super::compose::Compose;
-use super::images::refuse;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary};

@@ -1,9 +1,8 @@
 //! Rotary position embedding of queries, keys and values in one call, with its gradient, as language models in Paddle ask for it.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::values::dims;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::copy::Copy;

@@ -1,10 +1,9 @@
 //! Kernels that draw numbers by laws that a tensor names: poisson, standard_gamma, binomial, dirichlet, class_center_sample.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::movement::many;
 use super::random::source;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::DType;

@@ -1,8 +1,7 @@
 //! Suppression of boxes that overlap better ones: nms, and the forms of it for many classes.
 
-use super::images::refuse;
 use super::values::{SINGLE, by_score, dims, expect, floats, lengths, required, rounded, store_floats, store_integers};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_tile::DType;

@@ -1,9 +1,8 @@
 //! The next token of a language model: drawn among the most probable ones that together have a probability.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::values::{dims, expect_len, integers};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::arg_reduce::ArgReduce;

@@ -1,9 +1,8 @@
 //! The loss of transducers (Graves, 2012): every way through a grid of times and labels, on the host, with its gradient.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::values::{SINGLE, dims, expect, expect_len, floats, integers, lengths, store_floats};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::elementwise::{Binary, Elementwise};

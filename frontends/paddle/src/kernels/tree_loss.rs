@@ -1,9 +1,8 @@
 //! The loss of classes as leaves of a tree (hsigmoid_loss): at each node on the way a decision between two.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::values::{SINGLE, dims, expect, expect_len, integers};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary};

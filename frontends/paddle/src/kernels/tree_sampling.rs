@@ -1,9 +1,8 @@
 //! Samples of a tree's layers, as tree-based deep models train with: on each layer the node on the way to an item, and some others.
 
 use super::graph_sampling::Numbers;
-use super::images::refuse;
 use super::values::{dims, integers, store_integers};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_tile::DType;

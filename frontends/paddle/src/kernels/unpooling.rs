@@ -1,9 +1,8 @@
 //! Pooling that keeps where each number came from: maxima of windows of varying places (fractional pooling), and the way back by places (unpool).
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::values::{expect, positive};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Tensor};
 use openmps_graph::operators::arg_reduce::ArgReduce;

@@ -1,7 +1,6 @@
 //! Tensors' elements on the host, for kernels whose next step follows from a value: what sorts, matches or walks element by element.
 
-use super::images::refuse;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, refuse};
 use crate::{Context, Output, Tensor};
 use openmps_graph::DType;
 use openmps_graph::view::bytes;

@@ -1,8 +1,8 @@
 //! Convolution of volumes, as sums over what operators on images give for their planes.
 
 use super::compose::Compose;
-use super::images::{padding_algorithm, refuse, sizes};
-use crate::error::Result;
+use super::images::{padding_algorithm, sizes};
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::image::{ImageLayout, PaddingAlgorithm};

@@ -1,11 +1,10 @@
 //! Pooling of volumes, as sums and maxima over what pooling of images gives for their planes.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::movement::gave_memory_alone;
 use super::pooling::{pooling, wide};
 use super::volume::{borders, channels_first, dense, three};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary};

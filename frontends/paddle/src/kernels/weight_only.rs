@@ -4,9 +4,8 @@ mod layout;
 
 use self::layout::{Bits, Layout};
 use super::compose::Compose;
-use super::images::refuse;
 use super::values::dims;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Unary};

@@ -1,10 +1,10 @@
 //! Norms over windows: lp_pool2d over places, lrn over channels.
 
 use super::compose::Compose;
-use super::images::{layout, pair, refuse, sizes};
+use super::images::{layout, pair, sizes};
 use super::movement::gave_memory_alone;
 use super::pooling::{pool2d, pool2d_grad};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Tensor};
 use openmps_graph::View;

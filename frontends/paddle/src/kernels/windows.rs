@@ -1,9 +1,8 @@
 //! Windows over images and sequences: unfold and fold, frame and overlap_add.
 
 use super::compose::Compose;
-use super::images::refuse;
 use super::rearrangement::{accumulate, copy};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::{Operator, View};

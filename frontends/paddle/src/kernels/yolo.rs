@@ -1,8 +1,7 @@
 //! The head of YOLOv3: boxes and scores from what a network gives, the loss and its gradient. Images are taken in parallel.
 
-use super::images::refuse;
 use super::values::{SINGLE, dims, expect, floats, integers, positive, store_floats, store_integers};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_tile::DType;

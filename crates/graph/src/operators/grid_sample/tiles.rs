@@ -2,7 +2,6 @@
 
 use super::{Beyond, Coordinates, GridSample, Sampling};
 use crate::error::{Error, Result};
-use crate::layout::is_host;
 use crate::operators::elementwise::{self, Elementwise, Unary};
 use crate::program::{self, Key, scalar_bits};
 use crate::queue::Queue;
@@ -109,7 +108,7 @@ fn run(
     let form = Form { kind, of: *of, dtype: grid.dtype, spatial, narrow: index_type(points + TILE) };
     let tiles = points.div_ceil(TILE);
     // How many programs share the channels, and the tiles of an image. On the CPU one program writes all sums of a channel, in order.
-    let [of_channels, of_tiles] = match (kind, is_host(queue)) {
+    let [of_channels, of_tiles] = match (kind, queue.is_host()) {
         (Kind::InputGradient, true) => [channels, 1],
         (Kind::GridGradient, _) | (_, true) => [1, tiles],
         (_, false) => [channels.div_ceil(CHANNELS), tiles],

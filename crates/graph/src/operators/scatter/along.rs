@@ -4,7 +4,7 @@ use super::{Reduce, start, start_on_device, vendor};
 use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_dtype, expect_inputs, expect_shape, is_host};
+use crate::layout::{Dense, axis_of, call, check_dense, expect_dtype, expect_inputs, expect_shape};
 use crate::operator::{Meta, Operator};
 use crate::operators::gather::{Negative, TakeAlongAxis};
 use crate::operators::gather::{check_all, expect_along, expect_indices, index, indices, wrap};
@@ -75,11 +75,10 @@ impl Operator for PutAlongAxis {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         let (x, out) = (&inputs[0], outputs[0].address);
         let axis = axis_of(self.name(), self.axis, x.rank())?;
-        if !is_host(queue) && self.on_device(queue, inputs, outputs, axis)? {
+        if !queue.is_host() && self.on_device(queue, inputs, outputs, axis)? {
             return Ok(());
         }
         call(queue, self.name(), || {

@@ -4,7 +4,7 @@ use super::{Reduce, vendor};
 use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{Dense, call, check, expect_dense, expect_inputs, expect_shape, fill_view, is_host};
+use crate::layout::{Dense, call, check_dense, expect_inputs, expect_shape, fill_view};
 use crate::operator::{Meta, Operator};
 use crate::operators::gather::Embedding;
 use crate::operators::gather::{check_rows, expect_indices, index, indices, rows, wrap};
@@ -63,10 +63,9 @@ impl Operator for EmbeddingGradient {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        expect_dense(self.name(), &outputs[0])?;
+        check_dense(self, inputs, outputs)?;
         let padding = self.padding.filter(|padding| (0..self.rows as i64).contains(padding));
-        if !is_host(queue) && self.on_device(queue, inputs, &outputs[0], padding)? {
+        if !queue.is_host() && self.on_device(queue, inputs, &outputs[0], padding)? {
             return Ok(());
         }
         call(queue, self.name(), || {

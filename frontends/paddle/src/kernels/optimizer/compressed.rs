@@ -2,9 +2,8 @@
 
 use super::{Momentum, Parameter};
 use crate::argument::Upstream;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::kernels::compose::Compose;
-use crate::kernels::images::refuse;
 use crate::kernels::values::floats;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};

@@ -1,8 +1,7 @@
 //! Where the integers of a weight lie: as kernels for GPUs with tensor cores read them, or row by row as for those before.
 
 use super::super::compose::Compose;
-use super::super::images::refuse;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary};
 use openmps_graph::{DType, View};
 
