@@ -1,15 +1,27 @@
-//! The folder where things are kept for the next process: `OPENMPS_CACHE_DIR`, or that of macOS.
+//! The folder where things are kept for the next process: `OPENMPS_CACHE_DIR`, or that of macOS. What is read there is run, so it is one that
+//! nobody but this user can change.
 
 use crate::interface::Properties;
+use openmps_settings::folder::{Refused, kept};
 use std::path::PathBuf;
 
-/// The file of a device, none where the folder is switched off. The version of openmps is part of its name, since kernels change with it.
+/// The file of a device, none where the folder is switched off or others may write to it. The version of openmps is part of its name, since
+/// kernels change with it.
 pub fn file(device: &Properties, ending: &str) -> Option<PathBuf> {
-    let folder = match openmps_settings::CACHE_DIR.get() {
-        Some(folder) => folder?,
-        None => PathBuf::from(std::env::var_os("HOME")?).join("Library/Caches/openmps"),
-    };
-    Some(folder.join(name(device, ending)))
+    let folder = kept(usual).unwrap_or_else(|Refused { reason, is_named }| {
+        if is_named {
+            tracing::warn!("OPENMPS_CACHE_DIR is not used, pipelines are not kept: {reason}");
+        } else {
+            tracing::debug!("pipelines are not kept: {reason}");
+        }
+        None
+    });
+    Some(folder?.join(name(device, ending)))
+}
+
+fn usual() -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())?;
+    Some(home.join("Library/Caches/openmps"))
 }
 
 fn name(device: &Properties, ending: &str) -> String {
