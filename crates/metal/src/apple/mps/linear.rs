@@ -12,8 +12,8 @@ use objc2_metal_performance_shaders::{
     MPSMatrixSolveTriangular,
 };
 
-/// Encodes a call of this file's classes; others are not passed here.
-pub fn encode(device: &RawDevice, commands: &RawCommandBuffer, call: &MatrixCall<Buffer>) {
+/// Encodes a call of this file's classes; false where it is of another one.
+pub fn encode(device: &RawDevice, commands: &RawCommandBuffer, call: &MatrixCall<Buffer>) -> bool {
     match call {
         MatrixCall::DecompositionLu { source, result, pivots, status } => {
             // SAFETY: shapes and types were checked.
@@ -109,8 +109,9 @@ pub fn encode(device: &RawDevice, commands: &RawCommandBuffer, call: &MatrixCall
                 );
             }
         }
-        _ => {}
+        _ => return false,
     }
+    true
 }
 
 /// The buffer into which MPS writes whether it succeeded, at its beginning.

@@ -9,24 +9,14 @@ pub use view::data_type;
 
 use super::Buffer;
 use super::raw::{RawCommandBuffer, RawDevice};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::matrix::MatrixCall;
 
 /// Encodes a call, whose operands were checked, into a command buffer without an open encoder.
 pub fn encode(device: &RawDevice, commands: &RawCommandBuffer, call: &MatrixCall<Buffer>) -> Result<()> {
-    match call {
-        MatrixCall::Multiplication { .. } | MatrixCall::VectorMultiplication { .. } | MatrixCall::Sum { .. } => {
-            product::encode(device, commands, call)
-        }
-        MatrixCall::SoftMax { .. }
-        | MatrixCall::SoftMaxGradient { .. }
-        | MatrixCall::TopK { .. }
-        | MatrixCall::Random { .. } => rows::encode(device, commands, call),
-        MatrixCall::DecompositionLu { .. }
-        | MatrixCall::DecompositionCholesky { .. }
-        | MatrixCall::SolveTriangular { .. }
-        | MatrixCall::SolveLu { .. }
-        | MatrixCall::SolveCholesky { .. } => linear::encode(device, commands, call),
+    let encoders = [product::encode, rows::encode, linear::encode];
+    if encoders.iter().any(|encode| encode(device, commands, call)) {
+        return Ok(());
     }
-    Ok(())
+    Err(Error::Unsupported { what: call.name(), device: "Metal Performance Shaders".to_string() })
 }

@@ -8,8 +8,8 @@ use objc2::AnyThread;
 use objc2_foundation::NSArray;
 use objc2_metal_performance_shaders::{MPSMatrixMultiplication, MPSMatrixSum, MPSMatrixVectorMultiplication};
 
-/// Encodes a call of this file's classes; others are not passed here.
-pub fn encode(device: &RawDevice, commands: &RawCommandBuffer, call: &MatrixCall<Buffer>) {
+/// Encodes a call of this file's classes; false where it is of another one.
+pub fn encode(device: &RawDevice, commands: &RawCommandBuffer, call: &MatrixCall<Buffer>) -> bool {
     match call {
         MatrixCall::Multiplication { left, right, result, transpose_left, transpose_right, alpha, beta } => {
             let interior = left.shape(*transpose_left).1;
@@ -81,6 +81,7 @@ pub fn encode(device: &RawDevice, commands: &RawCommandBuffer, call: &MatrixCall
                     );
             }
         }
-        _ => {}
+        _ => return false,
     }
+    true
 }

@@ -12,8 +12,8 @@ use objc2_metal_performance_shaders::{
     MPSMatrixSoftMaxGradient,
 };
 
-/// Encodes a call of this file's classes; others are not passed here.
-pub fn encode(device: &RawDevice, commands: &RawCommandBuffer, call: &MatrixCall<Buffer>) {
+/// Encodes a call of this file's classes; false where it is of another one.
+pub fn encode(device: &RawDevice, commands: &RawCommandBuffer, call: &MatrixCall<Buffer>) -> bool {
     match call {
         MatrixCall::SoftMax { input, result, logarithm } => {
             // SAFETY: input and result were checked to have one shape and type.
@@ -96,8 +96,9 @@ pub fn encode(device: &RawDevice, commands: &RawCommandBuffer, call: &MatrixCall
                 kernel.encodeToCommandBuffer_destinationMatrix(commands, &matrix(result));
             }
         }
-        _ => {}
+        _ => return false,
     }
+    true
 }
 
 fn descriptor(distribution: Distribution) -> Retained<MPSMatrixRandomDistributionDescriptor> {
