@@ -44,71 +44,41 @@ pub(super) enum Rule {
     Output(Gradient),
 }
 
-/// Whose gradient is which formula. An operator without a line has no gradient, or one of several steps (`differentiate.rs`).
-pub(super) fn of_unary(operator: Unary) -> Option<Rule> {
-    use Rule::{Input, Output, Zero};
-    Some(match operator {
-        Unary::Abs => Input(Gradient::Abs),
-        Unary::Exp => Output(Gradient::Exp),
-        Unary::Expm1 => Output(Gradient::Expm1),
-        Unary::Log => Input(Gradient::Log),
-        Unary::Log2 => Input(Gradient::Log2),
-        Unary::Log10 => Input(Gradient::Log10),
-        Unary::Log1p => Input(Gradient::Log1p),
-        Unary::Sqrt => Output(Gradient::Sqrt),
-        Unary::Rsqrt => Output(Gradient::Rsqrt),
-        Unary::Square => Input(Gradient::Square),
-        Unary::Reciprocal => Output(Gradient::Reciprocal),
-        Unary::Sin => Input(Gradient::Sin),
-        Unary::Cos => Input(Gradient::Cos),
-        Unary::Tan => Input(Gradient::Tan),
-        Unary::Asin => Input(Gradient::Asin),
-        Unary::Acos => Input(Gradient::Acos),
-        Unary::Atan => Input(Gradient::Atan),
-        Unary::Sinh => Input(Gradient::Sinh),
-        Unary::Cosh => Input(Gradient::Cosh),
-        Unary::Tanh => Output(Gradient::Tanh),
-        Unary::Asinh => Input(Gradient::Asinh),
-        Unary::Acosh => Input(Gradient::Acosh),
-        Unary::Atanh => Input(Gradient::Atanh),
-        Unary::Erf => Input(Gradient::Erf),
-        Unary::Clip => Input(Gradient::Clip),
-        Unary::PowScalar => Input(Gradient::Pow),
-        Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc | Unary::Sign => Zero,
-        Unary::IsNan | Unary::IsInf | Unary::IsFinite | Unary::LogicalNot | Unary::BitwiseNot => Zero,
-        _ => return None,
-    })
+/// Whose gradient is which formula, by its name: of one of the operator's input or of its result, none at all (steps of constants), or the formula
+/// of another name. An operator without a line has no gradient, or one of several steps (`differentiate.rs`).
+macro_rules! rules {
+    ($name:ident of $kind:ident: input [$($input:ident)*] output [$($output:ident)*] zero [$($zero:ident)*] also [$($also:ident $formula:ident)*]) => {
+        pub(super) fn $name(operator: $kind) -> Option<Rule> {
+            Some(match operator {
+                $($kind::$input => Rule::Input(Gradient::$input),)*
+                $($kind::$output => Rule::Output(Gradient::$output),)*
+                $($kind::$zero => Rule::Zero,)*
+                $($kind::$also => Rule::Input(Gradient::$formula),)*
+                _ => return None,
+            })
+        }
+    };
 }
 
-/// As `of_unary`.
-pub(super) fn of_activation(operator: Activation) -> Option<Rule> {
-    use Rule::{Input, Output};
-    Some(match operator {
-        Activation::Relu => Output(Gradient::Relu),
-        Activation::Relu6 => Output(Gradient::Relu6),
-        Activation::Sigmoid => Output(Gradient::Sigmoid),
-        Activation::LogSigmoid => Input(Gradient::LogSigmoid),
-        Activation::Silu => Input(Gradient::Silu),
-        Activation::Gelu => Input(Gradient::Gelu),
-        Activation::GeluTanh => Input(Gradient::GeluTanh),
-        Activation::Softplus => Input(Gradient::Softplus),
-        Activation::Softsign => Input(Gradient::Softsign),
-        Activation::Mish => Input(Gradient::Mish),
-        Activation::TanhShrink => Input(Gradient::TanhShrink),
-        Activation::HardSwish => Input(Gradient::HardSwish),
-        Activation::HardSigmoid => Output(Gradient::HardSigmoid),
-        Activation::HardTanh => Input(Gradient::HardTanh),
-        Activation::HardShrink => Input(Gradient::HardShrink),
-        Activation::SoftShrink => Input(Gradient::SoftShrink),
-        Activation::ThresholdedRelu => Input(Gradient::ThresholdedRelu),
-        Activation::LeakyRelu => Input(Gradient::LeakyRelu),
-        Activation::Elu => Input(Gradient::Elu),
-        Activation::Celu => Input(Gradient::Celu),
-        Activation::Selu => Output(Gradient::Selu),
-        Activation::Logit => Input(Gradient::Logit),
-        Activation::Stanh => Input(Gradient::Stanh),
-        Activation::Swish => return None,
-    })
+rules! {
+    of_unary of Unary:
+    input [
+        Abs Log Log2 Log10 Log1p Square Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Erf Clip
+    ]
+    output [Exp Expm1 Sqrt Rsqrt Reciprocal Tanh]
+    zero [Floor Ceil Round Trunc Sign IsNan IsInf IsFinite LogicalNot BitwiseNot]
+    also [PowScalar Pow]
+}
+
+rules! {
+    of_activation of Activation:
+    input [
+        LogSigmoid Silu Gelu GeluTanh Softplus Softsign Mish TanhShrink HardSwish HardTanh HardShrink SoftShrink ThresholdedRelu LeakyRelu Elu
+        Celu Logit Stanh
+    ]
+    output [Relu Relu6 Sigmoid HardSigmoid Selu]
+    zero []
+    also []
 }
 
 rows! {
