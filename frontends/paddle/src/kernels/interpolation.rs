@@ -34,16 +34,17 @@ fn numbers(context: &Context, x: &Tensor) -> Result<Vec<f64>> {
 }
 
 /// How the output's size is given; the first that is there counts, but a size tensor before a scale.
-pub(super) struct Sizes<'a> {
+pub(super) struct Sizes {
     pub out_size: Option<Tensor>,
     pub size_tensor: Option<Vec<Tensor>>,
     pub scale_tensor: Option<Tensor>,
     /// Depth, height and width, of which as many count as there are axes.
     pub size: [i32; 3],
-    pub scale: &'a [f64],
+    /// One for each axis, or one, or none.
+    pub scale: Vec<f64>,
 }
 
-impl Sizes<'_> {
+impl Sizes {
     /// The scale that was given, or zeros, and the output's size along each axis.
     pub fn of(&self, context: &Context, input: &[usize]) -> Result<(Vec<f32>, Vec<usize>)> {
         let axes = input.len();
@@ -55,7 +56,7 @@ impl Sizes<'_> {
         let list = self.size_tensor.iter().flatten().map(|x| numbers(context, x)).collect::<Result<Vec<_>>>()?;
         let scale = match &self.scale_tensor {
             Some(tensor) => all(numbers(context, tensor)?),
-            None => all(self.scale.to_vec()),
+            None => all(self.scale.clone()),
         };
         let list = list.concat();
         let scale = scale.filter(|scale| list.is_empty() && scale.iter().all(|&scale| scale > 0.0));
@@ -80,8 +81,43 @@ impl Sizes<'_> {
     }
 }
 
-macro_rules! interpolation {
-    ($name:ident $gradient:ident $mode:ident) => {
+/// What kernels that resize are given beside their tensors.
+pub(super) struct Request {
+    pub sizes: Sizes,
+    pub format: String,
+    pub method: String,
+    pub align_corners: bool,
+    pub align_mode: i32,
+}
+
+/// A way to resize.
+pub(super) trait Resize {
+    fn resize(&self, context: &Context, x: &View, request: &Request, out: &Output) -> Result<()>;
+
+    /// Of x only the shape is there: Paddle has let go of its memory.
+    fn gradient(&self, context: &Context, x: &Shape, upstream: &View, request: &Request, dx: &Output) -> Result<()>;
+}
+
+/// The attribute `scale`: a list, or in the older form one number for all axes.
+pub(super) trait Scale {
+    fn per_axis(self) -> Vec<f64>;
+}
+
+impl Scale for Vec<f64> {
+    fn per_axis(self) -> Vec<f64> {
+        self
+    }
+}
+
+impl Scale for f32 {
+    fn per_axis(self) -> Vec<f64> {
+        if self > 0.0 { vec![self.into()] } else { Vec::new() }
+    }
+}
+
+/// A way to resize and its gradient in the signatures of Paddle's kernels, with a scale of this type.
+macro_rules! resizing {
+    ($($name:ident $gradient:ident, $scale:ty, $way:expr;)*) => { $(
         fn $name(
             context: &Context,
             x: Tensor,
@@ -92,24 +128,15 @@ macro_rules! interpolation {
             depth: i32,
             height: i32,
             width: i32,
-            scale: Vec<f64>,
-            _: String,
+            scale: $scale,
+            method: String,
             align_corners: bool,
             align_mode: i32,
             out: Output,
         ) -> Result<()> {
-            let x = x.view()?;
-            if gave_memory_alone(context, &out, x.dtype)? {
-                return Ok(());
-            }
-            let size = [depth, height, width];
-            let sizes = Sizes { out_size, size_tensor, scale_tensor, size, scale: &scale };
-            if InterpolationMode::$mode == InterpolationMode::Nearest && x.rank() == 5 {
-                return Volume::new(context, &x.shape, &sizes, &format, align_corners)?.resize(context, &x, &out);
-            }
-            let aligned = (align_corners, align_mode);
-            let (of, _) = interpolation(context, InterpolationMode::$mode, &x.shape, &sizes, &format, aligned)?;
-            many(context, &of, &[x], &[Some(&out)])
+            let (size, scale) = ([depth, height, width], scale.per_axis());
+            let sizes = Sizes { out_size, size_tensor, scale_tensor, size, scale };
+            $way.resize(context, &x.view()?, &Request { sizes, format, method, align_corners, align_mode }, &out)
         }
 
         fn $gradient(
@@ -123,109 +150,50 @@ macro_rules! interpolation {
             depth: i32,
             height: i32,
             width: i32,
-            scale: Vec<f64>,
-            _: String,
-            align_corners: bool,
-            align_mode: i32,
-            dx: Output,
-        ) -> Result<()> {
-            if gave_memory_alone(context, &dx, upstream.dtype()?)? {
-                return Ok(());
-            }
-            // Of x only the shape is there: Paddle has let go of its memory.
-            let size = [depth, height, width];
-            let sizes = Sizes { out_size, size_tensor, scale_tensor, size, scale: &scale };
-            if InterpolationMode::$mode == InterpolationMode::Nearest && x.shape().len() == 5 {
-                let volume = Volume::new(context, &x.shape(), &sizes, &format, align_corners)?;
-                return volume.gradient(context, &upstream.view()?, &dx);
-            }
-            let aligned = (align_corners, align_mode);
-            let (of, input) = interpolation(context, InterpolationMode::$mode, &x.shape(), &sizes, &format, aligned)?;
-            many(context, &InterpolationGradient { of, input }, &[upstream.view()?], &[Some(&dx)])
-        }
-    };
-}
-
-/// The older form, which has one scale for both axes.
-macro_rules! older {
-    ($name:ident $gradient:ident $of:ident $of_gradient:ident) => {
-        fn $name(
-            context: &Context,
-            x: Tensor,
-            out_size: Option<Tensor>,
-            size_tensor: Option<Vec<Tensor>>,
-            scale_tensor: Option<Tensor>,
-            format: String,
-            depth: i32,
-            height: i32,
-            width: i32,
-            scale: f32,
-            method: String,
-            align_corners: bool,
-            align_mode: i32,
-            out: Output,
-        ) -> Result<()> {
-            let (scale, size) = (both(scale), (depth, height, width));
-            $of(
-                context,
-                x,
-                out_size,
-                size_tensor,
-                scale_tensor,
-                format,
-                size.0,
-                size.1,
-                size.2,
-                scale,
-                method,
-                align_corners,
-                align_mode,
-                out,
-            )
-        }
-
-        fn $gradient(
-            context: &Context,
-            x: Tensor,
-            out_size: Option<Tensor>,
-            size_tensor: Option<Vec<Tensor>>,
-            scale_tensor: Option<Tensor>,
-            upstream: Tensor,
-            format: String,
-            depth: i32,
-            height: i32,
-            width: i32,
-            scale: f32,
+            scale: $scale,
             method: String,
             align_corners: bool,
             align_mode: i32,
             dx: Output,
         ) -> Result<()> {
-            let (scale, size) = (both(scale), (depth, height, width));
-            $of_gradient(
-                context,
-                x,
-                out_size,
-                size_tensor,
-                scale_tensor,
-                upstream,
-                format,
-                size.0,
-                size.1,
-                size.2,
-                scale,
-                method,
-                align_corners,
-                align_mode,
-                dx,
-            )
+            let (size, scale) = ([depth, height, width], scale.per_axis());
+            let sizes = Sizes { out_size, size_tensor, scale_tensor, size, scale };
+            let request = Request { sizes, format, method, align_corners, align_mode };
+            $way.gradient(context, &x.shape(), &upstream.view()?, &request, &dx)
         }
-    };
+    )* };
+}
+pub(super) use resizing;
+
+resizing! {
+    nearest_interp nearest_interp_grad, Vec<f64>, InterpolationMode::Nearest;
+    bilinear_interp bilinear_interp_grad, Vec<f64>, InterpolationMode::Bilinear;
+    legacy_nearest_interp legacy_nearest_interp_grad, f32, InterpolationMode::Nearest;
+    legacy_bilinear_interp legacy_bilinear_interp_grad, f32, InterpolationMode::Bilinear;
 }
 
-/// A scale for each axis, or none.
-fn both(scale: f32) -> Vec<f64> {
-    if scale > 0.0 { vec![scale.into(); 2] } else { Vec::new() }
+impl Resize for InterpolationMode {
+    fn resize(&self, context: &Context, x: &View, request: &Request, out: &Output) -> Result<()> {
+        if gave_memory_alone(context, out, x.dtype)? {
+            return Ok(());
+        }
+        if *self == InterpolationMode::Nearest && x.rank() == 5 {
+            return Volume::new(context, &x.shape, request)?.resize(context, x, out);
+        }
+        let (of, _) = interpolation(context, *self, &x.shape, request)?;
+        many(context, &of, std::slice::from_ref(x), &[Some(out)])
+    }
+
+    fn gradient(&self, context: &Context, x: &Shape, upstream: &View, request: &Request, dx: &Output) -> Result<()> {
+        if gave_memory_alone(context, dx, upstream.dtype)? {
+            return Ok(());
+        }
+        if *self == InterpolationMode::Nearest && x.len() == 5 {
+            return Volume::new(context, x, request)?.gradient(context, upstream, dx);
+        }
+        let (of, input) = interpolation(context, *self, x, request)?;
+        many(context, &InterpolationGradient { of, input }, std::slice::from_ref(upstream), &[Some(dx)])
+    }
 }
 
 /// The operator of a kernel's attributes, and the input's height and width.
@@ -233,25 +201,18 @@ fn interpolation(
     context: &Context,
     mode: InterpolationMode,
     x: &Shape,
-    sizes: &Sizes,
-    format: &str,
-    (align_corners, align_mode): (bool, i32),
+    request: &Request,
 ) -> Result<(Interpolation, [usize; 2])> {
-    let layout = layout(format);
+    let layout = layout(&request.format);
     if x.len() != 4 {
         return Err(refuse("rank of x", x.len(), "4"));
     }
     let [.., rows, columns] = layout.sizes(x);
-    let (scale, size) = sizes.of(context, &[rows, columns])?;
+    let (scale, size) = request.sizes.of(context, &[rows, columns])?;
     let (scale, size) = ([scale[0], scale[1]], [size[0], size[1]]);
-    let align_mode = align_mode.into();
+    let (align_corners, align_mode) = (request.align_corners, request.align_mode.into());
     Ok((Interpolation { mode, size, scale, align_corners, align_mode, layout }, [rows, columns]))
 }
-
-interpolation!(nearest_interp nearest_interp_grad Nearest);
-interpolation!(bilinear_interp bilinear_interp_grad Bilinear);
-older!(legacy_nearest_interp legacy_nearest_interp_grad nearest_interp nearest_interp_grad);
-older!(legacy_bilinear_interp legacy_bilinear_interp_grad bilinear_interp bilinear_interp_grad);
 
 /// The same elements with channels before the axes that are resized.
 pub(super) fn channels_first(x: &View, format: &str) -> View {
@@ -284,16 +245,11 @@ struct Volume<'a> {
 }
 
 impl<'a> Volume<'a> {
-    fn new(
-        context: &Context,
-        shape: &Shape,
-        sizes: &Sizes,
-        format: &'a str,
-        align_corners: bool,
-    ) -> Result<Volume<'a>> {
+    fn new(context: &Context, shape: &Shape, request: &'a Request) -> Result<Volume<'a>> {
+        let (format, align_corners) = (&request.format[..], request.align_corners);
         let input = channels_first(&View::dense(0, DType::F32, shape)?, format).shape;
         let [n, c, d, h, w] = input[..] else { return Err(refuse("rank of x", shape.len(), "5")) };
-        let (scale, size) = sizes.of(context, &[d, h, w])?;
+        let (scale, size) = request.sizes.of(context, &[d, h, w])?;
         let (scale, size) = ([scale[0], scale[1], scale[2]], [size[0], size[1], size[2]]);
         Ok(Volume { format, input: [n, c, d, h, w], size, scale, align_corners })
     }

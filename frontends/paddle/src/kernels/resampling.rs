@@ -2,13 +2,13 @@
 //! along each axis a product with a small matrix of weights.
 
 use super::compose::Compose;
-use super::interpolation::{Sizes, channels_first, store_channels_first};
+use super::interpolation::{Request, Resize, Scale, Sizes, channels_first, resizing, store_channels_first};
 use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
-use openmps_graph::View;
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::operators::matmul::Matmul;
+use openmps_graph::{Shape, View};
 use openmps_tile::DType;
 use openmps_tile::dtype::FLOATS;
 
@@ -46,14 +46,11 @@ impl Curve {
     }
 }
 
-/// Paddle's attributes, and how many axes are resized.
-struct Attributes<'a> {
+/// A request, and along how many axes a curve answers it.
+struct Resampling<'a> {
     curve: Curve,
     axes: usize,
-    sizes: Sizes<'a>,
-    format: &'a str,
-    align_corners: bool,
-    align_mode: i32,
+    request: &'a Request,
 }
 
 /// One axis: its sizes before and after, and the distance of two new elements in old ones.
@@ -63,13 +60,13 @@ struct Axis {
     step: f64,
 }
 
-impl Attributes<'_> {
+impl Resampling<'_> {
     /// The axes that are resized, first one first.
     fn axes(&self, context: &Context, input: &[usize]) -> Result<Vec<Axis>> {
-        let (scale, sizes) = self.sizes.of(context, input)?;
+        let (scale, sizes) = self.request.sizes.of(context, input)?;
         let axis = |at: usize| {
             let (input, output) = (input[at], sizes[at]);
-            let step = match self.align_corners {
+            let step = match self.request.align_corners {
                 true if output > 1 => (input as f64 - 1.0) / (output as f64 - 1.0),
                 true => 0.0,
                 // A single element is one around the first, not around the middle: Paddle's rule for cubic pieces alone.
@@ -99,7 +96,7 @@ impl Attributes<'_> {
     fn interpolate(&self, axis: &Axis, at: usize, row: &mut [f64]) {
         let last = axis.input as isize - 1;
         let mut add = |place: isize, weight: f64| row[place.clamp(0, last) as usize] += weight;
-        let centred = !self.align_corners && (self.curve == Curve::Cubic || self.align_mode == 0);
+        let centred = !self.request.align_corners && (self.curve == Curve::Cubic || self.request.align_mode == 0);
         let place = if centred { axis.step * (at as f64 + 0.5) - 0.5 } else { axis.step * at as f64 };
         if self.curve == Curve::Linear {
             let place = place.max(0.0);
@@ -123,9 +120,9 @@ impl Attributes<'_> {
             // An image of nothing is black.
             return c.fill(&c.place(out, x.dtype)?, 0.0);
         }
-        let first = channels_first(x, self.format);
+        let first = channels_first(x, &self.request.format);
         // The sizes before resizing: of a gradient those of its result.
-        let before = channels_first(&View::dense(0, x.dtype, shape)?, self.format).shape;
+        let before = channels_first(&View::dense(0, x.dtype, shape)?, &self.request.format).shape;
         let mut value = c.temporary(x.dtype, &first.shape)?;
         c.launch(&Copy, &[first], std::slice::from_ref(&value))?;
         value = c.cast(&value, x.dtype.compute())?;
@@ -142,7 +139,7 @@ impl Attributes<'_> {
             let weights = c.shaped(&weights, &[1, axis.output, axis.input])?;
             value = c.shaped(&c.apply(&product, &[weights, lines])?, &dims)?;
         }
-        store_channels_first(&c, out, x.dtype, &value, self.format)
+        store_channels_first(&c, out, x.dtype, &value, &self.request.format)
     }
 }
 
@@ -173,62 +170,37 @@ fn cubic(distance: f64, a: f64) -> f64 {
     }
 }
 
-macro_rules! resampled {
-    ($($name:ident $gradient:ident $curve:expr, $axes:literal;)*) => { $(
-        fn $name(
-            context: &Context,
-            x: Tensor,
-            out_size: Option<Tensor>,
-            size_tensor: Option<Vec<Tensor>>,
-            scale_tensor: Option<Tensor>,
-            format: String,
-            depth: i32,
-            height: i32,
-            width: i32,
-            scale: Vec<f64>,
-            method: String,
-            align_corners: bool,
-            align_mode: i32,
-            out: Output,
-        ) -> Result<()> {
-            let (size, scale) = ([depth, height, width], &scale[..]);
-            let sizes = Sizes { out_size, size_tensor, scale_tensor, size, scale };
-            let (of_name, axes): (fn(&str) -> Result<Curve>, _) = ($curve, $axes);
-            let curve = of_name(&method)?;
-            let of = Attributes { curve, axes, sizes, format: &format, align_corners, align_mode };
-            of.resize(context, &x.view()?, &x.shape(), false, &out)
-        }
-
-        fn $gradient(
-            context: &Context,
-            x: Tensor,
-            out_size: Option<Tensor>,
-            size_tensor: Option<Vec<Tensor>>,
-            scale_tensor: Option<Tensor>,
-            upstream: Tensor,
-            format: String,
-            depth: i32,
-            height: i32,
-            width: i32,
-            scale: Vec<f64>,
-            method: String,
-            align_corners: bool,
-            align_mode: i32,
-            dx: Output,
-        ) -> Result<()> {
-            let (size, scale) = ([depth, height, width], &scale[..]);
-            let sizes = Sizes { out_size, size_tensor, scale_tensor, size, scale };
-            let (of_name, axes): (fn(&str) -> Result<Curve>, _) = ($curve, $axes);
-            let curve = of_name(&method)?;
-            let of = Attributes { curve, axes, sizes, format: &format, align_corners, align_mode };
-            of.resize(context, &upstream.view()?, &x.shape(), true, &dx)
-        }
-    )* };
+resizing! {
+    linear_interp linear_interp_grad, Vec<f64>, Way::Curve(Curve::Linear, 1);
+    trilinear_interp trilinear_interp_grad, Vec<f64>, Way::Curve(Curve::Linear, 3);
+    bicubic_interp bicubic_interp_grad, Vec<f64>, Way::Curve(Curve::Cubic, 2);
+    interp_antialias interp_antialias_grad, Vec<f64>, Way::Filter;
 }
 
-resampled! {
-    linear_interp linear_interp_grad |_: &str| Ok(Curve::Linear), 1;
-    trilinear_interp trilinear_interp_grad |_: &str| Ok(Curve::Linear), 3;
-    bicubic_interp bicubic_interp_grad |_: &str| Ok(Curve::Cubic), 2;
-    interp_antialias interp_antialias_grad Curve::of_filter, 2;
+/// What a kernel resizes by.
+enum Way {
+    /// A curve, along so many axes.
+    Curve(Curve, usize),
+    /// The filter that an attribute names, along both axes of an image.
+    Filter,
+}
+
+impl Way {
+    fn with<'a>(&self, request: &'a Request) -> Result<Resampling<'a>> {
+        let (curve, axes) = match *self {
+            Way::Curve(curve, axes) => (curve, axes),
+            Way::Filter => (Curve::of_filter(&request.method)?, 2),
+        };
+        Ok(Resampling { curve, axes, request })
+    }
+}
+
+impl Resize for Way {
+    fn resize(&self, context: &Context, x: &View, request: &Request, out: &Output) -> Result<()> {
+        self.with(request)?.resize(context, x, &x.shape, false, out)
+    }
+
+    fn gradient(&self, context: &Context, x: &Shape, upstream: &View, request: &Request, dx: &Output) -> Result<()> {
+        self.with(request)?.resize(context, upstream, x, true, dx)
+    }
 }
