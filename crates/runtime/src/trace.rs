@@ -89,26 +89,6 @@ fn failed(path: &Path, source: std::io::Error) -> Error {
     Error::Io { what: format!("trace {}", path.display()), source }
 }
 
-/// Begins a trace that ends with the guard.
-pub fn scoped(path: impl AsRef<Path>) -> Result<Guard> {
-    start(path).map(|()| Guard { _private: () })
-}
-
-/// Ends its trace when it goes; an error of the file is logged.
-#[must_use = "the trace ends when the guard is dropped"]
-pub struct Guard {
-    _private: (),
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        // A caller may have stopped earlier; only what could not be written is worth a word.
-        if let Err(error @ Error::Io { .. }) = stop() {
-            tracing::error!("{error}");
-        }
-    }
-}
-
 /// Begins the trace that `OPENMPS_TRACE` asks for; it ends when the process exits.
 pub(crate) fn start_from_environment() {
     let Some(path) = openmps_settings::TRACE.get() else { return };

@@ -60,10 +60,10 @@ fn commands_and_memory_are_in_the_file() {
 fn an_empty_trace_is_valid_and_misuse_is_an_error() {
     let _turn = ONE_AT_A_TIME.lock();
     assert!(matches!(trace::stop(), Err(Error::Tracing { .. })));
-    let guard = trace::scoped(path("empty.json")).expect("a trace");
+    trace::start(path("empty.json")).expect("a trace");
     let second = trace::start(path("second.json")).expect_err("one at a time").to_string();
     assert!(second.contains("empty.json"), "{second}");
-    drop(guard);
+    trace::stop().expect("a file");
     assert_eq!(parsed(&path("empty.json"))["traceEvents"], Value::Array(vec![]));
     assert!(matches!(trace::start("/no/such/folder/trace.json"), Err(Error::Io { .. })));
     assert!(!trace::is_on());

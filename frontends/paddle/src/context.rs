@@ -90,12 +90,6 @@ impl Context {
         unsafe { output.allocate(self.raw, dtype.into(), dtype) }
     }
 
-    /// Allocates a result of the type that Paddle's rules have given it.
-    #[inline]
-    pub fn allocate_as_inferred(&self, output: &Output) -> Result<View> {
-        self.allocate(output, output.dtype()?)
-    }
-
     /// Allocates a result of any type and shows it as integers of the same width, as [`crate::Tensor::bytes_view`] does.
     pub fn allocate_bytes(&self, output: &Output, data_type: DataType) -> Result<View> {
         let (dtype, twice) = integer_of(data_type)?;

@@ -20,7 +20,8 @@ pub const TARGET: &str = "aarch64-apple-darwin";
 /// Where Debian's packages put the compiler and its lints.
 const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 const DEBIAN_CLIPPY: &str = "/usr/bin/clippy-driver";
-/// The oldest macOS, as `openmps_metal::MINIMUM_MACOS` has it; the result of linking is held against it.
+/// The oldest macOS that openmps is for. What is newer stands behind `objc2::available!` in `crates/metal`; the result of linking, and every
+/// Objective-C selector in it, is held against this.
 pub const MINIMUM: &str = "13.0";
 
 /// Checks types and lints of the workspace, and that the page of Apple's calls is up to date.
