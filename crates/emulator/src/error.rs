@@ -8,8 +8,8 @@ use crate::limits::Limit;
 pub enum Error {
     /// No clang was found.
     #[error(
-        "the emulator needs a clang for the Metal Shading Language, and none was found: `cargo xtask setup` installs one into .venv (the \
-         package ziglang); or name a clang of version 19 or newer in OPENMPS_CLANG. Looked at: {looked_at}"
+        "the emulator needs a clang for the Metal Shading Language, and none was found: `pip install ziglang` installs one, as `cargo xtask \
+         setup` does into .venv; or name a clang of version 19 or newer in OPENMPS_CLANG. Looked at: {looked_at}"
     )]
     NoCompiler {
         /// Places, separated by commas.

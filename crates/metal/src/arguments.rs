@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::hazards::Access;
-use crate::interface::{PipelineKey, Size};
+use crate::interface::{Language, MathMode, PipelineKey, Size};
 use crate::limits;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -49,6 +49,26 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// A kernel of a text that somebody else wrote. The bound of its threads is the compiler's where `threads` are none.
+    pub fn of_text(
+        source: &str,
+        entry: &str,
+        language: Language,
+        threads: Option<Size>,
+        parameters: Vec<Parameter>,
+    ) -> Kernel {
+        let pipeline = PipelineKey {
+            source: source.into(),
+            entry: entry.to_owned(),
+            math: MathMode::Safe,
+            language,
+            threads: threads.map_or(0, |threads| threads.iter().product()),
+            constants: Vec::new(),
+        };
+        let threads = threads.unwrap_or([1; 3]);
+        Kernel { pipeline, threads, threadgroup_memory: Vec::new(), parameters, numbers: 0 }
+    }
+
     /// The kernel's name.
     pub fn name(&self) -> &str {
         &self.pipeline.entry
@@ -208,7 +228,6 @@ pub fn bind<B>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interface::{Language, MathMode};
 
     fn kernel(parameters: Vec<Parameter>) -> Kernel {
         let pipeline = PipelineKey {

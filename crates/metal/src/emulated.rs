@@ -164,9 +164,20 @@ unsafe impl Metal for Emulated {
         Ok(EmulatedPipeline { function: Arc::new(function), threads: key.threads, metal4 })
     }
 
+    fn kernel_names(&self, source: &str, language: Language) -> Result<Vec<String>> {
+        let options = Options { metal4: language >= Language::Metal4_0, ..Options::default() };
+        let library = Library::compile_with(source, &options).map_err(|error| match error {
+            openmps_emulator::Error::Compile { .. }
+            | openmps_emulator::Error::AddressSpace { .. }
+            | openmps_emulator::Error::Signature { .. } => Error::Text { message: error.to_string() },
+            missing => Error::System { what: "compiler", message: missing.to_string() },
+        })?;
+        Ok(library.function_names().map(str::to_string).collect())
+    }
+
     fn pipeline_limits(&self, pipeline: &EmulatedPipeline) -> PipelineLimits {
         PipelineLimits {
-            max_threads: pipeline.threads,
+            max_threads: limits::most_threads(pipeline.threads),
             simd_width: limits::SIMD_WIDTH,
             static_threadgroup_memory: pipeline.function.declared_threadgroup_memory(),
         }

@@ -2,7 +2,7 @@
 
 use crate::arguments::{Kernel, Table};
 use crate::error::Result;
-use crate::interface::{CommandBuffer, Metal, PipelineLimits, Properties, Size};
+use crate::interface::{CommandBuffer, Grid, Metal, PipelineLimits, Properties, Size};
 use crate::limits;
 
 /// What a compute command encoder must be able to do so that a kernel can be put onto it.
@@ -24,8 +24,8 @@ pub trait Encoder {
     /// Gives `[[threadgroup(index)]]` its length, a multiple of 16.
     fn set_threadgroup_memory(&mut self, index: usize, bytes: usize) -> Result<()>;
 
-    /// Runs the kernel for whole threadgroups.
-    fn dispatch(&mut self, threadgroups: Size, threads: Size) -> Result<()>;
+    /// Runs the kernel, in threadgroups of so many threads.
+    fn dispatch(&mut self, grid: Grid, threads: Size) -> Result<()>;
 }
 
 /// As [`kernel`], after the dispatch was held to the limits of the device and of its pipeline.
@@ -36,11 +36,11 @@ pub fn checked<E: Encoder>(
     kernel: &Kernel,
     pipeline: &E::Pipeline,
     table: &Table<E::Buffer>,
-    threadgroups: Size,
+    grid: Grid,
 ) -> Result<()> {
     let memory = kernel.given_threadgroup_memory();
-    limits::check_dispatch(kernel.name(), device, limits, threadgroups, kernel.threads, memory)?;
-    self::kernel(encoder, kernel, pipeline, table, threadgroups)
+    limits::check_dispatch(kernel.name(), device, limits, grid, kernel.threads, memory)?;
+    self::kernel(encoder, kernel, pipeline, table, grid)
 }
 
 /// Encodes one run of a kernel: its pipeline, its argument table, its threadgroup memory, the dispatch. The caller has held it to the limits.
@@ -49,7 +49,7 @@ pub fn kernel<E: Encoder>(
     kernel: &Kernel,
     pipeline: &E::Pipeline,
     table: &Table<E::Buffer>,
-    threadgroups: Size,
+    grid: Grid,
 ) -> Result<()> {
     encoder.set_pipeline(pipeline)?;
     for (index, found, written) in &table.buffers {
@@ -61,7 +61,7 @@ pub fn kernel<E: Encoder>(
     for (index, bytes) in kernel.threadgroup_memory.iter().enumerate() {
         encoder.set_threadgroup_memory(index, bytes.next_multiple_of(limits::THREADGROUP_MEMORY_ALIGNMENT))?;
     }
-    encoder.dispatch(threadgroups, kernel.threads)
+    encoder.dispatch(grid, kernel.threads)
 }
 
 /// A command buffer of this interface as an encoder. The order of its dispatches is kept by whoever puts barriers between them.
@@ -87,7 +87,7 @@ impl<M: Metal> Encoder for Seam<'_, M> {
         self.0.set_threadgroup_memory(index, bytes)
     }
 
-    fn dispatch(&mut self, threadgroups: Size, threads: Size) -> Result<()> {
-        self.0.dispatch(threadgroups, threads)
+    fn dispatch(&mut self, grid: Grid, threads: Size) -> Result<()> {
+        self.0.dispatch(grid, threads)
     }
 }

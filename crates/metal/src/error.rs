@@ -21,6 +21,8 @@ pub enum Error {
     NotPageAligned { address: usize, bytes: usize, page: usize },
     #[error("the library of {entry} was not compiled: {message}")]
     Library { entry: String, message: String },
+    #[error("the library was not compiled: {message}")]
+    Text { message: String },
     #[error("the library has no kernel {entry}")]
     NoSuchKernel { entry: String },
     #[error("the pipeline of {entry} was not made: {message}")]

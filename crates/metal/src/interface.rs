@@ -12,6 +12,37 @@ use std::time::Duration;
 /// Threadgroups or threads along x, y and z.
 pub type Size = [usize; 3];
 
+/// How much of a kernel a dispatch runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grid {
+    /// So many threadgroups, all of them whole (`dispatchThreadgroups:threadsPerThreadgroup:`).
+    Threadgroups(Size),
+    /// So many threads; threadgroups at the edges are cut off (`dispatchThreads:threadsPerThreadgroup:`).
+    Threads(Size),
+}
+
+impl Grid {
+    /// Threadgroups along each axis, of so many threads each, those counted that are cut off.
+    pub fn threadgroups(self, threads: Size) -> Size {
+        match self {
+            Grid::Threadgroups(count) => count,
+            Grid::Threads(count) => [0, 1, 2].map(|axis| count[axis].div_ceil(threads[axis].max(1))),
+        }
+    }
+
+    /// Whether nothing is to be run.
+    pub fn is_empty(self) -> bool {
+        let (Grid::Threadgroups(count) | Grid::Threads(count)) = self;
+        count.contains(&0)
+    }
+}
+
+impl From<Size> for Grid {
+    fn from(threadgroups: Size) -> Grid {
+        Grid::Threadgroups(threadgroups)
+    }
+}
+
 /// What a device says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
@@ -78,6 +109,33 @@ pub enum Language {
     Metal4_0,
 }
 
+impl Properties {
+    /// The newest language that its compiler has, of those that openmps knows.
+    pub fn language(&self) -> Language {
+        match (self.tensor_operations, self.coherence, self.bfloat) {
+            (true, ..) => Language::Metal4_0,
+            (false, true, _) => Language::Metal3_2,
+            (false, false, true) => Language::Metal3_1,
+            (false, false, false) => Language::Metal3_0,
+        }
+    }
+}
+
+impl Language {
+    /// The oldest that has what a text uses, so that it compiles on the oldest macOS that can: `newest` at most, as a text may have parts for newer
+    /// ones (`#if __METAL_VERSION__ >= 400`).
+    pub fn of(source: &str, newest: Language) -> Language {
+        let uses = |words: &[&str]| words.iter().any(|word| source.contains(word));
+        let oldest = match () {
+            () if uses(&["metal_tensor", "MetalPerformancePrimitives"]) => Language::Metal4_0,
+            () if uses(&["coherent(device)"]) => Language::Metal3_2,
+            () if uses(&["bfloat"]) => Language::Metal3_1,
+            () => Language::Metal3_0,
+        };
+        oldest.min(newest)
+    }
+}
+
 /// All that a pipeline depends on, compared for equality as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PipelineKey {
@@ -89,7 +147,8 @@ pub struct PipelineKey {
     pub math: MathMode,
     /// The language that it is written in.
     pub language: Language,
-    /// Threads of its threadgroups at most (`maxTotalThreadsPerThreadgroup` of the descriptor), so that the compiler spares registers.
+    /// Threads of its threadgroups at most (`maxTotalThreadsPerThreadgroup` of the descriptor), so that the compiler spares registers; 0 leaves
+    /// it to the compiler, and [`PipelineLimits`] says how many there may be.
     pub threads: usize,
     /// Values of the text's function constants (`MTLFunctionConstantValues`).
     pub constants: Vec<FunctionConstant>,
@@ -182,6 +241,9 @@ pub unsafe trait Metal: Send + Sync + Sized + 'static {
     /// Compiles a library and makes the pipeline of one kernel.
     fn pipeline(&self, key: &PipelineKey) -> Result<Self::Pipeline>;
 
+    /// Compiles a library, and gives the names of its kernels.
+    fn kernel_names(&self, source: &str, language: Language) -> Result<Vec<String>>;
+
     /// What a pipeline allows.
     fn pipeline_limits(&self, pipeline: &Self::Pipeline) -> PipelineLimits;
 
@@ -236,8 +298,8 @@ pub trait CommandBuffer<M: Metal>: Send {
     /// Gives `[[threadgroup(index)]]` its length, a multiple of 16.
     fn set_threadgroup_memory(&mut self, index: usize, bytes: usize) -> Result<()>;
 
-    /// Runs the kernel for whole threadgroups.
-    fn dispatch(&mut self, threadgroups: Size, threads: Size) -> Result<()>;
+    /// Runs the kernel, in threadgroups of so many threads.
+    fn dispatch(&mut self, grid: Grid, threads: Size) -> Result<()>;
 
     /// What was dispatched before is done, and seen, before what is dispatched after begins.
     fn barrier(&mut self) -> Result<()>;

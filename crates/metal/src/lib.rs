@@ -36,7 +36,3 @@ pub use interface::{CommandBuffer, Completion, MathMode, Metal, PipelineKey, Pip
 pub use pipelines::{Executables, Pipelines};
 pub use recorder::Recorder;
 pub use stream::{CommitPolicy, Launch, Stream};
-
-/// The oldest macOS that openmps is for: the one place where it is stated. What is newer stands behind `objc2::available!`, and
-/// `cargo xtask wheel-macos` holds every Objective-C selector against it.
-pub const MINIMUM_MACOS: (u32, u32) = (13, 0);

@@ -1,7 +1,7 @@
 //! Apple's limits, checked before a dispatch: on the GPU a violation is an assertion, a silent nothing, or a lost device.
 
 use crate::error::{Error, Result};
-use crate::interface::{PipelineLimits, Properties, Size};
+use crate::interface::{Grid, PipelineLimits, Properties, Size};
 
 /// Bytes of threadgroup memory on every GPU since the A11 and the M1.
 pub const THREADGROUP_MEMORY: usize = 32 << 10;
@@ -28,20 +28,30 @@ pub fn thread_bound(threads: usize) -> usize {
     if threads > SIMD_WIDTH { threads } else { 0 }
 }
 
+/// The bound of a pipeline's threads where nothing but what it was compiled for limits them.
+pub fn most_threads(bound: usize) -> usize {
+    if bound == 0 { THREADS } else { bound }
+}
+
 /// Holds a dispatch to the limits of the device and of its pipeline.
 pub fn check_dispatch(
     kernel: &str,
     device: &Properties,
     pipeline: &PipelineLimits,
-    threadgroups: Size,
+    grid: Grid,
     threads: Size,
     threadgroup_memory: usize,
 ) -> Result<()> {
     const AXES: [&str; 3] = ["threads along x", "threads along y", "threads along z"];
-    const GRID: [&str; 3] = ["threadgroups along x", "threadgroups along y", "threadgroups along z"];
+    const THREADGROUPS: [&str; 3] = ["threadgroups along x", "threadgroups along y", "threadgroups along z"];
+    const ALL_THREADS: [&str; 3] = ["all threads along x", "all threads along y", "all threads along z"];
+    let (what, count) = match grid {
+        Grid::Threadgroups(count) => (THREADGROUPS, count),
+        Grid::Threads(count) => (ALL_THREADS, count),
+    };
     for axis in 0..3 {
         at_most(kernel, AXES[axis], threads[axis], device.max_threads[axis])?;
-        at_most(kernel, GRID[axis], threadgroups[axis], u32::MAX as usize)?;
+        at_most(kernel, what[axis], count[axis], u32::MAX as usize)?;
     }
     let total = threads.iter().product();
     at_most(kernel, "threads a threadgroup", total, THREADS)?;
@@ -88,8 +98,8 @@ mod tests {
     const PIPELINE: PipelineLimits =
         PipelineLimits { max_threads: 512, simd_width: SIMD_WIDTH, static_threadgroup_memory: 1024 };
 
-    fn check(threadgroups: Size, threads: Size, memory: usize) -> std::result::Result<(), String> {
-        check_dispatch("k", &recorder::properties(), &PIPELINE, threadgroups, threads, memory)
+    fn check(grid: impl Into<Grid>, threads: Size, memory: usize) -> std::result::Result<(), String> {
+        check_dispatch("k", &recorder::properties(), &PIPELINE, grid.into(), threads, memory)
             .map_err(|error| error.to_string())
     }
 
@@ -117,6 +127,10 @@ mod tests {
         assert_eq!(
             error(check([1, 1 << 32, 1], [1, 1, 1], 0)),
             "k: threadgroups along y is 4294967296, 1 more than the limit of 4294967295"
+        );
+        assert_eq!(
+            error(check(Grid::Threads([1, 1, 1 << 32]), [1, 1, 1], 0)),
+            "k: all threads along z is 4294967296, 1 more than the limit of 4294967295"
         );
         assert!(check_arguments("k", 31).is_ok() && check_arguments("k", 32).is_err());
         assert!(check_bytes("k", 4096).is_ok() && check_bytes("k", 4097).is_err());

@@ -9,7 +9,7 @@ pub use said::Said;
 
 use crate::error::{Error, Result};
 use crate::graph::Graph;
-use crate::interface::{Completed, Completion, Metal, PipelineKey, PipelineLimits, Properties};
+use crate::interface::{Completed, Completion, Language, Metal, PipelineKey, PipelineLimits, Properties};
 use crate::limits;
 use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
@@ -321,8 +321,13 @@ unsafe impl Metal for Recorder {
         Ok(Arc::new(key.clone()))
     }
 
+    fn kernel_names(&self, _source: &str, _language: Language) -> Result<Vec<String>> {
+        Err(Error::Unsupported { what: "the names of a library's kernels", device: "the recorder".to_string() })
+    }
+
     fn pipeline_limits(&self, key: &Arc<PipelineKey>) -> PipelineLimits {
-        PipelineLimits { max_threads: key.threads, simd_width: limits::SIMD_WIDTH, static_threadgroup_memory: 0 }
+        let max_threads = limits::most_threads(key.threads);
+        PipelineLimits { max_threads, simd_width: limits::SIMD_WIDTH, static_threadgroup_memory: 0 }
     }
 
     fn executable(&self, graph: &Graph) -> Result<Arc<Graph>> {

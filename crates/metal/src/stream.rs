@@ -14,7 +14,7 @@ use crate::completions::{CompletionTracker, Deferred, StreamStatistics};
 use crate::encode;
 use crate::error::{Error, Result};
 use crate::hazards::{Access, Hazards};
-use crate::interface::{CommandBuffer, Completion, Metal, PipelineLimits, Size};
+use crate::interface::{CommandBuffer, Completion, Grid, Metal, PipelineLimits};
 use crate::limits;
 use crate::matrix::{MatrixCall, Operand, TensorView};
 use staging::Staging;
@@ -52,7 +52,7 @@ pub struct Launch<'a, M: Metal> {
     /// How large a threadgroup the compiled kernel allows.
     pub limits: PipelineLimits,
     /// Threadgroups along x, y and z.
-    pub threadgroups: Size,
+    pub grid: Grid,
     /// One 64-bit value for each parameter: an address, or a scalar's bits.
     pub arguments: &'a [u64],
 }
@@ -131,7 +131,7 @@ impl<M: Metal> Stream<M> {
         &self.queue
     }
 
-    /// Runs a kernel over threadgroups; none at all is no command. `resolve` finds the buffer of an address.
+    /// Runs a kernel over a grid; an empty one is no command. `resolve` finds the buffer of an address.
     pub fn dispatch(
         &self,
         launch: &Launch<'_, M>,
@@ -140,14 +140,14 @@ impl<M: Metal> Stream<M> {
         let kernel = launch.kernel;
         let memory = kernel.given_threadgroup_memory();
         let device = self.metal.properties();
-        limits::check_dispatch(kernel.name(), device, &launch.limits, launch.threadgroups, kernel.threads, memory)?;
+        limits::check_dispatch(kernel.name(), device, &launch.limits, launch.grid, kernel.threads, memory)?;
         let table = arguments::bind(kernel, launch.arguments, resolve, || self.nothing())?;
-        if launch.threadgroups.contains(&0) || kernel.threads.contains(&0) {
+        if launch.grid.is_empty() || kernel.threads.contains(&0) {
             return Ok(());
         }
         self.encode(kernel.name(), &table.accesses(), Ordering::Concurrent, |commands, kept| {
             table.buffers.iter().for_each(|(_, found, _)| kept.buffer(&self.metal, &found.buffer));
-            encode::kernel(&mut encode::Seam::<M>(commands), kernel, launch.pipeline, &table, launch.threadgroups)
+            encode::kernel(&mut encode::Seam::<M>(commands), kernel, launch.pipeline, &table, launch.grid)
         })
     }
 

@@ -3,7 +3,7 @@
 
 use openmps_metal::arguments::{Addresses, Kernel, Parameter};
 use openmps_metal::graph::{Binary, Builder, Operation};
-use openmps_metal::interface::{Language, MathMode};
+use openmps_metal::interface::{Grid, Language, MathMode};
 use openmps_metal::matrix::{MatrixCall, MatrixView, TensorView};
 use openmps_metal::recorder::{RecordedBuffer, Said};
 use openmps_metal::{CommitPolicy, Error, Executables, Launch, Metal, PipelineKey, Pipelines, Recorder, Stream};
@@ -57,7 +57,7 @@ impl Bench {
 
     fn launch(&self, kernel: &Kernel, threadgroups: usize, arguments: &[u64]) -> Result<(), Error> {
         let (pipeline, limits) = self.pipelines.get(&self.recorder, &kernel.pipeline)?;
-        let launch = Launch { kernel, pipeline: &pipeline, limits, threadgroups: [threadgroups, 1, 1], arguments };
+        let launch = Launch { kernel, pipeline: &pipeline, limits, grid: [threadgroups, 1, 1].into(), arguments };
         self.stream.dispatch(&launch, |address| self.addresses.resolve(address, 0))
     }
 
@@ -97,7 +97,7 @@ fn a_dispatch_is_said_in_full() {
         Said::Buffer { index: 1, buffer: 1, offset: 0 },
         Said::Bytes { index: 2, bytes: vec![0xe8, 3, 0, 0] },
         Said::ThreadgroupMemory { index: 0, bytes: 48 },
-        Said::Dispatch { threadgroups: [4, 1, 1], threads: [256, 1, 1] },
+        Said::Dispatch { grid: Grid::Threadgroups([4, 1, 1]), threads: [256, 1, 1] },
         Said::EndGroup,
         Said::Commit("test 0".to_string()),
         Said::Ended("test 0".to_string()),
@@ -250,7 +250,7 @@ fn the_recorder_sees_buffers_that_go_too_early() {
         // And what is never committed, said outside a pool, or over the limits.
         let mut commands = recorder.command_buffer(&"test".to_string(), "lost").unwrap();
         commands.set_bytes(31, &[0; 4097]).unwrap();
-        commands.dispatch([0, 1, 1], [1, 1, 1]).unwrap();
+        commands.dispatch([0, 1, 1].into(), [1, 1, 1]).unwrap();
         drop(commands);
     });
     assert!(recorder.allocate(64).is_ok());
@@ -259,7 +259,7 @@ fn the_recorder_sees_buffers_that_go_too_early() {
         "lost: bytes at index 31",
         "lost: 4097 bytes in place",
         "lost: a dispatch without a pipeline",
-        "lost: a dispatch of [0, 1, 1] threadgroups of [1, 1, 1]",
+        "lost: a dispatch of Threadgroups([0, 1, 1]) in threadgroups of [1, 1, 1]",
         "lost was never committed",
         "allocate outside an autorelease pool",
     ];

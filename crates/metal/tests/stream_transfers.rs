@@ -98,7 +98,7 @@ fn null_and_the_end_of_a_buffer_are_bound_to_something() {
     let limits = PipelineLimits { max_threads: 32, simd_width: 32, static_threadgroup_memory: 0 };
     let compiled = Arc::new(kernel.pipeline.clone());
     let arguments = &[0, x.extent.start as u64, x.extent.end as u64];
-    let launch = Launch { kernel: &kernel, pipeline: &compiled, limits, threadgroups: [1, 1, 1], arguments };
+    let launch = Launch { kernel: &kernel, pipeline: &compiled, limits, grid: [1, 1, 1].into(), arguments };
     let resolve = |address: usize| Some(Resolved { offset: address - x.extent.start, ..x.clone() });
     stream.dispatch(&launch, resolve).unwrap();
     stream.finish().unwrap();

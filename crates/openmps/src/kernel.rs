@@ -8,6 +8,7 @@ use crate::encode::{Resource, encode};
 use crate::error::{Error, Result};
 use crate::kernel_text::{FunctionConstant, Text};
 use crate::multiplication::check_device;
+use openmps_runtime::metal::interface::Grid;
 use openmps_runtime::{Pipeline, Queue};
 use openmps_tile::{Builder, DType, HostMemory, Scalar, bf16, f16, interpret, verify};
 use std::sync::Arc;
@@ -256,7 +257,8 @@ impl Kernel {
         })
     }
 
-    /// Encodes it as compiled for the device, nothing checked. The grid counts programs, or threadgroups.
+    /// Encodes it as compiled for the device, nothing checked. Numbers count programs, or threadgroups; a [`Grid`] may count the threads of a
+    /// kernel in Metal's language.
     ///
     /// # Safety
     /// Under these arguments every address that the kernel loads from or stores to lies in the arguments' buffers, those given to read are
@@ -283,9 +285,10 @@ impl Kernel {
     pub unsafe fn encode_unchecked(
         &self,
         command_buffer: &CommandBuffer,
-        grid: [usize; 3],
+        grid: impl Into<Grid>,
         arguments: &[Argument],
     ) -> Result<()> {
+        let grid = self.form.grid(grid.into())?;
         let Bound { bits, resources } = self.bind(command_buffer, arguments)?;
         let form = self.form.clone();
         encode(command_buffer, "Kernel", resources, move |queue| {
@@ -346,13 +349,25 @@ impl Form {
         }
     }
 
+    /// The grid, where the kernel has threads to count.
+    fn grid(&self, grid: Grid) -> Result<Grid> {
+        match (self, grid) {
+            (Form::Tiles(_), Grid::Threads(_)) => {
+                let (got, expected) = (format!("{grid:?}"), "programs, for a kernel of tiles".to_owned());
+                Err(Error::Attribute { operation: "Kernel", attribute: "grid", got, expected })
+            }
+            _ => Ok(grid),
+        }
+    }
+
     /// # Safety
     /// As for [`Kernel::encode_unchecked`].
-    unsafe fn dispatch(&self, queue: &Queue, grid: [usize; 3], bits: &[u64]) -> Result<()> {
+    unsafe fn dispatch(&self, queue: &Queue, grid: Grid, bits: &[u64]) -> Result<()> {
         // SAFETY: passed on to the caller.
         unsafe {
             match self {
-                Form::Tiles(pipeline) => Ok(queue.dispatch("Kernel", pipeline, grid, bits)?),
+                // A program is a threadgroup, whatever threads its compiled form has.
+                Form::Tiles(pipeline) => Ok(queue.dispatch("Kernel", pipeline, grid.threadgroups([1; 3]), bits)?),
                 Form::Text(text) => text.dispatch(queue, grid, bits),
             }
         }

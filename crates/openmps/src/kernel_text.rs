@@ -5,9 +5,8 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::Parameter;
 use openmps_runtime::Queue;
-use openmps_runtime::metal::PipelineKey;
 use openmps_runtime::metal::arguments::{Kernel, Parameter as Passed};
-use openmps_runtime::metal::interface::{FunctionConstant as Value, Language, MathMode};
+use openmps_runtime::metal::interface::{FunctionConstant as Value, Grid};
 use openmps_tile::{DType, Scalar};
 
 /// A value for `constant T x [[function_constant(index)]]` of a kernel of Metal's language: `MTLFunctionConstantValues`.
@@ -69,13 +68,14 @@ impl Text {
         parameters: &[Parameter],
         constants: &[FunctionConstant],
     ) -> Result<Text> {
-        let mut kernel = kernel(source, function, threads, parameters);
+        let passed = parameters.iter().enumerate().map(passed).collect();
+        let mut kernel = Kernel::of_text(source, function, device.runtime().language_of(source), Some(threads), passed);
         kernel.pipeline.constants = constants.iter().map(FunctionConstant::element).collect::<Result<_>>()?;
         if threads.contains(&0) {
             let (got, expected) = (format!("{threads:?}"), "at least 1 along each axis".to_owned());
             return Err(Error::Attribute { operation: "Kernel", attribute: "threads", got, expected });
         }
-        device.runtime().prepare(&kernel).map_err(|error| match error {
+        device.runtime().prepare(&kernel).map(drop).map_err(|error| match error {
             openmps_runtime::Error::NotMetal { kernel, device } => Error::NotMetal { kernel, device },
             openmps_runtime::Error::Compile { kernel, log } => Error::Msl { kernel, message: log },
             other => Error::Runtime(other),
@@ -108,27 +108,16 @@ impl Text {
 
     /// # Safety
     /// As for `Kernel::encode_unchecked`.
-    pub unsafe fn dispatch(&self, queue: &Queue, grid: [usize; 3], bits: &[u64]) -> Result<()> {
+    pub unsafe fn dispatch(&self, queue: &Queue, grid: Grid, bits: &[u64]) -> Result<()> {
         // SAFETY: passed on to the caller.
         Ok(unsafe { queue.dispatch_text("Kernel", &self.kernel, grid, bits) }?)
     }
 }
 
-fn kernel(source: &str, function: &str, threads: [usize; 3], parameters: &[Parameter]) -> Kernel {
-    let pass = |(index, parameter): (usize, &Parameter)| match *parameter {
+/// What the argument table takes at an index.
+fn passed((index, parameter): (usize, &Parameter)) -> Passed {
+    match *parameter {
         Parameter::Buffer => Passed::Buffer { index, written: true },
         Parameter::Number(dtype) => Passed::Value { index, size: dtype.size() },
-    };
-    let uses_bfloat = source.contains("bfloat") || parameters.contains(&Parameter::Number(DType::BF16));
-    let pipeline = PipelineKey {
-        source: source.into(),
-        entry: function.to_owned(),
-        math: MathMode::Safe,
-        // The oldest language that has what the text uses, so that it compiles on the oldest macOS that can.
-        language: if uses_bfloat { Language::Metal3_1 } else { Language::Metal3_0 },
-        threads: threads.iter().product(),
-        constants: Vec::new(),
-    };
-    let parameters = parameters.iter().enumerate().map(pass).collect();
-    Kernel { pipeline, threads, threadgroup_memory: Vec::new(), parameters, numbers: 0 }
+    }
 }

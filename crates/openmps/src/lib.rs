@@ -56,6 +56,7 @@ pub use kernel_text::FunctionConstant;
 pub use matrix::{Matrix, MatrixDescriptor, MatrixDescriptorBuilder};
 pub use multiplication::{MatrixMultiplication, MatrixMultiplicationBuilder, MatrixVectorMultiplication, Origin};
 pub use norm::{LayerNorm, RmsNorm};
+pub use openmps_runtime::metal::interface::Grid;
 pub use queue::CommandQueue;
 pub use random::{Distribution, MatrixRandom};
 pub use softmax::{MatrixLogSoftMax, MatrixSoftMax};

@@ -2,7 +2,7 @@
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
 use openmps::runtime::metal::emulated::Emulated;
-use openmps::{Argument, Buffer, DataType, Device, Error, FunctionConstant, Kernel, Parameter};
+use openmps::{Argument, Buffer, DataType, Device, Error, FunctionConstant, Grid, Kernel, Parameter};
 
 const TEXT: &str = "
 #include <metal_stdlib>
@@ -53,6 +53,29 @@ fn a_kernel_of_metals_language_computes_with_typed_arguments() {
     let result = y.read::<openmps::f16>(0, 200).unwrap();
     assert!(result[..190].iter().enumerate().all(|(i, y)| y.to_f32() == 0.5 * (i as f32 + 4.0) + 0.25), "{result:?}");
     assert!(result[190..].iter().all(|y| y.to_f32() == 0.0), "beyond the count nothing is stored");
+}
+
+#[test]
+fn a_grid_of_threads_cuts_the_last_threadgroups_off() {
+    let text = "#include <metal_stdlib>\nusing namespace metal;\nkernel void count(device uint* x [[buffer(0)]], \
+                uint2 at [[thread_position_in_grid]], uint2 size [[threads_per_grid]], uint2 own [[threads_per_threadgroup]]) \
+                { x[at.y * size.x + at.x] += own.x * 100 + own.y; }";
+    let device = gpu();
+    let kernel = Kernel::from_msl(&device, text, "count", [4, 4, 1], &[Parameter::Buffer]).unwrap();
+    let x = Buffer::from_slice(&device, &[0u32; 36]).unwrap();
+    let command_buffer = device.queue().command_buffer();
+    // SAFETY: 7 x 5 threads write an element each.
+    unsafe { kernel.encode_unchecked(&command_buffer, Grid::Threads([7, 5, 1]), &[Argument::Write(&x, 0)]) }.unwrap();
+    command_buffer.commit().unwrap();
+    command_buffer.wait_until_completed().unwrap();
+    let width = |column| if column < 4 { 400 } else { 300 };
+    let expected = (0..35).map(|i| width(i % 7) + if i / 7 < 4 { 4 } else { 1 });
+    assert_eq!(x.read::<u32>(0, 36).unwrap(), expected.chain([0]).collect::<Vec<u32>>());
+    let tiles = Kernel::from_tiles(&device, "nothing", |_| {}).unwrap();
+    let command_buffer = device.queue().command_buffer();
+    // SAFETY: it is refused.
+    let refused = unsafe { tiles.encode_unchecked(&command_buffer, Grid::Threads([7, 5, 1]), &[]) }.unwrap_err();
+    assert_eq!(refused.to_string(), "Kernel: grid is Threads([7, 5, 1]), expected programs, for a kernel of tiles");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::reclaim;
 use crate::trace;
 use crate::vendor::Engine;
 use openmps_host::fork;
+use openmps_metal::interface::Language;
 use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,8 +90,19 @@ impl Device {
 
     /// Compiles a kernel of Metal's own language for this device: `Error::NotMetal` where it is none of Metal's, `Error::Compile` where the
     /// text is wrong. The compiled form is kept for its dispatches.
-    pub fn prepare(&self, kernel: &openmps_metal::arguments::Kernel) -> Result<()> {
-        self.driver().prepare(kernel).unwrap_or_else(|| Err(no_text(kernel, &format!("{self:?}"))))
+    pub fn prepare(&self, kernel: &openmps_metal::arguments::Kernel) -> Result<openmps_metal::PipelineLimits> {
+        self.driver().prepare(kernel).unwrap_or_else(|| Err(no_text(kernel.name(), &format!("{self:?}"))))
+    }
+
+    /// In which of Metal's languages this device takes a text.
+    pub fn language_of(&self, source: &str) -> Language {
+        Language::of(source, self.driver().language().unwrap_or(Language::Metal4_0))
+    }
+
+    /// Compiles a text of Metal's own language for this device, and gives the names of its kernels; errors as of `prepare`.
+    pub fn text_functions(&self, source: &str) -> Result<Vec<String>> {
+        let functions = self.driver().text_functions(source, self.language_of(source));
+        functions.unwrap_or_else(|| Err(no_text("a library", &format!("{self:?}"))))
     }
 
     /// A device of its own that runs no command, and the handle to what it was asked to do.

@@ -40,6 +40,9 @@ pub enum Error {
     /// A stream was given to a device that has none.
     #[error("the device has no streams")]
     NoStreams,
+    /// A capture for Xcode was asked of a device that is none of Apple's.
+    #[error("the device has no captures")]
+    NoCaptures,
     #[error(transparent)]
     Codegen(openmps_codegen::CodegenError),
     /// What `OPENMPS_SANITIZE` found, and what is known of the memory concerned.

@@ -11,7 +11,9 @@ use crate::pipeline::Pipeline;
 use crate::trace;
 use crate::vendor::VendorCall;
 use openmps_host::fork;
+use openmps_metal::interface::Grid;
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a queue's clones have in common. It does not hold its device, which holds the default queue's.
@@ -103,7 +105,7 @@ impl Queue {
         self.submit(Command::Dispatch { operation, pipeline, grid, arguments })
     }
 
-    /// Runs a kernel of Metal's own language over threadgroups; arguments as for `dispatch`. A device that is not Metal's refuses it with
+    /// Runs a kernel of Metal's own language over a grid; arguments as for `dispatch`. A device that is not Metal's refuses it with
     /// `Error::NotMetal`.
     ///
     /// # Safety
@@ -112,10 +114,22 @@ impl Queue {
         &self,
         operation: &'static str,
         kernel: &openmps_metal::arguments::Kernel,
-        grid: [usize; 3],
+        grid: Grid,
         arguments: &[u64],
     ) -> Result<()> {
         self.submit(Command::Text { operation, kernel, grid, arguments })
+    }
+
+    /// Begins a capture of the queue's commands into a `.gputrace` file of Xcode's, on a GPU of Apple's. The process needs `MTL_CAPTURE_ENABLED=1`.
+    pub fn begin_capture(&self, file: &Path) -> Result<()> {
+        self.device.driver().begin_capture(self.shared.id, file)
+    }
+
+    /// Ends the device's capture, if there is one, when the queue's commands so far have ended.
+    pub fn end_capture(&self) -> Result<()> {
+        let finished = self.synchronize();
+        self.device.driver().end_capture();
+        finished
     }
 
     /// Hands a call to the vendor's libraries (MPS, MPSGraph); true where one of them has taken it. `call` is asked only on a

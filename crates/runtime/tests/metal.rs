@@ -7,9 +7,11 @@ mod harness;
 use addresses::ByAddress;
 use harness::{ADD, settle};
 use openmps_metal::Recorder;
+use openmps_metal::interface::Grid;
 use openmps_metal::recorder::Said;
 use openmps_runtime::{Backend, Device, Error, Event, Pipeline};
 use openmps_tile::parse;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -46,8 +48,27 @@ fn a_kernel_is_compiled_once_and_its_arguments_become_buffers_and_numbers() {
     assert!(said.contains(&Said::Bytes { index: 3, bytes: 1000u32.to_le_bytes().to_vec() }), "{said:?}");
     let dispatches: Vec<_> = said.iter().filter(|said| matches!(said, Said::Dispatch { .. })).collect();
     assert_eq!(dispatches.len(), 2);
-    assert!(matches!(dispatches[0], Said::Dispatch { threadgroups: [4, 1, 1], .. }));
+    assert!(matches!(dispatches[0], Said::Dispatch { grid: Grid::Threadgroups([4, 1, 1]), .. }));
     drop((x, y, out));
+    settle(device, &recorder);
+}
+
+#[test]
+fn a_capture_is_of_the_queue_and_ends_behind_its_commands() {
+    let (device, recorder) = device();
+    let queue = device.queue();
+    let memory = device.allocate(4096).unwrap();
+    queue.begin_capture(Path::new("of.gputrace")).unwrap();
+    queue.fill_at(memory.address(), 0, 4096).unwrap();
+    queue.end_capture().unwrap();
+    let said = recorder.said();
+    let at = |what: &dyn Fn(&Said) -> bool| said.iter().position(what).unwrap();
+    let begun = at(&|said| matches!(said, Said::Capture(of) if of.ends_with("into of.gputrace")));
+    let (ended, filled) = (at(&|said| *said == Said::EndCapture), at(&|said| matches!(said, Said::Fill { .. })));
+    assert!(begun < filled && filled < ended, "{said:?}");
+    let refused = Device::host(0).unwrap().queue().begin_capture(Path::new("of.gputrace"));
+    assert!(matches!(refused, Err(Error::NoCaptures)));
+    drop(memory);
     settle(device, &recorder);
 }
 

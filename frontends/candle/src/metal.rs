@@ -13,7 +13,7 @@ use openmps::runtime::external::{ExternalDevice, ExternalGpu, HeldDevices};
 use openmps_metal::apple::AppleMetal;
 use openmps_metal::arguments::{Kernel, Table};
 use openmps_metal::encode::{self, Encoder};
-use openmps_metal::interface::{Metal, Properties, Size};
+use openmps_metal::interface::{Grid, Metal, Properties, Size};
 use openmps_metal::pipelines::{LIMIT, Pipelines};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -108,7 +108,7 @@ unsafe impl ExternalGpu for CandleGpu {
         buffer.map_err(|_| openmps_metal::Error::OutOfMemory { bytes, limit: self.gpu.metal.properties().max_buffer })
     }
 
-    fn launch(&self, kernel: &Kernel, table: &Table<Buffer>, threadgroups: Size) -> openmps_metal::Result<()> {
+    fn launch(&self, kernel: &Kernel, table: &Table<Buffer>, grid: Grid) -> openmps_metal::Result<()> {
         let Gpu { metal, pipelines } = &*self.gpu;
         metal.autorelease_pool(|| {
             let (pipeline, limits) = pipelines.get(metal, &kernel.pipeline)?;
@@ -120,7 +120,7 @@ unsafe impl ExternalGpu for CandleGpu {
             })?;
             let pipeline = ComputePipeline::new(pipeline.raw().clone());
             let device = metal.properties();
-            encode::checked(&mut CandleEncoder(&encoder), device, &limits, kernel, &pipeline, table, threadgroups)
+            encode::checked(&mut CandleEncoder(&encoder), device, &limits, kernel, &pipeline, table, grid)
         })
     }
 }
@@ -158,9 +158,12 @@ impl Encoder for CandleEncoder<'_> {
         Ok(())
     }
 
-    fn dispatch(&mut self, threadgroups: Size, threads: Size) -> openmps_metal::Result<()> {
+    fn dispatch(&mut self, grid: Grid, threads: Size) -> openmps_metal::Result<()> {
         let size = |[width, height, depth]: Size| MTLSize { width, height, depth };
-        self.0.as_ref().dispatch_thread_groups(size(threadgroups), size(threads));
+        match grid {
+            Grid::Threadgroups(count) => self.0.as_ref().dispatch_thread_groups(size(count), size(threads)),
+            Grid::Threads(count) => self.0.as_ref().dispatch_threads(size(count), size(threads)),
+        }
         Ok(())
     }
 }

@@ -145,8 +145,8 @@ fn kernel(bench: &Bench) -> Outcome {
         address as u64
     };
     let arguments = [argument(&bench.x), argument(&bench.y), argument(&bench.z), COUNT as u64];
-    let threadgroups = [COUNT / 256, 1, 1];
-    let launch = Launch { kernel: &kernel, pipeline: &pipeline, limits, threadgroups, arguments: &arguments };
+    let grid = [COUNT / 256, 1, 1].into();
+    let launch = Launch { kernel: &kernel, pipeline: &pipeline, limits, grid, arguments: &arguments };
     bench.stream.dispatch(&launch, |address| addresses.resolve(address, 0))?;
     bench.expect(|i| i as f32 + 2.0)
 }

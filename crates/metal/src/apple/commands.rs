@@ -3,7 +3,7 @@
 use super::raw::{RawCommandBuffer, RawDevice};
 use super::{AppleMetal, Buffer, Event, Executable, Pipeline, graph, mps, text};
 use crate::error::{Error, Result};
-use crate::interface::{CommandBuffer, Completed, Completion, Size};
+use crate::interface::{CommandBuffer, Completed, Completion, Grid, Size};
 use crate::matrix::{MatrixCall, TensorView};
 use block2::RcBlock;
 use objc2::rc::{Retained, autoreleasepool};
@@ -126,8 +126,12 @@ impl CommandBuffer<AppleMetal> for Commands {
         Ok(())
     }
 
-    fn dispatch(&mut self, threadgroups: Size, threads: Size) -> Result<()> {
-        self.compute()?.dispatchThreadgroups_threadsPerThreadgroup(size(threadgroups), size(threads));
+    fn dispatch(&mut self, grid: Grid, threads: Size) -> Result<()> {
+        let encoder = self.compute()?;
+        match grid {
+            Grid::Threadgroups(count) => encoder.dispatchThreadgroups_threadsPerThreadgroup(size(count), size(threads)),
+            Grid::Threads(count) => encoder.dispatchThreads_threadsPerThreadgroup(size(count), size(threads)),
+        }
         Ok(())
     }
 

@@ -50,11 +50,25 @@ pub fn compile(device: &RawDevice, archive: &Archive, key: &PipelineKey) -> Resu
     Ok(Pipeline { raw })
 }
 
+/// Compiles a library, and gives the names of its kernels.
+pub fn kernel_names(device: &RawDevice, source: &str, language: Language) -> Result<Vec<String>> {
+    let library = library(device, source, &options(language, MathMode::Safe));
+    let library = library.map_err(|message| Error::Text { message })?;
+    Ok(library.functionNames().iter().map(|name| name.to_string()).collect())
+}
+
+fn library(
+    device: &RawDevice,
+    source: &str,
+    options: &MTLCompileOptions,
+) -> std::result::Result<Retained<ProtocolObject<dyn MTLLibrary>>, String> {
+    let source = NSString::from_str(source);
+    device.newLibraryWithSource_options_error(&source, Some(options)).map_err(|error| text(&error))
+}
+
 fn function(device: &RawDevice, key: &PipelineKey) -> Result<Retained<ProtocolObject<dyn MTLFunction>>> {
-    let source = NSString::from_str(&key.source);
-    let library = device
-        .newLibraryWithSource_options_error(&source, Some(&options(key)))
-        .map_err(|error| Error::Library { entry: key.entry.clone(), message: text(&error) })?;
+    let library = library(device, &key.source, &options(key.language, key.math))
+        .map_err(|message| Error::Library { entry: key.entry.clone(), message })?;
     let name = NSString::from_str(&key.entry);
     if key.constants.is_empty() {
         let function = library.newFunctionWithName(&name);
@@ -88,15 +102,15 @@ fn constants(constants: &[FunctionConstant]) -> Retained<MTLFunctionConstantValu
     values
 }
 
-fn options(key: &PipelineKey) -> Retained<MTLCompileOptions> {
+fn options(language: Language, math: MathMode) -> Retained<MTLCompileOptions> {
     let options = MTLCompileOptions::new();
-    options.setLanguageVersion(match key.language {
+    options.setLanguageVersion(match language {
         Language::Metal3_0 => MTLLanguageVersion::Version3_0,
         Language::Metal3_1 => MTLLanguageVersion::Version3_1,
         Language::Metal3_2 => MTLLanguageVersion::Version3_2,
         Language::Metal4_0 => MTLLanguageVersion::Version4_0,
     });
-    let fast = key.math == MathMode::Fast;
+    let fast = math == MathMode::Fast;
     if available!(macos = 15.0) {
         options.setMathMode(if fast { MTLMathMode::Fast } else { MTLMathMode::Safe });
         // A switch of its own, fast by default: `exp` and `fmax` would be the approximate ones.

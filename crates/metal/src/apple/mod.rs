@@ -133,6 +133,10 @@ unsafe impl Metal for AppleMetal {
         library::compile(&self.device, &self.archive, key)
     }
 
+    fn kernel_names(&self, source: &str, language: Language) -> Result<Vec<String>> {
+        library::kernel_names(&self.device, source, language)
+    }
+
     fn pipeline_limits(&self, pipeline: &Pipeline) -> PipelineLimits {
         pipeline.limits()
     }

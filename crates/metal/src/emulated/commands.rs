@@ -6,9 +6,9 @@ use crate::answers::Class;
 use crate::defects::{self, Defect, Outcome};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Operation};
-use crate::interface::{CommandBuffer, Completed, Properties, Size};
+use crate::interface::{CommandBuffer, Completed, Grid, Properties, Size};
 use crate::matrix::{MatrixCall, Operand, TensorView};
-use openmps_emulator::{Argument, Dispatch, Grid, Schedule};
+use openmps_emulator::{Argument, Dispatch, Schedule};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) struct Run {
     pipeline: EmulatedPipeline,
     table: BTreeMap<usize, Bound>,
     threadgroup_memory: Vec<usize>,
-    threadgroups: Size,
+    grid: Grid,
     threads: Size,
 }
 
@@ -84,10 +84,10 @@ impl CommandBuffer<Emulated> for EmulatedCommands {
         Ok(())
     }
 
-    fn dispatch(&mut self, threadgroups: Size, threads: Size) -> Result<()> {
+    fn dispatch(&mut self, grid: Grid, threads: Size) -> Result<()> {
         let pipeline = self.pipeline.clone().ok_or(Error::NotMade { what: "pipeline before a dispatch" })?;
         let (table, threadgroup_memory) = (self.table.clone(), self.threadgroup_memory.clone());
-        self.actions.push(Action::Run(Run { pipeline, table, threadgroup_memory, threadgroups, threads }));
+        self.actions.push(Action::Run(Run { pipeline, table, threadgroup_memory, grid, threads }));
         Ok(())
     }
 
@@ -292,7 +292,10 @@ fn dispatch(label: &str, run: &Run, schedule: Schedule) -> Result<()> {
         None => Argument::Unbound,
     };
     let arguments: Vec<Argument<'_>> = (0..count).map(argument).collect();
-    let grid = Grid::Threadgroups(run.threadgroups.map(|size| size as u32));
+    let grid = match run.grid {
+        Grid::Threadgroups(count) => openmps_emulator::Grid::Threadgroups(count.map(|size| size as u32)),
+        Grid::Threads(count) => openmps_emulator::Grid::Threads(count.map(|size| size as u32)),
+    };
     let plan = Dispatch::new(grid, run.threads.map(|size| size as u32), &arguments);
     let counted = openmps_settings::EMULATOR_COUNT.get().is_some();
     let time_limit = if counted { COUNTED_LIMIT } else { plan.time_limit };

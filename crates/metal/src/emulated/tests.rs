@@ -58,7 +58,7 @@ impl Gpu {
 
     fn launch(&self, kernel: &Kernel, threadgroups: usize, arguments: &[u64]) {
         let (pipeline, limits) = self.pipelines.get(&self.metal, &kernel.pipeline).unwrap();
-        let launch = Launch { kernel, pipeline: &pipeline, limits, threadgroups: [threadgroups, 1, 1], arguments };
+        let launch = Launch { kernel, pipeline: &pipeline, limits, grid: [threadgroups, 1, 1].into(), arguments };
         self.stream.dispatch(&launch, |address| self.addresses.resolve(address, 0)).unwrap();
     }
 }

@@ -3,7 +3,7 @@
 use super::{Memory, RecordedBuffer, RecordedCommit, RecordedEvent, Recorder, Said};
 use crate::error::Result;
 use crate::graph::Graph;
-use crate::interface::{CommandBuffer, Completed, PipelineKey, Size};
+use crate::interface::{CommandBuffer, Completed, Grid, PipelineKey, Size};
 use crate::limits;
 use crate::matrix::{MatrixCall, TensorView};
 use std::collections::BTreeSet;
@@ -98,16 +98,16 @@ impl CommandBuffer<Recorder> for RecordedCommands {
         Ok(())
     }
 
-    fn dispatch(&mut self, threadgroups: Size, threads: Size) -> Result<()> {
+    fn dispatch(&mut self, grid: Grid, threads: Size) -> Result<()> {
         self.demand(self.pipeline.is_some(), || "a dispatch without a pipeline".to_string());
-        let empty = threadgroups.contains(&0) || threads.contains(&0);
-        self.demand(!empty, || format!("a dispatch of {threadgroups:?} threadgroups of {threads:?}"));
+        let empty = grid.is_empty() || threads.contains(&0);
+        self.demand(!empty, || format!("a dispatch of {grid:?} in threadgroups of {threads:?}"));
         let gap = (0..self.bound.len()).find(|index| !self.bound.contains(index));
         self.demand(gap.is_none(), || format!("a dispatch with nothing at index {gap:?}"));
         let most = self.pipeline.as_ref().map_or(0, |pipeline| pipeline.threads);
         let count: usize = threads.iter().product();
         self.demand(count <= most, || format!("{count} threads, where the pipeline allows {most}"));
-        self.say("dispatch", Said::Dispatch { threadgroups, threads });
+        self.say("dispatch", Said::Dispatch { grid, threads });
         Ok(())
     }
 

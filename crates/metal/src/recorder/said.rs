@@ -1,6 +1,6 @@
 //! What was said, one value a call. Buffers are named by their numbers, in the order in which they were made.
 
-use crate::interface::Size;
+use crate::interface::{Grid, Size};
 use std::ops::Range;
 
 /// One call of the trait.
@@ -12,7 +12,7 @@ pub enum Said {
     Buffer { index: usize, buffer: u64, offset: usize },
     Bytes { index: usize, bytes: Vec<u8> },
     ThreadgroupMemory { index: usize, bytes: usize },
-    Dispatch { threadgroups: Size, threads: Size },
+    Dispatch { grid: Grid, threads: Size },
     Barrier,
     Fill { buffer: u64, range: Range<usize>, byte: u8 },
     Copy { destination: (u64, usize), source: (u64, usize), bytes: usize },

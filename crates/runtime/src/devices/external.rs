@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::pipeline::Pipeline;
 use openmps_metal::answers::Answers;
 use openmps_metal::arguments::{self, Addresses, Kernel, Resolved, Table};
-use openmps_metal::interface::{Properties, Size};
+use openmps_metal::interface::{Grid, Language, Properties};
 use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -37,7 +37,7 @@ pub unsafe trait ExternalGpu: Send + Sync + 'static {
 
     /// Compiles a kernel, where that has not been done, and puts one run of it onto the encoder (`openmps_metal::encode::kernel`), ordered
     /// behind whatever wrote the memory that it reads.
-    fn launch(&self, kernel: &Kernel, table: &Table<Self::Buffer>, threadgroups: Size) -> openmps_metal::Result<()>;
+    fn launch(&self, kernel: &Kernel, table: &Table<Self::Buffer>, grid: Grid) -> openmps_metal::Result<()>;
 }
 
 /// A device over it, which borrows its buffers.
@@ -163,10 +163,10 @@ impl<E: ExternalGpu> Gpu<E> {
         text_of(pipeline, self.external.properties(), are_right)
     }
 
-    fn launch(&self, kernel: &Kernel, grid: Size, arguments: &[u64]) -> Result<()> {
+    fn launch(&self, kernel: &Kernel, grid: Grid, arguments: &[u64]) -> Result<()> {
         let table = arguments::bind(kernel, arguments, |address| self.resolve(address), || self.nothing());
         let table = table.map_err(failed)?;
-        if grid.contains(&0) {
+        if grid.is_empty() {
             return Ok(());
         }
         let own = |(index, found, written): (usize, Resolved<Binding<E::Buffer>>, bool)| {
@@ -193,7 +193,7 @@ impl<E: ExternalGpu> Driver for Handle<E> {
             Command::Dispatch { pipeline, grid, arguments, .. } => {
                 pipeline.check(arguments)?;
                 let text = pipeline.compiled(gpu.index, || gpu.text(pipeline).map(Text))?;
-                gpu.launch(&text.0, grid, arguments)
+                gpu.launch(&text.0, grid.into(), arguments)
             }
             Command::Text { kernel, grid, arguments, .. } => gpu.launch(kernel, grid, arguments),
             Command::Callback(callback) => {
@@ -205,6 +205,10 @@ impl<E: ExternalGpu> Driver for Handle<E> {
                 Err(super::not_taken(other.operation(), &device))
             }
         }
+    }
+
+    fn language(&self) -> Option<Language> {
+        Some(self.0.external.properties().language())
     }
 
     /// The owner waits for its commands itself.

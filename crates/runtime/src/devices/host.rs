@@ -45,7 +45,7 @@ impl Driver for Host {
                 // SAFETY: `Queue::dispatch` is unsafe, and its caller vouches for the addresses.
                 unsafe { run(operation, pipeline, grid, arguments) }
             }
-            Command::Text { kernel, .. } => Err(super::no_text(kernel, "the host")),
+            Command::Text { kernel, .. } => Err(super::no_text(kernel.name(), "the host")),
             Command::Vendor { operation, .. } => Err(super::not_taken(operation, "host")),
             Command::Write { destination, source } => {
                 copy(destination, source.as_ptr() as usize, source.len());

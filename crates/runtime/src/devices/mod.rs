@@ -13,8 +13,11 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::pipeline::Pipeline;
 use crate::vendor::VendorCall;
+use openmps_metal::PipelineLimits;
 use openmps_metal::arguments::Kernel;
+use openmps_metal::interface::{Grid, Language};
 use std::any::Any;
+use std::path::Path;
 
 /// What a device must be able to do. A device that works behind the caller's back keeps the order of each queue,
 /// and owes the errors of its commands to the next `finish`.
@@ -26,9 +29,27 @@ pub(crate) trait Driver: Send + Sync {
     fn finish(&self, queue: u64) -> Result<()>;
 
     /// Compiles a kernel of Metal's own language, so that what is wrong with it is known before it runs; none on a device that has no such.
-    fn prepare(&self, _kernel: &Kernel) -> Option<Result<()>> {
+    fn prepare(&self, _kernel: &Kernel) -> Option<Result<PipelineLimits>> {
         None
     }
+
+    /// The newest of Metal's languages that the device has, where it has any.
+    fn language(&self) -> Option<Language> {
+        None
+    }
+
+    /// Compiles a text of Metal's own language, and gives the names of its kernels; none on a device that has no such.
+    fn text_functions(&self, _source: &str, _language: Language) -> Option<Result<Vec<String>>> {
+        None
+    }
+
+    /// Begins a capture of a queue's commands into a file of Xcode's.
+    fn begin_capture(&self, _queue: u64, _file: &Path) -> Result<()> {
+        Err(Error::NoCaptures)
+    }
+
+    /// Ends it.
+    fn end_capture(&self) {}
 
     /// Makes the device's form of a kernel, so that what it does not cover is known before the first launch. Of a device that is not told
     /// otherwise that is the host's.
@@ -98,8 +119,8 @@ pub(crate) type Failures = Box<dyn FnOnce() -> Option<Error> + Send>;
 pub(crate) type NativeResult = std::result::Result<(), openmps_host::Error>;
 
 /// A kernel in Metal's language was given to a device that is not Metal's.
-pub(crate) fn no_text(kernel: &Kernel, device: &str) -> Error {
-    Error::NotMetal { kernel: kernel.name().to_string(), device: device.to_string() }
+pub(crate) fn no_text(kernel: &str, device: &str) -> Error {
+    Error::NotMetal { kernel: kernel.to_string(), device: device.to_string() }
 }
 
 /// One command. Addresses were checked by the queue.
@@ -126,7 +147,7 @@ pub(crate) enum Command<'a> {
     Text {
         operation: &'static str,
         kernel: &'a Kernel,
-        grid: [usize; 3],
+        grid: Grid,
         arguments: &'a [u64],
     },
     /// A call of its vendor's libraries, on a device that takes it.
@@ -197,9 +218,8 @@ impl Command<'_> {
             Command::Native { detail, .. } => detail(),
             Command::Vendor { call, .. } => call.detail(),
             Command::Copy { destination, source, bytes } => format!("{bytes} bytes {source:#x} -> {destination:#x}"),
-            Command::Dispatch { grid, arguments, .. } | Command::Text { grid, arguments, .. } => {
-                format!("grid {grid:?}, {} arguments", arguments.len())
-            }
+            Command::Dispatch { grid, arguments, .. } => format!("grid {grid:?}, {} arguments", arguments.len()),
+            Command::Text { grid, arguments, .. } => format!("grid {grid:?}, {} arguments", arguments.len()),
             Command::Write { destination, source } => format!("{} bytes -> {destination:#x}", source.len()),
             Command::Read { destination, source } => format!("{} bytes {source:#x} ->", destination.len()),
             Command::Fill { address, byte, bytes } => format!("{bytes} bytes of {byte:#04x} at {address:#x}"),

@@ -261,7 +261,7 @@ impl Driver for Cuda {
             }
             Command::Submit { operation, work } => work().map_err(|source| Error::Kernel { operation, source }),
             Command::Dispatch { pipeline, grid, arguments, .. } => gpu.launch(queue, pipeline, grid, arguments),
-            Command::Text { kernel, .. } => Err(crate::devices::no_text(kernel, "CUDA")),
+            Command::Text { kernel, .. } => Err(crate::devices::no_text(kernel.name(), "CUDA")),
             Command::Vendor { operation, .. } => Err(super::not_taken(operation, "cuda")),
             Command::Copy { destination, source, bytes } => gpu.copy(queue, destination, source, bytes),
             Command::Write { destination, source } => {

@@ -34,7 +34,7 @@ impl<K: Eq + Hash + Clone, E: ExternalGpu> HeldDevices<K, E> {
 mod tests {
     use super::*;
     use openmps_metal::arguments::{Kernel, Table};
-    use openmps_metal::interface::{Properties, Size};
+    use openmps_metal::interface::{Grid, Properties};
     use std::convert::Infallible;
 
     /// A GPU of which only what it holds is asked.
@@ -55,7 +55,7 @@ mod tests {
             Err(openmps_metal::Error::OutOfMemory { bytes, limit: 0 })
         }
 
-        fn launch(&self, _kernel: &Kernel, _table: &Table<()>, _threadgroups: Size) -> openmps_metal::Result<()> {
+        fn launch(&self, _kernel: &Kernel, _table: &Table<()>, _grid: Grid) -> openmps_metal::Result<()> {
             Ok(())
         }
     }

@@ -20,12 +20,13 @@ use crate::properties::{Backend, DeviceProperties};
 use crate::vendor::{Engine, VendorCall};
 use openmps_metal::answers::Answers;
 use openmps_metal::arguments::{Addresses, Kernel, Resolved};
-use openmps_metal::interface::Properties;
-use openmps_metal::{CommitPolicy, Executables, Launch, Metal, Pipelines, Stream, limits, pipelines};
+use openmps_metal::interface::{Grid, Language, Properties};
+use openmps_metal::{CommitPolicy, Executables, Launch, Metal, PipelineLimits, Pipelines, Stream, limits, pipelines};
 use openmps_settings as settings;
 use std::any::Any;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -176,12 +177,12 @@ impl<M: Metal> Gpu<M> {
             return unsafe { super::host::run(operation, pipeline, grid, arguments) };
         };
         pipeline.check(arguments)?;
-        self.launch_text(queue, kernel, grid, arguments)
+        self.launch_text(queue, kernel, grid.into(), arguments)
     }
 
-    fn launch_text(&self, queue: u64, kernel: &Kernel, grid: [usize; 3], arguments: &[u64]) -> Result<()> {
+    fn launch_text(&self, queue: u64, kernel: &Kernel, grid: Grid, arguments: &[u64]) -> Result<()> {
         let (compiled, limits) = self.pipelines.get(&self.metal, &kernel.pipeline).map_err(failed)?;
-        let launch = Launch { kernel, pipeline: &compiled, limits, threadgroups: grid, arguments };
+        let launch = Launch { kernel, pipeline: &compiled, limits, grid, arguments };
         self.stream(queue)?.dispatch(&launch, |address| self.pointer(address)).map_err(failed)
     }
 
@@ -236,11 +237,33 @@ impl<M: Metal> Driver for MetalDevice<M> {
         self.gpu.finish(queue)
     }
 
-    fn prepare(&self, kernel: &Kernel) -> Option<Result<()>> {
+    fn prepare(&self, kernel: &Kernel) -> Option<Result<PipelineLimits>> {
         let compiled = self.gpu.pipelines.get(&self.gpu.metal, &kernel.pipeline);
         let refused =
             |error: openmps_metal::Error| Error::Compile { kernel: kernel.name().to_string(), log: error.to_string() };
-        Some(compiled.map(drop).map_err(refused))
+        Some(compiled.map(|(_, limits)| limits).map_err(refused))
+    }
+
+    fn language(&self) -> Option<Language> {
+        Some(self.gpu.metal.properties().language())
+    }
+
+    fn text_functions(&self, source: &str, language: Language) -> Option<Result<Vec<String>>> {
+        let metal = &self.gpu.metal;
+        let functions = metal.autorelease_pool(|| metal.kernel_names(source, language));
+        Some(functions.map_err(|error| match error {
+            openmps_metal::Error::Text { message } => Error::Compile { kernel: "a library".to_string(), log: message },
+            other => failed(other),
+        }))
+    }
+
+    fn begin_capture(&self, queue: u64, file: &Path) -> Result<()> {
+        let (metal, stream) = (&self.gpu.metal, self.gpu.stream(queue)?);
+        metal.autorelease_pool(|| metal.begin_capture(stream.queue(), file)).map_err(failed)
+    }
+
+    fn end_capture(&self) {
+        self.gpu.metal.autorelease_pool(|| self.gpu.metal.end_capture());
     }
 
     fn accepts(&self, pipeline: &Pipeline) -> Result<()> {

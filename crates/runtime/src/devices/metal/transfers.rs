@@ -102,8 +102,8 @@ impl<M: Metal> Gpu<M> {
         let (pipeline, stream) = (&pipeline, self.stream(queue)?);
         for (first, count) in stream::pieces(bytes) {
             let [to, second] = arguments(first);
-            let (arguments, threadgroups) = (&[to, second, count as u64], single::threadgroups(count));
-            stream.dispatch(&Launch { kernel, pipeline, limits, threadgroups, arguments }, &resolve).map_err(failed)?;
+            let (arguments, grid) = (&[to, second, count as u64], single::threadgroups(count).into());
+            stream.dispatch(&Launch { kernel, pipeline, limits, grid, arguments }, &resolve).map_err(failed)?;
         }
         Ok(())
     }

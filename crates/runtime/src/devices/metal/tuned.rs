@@ -60,8 +60,8 @@ impl<M: Metal> Gpu<M> {
             let extent = wanted..wanted + view.span();
             Some(Resolved { buffer: view.buffer.clone(), offset: 0, extent })
         };
-        let threadgroups = [out.shape[1] / TILE, out.shape[0] / TILE, 1];
-        let launch = Launch { kernel: &kernel, pipeline: &compiled, limits, threadgroups, arguments: &arguments };
+        let grid = [out.shape[1] / TILE, out.shape[0] / TILE, 1].into();
+        let launch = Launch { kernel: &kernel, pipeline: &compiled, limits, grid, arguments: &arguments };
         stream.dispatch(&launch, resolve).map_err(failed)
     }
 }

@@ -6,7 +6,7 @@ use openmps_metal::Result;
 use openmps_metal::arguments::{Kernel, Table};
 use openmps_metal::emulated::{Emulated, EmulatedBuffer, EmulatedCommands, EmulatedQueue};
 use openmps_metal::encode::{self, Seam};
-use openmps_metal::interface::{CommandBuffer, Completion, Metal, Properties, Size};
+use openmps_metal::interface::{CommandBuffer, Completion, Grid, Metal, Properties};
 use openmps_metal::pipelines::Pipelines;
 use std::collections::HashSet;
 use std::sync::{Mutex, mpsc};
@@ -112,7 +112,7 @@ unsafe impl ExternalGpu for EmulatedGpu {
         self.metal.allocate(bytes)
     }
 
-    fn launch(&self, kernel: &Kernel, table: &Table<EmulatedBuffer>, threadgroups: Size) -> Result<()> {
+    fn launch(&self, kernel: &Kernel, table: &Table<EmulatedBuffer>, grid: Grid) -> Result<()> {
         let (pipeline, limits) = self.pipelines.get(&self.metal, &kernel.pipeline)?;
         let mut open = self.open.lock().expect("no panic");
         let Open { commands, read, written } = open.as_mut().expect("an open command buffer");
@@ -123,7 +123,7 @@ unsafe impl ExternalGpu for EmulatedGpu {
         let mut bound = self.bound.lock().expect("no panic");
         bound.extend(table.buffers.iter().map(|(_, found, _)| self.metal.contents(&found.buffer).0));
         let device = self.metal.properties();
-        encode::checked(&mut Seam::<Emulated>(commands), device, &limits, kernel, &pipeline, table, threadgroups)
+        encode::checked(&mut Seam::<Emulated>(commands), device, &limits, kernel, &pipeline, table, grid)
     }
 }
 
