@@ -119,6 +119,15 @@ unsafe fn event<'a>(event: CEvent) -> &'a Event {
     unsafe { &*event.cast::<Event>() }
 }
 
+/// The queue of a stream of Paddle's, by its address (`raw_stream`).
+///
+/// # Safety
+/// It is the address of a live stream of device `mps`.
+pub unsafe fn queue_of(stream: usize) -> Queue {
+    // SAFETY: the caller's promise.
+    unsafe { queue(stream as CStream) }.clone()
+}
+
 /// Milliseconds between two events of Paddle, by their addresses (`raw_event`).
 ///
 /// # Safety

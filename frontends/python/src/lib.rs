@@ -5,6 +5,7 @@ mod inference;
 mod log;
 mod paddle;
 mod settings;
+mod shaders;
 mod tools;
 mod triton;
 
@@ -34,6 +35,7 @@ fn openmps_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     inference::register(module)?;
     paddle::register(module)?;
     settings::register(module)?;
+    shaders::register(module)?;
     tools::register(module)?;
     triton::register(module)
 }

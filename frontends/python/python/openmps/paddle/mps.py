@@ -36,6 +36,7 @@ from openmps.paddle.memory import (
     set_per_process_memory_fraction,
 )
 from openmps.paddle.random import get_rng_state, manual_seed, seed, set_rng_state
+from openmps.paddle.shaders import ShaderKernel, ShaderLibrary, compile_shader
 from openmps.paddle.streams import Event, Stream, current_stream, stream_guard
 
 __all__ = [
@@ -44,7 +45,10 @@ __all__ = [
     "Fallback",
     "FallbackReport",
     "MPSPlace",
+    "ShaderKernel",
+    "ShaderLibrary",
     "Stream",
+    "compile_shader",
     "current_allocated_memory",
     "current_device",
     "current_stream",
