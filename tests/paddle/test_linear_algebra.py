@@ -242,3 +242,24 @@ def test_the_gradient_of_eigenvalues_is_that_of_the_cpu():
         return x.grad.numpy()
 
     np.testing.assert_allclose(gradient("mps"), gradient("cpu"), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("driver", [None, "gels", "gelsy", "gelsd", "gelss"])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 6, 4)])
+def test_least_squares_have_the_drivers_of_the_cpu(shape, driver):
+    """Paddle's Python refuses devices other than its CPU and CUDA."""
+    random = np.random.default_rng(shape)
+    left, right = random.standard_normal(shape), random.standard_normal((*shape[:-1], 2))
+
+    def solved(device):
+        paddle.set_device(device)
+        return [part.numpy() for part in paddle.linalg.lstsq(paddle.to_tensor(left), paddle.to_tensor(right), driver=driver)]
+
+    for found, expected in zip(solved("mps"), solved("cpu"), strict=True):
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_least_squares_refuse_a_driver_that_is_none():
+    with pytest.raises(ValueError, match="driver"):
+        paddle.linalg.lstsq(paddle.ones([2, 2]), paddle.ones([2, 1]), driver="gel")

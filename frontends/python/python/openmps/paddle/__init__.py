@@ -16,7 +16,7 @@ def install(paddle) -> None:
     """Gives the module ``paddle`` the attributes of device ``mps``; a second call changes nothing."""
     if getattr(paddle, "mps", None) is not None:
         return
-    from openmps.paddle import amp, averages, complex, creation, embedding, experts, fallbacks, inference, linear, mps, random, unavailable
+    from openmps.paddle import algebra, amp, averages, complex, creation, embedding, experts, fallbacks, inference, linear, mps, random, unavailable
 
     paddle.mps = mps
     sys.modules["paddle.mps"] = mps
@@ -25,6 +25,7 @@ def install(paddle) -> None:
     paddle.device.is_compiled_with_mps = mps.is_compiled_with_mps
     creation.install(paddle)
     if mps.is_available():
+        algebra.install(paddle)
         amp.install(paddle)
         averages.install(paddle)
         complex.install(paddle)
