@@ -1,5 +1,7 @@
 """The driver: Paddle's tensors, settings, memory, timing."""
 
+import pathlib
+
 import numpy as np
 import pytest
 import triton
@@ -111,6 +113,8 @@ def test_hooks_are_called_around_a_launch():
 
 
 ON_A_GPU = '''
+import pathlib
+
 import numpy as np
 import triton
 import triton.language as tl
@@ -211,3 +215,13 @@ def test_a_device_that_is_not_there(program):
         OPENMPS_DEVICE="gpu",
     )
     assert output.startswith('no device: OPENMPS_DEVICE="gpu" is not allowed: host, cuda, metal, metal-emulated'), output
+
+
+@pytest.mark.skipif(not pathlib.Path(triton.__file__).with_name("_C").joinpath("libtriton.so").exists(), reason="reading a text needs Triton's own library")
+def test_a_kernel_in_a_file_of_ttir_is_compiled(tmp_path):
+    x = np.arange(8, dtype="float32")
+    file = tmp_path / "double.ttir"
+    file.write_text(str(double_kernel[(1,)](array(x), array(np.zeros_like(x)), 8, BLOCK=8).asm["ttir"]))
+    kernel, out = triton.compile(str(file)), np.zeros_like(x)
+    kernel[(1, 1, 1)](array(x), array(out), 8)
+    np.testing.assert_array_equal(out, 2 * x)

@@ -319,3 +319,56 @@ def test_a_function_that_only_another_triton_declares_is_refused_where_it_is_cal
 def test_a_function_of_floats_refuses_integers():
     with pytest.raises(triton.CompilationError, match=r"libdevice\.erfc: no function of int32"):
         error_kernel[(1,)](array(np.zeros(1, "int32")), array(np.zeros(1, "float32")))
+
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 3.0, -1e4, 1e10, -1e10, 1e30, math.inf, -math.inf, math.nan]
+
+
+def length(*sides: float) -> float:
+    return math.inf if any(map(math.isinf, sides)) else math.hypot(*sides)
+
+
+def left_over(x: float, y: float) -> float:
+    return math.nan if math.isinf(x) or y == 0 or math.isnan(x + y) else math.remainder(x, y)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("function", "expected"), [(covered.hypot, length), (covered.rhypot, lambda x, y: np.float64(1) / length(x, y)), (covered.remainder, left_over)]
+)
+def test_two_special_numbers_give_what_c_gives(function, expected, dtype):
+    pairs = [(x, y) for x in SPECIAL for y in SPECIAL]
+    x, y = np.array(pairs, dtype).T.copy()
+    filled = [np.resize(numbers, N) for numbers in (x, y)]
+    found = np.zeros(N, dtype)
+    two_kernel[(1,)](*map(array, filled), array(found), function, N)
+    with np.errstate(all="ignore"):
+        wanted = np.array([expected(float(a), float(b)) for a, b in zip(x, y, strict=True)], dtype)
+    np.testing.assert_allclose(found[: len(pairs)], wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_one_special_number_gives_what_c_gives(dtype):
+    x = np.resize(np.array(SPECIAL, dtype), N)
+    with np.errstate(all="ignore"):
+        for function, expected in ((covered.acosh, np.arccosh), (covered.cbrt, np.cbrt), (covered.rcbrt, lambda x: 1 / np.cbrt(x))):
+            found = np.zeros(N, dtype)
+            one_kernel[(1,)](array(x), array(found), function, N)
+            np.testing.assert_allclose(found, expected(x), rtol=1e-6)
+            assert (np.signbit(found) == np.signbit(expected(x)))[~np.isnan(x) & ~np.isnan(found)].all(), function
+
+
+@triton.jit
+def numbers_kernel(x_ptr, out_ptr):
+    at = tl.arange(0, 4)
+    x = tl.load(x_ptr + at)
+    tl.store(out_ptr + at, libdevice.div_rn(x, 2.0) + libdevice.pow(2.0, at))
+    tl.store(out_ptr + 4 + at, libdevice.nextafter(2.0, x) + libdevice.remainder(7.0, x + 1) + libdevice.ldexp(1.0, at))
+    tl.store(out_ptr + 8 + at, libdevice.sqrt_rn(4.0) + libdevice.popc(7) + libdevice.signbit(-1.0) + libdevice.logb(8.0) + x)
+
+
+def test_numbers_of_python_are_taken_as_cuda_s_functions_take_them():
+    x, found = np.array([0.5, 1, 2, 4], "float32"), np.zeros(12, "float32")
+    numbers_kernel[(1,)](array(x), array(found))
+    after = np.nextafter(np.float32(2), x) + np.array([math.remainder(7, number + 1) for number in x]) + [1, 2, 4, 8]
+    np.testing.assert_allclose(found, np.concatenate([x / 2 + [1, 2, 4, 8], after, 2 + 3 + 1 + 3 + x]), rtol=1e-6)

@@ -30,6 +30,20 @@ def through(source, target_ptr, M: tl.constexpr, N: tl.constexpr):
 source, target = np.arange(64, dtype="float32").reshape(8, 8), np.zeros((8, 8), "float32")
 through[(1,)](TensorDescriptor(array(source), [8, 8], [8, 1], [8, 8]), array(target), 8, 8)
 np.testing.assert_array_equal(target, source + 1)
+
+@triton.jit
+def by_blocks(source_ptr, target_ptr, M, N, BLOCK: tl.constexpr):
+    source = tl.make_block_ptr(source_ptr, (M, N), (N, 1), (0, 0), (BLOCK, BLOCK), (1, 0))
+    target = tl.make_block_ptr(target_ptr, (M, N), (N, 1), (0, 0), (BLOCK, BLOCK), (1, 0))
+    for _ in range(0, N, BLOCK):
+        tl.store(target, tl.load(source, boundary_check=(0, 1), padding_option="zero") + 2, boundary_check=(0, 1))
+        source, target = tl.advance(source, (0, BLOCK)), tl.advance(target, (0, BLOCK))
+
+# Later versions refuse pointers of blocks.
+if tuple(int(number) for number in triton.__version__.split(".")[:2]) < (3, 9):
+    source, target = np.arange(70, dtype="float32").reshape(7, 10), np.zeros((7, 10), "float32")
+    by_blocks[(1,)](array(source), array(target), 7, 10, 8)
+    np.testing.assert_array_equal(target, source + 2)
 assert triton.runtime.driver.MPSDriver().get_current_target().backend == "mps"
 print(triton.__version__, "ok")
 """

@@ -121,6 +121,8 @@ class MPSBackend(BaseBackend):
         manager = ir.pass_manager(module.context)
         manager.enable_debug()
         passes.common.add_inliner(manager)
+        if hasattr(passes.ttir, "add_rewrite_tensor_pointer"):  # before Triton 3.8 pointers of blocks are types of their own
+            passes.ttir.add_rewrite_tensor_pointer(manager)
         passes.ttir.add_rewrite_tensor_descriptor_to_pointer(manager)
         passes.common.add_canonicalizer(manager)
         passes.ttir.add_combine(manager)
@@ -133,10 +135,6 @@ class MPSBackend(BaseBackend):
             manager.run(module, "make_ttir")
         except TypeError:  # before Triton 3.6
             manager.run(module)
-        metadata["shared"] = 0
-        metadata["cluster_dims"] = (1, 1, 1)  # Triton 3.5 reads it
-        metadata["name"] = module.get_entry_func_name()
-        metadata["tensordesc_meta"] = None
         return module
 
     @staticmethod
@@ -144,6 +142,11 @@ class MPSBackend(BaseBackend):
         """The text, once the native module has read it and found nothing that it does not cover."""
         from paddle_custom_device import openmps_native
 
+        # Here, not in the stage before: Triton leaves that one out for a kernel in a file of TTIR.
+        metadata["shared"] = 0
+        metadata["cluster_dims"] = (1, 1, 1)  # Triton 3.5 reads it
+        metadata["name"] = module.get_entry_func_name()
+        metadata["tensordesc_meta"] = None
         text = limits.written(str(module), options)
         openmps_native.triton_compile(text, **limits.read(text))
         metadata["text_hash"] = text_hash(text.encode())

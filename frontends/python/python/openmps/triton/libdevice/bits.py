@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from openmps.triton.libdevice.rounding import above, bits_of
+from openmps.triton.libdevice.rounding import above, bits_of, to_tensor
 
 _PI = tl.constexpr(3.141592653589793)
 
@@ -31,6 +31,7 @@ def ilogb(x):
 @triton.jit
 def logb(x):
     """The exponent to base 2."""
+    x = to_tensor(x)
     if x.dtype == tl.float64:
         large: tl.constexpr = 18014398509481984.0
         fraction: tl.constexpr = 52
@@ -51,6 +52,7 @@ def logb(x):
 @triton.jit
 def ldexp(x, n):
     """x times 2 to the power of n, rounded once."""
+    x = to_tensor(x)
     if x.dtype == tl.float64:
         largest: tl.constexpr = 1023
         step: tl.constexpr = 969
@@ -77,12 +79,12 @@ def scalbn(x, n):
 @triton.jit
 def remainder(x, y):
     """What is left of x when the nearest multiple of y is taken away, the even one of two."""
-    size = tl.abs(y)
+    x, size = to_tensor(x), tl.abs(to_tensor(y))
     rest = tl.abs(x) % (2 * size)
     rest = tl.where(rest > size, rest - 2 * size, rest)
     is_odd = tl.abs(rest) * 2 > size
     rest = tl.where(is_odd, tl.where(rest < 0, rest + size, rest - size), rest)
-    rest = tl.where(size == float("inf"), tl.abs(x), rest)
+    rest = tl.where((size == float("inf")) & (tl.abs(x) < float("inf")), tl.abs(x), rest)
     return tl.where((x < 0) | ((x == 0) & (bits_of(x) < 0)), -rest, rest)
 
 

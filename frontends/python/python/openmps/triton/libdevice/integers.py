@@ -5,6 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from openmps.triton.libdevice.rounding import to_tensor
+
 
 @triton.jit
 def _ones(x):
@@ -18,6 +20,7 @@ def _ones(x):
 @triton.jit
 def popc(x):
     """How many bits are set."""
+    x = to_tensor(x)
     if x.dtype.primitive_bitwidth == 64:
         return _ones(x.to(tl.uint32)) + _ones((x.to(tl.uint64) >> 32).to(tl.uint32))
     else:
@@ -27,6 +30,7 @@ def popc(x):
 @triton.jit
 def clz(x):
     """How many zeros stand before the first bit that is set."""
+    x = to_tensor(x)
     if x.dtype.primitive_bitwidth == 64:
         high = (x.to(tl.uint64) >> 32).to(tl.uint32)
         return tl.where(high == 0, 32 + clz(x.to(tl.uint32)), clz(high))
@@ -46,6 +50,7 @@ def ffs(x):
 @triton.jit
 def brev(x):
     """The bits in the opposite order."""
+    x = to_tensor(x)
     if x.dtype.primitive_bitwidth == 64:
         high = brev(x.to(tl.uint32)).to(tl.uint32).to(tl.uint64) << 32
         return (high | brev((x.to(tl.uint64) >> 32).to(tl.uint32)).to(tl.uint32).to(tl.uint64)).to(x.dtype)

@@ -43,10 +43,10 @@ _pow = _external("pow", 2)
 @core.extern
 def pow(arg0, arg1, _semantic=None):
     """``arg0`` to the power of ``arg1``, which may be an integer."""
-    exponent = _semantic.to_tensor(arg1)
+    base, exponent = _semantic.to_tensor(arg0), _semantic.to_tensor(arg1)
     if exponent.dtype.is_int():
-        exponent = _semantic.cast(exponent, arg0.dtype)
-    return _pow(arg0, exponent, _semantic=_semantic)
+        exponent = _semantic.cast(exponent, base.dtype)
+    return _pow(base, exponent, _semantic=_semantic)
 
 
 fast_powf = pow

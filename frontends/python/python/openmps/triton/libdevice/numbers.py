@@ -64,8 +64,10 @@ def copysign(x, y):
 def hypot(x, y):
     """The length of (x, y), without overflow in between."""
     large, small = tl.maximum(tl.abs(x), tl.abs(y)), tl.minimum(tl.abs(x), tl.abs(y))
-    ratio = tl.where(large == 0, 0.0, small / large)
-    return large * tl.sqrt(1 + ratio * ratio)
+    ratio = tl.where((large == 0) | (large == float("inf")), 0.0, small / large)
+    length = large * tl.sqrt(1 + ratio * ratio)
+    # Beside an infinite side a NaN does not count.
+    return tl.where(((x != x) | (y != y)) & (large < float("inf")), x + y, length)
 
 
 @triton.jit
@@ -75,7 +77,7 @@ def cbrt(x):
     # One step of Newton's method brings the last digits.
     better = magnitude - (magnitude - tl.abs(x) / (magnitude * magnitude)) * 0.33333333333333333
     root = tl.where((x == 0) | (tl.abs(x) == float("inf")), tl.abs(x), better)
-    return tl.where(x < 0, -root, root)
+    return copysign(root, x)
 
 
 @triton.jit
@@ -142,7 +144,8 @@ def acosh(x):
     is_large = x > 1e10
     bounded = tl.where(is_large, 0.0, above_one)
     value = log1p(bounded + tl.sqrt(2 * bounded + bounded * bounded))
-    return tl.where(is_large, tl.log(x) + 0.69314718055994531, value)
+    value = tl.where(is_large, tl.log(x) + 0.69314718055994531, value)
+    return tl.where(x < 1, float("nan"), value)
 
 
 @triton.jit

@@ -12,10 +12,14 @@ from triton.language import core
 
 from openmps.triton.libdevice.language import ceil, floor, rint, trunc
 
+#: CUDA's functions take numbers of Python's, too, as each makes tensors of its operands.
+to_tensor = core.to_tensor
+
 
 @triton.jit
 def bits_of(x):
     """A float's bits as an integer."""
+    x = to_tensor(x)
     if x.dtype == tl.float64:
         return x.to(tl.int64, bitcast=True)
     else:
@@ -25,6 +29,7 @@ def bits_of(x):
 @triton.jit
 def above(x):
     """The next larger number."""
+    x = to_tensor(x)
     bits = bits_of(x)
     moved = tl.where(x > 0, bits + 1, bits - 1)
     moved = tl.where(x == 0, 1, moved).to(bits.dtype).to(x.dtype, bitcast=True)
@@ -48,6 +53,7 @@ def mul_rn(x, y):
 
 @triton.jit
 def div_rn(x, y):
+    x, y = to_tensor(x), to_tensor(y)
     return x / y if y.dtype == tl.float64 else tl.div_rn(x, y)
 
 
@@ -58,6 +64,7 @@ def rcp_rn(x):
 
 @triton.jit
 def sqrt_rn(x):
+    x = to_tensor(x)
     return tl.sqrt(x) if x.dtype == tl.float64 else tl.sqrt_rn(x)
 
 
