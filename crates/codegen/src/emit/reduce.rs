@@ -140,7 +140,7 @@ fn identity(combine: Combine, scalar: Scalar) -> Number {
         (Combine::Minimum, true) => Number::Float(f64::INFINITY),
         (Combine::Maximum, true) => Number::Float(f64::NEG_INFINITY),
         (Combine::MinimumNumber | Combine::MaximumNumber, _) => Number::Float(f64::NAN),
-        (Combine::Sum | Combine::Or, _) => Number::Integer(0),
+        (Combine::Sum | Combine::Or | Combine::Xor, _) => Number::Integer(0),
         (Combine::Product, _) => Number::Integer(1),
         (Combine::And, _) => Number::Integer(if scalar == Scalar::I1 { 1 } else { -1 }),
         (Combine::Minimum, _) => Number::Integer(!smallest),

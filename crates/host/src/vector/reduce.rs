@@ -118,6 +118,10 @@ table! {
         u8 I1: 0, |x, y| x | y; i8 I8: 0, |x, y| x | y; i16 I16: 0, |x, y| x | y;
         i32 I32: 0, |x, y| x | y; i64 I64: 0, |x, y| x | y;
     }
+    Xor {
+        u8 I1: 0, |x, y| x ^ y; i8 I8: 0, |x, y| x ^ y; i16 I16: 0, |x, y| x ^ y;
+        i32 I32: 0, |x, y| x ^ y; i64 I64: 0, |x, y| x ^ y;
+    }
 }
 
 /// The identity of a combination as the bits of one element.

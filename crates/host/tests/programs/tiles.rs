@@ -114,14 +114,19 @@ fn three_dimensions_in_any_order_of_memory() {
 
 #[test]
 fn reductions_of_three_dimensions_along_each() {
-    for (scalar, combine) in
-        [(Scalar::F32, Combine::Maximum), (Scalar::I32, Combine::Sum), (Scalar::F16, Combine::Minimum)]
+    let combinations = [
+        (Scalar::F32, Combine::Maximum),
+        (Scalar::I32, Combine::Sum),
+        (Scalar::I32, Combine::Xor),
+        (Scalar::F16, Combine::Minimum),
+    ];
+    for ((scalar, combine), dims) in
+        combinations.into_iter().flat_map(|of| [[4, 2, 8], [8, 8, 1]].map(|dims| (of, dims)))
     {
         for axis in 0..3 {
-            let dims = [4, 2, 8];
             let mut b = Builder::new("reduced");
             let [x, out] = ["x", "out"].map(|name| pointer(&mut b, name, scalar));
-            let from = at(&mut b, x, &dims, &[16, 8, 1]);
+            let from = at(&mut b, x, &dims, &[(dims[1] * dims[2]) as i64, dims[2] as i64, 1]);
             let tile = b.load(from, None, None);
             let reduced = b.reduce(combine, tile, axis);
             let again = b.reduce(combine, reduced, 0);

@@ -244,6 +244,8 @@ named! {
         And = "and",
         /// Bitwise or of integers; any of booleans.
         Or = "or",
+        /// Bitwise exclusive or of integers; whether an odd number of booleans.
+        Xor = "xor",
     }
 }
 
@@ -259,6 +261,7 @@ impl Combine {
             Combine::MaximumNumber => Binary::MaximumNumber,
             Combine::And => Binary::And,
             Combine::Or => Binary::Or,
+            Combine::Xor => Binary::Xor,
         }
     }
 }

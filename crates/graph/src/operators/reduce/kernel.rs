@@ -201,6 +201,7 @@ fn combined(b: &mut Builder, combine: Combine, x: Value, y: Value) -> Value {
         Combine::MaximumNumber => b.binary(Binary::MaximumNumber, x, y),
         Combine::And => b.and(x, y),
         Combine::Or => b.or(x, y),
+        Combine::Xor => b.binary(Binary::Xor, x, y),
     }
 }
 

@@ -53,17 +53,19 @@ impl Lowering<'_> {
         let step = match columns {
             _ if axis + 1 == rank => Step::ReduceRows { function, target, source, extents, result },
             Some(combine) if rank == 2 => Step::ReduceColumns { combine, identity, target, source, extents },
-            Some(combine) => return self.reduce_middle((combine, size), source, axis, x, target, result),
+            Some(combine) => {
+                return self.reduce_middle((function, combine, size), source, axis, x, target, result);
+            }
             None => return refuse(format!("a {} of {} along axis {axis}", combine.text(), scalar.name())),
         };
         self.emit_tile(step, &full, 0.15);
         Ok(Planned::Data(plain(target.register)))
     }
 
-    /// What lies behind one place of the axis is a row; the rows of each line along it become one.
+    /// What lies behind one place of the axis is a row; the rows of each line along it become one. Where that is one element, the line is a row itself.
     fn reduce_middle(
         &mut self,
-        (combine, size): (binary::BinaryFunction, usize),
+        (whole, combine, size): (reduce::ReduceFunction, binary::BinaryFunction, usize),
         source: Operand,
         axis: usize,
         x: Value,
@@ -79,6 +81,10 @@ impl Lowering<'_> {
                 unsafe {
                     let from = places.reads[0].add(o * length * inner * size);
                     let to = places.writes[0].add(o * inner * size);
+                    if inner == 1 {
+                        whole(to, from, length);
+                        continue;
+                    }
                     std::ptr::copy_nonoverlapping(from, to, inner * size);
                     for step in 1..length {
                         combine(to, to, false, from.add(step * inner * size), false, inner);

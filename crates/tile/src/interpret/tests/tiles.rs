@@ -87,7 +87,7 @@ fn reductions_on_each_axis() {
         })[0]
     };
     let of_integers = Combine::ALL.iter().filter(|x| ![Combine::MinimumNumber, Combine::MaximumNumber].contains(x));
-    assert_eq!(of_integers.map(|&x| all(x)).collect::<Vec<_>>(), [15, 120, 1, 5, 0, 7]);
+    assert_eq!(of_integers.map(|&x| all(x)).collect::<Vec<_>>(), [15, 120, 1, 5, 0, 7, 1]);
 }
 
 #[test]
@@ -124,6 +124,7 @@ fn reductions_of_floats_and_truth_values() {
         [truth(Combine::And, 4.0), truth(Combine::And, 3.0), truth(Combine::Or, 1.0), truth(Combine::Or, 0.0)],
         [1, 0, 1, 0]
     );
+    assert_eq!([truth(Combine::Xor, 3.0), truth(Combine::Xor, 2.0)], [1, 0]);
 }
 
 #[test]

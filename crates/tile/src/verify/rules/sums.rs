@@ -9,7 +9,7 @@ pub(super) fn reduce(axis: usize, combine: Combine, x: &Type, result: &Type) -> 
     let class = match combine {
         Combine::Sum | Combine::Product | Combine::Minimum | Combine::Maximum => Class::Number,
         Combine::MinimumNumber | Combine::MaximumNumber => Class::Float,
-        Combine::And | Combine::Or => Class::IntegerOrTruth,
+        Combine::And | Combine::Or | Combine::Xor => Class::IntegerOrTruth,
     };
     class.require("the operand", x)?;
     tile("the operand", x)?;
