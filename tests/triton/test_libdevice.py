@@ -351,7 +351,8 @@ def test_two_special_numbers_give_what_c_gives(function, expected, dtype):
 def test_one_special_number_gives_what_c_gives(dtype):
     x = np.resize(np.array(SPECIAL, dtype), N)
     with np.errstate(all="ignore"):
-        for function, expected in ((covered.acosh, np.arccosh), (covered.cbrt, np.cbrt), (covered.rcbrt, lambda x: 1 / np.cbrt(x))):
+        functions = [(covered.acosh, np.arccosh), (covered.cbrt, np.cbrt), (covered.rcbrt, lambda x: 1 / np.cbrt(x)), (covered.tanh, np.tanh)]
+        for function, expected in [*functions, (covered.expm1, np.expm1), (covered.round, np.round)]:
             found = np.zeros(N, dtype)
             one_kernel[(1,)](array(x), array(found), function, N)
             np.testing.assert_allclose(found, expected(x), rtol=1e-6)

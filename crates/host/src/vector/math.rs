@@ -108,7 +108,8 @@ pub fn expm1(x: f32) -> f32 {
     let p = p.mul_add(x, 4.166_666_8e-2);
     let p = p.mul_add(x, 1.666_666_7e-1);
     let p = p.mul_add(x, 0.5);
-    let near_zero = p.mul_add(square, x);
+    // The sum of 0 and -0 is 0.
+    let near_zero = p.mul_add(square, x).copysign(x);
     if x.abs() < 0.35 { near_zero } else { exp(x) - 1.0 }
 }
 
@@ -121,9 +122,9 @@ pub fn tanh(x: f32) -> f32 {
     let p = p.mul_add(square, -5.373_971_6e-2);
     let p = p.mul_add(square, 1.333_144_2e-1);
     let p = p.mul_add(square, -3.333_328e-1);
-    let near_zero = (p * square).mul_add(x, x);
-    let far = (1.0 - 2.0 / (exp(magnitude + magnitude) + 1.0)).copysign(x);
-    if magnitude < 0.625 { near_zero } else { far }
+    let near_zero = (p * square).mul_add(magnitude, magnitude);
+    let far = 1.0 - 2.0 / (exp(magnitude + magnitude) + 1.0);
+    (if magnitude < 0.625 { near_zero } else { far }).copysign(x)
 }
 
 /// The logistic function `1 / (1 + e^-x)`.

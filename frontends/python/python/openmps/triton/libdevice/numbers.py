@@ -85,7 +85,7 @@ def round(x):
     """The nearest integer, halves away from zero."""
     magnitude = tl.floor(tl.abs(x))
     magnitude = tl.where(tl.abs(x) - magnitude >= 0.5, magnitude + 1, magnitude)
-    return tl.where(x < 0, -magnitude, magnitude)
+    return copysign(magnitude, x)
 
 
 @triton.jit
