@@ -46,6 +46,45 @@ fn takes(operation: Operation, tensors: &[&Tensor], work: usize) -> bool {
     !CANDLES_OWN.get() && types && devices && path(operation, tensors, work) == Path::Openmps
 }
 
+/// `candle_nn::kv_cache::ConcatKvCache::append`, which takes keys and values out of what is differentiated, those of now, too. These stay in it here; what
+/// the cache keeps for later does not.
+#[doc(hidden)]
+pub fn concat_kv_cache(
+    caches: [&mut Option<Tensor>; 2],
+    dim: usize,
+    [k, v]: [&Tensor; 2],
+) -> Result<Option<(Tensor, Tensor)>> {
+    let past = [0, 1].map(|number| caches[number].clone());
+    let [of_keys, of_values] = caches;
+    kv_cache(past.clone(), dim, [k, v], |k, v| {
+        let [past_keys, past_values] = past;
+        *of_keys = Some(behind(past_keys, k, dim)?);
+        *of_values = Some(behind(past_values, v, dim)?);
+        Ok(())
+    })
+}
+
+/// `candle_nn::kv_cache::KvCache::append`, as `concat_kv_cache`; `store` keeps what it is given.
+#[doc(hidden)]
+pub fn kv_cache(
+    past: [Option<Tensor>; 2],
+    dim: usize,
+    [k, v]: [&Tensor; 2],
+    store: impl FnOnce(&Tensor, &Tensor) -> Result<()>,
+) -> Result<Option<(Tensor, Tensor)>> {
+    if CANDLES_OWN.get() || !(k.track_op() || v.track_op()) {
+        return Ok(None);
+    }
+    store(&k.detach(), &v.detach())?;
+    let [past_keys, past_values] = past;
+    Ok(Some((behind(past_keys, k, dim)?, behind(past_values, v, dim)?)))
+}
+
+/// What was, and behind it what is new.
+fn behind(past: Option<Tensor>, new: &Tensor, dim: usize) -> Result<Tensor> {
+    past.map_or_else(|| new.contiguous(), |past| Tensor::cat(&[&past, new], dim))
+}
+
 /// `candle_nn::ops::softmax` and `softmax_last_dim`.
 #[doc(hidden)]
 pub fn softmax(xs: &Tensor, dim: &impl Dim) -> Result<Option<Tensor>> {

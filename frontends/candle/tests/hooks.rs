@@ -1,6 +1,6 @@
 //! What the patched candle-nn calls: candle-nn's results where it is taken, and none, never a panic, where it is not.
 
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::attention::AttnMask;
 use openmps_candle::hooks;
 
@@ -110,5 +110,34 @@ fn the_rest_is_left_to_candle() -> Result<()> {
     assert!(hooks::flash_attn([&heads, &heads, &heads], 1.0, None, None, true, None)?.is_none(), "ALiBi");
     assert!(hooks::sdpa([&heads, &heads, &heads], None, false, 1.0, -30.0)?.is_none(), "no soft cap");
     assert!(hooks::softmax(&x, &3).is_err(), "no such dimension");
+    Ok(())
+}
+
+/// Candle's caches take what they hand back out of what is differentiated.
+#[test]
+fn keys_and_values_of_now_keep_their_gradient() -> Result<()> {
+    let (k, v) = (Var::from_tensor(&numbers(&[1, 2, 3, 4], 1)?)?, Var::from_tensor(&numbers(&[1, 2, 3, 4], 2)?)?);
+    let (mut kept_k, mut kept_v) = (Some(numbers(&[1, 2, 5, 4], 3)?), None);
+    let past = kept_k.clone().expect("keys");
+    let (all_k, all_v) =
+        hooks::concat_kv_cache([&mut kept_k, &mut kept_v], 2, [k.as_tensor(), v.as_tensor()])?.expect("taken");
+    near(Some(all_k.clone()), &Tensor::cat(&[&past, k.as_tensor()], 2)?)?;
+    near(Some(all_v.clone()), v.as_tensor())?;
+    let (kept_k, kept_v) = (kept_k.expect("keys"), kept_v.expect("values"));
+    near(Some(kept_k.clone()), &all_k)?;
+    assert!(!kept_k.track_op() && !kept_v.track_op(), "what is kept has none");
+    let gradients = (all_k.sqr()?.sum_all()? + all_v.sum_all()?)?.backward()?;
+    near(gradients.get(&k).cloned(), &(k.as_tensor() * 2.0)?)?;
+    near(gradients.get(&v).cloned(), &v.as_tensor().ones_like()?)?;
+    let mut stored = Vec::new();
+    let store = |k: &Tensor, v: &Tensor| {
+        stored.extend([k.clone(), v.clone()]);
+        Ok(())
+    };
+    let (all_k, _) = hooks::kv_cache([Some(past), None], 2, [k.as_tensor(), v.as_tensor()], store)?.expect("taken");
+    assert!(all_k.track_op() && all_k.dims() == [1, 2, 8, 4] && stored.iter().all(|stored| !stored.track_op()));
+    let (k, v) = (k.as_detached_tensor(), v.as_detached_tensor());
+    let left = hooks::kv_cache([None, None], 2, [&k, &v], |_, _| panic!("Candle's own stores it"))?;
+    assert!(left.is_none(), "inference is Candle's");
     Ok(())
 }

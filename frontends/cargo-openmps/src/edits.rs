@@ -110,6 +110,19 @@ const EDITS: &[Edit] = &[
          (window_size_left, window_size_right))",
         "d3dde5c263d23131a0d1cd8c975b7386663609e7ca2200cbe2d48f9d76b36036",
     ),
+    edit(
+        "src/kv_cache.rs",
+        "ConcatKvCache::append",
+        "concat_kv_cache([&mut self.k, &mut self.v], self.dim, [k, v])",
+        "67d688d6dbf8163c5adb1d5f623d6edb7a9def9b71afa4573bd26d82e4a826de",
+    ),
+    Edit {
+        file: "src/kv_cache.rs",
+        function: "KvCache::append",
+        digest: "2d66c5adfcc74c4835f51885d65f762429f2b3869333ef221bc944cd43f1c03c",
+        before: "let past = [self.k.current_data()?, self.v.current_data()?]; ",
+        call: "kv_cache(past, self.k.dim, [k, v], |k, v| self.k.append(k).and_then(|()| self.v.append(v)))",
+    },
 ];
 
 const fn edit(file: &'static str, function: &'static str, call: &'static str, digest: &'static str) -> Edit {

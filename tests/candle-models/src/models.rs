@@ -1,17 +1,20 @@
-//! Six models of candle-transformers with small sizes, drawn from a seed: each built of given weights, and run.
+//! Eight models of candle-transformers with small sizes, drawn from a seed: each built of given weights, and run.
 
 use crate::random;
 use candle_core::{D, DType, Device, Result, Tensor};
 use candle_nn::{Activation, VarBuilder};
 use candle_transformers::models::stable_diffusion::unet_2d as unet;
-use candle_transformers::models::{bert, llama, mistral, qwen2, whisper};
+use candle_transformers::models::smol::smollm3;
+use candle_transformers::models::{bert, llama, mistral, qwen2, qwen3, whisper};
 
 /// A model's outputs, one after the other.
 pub type Run = fn(VarBuilder<'static>, Sizes) -> Result<Vec<Tensor>>;
 
-pub const MODELS: [(&str, Run); 6] = [
+pub const MODELS: [(&str, Run); 8] = [
     ("Llama", llama),
     ("Qwen2", qwen2),
+    ("Qwen3", qwen3),
+    ("SmolLM3", smollm3),
     ("Mistral", mistral),
     ("BERT", bert),
     ("Whisper", whisper),
@@ -110,6 +113,59 @@ fn qwen2(weights: VarBuilder<'static>, sizes: Sizes) -> Result<Vec<Tensor>> {
         hidden_act: Activation::Silu,
     };
     let mut model = qwen2::ModelForCausalLM::new(&config, weights)?;
+    parts(sizes.tokens)?.iter().map(|(part, first)| model.forward(part, *first)).collect()
+}
+
+fn qwen3(weights: VarBuilder<'static>, sizes: Sizes) -> Result<Vec<Tensor>> {
+    let config = qwen3::Config {
+        vocab_size: VOCABULARY,
+        hidden_size: sizes.size,
+        intermediate_size: sizes.feed,
+        num_hidden_layers: sizes.layers,
+        num_attention_heads: sizes.heads,
+        head_dim: sizes.size / sizes.heads,
+        attention_bias: false,
+        num_key_value_heads: sizes.key_heads,
+        max_position_embeddings: 128,
+        sliding_window: None,
+        max_window_layers: 0,
+        tie_word_embeddings: false,
+        rope_theta: 10_000.0,
+        rms_norm_eps: 1e-6,
+        use_sliding_window: false,
+        hidden_act: Activation::Silu,
+    };
+    let mut model = qwen3::ModelForCausalLM::new(&config, weights)?;
+    parts(sizes.tokens)?.iter().map(|(part, first)| model.forward(part, *first)).collect()
+}
+
+fn smollm3(weights: VarBuilder<'static>, sizes: Sizes) -> Result<Vec<Tensor>> {
+    let config = smollm3::Config {
+        vocab_size: VOCABULARY,
+        hidden_size: sizes.size,
+        intermediate_size: sizes.feed,
+        num_hidden_layers: sizes.layers,
+        num_attention_heads: sizes.heads,
+        num_key_value_heads: sizes.key_heads,
+        max_position_embeddings: 128,
+        tie_word_embeddings: false,
+        rope_theta: 10_000.0,
+        rms_norm_eps: 1e-6,
+        hidden_act: Activation::Silu,
+        attention_bias: None,
+        attention_dropout: None,
+        mlp_bias: None,
+        sliding_window: None,
+        use_sliding_window: None,
+        rope_scaling: None,
+        bos_token_id: None,
+        eos_token_id: None,
+        pad_token_id: None,
+        max_window_layers: None,
+        no_rope_layers: None,
+        no_rope_layer_interval: None,
+    };
+    let mut model = smollm3::ModelForCausalLM::new(&config, weights)?;
     parts(sizes.tokens)?.iter().map(|(part, first)| model.forward(part, *first)).collect()
 }
 
