@@ -64,7 +64,10 @@ impl Cache {
 
     /// Adds keys and values [1, heads, new tokens, size] to a layer; all that its queries attend to.
     pub(super) fn extend(&mut self, layer: usize, keys: &Tensor, values: &Tensor) -> Result<(Tensor, Tensor)> {
-        let slot = &mut self.layers[layer];
+        let layers = self.layers.len();
+        let Some(slot) = self.layers.get_mut(layer) else {
+            candle_core::bail!("a cache of {layers} layers, in a model of more")
+        };
         let (stored_keys, stored_values) = match slot {
             Some(stores) => stores,
             None => slot.insert((Store::like(keys)?, Store::like(values)?)),

@@ -1,11 +1,12 @@
 //! Models of Llama's architecture, and Qwen2's: RMS norms, rotary embedding, grouped heads, a gated layer.
 
 use super::projection::{Correction, Projection};
-use super::rotary::angles;
+use super::rotary::Angles;
 use super::{Cache, Gguf, QuantizedWeight};
 use crate::adapter::AdapterError;
 use crate::{AttentionOptions, LoraAdapter, LoraConfig, attention, rms_norm, rope};
 use candle_core::{Result, Tensor, Var};
+use std::sync::Arc;
 
 /// The sizes of a model, from its file.
 ///
@@ -153,7 +154,7 @@ pub struct Llama {
     norm: Tensor,
     output: QuantizedWeight,
     /// Cosines and sines of all positions.
-    angles: (Tensor, Tensor),
+    angles: Arc<Angles>,
 }
 
 impl Llama {
@@ -167,10 +168,10 @@ impl Llama {
     /// ```
     pub fn load(file: &Gguf, mut progress: impl FnMut(usize, usize)) -> Result<Llama> {
         let config = LlamaConfig::read(file)?;
-        let angles = angles(file, &config)?;
+        let angles = Arc::new(Angles::of(file, &config)?);
         let embedding = file.weight("token_embd.weight")?;
         let tied = if file.has("output.weight") { file.weight("output.weight")? } else { embedding.clone() };
-        let mut layers = Vec::with_capacity(config.layers);
+        let mut layers = Vec::new();
         for number in 0..config.layers {
             progress(number, config.layers);
             layers.push(layer(file, &config, number)?);
@@ -214,9 +215,10 @@ impl Llama {
             let context = self.config.context;
             candle_core::bail!("{} tokens after {first}, in a model of {context}", tokens.len());
         }
+        let angles = self.angles.at(first..first + tokens.len())?;
         let mut x = self.embedding.embed(tokens)?.unsqueeze(0)?;
         for (number, layer) in self.layers.iter().enumerate() {
-            x = self.layer(layer, &x, first, Some((number, &mut *cache)))?;
+            x = self.layer(layer, &x, &angles, Some((number, &mut *cache)))?;
         }
         cache.advance(tokens.len());
         let last = x.narrow(1, tokens.len() - 1, 1)?;
@@ -235,14 +237,21 @@ impl Llama {
         if length == 0 || length > self.config.context || texts.iter().any(|text| text.len() != length) {
             candle_core::bail!("texts of {:?} tokens", texts.iter().map(|text| text.len()).collect::<Vec<_>>());
         }
+        let angles = self.angles.at(0..length)?;
         let mut x = self.embedding.embed(&texts.concat())?.reshape((texts.len(), length, self.config.size))?;
         for layer in &self.layers {
-            x = self.layer(layer, &x, 0, None)?;
+            x = self.layer(layer, &x, &angles, None)?;
         }
         self.output.forward(&rms_norm(&x, &self.norm, self.config.epsilon)?)
     }
 
-    fn layer(&self, layer: &Layer, x: &Tensor, first: usize, cache: Option<(usize, &mut Cache)>) -> Result<Tensor> {
+    fn layer(
+        &self,
+        layer: &Layer,
+        x: &Tensor,
+        [cosines, sines]: &[Tensor; 2],
+        cache: Option<(usize, &mut Cache)>,
+    ) -> Result<Tensor> {
         let LlamaConfig { heads, key_heads, size, epsilon, .. } = self.config;
         let (texts, count, _) = x.dims3()?;
         // A text that goes on from a cache is read, not learned.
@@ -253,8 +262,7 @@ impl Llama {
             let y = project(part, &normed)?;
             y.reshape((texts, count, heads, size / self.config.heads))?.transpose(1, 2)
         };
-        let (cosines, sines) = (self.angles.0.narrow(0, first, count)?, self.angles.1.narrow(0, first, count)?);
-        let turn = |x: &Tensor| rope(x, &cosines, &sines, self.config.rope_interleaved);
+        let turn = |x: &Tensor| rope(x, cosines, sines, self.config.rope_interleaved);
         let (query, mut key, mut value) = (
             turn(&heads_of(Part::Query, heads)?)?,
             turn(&heads_of(Part::Key, key_heads)?)?,

@@ -3,6 +3,7 @@
 use super::{Gguf, LlamaConfig};
 use candle_core::{Device, Result, Tensor};
 use std::f32::consts::PI;
+use std::ops::Range;
 
 /// Settings under `ARCHITECTURE.rope.` that are read, here or by [`LlamaConfig`], or change nothing.
 const KNOWN: [&str; 8] = [
@@ -89,20 +90,37 @@ impl Scaling {
     }
 }
 
-/// Cosines and sines [positions, pairs] of the rotary embedding. A plain angle is a number times the one before it, in float32, as llama.cpp has
-/// it (`ggml_rope_cache_init`): a file's text is to be the same here and there.
-pub(super) fn angles(file: &Gguf, config: &LlamaConfig) -> Result<(Tensor, Tensor)> {
-    let scaling = Scaling::read(file, config)?;
-    let pairs = config.rope_size / 2;
-    let step = (config.rope_base as f32).powf(-1.0 / pairs as f32);
-    let turns = |position: usize| std::iter::successors(Some(position as f32), move |angle| Some(angle * step));
-    let table = |of: fn(f32) -> f32| {
-        let row = |at: usize| turns(at).take(pairs).enumerate();
-        let number = |(pair, plain): (usize, f32)| of(scaling.angle(pair, plain)) * scaling.magnitude;
-        let numbers: Vec<f32> = (0..config.context).flat_map(row).map(number).collect();
-        Tensor::from_vec(numbers, (config.context, pairs), &Device::Cpu)
-    };
-    Ok((table(f32::cos)?, table(f32::sin)?))
+/// The angles of the rotary embedding, computed for the tokens that are read: a file may promise any number of them.
+#[derive(Debug)]
+pub(super) struct Angles {
+    scaling: Scaling,
+    pairs: usize,
+    step: f32,
+}
+
+impl Angles {
+    pub fn of(file: &Gguf, config: &LlamaConfig) -> Result<Angles> {
+        let pairs = config.rope_size / 2;
+        let step = (config.rope_base as f32).powf(-1.0 / pairs as f32);
+        Ok(Angles { scaling: Scaling::read(file, config)?, pairs, step })
+    }
+
+    /// Cosines and sines [positions, pairs]. A plain angle is a number times the one before it, in float32, as llama.cpp has it
+    /// (`ggml_rope_cache_init`): a file's text is to be the same here and there.
+    pub fn at(&self, positions: Range<usize>) -> Result<[Tensor; 2]> {
+        let Angles { scaling, pairs, step } = self;
+        let turns = |position: usize| std::iter::successors(Some(position as f32), |angle| Some(angle * step));
+        let angles: Vec<f32> = positions
+            .clone()
+            .flat_map(|at| turns(at).take(*pairs).enumerate())
+            .map(|(pair, plain)| scaling.angle(pair, plain))
+            .collect();
+        let table = |of: fn(f32) -> f32| {
+            let numbers = angles.iter().map(|&angle| of(angle) * scaling.magnitude).collect();
+            Tensor::from_vec(numbers, (positions.len(), *pairs), &Device::Cpu)
+        };
+        Ok([table(f32::cos)?, table(f32::sin)?])
+    }
 }
 
 /// What is not known must not be passed over: the angles would be others than those the model learned.
@@ -190,13 +208,13 @@ mod tests {
         Gguf::open(file.path()).unwrap()
     }
 
-    fn tables(file: &Gguf) -> Result<(Tensor, Tensor)> {
-        angles(file, &LlamaConfig::read(file)?)
+    fn tables(file: &Gguf) -> Result<[Tensor; 2]> {
+        Angles::of(file, &LlamaConfig::read(file)?)?.at(0..CONTEXT)
     }
 
     /// The tables are those of an angle by frequency and position, times a number, all in float64.
     fn agrees(file: &Gguf, angle: impl Fn(usize, f64) -> f64, magnitude: f64) {
-        let (cosines, sines) = tables(file).unwrap();
+        let [cosines, sines] = tables(file).unwrap();
         let (cosines, sines) = (cosines.to_vec2::<f32>().unwrap(), sines.to_vec2::<f32>().unwrap());
         let base = file.float("llama.rope.freq_base").unwrap_or(10_000.0);
         let mut largest = 0.0f64;

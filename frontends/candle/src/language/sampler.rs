@@ -137,7 +137,8 @@ impl Sampler {
         let highest = tokens.first()?.1;
         let mut sum = 0.0;
         for (_, score) in &mut tokens {
-            *score = (*score - highest).exp();
+            // Infinite ones have no difference.
+            *score = if *score == highest { 1.0 } else { (*score - highest).exp() };
             sum += *score;
         }
         let mut kept = 0.0;

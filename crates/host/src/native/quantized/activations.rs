@@ -111,12 +111,13 @@ unsafe fn round<V: Lanes>(x: &[f32], to: &mut [f32], groups: usize, stored: Stor
         // What is not a number, or infinite, stays visible in the scale.
         let scale = if x.iter().all(|x| x.is_finite()) { largest / 127.0 } else { f32::NAN };
         let inverse = if scale > 0.0 { 127.0 / largest } else { 0.0 };
-        let mut sum = 0;
+        let mut sum = 0i32;
         for (byte, x) in bytes.iter_mut().zip(x) {
             // Adding 1.5 * 2^23 rounds to an integer in the last bits of the sum.
-            let rounded = (x * inverse + 12_582_912.0).to_bits() as i32 - 12_582_912f32.to_bits() as i32;
+            // It wraps for what is not finite, whose scale is NaN.
+            let rounded = ((x * inverse + 12_582_912.0).to_bits() as i32).wrapping_sub(12_582_912f32.to_bits() as i32);
             *byte = rounded as i8;
-            sum += rounded;
+            sum = rounded.wrapping_add(sum);
         }
         (scales[group], sums[group]) = match stored {
             Stored::Singles => (scale, scale * sum as f32),
