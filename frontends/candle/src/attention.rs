@@ -128,6 +128,12 @@ fn additive(mask: &Tensor, dtype: DType) -> Result<Tensor> {
         let hidden = Tensor::full(f32::NEG_INFINITY, mask.shape(), mask.device())?;
         return mask.where_cond(&hidden, &hidden.zeros_like()?)?.to_dtype(dtype);
     }
+    if !mask.dtype().is_float() {
+        candle_core::bail!(
+            "a mask of {:?}, expected floats, which are added, or u8, where 1 hides a key",
+            mask.dtype()
+        );
+    }
     // A finite number that is beyond the narrower type's is as good as minus infinity.
     mask.to_dtype(dtype)
 }

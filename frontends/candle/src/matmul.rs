@@ -1,6 +1,7 @@
 //! Matrix products of batches that broadcast.
 
 use crate::forward::{Plain, forwards};
+use crate::operand::data_type;
 use crate::path::{Operation, Path, path};
 use crate::reduce::{rows, sum_to};
 use candle_core::{CustomOp2, Result, Tensor};
@@ -22,9 +23,16 @@ pub fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     match path(Operation::Matmul, &[left, right], work) {
         Path::Openmps if matrices => left.apply_op2(right, Matmul),
         // However small: Candle's own has no way for it.
-        _ if matrices && left.rank().max(right.rank()) > CANDLES_RANK => left.apply_op2(right, Matmul),
+        _ if matrices && (left.rank().max(right.rank()) > CANDLES_RANK || is_integer(left)) => {
+            left.apply_op2(right, Matmul)
+        }
         _ => left.broadcast_matmul(right),
     }
+}
+
+/// Whether the elements are integers that openmps computes with; Candle's products are of floats.
+fn is_integer(x: &Tensor) -> bool {
+    data_type(x.dtype()).is_some_and(|dtype| dtype.is_integer()) && x.device().is_cpu()
 }
 
 /// The most dimensions of a product of Candle's own: two of batches, two of matrices.

@@ -1,6 +1,6 @@
 //! Candle's tensors as matrices of the Rust API, without a copy.
 
-use crate::operand::view;
+use crate::operand::{data_type, view};
 use candle_core::{Error, Result, Storage, Tensor};
 use openmps::{Buffer, Device, Matrix, MatrixDescriptor, MatrixMultiplication};
 
@@ -45,25 +45,30 @@ pub fn with_matrix<R>(tensor: &Tensor, work: impl FnOnce(&Matrix) -> Result<R>) 
     unsafe { Buffer::lend(&device, view.address, bytes, false, lent) }.map_err(Error::wrap)?
 }
 
-/// The product of two matrices through [`MatrixMultiplication`]: operands without a copy, one command buffer, the result a new tensor.
+/// The product of two matrices of one type through [`MatrixMultiplication`]: operands without a copy where their rows or their columns have
+/// neighbours in memory, one command buffer, the result a new tensor of their type. No gradient flows from it; [`crate::matmul`]'s has one.
 ///
 /// ```
 /// use candle_core::{Device, Tensor};
 /// let x = Tensor::new(&[[1.0f32, 2.0], [3.0, 4.0]], &Device::Cpu)?;
-/// assert_eq!(openmps_candle::multiply_matrices(&x, &x)?.to_vec2::<f32>()?, [[7.0, 10.0], [15.0, 22.0]]);
+/// assert_eq!(openmps_candle::multiply_matrices(&x, &x.t()?)?.to_vec2::<f32>()?, [[5.0, 11.0], [11.0, 25.0]]);
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn multiply_matrices(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     let ((rows, interior), (_, columns)) = (left.dims2()?, right.dims2()?);
+    let Some(data_type) = data_type(left.dtype()) else { candle_core::bail!("a product of {:?}", left.dtype()) };
+    let ((left, turn_left), (right, turn_right)) = (by_rows(left)?, by_rows(right)?);
     let device = Device::host(0).map_err(Error::wrap)?;
     let multiply = || -> openmps::Result<_> {
-        let kernel = MatrixMultiplication::new(&device, false, false, rows, columns, interior, 1.0, 0.0)?;
-        let descriptor = MatrixDescriptor::dense(rows, columns, openmps::DataType::F32)?;
-        Ok((kernel, Matrix::zeros(&device, &descriptor)?))
+        let kernel = MatrixMultiplication::new(&device, turn_left, turn_right, rows, columns, interior, 1.0, 0.0)?;
+        let descriptor = MatrixDescriptor::dense(rows, columns, data_type)?;
+        let buffer = Buffer::new(&device, descriptor.span_bytes())?;
+        let result = Matrix::new(&buffer, &descriptor)?;
+        Ok((kernel, buffer, result))
     };
-    let (kernel, result) = multiply().map_err(Error::wrap)?;
-    with_matrix(left, |left| {
-        with_matrix(right, |right| {
+    let (kernel, buffer, result) = multiply().map_err(Error::wrap)?;
+    with_matrix(&left, |left| {
+        with_matrix(&right, |right| {
             let encode = || -> openmps::Result<()> {
                 let command_buffer = device.queue().command_buffer();
                 kernel.encode(&command_buffer, left, right, &result)?;
@@ -73,5 +78,15 @@ pub fn multiply_matrices(left: &Tensor, right: &Tensor) -> Result<Tensor> {
             encode().map_err(Error::wrap)
         })
     })?;
-    Tensor::from_vec(result.read::<f32>().map_err(Error::wrap)?, (rows, columns), left.device())
+    let bytes = buffer.read::<u8>(0, rows * columns * data_type.size()).map_err(Error::wrap)?;
+    Tensor::from_raw_buffer(&bytes, left.dtype(), &[rows, columns], left.device())
+}
+
+/// A matrix as its rows lie in memory, and whether it is transposed for that; copied where neither rows nor columns have neighbours there.
+fn by_rows(x: &Tensor) -> Result<(Tensor, bool)> {
+    match *x.stride() {
+        [row, 1] if row > 0 => Ok((x.clone(), false)),
+        [1, column] if column > 0 => Ok((x.t()?, true)),
+        _ => Ok((x.contiguous()?, false)),
+    }
 }

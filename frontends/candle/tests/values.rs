@@ -282,11 +282,14 @@ fn what_is_refused_and_with_which_words() -> Result<()> {
     refused(rope(&q, &numbers(&[4, 3], 1)?, &numbers(&[4, 3], 1)?, false), "cosines has shape [4, 3]");
     let matrices = (&numbers(&[2, 4], 1)?, &numbers(&[4, 2], 1)?);
     refused(lora_linear(&x, &numbers(&[4, 3], 1)?, None, matrices, 1.0), "was given LoRA matrices [2, 4] and [4, 2]");
+    let (q, mask) = (numbers(&[1, 1, 2, 4], 1)?, Tensor::new(&[[0i64, 1], [1, 0]], &Device::Cpu)?);
+    let options = AttentionOptions { mask: Some(mask), ..Default::default() };
+    refused(attention(&q, &q, &q, &options), "a mask of I64, expected floats");
     Ok(())
 }
 
 #[test]
-fn integers_and_tiny_products_go_candles_way() -> Result<()> {
+fn tiny_products_go_candles_way_where_it_has_one() -> Result<()> {
     let x = Tensor::new(&[[1u32, 2], [3, 4]], &Device::Cpu)?;
     assert!(matmul(&x, &x).is_err() == x.matmul(&x).is_err());
     let tiny = numbers(&[2, 2], 1)?;
@@ -294,6 +297,14 @@ fn integers_and_tiny_products_go_candles_way() -> Result<()> {
     let large = Tensor::arange(0i64, 400, &Device::Cpu)?.reshape((20, 20))?;
     let product = matmul(&large, &large.t()?)?.to_vec2::<i64>()?;
     assert_eq!(product[1][2], (20..40).zip(40..60).map(|(x, y)| x * y).sum::<i64>());
+    for dtype in [DType::U8, DType::I16, DType::I32, DType::I64] {
+        let small = Tensor::new(&[[1u32, 2], [3, 4]], &Device::Cpu)?.to_dtype(dtype)?;
+        let product = matmul(&small, &small)?;
+        assert_eq!(
+            (product.dtype(), product.to_dtype(DType::I64)?.to_vec2::<i64>()?),
+            (dtype, vec![vec![7, 10], vec![15, 22]])
+        );
+    }
     Ok(())
 }
 
@@ -312,5 +323,22 @@ fn matrices_share_the_tensors_memory_and_end_with_the_call() -> Result<()> {
     assert!(matches!(kept.expect("the closure ran").read::<f32>(), Err(openmps::Error::Freed { .. })));
     assert!(with_matrix(&x.t()?, |_| Ok(())).is_err(), "columns apart");
     let (a, b) = (numbers(&[6, 4], 1)?, numbers(&[4, 3], 2)?);
-    close("multiply", &multiply_matrices(&a, &b)?, &a.matmul(&b)?, 1e-6)
+    close("multiply", &multiply_matrices(&a, &b)?, &a.matmul(&b)?, 1e-6)?;
+    close("columns", &multiply_matrices(&b.t()?, &a.t()?)?, &b.t()?.matmul(&a.t()?)?, 1e-6)?;
+    let row = numbers(&[1, 4], 3)?.broadcast_as((6, 4))?;
+    close("one row", &multiply_matrices(&row, &b)?, &row.contiguous()?.matmul(&b)?, 1e-6)?;
+    for dtype in [DType::F64, DType::F16, DType::BF16] {
+        let (a, b) = (a.to_dtype(dtype)?, b.to_dtype(dtype)?);
+        let product = multiply_matrices(&a, &b)?;
+        assert_eq!(product.dtype(), dtype);
+        close(
+            "types",
+            &product.to_dtype(DType::F32)?,
+            &a.to_dtype(DType::F32)?.matmul(&b.to_dtype(DType::F32)?)?,
+            1e-2,
+        )?;
+    }
+    let whole = Tensor::new(&[[1i64, 2], [3, 4]], &Device::Cpu)?;
+    assert_eq!(multiply_matrices(&whole, &whole)?.to_vec2::<i64>()?, [[7, 10], [15, 22]]);
+    Ok(())
 }
