@@ -56,7 +56,8 @@ impl CommandBuffer {
         Ok(self.commands.record(event.runtime())?)
     }
 
-    /// Encodes the waiting for an event.
+    /// Encodes the waiting for an event; one that was never recorded holds nothing, so the buffer that records it is committed first. (An
+    /// `MTLSharedEvent` is waited for by its value, whoever comes first.)
     ///
     /// ```
     /// openmps::Device::get(0)?.queue().command_buffer().wait(&openmps::Event::new())?;

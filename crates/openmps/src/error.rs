@@ -56,7 +56,7 @@ pub enum Error {
     Overlap { operation: &'static str, what: &'static str },
     #[error("{operation}: {attribute} is {got}, expected {expected}")]
     Attribute { operation: &'static str, attribute: &'static str, got: String, expected: String },
-    #[error("the graph has no placeholder {name:?} that was given a tensor, or it was given none: {what}")]
+    #[error("placeholder {name:?}: {what}")]
     Feed { name: String, what: &'static str },
     #[error("a stored constant of {data_type} {shape:?} cannot be read: {source}")]
     Stored { shape: Vec<usize>, data_type: DType, source: Box<dyn std::error::Error + Send + Sync> },

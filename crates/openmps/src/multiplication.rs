@@ -151,12 +151,7 @@ impl MatrixMultiplicationBuilder {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn build(self, device: &Device) -> Result<MatrixMultiplication> {
-        for (attribute, factor) in ["alpha", "beta"].into_iter().zip(self.factors) {
-            if !factor.is_finite() {
-                let (got, expected) = (factor.to_string(), "a finite number".to_owned());
-                return Err(Error::Attribute { operation: OPERATION, attribute, got, expected });
-            }
-        }
+        check_factors(OPERATION, None, self.factors)?;
         Ok(MatrixMultiplication { device: device.clone(), settings: self })
     }
 }
@@ -232,11 +227,14 @@ impl MatrixMultiplication {
         let [rows, columns, interior] = settings.sizes;
         check_device(OPERATION, &self.device, command_buffer)?;
         check_types(&[("the left matrix", left), ("the right matrix", right), ("the result", result)])?;
+        check_factors(OPERATION, Some(result.data_type()), settings.factors)?;
         let count = settings.batch_size.unwrap_or_else(|| result.matrices().saturating_sub(settings.batch_start));
         let batch = (settings.batch_start, count);
         let [swap_left, swap_right] = settings.transpose;
         let ordered = |swapped, size: [usize; 2]| if swapped { [size[1], size[0]] } else { size };
-        let of = |what, matrix: &Matrix, origin: usize, size| part(what, matrix, settings.origins[origin], size, batch);
+        let of = |what, matrix: &Matrix, origin: usize, size| {
+            part((OPERATION, what), matrix, settings.origins[origin], size, batch)
+        };
         let left_view = of("the left matrix", left, 0, ordered(swap_left, [rows, interior]))?;
         let right_view = of("the right matrix", right, 1, ordered(swap_right, [interior, columns]))?;
         let result_view = of("the result", result, 2, [rows, columns])?;
@@ -256,9 +254,25 @@ impl MatrixMultiplication {
     }
 }
 
+/// Both are finite, and whole numbers where the result's elements are.
+fn check_factors(operation: &'static str, result: Option<DType>, factors: [f64; 2]) -> Result<()> {
+    let is_integer = result.is_some_and(DType::is_integer);
+    for (attribute, factor) in ["alpha", "beta"].into_iter().zip(factors) {
+        let expected = match () {
+            () if !factor.is_finite() => "a finite number",
+            () if is_integer && (factor.fract() != 0.0 || factor.abs() > i64::MAX as f64) => {
+                "a whole number of 64 bits, for integers"
+            }
+            () => continue,
+        };
+        return Err(Error::Attribute { operation, attribute, got: factor.to_string(), expected: expected.to_owned() });
+    }
+    Ok(())
+}
+
 /// The part of a batch of matrices that a kernel uses.
 fn part(
-    what: &'static str,
+    (operation, what): (&'static str, &'static str),
     matrix: &Matrix,
     origin: Origin,
     size: [usize; 2],
@@ -273,7 +287,7 @@ fn part(
             "at least {count} x {} x {} from matrix {start}, row {}, column {} on",
             size[0], size[1], origin.row, origin.column
         );
-        return Err(Error::Shape { operation: OPERATION, what, got: matrix.shape_text(), expected });
+        return Err(Error::Shape { operation, what, got: matrix.shape_text(), expected });
     }
     let view = matrix.view()?.narrowed(0, start, 1, count);
     Ok(view.narrowed(1, origin.row, 1, size[0]).narrowed(2, origin.column, 1, size[1]))
@@ -380,7 +394,8 @@ impl MatrixVectorMultiplication {
         check_device(OPERATION, &self.device, command_buffer)?;
         let [rows, columns] = self.sizes;
         let size = if self.transpose { [columns, rows] } else { [rows, columns] };
-        let view = part("the matrix", matrix, Origin::default(), size, (0, 1))?;
+        check_factors(OPERATION, Some(matrix.data_type()), self.factors)?;
+        let view = part((OPERATION, "the matrix"), matrix, Origin::default(), size, (0, 1))?;
         let view = view.without_axis(0);
         for (what, vector, length) in [("the vector", vector, columns), ("the result", result, rows)] {
             let descriptor = vector.descriptor();
@@ -390,6 +405,10 @@ impl MatrixVectorMultiplication {
             }
             if descriptor.length() != length {
                 let (got, expected) = (descriptor.length().to_string(), length.to_string());
+                return Err(Error::Shape { operation: OPERATION, what, got, expected });
+            }
+            if descriptor.vectors() != 1 {
+                let (got, expected) = (format!("{} vectors", descriptor.vectors()), "1 vector".to_owned());
                 return Err(Error::Shape { operation: OPERATION, what, got, expected });
             }
         }

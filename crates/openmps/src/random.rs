@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::multiplication::check_device;
 use openmps_graph::operators::random::{Law, Random, Source};
-use openmps_tile::DType;
+use openmps_tile::{DType, bf16, f16};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -83,6 +83,9 @@ impl MatrixRandom {
             Distribution::Uniform { minimum, maximum } if !(maximum - minimum).is_finite() || minimum >= maximum => {
                 return attribute("maximum", maximum, &format!("a number above the minimum {minimum}"));
             }
+            Distribution::Uniform { minimum, maximum } if !holds(data_type, minimum, maximum) => {
+                return attribute("maximum", maximum, &format!("with the minimum {minimum} a range of {data_type}"));
+            }
             Distribution::Uniform { minimum, maximum } if data_type.is_float() => {
                 Law::Uniform { low: minimum, high: maximum }
             }
@@ -94,7 +97,13 @@ impl MatrixRandom {
             }
             Distribution::Normal { mean, deviation } if data_type.is_float() => Law::Normal { mean, deviation },
             _ => {
-                let (what, expected) = ("the destination", "float for this distribution".to_owned());
+                let expected = match distribution {
+                    Distribution::Uniform { .. } => {
+                        "float, or an integer of 8 to 64 bits but uint16, uint32 and uint64"
+                    }
+                    Distribution::Normal { .. } => "float for this distribution",
+                };
+                let (what, expected) = ("the destination", expected.to_owned());
                 return Err(Error::DataType { operation: OPERATION, what, got: data_type, expected });
             }
         };
@@ -122,5 +131,23 @@ impl MatrixRandom {
         let operator = Random { law: self.law, source, dims: view.shape.clone(), dtype: view.dtype };
         let resources = vec![destination.resource("the destination", Access::Write)];
         encode(command_buffer, OPERATION, resources, move |queue| Ok(run_strided(&operator, queue, &[], &[view])?))
+    }
+}
+
+/// Whether numbers from `minimum` to below `maximum` are numbers of the type, and their distance, too. Integers have whole bounds; others have no say.
+fn holds(data_type: DType, minimum: f64, maximum: f64) -> bool {
+    let within =
+        |lowest: f64, end: f64| minimum.fract() == 0.0 && maximum.fract() == 0.0 && minimum >= lowest && maximum <= end;
+    let reaches = |largest: f64| minimum >= -largest && maximum <= largest && maximum - minimum <= largest;
+    match data_type {
+        DType::F16 => reaches(f16::MAX.into()),
+        DType::BF16 => reaches(bf16::MAX.into()),
+        DType::F32 => reaches(f32::MAX.into()),
+        DType::U8 => within(0.0, 256.0),
+        DType::I8 => within(-128.0, 128.0),
+        DType::I16 => within(-32_768.0, 32_768.0),
+        DType::I32 => within(f64::from(i32::MIN), f64::from(i32::MAX) + 1.0),
+        DType::I64 => within(i64::MIN as f64, i64::MAX as f64),
+        _ => true,
     }
 }

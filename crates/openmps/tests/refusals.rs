@@ -1,8 +1,8 @@
 //! What the objects refuse: wrong shapes, element types, row bytes, devices, freed and overlapping buffers. Each has its typed error.
 
 use openmps::{
-    Argument, Buffer, CommandBuffer, CommandQueue, DataType, Device, Distribution, Error, Event, Graph, Kernel,
-    LayerNorm, Matrix, MatrixDescriptor, MatrixFindTopK, MatrixLogSoftMax, MatrixMultiplication, MatrixRandom,
+    Argument, Buffer, CommandBuffer, CommandQueue, DataType, Device, Distribution, Error, Event, Graph, GraphOptimizer,
+    Kernel, LayerNorm, Matrix, MatrixDescriptor, MatrixFindTopK, MatrixLogSoftMax, MatrixMultiplication, MatrixRandom,
     MatrixSoftMax, MatrixVectorMultiplication, RmsNorm, TensorData, Vector, VectorDescriptor,
 };
 
@@ -93,6 +93,63 @@ fn products() {
     let kernel = MatrixVectorMultiplication::new(&device(), false, 2, 4, 1.0, 0.0);
     refused!(kernel.encode(&command_buffer, &left, &vector(3), &vector(2)), Error::Shape { what: "the vector", .. });
     refused!(kernel.encode(&command_buffer, &left, &vector(4), &vector(4)), Error::Shape { what: "the result", .. });
+    let two = VectorDescriptor::with_vectors(4, 2, 16, DataType::F32).unwrap();
+    let two = Vector::new(&Buffer::new(&device(), 32).unwrap(), 0, &two).unwrap();
+    refused!(kernel.encode(&command_buffer, &left, &two, &vector(2)), Error::Shape { what: "the vector", .. });
+    let kernel = MatrixVectorMultiplication::new(&device(), false, 2, 4, f64::INFINITY, 0.0);
+    refused!(
+        kernel.encode(&command_buffer, &left, &vector(4), &vector(2)),
+        Error::Attribute { operation: "MatrixVectorMultiplication", attribute: "alpha", .. }
+    );
+    let whole = |numbers: [i32; 4]| Matrix::from_slice(&device(), 2, 2, &numbers).unwrap();
+    let (left, right, result) = (whole([1, 2, 3, 4]), whole([5, 6, 7, 8]), whole([10; 4]));
+    let of = |alpha: f64, beta: f64| {
+        let kernel = MatrixMultiplication::builder(2, 2, 2).alpha(alpha).beta(beta).build(&device()).unwrap();
+        let command_buffer = device().queue().command_buffer();
+        kernel.encode(&command_buffer, &left, &right, &result)?;
+        command_buffer.commit()?;
+        command_buffer.wait_until_completed()
+    };
+    refused!(of(0.5, 0.0), Error::Attribute { attribute: "alpha", .. });
+    refused!(of(1.0, -1.5), Error::Attribute { attribute: "beta", .. });
+    of(-2.0, 3.0).unwrap();
+    assert_eq!(result.read::<i32>().unwrap(), [30 - 38, 30 - 44, 30 - 86, 30 - 100]);
+}
+
+#[test]
+fn ranges_of_random_numbers() {
+    let of = |data_type, minimum: f64, maximum: f64| {
+        MatrixRandom::new(&device(), data_type, 1, Distribution::Uniform { minimum, maximum })
+    };
+    let beyond = [
+        (DataType::I8, 0.0, 300.0),
+        (DataType::U8, -5.0, 5.0),
+        (DataType::I32, 0.2, 0.8),
+        (DataType::I32, 0.0, 4_294_967_296.0),
+        (DataType::F16, 0.0, 1e5),
+        (DataType::F32, -3e38, 3e38),
+    ];
+    for (data_type, minimum, maximum) in beyond {
+        refused!(of(data_type, minimum, maximum), Error::Attribute { attribute: "maximum", .. });
+    }
+    refused!(of(DataType::U32, 0.0, 5.0), Error::DataType { got: DataType::U32, .. });
+    for (data_type, minimum, maximum) in
+        [(DataType::I8, -128.0, 128.0), (DataType::U8, 0.0, 256.0), (DataType::F16, -3e4, 3e4)]
+    {
+        of(data_type, minimum, maximum).unwrap();
+    }
+}
+
+#[test]
+fn what_results_do_not_need_may_be_fed() {
+    let mut graph = Graph::new();
+    let x = graph.placeholder("x", &[2], DataType::F32).unwrap();
+    graph.placeholder("labels", &[2], DataType::F32).unwrap();
+    let y = graph.square(x).unwrap();
+    let feed = TensorData::from_slice(&device(), &[2], &[1.0f32, 2.0]).unwrap();
+    let executable = graph.compile(&device(), &[y]).unwrap();
+    let results = executable.run(&device().queue(), &[("x", &feed), ("labels", &feed)]).unwrap();
+    assert_eq!(results[0].read::<f32>().unwrap(), [1.0, 4.0]);
 }
 
 #[test]
@@ -189,8 +246,22 @@ fn graphs() {
     refused!(run("x", &feed), Error::Shape { what: "a feed", .. });
     let feed = TensorData::from_slice(&device(), &[2, 3], &[0i32; 6]).unwrap();
     refused!(run("x", &feed), Error::DataType { what: "a feed", .. });
-    refused!(run("w", &feed), Error::Feed { what: "no such placeholder", .. });
+    refused!(run("w", &feed), Error::Feed { what: "no tensor was given", .. });
     refused!(executable.run(&device().queue(), &[]), Error::Feed { what: "no tensor was given", .. });
+    let twice = [("x", &feed), ("x", &feed)];
+    refused!(executable.run(&device().queue(), &twice), Error::Feed { what: "it was given two tensors", .. });
+}
+
+#[test]
+fn steps_of_half_types() {
+    let mut graph = Graph::new();
+    let variable = graph.variable(&TensorData::from_slice(&device(), &[1], &[openmps::f16::ONE]).unwrap());
+    let loss = graph.multiply(variable, variable).unwrap();
+    let rate = graph.constant(&[1], &[0.1f32]).unwrap();
+    for optimizer in [GraphOptimizer::adam(), GraphOptimizer::Momentum { mu: 0.9, nesterov: false }] {
+        let step = graph.minimize(loss, &[variable], rate, optimizer);
+        refused!(step, Error::DataType { operation: "minimize", got: DataType::F16, .. });
+    }
 }
 
 #[test]

@@ -235,3 +235,18 @@ fn what_has_no_gradient_says_so() -> Result<()> {
     assert!(matches!(error, Error::Operator(openmps::operators::Error::NoGradient { operator: "qr" })), "{error}");
     Ok(())
 }
+
+/// The first step of Adam is the rate, whatever the gradient is.
+#[test]
+fn a_first_step_is_as_exact_as_its_type() {
+    let device = Device::get(0).expect("a device");
+    let variable = TensorData::from_slice(&device, &[1], &[1.0f64]).expect("memory");
+    let mut graph = Graph::new();
+    let x = graph.variable(&variable);
+    let loss = graph.multiply(x, x).expect("a loss");
+    let rate = graph.constant(&[1], &[0.05f64]).expect("a rate");
+    let step = graph.minimize(loss, &[x], rate, GraphOptimizer::adam()).expect("a step");
+    graph.compile_training(&device, &[], &step).expect("compiles").run(&device.queue(), &[]).expect("runs");
+    let moved = 1.0 - variable.read::<f64>().expect("read")[0];
+    assert!((moved - 0.05).abs() < 1e-9, "{moved}");
+}

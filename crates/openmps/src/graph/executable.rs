@@ -1,7 +1,7 @@
 //! Compiled graphs, and how they are run.
 
 use super::plan::{Goals, Observer, Plan, PreparedKey, copy};
-use super::{Graph, OptimizationLevel, Source, TensorData, Value};
+use super::{Graph, OptimizationLevel, Source, TensorData};
 use crate::buffer::{Access, Buffer};
 use crate::command_buffer::CommandBuffer;
 use crate::device::Device;
@@ -115,11 +115,11 @@ impl Executable {
         let mut use_buffer = |what, buffer: &Buffer, access, range| {
             resources.push(Resource { what, buffer: buffer.clone(), access, range });
         };
-        for &(name, _) in feeds {
-            let known = |value: &Value| matches!(&value.source, Source::Placeholder(other) if other == name);
-            if !plan.values.iter().any(known) {
-                return Err(Error::Feed { name: name.to_owned(), what: "no such placeholder" });
-            }
+        // What the results do not need may be fed all the same; a name that is misspelt leaves another one without its tensor.
+        if let Some((_, &(name, _))) =
+            feeds.iter().enumerate().find(|(at, (name, _))| feeds[..*at].iter().any(|(other, _)| other == name))
+        {
+            return Err(Error::Feed { name: name.to_owned(), what: "it was given two tensors" });
         }
         for (index, value) in plan.values.iter().enumerate() {
             match &value.source {

@@ -162,7 +162,7 @@ impl Graph {
     pub fn placeholder(&mut self, name: &str, shape: &[usize], data_type: DType) -> Result<Tensor> {
         let taken = |value: &Value| matches!(&value.source, Source::Placeholder(other) if other == name);
         if self.values.iter().any(taken) {
-            return Err(Error::Feed { name: name.to_owned(), what: "the name is taken" });
+            return Err(Error::Feed { name: name.to_owned(), what: "another one has this name" });
         }
         let meta = Meta { dtype: data_type, shape: shape_of(shape)? };
         Ok(self.push(meta, Source::Placeholder(name.to_owned())))

@@ -190,6 +190,7 @@ impl Graph {
     ) -> Result<Vec<Assignment>> {
         let mut assignments = Vec::new();
         for &(variable, gradient) in steps {
+            self.whole(variable)?;
             let sum = self.zeros_beside(variable)?;
             let inputs = [variable, gradient, sum, rate];
             self.assign_all(momentum.clone(), &inputs, &[variable, sum], &mut assignments)?;
@@ -200,11 +201,16 @@ impl Graph {
     fn descend_by_moments(&mut self, steps: &[(Tensor, Tensor)], rate: Tensor, adam: &Adam) -> Result<Vec<Assignment>> {
         let mut assignments = Vec::new();
         let Some(&(first, _)) = steps.first() else { return Ok(assignments) };
-        let powers = self.powers(first, adam.betas, &mut assignments)?;
+        // One pair for all variables of a type, which is as exact as they are.
+        let mut powers: [Option<[Tensor; 2]>; 2] = [None; 2];
         for &(variable, gradient) in steps {
             let moments = [self.zeros_beside(variable)?, self.zeros_beside(variable)?];
-            let dtype = self.meta(variable)?.dtype;
-            let powers = [self.in_type(powers[0], dtype)?, self.in_type(powers[1], dtype)?];
+            let dtype = self.whole(variable)?;
+            let slot = &mut powers[usize::from(dtype == DType::F64)];
+            let powers = match slot {
+                Some(powers) => *powers,
+                None => *slot.insert(self.powers(first, dtype, adam.betas, &mut assignments)?),
+            };
             let inputs = [variable, gradient, moments[0], moments[1], rate, powers[0], powers[1]];
             self.assign_all(adam.clone(), &inputs, &[variable, moments[0], moments[1]], &mut assignments)?;
         }
@@ -242,11 +248,33 @@ impl Graph {
         Ok(self.variable(&zeros))
     }
 
-    /// The powers of both betas after this step, float32, of which every variable's step needs the same; in memory of one's device.
-    fn powers(&mut self, variable: Tensor, betas: [f64; 2], assignments: &mut Vec<Assignment>) -> Result<[Tensor; 2]> {
+    /// The type of a variable that steps with a memory are taken on: half types have no room for small steps.
+    fn whole(&self, variable: Tensor) -> Result<DType> {
+        match self.meta(variable)?.dtype {
+            dtype @ (DType::F32 | DType::F64) => Ok(dtype),
+            got => {
+                let expected =
+                    "float32 or float64, of which the graph may make a half type where it computes".to_owned();
+                Err(Error::DataType { operation: "minimize", what: "a variable", got, expected })
+            }
+        }
+    }
+
+    /// The powers of both betas after this step, of which every variable's step needs the same; in memory of one's device.
+    fn powers(
+        &mut self,
+        variable: Tensor,
+        dtype: DType,
+        betas: [f64; 2],
+        assignments: &mut Vec<Assignment>,
+    ) -> Result<[Tensor; 2]> {
         let device = self.memory_of(variable, "minimize", "variables")?.buffer.device().clone();
         let mut power = |beta: f64| -> Result<Tensor> {
-            let power = self.variable(&TensorData::from_slice(&device, &[1], &[1.0f32])?);
+            let one = match dtype {
+                DType::F64 => TensorData::from_slice(&device, &[1], &[1.0f64])?,
+                _ => TensorData::from_slice(&device, &[1], &[1.0f32])?,
+            };
+            let power = self.variable(&one);
             let scalars = vec![Number::Float(beta), Number::Float(0.0)];
             let call = Call { operator: Elementwise::Unary(Unary::Scale), scalars, output: None };
             let next = self.operator(call, &[power])?[0];
@@ -254,9 +282,5 @@ impl Graph {
             Ok(next)
         };
         Ok([power(betas[0])?, power(betas[1])?])
-    }
-
-    fn in_type(&mut self, x: Tensor, dtype: DType) -> Result<Tensor> {
-        if self.meta(x)?.dtype == dtype { Ok(x) } else { self.cast(x, dtype) }
     }
 }

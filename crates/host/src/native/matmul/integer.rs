@@ -19,7 +19,8 @@ macro_rules! integer {
                 self.wrapping_mul(factor).wrapping_add(addend)
             }
             fn factor(value: f64) -> Self {
-                value as Self
+                // Wraps as everything else does; -1 is the largest uint8.
+                value as i64 as Self
             }
         }
     )*};
