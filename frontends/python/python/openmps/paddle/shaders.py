@@ -8,7 +8,7 @@ from numbers import Integral, Real
 import numpy as np
 import paddle
 
-from openmps.paddle.devices import _is_mps, _native, get_device_properties, index_of
+from openmps.paddle.devices import MPSPlace, _is_mps, _native, get_device_properties, index_of
 from openmps.paddle.streams import current_stream
 
 _TYPES = {
@@ -152,7 +152,7 @@ class ShaderKernel:
         if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes) and np.ndim(value) == 1 and len(value) > 0:
             values = b"".join(_bytes_of(self._name, index, one, cast) for one in value)
             padded = np.frombuffer(values.ljust(_LONGEST_VALUE, b"\0"), np.uint8)
-            return paddle.to_tensor(padded, place=paddle.CustomPlace("mps", self._device))
+            return paddle.to_tensor(padded, place=MPSPlace(self._device))
         return _bytes_of(self._name, index, value, cast)
 
     def __repr__(self) -> str:
@@ -180,10 +180,11 @@ def _bytes_of(kernel: str, index: int, value, cast) -> bytes:
 
 
 def _axes(what: str, value) -> tuple[int, ...]:
-    axes = (value,) if isinstance(value, Integral) else tuple(value)
-    if not 1 <= len(axes) <= 3 or not all(isinstance(axis, Integral) and axis >= 0 for axis in axes):
+    given = (value,) if isinstance(value, Integral) else tuple(value)
+    axes = tuple(int(axis) for axis in given if isinstance(axis, Integral))
+    if len(axes) != len(given) or not 1 <= len(axes) <= 3 or min(axes) < 0:
         raise ValueError(f"{what} is {value!r}, expected one to three numbers that are not negative")
-    return tuple(int(axis) for axis in axes)
+    return axes
 
 
 def _three(axes: tuple[int, ...]) -> tuple[int, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from openmps.triton.backend import MPSBackend
 from openmps.triton.launch import MPSDriver
 
@@ -28,11 +30,15 @@ class CPUBackend(MPSBackend):
 def install() -> None:
     """Makes this backend the one for the CPU, unless there is one, and PyTorch's compiler ask for it."""
     import torch._inductor.config as config  # pyright: ignore[reportMissingImports]  (whoever compiles has it)
+    from torch._dynamo.device_interface import CpuInterface, DeviceInterface  # pyright: ignore[reportMissingImports]
     from triton.backends import Backend, backends
 
     found = backends.setdefault(_NAME, Backend(CPUBackend, CPUDriver))
     if found.driver is not CPUDriver:
         raise RuntimeError(f"openmps: Triton's backend {_NAME!r} is {found.compiler.__module__} here, which torch.compile takes already")
     config.cpu_backend = "triton"
+    # Measuring a kernel for `mode="max-autotune"` makes its device the current one, which the CPU's interface cannot do.
+    if CpuInterface.device is DeviceInterface.device:
+        CpuInterface.device = staticmethod(contextlib.nullcontext)
     # Its own processes for compiling would not know of this; to compile a kernel takes no longer than to ask one of them.
     config.compile_threads = 1
