@@ -50,39 +50,41 @@ fn takes(operation: Operation, tensors: &[&Tensor], work: usize) -> bool {
 /// the cache keeps for later does not.
 #[doc(hidden)]
 pub fn concat_kv_cache(
-    caches: [&mut Option<Tensor>; 2],
+    [of_keys, of_values]: [&mut Option<Tensor>; 2],
     dim: usize,
     [k, v]: [&Tensor; 2],
 ) -> Result<Option<(Tensor, Tensor)>> {
-    let past = [0, 1].map(|number| caches[number].clone());
-    let [of_keys, of_values] = caches;
-    kv_cache(past.clone(), dim, [k, v], |k, v| {
-        let [past_keys, past_values] = past;
-        *of_keys = Some(behind(past_keys, k, dim)?);
-        *of_values = Some(behind(past_values, v, dim)?);
-        Ok(())
-    })
+    if !learns([k, v]) {
+        return Ok(None);
+    }
+    let (keys, values) = (behind(of_keys.as_ref(), k, dim)?, behind(of_values.as_ref(), v, dim)?);
+    (*of_keys, *of_values) = (Some(keys.detach()), Some(values.detach()));
+    Ok(Some((keys, values)))
 }
 
 /// `candle_nn::kv_cache::KvCache::append`, as `concat_kv_cache`; `store` keeps what it is given.
 #[doc(hidden)]
 pub fn kv_cache(
-    past: [Option<Tensor>; 2],
+    [past_keys, past_values]: [Option<Tensor>; 2],
     dim: usize,
     [k, v]: [&Tensor; 2],
     store: impl FnOnce(&Tensor, &Tensor) -> Result<()>,
 ) -> Result<Option<(Tensor, Tensor)>> {
-    if CANDLES_OWN.get() || !(k.track_op() || v.track_op()) {
+    if !learns([k, v]) {
         return Ok(None);
     }
     store(&k.detach(), &v.detach())?;
-    let [past_keys, past_values] = past;
-    Ok(Some((behind(past_keys, k, dim)?, behind(past_values, v, dim)?)))
+    Ok(Some((behind(past_keys.as_ref(), k, dim)?, behind(past_values.as_ref(), v, dim)?)))
+}
+
+/// Whether a cache has something to lose; else it is Candle's matter.
+fn learns(new: [&Tensor; 2]) -> bool {
+    !CANDLES_OWN.get() && new.iter().any(|tensor| tensor.track_op())
 }
 
 /// What was, and behind it what is new.
-fn behind(past: Option<Tensor>, new: &Tensor, dim: usize) -> Result<Tensor> {
-    past.map_or_else(|| new.contiguous(), |past| Tensor::cat(&[&past, new], dim))
+fn behind(past: Option<&Tensor>, new: &Tensor, dim: usize) -> Result<Tensor> {
+    past.map_or_else(|| new.contiguous(), |past| Tensor::cat(&[past, new], dim))
 }
 
 /// `candle_nn::ops::softmax` and `softmax_last_dim`.

@@ -9,7 +9,7 @@ mod rewrite;
 mod source;
 
 use clap::{Parser, Subcommand};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Cargo calls `cargo-openmps openmps ...`.
@@ -39,13 +39,27 @@ enum Command {
     },
 }
 
+/// Patches a workspace, unless cargo cannot resolve it then.
+fn patched(workspace: &Path, into: &Path) -> result::Result<String> {
+    let candle = source::candle_nn(workspace)?;
+    let said = patch::apply(workspace, &candle, into)?;
+    source::resolves(workspace).map(|()| said).or_else(|why| {
+        patch::undo(workspace, into)?;
+        Err(format!(
+            "{why}\nNothing was changed. While openmps-candle is on no registry, [patch.crates-io] of {} has to say where it is:\n\
+             openmps = {{ path = \".../crates/openmps\" }}\nopenmps-candle = {{ path = \".../frontends/candle\" }}",
+            workspace.display()
+        ))
+    })
+}
+
 fn main() -> ExitCode {
     let Cargo::Openmps { command } = Cargo::parse();
     let Command::PatchCandle { manifest_path, into, undo } = command;
     let result = source::manifest_of_workspace(&manifest_path).and_then(|workspace| match undo {
         // Nothing is asked that cargo must resolve dependencies for: what is taken back may be what it stumbles over.
         true => patch::undo(&workspace, &into),
-        false => source::candle_nn(&workspace).and_then(|candle| patch::apply(&workspace, &candle, &into)),
+        false => patched(&workspace, &into),
     });
     match result {
         Ok(said) => {

@@ -48,6 +48,10 @@ pub fn undo(manifest: &Path, folder: &Path) -> Result<String> {
     write(manifest, &without_patch(&read(manifest)?, folder)?)?;
     if into.exists() {
         fs::remove_dir_all(&into).map_err(|error| cannot("removed", &into, &error))?;
+        if folder.parent().is_some_and(|between| between.components().next().is_some()) {
+            // It stays where there is something else in it.
+            let _ = into.parent().map(fs::remove_dir);
+        }
     }
     Ok(format!("{} uses Candle's own candle-nn again", manifest.display()))
 }
@@ -118,7 +122,7 @@ mod tests {
         let (_folder, manifest) = app();
         let (source, into) = (candle_nn(), Path::new("patches/candle-nn"));
         let said = apply(&manifest, &source, into).unwrap();
-        assert!(said.contains("14 functions"), "{said}");
+        assert!(said.contains("16 functions"), "{said}");
         let written = manifest.with_file_name("patches").join("candle-nn");
         let hooks = |file: &str| read(&written.join(file)).unwrap().matches("openmps_candle::hooks::").count();
         assert_eq!((hooks("src/ops.rs"), hooks("src/rotary_emb.rs"), hooks("src/linear.rs")), (6, 3, 1));

@@ -46,6 +46,11 @@ pub fn candle_nn(manifest: &Path) -> Result<Source> {
     asked::<Workspace>(&["metadata", "--format-version", "1"], manifest)?.candle_nn()
 }
 
+/// Whether cargo finds all that the workspace needs; what it says where it does not.
+pub fn resolves(manifest: &Path) -> Result<()> {
+    asked::<serde::de::IgnoredAny>(&["metadata", "--format-version", "1"], manifest).map(drop)
+}
+
 /// What cargo prints for this command, as JSON.
 fn asked<T: DeserializeOwned>(command: &[&str], manifest: &Path) -> Result<T> {
     let of = command[0];
