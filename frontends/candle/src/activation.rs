@@ -1,6 +1,7 @@
 //! GELU, by the error function.
 
 use crate::forward::{Plain, forwards};
+use crate::operand::expect_floats;
 use crate::path::{Operation, Path, path};
 use crate::reduce::widened;
 use candle_core::{CustomOp1, Result, Tensor};
@@ -15,6 +16,7 @@ use openmps::operators::operators::elementwise::{Activation, Call, Elementwise};
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn gelu(x: &Tensor) -> Result<Tensor> {
+    expect_floats("gelu", x)?;
     match path(Operation::Activation, &[x], x.elem_count()) {
         Path::Openmps => x.apply_op1(Gelu),
         Path::Candle => x.gelu_erf(),

@@ -3,7 +3,7 @@
 use crate::composed::{Seen, grouped, probabilities, soft_cap_slope};
 use crate::forward::{Forward, forwards};
 use crate::matmul;
-use crate::operand::infer;
+use crate::operand::{expect_floats, infer};
 use crate::path::{Operation, Path, path};
 use crate::reduce::widened;
 use crate::softmax::softmax_gradient;
@@ -51,6 +51,7 @@ pub struct AttentionOptions {
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
+    expect_floats("attention", q)?;
     if options.mask.as_ref().is_some_and(Tensor::track_op) {
         candle_core::bail!(
             "attention gives its mask no gradient: detach it, or compose attention from matmul and softmax"

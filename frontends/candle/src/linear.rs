@@ -74,7 +74,10 @@ pub fn linear_add(x: &Tensor, weight: &Tensor, bias: &Tensor, residual: &Tensor)
 
 pub(crate) fn check(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<()> {
     let (outputs, inputs) = weight.dims2()?;
-    if x.rank() < 2 || x.dim(D::Minus1)? != inputs {
+    if x.rank() < 2 {
+        candle_core::bail!("a linear layer of rows of {inputs} inputs was given {:?}, which has no rows", x.dims());
+    }
+    if x.dim(D::Minus1)? != inputs {
         candle_core::bail!("a linear layer of {inputs} inputs was given {:?}", x.dims());
     }
     if bias.is_some_and(|bias| bias.dims() != [outputs]) {

@@ -1,6 +1,6 @@
 //! Between Candle's tensors and openmps's: views of storages with their strides and offsets, results in fresh storages.
 
-use candle_core::{CpuStorage, DType, Error, Layout, Result, Shape};
+use candle_core::{CpuStorage, DType, Error, Layout, Result, Shape, Tensor};
 use openmps::DataType;
 use openmps::operators::{Meta, Operator, View};
 use openmps::runtime::{Device, Queue};
@@ -96,6 +96,14 @@ pub(crate) fn produce(
         U8: u8, I16: i16, I32: i32, I64: i64, BF16: half::bf16, F16: half::f16, F32: f32, F64: f64
     );
     Ok((storage, Shape::from_dims(dims)))
+}
+
+/// Candle's own exponentials of integers are not written, and end the thread.
+pub(crate) fn expect_floats(operation: &str, x: &Tensor) -> Result<()> {
+    if x.dtype().is_float() {
+        return Ok(());
+    }
+    candle_core::bail!("{operation} of {:?}: it takes floats", x.dtype())
 }
 
 /// The one result of an operator, or what its rule says against the inputs.

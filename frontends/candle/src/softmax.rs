@@ -2,6 +2,7 @@
 
 use crate::composed;
 use crate::forward::{Plain, forwards};
+use crate::operand::expect_floats;
 use crate::path::{Operation, Path, path};
 use candle_core::shape::Dim;
 use candle_core::{CustomOp1, Result, Tensor};
@@ -16,6 +17,7 @@ use openmps::operators::operators::softmax::Softmax as Operator;
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn softmax(x: &Tensor, dim: impl Dim) -> Result<Tensor> {
+    expect_floats("softmax", x)?;
     let dim = dim.to_index(x.shape(), "softmax")?;
     match path(Operation::Softmax, &[x], x.elem_count()) {
         Path::Openmps => rows(x, dim, false),
@@ -32,6 +34,7 @@ pub fn softmax(x: &Tensor, dim: impl Dim) -> Result<Tensor> {
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn log_softmax(x: &Tensor, dim: impl Dim) -> Result<Tensor> {
+    expect_floats("log_softmax", x)?;
     let dim = dim.to_index(x.shape(), "log_softmax")?;
     match path(Operation::Softmax, &[x], x.elem_count()) {
         Path::Openmps => rows(x, dim, true),

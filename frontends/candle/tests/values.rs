@@ -285,6 +285,10 @@ fn what_is_refused_and_with_which_words() -> Result<()> {
     let (q, mask) = (numbers(&[1, 1, 2, 4], 1)?, Tensor::new(&[[0i64, 1], [1, 0]], &Device::Cpu)?);
     let options = AttentionOptions { mask: Some(mask), ..Default::default() };
     refused(attention(&q, &q, &q, &options), "a mask of I64, expected floats");
+    let whole = Tensor::new(&[[1i64, 2], [3, 4]], &Device::Cpu)?;
+    refused(softmax(&whole, 1), "softmax of I64: it takes floats");
+    refused(gelu(&whole), "gelu of I64: it takes floats");
+    refused(linear(&numbers(&[4], 1)?, &numbers(&[3, 4], 2)?, None), "which has no rows");
     Ok(())
 }
 

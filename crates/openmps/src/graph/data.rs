@@ -65,8 +65,12 @@ impl TensorData {
         let needed = Meta { dtype: data_type, shape: shape_of(shape)? }.bytes()?;
         let fits = bytes.len() == needed && (data_type != DType::Bool || bytes.iter().all(|&byte| byte < 2));
         if !fits {
-            let got = format!("{} bytes", bytes.len());
-            let expected = format!("{needed} bytes of {data_type}");
+            let wrong = bytes.iter().find(|&&byte| bytes.len() == needed && byte > 1);
+            let got = wrong.map_or_else(|| format!("{} bytes", bytes.len()), |byte| format!("a {byte}"));
+            let expected = match wrong {
+                Some(_) => "0 or 1 for each boolean".to_owned(),
+                None => format!("{needed} bytes of {data_type}"),
+            };
             return Err(Error::Shape { operation: "from_bytes", what: "the slice", got, expected });
         }
         TensorData::new(&Buffer::from_slice(device, bytes)?, 0, shape, data_type)
