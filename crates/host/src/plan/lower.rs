@@ -319,11 +319,20 @@ impl<'k> Lowering<'k> {
 
     /// A fresh place for a value's elements one row after the other.
     pub fn home(&mut self, value: Value) -> (Written, Operand) {
+        self.home_of_size(value, self.width_of(value), self.element_size(value))
+    }
+
+    /// As [`Lowering::home`], for elements of another type.
+    pub fn home_of(&mut self, value: Value, scalar: Scalar) -> (Written, Operand) {
+        self.home_of_size(value, width_of(scalar), scalar.size())
+    }
+
+    fn home_of_size(&mut self, value: Value, width: Width, size: usize) -> (Written, Operand) {
         if self.is_one(value) {
-            let (slot, width) = (self.slot(), self.width_of(value));
+            let slot = self.slot();
             return (Written::Number(slot, width), Operand::Uniform(slot));
         }
-        let (extents, size) = (self.extents_of(value), self.element_size(value));
+        let extents = self.extents_of(value);
         let target = self.target(&extents, size);
         (Written::Tile(target, extents), plain(target.register))
     }

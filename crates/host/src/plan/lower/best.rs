@@ -5,7 +5,7 @@ use crate::native::best_of::{Line, Rule, best_of};
 use crate::plan::call::Places;
 use crate::plan::fold::Axis;
 use openmps_tile::kernel::Block;
-use openmps_tile::{Binary, Compare, Instruction, Operation, Scalar, Value};
+use openmps_tile::{Binary, Cast, Compare, Instruction, Operation, Scalar, Value};
 use std::sync::Arc;
 
 impl Lowering<'_> {
@@ -14,16 +14,21 @@ impl Lowering<'_> {
         let &[values, numbers] = &instruction.operands[..] else { return Ok(false) };
         let scalar = self.scalar_of(values);
         let rule = rule(&instruction.blocks[0]).filter(|(_, passes_nan)| *passes_nan == scalar.is_float());
-        let function = rule.and_then(|(rule, _)| best_of(rule, scalar));
+        // Half types are compared as float32, which holds each of their numbers.
+        let wide = if matches!(scalar, Scalar::F16 | Scalar::BF16) { Scalar::F32 } else { scalar };
+        let function = rule.and_then(|(rule, _)| best_of(rule, wide));
         let Axis { outer, length, inner } = Axis::new(self.kernel.dims_of(values), axis);
         let (Some(function), 1, Scalar::I32) = (function, inner, self.scalar_of(numbers)) else { return Ok(false) };
         let mut reads = Vec::new();
         for &x in &instruction.operands {
-            let (full, data, size) = (self.extents_of(x), self.data(x)?, self.element_size(x));
+            let (full, mut data, mut size) = (self.extents_of(x), self.data(x)?, self.element_size(x));
+            if x == values && wide != scalar {
+                (data, size) = (self.convert(data, full, Cast::Float, scalar, wide)?, wide.size());
+            }
             reads.push(self.dense_operand(data, full, size));
         }
-        let homes = [0, 1].map(|i| self.home(instruction.results[i]));
-        let size = scalar.size();
+        let homes = [(0, wide), (1, Scalar::I32)].map(|(i, of)| self.home_of(instruction.results[i], of));
+        let size = wide.size();
         let work = Arc::new(move |places: &Places| {
             for line in 0..outer {
                 // SAFETY: both tiles have `outer` lines of `length` elements, both results one element for each.
@@ -39,9 +44,13 @@ impl Lowering<'_> {
             }
             Ok(())
         });
-        let [(value, of_value), (number, of_number)] = homes;
+        let [(value, mut of_value), (number, of_number)] = homes;
         let full = self.extents_of(values);
         self.emit_work("tt.reduce", reads, vec![value, number], &full, 0.5, work);
+        if wide != scalar {
+            let extents = self.extents_of(instruction.results[0]);
+            of_value = self.convert(of_value, extents, Cast::Float, wide, scalar)?;
+        }
         for (&result, operand) in instruction.results.iter().zip([of_value, of_number]) {
             let planned = self.as_planned(result, operand);
             self.planned.insert(result, planned);
