@@ -30,15 +30,22 @@ class CPUBackend(MPSBackend):
 def install() -> None:
     """Makes this backend the one for the CPU, unless there is one, and PyTorch's compiler ask for it."""
     import torch._inductor.config as config  # pyright: ignore[reportMissingImports]  (whoever compiles has it)
-    from torch._dynamo.device_interface import CpuInterface, DeviceInterface  # pyright: ignore[reportMissingImports]
     from triton.backends import Backend, backends
 
     found = backends.setdefault(_NAME, Backend(CPUBackend, CPUDriver))
     if found.driver is not CPUDriver:
         raise RuntimeError(f"openmps: Triton's backend {_NAME!r} is {found.compiler.__module__} here, which torch.compile takes already")
     config.cpu_backend = "triton"
-    # Measuring a kernel for `mode="max-autotune"` makes its device the current one, which the CPU's interface cannot do.
-    if CpuInterface.device is DeviceInterface.device:
-        CpuInterface.device = staticmethod(contextlib.nullcontext)
+    _let_kernels_be_measured()
     # Its own processes for compiling would not know of this; to compile a kernel takes no longer than to ask one of them.
     config.compile_threads = 1
+
+
+def _let_kernels_be_measured() -> None:
+    """For ``mode="max-autotune"`` PyTorch makes a kernel's device the current one, which its interface of the CPU cannot do."""
+    try:
+        from torch._dynamo.device_interface import CpuInterface, DeviceInterface  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        return  # an earlier PyTorch, which has no such interface
+    if CpuInterface.device is DeviceInterface.device:
+        CpuInterface.device = staticmethod(contextlib.nullcontext)
