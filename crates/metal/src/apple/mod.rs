@@ -22,7 +22,7 @@ pub use library::Pipeline;
 
 use crate::error::{Error, Result};
 use crate::graph::Graph;
-use crate::interface::{Metal, PipelineKey, PipelineLimits, Properties};
+use crate::interface::{Language, Metal, PipelineKey, PipelineLimits, Properties};
 use archive::Archive;
 use objc2::rc::{Retained, autoreleasepool};
 use objc2::runtime::ProtocolObject;
