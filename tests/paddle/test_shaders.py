@@ -120,11 +120,17 @@ refused(RuntimeError, "threads along x is 2048", lambda: library.full(x, 1.0, th
     )
 
 
-def test_other_devices_refuse_a_shader():
-    if paddle.mps.get_device_properties().backend == "metal":
-        pytest.skip("this device runs Metal's language")
-    with pytest.raises(RuntimeError, match="OPENMPS_DEVICE=metal-emulated"):
-        paddle.mps.compile_shader("kernel void nothing() {}")
+def test_other_devices_refuse_a_shader(program):
+    program(
+        """
+import paddle
+import pytest
+
+with pytest.raises(RuntimeError, match="OPENMPS_DEVICE=metal-emulated"):
+    paddle.mps.compile_shader("kernel void nothing() {}")
+""",
+        OPENMPS_DEVICE="host",
+    )
 
 
 def test_a_capture_needs_a_gpu_of_apple_s(tmp_path):

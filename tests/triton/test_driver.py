@@ -113,8 +113,6 @@ def test_hooks_are_called_around_a_launch():
 
 
 ON_A_GPU = '''
-import pathlib
-
 import numpy as np
 import triton
 import triton.language as tl
