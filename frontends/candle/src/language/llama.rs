@@ -153,7 +153,7 @@ pub struct Llama {
     layers: Vec<Layer>,
     norm: Tensor,
     output: QuantizedWeight,
-    /// Cosines and sines of all positions.
+    /// Angles of the rotary embedding, computed for the tokens that are read.
     angles: Arc<Angles>,
 }
 
