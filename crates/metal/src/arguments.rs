@@ -6,6 +6,7 @@ use crate::interface::{Language, MathMode, PipelineKey, Size};
 use crate::limits;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// How an argument reaches a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,7 +52,7 @@ pub struct Kernel {
 impl Kernel {
     /// A kernel of a text that somebody else wrote. The bound of its threads is the compiler's where `threads` are none.
     pub fn of_text(
-        source: &str,
+        source: impl Into<Arc<str>>,
         entry: &str,
         language: Language,
         threads: Option<Size>,

@@ -2,11 +2,12 @@
 
 use openmps_paddle::device::queue_of;
 use openmps_runtime::metal::arguments::{Kernel, Parameter};
-use openmps_runtime::metal::interface::{Grid, Size};
+use openmps_runtime::metal::interface::{Grid, Language, Size};
 use openmps_runtime::{Device, Error};
 use pyo3::exceptions::{PyRuntimeError, PySyntaxError, PyValueError};
 use pyo3::prelude::*;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Adds these to the native module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -27,7 +28,8 @@ fn failed(error: Error) -> PyErr {
 #[pyclass(frozen)]
 struct Shaders {
     device: Device,
-    source: String,
+    source: Arc<str>,
+    language: Language,
     functions: Vec<String>,
 }
 
@@ -44,7 +46,8 @@ impl Shaders {
     fn new(py: Python<'_>, device: usize, source: String) -> PyResult<Shaders> {
         let device = Device::get(device).map_err(failed)?;
         let functions = py.detach(|| device.text_functions(&source)).map_err(failed)?;
-        Ok(Shaders { device, source, functions })
+        let language = device.language_of(&source);
+        Ok(Shaders { device, source: source.into(), language, functions })
     }
 
     /// The names of its kernels.
@@ -87,7 +90,7 @@ impl Shaders {
 
 impl Shaders {
     fn kernel(&self, name: &str, parameters: Vec<Parameter>) -> Kernel {
-        Kernel::of_text(&self.source, name, self.device.language_of(&self.source), None, parameters)
+        Kernel::of_text(Arc::clone(&self.source), name, self.language, None, parameters)
     }
 }
 
