@@ -136,18 +136,15 @@ impl MatrixRandom {
 
 /// Whether numbers from `minimum` to below `maximum` are numbers of the type, and their distance, too. Integers have whole bounds; others have no say.
 fn holds(data_type: DType, minimum: f64, maximum: f64) -> bool {
-    let within =
-        |lowest: f64, end: f64| minimum.fract() == 0.0 && maximum.fract() == 0.0 && minimum >= lowest && maximum <= end;
     let reaches = |largest: f64| minimum >= -largest && maximum <= largest && maximum - minimum <= largest;
     match data_type {
         DType::F16 => reaches(f16::MAX.into()),
         DType::BF16 => reaches(bf16::MAX.into()),
         DType::F32 => reaches(f32::MAX.into()),
-        DType::U8 => within(0.0, 256.0),
-        DType::I8 => within(-128.0, 128.0),
-        DType::I16 => within(-32_768.0, 32_768.0),
-        DType::I32 => within(f64::from(i32::MIN), f64::from(i32::MAX) + 1.0),
-        DType::I64 => within(i64::MIN as f64, i64::MAX as f64),
+        DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
+            let (least, greatest) = data_type.bounds();
+            minimum.fract() == 0.0 && maximum.fract() == 0.0 && minimum >= least && maximum <= greatest + 1.0
+        }
         _ => true,
     }
 }

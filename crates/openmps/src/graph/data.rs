@@ -63,15 +63,14 @@ impl TensorData {
     /// ```
     pub fn from_bytes(device: &Device, shape: &[usize], data_type: DType, bytes: &[u8]) -> Result<TensorData> {
         let needed = Meta { dtype: data_type, shape: shape_of(shape)? }.bytes()?;
-        let fits = bytes.len() == needed && (data_type != DType::Bool || bytes.iter().all(|&byte| byte < 2));
-        if !fits {
-            let wrong = bytes.iter().find(|&&byte| bytes.len() == needed && byte > 1);
-            let got = wrong.map_or_else(|| format!("{} bytes", bytes.len()), |byte| format!("a {byte}"));
-            let expected = match wrong {
-                Some(_) => "0 or 1 for each boolean".to_owned(),
-                None => format!("{needed} bytes of {data_type}"),
-            };
-            return Err(Error::Shape { operation: "from_bytes", what: "the slice", got, expected });
+        let refuse = |got, expected| Err(Error::Shape { operation: "from_bytes", what: "the slice", got, expected });
+        if bytes.len() != needed {
+            return refuse(format!("{} bytes", bytes.len()), format!("{needed} bytes of {data_type}"));
+        }
+        if data_type == DType::Bool
+            && let Some(wrong) = bytes.iter().find(|&&byte| byte > 1)
+        {
+            return refuse(format!("a {wrong}"), "0 or 1 for each boolean".to_owned());
         }
         TensorData::new(&Buffer::from_slice(device, bytes)?, 0, shape, data_type)
     }

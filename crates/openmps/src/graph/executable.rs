@@ -116,10 +116,10 @@ impl Executable {
             resources.push(Resource { what, buffer: buffer.clone(), access, range });
         };
         // What the results do not need may be fed all the same; a name that is misspelt leaves another one without its tensor.
-        if let Some((_, &(name, _))) =
-            feeds.iter().enumerate().find(|(at, (name, _))| feeds[..*at].iter().any(|(other, _)| other == name))
-        {
-            return Err(Error::Feed { name: name.to_owned(), what: "it was given two tensors" });
+        for (at, &(name, _)) in feeds.iter().enumerate() {
+            if feeds[..at].iter().any(|&(other, _)| other == name) {
+                return Err(Error::Feed { name: name.to_owned(), what: "it was given two tensors" });
+            }
         }
         for (index, value) in plan.values.iter().enumerate() {
             match &value.source {
