@@ -3,8 +3,8 @@
 use crate::random;
 use candle_core::{D, DType, Device, Result, Tensor};
 use candle_nn::{Activation, VarBuilder};
-use candle_transformers::models::stable_diffusion::unet_2d as unet;
 use candle_transformers::models::smol::smollm3;
+use candle_transformers::models::stable_diffusion::unet_2d as unet;
 use candle_transformers::models::{bert, llama, mistral, qwen2, qwen3, whisper};
 
 /// A model's outputs, one after the other.
@@ -59,97 +59,90 @@ pub fn text(length: usize, seed: u64) -> Result<Tensor> {
     Tensor::from_vec(tokens, (1, length), &Device::Cpu)
 }
 
-/// The parts in which a text is read: most of it at once, then token by token with what the model remembers.
-fn parts(tokens: usize) -> Result<Vec<(Tensor, usize)>> {
+/// What a model gives for a text of which most is read at once, then token by token with what the model remembers.
+fn read(tokens: usize, mut forward: impl FnMut(&Tensor, usize) -> Result<Tensor>) -> Result<Vec<Tensor>> {
     let text = text(tokens + 3, 7)?;
-    let mut parts = vec![(text.narrow(1, 0, tokens)?, 0)];
+    let mut outputs = vec![forward(&text.narrow(1, 0, tokens)?, 0)?];
     for at in tokens..tokens + 3 {
-        parts.push((text.narrow(1, at, 1)?, at));
+        outputs.push(forward(&text.narrow(1, at, 1)?, at)?);
     }
-    Ok(parts)
+    Ok(outputs)
+}
+
+/// A configuration of one of the types that each model has for itself: the fields that all of them share, then its own.
+macro_rules! config {
+    ($model:ident, $sizes:expr, $($field:ident: $value:expr),* $(,)?) => {
+        $model::Config {
+            vocab_size: VOCABULARY,
+            hidden_size: $sizes.size,
+            intermediate_size: $sizes.feed,
+            num_hidden_layers: $sizes.layers,
+            num_attention_heads: $sizes.heads,
+            num_key_value_heads: $sizes.key_heads,
+            max_position_embeddings: 128,
+            rope_theta: 10_000.0,
+            $($field: $value),*
+        }
+    };
 }
 
 pub fn llama_config(sizes: Sizes) -> llama::Config {
-    llama::Config {
-        hidden_size: sizes.size,
-        intermediate_size: sizes.feed,
-        vocab_size: VOCABULARY,
-        num_hidden_layers: sizes.layers,
-        num_attention_heads: sizes.heads,
-        num_key_value_heads: sizes.key_heads,
+    config!(
+        llama,
+        sizes,
         use_flash_attn: false,
         rms_norm_eps: 1e-5,
-        rope_theta: 10_000.0,
         bos_token_id: None,
         eos_token_id: None,
         rope_scaling: None,
-        max_position_embeddings: 128,
         tie_word_embeddings: false,
-    }
+    )
 }
 
 fn llama(weights: VarBuilder<'static>, sizes: Sizes) -> Result<Vec<Tensor>> {
     let config = llama_config(sizes);
     let mut cache = llama::Cache::new(true, weights.dtype(), &config, &Device::Cpu)?;
     let model = llama::Llama::load(weights, &config)?;
-    parts(sizes.tokens)?.iter().map(|(part, first)| model.forward(part, *first, &mut cache)).collect()
+    read(sizes.tokens, |part, first| model.forward(part, first, &mut cache))
 }
 
 fn qwen2(weights: VarBuilder<'static>, sizes: Sizes) -> Result<Vec<Tensor>> {
-    let config = qwen2::Config {
-        vocab_size: VOCABULARY,
-        hidden_size: sizes.size,
-        intermediate_size: sizes.feed,
-        num_hidden_layers: sizes.layers,
-        num_attention_heads: sizes.heads,
-        num_key_value_heads: sizes.key_heads,
-        max_position_embeddings: 128,
+    let config = config!(
+        qwen2,
+        sizes,
         sliding_window: 128,
         max_window_layers: 0,
         tie_word_embeddings: false,
-        rope_theta: 10_000.0,
         rms_norm_eps: 1e-6,
         use_sliding_window: false,
         hidden_act: Activation::Silu,
-    };
+    );
     let mut model = qwen2::ModelForCausalLM::new(&config, weights)?;
-    parts(sizes.tokens)?.iter().map(|(part, first)| model.forward(part, *first)).collect()
+    read(sizes.tokens, |part, first| model.forward(part, first))
 }
 
 fn qwen3(weights: VarBuilder<'static>, sizes: Sizes) -> Result<Vec<Tensor>> {
-    let config = qwen3::Config {
-        vocab_size: VOCABULARY,
-        hidden_size: sizes.size,
-        intermediate_size: sizes.feed,
-        num_hidden_layers: sizes.layers,
-        num_attention_heads: sizes.heads,
+    let config = config!(
+        qwen3,
+        sizes,
         head_dim: sizes.size / sizes.heads,
         attention_bias: false,
-        num_key_value_heads: sizes.key_heads,
-        max_position_embeddings: 128,
         sliding_window: None,
         max_window_layers: 0,
         tie_word_embeddings: false,
-        rope_theta: 10_000.0,
         rms_norm_eps: 1e-6,
         use_sliding_window: false,
         hidden_act: Activation::Silu,
-    };
+    );
     let mut model = qwen3::ModelForCausalLM::new(&config, weights)?;
-    parts(sizes.tokens)?.iter().map(|(part, first)| model.forward(part, *first)).collect()
+    read(sizes.tokens, |part, first| model.forward(part, first))
 }
 
 fn smollm3(weights: VarBuilder<'static>, sizes: Sizes) -> Result<Vec<Tensor>> {
-    let config = smollm3::Config {
-        vocab_size: VOCABULARY,
-        hidden_size: sizes.size,
-        intermediate_size: sizes.feed,
-        num_hidden_layers: sizes.layers,
-        num_attention_heads: sizes.heads,
-        num_key_value_heads: sizes.key_heads,
-        max_position_embeddings: 128,
+    let config = config!(
+        smollm3,
+        sizes,
         tie_word_embeddings: false,
-        rope_theta: 10_000.0,
         rms_norm_eps: 1e-6,
         hidden_act: Activation::Silu,
         attention_bias: None,
@@ -164,29 +157,23 @@ fn smollm3(weights: VarBuilder<'static>, sizes: Sizes) -> Result<Vec<Tensor>> {
         max_window_layers: None,
         no_rope_layers: None,
         no_rope_layer_interval: None,
-    };
+    );
     let mut model = smollm3::ModelForCausalLM::new(&config, weights)?;
-    parts(sizes.tokens)?.iter().map(|(part, first)| model.forward(part, *first)).collect()
+    read(sizes.tokens, |part, first| model.forward(part, first))
 }
 
 fn mistral(weights: VarBuilder<'static>, sizes: Sizes) -> Result<Vec<Tensor>> {
-    let config = mistral::Config {
-        vocab_size: VOCABULARY,
-        hidden_size: sizes.size,
-        intermediate_size: sizes.feed,
-        num_hidden_layers: sizes.layers,
-        num_attention_heads: sizes.heads,
+    let config = config!(
+        mistral,
+        sizes,
         head_dim: None,
-        num_key_value_heads: sizes.key_heads,
         hidden_act: Activation::Silu,
-        max_position_embeddings: 128,
         rms_norm_eps: 1e-5,
-        rope_theta: 10_000.0,
         sliding_window: Some(16),
         use_flash_attn: false,
-    };
+    );
     let mut model = mistral::Model::new(&config, weights)?;
-    parts(sizes.tokens)?.iter().map(|(part, first)| model.forward(part, *first)).collect()
+    read(sizes.tokens, |part, first| model.forward(part, first))
 }
 
 fn bert(weights: VarBuilder<'static>, sizes: Sizes) -> Result<Vec<Tensor>> {
