@@ -25,7 +25,7 @@ pub enum Law {
     Uniform { low: f64, high: f64 },
     /// Normally.
     Normal { mean: f64, deviation: f64 },
-    /// Normally, but only between `low` and `high` deviations from the mean.
+    /// Normally, but only numbers between `low` and `high`.
     TruncatedNormal { mean: f64, deviation: f64, low: f64, high: f64 },
     /// Integers in [low, high).
     Integers { low: i64, high: i64 },

@@ -357,7 +357,7 @@ pub unsafe fn exponential<T: Element>(out: usize, len: usize, source: Source, ra
     });
 }
 
-/// Normal numbers of this mean and deviation that lie between `low` and `high` deviations from the mean.
+/// Normal numbers of this mean and deviation of which only those between `low` and `high` are kept.
 ///
 /// # Safety
 /// `len` elements of `T` at `out` must be writable.
@@ -368,12 +368,15 @@ pub unsafe fn truncated_normal<T: Element>(
     (mean, deviation): (f64, f64),
     (low, high): (f64, f64),
 ) {
-    let (from, to) = (super::normal_distribution::below(low), super::normal_distribution::below(high));
+    let below = |bound: f64| super::normal_distribution::below((bound - mean) / deviation);
+    // Without a deviation all numbers are the mean, also where it is a bound.
+    let [from, to] = if deviation == 0.0 { [0.5; 2] } else { [below(low), below(high)] };
     fill::<T, { BLOCK / 2 }>(out, len, 40, source, |block, _, made| {
         for (i, value) in made.iter_mut().enumerate() {
             let (a, b) = pair(block, i);
             let z = super::normal_distribution::quantile(from + unit_f64(a, b) * (to - from));
-            *value = T::from_f64(mean + deviation * z.clamp(low, high));
+            // Not `clamp`, which ends the process where there is nothing between the bounds.
+            *value = T::from_f64((mean + deviation * z).max(low).min(high));
         }
     });
 }

@@ -113,9 +113,14 @@ fn other_laws() {
         assert!(make::<u8>(|out, len| keep_mask(out, len, SOURCE, 0.0)).iter().all(|&keep| keep == 1));
         let waits = make::<f32>(|out, len| exponential::<f32>(out, len, SOURCE, 2.0));
         close(moments(&waits), [0.5, 0.25, 2.0, 9.0], 0.5);
-        let cut = make::<f32>(|out, len| truncated_normal::<f32>(out, len, SOURCE, (1.0, 2.0), (-2.0, 2.0)));
+        let cut = make::<f32>(|out, len| truncated_normal::<f32>(out, len, SOURCE, (1.0, 2.0), (-3.0, 5.0)));
         assert!(cut.iter().all(|&v| (-3.0..=5.0).contains(&v)));
         assert!((moments(&cut)[1] - 4.0 * 0.773_741).abs() < 0.03);
+        // Bounds are numbers, not deviations: these are a hundred of them away, and cut nothing.
+        let whole = make::<f32>(|out, len| truncated_normal::<f32>(out, len, SOURCE, (0.0, 0.02), (-2.0, 2.0)));
+        close(moments(&whole), [0.0, 0.0004, 0.0, 3.0], 0.1);
+        let constant = make::<f32>(|out, len| truncated_normal::<f32>(out, len, SOURCE, (0.5, 0.0), (-2.0, 2.0)));
+        assert!(constant.iter().all(|&v| v == 0.5));
         let chances = vec![0.25_f32; LEN];
         let coins = make::<f32>(|out, len| bernoulli::<f32>(out, chances.as_ptr() as usize, len, SOURCE).unwrap());
         assert!((moments(&coins)[0] - 0.25).abs() < 0.005);
