@@ -245,6 +245,10 @@ def test_searches():
 
 def test_creation():
     check(lambda: [paddle.arange(5), paddle.arange(1, 10, 3, dtype="float32"), paddle.arange(5, 0, -2), paddle.arange(0.0, 1.0, 0.3)])
+    for start, end, step in [(1, 4, 1), (5, 1, -2), (3, 3, 1), (1, 6, 2), (1.0, 4.5, 0.5), (1, 1.0, -1)]:
+        dtypes = ("int32", "int64", "float32", "float64") if isinstance(step, int) else ("float32", "float64")
+        # Unlike `arange`, which leaves out the end.
+        check(lambda: [paddle.range(start, end, step, dtype=dtype) for dtype in dtypes])
     check(lambda: [paddle.linspace(0, 1, 7), paddle.linspace(5, 1, 3, dtype="float64"), paddle.eye(3, 5), paddle.eye(4, dtype="int64")])
     check(lambda: paddle.nn.functional.one_hot(paddle.to_tensor([1, 0, 3]), 5))
     check(lambda: [paddle.full([2, 3], 7, dtype) for dtype in ("int8", "int64", "float16", "bool")])

@@ -385,3 +385,11 @@ def test_sums_over_axes_on_both_sides_are_rounded_once():
     (x + y).backward(x)
     exact = paddle.to_tensor(x.astype("float64").numpy().sum((0, 2)).astype("float32")).astype("bfloat16")
     np.testing.assert_array_equal(y.grad.astype("float32").numpy().ravel(), exact.astype("float32").numpy())
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_a_complex_number_is_true_unless_both_parts_are_zero(dtype):
+    numbers = np.array([3.5j, 0, 1, -1j, complex(NAN, 0), complex(0, NAN), -0.0], dtype)
+    found = [paddle.to_tensor(numbers, place=place).astype("bool").numpy() for place in (paddle.CPUPlace(), paddle.MPSPlace(0))]
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[1], numbers.astype(bool))

@@ -217,7 +217,13 @@ fn cast(context: &Context, x: Tensor, data_type: DataType, out: Output) -> Resul
         let part = if data_type.size() == 16 { DType::F64 } else { DType::F32 };
         return x.made(|view| c.cast(view, part))?.store(context, &c, Some(&out));
     }
-    c.store_value(&out, data_type.dtype()?, &x.real)
+    let dtype = data_type.dtype()?;
+    if dtype == DType::Bool {
+        let [real, imaginary] = [c.cast(&x.real, dtype)?, c.cast(&x.imaginary, dtype)?];
+        let is_any = c.map(Elementwise::Binary(Binary::LogicalOr), &[&real, &imaginary], &[])?;
+        return c.store_value(&out, dtype, &is_any);
+    }
+    c.store_value(&out, dtype, &x.real)
 }
 
 /// Real numbers as complex ones.

@@ -17,7 +17,7 @@ use openmps_tile::dtype::{ALL, NUMBERS};
 pub fn register(table: &mut Table) {
     table.add("arange", NUMBERS, arange);
     table.add("arange_tensor", NUMBERS, arange_tensor);
-    table.add("range_tensor", NUMBERS, arange_tensor);
+    table.add("range_tensor", NUMBERS, range_tensor);
     table.add("linspace", NUMBERS, linspace).output_as_inferred(0);
     table.add("eye", ALL, eye).output_as_inferred(0);
     table.add("one_hot", &[DType::I32, DType::I64], one_hot).output_as_inferred(0);
@@ -38,24 +38,45 @@ fn read(context: &Context, tensor: &Tensor) -> Result<Number> {
     Ok(number(&Scalar::of_tensor(context, tensor)?, tensor.dtype()?))
 }
 
-fn arange_of(context: &Context, start: Number, end: Number, step: Number, dtype: DType, out: &Output) -> Result<()> {
-    let len = match (start, end, step) {
-        (Number::Integer(start), Number::Integer(end), Number::Integer(step)) if step != 0 => {
-            let span = i128::from(end) - i128::from(start);
-            let span = if step > 0 { span } else { -span };
-            usize::try_from(span.max(0).unsigned_abs().div_ceil(step.unsigned_abs().into())).unwrap_or(usize::MAX)
-        }
-        // In the result's type: a difference or a quotient that it rounds to a whole number is one.
-        _ if dtype == DType::F32 => {
-            let [start, end, step] = [start, end, step].map(|number| number.to_f64() as f32);
-            ((end - start) / step).ceil().max(0.0) as usize
-        }
-        _ => ((end.to_f64() - start.to_f64()) / step.to_f64()).ceil().max(0.0) as usize,
+/// Whether a sequence may have its end as its last number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Excluded,
+    Included,
+}
+
+/// How many numbers there are from start to end; none where steps lead away from the end.
+fn count([start, end, step]: [Number; 3], last: End, dtype: DType) -> Option<usize> {
+    if let [Number::Integer(start), Number::Integer(end), Number::Integer(step)] = [start, end, step] {
+        let span = (i128::from(end) - i128::from(start)) * i128::from(step.signum());
+        let (span, step) = (u128::try_from(span).ok()?, step.unsigned_abs().into());
+        let count = if last == End::Included { span / step + 1 } else { span.div_ceil(step) };
+        return Some(usize::try_from(count).unwrap_or(usize::MAX));
+    }
+    let [start, end, step] = [start, end, step].map(Number::to_f64);
+    // In the result's type: a difference or a quotient that it rounds to a whole number is one.
+    let steps = match dtype {
+        DType::F32 => f64::from((end as f32 - start as f32) / step as f32),
+        _ => (end - start) / step,
     };
+    let count = if last == End::Included { steps.floor() + 1.0 } else { steps.ceil() };
+    (steps >= 0.0).then_some(count as usize)
+}
+
+fn sequence(context: &Context, numbers: [Number; 3], last: End, dtype: DType, out: &Output) -> Result<()> {
+    let [start, end, step] = numbers;
     if step.to_f64() == 0.0 {
         let expected = "a number other than zero".to_owned();
         return Err(Error::Attribute { attribute: "step", got: "0".to_owned(), expected });
     }
+    let len = match (count(numbers, last, dtype), last) {
+        (Some(len), _) => len,
+        (None, End::Excluded) => 0,
+        (None, End::Included) => {
+            let expected = format!("what steps of {} reach from {}", step.to_f64(), start.to_f64());
+            return Err(Error::Attribute { attribute: "end", got: end.to_f64().to_string(), expected });
+        }
+    };
     elements(&[len])?;
     out.set_dims(&[len]);
     many(context, &Arange { start, step, len, dtype }, &[], &[Some(out)])
@@ -63,12 +84,18 @@ fn arange_of(context: &Context, start: Number, end: Number, step: Number, dtype:
 
 fn arange(context: &Context, start: Scalar, end: Scalar, step: Scalar, out: Output) -> Result<()> {
     let dtype = out.dtype()?;
-    arange_of(context, number(&start, dtype), number(&end, dtype), number(&step, dtype), dtype, &out)
+    sequence(context, [start, end, step].map(|value| number(&value, dtype)), End::Excluded, dtype, &out)
 }
 
 fn arange_tensor(context: &Context, start: Tensor, end: Tensor, step: Tensor, out: Output) -> Result<()> {
     let numbers = [read(context, &start)?, read(context, &end)?, read(context, &step)?];
-    arange_of(context, numbers[0], numbers[1], numbers[2], start.dtype()?, &out)
+    sequence(context, numbers, End::Excluded, start.dtype()?, &out)
+}
+
+/// `paddle.range`, whose last number may be the end.
+fn range_tensor(context: &Context, start: Tensor, end: Tensor, step: Tensor, out: Output) -> Result<()> {
+    let numbers = [read(context, &start)?, read(context, &end)?, read(context, &step)?];
+    sequence(context, numbers, End::Included, start.dtype()?, &out)
 }
 
 fn linspace(
