@@ -90,6 +90,17 @@ unsafe extern "C-unwind" fn host_memory_deallocate(_: *const CDevice, address: *
     SUCCESS
 }
 
+/// Host memory that Paddle names without having it, as where its CPU kernel for `paddle.sparse.cast` keeps the type of values on device `mps`.
+fn expect_place(host: *const c_void, bytes: usize) -> Result<()> {
+    if !host.is_null() {
+        return Ok(());
+    }
+    Err(Error::Driver {
+        device: "Paddle",
+        message: format!("{bytes} bytes are to be copied, but no host memory is named"),
+    })
+}
+
 /// # Safety
 /// Unless there are no bytes, `source` is host memory of this many bytes, and `destination` memory of Paddle's own in the order of its
 /// streams.
@@ -97,6 +108,7 @@ unsafe fn write(queue: &Queue, destination: *mut c_void, source: *const c_void, 
     if bytes == 0 {
         return Ok(());
     }
+    expect_place(source, bytes)?;
     // SAFETY: the caller's promise.
     unsafe { queue.write(destination as usize, std::slice::from_raw_parts(source.cast(), bytes)) }
 }
@@ -108,6 +120,7 @@ unsafe fn read(queue: &Queue, destination: *mut c_void, source: *const c_void, b
     if bytes == 0 {
         return Ok(());
     }
+    expect_place(destination, bytes)?;
     // SAFETY: the caller's promise.
     unsafe { queue.read(std::slice::from_raw_parts_mut(destination.cast(), bytes), source as usize) }
 }
