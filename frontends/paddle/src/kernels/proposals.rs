@@ -123,7 +123,6 @@ impl Choice {
         }
         if self.threshold > 0.0 {
             kept = self.suppressed(kept);
-            kept.truncate(self.after);
         }
         kept.into_iter().unzip()
     }
@@ -131,6 +130,9 @@ impl Choice {
     fn suppressed(self, boxes: Vec<(Corners, f64)>) -> Vec<(Corners, f64)> {
         let (mut threshold, mut kept) = (self.threshold, Vec::<(Corners, f64)>::new());
         for found in boxes {
+            if kept.len() == self.after {
+                break;
+            }
             let overlap = |other: &(Corners, f64)| rounded(self.edges().overlap(&found.0, &other.0), self.dtype);
             if kept.iter().all(|other| overlap(other) <= threshold) {
                 kept.push(found);
