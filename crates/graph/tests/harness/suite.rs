@@ -58,7 +58,7 @@ fn shapes(inputs: usize) -> Vec<Vec<&'static [usize]>> {
     let same: [&[usize]; 8] = [&[4], &[], &[0], &[1], &[1031], &[3, 5, 7], &[2, 0, 3], &[5000]];
     let mut shapes: Vec<Vec<&[usize]>> = same.iter().map(|&shape| vec![shape; inputs]).collect();
     if inputs >= 2 {
-        let pairs: [[&[usize]; 2]; 8] = [
+        let pairs: [[&[usize]; 2]; 11] = [
             [&[3, 1, 5], &[4, 1]],
             [&[7, 33], &[33]],
             [&[7, 33], &[7, 1]],
@@ -67,6 +67,9 @@ fn shapes(inputs: usize) -> Vec<Vec<&'static [usize]>> {
             [&[2, 3, 1, 5], &[2, 1, 4, 1]],
             [&[], &[6]],
             [&[130, 70], &[1, 70]],
+            [&[300, 1, 2], &[2, 2]],
+            [&[3, 70, 2], &[3, 1, 2]],
+            [&[90, 6, 9], &[6, 1]],
         ];
         for pair in pairs {
             let mut shape = pair.to_vec();
