@@ -9,6 +9,10 @@ use crate::threads::parallel_for;
 /// Parts of the batch at most that are summed up apart, for the threads. Not their number, so that the result does not depend on it.
 const PARTS: usize = 8;
 
+/// Terms that are summed up in a register before they join the rest, in whole rows of pixels: one sum of all 163,840 terms of a map of 320 x 512 had
+/// three times the rounding error of Paddle's CPU.
+const TERMS: usize = 128;
+
 pub(super) fn run(of: &Convolution, input: &[f32], upstream: &[f32], gradient: &mut [f32]) {
     let job = Job::new(of, input, upstream);
     let filters = of.filters / of.channels;
@@ -130,27 +134,30 @@ unsafe fn row_of<V: Lanes, const R: usize, const K: usize>(
     let of = job.of;
     let ([height, width], pitch) = (job.output, job.padded[1] * WIDEST);
     let (down, right) = (of.dilation[0] * pitch, of.dilation[1] * WIDEST);
+    let rows = TERMS.div_ceil(width.max(1));
     // SAFETY: every tap of every output pixel lies in the copy; the sums have a register for each tap.
     unsafe {
-        let mut registers = [[V::splat(0.0); K]; R];
-        for y in 0..height {
-            let mut up = upstream.as_ptr().add(y * width * WIDEST + lane);
-            let mut from = copy.as_ptr().add(y * of.stride[0] * pitch + i * down + j * right + lane);
-            for _ in 0..width {
-                let factor = V::load(up);
-                for r in 0..R {
-                    for k in 0..K {
-                        registers[r][k] = V::load(from.add(r * down + k * right)).fma(factor, registers[r][k]);
+        for top in (0..height).step_by(rows) {
+            let mut registers = [[V::splat(0.0); K]; R];
+            for y in top..height.min(top + rows) {
+                let mut up = upstream.as_ptr().add(y * width * WIDEST + lane);
+                let mut from = copy.as_ptr().add(y * of.stride[0] * pitch + i * down + j * right + lane);
+                for _ in 0..width {
+                    let factor = V::load(up);
+                    for r in 0..R {
+                        for k in 0..K {
+                            registers[r][k] = V::load(from.add(r * down + k * right)).fma(factor, registers[r][k]);
+                        }
                     }
+                    up = up.add(WIDEST);
+                    from = from.wrapping_add(of.stride[1] * WIDEST);
                 }
-                up = up.add(WIDEST);
-                from = from.wrapping_add(of.stride[1] * WIDEST);
             }
-        }
-        for r in 0..R {
-            for k in 0..K {
-                let to = sums.as_mut_ptr().add(((i + r) * of.kernel[1] + j + k) * WIDEST + lane);
-                V::load(to).add(registers[r][k]).store(to);
+            for r in 0..R {
+                for k in 0..K {
+                    let to = sums.as_mut_ptr().add(((i + r) * of.kernel[1] + j + k) * WIDEST + lane);
+                    V::load(to).add(registers[r][k]).store(to);
+                }
             }
         }
     }
