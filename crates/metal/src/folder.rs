@@ -2,21 +2,13 @@
 //! nobody but this user can change.
 
 use crate::interface::Properties;
-use openmps_settings::folder::{Refused, kept};
+use openmps_settings::folder::kept;
 use std::path::PathBuf;
 
 /// The file of a device, none where the folder is switched off or others may write to it. The version of openmps is part of its name, since
 /// kernels change with it.
 pub fn file(device: &Properties, ending: &str) -> Option<PathBuf> {
-    let folder = kept(usual).unwrap_or_else(|Refused { reason, is_named }| {
-        if is_named {
-            tracing::warn!("OPENMPS_CACHE_DIR is not used, pipelines are not kept: {reason}");
-        } else {
-            tracing::debug!("pipelines are not kept: {reason}");
-        }
-        None
-    });
-    Some(folder?.join(name(device, ending)))
+    Some(kept("pipelines", usual)?.join(name(device, ending)))
 }
 
 fn usual() -> Option<PathBuf> {

@@ -17,22 +17,17 @@ pub fn of_caches(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf>
     path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache")))
 }
 
-/// Why nothing is kept from one process to the next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// What is wrong with the folder.
-    pub reason: String,
-    /// Whether `OPENMPS_CACHE_DIR` names it, so that somebody counts on it.
-    pub is_named: bool,
-}
-
-/// The folder of what is kept: `OPENMPS_CACHE_DIR`, else the `usual` one, made and found to be this user's own. None where it is switched off, or
-/// there is none.
-pub fn kept(usual: impl FnOnce() -> Option<PathBuf>) -> std::result::Result<Option<PathBuf>, Refused> {
+/// The folder of what is kept: `OPENMPS_CACHE_DIR`, else the `usual` one, made and found to be this user's own. None where it is switched off,
+/// there is none, or others could change what is in it; the log says that `what` is not kept, as a warning where somebody counts on the folder.
+pub fn kept(what: &str, usual: impl FnOnce() -> Option<PathBuf>) -> Option<PathBuf> {
     let named = crate::CACHE_DIR.get();
     let is_named = named.is_some();
-    let Some(folder) = named.unwrap_or_else(usual) else { return Ok(None) };
-    private(&folder).map(Some).map_err(|reason| Refused { reason, is_named })
+    match private(&named.unwrap_or_else(usual)?) {
+        Ok(folder) => return Some(folder),
+        Err(reason) if is_named => tracing::warn!("OPENMPS_CACHE_DIR is not used, {what} are not kept: {reason}"),
+        Err(reason) => tracing::debug!("{what} are not kept: {reason}"),
+    }
+    None
 }
 
 /// Makes a folder where it is missing, and checks that only this user can change what is in it. Its absolute path, or why not.

@@ -1,7 +1,7 @@
 //! Compiled kernels on disk, by content: NVIDIA's compiler takes 0.1 to 0.3 seconds for each. The driver is told no length and believes what it
 //! is given, so that a file is held to the length and the digest at its beginning before it gets there.
 
-use openmps_settings::folder::{self, Refused};
+use openmps_settings::folder;
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -88,14 +88,7 @@ fn write(path: &Path, code: &[u8]) -> std::io::Result<()> {
 /// The folder, which only this user can change: what lies in it is run on the GPU.
 fn open() -> Option<PathBuf> {
     let usual = || Some(folder::of_caches(|name| std::env::var_os(name))?.join("openmps/cuda"));
-    folder::kept(usual).unwrap_or_else(|Refused { reason, is_named }| {
-        if is_named {
-            tracing::warn!("OPENMPS_CACHE_DIR is not used, compiled kernels are not kept: {reason}");
-        } else {
-            tracing::debug!("compiled kernels are not kept: {reason}");
-        }
-        None
-    })
+    folder::kept("compiled kernels", usual)
 }
 
 #[cfg(test)]
