@@ -7,6 +7,7 @@ mod llama;
 mod projection;
 mod rotary;
 mod sampler;
+mod sentence_piece;
 mod tokens;
 mod weight;
 

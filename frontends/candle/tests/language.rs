@@ -256,56 +256,6 @@ fn what_a_sampler_may_choose() -> Result<()> {
     Ok(())
 }
 
-/// A vocabulary of the 256 bytes and of some merges, as GPT-2's letters.
-fn vocabulary(cuts: &str) -> Result<tempfile::NamedTempFile> {
-    let plain: Vec<u32> = (33..=126).chain(161..=172).chain(174..=255).collect();
-    let others = (0..256).filter(|byte| !plain.contains(byte)).enumerate().map(|(number, _)| 256 + number as u32);
-    let letters = plain.iter().copied().chain(others);
-    let merges = ["1 2", "12 3", "123 4", "4 5", "h e", "l l", "he ll", "hell o"];
-    let text = |text: &str| Value::String(text.to_owned());
-    let mut tokens: Vec<Value> = letters.filter_map(char::from_u32).map(|letter| text(&letter.to_string())).collect();
-    tokens.extend(merges.iter().map(|merge| text(&merge.replace(' ', ""))));
-    let settings = [
-        ("tokenizer.ggml.model", text("gpt2")),
-        ("tokenizer.ggml.pre", text(cuts)),
-        ("tokenizer.ggml.tokens", Value::Array(tokens)),
-        ("tokenizer.ggml.merges", Value::Array(merges.into_iter().map(text).collect())),
-        ("tokenizer.ggml.bos_token_id", Value::U32(0)),
-        ("tokenizer.ggml.eos_token_id", Value::U32(0)),
-    ];
-    let settings: Vec<(&str, &Value)> = settings.iter().map(|(name, value)| (*name, value)).collect();
-    let weight = QTensor::quantize(&random(&[1, 32], 1.0, 1)?, GgmlDType::Q8_0)?;
-    let mut bytes = Cursor::new(Vec::new());
-    write(&mut bytes, &settings, &[("weight", &weight)])?;
-    let file = tempfile::NamedTempFile::new()?;
-    std::fs::write(file.path(), bytes.into_inner())?;
-    Ok(file)
-}
-
-#[test]
-fn a_text_is_cut_as_its_file_says() -> Result<()> {
-    let cut = |cuts: &str, text: &str| -> Result<Vec<String>> {
-        let tokenizer = tokenizer(&Gguf::open(vocabulary(cuts)?.path())?)?;
-        Ok(tokenizer.encode(text, false).map_err(candle_core::Error::wrap)?.get_tokens().to_vec())
-    };
-    for cuts in ["llama-bpe", "llama3", "llama-v3", "smaug-bpe", "falcon3", "pixtral"] {
-        assert_eq!(cut(cuts, "hello")?, ["hello"], "{cuts}");
-        assert_eq!(cut(cuts, "12345")?, ["123", "45"], "{cuts}");
-    }
-    for (cuts, digits) in
-        [("tekken", &["1", "2", "3", "4", "5"][..]), ("smollm", &["1", "2", "3", "4", "5"]), ("gpt-2", &["1234", "5"])]
-    {
-        assert_eq!(
-            (cut(cuts, "hello")?, cut(cuts, "12345")?),
-            (vec!["hello".to_owned()], digits.iter().map(|&text| text.to_owned()).collect()),
-            "{cuts}"
-        );
-    }
-    let unknown = cut("deepseek-llm", "hello").unwrap_err().to_string();
-    assert!(unknown.contains("tokenizer.ggml.pre is deepseek-llm"), "{unknown}");
-    Ok(())
-}
-
 #[test]
 fn what_a_file_promises_takes_no_memory() -> Result<()> {
     let file = model(GgmlDType::Q4_0)?;

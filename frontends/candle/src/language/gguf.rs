@@ -95,6 +95,17 @@ impl Gguf {
         Ok(self.value(name)?.to_string().map_err(|error| of_setting(name, &error))?)
     }
 
+    /// A setting that is true or false.
+    pub(super) fn truth(&self, name: &str) -> Result<bool> {
+        self.value(name)?.to_bool().map_err(|error| of_setting(name, &error))
+    }
+
+    /// A setting that is a list.
+    pub(super) fn list<T>(&self, name: &str, read: impl Fn(&Value) -> Result<T>) -> Result<Vec<T>> {
+        let values = self.value(name)?.to_vec().map_err(|error| of_setting(name, &error))?;
+        values.iter().map(|value| read(value).map_err(|error| of_setting(name, &error))).collect()
+    }
+
     /// A weight in blocks, where it lies in the file.
     ///
     /// ```no_run

@@ -15,15 +15,23 @@ const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p
 /// How Mistral's models with the tokenizer Tekken do.
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// The tokenizer of a file's own vocabulary of bytes and merges (`tokenizer.ggml.model = gpt2`), as candle-core makes it, with the cuts that the file
-/// names (`tokenizer.ggml.pre`). Names that are not known here are an error, since a text cut otherwise gives other tokens; so are vocabularies of
-/// SentencePiece (`llama`): for these there is `Tokenizer::from_file` with the model's `tokenizer.json`.
+/// The tokenizer of a file's own vocabulary (`tokenizer.ggml.model`):
+///
+/// * `gpt2`, bytes and merges, as candle-core makes it, with the cuts that the file names (`tokenizer.ggml.pre`). Names that are not known here are an
+///   error, since a text cut otherwise gives other tokens.
+/// * `llama`, pieces with scores, as SentencePiece cuts a text (Llama 2, TinyLlama, Mistral 7B, Gemma). A token begins the text unless
+///   `tokenizer.ggml.add_bos_token` says otherwise.
+///
+/// Other vocabularies (`bert`, `t5`, ...) are an error: for these there is `Tokenizer::from_file` with the model's `tokenizer.json`.
 ///
 /// ```no_run
 /// let tokenizer = openmps_candle::tokenizer(&openmps_candle::Gguf::open("model.gguf")?)?;
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn tokenizer(file: &Gguf) -> Result<Tokenizer> {
+    if file.text("tokenizer.ggml.model")? == "llama" {
+        return super::sentence_piece::tokenizer(file);
+    }
     let mut tokenizer = Tokenizer::from_gguf(file.content())?;
     if let Some(cuts) = cuts(file.text("tokenizer.ggml.pre").unwrap_or("default"))? {
         tokenizer.with_pre_tokenizer(Some(cuts));
