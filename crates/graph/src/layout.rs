@@ -6,8 +6,8 @@ use crate::queue::Queue;
 pub(crate) use crate::view::expect_dense;
 use crate::view::{Shape, Strides, View, dense_strides};
 use openmps_host::native::copy;
+use openmps_host::native::lines::Lines;
 use openmps_host::native::memory::Memory;
-use openmps_host::native::sort::Lines;
 use openmps_runtime::Backend;
 use openmps_tile::{DType, Number};
 

@@ -12,7 +12,7 @@ use crate::reference::Array;
 use crate::view::View;
 use openmps_host::by_type;
 use openmps_host::native::arg_reduce::arg_reduce;
-use openmps_host::native::sort::Lines;
+use openmps_host::native::lines::Lines;
 use openmps_tile::DType::{self, I32, I64};
 use openmps_tile::dtype;
 

@@ -12,7 +12,7 @@ use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::view::{MAX_RANK, Shape, View, dense_strides};
 use openmps_host::by_type;
-use openmps_host::native::{axis_sum::axis_sum, sort::Lines};
+use openmps_host::native::{axis_sum::axis_sum, lines::Lines};
 use openmps_tile::{DType, dtype};
 
 /// The sum over every copy of each element: the gradient of repeating a tensor of dimensions `dims`, whether along

@@ -11,8 +11,8 @@ use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
 use openmps_host::by_type;
+use openmps_host::native::lines::Lines;
 use openmps_host::native::running;
-use openmps_host::native::sort::Lines;
 use openmps_tile::{DType, dtype};
 
 /// The largest or smallest of the elements up to each element, and where it stood as int64: the last one of equals. A NaN stays.

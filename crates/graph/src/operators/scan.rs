@@ -12,9 +12,9 @@ use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{View, shape_of};
 use openmps_host::by_type;
+use openmps_host::native::lines::Lines;
 use openmps_host::native::scan;
 pub use openmps_host::native::scan::Scan as Kind;
-use openmps_host::native::sort::Lines;
 use openmps_tile::{DType, dtype};
 
 /// The sum or product of the elements up to each element.

@@ -10,7 +10,7 @@ use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::view::View;
 use openmps_host::by_type;
-use openmps_host::native::sort;
+use openmps_host::native::{lines::Lines, sort};
 use openmps_tile::DType::I64;
 use openmps_tile::dtype;
 use std::cmp::Ordering;
@@ -67,7 +67,7 @@ fn first_of(operator: &'static str, input: &Meta, axis: i64, keep: usize) -> Res
 fn run_sort(queue: &Queue, name: &'static str, x: &View, outputs: &[View], axis: i64, descending: bool) -> Result<()> {
     outputs.iter().try_for_each(|output| expect_dense(name, output))?;
     let lines = match x.rank() {
-        0 => sort::Lines { outer: 1, size: 1, inner: 1 },
+        0 => Lines { outer: 1, size: 1, inner: 1 },
         rank => lines(&x.shape, axis_of(name, axis, rank)?),
     };
     let keep = outputs[0].len() / (lines.outer * lines.inner).max(1);
@@ -206,7 +206,7 @@ impl Operator for KthValue {
         outputs.iter().try_for_each(|output| expect_dense(self.name(), output))?;
         let x = &inputs[0];
         let lines = match x.rank() {
-            0 => sort::Lines { outer: 1, size: 1, inner: 1 },
+            0 => Lines { outer: 1, size: 1, inner: 1 },
             rank => lines(&x.shape, axis_of(self.name(), self.axis, rank)?),
         };
         call(queue, self.name(), || {

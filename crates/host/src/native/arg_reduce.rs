@@ -1,7 +1,7 @@
 //! The position of the largest or smallest element of each line; the first one wins, NaN never does.
 
+use super::lines::Lines;
 use super::memory::{Element, slice};
-use super::sort::Lines;
 use crate::threads;
 
 /// Lanes that are compared side by side.

@@ -1,7 +1,7 @@
 //! Sums along an axis: the gradient of a repetition.
 
+use super::lines::Lines;
 use super::memory::{Element, slice};
-use super::sort::Lines;
 use crate::threads;
 
 /// Columns that are summed up side by side.

@@ -1,7 +1,7 @@
 //! Fourier transforms of dense tensors along one axis: each line by the crate `rustfft`, in its own element type.
 
+use super::lines::Lines;
 use super::memory::Element;
-use super::sort::Lines;
 use crate::threads::parallel_for;
 use rustfft::num_complex::Complex;
 use rustfft::{Fft, FftDirection, FftNum, FftPlanner};

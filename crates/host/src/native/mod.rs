@@ -1,5 +1,6 @@
 //! Kernels with their own algorithm, the host's counterpart of MPS: one file each, plain slices in and out, threads inside.
 
+mod aligned;
 pub mod arg_reduce;
 pub mod attention;
 pub mod axis_sum;
@@ -19,7 +20,7 @@ pub mod interpolation;
 pub(crate) mod lanes;
 pub mod layer_norm;
 pub mod linear_algebra;
-mod lines;
+pub mod lines;
 pub mod matmul;
 pub mod memory;
 pub(crate) mod microkernel;

@@ -7,7 +7,7 @@ use crate::threads::parallel_for;
 
 /// An operand: lines of terms, which are rows of the left matrix and columns of the right one.
 #[derive(Clone, Copy)]
-pub(crate) struct Lines {
+pub(crate) struct Halves {
     pub from: *const u16,
     pub lines: usize,
     pub terms: usize,
@@ -17,9 +17,9 @@ pub(crate) struct Lines {
 }
 
 // SAFETY: tasks read the operand's elements, which nobody writes.
-unsafe impl Sync for Lines {}
+unsafe impl Sync for Halves {}
 
-impl Lines {
+impl Halves {
     /// Whether pairs of terms are numbers of 32 bits as they lie.
     pub(crate) fn in_place(&self) -> bool {
         let even = self.terms.is_multiple_of(2) && self.by_line % 2 == 0;

@@ -4,7 +4,7 @@
 //! in registers for longer. Pieces that come again are found packed.
 
 use super::microkernel::{Block, Channels, Kernels, LeftAt, RowsAt, Terms, kernels_of};
-use super::pairs::Lines;
+use super::pairs::Halves;
 use super::panels::{Panels, gather, pack_right};
 use super::scratch::{self, Buffer};
 use crate::threads::parallel_for;
@@ -81,7 +81,7 @@ pub(crate) unsafe fn with_numbers(
     match of {
         Terms::Singles => work(first.cast(), [by_line, by_term]),
         Terms::BfloatPairs => {
-            let lines = Lines { from: first.cast(), lines, terms: 2 * depth, by_line, by_term };
+            let lines = Halves { from: first.cast(), lines, terms: 2 * depth, by_line, by_term };
             // SAFETY: the caller's promise.
             unsafe { lines.with_pairs(work) };
         }
@@ -206,7 +206,7 @@ fn rows_in_place(size: Size, left: Piece) -> Option<(*const f32, usize)> {
         Terms::Singles => (by_term == 1, 1),
         Terms::BfloatPairs => {
             let (from, lines, terms) = (left.first.cast(), size.rows, 2 * size.depth);
-            (Lines { from, lines, terms, by_line: by_row, by_term }.in_place(), 2)
+            (Halves { from, lines, terms, by_line: by_row, by_term }.in_place(), 2)
         }
     };
     (is_whole && by_row >= 0).then_some((left.first.cast(), by_row as usize / each))

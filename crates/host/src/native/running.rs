@@ -1,7 +1,7 @@
 //! Running extrema with their places, and running logarithms of summed powers, along an axis; and places in sorted lines.
 
+use super::lines::Lines;
 use super::memory::{Element, slice};
-use super::sort::Lines;
 use crate::threads::parallel_for;
 
 /// The largest, or smallest, of the elements up to each element, and where it stood: the last one of equals. A NaN stays.

@@ -1,7 +1,7 @@
 //! Running sums and products along an axis, forwards or backwards, with or without the element itself.
 
+use super::lines::Lines;
 use super::memory::{Element, slice};
-use super::sort::Lines;
 use crate::threads;
 
 /// Which running value.

@@ -1,18 +1,8 @@
 //! Sorting lines along an axis with their indices: stable, NaN above every number, as Paddle orders them.
 
+use super::lines::Lines;
 use super::memory::{Element, slice, slice_mut};
 use crate::threads;
-
-/// A dense tensor seen as lines: `outer` x `size` x `inner`; a line steps over `inner`.
-#[derive(Clone, Copy, Debug)]
-pub struct Lines {
-    /// Product of the dimensions before the axis.
-    pub outer: usize,
-    /// Elements of a line.
-    pub size: usize,
-    /// Product of the dimensions after the axis.
-    pub inner: usize,
-}
 
 /// Elements whose order is that of an unsigned integer.
 pub trait Sortable: Element {

@@ -36,7 +36,7 @@ type Square = unsafe fn((isize, isize), (isize, isize));
 
 /// One tile, made in the first cache before its lines are streamed.
 #[repr(align(64))]
-struct Lines([[u8; LINE]; LINE]);
+struct CacheTile([[u8; LINE]; LINE]);
 
 /// Goes over the matrix in tiles of a cache line by a cache line, each made of `N` x `N` squares.
 #[inline(always)]
@@ -71,7 +71,7 @@ unsafe fn tiles<T: Copy, const N: usize>(
 /// A tile of whole lines, written around the caches. Apart from the others, since its buffer costs more than a small tile.
 #[inline(never)]
 unsafe fn streamed<T: Copy, const N: usize>(width: usize, to: (isize, isize), from: (isize, isize), square: Square) {
-    let mut lines = Lines([[0; LINE]; LINE]);
+    let mut lines = CacheTile([[0; LINE]; LINE]);
     let buffer = (lines.0.as_mut_ptr() as isize, LINE as isize);
     // SAFETY: passed on to the caller; no tile is larger than the buffer.
     unsafe {

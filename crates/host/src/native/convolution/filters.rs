@@ -3,8 +3,8 @@
 use super::shape::Convolution;
 use super::{columns, direct, gathered, pointwise, rows, winograd};
 use crate::Error;
+use crate::native::aligned::Aligned;
 use crate::native::epilogue::Epilogue;
-use crate::native::lines::Lines;
 use crate::native::scratch;
 
 /// An order of filters, and with it the kernel that reads them so. Which one it is depends on the whole convolution; how filters lie then, on their own
@@ -102,7 +102,7 @@ impl FilterOrder {
 pub struct PackedFilters {
     order: FilterOrder,
     sizes: [usize; 5],
-    numbers: Lines,
+    numbers: Aligned,
 }
 
 /// Filters, their channels, height and width, and the groups.
@@ -119,7 +119,7 @@ impl PackedFilters {
         if weight.is_empty() || !order.takes(shape) {
             return Err(Error::Invalid(format!("convolution: filters of {shape:?} are not packed as {order:?}")));
         }
-        let mut numbers = Lines::zeros(order.len(shape));
+        let mut numbers = Aligned::zeros(order.len(shape));
         order.pack(shape, weight, numbers.numbers_mut());
         Ok(PackedFilters { order, sizes: sizes(shape), numbers })
     }

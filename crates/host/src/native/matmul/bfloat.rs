@@ -5,7 +5,7 @@ use super::{Matrices, MatrixProduct};
 use crate::level::multiplies_bfloats;
 use crate::native::epilogue::Epilogue;
 use crate::native::microkernel::{Channels, Terms};
-use crate::native::pairs::Lines;
+use crate::native::pairs::Halves;
 use crate::native::product::{Operand, Product};
 
 /// Of fewer rows or columns the kernels that read a matrix where it lies are faster: 8 x 2048 by 2048 x 2048 took 0.36 to 0.50 ms there and 0.45 to
@@ -32,7 +32,7 @@ pub(super) unsafe fn run(
     let (rows, depth, columns) = (product.rows, product.depth, product.columns);
     let side = |address: usize, offset: isize, lines: usize, [by_line, by_term]: [isize; 2]| {
         let from = (address as *const u16).wrapping_offset(offset);
-        Lines { from, lines, terms: depth, by_line, by_term }
+        Halves { from, lines, terms: depth, by_line, by_term }
     };
     let left = side(at.left, left, rows, product.left);
     let right = side(at.right, right, columns, [product.right[1], product.right[0]]);

@@ -1,7 +1,7 @@
 //! Matrices packed once for many products.
 
+use super::super::aligned::Aligned;
 use super::super::epilogue::Epilogue;
-use super::super::lines::Lines;
 use super::super::microkernel::{Channels, Terms};
 use super::super::product::{Operand, Product, left_len, pack_left, pack_right_whole, right_len};
 use crate::Error;
@@ -15,7 +15,7 @@ pub struct PackedMatrix {
     side: Side,
     /// Rows and columns of the matrix.
     size: [usize; 2],
-    numbers: Lines,
+    numbers: Aligned,
 }
 
 /// Which operand of a product a packed matrix is.
@@ -41,7 +41,7 @@ impl PackedMatrix {
             Side::Left => left_len(size[0], size[1]),
             Side::Right => right_len(size[0], size[1]),
         };
-        let mut packed = PackedMatrix { side, size, numbers: Lines::zeros(len) };
+        let mut packed = PackedMatrix { side, size, numbers: Aligned::zeros(len) };
         let matrix = Operand::Strided(matrix.as_ptr(), strides.map(|stride| stride as isize));
         // SAFETY: the last element, and so every one, lies in the slice.
         unsafe {
