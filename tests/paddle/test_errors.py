@@ -65,9 +65,3 @@ def test_a_label_of_another_type_is_named():
 def test_a_range_that_leads_away_from_its_end():
     with pytest.raises(Exception, match="end is 1, expected what steps of 1 reach from 4"):
         paddle.range(4, 1, 1, dtype="int64")
-
-
-def test_values_of_a_sparse_tensor_that_keep_their_type():
-    x = paddle.sparse.sparse_coo_tensor([[0, 1, 2], [1, 2, 0]], [1.0, 2.0, 3.0], [3, 3])
-    with pytest.raises(Exception, match="12 bytes are to be copied, but no host memory is named"):
-        paddle.sparse.cast(x, value_dtype="float32")

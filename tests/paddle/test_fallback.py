@@ -191,3 +191,11 @@ def test_a_log_in_files_is_left_alone():
             paddle.mps.record_fallbacks()
     finally:
         log.set(log.found)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_values_of_a_sparse_tensor_are_cast(dtype):
+    """To the type that they have Paddle's CPU kernel copies them from the device, by a stream that is none."""
+    x = paddle.sparse.sparse_coo_tensor([[0, 1, 2], [1, 2, 0]], [1.5, 2.0, 3.0], [3, 3])
+    dense = paddle.sparse.cast(x, value_dtype=dtype).to_dense()
+    assert dense.numpy().tolist() == np.array([[0, 1.5, 0], [0, 0, 2], [3, 0, 0]], dtype).tolist()

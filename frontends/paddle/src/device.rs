@@ -10,8 +10,10 @@ use crate::abi::types::{FAILED, INTERNAL_ERROR, SUCCESS, Status};
 use crate::abi::unwind::payload_text;
 use openmps_runtime::{Device, Error, Event, Queue, Result};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::os::raw::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{PoisonError, RwLock};
 
 /// What a `C_Stream` points to.
 pub struct Stream {
@@ -170,15 +172,27 @@ unsafe extern "C-unwind" fn get_device(at: *mut CDevice) -> Status {
     SUCCESS
 }
 
+/// Addresses of the streams that are in use.
+static STREAMS: RwLock<BTreeSet<usize>> = RwLock::new(BTreeSet::new());
+
+/// Whether this is a stream, and not something else that was taken for one.
+fn is_live(stream: CStream) -> bool {
+    STREAMS.read().unwrap_or_else(PoisonError::into_inner).contains(&stream.addr())
+}
+
 unsafe extern "C-unwind" fn create_stream(at: *const CDevice, stream: *mut CStream) -> Status {
     call("create_stream", || {
         // SAFETY: see `init_device`.
-        unsafe { *stream = Box::into_raw(Box::new(Stream { queue: device(at)?.new_queue() })).cast() };
+        let made = Box::into_raw(Box::new(Stream { queue: unsafe { device(at) }?.new_queue() }));
+        STREAMS.write().unwrap_or_else(PoisonError::into_inner).insert(made.addr());
+        // SAFETY: the pointer is Paddle's to fill.
+        unsafe { *stream = made.cast() };
         Ok(())
     })
 }
 
 unsafe extern "C-unwind" fn destroy_stream(_: *const CDevice, stream: CStream) -> Status {
+    STREAMS.write().unwrap_or_else(PoisonError::into_inner).remove(&stream.addr());
     // SAFETY: made by `create_stream`, and Paddle gives it up here.
     call("destroy_stream", || unsafe { Box::from_raw(stream.cast::<Stream>()) }.queue.synchronize())
 }

@@ -1,6 +1,6 @@
 //! The part of Paddle's device interface that is memory: the device's, the host's, and copies.
 
-use super::{call, device, queue};
+use super::{call, device, is_live, queue};
 use crate::abi::device_ext::{CDevice, CStream, DeviceInterface};
 use crate::abi::types::{FAILED, SUCCESS, Status};
 use openmps_runtime::{Error, Queue, Result};
@@ -90,17 +90,6 @@ unsafe extern "C-unwind" fn host_memory_deallocate(_: *const CDevice, address: *
     SUCCESS
 }
 
-/// Host memory that Paddle names without having it, as where its CPU kernel for `paddle.sparse.cast` keeps the type of values on device `mps`.
-fn expect_place(host: *const c_void, bytes: usize) -> Result<()> {
-    if !host.is_null() {
-        return Ok(());
-    }
-    Err(Error::Driver {
-        device: "Paddle",
-        message: format!("{bytes} bytes are to be copied, but no host memory is named"),
-    })
-}
-
 /// # Safety
 /// Unless there are no bytes, `source` is host memory of this many bytes, and `destination` memory of Paddle's own in the order of its
 /// streams.
@@ -108,7 +97,6 @@ unsafe fn write(queue: &Queue, destination: *mut c_void, source: *const c_void, 
     if bytes == 0 {
         return Ok(());
     }
-    expect_place(source, bytes)?;
     // SAFETY: the caller's promise.
     unsafe { queue.write(destination as usize, std::slice::from_raw_parts(source.cast(), bytes)) }
 }
@@ -120,7 +108,6 @@ unsafe fn read(queue: &Queue, destination: *mut c_void, source: *const c_void, b
     if bytes == 0 {
         return Ok(());
     }
-    expect_place(destination, bytes)?;
     // SAFETY: the caller's promise.
     unsafe { queue.read(std::slice::from_raw_parts_mut(destination.cast(), bytes), source as usize) }
 }
@@ -168,35 +155,63 @@ unsafe extern "C-unwind" fn copy_p2p(
     unsafe { copy_d2d(at, to, from, bytes) }
 }
 
+type Copy = unsafe extern "C-unwind" fn(*const CDevice, *mut c_void, *const c_void, usize) -> Status;
+
+/// A copy after all that the device has to do, for a stream that is none: CPU kernels of Paddle's that copy a tensor of the device, as
+/// `paddle.sparse.cast` does, take their context for the device's, and hand over what lies where that would have its stream.
+///
+/// # Safety
+/// As for the copy.
+unsafe fn after_all(at: *const CDevice, to: *mut c_void, from: *const c_void, bytes: usize, copy: Copy) -> Status {
+    // SAFETY: see `init_device`.
+    match call("synchronize_device", || unsafe { device(at) }?.synchronize()) {
+        // SAFETY: the caller's promise.
+        SUCCESS => unsafe { copy(at, to, from, bytes) },
+        failed => failed,
+    }
+}
+
 unsafe extern "C-unwind" fn async_copy_h2d(
-    _: *const CDevice,
+    at: *const CDevice,
     stream: CStream,
     to: *mut c_void,
     from: *const c_void,
     bytes: usize,
 ) -> Status {
+    if !is_live(stream) {
+        // SAFETY: see `init_device`.
+        return unsafe { after_all(at, to, from, bytes, copy_h2d) };
+    }
     // SAFETY: see `init_device`.
     call("async_memory_copy_h2d", || unsafe { write(queue(stream), to, from, bytes) })
 }
 
 unsafe extern "C-unwind" fn async_copy_d2h(
-    _: *const CDevice,
+    at: *const CDevice,
     stream: CStream,
     to: *mut c_void,
     from: *const c_void,
     bytes: usize,
 ) -> Status {
+    if !is_live(stream) {
+        // SAFETY: see `init_device`.
+        return unsafe { after_all(at, to, from, bytes, copy_d2h) };
+    }
     // SAFETY: see `init_device`.
     call("async_memory_copy_d2h", || unsafe { read(queue(stream), to, from, bytes) })
 }
 
 unsafe extern "C-unwind" fn async_copy_d2d(
-    _: *const CDevice,
+    at: *const CDevice,
     stream: CStream,
     to: *mut c_void,
     from: *const c_void,
     bytes: usize,
 ) -> Status {
+    if !is_live(stream) {
+        // SAFETY: see `init_device`.
+        return unsafe { after_all(at, to, from, bytes, copy_d2d) };
+    }
     // SAFETY: see `init_device`.
     call("async_memory_copy_d2d", || unsafe { queue(stream).copy(to as usize, from as usize, bytes) })
 }
