@@ -113,6 +113,7 @@ mod normalisation_gradient;
 mod older_layers;
 mod optimizer;
 mod order_statistics;
+mod padding;
 mod polar;
 mod pooling;
 mod products;
@@ -175,6 +176,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     random::register,
     sampled::register,
     movement::register,
+    padding::register,
     indexing::register,
     put_along_axis::register,
     elementwise::register,

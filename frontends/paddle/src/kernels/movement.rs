@@ -1,4 +1,4 @@
-//! Kernels that arrange elements: transpose, slice, concat, split, expand, tile, pad, flip, roll, triangles, and their gradients.
+//! Kernels that arrange elements: transpose, slice, concat, split, expand, tile, flip, roll, triangles, and their gradients.
 
 use super::indexing::zeros;
 use crate::context::Temporary;
@@ -8,7 +8,6 @@ use crate::{Context, IntArray, Output, Scalar, Tensor};
 use openmps_graph::operators::concat::{Concat, Split, Stack, Unstack};
 use openmps_graph::operators::expand::{Expand, Tile};
 use openmps_graph::operators::flip::Flip;
-use openmps_graph::operators::pad::{Mode, Pad, PadGradient};
 use openmps_graph::operators::repeat_gradient::RepeatGradient;
 use openmps_graph::operators::roll::Roll;
 use openmps_graph::operators::transpose::Transpose;
@@ -46,10 +45,6 @@ pub fn register(table: &mut Table) {
     // The older form says how often, not to which shape.
     table.add("legacy_expand", ALL, tile).strided();
     table.add("legacy_expand_grad", NUMBERS, tile_grad).strided();
-    table.add("pad", ALL, pad).strided();
-    table.add("pad_grad", ALL, pad_grad).strided();
-    table.add("pad3d", NUMBERS, pad3d).strided();
-    table.add("pad3d_grad", FLOATS, pad3d_grad).strided();
     table.add("flip", ALL, flip).strided();
     table.add("reverse", ALL, reverse).strided();
     table.add("roll", ALL, roll).strided();
@@ -299,68 +294,6 @@ fn tile(context: &Context, x: Tensor, repeats: IntArray, out: Output) -> Result<
 
 fn tile_grad(context: &Context, x: Tensor, gradient: Tensor, _: IntArray, out: Output) -> Result<()> {
     one(context, &RepeatGradient { dims: x.shape() }, gradient, &out)
-}
-
-fn constant_pad(paddings: &[i32], value: &Scalar) -> Pad {
-    let pair = |pair: &[i32]| (pair[0].into(), pair[1].into());
-    Pad {
-        paddings: paddings.chunks_exact(2).map(pair).collect(),
-        mode: Mode::Constant,
-        value: Number::Float(value.f64()),
-    }
-}
-
-fn pad(context: &Context, x: Tensor, paddings: Vec<i32>, value: Scalar, out: Output) -> Result<()> {
-    one(context, &constant_pad(&paddings, &value), x, &out)
-}
-
-fn pad_grad(context: &Context, gradient: Tensor, paddings: Vec<i32>, value: Scalar, out: Output) -> Result<()> {
-    one(context, &PadGradient { pad: constant_pad(&paddings, &value) }, gradient, &out)
-}
-
-/// Paddle's pad3d: pairs for width, height and depth in this order, of a tensor in NCDHW or NDHWC.
-fn spatial_pad(rank: usize, paddings: &[i64], mode: &str, value: f64, format: &str) -> Result<Pad> {
-    let modes = [("constant", Mode::Constant), ("reflect", Mode::Reflect), ("replicate", Mode::Replicate)];
-    let mode = match modes.iter().find(|(name, _)| *name == mode) {
-        Some(&(_, mode)) => mode,
-        None if mode == "circular" => Mode::Circular,
-        None => return Err(refuse("mode", mode, "constant, reflect, replicate or circular")),
-    };
-    let last = if format == "NDHWC" { rank.wrapping_sub(2) } else { rank.wrapping_sub(1) };
-    if rank != 5 || paddings.len() != 6 {
-        return Err(refuse("paddings", paddings, "six numbers for a tensor of five dimensions"));
-    }
-    let mut pairs = vec![(0, 0); rank];
-    for (back, pair) in paddings.chunks_exact(2).enumerate() {
-        pairs[last - back] = (pair[0], pair[1]);
-    }
-    Ok(Pad { paddings: pairs, mode, value: Number::Float(value) })
-}
-
-fn pad3d(
-    context: &Context,
-    x: Tensor,
-    paddings: IntArray,
-    mode: String,
-    value: f64,
-    format: String,
-    out: Output,
-) -> Result<()> {
-    one(context, &spatial_pad(x.shape().len(), &paddings, &mode, value, &format)?, x, &out)
-}
-
-fn pad3d_grad(
-    context: &Context,
-    x: Tensor,
-    gradient: Tensor,
-    paddings: IntArray,
-    mode: String,
-    value: f64,
-    format: String,
-    out: Output,
-) -> Result<()> {
-    let pad = spatial_pad(x.shape().len(), &paddings, &mode, value, &format)?;
-    one(context, &PadGradient { pad }, gradient, &out)
 }
 
 fn flip(context: &Context, x: Tensor, axes: Vec<i32>, out: Output) -> Result<()> {
