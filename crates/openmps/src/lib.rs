@@ -40,6 +40,7 @@ mod random;
 mod softmax;
 mod top_k;
 mod vector;
+mod vector_multiplication;
 
 pub use argument::Argument;
 pub use buffer::{Buffer, Mapped, MappedMut};
@@ -54,7 +55,7 @@ pub use interop::StoredView;
 pub use kernel::{Kernel, Parameter};
 pub use kernel_text::FunctionConstant;
 pub use matrix::{Matrix, MatrixDescriptor, MatrixDescriptorBuilder};
-pub use multiplication::{MatrixMultiplication, MatrixMultiplicationBuilder, MatrixVectorMultiplication, Origin};
+pub use multiplication::{MatrixMultiplication, MatrixMultiplicationBuilder, Origin};
 pub use norm::{LayerNorm, RmsNorm};
 pub use openmps_runtime::metal::interface::Grid;
 pub use queue::CommandQueue;
@@ -62,6 +63,7 @@ pub use random::{Distribution, MatrixRandom};
 pub use softmax::{MatrixLogSoftMax, MatrixSoftMax};
 pub use top_k::MatrixFindTopK;
 pub use vector::{Vector, VectorDescriptor};
+pub use vector_multiplication::MatrixVectorMultiplication;
 
 /// Many processes, one job: communicators, and what goes between their ranks.
 #[cfg(feature = "collective")]
