@@ -1,16 +1,18 @@
-//! Runs the steps of a plan: scalars, loops and conditions; those on tiles are in the files below.
+//! Runs the steps of a plan: loops, conditions and calls; those on numbers and on tiles are in the files below.
 
 mod ahead;
 mod fold;
 mod guard;
 mod memory;
+mod scalars;
 mod scattered;
 mod tiles;
 
 use self::ahead::Ahead;
+pub(super) use self::scalars::index_operation;
 use super::call::{Call, Places, Written};
-use super::operand::{Extent, Extents, Operand, Slot, Target, ViewKind, Width};
-use super::step::{IndexOperation, Step};
+use super::operand::{Extent, Extents, Operand, Slot, Target, ViewKind};
+use super::step::Step;
 use super::{Launch, Program};
 use crate::error::Error;
 use crate::interrupt::Poll;
@@ -149,38 +151,6 @@ fn prepare(products: &mut Vec<Piecewise>, sizes: &[Size]) {
     } else if !sizes.is_empty() {
         products.clear();
         products.extend(sizes.iter().map(|&size| Piecewise::new(size, sizes.len())));
-    }
-}
-
-/// An index operation on numbers.
-pub(super) fn index_operation(operation: IndexOperation, x: i64, y: i64) -> i64 {
-    match operation {
-        IndexOperation::Add => x.wrapping_add(y),
-        IndexOperation::Subtract => x.wrapping_sub(y),
-        IndexOperation::Multiply => x.wrapping_mul(y),
-        IndexOperation::Divide => {
-            if y == 0 {
-                0
-            } else {
-                x.wrapping_div(y)
-            }
-        }
-        IndexOperation::Remainder => {
-            if y == 0 {
-                0
-            } else {
-                x.wrapping_rem(y)
-            }
-        }
-        IndexOperation::Minimum => x.min(y),
-        IndexOperation::Maximum => x.max(y),
-        IndexOperation::DivideUp => {
-            if y <= 0 {
-                0
-            } else {
-                x.max(0).wrapping_add(y - 1) / y
-            }
-        }
     }
 }
 
@@ -400,59 +370,5 @@ impl Machine<'_> {
         }
         (self.lists.reads, self.lists.writes) = (reads, writes);
         done
-    }
-
-    /// Lets a slot be the number that its lower bits are.
-    #[inline(always)]
-    fn extend(&mut self, slot: Slot, width: Width) {
-        let raw = self.get(slot) as u64;
-        self.set(slot, width.extend(raw) as i64);
-    }
-
-    #[inline(always)]
-    unsafe fn step(&mut self, step: &Step) {
-        // SAFETY: registers are as large as their full extents, extents are clamped to them, and device
-        // addresses are valid by the contract of `Plan::run`.
-        unsafe {
-            match step {
-                Step::Index { operation, destination, x, y, width } => {
-                    let raw = index_operation(*operation, self.get(*x), self.get(*y));
-                    self.set(*destination, width.extend(raw as u64) as i64);
-                }
-                Step::Unary { function, destination, x, width } => {
-                    function(self.cell(*destination), self.cell(*x), 1);
-                    self.extend(*destination, *width);
-                }
-                Step::Binary { function, destination, x, y, width } => {
-                    function(self.cell(*destination), self.cell(*x), false, self.cell(*y), false, 1);
-                    self.extend(*destination, *width);
-                }
-                Step::Select { destination, condition, x, y } => {
-                    let chosen = if self.get(*condition) != 0 { *x } else { *y };
-                    self.set(*destination, self.get(chosen));
-                }
-                Step::Copy { destination, source } => self.set(*destination, self.get(*source)),
-                Step::LoadScalar { destination, address, mask, other, size, width } => {
-                    if mask.is_none_or(|mask| self.get(mask) != 0) {
-                        let mut raw = [0; 8];
-                        let address = self.get(*address) as *const u8;
-                        std::ptr::copy_nonoverlapping(address, raw.as_mut_ptr(), *size);
-                        self.set(*destination, width.extend(u64::from_le_bytes(raw)) as i64);
-                    } else {
-                        self.set(*destination, other.map_or(0, |other| self.get(other)));
-                    }
-                }
-                Step::StoreScalar { address, value, mask, size } => {
-                    if mask.is_none_or(|mask| self.get(mask) != 0) {
-                        let address = self.get(*address) as *mut u8;
-                        std::ptr::copy_nonoverlapping(self.cell(*value).cast_const(), address, *size);
-                    }
-                }
-                tile => {
-                    self.ahead.fetch();
-                    self.tile_step(tile);
-                }
-            }
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! From a kernel to steps: which file lowers what.
 
 mod best;
+mod compare;
 mod control;
 mod effect;
 mod memory;
