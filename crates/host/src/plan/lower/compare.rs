@@ -1,7 +1,7 @@
 //! Lowers comparisons, which are often the bounds of a tile, and what is chosen by them.
 
-use super::{Lowered, Lowering, refuse};
-use crate::plan::operand::{Extents, Operand, Slot, Sum, plain};
+use super::{Lowered, Lowering};
+use crate::plan::operand::{Extents, Operand, Slot, Sum, Width, plain};
 use crate::plan::step::{IndexOperation, Step};
 use crate::plan::value::{Filled, Planned};
 use crate::vector::{binary, memory};

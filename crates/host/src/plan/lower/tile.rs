@@ -3,10 +3,10 @@
 use super::{Lowered, Lowering, refuse};
 use crate::plan::operand::{Extent, Extents, Operand, Slot, Spread, Sum, ViewKind, Width, plain};
 use crate::plan::step::{IndexOperation, Step};
-use crate::plan::value::{Filled, Form, Planned, width_of};
+use crate::plan::value::{Form, Planned, width_of};
 use crate::vector::pair::Arithmetic;
-use crate::vector::{binary, cast, fused, memory, unary};
-use openmps_tile::{Binary, Cast, Compare, Scalar, Unary, Value};
+use crate::vector::{binary, cast, fused, unary};
+use openmps_tile::{Binary, Cast, Scalar, Unary, Value};
 
 /// A guess at nanoseconds an element, to decide whether threads are worth waking.
 fn cost(operation: Unary) -> f64 {
@@ -249,7 +249,7 @@ impl Lowering<'_> {
         Ok(planned)
     }
 
-    fn map_binary(
+    pub(super) fn map_binary(
         &mut self,
         function: Option<binary::BinaryFunction>,
         arithmetic: Option<Arithmetic>,
@@ -297,7 +297,7 @@ impl Lowering<'_> {
     }
 
     /// An operand as a sum: what registers hold for rows and columns takes part where the result has both.
-    fn index_of(&mut self, operand: Value, result: Value) -> Lowered<Option<Sum>> {
+    pub(super) fn index_of(&mut self, operand: Value, result: Value) -> Lowered<Option<Sum>> {
         let extents = self.extents_of(result);
         match self.get(operand)? {
             Planned::Data(_) if extents.rows.full == 1 || extents.columns.full == 1 => Ok(None),
