@@ -2,7 +2,7 @@
 
 use super::indexing::zeros;
 use crate::context::Temporary;
-use crate::error::{Result, refuse};
+use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Scalar, Tensor};
 use openmps_graph::operators::concat::{Concat, Split, Stack, Unstack};
@@ -14,8 +14,8 @@ use openmps_graph::operators::transpose::Transpose;
 use openmps_graph::operators::triangle::Triangle;
 use openmps_graph::view::{dense_strides, elements, shape_of};
 use openmps_graph::{Meta, Operator, Shape, View};
-use openmps_tile::dtype::{ALL, FLOATS, NUMBERS};
-use openmps_tile::{DType, Number};
+use openmps_tile::DType;
+use openmps_tile::dtype::{ALL, NUMBERS};
 use std::borrow::Cow;
 
 /// Adds this family.
