@@ -62,6 +62,8 @@ pub unsafe fn slice_mut<'a, T>(address: usize, len: usize) -> &'a mut [T] {
 pub trait Element: Copy + Send + Sync + PartialEq + PartialOrd + 'static {
     /// The type in which sums and products are formed.
     type Compute: Copy + Send + Sync + std::ops::Add<Output = Self::Compute> + std::ops::Mul<Output = Self::Compute>;
+    /// Whether sums of many would stand still: floats of 16 bits, which are summed in wider types and rounded once.
+    const IS_HALF: bool = size_of::<Self>() == 2 && size_of::<Self::Compute>() == 4;
     /// Zero.
     const ZERO: Self;
     /// The value of one, as the type spells it.

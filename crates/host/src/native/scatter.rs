@@ -56,6 +56,10 @@ pub unsafe fn add_rows<T: Element>(out: usize, values: usize, rows: AxisSplit, i
 /// # Safety
 /// Every named row must be in `out`, and `values` must hold one row for each, without overlap.
 pub unsafe fn add_numbered<T: Element>(out: usize, values: usize, inner: usize, numbers: &[usize]) {
+    if T::IS_HALF {
+        // SAFETY: promised by the caller.
+        return unsafe { add_halves::<T>(out, values, inner, numbers) };
+    }
     // Threads share columns, never rows: duplicates need no atomics and add up in the same order every time.
     threads::parallel_for(inner, numbers.len(), |begin, end| {
         for (k, &number) in numbers.iter().enumerate() {
@@ -67,6 +71,31 @@ pub unsafe fn add_numbered<T: Element>(out: usize, values: usize, inner: usize, 
             for (sum, &value) in to.iter_mut().zip(from) {
                 *sum = sum.plus(value);
             }
+        }
+    });
+}
+
+/// As [`add_numbered`]: what is added to a row of `out` is summed up in the computing type, and rounded once.
+///
+/// # Safety
+/// As [`add_numbered`].
+unsafe fn add_halves<T: Element>(out: usize, values: usize, inner: usize, numbers: &[usize]) {
+    let mut order: Vec<usize> = (0..numbers.len()).collect();
+    order.sort_by_key(|&k| numbers[k]);
+    threads::parallel_for(inner, numbers.len(), |begin, end| {
+        let at = |base: usize, row: usize| base + (row * inner + begin) * size_of::<T>();
+        let mut sums: Vec<T::Compute> = Vec::with_capacity(end - begin);
+        for same in order.chunk_by(|&x, &y| numbers[x] == numbers[y]) {
+            // SAFETY: promised by the caller; no other thread has these columns.
+            let to = unsafe { slice_mut::<T>(at(out, numbers[same[0]]), end - begin) };
+            sums.clear();
+            sums.extend(to.iter().map(|number| number.widen()));
+            for &k in same {
+                // SAFETY: as above.
+                let from = unsafe { slice::<T>(at(values, k), end - begin) };
+                sums.iter_mut().zip(from).for_each(|(sum, value)| *sum = *sum + value.widen());
+            }
+            to.iter_mut().zip(&sums).for_each(|(to, &sum)| *to = T::narrow(sum));
         }
     });
 }
@@ -117,6 +146,10 @@ pub unsafe fn reduce_along<T: Element>(
     reduce: Reduce,
     include_self: bool,
 ) {
+    if T::IS_HALF && matches!(reduce, Reduce::Add | Reduce::Multiply | Reduce::Mean) {
+        // SAFETY: promised by the caller.
+        return unsafe { reduce_halves::<T>(along, out, len, values, reduce, include_self) };
+    }
     // How many values each element has received; lets the first one replace an old value that does not count.
     let first = u32::from(include_self);
     let mut counts = vec![first; if include_self && reduce != Reduce::Mean { 0 } else { len }];
@@ -143,6 +176,38 @@ pub unsafe fn reduce_along<T: Element>(
     }
 }
 
+/// As [`reduce_along`] for sums, products and averages, each rounded once.
+///
+/// # Safety
+/// As [`reduce_along`].
+unsafe fn reduce_halves<T: Element>(
+    along: &Along,
+    out: usize,
+    len: usize,
+    values: usize,
+    reduce: Reduce,
+    include_self: bool,
+) {
+    // SAFETY: promised by the caller.
+    let out = unsafe { slice_mut::<T>(out, len) };
+    let mut results: Vec<(f64, u32)> = out.iter().map(|number| (number.to_f64(), u32::from(include_self))).collect();
+    let at = results.as_mut_ptr() as usize;
+    along.visit(|position, offset| {
+        // SAFETY: inside the tensors and the results; a line is written by one thread.
+        let (result, value) =
+            unsafe { (&mut *(at as *mut (f64, u32)).add(offset), *(values as *const T).add(position)) };
+        result.0 = match (result.1, reduce) {
+            (0, _) => value.to_f64(),
+            (_, Reduce::Multiply) => result.0 * value.to_f64(),
+            _ => result.0 + value.to_f64(),
+        };
+        result.1 += 1;
+    });
+    for (element, (result, count)) in out.iter_mut().zip(results).filter(|(_, (_, count))| *count > 0) {
+        *element = T::from_f64(if reduce == Reduce::Mean { result / f64::from(count) } else { result });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +231,26 @@ mod tests {
         assert_eq!(put(Reduce::Maximum, false), [3.0, 2.0, 30.0, 40.0, 4.0, 60.0]);
         assert_eq!(put(Reduce::Mean, false), [2.0, 2.0, 30.0, 40.0, 4.0, 60.0]);
         assert_eq!(put(Reduce::Mean, true)[1], 11.0);
+    }
+
+    #[test]
+    fn halves_are_summed_beyond_what_they_count_to() {
+        use half::bf16;
+        let (count, inner) = (3000, 3);
+        let values = vec![bf16::ONE; count * inner];
+        let mut out = vec![bf16::ZERO; inner];
+        let (to, from) = (out.as_mut_ptr() as usize, values.as_ptr() as usize);
+        // SAFETY: a row, and rows that are added to it.
+        unsafe { add_numbered::<bf16>(to, from, inner, &vec![0; count]) };
+        assert_eq!(out, [bf16::from_f32(3000.0); 3]);
+        let indices = vec![0_i64; count];
+        for (reduce, expected) in [(Reduce::Add, 6000.0), (Reduce::Mean, 6000.0 / 3001.0), (Reduce::Multiply, 3000.0)] {
+            let mut out = [bf16::from_f32(3000.0)];
+            let along = Along::new(&[1], &[count], 0, (Indices::I64(&indices), -1)).unwrap();
+            // SAFETY: the arrays have the shapes named.
+            unsafe { reduce_along::<bf16>(&along, out.as_mut_ptr() as usize, 1, from, reduce, true) };
+            assert_eq!(out, [bf16::from_f64(expected)], "{reduce:?}");
+        }
     }
 
     #[test]
