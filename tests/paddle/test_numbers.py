@@ -393,3 +393,12 @@ def test_a_complex_number_is_true_unless_both_parts_are_zero(dtype):
     found = [paddle.to_tensor(numbers, place=place).astype("bool").numpy() for place in (paddle.CPUPlace(), paddle.MPSPlace(0))]
     np.testing.assert_array_equal(found[1], found[0])
     np.testing.assert_array_equal(found[1], numbers.astype(bool))
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0, 3.0])
+def test_slices_are_shortened_to_the_bound_itself(order):
+    """Nothing is added to a norm before it divides: in float64 a bound of 1e-7 is met to its last digits."""
+    rows = np.array([[3e-7, 0.0], [3.0, 4.0], [1e-8, 0.0]])
+    found = [run(device, lambda x: paddle.renorm(x, order, 0, 1e-7), [rows]) for device in ("mps", "cpu")]
+    for mine, theirs in zip(*found):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-15)

@@ -214,9 +214,6 @@ fn distance_grad(
     }
 }
 
-/// What is added to a norm before it divides.
-const SMALL: f64 = 1e-7;
-
 /// The norms of the slices along an axis, and whether each is above the bound.
 fn long_slices(c: &Compose, x: &View, order: f32, axis: i32, bound: f32) -> Result<(Vec<i64>, View, View)> {
     let along = axes(x.rank(), &[axis.into()], false);
@@ -232,7 +229,7 @@ fn long_slices(c: &Compose, x: &View, order: f32, axis: i32, bound: f32) -> Resu
 }
 
 fn shrunk(c: &Compose, norm: &View, bound: f32) -> Result<View> {
-    let inverse = c.map(Elementwise::Unary(Unary::Reciprocal), &[&c.scale(norm, 1.0, SMALL)?], &[])?;
+    let inverse = c.map(Elementwise::Unary(Unary::Reciprocal), &[norm], &[])?;
     c.scale(&inverse, bound.into(), 0.0)
 }
 
@@ -244,7 +241,7 @@ fn renorm(context: &Context, x: Tensor, order: f32, axis: i32, bound: f32, out: 
     c.store(&out, dtype, Elementwise::Binary(Binary::Where), &[&is_long, &shorter, &x], &[])
 }
 
-/// Of `x s` with `s = bound / (norm + small)`: `dy s - sum(dy x) s / (norm + small)` times the norm's slope.
+/// Of `x s` with `s = bound / norm`: `dy s - sum(dy x) s / norm` times the norm's slope.
 fn renorm_grad(
     context: &Context,
     x: Tensor,
@@ -262,7 +259,7 @@ fn renorm_grad(
     if !others.is_empty() {
         along = c.reduce(Reduction::Sum, &along, &others)?;
     }
-    let weight = c.map(DIVIDE, &[&c.multiply(&along, &share)?, &c.scale(&norm, -1.0, -SMALL)?], &[])?;
+    let weight = c.map(DIVIDE, &[&c.multiply(&along, &share)?, &c.scale(&norm, -1.0, 0.0)?], &[])?;
     let bent = slope(&c, [&x, &norm, &weight], order.into(), 0.0)?;
     let shorter = c.add(&c.multiply(&upstream, &share)?, &bent)?;
     c.store(&dx, dtype, Elementwise::Binary(Binary::Where), &[&is_long, &shorter, &upstream], &[])
