@@ -96,12 +96,12 @@ fn kept_axes(x: &View, reduced: &[usize]) -> Vec<usize> {
     (0..x.rank()).filter(|axis| !reduced.contains(axis)).collect()
 }
 
-fn size(x: &View, axes: &[usize]) -> usize {
+pub(crate) fn size(x: &View, axes: &[usize]) -> usize {
     axes.iter().map(|&axis| x.shape[axis]).product()
 }
 
 /// The one stride with which a walk over these axes steps, if there is one.
-fn even_stride(x: &View, axes: &[usize]) -> Option<isize> {
+pub(crate) fn even_stride(x: &View, axes: &[usize]) -> Option<isize> {
     let mut walked: Option<(usize, isize)> = None;
     for &axis in axes.iter().rev().filter(|&&axis| x.shape[axis] != 1) {
         let (size, stride) = (x.shape[axis], x.strides[axis]);

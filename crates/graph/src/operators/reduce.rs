@@ -1,5 +1,6 @@
 //! Reductions along axes: sum, mean, product, extremes, any, all, logsumexp, norms.
 
+mod beside;
 mod gradient;
 mod kernel;
 
@@ -14,7 +15,8 @@ use crate::reference::{Array, for_each_index, sum};
 use crate::rows::{RowBlock, Rows, reduced_axes};
 use crate::vendor::{VendorGraph, try_vendor};
 use crate::view::{Shape, View};
-use kernel::{Order, Pass, SIDE_BY_SIDE, Source};
+use beside::Beside;
+use kernel::{Order, Pass, Source};
 use openmps_runtime::vendor::{Family, VendorCall, graph};
 use openmps_tile::{Combine, DType, dtype};
 
@@ -188,11 +190,14 @@ impl Operator for Reduce {
         if try_vendor(queue, self.name(), || self.vendor_call(x, &axes, out))? {
             return Ok(());
         }
-        let rows = Rows::of(self.name(), queue, x, &axes)?;
-        if rows.count == 0 {
+        if out.is_empty() {
             return Ok(());
         }
         let pass = Pass { input: x.dtype, compute: self.compute(x.dtype, out.dtype), output: out.dtype };
+        if let Some(beside) = Beside::of(queue, x, &axes) {
+            return beside.reduce(self.reduction, queue, x.address, out.address, pass);
+        }
+        let rows = Rows::of(self.name(), queue, x, &axes)?;
         self.reduce_rows(queue, Source::Tensor, &[rows], pass, out.address, &[])
     }
 
@@ -270,18 +275,16 @@ impl Reduce {
         out: usize,
         numbers: &[u64],
     ) -> Result<()> {
-        let (first, is_tensor) = (&rows[0], matches!(source, Source::Tensor));
-        let call = Launch { source, pass, numbers, order: Order::SideBySide, count: first.length, of_parts: false };
-        if is_tensor && first.stride != 1 && first.row_stride == 1 && first.count >= 64 {
-            return self.submit(queue, rows, out, call);
-        }
+        let first = &rows[0];
+        let order = Order::along(first.length);
+        let call = Launch { source, pass, numbers, order, count: first.length, of_parts: false };
         let worth_cutting = if queue.is_host() { WORTH_CUTTING_ON_HOST } else { WORTH_CUTTING };
         let parts = (2..=64).rev().find(|parts| first.length.is_multiple_of(*parts));
         match parts {
             Some(parts) if first.count < 8 && first.length >= worth_cutting => {
                 self.reduce_in_parts(queue, rows, out, call, parts)
             }
-            _ => self.submit(queue, rows, out, Launch { order: Order::along(first.length), ..call }),
+            _ => self.submit(queue, rows, out, call),
         }
     }
 
@@ -314,7 +317,6 @@ impl Reduce {
         let (kind, width, block) = match call.order {
             Order::Short(width) => (0, width, RowBlock::rows_for(width)),
             Order::Long => (1, 0, 1),
-            Order::SideBySide => (2, 0, SIDE_BY_SIDE),
         };
         let numbers = vec![kind, width, usize::from(call.of_parts)];
         let pass = call.pass;
@@ -352,7 +354,7 @@ struct Launch<'a> {
 }
 
 fn cases(reduction: Reduction) -> Vec<Case> {
-    let shapes: [(&[i64], &[usize]); 13] = [
+    let shapes: [(&[i64], &[usize]); 18] = [
         (&[], &[3, 5]),
         (&[-1], &[4, 1000]),
         (&[0], &[5, 7]),
@@ -366,6 +368,11 @@ fn cases(reduction: Reduction) -> Vec<Case> {
         (&[0], &[0, 3]),
         (&[], &[]),
         (&[-2, -1], &[1, 1, 33]),
+        (&[1], &[90, 3, 2]),
+        (&[1], &[3, 4, 130]),
+        (&[2], &[5, 40, 3]),
+        (&[1, 2], &[70, 2, 2]),
+        (&[0], &[1, 1100]),
     ];
     let values = match reduction {
         Reduction::Product => Values::Given(vec![1.0, 2.0, 0.5, -1.0]),

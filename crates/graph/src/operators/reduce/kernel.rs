@@ -3,9 +3,10 @@
 use super::Reduction;
 use crate::operators::elementwise::Chain;
 use crate::rows::{Piece, RowBlock, convert, tile_width};
+use crate::tiles;
 use openmps_tile::{Binary, Builder, Combine, Compare, DType, Kernel, Scalar, Type, Value};
 
-/// Neighbouring rows that are walked side by side when the elements of a row lie apart.
+/// Rows of a slice that a program walks side by side.
 pub(super) const SIDE_BY_SIDE: usize = 1024;
 
 /// Element types of one pass over the rows.
@@ -26,8 +27,6 @@ pub(super) enum Order {
     Short(usize),
     /// One row a program, piece by piece.
     Long,
-    /// Many rows side by side, element by element.
-    SideBySide,
 }
 
 impl Order {
@@ -136,36 +135,45 @@ pub(super) fn kernel(reduction: Reduction, source: Source, pass: Pass, order: Or
             let result = finish(&mut b, reduction, reduced, count);
             store(&mut b, &block, out, result, reduction, pass);
         }
-        Order::SideBySide => {
-            let id = b.program_id(0);
-            let size = b.integer(SIDE_BY_SIDE as i64, Scalar::I64);
-            let start = b.multiply(id, size);
-            let start = b.splat(start, &[SIDE_BY_SIDE]);
-            let range = b.range(SIDE_BY_SIDE);
-            let index = b.add(start, range);
-            let bound = b.splat(rows, &[SIDE_BY_SIDE]);
-            let mask = b.compare(Compare::Less, index, bound);
-            let ty = Type::tile(accumulator(reduction, pass), &[SIDE_BY_SIDE]);
-            let initial = b.constant(identity, &ty);
-            let step = b.integer(1, Scalar::I64);
-            let (x, stride) = (inputs.pointers[0], inputs.strides[0][1]);
-            let pointers = b.add_pointer(x, index);
-            let other = b.constant(0.0, &Type::tile(pass.input.into(), &[SIDE_BY_SIDE]));
-            let reduced = b.for_loop([zero, length, step], &[initial], |b, at, carried| {
-                let offset = b.multiply(at, stride);
-                let offset = b.splat(offset, &[SIDE_BY_SIDE]);
-                let pointers = b.add_pointer(pointers, offset);
-                let x = b.load(pointers, Some(mask), Some(other));
-                let x = convert(b, x, pass.input, loaded(reduction, pass));
-                let x = prepare(b, reduction, x, of_parts);
-                vec![combined(b, combine, carried[0], x)]
-            })[0];
-            let result = finish(&mut b, reduction, reduced, count);
-            let pointers = b.add_pointer(out, index);
-            let result = to_output(&mut b, result, reduction, pass);
-            b.store(pointers, result, Some(mask));
-        }
     }
+    b.finish()
+}
+
+/// Many rows side by side, element by element: of each slice of them a program takes [`SIDE_BY_SIDE`].
+///
+/// Parameters: the tensor and the output; rows of a slice, their length and what a mean is divided by; the tensor's strides from slice to slice, from row
+/// to row and from one element of a row to the next; the output's from slice to slice and from row to row.
+pub(super) fn side_by_side(reduction: Reduction, pass: Pass) -> Kernel {
+    let mut b = Builder::new(reduction.name());
+    let [x, out] =
+        [("x", pass.input), ("out", pass.output)].map(|(name, ty)| b.parameter(name, Type::pointer(ty.into())));
+    let number = Type::scalar(Scalar::I64);
+    let [rows, length, count, of_slice, of_row, stride, to_slice, to_row] =
+        ["rows", "length", "count", "slice", "row", "stride", "out_slice", "out_row"]
+            .map(|name| b.parameter(name, number.clone()));
+    let (index, mask) = tiles::of_program(&mut b, 0, SIDE_BY_SIDE, rows);
+    let slice = b.program_id(1);
+    let [x, out] = [(x, of_slice, of_row), (out, to_slice, to_row)].map(|(pointer, by_slice, by_row)| {
+        let offset = b.multiply(slice, by_slice);
+        let pointer = b.add_pointer(pointer, offset);
+        let offset = tiles::scaled(&mut b, index, by_row);
+        b.add_pointer(pointer, offset)
+    });
+    let initial =
+        b.constant(reduction.identity(pass.compute), &Type::tile(accumulator(reduction, pass), &[SIDE_BY_SIDE]));
+    let [zero, one] = [0, 1].map(|number| b.integer(number, Scalar::I64));
+    let reduced = b.for_loop([zero, length, one], &[initial], |b, at, carried| {
+        let offset = b.multiply(at, stride);
+        let offset = b.splat(offset, &[SIDE_BY_SIDE]);
+        let pointers = b.add_pointer(x, offset);
+        let x = tiles::load(b, pointers, mask);
+        let x = convert(b, x, pass.input, loaded(reduction, pass));
+        let x = prepare(b, reduction, x, false);
+        vec![combined(b, reduction.combine(), carried[0], x)]
+    })[0];
+    let result = finish(&mut b, reduction, reduced, count);
+    let result = to_output(&mut b, result, reduction, pass);
+    b.store(out, result, Some(mask));
     b.finish()
 }
 
