@@ -184,6 +184,8 @@ unsafe extern "C-unwind" fn create_stream(at: *const CDevice, stream: *mut CStre
     call("create_stream", || {
         // SAFETY: see `init_device`.
         let made = Box::into_raw(Box::new(Stream { queue: unsafe { device(at) }?.new_queue() }));
+        // A fork meanwhile would leave the lock to a thread that the child has not.
+        let _section = openmps_runtime::fork::section();
         STREAMS.write().unwrap_or_else(PoisonError::into_inner).insert(made.addr());
         // SAFETY: the pointer is Paddle's to fill.
         unsafe { *stream = made.cast() };
@@ -192,7 +194,10 @@ unsafe extern "C-unwind" fn create_stream(at: *const CDevice, stream: *mut CStre
 }
 
 unsafe extern "C-unwind" fn destroy_stream(_: *const CDevice, stream: CStream) -> Status {
-    STREAMS.write().unwrap_or_else(PoisonError::into_inner).remove(&stream.addr());
+    {
+        let _section = openmps_runtime::fork::section();
+        STREAMS.write().unwrap_or_else(PoisonError::into_inner).remove(&stream.addr());
+    }
     // SAFETY: made by `create_stream`, and Paddle gives it up here.
     call("destroy_stream", || unsafe { Box::from_raw(stream.cast::<Stream>()) }.queue.synchronize())
 }

@@ -66,7 +66,7 @@ impl Operator for Softmax {
         let operator = self.name();
         let (outer, inner) = sizes_around(out, &axis);
         // Of the dense output a row is one element of `outer` and one of `inner`; one even stride needs one of them to be 1. The host device's
-        // kernel takes rows whose elements follow each other: rows of three across a picture took six times as long one by one.
+        // kernel takes rows whose elements follow each other: three pictures of 300 x 300 took 17 ms by strides, Paddle's CPU 2.6.
         if inner != 1 && (outer != 1 || queue.is_host()) {
             return self.turned(queue, x, out, axis[0]);
         }

@@ -155,14 +155,14 @@ unsafe extern "C-unwind" fn copy_p2p(
     unsafe { copy_d2d(at, to, from, bytes) }
 }
 
-type Copy = unsafe extern "C-unwind" fn(*const CDevice, *mut c_void, *const c_void, usize) -> Status;
+type CopyCall = unsafe extern "C-unwind" fn(*const CDevice, *mut c_void, *const c_void, usize) -> Status;
 
 /// A copy after all that the device has to do, for a stream that is none: CPU kernels of Paddle's that copy a tensor of the device, as
 /// `paddle.sparse.cast` does, take their context for the device's, and hand over what lies where that would have its stream.
 ///
 /// # Safety
 /// As for the copy.
-unsafe fn after_all(at: *const CDevice, to: *mut c_void, from: *const c_void, bytes: usize, copy: Copy) -> Status {
+unsafe fn after_all(at: *const CDevice, to: *mut c_void, from: *const c_void, bytes: usize, copy: CopyCall) -> Status {
     // SAFETY: see `init_device`.
     match call("synchronize_device", || unsafe { device(at) }?.synchronize()) {
         // SAFETY: the caller's promise.
