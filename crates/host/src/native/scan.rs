@@ -16,6 +16,9 @@ pub enum Scan {
 /// Columns that are scanned side by side, where lines are not contiguous.
 const COLUMNS: usize = 64;
 
+/// Contiguous lines that are scanned side by side: a sum waits for the one before it.
+const TOGETHER: usize = 8;
+
 /// Replaces each element by the sum or product of the elements up to it; `exclusive` leaves itself out, `reverse` starts
 /// at the end. `x` and `out` are dense.
 ///
@@ -39,6 +42,10 @@ unsafe fn scan_with<T: Element>(
     start: T::Compute,
     join: impl Fn(T::Compute, T::Compute) -> T::Compute + Sync + Copy,
 ) {
+    if inner == 1 {
+        // SAFETY: promised by the caller.
+        return unsafe { scan_contiguous::<T>(x, out, (outer, size), (exclusive, reverse), start, join) };
+    }
     let blocks = inner.div_ceil(COLUMNS);
     let ns = size * inner.min(COLUMNS);
     threads::parallel_for(outer * blocks, ns, |begin, end| {
@@ -57,6 +64,37 @@ unsafe fn scan_with<T: Element>(
                     // SAFETY: as above.
                     unsafe { *(to as *mut T).add(column) = value }
                     *sum = next;
+                }
+            }
+        }
+    });
+}
+
+/// # Safety
+/// As [`scan`], of lines without other axes behind theirs.
+#[inline(always)]
+unsafe fn scan_contiguous<T: Element>(
+    x: usize,
+    out: usize,
+    (outer, size): (usize, usize),
+    (exclusive, reverse): (bool, bool),
+    start: T::Compute,
+    join: impl Fn(T::Compute, T::Compute) -> T::Compute + Sync + Copy,
+) {
+    threads::parallel_for(outer.div_ceil(TOGETHER), size * TOGETHER, |begin, end| {
+        for first in (begin * TOGETHER..outer.min(end * TOGETHER)).step_by(TOGETHER) {
+            let mut sums = [start; TOGETHER];
+            let sums = &mut sums[..TOGETHER.min(outer - first)];
+            for step in 0..size {
+                let i = if reverse { size - 1 - step } else { step };
+                for (line, sum) in sums.iter_mut().enumerate() {
+                    let at = (first + line) * size + i;
+                    // SAFETY: inside the tensors; the element is read before it is written, and no other thread has its line.
+                    unsafe {
+                        let next = join(*sum, (*(x as *const T).add(at)).widen());
+                        *(out as *mut T).add(at) = T::narrow(if exclusive { *sum } else { next });
+                        *sum = next;
+                    }
                 }
             }
         }
@@ -111,7 +149,9 @@ mod tests {
 
     #[test]
     fn equals_the_plain_loop() {
-        for (outer, size, inner) in [(1, 1, 1), (2, 7, 1), (3, 5, 4), (1, 30, 100), (500, 40, 3)] {
+        for (outer, size, inner) in
+            [(1, 1, 1), (2, 7, 1), (3, 5, 4), (1, 30, 100), (500, 40, 3), (203, 9, 1), (9, 0, 1)]
+        {
             for (exclusive, reverse) in [(false, false), (false, true), (true, false), (true, true)] {
                 let x: Vec<i64> = (0..outer * size * inner).map(|i| (i * 31 % 17) as i64 - 8).collect();
                 let mut out = vec![0_i64; x.len()];
