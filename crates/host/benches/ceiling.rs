@@ -113,7 +113,7 @@ impl Report {
         let products = output.len() / (height * width) * height * width * channels / groups * kernel[0] * kernel[1];
         // As inference programs run: filters that have an order of their own are packed once.
         let size = [filters, channels / groups, kernel[0], kernel[1]];
-        let packed = FilterOrder::of(&shape).map(|order| PackedFilters::new(order, size, groups, &weight));
+        let packed = FilterOrder::kept(&shape).map(|order| PackedFilters::new(order, size, groups, &weight));
         let packed = packed.transpose().expect("filters of these sizes");
         self.line(&name.replace(", ", "x"), products, || {
             match &packed {

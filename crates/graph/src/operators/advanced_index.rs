@@ -9,8 +9,8 @@ use crate::queue::Queue;
 use crate::view::{Shape, Strides, View};
 use openmps_host::by_type;
 use openmps_host::native::copy;
-use openmps_host::native::memory::{Element, Memory};
-use openmps_host::native::scatter::Reduce;
+use openmps_host::native::memory::Memory;
+use openmps_host::native::scatter::{self, Reduce};
 use openmps_tile::DType;
 
 /// One indexed axis of the tensor.
@@ -100,17 +100,10 @@ impl Selection {
         }
         let blocks = self.looked_up(queue, indices, &value.strides)?;
         call(queue, NAME, || {
-            by_type!(x.dtype, T => {
-                for &(to, from) in &blocks.offsets {
-                    crate::reference::for_each_index(&blocks.dims, |index| {
-                        let along = |strides: &[isize]| -> isize { index.iter().zip(strides).map(|(&i, s)| i as isize * s).sum() };
-                        let to = at(x.address, to + along(&blocks.strides), size_of::<T>()) as *mut T;
-                        let from = at(value.address, from + along(&blocks.dense), size_of::<T>()) as *const T;
-                        // SAFETY: as in `get`.
-                        unsafe { *to = (*to).plus(*from) }
-                    });
-                }
-            });
+            let (offsets, dims) = (&blocks.offsets[..], &blocks.dims[..]);
+            let blocks = scatter::Blocks { offsets, dims, strides: &blocks.strides, values: &blocks.dense };
+            // SAFETY: as in `get`; the caller's tensor has no element twice.
+            by_type!(x.dtype, T => unsafe { scatter::add_blocks::<T>(blocks, x.address, value.address) });
             Ok(())
         })
     }

@@ -199,7 +199,7 @@ impl Operator for Convolution {
 
     fn prepares(&self, device: &Device, inputs: &[Meta]) -> Option<Preparation> {
         let sizes = self.sizes(self.name(), &inputs.first()?.shape, &inputs.get(1)?.shape).ok()?;
-        let order = native::FilterOrder::of(&sizes).filter(|_| is_host_device(device) && may_prepare(inputs))?;
+        let order = native::FilterOrder::kept(&sizes).filter(|_| is_host_device(device) && may_prepare(inputs))?;
         Some(Preparation { input: 1, form: Form::Filters { order, groups: sizes.groups } })
     }
 

@@ -1,5 +1,9 @@
 //! Two-dimensional pooling of planes: largest element (with its place, if wanted) or average.
 
+mod gradient;
+
+pub use gradient::pool_backward;
+
 use super::lanes::{Lanes, at_level};
 use super::{Shared, scratch};
 use crate::Error;
@@ -127,9 +131,11 @@ pub fn pool<T: Pooled>(
     let (out_height, out_width) = (rows.len(), columns.len());
     let output = Shared::new(output);
     let places = places.map(Shared::new);
+    let regular = Regular::of(columns);
     let work: usize = rows.iter().map(|w| w.end - w.begin).sum::<usize>() * width;
     parallel_for(planes, work / 4 + out_height * out_width * 2 + 20, |from, to| {
-        scratch::with(width, |line: &mut [T::Sum]| {
+        scratch::with(width + regular.range.len(), |memory: &mut [T::Sum]| {
+            let (line, results) = memory.split_at_mut(width);
             for index in from..to {
                 let plane = &input[index * height * width..][..height * width];
                 // SAFETY: this task alone writes this plane.
@@ -142,14 +148,78 @@ pub fn pool<T: Pooled>(
                 }
                 for (row, out) in rows.iter().zip(out.chunks_exact_mut(out_width.max(1))) {
                     reduce_rows(kind, plane, width, row, line);
-                    for (column, out) in columns.iter().zip(out) {
-                        *out = T::narrow(finish::<T>(kind, row, column, &line[column.begin..column.end]));
+                    regular.reduce::<T>(kind, line, results);
+                    for (x, (column, out)) in columns.iter().zip(out).enumerate() {
+                        *out = T::narrow(match results.get(x.wrapping_sub(regular.range.start)) {
+                            Some(&result) => averaged::<T>(kind, row, column, result),
+                            None => finish::<T>(kind, row, column, &line[column.begin..column.end]),
+                        });
                     }
                 }
             }
         });
     });
     Ok(())
+}
+
+/// The windows in the middle of an axis that are equally long and equally far apart: all but those at the padding.
+struct Regular {
+    /// Which windows.
+    range: std::ops::Range<usize>,
+    begin: usize,
+    stride: usize,
+    length: usize,
+}
+
+impl Regular {
+    /// Longer windows are summed up by several sums each.
+    const LONGEST: usize = 8;
+
+    fn of(windows: &[PoolingWindow]) -> Regular {
+        let len = |window: &PoolingWindow| window.end - window.begin;
+        let length = windows.iter().map(len).max().unwrap_or(0);
+        let none = Regular { range: 0..0, begin: 0, stride: 1, length: 0 };
+        let Some(first) = windows.iter().position(|window| len(window) == length) else { return none };
+        let Some(next) = windows.get(first + 1) else { return none };
+        let (begin, stride) = (windows[first].begin, next.begin.saturating_sub(windows[first].begin));
+        let is_next =
+            |(k, window): &(usize, &PoolingWindow)| len(window) == length && window.begin == begin + k * stride;
+        let count = windows[first..].iter().enumerate().take_while(is_next).count();
+        if stride == 0 || !(1..=Regular::LONGEST).contains(&length) {
+            return none;
+        }
+        Regular { range: first..first + count, begin, stride, length }
+    }
+
+    /// Reduces these windows of a line side by side, tap by tap.
+    fn reduce<T: Pooled>(&self, kind: PoolingKind, line: &[T::Sum], results: &mut [T::Sum]) {
+        for tap in 0..self.length {
+            let line = &line[(self.begin + tap).min(line.len())..];
+            if self.stride == 1 {
+                gather::<T>(kind, tap == 0, line.iter(), results);
+            } else {
+                gather::<T>(kind, tap == 0, line.iter().step_by(self.stride), results);
+            }
+        }
+    }
+}
+
+/// Adds a tap of each window to its result.
+#[inline(always)]
+fn gather<'a, T: Pooled>(
+    kind: PoolingKind,
+    is_first: bool,
+    values: impl Iterator<Item = &'a T::Sum>,
+    results: &mut [T::Sum],
+) where
+    T::Sum: 'a,
+{
+    let pairs = results.iter_mut().zip(values);
+    match kind {
+        _ if is_first => pairs.for_each(|(result, &value)| *result = value),
+        PoolingKind::Max => pairs.for_each(|(most, &value)| *most = larger::<T>(*most, value)),
+        PoolingKind::Average | PoolingKind::AverageWithPadding => pairs.for_each(|(sum, &value)| *sum += value),
+    }
 }
 
 /// Reduces the rows of a window to one, column by column.
@@ -177,13 +247,6 @@ fn finish<T: Pooled>(kind: PoolingKind, row: &PoolingWindow, column: &PoolingWin
         let all = row.begin < row.end;
         return if all { line.iter().fold(T::LOWEST, |most, &value| larger::<T>(most, value)) } else { T::LOWEST };
     }
-    let count = match kind {
-        PoolingKind::AverageWithPadding => row.size * column.size,
-        _ => (row.end - row.begin) * (column.end - column.begin),
-    };
-    if count == 0 {
-        return T::Sum::from(0);
-    }
     // Four running sums let long windows (global pooling) overlap their additions, and round less.
     let mut sums = [T::Sum::from(0); 4];
     let chunks = line.chunks_exact(4);
@@ -199,7 +262,18 @@ fn finish<T: Pooled>(kind: PoolingKind, row: &PoolingWindow, column: &PoolingWin
     sum += b;
     c += d;
     sum += c;
-    sum / T::count(count)
+    averaged::<T>(kind, row, column, sum)
+}
+
+/// What a window's largest element or sum becomes.
+#[inline(always)]
+fn averaged<T: Pooled>(kind: PoolingKind, row: &PoolingWindow, column: &PoolingWindow, sum: T::Sum) -> T::Sum {
+    let count = match kind {
+        PoolingKind::Max => return sum,
+        PoolingKind::AverageWithPadding => row.size * column.size,
+        PoolingKind::Average => (row.end - row.begin) * (column.end - column.begin),
+    };
+    if count == 0 { T::Sum::from(0) } else { sum / T::count(count) }
 }
 
 /// The largest element of every window and its index in the plane; of equal ones the first.
@@ -272,55 +346,4 @@ unsafe fn sum_body<V: Lanes>(values: &[f32], to: &mut f32) {
         let lanes = sums[0].add(sums[1]).add(sums[2].add(sums[3])).lanes();
         *to = lanes[..V::N].iter().sum::<f32>() + chunks.remainder().iter().sum::<f32>();
     }
-}
-
-/// The gradient of [`pool`] with respect to its input. `places` are those of the largest elements; without them every window spreads
-/// its average's gradient evenly.
-#[allow(clippy::too_many_arguments)]
-pub fn pool_backward<T: Pooled>(
-    kind: PoolingKind,
-    planes: usize,
-    [height, width]: [usize; 2],
-    rows: &[PoolingWindow],
-    columns: &[PoolingWindow],
-    upstream: &[T],
-    places: Option<&[i32]>,
-    gradient: &mut [T],
-) -> Result<(), Error> {
-    let lens = (planes * rows.len() * columns.len(), planes * height * width);
-    if (upstream.len(), gradient.len()) != lens || places.is_some_and(|p| p.len() != lens.0) {
-        let lens = (upstream.len(), gradient.len(), lens);
-        return Err(Error::Invalid(format!("pooling gradient: upstream and gradient have {lens:?} elements")));
-    }
-    let size = rows.len() * columns.len();
-    let gradient = Shared::new(gradient);
-    parallel_for(planes, height * width + 4 * size, |from, to| {
-        scratch::with(height * width, |sums: &mut [T::Sum]| {
-            for index in from..to {
-                sums.fill(T::Sum::from(0));
-                for (i, up) in upstream[index * size..][..size].iter().enumerate() {
-                    if let Some(places) = places {
-                        let place = places[index * size + i];
-                        if let Some(sum) = usize::try_from(place).ok().and_then(|place| sums.get_mut(place)) {
-                            *sum += up.widen();
-                        }
-                        continue;
-                    }
-                    let (row, column) = (&rows[i / columns.len()], &columns[i % columns.len()]);
-                    let count = match kind {
-                        PoolingKind::AverageWithPadding => row.size * column.size,
-                        _ => (row.end - row.begin) * (column.end - column.begin),
-                    };
-                    let share = up.widen() / T::count(count.max(1));
-                    for y in row.begin..row.end {
-                        sums[y * width + column.begin..y * width + column.end].iter_mut().for_each(|s| *s += share);
-                    }
-                }
-                // SAFETY: this task alone writes this plane.
-                let out = unsafe { gradient.part(index * height * width, height * width) };
-                out.iter_mut().zip(&*sums).for_each(|(to, &sum)| *to = T::narrow(sum));
-            }
-        });
-    });
-    Ok(())
 }

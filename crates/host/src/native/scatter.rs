@@ -1,5 +1,9 @@
 //! Writing elements and rows by index, with or without accumulation; duplicates are applied in order, on one thread.
 
+mod blocks;
+
+pub use blocks::{Blocks, add_blocks};
+
 use super::gather::{Along, AxisSplit, Indices};
 use super::memory::{Element, by_size, slice, slice_mut};
 use crate::{Error, threads};

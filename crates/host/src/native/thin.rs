@@ -3,7 +3,7 @@
 
 use super::lanes::{EIGHT, Lanes, at_eight};
 
-/// Columns at most that are multiplied so: each costs an eighth of a tile's half.
+/// Columns at most that are multiplied so: each costs an eighth of half a tile, or less.
 pub(crate) const MOST: usize = 4;
 /// Panels side by side: as many sums hide the latency of a multiply-add.
 pub(crate) const PANELS: usize = 8;

@@ -1,6 +1,7 @@
 //! Filters in the order in which a kernel reads them: packed anew by every call, or kept for many.
 
 use super::shape::Convolution;
+use super::winograd::Transformed;
 use super::{columns, direct, gathered, pointwise, rows, winograd};
 use crate::Error;
 use crate::native::aligned::Aligned;
@@ -22,11 +23,20 @@ pub enum FilterOrder {
 }
 
 impl FilterOrder {
-    /// The order of this convolution; none where filters are read as they lie.
-    pub fn of(shape: &Convolution) -> Option<FilterOrder> {
+    /// The order of this convolution whose filters are kept for many calls; none where filters are read as they lie.
+    pub fn kept(shape: &Convolution) -> Option<FilterOrder> {
+        FilterOrder::of(shape, Transformed::Kept)
+    }
+
+    /// The same where filters are packed for one call.
+    pub(super) fn once(shape: &Convolution) -> Option<FilterOrder> {
+        FilterOrder::of(shape, Transformed::Once)
+    }
+
+    fn of(shape: &Convolution, transformed: Transformed) -> Option<FilterOrder> {
         let is_empty = shape.lens().contains(&0);
-        let transformed = || !gathered::suits(shape) && winograd::suits(shape);
-        if !is_empty && transformed() { Some(FilterOrder::Winograd) } else { FilterOrder::of_sums(shape) }
+        let suits = || !gathered::suits(shape) && winograd::suits(shape, transformed);
+        if !is_empty && suits() { Some(FilterOrder::Winograd) } else { FilterOrder::of_sums(shape) }
     }
 
     /// The same where only sums of products will do.
@@ -81,7 +91,7 @@ impl FilterOrder {
     }
 
     /// Convolves with filters that are packed for this call.
-    pub(super) fn once(
+    pub(super) fn run_once(
         self,
         shape: &Convolution,
         input: &[f32],
@@ -138,7 +148,7 @@ pub fn forward_packed(
     output: &mut [f32],
     epilogue: &Epilogue,
 ) -> Result<(), Error> {
-    if FilterOrder::of(shape) != Some(weight.order) || sizes(shape) != weight.sizes {
+    if FilterOrder::kept(shape) != Some(weight.order) || sizes(shape) != weight.sizes {
         let (order, sizes) = (weight.order, weight.sizes);
         return Err(Error::Invalid(format!(
             "convolution: {shape:?} does not take filters {sizes:?} packed as {order:?}"

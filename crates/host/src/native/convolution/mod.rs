@@ -52,7 +52,7 @@ pub fn forward(
         }
         return Ok(());
     }
-    computed(FilterOrder::of(shape), shape, input, weight, output, epilogue);
+    computed(FilterOrder::once(shape), shape, input, weight, output, epilogue);
     Ok(())
 }
 
@@ -82,7 +82,7 @@ fn computed(
     epilogue: &Epilogue,
 ) {
     if let Some(order) = order {
-        order.once(shape, input, weight, output, epilogue);
+        order.run_once(shape, input, weight, output, epilogue);
     } else if rows::suits(shape) {
         rows::forward(shape, input, weight, output, epilogue);
     } else if gathered::suits(shape) {

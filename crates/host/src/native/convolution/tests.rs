@@ -1,5 +1,6 @@
 //! Every path against sums in float64.
 
+use super::winograd::Transformed;
 use super::*;
 use crate::native::epilogue::Activation;
 
@@ -98,6 +99,14 @@ fn check(shape: &Convolution, scale: f32) {
     let mut got = vec![f32::NAN; output_len];
     forward(shape, &input, &weight, &mut got, &epilogue).unwrap();
     compare("epilogue", shape, &got, &finished, &sizes, 4e-6);
+    if let Some(order) = FilterOrder::kept(shape) {
+        let [height, width] = shape.kernel;
+        let size = [shape.filters, shape.channels / shape.groups, height, width];
+        let kept = PackedFilters::new(order, size, shape.groups, &weight).unwrap();
+        got.fill(f32::NAN);
+        forward_packed(shape, &input, &kept, &mut got, &epilogue).unwrap();
+        compare("kept filters", shape, &got, &finished, &sizes, 4e-6);
+    }
 
     let mut back = vec![0.0f64; input_len];
     let mut back_size = vec![0.0f64; input_len];
@@ -172,7 +181,7 @@ fn packed_filters() {
         (shape(4, 64, [3, 3], 32, wide), None),
         (shape(0, 4, [8, 8], 5, wide), None),
     ] {
-        assert_eq!(FilterOrder::of(&of), want, "{of:?}");
+        assert_eq!(FilterOrder::kept(&of), want, "{of:?}");
         let [input, weight, output] = of.lens();
         let (input, weight) = (random.numbers(input, 1.0), random.numbers(weight, 1.0));
         let Some(order) = want else { continue };
@@ -209,7 +218,7 @@ fn gathered_columns() {
         Convolution { padding: [4, 3, 5, 0], ..shape(1, 13, [3, 40], 64, [5, 4]) },
         Convolution { padding: [6, 0, 0, 6], ..shape(1, 11, [4, 6], 64, [5, 5]) },
     ] {
-        assert_eq!(FilterOrder::of(&of), Some(FilterOrder::Columns), "{of:?}");
+        assert_eq!(FilterOrder::once(&of), Some(FilterOrder::Columns), "{of:?}");
         check(&of, 1.0);
     }
 }
@@ -225,8 +234,15 @@ fn winograd_sizes() {
         }
     }
     check(&Convolution { padding: [1; 4], ..shape(1, 16, [40, 40], 16, [3, 3]) }, 1e6);
-    let shape = Convolution { padding: [1; 4], ..shape(2, 20, [40, 36], 16, [3, 3]) };
-    assert!(winograd::suits(&shape), "{shape:?}");
+    let of = Convolution { padding: [1; 4], ..shape(2, 20, [40, 36], 16, [3, 3]) };
+    assert!(winograd::suits(&of, Transformed::Once), "{of:?}");
+    // Blocks of tiles of several images, and filters that are transformed where they are kept.
+    check(&Convolution { padding: [1; 4], ..shape(7, 25, [9, 7], 30, [3, 3]) }, 1.0);
+    let of = Convolution { padding: [1; 4], ..shape(1, 40, [13, 14], 33, [3, 3]) };
+    assert!(
+        [Transformed::Once, Transformed::Kept].map(|transformed| winograd::suits(&of, transformed)) == [false, true]
+    );
+    check(&of, 1.0);
 }
 
 /// Whatever the way and however many terms: an error of a few roundings of the result, far below that of one sum after the other.
@@ -249,7 +265,7 @@ fn sums_of_many_terms_stay_exact() {
             values.iter().zip(&want).map(|(&value, want)| (f64::from(value) - want).abs()).fold(0.0, f64::max)
         };
         let (got, direct) = (error(&got), error(&direct));
-        assert_eq!(winograd::suits(&shape), (channels, kernel) == (64, 3));
+        assert_eq!(winograd::suits(&shape, Transformed::Once), (channels, kernel) == (64, 3));
         assert!(got <= limit * direct, "{shape:?}: {got:e}, of direct sums {direct:e}");
     }
 }

@@ -46,45 +46,60 @@ const SLACK: usize = 32;
 /// Channels that are summed up before they are added to the others: the transforms make more of a sum's error than direct sums do.
 const CHANNELS: usize = 16;
 
+/// How often filters that were transformed are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transformed {
+    /// For one call.
+    Once,
+    /// For many calls.
+    Kept,
+}
+
 /// Whether this convolution is one that Winograd's algorithm makes faster.
-pub(crate) fn suits(shape: &Convolution) -> bool {
+pub(super) fn suits(shape: &Convolution, transformed: Transformed) -> bool {
+    if shape.kernel != [3, 3] || shape.stride != [1, 1] || shape.dilation != [1, 1] || shape.groups != 1 {
+        return false;
+    }
     let [height, width] = shape.output();
     let (narrow, pixels) = (shape.channels.min(shape.filters), shape.batch * height * width);
-    let tiles = height.div_ceil(TALL) * width.div_ceil(WIDE);
-    shape.kernel == [3, 3]
-        && shape.stride == [1, 1]
-        && shape.dilation == [1, 1]
-        && shape.groups == 1
-        && narrow >= 12
-        // The transformed filters must be worth their work.
-        && pixels >= 250
-        && pixels * narrow >= 20_000
-        // An image fills the columns of the micro-kernel with few left over.
-        && 4 * tiles >= 3 * tiles.next_multiple_of(kernels().width)
+    let tiles = shape.batch * height.div_ceil(TALL) * width.div_ceil(WIDE);
+    let columns = tiles.next_multiple_of(kernels().width);
+    let is_wide = narrow >= 12 && pixels * narrow >= 20_000;
+    match transformed {
+        // The filters' transform must be worth its work, and the tiles fill the columns of the micro-kernel with few left over.
+        Transformed::Once => is_wide && pixels >= 190 && 4 * tiles >= 3 * columns,
+        // Left over may be half of the columns: there are a third of the products.
+        Transformed::Kept => (is_wide || narrow >= 24) && 15 * columns <= 32 * tiles,
+    }
 }
 
 /// Numbers of the transformed filters.
 pub(super) fn packed_len(shape: &Convolution) -> usize {
-    POSITIONS * Panels::new(shape.filters).packed_len(shape.channels)
+    POSITIONS * one_position(Panels::new(shape.filters), shape.channels)
+}
+
+/// Numbers from the panels of one position to those of the next: not a power of two of them, so that all positions of a filter fit the caches.
+fn one_position(panels: Panels, channels: usize) -> usize {
+    panels.packed_len(channels) + WIDEST
 }
 
 /// The convolution with filters from [`pack`].
 pub(super) fn run(shape: &Convolution, input: &[f32], packed: &[f32], output: &mut [f32], epilogue: &Epilogue) {
     let [out_height, out_width] = shape.output();
     let tiles = [out_height.div_ceil(TALL), out_width.div_ceil(WIDE)];
-    let total = tiles[0] * tiles[1];
+    let total = shape.batch * tiles[0] * tiles[1];
     let kernels = kernels();
     let panels = Panels::new(shape.filters);
 
     // Whole blocks of the micro-kernel, few enough to stay in the cache and to feed every thread.
     let fitting = BLOCK / (POSITIONS * (shape.channels + shape.filters));
-    let shared = (shape.batch * total).div_ceil(4 * crate::threads::count());
+    let shared = total.div_ceil(4 * crate::threads::count());
     let block = (fitting.min(shared) / kernels.width).clamp(1, 8) * kernels.width;
     let blocks = total.div_ceil(block);
 
     let output = Shared::new(output);
     let ns = block * shape.channels * (shape.filters + 12) * POSITIONS / 40;
-    parallel_for(shape.batch * blocks, ns, |from, to| {
+    parallel_for(blocks, ns, |from, to| {
         let job = Job { shape, tiles, block, input, output, epilogue };
         let transformed = job.position(shape.channels) * POSITIONS + SLACK;
         let sums = job.position(shape.filters) * POSITIONS + SLACK;
@@ -93,20 +108,20 @@ pub(super) fn run(shape: &Convolution, input: &[f32], packed: &[f32], output: &m
         scratch::with(transformed + sums + rows + line, |memory: &mut [f32]| {
             let (transformed, rest) = memory.split_at_mut(transformed);
             let (sums, rest) = rest.split_at_mut(sums);
-            // Lanes beyond an image's last tile are transformed, too.
+            // Lanes beyond a row's last tile are transformed, too.
             rest[..rows].fill(0.0);
             for task in from..to {
-                let (image, first) = (task / blocks, task % blocks * block);
+                let first = task * block;
                 let count = block.min(total - first);
                 let (rows, line) = rest.split_at_mut(rows);
                 // SAFETY: the buffers have the sizes that the steps expect; this task alone writes these tiles.
                 unsafe {
                     let (job, own) = (&job, &mut *transformed);
-                    at_level!(tiles_in(job: &Job, image: usize, first: usize, count: usize, rows: &mut [f32], own: &mut [f32]));
+                    at_level!(tiles_in(job: &Job, first: usize, count: usize, rows: &mut [f32], own: &mut [f32]));
                     job.clear_unused(count, transformed);
                     job.products(packed, panels, count, transformed, sums);
                     let own = &mut *sums;
-                    at_level!(tiles_out(job: &Job, image: usize, first: usize, count: usize, line: &mut [f32], own: &mut [f32]));
+                    at_level!(tiles_out(job: &Job, first: usize, count: usize, line: &mut [f32], own: &mut [f32]));
                 }
             }
         });
@@ -138,12 +153,12 @@ impl Job<'_> {
         WIDE * (self.tiles[1] + 16)
     }
 
-    /// The run of tiles of one tile row that starts at `place` in a block: (tile row, first tile column, tiles).
+    /// The run of tiles of one tile row that starts at `place` in a block: (image, tile row, first tile column, tiles).
     #[inline(always)]
-    fn run_at(&self, first: usize, count: usize, place: usize) -> (usize, usize, usize) {
+    fn run_at(&self, first: usize, count: usize, place: usize) -> (usize, usize, usize, usize) {
         let tile = first + place;
         let (row, column) = (tile / self.tiles[1], tile % self.tiles[1]);
-        (row, column, (self.tiles[1] - column).min(count - place))
+        (row / self.tiles[0], row % self.tiles[0], column, (self.tiles[1] - column).min(count - place))
     }
 
     /// Zeros in the columns beyond the last tile that are multiplied with it: what was left there may be denormal, which an Intel CPU multiplies a
@@ -165,9 +180,9 @@ impl Job<'_> {
     /// The buffers are those of [`run`].
     unsafe fn products(&self, packed: &[f32], panels: Panels, count: usize, transformed: &[f32], sums: &mut [f32]) {
         let kernels = kernels();
-        let depth = self.shape.channels;
+        let (depth, tiles) = (self.shape.channels, count.div_ceil(kernels.width));
         for position in 0..POSITIONS {
-            let left = &packed[position * panels.packed_len(depth)..];
+            let left = &packed[position * one_position(panels, depth)..];
             let right = &transformed[position * self.position(depth)..];
             let out = &mut sums[position * self.position(self.shape.filters)..];
             for p in 0..panels.count {
@@ -185,8 +200,8 @@ impl Job<'_> {
                     epilogue: None,
                     channels: Channels::Rows(0),
                     index: 0,
-                    ahead: Block::NOTHING,
-                    tiles: SideBySide { count: count.div_ceil(kernels.width), step: kernels.width },
+                    ahead: (left[(p + 1) * depth * panels.height..].as_ptr(), panels.height.div_ceil(tiles)),
+                    tiles: SideBySide { count: tiles, step: kernels.width },
                 };
                 // SAFETY: `block` is a multiple of the width, so that all lanes are inside the buffers.
                 unsafe { kernels.run(&block, end - begin, kernels.width) };
@@ -233,39 +248,40 @@ pub(super) fn pack(shape: &Convolution, weight: &[f32], packed: &mut [f32]) {
     });
 }
 
-/// Transforms the filters of panel `p`, side by side.
+/// Transforms the filters of panel `p`, in the order in which they lie in it: channel by channel, side by side.
 #[inline(always)]
 unsafe fn panel_in<V: Lanes>(shape: &Convolution, weight: &[f32], panels: Panels, p: usize, packed: &Shared<f32>) {
-    let channels = shape.channels;
+    let (channels, height) = (shape.channels, panels.height);
     let (begin, end) = (panels.start(p), panels.start(p + 1));
-    let mut taps = [[0.0f32; WIDEST]; 9];
-    let mut lanes = [0.0f32; WIDEST];
-    for channel in 0..channels {
-        for filter in begin..end {
-            let own = &weight[(filter * channels + channel) * 9..][..9];
-            for (to, &tap) in taps.iter_mut().zip(own) {
-                to[filter - begin] = tap;
+    let len = channels * height;
+    let (mut channel, mut filter) = (0, begin);
+    for first in (0..len).step_by(V::N) {
+        let count = V::N.min(len - first);
+        let mut taps = [[0.0f32; WIDEST]; 9];
+        for lane in 0..count {
+            if filter < end {
+                let own = &weight[(filter * channels + channel) * 9..][..9];
+                taps.iter_mut().zip(own).for_each(|(to, &tap)| to[lane] = tap);
+            }
+            filter += 1;
+            if filter == begin + height {
+                (channel, filter) = (channel + 1, begin);
             }
         }
-        for first in (0..end - begin).step_by(V::N) {
-            let count = V::N.min(end - begin - first);
-            // SAFETY: a row of taps holds `first` and a vector more; the caller alone writes this panel's groups, in which there
-            // is room for all its filters.
-            unsafe {
-                let mut columns = [[V::splat(0.0); DOWN]; 3];
-                for (j, column) in columns.iter_mut().enumerate() {
-                    let tap = |i: usize| taps[3 * i + j][first..].as_ptr();
-                    *column = filter_down([V::load(tap(0)), V::load(tap(1)), V::load(tap(2))]);
-                }
-                for y in 0..DOWN {
-                    let row = filter_along([columns[0][y], columns[1][y], columns[2][y]]);
-                    for (x, value) in row.into_iter().enumerate() {
-                        let at = (y * ALONG + x) * panels.packed_len(channels)
-                            + (p * channels + channel) * panels.height
-                            + first;
-                        value.store(lanes.as_mut_ptr());
-                        packed.part(at, count).copy_from_slice(&lanes[..count]);
-                    }
+        // SAFETY: a row of taps holds a vector; the caller alone writes this panel.
+        unsafe {
+            let mut columns = [[V::splat(0.0); DOWN]; 3];
+            for (j, column) in columns.iter_mut().enumerate() {
+                let tap = |i: usize| taps[3 * i + j].as_ptr();
+                *column = filter_down([V::load(tap(0)), V::load(tap(1)), V::load(tap(2))]);
+            }
+            for y in 0..DOWN {
+                let row = filter_along([columns[0][y], columns[1][y], columns[2][y]]);
+                for (x, value) in row.into_iter().enumerate() {
+                    let mut lanes = [0.0f32; WIDEST];
+                    value.store(lanes.as_mut_ptr());
+                    let at = (y * ALONG + x) * one_position(panels, channels) + p * len + first;
+                    packed.part(at, count).copy_from_slice(&lanes[..count]);
                 }
             }
         }
@@ -323,14 +339,7 @@ unsafe fn output_along<V: Lanes>(m: [V; ALONG]) -> [V; WIDE] {
 
 /// Transforms a block's tiles of every channel.
 #[inline(always)]
-unsafe fn tiles_in<V: Lanes>(
-    job: &Job,
-    image: usize,
-    first: usize,
-    count: usize,
-    rows: &mut [f32],
-    transformed: &mut [f32],
-) {
+unsafe fn tiles_in<V: Lanes>(job: &Job, first: usize, count: usize, rows: &mut [f32], transformed: &mut [f32]) {
     let shape = job.shape;
     let [height, width] = shape.input;
     let (top, left) = (shape.padding[0], shape.padding[2]);
@@ -338,10 +347,10 @@ unsafe fn tiles_in<V: Lanes>(
     let length = job.row();
     let rows = rows.as_mut_ptr();
     for channel in 0..shape.channels {
-        let plane = job.input[(image * shape.channels + channel) * height * width..][..height * width].as_ptr();
         let mut place = 0;
         while place < count {
-            let (tile_row, tile_column, run) = job.run_at(first, count, place);
+            let (image, tile_row, tile_column, run) = job.run_at(first, count, place);
+            let plane = job.input[(image * shape.channels + channel) * height * width..][..height * width].as_ptr();
             // Columns of the padded input that these tiles see, and the part of them that exists.
             let start = WIDE * tile_column;
             let needed = WIDE * run + 2;
@@ -419,7 +428,7 @@ unsafe fn vertical<V: Arithmetic>(sources: &[*const f32; DOWN], x: usize, rows: 
 
 /// Transforms a block's sums back and writes the outputs.
 #[inline(always)]
-unsafe fn tiles_out<V: Lanes>(job: &Job, image: usize, first: usize, count: usize, line: &mut [f32], sums: &mut [f32]) {
+unsafe fn tiles_out<V: Lanes>(job: &Job, first: usize, count: usize, line: &mut [f32], sums: &mut [f32]) {
     let shape = job.shape;
     let [height, width] = shape.output();
     let position = job.position(shape.filters);
@@ -427,7 +436,7 @@ unsafe fn tiles_out<V: Lanes>(job: &Job, image: usize, first: usize, count: usiz
     for filter in 0..shape.filters {
         let mut place = 0;
         while place < count {
-            let (tile_row, tile_column, run) = job.run_at(first, count, place);
+            let (image, tile_row, tile_column, run) = job.run_at(first, count, place);
             let from = sums[filter * job.block + place..].as_ptr();
             let mut tile = 0;
             while tile < run {

@@ -1,6 +1,7 @@
 //! Packs operands of products as a whole, by all threads: a sum's terms are cut into parts, of which each is packed on its own.
 
 use crate::native::Shared;
+use crate::native::lanes::{Lanes, at_level};
 use crate::native::microkernel::kernels;
 use crate::native::panels::{Halves, Panels, pack_right};
 use crate::threads::parallel_for;
@@ -170,12 +171,23 @@ pub(crate) fn fill_right(
             rows(i, &mut |j, row| {
                 let k = i * at_once + j;
                 let Some((from, terms)) = part_of(k) else { return };
-                for (group, numbers) in row.chunks_exact(width).take(groups).enumerate() {
-                    // SAFETY: this task alone writes row `k`.
-                    let to = unsafe { packed.part((from * groups + group * terms + k - from) * width, width) };
-                    to.copy_from_slice(numbers);
-                }
+                assert!(row.len() >= groups * width);
+                let (row, size, step) = (row.as_ptr(), (groups, width), terms * width);
+                let to = packed.at((from * groups + k - from) * width);
+                // SAFETY: the row has whole groups; this task alone writes them as row `k`, and all lie in the packed matrix.
+                unsafe { at_level!(spread(row: *const f32, size: (usize, usize), to: *mut f32, step: usize)) };
             });
         }
     });
+}
+
+/// Copies groups of `width` numbers, which follow each other, to places that lie `step` numbers apart. A group is whole vectors.
+#[inline(always)]
+unsafe fn spread<V: Lanes>(from: *const f32, (groups, width): (usize, usize), to: *mut f32, step: usize) {
+    for group in 0..groups {
+        for i in (0..width).step_by(V::N) {
+            // SAFETY: the caller vouches for the groups on both sides.
+            unsafe { V::load(from.add(group * width + i)).store(to.add(group * step + i)) };
+        }
+    }
 }

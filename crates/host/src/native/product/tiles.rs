@@ -42,7 +42,7 @@ pub(super) struct Tiles<'a> {
     kernels: &'static Kernels,
     pub panels: Panels,
     pub groups: usize,
-    /// The groups that are tiles where the left operand is packed: all of them, but for one of few columns.
+    /// The columns that are tiles: all of them, but for few behind whole tiles and half ones where the left operand is packed.
     tiled: usize,
     parts: Parts,
 }
@@ -71,15 +71,16 @@ impl Tiles<'_> {
     pub fn new<'a>(product: &'a Product<'a>) -> Tiles<'a> {
         let kernels = kernels_of(product.terms);
         let (panels, groups) = (Panels::new(product.rows), product.columns.div_ceil(kernels.width));
-        let left_over = product.columns % kernels.width;
-        let few = product.depth > 0 && (1..=thin::MOST).contains(&left_over);
-        let thin = few && product.terms == Terms::Singles && has_eight();
-        Tiles { product, kernels, panels, groups, tiled: groups - usize::from(thin), parts: Parts::new(product.depth) }
+        let few = product.columns % (kernels.width / 2);
+        let takes_few = product.depth > 0 && product.terms == Terms::Singles && has_eight();
+        let thin = takes_few && few <= thin::MOST && matches!(product.left, Operand::Packed(_));
+        let tiled = product.columns - if thin { few } else { 0 };
+        Tiles { product, kernels, panels, groups, tiled, parts: Parts::new(product.depth) }
     }
 
-    /// The columns of a group.
+    /// The columns of a group that are a tile.
     fn width(&self, group: usize) -> usize {
-        self.kernels.width.min(self.product.columns - group * self.kernels.width)
+        self.kernels.width.min(self.tiled.saturating_sub(group * self.kernels.width))
     }
 
     /// Panels of a packed left operand times groups of columns, which are packed here or read in place.
@@ -113,8 +114,9 @@ impl Tiles<'_> {
                             unsafe { self.run(rows, (part, terms), left, run, ahead) };
                         }
                     }
-                    for run in runs.iter().filter(|run| run.groups.1 > self.tiled) {
-                        let right = (run.at(self.tiled), run.stride);
+                    let (group, column) = (self.tiled / width, self.tiled % width);
+                    for run in runs.iter().filter(|run| (run.groups.0..run.groups.1).contains(&group)) {
+                        let right = (run.at(group).wrapping_add(column), run.stride);
                         // SAFETY: as above.
                         unsafe { self.left_over(panels, (part, terms), left, right) };
                     }
@@ -184,8 +186,9 @@ impl Tiles<'_> {
         run: &Run,
         ahead: impl Fn(usize) -> (*const f32, usize),
     ) {
-        let (begin, end) = (run.groups.0, run.groups.1.min(self.tiled));
-        let whole = end.min(self.product.columns / self.kernels.width).max(begin);
+        let width = self.kernels.width;
+        let (begin, end) = (run.groups.0, run.groups.1.min(self.tiled.div_ceil(width)));
+        let whole = end.min(self.tiled / width).max(begin);
         for groups in [(begin, whole), (whole, end)] {
             if groups.0 < groups.1 {
                 let run = Run { groups, first: run.at(groups.0), ..*run };
@@ -250,7 +253,7 @@ impl Tiles<'_> {
         (right, stride): (*const f32, usize),
     ) {
         let (product, height) = (self.product, self.panels.height);
-        let column = self.tiled * self.kernels.width;
+        let column = self.tiled;
         let accumulate = product.accumulate || part > 0;
         let epilogue = product.epilogue.filter(|_| part + 1 == self.parts.count);
         for begin in (first..last).step_by(thin::PANELS) {
