@@ -11,7 +11,7 @@ pub(crate) use self::packing::{Operand, fill_right, left_len, pack_left, pack_ri
 
 use self::tiles::Tiles;
 use super::epilogue::Epilogue;
-use super::microkernel::{Channels, Terms};
+use super::microkernel::{Channels, Terms, kernels};
 use super::scratch;
 use crate::threads::{self, parallel_for};
 
@@ -94,9 +94,8 @@ impl Product<'_> {
         let (panels, groups) = (tiles.panels.count, tiles.groups);
         let by_columns = matches!(self.left, Operand::Packed(_));
         let (along, across) = if by_columns { (groups, panels) } else { (panels, groups) };
-        // Some tasks for each thread even out what else the machine does. Where nothing is packed on the way and groups are few, each takes all of them, so
-        // that a panel is read once.
-        let tasks = 8 * threads::count();
+        // Where nothing is packed on the way and groups are few, each task takes all of them, so that a panel is read once.
+        let tasks = tasks();
         let cuts = match self.right {
             Operand::Packed(_) if by_columns && along < tasks => tasks / 2,
             _ => tasks.div_ceil(along),
@@ -121,6 +120,16 @@ impl Product<'_> {
             }
         });
     }
+}
+
+/// Tasks of a product: some for each thread even out what else the machine does.
+fn tasks() -> usize {
+    8 * threads::count()
+}
+
+/// Whether a product of so many columns, whose left operand is packed, is shared out by columns alone.
+pub(crate) fn shared_by_columns(columns: usize) -> bool {
+    columns.div_ceil(kernels().width) >= tasks()
 }
 
 /// Whether `count` products of `size` multiplications each are dealt out to the threads whole: small ones, and many of middle size. Few large ones are

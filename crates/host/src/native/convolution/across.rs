@@ -5,8 +5,9 @@
 use super::shape::Convolution;
 use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{Lanes, at_level, lanes, turn_rows_of_4};
+use crate::native::product::shared_by_columns;
 use crate::native::{Shared, scratch};
-use crate::threads::parallel_for;
+use crate::threads::{self, parallel_for};
 
 /// Pixels of a band's copy and of its sums, so that they stay in the second-level cache: 128 KiB of registers of eight.
 const BAND: usize = 4 << 10;
@@ -48,7 +49,7 @@ pub(super) fn run(
     parallel_for(shape.batch * blocks * bands, ns, |from, to| {
         scratch::with(job.memory(), |memory: &mut [f32]| {
             for task in from..to {
-                let (image, block, band) = (task / bands / blocks, task / bands % blocks, task % bands);
+                let (image, band, block) = (task / blocks / bands, task / blocks % bands, task % blocks);
                 let rows = (band * job.rows, job.rows.min(height - band * job.rows));
                 // SAFETY: these rows of the block's planes, but for those of the block before, are this task's alone.
                 unsafe { Band::new(&job, image, block, rows).run(memory) };
@@ -92,6 +93,8 @@ impl<'a> Job<'a> {
         let of_each_row = columns * shape.stride[0].div_ceil(spacing[0]) + width;
         let of_a_filter = columns * shape.reach(0).div_ceil(spacing[0]).min(pixels[0]);
         let most = BAND.saturating_sub(of_a_filter) / of_each_row;
+        // Where the products around this convolution are shared out by pixels, so is this: a thread finds what it has written in its own cache.
+        let most = if shared_by_columns(height * width) { most.min(height.div_ceil(threads::count())) } else { most };
         // As many equal bands as it takes.
         let rows = height.div_ceil(height.div_ceil(most.clamp(1, height)));
         Job { shape, spacing, pixels, input, weight, output, epilogue, size, tile, columns, rows }

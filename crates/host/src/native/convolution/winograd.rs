@@ -20,14 +20,19 @@
 //! 2 x 4 is the fastest within twice the error of direct sums: 3 x 3 has as many products once images are cut into tiles, and vectors are sorted
 //! by four, not by three. It takes 0.9 to 1.25 times the time of 4 x 4.
 
-use super::finish::finish_row;
+mod filters;
+mod tiles;
+
+pub(super) use self::filters::pack;
+
+use self::tiles::{bring_in, bring_out};
 use super::shape::Convolution;
-use crate::native::epilogue::{Epilogue, Single};
-use crate::native::lanes::{Arithmetic, Lanes, WIDEST, at_level};
+use crate::native::epilogue::Epilogue;
+use crate::native::lanes::{WIDEST, at_level};
 use crate::native::microkernel::{Block, Channels, LeftAt, RowsAt, SideBySide, kernels};
 use crate::native::panels::Panels;
 use crate::native::{Shared, scratch};
-use crate::threads::parallel_for;
+use crate::threads::{self, parallel_for};
 
 /// Outputs of a tile: its height and its width.
 const TALL: usize = 2;
@@ -43,6 +48,8 @@ const FAR: f32 = std::f32::consts::SQRT_2;
 const BLOCK: usize = 112 << 10;
 /// Lanes that a step may write or read past a block's last tile.
 const SLACK: usize = 32;
+/// Filters of one channel whose transforms the caches hold.
+const CACHED: usize = 96 << 10;
 /// Channels that are summed up before they are added to the others: the transforms make more of a sum's error than direct sums do.
 const CHANNELS: usize = 16;
 
@@ -60,14 +67,15 @@ pub(super) fn suits(shape: &Convolution, transformed: Transformed) -> bool {
     if shape.kernel != [3, 3] || shape.stride != [1, 1] || shape.dilation != [1, 1] || shape.groups != 1 {
         return false;
     }
-    let [height, width] = shape.output();
+    let ([height, width], [down, along]) = (shape.output(), shape.tiles());
     let (narrow, pixels) = (shape.channels.min(shape.filters), shape.batch * height * width);
-    let tiles = shape.batch * height.div_ceil(TALL) * width.div_ceil(WIDE);
-    let columns = tiles.next_multiple_of(kernels().width);
+    let tiles = shape.batch * down * along;
+    let columns = tiles.next_multiple_of(kernels().width / 2);
+    let enough = if shape.channels * shape.filters <= CACHED { 190 } else { 250 };
     let is_wide = narrow >= 12 && pixels * narrow >= 20_000;
     match transformed {
         // The filters' transform must be worth its work, and the tiles fill the columns of the micro-kernel with few left over.
-        Transformed::Once => is_wide && pixels >= 190 && 4 * tiles >= 3 * columns,
+        Transformed::Once => is_wide && pixels >= enough && 4 * tiles >= 3 * columns,
         // Left over may be half of the columns: there are a third of the products.
         Transformed::Kept => (is_wide || narrow >= 24) && 15 * columns <= 32 * tiles,
     }
@@ -85,389 +93,205 @@ fn one_position(panels: Panels, channels: usize) -> usize {
 
 /// The convolution with filters from [`pack`].
 pub(super) fn run(shape: &Convolution, input: &[f32], packed: &[f32], output: &mut [f32], epilogue: &Epilogue) {
-    let [out_height, out_width] = shape.output();
-    let tiles = [out_height.div_ceil(TALL), out_width.div_ceil(WIDE)];
-    let total = shape.batch * tiles[0] * tiles[1];
-    let kernels = kernels();
-    let panels = Panels::new(shape.filters);
-
+    let tiles = shape.tiles();
+    let (total, width) = (shape.batch * tiles[0] * tiles[1], kernels().width);
     // Whole blocks of the micro-kernel, few enough to stay in the cache and to feed every thread.
     let fitting = BLOCK / (POSITIONS * (shape.channels + shape.filters));
-    let shared = total.div_ceil(4 * crate::threads::count());
-    let block = (fitting.min(shared) / kernels.width).clamp(1, 8) * kernels.width;
-    let blocks = total.div_ceil(block);
-
-    let output = Shared::new(output);
-    let ns = block * shape.channels * (shape.filters + 12) * POSITIONS / 40;
-    parallel_for(blocks, ns, |from, to| {
-        let job = Job { shape, tiles, block, input, output, epilogue };
-        let transformed = job.position(shape.channels) * POSITIONS + SLACK;
-        let sums = job.position(shape.filters) * POSITIONS + SLACK;
-        let rows = DOWN * job.row();
-        let line = TALL * job.line();
-        scratch::with(transformed + sums + rows + line, |memory: &mut [f32]| {
-            let (transformed, rest) = memory.split_at_mut(transformed);
-            let (sums, rest) = rest.split_at_mut(sums);
-            // Lanes beyond a row's last tile are transformed, too.
-            rest[..rows].fill(0.0);
-            for task in from..to {
-                let first = task * block;
-                let count = block.min(total - first);
-                let (rows, line) = rest.split_at_mut(rows);
+    let each = total.div_ceil(4 * threads::count());
+    let block = (fitting.min(each) / width).clamp(1, 8) * width;
+    let job = Job { shape, tiles, block, input, packed, output: Shared::new(output), epilogue };
+    let blocks = (0..total.div_ceil(block)).map(|i| Tiles { first: i * block, count: block.min(total - i * block) });
+    if blocks.len() < threads::count() {
+        return blocks.for_each(|tiles| job.shared_out(tiles));
+    }
+    let (ns, blocks) = (job.ns(POSITIONS), &blocks);
+    parallel_for(blocks.len(), ns, |from, to| {
+        scratch::with(job.transformed() + job.sums(), |memory: &mut [f32]| {
+            let (transformed, sums) = memory.split_at_mut(job.transformed());
+            let (transformed, sums) = (transformed.as_mut_ptr(), sums.as_mut_ptr());
+            for tiles in blocks.clone().skip(from).take(to - from) {
                 // SAFETY: the buffers have the sizes that the steps expect; this task alone writes these tiles.
                 unsafe {
-                    let (job, own) = (&job, &mut *transformed);
-                    at_level!(tiles_in(job: &Job, first: usize, count: usize, rows: &mut [f32], own: &mut [f32]));
-                    job.clear_unused(count, transformed);
-                    job.products(packed, panels, count, transformed, sums);
-                    let own = &mut *sums;
-                    at_level!(tiles_out(job: &Job, first: usize, count: usize, line: &mut [f32], own: &mut [f32]));
+                    job.bring_in(tiles, (0, shape.channels), transformed);
+                    job.multiply(tiles, (0, job.products()), transformed, sums);
+                    job.bring_out(tiles, (0, shape.filters), sums);
                 }
             }
         });
     });
 }
 
+impl Convolution {
+    /// Tiles of an image, down and along.
+    fn tiles(&self) -> [usize; 2] {
+        let [height, width] = self.output();
+        [height.div_ceil(TALL), width.div_ceil(WIDE)]
+    }
+}
+
 struct Job<'a> {
     shape: &'a Convolution,
     tiles: [usize; 2],
+    /// Tiles of a block: whole columns of the micro-kernel.
     block: usize,
     input: &'a [f32],
+    packed: &'a [f32],
     output: Shared<f32>,
     epilogue: &'a Epilogue<'a>,
 }
 
+/// Tiles of a block, counted through all images.
+#[derive(Clone, Copy)]
+struct Tiles {
+    first: usize,
+    count: usize,
+}
+
 impl Job<'_> {
-    /// Elements of one of the matrices with `rows` rows; the addend keeps them from falling a page apart.
-    fn position(&self, rows: usize) -> usize {
-        rows * self.block + SLACK + 16
+    /// A block's three steps, each shared out over the threads: there are fewer blocks than those.
+    fn shared_out(&self, tiles: Tiles) {
+        let shape = self.shape;
+        scratch::with(self.transformed() + self.sums(), |memory: &mut [f32]| {
+            let (transformed, sums) = memory.split_at_mut(self.transformed());
+            let (transformed, sums) = (Shared::new(transformed), Shared::new(sums));
+            let (transform, multiply) = (tiles.count * POSITIONS / 8, self.ns(1) / Panels::new(shape.filters).count);
+            // SAFETY: the buffers have the sizes that the steps expect; each task has channels, products or filters of its own.
+            unsafe {
+                parallel_for(shape.channels, transform, |from, to| self.bring_in(tiles, (from, to), transformed.at(0)));
+                parallel_for(self.products(), multiply, |from, to| {
+                    self.multiply(tiles, (from, to), transformed.at(0), sums.at(0));
+                });
+                parallel_for(shape.filters, transform, |from, to| self.bring_out(tiles, (from, to), sums.at(0)));
+            }
+        });
     }
 
-    /// Elements of one row of vertically transformed input.
+    /// Nanoseconds of so many positions of a block, about.
+    fn ns(&self, positions: usize) -> usize {
+        self.block * self.shape.channels * (self.shape.filters + 12) * positions / 40
+    }
+
+    /// Numbers from one row of a matrix to the next: vectors may go beyond the last tile.
+    fn pitch(&self) -> usize {
+        self.block + WIDEST
+    }
+
+    /// Numbers of one of the matrices with `rows` rows; the addend keeps them from falling a page apart.
+    fn position(&self, rows: usize) -> usize {
+        rows * self.pitch() + SLACK + 16
+    }
+
+    /// Numbers of a block's transformed tiles, and of its sums.
+    fn transformed(&self) -> usize {
+        self.position(self.shape.channels) * POSITIONS + SLACK
+    }
+
+    fn sums(&self) -> usize {
+        self.position(self.shape.filters) * POSITIONS + SLACK
+    }
+
+    /// Numbers of one row of vertically transformed input.
     fn row(&self) -> usize {
         WIDE * self.tiles[1] + 96
     }
 
-    /// Elements of one row of outputs.
+    /// Numbers of one row of outputs.
     fn line(&self) -> usize {
         WIDE * (self.tiles[1] + 16)
     }
 
     /// The run of tiles of one tile row that starts at `place` in a block: (image, tile row, first tile column, tiles).
     #[inline(always)]
-    fn run_at(&self, first: usize, count: usize, place: usize) -> (usize, usize, usize, usize) {
-        let tile = first + place;
+    fn run_at(&self, tiles: Tiles, place: usize) -> (usize, usize, usize, usize) {
+        let tile = tiles.first + place;
         let (row, column) = (tile / self.tiles[1], tile % self.tiles[1]);
-        (row / self.tiles[0], row % self.tiles[0], column, (self.tiles[1] - column).min(count - place))
+        (row / self.tiles[0], row % self.tiles[0], column, (self.tiles[1] - column).min(tiles.count - place))
     }
 
-    /// Zeros in the columns beyond the last tile that are multiplied with it: what was left there may be denormal, which an Intel CPU multiplies a
-    /// hundred times slower.
-    fn clear_unused(&self, count: usize, transformed: &mut [f32]) {
-        let unused = count..count.next_multiple_of(kernels().width);
-        if unused.is_empty() {
-            return;
-        }
-        for position in transformed.chunks_exact_mut(self.position(self.shape.channels)) {
-            position
-                .chunks_exact_mut(self.block)
-                .take(self.shape.channels)
-                .for_each(|row| row[unused.clone()].fill(0.0));
-        }
-    }
-
+    /// Transforms the tiles of these channels, and makes zeros of the columns beyond the last tile that are multiplied with it: what was left there may
+    /// be denormal, which an Intel CPU multiplies a hundred times slower.
+    ///
     /// # Safety
-    /// The buffers are those of [`run`].
-    unsafe fn products(&self, packed: &[f32], panels: Panels, count: usize, transformed: &[f32], sums: &mut [f32]) {
-        let kernels = kernels();
-        let (depth, tiles) = (self.shape.channels, count.div_ceil(kernels.width));
-        for position in 0..POSITIONS {
-            let left = &packed[position * one_position(panels, depth)..];
-            let right = &transformed[position * self.position(depth)..];
-            let out = &mut sums[position * self.position(self.shape.filters)..];
-            for p in 0..panels.count {
-                let (begin, end) = (panels.start(p), panels.start(p + 1));
+    /// `transformed` has [`Job::transformed`] numbers, of which these channels' are the caller's alone.
+    unsafe fn bring_in(&self, tiles: Tiles, channels: (usize, usize), transformed: *mut f32) {
+        scratch::with(DOWN * self.row(), |rows: &mut [f32]| {
+            // Lanes beyond a row's last tile are transformed, too.
+            rows.fill(0.0);
+            let job = self;
+            // SAFETY: passed on to the caller.
+            unsafe {
+                at_level!(bring_in(job: &Job, tiles: Tiles, channels: (usize, usize), rows: &mut [f32], transformed: *mut f32));
+            }
+        });
+        let unused = tiles.count.next_multiple_of(kernels().width) - tiles.count;
+        for row in (0..POSITIONS * (channels.1 - channels.0)).filter(|_| unused > 0) {
+            let (position, channel) = (row / (channels.1 - channels.0), channels.0 + row % (channels.1 - channels.0));
+            let at = position * self.position(self.shape.channels) + channel * self.pitch() + tiles.count;
+            // SAFETY: a row has a whole block's columns.
+            unsafe { transformed.add(at).write_bytes(0, unused) };
+        }
+    }
+
+    /// Products of a block: a panel of filters in one position each.
+    fn products(&self) -> usize {
+        POSITIONS * Panels::new(self.shape.filters).count
+    }
+
+    /// Computes some of the products.
+    ///
+    /// # Safety
+    /// `transformed` and `sums` have [`Job::transformed`] and [`Job::sums`] numbers; the sums of these products are the caller's alone.
+    unsafe fn multiply(&self, tiles: Tiles, (from, to): (usize, usize), transformed: *const f32, sums: *mut f32) {
+        let (kernels, panels, depth) = (kernels(), Panels::new(self.shape.filters), self.shape.channels);
+        // What is left over behind whole tiles may be half a one.
+        let width = kernels.width;
+        let (whole, rest) = (tiles.count / width, (tiles.count % width).next_multiple_of(width / 2));
+        for product in from..to {
+            let (position, p) = (product / panels.count, product % panels.count);
+            let (begin, end) = (panels.start(p), panels.start(p + 1));
+            let left = self.packed[position * one_position(panels, depth) + p * depth * panels.height..].as_ptr();
+            for (first, count, columns) in [(0, whole, width), (whole, usize::from(rest > 0), rest)] {
                 let block = Block {
                     depth,
                     part: CHANNELS,
-                    left: left[p * depth * panels.height..].as_ptr(),
+                    left,
                     left_at: LeftAt::Packed,
-                    right: right.as_ptr(),
-                    rows_at: RowsAt::Stride(self.block),
-                    out: out[begin * self.block..].as_mut_ptr(),
-                    out_stride: self.block,
+                    right: transformed.wrapping_add(position * self.position(depth) + first * width),
+                    rows_at: RowsAt::Stride(self.pitch()),
+                    out: sums.wrapping_add(
+                        position * self.position(self.shape.filters) + begin * self.pitch() + first * width,
+                    ),
+                    out_stride: self.pitch(),
                     accumulate: false,
                     epilogue: None,
                     channels: Channels::Rows(0),
                     index: 0,
-                    ahead: (left[(p + 1) * depth * panels.height..].as_ptr(), panels.height.div_ceil(tiles)),
-                    tiles: SideBySide { count: tiles, step: kernels.width },
+                    // The next panel comes from a farther cache, or from memory, while this one's first tiles are computed.
+                    ahead: match first {
+                        0 => (left.wrapping_add(depth * panels.height), panels.height.div_ceil(count.max(1))),
+                        _ => Block::NOTHING,
+                    },
+                    tiles: SideBySide { count, step: width },
                 };
-                // SAFETY: `block` is a multiple of the width, so that all lanes are inside the buffers.
-                unsafe { kernels.run(&block, end - begin, kernels.width) };
+                if count > 0 {
+                    // SAFETY: a block is a multiple of the width, so that all lanes are inside the buffers.
+                    unsafe { kernels.run(&block, end - begin, columns) };
+                }
             }
         }
     }
-}
 
-/// The transform of a filter's column: its polynomial at 0, 1, -1 and infinity.
-#[inline(always)]
-unsafe fn filter_down<V: Arithmetic>([a, b, c]: [V; 3]) -> [V; DOWN] {
-    // SAFETY: the caller vouches for the instructions of `V`.
-    unsafe {
-        let half = V::splat(0.5);
-        let (even, odd) = (a.add(c).mul(half), b.mul(half));
-        [a, even.add(odd), even.sub(odd), c]
-    }
-}
-
-/// The transform of a filter's row: its polynomial at 0, NEAR, -NEAR, FAR, -FAR and infinity.
-#[inline(always)]
-unsafe fn filter_along<V: Arithmetic>([a, b, c]: [V; 3]) -> [V; ALONG] {
-    // SAFETY: the caller vouches for the instructions of `V`.
-    unsafe {
-        let (near, far) = (V::splat(NEAR / 1.5), V::splat(FAR / 6.0));
-        let (near_less, far_less) = (V::splat(-NEAR / 1.5), V::splat(-FAR / 6.0));
-        let even = c.fma(V::splat(0.5), a).mul(V::splat(-1.0 / 1.5));
-        let even2 = c.fma(V::splat(2.0), a).mul(V::splat(1.0 / 6.0));
-        [a, b.fma(near_less, even), b.fma(near, even), b.fma(far, even2), b.fma(far_less, even2), c]
-    }
-}
-
-/// Transforms the filters, straight into the panels of the products.
-pub(super) fn pack(shape: &Convolution, weight: &[f32], packed: &mut [f32]) {
-    let (panels, packed) = (Panels::new(shape.filters), Shared::new(packed));
-    let packed = &packed;
-    parallel_for(panels.count, panels.height * shape.channels * 4, |from, to| {
-        for p in from..to {
-            // SAFETY: this task alone writes panel `p`.
+    /// Transforms the sums of these filters back and writes their outputs.
+    ///
+    /// # Safety
+    /// `sums` has [`Job::sums`] numbers; the outputs of these tiles of the filters are the caller's alone.
+    unsafe fn bring_out(&self, tiles: Tiles, filters: (usize, usize), sums: *const f32) {
+        scratch::with(TALL * self.line(), |line: &mut [f32]| {
+            let job = self;
+            // SAFETY: passed on to the caller.
             unsafe {
-                at_level!(panel_in(shape: &Convolution, weight: &[f32], panels: Panels, p: usize, packed: &Shared<f32>))
-            };
-        }
-    });
-}
-
-/// Transforms the filters of panel `p`, in the order in which they lie in it: channel by channel, side by side.
-#[inline(always)]
-unsafe fn panel_in<V: Lanes>(shape: &Convolution, weight: &[f32], panels: Panels, p: usize, packed: &Shared<f32>) {
-    let (channels, height) = (shape.channels, panels.height);
-    let (begin, end) = (panels.start(p), panels.start(p + 1));
-    let len = channels * height;
-    let (mut channel, mut filter) = (0, begin);
-    for first in (0..len).step_by(V::N) {
-        let count = V::N.min(len - first);
-        let mut taps = [[0.0f32; WIDEST]; 9];
-        for lane in 0..count {
-            if filter < end {
-                let own = &weight[(filter * channels + channel) * 9..][..9];
-                taps.iter_mut().zip(own).for_each(|(to, &tap)| to[lane] = tap);
+                at_level!(bring_out(job: &Job, tiles: Tiles, filters: (usize, usize), line: &mut [f32], sums: *const f32));
             }
-            filter += 1;
-            if filter == begin + height {
-                (channel, filter) = (channel + 1, begin);
-            }
-        }
-        // SAFETY: a row of taps holds a vector; the caller alone writes this panel.
-        unsafe {
-            let mut columns = [[V::splat(0.0); DOWN]; 3];
-            for (j, column) in columns.iter_mut().enumerate() {
-                let tap = |i: usize| taps[3 * i + j].as_ptr();
-                *column = filter_down([V::load(tap(0)), V::load(tap(1)), V::load(tap(2))]);
-            }
-            for y in 0..DOWN {
-                let row = filter_along([columns[0][y], columns[1][y], columns[2][y]]);
-                for (x, value) in row.into_iter().enumerate() {
-                    let mut lanes = [0.0f32; WIDEST];
-                    value.store(lanes.as_mut_ptr());
-                    let at = (y * ALONG + x) * one_position(panels, channels) + p * len + first;
-                    packed.part(at, count).copy_from_slice(&lanes[..count]);
-                }
-            }
-        }
-    }
-}
-
-/// The transform of a tile's column of inputs.
-#[inline(always)]
-unsafe fn input_down<V: Arithmetic>(d: [V; DOWN]) -> [V; DOWN] {
-    // SAFETY: the caller vouches for the instructions of `V`.
-    unsafe { [d[0].sub(d[2]), d[1].add(d[2]), d[2].sub(d[1]), d[3].sub(d[1])] }
-}
-
-/// The transform of a tile's row of inputs.
-#[inline(always)]
-unsafe fn input_along<V: Arithmetic>(d: [V; ALONG]) -> [V; ALONG] {
-    // SAFETY: the caller vouches for the instructions of `V`.
-    unsafe {
-        let (both, half, two) = (V::splat(-2.5), V::splat(-0.5), V::splat(-2.0));
-        let (even, odd) = (d[2].fma(two, d[4]), d[1].fma(two, d[3]));
-        let (even2, odd2) = (d[2].fma(half, d[4]), d[1].fma(half, d[3]));
-        [
-            d[2].fma(both, d[4]).add(d[0]),
-            odd.fma(V::splat(NEAR), even),
-            odd.fma(V::splat(-NEAR), even),
-            odd2.fma(V::splat(FAR), even2),
-            odd2.fma(V::splat(-FAR), even2),
-            d[3].fma(both, d[5]).add(d[1]),
-        ]
-    }
-}
-
-/// A column of outputs from the sums of products.
-#[inline(always)]
-unsafe fn output_down<V: Lanes>(m: [V; DOWN]) -> [V; TALL] {
-    // SAFETY: the caller vouches for the instructions of `V`.
-    unsafe { [m[0].add(m[1].add(m[2])), m[3].add(m[1].sub(m[2]))] }
-}
-
-/// A row of outputs from the sums of products.
-#[inline(always)]
-unsafe fn output_along<V: Lanes>(m: [V; ALONG]) -> [V; WIDE] {
-    // SAFETY: the caller vouches for the instructions of `V`.
-    unsafe {
-        let (sum, difference) = (m[1].add(m[2]), m[1].sub(m[2]));
-        let (sum2, difference2) = (m[3].add(m[4]), m[3].sub(m[4]));
-        [
-            m[0].add(sum).add(sum2),
-            difference2.fma(V::splat(FAR), difference.mul(V::splat(NEAR))),
-            sum2.fma(V::splat(2.0), sum.mul(V::splat(0.5))),
-            difference2.fma(V::splat(2.0 * FAR), difference.fma(V::splat(0.5 * NEAR), m[5])),
-        ]
-    }
-}
-
-/// Transforms a block's tiles of every channel.
-#[inline(always)]
-unsafe fn tiles_in<V: Lanes>(job: &Job, first: usize, count: usize, rows: &mut [f32], transformed: &mut [f32]) {
-    let shape = job.shape;
-    let [height, width] = shape.input;
-    let (top, left) = (shape.padding[0], shape.padding[2]);
-    let position = job.position(shape.channels);
-    let length = job.row();
-    let rows = rows.as_mut_ptr();
-    for channel in 0..shape.channels {
-        let mut place = 0;
-        while place < count {
-            let (image, tile_row, tile_column, run) = job.run_at(first, count, place);
-            let plane = job.input[(image * shape.channels + channel) * height * width..][..height * width].as_ptr();
-            // Columns of the padded input that these tiles see, and the part of them that exists.
-            let start = WIDE * tile_column;
-            let needed = WIDE * run + 2;
-            let begin = left.saturating_sub(start).min(needed);
-            let end = (width + left).saturating_sub(start).clamp(begin, needed);
-            // SAFETY: `begin..end` of the needed columns lie in the input; each row of `rows` has room for what vectors write
-            // past the needed columns; what they read past the existing ones lies in `rows`.
-            unsafe {
-                let mut sources = [std::ptr::null(); DOWN];
-                for (i, source) in sources.iter_mut().enumerate() {
-                    let y = (TALL * tile_row + i).wrapping_sub(top);
-                    if y < height {
-                        *source = plane.add(y * width + start).wrapping_sub(left);
-                    }
-                    let row = rows.add(i * length);
-                    for x in 0..begin {
-                        *row.add(x) = 0.0;
-                    }
-                    for x in end..needed {
-                        *row.add(x) = 0.0;
-                    }
-                }
-                let mut x = begin;
-                while x + V::N <= end {
-                    vertical::<V>(&sources, x, rows, length);
-                    x += V::N;
-                }
-                if x < end && end - begin >= V::N {
-                    // The last vector overlaps the one before it.
-                    vertical::<V>(&sources, end - V::N, rows, length);
-                } else {
-                    while x < end {
-                        vertical::<Single>(&sources, x, rows, length);
-                        x += 1;
-                    }
-                }
-                let out = transformed.as_mut_ptr().add(channel * job.block + place);
-                for i in 0..DOWN {
-                    let row = rows.add(i * length).cast_const();
-                    let mut tile = 0;
-                    while tile < run {
-                        let [d0, d1, d2, d3] = V::load_by_4(row.add(WIDE * tile));
-                        let [d4, d5, _, _] = V::load_by_4(row.add(WIDE * tile + WIDE));
-                        let t = input_along([d0, d1, d2, d3, d4, d5]);
-                        for j in 0..ALONG {
-                            // Lanes past the run are overwritten by the next run or channel, or lie in the slack.
-                            t[j].store(out.add((i * ALONG + j) * position + tile));
-                        }
-                        tile += V::N;
-                    }
-                }
-            }
-            place += run;
-        }
-    }
-}
-
-/// The vertical half of the transform for N columns from `x` on; a source row that does not exist is zero.
-#[inline(always)]
-unsafe fn vertical<V: Arithmetic>(sources: &[*const f32; DOWN], x: usize, rows: *mut f32, length: usize) {
-    // SAFETY: the caller vouches for N numbers of each source row and of each row of `rows`.
-    unsafe {
-        let mut d = [V::splat(0.0); DOWN];
-        for i in 0..DOWN {
-            if !sources[i].is_null() {
-                d[i] = V::load(sources[i].wrapping_add(x));
-            }
-        }
-        let t = input_down(d);
-        for i in 0..DOWN {
-            t[i].store(rows.add(i * length + x));
-        }
-    }
-}
-
-/// Transforms a block's sums back and writes the outputs.
-#[inline(always)]
-unsafe fn tiles_out<V: Lanes>(job: &Job, first: usize, count: usize, line: &mut [f32], sums: &mut [f32]) {
-    let shape = job.shape;
-    let [height, width] = shape.output();
-    let position = job.position(shape.filters);
-    let length = job.line();
-    for filter in 0..shape.filters {
-        let mut place = 0;
-        while place < count {
-            let (image, tile_row, tile_column, run) = job.run_at(first, count, place);
-            let from = sums[filter * job.block + place..].as_ptr();
-            let mut tile = 0;
-            while tile < run {
-                // SAFETY: lanes past the run read the next row's sums or the slack, and land behind the line's used part.
-                unsafe {
-                    let mut half = [[V::splat(0.0); ALONG]; TALL];
-                    for j in 0..ALONG {
-                        let mut m = [V::splat(0.0); DOWN];
-                        for i in 0..DOWN {
-                            m[i] = V::load(from.add((i * ALONG + j) * position + tile));
-                        }
-                        let column = output_down(m);
-                        for y in 0..TALL {
-                            half[y][j] = column[y];
-                        }
-                    }
-                    for y in 0..TALL {
-                        V::store_by_4(output_along(half[y]), line.as_mut_ptr().add(y * length + WIDE * tile));
-                    }
-                }
-                tile += V::N;
-            }
-            let column = WIDE * tile_column;
-            let columns = (WIDE * run).min(width - column);
-            for y in 0..TALL.min(height - TALL * tile_row) {
-                let at = ((image * shape.filters + filter) * height + TALL * tile_row + y) * width + column;
-                // SAFETY: this task alone writes these tiles' outputs.
-                let to = unsafe { job.output.part(at, columns) };
-                finish_row(&line[y * length..][..columns], to, job.epilogue, filter, at);
-            }
-            place += run;
-        }
+        });
     }
 }

@@ -111,9 +111,15 @@ unsafe fn sum_part<V: Lanes, M: Multiply<V>, const H: usize, const R: usize, con
             } else {
                 add_term::<V, M, R, W>(&mut sums, left, by_row, row(0));
             }
+            let next = place.ahead.wrapping_add(place.ahead_step);
             V::prefetch_to_second(place.ahead);
             if 2 * place.ahead_step > LINE {
-                V::prefetch_to_second(place.ahead.wrapping_add(place.ahead_step));
+                V::prefetch_to_second(next);
+            }
+            // A tile of few rows: there are two lines for each term.
+            if place.ahead_step > LINE {
+                V::prefetch_to_second(place.ahead.wrapping_add(LINE));
+                V::prefetch_to_second(next.wrapping_add(LINE));
             }
             place.ahead = place.ahead.wrapping_add(terms * place.ahead_step);
             place.left = left.add(terms * by_term);
