@@ -162,6 +162,15 @@ pub(crate) trait Lanes: Arithmetic {
         }
     }
 
+    /// Turns a square: number j of N rows, which are `by_row` apart, at `to + j * step`.
+    #[inline(always)]
+    unsafe fn turn_square(from: *const f32, by_row: usize, to: *mut f32, step: usize) {
+        for j in (0..Self::N).step_by(4) {
+            // SAFETY: the caller vouches for N numbers of N rows on both sides.
+            unsafe { turn_rows_of_4::<Self>(from.add(j), by_row, to.add(j * step), step) };
+        }
+    }
+
     /// `4 * N` numbers, sorted so that `result[j]` holds those at `4 * i + j`.
     #[inline(always)]
     unsafe fn load_by_4(from: *const f32) -> [Self; 4] {

@@ -241,13 +241,26 @@ unsafe fn pixels_in<V: Lanes>(from: &[f32], plane: usize, count: usize, to: &mut
         }
         return;
     }
-    let (from, to, step, last) = (from.as_ptr(), to.as_mut_ptr(), spacing * V::N, count - SQUARE);
-    // The last square goes over some pixels again where there is a rest.
-    for at in (0..count).step_by(SQUARE) {
-        let at = at.min(last);
+    let (from, to, step) = (from.as_ptr(), to.as_mut_ptr(), spacing * V::N);
+    for (at, size) in squares(V::N, count) {
         // SAFETY: the caller's promise.
-        unsafe { turn_rows_of_4::<V>(from.add(at), plane, to.add(at * step), step) };
+        unsafe {
+            let (from, to) = (from.add(at), to.add(at * step));
+            if size == V::N {
+                V::turn_square(from, plane, to, step)
+            } else {
+                turn_rows_of_4::<V>(from, plane, to, step)
+            }
+        }
     }
+}
+
+/// The squares that at least [`SQUARE`] pixels are cut into, as large as a register or, of fewer pixels, smaller: the first pixel and the size. The last
+/// one goes over some pixels again where there is a rest.
+#[inline(always)]
+fn squares(register: usize, count: usize) -> impl Iterator<Item = (usize, usize)> {
+    let size = if count >= register { register } else { SQUARE };
+    (0..count.div_ceil(size)).map(move |i| ((i * size).min(count - size), size))
 }
 
 /// Multiplies rows by taps, and does what follows.
@@ -360,16 +373,20 @@ unsafe fn take_out<V: Lanes>(band: &Band, sums: &[f32]) {
         }
         return;
     }
-    let (from, last) = (sums.as_ptr(), pixels - SQUARE);
-    for at in (0..pixels).step_by(SQUARE) {
-        let at = at.min(last);
+    let from = sums.as_ptr();
+    for (at, size) in squares(V::N, pixels) {
         // SAFETY: the caller's promise.
         unsafe {
-            let mut square = [V::splat(0.0); SQUARE];
-            for i in 0..SQUARE {
-                square[i] = V::load(from.add((at + i) * V::N));
+            let (from, to) = (from.add(at * V::N), to.add(at));
+            if size == V::N {
+                V::turn_square(from, V::N, to, plane);
+            } else {
+                let mut square = [V::splat(0.0); SQUARE];
+                for i in 0..SQUARE {
+                    square[i] = V::load(from.add(i * V::N));
+                }
+                V::store_rows_of_4(square, to, plane);
             }
-            V::store_rows_of_4(square, to.add(at), plane);
         }
     }
 }

@@ -92,3 +92,37 @@ fn rows_of_four_are_turned_and_back() {
     // SAFETY: this level every CPU of the target has.
     check(&|rows, to, back| unsafe { turned::<Portable>(rows, to, back) });
 }
+
+/// A square, turned and turned back.
+#[inline(always)]
+unsafe fn turned_twice<V: Lanes>(rows: &[f32], turned: &mut [f32], back: &mut [f32]) -> usize {
+    let pitch = WIDEST + 3;
+    // SAFETY: the caller gives as many rows of that pitch as the widest register has.
+    unsafe {
+        V::turn_square(rows.as_ptr(), pitch, turned.as_mut_ptr(), WIDEST);
+        V::turn_square(turned.as_ptr(), WIDEST, back.as_mut_ptr(), pitch);
+    }
+    V::N
+}
+
+#[test]
+fn squares_are_turned_and_back() {
+    let pitch = WIDEST + 3;
+    let rows: Vec<f32> = (0..pitch * WIDEST).map(|i| i as f32).collect();
+    let check = |turn: &dyn Fn(&[f32], &mut [f32], &mut [f32]) -> usize| {
+        let (mut turned, mut back) = (vec![-1.0; WIDEST * WIDEST], vec![-1.0; rows.len()]);
+        let n = turn(&rows, &mut turned, &mut back);
+        for (i, j) in (0..n * n).map(|at| (at / n, at % n)) {
+            assert_eq!(turned[j * WIDEST + i], rows[i * pitch + j], "{i}, {j}");
+        }
+        for (at, (&back, &row)) in back.iter().zip(&rows).enumerate() {
+            assert_eq!(back, if at % pitch < n && at / pitch < n { row } else { -1.0 }, "{at}");
+        }
+    };
+    // SAFETY: the level in use is one that the CPU has.
+    check(&|rows, to, back| unsafe {
+        at_level!(turned_twice(rows: &[f32], to: &mut [f32], back: &mut [f32]) -> usize)
+    });
+    // SAFETY: this level every CPU of the target has.
+    check(&|rows, to, back| unsafe { turned_twice::<Portable>(rows, to, back) });
+}

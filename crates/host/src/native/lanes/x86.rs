@@ -296,6 +296,26 @@ lanes!(Avx512, 16, __m512, splat = _mm512_set1_ps, load = _mm512_loadu_ps, store
         }
     }
     #[inline(always)]
+    unsafe fn turn_square(from: *const f32, by_row: usize, to: *mut f32, step: usize) {
+        // Transposed within quarters, four rows at a time, and then the quarters themselves.
+        unsafe {
+            let mut turned = [[_mm512_setzero_ps(); 4]; 4];
+            for i in 0..4 {
+                let mut rows = [_mm512_setzero_ps(); 4];
+                for j in 0..4 {
+                    rows[j] = _mm512_loadu_ps(from.add((4 * i + j) * by_row));
+                }
+                turned[i] = transposed_quarters(rows);
+            }
+            for j in 0..4 {
+                let columns = quarters(turned[0][j], turned[1][j], turned[2][j], turned[3][j]);
+                for quarter in 0..4 {
+                    _mm512_storeu_ps(to.add((4 * quarter + j) * step), columns[quarter]);
+                }
+            }
+        }
+    }
+    #[inline(always)]
     unsafe fn load_by_4(from: *const f32) -> [Self; 4] {
         // Each register takes one group of four from every quarter, so that a transposition within quarters sorts all.
         unsafe {
