@@ -50,6 +50,13 @@ impl Panels {
         factor: f32,
         packed: &mut [f32],
     ) {
+        if strides.0 == 1 && self.rows.is_multiple_of(self.height) {
+            let (from, packed) =
+                (left.wrapping_add(self.start(first)), &mut packed[..(last - first) * self.height * depth]);
+            // SAFETY: the caller's promise.
+            unsafe { copy_panels((self.height, depth), from, strides.1, packed) };
+            return scale(packed, factor);
+        }
         for (p, panel) in (first..last).zip(packed.chunks_exact_mut((self.height * depth).max(1))) {
             let begin = self.start(p);
             let rows = self.start(p + 1) - begin;
@@ -60,9 +67,7 @@ impl Panels {
             if rows < self.height {
                 panel.chunks_exact_mut(self.height).for_each(|group| group[rows..].fill(0.0));
             }
-            if factor != 1.0 {
-                panel.iter_mut().for_each(|value| *value *= factor);
-            }
+            scale(panel, factor);
         }
     }
 
@@ -95,6 +100,33 @@ impl Panels {
         }
     }
 }
+
+fn scale(packed: &mut [f32], factor: f32) {
+    if factor != 1.0 {
+        packed.iter_mut().for_each(|value| *value *= factor);
+    }
+}
+
+/// Panels of whole groups of a matrix that lies transposed: some side by side, so that a line of the matrix is read at once.
+///
+/// # Safety
+/// Each of `depth` rows, `stride` apart from `from` on, has a group of every panel of `packed`.
+unsafe fn copy_panels((height, depth): (usize, usize), from: *const f32, stride: isize, packed: &mut [f32]) {
+    let panel = (height * depth).max(1);
+    for (i, some) in packed.chunks_mut(AT_ONCE * panel).enumerate() {
+        for k in 0..depth {
+            let from = from.wrapping_offset(k as isize * stride).wrapping_add(i * AT_ONCE * height);
+            for (p, panel) in some.chunks_exact_mut(panel).enumerate() {
+                let (from, to) = (from.wrapping_add(p * height), &mut panel[k * height..][..height]);
+                // SAFETY: the caller's promise.
+                unsafe { copy_group(from, to) };
+            }
+        }
+    }
+}
+
+/// Panels side by side of a matrix that lies transposed.
+const AT_ONCE: usize = 8;
 
 /// Rows that are widened before they are packed.
 const WIDENED_ROWS: usize = 64;
@@ -322,12 +354,26 @@ unsafe fn gather_among(
         // SAFETY: the caller's promise; a group has room for `width` numbers.
         unsafe {
             match (by_one, count) {
-                // Sizes that are known copy with a few instructions.
-                (1, 8) => copy::<8>(from, group),
-                (1, 6) => copy::<6>(from, group),
-                (1, _) => from.copy_to_nonoverlapping(group.as_mut_ptr(), count),
+                (1, _) => copy_group(from, &mut group[..count]),
                 _ => group[..count].iter_mut().enumerate().for_each(|(j, to)| *to = *from.offset(j as isize * by_one)),
             }
+        }
+    }
+}
+
+/// Copies neighbours.
+///
+/// # Safety
+/// There are as many as the group has.
+#[inline]
+unsafe fn copy_group(from: *const f32, group: &mut [f32]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match group.len() {
+            // Sizes that are known copy with a few instructions.
+            8 => copy::<8>(from, group),
+            6 => copy::<6>(from, group),
+            len => from.copy_to_nonoverlapping(group.as_mut_ptr(), len),
         }
     }
 }

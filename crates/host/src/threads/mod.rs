@@ -1,5 +1,6 @@
 //! Splitting work over threads: the calling thread takes part, and small work stays on it.
 
+mod placement;
 mod pool;
 
 use pool::Pool;

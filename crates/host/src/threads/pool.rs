@@ -4,10 +4,11 @@
 //! closes the region when no work is left, and waits only for the threads that had entered by then. One region is open at a time:
 //! a second caller, or a region inside a region, works alone. A forked child, whose threads are gone, begins with none (`crate::fork`).
 
+use super::placement;
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread::Thread;
 
@@ -36,6 +37,8 @@ pub struct Pool {
     left: AtomicU64,
     /// Whether a region is open.
     busy: AtomicBool,
+    /// The CPU of the thread that opened the present region.
+    caller: AtomicUsize,
     /// What the threads of the present region run.
     work: UnsafeCell<Option<&'static Work<'static>>>,
     /// What the first panicking helper panicked with.
@@ -47,7 +50,29 @@ pub struct Pool {
 /// A helping thread as those see it who may have to wake it.
 struct Sleeper {
     asleep: AtomicBool,
-    thread: OnceLock<Thread>,
+    thread: OnceLock<(Thread, placement::Thread)>,
+    /// The CPU that it is kept from.
+    kept_from: AtomicUsize,
+}
+
+impl Sleeper {
+    const NEW: Sleeper = Sleeper {
+        asleep: AtomicBool::new(false),
+        thread: OnceLock::new(),
+        kept_from: AtomicUsize::new(placement::UNKNOWN),
+    };
+
+    /// Sees to it that this thread is not on the caller's CPU.
+    fn keep_from(&self, caller: usize) {
+        if let Some((_, thread)) = self.thread.get()
+            && caller != placement::UNKNOWN
+        {
+            let before = self.kept_from.swap(caller, Ordering::Relaxed);
+            if before != caller {
+                placement::keep(*thread, caller, before);
+            }
+        }
+    }
 }
 
 // SAFETY: `work` is written only by the holder of `busy` while no thread is inside a region, and read only by threads that have entered one.
@@ -60,6 +85,7 @@ impl Pool {
             state: AtomicU64::new(0),
             left: AtomicU64::new(0),
             busy: AtomicBool::new(false),
+            caller: AtomicUsize::new(placement::UNKNOWN),
             work: UnsafeCell::new(None),
             panic: Mutex::new(None),
             sleepers: UnsafeCell::new(OnceLock::new()),
@@ -85,6 +111,8 @@ impl Pool {
         if helpers == 0 || self.busy.swap(true, Ordering::Acquire) {
             return work(0);
         }
+        let caller = placement::current();
+        self.caller.store(caller, Ordering::Relaxed);
         let sleepers = self.start(most);
         // SAFETY: only the lifetime is widened; `Closing` waits, also on a panic, for every thread that may still use the reference.
         let work: &'static Work<'static> = unsafe { std::mem::transmute::<&Work<'_>, &'static Work<'static>>(work) };
@@ -96,7 +124,8 @@ impl Pool {
         self.state.store(region | (helpers.min(most) as u64 * PLACES), Ordering::SeqCst);
         for sleeper in sleepers.iter().take(helpers) {
             if sleeper.asleep.load(Ordering::SeqCst) && sleeper.asleep.swap(false, Ordering::SeqCst) {
-                sleeper.thread.get().map(Thread::unpark);
+                sleeper.keep_from(caller);
+                sleeper.thread.get().map(|(thread, _)| thread.unpark());
             }
         }
         work(0);
@@ -110,8 +139,7 @@ impl Pool {
         if let Some(sleepers) = list.get() {
             return sleepers;
         }
-        let fresh = || Sleeper { asleep: AtomicBool::new(false), thread: OnceLock::new() };
-        let sleepers = list.get_or_init(|| (0..most).map(|_| fresh()).collect());
+        let sleepers = list.get_or_init(|| (0..most).map(|_| Sleeper::NEW).collect());
         for (index, sleeper) in sleepers.iter().enumerate() {
             let builder = std::thread::Builder::new().name(format!("openmps-host-{}", index + 1));
             // A thread that the system refuses is one helper fewer: nobody waits for those that never enter.
@@ -122,12 +150,18 @@ impl Pool {
 
     /// The life of a helping thread.
     fn help(&'static self, me: &'static Sleeper, number: usize) {
-        let _ = me.thread.set(std::thread::current());
+        let _ = me.thread.set((std::thread::current(), placement::Thread::current()));
+        me.keep_from(self.caller.load(Ordering::Relaxed));
         let (mut seen, spins) = (0, spins());
         loop {
             let state = self.await_region(me, seen, spins);
             seen = state & !(ENTERED_MASK | PLACES_MASK);
             if self.enter(seen) {
+                // The caller may have been moved here since.
+                let caller = self.caller.load(Ordering::Relaxed);
+                if placement::current() == caller {
+                    me.keep_from(caller);
+                }
                 // SAFETY: having entered, this thread is waited for before `work` is written again or its referent ends.
                 let work = unsafe { (*self.work.get()).expect("an open region has work") };
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(number))) {
@@ -201,7 +235,6 @@ impl Drop for Closing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicUsize;
 
     static POOL: Pool = Pool::new();
 

@@ -10,6 +10,7 @@ use crate::native::lanes::{Lanes, at_level};
 use crate::native::microkernel::{Channels, Terms};
 use crate::native::product::{self, Operand, Product};
 use crate::native::{Shared, scratch};
+use crate::threads::{self, parallel_for};
 
 /// Fewer filters than this do not pay for gathering.
 const FEWEST_FILTERS: usize = 64;
@@ -50,32 +51,42 @@ pub(super) fn run(shape: &Convolution, input: &[f32], packed: &[f32], output: &m
     // As many equal bands as it takes.
     let most = (MATRIX / (depth * width)).clamp(1, height);
     let rows = height.div_ceil(height.div_ceil(most));
-    let output = Shared::new(output);
-    scratch::with(product::right_len(depth, rows * width), |matrix: &mut [f32]| {
-        for (i, first) in (0..shape.batch).flat_map(|i| (0..height).step_by(rows).map(move |first| (i, first))) {
-            let rows = rows.min(height - first);
-            let matrix = &mut matrix[..product::right_len(depth, rows * width)];
-            gather(shape, &input[i * image..][..image], (first, rows), matrix);
-            let index = i * shape.filters * height * width + first * width;
-            let product = Product {
-                rows: shape.filters,
-                depth,
-                columns: rows * width,
-                terms: Terms::Singles,
-                left: Operand::Packed(packed),
-                right: Operand::Packed(matrix),
-                factor: 1.0,
-                out: output.at(index),
-                out_stride: height * width,
-                accumulate: false,
-                epilogue: (!epilogue.is_identity()).then_some(epilogue),
-                channels: Channels::Rows(0),
-                index,
-            };
-            // SAFETY: both operands are packed with these sizes; nobody else has these rows of the planes of the output.
-            unsafe { product.run() };
-        }
-    });
+    let bands = height.div_ceil(rows);
+    let (tasks, output) = (shape.batch * bands, Shared::new(output));
+    let run = |from: usize, to: usize| {
+        scratch::with(product::right_len(depth, rows * width), |matrix: &mut [f32]| {
+            for task in from..to {
+                let (i, first) = (task / bands, task % bands * rows);
+                let rows = rows.min(height - first);
+                let matrix = &mut matrix[..product::right_len(depth, rows * width)];
+                gather(shape, &input[i * image..][..image], (first, rows), matrix);
+                let index = i * shape.filters * height * width + first * width;
+                let product = Product {
+                    rows: shape.filters,
+                    depth,
+                    columns: rows * width,
+                    terms: Terms::Singles,
+                    left: Operand::Packed(packed),
+                    right: Operand::Packed(matrix),
+                    factor: 1.0,
+                    out: output.at(index),
+                    out_stride: height * width,
+                    accumulate: false,
+                    epilogue: (!epilogue.is_identity()).then_some(epilogue),
+                    channels: Channels::Rows(0),
+                    index,
+                };
+                // SAFETY: both operands are packed with these sizes; nobody else has these rows of the planes of the output.
+                unsafe { product.run() };
+            }
+        });
+    };
+    // Many bands are dealt out to the threads whole, few are shared out inside.
+    if tasks >= 4 * threads::count() {
+        parallel_for(tasks, shape.products() / tasks / 30 + 200, run);
+    } else {
+        run(0, tasks);
+    }
 }
 
 /// What `rows` rows of output pixels of an image read, from row `first` on: a row of the matrix for each tap of each channel.

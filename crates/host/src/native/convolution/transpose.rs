@@ -186,7 +186,8 @@ fn spread(of: &Convolution, input: &[f32], weight: &[f32], output: &mut [f32], e
     let taps = of.kernel[0] * of.kernel[1];
     let some = (CONTRIBUTIONS / (taps * images * pixels).max(1)).min(enough).clamp(1, channels);
     let cuts = channels.div_ceil(some);
-    let job = Spread { of, input, weight, output: Shared::new(output), epilogue, images, some };
+    let shifts = Shifts::of(of, images);
+    let job = Spread { of, input, weight, output: Shared::new(output), epilogue, images, some, shifts };
     let ns = some * taps * images * pixels * (of.filters / of.groups) / 30 + 200;
     parallel_for(parts * of.groups * cuts, ns, |from, to| {
         scratch::with(job.sizes().iter().sum(), |memory: &mut [f32]| {
@@ -212,6 +213,46 @@ struct Spread<'a> {
     /// Images and channels of a task.
     images: usize,
     some: usize,
+    shifts: Option<Shifts>,
+}
+
+/// How contributions lie to the planes that they are added to, where both have one size: a tap's are shifted by one distance, all images' at once.
+struct Shifts {
+    /// By tap: how far, and a mask for each contribution, without bits where it belongs outside of its plane.
+    taps: Vec<(isize, Vec<u32>)>,
+}
+
+impl Shifts {
+    fn of(of: &Convolution, images: usize) -> Option<Shifts> {
+        let [height, width] = of.input;
+        if of.stride != [1, 1] || of.output() != of.input {
+            return None;
+        }
+        let tap = |tap: usize| {
+            let at = |axis: usize, tap: usize| (tap * of.dilation[axis]) as isize - of.padding[2 * axis] as isize;
+            let (down, along) = (at(0, tap / of.kernel[1]), at(1, tap % of.kernel[1]));
+            let is_inside = |x: usize, by: isize, size: usize| x.checked_add_signed(by).is_some_and(|x| x < size);
+            let mask = |i: usize| {
+                let (y, x) = (i / width % height, i % width);
+                if is_inside(y, down, height) && is_inside(x, along, width) { u32::MAX } else { 0 }
+            };
+            (down * width as isize + along, (0..images * height * width).map(mask).collect())
+        };
+        Some(Shifts { taps: (0..of.kernel[0] * of.kernel[1]).map(tap).collect() })
+    }
+
+    /// Adds every tap's contributions to the planes of one channel, image after image.
+    fn add_up<'a>(&self, contributions: impl Fn(usize) -> &'a [f32], sums: &mut [f32]) {
+        sums.fill(0.0);
+        for (tap, (shift, masks)) in self.taps.iter().enumerate() {
+            // Contributions that would be added before the first plane, or behind the last one, are masked.
+            let (before, behind) = (shift.min(&0).unsigned_abs(), shift.max(&0).unsigned_abs());
+            let from = contributions(tap).iter().zip(masks).skip(before);
+            for (sum, (value, mask)) in sums.iter_mut().skip(behind).zip(from) {
+                *sum += f32::from_bits(value.to_bits() & mask);
+            }
+        }
+    }
 }
 
 impl Spread<'_> {
@@ -220,13 +261,13 @@ impl Spread<'_> {
         (self.images * self.of.output().iter().product::<usize>()).next_multiple_of(kernels().width)
     }
 
-    /// Elements of the packed weight, the gathered input, the contributions, and a plane's sums.
+    /// Elements of the packed weight, the gathered input, the contributions, and the sums of a channel.
     fn sizes(&self) -> [usize; 4] {
         let (of, columns) = (self.of, self.columns());
         let filters = of.filters / of.groups;
         let rows = self.some * of.kernel[0] * of.kernel[1];
         let gathered = if self.images > 1 { filters * columns } else { 0 };
-        [product::left_len(rows, filters), gathered, rows * columns, of.input[0] * of.input[1]]
+        [product::left_len(rows, filters), gathered, rows * columns, self.images * of.input[0] * of.input[1]]
     }
 
     /// Some channels from `begin` on of a group, of some images from `image` on.
@@ -272,14 +313,22 @@ impl Spread<'_> {
             unsafe { product.run() };
         }
         let plane = of.input[0] * of.input[1];
-        for (own, channel) in (0..images).flat_map(|own| (0..count).map(move |channel| (own, channel))) {
-            let tap = |tap: usize| &sums[(channel * taps + tap) * self.columns() + own * pixels..][..pixels];
-            self.add_up(tap, sum);
+        for channel in 0..count {
+            let contributions = |tap: usize| &sums[(channel * taps + tap) * self.columns()..][..images * pixels];
+            if let Some(shifts) = &self.shifts {
+                shifts.add_up(contributions, &mut sum[..images * plane]);
+            } else {
+                for (own, sum) in sum.chunks_exact_mut(plane).take(images).enumerate() {
+                    self.add_up(|tap| &contributions(tap)[own * pixels..][..pixels], sum);
+                }
+            }
             let channel = group * channels + begin + channel;
-            let at = ((image + own) * of.channels + channel) * plane;
-            // SAFETY: this task alone writes this plane.
-            let to = unsafe { self.output.part(at, plane) };
-            finish_row(sum, to, self.epilogue, channel, at);
+            for (own, sum) in sum.chunks_exact(plane).take(images).enumerate() {
+                let at = ((image + own) * of.channels + channel) * plane;
+                // SAFETY: this task alone writes this plane.
+                let to = unsafe { self.output.part(at, plane) };
+                finish_row(sum, to, self.epilogue, channel, at);
+            }
         }
     }
 
