@@ -56,11 +56,10 @@ struct Sleeper {
 }
 
 impl Sleeper {
-    const NEW: Sleeper = Sleeper {
-        asleep: AtomicBool::new(false),
-        thread: OnceLock::new(),
-        kept_from: AtomicUsize::new(placement::UNKNOWN),
-    };
+    fn new() -> Sleeper {
+        let kept_from = AtomicUsize::new(placement::UNKNOWN);
+        Sleeper { asleep: AtomicBool::new(false), thread: OnceLock::new(), kept_from }
+    }
 
     /// Sees to it that this thread is not on the caller's CPU.
     fn keep_from(&self, caller: usize) {
@@ -125,7 +124,9 @@ impl Pool {
         for sleeper in sleepers.iter().take(helpers) {
             if sleeper.asleep.load(Ordering::SeqCst) && sleeper.asleep.swap(false, Ordering::SeqCst) {
                 sleeper.keep_from(caller);
-                sleeper.thread.get().map(|(thread, _)| thread.unpark());
+                if let Some((thread, _)) = sleeper.thread.get() {
+                    thread.unpark();
+                }
             }
         }
         work(0);
@@ -139,7 +140,7 @@ impl Pool {
         if let Some(sleepers) = list.get() {
             return sleepers;
         }
-        let sleepers = list.get_or_init(|| (0..most).map(|_| Sleeper::NEW).collect());
+        let sleepers = list.get_or_init(|| (0..most).map(|_| Sleeper::new()).collect());
         for (index, sleeper) in sleepers.iter().enumerate() {
             let builder = std::thread::Builder::new().name(format!("openmps-host-{}", index + 1));
             // A thread that the system refuses is one helper fewer: nobody waits for those that never enter.

@@ -94,7 +94,8 @@ impl<'a> Job<'a> {
         let of_a_filter = columns * shape.reach(0).div_ceil(spacing[0]).min(pixels[0]);
         let most = BAND.saturating_sub(of_a_filter) / of_each_row;
         // Where the products around this convolution are shared out by pixels, so is this: a thread finds what it has written in its own cache.
-        let most = if shared_by_columns(height * width) { most.min(height.div_ceil(threads::count())) } else { most };
+        let by_pixels = shape.batch < threads::count() && shared_by_columns(height * width);
+        let most = if by_pixels { most.min(height.div_ceil(threads::count())) } else { most };
         // As many equal bands as it takes.
         let rows = height.div_ceil(height.div_ceil(most.clamp(1, height)));
         Job { shape, spacing, pixels, input, weight, output, epilogue, size, tile, columns, rows }

@@ -217,6 +217,8 @@ fn gathered_columns() {
         Convolution { stride: [3, 2], dilation: [2, 3], ..padded(3, shape(1, 29, [16, 19], 67, [3, 3])) },
         Convolution { padding: [4, 3, 5, 0], ..shape(1, 13, [3, 40], 64, [5, 4]) },
         Convolution { padding: [6, 0, 0, 6], ..shape(1, 11, [4, 6], 64, [5, 5]) },
+        // Images that are dealt out whole.
+        Convolution { stride: [2, 2], ..padded(1, shape(17, 30, [11, 10], 64, [3, 3])) },
     ] {
         assert_eq!(FilterOrder::once(&of), Some(FilterOrder::Columns), "{of:?}");
         check(&of, 1.0);
@@ -287,6 +289,18 @@ fn small_images() {
     }
     check(&Convolution { stride: [2, 1], padding: [1, 2, 0, 1], ..shape(5, 9, [7, 4], 16, [3, 2]) }, 1.0);
     check(&Convolution { padding: [1; 4], dilation: [2, 1], ..shape(9, 7, [5, 3], 12, [3, 3]) }, 1.0);
+    // Planes of one size, whose input gradients are shifted sums; panels that are all whole.
+    for (padding, dilation, input) in [
+        ([1; 4], [1, 1], [4, 4]),
+        ([1; 4], [1, 1], [1, 1]),
+        ([2, 0, 1, 1], [1, 1], [2, 3]),
+        ([2, 2, 1, 1], [2, 1], [4, 5]),
+        ([4, 4, 3, 3], [4, 3], [3, 2]),
+    ] {
+        for batch in [1, 9, 70] {
+            check(&Convolution { padding, dilation, ..shape(batch, 24, input, 48, [3, 3]) }, 1.0);
+        }
+    }
 }
 
 #[test]

@@ -135,7 +135,7 @@ mod tests {
     /// Adds ones to columns 1, 0 and 1 of a tensor of shape [3, 4], `times` each.
     fn columns<T: Element>(times: usize) -> Vec<T> {
         let mut out = vec![T::ZERO; 12];
-        let values = vec![T::ONE; 3];
+        let values = [T::ONE; 3];
         let offsets = [[(1, 0), (0, 0), (1, 0)]; 4000].concat();
         let blocks = Blocks { offsets: &offsets[..3 * times], dims: &[3], strides: &[4], values: &[1] };
         // SAFETY: columns of the tensor; three values.
