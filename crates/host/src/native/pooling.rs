@@ -143,7 +143,7 @@ pub fn pool<T: Pooled>(
                 if let Some(places) = places {
                     // SAFETY: as above.
                     let places = unsafe { places.part(index * out_height * out_width, out_height * out_width) };
-                    largest(plane, width, rows, columns, out, places);
+                    largest((plane, width), rows, (columns, &regular), out, places, results);
                     continue;
                 }
                 for (row, out) in rows.iter().zip(out.chunks_exact_mut(out_width.max(1))) {
@@ -199,6 +199,28 @@ impl Regular {
                 gather::<T>(kind, tap == 0, line.iter(), results);
             } else {
                 gather::<T>(kind, tap == 0, line.iter().step_by(self.stride), results);
+            }
+        }
+    }
+
+    /// The largest elements of these windows and their indices in the plane, tap by tap.
+    fn largest<T: Pooled>(
+        &self,
+        (plane, width): (&[T], usize),
+        row: &PoolingWindow,
+        most: &mut [T::Sum],
+        places: &mut [i32],
+    ) {
+        most.fill(T::LOWEST);
+        places.fill(-1);
+        let taps = (row.begin..row.end).flat_map(|i| (0..self.length).map(move |tap| i * width + self.begin + tap));
+        for (number, start) in taps.enumerate() {
+            let line = &plane[start..];
+            let first = number == 0;
+            match self.stride {
+                1 => take_each::<T>(line.iter().copied(), (start, 1), first, (&mut *most, &mut *places)),
+                2 => take_each::<T>(line.chunks(2).map(|two| two[0]), (start, 2), first, (&mut *most, &mut *places)),
+                by => take_each::<T>(line.iter().step_by(by).copied(), (start, by), first, (&mut *most, &mut *places)),
             }
         }
     }
@@ -278,32 +300,59 @@ fn averaged<T: Pooled>(kind: PoolingKind, row: &PoolingWindow, column: &PoolingW
 
 /// The largest element of every window and its index in the plane; of equal ones the first.
 fn largest<T: Pooled>(
-    plane: &[T],
-    width: usize,
+    (plane, width): (&[T], usize),
     rows: &[PoolingWindow],
-    columns: &[PoolingWindow],
+    (columns, regular): (&[PoolingWindow], &Regular),
     out: &mut [T],
     places: &mut [i32],
+    results: &mut [T::Sum],
 ) {
-    for (y, row) in rows.iter().enumerate() {
-        for (x, column) in columns.iter().enumerate() {
+    let lines = out.chunks_exact_mut(columns.len().max(1)).zip(places.chunks_exact_mut(columns.len().max(1)));
+    for (row, (out, places)) in rows.iter().zip(lines) {
+        regular.largest((plane, width), row, results, &mut places[regular.range.clone()]);
+        for (x, (column, out)) in columns.iter().zip(out).enumerate() {
+            if let Some(&most) = results.get(x.wrapping_sub(regular.range.start)) {
+                *out = T::narrow(most);
+                continue;
+            }
             let (mut most, mut place) = (T::LOWEST, -1);
             for i in row.begin..row.end {
                 for j in column.begin..column.end {
-                    let value = plane[i * width + j].widen();
-                    let next = larger::<T>(most, value);
-                    if place < 0 || next.partial_cmp(&most) != Some(std::cmp::Ordering::Equal) && !is_nan(most) {
-                        place = (i * width + j) as i32;
-                    }
-                    most = next;
+                    take_larger::<T>(plane[i * width + j], (i * width + j) as i32, place < 0, (&mut most, &mut place));
                 }
             }
-            out[y * columns.len() + x] = T::narrow(most);
-            places[y * columns.len() + x] = place;
+            *out = T::narrow(most);
+            places[x] = place;
         }
     }
 }
 
+/// [`take_larger`] of elements `by` apart in the plane, each for a window of its own.
+#[inline(always)]
+fn take_each<T: Pooled>(
+    values: impl Iterator<Item = T>,
+    (start, by): (usize, usize),
+    is_first: bool,
+    (most, places): (&mut [T::Sum], &mut [i32]),
+) {
+    // Planes have fewer elements than an `i32` counts to; a counter of its width is what vectors of them take.
+    let mut at = start as i32;
+    for ((most, place), value) in most.iter_mut().zip(places).zip(values) {
+        take_larger::<T>(value, at, is_first, (most, place));
+        at = at.wrapping_add(by as i32);
+    }
+}
+
+/// Takes an element for the largest one so far if it is larger, or not a number; its place if it is, and if it is the first of all.
+#[inline(always)]
+fn take_larger<T: Pooled>(value: T, at: i32, is_first: bool, (most, place): (&mut T::Sum, &mut i32)) {
+    let value = value.widen();
+    let is_larger = value > *most || is_nan(value);
+    *place = if is_first || is_larger && !is_nan(*most) { at } else { *place };
+    *most = if is_larger { value } else { *most };
+}
+
+#[inline(always)]
 #[allow(clippy::eq_op)]
 fn is_nan<S: PartialOrd + Copy>(value: S) -> bool {
     value != value
