@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import median
@@ -200,6 +201,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ |= {f"{name}_NUM_THREADS": str(options.threads) for name in ("OMP", "OPENBLAS", "MKL", "OPENMPS")}
     os.environ["OPENMPS_DEVICE"] = "host"
+    warnings.simplefilter("ignore")  # of shapes that are the point here
     import paddle
 
     table = Table(title=f"below {options.below} of Paddle's CPU, {options.threads} thread(s)")
