@@ -1,6 +1,6 @@
 """Operators over awkward shapes, forward and backward, on `mps` beside Paddle's CPU in one process: what is far slower stands out.
 
-    python benches/sweep.py                     # everything: some 2,000 rows, five minutes
+    python benches/sweep.py                     # everything: some 2,000 rows, a quarter of an hour
     python benches/sweep.py --only softmax      # operators with this in their name
     python benches/sweep.py --below 1           # also what is less far behind
 
