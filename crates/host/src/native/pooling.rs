@@ -290,12 +290,20 @@ fn finish<T: Pooled>(kind: PoolingKind, row: &PoolingWindow, column: &PoolingWin
 /// What a window's largest element or sum becomes.
 #[inline(always)]
 fn averaged<T: Pooled>(kind: PoolingKind, row: &PoolingWindow, column: &PoolingWindow, sum: T::Sum) -> T::Sum {
-    let count = match kind {
-        PoolingKind::Max => return sum,
-        PoolingKind::AverageWithPadding => row.size * column.size,
-        PoolingKind::Average => (row.end - row.begin) * (column.end - column.begin),
-    };
+    if kind == PoolingKind::Max {
+        return sum;
+    }
+    let count = divisor(kind, row, column);
     if count == 0 { T::Sum::from(0) } else { sum / T::count(count) }
+}
+
+/// By what a window's sum is divided.
+#[inline(always)]
+fn divisor(kind: PoolingKind, row: &PoolingWindow, column: &PoolingWindow) -> usize {
+    match kind {
+        PoolingKind::AverageWithPadding => row.size * column.size,
+        PoolingKind::Average | PoolingKind::Max => (row.end - row.begin) * (column.end - column.begin),
+    }
 }
 
 /// The largest element of every window and its index in the plane; of equal ones the first.
@@ -349,7 +357,7 @@ fn take_larger<T: Pooled>(value: T, at: i32, is_first: bool, (most, place): (&mu
     let value = value.widen();
     let is_larger = value > *most || is_nan(value);
     *place = if is_first || is_larger && !is_nan(*most) { at } else { *place };
-    *most = if is_larger { value } else { *most };
+    *most = larger::<T>(*most, value);
 }
 
 #[inline(always)]

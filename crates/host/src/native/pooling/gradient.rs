@@ -1,6 +1,6 @@
 //! Gradients of pooling.
 
-use super::{Pooled, PoolingKind, PoolingWindow};
+use super::{Pooled, PoolingKind, PoolingWindow, divisor};
 use crate::Error;
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
@@ -38,11 +38,7 @@ pub fn pool_backward<T: Pooled>(
                         continue;
                     }
                     let (row, column) = (&rows[i / columns.len()], &columns[i % columns.len()]);
-                    let count = match kind {
-                        PoolingKind::AverageWithPadding => row.size * column.size,
-                        _ => (row.end - row.begin) * (column.end - column.begin),
-                    };
-                    let share = up.widen() / T::count(count.max(1));
+                    let share = up.widen() / T::count(divisor(kind, row, column).max(1));
                     for y in row.begin..row.end {
                         sums[y * width + column.begin..y * width + column.end].iter_mut().for_each(|s| *s += share);
                     }
