@@ -1,14 +1,16 @@
 //! Products with weights in blocks of few bits, as GGUF files hold them. The weights are read as they are; no copy of them is made.
 //!
 //! `x weight^T` is computed in integers, as llama.cpp does: every 32 neighbours of x become numbers of 8 bits and a scale (`Activations`), a
-//! row of weights becomes `Planes` of small integers in the first-level cache, and 32 products are one or two instructions. It errs by what 8
-//! bits of x leave out, some thousandths of a result. The product with the weight as it stands, `x weight`, which gradients are made of, and
-//! [`widen`] are computed in float32.
+//! row of weights becomes `Planes` of small integers in the first-level cache, and 32 products are one or two instructions; for few rows of x
+//! blocks are read in place instead. It errs by what 8 bits of x leave out, some thousandths of a result. The product with the weight as it
+//! stands, `x weight`, which gradients are made of, and [`widen`] are computed in float32.
 
 mod activations;
 mod dots;
 mod format;
+mod in_place;
 mod planes;
+mod products;
 
 pub use format::BlockFormat;
 
@@ -19,6 +21,7 @@ use crate::threads::parallel_for;
 use activations::Activations;
 use openmps_tile::DType;
 use planes::Planes;
+use std::ops::Range;
 
 /// Weights of one block format, a row after the other.
 #[derive(Clone, Copy, Debug)]
@@ -59,25 +62,58 @@ pub unsafe fn linear(weight: &Weight, rows: usize, x: &[f32], out: &mut [f32]) {
     scratch::with(Activations::singles(rows, groups), |memory| {
         let x = &Activations::new(weight.format, x, rows, groups, memory);
         let out = Shared::new(out);
-        let ns = SIDE_BY_SIDE * groups * (3 + 2 * rows);
+        let ns = SIDE_BY_SIDE * groups * (1 + rows);
         parallel_for(weight.rows.div_ceil(SIDE_BY_SIDE), ns, |begin, end| {
-            scratch::with(SIDE_BY_SIDE * Planes::singles(groups), |memory| {
-                for first in (begin * SIDE_BY_SIDE..end * SIDE_BY_SIDE).step_by(SIDE_BY_SIDE) {
-                    let count = SIDE_BY_SIDE.min(weight.rows.saturating_sub(first));
-                    let mut planes = Planes::several(groups, memory);
-                    for (i, planes) in planes.iter_mut().enumerate().take(count) {
-                        // SAFETY: the caller's promise.
-                        planes.unpack(weight.format, unsafe { weight.row(first + i) });
-                    }
-                    for row in 0..rows {
-                        let sums = dots::dots(weight.format, &planes, &x.row(row));
-                        // SAFETY: these elements of the result are this task's.
-                        let to = unsafe { out.part(row * weight.rows + first, count) };
-                        to.copy_from_slice(&sums[..count]);
-                    }
+            // SAFETY: the caller's promise; these columns of the result are this task's.
+            unsafe {
+                if rows < in_place::WORTH_UNPACKING {
+                    read_in_place(weight, x, rows, &out, begin..end);
+                } else {
+                    unpacked(weight, x, rows, &out, begin..end);
                 }
-            });
+            }
         });
+    });
+}
+
+/// Sums of the weight's rows in `fours`, whose blocks are read where they lie, once for each row of x.
+///
+/// # Safety
+/// As [`linear`]; these columns of the result are the caller's alone.
+unsafe fn read_in_place(weight: &Weight, x: &Activations, rows: usize, out: &Shared<f32>, fours: Range<usize>) {
+    for first in fours.map(|four| four * SIDE_BY_SIDE) {
+        let count = SIDE_BY_SIDE.min(weight.rows - first);
+        // Rows beyond the last repeat it; their sums are dropped.
+        // SAFETY: the caller's promise.
+        let lines = std::array::from_fn(|i| unsafe { weight.row(first + i.min(count - 1)) });
+        for row in 0..rows {
+            let sums = in_place::dots(weight.format, lines, &x.row(row));
+            // SAFETY: the caller's promise.
+            unsafe { out.part(row * weight.rows + first, count) }.copy_from_slice(&sums[..count]);
+        }
+    }
+}
+
+/// The same, each row of the weight unpacked once for all rows of x.
+///
+/// # Safety
+/// As [`read_in_place`].
+unsafe fn unpacked(weight: &Weight, x: &Activations, rows: usize, out: &Shared<f32>, fours: Range<usize>) {
+    let groups = weight.columns / planes::GROUP;
+    scratch::with(SIDE_BY_SIDE * Planes::singles(groups), |memory| {
+        let mut planes = Planes::several(groups, memory);
+        for first in fours.map(|four| four * SIDE_BY_SIDE) {
+            let count = SIDE_BY_SIDE.min(weight.rows - first);
+            for (i, planes) in planes.iter_mut().enumerate().take(count) {
+                // SAFETY: the caller's promise.
+                planes.unpack(weight.format, unsafe { weight.row(first + i) });
+            }
+            for row in 0..rows {
+                let sums = dots::dots(weight.format, &planes, &x.row(row));
+                // SAFETY: the caller's promise.
+                unsafe { out.part(row * weight.rows + first, count) }.copy_from_slice(&sums[..count]);
+            }
+        }
     });
 }
 
