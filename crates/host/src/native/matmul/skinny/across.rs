@@ -15,9 +15,12 @@ const ROWS: usize = 6;
 const REGISTERS: usize = 2;
 /// Columns of the widest block.
 const WIDTH: usize = REGISTERS * WIDEST;
-/// Rows of the right matrix that a block goes down: sums are read and written once for so many terms. Rows a power of two apart share a set of the
-/// first-level cache, which has eight places.
+/// Rows of the right matrix that a block goes down: sums are read and written once for so many terms. Rows that are a multiple of [`SETS`] apart
+/// share a set of the first-level cache, which has eight places; of shorter ones more fit.
 const TERMS: usize = 8;
+const MOST_TERMS: usize = 4 * TERMS;
+/// Bytes after which the sets of the first-level cache begin anew.
+const SETS: usize = 4096;
 /// Sums of all rows that a task keeps in the first-level cache.
 const SUMS: usize = 4096;
 /// Sums that it keeps where the rows are one block: reading the right matrix is all the work then, and long lines are read fastest.
@@ -82,9 +85,11 @@ unsafe fn add_of<V: Lanes, W: Stored>(work: &Work, (first, count): (usize, usize
     let step = REGISTERS * V::N;
     let whole = count / step * step;
     // What is left of the last block, with zeros after it.
-    let mut rest = [[0.0f32; WIDTH]; TERMS];
-    for from in (0..product.depth).step_by(TERMS) {
-        let terms = TERMS.min(product.depth - from);
+    let mut rest = [[0.0f32; WIDTH]; MOST_TERMS];
+    let apart = (product.right[0].unsigned_abs() * size_of::<W>()).max(1);
+    let most = (TERMS * SETS / apart).clamp(TERMS, MOST_TERMS);
+    for from in (0..product.depth).step_by(most) {
+        let terms = most.min(product.depth - from);
         let right = (work.right as *const W).wrapping_offset(from as isize * product.right[0]).wrapping_add(first);
         // SAFETY: rows `from..from + terms` of the right matrix and their columns exist, and sums of `width >= whole + step` columns do.
         unsafe {

@@ -13,6 +13,8 @@ const SHORTEST: usize = 48;
 /// Rows and columns of a register block: 12 sums, a left vector for each row and one right vector are 16 registers.
 const ROWS: usize = 3;
 const COLUMNS: usize = 4;
+/// Columns of a block of one row: as many sums as two multiply-adds a cycle with a latency of four keep under way.
+const COLUMNS_OF_A_ROW: usize = 8;
 /// Columns of a group and terms of a pass: so much of the right matrix stays in the first-level cache while all rows go by.
 const GROUP: usize = 4 * COLUMNS;
 const TERMS: usize = 384;
@@ -57,10 +59,11 @@ unsafe fn columns_of<V: Lanes, W: Stored>(work: &Work, begin: usize, end: usize)
     let product = work.product;
     let widen = size_of::<W>() < 4 && product.rows >= WORTH_WIDENING;
     let mut wide = [[0.0f32; TERMS]; GROUP];
+    let mut sums = [[0.0; GROUP]; MOST_ROWS];
     for group in begin..end {
         let first = group * GROUP;
         let count = GROUP.min(product.columns - first);
-        let mut sums = [[0.0; GROUP]; MOST_ROWS];
+        sums[..product.rows].fill([0.0; GROUP]);
         for from in (0..product.depth).step_by(TERMS) {
             let terms = (from, TERMS.min(product.depth - from));
             // Columns beyond the last repeat it; their sums are dropped.
@@ -99,44 +102,59 @@ unsafe fn add<V: Lanes, W: Stored>(
     let product = work.product;
     for row in (0..product.rows).step_by(ROWS) {
         let left = work.left.wrapping_offset(row as isize * product.left[0]).wrapping_add(from);
-        for column in (0..count).step_by(COLUMNS) {
-            let lines = std::array::from_fn(|j| lines[column + j]);
-            // SAFETY: rows of the left matrix and columns of the right one, which the caller vouches for.
-            let block = unsafe {
-                match product.rows - row {
-                    1 => block::<V, W, 1>(left, product.left[0], &lines, terms),
-                    2 => block::<V, W, 2>(left, product.left[0], &lines, terms),
-                    _ => block::<V, W, ROWS>(left, product.left[0], &lines, terms),
-                }
-            };
-            for (sums, block) in sums[row..].iter_mut().zip(block) {
-                sums[column..].iter_mut().zip(block).for_each(|(sum, more)| *sum += more);
+        let left = (left, product.left[0]);
+        let sums = &mut sums[row..];
+        // SAFETY: rows of the left matrix and columns of the right one, which the caller vouches for.
+        unsafe {
+            match product.rows - row {
+                1 => blocks::<V, W, 1, COLUMNS_OF_A_ROW>(left, lines, count, terms, sums),
+                2 => blocks::<V, W, 2, COLUMNS>(left, lines, count, terms, sums),
+                _ => blocks::<V, W, ROWS, COLUMNS>(left, lines, count, terms, sums),
             }
         }
     }
 }
 
-/// R rows times four columns; the other rows of the result are zero.
+/// R rows times all columns, C at a time.
 #[inline(always)]
-unsafe fn block<V: Lanes, W: Stored, const R: usize>(
-    left: *const f32,
-    stride: isize,
-    columns: &[*const W; COLUMNS],
+unsafe fn blocks<V: Lanes, W: Stored, const R: usize, const C: usize>(
+    left: (*const f32, isize),
+    lines: &[*const W; GROUP],
+    count: usize,
+    terms: usize,
+    sums: &mut [[f32; GROUP]],
+) {
+    for column in (0..count).step_by(C) {
+        let lines = std::array::from_fn(|j| lines[column + j]);
+        // SAFETY: passed on to the caller.
+        let block = unsafe { block::<V, W, R, C>(left, &lines, terms) };
+        for (sums, block) in sums.iter_mut().zip(block) {
+            sums[column..].iter_mut().zip(block).for_each(|(sum, more)| *sum += more);
+        }
+    }
+}
+
+/// R rows, so many elements apart, times C columns.
+#[inline(always)]
+unsafe fn block<V: Lanes, W: Stored, const R: usize, const C: usize>(
+    (left, stride): (*const f32, isize),
+    columns: &[*const W; C],
     depth: usize,
-) -> [[f32; COLUMNS]; ROWS] {
+) -> [[f32; C]; R] {
+    const { assert!(C.is_multiple_of(COLUMNS), "sums are added up by fours") };
     let whole = depth / V::N * V::N;
     let rows: [*const f32; R] = std::array::from_fn(|i| left.wrapping_offset(i as isize * stride));
-    let mut result = [[0.0; COLUMNS]; ROWS];
+    let mut result = [[0.0; C]; R];
     // SAFETY: every line has `depth` elements.
     unsafe {
-        let mut sums = [[V::splat(0.0); COLUMNS]; R];
+        let mut sums = [[V::splat(0.0); C]; R];
         for p in (0..whole).step_by(V::N) {
             // Written out: a closure would not have the instructions of the function that it stands in.
             let mut x = [V::splat(0.0); R];
             for i in 0..R {
                 x[i] = V::load(rows[i].add(p));
             }
-            for j in 0..COLUMNS {
+            for j in 0..C {
                 let y: V = W::load(columns[j].add(p));
                 for i in 0..R {
                     sums[i][j] = x[i].fma(y, sums[i][j]);
@@ -144,9 +162,12 @@ unsafe fn block<V: Lanes, W: Stored, const R: usize>(
             }
         }
         for i in 0..R {
-            result[i] = V::sums(sums[i]);
+            for j in (0..C).step_by(COLUMNS) {
+                let four = V::sums([sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]]);
+                result[i][j..j + COLUMNS].copy_from_slice(&four);
+            }
             for p in whole..depth {
-                for j in 0..COLUMNS {
+                for j in 0..C {
                     result[i][j] += *rows[i].add(p) * (*columns[j].add(p)).single();
                 }
             }
