@@ -1,4 +1,4 @@
-//! openmps's operators beside Candle's own, the crate gemm's, and where `benches/torch_operators.py` and `benches/llama_cpp.py` can run,
+//! openmps's operators beside Candle's own, the crate gemm's, and where `benches/torch_operators.py` and `benches/llama_cpp_model.py` can run,
 //! PyTorch's and llama.cpp's: `cargo bench -p openmps-candle`.
 //!
 //! Criterion measures; the table at the end has the shortest times in microseconds and ratios. `-- FILTER` chooses, as always.

@@ -25,7 +25,7 @@ pub fn print() {
     if times.is_empty() {
         return;
     }
-    for (script, library) in [("torch_operators.py", "torch"), ("llama_cpp.py", "llama.cpp")] {
+    for (script, library) in [("torch_operators.py", "torch"), ("llama_cpp_model.py", "llama.cpp")] {
         if let Err(why) = ask(&root, script, library, &mut times) {
             println!("{library} is left out: {why}");
         }
