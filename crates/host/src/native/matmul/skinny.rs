@@ -26,7 +26,7 @@ fn kernel(product: &MatrixProduct, right: DType) -> Option<Kernel> {
     if product.rows > MOST_ROWS || !matches!(right, DType::F32 | DType::F16 | DType::BF16) {
         return None;
     }
-    if dots::takes(product) {
+    if dots::takes(product, right) {
         return Some(Kernel::Dots);
     }
     across::takes(product, right).then_some(Kernel::Across)
@@ -122,3 +122,6 @@ impl Work<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ fn value(i: usize) -> f64 {
     ((i * 7919 + 13) % 23) as f64 / 4.0 - 2.5
 }
 
-fn check_f32(rows: usize, depth: usize, columns: usize, layout: usize, alpha: f64, beta: f64, batch: usize) {
+pub(super) fn check_f32(rows: usize, depth: usize, columns: usize, layout: usize, alpha: f64, beta: f64, batch: usize) {
     let strides = |rows: usize, columns: usize, kind: usize| match kind {
         0 => [columns as isize, 1],
         1 => [1, rows as isize],

@@ -10,24 +10,32 @@ use crate::threads::{self, parallel_for};
 use half::{bf16, f16};
 use openmps_tile::DType;
 
-/// Rows of the left matrix, and registers of the right one's row, that are multiplied with each other at once.
+/// Rows of the left matrix, and registers of the right one's row, that are multiplied with each other at once; twice as many registers where there
+/// are so few rows that sums would wait for each other, or enough registers.
 const ROWS: usize = 6;
 const REGISTERS: usize = 2;
+const FEW_ROWS: usize = 2;
+/// Bytes ahead in each row of the right matrix at which lines are asked for, in short rows and in long ones: eight streams that move in step are
+/// more than a processor follows (1 x 4096 x 4096: 3.4 ms without, 1.6 with; Zen 5, one thread).
+const AHEAD: [usize; 2] = [512, 1024];
+const LONG: usize = 4096;
+/// Rows ahead, where blocks go down the whole right matrix.
+const ROWS_AHEAD: isize = 8;
 /// Columns of the widest block.
 const WIDTH: usize = REGISTERS * WIDEST;
-/// Rows of the right matrix that a block goes down: sums are read and written once for so many terms. Rows that are a multiple of [`SETS`] apart
-/// share a set of the first-level cache, which has eight places; of shorter ones more fit.
+/// Rows of the right matrix that a block goes down: sums are read and written once for so many terms. Rows a power of two apart share a set of the
+/// first-level cache, which has eight places. Wide blocks of more than [`FEW_ROWS`] go down all rows of a matrix that the second-level cache holds.
 const TERMS: usize = 8;
-const MOST_TERMS: usize = 4 * TERMS;
-/// Bytes after which the sets of the first-level cache begin anew.
-const SETS: usize = 4096;
 /// Sums of all rows that a task keeps in the first-level cache.
 const SUMS: usize = 4096;
 /// Sums that it keeps where the rows are one block: reading the right matrix is all the work then, and long lines are read fastest.
 const SUMS_OF_A_BLOCK: usize = 16_384;
-/// Rows up to which this beats packing a right matrix of float32, and those from which only large ones are not as well packed.
-const MOST_SINGLE_ROWS: usize = 5;
+/// Elements of a right matrix that the second-level cache holds, and of one so small that the crate gemm is faster from two rows on.
 const LARGE: usize = 1 << 18;
+const TINY: usize = 1 << 16;
+/// Rows up to which this beats packing a right matrix of float32 that is tiny, small, or large: 6 x 512 by 512 x 512 took 14 us here and 48 packed, 12
+/// rows 33 and 60; 6 x 1024 by 1024 x 1024 74 and 126, 12 rows 175 and 174 (Zen 5, one thread).
+const MOST_SINGLE_ROWS: [usize; 3] = [1, 12, 6];
 /// Rows up to which this beats packing a right matrix of half precision: 12 x 2048 by 2048 x 2048 took 1.2 ms here and 1.4 packed, 16 rows 1.68 and
 /// 1.62, 64 rows 8.0 and 5.5 (Zen 4, one thread).
 pub(in crate::native::matmul) const MOST_HALF_ROWS: usize = 12;
@@ -35,7 +43,10 @@ pub(in crate::native::matmul) const MOST_HALF_ROWS: usize = 12;
 /// Whether [`run`] takes this product.
 pub(super) fn takes(product: &MatrixProduct, right: DType) -> bool {
     let most = match right {
-        DType::F32 => MOST_SINGLE_ROWS - usize::from(product.depth * product.columns <= LARGE),
+        DType::F32 => {
+            let elements = product.depth * product.columns;
+            MOST_SINGLE_ROWS[usize::from(elements > TINY) + usize::from(elements > LARGE)]
+        }
         _ => MOST_HALF_ROWS,
     };
     product.right[1] == 1 && product.depth > 0 && product.rows <= most
@@ -81,44 +92,64 @@ unsafe fn add<V: Lanes>(work: &Work, columns: (usize, usize), sums: &mut [f32], 
 /// Adds all terms to the sums of some columns, `width` for each row.
 #[inline(always)]
 unsafe fn add_of<V: Lanes, W: Stored>(work: &Work, (first, count): (usize, usize), sums: &mut [f32], width: usize) {
-    let product = work.product;
+    let (depth, stride) = (work.product.depth, work.product.right[0]);
     let step = REGISTERS * V::N;
     let whole = count / step * step;
-    // What is left of the last block, with zeros after it.
-    let mut rest = [[0.0f32; WIDTH]; MOST_TERMS];
-    let apart = (product.right[0].unsigned_abs() * size_of::<W>()).max(1);
-    let most = (TERMS * SETS / apart).clamp(TERMS, MOST_TERMS);
-    for from in (0..product.depth).step_by(most) {
-        let terms = most.min(product.depth - from);
-        let right = (work.right as *const W).wrapping_offset(from as isize * product.right[0]).wrapping_add(first);
-        // SAFETY: rows `from..from + terms` of the right matrix and their columns exist, and sums of `width >= whole + step` columns do.
-        unsafe {
-            for column in (0..whole).step_by(step) {
-                let lines = (right.add(column), product.right[0]);
-                rows::<V, W>(work, from, terms, lines, &mut sums[column..], width);
+    let wide = if work.product.rows <= rows_of_wide_blocks::<V>() { count / (2 * step) * (2 * step) } else { 0 };
+    let all = depth * work.product.columns <= LARGE && wide > 0 && work.product.rows > FEW_ROWS;
+    let ahead = match all {
+        true => (ROWS_AHEAD * stride * size_of::<W>() as isize).unsigned_abs(),
+        false => AHEAD[usize::from(count * size_of::<W>() > LONG)],
+    };
+    let right = |from: usize| (work.right as *const W).wrapping_offset(from as isize * stride).wrapping_add(first);
+    let pass = if all { depth } else { TERMS };
+    // SAFETY: rows of the right matrix and their columns, and sums of `width >= whole + step` columns.
+    unsafe {
+        for from in (0..depth).step_by(pass) {
+            let lines = Block { right: right(from), stride, terms: pass.min(depth - from), ahead };
+            for column in (0..wide).step_by(2 * step) {
+                wide_rows::<V, W>(work, from, lines.after(column), &mut sums[column..], width);
             }
-            if whole < count {
-                for (k, line) in rest.iter_mut().enumerate().take(terms) {
-                    let from = right.wrapping_offset(k as isize * product.right[0]).add(whole);
-                    let to = &mut line[..count - whole];
-                    widened::<V, W>(from, to.as_mut_ptr(), to.len());
-                }
-                rows::<V, f32>(work, from, terms, (rest[0].as_ptr(), WIDTH as isize), &mut sums[whole..], width);
+            for column in (wide..whole).step_by(step) {
+                rows::<V, W>(work, from, lines.after(column), &mut sums[column..], width);
             }
         }
+        if whole == count {
+            return;
+        }
+        // What is left of the last block, with zeros after it.
+        let mut rest = [[0.0f32; WIDTH]; TERMS];
+        for from in (0..depth).step_by(TERMS) {
+            let terms = TERMS.min(depth - from);
+            for (k, line) in rest.iter_mut().enumerate().take(terms) {
+                let to = &mut line[..count - whole];
+                widened::<V, W>(right(from + k).add(whole), to.as_mut_ptr(), to.len());
+            }
+            let lines = Block { right: rest[0].as_ptr(), stride: WIDTH as isize, terms, ahead: 0 };
+            rows::<V, f32>(work, from, lines, &mut sums[whole..], width);
+        }
+    }
+}
+
+/// Some columns of so many rows of the right matrix, `stride` elements apart; lines are asked for `ahead` bytes after them.
+#[derive(Clone, Copy)]
+struct Block<W> {
+    right: *const W,
+    stride: isize,
+    terms: usize,
+    ahead: usize,
+}
+
+impl<W> Block<W> {
+    /// The same rows, so many columns later.
+    fn after(self, columns: usize) -> Block<W> {
+        Block { right: self.right.wrapping_add(columns), ..self }
     }
 }
 
 /// All rows of the left matrix times one block of the right one.
 #[inline(always)]
-unsafe fn rows<V: Lanes, W: Stored>(
-    work: &Work,
-    from: usize,
-    terms: usize,
-    right: (*const W, isize),
-    sums: &mut [f32],
-    width: usize,
-) {
+unsafe fn rows<V: Lanes, W: Stored>(work: &Work, from: usize, right: Block<W>, sums: &mut [f32], width: usize) {
     let [by_row, by_column] = work.product.left;
     for row in (0..work.product.rows).step_by(ROWS) {
         let left = work.left.wrapping_offset(row as isize * by_row + from as isize * by_column);
@@ -126,48 +157,79 @@ unsafe fn rows<V: Lanes, W: Stored>(
         // SAFETY: passed on to the caller.
         unsafe {
             match work.product.rows - row {
-                1 => block::<V, W, 1>(left, work.product.left, right, terms, sums, width),
-                2 => block::<V, W, 2>(left, work.product.left, right, terms, sums, width),
-                3 => block::<V, W, 3>(left, work.product.left, right, terms, sums, width),
-                4 => block::<V, W, 4>(left, work.product.left, right, terms, sums, width),
-                5 => block::<V, W, 5>(left, work.product.left, right, terms, sums, width),
-                _ => block::<V, W, ROWS>(left, work.product.left, right, terms, sums, width),
+                1 => block::<V, W, 1, REGISTERS>(left, work.product.left, right, sums, width),
+                2 => block::<V, W, 2, REGISTERS>(left, work.product.left, right, sums, width),
+                3 => block::<V, W, 3, REGISTERS>(left, work.product.left, right, sums, width),
+                4 => block::<V, W, 4, REGISTERS>(left, work.product.left, right, sums, width),
+                5 => block::<V, W, 5, REGISTERS>(left, work.product.left, right, sums, width),
+                _ => block::<V, W, ROWS, REGISTERS>(left, work.product.left, right, sums, width),
             }
         }
     }
 }
 
-/// R rows of the left matrix times one block of the right one.
+/// Rows that are multiplied with a block of twice as many columns: 24 sums and what they are made of are fewer than 32 registers.
+const fn rows_of_wide_blocks<V: Lanes>() -> usize {
+    if V::N == WIDEST { ROWS } else { FEW_ROWS }
+}
+
+/// All rows, at most [`rows_of_wide_blocks`], times a block of twice as many columns.
 #[inline(always)]
-unsafe fn block<V: Lanes, W: Stored, const R: usize>(
+unsafe fn wide_rows<V: Lanes, W: Stored>(work: &Work, from: usize, right: Block<W>, sums: &mut [f32], width: usize) {
+    const WIDE: usize = 2 * REGISTERS;
+    let left = work.left.wrapping_offset(from as isize * work.product.left[1]);
+    // SAFETY: passed on to the caller.
+    unsafe {
+        match work.product.rows {
+            1 => block::<V, W, 1, WIDE>(left, work.product.left, right, sums, width),
+            2 => block::<V, W, 2, WIDE>(left, work.product.left, right, sums, width),
+            3 => block::<V, W, 3, WIDE>(left, work.product.left, right, sums, width),
+            4 => block::<V, W, 4, WIDE>(left, work.product.left, right, sums, width),
+            5 => block::<V, W, 5, WIDE>(left, work.product.left, right, sums, width),
+            _ => block::<V, W, ROWS, WIDE>(left, work.product.left, right, sums, width),
+        }
+    }
+}
+
+/// R rows of the left matrix times one block of the right one, of C registers.
+#[inline(always)]
+unsafe fn block<V: Lanes, W: Stored, const R: usize, const C: usize>(
     left: *const f32,
     [by_row, by_column]: [isize; 2],
-    (right, stride): (*const W, isize),
-    terms: usize,
+    right: Block<W>,
     sums: &mut [f32],
     width: usize,
 ) {
-    debug_assert!(sums.len() >= (R - 1) * width + REGISTERS * V::N, "sums of a block");
+    debug_assert!(sums.len() >= (R - 1) * width + C * V::N, "sums of a block");
     let sums = sums.as_mut_ptr();
-    // SAFETY: the caller vouches for `terms` rows of the block, for R rows of the left matrix, and for the sums.
+    let bytes = C * V::N * size_of::<W>();
+    // SAFETY: the caller vouches for the rows of the block, for R rows of the left matrix, and for the sums. To ask for memory that is not there is
+    // harmless.
     unsafe {
-        let mut block = [[V::splat(0.0); REGISTERS]; R];
+        let mut block = [[V::splat(0.0); C]; R];
         for i in 0..R {
-            for j in 0..REGISTERS {
+            for j in 0..C {
                 block[i][j] = V::load(sums.add(i * width + j * V::N));
             }
         }
-        for k in 0..terms as isize {
-            let line = right.offset(k * stride);
-            let (a, b): (V, V) = (W::load(line), W::load(line.add(V::N)));
+        for k in 0..right.terms as isize {
+            let line = right.right.offset(k * right.stride);
+            for line_of_bytes in (0..bytes).step_by(64) {
+                V::prefetch(line.cast::<u8>().wrapping_add(right.ahead + line_of_bytes).cast());
+            }
+            let mut b = [V::splat(0.0); C];
+            for j in 0..C {
+                b[j] = W::load(line.add(j * V::N));
+            }
             for i in 0..R {
                 let x = V::splat(*left.offset(i as isize * by_row + k * by_column));
-                block[i][0] = x.fma(a, block[i][0]);
-                block[i][1] = x.fma(b, block[i][1]);
+                for j in 0..C {
+                    block[i][j] = x.fma(b[j], block[i][j]);
+                }
             }
         }
         for i in 0..R {
-            for j in 0..REGISTERS {
+            for j in 0..C {
                 block[i][j].store(sums.add(i * width + j * V::N));
             }
         }

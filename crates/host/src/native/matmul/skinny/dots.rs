@@ -1,7 +1,7 @@
 //! A transposed right matrix (`x weight^T`): sums of products along neighbours, nothing packed.
 
 use super::{MOST_ROWS, Work};
-use crate::native::lanes::{Lanes, at_level};
+use crate::native::lanes::{Lanes, WIDEST, at_level};
 use crate::native::matmul::MatrixProduct;
 use crate::native::stored::{Stored, widened};
 use crate::threads::parallel_for;
@@ -10,21 +10,29 @@ use openmps_tile::DType;
 
 /// Shorter sums than this are mostly the adding up of lanes.
 const SHORTEST: usize = 48;
-/// Rows and columns of a register block: 12 sums, a left vector for each row and one right vector are 16 registers.
+/// Rows and columns of a register block: 12 sums, a left vector for each row and one right vector are 16 registers; AVX-512 has 32.
 const ROWS: usize = 3;
+const MOST_ROWS_AT_ONCE: usize = 6;
 const COLUMNS: usize = 4;
 /// Columns of a block of one row: as many sums as two multiply-adds a cycle with a latency of four keep under way.
 const COLUMNS_OF_A_ROW: usize = 8;
 /// Columns of a group and terms of a pass: so much of the right matrix stays in the first-level cache while all rows go by.
 const GROUP: usize = 4 * COLUMNS;
 const TERMS: usize = 384;
+/// Numbers of the left matrix that stay there where all rows are one block, and columns of the right one are read once, in lines as long as possible.
+const LEFT: usize = 6144;
 /// From so many rows on, elements of half precision are converted once for all of them, not once for each block.
 const WORTH_WIDENING: usize = 3 * ROWS;
 
+/// Rows up to which this beats packing a right matrix of float32: 32 x 1024 by 1024 x 1024 took 415 us here and 398 packed, 64 rows 957 and 655; with
+/// AVX2 553 and 641, 1261 and 1116 (Zen 5, one thread).
+const MOST_SINGLE_ROWS: usize = 40;
+
 /// Whether [`run`] takes this product.
-pub(super) fn takes(product: &MatrixProduct) -> bool {
+pub(super) fn takes(product: &MatrixProduct, right: DType) -> bool {
     let neighbours = product.left[1] == 1 && product.right[0] == 1;
-    neighbours && product.depth >= SHORTEST && product.columns >= COLUMNS
+    let most = if right == DType::F32 { MOST_SINGLE_ROWS } else { MOST_ROWS };
+    neighbours && product.rows <= most && product.depth >= SHORTEST && product.columns >= COLUMNS
 }
 
 /// # Safety
@@ -58,14 +66,15 @@ unsafe fn columns<V: Lanes>(work: &Work, begin: usize, end: usize) {
 unsafe fn columns_of<V: Lanes, W: Stored>(work: &Work, begin: usize, end: usize) {
     let product = work.product;
     let widen = size_of::<W>() < 4 && product.rows >= WORTH_WIDENING;
+    let pass = if product.rows <= rows_at_once::<V>() { LEFT / product.rows } else { TERMS };
     let mut wide = [[0.0f32; TERMS]; GROUP];
     let mut sums = [[0.0; GROUP]; MOST_ROWS];
     for group in begin..end {
         let first = group * GROUP;
         let count = GROUP.min(product.columns - first);
         sums[..product.rows].fill([0.0; GROUP]);
-        for from in (0..product.depth).step_by(TERMS) {
-            let terms = (from, TERMS.min(product.depth - from));
+        for from in (0..product.depth).step_by(pass) {
+            let terms = (from, pass.min(product.depth - from));
             // Columns beyond the last repeat it; their sums are dropped.
             let lines: [*const W; GROUP] = std::array::from_fn(|j| {
                 let column = (first + j.min(count - 1)) as isize;
@@ -100,19 +109,28 @@ unsafe fn add<V: Lanes, W: Stored>(
     sums: &mut Sums,
 ) {
     let product = work.product;
-    for row in (0..product.rows).step_by(ROWS) {
+    let most = rows_at_once::<V>();
+    for row in (0..product.rows).step_by(most) {
         let left = work.left.wrapping_offset(row as isize * product.left[0]).wrapping_add(from);
         let left = (left, product.left[0]);
         let sums = &mut sums[row..];
         // SAFETY: rows of the left matrix and columns of the right one, which the caller vouches for.
         unsafe {
-            match product.rows - row {
+            match (product.rows - row).min(most) {
                 1 => blocks::<V, W, 1, COLUMNS_OF_A_ROW>(left, lines, count, terms, sums),
                 2 => blocks::<V, W, 2, COLUMNS>(left, lines, count, terms, sums),
-                _ => blocks::<V, W, ROWS, COLUMNS>(left, lines, count, terms, sums),
+                ROWS => blocks::<V, W, ROWS, COLUMNS>(left, lines, count, terms, sums),
+                4 => blocks::<V, W, 4, COLUMNS>(left, lines, count, terms, sums),
+                5 => blocks::<V, W, 5, COLUMNS>(left, lines, count, terms, sums),
+                _ => blocks::<V, W, MOST_ROWS_AT_ONCE, COLUMNS>(left, lines, count, terms, sums),
             }
         }
     }
+}
+
+/// Rows of a register block at this level.
+const fn rows_at_once<V: Lanes>() -> usize {
+    if V::N == WIDEST { MOST_ROWS_AT_ONCE } else { ROWS }
 }
 
 /// R rows times all columns, C at a time.
