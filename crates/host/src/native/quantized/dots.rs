@@ -13,7 +13,7 @@ pub(super) fn dots(format: BlockFormat, weights: &[Planes; SIDE_BY_SIDE], x: &Ro
 }
 
 /// By the baseline's instructions.
-#[cfg(all(test, not(target_arch = "aarch64")))]
+#[cfg(test)]
 pub(super) fn portable(format: BlockFormat, weights: &[Planes; SIDE_BY_SIDE], x: &Row) -> [f32; SIDE_BY_SIDE] {
     check(weights, x);
     // SAFETY: as above.

@@ -23,7 +23,7 @@ pub(super) fn dots(format: BlockFormat, weights: Lines, x: &Row) -> [f32; SIDE_B
 }
 
 /// By the baseline's instructions.
-#[cfg(all(test, not(target_arch = "aarch64")))]
+#[cfg(test)]
 pub(super) fn portable(format: BlockFormat, weights: Lines, x: &Row) -> [f32; SIDE_BY_SIDE] {
     check(format, weights, x);
     // SAFETY: as above.

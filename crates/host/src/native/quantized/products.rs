@@ -1,5 +1,6 @@
 //! Registers of 32 bytes, and sums of their products: what the kernels of all formats are written in.
 
+#[cfg(any(test, not(target_arch = "aarch64")))]
 use super::planes::GROUP;
 use crate::vector::math::half_to_single;
 
@@ -131,11 +132,11 @@ macro_rules! plain_pairs {
 }
 
 /// For CPUs whose instructions are not known here, and the baseline of x86-64.
-#[cfg(not(target_arch = "aarch64"))]
+#[cfg(any(test, not(target_arch = "aarch64")))]
 #[derive(Clone, Copy)]
 pub(super) struct Portable(f32);
 
-#[cfg(not(target_arch = "aarch64"))]
+#[cfg(any(test, not(target_arch = "aarch64")))]
 // SAFETY of all methods: the trait's contract.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Products for Portable {
