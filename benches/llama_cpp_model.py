@@ -5,8 +5,9 @@
 
 import os
 import sys
-import time
 from importlib.util import find_spec
+
+from shortest import shortest
 
 
 def model():
@@ -40,23 +41,13 @@ def calls(llama):
     return {"smollm2 64 tokens read": read, "smollm2 64 tokens read, 64 written": write}
 
 
-def shortest(run, seconds=2.0):
-    run()
-    times, end = [], time.perf_counter() + seconds
-    while len(times) < 5 or time.perf_counter() < end:
-        begin = time.perf_counter_ns()
-        run()
-        times.append((time.perf_counter_ns() - begin) / 1e3)
-    return min(times)
-
-
 def main():
     known = {"smollm2 64 tokens read", "smollm2 64 tokens read, 64 written"} & set(sys.argv[1:])
     if not known:
         return
     rows = calls(model())
     for name in sorted(known):
-        print(f"{name}\t{shortest(rows[name]):.2f}", flush=True)
+        print(f"{name}\t{shortest(rows[name], seconds=2.0):.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 import os
 import sys
-import time
 
 import torch
 import torch.nn.functional as F
+
+from shortest import shortest
 
 
 def random(*shape):
@@ -84,18 +85,6 @@ def call(name):
     return rows[kind]
 
 
-def shortest(run, seconds=1.0):
-    end = time.perf_counter() + 0.3
-    while time.perf_counter() < end:
-        run()
-    times, end = [], time.perf_counter() + seconds
-    while len(times) < 5 or time.perf_counter() < end:
-        begin = time.perf_counter_ns()
-        run()
-        times.append((time.perf_counter_ns() - begin) / 1e3)
-    return min(times)
-
-
 def main():
     with torch.inference_mode():
         for name in sys.argv[1:]:
@@ -105,7 +94,7 @@ def main():
                 print(f"{name}: {error}", file=sys.stderr)
                 continue
             if run is not None:
-                print(f"{name}\t{shortest(run):.2f}", flush=True)
+                print(f"{name}\t{shortest(run, seconds=1.0, warm_up=0.3):.2f}", flush=True)
 
 
 if __name__ == "__main__":

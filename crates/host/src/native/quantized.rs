@@ -21,6 +21,7 @@ use crate::threads::parallel_for;
 use activations::Activations;
 use openmps_tile::DType;
 use planes::Planes;
+use products::Instructions;
 use std::ops::Range;
 
 /// Weights of one block format, a row after the other.
@@ -81,13 +82,14 @@ pub unsafe fn linear(weight: &Weight, rows: usize, x: &[f32], out: &mut [f32]) {
 /// # Safety
 /// As [`linear`]; these columns of the result are the caller's alone.
 unsafe fn read_in_place(weight: &Weight, x: &Activations, rows: usize, out: &Shared<f32>, fours: Range<usize>) {
+    let instructions = Instructions::best();
     for first in fours.map(|four| four * SIDE_BY_SIDE) {
         let count = SIDE_BY_SIDE.min(weight.rows - first);
         // Rows beyond the last repeat it; their sums are dropped.
         // SAFETY: the caller's promise.
         let lines = std::array::from_fn(|i| unsafe { weight.row(first + i.min(count - 1)) });
         for row in 0..rows {
-            let sums = in_place::dots(weight.format, lines, &x.row(row));
+            let sums = in_place::dots(instructions, weight.format, lines, &x.row(row));
             // SAFETY: the caller's promise.
             unsafe { out.part(row * weight.rows + first, count) }.copy_from_slice(&sums[..count]);
         }
@@ -99,7 +101,7 @@ unsafe fn read_in_place(weight: &Weight, x: &Activations, rows: usize, out: &Sha
 /// # Safety
 /// As [`read_in_place`].
 unsafe fn unpacked(weight: &Weight, x: &Activations, rows: usize, out: &Shared<f32>, fours: Range<usize>) {
-    let groups = weight.columns / planes::GROUP;
+    let (groups, instructions) = (weight.columns / planes::GROUP, Instructions::best());
     scratch::with(SIDE_BY_SIDE * Planes::singles(groups), |memory| {
         let mut planes = Planes::several(groups, memory);
         for first in fours.map(|four| four * SIDE_BY_SIDE) {
@@ -109,7 +111,7 @@ unsafe fn unpacked(weight: &Weight, x: &Activations, rows: usize, out: &Shared<f
                 planes.unpack(weight.format, unsafe { weight.row(first + i) });
             }
             for row in 0..rows {
-                let sums = dots::dots(weight.format, &planes, &x.row(row));
+                let sums = dots::dots(instructions, weight.format, &planes, &x.row(row));
                 // SAFETY: the caller's promise.
                 unsafe { out.part(row * weight.rows + first, count) }.copy_from_slice(&sums[..count]);
             }

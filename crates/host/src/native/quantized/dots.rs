@@ -2,22 +2,21 @@
 
 use super::activations::Row;
 use super::planes::{AT_ONCE, GROUP, Planes, padded};
-use super::products::{Products, at_products};
+use super::products::{Instructions, Products, at_products};
 use super::{BlockFormat, SIDE_BY_SIDE};
 
 /// The sums of several rows of weights, each with the row of x.
-pub(super) fn dots(format: BlockFormat, weights: &[Planes; SIDE_BY_SIDE], x: &Row) -> [f32; SIDE_BY_SIDE] {
+pub(super) fn dots(
+    instructions: Instructions,
+    format: BlockFormat,
+    weights: &[Planes; SIDE_BY_SIDE],
+    x: &Row,
+) -> [f32; SIDE_BY_SIDE] {
     check(weights, x);
-    // SAFETY: all rows have as many groups, and numbers for these and for what pads them; the level is one that the CPU has.
-    unsafe { at_products!(sums(format: BlockFormat, weights: &[Planes; SIDE_BY_SIDE], x: &Row) -> [f32; SIDE_BY_SIDE]) }
-}
-
-/// By the baseline's instructions.
-#[cfg(test)]
-pub(super) fn portable(format: BlockFormat, weights: &[Planes; SIDE_BY_SIDE], x: &Row) -> [f32; SIDE_BY_SIDE] {
-    check(weights, x);
-    // SAFETY: as above.
-    unsafe { sums::<super::products::Portable>(format, weights, x) }
+    // SAFETY: all rows have as many groups, and numbers for these and for what pads them; the instructions are the CPU's.
+    unsafe {
+        at_products!(instructions, sums(format: BlockFormat, weights: &[Planes; SIDE_BY_SIDE], x: &Row) -> [f32; SIDE_BY_SIDE])
+    }
 }
 
 fn check(weights: &[Planes; SIDE_BY_SIDE], x: &Row) {

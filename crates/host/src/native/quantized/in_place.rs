@@ -2,7 +2,7 @@
 
 use super::activations::Row;
 use super::planes::{GROUP, six_bits};
-use super::products::{Products, at_products};
+use super::products::{Instructions, Products, at_products};
 use super::{BlockFormat, SIDE_BY_SIDE};
 
 /// Rows of x from which on blocks are unpacked once for all of them.
@@ -16,18 +16,10 @@ const AHEAD: [usize; 2] = [4096, 65_536];
 type Lines<'a> = [&'a [u8]; SIDE_BY_SIDE];
 
 /// The sums of several rows of weights, each with the row of x.
-pub(super) fn dots(format: BlockFormat, weights: Lines, x: &Row) -> [f32; SIDE_BY_SIDE] {
+pub(super) fn dots(instructions: Instructions, format: BlockFormat, weights: Lines, x: &Row) -> [f32; SIDE_BY_SIDE] {
     check(format, weights, x);
-    // SAFETY: all rows have as many blocks as x has groups for; the level is one that the CPU has.
-    unsafe { at_products!(sums(format: BlockFormat, weights: Lines, x: &Row) -> [f32; SIDE_BY_SIDE]) }
-}
-
-/// By the baseline's instructions.
-#[cfg(test)]
-pub(super) fn portable(format: BlockFormat, weights: Lines, x: &Row) -> [f32; SIDE_BY_SIDE] {
-    check(format, weights, x);
-    // SAFETY: as above.
-    unsafe { sums::<super::products::Portable>(format, weights, x) }
+    // SAFETY: all rows have as many blocks as x has groups for; the instructions are the CPU's.
+    unsafe { at_products!(instructions, sums(format: BlockFormat, weights: Lines, x: &Row) -> [f32; SIDE_BY_SIDE]) }
 }
 
 fn check(format: BlockFormat, weights: Lines, x: &Row) {

@@ -57,35 +57,81 @@ pub(super) trait Products: Copy {
     unsafe fn prefetch(_: *const u8) {}
 }
 
-/// Calls a function that is generic over [`Products`] with the CPU's own: `at_products!(sums(weights: &Weights, x: &Row) -> f32)`. It must be
-/// `inline(always)`, so that it is compiled for the instructions.
-macro_rules! at_products {
-    ($body:ident($($name:ident: $type:ty),*) -> $result:ty) => {{
+/// Registers that the CPU has. Made only here, of what it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Instructions {
+    #[cfg(any(test, not(target_arch = "aarch64")))]
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX2, and the products of bytes of AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    Vnni,
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+}
+
+impl Instructions {
+    /// The best ones of the level in use.
+    #[cfg(target_arch = "x86_64")]
+    pub fn best() -> Instructions {
+        use crate::Level;
+        match crate::level() {
+            Level::Avx512 if std::arch::is_x86_feature_detected!("avx512vnni") => Instructions::Vnni,
+            Level::Avx512 | Level::Avx2 => Instructions::Avx2,
+            Level::Portable => Instructions::Portable,
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    pub fn best() -> Instructions {
+        Instructions::Neon
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    pub fn best() -> Instructions {
+        Instructions::Portable
+    }
+
+    /// The best ones and all below.
+    #[cfg(test)]
+    pub fn all() -> Vec<Instructions> {
+        let mut all = vec![Instructions::Portable];
         #[cfg(target_arch = "x86_64")]
-        {
-            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c,bmi2")]
-            unsafe fn vnni($($name: $type),*) -> $result {
-                // SAFETY: the caller's promise.
-                unsafe { $body::<$crate::native::quantized::products::Avx2<true>>($($name),*) }
-            }
-            #[target_feature(enable = "avx2,fma,f16c,bmi2")]
-            unsafe fn avx2($($name: $type),*) -> $result {
-                // SAFETY: as above.
-                unsafe { $body::<$crate::native::quantized::products::Avx2<false>>($($name),*) }
-            }
-            match $crate::level() {
-                $crate::Level::Avx512 if std::arch::is_x86_feature_detected!("avx512vnni") => vnni($($name),*),
-                $crate::Level::Avx512 | $crate::Level::Avx2 => avx2($($name),*),
-                $crate::Level::Portable => $body::<$crate::native::quantized::products::Portable>($($name),*),
-            }
+        if crate::level() >= crate::Level::Avx2 {
+            all.push(Instructions::Avx2);
         }
-        #[cfg(target_arch = "aarch64")]
-        {
-            $body::<$crate::native::quantized::products::Neon>($($name),*)
+        if !all.contains(&Instructions::best()) {
+            all.push(Instructions::best());
         }
-        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-        {
-            $body::<$crate::native::quantized::products::Portable>($($name),*)
+        all
+    }
+}
+
+/// Calls a function that is generic over [`Products`] with the registers of these [`Instructions`]:
+/// `at_products!(instructions, sums(weights: &Weights, x: &Row) -> f32)`. It must be `inline(always)`, so that it is compiled for them.
+macro_rules! at_products {
+    ($instructions:expr, $body:ident($($name:ident: $type:ty),*) -> $result:ty) => {{
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c,bmi2")]
+        unsafe fn vnni($($name: $type),*) -> $result {
+            // SAFETY: the caller's promise.
+            unsafe { $body::<$crate::native::quantized::products::Avx2<true>>($($name),*) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma,f16c,bmi2")]
+        unsafe fn avx2($($name: $type),*) -> $result {
+            // SAFETY: as above.
+            unsafe { $body::<$crate::native::quantized::products::Avx2<false>>($($name),*) }
+        }
+        use $crate::native::quantized::products::Instructions;
+        match $instructions {
+            #[cfg(any(test, not(target_arch = "aarch64")))]
+            Instructions::Portable => $body::<$crate::native::quantized::products::Portable>($($name),*),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2 => avx2($($name),*),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Vnni => vnni($($name),*),
+            #[cfg(target_arch = "aarch64")]
+            Instructions::Neon => $body::<$crate::native::quantized::products::Neon>($($name),*),
         }
     }};
 }

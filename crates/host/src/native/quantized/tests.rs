@@ -87,12 +87,10 @@ fn instructions_agree() {
         // SAFETY: rows of the weight.
         let lines = std::array::from_fn(|i| unsafe { weight.row(i) });
         let x_row = activations.row(0);
-        let found = [
-            dots::dots(format, &planes, &x_row),
-            dots::portable(format, &planes, &x_row),
-            in_place::dots(format, lines, &x_row),
-            in_place::portable(format, lines, &x_row),
-        ];
+        let found = Instructions::all().into_iter().flat_map(|instructions| {
+            let unpacked = dots::dots(instructions, format, &planes, &x_row);
+            [unpacked, in_place::dots(instructions, format, lines, &x_row)]
+        });
         for found in found {
             for (j, &got) in found.iter().enumerate() {
                 let terms = x.iter().zip(&wide[j * columns..]).map(|(&x, w)| f64::from(x) * w);

@@ -14,6 +14,7 @@ use openmps_tile::DType;
 /// are so few rows that sums would wait for each other, or enough registers.
 const ROWS: usize = 6;
 const REGISTERS: usize = 2;
+const WIDE: usize = 2 * REGISTERS;
 const FEW_ROWS: usize = 2;
 /// Bytes ahead in each row of the right matrix at which lines are asked for, in short rows and in long ones: eight streams that move in step are
 /// more than a processor follows (1 x 4096 x 4096: 3.4 ms without, 1.6 with; Zen 5, one thread).
@@ -93,9 +94,9 @@ unsafe fn add<V: Lanes>(work: &Work, columns: (usize, usize), sums: &mut [f32], 
 #[inline(always)]
 unsafe fn add_of<V: Lanes, W: Stored>(work: &Work, (first, count): (usize, usize), sums: &mut [f32], width: usize) {
     let (depth, stride) = (work.product.depth, work.product.right[0]);
-    let step = REGISTERS * V::N;
+    let (step, wide_step) = (REGISTERS * V::N, WIDE * V::N);
     let whole = count / step * step;
-    let wide = if work.product.rows <= rows_of_wide_blocks::<V>() { count / (2 * step) * (2 * step) } else { 0 };
+    let wide = if work.product.rows <= rows_of_wide_blocks::<V>() { count / wide_step * wide_step } else { 0 };
     let all = depth * work.product.columns <= LARGE && wide > 0 && work.product.rows > FEW_ROWS;
     let ahead = match all {
         true => (ROWS_AHEAD * stride * size_of::<W>() as isize).unsigned_abs(),
@@ -107,11 +108,11 @@ unsafe fn add_of<V: Lanes, W: Stored>(work: &Work, (first, count): (usize, usize
     unsafe {
         for from in (0..depth).step_by(pass) {
             let lines = Block { right: right(from), stride, terms: pass.min(depth - from), ahead };
-            for column in (0..wide).step_by(2 * step) {
-                wide_rows::<V, W>(work, from, lines.after(column), &mut sums[column..], width);
+            for column in (0..wide).step_by(wide_step) {
+                rows::<V, W, WIDE>(work, from, lines.after(column), &mut sums[column..], width);
             }
             for column in (wide..whole).step_by(step) {
-                rows::<V, W>(work, from, lines.after(column), &mut sums[column..], width);
+                rows::<V, W, REGISTERS>(work, from, lines.after(column), &mut sums[column..], width);
             }
         }
         if whole == count {
@@ -126,7 +127,7 @@ unsafe fn add_of<V: Lanes, W: Stored>(work: &Work, (first, count): (usize, usize
                 widened::<V, W>(right(from + k).add(whole), to.as_mut_ptr(), to.len());
             }
             let lines = Block { right: rest[0].as_ptr(), stride: WIDTH as isize, terms, ahead: 0 };
-            rows::<V, f32>(work, from, lines, &mut sums[whole..], width);
+            rows::<V, f32, REGISTERS>(work, from, lines, &mut sums[whole..], width);
         }
     }
 }
@@ -147,9 +148,15 @@ impl<W> Block<W> {
     }
 }
 
-/// All rows of the left matrix times one block of the right one.
+/// All rows of the left matrix times one block of the right one, of C registers.
 #[inline(always)]
-unsafe fn rows<V: Lanes, W: Stored>(work: &Work, from: usize, right: Block<W>, sums: &mut [f32], width: usize) {
+unsafe fn rows<V: Lanes, W: Stored, const C: usize>(
+    work: &Work,
+    from: usize,
+    right: Block<W>,
+    sums: &mut [f32],
+    width: usize,
+) {
     let [by_row, by_column] = work.product.left;
     for row in (0..work.product.rows).step_by(ROWS) {
         let left = work.left.wrapping_offset(row as isize * by_row + from as isize * by_column);
@@ -157,12 +164,12 @@ unsafe fn rows<V: Lanes, W: Stored>(work: &Work, from: usize, right: Block<W>, s
         // SAFETY: passed on to the caller.
         unsafe {
             match work.product.rows - row {
-                1 => block::<V, W, 1, REGISTERS>(left, work.product.left, right, sums, width),
-                2 => block::<V, W, 2, REGISTERS>(left, work.product.left, right, sums, width),
-                3 => block::<V, W, 3, REGISTERS>(left, work.product.left, right, sums, width),
-                4 => block::<V, W, 4, REGISTERS>(left, work.product.left, right, sums, width),
-                5 => block::<V, W, 5, REGISTERS>(left, work.product.left, right, sums, width),
-                _ => block::<V, W, ROWS, REGISTERS>(left, work.product.left, right, sums, width),
+                1 => block::<V, W, 1, C>(left, work.product.left, right, sums, width),
+                2 => block::<V, W, 2, C>(left, work.product.left, right, sums, width),
+                3 => block::<V, W, 3, C>(left, work.product.left, right, sums, width),
+                4 => block::<V, W, 4, C>(left, work.product.left, right, sums, width),
+                5 => block::<V, W, 5, C>(left, work.product.left, right, sums, width),
+                _ => block::<V, W, ROWS, C>(left, work.product.left, right, sums, width),
             }
         }
     }
@@ -171,24 +178,6 @@ unsafe fn rows<V: Lanes, W: Stored>(work: &Work, from: usize, right: Block<W>, s
 /// Rows that are multiplied with a block of twice as many columns: 24 sums and what they are made of are fewer than 32 registers.
 const fn rows_of_wide_blocks<V: Lanes>() -> usize {
     if V::N == WIDEST { ROWS } else { FEW_ROWS }
-}
-
-/// All rows, at most [`rows_of_wide_blocks`], times a block of twice as many columns.
-#[inline(always)]
-unsafe fn wide_rows<V: Lanes, W: Stored>(work: &Work, from: usize, right: Block<W>, sums: &mut [f32], width: usize) {
-    const WIDE: usize = 2 * REGISTERS;
-    let left = work.left.wrapping_offset(from as isize * work.product.left[1]);
-    // SAFETY: passed on to the caller.
-    unsafe {
-        match work.product.rows {
-            1 => block::<V, W, 1, WIDE>(left, work.product.left, right, sums, width),
-            2 => block::<V, W, 2, WIDE>(left, work.product.left, right, sums, width),
-            3 => block::<V, W, 3, WIDE>(left, work.product.left, right, sums, width),
-            4 => block::<V, W, 4, WIDE>(left, work.product.left, right, sums, width),
-            5 => block::<V, W, 5, WIDE>(left, work.product.left, right, sums, width),
-            _ => block::<V, W, ROWS, WIDE>(left, work.product.left, right, sums, width),
-        }
-    }
 }
 
 /// R rows of the left matrix times one block of the right one, of C registers.
