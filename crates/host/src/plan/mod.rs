@@ -19,6 +19,7 @@ mod product;
 mod registers;
 mod step;
 mod value;
+mod widen;
 
 use crate::error::Error;
 use crate::interrupt::{self, Poll};
@@ -28,6 +29,7 @@ use openmps_tile::Kernel;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use step::Step;
+use widen::Wide;
 
 /// A kernel ready to run on this CPU.
 #[derive(Debug)]
@@ -51,6 +53,8 @@ pub struct Program {
     ns_per_program: usize,
     /// Programs run one after the other, as their lines are to be read.
     is_ordered: bool,
+    /// The same for several programs at once.
+    wide: Option<Wide>,
 }
 
 /// What the programs of a launch share.
@@ -68,7 +72,9 @@ static LAUNCHES: AtomicU64 = AtomicU64::new(1);
 impl Program {
     /// Plans a kernel, which must have passed the verifier; what the host cannot execute is an error.
     pub fn new(kernel: &Kernel) -> Result<Program, Error> {
-        lower::lower(kernel)
+        let mut program = lower::lower(kernel)?;
+        program.wide = Wide::of(kernel, &program);
+        Ok(program)
     }
 
     /// The kernel's name.
@@ -95,20 +101,35 @@ impl Program {
             return Err(Error::Arguments { kernel, got: arguments.len(), expected: self.parameters });
         }
         let stop = interrupt::flag();
-        let launch = Launch { grid, arguments, number: LAUNCHES.fetch_add(1, Ordering::Relaxed) };
-        let run = |begin, end| {
+        let number = LAUNCHES.fetch_add(1, Ordering::Relaxed);
+        let run = |program: &Program, grid, programs| {
+            let launch = Launch { grid, arguments, number };
             // SAFETY: passed on to the caller; programs of a grid are independent of each other.
-            unsafe { execute::run_programs(self, launch, begin..end, Poll::new(stop.as_ref())) }
+            unsafe { execute::run_programs(program, launch, programs, Poll::new(stop.as_ref())) }
         };
         if self.is_ordered && programs > 0 {
-            return run(0, programs);
+            return run(self, grid, 0..programs);
         }
         let failed = Mutex::new(None);
-        threads::parallel_for(programs, self.ns_per_program, |begin, end| {
-            if let Err(error) = run(begin, end) {
+        let note = |done: Result<(), Error>| {
+            if let Err(error) = done {
                 failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             }
-        });
+        };
+        match &self.wide {
+            Some(Wide { by, program }) if programs == grid[0] && programs >= *by => {
+                let wide = programs / by;
+                // What is left over comes after them, as if it was one more.
+                let items = programs.div_ceil(*by);
+                threads::parallel_for(items, program.ns_per_program, |begin, end| {
+                    note(run(program, [wide, 1, 1], begin..end.min(wide)));
+                    if end > wide {
+                        note(run(self, grid, wide * by..programs));
+                    }
+                });
+            }
+            _ => threads::parallel_for(programs, self.ns_per_program, |begin, end| note(run(self, grid, begin..end))),
+        }
         failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 }

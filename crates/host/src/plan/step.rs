@@ -345,6 +345,15 @@ impl Step {
         }
     }
 
+    /// Whether a step leaves a tile in scratch memory for later ones.
+    pub fn keeps_a_tile(&self) -> bool {
+        match self {
+            Step::LoadTile { direct, .. } => !direct,
+            Step::Call(_) | Step::Fold(_) | Step::Gather { .. } => true,
+            step => step.target().is_some_and(|target| target.store.is_none()),
+        }
+    }
+
     /// The lists of steps that a step contains.
     pub fn bodies(&self) -> &[Vec<Step>] {
         match self {
