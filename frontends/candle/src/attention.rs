@@ -214,7 +214,7 @@ impl CustomOp3 for Attention {
             return Ok((None, None, of_v));
         }
         let of_weights = matmul(&gradient, &wide_v.unsqueeze(2)?.t()?)?;
-        let mut of_scores = (softmax_gradient(&weights, &of_weights, 4)? * self.scale)?;
+        let mut of_scores = (softmax_gradient(&weights, &of_weights, 4, false)? * self.scale)?;
         if let Some(cap) = self.soft_cap {
             of_scores = (of_scores * soft_cap_slope(&scores, cap)?)?;
         }

@@ -5,8 +5,8 @@ use crate::forward::{Plain, forwards};
 use crate::operand::expect_floats;
 use crate::path::{Operation, Path, path};
 use candle_core::shape::Dim;
-use candle_core::{CustomOp1, Result, Tensor};
-use openmps::operators::operators::softmax::Softmax as Operator;
+use candle_core::{CustomOp1, CustomOp2, Result, Tensor};
+use openmps::operators::operators::softmax::{Softmax as Operator, SoftmaxGradient as GradientOperator};
 
 /// `e^x` over the sum of these along a dimension.
 ///
@@ -64,29 +64,67 @@ impl CustomOp1 for Softmax {
     forwards!(self => [Plain(Operator { axis: self.dim as i64, logarithm: self.logarithm })], s1 l1);
 
     fn bwd(&self, _: &Tensor, y: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
-        Ok(Some(if self.logarithm {
-            (gradient - y.exp()?.broadcast_mul(&gradient.sum_keepdim(self.dim)?)?)?
-        } else {
-            softmax_gradient(y, gradient, self.dim)?
-        }))
+        Ok(Some(softmax_gradient(y, gradient, self.dim, self.logarithm)?))
     }
 }
 
-/// `y * (gradient - sum(gradient * y))`.
-pub(crate) fn softmax_gradient(y: &Tensor, gradient: &Tensor, dim: usize) -> Result<Tensor> {
-    let weighted = (gradient * y)?;
-    weighted.sub(&y.broadcast_mul(&weighted.sum_keepdim(dim)?)?)
+/// `y * (gradient - sum(gradient * y))`; with a logarithm `gradient - e^y * sum(gradient)`.
+pub(crate) fn softmax_gradient(y: &Tensor, gradient: &Tensor, dim: usize, logarithm: bool) -> Result<Tensor> {
+    let last = y.rank().saturating_sub(1);
+    if y.device().is_cpu() || dim == last {
+        return y.apply_op2(gradient, SoftmaxGradient { dim, logarithm });
+    }
+    let [y, gradient] = [y.transpose(dim, last)?, gradient.transpose(dim, last)?];
+    y.apply_op2(&gradient, SoftmaxGradient { dim: last, logarithm })?.transpose(dim, last)
+}
+
+struct SoftmaxGradient {
+    dim: usize,
+    logarithm: bool,
+}
+
+impl CustomOp2 for SoftmaxGradient {
+    fn name(&self) -> &'static str {
+        if self.logarithm { "openmps-log-softmax-gradient" } else { "openmps-softmax-gradient" }
+    }
+
+    forwards!(self => [Plain(GradientOperator { axis: self.dim as i64, logarithm: self.logarithm })], s1 l1, s2 l2);
+
+    fn bwd(
+        &self,
+        y: &Tensor,
+        gradient: &Tensor,
+        _: &Tensor,
+        upstream: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let sum = |x: &Tensor| x.sum_keepdim(self.dim);
+        if self.logarithm {
+            let weighted = (y.exp()? * upstream)?;
+            let of_gradient = upstream.broadcast_sub(&sum(&weighted)?)?;
+            return Ok((Some(weighted.broadcast_mul(&sum(gradient)?.neg()?)?), Some(of_gradient)));
+        }
+        let centred = gradient.broadcast_sub(&sum(&(y * gradient)?)?)?;
+        let of_y = ((upstream * centred)? - gradient.broadcast_mul(&sum(&(y * upstream)?)?)?)?;
+        Ok((Some(of_y), Some(softmax_gradient(y, upstream, self.dim, false)?)))
+    }
 }
 
 /// Cases of the forward pass for its test on external GPUs.
 #[cfg(test)]
 pub(crate) fn cases(add: &mut crate::external::AddCase) {
-    const CASES: [(i64, &[&[usize]]); 4] =
-        [(2, &[&[2, 3, 17]]), (0, &[&[5, 9]]), (1, &[&[3, 700]]), (1, &[&[2, 9001]])];
+    const CASES: [(i64, &[&[usize]], &[&[usize]]); 4] = [
+        (2, &[&[2, 3, 17]], &[&[2, 3, 17], &[2, 3, 17]]),
+        (0, &[&[5, 9]], &[&[5, 9], &[5, 9]]),
+        (1, &[&[3, 700]], &[&[3, 700], &[3, 700]]),
+        (1, &[&[2, 9001]], &[&[2, 9001], &[2, 9001]]),
+    ];
     for logarithm in [false, true] {
-        for (dim, shapes) in CASES {
-            let op = Plain(Operator { axis: dim, logarithm });
-            add(if logarithm { "log-softmax" } else { "softmax" }, Box::new(op), shapes);
+        for (axis, forward, backward) in CASES {
+            let name = |plain, of_logarithm| if logarithm { of_logarithm } else { plain };
+            let op = Plain(Operator { axis, logarithm });
+            add(name("softmax", "log-softmax"), Box::new(op), forward);
+            let op = Plain(GradientOperator { axis, logarithm });
+            add(name("softmax-gradient", "log-softmax-gradient"), Box::new(op), backward);
         }
     }
 }

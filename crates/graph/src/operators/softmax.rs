@@ -1,12 +1,15 @@
 //! Softmax and its logarithm along an axis: MPSMatrixSoftMax's work, on any axis and stride.
 
+mod gradient;
+
+pub use gradient::{GRADIENT, LOGARITHM_GRADIENT, SoftmaxGradient};
+
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
-use crate::gradient::{Backward, Gradients, Node};
+use crate::gradient::{Backward, Gradients};
 use crate::layout::{axis_of, call};
 use crate::movement;
 use crate::operator::{Meta, Operator};
-use crate::operators::elementwise;
 use crate::program::{self, Key};
 use crate::queue::Queue;
 use crate::reference::{Array, sum};
@@ -27,14 +30,6 @@ pub struct Softmax {
     pub logarithm: bool,
 }
 
-/// `y (dy - sum(y dy))`, the gradient of softmax along an axis.
-pub(super) fn gradient_of_rows(b: &mut Backward<'_>, y: Node, dy: Node, axis: usize) -> Result<Node> {
-    let weighted = b.multiply(y, dy)?;
-    let sum = b.sum(weighted, &[axis], true)?;
-    let rest = b.subtract(dy, sum)?;
-    b.multiply(y, rest)
-}
-
 impl Operator for Softmax {
     fn name(&self) -> &'static str {
         if self.logarithm { "log_softmax" } else { "softmax" }
@@ -42,17 +37,7 @@ impl Operator for Softmax {
 
     fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
         let x = &inputs[0];
-        if !x.dtype.is_float() {
-            return Err(Error::DType {
-                operator: self.name(),
-                what: "x",
-                got: x.dtype,
-                expected: "a float type".into(),
-            });
-        }
-        if !x.shape.is_empty() {
-            axis_of(self.name(), self.axis, x.shape.len())?;
-        }
+        expect_floats(self.name(), x, self.axis)?;
         Ok(vec![x.clone()])
     }
 
@@ -68,7 +53,8 @@ impl Operator for Softmax {
         // Of the dense output a row is one element of `outer` and one of `inner`; one even stride needs one of them to be 1. The host device's
         // kernel takes rows whose elements follow each other: three pictures of 300 x 300 took 17 ms by strides, Paddle's CPU 2.6.
         if inner != 1 && (outer != 1 || queue.is_host()) {
-            return self.turned(queue, x, out, axis[0]);
+            let last = Softmax { axis: -1, logarithm: self.logarithm };
+            return with_axis_last(&last, queue, inputs, out, axis[0]);
         }
         let from = Rows::of(operator, queue, x, &axis)?;
         let to_strides = if inner == 1 { [from.length as isize, 1] } else { [1, inner as isize] };
@@ -119,13 +105,7 @@ impl Operator for Softmax {
         if b.shape(y).is_empty() {
             return Ok(vec![Some(b.zeros_like(y)?)]);
         }
-        let axis = b.axis(self, self.axis, y)?;
-        if !self.logarithm {
-            return Ok(vec![Some(gradient_of_rows(b, y, dy, axis)?)]);
-        }
-        let (probabilities, sum) = (b.unary(elementwise::Unary::Exp, y)?, b.sum(dy, &[axis], true)?);
-        let shared = b.multiply(probabilities, sum)?;
-        Ok(vec![Some(b.subtract(dy, shared)?)])
+        Ok(vec![Some(b.one(SoftmaxGradient { axis: self.axis, logarithm: self.logarithm }, &[y, dy])?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
@@ -158,20 +138,33 @@ fn sizes_around(x: &View, axis: &[usize]) -> (usize, usize) {
     }
 }
 
-impl Softmax {
-    /// Of a copy whose last axis is the one that counts.
-    fn turned(&self, queue: &Queue, x: &View, out: &View, axis: usize) -> Result<()> {
-        let operator = self.name();
-        let order: Vec<usize> = (0..x.rank()).filter(|&other| other != axis).chain([axis]).collect();
-        let (from, to) = (x.permuted(&order), out.permuted(&order));
-        let allocate = || queue.allocate(x.len() * x.dtype.size()).map_err(|source| Error::Device { operator, source });
-        let (before, after) = (allocate()?, allocate()?);
-        let dense = |memory: &Buffer| View::dense(memory.address(), x.dtype, &from.shape);
-        let rows = [dense(&before)?, dense(&after)?];
-        movement::run(queue, operator, |mover| mover.copy(&from, &rows[0]))?;
-        Softmax { axis: -1, logarithm: self.logarithm }.run(queue, &rows[..1], &rows[1..])?;
-        movement::run(queue, operator, |mover| mover.copy(&rows[1], &to))
+/// Refuses what has no such axis, or no fractions.
+fn expect_floats(operator: &'static str, x: &Meta, axis: i64) -> Result<()> {
+    if !x.dtype.is_float() {
+        return Err(Error::DType { operator, what: "x", got: x.dtype, expected: "a float type".into() });
     }
+    if !x.shape.is_empty() {
+        axis_of(operator, axis, x.shape.len())?;
+    }
+    Ok(())
+}
+
+/// An operator along the last axis, of copies whose last axis is the one that counts.
+fn with_axis_last(operator: &dyn Operator, queue: &Queue, inputs: &[View], out: &View, axis: usize) -> Result<()> {
+    let name = operator.name();
+    let order: Vec<usize> = (0..out.rank()).filter(|&other| other != axis).chain([axis]).collect();
+    let allocate =
+        || queue.allocate(out.len() * out.dtype.size()).map_err(|source| Error::Device { operator: name, source });
+    let buffers = inputs.iter().chain([out]).map(|_| allocate()).collect::<Result<Vec<Buffer>>>()?;
+    let shape = out.permuted(&order).shape;
+    let dense = |memory: &Buffer| View::dense(memory.address(), out.dtype, &shape);
+    let rows = buffers.iter().map(dense).collect::<Result<Vec<View>>>()?;
+    movement::run(queue, name, |mover| {
+        inputs.iter().zip(&rows).try_for_each(|(x, rows)| mover.copy(&x.permuted(&order), rows))
+    })?;
+    let (of_inputs, of_out) = rows.split_at(inputs.len());
+    operator.run(queue, of_inputs, of_out)?;
+    movement::run(queue, name, |mover| mover.copy(&of_out[0], &out.permuted(&order)))
 }
 
 struct Parameters {

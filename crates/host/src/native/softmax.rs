@@ -1,6 +1,10 @@
 //! Softmax of rows of float32: the largest element, the exponentials and their sum, the results; the first-level cache holds the row from the first
 //! pass on.
 
+mod gradient;
+
+pub use gradient::{SoftmaxGradient, softmax_gradient};
+
 use super::lanes::{Lanes, SUMS, at_level};
 use crate::threads::parallel_for;
 

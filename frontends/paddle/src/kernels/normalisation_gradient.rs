@@ -6,13 +6,12 @@ use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::batch_norm::BatchNormGradient;
-use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient, Unary};
+use openmps_graph::operators::elementwise::{Elementwise, Unary};
 use openmps_graph::operators::reduce::Reduction;
+use openmps_graph::operators::softmax::SoftmaxGradient;
 use openmps_graph::{Operator, View};
 use openmps_tile::DType;
 use openmps_tile::dtype::FLOATS;
-
-const SUBTRACT: Elementwise = Elementwise::Binary(Binary::Subtract);
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
@@ -22,23 +21,18 @@ pub fn register(table: &mut Table) {
     table.add("batch_norm_grad", FLOATS, batch_norm_grad);
 }
 
-/// `(dy - sum(dy y)) y`
 pub(super) fn softmax_grad(context: &Context, y: Tensor, upstream: Tensor, axis: i32, dx: Output) -> Result<()> {
-    let (c, dtype) = (Compose::new(context), y.dtype()?);
-    let (y, upstream) = (c.input(&y)?, c.input(&upstream)?);
-    let axes = if y.rank() == 0 { vec![] } else { vec![axis.into()] };
-    let sum = c.reduce(Reduction::Sum, &c.multiply(&y, &upstream)?, &axes)?;
-    c.store(&dx, dtype, Elementwise::Gradient(Gradient::SoftmaxStep), &[&y, &upstream, &sum], &[])
+    rows(context, SoftmaxGradient { axis: axis.into(), logarithm: false }, &y, &upstream, &dx)
 }
 
-/// `dy - e^y sum(dy)`
 fn log_softmax_grad(context: &Context, y: Tensor, upstream: Tensor, axis: i32, dx: Output) -> Result<()> {
-    let (c, dtype) = (Compose::new(context), y.dtype()?);
-    let (y, upstream) = (c.input(&y)?, c.input(&upstream)?);
-    let axes = if y.rank() == 0 { vec![] } else { vec![axis.into()] };
-    let sum = c.reduce(Reduction::Sum, &upstream, &axes)?;
-    let share = c.multiply(&c.map(Elementwise::Unary(Unary::Exp), &[&y], &[])?, &sum)?;
-    c.store(&dx, dtype, SUBTRACT, &[&upstream, &share], &[])
+    rows(context, SoftmaxGradient { axis: axis.into(), logarithm: true }, &y, &upstream, &dx)
+}
+
+fn rows(context: &Context, operator: SoftmaxGradient, y: &Tensor, upstream: &Tensor, dx: &Output) -> Result<()> {
+    let (c, y) = (Compose::new(context), y.view()?);
+    let (upstream, dx) = (c.cast(&upstream.view()?, y.dtype)?, context.allocate(dx, y.dtype)?);
+    c.launch(&operator, &[y, upstream], &[dx])
 }
 
 fn layer_norm_grad(

@@ -8,7 +8,7 @@ use crate::operators::backward::Transposed::{No, Yes};
 use crate::operators::elementwise::{Binary, Elementwise, Unary};
 use crate::operators::full::Full;
 use crate::operators::reduce::Reduction;
-use crate::operators::softmax::{Softmax, gradient_of_rows};
+use crate::operators::softmax::{Softmax, SoftmaxGradient};
 use crate::operators::triangle::Triangle;
 use openmps_host::native::attention as native;
 use openmps_tile::Number;
@@ -86,7 +86,7 @@ pub(super) fn gradient(operator: &Attention, b: &mut Backward<'_>) -> Result<Gra
         gradients[2] = Some(b.cast(of_v, dtype)?);
     }
     let of_weights = b.matmul((dy, No), (v, Yes))?;
-    let of_masked = gradient_of_rows(b, weights, of_weights, 3)?;
+    let of_masked = b.one(SoftmaxGradient { axis: 3, logarithm: false }, &[weights, of_weights])?;
     // The derivative of a soft cap is 1 less the tangent's square.
     let of_scores = match tangents {
         Some(tangents) => {

@@ -228,7 +228,5 @@ rows! {
         Heaviside "heaviside_grad_y", "dy where x is 0: x, dy.", TWO, [], FLOATS => Same, 0.0,
             |x, _| zero_unless(x[0].eq(0.0), x[1]), |x, _| unless_f64(x[0] == 0.0, x[1]);
         ExpDifference "exp_difference", "dy e^(x - y), the gradient of a logarithm of summed powers: x, y, dy.", THREE, [], FLOATS => Same, 8.0, |x, _| x[2] * (x[0] - x[1]).exp(), |x, _| x[2] * (x[0] - x[1]).exp();
-        SoftmaxStep "softmax_grad_step", "(dy - sum) y, the last step of softmax's gradient: y, dy, sum.", THREE, [], FLOATS => Same, 8.0,
-            |x, _| (x[1] - x[2]) * x[0], |x, _| (x[1] - x[2]) * x[0];
     }
 }
