@@ -126,8 +126,8 @@ unsafe fn run_with(
     let begin = programs.start;
     let mut place = [begin % grid[0], begin / grid[0] % grid[1], begin / grid[0] / grid[1]];
     for _ in programs {
-        for axis in 0..3 {
-            machine.set(program.program_slots[axis], place[axis] as i64);
+        for (slot, number) in program.program_slots.into_iter().zip([place[0] * program.by, place[1], place[2]]) {
+            machine.set(slot, number as i64);
         }
         machine.place = place;
         machine.count()?;

@@ -150,6 +150,7 @@ impl<'k> Lowering<'k> {
             products: assigned.products,
             ns_per_program: self.ns as usize,
             is_ordered: self.is_ordered,
+            by: 1,
             wide: None,
         }
     }

@@ -29,7 +29,6 @@ use openmps_tile::Kernel;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use step::Step;
-use widen::Wide;
 
 /// A kernel ready to run on this CPU.
 #[derive(Debug)]
@@ -53,8 +52,10 @@ pub struct Program {
     ns_per_program: usize,
     /// Programs run one after the other, as their lines are to be read.
     is_ordered: bool,
+    /// How many programs of the kernel each run of the body is.
+    by: usize,
     /// The same for several programs at once.
-    wide: Option<Wide>,
+    wide: Option<Box<Program>>,
 }
 
 /// What the programs of a launch share.
@@ -73,7 +74,7 @@ impl Program {
     /// Plans a kernel, which must have passed the verifier; what the host cannot execute is an error.
     pub fn new(kernel: &Kernel) -> Result<Program, Error> {
         let mut program = lower::lower(kernel)?;
-        program.wide = Wide::of(kernel, &program);
+        program.wide = widen::widen(kernel, &program);
         Ok(program)
     }
 
@@ -117,14 +118,13 @@ impl Program {
             }
         };
         match &self.wide {
-            Some(Wide { by, program }) if programs == grid[0] && programs >= *by => {
-                let wide = programs / by;
+            Some(wide) if programs == grid[0] && programs >= wide.by => {
+                let whole = programs / wide.by;
                 // What is left over comes after them, as if it was one more.
-                let items = programs.div_ceil(*by);
-                threads::parallel_for(items, program.ns_per_program, |begin, end| {
-                    note(run(program, [wide, 1, 1], begin..end.min(wide)));
-                    if end > wide {
-                        note(run(self, grid, wide * by..programs));
+                threads::parallel_for(programs.div_ceil(wide.by), wide.ns_per_program, |begin, end| {
+                    note(run(wide, [whole, 1, 1], begin..end.min(whole)));
+                    if end > whole {
+                        note(run(self, grid, whole * wide.by..programs));
                     }
                 });
             }

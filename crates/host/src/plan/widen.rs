@@ -1,36 +1,33 @@
 //! Several programs of single elements as one: what surrounds a program takes as long as the additions of a thousand elements.
 //!
-//! A kernel whose program handles the elements `id * length + (0..length)`, each by itself, computes the same where a program handles `by * length` of
-//! them. Programs that are left over at the end of a grid run as they are.
+//! A kernel whose program handles the elements `id * length + (0..length)`, each by itself, computes the same where tiles are `by`
+//! times as long and only each `by`-th program runs. Programs that are left over at the end of a grid run as they are.
 
 use super::step::Step;
 use super::{Program, lower};
-use openmps_tile::{Binary, Cast, Instruction, Kernel, Number, Operation, Scalar, Type, Value};
+use openmps_tile::{Binary, Cast, Instruction, Kernel, Number, Operation, Scalar, Value};
 
 /// Elements of a wide program. With half as many, additions of 65,536 elements take 4.9 us instead of 4.3; by programs of 2,048 they take 7.5.
 const LENGTH: usize = 16384;
 /// What a wide program takes at most, as plans guess: more are left for other threads.
 const NANOSECONDS: usize = 16_000;
 
-/// A program that does what several of another one do.
-#[derive(Debug)]
-pub(super) struct Wide {
-    pub by: usize,
-    pub program: Box<Program>,
-}
-
-impl Wide {
-    /// For a kernel that has been planned; none where wide programs are not known to do the same, and sooner.
-    pub fn of(kernel: &Kernel, program: &Program) -> Option<Wide> {
-        // What a step leaves for another one stays in the first-level cache only as long as tiles are short.
-        if program.body.iter().any(Step::keeps_a_tile) {
-            return None;
-        }
-        let length = length(kernel)?;
-        let by = (LENGTH / length).min(NANOSECONDS / program.ns_per_program.max(1));
-        let wide = widened(kernel, length, by).filter(|_| by > 1)?;
-        Some(Wide { by, program: Box::new(lower::lower(&wide).ok()?) })
+/// What a planned kernel's programs are joined to; none where wide programs are not known to do the same, and sooner.
+pub(super) fn widen(kernel: &Kernel, program: &Program) -> Option<Box<Program>> {
+    // What a step leaves for another one stays in the first-level cache only as long as tiles are short.
+    if program.body.iter().any(Step::keeps_a_tile) {
+        return None;
     }
+    let length = length(kernel)?;
+    let by = (LENGTH / length).min(NANOSECONDS / program.ns_per_program.max(1));
+    if by < 2 || !is_by_element(kernel, length) {
+        return None;
+    }
+    let mut kernel = kernel.clone();
+    for ty in kernel.types.iter_mut().filter(|ty| !ty.is_scalar()) {
+        ty.dims[0] = length * by;
+    }
+    Some(Box::new(Program { by, ..lower::lower(&kernel).ok()? }))
 }
 
 /// What of a program's place a value is.
@@ -46,28 +43,16 @@ enum Role {
     Range,
 }
 
-/// The kernel each of whose programs does what `by` of this one's do; none where that is not known.
-fn widened(kernel: &Kernel, length: usize, by: usize) -> Option<Kernel> {
-    let mut wide = kernel.clone();
+/// Whether each program handles the elements `id * length + (0..length)`, each by itself, and does not see how many they are.
+fn is_by_element(kernel: &Kernel, length: usize) -> bool {
     let mut roles = vec![Role::Other; kernel.types.len()];
-    wide.body.instructions.clear();
-    for instruction in &kernel.body.instructions {
-        let mut instruction = instruction.clone();
-        let role = role(kernel, &roles, &instruction, length)?;
-        if instruction.operation == Operation::Binary(Binary::Multiply) && role == Role::First {
-            let (scaled, constant) = scaled(&mut wide, &roles, &instruction, length * by)?;
-            wide.body.instructions.push(constant);
-            instruction = scaled;
-        }
+    kernel.body.instructions.iter().all(|instruction| {
+        let role = role(kernel, &roles, instruction, length);
         for &result in &instruction.results {
-            roles[result.0 as usize] = role;
+            roles[result.0 as usize] = role.unwrap_or(Role::Other);
         }
-        wide.body.instructions.push(instruction);
-    }
-    for ty in wide.types.iter_mut().filter(|ty| !ty.is_scalar()) {
-        ty.dims[0] = length * by;
-    }
-    Some(wide)
+        role.is_some()
+    })
 }
 
 /// The length of a kernel's only kind of tile.
@@ -122,31 +107,6 @@ fn constant(kernel: &Kernel, value: Value) -> Option<i64> {
         Operation::Constant(Number::Integer(number)) => Some(number),
         _ => None,
     }
-}
-
-/// The product of the program's number and `length`, and the instruction for `length`.
-fn scaled(
-    kernel: &mut Kernel,
-    roles: &[Role],
-    product: &Instruction,
-    length: usize,
-) -> Option<(Instruction, Instruction)> {
-    let ty: Type = kernel.type_of(product.results[0]).clone();
-    let factor = Value(u32::try_from(kernel.types.len()).ok()?);
-    kernel.types.push(ty);
-    let number = Number::Integer(i64::try_from(length).ok()?);
-    let constant = Instruction {
-        operation: Operation::Constant(number),
-        operands: Vec::new(),
-        results: vec![factor],
-        blocks: Vec::new(),
-        line: product.line,
-    };
-    let mut product = product.clone();
-    for operand in product.operands.iter_mut().filter(|operand| roles[operand.0 as usize] != Role::Program) {
-        *operand = factor;
-    }
-    Some((product, constant))
 }
 
 #[cfg(test)]
