@@ -216,6 +216,37 @@ pub(crate) trait Lanes: Arithmetic {
     }
 }
 
+/// A sum over the places of a row: of what `add` adds to it for a register's worth of elements from a place on, and of what `single` makes of one
+/// element at the row's end.
+///
+/// # Safety
+/// Lanes that the CPU has.
+#[inline(always)]
+pub(crate) unsafe fn sum_over<V: Lanes>(
+    length: usize,
+    add: impl Fn(usize, V) -> V,
+    single: impl Fn(usize) -> f32,
+) -> f32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut sums = [V::splat(0.0); SUMS];
+        let mut at = 0;
+        while at + V::N <= length {
+            let group = ((length - at) / V::N).min(SUMS);
+            for (i, sum) in sums.iter_mut().enumerate().take(group) {
+                *sum = add(at + i * V::N, *sum);
+            }
+            at += group * V::N;
+        }
+        let [a, b, c, d] = sums;
+        let mut total: f32 = a.add(b).add(c.add(d)).lanes()[..V::N].iter().sum();
+        for i in at..length {
+            total += single(i);
+        }
+        total
+    }
+}
+
 /// Calls `$body::<V>` with the lanes of the level in use, inside a function that enables the level's instructions.
 ///
 /// `$body` must be `#[inline(always)] unsafe fn` and generic over one [`Lanes`] type.

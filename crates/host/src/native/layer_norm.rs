@@ -1,6 +1,6 @@
 //! Layer norm and RMS norm of rows of float32: three passes over a row, which a cache holds from the first one on.
 
-use super::lanes::{Lanes, SUMS, at_level};
+use super::lanes::{Lanes, at_level, sum_over};
 use super::moments;
 use crate::threads::parallel_for;
 
@@ -84,12 +84,13 @@ unsafe fn rows<V: Lanes>(sizes: &LayerNorm, operands: &Operands, begin: usize, e
 unsafe fn centred<V: Lanes>(x: *const f32, length: usize, over: f32) -> [f32; 2] {
     // SAFETY: passed on to the caller.
     unsafe {
-        let sum = sum::<V>(x, length, |value, sum| sum.add(value), |value| value);
+        let sum = sum_over::<V>(length, |at, sum| sum.add(V::load(x.add(at))), |at| *x.add(at));
         let first = sum * over;
         let square = squares::<V>(x, length, first) * over;
         let distance = || {
             let from = V::splat(first);
-            let sum = self::sum::<V>(x, length, |value, sum| sum.add(value.sub(from)), |value| value - first);
+            let add = |at, sum: V| sum.add(V::load(x.add(at)).sub(from));
+            let sum = sum_over::<V>(length, add, |at| *x.add(at) - first);
             f64::from(sum * over)
         };
         moments::centred(first, square, distance)
@@ -105,37 +106,11 @@ unsafe fn squares<V: Lanes>(x: *const f32, length: usize, from: f32) -> f32 {
     // SAFETY: passed on to the caller.
     unsafe {
         let all = V::splat(from);
-        let add = |value: V, sum| {
-            let distance = value.sub(all);
+        let add = |at, sum| {
+            let distance = V::load(x.add(at)).sub(all);
             distance.fma(distance, sum)
         };
-        sum::<V>(x, length, add, |value| (value - from) * (value - from))
-    }
-}
-
-/// A sum over a row: of what `add` adds to it for a register of elements, and of what `single` makes of one at the row's end.
-///
-/// # Safety
-/// As [`centred`].
-#[inline(always)]
-unsafe fn sum<V: Lanes>(x: *const f32, length: usize, add: impl Fn(V, V) -> V, single: impl Fn(f32) -> f32) -> f32 {
-    // SAFETY: every access lies in the row.
-    unsafe {
-        let mut sums = [V::splat(0.0); SUMS];
-        let mut at = 0;
-        while at + V::N <= length {
-            let group = ((length - at) / V::N).min(SUMS);
-            for (i, sum) in sums.iter_mut().enumerate().take(group) {
-                *sum = add(V::load(x.add(at + i * V::N)), *sum);
-            }
-            at += group * V::N;
-        }
-        let [a, b, c, d] = sums;
-        let mut total: f32 = a.add(b).add(c.add(d)).lanes()[..V::N].iter().sum();
-        for i in at..length {
-            total += single(*x.add(i));
-        }
-        total
+        sum_over::<V>(length, add, |at| (*x.add(at) - from) * (*x.add(at) - from))
     }
 }
 
