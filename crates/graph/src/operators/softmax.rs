@@ -13,7 +13,7 @@ use crate::operator::{Meta, Operator};
 use crate::program::{self, Key};
 use crate::queue::Queue;
 use crate::reference::{Array, sum};
-use crate::rows::{LONGEST, RowBlock, Rows, tile_width};
+use crate::rows::{LONGEST, Piece, RowBlock, Rows, tile_width};
 use crate::vendor::{matrices, try_vendor};
 use crate::view::View;
 use openmps_host::native::softmax as native;
@@ -44,34 +44,23 @@ impl Operator for Softmax {
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         crate::layout::check(self, inputs, outputs)?;
         let (x, out) = (&inputs[0], &outputs[0]);
-        if x.is_empty() {
-            return Ok(());
-        }
-        let axis = if x.rank() == 0 { vec![] } else { vec![axis_of(self.name(), self.axis, x.rank())?] };
         let operator = self.name();
-        let (outer, inner) = sizes_around(out, &axis);
-        // Of the dense output a row is one element of `outer` and one of `inner`; one even stride needs one of them to be 1. The host device's
-        // kernel takes rows whose elements follow each other: three pictures of 300 x 300 took 17 ms by strides, Paddle's CPU 2.6.
-        if inner != 1 && (outer != 1 || queue.is_host()) {
-            let last = Softmax { axis: -1, logarithm: self.logarithm };
-            return with_axis_last(&last, queue, inputs, out, axis[0]);
-        }
-        let from = Rows::of(operator, queue, x, &axis)?;
-        let to_strides = if inner == 1 { [from.length as isize, 1] } else { [1, inner as isize] };
+        let last = Softmax { axis: -1, logarithm: self.logarithm };
+        let Some(rows) = rows(&last, self.axis, queue, inputs, out)? else { return Ok(()) };
+        let from = &rows.inputs[0];
         let vendor_call = || {
-            let rows = |address: usize, step: isize| {
+            let matrix = |address: usize, step: isize| {
                 matrices((address, x.dtype), [1, from.count, from.length], [0, step, from.stride])
             };
-            let (input, false) = rows(from.address, from.row_stride)? else { return None };
-            let (out, false) = rows(out.address, from.length as isize)? else { return None };
-            (inner == 1).then_some(VendorCall::Softmax { input, out, logarithm: self.logarithm })
+            let (input, false) = matrix(from.address, from.row_stride)? else { return None };
+            let (out, false) = matrix(out.address, from.length as isize)? else { return None };
+            (rows.inner == 1).then_some(VendorCall::Softmax { input, out, logarithm: self.logarithm })
         };
         if try_vendor(queue, operator, vendor_call)? {
             return Ok(());
         }
-        let dense = inner == 1 && (from.stride == 1 || from.length == 1);
-        if queue.is_host() && dense && x.dtype == DType::F32 && from.length <= LONGEST {
-            let Rows { count, length, row_stride: stride, .. } = from;
+        if rows.are_native(queue, x.dtype) && from.length <= LONGEST {
+            let Rows { count, length, row_stride: stride, .. } = *from;
             let sizes = native::Softmax { count, length, stride, logarithm: self.logarithm };
             return call(queue, operator, || {
                 // SAFETY: rows of the view, which the frontend keeps alive; the output is dense.
@@ -79,25 +68,10 @@ impl Operator for Softmax {
                 Ok(())
             });
         }
-        let width = tile_width(from.length);
-        let key = Key::Other(operator, vec![x.dtype], vec![width.unwrap_or(0)]);
-        let pipeline = program::get(operator, &key, || match width {
+        rows.launch(operator, queue, out, |width| match width {
             Some(width) => kernel(operator, x.dtype, width, self.logarithm),
             None => long_kernel(operator, x.dtype, self.logarithm),
-        })?;
-        let rows = width.map_or(1, RowBlock::rows_for);
-        let arguments = [
-            from.address as u64,
-            out.address as u64,
-            from.count as u64,
-            from.length as u64,
-            from.row_stride as u64,
-            from.stride as u64,
-            to_strides[0] as u64,
-            to_strides[1] as u64,
-        ];
-        // SAFETY: rows and strides are those of the views, which the frontend keeps alive.
-        unsafe { program::launch(queue, operator, &pipeline, [from.count.div_ceil(rows), 1, 1], &arguments) }
+        })
     }
 
     fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
@@ -110,32 +84,27 @@ impl Operator for Softmax {
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
         let x = &inputs[0];
-        if x.shape.is_empty() {
-            return vec![Array::new(&[], vec![if self.logarithm { 0.0 } else { 1.0 }], x.dtype)];
-        }
-        let axis = self.axis.rem_euclid(x.shape.len() as i64) as usize;
-        let (outer, inner) = (x.shape[..axis].iter().product::<usize>(), x.shape[axis + 1..].iter().product::<usize>());
-        let length = x.shape[axis];
         let mut data = x.data.clone();
-        for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
-            let place = |k: usize| (o * length + k) * inner + i;
-            let largest = (0..length).map(|k| x.data[place(k)]).fold(f64::NEG_INFINITY, f64::max);
-            let sum = sum((0..length).map(|k| (x.data[place(k)] - largest).exp()));
-            for k in 0..length {
-                let shifted = x.data[place(k)] - largest;
-                data[place(k)] = if self.logarithm { shifted - sum.ln() } else { shifted.exp() / sum };
+        for row in rows_of_reference(x, self.axis) {
+            let largest = row.iter().map(|&at| x.data[at]).fold(f64::NEG_INFINITY, f64::max);
+            let sum = sum(row.iter().map(|&at| (x.data[at] - largest).exp()));
+            for at in row {
+                let shifted = x.data[at] - largest;
+                data[at] = if self.logarithm { shifted - sum.ln() } else { shifted.exp() / sum };
             }
         }
         vec![Array::new(&x.shape, data, x.dtype)]
     }
 }
 
-/// Sizes before and after the axis.
-fn sizes_around(x: &View, axis: &[usize]) -> (usize, usize) {
-    match axis {
-        [axis] => (x.shape[..*axis].iter().product(), x.shape[axis + 1..].iter().product()),
-        _ => (1, 1),
-    }
+/// Where the elements of each row along an axis are; a tensor without axes is a row of its own.
+fn rows_of_reference(x: &Array, axis: i64) -> Vec<Vec<usize>> {
+    let axis = if x.shape.is_empty() { 0 } else { axis.rem_euclid(x.shape.len() as i64) as usize };
+    let size = |dims: &[usize]| dims.iter().product::<usize>();
+    let (outer, inner) = (size(&x.shape[..axis]), size(x.shape.get(axis + 1..).unwrap_or_default()));
+    let length = x.shape.get(axis).copied().unwrap_or(1);
+    let row = |o: usize, i: usize| (0..length).map(|k| (o * length + k) * inner + i).collect();
+    (0..outer).flat_map(|o| (0..inner).map(move |i| row(o, i))).collect()
 }
 
 /// Refuses what has no such axis, or no fractions.
@@ -153,9 +122,9 @@ fn expect_floats(operator: &'static str, x: &Meta, axis: i64) -> Result<()> {
 fn with_axis_last(operator: &dyn Operator, queue: &Queue, inputs: &[View], out: &View, axis: usize) -> Result<()> {
     let name = operator.name();
     let order: Vec<usize> = (0..out.rank()).filter(|&other| other != axis).chain([axis]).collect();
-    let allocate =
-        || queue.allocate(out.len() * out.dtype.size()).map_err(|source| Error::Device { operator: name, source });
-    let buffers = inputs.iter().chain([out]).map(|_| allocate()).collect::<Result<Vec<Buffer>>>()?;
+    let allocate = |_| queue.allocate(out.len() * out.dtype.size());
+    let buffers = inputs.iter().chain([out]).map(allocate).collect::<std::result::Result<Vec<Buffer>, _>>();
+    let buffers = buffers.map_err(|source| Error::Device { operator: name, source })?;
     let shape = out.permuted(&order).shape;
     let dense = |memory: &Buffer| View::dense(memory.address(), out.dtype, &shape);
     let rows = buffers.iter().map(dense).collect::<Result<Vec<View>>>()?;
@@ -167,33 +136,106 @@ fn with_axis_last(operator: &dyn Operator, queue: &Queue, inputs: &[View], out: 
     movement::run(queue, name, |mover| mover.copy(&of_out[0], &out.permuted(&order)))
 }
 
-struct Parameters {
-    x: Value,
+/// The inputs of a call as rows along the axis.
+struct RowsOf {
+    inputs: Vec<Rows>,
+    /// Elements of the output from one of a row to the next.
+    inner: usize,
+}
+
+/// The rows of a call; none where it is done: for tensors of nothing, and where `last`, the operator along the last axis, has been run on turned copies.
+///
+/// Of the dense output a row is one element of those before the axis and one of those behind it; one even stride needs one of them to be 1. The host
+/// device's kernel takes rows whose elements follow each other: three pictures of 300 x 300 took 17 ms by strides, Paddle's CPU 2.6.
+fn rows(last: &dyn Operator, axis: i64, queue: &Queue, inputs: &[View], out: &View) -> Result<Option<RowsOf>> {
+    let operator = last.name();
+    if out.is_empty() {
+        return Ok(None);
+    }
+    let axis = if out.rank() == 0 { None } else { Some(axis_of(operator, axis, out.rank())?) };
+    let size = |dims: &[usize]| dims.iter().product::<usize>();
+    let (outer, inner) = axis.map_or((1, 1), |axis| (size(&out.shape[..axis]), size(&out.shape[axis + 1..])));
+    if let Some(axis) = axis.filter(|_| inner != 1 && (outer != 1 || queue.is_host())) {
+        with_axis_last(last, queue, inputs, out, axis)?;
+        return Ok(None);
+    }
+    let rows = |x: &View| Rows::of(operator, queue, x, axis.as_slice());
+    Ok(Some(RowsOf { inputs: inputs.iter().map(rows).collect::<Result<_>>()?, inner }))
+}
+
+impl RowsOf {
+    /// Whether the host's own kernels take them.
+    fn are_native(&self, queue: &Queue, dtype: DType) -> bool {
+        let dense = |rows: &Rows| rows.stride == 1 || rows.length == 1;
+        queue.is_host() && dtype == DType::F32 && self.inner == 1 && self.inputs.iter().all(dense)
+    }
+
+    /// Launches the kernel that `build` makes for rows of a width, or for long ones; its parameters are [`Parameters`].
+    fn launch(
+        &self,
+        operator: &'static str,
+        queue: &Queue,
+        out: &View,
+        build: impl FnOnce(Option<usize>) -> Kernel,
+    ) -> Result<()> {
+        let Rows { count, length, .. } = self.inputs[0];
+        let width = tile_width(length);
+        let key = Key::Other(operator, vec![out.dtype], vec![width.unwrap_or(0)]);
+        let pipeline = program::get(operator, &key, || build(width))?;
+        let mut arguments: Vec<u64> = self.inputs.iter().map(|rows| rows.address as u64).collect();
+        arguments.extend([out.address, count, length].map(|number| number as u64));
+        let to = if self.inner == 1 { [length as isize, 1] } else { [1, self.inner as isize] };
+        let strides = self.inputs.iter().map(|rows| [rows.row_stride, rows.stride]).chain([to]);
+        arguments.extend(strides.flatten().map(|stride| stride as u64));
+        let rows = width.map_or(1, RowBlock::rows_for);
+        // SAFETY: rows and strides are those of the views, which the frontend keeps alive.
+        unsafe { program::launch(queue, operator, &pipeline, [count.div_ceil(rows), 1, 1], &arguments) }
+    }
+}
+
+/// What kernels of these inputs are given: the tensors, rows and their length, then of each tensor how far it is from one row to the next and from one
+/// element to the next.
+struct Parameters<const INPUTS: usize> {
+    inputs: [Value; INPUTS],
     out: Value,
     count: Value,
     length: Value,
-    from: [Value; 2],
+    from: [[Value; 2]; INPUTS],
     to: [Value; 2],
+    dtype: DType,
 }
 
-fn parameters(b: &mut Builder, dtype: DType) -> Parameters {
-    let pointer = Type::pointer(dtype.into());
-    let (x, out) = (b.parameter("x", pointer.clone()), b.parameter("out", pointer));
-    let [count, length, from_row, from_column, to_row, to_column] =
-        ["rows", "length", "from_row", "from_column", "to_row", "to_column"]
-            .map(|name| b.parameter(name, Type::scalar(Scalar::I64)));
-    Parameters { x, out, count, length, from: [from_row, from_column], to: [to_row, to_column] }
+impl<const INPUTS: usize> Parameters<INPUTS> {
+    fn new(b: &mut Builder, names: [&str; INPUTS], dtype: DType) -> Parameters<INPUTS> {
+        let pointer = Type::pointer(dtype.into());
+        let inputs = names.map(|name| b.parameter(name, pointer.clone()));
+        let out = b.parameter("out", pointer);
+        let mut number = |name: &str| b.parameter(name, Type::scalar(Scalar::I64));
+        let (count, length) = (number("rows"), number("length"));
+        let mut strides = |of: &str| ["row", "column"].map(|by| number(&format!("{of}_{by}")));
+        let (from, to) = (names.map(&mut strides), strides("out"));
+        Parameters { inputs, out, count, length, from, to, dtype }
+    }
+
+    /// A piece of every input in the type that is computed in.
+    fn load(&self, b: &mut Builder, rows: &RowBlock, piece: &Piece) -> [Value; INPUTS] {
+        let types = (self.dtype, self.dtype.compute());
+        std::array::from_fn(|i| rows.load(b, self.inputs[i], self.from[i], piece, types))
+    }
+
+    fn store(&self, b: &mut Builder, rows: &RowBlock, piece: &Piece, result: Value) {
+        rows.store(b, self.out, self.to, piece, result, (self.dtype.compute(), self.dtype));
+    }
 }
 
 /// Short rows: a tile holds several of them whole.
 fn kernel(name: &str, dtype: DType, width: usize, logarithm: bool) -> Kernel {
     let mut b = Builder::new(name);
-    let p = parameters(&mut b, dtype);
-    let compute = dtype.compute();
+    let p = Parameters::new(&mut b, ["x"], dtype);
     let rows = RowBlock::new(&mut b, RowBlock::rows_for(width), width, p.count);
     let zero = b.integer(0, Scalar::I64);
     let piece = rows.piece(&mut b, zero, p.length);
-    let x = rows.load(&mut b, p.x, p.from, &piece, (dtype, compute));
+    let [x] = p.load(&mut b, &rows, &piece);
     let inside = piece.or(&mut b, x, f64::NEG_INFINITY);
     let largest = b.reduce(Combine::Maximum, inside, 1);
     let largest = rows.along(&mut b, largest);
@@ -212,7 +254,7 @@ fn kernel(name: &str, dtype: DType, width: usize, logarithm: bool) -> Kernel {
         let inverse = rows.along(&mut b, inverse);
         b.multiply(exponential, inverse)
     };
-    rows.store(&mut b, p.out, p.to, &piece, result, (compute, dtype));
+    p.store(&mut b, &rows, &piece, result);
     b.finish()
 }
 
@@ -220,17 +262,16 @@ fn kernel(name: &str, dtype: DType, width: usize, logarithm: bool) -> Kernel {
 fn long_kernel(name: &str, dtype: DType, logarithm: bool) -> Kernel {
     const PIECE: usize = 4096;
     let mut b = Builder::new(name);
-    let p = parameters(&mut b, dtype);
-    let compute = dtype.compute();
+    let p = Parameters::new(&mut b, ["x"], dtype);
     let rows = RowBlock::new(&mut b, 1, PIECE, p.count);
     let (zero, step) = (b.integer(0, Scalar::I64), b.integer(PIECE as i64, Scalar::I64));
     let bounds = [zero, p.length, step];
-    let tile = Type::tile(compute.into(), &[1, PIECE]);
+    let tile = Type::tile(dtype.compute().into(), &[1, PIECE]);
 
     let initial = b.constant(f64::NEG_INFINITY, &tile);
     let largest = b.for_loop(bounds, &[initial], |b, at, carried| {
         let piece = rows.piece(b, at, p.length);
-        let x = rows.load(b, p.x, p.from, &piece, (dtype, compute));
+        let [x] = p.load(b, &rows, &piece);
         let x = piece.or(b, x, f64::NEG_INFINITY);
         vec![b.maximum(carried[0], x)]
     })[0];
@@ -239,7 +280,7 @@ fn long_kernel(name: &str, dtype: DType, logarithm: bool) -> Kernel {
     let initial = b.constant(0.0, &tile);
     let sum = b.for_loop(bounds, &[initial], |b, at, carried| {
         let piece = rows.piece(b, at, p.length);
-        let x = rows.load(b, p.x, p.from, &piece, (dtype, compute));
+        let [x] = p.load(b, &rows, &piece);
         let shifted = b.subtract(x, largest);
         let exponential = b.exp(shifted);
         let exponential = piece.or(b, exponential, 0.0);
@@ -255,7 +296,7 @@ fn long_kernel(name: &str, dtype: DType, logarithm: bool) -> Kernel {
     let scale = rows.along(&mut b, scale);
     b.for_loop(bounds, &[], |b, at, _| {
         let piece = rows.piece(b, at, p.length);
-        let x = rows.load(b, p.x, p.from, &piece, (dtype, compute));
+        let [x] = p.load(b, &rows, &piece);
         let shifted = b.subtract(x, largest);
         let result = if logarithm {
             b.subtract(shifted, scale)
@@ -263,7 +304,7 @@ fn long_kernel(name: &str, dtype: DType, logarithm: bool) -> Kernel {
             let exponential = b.exp(shifted);
             b.multiply(exponential, scale)
         };
-        rows.store(b, p.out, p.to, &piece, result, (compute, dtype));
+        p.store(b, &rows, &piece, result);
         vec![]
     });
     b.finish()
