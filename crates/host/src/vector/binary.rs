@@ -1,5 +1,6 @@
 //! Operations and comparisons on two operands, either of which may be one element repeated.
 
+use super::double::single;
 use super::{CHUNK, leveled, math};
 use openmps_tile::{Binary, Compare, Scalar};
 
@@ -166,8 +167,8 @@ table! {
         MaximumNumber { f32 f64: |x, y| if y > x || x.is_nan() { y } else { x }; }
         MinimumUnsigned { u8 u16 u32 u64: |x, y| x.min(y); }
         MaximumUnsigned { u8 u16 u32 u64: |x, y| x.max(y); }
-        Power { f32: |x, y| f64::from(x).powf(f64::from(y)) as f32; f64: |x, y| x.powf(y); }
-        Atan2 { f32: |x, y| f64::from(x).atan2(f64::from(y)) as f32; f64: |x, y| x.atan2(y); }
+        Power { f32: |x, y| single::pow(x, y); f64: |x, y| x.powf(y); }
+        Atan2 { f32: |x, y| single::atan2(x, y); f64: |x, y| x.atan2(y); }
         MultiplyHighUnsigned {
             u8: |x, y| ((u16::from(x) * u16::from(y)) >> 8) as u8; u16: |x, y| ((u32::from(x) * u32::from(y)) >> 16) as u16;
             u32: |x, y| ((u64::from(x) * u64::from(y)) >> 32) as u32; u64: |x, y| ((u128::from(x) * u128::from(y)) >> 64) as u64;

@@ -1,5 +1,6 @@
 //! Operations on one operand.
 
+use super::double::{self, single};
 use super::{CHUNK, leveled, math};
 use openmps_tile::{Scalar, Unary};
 
@@ -130,23 +131,23 @@ table! {
         f32 => f32::abs; f64 => f64::abs;
     }
     Not { u8 => |x: u8| x ^ 1; i8 => |x: i8| !x; i16 => |x: i16| !x; i32 => |x: i32| !x; i64 => |x: i64| !x; }
-    Exp { f32 => math::exp; f64 => f64::exp; }
-    Exp2 { f32 => math::exp2; f64 => f64::exp2; }
-    Expm1 { f32 => math::expm1; f64 => f64::exp_m1; }
-    Log { f32 => math::log; f64 => f64::ln; }
-    Log2 { f32 => math::log2; f64 => f64::log2; }
-    Log1p { f32 => math::log1p; f64 => f64::ln_1p; }
+    Exp { f32 => math::exp; f64 => double::exp; }
+    Exp2 { f32 => math::exp2; f64 => double::exp2; }
+    Expm1 { f32 => math::expm1; f64 => double::expm1; }
+    Log { f32 => math::log; f64 => double::log; }
+    Log2 { f32 => math::log2; f64 => double::log2; }
+    Log1p { f32 => math::log1p; f64 => double::log1p; }
     Sqrt { f32 => f32::sqrt; f64 => f64::sqrt; }
     Rsqrt { f32 => |x: f32| 1.0 / x.sqrt(); f64 => |x: f64| 1.0 / x.sqrt(); }
-    Sin { f32 => math::sin, limit math::TRIGONOMETRIC_LIMIT => |x: f32| f64::from(x).sin() as f32; f64 => f64::sin; }
-    Cos { f32 => math::cos, limit math::TRIGONOMETRIC_LIMIT => |x: f32| f64::from(x).cos() as f32; f64 => f64::cos; }
-    Tan { f32 => |x: f32| f64::from(x).tan() as f32; f64 => f64::tan; }
-    Asin { f32 => |x: f32| f64::from(x).asin() as f32; f64 => f64::asin; }
-    Acos { f32 => |x: f32| f64::from(x).acos() as f32; f64 => f64::acos; }
-    Atan { f32 => |x: f32| f64::from(x).atan() as f32; f64 => f64::atan; }
-    Sinh { f32 => |x: f32| f64::from(x).sinh() as f32; f64 => f64::sinh; }
-    Cosh { f32 => |x: f32| f64::from(x).cosh() as f32; f64 => f64::cosh; }
-    Tanh { f32 => math::tanh; f64 => f64::tanh; }
+    Sin { f32 => math::sin, limit math::TRIGONOMETRIC_LIMIT => |x: f32| f64::from(x).sin() as f32; f64 => double::sin, limit double::TRIGONOMETRIC_LIMIT => f64::sin; }
+    Cos { f32 => math::cos, limit math::TRIGONOMETRIC_LIMIT => |x: f32| f64::from(x).cos() as f32; f64 => double::cos, limit double::TRIGONOMETRIC_LIMIT => f64::cos; }
+    Tan { f32 => single::tan, limit double::TRIGONOMETRIC_LIMIT as f32 => |x: f32| f64::from(x).tan() as f32; f64 => f64::tan; }
+    Asin { f32 => single::asin; f64 => f64::asin; }
+    Acos { f32 => single::acos; f64 => f64::acos; }
+    Atan { f32 => single::atan; f64 => f64::atan; }
+    Sinh { f32 => single::sinh; f64 => f64::sinh; }
+    Cosh { f32 => single::cosh; f64 => f64::cosh; }
+    Tanh { f32 => math::tanh; f64 => double::tanh; }
     Erf { f32 => math::erf; f64 => libm::erf; }
     Floor { f32 => f32::floor; f64 => f64::floor; }
     Ceil { f32 => f32::ceil; f64 => f64::ceil; }

@@ -224,7 +224,8 @@ impl Lowering<'_> {
         }
         let (x, y) = (self.data(operands[0])?, self.data(operands[1])?);
         let ns = match operation {
-            Binary::Power | Binary::Atan2 | Binary::Remainder => 15.0,
+            Binary::Remainder => 15.0,
+            Binary::Power | Binary::Atan2 => 3.0,
             Binary::Divide => 0.4,
             _ => 0.15,
         };
