@@ -2,6 +2,7 @@
 
 use super::memory::{Element, slice_mut};
 use crate::Error;
+use crate::vector::double;
 use crate::{Level, level, threads};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -26,10 +27,16 @@ impl Source {
     /// The block of that number.
     #[inline(always)]
     fn block(self, number: u64) -> Block {
-        let mut words: Block = [[0; WIDTH]; 4];
+        self.counters::<WIDTH>(number * WIDTH as u64)
+    }
+
+    /// The four words of each of `N` counters from this one on, side by side.
+    #[inline(always)]
+    fn counters<const N: usize>(self, first: u64) -> [[u32; N]; 4] {
+        let mut words = [[0; N]; 4];
         #[allow(clippy::needless_range_loop)] // Four arrays side by side: this form vectorises.
-        for c in 0..WIDTH {
-            let counter = number * WIDTH as u64 + c as u64;
+        for c in 0..N {
+            let counter = first + c as u64;
             words[0][c] = counter as u32;
             words[1][c] = (counter >> 32) as u32;
             words[2][c] = self.offset as u32;
@@ -38,7 +45,7 @@ impl Source {
         let (mut low, mut high) = (self.seed as u32, (self.seed >> 32) as u32);
         for _ in 0..10 {
             let [x0, x1, x2, x3] = words;
-            for c in 0..WIDTH {
+            for c in 0..N {
                 let (a, b) = (x0[c] as u64 * 0xD251_1F53, x2[c] as u64 * 0xCD9E_8D57);
                 words[0][c] = (b >> 32) as u32 ^ x1[c] ^ low;
                 words[1][c] = b as u32;
@@ -55,29 +62,30 @@ impl Source {
 /// The numbers of one element of a tensor, of which a law takes as many as it wants.
 pub(super) struct Stream {
     source: Source,
-    block: u64,
-    words: Block,
-    used: usize,
+    counter: u64,
+    /// The words of the counter before; two make a number.
+    words: [u32; 4],
+    /// Numbers of these words that are not taken yet.
+    left: usize,
 }
 
-/// Blocks that an element has for itself: 2 to the power of so many.
-const OWN: u32 = 24;
+/// Counters that an element has for itself: 2 to the power of so many.
+const OWN: u32 = 28;
 
 impl Stream {
     pub(super) fn new(source: Source, element: usize) -> Stream {
-        let block = (element as u64) << OWN;
-        Stream { source, block, words: source.block(block), used: 0 }
+        Stream { source, counter: (element as u64) << OWN, words: [0; 4], left: 0 }
     }
 
     /// A number in [0, 1) with 53 random bits.
+    #[inline]
     pub(super) fn unit(&mut self) -> f64 {
-        if self.used == BLOCK / 2 {
-            (self.block, self.used) = (self.block + 1, 0);
-            self.words = self.source.block(self.block);
+        if self.left == 0 {
+            self.words = self.source.counters::<1>(self.counter).map(|[word]| word);
+            (self.counter, self.left) = (self.counter + 1, 2);
         }
-        let (low, high) = pair(&self.words, self.used);
-        self.used += 1;
-        unit_f64(low, high)
+        self.left -= 1;
+        unit_f64(self.words[2 * self.left], self.words[2 * self.left + 1])
     }
 
     /// A time between events, of which one is expected in a unit of time.
@@ -213,15 +221,23 @@ pub unsafe fn uniform<T: Element>(out: usize, len: usize, source: Source, low: f
 /// `len` elements of `T` at `out` must be writable.
 pub unsafe fn normal<T: Element>(out: usize, len: usize, source: Source, mean: f64, deviation: f64) {
     if size_of::<T>() == 8 {
-        return fill::<T, { BLOCK / 2 }>(out, len, 20, source, |block, _, made| {
-            for i in 0..BLOCK / 4 {
-                let ((a, b), (c, d)) = (pair(block, i), pair(block, i + BLOCK / 4));
-                let radius = deviation * (-2.0 * (1.0 - unit_f64(a, b)).ln()).sqrt();
-                let (sine, cosine) = (std::f64::consts::TAU * unit_f64(c, d)).sin_cos();
-                made[i] = T::from_f64(mean + radius * cosine);
-                made[i + BLOCK / 4] = T::from_f64(mean + radius * sine);
-            }
-        });
+        return fill::<T, { BLOCK / 2 }>(
+            out,
+            len,
+            5,
+            source,
+            #[inline(always)]
+            |block, _, made| {
+                for i in 0..BLOCK / 4 {
+                    let ((a, b), (c, d)) = (pair(block, i), pair(block, i + BLOCK / 4));
+                    let radius = deviation * (-2.0 * double::log(1.0 - unit_f64(a, b))).sqrt();
+                    let angle = std::f64::consts::TAU * unit_f64(c, d);
+                    let (sine, cosine) = (double::sin(angle), double::cos(angle));
+                    made[i] = T::from_f64(mean + radius * cosine);
+                    made[i + BLOCK / 4] = T::from_f64(mean + radius * sine);
+                }
+            },
+        );
     }
     let (mean, deviation) = (mean as f32, deviation as f32);
     let halves = |block: &Block| {
@@ -349,12 +365,19 @@ pub unsafe fn keep_mask(out: usize, len: usize, source: Source, drop: f64) {
 /// # Safety
 /// `len` elements of `T` at `out` must be writable.
 pub unsafe fn exponential<T: Element>(out: usize, len: usize, source: Source, rate: f64) {
-    fill::<T, { BLOCK / 2 }>(out, len, 10, source, |block, _, made| {
-        for (i, value) in made.iter_mut().enumerate() {
-            let (a, b) = pair(block, i);
-            *value = T::from_f64(-(1.0 - unit_f64(a, b)).ln() / rate);
-        }
-    });
+    fill::<T, { BLOCK / 2 }>(
+        out,
+        len,
+        3,
+        source,
+        #[inline(always)]
+        |block, _, made| {
+            for (i, value) in made.iter_mut().enumerate() {
+                let (a, b) = pair(block, i);
+                *value = T::from_f64(-double::log(1.0 - unit_f64(a, b)) / rate);
+            }
+        },
+    );
 }
 
 /// Normal numbers of this mean and deviation of which only those between `low` and `high` are kept.
@@ -371,14 +394,21 @@ pub unsafe fn truncated_normal<T: Element>(
     let below = |bound: f64| super::normal_distribution::below((bound - mean) / deviation);
     // Without a deviation all numbers are the mean, also where it is a bound.
     let [from, to] = if deviation == 0.0 { [0.5; 2] } else { [below(low), below(high)] };
-    fill::<T, { BLOCK / 2 }>(out, len, 40, source, |block, _, made| {
-        for (i, value) in made.iter_mut().enumerate() {
-            let (a, b) = pair(block, i);
-            let z = super::normal_distribution::quantile(from + unit_f64(a, b) * (to - from));
-            // Not `clamp`, which ends the process where there is nothing between the bounds.
-            *value = T::from_f64((mean + deviation * z).max(low).min(high));
-        }
-    });
+    fill::<T, { BLOCK / 2 }>(
+        out,
+        len,
+        5,
+        source,
+        #[inline(always)]
+        |block, _, made| {
+            for (i, value) in made.iter_mut().enumerate() {
+                let (a, b) = pair(block, i);
+                let z = super::normal_distribution::quantile(from + unit_f64(a, b) * (to - from));
+                // Not `clamp`, which ends the process where there is nothing between the bounds.
+                *value = T::from_f64((mean + deviation * z).max(low).min(high));
+            }
+        },
+    );
 }
 
 /// The numbers 0 to `len - 1` in random order (Fisher and Yates' shuffle).

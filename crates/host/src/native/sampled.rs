@@ -1,4 +1,4 @@
-//! Random numbers whose law each element of a tensor names: Poisson's, the gamma and the binomial distribution. All laws are exact.
+//! Random numbers whose law each element of a tensor names: Poisson's, the gamma and the binomial distribution. All laws are exact, as far as the digits of float64 go.
 
 use super::memory::{Element, slice, slice_mut};
 use super::random::{Source, Stream};
@@ -58,7 +58,7 @@ pub unsafe fn sampled<T: Element, Out: Element>(
     // SAFETY: promised by the caller.
     let inputs: Vec<&[T]> = inputs.iter().map(|&address| unsafe { slice::<T>(address, len) }).collect();
     let numbers = |i: usize| [inputs[0][i].to_f64(), inputs.get(1).map_or(0.0, |second| second[i].to_f64())];
-    parallel_for(len, 300, |begin, end| {
+    parallel_for(len, 60, |begin, end| {
         // SAFETY: promised by the caller; this thread alone has these elements.
         let out = unsafe { slice_mut::<Out>(out + begin * size_of::<Out>(), end - begin) };
         for (i, value) in (begin..end).zip(out) {
@@ -79,15 +79,10 @@ pub unsafe fn sampled<T: Element, Out: Element>(
     Err(Error::Invalid(format!("{value} at position {position} is no parameter of a law of {law:?}")))
 }
 
-/// Hörmann's method of transformed rejection (PTRS, 1993) where many are expected, else times between events.
+/// Hörmann's method of transformed rejection (PTRS, 1993) where many are expected, else the distribution's sums up to a uniform number.
 fn poisson(stream: &mut Stream, rate: f64) -> f64 {
     if rate < 10.0 {
-        let (mut time, mut count) = (stream.exponential(), 0.0);
-        while time < rate {
-            time += stream.exponential();
-            count += 1.0;
-        }
-        return count;
+        return count_below(stream, (-rate).exp(), |count| rate / count);
     }
     let b = 0.931 + 2.53 * rate.sqrt();
     let a = -0.059 + 0.02483 * b;
@@ -134,27 +129,79 @@ pub(super) fn gamma(stream: &mut Stream, shape: f64) -> f64 {
     }
 }
 
-/// Trials one by one where there are few. Of many the place of the middle one among as many uniform numbers is drawn, which leaves half of them
-/// (Devroye, 1986, section X.4).
+/// How many probabilities, each the one before times a factor, a uniform number is above the sum of.
+#[inline(always)]
+fn count_below(stream: &mut Stream, first: f64, factor: impl Fn(f64) -> f64) -> f64 {
+    let (mut left, mut probability, mut count) = (stream.unit(), first, 0.0);
+    // What rounding leaves of the sum is nobody's probability.
+    while left >= probability && probability > 0.0 {
+        left -= probability;
+        count += 1.0;
+        probability *= factor(count);
+    }
+    count
+}
+
+/// Hörmann's method of transformed rejection (BTRS, 1993) where both successes and failures are many, else as Poisson's law.
 fn binomial(stream: &mut Stream, trials: f64, chance: f64) -> f64 {
-    let (mut left, mut chance, mut successes) = (trials.floor(), chance, 0.0);
-    while left > 16.0 {
-        if chance <= 0.0 || chance >= 1.0 {
-            return successes + if chance >= 1.0 { left } else { 0.0 };
+    let trials = trials.floor();
+    if chance > 0.5 {
+        return trials - binomial(stream, trials, 1.0 - chance);
+    }
+    if chance == 0.0 {
+        return 0.0;
+    }
+    let odds = chance / (1.0 - chance);
+    let expected = trials * chance;
+    if expected < 10.0 {
+        let none = (trials * (-chance).ln_1p()).exp();
+        return count_below(stream, none, |count| odds * (trials + 1.0 - count) / count).min(trials);
+    }
+    let deviation = (expected * (1.0 - chance)).sqrt();
+    let b = 1.15 + 2.53 * deviation;
+    let a = -0.0873 + 0.0248 * b + 0.01 * chance;
+    let alpha = (2.83 + 5.1 / b) * deviation;
+    let mode = ((trials + 1.0) * chance).floor();
+    let above_mode = trials - mode + 1.0;
+    // The logarithm of a count's probability over the mode's, by Stirling's series: the factorials themselves are too large to be subtracted.
+    let share = |k: f64| {
+        let above = trials - k + 1.0;
+        (mode + 0.5) * ((mode + 1.0) / (odds * above_mode)).ln()
+            + (trials + 1.0) * ((k - mode) / above).ln_1p()
+            + (k + 0.5) * (above * odds / (k + 1.0)).ln()
+            + left_by_stirling(mode)
+            + left_by_stirling(trials - mode)
+            - left_by_stirling(k)
+            - left_by_stirling(trials - k)
+    };
+    loop {
+        let u = stream.unit() - 0.5;
+        let v = 1.0 - stream.unit();
+        let us = 0.5 - u.abs();
+        if us <= 0.0 {
+            continue;
         }
-        let middle = (left / 2.0).floor() + 1.0;
-        let (below, above) = (gamma(stream, middle), gamma(stream, left + 1.0 - middle));
-        let place = below / (below + above);
-        if place <= chance {
-            successes += middle;
-            left -= middle;
-            chance = (chance - place) / (1.0 - place);
-        } else {
-            left = middle - 1.0;
-            chance /= place;
+        let k = ((2.0 * a / us + b) * u + expected + 0.5).floor();
+        if us >= 0.07 && v <= 0.92 - 4.2 / b {
+            return k;
+        }
+        if k < 0.0 || k > trials {
+            continue;
+        }
+        if (v * alpha / (a / (us * us) + b)).ln() <= share(k) {
+            return k;
         }
     }
-    (0..left as u32).fold(successes, |sum, _| sum + f64::from(u8::from(stream.unit() < chance)))
+}
+
+/// What Stirling's formula about k + 1 leaves of the logarithm of k's factorial.
+fn left_by_stirling(k: f64) -> f64 {
+    if k < 10.0 {
+        let about = k + 1.0;
+        return libm::lgamma(about) - ((k + 0.5) * about.ln() - about + 0.5 * std::f64::consts::TAU.ln());
+    }
+    let square = (k + 1.0) * (k + 1.0);
+    (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / 1260.0 / square) / square) / (k + 1.0)
 }
 
 #[cfg(test)]
@@ -192,9 +239,18 @@ mod tests {
         for shape in [0.05, 0.5, 1.0, 2.5, 100.0] {
             assert_law(Sampled::Gamma, [shape, 0.0], [shape, shape], 6.0 / shape);
         }
-        for (trials, chance) in
-            [(0.0, 0.5), (1.0, 0.25), (16.0, 0.9), (17.0, 0.1), (200.0, 0.5), (1e5, 0.003), (50.0, 1.0)]
-        {
+        for (trials, chance) in [
+            (0.0, 0.5),
+            (1.0, 0.25),
+            (16.0, 0.9),
+            (17.0, 0.1),
+            (200.0, 0.5),
+            (1e5, 0.003),
+            (1e6, 1e-6),
+            (1e9, 0.7),
+            (1e12, 0.3),
+            (50.0, 1.0),
+        ] {
             let variance = trials * chance * (1.0 - chance);
             let excess = if variance > 0.0 { (1.0 - 6.0 * chance * (1.0 - chance)) / variance } else { 0.0 };
             assert_law(Sampled::Binomial, [trials, chance], [trials * chance, variance], excess);
