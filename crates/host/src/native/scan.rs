@@ -2,6 +2,7 @@
 
 use super::lines::Lines;
 use super::memory::{Element, slice};
+use super::shared::Shared;
 use crate::threads;
 
 /// Which running value.
@@ -18,6 +19,12 @@ const COLUMNS: usize = 64;
 
 /// Contiguous lines that are scanned side by side: a sum waits for the one before it.
 const TOGETHER: usize = 8;
+
+/// From so many elements on a line is scanned in pieces, where there are not as many lines as are scanned side by side.
+const LONG: usize = 1024;
+
+/// Elements of such a piece, at most.
+const PIECE: usize = 4096;
 
 /// Replaces each element by the sum or product of the elements up to it; `exclusive` leaves itself out, `reverse` starts
 /// at the end. `x` and `out` are dense.
@@ -81,6 +88,12 @@ unsafe fn scan_contiguous<T: Element>(
     start: T::Compute,
     join: impl Fn(T::Compute, T::Compute) -> T::Compute + Sync + Copy,
 ) {
+    if outer < TOGETHER && size >= LONG {
+        let direction = (exclusive, reverse);
+        // SAFETY: promised by the caller.
+        return (0..outer)
+            .for_each(|line| unsafe { scan_long::<T>(x, out, (line * size, size), direction, start, join) });
+    }
     threads::parallel_for(outer.div_ceil(TOGETHER), size * TOGETHER, |begin, end| {
         for first in (begin * TOGETHER..outer.min(end * TOGETHER)).step_by(TOGETHER) {
             let mut sums = [start; TOGETHER];
@@ -96,6 +109,78 @@ unsafe fn scan_contiguous<T: Element>(
                         *sum = next;
                     }
                 }
+            }
+        }
+    });
+}
+
+/// One line in pieces, [`TOGETHER`] of which are scanned side by side once it is known what stands before each.
+///
+/// # Safety
+/// As [`scan`], of the line of this first element and length.
+#[inline(always)]
+unsafe fn scan_long<T: Element>(
+    x: usize,
+    out: usize,
+    (first, size): (usize, usize),
+    (exclusive, reverse): (bool, bool),
+    start: T::Compute,
+    join: impl Fn(T::Compute, T::Compute) -> T::Compute + Sync + Copy,
+) {
+    let (x, out) = (x + first * size_of::<T>(), out + first * size_of::<T>());
+    let pieces = size.div_ceil(PIECE).next_multiple_of(TOGETHER);
+    let piece = size.div_ceil(pieces);
+    // The steps of a piece, and where the line's element of a step is.
+    let steps = |number: usize| (number * piece).min(size)..((number + 1) * piece).min(size);
+    let place = |step: usize| if reverse { size - 1 - step } else { step };
+    let mut sums = vec![start; pieces];
+    let of_piece = Shared::new(&mut sums);
+    threads::parallel_for(pieces, piece / 2, |begin, end| {
+        for number in begin..end {
+            let steps = steps(number);
+            let lowest = if reverse { size - steps.end } else { steps.start };
+            // SAFETY: a piece of the line, which nobody writes yet.
+            let values = unsafe { slice::<T>(x + lowest * size_of::<T>(), steps.len()) };
+            let (chunks, rest) = values.as_chunks::<TOGETHER>();
+            let mut lanes = [start; TOGETHER];
+            for chunk in chunks {
+                for lane in 0..TOGETHER {
+                    lanes[lane] = join(lanes[lane], chunk[lane].widen());
+                }
+            }
+            let sum = lanes.into_iter().chain(rest.iter().map(|value| value.widen())).fold(start, join);
+            // SAFETY: this task alone has this piece.
+            unsafe { *of_piece.at(number) = sum };
+        }
+    });
+    let mut before = start;
+    for sum in &mut sums {
+        before = join(before, std::mem::replace(sum, before));
+    }
+    threads::parallel_for(pieces / TOGETHER, piece * TOGETHER, |begin, end| {
+        for group in begin..end {
+            let first = group * TOGETHER;
+            let mut running = [start; TOGETHER];
+            running.copy_from_slice(&sums[first..first + TOGETHER]);
+            let mut go = |number: usize, step: usize| {
+                let at = place(step);
+                let sum = &mut running[number];
+                // SAFETY: inside the line; the element is read before it is written, and no other task has its piece.
+                unsafe {
+                    let next = join(*sum, (*(x as *const T).add(at)).widen());
+                    *(out as *mut T).add(at) = T::narrow(if exclusive { *sum } else { next });
+                    *sum = next;
+                }
+            };
+            // All pieces of the group but perhaps its last ones have all their steps.
+            let whole = if steps(first + TOGETHER - 1).len() == piece { piece } else { 0 };
+            for step in 0..whole {
+                for number in 0..TOGETHER {
+                    go(number, (first + number) * piece + step);
+                }
+            }
+            for number in 0..TOGETHER {
+                steps(first + number).skip(whole).for_each(|step| go(number, step));
             }
         }
     });
@@ -149,9 +234,18 @@ mod tests {
 
     #[test]
     fn equals_the_plain_loop() {
-        for (outer, size, inner) in
-            [(1, 1, 1), (2, 7, 1), (3, 5, 4), (1, 30, 100), (500, 40, 3), (203, 9, 1), (9, 0, 1)]
-        {
+        for (outer, size, inner) in [
+            (1, 1, 1),
+            (2, 7, 1),
+            (3, 5, 4),
+            (1, 30, 100),
+            (500, 40, 3),
+            (203, 9, 1),
+            (9, 0, 1),
+            (1, 1024, 1),
+            (3, 1031, 1),
+            (1, 50_001, 1),
+        ] {
             for (exclusive, reverse) in [(false, false), (false, true), (true, false), (true, true)] {
                 let x: Vec<i64> = (0..outer * size * inner).map(|i| (i * 31 % 17) as i64 - 8).collect();
                 let mut out = vec![0_i64; x.len()];
