@@ -52,10 +52,18 @@ fn taps(of: &Convolution, mut each: impl FnMut(usize, usize, usize)) {
     }
 }
 
-fn compare(what: &str, shape: &Convolution, got: &[f32], want: &[f64], magnitude: &[f64], limit: f64) {
+fn compare<T: Copy + Into<f64>>(
+    what: &str,
+    shape: &Convolution,
+    got: &[T],
+    want: &[f64],
+    magnitude: &[f64],
+    limit: f64,
+) {
     let most = magnitude.iter().fold(1e-30f64, |a, &b| a.max(b));
     for (i, (&got, &want)) in got.iter().zip(want).enumerate() {
-        let error = (f64::from(got) - want).abs() / most;
+        let got: f64 = got.into();
+        let error = (got - want).abs() / most;
         assert!(
             error <= limit,
             "{what} {shape:?}: element {i} is {got}, expected {want} (error {error:e} of {most:e})"
@@ -125,6 +133,17 @@ fn check(shape: &Convolution, scale: f32) {
     let mut got = vec![f32::NAN; weight_len];
     backward_filter(shape, &input, &residual, &mut got).unwrap();
     compare("filter gradient", shape, &got, &filter, &filter_size, 3e-6);
+
+    let [input, weight, up] = [input, weight, residual].map(|x| x.into_iter().map(f64::from).collect::<Vec<f64>>());
+    let mut got = vec![f64::NAN; output_len];
+    forward_f64(shape, &input, &weight, &mut got).unwrap();
+    compare("forward in float64", shape, &got, &want, &size, 1e-14);
+    let mut got = vec![f64::NAN; input_len];
+    transposed_f64(shape, &up, &weight, &mut got).unwrap();
+    compare("transposed in float64", shape, &got, &back, &back_size, 1e-14);
+    let mut got = vec![f64::NAN; weight_len];
+    backward_filter_f64(shape, &input, &up, &mut got).unwrap();
+    compare("filter gradient in float64", shape, &got, &filter, &filter_size, 1e-14);
 }
 
 fn shape(batch: usize, channels: usize, input: [usize; 2], filters: usize, kernel: [usize; 2]) -> Convolution {
