@@ -8,6 +8,7 @@ use super::lanes::{Lanes, at_level};
 use super::{Shared, scratch};
 use crate::Error;
 use crate::threads::parallel_for;
+use crate::vector::leveled;
 use half::{bf16, f16};
 
 /// What a window is reduced to.
@@ -128,38 +129,76 @@ pub fn pool<T: Pooled>(
             "pooling: input and output have {lens:?} elements or windows leave the input"
         )));
     }
-    let (out_height, out_width) = (rows.len(), columns.len());
-    let output = Shared::new(output);
-    let places = places.map(Shared::new);
-    let regular = Regular::of(columns);
+    let job = Job {
+        kind,
+        size: [height, width],
+        windows: [rows, columns],
+        regular: Regular::of(columns),
+        input,
+        output: Shared::new(output),
+        places: places.map(Shared::new),
+    };
     let work: usize = rows.iter().map(|w| w.end - w.begin).sum::<usize>() * width;
-    parallel_for(planes, work / 4 + out_height * out_width * 2 + 20, |from, to| {
-        scratch::with(width + regular.range.len(), |memory: &mut [T::Sum]| {
-            let (line, results) = memory.split_at_mut(width);
-            for index in from..to {
-                let plane = &input[index * height * width..][..height * width];
-                // SAFETY: this task alone writes this plane.
-                let out = unsafe { output.part(index * out_height * out_width, out_height * out_width) };
-                if let Some(places) = places {
-                    // SAFETY: as above.
-                    let places = unsafe { places.part(index * out_height * out_width, out_height * out_width) };
-                    largest((plane, width), rows, (columns, &regular), out, places, results);
-                    continue;
-                }
-                for (row, out) in rows.iter().zip(out.chunks_exact_mut(out_width.max(1))) {
-                    reduce_rows(kind, plane, width, row, line);
-                    regular.reduce::<T>(kind, line, results);
-                    for (x, (column, out)) in columns.iter().zip(out).enumerate() {
-                        *out = T::narrow(match results.get(x.wrapping_sub(regular.range.start)) {
-                            Some(&result) => averaged::<T>(kind, row, column, result),
-                            None => finish::<T>(kind, row, column, &line[column.begin..column.end]),
-                        });
-                    }
-                }
-            }
+    let run = leveled_run::<T>();
+    parallel_for(planes, work / 4 + rows.len() * columns.len() * 2 + 20, |from, to| {
+        // Taken here: a closure would not be compiled for the level.
+        scratch::with(width + job.regular.range.len(), |memory: &mut [T::Sum]| {
+            // SAFETY: this task alone writes these planes, which are in the input and the outputs.
+            unsafe { run(&job, (from, to), memory) };
         });
     });
     Ok(())
+}
+
+/// What the planes of one call share.
+struct Job<'a, T: Pooled> {
+    kind: PoolingKind,
+    /// Height and width of a plane.
+    size: [usize; 2],
+    /// Of rows and of columns.
+    windows: [&'a [PoolingWindow]; 2],
+    regular: Regular,
+    input: &'a [T],
+    output: Shared<T>,
+    places: Option<Shared<i32>>,
+}
+
+type Run<T> = unsafe fn(&Job<'_, T>, (usize, usize), &mut [<T as Pooled>::Sum]);
+
+leveled! {
+    fn leveled_run<T>(job: &Job<'_, T>, planes: (usize, usize), memory: &mut [T::Sum]) -> Run<T> where { T: Pooled } = run
+}
+
+/// Pools planes `from` to `to`, with memory for a line of the input and one of results.
+///
+/// # Safety
+/// They are planes of the input and the outputs, which nobody else writes.
+#[inline(always)]
+unsafe fn run<T: Pooled>(job: &Job<'_, T>, (from, to): (usize, usize), memory: &mut [T::Sum]) {
+    let Job { kind, size: [height, width], windows: [rows, columns], regular, input, output, places } = job;
+    let (kind, height, width, outputs) = (*kind, *height, *width, rows.len() * columns.len());
+    let (line, results) = memory.split_at_mut(width);
+    for index in from..to {
+        let plane = &input[index * height * width..][..height * width];
+        // SAFETY: the caller's promise.
+        let out = unsafe { output.part(index * outputs, outputs) };
+        if let Some(places) = places {
+            // SAFETY: as above.
+            let places = unsafe { places.part(index * outputs, outputs) };
+            largest((plane, width), rows, (columns, regular), out, places, results);
+            continue;
+        }
+        for (row, out) in rows.iter().zip(out.chunks_exact_mut(columns.len().max(1))) {
+            reduce_rows(kind, plane, width, row, line);
+            regular.reduce::<T>(kind, line, results);
+            for (x, (column, out)) in columns.iter().zip(out).enumerate() {
+                *out = T::narrow(match results.get(x.wrapping_sub(regular.range.start)) {
+                    Some(&result) => averaged::<T>(kind, row, column, result),
+                    None => finish::<T>(kind, row, column, &line[column.begin..column.end]),
+                });
+            }
+        }
+    }
 }
 
 /// The windows in the middle of an axis that are equally long and equally far apart: all but those at the padding.
@@ -192,6 +231,7 @@ impl Regular {
     }
 
     /// Reduces these windows of a line side by side, tap by tap.
+    #[inline(always)]
     fn reduce<T: Pooled>(&self, kind: PoolingKind, line: &[T::Sum], results: &mut [T::Sum]) {
         for tap in 0..self.length {
             let line = &line[(self.begin + tap).min(line.len())..];
@@ -204,6 +244,7 @@ impl Regular {
     }
 
     /// The largest elements of these windows and their indices in the plane, tap by tap.
+    #[inline(always)]
     fn largest<T: Pooled>(
         &self,
         (plane, width): (&[T], usize),
@@ -215,12 +256,11 @@ impl Regular {
         places.fill(-1);
         let taps = (row.begin..row.end).flat_map(|i| (0..self.length).map(move |tap| i * width + self.begin + tap));
         for (number, start) in taps.enumerate() {
-            let line = &plane[start..];
-            let first = number == 0;
+            let (line, is_first) = (&plane[start..], number == 0);
             match self.stride {
-                1 => take_each::<T>(line.iter().copied(), (start, 1), first, (&mut *most, &mut *places)),
-                2 => take_each::<T>(line.chunks(2).map(|two| two[0]), (start, 2), first, (&mut *most, &mut *places)),
-                by => take_each::<T>(line.iter().step_by(by).copied(), (start, by), first, (&mut *most, &mut *places)),
+                1 => take_each::<T, 1>(line, (start, 1), is_first, (&mut *most, &mut *places)),
+                2 => take_each::<T, 2>(line, (start, 2), is_first, (&mut *most, &mut *places)),
+                by => take_each::<T, 0>(line, (start, by), is_first, (&mut *most, &mut *places)),
             }
         }
     }
@@ -245,6 +285,7 @@ fn gather<'a, T: Pooled>(
 }
 
 /// Reduces the rows of a window to one, column by column.
+#[inline(always)]
 fn reduce_rows<T: Pooled>(kind: PoolingKind, plane: &[T], width: usize, row: &PoolingWindow, line: &mut [T::Sum]) {
     line.fill(if kind == PoolingKind::Max { T::LOWEST } else { T::Sum::from(0) });
     for source in plane[row.begin * width..row.end * width].chunks_exact(width.max(1)) {
@@ -307,6 +348,7 @@ fn divisor(kind: PoolingKind, row: &PoolingWindow, column: &PoolingWindow) -> us
 }
 
 /// The largest element of every window and its index in the plane; of equal ones the first.
+#[inline(always)]
 fn largest<T: Pooled>(
     (plane, width): (&[T], usize),
     rows: &[PoolingWindow],
@@ -335,19 +377,23 @@ fn largest<T: Pooled>(
     }
 }
 
-/// [`take_larger`] of elements `by` apart in the plane, each for a window of its own.
+/// [`take_larger`] of elements `by` apart in the plane, each for a window of its own. `BY` is that distance, where it is known when this is compiled.
 #[inline(always)]
-fn take_each<T: Pooled>(
-    values: impl Iterator<Item = T>,
+fn take_each<T: Pooled, const BY: usize>(
+    line: &[T],
     (start, by): (usize, usize),
     is_first: bool,
     (most, places): (&mut [T::Sum], &mut [i32]),
 ) {
-    // Planes have fewer elements than an `i32` counts to; a counter of its width is what vectors of them take.
-    let mut at = start as i32;
-    for ((most, place), value) in most.iter_mut().zip(places).zip(values) {
-        take_larger::<T>(value, at, is_first, (most, place));
-        at = at.wrapping_add(by as i32);
+    let by = if BY == 0 { by } else { BY };
+    let count = most.len();
+    let places = &mut places[..count];
+    assert!(count == 0 || (count - 1) * by < line.len(), "a window leaves the plane");
+    for i in 0..count {
+        // SAFETY: in the line, as asserted for the last one. A check of each would keep the loop from being vectors'.
+        let value = unsafe { *line.get_unchecked(i * by) };
+        // Planes have fewer elements than an `i32` counts to.
+        take_larger::<T>(value, start as i32 + (i * by) as i32, is_first, (&mut most[i], &mut places[i]));
     }
 }
 
