@@ -6,6 +6,13 @@ use super::non_temporal;
 /// Bytes of a tile's row: one cache line, so that a line is read once and written once.
 const LINE: usize = non_temporal::LINE;
 
+/// Rows of the destination that are a multiple of so many bytes apart share few places of the first cache: a line that is written in parts would leave it
+/// in between.
+const CROWDED: isize = 2048;
+
+/// Tiles next to each other in the source before the next rows: the pages that are written to meanwhile are few.
+const BLOCK: usize = 8;
+
 /// Moves `from[i][j]` to `to[j][i]`, where `(rows, columns)` is the size of `from`; `i` is contiguous in `to`, `j` in `from`.
 /// A side is its address and the distance of its rows in bytes. `non_temporal` writes around the caches.
 ///
@@ -34,7 +41,7 @@ pub(super) unsafe fn transpose(
 /// Transposes `N` x `N` elements between two addresses with row distances.
 type Square = unsafe fn((isize, isize), (isize, isize));
 
-/// One tile, made in the first cache before its lines are streamed.
+/// One tile, made in the first cache before its lines go where they belong.
 #[repr(align(64))]
 struct CacheTile([[u8; LINE]; LINE]);
 
@@ -49,34 +56,50 @@ unsafe fn tiles<T: Copy, const N: usize>(
 ) {
     let bytes = size_of::<T>() as isize;
     let tile = LINE / size_of::<T>();
-    for row in (0..rows).step_by(tile) {
-        let height = tile.min(rows - row);
-        for column in (0..columns).step_by(tile) {
-            let width = tile.min(columns - column);
-            let (row, column) = (row as isize, column as isize);
-            let to = (to.0 + column * to.1 + row * bytes, to.1);
-            let from = (from.0 + row * from.1 + column * bytes, from.1);
-            // SAFETY: the tile lies inside the matrix.
-            unsafe {
-                if non_temporal && height == tile {
-                    streamed::<T, N>(width, to, from, square);
-                } else {
-                    one_tile::<T, N>(height, width, to, from, square);
+    let by_line = non_temporal || to.1 % CROWDED == 0;
+    let block = BLOCK * tile;
+    for first in (0..columns).step_by(block) {
+        let end = columns.min(first + block);
+        for row in (0..rows).step_by(tile) {
+            let height = tile.min(rows - row);
+            for column in (first..end).step_by(tile) {
+                let width = tile.min(end - column);
+                let (row, column) = (row as isize, column as isize);
+                let to = (to.0 + column * to.1 + row * bytes, to.1);
+                let from = (from.0 + row * from.1 + column * bytes, from.1);
+                // SAFETY: the tile lies inside the matrix.
+                unsafe {
+                    if by_line && height == tile {
+                        line_by_line::<T, N>(non_temporal, width, to, from, square);
+                    } else {
+                        one_tile::<T, N>(height, width, to, from, square);
+                    }
                 }
             }
         }
     }
 }
 
-/// A tile of whole lines, written around the caches. Apart from the others, since its buffer costs more than a small tile.
+/// A tile made in a buffer of its own, from which each line is written once. Apart from the others, since the buffer costs more than a small tile.
 #[inline(never)]
-unsafe fn streamed<T: Copy, const N: usize>(width: usize, to: (isize, isize), from: (isize, isize), square: Square) {
+unsafe fn line_by_line<T: Copy, const N: usize>(
+    non_temporal: bool,
+    width: usize,
+    to: (isize, isize),
+    from: (isize, isize),
+    square: Square,
+) {
     let mut lines = CacheTile([[0; LINE]; LINE]);
     let buffer = (lines.0.as_mut_ptr() as isize, LINE as isize);
     // SAFETY: passed on to the caller; no tile is larger than the buffer.
     unsafe {
         one_tile::<T, N>(LINE / size_of::<T>(), width, buffer, from, square);
-        non_temporal::lines(to, buffer.0, width);
+        if non_temporal {
+            return non_temporal::lines(to, buffer.0, width);
+        }
+        for (row, line) in (0..).zip(&lines.0[..width]) {
+            ((to.0 + row * to.1) as *mut [u8; LINE]).write_unaligned(*line);
+        }
     }
 }
 

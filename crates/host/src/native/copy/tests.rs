@@ -78,6 +78,10 @@ fn transposes_of_odd_sizes() {
         check(&[3, columns, rows], &[(rows * columns) as isize, 1, columns as isize], 0);
         check(&[columns, rows], &[1, columns as isize + 5], 2);
     }
+    // Rows of the result whose places in the cache are few.
+    check(&[37, 2048], &[1, 37], 0);
+    check(&[150, 1023], &[1, 1024], 0);
+    check(&[150, 1023], &[1024, 1], 0);
 }
 
 #[test]
