@@ -10,7 +10,7 @@ use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Scalar, Tensor};
 use openmps_graph::operators::copy::Copy;
-use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary};
+use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary, run};
 use openmps_graph::operators::expand::Expand;
 use openmps_graph::operators::pad::{Mode, Pad, PadGradient};
 use openmps_graph::operators::reduce::Reduction;
@@ -40,6 +40,10 @@ pub fn register(table: &mut Table) {
     table.add_complex("roll_grad", roll_grad).strided();
 }
 
+/// The parts of a product, of the parts of both factors.
+const PRODUCT: [Elementwise; 2] =
+    [Elementwise::Binary(Binary::ProductsDifference), Elementwise::Binary(Binary::ProductsSum)];
+
 /// Complex numbers by their parts.
 #[derive(Clone)]
 pub(super) struct Complex {
@@ -49,8 +53,12 @@ pub(super) struct Complex {
 
 impl Complex {
     pub fn of(x: &Tensor) -> Result<Complex> {
-        let [real, imaginary] = real_and_imaginary(&pairs(x)?);
-        Ok(Complex { real, imaginary })
+        Ok(Complex::of_pairs(&pairs(x)?))
+    }
+
+    fn of_pairs(pairs: &View) -> Complex {
+        let [real, imaginary] = real_and_imaginary(pairs);
+        Complex { real, imaginary }
     }
 
     /// The result of a formula for each part.
@@ -62,10 +70,9 @@ impl Complex {
         Ok(Complex { real: self.real.clone(), imaginary: c.scale(&self.imaginary, -1.0, 0.0)? })
     }
 
-    /// The sum or difference, part by part.
-    pub fn with(&self, c: &Compose, operator: Binary, other: &Complex) -> Result<Complex> {
-        let of = |x: &View, y: &View| c.map(Elementwise::Binary(operator), &[x, y], &[]);
-        Ok(Complex { real: of(&self.real, &other.real)?, imaginary: of(&self.imaginary, &other.imaginary)? })
+    pub fn minus(&self, c: &Compose, other: &Complex) -> Result<Complex> {
+        let (real, imaginary) = (c.subtract(&self.real, &other.real)?, c.subtract(&self.imaginary, &other.imaginary)?);
+        Ok(Complex { real, imaginary })
     }
 
     /// The product, by what the product of two real tensors is.
@@ -81,8 +88,11 @@ impl Complex {
         Ok(Complex { real, imaginary })
     }
 
+    /// The product, element by element.
     pub fn times(&self, c: &Compose, other: &Complex) -> Result<Complex> {
-        self.product(c, other, |x, y| c.multiply(x, y))
+        let four = [&self.real, &self.imaginary, &other.real, &other.imaginary];
+        let [real, imaginary] = PRODUCT.map(|part| c.map(part, &four, &[]));
+        Ok(Complex { real: real?, imaginary: imaginary? })
     }
 
     /// The quotient; the divisor is made smaller by its larger part, so that no square overflows (Smith, 1962).
@@ -104,8 +114,11 @@ impl Complex {
     /// The sum over what was repeated, in an output that may be unwanted.
     pub fn store(&self, context: &Context, c: &Compose, out: Option<&Output>) -> Result<()> {
         let Some(out) = out else { return Ok(()) };
-        let to = allocate_pairs(context, out, self.real.dtype)?;
-        for (part, to) in [&self.real, &self.imaginary].into_iter().zip(real_and_imaginary(&to)) {
+        self.store_to(c, &allocate_pairs(context, out, self.real.dtype)?)
+    }
+
+    fn store_to(&self, c: &Compose, to: &View) -> Result<()> {
+        for (part, to) in [&self.real, &self.imaginary].into_iter().zip(real_and_imaginary(to)) {
             let dims: Shape = to.shape.clone();
             let value = match part {
                 part if part.shape == dims => part.clone(),
@@ -119,19 +132,34 @@ impl Complex {
     }
 }
 
+/// An operator of real numbers for both parts: pairs broadcast as what they are pairs of.
+fn by_parts(context: &Context, operator: Binary, x: &Tensor, y: &Tensor, out: &Output) -> Result<()> {
+    let (x, y) = (pairs(x)?, pairs(y)?);
+    let to = allocate_pairs(context, out, x.dtype)?;
+    Ok(run(Elementwise::Binary(operator), context.queue(), &[&x, &y], &[], &to)?)
+}
+
 fn add(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
-    let c = Compose::new(context);
-    Complex::of(&x)?.with(&c, Binary::Add, &Complex::of(&y)?)?.store(context, &c, Some(&out))
+    by_parts(context, Binary::Add, &x, &y, &out)
 }
 
 fn subtract(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
-    let c = Compose::new(context);
-    Complex::of(&x)?.with(&c, Binary::Subtract, &Complex::of(&y)?)?.store(context, &c, Some(&out))
+    by_parts(context, Binary::Subtract, &x, &y, &out)
 }
 
 fn multiply(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
-    let c = Compose::new(context);
-    Complex::of(&x)?.times(&c, &Complex::of(&y)?)?.store(context, &c, Some(&out))
+    let (x, y) = (pairs(&x)?, pairs(&y)?);
+    let to = allocate_pairs(context, &out, x.dtype)?;
+    let (c, [of_x, of_y]) = (Compose::new(context), [&x, &y].map(Complex::of_pairs));
+    if [x.address, y.address].contains(&to.address) {
+        // Each part is of both parts of the factors, one of which is where the first result would go.
+        return of_x.times(&c, &of_y)?.store_to(&c, &to);
+    }
+    let four = [&of_x.real, &of_x.imaginary, &of_y.real, &of_y.imaginary];
+    for (part, to) in PRODUCT.into_iter().zip(real_and_imaginary(&to)) {
+        run(part, context.queue(), &four, &[], &to)?;
+    }
+    Ok(())
 }
 
 fn divide(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {

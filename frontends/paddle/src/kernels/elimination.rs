@@ -234,14 +234,14 @@ fn eig_grad(
     let row = |x: &Complex| x.made(|part| with_axis(part, rank - 2));
     let column = |x: &Complex| x.made(|part| with_axis(part, rank - 1));
     let conjugate = l.conjugate(&c)?.made(|part| c.apply(&Copy, std::slice::from_ref(part)))?;
-    let differences = row(&conjugate)?.with(&c, Binary::Subtract, &column(&conjugate)?)?;
+    let differences = row(&conjugate)?.minus(&c, &column(&conjugate)?)?;
     let both = multiplied(&turned, &of_v)?;
     let eye = c.apply(&Eye { rows: size, columns: size, dtype: DType::Bool }, &[])?;
     let chosen = |yes: &View, no: &View| c.map(Elementwise::Binary(Binary::Where), &[&eye, yes, no], &[]);
     let zero = c.constant(dtype, &[1], 0.0)?;
     let diagonal = c.reduce(Reduction::Sum, &chosen(&both.real, &zero)?, &[rank as i64 - 2])?;
     let scaled = v.made(|part| c.multiply(part, &diagonal))?;
-    let rest = both.with(&c, Binary::Subtract, &multiplied(&turned, &scaled)?)?.over(&c, &differences)?;
+    let rest = both.minus(&c, &multiplied(&turned, &scaled)?)?.over(&c, &differences)?;
     let of_l = row(&of_l)?;
     let inner = Complex { real: chosen(&of_l.real, &rest.real)?, imaginary: chosen(&of_l.imaginary, &rest.imaginary)? };
     let found = solved(&c, &turned, &multiplied(&inner, &turned)?)?;

@@ -112,6 +112,11 @@ impl Call {
                 let difference = b.subtract(y, x)?;
                 b.multiply(dy, difference)?
             }
+            (Binary::ProductsSum, _) => b.multiply(dy, b.inputs[3 - index])?,
+            (Binary::ProductsDifference, _) => {
+                let product = b.multiply(dy, b.inputs[(index + 2) % 4])?;
+                if index % 2 == 0 { product } else { b.unary(Unary::Negate, product)? }
+            }
             (Binary::Heaviside | Binary::Where, 0) | (Binary::FloorDivide, _) => return Ok(None),
             _ => return Err(self.without_gradient()),
         };
@@ -149,6 +154,7 @@ impl Call {
             G::HardShrink | G::SoftShrink | G::ThresholdedRelu | G::Chosen | G::NotChosen => return Ok(None),
             G::Exp | G::Expm1 => b.full_like(z, 1.0)?,
             G::Square => b.full_like(z, 2.0)?,
+            G::Cube => b.affine(z, 6.0, 0.0)?,
             G::Log => {
                 let inverse = b.unary(Unary::Reciprocal, z)?;
                 let square = b.unary(Unary::Square, inverse)?;

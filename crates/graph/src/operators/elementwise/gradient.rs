@@ -63,7 +63,7 @@ macro_rules! rules {
 rules! {
     of_unary of Unary:
     input [
-        Abs Log Log2 Log10 Log1p Square Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Erf Clip
+        Abs Log Log2 Log10 Log1p Square Cube Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Erf Clip
     ]
     output [Exp Expm1 Sqrt Rsqrt Reciprocal Tanh]
     zero [Floor Ceil Round Trunc Sign IsNan IsInf IsFinite LogicalNot BitwiseNot]
@@ -92,6 +92,7 @@ rows! {
         Sqrt "sqrt_grad", "dy over 2 y.", TWO, [], FLOATS => Same, 3.0, |x, _| 0.5 * x[1] / x[0], |x, _| 0.5 * x[1] / x[0];
         Rsqrt "rsqrt_grad", "-dy y^3 / 2.", TWO, [], FLOATS => Same, 6.0, |x, _| -0.5 * x[1] * x[0] * x[0] * x[0], |x, _| -0.5 * x[1] * x[0].powi(3);
         Square "square_grad", "2 x dy.", TWO, [], FLOATS => Same, 2.0, |x, _| 2.0 * (x[0] * x[1]), |x, _| 2.0 * (x[0] * x[1]);
+        Cube "cube_grad", "3 x^2 dy.", TWO, [], FLOATS => Same, 4.0, |x, _| 3.0 * (x[0] * x[0] * x[1]), |x, _| 3.0 * (x[0] * x[0] * x[1]);
         Reciprocal "reciprocal_grad", "-dy y^2.", TWO, [], FLOATS => Same, 4.0, |x, _| -(x[1] * x[0] * x[0]), |x, _| -x[1] * x[0] * x[0];
         Sin "sin_grad", "dy times the cosine of x.", TWO, [], FLOATS => Same, 8.0, |x, _| x[1] * x[0].cos(), |x, _| x[1] * x[0].cos();
         Cos "cos_grad", "-dy times the sine of x.", TWO, [], FLOATS => Same, 8.0, |x, _| -(x[1] * x[0].sin()), |x, _| -x[1] * x[0].sin();

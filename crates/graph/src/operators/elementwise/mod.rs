@@ -61,7 +61,7 @@ pub enum Elementwise {
     Unary(Unary),
     /// Activation functions.
     Activation(Activation),
-    /// Two or three tensors.
+    /// Two tensors, or a few more.
     Binary(Binary),
     /// Gradients.
     Gradient(Gradient),
@@ -109,6 +109,19 @@ impl Elementwise {
         other.iter().filter_map(position).filter_map(|position| numbers.get(position).copied()).collect()
     }
 
+    /// The operator and numbers that say the same and are computed faster: powers of 2 and 3 are products.
+    fn simplest(self, scalars: &[Number]) -> (Elementwise, &[Number]) {
+        match (self, scalars) {
+            (Elementwise::Unary(Unary::PowScalar), [factor]) if factor.to_f64() == 2.0 => {
+                (Elementwise::Unary(Unary::Square), &[])
+            }
+            (Elementwise::Unary(Unary::PowScalar), [factor]) if factor.to_f64() == 3.0 => {
+                (Elementwise::Unary(Unary::Cube), &[])
+            }
+            _ => (self, scalars),
+        }
+    }
+
     /// Pipelines for dense tensors of one shape and type, found without a look-up in the cache.
     fn dense_pipeline(self, dtype: DType, output: DType) -> Result<&'static Pipeline> {
         const TYPES: usize = openmps_tile::dtype::EVERY.len();
@@ -149,6 +162,7 @@ impl Elementwise {
 /// Computes an elementwise operator. The inputs' shapes must broadcast to the output's; any strides are read as they are.
 #[inline]
 pub fn run(operator: Elementwise, queue: &Queue, inputs: &[&View], scalars: &[Number], output: &View) -> Result<()> {
+    let (operator, scalars) = operator.simplest(scalars);
     let row = operator.row();
     check(row, inputs, scalars, output)?;
     if vendor::try_vendor(queue, row.name, || vendor_call(row.name, inputs, output))? {

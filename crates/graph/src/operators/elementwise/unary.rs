@@ -19,6 +19,7 @@ rows! {
         Sqrt "sqrt", "The square root.", ONE, [], PROMOTED => Float, 1.0, |x, _| x[0].sqrt(), |x, _| x[0].sqrt();
         Rsqrt "rsqrt", "1 over the square root.", ONE, [], PROMOTED => Float, 3.0, |x, _| x[0].rsqrt(), |x, _| 1.0 / x[0].sqrt();
         Square "square", "x times x.", ONE, [], NUMBERS => Same, 1.0, |x, _| x[0] * x[0], |x, _| x[0] * x[0];
+        Cube "cube", "x times x times x.", ONE, [], NUMBERS => Same, 2.0, |x, _| x[0] * x[0] * x[0], |x, _| x[0] * x[0] * x[0];
         Reciprocal "reciprocal", "1 over x.", ONE, [], PROMOTED => Float, 1.0, |x, _| 1.0 / x[0], |x, _| 1.0 / x[0];
         Sin "sin", "The sine of an angle in radians.", ONE, [], PROMOTED => Float, 8.0, |x, _| x[0].sin(), |x, _| x[0].sin();
         Cos "cos", "The cosine of an angle in radians.", ONE, [], PROMOTED => Float, 8.0, |x, _| x[0].cos(), |x, _| x[0].cos();
@@ -52,8 +53,7 @@ rows! {
         Cast "cast", "The same numbers in another type.", ONE, [], EVERY => Given, 0.0, |x, _| x[0], |x, _| x[0];
         Scale "scale", "x * scale + bias.", ONE, ["scale" = 2.0, "bias" = 3.0], NUMBERS => Same, 4.0, |x, s| x[0] * s[0] + s[1], |x, s| x[0] * s[0] + s[1];
         Clip "clip", "x within bounds; NaN stays.", ONE, ["min" = 1.0, "max" = 2.0], NUMBERS => Same, 0.0,
-            |x, s| x[0].lt(s[0]).select(s[0], x[0].gt(s[1]).select(s[1], x[0])),
-            |x, s| if x[0] < s[0] { s[0] } else if x[0] > s[1] { s[1] } else { x[0] };
+            |x, s| s[1].min(s[0].max(x[0])), |x, s| clip_f64(x[0], [s[0], s[1]]);
         PowScalar "pow", "x to the power of a number.", ONE, ["factor" = 3.0], PROMOTED => Same, 4.0, |x, s| power(x[0], s[0]), |x, s| x[0].powf(s[0]);
     }
 }
@@ -105,6 +105,11 @@ fn whole<'s>(x: Expr<'s>, rounded: fn(Expr<'s>) -> Expr<'s>) -> Expr<'s> {
 
 fn bitwise_not(x: f64, _: &[f64]) -> f64 {
     -x - 1.0
+}
+
+fn clip_f64(x: f64, [min, max]: [f64; 2]) -> f64 {
+    let raised = if min > x { min } else { x };
+    if max < raised { max } else { raised }
 }
 
 /// A power. Of integers it is exact and wraps around, as products do; negative exponents leave 1, -1 and, for all other bases, 0.
