@@ -11,6 +11,9 @@ const SMALL: usize = 64 << 10;
 /// Copies of at least this many bytes write around the caches, which they would only flush.
 const NON_TEMPORAL: usize = 48 << 20;
 
+/// Bytes of one value that are written before they are copied.
+const REPEATED: isize = 4096;
+
 /// One dimension of a copy; strides in bytes.
 #[derive(Clone, Copy, Default)]
 struct Dimension {
@@ -247,6 +250,27 @@ unsafe fn move_one<T>(to: isize, from: isize) {
     unsafe { (to as *mut T).write_unaligned((from as *const T).read_unaligned()) }
 }
 
+/// Writes one value `count` times: the first ones by themselves, the others as copies of those, for which the library has the widest vectors.
+///
+/// # Safety
+/// So many elements lie at the address, at any alignment.
+unsafe fn repeat<T: Copy>(value: T, to: isize, count: isize) {
+    let bytes = size_of::<T>() as isize;
+    let first = count.min(REPEATED / bytes);
+    // SAFETY: promised by the caller; a copy begins behind what it is copied from, and is no longer.
+    unsafe {
+        for i in 0..first {
+            ((to + i * bytes) as *mut T).write_unaligned(value);
+        }
+        let mut done = first;
+        while done < count {
+            let next = first.min(count - done);
+            std::ptr::copy_nonoverlapping(to as *const u8, (to + done * bytes) as *mut u8, (next * bytes) as usize);
+            done += next;
+        }
+    }
+}
+
 /// Copies one dimension; the common strides are constants, so that the compiler vectorises their loops.
 ///
 /// # Safety
@@ -258,10 +282,7 @@ unsafe fn move_strided<T: Copy>(inner: Dimension, to: isize, from: isize) {
     unsafe {
         match (inner.to == bytes, inner.from) {
             (true, 0) => {
-                let value = (from as *const T).read_unaligned();
-                for i in 0..count {
-                    ((to + i * bytes) as *mut T).write_unaligned(value);
-                }
+                repeat::<T>((from as *const T).read_unaligned(), to, count);
             }
             (true, stride) if stride == -bytes => {
                 for i in 0..count {

@@ -12,7 +12,8 @@ use openmps_tile::Number;
 use openmps_tile::dtype::FLOATS;
 
 /// Formulas that are no kernels of Paddle's: a scale by -1, and what is an attribute of `gelu`.
-const NOT_PADDLES: &[&str] = &["negate", "gelu_tanh", "gelu_tanh_grad"];
+const NOT_PADDLES: &[&str] =
+    &["negate", "gelu_tanh", "gelu_tanh_grad", "cube", "cube_grad", "products_difference", "products_sum"];
 
 /// Adds a kernel for every formula without numbers whose kernel no other family has added.
 pub fn register(table: &mut Table) {

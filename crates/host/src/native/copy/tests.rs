@@ -100,4 +100,9 @@ fn fills() {
     // SAFETY: 10 x 50 elements with these strides lie inside the buffer.
     unsafe { fill(4, &[10, 50], Memory::new(to.as_mut_ptr() as usize, &[100, 2]), &raw const value as usize) };
     assert!(to.iter().enumerate().all(|(i, &x)| x == if i % 2 == 0 { value } else { 0 }));
+    // Longer than what is repeated, with a rest, and a neighbour that stays.
+    let mut to = vec![0_u32; 5001];
+    // SAFETY: 5000 elements lie inside the buffer.
+    unsafe { fill(4, &[5000], Memory::new(to.as_mut_ptr() as usize, &[1]), &raw const value as usize) };
+    assert!(to[..5000].iter().all(|&x| x == value) && to[5000] == 0);
 }

@@ -16,7 +16,7 @@ def install(paddle) -> None:
     """Gives the module ``paddle`` the attributes of device ``mps``; a second call changes nothing."""
     if getattr(paddle, "mps", None) is not None:
         return
-    from openmps.paddle import algebra, amp, averages, complex, creation, embedding, experts, fallbacks, inference, linear, mps, random, unavailable
+    from openmps.paddle import algebra, amp, averages, complex, creation, embedding, exchange, experts, fallbacks, inference, linear, mps, random, unavailable
 
     paddle.mps = mps
     sys.modules["paddle.mps"] = mps
@@ -30,6 +30,7 @@ def install(paddle) -> None:
         averages.install(paddle)
         complex.install(paddle)
         embedding.install(paddle)
+        exchange.install(paddle)
         experts.install(paddle)
         fallbacks.install()
         linear.install(paddle)
