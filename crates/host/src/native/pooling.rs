@@ -143,8 +143,10 @@ pub fn pool<T: Pooled>(
     parallel_for(planes, work / 4 + rows.len() * columns.len() * 2 + 20, |from, to| {
         // Taken here: a closure would not be compiled for the level.
         scratch::with(width + job.regular.range.len(), |memory: &mut [T::Sum]| {
-            // SAFETY: this task alone writes these planes, which are in the input and the outputs.
-            unsafe { run(&job, (from, to), memory) };
+            scratch::with(if job.places.is_some() { width } else { 0 }, |places: &mut [i32]| {
+                // SAFETY: this task alone writes these planes, which are in the input and the outputs.
+                unsafe { run(&job, (from, to), memory, places) };
+            });
         });
     });
     Ok(())
@@ -163,18 +165,19 @@ struct Job<'a, T: Pooled> {
     places: Option<Shared<i32>>,
 }
 
-type Run<T> = unsafe fn(&Job<'_, T>, (usize, usize), &mut [<T as Pooled>::Sum]);
+type Run<T> = unsafe fn(&Job<'_, T>, (usize, usize), &mut [<T as Pooled>::Sum], &mut [i32]);
 
 leveled! {
-    fn leveled_run<T>(job: &Job<'_, T>, planes: (usize, usize), memory: &mut [T::Sum]) -> Run<T> where { T: Pooled } = run
+    fn leveled_run<T>(job: &Job<'_, T>, planes: (usize, usize), memory: &mut [T::Sum], line_places: &mut [i32]) -> Run<T>
+    where { T: Pooled } = run
 }
 
-/// Pools planes `from` to `to`, with memory for a line of the input and one of results.
+/// Pools planes `from` to `to`, with memory for a line of the input and one of results, and for the places of a line.
 ///
 /// # Safety
 /// They are planes of the input and the outputs, which nobody else writes.
 #[inline(always)]
-unsafe fn run<T: Pooled>(job: &Job<'_, T>, (from, to): (usize, usize), memory: &mut [T::Sum]) {
+unsafe fn run<T: Pooled>(job: &Job<'_, T>, (from, to): (usize, usize), memory: &mut [T::Sum], line_places: &mut [i32]) {
     let Job { kind, size: [height, width], windows: [rows, columns], regular, input, output, places } = job;
     let (kind, height, width, outputs) = (*kind, *height, *width, rows.len() * columns.len());
     let (line, results) = memory.split_at_mut(width);
@@ -185,7 +188,7 @@ unsafe fn run<T: Pooled>(job: &Job<'_, T>, (from, to): (usize, usize), memory: &
         if let Some(places) = places {
             // SAFETY: as above.
             let places = unsafe { places.part(index * outputs, outputs) };
-            largest((plane, width), rows, (columns, regular), out, places, results);
+            largest((plane, width), rows, (columns, regular), (out, places), (line, line_places, results));
             continue;
         }
         for (row, out) in rows.iter().zip(out.chunks_exact_mut(columns.len().max(1))) {
@@ -243,24 +246,18 @@ impl Regular {
         }
     }
 
-    /// The largest elements of these windows and their indices in the plane, tap by tap.
+    /// The largest elements of these windows and their places, of those of a line, tap by tap.
     #[inline(always)]
-    fn largest<T: Pooled>(
-        &self,
-        (plane, width): (&[T], usize),
-        row: &PoolingWindow,
-        most: &mut [T::Sum],
-        places: &mut [i32],
-    ) {
+    fn largest<T: Pooled>(&self, line: (&[T::Sum], &[i32]), best: (&mut [T::Sum], &mut [i32])) {
+        let (most, places) = best;
         most.fill(T::LOWEST);
         places.fill(-1);
-        let taps = (row.begin..row.end).flat_map(|i| (0..self.length).map(move |tap| i * width + self.begin + tap));
-        for (number, start) in taps.enumerate() {
-            let (line, is_first) = (&plane[start..], number == 0);
+        for tap in (0..self.length).map(|tap| self.begin + tap) {
+            let line = (&line.0[tap.min(line.0.len())..], &line.1[tap.min(line.1.len())..]);
             match self.stride {
-                1 => take_each::<T, 1>(line, (start, 1), is_first, (&mut *most, &mut *places)),
-                2 => take_each::<T, 2>(line, (start, 2), is_first, (&mut *most, &mut *places)),
-                by => take_each::<T, 0>(line, (start, by), is_first, (&mut *most, &mut *places)),
+                1 => take_each::<T, 1>(line, 1, (&mut *most, &mut *places)),
+                2 => take_each::<T, 2>(line, 2, (&mut *most, &mut *places)),
+                by => take_each::<T, 0>(line, by, (&mut *most, &mut *places)),
             }
         }
     }
@@ -347,29 +344,35 @@ fn divisor(kind: PoolingKind, row: &PoolingWindow, column: &PoolingWindow) -> us
     }
 }
 
-/// The largest element of every window and its index in the plane; of equal ones the first.
+/// The largest element of every window and its index in the plane; of equal ones the first. First down the rows, then along the line of their largest.
 #[inline(always)]
 fn largest<T: Pooled>(
     (plane, width): (&[T], usize),
     rows: &[PoolingWindow],
     (columns, regular): (&[PoolingWindow], &Regular),
-    out: &mut [T],
-    places: &mut [i32],
-    results: &mut [T::Sum],
+    (out, places): (&mut [T], &mut [i32]),
+    (line, line_places, results): (&mut [T::Sum], &mut [i32], &mut [T::Sum]),
 ) {
     let lines = out.chunks_exact_mut(columns.len().max(1)).zip(places.chunks_exact_mut(columns.len().max(1)));
     for (row, (out, places)) in rows.iter().zip(lines) {
-        regular.largest((plane, width), row, results, &mut places[regular.range.clone()]);
+        line.fill(T::LOWEST);
+        line_places.fill(-1);
+        for i in row.begin..row.end {
+            let source = &plane[i * width..][..width];
+            for j in 0..width {
+                // Planes have fewer elements than an `i32` counts to.
+                take_larger::<T>((source[j].widen(), (i * width + j) as i32), (&mut line[j], &mut line_places[j]));
+            }
+        }
+        regular.largest::<T>((line, line_places), (results, &mut places[regular.range.clone()]));
         for (x, (column, out)) in columns.iter().zip(out).enumerate() {
             if let Some(&most) = results.get(x.wrapping_sub(regular.range.start)) {
                 *out = T::narrow(most);
                 continue;
             }
             let (mut most, mut place) = (T::LOWEST, -1);
-            for i in row.begin..row.end {
-                for j in column.begin..column.end {
-                    take_larger::<T>(plane[i * width + j], (i * width + j) as i32, place < 0, (&mut most, &mut place));
-                }
+            for j in column.begin..column.end {
+                take_larger::<T>((line[j], line_places[j]), (&mut most, &mut place));
             }
             *out = T::narrow(most);
             places[x] = place;
@@ -377,32 +380,33 @@ fn largest<T: Pooled>(
     }
 }
 
-/// [`take_larger`] of elements `by` apart in the plane, each for a window of its own. `BY` is that distance, where it is known when this is compiled.
+/// [`take_larger`] of elements `by` apart in a line, each for a window of its own. `BY` is that distance, where it is known when this is compiled.
 #[inline(always)]
 fn take_each<T: Pooled, const BY: usize>(
-    line: &[T],
-    (start, by): (usize, usize),
-    is_first: bool,
+    (values, from): (&[T::Sum], &[i32]),
+    by: usize,
     (most, places): (&mut [T::Sum], &mut [i32]),
 ) {
     let by = if BY == 0 { by } else { BY };
     let count = most.len();
     let places = &mut places[..count];
-    assert!(count == 0 || (count - 1) * by < line.len(), "a window leaves the plane");
+    assert!(count == 0 || (count - 1) * by < values.len().min(from.len()), "a window leaves the line");
     for i in 0..count {
         // SAFETY: in the line, as asserted for the last one. A check of each would keep the loop from being vectors'.
-        let value = unsafe { *line.get_unchecked(i * by) };
-        // Planes have fewer elements than an `i32` counts to.
-        take_larger::<T>(value, start as i32 + (i * by) as i32, is_first, (&mut most[i], &mut places[i]));
+        let element = unsafe { (*values.get_unchecked(i * by), *from.get_unchecked(i * by)) };
+        take_larger::<T>(element, (&mut most[i], &mut places[i]));
     }
 }
 
-/// Takes an element for the largest one so far if it is larger, or not a number; its place if it is, and if it is the first of all.
+/// Takes an element for the largest one so far if it is larger, not a number where that is one, or equal to it and in front of it; and the place of the
+/// first of all. Where there is no element its place is negative.
 #[inline(always)]
-fn take_larger<T: Pooled>(value: T, at: i32, is_first: bool, (most, place): (&mut T::Sum, &mut i32)) {
-    let value = value.widen();
-    let is_larger = value > *most || is_nan(value);
-    *place = if is_first || is_larger && !is_nan(*most) { at } else { *place };
+fn take_larger<T: Pooled>((value, at): (T::Sum, i32), (most, place): (&mut T::Sum, &mut i32)) {
+    let is_like = value == *most || is_nan(value) & is_nan(*most);
+    let is_larger = value > *most || is_nan(value) & !is_nan(*most);
+    let is_better = is_larger || is_like & (at < *place);
+    // A number below the lowest finite one is not taken, but for its place.
+    *place = if (*place < 0) | is_better & (at >= 0) { at } else { *place };
     *most = larger::<T>(*most, value);
 }
 

@@ -3,21 +3,22 @@
 use super::compose::Compose;
 use super::images::pair;
 use super::linear_algebra::product;
-use super::values::{SINGLE, dims, expect, positive};
+use super::values::{dims, expect, positive};
 use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
-use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient};
+use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient, Unary};
 use openmps_graph::operators::grid_sample::{
     Beyond, Coordinates, GridSample, GridSampleGridGradient, GridSampleInputGradient, Sampling,
 };
 use openmps_graph::operators::reduce::Reduction;
 use openmps_graph::{DType, View};
+use openmps_tile::dtype::FLOATS;
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
-    table.add("deformable_conv", SINGLE, deformable_conv);
-    table.add("deformable_conv_grad", SINGLE, deformable_conv_grad);
+    table.add("deformable_conv", FLOATS, deformable_conv);
+    table.add("deformable_conv_grad", FLOATS, deformable_conv_grad);
 }
 
 /// Between elements, and zero beyond them.
@@ -27,6 +28,8 @@ const READ: GridSample =
 /// A convolution's inputs and sizes.
 struct Deformed<'c> {
     c: Compose<'c>,
+    /// What the results are stored in; they are computed in the type of `x`.
+    dtype: DType,
     /// Images of a deformable group: (images x groups, channels of a group, height, width).
     x: View,
     /// Where each of them is read: (images x groups, taps, points, x and y).
@@ -77,12 +80,13 @@ impl<'c> Deformed<'c> {
         let bytes: Vec<u8> = own.iter().flat_map(|place| place.to_ne_bytes()).collect();
         let base = c.upload(DType::F64, &[1, taps, points, 2], &bytes)?;
         let dtype = x.dtype()?;
-        let offsets = across_first(&c.shaped(&offset.view()?, &[parts, taps, 2, points])?);
-        let grid = c.add(&c.cast(&base, dtype)?, &offsets)?;
-        let mask = mask.map(|mask| c.shaped(&mask.view()?, &[parts, 1, taps, points])).transpose()?;
+        let offsets = across_first(&c.shaped(&c.input(offset)?, &[parts, taps, 2, points])?);
+        let grid = c.add(&c.cast(&base, dtype.compute())?, &offsets)?;
+        let mask = mask.map(|mask| c.shaped(&c.input(mask)?, &[parts, 1, taps, points])).transpose()?;
         Ok(Deformed {
-            x: c.shaped(&x.view()?, &[parts, channels / moved, height, width])?,
-            filter: c.shaped(&filter.view()?, &[1, groups, filters / groups, of_group * taps])?,
+            dtype,
+            x: c.shaped(&c.input(x)?, &[parts, channels / moved, height, width])?,
+            filter: c.shaped(&c.input(filter)?, &[1, groups, filters / groups, of_group * taps])?,
             c,
             grid,
             mask,
@@ -116,7 +120,7 @@ impl<'c> Deformed<'c> {
     fn gradients(&self, upstream: &View, outputs: [Option<Output>; 4]) -> Result<()> {
         let (c, [dx, of_offset, of_filter, of_mask]) = (&self.c, outputs);
         let upstream = c.shaped(upstream, &[self.images, self.groups, self.filter.shape[2], self.points])?;
-        let (dtype, read) = (self.x.dtype, self.read()?);
+        let (dtype, read) = (self.dtype, self.read()?);
         if let Some(of_filter) = of_filter {
             let columns = self.columns(&self.masked(&read)?)?;
             let each = product(c, (&upstream, false), (&columns, true))?;
@@ -137,13 +141,13 @@ impl<'c> Deformed<'c> {
         let operator = GridSampleGridGradient { of: READ };
         let of_grid = c.apply(&operator, &[self.x.clone(), self.grid.clone(), of_read])?;
         // A point a whole element before the first one moves nothing, in Paddle's words.
-        let before = c.constant(dtype, &[1], -1.0)?;
+        let before = c.constant(self.grid.dtype, &[1], -1.0)?;
         let inside = c.map(Elementwise::Binary(Binary::GreaterThan), &[&self.grid, &before], &[])?;
         let of_grid = c.map(Elementwise::Gradient(Gradient::Chosen), &[&inside, &of_grid], &[])?;
         let parts = self.grid.shape[0];
         let to = c.place(&of_offset, dtype)?;
         let to = across_first(&c.shaped(&to, &[parts, self.taps, 2, self.points])?);
-        c.launch(&openmps_graph::operators::copy::Copy, &[of_grid], &[to])
+        c.run(Elementwise::Unary(Unary::Cast), &[&of_grid], &to)
     }
 }
 
@@ -208,5 +212,5 @@ fn deformable_conv_grad(
     let attributes = Attributes { strides, paddings, dilations, deformable_groups, groups };
     let deformed = Deformed::new(context, [&x, &offset, &filter], mask.as_ref(), &attributes)?;
     let of_mask = of_mask.filter(|_| mask.is_some());
-    deformed.gradients(&upstream.view()?, [dx, of_offset, of_filter, of_mask])
+    deformed.gradients(&deformed.c.input(&upstream)?, [dx, of_offset, of_filter, of_mask])
 }

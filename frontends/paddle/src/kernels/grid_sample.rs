@@ -12,14 +12,12 @@ use openmps_graph::operators::grid_sample::{
 use openmps_graph::{DType, View};
 use openmps_tile::dtype::FLOATS;
 
-const SINGLE: &[DType] = &[DType::F32, DType::F64];
-
 /// Adds this family.
 pub fn register(table: &mut Table) {
     table.add("grid_sample", FLOATS, grid_sample).strided();
     table.add("grid_sample_grad", FLOATS, grid_sample_grad).strided();
-    table.add("affine_grid", SINGLE, affine_grid);
-    table.add("affine_grid_grad", SINGLE, affine_grid_grad);
+    table.add("affine_grid", FLOATS, affine_grid);
+    table.add("affine_grid_grad", FLOATS, affine_grid_grad);
 }
 
 fn operator(mode: &str, padding: &str, align_corners: bool) -> Result<GridSample> {
@@ -103,11 +101,12 @@ fn image_sizes(shape: &IntArray) -> Result<Vec<usize>> {
 
 /// Points moved by a matrix for each image.
 fn affine_grid(context: &Context, theta: Tensor, shape: IntArray, align_corners: bool, out: Output) -> Result<()> {
-    let (c, theta, sizes) = (Compose::new(context), theta.view()?, image_sizes(&shape)?);
+    let (c, dtype, sizes) = (Compose::new(context), theta.dtype()?, image_sizes(&shape)?);
+    let theta = c.input(&theta)?;
     let points = points(&c, &sizes, align_corners, theta.dtype)?;
     let single = c.shaped(&points, &[1, points.shape[0], points.shape[1]])?;
     out.set_dims(&[&theta.shape[..1], &sizes[..], &[sizes.len()]].concat());
-    c.store_value(&out, theta.dtype, &product(&c, (&single, false), (&theta, true))?)
+    c.store_value(&out, dtype, &product(&c, (&single, false), (&theta, true))?)
 }
 
 fn affine_grid_grad(
@@ -117,9 +116,10 @@ fn affine_grid_grad(
     align_corners: bool,
     dtheta: Output,
 ) -> Result<()> {
-    let (c, upstream, sizes) = (Compose::new(context), upstream.view()?, image_sizes(&shape)?);
+    let (c, dtype, sizes) = (Compose::new(context), upstream.dtype()?, image_sizes(&shape)?);
+    let upstream = c.input(&upstream)?;
     let points = points(&c, &sizes, align_corners, upstream.dtype)?;
     let single = c.shaped(&points, &[1, points.shape[0], points.shape[1]])?;
     let upstream = c.shaped(&upstream, &[upstream.shape[0], points.shape[0], sizes.len()])?;
-    c.store_value(&dtheta, upstream.dtype, &product(&c, (&upstream, true), (&single, false))?)
+    c.store_value(&dtheta, dtype, &product(&c, (&upstream, true), (&single, false))?)
 }

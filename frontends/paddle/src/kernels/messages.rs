@@ -9,20 +9,20 @@ use openmps_graph::operators::gather::Gather;
 use openmps_graph::operators::reduce::Reduction;
 use openmps_graph::operators::scatter::{IndexAdd, PutAlongAxis, Reduce};
 use openmps_graph::{DType, View};
+use openmps_tile::dtype::FLOATS;
 
-const TYPES: &[DType] = &[DType::I32, DType::I64, DType::F32, DType::F64];
-const DIFFERENTIABLE: &[DType] = &[DType::F32, DType::F64];
+const TYPES: &[DType] = &[DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
     table.add("send_u_recv", TYPES, send_u_recv).output(1, DType::I32);
-    table.add("send_u_recv_grad", DIFFERENTIABLE, send_u_recv_grad);
+    table.add("send_u_recv_grad", FLOATS, send_u_recv_grad);
     table.add("send_ue_recv", TYPES, send_ue_recv).output(1, DType::I32);
-    table.add("send_ue_recv_grad", DIFFERENTIABLE, send_ue_recv_grad);
+    table.add("send_ue_recv_grad", FLOATS, send_ue_recv_grad);
     table.add("send_uv", TYPES, send_uv);
-    table.add("send_uv_grad", DIFFERENTIABLE, send_uv_grad);
+    table.add("send_uv_grad", FLOATS, send_uv_grad);
     table.add("segment_pool", TYPES, segment_pool);
-    table.add("segment_pool_grad", DIFFERENTIABLE, segment_pool_grad);
+    table.add("segment_pool_grad", FLOATS, segment_pool_grad);
 }
 
 /// What is made of rows that go to one place.
@@ -161,9 +161,9 @@ fn store_counts(c: &Compose, places: &View, count: usize, like: &View, out: Opti
     c.store_value(&out, DType::I32, &number)
 }
 
-fn store(c: &Compose, out: &Output, value: &View) -> Result<()> {
+fn store(c: &Compose, out: &Output, dtype: DType, value: &View) -> Result<()> {
     out.set_dims(&value.shape);
-    c.store_value(out, value.dtype, value)
+    c.store_value(out, dtype, value)
 }
 
 fn send_u_recv(
@@ -176,9 +176,10 @@ fn send_u_recv(
     out: Output,
     count: Option<Output>,
 ) -> Result<()> {
-    let (c, x, source, target) = (Compose::new(context), x.view()?, source.view()?, target.view()?);
+    let (c, dtype, source, target) = (Compose::new(context), x.dtype()?, source.view()?, target.view()?);
+    let x = c.input(&x)?;
     let size = places(&size, &x);
-    store(&c, &out, &pooled(&c, Pool::named(&reduction)?, &rows(&c, &x, &source)?, &target, size)?)?;
+    store(&c, &out, dtype, &pooled(&c, Pool::named(&reduction)?, &rows(&c, &x, &source)?, &target, size)?)?;
     store_counts(&c, &target, size, &x, count)
 }
 
@@ -194,14 +195,15 @@ fn send_u_recv_grad(
     dx: Output,
 ) -> Result<()> {
     let (c, source, target) = (Compose::new(context), source.view()?, target.view()?);
-    let (pool, upstream, shape) = (Pool::named(&reduction)?, upstream.view()?, x.shape());
+    let (pool, dtype, shape) = (Pool::named(&reduction)?, x.dtype()?, x.shape());
+    let upstream = c.input(&upstream)?;
     let gradient = match (pool, out) {
         (Pool::Largest | Pool::Smallest, Some(out)) => {
-            unpooled(&c, pool, [&rows(&c, &x.view()?, &source)?, &out.view()?, &upstream], &target)?
+            unpooled(&c, pool, [&rows(&c, &c.input(&x)?, &source)?, &c.input(&out)?, &upstream], &target)?
         }
         _ => unpooled(&c, pool, [&upstream, &upstream, &upstream], &target)?,
     };
-    c.store_value(&dx, upstream.dtype, &sums(&c, &gradient, &source, shape[0])?)
+    c.store_value(&dx, dtype, &sums(&c, &gradient, &source, shape[0])?)
 }
 
 fn send_ue_recv(
@@ -216,11 +218,12 @@ fn send_ue_recv(
     out: Output,
     count: Option<Output>,
 ) -> Result<()> {
-    let (c, x, y, source, target) = (Compose::new(context), x.view()?, y.view()?, source.view()?, target.view()?);
+    let (c, source, target) = (Compose::new(context), source.view()?, target.view()?);
+    let (types, x, y) = ([x.dtype()?, y.dtype()?], c.input(&x)?, c.input(&y)?);
     let rank = x.rank().max(y.rank());
     let (size, own) = (places(&size, &x), aligned(&c, &rows(&c, &x, &source)?, rank)?);
     let messages = Message::named(&message)?.of(&c, &own, &aligned(&c, &y, rank)?)?;
-    store(&c, &out, &pooled(&c, Pool::named(&reduction)?, &messages, &target, size)?)?;
+    store(&c, &out, types[0], &pooled(&c, Pool::named(&reduction)?, &messages, &target, size)?)?;
     store_counts(&c, &target, size, &x, count)
 }
 
@@ -238,20 +241,21 @@ fn send_ue_recv_grad(
     dx: Option<Output>,
     dy: Option<Output>,
 ) -> Result<()> {
-    let (c, x, y, source, target) = (Compose::new(context), x.view()?, y.view()?, source.view()?, target.view()?);
-    let (pool, message, upstream) = (Pool::named(&reduction)?, Message::named(&message)?, upstream.view()?);
+    let (c, source, target) = (Compose::new(context), source.view()?, target.view()?);
+    let (types, x, y) = ([x.dtype()?, y.dtype()?], c.input(&x)?, c.input(&y)?);
+    let (pool, message, upstream) = (Pool::named(&reduction)?, Message::named(&message)?, c.input(&upstream)?);
     let rank = x.rank().max(y.rank());
     let own = aligned(&c, &rows(&c, &x, &source)?, rank)?;
     let other = aligned(&c, &y, rank)?;
     let messages = message.of(&c, &own, &other)?;
-    let out = out.map_or_else(|| Ok(upstream.clone()), |out| out.view())?;
+    let out = out.map_or_else(|| Ok(upstream.clone()), |out| c.input(&out))?;
     let gradient = unpooled(&c, pool, [&messages, &out, &upstream], &target)?;
     if let Some(dx) = dx {
         let gradient = as_rows(&c, &message.gradient(&c, &gradient, &other)?, &own)?;
-        c.store_value(&dx, x.dtype, &sums(&c, &gradient, &source, x.shape[0])?)?;
+        c.store_value(&dx, types[0], &sums(&c, &gradient, &source, x.shape[0])?)?;
     }
     match dy {
-        Some(dy) => c.store_value(&dy, y.dtype, &as_rows(&c, &message.gradient(&c, &gradient, &own)?, &other)?),
+        Some(dy) => c.store_value(&dy, types[1], &as_rows(&c, &message.gradient(&c, &gradient, &own)?, &other)?),
         None => Ok(()),
     }
 }
@@ -265,10 +269,11 @@ fn send_uv(
     message: String,
     out: Output,
 ) -> Result<()> {
-    let (c, x, y, source, target) = (Compose::new(context), x.view()?, y.view()?, source.view()?, target.view()?);
+    let (c, source, target) = (Compose::new(context), source.view()?, target.view()?);
+    let (types, x, y) = ([x.dtype()?, y.dtype()?], c.input(&x)?, c.input(&y)?);
     let rank = x.rank().max(y.rank());
     let (left, right) = (aligned(&c, &rows(&c, &x, &source)?, rank)?, aligned(&c, &rows(&c, &y, &target)?, rank)?);
-    store(&c, &out, &Message::named(&message)?.of(&c, &left, &right)?)
+    store(&c, &out, types[0], &Message::named(&message)?.of(&c, &left, &right)?)
 }
 
 fn send_uv_grad(
@@ -282,17 +287,18 @@ fn send_uv_grad(
     dx: Option<Output>,
     dy: Option<Output>,
 ) -> Result<()> {
-    let (c, x, y, source, target) = (Compose::new(context), x.view()?, y.view()?, source.view()?, target.view()?);
-    let (message, upstream) = (Message::named(&message)?, upstream.view()?);
+    let (c, source, target) = (Compose::new(context), source.view()?, target.view()?);
+    let (types, x, y) = ([x.dtype()?, y.dtype()?], c.input(&x)?, c.input(&y)?);
+    let (message, upstream) = (Message::named(&message)?, c.input(&upstream)?);
     let rank = x.rank().max(y.rank());
     let (left, right) = (aligned(&c, &rows(&c, &x, &source)?, rank)?, aligned(&c, &rows(&c, &y, &target)?, rank)?);
     if let Some(dx) = dx {
         let gradient = as_rows(&c, &message.gradient(&c, &upstream, &right)?, &left)?;
-        c.store_value(&dx, x.dtype, &sums(&c, &gradient, &source, x.shape[0])?)?;
+        c.store_value(&dx, types[0], &sums(&c, &gradient, &source, x.shape[0])?)?;
     }
     let Some(dy) = dy else { return Ok(()) };
     let gradient = as_rows(&c, &message.gradient(&c, &upstream, &left)?, &right)?;
-    c.store_value(&dy, y.dtype, &sums(&c, &gradient, &target, y.shape[0])?)
+    c.store_value(&dy, types[1], &sums(&c, &gradient, &target, y.shape[0])?)
 }
 
 /// As many segments as the largest number says.
@@ -304,17 +310,18 @@ fn segment_pool(
     out: Output,
     counted: Option<Output>,
 ) -> Result<()> {
-    let (c, x) = (Compose::new(context), x.view()?);
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let x = c.input(&x)?;
     let segments = c.cast(&segments.view()?, DType::I64)?;
     let count = if segments.is_empty() {
         0
     } else {
         (context.integers(&c.reduce(Reduction::Maximum, &segments, &[])?)?[0] + 1).max(0) as usize
     };
-    store(&c, &out, &pooled(&c, Pool::named(&kind)?, &x, &segments, count)?)?;
+    store(&c, &out, dtype, &pooled(&c, Pool::named(&kind)?, &x, &segments, count)?)?;
     let Some(counted) = counted.filter(|_| kind == "MEAN") else { return Ok(()) };
     let [number, _] = counts(&c, &segments, count, &x)?;
-    store(&c, &counted, &c.shaped(&number, &[count, 1])?)
+    store(&c, &counted, dtype, &c.shaped(&number, &[count, 1])?)
 }
 
 fn segment_pool_grad(
@@ -327,8 +334,8 @@ fn segment_pool_grad(
     kind: String,
     dx: Output,
 ) -> Result<()> {
-    let (c, x, upstream) = (Compose::new(context), x.view()?, upstream.view()?);
-    let segments = segments.view()?;
-    let gradient = unpooled(&c, Pool::named(&kind)?, [&x, &out.view()?, &upstream], &segments)?;
-    c.store_value(&dx, x.dtype, &gradient)
+    let (c, dtype, segments) = (Compose::new(context), x.dtype()?, segments.view()?);
+    let (x, out, upstream) = (c.input(&x)?, c.input(&out)?, c.input(&upstream)?);
+    let gradient = unpooled(&c, Pool::named(&kind)?, [&x, &out, &upstream], &segments)?;
+    c.store_value(&dx, dtype, &gradient)
 }

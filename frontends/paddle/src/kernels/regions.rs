@@ -6,12 +6,13 @@ use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_tile::DType;
+use openmps_tile::dtype::FLOATS;
 use rayon::prelude::*;
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
-    table.add("roi_align", SINGLE, roi_align);
-    table.add("roi_align_grad", SINGLE, roi_align_grad);
+    table.add("roi_align", FLOATS, roi_align);
+    table.add("roi_align_grad", FLOATS, roi_align_grad);
     table.add("roi_pool", SINGLE, roi_pool).output(1, DType::I64);
     table.add("roi_pool_grad", SINGLE, roi_pool_grad);
     table.add("psroi_pool", SINGLE, psroi_pool);

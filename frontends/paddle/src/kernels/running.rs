@@ -19,6 +19,7 @@ use openmps_tile::dtype::{FLOATS, NUMBERS};
 use openmps_tile::{DType, Number};
 
 const WIDE: &[DType] = &[DType::I32, DType::I64, DType::F32, DType::F64];
+const SEARCHED: &[DType] = &[DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
@@ -28,7 +29,7 @@ pub fn register(table: &mut Table) {
     table.add("cummin_grad", NUMBERS, extreme_grad);
     table.add("logcumsumexp", FLOATS, log_sum).strided();
     table.add("logcumsumexp_grad", FLOATS, log_sum_grad);
-    table.add("searchsorted", WIDE, search).output_as_inferred(0);
+    table.add("searchsorted", SEARCHED, search).output_as_inferred(0);
     table.add("mode", WIDE, mode).output(1, DType::I64);
     table.add("mode_grad", &[DType::F32, DType::F64], mode_grad);
 }
@@ -128,7 +129,7 @@ fn log_sum_grad(
 
 fn search(context: &Context, sorted: Tensor, values: Tensor, narrow: bool, right: bool, out: Output) -> Result<()> {
     let c = Compose::new(context);
-    let sorted = sorted.view()?;
+    let sorted = c.input(&sorted)?;
     let places = c.apply(&SearchSorted { right }, &[sorted.clone(), c.cast(&values.view()?, sorted.dtype)?])?;
     c.store_value(&out, if narrow { DType::I32 } else { DType::I64 }, &places)
 }

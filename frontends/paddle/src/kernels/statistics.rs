@@ -26,8 +26,8 @@ pub fn register(table: &mut Table) {
     table.add("nansum_grad", FLOATS, sum_of_numbers_grad);
     table.add("l1_norm", FLOATS, absolutes);
     table.add("l1_norm_grad", FLOATS, absolutes_grad);
-    table.add("dist", SINGLE, distance);
-    table.add("dist_grad", SINGLE, distance_grad);
+    table.add("dist", FLOATS, distance);
+    table.add("dist_grad", FLOATS, distance_grad);
     table.add("renorm", FLOATS, renorm);
     table.add("renorm_grad", FLOATS, renorm_grad);
     // With weights the kernel is chosen by their type.
@@ -182,7 +182,7 @@ fn absolutes_grad(context: &Context, x: Tensor, upstream: Tensor, dx: Output) ->
 
 fn distance(context: &Context, x: Tensor, y: Tensor, order: f32, out: Output) -> Result<()> {
     let (c, dtype) = (Compose::new(context), x.dtype()?);
-    let between = c.subtract(&x.view()?, &y.view()?)?;
+    let between = c.subtract(&c.input(&x)?, &c.input(&y)?)?;
     let all: Vec<i64> = (0..between.rank() as i64).collect();
     c.store_value(&out, dtype, &length(&c, &between, &all, order.into())?)
 }
@@ -198,8 +198,8 @@ fn distance_grad(
     dy: Option<Output>,
 ) -> Result<()> {
     let (c, dtype) = (Compose::new(context), x.dtype()?);
-    let between = c.subtract(&x.view()?, &y.view()?)?;
-    let number = |tensor: &Tensor| c.shaped(&tensor.view()?, &vec![1; between.rank()]);
+    let between = c.subtract(&c.input(&x)?, &c.input(&y)?)?;
+    let number = |tensor: &Tensor| c.shaped(&c.input(tensor)?, &vec![1; between.rank()]);
     let length = number(&out)?;
     let gradient = slope(&c, [&between, &length, &number(&upstream)?], order.into(), 0.0)?;
     // Where the distance is 0 there is no direction.

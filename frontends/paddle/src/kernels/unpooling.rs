@@ -11,7 +11,7 @@ use openmps_graph::operators::scatter::{PutAlongAxis, Reduce};
 use openmps_graph::{DType, View};
 use openmps_tile::dtype::FLOATS;
 
-const UNPOOLED: &[DType] = &[DType::F32, DType::F64, DType::I64];
+const UNPOOLED: &[DType] = &[DType::F16, DType::BF16, DType::F32, DType::F64, DType::I64];
 
 /// Adds this family.
 pub fn register(table: &mut Table) {

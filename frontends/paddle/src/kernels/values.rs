@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result, refuse};
 use crate::{Context, Output, Tensor};
+use half::{bf16, f16};
 use openmps_graph::DType;
 use openmps_graph::view::bytes;
 
@@ -87,7 +88,9 @@ pub(super) fn store_floats(
     let elements: Vec<u8> = match dtype {
         DType::F32 => values.iter().flat_map(|&value| (value as f32).to_ne_bytes()).collect(),
         DType::F64 => values.iter().flat_map(|&value| value.to_ne_bytes()).collect(),
-        _ => return Err(refuse("element type", dtype, "float32 or float64")),
+        DType::F16 => values.iter().flat_map(|&value| f16::from_f64(value).to_ne_bytes()).collect(),
+        DType::BF16 => values.iter().flat_map(|&value| bf16::from_f64(value).to_ne_bytes()).collect(),
+        _ => return Err(refuse("element type", dtype, "floats")),
     };
     write(context, out, dtype, dims, &elements)
 }

@@ -1,4 +1,4 @@
-//! Convolution of volumes, as sums over what operators on images give for their planes.
+//! Convolution of volumes, as sums over what operators on images give for their planes; half types are summed in float32 and rounded once.
 
 use super::compose::Compose;
 use super::images::{padding_algorithm, sizes};
@@ -10,16 +10,18 @@ use openmps_graph::operators::convolution::{Convolution, ConvolutionInputGradien
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary, run};
 use openmps_graph::{DType, View};
+use openmps_tile::dtype::FLOATS;
 
-const TYPES: &[DType] = &[DType::F32, DType::F64];
+/// Those of double gradients.
+const WIDE: &[DType] = &[DType::F32, DType::F64];
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
-    table.add("conv3d", TYPES, conv3d);
-    table.add("conv3d_grad", TYPES, conv3d_grad);
-    table.add("conv3d_double_grad", TYPES, conv3d_double_grad);
-    table.add("conv3d_transpose", TYPES, conv3d_transpose);
-    table.add("conv3d_transpose_grad", TYPES, conv3d_transpose_grad);
+    table.add("conv3d", FLOATS, conv3d);
+    table.add("conv3d_grad", FLOATS, conv3d_grad);
+    table.add("conv3d_double_grad", WIDE, conv3d_double_grad);
+    table.add("conv3d_transpose", FLOATS, conv3d_transpose);
+    table.add("conv3d_transpose_grad", FLOATS, conv3d_transpose_grad);
 }
 
 /// A number for each of depth, height and width; a single one is all three.
@@ -216,9 +218,9 @@ impl<'c> Volumes<'c> {
         Ok(dkernel)
     }
 
-    fn store(&self, out: Option<&Output>, value: &View, format: &str) -> Result<()> {
+    fn store(&self, out: Option<&Output>, dtype: DType, value: &View, format: &str) -> Result<()> {
         let Some(out) = out else { return Ok(()) };
-        self.c.store_as(out, value.dtype, value, |to| channels_first(to, format))
+        self.c.store_as(out, dtype, value, |to| channels_first(to, format))
     }
 }
 
@@ -234,10 +236,11 @@ fn conv3d(
     format: String,
     out: Output,
 ) -> Result<()> {
-    let (x, kernel) = (channels_first(&input.view()?, &format), filter.view()?);
+    let (c, dtype) = (Compose::new(context), input.dtype()?);
+    let (x, kernel) = (channels_first(&c.input(&input)?, &format), c.input(&filter)?);
     let attributes = [&strides[..], &paddings, &dilations];
     let of = Volumes::new(context, attributes, &algorithm, groups, [&x.shape, &kernel.shape])?;
-    of.store(Some(&out), &of.forward(&x, &kernel)?, &format)
+    of.store(Some(&out), dtype, &of.forward(&x, &kernel)?, &format)
 }
 
 fn conv3d_grad(
@@ -254,15 +257,16 @@ fn conv3d_grad(
     dinput: Option<Output>,
     dfilter: Option<Output>,
 ) -> Result<()> {
-    let (x, kernel) = (channels_first(&input.view()?, &format), filter.view()?);
-    let upstream = channels_first(&upstream.view()?, &format);
+    let (c, dtype) = (Compose::new(context), input.dtype()?);
+    let (x, kernel) = (channels_first(&c.input(&input)?, &format), c.input(&filter)?);
+    let upstream = channels_first(&c.input(&upstream)?, &format);
     let attributes = [&strides[..], &paddings, &dilations];
     let of = Volumes::new(context, attributes, &algorithm, groups, [&x.shape, &kernel.shape])?;
     if dinput.is_some() {
-        of.store(dinput.as_ref(), &of.input_gradient(&x.shape, &kernel, &upstream)?, &format)?;
+        of.store(dinput.as_ref(), dtype, &of.input_gradient(&x.shape, &kernel, &upstream)?, &format)?;
     }
     match &dfilter {
-        Some(dfilter) => of.c.store_value(dfilter, x.dtype, &of.kernel_gradient(&x, &kernel.shape, &upstream)?),
+        Some(dfilter) => of.c.store_value(dfilter, dtype, &of.kernel_gradient(&x, &kernel.shape, &upstream)?),
         None => Ok(()),
     }
 }
@@ -294,12 +298,12 @@ fn conv3d_double_grad(
         None => of.c.constant(x.dtype, &x.shape, 0.0)?,
     };
     let ddkernel = of.c.or_zeros(ddfilter.as_ref(), &kernel)?;
-    of.store(dinput.as_ref(), &of.input_gradient(&x.shape, &ddkernel, &upstream)?, &format)?;
+    of.store(dinput.as_ref(), x.dtype, &of.input_gradient(&x.shape, &ddkernel, &upstream)?, &format)?;
     if let Some(dfilter) = &dfilter {
         of.c.store_value(dfilter, x.dtype, &of.kernel_gradient(&ddx, &kernel.shape, &upstream)?)?;
     }
     let sum = of.c.add(&of.forward(&ddx, &kernel)?, &of.forward(&x, &ddkernel)?)?;
-    of.store(ddout.as_ref(), &sum, &format)
+    of.store(ddout.as_ref(), x.dtype, &sum, &format)
 }
 
 /// The gradient of a convolution whose input has the dimensions that Paddle's rule gives the result.
@@ -317,11 +321,12 @@ fn conv3d_transpose(
     format: String,
     out: Output,
 ) -> Result<()> {
-    let (x, kernel) = (channels_first(&x.view()?, &format), filter.view()?);
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let (x, kernel) = (channels_first(&c.input(&x)?, &format), c.input(&filter)?);
     let attributes = [&strides[..], &paddings, &dilations];
     let of = Volumes::new(context, attributes, &algorithm, groups, [&x.shape, &kernel.shape])?;
     let dims = channels_first(&View::dense(0, x.dtype, &out.shape())?, &format).shape;
-    of.store(Some(&out), &of.input_gradient(&dims, &kernel, &x)?, &format)
+    of.store(Some(&out), dtype, &of.input_gradient(&dims, &kernel, &x)?, &format)
 }
 
 fn conv3d_transpose_grad(
@@ -340,18 +345,19 @@ fn conv3d_transpose_grad(
     dx: Option<Output>,
     dfilter: Option<Output>,
 ) -> Result<()> {
-    let (x, kernel) = (channels_first(&x.view()?, &format), filter.view()?);
-    let upstream = channels_first(&upstream.view()?, &format);
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let (x, kernel) = (channels_first(&c.input(&x)?, &format), c.input(&filter)?);
+    let upstream = channels_first(&c.input(&upstream)?, &format);
     let attributes = [&strides[..], &paddings, &dilations];
     let of = Volumes::new(context, attributes, &algorithm, groups, [&x.shape, &kernel.shape])?;
     if dx.is_some() {
         let value = of.forward(&upstream, &kernel)?;
         // What output padding adds is read by no window of the input.
         let value = (2..5).fold(value, |value, axis| value.narrowed(axis, 0, 1, x.shape[axis]));
-        of.store(dx.as_ref(), &dense(&of.c, &value)?, &format)?;
+        of.store(dx.as_ref(), dtype, &dense(&of.c, &value)?, &format)?;
     }
     match &dfilter {
-        Some(dfilter) => of.c.store_value(dfilter, x.dtype, &of.kernel_gradient(&upstream, &kernel.shape, &x)?),
+        Some(dfilter) => of.c.store_value(dfilter, dtype, &of.kernel_gradient(&upstream, &kernel.shape, &x)?),
         None => Ok(()),
     }
 }

@@ -14,14 +14,12 @@ use openmps_graph::{DType, Operator, View};
 use openmps_tile::Number;
 use openmps_tile::dtype::FLOATS;
 
-const TYPES: &[DType] = &[DType::F32, DType::F64];
-
 /// Adds this family.
 pub fn register(table: &mut Table) {
     table.add("pool3d", FLOATS, pool3d);
     table.add("pool3d_grad", FLOATS, pool3d_grad);
-    table.add("max_pool3d_with_index", TYPES, max_pool3d_with_index).output(1, DType::I32);
-    table.add("max_pool3d_with_index_grad", TYPES, max_pool3d_with_index_grad);
+    table.add("max_pool3d_with_index", FLOATS, max_pool3d_with_index).output(1, DType::I32);
+    table.add("max_pool3d_with_index_grad", FLOATS, max_pool3d_with_index_grad);
 }
 
 /// Pooling of volumes: of each plane first, and then along the depth. Windows are products of intervals, so maxima and means are too.
@@ -170,7 +168,8 @@ fn max_pool3d_with_index(
     out: Output,
     mask: Output,
 ) -> Result<()> {
-    let (c, x) = (Compose::new(context), x.view()?);
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let x = c.input(&x)?;
     volume(&x)?;
     let pools = indexed(&kernel, &strides, &paddings, (global, adaptive, ceil_mode))?;
     let with_places = |of: &Pooling, x: View| -> Result<[View; 2]> {
@@ -192,7 +191,7 @@ fn max_pool3d_with_index(
     let numbers = [Number::Integer((x.shape[3] * x.shape[4]) as i64), Number::Integer(0)];
     let depth = c.map_numbers(Elementwise::Unary(Unary::Scale), &[&depth], &numbers)?;
     c.store_value(&mask, DType::I32, &c.add(&depth, &within)?)?;
-    c.store_value(&out, x.dtype, &value)
+    c.store_value(&out, dtype, &value)
 }
 
 fn max_pool3d_with_index_grad(
@@ -208,8 +207,9 @@ fn max_pool3d_with_index_grad(
     ceil_mode: bool,
     dx: Output,
 ) -> Result<()> {
-    let (c, x) = (Compose::new(context), x.view()?);
+    let (c, dtype) = (Compose::new(context), x.dtype()?);
+    let x = c.input(&x)?;
     volume(&x)?;
     let pools = indexed(&kernel, &strides, &paddings, (global, adaptive, ceil_mode))?;
-    c.store_value(&dx, x.dtype, &pools.gradient(&c, &x, &upstream.view()?)?)
+    c.store_value(&dx, dtype, &pools.gradient(&c, &x, &c.input(&upstream)?)?)
 }
