@@ -133,12 +133,15 @@ pub fn elementwise(device: &Device, operator: Elementwise, breadth: Breadth) -> 
     Ok(())
 }
 
+/// Formulas whose terms overflow where their sums, in float64, do not.
+const SUMS: &[&str] = &["floor_divide", "lerp", "products_difference", "products_sum"];
+
 /// Every kind of number for the operators that are one instruction; for formulas those at which float64 does not hide
 /// what overflow and cancellation do to the terms; for gradients and optimizers, where infinities have no meaning, ordinary ones.
 fn special_values(operator: Elementwise) -> Values {
     match operator {
         Elementwise::Gradient(_) | Elementwise::Optimizer(_) | Elementwise::Recurrent(_) => Values::Uniform(-3.0, 3.0),
-        _ if operator.row().name == "floor_divide" || operator.row().name == "lerp" => Values::Uniform(-3.0, 3.0),
+        _ if SUMS.contains(&operator.row().name) => Values::Uniform(-3.0, 3.0),
         Elementwise::Activation(_) => Values::Given(vec![f64::NAN, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 20.0, -15.0, 1e-3]),
         _ => Values::Special,
     }

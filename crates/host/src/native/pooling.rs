@@ -344,6 +344,9 @@ fn divisor(kind: PoolingKind, row: &PoolingWindow, column: &PoolingWindow) -> us
     }
 }
 
+/// Elements that are compared side by side.
+const ABREAST: usize = 16;
+
 /// The largest element of every window and its index in the plane; of equal ones the first. First down the rows, then along the line of their largest.
 #[inline(always)]
 fn largest<T: Pooled>(
@@ -354,14 +357,25 @@ fn largest<T: Pooled>(
     (line, line_places, results): (&mut [T::Sum], &mut [i32], &mut [T::Sum]),
 ) {
     let lines = out.chunks_exact_mut(columns.len().max(1)).zip(places.chunks_exact_mut(columns.len().max(1)));
+    // As long as the lines of the input, which the compiler then knows.
+    let (line, line_places) = (&mut line[..width], &mut line_places[..width]);
     for (row, (out, places)) in rows.iter().zip(lines) {
         line.fill(T::LOWEST);
         line_places.fill(-1);
         for i in row.begin..row.end {
             let source = &plane[i * width..][..width];
-            for j in 0..width {
-                // Planes have fewer elements than an `i32` counts to.
-                take_larger::<T>((source[j].widen(), (i * width + j) as i32), (&mut line[j], &mut line_places[j]));
+            // Planes have fewer elements than an `i32` counts to.
+            let first = (i * width) as i32;
+            for j in abreast(width) {
+                let (mut values, mut at) = ([T::LOWEST; ABREAST], [0; ABREAST]);
+                for lane in 0..ABREAST {
+                    values[lane] = source[j + lane].widen();
+                    at[lane] = first + (j + lane) as i32;
+                }
+                take_abreast::<T>(&values, &at, &mut line[j..j + ABREAST], &mut line_places[j..j + ABREAST]);
+            }
+            for j in (0..width).filter(|_| width < ABREAST) {
+                take_larger::<T>((source[j].widen(), first + j as i32), (&mut line[j], &mut line_places[j]));
             }
         }
         regular.largest::<T>((line, line_places), (results, &mut places[regular.range.clone()]));
@@ -391,23 +405,53 @@ fn take_each<T: Pooled, const BY: usize>(
     let count = most.len();
     let places = &mut places[..count];
     assert!(count == 0 || (count - 1) * by < values.len().min(from.len()), "a window leaves the line");
-    for i in 0..count {
-        // SAFETY: in the line, as asserted for the last one. A check of each would keep the loop from being vectors'.
-        let element = unsafe { (*values.get_unchecked(i * by), *from.get_unchecked(i * by)) };
-        take_larger::<T>(element, (&mut most[i], &mut places[i]));
+    for i in abreast(count) {
+        let (mut some, mut at) = ([T::LOWEST; ABREAST], [0; ABREAST]);
+        for lane in 0..ABREAST {
+            // SAFETY: in the line, as asserted for the last one. A check of each would keep the loop from being vectors'.
+            (some[lane], at[lane]) =
+                unsafe { (*values.get_unchecked((i + lane) * by), *from.get_unchecked((i + lane) * by)) };
+        }
+        take_abreast::<T>(&some, &at, &mut most[i..i + ABREAST], &mut places[i..i + ABREAST]);
+    }
+    for i in (0..count).filter(|_| count < ABREAST) {
+        take_larger::<T>((values[i * by], from[i * by]), (&mut most[i], &mut places[i]));
     }
 }
 
-/// Takes an element for the largest one so far if it is larger, not a number where that is one, or equal to it and in front of it; and the place of the
+/// Where as many elements as are compared side by side begin, the last ones at the end of the line: an element that is taken twice changes nothing.
+#[inline(always)]
+fn abreast(len: usize) -> impl Iterator<Item = usize> {
+    (0..len / ABREAST * ABREAST).step_by(ABREAST).chain((len % ABREAST > 0 && len > ABREAST).then(|| len - ABREAST))
+}
+
+/// [`take_larger`] of as many elements, each for a line's next place: first all are read, and then all written, so that they are vectors.
+#[inline(always)]
+fn take_abreast<T: Pooled>(values: &[T::Sum; ABREAST], at: &[i32; ABREAST], most: &mut [T::Sum], places: &mut [i32]) {
+    let most: &mut [T::Sum; ABREAST] = most.try_into().expect("as many");
+    let places: &mut [i32; ABREAST] = places.try_into().expect("as many");
+    let (mut best, mut best_places) = (*most, *places);
+    for lane in 0..ABREAST {
+        (best[lane], best_places[lane]) = better::<T>((values[lane], at[lane]), (best[lane], best_places[lane]));
+    }
+    (*most, *places) = (best, best_places);
+}
+
+/// The element or the largest one so far, if it is larger, not a number where that is one, or equal to it and in front of it; with the place of the
 /// first of all. Where there is no element its place is negative.
 #[inline(always)]
-fn take_larger<T: Pooled>((value, at): (T::Sum, i32), (most, place): (&mut T::Sum, &mut i32)) {
-    let is_like = value == *most || is_nan(value) & is_nan(*most);
-    let is_larger = value > *most || is_nan(value) & !is_nan(*most);
-    let is_better = is_larger || is_like & (at < *place);
+fn better<T: Pooled>((value, at): (T::Sum, i32), (most, place): (T::Sum, i32)) -> (T::Sum, i32) {
+    let is_like = (value == most) | (is_nan(value) & is_nan(most));
+    let is_larger = (value > most) | (is_nan(value) & !is_nan(most));
+    let is_better = (is_larger | (is_like & (at < place))) & (at >= 0);
     // A number below the lowest finite one is not taken, but for its place.
-    *place = if (*place < 0) | is_better & (at >= 0) { at } else { *place };
-    *most = larger::<T>(*most, value);
+    (larger::<T>(most, value), if (place < 0) | is_better { at } else { place })
+}
+
+/// [`better`] in place.
+#[inline(always)]
+fn take_larger<T: Pooled>(element: (T::Sum, i32), (most, place): (&mut T::Sum, &mut i32)) {
+    (*most, *place) = better::<T>(element, (*most, *place));
 }
 
 #[inline(always)]

@@ -151,9 +151,9 @@ rows! {
             |x, _| x[0].copysign(if x[1].is_nan() { 1.0 } else { x[1] });
         Where "where", "x where the condition holds, else y.", CHOICE, [], ALL => Same, 0.0, |x, _| x[0].select(x[1], x[2]), |x, _| if x[0] != 0.0 { x[1] } else { x[2] };
         Lerp "lerp", "x + weight (y - x).", THREE, [], FLOATS => Same, 8.0, |x, _| x[0] + x[2] * (x[1] - x[0]), |x, _| x[0] + x[2] * (x[1] - x[0]);
-        ProductsDifference "products_difference", "a c - b d, the real part of a complex product: a, b, c, d.", FOUR, [], FLOATS => Same, 1024.0,
+        ProductsDifference "products_difference", "a c - b d, the real part of a complex product: a, b, c, d.", FOUR, [], FLOATS => Same, 8.0,
             |x, _| x[0] * x[2] - x[1] * x[3], |x, _| x[0] * x[2] - x[1] * x[3];
-        ProductsSum "products_sum", "a d + b c, the imaginary part of a complex product: a, b, c, d.", FOUR, [], FLOATS => Same, 1024.0,
+        ProductsSum "products_sum", "a d + b c, the imaginary part of a complex product: a, b, c, d.", FOUR, [], FLOATS => Same, 8.0,
             |x, _| x[0] * x[3] + x[1] * x[2], |x, _| x[0] * x[3] + x[1] * x[2];
         QuantizeEven "quantize_even", "bins x / scale rounded to the nearest integer, halves to even, and bounded: x, scale.", TWO, ["bins" = 4.0], FLOATS => Same, 0.0,
             |x, s| { let level = (s[0] * inverse_scale(x[1]) * x[0]).round(); level.gt(s[0]).select(s[0], level.lt(-s[0] - 1.0).select(-s[0] - 1.0, level)) },
