@@ -61,7 +61,7 @@ pub unsafe fn multinomial<T: Element>(
 
 fn check<T: Element>(weights: &[T], row: usize, draws: Draws) -> Result<(), Error> {
     let Bounds { possible, is_valid, .. } = Bounds::of(weights);
-    if let Some(at) = weights.iter().position(|weight| !is_valid && !(weight.to_f64() >= 0.0)) {
+    if let Some(at) = weights.iter().position(|weight| !is_valid && (weight.is_nan() || weight.to_f64() < 0.0)) {
         let weight = weights[at].to_f64();
         return Err(Error::Invalid(format!(
             "the probability of category {at} in row {row} is {weight}, expected 0 or more"
@@ -121,7 +121,7 @@ unsafe fn find_bounds<T: Element>(weights: &[T], found: &mut Bounds) {
             let weight = chunk[lane].to_f64();
             possible[lane] += u64::from(weight > 0.0);
             largest[lane] = if weight > largest[lane] { weight } else { largest[lane] };
-            wrong[lane] |= u64::from(!(weight >= 0.0));
+            wrong[lane] |= u64::from((weight < 0.0) | weight.is_nan());
         }
     }
     *found = Bounds {

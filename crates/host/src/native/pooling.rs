@@ -422,7 +422,9 @@ fn take_each<T: Pooled, const BY: usize>(
 /// Where as many elements as are compared side by side begin, the last ones at the end of the line: an element that is taken twice changes nothing.
 #[inline(always)]
 fn abreast(len: usize) -> impl Iterator<Item = usize> {
-    (0..len / ABREAST * ABREAST).step_by(ABREAST).chain((len % ABREAST > 0 && len > ABREAST).then(|| len - ABREAST))
+    (0..len / ABREAST * ABREAST)
+        .step_by(ABREAST)
+        .chain((!len.is_multiple_of(ABREAST) && len > ABREAST).then(|| len - ABREAST))
 }
 
 /// [`take_larger`] of as many elements, each for a line's next place: first all are read, and then all written, so that they are vectors.

@@ -115,7 +115,7 @@ impl Call {
             (Binary::ProductsSum, _) => b.multiply(dy, b.inputs[3 - index])?,
             (Binary::ProductsDifference, _) => {
                 let product = b.multiply(dy, b.inputs[(index + 2) % 4])?;
-                if index % 2 == 0 { product } else { b.unary(Unary::Negate, product)? }
+                if index.is_multiple_of(2) { product } else { b.unary(Unary::Negate, product)? }
             }
             (Binary::Heaviside | Binary::Where, 0) | (Binary::FloorDivide, _) => return Ok(None),
             _ => return Err(self.without_gradient()),

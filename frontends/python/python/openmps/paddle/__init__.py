@@ -16,7 +16,22 @@ def install(paddle) -> None:
     """Gives the module ``paddle`` the attributes of device ``mps``; a second call changes nothing."""
     if getattr(paddle, "mps", None) is not None:
         return
-    from openmps.paddle import algebra, amp, averages, complex, creation, embedding, exchange, experts, fallbacks, inference, linear, mps, random, unavailable
+    from openmps.paddle import (
+        algebra,
+        amp,
+        averages,
+        complex,
+        creation,
+        embedding,
+        exchange,
+        experts,
+        fallbacks,
+        inference,
+        linear,
+        mps,
+        random,
+        unavailable,
+    )
 
     paddle.mps = mps
     sys.modules["paddle.mps"] = mps
