@@ -1,8 +1,10 @@
 //! `tl.inline_asm_elementwise`: PTX whose instructions have operations of ours. Kernels reach for it to have one instruction, an approximation above all,
 //! for which the exact function does as well.
 
+mod convert;
+
 use crate::builder::Builder;
-use crate::kernel::{Binary, Number, Operation, Unary, Value};
+use crate::kernel::{Binary, Cast, Number, Operation, Unary, Value};
 use crate::types::{Scalar, Type};
 use std::collections::HashMap;
 
@@ -17,12 +19,22 @@ pub fn lower(text: &str, operands: &[Value], results: &[Type], b: &mut Builder) 
     }
     let written = |(i, ty): (usize, &Type)| match registers.named.get(&format!("${i}")) {
         Some(&value) if b.type_of(value) == ty => Ok(value),
+        // A register holds bits, which the result's type says the meaning of.
+        Some(&value) if has_bits_of(b.type_of(value), ty) => {
+            Ok(b.emit(Operation::Cast(Cast::Bits), &[value], ty.clone()))
+        }
         Some(_) => Err(format!("PTX whose ${i} is of another type than the result")),
         // What only has an effect is given a result that nobody reads.
         None if registers.has_effect => Ok(b.constant(0.0, ty)),
         None => Err(format!("PTX that does not write ${i}")),
     };
     results.iter().enumerate().map(written).collect()
+}
+
+/// Whether numbers of both types are as long, and none of them a truth.
+fn has_bits_of(x: &Type, y: &Type) -> bool {
+    let (Some(of_x), Some(of_y)) = (x.number(), y.number()) else { return false };
+    of_x.size() == of_y.size() && of_x != Scalar::I1 && of_y != Scalar::I1 && x.with_scalar(of_y) == *y
 }
 
 /// The text without MLIR's escapes and without comments.
@@ -59,6 +71,19 @@ impl Registers<'_> {
         let value = match names[..] {
             // Moves are of bits, whatever they stand for.
             [name] if kind == "mov" && self.held(name).is_some() => self.held(name),
+            [name] if kind == "cvt" => {
+                let x = self.value(name, scalar, b)?;
+                convert::converted(&words, x, b)
+            }
+            [x, y] if kind == "setp" => {
+                let values = [self.value(x, scalar, b)?, self.value(y, scalar, b)?];
+                convert::compared(&words, values, b)
+            }
+            [x, y, condition] if kind == "selp" && words.len() == 1 => {
+                let (x, y) = (self.value(x, scalar, b)?, self.value(y, scalar, b)?);
+                let condition = self.value(condition, Scalar::I1, b)?;
+                Some(b.select(condition, x, y))
+            }
             _ => {
                 let values = names.iter().map(|name| self.value(name, scalar, b)).collect::<Result<Vec<_>, _>>()?;
                 operation(kind, &words, &values, b)
@@ -106,6 +131,7 @@ fn scalar(suffix: &str) -> Option<Scalar> {
         "s64" | "u64" | "b64" => Scalar::I64,
         "s32" | "u32" | "b32" => Scalar::I32,
         "s16" | "u16" | "b16" => Scalar::I16,
+        "s8" | "u8" | "b8" => Scalar::I8,
         _ => return None,
     })
 }
@@ -125,10 +151,21 @@ fn literal(text: &str, scalar: Scalar) -> Option<Number> {
 
 /// What an instruction makes of its operands; none where it is not known.
 fn operation(kind: &str, words: &[&str], values: &[Value], b: &mut Builder) -> Option<Value> {
+    let saturates = words.contains(&"sat") && matches!(kind, "add" | "sub" | "mul" | "fma");
+    if !saturates {
+        return unbounded(kind, words, values, b);
+    }
+    let others: Vec<&str> = words.iter().copied().filter(|&word| word != "sat").collect();
+    let value = unbounded(kind, &others, values, b)?;
+    b.type_of(value).number()?.is_float().then(|| convert::within_one(value, b))
+}
+
+/// As [`operation`], of instructions that do not saturate.
+fn unbounded(kind: &str, words: &[&str], values: &[Value], b: &mut Builder) -> Option<Value> {
     let is_float = b.type_of(*values.first()?).number()?.is_float();
     let is_unsigned = words.iter().any(|word| word.starts_with('u'));
     let modifies = |word: &str| words.contains(&word);
-    // Rounding to nearest is ours, approximations are computed exactly, and nothing saturates.
+    // Rounding to nearest is ours, approximations are computed exactly.
     let plain = |word: &&str| scalar(word).is_some() || ["rn", "approx", "full", "ftz", "lo", "NaN"].contains(word);
     if !words.iter().all(plain) {
         return None;

@@ -92,6 +92,18 @@ fn ptx_of_known_instructions_is_computed() {
         ("{ .reg .f32 t; add.f32 t, $1, $2; // 5\\0A\\09 fma.rn.f32 $0, t, $2, 0f3F800000; }", 11.0),
         ("min.f32 $0, $1, $2", 2.0),
         ("div.full.f32 $0, $1, $2;", 1.5),
+        ("add.sat.f32 $0, $1, $2;", 1.0),
+        ("{ .reg .b16 t; cvt.rn.bf16.f32 t, 0f3F810000; cvt.f32.bf16 $0, t; }", 1.007_812_5),
+        ("{ .reg .f16 t; cvt.rn.f16.f32 t, $1; cvt.f32.f16 $0, t; }", 3.0),
+        ("{ .reg .f32 t; div.full.f32 t, $1, $2; cvt.rpi.ftz.f32.f32 $0, t; }", 2.0),
+        ("{ .reg .f32 t; .reg .s32 i; div.full.f32 t, $1, $2; cvt.rzi.s32.f32 i, t; cvt.rn.f32.s32 $0, i; }", 1.0),
+        ("{ .reg .s32 i; cvt.rni.s32.f32 i, 2.5; cvt.rn.f32.s32 $0, i; }", 2.0),
+        ("{ .reg .u16 i; .reg .u32 j; cvt.rzi.u16.f32 i, 65535.0; cvt.u32.u16 j, i; cvt.rn.f32.u32 $0, j; }", 65535.0),
+        ("cvt.sat.f32.f32 $0, $1;", 1.0),
+        ("cvt.rna.tf32.f32 $0, 0f3F801000;", f32::from_bits(0x3f80_2000)),
+        ("{ .reg .pred p; setp.gt.f32 p, $1, $2; selp.f32 $0, $2, $1, p; }", 2.0),
+        ("{ .reg .pred p; setp.lt.ftz.f32 p, $1, $2; selp.f32 $0, $2, $1, p; }", 3.0),
+        ("{ .reg .b32 t; cvt.rni.s32.f32 t, $1; xor.b32 $0, t, 0x40000003; }", 2.0),
     ] {
         assert_eq!(assembled(text, 1), Ok(expected), "{text}");
     }
@@ -107,13 +119,16 @@ fn ptx_of_known_instructions_is_computed() {
 fn ptx_that_is_not_known_is_refused_by_the_instruction() {
     for (text, expected) in [
         ("cvt.rn.f16x2.f32 $0, $1, $2;", "the PTX `cvt.rn.f16x2.f32 $0, $1, $2`: not covered"),
-        ("add.sat.f32 $0, $1, $2;", "`add.sat.f32 $0, $1, $2`: not covered"),
+        ("cvt.rz.f16.f32 $0, $1;", "`cvt.rz.f16.f32 $0, $1`: not covered"),
+        ("rcp.sat.f32 $0, $1;", "not covered"),
+        ("setp.ne.f32 $0, $1, $2;", "not covered"),
+        ("selp.f32 $0, $1, $2, $1;", "$1 is no i1"),
         ("min.NaN.xorsign.abs.f32 $0, $1, $2;", "not covered"),
         ("@p mov.f32 $0, $1;", "not covered"),
         ("mov.b64 $0, {$1, $2};", "holds nothing"),
         ("add.f32 $0, $1, q;", "q holds nothing"),
         ("add.s32 $0, $1, $2;", "$1 is no i32"),
-        ("mov.b32 $0, 7;", "another type than the result"),
+        ("mov.b16 $0, 7;", "another type than the result"),
         ("add.f32", "no register to write"),
         ("", "PTX that does not write $0"),
     ] {
