@@ -173,6 +173,12 @@ def assembly_kernel(x_ptr, y_ptr, out_ptr, ASSEMBLY: tl.constexpr):
         ("lg2.approx.f32 $0, $2;", lambda x, y: np.log2(y)),
         ("rcp.approx.ftz.f32 $0, $2;", lambda x, y: 1 / y),
         ("mov.b32 $0, $2;", lambda x, y: y),
+        ("cvt.rzi.f32.f32 $0, $1;", lambda x, y: np.trunc(x)),
+        ("{ .reg .f16 h; cvt.rn.f16.f32 h, $1; cvt.f32.f16 $0, h; }", lambda x, y: x.astype("float16").astype("float32")),
+        ("{ .reg .s32 i; cvt.rpi.ftz.f32.f32 $0, $2; cvt.rzi.s32.f32 i, $0; cvt.rn.f32.s32 $0, i; }", lambda x, y: np.ceil(y)),
+        ("cvt.rna.tf32.f32 $0, $1;", lambda x, y: ((x.view("int32") + 0x1000) & ~0x1FFF).view("float32")),
+        ("add.sat.f32 $0, $1, $2;", lambda x, y: np.clip(x + y, 0, 1)),
+        ("{ .reg .pred p; setp.gt.f32 p, $1, $2; selp.f32 $0, $1, $2, p; }", np.maximum),
         ("{\n .reg .f32 t;\n mul.f32 t, $1, $2; // a product\n fma.rn.f32 $0, t, $2, 0f3F800000;\n}", lambda x, y: x * y * y + 1),
     ],
 )
@@ -185,8 +191,8 @@ def test_inline_assembly_of_known_instructions(assembly, function):
 
 def test_inline_assembly_of_other_instructions_is_refused_by_name():
     x = np.zeros(64, "float32")
-    with pytest.raises(NotImplementedError, match=r"the PTX .cvt.rzi.f32.f32 \$0, \$1.: not covered"):
-        assembly_kernel[(1,)](array(x), array(x), array(x.copy()), "cvt.rzi.f32.f32 $0, $1;")
+    with pytest.raises(NotImplementedError, match=r"the PTX .max.xorsign.abs.f32 \$0, \$1, \$2.: not covered"):
+        assembly_kernel[(1,)](array(x), array(x), array(x.copy()), "max.xorsign.abs.f32 $0, $1, $2;")
 
 
 @triton.jit
