@@ -156,6 +156,24 @@ fn fill<T: Element, const N: usize>(
     });
 }
 
+/// Fills `len` elements, each by a number in [0, 1) with 53 random bits.
+#[inline(always)]
+fn of_units<T: Element>(out: usize, len: usize, ns: usize, source: Source, value: impl Fn(f64) -> f64 + Sync) {
+    fill::<T, { BLOCK / 2 }>(
+        out,
+        len,
+        ns,
+        source,
+        #[inline(always)]
+        |block, _, made| {
+            for (i, element) in made.iter_mut().enumerate() {
+                let (a, b) = pair(block, i);
+                *element = T::from_f64(value(unit_f64(a, b)));
+            }
+        },
+    );
+}
+
 /// The flat words of a block.
 #[inline(always)]
 fn words(block: &Block) -> &[u32; BLOCK] {
@@ -195,12 +213,7 @@ fn last_below<T: Element>(low: f64, high: f64) -> T {
 pub unsafe fn uniform<T: Element>(out: usize, len: usize, source: Source, low: f64, high: f64) {
     let last = last_below::<T>(low, high).to_f64();
     if size_of::<T>() == 8 {
-        return fill::<T, { BLOCK / 2 }>(out, len, 2, source, |block, _, made| {
-            for (i, value) in made.iter_mut().enumerate() {
-                let (a, b) = pair(block, i);
-                *value = T::from_f64((low + unit_f64(a, b) * (high - low)).min(last));
-            }
-        });
+        return of_units::<T>(out, len, 2, source, |unit| (low + unit * (high - low)).min(last));
     }
     let (low, span, last) = (low as f32, (high - low) as f32, last as f32);
     fill::<f32, BLOCK>(out, if size_of::<T>() == 4 { len } else { 0 }, 1, source, |block, _, made| {
@@ -365,18 +378,13 @@ pub unsafe fn keep_mask(out: usize, len: usize, source: Source, drop: f64) {
 /// # Safety
 /// `len` elements of `T` at `out` must be writable.
 pub unsafe fn exponential<T: Element>(out: usize, len: usize, source: Source, rate: f64) {
-    fill::<T, { BLOCK / 2 }>(
+    of_units::<T>(
         out,
         len,
         3,
         source,
         #[inline(always)]
-        |block, _, made| {
-            for (i, value) in made.iter_mut().enumerate() {
-                let (a, b) = pair(block, i);
-                *value = T::from_f64(-double::log(1.0 - unit_f64(a, b)) / rate);
-            }
-        },
+        |unit| -double::log(1.0 - unit) / rate,
     );
 }
 
@@ -394,19 +402,16 @@ pub unsafe fn truncated_normal<T: Element>(
     let below = |bound: f64| super::normal_distribution::below((bound - mean) / deviation);
     // Without a deviation all numbers are the mean, also where it is a bound.
     let [from, to] = if deviation == 0.0 { [0.5; 2] } else { [below(low), below(high)] };
-    fill::<T, { BLOCK / 2 }>(
+    of_units::<T>(
         out,
         len,
         5,
         source,
         #[inline(always)]
-        |block, _, made| {
-            for (i, value) in made.iter_mut().enumerate() {
-                let (a, b) = pair(block, i);
-                let z = super::normal_distribution::quantile(from + unit_f64(a, b) * (to - from));
-                // Not `clamp`, which ends the process where there is nothing between the bounds.
-                *value = T::from_f64((mean + deviation * z).max(low).min(high));
-            }
+        |unit| {
+            let z = super::normal_distribution::quantile(from + unit * (to - from));
+            // Not `clamp`, which ends the process where there is nothing between the bounds.
+            (mean + deviation * z).max(low).min(high)
         },
     );
 }

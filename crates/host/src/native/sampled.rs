@@ -89,12 +89,7 @@ fn poisson(stream: &mut Stream, rate: f64) -> f64 {
     let inverse_alpha = 1.1239 + 1.1328 / (b - 3.4);
     let reach = 0.9277 - 3.6224 / (b - 2.0);
     loop {
-        let u = stream.unit() - 0.5;
-        let v = 1.0 - stream.unit();
-        let us = 0.5 - u.abs();
-        if us <= 0.0 {
-            continue;
-        }
+        let [u, us, v] = proposed(stream);
         let k = ((2.0 * a / us + b) * u + rate + 0.43).floor();
         if us >= 0.07 && v <= reach {
             return k;
@@ -125,6 +120,18 @@ pub(super) fn gamma(stream: &mut Stream, shape: f64) -> f64 {
         let v = (1.0 + c * x).powi(3);
         if v > 0.0 && (1.0 - stream.unit()).ln() < 0.5 * x * x + d * (1.0 - v + v.ln()) {
             return d * v;
+        }
+    }
+}
+
+/// A number of -1/2 to 1/2, how far it is from their nearer one, which is above 0, and a number of 0 to 1.
+fn proposed(stream: &mut Stream) -> [f64; 3] {
+    loop {
+        let u = stream.unit() - 0.5;
+        let v = 1.0 - stream.unit();
+        let us = 0.5 - u.abs();
+        if us > 0.0 {
+            return [u, us, v];
         }
     }
 }
@@ -175,12 +182,7 @@ fn binomial(stream: &mut Stream, trials: f64, chance: f64) -> f64 {
             - left_by_stirling(trials - k)
     };
     loop {
-        let u = stream.unit() - 0.5;
-        let v = 1.0 - stream.unit();
-        let us = 0.5 - u.abs();
-        if us <= 0.0 {
-            continue;
-        }
+        let [u, us, v] = proposed(stream);
         let k = ((2.0 * a / us + b) * u + expected + 0.5).floor();
         if us >= 0.07 && v <= 0.92 - 4.2 / b {
             return k;
