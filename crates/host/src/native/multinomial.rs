@@ -29,7 +29,7 @@ pub unsafe fn multinomial<T: Element>(
     // SAFETY: promised by the caller.
     let weights = unsafe { slice::<T>(weights, rows * categories) };
     let row = |number: usize| &weights[number * categories..][..categories];
-    (0..rows).try_for_each(|number| check(row(number), number, draws))?;
+    let largest = (0..rows).map(|number| checked(row(number), number, draws)).collect::<Result<Vec<f64>, Error>>()?;
     // One draw is one draw, and the race of all categories the slower way to it.
     let draws = if draws == Draws::Distinct(1) { Draws::Replaced(1) } else { draws };
     let (Draws::Replaced(count) | Draws::Distinct(count)) = draws;
@@ -51,7 +51,9 @@ pub unsafe fn multinomial<T: Element>(
             // SAFETY: this task alone has this row of the output, as the caller promised.
             let to = unsafe { slice_mut::<i64>(out + number * count * size_of::<i64>(), count) };
             match draws {
-                Draws::Replaced(_) => replaced(row(number), &drawn[number * count..][..count], to),
+                Draws::Replaced(_) => {
+                    replaced(row(number), largest[number], &drawn[number * count..][..count], to);
+                }
                 Draws::Distinct(_) => distinct(row(number), &drawn[number * categories..][..categories], to),
             }
         }
@@ -59,8 +61,9 @@ pub unsafe fn multinomial<T: Element>(
     Ok(())
 }
 
-fn check<T: Element>(weights: &[T], row: usize, draws: Draws) -> Result<(), Error> {
-    let Bounds { possible, is_valid, .. } = Bounds::of(weights);
+/// The largest weight of a row that can be drawn from.
+fn checked<T: Element>(weights: &[T], row: usize, draws: Draws) -> Result<f64, Error> {
+    let Bounds { possible, largest, is_valid } = Bounds::of(weights);
     if let Some(at) = weights.iter().position(|weight| !is_valid && (weight.is_nan() || weight.to_f64() < 0.0)) {
         let weight = weights[at].to_f64();
         return Err(Error::Invalid(format!(
@@ -72,7 +75,7 @@ fn check<T: Element>(weights: &[T], row: usize, draws: Draws) -> Result<(), Erro
         Draws::Distinct(count) if count > possible => Err(Error::Invalid(format!(
             "num_samples is {count} without replacement, but only {possible} categories of row {row} have a probability above 0"
         ))),
-        _ => Ok(()),
+        _ => Ok(largest),
     }
 }
 
@@ -195,9 +198,8 @@ unsafe fn find_ends<T: Element>(intervals: &Intervals<'_, T>, ends: &mut Vec<f64
     }
 }
 
-/// A number falls into one of the intervals.
-fn replaced<T: Element>(weights: &[T], numbers: &[f64], to: &mut [i64]) {
-    let largest = Bounds::of(weights).largest;
+/// A number falls into one of the intervals, whose largest is given.
+fn replaced<T: Element>(weights: &[T], largest: f64, numbers: &[f64], to: &mut [i64]) {
     let factor = if largest > 1.0 { 1.0 / largest } else { 1.0 };
     let intervals = Intervals { weights, largest, factor };
     let mut ends = Vec::with_capacity(weights.len().div_ceil(BLOCK));
