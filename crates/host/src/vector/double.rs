@@ -20,14 +20,31 @@ pub fn polynomial<const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
     sum
 }
 
-/// `1 / n!`.
-const fn inverse_factorial(n: u32) -> f64 {
-    let (mut product, mut i) = (1.0, 2);
-    while i <= n {
-        product *= i as f64;
+/// `1 / n!` for each n from `highest` on downwards in steps, times a sign that begins as `sign` and is multiplied by `turn` each time.
+const fn inverse_factorials<const N: usize>(highest: usize, step: usize, mut sign: f64, turn: f64) -> [f64; N] {
+    let (mut series, mut i) = ([0.0; N], 0);
+    while i < N {
+        let (mut product, mut factor) = (1.0, 2);
+        while factor <= highest - step * i {
+            product *= factor as f64;
+            factor += 1;
+        }
+        series[i] = sign * (1.0 / product);
+        sign *= turn;
         i += 1;
     }
-    1.0 / product
+    series
+}
+
+/// `share / n` for each odd n from `highest` on downwards; the share's sign is multiplied by `turn` each time.
+const fn over_odd<const N: usize>(highest: usize, mut share: f64, turn: f64) -> [f64; N] {
+    let (mut series, mut i) = ([0.0; N], 0);
+    while i < N {
+        series[i] = share / (highest - 2 * i) as f64;
+        share *= turn;
+        i += 1;
+    }
+    series
 }
 
 /// `2^n` for `n` in -1022..=1023, from the exponent's bits.
@@ -57,15 +74,7 @@ const LN_2_PARTS: [f64; 2] = [f64::from_bits(0x3fe6_2e42_fee0_0000), 1.908_214_9
 /// `e^r - 1` for `r` within half of ln 2.
 #[inline(always)]
 fn exp_less_one_near_zero(r: f64) -> f64 {
-    const SERIES: [f64; 12] = {
-        let mut series = [0.0; 12];
-        let mut i = 0;
-        while i < 12 {
-            series[i] = inverse_factorial(13 - i as u32);
-            i += 1;
-        }
-        series
-    };
+    const SERIES: [f64; 12] = inverse_factorials(13, 1, 1.0, 1.0);
     polynomial(r, SERIES).mul_add(r * r, r)
 }
 
@@ -135,15 +144,7 @@ fn mantissa(x: f64) -> (f64, f64) {
 /// The logarithm of 1 + f as f less a part: `f - (square - s (square + series))`, with s = f / (2 + f), square = f²/2.
 #[inline(always)]
 fn log_of_mantissa(f: f64) -> (f64, f64) {
-    const SERIES: [f64; 10] = {
-        let mut series = [0.0; 10];
-        let mut i = 0;
-        while i < 10 {
-            series[i] = 2.0 / (21.0 - 2.0 * i as f64);
-            i += 1;
-        }
-        series
-    };
+    const SERIES: [f64; 10] = over_odd(21, 2.0, 1.0);
     let s = f / (2.0 + f);
     let z = s * s;
     let square = 0.5 * f * f;
@@ -194,26 +195,8 @@ const HALF_PI_PARTS: [f64; 3] = [FRAC_PI_2, 6.123_233_995_736_766e-17, -1.497_38
 /// Sine and cosine of what the nearest multiple of a right angle leaves, and the count of right angles.
 #[inline(always)]
 fn reduced(x: f64) -> (f64, f64, i64) {
-    const SINE: [f64; 8] = {
-        let mut series = [0.0; 8];
-        let mut i = 0;
-        while i < 8 {
-            let sign = if i % 2 == 0 { 1.0 } else { -1.0 };
-            series[i] = sign * inverse_factorial(17 - 2 * i as u32);
-            i += 1;
-        }
-        series
-    };
-    const COSINE: [f64; 8] = {
-        let mut series = [0.0; 8];
-        let mut i = 0;
-        while i < 8 {
-            let sign = if i % 2 == 0 { -1.0 } else { 1.0 };
-            series[i] = sign * inverse_factorial(18 - 2 * i as u32);
-            i += 1;
-        }
-        series
-    };
+    const SINE: [f64; 8] = inverse_factorials(17, 2, 1.0, -1.0);
+    const COSINE: [f64; 8] = inverse_factorials(18, 2, -1.0, -1.0);
     let (n, quadrant) = round_to_integer(x * FRAC_2_PI);
     let first = n.mul_add(-HALF_PI_PARTS[0], x);
     let r = n.mul_add(-HALF_PI_PARTS[1], first);
@@ -246,16 +229,7 @@ pub fn cos(x: f64) -> f64 {
 /// The arc tangent of a ratio within 0..=1, to the digits of float32.
 #[inline(always)]
 fn arc_tangent(ratio: f64) -> f64 {
-    const SERIES: [f64; 9] = {
-        let mut series = [0.0; 9];
-        let mut i = 0;
-        while i < 9 {
-            let sign = if i % 2 == 0 { -1.0 } else { 1.0 };
-            series[i] = sign / (19.0 - 2.0 * i as f64);
-            i += 1;
-        }
-        series
-    };
+    const SERIES: [f64; 9] = over_odd(19, -1.0, -1.0);
     // Turned back by an eighth of π where that leaves less: the series then ends early.
     const EIGHTH_TANGENT: f64 = std::f64::consts::SQRT_2 - 1.0;
     let is_far = ratio > 0.2;
@@ -291,17 +265,20 @@ pub mod single {
         if x == 0.0 { x } else { quotient as f32 }
     }
 
+    /// The angle of two lengths that are not negative, to the digits of float32. Of two zeros it is 0, of two infinities half of a right one.
+    #[inline(always)]
+    fn angle_of(height: f64, width: f64) -> f64 {
+        let is_steep = height > width;
+        let (less, more) = if is_steep { (width, height) } else { (height, width) };
+        let ratio = if less == more { 1.0 } else { less / more };
+        let angle = super::arc_tangent(if less == 0.0 { 0.0 } else { ratio });
+        if is_steep { FRAC_PI_2 - angle } else { angle }
+    }
+
     /// The angle of (x, y), with C's special cases.
     #[inline(always)]
     pub fn atan2(y: f32, x: f32) -> f32 {
-        let (height, width) = (f64::from(y.abs()), f64::from(x.abs()));
-        let is_steep = height > width;
-        let (less, more) = if is_steep { (width, height) } else { (height, width) };
-        // Of two zeros the ratio is 0, of two infinities 1.
-        let ratio = if less == more { 1.0 } else { less / more };
-        let ratio = if less == 0.0 { 0.0 } else { ratio };
-        let angle = super::arc_tangent(ratio);
-        let angle = if is_steep { FRAC_PI_2 - angle } else { angle };
+        let angle = angle_of(f64::from(y.abs()), f64::from(x.abs()));
         let angle = if x.is_sign_negative() { PI - angle } else { angle };
         let angle = (angle as f32).copysign(y);
         if x.is_nan() || y.is_nan() { f32::NAN } else { angle }
@@ -310,18 +287,7 @@ pub mod single {
     /// Inverse tangent.
     #[inline(always)]
     pub fn atan(x: f32) -> f32 {
-        let size = f64::from(x.abs());
-        let is_steep = size > 1.0;
-        let angle = super::arc_tangent(if is_steep { 1.0 / size } else { size });
-        ((if is_steep { FRAC_PI_2 - angle } else { angle }) as f32).copysign(x)
-    }
-
-    /// The angle whose sine and cosine are in this ratio; the ratio of anything to 0 is a right angle's.
-    #[inline(always)]
-    fn angle_of(sine: f64, cosine: f64) -> f64 {
-        let is_steep = sine > cosine;
-        let angle = super::arc_tangent(if is_steep { cosine / sine } else { sine / cosine });
-        if is_steep { FRAC_PI_2 - angle } else { angle }
+        (angle_of(f64::from(x.abs()), 1.0) as f32).copysign(x)
     }
 
     /// Inverse sine; NaN outside -1..=1.
