@@ -102,16 +102,32 @@ unsafe fn scan_contiguous<T: Element>(
                 let i = if reverse { size - 1 - step } else { step };
                 for (line, sum) in sums.iter_mut().enumerate() {
                     let at = (first + line) * size + i;
-                    // SAFETY: inside the tensors; the element is read before it is written, and no other thread has its line.
-                    unsafe {
-                        let next = join(*sum, (*(x as *const T).add(at)).widen());
-                        *(out as *mut T).add(at) = T::narrow(if exclusive { *sum } else { next });
-                        *sum = next;
-                    }
+                    // SAFETY: inside the tensors, and no other thread has its line.
+                    unsafe { advance::<T>((x, out), at, sum, exclusive, join) };
                 }
             }
         }
     });
+}
+
+/// Takes element `at` of `x` into its running value, and stores that, or what it was before.
+///
+/// # Safety
+/// Both tensors have the element, which nobody else reads or writes; they may be the same memory.
+#[inline(always)]
+unsafe fn advance<T: Element>(
+    (x, out): (usize, usize),
+    at: usize,
+    sum: &mut T::Compute,
+    exclusive: bool,
+    join: impl Fn(T::Compute, T::Compute) -> T::Compute,
+) {
+    // SAFETY: the caller's promise; the element is read before it is written.
+    unsafe {
+        let next = join(*sum, (*(x as *const T).add(at)).widen());
+        *(out as *mut T).add(at) = T::narrow(if exclusive { *sum } else { next });
+        *sum = next;
+    }
 }
 
 /// One line in pieces, [`TOGETHER`] of which are scanned side by side once it is known what stands before each.
@@ -165,12 +181,8 @@ unsafe fn scan_long<T: Element>(
             let mut go = |number: usize, step: usize| {
                 let at = place(step);
                 let sum = &mut running[number];
-                // SAFETY: inside the line; the element is read before it is written, and no other task has its piece.
-                unsafe {
-                    let next = join(*sum, (*(x as *const T).add(at)).widen());
-                    *(out as *mut T).add(at) = T::narrow(if exclusive { *sum } else { next });
-                    *sum = next;
-                }
+                // SAFETY: inside the line, and no other task has its piece.
+                unsafe { advance::<T>((x, out), at, sum, exclusive, join) };
             };
             // All pieces of the group but perhaps its last ones have all their steps.
             let whole = if steps(first + TOGETHER - 1).len() == piece { piece } else { 0 };
