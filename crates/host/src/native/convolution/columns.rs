@@ -21,22 +21,18 @@ const MATRIX: usize = 512 << 10;
 
 /// Whether [`run`] is the fastest way but for Winograd's.
 pub(super) fn suits(shape: &Convolution) -> bool {
-    let is_worth_it = shape.kernel == [1, 1] || depth(shape) >= SHORTEST;
-    shape.groups == 1 && shape.filters >= FEWEST_FILTERS && is_worth_it
-}
-
-fn depth(shape: &Convolution) -> usize {
-    shape.channels * shape.kernel[0] * shape.kernel[1]
+    let is_worth_it = || shape.kernel == [1, 1] || shape.depth() >= SHORTEST;
+    shape.groups == 1 && shape.filters >= FEWEST_FILTERS && is_worth_it()
 }
 
 /// Numbers of the packed filters.
 pub(super) fn packed_len(shape: &Convolution) -> usize {
-    product::left_len(shape.filters, depth(shape))
+    product::left_len(shape.filters, shape.depth())
 }
 
 /// Packs the filters as the left operand.
 pub(super) fn pack(shape: &Convolution, weight: &[f32], packed: &mut [f32]) {
-    let depth = depth(shape);
+    let depth = shape.depth();
     assert_eq!(weight.len(), shape.filters * depth);
     // SAFETY: the weight has a row of `depth` numbers for each filter.
     unsafe {
@@ -47,7 +43,7 @@ pub(super) fn pack(shape: &Convolution, weight: &[f32], packed: &mut [f32]) {
 /// The convolution with filters from [`pack`], some rows of pixels at a time.
 pub(super) fn run(shape: &Convolution, input: &[f32], packed: &[f32], output: &mut [f32], epilogue: &Epilogue) {
     let [height, width] = shape.output();
-    let (depth, image) = (depth(shape), shape.channels * shape.input[0] * shape.input[1]);
+    let (depth, image) = (shape.depth(), shape.channels * shape.input[0] * shape.input[1]);
     // As many equal bands as it takes.
     let most = (MATRIX / (depth * width)).clamp(1, height);
     let rows = height.div_ceil(height.div_ceil(most));

@@ -19,13 +19,12 @@ const ROWS: usize = 512;
 /// Whether [`run`] is the faster way.
 pub(super) fn suits(shape: &Convolution) -> bool {
     let [height, width] = shape.output();
-    let depth = shape.channels * shape.kernel[0] * shape.kernel[1];
-    shape.groups == 1 && height * width < FEWEST_PIXELS && depth >= SHORTEST && shape.filters >= SHORTEST / 4
+    shape.groups == 1 && height * width < FEWEST_PIXELS && shape.depth() >= SHORTEST && shape.filters >= SHORTEST / 4
 }
 
 pub(super) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &mut [f32], epilogue: &Epilogue) {
     let [height, width] = shape.output();
-    let (pixels, depth) = (height * width, shape.channels * shape.kernel[0] * shape.kernel[1]);
+    let (pixels, depth) = (height * width, shape.depth());
     let most = (ROWS / pixels).clamp(1, shape.batch);
     let output = Shared::new(output);
     for first in (0..shape.batch).step_by(most) {

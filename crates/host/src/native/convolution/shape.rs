@@ -67,7 +67,7 @@ impl Convolution {
         let [height, width] = self.output();
         [
             self.batch * self.channels * self.input[0] * self.input[1],
-            self.filters * (self.channels / self.groups) * self.kernel[0] * self.kernel[1],
+            self.filters * self.depth(),
             self.batch * self.filters * height * width,
         ]
     }
@@ -94,9 +94,14 @@ impl Convolution {
         self.groups == self.channels && self.groups > 1
     }
 
+    /// What one output is a sum of: the channels of a group times the taps of a filter.
+    pub(crate) fn depth(&self) -> usize {
+        self.channels / self.groups * self.kernel[0] * self.kernel[1]
+    }
+
     /// Multiplications of the whole convolution, for estimates of time.
     pub(crate) fn products(&self) -> usize {
         let [height, width] = self.output();
-        self.batch * self.filters * height * width * (self.channels / self.groups) * self.kernel[0] * self.kernel[1]
+        self.batch * self.filters * height * width * self.depth()
     }
 }

@@ -26,10 +26,6 @@ struct Run {
 }
 
 impl Convolution {
-    fn depth(&self) -> usize {
-        self.channels / self.groups * self.kernel[0] * self.kernel[1]
-    }
-
     /// Rows of pixels of one band.
     fn band_rows(&self) -> usize {
         let [height, width] = self.output();
