@@ -374,7 +374,7 @@ fn largest<T: Pooled>(
                 }
                 take_abreast::<T>(&values, &at, &mut line[j..j + ABREAST], &mut line_places[j..j + ABREAST]);
             }
-            for j in (0..width).filter(|_| width < ABREAST) {
+            for j in one_by_one(width) {
                 take_larger::<T>((source[j].widen(), first + j as i32), (&mut line[j], &mut line_places[j]));
             }
         }
@@ -414,7 +414,7 @@ fn take_each<T: Pooled, const BY: usize>(
         }
         take_abreast::<T>(&some, &at, &mut most[i..i + ABREAST], &mut places[i..i + ABREAST]);
     }
-    for i in (0..count).filter(|_| count < ABREAST) {
+    for i in one_by_one(count) {
         take_larger::<T>((values[i * by], from[i * by]), (&mut most[i], &mut places[i]));
     }
 }
@@ -425,6 +425,12 @@ fn abreast(len: usize) -> impl Iterator<Item = usize> {
     (0..len / ABREAST * ABREAST)
         .step_by(ABREAST)
         .chain((!len.is_multiple_of(ABREAST) && len > ABREAST).then(|| len - ABREAST))
+}
+
+/// The elements of a line that is too short for that.
+#[inline(always)]
+fn one_by_one(len: usize) -> std::ops::Range<usize> {
+    0..if len < ABREAST { len } else { 0 }
 }
 
 /// [`take_larger`] of as many elements, each for a line's next place: first all are read, and then all written, so that they are vectors.
