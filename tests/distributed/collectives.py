@@ -158,6 +158,8 @@ def main():
     for part in (reductions, movements, messages, groups):
         part(rank, ranks)
         print(f"rank {rank}: {part.__name__} passed", flush=True)
+    # Rank 0 serves the store of which the others take the names of their groups: it stays until the last of them has one.
+    dist.barrier()
     dist.destroy_process_group()
 
 
