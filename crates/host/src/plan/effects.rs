@@ -83,6 +83,7 @@ pub(super) fn writes(step: &Step, register: Register) -> bool {
 pub(super) fn slots_written(step: &Step, mut visit: impl FnMut(Slot)) {
     match step {
         Step::Index { destination, .. }
+        | Step::Place { destination, .. }
         | Step::Unary { destination, .. }
         | Step::Binary { destination, .. }
         | Step::Select { destination, .. }

@@ -67,6 +67,13 @@ pub(super) enum Step {
         y: Slot,
         width: Width,
     },
+    /// `base + offset * size`.
+    Place {
+        destination: Slot,
+        base: Slot,
+        offset: Slot,
+        size: i64,
+    },
     /// A primitive on one element, or (with `y`) two.
     Unary {
         function: UnaryFunction,

@@ -69,11 +69,22 @@ unsafe fn write(address: *mut u8, bits: u64, size: usize) {
 }
 
 impl Machine<'_> {
-    /// Lets a slot be the number that its lower bits are.
+    /// Lets a slot be the number that its lower bits are. These are read as wide as they were written: a wider load would wait for the store to
+    /// reach the cache.
     #[inline(always)]
     pub(super) fn extend(&mut self, slot: Slot, width: Width) {
-        let raw = self.get(slot) as u64;
-        self.set(slot, width.extend(raw) as i64);
+        let cell = self.cell(slot);
+        // SAFETY: a slot is 8 bytes, aligned.
+        let number = unsafe {
+            match width {
+                Width::Truth => (*cell & 1).into(),
+                Width::Bits8 => (*cell.cast::<i8>()).into(),
+                Width::Bits16 => (*cell.cast::<i16>()).into(),
+                Width::Bits32 => (*cell.cast::<i32>()).into(),
+                Width::Whole => return,
+            }
+        };
+        self.set(slot, number);
     }
 
     #[inline(always)]
@@ -85,6 +96,10 @@ impl Machine<'_> {
                 Step::Index { operation, destination, x, y, width } => {
                     let raw = index_operation(*operation, self.get(*x), self.get(*y));
                     self.set(*destination, width.extend(raw as u64) as i64);
+                }
+                Step::Place { destination, base, offset, size } => {
+                    let bytes = self.get(*offset).wrapping_mul(*size);
+                    self.set(*destination, self.get(*base).wrapping_add(bytes));
                 }
                 Step::Unary { function, destination, x, width } => {
                     function(self.cell(*destination), self.cell(*x), 1);
@@ -109,7 +124,7 @@ impl Machine<'_> {
                 }
                 Step::StoreScalar { address, value, mask, size } => {
                     if mask.is_none_or(|mask| self.get(mask) != 0) {
-                        write(self.get(*address) as *mut u8, self.get(*value) as u64, *size);
+                        write(self.get(*address) as *mut u8, read(self.cell(*value), *size), *size);
                     }
                 }
                 tile => {

@@ -136,6 +136,8 @@ impl Machine<'_> {
         }
     }
 
+    /// Apart from the others, as what follows: their variables would be a kilobyte on the stack of each step.
+    #[inline(never)]
     unsafe fn dot(&mut self, step: &Step) {
         let Step::Dot { target, kind, x, y, sum, batch, depth, extents, pieces } = step else { return };
         let factors = [x, y];
@@ -182,6 +184,7 @@ impl Machine<'_> {
     }
 
     /// Adds a product to a sum, now or later.
+    #[inline(never)]
     unsafe fn add_piece(&mut self, pieces: &Pieces, factors: [&Operand; 2], out: Out) {
         let terms = self.products[pieces.product].size().of;
         let [x, y] = factors.map(|operand| {

@@ -114,9 +114,12 @@ impl Lowering<'_> {
 
     /// `base + offset * size`.
     pub fn byte_address(&mut self, base: Slot, offset: Slot, size: usize) -> Slot {
-        let size = self.constant(size as i64);
-        let bytes = self.index(IndexOperation::Multiply, offset, size, Width::Whole);
-        self.index(IndexOperation::Add, base, bytes, Width::Whole)
+        let size = size as i64;
+        if let Some(offset) = self.known(offset) {
+            let bytes = self.constant(offset.wrapping_mul(size));
+            return self.index(IndexOperation::Add, base, bytes, Width::Whole);
+        }
+        self.emit_scalar(&[base, offset], |destination| Step::Place { destination, base, offset, size })
     }
 
     /// The index operation that a binary operation on integers is, if the plan does it symbolically.
