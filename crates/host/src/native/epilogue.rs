@@ -179,6 +179,10 @@ enum End {
 }
 
 impl Quick<'_> {
+    /// What changes nothing.
+    pub const NONE: Quick<'static> =
+        Quick { bias: None, residual: None, end: End::Clamp(f32::NEG_INFINITY, f32::INFINITY), after: None };
+
     /// All but the bias, applied to R rows of W vectors, whose first element has index `at` in the output and whose rows are `stride` apart there.
     ///
     /// # Safety

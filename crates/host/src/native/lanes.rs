@@ -185,19 +185,54 @@ pub(crate) trait Lanes: Arithmetic {
         unsafe { Self::store_rows_of_4(values, to, 4) }
     }
 
+    /// The numbers whose bits are set, of the first one the lowest, and zeros in place of the others, which are not read.
+    #[inline(always)]
+    unsafe fn load_some(from: *const f32, which: u32) -> Self {
+        let mut some = [0.0; WIDEST];
+        for (i, number) in some.iter_mut().enumerate().take(Self::N) {
+            if which >> i & 1 == 1 {
+                // SAFETY: the caller vouches for these numbers.
+                *number = unsafe { *from.wrapping_add(i) };
+            }
+        }
+        // SAFETY: the level's instructions are there by this trait's contract; no register is wider.
+        unsafe { Self::load(some.as_ptr()) }
+    }
+
+    /// Writes the numbers whose bits are set, as [`Lanes::load_some`] reads them.
+    #[inline(always)]
+    unsafe fn store_some(self, to: *mut f32, which: u32) {
+        // SAFETY: the level's instructions are there by this trait's contract.
+        let lanes = unsafe { self.lanes() };
+        for (i, &lane) in lanes.iter().enumerate().take(Self::N) {
+            if which >> i & 1 == 1 {
+                // SAFETY: the caller vouches for these numbers.
+                unsafe { *to.wrapping_add(i) = lane };
+            }
+        }
+    }
+
+    /// The even and the odd ones of the numbers of two registers.
+    #[inline(always)]
+    unsafe fn unzip(self, other: Self) -> [Self; 2] {
+        let mut both = [0.0; 2 * WIDEST];
+        let mut sorted = [[0.0; WIDEST]; 2];
+        // SAFETY: the level's instructions are there by this trait's contract; no register is wider.
+        unsafe {
+            self.store(both.as_mut_ptr());
+            other.store(both.as_mut_ptr().add(Self::N));
+            for i in 0..Self::N {
+                (sorted[0][i], sorted[1][i]) = (both[2 * i], both[2 * i + 1]);
+            }
+            [Self::load(sorted[0].as_ptr()), Self::load(sorted[1].as_ptr())]
+        }
+    }
+
     /// `2 * N` numbers, the even ones and the odd ones.
     #[inline(always)]
     unsafe fn load_by_2(from: *const f32) -> [Self; 2] {
-        let mut sorted = [[0.0f32; 16]; 2];
-        for i in 0..Self::N {
-            // SAFETY: the caller vouches for 2 * N readable numbers.
-            unsafe {
-                sorted[0][i] = *from.add(2 * i);
-                sorted[1][i] = *from.add(2 * i + 1);
-            }
-        }
-        // SAFETY: each row holds 16 numbers, at least N.
-        unsafe { [Self::load(sorted[0].as_ptr()), Self::load(sorted[1].as_ptr())] }
+        // SAFETY: the caller vouches for 2 * N readable numbers.
+        unsafe { Self::load(from).unzip(Self::load(from.add(Self::N))) }
     }
 
     /// The inverse of [`Lanes::load_by_2`].

@@ -1,12 +1,13 @@
-//! Convolutions in which every filter sees one channel: a stencil over each plane, where [`super::across`] has not channels enough for a register, or
-//! filters that it does not know.
+//! Convolutions in which every filter sees one channel: a tap at a time over each plane, where neither [`super::stencil`] knows the filters nor
+//! [`super::across`] has channels enough for a register.
 //!
 //! The rows of a band of a plane are copied with zeros to their left and right, their columns sorted by the remainder modulo the step. Rows above and
 //! below the plane are not there, and cost nothing: of a filter of five rows on a plane of two, two are computed.
 
-use super::across;
+use super::finish::finish_row;
 use super::shape::Convolution;
 use super::window::{SLACK, every, pairs, phases};
+use super::{across, stencil};
 use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{Lanes, WIDEST, at_level};
 use crate::native::{Shared, scratch};
@@ -14,8 +15,8 @@ use crate::threads::parallel_for;
 
 /// Numbers in a band's copy of the plane, so that it stays in the first-level cache while all taps read it.
 const BAND: usize = 5 << 10;
-/// Rows of a tile at most.
-const ROWS: usize = 4;
+/// Rows of a band at most.
+const MOST_ROWS: usize = 64;
 /// In place of a row of the plane: none.
 const NONE: usize = usize::MAX;
 
@@ -28,7 +29,11 @@ pub(crate) fn run(
     output: &mut [f32],
     epilogue: &Epilogue,
 ) {
-    if across::suits(shape) {
+    let across = across::suits(shape);
+    if stencil::suits(shape, spacing) && (!across || stencil::is_faster(shape)) {
+        return stencil::run(shape, input, weight, output, epilogue);
+    }
+    if across {
         return across::run(shape, spacing, input, weight, output, epilogue);
     }
     let [out_height, out_width] = shape.output();
@@ -66,17 +71,8 @@ pub(crate) fn run(
                             epilogue,
                             filter,
                         };
-                        let down = (shape.kernel, shape.dilation, shape.stride[0]);
                         // SAFETY: rows of the copy, and its slack, hold what the taps of any pixel read; this task alone writes the plane.
-                        unsafe {
-                            match down {
-                                ([3, 3], [1, 1], 1) => at_level!(three(band: Band)),
-                                ([3, 3], [1, 1], 2) => at_level!(three_by_two(band: Band)),
-                                ([5, 5], [1, 1], 1) => at_level!(five(band: Band)),
-                                ([5, 5], [1, 1], 2) => at_level!(five_by_two(band: Band)),
-                                _ => at_level!(any(band: Band)),
-                            }
-                        }
+                        unsafe { at_level!(any(band: Band)) };
                     }
                 }
             }
@@ -122,7 +118,7 @@ impl Layout {
 
     fn rows_of_a_band(&self, shape: &Convolution) -> usize {
         let lines = (BAND / self.line).saturating_sub(shape.reach(0) - 1);
-        (lines / shape.stride[0]).next_multiple_of(ROWS).clamp(ROWS, 64)
+        (lines / shape.stride[0]).clamp(1, MOST_ROWS)
     }
 
     /// Copies the rows of the plane that `sources` names; the first of them.
@@ -167,90 +163,6 @@ struct Band<'a> {
     filter: usize,
 }
 
-macro_rules! stencils {
-    ($($name:ident: $taps:literal by $step:literal)*) => {$(
-        #[inline(always)]
-        unsafe fn $name<V: Lanes>(band: Band) {
-            // SAFETY: the caller's promise.
-            unsafe { square::<V, $taps, $step>(&band) }
-        }
-    )*};
-}
-
-stencils!(three: 3 by 1  three_by_two: 3 by 2  five: 5 by 1  five_by_two: 5 by 2);
-
-/// Filters of K x K neighbours, every S rows.
-#[inline(always)]
-unsafe fn square<V: Lanes, const K: usize, const S: usize>(band: &Band) {
-    let (rows, columns) = band.size;
-    for row in (0..rows).step_by(ROWS) {
-        // SAFETY: the caller's promise; a row of tiles ends with the band.
-        unsafe {
-            match rows - row {
-                1 => tiles::<V, K, S, 1>(band, row, columns),
-                2 => tiles::<V, K, S, 2>(band, row, columns),
-                3 => tiles::<V, K, S, 3>(band, row, columns),
-                _ => tiles::<V, K, S, ROWS>(band, row, columns),
-            }
-        }
-    }
-}
-
-/// A row of tiles of R rows: of two vectors each, and of one at the end.
-#[inline(always)]
-unsafe fn tiles<V: Lanes, const K: usize, const S: usize, const R: usize>(band: &Band, row: usize, columns: usize) {
-    let mut column = 0;
-    // SAFETY: columns past the end are computed from the copy's slack and not stored.
-    unsafe {
-        while column + V::N < columns {
-            let sums = tile::<V, K, S, R, 2>(band, row, column);
-            store(band, sums, row, column);
-            column += 2 * V::N;
-        }
-        if column < columns {
-            let sums = tile::<V, K, S, R, 1>(band, row, column);
-            store(band, sums, row, column);
-        }
-    }
-}
-
-/// Each number of the copy is loaded once for all the rows that it is a term of.
-#[inline(always)]
-unsafe fn tile<V: Lanes, const K: usize, const S: usize, const R: usize, const W: usize>(
-    band: &Band,
-    row: usize,
-    column: usize,
-) -> [[V; W]; R] {
-    // SAFETY: the caller vouches for what the taps read around the tile.
-    unsafe {
-        let mut sums = [[V::splat(0.0); W]; R];
-        let sources = band.sources.as_ptr().add(row * S);
-        for j in 0..K {
-            let from = band.copy.as_ptr().add(*band.layout.columns.get_unchecked(j) + column);
-            let mut taps = [V::splat(0.0); K];
-            for i in 0..K {
-                taps[i] = V::splat(*band.weight.get_unchecked(i * K + j));
-            }
-            for y in 0..(R - 1) * S + K {
-                let source = *sources.add(y);
-                if source == NONE {
-                    continue;
-                }
-                let line = from.add((source - band.begin) * band.layout.line);
-                for x in 0..W {
-                    let value = V::load(line.add(x * V::N));
-                    for o in 0..R {
-                        if y >= o * S && y - o * S < K {
-                            sums[o][x] = value.fma(taps[y - o * S], sums[o][x]);
-                        }
-                    }
-                }
-            }
-        }
-        sums
-    }
-}
-
 /// Filters of any size, one row of the output at a time.
 #[inline(always)]
 unsafe fn any<V: Lanes>(band: Band) {
@@ -260,7 +172,7 @@ unsafe fn any<V: Lanes>(band: Band) {
         for column in (0..columns).step_by(2 * V::N) {
             // SAFETY: the caller vouches for what the taps read; columns past the end are not stored.
             unsafe {
-                let mut sums = [[V::splat(0.0); 2]];
+                let mut sums = [V::splat(0.0); 2];
                 for i in 0..down {
                     let source = band.sources[row * band.shape.stride[0] + i * band.shape.dilation[0]];
                     if source == NONE {
@@ -271,105 +183,17 @@ unsafe fn any<V: Lanes>(band: Band) {
                         let tap = V::splat(*band.weight.get_unchecked(i * along + j));
                         let from = line.add(*band.layout.columns.get_unchecked(j));
                         for x in 0..2 {
-                            sums[0][x] = V::load(from.add(x * V::N)).fma(tap, sums[0][x]);
+                            sums[x] = V::load(from.add(x * V::N)).fma(tap, sums[x]);
                         }
                     }
                 }
-                store(&band, sums, row, column);
-            }
-        }
-    }
-}
-
-/// Writes a tile through the epilogue, as far as the band has columns.
-#[inline(always)]
-unsafe fn store<V: Lanes, const R: usize, const W: usize>(
-    band: &Band,
-    mut sums: [[V; W]; R],
-    row: usize,
-    column: usize,
-) {
-    let columns = band.size.1;
-    let at = band.at + row * columns + column;
-    let is_whole = column + W * V::N <= columns;
-    // SAFETY: the rows are the caller's, cut to the band's columns; the epilogue covers them.
-    unsafe {
-        if let Some(quick) = band.epilogue.quick().filter(|quick| is_whole || quick.residual.is_none()) {
-            let bias = V::splat(quick.bias.map_or(0.0, |bias| bias[band.filter]));
-            for sums in &mut sums {
-                for x in 0..W {
-                    sums[x] = sums[x].add(bias);
+                let mut lanes = [0.0f32; 2 * WIDEST];
+                for x in 0..2 {
+                    sums[x].store(lanes.as_mut_ptr().add(x * V::N));
                 }
-            }
-            let sums = quick.apply(sums, at, columns);
-            if is_whole {
-                write(band, sums, at);
-            } else if column == 0 {
-                write_narrow(band, sums, at);
-            } else {
-                (0..R).for_each(|o| write_part(band, sums[o], at + o * columns, columns - column));
-            }
-            return;
-        }
-        let mut lanes = [[0.0f32; 32]; R];
-        for o in 0..R {
-            for x in 0..W {
-                sums[o][x].store(lanes[o].as_mut_ptr().add(x * V::N));
-            }
-        }
-        for (o, lanes) in lanes.iter().enumerate() {
-            finish(band, lanes, (W * V::N).min(columns - column), at + o * columns);
-        }
-    }
-}
-
-/// Writes whole vectors.
-#[inline(always)]
-unsafe fn write<V: Lanes, const R: usize, const W: usize>(band: &Band, rows: [[V; W]; R], at: usize) {
-    for o in 0..R {
-        for x in 0..W {
-            // SAFETY: the caller vouches for whole vectors in each row.
-            unsafe { rows[o][x].store(band.output.at(at + o * band.size.1 + x * V::N)) };
-        }
-    }
-}
-
-/// Writes the rows of a band that is narrower than a tile: what a row's vectors write past its end, the next row overwrites.
-#[inline(always)]
-unsafe fn write_narrow<V: Lanes, const R: usize, const W: usize>(band: &Band, rows: [[V; W]; R], at: usize) {
-    let (height, columns) = band.size;
-    let end = band.at + height * columns;
-    for o in 0..R {
-        let from = at + o * columns;
-        // SAFETY: whole vectors end inside of the band, which is this task's; the others are cut.
-        unsafe {
-            if from + W * V::N <= end {
-                for x in 0..W {
-                    rows[o][x].store(band.output.at(from + x * V::N));
-                }
-            } else {
-                write_part(band, rows[o], from, columns);
+                let (count, at) = ((2 * V::N).min(columns - column), band.at + row * columns + column);
+                finish_row(&lanes, band.output.part(at, count), band.epilogue, band.filter, at);
             }
         }
     }
-}
-
-/// Writes the first `count` numbers of a row.
-#[inline(always)]
-unsafe fn write_part<V: Lanes, const W: usize>(band: &Band, row: [V; W], at: usize, count: usize) {
-    let mut lanes = [0.0f32; 2 * WIDEST];
-    // SAFETY: two vectors fit the array; the caller vouches for `count` numbers of the output.
-    unsafe {
-        for x in 0..W {
-            row[x].store(lanes.as_mut_ptr().add(x * V::N));
-        }
-        band.output.part(at, count).copy_from_slice(&lanes[..count]);
-    }
-}
-
-/// Writes some sums of one row.
-fn finish(band: &Band, sums: &[f32], count: usize, at: usize) {
-    // SAFETY: the band's rows are this task's.
-    let to = unsafe { band.output.part(at, count) };
-    super::finish::finish_row(sums, to, band.epilogue, band.filter, at);
 }

@@ -17,6 +17,7 @@ mod pointwise;
 mod rows;
 mod shape;
 mod side_by_side;
+mod stencil;
 mod transpose;
 mod weight_gradient;
 mod wide;

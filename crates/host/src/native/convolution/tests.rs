@@ -337,7 +337,9 @@ fn depthwise_sizes() {
             }
         }
     }
-    check(&Convolution { groups: 5, dilation: [2, 3], ..shape(1, 5, [19, 31], 10, [3, 3]) }, 1.0);
+    for (dilation, kernel) in [([2, 3], [3, 3]), ([1, 1], [3, 3]), ([1, 1], [5, 5])] {
+        check(&Convolution { groups: 5, dilation, ..shape(1, 5, [19, 31], 10, kernel) }, 1.0);
+    }
     // Gradients whose rows of taps meet every second, and every third, row of pixels.
     for (stride, dilation) in [([2, 2], [2, 1]), ([2, 1], [3, 1]), ([3, 1], [2, 1]), ([4, 2], [6, 1])] {
         let base = shape(2, 17, [23, 12], 17, [3, 3]);
@@ -346,10 +348,10 @@ fn depthwise_sizes() {
     check(&Convolution { groups: 2, padding: [1; 4], ..shape(1, 2, [131, 130], 2, [3, 3]) }, 1.0);
 }
 
-/// A register of channels at a time: blocks that are not full, rows that no tile fills, zeros above and below that are not there, several bands, and what
-/// follows with and without formulas that stay in registers.
+/// A register of channels at a time, and of pixels: blocks that are not full, rows that no tile fills, zeros above and below that are not there, several
+/// bands, and what follows with and without formulas that stay in registers.
 #[test]
-fn depthwise_across_channels() {
+fn depthwise_in_registers() {
     let hard_swish = |y: f64| y * (y + 3.0).clamp(0.0, 6.0) / 6.0;
     let sigmoid = |y: f64| 1.0 / (1.0 + (-y).exp());
     let shapes = [
@@ -362,10 +364,15 @@ fn depthwise_across_channels() {
         ([4, 3], [1, 1], [3, 4, 2, 2], [2, 3]),
         ([3, 3], [1, 1], [1, 1, 1, 1], [150, 19]),
         ([5, 5], [2, 2], [2, 2, 2, 2], [120, 61]),
+        ([3, 3], [1, 1], [1, 1, 1, 1], [9, 56]),
+        ([3, 3], [1, 1], [2, 0, 7, 1], [5, 25]),
+        ([3, 3], [2, 2], [1, 1, 1, 1], [30, 112]),
+        ([3, 3], [2, 2], [0, 1, 0, 1], [7, 57]),
+        ([5, 5], [1, 1], [4, 4, 4, 4], [3, 26]),
+        ([5, 5], [2, 2], [1, 2, 2, 1], [13, 71]),
     ];
     for (kernel, stride, padding, input) in shapes {
-        for channels in [8, 21, 32] {
-            let dilation = [if kernel[0] == 3 { 2 } else { 1 }, 1];
+        for (channels, dilation) in [(8, [1, 1]), (21, [2, 1]), (32, [1, 1])] {
             let of = shape(2, channels, input, channels, kernel);
             let of = Convolution { groups: channels, stride, padding, dilation, ..of };
             let [input, weight, output] = of.lens();

@@ -23,6 +23,37 @@ fn sums_of_registers() {
     assert_eq!(found, want);
 }
 
+/// Every second of a register's numbers, and these written over others.
+#[inline(always)]
+unsafe fn some<V: Lanes>(numbers: &[f32], to: &mut [[f32; WIDEST]; 2]) -> usize {
+    // SAFETY: the caller gives one of the widest registers of each.
+    unsafe {
+        let some = V::load_some(numbers.as_ptr(), 0x5555);
+        some.store(to[0].as_mut_ptr());
+        V::splat(-2.0).store_some(to[1].as_mut_ptr(), 0x5555);
+    }
+    V::N
+}
+
+#[test]
+fn some_of_a_register() {
+    let numbers: Vec<f32> = (1..=WIDEST).map(|i| i as f32).collect();
+    let check = |some: &dyn Fn(&[f32], &mut [[f32; WIDEST]; 2]) -> usize| {
+        let mut to = [[-1.0; WIDEST]; 2];
+        let n = some(&numbers, &mut to);
+        for i in 0..WIDEST {
+            let chosen = i < n && i % 2 == 0;
+            let read = if chosen { numbers[i] } else { 0.0 };
+            assert_eq!(to[0][i], if i < n { read } else { -1.0 });
+            assert_eq!(to[1][i], if chosen { -2.0 } else { -1.0 });
+        }
+    };
+    // SAFETY: the level in use is one that the CPU has.
+    check(&|from, to| unsafe { at_level!(some(from: &[f32], to: &mut [[f32; WIDEST]; 2]) -> usize) });
+    // SAFETY: this level every CPU of the target has.
+    check(&|from, to| unsafe { some::<Portable>(from, to) });
+}
+
 /// Sorts numbers by fours and by twos, and back.
 #[inline(always)]
 unsafe fn sorted<V: Lanes>(numbers: &[f32], sorted: &mut [Vec<f32>; 4]) -> usize {

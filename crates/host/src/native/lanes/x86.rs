@@ -105,11 +105,9 @@ lanes!(Sse2, 4, __m128, splat = _mm_set1_ps, load = _mm_loadu_ps, store = _mm_st
         }
     }
     #[inline(always)]
-    unsafe fn load_by_2(from: *const f32) -> [Self; 2] {
-        unsafe {
-            let (a, b) = (_mm_loadu_ps(from), _mm_loadu_ps(from.add(4)));
-            [Sse2(_mm_shuffle_ps::<0b10_00_10_00>(a, b)), Sse2(_mm_shuffle_ps::<0b11_01_11_01>(a, b))]
-        }
+    unsafe fn unzip(self, other: Self) -> [Self; 2] {
+        let (a, b) = (self.0, other.0);
+        unsafe { [Sse2(_mm_shuffle_ps::<0b10_00_10_00>(a, b)), Sse2(_mm_shuffle_ps::<0b11_01_11_01>(a, b))] }
     }
     #[inline(always)]
     unsafe fn store_by_2(values: [Self; 2], to: *mut f32) {
@@ -176,6 +174,21 @@ lanes!(Avx2, 8, __m256, splat = _mm256_set1_ps, load = _mm256_loadu_ps, store = 
         }
     }
     #[inline(always)]
+    unsafe fn load_some(from: *const f32, which: u32) -> Self {
+        unsafe { Avx2(_mm256_maskload_ps(from, chosen(which))) }
+    }
+    #[inline(always)]
+    unsafe fn store_some(self, to: *mut f32, which: u32) {
+        unsafe { _mm256_maskstore_ps(to, chosen(which), self.0) }
+    }
+    #[inline(always)]
+    unsafe fn unzip(self, other: Self) -> [Self; 2] {
+        unsafe {
+            let (a, b) = (_mm256_permute2f128_ps::<0x20>(self.0, other.0), _mm256_permute2f128_ps::<0x31>(self.0, other.0));
+            [Avx2(_mm256_shuffle_ps::<0b10_00_10_00>(a, b)), Avx2(_mm256_shuffle_ps::<0b11_01_11_01>(a, b))]
+        }
+    }
+    #[inline(always)]
     unsafe fn load_by_2(from: *const f32) -> [Self; 2] {
         unsafe {
             let a = _mm256_loadu2_m128(from.add(8), from);
@@ -231,6 +244,19 @@ unsafe fn transposed(a: __m256, b: __m256, c: __m256, d: __m256) -> [__m256; 4] 
             _mm256_shuffle_ps::<0b01_00_01_00>(ab_high, cd_high),
             _mm256_shuffle_ps::<0b11_10_11_10>(ab_high, cd_high),
         ]
+    }
+}
+
+/// All bits of the numbers whose bit is set.
+///
+/// # Safety
+/// The CPU has AVX2.
+#[inline(always)]
+unsafe fn chosen(which: u32) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+        _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(which as i32), bits), bits)
     }
 }
 
@@ -341,9 +367,17 @@ lanes!(Avx512, 16, __m512, splat = _mm512_set1_ps, load = _mm512_loadu_ps, store
         }
     }
     #[inline(always)]
-    unsafe fn load_by_2(from: *const f32) -> [Self; 2] {
+    unsafe fn load_some(from: *const f32, which: u32) -> Self {
+        unsafe { Avx512(_mm512_maskz_loadu_ps(which as __mmask16, from)) }
+    }
+    #[inline(always)]
+    unsafe fn store_some(self, to: *mut f32, which: u32) {
+        unsafe { _mm512_mask_storeu_ps(to, which as __mmask16, self.0) }
+    }
+    #[inline(always)]
+    unsafe fn unzip(self, other: Self) -> [Self; 2] {
         unsafe {
-            let (a, b) = (_mm512_loadu_ps(from), _mm512_loadu_ps(from.add(16)));
+            let (a, b) = (self.0, other.0);
             let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
             let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
             [Avx512(_mm512_permutex2var_ps(a, even, b)), Avx512(_mm512_permutex2var_ps(a, odd, b))]
