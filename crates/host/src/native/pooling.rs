@@ -1,10 +1,11 @@
 //! Two-dimensional pooling of planes: largest element (with its place, if wanted) or average.
 
+mod global;
 mod gradient;
 
+pub use global::global_average;
 pub use gradient::pool_backward;
 
-use super::lanes::{Lanes, at_level};
 use super::{Shared, scratch};
 use crate::Error;
 use crate::threads::parallel_for;
@@ -466,43 +467,4 @@ fn take_larger<T: Pooled>(element: (T::Sum, i32), (most, place): (&mut T::Sum, &
 #[allow(clippy::eq_op)]
 fn is_nan<S: PartialOrd + Copy>(value: S) -> bool {
     value != value
-}
-
-/// The average of every plane of `len` elements: what [`pool`] gives for one window, several times faster.
-pub fn global_average(len: usize, input: &[f32], output: &mut [f32]) -> Result<(), Error> {
-    if len == 0 || input.len() != len * output.len() {
-        let lens = (input.len(), output.len());
-        return Err(Error::Invalid(format!("global average: input and output have {lens:?} elements, planes {len}")));
-    }
-    let planes = output.len();
-    let output = Shared::new(output);
-    parallel_for(planes, len / 10 + 10, |from, to| {
-        for plane in from..to {
-            let values = &input[plane * len..][..len];
-            let mut sum = 0.0f32;
-            let to = &mut sum;
-            // SAFETY: the body reads the slice only; this task alone writes this element.
-            unsafe {
-                at_level!(sum_body(values: &[f32], to: &mut f32));
-                *output.at(plane) = sum / len as f32;
-            }
-        }
-    });
-    Ok(())
-}
-
-#[inline(always)]
-unsafe fn sum_body<V: Lanes>(values: &[f32], to: &mut f32) {
-    let mut chunks = values.chunks_exact(4 * V::N);
-    // SAFETY: each chunk has four vectors.
-    unsafe {
-        let mut sums = [V::splat(0.0); 4];
-        for chunk in &mut chunks {
-            for j in 0..4 {
-                sums[j] = sums[j].add(V::load(chunk.as_ptr().add(j * V::N)));
-            }
-        }
-        let lanes = sums[0].add(sums[1]).add(sums[2].add(sums[3])).lanes();
-        *to = lanes[..V::N].iter().sum::<f32>() + chunks.remainder().iter().sum::<f32>();
-    }
 }
