@@ -24,6 +24,7 @@ mod data;
 mod executable;
 mod fuse;
 mod gradients;
+mod memory;
 mod methods;
 mod named;
 mod passes;

@@ -1,6 +1,7 @@
-//! What a compiled graph does: its steps in order, and when memory is given back.
+//! What a compiled graph does: its steps in order, and where what they compute lies.
 
 use super::fuse::fuse;
+use super::memory::{Layout, lifetimes};
 use super::passes::{Constant, numbers};
 use super::{Assignment, Graph, OptimizationLevel, Source, Step, Tensor, TensorData, Value};
 use crate::buffer::Buffer;
@@ -53,8 +54,8 @@ pub(super) struct Plan {
     pub is_set: Vec<bool>,
     /// By value: the value whose memory it has.
     pub roots: Vec<usize>,
-    /// By step: the values whose memory nobody needs after it.
-    pub released: Vec<Vec<usize>>,
+    /// Where values between steps lie.
+    pub layout: Layout,
     /// By step: a constant input in the form that its operator reads.
     pub prepared: Vec<Option<(usize, Arc<Prepared>)>>,
     /// By value: constants that a step or a result reads as they are.
@@ -126,17 +127,7 @@ impl Plan {
             OptimizationLevel::Level1 => fuse(graph, &needed, &goals.values),
             OptimizationLevel::Level0 => needed.into_iter().map(|step| graph.steps[step].clone()).collect(),
         };
-        let mut last_use = vec![None; values.len()];
-        for (number, step) in steps.iter().enumerate() {
-            step.inputs.iter().chain(&step.outputs).for_each(|&value| last_use[roots[value]] = Some(number));
-        }
-        goals.values.iter().for_each(|&value| last_use[roots[value]] = None);
-        let mut released = vec![Vec::new(); steps.len()];
-        for (value, last) in last_use.into_iter().enumerate() {
-            if let Some(step) = last {
-                released[step].push(value);
-            }
-        }
+        let layout = Layout::new(&lifetimes(&values, &steps, &roots, &goals.values)?);
         let prepare = |step| cache.map_or(Ok(None), |cache| prepared(&values, step, device, cache));
         let prepared = steps.iter().map(prepare).collect::<Result<Vec<_>>>()?;
         let mut is_read = vec![false; values.len()];
@@ -163,21 +154,22 @@ impl Plan {
         let assignments: Vec<[usize; 2]> = goals.assignments().collect();
         let mut is_set = vec![false; values.len()];
         assignments.iter().for_each(|&[_, variable]| is_set[variable] = true);
-        Ok(Plan { values, steps, results, assignments, is_set, roots, released, prepared, constants })
+        Ok(Plan { values, steps, results, assignments, is_set, roots, layout, prepared, constants })
     }
 
     /// Runs the steps; views of fed values and results are given.
     pub fn run(&self, queue: &Queue, mut views: Vec<Option<View>>, observer: &Observer) -> Result<()> {
-        let mut memory: Vec<Option<openmps_runtime::Buffer>> = (0..self.values.len()).map(|_| None).collect();
-        for ((step, prepared), released) in self.steps.iter().zip(&self.prepared).zip(&self.released) {
-            for &output in &step.outputs {
-                if views[output].is_none() {
-                    let meta = &self.values[output].meta;
-                    let buffer = queue.allocate(meta.bytes()?.max(1))?;
-                    views[output] = Some(View::dense(buffer.address(), meta.dtype, &meta.shape)?);
-                    memory[output] = Some(buffer);
+        // Until the last step: what is freed is another buffer's.
+        let block = if self.layout.bytes > 0 { Some(queue.allocate(self.layout.bytes)?) } else { None };
+        if let Some(block) = &block {
+            for (value, offset) in self.layout.offsets.iter().enumerate() {
+                if let Some(offset) = offset {
+                    let meta = &self.values[value].meta;
+                    views[value] = Some(View::dense(block.address() + offset, meta.dtype, &meta.shape)?);
                 }
             }
+        }
+        for (step, prepared) in self.steps.iter().zip(&self.prepared) {
             let view = |(input, &value): (usize, &usize)| match prepared {
                 Some((own, _)) if *own == input => self.unread(value),
                 _ => self.view(&views, value),
@@ -192,7 +184,6 @@ impl Plan {
                 }
                 Ok(())
             })?;
-            released.iter().for_each(|&value| memory[value] = None);
         }
         Ok(())
     }

@@ -174,25 +174,16 @@ impl Executable {
         let plan = &self.plan;
         let bytes_of = |value: usize| bytes(&plan.values[value].meta);
         let is_result = |value: usize| plan.results.iter().any(|&result| plan.roots[result] == value);
+        let between = plan.steps.iter().flat_map(|step| &step.outputs).filter(|&&output| !is_result(output));
         let constants = plan.constants.iter().flatten();
         let packed = plan.packed().iter().map(|prepared| prepared.bytes() as u64).sum();
-        let mut summary = MemorySummary {
+        MemorySummary {
             constants: constants.map(|tensor| bytes(&tensor.meta)).sum::<u64>() + packed,
             packed,
             results: plan.results.iter().map(|&value| bytes_of(value)).sum(),
-            ..MemorySummary::default()
-        };
-        let mut alive = 0;
-        for (step, released) in plan.steps.iter().zip(&plan.released) {
-            let made: u64 =
-                step.outputs.iter().filter(|&&output| !is_result(output)).map(|&output| bytes_of(output)).sum();
-            summary.sum += made;
-            alive += made;
-            summary.peak = summary.peak.max(alive);
-            let made_by_a_step = |value: &&usize| matches!(plan.values[**value].source, super::Source::Step(_));
-            alive -= released.iter().filter(made_by_a_step).map(|&value| bytes_of(value)).sum::<u64>();
+            peak: plan.layout.bytes as u64,
+            sum: between.map(|&value| bytes_of(value)).sum(),
         }
-        summary
     }
 
     /// One run in which every step is waited for: how long each took.
