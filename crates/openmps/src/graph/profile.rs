@@ -59,7 +59,7 @@ pub struct MemorySummary {
     pub packed: u64,
     /// What is handed back.
     pub results: u64,
-    /// Between inputs and results: the most that is alive at once.
+    /// Between inputs and results: the block in which values that are not needed at the same time share places.
     pub peak: u64,
     /// The same if nothing were given back before the end.
     pub sum: u64,

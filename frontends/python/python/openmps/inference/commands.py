@@ -83,7 +83,7 @@ def _compiled(predictor: Predictor, arrays: list[np.ndarray], operations: int, c
     console.print(table)
     constants, packed, results, peak, everything = (memory[name] / 2**20 for name in ("constants", "packed", "results", "peak", "sum"))
     console.print(
-        f"memory in MiB: weights {constants:.1f}, {packed:.1f} of them packed for kernels, between inputs and results {peak:.1f} at most at once "
+        f"memory in MiB: weights {constants:.1f}, {packed:.1f} of them packed for kernels, between inputs and results {peak:.1f} in one block "
         f"({everything:.1f} if nothing were given back), results {results:.2f}",
         highlight=False,
         soft_wrap=True,
