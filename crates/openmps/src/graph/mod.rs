@@ -1,7 +1,7 @@
 //! Graphs of operators that are built once, compiled once and run often: `MPSGraph`.
 //!
-//! Shapes and element types are checked when an operation is added. [`Graph::compile`] drops what no result needs and plans when
-//! intermediate memory is given back; compiled graphs are kept in a bounded cache whose keys are compared whole.
+//! Shapes and element types are checked when an operation is added. [`Graph::compile`] drops what no result needs and plans
+//! where values between steps share memory; compiled graphs are kept in a bounded cache whose keys are compared whole.
 //!
 //! ```
 //! use openmps::{DataType, Device, Graph, TensorData};

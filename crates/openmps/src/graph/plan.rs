@@ -159,7 +159,7 @@ impl Plan {
 
     /// Runs the steps; views of fed values and results are given.
     pub fn run(&self, queue: &Queue, mut views: Vec<Option<View>>, observer: &Observer) -> Result<()> {
-        // Until the last step: what is freed is another buffer's.
+        // It is kept until the last step has been encoded: memory that is given back may be another buffer's at once.
         let block = if self.layout.bytes > 0 { Some(queue.allocate(self.layout.bytes)?) } else { None };
         if let Some(block) = &block {
             for (value, offset) in self.layout.offsets.iter().enumerate() {

@@ -16,7 +16,6 @@ const ROWS: usize = 4;
 const MOST_LINES: usize = (ROWS - 1) * 2 + 5;
 /// Registers that the largest filter reads of a row.
 const MOST_LOADS: usize = 6;
-
 /// Outputs of a row from which on the registers that it does not fill are few.
 const WIDE: usize = 24;
 
@@ -135,6 +134,7 @@ struct Band<'a> {
     /// From the first to before the second.
     rows: (usize, usize),
     output: Shared<f32>,
+    /// Of a row of the output.
     width: usize,
     /// The index of the plane's first output.
     at: usize,
@@ -283,11 +283,20 @@ unsafe fn loaded<V: Lanes, const S: usize, const EDGE: bool>(
 ) -> [V; 2] {
     // SAFETY: the caller's promise.
     unsafe {
-        let load = |at: usize, index: usize| {
-            let from = line.wrapping_add(at);
-            if EDGE { V::load_some(from, which[index]) } else { V::load(from) }
-        };
-        let first = load(j, j);
-        if S == 1 { [first, first] } else { first.unzip(load(j + V::N, j + 1)) }
+        let first = register::<V, EDGE>(line.wrapping_add(j), which[j]);
+        if S == 1 {
+            return [first, first];
+        }
+        first.unzip(register::<V, EDGE>(line.wrapping_add(j + V::N), which[j + 1]))
     }
+}
+
+/// A register of a row, at an edge as far as it is there. No closure: that would not have the instructions of the function around it.
+///
+/// # Safety
+/// As [`tile`].
+#[inline(always)]
+unsafe fn register<V: Lanes, const EDGE: bool>(from: *const f32, which: u32) -> V {
+    // SAFETY: the caller's promise.
+    unsafe { if EDGE { V::load_some(from, which) } else { V::load(from) } }
 }
