@@ -2,12 +2,12 @@
 //! register, steps of two need no sorting, and no tap is broadcast. Bringing a number there and back costs less than a stencil loses on rows that are
 //! no multiple of a register.
 
+use super::depthwise::rows_of_a_thread;
 use super::shape::Convolution;
 use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{Lanes, at_level, lanes, turn_rows_of_4};
-use crate::native::product::shared_by_columns;
 use crate::native::{Shared, scratch};
-use crate::threads::{self, parallel_for};
+use crate::threads::parallel_for;
 
 /// Pixels of a band's copy and of its sums, so that they stay in the second-level cache: 128 KiB of registers of eight.
 const BAND: usize = 4 << 10;
@@ -93,9 +93,7 @@ impl<'a> Job<'a> {
         let of_each_row = columns * shape.stride[0].div_ceil(spacing[0]) + width;
         let of_a_filter = columns * shape.reach(0).div_ceil(spacing[0]).min(pixels[0]);
         let most = BAND.saturating_sub(of_a_filter) / of_each_row;
-        // Where the products around this convolution are shared out by pixels, so is this: a thread finds what it has written in its own cache.
-        let by_pixels = shape.batch < threads::count() && shared_by_columns(height * width);
-        let most = if by_pixels { most.min(height.div_ceil(threads::count())) } else { most };
+        let most = most.min(rows_of_a_thread(shape));
         // As many equal bands as it takes.
         let rows = height.div_ceil(height.div_ceil(most.clamp(1, height)));
         Job { shape, spacing, pixels, input, weight, output, epilogue, size, tile, columns, rows }

@@ -1,14 +1,14 @@
 //! Depthwise convolutions on planes as they lie: a register of neighbouring outputs in each of four rows, whose taps are in registers, too. Nothing is
 //! copied; numbers beside a plane are zeros by the masks of the loads at its edges, rows above and below it are a row of zeros.
 
+use super::depthwise::rows_of_a_thread;
 use super::finish::finish_row;
 use super::shape::Convolution;
 use crate::native::Shared;
 use crate::native::epilogue::{Epilogue, Quick};
 use crate::native::lanes::{Lanes, at_level, lanes};
-use crate::native::product::shared_by_columns;
 use crate::native::scratch;
-use crate::threads::{self, parallel_for};
+use crate::threads::parallel_for;
 
 /// Rows of a tile.
 const ROWS: usize = 4;
@@ -38,10 +38,7 @@ pub(super) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &m
     let plane = shape.input[0] * shape.input[1];
     let per_channel = shape.filters / shape.channels;
     let taps = shape.kernel[0] * shape.kernel[1];
-    // Where the products around this convolution are shared out by pixels, so is this: a thread finds what it has written in its own cache.
-    let by_pixels = shape.batch < threads::count() && shared_by_columns(height * width);
-    let bands = if by_pixels { threads::count().min(height.div_ceil(ROWS)) } else { 1 };
-    let rows = height.div_ceil(bands).next_multiple_of(ROWS);
+    let rows = rows_of_a_thread(shape).next_multiple_of(ROWS);
     let bands = height.div_ceil(rows);
     let chunks = chunks(shape);
     let output = Shared::new(output);
