@@ -346,7 +346,7 @@ fn mean_square(a: &Tensor, b: &Tensor) -> Result<f32> {
 /// All three round what a layer is given to 8 bits, and add up in orders of their own: a sum that differs in its last place rounds another way
 /// now and then, and after some layers scores differ by as much as the rounding itself does. So they may disagree where exact scores are near.
 #[test]
-#[ignore = "needs SmolLM2's weights: cargo xtask chat"]
+#[ignore = "needs SmolLM2's weights: cargo xtask test runs it"]
 fn smollm_answers_as_llama_cpp_does_but_where_rounding_decides() -> Result<()> {
     let path = smollm::file().expect("SmolLM2 is installed: cargo xtask chat");
     let file = Gguf::open(&path)?;
@@ -380,7 +380,7 @@ fn smollm_answers_as_llama_cpp_does_but_where_rounding_decides() -> Result<()> {
 }
 
 #[test]
-#[ignore = "needs SmolLM2's weights: cargo xtask chat"]
+#[ignore = "needs SmolLM2's weights: cargo xtask test runs it"]
 fn smollm_reads_and_scores_as_candle_does() -> Result<()> {
     let path = smollm::file().expect("SmolLM2 is installed: cargo xtask chat");
     let file = Gguf::open(&path)?;

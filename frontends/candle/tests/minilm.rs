@@ -15,7 +15,7 @@ fn largest_difference(a: &Tensor, b: &Tensor) -> Result<f32> {
 }
 
 #[test]
-#[ignore = "needs MiniLM's weights: cargo xtask minilm"]
+#[ignore = "needs MiniLM's weights: cargo xtask test runs it"]
 fn two_hundred_sentences_agree_to_1e_5() -> Result<()> {
     let (tokens, ours, plain) = (model::Tokens::load()?, model::openmps()?, model::Plain::load()?);
     let sentences: Vec<&str> = SENTENCES.lines().collect();
@@ -33,7 +33,7 @@ fn two_hundred_sentences_agree_to_1e_5() -> Result<()> {
 }
 
 #[test]
-#[ignore = "needs MiniLM's weights: cargo xtask minilm"]
+#[ignore = "needs MiniLM's weights: cargo xtask test runs it"]
 fn held_out_pairs_are_ranked_the_same() -> Result<()> {
     let (tokens, ours, plain) = (model::Tokens::load()?, model::openmps()?, model::Plain::load()?);
     let (left, right): (Vec<&str>, Vec<&str>) = PAIRS.lines().filter_map(|line| line.split_once('\t')).unzip();
@@ -55,7 +55,7 @@ fn held_out_pairs_are_ranked_the_same() -> Result<()> {
 }
 
 #[test]
-#[ignore = "needs MiniLM's weights: cargo xtask minilm"]
+#[ignore = "needs MiniLM's weights: cargo xtask test runs it"]
 fn an_adapter_is_the_same_merged_and_unmerged() -> Result<()> {
     let tokens = model::Tokens::load()?;
     let (ids, mask) = tokens.encode(&SENTENCES.lines().take(9).collect::<Vec<_>>())?;
