@@ -2,7 +2,6 @@
 //! register, steps of two need no sorting, and no tap is broadcast. Bringing a number there and back costs less than a stencil loses on rows that are
 //! no multiple of a register.
 
-use super::depthwise::rows_of_a_thread;
 use super::shape::Convolution;
 use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{Lanes, at_level, lanes, turn_rows_of_4};
@@ -93,7 +92,7 @@ impl<'a> Job<'a> {
         let of_each_row = columns * shape.stride[0].div_ceil(spacing[0]) + width;
         let of_a_filter = columns * shape.reach(0).div_ceil(spacing[0]).min(pixels[0]);
         let most = BAND.saturating_sub(of_a_filter) / of_each_row;
-        let most = most.min(rows_of_a_thread(shape));
+        let most = most.min(shape.rows_of_a_thread());
         // As many equal bands as it takes.
         let rows = height.div_ceil(height.div_ceil(most.clamp(1, height)));
         Job { shape, spacing, pixels, input, weight, output, epilogue, size, tile, columns, rows }

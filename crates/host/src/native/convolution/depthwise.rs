@@ -10,9 +10,8 @@ use super::window::{SLACK, every, pairs, phases};
 use super::{across, stencil};
 use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{Lanes, WIDEST, at_level};
-use crate::native::product::shared_by_columns;
 use crate::native::{Shared, scratch};
-use crate::threads::{self, parallel_for};
+use crate::threads::parallel_for;
 
 /// Numbers in a band's copy of the plane, so that it stays in the first-level cache while all taps read it.
 const BAND: usize = 5 << 10;
@@ -79,14 +78,6 @@ pub(crate) fn run(
             }
         });
     });
-}
-
-/// Rows of the output that a thread has of each plane: where the products around this convolution are shared out by pixels, so is this, so that a thread
-/// finds what it has written in its own cache.
-pub(super) fn rows_of_a_thread(shape: &Convolution) -> usize {
-    let [height, width] = shape.output();
-    let by_pixels = shape.batch < threads::count() && shared_by_columns(height * width);
-    if by_pixels { height.div_ceil(threads::count()) } else { height }
 }
 
 /// How bands of a plane are copied.

@@ -1,6 +1,8 @@
 //! The sizes of a convolution.
 
 use crate::Error;
+use crate::native::product::shared_by_columns;
+use crate::threads;
 
 /// A two-dimensional convolution of `batch` images of `channels` x `height` x `width` (row-major, NCHW) with `filters` filters of
 /// `channels / groups` x `kernel`.
@@ -50,6 +52,14 @@ impl Convolution {
             if padded < reach { 0 } else { (padded - reach) / self.stride[axis] + 1 }
         };
         [size(0), size(1)]
+    }
+
+    /// Rows of the output that a thread has of each plane in kernels that work on a plane at a time: where the products around such a convolution are
+    /// shared out by pixels, so is this, so that a thread finds what it has written in its own cache.
+    pub(crate) fn rows_of_a_thread(&self) -> usize {
+        let [height, width] = self.output();
+        let by_pixels = self.batch < threads::count() && shared_by_columns(height * width);
+        if by_pixels { height.div_ceil(threads::count()) } else { height }
     }
 
     /// How far a filter reaches.

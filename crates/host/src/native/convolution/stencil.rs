@@ -1,7 +1,6 @@
 //! Depthwise convolutions on planes as they lie: a register of neighbouring outputs in each of four rows, whose taps are in registers, too. Nothing is
 //! copied; numbers beside a plane are zeros by the masks of the loads at its edges, rows above and below it are a row of zeros.
 
-use super::depthwise::rows_of_a_thread;
 use super::finish::finish_row;
 use super::shape::Convolution;
 use crate::native::Shared;
@@ -38,7 +37,7 @@ pub(super) fn run(shape: &Convolution, input: &[f32], weight: &[f32], output: &m
     let plane = shape.input[0] * shape.input[1];
     let per_channel = shape.filters / shape.channels;
     let taps = shape.kernel[0] * shape.kernel[1];
-    let rows = rows_of_a_thread(shape).next_multiple_of(ROWS);
+    let rows = shape.rows_of_a_thread().next_multiple_of(ROWS);
     let bands = height.div_ceil(rows);
     let chunks = chunks(shape);
     let output = Shared::new(output);
