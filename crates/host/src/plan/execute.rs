@@ -4,6 +4,7 @@ mod ahead;
 mod fold;
 mod guard;
 mod memory;
+mod rows;
 mod scalars;
 mod scattered;
 mod tiles;
@@ -311,7 +312,22 @@ impl Machine<'_> {
         for step in steps {
             // SAFETY: passed on to the caller: addresses that the kernel computes are valid.
             unsafe {
+                // One choice among all kinds: most of a kernel's steps are on numbers, and take as long as it.
                 match step {
+                    Step::Index { operation, destination, x, y, width } => {
+                        self.index(*operation, *destination, [*x, *y], *width);
+                    }
+                    Step::Place { destination, base, offset, size } => self.place(*destination, *base, *offset, *size),
+                    Step::Unary { .. }
+                    | Step::Binary { .. }
+                    | Step::Select { .. }
+                    | Step::Copy { .. }
+                    | Step::LoadScalar { .. }
+                    | Step::StoreScalar { .. } => self.number(step),
+                    Step::Row(row) => {
+                        self.ahead.fetch();
+                        self.row(row);
+                    }
                     Step::Loop { index, lower, upper, step, body } => {
                         self.run_loop(*index, [*lower, *upper, *step], body)?
                     }
@@ -328,7 +344,10 @@ impl Machine<'_> {
                     }
                     Step::Fold(fold) => self.fold(fold)?,
                     Step::Call(call) => self.call(call)?,
-                    step => self.step(step),
+                    step => {
+                        self.ahead.fetch();
+                        self.tile_step(step);
+                    }
                 }
             }
         }

@@ -136,7 +136,8 @@ impl<'k> Lowering<'k> {
 
     fn finish(mut self) -> Program {
         let mut body = self.open.pop().unwrap_or_default();
-        let assigned = registers::assign(&mut body, &self.registers, self.slots.len());
+        let one = self.slot_of_constant.get(&1).copied();
+        let assigned = registers::assign(&mut body, &self.registers, self.slots.len(), one);
         Program {
             name: self.kernel.name.clone(),
             parameters: self.kernel.parameters.len(),

@@ -17,6 +17,7 @@ mod pairing;
 mod pieces;
 mod product;
 mod registers;
+mod rows;
 mod step;
 mod value;
 mod widen;
@@ -173,7 +174,7 @@ mod tests {
             let loaded = b.load(from, Some(mask), None);
             b.store(to, loaded, Some(mask));
             let program = Program::new(&b.finish()).expect("planned");
-            assert!(any(&program.body, &|step| matches!(step, Step::LoadTile { .. })));
+            assert!(any(&program.body, &|step| matches!(step, Step::LoadTile { .. } | Step::Row(_))));
             assert!(
                 !any(&program.body, &|step| matches!(step, Step::Gather { .. } | Step::Scatter { .. })),
                 "{program:?}"

@@ -3,9 +3,9 @@
 
 use super::effects::{map_target, only_computes, operands, touches_memory, writes, written};
 use super::lives::Lives;
-use super::operand::{Address, Extents, Operand, Register, ViewKind, plain};
+use super::operand::{Address, Extents, Operand, Register, Slot, ViewKind, plain};
 use super::step::Step;
-use super::{narrow, order, pairing, pieces};
+use super::{narrow, order, pairing, pieces, rows};
 use crate::native::piecewise::Size;
 
 /// What a program needs beside its steps.
@@ -17,8 +17,8 @@ pub(super) struct Assigned {
     pub products: Vec<Size>,
 }
 
-/// Finishes the steps: where registers are, and which products have their factors packed.
-pub(super) fn assign(body: &mut Vec<Step>, sizes: &[usize], slots: usize) -> Assigned {
+/// Finishes the steps: where registers are, and which products have their factors packed. `one` is the slot that always holds 1.
+pub(super) fn assign(body: &mut Vec<Step>, sizes: &[usize], slots: usize, one: Option<Slot>) -> Assigned {
     let mut reads = count_reads(body, sizes.len());
     drop_unread(body, &mut reads);
     forward_stores(body, &reads);
@@ -31,6 +31,7 @@ pub(super) fn assign(body: &mut Vec<Step>, sizes: &[usize], slots: usize) -> Ass
     lives.walk(body);
     order::settle(body, &lives);
     let (offsets, scratch_bytes) = place(&lives, sizes);
+    rows::shorten(body, one);
     Assigned { offsets, scratch_bytes, products }
 }
 

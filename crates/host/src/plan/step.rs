@@ -3,6 +3,7 @@
 use super::call::Call;
 use super::fold::Fold;
 use super::operand::{Address, Extents, Operand, Register, Slot, Sum, Target, Width};
+use super::rows::Row;
 use crate::native::microkernel::Terms;
 use crate::vector::binary::BinaryFunction;
 use crate::vector::fused::FusedFunction;
@@ -243,6 +244,9 @@ pub(super) enum Step {
         direct: bool,
     },
 
+    /// A step on one row, in its short form.
+    Row(Row),
+
     /// All elements to one slot.
     ReduceAll {
         function: ReduceFunction,
@@ -357,6 +361,7 @@ impl Step {
         match self {
             Step::LoadTile { direct, .. } => !direct,
             Step::Call(_) | Step::Fold(_) | Step::Gather { .. } => true,
+            Step::Row(row) => row.keeps_a_tile(),
             step => step.target().is_some_and(|target| target.store.is_none()),
         }
     }

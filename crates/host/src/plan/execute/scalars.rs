@@ -88,19 +88,26 @@ impl Machine<'_> {
     }
 
     #[inline(always)]
-    pub(super) unsafe fn step(&mut self, step: &Step) {
-        // SAFETY: registers are as large as their full extents, extents are clamped to them, and device
-        // addresses are valid by the contract of `Plan::run`.
+    pub(super) fn index(&mut self, operation: IndexOperation, destination: Slot, [x, y]: [Slot; 2], width: Width) {
+        let raw = index_operation(operation, self.get(x), self.get(y));
+        self.set(destination, width.extend(raw as u64) as i64);
+    }
+
+    #[inline(always)]
+    pub(super) fn place(&mut self, destination: Slot, base: Slot, offset: Slot, size: i64) {
+        let bytes = self.get(offset).wrapping_mul(size);
+        self.set(destination, self.get(base).wrapping_add(bytes));
+    }
+
+    /// The other steps on numbers.
+    ///
+    /// # Safety
+    /// As for [`Machine::run`].
+    #[inline(always)]
+    pub(super) unsafe fn number(&mut self, step: &Step) {
+        // SAFETY: slots are 8 bytes; device addresses are valid by the caller's promise.
         unsafe {
             match step {
-                Step::Index { operation, destination, x, y, width } => {
-                    let raw = index_operation(*operation, self.get(*x), self.get(*y));
-                    self.set(*destination, width.extend(raw as u64) as i64);
-                }
-                Step::Place { destination, base, offset, size } => {
-                    let bytes = self.get(*offset).wrapping_mul(*size);
-                    self.set(*destination, self.get(*base).wrapping_add(bytes));
-                }
                 Step::Unary { function, destination, x, width } => {
                     function(self.cell(*destination), self.cell(*x), 1);
                     self.extend(*destination, *width);
@@ -127,10 +134,7 @@ impl Machine<'_> {
                         write(self.get(*address) as *mut u8, read(self.cell(*value), *size), *size);
                     }
                 }
-                tile => {
-                    self.ahead.fetch();
-                    self.tile_step(tile);
-                }
+                _ => {}
             }
         }
     }

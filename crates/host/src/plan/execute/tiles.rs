@@ -211,6 +211,10 @@ impl Machine<'_> {
         extents: &Extents,
     ) {
         let ((rows, columns), (inside_rows, inside_columns)) = (self.extents(extents), self.extents(clip));
+        let is_there = *inside == plain(target.register) && target.store.is_none();
+        if is_there && rows <= inside_rows && columns <= inside_columns {
+            return;
+        }
         let (inside, outside) = (self.source(inside, target.size), self.source(outside, target.size));
         let (address, pitch) = self.open(target, extents);
         let size = target.size as isize;

@@ -1,0 +1,90 @@
+//! After everything else: steps on one row of neighbours, which most steps of a kernel with a row a program are, in a short form that leaves fewer questions
+//! for each run.
+
+use super::operand::{Extents, Operand, Register, Slot, Spread, ViewKind};
+use super::step::{Rest, Step};
+use crate::vector::binary::BinaryFunction;
+use crate::vector::fused::FusedFunction;
+use crate::vector::unary::UnaryFunction;
+
+/// What is read for each element of a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    Number(Slot),
+    Row(Register),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    /// Memory stands for the register.
+    Load(Slot),
+    Unary(UnaryFunction, Part),
+    Binary(BinaryFunction, [Part; 2]),
+    Fused(FusedFunction, [Part; 3]),
+}
+
+/// A step on one row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub work: Work,
+    pub register: Register,
+    /// Where in memory the result goes, if not to the register.
+    pub store: Option<Slot>,
+    /// Bytes of an element of the result.
+    pub size: usize,
+    /// One row, or none.
+    pub extents: Extents,
+}
+
+impl Row {
+    /// Whether it leaves a tile in scratch memory for later steps.
+    pub fn keeps_a_tile(&self) -> bool {
+        self.store.is_none() && !matches!(self.work, Work::Load(_))
+    }
+}
+
+/// Shortens the steps of a body and of those within it; `one` is the slot that always holds 1.
+pub(super) fn shorten(body: &mut [Step], one: Option<Slot>) {
+    for step in body {
+        if let Some(row) = row(step, one) {
+            *step = Step::Row(row);
+        }
+        step.bodies_mut().iter_mut().for_each(|body| shorten(body, one));
+    }
+}
+
+/// The short form of a step that has one.
+fn row(step: &Step, one: Option<Slot>) -> Option<Row> {
+    if let Step::LoadTile { register, address, extents, full, rest: Rest::Unread, direct: true } = *step {
+        let is_row = full == (1, extents.columns.full) && are_neighbours(&address.spread, one);
+        let work = Work::Load(address.base);
+        return is_row.then_some(Row { work, register, store: None, size: address.size, extents });
+    }
+    let (work, target, extents) = match step {
+        Step::MapUnary { function, target, x, extents, .. } => (Work::Unary(*function, part(x)?), target, extents),
+        Step::MapBinary { function, target, x, y, extents, .. } => {
+            (Work::Binary(*function, [part(x)?, part(y)?]), target, extents)
+        }
+        Step::MapFused { function, target, operands: [x, y, z], extents } => {
+            (Work::Fused(*function, [part(x)?, part(y)?, part(z)?]), target, extents)
+        }
+        _ => return None,
+    };
+    let is_row = extents.rows.full == 1 && target.store.is_none_or(|address| are_neighbours(&address.spread, one));
+    let store = target.store.map(|address| address.base);
+    is_row.then_some(Row { work, register: target.register, store, size: target.size, extents: *extents })
+}
+
+/// Whether the columns of a row are known to follow each other.
+fn are_neighbours(spread: &Spread, one: Option<Slot>) -> bool {
+    spread.is_affine() && one.is_some() && spread.column_stride == one
+}
+
+/// How a step on one row reads an operand; none of columns, of which it may have as many as elements.
+fn part(operand: &Operand) -> Option<Part> {
+    match *operand {
+        Operand::Uniform(slot) => Some(Part::Number(slot)),
+        Operand::Register { register, view: ViewKind::Plain | ViewKind::RepeatRows } => Some(Part::Row(register)),
+        Operand::Register { .. } => None,
+    }
+}
