@@ -35,6 +35,7 @@ pub(super) fn operands(step: &Step, mut visit: impl FnMut(&Operand)) {
         Step::MapBinary { x, y, .. } => [x, y].into_iter().for_each(visit),
         Step::MapSelect { condition, x, y, .. } => [condition, x, y].into_iter().for_each(visit),
         Step::MapFused { operands, .. } => operands.iter().for_each(visit),
+        Step::SumOfProducts { factors, .. } => factors.iter().for_each(visit),
         Step::MapClip { inside, outside, .. } => [inside, outside].into_iter().for_each(visit),
         Step::Dot { x, y, sum, .. } => [x, y, sum].into_iter().for_each(visit),
         Step::CopyTile { source, .. }
@@ -89,7 +90,8 @@ pub(super) fn slots_written(step: &Step, mut visit: impl FnMut(Slot)) {
         | Step::Select { destination, .. }
         | Step::Copy { destination, .. }
         | Step::LoadScalar { destination, .. }
-        | Step::ReduceAll { destination, .. } => visit(*destination),
+        | Step::ReduceAll { destination, .. }
+        | Step::SumOfProducts { destination, .. } => visit(*destination),
         Step::Loop { index, .. } => visit(*index),
         Step::Call(call) => call.writes.iter().filter_map(number).for_each(visit),
         Step::Fold(fold) => {

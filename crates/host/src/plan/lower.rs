@@ -14,6 +14,7 @@ mod shape;
 mod tile;
 
 use super::call::{Call, Effect, Work, Written};
+use super::once::Range;
 use super::operand::{Extents, Operand, Register, Slot, Spread, Sum, Target, Width, plain};
 use super::step::Step;
 use super::value::{Filled, Form, Planned, rows_and_columns, width_of};
@@ -25,11 +26,31 @@ use std::collections::{HashMap, HashSet};
 
 /// Plans a kernel.
 pub(super) fn lower(kernel: &Kernel) -> Result<Program, Error> {
+    lower_with(kernel, Loops::All).map(|(program, _)| program)
+}
+
+/// Plans a kernel for launches in which these loops run once.
+pub(super) fn lower_once(kernel: &Kernel) -> Result<(Program, Vec<Range>), Error> {
+    lower_with(kernel, Loops::Once)
+}
+
+/// Which loops are steps of a plan.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loops {
+    All,
+    /// Those are not whose end is a parameter: they are taken to run once.
+    Once,
+}
+
+fn lower_with(kernel: &Kernel, loops: Loops) -> Result<(Program, Vec<Range>), Error> {
     let mut forced = HashSet::new();
     loop {
-        let mut lowering = Lowering::new(kernel, std::mem::take(&mut forced));
+        let mut lowering = Lowering::new(kernel, std::mem::take(&mut forced), loops);
         match lowering.run() {
-            Ok(()) => return Ok(lowering.finish()),
+            Ok(()) => {
+                let ranges = std::mem::take(&mut lowering.once);
+                return Ok((lowering.finish(), ranges));
+            }
             // A carried value turned out to be data although it starts as an index: start again, knowing that.
             Err(Stop::CarriedAsData(value)) if !lowering.forced.contains(&value) => {
                 forced = lowering.forced;
@@ -87,12 +108,15 @@ pub(super) struct Lowering<'k> {
     pub lanes: Option<Extents>,
     /// Whether programs must run one after the other.
     pub is_ordered: bool,
+    loops: Loops,
+    /// Loops that have been taken to run once.
+    once: Vec<Range>,
     ns: f64,
     pub ns_scale: f64,
 }
 
 impl<'k> Lowering<'k> {
-    fn new(kernel: &'k Kernel, forced: HashSet<Value>) -> Lowering<'k> {
+    fn new(kernel: &'k Kernel, forced: HashSet<Value>, loops: Loops) -> Lowering<'k> {
         let parameters = kernel.parameters.len();
         let mut lowering = Lowering {
             kernel,
@@ -112,6 +136,8 @@ impl<'k> Lowering<'k> {
             forced,
             lanes: None,
             is_ordered: false,
+            loops,
+            once: Vec::new(),
             ns: 10.0,
             ns_scale: 1.0,
         };
@@ -153,6 +179,7 @@ impl<'k> Lowering<'k> {
             is_ordered: self.is_ordered,
             by: 1,
             wide: None,
+            once: None,
         }
     }
 

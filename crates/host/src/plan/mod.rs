@@ -11,6 +11,7 @@ mod fold;
 mod lives;
 mod lower;
 mod narrow;
+mod once;
 mod operand;
 mod order;
 mod pairing;
@@ -26,6 +27,7 @@ use crate::error::Error;
 use crate::interrupt::{self, Poll};
 use crate::native::piecewise::Size;
 use crate::threads;
+use once::Once;
 use openmps_tile::Kernel;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -57,6 +59,8 @@ pub struct Program {
     by: usize,
     /// The same for several programs at once.
     wide: Option<Box<Program>>,
+    /// The same where loops run once.
+    once: Option<Once>,
 }
 
 /// What the programs of a launch share.
@@ -76,6 +80,7 @@ impl Program {
     pub fn new(kernel: &Kernel) -> Result<Program, Error> {
         let mut program = lower::lower(kernel)?;
         program.wide = widen::widen(kernel, &program);
+        program.once = once::plan(kernel);
         Ok(program)
     }
 
@@ -102,6 +107,15 @@ impl Program {
             let kernel = self.name.clone();
             return Err(Error::Arguments { kernel, got: arguments.len(), expected: self.parameters });
         }
+        let program = self.once.as_ref().and_then(|once| once.under(arguments)).unwrap_or(self);
+        // SAFETY: passed on to the caller.
+        unsafe { program.run_grid(grid, programs, arguments) }
+    }
+
+    /// # Safety
+    /// As for [`Program::run`].
+    #[inline]
+    unsafe fn run_grid(&self, grid: [usize; 3], programs: usize, arguments: &[u64]) -> Result<(), Error> {
         let stop = interrupt::flag();
         let number = LAUNCHES.fetch_add(1, Ordering::Relaxed);
         let run = |program: &Program, grid, programs| {

@@ -111,6 +111,7 @@ impl Pass {
             | Step::MapSelect { extents, .. }
             | Step::MapFused { extents, .. }
             | Step::ReduceAll { extents, .. }
+            | Step::SumOfProducts { extents, .. }
             | Step::ReduceRows { extents, .. }
             | Step::ReduceColumns { extents, .. } => operands(step, |operand| self.demand(operand, Some(*extents))),
             Step::MapClip { clip, inside, outside, extents, .. } => {

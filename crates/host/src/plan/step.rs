@@ -256,6 +256,13 @@ pub(super) enum Step {
         width: Width,
         extents: Extents,
     },
+    /// The sum of all products of elements of float32, to one slot.
+    SumOfProducts {
+        function: BinaryFunction,
+        destination: Slot,
+        factors: [Operand; 2],
+        extents: Extents,
+    },
     /// Each row to one element; `result` is how these are laid out.
     ReduceRows {
         function: ReduceFunction,

@@ -43,7 +43,7 @@ trait Pair {
 }
 
 /// Where an operand's chunks are: one after the other, or the same one again.
-struct Chunks {
+pub(super) struct Chunks {
     at: *const f32,
     repeats: bool,
     /// The first element, 64 times.
@@ -54,7 +54,7 @@ impl Chunks {
     /// # Safety
     /// There is an element.
     #[inline(always)]
-    unsafe fn new(from: *const u8, repeats: bool) -> Chunks {
+    pub unsafe fn new(from: *const u8, repeats: bool) -> Chunks {
         let at = from.cast::<f32>();
         // SAFETY: the caller's promise.
         let first = unsafe { at.read_unaligned() };
@@ -66,7 +66,7 @@ impl Chunks {
     /// # Safety
     /// There are 64 more elements.
     #[inline(always)]
-    unsafe fn next(&mut self) -> [f32; CHUNK] {
+    pub unsafe fn next(&mut self) -> [f32; CHUNK] {
         if self.repeats {
             return self.first;
         }
@@ -81,7 +81,7 @@ impl Chunks {
     /// # Safety
     /// There are so many more elements, fewer than 64.
     #[inline(always)]
-    unsafe fn rest(&self, count: usize) -> [f32; CHUNK] {
+    pub unsafe fn rest(&self, count: usize) -> [f32; CHUNK] {
         let mut chunk = self.first;
         if !self.repeats {
             // SAFETY: the caller's promise.

@@ -1,5 +1,7 @@
 //! Reductions of a run of elements to one, and of rows into a running row.
 
+use super::binary::BinaryFunction;
+use super::pair::Chunks;
 use super::{CHUNK, leveled};
 use openmps_tile::{Combine, Scalar};
 
@@ -37,6 +39,13 @@ unsafe fn fold<F: Fold<T>, T: Copy>(destination: *mut u8, source: *const u8, cou
             lanes[i] = F::combine(lanes[i], rest[i]);
         }
     }
+    // SAFETY: the destination is valid for one element.
+    unsafe { destination.cast::<T>().write_unaligned(all::<F, T>(lanes)) };
+}
+
+/// All lanes combined.
+#[inline(always)]
+fn all<F: Fold<T>, T: Copy>(mut lanes: [T; CHUNK]) -> T {
     const { assert!(CHUNK == 64, "the halves below") };
     halve::<F, T, 32>(&mut lanes);
     halve::<F, T, 16>(&mut lanes);
@@ -44,8 +53,7 @@ unsafe fn fold<F: Fold<T>, T: Copy>(destination: *mut u8, source: *const u8, cou
     halve::<F, T, 4>(&mut lanes);
     halve::<F, T, 2>(&mut lanes);
     halve::<F, T, 1>(&mut lanes);
-    // SAFETY: the destination is valid for one element.
-    unsafe { destination.cast::<T>().write_unaligned(lanes[0]) };
+    lanes[0]
 }
 
 /// Combines the first W lanes with the next.
@@ -124,6 +132,57 @@ table! {
     }
 }
 
+/// The sum of float32, as the one among [`reduce`]'s functions.
+struct Single;
+impl Fold<f32> for Single {
+    const IDENTITY: f32 = 0.0;
+    #[inline(always)]
+    fn combine(x: f32, y: f32) -> f32 {
+        x + y
+    }
+}
+
+#[inline(always)]
+unsafe fn add_products<F: Fold<f32>>(
+    destination: *mut u8,
+    x: *const u8,
+    x_repeats: bool,
+    y: *const u8,
+    y_repeats: bool,
+    count: usize,
+) {
+    let mut lanes = [F::IDENTITY; CHUNK];
+    if count > 0 {
+        // SAFETY: the caller's `count` elements are valid at an address that does not repeat, one at one that does.
+        unsafe {
+            let (mut x, mut y) = (Chunks::new(x, x_repeats), Chunks::new(y, y_repeats));
+            for _ in 0..count / CHUNK {
+                let (xs, ys) = (x.next(), y.next());
+                for i in 0..CHUNK {
+                    lanes[i] = F::combine(lanes[i], xs[i] * ys[i]);
+                }
+            }
+            let (xs, ys) = (x.rest(count % CHUNK), y.rest(count % CHUNK));
+            for i in 0..CHUNK {
+                let product = if i < count % CHUNK { xs[i] * ys[i] } else { F::IDENTITY };
+                lanes[i] = F::combine(lanes[i], product);
+            }
+        }
+    }
+    // SAFETY: the destination is valid for one element.
+    unsafe { destination.cast::<f32>().write_unaligned(all::<F, f32>(lanes)) };
+}
+
+leveled! {
+    fn leveled_products<F>(destination: *mut u8, x: *const u8, x_repeats: bool, y: *const u8, y_repeats: bool, count: usize) -> BinaryFunction
+    where { F: Fold<f32> } = add_products
+}
+
+/// The sum of the products of `count` elements of float32, each rounded before it is added; an operand that repeats is read at its first element only.
+pub fn sum_of_products() -> BinaryFunction {
+    leveled_products::<Single>()
+}
+
 /// The identity of a combination as the bits of one element.
 pub fn identity(combine: Combine, scalar: Scalar) -> Option<[u8; 8]> {
     let function = reduce(combine, scalar)?;
@@ -131,4 +190,38 @@ pub fn identity(combine: Combine, scalar: Scalar) -> Option<[u8; 8]> {
     // SAFETY: no element is read, one of at most eight bytes is written.
     unsafe { function(element.as_mut_ptr(), std::ptr::NonNull::dangling().as_ptr(), 0) };
     Some(element)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_are_summed_as_if_they_were_a_tile() {
+        let numbers = |seed: f32| (0..200).map(|i| (i as f32 * seed).sin()).collect::<Vec<_>>();
+        let (x, y) = (numbers(0.3), numbers(0.7));
+        let whole = reduce(Combine::Sum, Scalar::F32).expect("a sum of float32");
+        for (repeating, count) in (0..4).flat_map(|bits| [0, 1, 63, 64, 65, 127, 200].map(|count| (bits, count))) {
+            let [repeats_x, repeats_y] = [repeating & 1 == 1, repeating & 2 == 2];
+            let products: Vec<f32> =
+                (0..count).map(|i| x[if repeats_x { 0 } else { i }] * y[if repeats_y { 0 } else { i }]).collect();
+            let (mut found, mut expected) = (f32::NAN, f32::NAN);
+            // SAFETY: `count` elements of each operand, and one of each result.
+            unsafe {
+                let to = (&raw mut found).cast();
+                sum_of_products()(to, x.as_ptr().cast(), repeats_x, y.as_ptr().cast(), repeats_y, count);
+                whole((&raw mut expected).cast(), products.as_ptr().cast(), count);
+            }
+            assert_eq!(found.to_bits(), expected.to_bits(), "{repeating} {count}");
+        }
+    }
+
+    #[test]
+    fn what_lies_behind_the_last_product_does_not_count() {
+        let (x, y) = ([1.0_f32, f32::NAN], [f32::INFINITY, 0.0]);
+        let mut found = 0.0_f32;
+        // SAFETY: one element of each operand, and one result.
+        unsafe { sum_of_products()((&raw mut found).cast(), x.as_ptr().cast(), false, y.as_ptr().cast(), false, 1) };
+        assert_eq!(found, f32::INFINITY);
+    }
 }

@@ -130,6 +130,12 @@ impl Machine<'_> {
                         memory::copy_strided(destination, size as isize, from, source.by_column, size, columns);
                     }
                 }
+                Step::SumOfProducts { function, destination, factors: [x, y], extents } => {
+                    let (rows, columns) = self.extents(extents);
+                    let [x, y] = [x, y].map(|operand| self.source(operand, size_of::<f32>()));
+                    let cell = self.cell(*destination);
+                    function(cell, x.address, x.repeats(), y.address, y.repeats(), rows.min(1) * columns);
+                }
                 Step::ReduceAll { .. } | Step::ReduceRows { .. } | Step::ReduceColumns { .. } => self.reduce(step),
                 _ => {}
             }

@@ -1,6 +1,7 @@
 //! Lowers loops and conditions: what they hand on has slots and registers of its own.
 
-use super::{Lowered, Lowering, Stop, refuse};
+use super::{Loops, Lowered, Lowering, Stop, refuse};
+use crate::plan::once::Range;
 use crate::plan::operand::{Extents, Operand, Register, Slot, Sum, Target, plain};
 use crate::plan::step::Step;
 use crate::plan::value::Planned;
@@ -33,6 +34,10 @@ impl Lowering<'_> {
         let [lower, upper, step] = [0, 1, 2].map(|i| self.slot_of(instruction.operands[i]));
         let (lower, upper, step) = (lower?, upper?, step?);
         let block = &instruction.blocks[0];
+        if let Some(range) = self.range(lower, upper, step) {
+            self.once.push(range);
+            return self.only_iteration(instruction, lower);
+        }
         let initial = &instruction.operands[3..];
         let index = self.slot();
         self.planned.insert(block.arguments[0], Planned::Uniform(index));
@@ -46,6 +51,29 @@ impl Lowering<'_> {
             self.body(block, REPEATS, |lowering, next| lowering.advance(&block.arguments[1..], &carried, next))?;
         self.emit(Step::Loop { index, lower, upper, step, body });
         self.planned.extend(instruction.results.iter().copied().zip(carried));
+        Ok(())
+    }
+
+    /// The range of a loop that is to be taken to run once.
+    fn range(&self, lower: Slot, upper: Slot, step: Slot) -> Option<Range> {
+        let is_parameter = upper < self.kernel.parameters.len();
+        let (lower, step) = (self.known(lower)?, self.known(step).filter(|&step| step > 0)?);
+        (self.loops == Loops::Once && is_parameter).then_some(Range { lower, upper, step })
+    }
+
+    /// A loop that runs once: its block, in which what is carried is what it is at first.
+    fn only_iteration(&mut self, instruction: &Instruction, lower: Slot) -> Lowered<()> {
+        let block = &instruction.blocks[0];
+        self.planned.insert(block.arguments[0], Planned::Uniform(lower));
+        for carried in instruction.carried() {
+            let initial = self.get(carried.initial)?;
+            self.planned.insert(carried.argument, initial);
+        }
+        self.block(block)?;
+        for carried in instruction.carried() {
+            let next = self.get(carried.next)?;
+            self.planned.insert(carried.result, next);
+        }
         Ok(())
     }
 

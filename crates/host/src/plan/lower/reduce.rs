@@ -7,7 +7,7 @@ use crate::plan::call::Written;
 use crate::plan::fold::{Axis, Fold, FoldKind, FoldPart, rounds};
 use crate::plan::operand::{Extent, Extents, Operand, Target, ViewKind, plain};
 use crate::plan::step::{ProductKind, Step};
-use crate::plan::value::{Filled, Planned, width_of};
+use crate::plan::value::{Filled, Form, Planned, width_of};
 use crate::vector::{binary, reduce};
 use openmps_tile::{Cast, Combine, Instruction, Scalar, Value};
 use std::sync::Arc;
@@ -38,12 +38,24 @@ impl Lowering<'_> {
             return refuse(format!("a {} of {}", combine.text(), scalar.name()));
         };
         let (size, rank, full) = (scalar.size(), self.kernel.dims_of(x).len(), self.extents_of(x));
+        let is_single_sum = combine == Combine::Sum && scalar == Scalar::F32;
+        // Sums begin as 0 anyway.
+        let source = match self.form_of(source) {
+            Some(Form::ZeroAnd(x)) if is_single_sum => x,
+            _ => source,
+        };
         let (source, extents) = match self.without_rest(source, identity, size) {
             Some(part) if rank <= 2 || axis + 1 == rank => part,
             _ => (source, full),
         };
         if rank == 1 {
             let (destination, width) = (self.slot(), width_of(scalar));
+            if let Some(Form::Product(factors)) = self.form_of(source).filter(|_| is_single_sum) {
+                // The product itself is left out where nobody else reads it.
+                let function = reduce::sum_of_products();
+                self.emit_tile(Step::SumOfProducts { function, destination, factors, extents }, &full, 0.2);
+                return Ok(Planned::Uniform(destination));
+            }
             self.emit_tile(Step::ReduceAll { function, destination, source, size, width, extents }, &full, 0.15);
             return Ok(Planned::Uniform(destination));
         }

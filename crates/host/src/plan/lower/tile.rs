@@ -94,7 +94,7 @@ impl Lowering<'_> {
         Ok(planned)
     }
 
-    fn form_of(&self, operand: Operand) -> Option<Form> {
+    pub(super) fn form_of(&self, operand: Operand) -> Option<Form> {
         let Operand::Register { register, view: ViewKind::Plain } = operand else { return None };
         self.forms.get(&register).copied()
     }
@@ -237,11 +237,15 @@ impl Lowering<'_> {
         }
         let arithmetic = Arithmetic::of(operation, scalar);
         let planned = self.map_binary(Some(function), arithmetic, x, y, extents, [scalar.size(); 2], ns)?;
-        let is_one = |operand: Operand| {
+        let is = |operand: Operand, number: f32| {
             let Operand::Uniform(slot) = operand else { return false };
-            self.literal(slot) == Some(u64::from(1f32.to_bits()))
+            self.literal(slot) == Some(u64::from(number.to_bits()))
         };
+        let is_one = |operand: Operand| is(operand, 1.0);
         let form = match (operation, self.form_of(x), self.form_of(y)) {
+            (Binary::Multiply, _, _) => Some(Form::Product([x, y])),
+            (Binary::Add, _, _) if is(x, 0.0) => Some(Form::ZeroAnd(y)),
+            (Binary::Add, _, _) if is(y, 0.0) => Some(Form::ZeroAnd(x)),
             (Binary::Add, Some(Form::ExponentialOfNegated(of)), _) if is_one(y) => Some(Form::OneAndExponential(of)),
             (Binary::Add, _, Some(Form::ExponentialOfNegated(of))) if is_one(x) => Some(Form::OneAndExponential(of)),
             _ => None,

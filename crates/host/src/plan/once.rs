@@ -1,0 +1,107 @@
+//! A second plan of kernels that walk their rows in pieces, for launches in which one piece is the whole row: loops that run once are no loops, and
+//! what depends on the place in the row only is known before the first program.
+
+use super::operand::Slot;
+use super::{Program, lower};
+use openmps_tile::{Block, Kernel, Operation};
+
+/// A loop from a known number in known steps to a parameter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub lower: i64,
+    /// The parameter's slot, which is its number.
+    pub upper: Slot,
+    pub step: i64,
+}
+
+impl Range {
+    fn has_one(&self, arguments: &[u64]) -> bool {
+        let upper = arguments[self.upper] as i64;
+        self.lower < upper && upper <= self.lower.saturating_add(self.step)
+    }
+}
+
+/// The plan, and the loops that must run once under a launch's arguments.
+#[derive(Debug)]
+pub(super) struct Once {
+    ranges: Vec<Range>,
+    program: Box<Program>,
+}
+
+impl Once {
+    /// The plan, where it computes the same under these arguments.
+    pub fn under(&self, arguments: &[u64]) -> Option<&Program> {
+        self.ranges.iter().all(|range| range.has_one(arguments)).then_some(&self.program)
+    }
+}
+
+/// The second plan of a kernel; none where no loop may be known to run once.
+pub(super) fn plan(kernel: &Kernel) -> Option<Once> {
+    if !loops(&kernel.body) {
+        return None;
+    }
+    let (program, ranges) = lower::lower_once(kernel).ok()?;
+    (!ranges.is_empty()).then(|| Once { ranges, program: Box::new(program) })
+}
+
+fn loops(block: &Block) -> bool {
+    let is_loop = |operation: &Operation| matches!(operation, Operation::For);
+    block.instructions.iter().any(|each| is_loop(&each.operation) || each.blocks.iter().any(loops))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::step::Step;
+    use super::*;
+    use openmps_tile::kernel::Compare;
+    use openmps_tile::{Binary, Builder, Combine, Scalar, Type};
+
+    /// `out = sum of (x[i] - 1)^2 for i in first..count`, 64 elements at a time, as layer norm sums squares.
+    fn squares(first: i64) -> Program {
+        let mut b = Builder::new("squares");
+        let [x, out] = ["x", "out"].map(|name| b.parameter(name, Type::pointer(Scalar::F32)));
+        let count = b.parameter("count", Type::scalar(Scalar::I32));
+        let [from, by] = [first, 64].map(|value| b.integer(value, Scalar::I32));
+        let range = b.range(64);
+        let (zeros, ones) = [0.0, 1.0].map(|value| b.constant(value, &Type::tile(Scalar::F32, &[64]))).into();
+        let sums = b.for_loop([from, count, by], &[zeros], |b, from, sums| {
+            let (from, end) = (b.splat(from, &[64]), b.splat(count, &[64]));
+            let columns = b.add(from, range);
+            let mask = b.compare(Compare::Less, columns, end);
+            let x = b.splat(x, &[64]);
+            let x = b.add_pointer(x, columns);
+            let x = b.load(x, Some(mask), Some(zeros));
+            let moved = b.binary(Binary::Subtract, x, ones);
+            let kept = b.select(mask, moved, zeros);
+            let square = b.multiply(kept, kept);
+            vec![b.add(sums[0], square)]
+        });
+        let sum = b.reduce(Combine::Sum, sums[0], 0);
+        b.store(out, sum, None);
+        Program::new(&b.finish()).expect("planned")
+    }
+
+    #[test]
+    fn rows_of_one_piece_are_walked_without_a_loop_and_longer_ones_with() {
+        let values: Vec<f32> = (0..300).map(|i| (i as f32 * 0.7).sin()).collect();
+        for first in [0_i64, 5] {
+            let program = squares(first);
+            let once = program.once.as_ref().expect("a second plan");
+            let is_loop = |step: &Step| matches!(step, Step::Loop { .. });
+            let adds_squares = |step: &Step| matches!(step, Step::SumOfProducts { .. });
+            assert!(program.body.iter().any(is_loop) && !once.program.body.iter().any(is_loop), "{once:?}");
+            assert!(once.program.body.iter().any(adds_squares), "{once:?}");
+            for count in (-2..135).chain([200, 300]) {
+                let mut found = f32::NAN;
+                let addresses = [values.as_ptr().expose_provenance(), (&raw mut found).expose_provenance()];
+                let arguments = [addresses[0] as u64, addresses[1] as u64, count as u64];
+                assert_eq!(once.under(&arguments).is_some(), count > first && count <= first + 64, "{first} {count}");
+                // SAFETY: at most 300 numbers are read, one is written.
+                unsafe { program.run([1, 1, 1], &arguments) }.expect("runs");
+                let expected: f64 =
+                    (first..count.max(first)).map(|at| (f64::from(values[at as usize]) - 1.0).powi(2)).sum();
+                assert!((f64::from(found) - expected).abs() <= 1e-5 * expected, "{first}..{count}: {found} {expected}");
+            }
+        }
+    }
+}
