@@ -159,3 +159,11 @@ pub(super) fn writes_memory(step: &Step) -> bool {
         step => target(step).is_some_and(|target| target.store.is_some()),
     }
 }
+
+/// Whether a step that stores does so to rows and columns with strides.
+pub(super) fn stores_evenly(step: &Step) -> bool {
+    match step {
+        Step::StoreTile { address, .. } => address.spread.is_affine(),
+        step => target(step).is_some_and(|target| target.store.is_some_and(|address| address.spread.is_affine())),
+    }
+}

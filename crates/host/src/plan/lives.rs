@@ -1,6 +1,6 @@
 //! From which step to which one each register holds something.
 
-use super::effects::{goes_element_by_element, operands, tile, writes_memory, written};
+use super::effects::{goes_element_by_element, operands, stores_evenly, tile, writes_memory, written};
 use super::fold::Fold;
 use super::operand::{Operand, ViewKind};
 use super::step::Step;
@@ -10,8 +10,17 @@ pub(super) struct Lives {
     moment: usize,
     pub first: Vec<usize>,
     pub last: Vec<usize>,
-    /// The moments at which steps that store begin.
-    pub stores: Vec<usize>,
+    /// Steps that store, in their order.
+    pub stores: Vec<Store>,
+}
+
+/// A step that stores.
+#[derive(Clone, Copy)]
+pub(super) struct Store {
+    /// When it begins.
+    pub moment: usize,
+    /// Whether it can be looked at before it runs what it will overwrite: rows and columns with strides.
+    pub is_even: bool,
 }
 
 impl Lives {
@@ -45,7 +54,7 @@ impl Lives {
             self.last[register] = self.last[register].max(writing);
         });
         if writes_memory(step) {
-            self.stores.push(reading);
+            self.stores.push(Store { moment: reading, is_even: stores_evenly(step) });
         }
     }
 

@@ -1,14 +1,14 @@
 //! Loads and stores in the order of the kernel: a load may stand for its register in memory only until a store changes it there.
 //!
-//! Nothing is assumed of pointers, which may all lead to the same memory. Where a store comes between a load and its last reader,
-//! the load copies. Where the store's own step reads the loaded tile, a guard before it compares addresses at run time, and copies
-//! what that step would otherwise overwrite before it has read it.
+//! Nothing is assumed of pointers, which may all lead to the same memory. A guard before a store compares addresses at run time, and copies what
+//! the store would otherwise overwrite before its last reader has read it. Where a store cannot be looked at so, the loads that are
+//! read behind it copy at once.
 
-use super::effects::{map_target, operands, slots_written};
-use super::lives::Lives;
+use super::effects::{map_target, operands, slots_written, writes_memory};
+use super::lives::{Lives, Store};
 use super::operand::{Address, Extents, Operand, Register, Slot, ViewKind};
-use super::step::{GuardedLoad, Step, Writer};
-use std::collections::{HashMap, HashSet};
+use super::step::{GuardedLoad, Reader, Step, Writer};
+use std::collections::{BTreeMap, HashSet};
 
 /// Settles which loads may stand in memory and which numbers may stand for tiles, and puts guards in front of the stores that read those loads.
 pub(super) fn settle(body: &mut Vec<Step>, lives: &Lives) {
@@ -17,9 +17,9 @@ pub(super) fn settle(body: &mut Vec<Step>, lives: &Lives) {
     read(body, &|step| matches!(step, Step::Dot { .. } | Step::EndPieces { .. }), &mut of_products);
     find_changes(body, &mut changed);
     settle_numbers(body, &[&in_place[..], &of_products].concat(), &changed);
-    let mut loads = HashMap::new();
+    let mut loads = BTreeMap::new();
     settle_loads(body, lives, &in_place, &mut loads);
-    guard(body, &loads);
+    guard(body, lives, &mut lives.stores.iter(), &loads);
 }
 
 /// Whether registers must be where they are expected: those read while elements go to addresses known one by one, and those of steps that work on
@@ -72,11 +72,12 @@ struct Load {
     extents: Extents,
 }
 
-fn settle_loads(body: &mut [Step], lives: &Lives, in_place: &[Register], loads: &mut HashMap<Register, Load>) {
+fn settle_loads(body: &mut [Step], lives: &Lives, in_place: &[Register], loads: &mut BTreeMap<Register, Load>) {
     for step in body {
         if let Step::LoadTile { register, direct, address, extents, .. } = step {
             let (first, last) = (lives.first[*register], lives.last[*register]);
-            let overwritten = lives.stores.iter().any(|&store| store > first && store + 1 < last);
+            let overwritten =
+                lives.stores.iter().any(|store| !store.is_even && store.moment > first && store.moment + 1 < last);
             *direct &= !overwritten && !in_place.contains(register);
             if *direct {
                 loads.insert(*register, Load { size: address.size, extents: *extents });
@@ -86,11 +87,19 @@ fn settle_loads(body: &mut [Step], lives: &Lives, in_place: &[Register], loads: 
     }
 }
 
-fn guard(body: &mut Vec<Step>, loads: &HashMap<Register, Load>) {
+fn guard(
+    body: &mut Vec<Step>,
+    lives: &Lives,
+    stores: &mut std::slice::Iter<'_, Store>,
+    loads: &BTreeMap<Register, Load>,
+) {
     let mut at = 0;
     while at < body.len() {
-        body[at].bodies_mut().iter_mut().for_each(|body| guard(body, loads));
-        if let Some(guard) = guard_of(&mut body[at], loads) {
+        body[at].bodies_mut().iter_mut().for_each(|body| guard(body, lives, stores, loads));
+        if writes_memory(&body[at])
+            && let Some(store) = stores.next()
+            && let Some(guard) = guard_of(&mut body[at], store.moment, lives, loads)
+        {
             body.insert(at, guard);
             at += 1;
         }
@@ -98,19 +107,29 @@ fn guard(body: &mut Vec<Step>, loads: &HashMap<Register, Load>) {
     }
 }
 
-/// The guard that a step needs, if it stores while it reads what may stand in memory.
-fn guard_of(step: &mut Step, loads: &HashMap<Register, Load>) -> Option<Step> {
+/// The guard that a step needs, if it stores at this moment while it or a later one reads what may stand in memory.
+fn guard_of(step: &mut Step, moment: usize, lives: &Lives, loads: &BTreeMap<Register, Load>) -> Option<Step> {
     let (address, extents, writer) = stored(step)?;
-    let mut guarded: Vec<GuardedLoad> = Vec::new();
+    let mut readers: BTreeMap<Register, Reader> = BTreeMap::new();
     operands(step, |operand| {
         let Operand::Register { register, view } = *operand else { return };
         let Some(load) = loads.get(&register) else { return };
-        let in_place = view == ViewKind::Plain && writer != Writer::Product && load.size == address.size;
-        match guarded.iter_mut().find(|guarded| guarded.register == register) {
-            Some(guarded) => guarded.in_place &= in_place,
-            None => guarded.push(GuardedLoad { register, size: load.size, extents: load.extents, in_place }),
+        let by_element = view == ViewKind::Plain && writer != Writer::Product && load.size == address.size;
+        let reader = readers.entry(register).or_insert(Reader::Element);
+        if !by_element {
+            *reader = Reader::Step;
         }
     });
+    let is_read_later = |register: Register| lives.first[register] < moment && lives.last[register] > moment + 1;
+    readers
+        .extend(loads.keys().filter(|&&register| is_read_later(register)).map(|&register| (register, Reader::Later)));
+    let guarded: Vec<GuardedLoad> = readers
+        .into_iter()
+        .map(|(register, reader)| {
+            let Load { size, extents } = loads[&register];
+            GuardedLoad { register, size, extents, reader }
+        })
+        .collect();
     (!guarded.is_empty()).then_some(Step::Guard { address, extents, writer, loads: guarded })
 }
 

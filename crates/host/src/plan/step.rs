@@ -46,15 +46,25 @@ pub(super) enum Writer {
     Copy,
 }
 
-/// A loaded tile that a storing step reads.
+/// Who still reads a loaded tile when a step stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// The step itself, each element before it stores there: the tile may be where it stores, element for element.
+    Element,
+    /// The step itself, in another order.
+    Step,
+    /// Later steps.
+    Later,
+}
+
+/// A loaded tile that is read by a storing step, or behind it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GuardedLoad {
     pub register: Register,
     /// Bytes of one element.
     pub size: usize,
     pub extents: Extents,
-    /// Whether the tile may be where the step stores, element for element.
-    pub in_place: bool,
+    pub reader: Reader,
 }
 
 /// One step.

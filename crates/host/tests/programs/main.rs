@@ -2,6 +2,7 @@
 
 #[path = "../../../tile/tests/launch/mod.rs"]
 mod launch;
+mod order;
 mod products;
 mod tiles;
 

@@ -1,8 +1,8 @@
-//! Copies loaded tiles out of the way of the step that is about to overwrite them in memory.
+//! Copies loaded tiles out of the way of the step that is about to overwrite them in memory, where it or a later one still reads them.
 
 use super::{Machine, RegisterMemory};
 use crate::plan::operand::{Address, Extents};
-use crate::plan::step::{GuardedLoad, Writer};
+use crate::plan::step::{GuardedLoad, Reader, Writer};
 use crate::vector::memory;
 
 /// The addresses from the first byte to behind the last one of rows and columns with these strides in bytes.
@@ -37,7 +37,7 @@ impl Machine<'_> {
             let place = self.places[load.register];
             let distance = place.address as i64 - to;
             let read = (load.extents.columns.full * load.size) as i64;
-            let in_place = distance == 0 && load.in_place && !place.repeats;
+            let in_place = distance == 0 && load.reader == Reader::Element && !place.repeats;
             load.extents.rows.full == 1 && (in_place || distance >= stored || -distance >= read)
         })
     }
@@ -48,17 +48,23 @@ impl Machine<'_> {
         let size = address.size as isize;
         let one = extents.columns.full == 1;
         let by_column = if one { size } else { self.stride(address.spread.column_stride) * size };
-        // Where columns are not neighbours a step stores only when it has computed everything.
-        if rows == 0 || columns == 0 || (by_column != size && writer != Writer::Copy) {
+        if rows == 0 || columns == 0 {
             return;
         }
+        // Where columns are not neighbours a step stores only when it has computed everything.
+        let stores_at_last = by_column != size && writer != Writer::Copy;
         let (to, by_row) = (self.get(address.base), self.stride(address.spread.row_stride) * size);
         let [begin, end] = span(to, (rows, by_row), (columns, by_column), size);
         for load in loads {
             let place = self.places[load.register];
             let from = place.address as i64;
             let same = from == to && (rows == 1 || place.pitch == by_row) && (columns == 1 || !place.repeats);
-            if same && load.in_place && by_column == size {
+            let is_read_in_time = match load.reader {
+                Reader::Element => stores_at_last || same && by_column == size,
+                Reader::Step => stores_at_last,
+                Reader::Later => false,
+            };
+            if is_read_in_time {
                 continue;
             }
             let (rows, columns) = self.extents(&load.extents);
