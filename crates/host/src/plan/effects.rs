@@ -164,6 +164,7 @@ pub(super) fn writes_memory(step: &Step) -> bool {
 pub(super) fn stores_evenly(step: &Step) -> bool {
     match step {
         Step::StoreTile { address, .. } => address.spread.is_affine(),
+        Step::StoreScalar { .. } => true,
         step => target(step).is_some_and(|target| target.store.is_some_and(|address| address.spread.is_affine())),
     }
 }

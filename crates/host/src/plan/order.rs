@@ -6,7 +6,7 @@
 
 use super::effects::{map_target, operands, slots_written, writes_memory};
 use super::lives::{Lives, Store};
-use super::operand::{Address, Extents, Operand, Register, Slot, ViewKind};
+use super::operand::{Address, Extents, Operand, Register, Slot, Spread, ViewKind};
 use super::step::{GuardedLoad, Reader, Step, Writer};
 use std::collections::{BTreeMap, HashSet};
 
@@ -138,6 +138,10 @@ fn stored(step: &mut Step) -> Option<(Address, Extents, Writer)> {
     match step {
         Step::StoreTile { address, extents, .. } if address.spread.is_affine() => {
             Some((*address, *extents, Writer::Copy))
+        }
+        Step::StoreScalar { address, size, .. } => {
+            let address = Address { base: *address, spread: Spread::NONE, size: *size };
+            Some((address, Extents::full(1, 1), Writer::Copy))
         }
         step => {
             let writer = if matches!(step, Step::Dot { .. }) { Writer::Product } else { Writer::Elements };

@@ -3,7 +3,7 @@
 use crate::launch::Given::{Buffer, Integer};
 use crate::launch::{singles, wave};
 use crate::tiles::{at, both, pointer};
-use openmps_tile::{Binary, Builder, Kernel, Scalar, Type, Value};
+use openmps_tile::{Binary, Builder, Combine, Kernel, Scalar, Type, Value};
 
 /// Numbers of the buffer that everything happens in.
 const NUMBERS: usize = 256;
@@ -49,6 +49,25 @@ fn in_a_loop(dims: &[usize]) -> Kernel {
     b.finish()
 }
 
+/// Stores the sum of a row at a second place, as norms keep what they divide by, before the row is stored at a third.
+fn with_its_sum() -> Kernel {
+    let mut b = Builder::new("with_its_sum");
+    let (z, places) = parameters(&mut b);
+    let [from, last] = [0, 2].map(|place| {
+        let base = b.add_pointer(z, places[place]);
+        at(&mut b, base, &[64], &[1])
+    });
+    let x = b.load(from, None, None);
+    let sum = b.reduce(Combine::Sum, x, 0);
+    // As the interpreter adds in another order: a number that both round to.
+    let none = b.constant_like(0.0, sum);
+    let sum = b.multiply(sum, none);
+    let to = b.add_pointer(z, places[1]);
+    b.store(to, sum, None);
+    b.store(last, x, None);
+    b.finish()
+}
+
 fn parameters(b: &mut Builder) -> (Value, [Value; 3]) {
     let z = pointer(b, "z", Scalar::F32);
     (z, ["first", "second", "third"].map(|name| b.parameter(name, Type::scalar(Scalar::I32))))
@@ -77,4 +96,6 @@ fn a_tile_is_what_it_was_when_it_was_loaded() {
     }
     let kernel = in_a_loop(&[64]);
     (0..=96).step_by(4).for_each(|second| compare(&kernel, [64, second, 100], "in a loop"));
+    let kernel = with_its_sum();
+    (62..=130).for_each(|second| compare(&kernel, [64, second, 3], "with its sum"));
 }
