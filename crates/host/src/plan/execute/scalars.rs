@@ -129,10 +129,8 @@ impl Machine<'_> {
                         self.set(*destination, other.map_or(0, |other| self.get(other)));
                     }
                 }
-                Step::StoreScalar { address, value, mask, size } => {
-                    if mask.is_none_or(|mask| self.get(mask) != 0) {
-                        write(self.get(*address) as *mut u8, read(self.cell(*value), *size), *size);
-                    }
+                Step::StoreScalar { address, value, mask, size } if mask.is_none_or(|mask| self.get(mask) != 0) => {
+                    write(self.get(*address) as *mut u8, read(self.cell(*value), *size), *size);
                 }
                 _ => {}
             }
