@@ -1,6 +1,7 @@
 //! Gradients of pooling.
 
-use super::{Pooled, PoolingKind, PoolingWindow, divisor};
+use super::element::Pooled;
+use super::windows::{PoolingKind, PoolingWindow, divisor};
 use crate::Error;
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;

@@ -1,0 +1,146 @@
+//! Largest elements with their places.
+
+use super::element::{Pooled, larger};
+use super::windows::{PoolingWindow, Regular};
+
+/// Elements that are compared side by side.
+const ABREAST: usize = 16;
+
+/// The largest element of every window and its index in the plane; of equal ones the first. First down the rows, then along the line of their largest.
+#[inline(always)]
+pub(super) fn largest<T: Pooled>(
+    (plane, width): (&[T], usize),
+    rows: &[PoolingWindow],
+    (columns, regular): (&[PoolingWindow], &Regular),
+    (out, places): (&mut [T], &mut [i32]),
+    (line, line_places, results): (&mut [T::Sum], &mut [i32], &mut [T::Sum]),
+) {
+    let lines = out.chunks_exact_mut(columns.len().max(1)).zip(places.chunks_exact_mut(columns.len().max(1)));
+    // As long as the lines of the input, which the compiler then knows.
+    let (line, line_places) = (&mut line[..width], &mut line_places[..width]);
+    for (row, (out, places)) in rows.iter().zip(lines) {
+        line.fill(T::LOWEST);
+        line_places.fill(-1);
+        for i in row.begin..row.end {
+            let source = &plane[i * width..][..width];
+            // Planes have fewer elements than an `i32` counts to.
+            let first = (i * width) as i32;
+            for j in abreast(width) {
+                let (mut values, mut at) = ([T::LOWEST; ABREAST], [0; ABREAST]);
+                for lane in 0..ABREAST {
+                    values[lane] = source[j + lane].widen();
+                    at[lane] = first + (j + lane) as i32;
+                }
+                take_abreast::<T>(&values, &at, &mut line[j..j + ABREAST], &mut line_places[j..j + ABREAST]);
+            }
+            for j in one_by_one(width) {
+                take_larger::<T>((source[j].widen(), first + j as i32), (&mut line[j], &mut line_places[j]));
+            }
+        }
+        regular.largest::<T>((line, line_places), (results, &mut places[regular.range.clone()]));
+        for (x, (column, out)) in columns.iter().zip(out).enumerate() {
+            if let Some(&most) = results.get(x.wrapping_sub(regular.range.start)) {
+                *out = T::narrow(most);
+                continue;
+            }
+            let (mut most, mut place) = (T::LOWEST, -1);
+            for j in column.begin..column.end {
+                take_larger::<T>((line[j], line_places[j]), (&mut most, &mut place));
+            }
+            *out = T::narrow(most);
+            places[x] = place;
+        }
+    }
+}
+
+/// [`take_larger`] of elements `by` apart in a line, each for a window of its own. `BY` is that distance, where it is known when this is compiled.
+#[inline(always)]
+fn take_each<T: Pooled, const BY: usize>(
+    (values, from): (&[T::Sum], &[i32]),
+    by: usize,
+    (most, places): (&mut [T::Sum], &mut [i32]),
+) {
+    let by = if BY == 0 { by } else { BY };
+    let count = most.len();
+    let places = &mut places[..count];
+    assert!(count == 0 || (count - 1) * by < values.len().min(from.len()), "a window leaves the line");
+    for i in abreast(count) {
+        let (mut some, mut at) = ([T::LOWEST; ABREAST], [0; ABREAST]);
+        for lane in 0..ABREAST {
+            // SAFETY: in the line, as asserted for the last one. A check of each would keep the loop from being vectors'.
+            (some[lane], at[lane]) =
+                unsafe { (*values.get_unchecked((i + lane) * by), *from.get_unchecked((i + lane) * by)) };
+        }
+        take_abreast::<T>(&some, &at, &mut most[i..i + ABREAST], &mut places[i..i + ABREAST]);
+    }
+    for i in one_by_one(count) {
+        take_larger::<T>((values[i * by], from[i * by]), (&mut most[i], &mut places[i]));
+    }
+}
+
+/// Where as many elements as are compared side by side begin, the last ones at the end of the line: an element that is taken twice changes nothing.
+#[inline(always)]
+fn abreast(len: usize) -> impl Iterator<Item = usize> {
+    (0..len / ABREAST * ABREAST)
+        .step_by(ABREAST)
+        .chain((!len.is_multiple_of(ABREAST) && len > ABREAST).then(|| len - ABREAST))
+}
+
+/// The elements of a line that is too short for that.
+#[inline(always)]
+fn one_by_one(len: usize) -> std::ops::Range<usize> {
+    0..if len < ABREAST { len } else { 0 }
+}
+
+/// [`take_larger`] of as many elements, each for a line's next place: first all are read, and then all written, so that they are vectors.
+#[inline(always)]
+fn take_abreast<T: Pooled>(values: &[T::Sum; ABREAST], at: &[i32; ABREAST], most: &mut [T::Sum], places: &mut [i32]) {
+    let most: &mut [T::Sum; ABREAST] = most.try_into().expect("as many");
+    let places: &mut [i32; ABREAST] = places.try_into().expect("as many");
+    let (mut best, mut best_places) = (*most, *places);
+    for lane in 0..ABREAST {
+        (best[lane], best_places[lane]) = better::<T>((values[lane], at[lane]), (best[lane], best_places[lane]));
+    }
+    (*most, *places) = (best, best_places);
+}
+
+/// The element or the largest one so far, if it is larger, not a number where that is one, or equal to it and in front of it; with the place of the
+/// first of all. Where there is no element its place is negative.
+#[inline(always)]
+fn better<T: Pooled>((value, at): (T::Sum, i32), (most, place): (T::Sum, i32)) -> (T::Sum, i32) {
+    let is_like = (value == most) | (is_nan(value) & is_nan(most));
+    let is_larger = (value > most) | (is_nan(value) & !is_nan(most));
+    let is_better = (is_larger | (is_like & (at < place))) & (at >= 0);
+    // A number below the lowest finite one is not taken, but for its place.
+    (larger::<T>(most, value), if (place < 0) | is_better { at } else { place })
+}
+
+/// [`better`] in place.
+#[inline(always)]
+fn take_larger<T: Pooled>(element: (T::Sum, i32), (most, place): (&mut T::Sum, &mut i32)) {
+    (*most, *place) = better::<T>(element, (*most, *place));
+}
+
+#[inline(always)]
+#[allow(clippy::eq_op)]
+fn is_nan<S: PartialOrd + Copy>(value: S) -> bool {
+    value != value
+}
+
+impl Regular {
+    /// The largest elements of these windows and their places, of those of a line, tap by tap.
+    #[inline(always)]
+    fn largest<T: Pooled>(&self, line: (&[T::Sum], &[i32]), best: (&mut [T::Sum], &mut [i32])) {
+        let (most, places) = best;
+        most.fill(T::LOWEST);
+        places.fill(-1);
+        for tap in (0..self.length).map(|tap| self.begin + tap) {
+            let line = (&line.0[tap.min(line.0.len())..], &line.1[tap.min(line.1.len())..]);
+            match self.stride {
+                1 => take_each::<T, 1>(line, 1, (&mut *most, &mut *places)),
+                2 => take_each::<T, 2>(line, 2, (&mut *most, &mut *places)),
+                by => take_each::<T, 0>(line, by, (&mut *most, &mut *places)),
+            }
+        }
+    }
+}
