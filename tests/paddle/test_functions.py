@@ -243,6 +243,47 @@ def test_complex_numbers_become_real_ones_and_back():
         np.testing.assert_allclose(y.grad.numpy(), wanted, rtol=1e-6)
 
 
+def _complex(*shape: int, seed: int = 0) -> np.ndarray:
+    return normal(*shape, seed=seed) + 1j * normal(*shape, seed=seed + 10)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("shapes", [
+    ((7,), (7,)), ((1,), (1,)), ((), ()), ((3, 2, 33), (3, 2, 33)), ((4, 1024), (4, 1024)), ((0, 5), (5,)), ((0,), (0,)),
+    ((5, 40), (40,)), ((40,), (5, 40)), ((3, 5, 6), (1, 5, 6)), ((3, 5, 6), (3, 1, 6)), ((5, 1), (1, 6)), ((5, 6), ()),
+])  # fmt: skip
+def test_products_of_complex_numbers(dtype, shapes):
+    """Values and gradients: dense, rows repeated on either side, and every other way of repeating."""
+    numbers = [_complex(*shape, seed=seed).astype(dtype) for seed, shape in enumerate(shapes)]
+    weight = _complex(*np.broadcast_shapes(*shapes), seed=2).astype(dtype)
+    found = {}
+    for device in ("cpu", "mps"):
+        paddle.set_device(device)
+        x, y = (paddle.to_tensor(value, stop_gradient=False) for value in numbers)
+        z = x * y
+        (z * paddle.to_tensor(weight)).sum().abs().backward()
+        found[device] = [z.numpy(), x.grad.numpy(), y.grad.numpy()]
+    bound = 1e-5 if dtype == "complex64" else 1e-13
+    for ours, theirs in zip(found["mps"], found["cpu"], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=bound, atol=bound * 10)
+
+
+def test_products_of_complex_numbers_where_they_lie():
+    """In place, with the number itself, of turned and of every second numbers, by real numbers."""
+    paddle.set_device("mps")
+    numbers, others = _complex(6, 70).astype("complex64"), _complex(6, 70, seed=1).astype("complex64")
+    x, y = paddle.to_tensor(numbers), paddle.to_tensor(others)
+    close = np.testing.assert_allclose
+    close((x * x).numpy(), numbers * numbers, rtol=1e-5, atol=1e-6)
+    close((x.t() * y.t()).numpy(), (numbers * others).T, rtol=1e-5, atol=1e-6)
+    close((x[:, ::2] * y[:, 1::2]).numpy(), numbers[:, ::2] * others[:, 1::2], rtol=1e-5, atol=1e-6)
+    close((x * 2.5).numpy(), numbers * 2.5, rtol=1e-6)
+    close((x * 2.5 + 1).numpy(), numbers * 2.5 + 1, rtol=1e-6, atol=1e-6)
+    close(paddle.conj(x.t()).numpy(), numbers.T.conj(), rtol=0)
+    x.multiply_(y)
+    close(x.numpy(), numbers * others, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("shift", [1, -3])
 def test_complex_numbers_are_rolled_over_all_axes(shift):
     numbers = (normal(3, 4) + 1j * normal(3, 4, seed=1)).astype("complex64")

@@ -7,7 +7,7 @@ use crate::table::Table;
 use crate::tensor::double;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::copy::Copy;
-use openmps_graph::operators::elementwise::{Elementwise, Unary, broadcast, run};
+use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary, broadcast, run};
 use openmps_graph::{DType, Operator, View};
 
 /// Adds this family.
@@ -71,6 +71,13 @@ fn conjugate(context: &Context, x: Tensor, out: Output) -> Result<()> {
         return Ok(Copy.run(context.queue(), &[from], &[to])?);
     }
     let dtype = part(data_type);
+    if data_type.size() == 8 {
+        // The sign of the imaginary part is the highest bit of both.
+        let c = Compose::new(context);
+        let sign = c.constant(DType::I64, &[1], i64::MIN as f64)?;
+        let [from, to] = [from, to].map(|view| View { dtype: DType::I64, ..view });
+        return Ok(run(Elementwise::Binary(Binary::BitwiseXor), context.queue(), &[&from, &sign], &[], &to)?);
+    }
     let [real, imaginary] = parts(&whole(from, data_type), dtype)?;
     let [to_real, to_imaginary] = parts(&whole(to, data_type), dtype)?;
     Copy.run(context.queue(), &[real], &[to_real])?;

@@ -15,6 +15,7 @@ use openmps_graph::operators::expand::Expand;
 use openmps_graph::operators::pad::{Mode, Pad, PadGradient};
 use openmps_graph::operators::reduce::Reduction;
 use openmps_graph::operators::roll::Roll;
+use openmps_graph::operators::rope::Rope;
 use openmps_graph::{DType, Operator, Shape, View};
 use openmps_tile::Number;
 
@@ -43,6 +44,31 @@ pub fn register(table: &mut Table) {
 /// The parts of a product, of the parts of both factors.
 const PRODUCT: [Elementwise; 2] =
     [Elementwise::Binary(Binary::ProductsDifference), Elementwise::Binary(Binary::ProductsSum)];
+
+/// Stores the products of dense numbers with a dense row of them, repeated, or with as many, or with their conjugates; false where it does not, as the
+/// factors are repeated in another way or have gaps, or the result would overwrite them.
+///
+/// A product with a complex number turns a pair by an angle, with cosine and sine of any length.
+fn turned(context: &Context, x: &View, by: &View, conjugate: bool, to: &View) -> Result<bool> {
+    /// So long that a row is worth its beginning, so short that threads share them.
+    const LENGTH: usize = 1024;
+    let leading_ones = by.shape.iter().take_while(|&&size| size == 1).count();
+    let is_repeated = x.shape.ends_with(&by.shape[leading_ones..]) && by.rank() <= x.rank();
+    let (numbers, own) = (x.len() / 2, by.len() / 2);
+    let is_apart = ![x.address, by.address].contains(&to.address);
+    if !is_repeated || own < 2 || x.shape != to.shape || ![x, by, to].into_iter().all(View::is_dense) || !is_apart {
+        return Ok(false);
+    }
+    let length = if own == numbers && numbers.is_multiple_of(LENGTH) { LENGTH } else { own };
+    let rows = numbers / length;
+    let step = if own == numbers { 2 * length as isize } else { 0 };
+    let [x, to] = [x, to].map(|view| View::dense(view.address, view.dtype, &[1, 1, rows, 2 * length]));
+    let [real, imaginary] =
+        real_and_imaginary(&View::strided(by.address, by.dtype, &[rows, length, 2], &[step, 2, 1])?);
+    let product = Rope { interleaved: true, inverse: conjugate };
+    product.run(context.queue(), &[x?, real, imaginary], &[to?])?;
+    Ok(true)
+}
 
 /// Complex numbers by their parts.
 #[derive(Clone)]
@@ -155,6 +181,9 @@ fn multiply(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> 
         // Each part is of both parts of the factors, one of which is where the first result would go.
         return of_x.times(&c, &of_y)?.store_to(&c, &to);
     }
+    if turned(context, &x, &y, false, &to)? || turned(context, &y, &x, false, &to)? {
+        return Ok(());
+    }
     let four = [&of_x.real, &of_x.imaginary, &of_y.real, &of_y.imaginary];
     for (part, to) in PRODUCT.into_iter().zip(real_and_imaginary(&to)) {
         run(part, context.queue(), &four, &[], &to)?;
@@ -205,11 +234,18 @@ fn multiply_grad(
     dx: Option<Output>,
     dy: Option<Output>,
 ) -> Result<()> {
-    let (c, upstream) = (Compose::new(context), Complex::of(&upstream)?);
-    let gradient = |other: Tensor| upstream.times(&c, &Complex::of(&other)?.conjugate(&c)?);
-    let (of_x, of_y) = (gradient(y)?, gradient(x)?);
-    of_y.store(context, &c, dy.as_ref())?;
-    of_x.store(context, &c, dx.as_ref())
+    let (c, upstream) = (Compose::new(context), pairs(&upstream)?);
+    let (x, y) = (pairs(&x)?, pairs(&y)?);
+    // Paddle may give dx the memory of the upstream gradient: it is written last.
+    for (other, out) in [(x, dy), (y, dx)] {
+        let Some(out) = out else { continue };
+        let to = allocate_pairs(context, &out, upstream.dtype)?;
+        if !turned(context, &upstream, &other, true, &to)? {
+            let conjugate = Complex::of_pairs(&other).conjugate(&c)?;
+            Complex::of_pairs(&upstream).times(&c, &conjugate)?.store_to(&c, &to)?;
+        }
+    }
+    Ok(())
 }
 
 /// By x it is the upstream gradient over the conjugate of y, by y minus that times the conjugate of the quotient.
@@ -232,8 +268,14 @@ fn divide_grad(
 
 /// By a real number, which is added to the real parts.
 fn scale(context: &Context, x: Tensor, factor: Scalar, bias: Scalar, bias_last: bool, out: Output) -> Result<()> {
-    let (c, x, factor) = (Compose::new(context), Complex::of(&x)?, factor.f64());
+    let (c, factor) = (Compose::new(context), factor.f64());
     let bias = if bias_last { bias.f64() } else { bias.f64() * factor };
+    if bias == 0.0 {
+        let (x, numbers) = (pairs(&x)?, [factor, 0.0].map(Number::Float));
+        let to = allocate_pairs(context, &out, x.dtype)?;
+        return Ok(run(Elementwise::Unary(Unary::Scale), context.queue(), &[&x], &numbers, &to)?);
+    }
+    let x = Complex::of(&x)?;
     let scaled = Complex { real: c.scale(&x.real, factor, bias)?, imaginary: c.scale(&x.imaginary, factor, 0.0)? };
     scaled.store(context, &c, Some(&out))
 }
