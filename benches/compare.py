@@ -43,7 +43,9 @@ LIBRARIES = {
     "torch_cpu": ("torch", "PyTorch CPU"),
     "onnxruntime_cpu": ("rapidocr_onnxruntime", "ONNX Runtime"),
 }
-# What holds every library to AVX2, each by its own word for it. ONNX Runtime has none: it takes what the processor has.
+# It has no word that would hold it to AVX2, and is left out where others are.
+NOT_HELD = "onnxruntime_cpu"
+# What holds the other libraries to AVX2, each by its own word for it.
 HELD_TO_AVX2 = {
     "OPENMPS_HOST_LEVEL": "avx2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
@@ -108,6 +110,9 @@ def main() -> None:
     console = Console(width=None if sys.stdout.isatty() else 140)
     for library in LIBRARIES.keys() - set(installed):
         console.print(f"[yellow]{LIBRARIES[library][1]} is not installed: left out (requirements-bench.txt)[/]")
+    if options.level == "avx2" and NOT_HELD in installed:
+        installed.remove(NOT_HELD)
+        console.print(f"{LIBRARIES[NOT_HELD][1]} takes what the processor has: left out")
     networks.ensure(shapes.NETWORKS)
     with tempfile.TemporaryDirectory() as empty:
         workers = [Worker.start(library, options, empty) for library in installed]
