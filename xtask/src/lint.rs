@@ -1,4 +1,4 @@
-//! `lint`: formatting, the lints of Rust and Python, and the documents of Rust, as they have to be before a change is taken.
+//! `lint`: formatting, the lints of Rust and Python, the documents of Rust and the structure, as they have to be before a change is taken.
 
 use crate::shell::{Result, cargo, command, run, say};
 use crate::{python, setup};
@@ -19,5 +19,7 @@ pub fn run_all() -> Result<()> {
     say("Lints of the Rust code");
     run(cargo().args(["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"]))?;
     say("Links of the Rust code's documents");
-    run(cargo().args(["doc", "--workspace", "--no-deps", "--release"]).env("RUSTDOCFLAGS", "-D warnings"))
+    run(cargo().args(["doc", "--workspace", "--no-deps", "--release"]).env("RUSTDOCFLAGS", "-D warnings"))?;
+    say("Circles and repeated lines");
+    run(cargo().args(["test", "--release", "--package", "xtask", "--quiet", "--", "structure::"]))
 }

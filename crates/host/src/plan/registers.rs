@@ -5,7 +5,7 @@ use super::effects::{map_target, only_computes, operands, touches_memory, writes
 use super::lives::Lives;
 use super::operand::{Address, Extents, Operand, Register, Slot, ViewKind, plain};
 use super::step::Step;
-use super::{narrow, order, pairing, pieces, rows};
+use super::{narrow, order, pairing, pieces, shorten};
 use crate::native::piecewise::Size;
 
 /// What a program needs beside its steps.
@@ -31,7 +31,7 @@ pub(super) fn assign(body: &mut Vec<Step>, sizes: &[usize], slots: usize, one: O
     lives.walk(body);
     order::settle(body, &lives);
     let (offsets, scratch_bytes) = place(&lives, sizes);
-    rows::shorten(body, one);
+    shorten::shorten(body, one);
     Assigned { offsets, scratch_bytes, products }
 }
 

@@ -3,7 +3,7 @@
 use super::call::Call;
 use super::fold::Fold;
 use super::operand::{Address, Extents, Operand, Register, Slot, Sum, Target, Width};
-use super::rows::Row;
+use super::row::Row;
 use crate::native::microkernel::Terms;
 use crate::vector::binary::BinaryFunction;
 use crate::vector::fused::FusedFunction;

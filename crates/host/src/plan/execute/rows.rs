@@ -1,7 +1,7 @@
 //! Steps on one row in their short form.
 
 use super::{Machine, RegisterMemory};
-use crate::plan::rows::{Part, Row, Work};
+use crate::plan::row::{Part, Row, Work};
 use crate::vector::memory;
 
 impl Machine<'_> {

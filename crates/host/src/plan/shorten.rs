@@ -1,47 +1,8 @@
-//! After everything else: steps on one row of neighbours, which most steps of a kernel with a row a program are, in a short form that leaves fewer questions
-//! for each run.
+//! After everything else: steps on one row of neighbours, which most steps of a kernel with a row a program are, get their short form.
 
-use super::operand::{Extents, Operand, Register, Slot, Spread, ViewKind};
+use super::operand::{Operand, Slot, Spread, ViewKind};
+use super::row::{Part, Row, Work};
 use super::step::{Rest, Step};
-use crate::vector::binary::BinaryFunction;
-use crate::vector::fused::FusedFunction;
-use crate::vector::unary::UnaryFunction;
-
-/// What is read for each element of a row.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Part {
-    Number(Slot),
-    Row(Register),
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Work {
-    /// Memory stands for the register.
-    Load(Slot),
-    Unary(UnaryFunction, Part),
-    Binary(BinaryFunction, [Part; 2]),
-    Fused(FusedFunction, [Part; 3]),
-}
-
-/// A step on one row.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
-    pub work: Work,
-    pub register: Register,
-    /// Where in memory the result goes, if not to the register.
-    pub store: Option<Slot>,
-    /// Bytes of an element of the result.
-    pub size: usize,
-    /// One row, or none.
-    pub extents: Extents,
-}
-
-impl Row {
-    /// Whether it leaves a tile in scratch memory for later steps.
-    pub fn keeps_a_tile(&self) -> bool {
-        self.store.is_none() && !matches!(self.work, Work::Load(_))
-    }
-}
 
 /// Shortens the steps of a body and of those within it; `one` is the slot that always holds 1.
 pub(super) fn shorten(body: &mut [Step], one: Option<Slot>) {
