@@ -24,31 +24,22 @@ use openmps_tile::types::Element;
 use openmps_tile::{Block, Instruction, Kernel, Operation, Scalar, Value};
 use std::collections::{HashMap, HashSet};
 
-/// Plans a kernel.
-pub(super) fn lower(kernel: &Kernel) -> Result<Program, Error> {
-    lower_with(kernel, Loops::All).map(|(program, _)| program)
-}
-
-/// Plans a kernel for launches in which these loops run once.
-pub(super) fn lower_once(kernel: &Kernel) -> Result<(Program, Vec<Range>), Error> {
-    lower_with(kernel, Loops::Once)
-}
-
 /// Which loops are steps of a plan.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Loops {
+pub(super) enum Loops {
     All,
     /// Those are not whose end is a parameter: they are taken to run once.
     Once,
 }
 
-fn lower_with(kernel: &Kernel, loops: Loops) -> Result<(Program, Vec<Range>), Error> {
+/// Plans a kernel; with the loops whose end is a parameter.
+pub(super) fn lower(kernel: &Kernel, loops: Loops) -> Result<(Program, Vec<Range>), Error> {
     let mut forced = HashSet::new();
     loop {
         let mut lowering = Lowering::new(kernel, std::mem::take(&mut forced), loops);
         match lowering.run() {
             Ok(()) => {
-                let ranges = std::mem::take(&mut lowering.once);
+                let ranges = std::mem::take(&mut lowering.ranges);
                 return Ok((lowering.finish(), ranges));
             }
             // A carried value turned out to be data although it starts as an index: start again, knowing that.
@@ -109,8 +100,8 @@ pub(super) struct Lowering<'k> {
     /// Whether programs must run one after the other.
     pub is_ordered: bool,
     loops: Loops,
-    /// Loops that have been taken to run once.
-    once: Vec<Range>,
+    /// Loops whose end is a parameter.
+    ranges: Vec<Range>,
     ns: f64,
     pub ns_scale: f64,
 }
@@ -137,7 +128,7 @@ impl<'k> Lowering<'k> {
             lanes: None,
             is_ordered: false,
             loops,
-            once: Vec::new(),
+            ranges: Vec::new(),
             ns: 10.0,
             ns_scale: 1.0,
         };

@@ -28,6 +28,7 @@ use crate::error::Error;
 use crate::interrupt::{self, Poll};
 use crate::native::piecewise::Size;
 use crate::threads;
+use lower::{Loops, lower};
 use once::Once;
 use openmps_tile::Kernel;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,9 +80,9 @@ static LAUNCHES: AtomicU64 = AtomicU64::new(1);
 impl Program {
     /// Plans a kernel, which must have passed the verifier; what the host cannot execute is an error.
     pub fn new(kernel: &Kernel) -> Result<Program, Error> {
-        let mut program = lower::lower(kernel)?;
+        let (mut program, ranges) = lower(kernel, Loops::All)?;
         program.wide = widen::widen(kernel, &program);
-        program.once = once::plan(kernel);
+        program.once = if ranges.is_empty() { None } else { once::plan(kernel) };
         Ok(program)
     }
 
@@ -155,7 +156,7 @@ mod tests {
     use super::operand::plain;
     use super::*;
     use openmps_tile::kernel::Compare;
-    use openmps_tile::{Binary, Builder, Scalar, Type};
+    use openmps_tile::{Binary, Builder, Scalar, Type, Value};
 
     /// Whether a list of steps, or one that a step contains, has such a step.
     fn any(steps: &[Step], is: &dyn Fn(&Step) -> bool) -> bool {
@@ -208,16 +209,12 @@ mod tests {
         }
     }
 
-    /// As layer norm sums squares: nothing is filled before the loop, and where the mask holds everywhere the selection costs nothing.
-    #[test]
-    fn a_sum_begins_as_a_number_and_a_selection_keeps_what_is_in_its_place() {
-        let mut b = Builder::new("squares");
-        let [x, out] = ["x", "out"].map(|name| b.parameter(name, Type::pointer(Scalar::F32)));
-        let count = b.parameter("count", Type::scalar(Scalar::I32));
-        let [from, by] = [0, 64].map(|value| b.integer(value, Scalar::I32));
+    /// 64 sums of `(x[i] - 1)^2` for i in `first..count`, 64 elements at a time, as layer norm sums squares.
+    pub(super) fn add_squares(b: &mut Builder, x: Value, count: Value, first: i64) -> Value {
+        let [from, by] = [first, 64].map(|value| b.integer(value, Scalar::I32));
         let range = b.range(64);
         let (zeros, ones) = [0.0, 1.0].map(|value| b.constant(value, &Type::tile(Scalar::F32, &[64]))).into();
-        let sums = b.for_loop([from, count, by], &[zeros], |b, from, sums| {
+        b.for_loop([from, count, by], &[zeros], |b, from, sums| {
             let (from, end) = (b.splat(from, &[64]), b.splat(count, &[64]));
             let columns = b.add(from, range);
             let mask = b.compare(Compare::Less, columns, end);
@@ -228,10 +225,20 @@ mod tests {
             let kept = b.select(mask, moved, zeros);
             let square = b.binary(Binary::Multiply, kept, kept);
             vec![b.add(sums[0], square)]
-        });
+        })[0]
+    }
+
+    /// As layer norm sums squares: nothing is filled before the loop, and where the mask holds everywhere the selection costs nothing.
+    #[test]
+    fn a_sum_begins_as_a_number_and_a_selection_keeps_what_is_in_its_place() {
+        let mut b = Builder::new("squares");
+        let [x, out] = ["x", "out"].map(|name| b.parameter(name, Type::pointer(Scalar::F32)));
+        let count = b.parameter("count", Type::scalar(Scalar::I32));
+        let sums = add_squares(&mut b, x, count, 0);
+        let range = b.range(64);
         let all = b.splat(out, &[64]);
         let to = b.add_pointer(all, range);
-        b.store(to, sums[0], None);
+        b.store(to, sums, None);
         let program = Program::new(&b.finish()).expect("planned");
         let fills = |step: &Step| matches!(step, Step::CopyTile { direct: false, .. });
         let moves =

@@ -1,9 +1,10 @@
 //! A second plan of kernels that walk their rows in pieces, for launches in which one piece is the whole row: loops that run once are no loops, and
 //! what depends on the place in the row only is known before the first program.
 
+use super::Program;
+use super::lower::{Loops, lower};
 use super::operand::Slot;
-use super::{Program, lower};
-use openmps_tile::{Block, Kernel, Operation};
+use openmps_tile::Kernel;
 
 /// A loop from a known number in known steps to a parameter.
 #[derive(Clone, Copy, Debug)]
@@ -35,48 +36,26 @@ impl Once {
     }
 }
 
-/// The second plan of a kernel; none where no loop may be known to run once.
+/// The second plan of a kernel that has such loops.
 pub(super) fn plan(kernel: &Kernel) -> Option<Once> {
-    if !loops(&kernel.body) {
-        return None;
-    }
-    let (program, ranges) = lower::lower_once(kernel).ok()?;
-    (!ranges.is_empty()).then(|| Once { ranges, program: Box::new(program) })
-}
-
-fn loops(block: &Block) -> bool {
-    let is_loop = |operation: &Operation| matches!(operation, Operation::For);
-    block.instructions.iter().any(|each| is_loop(&each.operation) || each.blocks.iter().any(loops))
+    let (program, ranges) = lower(kernel, Loops::Once).ok()?;
+    Some(Once { ranges, program: Box::new(program) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::step::Step;
+    use super::super::tests::add_squares;
     use super::*;
-    use openmps_tile::kernel::Compare;
-    use openmps_tile::{Binary, Builder, Combine, Scalar, Type};
+    use openmps_tile::{Builder, Combine, Scalar, Type};
 
     /// `out = sum of (x[i] - 1)^2 for i in first..count`, 64 elements at a time, as layer norm sums squares.
     fn squares(first: i64) -> Program {
         let mut b = Builder::new("squares");
         let [x, out] = ["x", "out"].map(|name| b.parameter(name, Type::pointer(Scalar::F32)));
         let count = b.parameter("count", Type::scalar(Scalar::I32));
-        let [from, by] = [first, 64].map(|value| b.integer(value, Scalar::I32));
-        let range = b.range(64);
-        let (zeros, ones) = [0.0, 1.0].map(|value| b.constant(value, &Type::tile(Scalar::F32, &[64]))).into();
-        let sums = b.for_loop([from, count, by], &[zeros], |b, from, sums| {
-            let (from, end) = (b.splat(from, &[64]), b.splat(count, &[64]));
-            let columns = b.add(from, range);
-            let mask = b.compare(Compare::Less, columns, end);
-            let x = b.splat(x, &[64]);
-            let x = b.add_pointer(x, columns);
-            let x = b.load(x, Some(mask), Some(zeros));
-            let moved = b.binary(Binary::Subtract, x, ones);
-            let kept = b.select(mask, moved, zeros);
-            let square = b.multiply(kept, kept);
-            vec![b.add(sums[0], square)]
-        });
-        let sum = b.reduce(Combine::Sum, sums[0], 0);
+        let sums = add_squares(&mut b, x, count, first);
+        let sum = b.reduce(Combine::Sum, sums, 0);
         b.store(out, sum, None);
         Program::new(&b.finish()).expect("planned")
     }

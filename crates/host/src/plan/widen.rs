@@ -3,8 +3,9 @@
 //! A kernel whose program handles the elements `id * length + (0..length)`, each by itself, computes the same where tiles are `by`
 //! times as long and only each `by`-th program runs. Programs that are left over at the end of a grid run as they are.
 
+use super::Program;
+use super::lower::{Loops, lower};
 use super::step::Step;
-use super::{Program, lower};
 use openmps_tile::{Binary, Cast, Instruction, Kernel, Number, Operation, Scalar, Value};
 
 /// Elements of a wide program. With half as many, additions of 65,536 elements take 4.9 us instead of 4.3; by programs of 2,048 they take 7.5.
@@ -27,7 +28,7 @@ pub(super) fn widen(kernel: &Kernel, program: &Program) -> Option<Box<Program>> 
     for ty in kernel.types.iter_mut().filter(|ty| !ty.is_scalar()) {
         ty.dims[0] = length * by;
     }
-    Some(Box::new(Program { by, ..lower::lower(&kernel).ok()? }))
+    Some(Box::new(Program { by, ..lower(&kernel, Loops::All).ok()?.0 }))
 }
 
 /// What of a program's place a value is.

@@ -35,8 +35,10 @@ impl Lowering<'_> {
         let (lower, upper, step) = (lower?, upper?, step?);
         let block = &instruction.blocks[0];
         if let Some(range) = self.range(lower, upper, step) {
-            self.once.push(range);
-            return self.only_iteration(instruction, lower);
+            self.ranges.push(range);
+            if self.loops == Loops::Once {
+                return self.only_iteration(instruction, lower);
+            }
         }
         let initial = &instruction.operands[3..];
         let index = self.slot();
@@ -54,11 +56,11 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The range of a loop that is to be taken to run once.
+    /// The range of a loop from a known number in known steps to a parameter.
     fn range(&self, lower: Slot, upper: Slot, step: Slot) -> Option<Range> {
         let is_parameter = upper < self.kernel.parameters.len();
         let (lower, step) = (self.known(lower)?, self.known(step).filter(|&step| step > 0)?);
-        (self.loops == Loops::Once && is_parameter).then_some(Range { lower, upper, step })
+        is_parameter.then_some(Range { lower, upper, step })
     }
 
     /// A loop that runs once: its block, in which what is carried is what it is at first.
