@@ -71,16 +71,17 @@ leveled! {
 
 macro_rules! table {
     ($($combine:ident { $($ty:ident $scalar:ident: $identity:expr, |$x:ident, $y:ident| $f:expr;)+ })+) => {
+        $(struct $combine;
+        $(impl Fold<$ty> for $combine {
+            const IDENTITY: $ty = $identity;
+            #[inline(always)]
+            fn combine($x: $ty, $y: $ty) -> $ty { $f }
+        })+)+
+
         /// The function for a combination of a number type; none where the type does not have it.
         pub fn reduce(combine: Combine, scalar: Scalar) -> Option<ReduceFunction> {
             $(if combine == Combine::$combine {
-                struct $combine;
-                $(impl Fold<$ty> for $combine {
-                    const IDENTITY: $ty = $identity;
-                    #[inline(always)]
-                    fn combine($x: $ty, $y: $ty) -> $ty { $f }
-                }
-                if scalar == Scalar::$scalar { return Some(leveled_fold::<$combine, $ty>()); })+
+                $(if scalar == Scalar::$scalar { return Some(leveled_fold::<$combine, $ty>()); })+
             })+
             None
         }
@@ -132,16 +133,6 @@ table! {
     }
 }
 
-/// The sum of float32, as the one among [`reduce`]'s functions.
-struct Single;
-impl Fold<f32> for Single {
-    const IDENTITY: f32 = 0.0;
-    #[inline(always)]
-    fn combine(x: f32, y: f32) -> f32 {
-        x + y
-    }
-}
-
 #[inline(always)]
 unsafe fn add_products<F: Fold<f32>>(
     destination: *mut u8,
@@ -180,7 +171,7 @@ leveled! {
 
 /// The sum of the products of `count` elements of float32, each rounded before it is added; an operand that repeats is read at its first element only.
 pub fn sum_of_products() -> BinaryFunction {
-    leveled_products::<Single>()
+    leveled_products::<Sum>()
 }
 
 /// The identity of a combination as the bits of one element.
