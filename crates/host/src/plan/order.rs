@@ -98,6 +98,7 @@ fn guard(
         body[at].bodies_mut().iter_mut().for_each(|body| guard(body, lives, stores, loads));
         if writes_memory(&body[at])
             && let Some(store) = stores.next()
+            && store.is_even
             && let Some(guard) = guard_of(&mut body[at], store.moment, lives, loads)
         {
             body.insert(at, guard);
@@ -133,12 +134,10 @@ fn guard_of(step: &mut Step, moment: usize, lives: &Lives, loads: &BTreeMap<Regi
     (!guarded.is_empty()).then_some(Step::Guard { address, extents, writer, loads: guarded })
 }
 
-/// Where a step stores, and how.
+/// Where a step that stores evenly does so, and how.
 fn stored(step: &mut Step) -> Option<(Address, Extents, Writer)> {
     match step {
-        Step::StoreTile { address, extents, .. } if address.spread.is_affine() => {
-            Some((*address, *extents, Writer::Copy))
-        }
+        Step::StoreTile { address, extents, .. } => Some((*address, *extents, Writer::Copy)),
         Step::StoreScalar { address, size, .. } => {
             let address = Address { base: *address, spread: Spread::NONE, size: *size };
             Some((address, Extents::full(1, 1), Writer::Copy))
