@@ -95,6 +95,11 @@ impl Reduction {
         matches!(self, Reduction::Any | Reduction::All)
     }
 
+    /// Whether an element is combined as it is, rather than its square, its absolute value or whether it is not zero.
+    fn takes_elements_as_they_are(self) -> bool {
+        matches!(self, Reduction::Sum | Reduction::Mean | Reduction::Product | Reduction::Maximum | Reduction::Minimum)
+    }
+
     fn identity(self, dtype: DType) -> f64 {
         match self {
             Reduction::Product | Reduction::All => 1.0,
@@ -276,7 +281,8 @@ impl Reduce {
         numbers: &[u64],
     ) -> Result<()> {
         let first = &rows[0];
-        let order = Order::along(first.length);
+        let piece = kernel::piece(self.reduction, source, pass, first.length, queue.is_host());
+        let order = Order::along(first.length, piece);
         let call = Launch { source, pass, numbers, order, count: first.length, of_parts: false };
         let worth_cutting = if queue.is_host() { WORTH_CUTTING_ON_HOST } else { WORTH_CUTTING };
         let parts = (2..=64).rev().find(|parts| first.length.is_multiple_of(*parts));
@@ -298,17 +304,19 @@ impl Reduce {
             Reduction::Norm => Reduction::SumOfSquares,
             other => other,
         };
+        let piece = kernel::piece(first, call.source, call.pass, length, queue.is_host());
+        let order = Order::along(length, piece);
         let first = Reduce { reduction: first, ..self.clone() };
         let pass = Pass { output: call.pass.compute, ..call.pass };
         for row in 0..count {
             let cut: Vec<Rows> = rows.iter().map(|rows| rows.part(row, parts, length)).collect();
             let to = partial.address() + row * parts * size;
-            first.submit(queue, &cut, to, Launch { pass, order: Order::along(length), count: length, ..call })?;
+            first.submit(queue, &cut, to, Launch { pass, order, count: length, ..call })?;
         }
         let joined = Rows::dense(partial.address(), count, parts, call.pass.compute);
         let pass = Pass { input: call.pass.compute, ..call.pass };
         let second = Reduce { reduction: self.reduction.of_parts(), ..self.clone() };
-        let (source, order) = (Source::Tensor, Order::along(parts));
+        let (source, order) = (Source::Tensor, Order::along(parts, piece));
         second.submit(queue, &[joined], out, Launch { source, pass, order, of_parts: true, numbers: &[], ..call })
     }
 
@@ -316,7 +324,7 @@ impl Reduce {
         let (operator, first) = (self.name(), &rows[0]);
         let (kind, width, block) = match call.order {
             Order::Short(width) => (0, width, RowBlock::rows_for(width)),
-            Order::Long => (1, 0, 1),
+            Order::Long(piece) => (1, piece, 1),
         };
         let numbers = vec![kind, width, usize::from(call.of_parts)];
         let pass = call.pass;

@@ -25,14 +25,29 @@ pub(super) struct Pass {
 pub(super) enum Order {
     /// Several whole rows a tile of this width.
     Short(usize),
-    /// One row a program, piece by piece.
-    Long,
+    /// One row a program, in pieces of so many elements.
+    Long(usize),
 }
 
 impl Order {
     /// Rows of this length, one after the other.
-    pub fn along(length: usize) -> Order {
-        tile_width(length).map_or(Order::Long, Order::Short)
+    pub fn along(length: usize, piece: usize) -> Order {
+        tile_width(length).map_or(Order::Long(piece), Order::Short)
+    }
+}
+
+/// Elements of a long row that a program walks at once.
+pub(super) fn piece(reduction: Reduction, source: Source, pass: Pass, length: usize, is_host: bool) -> usize {
+    let as_they_lie = pass.input == pass.compute && reduction.takes_elements_as_they_are();
+    match source {
+        // A chain keeps several tiles.
+        Source::Chain(..) => 2048,
+        // Of a tensor on a GPU a tile is in registers, and
+        Source::Tensor if !is_host => 8192,
+        // a CPU reads it where it is: the step from one piece to the next is what costs then.
+        Source::Tensor if as_they_lie => length.next_power_of_two().min(1 << 16),
+        // What it makes of elements has to stay in the first-level cache.
+        Source::Tensor => (16 << 10) / pass.compute.size(),
     }
 }
 
@@ -58,11 +73,6 @@ struct Inputs<'a> {
 }
 
 impl Inputs<'_> {
-    /// Elements that are walked at once: a chain keeps several tiles of them.
-    fn piece(&self) -> usize {
-        if matches!(self.source, Source::Tensor) { 8192 } else { 2048 }
-    }
-
     /// What is reduced, of loaded tiles.
     fn apply(&self, b: &mut Builder, loaded: &[Value]) -> Value {
         let x = match self.source {
@@ -119,9 +129,9 @@ pub(super) fn kernel(reduction: Reduction, source: Source, pass: Pass, order: Or
             let result = finish(&mut b, reduction, reduced, count);
             store(&mut b, &block, out, result, reduction, pass);
         }
-        Order::Long => {
-            let block = RowBlock::new(&mut b, 1, inputs.piece(), rows);
-            let step = b.integer(inputs.piece() as i64, Scalar::I64);
+        Order::Long(width) => {
+            let block = RowBlock::new(&mut b, 1, width, rows);
+            let step = b.integer(width as i64, Scalar::I64);
             let initial = b.constant(identity, &Type::tile(accumulator(reduction, pass), &[1]));
             // Each piece is reduced as it is read: a running tile would be read and written for every element.
             let reduced = b.for_loop([zero, length, step], &[initial], |b, at, carried| {
