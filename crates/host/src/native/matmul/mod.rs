@@ -161,7 +161,7 @@ pub fn multiplies(product: &MatrixProduct, types: [DType; 2], batches: &[[isize;
 /// Whether [`linear`] packs the right matrix of a product of float32, of one batch: then a caller who has it for long packs it once.
 pub fn packs(product: &MatrixProduct) -> bool {
     product.rows * product.columns * product.depth > WORTH_SPLITTING
-        && !skinny::takes(product, DType::F32)
+        && !skinny::beats_packed(product)
         && single::takes(product)
 }
 

@@ -37,6 +37,14 @@ pub(super) fn takes(product: &MatrixProduct, right: DType) -> bool {
     kernel(product, right).is_some()
 }
 
+/// Whether [`run`] takes this product of float32, and beats a right matrix that is packed already.
+pub(super) fn beats_packed(product: &MatrixProduct) -> bool {
+    match kernel(product, DType::F32) {
+        Some(Kernel::Across) => across::beats_packed(product),
+        other => other.is_some(),
+    }
+}
+
 /// Computes one batch; offsets are in elements.
 ///
 /// # Safety
@@ -103,12 +111,19 @@ impl Work<'_> {
     unsafe fn finish(&self, (first, count): (usize, usize), sums: &[f32], stride: usize) {
         let product = self.product;
         for (i, sums) in sums.chunks_exact(stride).enumerate().take(product.rows) {
-            for (j, sum) in sums.iter().enumerate().take(count) {
-                let offset = i as isize * product.out[0] + (first + j) as isize * product.out[1];
-                let value = product.alpha as f32 * sum;
+            let (alpha, sums) = (product.alpha as f32, &sums[..count]);
+            let to = self.out.wrapping_offset(i as isize * product.out[0] + first as isize * product.out[1]);
+            if product.out[1] == 1 && product.beta == 0.0 {
+                // SAFETY: these elements of the result are this task's alone.
+                let to = unsafe { std::slice::from_raw_parts_mut(to, count) };
+                to.iter_mut().zip(sums).for_each(|(to, sum)| *to = alpha * sum);
+                continue;
+            }
+            for (j, sum) in sums.iter().enumerate() {
+                let value = alpha * sum;
                 // SAFETY: an element of the result, written by this task alone.
                 unsafe {
-                    let to = self.out.wrapping_offset(offset);
+                    let to = to.wrapping_offset(j as isize * product.out[1]);
                     *to = if product.beta == 0.0 { value } else { value + product.beta as f32 * *to };
                 }
             }

@@ -4,6 +4,7 @@
 use super::Work;
 use crate::native::lanes::{Lanes, WIDEST, at_level};
 use crate::native::matmul::MatrixProduct;
+use crate::native::microkernel::kernels;
 use crate::native::scratch;
 use crate::native::stored::{Stored, widened};
 use crate::threads::{self, parallel_for};
@@ -20,37 +21,56 @@ const FEW_ROWS: usize = 2;
 /// more than a processor follows (1 x 4096 x 4096: 3.4 ms without, 1.6 with; Zen 5, one thread).
 const AHEAD: [usize; 2] = [512, 1024];
 const LONG: usize = 4096;
-/// Rows ahead, where blocks go down the whole right matrix.
-const ROWS_AHEAD: isize = 8;
 /// Columns of the widest block.
 const WIDTH: usize = REGISTERS * WIDEST;
 /// Rows of the right matrix that a block goes down: sums are read and written once for so many terms. Rows a power of two apart share a set of the
-/// first-level cache, which has eight places. Wide blocks of more than [`FEW_ROWS`] go down all rows of a matrix that the second-level cache holds.
+/// first-level cache, which has eight places.
 const TERMS: usize = 8;
+/// Rows that wide blocks go down where there are several: their lines stay in the second-level cache for the next block. A matrix that is in that cache
+/// they go down to its end. Nothing is asked for ahead there: it made products of 12 rows by 1024 x 1024 take half as long again (Zen 5).
+const MANY_TERMS: usize = 256;
 /// Sums of all rows that a task keeps in the first-level cache.
 const SUMS: usize = 4096;
 /// Sums that it keeps where the rows are one block: reading the right matrix is all the work then, and long lines are read fastest.
 const SUMS_OF_A_BLOCK: usize = 16_384;
-/// Elements of a right matrix that the second-level cache holds, and of one so small that the crate gemm is faster from two rows on.
-const LARGE: usize = 1 << 18;
+/// Elements of a right matrix that is tiny, that the second-level cache holds, and that the third does.
 const TINY: usize = 1 << 16;
-/// Rows up to which this beats packing a right matrix of float32 that is tiny, small, or large: 6 x 512 by 512 x 512 took 14 us here and 48 packed, 12
-/// rows 33 and 60; 6 x 1024 by 1024 x 1024 74 and 126, 12 rows 175 and 174 (Zen 5, one thread).
-const MOST_SINGLE_ROWS: [usize; 3] = [1, 12, 6];
+const LARGE: usize = 1 << 18;
+const HUGE: usize = 1 << 22;
+/// Rows up to which this beats packing a right matrix of float32 that is tiny, fits the second-level cache, the third, or none. The crate gemm, which
+/// multiplies two to five rows otherwise, is faster where the matrix is tiny.
+const MOST_SINGLE_ROWS: [usize; 4] = [1, 12, 6, 6];
+/// The same with wide blocks: 16 x 512 by 512 x 512 takes 34 us here and 70 packed, by 2048 x 2048 860 and 980, by 4096 x 4096 5.4 ms and 4.9; 64 rows by
+/// 2048 x 2048 2.55 ms and 2.86 (Zen 5, one thread).
+const MOST_SINGLE_ROWS_OF_WIDE_BLOCKS: [usize; 4] = [6, 64, 64, 6];
 /// Rows up to which this beats packing a right matrix of half precision: 12 x 2048 by 2048 x 2048 took 1.2 ms here and 1.4 packed, 16 rows 1.68 and
 /// 1.62, 64 rows 8.0 and 5.5 (Zen 4, one thread).
 pub(in crate::native::matmul) const MOST_HALF_ROWS: usize = 12;
+/// The same with wide blocks, by the size of the matrix: 16 x 512 by 512 x 512 takes 34 us here and 59 packed, 64 x 2048 by 2048 x 2048 2.2 ms and 2.5, 16 x
+/// 4096 by 4096 x 4096 5.5 ms and 4.2 (Zen 5, one thread).
+const MOST_HALF_ROWS_OF_WIDE_BLOCKS: [usize; 4] = [64, 64, 64, MOST_HALF_ROWS];
 
 /// Whether [`run`] takes this product.
 pub(super) fn takes(product: &MatrixProduct, right: DType) -> bool {
-    let most = match right {
-        DType::F32 => {
-            let elements = product.depth * product.columns;
-            MOST_SINGLE_ROWS[usize::from(elements > TINY) + usize::from(elements > LARGE)]
-        }
-        _ => MOST_HALF_ROWS,
+    let (class, has_wide_blocks) = (size_class(product), kernels().width == WIDTH);
+    let most = match (right, has_wide_blocks) {
+        (DType::F32, true) => MOST_SINGLE_ROWS_OF_WIDE_BLOCKS[class],
+        (DType::F32, false) => MOST_SINGLE_ROWS[class],
+        (_, true) => MOST_HALF_ROWS_OF_WIDE_BLOCKS[class],
+        (_, false) => MOST_HALF_ROWS,
     };
     product.right[1] == 1 && product.depth > 0 && product.rows <= most
+}
+
+/// Whether a right matrix of float32 is better read where it lies even by a caller who has it for long and could keep it packed.
+pub(super) fn beats_packed(product: &MatrixProduct) -> bool {
+    product.right[1] == 1 && product.depth > 0 && product.rows <= MOST_SINGLE_ROWS[size_class(product)]
+}
+
+/// Which of the four sizes the right matrix has.
+fn size_class(product: &MatrixProduct) -> usize {
+    let elements = product.depth * product.columns;
+    [TINY, LARGE, HUGE].into_iter().filter(|&most| elements > most).count()
 }
 
 /// # Safety
@@ -96,14 +116,16 @@ unsafe fn add_of<V: Lanes, W: Stored>(work: &Work, (first, count): (usize, usize
     let (depth, stride) = (work.product.depth, work.product.right[0]);
     let (step, wide_step) = (REGISTERS * V::N, WIDE * V::N);
     let whole = count / step * step;
-    let wide = if work.product.rows <= rows_of_wide_blocks::<V>() { count / wide_step * wide_step } else { 0 };
-    let all = depth * work.product.columns <= LARGE && wide > 0 && work.product.rows > FEW_ROWS;
-    let ahead = match all {
-        true => (ROWS_AHEAD * stride * size_of::<W>() as isize).unsigned_abs(),
-        false => AHEAD[usize::from(count * size_of::<W>() > LONG)],
+    let has_wide = V::N == WIDEST || work.product.rows <= FEW_ROWS;
+    let ahead = AHEAD[usize::from(count * size_of::<W>() > LONG)];
+    let wide = if has_wide { count / wide_step * wide_step } else { 0 };
+    let (pass, ahead) = match work.product.rows {
+        rows if wide == 0 || rows <= FEW_ROWS => (TERMS, ahead),
+        _ if depth * work.product.columns <= LARGE => (depth, 0),
+        rows if rows > ROWS => (MANY_TERMS, 0),
+        _ => (TERMS, ahead),
     };
     let right = |from: usize| (work.right as *const W).wrapping_offset(from as isize * stride).wrapping_add(first);
-    let pass = if all { depth } else { TERMS };
     // SAFETY: rows of the right matrix and their columns, and sums of `width >= whole + step` columns.
     unsafe {
         for from in (0..depth).step_by(pass) {
@@ -132,7 +154,7 @@ unsafe fn add_of<V: Lanes, W: Stored>(work: &Work, (first, count): (usize, usize
     }
 }
 
-/// Some columns of so many rows of the right matrix, `stride` elements apart; lines are asked for `ahead` bytes after them.
+/// Some columns of so many rows of the right matrix, `stride` elements apart; lines are asked for `ahead` bytes after them, none where that is 0.
 #[derive(Clone, Copy)]
 struct Block<W> {
     right: *const W,
@@ -158,12 +180,15 @@ unsafe fn rows<V: Lanes, W: Stored, const C: usize>(
     width: usize,
 ) {
     let [by_row, by_column] = work.product.left;
-    for row in (0..work.product.rows).step_by(ROWS) {
+    let rows = work.product.rows;
+    let blocks = rows.div_ceil(ROWS);
+    for i in 0..blocks {
+        let (row, next) = (i * rows / blocks, (i + 1) * rows / blocks);
         let left = work.left.wrapping_offset(row as isize * by_row + from as isize * by_column);
         let sums = &mut sums[row * width..];
         // SAFETY: passed on to the caller.
         unsafe {
-            match work.product.rows - row {
+            match next - row {
                 1 => block::<V, W, 1, C>(left, work.product.left, right, sums, width),
                 2 => block::<V, W, 2, C>(left, work.product.left, right, sums, width),
                 3 => block::<V, W, 3, C>(left, work.product.left, right, sums, width),
@@ -173,11 +198,6 @@ unsafe fn rows<V: Lanes, W: Stored, const C: usize>(
             }
         }
     }
-}
-
-/// Rows that are multiplied with a block of twice as many columns: 24 sums and what they are made of are fewer than 32 registers.
-const fn rows_of_wide_blocks<V: Lanes>() -> usize {
-    if V::N == WIDEST { ROWS } else { FEW_ROWS }
 }
 
 /// R rows of the left matrix times one block of the right one, of C registers.
@@ -191,7 +211,7 @@ unsafe fn block<V: Lanes, W: Stored, const R: usize, const C: usize>(
 ) {
     debug_assert!(sums.len() >= (R - 1) * width + C * V::N, "sums of a block");
     let sums = sums.as_mut_ptr();
-    let bytes = C * V::N * size_of::<W>();
+    let asked_for = if right.ahead == 0 { 0 } else { C * V::N * size_of::<W>() };
     // SAFETY: the caller vouches for the rows of the block, for R rows of the left matrix, and for the sums. To ask for memory that is not there is
     // harmless.
     unsafe {
@@ -203,7 +223,7 @@ unsafe fn block<V: Lanes, W: Stored, const R: usize, const C: usize>(
         }
         for k in 0..right.terms as isize {
             let line = right.right.offset(k * right.stride);
-            for line_of_bytes in (0..bytes).step_by(64) {
+            for line_of_bytes in (0..asked_for).step_by(64) {
                 V::prefetch(line.cast::<u8>().wrapping_add(right.ahead + line_of_bytes).cast());
             }
             let mut b = [V::splat(0.0); C];

@@ -5,7 +5,7 @@ use crate::native::matmul::tests::check_f32;
 /// `x weight`: rows of a wide and of a narrow block, columns behind the last, small and large matrices.
 #[test]
 fn across_rows_of_every_length() {
-    for rows in 1..=13 {
+    for rows in (1..=13).chain([16, 23, 64, 65]) {
         for (depth, columns) in [(7, 33), (300, 230), (270, 1000), (520, 530), (9, 30_000), (2100, 131)] {
             check_f32(rows, depth, columns, 0, 1.0, 0.0, 1);
         }
