@@ -13,6 +13,7 @@ mod direct;
 mod filters;
 mod finish;
 mod gathered;
+mod pairs;
 mod pointwise;
 mod rows;
 mod shape;

@@ -4,8 +4,8 @@
 //! q = row * pitch + column of the band then reads, for tap (i, j), the number at `offset(i, j) + q`: one vector load covers
 //! neighbouring outputs whatever the stride, and runs on from one row to the next.
 
+use super::pairs::Pairs;
 use super::shape::Convolution;
-use crate::native::lanes::{Lanes, WIDEST, at_level};
 
 /// The layout of such copies for bands of up to `rows` output rows.
 pub(crate) struct Window {
@@ -62,43 +62,24 @@ impl Window {
 
     /// Copies one channel's plane for the band that starts with output row `first`.
     pub(crate) fn fill(&self, shape: &Convolution, plane: &[f32], first: usize, copy: &mut [f32]) {
-        let [height, width] = shape.input;
-        let mut lines = copy.chunks_exact_mut(self.pitch);
-        for &row_phase in &self.row_phases {
-            for (i, &column_phase) in self.column_phases.iter().enumerate() {
-                for row in 0..self.rows {
-                    let Some(line) = lines.next() else { return };
-                    let y = ((first + row) * shape.stride[0] + row_phase).wrapping_sub(shape.padding[0]);
-                    if y >= height {
-                        line.fill(0.0);
-                        continue;
-                    }
-                    if shape.stride[1] == 2 && self.column_phases.len() == 2 {
-                        continue;
-                    }
-                    let source = &plane[y * width..][..width];
-                    every(source, line, shape.stride[1], column_phase, shape.padding[2]);
-                    let _ = i;
-                }
-            }
-        }
-        if shape.stride[1] == 2 && self.column_phases.len() == 2 {
-            self.fill_pairs(shape, plane, first, copy);
-        }
-    }
-
-    /// Both column phases of stride 2 in one pass over the input.
-    fn fill_pairs(&self, shape: &Convolution, plane: &[f32], first: usize, copy: &mut [f32]) {
-        let [height, width] = shape.input;
+        let width = shape.input[1];
+        let of_both = shape.stride[1] == 2 && self.column_phases.len() == 2;
+        let mut pairs = Pairs::new(shape.padding[2]);
         let size = self.rows * self.pitch;
-        for (i, &row_phase) in self.row_phases.iter().enumerate() {
-            let (even, odd) = copy[2 * i * size..][..2 * size].split_at_mut(size);
+        let phases = if of_both { &self.column_phases[..1] } else { &self.column_phases[..] };
+        let planes = self.row_phases.iter().flat_map(|&row| phases.iter().map(move |&column| (row, column)));
+        let parts = copy.chunks_exact_mut(if of_both { 2 * size } else { size });
+        for ((row_phase, column_phase), part) in planes.zip(parts) {
             for row in 0..self.rows {
                 let y = ((first + row) * shape.stride[0] + row_phase).wrapping_sub(shape.padding[0]);
-                if y < height {
-                    let source = &plane[y * width..][..width];
-                    let line = row * self.pitch..(row + 1) * self.pitch;
-                    pairs(source, &mut even[line.clone()], &mut odd[line], shape.padding[2]);
+                let source = if y < shape.input[0] { &plane[y * width..][..width] } else { &[] };
+                let from = row * self.pitch;
+                if of_both {
+                    let (even, odd) = part.split_at_mut(size);
+                    pairs.sort(source, &mut even[from..], &mut odd[from..], self.pitch);
+                } else {
+                    let line = &mut part[from..][..self.pitch];
+                    every(source, line, shape.stride[1], column_phase, shape.padding[2]);
                 }
             }
         }
@@ -121,74 +102,6 @@ pub(super) fn every(source: &[f32], line: &mut [f32], stride: usize, phase: usiz
     } else {
         for (to, value) in line[begin..end].iter_mut().zip(source[from..].iter().step_by(stride)) {
             *to = *value;
-        }
-    }
-}
-
-/// Both phases of [`every`] for stride 2.
-pub(super) fn pairs(source: &[f32], even: &mut [f32], odd: &mut [f32], padding: usize) {
-    // Up to `begin`, and from `end` on, a pair has an element outside the source.
-    if source.len() + padding <= SHORT && even.len() <= SHORT / 2 - WIDEST {
-        return short_pairs(source, even, odd, padding);
-    }
-    let begin = padding.div_ceil(2).min(even.len());
-    let end = ((source.len() + padding) / 2).clamp(begin, even.len());
-    for (phase, line) in [&mut *even, &mut *odd].into_iter().enumerate() {
-        let value = |x: usize| source.get((2 * x + phase).wrapping_sub(padding)).copied().unwrap_or(0.0);
-        (0..begin).chain(end..line.len()).for_each(|x| line[x] = value(x));
-    }
-    if begin < end {
-        let from = source[2 * begin - padding..].as_ptr();
-        let (even, odd, count) = (even[begin..].as_mut_ptr(), odd[begin..].as_mut_ptr(), end - begin);
-        // SAFETY: pairs begin..end lie in the source and in both lines.
-        unsafe { at_level!(split(from: *const f32, even: *mut f32, odd: *mut f32, count: usize)) }
-    }
-}
-
-/// Numbers of a row, with the zeros around it, that are sorted by whole vectors: there is little else in short ones.
-const SHORT: usize = 192;
-
-/// [`pairs`] of a short row, which is copied between zeros first.
-fn short_pairs(source: &[f32], even: &mut [f32], odd: &mut [f32], padding: usize) {
-    let mut row = [0.0f32; SHORT];
-    row[padding..][..source.len()].copy_from_slice(source);
-    let (from, count) = (row.as_ptr(), even.len().min(odd.len()));
-    let (even, odd) = (even.as_mut_ptr(), odd.as_mut_ptr());
-    // SAFETY: both lines have `count` numbers, and the row a vector more than as many pairs: the caller has seen to that.
-    unsafe { at_level!(split_whole(from: *const f32, even: *mut f32, odd: *mut f32, count: usize)) }
-}
-
-/// [`split`] of a row that may be read a vector past its last pair.
-#[inline(always)]
-unsafe fn split_whole<V: Lanes>(from: *const f32, even: *mut f32, odd: *mut f32, count: usize) {
-    let whole = count / V::N * V::N;
-    // SAFETY: the caller's promise.
-    unsafe {
-        split::<V>(from, even, odd, whole);
-        if whole < count {
-            for (part, line) in V::load_by_2(from.add(2 * whole)).into_iter().zip([even, odd]) {
-                let lanes = part.lanes();
-                lanes.as_ptr().copy_to_nonoverlapping(line.add(whole), count - whole);
-            }
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn split<V: Lanes>(from: *const f32, even: *mut f32, odd: *mut f32, count: usize) {
-    let mut x = 0;
-    // SAFETY: the caller vouches for `count` pairs and for as many elements of both lines.
-    unsafe {
-        while x + V::N <= count {
-            let [a, b] = V::load_by_2(from.add(2 * x));
-            a.store(even.add(x));
-            b.store(odd.add(x));
-            x += V::N;
-        }
-        while x < count {
-            *even.add(x) = *from.add(2 * x);
-            *odd.add(x) = *from.add(2 * x + 1);
-            x += 1;
         }
     }
 }
