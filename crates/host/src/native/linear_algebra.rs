@@ -214,11 +214,11 @@ fn compute(algorithm: Algorithm, inputs: &[Mat<f64>]) -> Result<Vec<Mat<f64>>, S
             Ok(vec![parts(a.nrows(), 1, |i, _| values[i])])
         }
         Algorithm::Determinant => {
-            let (sign, pivots) = pivots(&a.partial_piv_lu());
+            let (sign, pivots) = pivots(&a.partial_piv_lu(), is_finite);
             Ok(vec![column([pivots.iter().product::<f64>() * sign].iter())])
         }
         Algorithm::LogDeterminant => {
-            let (sign, pivots) = pivots(&a.partial_piv_lu());
+            let (sign, pivots) = pivots(&a.partial_piv_lu(), is_finite);
             // The sign of zero and of NaN is 0, as Paddle has it.
             let signs = pivots.iter().map(|&pivot| if pivot == 0.0 || pivot.is_nan() { 0.0 } else { pivot.signum() });
             let sign = sign * signs.product::<f64>();
@@ -295,8 +295,8 @@ fn cholesky(a: MatRef<f64>, upper: bool, is_finite: bool) -> Result<Mat<f64>, St
     Ok(if upper { factor.L().transpose().to_owned() } else { factor.L().to_owned() })
 }
 
-/// The diagonal of U, and the sign of the permutation.
-fn pivots(lu: &PartialPivLu<f64>) -> (f64, Vec<f64>) {
+/// The sign of the permutation and the diagonal of U; of a matrix of numbers up to its first zero, by which everything behind it was divided.
+fn pivots(lu: &PartialPivLu<f64>, is_finite: bool) -> (f64, Vec<f64>) {
     let (forward, _) = lu.P().arrays();
     let mut seen = vec![false; forward.len()];
     let mut sign = 1.0;
@@ -311,12 +311,15 @@ fn pivots(lu: &PartialPivLu<f64>) -> (f64, Vec<f64>) {
             sign = -sign;
         }
     }
-    (sign, (0..forward.len()).map(|i| lu.U()[(i, i)]).collect())
+    let mut pivots: Vec<f64> = (0..forward.len()).map(|i| lu.U()[(i, i)]).collect();
+    let zero = pivots.iter().position(|&pivot| pivot == 0.0).filter(|_| is_finite);
+    pivots.truncate(zero.map_or(pivots.len(), |zero| zero + 1));
+    (sign, pivots)
 }
 
 fn invertible(a: MatRef<f64>) -> Result<PartialPivLu<f64>, String> {
     let lu = a.partial_piv_lu();
-    let (_, pivots) = pivots(&lu);
+    let (_, pivots) = pivots(&lu, false);
     match pivots.iter().find(|pivot| pivot.is_nan() || **pivot == 0.0) {
         None => Ok(lu),
         Some(pivot) => Err(format!("is singular: a pivot is {pivot}")),

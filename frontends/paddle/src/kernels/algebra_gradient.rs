@@ -119,20 +119,30 @@ fn number(c: &Compose, x: &View, matrices: &View) -> Result<View> {
     c.shaped(x, &[&matrices.shape[..matrices.rank() - 2], &[1, 1]].concat())
 }
 
-/// `dy det(X) X'^-1`
-fn determinant_grad(context: &Context, x: Tensor, out: Tensor, upstream: Tensor, dx: Output) -> Result<()> {
-    let (c, x) = (Compose::new(context), x.view()?);
-    let factor = c.multiply(&number(&c, &out.view()?, &x)?, &number(&c, &upstream.view()?, &x)?)?;
-    let inverse = c.apply(&LinearAlgebra(Algorithm::Inverse), std::slice::from_ref(&x))?;
-    c.store(&dx, x.dtype, Elementwise::Binary(Binary::Multiply), &[&transposed(&inverse), &factor], &[])
+/// The transposed inverses, of singular matrices the unit matrix; and which are singular, told by a number of each that is 0 then.
+fn transposed_inverses(c: &Compose, x: &View, zero_if_singular: &View) -> Result<(View, View)> {
+    let singular = c.map(Elementwise::Unary(Unary::LogicalNot), &[&number(c, zero_if_singular, x)?], &[])?;
+    let regular = c.map(Elementwise::Binary(Binary::Where), &[&singular, &unit(c, x)?, x], &[])?;
+    let inverses = c.apply(&LinearAlgebra(Algorithm::Inverse), std::slice::from_ref(&regular))?;
+    Ok((transposed(&inverses), singular))
 }
 
-/// `dy X'^-1`, where dy is that of the logarithm, the second part of the result.
-fn slogdet_grad(context: &Context, x: Tensor, _out: Tensor, upstream: Tensor, dx: Output) -> Result<()> {
-    let (c, x, upstream) = (Compose::new(context), x.view()?, upstream.view()?);
+/// `dy det(X) X'^-1`; of singular matrices 0, as Paddle has it.
+fn determinant_grad(context: &Context, x: Tensor, out: Tensor, upstream: Tensor, dx: Output) -> Result<()> {
+    let (c, x, out) = (Compose::new(context), x.view()?, out.view()?);
+    let factor = c.multiply(&number(&c, &out, &x)?, &number(&c, &upstream.view()?, &x)?)?;
+    let (inverses, _) = transposed_inverses(&c, &x, &out)?;
+    c.store(&dx, x.dtype, Elementwise::Binary(Binary::Multiply), &[&inverses, &factor], &[])
+}
+
+/// `dy X'^-1`, where dy is that of the logarithm, the second part of the result; NaN of singular matrices, whose sign is 0.
+fn slogdet_grad(context: &Context, x: Tensor, out: Tensor, upstream: Tensor, dx: Output) -> Result<()> {
+    let (c, x, upstream, out) = (Compose::new(context), x.view()?, upstream.view()?, out.view()?);
     let factor = number(&c, &upstream.narrowed(0, 1, 1, 1), &x)?;
-    let inverse = c.apply(&LinearAlgebra(Algorithm::Inverse), std::slice::from_ref(&x))?;
-    c.store(&dx, x.dtype, Elementwise::Binary(Binary::Multiply), &[&transposed(&inverse), &factor], &[])
+    let (inverses, singular) = transposed_inverses(&c, &x, &out.narrowed(0, 0, 1, 1))?;
+    let none = c.constant(x.dtype, &[], f64::NAN)?;
+    let factor = c.map(Elementwise::Binary(Binary::Where), &[&singular, &none, &factor], &[])?;
+    c.store(&dx, x.dtype, Elementwise::Binary(Binary::Multiply), &[&inverses, &factor], &[])
 }
 
 /// `1 / (b - a)` of every two numbers, 0 on the diagonal.

@@ -124,6 +124,8 @@ impl<'c> Equations<'c> {
 fn solve(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
     let equations = Equations::new(context, &x, &y)?;
     let value = equations.solved(&equations.x, &equations.y)?;
+    // Paddle infers the shape without repeating.
+    out.set_dims(&value.shape[..value.rank() - usize::from(equations.is_vector)]);
     equations.c.store_value(&out, value.dtype, &value)
 }
 
