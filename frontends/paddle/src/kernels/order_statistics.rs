@@ -126,11 +126,12 @@ fn median_of_numbers(
     middle(context, &x, &dims, (&mode, true), [&out, &places])
 }
 
-/// The gradient goes to where the middle was, half to each of two places.
+/// The gradient goes to all that equal the median, in equal parts (of a NaN to every NaN); to the places of the two that it is the mean of, half to each,
+/// where none does.
 fn median_grad(
     context: &Context,
     x: Tensor,
-    _median: Tensor,
+    median: Tensor,
     places: Tensor,
     upstream: Tensor,
     dims: IntArray,
@@ -147,18 +148,32 @@ fn median_grad(
     let leading: Vec<usize> = others.iter().map(|&axis| x.shape[axis]).collect();
     let size = along.iter().map(|&axis| x.shape[axis]).product();
     let count = if mode == "min" { 1 } else { 2 };
+    let order: Vec<usize> = others.iter().chain(&along).copied().collect();
+    let dims: Vec<usize> = order.iter().map(|&axis| x.shape[axis]).collect();
     let places = c.shaped(&places.view()?, &[&leading[..], &[count]].concat())?;
-    let share = c.scale(&upstream.view()?, 1.0 / count as f64, 0.0)?;
-    let share = c.shaped(&share, &[&leading[..], &[1]].concat())?;
-    let to = c.constant(x.dtype, &[&leading[..], &[size]].concat(), 0.0)?;
+    let of_each = |view: &View| c.shaped(view, &[&leading[..], &[1]].concat());
+    let (median, upstream) = (of_each(&median.view()?)?, of_each(&upstream.view()?)?);
+    let (same, equals) = equal_to(&c, &c.shaped(&x.permuted(&order), &[&leading[..], &[size]].concat())?, &median)?;
+    let none = c.cast(&c.map(Elementwise::Unary(Unary::LogicalNot), &[&equals], &[])?, x.dtype)?;
+    let share = c.map(Elementwise::Binary(Binary::Divide), &[&upstream, &c.add(&equals, &none)?], &[])?;
+    let to = c.multiply(&same, &share)?;
+    let share = c.scale(&c.multiply(&upstream, &none)?, 1.0 / count as f64, 0.0)?;
     for at in 0..count {
         let index = places.narrowed(leading.len(), at, 1, 1);
         let put = PutAlongAxis { axis: -1, reduce: Reduce::Add, include_self: true };
         c.launch(&put, &[to.clone(), index, share.clone()], std::slice::from_ref(&to))?;
     }
-    let order: Vec<usize> = others.iter().chain(&along).copied().collect();
-    let dims: Vec<usize> = order.iter().map(|&axis| x.shape[axis]).collect();
     c.store_as(&dx, x.dtype, &c.shaped(&to, &dims)?, |out| out.permuted(&order))
+}
+
+/// Which elements of each row equal its number, or are NaN as it is, as ones and zeros; and how many.
+fn equal_to(c: &Compose, rows: &View, numbers: &View) -> Result<(View, View)> {
+    let nan = |x: &View| c.map(Elementwise::Unary(Unary::IsNan), &[x], &[]);
+    let both = c.map(Elementwise::Binary(Binary::LogicalAnd), &[&nan(rows)?, &nan(numbers)?], &[])?;
+    let equal = c.map(Elementwise::Binary(Binary::Equal), &[rows, numbers], &[])?;
+    let same = c.cast(&c.map(Elementwise::Binary(Binary::LogicalOr), &[&equal, &both], &[])?, rows.dtype)?;
+    let count = c.summed_to(&same, &numbers.shape)?;
+    Ok((same, count))
 }
 
 /// Adds a weight, or one, to the element that each index names.

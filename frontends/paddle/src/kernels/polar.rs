@@ -72,13 +72,15 @@ fn angle_grad(context: &Context, x: Tensor, upstream: Tensor, dx: Output) -> Res
     Complex { real, imaginary: c.multiply(&x.real, &share)? }.store(context, &c, Some(&dx))
 }
 
-/// Half a turn of numbers below zero.
+/// Half a turn of numbers below zero; NaN of NaN.
 fn angle_of_real(context: &Context, x: Tensor, out: Output) -> Result<()> {
     let (c, x) = (Compose::new(context), x.view()?);
     let zero = c.constant(x.dtype, &[], 0.0)?;
     let is_below = c.map(Elementwise::Binary(Binary::LessThan), &[&x, &zero], &[])?;
     let half = c.constant(x.dtype, &[], std::f64::consts::PI)?;
-    c.store_value(&out, x.dtype, &c.multiply(&c.cast(&is_below, x.dtype)?, &half)?)
+    let angle = c.multiply(&c.cast(&is_below, x.dtype)?, &half)?;
+    let is_nan = c.map(Elementwise::Unary(Unary::IsNan), &[&x], &[])?;
+    c.store(&out, x.dtype, Elementwise::Binary(Binary::Where), &[&is_nan, &x, &angle], &[])
 }
 
 /// It does not change but for a step.
