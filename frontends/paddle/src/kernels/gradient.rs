@@ -7,14 +7,17 @@ use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient, Unary};
 use openmps_graph::view::dense_strides;
-use openmps_graph::{Shape, View};
+use openmps_graph::{DType, Shape, View};
 use openmps_tile::dtype::{ALL, FLOATS};
+
+/// Floats, and the integers that Paddle has gradients of sums and products for: a mask may be one.
+const MULTIPLIED: &[DType] = &[DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
-    table.add("add_grad", FLOATS, add_grad).strided();
-    table.add("subtract_grad", FLOATS, subtract_grad).strided();
-    table.add("multiply_grad", FLOATS, multiply_grad).strided();
+    table.add("add_grad", MULTIPLIED, add_grad).strided();
+    table.add("subtract_grad", MULTIPLIED, subtract_grad).strided();
+    table.add("multiply_grad", MULTIPLIED, multiply_grad).strided();
     table.add("divide_grad", FLOATS, divide_grad).strided();
     table.add("maximum_grad", FLOATS, maximum_grad).strided();
     table.add("minimum_grad", FLOATS, minimum_grad).strided();

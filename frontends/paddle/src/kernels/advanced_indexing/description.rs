@@ -79,7 +79,9 @@ impl Layouts {
     }
 
     fn refuse(&self) -> Error {
-        let (got, expected) = (format!("{:?}", self.indexed), "those of a view that repeats no element".to_owned());
+        let expected = "a view that repeats no element and whose selection Paddle describes in its own strides; of other views select in \
+                        a contiguous copy";
+        let (got, expected) = (format!("{:?}", self.indexed), expected.to_owned());
         Error::Attribute { attribute: "strides", got, expected }
     }
 
