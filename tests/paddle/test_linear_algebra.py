@@ -22,6 +22,7 @@ CALLS = {
     "slogdet of a matrix of rank 1": (linalg.slogdet, [np.ones((3, 3), "float32")], False),
     "det of a singular matrix, gradient": (linalg.det, [np.array([[1.0, 2.0], [2.0, 4.0]])], True),
     "slogdet of a singular matrix, gradient": (lambda x: linalg.slogdet(x)[0], [np.array([[1.0, 2.0], [2.0, 4.0]])], True),
+    "slogdet of NaN, gradient": (lambda x: linalg.slogdet(x)[1], [np.full((2, 2), np.nan)], True),
     "solve, more right sides than matrices": (linalg.solve, [SQUARE[:1], np.concatenate([SIDES, SIDES + 1])], True),
     "solve, a batch of vectors": (linalg.solve, [SQUARE, SIDES[:, :, 0]], True),
     "solve": (linalg.solve, [SQUARE, SIDES], True),

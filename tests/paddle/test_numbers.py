@@ -402,3 +402,28 @@ def test_slices_are_shortened_to_the_bound_itself(order):
     found = [run(device, lambda x: paddle.renorm(x, order, 0, 1e-7), [rows]) for device in ("mps", "cpu")]
     for mine, theirs in zip(*found):
         np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-15)
+
+
+def test_integers_have_gradients_of_sums_and_products():
+    found = {}
+    for device in "cpu", "mps":
+        paddle.set_device(device)
+        for dtype in "int32", "int64":
+            x, y, z = (paddle.to_tensor(values, dtype=dtype, stop_gradient=False) for values in ([[1, -2, 3], [4, 5, 2**31 - 1]], [2, 3, 4], [[7]]))
+            weights = paddle.to_tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], stop_gradient=False)
+            (weights * (x * y - z).astype("float32")).sum().backward()
+            found[device, dtype] = [tensor.grad.numpy().tolist() for tensor in (x, y, z, weights)]
+    for dtype in "int32", "int64":
+        assert found["mps", dtype] == found["cpu", dtype]
+        assert found["mps", dtype][0] == [[2, 6, 12], [8, 15, 24]]
+
+
+def test_an_infinite_gradient_of_a_median_stays_where_it_belongs():
+    paddle.set_device("mps")
+    x = paddle.to_tensor([[1.0, 2.0, 3.0, 2.0, 0.0], [5.0, 6.0, 7.0, 8.0, 9.0]], stop_gradient=False)
+    (paddle.median(x, 1) * float("inf")).sum().backward()
+    infinity = float("inf")
+    assert x.grad.numpy().tolist() == [[0, infinity, 0, infinity, 0], [0, 0, infinity, 0, 0]]
+    y = paddle.to_tensor([1.0, 3.0, 2.0, 4.0], stop_gradient=False)
+    (paddle.median(y) * infinity).backward()
+    assert y.grad.numpy().tolist() == [0, infinity, infinity, 0]

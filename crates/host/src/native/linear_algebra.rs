@@ -295,7 +295,7 @@ fn cholesky(a: MatRef<f64>, upper: bool, is_finite: bool) -> Result<Mat<f64>, St
     Ok(if upper { factor.L().transpose().to_owned() } else { factor.L().to_owned() })
 }
 
-/// The sign of the permutation and the diagonal of U; of a matrix of numbers up to its first zero, by which everything behind it was divided.
+/// The sign of the permutation and the diagonal of U. Where a zero is in that of a matrix of numbers, that alone: it divided what comes behind it.
 fn pivots(lu: &PartialPivLu<f64>, is_finite: bool) -> (f64, Vec<f64>) {
     let (forward, _) = lu.P().arrays();
     let mut seen = vec![false; forward.len()];
@@ -311,10 +311,9 @@ fn pivots(lu: &PartialPivLu<f64>, is_finite: bool) -> (f64, Vec<f64>) {
             sign = -sign;
         }
     }
-    let mut pivots: Vec<f64> = (0..forward.len()).map(|i| lu.U()[(i, i)]).collect();
-    let zero = pivots.iter().position(|&pivot| pivot == 0.0).filter(|_| is_finite);
-    pivots.truncate(zero.map_or(pivots.len(), |zero| zero + 1));
-    (sign, pivots)
+    let pivots: Vec<f64> = (0..forward.len()).map(|i| lu.U()[(i, i)]).collect();
+    let is_singular = is_finite && pivots.contains(&0.0);
+    (sign, if is_singular { vec![0.0] } else { pivots })
 }
 
 fn invertible(a: MatRef<f64>) -> Result<PartialPivLu<f64>, String> {

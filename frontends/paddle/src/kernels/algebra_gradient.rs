@@ -119,30 +119,38 @@ fn number(c: &Compose, x: &View, matrices: &View) -> Result<View> {
     c.shaped(x, &[&matrices.shape[..matrices.rank() - 2], &[1, 1]].concat())
 }
 
-/// The transposed inverses, of singular matrices the unit matrix; and which are singular, told by a number of each that is 0 then.
-fn transposed_inverses(c: &Compose, x: &View, zero_if_singular: &View) -> Result<(View, View)> {
-    let singular = c.map(Elementwise::Unary(Unary::LogicalNot), &[&number(c, zero_if_singular, x)?], &[])?;
-    let regular = c.map(Elementwise::Binary(Binary::Where), &[&singular, &unit(c, x)?, x], &[])?;
-    let inverses = c.apply(&LinearAlgebra(Algorithm::Inverse), std::slice::from_ref(&regular))?;
-    Ok((transposed(&inverses), singular))
+/// The transposed inverses; the unit matrix of those that have none, whose number (a determinant or its sign) is 0 or NaN. And which those are.
+fn transposed_inverses(c: &Compose, x: &View, numbers: &View) -> Result<(View, View)> {
+    let is_zero = c.map(Elementwise::Unary(Unary::LogicalNot), &[numbers], &[])?;
+    let is_nan = c.map(Elementwise::Unary(Unary::IsNan), &[numbers], &[])?;
+    let have_none = c.map(Elementwise::Binary(Binary::LogicalOr), &[&is_zero, &is_nan], &[])?;
+    let others = c.map(Elementwise::Binary(Binary::Where), &[&have_none, &unit(c, x)?, x], &[])?;
+    let inverses = c.apply(&LinearAlgebra(Algorithm::Inverse), std::slice::from_ref(&others))?;
+    Ok((transposed(&inverses), have_none))
 }
 
 /// `dy det(X) X'^-1`; of singular matrices 0, as Paddle has it.
 fn determinant_grad(context: &Context, x: Tensor, out: Tensor, upstream: Tensor, dx: Output) -> Result<()> {
-    let (c, x, out) = (Compose::new(context), x.view()?, out.view()?);
-    let factor = c.multiply(&number(&c, &out, &x)?, &number(&c, &upstream.view()?, &x)?)?;
+    let (c, x) = (Compose::new(context), x.view()?);
+    let out = number(&c, &out.view()?, &x)?;
+    let factor = c.multiply(&out, &number(&c, &upstream.view()?, &x)?)?;
+    let factor = c.map(Elementwise::Gradient(Gradient::Chosen), &[&out, &factor], &[])?;
     let (inverses, _) = transposed_inverses(&c, &x, &out)?;
     c.store(&dx, x.dtype, Elementwise::Binary(Binary::Multiply), &[&inverses, &factor], &[])
 }
 
-/// `dy X'^-1`, where dy is that of the logarithm, the second part of the result; NaN of singular matrices, whose sign is 0.
+/// `dy X'^-1`, where dy is that of the logarithm, the second part of the result.
 fn slogdet_grad(context: &Context, x: Tensor, out: Tensor, upstream: Tensor, dx: Output) -> Result<()> {
-    let (c, x, upstream, out) = (Compose::new(context), x.view()?, upstream.view()?, out.view()?);
-    let factor = number(&c, &upstream.narrowed(0, 1, 1, 1), &x)?;
-    let (inverses, singular) = transposed_inverses(&c, &x, &out.narrowed(0, 0, 1, 1))?;
-    let none = c.constant(x.dtype, &[], f64::NAN)?;
-    let factor = c.map(Elementwise::Binary(Binary::Where), &[&singular, &none, &factor], &[])?;
-    c.store(&dx, x.dtype, Elementwise::Binary(Binary::Multiply), &[&inverses, &factor], &[])
+    let (c, x, out, upstream) = (Compose::new(context), x.view()?, out.view()?, upstream.view()?);
+    log_determinant_grad(&c, &x, &out.narrowed(0, 0, 1, 1), &upstream.narrowed(0, 1, 1, 1), &dx)
+}
+
+/// The gradient of the logarithm of determinants with these signs; NaN of singular matrices, whose sign is 0.
+pub(super) fn log_determinant_grad(c: &Compose, x: &View, signs: &View, upstream: &View, dx: &Output) -> Result<()> {
+    let (inverses, have_none) = transposed_inverses(c, x, &number(c, signs, x)?)?;
+    let nan = c.constant(x.dtype, &[], f64::NAN)?;
+    let factor = c.map(Elementwise::Binary(Binary::Where), &[&have_none, &nan, &number(c, upstream, x)?], &[])?;
+    c.store(dx, x.dtype, Elementwise::Binary(Binary::Multiply), &[&inverses, &factor], &[])
 }
 
 /// `1 / (b - a)` of every two numbers, 0 on the diagonal.

@@ -1,5 +1,6 @@
 //! Kernels of elimination (lu and what goes with it), least squares, eigenvalues, and the logarithm of determinants in two tensors.
 
+use super::algebra_gradient::log_determinant_grad;
 use super::complex::allocate_pairs;
 use super::complex_arithmetic::Complex;
 use super::compose::Compose;
@@ -301,11 +302,11 @@ fn slogdet_v2(context: &Context, x: Tensor, sign: Output, logarithm: Output) -> 
     many(context, &LinearAlgebra(Algorithm::LogDeterminant), &[x.view()?], &[Some(&sign), Some(&logarithm)])
 }
 
-/// The logarithm's, times the inverse transposed; the sign is a step.
+/// The logarithm's; the sign is a step.
 fn slogdet_v2_grad(
     context: &Context,
     x: Tensor,
-    _sign: Tensor,
+    sign: Tensor,
     _logarithm: Tensor,
     _of_sign: Upstream,
     upstream: Upstream,
@@ -316,11 +317,5 @@ fn slogdet_v2_grad(
     let Upstream(Some(upstream)) = upstream else {
         return c.store_value(&dx, x.dtype, &c.constant(x.dtype, &x.shape, 0.0)?);
     };
-    let inverse = c.apply(&LinearAlgebra(Algorithm::Inverse), std::slice::from_ref(&x))?;
-    let axes: Vec<usize> = (0..x.rank() - 2).chain([x.rank() - 1, x.rank() - 2]).collect();
-    let mut upstream = upstream.view()?;
-    for _ in 0..2 {
-        upstream = with_axis(&upstream, upstream.rank())?;
-    }
-    c.store_value(&dx, x.dtype, &c.multiply(&inverse.permuted(&axes), &upstream)?)
+    log_determinant_grad(&c, &x, &sign.view()?, &upstream.view()?, &dx)
 }

@@ -10,14 +10,14 @@ use openmps_graph::view::dense_strides;
 use openmps_graph::{DType, Shape, View};
 use openmps_tile::dtype::{ALL, FLOATS};
 
-/// Floats, and the integers that Paddle has gradients of sums and products for: a mask may be one.
-const MULTIPLIED: &[DType] = &[DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
+/// Floats, and the integers that Paddle has gradients of sums, differences and products for: a mask may be one.
+const SUMMED: &[DType] = &[DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
-    table.add("add_grad", MULTIPLIED, add_grad).strided();
-    table.add("subtract_grad", MULTIPLIED, subtract_grad).strided();
-    table.add("multiply_grad", MULTIPLIED, multiply_grad).strided();
+    table.add("add_grad", SUMMED, add_grad).strided();
+    table.add("subtract_grad", SUMMED, subtract_grad).strided();
+    table.add("multiply_grad", SUMMED, multiply_grad).strided();
     table.add("divide_grad", FLOATS, divide_grad).strided();
     table.add("maximum_grad", FLOATS, maximum_grad).strided();
     table.add("minimum_grad", FLOATS, minimum_grad).strided();

@@ -154,10 +154,11 @@ fn median_grad(
     let of_each = |view: &View| c.shaped(view, &[&leading[..], &[1]].concat());
     let (median, upstream) = (of_each(&median.view()?)?, of_each(&upstream.view()?)?);
     let (same, equals) = equal_to(&c, &c.shaped(&x.permuted(&order), &[&leading[..], &[size]].concat())?, &median)?;
-    let none = c.cast(&c.map(Elementwise::Unary(Unary::LogicalNot), &[&equals], &[])?, x.dtype)?;
-    let share = c.map(Elementwise::Binary(Binary::Divide), &[&upstream, &c.add(&equals, &none)?], &[])?;
-    let to = c.multiply(&same, &share)?;
-    let share = c.scale(&c.multiply(&upstream, &none)?, 1.0 / count as f64, 0.0)?;
+    // Nothing is multiplied by zero, so that an infinite gradient stays where it belongs.
+    let share = c.map(Elementwise::Binary(Binary::Divide), &[&upstream, &equals], &[])?;
+    let to = c.map(Elementwise::Gradient(Gradient::Chosen), &[&same, &share], &[])?;
+    let share = c.map(Elementwise::Gradient(Gradient::NotChosen), &[&equals, &upstream], &[])?;
+    let share = c.scale(&share, 1.0 / count as f64, 0.0)?;
     for at in 0..count {
         let index = places.narrowed(leading.len(), at, 1, 1);
         let put = PutAlongAxis { axis: -1, reduce: Reduce::Add, include_self: true };
@@ -166,13 +167,13 @@ fn median_grad(
     c.store_as(&dx, x.dtype, &c.shaped(&to, &dims)?, |out| out.permuted(&order))
 }
 
-/// Which elements of each row equal its number, or are NaN as it is, as ones and zeros; and how many.
+/// Which elements of each row equal its number, or are NaN as it is; and how many.
 fn equal_to(c: &Compose, rows: &View, numbers: &View) -> Result<(View, View)> {
     let nan = |x: &View| c.map(Elementwise::Unary(Unary::IsNan), &[x], &[]);
     let both = c.map(Elementwise::Binary(Binary::LogicalAnd), &[&nan(rows)?, &nan(numbers)?], &[])?;
     let equal = c.map(Elementwise::Binary(Binary::Equal), &[rows, numbers], &[])?;
-    let same = c.cast(&c.map(Elementwise::Binary(Binary::LogicalOr), &[&equal, &both], &[])?, rows.dtype)?;
-    let count = c.summed_to(&same, &numbers.shape)?;
+    let same = c.map(Elementwise::Binary(Binary::LogicalOr), &[&equal, &both], &[])?;
+    let count = c.summed_to(&c.cast(&same, rows.dtype)?, &numbers.shape)?;
     Ok((same, count))
 }
 
