@@ -2,7 +2,7 @@
 
 use super::Reduction;
 use crate::operators::elementwise::Chain;
-use crate::rows::{Piece, RowBlock, convert, tile_width};
+use crate::rows::{Piece, RowBlock, Rows, convert, tile_width};
 use crate::tiles;
 use openmps_tile::{Binary, Builder, Combine, Compare, DType, Kernel, Scalar, Type, Value};
 
@@ -37,17 +37,17 @@ impl Order {
 }
 
 /// Elements of a long row that a program walks at once.
-pub(super) fn piece(reduction: Reduction, source: Source, pass: Pass, length: usize, is_host: bool) -> usize {
-    let as_they_lie = pass.input == pass.compute && reduction.takes_elements_as_they_are();
+pub(super) fn piece(reduction: Reduction, source: Source, pass: Pass, rows: &Rows, is_host: bool) -> usize {
+    let as_they_lie = rows.stride == 1 && pass.input == pass.compute && reduction.takes_elements_as_they_are();
     match source {
         // A chain keeps several tiles.
         Source::Chain(..) => 2048,
-        // Of a tensor on a GPU a tile is in registers, and
+        // A tile is in registers.
         Source::Tensor if !is_host => 8192,
-        // a CPU reads it where it is: the step from one piece to the next is what costs then.
-        Source::Tensor if as_they_lie => length.next_power_of_two().min(1 << 16),
-        // What it makes of elements has to stay in the first-level cache.
-        Source::Tensor => (16 << 10) / pass.compute.size(),
+        // A tile is memory, read where it is: the step from one to the next is what costs.
+        Source::Tensor if as_they_lie => rows.length.next_power_of_two().min(1 << 16),
+        // What is made of elements has to stay in the first-level cache.
+        Source::Tensor => (16 << 10) / loaded(reduction, pass).size().max(pass.compute.size()),
     }
 }
 
