@@ -1,12 +1,12 @@
-//! Rows of a convolution of stride 2, sorted into what lies at even and what at odd places.
+//! Rows of a convolution of stride 2, deinterleaved: what lies at even places, and what at odd ones.
 
 use crate::native::lanes::{Lanes, WIDEST, at_level};
 
-/// Numbers of a row, with the zeros around it, that are sorted by whole vectors: there is little else in short ones.
+/// Numbers of a row, with the zeros around it, that are split by whole vectors: there is little else in short ones.
 const SHORT: usize = 192;
 
-/// Sorts rows that are padded alike.
-pub(super) struct Pairs {
+/// Splits rows that are padded alike.
+pub(super) struct Deinterleaver {
     padding: usize,
     /// A short row between zeros, of which those before it stay.
     row: [f32; SHORT],
@@ -14,15 +14,15 @@ pub(super) struct Pairs {
     length: usize,
 }
 
-impl Pairs {
+impl Deinterleaver {
     /// For rows with so many zeros before them.
-    pub fn new(padding: usize) -> Pairs {
-        Pairs { padding, row: [0.0; SHORT], length: 0 }
+    pub fn new(padding: usize) -> Deinterleaver {
+        Deinterleaver { padding, row: [0.0; SHORT], length: 0 }
     }
 
     /// `even[x] = source[2 * x - padding]` and `odd[x] = source[2 * x + 1 - padding]` for x below `count`, zero outside the source. Numbers behind those are
     /// overwritten, as far as the lines go.
-    pub fn sort(&mut self, source: &[f32], even: &mut [f32], odd: &mut [f32], count: usize) {
+    pub fn split(&mut self, source: &[f32], even: &mut [f32], odd: &mut [f32], count: usize) {
         assert!(even.len() >= count && odd.len() >= count);
         let padding = self.padding;
         if source.is_empty() {
@@ -36,10 +36,10 @@ impl Pairs {
             let row = &mut self.row;
             // SAFETY: the row has room for the source, and vectors for `count` pairs.
             unsafe {
-                at_level!(sort_short(source: &[f32], row: &mut [f32; SHORT], padding: usize, even: &mut [f32], odd: &mut [f32], count: usize))
+                at_level!(split_short(source: &[f32], row: &mut [f32; SHORT], padding: usize, even: &mut [f32], odd: &mut [f32], count: usize))
             }
         } else {
-            sort_long(source, &mut even[..count], &mut odd[..count], padding);
+            split_long(source, &mut even[..count], &mut odd[..count], padding);
         }
     }
 }
@@ -47,7 +47,7 @@ impl Pairs {
 /// # Safety
 /// The row has room for the source behind the padding, and for a vector more than `count` pairs; both lines have `count` numbers.
 #[inline(always)]
-unsafe fn sort_short<V: Lanes>(
+unsafe fn split_short<V: Lanes>(
     source: &[f32],
     row: &mut [f32; SHORT],
     padding: usize,
@@ -101,8 +101,8 @@ unsafe fn put<V: Lanes>(vector: V, line: &mut [f32], count: usize) {
     }
 }
 
-/// [`Pairs::sort`] of a row that is read where it lies.
-fn sort_long(source: &[f32], even: &mut [f32], odd: &mut [f32], padding: usize) {
+/// [`Deinterleaver::split`] of a row that is read where it lies.
+fn split_long(source: &[f32], even: &mut [f32], odd: &mut [f32], padding: usize) {
     // Up to `begin`, and from `end` on, a pair has an element outside the source.
     let begin = padding.div_ceil(2).min(even.len());
     let end = ((source.len() + padding) / 2).clamp(begin, even.len());

@@ -4,8 +4,8 @@
 //! The rows of a band of a plane are copied with zeros to their left and right, their columns sorted by the remainder modulo the step. Rows above and
 //! below the plane are not there, and cost nothing: of a filter of five rows on a plane of two, two are computed.
 
+use super::deinterleave::Deinterleaver;
 use super::finish::finish_row;
-use super::pairs::Pairs;
 use super::shape::Convolution;
 use super::window::{SLACK, every, phases};
 use super::{across, stencil};
@@ -125,7 +125,7 @@ impl Layout {
     /// Copies the rows of the plane that `sources` names; the first of them.
     fn copy(&self, shape: &Convolution, plane: &[f32], sources: &[usize], copy: &mut [f32]) -> usize {
         let (width, left, stride) = (self.pixels[1], shape.padding[2], shape.stride[1]);
-        let mut pairs = Pairs::new(left);
+        let mut deinterleaver = Deinterleaver::new(left);
         let mut rows = sources.iter().copied().filter(|&source| source != NONE).peekable();
         let begin = rows.peek().copied().unwrap_or(0);
         for (row, line) in rows.zip(copy.chunks_exact_mut(self.line)) {
@@ -136,7 +136,7 @@ impl Layout {
                 places.zip(source).for_each(|(to, value)| *to = *value);
             } else if stride == 2 && self.phases.len() == 2 {
                 let (even, odd) = line.split_at_mut(self.pitch);
-                pairs.sort(source, even, odd, self.pitch);
+                deinterleaver.split(source, even, odd, self.pitch);
             } else {
                 for (&phase, part) in self.phases.iter().zip(line.chunks_exact_mut(self.pitch)) {
                     every(source, part, stride, phase, left);

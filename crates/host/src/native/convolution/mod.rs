@@ -7,13 +7,13 @@
 mod across;
 mod adjoint;
 mod columns;
+mod deinterleave;
 mod depthwise;
 mod depthwise_gradient;
 mod direct;
 mod filters;
 mod finish;
 mod gathered;
-mod pairs;
 mod pointwise;
 mod rows;
 mod shape;

@@ -4,7 +4,7 @@
 //! q = row * pitch + column of the band then reads, for tap (i, j), the number at `offset(i, j) + q`: one vector load covers
 //! neighbouring outputs whatever the stride, and runs on from one row to the next.
 
-use super::pairs::Pairs;
+use super::deinterleave::Deinterleaver;
 use super::shape::Convolution;
 
 /// The layout of such copies for bands of up to `rows` output rows.
@@ -64,7 +64,7 @@ impl Window {
     pub(crate) fn fill(&self, shape: &Convolution, plane: &[f32], first: usize, copy: &mut [f32]) {
         let width = shape.input[1];
         let of_both = shape.stride[1] == 2 && self.column_phases.len() == 2;
-        let mut pairs = Pairs::new(shape.padding[2]);
+        let mut deinterleaver = Deinterleaver::new(shape.padding[2]);
         let size = self.rows * self.pitch;
         let phases = if of_both { &self.column_phases[..1] } else { &self.column_phases[..] };
         let planes = self.row_phases.iter().flat_map(|&row| phases.iter().map(move |&column| (row, column)));
@@ -76,7 +76,7 @@ impl Window {
                 let from = row * self.pitch;
                 if of_both {
                     let (even, odd) = part.split_at_mut(size);
-                    pairs.sort(source, &mut even[from..], &mut odd[from..], self.pitch);
+                    deinterleaver.split(source, &mut even[from..], &mut odd[from..], self.pitch);
                 } else {
                     let line = &mut part[from..][..self.pitch];
                     every(source, line, shape.stride[1], column_phase, shape.padding[2]);

@@ -55,7 +55,9 @@ impl Half for bf16 {
 /// # Safety
 /// As [`super::matmul`], for elements of type `T`.
 pub(super) unsafe fn run<T: Half>(product: &MatrixProduct, at: Matrices, batches: &[[isize; 3]]) {
-    let few = product.columns <= skinny::MOST_HALF_ROWS || !is_packed(&dense(product), T::DTYPE);
+    let own = dense(product);
+    let has_kernel = is_packed(&own, T::DTYPE) || skinny::takes(&own, T::DTYPE);
+    let few = product.columns <= skinny::MOST_HALF_ROWS || !has_kernel;
     if product.columns < product.rows && few && !multiplied::<T>(product) {
         let transposed = product.transposed();
         if skinny::takes(&dense(&transposed), T::DTYPE) {

@@ -26,7 +26,7 @@ const WIDTH: usize = REGISTERS * WIDEST;
 /// Rows of the right matrix that a block goes down: sums are read and written once for so many terms. Rows a power of two apart share a set of the
 /// first-level cache, which has eight places.
 const TERMS: usize = 8;
-/// Rows that wide blocks go down where there are several: their lines stay in the second-level cache for the next block. A matrix that is in that cache
+/// Rows that wide blocks go down where more than [`ROWS`] rows are several of them: their lines stay in the second-level cache for the next block. A matrix that is in that cache
 /// they go down to its end. Nothing is asked for ahead there: it made products of 12 rows by 1024 x 1024 take half as long again (Zen 5).
 const MANY_TERMS: usize = 256;
 /// Sums of all rows that a task keeps in the first-level cache.
@@ -37,8 +37,8 @@ const SUMS_OF_A_BLOCK: usize = 16_384;
 const TINY: usize = 1 << 16;
 const LARGE: usize = 1 << 18;
 const HUGE: usize = 1 << 22;
-/// Rows up to which this beats packing a right matrix of float32 that is tiny, fits the second-level cache, the third, or none. The crate gemm, which
-/// multiplies two to five rows otherwise, is faster where the matrix is tiny.
+/// Rows up to which this beats packing a right matrix of float32 that is tiny, fits the second-level cache, the third, or none, and at every level one
+/// that is packed already. The crate gemm, which multiplies two to five rows otherwise, is faster where the matrix is tiny.
 const MOST_SINGLE_ROWS: [usize; 4] = [1, 12, 6, 6];
 /// The same with wide blocks: 16 x 512 by 512 x 512 takes 34 us here and 70 packed, by 2048 x 2048 860 and 980, by 4096 x 4096 5.4 ms and 4.9; 64 rows by
 /// 2048 x 2048 2.55 ms and 2.86 (Zen 5, one thread).
