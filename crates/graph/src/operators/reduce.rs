@@ -283,9 +283,7 @@ impl Reduce {
         numbers: &[u64],
     ) -> Result<()> {
         let first = &rows[0];
-        let piece = kernel::piece(self.reduction, source, pass, first, queue.is_host());
-        let order = Order::along(first.length, piece);
-        let call = Launch { source, pass, numbers, order, count: first.length, of_parts: false };
+        let call = Launch { source, pass, numbers, count: first.length, of_parts: false };
         let worth_cutting = if queue.is_host() { WORTH_CUTTING_ON_HOST } else { WORTH_CUTTING };
         let parts = (2..=64).rev().find(|parts| first.length.is_multiple_of(*parts));
         match parts {
@@ -306,30 +304,29 @@ impl Reduce {
             Reduction::Norm => Reduction::SumOfSquares,
             other => other,
         };
-        let piece = kernel::piece(first, call.source, call.pass, &rows[0].part(0, parts, length), queue.is_host());
-        let order = Order::along(length, piece);
         let first = Reduce { reduction: first, ..self.clone() };
         let pass = Pass { output: call.pass.compute, ..call.pass };
         for row in 0..count {
             let cut: Vec<Rows> = rows.iter().map(|rows| rows.part(row, parts, length)).collect();
             let to = partial.address() + row * parts * size;
-            first.submit(queue, &cut, to, Launch { pass, order, count: length, ..call })?;
+            first.submit(queue, &cut, to, Launch { pass, count: length, ..call })?;
         }
         let joined = Rows::dense(partial.address(), count, parts, call.pass.compute);
         let pass = Pass { input: call.pass.compute, ..call.pass };
         let second = Reduce { reduction: self.reduction.of_parts(), ..self.clone() };
-        let (source, order) = (Source::Tensor, Order::along(parts, piece));
-        second.submit(queue, &[joined], out, Launch { source, pass, order, of_parts: true, numbers: &[], ..call })
+        let source = Source::Tensor;
+        second.submit(queue, &[joined], out, Launch { source, pass, of_parts: true, numbers: &[], ..call })
     }
 
     fn submit(&self, queue: &Queue, rows: &[Rows], out: usize, call: Launch) -> Result<()> {
         let (operator, first) = (self.name(), &rows[0]);
-        let (kind, width, block) = match call.order {
+        let pass = call.pass;
+        let order = Order::along(self.reduction, call.source, pass, first, queue.is_host());
+        let (kind, width, block) = match order {
             Order::Short(width) => (0, width, RowBlock::rows_for(width)),
             Order::Long(piece) => (1, piece, 1),
         };
         let numbers = vec![kind, width, usize::from(call.of_parts)];
-        let pass = call.pass;
         let mut dtypes = vec![pass.input, pass.compute, pass.output];
         let key = match call.source {
             Source::Tensor => Key::Other(operator, dtypes, numbers),
@@ -338,7 +335,7 @@ impl Reduce {
                 Key::Chain { chain: chain.text(), reduction: operator, dtypes, layout: None, numbers }
             }
         };
-        let build = || kernel::kernel(self.reduction, call.source, pass, call.order, call.of_parts);
+        let build = || kernel::kernel(self.reduction, call.source, pass, order, call.of_parts);
         let pipeline = program::get(operator, &key, build)?;
         let mut arguments: Vec<u64> = rows.iter().map(|rows| rows.address as u64).collect();
         arguments.extend([out, first.count, first.length, call.count].map(|number| number as u64));
@@ -356,7 +353,6 @@ struct Launch<'a> {
     pass: Pass,
     /// A chain's numbers, as arguments.
     numbers: &'a [u64],
-    order: Order,
     /// What a mean is divided by.
     count: usize,
     /// Whether the elements are results of parts.

@@ -30,14 +30,15 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// Rows of this length, one after the other.
-    pub fn along(length: usize, piece: usize) -> Order {
-        tile_width(length).map_or(Order::Long(piece), Order::Short)
+    /// What suits these rows.
+    pub fn along(reduction: Reduction, source: Source, pass: Pass, rows: &Rows, is_host: bool) -> Order {
+        let long = || Order::Long(piece(reduction, source, pass, rows, is_host));
+        tile_width(rows.length).map_or_else(long, Order::Short)
     }
 }
 
 /// Elements of a long row that a program walks at once.
-pub(super) fn piece(reduction: Reduction, source: Source, pass: Pass, rows: &Rows, is_host: bool) -> usize {
+fn piece(reduction: Reduction, source: Source, pass: Pass, rows: &Rows, is_host: bool) -> usize {
     let as_they_lie = rows.stride == 1 && pass.input == pass.compute && reduction.takes_elements_as_they_are();
     match source {
         // A chain keeps several tiles.
