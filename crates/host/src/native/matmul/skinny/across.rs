@@ -2,9 +2,8 @@
 //! the first-level cache.
 
 use super::Work;
-use crate::native::lanes::{Lanes, WIDEST, at_level};
+use crate::native::lanes::{Lanes, WIDEST, at_level, lanes};
 use crate::native::matmul::MatrixProduct;
-use crate::native::microkernel::kernels;
 use crate::native::scratch;
 use crate::native::stored::{Stored, widened};
 use crate::threads::{self, parallel_for};
@@ -26,8 +25,9 @@ const WIDTH: usize = REGISTERS * WIDEST;
 /// Rows of the right matrix that a block goes down: sums are read and written once for so many terms. Rows a power of two apart share a set of the
 /// first-level cache, which has eight places.
 const TERMS: usize = 8;
-/// Rows that wide blocks go down where more than [`ROWS`] rows are several of them: their lines stay in the second-level cache for the next block. A matrix that is in that cache
-/// they go down to its end. Nothing is asked for ahead there: it made products of 12 rows by 1024 x 1024 take half as long again (Zen 5).
+/// Rows of the right matrix that wide blocks go down where the left one has more than [`ROWS`]: their lines stay in the second-level cache for the next
+/// six. A matrix that is in that cache whole they go down to its end. Nothing is asked for ahead there: it made products of 12 rows by 1024 x 1024
+/// take half as long again (Zen 5).
 const MANY_TERMS: usize = 256;
 /// Sums of all rows that a task keeps in the first-level cache.
 const SUMS: usize = 4096;
@@ -52,7 +52,7 @@ const MOST_HALF_ROWS_OF_WIDE_BLOCKS: [usize; 4] = [64, 64, 64, MOST_HALF_ROWS];
 
 /// Whether [`run`] takes this product.
 pub(super) fn takes(product: &MatrixProduct, right: DType) -> bool {
-    let (class, has_wide_blocks) = (size_class(product), kernels().width == WIDTH);
+    let (class, has_wide_blocks) = (size_class(product), lanes() == WIDEST);
     let most = match (right, has_wide_blocks) {
         (DType::F32, true) => MOST_SINGLE_ROWS_OF_WIDE_BLOCKS[class],
         (DType::F32, false) => MOST_SINGLE_ROWS[class],
@@ -62,9 +62,10 @@ pub(super) fn takes(product: &MatrixProduct, right: DType) -> bool {
     product.right[1] == 1 && product.depth > 0 && product.rows <= most
 }
 
-/// Whether a right matrix of float32 is better read where it lies even by a caller who has it for long and could keep it packed.
+/// Whether a right matrix of float32, of a product that [`takes`] has accepted, is better read where it lies even by a caller who has it for long and
+/// could keep it packed.
 pub(super) fn beats_packed(product: &MatrixProduct) -> bool {
-    product.right[1] == 1 && product.depth > 0 && product.rows <= MOST_SINGLE_ROWS[size_class(product)]
+    product.rows <= MOST_SINGLE_ROWS[size_class(product)]
 }
 
 /// Which of the four sizes the right matrix has.
