@@ -125,7 +125,7 @@ impl Layout {
     /// Copies the rows of the plane that `sources` names; the first of them.
     fn copy(&self, shape: &Convolution, plane: &[f32], sources: &[usize], copy: &mut [f32]) -> usize {
         let (width, left, stride) = (self.pixels[1], shape.padding[2], shape.stride[1]);
-        let mut deinterleaver = Deinterleaver::new(left);
+        let mut deinterleaver = Deinterleaver::new(stride, &self.phases, left);
         let mut rows = sources.iter().copied().filter(|&source| source != NONE).peekable();
         let begin = rows.peek().copied().unwrap_or(0);
         for (row, line) in rows.zip(copy.chunks_exact_mut(self.line)) {
@@ -134,7 +134,7 @@ impl Layout {
                 line.fill(0.0);
                 let places = line.iter_mut().skip(left).step_by(self.spacing[1]);
                 places.zip(source).for_each(|(to, value)| *to = *value);
-            } else if stride == 2 && self.phases.len() == 2 {
+            } else if let Some(deinterleaver) = &mut deinterleaver {
                 let (even, odd) = line.split_at_mut(self.pitch);
                 deinterleaver.split(source, even, odd, self.pitch);
             } else {

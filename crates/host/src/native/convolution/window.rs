@@ -63,18 +63,19 @@ impl Window {
     /// Copies one channel's plane for the band that starts with output row `first`.
     pub(crate) fn fill(&self, shape: &Convolution, plane: &[f32], first: usize, copy: &mut [f32]) {
         let width = shape.input[1];
-        let of_both = shape.stride[1] == 2 && self.column_phases.len() == 2;
-        let mut deinterleaver = Deinterleaver::new(shape.padding[2]);
+        let mut deinterleaver = Deinterleaver::new(shape.stride[1], &self.column_phases, shape.padding[2]);
+        // A deinterleaver fills the parts of both phases at once.
+        let at_once = if deinterleaver.is_some() { 2 } else { 1 };
         let size = self.rows * self.pitch;
-        let phases = if of_both { &self.column_phases[..1] } else { &self.column_phases[..] };
+        let phases = &self.column_phases[..self.column_phases.len() / at_once];
         let planes = self.row_phases.iter().flat_map(|&row| phases.iter().map(move |&column| (row, column)));
-        let parts = copy.chunks_exact_mut(if of_both { 2 * size } else { size });
+        let parts = copy.chunks_exact_mut(at_once * size);
         for ((row_phase, column_phase), part) in planes.zip(parts) {
             for row in 0..self.rows {
                 let y = ((first + row) * shape.stride[0] + row_phase).wrapping_sub(shape.padding[0]);
                 let source = if y < shape.input[0] { &plane[y * width..][..width] } else { &[] };
                 let from = row * self.pitch;
-                if of_both {
+                if let Some(deinterleaver) = &mut deinterleaver {
                     let (even, odd) = part.split_at_mut(size);
                     deinterleaver.split(source, &mut even[from..], &mut odd[from..], self.pitch);
                 } else {
