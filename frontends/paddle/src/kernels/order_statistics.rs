@@ -28,17 +28,34 @@ pub fn register(table: &mut Table) {
     table.add("bincount", WIDE, bincount).output_as_inferred(0);
 }
 
-/// The axes that go, as one last axis, and the dimensions of the others.
-fn lines(c: &Compose, x: &View, dims: &[i64]) -> Result<(View, Vec<usize>)> {
-    let along = axes(x.rank(), dims, false);
-    let others: Vec<usize> = (0..x.rank()).filter(|axis| !along.contains(axis)).collect();
-    let order: Vec<usize> = others.iter().chain(&along).copied().collect();
-    let permuted = x.permuted(&order);
-    let dense = c.temporary(x.dtype, &permuted.shape)?;
-    c.launch(&openmps_graph::operators::copy::Copy, &[permuted], std::slice::from_ref(&dense))?;
-    let leading: Vec<usize> = others.iter().map(|&axis| x.shape[axis]).collect();
-    let size = along.iter().map(|&axis| x.shape[axis]).product();
-    Ok((c.shaped(&dense, &[&leading[..], &[size]].concat())?, leading))
+/// The axes that go, as one last axis behind the others.
+struct Lines {
+    /// All axes, those that go last.
+    order: Vec<usize>,
+    /// The dimensions of the others.
+    leading: Vec<usize>,
+    /// Elements of a line.
+    size: usize,
+}
+
+impl Lines {
+    fn of(x: &View, dims: &[i64]) -> Lines {
+        let along = axes(x.rank(), dims, false);
+        let others: Vec<usize> = (0..x.rank()).filter(|axis| !along.contains(axis)).collect();
+        let leading = others.iter().map(|&axis| x.shape[axis]).collect();
+        let size = along.iter().map(|&axis| x.shape[axis]).product();
+        Lines { order: others.into_iter().chain(along).collect(), leading, size }
+    }
+
+    /// The tensor with these lines, in memory of its own where it has another order.
+    fn cut(&self, c: &Compose, x: &View) -> Result<View> {
+        self.with_last(c, &x.permuted(&self.order), self.size)
+    }
+
+    /// Elements of which each line has so many, one line after the other.
+    fn with_last(&self, c: &Compose, x: &View, count: usize) -> Result<View> {
+        c.shaped(x, &[&self.leading[..], &[count]].concat())
+    }
 }
 
 /// The elements in the middle of each line in order: one below and one above, or one that is both. NaN stands at the end; where the
@@ -52,11 +69,11 @@ fn middle(
 ) -> Result<()> {
     let c = Compose::new(context);
     let x = x.view()?;
-    let (line, leading) = lines(&c, &x, dims)?;
-    let size = line.shape[leading.len()];
+    let lines = Lines::of(&x, dims);
+    let (line, size) = (lines.cut(&c, &x)?, lines.size);
     let result = if x.dtype.is_float() { x.dtype } else { out.dtype()? };
     if size == 0 {
-        return nothing(&c, &leading, result, mode, [out, places]);
+        return nothing(&c, &lines.leading, result, mode, [out, places]);
     }
     let sorted = [c.temporary(x.dtype, &line.shape)?, c.temporary(DType::I64, &line.shape)?];
     c.launch(&Sort { axis: -1, descending: false }, std::slice::from_ref(&line), &sorted)?;
@@ -143,28 +160,23 @@ fn median_grad(
     if gave_memory_alone(context, &dx, x.dtype)? {
         return Ok(());
     }
-    let along = axes(x.rank(), &dims, false);
-    let others: Vec<usize> = (0..x.rank()).filter(|axis| !along.contains(axis)).collect();
-    let leading: Vec<usize> = others.iter().map(|&axis| x.shape[axis]).collect();
-    let size = along.iter().map(|&axis| x.shape[axis]).product();
+    let lines = Lines::of(&x, &dims);
     let count = if mode == "min" { 1 } else { 2 };
-    let order: Vec<usize> = others.iter().chain(&along).copied().collect();
-    let dims: Vec<usize> = order.iter().map(|&axis| x.shape[axis]).collect();
-    let places = c.shaped(&places.view()?, &[&leading[..], &[count]].concat())?;
-    let of_each = |view: &View| c.shaped(view, &[&leading[..], &[1]].concat());
-    let (median, upstream) = (of_each(&median.view()?)?, of_each(&upstream.view()?)?);
-    let (same, equals) = equal_to(&c, &c.shaped(&x.permuted(&order), &[&leading[..], &[size]].concat())?, &median)?;
+    let of_each = |tensor: Tensor, count| lines.with_last(&c, &tensor.view()?, count);
+    let (median, upstream, places) = (of_each(median, 1)?, of_each(upstream, 1)?, of_each(places, count)?);
+    let (same, equals) = equal_to(&c, &lines.cut(&c, &x)?, &median)?;
     // Nothing is multiplied by zero, so that an infinite gradient stays where it belongs.
     let share = c.map(Elementwise::Binary(Binary::Divide), &[&upstream, &equals], &[])?;
     let to = c.map(Elementwise::Gradient(Gradient::Chosen), &[&same, &share], &[])?;
     let share = c.map(Elementwise::Gradient(Gradient::NotChosen), &[&equals, &upstream], &[])?;
     let share = c.scale(&share, 1.0 / count as f64, 0.0)?;
     for at in 0..count {
-        let index = places.narrowed(leading.len(), at, 1, 1);
+        let index = places.narrowed(lines.leading.len(), at, 1, 1);
         let put = PutAlongAxis { axis: -1, reduce: Reduce::Add, include_self: true };
         c.launch(&put, &[to.clone(), index, share.clone()], std::slice::from_ref(&to))?;
     }
-    c.store_as(&dx, x.dtype, &c.shaped(&to, &dims)?, |out| out.permuted(&order))
+    let permuted = x.permuted(&lines.order);
+    c.store_as(&dx, x.dtype, &c.shaped(&to, &permuted.shape)?, |out| out.permuted(&lines.order))
 }
 
 /// Which elements of each row equal its number, or are NaN as it is; and how many.
