@@ -14,6 +14,7 @@ pub(super) use self::scalars::index_operation;
 use super::call::{Call, Places, Written};
 use super::operand::{Extent, Extents, Operand, Slot, Target, ViewKind};
 use super::step::Step;
+use super::turns::Turns;
 use super::{Launch, Program};
 use crate::error::Error;
 use crate::interrupt::Poll;
@@ -125,7 +126,11 @@ unsafe fn run_with(
     // SAFETY: passed on to the caller.
     unsafe { machine.run(&program.prologue) }?;
     let begin = programs.start;
-    let mut place = [begin % grid[0], begin / grid[0] % grid[1], begin / grid[0] / grid[1]];
+    let turns = program.places.filter(|_| grid[1..] == [1, 1]).map(|places| Turns::new(grid[0], places));
+    let mut place = match turns {
+        Some(turns) => [turns.at(begin), 0, 0],
+        None => [begin % grid[0], begin / grid[0] % grid[1], begin / grid[0] / grid[1]],
+    };
     for _ in programs {
         for (slot, number) in program.program_slots.into_iter().zip([place[0] * program.by, place[1], place[2]]) {
             machine.set(slot, number as i64);
@@ -134,15 +139,21 @@ unsafe fn run_with(
         machine.count()?;
         // SAFETY: passed on to the caller.
         unsafe { machine.run(&program.body) }?;
-        place[0] += 1;
-        if place[0] == grid[0] {
-            place = [0, place[1] + 1, place[2]];
-            if place[1] == grid[1] {
-                place = [0, 0, place[2] + 1];
-            }
-        }
+        place = match turns {
+            Some(turns) => [turns.after(place[0]), 0, 0],
+            None => after(place, grid),
+        };
     }
     Ok(())
+}
+
+/// The place behind this one, the first axis fastest.
+fn after([x, y, z]: [usize; 3], grid: [usize; 3]) -> [usize; 3] {
+    match (x + 1 == grid[0], y + 1 == grid[1]) {
+        (false, _) => [x + 1, y, z],
+        (true, false) => [0, y + 1, z],
+        (true, true) => [0, 0, z + 1],
+    }
 }
 
 /// Makes the products of a program, with the memory of those before where it fits.

@@ -18,7 +18,7 @@ use super::once::Range;
 use super::operand::{Extents, Operand, Register, Slot, Spread, Sum, Target, Width, plain};
 use super::step::Step;
 use super::value::{Filled, Form, Planned, rows_and_columns, width_of};
-use super::{Program, registers};
+use super::{Program, registers, turns};
 use crate::error::Error;
 use openmps_tile::types::Element;
 use openmps_tile::{Block, Instruction, Kernel, Operation, Scalar, Value};
@@ -172,6 +172,7 @@ impl<'k> Lowering<'k> {
             wide: None,
             once: None,
         }
+            places: turns::places(self.kernel),
     }
 
     pub fn block(&mut self, block: &Block) -> Lowered<()> {

@@ -22,6 +22,7 @@ mod row;
 mod shorten;
 mod step;
 mod value;
+mod turns;
 mod widen;
 
 use crate::error::Error;
@@ -58,6 +59,8 @@ pub struct Program {
     /// Programs run one after the other, as their lines are to be read.
     is_ordered: bool,
     /// How many programs of the kernel each run of the body is.
+    /// Places that programs take turns at, by the remainder of their number.
+    places: Option<usize>,
     by: usize,
     /// The same for several programs at once.
     wide: Option<Box<Program>>,
