@@ -131,15 +131,18 @@ impl Machine<'_> {
         let even = self.even(address, (rows, columns));
         let size = address.size as isize;
         let whole = matches!(rest, Rest::Unread) || (rows, columns) == full;
+        if let Some(Even { base, by_column, .. }) = even
+            && rows == 1
+            && by_column == size
+        {
+            self.ahead.note(register, base, columns * address.size);
+        }
         if let Some(Even { base, by_row, by_column }) = even
             && direct
             && whole
             && (by_column == size || by_column == 0 || columns <= 1)
         {
             let repeats = by_column == 0 && full.1 > 1;
-            if rows == 1 && !repeats {
-                self.ahead.note(register, base, columns * address.size);
-            }
             self.places[register] = RegisterMemory { address: base, pitch: by_row, repeats };
             return;
         }
