@@ -13,6 +13,7 @@ mod scalar;
 mod shape;
 mod tile;
 
+use self::scalar::Arithmetic;
 use super::call::{Call, Effect, Work, Written};
 use super::once::Range;
 use super::operand::{Extents, Operand, Register, Slot, Spread, Sum, Target, Width, plain};
@@ -86,7 +87,9 @@ pub(super) struct Lowering<'k> {
     program_slots: [Slot; 3],
     prologue: Vec<Step>,
     /// Lists under construction, the innermost loop's last.
-    pub open: Vec<Vec<Step>>,
+    open: Vec<Vec<Step>>,
+    /// For each of them what it has computed of indices and addresses.
+    computed: Vec<HashMap<Arithmetic, Slot>>,
     /// Bytes of each register.
     pub registers: Vec<usize>,
     /// Registers that hold one number outside of a part.
@@ -121,6 +124,7 @@ impl<'k> Lowering<'k> {
             program_slots: [0; 3],
             prologue: Vec::new(),
             open: vec![Vec::new()],
+            computed: vec![HashMap::new()],
             registers: Vec::new(),
             filled: HashMap::new(),
             forms: HashMap::new(),
@@ -168,11 +172,11 @@ impl<'k> Lowering<'k> {
             products: assigned.products,
             ns_per_program: self.ns as usize,
             is_ordered: self.is_ordered,
+            places: turns::places(self.kernel),
             by: 1,
             wide: None,
             once: None,
         }
-            places: turns::places(self.kernel),
     }
 
     pub fn block(&mut self, block: &Block) -> Lowered<()> {
@@ -373,6 +377,18 @@ impl<'k> Lowering<'k> {
             (false, Operand::Uniform(slot)) => Planned::Uniform(slot),
             (false, data) => Planned::Data(data),
         }
+    }
+
+    /// Begins a list of steps within the innermost one.
+    fn begin(&mut self) {
+        self.open.push(Vec::new());
+        self.computed.push(HashMap::new());
+    }
+
+    /// Ends the innermost list.
+    fn end(&mut self) -> Vec<Step> {
+        self.computed.pop();
+        self.open.pop().unwrap_or_default()
     }
 
     /// Adds a step to the innermost list.

@@ -117,7 +117,7 @@ pub(super) struct Target {
 }
 
 /// How many bits of a slot are the number; the rest repeats its sign.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Width {
     /// Truth value: 0 or 1.
     Truth,

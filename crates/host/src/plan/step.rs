@@ -13,7 +13,7 @@ use crate::vector::reduce::ReduceFunction;
 use crate::vector::unary::UnaryFunction;
 
 /// Arithmetic on indices, in 64 bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum IndexOperation {
     Add,
     Subtract,

@@ -117,13 +117,13 @@ impl Lowering<'_> {
         repeats: f64,
         end: impl FnOnce(&mut Self, &[Value]) -> Lowered<()>,
     ) -> Lowered<Vec<Step>> {
-        self.open.push(Vec::new());
+        self.begin();
         let scale = self.ns_scale;
         self.ns_scale *= repeats;
         self.block(block)?;
         end(self, block.ends())?;
         self.ns_scale = scale;
-        Ok(self.open.pop().unwrap_or_default())
+        Ok(self.end())
     }
 
     /// The slot of a scalar: a number, or an address.

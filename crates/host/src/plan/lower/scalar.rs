@@ -8,6 +8,13 @@ use crate::vector::{binary, cast, unary};
 use openmps_tile::interpret::element;
 use openmps_tile::{Binary, Number, Scalar, Value};
 
+/// Arithmetic on indices and addresses, which is done once where it is done: its slots get no other number there.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::plan) enum Arithmetic {
+    Index { operation: IndexOperation, x: Slot, y: Slot, width: Width },
+    Place { base: Slot, offset: Slot, size: i64 },
+}
+
 impl Lowering<'_> {
     /// A fresh slot.
     pub fn slot(&mut self) -> Slot {
@@ -67,6 +74,25 @@ impl Lowering<'_> {
         destination
     }
 
+    /// The slot of what may have been computed before, in this list of steps or in one around it.
+    fn arithmetic(&mut self, what: Arithmetic) -> Slot {
+        if let Some(&slot) = self.computed.iter().find_map(|computed| computed.get(&what)) {
+            return slot;
+        }
+        let slot = match what {
+            Arithmetic::Index { operation, x, y, width } => {
+                self.emit_scalar(&[x, y], |destination| Step::Index { operation, destination, x, y, width })
+            }
+            Arithmetic::Place { base, offset, size } => {
+                self.emit_scalar(&[base, offset], |destination| Step::Place { destination, base, offset, size })
+            }
+        };
+        // The prologue comes before all lists.
+        let list = if self.invariant.contains(&slot) { 0 } else { self.computed.len() - 1 };
+        self.computed[list].insert(what, slot);
+        slot
+    }
+
     /// Arithmetic on 64-bit slots, folded where the operands are known.
     pub fn index(&mut self, operation: IndexOperation, x: Slot, y: Slot, width: Width) -> Slot {
         use IndexOperation::{Add, Multiply, Subtract};
@@ -80,7 +106,7 @@ impl Lowering<'_> {
             (Multiply, Some(0), _) | (Multiply, _, Some(0)) => return self.constant(0),
             _ => {}
         }
-        self.emit_scalar(&[x, y], |destination| Step::Index { operation, destination, x, y, width })
+        self.arithmetic(Arithmetic::Index { operation, x, y, width })
     }
 
     /// A primitive on one slot.
@@ -119,7 +145,7 @@ impl Lowering<'_> {
             let bytes = self.constant(offset.wrapping_mul(size));
             return self.index(IndexOperation::Add, base, bytes, Width::Whole);
         }
-        self.emit_scalar(&[base, offset], |destination| Step::Place { destination, base, offset, size })
+        self.arithmetic(Arithmetic::Place { base, offset, size })
     }
 
     /// The index operation that a binary operation on integers is, if the plan does it symbolically.
