@@ -3,6 +3,7 @@
 use super::call::{Effect, Written};
 use super::operand::{Address, Extents, Operand, Register, Slot, Target, plain};
 use super::step::{Rest, Step};
+use std::collections::HashSet;
 
 /// Calls `visit` with each operand that a step reads, without what the steps within it read.
 pub(super) fn operands(step: &Step, mut visit: impl FnMut(&Operand)) {
@@ -103,6 +104,14 @@ pub(super) fn slots_written(step: &Step, mut visit: impl FnMut(Slot)) {
 }
 
 /// Target and extents of a step that may write anywhere: element by element, or a product.
+/// Finds the slots that steps write, and those within them.
+pub(super) fn find_changes(body: &[Step], changed: &mut HashSet<Slot>) {
+    for step in body {
+        slots_written(step, |slot| _ = changed.insert(slot));
+        step.bodies().iter().for_each(|body| find_changes(body, changed));
+    }
+}
+
 pub(super) fn map_target(step: &mut Step) -> Option<(&mut Target, &mut Extents)> {
     match step {
         Step::MapUnary { target, extents, .. }
@@ -141,14 +150,6 @@ pub(super) fn only_computes(step: &Step) -> bool {
         step => target(step).is_some(),
     };
     is_tile && !writes_memory(step)
-}
-
-/// Whether a step touches device memory, or contains steps.
-pub(super) fn touches_memory(step: &Step) -> bool {
-    match step {
-        Step::LoadTile { .. } | Step::Gather { .. } | Step::LoadScalar { .. } => true,
-        other => !other.bodies().is_empty() || writes_memory(other),
-    }
 }
 
 /// Whether a step stores to device memory.

@@ -4,7 +4,7 @@
 //! the store would otherwise overwrite before its last reader has read it. Where a store cannot be looked at so, the loads that are
 //! read behind it copy at once.
 
-use super::effects::{map_target, operands, slots_written, writes_memory};
+use super::effects::{find_changes, map_target, operands, writes_memory};
 use super::lives::{Lives, Store};
 use super::operand::{Address, Extents, Operand, Register, Slot, Spread, ViewKind};
 use super::step::{GuardedLoad, Reader, Step, Writer};
@@ -43,14 +43,6 @@ fn read(body: &[Step], is_one: &impl Fn(&Step) -> bool, registers: &mut Vec<Regi
             });
         }
         step.bodies().iter().for_each(|body| read(body, is_one, registers));
-    }
-}
-
-/// Finds the slots that a step writes.
-fn find_changes(body: &[Step], changed: &mut HashSet<Slot>) {
-    for step in body {
-        slots_written(step, |slot| _ = changed.insert(slot));
-        step.bodies().iter().for_each(|body| find_changes(body, changed));
     }
 }
 

@@ -1,11 +1,11 @@
 //! After lowering: stores join the step that computes what they store, and registers share scratch memory when their lives do
 //! not overlap.
 
-use super::effects::{map_target, only_computes, operands, touches_memory, writes, written};
+use super::effects::{map_target, only_computes, operands, stores_evenly, writes, writes_memory, written};
 use super::lives::Lives;
 use super::operand::{Address, Extents, Operand, Register, Slot, ViewKind, plain};
 use super::step::Step;
-use super::{narrow, order, pairing, pieces, shorten};
+use super::{branches, narrow, order, pairing, pieces, shorten};
 use crate::native::piecewise::Size;
 
 /// What a program needs beside its steps.
@@ -21,6 +21,7 @@ pub(super) struct Assigned {
 pub(super) fn assign(body: &mut Vec<Step>, sizes: &[usize], slots: usize, one: Option<Slot>) -> Assigned {
     let mut reads = count_reads(body, sizes.len());
     drop_unread(body, &mut reads);
+    branches::store(body, &reads);
     forward_stores(body, &reads);
     narrow::narrow(body, sizes.len(), slots);
     pairing::join(body, &reads);
@@ -86,13 +87,19 @@ fn forward_stores(body: &mut Vec<Step>, reads: &[usize]) {
     }
 }
 
+/// Whether a computation may be done behind a step instead: what it reads in memory is looked at before each store that is even, and must not be read
+/// behind others, which may release a lock.
+fn may_be_passed(step: &Step) -> bool {
+    step.bodies().is_empty() && (!writes_memory(step) || stores_evenly(step))
+}
+
 fn forwardable(body: &mut [Step], at: usize, reads: &[usize]) -> Option<(usize, Address, Extents)> {
     let Step::StoreTile { value: Operand::Register { register, view: ViewKind::Plain }, address, extents } = body[at]
     else {
         return None;
     };
     let producer = (0..at).rev().find(|&i| writes(&body[i], register))?;
-    let quiet = body[producer + 1..at].iter().all(|step| !touches_memory(step));
+    let quiet = body[producer + 1..at].iter().all(may_be_passed);
     let (target, _) = map_target(&mut body[producer])?;
     let fits = target.store.is_none() && target.size == address.size && address.spread.is_affine();
     (quiet && fits && reads[register] == 1).then_some((producer, address, extents))
