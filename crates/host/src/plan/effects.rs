@@ -36,7 +36,8 @@ pub(super) fn operands(step: &Step, mut visit: impl FnMut(&Operand)) {
         Step::MapBinary { x, y, .. } => [x, y].into_iter().for_each(visit),
         Step::MapSelect { condition, x, y, .. } => [condition, x, y].into_iter().for_each(visit),
         Step::MapFused { operands, .. } => operands.iter().for_each(visit),
-        Step::SumOfProducts { factors, .. } => factors.iter().for_each(visit),
+        Step::MapChain { operands, .. } => operands.iter().for_each(visit),
+        Step::SumOfPairs { operands, .. } => operands.iter().for_each(visit),
         Step::MapClip { inside, outside, .. } => [inside, outside].into_iter().for_each(visit),
         Step::Dot { x, y, sum, .. } => [x, y, sum].into_iter().for_each(visit),
         Step::CopyTile { source, .. }
@@ -92,7 +93,7 @@ pub(super) fn slots_written(step: &Step, mut visit: impl FnMut(Slot)) {
         | Step::Copy { destination, .. }
         | Step::LoadScalar { destination, .. }
         | Step::ReduceAll { destination, .. }
-        | Step::SumOfProducts { destination, .. } => visit(*destination),
+        | Step::SumOfPairs { destination, .. } => visit(*destination),
         Step::Loop { index, .. } => visit(*index),
         Step::Call(call) => call.writes.iter().filter_map(number).for_each(visit),
         Step::Fold(fold) => {
@@ -103,7 +104,6 @@ pub(super) fn slots_written(step: &Step, mut visit: impl FnMut(Slot)) {
     }
 }
 
-/// Target and extents of a step that may write anywhere: element by element, or a product.
 /// Finds the slots that steps write, and those within them.
 pub(super) fn find_changes(body: &[Step], changed: &mut HashSet<Slot>) {
     for step in body {
@@ -112,12 +112,14 @@ pub(super) fn find_changes(body: &[Step], changed: &mut HashSet<Slot>) {
     }
 }
 
+/// Target and extents of a step that may write anywhere: element by element, or a product.
 pub(super) fn map_target(step: &mut Step) -> Option<(&mut Target, &mut Extents)> {
     match step {
         Step::MapUnary { target, extents, .. }
         | Step::MapBinary { target, extents, .. }
         | Step::MapSelect { target, extents, .. }
         | Step::MapFused { target, extents, .. }
+        | Step::MapChain { target, extents, .. }
         | Step::MapClip { target, extents, .. }
         | Step::Dot { target, extents, .. }
         | Step::Offsets { target, extents, .. }

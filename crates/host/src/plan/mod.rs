@@ -22,8 +22,8 @@ mod registers;
 mod row;
 mod shorten;
 mod step;
-mod value;
 mod turns;
+mod value;
 mod widen;
 
 use crate::error::Error;
@@ -59,9 +59,9 @@ pub struct Program {
     ns_per_program: usize,
     /// Programs run one after the other, as their lines are to be read.
     is_ordered: bool,
-    /// How many programs of the kernel each run of the body is.
     /// Places that programs take turns at, by the remainder of their number.
     places: Option<usize>,
+    /// How many programs of the kernel each run of the body is.
     by: usize,
     /// The same for several programs at once.
     wide: Option<Box<Program>>,

@@ -110,8 +110,9 @@ impl Pass {
             | Step::MapBinary { extents, .. }
             | Step::MapSelect { extents, .. }
             | Step::MapFused { extents, .. }
+            | Step::MapChain { extents, .. }
             | Step::ReduceAll { extents, .. }
-            | Step::SumOfProducts { extents, .. }
+            | Step::SumOfPairs { extents, .. }
             | Step::ReduceRows { extents, .. }
             | Step::ReduceColumns { extents, .. } => operands(step, |operand| self.demand(operand, Some(*extents))),
             Step::MapClip { clip, inside, outside, extents, .. } => {

@@ -67,7 +67,7 @@ mod tests {
             let program = squares(first);
             let once = program.once.as_ref().expect("a second plan");
             let is_loop = |step: &Step| matches!(step, Step::Loop { .. });
-            let adds_squares = |step: &Step| matches!(step, Step::SumOfProducts { .. });
+            let adds_squares = |step: &Step| matches!(step, Step::SumOfPairs { .. });
             assert!(program.body.iter().any(is_loop) && !once.program.body.iter().any(is_loop), "{once:?}");
             assert!(once.program.body.iter().any(adds_squares), "{once:?}");
             for count in (-2..135).chain([200, 300]) {

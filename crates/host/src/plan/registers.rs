@@ -24,8 +24,8 @@ pub(super) fn assign(body: &mut Vec<Step>, sizes: &[usize], slots: usize, one: O
     branches::store(body, &reads);
     forward_stores(body, &reads);
     narrow::narrow(body, sizes.len(), slots);
-    pairing::join(body, &reads);
     clip_in_place(body, &reads);
+    pairing::join(body, &reads);
     retarget_carried(body, &reads);
     let products = pieces::gather(body);
     let mut lives = Lives::new(sizes.len());
@@ -106,16 +106,24 @@ fn forwardable(body: &mut [Step], at: usize, reads: &[usize]) -> Option<(usize, 
 }
 
 /// Lets the step that computes what a clip keeps write it where the clip does, so that only the rest has to be filled: nothing, where a mask holds everywhere.
-fn clip_in_place(body: &mut [Step], reads: &[usize]) {
-    for at in 0..body.len() {
+/// A clip of which nobody reads the rest goes.
+fn clip_in_place(body: &mut Vec<Step>, reads: &[usize]) {
+    let mut at = 0;
+    while at < body.len() {
         body[at].bodies_mut().iter_mut().for_each(|body| clip_in_place(body, reads));
-        let Some((producer, register)) = clipped(body, at, reads) else { continue };
-        if let Some((target, _)) = map_target(&mut body[producer]) {
-            target.register = register;
+        if let Some((producer, register)) = clipped(body, at, reads) {
+            if let Some((target, _)) = map_target(&mut body[producer]) {
+                target.register = register;
+            }
+            if let Step::MapClip { inside, clip, extents, .. } = &mut body[at] {
+                *inside = plain(register);
+                if clip == extents {
+                    body.remove(at);
+                    continue;
+                }
+            }
         }
-        if let Step::MapClip { inside, .. } = &mut body[at] {
-            *inside = plain(register);
-        }
+        at += 1;
     }
 }
 

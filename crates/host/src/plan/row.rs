@@ -2,6 +2,7 @@
 
 use super::operand::{Extents, Register, Slot};
 use crate::vector::binary::BinaryFunction;
+use crate::vector::chain::ChainFunction;
 use crate::vector::fused::FusedFunction;
 use crate::vector::unary::UnaryFunction;
 
@@ -19,6 +20,7 @@ pub(super) enum Work {
     Unary(UnaryFunction, Part),
     Binary(BinaryFunction, [Part; 2]),
     Fused(FusedFunction, [Part; 3]),
+    Chain(ChainFunction, [Part; 5]),
 }
 
 /// A step on one row.

@@ -26,8 +26,11 @@ fn row(step: &Step, one: Option<Slot>) -> Option<Row> {
         Step::MapBinary { function, target, x, y, extents, .. } => {
             (Work::Binary(*function, [part(x)?, part(y)?]), target, extents)
         }
-        Step::MapFused { function, target, operands: [x, y, z], extents } => {
+        Step::MapFused { function, target, operands: [x, y, z], extents, .. } => {
             (Work::Fused(*function, [part(x)?, part(y)?, part(z)?]), target, extents)
+        }
+        Step::MapChain { function, target, operands: [x, y, z, u, v], extents } => {
+            (Work::Chain(*function, [part(x)?, part(y)?, part(z)?, part(u)?, part(v)?]), target, extents)
         }
         _ => return None,
     };

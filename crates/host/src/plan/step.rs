@@ -6,9 +6,10 @@ use super::operand::{Address, Extents, Operand, Register, Slot, Sum, Target, Wid
 use super::row::Row;
 use crate::native::microkernel::Terms;
 use crate::vector::binary::BinaryFunction;
+use crate::vector::chain::ChainFunction;
 use crate::vector::fused::FusedFunction;
 use crate::vector::memory::SelectFunction;
-use crate::vector::pair::Arithmetic;
+use crate::vector::pair::{Arithmetic, Pair};
 use crate::vector::reduce::ReduceFunction;
 use crate::vector::unary::UnaryFunction;
 
@@ -213,11 +214,19 @@ pub(super) enum Step {
         y: Operand,
         extents: Extents,
     },
-    /// Two operations on three operands: `x * y + z` rounded once, or what were two steps.
+    /// Two operations on three operands: `x * y + z` rounded once, or what were two steps, which four may become.
     MapFused {
         function: FusedFunction,
+        pair: Option<Pair>,
         target: Target,
         operands: [Operand; 3],
+        extents: Extents,
+    },
+    /// What were four steps on five operands.
+    MapChain {
+        function: ChainFunction,
+        target: Target,
+        operands: [Operand; 5],
         extents: Extents,
     },
     /// `inside` within the clip, `outside` beyond it.
@@ -266,11 +275,11 @@ pub(super) enum Step {
         width: Width,
         extents: Extents,
     },
-    /// The sum of all products of elements of float32, to one slot.
-    SumOfProducts {
+    /// The sum of what becomes of each two elements of float32, to one slot: their product, or the square of their difference.
+    SumOfPairs {
         function: BinaryFunction,
         destination: Slot,
-        factors: [Operand; 2],
+        operands: [Operand; 2],
         extents: Extents,
     },
     /// Each row to one element; `result` is how these are laid out.
@@ -364,6 +373,7 @@ impl Step {
             | Step::MapBinary { target, .. }
             | Step::MapSelect { target, .. }
             | Step::MapFused { target, .. }
+            | Step::MapChain { target, .. }
             | Step::MapClip { target, .. }
             | Step::Dot { target, .. }
             | Step::CopyTile { target, .. }

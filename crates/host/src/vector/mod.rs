@@ -5,6 +5,7 @@
 
 pub mod binary;
 pub mod cast;
+pub mod chain;
 pub mod double;
 pub mod fused;
 pub mod math;

@@ -37,8 +37,19 @@ pub enum Side {
     Right,
 }
 
+/// Two operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Of x and y.
+    pub first: Arithmetic,
+    /// Of what the first makes and z.
+    pub second: Arithmetic,
+    /// On which side of the second the first stands.
+    pub side: Side,
+}
+
 /// Both operations on elements.
-trait Pair {
+pub(super) trait Both {
     fn apply(x: f32, y: f32, z: f32) -> f32;
 }
 
@@ -92,7 +103,7 @@ impl Chunks {
 }
 
 #[inline(always)]
-unsafe fn map<P: Pair>(destination: *mut u8, operands: [*const u8; 3], repeats: [bool; 3], count: usize) {
+unsafe fn map<P: Both>(destination: *mut u8, operands: [*const u8; 3], repeats: [bool; 3], count: usize) {
     if count == 0 {
         return;
     }
@@ -116,7 +127,7 @@ unsafe fn map<P: Pair>(destination: *mut u8, operands: [*const u8; 3], repeats: 
 }
 
 #[inline(always)]
-fn applied<P: Pair>(x: [f32; CHUNK], y: [f32; CHUNK], z: [f32; CHUNK]) -> [f32; CHUNK] {
+pub(super) fn applied<P: Both>(x: [f32; CHUNK], y: [f32; CHUNK], z: [f32; CHUNK]) -> [f32; CHUNK] {
     let mut results = [0.0; CHUNK];
     for i in 0..CHUNK {
         results[i] = P::apply(x[i], y[i], z[i]);
@@ -126,23 +137,22 @@ fn applied<P: Pair>(x: [f32; CHUNK], y: [f32; CHUNK], z: [f32; CHUNK]) -> [f32; 
 
 leveled! {
     fn leveled_map<P>(destination: *mut u8, operands: [*const u8; 3], repeats: [bool; 3], count: usize) -> FusedFunction
-    where { P: Pair } = map
+    where { P: Both } = map
 }
 
 /// Makes a zero-sized type for each pair and the table from operations to function.
 macro_rules! table {
     ($($name:ident: $first:ident $second:ident $side:pat => |$x:ident, $y:ident, $z:ident| $f:expr;)+) => {
+        $(pub(super) struct $name;
+        impl Both for $name {
+            #[inline(always)]
+            fn apply($x: f32, $y: f32, $z: f32) -> f32 { $f }
+        })+
+
         /// The function for `x first y`, and `second` with `z`.
-        pub fn pair(first: Arithmetic, second: Arithmetic, side: Side) -> FusedFunction {
-            match (first, second, side) {
-                $((Arithmetic::$first, Arithmetic::$second, $side) => {
-                    struct $name;
-                    impl Pair for $name {
-                        #[inline(always)]
-                        fn apply($x: f32, $y: f32, $z: f32) -> f32 { $f }
-                    }
-                    leveled_map::<$name>()
-                })+
+        pub fn pair(pair: Pair) -> FusedFunction {
+            match (pair.first, pair.second, pair.side) {
+                $((Arithmetic::$first, Arithmetic::$second, $side) => leveled_map::<$name>(),)+
             }
         }
     };
@@ -180,7 +190,7 @@ mod tests {
             let seconds = [Add, Subtract, Multiply];
             seconds.into_iter().flat_map(move |second| [Side::Left, Side::Right].map(|side| (first, second, side)))
         }) {
-            let function = pair(first, second, side);
+            let function = pair(Pair { first, second, side });
             for (repeating, count) in (0..8).flat_map(|bits| [0, 1, 63, 64, 65, 200].map(|count| (bits, count))) {
                 let repeats = [0, 1, 2].map(|i| repeating >> i & 1 == 1);
                 let mut out = vec![f32::NAN; 201];

@@ -144,8 +144,28 @@ table! {
     }
 }
 
+/// What of two elements is summed.
+trait Summand {
+    fn of(x: f32, y: f32) -> f32;
+}
+
+impl Summand for Product {
+    #[inline(always)]
+    fn of(x: f32, y: f32) -> f32 {
+        x * y
+    }
+}
+
+struct SquaredDifference;
+impl Summand for SquaredDifference {
+    #[inline(always)]
+    fn of(x: f32, y: f32) -> f32 {
+        (x - y) * (x - y)
+    }
+}
+
 #[inline(always)]
-unsafe fn add_products<F: Fold<f32>>(
+unsafe fn add_pairs<S: Summand>(
     destination: *mut u8,
     x: *const u8,
     x_repeats: bool,
@@ -153,41 +173,45 @@ unsafe fn add_products<F: Fold<f32>>(
     y_repeats: bool,
     count: usize,
 ) {
-    let mut lanes = [F::IDENTITY; CHUNK];
+    let mut lanes = [0.0; CHUNK];
     if count > 0 {
         // SAFETY: the caller's `count` elements are valid at an address that does not repeat, one at one that does.
         unsafe {
             let (mut x, mut y) = (Chunks::new(x, x_repeats), Chunks::new(y, y_repeats));
             let whole = count / CHUNK;
             for begin in (0..whole).step_by(BLOCK) {
-                let mut block = [F::IDENTITY; CHUNK];
+                let mut block = [0.0; CHUNK];
                 for _ in begin..whole.min(begin + BLOCK) {
                     let (xs, ys) = (x.next(), y.next());
                     for i in 0..CHUNK {
-                        block[i] = F::combine(block[i], xs[i] * ys[i]);
+                        block[i] += S::of(xs[i], ys[i]);
                     }
                 }
-                lanes = combined::<F, f32>(lanes, block);
+                lanes = combined::<Sum, f32>(lanes, block);
             }
             let (xs, ys) = (x.rest(count % CHUNK), y.rest(count % CHUNK));
             for i in 0..CHUNK {
-                let product = if i < count % CHUNK { xs[i] * ys[i] } else { F::IDENTITY };
-                lanes[i] = F::combine(lanes[i], product);
+                lanes[i] += if i < count % CHUNK { S::of(xs[i], ys[i]) } else { 0.0 };
             }
         }
     }
     // SAFETY: the destination is valid for one element.
-    unsafe { destination.cast::<f32>().write_unaligned(all::<F, f32>(lanes)) };
+    unsafe { destination.cast::<f32>().write_unaligned(all::<Sum, f32>(lanes)) };
 }
 
 leveled! {
-    fn leveled_products<F>(destination: *mut u8, x: *const u8, x_repeats: bool, y: *const u8, y_repeats: bool, count: usize) -> BinaryFunction
-    where { F: Fold<f32> } = add_products
+    fn leveled_pairs<S>(destination: *mut u8, x: *const u8, x_repeats: bool, y: *const u8, y_repeats: bool, count: usize) -> BinaryFunction
+    where { S: Summand } = add_pairs
 }
 
 /// The sum of the products of `count` elements of float32, each rounded before it is added; an operand that repeats is read at its first element only.
 pub fn sum_of_products() -> BinaryFunction {
-    leveled_products::<Sum>()
+    leveled_pairs::<Product>()
+}
+
+/// As [`sum_of_products`], of the squares of `x - y`.
+pub fn sum_of_squares() -> BinaryFunction {
+    leveled_pairs::<SquaredDifference>()
 }
 
 /// The identity of a combination as the bits of one element.
@@ -204,22 +228,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn products_are_summed_as_if_they_were_a_tile() {
+    fn what_becomes_of_pairs_is_summed_as_if_it_was_a_tile() {
         let most = 2 * BLOCK * CHUNK + 100;
         let numbers = |seed: f32| (0..most).map(|i| (i as f32 * seed).sin()).collect::<Vec<_>>();
         let (x, y) = (numbers(0.3), numbers(0.7));
         let whole = reduce(Combine::Sum, Scalar::F32).expect("a sum of float32");
-        for (repeating, count) in (0..4).flat_map(|bits| [0, 1, 63, 64, 65, 127, 200, most].map(|count| (bits, count)))
-        {
+        let square = |x: f32, y: f32| (x - y) * (x - y);
+        let sums: [(BinaryFunction, fn(f32, f32) -> f32); 2] =
+            [(sum_of_products(), |x, y| x * y), (sum_of_squares(), square)];
+        let cases = (0..4).flat_map(|bits| [0, 1, 63, 64, 65, 127, 200, most].map(|count| (bits, count)));
+        for ((repeating, count), (sum, of)) in cases.flat_map(|case| sums.map(|sum| (case, sum))) {
             let [repeats_x, repeats_y] = [repeating & 1 == 1, repeating & 2 == 2];
-            let products: Vec<f32> =
-                (0..count).map(|i| x[if repeats_x { 0 } else { i }] * y[if repeats_y { 0 } else { i }]).collect();
+            let summands: Vec<f32> =
+                (0..count).map(|i| of(x[if repeats_x { 0 } else { i }], y[if repeats_y { 0 } else { i }])).collect();
             let (mut found, mut expected) = (f32::NAN, f32::NAN);
             // SAFETY: `count` elements of each operand, and one of each result.
             unsafe {
-                let to = (&raw mut found).cast();
-                sum_of_products()(to, x.as_ptr().cast(), repeats_x, y.as_ptr().cast(), repeats_y, count);
-                whole((&raw mut expected).cast(), products.as_ptr().cast(), count);
+                sum((&raw mut found).cast(), x.as_ptr().cast(), repeats_x, y.as_ptr().cast(), repeats_y, count);
+                whole((&raw mut expected).cast(), summands.as_ptr().cast(), count);
             }
             assert_eq!(found.to_bits(), expected.to_bits(), "{repeating} {count}");
         }

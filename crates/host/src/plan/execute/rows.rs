@@ -38,6 +38,10 @@ impl Machine<'_> {
                     let [x, y, z] = parts.map(|part| self.part(part));
                     function(self.row_target(row, count), [x.0, y.0, z.0], [x.1, y.1, z.1], count);
                 }
+                Work::Chain(function, parts) => {
+                    let parts = parts.map(|part| self.part(part));
+                    function(self.row_target(row, count), parts.map(|part| part.0), parts.map(|part| part.1), count);
+                }
             }
         }
     }

@@ -91,18 +91,11 @@ impl Machine<'_> {
                     }
                     self.close(target, extents);
                 }
-                Step::MapFused { function, target, operands, extents } => {
-                    let (rows, columns) = self.extents(extents);
-                    let sources = operands.map(|operand| self.source(&operand, target.size));
-                    let (address, pitch) = self.open(target, extents);
-                    let row_bytes = columns * target.size;
-                    let is_flat = sources.iter().all(|source| source.is_flat(row_bytes)) && pitch == row_bytes as isize;
-                    let (rows, columns) = as_one_row((rows, columns), is_flat);
-                    for row in 0..rows {
-                        let destination = address.offset(pitch * row as isize);
-                        function(destination, sources.map(|x| x.row(row)), sources.map(|x| x.repeats()), columns);
-                    }
-                    self.close(target, extents);
+                Step::MapFused { function, target, operands, extents, .. } => {
+                    self.map_many(*function, target, *operands, extents);
+                }
+                Step::MapChain { function, target, operands, extents } => {
+                    self.map_many(*function, target, *operands, extents);
                 }
                 Step::MapClip { target, clip, inside, outside, extents } => {
                     self.map_clip(target, clip, inside, outside, extents);
@@ -130,7 +123,7 @@ impl Machine<'_> {
                         memory::copy_strided(destination, size as isize, from, source.by_column, size, columns);
                     }
                 }
-                Step::SumOfProducts { function, destination, factors: [x, y], extents } => {
+                Step::SumOfPairs { function, destination, operands: [x, y], extents } => {
                     let (rows, columns) = self.extents(extents);
                     let [x, y] = [x, y].map(|operand| self.source(operand, size_of::<f32>()));
                     let cell = self.cell(*destination);
@@ -139,6 +132,31 @@ impl Machine<'_> {
                 Step::ReduceAll { .. } | Step::ReduceRows { .. } | Step::ReduceColumns { .. } => self.reduce(step),
                 _ => {}
             }
+        }
+    }
+
+    /// A function of as many operands as it takes.
+    #[inline(always)]
+    unsafe fn map_many<const N: usize>(
+        &mut self,
+        function: unsafe fn(*mut u8, [*const u8; N], [bool; N], usize),
+        target: &Target,
+        operands: [Operand; N],
+        extents: &Extents,
+    ) {
+        let (rows, columns) = self.extents(extents);
+        let sources = operands.map(|operand| self.source(&operand, target.size));
+        let (address, pitch) = self.open(target, extents);
+        let row_bytes = columns * target.size;
+        let is_flat = sources.iter().all(|source| source.is_flat(row_bytes)) && pitch == row_bytes as isize;
+        let (rows, columns) = as_one_row((rows, columns), is_flat);
+        // SAFETY: as in `tile_step`.
+        unsafe {
+            for row in 0..rows {
+                let destination = address.offset(pitch * row as isize);
+                function(destination, sources.map(|x| x.row(row)), sources.map(|x| x.repeats()), columns);
+            }
+            self.close(target, extents);
         }
     }
 

@@ -51,9 +51,10 @@ impl Lowering<'_> {
         if rank == 1 {
             let (destination, width) = (self.slot(), width_of(scalar));
             if let Some(Form::Product(factors)) = self.form_of(source).filter(|_| is_single_sum) {
-                // The product itself is left out where nobody else reads it.
-                let function = reduce::sum_of_products();
-                self.emit_tile(Step::SumOfProducts { function, destination, factors, extents }, &full, 0.2);
+                // The product itself is left out where nobody else reads it, and zeros outside of a part.
+                let (function, extents) = (reduce::sum_of_products(), self.part_of_both(factors).unwrap_or(extents));
+                let step = Step::SumOfPairs { function, destination, operands: factors, extents };
+                self.emit_tile(step, &full, 0.2);
                 return Ok(Planned::Uniform(destination));
             }
             self.emit_tile(Step::ReduceAll { function, destination, source, size, width, extents }, &full, 0.15);
@@ -116,6 +117,13 @@ impl Lowering<'_> {
         let Filled { inside, part, rest } = *self.filled.get(&register)?;
         let rest = self.literal(rest)?.to_le_bytes();
         (rest[..size] == identity[..size]).then_some((inside, part))
+    }
+
+    /// The part outside of which two tiles are 0.
+    fn part_of_both(&self, tiles: [Operand; 2]) -> Option<Extents> {
+        let [x, y] = tiles.map(|tile| self.without_rest(tile, [0; 8], size_of::<f32>()));
+        let ((_, part), (_, other)) = (x?, y?);
+        (part == other).then_some(part)
     }
 
     /// A reduction by a block (`scan` is none), or a scan (`scan` says whether it goes backwards).

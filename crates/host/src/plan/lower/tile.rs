@@ -336,7 +336,7 @@ impl Lowering<'_> {
         }
         // A scalar is a tile of one element that goes to a slot.
         let target = self.target(&extents, scalar.size());
-        self.emit_tile(Step::MapFused { function, target, operands: read, extents }, &extents, 0.3);
+        self.emit_tile(Step::MapFused { function, pair: None, target, operands: read, extents }, &extents, 0.3);
         if self.is_one(result) {
             return Ok(self.copied("math.fma", plain(target.register), result));
         }
