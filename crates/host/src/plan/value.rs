@@ -62,13 +62,16 @@ pub(super) struct Filled {
     pub rest: Slot,
 }
 
-/// What a tile of float32 was made of, where a step that reads it can do that, too: on the way to the logistic function, or before a sum.
+/// What a tile of float32 was made of, where a step that reads it can do that, too: on the way to the logistic function, before an exponential or
+/// before a sum.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
     /// `0 + x`.
     ZeroAnd(Operand),
     /// `x * y`.
     Product([Operand; 2]),
+    /// `x - y`.
+    Difference([Operand; 2]),
     /// `-x`.
     Negated(Operand),
     /// `e^-x`.

@@ -2,7 +2,7 @@
 
 use super::double::single;
 use super::{CHUNK, leveled, math};
-use openmps_tile::{Binary, Compare, Scalar};
+use openmps_tile::{Binary, Compare, Scalar, Unary};
 
 /// `destination[i] = f(x[i], y[i])` for `i` in `0..count`; an operand that repeats is read at its first element only.
 pub type BinaryFunction =
@@ -111,6 +111,29 @@ pub fn over_one_and_exponential() -> BinaryFunction {
     leveled_map::<Logistic, f32, f32>()
 }
 
+/// An exponential of `x - y` of float32 in one pass, as a softmax takes it; none of other operations.
+pub fn exponential_of_difference(operation: Unary) -> Option<BinaryFunction> {
+    struct Natural;
+    impl Map<f32, f32> for Natural {
+        #[inline(always)]
+        fn apply(x: f32, y: f32) -> f32 {
+            math::exp(x - y)
+        }
+    }
+    struct OfTwo;
+    impl Map<f32, f32> for OfTwo {
+        #[inline(always)]
+        fn apply(x: f32, y: f32) -> f32 {
+            math::exp2(x - y)
+        }
+    }
+    match operation {
+        Unary::Exp => Some(leveled_map::<Natural, f32, f32>()),
+        Unary::Exp2 => Some(leveled_map::<OfTwo, f32, f32>()),
+        _ => None,
+    }
+}
+
 /// Whether `T` holds elements of the number type; integers of one width share it, their operations differ.
 trait Holds {
     fn holds(scalar: Scalar) -> bool;
@@ -204,5 +227,36 @@ table! {
         LessEqualUnsigned { u8 u16 u32 u64: |x, y| u8::from(x <= y); }
         GreaterUnsigned { u8 u16 u32 u64: |x, y| u8::from(x > y); }
         GreaterEqualUnsigned { u8 u16 u32 u64: |x, y| u8::from(x >= y); }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vector::unary::unary;
+
+    #[test]
+    fn an_exponential_of_a_difference_is_the_one_of_the_other() {
+        let x: Vec<f32> = (0..200).map(|i| (i as f32 - 90.0) * 1.3).chain([f32::NAN, f32::INFINITY]).collect();
+        let y: Vec<f32> = (0..202).map(|i| (i as f32 * 0.7).sin() * 9.0).collect();
+        let subtract = binary(Binary::Subtract, Scalar::F32).expect("a difference");
+        for operation in [Unary::Exp, Unary::Exp2] {
+            let function = exponential_of_difference(operation).expect("an exponential");
+            let exponential = unary(operation, Scalar::F32).expect("an exponential");
+            for (repeating, count) in (0..4).flat_map(|bits| [0, 1, 63, 64, 202].map(|count| (bits, count))) {
+                let [of_x, of_y] = [repeating & 1 == 1, repeating & 2 == 2];
+                let (mut found, mut expected) = (vec![9.0_f32; 203], vec![9.0_f32; 203]);
+                // SAFETY: each vector has at least `count` elements.
+                unsafe {
+                    let (x, y) = (x.as_ptr().cast(), y.as_ptr().cast());
+                    function(found.as_mut_ptr().cast(), x, of_x, y, of_y, count);
+                    let to = expected.as_mut_ptr().cast();
+                    subtract(to, x, of_x, y, of_y, count);
+                    exponential(to, to, count);
+                }
+                let bits = |numbers: &[f32]| numbers.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(&found), bits(&expected), "{operation:?} {repeating} {count}");
+            }
+        }
     }
 }

@@ -84,6 +84,12 @@ impl Lowering<'_> {
             return Ok(Planned::Uniform(self.scalar_unary(function, slot, width_of(scalar))));
         }
         let (operand, extents) = (self.data(x)?, self.extents_of(x));
+        if let (Some(Form::Difference([x, y])), Some(function)) =
+            (self.form_of(operand), binary::exponential_of_difference(operation))
+        {
+            // The difference is left out where nobody else reads it.
+            return self.map_binary(Some(function), None, x, y, extents, [4, 4], cost(operation));
+        }
         let planned = self.map_unary(Some(function), operand, extents, [scalar.size(); 2], cost(operation))?;
         let form = match (operation, self.form_of(operand)) {
             (Unary::Negate, _) => Some(Form::Negated(operand)),
@@ -244,6 +250,7 @@ impl Lowering<'_> {
         let is_one = |operand: Operand| is(operand, 1.0);
         let form = match (operation, self.form_of(x), self.form_of(y)) {
             (Binary::Multiply, _, _) => Some(Form::Product([x, y])),
+            (Binary::Subtract, _, _) => Some(Form::Difference([x, y])),
             (Binary::Add, _, _) if is(x, 0.0) => Some(Form::ZeroAnd(y)),
             (Binary::Add, _, _) if is(y, 0.0) => Some(Form::ZeroAnd(x)),
             (Binary::Add, Some(Form::ExponentialOfNegated(of)), _) if is_one(y) => Some(Form::OneAndExponential(of)),
