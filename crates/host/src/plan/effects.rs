@@ -1,6 +1,6 @@
 //! What each step reads and writes.
 
-use super::call::{Effect, Written};
+use super::call::{Call, Effect, Written};
 use super::operand::{Address, Extents, Operand, Register, Slot, Target, plain};
 use super::step::{Rest, Step};
 use std::collections::HashSet;
@@ -110,6 +110,12 @@ pub(super) fn find_changes(body: &[Step], changed: &mut HashSet<Slot>) {
         slots_written(step, |slot| _ = changed.insert(slot));
         step.bodies().iter().for_each(|body| find_changes(body, changed));
     }
+}
+
+/// Whether a step of a body, or one within it, does what others see while it runs.
+pub(super) fn changes_outside(body: &[Step]) -> bool {
+    let changes = |step: &Step| matches!(step, Step::Call(Call { effect: Effect::Outside, .. }));
+    body.iter().any(|step| changes(step) || step.bodies().iter().any(|body| changes_outside(body)))
 }
 
 /// Target and extents of a step that may write anywhere: element by element, or a product.

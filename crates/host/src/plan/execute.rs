@@ -7,6 +7,7 @@ mod memory;
 mod rows;
 mod scalars;
 mod scattered;
+pub(super) mod stream;
 mod tiles;
 
 use self::ahead::Ahead;
@@ -93,7 +94,7 @@ pub(super) unsafe fn run_programs(
 unsafe fn run_with(
     scratch: &mut Scratch,
     program: &Program,
-    Launch { grid, arguments, number }: Launch<'_>,
+    Launch { grid, arguments, number, streams }: Launch<'_>,
     programs: Range<usize>,
     poll: Poll<'_>,
 ) -> Result<(), Error> {
@@ -119,7 +120,7 @@ unsafe fn run_with(
     let (slots, places, lists) = (scratch.slots.as_mut_ptr(), &mut scratch.places, &mut scratch.lists);
     let (products, ahead) = (&mut scratch.products, &mut scratch.ahead);
     ahead.begin(program.registers.len());
-    let mut machine = Machine { slots, places, lists, products, program, tiles, poll, ahead, place: [0; 3] };
+    let mut machine = Machine { slots, places, lists, products, program, tiles, poll, ahead, place: [0; 3], streams };
     for axis in 0..3 {
         machine.set(program.grid_slots[axis], grid[axis] as i64);
     }
@@ -143,6 +144,9 @@ unsafe fn run_with(
             Some(turns) => [turns.after(place[0]), 0, 0],
             None => after(place, grid),
         };
+    }
+    if streams {
+        stream::finish();
     }
     Ok(())
 }
@@ -214,6 +218,8 @@ struct Machine<'a> {
     ahead: &'a mut Ahead,
     /// The program's place in the grid.
     place: [usize; 3],
+    /// Whether rows are stored past the caches.
+    streams: bool,
 }
 
 impl Machine<'_> {

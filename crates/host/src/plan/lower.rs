@@ -15,6 +15,7 @@ mod tile;
 
 use self::scalar::Arithmetic;
 use super::call::{Call, Effect, Work, Written};
+use super::effects::changes_outside;
 use super::once::Range;
 use super::operand::{Extents, Operand, Register, Slot, Spread, Sum, Target, Width, plain};
 use super::step::Step;
@@ -160,6 +161,7 @@ impl<'k> Lowering<'k> {
         let one = self.slot_of_constant.get(&1).copied();
         let assigned = registers::assign(&mut body, &self.registers, self.slots.len(), one);
         Program {
+            stored: stored(&body),
             name: self.kernel.name.clone(),
             parameters: self.kernel.parameters.len(),
             slots: self.slots,
@@ -397,6 +399,12 @@ impl<'k> Lowering<'k> {
             list.push(step);
         }
     }
+}
+
+/// Bytes that rows store at most, where they may be stored late: not where a lock, say, is released by a store behind them.
+fn stored(body: &[Step]) -> usize {
+    let by_row = |step: &Step| if let Step::Row(row) = step { row.stored() } else { 0 };
+    if changes_outside(body) { 0 } else { body.iter().map(by_row).sum() }
 }
 
 /// What can be done for many elements at once where a block says it for one.

@@ -55,6 +55,8 @@ pub struct Program {
     scratch_bytes: usize,
     /// Products whose factors are packed on their own.
     products: Vec<Size>,
+    /// Bytes that a program stores by rows at most.
+    stored: usize,
     /// A guess at the time of one program, from elements and operations.
     ns_per_program: usize,
     /// Programs run one after the other, as their lines are to be read.
@@ -76,6 +78,8 @@ struct Launch<'a> {
     arguments: &'a [u64],
     /// Of all launches.
     number: u64,
+    /// Whether rows are stored past the caches.
+    streams: bool,
 }
 
 /// How many launches there have been. The first has number 1.
@@ -124,8 +128,9 @@ impl Program {
     unsafe fn run_grid(&self, grid: [usize; 3], programs: usize, arguments: &[u64]) -> Result<(), Error> {
         let stop = interrupt::flag();
         let number = LAUNCHES.fetch_add(1, Ordering::Relaxed);
+        let streams = execute::stream::is_worth(programs.saturating_mul(self.stored));
         let run = |program: &Program, grid, programs| {
-            let launch = Launch { grid, arguments, number };
+            let launch = Launch { grid, arguments, number, streams };
             // SAFETY: passed on to the caller; programs of a grid are independent of each other.
             unsafe { execute::run_programs(program, launch, programs, Poll::new(stop.as_ref())) }
         };

@@ -32,11 +32,18 @@ pub(super) struct Row {
     pub store: Option<Slot>,
     /// Bytes of an element of the result.
     pub size: usize,
+    /// Bytes of an element of what is read.
+    pub part_size: usize,
     /// One row, or none.
     pub extents: Extents,
 }
 
 impl Row {
+    /// Bytes that go to memory at most.
+    pub fn stored(&self) -> usize {
+        if self.store.is_some() { self.extents.len() * self.size } else { 0 }
+    }
+
     /// Whether it leaves a tile in scratch memory for later steps.
     pub fn keeps_a_tile(&self) -> bool {
         self.store.is_none() && !matches!(self.work, Work::Load(_))

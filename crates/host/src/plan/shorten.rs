@@ -19,24 +19,28 @@ fn row(step: &Step, one: Option<Slot>) -> Option<Row> {
     if let Step::LoadTile { register, address, extents, full, rest: Rest::Unread, direct: true } = *step {
         let is_row = full == (1, extents.columns.full) && are_neighbours(&address.spread, one);
         let work = Work::Load(address.base);
-        return is_row.then_some(Row { work, register, store: None, size: address.size, extents });
+        let size = address.size;
+        return is_row.then_some(Row { work, register, store: None, size, part_size: size, extents });
     }
-    let (work, target, extents) = match step {
-        Step::MapUnary { function, target, x, extents, .. } => (Work::Unary(*function, part(x)?), target, extents),
-        Step::MapBinary { function, target, x, y, extents, .. } => {
-            (Work::Binary(*function, [part(x)?, part(y)?]), target, extents)
+    let (work, target, part_size, extents) = match step {
+        Step::MapUnary { function, target, x, x_size, extents } => {
+            (Work::Unary(*function, part(x)?), target, *x_size, extents)
+        }
+        Step::MapBinary { function, target, x, y, size, extents, .. } => {
+            (Work::Binary(*function, [part(x)?, part(y)?]), target, *size, extents)
         }
         Step::MapFused { function, target, operands: [x, y, z], extents, .. } => {
-            (Work::Fused(*function, [part(x)?, part(y)?, part(z)?]), target, extents)
+            (Work::Fused(*function, [part(x)?, part(y)?, part(z)?]), target, target.size, extents)
         }
         Step::MapChain { function, target, operands: [x, y, z, u, v], extents } => {
-            (Work::Chain(*function, [part(x)?, part(y)?, part(z)?, part(u)?, part(v)?]), target, extents)
+            let parts = [part(x)?, part(y)?, part(z)?, part(u)?, part(v)?];
+            (Work::Chain(*function, parts), target, target.size, extents)
         }
         _ => return None,
     };
     let is_row = extents.rows.full == 1 && target.store.is_none_or(|address| are_neighbours(&address.spread, one));
     let store = target.store.map(|address| address.base);
-    is_row.then_some(Row { work, register: target.register, store, size: target.size, extents: *extents })
+    is_row.then_some(Row { work, register: target.register, store, size: target.size, part_size, extents: *extents })
 }
 
 /// Whether the columns of a row are known to follow each other.
