@@ -95,8 +95,11 @@ impl Machine<'_> {
         }
         let mut piece = stream::Piece::new();
         let most = stream::Piece::BYTES / row.size.max(row.part_size);
-        for from in (0..count).step_by(most) {
-            let count = most.min(count - from);
+        // All pieces but the first begin with a line: one that is written in two parts is read, too.
+        let mut from = 0;
+        while from < count {
+            let to_line = ((to + from * row.size).wrapping_neg() % stream::LINE) / row.size;
+            let count = if to_line == 0 { most } else { to_line }.min(count - from);
             let mut at = places;
             for (at, (_, repeats)) in at.iter_mut().zip(&parts) {
                 *at = at.wrapping_add(if *repeats { 0 } else { from * row.part_size });
@@ -104,6 +107,7 @@ impl Machine<'_> {
             work(piece.address(), at, count);
             // SAFETY: so many bytes have been written to the piece, and fit into the row.
             unsafe { piece.write((to + from * row.size) as *mut u8, count * row.size) };
+            from += count;
         }
     }
 

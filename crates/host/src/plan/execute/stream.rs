@@ -7,6 +7,9 @@ use std::sync::OnceLock;
 /// Shorter rows are stored as usual.
 pub(super) const SHORTEST: usize = 1024;
 
+/// Bytes of a line of the caches.
+pub(super) const LINE: usize = 64;
+
 /// Part of a row, in the first-level cache. So short that the CPU reads what the next one is made of while it writes this one: of 16M sums by 512 bytes take 6.1 ms,
 /// by 1,024 8.5, by 4,096 9.9, as long as stored as usual (Zen 4, one thread).
 #[repr(align(64))]
@@ -41,7 +44,6 @@ impl Piece {
 #[inline(always)]
 unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
-    const LINE: usize = 64;
     // Whole lines: others would be written in two parts.
     let head = to.align_offset(LINE).min(bytes);
     let lines = (bytes - head) / LINE;
