@@ -13,13 +13,12 @@ mod scalar;
 mod shape;
 mod tile;
 
-use self::scalar::Arithmetic;
 use super::call::{Call, Effect, Work, Written};
 use super::effects::changes_outside;
 use super::once::Range;
 use super::operand::{Extents, Operand, Register, Slot, Spread, Sum, Target, Width, plain};
 use super::step::Step;
-use super::value::{Filled, Form, Planned, rows_and_columns, width_of};
+use super::value::{Computed, Filled, Form, Planned, rows_and_columns, width_of};
 use super::{Program, registers, turns};
 use crate::error::Error;
 use openmps_tile::types::Element;
@@ -90,7 +89,7 @@ pub(super) struct Lowering<'k> {
     /// Lists under construction, the innermost loop's last.
     open: Vec<Vec<Step>>,
     /// For each of them what it has computed of indices and addresses.
-    computed: Vec<HashMap<Arithmetic, Slot>>,
+    computed: Vec<HashMap<Computed, Slot>>,
     /// Bytes of each register.
     pub registers: Vec<usize>,
     /// Registers that hold one number outside of a part.

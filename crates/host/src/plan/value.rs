@@ -1,6 +1,7 @@
 //! What planning knows of a value: a slot, a sum of indices, an address, a clipping mask, or a register.
 
 use super::operand::{Extents, Operand, Part, Slot, Spread, Sum, ViewKind, Width};
+use super::step::IndexOperation;
 use openmps_tile::Scalar;
 
 impl Spread {
@@ -60,6 +61,13 @@ pub(super) struct Filled {
     pub part: Extents,
     /// The number.
     pub rest: Slot,
+}
+
+/// What a slot was computed of, where it is an index or an address: whoever needs the same reads that slot.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Computed {
+    Index { operation: IndexOperation, x: Slot, y: Slot, width: Width },
+    Place { base: Slot, offset: Slot, size: i64 },
 }
 
 /// What a tile of float32 was made of, where a step that reads it can do that, too: on the way to the logistic function, before an exponential or

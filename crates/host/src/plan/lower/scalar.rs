@@ -3,17 +3,10 @@
 use super::{Lowered, Lowering, refuse};
 use crate::plan::operand::{Slot, Width};
 use crate::plan::step::{IndexOperation, Step};
-use crate::plan::value::{Planned, width_of};
+use crate::plan::value::{Computed, Planned, width_of};
 use crate::vector::{binary, cast, unary};
 use openmps_tile::interpret::element;
 use openmps_tile::{Binary, Number, Scalar, Value};
-
-/// Arithmetic on indices and addresses, which is done once where it is done: its slots get no other number there.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::plan) enum Arithmetic {
-    Index { operation: IndexOperation, x: Slot, y: Slot, width: Width },
-    Place { base: Slot, offset: Slot, size: i64 },
-}
 
 impl Lowering<'_> {
     /// A fresh slot.
@@ -75,15 +68,15 @@ impl Lowering<'_> {
     }
 
     /// The slot of what may have been computed before, in this list of steps or in one around it.
-    fn arithmetic(&mut self, what: Arithmetic) -> Slot {
+    fn arithmetic(&mut self, what: Computed) -> Slot {
         if let Some(&slot) = self.computed.iter().find_map(|computed| computed.get(&what)) {
             return slot;
         }
         let slot = match what {
-            Arithmetic::Index { operation, x, y, width } => {
+            Computed::Index { operation, x, y, width } => {
                 self.emit_scalar(&[x, y], |destination| Step::Index { operation, destination, x, y, width })
             }
-            Arithmetic::Place { base, offset, size } => {
+            Computed::Place { base, offset, size } => {
                 self.emit_scalar(&[base, offset], |destination| Step::Place { destination, base, offset, size })
             }
         };
@@ -106,7 +99,7 @@ impl Lowering<'_> {
             (Multiply, Some(0), _) | (Multiply, _, Some(0)) => return self.constant(0),
             _ => {}
         }
-        self.arithmetic(Arithmetic::Index { operation, x, y, width })
+        self.arithmetic(Computed::Index { operation, x, y, width })
     }
 
     /// A primitive on one slot.
@@ -145,7 +138,7 @@ impl Lowering<'_> {
             let bytes = self.constant(offset.wrapping_mul(size));
             return self.index(IndexOperation::Add, base, bytes, Width::Whole);
         }
-        self.arithmetic(Arithmetic::Place { base, offset, size })
+        self.arithmetic(Computed::Place { base, offset, size })
     }
 
     /// The index operation that a binary operation on integers is, if the plan does it symbolically.
