@@ -18,7 +18,10 @@ impl Deinterleaver {
     /// For rows with so many zeros before them, of which taps read the places with these remainders modulo the stride. None where those are not the
     /// even and the odd ones.
     pub fn new(stride: usize, phases: &[usize], padding: usize) -> Option<Deinterleaver> {
-        (stride == 2 && phases.len() == 2).then(|| Deinterleaver { padding, row: [0.0; SHORT], length: 0 })
+        if stride != 2 || phases.len() != 2 {
+            return None;
+        }
+        Some(Deinterleaver { padding, row: [0.0; SHORT], length: 0 })
     }
 
     /// `even[x] = source[2 * x - padding]` and `odd[x] = source[2 * x + 1 - padding]` for x below `count`, zero outside the source. Numbers behind those are
