@@ -1,7 +1,8 @@
 //! Programs that add to one of a few places under its lock, as gradients of weights are summed: those of one place run one after the other, and keep
 //! it in the first-level cache, and those of another place on another thread.
 //!
-//! A grid's programs may run in any order, and none of these waits for a certain other one: each takes the lock, which is free at first, and gives it back.
+//! A grid's programs may run in any order, and none of these waits for a certain other one: each takes the lock, which is the same for all when it is free, and
+//! gives it back. So a kernel has one loop that waits, by numbers that do not depend on the program.
 
 use openmps_tile::kernel::Atomic;
 use openmps_tile::{Binary, Block, Instruction, Kernel, Number, Operation, Value};
@@ -10,26 +11,41 @@ use openmps_tile::{Binary, Block, Instruction, Kernel, Number, Operation, Value}
 pub(super) fn places(kernel: &Kernel) -> Option<usize> {
     let instructions = &kernel.body.instructions;
     let taken = instructions.iter().position(|instruction| matches!(instruction.operation, Operation::While))?;
-    let lock = instructions[taken].blocks.iter().find_map(swapped)?;
+    let made_by = |value: Value| instructions.iter().find(|instruction| instruction.results.contains(&value));
+    let constant = |value: Value| match made_by(value)?.operation {
+        Operation::Constant(Number::Integer(number)) => Some(number),
+        _ => None,
+    };
+    let &[lock, free, held] = &swap(&instructions[taken])?.operands[..] else { return None };
+    if loops_that_wait(&kernel.body) > 1 || constant(free).is_none() || constant(held).is_none() {
+        return None;
+    }
     let gives_back = |instruction: &Instruction| {
         let writes = matches!(instruction.operation, Operation::Atomic(Atomic::Exchange) | Operation::Store);
         writes && instruction.operands[0] == lock
     };
     instructions[taken..].iter().any(gives_back).then_some(())?;
-    let made_by = |value: Value| instructions.iter().find(|instruction| instruction.results.contains(&value));
     let address = made_by(lock).filter(|by| matches!(by.operation, Operation::AddPointer))?;
     let place =
         made_by(address.operands[1]).filter(|by| matches!(by.operation, Operation::Binary(Binary::Remainder)))?;
     let is_number = |by: &Instruction| matches!(by.operation, Operation::ProgramId(0));
-    let Operation::Constant(Number::Integer(places)) = made_by(place.operands[1])?.operation else { return None };
-    let places = usize::try_from(places).ok().filter(|&places| places > 1)?;
+    let places = usize::try_from(constant(place.operands[1])?).ok().filter(|&places| places > 1)?;
     made_by(place.operands[0]).is_some_and(is_number).then_some(places)
 }
 
-/// The address that a block compares and swaps.
-fn swapped(block: &Block) -> Option<Value> {
-    let swaps = |instruction: &&Instruction| matches!(instruction.operation, Operation::CompareSwap);
-    block.instructions.iter().find(swaps).map(|instruction| instruction.operands[0])
+/// The comparison and exchange in a loop.
+fn swap(instruction: &Instruction) -> Option<&Instruction> {
+    let mut within = instruction.blocks.iter().flat_map(|block| &block.instructions);
+    within.find(|instruction| matches!(instruction.operation, Operation::CompareSwap))
+}
+
+/// Loops without a number of rounds, in a block and those within it.
+fn loops_that_wait(block: &Block) -> usize {
+    let of = |instruction: &Instruction| {
+        let within: usize = instruction.blocks.iter().map(loops_that_wait).sum();
+        within + usize::from(matches!(instruction.operation, Operation::While))
+    };
+    block.instructions.iter().map(of).sum()
 }
 
 /// The programs of a grid of one axis, those of one place after the other.
@@ -161,5 +177,7 @@ pub(super) mod tests {
         let unlocked = ADD_UNDER_LOCKS
             .replace("tt.atomic_rmw exch, acq_rel, gpu, %lock", "tt.atomic_rmw add, acq_rel, gpu, %lock");
         assert_eq!(planned(&unlocked).places, None);
+        let by_turn = ADD_UNDER_LOCKS.replace("%lock, %c0, %c1 : (", "%lock, %id, %c1 : (");
+        assert_eq!(planned(&by_turn).places, None, "who comes first is another's business");
     }
 }

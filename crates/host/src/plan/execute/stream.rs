@@ -120,6 +120,7 @@ mod tests {
             assert!(to[..begin].iter().chain(&to[begin + bytes..]).all(|&byte| byte == 255), "{begin} {bytes}");
         }
     }
+
     /// `out = f32(x) + y` for half-precision x, 512 elements a program.
     fn sums() -> Program {
         const LENGTH: usize = 512;
