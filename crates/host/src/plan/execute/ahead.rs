@@ -4,10 +4,11 @@
 //! distance, it is expected to do so again; lines of the row that it will reach are asked for a few at a time before each step on tiles, since many
 //! at once would keep what the step itself reads waiting.
 
-use super::stream::LINE;
 use crate::native::lanes::{Lanes, Portable};
 use crate::plan::operand::Register;
 
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
 /// Lines that are asked for one after the other, without a look at where the row ends.
 const GROUP: usize = 4;
 /// Groups that are asked for before a step, for the second-level cache: the first has no room to spare. Layer norm over rows of 4,096 bytes takes 15 % longer
