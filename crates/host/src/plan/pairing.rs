@@ -46,8 +46,10 @@ fn with_operand(body: &[Step], at: usize, reads: &[usize], join: Join) -> Option
         }
     });
     read.iter().find_map(|&register| {
-        let is_alone = reads[register] == read.iter().filter(|&&other| other == register).count();
-        let first = (0..at).rev().find(|&i| writes(&body[i], register)).filter(|_| is_alone)?;
+        if reads[register] != read.iter().filter(|&&other| other == register).count() {
+            return None;
+        }
+        let first = (0..at).rev().find(|&i| writes(&body[i], register))?;
         let step = join(&body[first], &body[at])?;
         let between = &body[first + 1..at];
         (!between.iter().any(|step| changes_operands(step, &body[first]))).then_some((first, step))
