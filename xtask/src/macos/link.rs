@@ -2,7 +2,7 @@
 //!
 //! rustc calls a linker by one path; that path is this very program under another name, which hands on to `rust-lld`.
 
-use super::{DEBIAN_RUSTC, TARGET, folder, has_library, inspect, prepare, stubs};
+use super::{DEBIAN_RUSTC, Library, TARGET, folder, inspect, prepare, stubs};
 use crate::python;
 use crate::shell::{Result, cargo, command, output, root, run, say};
 use std::path::{Path, PathBuf};
@@ -51,14 +51,15 @@ fn rust_lld() -> Result<PathBuf> {
 /// Links everything and looks at it.
 pub fn wheel() -> Result<()> {
     say(&format!("Linking for {TARGET}"));
-    if !cfg!(target_os = "macos") && !has_library("rustc") {
+    let library = Library::find()?;
+    if !cfg!(target_os = "macos") {
         rust_lld()?;
         stubs::write()?;
         name_linker()?;
     }
     let mut build = cargo();
     build.args(["build", "--release", "--target", TARGET, "--package", "openmps-metal", "--example", "selftest"]);
-    prepare(&mut build)?;
+    prepare(&mut build, &library);
     run(&mut build)?;
     let release = root().join("target").join(TARGET).join("release");
     inspect::check(&release.join("examples").join("selftest"))?;
@@ -67,7 +68,7 @@ pub fn wheel() -> Result<()> {
     let mut maturin = python::venv_python();
     maturin.args(["-m", "maturin", "build", "--release", "--manifest-path", "frontends/python/Cargo.toml"]);
     maturin.args(["--target", TARGET, "--interpreter", "python3.11", "--out"]).arg(&out);
-    prepare(&mut maturin)?;
+    prepare(&mut maturin, &library);
     if !cfg!(target_os = "macos") {
         // Stripping needs a tool that neither rustup nor Debian brings in working order, and would undo the linker's signature.
         maturin.args(["--strip", "false"]);

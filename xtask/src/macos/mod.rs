@@ -1,8 +1,8 @@
 //! What is done for macOS: types and lints, linking, a look at the result, the page of Apple's calls, and the tests on a Mac.
 //!
-//! On a Mac cargo does it. On Debian the packages `rustc-web`, `rust-web-src` and `rust-web-clippy` bring a compiler together with the source
-//! of its standard library, from which the library for macOS is compiled first, once for all steps; the linker is rustup's own `rust-lld`,
-//! over stubs that only list names. Nothing of Apple's is needed.
+//! On a Mac cargo does it. Elsewhere the standard library for macOS is rustup's where that target is installed; on Debian the packages
+//! `rustc-web`, `rust-web-src` and `rust-web-clippy` bring a compiler together with the source of its library, which is compiled first, once
+//! for all steps. The linker is rustup's own `rust-lld`, over stubs that only list names. Nothing of Apple's is needed.
 
 pub mod calls;
 mod inspect;
@@ -24,28 +24,53 @@ const DEBIAN_CLIPPY: &str = "/usr/bin/clippy-driver";
 /// Objective-C selector in it, is held against this.
 pub const MINIMUM: &str = "13.0";
 
+/// Whose standard library for macOS is used, and with it whose compiler and lints: each compiler reads only its own.
+enum Library {
+    /// That of the toolchain in use: on a Mac, or by `rustup target add`.
+    Toolchain,
+    /// Debian's, compiled from the source in this folder.
+    Debian(String),
+}
+
+impl Library {
+    fn find() -> Result<Library> {
+        let folder = output(command("rustc").args(["--print", "target-libdir", "--target", TARGET]));
+        if folder.is_some_and(|folder| Path::new(&folder).is_dir()) {
+            return Ok(Library::Toolchain);
+        }
+        let root = output(command(DEBIAN_RUSTC).args(["--print", "sysroot"]));
+        let source = root.map(|root| Path::new(&root).join("lib/rustlib/src/rust/library"));
+        let source = source.filter(|source| source.join("std").is_dir()).ok_or(
+            "compiling for macOS needs its standard library: `rustup target add aarch64-apple-darwin`, or on Debian \
+             `apt-get install rustc-web rust-web-src rust-web-clippy`",
+        )?;
+        Ok(Library::Debian(source.display().to_string()))
+    }
+}
+
 /// Checks types and lints of the workspace, and that the page of Apple's calls is up to date.
 pub fn check() -> Result<()> {
     say(&format!("Types and lints for {TARGET}"));
-    let clippy = cfg!(target_os = "macos") || Path::new(DEBIAN_CLIPPY).exists();
+    let library = Library::find()?;
     // What Candle's tests and benches need beyond the crate itself has parts in C, for which Linux has no compiler.
     let candle = ["--exclude", "openmps-candle"];
-    check_packages(clippy, &[&["--workspace", "--exclude", "xtask", "--all-targets"][..], &candle].concat())?;
+    check_packages(&library, &[&["--workspace", "--exclude", "xtask", "--all-targets"][..], &candle].concat())?;
     // With Candle's own Metal backend, as on a Mac.
-    check_packages(clippy, &["--package", "openmps-candle", "--lib", "--features", "metal"])?;
+    check_packages(&library, &["--package", "openmps-candle", "--lib", "--features", "metal"])?;
     calls::check()?;
     println!("\n==> Every crate type-checks for {TARGET}; nothing was run there");
     Ok(())
 }
 
-fn check_packages(clippy: bool, packages: &[&str]) -> Result<()> {
+fn check_packages(library: &Library, packages: &[&str]) -> Result<()> {
     let mut check = cargo();
-    let word = if clippy && cfg!(target_os = "macos") { "clippy" } else { "check" };
-    check.arg(word).args(packages).args(["--release", "--target", TARGET]);
-    prepare(&mut check)?;
-    if cfg!(target_os = "macos") {
+    let own_clippy = matches!(library, Library::Toolchain);
+    check.arg(if own_clippy { "clippy" } else { "check" });
+    check.args(packages).args(["--release", "--target", TARGET]);
+    prepare(&mut check, library);
+    if own_clippy {
         check.args(["--", "-D", "warnings"]);
-    } else if clippy {
+    } else if Path::new(DEBIAN_CLIPPY).exists() {
         // What `cargo clippy` sets, with the lints that belong to the compiler in use.
         check.env("RUSTC_WORKSPACE_WRAPPER", DEBIAN_CLIPPY).env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__");
     } else {
@@ -55,44 +80,29 @@ fn check_packages(clippy: bool, packages: &[&str]) -> Result<()> {
 }
 
 /// Makes a cargo command compile for macOS: with its standard library, linker and flags, the same for every step.
-fn prepare(command: &mut Command) -> Result<()> {
+fn prepare(command: &mut Command, library: &Library) {
     // The native module is made without an interpreter of that system.
     command
         .env("PYO3_NO_PYTHON", "1")
         .env("PYO3_CROSS_PYTHON_VERSION", "3.11")
         .env("MACOSX_DEPLOYMENT_TARGET", MINIMUM);
-    if cfg!(target_os = "macos") || has_library("rustc") {
-        return Ok(());
+    if cfg!(target_os = "macos") {
+        return;
     }
-    let library = library_source().ok_or(
-        "compiling for macOS needs its standard library: `rustup target add aarch64-apple-darwin`, or on Debian \
-         `apt-get install rustc-web rust-web-src rust-web-clippy`",
-    )?;
-    println!("    with {DEBIAN_RUSTC} and {library}");
-    // The library is part of the compiler's own release, which its unstable parts need.
-    command.arg("-Zbuild-std=std,panic_abort").env("RUSTC", DEBIAN_RUSTC).env("RUSTC_BOOTSTRAP", "1");
-    command.env_remove("RUSTC_WRAPPER").env_remove("RUSTUP_TOOLCHAIN");
+    if let Library::Debian(source) = library {
+        println!("    with {DEBIAN_RUSTC} and {source}");
+        command.arg("-Zbuild-std=std,panic_abort").env("RUSTC", DEBIAN_RUSTC);
+        command.env_remove("RUSTC_WRAPPER").env_remove("RUSTUP_TOOLCHAIN");
+    }
+    // For the library, which uses unstable parts of its own release's compiler, and for the linker's flavor, which is one.
+    command.env("RUSTC_BOOTSTRAP", "1");
     // In this form maturin hands the flags on as they are, so that its crates are those of the other steps.
     let flags = "-Clinker-flavor=darwin-lld\u{1f}-Zunstable-options";
     command.env("CARGO_ENCODED_RUSTFLAGS", flags).env("SDKROOT", folder().join("sdk"));
     command.env("CARGO_TARGET_AARCH64_APPLE_DARWIN_LINKER", folder().join(link::NAME));
-    Ok(())
 }
 
 /// Where the stubs and the linker's name lie.
 fn folder() -> PathBuf {
     root().join("target").join("macos")
-}
-
-/// Whether a compiler has the target's compiled library.
-fn has_library(rustc: &str) -> bool {
-    let folder = output(command(rustc).args(["--print", "target-libdir", "--target", TARGET]));
-    folder.is_some_and(|folder| Path::new(&folder).is_dir())
-}
-
-/// Where Debian's compiler has its library's source.
-fn library_source() -> Option<String> {
-    let root = output(command(DEBIAN_RUSTC).args(["--print", "sysroot"]))?;
-    let source = Path::new(&root).join("lib/rustlib/src/rust/library");
-    source.join("std").is_dir().then(|| source.display().to_string())
 }
