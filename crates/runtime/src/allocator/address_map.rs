@@ -12,12 +12,13 @@ pub(crate) struct AddressMap {
 
 const NOWHERE: (Region, u32) = (Region { address: 0, bytes: 0 }, 0);
 
-impl AddressMap {
-    /// A map without heaps.
-    pub fn new() -> AddressMap {
+impl Default for AddressMap {
+    fn default() -> AddressMap {
         AddressMap { heaps: BTreeMap::new(), last: NOWHERE }
     }
+}
 
+impl AddressMap {
     /// Adds a heap.
     pub fn insert(&mut self, region: Region, heap: u32) {
         self.heaps.insert(region.address, (region, heap));
@@ -52,7 +53,7 @@ mod tests {
 
     #[test]
     fn interior_addresses_find_their_heap_and_gaps_find_none() {
-        let mut map = AddressMap::new();
+        let mut map = AddressMap::default();
         let (low, high) = (Region { address: 1000, bytes: 100 }, Region { address: 2000, bytes: 50 });
         map.insert(low, 7);
         map.insert(high, 9);

@@ -1,13 +1,13 @@
-//! The allocator of a device: a cache of freed blocks, above buddy blocks, inside large heaps.
+//! The allocator of a device: blocks of any length, cut from large heaps and joined again when they are freed.
 //!
-//! A request is served by the first of these that can: a block of its size class that its queue freed (`cache`), a
-//! block of a shared heap (`buddy`), a new heap. A request above half a heap gets a heap of its own. What would
-//! exceed the limit first empties the cache, and only then fails.
+//! A request is served by the first of these that can: a small block of its size, or any memory, that its queue freed (`cache`, `pool`); free
+//! memory of a heap; a new heap. A request above half a heap gets a heap that fits. What would exceed the limit first empties the cache, and
+//! only then fails. Where freed memory is in use by nobody (the CPU's), it belongs to no queue, but for small blocks kept for their size.
 
 mod address_map;
-mod buddy;
 mod cache;
 pub(crate) mod heap;
+mod pool;
 mod state;
 mod statistics;
 #[cfg(test)]
@@ -16,6 +16,7 @@ mod tests;
 use crate::error::Result;
 use crate::trace;
 use heap::HeapSource;
+use pool::Owner;
 use state::State;
 pub use statistics::MemoryStatistics;
 use std::ops::Range;
@@ -24,7 +25,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The allocator of one device; every call may come from any thread.
 pub(crate) struct Allocator {
     device: usize,
-    /// Whether freed blocks belong to their queue; otherwise every queue shares one cache.
+    /// Whether freed blocks belong to their queue; otherwise they are anyone's.
     ordered: bool,
     state: Mutex<State>,
 }
@@ -39,7 +40,7 @@ impl Allocator {
     /// The address of a new buffer, aligned to 256 bytes, for use on a queue. The contents are undefined.
     pub fn allocate(&self, bytes: usize, queue: u64) -> Result<usize> {
         let mut state = self.lock();
-        let address = state.allocate(bytes, self.bin(queue));
+        let address = state.allocate(bytes, self.owner(queue));
         self.trace_memory(state);
         address
     }
@@ -47,7 +48,7 @@ impl Allocator {
     /// Takes a buffer back; commands submitted to the queue before may still use it.
     pub fn free(&self, address: usize, queue: u64) -> Result<()> {
         let mut state = self.lock();
-        let freed = state.free(address, self.bin(queue));
+        let freed = state.free(address, self.owner(queue));
         self.trace_memory(state);
         freed
     }
@@ -94,8 +95,8 @@ impl Allocator {
         self.lock()
     }
 
-    fn bin(&self, queue: u64) -> u64 {
-        if self.ordered { queue } else { 0 }
+    fn owner(&self, queue: u64) -> Owner {
+        if self.ordered { Owner::Queue(queue) } else { Owner::Anyone }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -7,7 +7,7 @@ pub struct MemoryStatistics {
     pub allocated: usize,
     /// In heaps taken from the system now, used or not.
     pub reserved: usize,
-    /// In freed blocks kept whole for the next request of their size.
+    /// In freed blocks that do not serve every request: small ones kept for the next of their size, and those of a queue.
     pub cached: usize,
     /// The highest `allocated` since the start or the last reset.
     pub peak_allocated: usize,
@@ -19,11 +19,11 @@ pub struct MemoryStatistics {
     pub free_count: u64,
     /// Heaps taken from the system now.
     pub heap_count: usize,
-    /// Allocations that a cached block served.
+    /// Allocations that one of these served.
     pub cache_hits: u64,
     /// Allocations that had to look further.
     pub cache_misses: u64,
-    /// Times that memory went back from the cache to the heaps.
+    /// Times that all of these were made free for every request.
     pub flush_count: u64,
     /// Allocations refused.
     pub out_of_memory_count: u64,
