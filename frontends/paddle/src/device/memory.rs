@@ -90,6 +90,9 @@ unsafe extern "C-unwind" fn host_memory_deallocate(_: *const CDevice, address: *
     SUCCESS
 }
 
+/// One way to copy so many bytes from the second address to the first.
+type Way = unsafe fn(&Queue, *mut c_void, *const c_void, usize) -> Result<()>;
+
 /// # Safety
 /// Unless there are no bytes, `source` is host memory of this many bytes, and `destination` memory of Paddle's own in the order of its
 /// streams.
@@ -112,36 +115,62 @@ unsafe fn read(queue: &Queue, destination: *mut c_void, source: *const c_void, b
     unsafe { queue.read(std::slice::from_raw_parts_mut(destination.cast(), bytes), source as usize) }
 }
 
+/// # Safety
+/// Both are memory of Paddle's own of this many bytes, in the order of its streams.
+unsafe fn copy(queue: &Queue, destination: *mut c_void, source: *const c_void, bytes: usize) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { queue.copy(destination as usize, source as usize, bytes) }
+}
+
+/// A copy that has ended when this returns.
+///
+/// # Safety
+/// As for the way; see `init_device`.
+unsafe fn at_once(at: *const CDevice, to: *mut c_void, from: *const c_void, bytes: usize, way: Way) -> Result<()> {
+    // SAFETY: see `init_device`.
+    let queue = unsafe { device(at) }?.queue();
+    // SAFETY: the caller's promise.
+    unsafe { way(&queue, to, from, bytes)? };
+    queue.synchronize()
+}
+
+/// A copy in the order of a stream. Where the stream is none, after all that the device has to do: CPU kernels of Paddle's that copy a tensor
+/// of the device, as `paddle.sparse.cast` does, take their context for the device's, and hand over what lies where that would have its stream.
+///
+/// # Safety
+/// As for the way; see `init_device`.
+unsafe fn in_order(
+    at: *const CDevice,
+    stream: CStream,
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: usize,
+    way: Way,
+) -> Result<()> {
+    if is_live(stream) {
+        // SAFETY: the stream is one; the rest is the caller's promise.
+        return unsafe { way(queue(stream), to, from, bytes) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        device(at)?.synchronize()?;
+        at_once(at, to, from, bytes, way)
+    }
+}
+
 unsafe extern "C-unwind" fn copy_h2d(at: *const CDevice, to: *mut c_void, from: *const c_void, bytes: usize) -> Status {
-    call("memory_copy_h2d", || {
-        // SAFETY: see `init_device`.
-        unsafe {
-            let queue = device(at)?.queue();
-            write(&queue, to, from, bytes)?;
-            queue.synchronize()
-        }
-    })
+    // SAFETY: see `init_device`.
+    call("memory_copy_h2d", || unsafe { at_once(at, to, from, bytes, write) })
 }
 
 unsafe extern "C-unwind" fn copy_d2h(at: *const CDevice, to: *mut c_void, from: *const c_void, bytes: usize) -> Status {
-    call("memory_copy_d2h", || {
-        // SAFETY: see `init_device`.
-        unsafe {
-            let queue = device(at)?.queue();
-            read(&queue, to, from, bytes)?;
-            queue.synchronize()
-        }
-    })
+    // SAFETY: see `init_device`.
+    call("memory_copy_d2h", || unsafe { at_once(at, to, from, bytes, read) })
 }
 
 unsafe extern "C-unwind" fn copy_d2d(at: *const CDevice, to: *mut c_void, from: *const c_void, bytes: usize) -> Status {
-    call("memory_copy_d2d", || {
-        // SAFETY: see `init_device`.
-        let queue = unsafe { device(at) }?.queue();
-        // SAFETY: Paddle\'s own memory, in the order of its streams.
-        unsafe { queue.copy(to as usize, from as usize, bytes)? };
-        queue.synchronize()
-    })
+    // SAFETY: see `init_device`.
+    call("memory_copy_d2d", || unsafe { at_once(at, to, from, bytes, copy) })
 }
 
 unsafe extern "C-unwind" fn copy_p2p(
@@ -155,22 +184,6 @@ unsafe extern "C-unwind" fn copy_p2p(
     unsafe { copy_d2d(at, to, from, bytes) }
 }
 
-type CopyCall = unsafe extern "C-unwind" fn(*const CDevice, *mut c_void, *const c_void, usize) -> Status;
-
-/// A copy after all that the device has to do, for a stream that is none: CPU kernels of Paddle's that copy a tensor of the device, as
-/// `paddle.sparse.cast` does, take their context for the device's, and hand over what lies where that would have its stream.
-///
-/// # Safety
-/// As for the copy.
-unsafe fn after_all(at: *const CDevice, to: *mut c_void, from: *const c_void, bytes: usize, copy: CopyCall) -> Status {
-    // SAFETY: see `init_device`.
-    match call("synchronize_device", || unsafe { device(at) }?.synchronize()) {
-        // SAFETY: the caller's promise.
-        SUCCESS => unsafe { copy(at, to, from, bytes) },
-        failed => failed,
-    }
-}
-
 unsafe extern "C-unwind" fn async_copy_h2d(
     at: *const CDevice,
     stream: CStream,
@@ -178,12 +191,8 @@ unsafe extern "C-unwind" fn async_copy_h2d(
     from: *const c_void,
     bytes: usize,
 ) -> Status {
-    if !is_live(stream) {
-        // SAFETY: see `init_device`.
-        return unsafe { after_all(at, to, from, bytes, copy_h2d) };
-    }
     // SAFETY: see `init_device`.
-    call("async_memory_copy_h2d", || unsafe { write(queue(stream), to, from, bytes) })
+    call("async_memory_copy_h2d", || unsafe { in_order(at, stream, to, from, bytes, write) })
 }
 
 unsafe extern "C-unwind" fn async_copy_d2h(
@@ -193,12 +202,8 @@ unsafe extern "C-unwind" fn async_copy_d2h(
     from: *const c_void,
     bytes: usize,
 ) -> Status {
-    if !is_live(stream) {
-        // SAFETY: see `init_device`.
-        return unsafe { after_all(at, to, from, bytes, copy_d2h) };
-    }
     // SAFETY: see `init_device`.
-    call("async_memory_copy_d2h", || unsafe { read(queue(stream), to, from, bytes) })
+    call("async_memory_copy_d2h", || unsafe { in_order(at, stream, to, from, bytes, read) })
 }
 
 unsafe extern "C-unwind" fn async_copy_d2d(
@@ -208,12 +213,8 @@ unsafe extern "C-unwind" fn async_copy_d2d(
     from: *const c_void,
     bytes: usize,
 ) -> Status {
-    if !is_live(stream) {
-        // SAFETY: see `init_device`.
-        return unsafe { after_all(at, to, from, bytes, copy_d2d) };
-    }
     // SAFETY: see `init_device`.
-    call("async_memory_copy_d2d", || unsafe { queue(stream).copy(to as usize, from as usize, bytes) })
+    call("async_memory_copy_d2d", || unsafe { in_order(at, stream, to, from, bytes, copy) })
 }
 
 unsafe extern "C-unwind" fn async_copy_p2p(
