@@ -162,6 +162,7 @@ UNIQUE = {
     **{f"unique, {i}": Case(lambda x, i=i: paddle.unique(x, True, True, True)[i], (FEW,), False) for i in range(4)},
     **{f"unique rows, {i}": Case(lambda x, i=i: paddle.unique(x, True, True, True, axis=0)[i], (integers(0, 2, 9, 2, 2),), False) for i in range(4)},
     "unique columns": Case(lambda x: paddle.unique(x, axis=1), (integers(0, 2, 2, 9),), False),
+    **{f"unique planes, {i}": Case(lambda x, i=i: paddle.unique(x, True, True, True, axis=2)[i], (integers(0, 2, 2, 3, 9),), False) for i in range(4)},
     "unique of floats": Case(lambda x: paddle.unique(x), (TIED,), False),
     **{f"unique_consecutive, {i}": Case(lambda x, i=i: paddle.unique_consecutive(x, True, True)[i], (FEW,), False) for i in range(3)},
     "unique_consecutive rows": Case(lambda x: paddle.unique_consecutive(x, axis=0), (integers(0, 2, 9, 1),), False),
