@@ -4,18 +4,11 @@ use super::heap::Region;
 use std::collections::BTreeMap;
 
 /// The heaps by address. Blocks inside a heap are the heap's own business.
+#[derive(Default)]
 pub(crate) struct AddressMap {
     heaps: BTreeMap<usize, (Region, u32)>,
     /// The last answer: consecutive calls mostly concern one heap.
     last: (Region, u32),
-}
-
-const NOWHERE: (Region, u32) = (Region { address: 0, bytes: 0 }, 0);
-
-impl Default for AddressMap {
-    fn default() -> AddressMap {
-        AddressMap { heaps: BTreeMap::new(), last: NOWHERE }
-    }
 }
 
 impl AddressMap {
@@ -27,7 +20,7 @@ impl AddressMap {
     /// Removes a heap.
     pub fn remove(&mut self, region: Region) {
         self.heaps.remove(&region.address);
-        self.last = NOWHERE;
+        self.last = Default::default();
     }
 
     /// The heap around an address, and the address's offset in it.

@@ -1,7 +1,7 @@
 //! Where heaps come from: large regions of a device's memory.
 
 /// A region of device memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Region {
     /// The first byte's address.
     pub address: usize,

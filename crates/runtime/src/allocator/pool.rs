@@ -108,7 +108,7 @@ impl Pool {
         std::mem::take(self).heaps.into_iter().flatten().map(|heap| heap.region)
     }
 
-    /// Cuts a block from a free one of this owner. The caller marks it.
+    /// Cuts a block from a free one of this owner; it is marked as used as a whole.
     pub fn take(&mut self, owner: Owner, granules: usize) -> Option<Place> {
         let least = Free { owner, granules, place: Place { heap: 0, first: 0 } };
         let found = *self.free.range(least..).next().filter(|free| free.owner == owner)?;
