@@ -1,6 +1,8 @@
-"""The tables of docs/performance.md, from two runs of compare.py: with several threads, and with one.
+"""The tables of docs/performance.md, from runs of compare.py: of two, with several threads and with one, every peer; of more, side by side, the
+fastest peer of each.
 
     python benches/document.py target/bench/two/bench.json target/bench/one/bench.json
+    python benches/document.py target/bench/*/bench.json
 """
 
 from __future__ import annotations
@@ -14,8 +16,15 @@ TRAINING = "train "
 
 
 def main() -> None:
-    several, one = (json.loads(Path(path).read_text()) for path in sys.argv[1:3])
-    threads = [f"{run['machine']['threads']} thread{'s' if run['machine']['threads'] > 1 else ''}" for run in (several, one)]
+    runs = [json.loads(Path(path).read_text()) for path in sys.argv[1:]]
+    if len(runs) == 2:
+        _two(*runs)
+    else:
+        _side_by_side(runs)
+
+
+def _two(several: dict, one: dict) -> None:
+    threads = [_threads(run) for run in (several, one)]
     for training in (False, True):
         works = [work for work in several["microseconds"] if work.startswith(TRAINING) == training]
         peers = [peer for peer in PEERS if any(peer in several["microseconds"][work] for work in works)]
@@ -25,6 +34,18 @@ def main() -> None:
         for work in works:
             _print_row([work.removeprefix(TRAINING), *_of_all(several, work, peers), *_of_fastest(one, work)])
         print()
+
+
+def _side_by_side(runs: list[dict]) -> None:
+    """A column for each run: our time, our share of the ceiling, the fastest peer."""
+    _print_row(["work", *(f"{run['machine']['level']}, {_threads(run)}" for run in runs)])
+    _print_row(["---"] * (1 + len(runs)))
+    for work in runs[0]["microseconds"]:
+        _print_row([work, *("; ".join(filter(None, _of_fastest(run, work))) for run in runs)])
+
+
+def _threads(run: dict) -> str:
+    return f"{run['machine']['threads']} thread{'s' if run['machine']['threads'] > 1 else ''}"
 
 
 def _of_all(run: dict, work: str, peers: list[str]) -> list[str]:
