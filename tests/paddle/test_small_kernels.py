@@ -84,10 +84,13 @@ def test_norms_of_sums(norm, what):
     total = x.astype("float64") + (bias.reshape(shape[axis:]) if biased else 0.0) + (residual * (alpha if of_layer else 1.0) if past else 0.0)
     rows = total.reshape(-1, width)
     centred = rows - rows.mean(-1, keepdims=True) if of_layer else rows
-    expected = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * weight + norm_bias
+    inverse = 1.0 / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+    expected = centred * inverse * weight + norm_bias
     for ours, exact in zip(found[: 2 if past else 1], (expected, total), strict=False):
         assert (ours.dtype, tuple(ours.shape)) == (paddle.float32, shape)
         np.testing.assert_allclose(ours.numpy(), exact.reshape(shape), rtol=1e-5, atol=1e-6)
+    # Paddle names it the variance.
+    np.testing.assert_allclose(found[-1].numpy(), inverse[:, 0], rtol=1e-5)
 
 
 def with_margins(x: np.ndarray, label: np.ndarray, margins: tuple[float, float, float], scale: float) -> np.ndarray:

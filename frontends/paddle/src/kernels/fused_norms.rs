@@ -102,6 +102,7 @@ fn as_numbers(scale: f32) -> Result<()> {
     if scale > 0.0 { Err(refuse("quant_scale", scale, "at most 0: the result is not quantised")) } else { Ok(()) }
 }
 
+/// What Paddle names the variance is 1 over the deviation, on its CPU as here.
 fn layer_norm(
     context: &Context,
     x: Tensor,
@@ -119,7 +120,7 @@ fn layer_norm(
     out: Output,
     past_out: Option<Output>,
     mean_out: Option<Output>,
-    variance_out: Option<Output>,
+    inverse_out: Option<Output>,
 ) -> Result<()> {
     as_numbers(quant_scale)?;
     let rows = Rows::new(context, &x, bias, past, factor, axis, past_out)?;
@@ -130,9 +131,9 @@ fn layer_norm(
     let mean = c.reduce(Reduction::Mean, &rows.sum, &[1])?;
     let distance = c.subtract(&rows.sum, &mean)?;
     let variance = rows.mean_square(&distance)?;
-    rows.store(&distance, &variance, epsilon, [weight, norm_bias], &out)?;
+    let inverse = rows.store(&distance, &variance, epsilon, [weight, norm_bias], &out)?;
     rows.store_column(mean_out, &mean)?;
-    rows.store_column(variance_out, &variance)
+    rows.store_column(inverse_out, &inverse)
 }
 
 fn rms_norm(
