@@ -177,6 +177,7 @@ impl<'k> Lowering<'k> {
             by: 1,
             wide: None,
             once: None,
+            dense: None,
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod branches;
 mod call;
+mod dense;
 mod effects;
 mod execute;
 mod fold;
@@ -30,6 +31,7 @@ use crate::error::Error;
 use crate::interrupt::{self, Poll};
 use crate::native::piecewise::Size;
 use crate::threads;
+use dense::Dense;
 use lower::{Loops, lower};
 use once::Once;
 use openmps_tile::Kernel;
@@ -69,6 +71,8 @@ pub struct Program {
     wide: Option<Box<Program>>,
     /// The same where loops run once.
     once: Option<Once>,
+    /// The same where strides are 1.
+    dense: Option<Dense>,
 }
 
 /// What the programs of a launch share.
@@ -91,6 +95,7 @@ impl Program {
         let (mut program, ranges) = lower(kernel, Loops::All)?;
         program.wide = widen::widen(kernel, &program);
         program.once = if ranges.is_empty() { None } else { once::plan(kernel) };
+        program.dense = dense::plan(kernel);
         Ok(program)
     }
 
@@ -117,7 +122,9 @@ impl Program {
             let kernel = self.name.clone();
             return Err(Error::Arguments { kernel, got: arguments.len(), expected: self.parameters });
         }
-        let program = self.once.as_ref().and_then(|once| once.under(arguments)).unwrap_or(self);
+        let once = self.once.as_ref().and_then(|once| once.under(arguments));
+        let dense = || self.dense.as_ref().and_then(|dense| dense.under(arguments));
+        let program = once.or_else(dense).unwrap_or(self);
         // SAFETY: passed on to the caller.
         unsafe { program.run_grid(grid, programs, arguments) }
     }

@@ -57,7 +57,7 @@ fn is_by_element(kernel: &Kernel, length: usize) -> bool {
 }
 
 /// The length of a kernel's only kind of tile.
-fn length(kernel: &Kernel) -> Option<usize> {
+pub(super) fn length(kernel: &Kernel) -> Option<usize> {
     let mut tiles = kernel.types.iter().filter(|ty| !ty.is_scalar());
     let first = tiles.next()?;
     let same = first.dims.len() == 1 && tiles.all(|ty| ty.dims == first.dims);
