@@ -89,8 +89,8 @@ def test_norms_of_sums(norm, what):
     for ours, exact in zip(found[: 2 if past else 1], (expected, total), strict=False):
         assert (ours.dtype, tuple(ours.shape)) == (paddle.float32, shape)
         np.testing.assert_allclose(ours.numpy(), exact.reshape(shape), rtol=1e-5, atol=1e-6)
-    # Paddle names it the variance.
-    np.testing.assert_allclose(found[-1].numpy(), inverse[:, 0], rtol=1e-5)
+    if of_layer:  # Paddle names it the variance; the other norm keeps its own to itself.
+        np.testing.assert_allclose(found[-1].numpy(), inverse[:, 0], rtol=1e-5)
 
 
 def with_margins(x: np.ndarray, label: np.ndarray, margins: tuple[float, float, float], scale: float) -> np.ndarray:
