@@ -108,8 +108,8 @@ impl Pool {
         std::mem::take(self).heaps.into_iter().flatten().map(|heap| heap.region)
     }
 
-    /// Cuts a block from a free one of this owner; it is marked as used as a whole.
-    pub fn take(&mut self, owner: Owner, granules: usize) -> Option<Place> {
+    /// Cuts a block from a free one of this owner, and marks it as used for a request of so many granules.
+    pub fn take(&mut self, owner: Owner, granules: usize, asked: usize) -> Option<Place> {
         let least = Free { owner, granules, place: Place { heap: 0, first: 0 } };
         let found = *self.free.range(least..).next().filter(|free| free.owner == owner)?;
         self.remove_free(found.place);
@@ -117,7 +117,7 @@ impl Pool {
             let rest = Place { first: found.place.first + granules, ..found.place };
             self.insert_free(Free { owner, granules: found.granules - granules, place: rest });
         }
-        self.mark(found.place, Block { used: Use::Used(granules), granules });
+        self.mark(found.place, Block { used: Use::Used(asked), granules });
         Some(found.place)
     }
 
@@ -246,6 +246,11 @@ mod tests {
         pool
     }
 
+    /// A block that is used as a whole.
+    fn taken(pool: &mut Pool, owner: Owner, granules: usize) -> Option<Place> {
+        pool.take(owner, granules, granules)
+    }
+
     fn free(pool: &Pool) -> Vec<(usize, usize)> {
         pool.free().map(|free| (free.address, free.bytes)).collect()
     }
@@ -253,20 +258,21 @@ mod tests {
     #[test]
     fn the_shortest_block_that_holds_a_request_is_cut() {
         let mut pool = pool();
-        let places = [3, 5, 4, 7].map(|granules| pool.take(Owner::Anyone, granules).expect("a block"));
+        let places = [3, 5, 4, 7].map(|granules| taken(&mut pool, Owner::Anyone, granules).expect("a block"));
         assert_eq!(places.map(|place| (place.heap, place.first)), [(0, 0), (0, 3), (0, 8), (0, 12)]);
         pool.give(places[0], Owner::Anyone);
         pool.give(places[2], Owner::Anyone);
-        let shortest = pool.take(Owner::Anyone, 2).expect("a block");
-        assert_eq!((shortest, pool.take(Owner::Anyone, 4)), (places[0], Some(places[2])));
-        assert_eq!(pool.take(Owner::Anyone, HEAP / GRANULE + 1), None);
+        let shortest = taken(&mut pool, Owner::Anyone, 2).expect("a block");
+        assert_eq!((shortest, taken(&mut pool, Owner::Anyone, 4)), (places[0], Some(places[2])));
+        assert_eq!(taken(&mut pool, Owner::Anyone, HEAP / GRANULE + 1), None);
     }
 
     #[test]
     fn neighbours_join_within_their_heap() {
         let mut pool = pool();
         let whole = HEAP / GRANULE;
-        let places = [whole / 2, whole / 2, whole].map(|granules| pool.take(Owner::Anyone, granules).expect("a block"));
+        let places =
+            [whole / 2, whole / 2, whole].map(|granules| taken(&mut pool, Owner::Anyone, granules).expect("a block"));
         assert_eq!(free(&pool), []);
         places.iter().for_each(|&place| pool.give(place, Owner::Anyone));
         assert_eq!(free(&pool), [(HEAP, HEAP), (2 * HEAP, HEAP)]);
@@ -276,12 +282,12 @@ mod tests {
     #[test]
     fn a_queue_has_what_it_gave_back_until_it_is_anyones() {
         let mut pool = pool();
-        let [one, two] = [8, 8].map(|granules| pool.take(Owner::Anyone, granules).expect("a block"));
+        let [one, two] = [8, 8].map(|granules| taken(&mut pool, Owner::Anyone, granules).expect("a block"));
         pool.give(one, Owner::Queue(7));
         pool.give(two, Owner::Queue(9));
         assert_eq!((pool.bytes_of_queues(), pool.queues()), (16 * GRANULE, BTreeSet::from([7, 9])));
-        assert_eq!(pool.take(Owner::Queue(7), 9), None, "neighbours of two queues do not join");
-        assert_eq!(pool.take(Owner::Queue(7), 8), Some(one));
+        assert_eq!(taken(&mut pool, Owner::Queue(7), 9), None, "neighbours of two queues do not join");
+        assert_eq!(taken(&mut pool, Owner::Queue(7), 8), Some(one));
         pool.give(one, Owner::Queue(7));
         pool.give_to_anyone();
         assert_eq!((pool.bytes_of_queues(), free(&pool)), (0, vec![(HEAP, HEAP), (2 * HEAP, HEAP)]));
@@ -290,7 +296,7 @@ mod tests {
     #[test]
     fn the_block_around_an_address_is_found() {
         let mut pool = pool();
-        let place = pool.take(Owner::Anyone, 5).expect("a block");
+        let place = taken(&mut pool, Owner::Anyone, 5).expect("a block");
         pool.mark(place, Block { used: Use::Used(3), granules: 5 });
         let block = Block { used: Use::Used(3), granules: 5 };
         assert_eq!(pool.around(HEAP + 700), Some((place, block, 700)));

@@ -113,31 +113,30 @@ impl State {
     fn find(&mut self, asked: usize, owner: Owner) -> Option<Place> {
         let order = order_of(asked);
         let granules = order.map_or(asked, |order| 1 << order);
-        let cached = order.and_then(|order| self.cache.pop(owner, order));
-        let own = cached.or_else(|| if owner == Owner::Anyone { None } else { self.pool.take(owner, granules) });
-        let place = match own {
-            Some(place) => {
-                self.statistics.cache_hits += 1;
-                place
-            }
-            None => {
-                self.statistics.cache_misses += 1;
-                self.find_further(granules)?
-            }
-        };
-        self.pool.mark(place, Block { used: Use::Used(asked), granules });
-        Some(place)
+        if let Some(place) = order.and_then(|order| self.cache.pop(owner, order)) {
+            self.statistics.cache_hits += 1;
+            self.pool.mark(place, Block { used: Use::Used(asked), granules });
+            return Some(place);
+        }
+        if owner != Owner::Anyone
+            && let Some(place) = self.pool.take(owner, granules, asked)
+        {
+            self.statistics.cache_hits += 1;
+            return Some(place);
+        }
+        self.statistics.cache_misses += 1;
+        self.find_further(granules, asked)
     }
 
     /// A block of anyone's; of a new heap when there is none and the limit allows one, a small one at the limit's end.
-    fn find_further(&mut self, granules: usize) -> Option<Place> {
-        if let Some(place) = self.pool.take(Owner::Anyone, granules) {
+    fn find_further(&mut self, granules: usize, asked: usize) -> Option<Place> {
+        if let Some(place) = self.pool.take(Owner::Anyone, granules, asked) {
             return Some(place);
         }
         // A heap's worth of freed blocks may join to what is asked for: look before growing.
         if self.held() >= HEAP {
             self.flush();
-            if let Some(place) = self.pool.take(Owner::Anyone, granules) {
+            if let Some(place) = self.pool.take(Owner::Anyone, granules, asked) {
                 return Some(place);
             }
         }
@@ -150,7 +149,7 @@ impl State {
             // Where it fails, there may be room all the same, in what was joined just now.
             let _grown = room >= bytes && self.reserve(heap.min(room));
         }
-        self.pool.take(Owner::Anyone, granules)
+        self.pool.take(Owner::Anyone, granules, asked)
     }
 
     /// Bytes in freed blocks that do not serve every request.
