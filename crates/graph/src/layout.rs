@@ -184,6 +184,14 @@ impl View {
         view
     }
 
+    /// Two dimensions in each other's place.
+    pub fn swapped(&self, one: usize, other: usize) -> View {
+        let mut view = self.clone();
+        view.shape.swap(one, other);
+        view.strides.swap(one, other);
+        view
+    }
+
     /// Without one axis of size 1.
     pub fn without_axis(&self, axis: usize) -> View {
         let mut view = self.clone();

@@ -54,10 +54,7 @@ impl Epilogue {
 
 /// A matrix, or the matrices of a batch, with rows as columns.
 fn swapped(x: &View) -> View {
-    let mut axes: Vec<usize> = (0..x.rank()).collect();
-    let last = axes.len();
-    axes.swap(last - 2, last - 1);
-    x.permuted(&axes)
+    x.swapped(x.rank() - 2, x.rank() - 1)
 }
 
 /// What the gradient needs of an activation, what it was given, is kept as `reserve` where Paddle asks for it.

@@ -53,9 +53,7 @@ fn transpose_channels(context: &Context, x: &Tensor, groups: usize, axis: usize,
     }
     let split = |rows: usize, columns: usize| [&x.shape[..axis], &[rows, columns], &x.shape[axis + 1..]].concat();
     let from = View::dense(x.address, x.dtype, &split(groups, channels / groups))?;
-    let mut order: Vec<usize> = (0..from.rank()).collect();
-    order.swap(axis, axis + 1);
-    copy(context, from.permuted(&order), View::dense(to.address, to.dtype, &split(channels / groups, groups))?)
+    copy(context, from.swapped(axis, axis + 1), View::dense(to.address, to.dtype, &split(channels / groups, groups))?)
 }
 
 fn channel_axis(format: &str, rank: usize) -> usize {

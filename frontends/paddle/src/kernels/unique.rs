@@ -46,7 +46,8 @@ impl<'c> Slices<'c> {
             return Ok(Slices { context, rows: c.shaped(&x, &[count, 1])?, c, dims, axis: None });
         };
         let axis = axis_of("unique", axis.into(), x.rank())?;
-        let moved = x.permuted(&swapped(axis, x.rank()));
+        // In this order Paddle compares the elements of slices.
+        let moved = x.swapped(0, axis);
         let rows = c.temporary(x.dtype, &moved.shape)?;
         c.launch(&Copy, std::slice::from_ref(&moved), std::slice::from_ref(&rows))?;
         let width = moved.shape[1..].iter().product();
@@ -134,19 +135,9 @@ impl<'c> Slices<'c> {
         let mut dims = self.dims.clone();
         dims[axis] = found;
         out.set_dims(&dims);
-        let order = swapped(axis, dims.len());
-        let moved: Vec<usize> = order.iter().map(|&axis| dims[axis]).collect();
-        self.c.store_as(out, rows.dtype, &self.c.shaped(rows, &moved)?, |to| to.permuted(&order))
+        dims.swap(0, axis);
+        self.c.store_as(out, rows.dtype, &self.c.shaped(rows, &dims)?, |to| to.swapped(0, axis))
     }
-}
-
-/// The axes with this one and the first in each other's place: in this order Paddle compares the elements of slices.
-fn swapped(axis: usize, rank: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..rank).collect();
-    if rank > 0 {
-        order.swap(0, axis);
-    }
-    order
 }
 
 /// The results, of which only those that are asked for are made.
