@@ -1,34 +1,20 @@
 //! A second plan of kernels on elements of any strides, for launches whose strides are 1: neighbours are rows of memory, which are read and written where
 //! they lie, and past the caches where that is worth it; of a stride that only the launch knows they go through a register.
 
-use super::Program;
 use super::lower::{Loops, lower};
 use super::operand::Slot;
+use super::second::{Second, When};
 use super::widen::{length, widen};
 use openmps_tile::{Binary, Instruction, Kernel, Operation, Scalar, Value};
 use std::collections::HashMap;
 
-/// The plan, and the parameters that must be 1 under a launch's arguments.
-#[derive(Debug)]
-pub(super) struct Dense {
-    strides: Vec<Slot>,
-    program: Box<Program>,
-}
-
-impl Dense {
-    /// The plan, where it computes the same under these arguments.
-    pub fn under(&self, arguments: &[u64]) -> Option<&Program> {
-        self.strides.iter().all(|&stride| arguments[stride] == 1).then_some(&self.program)
-    }
-}
-
 /// The second plan of a kernel whose tiles are rows that are multiplied by integer parameters.
-pub(super) fn plan(kernel: &Kernel) -> Option<Dense> {
+pub(super) fn plan(kernel: &Kernel) -> Option<Second> {
     length(kernel)?;
     let (kernel, strides) = without_strides(kernel)?;
     let (mut program, _) = lower(&kernel, Loops::All).ok()?;
     program.wide = widen(&kernel, &program);
-    Some(Dense { strides, program: Box::new(program) })
+    Some(Second { when: When::One(strides), program: Box::new(program) })
 }
 
 /// The kernel as it is where these parameters are 1; none where there are no such parameters.
@@ -74,6 +60,7 @@ fn strided(instruction: &Instruction, splats: &HashMap<Value, Slot>) -> Option<(
 
 #[cfg(test)]
 mod tests {
+    use super::super::Program;
     use super::super::row::Row;
     use super::super::step::Step;
     use super::*;
@@ -107,7 +94,7 @@ mod tests {
     #[test]
     fn neighbours_are_rows_of_memory_and_others_are_not() {
         let program = kernel();
-        let dense = program.dense.as_ref().expect("a second plan");
+        let dense = program.seconds.first().expect("a second plan");
         let stores = |step: &Step| matches!(step, Step::Row(Row { store: Some(_), .. }));
         assert!(dense.program.body.iter().any(stores) && dense.program.wide.is_some(), "{dense:?}");
         let x: Vec<f32> = (0..3000).map(|i| i as f32).collect();

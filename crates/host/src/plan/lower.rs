@@ -15,8 +15,8 @@ mod tile;
 
 use super::call::{Call, Effect, Work, Written};
 use super::effects::changes_outside;
-use super::once::Range;
 use super::operand::{Extents, Operand, Register, Slot, Spread, Sum, Target, Width, plain};
+use super::second::Range;
 use super::step::Step;
 use super::value::{Computed, Filled, Form, Planned, rows_and_columns, width_of};
 use super::{Program, registers, turns};
@@ -176,8 +176,7 @@ impl<'k> Lowering<'k> {
             places: turns::places(self.kernel),
             by: 1,
             wide: None,
-            once: None,
-            dense: None,
+            seconds: Vec::new(),
         }
     }
 

@@ -21,6 +21,7 @@ mod pieces;
 mod product;
 mod registers;
 mod row;
+mod second;
 mod shorten;
 mod step;
 mod turns;
@@ -31,10 +32,9 @@ use crate::error::Error;
 use crate::interrupt::{self, Poll};
 use crate::native::piecewise::Size;
 use crate::threads;
-use dense::Dense;
 use lower::{Loops, lower};
-use once::Once;
 use openmps_tile::Kernel;
+use second::Second;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use step::Step;
@@ -69,10 +69,8 @@ pub struct Program {
     by: usize,
     /// The same for several programs at once.
     wide: Option<Box<Program>>,
-    /// The same where loops run once.
-    once: Option<Once>,
-    /// The same where strides are 1.
-    dense: Option<Dense>,
+    /// The same under some arguments.
+    seconds: Vec<Second>,
 }
 
 /// What the programs of a launch share.
@@ -94,8 +92,8 @@ impl Program {
     pub fn new(kernel: &Kernel) -> Result<Program, Error> {
         let (mut program, ranges) = lower(kernel, Loops::All)?;
         program.wide = widen::widen(kernel, &program);
-        program.once = if ranges.is_empty() { None } else { once::plan(kernel) };
-        program.dense = dense::plan(kernel);
+        let once = if ranges.is_empty() { None } else { once::plan(kernel) };
+        program.seconds = once.into_iter().chain(dense::plan(kernel)).collect();
         Ok(program)
     }
 
@@ -122,9 +120,7 @@ impl Program {
             let kernel = self.name.clone();
             return Err(Error::Arguments { kernel, got: arguments.len(), expected: self.parameters });
         }
-        let once = self.once.as_ref().and_then(|once| once.under(arguments));
-        let dense = || self.dense.as_ref().and_then(|dense| dense.under(arguments));
-        let program = once.or_else(dense).unwrap_or(self);
+        let program = self.seconds.iter().find_map(|second| second.under(arguments)).unwrap_or(self);
         // SAFETY: passed on to the caller.
         unsafe { program.run_grid(grid, programs, arguments) }
     }

@@ -1,52 +1,21 @@
 //! A second plan of kernels that walk their rows in pieces, for launches in which one piece is the whole row: loops that run once are no loops, and
 //! what depends on the place in the row only is known before the first program.
 
-use super::Program;
 use super::lower::{Loops, lower};
-use super::operand::Slot;
+use super::second::{Second, When};
 use openmps_tile::Kernel;
 
-/// A loop from a known number in known steps to a parameter.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Range {
-    pub lower: i64,
-    /// The parameter's slot, which is its number.
-    pub upper: Slot,
-    pub step: i64,
-}
-
-impl Range {
-    fn has_one(&self, arguments: &[u64]) -> bool {
-        let upper = arguments[self.upper] as i64;
-        self.lower < upper && upper <= self.lower.saturating_add(self.step)
-    }
-}
-
-/// The plan, and the loops that must run once under a launch's arguments.
-#[derive(Debug)]
-pub(super) struct Once {
-    ranges: Vec<Range>,
-    program: Box<Program>,
-}
-
-impl Once {
-    /// The plan, where it computes the same under these arguments.
-    pub fn under(&self, arguments: &[u64]) -> Option<&Program> {
-        self.ranges.iter().all(|range| range.has_one(arguments)).then_some(&self.program)
-    }
-}
-
 /// The second plan of a kernel that has such loops.
-pub(super) fn plan(kernel: &Kernel) -> Option<Once> {
+pub(super) fn plan(kernel: &Kernel) -> Option<Second> {
     let (program, ranges) = lower(kernel, Loops::Once).ok()?;
-    Some(Once { ranges, program: Box::new(program) })
+    Some(Second { when: When::Once(ranges), program: Box::new(program) })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Program;
     use super::super::step::Step;
     use super::super::tests::add_squares;
-    use super::*;
     use openmps_tile::{Builder, Combine, Scalar, Type};
 
     /// `out = sum of (x[i] - 1)^2 for i in first..count`, 64 elements at a time, as layer norm sums squares.
@@ -65,7 +34,7 @@ mod tests {
         let values: Vec<f32> = (0..300).map(|i| (i as f32 * 0.7).sin()).collect();
         for first in [0_i64, 5] {
             let program = squares(first);
-            let once = program.once.as_ref().expect("a second plan");
+            let once = program.seconds.first().expect("a second plan");
             let is_loop = |step: &Step| matches!(step, Step::Loop { .. });
             let adds_squares = |step: &Step| matches!(step, Step::SumOfPairs { .. });
             assert!(program.body.iter().any(is_loop) && !once.program.body.iter().any(is_loop), "{once:?}");

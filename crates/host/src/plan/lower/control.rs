@@ -1,8 +1,8 @@
 //! Lowers loops and conditions: what they hand on has slots and registers of its own.
 
 use super::{Loops, Lowered, Lowering, Stop, refuse};
-use crate::plan::once::Range;
 use crate::plan::operand::{Extents, Operand, Register, Slot, Sum, Target, plain};
+use crate::plan::second::Range;
 use crate::plan::step::Step;
 use crate::plan::value::Planned;
 use openmps_tile::{Block, Instruction, Scalar, Value};
