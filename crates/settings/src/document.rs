@@ -35,10 +35,14 @@ pub fn document() -> String {
     text
 }
 
-/// The table in README: what is for everyone.
+/// What somebody who is new here needs. The others are in docs/settings.md.
+const IN_README: [&str; 5] =
+    ["OPENMPS_DEVICE", "OPENMPS_NUM_THREADS", "OPENMPS_MEMORY_LIMIT", "OPENMPS_EXECUTOR", "OPENMPS_TRITON"];
+
+/// The table in README.
 pub fn table_for_readme() -> String {
     let mut text = "| variable | meaning | default |\n|---|---|---|\n".to_owned();
-    for row in of(Audience::Everyone) {
+    for row in TABLE.iter().filter(|row| IN_README.contains(&row.name())) {
         let _ =
             writeln!(text, "| `{}` | {} | {} |", escape(&row.example()), escape(row.meaning()), escape(row.default()));
     }

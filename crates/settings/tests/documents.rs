@@ -21,7 +21,7 @@ fn the_document_is_the_table() {
 }
 
 #[test]
-fn the_readme_has_the_table_of_what_is_for_everyone() {
+fn the_readme_has_the_table_of_what_is_needed_first() {
     let path = root().join("README.md");
     let text = std::fs::read_to_string(&path).expect("README");
     let (before, after) = text.split_once("## Settings\n\n").expect("a heading");
