@@ -2,7 +2,7 @@
 
     python examples/demo.py [IMAGE] [--runs N]
 
-The same as `openmps demo examples/images/bookshop.png`. It needs the extra `ocr`: pip install 'openmps[ocr]'.
+The same as `openmps demo examples/images/bookshop.png`. It needs the wheel's extra `ocr`: README.md, section Install.
 """
 
 import sys
