@@ -38,6 +38,31 @@ pub fn level() -> Level {
     })
 }
 
+/// The level of functions that read long runs and store nothing: where a CPU takes instructions of 512 bits through units of 256, loads of 256 bits
+/// come from memory a fifth faster, and from a cache as fast (16M numbers on a Zen 4: 2.3 ms instead of 2.9).
+pub(crate) fn reading() -> Level {
+    static LEVEL: OnceLock<Level> = OnceLock::new();
+    *LEVEL.get_or_init(|| if halves_vectors() { level().min(Level::Avx2) } else { level() })
+}
+
+/// Whether this is an AMD CPU with AVX-512 whose units are 256 bits wide.
+#[cfg(target_arch = "x86_64")]
+fn halves_vectors() -> bool {
+    use std::arch::x86_64::__cpuid;
+    /// AMD64 Architecture Programmer's Manual, volume 3, "Performance Optimization Identifiers".
+    const IDENTIFIERS: u32 = 0x8000_001a;
+    const FP256: u32 = 1 << 2;
+    const FP512: u32 = 1 << 3;
+    let vendor = __cpuid(0);
+    let is_amd = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD";
+    is_amd && __cpuid(0x8000_0000).eax >= IDENTIFIERS && __cpuid(IDENTIFIERS).eax & (FP256 | FP512) == FP256
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn halves_vectors() -> bool {
+    false
+}
+
 /// Whether the level in use has instructions that multiply pairs of bfloat16 and add them up in float32.
 pub(crate) fn multiplies_bfloats() -> bool {
     #[cfg(target_arch = "x86_64")]

@@ -20,10 +20,18 @@ pub mod unary;
 /// half the width with shuffles between them (division, maximum, sums: two to four times slower).
 pub(crate) const CHUNK: usize = 64;
 
-/// Defines `$name<generics>() -> $pointer`, which picks the instance of `$body` for the level in use.
+/// Defines `$name<generics>() -> $pointer`, which picks the instance of `$body` for the level in use, or for the one that is named.
 macro_rules! leveled {
     ($(#[$doc:meta])* $vis:vis fn $name:ident<$($generic:ident),*>($($arg:ident: $arg_ty:ty),*) -> $pointer:ty
      where { $($bounds:tt)* } = $body:ident) => {
+        leveled! {
+            $(#[$doc])*
+            $vis fn $name<$($generic),*>($($arg: $arg_ty),*) -> $pointer
+            where { $($bounds)* } = $body at $crate::level::level
+        }
+    };
+    ($(#[$doc:meta])* $vis:vis fn $name:ident<$($generic:ident),*>($($arg:ident: $arg_ty:ty),*) -> $pointer:ty
+     where { $($bounds:tt)* } = $body:ident at $level:path) => {
         $(#[$doc])*
         $vis fn $name<$($generic),*>() -> $pointer where $($bounds)* {
             // SAFETY (of all instances): the same contract as the body's; the level has been detected.
@@ -43,7 +51,7 @@ macro_rules! leveled {
                 // SAFETY: passed on to the caller.
                 unsafe { $body::<$($generic),*>($($arg),*) }
             }
-            match $crate::level::level() {
+            match $level() {
                 #[cfg(target_arch = "x86_64")]
                 $crate::Level::Avx512 => avx512::<$($generic),*>,
                 #[cfg(target_arch = "x86_64")]

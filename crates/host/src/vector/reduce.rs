@@ -3,6 +3,7 @@
 use super::binary::BinaryFunction;
 use super::pair::Chunks;
 use super::{CHUNK, leveled};
+use crate::level;
 use openmps_tile::{Combine, Scalar};
 
 /// `destination[0] = combine(source[0], .., source[count - 1])`; the combination's identity when `count` is 0.
@@ -77,7 +78,7 @@ fn halve<F: Fold<T>, T: Copy, const W: usize>(lanes: &mut [T; CHUNK]) {
 
 leveled! {
     fn leveled_fold<F, T>(destination: *mut u8, source: *const u8, count: usize) -> ReduceFunction
-    where { F: Fold<T>, T: Copy } = fold
+    where { F: Fold<T>, T: Copy } = fold at level::reading
 }
 
 macro_rules! table {
