@@ -2,7 +2,7 @@
 
 use super::lanes::{Lanes, at_level};
 use super::pooling::Pooled;
-use super::{Shared, scratch};
+use super::{Shared, elements, scratch};
 use crate::Error;
 use crate::threads::parallel_for;
 
@@ -27,7 +27,8 @@ pub fn nearest<T: Copy + Send + Sync>(
     output: &mut [T],
 ) -> Result<(), Error> {
     let size = rows.len() * columns.len();
-    check(planes * height * width, planes * size, input.len(), output.len())?;
+    let lens = [[planes, height, width], [planes, rows.len(), columns.len()]];
+    check(lens, [input.len(), output.len()])?;
     if rows.iter().any(|&y| y >= height) || columns.iter().any(|&x| x >= width) {
         return Err(Error::Invalid(format!("nearest: a place lies outside {height} x {width}")));
     }
@@ -65,15 +66,12 @@ pub fn nearest<T: Copy + Send + Sync>(
     Ok(())
 }
 
-fn check(input: usize, output: usize, got_input: usize, got_output: usize) -> Result<(), Error> {
-    if (input, output) == (got_input, got_output) {
+/// Whether an input and an output of so many elements have these sizes: planes, height and width.
+fn check(sizes: [[usize; 3]; 2], got: [usize; 2]) -> Result<(), Error> {
+    if sizes.map(|sizes| elements(&sizes)) == got {
         return Ok(());
     }
-    let got = (got_input, got_output);
-    Err(Error::Invalid(format!(
-        "interpolation: input and output have {got:?} elements, expected {:?}",
-        (input, output)
-    )))
+    Err(Error::Invalid(format!("interpolation: input and output have {got:?} elements, their sizes are {sizes:?}")))
 }
 
 #[inline(always)]
@@ -109,7 +107,8 @@ where
         From<f32> + std::ops::Mul<Output = T::Sum> + std::ops::Add<Output = T::Sum> + std::ops::Sub<Output = T::Sum>,
 {
     let size = rows.len() * columns.len();
-    check(planes * height * width, planes * size, input.len(), output.len())?;
+    let lens = [[planes, height, width], [planes, rows.len(), columns.len()]];
+    check(lens, [input.len(), output.len()])?;
     if rows.iter().any(|t| t.low.max(t.high) >= height) || columns.iter().any(|t| t.low.max(t.high) >= width) {
         return Err(Error::Invalid(format!("bilinear: a place lies outside {height} x {width}")));
     }
@@ -153,8 +152,9 @@ where
     T::Sum:
         From<f32> + std::ops::Mul<Output = T::Sum> + std::ops::Add<Output = T::Sum> + std::ops::Sub<Output = T::Sum>,
 {
-    let (size, plane_size) = (rows.len() * columns.len(), height * width);
-    check(planes * size, planes * plane_size, upstream.len(), output.len())?;
+    let lens = [[planes, rows.len(), columns.len()], [planes, height, width]];
+    check(lens, [upstream.len(), output.len()])?;
+    let (size, plane_size) = (elements(&lens[0][1..]), elements(&lens[1][1..]));
     if rows.iter().any(|t| t.low.max(t.high) >= height) || columns.iter().any(|t| t.low.max(t.high) >= width) {
         return Err(Error::Invalid(format!("interpolation: a place lies outside {height} x {width}")));
     }

@@ -46,6 +46,7 @@ pub mod scatter;
 mod scratch;
 pub mod sequence;
 mod shared;
+mod sizes;
 pub mod softmax;
 pub mod sort;
 pub mod special;
@@ -56,3 +57,4 @@ pub mod triangle;
 
 pub use epilogue::{Activation, Epilogue};
 pub(crate) use shared::Shared;
+pub(crate) use sizes::elements;

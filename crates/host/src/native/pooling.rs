@@ -11,7 +11,7 @@ pub use global::global_average;
 pub use gradient::pool_backward;
 pub use windows::{PoolingKind, PoolingWindow, adaptive_windows, strided_windows};
 
-use super::{Shared, scratch};
+use super::{Shared, elements, scratch};
 use crate::Error;
 use crate::threads::parallel_for;
 use crate::vector::leveled;
@@ -32,8 +32,8 @@ pub fn pool<T: Pooled>(
     output: &mut [T],
     places: Option<&mut [i32]>,
 ) -> Result<(), Error> {
-    let lens = (planes * height * width, planes * rows.len() * columns.len());
-    let inside = rows.iter().all(|w| w.end <= height) && columns.iter().all(|w| w.end <= width);
+    let lens = (elements(&[planes, height, width]), elements(&[planes, rows.len(), columns.len()]));
+    let inside = rows.iter().all(|w| w.lies_in(height)) && columns.iter().all(|w| w.lies_in(width));
     if (input.len(), output.len()) != lens || places.as_ref().is_some_and(|p| p.len() != lens.1) || !inside {
         let lens = (input.len(), output.len(), lens);
         return Err(Error::Invalid(format!(

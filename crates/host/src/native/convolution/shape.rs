@@ -1,8 +1,12 @@
 //! The sizes of a convolution.
 
 use crate::Error;
+use crate::native::elements;
 use crate::native::product::shared_by_columns;
 use crate::threads;
+
+/// Rows or columns of an input with the zeros around it at most, and of what a filter reaches: sums of places are far from overflowing.
+const LONGEST: usize = 1 << 40;
 
 /// A two-dimensional convolution of `batch` images of `channels` x `height` x `width` (row-major, NCHW) with `filters` filters of
 /// `channels / groups` x `kernel`.
@@ -47,11 +51,17 @@ impl Convolution {
     /// Height and width of the output.
     pub fn output(&self) -> [usize; 2] {
         let size = |axis: usize| {
-            let padded = self.input[axis] + self.padding[2 * axis] + self.padding[2 * axis + 1];
+            let padded = self.with_padding(axis);
             let reach = self.reach(axis);
             if padded < reach { 0 } else { (padded - reach) / self.stride[axis] + 1 }
         };
         [size(0), size(1)]
+    }
+
+    /// Rows or columns of the input and of the zeros around it.
+    fn with_padding(&self, axis: usize) -> usize {
+        let [before, after] = [self.padding[2 * axis], self.padding[2 * axis + 1]];
+        self.input[axis].saturating_add(before).saturating_add(after)
     }
 
     /// Rows of the output that a thread has of each plane in kernels that work on a plane at a time: where the products around such a convolution are
@@ -64,7 +74,7 @@ impl Convolution {
 
     /// How far a filter reaches.
     pub(crate) fn reach(&self, axis: usize) -> usize {
-        self.dilation[axis] * (self.kernel[axis] - 1) + 1
+        self.dilation[axis].saturating_mul(self.kernel[axis] - 1).saturating_add(1)
     }
 
     /// How far so many outputs reach, in the input with the zeros around it; at least one.
@@ -76,9 +86,9 @@ impl Convolution {
     pub fn lens(&self) -> [usize; 3] {
         let [height, width] = self.output();
         [
-            self.batch * self.channels * self.input[0] * self.input[1],
-            self.filters * self.depth(),
-            self.batch * self.filters * height * width,
+            elements(&[self.batch, self.channels, self.input[0], self.input[1]]),
+            elements(&[self.filters, self.channels / self.groups, self.kernel[0], self.kernel[1]]),
+            elements(&[self.batch, self.filters, height, width]),
         ]
     }
 
@@ -89,6 +99,9 @@ impl Convolution {
         }
         if self.kernel.contains(&0) || self.stride.contains(&0) || self.dilation.contains(&0) {
             return fail("a kernel size, stride or dilation is zero".into());
+        }
+        if (0..2).any(|axis| self.with_padding(axis).max(self.reach(axis)) > LONGEST) {
+            return fail(format!("an axis with its padding, or a filter with its dilation, is longer than {LONGEST}"));
         }
         if lens != self.lens() {
             return fail(format!("input, weight and output have {lens:?} elements, expected {:?}", self.lens()));

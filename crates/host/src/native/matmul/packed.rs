@@ -1,10 +1,14 @@
 //! Matrices packed once for many products.
 
 use super::super::aligned::Aligned;
+use super::super::elements;
 use super::super::epilogue::Epilogue;
 use super::super::microkernel::{Channels, Terms};
 use super::super::product::{Operand, Product, left_len, pack_left, pack_right_whole, right_len};
 use crate::Error;
+
+/// Numbers of a packed matrix at most: what fits a machine's addresses.
+const MOST: usize = 1 << 60;
 
 /// A constant matrix of float32, such as a layer's weight, as products read it: packing costs about as much as a product of four rows, and each
 /// product packs anew what is not kept so.
@@ -36,6 +40,10 @@ impl PackedMatrix {
             return Err(Error::Invalid(format!(
                 "PackedMatrix: {len} numbers are no matrix {size:?} of strides {strides:?}"
             )));
+        }
+        // Rounded up to whole tiles, whose sides are far below this.
+        if elements(&size.map(|size| size.saturating_add(1 << 10))) > MOST {
+            return Err(Error::Invalid(format!("PackedMatrix: {size:?} numbers are more than {MOST}")));
         }
         let len = match side {
             Side::Left => left_len(size[0], size[1]),

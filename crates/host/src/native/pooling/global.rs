@@ -1,13 +1,13 @@
 //! Averages of whole planes.
 
 use crate::error::Error;
-use crate::native::Shared;
 use crate::native::lanes::{Lanes, at_level};
+use crate::native::{Shared, elements};
 use crate::threads::parallel_for;
 
 /// The average of every plane of `len` elements: what [`super::pool`] gives for one window, several times faster.
 pub fn global_average(len: usize, input: &[f32], output: &mut [f32]) -> Result<(), Error> {
-    if len == 0 || input.len() != len * output.len() {
+    if len == 0 || input.len() != elements(&[len, output.len()]) {
         let lens = (input.len(), output.len());
         return Err(Error::Invalid(format!("global average: input and output have {lens:?} elements, planes {len}")));
     }

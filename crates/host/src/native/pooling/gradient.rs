@@ -3,7 +3,7 @@
 use super::element::Pooled;
 use super::windows::{PoolingKind, PoolingWindow, divisor};
 use crate::Error;
-use crate::native::{Shared, scratch};
+use crate::native::{Shared, elements, scratch};
 use crate::threads::parallel_for;
 
 /// The gradient of [`pool`](super::pool) with respect to its input. `places` are those of the largest elements; without them every window spreads
@@ -19,10 +19,13 @@ pub fn pool_backward<T: Pooled>(
     places: Option<&[i32]>,
     gradient: &mut [T],
 ) -> Result<(), Error> {
-    let lens = (planes * rows.len() * columns.len(), planes * height * width);
-    if (upstream.len(), gradient.len()) != lens || places.is_some_and(|p| p.len() != lens.0) {
+    let lens = (elements(&[planes, rows.len(), columns.len()]), elements(&[planes, height, width]));
+    let inside = rows.iter().all(|w| w.lies_in(height)) && columns.iter().all(|w| w.lies_in(width));
+    if (upstream.len(), gradient.len()) != lens || places.is_some_and(|p| p.len() != lens.0) || !inside {
         let lens = (upstream.len(), gradient.len(), lens);
-        return Err(Error::Invalid(format!("pooling gradient: upstream and gradient have {lens:?} elements")));
+        return Err(Error::Invalid(format!(
+            "pooling gradient: upstream and gradient have {lens:?} elements or windows leave the input"
+        )));
     }
     let size = rows.len() * columns.len();
     let gradient = Shared::new(gradient);

@@ -22,6 +22,13 @@ pub struct PoolingWindow {
     pub size: usize,
 }
 
+impl PoolingWindow {
+    /// Whether it is one of an axis of so many elements.
+    pub(super) fn lies_in(&self, size: usize) -> bool {
+        self.begin <= self.end && self.end <= size
+    }
+}
+
 /// The windows of an axis with a kernel: `kernel` elements every `stride`, the input padded by `padding` on both ends.
 pub fn strided_windows(
     input: usize,

@@ -41,25 +41,21 @@ pub struct Backward<'a> {
 
 /// Computes the gradients of a layer.
 pub fn backward(layer: &Layer, call: Backward) -> Result<(), Error> {
-    let (all, state) = (layer.steps * layer.batch, layer.state());
+    let lens = layer.lens();
     let only = |is: bool, len: usize| if is { len } else { 0 };
     let (is_lstm, is_gru) = (layer.cell == Cell::Lstm, layer.cell == Cell::Gru);
-    layer.expect("gradients", call.upstream.len(), all * layer.hidden)?;
-    layer.expect("the weight", call.weight.len(), layer.width() * layer.hidden)?;
-    layer.expect("the first state", call.hidden_before.len(), state)?;
-    layer.expect("the first cells", call.cells_before.len(), only(is_lstm, state))?;
+    layer.expect("gradients", call.upstream.len(), lens.states)?;
+    layer.expect("the weight", call.weight.len(), lens.weight)?;
+    layer.expect("the first state", call.hidden_before.len(), lens.state)?;
+    layer.expect("the first cells", call.cells_before.len(), only(is_lstm, lens.state))?;
     layer.expect("lengths", call.lengths.map_or(layer.batch, <[i32]>::len), layer.batch)?;
-    layer.expect("gates", call.gates.len(), only(is_lstm || is_gru, all * layer.width()))?;
-    layer.expect("states", call.hidden.len(), all * layer.hidden)?;
-    layer.expect("cells", call.cells.len(), only(is_lstm || is_gru, all * layer.hidden))?;
-    layer.expect("gradients of products", call.of_products.len(), all * layer.width())?;
-    layer.expect(
-        "gradients of the state's products",
-        call.of_hidden_products.len(),
-        only(is_gru, all * layer.width()),
-    )?;
-    layer.expect("the last state's gradient", call.of_hidden.len(), state)?;
-    layer.expect("the last cells' gradient", call.of_cells.len(), only(is_lstm, state))?;
+    layer.expect("gates", call.gates.len(), only(is_lstm || is_gru, lens.gates))?;
+    layer.expect("states", call.hidden.len(), lens.states)?;
+    layer.expect("cells", call.cells.len(), only(is_lstm || is_gru, lens.states))?;
+    layer.expect("gradients of products", call.of_products.len(), lens.gates)?;
+    layer.expect("gradients of the state's products", call.of_hidden_products.len(), only(is_gru, lens.gates))?;
+    layer.expect("the last state's gradient", call.of_hidden.len(), lens.state)?;
+    layer.expect("the last cells' gradient", call.of_cells.len(), only(is_lstm, lens.state))?;
     let blocks = Blocks::of_columns(layer);
     scratch::with(blocks.packed_len(layer.width()), |packed: &mut [f32]| {
         blocks.pack_straight(call.weight, layer.width(), packed);

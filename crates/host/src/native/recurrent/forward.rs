@@ -33,18 +33,18 @@ pub struct Forward<'a> {
 
 /// Computes a layer.
 pub fn forward(layer: &Layer, call: Forward) -> Result<(), Error> {
-    let (all, state) = (layer.steps * layer.batch, layer.state());
+    let lens = layer.lens();
     let only = |is: bool, len: usize| if is { len } else { 0 };
     let (is_lstm, has_gates) = (layer.cell == Cell::Lstm, layer.cell.gates() > 1);
-    layer.expect("products", call.products.len(), all * layer.width())?;
-    layer.expect("the weight", call.weight.len(), layer.width() * layer.hidden)?;
-    layer.expect("the bias", call.bias.len(), layer.width())?;
-    layer.expect("the first state", call.hidden_before.len(), state)?;
-    layer.expect("the first cells", call.cells_before.len(), only(is_lstm, state))?;
+    layer.expect("products", call.products.len(), lens.gates)?;
+    layer.expect("the weight", call.weight.len(), lens.weight)?;
+    layer.expect("the bias", call.bias.len(), lens.bias)?;
+    layer.expect("the first state", call.hidden_before.len(), lens.state)?;
+    layer.expect("the first cells", call.cells_before.len(), only(is_lstm, lens.state))?;
     layer.expect("lengths", call.lengths.map_or(layer.batch, <[i32]>::len), layer.batch)?;
-    layer.expect("gates", call.gates.len(), only(has_gates, all * layer.width()))?;
-    layer.expect("states", call.hidden.len(), all * layer.hidden)?;
-    layer.expect("cells", call.cells.len(), only(has_gates, all * layer.hidden))?;
+    layer.expect("gates", call.gates.len(), only(has_gates, lens.gates))?;
+    layer.expect("states", call.hidden.len(), lens.states)?;
+    layer.expect("cells", call.cells.len(), only(has_gates, lens.states))?;
     let blocks = Blocks::new(layer);
     scratch::with(blocks.packed_len(layer.hidden), |packed: &mut [f32]| {
         blocks.pack_turned(call.weight, packed);

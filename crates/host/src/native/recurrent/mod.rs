@@ -14,6 +14,7 @@ mod tile;
 pub use backward::{Backward, backward};
 pub use forward::{Forward, forward};
 
+use super::elements;
 use super::lanes::lanes;
 use crate::Error;
 use crate::threads::{count, parallel_for};
@@ -78,12 +79,33 @@ impl Layer {
         lengths.is_none_or(|lengths| (step as i64) < i64::from(lengths[row]))
     }
 
+    /// How many numbers its tensors have.
+    fn lens(&self) -> Lens {
+        let (gates, hidden) = (self.cell.gates(), self.hidden);
+        Lens {
+            gates: elements(&[self.steps, self.batch, gates, hidden]),
+            states: elements(&[self.steps, self.batch, hidden]),
+            state: elements(&[self.batch, hidden]),
+            weight: elements(&[gates, hidden, hidden]),
+            bias: elements(&[gates, hidden]),
+        }
+    }
+
     fn expect(&self, what: &'static str, got: usize, expected: usize) -> Result<(), Error> {
         if got == expected {
             return Ok(());
         }
         Err(Error::Invalid(format!("recurrent layer: {got} numbers of {what}, where {self:?} has {expected}")))
     }
+}
+
+/// How many numbers the tensors of a layer have.
+struct Lens {
+    gates: usize,
+    states: usize,
+    state: usize,
+    weight: usize,
+    bias: usize,
 }
 
 /// Sequences from one to before another.
