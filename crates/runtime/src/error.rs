@@ -11,7 +11,7 @@ pub enum Error {
     #[error("no device: {why}")]
     NoDevices { why: String },
     #[error("device {index} does not exist: this machine has {count}")]
-    NoSuchDevice { index: usize, count: usize },
+    NoSuchDevice { index: i64, count: usize },
     #[error(
         "out of memory on device {device}: {requested} bytes were asked for, {allocated} are allocated, {reserved} reserved, \
          the limit is {limit}"

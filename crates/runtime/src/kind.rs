@@ -35,7 +35,7 @@ impl Kind {
     /// The device with this index among them.
     fn device(self, index: usize) -> Result<Device> {
         let all = self.devices()?;
-        all.get(index).cloned().ok_or(Error::NoSuchDevice { index, count: all.len() })
+        all.get(index).cloned().ok_or(Error::NoSuchDevice { index: index as i64, count: all.len() })
     }
 
     fn find(self) -> Found {

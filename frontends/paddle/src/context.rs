@@ -146,9 +146,14 @@ impl Context {
         self.queue().device().resolve(address, bytes).is_ok()
     }
 
-    /// Copies bytes to the host and waits for them. `address` may be the device's or the host's.
-    pub fn read(&self, address: usize, bytes: &mut [u8]) -> Result<()> {
-        // SAFETY: `stream` lives as long as the context.
-        unsafe { &*self.stream }.read(address, bytes)
+    /// The bytes of a tensor's elements, on the device or the host, when the commands before have ended.
+    pub fn bytes(&self, x: &View) -> Result<Vec<u8>> {
+        if !x.is_dense() {
+            return self.bytes(&self.copy(x)?.view);
+        }
+        let mut bytes = vec![0; bytes(x.dtype, &x.shape)?];
+        // SAFETY: `stream` lives as long as the context; a view of a kernel's tensor is memory that lives and is not written while it runs.
+        unsafe { (*self.stream).read(x.address, &mut bytes) }?;
+        Ok(bytes)
     }
 }

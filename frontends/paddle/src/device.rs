@@ -28,16 +28,19 @@ impl Stream {
     }
 
     /// Copies bytes to the host after the stream's commands so far. `address` may be the device's or the host's.
-    pub fn read(&self, address: usize, bytes: &mut [u8]) -> crate::Result<()> {
+    ///
+    /// # Safety
+    /// So many bytes at `address` live and are not written meanwhile.
+    pub unsafe fn read(&self, address: usize, bytes: &mut [u8]) -> crate::Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
         if self.queue.device().resolve(address, bytes.len()).is_ok() {
-            // SAFETY: a tensor's memory, which lives and is not written while its kernel runs.
+            // SAFETY: the caller's promise.
             unsafe { self.queue.read(bytes, address) }?;
             return Ok(());
         }
-        // SAFETY: the memory is that of a tensor which lives while its kernel runs; what is not the device's is the host's.
+        // SAFETY: the caller's promise; what is not the device's is the host's.
         unsafe { std::ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }
@@ -103,8 +106,9 @@ fn call(operation: &'static str, work: impl FnOnce() -> Result<()>) -> Status {
 /// `device` is a device that Paddle holds.
 unsafe fn device(device: *const CDevice) -> Result<&'static Device> {
     // SAFETY: the caller's promise.
-    let index = unsafe { (*device).id } as usize;
-    Device::all().get(index).ok_or(Error::NoSuchDevice { index, count: Device::all().len() })
+    let id = unsafe { (*device).id };
+    let known = usize::try_from(id).ok().and_then(|index| Device::all().get(index));
+    known.ok_or(Error::NoSuchDevice { index: id.into(), count: Device::all().len() })
 }
 
 /// # Safety
@@ -194,12 +198,14 @@ unsafe extern "C-unwind" fn create_stream(at: *const CDevice, stream: *mut CStre
 }
 
 unsafe extern "C-unwind" fn destroy_stream(_: *const CDevice, stream: CStream) -> Status {
-    {
-        let _section = openmps_runtime::fork::section();
-        STREAMS.write().unwrap_or_else(PoisonError::into_inner).remove(&stream.addr());
-    }
-    // SAFETY: made by `create_stream`, and Paddle gives it up here.
-    call("destroy_stream", || unsafe { Box::from_raw(stream.cast::<Stream>()) }.queue.synchronize())
+    call("destroy_stream", || {
+        {
+            let _section = openmps_runtime::fork::section();
+            STREAMS.write().unwrap_or_else(PoisonError::into_inner).remove(&stream.addr());
+        }
+        // SAFETY: made by `create_stream`, and Paddle gives it up here.
+        unsafe { Box::from_raw(stream.cast::<Stream>()) }.queue.synchronize()
+    })
 }
 
 unsafe extern "C-unwind" fn query_stream(_: *const CDevice, stream: CStream) -> Status {
@@ -234,15 +240,19 @@ unsafe extern "C-unwind" fn stream_add_callback(
 }
 
 unsafe extern "C-unwind" fn create_event(_: *const CDevice, event: *mut CEvent) -> Status {
-    // SAFETY: see `init_device`.
-    unsafe { *event = Box::into_raw(Box::new(Event::new())).cast() };
-    SUCCESS
+    call("create_event", || {
+        // SAFETY: see `init_device`.
+        unsafe { *event = Box::into_raw(Box::new(Event::new())).cast() };
+        Ok(())
+    })
 }
 
 unsafe extern "C-unwind" fn destroy_event(_: *const CDevice, event: CEvent) -> Status {
-    // SAFETY: made by `create_event`, and Paddle gives it up here.
-    drop(unsafe { Box::from_raw(event.cast::<Event>()) });
-    SUCCESS
+    call("destroy_event", || {
+        // SAFETY: made by `create_event`, and Paddle gives it up here.
+        drop(unsafe { Box::from_raw(event.cast::<Event>()) });
+        Ok(())
+    })
 }
 
 unsafe extern "C-unwind" fn record_event(_: *const CDevice, stream: CStream, at: CEvent) -> Status {
@@ -251,8 +261,13 @@ unsafe extern "C-unwind" fn record_event(_: *const CDevice, stream: CStream, at:
 }
 
 unsafe extern "C-unwind" fn query_event(_: *const CDevice, at: CEvent) -> Status {
-    // SAFETY: see `init_device`.
-    if unsafe { event(at) }.query() { SUCCESS } else { FAILED }
+    let mut done = false;
+    let status = call("query_event", || {
+        // SAFETY: see `init_device`.
+        done = unsafe { event(at) }.query();
+        Ok(())
+    });
+    if status == SUCCESS && !done { FAILED } else { status }
 }
 
 unsafe extern "C-unwind" fn synchronize_device(at: *mut CDevice) -> Status {

@@ -18,15 +18,8 @@ impl Context {
     /// All elements of a tensor, in order, when the commands before have ended. A dense one may be in the device's memory or the
     /// host's; one with strides of its own is the device's.
     pub fn elements(&self, x: &View) -> Result<Vec<Element>> {
-        if !x.is_dense() {
-            return self.elements(&self.copy(x)?.view);
-        }
-        let size = x.dtype.size();
-        let mut bytes = vec![0; x.len() * size];
-        if !bytes.is_empty() {
-            self.read(x.address, &mut bytes)?;
-        }
-        Ok(bytes.chunks_exact(size).map(|element| element_of(x.dtype, element)).collect())
+        let bytes = self.bytes(x)?;
+        Ok(bytes.chunks_exact(x.dtype.size()).map(|element| element_of(x.dtype, element)).collect())
     }
 
     /// As [`Context::elements`], of integers.

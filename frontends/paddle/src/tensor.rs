@@ -181,14 +181,15 @@ impl Tensor {
     /// # Safety
     /// `offset` is one of the probed layout, there are at most nine numbers, and nobody else uses the tensor now.
     #[inline]
-    unsafe fn write_numbers(&self, offset: usize, numbers: &[isize]) {
+    unsafe fn write_numbers(&self, offset: usize, numbers: impl ExactSizeIterator<Item = i64>) {
+        let rank = numbers.len();
         // SAFETY: the caller's promise.
         unsafe {
             let place = self.field::<i64>(offset).cast_mut();
-            for (index, &number) in numbers.iter().enumerate() {
-                place.add(index).write(number as i64);
+            for (index, number) in numbers.enumerate() {
+                place.add(index).write(number);
             }
-            self.field::<i32>(offset + RANK_OFFSET).cast_mut().write(numbers.len() as i32);
+            self.field::<i32>(offset + RANK_OFFSET).cast_mut().write(rank as i32);
         }
     }
 }
@@ -261,14 +262,9 @@ impl Output {
         if unsafe { self.0.numbers(layout.dims) }.iter().all(|&size| size >= 0) {
             return false;
         }
-        let rank = dims.len().min(tensor_layout::MAX_RANK);
-        let first = self.0.field::<i64>(layout.dims).cast_mut();
-        for (i, &size) in dims[..rank].iter().enumerate() {
-            // SAFETY: a `DDim` has room for that many numbers, and this kernel owns its output.
-            unsafe { first.add(i).write(size as i64) };
-        }
-        // SAFETY: as above.
-        unsafe { self.0.field::<i32>(layout.dims + RANK_OFFSET).cast_mut().write(rank as i32) };
+        let dims = dims[..dims.len().min(tensor_layout::MAX_RANK)].iter();
+        // SAFETY: as above, and this kernel owns its output.
+        unsafe { self.0.write_numbers(layout.dims, dims.map(|&size| size as i64)) };
         true
     }
 
@@ -278,7 +274,7 @@ impl Output {
             && strides.len() <= tensor_layout::MAX_RANK
         {
             // SAFETY: the layout was probed, and a `DDim` there has room for this many numbers; the tensor is this kernel's output.
-            return unsafe { self.0.write_numbers(layout.strides, strides) };
+            return unsafe { self.0.write_numbers(layout.strides, strides.iter().map(|&stride| stride as i64)) };
         }
         let strides: arrayvec::ArrayVec<i64, MAX_RANK> = strides.iter().map(|&stride| stride as i64).collect();
         // SAFETY: as in `set_dims`.

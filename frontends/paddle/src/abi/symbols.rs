@@ -59,7 +59,6 @@ symbols! {
     tensor_get_num_strides = "PD_TensorGetNumStrides": Getter<i64>;
     tensor_get_stride = "PD_TensorGetStride": unsafe extern "C-unwind" fn(*const PdTensor, usize, *mut c_int) -> i64;
     tensor_get_data_type = "PD_TensorGetPDDataType": Getter<c_int>;
-    tensor_is_initialized = "PD_TensorIsInitialized": Getter<bool>;
     tensor_set_dims = "PD_TensorSetDims": unsafe extern "C-unwind" fn(*mut PdTensor, i64, *const i64, *mut c_int);
     tensor_set_strides = "PD_TensorSetStrides": unsafe extern "C-unwind" fn(*mut PdTensor, i64, *const i64, *mut c_int);
     tensor_set_offset = "PD_TensorSetOffset": unsafe extern "C-unwind" fn(*mut PdTensor, i64, *mut c_int);

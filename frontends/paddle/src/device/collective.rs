@@ -157,7 +157,7 @@ fn address() -> Result<IpAddr> {
 /// What is called between `group_start` and `group_end` waits here, by communicator.
 struct Grouped {
     communicator: Arc<Communicator>,
-    queue: *const Queue,
+    queue: Queue,
     message: Message,
 }
 
@@ -171,16 +171,35 @@ thread_local! {
     static GROUP: RefCell<Group> = RefCell::default();
 }
 
-/// Sends or receives, now or at the group's end.
+/// Sends or receives, now or at the group's end. Where that fails within a group Paddle throws before the group's end, which then never comes: nothing
+/// of it is done.
 ///
 /// # Safety
 /// `comm` and `stream` are live, and the part is memory of the stream's order.
-unsafe fn message(operation: &'static str, comm: CComm, stream: CStream, message: Message) -> Result<()> {
+unsafe fn message(
+    operation: &'static str,
+    comm: CComm,
+    stream: CStream,
+    message: impl FnOnce() -> Result<Message>,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { grouped(operation, comm, stream, message) }.inspect_err(|_| drop(GROUP.take()))
+}
+
+/// # Safety
+/// As for [`message`].
+unsafe fn grouped(
+    operation: &'static str,
+    comm: CComm,
+    stream: CStream,
+    message: impl FnOnce() -> Result<Message>,
+) -> Result<()> {
     // SAFETY: the caller's promise.
     let (communicator, queue) = unsafe { (communicator(comm)?, queue(stream)) };
+    let message = message()?;
     let waits = GROUP.with_borrow_mut(|group| {
         if group.depth > 0 {
-            group.waiting.push(Grouped { communicator: communicator.clone(), queue, message });
+            group.waiting.push(Grouped { communicator: communicator.clone(), queue: queue.clone(), message });
         }
         group.depth > 0
     });
@@ -196,15 +215,12 @@ fn end_group(mut waiting: Vec<Grouped>) -> Result<()> {
     waiting.sort_by_key(|grouped| grouped.communicator.identity());
     for of_one in waiting.chunk_by(|one, other| Arc::ptr_eq(&one.communicator, &other.communicator)) {
         for grouped in &of_one[1..] {
-            // SAFETY: Paddle keeps a stream until what was called on it between the group's ends has been done.
-            unsafe { (*grouped.queue).finish() }
-                .map_err(|error| Error::System { what: "the stream", reason: error.to_string() })?;
+            grouped.queue.finish().map_err(|error| Error::System { what: "the stream", reason: error.to_string() })?;
         }
         let messages: Vec<Message> = of_one.iter().map(|grouped| grouped.message).collect();
-        // SAFETY: as above.
-        let queue = unsafe { &*of_one[0].queue };
+        let Grouped { communicator, queue, .. } = &of_one[0];
         // SAFETY: Paddle keeps the memory of grouped messages until the group's end, in the order of their streams.
-        unsafe { perform(&of_one[0].communicator, queue, "group", &Request::Messages(&messages)) }?;
+        unsafe { perform(communicator, queue, "group", &Request::Messages(&messages)) }?;
     }
     Ok(())
 }
@@ -378,17 +394,25 @@ unsafe extern "C-unwind" fn reduce_scatter(
 }
 
 unsafe extern "C-unwind" fn group_start() -> Status {
-    GROUP.with_borrow_mut(|group| group.depth += 1);
-    SUCCESS
+    // SAFETY: called from C++ by way of `extern "C-unwind"`.
+    unsafe {
+        guard("group_start", || {
+            GROUP.with_borrow_mut(|group| group.depth += 1);
+            Ok(())
+        })
+    }
 }
 
 unsafe extern "C-unwind" fn group_end() -> Status {
-    let waiting = GROUP.with_borrow_mut(|group| {
-        group.depth = group.depth.saturating_sub(1);
-        if group.depth == 0 { std::mem::take(&mut group.waiting) } else { Vec::new() }
-    });
     // SAFETY: called from C++ by way of `extern "C-unwind"`.
-    unsafe { guard("group_end", || end_group(waiting)) }
+    unsafe {
+        guard("group_end", || {
+            end_group(GROUP.with_borrow_mut(|group| {
+                group.depth = group.depth.saturating_sub(1);
+                if group.depth == 0 { std::mem::take(&mut group.waiting) } else { Vec::new() }
+            }))
+        })
+    }
 }
 
 unsafe extern "C-unwind" fn send(
@@ -402,8 +426,10 @@ unsafe extern "C-unwind" fn send(
     // SAFETY: see `all_reduce`.
     unsafe {
         guard("send", || {
-            let part = Part { address: memory.cast(), count, element: element(data_type)? };
-            message("send", comm, stream, Message::Send { to, part })
+            message("send", comm, stream, || {
+                let part = Part { address: memory.cast(), count, element: element(data_type)? };
+                Ok(Message::Send { to, part })
+            })
         })
     }
 }
@@ -419,8 +445,10 @@ unsafe extern "C-unwind" fn recv(
     // SAFETY: see `all_reduce`.
     unsafe {
         guard("recv", || {
-            let part = Part { address: memory.cast(), count, element: element(data_type)? };
-            message("recv", comm, stream, Message::Receive { from, part })
+            message("recv", comm, stream, || {
+                let part = Part { address: memory.cast(), count, element: element(data_type)? };
+                Ok(Message::Receive { from, part })
+            })
         })
     }
 }

@@ -57,9 +57,7 @@ impl<'c> Compose<'c> {
         if bytes == 0 || self.context.holds(view.address, bytes) {
             return Ok(view);
         }
-        let mut elements = vec![0; bytes];
-        self.context.read(view.address, &mut elements)?;
-        self.upload(view.dtype, &view.shape, &elements)
+        self.upload(view.dtype, &view.shape, &self.context.bytes(&view)?)
     }
 
     /// An input in the type in which it is computed: itself, or float32 of a half.

@@ -93,10 +93,8 @@ pub(super) fn refuse_zero(context: &Context, x: &View, y: &View) -> Result<()> {
     if y.dtype.is_float() || x.is_empty() || y.is_empty() {
         return Ok(());
     }
-    let (c, mut all) = (Compose::new(context), [0_u8]);
-    let none_is_zero = c.reduce(Reduction::All, y, &[])?;
-    context.read(none_is_zero.address, &mut all)?;
-    if all == [0] {
+    let none_is_zero = Compose::new(context).reduce(Reduction::All, y, &[])?;
+    if context.bytes(&none_is_zero)? == [0] {
         let expected = "no zero: integers have no quotient by zero".to_owned();
         return Err(Error::Attribute { attribute: "divisor", got: "a tensor with 0".to_owned(), expected });
     }

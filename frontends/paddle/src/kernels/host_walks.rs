@@ -160,9 +160,7 @@ fn lookup_table_dequant(context: &Context, table: Tensor, index: Tensor, padded:
     if words < 3 {
         return Err(refuse("W", table.shape(), "rows of at least three numbers"));
     }
-    let view = table.view()?;
-    let mut bytes = vec![0; view.len() * 4];
-    context.read(view.address, &mut bytes)?;
+    let bytes = context.bytes(&table.view()?)?;
     let number = |at: usize| f32::from_ne_bytes(std::array::from_fn(|byte| bytes[at * 4 + byte]));
     let width = (words - 2) * 4;
     let mut found = Vec::new();

@@ -10,7 +10,8 @@ mod merged;
 mod signs;
 
 use super::compose::Compose;
-use crate::error::Result;
+use crate::error::{Result, refuse};
+use crate::numbers::Element;
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Optimizer, Unary};
@@ -274,10 +275,10 @@ type State<'t> = (Option<&'t Tensor>, Option<&'t Output>);
 /// A step that a loss scaler has called off leaves everything as it is: outputs that are not their inputs become copies.
 fn skip(context: &Context, flag: Option<&Tensor>, states: &[State<'_>]) -> Result<Skipped> {
     let Some(flag) = flag else { return Ok(Skipped::No) };
-    let mut byte = [0];
-    context.read(flag.view()?.address, &mut byte)?;
-    if byte[0] == 0 {
-        return Ok(Skipped::No);
+    match context.elements(&flag.view()?)?[..] {
+        [Element { integer: 0, .. }] => return Ok(Skipped::No),
+        [_] => {}
+        _ => return Err(refuse("skip_update", flag.shape(), "one number")),
     }
     let c = Compose::new(context);
     for (state, out) in states {

@@ -1,5 +1,6 @@
 //! Optimizers that weigh a whole tensor's step by norms: Lamb and LARS.
 
+use super::merged::{member, output};
 use super::{Parameter, Skipped, skip};
 use crate::error::Result;
 use crate::table::Table;
@@ -96,10 +97,11 @@ fn lars_momentum(
     master_outs: Vec<Option<Output>>,
 ) -> Result<()> {
     for (i, parameter) in parameters.iter().enumerate() {
-        let (Some(out), Some(velocity_out)) = (outs[i], velocity_outs[i]) else { continue };
+        let (Some(out), Some(velocity_out)) = (output(&outs, i), output(&velocity_outs, i)) else { continue };
         let master = masters.as_ref().and_then(|list| list.get(i));
-        let master_out = master_outs.get(i).copied().flatten();
-        let mut p = Parameter::new(context, parameter, &gradients[i], &rates[i], master, (out, master_out))?;
+        let (gradient, rate) = (member(&gradients, i, "gradient")?, member(&rates, i, "learning_rate")?);
+        let mut p = Parameter::new(context, parameter, &gradient, &rate, master, (out, output(&master_outs, i)))?;
+        let before = member(&velocities, i, "velocity")?;
         if rescale != 1.0 {
             p.gradient = p.c.scale(&p.gradient, rescale.into(), 0.0)?;
         }
@@ -108,9 +110,9 @@ fn lars_momentum(
             let inputs = [&p.rate, &norm(&p, &p.value)?, &norm(&p, &p.gradient)?];
             p.rate = p.step(Optimizer::LarsRate, &inputs, &[coefficient.into(), decay, epsilon.into()])?;
         }
-        let inputs = [&p.read(&velocities[i])?, &p.gradient, &p.value, &p.rate];
+        let inputs = [&p.read(&before)?, &p.gradient, &p.value, &p.rate];
         let velocity = p.step(Optimizer::LarsVelocity, &inputs, &[mu.into(), decay])?;
-        p.keep(&velocity_out, &velocities[i], &velocity)?;
+        p.keep(&velocity_out, &before, &velocity)?;
         p.finish_with(Elementwise::Binary(Binary::Subtract), &[&p.value, &velocity], &[])?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Steps of many parameters in one call: what `use_multi_tensor` and Paddle's fused optimizers ask for.
 
 use super::{Adam, Momentum, Parameter, Skipped, skip};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
 use openmps_tile::dtype::FLOATS;
@@ -16,6 +16,16 @@ pub fn register(table: &mut Table) {
 /// The member for parameter `index`, or the only one.
 fn of<T: Copy>(list: &[T], index: usize) -> Option<T> {
     list.get(index).or(list.first().filter(|_| list.len() == 1)).copied()
+}
+
+/// A list's tensor of one of the parameters.
+pub(super) fn member<T: Copy>(list: &[T], index: usize, what: &'static str) -> Result<T> {
+    list.get(index).copied().ok_or(Error::Missing { what, index })
+}
+
+/// The same of outputs, of which Paddle leaves some out.
+pub(super) fn output(list: &[Option<Output>], index: usize) -> Option<Output> {
+    list.get(index).copied().flatten()
 }
 
 fn merged_momentum(
@@ -36,13 +46,14 @@ fn merged_momentum(
     master_outs: Vec<Option<Output>>,
 ) -> Result<()> {
     for (i, parameter) in parameters.iter().enumerate() {
-        let (Some(out), Some(velocity_out), Some(rate)) = (outs[i], velocity_outs[i], of(&rates, i)) else { continue };
+        let outs = (output(&outs, i), output(&velocity_outs, i), of(&rates, i));
+        let (Some(out), Some(velocity_out), Some(rate)) = outs else { continue };
         let master = masters.as_ref().and_then(|list| list.get(i));
         let regularized = regularizations.get(i).is_some_and(|kind| kind == "l2_decay");
         let decay = coefficients.get(i).copied().filter(|_| regularized).unwrap_or(0.0);
-        let master_out = master_outs.get(i).copied().flatten();
-        let p = Parameter::new(context, parameter, &gradients[i], &rate, master, (out, master_out))?;
-        Momentum { mu, nesterov, decay, rescale }.run(&p, &velocities[i], &velocity_out)?;
+        let (gradient, outs) = (member(&gradients, i, "gradient")?, (out, output(&master_outs, i)));
+        let p = Parameter::new(context, parameter, &gradient, &rate, master, outs)?;
+        Momentum { mu, nesterov, decay, rescale }.run(&p, &member(&velocities, i, "velocity")?, &velocity_out)?;
     }
     Ok(())
 }
@@ -75,24 +86,24 @@ struct Attributes {
 
 impl Lists {
     fn run(&self, context: &Context, attributes: &Attributes) -> Result<()> {
-        let at = |list: &[Option<Output>], i: usize| list.get(i).copied().flatten();
         for (i, parameter) in self.parameters.iter().enumerate() {
-            let moment_outs = [at(&self.moment_outs[0], i), at(&self.moment_outs[1], i)];
-            let (Some(out), [Some(first), Some(second)]) = (at(&self.outs, i), moment_outs) else { continue };
+            let moment_outs = [output(&self.moment_outs[0], i), output(&self.moment_outs[1], i)];
+            let (Some(out), [Some(first), Some(second)]) = (output(&self.outs, i), moment_outs) else { continue };
             let Some(rate) = of(&self.rates, i) else { continue };
             let master = self.masters.as_ref().and_then(|list| list.get(i));
-            let outs = (out, at(&self.master_outs, i));
-            let p = Parameter::new(context, parameter, &self.gradients[i], &rate, master, outs)?;
+            let outs = (out, output(&self.master_outs, i));
+            let gradient = member(&self.gradients, i, "gradient")?;
+            let p = Parameter::new(context, parameter, &gradient, &rate, master, outs)?;
             let adam = Adam {
-                moments: [self.moments[0][i], self.moments[1][i]],
+                moments: [member(&self.moments[0], i, "moment1")?, member(&self.moments[1], i, "moment2")?],
                 largest: self.largest.as_ref().and_then(|list| list.get(i)).copied(),
-                powers: [self.powers[0][i], self.powers[1][i]],
+                powers: [member(&self.powers[0], i, "beta1_pow")?, member(&self.powers[1], i, "beta2_pow")?],
                 betas: attributes.betas,
                 epsilon: attributes.epsilon,
                 decay: attributes.decay,
                 moments_out: [first, second],
-                largest_out: at(&self.largest_outs, i),
-                powers_out: [at(&self.power_outs[0], i), at(&self.power_outs[1], i)],
+                largest_out: output(&self.largest_outs, i),
+                powers_out: [output(&self.power_outs[0], i), output(&self.power_outs[1], i)],
                 amsgrad: attributes.amsgrad,
                 keep_powers: attributes.keep_powers,
             };

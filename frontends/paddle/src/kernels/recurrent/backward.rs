@@ -43,7 +43,7 @@ pub(super) fn rnn_grad(
     let network = Network::new(&mode, &x, [input, hidden, layers], is_bidirectional, dropout, path)?;
     let views = |tensors: &[Tensor]| tensors.iter().map(Tensor::view).collect::<Result<Vec<View>>>();
     let (states, weights, ends) = (views(&states)?, views(&weights)?, views(&state_upstream)?);
-    let parts = Reserve::at(reserve.view()?.address, network)?;
+    let parts = Reserve::of(&reserve.view()?, network)?;
     let dstates: Vec<Option<View>> = dstates
         .iter()
         .map(|state| state.as_ref().map(|state| context.allocate(state, network.dtype)).transpose())

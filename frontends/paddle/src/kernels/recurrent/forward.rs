@@ -40,9 +40,8 @@ pub(super) fn rnn(
     let states = states.iter().map(Tensor::view).collect::<Result<Vec<View>>>()?;
     let lengths = lengths(&c, sequences.as_ref())?;
     let mask = mask(&c, lengths.as_ref(), network)?;
-    let bytes = Reserve::at(0, network)?.bytes;
-    reserve.set_dims(&[bytes / network.dtype.size()]);
-    let parts = Reserve::at(context.allocate(&reserve, network.dtype)?.address, network)?;
+    reserve.set_dims(&[Reserve::bytes(network)? / network.dtype.size()]);
+    let parts = Reserve::of(&context.allocate(&reserve, network.dtype)?, network)?;
     if let Some(dropout_state) = dropout_state {
         dropout_state.set_dims(&[0]);
         context.allocate(&dropout_state, openmps_graph::DType::U8)?;

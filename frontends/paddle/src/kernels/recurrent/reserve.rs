@@ -1,7 +1,7 @@
 //! What the backward pass of a recurrent network needs of the forward one, in one tensor of bytes.
 
 use super::{Cell, Network, Path, Way};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use openmps_graph::{DType, View};
 
 /// Parts begin at multiples of this many bytes.
@@ -36,8 +36,6 @@ pub(super) struct Reserve {
     traces: Vec<Trace>,
     /// The inputs of the layers above the first, and which of their numbers dropout has kept.
     inputs: Vec<(View, View)>,
-    /// How many bytes they have.
-    pub bytes: usize,
     directions: usize,
 }
 
@@ -56,8 +54,27 @@ impl Arena {
 }
 
 impl Reserve {
-    /// The parts of a tensor at this address.
-    pub fn at(address: usize, network: Network) -> Result<Reserve> {
+    /// How many bytes the parts have.
+    pub fn bytes(network: Network) -> Result<usize> {
+        Ok(Reserve::at(0, network)?.1)
+    }
+
+    /// The parts of a tensor, which must have as many bytes.
+    pub fn of(tensor: &View, network: Network) -> Result<Reserve> {
+        let (reserve, bytes) = Reserve::at(tensor.address, network)?;
+        let got = tensor.len() * tensor.dtype.size();
+        if got < bytes {
+            return Err(refuse(
+                "reserve",
+                format!("{got} bytes"),
+                &format!("{bytes} bytes, as the forward pass leaves"),
+            ));
+        }
+        Ok(reserve)
+    }
+
+    /// The parts from an address on, and how many bytes they have.
+    fn at(address: usize, network: Network) -> Result<(Reserve, usize)> {
         let Network { cell, dtype, steps, batch, hidden, .. } = network;
         let mut arena = Arena { address, used: 0 };
         let mut traces = Vec::new();
@@ -75,7 +92,7 @@ impl Reserve {
             let dims = [steps, batch, network.width(layer)];
             inputs.push((arena.take(dtype, &dims)?, arena.take(DType::U8, &dims)?));
         }
-        Ok(Reserve { traces, inputs, bytes: arena.used, directions: network.directions })
+        Ok((Reserve { traces, inputs, directions: network.directions }, arena.used))
     }
 
     pub fn trace(&self, way: Way) -> &Trace {
