@@ -6,6 +6,7 @@ use crate::buffer::Buffer;
 use crate::devices::recorder::{self, Recorder, RecorderMemory};
 use crate::devices::{Driver, metal, no_text};
 use crate::error::{Error, Result};
+use crate::identity::Identity;
 use crate::pipeline::Pipeline;
 use crate::properties::DeviceProperties;
 use crate::queue::{Queue, QueueShared};
@@ -16,7 +17,6 @@ use openmps_host::fork;
 use openmps_metal::interface::Language;
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
 
 /// A device. Clones are the same device.
@@ -30,10 +30,32 @@ struct DeviceShared {
     properties: DeviceProperties,
     driver: Box<dyn Driver>,
     allocator: Allocator,
+    identity: Identity,
     default_queue: Arc<QueueShared>,
-    /// Every queue that may still have something to deliver.
-    queues: Mutex<Vec<Weak<QueueShared>>>,
-    next_queue: AtomicU64,
+    queues: Mutex<Queues>,
+}
+
+/// The queues of a device.
+struct Queues {
+    /// Every one that may still have something to deliver.
+    live: Vec<Weak<QueueShared>>,
+    /// The numbers of those that are gone, for new ones: the device keeps a stream of its own, and freed memory, by number.
+    free: Vec<u64>,
+    /// The number that no queue has had.
+    next: u64,
+}
+
+/// The device that a queue's number goes back to.
+pub(crate) struct Home(Weak<DeviceShared>);
+
+impl Home {
+    /// Takes back the number of a queue that nobody holds any more, when its commands have ended.
+    pub fn take_back(&self, queue: u64) {
+        let Some(device) = self.0.upgrade() else { return };
+        // Whoever wanted to know of its errors would have synchronised it.
+        let _ = device.driver.finish(queue);
+        device.queues.lock().unwrap_or_else(PoisonError::into_inner).free.push(queue);
+    }
 }
 
 /// Memory of the process that a device knows: [`Device::borrow`].
@@ -119,18 +141,23 @@ impl Device {
         heaps: Box<dyn HeapSource>,
         limit: usize,
     ) -> Device {
-        let default_queue = Arc::new(QueueShared::new(DEFAULT_QUEUE));
-        let queues = Mutex::new(vec![Arc::downgrade(&default_queue)]);
-        let allocator = Allocator::new(index, heaps, limit);
-        let next_queue = AtomicU64::new(DEFAULT_QUEUE + 1);
+        let default_queue = Arc::new(QueueShared::new(DEFAULT_QUEUE, None));
+        let live = vec![Arc::downgrade(&default_queue)];
+        let queues = Mutex::new(Queues { live, free: Vec::new(), next: DEFAULT_QUEUE + 1 });
+        let (allocator, identity) = (Allocator::new(index, heaps, limit), Identity::next());
         Device {
-            shared: Arc::new(DeviceShared { index, properties, driver, allocator, default_queue, queues, next_queue }),
+            shared: Arc::new(DeviceShared { index, properties, driver, allocator, identity, default_queue, queues }),
         }
     }
 
     /// The position among the devices of its kind.
     pub fn index(&self) -> usize {
         self.shared.index
+    }
+
+    /// What no other device of this process has, before or after.
+    pub fn identity(&self) -> Identity {
+        self.shared.identity
     }
 
     /// What the device says about itself.
@@ -234,25 +261,33 @@ impl Device {
     /// # Safety
     /// The stream lives as long as the queue has commands to come.
     pub unsafe fn queue_of_stream(&self, stream: usize) -> Result<Queue> {
-        let queue = self.new_queue();
+        // Its number leads to that stream from now on, and goes to no other queue.
+        let queue = self.queue_with(None);
         self.driver().adopt(queue.id(), stream)?;
         Ok(queue)
     }
 
-    /// A further queue.
+    /// A further queue. Its number may have been that of a queue which is gone.
     pub fn new_queue(&self) -> Queue {
-        let id = self.shared.next_queue.fetch_add(1, Ordering::Relaxed);
-        let queue = Arc::new(QueueShared::new(id));
+        self.queue_with(Some(Home(Arc::downgrade(&self.shared))))
+    }
+
+    /// A further queue, with one of the numbers that are free if its own is to be free again.
+    fn queue_with(&self, home: Option<Home>) -> Queue {
         let mut queues = self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        queues.retain(|queue| queue.strong_count() > 0);
-        queues.push(Arc::downgrade(&queue));
+        let free = if home.is_some() { queues.free.pop() } else { None };
+        let id = free.unwrap_or(queues.next);
+        queues.next = queues.next.max(id + 1);
+        let queue = Arc::new(QueueShared::new(id, home));
+        queues.live.retain(|queue| queue.strong_count() > 0);
+        queues.live.push(Arc::downgrade(&queue));
         drop(queues);
         Queue::new(self.clone(), queue)
     }
 
     /// Waits for every queue; the first error that one of them kept is delivered.
     pub fn synchronize(&self) -> Result<()> {
-        let queues = self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let queues = self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner).live.clone();
         let queues = queues.iter().filter_map(Weak::upgrade);
         // Every queue is waited for, and gives up its error, even when an earlier one failed.
         let results: Vec<Result<()>> = queues.map(|queue| Queue::new(self.clone(), queue).synchronize()).collect();

@@ -1,6 +1,7 @@
 //! A kernel ready for any device: each compiles it when it is first asked to run it.
 
 use crate::error::Error;
+use crate::identity::Identity;
 use crate::{dump, stage};
 use openmps_codegen::{Target, threads_for};
 use openmps_host::Program;
@@ -15,8 +16,16 @@ pub struct Pipeline {
     kernel: Kernel,
     limits: Limits,
     program: OnceLock<Result<Program, openmps_host::Error>>,
-    /// By the device's index and the kind of its compiled form.
-    compiled: Mutex<Vec<(usize, Arc<dyn Any + Send + Sync>)>>,
+    /// By the device and the kind of its compiled form.
+    compiled: Mutex<Vec<(CompiledFor, Arc<dyn Any + Send + Sync>)>>,
+}
+
+/// Which device a kernel was compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CompiledFor {
+    Device(Identity),
+    /// Somebody else's GPU, by the index that its owner gives: devices over it come and go.
+    External(usize),
 }
 
 /// What a kernel may use of a GPU at the most, where its author says so; the device has limits of its own.
@@ -125,7 +134,7 @@ impl Pipeline {
     /// What a device has compiled of the kernel, made by `make` when it is asked for first.
     pub(crate) fn compiled<T: Any + Send + Sync, E>(
         &self,
-        device: usize,
+        device: CompiledFor,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Arc<T>, E> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,12 +191,12 @@ mod tests {
     #[test]
     fn each_device_compiles_once() {
         let pipeline = Pipeline::new(Builder::new("nothing").finish()).expect("verified");
-        let mut made = 0;
+        let (devices, mut made) = ([Identity::next(), Identity::next()], 0);
         for _ in 0..2 {
-            for device in [0, 1] {
+            for device in devices.map(CompiledFor::Device) {
                 let compiled = pipeline.compiled(device, || {
                     made += 1;
-                    Ok::<usize, ()>(device)
+                    Ok::<CompiledFor, ()>(device)
                 });
                 assert_eq!(compiled.as_deref(), Ok(&device));
             }

@@ -3,7 +3,7 @@
 use crate::buffer::Buffer;
 use crate::command_buffer::{CommandBuffer, Order};
 use crate::command_kind::{CommandCounters, CommandCounts};
-use crate::device::Device;
+use crate::device::{Device, Home};
 use crate::devices::{Command, NativeResult};
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -23,11 +23,22 @@ pub(crate) struct QueueShared {
     /// The first error since the last synchronisation, and how many followed.
     failure: Mutex<Option<(String, usize)>>,
     pub(crate) order: Order,
+    /// Where its number goes when the last clone is dropped, if it may be another queue's then.
+    home: Option<Home>,
 }
 
 impl QueueShared {
-    pub fn new(id: u64) -> QueueShared {
-        QueueShared { id, counters: CommandCounters::default(), failure: Mutex::new(None), order: Order::default() }
+    pub fn new(id: u64, home: Option<Home>) -> QueueShared {
+        let (counters, failure, order) = (CommandCounters::default(), Mutex::new(None), Order::default());
+        QueueShared { id, counters, failure, order, home }
+    }
+}
+
+impl Drop for QueueShared {
+    fn drop(&mut self) {
+        if let Some(home) = &self.home {
+            home.take_back(self.id);
+        }
     }
 }
 

@@ -146,3 +146,28 @@ fn threads_share_a_queue() {
     assert!(got.chunks(256).enumerate().all(|(thread, bytes)| bytes.iter().all(|&byte| byte == thread as u8)));
     assert_eq!(queue.counts().of(CommandKind::Fill), 4000);
 }
+
+#[test]
+fn a_queue_that_is_gone_leaves_its_number_and_nothing_else() {
+    let (device, _recorder) = Device::recorder();
+    let kept = device.new_queue();
+    let gone = device.new_queue();
+    let number = gone.id();
+    let clone = gone.clone();
+    drop(gone);
+    let meanwhile = device.new_queue();
+    assert!(![kept.id(), number].contains(&meanwhile.id()), "a clone still has it");
+    clone.run_native("work", || Err(openmps_host::Error::Invalid("kept by nobody".into()))).expect_err("fails");
+    drop(clone);
+    let next = device.new_queue();
+    assert_eq!(next.id(), number);
+    next.synchronize().expect("the error was another queue's");
+    assert_eq!(next.counts().of(CommandKind::Native), 0);
+}
+
+#[test]
+fn devices_of_one_index_are_told_apart() {
+    let [(one, _), (other, _)] = [Device::recorder(), Device::recorder()];
+    assert_eq!(one.index(), other.index());
+    assert!(one.identity() != other.identity() && one.identity() == one.clone().identity());
+}

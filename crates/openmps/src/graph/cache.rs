@@ -8,6 +8,7 @@ use crate::device::Device;
 use crate::error::Result;
 use openmps_graph::cache::{Cache, CacheStatistics};
 use openmps_graph::prepared::Prepared;
+use openmps_runtime::Identity;
 use std::sync::{Arc, LazyLock};
 
 /// Compiled graphs that the shared cache keeps.
@@ -44,7 +45,7 @@ pub struct ExecutableCache {
 /// What a compiled graph is found by, compared whole.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
-    device: String,
+    device: Identity,
     /// Operators with their attributes, inputs, shapes and element types.
     text: String,
     constants: Vec<passes::Constant>,
@@ -175,7 +176,7 @@ fn key(graph: &Graph, device: &Device, goals: &Goals, level: OptimizationLevel) 
         let Step { operator, inputs, outputs } = &graph.steps[step];
         let _ = write!(text, ";{} {operator:?} {inputs:?} {outputs:?}", operator.name());
     }
-    Key { device: format!("{device:?}"), text, constants }
+    Key { device: device.runtime().identity(), text, constants }
 }
 
 #[cfg(test)]

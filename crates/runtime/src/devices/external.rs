@@ -13,7 +13,7 @@ use super::{Command, Driver};
 use crate::allocator::heap::{HeapSource, Region};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::pipeline::Pipeline;
+use crate::pipeline::{CompiledFor, Pipeline};
 use openmps_metal::answers::Answers;
 use openmps_metal::arguments::{self, Addresses, Kernel, Resolved, Table};
 use openmps_metal::interface::{Grid, Language, Properties};
@@ -192,7 +192,7 @@ impl<E: ExternalGpu> Driver for Handle<E> {
         match command {
             Command::Dispatch { pipeline, grid, arguments, .. } => {
                 pipeline.check(arguments)?;
-                let text = pipeline.compiled(gpu.index, || gpu.text(pipeline).map(Text))?;
+                let text = pipeline.compiled(CompiledFor::External(gpu.index), || gpu.text(pipeline).map(Text))?;
                 gpu.launch(&text.0, grid.into(), arguments)
             }
             Command::Text { kernel, grid, arguments, .. } => gpu.launch(kernel, grid, arguments),

@@ -7,6 +7,7 @@ use crate::graph::executable::Executable;
 use crate::graph::plan::Goals;
 use crate::graph::{Graph, OptimizationLevel, Source, StoredTensor, Tensor, TensorData, Value};
 use openmps_graph::{DType, Meta, Operator};
+use openmps_runtime::Identity;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
@@ -24,7 +25,7 @@ pub(in crate::graph) struct Folded {
 /// What it is found by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::graph) struct FoldedKey {
-    device: String,
+    device: Identity,
     /// The operator with its attributes.
     text: String,
     inputs: Vec<Constant>,
@@ -168,7 +169,7 @@ impl Rewriter<'_> {
             return Ok(None);
         }
         let text = format!("{} {operator:?}", operator.name());
-        let key = FoldedKey { device: format!("{:?}", self.device), text, inputs: constants };
+        let key = FoldedKey { device: self.device.runtime().identity(), text, inputs: constants };
         let folded = self.folded.get_or_make(&key, || {
             let (key, device, operator) = (key.clone(), self.device.clone(), Arc::clone(operator));
             let inputs = inputs.iter().map(|&input| self.values[input].clone()).collect();

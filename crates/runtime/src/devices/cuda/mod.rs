@@ -13,7 +13,8 @@ use super::{Command, Driver};
 use crate::allocator::heap::{HeapSource, Region};
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::pipeline::Pipeline;
+use crate::identity::Identity;
+use crate::pipeline::{CompiledFor, Pipeline};
 use crate::properties::{Backend, DeviceProperties};
 use crate::stage;
 use api::{Api, Handle, Pointer};
@@ -42,7 +43,8 @@ pub(crate) struct Cuda {
 
 struct Gpu {
     api: &'static Api,
-    index: usize,
+    /// By which pipelines keep what was compiled for this GPU.
+    identity: Identity,
     ordinal: c_int,
     context: Handle,
     capability: (i32, i32),
@@ -118,11 +120,10 @@ impl Gpu {
             unified_memory: true,
             max_buffer_length: total_memory,
         };
-        let index = ordinal as usize;
         let pageable = attribute(PAGEABLE_MEMORY_ACCESS)? != 0;
         let gpu = Gpu {
             api,
-            index,
+            identity: Identity::next(),
             ordinal: device,
             context,
             capability,
@@ -156,7 +157,10 @@ impl Gpu {
     }
 
     fn finish(&self, queue: u64) -> Result<()> {
-        let stream = self.stream(queue)?;
+        let stream = self.streams.lock().unwrap_or_else(PoisonError::into_inner).get(&queue).copied();
+        let Some(stream) = stream else { return Ok(()) };
+        self.enter()?;
+        let stream = stream as Handle;
         // SAFETY: a stream of this context.
         self.api.check("cuStreamSynchronize", unsafe { (self.api.stream_synchronize)(stream) })
     }
@@ -171,7 +175,7 @@ impl Gpu {
     }
 
     fn compiled(self: &Arc<Self>, pipeline: &Pipeline) -> Result<Arc<Compiled>> {
-        pipeline.compiled(self.index, || self.compile(pipeline))
+        pipeline.compiled(CompiledFor::Device(self.identity), || self.compile(pipeline))
     }
 
     fn compile(self: &Arc<Self>, pipeline: &Pipeline) -> Result<Compiled> {
@@ -273,10 +277,13 @@ impl Driver for Cuda {
                 gpu.finish(queue)
             }
             Command::Fill { address, byte, bytes } => {
+                if bytes == 0 {
+                    return Ok(());
+                }
                 let stream = gpu.stream(queue)?;
                 // SAFETY: the queue has checked the range.
                 let status = unsafe { (gpu.api.fill_async)(address as Pointer, byte, bytes, stream) };
-                if bytes == 0 { Ok(()) } else { gpu.api.check("cuMemsetD8Async", status) }
+                gpu.api.check("cuMemsetD8Async", status)
             }
             Command::Record(event) => gpu.record(queue, event),
             Command::Wait(event) => event.synchronize(),

@@ -15,7 +15,8 @@ pub(crate) use tuned::are_trusted;
 use super::{Command, Driver, Failures};
 use crate::allocator::heap::{HeapSource, Region};
 use crate::error::{Error, Result};
-use crate::pipeline::Pipeline;
+use crate::identity::Identity;
+use crate::pipeline::{CompiledFor, Pipeline};
 use crate::properties::{Backend, DeviceProperties};
 use crate::vendor::{Engine, VendorCall};
 use openmps_metal::answers::Answers;
@@ -45,6 +46,8 @@ impl<M: Metal> Clone for MetalDevice<M> {
 struct Gpu<M: Metal> {
     metal: Arc<M>,
     index: usize,
+    /// By which pipelines keep what was compiled for this GPU.
+    identity: Identity,
     streams: Mutex<HashMap<u64, Arc<Stream<M>>>>,
     addresses: RwLock<Addresses<M::Buffer>>,
     /// The block of the allocator's around an address, once there is an allocator.
@@ -86,6 +89,7 @@ impl<M: Metal> MetalDevice<M> {
         let gpu = Gpu {
             metal: Arc::new(metal),
             index,
+            identity: Identity::next(),
             streams: Mutex::default(),
             addresses: RwLock::default(),
             blocks: OnceLock::new(),
@@ -170,7 +174,7 @@ impl<M: Metal> Gpu<M> {
         grid: [usize; 3],
         arguments: &[u64],
     ) -> Result<()> {
-        let form = pipeline.compiled(self.index, || self.compile(pipeline))?;
+        let form = pipeline.compiled(CompiledFor::Device(self.identity), || self.compile(pipeline))?;
         let Form::Kernel(kernel) = &*form else {
             self.wait(queue);
             // SAFETY: `Queue::dispatch` is unsafe, and its caller vouches for the addresses, which are the host's too.
@@ -267,7 +271,7 @@ impl<M: Metal> Driver for MetalDevice<M> {
     }
 
     fn accepts(&self, pipeline: &Pipeline) -> Result<()> {
-        match &*pipeline.compiled(self.gpu.index, || self.gpu.compile(pipeline))? {
+        match &*pipeline.compiled(CompiledFor::Device(self.gpu.identity), || self.gpu.compile(pipeline))? {
             Form::Kernel(_) => Ok(()),
             Form::Host => super::planned(pipeline),
         }
