@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::{Mutex, PoisonError};
@@ -30,8 +30,8 @@ impl fmt::Debug for UniqueId {
     }
 }
 
-/// The sockets of ids that this process has made and whose communicator is not there yet.
-static LISTENING: Mutex<Option<HashMap<SocketAddr, TcpListener>>> = Mutex::new(None);
+/// The sockets of ids that this process has made and whose communicator is not there yet, the oldest first.
+static LISTENING: Mutex<VecDeque<(SocketAddr, TcpListener)>> = Mutex::new(VecDeque::new());
 
 /// More ids than this are not waited for: the communicator of the oldest will find its port again, or say that it cannot.
 const MOST_LISTENING: usize = 256;
@@ -45,9 +45,9 @@ impl UniqueId {
         let listener = TcpListener::bind((address, 0)).map_err(Error::system("a port to listen to"))?;
         let address = listener.local_addr().map_err(Error::system("the address of a port"))?;
         let mut listening = LISTENING.lock().unwrap_or_else(PoisonError::into_inner);
-        let listening = listening.get_or_insert_default();
-        if listening.len() < MOST_LISTENING {
-            listening.insert(address, listener);
+        listening.push_back((address, listener));
+        if listening.len() > MOST_LISTENING {
+            listening.pop_front();
         }
         Ok(UniqueId { address, secret: Secret(secret) })
     }
@@ -69,8 +69,9 @@ impl UniqueId {
     /// The socket that rank 0 listens to.
     pub(crate) fn listener(&self) -> Result<TcpListener> {
         let mut listening = LISTENING.lock().unwrap_or_else(PoisonError::into_inner);
-        match listening.as_mut().and_then(|listening| listening.remove(&self.address)) {
-            Some(listener) => Ok(listener),
+        let place = listening.iter().position(|(address, _)| *address == self.address);
+        match place.and_then(|place| listening.remove(place)) {
+            Some((_, listener)) => Ok(listener),
             None => TcpListener::bind(self.address).map_err(Error::system("the address of the unique id")),
         }
     }
@@ -133,6 +134,16 @@ pub(crate) fn address_from(bytes: &[u8]) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpStream;
+
+    #[test]
+    fn the_oldest_id_gives_way() {
+        let ids = (0..=MOST_LISTENING).map(|_| UniqueId::listen([127, 0, 0, 1].into()).unwrap());
+        let ids: Vec<UniqueId> = ids.collect();
+        assert!(TcpStream::connect(ids[0].address()).is_err());
+        assert!(TcpStream::connect(ids[MOST_LISTENING].address()).is_ok());
+        assert_eq!(ids[0].listener().unwrap().local_addr().unwrap(), ids[0].address());
+    }
 
     #[test]
     fn an_id_survives_its_bytes_and_hides_its_secret() {
