@@ -29,6 +29,8 @@ pub enum Error {
     Recorder(Box<dyn std::error::Error + Send + Sync>),
     #[error("a tensor of rank {0} has more than {max} dimensions", max = crate::view::MAX_RANK)]
     Rank(usize),
+    #[error("a tensor of {rank} dimensions has {strides} strides")]
+    Strides { rank: usize, strides: usize },
     #[error("a tensor of shape {dims:?} has more than {max} elements", max = crate::view::MAX_ELEMENTS)]
     Elements { dims: Vec<usize> },
     #[error("{operator}: {source}")]

@@ -54,17 +54,18 @@ pub(crate) fn expect_dtype(operator: &'static str, what: &'static str, got: DTyp
 
 /// Checks the views of a call against the operator's rule; outputs must be as inferred.
 pub(crate) fn check(operator: &dyn Operator, inputs: &[View], outputs: &[View]) -> Result<()> {
-    let meta = |view: &View| Meta { dtype: view.dtype, shape: view.shape.clone() };
-    let inputs: arrayvec::ArrayVec<Meta, 4> = inputs.iter().take(4).map(meta).collect();
-    expect_computed(operator, &inputs)?;
-    check_outputs(operator.name(), &operator.infer(&inputs)?, outputs)
+    let metas = inputs.iter().map(|view| Meta { dtype: view.dtype, shape: view.shape.clone() });
+    // Most operators have few inputs, and most calls of those are short: no memory is allocated for them.
+    if inputs.len() <= 4 {
+        check_metas(operator, &metas.collect::<arrayvec::ArrayVec<Meta, 4>>(), outputs)
+    } else {
+        check_metas(operator, &metas.collect::<Vec<Meta>>(), outputs)
+    }
 }
 
-/// As [`check`] for an operator of any number of inputs.
-pub(crate) fn check_many(operator: &dyn Operator, inputs: &[View], outputs: &[View]) -> Result<()> {
-    let metas: Vec<Meta> = inputs.iter().map(|view| Meta { dtype: view.dtype, shape: view.shape.clone() }).collect();
-    expect_computed(operator, &metas)?;
-    check_outputs(operator.name(), &operator.infer(&metas)?, outputs)
+fn check_metas(operator: &dyn Operator, inputs: &[Meta], outputs: &[View]) -> Result<()> {
+    expect_computed(operator, inputs)?;
+    check_outputs(operator.name(), &operator.infer(inputs)?, outputs)
 }
 
 /// Refuses types that are only moved, of an operator that computes.
@@ -150,8 +151,8 @@ impl Dense {
             return Dense { address: view.address, _copy: None };
         }
         // In words, so that every element type is aligned.
-        let copy = vec![0_u64; (view.len() * view.dtype.size()).div_ceil(8)];
-        let address = copy.as_ptr() as usize;
+        let mut copy = vec![0_u64; (view.len() * view.dtype.size()).div_ceil(8)];
+        let address = copy.as_mut_ptr() as usize;
         let strides = dense_strides(&view.shape);
         copy_view(view, &View { address, dtype: view.dtype, shape: view.shape.clone(), strides });
         Dense { address, _copy: Some(copy) }

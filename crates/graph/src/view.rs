@@ -37,11 +37,12 @@ impl View {
         Ok(View { address, dtype, shape, strides })
     }
 
-    /// A tensor with strides of its own.
+    /// A tensor with strides of its own, one for each dimension.
     pub fn strided(address: usize, dtype: DType, dims: &[usize], strides: &[isize]) -> Result<View> {
         let shape = shape_of(dims)?;
-        let strides = Strides::try_from(strides).map_err(|_| Error::Rank(strides.len()))?;
-        Ok(View { address, dtype, shape, strides })
+        let mismatch = Error::Strides { rank: shape.len(), strides: strides.len() };
+        let strides = Strides::try_from(strides).ok().filter(|strides| strides.len() == shape.len());
+        Ok(View { address, dtype, shape, strides: strides.ok_or(mismatch)? })
     }
 
     /// How many elements it has.

@@ -1,4 +1,4 @@
-//! Which vector instructions this CPU has, decided once; `OPENMPS_HOST_LEVEL=portable|avx2|avx512` lowers it for tests.
+//! Which vector instructions this CPU has, decided once; `OPENMPS_HOST_LEVEL=portable|neon|avx2|avx512` lowers it for tests.
 
 use std::sync::OnceLock;
 

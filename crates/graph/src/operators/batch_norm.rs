@@ -4,7 +4,7 @@ use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::formula::Formula;
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{axis_of, call, check_many, expect_dtype, expect_inputs, expect_shape, takes_singles};
+use crate::layout::{axis_of, call, check, expect_dtype, expect_inputs, expect_shape, takes_singles};
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::{Elementwise, Unary};
 use crate::operators::reduce::Reduction;
@@ -121,7 +121,7 @@ impl Operator for BatchNorm {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_many(self, inputs, outputs)?;
+        check(self, inputs, outputs)?;
         let (x, channels) = (&inputs[0], Channels::of_view(self.name(), &inputs[0], self.axis)?);
         let scale = self.scale.then(|| &inputs[1]);
         let bias = self.bias.then(|| &inputs[inputs.len() - 1]);
@@ -214,7 +214,7 @@ impl Operator for BatchNormGradient {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_many(self, inputs, outputs)?;
+        check(self, inputs, outputs)?;
         let (x, upstream) = (&inputs[0], &inputs[1]);
         let channels = Channels::of_view(self.name(), x, self.axis)?;
         if let Some(sizes) = channels.native_sizes(queue, inputs, outputs) {

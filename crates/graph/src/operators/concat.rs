@@ -3,7 +3,7 @@
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{axis_of, check_many, expect_dtype, expect_inputs, expect_shape};
+use crate::layout::{axis_of, check, expect_dtype, expect_inputs, expect_shape};
 use crate::movement;
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
@@ -72,7 +72,7 @@ impl Operator for Concat {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_many(self, inputs, outputs)?;
+        check(self, inputs, outputs)?;
         let axis = axis_of(self.name(), self.axis, outputs[0].rank())?;
         let mut start = 0;
         movement::run(queue, self.name(), |mover| {
@@ -125,7 +125,7 @@ impl Operator for Stack {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_many(self, inputs, outputs)?;
+        check(self, inputs, outputs)?;
         let axis = axis_of(self.name(), self.axis, outputs[0].rank())?;
         let place = |i| outputs[0].narrowed(axis, i, 1, 1).without_axis(axis);
         movement::run(queue, self.name(), |mover| {
@@ -176,7 +176,7 @@ impl Operator for Split {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_many(self, inputs, outputs)?;
+        check(self, inputs, outputs)?;
         let axis = axis_of(self.name(), self.axis, inputs[0].rank())?;
         let mut start = 0;
         movement::run(queue, self.name(), |mover| {
@@ -230,7 +230,7 @@ impl Operator for Unstack {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_many(self, inputs, outputs)?;
+        check(self, inputs, outputs)?;
         let axis = axis_of(self.name(), self.axis, inputs[0].rank())?;
         let place = |i| inputs[0].narrowed(axis, i, 1, 1).without_axis(axis);
         movement::run(queue, self.name(), |mover| {

@@ -14,7 +14,7 @@ use crate::gradient::{Backward, Gradients};
 use crate::image::{
     ImageLayout, PaddingAlgorithm, Singles, expect_image, expect_positive, paddings, write, write_singles,
 };
-use crate::layout::{Dense, call, check_many, computes, expect_dtype, expect_inputs, takes_native};
+use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::prepared::{Form, Preparation, Prepared, may_prepare};
 use crate::queue::{Queue, is_host_device};
@@ -160,7 +160,7 @@ impl Operator for Convolution {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_many(self, inputs, outputs)?;
+        check(self, inputs, outputs)?;
         let sizes = self.sizes(self.name(), &inputs[0].shape, &inputs[1].shape)?;
         let (x, out) = (self.layout.nchw(&inputs[0]), self.layout.nchw(&outputs[0]));
         if try_vendor(queue, self.name(), || self.vendor_call(&sizes, &x, inputs, &out))? {
@@ -204,7 +204,7 @@ impl Operator for Convolution {
     }
 
     fn run_prepared(&self, queue: &Queue, prepared: &Prepared, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_many(self, inputs, outputs)?;
+        check(self, inputs, outputs)?;
         let filters = prepared.filters(self.name(), queue)?;
         let sizes = self.sizes(self.name(), &inputs[0].shape, &inputs[1].shape)?;
         call(queue, self.name(), || {

@@ -5,7 +5,7 @@ use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
 use crate::image::{ImageLayout, PaddingAlgorithm, expect_image, expect_positive, paddings};
-use crate::layout::{call, check_many, computes, expect_dtype, takes_native};
+use crate::layout::{call, check, computes, expect_dtype, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::operators::convolution::ConvolutionWeightGradient;
 use crate::queue::Queue;
@@ -160,7 +160,7 @@ impl Operator for ConvolutionTranspose {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_many(self, inputs, outputs)?;
+        check(self, inputs, outputs)?;
         let of = self.sizes(&inputs[0].shape, &inputs[1].shape)?;
         let (x, out) = (self.layout.nchw(&inputs[0]), self.layout.nchw(&outputs[0]));
         if try_vendor(queue, self.name(), || self.vendor_call(&of, &x, inputs, &out))? {

@@ -4,7 +4,7 @@
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
-use crate::layout::{Dense, call, check_many, expect_dense, expect_dtype, expect_inputs};
+use crate::layout::{Dense, call, check, expect_dense, expect_dtype, expect_inputs};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
@@ -63,7 +63,7 @@ impl Operator for MulticlassNms {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_many(self, inputs, outputs)?;
+        check(self, inputs, outputs)?;
         outputs.iter().try_for_each(|output| expect_dense(NAME, output))?;
         let [images, classes, count] = self.sizes(&inputs[0].shape, &inputs[1].shape)?;
         call(queue, NAME, || {

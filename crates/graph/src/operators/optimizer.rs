@@ -3,7 +3,7 @@
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::Result;
 use crate::formula::Formula;
-use crate::layout::{call, check_many, expect_dtype, expect_inputs, expect_shape, takes_singles};
+use crate::layout::{call, check, expect_dtype, expect_inputs, expect_shape, takes_singles};
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::{Elementwise, Optimizer};
 use crate::queue::Queue;
@@ -76,7 +76,7 @@ impl Operator for Momentum {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_many(self, inputs, outputs)?;
+        check(self, inputs, outputs)?;
         let [value, gradient, velocity, rate] = inputs else { unreachable!("checked by infer") };
         if takes_singles(queue, inputs, outputs) {
             return call(queue, self.name(), || {
@@ -127,7 +127,7 @@ impl Operator for Adam {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_many(self, inputs, outputs)?;
+        check(self, inputs, outputs)?;
         let [value, gradient, moment, square, rate, power1, power2] = inputs else { unreachable!("checked by infer") };
         if takes_singles(queue, inputs, outputs) {
             return call(queue, self.name(), || {

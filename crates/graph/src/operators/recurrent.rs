@@ -4,7 +4,7 @@ mod cases;
 mod reference;
 
 use crate::error::Result;
-use crate::layout::{Dense, call, check_many, expect_dense, expect_dtype, expect_inputs, expect_shape};
+use crate::layout::{Dense, call, check, expect_dense, expect_dtype, expect_inputs, expect_shape};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
@@ -170,7 +170,7 @@ impl Operator for Recurrent {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_many(self, inputs, outputs)?;
+        check(self, inputs, outputs)?;
         outputs.iter().try_for_each(|output| expect_dense(self.name(), output))?;
         let layer = self.layer(&outputs[0]);
         let last = inputs.len() - 1;
@@ -221,7 +221,7 @@ impl Operator for RecurrentGradient {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_many(self, inputs, outputs)?;
+        check(self, inputs, outputs)?;
         outputs.iter().try_for_each(|output| expect_dense(self.name(), output))?;
         let (is_lstm, is_gru, keeps_gates) = (self.0.is_lstm(), self.0.cell == Cell::Gru, self.0.keeps_gates());
         let (layer, last) = (self.0.layer(&inputs[0]), inputs.len() - 1);

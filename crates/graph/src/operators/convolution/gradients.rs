@@ -5,7 +5,7 @@ use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
 use crate::gradient::{Backward, Gradients};
 use crate::image::{Singles, expect_image, expect_positive, write, write_singles};
-use crate::layout::{Dense, call, check_many, computes, expect_dtype, expect_inputs, expect_shape, takes_native};
+use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, expect_shape, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::Array;
@@ -62,7 +62,7 @@ impl Operator for ConvolutionInputGradient {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_many(self, inputs, outputs)?;
+        check(self, inputs, outputs)?;
         let (_, of) = self.sizes(&inputs[0].shape, &inputs[1].shape)?;
         let (upstream, out) = (self.of.layout.nchw(&inputs[1]), self.of.layout.nchw(&outputs[0]));
         if !takes_native(queue, computes(queue, out.dtype)) {
@@ -146,7 +146,7 @@ impl Operator for ConvolutionWeightGradient {
     }
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_many(self, inputs, outputs)?;
+        check(self, inputs, outputs)?;
         let (_, of) = self.sizes(&inputs[0].shape, &inputs[1].shape)?;
         let (x, upstream) = (self.of.layout.nchw(&inputs[0]), self.of.layout.nchw(&inputs[1]));
         if !takes_native(queue, computes(queue, x.dtype)) {
