@@ -323,3 +323,12 @@ def test_static_program():
     for a, b in zip(got, expected):
         np.testing.assert_array_equal(a.numpy().shape, b.numpy().shape)
     np.testing.assert_array_equal(got[0].numpy(), expected[0].numpy())
+
+
+def test_a_sum_of_booleans_is_true_where_one_of_them_is():
+    named = (paddle.zeros([256], "int64"),)
+    x = paddle.index_put(paddle.to_tensor([False, False]), named, paddle.ones([256], "bool"), accumulate=True)
+    assert x.numpy().view("uint8").tolist() == [1, 0]
+    x = paddle.to_tensor([[True, False], [False, False]]).T
+    x.index_put_((paddle.to_tensor([1, 1, 0]),), paddle.to_tensor([[False, True], [False, True], [True, False]]), accumulate=True)
+    assert x.numpy().view("uint8").tolist() == [[1, 0], [0, 1]]

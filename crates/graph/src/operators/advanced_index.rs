@@ -9,7 +9,7 @@ use crate::queue::Queue;
 use crate::view::{Shape, Strides, View};
 use openmps_host::by_type;
 use openmps_host::native::copy;
-use openmps_host::native::memory::Memory;
+use openmps_host::native::memory::{Memory, Truth};
 use openmps_host::native::scatter::{self, Reduce};
 use openmps_tile::DType;
 
@@ -90,7 +90,7 @@ impl Selection {
         })
     }
 
-    /// `x[selection] += value`, where the value is broadcast; duplicates add up in order.
+    /// `x[selection] += value`, where the value is broadcast; duplicates add up in order, and a sum of booleans says whether one is true.
     pub fn add(&self, queue: &Queue, x: &View, indices: &[View], value: &View) -> Result<()> {
         let value = self.broadcast(value, x.dtype)?;
         if let Some(named) = self.on_device(queue, x, indices)?
@@ -103,7 +103,12 @@ impl Selection {
             let (offsets, dims) = (&blocks.offsets[..], &blocks.dims[..]);
             let blocks = scatter::Blocks { offsets, dims, strides: &blocks.strides, values: &blocks.dense };
             // SAFETY: as in `get`; the caller's tensor has no element twice.
-            by_type!(x.dtype, T => unsafe { scatter::add_blocks::<T>(blocks, x.address, value.address) });
+            unsafe {
+                match x.dtype {
+                    DType::Bool => scatter::add_blocks::<Truth>(blocks, x.address, value.address),
+                    dtype => by_type!(dtype, T => scatter::add_blocks::<T>(blocks, x.address, value.address)),
+                }
+            }
             Ok(())
         })
     }

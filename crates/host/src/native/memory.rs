@@ -154,6 +154,41 @@ macro_rules! halves {
 }
 halves!(f16, bf16);
 
+/// A boolean with arithmetic: sums are true where one of their terms is, products where all of their factors are.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+#[repr(transparent)]
+pub struct Truth(u8);
+
+impl Element for Truth {
+    type Compute = std::num::Wrapping<u64>;
+    const ZERO: Truth = Truth(0);
+    const ONE: Truth = Truth(1);
+    fn widen(self) -> Self::Compute {
+        std::num::Wrapping((self.0 != 0).into())
+    }
+    fn narrow(value: Self::Compute) -> Truth {
+        Truth((value.0 != 0).into())
+    }
+    fn plus(self, other: Truth) -> Truth {
+        Truth((self.0 != 0 || other.0 != 0).into())
+    }
+    fn times(self, other: Truth) -> Truth {
+        Truth((self.0 != 0 && other.0 != 0).into())
+    }
+    fn from_f64(value: f64) -> Truth {
+        Truth((value != 0.0).into())
+    }
+    fn to_f64(self) -> f64 {
+        f64::from(u8::from(self.0 != 0))
+    }
+    fn from_i64(value: i64) -> Truth {
+        Truth((value != 0).into())
+    }
+    fn to_i64(self) -> i64 {
+        (self.0 != 0).into()
+    }
+}
+
 /// Runs an expression with `$T` standing for the Rust type of a [`DType`](openmps_tile::DType); booleans are `u8`. Unsigned integers of
 /// more than 8 bits are only moved, and operators that compute refuse them (`Operator::moves`): here they are signed integers of the same bits.
 #[macro_export]
