@@ -2,8 +2,9 @@
 
 mod lock;
 mod mapped;
+mod rows;
 
-use crate::data_type::{Element, bytes_of, bytes_of_mut};
+use crate::data_type::Element;
 use crate::device::Device;
 use crate::error::{Error, Result};
 pub(crate) use lock::{Access, Guard};
@@ -57,10 +58,17 @@ impl Buffer {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn new(device: &Device, length: usize) -> Result<Buffer> {
+        Buffer::filled(device, length, Some(0))
+    }
+
+    /// The same with this byte everywhere, or with whatever is there where the caller writes all of it before anybody reads.
+    fn filled(device: &Device, length: usize, byte: Option<u8>) -> Result<Buffer> {
         let memory = device.runtime().allocate(length)?;
         let queue = device.runtime().queue();
-        // SAFETY: nobody else has the memory yet.
-        unsafe { queue.fill(memory.address(), 0, length)? };
+        if let Some(byte) = byte {
+            // SAFETY: nobody else has the memory yet.
+            unsafe { queue.fill(memory.address(), byte, length)? };
+        }
         // The CPU reads and writes the memory past the queue: nothing that a GPU still has to do there may come after.
         queue.finish()?;
         let (device, address) = (device.clone(), memory.address());
@@ -76,7 +84,7 @@ impl Buffer {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn from_slice<T: Element>(device: &Device, values: &[T]) -> Result<Buffer> {
-        let buffer = Buffer::new(device, size_of_val(values))?;
+        let buffer = Buffer::filled(device, size_of_val(values), None)?;
         buffer.write(0, values)?;
         Ok(buffer)
     }
@@ -216,19 +224,7 @@ impl Buffer {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn write<T: Element>(&self, first: usize, values: &[T]) -> Result<()> {
-        self.write_at(offset_of::<T>(first)?, values)
-    }
-
-    /// The same from a byte on, at which an element may begin.
-    pub(crate) fn write_at<T: Element>(&self, offset: usize, values: &[T]) -> Result<()> {
-        let bytes = bytes_of(values);
-        self.check_range(offset, bytes.len())?;
-        self.check_alignment(offset, size_of::<T>())?;
-        let _guard = self.lock("write", "the buffer", Access::Write)?;
-        let to = (self.shared.address + offset) as *mut u8;
-        // SAFETY: the range lies in the buffer, whose memory the guard keeps for this call alone.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
-        Ok(())
+        self.write_rows(&[offset_of::<T>(first)?], values)
     }
 
     /// `count` values from element `first` on, counted in elements of their type.
@@ -247,7 +243,7 @@ impl Buffer {
     pub(crate) fn read_at<T: Element>(&self, offset: usize, count: usize) -> Result<Vec<T>> {
         self.check_range(offset, offset_of::<T>(count)?)?;
         let mut values = vec![T::default(); count];
-        self.read_into_at(offset, &mut values)?;
+        self.read_rows(&[offset], &mut values)?;
         Ok(values)
     }
 
@@ -261,20 +257,7 @@ impl Buffer {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn read_into<T: Element>(&self, first: usize, values: &mut [T]) -> Result<()> {
-        self.read_into_at(offset_of::<T>(first)?, values)
-    }
-
-    /// The same from a byte on, at which an element may begin.
-    pub(crate) fn read_into_at<T: Element>(&self, offset: usize, values: &mut [T]) -> Result<()> {
-        let to = bytes_of_mut(values);
-        self.check_range(offset, to.len())?;
-        self.check_alignment(offset, size_of::<T>())?;
-        let _guard = self.lock("read", "the buffer", Access::Read)?;
-        // SAFETY: the range lies in the buffer, which nobody writes while the guard is held.
-        unsafe {
-            std::ptr::copy_nonoverlapping((self.shared.address + offset) as *const u8, to.as_mut_ptr(), to.len())
-        };
-        Ok(())
+        self.read_rows(&[offset_of::<T>(first)?], values)
     }
 
     /// Elements in place, without a copy: `contents`. Commands that write the buffer wait until the slice is dropped; a command of this thread,

@@ -94,8 +94,7 @@ impl Matrix {
     /// ```
     pub fn write<T: Element>(&self, values: &[T]) -> Result<()> {
         self.check_elements::<T>("write", Some(values.len()))?;
-        let rows = values.chunks_exact(self.descriptor.columns.max(1)).zip(self.row_offsets());
-        rows.into_iter().try_for_each(|(row, offset)| self.buffer.write_at(offset, row))
+        self.buffer.write_rows(&self.row_offsets(), values)
     }
 
     /// The elements, row after row and matrix after matrix, without the padding of rows. Commands that were not waited for may not
@@ -108,10 +107,9 @@ impl Matrix {
     /// ```
     pub fn read<T: Element>(&self) -> Result<Vec<T>> {
         self.check_elements::<T>("read", None)?;
-        let mut values = Vec::with_capacity(self.descriptor.rows * self.descriptor.columns * self.descriptor.matrices);
-        for offset in self.row_offsets() {
-            values.extend(self.buffer.read_at::<T>(offset, self.descriptor.columns)?);
-        }
+        let MatrixDescriptor { rows, columns, matrices, .. } = self.descriptor;
+        let mut values = vec![T::default(); rows * columns * matrices];
+        self.buffer.read_rows(&self.row_offsets(), &mut values)?;
         Ok(values)
     }
 

@@ -179,12 +179,12 @@ impl Vector {
             let (operation, what) = ("read", "the vector");
             return Err(Error::DataType { operation, what, got, expected: T::DATA_TYPE.to_string() });
         }
-        let mut values = Vec::with_capacity(self.descriptor.length * self.descriptor.vectors);
-        let vectors = if self.descriptor.length == 0 { 0 } else { self.descriptor.vectors };
-        for vector in 0..vectors {
-            let offset = self.offset + vector * self.descriptor.vector_bytes;
-            values.extend(self.buffer.read_at::<T>(offset, self.descriptor.length)?);
-        }
+        let VectorDescriptor { length, vectors, vector_bytes, .. } = self.descriptor;
+        // Vectors without elements may lie anywhere.
+        let present = if length == 0 { 0 } else { vectors };
+        let offsets: Vec<usize> = (0..present).map(|vector| self.offset + vector * vector_bytes).collect();
+        let mut values = vec![T::default(); length * vectors];
+        self.buffer.read_rows(&offsets, &mut values)?;
         Ok(values)
     }
 

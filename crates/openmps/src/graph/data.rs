@@ -102,7 +102,7 @@ impl TensorData {
             let (got, expected) = (format!("{} bytes", bytes.len()), format!("{needed}"));
             return Err(Error::Shape { operation: "read_bytes_into", what: "the slice", got, expected });
         }
-        self.buffer.read_into_at(self.offset, bytes)
+        self.buffer.read_rows(&[self.offset], bytes)
     }
 
     /// The elements in row-major order.
