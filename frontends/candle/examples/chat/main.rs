@@ -16,7 +16,8 @@ use options::Options;
 
 fn main() -> Result<()> {
     let options = Options::of_arguments(std::env::args().skip(1))?;
-    let file = Gguf::open(&options.model)?;
+    // SAFETY: it is the file of a package, which nobody writes to while its model talks.
+    let file = unsafe { Gguf::map(&options.model)? };
     let tokenizer = openmps_candle::tokenizer(&file)?;
     let model = load(&file)?;
     match &options.finetune {

@@ -1,6 +1,7 @@
-//! A GGUF file: its settings, and its tensors in mapped memory.
+//! A GGUF file: its settings, and its tensors where they lie in it.
 
 use super::QuantizedWeight;
+use super::weight::Bytes;
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::{Content, Value};
 use candle_core::{Device, Error, Result, Tensor};
@@ -10,7 +11,7 @@ use std::io::Cursor;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A model's file, mapped: what is read of it comes from the disk when it is first used.
+/// A model's file, in memory or mapped. Its tensors are read where they lie; nothing of it is copied.
 ///
 /// ```no_run
 /// let file = openmps_candle::Gguf::open("model.gguf")?;
@@ -20,22 +21,42 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Gguf {
     content: Content,
-    file: Arc<Mmap>,
+    file: Bytes,
 }
 
 impl Gguf {
-    /// Maps a file and reads its head. It must not be written to while it is in use.
+    /// Reads a file. [`Gguf::map`] takes no memory for what is not used, and is ready at once.
     ///
     /// ```
     /// assert!(openmps_candle::Gguf::open("no such file").unwrap_err().to_string().contains("no such file"));
     /// ```
     pub fn open(path: impl AsRef<Path>) -> Result<Gguf> {
         let path = path.as_ref();
+        let bytes = std::fs::read(path).map_err(|error| Error::msg(format!("{}: {error}", path.display())))?;
+        Gguf::of(Bytes::Owned(Arc::new(bytes)), path)
+    }
+
+    /// Maps a file: what is read of it comes from the disk when it is first used.
+    ///
+    /// # Safety
+    /// Nobody writes to the file, or makes it shorter, while this or a weight of it is there.
+    ///
+    /// ```no_run
+    /// // SAFETY: the file belongs to this program alone.
+    /// let file = unsafe { openmps_candle::Gguf::map("model.gguf")? };
+    /// # Ok::<(), candle_core::Error>(())
+    /// ```
+    pub unsafe fn map(path: impl AsRef<Path>) -> Result<Gguf> {
+        let path = path.as_ref();
         let file = std::fs::File::open(path).map_err(|error| Error::msg(format!("{}: {error}", path.display())))?;
-        // SAFETY: the file is only read; that nobody else writes it is this function's documented condition, as it is for every mapped file.
+        // SAFETY: the caller's promise.
         let file = unsafe { Mmap::map(&file)? };
-        let content = Content::read(&mut Cursor::new(&file[..])).map_err(|error| error.with_path(path))?;
-        Ok(Gguf { content, file: Arc::new(file) })
+        Gguf::of(Bytes::Mapped(Arc::new(file)), path)
+    }
+
+    fn of(file: Bytes, path: &Path) -> Result<Gguf> {
+        let content = Content::read(&mut Cursor::new(file.get())).map_err(|error| error.with_path(path))?;
+        Ok(Gguf { content, file })
     }
 
     /// What candle-core read of the head.
@@ -129,7 +150,7 @@ impl Gguf {
         };
         let offset = self.content.tensor_data_offset.saturating_add(info.offset) as usize;
         let (rows, columns) = info.shape.dims2()?;
-        QuantizedWeight::mapped(format, &self.file, offset, [rows, columns])
+        QuantizedWeight::at(format, self.file.clone(), offset, [rows, columns])
     }
 
     /// A small tensor as float32, such as the weight of a norm.
@@ -141,7 +162,7 @@ impl Gguf {
     /// ```
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
         let info = self.content.tensor_infos.get(name).ok_or_else(|| no_tensor(name))?;
-        let mut bytes = Cursor::new(&self.file[..]);
+        let mut bytes = Cursor::new(self.file.get());
         info.read(&mut bytes, self.content.tensor_data_offset, &Device::Cpu)?.dequantize(&Device::Cpu)
     }
 

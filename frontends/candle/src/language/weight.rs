@@ -33,7 +33,7 @@ pub struct QuantizedWeight {
 }
 
 #[derive(Clone, Debug)]
-enum Bytes {
+pub(super) enum Bytes {
     Mapped(Arc<Mmap>),
     Owned(Arc<Vec<u8>>),
 }
@@ -50,17 +50,13 @@ impl QuantizedWeight {
         QuantizedWeight::at(format, Bytes::Owned(Arc::new(bytes)), 0, shape)
     }
 
-    /// A weight in a mapped file.
-    pub(super) fn mapped(
+    /// A weight of the blocks that begin at a byte.
+    pub(super) fn at(
         format: BlockFormat,
-        file: &Arc<Mmap>,
+        bytes: Bytes,
         offset: usize,
-        shape: [usize; 2],
+        [rows, columns]: [usize; 2],
     ) -> Result<QuantizedWeight> {
-        QuantizedWeight::at(format, Bytes::Mapped(file.clone()), offset, shape)
-    }
-
-    fn at(format: BlockFormat, bytes: Bytes, offset: usize, [rows, columns]: [usize; 2]) -> Result<QuantizedWeight> {
         let size = (columns % format.elements() == 0).then(|| format.row_bytes(columns).checked_mul(rows)).flatten();
         let there = bytes.get().len().saturating_sub(offset);
         match size {
@@ -132,7 +128,7 @@ impl QuantizedWeight {
 }
 
 impl Bytes {
-    fn get(&self) -> &[u8] {
+    pub fn get(&self) -> &[u8] {
         match self {
             Bytes::Mapped(file) => file,
             Bytes::Owned(bytes) => bytes,
