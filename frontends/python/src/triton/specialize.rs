@@ -5,7 +5,6 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple, PyType};
 use pyo3::{IntoPyObjectExt, intern};
-use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 /// A type, and a property: "D" of what is divisible by 16, the value itself of a constant.
@@ -175,17 +174,17 @@ fn kind(argument: &Bound<'_, PyAny>) -> PyResult<Kind> {
 
 /// The type of a pointer to elements, by what Triton calls them.
 fn pointer_type<'py>(element: &Bound<'py, PyAny>, is_const: bool) -> PyResult<Bound<'py, PyAny>> {
-    static KNOWN: Mutex<Option<HashMap<(isize, bool), Py<PyAny>>>> = Mutex::new(None);
+    static KNOWN: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let py = element.py();
-    let key = (element.hash()?, is_const);
-    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(name) = known().as_ref().and_then(|known| known.get(&key)) {
-        return Ok(name.bind(py).clone());
+    let known = KNOWN.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+    let key = (element, is_const).into_pyobject(py)?;
+    if let Some(name) = known.get_item(&key)? {
+        return Ok(name);
     }
     static NAMED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let canonical = NAMED.import(py, "triton._utils", "canonicalize_ptr_dtype")?;
-    let name = canonical.call1((element, is_const))?;
-    known().get_or_insert_default().insert(key, name.clone().unbind());
+    let name = canonical.call1(&key)?;
+    known.set_item(key, &name)?;
     Ok(name)
 }
 

@@ -22,6 +22,7 @@ except ImportError:
 
 from openmps import native
 from openmps.inference import Config, Predictor, create_predictor
+from openmps.inference.predictor import given, noise
 
 # Events of the timeline that hold others.
 _AROUND = ("Executable", "callback")
@@ -240,15 +241,14 @@ def _noise(predictor: Predictor, shapes: list[list[int]]) -> list[np.ndarray]:
         raise CommandError(f"the shapes of all inputs are needed, one --shape each: {wanted}")
     random = np.random.default_rng(0)
     try:
-        return [random.uniform(0, 1, shape).astype(dtype or "float32") for shape, (_, _, dtype) in zip(shapes, declared, strict=True)]
+        return [noise(dtype, shape, random) for shape, (_, _, dtype) in zip(shapes, declared, strict=True)]
     except (MemoryError, ValueError) as error:
         raise CommandError(f"inputs of {', '.join('x'.join(map(str, shape)) for shape in shapes)} cannot be made: {error}") from None
 
 
 def _given(predictor: Predictor, arrays: list[np.ndarray]) -> list[tuple]:
     """Arrays as the native module takes them."""
-    ports = zip(arrays, predictor._model.inputs(), strict=True)
-    return [(dtype or str(array.dtype), list(array.shape), array.reshape(-1).view(np.uint8)) for array, (_, _, dtype) in ports]
+    return [given(dtype, array) for array, (_, _, dtype) in zip(arrays, predictor._model.inputs(), strict=True)]
 
 
 def _shape(dims: list[int]) -> str:

@@ -199,4 +199,17 @@ def _given(tensor: Tensor) -> tuple[str, list[int], np.ndarray]:
     array = tensor._array
     if array is None:
         raise RuntimeError(f"the input {tensor.name()} was not given: copy_from_cpu")
-    return tensor._dtype or str(array.dtype), list(array.shape), array.reshape(-1).view(np.uint8)
+    return given(tensor._dtype, array)
+
+
+def given(dtype: str | None, array: np.ndarray) -> tuple[str, list[int], np.ndarray]:
+    """An input as the native module takes it: its element type, where the program does not say, is the array's."""
+    return dtype or str(array.dtype), list(array.shape), array.reshape(-1).view(np.uint8)
+
+
+def noise(dtype: str | None, shape: list[int], random: np.random.Generator) -> np.ndarray:
+    """Numbers from 0 to 1 as an input of this type takes them."""
+    numbers = random.uniform(0, 1, shape)
+    if dtype == "bfloat16":
+        return (numbers.astype(np.float32).view(np.uint32) >> 16).astype(_STORED_AS[dtype])
+    return numbers.astype(dtype or "float32")
