@@ -42,7 +42,7 @@ settings! {
     MEMORY_LIMIT: Size = Size, "the device's memory", "crates/runtime", Everyone,
         "the most memory a device hands out";
     CACHE_LIMIT: Number = Number(Most::Is(1 << 20)), "2048", "crates/graph", Everyone,
-        "compiled programs kept in memory";
+        "kernels of openmps's own operators kept in memory, before a device compiles them";
     TRACE: Path = Path("file.json"), "no trace", "crates/runtime", Everyone,
         "a Chrome/Perfetto trace of every command";
     EXECUTOR: Choice = Choice(&["openmps", "paddle"]), "openmps, and paddle for what it cannot run", "frontends/python", Everyone,
@@ -50,7 +50,7 @@ settings! {
     TRITON: Switch = Switch, "1 where no other backend is active", "frontends/python", Everyone,
         "whether Triton's kernels run here";
     TRANSPORT: Choice = Choice(&["auto", "shared", "tcp", "mpi", "nccl", "jaccl"]), "auto", "crates/collective", Everyone,
-        "how the processes of a job reach each other; auto is shared memory within a host and TCP between hosts";
+        "how the processes of a job reach each other; auto is shared memory within a host and TCP between hosts; mpi and jaccl are reserved, and refused with an error";
     COLLECTIVE_TIMEOUT: Number = Number(Most::Is(86_400)), "600", "crates/collective", Everyone,
         "seconds that a collective operation waits without any progress before it names the rank that is to blame";
     COLLECTIVE_ADDRESS: Text = Text, "the address of Paddle's endpoint, else 127.0.0.1", "frontends/paddle", Everyone,
@@ -67,18 +67,18 @@ settings! {
         "kernels of the host device run through the interpreter, on a memory that checks every access";
     DUMP: Path = Path("folder"), "nowhere", "crates/runtime", KernelAuthors,
         "where each kernel is written in every language";
-    LOG: Log = Log, "off", "frontends/python", KernelAuthors,
-        "what is logged on standard error";
+    LOG: Log = Log, "off", "frontends/python", Everyone,
+        "what is logged on standard error; from info on also what Paddle computed on its CPU for want of a kernel";
     METAL_ENGINE: Choice = Choice(&["kernels", "mps", "mpsgraph"]), "as a table decides", "crates/metal", Metal,
         "what computes wherever it can: own kernels, Metal Performance Shaders, MPSGraph";
     METAL_TENSOR_OPERATIONS: Switch = Switch, "1 from the M5 and macOS 26.2 on", "crates/runtime", Metal,
         "whether own kernels multiply half types by Metal 4's tensor operations, where GPU and macOS have them";
     PIPELINE_LIMIT: Number = Number(Most::Is(1 << 20)), "1024", "crates/runtime", Metal,
-        "compiled kernels kept in memory";
+        "kernels compiled for Metal kept in memory";
     GRAPH_LIMIT: Number = Number(Most::Is(1 << 20)), "256", "crates/runtime", Metal,
         "compiled graphs of MPSGraph kept in memory";
     CACHE_DIR: FolderOrNone = FolderOrNone, "~/Library/Caches/openmps; for CUDA ~/.cache/openmps/cuda", "crates/metal, crates/runtime", Everyone,
-        "where compiled kernels are kept on disk";
+        "where kernels compiled for Metal and CUDA are kept on disk";
     EMULATOR_GPU: Choice = Choice(&["m2", "m5"]), "m2", "crates/metal", Metal,
         "the GPU that the emulator stands in for; m5 is one under macOS 26.2, which multiplies half types by tensor operations";
     EMULATOR_SCHEDULE: AnOrder = AnOrder, "ascending", "crates/metal", Metal,
