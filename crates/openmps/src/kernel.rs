@@ -10,7 +10,7 @@ use crate::kernel_text::{FunctionConstant, Text};
 use crate::multiplication::check_device;
 use openmps_runtime::metal::interface::Grid;
 use openmps_runtime::{Pipeline, Queue};
-use openmps_tile::{Builder, DType, HostMemory, Scalar, bf16, f16, interpret, verify};
+use openmps_tile::{Builder, DType, HostMemory, Scalar, bf16, f16, interpret};
 use std::sync::Arc;
 
 /// A compiled kernel: a program over tiles that runs for each point of a grid.
@@ -228,8 +228,6 @@ impl Kernel {
         let pipeline = pipeline.clone();
         let ranges: Vec<_> = resources.iter().map(|one| (one.buffer.clone(), one.access)).collect();
         let run = move || -> Result<()> {
-            let name = || pipeline.name().to_owned();
-            let verified = verify(pipeline.kernel()).map_err(|source| Error::Unverified { kernel: name(), source })?;
             let mut memory = HostMemory::new();
             let mut seen: Vec<&Buffer> = Vec::new();
             for (buffer, access) in &ranges {
@@ -249,7 +247,7 @@ impl Kernel {
                     }
                 }
             }
-            Ok(interpret(verified, grid, &bits, &mut memory)?)
+            Ok(interpret(pipeline.verified(), grid, &bits, &mut memory)?)
         };
         encode(command_buffer, "Kernel", resources, move |queue| {
             // The CPU interprets it, when the device has ended what came before.

@@ -6,14 +6,14 @@ use crate::{dump, stage};
 use openmps_codegen::{Target, threads_for};
 use openmps_host::Program;
 use openmps_tile::kernel::Parameter;
-use openmps_tile::{Kernel, ParseError, Verified, VerifyError, parse, verify};
+use openmps_tile::{Kernel, ParseError, Verified, VerifiedKernel, VerifyError, parse};
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A verified kernel, with what devices have made of it so far. What they made goes with it.
 pub struct Pipeline {
-    kernel: Kernel,
+    kernel: VerifiedKernel,
     limits: Limits,
     program: OnceLock<Result<Program, openmps_host::Error>>,
     /// By the device and the kind of its compiled form.
@@ -71,8 +71,9 @@ impl Pipeline {
     }
 
     fn verify(kernel: Kernel, ttir: Option<&str>) -> Result<Pipeline, VerifyError> {
-        let verified = stage::timed("verify", &kernel.name, || verify(&kernel))?;
-        dump::kernel(verified, ttir);
+        let name = kernel.name.clone();
+        let kernel = stage::timed("verify", &name, || VerifiedKernel::new(kernel))?;
+        dump::kernel(kernel.verified(), ttir);
         Ok(Pipeline { kernel, limits: Limits::NONE, program: OnceLock::new(), compiled: Mutex::default() })
     }
 
@@ -102,8 +103,8 @@ impl Pipeline {
     }
 
     /// The kernel, with the proof that it is one.
-    pub fn verified(&self) -> Result<Verified<'_>, VerifyError> {
-        verify(&self.kernel)
+    pub fn verified(&self) -> Verified<'_> {
+        self.kernel.verified()
     }
 
     /// Checks what a kernel compiled for a GPU relies on: as many arguments as parameters, divisible by what was promised.

@@ -24,4 +24,4 @@ pub use kernel::{Binary, Block, Cast, Combine, Compare, Instruction, Kernel, Num
 pub use location::Location;
 pub use parse::{ParseError, parse};
 pub use types::{Dims, Element, Scalar, Type};
-pub use verify::{Verified, VerifyError, verify};
+pub use verify::{Verified, VerifiedKernel, VerifyError, verify};

@@ -30,6 +30,31 @@ impl<'a> Verified<'a> {
     }
 }
 
+/// A kernel that was accepted once and cannot change: the proof goes with it.
+#[derive(Clone, Debug)]
+pub struct VerifiedKernel(Kernel);
+
+impl VerifiedKernel {
+    /// The kernel, once [`verify()`] has accepted it.
+    pub fn new(kernel: Kernel) -> Result<VerifiedKernel, VerifyError> {
+        verify(&kernel)?;
+        Ok(VerifiedKernel(kernel))
+    }
+
+    /// The proof, which takes no time.
+    pub fn verified(&self) -> Verified<'_> {
+        Verified(&self.0)
+    }
+}
+
+impl std::ops::Deref for VerifiedKernel {
+    type Target = Kernel;
+
+    fn deref(&self) -> &Kernel {
+        &self.0
+    }
+}
+
 /// Checks that a kernel is one of the language: every value defined once and before its use in an enclosing block, every
 /// operation with operands and results of the types its rule asks for, and every inner block ended by a fitting yield or condition.
 pub fn verify(kernel: &Kernel) -> Result<Verified<'_>, VerifyError> {

@@ -32,8 +32,7 @@ fn kernel_text(text: &str, language: &str, threads: Option<usize>) -> PyResult<S
         "cuda" => Target::cuda(threads),
         other => return Err(PyValueError::new_err(format!("{other:?} is none of: msl, cuda, tile"))),
     };
-    let verified = pipeline.verified().map_err(|error| PyValueError::new_err(error.to_string()))?;
-    let source = openmps_codegen::compile(verified, &target);
+    let source = openmps_codegen::compile(pipeline.verified(), &target);
     source.map(|source| source.text).map_err(|error| PyNotImplementedError::new_err(error.to_string()))
 }
 

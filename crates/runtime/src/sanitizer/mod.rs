@@ -71,9 +71,7 @@ pub(crate) unsafe fn run(pipeline: &Pipeline, grid: [usize; 3], arguments: &[u64
     let regions = REGIONS.with_borrow(Clone::clone);
     // SAFETY: the caller's promise, and `within`'s for the regions.
     let mut memory = unsafe { Checked::new(regions) };
-    let verified =
-        pipeline.verified().map_err(|error| Error::Driver { device: "sanitizer", message: error.to_string() })?;
-    interpret(verified, grid, arguments, &mut memory)
+    interpret(pipeline.verified(), grid, arguments, &mut memory)
         .map_err(|found| Error::Sanitizer { hint: hint(&memory, &found), found })
 }
 

@@ -179,11 +179,10 @@ impl Gpu {
     }
 
     fn compile(self: &Arc<Self>, pipeline: &Pipeline) -> Result<Compiled> {
-        let verified = pipeline.verified().map_err(|error| self.failed(error.to_string()))?;
         let major = nvrtc::Nvrtc::get()?.capability(self.capability).0;
         let target = pipeline.target(|threads| Target::cuda_of_capability(threads, major));
         let threads = target.threads;
-        let generate = || compile(verified, &target).map_err(Error::Codegen);
+        let generate = || compile(pipeline.verified(), &target).map_err(Error::Codegen);
         let source = stage::timed("generate", pipeline.name(), generate)?;
         let [module, function] = self.code(pipeline.name(), &source)?;
         Ok(Compiled { gpu: self.clone(), module, function, threads: threads as u32 })

@@ -28,10 +28,9 @@ pub(crate) fn text_of(pipeline: &Pipeline, device: &Properties, are_right: impl 
     if let Some(what) = refused(pipeline, device) {
         return Err(failed(format!("{} needs {what}", pipeline.name())));
     }
-    let verified = pipeline.verified().map_err(failed)?;
     let generate = |target: fn(usize) -> Target| {
         let target = pipeline.target(target);
-        stage::timed("generate", pipeline.name(), || compile(verified, &target).map_err(Error::Codegen))
+        stage::timed("generate", pipeline.name(), || compile(pipeline.verified(), &target).map_err(Error::Codegen))
     };
     let source = if tensor_operations_are_wanted(device) {
         let source = generate(Target::metal_with_tensor_operations)?;
