@@ -14,6 +14,8 @@ pub struct CacheStatistics {
     pub evictions: u64,
     /// Entries now.
     pub entries: usize,
+    /// The most entries that there may be.
+    pub limit: usize,
 }
 
 struct Entry<V> {
@@ -35,24 +37,39 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         Cache { entries: HashMap::new(), limit: limit.max(1), clock: 0, statistics: CacheStatistics::default() }
     }
 
-    /// The value of a key; made, and kept, when it is not there. An error is not kept.
-    pub fn get_or_try<E>(&mut self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
+    /// The value of a key, if it is there.
+    pub fn get(&mut self, key: &K) -> Option<V> {
         self.clock += 1;
-        if let Some(entry) = self.entries.get_mut(key) {
-            entry.used = self.clock;
-            self.statistics.hits += 1;
-            return Ok(entry.value.clone());
+        let Some(entry) = self.entries.get_mut(key) else {
+            self.statistics.misses += 1;
+            return None;
+        };
+        entry.used = self.clock;
+        self.statistics.hits += 1;
+        Some(entry.value.clone())
+    }
+
+    /// Keeps the value of a key, unless another one was kept meanwhile; what is kept.
+    pub fn keep(&mut self, key: &K, value: V) -> V {
+        if let Some(entry) = self.entries.get(key) {
+            return entry.value.clone();
         }
-        self.statistics.misses += 1;
-        let value = make()?;
         self.make_room();
         self.entries.insert(key.clone(), Entry { value: value.clone(), used: self.clock });
-        Ok(value)
+        value
+    }
+
+    /// The value of a key; made, and kept, when it is not there. An error is not kept.
+    pub fn get_or_try<E>(&mut self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
+        match self.get(key) {
+            Some(value) => Ok(value),
+            None => Ok(self.keep(key, make()?)),
+        }
     }
 
     /// What it has done so far.
     pub fn statistics(&self) -> CacheStatistics {
-        CacheStatistics { entries: self.entries.len(), ..self.statistics }
+        CacheStatistics { entries: self.entries.len(), limit: self.limit, ..self.statistics }
     }
 
     /// Forgets one value.
@@ -92,7 +109,7 @@ mod tests {
             assert_eq!(value, Ok(key * 10));
         }
         assert_eq!(made, [1, 2, 3, 2]);
-        assert_eq!(cache.statistics(), CacheStatistics { hits: 2, misses: 4, evictions: 2, entries: 2 });
+        assert_eq!(cache.statistics(), CacheStatistics { hits: 2, misses: 4, evictions: 2, entries: 2, limit: 2 });
         cache.clear();
         assert_eq!(cache.statistics().entries, 0);
     }
