@@ -19,6 +19,7 @@
 //! # Ok::<(), openmps::Error>(())
 //! ```
 
+mod bindings;
 mod cache;
 mod data;
 mod executable;

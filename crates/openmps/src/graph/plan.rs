@@ -108,6 +108,13 @@ pub(super) fn needed_steps(graph: &Graph, results: &[usize]) -> Vec<usize> {
 }
 
 impl Plan {
+    /// Whether a step or a result reads the value.
+    pub fn needs(&self, value: usize) -> bool {
+        let reads = |&input: &usize| self.roots[input] == value;
+        let goals = || self.results.iter().chain(self.assignments.iter().map(|[value, _]| value));
+        self.steps.iter().any(|step| step.inputs.iter().any(reads)) || goals().any(reads)
+    }
+
     pub fn new(
         graph: &Graph,
         device: &Device,
