@@ -221,9 +221,14 @@ unsafe extern "C-unwind" fn define(key: *mut PdKernelKey, kernel: *mut PdKernel)
     let Some(Registration { row, data_type, strided }) = CURRENT.get() else { return };
     // SAFETY: the row is borrowed by `register`, which is waiting for this call.
     let row = unsafe { &*row };
-    if strided {
-        // SAFETY: this is that callback's key.
-        unsafe { strided::mark(key, data_type.0) };
+    // SAFETY: this is that callback's key.
+    if strided && !unsafe { strided::mark(key, data_type.0) } {
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        ONCE.call_once(|| {
+            eprintln!(
+                "openmps: this PaddlePaddle names kernels in another way: views are copied before operators read them"
+            );
+        });
     }
     for &(index, of_output) in &row.outputs {
         // SAFETY: the kernel is the one being registered; the list is an array of pointers to the definitions of its outputs, ours to
