@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple, PyType};
 use pyo3::{IntoPyObjectExt, intern};
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 /// A type, and a property: "D" of what is divisible by 16, the value itself of a constant.
