@@ -23,6 +23,8 @@ pub(super) enum IndexOperation {
     Remainder,
     Minimum,
     Maximum,
+    /// The difference, or the nearest number where that is none of 64 bits.
+    SaturatingSubtract,
     /// The quotient of non-negative numbers, rounded up.
     DivideUp,
 }

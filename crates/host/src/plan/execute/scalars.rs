@@ -9,6 +9,7 @@ pub(in crate::plan) fn index_operation(operation: IndexOperation, x: i64, y: i64
     match operation {
         IndexOperation::Add => x.wrapping_add(y),
         IndexOperation::Subtract => x.wrapping_sub(y),
+        IndexOperation::SaturatingSubtract => x.saturating_sub(y),
         IndexOperation::Multiply => x.wrapping_mul(y),
         IndexOperation::Divide => {
             if y == 0 {
@@ -30,7 +31,8 @@ pub(in crate::plan) fn index_operation(operation: IndexOperation, x: i64, y: i64
             if y <= 0 {
                 0
             } else {
-                x.max(0).wrapping_add(y - 1) / y
+                let x = x.max(0);
+                x / y + i64::from(x % y > 0)
             }
         }
     }

@@ -42,7 +42,7 @@ impl Lowering<'_> {
         self.map_binary(Some(function), None, x, y, extents, [scalar.size(), 1], 0.15)
     }
 
-    /// The extents in which an index that grows along one dimension stays below a bound.
+    /// The extents in which an index that grows along one dimension stays below a bound, or below what is so much above it.
     fn clip(&mut self, index: Sum, bound: Slot, extra: i64, full: Extents) -> Option<Extents> {
         let (stride, along_rows) = match (index.spread.row_stride, index.spread.column_stride) {
             _ if !index.spread.is_affine() => return None,
@@ -53,9 +53,10 @@ impl Lowering<'_> {
         if self.known(stride)? <= 0 {
             return None;
         }
-        let extra = self.constant(extra);
-        let room = self.index(IndexOperation::Subtract, bound, index.base, Width::Whole);
-        let room = self.index(IndexOperation::Add, room, extra, Width::Whole);
+        // A bound may be the largest number of all.
+        let less = self.constant(-extra);
+        let room = self.index(IndexOperation::SaturatingSubtract, bound, index.base, Width::Whole);
+        let room = self.index(IndexOperation::SaturatingSubtract, room, less, Width::Whole);
         let clip = if self.known(stride) == Some(1) {
             room
         } else {

@@ -9,7 +9,7 @@ use openmps_tile::{Binary, Cast, Scalar, Value};
 
 /// Along which dimension integers differ.
 #[derive(Clone, Copy)]
-enum Along {
+pub(super) enum Along {
     Rows,
     Columns,
 }

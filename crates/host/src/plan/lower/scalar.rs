@@ -88,14 +88,14 @@ impl Lowering<'_> {
 
     /// Arithmetic on 64-bit slots, folded where the operands are known.
     pub fn index(&mut self, operation: IndexOperation, x: Slot, y: Slot, width: Width) -> Slot {
-        use IndexOperation::{Add, Multiply, Subtract};
+        use IndexOperation::{Add, Multiply, SaturatingSubtract, Subtract};
         match (operation, self.known(x), self.known(y)) {
             (operation, Some(x), Some(y)) => {
                 let raw = crate::plan::execute::index_operation(operation, x, y);
                 return self.constant(width.extend(raw as u64) as i64);
             }
             (Add, Some(0), _) | (Multiply, Some(1), _) => return y,
-            (Add | Subtract, _, Some(0)) | (Multiply, _, Some(1)) => return x,
+            (Add | Subtract | SaturatingSubtract, _, Some(0)) | (Multiply, _, Some(1)) => return x,
             (Multiply, Some(0), _) | (Multiply, _, Some(0)) => return self.constant(0),
             _ => {}
         }

@@ -1,5 +1,6 @@
 //! Lowers what gives a tile other dimensions.
 
+use super::pointer::Along;
 use super::{Lowered, Lowering};
 use crate::plan::operand::{Extents, Operand, Part, Spread, Sum, ViewKind, plain};
 use crate::plan::step::Step;
@@ -120,15 +121,18 @@ impl Lowering<'_> {
 
     /// A sum over more rows and columns than it was made for: where rows are not simply repeated, what differs by row is listed.
     fn repeated(&mut self, mut sum: Sum, from: Extents, source: &RowsOf) -> Sum {
-        // What has one place has no distance to the next.
+        // What has one place has no distance to the next, and the same integer in all of them.
+        let to = self.extents_of(source.result);
         if from.columns.full == 1 {
             sum.spread.column_stride = None;
+            sum.spread.columns = sum.spread.columns.map(|part| self.spread_out(Along::Columns, part, to.columns.full));
         }
         if from.rows.full == 1 {
             sum.spread.row_stride = None;
+            sum.spread.rows = sum.spread.rows.map(|part| self.spread_out(Along::Rows, part, to.rows.full));
         }
         let Spread { row_stride, rows, .. } = sum.spread;
-        let is_mapped = from.rows.full != 1 && from.rows.full != self.extents_of(source.result).rows.full;
+        let is_mapped = from.rows.full != 1 && from.rows.full != to.rows.full;
         if !is_mapped || row_stride.is_none() && rows.is_none() {
             return sum;
         }
@@ -137,8 +141,21 @@ impl Lowering<'_> {
         let column = Extents::full(from.rows.full, 1);
         let operand = self.counted(listed, column, 8);
         let operand = self.mapped_rows(operand, ((from.rows.full, 1), 8), source);
-        let rows = Some(Part { operand, size: 8, count: self.extents_of(source.result).rows.full });
+        let rows = Some(Part { operand, size: 8, count: to.rows.full });
         Sum { spread: Spread { row_stride: None, rows, ..sum.spread }, ..sum }
+    }
+
+    /// A part of one integer as so many.
+    fn spread_out(&mut self, along: Along, part: Part, count: usize) -> Part {
+        if count == 1 {
+            return part;
+        }
+        let (view, extents) = match along {
+            Along::Rows => (ViewKind::RepeatRows, Extents::full(count, 1)),
+            Along::Columns => (ViewKind::RepeatColumns, Extents::full(1, count)),
+        };
+        let one = self.viewed(part.operand, view, (1, 1), part.size);
+        Part { operand: self.kept(one, extents, part.size), count, ..part }
     }
 
     /// Rows in the order in which a broadcast of outer dimensions repeats them.

@@ -305,7 +305,18 @@ impl Lowering<'_> {
             Binary::Multiply if x.is_uniform() => self.scale(y, x.base, width),
             _ => return Ok(None),
         };
-        Ok(Some(Planned::Index(Sum { base, spread })))
+        let wraps = width == Width::Bits32 && self.reaches_beyond_32_bits(&spread, self.extents_of(result));
+        Ok((!wraps).then_some(Planned::Index(Sum { base, spread })))
+    }
+
+    /// Whether elements of a tile are known to lie further apart than integers of 32 bits do: what is counted in 64 would not wrap as they do.
+    fn reaches_beyond_32_bits(&self, spread: &Spread, extents: Extents) -> bool {
+        let reach = |stride: Option<Slot>, count: usize| {
+            let stride = stride.and_then(|stride| self.known(stride)).unwrap_or(0);
+            i128::from(stride).abs() * (count as i128 - 1).max(0)
+        };
+        let (rows, columns) = (extents.rows.full, extents.columns.full);
+        reach(spread.row_stride, rows) + reach(spread.column_stride, columns) > i128::from(u32::MAX >> 1)
     }
 
     /// An operand as a sum: what registers hold for rows and columns takes part where the result has both.
