@@ -3,6 +3,8 @@
 //! Each runs in the order of the stream that it is given: on the host device at once, elsewhere after the stream's commands so far, on the
 //! memory that the CPU shares with the device. Errors are thrown at Paddle with their text, which a status has no room for.
 
+mod group;
+
 use super::{call, queue};
 use crate::abi::device_ext::{CComm, CRootId, CStream, Collectives, DeviceInterface};
 use crate::abi::exception::{self, Code};
@@ -10,11 +12,10 @@ use crate::abi::symbols;
 use crate::abi::types::{FAILED, SUCCESS, Status};
 use crate::abi::unwind::{catch_panic, payload_text};
 use openmps_collective::{
-    Communicator, ElementType, Error, Message, Options, Part, Reduction, Request, Result, TransportKind,
-    UNIQUE_ID_BYTES, UniqueId,
+    Communicator, ElementType, Error, Options, Part, Reduction, Request, Result, TransportKind, UNIQUE_ID_BYTES,
+    UniqueId,
 };
 use openmps_runtime::{Backend, Queue};
-use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::os::raw::{c_char, c_int, c_void};
 use std::sync::{Arc, OnceLock};
@@ -35,10 +36,10 @@ pub(super) fn fill(interface: &mut DeviceInterface) {
         reduce: Some(reduce),
         all_gather: Some(all_gather),
         reduce_scatter: Some(reduce_scatter),
-        group_start: Some(group_start),
-        group_end: Some(group_end),
-        send: Some(send),
-        recv: Some(recv),
+        group_start: Some(group::group_start),
+        group_end: Some(group::group_end),
+        send: Some(group::send),
+        recv: Some(group::recv),
         all_to_all: Some(all_to_all),
     };
 }
@@ -152,77 +153,6 @@ fn address() -> Result<IpAddr> {
     let host = host.trim_matches(['[', ']']);
     let found = (host, 0).to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
     found.map(|address| address.ip()).ok_or_else(|| Error::Argument(format!("{from} has no address: {host:?}")))
-}
-
-/// What is called between `group_start` and `group_end` waits here, by communicator.
-struct Grouped {
-    communicator: Arc<Communicator>,
-    queue: Queue,
-    message: Message,
-}
-
-#[derive(Default)]
-struct Group {
-    depth: usize,
-    waiting: Vec<Grouped>,
-}
-
-thread_local! {
-    static GROUP: RefCell<Group> = RefCell::default();
-}
-
-/// Sends or receives, now or at the group's end. Where that fails within a group Paddle throws before the group's end, which then never comes: nothing
-/// of it is done.
-///
-/// # Safety
-/// `comm` and `stream` are live, and the part is memory of the stream's order.
-unsafe fn message(
-    operation: &'static str,
-    comm: CComm,
-    stream: CStream,
-    message: impl FnOnce() -> Result<Message>,
-) -> Result<()> {
-    // SAFETY: the caller's promise.
-    unsafe { grouped(operation, comm, stream, message) }.inspect_err(|_| drop(GROUP.take()))
-}
-
-/// # Safety
-/// As for [`message`].
-unsafe fn grouped(
-    operation: &'static str,
-    comm: CComm,
-    stream: CStream,
-    message: impl FnOnce() -> Result<Message>,
-) -> Result<()> {
-    // SAFETY: the caller's promise.
-    let (communicator, queue) = unsafe { (communicator(comm)?, queue(stream)) };
-    let message = message()?;
-    let waits = GROUP.with_borrow_mut(|group| {
-        if group.depth > 0 {
-            group.waiting.push(Grouped { communicator: communicator.clone(), queue: queue.clone(), message });
-        }
-        group.depth > 0
-    });
-    if waits {
-        return Ok(());
-    }
-    // SAFETY: the caller's promise.
-    unsafe { perform(communicator, queue, operation, &Request::Messages(&[message])) }
-}
-
-/// Does what waits, one communicator after the other, in the same order on all ranks.
-fn end_group(mut waiting: Vec<Grouped>) -> Result<()> {
-    waiting.sort_by_key(|grouped| grouped.communicator.identity());
-    for of_one in waiting.chunk_by(|one, other| Arc::ptr_eq(&one.communicator, &other.communicator)) {
-        for grouped in &of_one[1..] {
-            grouped.queue.finish().map_err(|error| Error::System { what: "the stream", reason: error.to_string() })?;
-        }
-        let messages: Vec<Message> = of_one.iter().map(|grouped| grouped.message).collect();
-        let Grouped { communicator, queue, .. } = &of_one[0];
-        // SAFETY: Paddle keeps the memory of grouped messages until the group's end, in the order of their streams.
-        unsafe { perform(communicator, queue, "group", &Request::Messages(&messages)) }?;
-    }
-    Ok(())
 }
 
 unsafe extern "C-unwind" fn get_comm_name(comm: CComm, name: *mut c_char) -> Status {
@@ -389,66 +319,6 @@ unsafe extern "C-unwind" fn reduce_scatter(
             let (input, output) = (input.cast_const().cast(), output.cast());
             let request = Request::ReduceScatter { input, output, count, element, reduction };
             perform(communicator, queue(stream), "reduce_scatter", &request)
-        })
-    }
-}
-
-unsafe extern "C-unwind" fn group_start() -> Status {
-    // SAFETY: called from C++ by way of `extern "C-unwind"`.
-    unsafe {
-        guard("group_start", || {
-            GROUP.with_borrow_mut(|group| group.depth += 1);
-            Ok(())
-        })
-    }
-}
-
-unsafe extern "C-unwind" fn group_end() -> Status {
-    // SAFETY: called from C++ by way of `extern "C-unwind"`.
-    unsafe {
-        guard("group_end", || {
-            end_group(GROUP.with_borrow_mut(|group| {
-                group.depth = group.depth.saturating_sub(1);
-                if group.depth == 0 { std::mem::take(&mut group.waiting) } else { Vec::new() }
-            }))
-        })
-    }
-}
-
-unsafe extern "C-unwind" fn send(
-    memory: *mut c_void,
-    count: usize,
-    data_type: c_int,
-    to: usize,
-    comm: CComm,
-    stream: CStream,
-) -> Status {
-    // SAFETY: see `all_reduce`.
-    unsafe {
-        guard("send", || {
-            message("send", comm, stream, || {
-                let part = Part { address: memory.cast(), count, element: element(data_type)? };
-                Ok(Message::Send { to, part })
-            })
-        })
-    }
-}
-
-unsafe extern "C-unwind" fn recv(
-    memory: *mut c_void,
-    count: usize,
-    data_type: c_int,
-    from: usize,
-    comm: CComm,
-    stream: CStream,
-) -> Status {
-    // SAFETY: see `all_reduce`.
-    unsafe {
-        guard("recv", || {
-            message("recv", comm, stream, || {
-                let part = Part { address: memory.cast(), count, element: element(data_type)? };
-                Ok(Message::Receive { from, part })
-            })
         })
     }
 }
