@@ -11,7 +11,7 @@ pub(crate) use word::{Doing, Word};
 
 use crate::algorithm::Member;
 use crate::error::{Error, Result};
-use crate::program::{Kind, Operation};
+use crate::program::Operation;
 use lane::Lane;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::TcpStream;
