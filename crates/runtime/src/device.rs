@@ -54,6 +54,8 @@ impl Home {
         let Some(device) = self.0.upgrade() else { return };
         // Whoever wanted to know of its errors would have synchronised it.
         let _ = device.driver.finish(queue);
+        // A fork meanwhile would leave the lock to a thread that the child has not.
+        let _section = fork::section();
         device.queues.lock().unwrap_or_else(PoisonError::into_inner).free.push(queue);
     }
 }
@@ -274,6 +276,7 @@ impl Device {
 
     /// A further queue, with one of the numbers that are free if its own is to be free again.
     fn queue_with(&self, home: Option<Home>) -> Queue {
+        let _section = fork::section();
         let mut queues = self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let free = if home.is_some() { queues.free.pop() } else { None };
         let id = free.unwrap_or(queues.next);
