@@ -49,11 +49,9 @@ struct Queues {
 pub(crate) struct Home(Weak<DeviceShared>);
 
 impl Home {
-    /// Takes back the number of a queue that nobody holds any more, when its commands have ended.
+    /// Takes back the number of a queue that nobody holds any more. Its commands need not have ended: the last one may be what drops it.
     pub fn take_back(&self, queue: u64) {
         let Some(device) = self.0.upgrade() else { return };
-        // Whoever wanted to know of its errors would have synchronised it.
-        let _ = device.driver.finish(queue);
         // A fork meanwhile would leave the lock to a thread that the child has not.
         let _section = fork::section();
         device.queues.lock().unwrap_or_else(PoisonError::into_inner).free.push(queue);
@@ -269,7 +267,7 @@ impl Device {
         Ok(queue)
     }
 
-    /// A further queue. Its number may have been that of a queue which is gone.
+    /// A further queue. Its number may have been that of a queue which is gone, whose commands are waited for then.
     pub fn new_queue(&self) -> Queue {
         self.queue_with(Some(Home(Arc::downgrade(&self.shared))))
     }
@@ -285,6 +283,10 @@ impl Device {
         queues.live.retain(|queue| queue.strong_count() > 0);
         queues.live.push(Arc::downgrade(&queue));
         drop(queues);
+        if free.is_some() {
+            // Whoever wanted to know of the other queue's errors would have synchronised it.
+            let _ = self.driver().finish(id);
+        }
         Queue::new(self.clone(), queue)
     }
 
