@@ -7,7 +7,8 @@ mod rows;
 use crate::data_type::Element;
 use crate::device::Device;
 use crate::error::{Error, Result};
-pub(crate) use lock::{Access, Guard};
+pub use lock::Access;
+pub(crate) use lock::Guard;
 use lock::{Lock, Refusal};
 pub use mapped::{Mapped, MappedMut};
 use std::any::Any;
@@ -43,7 +44,7 @@ struct Shared {
     device: Device,
     address: usize,
     length: usize,
-    writable: bool,
+    access: Access,
     /// Whether slices of it may be handed out.
     mappable: bool,
     lock: Lock,
@@ -73,7 +74,7 @@ impl Buffer {
         queue.finish()?;
         let (device, address) = (device.clone(), memory.address());
         let lock = Lock::new(Box::new(memory));
-        Ok(Buffer { shared: Arc::new(Shared { device, address, length, writable: true, mappable: true, lock }) })
+        Ok(Buffer { shared: Arc::new(Shared { device, address, length, access: Access::Write, mappable: true, lock }) })
     }
 
     /// A buffer with a copy of the values: `newBufferWithBytes:length:options:`.
@@ -94,14 +95,14 @@ impl Buffer {
     ///
     /// # Safety
     /// `length` initialised bytes at `address`, aligned for every element type used on them, stay valid until `owner` is dropped; nobody
-    /// else writes them meanwhile, nor reads them when `writable`.
+    /// else writes them meanwhile, nor reads them where the access is [`Access::Write`].
     ///
     /// ```
-    /// use openmps::{Buffer, Device};
+    /// use openmps::{Access, Buffer, Device};
     /// let values = vec![1.0f32, 2.0];
     /// let (address, length) = (values.as_ptr() as usize, 8);
     /// // SAFETY: the vector is the owner.
-    /// let buffer = unsafe { Buffer::no_copy(&Device::get(0)?, address, length, false, values)? };
+    /// let buffer = unsafe { Buffer::no_copy(&Device::get(0)?, address, length, Access::Read, values)? };
     /// assert_eq!(buffer.read::<f32>(0, 2)?, [1.0, 2.0]);
     /// # Ok::<(), openmps::Error>(())
     /// ```
@@ -109,14 +110,14 @@ impl Buffer {
         device: &Device,
         address: usize,
         length: usize,
-        writable: bool,
+        access: Access,
         owner: impl Any + Send + Sync,
     ) -> Result<Buffer> {
         // SAFETY: the memory goes with `owner`, after the device has let go of it; commands hold the buffer's lock until they have ended.
         let borrowed = unsafe { device.runtime().borrow(address, length)? };
         let lock = Lock::new(Box::new((borrowed, owner)));
         Ok(Buffer {
-            shared: Arc::new(Shared { device: device.clone(), address, length, writable, mappable: true, lock }),
+            shared: Arc::new(Shared { device: device.clone(), address, length, access, mappable: true, lock }),
         })
     }
 
@@ -128,11 +129,11 @@ impl Buffer {
     /// As [`Buffer::no_copy`], until `work` has returned or panicked.
     ///
     /// ```
-    /// use openmps::{Buffer, Device};
+    /// use openmps::{Access, Buffer, Device};
     /// let values = [1.0f32, 2.0];
     /// // SAFETY: the values live longer than the call, and nobody writes them.
     /// let sum = unsafe {
-    ///     Buffer::lend(&Device::host(0)?, values.as_ptr() as usize, 8, false, |buffer| buffer.read::<f32>(0, 2))??
+    ///     Buffer::lend(&Device::host(0)?, values.as_ptr() as usize, 8, Access::Read, |buffer| buffer.read::<f32>(0, 2))??
     /// };
     /// assert_eq!(sum, [1.0, 2.0]);
     /// # Ok::<(), openmps::Error>(())
@@ -141,7 +142,7 @@ impl Buffer {
         device: &Device,
         address: usize,
         length: usize,
-        writable: bool,
+        access: Access,
         work: impl FnOnce(&Buffer) -> R,
     ) -> Result<R> {
         struct FreeAtEnd(Buffer);
@@ -153,7 +154,7 @@ impl Buffer {
         // SAFETY: the memory is the caller's until the buffer is freed, below or when `work` panics; then nobody uses it.
         let borrowed = unsafe { device.runtime().borrow(address, length)? };
         let lock = Lock::new(Box::new(borrowed));
-        let shared = Shared { device: device.clone(), address, length, writable, mappable: false, lock };
+        let shared = Shared { device: device.clone(), address, length, access, mappable: false, lock };
         let buffer = FreeAtEnd(Buffer { shared: Arc::new(shared) });
         Ok(work(&buffer.0))
     }
@@ -354,7 +355,7 @@ impl Buffer {
 
     /// Refuses a use that [`Buffer::lock`] would refuse, without waiting for it.
     pub(crate) fn check_access(&self, operation: &'static str, what: &'static str, access: Access) -> Result<()> {
-        if access == Access::Write && !self.shared.writable {
+        if access > self.shared.access {
             return Err(Error::ReadOnly { operation, what });
         }
         self.shared.lock.check(access).map_err(|why| refused(why, operation, what))
@@ -373,7 +374,7 @@ impl Buffer {
         what: &'static str,
         access: Access,
     ) -> Result<Guard<'_>> {
-        if access == Access::Write && !self.shared.writable {
+        if access > self.shared.access {
             return Err(Error::ReadOnly { operation, what });
         }
         self.shared.lock.acquire(access, wanted_by).map_err(|why| refused(why, operation, what))

@@ -43,7 +43,7 @@ mod vector;
 mod vector_multiplication;
 
 pub use argument::Argument;
-pub use buffer::{Buffer, Mapped, MappedMut};
+pub use buffer::{Access, Buffer, Mapped, MappedMut};
 pub use command_buffer::{CommandBuffer, Completion};
 pub use data_type::{Element, mps_data_type};
 pub use device::Device;

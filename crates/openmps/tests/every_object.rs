@@ -3,7 +3,7 @@
 
 use openmps::tile::{Scalar, Type};
 use openmps::{
-    Argument, Buffer, CommandBuffer, DataType, Device, Distribution, Error, Graph, Kernel, LayerNorm, Matrix,
+    Access, Argument, Buffer, CommandBuffer, DataType, Device, Distribution, Error, Graph, Kernel, LayerNorm, Matrix,
     MatrixDescriptor, MatrixFindTopK, MatrixLogSoftMax, MatrixMultiplication, MatrixRandom, MatrixSoftMax,
     MatrixVectorMultiplication, Result, RmsNorm, TensorData, Vector,
 };
@@ -151,7 +151,8 @@ fn results_that_may_only_be_read() {
     let values = vec![0.0f32; 9];
     let address = values.as_ptr() as usize;
     // SAFETY: the vector is the owner.
-    let buffer = unsafe { Buffer::no_copy(&device(), address, 36, false, values) }.expect("memory of the process");
+    let buffer =
+        unsafe { Buffer::no_copy(&device(), address, 36, Access::Read, values) }.expect("memory of the process");
     let descriptor = MatrixDescriptor::dense(3, 3, DataType::F32).expect("a layout");
     let vector = openmps::VectorDescriptor::new(3, DataType::F32).expect("a layout");
     for (name, encode, _) in OBJECTS {

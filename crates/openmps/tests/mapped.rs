@@ -1,6 +1,6 @@
 //! Mapped slices against commands, other threads and freeing; command buffers as futures.
 
-use openmps::{Buffer, CommandBuffer, DataType, Device, Error, Matrix, MatrixDescriptor, MatrixSoftMax};
+use openmps::{Access, Buffer, CommandBuffer, DataType, Device, Error, Matrix, MatrixDescriptor, MatrixSoftMax};
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,7 +88,8 @@ fn what_is_freed_while_it_is_mapped_goes_with_the_slice() {
     let owner = Owner(vec![5.0; 4], sender);
     let address = owner.0.as_ptr() as usize;
     // SAFETY: the vector is the owner's.
-    let buffer = unsafe { Buffer::no_copy(&device(), address, 16, true, owner) }.expect("memory of the process");
+    let buffer =
+        unsafe { Buffer::no_copy(&device(), address, 16, Access::Write, owner) }.expect("memory of the process");
     let mapped = buffer.map::<f32>(..).expect("free");
     buffer.free();
     assert!(buffer.is_freed() && gone.try_recv().is_err(), "the slice keeps it");
@@ -108,7 +109,7 @@ fn elements_begin_where_their_type_may() {
     let values = vec![0u8; 64];
     let odd = (values.as_ptr() as usize).next_multiple_of(8) + 2;
     // SAFETY: the vector is the owner.
-    let odd = unsafe { Buffer::no_copy(&device(), odd, 32, true, values) }.expect("memory of the process");
+    let odd = unsafe { Buffer::no_copy(&device(), odd, 32, Access::Write, values) }.expect("memory of the process");
     assert!(matches!(odd.read::<f32>(1, 1), Err(Error::Offset { offset: 4, size: 4 })));
     assert!(matches!(odd.write(0, &[1i64]), Err(Error::Offset { offset: 0, size: 8 })));
     assert!(matches!(odd.map::<f32>(..).map(|_| ()), Err(Error::Offset { .. })));
@@ -126,12 +127,13 @@ fn what_is_lent_ends_with_the_call() {
         buffer.read::<f32>(1, 2)
     };
     // SAFETY: the values outlive the call.
-    let read = unsafe { Buffer::lend(&device(), address, 16, false, work) }.expect("memory of the process");
+    let read = unsafe { Buffer::lend(&device(), address, 16, Access::Read, work) }.expect("memory of the process");
     assert_eq!(read.expect("readable"), [2.0, 3.0]);
     assert!(matches!(kept.expect("it was kept").read::<f32>(0, 1), Err(Error::Freed { .. })));
     // SAFETY: as above.
-    let panicked =
-        std::panic::catch_unwind(|| unsafe { Buffer::lend(&device(), address, 16, false, |_| panic!("on purpose")) });
+    let panicked = std::panic::catch_unwind(|| unsafe {
+        Buffer::lend(&device(), address, 16, Access::Read, |_| panic!("on purpose"))
+    });
     assert!(panicked.is_err());
 }
 

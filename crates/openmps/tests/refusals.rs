@@ -1,9 +1,10 @@
 //! What the objects refuse: wrong shapes, element types, row bytes, devices, freed and overlapping buffers. Each has its typed error.
 
 use openmps::{
-    Argument, Buffer, CommandBuffer, CommandQueue, DataType, Device, Distribution, Error, Event, Graph, GraphOptimizer,
-    Kernel, LayerNorm, Matrix, MatrixDescriptor, MatrixFindTopK, MatrixLogSoftMax, MatrixMultiplication, MatrixRandom,
-    MatrixSoftMax, MatrixVectorMultiplication, RmsNorm, TensorData, Vector, VectorDescriptor,
+    Access, Argument, Buffer, CommandBuffer, CommandQueue, DataType, Device, Distribution, Error, Event, Graph,
+    GraphOptimizer, Kernel, LayerNorm, Matrix, MatrixDescriptor, MatrixFindTopK, MatrixLogSoftMax,
+    MatrixMultiplication, MatrixRandom, MatrixSoftMax, MatrixVectorMultiplication, RmsNorm, TensorData, Vector,
+    VectorDescriptor,
 };
 
 fn device() -> Device {
@@ -57,7 +58,8 @@ fn buffers() {
     let values = vec![1.0f32; 4];
     let address = values.as_ptr() as usize;
     // SAFETY: the vector is the owner.
-    let shared = unsafe { Buffer::no_copy(&device(), address, 16, false, values) }.expect("memory of the process");
+    let shared =
+        unsafe { Buffer::no_copy(&device(), address, 16, Access::Read, values) }.expect("memory of the process");
     refused!(shared.write(0, &[2.0f32]), Error::ReadOnly { .. });
     assert_eq!(shared.read::<f32>(0, 4).expect("readable"), [1.0; 4]);
 }

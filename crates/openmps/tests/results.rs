@@ -1,7 +1,7 @@
 //! What the objects compute, against plain loops in float64: paddings of rows, offsets, batches, origins, aliases in graphs.
 
 use openmps::{
-    Buffer, DataType, Device, Distribution, Graph, LayerNorm, Matrix, MatrixDescriptor, MatrixFindTopK,
+    Access, Buffer, DataType, Device, Distribution, Graph, LayerNorm, Matrix, MatrixDescriptor, MatrixFindTopK,
     MatrixLogSoftMax, MatrixMultiplication, MatrixRandom, MatrixSoftMax, Origin, RmsNorm, TensorData, Vector, bf16,
     f16,
 };
@@ -58,12 +58,13 @@ fn memory_of_the_process_is_used_where_it_lies() {
         let [left, again] = [0, 1].map(|_| {
             let (address, bytes) = (values[3..].as_ptr() as usize, 4 * rows * inner);
             // SAFETY: nobody writes the values, which outlive the buffers.
-            unsafe { Buffer::no_copy(&device, address, bytes, false, ()) }.expect("memory of the process")
+            unsafe { Buffer::no_copy(&device, address, bytes, Access::Read, ()) }.expect("memory of the process")
         });
         let mut result = vec![f32::NAN; rows * columns + 1];
         let (address, bytes) = (result[1..].as_mut_ptr() as usize, 4 * rows * columns);
         // SAFETY: nobody else uses the result before the buffer is freed.
-        let out = unsafe { Buffer::no_copy(&device, address, bytes, true, ()) }.expect("memory of the process");
+        let out =
+            unsafe { Buffer::no_copy(&device, address, bytes, Access::Write, ()) }.expect("memory of the process");
         let matrix = |buffer: &Buffer, rows, columns| {
             let descriptor = MatrixDescriptor::dense(rows, columns, DataType::F32).expect("a layout");
             Matrix::new(buffer, &descriptor).expect("it fits")

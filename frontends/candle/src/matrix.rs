@@ -2,7 +2,7 @@
 
 use crate::operand::{data_type, view};
 use candle_core::{Error, Result, Storage, Tensor};
-use openmps::{Buffer, Device, Matrix, MatrixDescriptor, MatrixMultiplication};
+use openmps::{Access, Buffer, Device, Matrix, MatrixDescriptor, MatrixMultiplication};
 
 /// Calls `work` with the tensor as a matrix, or a batch of matrices, over the tensor's own memory. It may only be read, and only until
 /// `work` returns: later uses of the matrix are [`openmps::Error::Freed`].
@@ -42,7 +42,7 @@ pub fn with_matrix<R>(tensor: &Tensor, work: impl FnOnce(&Matrix) -> Result<R>) 
     let bytes = descriptor.span_bytes();
     let lent = |buffer: &Buffer| Matrix::new(buffer, &descriptor).map_err(Error::wrap).and_then(|matrix| work(&matrix));
     // SAFETY: the storage is borrowed, and so alive and not written, until this function returns.
-    unsafe { Buffer::lend(&device, view.address, bytes, false, lent) }.map_err(Error::wrap)?
+    unsafe { Buffer::lend(&device, view.address, bytes, Access::Read, lent) }.map_err(Error::wrap)?
 }
 
 /// The product of two matrices of one type through [`MatrixMultiplication`]: operands without a copy where their rows or their columns have

@@ -8,10 +8,16 @@ use std::thread::{self, ThreadId};
 /// What keeps the memory alive.
 pub(crate) type Memory = Box<dyn Any + Send + Sync>;
 
-/// How a buffer is used.
+/// How memory is used; who may write it may read it, too.
+///
+/// ```
+/// assert!(openmps::Access::Read < openmps::Access::Write);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Access {
+pub enum Access {
+    /// It is read.
     Read,
+    /// It is written, or read and written.
     Write,
 }
 
