@@ -273,6 +273,16 @@ fn no_operation_panics_on_what_it_does_not_expect() {
     }
 }
 
+#[test]
+fn a_model_of_onnx_is_named() {
+    // `ir_version` 8, an empty graph, version 13 of the operators.
+    let model = [0x08, 0x08, 0x3a, 0x00, 0x42, 0x02, 0x10, 0x0d];
+    let error = read_program(&model).expect_err("another format").to_string();
+    assert!(error.contains("ONNX"), "{error}");
+    let error = read_program(&[]).expect_err("nothing").to_string();
+    assert!(!error.contains("ONNX"), "{error}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -10,7 +10,7 @@ mod names;
 
 use crate::error::{Error, Result};
 use crate::program::{Attribute, Block, Operation, Port, Program, ValueId, ValueType};
-use format::{Attr, BlockDesc, OpDesc, ProgramDesc, Scalar, VarDesc};
+use format::{Attr, BlockDesc, OnnxModel, OpDesc, ProgramDesc, Scalar, VarDesc};
 use openmps::DataType;
 use prost::Message;
 use std::collections::{BTreeMap, HashMap};
@@ -40,13 +40,18 @@ pub fn data_type(code: i64) -> Option<DataType> {
 
 /// Reads a program.
 pub fn read(file: &[u8]) -> Result<Program> {
-    let program = ProgramDesc::decode(file).map_err(|error| Error::program(error.to_string()))?;
+    let program = match ProgramDesc::decode(file) {
+        Ok(program) if !program.blocks.is_empty() => program,
+        _ if is_onnx(file) => return Err(Error::program("it is a model of ONNX, which openmps does not read")),
+        Ok(_) => return Err(Error::program("no block")),
+        Err(error) => return Err(Error::program(error.to_string())),
+    };
     let version = program.version.as_ref().and_then(|version| version.version).unwrap_or(0);
     if !(0..=NEWEST).contains(&version) {
         return Err(Error::Version { got: version, known: "those of Paddle up to 3" });
     }
-    let Some(block) = program.blocks.first() else { return Err(Error::program("no block")) };
     control::check(&program.blocks)?;
+    let block = &program.blocks[0];
     let mut reader = Reader { blocks: &program.blocks, ..Reader::default() };
     reader.parameters(block);
     reader.program.body.operations = reader.operations(block)?;
@@ -54,6 +59,11 @@ pub fn read(file: &[u8]) -> Result<Program> {
     reader.program.outputs = reader.outputs.into_iter().map(|(_, port)| port).collect();
     reader.program.plan_releases();
     Ok(reader.program)
+}
+
+fn is_onnx(file: &[u8]) -> bool {
+    OnnxModel::decode(file)
+        .is_ok_and(|model| model.ir_version > 0 && model.graph.is_some() && !model.opset_import.is_empty())
 }
 
 #[derive(Default)]
