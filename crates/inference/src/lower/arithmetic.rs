@@ -147,14 +147,17 @@ fn activation(
     Ok(vec![lowering.one(Call { operator: Elementwise::Activation(of), scalars, output: None }, &[x])?])
 }
 
-/// Two tensors that broadcast; in the legacy format the second one's dimensions may stand from `axis` on.
+/// Two tensors that broadcast; in the legacy format the dimensions of the one that has fewer may stand from `axis` on.
 fn binary(lowering: &mut Lowering, operation: &Operation, of: Binary) -> Result<Vec<Value>> {
-    let (x, mut y) = (lowering.input(operation, 0)?, lowering.input(operation, 1)?);
+    let (mut x, mut y) = (lowering.input(operation, 0)?, lowering.input(operation, 1)?);
     let axis = operation.integer("axis", -1)?;
-    let (rank, mut shape) = (lowering.shape(&x)?.len(), lowering.shape(&y)?);
-    if axis >= 0 && axis as usize + shape.len() < rank {
-        shape.resize(rank - axis as usize, 1);
-        y = lowering.reshape(&y, &shape)?;
+    let rank = lowering.shape(&x)?.len().max(lowering.shape(&y)?.len());
+    for value in [&mut x, &mut y] {
+        let mut shape = lowering.shape(value)?;
+        if axis >= 0 && axis as usize + shape.len() < rank {
+            shape.resize(rank - axis as usize, 1);
+            *value = lowering.reshape(value, &shape)?;
+        }
     }
     let [x, y] = match of {
         Binary::LogicalAnd | Binary::LogicalOr | Binary::LogicalXor => [x, y],
@@ -188,7 +191,11 @@ fn scale(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
         return Ok(vec![if after { lowering.scaled(&product, 1.0, bias)? } else { product }]);
     }
     let factor = lowering.number(operation, 1, "scale", 1.0)?;
-    Ok(vec![lowering.scaled(&x, factor, if after { bias } else { bias * factor })?])
+    if after || bias == 0.0 {
+        return Ok(vec![lowering.scaled(&x, factor, bias)?]);
+    }
+    let sum = lowering.scaled(&x, 1.0, bias)?;
+    Ok(vec![lowering.scaled(&sum, factor, 0.0)?])
 }
 
 fn clip(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
@@ -287,7 +294,7 @@ fn prelu(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
         along[axis] = channels;
         slope = lowering.reshape(&slope, &along)?;
     }
-    let zero = lowering.scaled(&x, 0.0, 0.0)?;
+    let zero = lowering.number_like(&x, 0.0)?;
     let positive = lowering.one(Call::new(Elementwise::Activation(Activation::Relu)), from_ref(&x))?;
     let negative = lowering.binary(Binary::Minimum, &x, &zero)?;
     let negative = lowering.binary(Binary::Multiply, &negative, &slope)?;

@@ -101,6 +101,12 @@ fn full_batch_size_like(lowering: &mut Lowering, operation: &Operation) -> Resul
 fn assign_value(_: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let dims = sizes_of(operation, operation.integers("shape")?.unwrap_or_default())?;
     let dtype = operation.data_type("dtype")?.unwrap_or(DataType::F32);
+    let data = numbers_in(operation);
+    Ok(vec![Value::Known(value::rounded(value::listed(operation, &dims, data, dtype)?))])
+}
+
+/// The numbers that an operation has among its attributes, of whose names the legacy format has one for each type.
+pub(super) fn numbers_in(operation: &Operation) -> Vec<f64> {
     let filled = |name: &str| match operation.attributes.get(name) {
         Some(Attribute::Integers(values)) if !values.is_empty() => {
             Some(values.iter().map(|&value| value as f64).collect::<Vec<_>>())
@@ -109,8 +115,7 @@ fn assign_value(_: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
         _ => None,
     };
     let names = ["values", "fp32_values", "int32_values", "int64_values", "bool_values", "fp64_values"];
-    let data = names.into_iter().find_map(filled).unwrap_or_default();
-    Ok(vec![Value::Known(value::rounded(value::listed(operation, &dims, data, dtype)?))])
+    names.into_iter().find_map(filled).unwrap_or_default()
 }
 
 fn shape(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
@@ -136,7 +141,12 @@ fn arange(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> 
     if step == 0.0 || !(end - start).is_finite() {
         return Err(wrong(operation, format!("from {start} to {end} in steps of {step}")));
     }
-    let len = ((end - start) / step).ceil().max(0.0) as usize;
+    // Paddle counts in the numbers' own type, halves in float32: three steps of 0.1 lead to 0.3.
+    let count = match dtype {
+        DataType::F32 | DataType::F16 | DataType::BF16 => f64::from((end as f32 - start as f32) / step as f32),
+        _ => (end - start) / step,
+    };
+    let len = count.ceil().max(0.0) as usize;
     if len <= value::LARGEST {
         let data = (0..len).map(|i| start + i as f64 * step).collect();
         return Ok(vec![Value::Known(value::rounded(Array::new(&[len], data, dtype)))]);

@@ -90,7 +90,11 @@ fn reshape(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>>
         });
     }
     if let Some(free) = asked.iter().position(|&size| size == -1) {
-        let (count, others): (usize, usize) = (old.iter().product(), openmps::operators::view::elements(&shape)?);
+        openmps::operators::view::elements(&shape)?;
+        // Sizes that are taken over stand on both sides, also where they are 0.
+        let kept = |at: usize| asked.get(at) == Some(&0);
+        let rest = |sizes: &[usize]| (0..sizes.len()).filter(|&at| !kept(at)).map(|at| sizes[at]).product::<usize>();
+        let (count, others) = (rest(&old), rest(&shape));
         if others == 0 || !count.is_multiple_of(others) {
             return Err(wrong(operation, format!("{old:?} as {asked:?}")));
         }
@@ -319,7 +323,14 @@ fn roll(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
     let shifts = lowering.integers(operation, 1, "shifts")?.unwrap_or_default();
     let axes = operation.integers("axis")?.unwrap_or_default();
-    Ok(vec![lowering.one(Roll { shifts, axes }, &[x])?])
+    if !axes.is_empty() {
+        return Ok(vec![lowering.one(Roll { shifts, axes }, &[x])?]);
+    }
+    // All elements as one line.
+    let shape = lowering.shape(&x)?;
+    let line = lowering.reshape(&x, &[shape.iter().product()])?;
+    let rolled = lowering.one(Roll { shifts, axes: vec![0] }, &[line])?;
+    Ok(vec![lowering.reshape(&rolled, &shape)?])
 }
 
 fn triangle(lowering: &mut Lowering, operation: &Operation, lower: bool) -> Result<Vec<Value>> {

@@ -1,5 +1,6 @@
 //! Parts of tensors along some axes: read, and written.
 
+use super::creation::numbers_in;
 use super::{Lowering, Table, Value, axes_of, value, wrong};
 use crate::error::Result;
 use crate::program::Operation;
@@ -18,10 +19,17 @@ fn slice(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let rank = lowering.shape(&x)?.len();
     let axes = operation.integers("axes")?.unwrap_or_default();
     let starts = lowering.integers(operation, 1, "starts")?.unwrap_or_default();
-    let ends = lowering.integers(operation, 2, "ends")?.unwrap_or_default();
+    let mut ends = lowering.integers(operation, 2, "ends")?.unwrap_or_default();
+    let gone = operation.integers("decrease_axis")?;
+    // Of an axis that goes, -1 is the last element: the end is one more, and would be the first one.
+    for ((axis, start), end) in axes.iter().zip(&starts).zip(&mut ends) {
+        if (*start, *end) == (-1, 0) && gone.as_ref().is_some_and(|gone| gone.contains(axis)) {
+            *end = i64::MAX;
+        }
+    }
     let ranges = ranges(operation, &axes, &starts, &ends, &vec![1; axes.len()])?;
     let part = lowering.one(Slice { ranges }, &[x])?;
-    let gone = axes_of(operation, operation.integers("decrease_axis")?, rank)?;
+    let gone = axes_of(operation, gone, rank)?;
     Ok(vec![lowering.without(&part, &gone)?])
 }
 
@@ -44,7 +52,10 @@ fn stepped(lowering: &mut Lowering, operation: &Operation, at: usize, steps: &st
 fn strided_slice(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
     let ranges = stepped(lowering, operation, 1, "strides")?;
-    Ok(vec![lowering.one(Slice { ranges }, &[x])?])
+    let rank = lowering.shape(&x)?.len();
+    let part = lowering.one(Slice { ranges }, &[x])?;
+    let gone = axes_of(operation, operation.integers("decrease_axis")?, rank)?;
+    Ok(vec![lowering.without(&part, &gone)?])
 }
 
 /// The legacy form has the value as an input or as attributes.
@@ -69,7 +80,7 @@ fn set_value(
     let value = match value_at {
         Some(at) => lowering.input(operation, at)?,
         None => {
-            let numbers = operation.floats("values")?.unwrap_or_default();
+            let numbers = numbers_in(operation);
             let dims = super::sizes_of(operation, operation.integers("shape")?.unwrap_or_default())?;
             Value::Known(value::listed(operation, &dims, numbers, dtype)?)
         }

@@ -9,7 +9,7 @@ use openmps::operators::operators::concat::Concat;
 use openmps::operators::operators::elementwise::{Activation, Binary, Call, Elementwise, Unary};
 use std::slice::from_ref;
 
-pub(super) const TABLE: Table = &[("rnn", rnn)];
+pub(super) const TABLE: Table = &[("rnn", rnn), ("legacy_rnn", legacy_rnn)];
 
 /// What a step does with its gates.
 #[derive(Clone, Copy)]
@@ -84,6 +84,13 @@ fn rnn(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     }
     let unused = lowering.filled(&[0], openmps::DataType::U8, 0.0)?;
     Ok(vec![x, unused.clone(), Value::List(finals), unused])
+}
+
+/// The same with each final state as an output of its own.
+fn legacy_rnn(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let outputs = rnn(lowering, operation)?.into_iter();
+    let each = |output| if let Value::List(values) = output { values } else { vec![output] };
+    Ok(outputs.flat_map(each).collect())
 }
 
 impl Lowering<'_> {

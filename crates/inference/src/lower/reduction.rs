@@ -42,10 +42,16 @@ fn reduce(lowering: &mut Lowering, operation: &Operation, reduction: Reduction) 
     let all = operation.flag("reduce_all", false)?;
     // `prod` has its axes second and an attribute third, the others alike; some have them as attributes only.
     let axes = if all { Vec::new() } else { lowering.integers(operation, 1, "axis")?.unwrap_or_default() };
-    if let Some(dtype) = operation.data_type("dtype")? {
+    let keep_dims = operation.flag("keepdim", false)?;
+    let asked = operation.data_type("dtype")?;
+    if let Some(dtype) = asked {
         x = lowering.cast(&x, dtype)?;
     }
-    Ok(vec![lowering.reduce(reduction, &x, &axes, operation.flag("keepdim", false)?)?])
+    // Only sums of booleans and of int32 become wider where nothing is asked for.
+    let dtype = lowering.data_type(&x)?;
+    let widens = asked.is_none() && reduction == Reduction::Sum && matches!(dtype, DataType::Bool | DataType::I32);
+    let output = (!widens && matches!(reduction, Reduction::Sum | Reduction::Product)).then_some(dtype);
+    Ok(vec![lowering.one(Reduce { reduction, axes, keep_dims, output }, &[x])?])
 }
 
 fn softmax(lowering: &mut Lowering, operation: &Operation, logarithm: bool) -> Result<Vec<Value>> {

@@ -85,7 +85,28 @@ pub(super) fn evaluate(operator: &impl Operator, inputs: &[Value]) -> Result<Opt
     if outputs.iter().any(|meta| meta.shape.iter().product::<usize>() > LARGEST) {
         return Ok(None);
     }
-    Ok(Some(operator.reference(&inputs).into_iter().map(rounded).collect()))
+    let results = operator.reference(&inputs);
+    // What wraps is computed in the run, in integers.
+    let is_exact = |array: &Array| array.data.iter().all(|&value| fits(array.dtype, value));
+    Ok(results.iter().all(is_exact).then(|| results.into_iter().map(rounded).collect()))
+}
+
+/// Whether an element type has this number of a reference, which computes in float64, but for rounding.
+fn fits(dtype: DataType, value: f64) -> bool {
+    /// Above it float64 leaves integers out.
+    const EXACT: f64 = (1_u64 << 53) as f64;
+    let within = |least: f64, most: f64| (least..=most).contains(&value.trunc());
+    match dtype {
+        DataType::U8 => within(0.0, u8::MAX.into()),
+        DataType::I8 => within(i8::MIN.into(), i8::MAX.into()),
+        DataType::U16 => within(0.0, u16::MAX.into()),
+        DataType::I16 => within(i16::MIN.into(), i16::MAX.into()),
+        DataType::U32 => within(0.0, u32::MAX.into()),
+        DataType::I32 => within(i32::MIN.into(), i32::MAX.into()),
+        DataType::U64 => within(0.0, EXACT),
+        DataType::I64 => within(-EXACT, EXACT),
+        DataType::Bool | DataType::F16 | DataType::BF16 | DataType::F32 | DataType::F64 => true,
+    }
 }
 
 fn is_of_shapes(operator: &dyn Any) -> bool {

@@ -55,10 +55,15 @@ pub fn read(file: &[u8]) -> Result<Program> {
     let mut reader = Reader { blocks: &program.blocks, ..Reader::default() };
     reader.parameters(block);
     reader.program.body.operations = reader.operations(block)?;
-    reader.outputs.sort_by_key(|(column, _)| *column);
-    reader.program.outputs = reader.outputs.into_iter().map(|(_, port)| port).collect();
+    reader.program.inputs = in_order(reader.inputs);
+    reader.program.outputs = in_order(reader.outputs);
     reader.program.plan_releases();
     Ok(reader.program)
+}
+
+fn in_order(mut ports: Vec<(i64, Port)>) -> Vec<Port> {
+    ports.sort_by_key(|(column, _)| *column);
+    ports.into_iter().map(|(_, port)| port).collect()
 }
 
 fn is_onnx(file: &[u8]) -> bool {
@@ -75,6 +80,8 @@ struct Reader<'a> {
     declared: HashMap<&'a str, &'a VarDesc>,
     /// What each variable holds at this place.
     current: HashMap<&'a str, ValueId>,
+    /// By their columns, in which operations need not stand.
+    inputs: Vec<(i64, Port)>,
     outputs: Vec<(i64, Port)>,
 }
 
@@ -132,7 +139,7 @@ impl<'a> Reader<'a> {
                     return Err(Error::program("a feed without a variable"));
                 };
                 let value = self.write(name);
-                self.program.inputs.push(Port { name: name.clone(), value });
+                self.inputs.push((column, Port { name: name.clone(), value }));
                 return Ok(());
             }
             "fetch" => {

@@ -71,7 +71,7 @@ rows! {
     "matmul" => "legacy_matmul", *XY => *OUT, &[("transpose_X", "transpose_x"), ("transpose_Y", "transpose_y")];
     "mul" => "legacy_mul", *XY => *OUT;
     "bmm" => "bmm", *XY => *OUT;
-    "rnn" => "rnn", ["Input", "PreState*", "WeightList*", "SequenceLength"] => ["Out", "DropoutState", "State*", "Reserve"];
+    "rnn" => "legacy_rnn", ["Input", "PreState*", "WeightList*", "SequenceLength"] => ["Out", "DropoutState", "State*", "Reserve"];
     // Norms.
     "batch_norm" => "batch_norm", ["X", "Mean", "Variance", "Scale", "Bias"] => *STATISTICS, &[("data_layout", "data_format")];
     "sync_batch_norm" => "batch_norm", ["X", "Mean", "Variance", "Scale", "Bias"] => *STATISTICS, &[("data_layout", "data_format")];
