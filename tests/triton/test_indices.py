@@ -53,6 +53,55 @@ def test_integers_of_32_bits_wrap_where_they_are_compared_widened_and_added_to_p
     np.testing.assert_array_equal(loaded, [7] * 8)
 
 
+@triton.jit
+def beyond_kernel(wide, below, BASE: tl.constexpr, STEP: tl.constexpr):
+    i = tl.arange(0, 16)
+    at = BASE + i * STEP
+    tl.store(wide + i, at.to(tl.int64))
+    tl.store(below + i, (at < 0).to(tl.int32))
+
+
+@pytest.mark.parametrize(("base", "step"), [(2**31 - 8, 1), (-(2**31) + 8, -1), (2**31 - 16, 1), (-(2**31) + 15, -1)])
+def test_integers_of_32_bits_wrap_where_a_known_number_takes_them_past_the_last(base, step):
+    wide, below = np.zeros(16, "int64"), np.zeros(16, "int32")
+    beyond_kernel[(1,)](array(wide), array(below), base, step)
+    at = (base + np.arange(16) * step).astype("int32")
+    np.testing.assert_array_equal(wide, at)
+    np.testing.assert_array_equal(below, at < 0)
+
+
+@triton.jit
+def widened_kernel(by_row, by_column, out):
+    row, column = tl.arange(0, 4), tl.arange(0, 8)
+    at = tl.load(by_row + row)[:, None] + tl.load(by_column + column)[None, :]
+    tl.store(out + row[:, None] * 8 + column[None, :], at.to(tl.int64) * 100_000)
+
+
+@pytest.mark.parametrize("furthest", [100_000, 2**31 - 4])
+def test_sums_of_loaded_integers_wrap_at_32_bits_and_not_once_they_are_widened(furthest):
+    by_row, by_column = np.array([5, 50_000, 70_000, furthest], "int32"), np.arange(8, dtype="int32")
+    out = np.zeros((4, 8), "int64")
+    widened_kernel[(1,)](array(by_row), array(by_column), array(out))
+    np.testing.assert_array_equal(out, (by_row[:, None] + by_column).astype("int64") * 100_000)
+
+
+@triton.jit
+def far_kernel(x, first, second, out, back, BY_ROW: tl.constexpr):
+    row, column = tl.arange(0, 8)[:, None], tl.arange(0, 8)[None, :]
+    i = row if BY_ROW else column
+    at = x - back + tl.load(first + i) + tl.load(second + i) + (column if BY_ROW else row * 8)
+    tl.store(out + row * 8 + column, tl.load(at))
+
+
+@pytest.mark.parametrize("by_row", [True, False])
+def test_loaded_integers_of_32_bits_are_added_to_pointers_without_wrapping(by_row):
+    x, out = np.arange(64, dtype="int8"), np.zeros((8, 8), "int8")
+    first = np.full(8, 2_000_000_000, "int32")
+    second = first + np.arange(8, dtype="int32") * (8 if by_row else 1)
+    far_kernel[(1,)](array(x), array(first), array(second), array(out), 4_000_000_000, by_row)
+    np.testing.assert_array_equal(out, x.reshape(8, 8))
+
+
 @triton.jit(do_not_specialize=["limit"])
 def below_kernel(out, limit, HOW: tl.constexpr):
     i = tl.arange(0, 8)

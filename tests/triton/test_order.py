@@ -57,6 +57,36 @@ def shift_kernel(x_ptr, y_ptr, N: tl.constexpr):
 
 
 @triton.jit
+def kept_kernel(x, y, rows_out, columns_out, HOW: tl.constexpr):
+    """Elements of a first column that stand for whole rows, read after others have been stored in their place."""
+    row, column = tl.arange(0, 4), tl.arange(0, 8)
+    at = row[:, None] * 8 + column[None, :]
+    first = tl.load(tl.broadcast_to(x + row[:, None] * 8, (4, 8)))
+    tl.store(x + at, tl.zeros([4, 8], tl.float32))
+    other = tl.load(y + at)
+    if HOW == "select":
+        made = tl.where((row[:, None] + column[None, :]) % 2 == 1, first, other)
+    elif HOW == "clip":
+        made = tl.where(column[None, :] < 3, other, first)
+    else:
+        made = tl.fma(other, 2.0, first)
+    tl.store(rows_out + row, tl.sum(made, 1))
+    tl.store(columns_out + column, tl.max(made, 0))
+
+
+@triton.jit
+def window_kernel(x, by, again, HOW: tl.constexpr):
+    """Rows that lie over each other, read and written in place."""
+    at = x + tl.arange(0, 4)[:, None] * by + tl.arange(0, 16)[None, :]
+    read = tl.load(at)
+    if HOW == "copy":
+        tl.store(at, read)
+        tl.store(again + tl.arange(0, 4)[:, None] * 16 + tl.arange(0, 16)[None, :], read)
+    else:
+        tl.store(at, read + 1)
+
+
+@triton.jit
 def swap_kernel(x_ptr, y_ptr, N: tl.constexpr):
     i = tl.arange(0, N)
     x, y = tl.load(x_ptr + i), tl.load(y_ptr + i)
@@ -224,3 +254,34 @@ def test_the_largest_number_is_found_past_nan():
     rolled, index = np.empty_like(x), np.empty(16, "int32")
     combine_kernel[(1,)](array(x), array(rolled), array(index), 8, 4, 1, False)
     np.testing.assert_array_equal(index, np.concatenate([np.nanargmax(x, 1), np.nanargmin(x, 1)]))
+
+
+@pytest.mark.parametrize("how", ["select", "clip", "fma"])
+def test_repeated_elements_are_kept_where_a_store_overwrites_them(how):
+    x, y = np.arange(32, dtype="float32") + 100, np.arange(32, dtype="float32")
+    first, other = x.reshape(4, 8)[:, :1].copy(), y.reshape(4, 8)
+    row, column = np.arange(4)[:, None], np.arange(8)[None, :]
+    made = {
+        "select": np.where((row + column) % 2 == 1, first, other),
+        "clip": np.where(column < 3, other, first),
+        "fma": other * 2 + first,
+    }[how]
+    rows, columns = np.zeros(4, "float32"), np.zeros(8, "float32")
+    kept_kernel[(1,)](array(x), array(y), array(rows), array(columns), how)
+    np.testing.assert_array_equal(rows, made.sum(1))
+    np.testing.assert_array_equal(columns, made.max(0))
+
+
+@pytest.mark.parametrize("how", ["add", "copy"])
+@pytest.mark.parametrize("by", [0, 1, 8, 16, 20])
+def test_rows_over_each_other_are_read_before_they_are_written(by, how):
+    x, again = np.arange(256, dtype="float32"), np.zeros((4, 16), "float32")
+    at = np.arange(4)[:, None] * by + np.arange(16)
+    expected = x.copy()
+    if how == "add":
+        expected[at] = x[at] + 1
+    read = x[at].copy()
+    window_kernel[(1,)](array(x), by, array(again), how)
+    np.testing.assert_array_equal(x, expected)
+    if how == "copy":
+        np.testing.assert_array_equal(again, read)

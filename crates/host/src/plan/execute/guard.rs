@@ -58,7 +58,12 @@ impl Machine<'_> {
         for load in loads {
             let place = self.places[load.register];
             let from = place.address as i64;
-            let same = from == to && (rows == 1 || place.pitch == by_row) && (columns == 1 || !place.repeats);
+            // Rows that overlap would be read after others have been stored there, unless what is stored is what is read.
+            let overlap = rows > 1 && by_row.unsigned_abs() < columns * address.size;
+            let same = from == to
+                && (rows == 1 || place.pitch == by_row)
+                && (columns == 1 || !place.repeats)
+                && (!overlap || writer == Writer::Copy);
             let is_read_in_time = match load.reader {
                 Reader::Element => stores_at_last || same && by_column == size,
                 Reader::Step => stores_at_last,
@@ -81,16 +86,17 @@ impl Machine<'_> {
     #[cold]
     unsafe fn stage(&mut self, load: &GuardedLoad, place: RegisterMemory, (rows, columns): (usize, usize)) {
         let pitch = (load.extents.columns.full * load.size) as isize;
-        let count = if place.repeats { 1 } else { columns };
         let size = load.size as isize;
+        // Of registers that are not in memory none repeats: a step that reads one may write over it element by element.
+        let step = if place.repeats { 0 } else { size };
         // SAFETY: the register is as large as the full tile, and the memory is that which has been loaded.
         unsafe {
             let scratch = self.tiles.add(self.program.registers[load.register]);
             for row in 0..rows {
                 let from = place.address.offset(place.pitch * row as isize);
-                memory::copy_strided(scratch.offset(pitch * row as isize), size, from, size, load.size, count);
+                memory::copy_strided(scratch.offset(pitch * row as isize), size, from, step, load.size, columns);
             }
-            self.places[load.register] = RegisterMemory { address: scratch, pitch, repeats: place.repeats };
+            self.places[load.register] = RegisterMemory { address: scratch, pitch, repeats: false };
         }
     }
 }

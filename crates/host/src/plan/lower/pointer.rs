@@ -141,10 +141,22 @@ impl Lowering<'_> {
         }
     }
 
-    /// The sum of two sums. Their numbers are counted in 64 bits.
-    pub(super) fn add_sums(&mut self, x: Sum, y: Sum) -> Sum {
+    /// The sum of two sums of elements from an address, which are counted in 64 bits whatever each was counted in.
+    fn add_sums(&mut self, x: Sum, y: Sum) -> Sum {
         let base = self.index(IndexOperation::Add, x.base, y.base, Width::Whole);
-        Sum { base, spread: self.add_spreads(x.spread, y.spread) }
+        let (left, right) = (self.widened_beside(x.spread, y.spread), self.widened_beside(y.spread, x.spread));
+        Sum { base, spread: self.add_spreads(left, right) }
+    }
+
+    /// A spread whose parts are of 64 bits where those of another one will be added to them.
+    fn widened_beside(&mut self, spread: Spread, other: Spread) -> Spread {
+        let mut widen = |along, part: Option<Part>, other: Option<Part>| match other {
+            Some(_) => part.map(|part| self.widened(along, part, 8)),
+            None => part,
+        };
+        let rows = widen(Along::Rows, spread.rows, other.rows);
+        let columns = widen(Along::Columns, spread.columns, other.columns);
+        Spread { rows, columns, ..spread }
     }
 
     pub(super) fn add_spreads(&mut self, x: Spread, y: Spread) -> Spread {

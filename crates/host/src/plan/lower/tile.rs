@@ -193,7 +193,10 @@ impl Lowering<'_> {
             (Cast::Bits, Planned::Index(_) | Planned::Clip(_)) => return Ok(Planned::Data(self.data(x)?)),
             (Cast::Bits, planned) => return Ok(planned),
             (_, Planned::Uniform(slot)) => return Ok(Planned::Uniform(self.scalar_cast(kind, from, to, slot)?)),
-            (Cast::Signed, Planned::Index(sum)) if to.size() >= from.size() => return Ok(Planned::Index(sum)),
+            // What memory holds has wrapped before it is widened.
+            (Cast::Signed, Planned::Index(sum)) if to.size() >= from.size() && sum.spread.is_affine() => {
+                return Ok(Planned::Index(sum));
+            }
             _ => {}
         }
         let (operand, extents) = (self.data(x)?, self.extents_of(x));
@@ -305,18 +308,23 @@ impl Lowering<'_> {
             Binary::Multiply if x.is_uniform() => self.scale(y, x.base, width),
             _ => return Ok(None),
         };
-        let wraps = width == Width::Bits32 && self.reaches_beyond_32_bits(&spread, self.extents_of(result));
-        Ok((!wraps).then_some(Planned::Index(Sum { base, spread })))
+        let sum = Sum { base, spread };
+        let wraps = width == Width::Bits32 && self.reaches_beyond_32_bits(&sum, self.extents_of(result));
+        Ok((!wraps).then_some(Planned::Index(sum)))
     }
 
-    /// Whether elements of a tile are known to lie further apart than integers of 32 bits do: what is counted in 64 would not wrap as they do.
-    fn reaches_beyond_32_bits(&self, spread: &Spread, extents: Extents) -> bool {
+    /// Whether a tile's numbers are known to pass those of 32 bits: what is counted in 64 would not wrap as they do.
+    fn reaches_beyond_32_bits(&self, sum: &Sum, extents: Extents) -> bool {
         let reach = |stride: Option<Slot>, count: usize| {
             let stride = stride.and_then(|stride| self.known(stride)).unwrap_or(0);
-            i128::from(stride).abs() * (count as i128 - 1).max(0)
+            i128::from(stride) * (count as i128 - 1).max(0)
         };
-        let (rows, columns) = (extents.rows.full, extents.columns.full);
-        reach(spread.row_stride, rows) + reach(spread.column_stride, columns) > i128::from(u32::MAX >> 1)
+        let reaches =
+            [reach(sum.spread.row_stride, extents.rows.full), reach(sum.spread.column_stride, extents.columns.full)];
+        let base = i128::from(self.known(sum.base).unwrap_or(0));
+        let least = base + reaches.map(|reach| reach.min(0)).iter().sum::<i128>();
+        let most = base + reaches.map(|reach| reach.max(0)).iter().sum::<i128>();
+        least < i128::from(i32::MIN) || most > i128::from(i32::MAX)
     }
 
     /// An operand as a sum: what registers hold for rows and columns takes part where the result has both.
