@@ -40,6 +40,14 @@ impl WeakBuffer {
     }
 }
 
+/// What a new buffer holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Contents {
+    Zeros,
+    /// What is there: all of it is written before anybody reads.
+    Whatever,
+}
+
 struct Shared {
     device: Device,
     address: usize,
@@ -59,16 +67,15 @@ impl Buffer {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn new(device: &Device, length: usize) -> Result<Buffer> {
-        Buffer::filled(device, length, Some(0))
+        Buffer::holding(Contents::Zeros, device, length)
     }
 
-    /// The same with this byte everywhere, or with whatever is there where the caller writes all of it before anybody reads.
-    fn filled(device: &Device, length: usize, byte: Option<u8>) -> Result<Buffer> {
+    fn holding(contents: Contents, device: &Device, length: usize) -> Result<Buffer> {
         let memory = device.runtime().allocate(length)?;
         let queue = device.runtime().queue();
-        if let Some(byte) = byte {
+        if contents == Contents::Zeros {
             // SAFETY: nobody else has the memory yet.
-            unsafe { queue.fill(memory.address(), byte, length)? };
+            unsafe { queue.fill(memory.address(), 0, length)? };
         }
         // The CPU reads and writes the memory past the queue: nothing that a GPU still has to do there may come after.
         queue.finish()?;
@@ -85,7 +92,7 @@ impl Buffer {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn from_slice<T: Element>(device: &Device, values: &[T]) -> Result<Buffer> {
-        let buffer = Buffer::filled(device, size_of_val(values), None)?;
+        let buffer = Buffer::holding(Contents::Whatever, device, size_of_val(values))?;
         buffer.write(0, values)?;
         Ok(buffer)
     }

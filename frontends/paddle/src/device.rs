@@ -102,6 +102,16 @@ fn call(operation: &'static str, work: impl FnOnce() -> Result<()>) -> Status {
     }
 }
 
+/// As [`call`], of a question: no is said as a failure.
+fn ask(operation: &'static str, question: impl FnOnce() -> Result<bool>) -> Status {
+    let mut answer = false;
+    let status = call(operation, || {
+        answer = question()?;
+        Ok(())
+    });
+    if status == SUCCESS && !answer { FAILED } else { status }
+}
+
 /// # Safety
 /// `device` is a device that Paddle holds.
 unsafe fn device(device: *const CDevice) -> Result<&'static Device> {
@@ -209,13 +219,8 @@ unsafe extern "C-unwind" fn destroy_stream(_: *const CDevice, stream: CStream) -
 }
 
 unsafe extern "C-unwind" fn query_stream(_: *const CDevice, stream: CStream) -> Status {
-    let mut idle = false;
-    let status = call("query_stream", || {
-        // SAFETY: see `init_device`.
-        idle = unsafe { queue(stream) }.is_idle()?;
-        Ok(())
-    });
-    if status == SUCCESS && !idle { FAILED } else { status }
+    // SAFETY: see `init_device`.
+    ask("query_stream", || unsafe { queue(stream) }.is_idle())
 }
 
 unsafe extern "C-unwind" fn stream_add_callback(
@@ -261,13 +266,8 @@ unsafe extern "C-unwind" fn record_event(_: *const CDevice, stream: CStream, at:
 }
 
 unsafe extern "C-unwind" fn query_event(_: *const CDevice, at: CEvent) -> Status {
-    let mut done = false;
-    let status = call("query_event", || {
-        // SAFETY: see `init_device`.
-        done = unsafe { event(at) }.query();
-        Ok(())
-    });
-    if status == SUCCESS && !done { FAILED } else { status }
+    // SAFETY: see `init_device`.
+    ask("query_event", || Ok(unsafe { event(at) }.query()))
 }
 
 unsafe extern "C-unwind" fn synchronize_device(at: *mut CDevice) -> Status {

@@ -90,6 +90,7 @@ fn reshape(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>>
         });
     }
     if let Some(free) = asked.iter().position(|&size| size == -1) {
+        // Refuses sizes whose product is no number.
         openmps::operators::view::elements(&shape)?;
         // Sizes that are taken over stand on both sides, also where they are 0.
         let kept = |at: usize| asked.get(at) == Some(&0);

@@ -5,6 +5,7 @@ use super::{Lowering, Table, Value, axes_of, value, wrong};
 use crate::error::Result;
 use crate::program::Operation;
 use openmps::operators::operators::slice::{Range, SetSlice, Slice};
+use std::slice::from_ref;
 
 pub(super) const TABLE: Table = &[
     ("slice", slice),
@@ -16,7 +17,6 @@ pub(super) const TABLE: Table = &[
 
 fn slice(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
-    let rank = lowering.shape(&x)?.len();
     let axes = operation.integers("axes")?.unwrap_or_default();
     let starts = lowering.integers(operation, 1, "starts")?.unwrap_or_default();
     let mut ends = lowering.integers(operation, 2, "ends")?.unwrap_or_default();
@@ -28,8 +28,13 @@ fn slice(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
         }
     }
     let ranges = ranges(operation, &axes, &starts, &ends, &vec![1; axes.len()])?;
-    let part = lowering.one(Slice { ranges }, &[x])?;
-    let gone = axes_of(operation, gone, rank)?;
+    part(lowering, operation, &x, ranges)
+}
+
+/// These ranges of `x`, without the axes of `decrease_axis`.
+fn part(lowering: &mut Lowering, operation: &Operation, x: &Value, ranges: Vec<Range>) -> Result<Vec<Value>> {
+    let part = lowering.one(Slice { ranges }, from_ref(x))?;
+    let gone = axes_of(operation, operation.integers("decrease_axis")?, lowering.shape(x)?.len())?;
     Ok(vec![lowering.without(&part, &gone)?])
 }
 
@@ -52,10 +57,7 @@ fn stepped(lowering: &mut Lowering, operation: &Operation, at: usize, steps: &st
 fn strided_slice(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
     let ranges = stepped(lowering, operation, 1, "strides")?;
-    let rank = lowering.shape(&x)?.len();
-    let part = lowering.one(Slice { ranges }, &[x])?;
-    let gone = axes_of(operation, operation.integers("decrease_axis")?, rank)?;
-    Ok(vec![lowering.without(&part, &gone)?])
+    part(lowering, operation, &x, ranges)
 }
 
 /// The legacy form has the value as an input or as attributes.

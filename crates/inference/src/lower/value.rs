@@ -95,18 +95,8 @@ pub(super) fn evaluate(operator: &impl Operator, inputs: &[Value]) -> Result<Opt
 fn fits(dtype: DataType, value: f64) -> bool {
     /// Above it float64 leaves integers out.
     const EXACT: f64 = (1_u64 << 53) as f64;
-    let within = |least: f64, most: f64| (least..=most).contains(&value.trunc());
-    match dtype {
-        DataType::U8 => within(0.0, u8::MAX.into()),
-        DataType::I8 => within(i8::MIN.into(), i8::MAX.into()),
-        DataType::U16 => within(0.0, u16::MAX.into()),
-        DataType::I16 => within(i16::MIN.into(), i16::MAX.into()),
-        DataType::U32 => within(0.0, u32::MAX.into()),
-        DataType::I32 => within(i32::MIN.into(), i32::MAX.into()),
-        DataType::U64 => within(0.0, EXACT),
-        DataType::I64 => within(-EXACT, EXACT),
-        DataType::Bool | DataType::F16 | DataType::BF16 | DataType::F32 | DataType::F64 => true,
-    }
+    let (least, most) = dtype.bounds();
+    dtype.is_float() || dtype == DataType::Bool || (least.max(-EXACT)..=most.min(EXACT)).contains(&value.trunc())
 }
 
 fn is_of_shapes(operator: &dyn Any) -> bool {

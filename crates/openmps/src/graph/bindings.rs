@@ -53,6 +53,13 @@ impl Bindings {
         self.resources.push(Resource { what, buffer: buffer.clone(), access, range });
     }
 
+    /// A new buffer that the run writes.
+    fn made(&mut self, what: &'static str, device: &Device, meta: &Meta) -> Result<Buffer> {
+        let buffer = Buffer::new(device, meta.bytes()?)?;
+        self.uses(what, &buffer, Access::Write, (0, buffer.len()));
+        Ok(buffer)
+    }
+
     /// The tensor of a placeholder.
     fn feed(&mut self, plan: &Plan, value: usize, name: &str, feeds: &[(&str, &TensorData)]) -> Result<()> {
         let Some((_, feed)) = feeds.iter().find(|(other, _)| *other == name) else {
@@ -81,8 +88,7 @@ impl Bindings {
     /// A buffer for a result.
     fn result(&mut self, plan: &Plan, device: &Device, value: usize) -> Result<()> {
         let (root, meta) = (plan.roots[value], &plan.values[value].meta);
-        let buffer = Buffer::new(device, meta.bytes()?)?;
-        self.uses("a result", &buffer, Access::Write, (0, buffer.len()));
+        let buffer = self.made("a result", device, meta)?;
         if self.views[root].is_some() {
             // Fed, constant, or a result before this one: there is nothing to compute into this buffer.
             self.copies.push((value, buffer.address(0)));
@@ -99,8 +105,7 @@ impl Bindings {
             return Ok(());
         }
         let meta = &plan.values[root].meta;
-        let buffer = Buffer::new(device, meta.bytes()?)?;
-        self.uses("a variable's new value", &buffer, Access::Write, (0, buffer.len()));
+        let buffer = self.made("a variable's new value", device, meta)?;
         self.views[root] = Some(View::dense(buffer.address(0), meta.dtype, &meta.shape)?);
         Ok(())
     }

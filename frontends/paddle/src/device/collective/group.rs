@@ -36,34 +36,28 @@ unsafe fn message(
     operation: &'static str,
     comm: CComm,
     stream: CStream,
-    message: impl FnOnce() -> Result<Message>,
+    memory: *mut c_void,
+    count: usize,
+    data_type: c_int,
+    of: impl FnOnce(Part) -> Message,
 ) -> Result<()> {
-    // SAFETY: the caller's promise.
-    unsafe { grouped(operation, comm, stream, message) }.inspect_err(|_| drop(GROUP.take()))
-}
-
-/// # Safety
-/// As for [`message`].
-unsafe fn grouped(
-    operation: &'static str,
-    comm: CComm,
-    stream: CStream,
-    message: impl FnOnce() -> Result<Message>,
-) -> Result<()> {
-    // SAFETY: the caller's promise.
-    let (communicator, queue) = unsafe { (communicator(comm)?, queue(stream)) };
-    let message = message()?;
-    let waits = GROUP.with_borrow_mut(|group| {
-        if group.depth > 0 {
-            group.waiting.push(Grouped { communicator: communicator.clone(), queue: queue.clone(), message });
+    let now_or_later = || {
+        // SAFETY: the caller's promise.
+        let (communicator, queue) = unsafe { (communicator(comm)?, queue(stream)) };
+        let message = of(Part { address: memory.cast(), count, element: element(data_type)? });
+        let waits = GROUP.with_borrow_mut(|group| {
+            if group.depth > 0 {
+                group.waiting.push(Grouped { communicator: communicator.clone(), queue: queue.clone(), message });
+            }
+            group.depth > 0
+        });
+        if waits {
+            return Ok(());
         }
-        group.depth > 0
-    });
-    if waits {
-        return Ok(());
-    }
-    // SAFETY: the caller's promise.
-    unsafe { perform(communicator, queue, operation, &Request::Messages(&[message])) }
+        // SAFETY: the caller's promise.
+        unsafe { perform(communicator, queue, operation, &Request::Messages(&[message])) }
+    };
+    now_or_later().inspect_err(|_| drop(GROUP.take()))
 }
 
 /// Does what waits, one communicator after the other, in the same order on all ranks.
@@ -113,12 +107,7 @@ pub(super) unsafe extern "C-unwind" fn send(
 ) -> Status {
     // SAFETY: the pointers are what `device_ext.h` says they are, valid for the call.
     unsafe {
-        guard("send", || {
-            message("send", comm, stream, || {
-                let part = Part { address: memory.cast(), count, element: element(data_type)? };
-                Ok(Message::Send { to, part })
-            })
-        })
+        guard("send", || message("send", comm, stream, memory, count, data_type, |part| Message::Send { to, part }))
     }
 }
 
@@ -133,10 +122,7 @@ pub(super) unsafe extern "C-unwind" fn recv(
     // SAFETY: the pointers are what `device_ext.h` says they are, valid for the call.
     unsafe {
         guard("recv", || {
-            message("recv", comm, stream, || {
-                let part = Part { address: memory.cast(), count, element: element(data_type)? };
-                Ok(Message::Receive { from, part })
-            })
+            message("recv", comm, stream, memory, count, data_type, |part| Message::Receive { from, part })
         })
     }
 }

@@ -22,7 +22,7 @@ except ImportError:
 
 from openmps import native
 from openmps.inference import Config, Predictor, create_predictor
-from openmps.inference.predictor import given, noise
+from openmps.inference.predictor import as_native, noise
 
 # Events of the timeline that hold others.
 _AROUND = ("Executable", "callback")
@@ -248,7 +248,7 @@ def _noise(predictor: Predictor, shapes: list[list[int]]) -> list[np.ndarray]:
 
 def _given(predictor: Predictor, arrays: list[np.ndarray]) -> list[tuple]:
     """Arrays as the native module takes them."""
-    return [given(dtype, array) for array, (_, _, dtype) in zip(arrays, predictor._model.inputs(), strict=True)]
+    return [as_native(dtype, array) for array, (_, _, dtype) in zip(arrays, predictor._model.inputs(), strict=True)]
 
 
 def _shape(dims: list[int]) -> str:

@@ -199,10 +199,10 @@ def _given(tensor: Tensor) -> tuple[str, list[int], np.ndarray]:
     array = tensor._array
     if array is None:
         raise RuntimeError(f"the input {tensor.name()} was not given: copy_from_cpu")
-    return given(tensor._dtype, array)
+    return as_native(tensor._dtype, array)
 
 
-def given(dtype: str | None, array: np.ndarray) -> tuple[str, list[int], np.ndarray]:
+def as_native(dtype: str | None, array: np.ndarray) -> tuple[str, list[int], np.ndarray]:
     """An input as the native module takes it: its element type, where the program does not say, is the array's."""
     return dtype or str(array.dtype), list(array.shape), array.reshape(-1).view(np.uint8)
 
