@@ -9,6 +9,7 @@
 mod error;
 mod lower;
 mod model;
+mod onnx;
 mod parameters;
 pub mod pdmodel;
 pub mod pir;

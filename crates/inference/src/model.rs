@@ -3,12 +3,13 @@
 use crate::error::{Error, Result};
 use crate::lower::{self, Lowered};
 use crate::parameters;
-use crate::program::{Port, Program};
+use crate::program::{Dialect, Port, Program};
 use crate::storage::Storage;
-use crate::{pdmodel, pir};
+use crate::{onnx, pdmodel, pir};
 use openmps::graph::{Executable, ExecutableCache, StoredTensor};
 use openmps::operators::cache::Cache;
 use openmps::{DataType, Device, OptimizationLevel, TensorData};
+use prost::bytes::Bytes;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -65,13 +66,19 @@ pub enum Format {
     Pir,
     /// A protobuf, `.pdmodel`.
     Legacy,
+    /// Another one, `.onnx`.
+    Onnx,
 }
 
 impl Format {
-    /// The form that a program's bytes have: JSON begins with a brace.
+    /// The form that a program's bytes have: JSON begins with a brace, a model of ONNX has fields of its own.
     pub fn of(program: &[u8]) -> Format {
         let first = program.iter().find(|byte| !byte.is_ascii_whitespace());
-        if first == Some(&b'{') { Format::Pir } else { Format::Legacy }
+        match first {
+            Some(b'{') => Format::Pir,
+            _ if onnx::is_model(program) => Format::Onnx,
+            _ => Format::Legacy,
+        }
     }
 }
 
@@ -95,12 +102,37 @@ impl Model {
     }
 
     fn with_storage(device: &Device, program: &[u8], parameters: Storage) -> Result<Model> {
-        let program = read_program(program)?;
-        let unsupported = unsupported(&program);
-        if !unsupported.is_empty() {
-            return Err(Error::Unsupported(unsupported));
+        if Format::of(program) == Format::Onnx {
+            return Err(Error::program(
+                "it is a model of ONNX, which holds its parameters: open it without a file of them",
+            ));
         }
+        let program = supported_only(read_program(program)?)?;
         let weights = parameters::load(device, &program, parameters)?;
+        Ok(Model::of(device, program, weights))
+    }
+
+    /// Reads a model of ONNX. Its tensors, in the file or in others beside it, are read when a run with new shapes needs them: the files stay open.
+    pub fn open_onnx(device: &Device, path: impl AsRef<Path>) -> Result<Model> {
+        let path = path.as_ref();
+        let storage = Storage::open(path)?;
+        let file = Bytes::from(storage.read(0, storage.len())?);
+        let onnx::Read { program, weights } = onnx::read(&file)?;
+        let program = supported_only(program)?;
+        let weights = onnx::load(device, weights, storage, path.parent())?;
+        Ok(Model::of(device, program, weights))
+    }
+
+    /// The same from memory; all its tensors must be in it.
+    pub fn load_onnx(device: &Device, model: &[u8]) -> Result<Model> {
+        let file = Bytes::copy_from_slice(model);
+        let onnx::Read { program, weights } = onnx::read(&file)?;
+        let program = supported_only(program)?;
+        let weights = onnx::load(device, weights, Storage::Memory(model.into()), None)?;
+        Ok(Model::of(device, program, weights))
+    }
+
+    fn of(device: &Device, program: Program, weights: Vec<StoredTensor>) -> Model {
         let shared = Shared {
             device: device.clone(),
             program,
@@ -108,7 +140,7 @@ impl Model {
             graphs: ExecutableCache::new(SHAPES),
             shapes: Cache::new(SHAPES),
         };
-        Ok(Model { shared: Arc::new(shared), longest_loop: LONGEST_LOOP })
+        Model { shared: Arc::new(shared), longest_loop: LONGEST_LOOP }
     }
 
     /// The same model, whose runs are an error where a loop goes on for more rounds than this: a program may loop for ever.
@@ -215,26 +247,33 @@ impl Model {
     }
 }
 
-/// Reads a program of either form.
+/// Reads a program of any form.
 pub fn read_program(program: &[u8]) -> Result<Program> {
     match Format::of(program) {
         Format::Pir => pir::read(program),
         Format::Legacy => pdmodel::read(program),
+        Format::Onnx => Ok(onnx::read(&Bytes::copy_from_slice(program))?.program),
     }
+}
+
+/// A program all of whose operations can be run.
+fn supported_only(program: Program) -> Result<Program> {
+    let unsupported = unsupported(&program);
+    if unsupported.is_empty() { Ok(program) } else { Err(Error::Unsupported(unsupported)) }
 }
 
 /// The names of the operations that cannot be run, each once.
 pub fn unsupported(program: &Program) -> Vec<String> {
     let mut names = BTreeSet::new();
     program.body.visit(&mut |operation| {
-        if !lower::is_known(&operation.name) {
+        if !lower::is_known(program.dialect, &operation.name) {
             names.insert(operation.name.clone());
         }
     });
     names.into_iter().collect()
 }
 
-/// Every operation that can be run, in alphabetical order.
-pub fn supported() -> Vec<&'static str> {
-    lower::known()
+/// Every operation of Paddle's or ONNX's that can be run, in alphabetical order.
+pub fn supported(dialect: Dialect) -> Vec<&'static str> {
+    lower::known(dialect)
 }

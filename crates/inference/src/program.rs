@@ -1,4 +1,4 @@
-//! A program as both forms of Paddle's models have it: operations by Paddle's names, attributes, typed values.
+//! A program: operations by the names of Paddle or ONNX, attributes, typed values.
 
 use crate::error::{Error, Result};
 use openmps::DataType;
@@ -7,14 +7,31 @@ use std::collections::BTreeMap;
 /// A value's number in [`Program::values`].
 pub type ValueId = usize;
 
+/// Whose operations a program is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// Paddle's, in either form of its files.
+    #[default]
+    Paddle,
+    /// ONNX's, of this version of its set of operators.
+    Onnx {
+        /// The version of the set.
+        opset: i64,
+    },
+}
+
 /// A whole model but for its parameters' contents.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
+    /// Whose names and attributes its operations have.
+    pub dialect: Dialect,
+    /// What its author wrote beside it: a list of characters, names of classes. Only ONNX has it.
+    pub metadata: BTreeMap<String, String>,
     /// Every value that an operation makes or reads.
     pub values: Vec<ValueType>,
     /// The operations of the main block.
     pub body: Block,
-    /// Values that the file of parameters holds, in its order, which is that of their names.
+    /// Values that files hold: Paddle's in the order of their file, which is that of their names.
     pub parameters: Vec<Port>,
     /// What a run is given.
     pub inputs: Vec<Port>,
@@ -53,18 +70,18 @@ pub struct Block {
     pub released: Vec<Vec<ValueId>>,
 }
 
-/// An operation of Paddle's, in the form that both files are read into.
+/// An operation, in the form that every file is read into.
 #[derive(Clone, Debug, Default)]
 pub struct Operation {
-    /// Paddle's name without its dialect, without the underscore of operations in place.
+    /// Paddle's name without its dialect, without the underscore of operations in place; ONNX's, of other domains with the domain before it.
     pub name: String,
-    /// What it reads, in the order of Paddle's signature; none where an optional input is missing.
+    /// What it reads, in the order of its signature; none where an optional input is missing.
     pub inputs: Vec<Option<ValueId>>,
     /// What it makes; none where nobody wants it.
     pub outputs: Vec<Option<ValueId>>,
-    /// Its attributes by Paddle's names.
+    /// Its attributes by name.
     pub attributes: BTreeMap<String, Attribute>,
-    /// The blocks of `if` (then, else) and `while` (body).
+    /// The blocks of a branch (then, else) and of a loop (body).
     pub blocks: Vec<Block>,
 }
 

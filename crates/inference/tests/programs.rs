@@ -2,6 +2,7 @@
 
 use openmps::operators::operators::elementwise::Elementwise;
 use openmps::{DataType, Device, TensorData};
+use openmps_inference::program::Dialect;
 use openmps_inference::{Error, Model, read_program, supported};
 use proptest::prelude::*;
 
@@ -87,7 +88,7 @@ fn every_formula_of_the_tables_is_an_operation() {
     let is_forward =
         |of: &Elementwise| matches!(of, Elementwise::Unary(_) | Elementwise::Activation(_) | Elementwise::Binary(_));
     for row in Elementwise::all().filter(is_forward).map(Elementwise::row) {
-        let is_known = supported().contains(&row.name);
+        let is_known = supported(Dialect::Paddle).contains(&row.name);
         assert_ne!(is_known, OTHERWISE_CALLED.contains(&row.name), "{}", row.name);
         let is_of_floats =
             row.dtypes.contains(&DataType::F32) && row.output_dtype(&[DataType::F32; 3]) == Some(DataType::F32);
@@ -188,7 +189,7 @@ fn what_cannot_run_is_named_at_once() {
         Err(Error::Unsupported(names)) => assert_eq!(names, ["neither", "nothing"]),
         other => panic!("{other:?}"),
     }
-    assert!(supported().contains(&"conv2d") && supported().is_sorted());
+    assert!(supported(Dialect::Paddle).contains(&"conv2d") && supported(Dialect::Paddle).is_sorted());
 }
 
 #[test]
@@ -261,7 +262,7 @@ fn no_operation_panics_on_what_it_does_not_expect() {
         numbers(&[-3, 5, 0, 1, 2, 7, 9]),
     ];
     let test_mode = attribute("is_test", r##"{"#": "0.a_bool", "D": true}"##);
-    for name in supported() {
+    for name in supported(Dialect::Paddle) {
         for content in &contents {
             for inputs in [&[1][..], &[1, 1], &[1, 1, 1, 1, 1], &[]] {
                 let mut attributes: Vec<String> = names.iter().map(|name| attribute(name, content)).collect();

@@ -3,6 +3,7 @@
 use openmps::graph::{Ceilings, MemorySummary, StepSummary};
 use openmps::{DataType, Device, TensorData};
 use openmps_host::native::ceiling::{Traffic, bytes_per_second};
+use openmps_inference::program::Dialect;
 use openmps_inference::{Error, Model};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyFileNotFoundError, PyNotImplementedError, PyOSError, PyRuntimeError, PyValueError};
@@ -61,6 +62,24 @@ impl InferenceModel {
             }
         });
         Ok(InferenceModel { model: model.map_err(raised)? })
+    }
+
+    /// A model of ONNX: its bytes, or its file, whose tensors are read when they are needed.
+    #[staticmethod]
+    fn onnx(py: Python<'_>, model: Content, device: usize) -> PyResult<InferenceModel> {
+        let model = py.detach(|| {
+            let device = Device::get(device)?;
+            match &model {
+                Content::Bytes(bytes) => Model::load_onnx(&device, bytes),
+                Content::Path(path) => Model::open_onnx(&device, path),
+            }
+        });
+        Ok(InferenceModel { model: model.map_err(raised)? })
+    }
+
+    /// What the model's author wrote beside it.
+    fn metadata(&self) -> BTreeMap<String, String> {
+        self.model.program().metadata.clone()
     }
 
     /// Names, shapes (-1 where a run decides) and element types of what a run is given.
@@ -125,7 +144,7 @@ impl InferenceModel {
 impl InferenceModel {
     fn tensors(&self, py: Python<'_>, inputs: Vec<In>) -> PyResult<Vec<TensorData>> {
         let tensor = |(name, shape, bytes): In| {
-            let data_type = openmps_tile::dtype::ALL.iter().copied().find(|data_type| data_type.name() == name);
+            let data_type = openmps_tile::dtype::EVERY.iter().copied().find(|data_type| data_type.name() == name);
             let data_type = data_type.ok_or_else(|| PyValueError::new_err(format!("{name} is no element type")))?;
             let tensor = TensorData::from_bytes(self.model.device(), &shape, data_type, &bytes.to_vec(py)?);
             tensor.map_err(|error| raised(error.into()))
@@ -167,10 +186,11 @@ fn unsupported_operations(py: Python<'_>, program: PyBuffer<u8>) -> PyResult<Vec
     Ok(openmps_inference::unsupported(&program))
 }
 
-/// Every operation that can be run.
+/// Every operation of Paddle's, or of ONNX's, that can be run.
 #[pyfunction]
-fn supported_operations() -> Vec<&'static str> {
-    openmps_inference::supported()
+#[pyo3(signature = (onnx = false))]
+fn supported_operations(onnx: bool) -> Vec<&'static str> {
+    openmps_inference::supported(if onnx { Dialect::Onnx { opset: 0 } } else { Dialect::Paddle })
 }
 
 fn described(ports: Vec<(&str, &[i64], Option<DataType>)>) -> Vec<(String, Vec<i64>, Option<&'static str>)> {

@@ -105,7 +105,7 @@ fn first(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
 }
 
 impl Lowering<'_> {
-    fn condition(&mut self, operation: &Operation, value: &Value) -> Result<bool> {
+    pub(super) fn condition(&mut self, operation: &Operation, value: &Value) -> Result<bool> {
         let known = self.known(value)?;
         let [truth] = known.data[..] else {
             return Err(wrong(operation, format!("a condition of shape {:?}", known.shape)));
@@ -114,7 +114,7 @@ impl Lowering<'_> {
     }
 
     /// Lowers a block with these arguments; what it hands back.
-    fn inner(&mut self, block: &Block, arguments: Vec<Value>) -> Result<Vec<Value>> {
+    pub(super) fn inner(&mut self, block: &Block, arguments: Vec<Value>) -> Result<Vec<Value>> {
         block.arguments.iter().zip(arguments).for_each(|(&id, value)| self.set(id, value));
         self.block(block)?;
         let handed_back = block.yields.iter().map(|&id| self.value_of(id, "handed back by a block")).collect();
@@ -129,7 +129,7 @@ fn made_in(block: &Block) -> Vec<ValueId> {
     block.arguments.iter().copied().chain(made).collect()
 }
 
-fn branch(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+pub(super) fn branch(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let condition = lowering.input(operation, 0)?;
     let taken = usize::from(!lowering.condition(operation, &condition)?);
     match operation.blocks.get(taken) {

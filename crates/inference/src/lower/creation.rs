@@ -38,7 +38,7 @@ impl Lowering<'_> {
 
     /// A number that broadcasts, of a value's type.
     pub(super) fn number_like(&mut self, x: &Value, number: f64) -> Result<Value> {
-        self.filled(&[1], self.data_type(x)?, number)
+        self.filled(&[], self.data_type(x)?, number)
     }
 }
 

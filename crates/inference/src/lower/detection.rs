@@ -178,7 +178,7 @@ fn nonzero(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>>
 
 impl Lowering<'_> {
     /// The coordinates of each element that is not zero, int64 of [found, rank].
-    fn places(&mut self, x: &Value) -> Result<Value> {
+    pub(super) fn places(&mut self, x: &Value) -> Result<Value> {
         let outputs = self.apply(Nonzero, from_ref(x))?;
         let outputs = self.found(outputs)?;
         let count = self.known(&outputs[1])?.data[0] as usize;

@@ -1,4 +1,4 @@
-//! A program becomes a graph, for the shapes at hand: one function for each of Paddle's operations, in tables by family.
+//! A program becomes a graph, for the shapes at hand: one function for each operation, in tables by family; ONNX's stand in `onnx`.
 //!
 //! Shapes are numbers here, and what is computed of them (`shape`, `slice`, `concat`, ...) is computed at once: a value is a tensor of
 //! the graph, or known. Where the next operation depends on what only a run can say (the condition of an `if`, the number of elements
@@ -11,6 +11,7 @@ mod detection;
 mod image;
 mod movement;
 mod normalisation;
+mod onnx;
 mod part;
 mod product;
 mod recurrent;
@@ -20,7 +21,7 @@ mod value;
 pub(crate) use value::Value;
 
 use crate::error::{Error, Result};
-use crate::program::{Block, Operation, Program, ValueId};
+use crate::program::{Block, Dialect, Operation, Program, ValueId};
 use openmps::graph::{ExecutableCache, StoredTensor, Tensor};
 use openmps::operators::view::shape_of;
 use openmps::operators::{Array, Meta, Operator};
@@ -35,7 +36,7 @@ pub(crate) type Lower = fn(&mut Lowering, &Operation) -> Result<Vec<Value>>;
 /// Names with their functions.
 type Table = &'static [(&'static str, Lower)];
 
-static TABLE: LazyLock<HashMap<&'static str, Lower>> = LazyLock::new(|| {
+static PADDLE: LazyLock<HashMap<&'static str, Lower>> = LazyLock::new(|| {
     let families = [
         arithmetic::ACTIVATIONS,
         arithmetic::OTHERS,
@@ -54,14 +55,25 @@ static TABLE: LazyLock<HashMap<&'static str, Lower>> = LazyLock::new(|| {
     arithmetic::by_name().chain(families.into_iter().flatten().copied()).collect()
 });
 
+static ONNX: LazyLock<HashMap<&'static str, Lower>> =
+    LazyLock::new(|| onnx::TABLES.into_iter().flatten().copied().collect());
+
+/// The functions by the names of operations.
+fn functions(dialect: Dialect) -> &'static HashMap<&'static str, Lower> {
+    match dialect {
+        Dialect::Paddle => &PADDLE,
+        Dialect::Onnx { .. } => &ONNX,
+    }
+}
+
 /// Whether there is a function for operations of this name.
-pub(crate) fn is_known(name: &str) -> bool {
-    TABLE.contains_key(name)
+pub(crate) fn is_known(dialect: Dialect, name: &str) -> bool {
+    functions(dialect).contains_key(name)
 }
 
 /// Every operation that has a function, in alphabetical order.
-pub(crate) fn known() -> Vec<&'static str> {
-    let mut names: Vec<&str> = TABLE.keys().copied().collect();
+pub(crate) fn known(dialect: Dialect) -> Vec<&'static str> {
+    let mut names: Vec<&str> = functions(dialect).keys().copied().collect();
     names.sort_unstable();
     names
 }
@@ -71,6 +83,7 @@ const LONGEST: usize = 4096;
 
 /// A graph on the way.
 pub(crate) struct Lowering<'m> {
+    dialect: Dialect,
     device: &'m Device,
     cache: &'m ExecutableCache,
     weights: &'m [StoredTensor],
@@ -107,6 +120,7 @@ pub(crate) fn lower(
     longest_loop: usize,
 ) -> Result<Lowered> {
     let mut lowering = Lowering {
+        dialect: program.dialect,
         device,
         cache,
         weights,
@@ -148,7 +162,7 @@ impl Lowering<'_> {
 
     fn operation(&mut self, operation: &Operation) -> Result<()> {
         let name = &operation.name;
-        let lower = TABLE.get(&name[..]).ok_or_else(|| Error::Unsupported(vec![name.clone()]))?;
+        let lower = functions(self.dialect).get(&name[..]).ok_or_else(|| Error::Unsupported(vec![name.clone()]))?;
         let outputs = lower(self, operation).map_err(|error| match error {
             Error::Run(source) => Error::Lowering { operation: name.clone(), source },
             other => other,

@@ -31,30 +31,45 @@ fn batch_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Valu
     }
     let (x, mean, variance) =
         (lowering.input(operation, 0)?, lowering.input(operation, 1)?, lowering.input(operation, 2)?);
-    let epsilon = operation.float("epsilon", 1e-5)?;
     let (rank, channels) = (lowering.shape(&x)?.len(), lowering.shape(&mean)?.iter().product());
     if rank < 2 {
         return Err(wrong(operation, format!("an input of {rank} dimensions")));
     }
-    let shifted = lowering.scaled(&variance, 1.0, epsilon)?;
-    let mut factor = lowering.unary(Unary::Rsqrt, &shifted)?;
-    if let Some(scale) = lowering.optional(operation, 3)? {
-        factor = lowering.binary(Binary::Multiply, &factor, &scale)?;
-    }
-    let moved = lowering.binary(Binary::Multiply, &mean, &factor)?;
-    let addend = match lowering.optional(operation, 4)? {
-        Some(bias) => lowering.binary(Binary::Subtract, &bias, &moved)?,
-        None => lowering.scaled(&moved, -1.0, 0.0)?,
-    };
+    let parts = [lowering.optional(operation, 3)?, lowering.optional(operation, 4)?];
     let along = along_channels(operation, rank, channels)?;
-    let dtype = lowering.data_type(&x)?;
-    let mut parts = Vec::with_capacity(2);
-    for part in [factor, addend] {
-        let part = lowering.cast(&part, dtype)?;
-        parts.push(lowering.reshape(&part, &along)?);
+    let epsilon = operation.float("epsilon", 1e-5)?;
+    Ok(vec![lowering.batch_normalised(&x, [&mean, &variance], parts, epsilon, &along)?])
+}
+
+impl Lowering<'_> {
+    /// Channels less their means over their deviations, times a scale, plus a bias: one factor and one addend for each, under the shape `along`.
+    pub(super) fn batch_normalised(
+        &mut self,
+        x: &Value,
+        [mean, variance]: [&Value; 2],
+        [scale, bias]: [Option<Value>; 2],
+        epsilon: f64,
+        along: &[usize],
+    ) -> Result<Value> {
+        let shifted = self.scaled(variance, 1.0, epsilon)?;
+        let mut factor = self.unary(Unary::Rsqrt, &shifted)?;
+        if let Some(scale) = scale {
+            factor = self.binary(Binary::Multiply, &factor, &scale)?;
+        }
+        let moved = self.binary(Binary::Multiply, mean, &factor)?;
+        let addend = match bias {
+            Some(bias) => self.binary(Binary::Subtract, &bias, &moved)?,
+            None => self.scaled(&moved, -1.0, 0.0)?,
+        };
+        let dtype = self.data_type(x)?;
+        let mut parts = Vec::with_capacity(2);
+        for part in [factor, addend] {
+            let part = self.cast(&part, dtype)?;
+            parts.push(self.reshape(&part, along)?);
+        }
+        let product = self.binary(Binary::Multiply, x, &parts[0])?;
+        self.binary(Binary::Add, &product, &parts[1])
     }
-    let product = lowering.binary(Binary::Multiply, &x, &parts[0])?;
-    Ok(vec![lowering.binary(Binary::Add, &product, &parts[1])?])
 }
 
 fn layer_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
@@ -75,7 +90,7 @@ fn layer_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Valu
 
 impl Lowering<'_> {
     /// Rows of `[groups, size]` brought to mean 0 and variance 1.
-    fn normalised_rows(&mut self, x: &Value, groups: usize, epsilon: f64) -> Result<Value> {
+    pub(super) fn normalised_rows(&mut self, x: &Value, groups: usize, epsilon: f64) -> Result<Value> {
         let shape = self.shape(x)?;
         let size = shape.iter().product::<usize>() / groups.max(1);
         let rows = self.reshape(x, &[groups, size])?;

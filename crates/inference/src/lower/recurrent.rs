@@ -13,25 +13,34 @@ pub(super) const TABLE: Table = &[("rnn", rnn), ("legacy_rnn", legacy_rnn)];
 
 /// What a step does with its gates.
 #[derive(Clone, Copy)]
-enum Cell {
+pub(super) enum Cell {
     Lstm,
-    Gru,
+    Gru(Reset),
     Simple(Nonlinearity),
+}
+
+/// What a GRU's reset gate multiplies.
+#[derive(Clone, Copy)]
+pub(super) enum Reset {
+    /// The state, before its product with the new gate's weight.
+    State,
+    /// That product, with its bias.
+    Product,
 }
 
 /// What a simple cell does with its sum.
 #[derive(Clone, Copy)]
-enum Nonlinearity {
+pub(super) enum Nonlinearity {
     Tanh,
     Relu,
 }
 
 /// The weights of one layer in one direction: of inputs and states, with their biases.
-struct Weights {
-    input: Value,
-    state: Value,
-    input_bias: Option<Value>,
-    state_bias: Option<Value>,
+pub(super) struct Weights {
+    pub input: Value,
+    pub state: Value,
+    pub input_bias: Option<Value>,
+    pub state_bias: Option<Value>,
 }
 
 /// Inputs: x [steps, batch, inputs], states, weights (all weights of all layers and directions, then all biases), lengths. Outputs: y,
@@ -39,7 +48,7 @@ struct Weights {
 fn rnn(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let cell = match operation.text("mode", "LSTM")? {
         "LSTM" => Cell::Lstm,
-        "GRU" => Cell::Gru,
+        "GRU" => Cell::Gru(Reset::Product),
         "RNN_TANH" => Cell::Simple(Nonlinearity::Tanh),
         "RNN_RELU" => Cell::Simple(Nonlinearity::Relu),
         other => return Err(wrong(operation, format!("cells of kind {other}"))),
@@ -108,7 +117,7 @@ impl Lowering<'_> {
     }
 
     /// For each step of x [steps, batch, inputs] whether each sequence goes on, as [batch, 1].
-    fn within(&mut self, lengths: &Value, x: &Value) -> Result<Vec<Value>> {
+    pub(super) fn within(&mut self, lengths: &Value, x: &Value) -> Result<Vec<Value>> {
         let shape = self.shape(x)?;
         let lengths = self.reshape(lengths, &[shape[1], 1])?;
         let dtype = self.data_type(&lengths)?;
@@ -122,7 +131,7 @@ impl Lowering<'_> {
 
     /// All steps of one layer in one direction: y [steps, batch, hidden], and the last states as [1, batch, hidden]. Where a sequence has ended, its
     /// state stays and y is 0; `within` is empty where none ends before the last step.
-    fn layer(
+    pub(super) fn layer(
         &mut self,
         cell: Cell,
         x: &Value,
@@ -145,7 +154,7 @@ impl Lowering<'_> {
             let own = self.reshape(&own, &[batch, width])?;
             let mut next = match cell {
                 Cell::Lstm => self.lstm(&own, weights, &state, hidden)?,
-                Cell::Gru => self.gru(&own, weights, &state, hidden)?,
+                Cell::Gru(reset) => self.gru(&own, weights, &state, hidden, reset)?,
                 Cell::Simple(activation) => self.simple(&own, weights, &state, activation)?,
             };
             let mut y = next[0].clone();
@@ -184,14 +193,23 @@ impl Lowering<'_> {
     }
 
     /// Gates: reset, update, new; `h = (h - n) z + n`.
-    fn gru(&mut self, own: &Value, weights: &Weights, state: &[Value], hidden: usize) -> Result<Vec<Value>> {
+    fn gru(&mut self, own: &Value, weights: &Weights, state: &[Value], hidden: usize, of: Reset) -> Result<Vec<Value>> {
         let of_state = self.product(&state[0], &weights.state, weights.state_bias.as_ref())?;
         let (own, of_state) = (self.split(own, 1, &[hidden; 3])?, self.split(&of_state, 1, &[hidden; 3])?);
         let reset = self.binary(Binary::Add, &own[0], &of_state[0])?;
         let reset = self.activation(Activation::Sigmoid, &reset)?;
         let update = self.binary(Binary::Add, &own[1], &of_state[1])?;
         let update = self.activation(Activation::Sigmoid, &update)?;
-        let new = self.binary(Binary::Multiply, &reset, &of_state[2])?;
+        let new = match of {
+            Reset::Product => self.binary(Binary::Multiply, &reset, &of_state[2])?,
+            Reset::State => {
+                let kept = self.binary(Binary::Multiply, &reset, &state[0])?;
+                let weight = self.narrow(&weights.state, 0, 2 * hidden, 3 * hidden)?;
+                let bias = weights.state_bias.as_ref();
+                let bias = bias.map(|bias| self.narrow(bias, 0, 2 * hidden, 3 * hidden)).transpose()?;
+                self.product(&kept, &weight, bias.as_ref())?
+            }
+        };
         let new = self.binary(Binary::Add, &own[2], &new)?;
         let new = self.unary(Unary::Tanh, &new)?;
         let distance = self.binary(Binary::Subtract, &state[0], &new)?;

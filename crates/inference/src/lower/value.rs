@@ -7,6 +7,7 @@ use openmps::graph::Tensor;
 use openmps::operators::operators::concat::{Concat, Split, Stack};
 use openmps::operators::operators::elementwise::Call;
 use openmps::operators::operators::expand::{Expand, Tile};
+use openmps::operators::operators::gather::Gather;
 use openmps::operators::operators::reduce::Reduce;
 use openmps::operators::operators::slice::Slice;
 use openmps::operators::operators::transpose::Transpose;
@@ -101,6 +102,7 @@ fn fits(dtype: DataType, value: f64) -> bool {
 
 fn is_of_shapes(operator: &dyn Any) -> bool {
     operator.is::<Call>()
+        || operator.is::<Gather>()
         || operator.is::<Slice>()
         || operator.is::<Concat>()
         || operator.is::<Stack>()

@@ -10,17 +10,6 @@ pub(crate) struct ProgramDesc {
     pub version: Option<Version>,
 }
 
-/// What tells a model of ONNX, another protobuf, from a program.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct OnnxModel {
-    #[prost(int64, tag = "1")]
-    pub ir_version: i64,
-    #[prost(bytes = "vec", optional, tag = "7")]
-    pub graph: Option<Vec<u8>>,
-    #[prost(bytes = "vec", repeated, tag = "8")]
-    pub opset_import: Vec<Vec<u8>>,
-}
-
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Version {
     #[prost(int64, optional, tag = "1")]

@@ -10,7 +10,7 @@ mod names;
 
 use crate::error::{Error, Result};
 use crate::program::{Attribute, Block, Operation, Port, Program, ValueId, ValueType};
-use format::{Attr, BlockDesc, OnnxModel, OpDesc, ProgramDesc, Scalar, VarDesc};
+use format::{Attr, BlockDesc, OpDesc, ProgramDesc, Scalar, VarDesc};
 use openmps::DataType;
 use prost::Message;
 use std::collections::{BTreeMap, HashMap};
@@ -42,7 +42,6 @@ pub fn data_type(code: i64) -> Option<DataType> {
 pub fn read(file: &[u8]) -> Result<Program> {
     let program = match ProgramDesc::decode(file) {
         Ok(program) if !program.blocks.is_empty() => program,
-        _ if is_onnx(file) => return Err(Error::program("it is a model of ONNX, which openmps does not read")),
         Ok(_) => return Err(Error::program("no block")),
         Err(error) => return Err(Error::program(error.to_string())),
     };
@@ -64,11 +63,6 @@ pub fn read(file: &[u8]) -> Result<Program> {
 fn in_order(mut ports: Vec<(i64, Port)>) -> Vec<Port> {
     ports.sort_by_key(|(column, _)| *column);
     ports.into_iter().map(|(_, port)| port).collect()
-}
-
-fn is_onnx(file: &[u8]) -> bool {
-    OnnxModel::decode(file)
-        .is_ok_and(|model| model.ir_version > 0 && model.graph.is_some() && !model.opset_import.is_empty())
 }
 
 #[derive(Default)]

@@ -104,11 +104,11 @@ def _parser() -> argparse.ArgumentParser:
     planned.add_argument("--gigabits", type=_gigabits, default=10.0, help="a second, on the line of each (default: %(default)s)")
     planned.set_defaults(run=_collective_plan)
 
-    inspected = _program_command(commands, "inspect", "what an inference program of PaddlePaddle is made of, and whether openmps runs it")
+    inspected = _program_command(commands, "inspect", "what an inference program of PaddlePaddle or ONNX is made of, and whether openmps runs it")
     _shapes(inspected)
     inspected.set_defaults(run=_inspect)
 
-    executed = _program_command(commands, "run", "an inference program of PaddlePaddle on arrays from files")
+    executed = _program_command(commands, "run", "an inference program of PaddlePaddle or ONNX on arrays from files")
     executed.add_argument("--input", type=Path, action="append", default=[], help="an array, NAME.npy, for each input in its order")
     executed.add_argument("--output", type=Path, help="where the results go, NAME.npz (default: nowhere)")
     executed.set_defaults(run=_run)
@@ -138,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _program_command(commands, name: str, summary: str) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=summary)
-    parser.add_argument("model", type=Path, help="inference.json, NAME.pdmodel, or the folder that holds one of them")
+    parser.add_argument("model", type=Path, help="inference.json, NAME.pdmodel, NAME.onnx, or the folder that holds one of the first two")
     parser.add_argument("--parameters", type=Path, help="NAME.pdiparams (default: beside the program)")
     return parser
 

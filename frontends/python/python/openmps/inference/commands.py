@@ -267,8 +267,8 @@ def _config(model: Path, parameters: Path | None) -> Config:
     if not model.exists():
         raise CommandError(f"{model} does not exist")
     try:
-        if model.is_dir():
-            return Config(model)
+        if model.is_dir() or model.suffix == ".onnx":
+            return Config(model, parameters)
         beside = model.with_suffix(".pdiparams")
         # A network without weights has no second file; a program that wants weights says which are missing.
         return Config(model, parameters or (beside if beside.exists() else ""))

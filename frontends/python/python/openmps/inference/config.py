@@ -73,7 +73,7 @@ class PrecisionType(enum.Enum):
 
 class Config:
     """``Config(program, parameters)`` or ``Config(folder)``, whose files are then ``inference.*``, ``model.*`` or the only ones there. The
-    parameters of a network without weights are ``""``.
+    parameters of a network without weights are ``""``. A model of ONNX is one file, ``Config("NAME.onnx")``.
     """
 
     def __init__(self, program: str | os.PathLike | None = None, parameters: str | os.PathLike | None = None):
@@ -86,7 +86,11 @@ class Config:
     def set_model(self, program: str | os.PathLike, parameters: str | os.PathLike | None = None) -> None:
         """The model's two files, or the folder that they are in."""
         self._buffers = None
-        if parameters is not None:
+        if Path(program).suffix == ".onnx":
+            if parameters:
+                raise ValueError(f"{program} holds its parameters, {parameters} is one file too many")
+            self._program, self._parameters = os.fspath(program), ""
+        elif parameters is not None:
             self._program, self._parameters = os.fspath(program), os.fspath(parameters)
         else:
             self._program, self._parameters = map(str, _files_of(Path(program)))

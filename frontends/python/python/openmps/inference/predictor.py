@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import overload
 
 import numpy as np
@@ -69,7 +70,7 @@ class Tensor:
 
     def _stored_as(self, array: np.ndarray) -> np.dtype:
         """The element type in memory. Integers of other sizes, which a list or NumPy's default brings, are converted."""
-        expected = np.dtype(_STORED_AS.get(self._dtype, self._dtype)) if self._dtype else array.dtype
+        expected = stored_as(self._dtype) or array.dtype
         if array.dtype != expected and not (array.dtype.kind in "iub" and expected.kind == "i"):
             raise ValueError(f"the input {self._name} is {self._dtype}, the array {array.dtype}")
         return expected
@@ -80,7 +81,7 @@ class Predictor:
 
     def __init__(self, config: Config, model: openmps.native.InferenceModel | None = None, types: type = DataType):
         self._config, self._types = config, types
-        self._model = model or openmps.native.InferenceModel(*config.contents(), config.custom_device_id())
+        self._model = model or _open(config)
         self._inputs = [Tensor(*port, types) for port in self._model.inputs()]
         self._outputs = [Tensor(*port, types) for port in self._model.outputs()]
 
@@ -130,7 +131,7 @@ class Predictor:
             for tensor, array in zip(self._inputs, inputs, strict=True):
                 tensor.share_external_data(array)
         results = self._model.run([_given(tensor) for tensor in self._inputs])
-        arrays = [np.frombuffer(data, _STORED_AS.get(dtype, dtype)).reshape(shape) for dtype, shape, data in results]
+        arrays = [from_native(result) for result in results]
         for tensor, (dtype, *_), array in zip(self._outputs, results, arrays, strict=True):
             tensor._dtype, tensor._array = dtype, array
         if inputs is None:
@@ -181,6 +182,12 @@ def get_version() -> str:
     return f"openmps {openmps.__version__}"
 
 
+def _open(config: Config) -> openmps.native.InferenceModel:
+    if not config.model_from_memory() and config.prog_file().endswith(".onnx"):
+        return openmps.native.InferenceModel.onnx(Path(config.prog_file()), config.custom_device_id())
+    return openmps.native.InferenceModel(*config.contents(), config.custom_device_id())
+
+
 def _named(tensors: list[Tensor], name: str, kind: str) -> Tensor:
     for tensor in tensors:
         if tensor.name() == name:
@@ -205,6 +212,17 @@ def _given(tensor: Tensor) -> tuple[str, list[int], np.ndarray]:
 def as_native(dtype: str | None, array: np.ndarray) -> tuple[str, list[int], np.ndarray]:
     """An input as the native module takes it: its element type, where the program does not say, is the array's."""
     return dtype or str(array.dtype), list(array.shape), array.reshape(-1).view(np.uint8)
+
+
+def from_native(result: tuple[str, list[int], bytearray]) -> np.ndarray:
+    """An output as the native module gives it, without a copy."""
+    dtype, shape, data = result
+    return np.frombuffer(data, stored_as(dtype)).reshape(shape)
+
+
+def stored_as(dtype: str | None) -> np.dtype | None:
+    """The element type in memory; None where the program does not say one."""
+    return np.dtype(_STORED_AS.get(dtype, dtype)) if dtype else None
 
 
 def noise(dtype: str | None, shape: list[int], random: np.random.Generator) -> np.ndarray:

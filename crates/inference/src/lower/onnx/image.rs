@@ -1,0 +1,73 @@
+//! Padding and sampling of images, and what neighbouring channels do to each other.
+
+use super::window::{halves, spatial};
+use crate::error::Result;
+use crate::lower::{Lowering, Table, Value, axes_of, number_of, size_of, wrong};
+use crate::program::Operation;
+use openmps::operators::operators::elementwise::{Binary, Unary};
+use openmps::operators::operators::grid_sample::{Beyond, Coordinates, GridSample, Sampling};
+use openmps::operators::operators::pad::{Mode, Pad};
+use openmps::operators::operators::pooling::{Pooling, PoolingType};
+
+pub(super) const TABLE: Table = &[("LRN", local_response), ("Pad", pad), ("GridSample", grid_sample)];
+
+/// `x / (bias + alpha m)^beta`, where m is the mean of the squares of `size` neighbouring channels, with zeros beyond the border.
+fn local_response(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let x = lowering.input(operation, 0)?;
+    let shape = lowering.shape(&x)?;
+    let inner = spatial(operation, &shape)?.iter().product();
+    let size = size_of(operation, operation.integer("size", 1)?)?.max(1);
+    let square = lowering.unary(Unary::Square, &x)?;
+    let columns = lowering.reshape(&square, &[shape[0], 1, shape[1], inner])?;
+    let columns = lowering.padded(&columns, 2, halves(size - 1, true), 0.0)?;
+    let mean =
+        lowering.one(Pooling { strides: [1, 1], ..Pooling::new(PoolingType::Average, [size, 1]) }, &[columns])?;
+    let mean = lowering.reshape(&mean, &shape)?;
+    let sum = lowering.scaled(&mean, operation.float("alpha", 1e-4)?, operation.float("bias", 1.0)?)?;
+    let power = lowering.to_power(&sum, operation.float("beta", 0.75)?)?;
+    Ok(vec![lowering.binary(Binary::Divide, &x, &power)?])
+}
+
+/// Elements before all axes, then behind them; of the axes that are named, or of all.
+fn pad(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let x = lowering.input(operation, 0)?;
+    let rank = lowering.shape(&x)?.len();
+    let numbers = lowering.integers(operation, 1, "pads")?.unwrap_or_default();
+    let named = lowering.integers(operation, 3, "")?.unwrap_or_else(|| (0..rank as i64).collect());
+    let named = axes_of(operation, Some(named), rank)?;
+    if numbers.len() != 2 * named.len() {
+        return Err(wrong(operation, format!("{} paddings of {} axes", numbers.len(), named.len())));
+    }
+    let mut paddings = vec![(0, 0); rank];
+    for (at, &axis) in named.iter().enumerate() {
+        paddings[axis] = (numbers[at], numbers[named.len() + at]);
+    }
+    let mode = match operation.text("mode", "constant")? {
+        "reflect" => Mode::Reflect,
+        "edge" => Mode::Replicate,
+        "wrap" => Mode::Circular,
+        _ => Mode::Constant,
+    };
+    let number = match lowering.number_at(operation, 2)? {
+        Some(number) => number,
+        None => operation.float("value", 0.0)?,
+    };
+    let value = number_of(lowering.data_type(&x)?, number);
+    Ok(vec![lowering.one(Pad { paddings, mode, value }, &[x])?])
+}
+
+fn grid_sample(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let inputs = [lowering.input(operation, 0)?, lowering.input(operation, 1)?];
+    let sampling = match operation.text("mode", "linear")? {
+        "nearest" => Sampling::Nearest,
+        "linear" | "bilinear" => Sampling::Linear,
+        other => return Err(wrong(operation, format!("the mode {other:?}"))),
+    };
+    let beyond = match operation.text("padding_mode", "zeros")? {
+        "border" => Beyond::Border,
+        "reflection" => Beyond::Reflection,
+        _ => Beyond::Zeros,
+    };
+    let coordinates = if operation.flag("align_corners", false)? { Coordinates::Centres } else { Coordinates::Sides };
+    Ok(vec![lowering.one(GridSample { sampling, beyond, coordinates }, &inputs)?])
+}

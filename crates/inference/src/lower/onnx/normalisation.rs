@@ -1,0 +1,150 @@
+//! Norms. Batch norm is a factor and an addend for each channel, which the graph's passes give to the convolution before it.
+
+use super::reduction::Over;
+use super::refuse_training;
+use crate::error::Result;
+use crate::lower::{Lowering, Table, Value, size_of, wrong};
+use crate::program::Operation;
+use openmps::operators::operators::elementwise::{Binary, Unary};
+use openmps::operators::operators::layer_norm::LayerNorm;
+use openmps::operators::operators::reduce::Reduction;
+
+pub(super) const TABLE: Table = &[
+    ("BatchNormalization", batch_norm),
+    ("InstanceNormalization", instance_norm),
+    ("GroupNormalization", group_norm),
+    ("LayerNormalization", layer_norm),
+    ("RMSNormalization", rms_norm),
+    ("LpNormalization", lp_norm),
+    ("MeanVarianceNormalization", mean_variance),
+];
+
+fn batch_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    refuse_training(operation, operation.flag("training_mode", false)?)?;
+    let [x, scale, bias, mean, variance] = [0, 1, 2, 3, 4].map(|at| lowering.input(operation, at));
+    let (x, epsilon) = (x?, operation.float("epsilon", 1e-5)?);
+    let mut along = vec![1; lowering.shape(&x)?.len()];
+    match along.get_mut(1) {
+        Some(channels) => *channels = lowering.shape(&x)?[1],
+        None => return Err(wrong(operation, "an input without channels")),
+    }
+    Ok(vec![lowering.batch_normalised(&x, [&mean?, &variance?], [Some(scale?), Some(bias?)], epsilon, &along)?])
+}
+
+fn instance_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let x = lowering.input(operation, 0)?;
+    let groups = lowering.shape(&x)?.iter().take(2).product();
+    let y = lowering.normalised_rows(&x, groups, operation.float("epsilon", 1e-5)?)?;
+    scaled(lowering, operation, y)
+}
+
+/// Scale and bias of each channel; before set 21 of each group.
+fn group_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let x = lowering.input(operation, 0)?;
+    let shape = lowering.shape(&x)?;
+    let groups = size_of(operation, operation.integer("num_groups", 1)?)?;
+    let [batch, channels, ..] = shape[..] else { return Err(wrong(operation, format!("an image of shape {shape:?}"))) };
+    if groups == 0 || !channels.is_multiple_of(groups) {
+        return Err(wrong(operation, format!("{channels} channels in {groups} groups")));
+    }
+    let y = lowering.normalised_rows(&x, batch * groups, operation.float("epsilon", 1e-5)?)?;
+    let of = lowering.shape(&lowering.input(operation, 1)?)?;
+    if of[..] != [groups] || groups == channels {
+        return scaled(lowering, operation, y);
+    }
+    let inner = shape[1..].iter().product::<usize>() / groups;
+    let rows = lowering.reshape(&y, &[batch, groups, inner])?;
+    let rows = scaled(lowering, operation, rows)?.remove(0);
+    Ok(vec![lowering.reshape(&rows, &shape)?])
+}
+
+/// The second and third inputs, one number for each channel.
+fn scaled(lowering: &mut Lowering, operation: &Operation, mut y: Value) -> Result<Vec<Value>> {
+    let mut along = vec![1; lowering.shape(&y)?.len()];
+    for (at, binary) in [(1, Binary::Multiply), (2, Binary::Add)] {
+        let part = lowering.input(operation, at)?;
+        along[1] = lowering.shape(&part)?.iter().product();
+        let part = lowering.reshape(&part, &along)?;
+        y = lowering.binary(binary, &y, &part)?;
+    }
+    Ok(vec![y])
+}
+
+fn layer_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let x = lowering.input(operation, 0)?;
+    let y = row_norm(lowering, operation, &x, true)?;
+    if !operation.outputs.iter().skip(1).any(Option::is_some) {
+        return Ok(vec![y]);
+    }
+    // The rows' means, and the inverses of their deviations.
+    let rank = lowering.shape(&x)?.len() as i64;
+    let over = Over { axes: (lowering.axis(operation, &x, -1)? as i64..rank).collect(), keep_dims: true };
+    let mean = lowering.reduced(Reduction::Mean, &x, &over)?;
+    let difference = lowering.binary(Binary::Subtract, &x, &mean)?;
+    let square = lowering.unary(Unary::Square, &difference)?;
+    let variance = lowering.reduced(Reduction::Mean, &square, &over)?;
+    let variance = lowering.scaled(&variance, 1.0, operation.float("epsilon", 1e-5)?)?;
+    let inverse = lowering.unary(Unary::Rsqrt, &variance)?;
+    Ok(vec![y, mean, inverse])
+}
+
+fn rms_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let x = lowering.input(operation, 0)?;
+    Ok(vec![row_norm(lowering, operation, &x, false)?])
+}
+
+/// Rows from `axis` on; scale and bias may be smaller than a row, and broadcast.
+fn row_norm(lowering: &mut Lowering, operation: &Operation, x: &Value, centred: bool) -> Result<Value> {
+    let (axis, shape) = (lowering.axis(operation, x, -1)?, lowering.shape(x)?);
+    let size = shape[axis..].iter().product::<usize>();
+    let epsilon = operation.float("epsilon", 1e-5)?;
+    let mut inputs = vec![x.clone()];
+    let mut parts = [false; 2];
+    let mut later = Vec::new();
+    for (at, binary) in [(1, Binary::Multiply), (2, Binary::Add)] {
+        let Some(part) = lowering.optional(operation, at)? else { continue };
+        let whole = later.is_empty() && lowering.shape(&part)?.iter().product::<usize>() == size;
+        if whole {
+            inputs.push(lowering.reshape(&part, &[size])?);
+            parts[at - 1] = true;
+        } else {
+            later.push((binary, part));
+        }
+    }
+    let [scale, bias] = parts;
+    let norm = LayerNorm { begin: axis as i64, epsilon, scale, bias, centred, statistics: false };
+    let mut y = lowering.one(norm, &inputs)?;
+    for (binary, part) in later {
+        y = lowering.binary(binary, &y, &part)?;
+    }
+    Ok(y)
+}
+
+fn lp_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let x = lowering.input(operation, 0)?;
+    let reduction = match operation.integer("p", 2)? {
+        1 => Reduction::SumOfAbsolutes,
+        2 => Reduction::Norm,
+        other => return Err(wrong(operation, format!("a norm of order {other}"))),
+    };
+    let over = Over { axes: vec![operation.integer("axis", -1)?], keep_dims: true };
+    let norm = lowering.reduced(reduction, &x, &over)?;
+    let quotient = lowering.binary(Binary::Divide, &x, &norm)?;
+    // A row of zeros stays one.
+    let zero = lowering.number_like(&norm, 0.0)?;
+    let is_zero = lowering.binary(Binary::Equal, &norm, &zero)?;
+    Ok(vec![lowering.choose(&is_zero, &zero, &quotient)?])
+}
+
+/// `(x - mean) / deviation` along axes.
+fn mean_variance(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let x = lowering.input(operation, 0)?;
+    let over = Over { axes: operation.integers("axes")?.unwrap_or_else(|| vec![0, 2, 3]), keep_dims: true };
+    let mean = lowering.reduced(Reduction::Mean, &x, &over)?;
+    let difference = lowering.binary(Binary::Subtract, &x, &mean)?;
+    let square = lowering.unary(Unary::Square, &difference)?;
+    let variance = lowering.reduced(Reduction::Mean, &square, &over)?;
+    let deviation = lowering.unary(Unary::Sqrt, &variance)?;
+    let deviation = lowering.scaled(&deviation, 1.0, 1e-9)?;
+    Ok(vec![lowering.binary(Binary::Divide, &difference, &deviation)?])
+}

@@ -1,0 +1,155 @@
+//! Parts of tensors, and elements that indices name: read, and written.
+
+use super::integers;
+use crate::error::Result;
+use crate::lower::{Lowering, Table, Value, axis_of, wrong};
+use crate::program::Operation;
+use openmps::operators::operators::elementwise::Binary;
+use openmps::operators::operators::expand::Expand;
+use openmps::operators::operators::gather::{Gather, GatherNd, Negative, TakeAlongAxis};
+use openmps::operators::operators::scatter::{PutAlongAxis, Reduce};
+use openmps::operators::operators::slice::{Range, Slice};
+
+pub(super) const TABLE: Table = &[
+    ("Slice", slice),
+    ("Gather", gather),
+    ("GatherElements", gather_elements),
+    ("GatherND", gather_nd),
+    ("ScatterElements", scatter_elements),
+    ("Scatter", scatter_elements),
+    ("ScatterND", scatter_nd),
+    ("NonZero", nonzero),
+    ("Compress", compress),
+];
+
+fn slice(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let x = lowering.input(operation, 0)?;
+    let rank = lowering.shape(&x)?.len() as i64;
+    let starts = lowering.integers(operation, 1, "starts")?.unwrap_or_default();
+    let ends = lowering.integers(operation, 2, "ends")?.unwrap_or_default();
+    let axes = lowering.integers(operation, 3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
+    let steps = lowering.integers(operation, 4, "steps")?.unwrap_or_else(|| vec![1; starts.len()]);
+    if [ends.len(), axes.len(), steps.len()] != [starts.len(); 3] {
+        return Err(wrong(operation, format!("axes {axes:?} from {starts:?} to {ends:?} in steps of {steps:?}")));
+    }
+    let range = |at: usize| {
+        let axis = axis_of(operation, axes[at], rank as usize)? as i64;
+        Ok(Range { axis, start: starts[at], end: ends[at], step: steps[at] })
+    };
+    let ranges = (0..starts.len()).map(range).collect::<Result<_>>()?;
+    Ok(vec![lowering.one(Slice { ranges }, &[x])?])
+}
+
+fn gather(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let (x, index) = (lowering.input(operation, 0)?, lowering.input(operation, 1)?);
+    let axis = lowering.axis(operation, &x, 0)?;
+    Ok(vec![lowering.one(Gather { axis: axis as i64 }, &[x, index])?])
+}
+
+/// The part of `x` that indices of a smaller shape lie over.
+fn gather_elements(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let (mut x, index) = (lowering.input(operation, 0)?, lowering.input(operation, 1)?);
+    let axis = lowering.axis(operation, &x, 0)?;
+    for (at, &size) in lowering.shape(&index)?.iter().enumerate() {
+        if at != axis && lowering.shape(&x)?.get(at).is_some_and(|&own| size < own) {
+            x = lowering.narrow(&x, at, 0, size)?;
+        }
+    }
+    let take = TakeAlongAxis { axis: axis as i64, negative: Negative::FromEnd };
+    Ok(vec![lowering.one(take, &[x, index])?])
+}
+
+/// The first dimensions of both are those of batches: each one's number goes before its tuples.
+fn gather_nd(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let (x, mut index) = (lowering.input(operation, 0)?, lowering.input(operation, 1)?);
+    let batches = operation.integer("batch_dims", 0)?.max(0) as usize;
+    let shape = lowering.shape(&index)?;
+    if batches >= shape.len() {
+        return Err(wrong(operation, format!("{batches} dimensions of batches of {shape:?}")));
+    }
+    for at in (0..batches).rev() {
+        let mut along = vec![1; shape.len()];
+        along[at] = shape[at];
+        let number = integers(0..shape[at] as i64);
+        let number = lowering.cast(&number, lowering.data_type(&index)?)?;
+        let number = lowering.reshape(&number, &along)?;
+        let mut dims: Vec<i64> = shape.iter().map(|&size| size as i64).collect();
+        dims[shape.len() - 1] = 1;
+        let number = lowering.one(Expand { dims }, &[number])?;
+        index = lowering.concat(&[number, index], shape.len() - 1)?;
+    }
+    Ok(vec![lowering.one(GatherNd, &[x, index])?])
+}
+
+fn reduction(operation: &Operation) -> Result<Reduce> {
+    Ok(match operation.text("reduction", "none")? {
+        "none" => Reduce::Assign,
+        "add" => Reduce::Add,
+        "mul" => Reduce::Multiply,
+        "max" => Reduce::Maximum,
+        "min" => Reduce::Minimum,
+        other => return Err(wrong(operation, format!("the reduction {other:?}"))),
+    })
+}
+
+fn scatter_elements(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let [x, index, updates] = [0, 1, 2].map(|at| lowering.input(operation, at));
+    let (x, index, updates) = (x?, index?, updates?);
+    let axis = lowering.axis(operation, &x, 0)?;
+    let put = PutAlongAxis { axis: axis as i64, reduce: reduction(operation)?, include_self: true };
+    Ok(vec![lowering.one(put, &[x, index, updates])?])
+}
+
+/// Tuples of indices name rows: of the dimensions behind them, the whole is a matrix.
+fn scatter_nd(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let [x, index, updates] = [0, 1, 2].map(|at| lowering.input(operation, at));
+    let (x, index, updates) = (x?, index?, updates?);
+    let (shape, tuples) = (lowering.shape(&x)?, lowering.shape(&index)?);
+    let Some((&width, leading)) = tuples.split_last().filter(|(width, _)| **width <= shape.len()) else {
+        return Err(wrong(operation, format!("indices of shape {tuples:?} into {shape:?}")));
+    };
+    let (named, rest) = shape.split_at(width);
+    let (count, row): (usize, usize) = (leading.iter().product(), rest.iter().product());
+    let index = lowering.reshape(&index, &[count, width])?;
+    let mut number = lowering.filled(&[count, 1], lowering.data_type(&index)?, 0.0)?;
+    for (at, &size) in named.iter().enumerate() {
+        let own = lowering.narrow(&index, 1, at, at + 1)?;
+        let own = lowering.counted_from_end(&own, size)?;
+        number = lowering.scaled(&number, size as f64, 0.0)?;
+        number = lowering.binary(Binary::Add, &number, &own)?;
+    }
+    let number = lowering.one(Expand { dims: vec![count as i64, row as i64] }, &[number])?;
+    let matrix = lowering.reshape(&x, &[named.iter().product(), row])?;
+    let updates = lowering.reshape(&updates, &[count, row])?;
+    let put = PutAlongAxis { axis: 0, reduce: reduction(operation)?, include_self: true };
+    let written = lowering.one(put, &[matrix, number, updates])?;
+    Ok(vec![lowering.reshape(&written, &shape)?])
+}
+
+/// Coordinates as columns.
+fn nonzero(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let x = lowering.input(operation, 0)?;
+    // A number is the only element of a row.
+    let x = if lowering.shape(&x)?.is_empty() { lowering.reshape(&x, &[1])? } else { x };
+    let places = lowering.places(&x)?;
+    Ok(vec![lowering.transpose(&places, &[1, 0])?])
+}
+
+/// The slices whose condition holds; of all elements where there is no axis.
+fn compress(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    // Finding the places runs the graph so far: what is made before belongs to that.
+    let condition = lowering.input(operation, 1)?;
+    let places = lowering.places(&condition)?;
+    let count = lowering.shape(&places)?[0];
+    let places = lowering.reshape(&places, &[count])?;
+    let mut x = lowering.input(operation, 0)?;
+    let axis = match operation.integers("axis")? {
+        Some(_) => lowering.axis(operation, &x, 0)?,
+        None => {
+            let count = lowering.shape(&x)?.iter().product();
+            x = lowering.reshape(&x, &[count])?;
+            0
+        }
+    };
+    Ok(vec![lowering.one(Gather { axis: axis as i64 }, &[x, places])?])
+}

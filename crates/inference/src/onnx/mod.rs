@@ -1,0 +1,306 @@
+//! Models of ONNX (<https://onnx.ai>): a graph of nodes whose values have names, with its tensors in the same file or beside it.
+//!
+//! They become what Paddle's programs are, with ONNX's names of operations and attributes: constants are operations, or parameters where they
+//! are large; a graph inside a node is a block, which may read what is around it.
+
+pub(crate) mod format;
+pub(crate) mod tensor;
+
+use crate::error::{Error, Result};
+use crate::program::{Attribute, Block, Dialect, Operation, Port, Program, ValueId, ValueType};
+use crate::storage::Storage;
+use format::{AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto};
+use openmps::Device;
+use openmps::graph::StoredTensor;
+use openmps::operators::Array;
+use prost::Message;
+use prost::bytes::Bytes;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use tensor::{Content, Place, Weight};
+
+/// The version of the first operators that are read: those before broadcast by an attribute.
+const OLDEST: i64 = 7;
+
+/// The attributes of nodes that are graphs, in the order of their blocks.
+const GRAPHS: [&str; 3] = ["then_branch", "else_branch", "body"];
+
+/// `AttributeProto.AttributeType`.
+mod kind {
+    pub const FLOAT: i32 = 1;
+    pub const INT: i32 = 2;
+    pub const STRING: i32 = 3;
+    pub const TENSOR: i32 = 4;
+    pub const GRAPH: i32 = 5;
+    pub const FLOATS: i32 = 6;
+    pub const INTS: i32 = 7;
+    pub const STRINGS: i32 = 8;
+}
+
+/// A model that was read.
+pub(crate) struct Read {
+    pub program: Program,
+    /// One for each parameter of the program.
+    pub weights: Vec<Weight>,
+}
+
+/// Whether a file is a model of ONNX.
+pub(crate) fn is_model(file: &[u8]) -> bool {
+    /// The fields that tell it from a program of Paddle, which is a protobuf, too.
+    #[derive(Clone, PartialEq, Message)]
+    struct Head {
+        #[prost(int64, tag = "1")]
+        ir_version: i64,
+        #[prost(bytes = "bytes", optional, tag = "7")]
+        graph: Option<Bytes>,
+        #[prost(bytes = "bytes", repeated, tag = "8")]
+        opset_import: Vec<Bytes>,
+    }
+    Head::decode(file).is_ok_and(|head| head.ir_version > 0 && head.graph.is_some() && !head.opset_import.is_empty())
+}
+
+/// Reads a model.
+pub(crate) fn read(file: &Bytes) -> Result<Read> {
+    let model = ModelProto::decode(file.clone()).map_err(|error| Error::program(error.to_string()))?;
+    let graph = model.graph.as_ref().ok_or_else(|| Error::program("no graph"))?;
+    let own = model.opset_import.iter().find(|set| is_own(&set.domain));
+    // A model of others' operators alone names no version of ONNX's.
+    let opset = own.map_or(OLDEST, |set| set.version);
+    if opset < OLDEST {
+        return Err(Error::Version { got: opset, known: "sets of operators from 7 on" });
+    }
+    let mut reader = Reader { file, program: Program::default(), weights: Vec::new(), scopes: Vec::new() };
+    reader.program.dialect = Dialect::Onnx { opset };
+    reader.program.metadata =
+        model.metadata_props.iter().map(|entry| (entry.key.clone(), entry.value.clone())).collect();
+    reader.main(graph)?;
+    reader.program.plan_releases();
+    Ok(Read { program: reader.program, weights: reader.weights })
+}
+
+/// A model's tensors for a device; those beside the model's file are in its folder.
+pub(crate) fn load(
+    device: &Device,
+    weights: Vec<Weight>,
+    file: Storage,
+    folder: Option<&Path>,
+) -> Result<Vec<StoredTensor>> {
+    let own = Arc::new(file);
+    let mut others: HashMap<String, Arc<Storage>> = HashMap::new();
+    let mut loaded = Vec::with_capacity(weights.len());
+    for Weight { data_type, dims, place } in weights {
+        let bytes = dims.iter().product::<usize>() * data_type.size();
+        let (storage, begin) = match place {
+            Place::Inside { begin } => (Arc::clone(&own), begin),
+            Place::Here(content) => (Arc::new(Storage::Memory(content.into())), 0),
+            Place::Beside { file, begin } => {
+                let folder =
+                    folder.ok_or_else(|| Error::program(format!("its tensors are in {file}: open it by its path")))?;
+                let storage = match others.get(&file) {
+                    Some(storage) => Arc::clone(storage),
+                    None => Arc::new(Storage::open(&folder.join(&file))?),
+                };
+                others.insert(file, Arc::clone(&storage));
+                (storage, begin)
+            }
+        };
+        if begin.checked_add(bytes).is_none_or(|end| end > storage.len()) {
+            return Err(storage.too_short(begin, bytes));
+        }
+        loaded.push(StoredTensor::new(device, &dims, data_type, move || Ok(storage.read(begin, bytes)?))?);
+    }
+    Ok(loaded)
+}
+
+/// Whether operators of this domain are ONNX's own.
+fn is_own(domain: &str) -> bool {
+    matches!(domain, "" | "ai.onnx")
+}
+
+struct Reader<'a> {
+    file: &'a Bytes,
+    program: Program,
+    weights: Vec<Weight>,
+    /// The values of the graphs that are being read, by name, the innermost last.
+    scopes: Vec<HashMap<&'a str, ValueId>>,
+}
+
+impl<'a> Reader<'a> {
+    fn main(&mut self, graph: &'a GraphProto) -> Result<()> {
+        // Before version 4 of the format tensors were inputs, too, which a run need not be given.
+        let is_held = |input: &&ValueInfoProto| graph.initializer.iter().any(|tensor| tensor.name == input.name);
+        let inputs: Vec<&ValueInfoProto> = graph.input.iter().filter(|input| !is_held(input)).collect();
+        self.program.body = self.graph(graph, &inputs)?;
+        let ports = |infos: &[&ValueInfoProto], ids: &[ValueId]| -> Vec<Port> {
+            infos.iter().zip(ids).map(|(info, &value)| Port { name: info.name.clone(), value }).collect()
+        };
+        let outputs: Vec<&ValueInfoProto> = graph.output.iter().collect();
+        self.program.inputs = ports(&inputs, &std::mem::take(&mut self.program.body.arguments));
+        self.program.outputs = ports(&outputs, &std::mem::take(&mut self.program.body.yields));
+        for (port, info) in self.program.outputs.iter().zip(outputs) {
+            self.program.values[port.value] = described(info)?;
+        }
+        Ok(())
+    }
+
+    /// A graph that is given these values.
+    fn graph(&mut self, graph: &'a GraphProto, inputs: &[&'a ValueInfoProto]) -> Result<Block> {
+        if !graph.sparse_initializer.is_empty() {
+            return Err(Error::program("a sparse tensor"));
+        }
+        self.scopes.push(HashMap::new());
+        let mut block = Block::default();
+        for input in inputs {
+            let value = described(input)?;
+            if self.scopes.len() == 1 && !is_tensor_of_known_rank(input) {
+                return Err(Error::program(format!(
+                    "the input {}, which is no tensor of a known number of dimensions",
+                    input.name
+                )));
+            }
+            block.arguments.push(self.define(&input.name, value));
+        }
+        for tensor in &graph.initializer {
+            let content = tensor::read(tensor, self.file)?;
+            block.operations.extend(self.hold(&tensor.name, content));
+        }
+        for node in &graph.node {
+            block.operations.extend(self.node(node)?);
+        }
+        for output in &graph.output {
+            block.yields.push(self.find(&output.name)?);
+        }
+        self.scopes.pop();
+        Ok(block)
+    }
+
+    fn define(&mut self, name: &'a str, value: ValueType) -> ValueId {
+        let id = self.program.values.len();
+        self.program.values.push(value);
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.insert(name, id);
+        }
+        id
+    }
+
+    fn find(&self, name: &str) -> Result<ValueId> {
+        let found = self.scopes.iter().rev().find_map(|scope| scope.get(name).copied());
+        found.ok_or_else(|| Error::program(format!("the value {name}, which nothing makes before it is read")))
+    }
+
+    /// A tensor of the model: a parameter, or an operation that makes it.
+    fn hold(&mut self, name: &'a str, content: Content) -> Option<Operation> {
+        match content {
+            Content::Known(array) => {
+                let id = self.define(name, ValueType::default());
+                Some(constant(id, &array))
+            }
+            Content::Weight(weight) => {
+                let dims = weight.dims.iter().map(|&size| size as i64).collect();
+                let value = self.define(name, ValueType { data_type: Some(weight.data_type), dims });
+                self.program.parameters.push(Port { name: name.to_owned(), value });
+                self.weights.push(weight);
+                None
+            }
+        }
+    }
+
+    fn node(&mut self, node: &'a NodeProto) -> Result<Option<Operation>> {
+        if node.op_type == "Constant"
+            && is_own(&node.domain)
+            && let ([attribute], [output]) = (&node.attribute[..], &node.output[..])
+            && let Some(tensor) = &attribute.t
+        {
+            let content = tensor::read(tensor, self.file)?;
+            return Ok(self.hold(output, content));
+        }
+        let name =
+            if is_own(&node.domain) { node.op_type.clone() } else { format!("{}.{}", node.domain, node.op_type) };
+        let input = |name: &String| if name.is_empty() { Ok(None) } else { self.find(name).map(Some) };
+        let inputs = node.input.iter().map(input).collect::<Result<Vec<_>>>()?;
+        let mut blocks = Vec::new();
+        for graph in GRAPHS.iter().filter_map(|name| node.attribute.iter().find(|attribute| attribute.name == *name)) {
+            if let Some(graph) = &graph.g {
+                let inputs: Vec<&ValueInfoProto> = graph.input.iter().collect();
+                blocks.push(self.graph(graph, &inputs)?);
+            }
+        }
+        let mut attributes = BTreeMap::new();
+        for attribute in &node.attribute {
+            self.attribute(&name, attribute, &mut attributes)?;
+        }
+        // Loops keep what goes round in their outputs, so that each has one.
+        let is_kept = |name: &str| !name.is_empty() || node.op_type == "Loop";
+        let mut outputs: Vec<Option<ValueId>> =
+            node.output.iter().map(|name| is_kept(name).then(|| self.define(name, ValueType::default()))).collect();
+        if let ("Loop", Some(body)) = (&node.op_type[..], blocks.first()) {
+            let all = body.yields.len().saturating_sub(1);
+            outputs.extend((outputs.len()..all).map(|_| Some(self.define("", ValueType::default()))));
+        }
+        Ok(Some(Operation { name, inputs, outputs, attributes, blocks }))
+    }
+
+    fn attribute(
+        &self,
+        node: &str,
+        attribute: &AttributeProto,
+        attributes: &mut BTreeMap<String, Attribute>,
+    ) -> Result<()> {
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        let value = match attribute.kind {
+            kind::FLOAT => Attribute::Float(f64::from(attribute.f)),
+            kind::INT => Attribute::Integer(attribute.i),
+            kind::STRING => Attribute::Text(text(&attribute.s)),
+            kind::FLOATS => Attribute::Floats(attribute.floats.iter().map(|&number| f64::from(number)).collect()),
+            kind::INTS => Attribute::Integers(attribute.ints.clone()),
+            kind::STRINGS => Attribute::Texts(attribute.strings.iter().map(text).collect()),
+            kind::GRAPH => return Ok(()),
+            kind::TENSOR if attribute.t.is_some() => {
+                let tensor = attribute.t.iter().map(|tensor| tensor::read(tensor, self.file)).next().transpose()?;
+                let Some(Content::Known(array)) = tensor else {
+                    return Err(Error::program(format!("{node}: the attribute {}, a large tensor", attribute.name)));
+                };
+                attributes.insert("dtype".to_owned(), Attribute::DataType(Some(array.dtype)));
+                Attribute::Floats(array.data)
+            }
+            other => return Err(Error::program(format!("{node}: the attribute {} of type {other}", attribute.name))),
+        };
+        attributes.insert(attribute.name.clone(), value);
+        Ok(())
+    }
+}
+
+/// An operation that makes a tensor that is known.
+fn constant(output: ValueId, array: &Array) -> Operation {
+    let attributes = [
+        ("shape", Attribute::Integers(array.shape.iter().map(|&size| size as i64).collect())),
+        ("values", Attribute::Floats(array.data.clone())),
+        ("dtype", Attribute::DataType(Some(array.dtype))),
+    ];
+    Operation {
+        name: "Constant".to_owned(),
+        outputs: vec![Some(output)],
+        attributes: attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        ..Operation::default()
+    }
+}
+
+fn is_tensor_of_known_rank(info: &ValueInfoProto) -> bool {
+    info.kind.as_ref().and_then(|kind| kind.tensor_type.as_ref()).is_some_and(|tensor| tensor.shape.is_some())
+}
+
+/// The element type and the dimensions that a graph declares; those that have a name, or none, are a run's to decide.
+fn described(info: &ValueInfoProto) -> Result<ValueType> {
+    let Some(tensor) = info.kind.as_ref().and_then(|kind| kind.tensor_type.as_ref()) else {
+        return Ok(ValueType::default());
+    };
+    let code = i64::from(tensor.elem_type);
+    let data_type = tensor::data_type(code);
+    if data_type.is_none() && code != 0 {
+        return Err(Error::program(format!("{} has elements of the type of number {code}", info.name)));
+    }
+    let dim = |dim: &format::DimensionProto| dim.dim_value.filter(|&size| size >= 0).unwrap_or(-1);
+    let dims = tensor.shape.as_ref().map(|shape| shape.dim.iter().map(dim).collect());
+    Ok(ValueType { data_type, dims: dims.unwrap_or_default() })
+}
