@@ -255,6 +255,45 @@ fn graphs() {
 }
 
 #[test]
+fn operators_of_the_wrong_operands() {
+    use openmps::operators::operators::elementwise::{Binary, Call, Elementwise, Unary};
+    use openmps::operators::operators::layer_norm::LayerNorm;
+    use openmps::operators::operators::pad::{Mode, Pad, PadGradient};
+    use openmps::operators::operators::reduce::{Reduce, Reduction};
+    use openmps::operators::operators::scan::ProductGradient;
+    use openmps::operators::operators::softmax::Softmax;
+    let mut graph = Graph::new();
+    let x = graph.placeholder("x", &[2, 3], DataType::F32).unwrap();
+    let wide = graph.placeholder("wide", &[2, 3], DataType::F64).unwrap();
+    let integers = graph.placeholder("integers", &[2, 3], DataType::I32).unwrap();
+    let bytes = graph.placeholder("bytes", &[2, 3], DataType::U8).unwrap();
+    let row = graph.constant(&[3], &[1.0f32; 3]).unwrap();
+    let unary = |of| Call::new(Elementwise::Unary(of));
+    let add = || Call::new(Elementwise::Binary(Binary::Add));
+    refused!(graph.operator(unary(Unary::Exp), &[]), Error::Operator(_));
+    refused!(graph.operator(unary(Unary::Scale), &[x]), Error::Operator(_));
+    refused!(graph.operator(unary(Unary::Erf), &[integers]), Error::Operator(_));
+    refused!(graph.operator(add(), &[x]), Error::Operator(_));
+    refused!(graph.operator(add(), &[x; 7]), Error::Operator(_));
+    refused!(graph.operator(add(), &[x, integers]), Error::Operator(_));
+    let softmax = || Softmax { axis: -1, logarithm: false };
+    refused!(graph.operator(softmax(), &[]), Error::Operator(_));
+    refused!(graph.operator(softmax(), &[x, x]), Error::Operator(_));
+    let sum = Reduce { reduction: Reduction::Sum, axes: vec![0], keep_dims: false, output: None };
+    refused!(graph.operator(sum, &[]), Error::Operator(_));
+    let norm = |bias| LayerNorm { begin: -1, epsilon: 1e-5, scale: true, bias, centred: true, statistics: false };
+    refused!(graph.operator(norm(true), &[x, row]), Error::Operator(_));
+    refused!(graph.operator(norm(false), &[x]), Error::Operator(_));
+    refused!(graph.operator(ProductGradient { axis: 0 }, &[wide, wide, bytes]), Error::Operator(_));
+    refused!(graph.operator(ProductGradient { axis: 0 }, &[integers; 3]), Error::Operator(_));
+    let pad = |paddings| PadGradient {
+        pad: Pad { paddings, mode: Mode::Constant, value: openmps::tile::Number::Float(0.0) },
+    };
+    refused!(graph.operator(pad(vec![(0, 0)]), &[x]), Error::Operator(_));
+    refused!(graph.operator(pad(vec![(i64::MIN, 0), (i64::MAX, i64::MAX)]), &[x]), Error::Operator(_));
+}
+
+#[test]
 fn steps_of_half_types() {
     let mut graph = Graph::new();
     let variable = graph.variable(&TensorData::from_slice(&device(), &[1], &[openmps::f16::ONE]).unwrap());

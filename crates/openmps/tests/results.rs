@@ -363,3 +363,67 @@ fn chains_give_what_their_formulas_give_one_by_one() {
         }
     }
 }
+
+/// The only result of one operator on tensors of float32.
+fn computed(operator: impl openmps::operators::Operator, inputs: &[(&[usize], &[f32])]) -> (Vec<usize>, Vec<f32>) {
+    let mut graph = Graph::new();
+    let tensors: Vec<_> =
+        inputs.iter().map(|(shape, values)| graph.constant(shape, values).expect("a constant")).collect();
+    let result = graph.operator(operator, &tensors).expect("a legal call")[0];
+    let executable = graph.compile(&device(), &[result]).expect("a graph");
+    let results = executable.run(&device().queue(), &[]).expect("a run");
+    (results[0].shape().to_vec(), results[0].read().expect("float32"))
+}
+
+#[test]
+fn padding_may_take_away_more_than_there_is() {
+    use openmps::operators::operators::pad::{Mode, Pad};
+    let pad = |before, after| Pad {
+        paddings: vec![(before, after)],
+        mode: Mode::Constant,
+        value: openmps::tile::Number::Float(7.0),
+    };
+    let x: (&[usize], &[f32]) = (&[3], &[1.0, 2.0, 3.0]);
+    assert_eq!(computed(pad(3, -5), &[x]), (vec![1], vec![7.0]));
+    assert_eq!(computed(pad(-5, 4), &[x]), (vec![2], vec![7.0; 2]));
+    assert_eq!(computed(pad(100_000_000, -100_000_002), &[x]), (vec![1], vec![7.0]));
+    assert_eq!(computed(pad(-1, 2), &[x]), (vec![4], vec![2.0, 3.0, 7.0, 7.0]));
+}
+
+/// A result without terms is zero, whatever memory it gets.
+#[test]
+fn sums_of_nothing() {
+    use openmps::operators::operators::convolution_transpose::ConvolutionTranspose;
+    for strides in [[1, 1], [2, 2], [3, 1]] {
+        let of = || ConvolutionTranspose { strides, ..ConvolutionTranspose::default() };
+        let ones = vec![1.0; 3 * 64];
+        let (_, before) = computed(of(), &[(&[1, 3, 8, 8], &ones), (&[3, 2, 2, 2], &[1.0; 24])]);
+        assert!(before.iter().all(|&value| value > 0.0 || strides == [3, 1]));
+        let (shape, values) = computed(of(), &[(&[1, 0, 8, 8], &[]), (&[0, 2, 2, 2], &[])]);
+        assert_eq!(values, vec![0.0; shape.iter().product()]);
+    }
+}
+
+/// A factor of more dimensions than the scores gives the result more: that is not attention's.
+#[test]
+fn a_factor_of_five_dimensions_is_no_part_of_attention() {
+    use openmps::OptimizationLevel::{Level0, Level1};
+    let results = [Level0, Level1].map(|level| {
+        let mut graph = Graph::new();
+        let [q, k, v] = [1, 2, 3].map(|seed| graph.constant(&[1, 1, 2, 4], &numbers(8, seed)).expect("a constant"));
+        let factor = graph.constant(&[1, 1, 1, 1, 1], &[0.5f32]).expect("a constant");
+        let turned = graph.transpose(k, &[0, 1, 3, 2]).expect("axes");
+        let scores = graph.matmul(q, turned).expect("matrices");
+        let scores = graph.multiply(scores, factor).expect("a factor");
+        let weights = graph.softmax(scores, -1).expect("an axis");
+        let y = graph.matmul(weights, v).expect("matrices");
+        let executable = graph.compile_with(&device(), &[y], level).expect("a graph");
+        let result = executable.run(&device().queue(), &[]).expect("a run").remove(0);
+        (result.shape().to_vec(), result.read::<f32>().expect("float32"))
+    });
+    assert_eq!(results[0].0, [1, 1, 1, 2, 4]);
+    assert_eq!(results[0].0, results[1].0);
+    for (a, b) in results[0].1.iter().zip(&results[1].1) {
+        assert!((a - b).abs() < 1e-6, "{a} {b}");
+    }
+}

@@ -3,14 +3,14 @@
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{Dense, axis_of, call, check_dense, expect_dtype, expect_inputs, lines};
+use crate::layout::{Dense, axis_of, call, check_dense, expect_dtype, expect_inputs, fill_view, lines};
 use crate::operator::{Meta, Operator};
 use crate::queue::Queue;
 use crate::reference::{Array, for_each_index, sum};
 use crate::view::{Shape, View};
 pub use openmps_host::native::fourier::{Direction, Mirrored};
 use openmps_host::native::fourier::{Real, complex, from_real, to_real};
-use openmps_tile::DType;
+use openmps_tile::{DType, Number};
 
 /// At which end of a transform the numbers are real; what is said of numbers left out is of the last of the axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +168,12 @@ impl Operator for Fourier {
         let (dims, axes) = self.dims(&Meta { dtype: x.dtype, shape: x.shape.clone() })?;
         let result = if matches!(self.ends, Ends::ToReal { .. }) { out.rank() } else { out.rank() - 1 };
         call(queue, self.name(), || {
-            if out.is_empty() || x.is_empty() {
+            if x.is_empty() {
+                // The transform of nothing is nothing but its zeros.
+                fill_view(out, Number::Integer(0));
+                return Ok(());
+            }
+            if out.is_empty() {
                 return Ok(());
             }
             let dense = Dense::of(x);

@@ -6,7 +6,7 @@ mod kernel;
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{axis_of, call};
+use crate::layout::{axis_of, call, expect_inputs};
 use crate::operator::{Meta, Operator};
 use crate::operators::full::Full;
 use crate::program::{self, Key, scalar_bits};
@@ -105,7 +105,9 @@ impl Operator for LayerNorm {
     }
 
     fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
-        let (operator, x) = (self.name(), &inputs[0]);
+        let operator = self.name();
+        expect_inputs(operator, inputs, 1 + usize::from(self.scale) + usize::from(self.bias))?;
+        let x = &inputs[0];
         let begin = self.begin(x.shape.len())?;
         let length: usize = x.shape[begin..].iter().product();
         for (input, what) in inputs[1..].iter().zip(["the scale or bias", "the bias"]) {

@@ -56,7 +56,7 @@ impl Pad {
         let refuse = |limit: String| Err(self.refuse(format!("({before}, {after})"), limit));
         let limit = match self.mode {
             Mode::Constant => i64::MAX,
-            Mode::Reflect => size as i64 - 1,
+            Mode::Reflect => (size as i64 - 1).max(0),
             Mode::Circular | Mode::Replicate if size == 0 => 0,
             Mode::Circular | Mode::Replicate => i64::MAX,
         };
@@ -72,8 +72,10 @@ impl Pad {
     /// The overlap of input and output as (input start, output start, count) for each axis.
     fn overlap(&self, shape: &[usize], padded: &[usize]) -> Vec<(usize, usize, usize)> {
         let axis = |(d, &(before, _)): (usize, &(i64, i64))| {
-            let (from, to) = ((-before).max(0) as usize, before.max(0) as usize);
-            (from, to, shape[d].saturating_sub(from).min(padded[d].saturating_sub(to)))
+            // What is taken away on one side may be more than there is, or than was added on the other.
+            let from = (before.saturating_neg().max(0) as usize).min(shape[d]);
+            let to = (before.max(0) as usize).min(padded[d]);
+            (from, to, (shape[d] - from).min(padded[d] - to))
         };
         self.paddings.iter().enumerate().map(axis).collect()
     }
@@ -165,10 +167,14 @@ pub struct PadGradient {
 
 impl PadGradient {
     fn dims(&self, padded: &[usize]) -> Result<Vec<usize>> {
+        let refuse = |expected: String| self.pad.refuse(format!("{:?}", self.pad.paddings), expected);
+        if self.pad.paddings.len() != padded.len() {
+            return Err(refuse(format!("a pair for each of {} axes", padded.len())));
+        }
         let size = |(&size, &(before, after)): (&usize, &(i64, i64))| {
-            let got = format!("{:?}", self.pad.paddings);
-            usize::try_from(size as i64 - before - after)
-                .map_err(|_| self.pad.refuse(got, format!("no more than the gradient's shape {padded:?}")))
+            let size = (size as i64).checked_sub(before).and_then(|rest| rest.checked_sub(after));
+            let size = size.and_then(|size| usize::try_from(size).ok());
+            size.ok_or_else(|| refuse(format!("no more than the gradient's shape {padded:?}")))
         };
         padded.iter().zip(&self.pad.paddings).map(size).collect()
     }

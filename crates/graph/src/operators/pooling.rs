@@ -235,7 +235,7 @@ impl Operator for Pooling {
             if out.is_empty() {
                 return Ok(());
             }
-            if average && x.dtype == DType::F32 {
+            if average && x.dtype == DType::F32 && !x.is_empty() {
                 let (dense, len) = (Dense::of(&x), x.len());
                 // SAFETY: a dense float32 tensor.
                 let from = unsafe { slice::<f32>(dense.address, len) };

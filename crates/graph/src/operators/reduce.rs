@@ -7,6 +7,7 @@ mod kernel;
 
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
+use crate::layout::expect_inputs;
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::Chain;
 use crate::program::{self, Key};
@@ -173,6 +174,7 @@ impl Operator for Reduce {
     }
 
     fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 1)?;
         let x = &inputs[0];
         let axes = reduced_axes(self.name(), &self.axes, x.shape.len())?;
         let mut shape = Shape::new();

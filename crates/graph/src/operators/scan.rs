@@ -5,7 +5,9 @@ mod tiles;
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{Dense, axis_of, call, check_dense, expect_inputs, expect_shape, lines, takes_native};
+use crate::layout::{
+    Dense, axis_of, call, check_dense, expect_dtype, expect_inputs, expect_shape, lines, takes_native,
+};
 use crate::operator::{Meta, Operator};
 use crate::operators::flip::Flip;
 use crate::queue::Queue;
@@ -130,6 +132,9 @@ impl Operator for ProductGradient {
         expect_inputs(self.name(), inputs, 3)?;
         expect_shape(self.name(), "products", &inputs[1].shape, &inputs[0].shape)?;
         expect_shape(self.name(), "gradient", &inputs[2].shape, &inputs[0].shape)?;
+        expect_dtype(self.name(), "x", inputs[0].dtype, dtype::FLOATS)?;
+        expect_dtype(self.name(), "products", inputs[1].dtype, &[inputs[0].dtype])?;
+        expect_dtype(self.name(), "gradient", inputs[2].dtype, &[inputs[0].dtype])?;
         axis_of(self.name(), self.axis, inputs[0].shape.len().max(1))?;
         Ok(vec![inputs[0].clone()])
     }

@@ -7,7 +7,7 @@ pub use gradient::{GRADIENT, LOGARITHM_GRADIENT, SoftmaxGradient};
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{axis_of, call};
+use crate::layout::{axis_of, call, expect_inputs};
 use crate::movement;
 use crate::operator::{Meta, Operator};
 use crate::program::{self, Key};
@@ -36,6 +36,7 @@ impl Operator for Softmax {
     }
 
     fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        expect_inputs(self.name(), inputs, 1)?;
         let x = &inputs[0];
         expect_floats(self.name(), x, self.axis)?;
         Ok(vec![x.clone()])

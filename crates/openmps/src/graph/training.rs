@@ -175,6 +175,8 @@ impl Graph {
 
     fn descend(&mut self, steps: &[(Tensor, Tensor)], rate: Tensor) -> Result<Vec<Assignment>> {
         let mut assignments = Vec::new();
+        // A rate of one element has no dimension that a variable without any would be given.
+        let rate = self.reshape(rate, &[])?;
         for &(variable, gradient) in steps {
             let call = Call::new(Elementwise::Optimizer(Optimizer::Sgd));
             self.assign_all(call, &[variable, gradient, rate], &[variable], &mut assignments)?;

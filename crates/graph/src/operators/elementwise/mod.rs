@@ -223,22 +223,8 @@ fn vendor_call(name: &str, inputs: &[&View], output: &View) -> Option<VendorCall
 
 fn check(row: &'static Row, inputs: &[&View], scalars: &[Number], output: &View) -> Result<()> {
     let operator = row.name;
-    if inputs.len() != row.operands.len() || scalars.len() != row.scalars.len() {
-        let got = format!("{} tensors and {} numbers", inputs.len(), scalars.len());
-        let expected = format!("{} and {}", row.operands.len(), row.scalars.len());
-        return Err(Error::Attribute { operator, attribute: "operands", got, expected });
-    }
-    let mut common = None;
-    for (x, operand) in inputs.iter().zip(row.operands) {
-        if *operand == row::Operand::Common && *common.get_or_insert(x.dtype) != x.dtype {
-            let expected = format!("{}, the type of the other input", common.unwrap_or(x.dtype));
-            return Err(Error::DType { operator, what: "an input", got: x.dtype, expected });
-        }
-    }
-    let common = common.unwrap_or(inputs[0].dtype);
-    if !row.dtypes.contains(&common) {
-        return Err(Error::DType { operator, what: "the input", got: common, expected: names(row.dtypes) });
-    }
+    let dtypes: DTypes = inputs.iter().map(|x| x.dtype).collect();
+    let common = checked(row, &dtypes, scalars.len())?;
     let expected = match row.output {
         row::Output::Same => common,
         row::Output::Float if !common.is_float() => DType::F32,
@@ -250,6 +236,28 @@ fn check(row: &'static Row, inputs: &[&View], scalars: &[Number], output: &View)
         return Err(Error::DType { operator, what: "the output", got: output.dtype, expected: expected.to_string() });
     }
     Ok(())
+}
+
+/// The common type of inputs and numbers that are what a row takes.
+fn checked(row: &'static Row, inputs: &[DType], scalars: usize) -> Result<DType> {
+    let operator = row.name;
+    if inputs.len() != row.operands.len() || scalars != row.scalars.len() {
+        let got = format!("{} tensors and {scalars} numbers", inputs.len());
+        let expected = format!("{} and {}", row.operands.len(), row.scalars.len());
+        return Err(Error::Attribute { operator, attribute: "operands", got, expected });
+    }
+    let mut common = None;
+    for (&dtype, operand) in inputs.iter().zip(row.operands) {
+        if *operand == row::Operand::Common && *common.get_or_insert(dtype) != dtype {
+            let expected = format!("{}, the type of the other input", common.unwrap_or(dtype));
+            return Err(Error::DType { operator, what: "an input", got: dtype, expected });
+        }
+    }
+    let common = common.unwrap_or(inputs[0]);
+    if !row.dtypes.contains(&common) {
+        return Err(Error::DType { operator, what: "the input", got: common, expected: names(row.dtypes) });
+    }
+    Ok(common)
 }
 
 fn names(dtypes: &[DType]) -> String {
@@ -339,11 +347,12 @@ impl Operator for Call {
 
     fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
         let row = self.operator.row();
+        let dtypes: Vec<DType> = inputs.iter().map(|x| x.dtype).collect();
+        checked(row, &dtypes, self.scalars.len())?;
         let mut shape = Shape::new();
         for x in inputs {
             shape = broadcast(row.name, &shape, &x.shape)?;
         }
-        let dtypes: Vec<DType> = inputs.iter().map(|x| x.dtype).collect();
         Ok(vec![Meta { dtype: self.output_dtype(&dtypes), shape }])
     }
 

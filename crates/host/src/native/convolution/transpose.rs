@@ -37,6 +37,15 @@ pub fn transposed(
     if output.is_empty() {
         return Ok(());
     }
+    if weight.is_empty() {
+        // Sums of nothing.
+        let plane = of.input[0] * of.input[1];
+        let zeros = vec![0.0; plane];
+        for (at, to) in output.chunks_exact_mut(plane).enumerate() {
+            finish_row(&zeros, to, epilogue, at % of.channels, at * plane);
+        }
+        return Ok(());
+    }
     if rows::suits(of) && epilogue.is_identity() {
         rows::input_gradient(of, input, weight, output);
         return Ok(());

@@ -67,8 +67,12 @@ impl Rewriter<'_> {
                     (value, scale) = (self.input(step, 0), scale * factor);
                 }
                 Elementwise::Binary(Binary::Multiply) => {
-                    let factor = self.number(self.input(step, 1)).ok().flatten()?;
-                    (value, scale) = (self.input(step, 0), scale * f64::from(factor));
+                    let (scores, factor) = (self.input(step, 0), self.input(step, 1));
+                    // One number under more dimensions than the scores have would give them more.
+                    if self.shape(factor).len() > self.shape(scores).len() {
+                        return None;
+                    }
+                    (value, scale) = (scores, scale * f64::from(self.number(factor).ok().flatten()?));
                 }
                 _ => return None,
             }
