@@ -122,3 +122,51 @@ def test_bounds_may_be_the_smallest_and_the_largest_number(how):
         out = np.zeros(8, "int32")
         below_kernel[(1,)](array(out), limit, how)
         np.testing.assert_array_equal(out, [expected] * 8)
+
+
+@triton.jit
+def unsigned_kernel(out, e: tl.uint16, f: tl.uint32, g: tl.uint8):
+    i = tl.arange(0, 8)
+    tl.store(out, e.to(tl.int16).to(tl.int32))
+    tl.store(out + 1, f.to(tl.int32, bitcast=True) // 2)
+    tl.store(out + 2, g.to(tl.int8).to(tl.int32))
+    tl.store(out + 3, (f.to(tl.int32) < 5).to(tl.int32))
+    tl.store(out + 8 + i, 7, mask=i < f.to(tl.int32))
+
+
+def test_parameters_that_are_declared_unsigned_have_the_bits_of_their_type():
+    out = np.zeros(16, "int32")
+    unsigned_kernel[(1,)](array(out), 60000, 2**32 - 6, 250)
+    np.testing.assert_array_equal(out, [-5536, -3, -6, 1] + [0] * 12)
+
+
+@triton.jit(do_not_specialize=["count", "step"])
+def stepping_kernel(x, out, count, step):
+    total = tl.zeros([8], tl.float32)
+    for at in range(0, count, step):
+        total += tl.load(x + at + tl.arange(0, 8))
+    tl.store(out + tl.arange(0, 8), total)
+
+
+def test_a_loop_that_runs_no_times_may_have_a_step_of_0():
+    out = np.ones(8, "float32")
+    stepping_kernel[(1,)](array(np.ones(32, "float32")), array(out), 0, 0)
+    np.testing.assert_array_equal(out, np.zeros(8))
+
+
+@triton.jit(do_not_specialize=["n", "m"])
+def chosen_products_kernel(x, y, out, n, m):
+    i = tl.arange(0, 64)
+    a, b = tl.load(x + i, mask=i < n, other=0.0), tl.load(y + i, mask=i < n, other=0.0)
+    tl.store(out, tl.sum(tl.where(i < m, a * b, 0.0)))
+    difference = tl.where(i < m, a - b, 0.0)
+    tl.store(out + 1, tl.sum(tl.where(i < n, difference * difference, 0.0)))
+
+
+@pytest.mark.parametrize(("n", "m"), [(40, 10), (10, 40), (64, 64), (-3, 7), (7, -3), (64, 5), (5, 64)])
+def test_a_sum_of_products_is_of_what_was_chosen(n, m):
+    x, y, out = np.arange(1, 65, dtype="float32"), np.full(64, 2, "float32"), np.zeros(2, "float32")
+    chosen_products_kernel[(1,)](array(x), array(y), array(out), n, m)
+    a, b = (np.where(np.arange(64) < n, values, 0) for values in (x, y))
+    both = max(min(n, m), 0)
+    np.testing.assert_array_equal(out, [(a * b)[: max(m, 0)].sum(), ((a - b)[:both] ** 2).sum()])

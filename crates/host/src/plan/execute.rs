@@ -373,7 +373,7 @@ impl Machine<'_> {
 
     unsafe fn run_loop(&mut self, index: Slot, [lower, upper, step]: [Slot; 3], body: &[Step]) -> Result<(), Error> {
         let (mut at, end, by) = (self.get(lower), self.get(upper), self.get(step));
-        if by < 1 {
+        if at < end && by < 1 {
             let kernel = &self.program.name;
             return Err(Error::Invalid(format!("{kernel}: the loop's step is {by}, expected at least 1")));
         }

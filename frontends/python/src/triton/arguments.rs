@@ -53,10 +53,21 @@ pub(super) fn bits(ty: &Type, stored: bool, argument: &Bound<'_, PyAny>) -> PyRe
             }
         }
         // Unsigned 64-bit integers do not fit in signed ones, and the other way round.
-        Element::Scalar(_) => {
-            argument.extract::<i64>().map(|number| number as u64).or_else(|_| argument.extract::<u64>())?
+        Element::Scalar(scalar) => {
+            let number =
+                argument.extract::<i64>().or_else(|_| argument.extract::<u64>().map(|number| number as i64))?;
+            extended(number, scalar)
         }
     })
+}
+
+/// The bits that a type has of an integer, with copies of its sign before them: a parameter may be declared unsigned.
+fn extended(number: i64, scalar: Scalar) -> u64 {
+    if scalar == Scalar::I1 {
+        return (number & 1) as u64;
+    }
+    let unused = 64 - 8 * scalar.size() as u32;
+    ((number << unused) >> unused) as u64
 }
 
 /// What a tensor can say of where its elements are.

@@ -52,7 +52,12 @@ impl Lowering<'_> {
             let (destination, width) = (self.slot(), width_of(scalar));
             if let Some(Form::Product(factors)) = self.form_of(source).filter(|_| is_single_sum) {
                 // The product itself is left out where nobody else reads it, and zeros outside of a part.
-                let (function, extents) = (reduce::sum_of_products(), self.part_of_both(factors).unwrap_or(extents));
+                let function = reduce::sum_of_products();
+                // What has been narrowed already is not widened again to where the factors are.
+                let extents = match self.part_of_both(factors) {
+                    Some(part) if extents.is_whole() => part,
+                    _ => extents,
+                };
                 let step = Step::SumOfPairs { function, destination, operands: factors, extents };
                 self.emit_tile(step, &full, 0.2);
                 return Ok(Planned::Uniform(destination));
