@@ -247,6 +247,11 @@ impl Output {
         shape.contains(&0) && self.0.refuse_negative(shape).is_ok()
     }
 
+    /// Whether Paddle's rules have left a size open, as those of bounds that are tensors in a program.
+    pub fn has_unknown_dims(&self) -> bool {
+        self.0.refuse_negative(self.0.shape()).is_err()
+    }
+
     /// Whether nothing has given it dimensions yet, none neither.
     fn is_unset(&self) -> bool {
         // SAFETY: the layout was probed on a tensor of this library, and the tensor is alive.

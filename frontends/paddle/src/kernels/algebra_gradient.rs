@@ -170,6 +170,8 @@ fn eigh_grad(
     dx: Output,
 ) -> Result<()> {
     let (c, values, vectors) = (Compose::new(context), values.view()?, vectors.view()?);
+    // A legacy program's rule gives it the values' shape.
+    dx.set_dims(&vectors.shape);
     let inner = transposed_times(&c, &vectors, &dvectors.view()?)?;
     let inner = c.multiply(&inverse_differences(&c, &values)?, &inner)?;
     let diagonal = c.multiply(&unit(&c, &vectors)?, &row(&c, &dvalues.view()?)?)?;

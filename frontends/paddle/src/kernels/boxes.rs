@@ -68,10 +68,12 @@ fn prior_box(
         let got = (&least, &most, &given, &variances);
         return Err(refuse("min_sizes, max_sizes, aspect_ratios, variances", got, "above 0, and four variances"));
     }
-    let step = |step: f32, size: usize, count: usize| {
-        if step == 0.0 { size as f64 / count as f64 } else { f64::from(step) }
+    // Where one is missing, both follow from the image.
+    let steps = if step_width == 0.0 || step_height == 0.0 {
+        [wide_image as f64 / columns as f64, tall as f64 / rows as f64]
+    } else {
+        [f64::from(step_width), f64::from(step_height)]
     };
-    let steps = [step(step_width, wide_image, columns), step(step_height, tall, rows)];
     let halves = halves(&least, &most, &ratios(&given, flip), most_is_second);
     let sizes = [wide_image as f64, tall as f64];
     let mut boxes = Vec::with_capacity(rows * columns * halves.len() * 4);

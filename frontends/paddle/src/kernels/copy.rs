@@ -47,7 +47,13 @@ fn without_axes(context: &Context, x: Tensor, upstream: Tensor, _axes: IntArray,
 }
 
 fn like_input(context: &Context, x: Tensor, upstream: Tensor, dx: Output) -> Result<()> {
-    dx.set_dims(&x.shape());
+    let (shape, count) = (x.shape(), upstream.shape().iter().product::<usize>());
+    // A legacy program hands over the shape alone, as that of a tensor without elements: behind a 0.
+    let dims = match shape.split_first() {
+        Some((0, dims)) if count > 0 && dims.iter().product::<usize>() == count => dims,
+        _ => &shape[..],
+    };
+    dx.set_dims(dims);
     reshaped_to(context, &upstream, &dx, None)
 }
 

@@ -180,8 +180,11 @@ fn logspace(
     c.store_value(&out, data_type.or(DType::F32)?, &value)
 }
 
-/// How often each element comes, as the places of the elements.
-fn repeated(context: &Context, repeats: &Tensor) -> Result<Vec<i64>> {
+/// How often each of so many elements comes, as the places of the elements.
+fn repeated(context: &Context, repeats: &Tensor, elements: usize) -> Result<Vec<i64>> {
+    if repeats.shape().iter().product::<usize>() != elements {
+        return Err(refuse("repeats", repeats.shape(), &format!("a number for each of {elements} elements")));
+    }
     let mut places = Vec::new();
     for (at, count) in context.integers(&repeats.view()?)?.into_iter().enumerate() {
         let count = usize::try_from(count).map_err(|_| refuse("repeats", count, "no negative number"))?;
@@ -198,9 +201,9 @@ fn indices(c: &Compose, places: &[i64]) -> Result<View> {
 
 fn repeat_interleave(context: &Context, x: Tensor, repeats: Tensor, axis: i32, _size: i64, out: Output) -> Result<()> {
     let c = Compose::new(context);
-    let index = indices(&c, &repeated(context, &repeats)?)?;
     let mut dims = x.shape();
     let at = openmps_graph::layout::axis_of("repeat_interleave", axis.into(), dims.len())?;
+    let index = indices(&c, &repeated(context, &repeats, dims[at])?)?;
     dims[at] = index.len();
     out.set_dims(&dims);
     many(context, &Gather { axis: axis.into() }, &[x.view()?, index], &[Some(&out)])
@@ -216,7 +219,8 @@ fn repeat_interleave_grad(
     dx: Output,
 ) -> Result<()> {
     let c = Compose::new(context);
-    let index = indices(&c, &repeated(context, &repeats)?)?;
+    let at = openmps_graph::layout::axis_of("repeat_interleave", axis.into(), x.shape().len())?;
+    let index = indices(&c, &repeated(context, &repeats, x.shape()[at])?)?;
     let upstream = upstream.view()?;
     let to = super::indexing::zeros(context, upstream.dtype, &x.shape(), &dx)?;
     c.launch(&IndexAdd { axis: axis.into() }, &[to.clone(), index, upstream], std::slice::from_ref(&to))

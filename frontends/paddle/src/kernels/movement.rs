@@ -78,7 +78,7 @@ pub(super) fn many(
     for (meta, output) in operator.infer(&metas)?.into_iter().zip(outputs) {
         let address = match output {
             Some(output) => {
-                if elements(&output.shape()).ok() != Some(elements(&meta.shape)?) {
+                if output.has_unknown_dims() || elements(&output.shape()).ok() != Some(elements(&meta.shape)?) {
                     output.set_dims(&meta.shape);
                 }
                 context.allocate(output, meta.dtype)?.address

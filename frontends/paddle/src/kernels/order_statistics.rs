@@ -143,8 +143,8 @@ fn median_of_numbers(
     middle(context, &x, &dims, (&mode, true), [&out, &places])
 }
 
-/// The gradient goes to all that equal the median, in equal parts (of a NaN to every NaN); to the places of the two that it is the mean of, half to each,
-/// where none does.
+/// The gradient of the smaller median goes to its place. That of the mean of two goes to all that equal it, in equal parts (of a NaN to every NaN); to the
+/// places of the two, half to each, where none does.
 fn median_grad(
     context: &Context,
     x: Tensor,
@@ -164,12 +164,17 @@ fn median_grad(
     let count = if mode == "min" { 1 } else { 2 };
     let of_each = |tensor: Tensor, count| lines.with_last(&c, &tensor.view()?, count);
     let (median, upstream, places) = (of_each(median, 1)?, of_each(upstream, 1)?, of_each(places, count)?);
-    let (same, equals) = equal_to(&c, &lines.cut(&c, &x)?, &median)?;
-    // Nothing is multiplied by zero, so that an infinite gradient stays where it belongs.
-    let share = c.map(Elementwise::Binary(Binary::Divide), &[&upstream, &equals], &[])?;
-    let to = c.map(Elementwise::Gradient(Gradient::Chosen), &[&same, &share], &[])?;
-    let share = c.map(Elementwise::Gradient(Gradient::NotChosen), &[&equals, &upstream], &[])?;
-    let share = c.scale(&share, 1.0 / count as f64, 0.0)?;
+    let rows = lines.cut(&c, &x)?;
+    let (to, share) = if count == 1 {
+        (c.constant(x.dtype, &rows.shape, 0.0)?, upstream)
+    } else {
+        let (same, equals) = equal_to(&c, &rows, &median)?;
+        // Nothing is multiplied by zero, so that an infinite gradient stays where it belongs.
+        let share = c.map(Elementwise::Binary(Binary::Divide), &[&upstream, &equals], &[])?;
+        let to = c.map(Elementwise::Gradient(Gradient::Chosen), &[&same, &share], &[])?;
+        let share = c.map(Elementwise::Gradient(Gradient::NotChosen), &[&equals, &upstream], &[])?;
+        (to, c.scale(&share, 1.0 / count as f64, 0.0)?)
+    };
     for at in 0..count {
         let index = places.narrowed(lines.leading.len(), at, 1, 1);
         let put = PutAlongAxis { axis: -1, reduce: Reduce::Add, include_self: true };

@@ -42,21 +42,32 @@ fn wide(numbers: &[i32]) -> Vec<i64> {
     numbers.iter().map(|&number| i64::from(number)).collect()
 }
 
+/// The ends, of which those of `x[i]` are one more than i: after the last element, where a program's i is -1, stands no 0.
+fn ends_of_elements(axes: &[i64], starts: &[i64], ends: &[i64], inferred: &[i64], dropped: &[i64]) -> Vec<i64> {
+    let end = |(at, &end): (usize, &i64)| {
+        let is_last = inferred.get(at) == Some(&-1) && (starts.get(at), end) == (Some(&-1), 0);
+        let is_element = axes.get(at).is_some_and(|axis| dropped.contains(axis));
+        if is_last && is_element { i64::MAX } else { end }
+    };
+    ends.iter().enumerate().map(end).collect()
+}
+
 fn slice(
     context: &Context,
     x: Tensor,
     axes: Vec<i64>,
     starts: IntArray,
     ends: IntArray,
-    _: Vec<i64>,
+    inferred: Vec<i64>,
     dropped: Vec<i64>,
     out: Output,
 ) -> Result<()> {
+    let ends = ends_of_elements(&axes, &starts, &ends, &inferred, &dropped);
     let operator = Slice { ranges: ranges(&axes, &starts, &ends, &[])? };
     let view = x.view()?;
     // Where bounds come from tensors Paddle could not know the shape.
     let mut dims = operator.infer(&[Meta { dtype: view.dtype, shape: view.shape.clone() }])?.remove(0).shape;
-    if out.shape().iter().product::<usize>() != dims.iter().product::<usize>() {
+    if out.has_unknown_dims() || out.shape().iter().product::<usize>() != dims.iter().product::<usize>() {
         let drop =
             |axis: usize| dropped.contains(&(axis as i64)) || dropped.contains(&(axis as i64 - view.rank() as i64));
         let kept = dims.iter().enumerate().filter(|(axis, _)| !drop(*axis)).map(|(_, &size)| size).collect();
@@ -94,10 +105,11 @@ fn slice_grad(
     axes: Vec<i64>,
     starts: IntArray,
     ends: IntArray,
-    _: Vec<i64>,
-    _: Vec<i64>,
+    inferred: Vec<i64>,
+    dropped: Vec<i64>,
     out: Output,
 ) -> Result<()> {
+    let ends = ends_of_elements(&axes, &starts, &ends, &inferred, &dropped);
     put_back(context, &x, &gradient, ranges(&axes, &starts, &ends, &[])?, &out)
 }
 
@@ -122,12 +134,17 @@ fn strided_slice_raw(
     ends: IntArray,
     steps: IntArray,
     _inferred: Vec<i32>,
-    _dropped: Vec<i32>,
+    dropped: Vec<i32>,
     out: Output,
 ) -> Result<()> {
     let (operator, x) = (Slice { ranges: ranges(&wide(&axes), &starts, &ends, &steps)? }, x.view()?);
     let meta = Meta { dtype: x.dtype, shape: x.shape.clone() };
     let dims = operator.infer(&[meta])?.remove(0).shape;
+    if out.has_unknown_dims() {
+        let is_kept = |axis: usize| !dropped.contains(&(axis as i32));
+        let kept: Shape = (0..dims.len()).filter(|&axis| is_kept(axis)).map(|axis| dims[axis]).collect();
+        out.set_dims(&kept);
+    }
     let to = View::dense(context.allocate(&out, x.dtype)?.address, x.dtype, &dims)?;
     Ok(operator.run(context.queue(), &[x], &[to])?)
 }

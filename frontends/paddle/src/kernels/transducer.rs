@@ -146,15 +146,17 @@ fn warprnnt(
         return Err(refuse("input_lengths", times, "numbers above 0"));
     }
     let (numbers, labels) = (floats(context, &x)?, integers(context, &labels)?);
-    if let Some(label) = labels.iter().find(|label| !(0..classes as i64).contains(*label)) {
+    // Behind a sequence's own labels may stand anything.
+    let own = |sequence: usize| &labels[sequence * (width - 1)..][..counts[sequence]];
+    if let Some(label) = (0..count).flat_map(own).find(|label| !(0..classes as i64).contains(*label)) {
         return Err(refuse("label", label, &format!("classes 0 to {}", classes - 1)));
     }
     let size = most_times * width * classes;
     let mut gradients = vec![0.0; numbers.len()];
     let found = |(sequence, gradient): (usize, &mut [f64])| {
-        let labels = &labels[sequence * (width - 1)..][..counts[sequence]];
         let numbers = &numbers[sequence * size..][..size];
-        Grid { numbers, width, classes, times: times[sequence], labels, blank }.loss(emphasis.into(), gradient)
+        Grid { numbers, width, classes, times: times[sequence], labels: own(sequence), blank }
+            .loss(emphasis.into(), gradient)
     };
     let losses: Vec<f64> = gradients.par_chunks_exact_mut(size.max(1)).enumerate().map(found).collect();
     store_floats(context, &gradient, dtype, &[count, most_times, width, classes], &gradients)?;

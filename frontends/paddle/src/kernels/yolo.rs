@@ -162,12 +162,17 @@ impl Head {
             }
             None => vec![1.0; batch * truths],
         };
-        let label = |label: i64| {
+        // A box of no size is none, whatever its label says.
+        let is_none = |b: &Centred| b[2] < 1e-6 || b[3] < 1e-6;
+        let label = |(label, b): (i64, &Centred)| {
+            if is_none(b) {
+                return Ok(0);
+            }
             let known = usize::try_from(label).ok().filter(|&label| label < classes);
             known.ok_or_else(|| refuse("gt_label", label, &format!("one of {classes} classes")))
         };
         let boxes: Vec<Centred> = floats(context, boxes)?.chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]).collect();
-        let inside = |b: &&Centred| b[2] < 1e-6 || b[3] < 1e-6 || b[..2].iter().all(|c| (0.0..1.0).contains(c));
+        let inside = |b: &&Centred| is_none(b) || b[..2].iter().all(|c| (0.0..1.0).contains(c));
         if let Some(outside) = boxes.iter().find(|b| !inside(b)) {
             return Err(refuse("gt_box", outside, "a centre within the image: from 0 to below 1"));
         }
@@ -181,8 +186,8 @@ impl Head {
             mask: chosen,
             values: floats(context, x)?,
             truths,
+            labels: integers(context, labels)?.into_iter().zip(&boxes).map(label).collect::<Result<_>>()?,
             boxes,
-            labels: integers(context, labels)?.into_iter().map(label).collect::<Result<_>>()?,
             scores,
             input_size: positive("downsample_ratio", downsample)? as f64 * height as f64,
             smooth: if smooth { (1.0 / classes as f64).min(1.0 / 40.0) } else { 0.0 },
