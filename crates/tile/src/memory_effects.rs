@@ -9,23 +9,24 @@ const MOST: usize = 128;
 impl Kernel {
     /// For each parameter, whether the kernel may write memory through it. Numbers are never written.
     pub fn written_parameters(&self) -> Vec<bool> {
-        let is_pointer = |value: Value| matches!(self.type_of(value).element, Element::Pointer(_));
-        let pointers: Vec<bool> = self.parameters.iter().map(|parameter| is_pointer(parameter.value)).collect();
-        // An address that was a number may be anybody's.
-        let opaque = any(&self.body, &|operation| matches!(operation, Operation::IntegerToPointer));
-        if opaque || pointers.len() > MOST {
-            return pointers;
-        }
-        let mut flow = Flow { origins: vec![0; self.types.len()], changed: true };
-        for (place, parameter) in self.parameters.iter().enumerate() {
-            flow.origins[parameter.value.0 as usize] = u128::from(pointers[place]) << place;
-        }
-        // Loops carry pointers round, so once is not enough.
-        while std::mem::take(&mut flow.changed) {
-            flow.block(self, &self.body);
-        }
+        let pointers: Vec<bool> = self.parameters.iter().map(|parameter| self.is_pointer(parameter.value)).collect();
+        let Some(flow) = Flow::of(self) else { return pointers };
         let written = flow.written(&self.body);
         (0..pointers.len()).map(|place| written >> place & 1 == 1).collect()
+    }
+
+    /// For each value the parameters that a pointer may come from, as bits: what may be one place in memory has a bit in common.
+    pub fn pointer_origins(&self) -> Vec<u128> {
+        match Flow::of(self) {
+            Some(flow) => flow.origins,
+            None => {
+                (0..self.types.len() as u32).map(|at| if self.is_pointer(Value(at)) { u128::MAX } else { 0 }).collect()
+            }
+        }
+    }
+
+    fn is_pointer(&self, value: Value) -> bool {
+        matches!(self.type_of(value).element, Element::Pointer(_))
     }
 }
 
@@ -42,6 +43,24 @@ struct Flow {
 }
 
 impl Flow {
+    /// None where a pointer may come from anywhere.
+    fn of(kernel: &Kernel) -> Option<Flow> {
+        // An address that was a number may be anybody's.
+        let opaque = any(&kernel.body, &|operation| matches!(operation, Operation::IntegerToPointer));
+        if opaque || kernel.parameters.len() > MOST {
+            return None;
+        }
+        let mut flow = Flow { origins: vec![0; kernel.types.len()], changed: true };
+        for (place, parameter) in kernel.parameters.iter().enumerate() {
+            flow.origins[parameter.value.0 as usize] = u128::from(kernel.is_pointer(parameter.value)) << place;
+        }
+        // Loops carry pointers round, so once is not enough.
+        while std::mem::take(&mut flow.changed) {
+            flow.block(kernel, &kernel.body);
+        }
+        Some(flow)
+    }
+
     fn block(&mut self, kernel: &Kernel, block: &Block) {
         for instruction in &block.instructions {
             self.instruction(kernel, instruction);

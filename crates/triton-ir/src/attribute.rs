@@ -97,7 +97,11 @@ fn float_literal(number: f64, ty: Float) -> String {
             Float::F16 => format!("0x{:04X}", f16::from_f64(number).to_bits()),
             Float::BF16 => format!("0x{:04X}", bf16::from_f64(number).to_bits()),
             Float::F32 => format!("0x{:08X}", (number as f32).to_bits()),
-            _ => format!("0x{:016X}", number.to_bits()),
+            Float::F64 => format!("0x{:016X}", number.to_bits()),
+            // Types with infinities have those of a half's upper byte; the other ones' infinity is not a number.
+            Float::E5M2 if !number.is_nan() => if number > 0.0 { "0x7C" } else { "0xFC" }.to_owned(),
+            Float::E5M2 | Float::E4M3 => "0x7F".to_owned(),
+            Float::E4M3Unsigned | Float::E5M2Unsigned => "0x80".to_owned(),
         };
     }
     let shortest = if ty == Float::F32 { format!("{:e}", number as f32) } else { format!("{number:e}") };

@@ -107,7 +107,7 @@ impl Emitter<'_> {
             };
         }
         let name = match unary {
-            Unary::Negate => return Ok(format!("-{x}")),
+            Unary::Negate => return Ok(format!("-({x})")),
             Unary::Not => return Err(self.unsupported("not of floats")),
             Unary::Erf if scalar == Scalar::F64 => return Ok(format!("erf({x})")),
             Unary::Expm1 if scalar == Scalar::F64 => return Ok(format!("expm1({x})")),

@@ -23,6 +23,8 @@ impl<'k> Emitter<'k> {
         // A single place mostly guards others: what was stored before must be seen before, what is loaded behind it behind.
         if is_scalar {
             self.device_barrier();
+        } else {
+            self.order_store(pointers);
         }
         self.open_registers(layout.registers());
         let mut body = Body::default();

@@ -1,7 +1,7 @@
 //! Reductions and scans by the operations of a block, which are written out wherever two elements meet.
 
 use super::element::Body;
-use super::{Emitter, Result};
+use super::{Emitter, Result, element_size};
 use crate::layout::{IndexBit, Layout, bits_of_axis, gathered};
 use openmps_tile::{Block, Instruction, Operation, Value};
 
@@ -158,8 +158,12 @@ impl<'k> Emitter<'k> {
             return Ok(());
         }
         let parts = 1 << groups.len();
-        let bytes = (8 * parts) << target.bits().len();
-        self.take_scratch(bytes * places.len());
+        let of = |place: usize| {
+            let bytes = element_size(self.type_of(block.arguments[place])) * parts << target.bits().len();
+            bytes.next_multiple_of(16)
+        };
+        let begins: Vec<usize> = (0..=places.len()).map(|place| (0..place).map(of).sum()).collect();
+        self.take_scratch(begins[places.len()]);
         let part = Layout::new(groups.iter().map(|&bit| IndexBit::Thread(bit)).collect());
         let index = target.index(0, target.bits().len());
         let free: usize = (target.free_threads(self.target.thread_bits()).iter())
@@ -170,7 +174,7 @@ impl<'k> Emitter<'k> {
         self.open("{");
         for i in 0..places.len() {
             let register = self.scratch_type(self.type_of(block.arguments[i]));
-            self.line(format!("{space}{register}* parts{i} = {};", self.scratch_pointer(&register, i * bytes)));
+            self.line(format!("{space}{register}* parts{i} = {};", self.scratch_pointer(&register, begins[i])));
         }
         self.open_registers(target.registers());
         for (i, place) in places.iter().enumerate() {

@@ -69,7 +69,10 @@ impl<'k> Emitter<'k> {
         self.scalars.insert(index, name);
         // Another iteration may still be reading when the next one begins.
         let (before, taken) = (std::mem::replace(&mut self.scratch_in_use, true), self.scratch_taken);
+        self.note_loads_of(block);
+        let read = self.read_by_several;
         self.block(block)?;
+        self.read_by_several |= read;
         self.close();
         self.arrays.truncate(scope);
         self.scratch_in_use = before || self.scratch_taken > taken;
@@ -119,14 +122,20 @@ impl<'k> Emitter<'k> {
         self.flush()?;
         let condition = self.scalar_name(instruction.operands[0])?;
         let targets = self.declare_targets(&instruction.results)?;
+        // A side that is not there reads nothing more, and waits for nobody.
+        let before = self.read_by_several;
+        let mut after = before;
         for (block, head) in instruction.blocks.iter().zip([format!("if ({condition}) {{"), "else {".to_owned()]) {
             if block.instructions.len() == 1 && targets.is_empty() && head.starts_with("else") {
                 continue;
             }
             self.carried.push(targets.clone());
+            self.read_by_several = before;
             self.scope(head, block)?;
+            after |= self.read_by_several;
             self.carried.pop();
         }
+        self.read_by_several = after;
         Ok(())
     }
 
@@ -142,10 +151,14 @@ impl<'k> Emitter<'k> {
         let scope = self.arrays.len();
         self.scratch_in_use = true;
         self.open("while (true) {");
+        self.note_loads_of(before);
+        self.note_loads_of(after);
+        let read = self.read_by_several;
         self.carried.push(passed);
         self.block(before)?;
         self.carried.pop();
         self.block(after)?;
+        self.read_by_several |= read;
         self.close();
         self.arrays.truncate(scope);
         self.scratch_in_use = true;

@@ -111,12 +111,16 @@ impl<'k> Emitter<'k> {
         for (instruction, _) in group.instructions.iter().zip(&escaping).filter(|(_, escapes)| **escapes) {
             self.declare(instruction.results[0], &layout)?;
         }
+        for store in group.instructions.iter().filter(|instruction| instruction.operation == Operation::Store) {
+            self.order_store(store.operands[0]);
+        }
         self.open_registers(layout.registers());
         let mut body = Body::default();
         for (instruction, escapes) in group.instructions.iter().zip(escaping) {
             self.grouped(&mut body, instruction, &layout, escapes)?;
         }
         self.close();
+        group.instructions.iter().for_each(|instruction| self.note_load(instruction));
         Ok(())
     }
 

@@ -49,6 +49,7 @@ impl<'k> Emitter<'k> {
         self.flush()?;
         let operands: Vec<String> =
             instruction.operands.iter().map(|&operand| self.scalar_name(operand)).collect::<Result<_>>()?;
+        self.note_load(instruction);
         Ok(self.loaded(instruction, &operands, None))
     }
 
@@ -57,6 +58,7 @@ impl<'k> Emitter<'k> {
         self.flush()?;
         let operands: Vec<String> =
             instruction.operands.iter().map(|&operand| self.scalar_name(operand)).collect::<Result<_>>()?;
+        self.order_store(instruction.operands[0]);
         self.stored(instruction, &operands, vec!["thread_index == 0".to_owned()]);
         Ok(())
     }

@@ -9,6 +9,7 @@ mod dot;
 mod element;
 mod group;
 mod memory;
+mod order;
 mod reduce;
 mod shape;
 mod signature;
@@ -76,6 +77,10 @@ struct Emitter<'k> {
     names: usize,
     /// How many registers the loop that was opened last goes through.
     registers: usize,
+    /// By value: which parameters a pointer may come from, as bits.
+    origins: Vec<u128>,
+    /// Which parameters' elements several threads have read since the last barrier.
+    read_by_several: u128,
 }
 
 impl<'k> Emitter<'k> {
@@ -105,6 +110,8 @@ impl<'k> Emitter<'k> {
             tensors: false,
             names: 0,
             registers: 1,
+            origins: kernel.pointer_origins(),
+            read_by_several: 0,
         }
     }
 
@@ -256,6 +263,7 @@ impl<'k> Emitter<'k> {
 
     /// Waits for the threadgroup; device memory is as all of its threads, and other threadgroups where such things are passed, have left it.
     fn device_barrier(&mut self) {
+        self.read_by_several = 0;
         if !self.coherent {
             return self.line(self.keywords().device_barrier);
         }

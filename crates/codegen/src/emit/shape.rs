@@ -65,8 +65,15 @@ impl<'k> Emitter<'k> {
         self.flush()?;
         let layout = Layout::new(Vec::new());
         self.bring(instruction.operands[0], &layout)?;
+        let result = instruction.results[0];
+        let (name, ty) = (format!("v{}", result.0), self.register_type(self.type_of(result)));
+        // A number of its own: a loop may give the tile its next elements while this one is still read.
+        self.line(format!("{ty} {name};"));
+        self.open("{");
         let text = self.element(&mut Body::default(), instruction.operands[0], &layout)?;
-        self.scalars.insert(instruction.results[0], text);
+        self.line(format!("{name} = {text};"));
+        self.close();
+        self.scalars.insert(result, name);
         Ok(())
     }
 

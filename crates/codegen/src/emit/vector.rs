@@ -164,7 +164,11 @@ impl<'k> Emitter<'k> {
     /// A carried value is raw where both the initial one and the next one are; where only one is, neither is.
     fn carry_raw(&mut self, instruction: &Instruction) {
         for carried in instruction.carried().filter(|carried| self.forms.dot_operands.contains(&carried.argument)) {
-            if self.raw.contains(&carried.initial) && self.raw.contains(&carried.next) {
+            // What goes round is moved from one layout to the other as numbers.
+            let layout = |value| self.forms.natural(value).0.dense().0;
+            let alike =
+                layout(carried.initial) == layout(carried.argument) && layout(carried.next) == layout(carried.argument);
+            if alike && self.raw.contains(&carried.initial) && self.raw.contains(&carried.next) {
                 self.raw.extend([carried.argument, carried.result]);
             } else {
                 self.raw.remove(&carried.initial);
@@ -182,6 +186,8 @@ impl<'k> Emitter<'k> {
     ) -> Result<()> {
         let is_raw = self.raw.contains(&instruction.results[0]);
         let name = self.declare(instruction.results[0], layout)?;
+        self.note_load(instruction);
+        self.registers = layout.registers();
         self.line("#pragma unroll");
         self.open(format!("for (uint k = 0; k < {}; k += {}) {{", layout.registers(), vector.count));
         let mut body = Body::default();
@@ -225,6 +231,7 @@ impl<'k> Emitter<'k> {
         vector: &Vector,
     ) -> Result<()> {
         let (dialect, ty) = (self.target.dialect, vector.ty());
+        self.order_store(instruction.operands[0]);
         self.open_parts(layout, vector);
         let value = self.element(&mut Body::default(), instruction.operands[1], layout)?;
         self.close_parts(&vector.bits(dialect, &value));
@@ -242,6 +249,7 @@ impl<'k> Emitter<'k> {
     /// Opens a loop over the vectors of a thread's registers, and in it one over the elements of each.
     pub(super) fn open_parts(&mut self, layout: &Layout, vector: &Vector) {
         let count = vector.count;
+        self.registers = layout.registers();
         self.line("#pragma unroll");
         self.open(format!("for (uint first = 0; first < {}; first += {count}) {{", layout.registers()));
         self.line(format!("{} parts[{count}];", self.target.dialect.register(vector.integer())));
