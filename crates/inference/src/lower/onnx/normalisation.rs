@@ -95,7 +95,10 @@ fn rms_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>
 
 /// Rows from `axis` on; scale and bias may be smaller than a row, and broadcast.
 fn row_norm(lowering: &mut Lowering, operation: &Operation, x: &Value, centred: bool) -> Result<Value> {
-    let (axis, shape) = (lowering.axis(operation, x, -1)?, lowering.shape(x)?);
+    let (axis, shape, dtype) = (lowering.axis(operation, x, -1)?, lowering.shape(x)?, lowering.data_type(x)?);
+    if !dtype.is_float() {
+        return Err(wrong(operation, format!("rows of {dtype}")));
+    }
     let size = shape[axis..].iter().product::<usize>();
     let epsilon = operation.float("epsilon", 1e-5)?;
     let mut inputs = vec![x.clone()];
