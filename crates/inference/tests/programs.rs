@@ -3,7 +3,7 @@
 use openmps::operators::operators::elementwise::Elementwise;
 use openmps::{DataType, Device, TensorData};
 use openmps_inference::program::Dialect;
-use openmps_inference::{Error, Model, read_program, supported};
+use openmps_inference::{Error, Format, Model, read_program, supported};
 use proptest::prelude::*;
 
 /// A program of the new representation with these operations; `x` is value 1, of float32 [-1, 4].
@@ -275,13 +275,18 @@ fn no_operation_panics_on_what_it_does_not_expect() {
 }
 
 #[test]
-fn a_model_of_onnx_is_named() {
+fn a_model_of_onnx_is_told_from_a_program() {
     // `ir_version` 8, an empty graph, version 13 of the operators.
     let model = [0x08, 0x08, 0x3a, 0x00, 0x42, 0x02, 0x10, 0x0d];
-    let error = read_program(&model).expect_err("another format").to_string();
+    assert_eq!(Format::of(&model), Format::Onnx);
+    assert_eq!(read_program(&model).expect("an empty model").dialect, Dialect::Onnx { opset: 13 });
+    let device = Device::get(0).expect("there is a device");
+    assert!(Model::load_onnx(&device, &model).expect("an empty model").run(&[]).expect("a run").is_empty());
+    let error = Model::load(&device, &model, &[]).expect_err("without a file of parameters").to_string();
     assert!(error.contains("ONNX"), "{error}");
     let error = read_program(&[]).expect_err("nothing").to_string();
     assert!(!error.contains("ONNX"), "{error}");
+    assert!(supported(Dialect::Onnx { opset: 13 }).contains(&"Conv"));
 }
 
 proptest! {
