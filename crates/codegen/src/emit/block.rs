@@ -159,7 +159,7 @@ impl<'k> Emitter<'k> {
         }
         let parts = 1 << groups.len();
         let of = |place: usize| {
-            let bytes = element_size(self.type_of(block.arguments[place])) * parts << target.bits().len();
+            let bytes = (element_size(self.type_of(block.arguments[place])) * parts) << target.bits().len();
             bytes.next_multiple_of(16)
         };
         let begins: Vec<usize> = (0..=places.len()).map(|place| (0..place).map(of).sum()).collect();

@@ -182,7 +182,7 @@ fn power(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
         matches!(&y, Value::Known(array) if array.data.len() == 1 && array.shape.len() <= lowering.shape(&x)?.len());
     if single && dtype.is_float() {
         let exponent = lowering.known(&y)?.data[0];
-        return Ok(vec![lowering.to_power(&x, exponent)?]);
+        return Ok(vec![lowering.raised(&x, exponent)?]);
     }
     let [wide_x, wide_y] = lowering.alike(&x, &y)?;
     let power = lowering.binary(Binary::Power, &wide_x, &wide_y)?;
@@ -191,7 +191,7 @@ fn power(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
 
 impl Lowering<'_> {
     /// Floats to the power of a number.
-    pub(super) fn to_power(&mut self, x: &Value, exponent: f64) -> Result<Value> {
+    pub(super) fn raised(&mut self, x: &Value, exponent: f64) -> Result<Value> {
         let of = match exponent {
             1.0 => return Ok(x.clone()),
             2.0 => Unary::Square,

@@ -24,7 +24,7 @@ fn local_response(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<
         lowering.one(Pooling { strides: [1, 1], ..Pooling::new(PoolingType::Average, [size, 1]) }, &[columns])?;
     let mean = lowering.reshape(&mean, &shape)?;
     let sum = lowering.scaled(&mean, operation.float("alpha", 1e-4)?, operation.float("bias", 1.0)?)?;
-    let power = lowering.to_power(&sum, operation.float("beta", 0.75)?)?;
+    let power = lowering.raised(&sum, operation.float("beta", 0.75)?)?;
     Ok(vec![lowering.binary(Binary::Divide, &x, &power)?])
 }
 

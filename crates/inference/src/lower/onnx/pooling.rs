@@ -181,9 +181,9 @@ fn norm_pool(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value
     let axes = axes(operation, spatial(operation, &shape)?, &window(operation)?)?;
     let p = operation.float("p", 2.0)?;
     let size = lowering.unary(Unary::Abs, &x)?;
-    let powers = lowering.to_power(&size, p)?;
+    let powers = lowering.raised(&size, p)?;
     let sum = lowering.apart_pool(operation, Fold::Sum, &powers, &axes)?;
-    Ok(vec![lowering.to_power(&sum, 1.0 / p)?])
+    Ok(vec![lowering.raised(&sum, 1.0 / p)?])
 }
 
 fn global_pool(lowering: &mut Lowering, operation: &Operation, reduction: Reduction) -> Result<Vec<Value>> {
