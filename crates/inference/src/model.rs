@@ -98,16 +98,19 @@ impl Model {
 
     /// The same from memory. Everything that openmps cannot run is named at once, before anything runs.
     pub fn load(device: &Device, program: &[u8], parameters: &[u8]) -> Result<Model> {
-        Model::with_storage(device, program, Storage::Memory(parameters.into()))
+        Model::with_storage(device, program, Storage::Memory(Bytes::copy_from_slice(parameters)))
     }
 
     fn with_storage(device: &Device, program: &[u8], parameters: Storage) -> Result<Model> {
-        if Format::of(program) == Format::Onnx {
-            return Err(Error::program(
-                "it is a model of ONNX, which holds its parameters: open it without a file of them",
-            ));
-        }
-        let program = supported_only(read_program(program)?)?;
+        let program = match Format::of(program) {
+            Format::Pir => pir::read(program)?,
+            Format::Legacy => pdmodel::read(program)?,
+            Format::Onnx => {
+                let what = "it is a model of ONNX, which holds its parameters: open it without a file of them";
+                return Err(Error::program(what));
+            }
+        };
+        let program = supported_only(program)?;
         let weights = parameters::load(device, &program, parameters)?;
         Ok(Model::of(device, program, weights))
     }
@@ -117,18 +120,19 @@ impl Model {
         let path = path.as_ref();
         let storage = Storage::open(path)?;
         let file = Bytes::from(storage.read(0, storage.len())?);
-        let onnx::Read { program, weights } = onnx::read(&file)?;
-        let program = supported_only(program)?;
-        let weights = onnx::load(device, weights, storage, path.parent())?;
-        Ok(Model::of(device, program, weights))
+        Model::with_onnx(device, &file, storage, path.parent())
     }
 
     /// The same from memory; all its tensors must be in it.
     pub fn load_onnx(device: &Device, model: &[u8]) -> Result<Model> {
         let file = Bytes::copy_from_slice(model);
-        let onnx::Read { program, weights } = onnx::read(&file)?;
+        Model::with_onnx(device, &file, Storage::Memory(file.clone()), None)
+    }
+
+    fn with_onnx(device: &Device, file: &Bytes, storage: Storage, folder: Option<&Path>) -> Result<Model> {
+        let onnx::Read { program, weights } = onnx::read(file)?;
         let program = supported_only(program)?;
-        let weights = onnx::load(device, weights, Storage::Memory(model.into()), None)?;
+        let weights = onnx::load(device, weights, storage, folder)?;
         Ok(Model::of(device, program, weights))
     }
 

@@ -1,6 +1,7 @@
 //! Where parameters lie: a file that stays open, or memory. They are read when a program is compiled.
 
 use crate::error::{Error, Result};
+use prost::bytes::Bytes;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -10,7 +11,7 @@ use std::time::SystemTime;
 /// The bytes of a file of parameters.
 #[derive(Debug)]
 pub(crate) enum Storage {
-    Memory(Box<[u8]>),
+    Memory(Bytes),
     File(OpenFile),
 }
 

@@ -131,6 +131,10 @@ impl<'a> Reader<'a> {
         // Before version 4 of the format tensors were inputs, too, which a run need not be given.
         let is_held = |input: &&ValueInfoProto| graph.initializer.iter().any(|tensor| tensor.name == input.name);
         let inputs: Vec<&ValueInfoProto> = graph.input.iter().filter(|input| !is_held(input)).collect();
+        if let Some(input) = inputs.iter().find(|input| !is_tensor_of_known_rank(input)) {
+            let what = format!("the input {}, which is no tensor of a known number of dimensions", input.name);
+            return Err(Error::program(what));
+        }
         self.program.body = self.graph(graph, &inputs)?;
         let ports = |infos: &[&ValueInfoProto], ids: &[ValueId]| -> Vec<Port> {
             infos.iter().zip(ids).map(|(info, &value)| Port { name: info.name.clone(), value }).collect()
@@ -153,12 +157,6 @@ impl<'a> Reader<'a> {
         let mut block = Block::default();
         for input in inputs {
             let value = described(input)?;
-            if self.scopes.len() == 1 && !is_tensor_of_known_rank(input) {
-                return Err(Error::program(format!(
-                    "the input {}, which is no tensor of a known number of dimensions",
-                    input.name
-                )));
-            }
             block.arguments.push(self.define(&input.name, value));
         }
         for tensor in &graph.initializer {
@@ -248,23 +246,24 @@ impl<'a> Reader<'a> {
         attributes: &mut BTreeMap<String, Attribute>,
     ) -> Result<()> {
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
-        let value = match attribute.kind {
-            kind::FLOAT => Attribute::Float(f64::from(attribute.f)),
-            kind::INT => Attribute::Integer(attribute.i),
-            kind::STRING => Attribute::Text(text(&attribute.s)),
-            kind::FLOATS => Attribute::Floats(attribute.floats.iter().map(|&number| f64::from(number)).collect()),
-            kind::INTS => Attribute::Integers(attribute.ints.clone()),
-            kind::STRINGS => Attribute::Texts(attribute.strings.iter().map(text).collect()),
-            kind::GRAPH => return Ok(()),
-            kind::TENSOR if attribute.t.is_some() => {
-                let tensor = attribute.t.iter().map(|tensor| tensor::read(tensor, self.file)).next().transpose()?;
-                let Some(Content::Known(array)) = tensor else {
+        let value = match (attribute.kind, &attribute.t) {
+            (kind::TENSOR, Some(tensor)) => {
+                let Content::Known(array) = tensor::read(tensor, self.file)? else {
                     return Err(Error::program(format!("{node}: the attribute {}, a large tensor", attribute.name)));
                 };
                 attributes.insert("dtype".to_owned(), Attribute::DataType(Some(array.dtype)));
                 Attribute::Floats(array.data)
             }
-            other => return Err(Error::program(format!("{node}: the attribute {} of type {other}", attribute.name))),
+            (kind::FLOAT, _) => Attribute::Float(f64::from(attribute.f)),
+            (kind::INT, _) => Attribute::Integer(attribute.i),
+            (kind::STRING, _) => Attribute::Text(text(&attribute.s)),
+            (kind::FLOATS, _) => Attribute::Floats(attribute.floats.iter().map(|&number| f64::from(number)).collect()),
+            (kind::INTS, _) => Attribute::Integers(attribute.ints.clone()),
+            (kind::STRINGS, _) => Attribute::Texts(attribute.strings.iter().map(text).collect()),
+            (kind::GRAPH, _) => return Ok(()),
+            (other, _) => {
+                return Err(Error::program(format!("{node}: the attribute {} of type {other}", attribute.name)));
+            }
         };
         attributes.insert(attribute.name.clone(), value);
         Ok(())

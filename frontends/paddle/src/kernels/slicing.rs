@@ -52,6 +52,13 @@ fn ends_of_elements(axes: &[i64], starts: &[i64], ends: &[i64], inferred: &[i64]
     ends.iter().enumerate().map(end).collect()
 }
 
+/// Dimensions without the axes that an indexing drops, which may be counted from the end.
+fn without_dropped(dims: &[usize], dropped: &[i64]) -> Shape {
+    let rank = dims.len() as i64;
+    let is_kept = |axis: i64| !dropped.contains(&axis) && !dropped.contains(&(axis - rank));
+    dims.iter().zip(0..).filter(|(_, axis)| is_kept(*axis)).map(|(&size, _)| size).collect()
+}
+
 fn slice(
     context: &Context,
     x: Tensor,
@@ -68,10 +75,7 @@ fn slice(
     // Where bounds come from tensors Paddle could not know the shape.
     let mut dims = operator.infer(&[Meta { dtype: view.dtype, shape: view.shape.clone() }])?.remove(0).shape;
     if out.has_unknown_dims() || out.shape().iter().product::<usize>() != dims.iter().product::<usize>() {
-        let drop =
-            |axis: usize| dropped.contains(&(axis as i64)) || dropped.contains(&(axis as i64 - view.rank() as i64));
-        let kept = dims.iter().enumerate().filter(|(axis, _)| !drop(*axis)).map(|(_, &size)| size).collect();
-        dims = kept;
+        dims = without_dropped(&dims, &dropped);
         out.set_dims(&dims);
     }
     one(context, &operator, x, &out)
@@ -141,9 +145,7 @@ fn strided_slice_raw(
     let meta = Meta { dtype: x.dtype, shape: x.shape.clone() };
     let dims = operator.infer(&[meta])?.remove(0).shape;
     if out.has_unknown_dims() {
-        let is_kept = |axis: usize| !dropped.contains(&(axis as i32));
-        let kept: Shape = (0..dims.len()).filter(|&axis| is_kept(axis)).map(|axis| dims[axis]).collect();
-        out.set_dims(&kept);
+        out.set_dims(&without_dropped(&dims, &wide(&dropped)));
     }
     let to = View::dense(context.allocate(&out, x.dtype)?.address, x.dtype, &dims)?;
     Ok(operator.run(context.queue(), &[x], &[to])?)

@@ -80,12 +80,10 @@ fn mask(
     let mut seen = Vec::new();
     let mut sum = None;
     if let Some(given) = lowering.optional(operation, 3)? {
-        let mut shape = lowering.shape(&given)?;
-        shape.splice(0..0, vec![1; 4_usize.saturating_sub(shape.len())]);
-        let given = lowering.reshape(&given, &shape)?;
+        let given = lowering.of_rank(&given, 4)?;
         let is_truth = lowering.data_type(&given)? == DataType::Bool;
         // Keys beyond it are not seen.
-        let missing = count.saturating_sub(shape[3]) as i64;
+        let missing = count.saturating_sub(lowering.shape(&given)?[3]) as i64;
         let outside = if is_truth { Number::Integer(0) } else { Number::Float(f64::NEG_INFINITY) };
         let pad = Pad { paddings: vec![(0, 0), (0, 0), (0, 0), (0, missing)], mode: Mode::Constant, value: outside };
         let given = if missing > 0 { lowering.one(pad, from_ref(&given))? } else { given };
@@ -117,17 +115,9 @@ fn mask(
     let never = lowering.filled(&[], dtype, f64::NEG_INFINITY)?;
     for seen in seen {
         let own = lowering.choose(&seen, &zero, &never)?;
-        sum = Some(match sum {
-            Some(sum) => lowering.binary(Binary::Add, &sum, &own)?,
-            None => own,
-        });
+        sum = Some(lowering.added(sum, own)?);
     }
-    sum.map(|sum| {
-        let mut shape = lowering.shape(&sum)?;
-        shape.splice(0..0, vec![1; 4_usize.saturating_sub(shape.len())]);
-        lowering.reshape(&sum, &shape)
-    })
-    .transpose()
+    sum.map(|sum| lowering.of_rank(&sum, 4)).transpose()
 }
 
 /// The scores as they are, capped, masked, or as weights.

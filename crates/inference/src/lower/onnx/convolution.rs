@@ -4,10 +4,10 @@ use super::window::{Axis, axes, halves, paddings, pair, spatial};
 use crate::error::Result;
 use crate::lower::{Lowering, Table, Value, size_of, sizes_of, wrong};
 use crate::program::Operation;
+use openmps::operators::Operator;
 use openmps::operators::image::{ImageLayout, PaddingAlgorithm};
 use openmps::operators::operators::convolution::{Convolution, Fused};
 use openmps::operators::operators::convolution_transpose::ConvolutionTranspose;
-use openmps::operators::operators::elementwise::Binary;
 
 pub(super) const TABLE: Table = &[("Conv", convolution), ("ConvTranspose", transposed)];
 
@@ -32,14 +32,18 @@ impl Lowering<'_> {
             fused: Fused::default(),
         };
         match &axes[..] {
-            [_] | [_, _] => {
-                let inputs = [self.as_image(x)?, self.as_image(weight)?];
-                let y = self.one(of, &inputs)?;
-                self.like_given(y, shape.len())
-            }
+            [_] | [_, _] => self.on_images(of, x, weight),
             [depth, _, _] => self.volume_convolution(&of, depth, x, weight),
             _ => Err(wrong(operation, format!("an image of shape {shape:?}"))),
         }
+    }
+
+    /// What an operator makes of lines or images.
+    fn on_images(&mut self, of: impl Operator, x: &Value, weight: &Value) -> Result<Value> {
+        let rank = self.shape(x)?.len();
+        let inputs = [self.as_image(x)?, self.as_image(weight)?];
+        let y = self.one(of, &inputs)?;
+        self.like_given(y, rank)
     }
 
     /// The sum of what each plane of the filters makes of the planes that it meets.
@@ -52,10 +56,7 @@ impl Lowering<'_> {
             let filter = self.narrow(weight, 2, tap, tap + 1)?;
             let filter = self.without(&filter, &[2])?;
             let product = self.by_planes(&met, |lowering, planes| lowering.one(of.clone(), &[planes, filter]))?;
-            sum = Some(match sum {
-                Some(sum) => self.binary(Binary::Add, &sum, &product)?,
-                None => product,
-            });
+            sum = Some(self.added(sum, product)?);
         }
         sum.ok_or_else(|| crate::Error::program("a filter of no planes"))
     }
@@ -100,11 +101,7 @@ fn transposed(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Valu
         fused: Fused::default(),
     };
     let y = match &axes[..] {
-        [_] | [_, _] => {
-            let inputs = [lowering.as_image(&x)?, lowering.as_image(&weight)?];
-            let y = lowering.one(of, &inputs)?;
-            lowering.like_given(y, shape.len())?
-        }
+        [_] | [_, _] => lowering.on_images(of, &x, &weight)?,
         [depth, _, _] => lowering.volume_transposed(&of, depth, more[0], &x, &weight)?,
         _ => return Err(wrong(operation, format!("an image of shape {shape:?}"))),
     };
@@ -137,10 +134,7 @@ impl Lowering<'_> {
             let apart = self.narrow(&apart, 2, 0, shape[2].saturating_sub(depth.stride - 1))?;
             let place = [tap * depth.dilation, depth.reach() - 1 - tap * depth.dilation + more];
             let placed = self.padded(&apart, 2, place, 0.0)?;
-            sum = Some(match sum {
-                Some(sum) => self.binary(Binary::Add, &sum, &placed)?,
-                None => placed,
-            });
+            sum = Some(self.added(sum, placed)?);
         }
         let sum = sum.ok_or_else(|| crate::Error::program("a filter of no planes"))?;
         let size = self.shape(&sum)?[2];

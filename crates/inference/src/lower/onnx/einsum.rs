@@ -90,9 +90,7 @@ impl Lowering<'_> {
         let places = self.counted(shape[first], openmps::DataType::I64)?;
         let mut sides = Vec::with_capacity(2);
         for at in [first, second] {
-            let mut along = vec![1; shape.len()];
-            along[at] = shape[at];
-            sides.push(self.reshape(&places, &along)?);
+            sides.push(self.spread_along(&places, &value, at)?);
         }
         let same = self.binary(Binary::Equal, &sides[0], &sides[1])?;
         let zero = self.number_like(&value, 0.0)?;

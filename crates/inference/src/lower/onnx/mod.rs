@@ -25,6 +25,7 @@ use crate::error::Result;
 use crate::program::{Dialect, Operation};
 use openmps::DataType;
 use openmps::operators::Array;
+use openmps::operators::operators::elementwise::Binary;
 
 pub(super) const TABLES: [Table; 17] = [
     arithmetic::TABLE,
@@ -68,10 +69,37 @@ impl Lowering<'_> {
         }
     }
 
+    /// The next term of a sum that began with nothing.
+    fn added(&mut self, sum: Option<Value>, term: Value) -> Result<Value> {
+        match sum {
+            Some(sum) => self.binary(Binary::Add, &sum, &term),
+            None => Ok(term),
+        }
+    }
+
+    /// The value with dimensions of size 1 before its own, as many as make `rank`.
+    fn of_rank(&mut self, x: &Value, rank: usize) -> Result<Value> {
+        let mut shape = self.shape(x)?;
+        shape.splice(0..0, vec![1; rank.saturating_sub(shape.len())]);
+        self.reshape(x, &shape)
+    }
+
+    /// One number for each slice of `like` along an axis, under the shape in which they broadcast to it.
+    fn spread_along(&mut self, numbers: &Value, like: &Value, axis: usize) -> Result<Value> {
+        let count = self.shape(numbers)?.iter().product();
+        let shape = along(self.shape(like)?.len(), axis, count);
+        self.reshape(numbers, &shape)
+    }
+
     /// An axis that is an attribute.
     fn axis(&self, operation: &Operation, x: &Value, default: i64) -> Result<usize> {
         axis_of(operation, operation.integer("axis", default)?, self.shape(x)?.len())
     }
+}
+
+/// A shape of ones but for one axis: what broadcasts along all the others.
+fn along(rank: usize, axis: usize, size: usize) -> Vec<usize> {
+    (0..rank).map(|at| if at == axis { size } else { 1 }).collect()
 }
 
 /// Integers that are known.

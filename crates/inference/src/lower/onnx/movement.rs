@@ -267,11 +267,10 @@ fn reverse_sequence(lowering: &mut Lowering, operation: &Operation) -> Result<Ve
     let [batch, time] = [("batch_axis", 1), ("time_axis", 0)]
         .map(|(name, default)| axis_of(operation, operation.integer(name, default)?, shape.len()));
     let (batch, time) = (batch?, time?);
-    let along = |axis: usize| (0..shape.len()).map(|at| if at == axis { shape[at] } else { 1 }).collect::<Vec<_>>();
     let lengths = lowering.cast(&lengths, DataType::I64)?;
-    let lengths = lowering.reshape(&lengths, &along(batch))?;
+    let lengths = lowering.spread_along(&lengths, &x, batch)?;
     let step = lowering.counted(shape[time], DataType::I64)?;
-    let step = lowering.reshape(&step, &along(time))?;
+    let step = lowering.spread_along(&step, &x, time)?;
     let within = lowering.binary(Binary::LessThan, &step, &lengths)?;
     let mirrored = lowering.binary(Binary::Subtract, &lengths, &step)?;
     let mirrored = lowering.scaled(&mirrored, 1.0, -1.0)?;

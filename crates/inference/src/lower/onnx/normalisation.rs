@@ -1,7 +1,7 @@
 //! Norms. Batch norm is a factor and an addend for each channel, which the graph's passes give to the convolution before it.
 
 use super::reduction::Over;
-use super::refuse_training;
+use super::{along, refuse_training};
 use crate::error::Result;
 use crate::lower::{Lowering, Table, Value, size_of, wrong};
 use crate::program::Operation;
@@ -23,11 +23,9 @@ fn batch_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Valu
     refuse_training(operation, operation.flag("training_mode", false)?)?;
     let [x, scale, bias, mean, variance] = [0, 1, 2, 3, 4].map(|at| lowering.input(operation, at));
     let (x, epsilon) = (x?, operation.float("epsilon", 1e-5)?);
-    let mut along = vec![1; lowering.shape(&x)?.len()];
-    match along.get_mut(1) {
-        Some(channels) => *channels = lowering.shape(&x)?[1],
-        None => return Err(wrong(operation, "an input without channels")),
-    }
+    let shape = lowering.shape(&x)?;
+    let channels = *shape.get(1).ok_or_else(|| wrong(operation, "an input without channels"))?;
+    let along = along(shape.len(), 1, channels);
     Ok(vec![lowering.batch_normalised(&x, [&mean?, &variance?], [Some(scale?), Some(bias?)], epsilon, &along)?])
 }
 
@@ -60,11 +58,9 @@ fn group_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Valu
 
 /// The second and third inputs, one number for each channel.
 fn scaled(lowering: &mut Lowering, operation: &Operation, mut y: Value) -> Result<Vec<Value>> {
-    let mut along = vec![1; lowering.shape(&y)?.len()];
     for (at, binary) in [(1, Binary::Multiply), (2, Binary::Add)] {
         let part = lowering.input(operation, at)?;
-        along[1] = lowering.shape(&part)?.iter().product();
-        let part = lowering.reshape(&part, &along)?;
+        let part = lowering.spread_along(&part, &y, 1)?;
         y = lowering.binary(binary, &y, &part)?;
     }
     Ok(vec![y])

@@ -68,11 +68,9 @@ fn gather_nd(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value
         return Err(wrong(operation, format!("{batches} dimensions of batches of {shape:?}")));
     }
     for at in (0..batches).rev() {
-        let mut along = vec![1; shape.len()];
-        along[at] = shape[at];
         let number = integers(0..shape[at] as i64);
         let number = lowering.cast(&number, lowering.data_type(&index)?)?;
-        let number = lowering.reshape(&number, &along)?;
+        let number = lowering.spread_along(&number, &index, at)?;
         let mut dims: Vec<i64> = shape.iter().map(|&size| size as i64).collect();
         dims[shape.len() - 1] = 1;
         let number = lowering.one(Expand { dims }, &[number])?;

@@ -163,8 +163,7 @@ impl Lowering<'_> {
                 y = self.binary(binary, &y, &other)?;
             }
             if fold == Fold::Mean {
-                let mut along = vec![1; axes.len() + 2];
-                along[2 + at] = outputs;
+                let along = super::along(axes.len() + 2, 2 + at, outputs);
                 let shares = (0..outputs).map(|output| 1.0 / axis.inside(output) as f64).collect();
                 let shares = Value::Known(Array::new(&along, shares, dtype));
                 y = self.binary(Binary::Multiply, &y, &shares)?;

@@ -29,11 +29,9 @@ fn along(lowering: &mut Lowering, operation: &Operation, part: Value, x: &Value)
     }
     match own[..] {
         [] | [1] => lowering.reshape(&part, &[]),
-        [count] if block == 0 => {
+        [_] if block == 0 => {
             let axis = lowering.axis(operation, x, 1)?;
-            let mut along = vec![1; shape.len()];
-            along[axis] = count;
-            lowering.reshape(&part, &along)
+            lowering.spread_along(&part, x, axis)
         }
         _ => Err(wrong(operation, format!("scales of shape {own:?} of a tensor of {shape:?}"))),
     }
@@ -139,10 +137,8 @@ fn convolution_of_integers(lowering: &mut Lowering, operation: &Operation) -> Re
         let mut wide = lowering.cast(side, dtype)?;
         if let Some(zero) = lowering.optional(operation, 2 + at)? {
             // Of the filters one each.
-            let mut along = vec![1; lowering.shape(side)?.len()];
-            along[0] = lowering.shape(&zero)?.iter().product();
             let zero = lowering.cast(&zero, dtype)?;
-            let zero = lowering.reshape(&zero, &along)?;
+            let zero = lowering.spread_along(&zero, side, 0)?;
             wide = lowering.binary(Binary::Subtract, &wide, &zero)?;
         }
         sides.push(wide);
@@ -184,11 +180,7 @@ fn quantized_convolution(lowering: &mut Lowering, operation: &Operation) -> Resu
     for at in [0, 3] {
         let [x, scale, zero] = [at, at + 1, at + 2].map(|at| lowering.input(operation, at));
         let (x, scale, zero) = (x?, scale?, zero?);
-        let mut along = vec![1; lowering.shape(&x)?.len()];
-        along[0] = lowering.shape(&scale)?.iter().product();
-        let own = lowering.reshape(&scale, &along)?;
-        along[0] = lowering.shape(&zero)?.iter().product();
-        let zero = lowering.reshape(&zero, &along)?;
+        let (own, zero) = (lowering.spread_along(&scale, &x, 0)?, lowering.spread_along(&zero, &x, 0)?);
         sides.push(lowering.dequantized(&x, &own, Some(&zero))?);
         let count: usize = lowering.shape(&scale)?.iter().product();
         scales.push(lowering.reshape(&scale, &[count])?);
@@ -197,9 +189,7 @@ fn quantized_convolution(lowering: &mut Lowering, operation: &Operation) -> Resu
     if let Some(bias) = lowering.optional(operation, 8)? {
         let scale = lowering.binary(Binary::Multiply, &scales[0], &scales[1])?;
         let bias = lowering.dequantized(&bias, &scale, None)?;
-        let mut along = vec![1; lowering.shape(&y)?.len()];
-        along[1] = lowering.shape(&bias)?.iter().product();
-        let bias = lowering.reshape(&bias, &along)?;
+        let bias = lowering.spread_along(&bias, &y, 1)?;
         y = lowering.binary(Binary::Add, &y, &bias)?;
     }
     let [scale, zero] = [6, 7].map(|at| lowering.input(operation, at));

@@ -265,8 +265,7 @@ fn resize(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> 
 impl Lowering<'_> {
     fn resized(&mut self, x: &Value, at: usize, axis: Axis, resizing: &Resizing) -> Result<Value> {
         let taps: Vec<Vec<(usize, f64)>> = (0..axis.output).map(|place| resizing.taps(axis, place)).collect();
-        let mut along = vec![1; self.shape(x)?.len()];
-        along[at] = axis.output;
+        let along = super::along(self.shape(x)?.len(), at, axis.output);
         let mut sum: Option<Value> = None;
         for tap in 0..taps.first().map_or(1, Vec::len) {
             let places = super::integers(taps.iter().map(|taps| taps[tap].0 as i64));
@@ -276,10 +275,7 @@ impl Lowering<'_> {
                 let weights = Value::Known(Array::new(&along, weights, DataType::F32));
                 slices = self.binary(Binary::Multiply, &slices, &weights)?;
             }
-            sum = Some(match sum {
-                Some(sum) => self.binary(Binary::Add, &sum, &slices)?,
-                None => slices,
-            });
+            sum = Some(self.added(sum, slices)?);
         }
         Ok(sum.unwrap_or_else(|| x.clone()))
     }

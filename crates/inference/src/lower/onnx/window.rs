@@ -132,9 +132,7 @@ impl Lowering<'_> {
     /// A bias for each channel.
     pub(super) fn with_bias(&mut self, operation: &Operation, y: Value) -> Result<Vec<Value>> {
         let Some(bias) = self.optional(operation, 2)? else { return Ok(vec![y]) };
-        let mut along = vec![1; self.shape(&y)?.len()];
-        along[1] = self.shape(&bias)?.iter().product();
-        let bias = self.reshape(&bias, &along)?;
+        let bias = self.spread_along(&bias, &y, 1)?;
         Ok(vec![self.binary(Binary::Add, &y, &bias)?])
     }
 
