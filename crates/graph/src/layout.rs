@@ -52,6 +52,14 @@ pub(crate) fn expect_dtype(operator: &'static str, what: &'static str, got: DTyp
     Err(Error::DType { operator, what, got, expected: names.join(" or ") })
 }
 
+/// Refuses an element type without fractions.
+pub(crate) fn expect_float(operator: &'static str, what: &'static str, got: DType) -> Result<()> {
+    if got.is_float() {
+        return Ok(());
+    }
+    Err(Error::DType { operator, what, got, expected: "a float type".into() })
+}
+
 /// Checks the views of a call against the operator's rule; outputs must be as inferred.
 pub(crate) fn check(operator: &dyn Operator, inputs: &[View], outputs: &[View]) -> Result<()> {
     let metas = inputs.iter().map(|view| Meta { dtype: view.dtype, shape: view.shape.clone() });

@@ -284,6 +284,8 @@ fn operators_of_the_wrong_operands() {
     let norm = |bias| LayerNorm { begin: -1, epsilon: 1e-5, scale: true, bias, centred: true, statistics: false };
     refused!(graph.operator(norm(true), &[x, row]), Error::Operator(_));
     refused!(graph.operator(norm(false), &[x]), Error::Operator(_));
+    refused!(graph.operator(norm(false), &[integers, row]), Error::Operator(_));
+    refused!(graph.operator(Reduce::new(Reduction::Norm, &[0], false), &[integers]), Error::Operator(_));
     refused!(graph.operator(ProductGradient { axis: 0 }, &[wide, wide, bytes]), Error::Operator(_));
     refused!(graph.operator(ProductGradient { axis: 0 }, &[integers; 3]), Error::Operator(_));
     let pad = |paddings| PadGradient {

@@ -6,7 +6,7 @@ mod kernel;
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{axis_of, call, expect_inputs};
+use crate::layout::{axis_of, call, expect_float, expect_inputs};
 use crate::operator::{Meta, Operator};
 use crate::operators::full::Full;
 use crate::program::{self, Key, scalar_bits};
@@ -108,6 +108,7 @@ impl Operator for LayerNorm {
         let operator = self.name();
         expect_inputs(operator, inputs, 1 + usize::from(self.scale) + usize::from(self.bias))?;
         let x = &inputs[0];
+        inputs.iter().try_for_each(|input| expect_float(operator, "an input", input.dtype))?;
         let begin = self.begin(x.shape.len())?;
         let length: usize = x.shape[begin..].iter().product();
         for (input, what) in inputs[1..].iter().zip(["the scale or bias", "the bias"]) {

@@ -7,7 +7,7 @@ mod kernel;
 
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
-use crate::layout::expect_inputs;
+use crate::layout::{expect_float, expect_inputs};
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::Chain;
 use crate::program::{self, Key};
@@ -132,6 +132,7 @@ impl Reduce {
             (_, reduction) if reduction.is_truth() => DType::Bool,
             (Some(dtype), _) => dtype,
             (None, Reduction::Sum | Reduction::Product) if !input.is_float() => DType::I64,
+            (None, Reduction::Mean | Reduction::SumOfSquares | Reduction::SumOfAbsolutes) if input == DType::Bool => DType::I64,
             (None, _) => input,
         }
     }
@@ -176,6 +177,9 @@ impl Operator for Reduce {
     fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
         expect_inputs(self.name(), inputs, 1)?;
         let x = &inputs[0];
+        if self.reduction == Reduction::Norm {
+            expect_float(self.name(), "x", x.dtype)?;
+        }
         let axes = reduced_axes(self.name(), &self.axes, x.shape.len())?;
         let mut shape = Shape::new();
         for (axis, &size) in x.shape.iter().enumerate() {

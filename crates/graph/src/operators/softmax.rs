@@ -7,7 +7,7 @@ pub use gradient::{GRADIENT, LOGARITHM_GRADIENT, SoftmaxGradient};
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
-use crate::layout::{axis_of, call, expect_inputs};
+use crate::layout::{axis_of, call, expect_float, expect_inputs};
 use crate::movement;
 use crate::operator::{Meta, Operator};
 use crate::program::{self, Key};
@@ -110,9 +110,7 @@ fn rows_of_reference(x: &Array, axis: i64) -> Vec<Vec<usize>> {
 
 /// Refuses what has no such axis, or no fractions.
 fn expect_floats(operator: &'static str, x: &Meta, axis: i64) -> Result<()> {
-    if !x.dtype.is_float() {
-        return Err(Error::DType { operator, what: "x", got: x.dtype, expected: "a float type".into() });
-    }
+    expect_float(operator, "x", x.dtype)?;
     if !x.shape.is_empty() {
         axis_of(operator, axis, x.shape.len())?;
     }

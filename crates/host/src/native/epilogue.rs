@@ -294,7 +294,7 @@ impl Activation {
                 Activation::Sigmoid => one.div(zero.sub(x).exp().add(one)),
                 Activation::Swish { beta } => {
                     only_here();
-                    x.div(x.mul(V::splat(-beta)).exp().add(one))
+                    x.max(V::splat(LEAST)).div(x.mul(V::splat(-beta)).exp().add(one))
                 }
                 Activation::Gelu => gelu(x),
                 Activation::GeluTanh => {
@@ -303,12 +303,16 @@ impl Activation {
                         .mul(x)
                         .fma(V::splat(-2.0 * SQRT_2_OVER_PI * 0.044715), V::splat(-2.0 * SQRT_2_OVER_PI))
                         .mul(x);
-                    x.div(u.exp().add(one))
+                    x.max(V::splat(LEAST)).div(u.exp().add(one))
                 }
             }
         }
     }
 }
+
+/// What is divided by one plus an exponential at the least: `Arithmetic::exp` ends at 2.4e38, so that lesser numbers, whose result is 0, would have one
+/// that counts.
+const LEAST: f32 = -1e20;
 
 const SQRT_2_OVER_PI: f32 = std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
 
@@ -416,6 +420,12 @@ mod tests {
             assert!((f64::from(gelu(x)) - want).abs() <= bound, "{x}: {} for {want}", gelu(x));
         }
         assert_eq!((gelu(f32::INFINITY), gelu(1e30)), (f32::INFINITY, 1e30));
+        for activation in [Activation::Swish { beta: 1.0 }, Activation::GeluTanh] {
+            // SAFETY: `Single` needs no instructions.
+            let apply = |x: f32| unsafe { activation.apply(Single(x)) }.0;
+            assert!([-1e10, -1e30, f32::MIN].iter().all(|&x| apply(x).abs() < 1e-18), "{activation:?}");
+            assert!(apply(f32::MAX) == f32::MAX && apply(f32::NAN).is_nan(), "{activation:?}");
+        }
         assert!(gelu(f32::NEG_INFINITY).abs() < 1e-20 && gelu(f32::NAN).is_nan());
         assert!(gelu(-0.0) == 0.0 && gelu(-0.0).is_sign_negative());
     }

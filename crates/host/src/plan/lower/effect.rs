@@ -19,7 +19,12 @@ impl Lowering<'_> {
         let (size, count) = (scalar.size(), self.extents_of(operands[0]).len());
         let mask = operands.get(2).map(|_| 2);
         let work: Work = Arc::new(move |places: &Places| {
-            for i in (0..count).filter(|&i| places.holds(mask, i)) {
+            for i in 0..count {
+                if !places.holds(mask, i) {
+                    // What Triton leaves open; here it does not depend on what lay in memory.
+                    places.set(i, size, 0);
+                    continue;
+                }
                 let (address, given) = (places.get(0, i, 8), places.get(1, i, size));
                 let old = replace(address, size, |old| atomic.writes().then(|| combined(atomic, scalar, old, given)));
                 places.set(i, size, old);
