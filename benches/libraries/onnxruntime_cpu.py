@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
-import numpy as np
 import onnxruntime
 from rapidocr_onnxruntime import RapidOCR
 
-from libraries import shapes
+from libraries import onnx_sessions, shapes
 
 THREADS = int(os.environ["OMP_NUM_THREADS"])
 
@@ -18,17 +18,8 @@ def version() -> str:
 
 
 def works():
-    made = {name: (lambda model=model: _model(model)) for name, model in shapes.models("onnx").items()}
-    made[shapes.PIPELINE] = _pipeline
-    return made
-
-
-def _model(model: shapes.Model):
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = THREADS
-    session = onnxruntime.InferenceSession(model.onnx, options, providers=["CPUExecutionProvider"])
-    feed = {session.get_inputs()[0].name: np.random.default_rng(0).standard_normal(model.shape, dtype=np.float32)}
-    return lambda: session.run(None, feed)
+    made = {name: partial(onnx_sessions.session, onnxruntime, model) for name, model in shapes.models("onnx").items()}
+    return made | {shapes.PIPELINE: _pipeline} | onnx_sessions.works(onnxruntime)
 
 
 def _pipeline():

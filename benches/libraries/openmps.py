@@ -1,4 +1,4 @@
-"""openmps: the same calls of PaddlePaddle, on device mps."""
+"""openmps: the same calls of PaddlePaddle, on device mps, and models of ONNX by ONNX Runtime's names."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import os
 os.environ["OPENMPS_BENCH_DEVICE"] = "mps"
 
 import openmps
-from libraries import shapes
-from libraries.paddle_cpu import synchronize, works
+import openmps.onnx
+from libraries import onnx_sessions, paddle_cpu, shapes
+from libraries.paddle_cpu import synchronize
 from paddle_custom_device import openmps_native as native
 
 __all__ = ["ceilings", "synchronize", "version", "works"]
+
+
+def works():
+    return paddle_cpu.works() | onnx_sessions.works(openmps.onnx)
 
 
 def ceilings() -> dict[str, float]:

@@ -117,3 +117,15 @@ MODELS = {
     "BERT-base layer 1x128x768": _exported("bert_layer", 1, 128, 768),
 }
 PIPELINE = f"PP-OCRv4, {IMAGE.name}"
+# Those whose opening is timed, with one run: all that a command that reads one picture waits for.
+OPENED = ("rec 6x3x48x320", "MobileNetV3 1x3x224x224")
+
+
+def from_onnx(name: str) -> str:
+    """The work of a model that is read from ONNX."""
+    return f"{name}, ONNX"
+
+
+def opened(name: str) -> str:
+    """The work of opening such a model and running it once."""
+    return f"{name}, ONNX, opened and run"
