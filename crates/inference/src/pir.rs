@@ -171,7 +171,7 @@ fn value_type(kind: &Json) -> ValueType {
         return ValueType::default();
     }
     let dims = kind["D"][1].as_array().map_or_else(Vec::new, |dims| dims.iter().filter_map(Json::as_i64).collect());
-    ValueType { data_type: type_name(&kind["D"][0]).and_then(data_type_of), dims }
+    ValueType { data_type: type_name(&kind["D"][0]).and_then(data_type_of), dims, ..ValueType::default() }
 }
 
 /// The name of an element type: `float32` of `0.t_f32`.

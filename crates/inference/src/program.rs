@@ -55,6 +55,8 @@ pub struct ValueType {
     pub data_type: Option<DataType>,
     /// Its dimensions, -1 where a run decides.
     pub dims: Vec<i64>,
+    /// What the model calls its dimensions, where it names any.
+    pub names: Vec<Option<String>>,
 }
 
 /// Operations in their order.

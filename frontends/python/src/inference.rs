@@ -3,7 +3,7 @@
 use openmps::graph::{Ceilings, MemorySummary, StepSummary};
 use openmps::{DataType, Device, TensorData};
 use openmps_host::native::ceiling::{Traffic, bytes_per_second};
-use openmps_inference::program::Dialect;
+use openmps_inference::program::{Dialect, Port};
 use openmps_inference::{Error, Model};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyFileNotFoundError, PyNotImplementedError, PyOSError, PyRuntimeError, PyValueError};
@@ -90,6 +90,13 @@ impl InferenceModel {
     /// The same of what a run gives back.
     fn outputs(&self) -> Vec<(String, Vec<i64>, Option<&'static str>)> {
         described(self.model.outputs())
+    }
+
+    /// What the model calls the dimensions of what a run is given, and of what it gives back: None where it names none.
+    fn dimension_names(&self) -> [Vec<Vec<Option<String>>>; 2] {
+        let program = self.model.program();
+        let of = |port: &Port| program.values[port.value].names.clone();
+        [&program.inputs, &program.outputs].map(|ports| ports.iter().map(of).collect())
     }
 
     /// The number of each kind of operation.

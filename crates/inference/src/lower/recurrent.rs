@@ -1,12 +1,17 @@
 //! Recurrent networks: LSTM, GRU and simple cells, in layers and both directions.
 //!
-//! The products with the inputs of all steps are one product; a step is a product with the state and the gates' formulas.
+//! The products with the inputs of all steps are one product. On the host device all steps are one operator; elsewhere, and in other types, a step is a
+//! product with the state and the gates' formulas.
 
 use super::{Lowering, Table, Value, size_of, wrong};
 use crate::error::Result;
 use crate::program::Operation;
-use openmps::operators::operators::concat::Concat;
+use openmps::DataType;
 use openmps::operators::operators::elementwise::{Activation, Binary, Call, Elementwise, Unary};
+use openmps::operators::operators::recurrent::{Cell as Whole, Recurrent};
+use openmps::operators::operators::sequence::Arange;
+use openmps::runtime::Backend;
+use openmps::tile::Number;
 use std::slice::from_ref;
 
 pub(super) const TABLE: Table = &[("rnn", rnn), ("legacy_rnn", legacy_rnn)];
@@ -35,6 +40,19 @@ pub(super) enum Nonlinearity {
     Relu,
 }
 
+impl Cell {
+    /// The cell of the operator that takes all steps; none where there is no such operator.
+    fn whole(self) -> Option<Whole> {
+        match self {
+            Cell::Lstm => Some(Whole::Lstm),
+            Cell::Gru(Reset::Product) => Some(Whole::Gru),
+            Cell::Gru(Reset::State) => None,
+            Cell::Simple(Nonlinearity::Tanh) => Some(Whole::Tanh),
+            Cell::Simple(Nonlinearity::Relu) => Some(Whole::Relu),
+        }
+    }
+}
+
 /// The weights of one layer in one direction: of inputs and states, with their biases.
 pub(super) struct Weights {
     pub input: Value,
@@ -54,10 +72,7 @@ fn rnn(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
         other => return Err(wrong(operation, format!("cells of kind {other}"))),
     };
     let mut x = lowering.input(operation, 0)?;
-    let within = match lowering.optional(operation, 3)? {
-        Some(lengths) => lowering.within(&lengths, &x)?,
-        None => Vec::new(),
-    };
+    let lengths = lowering.optional(operation, 3)?;
     let states = lowering.list(operation, 1)?;
     let weights = lowering.list(operation, 2)?;
     let layers = size_of(operation, operation.integer("num_layers", 1)?)?;
@@ -81,7 +96,7 @@ fn rnn(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
             for all in &states {
                 state.push(lowering.narrow(all, 0, at, at + 1)?);
             }
-            let (y, state) = lowering.layer(cell, &x, &own, state, direction == 1, &within)?;
+            let (y, state) = lowering.layer(cell, &x, &own, state, direction == 1, lengths.as_ref())?;
             outputs.push(y);
             last.iter_mut().zip(state).for_each(|(all, state)| all.push(state));
         }
@@ -91,7 +106,7 @@ fn rnn(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     for states in last {
         finals.push(lowering.concat(&states, 0)?);
     }
-    let unused = lowering.filled(&[0], openmps::DataType::U8, 0.0)?;
+    let unused = lowering.filled(&[0], DataType::U8, 0.0)?;
     Ok(vec![x, unused.clone(), Value::List(finals), unused])
 }
 
@@ -116,21 +131,19 @@ impl Lowering<'_> {
         }
     }
 
-    /// For each step of x [steps, batch, inputs] whether each sequence goes on, as [batch, 1].
-    pub(super) fn within(&mut self, lengths: &Value, x: &Value) -> Result<Vec<Value>> {
+    /// Whether each sequence has each step of x [steps, batch, inputs], as [steps, batch, 1].
+    fn within(&mut self, lengths: &Value, x: &Value) -> Result<Value> {
         let shape = self.shape(x)?;
-        let lengths = self.reshape(lengths, &[shape[1], 1])?;
-        let dtype = self.data_type(&lengths)?;
-        let mut within = Vec::with_capacity(shape[0]);
-        for step in 0..shape[0] {
-            let step = self.filled(&[1, 1], dtype, step as f64)?;
-            within.push(self.binary(Binary::LessThan, &step, &lengths)?);
-        }
-        Ok(within)
+        let lengths = self.cast(lengths, DataType::I32)?;
+        let lengths = self.reshape(&lengths, &[1, shape[1], 1])?;
+        let (start, step) = (Number::Integer(0), Number::Integer(1));
+        let step = self.one(Arange { start, step, len: shape[0], dtype: DataType::I32 }, &[])?;
+        let step = self.reshape(&step, &[shape[0], 1, 1])?;
+        self.binary(Binary::LessThan, &step, &lengths)
     }
 
     /// All steps of one layer in one direction: y [steps, batch, hidden], and the last states as [1, batch, hidden]. Where a sequence has ended, its
-    /// state stays and y is 0; `within` is empty where none ends before the last step.
+    /// state stays and y is 0.
     pub(super) fn layer(
         &mut self,
         cell: Cell,
@@ -138,42 +151,92 @@ impl Lowering<'_> {
         weights: &Weights,
         mut state: Vec<Value>,
         backwards: bool,
-        within: &[Value],
+        lengths: Option<&Value>,
     ) -> Result<(Value, Vec<Value>)> {
         let [steps, batch, _] = <[usize; 3]>::try_from(self.shape(x)?).unwrap_or([0; 3]);
         let hidden = self.shape(&weights.state)?.last().copied().unwrap_or(0);
-        let gates = self.product(x, &weights.input, weights.input_bias.as_ref())?;
+        if steps == 0 {
+            return Ok((self.filled(&[0, batch, hidden], self.data_type(x)?, 0.0)?, state));
+        }
+        let products = self.product(x, &weights.input, weights.input_bias.as_ref())?;
         for state in &mut state {
             *state = self.reshape(state, &[batch, hidden])?;
         }
+        let within = lengths.map(|lengths| self.within(lengths, x)).transpose()?;
+        let is_host = self.device.properties().backend == Backend::Host;
+        let (y, mut state) = match cell.whole().filter(|_| is_host && matches!(self.data_type(x), Ok(DataType::F32))) {
+            Some(cell) => self.all_steps(cell, &products, weights, state, backwards, lengths)?,
+            None => self.step_by_step(cell, &products, weights, state, backwards, within.as_ref())?,
+        };
+        for state in &mut state {
+            *state = self.reshape(state, &[1, batch, hidden])?;
+        }
+        let Some(within) = within else { return Ok((y, state)) };
+        let nothing = self.number_like(&y, 0.0)?;
+        Ok((self.choose(&within, &y, &nothing)?, state))
+    }
+
+    /// By the operator that takes all steps: the state after each, and the last ones.
+    fn all_steps(
+        &mut self,
+        cell: Whole,
+        products: &Value,
+        weights: &Weights,
+        state: Vec<Value>,
+        reverse: bool,
+        lengths: Option<&Value>,
+    ) -> Result<(Value, Vec<Value>)> {
+        let [steps, _, gates] = <[usize; 3]>::try_from(self.shape(products)?).unwrap_or([0; 3]);
+        let bias = match &weights.state_bias {
+            Some(bias) => bias.clone(),
+            None => self.filled(&[gates], DataType::F32, 0.0)?,
+        };
+        let mut inputs = vec![products.clone(), weights.state.clone(), bias];
+        let states = state.len();
+        inputs.extend(state);
+        inputs.extend(lengths.map(|lengths| self.cast(lengths, DataType::I32)).transpose()?);
+        let outputs = self.apply(Recurrent { cell, reverse, lengths: lengths.is_some() }, &inputs)?;
+        let last = if reverse { 0 } else { steps - 1 };
+        // The hidden state, and LSTM's cells behind the gates.
+        let all = outputs.iter().step_by(2).take(states);
+        let finals = all.map(|all| self.narrow(all, 0, last, last + 1)).collect::<Result<_>>()?;
+        Ok((outputs[0].clone(), finals))
+    }
+
+    /// Step by step: the state after each, and the last ones.
+    fn step_by_step(
+        &mut self,
+        cell: Cell,
+        products: &Value,
+        weights: &Weights,
+        mut state: Vec<Value>,
+        backwards: bool,
+        within: Option<&Value>,
+    ) -> Result<(Value, Vec<Value>)> {
+        let [steps, batch, width] = <[usize; 3]>::try_from(self.shape(products)?).unwrap_or([0; 3]);
+        let hidden = self.shape(&weights.state)?.last().copied().unwrap_or(0);
         let mut outputs = vec![None; steps];
         for step in 0..steps {
             let at = if backwards { steps - 1 - step } else { step };
-            let own = self.narrow(&gates, 0, at, at + 1)?;
-            let width = self.shape(&own)?.last().copied().unwrap_or(0);
+            let own = self.narrow(products, 0, at, at + 1)?;
             let own = self.reshape(&own, &[batch, width])?;
             let mut next = match cell {
                 Cell::Lstm => self.lstm(&own, weights, &state, hidden)?,
                 Cell::Gru(reset) => self.gru(&own, weights, &state, hidden, reset)?,
                 Cell::Simple(activation) => self.simple(&own, weights, &state, activation)?,
             };
-            let mut y = next[0].clone();
-            if let Some(goes_on) = within.get(at) {
-                let nothing = self.number_like(&y, 0.0)?;
-                y = self.choose(goes_on, &y, &nothing)?;
+            if let Some(within) = within {
+                let goes_on = self.narrow(within, 0, at, at + 1)?;
+                let goes_on = self.reshape(&goes_on, &[batch, 1])?;
                 for (next, last) in next.iter_mut().zip(&state) {
-                    *next = self.choose(goes_on, next, last)?;
+                    *next = self.choose(&goes_on, next, last)?;
                 }
             }
             state = next;
-            outputs[at] = Some(self.reshape(&y, &[1, batch, hidden])?);
+            outputs[at] = Some(self.reshape(&state[0], &[1, batch, hidden])?);
         }
         let outputs: Vec<Value> = outputs.into_iter().flatten().collect();
-        let y = if outputs.len() == 1 { outputs[0].clone() } else { self.one(Concat { axis: 0 }, &outputs)? };
-        for state in &mut state {
-            *state = self.reshape(state, &[1, batch, hidden])?;
-        }
-        Ok((y, state))
+        Ok((self.concat(&outputs, 0)?, state))
     }
 
     /// Gates: input, forget, cell, output.

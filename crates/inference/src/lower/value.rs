@@ -83,6 +83,10 @@ pub(super) fn evaluate(operator: &impl Operator, inputs: &[Value]) -> Result<Opt
     }
     let metas: Vec<Meta> = inputs.iter().map(|x| Meta { dtype: x.dtype, shape: x.shape.clone() }).collect();
     let outputs = operator.infer(&metas)?;
+    // An index outside is the run's to refuse.
+    if (operator as &dyn Any).downcast_ref::<Gather>().is_some_and(|gather| !finds_all(gather, &inputs)) {
+        return Ok(None);
+    }
     if outputs.iter().any(|meta| meta.shape.iter().product::<usize>() > LARGEST) {
         return Ok(None);
     }
@@ -90,6 +94,14 @@ pub(super) fn evaluate(operator: &impl Operator, inputs: &[Value]) -> Result<Opt
     // What wraps is computed in the run, in integers.
     let is_exact = |array: &Array| array.data.iter().all(|&value| fits(array.dtype, value));
     Ok(results.iter().all(is_exact).then(|| results.into_iter().map(rounded).collect()))
+}
+
+/// Whether all indices are of the axis, from its beginning or from its end.
+fn finds_all(gather: &Gather, inputs: &[Array]) -> bool {
+    let [x, index] = inputs else { return false };
+    let axis = gather.axis.rem_euclid(x.shape.len().max(1) as i64) as usize;
+    let size = x.shape.get(axis).map_or(0.0, |&size| size as f64);
+    index.data.iter().all(|&index| (-size..size).contains(&index))
 }
 
 /// Whether an element type has this number of a reference, which computes in float64, but for rounding.

@@ -13,6 +13,28 @@ pub(crate) struct ModelProto {
     pub opset_import: Vec<OperatorSetId>,
     #[prost(message, repeated, tag = "14")]
     pub metadata_props: Vec<StringStringEntry>,
+    #[prost(message, repeated, tag = "25")]
+    pub functions: Vec<FunctionProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct FunctionProto {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, repeated, tag = "4")]
+    pub input: Vec<String>,
+    #[prost(string, repeated, tag = "5")]
+    pub output: Vec<String>,
+    #[prost(message, repeated, tag = "7")]
+    pub node: Vec<NodeProto>,
+    #[prost(message, repeated, tag = "9")]
+    pub opset_import: Vec<OperatorSetId>,
+    #[prost(string, tag = "10")]
+    pub domain: String,
+    #[prost(message, repeated, tag = "11")]
+    pub attribute_proto: Vec<AttributeProto>,
+    #[prost(string, tag = "13")]
+    pub overload: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -51,6 +73,8 @@ pub(crate) struct NodeProto {
     pub attribute: Vec<AttributeProto>,
     #[prost(string, tag = "7")]
     pub domain: String,
+    #[prost(string, tag = "8")]
+    pub overload: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -75,6 +99,8 @@ pub(crate) struct AttributeProto {
     pub strings: Vec<Bytes>,
     #[prost(int32, tag = "20")]
     pub kind: i32,
+    #[prost(string, tag = "21")]
+    pub ref_attr_name: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -145,4 +171,16 @@ pub(crate) struct DimensionProto {
     pub dim_value: Option<i64>,
     #[prost(string, optional, tag = "2")]
     pub dim_param: Option<String>,
+}
+
+/// `AttributeProto.AttributeType`.
+pub(crate) mod kind {
+    pub const FLOAT: i32 = 1;
+    pub const INT: i32 = 2;
+    pub const STRING: i32 = 3;
+    pub const TENSOR: i32 = 4;
+    pub const GRAPH: i32 = 5;
+    pub const FLOATS: i32 = 6;
+    pub const INTS: i32 = 7;
+    pub const STRINGS: i32 = 8;
 }

@@ -1,15 +1,17 @@
 //! Models of ONNX (<https://onnx.ai>): a graph of nodes whose values have names, with its tensors in the same file or beside it.
 //!
 //! They become what Paddle's programs are, with ONNX's names of operations and attributes: constants are operations, or parameters where they
-//! are large; a graph inside a node is a block, which may read what is around it.
+//! are large; a graph inside a node is a block, which may read what is around it; a call of one of the model's functions is what the function does.
 
 pub(crate) mod format;
+mod function;
 pub(crate) mod tensor;
 
 use crate::error::{Error, Result};
 use crate::program::{Attribute, Block, Dialect, Operation, Port, Program, ValueId, ValueType};
 use crate::storage::Storage;
-use format::{AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto};
+use format::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, kind};
+use function::Call;
 use openmps::Device;
 use openmps::graph::StoredTensor;
 use openmps::operators::Array;
@@ -25,18 +27,6 @@ const OLDEST: i64 = 7;
 
 /// The attributes of nodes that are graphs, in the order of their blocks.
 const GRAPHS: [&str; 3] = ["then_branch", "else_branch", "body"];
-
-/// `AttributeProto.AttributeType`.
-mod kind {
-    pub const FLOAT: i32 = 1;
-    pub const INT: i32 = 2;
-    pub const STRING: i32 = 3;
-    pub const TENSOR: i32 = 4;
-    pub const GRAPH: i32 = 5;
-    pub const FLOATS: i32 = 6;
-    pub const INTS: i32 = 7;
-    pub const STRINGS: i32 = 8;
-}
 
 /// A model that was read.
 pub(crate) struct Read {
@@ -70,7 +60,14 @@ pub(crate) fn read(file: &Bytes) -> Result<Read> {
     if opset < OLDEST {
         return Err(Error::Version { got: opset, known: "sets of operators from 7 on" });
     }
-    let mut reader = Reader { file, program: Program::default(), weights: Vec::new(), scopes: Vec::new() };
+    let mut reader = Reader {
+        file,
+        program: Program::default(),
+        weights: Vec::new(),
+        scopes: Vec::new(),
+        functions: function::by_name(&model, opset)?,
+        call: Call::default(),
+    };
     reader.program.dialect = Dialect::Onnx { opset };
     reader.program.metadata =
         model.metadata_props.iter().map(|entry| (entry.key.clone(), entry.value.clone())).collect();
@@ -122,8 +119,11 @@ struct Reader<'a> {
     file: &'a Bytes,
     program: Program,
     weights: Vec<Weight>,
-    /// The values of the graphs that are being read, by name, the innermost last.
-    scopes: Vec<HashMap<&'a str, ValueId>>,
+    /// The values of the graphs that are being read, by name, the innermost last; an input of a function may be missing.
+    scopes: Vec<HashMap<&'a str, Option<ValueId>>>,
+    functions: HashMap<function::Name<'a>, &'a FunctionProto>,
+    /// The function that is being read.
+    call: Call<'a>,
 }
 
 impl<'a> Reader<'a> {
@@ -143,7 +143,10 @@ impl<'a> Reader<'a> {
         self.program.inputs = ports(&inputs, &std::mem::take(&mut self.program.body.arguments));
         self.program.outputs = ports(&outputs, &std::mem::take(&mut self.program.body.yields));
         for (port, info) in self.program.outputs.iter().zip(outputs) {
-            self.program.values[port.value] = described(info)?;
+            // An input that is handed back is described as an input.
+            if !self.program.inputs.iter().any(|input| input.value == port.value) {
+                self.program.values[port.value] = described(info)?;
+            }
         }
         Ok(())
     }
@@ -167,7 +170,10 @@ impl<'a> Reader<'a> {
             block.operations.extend(self.node(node)?);
         }
         for output in &graph.output {
-            block.yields.push(self.find(&output.name)?);
+            let made = self.find(&output.name)?;
+            block
+                .yields
+                .push(made.ok_or_else(|| Error::program(format!("the output {}, which is missing", output.name)))?);
         }
         self.scopes.pop();
         Ok(block)
@@ -177,13 +183,14 @@ impl<'a> Reader<'a> {
         let id = self.program.values.len();
         self.program.values.push(value);
         if let Some(scope) = self.scopes.last_mut() {
-            scope.insert(name, id);
+            scope.insert(name, Some(id));
         }
         id
     }
 
-    fn find(&self, name: &str) -> Result<ValueId> {
-        let found = self.scopes.iter().rev().find_map(|scope| scope.get(name).copied());
+    /// The value of this name that can be seen here; none for an input of a function that is not given.
+    fn find(&self, name: &str) -> Result<Option<ValueId>> {
+        let found = self.scopes[self.call.outermost..].iter().rev().find_map(|scope| scope.get(name).copied());
         found.ok_or_else(|| Error::program(format!("the value {name}, which nothing makes before it is read")))
     }
 
@@ -196,7 +203,8 @@ impl<'a> Reader<'a> {
             }
             Content::Weight(weight) => {
                 let dims = weight.dims.iter().map(|&size| size as i64).collect();
-                let value = self.define(name, ValueType { data_type: Some(weight.data_type), dims });
+                let value =
+                    self.define(name, ValueType { data_type: Some(weight.data_type), dims, ..ValueType::default() });
                 self.program.parameters.push(Port { name: name.to_owned(), value });
                 self.weights.push(weight);
                 None
@@ -204,29 +212,35 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn node(&mut self, node: &'a NodeProto) -> Result<Option<Operation>> {
+    /// The operations that a node is: one, none where it makes a parameter, those of a function.
+    fn node(&mut self, node: &'a NodeProto) -> Result<Vec<Operation>> {
+        if let Some(function) = self.functions.get(&function::called(node)).copied() {
+            return self.inlined(function, node);
+        }
         if node.op_type == "Constant"
             && is_own(&node.domain)
             && let ([attribute], [output]) = (&node.attribute[..], &node.output[..])
-            && let Some(tensor) = &attribute.t
+            && let Some(attribute) = self.given(attribute)
+            && let Some(content) = tensor::constant(attribute, self.file)?
         {
-            let content = tensor::read(tensor, self.file)?;
-            return Ok(self.hold(output, content));
+            return Ok(self.hold(output, content).into_iter().collect());
         }
         let name =
             if is_own(&node.domain) { node.op_type.clone() } else { format!("{}.{}", node.domain, node.op_type) };
-        let input = |name: &String| if name.is_empty() { Ok(None) } else { self.find(name).map(Some) };
+        let input = |name: &String| if name.is_empty() { Ok(None) } else { self.find(name) };
         let inputs = node.input.iter().map(input).collect::<Result<Vec<_>>>()?;
         let mut blocks = Vec::new();
         for graph in GRAPHS.iter().filter_map(|name| node.attribute.iter().find(|attribute| attribute.name == *name)) {
-            if let Some(graph) = &graph.g {
+            if let Some(graph) = self.given(graph).and_then(|graph| graph.g.as_ref()) {
                 let inputs: Vec<&ValueInfoProto> = graph.input.iter().collect();
                 blocks.push(self.graph(graph, &inputs)?);
             }
         }
         let mut attributes = BTreeMap::new();
         for attribute in &node.attribute {
-            self.attribute(&name, attribute, &mut attributes)?;
+            if let Some(given) = self.given(attribute) {
+                self.attribute(&name, &attribute.name, given, &mut attributes)?;
+            }
         }
         // Loops keep what goes round in their outputs, so that each has one.
         let is_kept = |name: &str| !name.is_empty() || node.op_type == "Loop";
@@ -236,12 +250,13 @@ impl<'a> Reader<'a> {
             let all = body.yields.len().saturating_sub(1);
             outputs.extend((outputs.len()..all).map(|_| Some(self.define("", ValueType::default()))));
         }
-        Ok(Some(Operation { name, inputs, outputs, attributes, blocks }))
+        Ok(vec![Operation { name, inputs, outputs, attributes, blocks }])
     }
 
     fn attribute(
         &self,
         node: &str,
+        name: &str,
         attribute: &AttributeProto,
         attributes: &mut BTreeMap<String, Attribute>,
     ) -> Result<()> {
@@ -249,7 +264,9 @@ impl<'a> Reader<'a> {
         let value = match (attribute.kind, &attribute.t) {
             (kind::TENSOR, Some(tensor)) => {
                 let Content::Known(array) = tensor::read(tensor, self.file)? else {
-                    return Err(Error::program(format!("{node}: the attribute {}, a large tensor", attribute.name)));
+                    return Err(Error::program(format!(
+                        "{node}: the attribute {name}, a large tensor or one of integers beyond 2^53"
+                    )));
                 };
                 attributes.insert("dtype".to_owned(), Attribute::DataType(Some(array.dtype)));
                 Attribute::Floats(array.data)
@@ -262,10 +279,10 @@ impl<'a> Reader<'a> {
             (kind::STRINGS, _) => Attribute::Texts(attribute.strings.iter().map(text).collect()),
             (kind::GRAPH, _) => return Ok(()),
             (other, _) => {
-                return Err(Error::program(format!("{node}: the attribute {} of type {other}", attribute.name)));
+                return Err(Error::program(format!("{node}: the attribute {name} of type {other}")));
             }
         };
-        attributes.insert(attribute.name.clone(), value);
+        attributes.insert(name.to_owned(), value);
         Ok(())
     }
 }
@@ -300,6 +317,7 @@ fn described(info: &ValueInfoProto) -> Result<ValueType> {
         return Err(Error::program(format!("{} has elements of the type of number {code}", info.name)));
     }
     let dim = |dim: &format::DimensionProto| dim.dim_value.filter(|&size| size >= 0).unwrap_or(-1);
-    let dims = tensor.shape.as_ref().map(|shape| shape.dim.iter().map(dim).collect());
-    Ok(ValueType { data_type, dims: dims.unwrap_or_default() })
+    let all = tensor.shape.as_ref().map_or(&[][..], |shape| &shape.dim);
+    let names = all.iter().map(|dim| dim.dim_param.clone().filter(|name| !name.is_empty())).collect();
+    Ok(ValueType { data_type, dims: all.iter().map(dim).collect(), names })
 }

@@ -1,6 +1,6 @@
 //! Tensors that a model of ONNX holds: small ones are known at once, the others stay where they lie until a run needs them.
 
-use super::format::TensorProto;
+use super::format::{AttributeProto, TensorProto, kind};
 use crate::error::{Error, Result};
 use openmps::operators::Array;
 use openmps::operators::view::shape_of;
@@ -95,6 +95,21 @@ pub(crate) fn read(tensor: &TensorProto, file: &Bytes) -> Result<Content> {
     Ok(Content::Weight(Weight { data_type, dims, place }))
 }
 
+/// What a node `Constant` makes where its attribute is a tensor, or integers of which float64 leaves some out; none where the attribute's numbers do.
+pub(crate) fn constant(attribute: &AttributeProto, file: &Bytes) -> Result<Option<Content>> {
+    if let Some(tensor) = &attribute.t {
+        return read(tensor, file).map(Some);
+    }
+    let (dims, numbers) = match attribute.kind {
+        kind::INT => (vec![], vec![attribute.i]),
+        kind::INTS => (vec![attribute.ints.len()], attribute.ints.clone()),
+        _ => return Ok(None),
+    };
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let weight = |content| Content::Weight(Weight { data_type: DataType::I64, dims, place: Place::Here(content) });
+    Ok(if is_exact(&bytes, DataType::I64) { None } else { Some(weight(bytes)) })
+}
+
 /// The file that an external tensor names, which is the model's neighbour, and where in it.
 fn beside(tensor: &TensorProto, bytes: usize) -> std::result::Result<Place, String> {
     let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| &entry.value[..]);
@@ -160,8 +175,16 @@ fn known(bytes: &[u8], data_type: DataType, dims: &[usize]) -> Result<Option<Arr
         DataType::F32 => of!(f32, f64::from),
         DataType::F64 => of!(f64, |value| value),
     };
-    // Beyond 2^53 float64 leaves integers out; the ends of int64 stand for the ends of axes.
-    let is_exact =
-        |&number: &f64| data_type.is_float() || number.abs() < (1_u64 << 53) as f64 || number.abs() == 2_f64.powi(63);
-    Ok(if data.iter().all(is_exact) { Some(Array { shape: shape_of(dims)?, data, dtype: data_type }) } else { None })
+    Ok(if is_exact(bytes, data_type) { Some(Array { shape: shape_of(dims)?, data, dtype: data_type }) } else { None })
+}
+
+/// Whether float64 has all elements: beyond 2^53 it leaves integers out. The ends of int64 stand for the ends of axes.
+fn is_exact(bytes: &[u8], data_type: DataType) -> bool {
+    const EXACT: u64 = 1 << 53;
+    let mut wide = bytes.chunks_exact(8).map(|chunk| i64::from_le_bytes(chunk.try_into().unwrap_or_default()));
+    match data_type {
+        DataType::I64 => wide.all(|value| value.unsigned_abs() < EXACT || [i64::MIN, i64::MAX].contains(&value)),
+        DataType::U64 => wide.all(|value| value.cast_unsigned() < EXACT),
+        _ => true,
+    }
 }

@@ -110,6 +110,7 @@ impl<'a> Reader<'a> {
         self.program.values.push(tensor.map_or_else(ValueType::default, |tensor| ValueType {
             data_type: data_type(i64::from(tensor.tensor.data_type)),
             dims: tensor.tensor.dims.clone(),
+            ..ValueType::default()
         }));
         let value = self.program.values.len() - 1;
         self.current.insert(name, value);

@@ -138,24 +138,27 @@ fn prelu(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
 
 fn clip(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
-    let dtype = lowering.data_type(&x)?;
-    let mut bounds = [0.0; 2];
+    if !lowering.data_type(&x)?.is_float() {
+        return clip_integers(lowering, operation, x);
+    }
     // What has no bound is left as it is, infinities too.
-    let (least, most) = if dtype.is_float() { (f64::NEG_INFINITY, f64::INFINITY) } else { dtype.bounds() };
-    for (at, (name, default)) in [("min", least), ("max", most)].into_iter().enumerate() {
+    let mut bounds = Vec::with_capacity(2);
+    for (at, (name, default)) in [("min", f64::NEG_INFINITY), ("max", f64::INFINITY)].into_iter().enumerate() {
         let given = lowering.number_at(operation, at + 1)?;
-        bounds[at] = given.map_or_else(|| operation.float(name, default), Ok)?;
+        bounds.push(Number::Float(given.map_or_else(|| operation.float(name, default), Ok)?));
     }
-    let [least, most] = bounds;
-    if dtype.is_float() {
-        let scalars = bounds.map(Number::Float).to_vec();
-        return Ok(vec![
-            lowering.one(Call { operator: Elementwise::Unary(Unary::Clip), scalars, output: None }, &[x])?,
-        ]);
+    Ok(vec![lowering.one(Call { operator: Elementwise::Unary(Unary::Clip), scalars: bounds, output: None }, &[x])?])
+}
+
+/// By bounds that are tensors: a number on the way would lose the digits of large ones.
+fn clip_integers(lowering: &mut Lowering, operation: &Operation, mut x: Value) -> Result<Vec<Value>> {
+    for (at, of) in [(1, Binary::Maximum), (2, Binary::Minimum)] {
+        if let Some(bound) = lowering.optional(operation, at)? {
+            let bound = lowering.reshape(&bound, &[])?;
+            x = lowering.binary(of, &x, &bound)?;
+        }
     }
-    let [least, most] = [lowering.number_like(&x, least)?, lowering.number_like(&x, most)?];
-    let above = lowering.binary(Binary::Maximum, &x, &least)?;
-    Ok(vec![lowering.binary(Binary::Minimum, &above, &most)?])
+    Ok(vec![x])
 }
 
 fn is_infinite(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
@@ -213,12 +216,16 @@ fn remainder(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value
     if !operation.flag("fmod", false)? || lowering.data_type(&x)?.bounds().0 >= 0.0 {
         return Ok(vec![lowering.binary(Binary::Remainder, &x, &y)?]);
     }
-    let (left, right) = (lowering.unary(Unary::Abs, &x)?, lowering.unary(Unary::Abs, &y)?);
-    let left = lowering.binary(Binary::Remainder, &left, &right)?;
+    // The divisor's sign, or none: what has the other one than the dividend is a divisor too far.
+    let rest = lowering.binary(Binary::Remainder, &x, &y)?;
     let zero = lowering.number_like(&x, 0.0)?;
-    let is_negative = lowering.binary(Binary::LessThan, &x, &zero)?;
-    let negative = lowering.unary(Unary::Negate, &left)?;
-    Ok(vec![lowering.choose(&is_negative, &negative, &left)?])
+    let [of_rest, of_x] =
+        [lowering.binary(Binary::LessThan, &rest, &zero)?, lowering.binary(Binary::LessThan, &x, &zero)?];
+    let differ = lowering.binary(Binary::LogicalXor, &of_rest, &of_x)?;
+    let there = lowering.binary(Binary::NotEqual, &rest, &zero)?;
+    let differ = lowering.binary(Binary::LogicalAnd, &differ, &there)?;
+    let moved = lowering.binary(Binary::Subtract, &rest, &y)?;
+    Ok(vec![lowering.choose(&differ, &moved, &rest)?])
 }
 
 fn shift(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {

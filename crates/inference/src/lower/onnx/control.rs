@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::lower::control::branch;
 use crate::lower::{Lowering, Table, Value, wrong};
-use crate::program::Operation;
+use crate::program::{Block, Operation};
 use openmps::DataType;
 use openmps::operators::Array;
 use openmps::operators::operators::concat::Stack;
@@ -45,10 +45,7 @@ fn repeat(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> 
             let what = format!("more than {} rounds", lowering.longest_loop);
             return Err(Error::Operation { operation: operation.name.clone(), what });
         }
-        let truth = Value::Known(Array::new(&[], vec![1.0], DataType::Bool));
-        let mut arguments = vec![Value::Known(Array::new(&[], vec![round], DataType::I64)), truth];
-        arguments.extend_from_slice(&going[..carried]);
-        let mut handed_back = lowering.inner(body, arguments)?.into_iter();
+        let mut handed_back = lowering.inner(body, arguments(round, &going[..carried]))?.into_iter();
         condition = handed_back.next();
         for (at, value) in handed_back.enumerate() {
             match &mut going[at] {
@@ -58,13 +55,33 @@ fn repeat(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> 
         }
         round += 1.0;
     }
+    if round == 0.0 && collected > 0 {
+        let nothing = nothing_collected(lowering, body, &going[..carried])?;
+        going.truncate(carried);
+        going.extend(nothing);
+    }
     for value in &mut going[carried..] {
         if let Value::List(members) = value {
-            *value = match members.is_empty() {
-                true => return Err(wrong(operation, "nothing is collected: no round was run")),
-                false => lowering.one(Stack { axis: 0 }, &members.clone())?,
-            };
+            *value = lowering.one(Stack { axis: 0 }, &members.clone())?;
         }
     }
     Ok(going)
+}
+
+/// What is collected in no round: no elements of the shapes that a first round would have collected.
+fn nothing_collected(lowering: &mut Lowering, body: &Block, carried: &[Value]) -> Result<Vec<Value>> {
+    let handed_back = lowering.inner(body, arguments(0.0, carried))?;
+    let mut collected = Vec::new();
+    for value in handed_back.iter().skip(1 + carried.len()) {
+        let shape = [&[0][..], &lowering.shape(value)?].concat();
+        collected.push(lowering.filled(&shape, lowering.data_type(value)?, 0.0)?);
+    }
+    Ok(collected)
+}
+
+/// What the body is given in a round.
+fn arguments(round: f64, carried: &[Value]) -> Vec<Value> {
+    let number = Value::Known(Array::new(&[], vec![round], DataType::I64));
+    let truth = Value::Known(Array::new(&[], vec![1.0], DataType::Bool));
+    [&[number, truth], carried].concat()
 }

@@ -30,7 +30,7 @@ fn local_response(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<
 
 /// Elements before all axes, then behind them; of the axes that are named, or of all.
 fn pad(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
-    let x = lowering.input(operation, 0)?;
+    let mut x = lowering.input(operation, 0)?;
     let rank = lowering.shape(&x)?.len();
     let numbers = lowering.integers(operation, 1, "pads")?.unwrap_or_default();
     let named = lowering.integers(operation, 3, "")?.unwrap_or_else(|| (0..rank as i64).collect());
@@ -52,8 +52,32 @@ fn pad(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
         Some(number) => number,
         None => operation.float("value", 0.0)?,
     };
-    let value = number_of(lowering.data_type(&x)?, number);
+    let dtype = lowering.data_type(&x)?;
+    if !dtype.is_float() && number.abs() >= (1_u64 << 53) as f64 {
+        return Err(wrong(operation, format!("the number {number}, beyond 2^53")));
+    }
+    let value = number_of(dtype, number);
+    if mode != Mode::Constant && paddings.iter().any(|&(before, after)| before < 0 || after < 0) {
+        x = lowering.cropped(operation, &x, &mut paddings)?;
+    }
     Ok(vec![lowering.one(Pad { paddings, mode, value }, &[x])?])
+}
+
+impl Lowering<'_> {
+    /// Without the elements that negative paddings take away; what is left of the paddings adds some.
+    fn cropped(&mut self, operation: &Operation, x: &Value, paddings: &mut [(i64, i64)]) -> Result<Value> {
+        let mut x = x.clone();
+        for (axis, (before, after)) in paddings.iter_mut().enumerate() {
+            let size = self.shape(&x)?[axis] as i64;
+            let [start, end] = [(-*before).max(0), size - (-*after).max(0)];
+            if start > end {
+                return Err(wrong(operation, format!("paddings of {before} and {after} of {size} elements")));
+            }
+            x = self.narrow(&x, axis, start as usize, end as usize)?;
+            (*before, *after) = ((*before).max(0), (*after).max(0));
+        }
+        Ok(x)
+    }
 }
 
 fn grid_sample(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {

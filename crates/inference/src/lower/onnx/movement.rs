@@ -226,7 +226,11 @@ fn split(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let sections = match lowering.integers(operation, 1, "split")? {
         Some(sections) => sizes_of(operation, sections)?,
         None => {
-            let count = size_of(operation, operation.integer("num_outputs", operation.outputs.len() as i64)?)?.max(1);
+            let count = operation.outputs.len().max(1);
+            let asked = operation.integer("num_outputs", count as i64)?;
+            if asked != count as i64 {
+                return Err(wrong(operation, format!("{asked} parts with {count} outputs")));
+            }
             let each = size.div_ceil(count);
             (0..count).map(|at| size.saturating_sub(at * each).min(each)).collect()
         }

@@ -22,9 +22,21 @@ pub(super) const TABLE: Table = &[
     ("Compress", compress),
 ];
 
+/// ONNX's bounds as Python's: what goes backwards begins at the first element at the least, and the largest integers are an end that is left open.
+fn range(axis: usize, size: i64, [start, end, step]: [i64; 3]) -> Range {
+    let axis = axis as i64;
+    if step > 0 {
+        return Range { axis, start, end, step };
+    }
+    let start = if start.saturating_add(size) < 0 { 0 } else { start };
+    let end = if [i64::from(i32::MAX), i64::MAX].contains(&end) { i64::MIN } else { end };
+    Range { axis, start, end, step }
+}
+
 fn slice(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
-    let rank = lowering.shape(&x)?.len() as i64;
+    let shape = lowering.shape(&x)?;
+    let rank = shape.len() as i64;
     let starts = lowering.integers(operation, 1, "starts")?.unwrap_or_default();
     let ends = lowering.integers(operation, 2, "ends")?.unwrap_or_default();
     let axes = lowering.integers(operation, 3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
@@ -33,8 +45,8 @@ fn slice(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
         return Err(wrong(operation, format!("axes {axes:?} from {starts:?} to {ends:?} in steps of {steps:?}")));
     }
     let range = |at: usize| {
-        let axis = axis_of(operation, axes[at], rank as usize)? as i64;
-        Ok(Range { axis, start: starts[at], end: ends[at], step: steps[at] })
+        let axis = axis_of(operation, axes[at], rank as usize)?;
+        Ok(range(axis, shape[axis] as i64, [starts[at], ends[at], steps[at]]))
     };
     let ranges = (0..starts.len()).map(range).collect::<Result<_>>()?;
     Ok(vec![lowering.one(Slice { ranges }, &[x])?])
@@ -107,17 +119,32 @@ fn scatter_nd(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Valu
         return Err(wrong(operation, format!("indices of shape {tuples:?} into {shape:?}")));
     };
     let (named, rest) = shape.split_at(width);
+    let given = lowering.shape(&updates)?;
+    if given != [leading, rest].concat() {
+        return Err(wrong(operation, format!("updates of shape {given:?} by indices of {tuples:?} into {shape:?}")));
+    }
     let (count, row): (usize, usize) = (leading.iter().product(), rest.iter().product());
+    let rows = named.iter().product::<usize>();
     let index = lowering.reshape(&index, &[count, width])?;
     let mut number = lowering.filled(&[count, 1], lowering.data_type(&index)?, 0.0)?;
+    let nowhere = lowering.number_like(&index, rows as f64)?;
+    let mut missed = Vec::with_capacity(width);
     for (at, &size) in named.iter().enumerate() {
         let own = lowering.narrow(&index, 1, at, at + 1)?;
         let own = lowering.counted_from_end(&own, size)?;
         number = lowering.scaled(&number, size as f64, 0.0)?;
         number = lowering.binary(Binary::Add, &number, &own)?;
+        for (order, edge) in [(Binary::LessThan, 0.0), (Binary::GreaterEqual, size as f64)] {
+            let edge = lowering.number_like(&own, edge)?;
+            missed.push(lowering.binary(order, &own, &edge)?);
+        }
+    }
+    // An index outside of its axis must not name an element of the next row: it names none, which the run refuses.
+    for missed in missed {
+        number = lowering.choose(&missed, &nowhere, &number)?;
     }
     let number = lowering.one(Expand { dims: vec![count as i64, row as i64] }, &[number])?;
-    let matrix = lowering.reshape(&x, &[named.iter().product(), row])?;
+    let matrix = lowering.reshape(&x, &[rows, row])?;
     let updates = lowering.reshape(&updates, &[count, row])?;
     let put = PutAlongAxis { axis: 0, reduce: reduction(operation)?, include_self: true };
     let written = lowering.one(put, &[matrix, number, updates])?;

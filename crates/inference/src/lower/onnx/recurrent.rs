@@ -69,11 +69,12 @@ fn layer(lowering: &mut Lowering, operation: &Operation, kind: &Kind) -> Result<
     if size_of(operation, operation.integer("hidden_size", hidden as i64)?)? != hidden {
         return Err(wrong(operation, format!("weights of {rows} rows")));
     }
+    let expected = if operation.text("direction", "forward")? == "bidirectional" { 2 } else { 1 };
+    if directions != expected {
+        return Err(wrong(operation, format!("weights of {directions} directions where {expected} are computed")));
+    }
     let [_, batch, _] = lowering.shape(&x)?[..] else { return Err(wrong(operation, "an input without steps")) };
-    let within = match lowering.optional(operation, 4)? {
-        Some(lengths) => lowering.within(&lengths, &x)?,
-        None => Vec::new(),
-    };
+    let lengths = lowering.optional(operation, 4)?;
     let states = if matches!(kind.cell, Cell::Lstm) { 2 } else { 1 };
     let reverse = operation.text("direction", "forward")? == "reverse";
     let (mut all, mut last) = (Vec::new(), vec![Vec::new(); states]);
@@ -87,7 +88,7 @@ fn layer(lowering: &mut Lowering, operation: &Operation, kind: &Kind) -> Result<
                 None => lowering.filled(&[1, batch, hidden], lowering.data_type(&x)?, 0.0)?,
             });
         }
-        let (y, finals) = lowering.layer(kind.cell, &x, &own, first, reverse || direction == 1, &within)?;
+        let (y, finals) = lowering.layer(kind.cell, &x, &own, first, reverse || direction == 1, lengths.as_ref())?;
         let steps = lowering.shape(&y)?[0];
         all.push(lowering.reshape(&y, &[steps, 1, batch, hidden])?);
         last.iter_mut().zip(finals).for_each(|(all, state)| all.push(state));

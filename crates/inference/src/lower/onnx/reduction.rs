@@ -115,8 +115,8 @@ fn log_sum_exp(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Val
     let kept = Over { axes: axes.clone(), keep_dims: true };
     let largest = lowering.reduced(Reduction::Maximum, &x, &kept)?;
     // Of rows of infinities the difference would be none.
-    let (least, most) = lowering.data_type(&x)?.bounds();
-    let [least, most] = [lowering.number_like(&x, least)?, lowering.number_like(&x, most)?];
+    let most = largest_finite(lowering.data_type(&x)?);
+    let [least, most] = [lowering.number_like(&x, -most)?, lowering.number_like(&x, most)?];
     let finite = lowering.binary(Binary::Fmax, &largest, &least)?;
     let finite = lowering.binary(Binary::Fmin, &finite, &most)?;
     let difference = lowering.binary(Binary::Subtract, &x, &finite)?;
@@ -127,6 +127,16 @@ fn log_sum_exp(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Val
     let shape = lowering.shape(&logarithm)?;
     let finite = lowering.reshape(&finite, &shape)?;
     Ok(vec![lowering.binary(Binary::Add, &logarithm, &finite)?])
+}
+
+/// The largest number of a type of floats that is not infinite.
+fn largest_finite(dtype: DataType) -> f64 {
+    match dtype {
+        DataType::F16 => openmps::f16::MAX.to_f64(),
+        DataType::BF16 => openmps::bf16::MAX.to_f64(),
+        DataType::F64 => f64::MAX,
+        _ => f64::from(f32::MAX),
+    }
 }
 
 /// Before set 13 the dimensions from `axis` on are one row.

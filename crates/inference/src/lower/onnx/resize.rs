@@ -58,6 +58,9 @@ struct Axis {
     scale: f64,
 }
 
+/// Elements along a resized axis at most.
+const LONGEST_SIDE: usize = 1 << 24;
+
 impl Resizing {
     fn of(operation: &Operation, opset: i64) -> Result<Resizing> {
         let old = operation.name == "Upsample" || opset < 11;
@@ -244,6 +247,9 @@ fn resize(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> 
     let x = lowering.input(operation, 0)?;
     let shape = lowering.shape(&x)?;
     let (axes, by_scales) = axes(lowering, operation, &shape)?;
+    if let Some(axis) = axes.iter().find(|axis| (axis.input == 0 && axis.output > 0) || axis.output > LONGEST_SIDE) {
+        return Err(wrong(operation, format!("{} elements along an axis of {}", axis.output, axis.input)));
+    }
     let resizing = Resizing::of(operation, lowering.opset())?;
     if let [batch, channels, height, width] = axes[..]
         && batch.stays()
