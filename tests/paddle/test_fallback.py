@@ -199,3 +199,13 @@ def test_values_of_a_sparse_tensor_are_cast(dtype):
     x = paddle.sparse.sparse_coo_tensor([[0, 1, 2], [1, 2, 0]], [1.5, 2.0, 3.0], [3, 3])
     dense = paddle.sparse.cast(x, value_dtype=dtype).to_dense()
     assert dense.numpy().tolist() == np.array([[0, 1.5, 0], [0, 0, 2], [3, 0, 0]], dtype).tolist()
+
+
+def test_gradients_go_through_a_sparse_tensor_that_is_made_of_results_on_the_cpu():
+    x = paddle.to_tensor([[0.0, 1.0], [2.0, 0.0]], stop_gradient=False)
+    sparse = x.to_sparse_coo(2)
+    made = paddle.sparse.sparse_coo_tensor(sparse.indices(), sparse.values() * 3, sparse.shape, stop_gradient=False)
+    made.to_dense().sum().backward()
+    assert x.grad.numpy().tolist() == [[0, 3], [3, 0]]
+    # What is not differentiated lies where Paddle says.
+    assert paddle.sparse.sparse_coo_tensor(sparse.indices(), sparse.values().detach(), sparse.shape).place.is_custom_place()

@@ -273,7 +273,13 @@ fn index_put(
     out: Output,
 ) -> Result<()> {
     let mut what = leading(context, &x, &indices)?;
-    let (to, value) = (copied(context, &x, &out)?, without_leading_ones(value.view()?, &what));
+    let to = copied(context, &x, &out)?;
+    // Where masks select nothing Paddle asks for no shape of the value.
+    let has_mask = indices.iter().any(|index| index.dtype().is_ok_and(|dtype| dtype == DType::Bool));
+    if has_mask && what.selection.shape.contains(&0) {
+        return Ok(());
+    }
+    let value = without_leading_ones(value.view()?, &what);
     let value = what.apart(context, &to, value)?;
     if accumulate {
         return Ok(what.selection.add(context.queue(), &to, &what.indices, &value)?);

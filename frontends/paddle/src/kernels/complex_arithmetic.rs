@@ -281,7 +281,7 @@ fn scale(context: &Context, x: Tensor, factor: Scalar, bias: Scalar, bias_last: 
 }
 
 /// To complex numbers of another width, or to the real parts.
-fn cast(context: &Context, x: Tensor, data_type: DataType, out: Output) -> Result<()> {
+pub(super) fn cast(context: &Context, x: Tensor, data_type: DataType, out: Output) -> Result<()> {
     let (c, x) = (Compose::new(context), Complex::of(&x)?);
     if data_type.is_complex() {
         let part = if data_type.size() == 16 { DType::F64 } else { DType::F32 };
@@ -378,21 +378,29 @@ fn moved(context: &Context, operator: &dyn Operator, x: &Tensor, out: &Output) -
     Ok(operator.run(context.queue(), std::slice::from_ref(&x), &[allocate_pairs(context, out, x.dtype)?])?)
 }
 
-/// Zeros before and behind; the pairs themselves stay.
-fn zero_pad(paddings: &[i32], value: &Scalar) -> Result<Pad> {
-    if value.f64() != 0.0 {
-        return Err(refuse("pad_value", value.f64(), "0 for complex numbers"));
-    }
-    let own = paddings.chunks_exact(2).map(|pair| (pair[0].into(), pair[1].into()));
-    Ok(Pad { paddings: own.chain([(0, 0)]).collect(), mode: Mode::Constant, value: Number::Float(0.0) })
+/// A number before and behind, along the axes of one part or, with one axis more, of pairs, which stay themselves.
+fn constant_pad(paddings: &[i32], value: f64, own: Option<(i64, i64)>) -> Pad {
+    let paddings = paddings.chunks_exact(2).map(|pair| (pair[0].into(), pair[1].into())).chain(own).collect();
+    Pad { paddings, mode: Mode::Constant, value: Number::Float(value) }
+}
+
+fn zero_pad(paddings: &[i32]) -> Pad {
+    constant_pad(paddings, 0.0, Some((0, 0)))
 }
 
 fn pad(context: &Context, x: Tensor, paddings: Vec<i32>, value: Scalar, out: Output) -> Result<()> {
-    moved(context, &zero_pad(&paddings, &value)?, &x, &out)
+    let (real, imaginary) = value.complex();
+    if real == 0.0 && imaginary == 0.0 {
+        return moved(context, &zero_pad(&paddings), &x, &out);
+    }
+    let (c, x) = (Compose::new(context), Complex::of(&x)?);
+    let padded = |part: View, value| c.apply(&constant_pad(&paddings, value, None), &[part]);
+    let padded = Complex { real: padded(x.real, real)?, imaginary: padded(x.imaginary, imaginary)? };
+    padded.store(context, &c, Some(&out))
 }
 
-fn pad_grad(context: &Context, upstream: Tensor, paddings: Vec<i32>, value: Scalar, dx: Output) -> Result<()> {
-    moved(context, &PadGradient { pad: zero_pad(&paddings, &value)? }, &upstream, &dx)
+fn pad_grad(context: &Context, upstream: Tensor, paddings: Vec<i32>, _value: Scalar, dx: Output) -> Result<()> {
+    moved(context, &PadGradient { pad: zero_pad(&paddings) }, &upstream, &dx)
 }
 
 fn rolled(context: &Context, x: &Tensor, shifts: Vec<i64>, axes: &[i64], out: &Output) -> Result<()> {

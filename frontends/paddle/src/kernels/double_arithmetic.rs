@@ -20,20 +20,22 @@ pub fn register(table: &mut Table) {
     table.add("multiply_triple_grad", FLOATS, multiply_triple).strided();
 }
 
-/// The tensors of a second gradient of two operands, in the type in which they are computed.
+/// How the tensors of a second gradient of two operands are read, in the type in which they are computed.
 struct Pair<'c> {
     c: Compose<'c>,
     dtype: DType,
-    upstream: View,
+    /// The rank of the result.
+    rank: usize,
     axis: i32,
 }
 
 impl<'c> Pair<'c> {
+    /// Of the upstream it reads no element: where only its shape is needed Paddle has freed them in static programs.
     fn new(context: &'c Context, upstream: &Tensor, axis: i32) -> Result<Pair<'c>> {
-        let c = Compose::new(context);
-        Ok(Pair { dtype: upstream.dtype()?, upstream: c.input(upstream)?, c, axis })
+        Ok(Pair { c: Compose::new(context), dtype: upstream.dtype()?, rank: upstream.shape().len(), axis })
     }
 
+    /// The first operand, its upstream or that of the result.
     fn first(&self, x: Option<&Tensor>) -> Result<Option<View>> {
         x.map(|x| self.c.input(x)).transpose()
     }
@@ -41,7 +43,7 @@ impl<'c> Pair<'c> {
     /// The second operand, or its upstream, whose dimensions may begin at an axis of the first's.
     fn second(&self, y: Option<&Tensor>) -> Result<Option<View>> {
         let Some(y) = y else { return Ok(None) };
-        self.c.cast(&aligned(y.view()?, self.upstream.rank(), self.axis)?, self.upstream.dtype).map(Some)
+        self.c.cast(&aligned(y.view()?, self.rank, self.axis)?, self.dtype.compute()).map(Some)
     }
 
     /// The product, where both factors are there.
@@ -118,9 +120,10 @@ fn multiply(
     let pair = Pair::new(context, &upstream, axis)?;
     let (x, y) = (pair.first(Some(&x))?, pair.second(Some(&y))?);
     let (ddx, ddy) = (pair.first(ddx.as_ref())?, pair.second(ddy.as_ref())?);
+    let upstream = pair.first(Some(&upstream))?;
     let of_upstream = [pair.product(ddx.as_ref(), y.as_ref())?, pair.product(x.as_ref(), ddy.as_ref())?];
-    pair.store(dx.as_ref(), [pair.product(Some(&pair.upstream), ddy.as_ref())?, None])?;
-    pair.store(dy.as_ref(), [pair.product(Some(&pair.upstream), ddx.as_ref())?, None])?;
+    pair.store(dx.as_ref(), [pair.product(upstream.as_ref(), ddy.as_ref())?, None])?;
+    pair.store(dy.as_ref(), [pair.product(upstream.as_ref(), ddx.as_ref())?, None])?;
     pair.store(ddout.as_ref(), of_upstream)
 }
 
@@ -144,8 +147,8 @@ fn divide(
     let (Some(y), out) = (pair.second(Some(&y))?, c.input(&out)?) else { return Ok(()) };
     let slope = match &dx {
         // Its own dimensions are those of x: what was repeated has been summed, and is computed again.
-        Some(dx) if dx.shape() == pair.upstream.shape => c.input(dx)?,
-        _ => over(&pair.upstream, &y)?,
+        Some(dx) if dx.shape() == upstream.shape() => c.input(dx)?,
+        _ => over(&c.input(&upstream)?, &y)?,
     };
     let (ddx, ddy) = (pair.first(ddx.as_ref())?, pair.second(ddy.as_ref())?);
     let minus = |value: Option<View>| value.map(|value| c.scale(&value, -1.0, 0.0)).transpose();
@@ -168,8 +171,9 @@ fn add_triple(
     dddy: Option<Output>,
 ) -> Result<()> {
     let pair = Pair::new(context, &upstream, axis)?;
-    pair.store(dddy.as_ref(), [Some(pair.upstream.clone()), None])?;
-    pair.store(dddx.as_ref(), [Some(pair.upstream.clone()), None])
+    let upstream = pair.first(Some(&upstream))?;
+    pair.store(dddy.as_ref(), [upstream.clone(), None])?;
+    pair.store(dddx.as_ref(), [upstream, None])
 }
 
 /// Of what [`multiply`] gives, with the upstreams a, b and e.
@@ -195,7 +199,7 @@ fn multiply_triple(
     let (ddx, ddy) = (pair.first(ddx.as_ref())?, pair.second(ddy.as_ref())?);
     let (a, b) = (pair.first(a.as_ref())?, pair.second(b.as_ref())?);
     let of = |x: &Option<View>, y: &Option<View>| pair.product(x.as_ref(), y.as_ref());
-    let upstream = Some(pair.upstream.clone());
+    let upstream = pair.first(Some(&upstream))?;
     let values = [
         [of(&e, &ddy)?, None],
         [of(&e, &ddx)?, None],

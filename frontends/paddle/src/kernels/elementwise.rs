@@ -1,6 +1,6 @@
 //! Elementwise kernels that are more than their operator: quotients, scale, cast, sums of many. The others are made in `formula.rs`.
 
-use super::complex_arithmetic::cast_real;
+use super::complex_arithmetic::{self, cast_real};
 use super::compose::Compose;
 use crate::error::{Error, Result};
 use crate::handler::Handler;
@@ -159,6 +159,10 @@ fn float(number: Number) -> f64 {
 }
 
 fn cast(context: &Context, x: Tensor, data_type: DataType, out: Output) -> Result<()> {
+    // A static program takes the kernel of the type that it declares, and is fed what it is fed.
+    if x.data_type().is_complex() {
+        return complex_arithmetic::cast(context, x, data_type, out);
+    }
     if data_type.is_complex() {
         return cast_real(context, &x.view()?, data_type, &out);
     }

@@ -3,7 +3,7 @@
 use super::compose::Compose;
 use super::elementwise::{compute, refuse_zero};
 use super::values::store_floats;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
 use openmps_graph::View;
@@ -184,7 +184,8 @@ fn identity_loss(context: &Context, x: Tensor, reduction: i32, out: Output) -> R
     let value = match reduction {
         0 => c.reduce(Reduction::Sum, &x, &[])?,
         1 => c.reduce(Reduction::Mean, &x, &[])?,
-        _ => x,
+        2 => x,
+        other => return Err(refuse("reduction", other, "0, the sum, 1, the mean, or 2, none")),
     };
     c.store_value(&out, dtype, &value)
 }

@@ -36,7 +36,12 @@ pub fn register(table: &mut Table) {
 /// Softmax of scores with Gumbel's noise, the logarithms of times between events; or a one where it is largest (Jang et al., 2017).
 fn gumbel_softmax(context: &Context, x: Tensor, temperature: f32, hard: bool, axis: i32, out: Output) -> Result<()> {
     let (c, dtype) = (Compose::new(context), x.dtype()?);
+    if temperature.is_nan() || temperature <= 0.0 {
+        return Err(refuse("temperature", temperature, "above 0"));
+    }
     let x = c.input(&x)?;
+    // A tensor without axes is one score, along the axis -1 or 0.
+    let x = if x.rank() == 0 { c.shaped(&x, &[1])? } else { x };
     let source = Source { seed: context.random(), offset: 0 };
     let times = Random { law: Law::Exponential { rate: 1.0 }, source, dims: x.shape.clone(), dtype: x.dtype };
     let noise = c.map(Elementwise::Unary(Unary::Log), &[&c.apply(&times, &[])?], &[])?;

@@ -171,7 +171,8 @@ fn logspace(
 ) -> Result<()> {
     let number = |tensor: &Tensor| Scalar::of_tensor(context, tensor);
     let (start, stop, base) = (number(&start)?.f64(), number(&stop)?.f64(), number(&base)?.f64());
-    let len = usize::try_from(number(&len)?.i64()).map_err(|_| refuse("num", "a negative number", "none"))?;
+    let len = number(&len)?.i64();
+    let len = usize::try_from(len).ok().filter(|&len| len > 0).ok_or_else(|| refuse("num", len, "above 0"))?;
     let c = Compose::new(context);
     let exponents = c.apply(&Linspace { start, stop, len, dtype: DType::F64 }, &[])?;
     let of = c.constant(DType::F64, &[1], base)?;
@@ -182,6 +183,9 @@ fn logspace(
 
 /// How often each of so many elements comes, as the places of the elements.
 fn repeated(context: &Context, repeats: &Tensor, elements: usize) -> Result<Vec<i64>> {
+    if !repeats.dtype().is_ok_and(|dtype| INTEGERS.contains(&dtype)) {
+        return Err(refuse("element type of repeats", repeats.data_type().name(), "int32 or int64"));
+    }
     if repeats.shape().iter().product::<usize>() != elements {
         return Err(refuse("repeats", repeats.shape(), &format!("a number for each of {elements} elements")));
     }

@@ -1,13 +1,14 @@
 //! Kernels that read and write by index: gather, embedding, scatter, masks, and their gradients.
 
 use super::compose::Compose;
-use super::movement::{many, one};
+use super::movement::{many, one, summed};
 use crate::abi::exception::Code;
 use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
 use openmps_graph::layout::axis_of;
 use openmps_graph::operators::copy::Copy;
+use openmps_graph::operators::elementwise::broadcast;
 use openmps_graph::operators::full::Full;
 use openmps_graph::operators::gather::{Embedding, Gather, GatherNd, Negative, TakeAlongAxis};
 use openmps_graph::operators::nonzero as masks;
@@ -358,9 +359,16 @@ fn masked_select(context: &Context, x: Tensor, mask: Tensor, out: Output) -> Res
     Ok(masks::masked_select(context.queue(), &x, &mask, &context.allocate(&out, x.dtype)?)?)
 }
 
+/// The mask, or the tensor that was selected from, may have been repeated; what was repeated is summed.
 fn masked_select_grad(context: &Context, x: Tensor, mask: Tensor, gradient: Tensor, out: Output) -> Result<()> {
-    let (dtype, mask) = (x.dtype()?, mask.view()?);
-    let view = context.allocate(&out, dtype)?;
-    let mask = mask.broadcast_to(&view.shape).unwrap_or(mask);
-    Ok(masks::masked_scatter(context.queue(), &gradient.view()?, &mask, &view)?)
+    let (dtype, dims, mask) = (x.dtype()?, x.shape(), mask.view()?);
+    let wide = broadcast("masked_select", &dims, &mask.shape)?;
+    let mask = mask.broadcast_to(&wide).unwrap_or(mask);
+    let scatter = |to: &View| masks::masked_scatter(context.queue(), &gradient.view()?, &mask, to).map_err(Error::from);
+    if wide == dims {
+        return scatter(&context.allocate(&out, dtype)?);
+    }
+    let scattered = context.temporary(dtype, &wide)?;
+    scatter(&scattered.view)?;
+    summed(context, &scattered.view, dims, &out)
 }

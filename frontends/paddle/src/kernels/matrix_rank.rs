@@ -89,7 +89,8 @@ fn matrix_rank_tol(
     store_rank(&c, &values, &bound, &out)
 }
 
-/// The larger of an absolute bound and of a share of the largest value.
+/// The larger of an absolute bound and of a share of the largest value. Without a share, what rounding leaves is the
+/// bound of each matrix that has no absolute one.
 fn matrix_rank_atol_rtol(
     context: &Context,
     x: Tensor,
@@ -100,11 +101,15 @@ fn matrix_rank_atol_rtol(
 ) -> Result<()> {
     let (c, x) = (Compose::new(context), x.view()?);
     let [values, largest] = singular_values(&c, &x, is_symmetric)?;
-    let mut bound = column(&c, &absolute, x.dtype)?;
-    if let Some(relative) = relative {
+    let absolute = column(&c, &absolute, x.dtype)?;
+    let bound = if let Some(relative) = relative {
         let share = c.multiply(&column(&c, &relative, x.dtype)?, &largest)?;
-        bound = c.map(Elementwise::Binary(Binary::Maximum), &[&bound, &share], &[])?;
-    }
+        c.map(Elementwise::Binary(Binary::Maximum), &[&absolute, &share], &[])?
+    } else {
+        let zero = c.constant(x.dtype, &[1], 0.0)?;
+        let missing = c.map(Elementwise::Binary(Binary::LessEqual), &[&absolute, &zero], &[])?;
+        c.map(Elementwise::Binary(Binary::Where), &[&missing, &rounding(&c, &x, &largest)?, &absolute], &[])?
+    };
     store_rank(&c, &values, &bound, &out)
 }
 

@@ -1,7 +1,7 @@
 //! Metrics: how many of the best guesses are right.
 
 use super::compose::Compose;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::DType;
@@ -18,13 +18,16 @@ pub fn register(table: &mut Table) {
 /// The rows among whose indices of the best classes is the label.
 fn accuracy(
     context: &Context,
-    _scores: Tensor,
+    scores: Tensor,
     indices: Tensor,
     label: Tensor,
     accuracy: Output,
     correct: Output,
     total: Output,
 ) -> Result<()> {
+    if scores.shape().len() != 2 {
+        return Err(refuse("shape of input", scores.shape(), "rows of scores, two dimensions"));
+    }
     let c = Compose::new(context);
     let indices = c.cast(&indices.view()?, DType::I64)?;
     let label = c.cast(&label.view()?, DType::I64)?;

@@ -2,7 +2,7 @@
 
 use super::indexing::zeros;
 use crate::context::Temporary;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, IntArray, Output, Scalar, Tensor};
 use openmps_graph::operators::concat::{Concat, Split, Stack, Unstack};
@@ -257,6 +257,10 @@ fn broadcast_tensors_grad(
 /// A one-dimensional input as one axis of the grid.
 fn grid_axis(x: &Tensor, axis: usize, rank: usize) -> Result<View> {
     let (view, mut dims) = (x.view()?, vec![1; rank]);
+    if view.rank() > 1 {
+        let expected = format!("one dimension or none of input {axis}");
+        return Err(refuse("shape of inputs", view.shape, &expected));
+    }
     dims[axis] = view.len();
     let mut strides = vec![0; rank];
     strides[axis] = view.strides.first().copied().unwrap_or(1);

@@ -58,8 +58,71 @@ impl Lines {
     }
 }
 
+/// How many elements of each line are NaN, and whether they count.
+struct Missing<'c> {
+    c: &'c Compose<'c>,
+    counts: View,
+    size: usize,
+    skips_nan: bool,
+}
+
+impl<'c> Missing<'c> {
+    fn of(c: &'c Compose<'c>, lines: &View, skips_nan: bool) -> Result<Missing<'c>> {
+        let is_nan = c.cast(&c.map(Elementwise::Unary(Unary::IsNan), &[lines], &[])?, DType::I64)?;
+        let size = lines.shape.last().copied().unwrap_or(1);
+        Ok(Missing { c, counts: c.reduce(Reduction::Sum, &is_nan, &[-1])?, size, skips_nan })
+    }
+
+    /// What is left of so many elements in each line.
+    fn left_of(&self, count: i64) -> Result<View> {
+        let numbers = [Number::Integer(-1), Number::Integer(count)];
+        self.c.map_numbers(Elementwise::Unary(Unary::Scale), &[&self.counts], &numbers)
+    }
+
+    /// The place of the lower element in the middle of each line in order (offset -1), or of the upper one (offset 0).
+    fn middle(&self, offset: i64) -> Result<View> {
+        let (c, size) = (self.c, self.size as i64);
+        let counted = if self.skips_nan {
+            self.left_of(size + offset)?
+        } else {
+            c.constant(DType::I64, &self.counts.shape, (size + offset) as f64)?
+        };
+        let half = within(c, &c.map(DIVIDE, &[&counted, &c.constant(DType::I64, &[1], 2.0)?], &[])?, self.size)?;
+        if self.skips_nan {
+            return Ok(half);
+        }
+        // The first NaN of a line comes first of those at the end of it: equal elements keep their order.
+        let zero = c.constant(DType::I64, &[1], 0.0)?;
+        let has_nan = c.map(Elementwise::Binary(Binary::GreaterThan), &[&self.counts, &zero], &[])?;
+        c.map(Elementwise::Binary(Binary::Where), &[&has_nan, &self.left_of(size)?, &half], &[])
+    }
+
+    /// The places in their lines, which of lines of NaN alone is -1 where NaN is skipped. Where nothing at all is a
+    /// number Paddle skips nothing.
+    fn or_nowhere(&self, places: View) -> Result<View> {
+        if !self.skips_nan {
+            return Ok(places);
+        }
+        let (c, all) = (self.c, self.counts.len() * self.size);
+        let is = |operator, x: &View, number: usize| {
+            c.map(Elementwise::Binary(operator), &[x, &c.constant(DType::I64, &[1], number as f64)?], &[])
+        };
+        let of_all = c.reduce(Reduction::Sum, &self.counts, &[])?;
+        let (has_none, others) =
+            (is(Binary::Equal, &self.counts, self.size)?, is(Binary::NotEqual, &c.shaped(&of_all, &[1])?, all)?);
+        let nowhere = c.map(Elementwise::Binary(Binary::LogicalAnd), &[&has_none, &others], &[])?;
+        c.map(Elementwise::Binary(Binary::Where), &[&nowhere, &c.constant(DType::I64, &[1], -1.0)?, &places], &[])
+    }
+}
+
+/// The nearest places of a line of so many elements.
+fn within(c: &Compose, places: &View, size: usize) -> Result<View> {
+    let limits = [Number::Integer(0), Number::Integer(size as i64 - 1)];
+    c.map_numbers(Elementwise::Unary(Unary::Clip), &[places], &limits)
+}
+
 /// The elements in the middle of each line in order: one below and one above, or one that is both. NaN stands at the end; where the
-/// whole line counts a NaN is its middle.
+/// whole line counts its first NaN is its middle.
 fn middle(
     context: &Context,
     x: &Tensor,
@@ -78,27 +141,15 @@ fn middle(
     let sorted = [c.temporary(x.dtype, &line.shape)?, c.temporary(DType::I64, &line.shape)?];
     c.launch(&Sort { axis: -1, descending: false }, std::slice::from_ref(&line), &sorted)?;
     let [values, order] = sorted;
-    let missing = c.cast(&c.map(Elementwise::Unary(Unary::IsNan), &[&line], &[])?, DType::I64)?;
-    let missing = c.reduce(Reduction::Sum, &missing, &[-1])?;
-    let numbers = |scale, offset| {
-        c.map_numbers(Elementwise::Unary(Unary::Scale), &[&missing], &[Number::Integer(scale), Number::Integer(offset)])
-    };
-    let two = c.constant(DType::I64, &[1], 2.0)?;
-    let limits = [Number::Integer(0), Number::Integer(size as i64 - 1)];
-    let place = |offset: i64| -> Result<View> {
-        let half = c.map(DIVIDE, &[&numbers(-1, size as i64 + offset)?, &two], &[])?;
-        // A NaN anywhere is the last element, which is then the middle.
-        let half = if skips_nan { half } else { c.add(&half, &numbers(size as i64, 0)?)? };
-        c.map_numbers(Elementwise::Unary(Unary::Clip), &[&half], &limits)
-    };
+    let missing = Missing::of(&c, &line, skips_nan)?;
     let take = TakeAlongAxis { axis: -1, negative: Negative::Refused };
     let of = |from: &View, at: &View| c.apply(&take, &[from.clone(), at.clone()]);
-    let lower = place(-1)?;
+    let lower = missing.middle(-1)?;
     if mode == "min" {
-        c.store_value(places, DType::I64, &of(&order, &lower)?)?;
+        c.store_value(places, DType::I64, &missing.or_nowhere(of(&order, &lower)?)?)?;
         return c.store_value(out, result, &of(&values, &lower)?);
     }
-    let upper = place(0)?;
+    let upper = missing.middle(0)?;
     let both = openmps_graph::operators::concat::Concat { axis: -1 };
     c.store_value(places, DType::I64, &c.apply(&both, &[of(&order, &lower)?, of(&order, &upper)?])?)?;
     let [low, high] = [of(&values, &lower)?, of(&values, &upper)?].map(|value| c.cast(&value, result));
@@ -143,8 +194,9 @@ fn median_of_numbers(
     middle(context, &x, &dims, (&mode, true), [&out, &places])
 }
 
-/// The gradient of the smaller median goes to its place. That of the mean of two goes to all that equal it, in equal parts (of a NaN to every NaN); to the
-/// places of the two, half to each, where none does.
+/// The gradient of the smaller median along one axis goes to its place, which Paddle gives with it, or nowhere where
+/// that is -1. Any other goes to all that equal the median, in equal parts (of a NaN to every NaN); to the places of
+/// the two whose mean it is, half to each, where none does.
 fn median_grad(
     context: &Context,
     x: Tensor,
@@ -165,16 +217,20 @@ fn median_grad(
     let of_each = |tensor: Tensor, count| lines.with_last(&c, &tensor.view()?, count);
     let (median, upstream, places) = (of_each(median, 1)?, of_each(upstream, 1)?, of_each(places, count)?);
     let rows = lines.cut(&c, &x)?;
-    let (to, share) = if count == 1 {
-        (c.constant(x.dtype, &rows.shape, 0.0)?, upstream)
+    let (to, share) = if mode == "min" && dims.len() == 1 {
+        let zero = c.constant(DType::I64, &[1], 0.0)?;
+        let somewhere = c.map(Elementwise::Binary(Binary::GreaterEqual), &[&places, &zero], &[])?;
+        let share = c.map(Elementwise::Gradient(Gradient::Chosen), &[&somewhere, &upstream], &[])?;
+        (c.constant(x.dtype, &rows.shape, 0.0)?, share)
     } else {
         let (same, equals) = equal_to(&c, &rows, &median)?;
         // Nothing is multiplied by zero, so that an infinite gradient stays where it belongs.
-        let share = c.map(Elementwise::Binary(Binary::Divide), &[&upstream, &equals], &[])?;
+        let share = c.map(DIVIDE, &[&upstream, &equals], &[])?;
         let to = c.map(Elementwise::Gradient(Gradient::Chosen), &[&same, &share], &[])?;
         let share = c.map(Elementwise::Gradient(Gradient::NotChosen), &[&equals, &upstream], &[])?;
         (to, c.scale(&share, 1.0 / count as f64, 0.0)?)
     };
+    let places = within(&c, &places, lines.size)?;
     for at in 0..count {
         let index = places.narrowed(lines.leading.len(), at, 1, 1);
         let put = PutAlongAxis { axis: -1, reduce: Reduce::Add, include_self: true };
@@ -229,8 +285,10 @@ fn histogram(
     if low == high {
         (low, high) = (low - 1.0, high + 1.0);
     }
-    if !(low.is_finite() && high.is_finite() && low < high) {
-        return Err(refuse("min, max", (low, high), "a range of finite numbers"));
+    let most = if x.dtype == DType::F32 { f32::MAX.into() } else { f64::MAX };
+    if !(low.is_finite() && high.is_finite() && low < high && high - low < most) {
+        let expected = format!("a range of finite numbers, max - min below {most:e}");
+        return Err(refuse("min, max", (low, high), &expected));
     }
     let numbers = c.cast(&x, if x.dtype == DType::F64 || !x.dtype.is_float() { DType::F64 } else { x.dtype })?;
     let scaled = c.scale(&c.scale(&numbers, 1.0, -low)?, size as f64 / (high - low), 0.0)?;

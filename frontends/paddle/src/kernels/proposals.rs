@@ -155,6 +155,16 @@ struct Proposed {
 }
 
 impl Proposed {
+    /// That each image is told by so many numbers or more: detectors give height, width and a scale that is not read.
+    fn expect_sizes(&self, images: usize, least: usize) -> Result<()> {
+        let shape = self.images.shape();
+        let numbers: usize = shape.iter().product();
+        if numbers >= images * least && numbers.is_multiple_of(images.max(1)) {
+            return Ok(());
+        }
+        Err(refuse("im_shape", shape, &format!("{least} numbers or more for each of {images} images")))
+    }
+
     fn store(
         &self,
         context: &Context,
@@ -167,7 +177,7 @@ impl Proposed {
         let (plane, count) = (rows * columns, rows * columns * kinds);
         expect_len("anchors", &self.anchors, count * 4)?;
         expect_len("variances", &self.variances, count * 4)?;
-        expect_len("im_shape", &self.images, images * if choice.scaled { 3 } else { 2 })?;
+        self.expect_sizes(images, if choice.scaled { 3 } else { 2 })?;
         let (scores, deltas) = (floats(context, &self.scores)?, floats(context, &self.deltas)?);
         let sizes = floats(context, &self.images)?;
         let (anchors, variances) = (floats(context, &self.anchors)?, floats(context, &self.variances)?);

@@ -7,7 +7,7 @@ use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::DType;
-use openmps_graph::operators::elementwise::{Binary, Elementwise};
+use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary};
 use openmps_graph::operators::random::{Law, Random};
 use openmps_graph::operators::reduce::Reduction;
 use openmps_graph::operators::sampled::{Sampled, Sampling};
@@ -28,8 +28,11 @@ fn of(context: &Context, law: Sampled) -> Sampling {
     Sampling { law, source: source(context, 0) }
 }
 
+/// Where the rate is below zero nothing is counted, as where it is zero.
 fn poisson(context: &Context, x: Tensor, out: Output) -> Result<()> {
-    many(context, &of(context, Sampled::Poisson), &[x.view()?], &[Some(&out)])
+    let c = Compose::new(context);
+    let rates = c.map(Elementwise::Unary(Unary::Clip), &[&x.view()?], &[0.0, f64::INFINITY])?;
+    many(context, &of(context, Sampled::Poisson), &[rates], &[Some(&out)])
 }
 
 fn standard_gamma(context: &Context, x: Tensor, out: Output) -> Result<()> {

@@ -30,6 +30,8 @@ def install(paddle) -> None:
         linear,
         mps,
         random,
+        sparse,
+        static,
         unavailable,
     )
 
@@ -50,6 +52,8 @@ def install(paddle) -> None:
         fallbacks.install()
         linear.install(paddle)
         random.install(paddle)
+        sparse.install(paddle)
+        static.install(paddle)
     else:
         unavailable.install(paddle)
     inference.install(paddle, has_device=mps.is_available())
