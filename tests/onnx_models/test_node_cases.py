@@ -11,9 +11,9 @@ import openmps.onnx as ort
 
 # Operators that openmps does not have: of sparse and text data, of training, of tensors of other elements, and rare ones.
 NOT_THERE = {
-    "AffineGrid", "Bernoulli", "BitCast", "BlackmanWindow", "CausalConvWithState", "CenterCropPad", "Col2Im", "DFT", "DeformConv", "Det",
-    "HammingWindow", "HannWindow", "ImageDecoder", "LinearAttention", "MaxUnpool", "MelWeightMatrix", "NegativeLogLikelihoodLoss",
-    "Optional", "OptionalGetElement", "OptionalHasElement", "RandomUniformLike", "RoiAlign", "STFT", "Scan",
+    "AffineGrid", "Bernoulli", "BitCast", "CausalConvWithState", "CenterCropPad", "Col2Im", "DeformConv", "Det",
+    "ImageDecoder", "LinearAttention", "MaxUnpool", "NegativeLogLikelihoodLoss",
+    "Optional", "OptionalGetElement", "OptionalHasElement", "RandomUniformLike", "RoiAlign", "Scan",
     "SequenceMap", "SoftmaxCrossEntropyLoss", "SwiGLU", "TensorScatter", "TfIdfVectorizer", "Unique",
 }  # fmt: skip
 
@@ -72,6 +72,8 @@ def _same(result: np.ndarray, expected: np.ndarray, case) -> None:
     # Half types are rounded after each operator, of which a case's reference has fewer.
     tolerance = {"float16": 1e-3, "bfloat16": 2e-2}.get(expected.dtype.name, 1e-6)
     wide = np.float64
+    # Sums of many numbers round as the largest of them does.
+    tolerance = max(tolerance, 1e-6 * float(np.abs(expected).max(initial=0))) if "dft" in case.name else tolerance
     np.testing.assert_allclose(result.astype(wide), expected.astype(wide), rtol=max(case.rtol, tolerance), atol=max(case.atol, tolerance))
 
 

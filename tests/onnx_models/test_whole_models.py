@@ -50,7 +50,7 @@ def test_a_model_runs_from_its_file_its_bytes_and_as_a_program(tmp_path):
     for session in (ort.InferenceSession(str(path)), ort.InferenceSession(path), ort.InferenceSession(model.SerializeToString())):
         (y,) = session.run(None, {"x": x})
         np.testing.assert_allclose(y, _expected(x, weights), rtol=1e-5, atol=1e-5)
-        assert [(given.name, given.shape, given.type) for given in session.get_inputs()] == [("x", [None, 12], "tensor(float)")]
+        assert [(given.name, given.shape, given.type) for given in session.get_inputs()] == [("x", ["batch", 12], "tensor(float)")]
         assert [given.name for given in session.get_outputs()] == ["y"]
     (y,) = create_predictor(Config(path)).run([x[:2]])
     np.testing.assert_allclose(y, _expected(x[:2], weights), rtol=1e-5, atol=1e-5)

@@ -27,6 +27,8 @@ pub struct Program {
     pub dialect: Dialect,
     /// What its author wrote beside it: a list of characters, names of classes. Only ONNX has it.
     pub metadata: BTreeMap<String, String>,
+    /// Who wrote it, as ONNX says.
+    pub origin: Origin,
     /// Every value that an operation makes or reads.
     pub values: Vec<ValueType>,
     /// The operations of the main block.
@@ -37,6 +39,18 @@ pub struct Program {
     pub inputs: Vec<Port>,
     /// What a run gives back.
     pub outputs: Vec<Port>,
+}
+
+/// Who wrote a model, and what it is called: empty where it does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Origin {
+    pub producer_name: String,
+    pub graph_name: String,
+    pub domain: String,
+    pub description: String,
+    pub graph_description: String,
+    pub version: i64,
 }
 
 /// A value with a name.

@@ -82,6 +82,19 @@ impl InferenceModel {
         self.model.program().metadata.clone()
     }
 
+    /// Who wrote the model, as ONNX says.
+    fn origin(&self) -> BTreeMap<&'static str, String> {
+        let origin = self.model.program().origin.clone();
+        BTreeMap::from([
+            ("producer_name", origin.producer_name),
+            ("graph_name", origin.graph_name),
+            ("domain", origin.domain),
+            ("description", origin.description),
+            ("graph_description", origin.graph_description),
+            ("version", origin.version.to_string()),
+        ])
+    }
+
     /// Names, shapes (-1 where a run decides) and element types of what a run is given.
     fn inputs(&self) -> Vec<(String, Vec<i64>, Option<&'static str>)> {
         described(self.model.inputs())

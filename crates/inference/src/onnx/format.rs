@@ -7,6 +7,14 @@ use prost::bytes::Bytes;
 pub(crate) struct ModelProto {
     #[prost(int64, tag = "1")]
     pub ir_version: i64,
+    #[prost(string, tag = "2")]
+    pub producer_name: String,
+    #[prost(string, tag = "4")]
+    pub domain: String,
+    #[prost(int64, tag = "5")]
+    pub model_version: i64,
+    #[prost(string, tag = "6")]
+    pub doc_string: String,
     #[prost(message, optional, tag = "7")]
     pub graph: Option<GraphProto>,
     #[prost(message, repeated, tag = "8")]
@@ -49,6 +57,10 @@ pub(crate) struct OperatorSetId {
 pub(crate) struct GraphProto {
     #[prost(message, repeated, tag = "1")]
     pub node: Vec<NodeProto>,
+    #[prost(string, tag = "2")]
+    pub name: String,
+    #[prost(string, tag = "10")]
+    pub doc_string: String,
     #[prost(message, repeated, tag = "5")]
     pub initializer: Vec<TensorProto>,
     #[prost(message, repeated, tag = "11")]

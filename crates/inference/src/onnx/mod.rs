@@ -8,7 +8,7 @@ mod function;
 pub(crate) mod tensor;
 
 use crate::error::{Error, Result};
-use crate::program::{Attribute, Block, Dialect, Operation, Port, Program, ValueId, ValueType};
+use crate::program::{Attribute, Block, Dialect, Operation, Origin, Port, Program, ValueId, ValueType};
 use crate::storage::Storage;
 use format::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, kind};
 use function::Call;
@@ -71,6 +71,14 @@ pub(crate) fn read(file: &Bytes) -> Result<Read> {
     reader.program.dialect = Dialect::Onnx { opset };
     reader.program.metadata =
         model.metadata_props.iter().map(|entry| (entry.key.clone(), entry.value.clone())).collect();
+    reader.program.origin = Origin {
+        producer_name: model.producer_name.clone(),
+        graph_name: graph.name.clone(),
+        domain: model.domain.clone(),
+        description: model.doc_string.clone(),
+        graph_description: graph.doc_string.clone(),
+        version: model.model_version,
+    };
     reader.main(graph)?;
     reader.program.plan_releases();
     Ok(Read { program: reader.program, weights: reader.weights })

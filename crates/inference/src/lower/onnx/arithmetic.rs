@@ -41,7 +41,7 @@ const SOFT: Parameter = Fixed(20.0);
 
 table! {
     unary:
-        "Abs" Abs, "Neg" Negate, "Exp" Exp, "Log" Log, "Sqrt" Sqrt, "Reciprocal" Reciprocal, "Floor" Floor, "Ceil" Ceil, "Round" Round,
+        "Neg" Negate, "Exp" Exp, "Log" Log, "Sqrt" Sqrt, "Reciprocal" Reciprocal, "Floor" Floor, "Ceil" Ceil, "Round" Round,
         "Sign" Sign, "Sin" Sin, "Cos" Cos, "Tan" Tan, "Asin" Asin, "Acos" Acos, "Atan" Atan, "Sinh" Sinh, "Cosh" Cosh, "Tanh" Tanh,
         "Asinh" Asinh, "Acosh" Acosh, "Atanh" Atanh, "Erf" Erf, "IsNaN" IsNan, "Not" LogicalNot, "BitwiseNot" BitwiseNot,
     binary:
@@ -65,13 +65,20 @@ table! {
         "ThresholdedRelu" ThresholdedRelu &[Attribute("alpha", 1.0), Fixed(0.0)],
         "Swish" Swish &[Attribute("alpha", 1.0)],
     others:
-        "Gelu" gelu, "Shrink" shrink, "PRelu" prelu, "Clip" clip, "IsInf" is_infinite, "Mean" mean, "Pow" power, "Mod" remainder,
+        "Abs" magnitude, "Gelu" gelu, "Shrink" shrink, "PRelu" prelu, "Clip" clip, "IsInf" is_infinite, "Mean" mean, "Pow" power, "Mod" remainder,
         "BitShift" shift, "Where" choose, "Cast" cast, "CastLike" cast_like, "Identity" identity, "Dropout" dropout,
 }
 
 fn unary(lowering: &mut Lowering, operation: &Operation, of: Unary) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
     Ok(vec![lowering.unary(of, &x)?])
+}
+
+/// Of unsigned numbers, which are their own magnitudes, too.
+fn magnitude(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let x = lowering.input(operation, 0)?;
+    let is_signed = lowering.data_type(&x)?.bounds().0 < 0.0;
+    Ok(vec![if is_signed { lowering.unary(Unary::Abs, &x)? } else { x }])
 }
 
 fn binary(lowering: &mut Lowering, operation: &Operation, of: Binary) -> Result<Vec<Value>> {

@@ -155,7 +155,7 @@ fn scores(lowering: &mut Lowering, operation: &Operation, parts: &Parts) -> Resu
 
 impl Lowering<'_> {
     /// `[batch, rows, heads * depth]` as `[batch, heads, rows, depth]`.
-    fn heads_first(&mut self, operation: &Operation, x: &Value, heads: usize) -> Result<Value> {
+    pub(super) fn heads_first(&mut self, operation: &Operation, x: &Value, heads: usize) -> Result<Value> {
         let [batch, rows, width] = self.shape(x)?[..] else { return Ok(x.clone()) };
         if heads == 0 || !width.is_multiple_of(heads) {
             return Err(wrong(operation, format!("{width} columns of {heads} heads")));

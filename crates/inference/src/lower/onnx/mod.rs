@@ -1,4 +1,4 @@
-//! ONNX's operators (<https://onnx.ai/onnx/operators>), one function each, of the versions from set 7 on: where a later version has an input for
+//! ONNX's operators (<https://onnx.ai/onnx/operators>) and some of ONNX Runtime's, one function each, of the versions from set 7 on: where a later version has an input for
 //! what was an attribute, either is taken.
 
 mod arithmetic;
@@ -8,6 +8,7 @@ mod convolution;
 mod detection;
 mod einsum;
 mod image;
+mod microsoft;
 mod movement;
 mod normalisation;
 mod part;
@@ -18,6 +19,7 @@ mod recurrent;
 mod reduction;
 mod resize;
 mod sequence;
+mod signal;
 mod window;
 
 use super::{Lowering, Table, Value, axis_of, wrong};
@@ -27,7 +29,7 @@ use openmps::DataType;
 use openmps::operators::Array;
 use openmps::operators::operators::elementwise::Binary;
 
-pub(super) const TABLES: [Table; 17] = [
+pub(super) const TABLES: [Table; 21] = [
     arithmetic::TABLE,
     attention::TABLE,
     control::TABLE,
@@ -35,6 +37,9 @@ pub(super) const TABLES: [Table; 17] = [
     detection::TABLE,
     einsum::TABLE,
     image::TABLE,
+    microsoft::ATTENTION,
+    microsoft::QUANTIZED,
+    microsoft::TABLE,
     movement::TABLE,
     normalisation::TABLE,
     part::TABLE,
@@ -45,6 +50,7 @@ pub(super) const TABLES: [Table; 17] = [
     reduction::TABLE,
     resize::TABLE,
     sequence::TABLE,
+    signal::TABLE,
 ];
 
 impl Lowering<'_> {

@@ -3,7 +3,7 @@
 use super::reduction::Over;
 use super::{along, refuse_training};
 use crate::error::Result;
-use crate::lower::{Lowering, Table, Value, size_of, wrong};
+use crate::lower::{Lowering, Table, Value, axis_of, size_of, wrong};
 use crate::program::Operation;
 use openmps::operators::operators::elementwise::{Binary, Unary};
 use openmps::operators::operators::layer_norm::LayerNorm;
@@ -15,6 +15,8 @@ pub(super) const TABLE: Table = &[
     ("GroupNormalization", group_norm),
     ("LayerNormalization", layer_norm),
     ("RMSNormalization", rms_norm),
+    // ONNX Runtime's name for it, in ONNX's domain.
+    ("SimplifiedLayerNormalization", rms_norm),
     ("LpNormalization", lp_norm),
     ("MeanVarianceNormalization", mean_variance),
 ];
@@ -68,7 +70,7 @@ fn scaled(lowering: &mut Lowering, operation: &Operation, mut y: Value) -> Resul
 
 fn layer_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
-    let y = row_norm(lowering, operation, &x, true)?;
+    let y = own_row_norm(lowering, operation, &x, true)?;
     if !operation.outputs.iter().skip(1).any(Option::is_some) {
         return Ok(vec![y]);
     }
@@ -86,37 +88,57 @@ fn layer_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Valu
 
 fn rms_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
-    Ok(vec![row_norm(lowering, operation, &x, false)?])
+    Ok(vec![own_row_norm(lowering, operation, &x, false)?])
 }
 
-/// Rows from `axis` on; scale and bias may be smaller than a row, and broadcast.
-fn row_norm(lowering: &mut Lowering, operation: &Operation, x: &Value, centred: bool) -> Result<Value> {
-    let (axis, shape, dtype) = (lowering.axis(operation, x, -1)?, lowering.shape(x)?, lowering.data_type(x)?);
-    if !dtype.is_float() {
-        return Err(wrong(operation, format!("rows of {dtype}")));
-    }
-    let size = shape[axis..].iter().product::<usize>();
-    let epsilon = operation.float("epsilon", 1e-5)?;
-    let mut inputs = vec![x.clone()];
-    let mut parts = [false; 2];
-    let mut later = Vec::new();
-    for (at, binary) in [(1, Binary::Multiply), (2, Binary::Add)] {
-        let Some(part) = lowering.optional(operation, at)? else { continue };
-        let whole = later.is_empty() && lowering.shape(&part)?.iter().product::<usize>() == size;
-        if whole {
-            inputs.push(lowering.reshape(&part, &[size])?);
-            parts[at - 1] = true;
-        } else {
-            later.push((binary, part));
+/// With the scale and the bias that are the second and the third input.
+fn own_row_norm(lowering: &mut Lowering, operation: &Operation, x: &Value, centred: bool) -> Result<Value> {
+    let parts = [lowering.optional(operation, 1)?, lowering.optional(operation, 2)?];
+    let (axis, epsilon) = (operation.integer("axis", -1)?, operation.float("epsilon", 1e-5)?);
+    lowering.row_norm(operation, x, parts, RowNorm { axis, epsilon, centred })
+}
+
+/// A norm of rows from `axis` on.
+pub(super) struct RowNorm {
+    pub axis: i64,
+    pub epsilon: f64,
+    /// Whether the mean is taken away.
+    pub centred: bool,
+}
+
+impl Lowering<'_> {
+    /// Scale and bias may be smaller than a row, and broadcast.
+    pub(super) fn row_norm(
+        &mut self,
+        operation: &Operation,
+        x: &Value,
+        parts: [Option<Value>; 2],
+        RowNorm { axis, epsilon, centred }: RowNorm,
+    ) -> Result<Value> {
+        let (shape, dtype) = (self.shape(x)?, self.data_type(x)?);
+        let axis = axis_of(operation, axis, shape.len())?;
+        if !dtype.is_float() {
+            return Err(wrong(operation, format!("rows of {dtype}")));
         }
+        let size = shape[axis..].iter().product::<usize>();
+        let (mut inputs, mut fused, mut later) = (vec![x.clone()], [false; 2], Vec::new());
+        for (at, part) in parts.into_iter().enumerate() {
+            let Some(part) = part else { continue };
+            if later.is_empty() && self.shape(&part)?.iter().product::<usize>() == size {
+                inputs.push(self.reshape(&part, &[size])?);
+                fused[at] = true;
+            } else {
+                later.push(([Binary::Multiply, Binary::Add][at], part));
+            }
+        }
+        let [scale, bias] = fused;
+        let norm = LayerNorm { begin: axis as i64, epsilon, scale, bias, centred, statistics: false };
+        let mut y = self.one(norm, &inputs)?;
+        for (binary, part) in later {
+            y = self.binary(binary, &y, &part)?;
+        }
+        Ok(y)
     }
-    let [scale, bias] = parts;
-    let norm = LayerNorm { begin: axis as i64, epsilon, scale, bias, centred, statistics: false };
-    let mut y = lowering.one(norm, &inputs)?;
-    for (binary, part) in later {
-        y = lowering.binary(binary, &y, &part)?;
-    }
-    Ok(y)
 }
 
 fn lp_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {

@@ -79,25 +79,30 @@ fn max_pool(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>
 
 /// Where padding counts it is of zeros that are there.
 fn average_pool(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
-    let mut x = lowering.input(operation, 0)?;
-    let shape = lowering.shape(&x)?;
-    let mut axes = axes(operation, spatial(operation, &shape)?, &window(operation)?)?;
-    let given = axes.clone();
-    if operation.flag("count_include_pad", false)? {
-        for (at, axis) in axes.iter_mut().enumerate() {
-            x = lowering.padded(&x, 2 + at, axis.padding, 0.0)?;
-            axis.size += axis.padding[0] + axis.padding[1];
-            axis.padding = [0, 0];
-        }
-    }
-    let y = match axes.iter().any(|axis| axis.dilation != 1) {
-        true => lowering.apart_pool(operation, Fold::Mean, &x, &axes)?,
-        false => lowering.pool(operation, PoolingType::Average, &x, &axes)?,
-    };
-    Ok(vec![lowering.windows_of(operation, y, &given)?])
+    let x = lowering.input(operation, 0)?;
+    Ok(vec![lowering.average_pool(operation, x)?])
 }
 
 impl Lowering<'_> {
+    /// An operation's means over windows.
+    pub(super) fn average_pool(&mut self, operation: &Operation, mut x: Value) -> Result<Value> {
+        let shape = self.shape(&x)?;
+        let mut axes = axes(operation, spatial(operation, &shape)?, &window(operation)?)?;
+        let given = axes.clone();
+        if operation.flag("count_include_pad", false)? {
+            for (at, axis) in axes.iter_mut().enumerate() {
+                x = self.padded(&x, 2 + at, axis.padding, 0.0)?;
+                axis.size += axis.padding[0] + axis.padding[1];
+                axis.padding = [0, 0];
+            }
+        }
+        let y = match axes.iter().any(|axis| axis.dilation != 1) {
+            true => self.apart_pool(operation, Fold::Mean, &x, &axes)?,
+            false => self.pool(operation, PoolingType::Average, &x, &axes)?,
+        };
+        self.windows_of(operation, y, &given)
+    }
+
     /// Windows over lines, images or volumes; those of volumes first in planes, then through them.
     fn pool(&mut self, operation: &Operation, kind: PoolingType, x: &Value, axes: &[Axis]) -> Result<Value> {
         let dtype = self.data_type(x)?;

@@ -14,11 +14,18 @@ fn matmul(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> 
 
 /// `alpha x y + beta c`
 fn gemm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
-    let (x, y) = (lowering.input(operation, 0)?, lowering.input(operation, 1)?);
-    let transpose = [operation.flag("transA", false)?, operation.flag("transB", false)?];
-    let product = lowering.matmul(&x, &y, transpose)?;
-    let product = lowering.scaled(&product, operation.float("alpha", 1.0)?, 0.0)?;
-    let Some(c) = lowering.optional(operation, 2)? else { return Ok(vec![product]) };
-    let c = lowering.scaled(&c, operation.float("beta", 1.0)?, 0.0)?;
-    Ok(vec![lowering.binary(Binary::Add, &product, &c)?])
+    Ok(vec![lowering.product_and_addend(operation)?])
+}
+
+impl Lowering<'_> {
+    /// An operation's `alpha x y + beta c`.
+    pub(super) fn product_and_addend(&mut self, operation: &Operation) -> Result<Value> {
+        let (x, y) = (self.input(operation, 0)?, self.input(operation, 1)?);
+        let transpose = [operation.flag("transA", false)?, operation.flag("transB", false)?];
+        let product = self.matmul(&x, &y, transpose)?;
+        let product = self.scaled(&product, operation.float("alpha", 1.0)?, 0.0)?;
+        let Some(c) = self.optional(operation, 2)? else { return Ok(product) };
+        let c = self.scaled(&c, operation.float("beta", 1.0)?, 0.0)?;
+        self.binary(Binary::Add, &product, &c)
+    }
 }

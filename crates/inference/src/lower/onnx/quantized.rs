@@ -37,7 +37,7 @@ fn along(lowering: &mut Lowering, operation: &Operation, part: Value, x: &Value)
     }
 }
 
-fn dequantize(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+pub(super) fn dequantize(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let (x, scale) = (lowering.input(operation, 0)?, lowering.input(operation, 1)?);
     let dtype = lowering.data_type(&scale)?;
     let zero = lowering.optional(operation, 2)?;
@@ -47,7 +47,7 @@ fn dequantize(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Valu
     Ok(vec![lowering.cast(&product, dtype)?])
 }
 
-fn quantize(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+pub(super) fn quantize(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let (x, scale) = (lowering.input(operation, 0)?, lowering.input(operation, 1)?);
     let zero = lowering.optional(operation, 2)?;
     let code = operation.integer("output_dtype", 0)?;
@@ -63,7 +63,7 @@ fn quantize(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>
 
 impl Lowering<'_> {
     /// `(x - zero) * scale` in float32.
-    fn dequantized(&mut self, x: &Value, scale: &Value, zero: Option<&Value>) -> Result<Value> {
+    pub(super) fn dequantized(&mut self, x: &Value, scale: &Value, zero: Option<&Value>) -> Result<Value> {
         let mut wide = self.cast(x, DataType::F32)?;
         if let Some(zero) = zero {
             let zero = self.cast(zero, DataType::F32)?;
@@ -74,7 +74,7 @@ impl Lowering<'_> {
     }
 
     /// The nearest integers, halves to even, within the type's bounds.
-    fn quantized(&mut self, x: &Value, scale: &Value, zero: Option<&Value>, to: DataType) -> Result<Value> {
+    pub(super) fn quantized(&mut self, x: &Value, scale: &Value, zero: Option<&Value>, to: DataType) -> Result<Value> {
         let (x, scale) = (self.cast(x, DataType::F32)?, self.cast(scale, DataType::F32)?);
         let quotient = self.binary(Binary::Divide, &x, &scale)?;
         let mut whole = self.unary(Unary::Round, &quotient)?;
@@ -93,17 +93,22 @@ impl Lowering<'_> {
 /// To unsigned bytes of which the scale follows from the largest and smallest number, and 0 is exact.
 fn dynamic_quantize(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
-    let zero = lowering.filled(&[], DataType::F32, 0.0)?;
-    let least = lowering.reduce(Reduction::Minimum, &x, &[], false)?;
-    let most = lowering.reduce(Reduction::Maximum, &x, &[], false)?;
-    let (least, most) =
-        (lowering.binary(Binary::Minimum, &least, &zero)?, lowering.binary(Binary::Maximum, &most, &zero)?);
-    let range = lowering.binary(Binary::Subtract, &most, &least)?;
-    let scale = lowering.scaled(&range, 1.0 / 255.0, 0.0)?;
-    let negative = lowering.unary(Unary::Negate, &least)?;
-    let point = lowering.quantized(&negative, &scale, None, DataType::U8)?;
-    let y = lowering.quantized(&x, &scale, Some(&point), DataType::U8)?;
-    Ok(vec![y, scale, point])
+    Ok(lowering.as_bytes(&x)?.into())
+}
+
+impl Lowering<'_> {
+    /// The bytes, their scale and their zero point.
+    pub(super) fn as_bytes(&mut self, x: &Value) -> Result<[Value; 3]> {
+        let zero = self.filled(&[], DataType::F32, 0.0)?;
+        let least = self.reduce(Reduction::Minimum, x, &[], false)?;
+        let most = self.reduce(Reduction::Maximum, x, &[], false)?;
+        let (least, most) = (self.binary(Binary::Minimum, &least, &zero)?, self.binary(Binary::Maximum, &most, &zero)?);
+        let range = self.binary(Binary::Subtract, &most, &least)?;
+        let scale = self.scaled(&range, 1.0 / 255.0, 0.0)?;
+        let negative = self.unary(Unary::Negate, &least)?;
+        let point = self.quantized(&negative, &scale, None, DataType::U8)?;
+        Ok([self.quantized(x, &scale, Some(&point), DataType::U8)?, scale, point])
+    }
 }
 
 /// Products of bytes less their zero points, in int32.

@@ -5,7 +5,8 @@ use crate::lower::recurrent::{Cell, Nonlinearity, Reset, Weights};
 use crate::lower::{Lowering, Table, Value, size_of, wrong};
 use crate::program::{Attribute, Operation};
 
-pub(super) const TABLE: Table = &[("LSTM", lstm), ("GRU", gru), ("RNN", simple)];
+pub(super) const TABLE: Table =
+    &[("LSTM", lstm), ("GRU", gru), ("RNN", simple), ("com.microsoft.DynamicQuantizeLSTM", quantized_lstm)];
 
 /// A kind of cell as ONNX writes its weights.
 struct Kind {
@@ -18,17 +19,53 @@ struct Kind {
 
 /// Input, output, forget and cell, of which the cell's gate goes before the output's here.
 fn lstm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let parts = given(lowering, operation)?;
+    lstm_of(lowering, operation, parts)
+}
+
+fn lstm_of(lowering: &mut Lowering, operation: &Operation, parts: Parts) -> Result<Vec<Value>> {
     if lowering.optional(operation, 7)?.is_some() || operation.flag("input_forget", false)? {
         return Err(wrong(operation, "peepholes, or gates that are one"));
     }
     let kind = Kind { cell: Cell::Lstm, gates: &[0, 2, 3, 1], functions: &["Sigmoid", "Tanh", "Tanh"] };
-    layer(lowering, operation, &kind)
+    layer(lowering, operation, &kind, parts)
+}
+
+/// Weights of bytes, with inputs before gates and a scale for each direction or each gate's number; computed in floats.
+fn quantized_lstm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let mut parts = given(lowering, operation)?;
+    for (at, scale) in [(0, 8), (1, 10)] {
+        let Some(weight) = &parts[at] else { continue };
+        let mut of_weight = Vec::with_capacity(2);
+        for input in [scale, scale + 1] {
+            let part = lowering.input(operation, input)?;
+            let shape = lowering.shape(&part)?;
+            let [directions, numbers] = [shape.first().copied().unwrap_or(1), shape.get(1).copied().unwrap_or(1)];
+            of_weight.push(lowering.reshape(&part, &[directions, 1, numbers])?);
+        }
+        let wide = lowering.dequantized(weight, &of_weight[0], Some(&of_weight[1]))?;
+        parts[at] = Some(lowering.transpose(&wide, &[0, 2, 1])?);
+    }
+    lstm_of(lowering, operation, parts)
+}
+
+/// The weights of the inputs and of the states, and the biases of both, of all directions.
+type Parts = [Option<Value>; 3];
+
+fn given(lowering: &Lowering, operation: &Operation) -> Result<Parts> {
+    Ok([lowering.optional(operation, 1)?, lowering.optional(operation, 2)?, lowering.optional(operation, 3)?])
 }
 
 /// Update, reset and new.
 fn gru(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let reset = if operation.flag("linear_before_reset", false)? { Reset::Product } else { Reset::State };
-    layer(lowering, operation, &Kind { cell: Cell::Gru(reset), gates: &[1, 0, 2], functions: &["Sigmoid", "Tanh"] })
+    let parts = given(lowering, operation)?;
+    layer(
+        lowering,
+        operation,
+        &Kind { cell: Cell::Gru(reset), gates: &[1, 0, 2], functions: &["Sigmoid", "Tanh"] },
+        parts,
+    )
 }
 
 fn simple(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
@@ -37,7 +74,8 @@ fn simple(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> 
         true => Kind { cell: Cell::Simple(Nonlinearity::Relu), gates: &[0], functions: &["Relu"] },
         false => Kind { cell: Cell::Simple(Nonlinearity::Tanh), gates: &[0], functions: &["Tanh"] },
     };
-    layer(lowering, operation, &kind)
+    let parts = given(lowering, operation)?;
+    layer(lowering, operation, &kind, parts)
 }
 
 /// What is refused by name: bounds of sums, and functions other than a cell's own.
@@ -54,14 +92,14 @@ fn check(operation: &Operation, kind: &Kind) -> Result<()> {
 }
 
 /// Inputs: x, weights of the inputs, of the states, biases of both, lengths, the first states. Outputs: all states of all directions, the last ones.
-fn layer(lowering: &mut Lowering, operation: &Operation, kind: &Kind) -> Result<Vec<Value>> {
+fn layer(lowering: &mut Lowering, operation: &Operation, kind: &Kind, parts: Parts) -> Result<Vec<Value>> {
     check(operation, kind)?;
     let mut x = lowering.input(operation, 0)?;
     let batch_first = operation.flag("layout", false)?;
     if batch_first {
         x = lowering.transpose(&x, &[1, 0, 2])?;
     }
-    let weights = lowering.input(operation, 1)?;
+    let weights = parts[0].clone().ok_or_else(|| wrong(operation, "no weights"))?;
     let [directions, rows, _] = lowering.shape(&weights)?[..] else {
         return Err(wrong(operation, "weights of a layer"));
     };
@@ -79,7 +117,7 @@ fn layer(lowering: &mut Lowering, operation: &Operation, kind: &Kind) -> Result<
     let reverse = operation.text("direction", "forward")? == "reverse";
     let (mut all, mut last) = (Vec::new(), vec![Vec::new(); states]);
     for direction in 0..directions {
-        let own = weights_of(lowering, operation, kind, direction, hidden)?;
+        let own = weights_of(lowering, operation, kind, &parts, direction, hidden)?;
         let mut first = Vec::with_capacity(states);
         for at in 0..states {
             first.push(match lowering.optional(operation, 5 + at)? {
@@ -107,16 +145,17 @@ fn weights_of(
     lowering: &mut Lowering,
     operation: &Operation,
     kind: &Kind,
+    parts: &Parts,
     direction: usize,
     hidden: usize,
 ) -> Result<Weights> {
     let mut own = Vec::with_capacity(4);
-    for at in 1..=3 {
-        let Some(part) = lowering.optional(operation, at)? else { continue };
-        let part = lowering.narrow(&part, 0, direction, direction + 1)?;
+    for (at, part) in parts.iter().enumerate() {
+        let Some(part) = part else { continue };
+        let part = lowering.narrow(part, 0, direction, direction + 1)?;
         let part = lowering.without(&part, &[0])?;
         let gates = kind.gates.len();
-        let sections = if at == 3 { vec![0, gates] } else { vec![0] };
+        let sections = if at == 2 { vec![0, gates] } else { vec![0] };
         for first in sections {
             let mut ordered = Vec::with_capacity(gates);
             for &gate in kind.gates {

@@ -10,59 +10,58 @@ What stands here is what programs use that only run models: settings of ONNX Run
 
 from __future__ import annotations
 
-import enum
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 import openmps
 from openmps.inference.predictor import as_native, from_native, stored_as
+from openmps.onnx.capi import onnxruntime_pybind11_state as errors
+from openmps.onnx.settings import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, RunOptions, SessionOptions
+from openmps.onnx.values import IOBinding, OrtValue, onnx_type
 
 __all__ = [
+    "ExecutionMode",
+    "ExecutionOrder",
     "GraphOptimizationLevel",
+    "IOBinding",
     "InferenceSession",
     "ModelMetadata",
     "NodeArg",
+    "OrtValue",
+    "RunOptions",
     "SessionOptions",
+    "disable_telemetry_events",
+    "enable_telemetry_events",
+    "get_all_providers",
     "get_available_providers",
     "get_device",
+    "get_version_string",
+    "preload_dlls",
+    "set_default_logger_severity",
+    "set_default_logger_verbosity",
+    "set_seed",
 ]
 
-_PROVIDER = "OpenmpsExecutionProvider"
+#: The version of ONNX Runtime whose names stand here: programs look whether it is new enough.
+__version__ = "1.31.0"
 
-# ONNX's names of element types that are not NumPy's.
-_ONNX_NAMES = {"float32": "float", "float64": "double"}
-
-
-class GraphOptimizationLevel(enum.IntEnum):
-    """How much a graph is changed before it runs: always as far as openmps can."""
-
-    ORT_DISABLE_ALL = 0
-    ORT_ENABLE_BASIC = 1
-    ORT_ENABLE_EXTENDED = 2
-    ORT_ENABLE_ALL = 99
-
-
-class SessionOptions:
-    """Settings of ONNX Runtime's engine: any may be set, and does nothing. ``OPENMPS_NUM_THREADS`` says how many threads compute."""
-
-    def add_session_config_entry(self, key: str, value: str) -> None:
-        """Does nothing."""
-
-    def register_custom_ops_library(self, path: str) -> None:
-        """There are no operators here but openmps's own."""
-        raise NotImplementedError(f"openmps.onnx runs no operators from libraries: {path}")
+# What programs ask for is among those that there are.
+_PROVIDERS = ["OpenmpsExecutionProvider", "CPUExecutionProvider"]
 
 
 class NodeArg:
-    """An input or output of a model: its name, its shape with None where a run decides, its type such as ``tensor(float)``."""
+    """An input or output of a model: its name, its type such as ``tensor(float)``, its shape, in which a name, or None, stands where a run decides."""
 
-    def __init__(self, name: str, dims: list[int], dtype: str | None):
+    def __init__(self, name: str, dims: list[int], dtype: str | None, names: Sequence[str | None] = ()):
         self.name = name
-        self.shape = [None if dim < 0 else dim for dim in dims]
-        self.type = f"tensor({_ONNX_NAMES.get(dtype, dtype)})" if dtype else ""
+        names = [*names, *[None] * len(dims)]
+        self.shape = [own if dim < 0 else dim for dim, own in zip(dims, names, strict=False)]
+        self.type = onnx_type(dtype)
         self._dtype = dtype
 
     def __repr__(self) -> str:
@@ -72,8 +71,29 @@ class NodeArg:
 class ModelMetadata:
     """What a model's author wrote beside it."""
 
-    def __init__(self, custom_metadata_map: dict[str, str]):
+    def __init__(self, origin: Mapping[str, str], custom_metadata_map: dict[str, str]):
+        self.producer_name = origin["producer_name"]
+        self.graph_name = origin["graph_name"]
+        self.domain = origin["domain"]
+        self.description = origin["description"]
+        self.graph_description = origin["graph_description"]
+        self.version = int(origin["version"])
         self.custom_metadata_map = custom_metadata_map
+
+
+@contextmanager
+def _by_their_names(of_values: type[ValueError]) -> Iterator[None]:
+    """Errors as those of ONNX Runtime's names, which are Python's, too."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise errors.NoSuchFile(*error.args) from error
+    except NotImplementedError as error:
+        raise errors.NotImplemented(*error.args) from error
+    except ValueError as error:
+        raise of_values(*error.args) from error
+    except RuntimeError as error:
+        raise errors.Fail(*error.args) from error
 
 
 class InferenceSession:
@@ -94,9 +114,12 @@ class InferenceSession:
         **settings: object,
     ):
         model = bytes(path_or_bytes) if isinstance(path_or_bytes, (bytes, bytearray)) else Path(path_or_bytes)
-        self._model = openmps.native.InferenceModel.onnx(model, device)
-        self._inputs = [NodeArg(*port) for port in self._model.inputs()]
-        self._outputs = [NodeArg(*port) for port in self._model.outputs()]
+        self._options = sess_options or SessionOptions()
+        with _by_their_names(errors.InvalidGraph):
+            self._model = openmps.native.InferenceModel.onnx(model, device)
+        names = self._model.dimension_names()
+        ports = zip((self._model.inputs(), self._model.outputs()), names, strict=True)
+        self._inputs, self._outputs = [[NodeArg(*port, own) for port, own in zip(all_, own, strict=True)] for all_, own in ports]
 
     def get_inputs(self) -> list[NodeArg]:
         """What a run is given, in the model's order."""
@@ -106,45 +129,147 @@ class InferenceSession:
         """What a run gives back, in the model's order."""
         return self._outputs
 
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """Tensors of the model that a run may be given instead: none."""
+        return []
+
     def get_modelmeta(self) -> ModelMetadata:
         """What the model's author wrote beside it."""
-        return ModelMetadata(self._model.metadata())
+        return ModelMetadata(self._model.origin(), self._model.metadata())
+
+    def get_session_options(self) -> SessionOptions:
+        """The settings of this session."""
+        return self._options
 
     def get_providers(self) -> list[str]:
         """Who runs the model: openmps."""
-        return [_PROVIDER]
+        return _PROVIDERS[:1]
 
-    def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, np.ndarray], run_options: object = None) -> list[np.ndarray]:
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """Settings of who runs the model: none."""
+        return {name: {} for name in self.get_providers()}
+
+    def set_providers(self, providers: Sequence | None = None, provider_options: Sequence[Mapping] | None = None) -> None:
+        """Does nothing: openmps runs the model."""
+
+    def disable_fallback(self) -> None:
+        """Does nothing: there is none."""
+
+    def enable_fallback(self) -> None:
+        """Does nothing: there is none."""
+
+    def end_profiling(self) -> str:
+        """No file: ``openmps profile MODEL`` shows what takes how long."""
+        return ""
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, np.ndarray | OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> list[np.ndarray]:
         """The outputs of these names, or all, for arrays by the inputs' names; bfloat16 goes in and comes out as its bits, uint16."""
         unknown = input_feed.keys() - {given.name for given in self._inputs}
         if unknown:
-            raise ValueError(f"the model has no input {sorted(unknown)}: {[given.name for given in self._inputs]}")
-        results = self._model.run([self._given(given, input_feed) for given in self._inputs])
-        arrays = dict(zip((output.name for output in self._outputs), map(from_native, results), strict=True))
+            raise errors.InvalidArgument(f"the model has no input {sorted(unknown)}: {[given.name for given in self._inputs]}")
+        with _by_their_names(errors.InvalidArgument):
+            results = self._model.run([self._given(given, input_feed) for given in self._inputs])
+        arrays = [from_native(result) for result in results]
         if not output_names:
-            return list(arrays.values())
-        missing = [name for name in output_names if name not in arrays]
+            return arrays
+        names = [output.name for output in self._outputs]
+        missing = [name for name in output_names if name not in names]
         if missing:
-            raise ValueError(f"the model has no output {missing}: {list(arrays)}")
-        return [arrays[name] for name in output_names]
+            raise errors.InvalidArgument(f"the model has no output {missing}: {names}")
+        return [arrays[names.index(name)] for name in output_names]
 
-    def _given(self, given: NodeArg, feed: Mapping[str, np.ndarray]) -> tuple[str, list[int], np.ndarray]:
+    def run_with_ort_values(
+        self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue], run_options: RunOptions | None = None
+    ) -> list[OrtValue]:
+        """The same with tensors."""
+        return [OrtValue(array) for array in self.run(output_names, input_dict_ort_values, run_options)]
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, np.ndarray],
+        callback: Callable[[list[np.ndarray], object, str], object],
+        user_data: object,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """The same on another thread, which calls ``callback(results, user_data, error)``; the error is empty where there was none."""
+
+        def work() -> None:
+            try:
+                results, error = self.run(output_names, input_feed, run_options), ""
+            except Exception as failure:  # the callback is who learns of it
+                results, error = [], str(failure)
+            callback(results, user_data, error)
+
+        threading.Thread(target=work, daemon=True).start()
+
+    def io_binding(self) -> IOBinding:
+        """Inputs and outputs that are named one by one."""
+        return IOBinding(self)
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
+        """A run with these."""
+        iobinding.run()
+
+    def _given(self, given: NodeArg, feed: Mapping[str, np.ndarray | OrtValue]) -> tuple[str, list[int], np.ndarray]:
         if given.name not in feed:
             raise ValueError(f"the input {given.name} is missing")
-        array = np.asarray(feed[given.name], order="C")
+        value = feed[given.name]
+        expected = stored_as(given._dtype)
+        array = np.asarray(value.numpy() if isinstance(value, OrtValue) else value, order="C")
         if array.dtype.name == "bfloat16":  # of the package ml_dtypes
             array = array.view(np.uint16)
-        expected = stored_as(given._dtype)
+        if isinstance(value, (list, tuple, int, float)) and expected is not None and array.dtype.kind in "fib":
+            array = array.astype(expected)  # Python's numbers say nothing of a type
         if expected is not None and array.dtype != expected:
             raise ValueError(f"the input {given.name} is {given.type}, the array {array.dtype}")
         return as_native(given._dtype, array)
 
 
 def get_available_providers() -> list[str]:
-    """Who can run models: openmps."""
-    return [_PROVIDER]
+    """Who can run models: openmps, also by the name that programs ask for."""
+    return list(_PROVIDERS)
+
+
+def get_all_providers() -> list[str]:
+    """Who there is to run models."""
+    return list(_PROVIDERS)
 
 
 def get_device() -> str:
     """ONNX Runtime's word for where a model runs."""
     return "CPU" if openmps.native.device_properties(0)["backend"] == "host" else "GPU"
+
+
+def get_version_string() -> str:
+    """The version of ONNX Runtime whose names stand here."""
+    return __version__
+
+
+def set_default_logger_severity(severity: int) -> None:
+    """Does nothing: ``OPENMPS_LOG`` says what openmps tells."""
+
+
+def set_default_logger_verbosity(level: int) -> None:
+    """Does nothing: ``OPENMPS_LOG`` says what openmps tells."""
+
+
+def set_seed(seed: int) -> None:
+    """Does nothing: models that draw numbers have seeds of their own."""
+
+
+def disable_telemetry_events() -> None:
+    """Does nothing: openmps reports nothing to anybody."""
+
+
+def enable_telemetry_events() -> None:
+    """Does nothing: openmps reports nothing to anybody."""
+
+
+def preload_dlls(cuda: bool = True, cudnn: bool = True, msvc: bool = True, directory: str | None = None) -> None:
+    """Does nothing: openmps loads what it needs."""

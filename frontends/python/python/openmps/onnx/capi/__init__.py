@@ -1,0 +1,1 @@
+"""The modules of ONNX Runtime's native part that programs import."""
