@@ -18,7 +18,7 @@ pub enum Argument<'a> {
     Read(&'a Buffer, usize),
     /// A buffer from this byte on, for a pointer that is stored to; the offset as for [`Argument::Read`].
     Write(&'a Buffer, usize),
-    /// An integer.
+    /// An integer. One that the parameter's type does not have, with a sign or without, is an [`Error::Argument`](crate::Error::Argument).
     Integer(i64),
     /// A number, rounded to the parameter's type.
     Float(f64),
@@ -56,4 +56,20 @@ pub(crate) fn check_offset(
         return Ok(());
     };
     Err((format!("byte {offset} of a buffer of {} bytes", buffer.len()), expected))
+}
+
+/// Refuses, by what there is and what is expected, an integer that has no place in this type. Types say nothing of a sign.
+pub(crate) fn check_integer(value: i64, scalar: Scalar) -> std::result::Result<(), (String, String)> {
+    let range = match scalar {
+        Scalar::I1 => 0..=1,
+        Scalar::I8 => i8::MIN.into()..=u8::MAX.into(),
+        Scalar::I16 => i16::MIN.into()..=u16::MAX.into(),
+        Scalar::I32 => i32::MIN.into()..=u32::MAX.into(),
+        _ => i64::MIN..=i64::MAX,
+    };
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let expected = format!("a number of {}, from {} to {}", scalar.name(), range.start(), range.end());
+    Err((value.to_string(), expected))
 }

@@ -123,5 +123,6 @@ pub(crate) fn run_aside(
 /// Checks an operator's rule when it is encoded rather than when it runs.
 pub(crate) fn infer(operator: &dyn Operator, inputs: &[View]) -> Result<Vec<Meta>> {
     let metas: Vec<Meta> = inputs.iter().map(|view| Meta { dtype: view.dtype, shape: view.shape.clone() }).collect();
+    openmps_graph::layout::expect_computed(operator, &metas)?;
     Ok(operator.infer(&metas)?)
 }

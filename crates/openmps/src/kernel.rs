@@ -1,6 +1,6 @@
 //! Kernels of the user's own: written in tiles for every device, or in Metal's language for Metal's. `MTLComputePipelineState`.
 
-use crate::argument::{Argument, Takes, check_offset};
+use crate::argument::{Argument, Takes, check_integer, check_offset};
 use crate::buffer::{Access, Buffer};
 use crate::command_buffer::CommandBuffer;
 use crate::device::Device;
@@ -316,7 +316,10 @@ impl Kernel {
                     bound.resources.push(Resource { what: "an argument", buffer: buffer.clone(), access, range });
                     buffer.address(offset) as u64
                 }
-                (Argument::Integer(value), Takes::Number(scalar)) if !scalar.is_float() => value as u64,
+                (Argument::Integer(value), Takes::Number(scalar)) if !scalar.is_float() => {
+                    check_integer(value, scalar).map_err(|(got, expected)| refused(index, got, expected))?;
+                    value as u64
+                }
                 (Argument::Float(value), Takes::Number(scalar)) if scalar.is_float() => float_bits(value, scalar),
                 _ => return Err(refused(index, format!("{argument:?}"), takes.describe())),
             };

@@ -253,13 +253,16 @@ impl MatrixMultiplication {
     }
 }
 
+const TWO_TO_63: f64 = -(i64::MIN as f64);
+
 /// Both are finite, and whole numbers where the result's elements are.
 pub(crate) fn check_factors(operation: &'static str, result: Option<DType>, factors: [f64; 2]) -> Result<()> {
     let is_integer = result.is_some_and(DType::is_integer);
     for (attribute, factor) in ["alpha", "beta"].into_iter().zip(factors) {
         let expected = match () {
             () if !factor.is_finite() => "a finite number",
-            () if is_integer && (factor.fract() != 0.0 || factor.abs() > i64::MAX as f64) => {
+            // 2^63 is the first that is none: i64::MAX is no float64.
+            () if is_integer && (factor.fract() != 0.0 || !(-TWO_TO_63..TWO_TO_63).contains(&factor)) => {
                 "a whole number of 64 bits, for integers"
             }
             () => continue,

@@ -3,7 +3,7 @@
 use crate::buffer::Access;
 use crate::command_buffer::CommandBuffer;
 use crate::device::Device;
-use crate::encode::{encode, run_strided};
+use crate::encode::{encode, infer, run_strided};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::multiplication::check_device;
@@ -88,6 +88,7 @@ impl MatrixFindTopK {
         }
         let operator = TopK { k: self.k, axis: -1, largest: true };
         let (from, to, index) = (input.view()?, values.view()?, indices.view()?);
+        infer(&operator, std::slice::from_ref(&from))?;
         let resources = vec![
             input.resource("the input", Access::Read),
             indices.resource("the indices", Access::Write),

@@ -3,7 +3,7 @@
 use crate::buffer::Access;
 use crate::command_buffer::CommandBuffer;
 use crate::device::Device;
-use crate::encode::encode;
+use crate::encode::{encode, infer};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::multiplication::{Origin, check_device, check_factors, part};
@@ -92,6 +92,7 @@ impl MatrixVectorMultiplication {
             result.resource("the result", Access::Write),
         ];
         let operator = Matmul { transpose_left: self.transpose, transpose_right: false };
+        infer(&operator, &[view.clone(), x.clone()])?;
         let factors = self.factors;
         encode(command_buffer, OPERATION, resources, move |queue| {
             Ok(operator.accumulate(queue, [&view, &x], &y, factors)?)

@@ -7,7 +7,7 @@ use openmps::operators::operators::slice::{Range, Slice};
 use openmps::tile::{Scalar, Type};
 use openmps::{
     Argument, Buffer, CommandBuffer, DataType, Device, Error, Graph, Kernel, Matrix, MatrixDescriptor, MatrixFindTopK,
-    MatrixMultiplication, TensorData, Vector, VectorDescriptor,
+    MatrixMultiplication, MatrixVectorMultiplication, TensorData, Vector, VectorDescriptor,
 };
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -213,4 +213,127 @@ fn one_command_buffers_error_is_not_anothers() {
     }
     assert!(queue.synchronize().expect_err("kept for this").to_string().contains("wild"));
     queue.synchronize().expect("delivered once");
+}
+
+#[test]
+fn a_clone_of_a_graph_goes_its_own_way() {
+    let mut graph = Graph::new();
+    let x = graph.constant(&[1], &[1.0f32]).expect("a constant");
+    let mut clone = graph.clone();
+    let first = clone.tanh(x).expect("a value of both");
+    let second = clone.tanh(first).expect("a value of its own");
+    // Where the clone has its first value the graph has another one.
+    let other = graph.constant(&[1], &[42.0f32]).expect("a constant");
+    for foreign in [first, second] {
+        assert!(matches!(graph.compile(&device(), &[foreign]), Err(Error::ForeignTensor { .. })));
+        assert!(matches!(graph.tanh(foreign), Err(Error::ForeignTensor { .. })));
+    }
+    assert!(matches!(clone.shape(other), Err(Error::ForeignTensor { .. })));
+    let mut again = clone.clone();
+    assert!(matches!(again.shape(other), Err(Error::ForeignTensor { .. })));
+    let sum = again.add(x, second).expect("values of before");
+    for graph in [&graph, &clone] {
+        assert!(matches!(graph.shape(sum), Err(Error::ForeignTensor { .. })));
+        let results = graph.compile(&device(), &[x]).and_then(|graph| graph.run(&device().queue(), &[]));
+        assert_eq!(results.expect("a value of all")[0].read::<f32>().expect("readable"), [1.0]);
+    }
+}
+
+#[test]
+fn chains_of_operands_that_are_none() {
+    use openmps::operators::operators::elementwise::{Binary, Call, Chain, Elementwise, Fused, Operand, Stage};
+    let mut graph = Graph::new();
+    let x = graph.placeholder("x", &[4], DataType::F32).expect("a shape");
+    let add = |operands: [Operand; 2]| Stage {
+        call: Call::new(Elementwise::Binary(Binary::Add)),
+        operands: operands.to_vec(),
+    };
+    let mut chain = |stages: Vec<Stage>, inputs: usize| {
+        graph.operator(Fused { chain: Chain::new(stages), reduction: None }, &vec![x; inputs]).map(drop)
+    };
+    let first = Operand::Input(0);
+    for wrong in [Operand::Input(99), Operand::Input(1), Operand::Stage(5), Operand::Stage(0)] {
+        let error = chain(vec![add([first, wrong])], 1).expect_err("no such operand").to_string();
+        assert!(error.contains(&format!("{wrong:?}")), "{error}");
+    }
+    let few = Stage { operands: vec![first], ..add([first; 2]) };
+    assert!(chain(vec![few], 1).is_err(), "a sum of one");
+    assert!(chain(vec![add([first; 2])], 0).is_err(), "no inputs");
+    assert!(chain(Vec::new(), 1).is_err(), "no formulas");
+    assert!(chain(vec![add([first; 2])], Chain::MAX_INPUTS + 1).is_err(), "more than a kernel takes");
+    chain(vec![add([first; 2]), add([Operand::Stage(0), first])], 1).expect("three times x");
+}
+
+#[test]
+fn numbers_that_have_no_place() {
+    let mut graph = Graph::new();
+    let x = graph.placeholder("x", &[5, 2], DataType::F32).expect("a shape");
+    for axis in [2, HUGE, i64::MAX as usize + 1] {
+        let error = graph.slice(x, axis, 0, 0).expect_err("no such axis").to_string();
+        assert!(error.contains(&axis.to_string()), "{error}");
+    }
+    let number = |value: i64| Matrix::from_slice(&device(), 1, 1, &[value]).expect("a matrix");
+    let of = |alpha: f64| {
+        let kernel = MatrixMultiplication::builder(1, 1, 1).alpha(alpha).build(&device()).expect("a kernel");
+        let (commands, result) = (device().queue().command_buffer(), number(0));
+        kernel.encode(&commands, &number(1), &number(1), &result)?;
+        commands.commit()?;
+        commands.wait_until_completed()?;
+        result.read::<i64>()
+    };
+    assert_eq!(of(-9_223_372_036_854_775_808.0).expect("the lowest of 64 bits"), [i64::MIN]);
+    for alpha in [9_223_372_036_854_775_808.0, -9_223_372_036_854_777_856.0] {
+        assert!(matches!(of(alpha), Err(Error::Attribute { attribute: "alpha", .. })), "{alpha}");
+    }
+}
+
+#[test]
+fn integers_that_a_parameters_type_does_not_have() {
+    for (scalar, low, high) in [
+        (Scalar::I1, 0, 1),
+        (Scalar::I8, -128, 255),
+        (Scalar::I16, -(1 << 15), (1 << 16) - 1),
+        (Scalar::I32, -(1 << 31), (1 << 32) - 1),
+        (Scalar::I64, i64::MIN, i64::MAX),
+    ] {
+        let kernel = Kernel::from_tiles(&device(), "take", |b| {
+            b.parameter("value", Type::scalar(scalar));
+        })
+        .expect("a kernel");
+        let given = |value| kernel.encode(&device().queue().command_buffer(), [1, 1, 1], &[Argument::Integer(value)]);
+        assert!(given(low).is_ok() && given(high).is_ok(), "{scalar:?}");
+        for value in [low.checked_sub(1), high.checked_add(1)].into_iter().flatten() {
+            let error = given(value).expect_err("a number of another type").to_string();
+            let words = format!("is {value}, expected a number of {}, from {low} to {high}", scalar.name());
+            assert!(error.contains(&words), "{error}");
+        }
+    }
+}
+
+#[test]
+fn types_that_a_kernel_does_not_compute_in_are_refused_when_it_is_encoded() {
+    fn top_k<T: openmps::Element>(values: [T; 2]) -> bool {
+        let of = |values: &[T]| Matrix::from_slice(&device(), 1, 2, values).expect("a matrix");
+        let indices = Matrix::from_slice(&device(), 1, 2, &[0i64; 2]).expect("a matrix");
+        let commands = device().queue().command_buffer();
+        MatrixFindTopK::new(&device(), 2).encode(&commands, &of(&values), &indices, &of(&values)).is_ok()
+    }
+    fn product<T: openmps::Element>(values: [T; 2]) -> bool {
+        let of = |values: &[T]| Vector::from_slice(&device(), values).expect("a vector");
+        let matrix = Matrix::from_slice(&device(), 1, 2, &values).expect("a matrix");
+        let kernel = MatrixVectorMultiplication::new(&device(), false, 1, 2, 1.0, 0.0);
+        kernel.encode(&device().queue().command_buffer(), &matrix, &of(&values), &of(&values[..1])).is_ok()
+    }
+    assert!(top_k([1.0f32, 2.0]) && top_k([1i64, 2]) && product([1.0f32, 2.0]) && product([1i64, 2]));
+    assert!(!top_k([1u16, 2]) && !top_k([1u32, 2]) && !top_k([1u64, 2]));
+    assert!(!product([1u16, 2]) && !product([1u32, 2]) && !product([1u64, 2]));
+    let truth = MatrixDescriptor::dense(1, 2, DataType::Bool).and_then(|layout| Matrix::zeros(&device(), &layout));
+    let truths = |length| {
+        let layout = VectorDescriptor::new(length, DataType::Bool).expect("a layout");
+        Vector::zeros(&device(), &layout).expect("a vector")
+    };
+    let kernel = MatrixVectorMultiplication::new(&device(), false, 1, 2, 1.0, 0.0);
+    let commands = device().queue().command_buffer();
+    let refused = kernel.encode(&commands, &truth.expect("a matrix"), &truths(2), &truths(1));
+    assert!(matches!(refused, Err(Error::Operator(_))), "{refused:?}");
 }

@@ -250,3 +250,46 @@ fn a_first_step_is_as_exact_as_its_type() {
     let moved = 1.0 - variable.read::<f64>().expect("read")[0];
     assert!((moved - 0.05).abs() < 1e-9, "{moved}");
 }
+
+#[test]
+fn a_variable_is_set_once_in_a_run() -> Result<()> {
+    let device = Device::get(0)?;
+    let mut graph = Graph::new();
+    let x = graph.variable(&TensorData::from_slice(&device, &[1], &[1.0f32])?);
+    let loss = graph.multiply(x, x)?;
+    let rate = graph.constant(&[1], &[0.1f32])?;
+    for optimizer in [GraphOptimizer::GradientDescent, GraphOptimizer::adam()] {
+        let twice = graph.minimize(loss, &[x, x], rate, optimizer);
+        assert!(matches!(twice, Err(Error::Attribute { attribute: "variables", .. })), "{twice:?}");
+    }
+    let mut updates = graph.minimize(loss, &[x], rate, GraphOptimizer::GradientDescent)?;
+    updates.extend(graph.minimize(loss, &[x], rate, GraphOptimizer::GradientDescent)?);
+    let twice = graph.compile_training(&device, &[loss], &updates);
+    assert!(matches!(twice, Err(Error::Attribute { operation: "compile_training", .. })), "{twice:?}");
+    assert!(graph.compile_training(&device, &[loss], &updates[..1]).is_ok());
+    Ok(())
+}
+
+#[test]
+fn optimizers_of_no_sensible_numbers() -> Result<()> {
+    let mut graph = Graph::new();
+    let x = graph.variable(&TensorData::from_slice(&Device::get(0)?, &[1], &[1.0f32])?);
+    let rate = graph.constant(&[1], &[0.1f32])?;
+    let adam = |betas, epsilon, decay| GraphOptimizer::Adam { betas, epsilon, decay };
+    for (optimizer, wrong) in [
+        (adam([f64::NAN, 0.999], 1e-8, 0.0), "betas"),
+        (adam([0.9, f64::NAN], 1e-8, 0.0), "betas"),
+        (adam([0.9, 1.0], 1e-8, 0.0), "betas"),
+        (adam([-0.1, 0.999], 1e-8, 0.0), "betas"),
+        (adam([0.9, 0.999], -1.0, 0.0), "epsilon"),
+        (adam([0.9, 0.999], f64::NAN, 0.0), "epsilon"),
+        (adam([0.9, 0.999], 1e-8, f64::INFINITY), "decay"),
+        (GraphOptimizer::Momentum { mu: f64::NAN, nesterov: false }, "mu"),
+    ] {
+        match graph.minimize(x, &[x], rate, optimizer) {
+            Err(Error::Attribute { operation: "minimize", attribute, .. }) => assert_eq!(attribute, wrong),
+            other => panic!("{optimizer:?}: {other:?}"),
+        }
+    }
+    Ok(())
+}

@@ -1,11 +1,13 @@
 //! BERT encoders for sentence embeddings (MiniLM and its like) from openmps's operators, with LoRA where it is asked for.
 
+use crate::adapter::AdapterError;
 use crate::{
     AttentionOptions, LoraAdapter, LoraConfig, LoraLinear, attention, layer_norm, linear, linear_add, linear_gelu,
 };
-use candle_core::{D, DType, Module, ModuleT, Result, Tensor, Var};
+use candle_core::{D, DType, Error, Module, ModuleT, Result, Tensor, Var};
+use openmps::{bf16, f16};
 use serde::Deserialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The sizes of a model: `config.json`.
 ///
@@ -111,8 +113,8 @@ struct Weights<'a> {
 
 impl Weights<'_> {
     fn get(&self, name: &str) -> Result<Tensor> {
-        let found = self.tensors.get(name).or_else(|| self.tensors.get(&format!("bert.{name}")));
-        found.cloned().ok_or_else(|| candle_core::Error::msg(format!("the model has no tensor {name}")))
+        let found = self.tensors.get(name).or_else(|| self.tensors.get(&format!("{PREFIX}{name}")));
+        found.cloned().ok_or_else(|| Error::msg(format!("the model has no tensor {name}")))
     }
 
     fn dense(&self, name: &str) -> Result<Dense> {
@@ -153,18 +155,25 @@ impl Bert {
     /// ```
     pub fn new(tensors: &HashMap<String, Tensor>, config: &BertConfig) -> Result<Bert> {
         let weights = Weights { tensors, epsilon: config.layer_norm_eps };
+        let words = weights.get("embeddings.word_embeddings.weight")?;
+        let (heads, (_, size)) = (config.num_attention_heads, words.dims2()?);
+        if heads == 0 || size % heads != 0 {
+            candle_core::bail!(
+                "num_attention_heads is {heads}, expected a divisor of {size}, the size of a token's state"
+            );
+        }
         Ok(Bert {
-            words: weights.get("embeddings.word_embeddings.weight")?,
+            words,
             positions: weights.get("embeddings.position_embeddings.weight")?,
             first_type: weights.get("embeddings.token_type_embeddings.weight")?.narrow(0, 0, 1)?,
             norm: weights.norm("embeddings.LayerNorm")?,
             layers: (0..config.num_hidden_layers).map(|number| weights.layer(number)).collect::<Result<_>>()?,
-            heads: config.num_attention_heads,
+            heads,
         })
     }
 
-    /// The hidden states [batch, tokens, size] of token ids [batch, tokens] (uint32); the mask, of the same shape and the weights' type, is 1
-    /// at tokens and 0 at padding.
+    /// The hidden states [batch, tokens, size] of token ids [batch, tokens] (uint32); the mask, of the same shape and any type, is 1 at tokens and
+    /// 0 at padding.
     ///
     /// ```no_run
     /// # use candle_core::{Device, Tensor};
@@ -178,8 +187,14 @@ impl Bert {
         let words = self.words.index_select(&ids.flatten_all()?, 0)?.reshape((batch, tokens, ()))?;
         let places = self.positions.narrow(0, 0, tokens)?.broadcast_add(&self.first_type)?;
         let mut x = self.norm.forward(&words.broadcast_add(&places)?)?;
-        // Padding is pushed out of every softmax.
-        let lowest = if mask.dtype() == DType::F16 { -65504.0 } else { f64::from(f32::MIN) };
+        // Integers have no number that is low enough.
+        let mask = mask.to_dtype(x.dtype())?;
+        // Padding is pushed out of every softmax, by a number that is finite in the mask's type: 0 times another one is none.
+        let lowest = match mask.dtype() {
+            DType::F16 => f16::MIN.to_f64(),
+            DType::BF16 => bf16::MIN.to_f64(),
+            _ => f64::from(f32::MIN),
+        };
         let penalty = ((mask.ones_like()? - mask)? * lowest)?.reshape((batch, 1, 1, tokens))?;
         for layer in &self.layers {
             x = layer.forward(&x, &penalty, self.heads, train)?;
@@ -230,7 +245,8 @@ impl Bert {
         Ok(self)
     }
 
-    /// The model with an adapter's corrections, unmerged, and copied, so that they may be trained further.
+    /// The model with an adapter's corrections, unmerged, and copied, so that they may be trained further. Their names may have `bert.` before them. A
+    /// layer that has no place for a correction is refused: only queries, keys and values have one.
     ///
     /// ```no_run
     /// # fn f(bert: openmps_candle::Bert, adapter: &openmps_candle::LoraAdapter) -> candle_core::Result<()> {
@@ -239,12 +255,13 @@ impl Bert {
     /// ```
     pub fn with_adapter(mut self, adapter: &LoraAdapter) -> Result<Bert> {
         let LoraConfig { lora_dropout, .. } = adapter.config();
+        self.check_layers(adapter).map_err(Error::wrap)?;
         for layer in &mut self.layers {
             let name = layer.name.clone();
             layer.correct(|part, Dense { weight, bias }| {
-                let Some((a, b)) = adapter.layer(&format!("{name}.attention.self.{}", PARTS[part])) else {
-                    return Ok(None);
-                };
+                let name = projection(&name, part);
+                let found = adapter.layer(&name).or_else(|| adapter.layer(&format!("{PREFIX}{name}")));
+                let Some((a, b)) = found else { return Ok(None) };
                 let variable = |tensor: &Tensor| Var::from_tensor(&tensor.detach()).map(Var::into_inner);
                 let matrices = (variable(a)?, variable(b)?);
                 LoraLinear::from_parts(weight, Some(bias), matrices, adapter.config().scaling(), *lora_dropout, 0)
@@ -252,6 +269,20 @@ impl Bert {
             })?;
         }
         Ok(self)
+    }
+
+    /// Refuses an adapter's layer that none of the projections is, or that another one of the same name is already.
+    fn check_layers(&self, adapter: &LoraAdapter) -> std::result::Result<(), AdapterError> {
+        let names: HashSet<String> =
+            self.layers.iter().flat_map(|layer| [0, 1, 2].map(|part| projection(&layer.name, part))).collect();
+        let is_unknown = |layer: &&str| match layer.strip_prefix(PREFIX) {
+            Some(plain) => !names.contains(plain) || adapter.layer(plain).is_some(),
+            None => !names.contains(*layer),
+        };
+        match adapter.layers().find(is_unknown) {
+            Some(unknown) => Err(AdapterError::NoWeight(unknown.to_owned())),
+            None => Ok(()),
+        }
     }
 
     /// The corrections by name, as an adapter holds them.
@@ -283,8 +314,17 @@ impl Bert {
 /// The projections of attention, in the order in which they are fused.
 const PARTS: [&str; 3] = ["query", "key", "value"];
 
+/// What may stand before the names of the model's weights.
+const PREFIX: &str = "bert.";
+
+/// The name of a layer's projection.
+fn projection(layer: &str, part: usize) -> String {
+    format!("{layer}.attention.self.{}", PARTS[part])
+}
+
 /// The mean over the tokens that the mask names, brought to length 1.
 fn pool(states: &Tensor, mask: &Tensor) -> Result<Tensor> {
+    let mask = mask.to_dtype(states.dtype())?;
     // A product of [1, tokens] and [tokens, size] for each sentence.
     let sums = crate::matmul(&mask.unsqueeze(1)?, states)?.squeeze(1)?;
     let means = sums.broadcast_div(&mask.sum_keepdim(1)?)?;
@@ -341,8 +381,8 @@ impl Layer {
 
     fn corrections(&self) -> Vec<(String, &LoraLinear)> {
         let Projections::Apart(parts) = &self.projections else { return Vec::new() };
-        let named = parts.iter().zip(PARTS).filter_map(|(part, name)| match part {
-            Projection::Lora(layer) => Some((format!("{}.attention.self.{name}", self.name), layer)),
+        let named = parts.iter().enumerate().filter_map(|(number, part)| match part {
+            Projection::Lora(layer) => Some((projection(&self.name, number), layer)),
             Projection::Plain(_) => None,
         });
         named.collect()

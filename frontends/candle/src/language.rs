@@ -3,6 +3,7 @@
 
 mod cache;
 mod gguf;
+mod gguf_head;
 mod llama;
 mod projection;
 mod rotary;

@@ -23,6 +23,7 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor> {
         return rms_norm(&x.to_dtype(wide)?, &weight.to_dtype(wide)?, epsilon)?.to_dtype(x.dtype());
     }
     check(x, weight)?;
+    check_epsilon(epsilon)?;
     match path(Operation::Norm, &[x, weight], x.elem_count()) {
         Path::Openmps => x.apply_op2(weight, Norm { centred: false, epsilon }),
         Path::Candle => composed::norm(x, weight, None, false, epsilon),
@@ -46,6 +47,7 @@ pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, epsilon: f
         return y.to_dtype(x.dtype());
     }
     check(x, weight)?;
+    check_epsilon(epsilon)?;
     let norm = Norm { centred: true, epsilon };
     match (path(Operation::Norm, &[x, weight], x.elem_count()), bias) {
         (Path::Openmps, Some(bias)) => {
@@ -66,6 +68,14 @@ fn check(x: &Tensor, weight: &Tensor) -> Result<()> {
         candle_core::bail!("a norm of {:?} has a weight or bias of {:?}", x.dtype(), weight.dtype());
     }
     Ok(())
+}
+
+/// Refuses what no square root could be taken with.
+pub(crate) fn check_epsilon(epsilon: f64) -> Result<()> {
+    if epsilon.is_finite() && epsilon >= 0.0 {
+        return Ok(());
+    }
+    candle_core::bail!("the epsilon of a norm is {epsilon}, expected a number of at least 0")
 }
 
 #[derive(Clone, Copy)]

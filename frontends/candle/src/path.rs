@@ -49,7 +49,7 @@ pub enum Path {
 pub struct Threshold {
     /// The operation.
     pub operation: Operation,
-    /// The work from which on openmps computes it: multiplications of products and attention, elements of the others.
+    /// The work from which on openmps computes it on contiguous tensors: multiplications of products and attention, elements of the others.
     pub smallest: usize,
     /// Whether integers go there too.
     pub integers: bool,
@@ -73,7 +73,8 @@ pub const THRESHOLDS: &[Threshold] = &[
     Threshold { operation: Operation::Activation, smallest: 0, integers: false },
 ];
 
-/// The way of a call on these tensors with this much work.
+/// The way of a call on these tensors with this much work. Strided ones go openmps's way however small: Candle's products have no way for most of
+/// them.
 ///
 /// ```
 /// use candle_core::{DType, Device, Tensor};
@@ -90,7 +91,8 @@ pub fn path(operation: Operation, tensors: &[&Tensor], work: usize) -> Path {
         let fits = (fits && tensor.device().is_cpu()) || on_metal(tensor);
         fits && tensor.rank() <= openmps::operators::view::MAX_RANK
     };
-    if work >= row.smallest && tensors.iter().all(taken) { Path::Openmps } else { Path::Candle }
+    let pays = work >= row.smallest || !tensors.iter().all(|tensor| tensor.is_contiguous());
+    if pays && tensors.iter().all(taken) { Path::Openmps } else { Path::Candle }
 }
 
 /// Whether a tensor lies on a Metal device whose kernels take it.

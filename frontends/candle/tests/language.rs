@@ -257,6 +257,31 @@ fn what_a_sampler_may_choose() -> Result<()> {
 }
 
 #[test]
+fn a_sampler_of_no_sensible_numbers() -> Result<()> {
+    let scores = Tensor::new(&[1.0f32, 3.0, 2.9], &Device::Cpu)?;
+    let plain = || Sampling { temperature: 1.0, ..Sampling::default() };
+    for (sampling, words) in [
+        (Sampling { repetition_penalty: -1.0, ..plain() }, "the repetition penalty is -1"),
+        (Sampling { repetition_penalty: 0.0, ..plain() }, "the repetition penalty is 0"),
+        (Sampling { repetition_penalty: f64::NAN, ..plain() }, "the repetition penalty is NaN"),
+        (Sampling { temperature: f64::NAN, ..plain() }, "the temperature is NaN"),
+        (Sampling { temperature: -1.0, ..plain() }, "the temperature is -1"),
+        (Sampling { top_p: f64::NAN, ..plain() }, "the top_p is NaN"),
+        (Sampling { top_p: -0.5, ..plain() }, "the top_p is -0.5"),
+        (Sampling { min_p: f64::NAN, ..plain() }, "the min_p is NaN"),
+    ] {
+        let error = Sampler::new(sampling, 1).next(&scores).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    // So cold that every score over it is infinite: the best one all the same.
+    let mut sampler = Sampler::new(Sampling { temperature: 1e-310, ..plain() }, 1);
+    for _ in 0..50 {
+        assert_eq!(sampler.next(&scores)?, 1);
+    }
+    Ok(())
+}
+
+#[test]
 fn what_a_file_promises_takes_no_memory() -> Result<()> {
     let file = model(GgmlDType::Q4_0)?;
     let mut bytes = std::fs::read(file.path())?;

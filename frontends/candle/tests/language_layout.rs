@@ -245,6 +245,25 @@ fn an_adapter_of_another_size_is_refused() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn settings_that_no_model_has_are_refused() -> Result<()> {
+    let weights = weights()?;
+    let (base, epsilon) = ("llama.rope.freq_base", "llama.attention.layer_norm_rms_epsilon");
+    for (name, value, words) in [
+        (base, 0.0, "llama.rope.freq_base is 0, expected a finite number above 0"),
+        (base, -1.0, "llama.rope.freq_base is -1"),
+        (base, f32::NAN, "llama.rope.freq_base is NaN"),
+        (base, f32::INFINITY, "llama.rope.freq_base is inf"),
+        (epsilon, f32::NAN, "epsilon of a norm is NaN"),
+        (epsilon, -1.0, "epsilon of a norm is -1"),
+    ] {
+        let file = file(&weights, "llama", &[(name, Value::F32(value))], &[])?;
+        let error = LlamaConfig::read(&Gguf::open(file.path())?).expect_err(words).to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    Ok(())
+}
+
 /// Llama 3's scaling, as Hugging Face's configuration has it.
 fn scaling(factor: f32, original: usize, low: f32, high: f32) -> Llama3RopeConfig {
     Llama3RopeConfig {

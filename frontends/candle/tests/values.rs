@@ -289,6 +289,12 @@ fn what_is_refused_and_with_which_words() -> Result<()> {
     refused(softmax(&whole, 1), "softmax of I64: it takes floats");
     refused(gelu(&whole), "gelu of I64: it takes floats");
     refused(linear(&numbers(&[4], 1)?, &numbers(&[3, 4], 2)?, None), "which has no rows");
+    let column = numbers(&[3], 1)?;
+    for epsilon in [f64::NAN, -1.0, f64::INFINITY] {
+        let words = format!("the epsilon of a norm is {epsilon}, expected a number of at least 0");
+        refused(rms_norm(&x, &column, epsilon), &words);
+        refused(layer_norm(&x, &column, None, epsilon), &words);
+    }
     Ok(())
 }
 
@@ -308,6 +314,37 @@ fn tiny_products_go_candles_way_where_it_has_one() -> Result<()> {
             (product.dtype(), product.to_dtype(DType::I64)?.to_vec2::<i64>()?),
             (dtype, vec![vec![7, 10], vec![15, 22]])
         );
+    }
+    Ok(())
+}
+
+/// Candle's products take few strided operands; ours take all.
+#[test]
+fn tiny_products_of_strided_operands() -> Result<()> {
+    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    let (weight, bias) = (numbers(&[2, 2], 3)?, numbers(&[2], 4)?);
+    for order in orders {
+        let (x, y) = (numbers(&[2, 2, 2], 1)?.permute(order)?, numbers(&[2, 2, 2], 2)?);
+        let (dense, name) = (x.contiguous()?, format!("{order:?}"));
+        close(&name, &matmul(&x, &y)?, &dense.matmul(&y)?, 1e-6)?;
+        close(&name, &matmul(&y, &x)?, &y.matmul(&dense)?, 1e-6)?;
+        let product = dense.broadcast_matmul(&weight.t()?)?;
+        close(&name, &linear(&x, &weight, None)?, &product, 1e-6)?;
+        let shifted = product.broadcast_add(&bias)?;
+        close(&name, &linear(&x, &weight, Some(&bias))?, &shifted, 1e-6)?;
+        close(&name, &linear_add(&x, &weight, &bias, &y)?, &(&shifted + &y)?, 1e-6)?;
+        close(&name, &linear_gelu(&x, &weight, &bias)?, &gelu(&shifted)?, 1e-6)?;
+        let corrected = lora_linear(&x, &weight, None, (&weight, &weight), 0.5)?;
+        let low = (product.broadcast_matmul(&weight.t()?)? * 0.5)?;
+        close(&name, &corrected, &(&product + low)?, 1e-6)?;
+        let variable = Var::from_tensor(&numbers(&[2, 2, 2], 1)?)?;
+        let gradients = matmul(&variable.permute(order)?, &y)?.sum_all()?.backward()?;
+        assert!(gradients.get(&variable).is_some(), "{name}");
+    }
+    for order in [[1, 0, 2, 3], [0, 2, 1, 3], [3, 1, 0, 2], [2, 3, 0, 1]] {
+        let x = numbers(&[2, 2, 2, 2], 1)?.permute(order)?;
+        let dense = x.contiguous()?;
+        close(&format!("{order:?}"), &matmul(&x, &x)?, &dense.matmul(&dense)?, 1e-6)?;
     }
     Ok(())
 }

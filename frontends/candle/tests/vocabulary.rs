@@ -5,6 +5,7 @@ use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, Error, Result, Tensor};
 use openmps_candle::{Gguf, tokenizer};
 use std::io::Cursor;
+use std::time::{Duration, Instant};
 
 fn text(text: &str) -> Value {
     Value::String(text.to_owned())
@@ -126,6 +127,46 @@ fn the_file_says_what_is_put_around_a_text() -> Result<()> {
         assert_eq!(tokens.get_tokens(), expected, "{more:?}");
         assert_eq!(tokenizer.decode(tokens.get_ids(), true).map_err(Error::wrap)?, "he", "{more:?}");
     }
+    Ok(())
+}
+
+/// As long as a file is: a look at each of its cuts would be a look at each pair of its letters.
+#[test]
+fn a_piece_that_is_very_long_takes_no_time() -> Result<()> {
+    let long = "ab\u{e9}".repeat(400_000);
+    let longer = format!("{long}c");
+    let pieces = ["<unk>", "<s>", "</s>", "a", "b", "ab", &long, &longer].map(text);
+    let scores = (0..pieces.len()).map(|token| Value::F32(-(token as f32))).collect();
+    let file = written(&[
+        ("tokenizer.ggml.model", text("llama")),
+        ("tokenizer.ggml.tokens", Value::Array(pieces.into())),
+        ("tokenizer.ggml.scores", Value::Array(scores)),
+        ("tokenizer.ggml.add_bos_token", Value::Bool(false)),
+    ])?;
+    let begin = Instant::now();
+    let tokenizer = tokenizer(&Gguf::open(file.path())?)?;
+    assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
+    let cut = tokenizer.encode("ab", false).map_err(Error::wrap)?;
+    assert_eq!(cut.get_tokens().last().map(String::as_str), Some("ab"));
+    Ok(())
+}
+
+#[test]
+fn tensors_at_multiples_of_no_bytes_are_refused() -> Result<()> {
+    let name = "general.alignment";
+    let lists = Value::Array(vec![Value::Array(vec![text("a"), text("")]), Value::Array(Vec::new())]);
+    let zeros = [Value::U8(0), Value::I8(0), Value::U16(0), Value::I16(0), Value::U32(0), Value::I32(0)];
+    for zero in zeros {
+        let file =
+            written(&[("lists", lists.clone()), ("numbers", Value::Array(vec![Value::F64(1.0)])), (name, zero)])?;
+        let error = Gguf::open(file.path()).expect_err("an alignment of 0").to_string();
+        assert!(error.contains("general.alignment of the GGUF file is 0"), "{error}");
+    }
+    for other in [Value::U32(64), Value::U32(1), text(name), Value::Array(vec![Value::U32(0)])] {
+        assert!(Gguf::open(written(&[("lists", lists.clone()), (name, other)])?.path()).is_ok());
+    }
+    // A value that says so is no setting.
+    assert!(Gguf::open(written(&[("text", text("general.alignment\u{4}\0\0\0\0\0\0\0"))])?.path()).is_ok());
     Ok(())
 }
 

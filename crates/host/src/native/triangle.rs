@@ -24,7 +24,8 @@ pub unsafe fn triangle(
             let from = matrix(row / rows) as isize + i as isize * strides.0 * element as isize;
             let to = out + row * columns * element;
             // The first column on the other side.
-            let cut = (i as i64 + diagonal + i64::from(lower)).clamp(0, columns as i64) as usize;
+            let cut = diagonal.saturating_add(i as i64).saturating_add(i64::from(lower));
+            let cut = cut.clamp(0, columns as i64) as usize;
             let (kept, zeroed) = if lower { (0..cut, cut..columns) } else { (cut..columns, 0..cut) };
             // SAFETY: both parts lie inside the row.
             unsafe {
@@ -63,7 +64,8 @@ mod tests {
     fn both_sides_of_every_diagonal() {
         for (rows, columns) in [(1, 1), (3, 5), (5, 3), (4, 4)] {
             let x: Vec<u16> = (1..=2 * rows * columns).map(|i| i as u16).collect();
-            for (diagonal, lower) in (-6..7).flat_map(|d| [(d, true), (d, false)]) {
+            let ends = [i64::MIN, i64::MIN + 1, i64::MAX - 1, i64::MAX];
+            for (diagonal, lower) in (-6..7).chain(ends).flat_map(|d| [(d, true), (d, false)]) {
                 let mut out = vec![9_u16; x.len()];
                 let matrix = |k: usize| x.as_ptr() as usize + k * rows * columns * 2;
                 let to = out.as_mut_ptr() as usize;

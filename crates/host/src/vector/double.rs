@@ -50,7 +50,7 @@ const fn over_odd<const N: usize>(highest: usize, mut share: f64, turn: f64) -> 
 /// `2^n` for `n` in -1022..=1023, from the exponent's bits.
 #[inline(always)]
 fn power_of_two(n: i64) -> f64 {
-    f64::from_bits(((n + 1023) << 52) as u64)
+    f64::from_bits((n.wrapping_add(1023) << 52) as u64)
 }
 
 /// Rounds to the nearest integer: as a float and as an i64. Adding 1.5 * 2^52 leaves the integer in the low bits.
@@ -88,9 +88,9 @@ fn multiples_of_ln_2(x: f64) -> (i64, f64) {
 /// `x 2^n` by two factors, because 2^n alone leaves the range of normal numbers at both ends.
 #[inline(always)]
 fn scaled(x: f64, n: i64) -> f64 {
-    // A logical shift, which every level has; n + 2048 is positive.
-    let half = ((n + 2048) as u64 >> 1) as i64 - 1024;
-    x * power_of_two(half) * power_of_two(n - half)
+    // A logical shift, which every level has; n + 2048 is positive, but of NaN, whose count is any number and whose product NaN.
+    let half = (n.wrapping_add(2048) as u64 >> 1) as i64 - 1024;
+    x * power_of_two(half) * power_of_two(n.wrapping_sub(half))
 }
 
 /// `e^x`.
@@ -113,7 +113,7 @@ pub fn exp2(x: f64) -> f64 {
 pub fn expm1(x: f64) -> f64 {
     let (n, r) = multiples_of_ln_2(clamp(x, -60.0, 710.0));
     // 2^(n - 1), because 2^1024 is infinite where half of the result is not.
-    let half = power_of_two(n - 1);
+    let half = power_of_two(n.wrapping_sub(1));
     let sum = exp_less_one_near_zero(r).mul_add(half, half - 0.5);
     // The sum of 0 and -0 is 0.
     if x == 0.0 { x } else { sum + sum }

@@ -8,8 +8,8 @@ use crate::device::Device;
 use crate::error::Result;
 use openmps_graph::cache::{Cache, CacheStatistics};
 use openmps_graph::prepared::Prepared;
-use openmps_runtime::Identity;
-use std::sync::{Arc, LazyLock};
+use openmps_runtime::{Identity, fork};
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 /// Compiled graphs that the shared cache keeps.
 const LIMIT: usize = 128;
@@ -35,8 +35,17 @@ pub(super) static SHARED: LazyLock<ExecutableCache> = LazyLock::new(|| Executabl
 /// assert_eq!((cache.statistics().hits, cache.statistics().misses), (1, 1));
 /// # Ok::<(), openmps::Error>(())
 /// ```
+///
+/// Constants live as long as the cache keeps a graph of them, also when every [`Graph`] with them is gone: [`ExecutableCache::clear`] lets go of them.
 #[derive(Debug)]
 pub struct ExecutableCache {
+    limit: usize,
+    /// Others after each [`ExecutableCache::clear`].
+    caches: RwLock<Arc<Caches>>,
+}
+
+#[derive(Debug)]
+struct Caches {
     executables: Cache<Key, Executable>,
     folded: Cache<FoldedKey, Folded>,
     prepared: Cache<PreparedKey, Prepared>,
@@ -61,6 +70,22 @@ pub fn cache_statistics() -> CacheStatistics {
     SHARED.statistics()
 }
 
+/// Empties the cache of [`Graph::compile`], as [`ExecutableCache::clear`] does: the constants of graphs that are gone take no memory from then on.
+///
+/// ```
+/// use openmps::{Device, Graph};
+/// let (device, mut graph) = (Device::get(0)?, Graph::new());
+/// let x = graph.constant(&[2], &[1.0f32, 2.0])?;
+/// graph.compile(&device, &[x])?;
+/// drop(graph);
+/// openmps::graph::clear_cache();
+/// assert_eq!(openmps::graph::cache_statistics().entries, 0);
+/// # Ok::<(), openmps::Error>(())
+/// ```
+pub fn clear_cache() {
+    SHARED.clear();
+}
+
 impl ExecutableCache {
     /// An empty cache of at most `limit` compiled graphs.
     ///
@@ -68,12 +93,36 @@ impl ExecutableCache {
     /// assert_eq!(openmps::graph::ExecutableCache::new(8).statistics().limit, 8);
     /// ```
     pub fn new(limit: usize) -> ExecutableCache {
-        let constants = limit.saturating_mul(FOLDED);
-        ExecutableCache {
-            executables: Cache::new(limit),
-            folded: Cache::new(constants),
-            prepared: Cache::new(constants),
-        }
+        ExecutableCache { limit, caches: RwLock::new(Arc::new(Caches::new(limit))) }
+    }
+
+    /// Forgets every compiled graph, with what was computed of its constants and the forms in which kernels read them. Their memory returns
+    /// when nobody else holds it: who has an [`Executable`] may run it as before. The statistics begin anew.
+    ///
+    /// ```
+    /// # use openmps::{DataType, Device, Graph, OptimizationLevel};
+    /// # let (device, mut graph) = (Device::get(0)?, Graph::new());
+    /// let x = graph.constant(&[2], &[1.0f32, 2.0])?;
+    /// let cache = openmps::graph::ExecutableCache::new(8);
+    /// let executable = cache.compile(&graph, &device, &[x], OptimizationLevel::Level1)?;
+    /// cache.clear();
+    /// assert_eq!(cache.statistics().entries, 0);
+    /// assert_eq!(executable.run(&device.queue(), &[])?[0].read::<f32>()?, [1.0, 2.0]);
+    /// # Ok::<(), openmps::Error>(())
+    /// ```
+    pub fn clear(&self) {
+        let empty = Arc::new(Caches::new(self.limit));
+        let full = {
+            let _section = fork::section();
+            std::mem::replace(&mut *self.caches.write().unwrap_or_else(PoisonError::into_inner), empty)
+        };
+        // Not before others may use the new ones: there may be much to give back.
+        drop(full);
+    }
+
+    fn caches(&self) -> Arc<Caches> {
+        let _section = fork::section();
+        Arc::clone(&self.caches.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The graph compiled for these results, from this cache where an equal one was compiled before.
@@ -108,7 +157,8 @@ impl ExecutableCache {
     ) -> Result<Arc<Executable>> {
         let goals = Goals::of(graph, results, assignments)?;
         let key = key(graph, device, &goals, level);
-        self.executables.get_or_make(&key, || self.make(graph, device, goals, level))
+        let caches = self.caches();
+        caches.executables.get_or_make(&key, || caches.make(graph, device, goals, level))
     }
 
     /// The graph compiled for these results and kept by nobody but the caller; what its constants are folded to is kept here.
@@ -129,7 +179,23 @@ impl ExecutableCache {
         results: &[Tensor],
         level: OptimizationLevel,
     ) -> Result<Executable> {
-        self.make(graph, device, Goals::of(graph, results, &[])?, level)
+        self.caches().make(graph, device, Goals::of(graph, results, &[])?, level)
+    }
+
+    /// What the cache of compiled graphs has done since it was made or emptied.
+    ///
+    /// ```
+    /// assert_eq!(openmps::graph::ExecutableCache::new(8).statistics().hits, 0);
+    /// ```
+    pub fn statistics(&self) -> CacheStatistics {
+        self.caches().executables.statistics()
+    }
+}
+
+impl Caches {
+    fn new(limit: usize) -> Caches {
+        let constants = limit.saturating_mul(FOLDED);
+        Caches { executables: Cache::new(limit), folded: Cache::new(constants), prepared: Cache::new(constants) }
     }
 
     fn make(&self, graph: &Graph, device: &Device, goals: Goals, level: OptimizationLevel) -> Result<Executable> {
@@ -140,15 +206,6 @@ impl ExecutableCache {
                 Executable::new(&graph, device, goals.renamed(values), level, Some(&self.prepared))
             }
         }
-    }
-
-    /// What the cache of compiled graphs has done so far.
-    ///
-    /// ```
-    /// assert_eq!(openmps::graph::ExecutableCache::new(8).statistics().hits, 0);
-    /// ```
-    pub fn statistics(&self) -> CacheStatistics {
-        self.executables.statistics()
     }
 }
 

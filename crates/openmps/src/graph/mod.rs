@@ -34,7 +34,7 @@ mod profile;
 mod stored;
 mod training;
 
-pub use cache::{ExecutableCache, cache_statistics};
+pub use cache::{ExecutableCache, cache_statistics, clear_cache};
 pub use data::TensorData;
 pub use executable::Executable;
 pub use profile::{Ceilings, MemorySummary, StepSummary};
@@ -123,15 +123,33 @@ pub enum OptimizationLevel {
 
 /// A graph under construction: `MPSGraph`. See the [module](self).
 ///
+/// A clone goes its own way: the values of before are values of both, those that are added later of one of them.
+///
 /// ```
-/// let graph = openmps::Graph::new();
-/// # let _ = graph;
+/// use openmps::{Error, Graph};
+/// let mut graph = Graph::new();
+/// let x = graph.constant(&[2], &[1.0f32, 2.0])?;
+/// let mut clone = graph.clone();
+/// let (y, z) = (graph.add(x, x)?, clone.multiply(x, x)?);
+/// assert!(matches!(graph.shape(z), Err(Error::ForeignTensor { .. })));
+/// assert!(matches!(clone.shape(y), Err(Error::ForeignTensor { .. })));
+/// # Ok::<(), openmps::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Graph {
     id: u64,
+    /// The graphs that it was cloned from, and how many of its values each of them had.
+    origins: Vec<(u64, usize)>,
     values: Vec<Value>,
     steps: Vec<Step>,
+}
+
+impl Clone for Graph {
+    fn clone(&self) -> Graph {
+        let mut origins = self.origins.clone();
+        origins.push((self.id, self.values.len()));
+        Graph { origins, values: self.values.clone(), steps: self.steps.clone(), ..Graph::new() }
+    }
 }
 
 impl Default for Graph {
@@ -149,7 +167,8 @@ impl Graph {
     /// ```
     pub fn new() -> Graph {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Graph { id: NEXT.fetch_add(1, Ordering::Relaxed), values: Vec::new(), steps: Vec::new() }
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Graph { id, origins: Vec::new(), values: Vec::new(), steps: Vec::new() }
     }
 
     /// A value that every run is given: `placeholderWithShape:dataType:name:`.
@@ -350,7 +369,12 @@ impl Graph {
     }
 
     fn index(&self, tensor: Tensor) -> Result<usize> {
-        if tensor.graph == self.id { Ok(tensor.index) } else { Err(Error::ForeignTensor { index: tensor.index }) }
+        let Tensor { graph, index } = tensor;
+        let of_origin = |&(origin, values): &(u64, usize)| graph == origin && index < values;
+        if graph == self.id || self.origins.iter().any(of_origin) {
+            return Ok(index);
+        }
+        Err(Error::ForeignTensor { index })
     }
 
     fn meta(&self, tensor: Tensor) -> Result<&Meta> {

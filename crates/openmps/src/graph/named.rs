@@ -191,7 +191,11 @@ impl Graph {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn slice(&mut self, x: Tensor, axis: usize, start: usize, length: usize) -> Result<Tensor> {
-        let size = self.shape(x)?.get(axis).copied().unwrap_or(0);
+        let shape = self.shape(x)?;
+        let Some(&size) = shape.get(axis) else {
+            let (got, expected) = (axis.to_string(), format!("one of {} dimensions", shape.len()));
+            return Err(Error::Attribute { operation: "slice", attribute: "axis", got, expected });
+        };
         if start.checked_add(length).is_none_or(|end| end > size) {
             let (got, expected) = (format!("{length} from {start} on"), format!("within {size} along axis {axis}"));
             return Err(Error::Attribute { operation: "slice", attribute: "length", got, expected });

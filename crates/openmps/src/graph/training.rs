@@ -6,6 +6,8 @@ use crate::error::{Error, Result};
 use openmps_graph::operators::elementwise::{Call, Elementwise, Optimizer, Unary};
 use openmps_graph::operators::optimizer::{Adam, Momentum};
 use openmps_tile::{DType, Number};
+use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What a variable is set to at the end of a run: `assignVariable:withValueOfTensor:name:`.
@@ -64,6 +66,32 @@ impl GraphOptimizer {
     /// ```
     pub fn adam() -> GraphOptimizer {
         GraphOptimizer::Adam { betas: [0.9, 0.999], epsilon: 1e-8, decay: 0.0 }
+    }
+
+    /// Refuses numbers with which every step would be NaN, or away from the minimum.
+    fn check(&self) -> Result<()> {
+        const PART: (Range<f64>, &str) = (0.0..1.0, "at least 0 and less than 1");
+        const POSITIVE: (Range<f64>, &str) = (0.0..f64::INFINITY, "a finite number of at least 0");
+        const FINITE: (Range<f64>, &str) = (f64::MIN..f64::INFINITY, "a finite number");
+        let numbers = match *self {
+            GraphOptimizer::GradientDescent => Vec::new(),
+            GraphOptimizer::Momentum { mu, .. } => vec![("mu", mu, FINITE)],
+            GraphOptimizer::Adam { betas: [first, second], epsilon, decay } => {
+                vec![
+                    ("betas", first, PART),
+                    ("betas", second, PART),
+                    ("epsilon", epsilon, POSITIVE),
+                    ("decay", decay, FINITE),
+                ]
+            }
+        };
+        match numbers.into_iter().find(|(_, number, (range, _))| !range.contains(number)) {
+            Some((attribute, number, (_, expected))) => {
+                let (got, expected) = (number.to_string(), expected.to_owned());
+                Err(Error::Attribute { operation: "minimize", attribute, got, expected })
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -142,6 +170,8 @@ impl Graph {
         rate: Tensor,
         optimizer: GraphOptimizer,
     ) -> Result<Vec<Assignment>> {
+        self.check_variables("minimize", variables.iter().copied())?;
+        optimizer.check()?;
         let gradients = self.gradients(loss, variables)?;
         let steps: Vec<(Tensor, Tensor)> = variables.iter().copied().zip(gradients).collect();
         match optimizer {
@@ -170,6 +200,7 @@ impl Graph {
         results: &[Tensor],
         assignments: &[Assignment],
     ) -> Result<Arc<Executable>> {
+        self.check_variables("compile_training", assignments.iter().map(|assignment| assignment.variable))?;
         cache::SHARED.compile_training(self, device, results, assignments, OptimizationLevel::Level1)
     }
 
@@ -217,6 +248,19 @@ impl Graph {
             self.assign_all(adam.clone(), &inputs, &[variable, moments[0], moments[1]], &mut assignments)?;
         }
         Ok(assignments)
+    }
+
+    /// Refuses a variable that would be set twice: what one of both steps has written would be lost.
+    fn check_variables(&self, operation: &'static str, variables: impl Iterator<Item = Tensor>) -> Result<()> {
+        let mut seen = HashSet::new();
+        for variable in variables {
+            let index = self.index(variable)?;
+            if !seen.insert(index) {
+                let (got, expected) = (format!("variable {index} twice"), "each variable once".to_owned());
+                return Err(Error::Attribute { operation, attribute: "variables", got, expected });
+            }
+        }
+        Ok(())
     }
 
     /// The memory of a variable, or what is said of another value.

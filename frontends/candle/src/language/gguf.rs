@@ -1,6 +1,7 @@
 //! A GGUF file: its settings, and its tensors where they lie in it.
 
 use super::QuantizedWeight;
+use super::gguf_head::check_alignment;
 use super::weight::Bytes;
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::{Content, Value};
@@ -55,6 +56,7 @@ impl Gguf {
     }
 
     fn of(file: Bytes, path: &Path) -> Result<Gguf> {
+        check_alignment(file.get()).map_err(|error| error.with_path(path))?;
         let content = Content::read(&mut Cursor::new(file.get())).map_err(|error| error.with_path(path))?;
         Ok(Gguf { content, file })
     }

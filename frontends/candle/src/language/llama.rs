@@ -73,6 +73,11 @@ impl LlamaConfig {
             rope_interleaved: architecture == "llama",
             end: super::tokens::token(file, "tokenizer.ggml.eos_token_id").ok(),
         };
+        crate::norm::check_epsilon(config.epsilon)?;
+        if !(config.rope_base > 0.0 && config.rope_base.is_finite()) {
+            let base = config.rope_base;
+            candle_core::bail!("{architecture}.rope.freq_base is {base}, expected a finite number above 0");
+        }
         if config.key_heads == 0 || heads % config.key_heads != 0 {
             candle_core::bail!("{heads} heads of queries, {} of keys", config.key_heads);
         }

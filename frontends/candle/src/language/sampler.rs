@@ -39,6 +39,22 @@ impl Default for Sampling {
     }
 }
 
+impl Sampling {
+    /// Refuses numbers that mean nothing.
+    fn check(&self) -> Result<()> {
+        let Sampling { repetition_penalty, temperature, top_p, min_p, .. } = *self;
+        if !(repetition_penalty > 0.0 && repetition_penalty.is_finite()) {
+            candle_core::bail!("the repetition penalty is {repetition_penalty}, expected a finite number above 0");
+        }
+        for (name, number) in [("temperature", temperature), ("top_p", top_p), ("min_p", min_p)] {
+            if number.is_nan() || number < 0.0 {
+                candle_core::bail!("the {name} is {number}, expected a number of at least 0");
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Chooses tokens; one seed gives one text.
 ///
 /// ```
@@ -77,7 +93,8 @@ impl Sampler {
         }
     }
 
-    /// The next token after these scores, one for each token of the vocabulary. Scores that are not a number are never chosen.
+    /// The next token after these scores, one for each token of the vocabulary. Scores that are not a number are never chosen. Settings that mean
+    /// nothing are an error: a number that is NaN, a penalty that is not above 0, a temperature or a probability that is negative.
     ///
     /// ```
     /// use candle_core::{Device, Tensor};
@@ -87,6 +104,7 @@ impl Sampler {
     /// # Ok::<(), candle_core::Error>(())
     /// ```
     pub fn next(&mut self, scores: &Tensor) -> Result<u32> {
+        self.sampling.check()?;
         let mut scores = scores.to_dtype(candle_core::DType::F32)?.flatten_all()?.to_vec1::<f32>()?;
         self.penalise(&mut scores);
         let best = |scores: &[f32]| {
@@ -123,7 +141,7 @@ impl Sampler {
             .iter()
             .enumerate()
             .filter(|(_, score)| !score.is_nan())
-            .map(|(token, &score)| (token as u32, f64::from(score) / temperature))
+            .map(|(token, &score)| (token as u32, f64::from(score)))
             .collect();
         let by_score = |a: &(u32, f64), b: &(u32, f64)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
         match top_k {
@@ -137,8 +155,8 @@ impl Sampler {
         let highest = tokens.first()?.1;
         let mut sum = 0.0;
         for (_, score) in &mut tokens {
-            // Infinite ones have no difference.
-            *score = if *score == highest { 1.0 } else { (*score - highest).exp() };
+            // Infinite ones have no difference; and what is divided by a temperature near 0 may be infinite, but no difference is above 0.
+            *score = if *score == highest { 1.0 } else { ((*score - highest) / temperature).exp() };
             sum += *score;
         }
         let mut kept = 0.0;

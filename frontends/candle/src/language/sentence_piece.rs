@@ -6,7 +6,7 @@
 use super::Gguf;
 use candle_core::quantized::gguf_file::Value;
 use candle_core::{Error, Result, bail};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use tokenizers::decoders::byte_fallback::ByteFallback;
 use tokenizers::decoders::fuse::Fuse;
 use tokenizers::decoders::sequence::Sequence as Decoders;
@@ -68,13 +68,16 @@ impl Vocabulary {
         Ok(Vocabulary { texts, scores, kinds })
     }
 
-    /// Every cut of a piece in two, those of the best piece first.
+    /// Every cut of a piece in two, those of the best piece first. Only parts as long as some token are looked up: a piece may be as long as the
+    /// file, and have as many cuts.
     fn merges(&self, numbers: &HashMap<&str, u32>) -> Vec<(String, String)> {
         let mut pieces: Vec<usize> = (0..self.texts.len()).filter(|&token| self.kinds[token] == Kind::Piece).collect();
         pieces.sort_by(|&x, &y| self.scores[y].total_cmp(&self.scores[x]));
+        let lengths: HashSet<usize> = self.texts.iter().map(String::len).collect();
         let cuts = |token: usize| {
-            let text = &self.texts[token];
-            text.char_indices().skip(1).map(move |(at, _)| text.split_at(at))
+            let (text, lengths) = (&self.texts[token], &lengths);
+            let fits = move |at: &usize| lengths.contains(at) && lengths.contains(&(text.len() - at));
+            text.char_indices().skip(1).map(|(at, _)| at).filter(fits).map(|at| text.split_at(at))
         };
         let is_known = |(left, right): &(&str, &str)| numbers.contains_key(left) && numbers.contains_key(right);
         let owned = |(left, right): (&str, &str)| (left.to_owned(), right.to_owned());

@@ -2,7 +2,7 @@
 
 use super::layout::MAX_TENSORS;
 use super::{Call, kernel};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::operator::{Meta, Operator};
 use crate::program::scalar_bits;
 use crate::reference::Array;
@@ -47,7 +47,8 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// A chain of at least one formula; operands name inputs below [`Chain::MAX_INPUTS`], or earlier formulas.
+    /// A chain of at least one formula; operands name inputs below [`Chain::MAX_INPUTS`], or earlier formulas. Others are refused when the chain
+    /// meets its inputs.
     pub fn new(stages: Vec<Stage>) -> Chain {
         let mut text = String::new();
         for Stage { call, operands } in &stages {
@@ -70,8 +71,31 @@ impl Chain {
         self.text.clone()
     }
 
+    /// Refuses operands that no input and no earlier formula is.
+    fn check_operands(&self, inputs: usize) -> Result<()> {
+        let refused = |attribute, got: String, expected: String| {
+            Err(Error::Attribute { operator: "fused", attribute, got, expected })
+        };
+        if inputs > Chain::MAX_INPUTS {
+            let expected = format!("at most {}", Chain::MAX_INPUTS);
+            return refused("number of inputs", inputs.to_string(), expected);
+        }
+        for (number, stage) in self.stages.iter().enumerate() {
+            let is_missing = |operand: &&Operand| match **operand {
+                Operand::Input(index) => index >= inputs,
+                Operand::Stage(index) => index >= number,
+            };
+            if let Some(missing) = stage.operands.iter().find(is_missing) {
+                let expected = format!("one of {inputs} inputs or of {number} formulas before formula {number}");
+                return refused("operand", format!("{missing:?}"), expected);
+            }
+        }
+        Ok(())
+    }
+
     /// Shape and element type of every formula's result.
     pub(super) fn metas(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        self.check_operands(inputs.len())?;
         let mut metas: Vec<Meta> = Vec::with_capacity(self.stages.len());
         for stage in &self.stages {
             metas.extend(stage.call.infer(&stage.read(inputs, &metas))?);

@@ -1,20 +1,20 @@
 //! What depends on constants alone is computed once, and not before somebody reads it: a weight that goes into another form is never kept as it was.
 
 use super::Rewriter;
+use super::folded_key::{Constant, FoldedKey};
 use crate::device::Device;
 use crate::error::Result;
 use crate::graph::executable::Executable;
 use crate::graph::plan::Goals;
-use crate::graph::{Graph, OptimizationLevel, Source, StoredTensor, Tensor, TensorData, Value};
+use crate::graph::{Graph, OptimizationLevel, Source, Tensor, TensorData, Value};
 use openmps_graph::{DType, Meta, Operator};
-use openmps_runtime::Identity;
-use std::hash::{Hash, Hasher};
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
+use std::{fmt, ptr};
 
 /// An operator whose inputs are constants.
-#[derive(Debug)]
 pub(in crate::graph) struct Folded {
-    key: FoldedKey,
+    pub(super) key: FoldedKey,
     device: Device,
     operator: Arc<dyn Operator>,
     inputs: Vec<Value>,
@@ -22,13 +22,25 @@ pub(in crate::graph) struct Folded {
     pub(in crate::graph) kept: OnceLock<Vec<TensorData>>,
 }
 
-/// What it is found by.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::graph) struct FoldedKey {
-    device: Identity,
-    /// The operator with its attributes.
-    text: String,
-    inputs: Vec<Constant>,
+impl fmt::Debug for Folded {
+    /// Without what its inputs are made of, which may be named very often.
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "Folded({:?})", self.key)
+    }
+}
+
+impl Drop for Folded {
+    /// One after the other: a chain of operators may be longer than the stack is deep.
+    fn drop(&mut self) {
+        let mut open = std::mem::take(&mut self.inputs);
+        while let Some(Value { source, .. }) = open.pop() {
+            if let Source::Folded(of, _) = source
+                && let Some(mut of) = Arc::into_inner(of)
+            {
+                open.append(&mut of.inputs);
+            }
+        }
+    }
 }
 
 impl Folded {
@@ -50,19 +62,50 @@ impl Folded {
         Executable::new(&graph, &self.device, goals, level, None)?.run(&self.device.queue(), &[])
     }
 
-    /// Adds the operator to a graph, and all that its inputs are made of and nobody has kept.
+    /// Adds the operator to a graph, and all that its inputs are made of and nobody has kept: each of them once, inputs first.
     fn build(&self, graph: &mut Graph) -> Result<Vec<Tensor>> {
+        let mut made: Made = HashMap::new();
+        let mut open = vec![self];
+        while let Some(&of) = open.last() {
+            let before = open.len();
+            open.extend(of.inputs.iter().filter_map(unkept).filter(|input| !made.contains_key(&ptr::from_ref(*input))));
+            if open.len() > before {
+                continue;
+            }
+            open.pop();
+            if !made.contains_key(&ptr::from_ref(of)) {
+                let results = of.add_to(graph, &made)?;
+                made.insert(ptr::from_ref(of), results);
+            }
+        }
+        Ok(made.remove(&ptr::from_ref(self)).unwrap_or_default())
+    }
+
+    /// Adds the operator to a graph that has what its inputs are made of.
+    fn add_to(&self, graph: &mut Graph, made: &Made) -> Result<Vec<Tensor>> {
         let mut inputs = Vec::with_capacity(self.inputs.len());
         for Value { meta, source } in &self.inputs {
-            inputs.push(match source {
-                Source::Folded(of, output) if of.kept.get().is_none() => {
-                    let result = of.build(graph)?[*output];
-                    graph.reshape(result, &meta.shape)?
-                }
-                _ => graph.push(meta.clone(), source.clone()),
+            let result = match source {
+                Source::Folded(of, output) => made.get(&Arc::as_ptr(of)).map(|results| results[*output]),
+                _ => None,
+            };
+            inputs.push(match result {
+                Some(result) => graph.reshape(result, &meta.shape)?,
+                None => graph.push(meta.clone(), source.clone()),
             });
         }
         graph.shared_operator(Arc::clone(&self.operator), &inputs)
+    }
+}
+
+/// The results of operators that a graph has, by the operator.
+type Made = HashMap<*const Folded, Vec<Tensor>>;
+
+/// What a constant is folded from, where nobody has kept it.
+fn unkept(value: &Value) -> Option<&Folded> {
+    match &value.source {
+        Source::Folded(of, _) if of.kept.get().is_none() => Some(of),
+        _ => None,
     }
 }
 
@@ -82,65 +125,6 @@ pub(in crate::graph) fn numbers(value: &Value) -> Result<Vec<f32>> {
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|four| f32::from_ne_bytes([four[0], four[1], four[2], four[3]])).collect()
-}
-
-/// A constant as part of a key: bytes are compared, memory is the same or another. A key keeps its memory alive, so that no other
-/// constant can come to lie there; of what was folded, that of the constants that it is made of.
-#[derive(Clone, Debug)]
-pub(in crate::graph) struct Constant(Content, DType, Vec<usize>);
-
-#[derive(Clone, Debug)]
-enum Content {
-    Bytes(Arc<[u8]>),
-    Tensor(TensorData),
-    Stored(StoredTensor),
-    Folded(FoldedKey, usize),
-}
-
-impl Constant {
-    /// The constant that a value is.
-    pub(in crate::graph) fn of(value: &Value) -> Option<Constant> {
-        let content = match &value.source {
-            Source::Constant(bytes) => Content::Bytes(Arc::clone(bytes)),
-            Source::Data(tensor) => Content::Tensor(tensor.clone()),
-            Source::Stored(stored) => Content::Stored(stored.clone()),
-            Source::Folded(of, output) => Content::Folded(of.key.clone(), *output),
-            _ => return None,
-        };
-        Some(Constant(content, value.meta.dtype, value.meta.shape.to_vec()))
-    }
-
-    /// Memory that does not change its place.
-    pub(in crate::graph) fn of_memory(tensor: &TensorData) -> Constant {
-        Constant(Content::Tensor(tensor.clone()), tensor.meta.dtype, tensor.meta.shape.to_vec())
-    }
-}
-
-impl PartialEq for Constant {
-    fn eq(&self, other: &Constant) -> bool {
-        let same = match (&self.0, &other.0) {
-            (Content::Bytes(a), Content::Bytes(b)) => a == b,
-            (Content::Tensor(a), Content::Tensor(b)) => a.buffer.is_same(&b.buffer) && a.offset == b.offset,
-            (Content::Stored(a), Content::Stored(b)) => a.identity() == b.identity(),
-            (Content::Folded(a, i), Content::Folded(b, j)) => i == j && a == b,
-            _ => false,
-        };
-        same && (self.1, &self.2) == (other.1, &other.2)
-    }
-}
-
-impl Eq for Constant {}
-
-impl Hash for Constant {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        match &self.0 {
-            Content::Bytes(bytes) => bytes.hash(state),
-            Content::Tensor(tensor) => (tensor.buffer.order(), tensor.offset).hash(state),
-            Content::Stored(stored) => stored.identity().hash(state),
-            Content::Folded(key, output) => (key, output).hash(state),
-        }
-        self.2.hash(state);
-    }
 }
 
 /// Operators whose result is another one in every run.
@@ -169,7 +153,7 @@ impl Rewriter<'_> {
             return Ok(None);
         }
         let text = format!("{} {operator:?}", operator.name());
-        let key = FoldedKey { device: self.device.runtime().identity(), text, inputs: constants };
+        let key = FoldedKey::new(self.device.runtime().identity(), text, constants);
         let folded = self.folded.get_or_make(&key, || {
             let (key, device, operator) = (key.clone(), self.device.clone(), Arc::clone(operator));
             let inputs = inputs.iter().map(|&input| self.values[input].clone()).collect();

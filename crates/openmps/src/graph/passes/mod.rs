@@ -6,8 +6,10 @@
 mod attention;
 mod constant;
 mod epilogue;
+mod folded_key;
 
-pub(super) use constant::{Constant, Folded, FoldedKey, numbers};
+pub(super) use constant::{Folded, numbers};
+pub(super) use folded_key::{Constant, FoldedKey};
 
 use super::plan::needed_steps;
 use super::{Graph, Source, Step, Value};
@@ -199,7 +201,7 @@ impl<'a> Rewriter<'a> {
             step.outputs.iter().for_each(|&output| values[output].source = Source::Step(steps.len()));
             steps.push(step);
         }
-        Graph { id: self.old.id, values, steps }
+        Graph { values, steps, ..Graph::new() }
     }
 }
 
