@@ -132,7 +132,9 @@ impl Reduce {
             (_, reduction) if reduction.is_truth() => DType::Bool,
             (Some(dtype), _) => dtype,
             (None, Reduction::Sum | Reduction::Product) if !input.is_float() => DType::I64,
-            (None, Reduction::Mean | Reduction::SumOfSquares | Reduction::SumOfAbsolutes) if input == DType::Bool => DType::I64,
+            (None, Reduction::Mean | Reduction::SumOfSquares | Reduction::SumOfAbsolutes) if input == DType::Bool => {
+                DType::I64
+            }
             (None, _) => input,
         }
     }

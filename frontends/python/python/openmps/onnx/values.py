@@ -165,5 +165,5 @@ class IOBinding:
 def _at(address: int, shape: Sequence[int], element_type: object) -> np.ndarray:
     """The array at an address, whose owner is the caller."""
     dtype = _dtype(element_type)
-    memory = (ctypes.c_char * (math.prod(shape) * dtype.itemsize)).from_address(address)
-    return np.frombuffer(memory, dtype).reshape(shape)
+    memory = (ctypes.c_uint8 * (math.prod(shape) * dtype.itemsize)).from_address(address)
+    return np.ctypeslib.as_array(memory).view(dtype).reshape(shape)

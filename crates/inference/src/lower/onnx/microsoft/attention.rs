@@ -4,7 +4,6 @@ use super::refuse;
 use crate::error::Result;
 use crate::lower::{Lowering, Table, Value, size_of, wrong};
 use crate::program::Operation;
-use openmps::DataType;
 use openmps::operators::operators::attention::Attention;
 use openmps::operators::operators::concat::Stack;
 use openmps::operators::operators::elementwise::Binary;
@@ -96,23 +95,11 @@ impl Lowering<'_> {
             keys = self.concat(&[before, keys], 2)?;
             values = self.concat(&[values_before, values], 2)?;
         }
-        let (rows, count, depth) = (self.shape(&queries)?[2], self.shape(&keys)?[2], self.shape(&queries)?[3]);
+        let (count, depth) = (self.shape(&keys)?[2], self.shape(&queries)?[3]);
         let dtype = self.data_type(&queries)?;
-        let mut seen = mask.map(|mask| self.seen(operation, &mask, count)).transpose()?;
-        if operation.flag("unidirectional", false)? {
-            let place = self.counted(rows, DataType::I64)?;
-            let place = self.scaled(&place, 1.0, count as f64 - rows as f64)?;
-            let place = self.reshape(&place, &[rows, 1])?;
-            let key = self.counted(count, DataType::I64)?;
-            let own = self.binary(Binary::LessEqual, &key, &place)?;
-            let own = self.of_rank(&own, 4)?;
-            seen = Some(match seen {
-                Some(seen) => self.binary(Binary::LogicalAnd, &seen, &own)?,
-                None => own,
-            });
-        }
         let mut sum = added.map(|added| self.of_rank(&added, 4)).transpose()?;
-        if let Some(seen) = seen {
+        if let Some(mask) = mask {
+            let seen = self.seen(operation, &mask, count)?;
             let zero = self.filled(&[], dtype, 0.0)?;
             let hidden = self.filled(&[], dtype, operation.float("mask_filter_value", HIDDEN)?)?;
             let own = self.choose(&seen, &zero, &hidden)?;
@@ -120,7 +107,8 @@ impl Lowering<'_> {
         }
         let scale = operation.float("scale", 0.0)?;
         let scale = if scale == 0.0 { 1.0 / (depth as f64).sqrt() } else { scale };
-        let of = Attention { scale: Some(scale), causal: false, window: None, soft_cap: None };
+        let causal = operation.flag("unidirectional", false)?;
+        let of = Attention { scale: Some(scale), causal, window: None, soft_cap: None };
         let mut inputs = vec![queries, keys.clone(), values.clone()];
         inputs.extend(sum);
         let y = self.one(of, &inputs)?;
