@@ -42,6 +42,9 @@ def test_outputs_by_name_also_twice_and_in_another_order(session):
 
 def test_numbers_of_python_take_the_models_type(session):
     np.testing.assert_array_equal(session.run(["y"], {"x": [[1.5, 2, 3]]})[0], [[2.5, 3, 4]])
+    np.testing.assert_array_equal(session.run(["y"], {"x": [[1, 2, 3]]})[0], [[2, 3, 4]])
+    with pytest.raises(ValueError, match="complex128"):
+        session.run(["y"], {"x": [[1j, 2, 3]]})
 
 
 def test_bound_inputs_and_outputs(session):

@@ -15,6 +15,7 @@ pub mod pdmodel;
 pub mod pir;
 pub mod program;
 mod storage;
+mod told;
 
 pub use error::{Error, Result};
 pub use model::{Format, Model, read_program, supported, unsupported};

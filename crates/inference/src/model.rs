@@ -5,6 +5,7 @@ use crate::lower::{self, Lowered};
 use crate::parameters;
 use crate::program::{Dialect, Port, Program};
 use crate::storage::Storage;
+use crate::told::told;
 use crate::{onnx, pdmodel, pir};
 use openmps::graph::{Executable, ExecutableCache, StoredTensor};
 use openmps::operators::cache::Cache;
@@ -179,12 +180,15 @@ impl Model {
 
     /// Runs the program. The first run with new shapes compiles it for them.
     pub fn run(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        self.results(inputs).map_err(|error| told(&self.shared.device, error))
+    }
+
+    fn results(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
         let mut lowered = None;
         let compiled = self.compiled(inputs, &mut lowered)?;
         let shared = &*self.shared;
-        let queue = shared.device.queue();
         if let Compiled::Whole(executable) = &*compiled {
-            return Ok(executable.run(&queue, &self.feeds(inputs))?);
+            return Ok(executable.run(&shared.device.queue(), &self.feeds(inputs))?);
         }
         let Lowered { graph, results, feeds, .. } = match lowered {
             Some(lowered) => lowered,
@@ -192,13 +196,14 @@ impl Model {
         };
         let executable = shared.graphs.compile(&graph, &shared.device, &results, OptimizationLevel::Level1)?;
         let feeds: Vec<(&str, &TensorData)> = feeds.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
-        Ok(executable.run(&queue, &feeds)?)
+        Ok(executable.run(&shared.device.queue(), &feeds)?)
     }
 
     /// The program compiled for the shapes of these inputs, which it is fed by [`Model::feeds`]: to see its steps, its memory and where
     /// its time goes. None where each run finds out anew what it does.
     pub fn executable(&self, inputs: &[TensorData]) -> Result<Option<Arc<Executable>>> {
-        Ok(match &*self.compiled(inputs, &mut None)? {
+        let compiled = self.compiled(inputs, &mut None).map_err(|error| told(&self.shared.device, error))?;
+        Ok(match &*compiled {
             Compiled::Whole(executable) => Some(Arc::clone(executable)),
             Compiled::ByRun => None,
         })

@@ -12,6 +12,9 @@ pub(super) type Name<'a> = (&'a str, &'a str, &'a str);
 /// Calls within calls at most: a function may not call itself.
 const DEEPEST: usize = 64;
 
+/// Values of a model with functions at most: a few that call each other twice would become more than there is memory.
+const MOST_VALUES: usize = 1 << 22;
+
 /// The function that is being read; nothing outside of all.
 #[derive(Default)]
 pub(super) struct Call<'a> {
@@ -56,6 +59,9 @@ impl<'a> Reader<'a> {
         let depth = self.call.depth + 1;
         if depth > DEEPEST {
             return Err(Error::program(format!("the function {} calls itself", function.name)));
+        }
+        if self.program.values.len() > MOST_VALUES {
+            return Err(Error::program(format!("its functions make more than {MOST_VALUES} values")));
         }
         let mut scope: HashMap<&'a str, Option<ValueId>> = HashMap::new();
         for (at, formal) in function.input.iter().enumerate() {

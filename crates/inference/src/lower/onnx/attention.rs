@@ -39,7 +39,7 @@ fn attention(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value
     let mut past = 0;
     for (at, own) in apart.iter_mut().enumerate().skip(1) {
         if let Some(before) = lowering.optional(operation, 3 + at)? {
-            past = lowering.shape(&before)?[2];
+            past = lowering.shape(&before)?.get(2).copied().unwrap_or(0);
             *own = lowering.concat(&[before, own.clone()], 2)?;
         }
     }
@@ -154,9 +154,14 @@ fn scores(lowering: &mut Lowering, operation: &Operation, parts: &Parts) -> Resu
 }
 
 impl Lowering<'_> {
-    /// `[batch, rows, heads * depth]` as `[batch, heads, rows, depth]`.
+    /// `[batch, rows, heads * depth]` as `[batch, heads, rows, depth]`; what is so already stays.
     pub(super) fn heads_first(&mut self, operation: &Operation, x: &Value, heads: usize) -> Result<Value> {
-        let [batch, rows, width] = self.shape(x)?[..] else { return Ok(x.clone()) };
+        let shape = self.shape(x)?;
+        let [batch, rows, width] = match shape[..] {
+            [batch, rows, width] => [batch, rows, width],
+            [_, _, _, _] => return Ok(x.clone()),
+            _ => return Err(wrong(operation, format!("rows of shape {shape:?}"))),
+        };
         if heads == 0 || !width.is_multiple_of(heads) {
             return Err(wrong(operation, format!("{width} columns of {heads} heads")));
         }

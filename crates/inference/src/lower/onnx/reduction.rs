@@ -169,7 +169,7 @@ fn hardmax(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>>
     let rank = lowering.shape(&line)?.len() as i64;
     let place = ArgReduce { largest: true, axis: Some(axis as i64), keep_dims: false, dtype: DataType::I64 };
     let place = lowering.one(place, from_ref(&line))?;
-    let classes = lowering.shape(&line)?[axis];
+    let classes = lowering.shape(&line)?.get(axis).copied().unwrap_or(1);
     let ones = lowering.one(OneHot { classes, dtype }, &[place])?;
     let mut order: Vec<i64> = (0..rank - 1).collect();
     order.insert(axis, rank - 1);

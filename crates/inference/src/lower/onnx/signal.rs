@@ -136,7 +136,7 @@ impl Lowering<'_> {
 /// `a - b cos(2 pi n / N) + c cos(4 pi n / N)`, where N is the size of a period.
 fn window(lowering: &mut Lowering, operation: &Operation, [a, b, c]: [f64; 3]) -> Result<Vec<Value>> {
     let size = lowering.number_at(operation, 0)?.ok_or_else(|| wrong(operation, "no size"))?;
-    let size = size_of(operation, size as i64)?;
+    let size = short(operation, size)?;
     let period = if operation.flag("periodic", true)? { size } else { size.saturating_sub(1) };
     let angle = |at: usize| 2.0 * PI * at as f64 / period.max(1) as f64;
     let numbers = (0..size).map(|at| a - b * angle(at).cos() + c * (2.0 * angle(at)).cos()).collect();
@@ -151,7 +151,8 @@ fn mel_weights(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Val
             lowering.number_at(operation, at)?.ok_or_else(|| wrong(operation, format!("its input {at} is missing")))?;
     }
     let [columns, length, rate, low, high] = numbers;
-    let (columns, rows) = (size_of(operation, columns as i64)?, half(size_of(operation, length as i64)?));
+    let (columns, rows) = (short(operation, columns)?, half(short(operation, length)?));
+    short(operation, (rows * columns) as f64)?;
     let [low, high] = [low, high].map(|hertz| 2595.0 * (1.0 + hertz / 700.0).log10());
     let step = (high - low) / (columns + 2) as f64;
     let place = |at: usize| {
@@ -172,6 +173,16 @@ fn mel_weights(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Val
         }
     }
     made(lowering, operation, Array::new(&[rows, columns], weights, DataType::F64))
+}
+
+/// Numbers of a table that is made when a model is lowered, at most.
+const LONGEST: f64 = (1 << 24) as f64;
+
+fn short(operation: &Operation, count: f64) -> Result<usize> {
+    if count > LONGEST {
+        return Err(wrong(operation, format!("a table of {count} numbers")));
+    }
+    size_of(operation, count as i64)
 }
 
 /// Numbers in the type that the operation asks for.

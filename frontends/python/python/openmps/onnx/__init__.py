@@ -224,7 +224,7 @@ class InferenceSession:
         array = np.asarray(value.numpy() if isinstance(value, OrtValue) else value, order="C")
         if array.dtype.name == "bfloat16":  # of the package ml_dtypes
             array = array.view(np.uint16)
-        if isinstance(value, (list, tuple, int, float)) and expected is not None and array.dtype.kind in "fib":
+        if isinstance(value, (list, tuple, int, float)) and expected is not None and np.can_cast(array.dtype, expected, "same_kind"):
             array = array.astype(expected)  # Python's numbers say nothing of a type
         if expected is not None and array.dtype != expected:
             raise ValueError(f"the input {given.name} is {given.type}, the array {array.dtype}")

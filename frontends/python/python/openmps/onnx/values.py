@@ -141,7 +141,7 @@ class IOBinding:
 
     def run(self) -> None:
         """Runs the session; the outputs are in the bound memory, or new."""
-        results = self._session.run(list(self._outputs), self._inputs)
+        results = self._session.run(list(self._outputs), self._inputs) if self._outputs else []
         for (name, bound), result in zip(self._outputs.items(), results, strict=True):
             if bound is None:
                 self._outputs[name] = OrtValue(result)

@@ -114,7 +114,7 @@ fn skip_norm(lowering: &mut Lowering, operation: &Operation, centred: bool) -> R
     if let Some(more) = lowering.optional(operation, addend)? {
         sum = lowering.binary(Binary::Add, &sum, &more)?;
     }
-    if operation.outputs[1..].iter().take(2).any(Option::is_some) {
+    if operation.outputs.iter().skip(1).take(2).any(Option::is_some) {
         return Err(wrong(operation, "means and deviations as results"));
     }
     let parts = [Some(scale), bias];
