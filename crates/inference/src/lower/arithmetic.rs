@@ -88,6 +88,12 @@ impl Lowering<'_> {
         self.one(Call::new(Elementwise::Binary(Binary::Where)), &[condition.clone(), x.clone(), y.clone()])
     }
 
+    /// A function with its numbers.
+    pub(super) fn activated(&mut self, x: &Value, of: Activation, numbers: &[f64]) -> Result<Value> {
+        let scalars = numbers.iter().map(|&number| Number::Float(number)).collect();
+        self.one(Call { operator: Elementwise::Activation(of), scalars, output: None }, from_ref(x))
+    }
+
     /// `x * factor + addend`.
     pub(super) fn scaled(&mut self, x: &Value, factor: f64, addend: f64) -> Result<Value> {
         if (factor, addend) == (1.0, 0.0) {
@@ -142,9 +148,9 @@ fn activation(
     numbers: &[(&str, f64)],
 ) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
-    let number = |&(name, default): &(&str, f64)| operation.float(name, default).map(Number::Float);
-    let scalars = numbers.iter().map(number).collect::<Result<_>>()?;
-    Ok(vec![lowering.one(Call { operator: Elementwise::Activation(of), scalars, output: None }, &[x])?])
+    let number = |&(name, default): &(&str, f64)| operation.float(name, default);
+    let numbers = numbers.iter().map(number).collect::<Result<Vec<f64>>>()?;
+    Ok(vec![lowering.activated(&x, of, &numbers)?])
 }
 
 /// Two tensors that broadcast; in the legacy format the dimensions of the one that has fewer may stand from `axis` on.

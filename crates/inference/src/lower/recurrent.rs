@@ -7,12 +7,11 @@ use super::{Lowering, Table, Value, size_of, wrong};
 use crate::error::Result;
 use crate::program::Operation;
 use openmps::DataType;
-use openmps::operators::operators::elementwise::{Activation, Binary, Call, Elementwise, Unary};
+use openmps::operators::operators::elementwise::{Activation, Binary, Unary};
 use openmps::operators::operators::recurrent::{Cell as Whole, Recurrent};
 use openmps::operators::operators::sequence::Arange;
 use openmps::runtime::Backend;
 use openmps::tile::Number;
-use std::slice::from_ref;
 
 pub(super) const TABLE: Table = &[("rnn", rnn), ("legacy_rnn", legacy_rnn)];
 
@@ -118,10 +117,6 @@ fn legacy_rnn(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Valu
 }
 
 impl Lowering<'_> {
-    fn activation(&mut self, of: Activation, x: &Value) -> Result<Value> {
-        self.one(Call::new(Elementwise::Activation(of)), from_ref(x))
-    }
-
     /// Weights are [outputs, inputs].
     fn product(&mut self, x: &Value, weight: &Value, bias: Option<&Value>) -> Result<Value> {
         let product = self.matmul(x, weight, [false, true])?;
@@ -244,10 +239,10 @@ impl Lowering<'_> {
         let of_state = self.product(&state[0], &weights.state, weights.state_bias.as_ref())?;
         let gates = self.binary(Binary::Add, own, &of_state)?;
         let gates = self.split(&gates, 1, &[hidden; 4])?;
-        let input = self.activation(Activation::Sigmoid, &gates[0])?;
-        let forget = self.activation(Activation::Sigmoid, &gates[1])?;
+        let input = self.activated(&gates[0], Activation::Sigmoid, &[])?;
+        let forget = self.activated(&gates[1], Activation::Sigmoid, &[])?;
         let new = self.unary(Unary::Tanh, &gates[2])?;
-        let output = self.activation(Activation::Sigmoid, &gates[3])?;
+        let output = self.activated(&gates[3], Activation::Sigmoid, &[])?;
         let kept = self.binary(Binary::Multiply, &forget, &state[1])?;
         let added = self.binary(Binary::Multiply, &input, &new)?;
         let cell = self.binary(Binary::Add, &kept, &added)?;
@@ -260,9 +255,9 @@ impl Lowering<'_> {
         let of_state = self.product(&state[0], &weights.state, weights.state_bias.as_ref())?;
         let (own, of_state) = (self.split(own, 1, &[hidden; 3])?, self.split(&of_state, 1, &[hidden; 3])?);
         let reset = self.binary(Binary::Add, &own[0], &of_state[0])?;
-        let reset = self.activation(Activation::Sigmoid, &reset)?;
+        let reset = self.activated(&reset, Activation::Sigmoid, &[])?;
         let update = self.binary(Binary::Add, &own[1], &of_state[1])?;
-        let update = self.activation(Activation::Sigmoid, &update)?;
+        let update = self.activated(&update, Activation::Sigmoid, &[])?;
         let new = match of {
             Reset::Product => self.binary(Binary::Multiply, &reset, &of_state[2])?,
             Reset::State => {
@@ -291,7 +286,7 @@ impl Lowering<'_> {
         let sum = self.binary(Binary::Add, own, &of_state)?;
         Ok(vec![match activation {
             Nonlinearity::Tanh => self.unary(Unary::Tanh, &sum)?,
-            Nonlinearity::Relu => self.activation(Activation::Relu, &sum)?,
+            Nonlinearity::Relu => self.activated(&sum, Activation::Relu, &[])?,
         }])
     }
 }

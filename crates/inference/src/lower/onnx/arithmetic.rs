@@ -109,11 +109,11 @@ fn activation(
 ) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
     let number = |parameter: &Parameter| match *parameter {
-        Attribute(name, default) => operation.float(name, default).map(Number::Float),
-        Fixed(number) => Ok(Number::Float(number)),
+        Attribute(name, default) => operation.float(name, default),
+        Fixed(number) => Ok(number),
     };
-    let scalars = parameters.iter().map(number).collect::<Result<_>>()?;
-    Ok(vec![lowering.one(Call { operator: Elementwise::Activation(of), scalars, output: None }, &[x])?])
+    let numbers = parameters.iter().map(number).collect::<Result<Vec<f64>>>()?;
+    Ok(vec![lowering.activated(&x, of, &numbers)?])
 }
 
 fn gelu(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {

@@ -58,9 +58,7 @@ fn attention(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value
     let of = Attention { scale: Some(parts.scale), causal: false, window: None, soft_cap: parts.soft_cap };
     let mut y = lowering.one(of, &inputs)?;
     if joined {
-        y = lowering.transpose(&y, &[0, 2, 1, 3])?;
-        let [batch, rows, heads, depth] = lowering.shape(&y)?[..] else { return Err(wrong(operation, "its result")) };
-        y = lowering.reshape(&y, &[batch, rows, heads * depth])?;
+        y = lowering.heads_joined(operation, &y)?;
     }
     let mut outputs = vec![y, parts.keys.clone(), parts.values.clone()];
     if operation.outputs.get(3).is_some_and(Option::is_some) {
@@ -167,6 +165,13 @@ impl Lowering<'_> {
         }
         let apart = self.reshape(x, &[batch, rows, heads, width / heads])?;
         self.transpose(&apart, &[0, 2, 1, 3])
+    }
+
+    /// `[batch, heads, rows, depth]` as `[batch, rows, heads * depth]`.
+    pub(super) fn heads_joined(&mut self, operation: &Operation, x: &Value) -> Result<Value> {
+        let y = self.transpose(x, &[0, 2, 1, 3])?;
+        let [batch, rows, heads, depth] = self.shape(&y)?[..] else { return Err(wrong(operation, "its result")) };
+        self.reshape(&y, &[batch, rows, heads * depth])
     }
 }
 

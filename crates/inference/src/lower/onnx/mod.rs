@@ -83,6 +83,14 @@ impl Lowering<'_> {
         }
     }
 
+    /// The value plus an input, where there is one.
+    fn plus_input(&mut self, operation: &Operation, x: Value, at: usize) -> Result<Value> {
+        match self.optional(operation, at)? {
+            Some(more) => self.binary(Binary::Add, &x, &more),
+            None => Ok(x),
+        }
+    }
+
     /// The value with dimensions of size 1 before its own, as many as make `rank`.
     fn of_rank(&mut self, x: &Value, rank: usize) -> Result<Value> {
         let mut shape = self.shape(x)?;

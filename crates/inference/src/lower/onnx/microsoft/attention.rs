@@ -19,10 +19,8 @@ const HIDDEN: f64 = -10000.0;
 fn attention(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     refuse(operation, &["do_rotary", "past_present_share_buffer"])?;
     let (x, weight) = (lowering.input(operation, 0)?, lowering.input(operation, 1)?);
-    let mut joined = lowering.matmul(&x, &weight, [false; 2])?;
-    if let Some(bias) = lowering.optional(operation, 2)? {
-        joined = lowering.binary(Binary::Add, &joined, &bias)?;
-    }
+    let joined = lowering.matmul(&x, &weight, [false; 2])?;
+    let joined = lowering.plus_input(operation, joined, 2)?;
     let width = lowering.shape(&joined)?.last().copied().unwrap_or(0);
     let sections = match operation.integers("qkv_hidden_sizes")? {
         Some(sizes) => crate::lower::sizes_of(operation, sizes)?,
@@ -112,9 +110,7 @@ impl Lowering<'_> {
         let mut inputs = vec![queries, keys.clone(), values.clone()];
         inputs.extend(sum);
         let y = self.one(of, &inputs)?;
-        let y = self.transpose(&y, &[0, 2, 1, 3])?;
-        let [batch, rows, heads, depth] = self.shape(&y)?[..] else { return Err(wrong(operation, "its result")) };
-        Ok([self.reshape(&y, &[batch, rows, heads * depth])?, keys, values])
+        Ok([self.heads_joined(operation, &y)?, keys, values])
     }
 
     /// Which keys are seen, as what broadcasts to `[batch, heads, rows, keys]`: a mask of keys, of rows and keys, or the number of keys of each sequence.

@@ -34,10 +34,8 @@ pub(super) const TABLE: Table = &[
 
 /// A function of a sum, whose second term may be missing.
 fn with_addend(lowering: &mut Lowering, operation: &Operation, of: Activation) -> Result<Vec<Value>> {
-    let mut x = lowering.input(operation, 0)?;
-    if let Some(bias) = lowering.optional(operation, 1)? {
-        x = lowering.binary(Binary::Add, &x, &bias)?;
-    }
+    let x = lowering.input(operation, 0)?;
+    let x = lowering.plus_input(operation, x, 1)?;
     Ok(vec![lowering.activated(&x, of, &[])?])
 }
 
@@ -70,21 +68,13 @@ fn fused_gemm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Valu
 fn fused_convolution(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let (x, weight) = (lowering.input(operation, 0)?, lowering.input(operation, 1)?);
     let y = lowering.convolution(operation, &x, &weight)?;
-    let mut y = lowering.with_bias(operation, y)?.remove(0);
-    if let Some(more) = lowering.optional(operation, 3)? {
-        y = lowering.binary(Binary::Add, &y, &more)?;
-    }
+    let y = lowering.with_bias(operation, y)?.remove(0);
+    let y = lowering.plus_input(operation, y, 3)?;
     let numbers = operation.floats("activation_params")?.unwrap_or_default();
     Ok(vec![lowering.fused_function(operation, &y, &numbers)?])
 }
 
 impl Lowering<'_> {
-    /// A function with its numbers.
-    fn activated(&mut self, x: &Value, of: Activation, numbers: &[f64]) -> Result<Value> {
-        let scalars = numbers.iter().map(|&number| Number::Float(number)).collect();
-        self.one(Call { operator: Elementwise::Activation(of), scalars, output: None }, from_ref(x))
-    }
-
     /// The function that an attribute names, with numbers of its own: those that are missing, or NaN, have ONNX's defaults.
     fn fused_function(&mut self, operation: &Operation, x: &Value, numbers: &[f64]) -> Result<Value> {
         let number =
@@ -110,10 +100,8 @@ fn skip_norm(lowering: &mut Lowering, operation: &Operation, centred: bool) -> R
     let (x, skip, scale) =
         (lowering.input(operation, 0)?, lowering.input(operation, 1)?, lowering.input(operation, 2)?);
     let (bias, addend) = if centred { (lowering.optional(operation, 3)?, 4) } else { (None, 3) };
-    let mut sum = lowering.binary(Binary::Add, &x, &skip)?;
-    if let Some(more) = lowering.optional(operation, addend)? {
-        sum = lowering.binary(Binary::Add, &sum, &more)?;
-    }
+    let sum = lowering.binary(Binary::Add, &x, &skip)?;
+    let sum = lowering.plus_input(operation, sum, addend)?;
     if operation.outputs.iter().skip(1).take(2).any(Option::is_some) {
         return Err(wrong(operation, "means and deviations as results"));
     }

@@ -46,8 +46,13 @@ pub(in crate::lower::onnx) const TABLE: Table = &[
 impl Lowering<'_> {
     /// A tensor of integers whose scale and zero point are the two inputs behind it, as float32.
     fn floats_at(&mut self, operation: &Operation, at: usize) -> Result<Value> {
-        let x = self.input(operation, at)?;
-        let (scale, zero) = (self.input(operation, at + 1)?, self.optional(operation, at + 2)?);
+        self.floats_of(operation, [at, at + 1, at + 2])
+    }
+
+    /// The inputs at which integers, their scale and their zero point are, as float32: of a matrix scale and zero point may be one for each column.
+    fn floats_of(&mut self, operation: &Operation, [at, scale, zero]: [usize; 3]) -> Result<Value> {
+        let (x, scale, zero) =
+            (self.input(operation, at)?, self.input(operation, scale)?, self.optional(operation, zero)?);
         self.dequantized(&x, &scale, zero.as_ref())
     }
 
@@ -114,34 +119,19 @@ fn dynamic_matmul(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<
     let x = lowering.input(operation, 0)?;
     let [bytes, scale, zero] = lowering.as_bytes(&x)?;
     let x = lowering.dequantized(&bytes, &scale, Some(&zero))?;
-    let y = lowering.columns_at(operation, 1, 2, 3)?;
+    let y = lowering.floats_of(operation, [1, 2, 3])?;
     product(lowering, operation, &x, &y, 4)
 }
 
 /// Bytes times bytes; the scales of both, then their zero points.
 fn matmul_to_float(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
-    let (x, scale, zero) =
-        (lowering.input(operation, 0)?, lowering.input(operation, 2)?, lowering.optional(operation, 4)?);
-    let x = lowering.dequantized(&x, &scale, zero.as_ref())?;
-    let y = lowering.columns_at(operation, 1, 3, 5)?;
+    let (x, y) = (lowering.floats_of(operation, [0, 2, 4])?, lowering.floats_of(operation, [1, 3, 5])?);
     product(lowering, operation, &x, &y, 6)
 }
 
 fn product(lowering: &mut Lowering, operation: &Operation, x: &Value, y: &Value, bias: usize) -> Result<Vec<Value>> {
     let product = lowering.matmul(x, y, [false; 2])?;
-    match lowering.optional(operation, bias)? {
-        Some(bias) => Ok(vec![lowering.binary(Binary::Add, &product, &bias)?]),
-        None => Ok(vec![product]),
-    }
-}
-
-impl Lowering<'_> {
-    /// A matrix of integers as floats: scale and zero point are one number, or one for each column.
-    fn columns_at(&mut self, operation: &Operation, at: usize, scale: usize, zero: usize) -> Result<Value> {
-        let (x, scale, zero) =
-            (self.input(operation, at)?, self.input(operation, scale)?, self.optional(operation, zero)?);
-        self.dequantized(&x, &scale, zero.as_ref())
-    }
+    Ok(vec![lowering.plus_input(operation, product, bias)?])
 }
 
 /// A weight `[columns, blocks, bytes]` of which each byte holds several numbers of a row, with a scale, and perhaps a zero point, for each block.
@@ -171,10 +161,7 @@ fn matmul_of_blocks(lowering: &mut Lowering, operation: &Operation) -> Result<Ve
     let weight = lowering.narrow(&weight, 1, 0, depth)?;
     let weight = lowering.cast(&weight, dtype)?;
     let y = lowering.matmul(&x, &weight, [false, true])?;
-    match lowering.optional(operation, 5)? {
-        Some(bias) => Ok(vec![lowering.binary(Binary::Add, &y, &bias)?]),
-        None => Ok(vec![y]),
-    }
+    Ok(vec![lowering.plus_input(operation, y, 5)?])
 }
 
 impl Lowering<'_> {
