@@ -30,13 +30,14 @@ static HELPERS: &[Helper] = &[
     Helper {
         name: "exponential_minus_1",
         needs: &[],
-        text: "// e^x - 1: a series near zero, where the difference would cancel.
+        text: "// e^x - 1: a series near zero, where the difference would cancel; the sum would lose the sign of zero itself.
 INLINE float exponential_minus_1(float x) {
   float p = fma(1.984127e-4f, x, 1.3888889e-3f);
   p = fma(p, x, 8.333334e-3f);
   p = fma(p, x, 4.1666668e-2f);
   p = fma(p, x, 1.6666667e-1f);
   p = fma(p, x, 0.5f);
+  if (x == 0.0f) return x;
   return fabs(x) < 0.35f ? fma(p, x * x, x) : precise::exp(x) - 1.0f;
 }
 ",
