@@ -52,7 +52,7 @@ pub mod sort;
 pub mod special;
 pub(crate) mod stored;
 mod thin;
-mod transpose;
+pub(crate) mod transpose;
 pub mod triangle;
 
 pub use epilogue::{Activation, Epilogue};

@@ -18,7 +18,7 @@ const BLOCK: usize = 8;
 ///
 /// # Safety
 /// Every element reached must be readable in `from` and writable in `to`.
-pub(super) unsafe fn transpose(
+pub(crate) unsafe fn transpose(
     element: usize,
     non_temporal: bool,
     size: (usize, usize),

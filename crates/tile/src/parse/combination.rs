@@ -6,6 +6,7 @@ use crate::types::{Scalar, Type};
 
 /// A reduction, or a scan from either end.
 pub fn lower(b: &mut Builder, operands: &[Value], axis: usize, reverse: Option<bool>, block: Block) -> Vec<Value> {
+    let block = with_choices(block);
     let named = named_combination(&block);
     let mut types: Vec<Type> = operands.iter().map(|&operand| b.type_of(operand).clone()).collect();
     match (operands, named, reverse) {
@@ -25,6 +26,56 @@ pub fn lower(b: &mut Builder, operands: &[Value], axis: usize, reverse: Option<b
         }
     }
     b.emit_with_blocks(Operation::ReduceBlock { axis }, operands, &types, vec![block])
+}
+
+/// A block in which elements choose between what both sides of a condition give: a block runs for many elements at once. One whose sides do more than compute
+/// stays as it is.
+fn with_choices(block: Block) -> Block {
+    if !block.instructions.iter().all(only_computes) {
+        return block;
+    }
+    let mut instructions = Vec::new();
+    chosen(block.instructions, &mut instructions);
+    Block { instructions, ..block }
+}
+
+fn only_computes(instruction: &Instruction) -> bool {
+    use Operation::*;
+    let computes = matches!(
+        instruction.operation,
+        Constant(_)
+            | Unary(_)
+            | Binary(_)
+            | Compare(_)
+            | Cast(_)
+            | MultiplyAdd
+            | Select
+            | ProgramId(_)
+            | ProgramCount(_)
+            | If
+            | Yield
+    );
+    computes && instruction.blocks.iter().all(|block| block.instructions.iter().all(only_computes))
+}
+
+/// Appends instructions, a condition as those of both sides and a choice for each result.
+fn chosen(instructions: Vec<Instruction>, into: &mut Vec<Instruction>) {
+    for mut instruction in instructions {
+        if instruction.operation != Operation::If {
+            into.push(instruction);
+            continue;
+        }
+        let ends = [0, 1].map(|side| instruction.blocks.get(side).map_or(Vec::new(), |block| block.ends().to_vec()));
+        for mut block in std::mem::take(&mut instruction.blocks) {
+            block.instructions.pop();
+            chosen(block.instructions, into);
+        }
+        for ((&result, &yes), &no) in instruction.results.iter().zip(&ends[0]).zip(&ends[1]) {
+            let (operands, results) = (vec![instruction.operands[0], yes, no], vec![result]);
+            let line = instruction.line;
+            into.push(Instruction { operation: Operation::Select, operands, results, blocks: Vec::new(), line });
+        }
+    }
 }
 
 fn is_half(b: &Builder, x: Value) -> bool {

@@ -2,22 +2,21 @@
 
 use super::{Machine, RegisterMemory};
 use crate::error::Error;
-use crate::plan::call::{Written, copy_element};
-use crate::plan::fold::{Axis, Fold, FoldKind, FoldPart};
+use crate::native::transpose::transpose;
+use crate::plan::call::Written;
+use crate::plan::fold::{Fold, FoldKind, FoldPart};
 use crate::vector::memory;
 
 impl Machine<'_> {
     /// # Safety
     /// As for [`Machine::run`].
     pub(super) unsafe fn fold(&mut self, fold: &Fold) -> Result<(), Error> {
-        let (axis, lines) = (fold.axis, fold.axis.lines());
+        let lines = fold.axis.lines();
         // SAFETY: `work` holds as many elements as the source, and every round stays within; passed on to the caller.
         unsafe {
             for part in &fold.parts {
                 let source = self.source(&part.source, part.size).address;
-                axis_first(axis, is_reversed(fold.kind), part.size, |tile, work| {
-                    copy_element(self.home(part.work).add(work), source.add(tile), part.size);
-                });
+                moved(fold, part.size, self.home(part.work), source.cast_mut(), Way::In);
             }
             for round in &fold.rounds {
                 self.count()?;
@@ -45,7 +44,7 @@ impl Machine<'_> {
     /// # Safety
     /// As for [`Machine::fold`].
     unsafe fn finish(&mut self, fold: &Fold, part: &FoldPart) {
-        let work = self.home(part.work).cast_const();
+        let work = self.home(part.work);
         let to = match &part.result {
             Written::Tile(target, extents) => self.open(target, extents).0,
             Written::Number(slot, _) => self.cell(*slot),
@@ -54,9 +53,7 @@ impl Machine<'_> {
         unsafe {
             match fold.kind {
                 FoldKind::Reduce => std::ptr::copy_nonoverlapping(work, to, fold.axis.lines() * part.size),
-                kind @ FoldKind::Scan { .. } => axis_first(fold.axis, is_reversed(kind), part.size, |tile, from| {
-                    copy_element(to.add(tile), work.add(from), part.size);
-                }),
+                FoldKind::Scan { .. } => moved(fold, part.size, work, to, Way::Out),
             }
         }
         if let Written::Number(slot, width) = part.result {
@@ -65,19 +62,53 @@ impl Machine<'_> {
     }
 }
 
-fn is_reversed(kind: FoldKind) -> bool {
-    kind == FoldKind::Scan { reverse: true }
+#[derive(Clone, Copy)]
+enum Way {
+    /// From the tile to where it lies axis first.
+    In,
+    Out,
 }
 
-/// Calls `copy` with where each element lies in a tile and where it lies axis first, both in bytes.
-#[inline(always)]
-fn axis_first(axis: Axis, is_reversed: bool, size: usize, mut copy: impl FnMut(usize, usize)) {
-    let Axis { outer, length, inner } = axis;
-    for o in 0..outer {
-        for at in 0..length {
-            let place = if is_reversed { length - 1 - at } else { at };
-            for i in 0..inner {
-                copy(((o * length + place) * inner + i) * size, ((at * outer + o) * inner + i) * size);
+/// Moves a part between its tile, rows one after the other, and where it lies axis first: elements of the pieces of all lines side by side.
+///
+/// # Safety
+/// Both hold as many elements of this size as the axis has; the side that is written may be written.
+unsafe fn moved(fold: &Fold, size: usize, work: *mut u8, tile: *mut u8, way: Way) {
+    let (axis, pieces) = (fold.axis, fold.pieces);
+    let (rows, row) = (axis.length / pieces, pieces * axis.lines() * size);
+    // SAFETY: every block lies within both.
+    let copied = |work: *mut u8, tile: *mut u8, bytes: usize| unsafe {
+        match way {
+            Way::In => std::ptr::copy_nonoverlapping(tile, work, bytes),
+            Way::Out => std::ptr::copy_nonoverlapping(work, tile, bytes),
+        }
+    };
+    // Lines with a distance in bytes on the tile's side, and one on the other.
+    // SAFETY: as above.
+    let turned = |(lines, length): (usize, usize), work: (*mut u8, usize), tile: (*mut u8, usize)| unsafe {
+        let [work, tile] = [work, tile].map(|(address, distance)| (address as isize, distance as isize));
+        match way {
+            Way::In => transpose(size, false, (lines, length), work, tile),
+            Way::Out => transpose(size, false, (length, lines), tile, work),
+        }
+    };
+    // SAFETY: all addresses are of elements of the two sides.
+    unsafe {
+        match (axis.outer, axis.inner) {
+            (1, _) if rows == 1 => copied(work, tile, row),
+            (1, 1) => turned((pieces, rows), (work, row), (tile, rows * size)),
+            (outer, 1) if rows == 1 => turned((outer, pieces), (work, outer * size), (tile, pieces * size)),
+            (outer, 1) => (0..pieces).for_each(|piece| {
+                let (work, tile) = (work.add(piece * outer * size), tile.add(piece * rows * size));
+                turned((outer, rows), (work, row), (tile, axis.length * size));
+            }),
+            (outer, inner) => {
+                let bytes = inner * size;
+                for (from, block) in (0..outer * axis.length).map(|block| (block * bytes, block)) {
+                    let (line, at) = (block / axis.length, block % axis.length);
+                    let place = (at % rows * pieces + at / rows) * outer + line;
+                    copied(work.add(place * bytes), tile.add(from), bytes);
+                }
             }
         }
     }

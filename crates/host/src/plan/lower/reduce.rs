@@ -178,7 +178,8 @@ impl Lowering<'_> {
         }
         let parts = parts.into_iter().map(|(part, _)| part).collect();
         let full = self.extents_of(operands[0]);
-        self.emit_tile(Step::Fold(Fold { parts, axis, kind, rounds, pairs, body }), &full, 2.0);
+        let pieces = axis.pieces(kind);
+        self.emit_tile(Step::Fold(Fold { parts, axis, kind, pieces, rounds, pairs, body }), &full, 2.0);
         Ok(())
     }
 
