@@ -245,12 +245,20 @@ impl Emitter<'_> {
             Cast::Signed | Cast::Unsigned => format!("{register}({x})"),
             Cast::SignedToFloat => self.rounded(to, format!("{register}({})", self.signed(from, x))),
             Cast::UnsignedToFloat => self.rounded(to, format!("{register}({x})")),
+            Cast::FloatToSigned | Cast::FloatToUnsigned if to.size() < 4 => self.to_short(to, x),
             Cast::FloatToSigned => self.to_integer(to, x, true),
             Cast::FloatToUnsigned => self.to_integer(to, x, false),
             Cast::Float if from.size() < to.size() => format!("{register}({x})"),
             Cast::Float => self.rounded(to, format!("{register}({x})")),
             Cast::Bits => self.target.dialect.bits(from, to, x),
         })
+    }
+
+    /// The low bits of an int32, 0 of NaN and what that does not reach.
+    fn to_short(&self, to: Scalar, x: &str) -> String {
+        let dialect = self.target.dialect;
+        let (register, integer) = (dialect.register(to), dialect.signed(Scalar::I32));
+        format!("({x} > -2147483648.0f && {x} < 2147483648.0f ? {register}({integer}({x})) : {register}(0))")
     }
 
     /// Towards zero, saturating, NaN to 0: C leaves all but the first open.

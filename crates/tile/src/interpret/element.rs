@@ -219,6 +219,9 @@ pub fn cast(conversion: Cast, from: Scalar, to: Scalar, x: u64) -> u64 {
         Cast::Unsigned | Cast::Bits => x,
         Cast::SignedToFloat => integer_to_float(to, signed(from, x).into()),
         Cast::UnsignedToFloat => integer_to_float(to, x.into()),
+        Cast::FloatToSigned | Cast::FloatToUnsigned if width(to) < 32 => {
+            wrap(to, within_integer(float(from, x)) as u64)
+        }
         Cast::FloatToSigned => {
             let limit = i64::MAX >> (64 - width(to));
             wrap(to, (float(from, x) as i64).clamp(-limit - 1, limit) as u64)
@@ -226,6 +229,11 @@ pub fn cast(conversion: Cast, from: Scalar, to: Scalar, x: u64) -> u64 {
         Cast::FloatToUnsigned => (float(from, x) as u64).min(wrap(to, u64::MAX)),
         Cast::Float => round(to, float(from, x)),
     }
+}
+
+/// What integers of 8 and 16 bits take the low bits of: 0 for NaN and what int32 does not reach. This is what NumPy, PyTorch and Paddle give on x86.
+fn within_integer(x: f64) -> i64 {
+    if x.abs() < 2_147_483_648.0 { x as i64 } else { 0 }
 }
 
 /// Rounds once to float32 or float64, where [`round`] would go through both.

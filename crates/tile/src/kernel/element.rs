@@ -214,9 +214,10 @@ named! {
         SignedToFloat = "sitofp",
         /// Unsigned integer or boolean to float (`uitofp`).
         UnsignedToFloat = "uitofp",
-        /// Float to signed integer towards zero; saturating, NaN to 0 (`fptosi`).
+        /// Float to signed integer towards zero; saturating, NaN to 0 (`fptosi`). Integers of 8 and 16 bits are the low bits of an int32, 0
+        /// where that does not reach.
         FloatToSigned = "fptosi",
-        /// Float to unsigned integer towards zero; saturating, NaN to 0 (`fptoui`).
+        /// Float to unsigned integer towards zero; saturating, NaN to 0 (`fptoui`). Integers of 8 and 16 bits as [`Cast::FloatToSigned`].
         FloatToUnsigned = "fptoui",
         /// Float to float, to nearest even (`extf`, `truncf`); f64 becomes a half type by way of f32.
         Float = "fpcast",

@@ -2,7 +2,7 @@
 
 use super::Given::{self, Buffer, Float, Integer};
 use super::{address_of, assert_close, from_halves, from_singles, halves, singles, wave};
-use openmps_tile::{Builder, Kernel, Scalar, Type, parse};
+use openmps_tile::{Builder, Cast, Kernel, Scalar, Type, Unary, Value, parse};
 
 /// Runs a kernel with arguments on copies of buffers, in every way that is under test; the last argument compares them with the interpreter's.
 pub type Compare = fn(&Kernel, [usize; 3], &[Vec<u8>], &[Given], &dyn Fn(&[Vec<u8>], &[Vec<u8>]));
@@ -22,6 +22,7 @@ macro_rules! tests {
             layer_norm layer_norm_gradient_under_locks attention attention_gradient half_attention_gradient grouped_products
             gathered_product persistent_product block_scaled_product functions_of_the_device_library functions_of_single_elements scans_sorts_and_indices
             a_mask_with_a_flag_loaded_under_it blocks_with_constants_and_nan carried_values_that_change_places
+            functions_of_numbers_at_the_edges integers_of_numbers_at_the_edges
         }
     };
     ($compare:ident: $($case:ident)*) => {$(
@@ -286,4 +287,85 @@ pub fn carried_values_that_change_places(compare: Compare) {
             assert_eq!(found, expected);
         });
     }
+}
+
+/// Zeros, subnormal numbers, what integers do not have, infinities and NaN.
+fn edges() -> [f32; 32] {
+    let positive = [
+        0.0,
+        1e-42,
+        f32::MIN_POSITIVE,
+        1e-20,
+        1e-7,
+        0.3,
+        1.0,
+        1.5,
+        127.5,
+        200.0,
+        300.0,
+        70_000.0,
+        3e9,
+        1e30,
+        f32::INFINITY,
+    ];
+    let mut all = [f32::NAN; 32];
+    all[..15].copy_from_slice(&positive);
+    all[15..30].copy_from_slice(&positive.map(|x| -x));
+    all[30] = 32_768.5;
+    all
+}
+
+/// A kernel that stores what `rows` makes of the edges, one row of 32 elements behind the other.
+fn of_edges(to: Scalar, rows: impl FnOnce(&mut Builder, Value) -> Vec<Value>) -> Kernel {
+    let mut b = Builder::new("edges");
+    let (x, out) = (b.parameter("x", Type::pointer(Scalar::F32)), b.parameter("out", Type::pointer(to)));
+    let range = b.range(32);
+    let from = b.add_pointer(x, range);
+    let x = b.load(from, None, None);
+    for (row, result) in rows(&mut b, x).into_iter().enumerate() {
+        let start = b.constant_like(32.0 * row as f64, range);
+        let at = b.add(range, start);
+        let to = b.add_pointer(out, at);
+        b.store(to, result, None);
+    }
+    b.finish()
+}
+
+pub fn functions_of_numbers_at_the_edges(compare: Compare) {
+    use Unary::*;
+    let functions = [
+        Negate, Absolute, Exp, Exp2, Expm1, Log, Log2, Log1p, Sqrt, Rsqrt, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh,
+        Tanh, Erf, Floor, Ceil, Round, Truncate,
+    ];
+    let kernel = of_edges(Scalar::F32, |b, x| functions.iter().map(|&function| b.unary(function, x)).collect());
+    let buffers = [singles(edges()), empty(32 * functions.len())];
+    compare(&kernel, [1, 1, 1], &buffers, &[Buffer(0), Buffer(1)], &|found, expected| {
+        for (i, (found, expected)) in from_singles(&found[1]).into_iter().zip(from_singles(&expected[1])).enumerate() {
+            let is_same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+            // Zeros have their sign.
+            let is_near = expected != 0.0 && (found - expected).abs() <= 1e-5 * expected.abs() + 3e-45;
+            assert!(is_same || is_near, "{:?} of {}: {found}, {expected}", functions[i / 32], edges()[i % 32]);
+        }
+    });
+}
+
+pub fn integers_of_numbers_at_the_edges(compare: Compare) {
+    let kernel = of_edges(Scalar::I64, |b, x| {
+        let half = b.cast(Cast::Float, x, Scalar::BF16);
+        let mut results = Vec::new();
+        for (cast, to) in [Cast::FloatToSigned, Cast::FloatToUnsigned]
+            .into_iter()
+            .flat_map(|cast| [Scalar::I8, Scalar::I16, Scalar::I32, Scalar::I64].map(|to| (cast, to)))
+        {
+            for x in [x, half] {
+                let integer = b.cast(cast, x, to);
+                results.push(b.cast(Cast::Signed, integer, Scalar::I64));
+            }
+        }
+        results
+    });
+    let buffers = [singles(edges()), words([0; 32 * 16])];
+    compare(&kernel, [1, 1, 1], &buffers, &[Buffer(0), Buffer(1)], &|found, expected| {
+        assert_eq!(found[1], expected[1])
+    });
 }

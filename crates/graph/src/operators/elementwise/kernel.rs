@@ -127,14 +127,9 @@ fn is_signed(dtype: DType) -> bool {
 /// The formula's result in the output's type; as a boolean it is compared with zero.
 fn convert(result: Expr<'_>, compute: DType, output: DType) -> Expr<'_> {
     let result = if output == DType::Bool { result.truth() } else { result };
-    // Small integers are the low bits of larger ones, as in C on the machines of today: -1.0 becomes 255.
-    let wide = match output {
-        DType::U8 | DType::I8 | DType::I16 | DType::U16 => Some(Scalar::I32),
-        DType::U32 => Some(Scalar::I64),
-        _ => None,
-    };
-    if let Some(wide) = wide.filter(|_| compute.is_float()) {
-        return result.cast(true, wide, true).cast(true, output.into(), is_signed(output));
+    // As in C on the machines of today: the low bits of a larger integer, of which kernels convert to the short types themselves.
+    if output == DType::U32 && compute.is_float() {
+        return result.cast(true, Scalar::I64, true).cast(true, output.into(), is_signed(output));
     }
     result.cast(is_signed(compute), output.into(), is_signed(output))
 }

@@ -1,6 +1,6 @@
 //! Conversions of one element, against numbers written by hand.
 
-use super::elements::{FLOATS, INF, INTEGERS, NAN, same};
+use super::elements::{FLOATS, INF, NAN, same};
 use super::*;
 use crate::interpret::element;
 use Scalar::*;
@@ -52,9 +52,9 @@ fn conversions_to_floats() {
 }
 
 #[test]
-fn conversions_of_floats_saturate() {
+fn floats_become_the_nearest_of_wide_integers() {
     for from in FLOATS {
-        for to in INTEGERS {
+        for to in [I32, I64] {
             let (least, most) = (i64::MIN >> (64 - 8 * to.size()), i64::MAX >> (64 - 8 * to.size()));
             let signed = [(1.75, 1), (-1.75, -1), (NAN, 0), (INF, most), (-INF, least), (-0.0, 0)];
             for (x, expected) in signed {
@@ -69,8 +69,37 @@ fn conversions_of_floats_saturate() {
             }
         }
     }
-    assert_eq!(element::cast(Cast::FloatToSigned, F32, I8, element::round(F32, 200.0)), 127);
-    assert_eq!(element::cast(Cast::FloatToUnsigned, F32, I8, element::round(F32, 300.0)), 255);
+}
+
+/// The numbers are what NumPy, PyTorch and Paddle's CPU give.
+#[test]
+fn floats_become_the_low_bits_of_short_integers() {
+    let table: &[(f64, u64, u64)] = &[
+        (1.75, 1, 1),
+        (-1.75, 0xff, 0xffff),
+        (-0.5, 0, 0),
+        (200.0, 200, 200),
+        (300.0, 44, 300),
+        (-200.0, 56, 65336),
+        (70_000.0, 112, 4464),
+        (16_777_215.0, 255, 65535),
+        (3e9, 0, 0),
+        (-3e9, 0, 0),
+        (NAN, 0, 0),
+        (INF, 0, 0),
+        (-INF, 0, 0),
+    ];
+    for conversion in [Cast::FloatToSigned, Cast::FloatToUnsigned] {
+        for from in FLOATS {
+            // A half type may not have the number.
+            for &(x, byte, short) in
+                table.iter().filter(|row| same(element::float(from, element::round(from, row.0)), row.0))
+            {
+                let found = [I8, I16].map(|to| element::cast(conversion, from, to, element::round(from, x)));
+                assert_eq!(found, [byte, short], "{x} from {}", from.name());
+            }
+        }
+    }
 }
 
 #[test]
