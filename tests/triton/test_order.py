@@ -50,6 +50,37 @@ def combine_kernel(x_ptr, rolled_ptr, index_ptr, M: tl.constexpr, N: tl.constexp
 
 
 @triton.jit
+def _chosen(decay1, sum1, decay2, sum2):
+    """A linear recurrence that begins anew where its decay is 0, with a condition instead of a product."""
+    if decay2 == 0:
+        result = sum2
+    else:
+        result = sum1 * decay2 + sum2
+    return decay1 * decay2, result
+
+
+@triton.jit
+def _larger_magnitude(x, y):
+    if tl.abs(x) > tl.abs(y):
+        largest = x
+    elif x == -y:
+        largest = tl.abs(x)
+    else:
+        largest = y
+    return largest
+
+
+@triton.jit
+def choosing_kernel(decay_ptr, x_ptr, out_ptr, largest_ptr, M: tl.constexpr, N: tl.constexpr, AXIS: tl.constexpr, REVERSE: tl.constexpr):
+    """Blocks with conditions: a scan of two tiles, and a reduction."""
+    at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    x = tl.load(x_ptr + at)
+    _, sums = tl.associative_scan((tl.load(decay_ptr + at), x), AXIS, _chosen, reverse=REVERSE)
+    tl.store(out_ptr + at, sums)
+    tl.store(largest_ptr + tl.arange(0, M if AXIS == 1 else N), tl.reduce(x, AXIS, _larger_magnitude))
+
+
+@triton.jit
 def shift_kernel(x_ptr, y_ptr, N: tl.constexpr):
     """Two arguments that may be neighbouring views of one array."""
     i = tl.arange(0, N)
@@ -254,6 +285,22 @@ def test_the_largest_number_is_found_past_nan():
     rolled, index = np.empty_like(x), np.empty(16, "int32")
     combine_kernel[(1,)](array(x), array(rolled), array(index), 8, 4, 1, False)
     np.testing.assert_array_equal(index, np.concatenate([np.nanargmax(x, 1), np.nanargmin(x, 1)]))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("rows", "columns", "axis"), [(1, 2048, 1), (16, 64, 1), (4, 1024, 1), (512, 8, 0), (256, 1, 0), (64, 32, 0), (2, 2, 1)])
+def test_blocks_with_conditions(rows, columns, axis, reverse):
+    decay, x = np.random.uniform(0.5, 1, (rows, columns)).astype("float32"), np.random.standard_normal((rows, columns)).astype("float32")
+    decay[np.random.random(decay.shape) < 0.1] = 0
+    out, largest = np.zeros_like(x), np.zeros(columns if axis == 0 else rows, "float32")
+    choosing_kernel[(1,)](*map(array, (decay, x, out, largest)), rows, columns, axis, reverse)
+    turned = [np.flip(np.moveaxis(part, axis, 0), 0) if reverse else np.moveaxis(part, axis, 0) for part in (decay, x, out)]
+    sums = np.zeros(turned[0].shape[1:])
+    for by, term, found in zip(*turned):
+        sums = sums * by + term
+        np.testing.assert_allclose(found, sums, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(np.abs(largest), np.abs(x).max(axis))
+    assert np.isin(largest, x).all()
 
 
 @pytest.mark.parametrize("how", ["select", "clip", "fma"])

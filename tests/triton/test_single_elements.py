@@ -154,6 +154,8 @@ def test_running_sums_of_half_types_are_rounded_once(reverse):
     running_kernel[(1,)](array(x), array(out), 4096, reverse)
     exact = np.cumsum(x[::-1], dtype="float64")[::-1] if reverse else np.cumsum(x, dtype="float64")
     np.testing.assert_array_equal(out, exact.astype("float16"))
+
+
 @versions.needs(hasattr(tl, "atomic_load"), "tl.atomic_load and tl.atomic_poll")
 def test_waiting_for_flags():
     flag, out = np.zeros((2, 4), "int32")
@@ -173,6 +175,8 @@ def test_reading_what_others_write_changes_nothing(dtype):
     reading_kernel[(1,)](array(flag), array(x), array(out), array(seen))
     np.testing.assert_array_equal(seen, [1, -2, 3, 0])
     assert out.tobytes() == x.tobytes()
+
+
 @versions.needs(hasattr(tl, "atomic_load"), "tl.atomic_load and tl.atomic_poll")
 def test_waiting_for_a_limited_time_is_refused():
     with pytest.raises(NotImplementedError, match="tt.atomic_poll: a limit of time"):
@@ -211,7 +215,7 @@ def test_float8e4b15():
     np.testing.assert_array_equal(byte, nearest | np.where(np.signbit(x), 128, 0))
 
 
-PRINTING = '''
+PRINTING = """
 import numpy as np, triton, triton.language as tl
 from openmps.triton import array
 
@@ -225,7 +229,7 @@ def kernel(x_ptr, N: tl.constexpr):
     tl.device_print("two", at[None, :] - 1, (at[None, :] > 0))
 
 kernel[(3,)](array(np.array([-1.5, np.inf], "float32")), 2)
-'''
+"""
 
 
 def test_lines_are_printed_in_the_order_of_programs(tmp_path):
@@ -239,3 +243,28 @@ def test_lines_are_printed_in_the_order_of_programs(tmp_path):
         expected += [f"{pid} idx (0, 0) two: (operand 0) -1", f"{pid} idx (0, 1) two: (operand 0) 0"]
         expected += [f"{pid} idx (0, 0) two: (operand 1) 0", f"{pid} idx (0, 1) two: (operand 1) 1"]
     assert [line.rstrip() for line in done.stdout.splitlines()] == expected, done.stderr
+
+
+@triton.jit
+def integers_kernel(x_ptr, out_ptr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out_ptr + at, tl.load(x_ptr + at).to(out_ptr.dtype.element_ty))
+
+
+@pytest.mark.parametrize("source", ["float32", "float16", "float64"])
+@pytest.mark.parametrize("target", ["int8", "uint8", "int16", "uint16"])
+def test_floats_become_the_low_bits_of_short_integers(source, target):
+    """As in NumPy and so in Triton's interpreter; what int32 does not reach, and NaN, becomes 0."""
+    x = np.array([0.9, -0.9, -1, 127.5, 128, 200, -129, 255, 256, 300, -300, 40_000, 65_504, np.inf, -np.inf, np.nan], source)
+    out = np.full(x.size, 77, target)
+    integers_kernel[(1,)](array(x), array(out), x.size)
+    expected = np.where(np.isfinite(x), np.trunc(np.nan_to_num(x.astype("float64"), posinf=0, neginf=0)), 0).astype("int64").astype(target)
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("target", ["int32", "uint32", "int64", "uint64"])
+def test_floats_become_the_nearest_of_long_integers(target):
+    x, limits = np.array([-1.5, 1e30, -1e30, np.nan, 3e9, -3e9, 7.9, 0], "float32"), np.iinfo(target)
+    out = np.full(x.size, 77, target)
+    integers_kernel[(1,)](array(x), array(out), x.size)
+    assert out.tolist() == [min(max(int(number), limits.min), limits.max) for number in np.nan_to_num(x).tolist()]

@@ -257,7 +257,7 @@ def test_errors_have_the_lines_of_the_kernel(folder, tmp_path):
         "    tl.store(x_ptr + tl.arange(0, 8), tl.arange(0, 16))\n"
         "@triton.jit\n"
         "def assembly(x_ptr):\n"
-        "    x = tl.inline_asm_elementwise('brev.b32 $0, $1;', '=r,r', [tl.load(x_ptr)], tl.int32, True, 1)\n"
+        "    x = tl.inline_asm_elementwise('cnot.b32 $0, $1;', '=r,r', [tl.load(x_ptr)], tl.int32, True, 1)\n"
         "    tl.store(x_ptr, x)\n"
         "for kernel in (shapes, assembly):\n"
         "    try: kernel[(1,)](array(np.zeros(16, 'int32')))\n"
@@ -267,4 +267,6 @@ def test_errors_have_the_lines_of_the_kernel(folder, tmp_path):
     done = python(folder, tmp_path, str(program))
     assert done.returncode == 0 and str(folder) in done.stdout, done.stderr
     assert "CompilationError at 2:4" in done.stdout and "tl.store(x_ptr + tl.arange(0, 8)" in done.stdout
-    assert re.search(r"NotImplementedError mps: .*wrong\.py:8:\d+: .*tt.elementwise_inline_asm: the PTX `brev.b32 \$0, \$1`: not covered", done.stdout)
+    assert re.search(
+        r"NotImplementedError mps: .*wrong\.py:8:\d+: .*tt.elementwise_inline_asm: the PTX `cnot.b32 \$0, \$1`: not covered", done.stdout
+    )

@@ -159,43 +159,6 @@ def test_products_of_bytes(m, n, k):
 
 
 @triton.jit
-def assembly_kernel(x_ptr, y_ptr, out_ptr, ASSEMBLY: tl.constexpr):
-    at = tl.arange(0, 64)
-    x, y = tl.load(x_ptr + at), tl.load(y_ptr + at)
-    tl.store(out_ptr + at, tl.inline_asm_elementwise(ASSEMBLY, "=f,f,f", [x, y], dtype=tl.float32, is_pure=True, pack=1))
-
-
-@pytest.mark.parametrize(
-    ("assembly", "function"),
-    [
-        ("tanh.approx.f32 $0, $1;", lambda x, y: np.tanh(x)),
-        ("ex2.approx.ftz.f32 $0, $1;", lambda x, y: np.exp2(x)),
-        ("lg2.approx.f32 $0, $2;", lambda x, y: np.log2(y)),
-        ("rcp.approx.ftz.f32 $0, $2;", lambda x, y: 1 / y),
-        ("mov.b32 $0, $2;", lambda x, y: y),
-        ("cvt.rzi.f32.f32 $0, $1;", lambda x, y: np.trunc(x)),
-        ("{ .reg .f16 h; cvt.rn.f16.f32 h, $1; cvt.f32.f16 $0, h; }", lambda x, y: x.astype("float16").astype("float32")),
-        ("{ .reg .s32 i; cvt.rpi.ftz.f32.f32 $0, $2; cvt.rzi.s32.f32 i, $0; cvt.rn.f32.s32 $0, i; }", lambda x, y: np.ceil(y)),
-        ("cvt.rna.tf32.f32 $0, $1;", lambda x, y: ((x.view("int32") + 0x1000) & ~0x1FFF).view("float32")),
-        ("add.sat.f32 $0, $1, $2;", lambda x, y: np.clip(x + y, 0, 1)),
-        ("{ .reg .pred p; setp.gt.f32 p, $1, $2; selp.f32 $0, $1, $2, p; }", np.maximum),
-        ("{\n .reg .f32 t;\n mul.f32 t, $1, $2; // a product\n fma.rn.f32 $0, t, $2, 0f3F800000;\n}", lambda x, y: x * y * y + 1),
-    ],
-)
-def test_inline_assembly_of_known_instructions(assembly, function):
-    random = np.random.default_rng(0)
-    x, y, out = random.standard_normal(64).astype("float32"), random.random(64).astype("float32") + 0.5, np.zeros(64, "float32")
-    assembly_kernel[(1,)](array(x), array(y), array(out), assembly)
-    np.testing.assert_allclose(out, function(x, y), rtol=1e-6)
-
-
-def test_inline_assembly_of_other_instructions_is_refused_by_name():
-    x = np.zeros(64, "float32")
-    with pytest.raises(NotImplementedError, match=r"the PTX .max.xorsign.abs.f32 \$0, \$1, \$2.: not covered"):
-        assembly_kernel[(1,)](array(x), array(x), array(x.copy()), "max.xorsign.abs.f32 $0, $1, $2;")
-
-
-@triton.jit
 def dependent_kernel(x_ptr, out_ptr):
     gdc.gdc_wait()
     at = tl.arange(0, 8)
@@ -209,7 +172,9 @@ def test_launches_that_overlap_elsewhere():
     np.testing.assert_array_equal(out, 2 * x)
 
 
-@pytest.mark.parametrize("option", [{"maxnreg": 128}, {"launch_pdl": True}, {"enable_reflect_ftz": False}, {"ptx_options": ""}, {"min_shared_mem": 0}, {"waves_per_eu": 2}])
+@pytest.mark.parametrize(
+    "option", [{"maxnreg": 128}, {"launch_pdl": True}, {"enable_reflect_ftz": False}, {"ptx_options": ""}, {"min_shared_mem": 0}, {"waves_per_eu": 2}]
+)
 def test_advice_to_other_compilers_is_taken(option):
     x, out = np.arange(8, dtype="float32"), np.zeros(8, "float32")
     constant_kernel[(1,)](array(x), array(out), 8, **option)

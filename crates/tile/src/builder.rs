@@ -122,6 +122,17 @@ impl Builder {
         self.emit(Operation::Constant(Number::Integer(value)), &[], Type::scalar(scalar))
     }
 
+    /// The integer that a value is in every element, where it is a constant of an open block.
+    pub fn known(&self, value: Value) -> Option<i64> {
+        let mut instructions = self.open.iter().rev().flat_map(|block| block.instructions.iter().rev());
+        let instruction = instructions.find(|instruction| instruction.results.contains(&value))?;
+        match instruction.operation {
+            Operation::Constant(Number::Integer(integer)) => Some(integer),
+            Operation::Splat | Operation::Broadcast => self.known(instruction.operands[0]),
+            _ => None,
+        }
+    }
+
     /// A constant with the type of another value.
     pub fn constant_like(&mut self, value: f64, like: Value) -> Value {
         let ty = self.type_of(like).clone();

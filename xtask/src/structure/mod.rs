@@ -157,7 +157,7 @@ mod tests {
                 "parse/operations.rs",
                 "parse/region.rs",
                 "parse/scaled.rs",
-                "parse/small.rs",
+                "parse/small_operations.rs",
                 "parse/types.rs",
             ],
         ),

@@ -1,40 +1,134 @@
 //! `tl.inline_asm_elementwise`: PTX whose instructions have operations of ours. Kernels reach for it to have one instruction, an approximation above all,
 //! for which the exact function does as well.
 
+mod bits;
+mod compare;
 mod convert;
+mod instruction;
+mod narrow;
+mod registers;
 
+use super::elementwise::{packed, reshaped, unpacked};
+use super::small::shifted;
 use crate::builder::Builder;
-use crate::kernel::{Binary, Cast, Number, Operation, Unary, Value};
+use crate::kernel::{Binary, Cast, Value};
 use crate::types::{Scalar, Type};
-use std::collections::HashMap;
+use registers::Registers;
 
-/// The results of a piece of PTX, one element of each operand at a time.
-pub fn lower(text: &str, operands: &[Value], results: &[Type], b: &mut Builder) -> Result<Vec<Value>, String> {
-    let text = plain(text);
-    let mut registers = Registers { results, operands, named: HashMap::new(), has_effect: false };
-    for instruction in text.split(';').map(|part| part.trim_matches(|c: char| c.is_whitespace() || "{}".contains(c))) {
-        if !instruction.is_empty() {
-            registers.execute(instruction, b).map_err(|why| format!("the PTX `{instruction}`: {why}"))?;
-        }
-    }
-    let written = |(i, ty): (usize, &Type)| match registers.named.get(&format!("${i}")) {
-        Some(&value) if b.type_of(value) == ty => Ok(value),
-        // A register holds bits, which the result's type says the meaning of.
-        Some(&value) if has_bits_of(b.type_of(value), ty) => {
-            Ok(b.emit(Operation::Cast(Cast::Bits), &[value], ty.clone()))
-        }
-        Some(_) => Err(format!("PTX whose ${i} is of another type than the result")),
-        // What only has an effect is given a result that nobody reads.
-        None if registers.has_effect => Ok(b.constant(0.0, ty)),
-        None => Err(format!("PTX that does not write ${i}")),
-    };
-    results.iter().enumerate().map(written).collect()
+/// A piece of PTX.
+pub struct Assembly<'t> {
+    /// Instructions.
+    pub text: &'t str,
+    /// What kind of register each result and operand has, or which result's register an operand shares.
+    pub constraints: &'t str,
+    /// Neighbours of each tile that are computed at once. Those shorter than 32 bits share registers.
+    pub pack: usize,
 }
 
-/// Whether numbers of both types are as long, and none of them a truth.
-fn has_bits_of(x: &Type, y: &Type) -> bool {
-    let (Some(of_x), Some(of_y)) = (x.number(), y.number()) else { return false };
-    of_x.size() == of_y.size() && of_x != Scalar::I1 && of_y != Scalar::I1 && x.with_scalar(of_y) == *y
+/// The results of a piece of PTX.
+pub fn lower(assembly: &Assembly, operands: &[Value], results: &[Type], b: &mut Builder) -> Result<Vec<Value>, String> {
+    let pack = assembly.pack;
+    if !pack.is_power_of_two() {
+        return Err(format!("PTX of {pack} elements at once"));
+    }
+    let mut types = operands.iter().map(|&operand| b.type_of(operand)).chain(results);
+    if let Some(ty) = types.find(|ty| ty.len() % pack != 0) {
+        return Err(format!("PTX of {pack} elements at once of {ty}"));
+    }
+    let results_in: Vec<Register> = results.iter().map(|ty| Register::of(ty, pack)).collect::<Result<_, _>>()?;
+    let mut inputs = Vec::new();
+    for &operand in operands {
+        let per_register = elements_in_register(b.type_of(operand), pack);
+        let elements = unpacked(b, operand, pack);
+        inputs.extend(elements.chunks(per_register).map(|elements| joined(b, elements)));
+    }
+    let outputs: usize = results_in.iter().map(|register| register.count).sum();
+    let like = results_in.first().map(|register| register.ty.clone());
+    let mut registers = Registers::new(like, outputs, &inputs);
+    registers.share(assembly.constraints, outputs, &inputs);
+    let text = plain(assembly.text);
+    for instruction in text.split(';').map(without_braces) {
+        if !instruction.is_empty() {
+            instruction::execute(instruction, &mut registers, b)
+                .map_err(|why| format!("the PTX `{instruction}`: {why}"))?;
+        }
+    }
+    let mut numbers = 0..outputs;
+    let mut gathered = Vec::new();
+    for (register, ty) in results_in.iter().zip(results) {
+        let mut elements = Vec::new();
+        for number in numbers.by_ref().take(register.count) {
+            let value = registers.result(number, register, b)?;
+            elements.extend(parted(b, value, ty, pack / register.count));
+        }
+        let whole = packed(b, &elements);
+        gathered.push(if b.type_of(whole) == ty { whole } else { reshaped(b, whole, &ty.dims) });
+    }
+    Ok(gathered)
+}
+
+/// The registers that a result's elements are in.
+struct Register {
+    count: usize,
+    ty: Type,
+}
+
+impl Register {
+    fn of(ty: &Type, pack: usize) -> Result<Register, String> {
+        let per_register = elements_in_register(ty, pack);
+        let scalar = ty.number().ok_or_else(|| format!("PTX that gives {ty}"))?;
+        let scalar = if per_register == 1 { scalar } else { integer_of(scalar.size() * per_register) };
+        let ty = ty.with_scalar(scalar);
+        let ty = if pack == 1 { ty } else { ty.with_dims(&[ty.len() / pack]) };
+        Ok(Register { count: pack / per_register, ty })
+    }
+}
+
+fn elements_in_register(ty: &Type, pack: usize) -> usize {
+    ty.number().map_or(1, |scalar| (4 / scalar.size()).clamp(1, pack))
+}
+
+/// The integer of so many bytes.
+fn integer_of(bytes: usize) -> Scalar {
+    match bytes {
+        1 => Scalar::I8,
+        2 => Scalar::I16,
+        4 => Scalar::I32,
+        _ => Scalar::I64,
+    }
+}
+
+/// Numbers behind each other in one integer, the first in its low bits; one alone as it is.
+fn joined(b: &mut Builder, parts: &[Value]) -> Value {
+    let (first, others) = (parts[0], &parts[1..]);
+    if others.is_empty() {
+        return first;
+    }
+    let size = b.scalar_of(first).size();
+    let (integer, whole) = (integer_of(size), integer_of(size * parts.len()));
+    let wide = |b: &mut Builder, part| {
+        let bits = b.cast(Cast::Bits, part, integer);
+        b.cast(Cast::Unsigned, bits, whole)
+    };
+    let mut so_far = wide(b, first);
+    for (i, &part) in others.iter().enumerate() {
+        let wide = wide(b, part);
+        let moved = shifted(b, Binary::ShiftLeft, wide, (8 * size * (i + 1)) as i64);
+        so_far = b.binary(Binary::Or, so_far, moved);
+    }
+    so_far
+}
+
+/// The inverse of [`joined`]: so many numbers of a type.
+fn parted(b: &mut Builder, whole: Value, ty: &Type, count: usize) -> Vec<Value> {
+    let Some(scalar) = ty.number().filter(|_| count > 1) else { return vec![whole] };
+    let mut part = |i: usize| {
+        let at = (8 * scalar.size() * i) as i64;
+        let shifted = if i == 0 { whole } else { shifted(b, Binary::ShiftRightUnsigned, whole, at) };
+        let integer = b.cast(Cast::Signed, shifted, integer_of(scalar.size()));
+        b.cast(Cast::Bits, integer, scalar)
+    };
+    (0..count).map(&mut part).collect()
 }
 
 /// The text without MLIR's escapes and without comments.
@@ -44,181 +138,9 @@ fn plain(text: &str) -> String {
     spaces.lines().map(|line| line.split("//").next().unwrap_or(line)).collect::<Vec<_>>().join(" ")
 }
 
-/// Values by the names of registers: `$0` and so on are the results, then the operands.
-struct Registers<'a> {
-    results: &'a [Type],
-    operands: &'a [Value],
-    named: HashMap<String, Value>,
-    /// Whether an instruction was met that is not there for a result.
-    has_effect: bool,
-}
-
-impl Registers<'_> {
-    fn execute(&mut self, instruction: &str, b: &mut Builder) -> Result<(), String> {
-        let (name, rest) = instruction.split_once(char::is_whitespace).unwrap_or((instruction, ""));
-        let mut words = name.split('.');
-        let kind = words.next().unwrap_or_default();
-        // A declaration of registers, and launches that overlap, which they do not here.
-        self.has_effect |= kind == "griddepcontrol";
-        if kind.is_empty() || kind == "griddepcontrol" {
-            return Ok(());
-        }
-        let words: Vec<&str> = words.collect();
-        let scalar = words.iter().rev().find_map(|word| scalar(word)).ok_or("not covered")?;
-        let mut names = rest.split(',').map(str::trim);
-        let to = names.next().filter(|name| !name.is_empty()).ok_or("no register to write")?;
-        let names: Vec<&str> = names.collect();
-        let value = match names[..] {
-            // Moves are of bits, whatever they stand for.
-            [name] if kind == "mov" && self.held(name).is_some() => self.held(name),
-            [name] if kind == "cvt" => {
-                let x = self.value(name, scalar, b)?;
-                convert::converted(&words, x, b)
-            }
-            [x, y] if kind == "setp" => {
-                let values = [self.value(x, scalar, b)?, self.value(y, scalar, b)?];
-                convert::compared(&words, values, b)
-            }
-            [x, y, condition] if kind == "selp" && words.len() == 1 => {
-                let (x, y) = (self.value(x, scalar, b)?, self.value(y, scalar, b)?);
-                let condition = self.value(condition, Scalar::I1, b)?;
-                Some(b.select(condition, x, y))
-            }
-            _ => {
-                let values = names.iter().map(|name| self.value(name, scalar, b)).collect::<Result<Vec<_>, _>>()?;
-                operation(kind, &words, &values, b)
-            }
-        };
-        let value = value.ok_or("not covered")?;
-        self.named.insert(to.to_owned(), value);
-        Ok(())
-    }
-
-    /// What a register holds.
-    fn held(&self, name: &str) -> Option<Value> {
-        let operand = || {
-            let number = name.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(self.results.len())?;
-            self.operands.get(number).copied()
-        };
-        self.named.get(name).copied().or_else(operand)
-    }
-
-    /// What a register holds, or the number that a literal is.
-    fn value(&self, name: &str, scalar: Scalar, b: &mut Builder) -> Result<Value, String> {
-        let found = match (self.held(name), literal(name, scalar)) {
-            (Some(value), _) => value,
-            (None, Some(number)) => {
-                let like = self.results.first().or_else(|| self.operands.first().map(|&x| b.type_of(x)));
-                let ty = like.ok_or("a literal of no shape")?.with_scalar(scalar);
-                b.emit(Operation::Constant(number), &[], ty)
-            }
-            (None, None) => return Err(format!("{name} holds nothing")),
-        };
-        match b.type_of(found).number() {
-            Some(own) if own == scalar => Ok(found),
-            _ => Err(format!("{name} is no {}", scalar.name())),
-        }
-    }
-}
-
-/// The number type that an instruction's suffix names. Bits without a type are integers.
-fn scalar(suffix: &str) -> Option<Scalar> {
-    Some(match suffix {
-        "f64" => Scalar::F64,
-        "f32" => Scalar::F32,
-        "f16" => Scalar::F16,
-        "bf16" => Scalar::BF16,
-        "s64" | "u64" | "b64" => Scalar::I64,
-        "s32" | "u32" | "b32" => Scalar::I32,
-        "s16" | "u16" | "b16" => Scalar::I16,
-        "s8" | "u8" | "b8" => Scalar::I8,
-        _ => return None,
-    })
-}
-
-/// `0f3F800000`, `0d...`, decimal floats and integers.
-fn literal(text: &str, scalar: Scalar) -> Option<Number> {
-    let bits = |prefix: &str| text.strip_prefix(prefix).and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    if scalar.is_float() {
-        let single = bits("0f").or_else(|| bits("0F")).and_then(|bits| u32::try_from(bits).ok());
-        let double = bits("0d").or_else(|| bits("0D"));
-        let number = single.map(|bits| f32::from_bits(bits).into()).or(double.map(f64::from_bits));
-        return number.or_else(|| text.parse().ok()).map(Number::Float);
-    }
-    let number = bits("0x").map(|bits| bits as i64).or_else(|| text.parse().ok());
-    number.map(Number::Integer)
-}
-
-/// What an instruction makes of its operands; none where it is not known.
-fn operation(kind: &str, words: &[&str], values: &[Value], b: &mut Builder) -> Option<Value> {
-    let saturates = words.contains(&"sat") && matches!(kind, "add" | "sub" | "mul" | "fma");
-    if !saturates {
-        return unbounded(kind, words, values, b);
-    }
-    let others: Vec<&str> = words.iter().copied().filter(|&word| word != "sat").collect();
-    let value = unbounded(kind, &others, values, b)?;
-    b.type_of(value).number()?.is_float().then(|| convert::within_one(value, b))
-}
-
-/// As [`operation`], of instructions that do not saturate.
-fn unbounded(kind: &str, words: &[&str], values: &[Value], b: &mut Builder) -> Option<Value> {
-    let is_float = b.type_of(*values.first()?).number()?.is_float();
-    let is_unsigned = words.iter().any(|word| word.starts_with('u'));
-    let modifies = |word: &str| words.contains(&word);
-    // Rounding to nearest is ours, approximations are computed exactly.
-    let plain = |word: &&str| scalar(word).is_some() || ["rn", "approx", "full", "ftz", "lo", "NaN"].contains(word);
-    if !words.iter().all(plain) {
-        return None;
-    }
-    let unary = match kind {
-        "mov" => return values.first().copied().filter(|_| values.len() == 1),
-        "neg" => Some(Unary::Negate),
-        "abs" => Some(Unary::Absolute),
-        "not" => Some(Unary::Not),
-        "ex2" => Some(Unary::Exp2),
-        "lg2" => Some(Unary::Log2),
-        "sqrt" => Some(Unary::Sqrt),
-        "rsqrt" => Some(Unary::Rsqrt),
-        "sin" => Some(Unary::Sin),
-        "cos" => Some(Unary::Cos),
-        "tanh" => Some(Unary::Tanh),
-        _ => None,
-    };
-    let binary = match (kind, is_float) {
-        ("add", _) => Some(Binary::Add),
-        ("sub", _) => Some(Binary::Subtract),
-        ("mul", _) => Some(Binary::Multiply),
-        ("div", true) => Some(Binary::Divide),
-        ("min", true) if modifies("NaN") => Some(Binary::Minimum),
-        ("max", true) if modifies("NaN") => Some(Binary::Maximum),
-        ("min", true) => Some(Binary::MinimumNumber),
-        ("max", true) => Some(Binary::MaximumNumber),
-        ("min", false) => Some(if is_unsigned { Binary::MinimumUnsigned } else { Binary::Minimum }),
-        ("max", false) => Some(if is_unsigned { Binary::MaximumUnsigned } else { Binary::Maximum }),
-        ("and", false) => Some(Binary::And),
-        ("or", false) => Some(Binary::Or),
-        ("xor", false) => Some(Binary::Xor),
-        ("shl", false) => Some(Binary::ShiftLeft),
-        ("shr", false) => {
-            Some(if modifies("s32") || modifies("s64") { Binary::ShiftRight } else { Binary::ShiftRightUnsigned })
-        }
-        _ => None,
-    };
-    Some(match (kind, unary, binary, values) {
-        (_, Some(unary), _, &[x]) => b.unary(unary, x),
-        (_, _, Some(binary), &[x, y]) => b.binary(binary, x, y),
-        ("rcp", _, _, &[x]) => {
-            let one = b.constant_like(1.0, x);
-            b.binary(Binary::Divide, one, x)
-        }
-        ("fma", _, _, &[x, _, _]) if is_float => {
-            let ty = b.type_of(x).clone();
-            b.emit(Operation::MultiplyAdd, values, ty)
-        }
-        ("mad", _, _, &[x, y, z]) if !is_float => {
-            let product = b.binary(Binary::Multiply, x, y);
-            b.binary(Binary::Add, product, z)
-        }
-        _ => return None,
-    })
+/// An instruction without the braces of the blocks that begin before it and end behind it; those around several registers stay.
+fn without_braces(instruction: &str) -> &str {
+    let is_edge = |c: char| c.is_whitespace() || c == '{' || c == '}';
+    let inner = instruction.trim_start_matches(is_edge);
+    if inner.contains('{') { inner.trim_end() } else { inner.trim_end_matches(is_edge) }
 }

@@ -30,13 +30,13 @@ pub fn lower(b: &mut Builder, operands: &[Value], pack: usize, block: &Block) ->
     Ok(packed.collect())
 }
 
-fn reshaped(b: &mut Builder, x: Value, dims: &[usize]) -> Value {
+pub(super) fn reshaped(b: &mut Builder, x: Value, dims: &[usize]) -> Value {
     let ty = b.type_of(x).with_dims(dims);
     b.emit(Operation::Reshape, &[x], ty)
 }
 
 /// The first of each `pack` neighbours, the second, and so on.
-fn unpacked(b: &mut Builder, x: Value, pack: usize) -> Vec<Value> {
+pub(super) fn unpacked(b: &mut Builder, x: Value, pack: usize) -> Vec<Value> {
     if pack == 1 {
         return vec![x];
     }
@@ -49,7 +49,7 @@ fn unpacked(b: &mut Builder, x: Value, pack: usize) -> Vec<Value> {
 }
 
 /// The inverse of [`unpacked`], as a tile of one dimension where there are several.
-fn packed(b: &mut Builder, parts: &[Value]) -> Value {
+pub(super) fn packed(b: &mut Builder, parts: &[Value]) -> Value {
     if let &[x] = parts {
         return x;
     }

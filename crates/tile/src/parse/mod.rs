@@ -16,6 +16,7 @@ mod region;
 mod rounding;
 mod scaled;
 mod small;
+mod small_operations;
 mod truth;
 mod types;
 mod waiting;

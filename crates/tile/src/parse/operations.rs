@@ -1,12 +1,13 @@
 //! TTIR's operations of the plain form `name operands {attributes} : types`, and what each becomes.
 
-use super::assembly;
+use super::assembly::{self, Assembly};
 use super::comparison;
 use super::cursor::{Cursor, Read};
 use super::function::{Names, named};
 use super::region;
 use super::rounding;
-use super::small::{self, Small};
+use super::small::Small;
+use super::small_operations;
 use super::truth;
 use super::types::form;
 use super::waiting;
@@ -85,6 +86,12 @@ pub fn attribute(attributes: &str, name: &str) -> Option<i64> {
     let entry =
         attributes.split(',').find_map(|entry| entry.trim().strip_prefix(name)?.trim_start().strip_prefix('='))?;
     entry.split(':').next()?.trim().parse().ok()
+}
+
+/// The text of `name = "text"` in an attribute dictionary.
+fn text_attribute<'t>(attributes: &'t str, name: &str) -> Option<&'t str> {
+    let quoted = attributes.split_once(name)?.1.trim_start().strip_prefix('=')?.trim_start().strip_prefix('"')?;
+    quoted.split('"').next()
 }
 
 /// `arith.constant`: a number or boolean, alone or in every element.
@@ -200,7 +207,7 @@ fn atomic(name: Option<&&str>) -> Result<Atomic, String> {
 
 /// Adds what an operation stands for; its results, or why it is refused.
 pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Value>, String> {
-    if let Some(value) = small::lower(operation, simple, b)? {
+    if let Some(value) = small_operations::lower(operation, simple, b)? {
         return Ok(vec![value]);
     }
     let of = &simple.operands[..];
@@ -326,10 +333,12 @@ pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Vec<Va
         }
         // Programs of one launch do not overlap with those of the next.
         ("tt.grid_dependency_wait" | "tt.grid_dependency_launch_dependents", &[]) => return Ok(Vec::new()),
-        ("tt.elementwise_inline_asm", _) if attribute(simple.attributes, "packed_element").unwrap_or(1) == 1 => {
-            return assembly::lower(simple.text, of, simple.types.get(of.len()..).unwrap_or_default(), b);
+        ("tt.elementwise_inline_asm", _) => {
+            let pack = attribute(simple.attributes, "packed_element").and_then(|pack| usize::try_from(pack).ok());
+            let constraints = text_attribute(simple.attributes, "constraints").unwrap_or_default();
+            let assembly = Assembly { text: simple.text, constraints, pack: pack.unwrap_or(1) };
+            return assembly::lower(&assembly, of, simple.types.get(of.len()..).unwrap_or_default(), b);
         }
-        ("tt.elementwise_inline_asm", _) => return Err("PTX of several elements at once".to_owned()),
         // Any value will do.
         ("ub.poison", &[]) => b.constant(0.0, &result.ok_or("no type")?),
         // A hint to optimisers.

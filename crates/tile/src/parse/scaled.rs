@@ -1,9 +1,9 @@
 //! Products of blocks with a scale each: factors of 8 bits, or of 4 bits, two in a byte.
 
 use super::operations::Simple;
-use super::small::{Small, masked, scaled_half, shifted};
+use super::small::{Small, power, shifted, widened_nibble};
 use crate::builder::Builder;
-use crate::kernel::{Binary, Cast, Compare, Operation, Value};
+use crate::kernel::{Binary, Cast, Operation, Value};
 use crate::types::Scalar;
 
 /// What a factor of a scaled product is made of.
@@ -91,12 +91,7 @@ impl Factor {
 fn unpacked(b: &mut Builder, bytes: Value, axis: usize) -> Value {
     let wide = b.cast(Cast::Unsigned, bytes, Scalar::I16);
     let high = shifted(b, Binary::ShiftRightUnsigned, wide, 4);
-    let halves = [wide, high].map(|nibble| {
-        let (low, sign) = (masked(b, nibble, 7), masked(b, nibble, 8));
-        let (low, sign) = (shifted(b, Binary::ShiftLeft, low, 9), shifted(b, Binary::ShiftLeft, sign, 12));
-        let bits = b.binary(Binary::Or, low, sign);
-        scaled_half(b, bits, 16384.0)
-    });
+    let halves = [wide, high].map(|nibble| widened_nibble(b, nibble));
     let dims = b.type_of(bytes).dims.clone();
     let pairs: Vec<usize> = dims.iter().copied().chain([2]).collect();
     let ty = b.type_of(halves[0]).with_dims(&pairs);
@@ -110,21 +105,6 @@ fn unpacked(b: &mut Builder, bytes: Value, axis: usize) -> Value {
     let mut whole = dims;
     whole[axis] *= 2;
     b.emit(Operation::Reshape, &[joined], ty.with_dims(&whole))
-}
-
-/// `2^(x - 127)` of bytes; 255 is NaN.
-fn power(b: &mut Builder, bytes: Value) -> Value {
-    let wide = b.cast(Cast::Unsigned, bytes, Scalar::I32);
-    let bits = shifted(b, Binary::ShiftLeft, wide, 23);
-    let number = b.cast(Cast::Bits, bits, Scalar::F32);
-    let [lowest, highest] = [0.0, 255.0].map(|byte| {
-        let byte = b.constant_like(byte, wide);
-        b.compare(Compare::Equal, wide, byte)
-    });
-    let smallest = b.constant_like(2.0_f64.powi(-127), number);
-    let nan = b.constant_like(f64::NAN, number);
-    let number = b.select(lowest, smallest, number);
-    b.select(highest, nan, number)
 }
 
 /// Each element along the last axis as often as `size` is a multiple of that axis.

@@ -1,12 +1,9 @@
 //! Floats of 8 bits. In memory they are bytes; what computes with them is arithmetic on wider types, which is exact but for the rounding to
 //! 8 bits: to nearest even, with everything too large as the largest finite number.
 
-use super::operations::Simple;
-use super::rounding;
-use super::scaled;
 use crate::builder::Builder;
 use crate::kernel::{Binary, Cast, Compare, Number, Value};
-use crate::types::{Scalar, Type};
+use crate::types::Scalar;
 
 /// A float of 8 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,117 +90,71 @@ impl Small {
 
     /// Float32 as bytes.
     pub fn narrowed(self, b: &mut Builder, x: Value) -> Value {
-        let (fraction_bits, bias, largest) = self.parts();
         let bits = b.cast(Cast::Bits, x, Scalar::I32);
         let sign = shifted(b, Binary::ShiftRightUnsigned, bits, 24);
         let sign = masked(b, sign, 0x80);
         let magnitude = masked(b, bits, 0x7fff_ffff);
-        // Rounded to even by adding all but half of what goes, and one more where the last bit that stays is set.
-        let gone = 23 - fraction_bits;
-        let last = shifted(b, Binary::ShiftRightUnsigned, magnitude, gone);
-        let odd = masked(b, last, 1);
-        let rounded = plus(b, magnitude, (1 << (gone - 1)) - 1);
-        let rounded = b.binary(Binary::Add, rounded, odd);
-        let normal = shifted(b, Binary::ShiftRightUnsigned, rounded, gone);
-        let normal = plus(b, normal, -((127 - bias) << fraction_bits));
-        let most = b.constant_like(largest as f64, normal);
-        let normal = b.binary(Binary::Minimum, normal, most);
-        // Subnormal numbers are multiples of the smallest: added to 2^23 of it, the sum's last bits count them, rounded to even.
-        let unit = 2.0_f64.powi((1 - bias - fraction_bits + 23) as i32);
-        let positive = b.cast(Cast::Bits, magnitude, Scalar::F32);
-        let base = b.constant_like(unit, positive);
-        let sum = b.binary(Binary::Add, positive, base);
-        let counted = b.cast(Cast::Bits, sum, Scalar::I32);
-        let counted = plus(b, counted, -i64::from((unit as f32).to_bits()));
-        let smallest = b.constant_like(f64::from(((127 + 1 - bias) << 23) as u32), magnitude);
-        let is_small = b.compare(Compare::Less, magnitude, smallest);
-        let finite = b.select(is_small, counted, normal);
-        let infinity = b.constant_like(f64::from(0x7f80_0000_u32), magnitude);
-        let is_nan = b.compare(Compare::Greater, magnitude, infinity);
-        let nan = b.constant_like(127.0, finite);
-        let magnitude = b.select(is_nan, nan, finite);
+        let magnitude = narrowed_magnitude(b, magnitude, self.parts(), 127.0);
         let byte = b.binary(Binary::Or, magnitude, sign);
         b.cast(Cast::Signed, byte, Scalar::I8)
     }
 }
 
-/// Operations that only move floats of 8 bits, as the bytes that they are.
-const MOVING: [&str; 17] = [
-    "tt.load",
-    "tt.store",
-    "tt.splat",
-    "tt.broadcast",
-    "tt.reshape",
-    "tt.expand_dims",
-    "tt.addptr",
-    "tt.trans",
-    "tt.join",
-    "tt.split",
-    "tt.cat",
-    "tt.gather",
-    "tt.unsplat",
-    "tt.bitcast",
-    "tt.int_to_ptr",
-    "tt.ptr_to_int",
-    "arith.select",
-];
-
-/// What an operation on floats of 8 bits stands for; none for what only moves them, or has none.
-pub fn lower(operation: &str, simple: &Simple, b: &mut Builder) -> Result<Option<Value>, String> {
-    let small = |at: usize| simple.smalls.get(at).copied().flatten();
-    let has_small = simple.smalls.iter().any(Option::is_some);
-    match (operation, &simple.operands[..]) {
-        ("tt.dot_scaled", _) => scaled::dot_scaled(b, simple).map(Some),
-        _ if !has_small => Ok(None),
-        ("tt.dot", &[x, y, sum]) => Ok(Some(dot(b, [x, y, sum], [small(0), small(1)]))),
-        ("tt.fp_to_fp", &[x]) => {
-            let to = simple.types.last().ok_or("no type")?;
-            let rounded = convert(b, x, small(0), small(1), to)?;
-            // A float of 8 bits is exact in each of the other types, and rounded on its way to another one of 8 bits.
-            match (small(0), small(1)) {
-                (None, Some(small)) if simple.words.contains(&"rtz") => {
-                    let again = small.widened(b, rounded);
-                    Ok(Some(rounding::nearer_to_zero(b, x, again, rounded)))
-                }
-                (Some(_), Some(_)) if simple.words.contains(&"rtz") => {
-                    Err("rounding towards zero of 8 bits".to_owned())
-                }
-                _ => Ok(Some(rounded)),
-            }
-        }
-        ("math.absf", &[x]) => Ok(Some(masked(b, x, 0x7f))),
-        _ if MOVING.contains(&operation) => Ok(None),
-        _ => Err("not covered for floats of 8 bits".to_owned()),
-    }
+/// The bits of a float32 without its sign as those of a shorter float, of which the bits of the fraction, the exponent's bias and the largest finite number
+/// are given, and what NaN becomes.
+pub(super) fn narrowed_magnitude(
+    b: &mut Builder,
+    magnitude: Value,
+    (fraction_bits, bias, largest): (i64, i64, i64),
+    nan: f64,
+) -> Value {
+    // Rounded to even by adding all but half of what goes, and one more where the last bit that stays is set.
+    let gone = 23 - fraction_bits;
+    let last = shifted(b, Binary::ShiftRightUnsigned, magnitude, gone);
+    let odd = masked(b, last, 1);
+    let rounded = plus(b, magnitude, (1 << (gone - 1)) - 1);
+    let rounded = b.binary(Binary::Add, rounded, odd);
+    let normal = shifted(b, Binary::ShiftRightUnsigned, rounded, gone);
+    let normal = plus(b, normal, -((127 - bias) << fraction_bits));
+    let most = b.constant_like(largest as f64, normal);
+    let normal = b.binary(Binary::Minimum, normal, most);
+    // Subnormal numbers are multiples of the smallest: added to 2^23 of it, the sum's last bits count them, rounded to even.
+    let unit = 2.0_f64.powi((1 - bias - fraction_bits + 23) as i32);
+    let positive = b.cast(Cast::Bits, magnitude, Scalar::F32);
+    let base = b.constant_like(unit, positive);
+    let sum = b.binary(Binary::Add, positive, base);
+    let counted = b.cast(Cast::Bits, sum, Scalar::I32);
+    let counted = plus(b, counted, -i64::from((unit as f32).to_bits()));
+    let smallest = b.constant_like(f64::from(((127 + 1 - bias) << 23) as u32), magnitude);
+    let is_small = b.compare(Compare::Less, magnitude, smallest);
+    let finite = b.select(is_small, counted, normal);
+    let infinity = b.constant_like(f64::from(0x7f80_0000_u32), magnitude);
+    let is_nan = b.compare(Compare::Greater, magnitude, infinity);
+    let nan = b.constant_like(nan, finite);
+    b.select(is_nan, nan, finite)
 }
 
-/// `tt.fp_to_fp` and the like where one of the types has 8 bits.
-pub fn convert(b: &mut Builder, x: Value, from: Option<Small>, to: Option<Small>, ty: &Type) -> Result<Value, String> {
-    if from == to {
-        return Ok(x);
-    }
-    let wide = match from {
-        Some(small) => small.widened(b, x),
-        None => b.cast(Cast::Float, x, Scalar::F32),
-    };
-    Ok(match (to, ty.number()) {
-        (Some(small), _) => small.narrowed(b, wide),
-        (None, Some(scalar)) => b.cast(Cast::Float, wide, scalar),
-        (None, None) => return Err("a conversion of addresses".to_owned()),
-    })
+/// The float of 4 bits in the low bits of an i16, as float32.
+pub(super) fn widened_nibble(b: &mut Builder, nibble: Value) -> Value {
+    let (low, sign) = (masked(b, nibble, 7), masked(b, nibble, 8));
+    let (low, sign) = (shifted(b, Binary::ShiftLeft, low, 9), shifted(b, Binary::ShiftLeft, sign, 12));
+    let bits = b.binary(Binary::Or, low, sign);
+    scaled_half(b, bits, 16384.0)
 }
 
-/// A product of factors of 8 bits, which float16 holds exactly.
-pub fn dot(b: &mut Builder, [x, y, sum]: [Value; 3], [of_x, of_y]: [Option<Small>; 2]) -> Value {
-    let half = |b: &mut Builder, value, small: Option<Small>| match small {
-        Some(small) => {
-            let wide = small.widened(b, value);
-            b.cast(Cast::Float, wide, Scalar::F16)
-        }
-        None => value,
-    };
-    let (x, y) = (half(b, x, of_x), half(b, y, of_y));
-    b.dot(x, y, sum)
+/// `2^(x - 127)` of bytes; 255 is NaN.
+pub(super) fn power(b: &mut Builder, bytes: Value) -> Value {
+    let wide = b.cast(Cast::Unsigned, bytes, Scalar::I32);
+    let bits = shifted(b, Binary::ShiftLeft, wide, 23);
+    let number = b.cast(Cast::Bits, bits, Scalar::F32);
+    let [lowest, highest] = [0.0, 255.0].map(|byte| {
+        let byte = b.constant_like(byte, wide);
+        b.compare(Compare::Equal, wide, byte)
+    });
+    let smallest = b.constant_like(2.0_f64.powi(-127), number);
+    let nan = b.constant_like(f64::NAN, number);
+    let number = b.select(lowest, smallest, number);
+    b.select(highest, nan, number)
 }
 
 /// The bits of a float16 as float32, times a power of two.
@@ -232,6 +183,7 @@ fn plus(b: &mut Builder, x: Value, number: i64) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::Type;
     use crate::{RawMemory, interpret, verify};
 
     /// Runs a kernel of 256 elements that turns `x` into `out`.
