@@ -6,6 +6,7 @@
 //!
 //! [`Model`] is the way in.
 
+mod course;
 mod error;
 mod lower;
 mod model;

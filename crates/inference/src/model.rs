@@ -1,5 +1,6 @@
 //! A model that is loaded, and its runs.
 
+use crate::course::{Courses, Segment};
 use crate::error::{Error, Result};
 use crate::lower::{self, Lowered};
 use crate::parameters;
@@ -47,8 +48,8 @@ struct Shared {
     weights: Vec<StoredTensor>,
     /// Graphs that are run on the way, and folded weights.
     graphs: ExecutableCache,
-    /// Whole programs by the shapes of their inputs.
-    shapes: Cache<Vec<Vec<usize>>, Compiled>,
+    /// Programs by the shapes of their inputs, and by how long loops may be.
+    shapes: Cache<(Vec<Vec<usize>>, usize), Compiled>,
 }
 
 /// A program for one set of shapes.
@@ -56,8 +57,8 @@ struct Shared {
 enum Compiled {
     /// The whole program is one graph: nothing in it depends on a tensor's content.
     Whole(Arc<Executable>),
-    /// It depends on values what is computed: each run finds out anew.
-    ByRun,
+    /// It depends on values what is computed: a run finds out, unless one before it did.
+    ByRun(Courses),
 }
 
 /// The program's form.
@@ -187,16 +188,28 @@ impl Model {
         let mut lowered = None;
         let compiled = self.compiled(inputs, &mut lowered)?;
         let shared = &*self.shared;
-        if let Compiled::Whole(executable) = &*compiled {
-            return Ok(executable.run(&shared.device.queue(), &self.feeds(inputs))?);
-        }
-        let Lowered { graph, results, feeds, .. } = match lowered {
+        let queue = shared.device.queue();
+        let courses = match &*compiled {
+            Compiled::Whole(executable) => return Ok(executable.run(&queue, &self.feeds(inputs))?),
+            Compiled::ByRun(courses) => courses,
+        };
+        let Lowered { graph, results, feeds, course } = match lowered {
             Some(lowered) => lowered,
-            None => self.lower(inputs)?,
+            None => match courses.follow(&queue, inputs) {
+                Ok(Some(results)) => return Ok(results),
+                Ok(None) => self.lower(inputs)?,
+                // The same error comes with the operation's name.
+                Err(error) => {
+                    told(&shared.device, error);
+                    self.lower(inputs)?
+                }
+            },
         };
         let executable = shared.graphs.compile(&graph, &shared.device, &results, OptimizationLevel::Level1)?;
-        let feeds: Vec<(&str, &TensorData)> = feeds.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
-        Ok(executable.run(&shared.device.queue(), &feeds)?)
+        let fed: Vec<(&str, &TensorData)> = feeds.iter().map(|feed| (&feed.name[..], &feed.held.tensor)).collect();
+        let results = executable.run(&queue, &fed)?;
+        courses.keep(course, Segment { executable, feeds: lower::origins(&feeds) });
+        Ok(results)
     }
 
     /// The program compiled for the shapes of these inputs, which it is fed by [`Model::feeds`]: to see its steps, its memory and where
@@ -205,7 +218,7 @@ impl Model {
         let compiled = self.compiled(inputs, &mut None).map_err(|error| told(&self.shared.device, error))?;
         Ok(match &*compiled {
             Compiled::Whole(executable) => Some(Arc::clone(executable)),
-            Compiled::ByRun => None,
+            Compiled::ByRun(_) => None,
         })
     }
 
@@ -218,12 +231,12 @@ impl Model {
     fn compiled(&self, inputs: &[TensorData], lowered: &mut Option<Lowered>) -> Result<Arc<Compiled>> {
         self.check(inputs)?;
         let shared = &*self.shared;
-        let key: Vec<Vec<usize>> = inputs.iter().map(|input| input.shape().to_vec()).collect();
+        let key = (inputs.iter().map(|input| input.shape().to_vec()).collect(), self.longest_loop);
         shared.shapes.get_or_make(&key, || -> Result<Compiled> {
             let made = self.lower(inputs)?;
-            if made.segments > 0 {
+            if !made.course.is_empty() {
                 *lowered = Some(made);
-                return Ok(Compiled::ByRun);
+                return Ok(Compiled::ByRun(Courses::default()));
             }
             let Lowered { graph, results, .. } = &made;
             let executable = shared.graphs.compile_anew(graph, &shared.device, results, OptimizationLevel::Level1)?;

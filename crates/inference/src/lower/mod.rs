@@ -18,8 +18,9 @@ mod recurrent;
 mod reduction;
 mod value;
 
-pub(crate) use value::Value;
+pub(crate) use value::{Held, Value, read};
 
+use crate::course::{Course, Origin, Segment};
 use crate::error::{Error, Result};
 use crate::program::{Block, Dialect, Operation, Program, ValueId};
 use openmps::graph::{ExecutableCache, StoredTensor, Tensor};
@@ -91,23 +92,30 @@ pub(crate) struct Lowering<'m> {
     values: Vec<Option<Value>>,
     /// By parameter: what it is called in this graph.
     placed: HashMap<usize, Tensor>,
-    feeds: Vec<(String, TensorData)>,
+    feeds: Vec<Feed>,
     /// What tensors of graphs that were run during this operation were computed to: the operation may have them in its hands.
-    moved: HashMap<Tensor, TensorData>,
+    moved: HashMap<Tensor, Held>,
     /// Operators in this graph.
     steps: usize,
-    /// How many graphs were run on the way.
-    pub(crate) segments: usize,
+    /// The graphs that were run on the way, and what was read.
+    course: Course,
     /// Rounds of a loop at most.
     longest_loop: usize,
 }
 
-/// What a program became.
+/// A placeholder of a graph, and what it is fed.
+pub(crate) struct Feed {
+    pub(crate) name: String,
+    placeholder: Tensor,
+    pub(crate) held: Held,
+}
+
+/// What a program became: its last graph, and how it came there.
 pub(crate) struct Lowered {
     pub(crate) graph: Graph,
     pub(crate) results: Vec<Tensor>,
-    pub(crate) feeds: Vec<(String, TensorData)>,
-    pub(crate) segments: usize,
+    pub(crate) feeds: Vec<Feed>,
+    pub(crate) course: Course,
 }
 
 /// Lowers a whole program for these inputs.
@@ -130,14 +138,14 @@ pub(crate) fn lower(
         feeds: Vec::new(),
         moved: HashMap::new(),
         steps: 0,
-        segments: 0,
+        course: Course::default(),
         longest_loop,
     };
     for (at, port) in program.parameters.iter().enumerate() {
         lowering.values[port.value] = Some(Value::Weight(at));
     }
-    for (port, input) in program.inputs.iter().zip(inputs) {
-        let tensor = lowering.place(&port.name, input)?;
+    for (at, (port, input)) in program.inputs.iter().zip(inputs).enumerate() {
+        let tensor = lowering.place(port.name.clone(), Held { tensor: input.clone(), origin: Origin::Input(at) })?;
         lowering.values[port.value] = Some(Value::Tensor(tensor));
     }
     lowering.block(&program.body)?;
@@ -146,8 +154,8 @@ pub(crate) fn lower(
         let value = lowering.value_of(port.value, "an output")?;
         results.push(lowering.tensor_of(&value)?);
     }
-    let Lowering { graph, feeds, segments, .. } = lowering;
-    Ok(Lowered { graph, results, feeds, segments })
+    let Lowering { graph, feeds, course, .. } = lowering;
+    Ok(Lowered { graph, results, feeds, course })
 }
 
 impl Lowering<'_> {
@@ -237,7 +245,7 @@ impl Lowering<'_> {
     /// Shape and element type of a value.
     pub(crate) fn meta(&self, value: &Value) -> Result<Meta> {
         Ok(match value {
-            Value::Tensor(tensor) if self.moved.contains_key(tensor) => meta_of(&self.moved[tensor])?,
+            Value::Tensor(tensor) if self.moved.contains_key(tensor) => meta_of(&self.moved[tensor].tensor)?,
             Value::Tensor(tensor) => {
                 Meta { dtype: self.graph.data_type(*tensor)?, shape: shape_of(self.graph.shape(*tensor)?)? }
             }
@@ -246,7 +254,7 @@ impl Lowering<'_> {
                 let weight = &self.weights[*at];
                 Meta { dtype: weight.data_type(), shape: shape_of(weight.shape())? }
             }
-            Value::Held(tensor) => meta_of(tensor)?,
+            Value::Held(held) => meta_of(&held.tensor)?,
             Value::List(_) => return Err(Error::program("a list of tensors where one tensor is expected")),
         })
     }
@@ -272,17 +280,18 @@ impl Lowering<'_> {
                     tensor
                 }
             },
-            Value::Held(tensor) => {
-                let name = format!("held {}", self.feeds.len());
-                self.place(&name, &tensor)?
-            }
+            Value::Held(held) => match self.feeds.iter().find(|feed| feed.held.origin == held.origin) {
+                Some(feed) => feed.placeholder,
+                None => self.place(format!("held {}", self.feeds.len()), held)?,
+            },
             Value::List(_) => return Err(Error::program("a list of tensors where one tensor is expected")),
         })
     }
 
-    fn place(&mut self, name: &str, tensor: &TensorData) -> Result<Tensor> {
-        self.feeds.push((name.to_owned(), tensor.clone()));
-        Ok(self.graph.placeholder(name, tensor.shape(), tensor.data_type())?)
+    fn place(&mut self, name: String, held: Held) -> Result<Tensor> {
+        let placeholder = self.graph.placeholder(&name, held.tensor.shape(), held.tensor.data_type())?;
+        self.feeds.push(Feed { name, placeholder, held });
+        Ok(placeholder)
     }
 
     /// An operator's outputs: computed at once where all its inputs are known and small, else a step of the graph.
@@ -317,16 +326,18 @@ impl Lowering<'_> {
             return Ok(array.clone());
         }
         if let Value::Weight(at) = value {
-            return value::read(&self.weights[*at].tensor()?);
+            return read(&self.weights[*at].tensor()?);
         }
         let mut held = value.clone().now(&self.moved);
         if !matches!(held, Value::Held(_)) {
             self.run(&mut held)?;
         }
-        match &held {
-            Value::Held(tensor) => value::read(tensor),
-            _ => Err(Error::program("a value that cannot be read")),
-        }
+        let Value::Held(Held { tensor, origin }) = &held else {
+            return Err(Error::program("a value that cannot be read"));
+        };
+        let numbers = read(tensor)?;
+        self.course.read(*origin, &numbers.data);
+        Ok(numbers)
     }
 
     /// Runs the graph where it has grown long.
@@ -336,26 +347,42 @@ impl Lowering<'_> {
 
     /// Runs the graph so far; every tensor that is alive, and `wanted`, is held in memory afterwards, and the next graph is empty.
     pub(crate) fn run(&mut self, wanted: &mut Value) -> Result<()> {
+        // What was fed is there already.
+        let feeds = std::mem::take(&mut self.feeds);
+        let mut held: HashMap<Tensor, Held> = feeds.iter().map(|feed| (feed.placeholder, feed.held.clone())).collect();
         let mut tensors: Vec<Tensor> = Vec::new();
         self.values.iter().flatten().chain([&*wanted]).for_each(|value| value.collect(&mut tensors));
-        let executable = self.cache.compile(&self.graph, self.device, &tensors, OptimizationLevel::Level1)?;
-        let feeds: Vec<(&str, &TensorData)> = self.feeds.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
-        let results = executable.run(&self.device.queue(), &feeds)?;
-        let held: HashMap<Tensor, TensorData> = tensors.into_iter().zip(results).collect();
+        tensors.retain(|tensor| !held.contains_key(tensor));
+        if !tensors.is_empty() {
+            held.extend(self.compute(&tensors, &feeds)?);
+        }
         self.values.iter_mut().flatten().chain([wanted]).for_each(|value| value.hold(&held));
         self.moved.extend(held);
         self.graph = Graph::new();
         self.placed.clear();
-        self.feeds.clear();
         self.steps = 0;
-        self.segments += 1;
         Ok(())
+    }
+
+    /// Runs the graph so far for these tensors.
+    fn compute(&mut self, tensors: &[Tensor], feeds: &[Feed]) -> Result<Vec<(Tensor, Held)>> {
+        let executable = self.cache.compile(&self.graph, self.device, tensors, OptimizationLevel::Level1)?;
+        let fed: Vec<(&str, &TensorData)> = feeds.iter().map(|feed| (&feed.name[..], &feed.held.tensor)).collect();
+        let results = executable.run(&self.device.queue(), &fed)?;
+        let number = self.course.ran(Segment { executable, feeds: origins(feeds) });
+        let held = |(result, tensor)| Held { tensor, origin: Origin::Graph { number, result } };
+        Ok(tensors.iter().copied().zip(results.into_iter().enumerate().map(held)).collect())
     }
 
     /// Forgets values that nobody reads any more.
     pub(crate) fn forget(&mut self, ids: impl IntoIterator<Item = ValueId>) {
         ids.into_iter().for_each(|id| self.values[id] = None);
     }
+}
+
+/// Names of placeholders, and where a run has from what they are fed.
+pub(crate) fn origins(feeds: &[Feed]) -> Vec<(String, Origin)> {
+    feeds.iter().map(|feed| (feed.name.clone(), feed.held.origin)).collect()
 }
 
 fn meta_of(tensor: &TensorData) -> Result<Meta> {

@@ -1,6 +1,7 @@
 //! Values on the way, and what is computed of known ones at once.
 
 use super::wrong;
+use crate::course::Origin;
 use crate::error::{Error, Result};
 use crate::program::Operation;
 use openmps::graph::Tensor;
@@ -26,10 +27,17 @@ pub(crate) enum Value {
     Known(Array),
     /// The parameter of this number.
     Weight(usize),
-    /// Computed by a graph before this one.
-    Held(TensorData),
+    /// In memory: an input of the program, or computed by a graph before this one.
+    Held(Held),
     /// Several values.
     List(Vec<Value>),
+}
+
+/// A tensor in memory, and where the run has it from.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) tensor: TensorData,
+    pub(crate) origin: Origin,
 }
 
 impl Value {
@@ -43,17 +51,17 @@ impl Value {
     }
 
     /// The value after these tensors were computed.
-    pub(super) fn now(mut self, held: &HashMap<Tensor, TensorData>) -> Value {
+    pub(super) fn now(mut self, held: &HashMap<Tensor, Held>) -> Value {
         self.hold(held);
         self
     }
 
     /// Replaces tensors of the graph by what they were computed to.
-    pub(super) fn hold(&mut self, held: &HashMap<Tensor, TensorData>) {
+    pub(super) fn hold(&mut self, held: &HashMap<Tensor, Held>) {
         match self {
             Value::Tensor(tensor) => {
-                if let Some(data) = held.get(tensor) {
-                    *self = Value::Held(data.clone());
+                if let Some(held) = held.get(tensor) {
+                    *self = Value::Held(held.clone());
                 }
             }
             Value::List(members) => members.iter_mut().for_each(|member| member.hold(held)),
@@ -171,7 +179,7 @@ pub(super) fn constant(graph: &mut Graph, array: &Array) -> Result<Tensor> {
 const MOST_READ: usize = 1 << 20;
 
 /// A tensor's elements.
-pub(super) fn read(tensor: &TensorData) -> Result<Array> {
+pub(crate) fn read(tensor: &TensorData) -> Result<Array> {
     let count: usize = tensor.shape().iter().product();
     if count > MOST_READ {
         return Err(Error::program(format!(
