@@ -134,6 +134,19 @@ const RANDOM: &[&str] = &["random", "bernoulli", "dropout"];
 /// better made anew than kept.
 const LARGEST: usize = 1 << 16;
 
+/// So much larger a result may be that is made of integers of 8 bits: quantised weights that become numbers would else become these in every run.
+const OF_BYTES: usize = 4;
+
+/// Bytes that a result of such inputs may have to be kept.
+fn most_bytes(inputs: &[Meta]) -> Result<usize> {
+    let mut most = 0_usize;
+    for input in inputs {
+        let factor = if matches!(input.dtype, DType::U8 | DType::I8) { OF_BYTES } else { 1 };
+        most = most.saturating_add(input.bytes()?.saturating_mul(factor));
+    }
+    Ok(most.max(LARGEST))
+}
+
 impl Rewriter<'_> {
     /// The outputs of an operator whose inputs are all constants, as constants.
     pub(super) fn fold(
@@ -145,11 +158,12 @@ impl Rewriter<'_> {
         let constants: Option<Vec<Constant>> = inputs.iter().map(|&input| Constant::of(&self.values[input])).collect();
         let Some(constants) = constants.filter(|_| !RANDOM.contains(&operator.name())) else { return Ok(None) };
         let metas: Vec<Meta> = inputs.iter().map(|&input| self.values[input].meta.clone()).collect();
-        let bytes = |metas: &[Meta]| -> Result<usize> {
-            metas.iter().try_fold(0, |sum: usize, meta| Ok(sum.saturating_add(meta.bytes()?)))
-        };
         let made = operator.infer(&metas)?;
-        if bytes(&made)? > bytes(&metas)?.max(LARGEST) {
+        let mut bytes = 0_usize;
+        for meta in &made {
+            bytes = bytes.saturating_add(meta.bytes()?);
+        }
+        if bytes > most_bytes(&metas)? {
             return Ok(None);
         }
         let text = format!("{} {operator:?}", operator.name());
